@@ -1,4 +1,5 @@
-//! The chunk against a vector, and with threads. (Its model test compiles `chunk.rs` with atomics of its own, so these are apart.)
+//! The chunk against a vector, and with threads. (Its model test compiles `chunk.rs` with atomics
+//! of its own, so these are apart.)
 
 use crate::append_buffer::AppendBuffer;
 

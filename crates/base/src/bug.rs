@@ -1,7 +1,8 @@
-//! Seeded bugs: deliberate mistakes that a harness must catch, so that no test is one that cannot fail.
+//! Seeded bugs: deliberate mistakes that a harness must catch, so that no test is one that cannot
+//! fail.
 //!
-//! They exist only with the feature `bugs`, which `perigee-sim` alone turns on. Without it [`on`] is a
-//! constant `false` and the code behind it is gone.
+//! They exist only with the feature `bugs`, which `perigee-sim` alone turns on. Without it [`on`]
+//! is a constant `false` and the code behind it is gone.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -24,7 +25,8 @@ bugs! {
     SkipWalSync = 1,
     /// The directory is not synced after a log segment was created.
     SkipDirSync = 2,
-    /// Recovery truncates at the first bad record even where later records prove that it was durable.
+    /// Recovery truncates at the first bad record even where later records prove that it was
+    /// durable.
     TruncateDamagedLog = 3,
     /// Checksums of log payloads are not compared.
     IgnoreLogChecksum = 4,
@@ -40,7 +42,8 @@ bugs! {
     RepairTakesBadBlock = 73,
     /// The log segment is removed before the manifest edit of its flush is durable.
     RemoveLogEarly = 6,
-    /// A flush is installed although the log before it is not durable: families disagree after a power cut.
+    /// A flush is installed although the log before it is not durable: families disagree after a
+    /// power cut.
     FlushBeforeLogSync = 7,
     /// Compaction drops tombstones above the bottom: deleted keys come back.
     DropTombstoneEarly = 8,
@@ -72,7 +75,8 @@ bugs! {
     ShortSeparator = 120,
     /// Filters hash a key as it was written, not its canonical form.
     FilterHashesRawKey = 121,
-    /// A rewrite takes keys for different that only differ in bytes, not in their order: old versions come back.
+    /// A rewrite takes keys for different that only differ in bytes, not in their order: old
+    /// versions come back.
     CollapseByBytes = 122,
     /// Clearing a family does not note how far the log is spent: replay brings the contents back.
     ClearReplays = 41,
@@ -102,13 +106,15 @@ bugs! {
     LeaveTooFar = 37,
     /// A compaction that is cancelled installs what it has so far, and its inputs are gone.
     InstallCancelled = 60,
-    /// A compaction of a range leaves behind older runs' tables that reach out of it: old versions come back.
+    /// A compaction of a range leaves behind older runs' tables that reach out of it: old versions
+    /// come back.
     NarrowManualRange = 61,
     /// A multi-get answers in key order instead of the caller's.
     SortedAnswers = 140,
     /// A load is named by the manifest before its files' names are durable.
     LoadBeforeDirSync = 141,
-    /// Loaded tables keep the numbers of their files instead of getting the sequence number of the load.
+    /// Loaded tables keep the numbers of their files instead of getting the sequence number of the
+    /// load.
     LoadWithoutNumber = 142,
     /// A load is installed beneath memtables that hold older versions of its keys.
     LoadUnderMemtables = 143,
@@ -124,7 +130,8 @@ bugs! {
     FloorStays = 172,
     /// A named snapshot is forgotten by the next open: compaction drops what it holds.
     ForgetNamedSnapshot = 173,
-    /// A transaction larger than memory is not checked against what came while its tables were made.
+    /// A transaction larger than memory is not checked against what came while its tables were
+    /// made.
     SpilledUnchecked = 200,
     /// What such a transaction has taken back stays in its tables.
     SpilledNotTakenBack = 201,
@@ -166,41 +173,53 @@ bugs! {
     WaiterForgotten = 189,
     /// Locks taken behind a savepoint stay when it is gone back to.
     RollbackKeepsLock = 190,
-    /// A read-only open does not compare the manifest again after the replay: loads and clears are missing below later commits.
+    /// A read-only open does not compare the manifest again after the replay: loads and clears are
+    /// missing below later commits.
     ReaderSkipsManifestCheck = 300,
-    /// A read-only open reads the whole manifest again when a file has vanished before it was open: beside a busy writer it gives up.
+    /// A read-only open reads the whole manifest again when a file has vanished before it was open:
+    /// beside a busy writer it gives up.
     ReaderRereadsManifest = 301,
-    /// A repair does not compare the log with the durable position and the clean close that the manifest records.
+    /// A repair does not compare the log with the durable position and the clean close that the
+    /// manifest records.
     RepairIgnoresCleanClose = 310,
-    /// A salvaging reader believes a tombstone although a newer put may have been in the lost part of the log.
+    /// A salvaging reader believes a tombstone although a newer put may have been in the lost part
+    /// of the log.
     SalvageBelievesTombstone = 311,
-    /// Zeros over the end of a log pass as preallocated space although the watermark says that it was longer.
+    /// Zeros over the end of a log pass as preallocated space although the watermark says that it
+    /// was longer.
     ZerosBelowWatermarkPass = 312,
-    /// The watermark claims what was written to the log, not what a sync covered: after a power cut the open refuses the rest.
+    /// The watermark claims what was written to the log, not what a sync covered: after a power cut
+    /// the open refuses the rest.
     WatermarkAheadOfSync = 313,
     /// Recovery replays the whole log into memtables, however small the memory budget is.
     ReplayKeepsEverything = 320,
     /// Flushes during recovery remove log segments that were not replayed yet.
     ReplayForgetsLog = 321,
-    /// Recovery keeps log segments whose end may never have been synced, instead of copying that end.
+    /// Recovery keeps log segments whose end may never have been synced, instead of copying that
+    /// end.
     KeepUnsyncedLog = 322,
     /// On a full disk recovery still insists on copying the whole log.
     FullDiskCopiesLog = 323,
-    /// A read-only open ends with the number of a load or clear that it does not show: a change feed that starts there misses it.
+    /// A read-only open ends with the number of a load or clear that it does not show: a change
+    /// feed that starts there misses it.
     ReaderKeepsPendingNumber = 302,
-    /// A read-only open believes the end of a log segment that an open of the database has truncated meanwhile.
+    /// A read-only open believes the end of a log segment that an open of the database has
+    /// truncated meanwhile.
     ReaderTrustsTrimmedLog = 303,
     /// A directory that belongs to another program is opened as an empty database.
     ForeignFilesIgnored = 350,
     /// The commit hooks that are due run on whichever thread commits next.
     HooksOnAnyThread = 351,
-    /// The events of a bulk load of several families share one sequence number: a feed that is reopened between them repeats.
+    /// The events of a bulk load of several families share one sequence number: a feed that is
+    /// reopened between them repeats.
     LoadEventsShareNumber = 330,
-    /// An open that the system refuses for too many open files is not tried again without idle ones.
+    /// An open that the system refuses for too many open files is not tried again without idle
+    /// ones.
     NoFilesReclaimed = 331,
     /// A close leaves the files of the database open as long as a handle lives.
     CloseKeepsFiles = 332,
-    /// A compaction that was cancelled, and resumed before it has ended, is reported as one that failed.
+    /// A compaction that was cancelled, and resumed before it has ended, is reported as one that
+    /// failed.
     ResumedIsFailure = 333,
 }
 

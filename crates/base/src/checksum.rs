@@ -1,5 +1,6 @@
-//! The one checksum: XXH3-64, seeded with the file's id and the offset of the bytes, so that a block that
-//! was written to the wrong place, or swapped with its neighbour, fails like a damaged one.
+//! The one checksum: XXH3-64, seeded with the file's id and the offset of the bytes, so that a
+//! block that was written to the wrong place, or swapped with its neighbour, fails like a damaged
+//! one.
 
 use crate::FileId;
 use std::hash::Hasher;
@@ -10,8 +11,8 @@ pub fn checksum(file: FileId, offset: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(seed(file, offset), bytes)
 }
 
-/// The checksum of a log payload, which is computed before the payload has a place. The record header,
-/// which carries it, is checksummed in place.
+/// The checksum of a log payload, which is computed before the payload has a place. The record
+/// header, which carries it, is checksummed in place.
 pub fn payload_checksum(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(bytes.len() as u64, bytes)
 }
@@ -21,7 +22,8 @@ pub fn key_hash(key: &[u8]) -> u64 {
     XxHash3_64::oneshot(key)
 }
 
-/// The hash of a user key for tables in memory: an attacker who does not know the seed cannot construct keys with one hash.
+/// The hash of a user key for tables in memory: an attacker who does not know the seed cannot
+/// construct keys with one hash.
 pub fn seeded_key_hash(seed: u64, key: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, key)
 }
@@ -52,7 +54,8 @@ impl std::fmt::Debug for FileChecksum {
 }
 
 fn seed(file: FileId, offset: u64) -> u64 {
-    // An odd multiplier permutes the ids, so two (file, offset) pairs meet only by a 2^-64 accident.
+    // An odd multiplier permutes the ids, so two (file, offset) pairs meet only by a 2^-64
+    // accident.
     file.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ offset
 }
 
@@ -80,7 +83,8 @@ mod tests {
     ];
     const REFERENCE_FILE_SUM: u64 = 0x2708_5cbc_b6f8_50d5;
 
-    /// The figures of another library: whatever instructions the processor has, the checksum is the one of the format.
+    /// The figures of another library: whatever instructions the processor has, the checksum is the
+    /// one of the format.
     #[test]
     fn checksums_match_reference_values() {
         let bytes: Vec<u8> = (0..5000u32).map(|i| (i * 7) as u8).collect();

@@ -1,7 +1,9 @@
-//! Integers to bytes and back. Little-endian fixed widths and LEB128 varints; `usize` is never encoded.
+//! Integers to bytes and back. Little-endian fixed widths and LEB128 varints; `usize` is never
+//! encoded.
 //!
-//! [`Decoder`] is total: any input gives a value or a `Corruption` error, never a panic, and nothing is
-//! allocated from a declared length before that length was compared with the bytes that remain.
+//! [`Decoder`] is total: any input gives a value or a `Corruption` error, never a panic, and
+//! nothing is allocated from a declared length before that length was compared with the bytes that
+//! remain.
 
 use crate::{Error, Result};
 
@@ -107,7 +109,8 @@ impl<'a> Decoder<'a> {
         let at = self.pos;
         let v = self.varint()?;
         u32::try_from(v).map_err(|_| {
-            Error::corruption(format!("number at byte {at} does not fit")).expected("at most 32 bits", v)
+            Error::corruption(format!("number at byte {at} does not fit"))
+                .expected("at most 32 bits", v)
         })
     }
 
@@ -129,7 +132,8 @@ mod tests {
 
     #[test]
     fn varints_round_trip_in_shortest_form() {
-        for v in [0, 1, 127, 128, 300, 16_383, 16_384, u64::from(u32::MAX), u64::MAX - 1, u64::MAX] {
+        for v in [0, 1, 127, 128, 300, 16_383, 16_384, u64::from(u32::MAX), u64::MAX - 1, u64::MAX]
+        {
             let mut b = Vec::new();
             put_varint(&mut b, v);
             assert_eq!(b.len(), varint_len(v));

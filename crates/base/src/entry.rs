@@ -43,8 +43,10 @@ impl VlogPointer {
         if p.value_bytes > crate::limits::VALUE_BYTES_MAX as u64
             || p.offset.checked_add(p.stored_bytes).is_none()
         {
-            return Err(crate::Error::corruption("value-log pointer out of range")
-                .expected(format_args!("at most {}", crate::limits::VALUE_BYTES_MAX), p.value_bytes));
+            return Err(crate::Error::corruption("value-log pointer out of range").expected(
+                format_args!("at most {}", crate::limits::VALUE_BYTES_MAX),
+                p.value_bytes,
+            ));
         }
         Ok(p)
     }
@@ -80,7 +82,8 @@ impl<'a> ValueRef<'a> {
     pub fn pointer(p: VlogPointer, expiry: Option<Expiry>) -> ValueRef<'a> {
         expiry.map_or(ValueRef::Pointer(p), |x| ValueRef::PointerExpiring(p, x))
     }
-    /// The same value with these bytes in the place of its own, which are beside the entry or in a value log.
+    /// The same value with these bytes in the place of its own, which are beside the entry or in a
+    /// value log.
     pub fn with_bytes<'b>(&self, bytes: &'b [u8]) -> ValueRef<'b> {
         match self {
             ValueRef::Operand(_) | ValueRef::OperandPointer(_) => ValueRef::Operand(bytes),
@@ -105,7 +108,9 @@ impl<'a> ValueRef<'a> {
     /// Where its bytes lie, if that is in a value log.
     pub fn vlog_pointer(&self) -> Option<VlogPointer> {
         match self {
-            ValueRef::Pointer(p) | ValueRef::PointerExpiring(p, _) | ValueRef::OperandPointer(p) => Some(*p),
+            ValueRef::Pointer(p)
+            | ValueRef::PointerExpiring(p, _)
+            | ValueRef::OperandPointer(p) => Some(*p),
             _ => None,
         }
     }
@@ -151,7 +156,9 @@ impl<'a> ValueRef<'a> {
             ValueRef::Inline(v) | ValueRef::InlineExpiring(v, _) | ValueRef::Operand(v) => {
                 out.extend_from_slice(v);
             }
-            ValueRef::Pointer(p) | ValueRef::PointerExpiring(p, _) | ValueRef::OperandPointer(p) => {
+            ValueRef::Pointer(p)
+            | ValueRef::PointerExpiring(p, _)
+            | ValueRef::OperandPointer(p) => {
                 p.encode(out);
             }
         }
@@ -167,7 +174,9 @@ impl<'a> ValueRef<'a> {
                 return Err(crate::Error::corruption("a tombstone has a value"));
             }
             EntryKind::RangeDelete => {
-                return Err(crate::Error::corruption("a range tombstone among the entries of keys"));
+                return Err(crate::Error::corruption(
+                    "a range tombstone among the entries of keys",
+                ));
             }
             EntryKind::PutPointer => ValueRef::Pointer(VlogPointer::decode(stored)?),
             EntryKind::PutExpiring => {

@@ -18,16 +18,19 @@ pub enum EntryKind {
     PointerExpiring = 5,
     /// A tombstone that takes the one put below it along.
     SingleDelete = 6,
-    /// A tombstone over a range of keys: in batches, an end in the key and one in the value. Tables keep them apart.
+    /// A tombstone over a range of keys: in batches, an end in the key and one in the value. Tables
+    /// keep them apart.
     RangeDelete = 7,
-    /// An operand beside its key: it is merged into what lies below, by the family's merge operator.
+    /// An operand beside its key: it is merged into what lies below, by the family's merge
+    /// operator.
     Merge = 8,
     /// An operand in a value log; only in tables.
     MergePointer = 9,
 }
 
 impl EntryKind {
-    /// Decodes a kind; an unknown number is damage (or a newer format, which feature bits announce).
+    /// Decodes a kind; an unknown number is damage (or a newer format, which feature bits
+    /// announce).
     #[inline]
     pub fn decode(b: u8) -> Result<EntryKind> {
         match b {

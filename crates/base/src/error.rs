@@ -1,5 +1,5 @@
-//! The one error type: what the caller should do (its kind) and where it happened (file, offset, expected,
-//! got). Cheap to clone, because one failed group commit answers many writers.
+//! The one error type: what the caller should do (its kind) and where it happened (file, offset,
+//! expected, got). Cheap to clone, because one failed group commit answers many writers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,8 +29,8 @@ pub enum ErrorKind {
     NoSpace,
     /// The commit may or may not be there after reopen, as a whole: its log write or sync failed.
     OutcomeUnknown,
-    /// Writes are stopped because an earlier log write, sync or background task failed; reads go on.
-    /// Close, repair the cause and reopen.
+    /// Writes are stopped because an earlier log write, sync or background task failed; reads go
+    /// on. Close, repair the cause and reopen.
     Poisoned,
     /// The handle was closed.
     Closed,
@@ -40,9 +40,11 @@ pub enum ErrorKind {
     ReadOnly,
     /// Try again: the work could not be done now, and nothing happened.
     Busy,
-    /// Another transaction came first: this one was not committed and never will be. Begin it anew; see `family` and `key`.
+    /// Another transaction came first: this one was not committed and never will be. Begin it anew;
+    /// see `family` and `key`.
     Conflict,
-    /// The transaction was ended from outside: by its time limit, or by another thread. Nothing of it happened.
+    /// The transaction was ended from outside: by its time limit, or by another thread. Nothing of
+    /// it happened.
     Aborted,
     /// A bug of the engine. Please report it.
     Internal,
@@ -268,13 +270,19 @@ mod tests {
 
     #[test]
     fn display_has_message_location_and_values() {
-        let e = Error::corruption("block checksum differs").at("000007.klog", 4096).expected("0x1", "0x2");
+        let e = Error::corruption("block checksum differs")
+            .at("000007.klog", 4096)
+            .expected("0x1", "0x2");
         assert_eq!(
             e.to_string(),
             "corruption: block checksum differs (in 000007.klog at offset 4096): expected 0x1, got 0x2"
         );
         assert!(e.is_corruption());
-        assert_eq!(e.clone().at("other", 1).file(), Some("000007.klog"), "the innermost place wins");
+        assert_eq!(
+            e.clone().at("other", 1).file(),
+            Some("000007.klog"),
+            "the innermost place wins"
+        );
     }
 
     #[test]

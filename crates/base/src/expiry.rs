@@ -1,5 +1,6 @@
-//! When an entry ends: an absolute time in milliseconds, so that no arithmetic on it can overflow later, and
-//! the question what time it is, which only the engine can answer. Must not know where the time comes from.
+//! When an entry ends: an absolute time in milliseconds, so that no arithmetic on it can overflow
+//! later, and the question what time it is, which only the engine can answer. Must not know where
+//! the time comes from.
 
 use crate::{Error, Result};
 use std::fmt::Debug;
@@ -42,7 +43,8 @@ impl Expiry {
 pub trait ExpiryClock: Debug + Send + Sync {
     /// The time that reads go by, in milliseconds since the Unix epoch.
     fn now_ms(&self) -> u64;
-    /// The time by which an entry may be destroyed: it does not follow a clock that has just jumped forward.
+    /// The time by which an entry may be destroyed: it does not follow a clock that has just jumped
+    /// forward.
     fn confirmed_ms(&self) -> u64;
 }
 
@@ -59,7 +61,8 @@ impl ExpiryClock for FixedClock {
     }
 }
 
-/// The time of the first question, kept for those that follow: whoever asks about one entry twice gets one answer.
+/// The time of the first question, kept for those that follow: whoever asks about one entry twice
+/// gets one answer.
 #[derive(Debug)]
 pub struct CachedClock {
     clock: Arc<dyn ExpiryClock>,
@@ -70,7 +73,11 @@ pub struct CachedClock {
 impl CachedClock {
     /// Of that clock, not yet asked.
     pub fn new(clock: &Arc<dyn ExpiryClock>) -> CachedClock {
-        CachedClock { clock: Arc::clone(clock), now_ms: OnceLock::new(), confirmed_ms: OnceLock::new() }
+        CachedClock {
+            clock: Arc::clone(clock),
+            now_ms: OnceLock::new(),
+            confirmed_ms: OnceLock::new(),
+        }
     }
 }
 

@@ -78,7 +78,8 @@ impl FileHeader {
         out
     }
 
-    /// Decodes the header of a file that should be `kind` and, where given, carry `file` and `database`.
+    /// Decodes the header of a file that should be `kind` and, where given, carry `file` and
+    /// `database`.
     pub fn decode(
         bytes: &[u8],
         kind: FileKind,
@@ -107,7 +108,11 @@ impl FileHeader {
             return Err(Error::corruption("file header checksum differs")
                 .expected(format_args!("{stored:#018x}"), format_args!("{got:#018x}")));
         }
-        if version > FORMAT_VERSION || incompat & !INCOMPAT_KNOWN != 0 || ro_compat != 0 || key_id != 0 {
+        if version > FORMAT_VERSION
+            || incompat & !INCOMPAT_KNOWN != 0
+            || ro_compat != 0
+            || key_id != 0
+        {
             return Err(Error::new(
                 ErrorKind::FormatTooNew,
                 format!(
@@ -117,7 +122,8 @@ impl FileHeader {
             ));
         }
         if version == 0 || zero != 0 || zero2 != 0 || kind_byte != kind as u8 {
-            return Err(Error::corruption("wrong kind of file").expected(format_args!("{kind:?}"), kind_byte));
+            return Err(Error::corruption("wrong kind of file")
+                .expected(format_args!("{kind:?}"), kind_byte));
         }
         if let Some(want) = database.filter(|&want| want != db) {
             return Err(Error::corruption("the file belongs to another database")
@@ -135,26 +141,45 @@ mod tests {
     use super::*;
 
     fn sample() -> FileHeader {
-        FileHeader { kind: FileKind::Klog, database: 0x1122_3344_5566_7788, file: FileId(7), a: 2, b: 0 }
+        FileHeader {
+            kind: FileKind::Klog,
+            database: 0x1122_3344_5566_7788,
+            file: FileId(7),
+            a: 2,
+            b: 0,
+        }
     }
 
     #[test]
     fn header_matches_format_page_example() {
         let hex: String = sample().encode().iter().map(|b| format!("{b:02x}")).collect();
         let page = include_str!("../../../docs/format/file-header.md");
-        let flat: String =
-            page.split("```hex").nth(1).unwrap().split("```").next().unwrap().split_whitespace().collect();
+        let flat: String = page
+            .split("```hex")
+            .nth(1)
+            .unwrap()
+            .split("```")
+            .next()
+            .unwrap()
+            .split_whitespace()
+            .collect();
         assert_eq!(flat, hex);
     }
 
     #[test]
     fn every_bit_flip_is_detected() {
         let good = sample().encode();
-        assert_eq!(FileHeader::decode(&good, FileKind::Klog, Some(FileId(7)), None).unwrap(), sample());
+        assert_eq!(
+            FileHeader::decode(&good, FileKind::Klog, Some(FileId(7)), None).unwrap(),
+            sample()
+        );
         for bit in 0..good.len() * 8 {
             let mut bad = good;
             bad[bit / 8] ^= 1 << (bit % 8);
-            assert!(FileHeader::decode(&bad, FileKind::Klog, Some(FileId(7)), None).is_err(), "bit {bit}");
+            assert!(
+                FileHeader::decode(&bad, FileKind::Klog, Some(FileId(7)), None).is_err(),
+                "bit {bit}"
+            );
         }
         assert!(FileHeader::decode(&good[..71], FileKind::Klog, None, None).is_err());
         assert!(FileHeader::decode(&good, FileKind::Vlog, None, None).is_err());

@@ -1,5 +1,5 @@
-//! Input and output by cause: for whom bytes were read and written. Relaxed atomics, as all counters; reads are striped, so
-//! that threads that read at once do not meet at a counter.
+//! Input and output by cause: for whom bytes were read and written. Relaxed atomics, as all
+//! counters; reads are striped, so that threads that read at once do not meet at a counter.
 
 use crate::thread_stripe::StripedCounter;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -22,8 +22,14 @@ pub enum IoActivity {
 }
 
 /// Every cause.
-pub const IO_ACTIVITIES: [IoActivity; 6] =
-    [IoActivity::Wal, IoActivity::Manifest, IoActivity::Flush, IoActivity::Compaction, IoActivity::Get, IoActivity::Scan];
+pub const IO_ACTIVITIES: [IoActivity; 6] = [
+    IoActivity::Wal,
+    IoActivity::Manifest,
+    IoActivity::Flush,
+    IoActivity::Compaction,
+    IoActivity::Get,
+    IoActivity::Scan,
+];
 
 impl IoActivity {
     /// Its name in statistics.
@@ -78,7 +84,8 @@ impl IoCounters {
     /// All causes.
     pub fn totals(&self) -> Vec<(IoActivity, IoTotals)> {
         let moved = |c: IoActivity| {
-            let ActivityCounters { reads: [reads, bytes_read], writes: wrote } = &self.0[c as usize];
+            let ActivityCounters { reads: [reads, bytes_read], writes: wrote } =
+                &self.0[c as usize];
             let (reads, bytes_read) = (reads.get(), bytes_read.get());
             let [writes, bytes_written] = [0, 1].map(|i: usize| wrote[i].load(Relaxed));
             IoTotals { reads, bytes_read, writes, bytes_written }
@@ -97,8 +104,14 @@ mod tests {
         io.record_read(IoActivity::Scan, 100);
         io.record_writes(IoActivity::Wal, 2, 30);
         let all = io.totals();
-        assert_eq!(all[IoActivity::Scan as usize].1, IoTotals { reads: 1, bytes_read: 100, ..IoTotals::default() });
-        assert_eq!(all[IoActivity::Wal as usize].1, IoTotals { writes: 2, bytes_written: 30, ..IoTotals::default() });
+        assert_eq!(
+            all[IoActivity::Scan as usize].1,
+            IoTotals { reads: 1, bytes_read: 100, ..IoTotals::default() }
+        );
+        assert_eq!(
+            all[IoActivity::Wal as usize].1,
+            IoTotals { writes: 2, bytes_written: 30, ..IoTotals::default() }
+        );
         assert!(IO_ACTIVITIES.iter().enumerate().all(|(i, c)| *c as usize == i));
     }
 }

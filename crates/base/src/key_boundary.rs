@@ -1,5 +1,5 @@
-//! Places between keys: where a range begins and ends, whatever the order of keys. Every kind of bound becomes one,
-//! so that ranges are compared, cut and joined in one way.
+//! Places between keys: where a range begins and ends, whatever the order of keys. Every kind of
+//! bound becomes one, so that ranges are compared, cut and joined in one way.
 //!
 //! ```text
 //! u8  0 before everything, 1 before the key, 2 behind the key, 3 behind everything | key
@@ -106,7 +106,11 @@ impl<'a> KeyBoundaryRef<'a> {
         if self.cmp(order, other) == Greater { other } else { self }
     }
     /// Whether the ranges `a` and `b` share any place for a key.
-    pub fn ranges_overlap(order: KeyComparator, a: (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>), b: (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>)) -> bool {
+    pub fn ranges_overlap(
+        order: KeyComparator,
+        a: (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>),
+        b: (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>),
+    ) -> bool {
         a.0.cmp(order, b.1) == Less && b.0.cmp(order, a.1) == Less
     }
     /// Owned.
@@ -175,7 +179,10 @@ mod tests {
             assert_eq!(KeyBoundaryRef::decode(&bytes).unwrap(), *a);
             assert_eq!(a.to_boundary().as_ref(), *a);
         }
-        assert!(KeyBoundaryRef::Before(b"a").is_before(o, b"a") && !KeyBoundaryRef::After(b"a").is_before(o, b"a"));
+        assert!(
+            KeyBoundaryRef::Before(b"a").is_before(o, b"a")
+                && !KeyBoundaryRef::After(b"a").is_before(o, b"a")
+        );
         assert!(
             KeyBoundaryRef::decode(b"").is_err()
                 && KeyBoundaryRef::decode(b"\x00x").is_err()

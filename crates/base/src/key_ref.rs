@@ -1,7 +1,9 @@
-//! A key where it lies, in two pieces: what the keys of its block begin with, and the rest. So a scan compares and steps
-//! without putting keys together; only what is shown is copied. Must not know blocks.
+//! A key where it lies, in two pieces: what the keys of its block begin with, and the rest. So a
+//! scan compares and steps without putting keys together; only what is shown is copied. Must not
+//! know blocks.
 //!
-//! Invariant: under every order but bytes the prefix is empty (blocks keep that), so the suffix is the key.
+//! Invariant: under every order but bytes the prefix is empty (blocks keep that), so the suffix is
+//! the key.
 
 use crate::KeyComparator;
 use std::cmp::Ordering::{self, Equal, Greater, Less};
@@ -27,7 +29,8 @@ impl<'a> KeyRef<'a> {
     pub fn copy_to(self, out: &mut Vec<u8>) {
         let (a, b) = (self.prefix.len(), self.suffix.len());
         if out.len() == a + b {
-            // Walks come here: keys are mostly of one length, and short ones are copied without a call.
+            // Walks come here: keys are mostly of one length, and short ones are copied without a
+            // call.
             let (head, rest) = out.split_at_mut(a);
             copy_short(self.prefix, head);
             copy_short(self.suffix, rest);
@@ -54,7 +57,9 @@ impl<'a> KeyRef<'a> {
     #[inline]
     pub fn cmp(self, order: KeyComparator, other: KeyRef<'_>) -> Ordering {
         match order {
-            KeyComparator::Bytes if self.prefix.len() <= other.prefix.len() => self.cmp_with_longer_prefix(other),
+            KeyComparator::Bytes if self.prefix.len() <= other.prefix.len() => {
+                self.cmp_with_longer_prefix(other)
+            }
             KeyComparator::Bytes => other.cmp_with_longer_prefix(self).reverse(),
             _ => order.cmp(self.suffix, other.suffix),
         }
@@ -79,9 +84,9 @@ impl<'a> KeyRef<'a> {
         self.common_prefix_len(start) == start.len()
     }
 
-    /// A number that grows with the key, never the other way: keys with different heads need no comparison of bytes. In
-    /// byte order it is made of the eight bytes behind `skip`, which all keys at hand should begin with (other keys get the
-    /// smallest or the largest number).
+    /// A number that grows with the key, never the other way: keys with different heads need no
+    /// comparison of bytes. In byte order it is made of the eight bytes behind `skip`, which all
+    /// keys at hand should begin with (other keys get the smallest or the largest number).
     #[inline]
     pub fn key_prefix(self, order: KeyComparator, skip: &[u8]) -> u64 {
         match order {
@@ -165,7 +170,8 @@ mod tests {
     /// Keys of few letters, so that many share their beginnings; cut in two at any place.
     fn random_key(x: &mut u64) -> (Vec<u8>, usize) {
         let n = next_random(x) % 14;
-        let key: Vec<u8> = (0..n).map(|_| [0, 1, b'A', b'a', 255][(next_random(x) % 5) as usize]).collect();
+        let key: Vec<u8> =
+            (0..n).map(|_| [0, 1, b'A', b'a', 255][(next_random(x) % 5) as usize]).collect();
         let key = if next_random(x) % 2 == 0 { key } else { [&[1u8, 1, 1][..], &key].concat() };
         let cut = next_random(x) as usize % (key.len() + 1);
         (key, cut)
@@ -197,7 +203,10 @@ mod tests {
             let p = KeyRef { prefix: &a[..cut_a], suffix: &a[cut_a..] };
             p.copy_to(&mut whole);
             assert_eq!(whole, a);
-            assert_eq!(p.common_prefix_len(&b), a.iter().zip(&b).take_while(|(a, b)| a == b).count());
+            assert_eq!(
+                p.common_prefix_len(&b),
+                a.iter().zip(&b).take_while(|(a, b)| a == b).count()
+            );
             assert_eq!(p.starts_with(&b), a.starts_with(&b));
         }
     }

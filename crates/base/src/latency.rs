@@ -1,7 +1,9 @@
-//! How long things took: histograms that many threads add to without a lock. Knows no clock; durations come in nanoseconds.
+//! How long things took: histograms that many threads add to without a lock. Knows no clock;
+//! durations come in nanoseconds.
 //!
-//! Buckets are logarithmic, eight to each doubling: a figure read from them is at most 12.5 % too high, never too low.
-//! Relaxed atomics: a reader may see a duration in the sum and not yet in its bucket.
+//! Buckets are logarithmic, eight to each doubling: a figure read from them is at most 12.5 % too
+//! high, never too low. Relaxed atomics: a reader may see a duration in the sum and not yet in its
+//! bucket.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -185,7 +187,10 @@ mod tests {
         }
         for ns in (0..2000).chain([1 << 20, (1 << 30) + 12345, 1 << 42]) {
             let up = bucket_upper_bound(bucket_index(ns));
-            assert!(up >= ns && up as f64 <= ns as f64 * 1.125 + 1.0, "{ns} is in the bucket of {up}");
+            assert!(
+                up >= ns && up as f64 <= ns as f64 * 1.125 + 1.0,
+                "{ns} is in the bucket of {up}"
+            );
         }
         assert_eq!(bucket_index(u64::MAX), BUCKETS - 1);
     }
@@ -197,7 +202,9 @@ mod tests {
         (1..=1000).for_each(|us| h.record(us * 1000));
         let s = h.summary();
         assert_eq!((s.count, s.sum, s.max), (1000, 500_500_000, 1_000_000));
-        for (got, exact) in [(s.p50, 500_000), (s.p90, 900_000), (s.p99, 990_000), (s.p999, 999_000)] {
+        for (got, exact) in
+            [(s.p50, 500_000), (s.p90, 900_000), (s.p99, 990_000), (s.p999, 999_000)]
+        {
             assert!(got >= exact && got as f64 <= exact as f64 * 1.125, "{got} for {exact}");
         }
         assert_eq!(s.buckets.last().map(|b| b.1), Some(1000));

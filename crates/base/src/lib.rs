@@ -25,16 +25,16 @@ pub mod io_stats;
 pub mod stats;
 pub mod bug;
 
+pub use comparator::KeyComparator;
+pub use entry::{EntryRef, ValueRef};
+pub use entry_kind::EntryKind;
 pub use error::{Error, ErrorKind, Result};
 pub use expiry::{Expiry, ExpiryClock};
 pub use ids::{FamilyId, FileId, LevelNo, RunId};
-pub use entry::{EntryRef, ValueRef};
 pub use key_ref::KeyRef;
-pub use entry_kind::EntryKind;
 pub use merge::{MergeOperator, MergeRule, OperandMerger};
-pub use comparator::KeyComparator;
-pub use seqno::SeqNo;
 pub use pinned_slice::PinnedSlice;
+pub use seqno::SeqNo;
 
 #[cfg(test)]
 mod append_buffer_tests;

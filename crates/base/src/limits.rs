@@ -1,5 +1,5 @@
-//! Every bound of the engine, in one place. A loop, queue, buffer or count that a file or a caller can
-//! influence is held by one of these.
+//! Every bound of the engine, in one place. A loop, queue, buffer or count that a file or a caller
+//! can influence is held by one of these.
 
 /// Longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 64 * 1024;
@@ -27,8 +27,8 @@ pub const BLOCK_RAW_BYTES_MAX: usize = 16 << 20;
 pub const INDEX_RAW_BYTES_MAX: usize = 256 << 20;
 /// A klog output is cut when its pending index grows past this.
 pub const INDEX_BYTES_CUT: usize = 16 << 20;
-/// Values at or above the family's threshold go to a value log; the threshold itself is capped by this, so
-/// that a data block always stays under `BLOCK_RAW_BYTES_MAX`.
+/// Values at or above the family's threshold go to a value log; the threshold itself is capped by
+/// this, so that a data block always stays under `BLOCK_RAW_BYTES_MAX`.
 pub const INLINE_VALUE_BYTES_MAX: usize = 1 << 20;
 /// Most bytes of blocks that a walk reads ahead.
 pub const READ_AHEAD_BYTES_MAX: u64 = 64 << 10;
@@ -46,7 +46,8 @@ pub const VLOG_CHUNK_BYTES: usize = 1 << 20;
 pub const LZ4_RATIO_MAX: usize = 255;
 /// Snappy cannot expand further than this factor: its longest copy makes 64 bytes from 3.
 pub const SNAPPY_RATIO_MAX: usize = 64;
-/// Zstandard cannot expand further than this factor: its smallest block, 4 bytes, makes at most 128 KiB.
+/// Zstandard cannot expand further than this factor: its smallest block, 4 bytes, makes at most 128
+/// KiB.
 pub const ZSTD_RATIO_MAX: usize = 32 << 10;
 /// Fastest level of Zstandard that may be asked for.
 pub const ZSTD_LEVEL_MIN: i32 = -7;
@@ -54,7 +55,8 @@ pub const ZSTD_LEVEL_MIN: i32 = -7;
 pub const ZSTD_LEVEL_MAX: i32 = 22;
 /// Largest acceleration of LZ4 (beyond it the library changes nothing).
 pub const LZ4_ACCELERATION_MAX: u32 = 65_537;
-/// Most bytes that one group commit gathers before it is written (a single larger batch goes alone).
+/// Most bytes that one group commit gathers before it is written (a single larger batch goes
+/// alone).
 pub const COMMIT_GROUP_BYTES_MAX: usize = 4 << 20;
 /// Largest manifest edit, encoded.
 pub const EDIT_BYTES_MAX: usize = 256 << 20;

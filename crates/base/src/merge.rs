@@ -1,10 +1,12 @@
-//! Merge operators: how an operand is joined to the value below it, or to another operand. The two that are built in, users'
-//! own by name, and the one place where either is called: a panic in it is an error that names key and operator.
+//! Merge operators: how an operand is joined to the value below it, or to another operand. The two
+//! that are built in, users' own by name, and the one place where either is called: a panic in it
+//! is an error that names key and operator.
 //!
-//! Laws that an operator keeps, for all bytes that it does not refuse: 1. it is associative, `(a b) c = a (b c)`: operands are
-//! joined in any grouping, never in another order; 2. with nothing below, `merge(None, a)`, the answer is the value that `a` alone
-//! stands for, and joining to that is joining to `a`; 3. the same arguments give the same answer for ever. So values and
-//! operands have one form, and an operator is not told which of them it has in hand.
+//! Laws that an operator keeps, for all bytes that it does not refuse: 1. it is associative, `(a b)
+//! c = a (b c)`: operands are joined in any grouping, never in another order; 2. with nothing
+//! below, `merge(None, a)`, the answer is the value that `a` alone stands for, and joining to that
+//! is joining to `a`; 3. the same arguments give the same answer for ever. So values and operands
+//! have one form, and an operator is not told which of them it has in hand.
 
 use crate::limits::{MERGE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::{Error, ErrorKind, Result};
@@ -16,18 +18,26 @@ use std::sync::Arc;
 pub trait MergeOperator: Send + Sync {
     /// Its name, stored with the families that have it.
     fn name(&self) -> &str;
-    /// Appends to `out`, which is empty, what `left` becomes when `right` is merged into it. `left` is a value or an older
-    /// operand, `None` if nothing is below.
+    /// Appends to `out`, which is empty, what `left` becomes when `right` is merged into it. `left`
+    /// is a value or an older operand, `None` if nothing is below.
     ///
     /// # Errors
-    /// If the two cannot be joined. A read of the key then fails; a compaction keeps both as they are.
-    fn merge(&self, key: &[u8], left: Option<&[u8]>, right: &[u8], out: &mut Vec<u8>) -> Result<()>;
-    /// The same for many operands, oldest first, at least one. As it stands it joins halves, so that an operator whose results
-    /// grow copies each byte a logarithmic number of times.
+    /// If the two cannot be joined. A read of the key then fails; a compaction keeps both as they
+    /// are.
+    fn merge(&self, key: &[u8], left: Option<&[u8]>, right: &[u8], out: &mut Vec<u8>)
+    -> Result<()>;
+    /// The same for many operands, oldest first, at least one. As it stands it joins halves, so
+    /// that an operator whose results grow copies each byte a logarithmic number of times.
     ///
     /// # Errors
     /// As [`MergeOperator::merge`].
-    fn merge_all(&self, key: &[u8], left: Option<&[u8]>, rights: &[&[u8]], out: &mut Vec<u8>) -> Result<()> {
+    fn merge_all(
+        &self,
+        key: &[u8],
+        left: Option<&[u8]>,
+        rights: &[&[u8]],
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         match rights {
             [] => Err(Error::internal("a merge of no operand")),
             [one] => self.merge(key, left, one, out),
@@ -53,13 +63,15 @@ pub trait MergeOperator: Send + Sync {
     }
 }
 
-/// Adds signed integers of 8 bytes, little-endian; the sum wraps around, which alone is associative.
+/// Adds signed integers of 8 bytes, little-endian; the sum wraps around, which alone is
+/// associative.
 #[derive(Debug)]
 struct CounterOperator;
 
 fn decode_counter(bytes: &[u8]) -> Result<i64> {
     let eight = bytes.try_into().map_err(|_| {
-        Error::invalid("a counter is 8 bytes, a signed integer, little-endian").expected(8, bytes.len())
+        Error::invalid("a counter is 8 bytes, a signed integer, little-endian")
+            .expected(8, bytes.len())
     })?;
     Ok(i64::from_le_bytes(eight))
 }
@@ -68,10 +80,22 @@ impl MergeOperator for CounterOperator {
     fn name(&self) -> &str {
         "counter"
     }
-    fn merge(&self, key: &[u8], left: Option<&[u8]>, right: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    fn merge(
+        &self,
+        key: &[u8],
+        left: Option<&[u8]>,
+        right: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         self.merge_all(key, left, &[right], out)
     }
-    fn merge_all(&self, _: &[u8], left: Option<&[u8]>, rights: &[&[u8]], out: &mut Vec<u8>) -> Result<()> {
+    fn merge_all(
+        &self,
+        _: &[u8],
+        left: Option<&[u8]>,
+        rights: &[&[u8]],
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         let mut sum = left.map_or(Ok(0), decode_counter)?;
         for right in rights {
             sum = sum.wrapping_add(decode_counter(right)?);
@@ -95,10 +119,22 @@ impl MergeOperator for AppendOperator {
     fn name(&self) -> &str {
         &self.name
     }
-    fn merge(&self, key: &[u8], left: Option<&[u8]>, right: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    fn merge(
+        &self,
+        key: &[u8],
+        left: Option<&[u8]>,
+        right: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         self.merge_all(key, left, &[right], out)
     }
-    fn merge_all(&self, _: &[u8], left: Option<&[u8]>, rights: &[&[u8]], out: &mut Vec<u8>) -> Result<()> {
+    fn merge_all(
+        &self,
+        _: &[u8],
+        left: Option<&[u8]>,
+        rights: &[&[u8]],
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
         let all = || left.into_iter().chain(rights.iter().copied());
         let bytes: usize = all().map(|part| part.len() + self.separator.len()).sum();
         if bytes > VALUE_BYTES_MAX + self.separator.len() {
@@ -124,14 +160,17 @@ fn too_long_error(bytes: usize) -> Error {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MergeRule {
-    /// Values are signed integers of 8 bytes, little-endian; an operand is added. The sum wraps around at the ends of the range.
-    /// An operand of another length is refused when it is written; a value of another length (put by hand) makes reads of the
-    /// key fail as long as operands are above it.
+    /// Values are signed integers of 8 bytes, little-endian; an operand is added. The sum wraps
+    /// around at the ends of the range. An operand of another length is refused when it is written;
+    /// a value of another length (put by hand) makes reads of the key fail as long as operands are
+    /// above it.
     Counter,
-    /// An operand is appended to the value, behind this separator (at most 64 bytes); where there is no value, the operand is the
-    /// value. An empty value is a value: what follows it begins with the separator.
+    /// An operand is appended to the value, behind this separator (at most 64 bytes); where there
+    /// is no value, the operand is the value. An empty value is a value: what follows it begins
+    /// with the separator.
     Append(String),
-    /// A user's own, by its name: [`MergeOperator::name`]. The database opens for writing only if it is registered.
+    /// A user's own, by its name: [`MergeOperator::name`]. The database opens for writing only if
+    /// it is registered.
     User(String),
 }
 
@@ -163,7 +202,9 @@ impl MergeRule {
             Some(name) => Ok(MergeRule::User(name.to_owned())),
             None => Err(Error::new(
                 ErrorKind::FormatTooNew,
-                format!("the family uses the merge operator {word:?}, which this version does not know"),
+                format!(
+                    "the family uses the merge operator {word:?}, which this version does not know"
+                ),
             )),
         }
     }
@@ -209,7 +250,9 @@ impl MergeOperators {
     /// `InvalidArgument` for a user's operator that is not here.
     pub fn check_registered(&self, rule: Option<&MergeRule>) -> Result<()> {
         match rule {
-            Some(MergeRule::User(name)) if !self.0.contains_key(name) => Err(unregistered_error(name)),
+            Some(MergeRule::User(name)) if !self.0.contains_key(name) => {
+                Err(unregistered_error(name))
+            }
             _ => Ok(()),
         }
     }
@@ -218,9 +261,10 @@ impl MergeOperators {
         let rule = rule?;
         let operator: Option<Arc<dyn MergeOperator>> = match rule {
             MergeRule::Counter => Some(Arc::new(CounterOperator)),
-            MergeRule::Append(separator) => {
-                Some(Arc::new(AppendOperator { name: rule.stored_name(), separator: separator.clone() }))
-            }
+            MergeRule::Append(separator) => Some(Arc::new(AppendOperator {
+                name: rule.stored_name(),
+                separator: separator.clone(),
+            })),
             MergeRule::User(name) => self.0.get(name).cloned(),
         };
         Some(Arc::new(OperandMerger { rule: rule.clone(), operator }))
@@ -264,7 +308,8 @@ impl OperandMerger {
     pub fn check_operand(&self, key: &[u8], operand: &[u8]) -> Result<()> {
         self.call_operator(key, |operator| operator.check(operand))
     }
-    /// What `left` becomes when operands are merged into it, oldest first; `None`: nothing is below, and nothing ever will be.
+    /// What `left` becomes when operands are merged into it, oldest first; `None`: nothing is
+    /// below, and nothing ever will be.
     ///
     /// # Errors
     /// The operator's, with its name and the key; a result that is too long.
@@ -287,20 +332,26 @@ impl OperandMerger {
         }
     }
 
-    fn call_operator<T>(&self, key: &[u8], work: impl FnOnce(&dyn MergeOperator) -> Result<T>) -> Result<T> {
+    fn call_operator<T>(
+        &self,
+        key: &[u8],
+        work: impl FnOnce(&dyn MergeOperator) -> Result<T>,
+    ) -> Result<T> {
         let operator = self.operator()?;
         let done = catch_unwind(AssertUnwindSafe(|| work(operator)));
-        done.unwrap_or_else(|_| Err(Error::new(ErrorKind::InvalidArgument, "it panicked"))).map_err(|e| {
-            let shown = &key[..key.len().min(64)];
-            let more = if shown.len() < key.len() { "..." } else { "" };
-            let of = format!(
-                "the merge operator {:?} failed, key \"{}{more}\"",
-                self.rule.stored_name(),
-                shown.escape_ascii()
-            );
-            let kind = e.kind();
-            e.wrap(kind, &of)
-        })
+        done.unwrap_or_else(|_| Err(Error::new(ErrorKind::InvalidArgument, "it panicked"))).map_err(
+            |e| {
+                let shown = &key[..key.len().min(64)];
+                let more = if shown.len() < key.len() { "..." } else { "" };
+                let of = format!(
+                    "the merge operator {:?} failed, key \"{}{more}\"",
+                    self.rule.stored_name(),
+                    shown.escape_ascii()
+                );
+                let kind = e.kind();
+                e.wrap(kind, &of)
+            },
+        )
     }
 }
 
@@ -341,7 +392,13 @@ mod tests {
         fn name(&self) -> &str {
             "own"
         }
-        fn merge(&self, _: &[u8], left: Option<&[u8]>, right: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        fn merge(
+            &self,
+            _: &[u8],
+            left: Option<&[u8]>,
+            right: &[u8],
+            out: &mut Vec<u8>,
+        ) -> Result<()> {
             assert_ne!(right, b"panic");
             out.extend_from_slice(left.unwrap_or_default());
             out.extend_from_slice(right);
@@ -354,7 +411,10 @@ mod tests {
         let mut all = MergeOperators::default();
         let rule = MergeRule::User("own".into());
         assert!(all.check_registered(Some(&rule)).is_err());
-        assert!(all.merger(Some(&rule)).unwrap().full_merge(b"k", None, &[b"a"]).is_err(), "it is not there");
+        assert!(
+            all.merger(Some(&rule)).unwrap().full_merge(b"k", None, &[b"a"]).is_err(),
+            "it is not there"
+        );
         all.register(Arc::new(ConcatOperator));
         all.check_registered(Some(&rule)).unwrap();
         let m = all.merger(Some(&rule)).unwrap();
@@ -373,7 +433,9 @@ mod tests {
 
     #[test]
     fn merge_rules_round_trip_through_stored_names() {
-        for rule in [MergeRule::Counter, MergeRule::Append("; ".into()), MergeRule::User("max".into())] {
+        for rule in
+            [MergeRule::Counter, MergeRule::Append("; ".into()), MergeRule::User("max".into())]
+        {
             assert_eq!(MergeRule::from_stored_name(&rule.stored_name()).unwrap(), rule);
             rule.check().unwrap();
         }

@@ -1,4 +1,5 @@
-//! A slice that keeps its buffer alive: how values leave a block, a batch or a value log without a copy.
+//! A slice that keeps its buffer alive: how values leave a block, a batch or a value log without a
+//! copy.
 
 use crate::append_buffer::AppendBuffer;
 use std::ops::{Deref, Range};
@@ -60,7 +61,10 @@ impl PinnedSlice {
     #[inline]
     pub fn new(buf: impl Into<SharedBuffer>, range: Range<usize>) -> Self {
         let buf = buf.into();
-        assert!(range.start <= range.end && range.end <= buf.len(), "a slice lies inside its buffer");
+        assert!(
+            range.start <= range.end && range.end <= buf.len(),
+            "a slice lies inside its buffer"
+        );
         PinnedSlice { buf, start: range.start, end: range.end }
     }
     /// Without its first `n` bytes (all of them, if there are fewer).
@@ -91,7 +95,8 @@ impl AsRef<[u8]> for PinnedSlice {
     }
 }
 
-/// Shows bytes in a line of `Debug` output: the first of them, and how many there are if those are not all.
+/// Shows bytes in a line of `Debug` output: the first of them, and how many there are if those are
+/// not all.
 #[derive(Clone, Copy)]
 pub struct BytesPreview<'a>(pub &'a [u8]);
 

@@ -1,4 +1,5 @@
-//! Sequence numbers: one per operation, contiguous over the whole database. A snapshot is one of them.
+//! Sequence numbers: one per operation, contiguous over the whole database. A snapshot is one of
+//! them.
 
 /// The position of an operation in the one commit order of the database. 0 is "before everything".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

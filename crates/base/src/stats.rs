@@ -1,5 +1,5 @@
-//! Counters that any layer may bump and anybody may read. Plain relaxed atomics: no order is promised
-//! between two of them.
+//! Counters that any layer may bump and anybody may read. Plain relaxed atomics: no order is
+//! promised between two of them.
 
 use crate::io_stats::IoCounters;
 use crate::latency::LatencyHistograms;
@@ -21,7 +21,8 @@ impl Counter {
     }
 }
 
-/// What every read or write bumps is striped, so that threads that do it at once do not meet at a counter.
+/// What every read or write bumps is striped, so that threads that do it at once do not meet at a
+/// counter.
 macro_rules! counter {
     () => {
         Counter
@@ -69,7 +70,8 @@ counters! {
     seeks: StripedCounter,
     /// Steps of iterators and cursors; counted 61 at a time, and when one is dropped.
     nexts: StripedCounter,
-    /// Tombstones that iterators and cursors passed, counted 64 at a time in each memtable or table.
+    /// Tombstones that iterators and cursors passed, counted 64 at a time in each memtable or
+    /// table.
     tombstones_passed: StripedCounter,
     /// Point reads.
     gets: StripedCounter,
@@ -115,7 +117,8 @@ counters! {
     dropped_tables,
     /// Expired entries dropped at the bottom of the tree, or replaced by a tombstone above it.
     dropped_expired,
-    /// Forward jumps of the wall clock that were noticed: expired entries stay stored until the clock is confirmed.
+    /// Forward jumps of the wall clock that were noticed: expired entries stay stored until the
+    /// clock is confirmed.
     clock_jumps,
     /// Files that the background scrub has read.
     scrub_files,

@@ -1,9 +1,11 @@
-//! Stripes: a few places for the same thing, so that threads which do it at once do not write to one cache line. A thread
-//! has one stripe for as long as it lives, if possible for itself alone. Knows nothing of what is striped.
+//! Stripes: a few places for the same thing, so that threads which do it at once do not write to
+//! one cache line. A thread has one stripe for as long as it lives, if possible for itself alone.
+//! Knows nothing of what is striped.
 //!
-//! Invariants: 1. of the threads alive at a time at most one has an owned stripe; 2. whoever gets a stripe sees all that its
-//! former owner wrote there (the mask is released and acquired). Which thread has which stripe decides nothing that a
-//! caller could see: the simulation does not depend on it.
+//! Invariants: 1. of the threads alive at a time at most one has an owned stripe; 2. whoever gets a
+//! stripe sees all that its former owner wrote there (the mask is released and acquired). Which
+//! thread has which stripe decides nothing that a caller could see: the simulation does not depend
+//! on it.
 
 use std::cell::Cell;
 use std::sync::atomic::{
@@ -58,7 +60,8 @@ fn claim_stripe() -> usize {
 
 fn lease_stripe(lease: &StripeLease) -> usize {
     let free = |taken: u32| {
-        Some(taken | 1 << (!taken).trailing_zeros()).filter(|_| (!taken).trailing_zeros() < SHARED_STRIPE as u32)
+        Some(taken | 1 << (!taken).trailing_zeros())
+            .filter(|_| (!taken).trailing_zeros() < SHARED_STRIPE as u32)
     };
     match OWNED_STRIPES.fetch_update(Acquire, Relaxed, free) {
         Ok(before) => {
@@ -75,8 +78,9 @@ fn lease_stripe(lease: &StripeLease) -> usize {
 #[repr(align(64))]
 struct PaddedCounter(AtomicU64);
 
-/// A number that only grows, and often: no two threads write to the same line, and a thread that owns its stripe needs no
-/// atomic read-modify-write. The sum is exact for what happened before it is asked.
+/// A number that only grows, and often: no two threads write to the same line, and a thread that
+/// owns its stripe needs no atomic read-modify-write. The sum is exact for what happened before it
+/// is asked.
 #[derive(Debug, Default)]
 pub struct StripedCounter([PaddedCounter; THREAD_STRIPES]);
 
@@ -93,7 +97,8 @@ impl StripedCounter {
             cell.store(cell.load(Relaxed).wrapping_add(n), Relaxed);
         }
     }
-    /// What this thread's stripe has: grows by what this thread adds, and starts anywhere. For sampling.
+    /// What this thread's stripe has: grows by what this thread adds, and starts anywhere. For
+    /// sampling.
     #[inline]
     pub fn stripe_value(&self) -> u64 {
         self.0[thread_stripe()].0.load(Relaxed)

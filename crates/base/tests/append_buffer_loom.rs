@@ -1,5 +1,6 @@
-//! The chunk under `loom`, which runs every interleaving of its writers and readers and every reordering that the memory model
-//! allows. The room is compiled here once more, with loom's atomics and with cells that tell loom of every access.
+//! The chunk under `loom`, which runs every interleaving of its writers and readers and every
+//! reordering that the memory model allows. The room is compiled here once more, with loom's
+//! atomics and with cells that tell loom of every access.
 #![allow(clippy::unwrap_used, dead_code, missing_docs, unsafe_code)]
 
 mod raw_bytes {
@@ -30,7 +31,8 @@ mod raw_bytes {
         pub unsafe fn write(&self, at: usize, bytes: &[u8]) {
             for (i, byte) in bytes.iter().enumerate() {
                 // SAFETY: inside, by the index; alone, or loom fails the test.
-                self.access_cells[at + i].with_mut(|_| unsafe { self.bytes.cast::<u8>().add(at + i).write(*byte) });
+                self.access_cells[at + i]
+                    .with_mut(|_| unsafe { self.bytes.cast::<u8>().add(at + i).write(*byte) });
             }
         }
         /// # Safety

@@ -1,10 +1,10 @@
 //! The command line.
 
 use crate::parent::{self, RunRequest};
+use crate::question_suites::SuiteArgs;
 use crate::record::Record;
 use crate::report::{html, summary, table, views};
 use crate::settings::{Settings, count};
-use crate::question_suites::SuiteArgs;
 use crate::suite::{self, Suite};
 use crate::{engines, workload};
 use clap::parser::ValueSource;
@@ -72,7 +72,8 @@ enum Command {
     },
     /// Sets the records of two runs side by side, such as two of our versions
     Compare { before: PathBuf, after: PathBuf },
-    /// Records the operations of a workload, to be done again by `run --workloads replay --trace FILE`
+    /// Records the operations of a workload, to be done again by `run --workloads replay --trace
+    /// FILE`
     Trace {
         #[command(subcommand)]
         command: TraceCommand,
@@ -143,9 +144,9 @@ pub fn main() -> ExitCode {
         Err(e) => e.exit(),
     };
     // A suite has a size of its own unless the user gave one.
-    let sized = matches
-        .subcommand()
-        .is_some_and(|(name, m)| name == "suite" && m.value_source("num") == Some(ValueSource::CommandLine));
+    let sized = matches.subcommand().is_some_and(|(name, m)| {
+        name == "suite" && m.value_source("num") == Some(ValueSource::CommandLine)
+    });
     match execute(cli, sized) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
@@ -160,8 +161,12 @@ pub fn main() -> ExitCode {
 fn execute(cli: Cli, sized: bool) -> Result<bool, String> {
     match cli.command {
         Some(Command::Run { engines, workloads, reps, settings, out }) => {
-            let order =
-                RunRequest::without_suite(engine_names(&engines, &settings)?, workload_names(&workloads)?, reps, settings);
+            let order = RunRequest::without_suite(
+                engine_names(&engines, &settings)?,
+                workload_names(&workloads)?,
+                reps,
+                settings,
+            );
             run_and_report(&[order], &out)
         }
         Some(Command::Suite { suite, nums, engines, reps, settings, out }) => {
@@ -170,7 +175,8 @@ fn execute(cli: Cli, sized: bool) -> Result<bool, String> {
                 engines.retain(|e| ["perigee", "sqlite", "liar"].contains(&e.as_str()));
             }
             let num = sized.then_some(settings.num);
-            let asked = SuiteArgs { engines: &engines, reps, num, nums: &nums, settings: &settings };
+            let asked =
+                SuiteArgs { engines: &engines, reps, num, nums: &nums, settings: &settings };
             run_and_report(&suite::suite_requests(suite, asked), &out)
         }
         Some(Command::Report { records, suite, out }) => {
@@ -178,8 +184,9 @@ fn execute(cli: Cli, sized: bool) -> Result<bool, String> {
             for file in &records {
                 all.extend(read_records(file)?);
             }
-            let name =
-                suite.and_then(|s| Some(s.to_possible_value()?.get_name().to_owned())).unwrap_or_default();
+            let name = suite
+                .and_then(|s| Some(s.to_possible_value()?.get_name().to_owned()))
+                .unwrap_or_default();
             all.iter_mut().filter(|r| r.suite.is_empty()).for_each(|r| r.suite.clone_from(&name));
             write_reports(&all, &out)
         }
@@ -207,7 +214,10 @@ fn run_trace_command(command: TraceCommand) -> Result<bool, String> {
             settings.shape.record = Some(std::path::absolute(&out).map_err(|e| e.to_string())?);
             let engines = engine_names(&[engine], &settings)?;
             let workloads = workload_names(&[workload])?;
-            let records = parent::run_requests(&[RunRequest::without_suite(engines, workloads, 1, settings)], &mut |_| ());
+            let records = parent::run_requests(
+                &[RunRequest::without_suite(engines, workloads, 1, settings)],
+                &mut |_| (),
+            );
             let ops: u64 = records.iter().map(|r| r.ops).sum();
             println!("{ops} operations recorded in {}", out.display());
             Ok(!summary::failed(&records) && ops > 0)
@@ -235,7 +245,8 @@ fn print_list() {
 fn engine_names(asked: &[String], settings: &Settings) -> Result<Vec<String>, String> {
     let named = settings.tidesdb_lib.is_some();
     if asked == ["all"] {
-        let all = engines::ENGINES.iter().filter(|e| !e.hidden && (named || e.name != engines::TIDESDB));
+        let all =
+            engines::ENGINES.iter().filter(|e| !e.hidden && (named || e.name != engines::TIDESDB));
         return Ok(all.map(|e| e.name.to_owned()).collect());
     }
     if !named && asked.iter().any(|e| e == engines::TIDESDB) {
@@ -259,7 +270,8 @@ fn workload_names(asked: &[String]) -> Result<Vec<String>, String> {
 }
 
 fn run_and_report(orders: &[RunRequest], out: &OutputArgs) -> Result<bool, String> {
-    // A long run that is cut short leaves the records that it has; a path that cannot be written is told at the end.
+    // A long run that is cut short leaves the records that it has; a path that cannot be written is
+    // told at the end.
     let mut keep = |so_far: &[Record]| {
         if let (Some(path), Ok(text)) = (&out.json, serde_json::to_string_pretty(so_far)) {
             let _ = std::fs::write(path, text);
@@ -285,7 +297,9 @@ fn write_reports(records: &[Record], out: &OutputArgs) -> Result<bool, String> {
     }
     let failed = summary::failed(records);
     if failed {
-        eprintln!("\nFAILED: an engine refused work or answered wrongly; its figures mean nothing.");
+        eprintln!(
+            "\nFAILED: an engine refused work or answered wrongly; its figures mean nothing."
+        );
         for r in records.iter().filter(|r| r.errors + r.wrong > 0) {
             let first = r.first_failure.as_deref().unwrap_or("");
             eprintln!(

@@ -1,8 +1,9 @@
 //! What a workload may ask of an engine. Knows neither engines nor workloads.
 //!
-//! Sessions and cursors are handed to a closure instead of returned: an adapter can then keep its connection, prepared
-//! statements and transactions on the stack, borrowed from each other, without copies that its users would not make.
-//! Families (column families, tables, keyspaces) are numbered from 0; there are as many as the settings say.
+//! Sessions and cursors are handed to a closure instead of returned: an adapter can then keep its
+//! connection, prepared statements and transactions on the stack, borrowed from each other, without
+//! copies that its users would not make. Families (column families, tables, keyspaces) are numbered
+//! from 0; there are as many as the settings say.
 
 use crate::settings::{Level, Settings};
 use std::collections::BTreeMap;
@@ -73,12 +74,19 @@ pub trait Session {
     fn write(&mut self, n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()>;
     /// Calls `see` once with the newest value of `key`, without a copy where the engine allows.
     fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()>;
-    /// Fills family 0 with `n` entries in the way that the engine's users are told to; `put` puts the one of a number.
-    fn bulk_load(&mut self, n: u64, put: &mut dyn FnMut(u64, &mut dyn Sink) -> Result<()>) -> Result<()> {
+    /// Fills family 0 with `n` entries in the way that the engine's users are told to; `put` puts
+    /// the one of a number.
+    fn bulk_load(
+        &mut self,
+        n: u64,
+        put: &mut dyn FnMut(u64, &mut dyn Sink) -> Result<()>,
+    ) -> Result<()> {
         const BATCH: u64 = 10_000;
         for from in (0..n).step_by(BATCH as usize) {
             let to = n.min(from + BATCH);
-            self.write((to - from) as usize, &mut |sink| (from..to).try_for_each(|i| put(i, sink)))?;
+            self.write((to - from) as usize, &mut |sink| {
+                (from..to).try_for_each(|i| put(i, sink))
+            })?;
         }
         Ok(())
     }
@@ -87,7 +95,11 @@ pub trait Session {
         Ok(false)
     }
     /// Runs `work` with a cursor over one view of a family.
-    fn with_cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()>;
+    fn with_cursor(
+        &mut self,
+        family: usize,
+        work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>,
+    ) -> Result<()>;
     /// Runs `work` in a transaction of the settings' level, once, and commits it.
     ///
     /// # Errors
@@ -118,7 +130,8 @@ pub trait Sink {
 
 /// Ordered reads.
 pub trait Cursor {
-    /// Goes to the first entry at or after `key`, and shows it and its successors until `see` says `false`.
+    /// Goes to the first entry at or after `key`, and shows it and its successors until `see` says
+    /// `false`.
     fn scan(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()>;
 }
 

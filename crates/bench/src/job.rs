@@ -1,22 +1,22 @@
-//! One repetition of one workload on one engine, in a process of its own: load, measure, settle, close, reopen, check; then,
-//! on the same database, of the workloads that only read.
+//! One repetition of one workload on one engine, in a process of its own: load, measure, settle,
+//! close, reopen, check; then, on the same database, of the workloads that only read.
 //!
 //! Knows neither which engine nor which workload it is.
 
-use crate::engine::{Engine, TtlSupport, OpenEngine, Result};
+use crate::engine::{Engine, OpenEngine, Result, TtlSupport};
 use crate::engines::{self, recorder};
 use crate::keys::{KeyChoice, KeyFormat, KeySequence};
-use crate::meter::{ProgressCounter, Meter, Pace, histogram};
+use crate::meter::{Meter, Pace, ProgressCounter, histogram};
 use crate::random::Zipf;
 use crate::record::{Record, TailLatency};
+use crate::resource_sampler::{AmplificationTracker, ResourceSampler};
 use crate::settings::{Level, Settings};
 use crate::sys;
 use crate::trace;
 use crate::values::ValueFormat;
-use crate::resource_sampler::{AmplificationTracker, ResourceSampler};
-use crate::workload::worker::{WorkerThread, WorkloadPlan};
 use crate::workload::txns::{self, CommittedSums};
-use crate::workload::{self, OpKind, KeyLayout, KeyDistribution, TraceReplay, Workload};
+use crate::workload::worker::{WorkerThread, WorkloadPlan};
+use crate::workload::{self, KeyDistribution, KeyLayout, OpKind, TraceReplay, Workload};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -101,7 +101,8 @@ fn make_plan(workload: &Workload, s: &Settings) -> Result<WorkloadPlan> {
         batch: if workload.batch > 1 { s.batch.unwrap_or(workload.batch).max(1) } else { 1 },
         seed: s.seed,
         hot_keys: (s.cache / HOT_KEY_CACHE_BYTES).clamp(1, n.max(1)),
-        zipf: matches!(workload.distribution, KeyDistribution::Zipf | KeyDistribution::Latest).then(|| Zipf::new(n)),
+        zipf: matches!(workload.distribution, KeyDistribution::Zipf | KeyDistribution::Latest)
+            .then(|| Zipf::new(n)),
         last_key_id: (0..n).map(|i| keys.key_id(i)).max().unwrap_or(0),
         families: match (&replay, workload.op_kind) {
             (Some(replay), _) => replay.families as u64,
@@ -115,7 +116,8 @@ fn make_plan(workload: &Workload, s: &Settings) -> Result<WorkloadPlan> {
     })
 }
 
-/// Fills the database with every key at version 1, or with what a trace begins from, and lets it settle.
+/// Fills the database with every key at version 1, or with what a trace begins from, and lets it
+/// settle.
 fn load_database(engine: &dyn Engine, plan: &WorkloadPlan) -> Result<()> {
     let (mut key, mut value) = (Vec::new(), Vec::new());
     let batch = (16_000_000 / plan.entry_bytes()).clamp(1, 1000);
@@ -162,7 +164,11 @@ fn missing_resources(plan: &WorkloadPlan, dir: &Path) -> Option<String> {
 }
 
 /// Why the engine cannot run this.
-fn unsupported_reason(engine: &dyn Engine, plan: &WorkloadPlan, level: Option<Level>) -> Option<String> {
+fn unsupported_reason(
+    engine: &dyn Engine,
+    plan: &WorkloadPlan,
+    level: Option<Level>,
+) -> Option<String> {
     if plan.ttl.is_some() && engine.ttl_support() == TtlSupport::None {
         return Some("the engine has no time to live".into());
     }
@@ -173,8 +179,9 @@ fn unsupported_reason(engine: &dyn Engine, plan: &WorkloadPlan, level: Option<Le
     (need > most).then(|| format!("the engine takes values of {most} bytes at most, not {need}"))
 }
 
-/// Runs `work` of every part on a thread of its own, in a session of its own. All begin together, after `ready` has
-/// returned, which is called when every thread has its session and has done what `before` says.
+/// Runs `work` of every part on a thread of its own, in a session of its own. All begin together,
+/// after `ready` has returned, which is called when every thread has its session and has done what
+/// `before` says.
 fn run_on_threads<'p, 'c>(
     engine: &dyn Engine,
     parts: &mut [WorkerThread<'p>],
@@ -217,8 +224,10 @@ fn run_on_threads<'p, 'c>(
 }
 
 /// What a thread does in its session.
-type ThreadWork<'w, 'p, 'c> =
-    &'w (dyn Fn(&mut WorkerThread<'p>, &mut dyn crate::engine::Session, &mut Meter<'c>) -> Result<()> + Sync);
+type ThreadWork<'w, 'p, 'c> = &'w (
+        dyn Fn(&mut WorkerThread<'p>, &mut dyn crate::engine::Session, &mut Meter<'c>) -> Result<()>
+            + Sync
+    );
 
 /// Runs the job in this process, and hands over each record as it is made.
 pub fn run(job: &Job, tell: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
@@ -245,10 +254,15 @@ pub fn run(job: &Job, tell: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> 
             let _ = std::fs::remove_dir_all(&dir);
             return Err(e);
         }
-        let whole =
-            record.skipped.is_none() && record.errors + record.wrong == 0 && record.cut_short.is_none();
+        let whole = record.skipped.is_none()
+            && record.errors + record.wrong == 0
+            && record.cut_short.is_none();
         if filled == Ok(false) {
-            filled = if whole { Ok(true) } else { Err(format!("{} did not fill the database", at.workload)) };
+            filled = if whole {
+                Ok(true)
+            } else {
+                Err(format!("{} did not fill the database", at.workload))
+            };
         }
         tell(record)?;
     }
@@ -269,12 +283,14 @@ fn run_step(job: &Job, at: &ReadStep, dir: &Path, filled: bool, record: &mut Rec
     let plan = make_plan(workload, &settings)?;
     settings.shape.families = (plan.families > 1).then_some(plan.families as usize);
     settings.shape.ttl = plan.ttl;
-    settings.shape.level = matches!(plan.workload.op_kind, OpKind::Txn(_)).then_some(settings.level);
+    settings.shape.level =
+        matches!(plan.workload.op_kind, OpKind::Txn(_)).then_some(settings.level);
     record.skipped = if filled { None } else { missing_resources(&plan, &settings.dir) };
     if record.skipped.is_none() {
         measure_workload(open, dir, &settings, &plan, filled, record)?;
     }
-    // Facets of the report are of the whole job: what one step did less of is in its record all the same.
+    // Facets of the report are of the whole job: what one step did less of is in its record all the
+    // same.
     record.settings = Some(Settings { ops: job.settings.ops, ..settings });
     Ok(())
 }
@@ -295,7 +311,8 @@ fn measure_workload(
         return engine.close();
     }
     if let Some(file) = &s.shape.record {
-        engine = recorder::record(engine, trace::TraceWriter::create(file)?, plan.workload.preloaded);
+        engine =
+            recorder::record(engine, trace::TraceWriter::create(file)?, plan.workload.preloaded);
     }
     if plan.workload.preloaded && !filled {
         let start = Instant::now();
@@ -306,8 +323,12 @@ fn measure_workload(
         engine.close()?;
         let dropped = sys::drop_page_cache();
         record.notes.push(
-            if dropped { "page cache dropped, reopened" } else { "page cache NOT dropped: not permitted" }
-                .into(),
+            if dropped {
+                "page cache dropped, reopened"
+            } else {
+                "page cache NOT dropped: not permitted"
+            }
+            .into(),
         );
         engine = open(dir, s)?;
     }
@@ -315,7 +336,8 @@ fn measure_workload(
     record.engine_version = engine.version();
     let mut parts: Vec<_> = (0..plan.threads).map(|t| WorkerThread::new(plan, t)).collect();
     let seen = ResourceSampler::default();
-    let (begun, amplification) = run_measured_phase(&*engine, dir, s, plan, &mut parts, &seen, record);
+    let (begun, amplification) =
+        run_measured_phase(&*engine, dir, s, plan, &mut parts, &seen, record);
     if let Some(mut a) = amplification {
         a.sample(Duration::from_secs_f64(record.seconds), record.ops, true);
         (record.amplification, record.space_peak) = (a.samples, a.space_peak);
@@ -368,7 +390,8 @@ fn run_measured_phase<'d>(
         mixed: plan.workload.is_mixed(),
     };
     let warm = s.warm && !plan.workload.is_writing();
-    let before: ThreadWork<'_, '_, '_> = &|p, session, meter| if warm { p.run(session, meter) } else { Ok(()) };
+    let before: ThreadWork<'_, '_, '_> =
+        &|p, session, meter| if warm { p.run(session, meter) } else { Ok(()) };
     let mut amplification = AmplificationTracker::for_plan(plan, dir);
     let mut begun = UsageBaseline { io: sys::io(), cpu: sys::cpu(), started_at: Instant::now() };
     let meters = std::thread::scope(|scope| {
@@ -378,10 +401,12 @@ fn run_measured_phase<'d>(
             begun = UsageBaseline { io: sys::io(), cpu: sys::cpu(), started_at: Instant::now() };
             watch = Some(scope.spawn(move || seen.run(counted, watched)));
         };
-        let meters = run_on_threads(engine, parts, &counters, pace, (before, &|p, s, m| p.run(s, m)), ready);
+        let meters =
+            run_on_threads(engine, parts, &counters, pace, (before, &|p, s, m| p.run(s, m)), ready);
         record.seconds = begun.started_at.elapsed().as_secs_f64();
         seen.stop();
-        let timeline = watch.take().and_then(|w| w.join().ok()).expect("the watching thread panicked");
+        let timeline =
+            watch.take().and_then(|w| w.join().ok()).expect("the watching thread panicked");
         (record.timeline, record.worst) = (timeline.ops, timeline.worst);
         meters
     });
@@ -390,7 +415,10 @@ fn run_measured_phase<'d>(
     record.read_bytes = read.rchar.max(read.read);
     add_meters(record, &meters);
     record.cpu_asked_us_per_op = (asked.total_us - begun.cpu.total_us) / record.ops.max(1) as f64;
-    if meters.iter().any(|m| m.time_up) && record.ops < plan.ops && plan.workload.op_kind != OpKind::Iterate {
+    if meters.iter().any(|m| m.time_up)
+        && record.ops < plan.ops
+        && plan.workload.op_kind != OpKind::Iterate
+    {
         record.cut_short = Some(record.ops as f64 / plan.ops as f64);
     }
     (begun, amplification)
@@ -401,9 +429,10 @@ fn wait_for_expiry(engine: &dyn Engine, ttl: u64, record: &mut Record) -> Result
     std::thread::sleep(Duration::from_secs(ttl + 2));
     let shown = workload::count_visible(engine)?;
     let all = record.ops;
-    record
-        .notes
-        .push(format!("{} s after the last write {shown} of about {all} entries were still shown", ttl + 2));
+    record.notes.push(format!(
+        "{} s after the last write {shown} of about {all} entries were still shown",
+        ttl + 2
+    ));
     if shown > 0 && engine.ttl_support() == TtlSupport::OnRead {
         record.wrong += 1;
         let failure = format!("wrong: {shown} entries were shown after their time");
@@ -413,7 +442,13 @@ fn wait_for_expiry(engine: &dyn Engine, ttl: u64, record: &mut Record) -> Result
 }
 
 /// Opens again and compares a sample of what should be there.
-fn check_after_reopen(open: OpenEngine, dir: &Path, s: &Settings, parts: &mut [WorkerThread<'_>], record: &mut Record) -> Result<()> {
+fn check_after_reopen(
+    open: OpenEngine,
+    dir: &Path,
+    s: &Settings,
+    parts: &mut [WorkerThread<'_>],
+    record: &mut Record,
+) -> Result<()> {
     let opening = Instant::now();
     let engine = open(dir, s)?;
     record.open_ms = opening.elapsed().as_secs_f64() * 1e3;
@@ -424,7 +459,9 @@ fn check_after_reopen(open: OpenEngine, dir: &Path, s: &Settings, parts: &mut [W
         p.check_sample(s, m, KEYS_CHECKED);
         Ok(())
     };
-    for meter in run_on_threads(&*engine, parts, &counters, Pace::default(), (nothing, check), || ()) {
+    for meter in
+        run_on_threads(&*engine, parts, &counters, Pace::default(), (nothing, check), || ())
+    {
         // Where writes were refused, what should be there is not known; the run has failed already.
         if !refused {
             record.errors += meter.errors;
@@ -471,20 +508,28 @@ fn add_meters(record: &mut Record, meters: &[Meter<'_>]) {
         (of.p50_us, of.p99_us, of.p999_us, of.max_us);
     record.writes = (!writes.is_empty()).then(|| tail_latency(&writes));
     record.cv = if latency.mean() > 0.0 { latency.stdev() / latency.mean() } else { 0.0 };
-    let curve = [0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999, 100.0];
+    let curve =
+        [0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 99.999, 100.0];
     record.curve = curve.iter().map(|p| (*p, us(p / 100.0))).collect();
 }
 
 fn tail_latency(latency: &Histogram<u64>) -> TailLatency {
     let us = |q: f64| latency.value_at_quantile(q) as f64 / 1e3;
-    TailLatency { p50_us: us(0.5), p99_us: us(0.99), p999_us: us(0.999), max_us: latency.max() as f64 / 1e3 }
+    TailLatency {
+        p50_us: us(0.5),
+        p99_us: us(0.99),
+        p999_us: us(0.999),
+        max_us: latency.max() as f64 / 1e3,
+    }
 }
 
 fn set_write_amp(record: &mut Record, plan: &WorkloadPlan, io: sys::Io) {
     // Of a walk a thousand entries count as a call.
-    (record.num, record.batch) = (plan.n, if plan.workload.op_kind == OpKind::Iterate { 1000 } else { plan.batch });
+    (record.num, record.batch) =
+        (plan.n, if plan.workload.op_kind == OpKind::Iterate { 1000 } else { plan.batch });
     (record.key_bytes, record.value_bytes) = (plan.keys.bytes, plan.values.bytes);
-    // Mapped files are written without a system call, cached ones without the device: the larger is nearer the truth.
+    // Mapped files are written without a system call, cached ones without the device: the larger is
+    // nearer the truth.
     record.written_bytes = io.wchar.max(io.written);
     if record.user_bytes > 0 {
         record.write_amp = record.written_bytes as f64 / record.user_bytes as f64;

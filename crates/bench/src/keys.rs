@@ -1,4 +1,5 @@
-//! Keys: a number and its bytes, both ways, so that every key that an engine returns can be checked.
+//! Keys: a number and its bytes, both ways, so that every key that an engine returns can be
+//! checked.
 //!
 //! Invariant: `read(write(i)) == Some(i)` for every `i` below 2^52; two numbers never share a key.
 
@@ -74,7 +75,9 @@ impl KeyFormat {
             KeySequence::Ascending => i,
             KeySequence::Swapped => i.swap_bytes(),
             KeySequence::Mixed => mix(i),
-            KeySequence::Timestamp => TIMESTAMP_EPOCH_US.wrapping_add(i.wrapping_mul(TIMESTAMP_GAP_US)).wrapping_add(mix(i) % TIMESTAMP_GAP_US),
+            KeySequence::Timestamp => TIMESTAMP_EPOCH_US
+                .wrapping_add(i.wrapping_mul(TIMESTAMP_GAP_US))
+                .wrapping_add(mix(i) % TIMESTAMP_GAP_US),
             KeySequence::Descending => u64::MAX - i,
         }
     }
@@ -116,7 +119,13 @@ mod tests {
 
     #[test]
     fn keys_round_trip_and_other_bytes_are_rejected() {
-        for order in [KeySequence::Ascending, KeySequence::Swapped, KeySequence::Mixed, KeySequence::Timestamp, KeySequence::Descending] {
+        for order in [
+            KeySequence::Ascending,
+            KeySequence::Swapped,
+            KeySequence::Mixed,
+            KeySequence::Timestamp,
+            KeySequence::Descending,
+        ] {
             for bytes in [8, 16, 21, 256] {
                 let keys = KeyFormat { order, bytes };
                 let (mut a, mut b) = (Vec::new(), Vec::new());

@@ -29,7 +29,8 @@ impl ProgressCounter {
         self.worst.store(0, Ordering::Relaxed);
     }
     fn add(&self, n: u64, took: u64) {
-        // One thread adds: no need for a locked addition. The longest call is also taken away, but seldom beaten.
+        // One thread adds: no need for a locked addition. The longest call is also taken away, but
+        // seldom beaten.
         self.done.store(self.done.load(Ordering::Relaxed) + n, Ordering::Relaxed);
         if took > self.worst.load(Ordering::Relaxed) {
             self.worst.fetch_max(took, Ordering::Relaxed);

@@ -1,7 +1,9 @@
-//! Repetitions in turn, each in a child process: `A B A B`, so that what the neighbours do hits every engine alike.
+//! Repetitions in turn, each in a child process: `A B A B`, so that what the neighbours do hits
+//! every engine alike.
 //!
-//! A child writes one record on each line. One that is killed, by the system for its memory or by the parent for its time,
-//! leaves the records that it has; the next is said to be killed, which is a finding and no failure.
+//! A child writes one record on each line. One that is killed, by the system for its memory or by
+//! the parent for its time, leaves the records that it has; the next is said to be killed, which is
+//! a finding and no failure.
 
 use crate::job::{self, Job, ReadStep};
 use crate::record::Record;
@@ -31,17 +33,30 @@ pub struct RunRequest {
 
 impl RunRequest {
     /// Workloads that belong to no suite of one question.
-    pub fn without_suite(engines: Vec<String>, workloads: Vec<String>, reps: u32, settings: Settings) -> RunRequest {
-        RunRequest { suite: String::new(), engines, workloads, read_steps: Vec::new(), reps, settings }
+    pub fn without_suite(
+        engines: Vec<String>,
+        workloads: Vec<String>,
+        reps: u32,
+        settings: Settings,
+    ) -> RunRequest {
+        RunRequest {
+            suite: String::new(),
+            engines,
+            workloads,
+            read_steps: Vec::new(),
+            reps,
+            settings,
+        }
     }
 }
 
-/// Runs everything, and shows `so_far` what there is after each repetition; one that could not be run at all is a record
-/// with an error.
+/// Runs everything, and shows `so_far` what there is after each repetition; one that could not be
+/// run at all is a record with an error.
 pub fn run_requests(orders: &[RunRequest], so_far: &mut dyn FnMut(&[Record])) -> Vec<Record> {
     let jobs = orders.iter().flat_map(make_jobs).collect::<Vec<_>>();
     let bar = ProgressBar::new(jobs.len() as u64);
-    let style = ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} gone, {eta} left: {msg}");
+    let style =
+        ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} gone, {eta} left: {msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.enable_steady_tick(Duration::from_millis(500));
     let (start, lines) = (Instant::now(), !std::io::stderr().is_terminal());
@@ -76,7 +91,8 @@ fn make_jobs(order: &RunRequest) -> Vec<Job> {
     for workload in &order.workloads {
         for rep in 0..order.reps {
             for engine in &order.engines {
-                let (engine, workload, settings) = (engine.clone(), workload.clone(), order.settings.clone());
+                let (engine, workload, settings) =
+                    (engine.clone(), workload.clone(), order.settings.clone());
                 let (suite, then) = (order.suite.clone(), order.read_steps.clone());
                 jobs.push(Job { suite, engine, workload, read_steps: then, rep, settings });
             }
@@ -100,12 +116,17 @@ fn run_job(job: &Job) -> Vec<Record> {
         record.host = sys::host(&job.settings.dir);
         match &why {
             _ if at > 0
-                && records.last().is_some_and(|r: &Record| r.killed.is_some() || r.skipped.is_some()) =>
+                && records
+                    .last()
+                    .is_some_and(|r: &Record| r.killed.is_some() || r.skipped.is_some()) =>
             {
-                record.skipped = Some(format!("{} was killed, so there is nothing to read", job.workload));
+                record.skipped =
+                    Some(format!("{} was killed, so there is nothing to read", job.workload));
             }
             ChildFailure::Killed(why) => record.killed = Some(why.clone()),
-            ChildFailure::Failed(why) => (record.errors, record.first_failure) = (1, Some(why.clone())),
+            ChildFailure::Failed(why) => {
+                (record.errors, record.first_failure) = (1, Some(why.clone()))
+            }
         }
         records.push(record);
     }
@@ -123,9 +144,10 @@ fn run_child(job: &Job, records: &mut Vec<Record>) -> Result<(), ChildFailure> {
     let say = |what: &str, e: &dyn std::fmt::Display| ChildFailure::Failed(format!("{what}: {e}"));
     let me = std::env::current_exe().map_err(|e| say("own path", &e))?;
     let mut command = Command::new(me);
-    let mut child = (command.arg(CHILD).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()))
-        .spawn()
-        .map_err(|e| say("starting a process", &e))?;
+    let mut child =
+        (command.arg(CHILD).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()))
+            .spawn()
+            .map_err(|e| say("starting a process", &e))?;
     let text = serde_json::to_vec(job).map_err(|e| say("job", &e))?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (Some(mut stdin), Some(stdout), Some(mut stderr)) = (stdin, stdout, stderr) else {
@@ -167,14 +189,18 @@ fn run_child(job: &Job, records: &mut Vec<Record>) -> Result<(), ChildFailure> {
     Err(ChildFailure::Failed(format!("the measuring process ended with {status}: {last}")))
 }
 
-/// Where the measured part has a limit, the rest (loading, settling, checking) is given twice as much and a minute.
+/// Where the measured part has a limit, the rest (loading, settling, checking) is given twice as
+/// much and a minute.
 fn time_allowed(job: &Job) -> Option<Duration> {
     let steps = 1 + job.read_steps.len() as u64;
     job.settings.seconds.map(|s| Duration::from_secs(steps * (3 * s + 60)))
 }
 
 /// Waits for the end of a child; whether it was ended because its time was over.
-fn wait_for_child(child: &mut Child, allowed: Option<Duration>) -> (std::io::Result<ExitStatus>, bool) {
+fn wait_for_child(
+    child: &mut Child,
+    allowed: Option<Duration>,
+) -> (std::io::Result<ExitStatus>, bool) {
     let start = Instant::now();
     let Some(allowed) = allowed else { return (child.wait(), false) };
     while start.elapsed() < allowed {

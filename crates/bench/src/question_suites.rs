@@ -1,5 +1,5 @@
-//! The suites that each answer one question: growth, inside, sqlite, latency, churn, threads, transactions. What they run; the tables and
-//! pictures made of it are in `report::views`.
+//! The suites that each answer one question: growth, inside, sqlite, latency, churn, threads,
+//! transactions. What they run; the tables and pictures made of it are in `report::views`.
 //!
 //! Where reads only need what a write left, they run on its database, so that each is loaded once.
 
@@ -19,7 +19,13 @@ pub struct SuiteArgs<'a> {
     pub settings: &'a Settings,
 }
 
-fn suite_request(suite: &str, asked: SuiteArgs<'_>, reps: u32, workloads: &[&str], settings: Settings) -> RunRequest {
+fn suite_request(
+    suite: &str,
+    asked: SuiteArgs<'_>,
+    reps: u32,
+    workloads: &[&str],
+    settings: Settings,
+) -> RunRequest {
     RunRequest {
         suite: suite.to_owned(),
         engines: asked.engines.to_vec(),
@@ -50,7 +56,13 @@ fn realistic_settings(asked: SuiteArgs<'_>, num: u64, seconds: u64) -> Settings 
 /// Writes and reads as the number of keys grows under the same memtable and cache.
 pub fn growth(asked: SuiteArgs<'_>) -> Vec<RunRequest> {
     let of = |num: &u64| {
-        let write = suite_request("growth", asked, 1, &["write_random"], realistic_settings(asked, *num, 150));
+        let write = suite_request(
+            "growth",
+            asked,
+            1,
+            &["write_random"],
+            realistic_settings(asked, *num, 150),
+        );
         with_read_steps(write, &["read_random", "read_hot"], (*num).min(500_000))
     };
     asked.nums.iter().map(of).collect()
@@ -88,7 +100,8 @@ pub fn sqlite(asked: SuiteArgs<'_>) -> Vec<RunRequest> {
     ]
 }
 
-/// Latencies up to the longest, with memtables small enough that flushes and compactions are due all the time.
+/// Latencies up to the longest, with memtables small enough that flushes and compactions are due
+/// all the time.
 pub fn latency(asked: SuiteArgs<'_>) -> Vec<RunRequest> {
     let num = asked.num.unwrap_or(1_000_000);
     let small = |threads| Settings {
@@ -100,7 +113,9 @@ pub fn latency(asked: SuiteArgs<'_>) -> Vec<RunRequest> {
     let all = ["write_random", "write_random_b1", "large_4k", "mixed_random"];
     let mut orders = vec![suite_request("latency", asked, 1, &all, small(2))];
     // Writers that take turns.
-    orders.extend([1, 4, 8].map(|t| suite_request("latency", asked, 1, &["write_random_b1"], small(t))));
+    orders.extend(
+        [1, 4, 8].map(|t| suite_request("latency", asked, 1, &["write_random_b1"], small(t))),
+    );
     orders
 }
 
@@ -135,11 +150,24 @@ pub fn threads(asked: SuiteArgs<'_>) -> Vec<RunRequest> {
 /// Transactions of more threads than there are processors, so that they meet, at each level.
 pub fn transactions(asked: SuiteArgs<'_>) -> Vec<RunRequest> {
     let num = asked.num.unwrap_or(1_000_000);
-    let all =
-        ["txn_rmw_1", "txn_rmw_4", "txn_rmw_16", "txn_rmw_64", "txn_rmw", "txn_smallbank", "txn_neworder"];
+    let all = [
+        "txn_rmw_1",
+        "txn_rmw_4",
+        "txn_rmw_16",
+        "txn_rmw_64",
+        "txn_rmw",
+        "txn_smallbank",
+        "txn_neworder",
+    ];
     let of = |level| {
         let threads = asked.settings.threads.max(4);
-        suite_request("transactions", asked, 1, &all, Settings { threads, level, ..realistic_settings(asked, num, 5) })
+        suite_request(
+            "transactions",
+            asked,
+            1,
+            &all,
+            Settings { threads, level, ..realistic_settings(asked, num, 5) },
+        )
     };
     [Level::Snapshot, Level::Serializable, Level::Locks].map(of).to_vec()
 }

@@ -43,7 +43,8 @@ impl Zipf {
         let exact = n.min(1_000_000);
         let mut zeta: f64 = (1..=exact).map(|i| (i as f64).powf(-theta)).sum();
         if n > exact {
-            zeta += ((n as f64).powf(1.0 - theta) - (exact as f64).powf(1.0 - theta)) / (1.0 - theta);
+            zeta +=
+                ((n as f64).powf(1.0 - theta) - (exact as f64).powf(1.0 - theta)) / (1.0 - theta);
         }
         let zeta2 = 1.0 + 0.5f64.powf(theta);
         let eta = (1.0 - (2.0 / n as f64).powf(1.0 - theta)) / (1.0 - zeta2 / zeta);

@@ -1,4 +1,5 @@
-//! A record: everything known about one repetition of one workload on one engine. Data; reports read nothing else.
+//! A record: everything known about one repetition of one workload on one engine. Data; reports
+//! read nothing else.
 
 use crate::engine::EffectiveOptions;
 use crate::settings::Settings;
@@ -81,7 +82,8 @@ pub struct Record {
     pub first_failure: Option<String>,
     /// Why it was not run: the engine lacks something, or the machine does. Not a failure.
     pub skipped: Option<String>,
-    /// Why it did not live to its end: the memory or the time that it was allowed were too little for it. Not a failure.
+    /// Why it did not live to its end: the memory or the time that it was allowed were too little
+    /// for it. Not a failure.
     pub killed: Option<String>,
     /// The part of its operations that it did in the seconds it had, where that is less than all.
     pub cut_short: Option<f64>,
@@ -103,7 +105,8 @@ pub struct TailLatency {
     pub max_us: f64,
 }
 
-/// Amplification at a moment: of writes and reads in the time since the sample before, of space as it is.
+/// Amplification at a moment: of writes and reads in the time since the sample before, of space as
+/// it is.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AmplificationSample {

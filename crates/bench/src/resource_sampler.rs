@@ -1,4 +1,5 @@
-//! What is looked at ten times a second while threads work: memory, progress, the longest call, amplification.
+//! What is looked at ten times a second while threads work: memory, progress, the longest call,
+//! amplification.
 
 use crate::meter::ProgressCounter;
 use crate::record::AmplificationSample;
@@ -40,7 +41,11 @@ impl ResourceSampler {
         self.stop.store(true, Ordering::Release);
     }
     /// Looks until told to stop.
-    pub fn run(&self, counters: &[ProgressCounter], amplification: &mut Option<AmplificationTracker<'_>>) -> Timeline {
+    pub fn run(
+        &self,
+        counters: &[ProgressCounter],
+        amplification: &mut Option<AmplificationTracker<'_>>,
+    ) -> Timeline {
         let start = Instant::now();
         let (mut seen, mut before) = (Timeline::default(), 0);
         while !self.stop.load(Ordering::Acquire) {
@@ -49,7 +54,9 @@ impl ResourceSampler {
             self.sample_memory();
             let now = counters.iter().map(ProgressCounter::ops_done).sum();
             seen.ops.push(now - before);
-            seen.worst.push(counters.iter().map(ProgressCounter::take_worst).max().unwrap_or(0) as f64 / 1e3);
+            seen.worst.push(
+                counters.iter().map(ProgressCounter::take_worst).max().unwrap_or(0) as f64 / 1e3,
+            );
             before = now;
             if let Some(a) = amplification {
                 a.sample(start.elapsed(), now, seen.ops.len().is_multiple_of(TICKS_PER_SAMPLE));
@@ -73,7 +80,8 @@ pub struct AmplificationTracker<'d> {
 }
 
 impl<'d> AmplificationTracker<'d> {
-    /// For workloads that overwrite what is there; in others the live bytes are not known at every moment.
+    /// For workloads that overwrite what is there; in others the live bytes are not known at every
+    /// moment.
     pub fn for_plan(plan: &WorkloadPlan, dir: &'d Path) -> Option<Self> {
         let share = match plan.workload.op_kind {
             OpKind::Write if plan.workload.preloaded => 1.0,
@@ -84,7 +92,15 @@ impl<'d> AmplificationTracker<'d> {
         };
         let given = plan.entry_bytes() as f64 * share;
         let live = plan.entry_bytes() as f64 * plan.n as f64;
-        Some(AmplificationTracker { dir, bytes_per_op: given, live_bytes: live, ops: 0, io: sys::io(), samples: Vec::new(), space_peak: 0.0 })
+        Some(AmplificationTracker {
+            dir,
+            bytes_per_op: given,
+            live_bytes: live,
+            ops: 0,
+            io: sys::io(),
+            samples: Vec::new(),
+            space_peak: 0.0,
+        })
     }
     /// Looks at the space taken, and now and then keeps a sample.
     pub fn sample(&mut self, at: Duration, ops: u64, keep: bool) {
@@ -96,7 +112,8 @@ impl<'d> AmplificationTracker<'d> {
         }
         let (io, given) = (sys::io(), (ops - self.ops) as f64 * self.bytes_per_op);
         let since = io.since(self.io);
-        // Without a write in this time there is nothing to divide by: what was written counts for the next.
+        // Without a write in this time there is nothing to divide by: what was written counts for
+        // the next.
         if given <= 0.0 {
             return;
         }

@@ -34,7 +34,8 @@ pub enum Level {
     Snapshot,
     /// As if one ran after the other (engines without it: all keys that were read are checked).
     Serializable,
-    /// Reads of what will be written lock it and wait for others that hold it; other reads see the newest.
+    /// Reads of what will be written lock it and wait for others that hold it; other reads see the
+    /// newest.
     Locks,
 }
 
@@ -121,7 +122,8 @@ pub struct Settings {
     /// Cache of data read
     #[arg(long, value_parser = parse_bytes, default_value = "64M")]
     pub cache: u64,
-    /// Calls per second of all threads together; latency then counts from when a call was due (no coordinated omission)
+    /// Calls per second of all threads together; latency then counts from when a call was due (no
+    /// coordinated omission)
     #[arg(long)]
     pub rate: Option<u64>,
     /// Seed of all choices
@@ -222,7 +224,8 @@ pub mod tests {
 
     #[test]
     fn sizes_are_read() {
-        let settings = parse_settings(&["--memtable", "64M", "--cache", "64 MiB", "--giant-bytes", "64MB"]);
+        let settings =
+            parse_settings(&["--memtable", "64M", "--cache", "64 MiB", "--giant-bytes", "64MB"]);
         assert_eq!(
             (settings.memtable, settings.cache, settings.giant_bytes),
             (64 << 20, 64 << 20, 64_000_000)

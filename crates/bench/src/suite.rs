@@ -2,8 +2,8 @@
 
 use crate::keys::KeyChoice;
 use crate::parent::RunRequest;
-use crate::settings::Settings;
 use crate::question_suites::{self, SuiteArgs};
+use crate::settings::Settings;
 use crate::values::ValueChoice;
 use crate::workload::WORKLOADS;
 use clap::ValueEnum;
@@ -11,37 +11,42 @@ use clap::ValueEnum;
 /// The suites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Suite {
-    /// What `make bench` runs: the main workloads, every default engine, data four times memtable and
-    /// cache (which are an eighth of what the options say), under ten minutes
+    /// What `make bench` runs: the main workloads, every default engine, data four times memtable
+    /// and cache (which are an eighth of what the options say), under ten minutes
     Quick,
-    /// The seed benchmark: its counter keys and ramp values, then random keys with half-compressible values
+    /// The seed benchmark: its counter keys and ramp values, then random keys with
+    /// half-compressible values
     Seed,
     /// YCSB A to F
     Ycsb,
-    /// Perigee beside SQLite, as SQLite's users ask: bulk loads, transactions of a thousand rows, warm reads in one
-    /// transaction and without, durable commits with 1 and 8 threads, bytes of a row (about 3 minutes)
+    /// Perigee beside SQLite, as SQLite's users ask: bulk loads, transactions of a thousand rows,
+    /// warm reads in one transaction and without, durable commits with 1 and 8 threads, bytes of a
+    /// row (about 3 minutes)
     Sqlite,
-    /// What writes, reads and cached reads cost at 1 and 10 million entries (`--nums`) under the same cache (about 2
-    /// minutes for each engine, 10 with 50M, which needs 20 GB of disk)
+    /// What writes, reads and cached reads cost at 1 and 10 million entries (`--nums`) under the
+    /// same cache (about 2 minutes for each engine, 10 with 50M, which needs 20 GB of disk)
     Growth,
-    /// Every engine inside the same memory, page cache included (512M, by a cgroup): 4 million entries of 216 bytes
-    /// written, then read; an engine that is killed is shown as killed (1 to 3 minutes for each engine)
+    /// Every engine inside the same memory, page cache included (512M, by a cgroup): 4 million
+    /// entries of 216 bytes written, then read; an engine that is killed is shown as killed (1 to 3
+    /// minutes for each engine)
     Inside,
-    /// p50, p99, p99.9 and the longest call of writes and of reads and writes by turns, tenth of a second by tenth;
-    /// writers that take turns, 1 to 8 (about a minute for each engine)
+    /// p50, p99, p99.9 and the longest call of writes and of reads and writes by turns, tenth of a
+    /// second by tenth; writers that take turns, 1 to 8 (about a minute for each engine)
     Latency,
-    /// Ten million overwrites of a million keys, ten times the memtable: write, read and space amplification over time,
-    /// with the worst moment (half a minute to a minute and a half for each engine)
+    /// Ten million overwrites of a million keys, ten times the memtable: write, read and space
+    /// amplification over time, with the worst moment (half a minute to a minute and a half for
+    /// each engine)
     Churn,
     /// The price of 1, 2, 4 and 8 threads in one table (1 to 3 minutes for each engine)
     Threads,
-    /// Transactions: read-modify-writes with 1 to 64 hot keys and with none, SmallBank, orders as in TPC-C; checked at commit,
-    /// serializable, with locks; commits and aborts (2 minutes for each engine)
+    /// Transactions: read-modify-writes with 1 to 64 hot keys and with none, SmallBank, orders as
+    /// in TPC-C; checked at commit, serializable, with locks; commits and aborts (2 minutes for
+    /// each engine)
     Transactions,
     /// Data several times the memory (512M, by a cgroup), incompressible
     LargeThanMemory,
-    /// What the others leave out: churn to a steady state, a queue, a thousand families, a series whose
-    /// entries expire, giant values
+    /// What the others leave out: churn to a steady state, a queue, a thousand families, a series
+    /// whose entries expire, giant values
     Beyond,
     /// All of them
     All,
@@ -66,31 +71,41 @@ const GIANT: &[&str] = &["giant_put", "giant_get", "giant_range"];
 const LARGE: &[&str] =
     &["write_random", "read_random", "read_zipf", "seek_random", "range100_random", "churn"];
 
-fn plain_request(engines: &[String], workloads: &[&str], reps: u32, settings: Settings) -> RunRequest {
+fn plain_request(
+    engines: &[String],
+    workloads: &[&str],
+    reps: u32,
+    settings: Settings,
+) -> RunRequest {
     let workloads = workloads.iter().map(|w| (*w).to_owned()).collect();
     RunRequest::without_suite(engines.to_vec(), workloads, reps, settings)
 }
 
-/// What a suite runs, given the user's settings; `num` and `reps` are the suite's own unless the user gave them.
+/// What a suite runs, given the user's settings; `num` and `reps` are the suite's own unless the
+/// user gave them.
 pub fn suite_requests(suite: Suite, asked: SuiteArgs<'_>) -> Vec<RunRequest> {
     let SuiteArgs { engines, reps, num, settings: s, .. } = asked;
     let with = |n: u64| Settings { num: num.unwrap_or(n), ..s.clone() };
     let half = |s: Settings| Settings { keys: KeyChoice::Random, values: ValueChoice::Half, ..s };
     match suite {
         Suite::Quick => {
-            // Data several times the buffers: in a database that fits into its memtable everybody looks good.
-            let small = Settings { memtable: s.memtable / 8, cache: s.cache / 8, ..half(with(300_000)) };
+            // Data several times the buffers: in a database that fits into its memtable everybody
+            // looks good.
+            let small =
+                Settings { memtable: s.memtable / 8, cache: s.cache / 8, ..half(with(300_000)) };
             vec![plain_request(engines, QUICK, reps.unwrap_or(3), small)]
         }
         Suite::Seed => {
-            let names: Vec<_> = WORKLOADS.iter().map(|w| w.name).filter(|n| !beyond_seed(n)).collect();
+            let names: Vec<_> =
+                WORKLOADS.iter().map(|w| w.name).filter(|n| !beyond_seed(n)).collect();
             vec![
                 plain_request(engines, &names, reps.unwrap_or(3), with(1_000_000)),
                 plain_request(engines, &names, reps.unwrap_or(3), half(with(1_000_000))),
             ]
         }
         Suite::Ycsb => {
-            let names: Vec<_> = WORKLOADS.iter().map(|w| w.name).filter(|n| n.starts_with("ycsb")).collect();
+            let names: Vec<_> =
+                WORKLOADS.iter().map(|w| w.name).filter(|n| n.starts_with("ycsb")).collect();
             let settings = half(with(500_000));
             let settings = Settings { value_bytes: s.value_bytes.or(Some(1000)), ..settings };
             vec![plain_request(engines, &names, reps.unwrap_or(3), settings)]
@@ -117,7 +132,12 @@ pub fn suite_requests(suite: Suite, asked: SuiteArgs<'_>) -> Vec<RunRequest> {
         }
         Suite::Beyond => vec![
             plain_request(engines, BEYOND, reps.unwrap_or(3), half(with(1_000_000))),
-            plain_request(engines, GIANT, reps.unwrap_or(1), Settings { threads: 1, ..half(with(1)) }),
+            plain_request(
+                engines,
+                GIANT,
+                reps.unwrap_or(1),
+                Settings { threads: 1, ..half(with(1)) },
+            ),
         ],
         Suite::All => [
             Suite::Quick,

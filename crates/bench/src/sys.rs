@@ -1,4 +1,5 @@
-//! What the operating system says: memory, I/O, CPU time, the machine. Linux; elsewhere most of it is zero.
+//! What the operating system says: memory, I/O, CPU time, the machine. Linux; elsewhere most of it
+//! is zero.
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,10 @@ pub struct Io {
 pub fn io() -> Io {
     let text = fs::read_to_string("/proc/self/io").unwrap_or_default();
     let field = |name: &str| {
-        text.lines().find_map(|l| l.strip_prefix(name)).and_then(|v| v.trim().parse().ok()).unwrap_or(0)
+        text.lines()
+            .find_map(|l| l.strip_prefix(name))
+            .and_then(|v| v.trim().parse().ok())
+            .unwrap_or(0)
     };
     Io {
         rchar: field("rchar:"),
@@ -38,7 +42,8 @@ impl Io {
     }
 }
 
-/// CPU time of all threads in microseconds: the total exactly, the system's part to a hundredth of a second.
+/// CPU time of all threads in microseconds: the total exactly, the system's part to a hundredth of
+/// a second.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu {
     pub total_us: f64,
@@ -48,7 +53,8 @@ pub struct Cpu {
 pub fn cpu() -> Cpu {
     let t = clock_gettime(ClockId::ProcessCPUTime);
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let ticks = stat.rsplit(')').next().and_then(|r| r.split_whitespace().nth(12)?.parse::<f64>().ok());
+    let ticks =
+        stat.rsplit(')').next().and_then(|r| r.split_whitespace().nth(12)?.parse::<f64>().ok());
     Cpu {
         total_us: t.tv_sec as f64 * 1e6 + t.tv_nsec as f64 / 1e3,
         system_us: ticks.unwrap_or(0.0) * 10_000.0,
@@ -63,7 +69,8 @@ pub fn resident() -> (u64, u64) {
     (all, all.saturating_sub(shared))
 }
 
-/// Bytes of memory that could be used now without swapping; everything, where the system does not say.
+/// Bytes of memory that could be used now without swapping; everything, where the system does not
+/// say.
 pub fn available_memory() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"));
@@ -99,7 +106,8 @@ pub fn drop_page_cache() -> bool {
 /// Puts this process under a memory limit that counts its page cache. Version 1 and 2 of cgroups.
 pub fn limit_memory(bytes: u64) -> Result<String, String> {
     let pid = std::process::id().to_string();
-    let places = [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
+    let places =
+        [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
     let mut why = String::from("no cgroup file system is mounted");
     for (root, file) in places {
         if !Path::new(root).exists() {
@@ -152,10 +160,19 @@ pub fn host(dir: &Path) -> Host {
     Host {
         cpu: after(&read("/proc/cpuinfo"), "model name"),
         cores: std::thread::available_parallelism().map_or(0, usize::from),
-        memory_mb: memory.split_whitespace().next().and_then(|k| k.parse::<u64>().ok()).unwrap_or(0) / 1024,
+        memory_mb: memory
+            .split_whitespace()
+            .next()
+            .and_then(|k| k.parse::<u64>().ok())
+            .unwrap_or(0)
+            / 1024,
         kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
         file_system: file_system(dir),
-        load: read("/proc/loadavg").split_whitespace().next().and_then(|l| l.parse().ok()).unwrap_or(0.0),
+        load: read("/proc/loadavg")
+            .split_whitespace()
+            .next()
+            .and_then(|l| l.parse().ok())
+            .unwrap_or(0.0),
         at: now.map_or(0, |d| d.as_secs()),
     }
 }
@@ -169,5 +186,7 @@ fn file_system(dir: &Path) -> String {
         Some((f.next()?, f.next()?))
     });
     let above = fields.filter(|(point, _)| dir.starts_with(point));
-    above.max_by_key(|(point, _)| point.len()).map_or_else(|| "unknown".into(), |(_, kind)| kind.to_owned())
+    above
+        .max_by_key(|(point, _)| point.len())
+        .map_or_else(|| "unknown".into(), |(_, kind)| kind.to_owned())
 }

@@ -1,7 +1,8 @@
-//! Traces: the operations of an application, one JSON object on each line, to be done again on any engine.
+//! Traces: the operations of an application, one JSON object on each line, to be done again on any
+//! engine.
 //!
-//! A trace holds keys and the lengths of values, no data of values. The lines above `measure` only prepare the database.
-//! `docs/BENCHMARKS.md` describes the format for whoever writes one.
+//! A trace holds keys and the lengths of values, no data of values. The lines above `measure` only
+//! prepare the database. `docs/BENCHMARKS.md` describes the format for whoever writes one.
 
 use crate::engine::Result;
 use serde::{Deserialize, Serialize};
@@ -87,13 +88,17 @@ impl TraceOp {
             ..TraceLine::default()
         };
         match self {
-            TraceOp::Put { family, key, bytes } => TraceLine { bytes: Some(*bytes), ..keyed("put", *family, key) },
+            TraceOp::Put { family, key, bytes } => {
+                TraceLine { bytes: Some(*bytes), ..keyed("put", *family, key) }
+            }
             TraceOp::Delete { family, key } => keyed("delete", *family, key),
             TraceOp::Get { family, key } => keyed("get", *family, key),
             TraceOp::Scan { family, key, entries } => {
                 TraceLine { entries: Some(*entries), ..keyed("scan", *family, key) }
             }
-            TraceOp::Batch { n } => TraceLine { op: "batch".into(), n: Some(*n), ..TraceLine::default() },
+            TraceOp::Batch { n } => {
+                TraceLine { op: "batch".into(), n: Some(*n), ..TraceLine::default() }
+            }
             TraceOp::Measure => TraceLine { op: "measure".into(), ..TraceLine::default() },
         }
     }
@@ -122,7 +127,9 @@ impl TraceOp {
             }
             "delete" => TraceOp::Delete { family, key: key()? },
             "get" => TraceOp::Get { family, key: key()? },
-            "scan" => TraceOp::Scan { family, key: key()?, entries: line.entries.unwrap_or(1).max(1) },
+            "scan" => {
+                TraceOp::Scan { family, key: key()?, entries: line.entries.unwrap_or(1).max(1) }
+            }
             "batch" => TraceOp::Batch { n: number(line.n, "n")? },
             "measure" => TraceOp::Measure,
             other => Err(format!("`{other}` is none of put, delete, get, scan, batch, measure"))?,
@@ -136,7 +143,9 @@ pub struct TraceWriter(BufWriter<File>);
 
 impl TraceWriter {
     pub fn create(path: &Path) -> Result<TraceWriter> {
-        Ok(TraceWriter(BufWriter::new(File::create(path).map_err(|e| format!("{}: {e}", path.display()))?)))
+        Ok(TraceWriter(BufWriter::new(
+            File::create(path).map_err(|e| format!("{}: {e}", path.display()))?,
+        )))
     }
     pub fn write(&mut self, op: &TraceOp) -> Result<()> {
         serde_json::to_writer(&mut self.0, &op.to_line())?;
@@ -154,7 +163,10 @@ pub fn read(path: &Path) -> Result<Vec<TraceOp>> {
     for (n, line) in BufReader::new(file).lines().enumerate() {
         let line = line?;
         if !line.trim().is_empty() && !line.starts_with('#') {
-            ops.push(TraceOp::parse(&line).map_err(|e| format!("{}, line {}: {e}", path.display(), n + 1))?);
+            ops.push(
+                TraceOp::parse(&line)
+                    .map_err(|e| format!("{}, line {}: {e}", path.display(), n + 1))?,
+            );
         }
     }
     Ok(ops)

@@ -1,7 +1,8 @@
-//! Values: bytes that follow from a number and a version, so that every value read can be compared in full.
+//! Values: bytes that follow from a number and a version, so that every value read can be compared
+//! in full.
 //!
-//! Invariant: a value of one number is not accepted for another (a ramp repeats after 256 numbers), and an old version
-//! not for a new one.
+//! Invariant: a value of one number is not accepted for another (a ramp repeats after 256 numbers),
+//! and an old version not for a new one.
 
 use crate::keys::mix;
 use clap::ValueEnum;

@@ -38,8 +38,18 @@ fn run(dir: &std::path::Path, more: &[&str]) -> (Output, PathBuf, PathBuf) {
 #[test]
 fn every_workload_runs_on_every_default_engine() {
     let dir = dir("smoke");
-    let tiny =
-        ["--num", "400", "--keys", "random", "--values", "half", "--families", "20", "--giant-bytes", "64K"];
+    let tiny = [
+        "--num",
+        "400",
+        "--keys",
+        "random",
+        "--values",
+        "half",
+        "--families",
+        "20",
+        "--giant-bytes",
+        "64K",
+    ];
     let (output, json, html) = run(&dir, &tiny);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let records = records(&json);
@@ -78,7 +88,10 @@ fn every_workload_runs_on_every_default_engine() {
             continue;
         }
         assert!(record["ops"].as_u64().unwrap() > 0, "{what} did nothing");
-        assert!(record["options"].as_object().unwrap().len() > 3, "{what} does not state its options");
+        assert!(
+            record["options"].as_object().unwrap().len() > 3,
+            "{what} does not state its options"
+        );
     }
     let html = std::fs::read_to_string(html).unwrap();
     assert!(html.contains("<svg") && !html.contains("<script") && !html.contains("http:"));
@@ -96,7 +109,8 @@ fn wrong_answers_fail_the_run() {
         ("ycsb_a", "wrong"),
         ("write_random_b1", "errors"),
     ] {
-        let (output, json, _) = run(&dir, &["--engines", "liar", "--workloads", workload, "--num", "5000"]);
+        let (output, json, _) =
+            run(&dir, &["--engines", "liar", "--workloads", workload, "--num", "5000"]);
         assert_eq!(output.status.code(), Some(1), "{workload}: a lie went through");
         assert!(String::from_utf8_lossy(&output.stderr).contains("FAILED"));
         let records = records(&json);
@@ -108,14 +122,16 @@ fn wrong_answers_fail_the_run() {
 fn correct_engine_passes_where_faulty_one_fails() {
     let dir = dir("honest");
     let workloads = "read_random,seek_random,range100_random,ycsb_a,write_random_b1";
-    let (output, ..) = run(&dir, &["--engines", "perigee", "--workloads", workloads, "--num", "5000"]);
+    let (output, ..) =
+        run(&dir, &["--engines", "perigee", "--workloads", workloads, "--num", "5000"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
 fn patterns_change_key_order_and_distribution() {
     let dir = dir("patterns");
-    let workloads = "write_random,read_random,seek_random,range100_random,delete_b1000,iterate,ycsb_e";
+    let workloads =
+        "write_random,read_random,seek_random,range100_random,delete_b1000,iterate,ycsb_e";
     for pattern in ["seq", "random", "zipfian", "uniform", "timestamp", "reverse"] {
         let (output, ..) = run(
             &dir,
@@ -141,11 +157,23 @@ fn recorded_trace_replays_with_all_answers_checked() {
     let dir = dir("trace");
     let (trace, data) = (dir.join("t.jsonl"), dir.join("recorded"));
     for workload in ["ycsb_a", "ycsb_e", "queue", "delete_b1000", "families_write"] {
-        let args = ["trace", "record", "--num", "2000", "--families", "7", "--workload", workload, "--out"];
-        let output =
-            bench(&[&args[..], &[trace.to_str().unwrap(), "--dir", data.to_str().unwrap()]].concat());
+        let args = [
+            "trace",
+            "record",
+            "--num",
+            "2000",
+            "--families",
+            "7",
+            "--workload",
+            workload,
+            "--out",
+        ];
+        let output = bench(
+            &[&args[..], &[trace.to_str().unwrap(), "--dir", data.to_str().unwrap()]].concat(),
+        );
         assert!(output.status.success(), "{workload}: {}", String::from_utf8_lossy(&output.stderr));
-        let args = ["--workloads", "replay", "--values", "half", "--trace", trace.to_str().unwrap()];
+        let args =
+            ["--workloads", "replay", "--values", "half", "--trace", trace.to_str().unwrap()];
         let (output, json, _) = run(&dir, &args);
         assert!(output.status.success(), "{workload}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(records(&json).iter().all(|r| r["ops"].as_u64().unwrap() >= 100), "{workload}");
@@ -167,7 +195,8 @@ fn handwritten_trace_works_and_bad_one_is_located() {
         "{\"op\":\"get\",\"text\":\"moon\"}\n{\"op\":\"scan\",\"text\":\"a\",\"entries\":5}\n",
     );
     std::fs::write(&trace, lines).unwrap();
-    let (output, json, _) = run(&dir, &["--workloads", "replay", "--trace", trace.to_str().unwrap()]);
+    let (output, json, _) =
+        run(&dir, &["--workloads", "replay", "--trace", trace.to_str().unwrap()]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(records(&json).iter().all(|r| r["ops"] == 2));
     std::fs::write(&trace, "{\"op\":\"get\",\"text\":\"moon\"}\n{\"op\":\"jump\"}\n").unwrap();

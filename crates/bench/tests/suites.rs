@@ -1,5 +1,5 @@
-//! The suites that show something, tiny: they run, every engine is in their tables, and an engine that is not let live or
-//! not let finish is a finding and no failure.
+//! The suites that show something, tiny: they run, every engine is in their tables, and an engine
+//! that is not let live or not let finish is a finding and no failure.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
@@ -45,24 +45,37 @@ fn every_suite_runs_and_reports_every_engine() {
             "transactions" => "perigee,sqlite,lmdb",
             _ => "perigee,sqlite,lmdb,fjall,redb",
         };
-        let (output, records) = bench(&dir, &[&["suite", suite, "--engines", engines], size].concat());
+        let (output, records) =
+            bench(&dir, &[&["suite", suite, "--engines", engines], size].concat());
         assert!(output.status.success(), "{suite}: {}", text(&output.stderr));
         assert_eq!(records.len(), each * engines.split(',').count(), "{suite}");
         assert!(records.iter().all(|r| r["suite"] == suite && r["errors"] == 0 && r["wrong"] == 0));
-        assert!(records.iter().all(|r| r["ops"].as_u64().unwrap() > 0 && r["skipped"].is_null()), "{suite}");
+        assert!(
+            records.iter().all(|r| r["ops"].as_u64().unwrap() > 0 && r["skipped"].is_null()),
+            "{suite}"
+        );
         let told = text(&output.stdout);
         let view = told
             .split(&format!("\n{title}\n"))
             .nth(1)
             .unwrap_or_else(|| panic!("{suite}: no table in {told}"));
         if suite != "sqlite" {
-            assert!(engines.split(',').all(|e| view.contains(&format!(" {e} "))), "{suite}: {view}");
+            assert!(
+                engines.split(',').all(|e| view.contains(&format!(" {e} "))),
+                "{suite}: {view}"
+            );
         }
         let page = std::fs::read_to_string(dir.join("out.html")).unwrap();
         assert!(
-            page.contains(&format!("<h2>{title}</h2>")) && page.contains("<svg") && !page.contains("<script")
+            page.contains(&format!("<h2>{title}</h2>"))
+                && page.contains("<svg")
+                && !page.contains("<script")
         );
-        assert_eq!(std::fs::read_dir(dir.join("data")).unwrap().count(), 0, "{suite} left databases behind");
+        assert_eq!(
+            std::fs::read_dir(dir.join("data")).unwrap().count(),
+            0,
+            "{suite} left databases behind"
+        );
     }
 }
 
@@ -94,8 +107,17 @@ fn lost_update_is_detected_in_every_transaction_kind() {
         ];
         let (output, records) = bench(&dir, &args);
         assert_eq!(output.status.code(), Some(1));
-        assert!(records[0]["first_failure"].as_str().unwrap().contains("instead of"), "{}", records[0]);
-        assert_eq!((&records[1]["wrong"], &records[1]["errors"]), (&0.into(), &0.into()), "{}", records[1]);
+        assert!(
+            records[0]["first_failure"].as_str().unwrap().contains("instead of"),
+            "{}",
+            records[0]
+        );
+        assert_eq!(
+            (&records[1]["wrong"], &records[1]["errors"]),
+            (&0.into(), &0.into()),
+            "{}",
+            records[1]
+        );
         assert!(records[2]["skipped"].as_str().unwrap().contains("no transactions"));
     }
 }
@@ -105,8 +127,17 @@ fn records_of_several_files_are_merged_in_one_report() {
     let dir = dir("suite-files");
     let mut files = Vec::new();
     for num in ["500", "5000"] {
-        let args =
-            ["run", "--engines", "perigee", "--workloads", "write_random", "--reps", "1", "--num", num];
+        let args = [
+            "run",
+            "--engines",
+            "perigee",
+            "--workloads",
+            "write_random",
+            "--reps",
+            "1",
+            "--num",
+            num,
+        ];
         let (output, _) = bench(&dir, &args);
         assert!(output.status.success(), "{}", text(&output.stderr));
         let file = dir.join(format!("{num}.json"));
@@ -124,8 +155,18 @@ fn records_of_several_files_are_merged_in_one_report() {
 #[test]
 fn timed_out_phase_reports_completed_share() {
     let dir = dir("suite-seconds");
-    let args =
-        ["suite", "growth", "--engines", "perigee", "--nums", "40M", "--batch", "100", "--seconds", "1"];
+    let args = [
+        "suite",
+        "growth",
+        "--engines",
+        "perigee",
+        "--nums",
+        "40M",
+        "--batch",
+        "100",
+        "--seconds",
+        "1",
+    ];
     let (output, records) = bench(&dir, &args);
     assert!(output.status.success(), "{}", text(&output.stderr));
     if records[0]["skipped"].is_string() {
@@ -133,7 +174,10 @@ fn timed_out_phase_reports_completed_share() {
     }
     let done = records[0]["cut_short"].as_f64().unwrap();
     assert!(done > 0.0 && done < 1.0, "{done}");
-    assert!(records[1]["skipped"].as_str().unwrap().contains("did not fill"), "reads need all of it");
+    assert!(
+        records[1]["skipped"].as_str().unwrap().contains("did not fill"),
+        "reads need all of it"
+    );
     assert!(text(&output.stdout).contains("% done"));
 }
 
@@ -155,5 +199,9 @@ fn engine_killed_for_memory_is_reported_not_failed() {
         records[0]["killed"]
     );
     assert!(text(&output.stdout).contains("killed"));
-    assert_eq!(std::fs::read_dir(dir.join("data")).unwrap().count(), 0, "databases were left behind");
+    assert_eq!(
+        std::fs::read_dir(dir.join("data")).unwrap().count(),
+        0,
+        "databases were left behind"
+    );
 }

@@ -1,4 +1,5 @@
-//! What the border to C costs: the same operations by Rust's API and by C's, interleaved, in CPU time for each.
+//! What the border to C costs: the same operations by Rust's API and by C's, interleaved, in CPU
+//! time for each.
 //!
 //! ```text
 //! cargo run --profile perf -p perigee-capi --example border -- [DIR] [ROUNDS]
@@ -118,7 +119,15 @@ impl CApi {
         let key = key(n);
         // SAFETY: see above.
         let code = unsafe {
-            t::tidesdb_txn_put(txn, self.family, key.as_ptr(), key.len(), VALUE.as_ptr(), VALUE.len(), -1)
+            t::tidesdb_txn_put(
+                txn,
+                self.family,
+                key.as_ptr(),
+                key.len(),
+                VALUE.as_ptr(),
+                VALUE.len(),
+                -1,
+            )
         };
         assert_eq!(code, 0);
     }

@@ -1,7 +1,8 @@
-//! What both sides of the border agree on: numbers, structures, types of functions, as TidesDB 9.3 has them. No behaviour.
+//! What both sides of the border agree on: numbers, structures, types of functions, as TidesDB 9.3
+//! has them. No behaviour.
 //!
-//! Invariant: every size and offset is that of a C compiler; the sizes are asserted here, and all of it is compared with what
-//! a C compiler says in `tests/conformance.rs`.
+//! Invariant: every size and offset is that of a C compiler; the sizes are asserted here, and all
+//! of it is compared with what a C compiler says in `tests/conformance.rs`.
 
 use std::ffi::{c_char, c_double, c_float, c_int, c_void};
 
@@ -52,7 +53,8 @@ pub const READ_COMMITTED: c_int = 1;
 pub const SERIALIZABLE: c_int = 4;
 
 /// Compares two keys.
-pub type ComparatorFn = unsafe extern "C-unwind" fn(*const u8, usize, *const u8, usize, *mut c_void) -> c_int;
+pub type ComparatorFn =
+    unsafe extern "C-unwind" fn(*const u8, usize, *const u8, usize, *mut c_void) -> c_int;
 
 /// One operation of a commit, as a hook sees it.
 #[repr(C)]
@@ -72,12 +74,14 @@ pub struct CommitOp {
 }
 
 /// Hears of commits.
-pub type CommitHookFn = unsafe extern "C-unwind" fn(*const CommitOp, c_int, u64, *mut c_void) -> c_int;
+pub type CommitHookFn =
+    unsafe extern "C-unwind" fn(*const CommitOp, c_int, u64, *mut c_void) -> c_int;
 
 /// Settings of a family.
 #[repr(C)]
 #[derive(Clone, Copy)]
-#[allow(missing_docs)] // The names are the documentation of TidesDB's; what each does here is said in docs/c-api.md.
+// The names are the documentation of TidesDB's; what each does here is said in docs/c-api.md.
+#[allow(missing_docs)]
 pub struct FamilyConfig {
     pub name: [c_char; NAME_BYTES],
     pub write_buffer_size: usize,

@@ -1,5 +1,5 @@
-//! Memory that crosses the border: values, names and statistics are taken from the allocator that the program has named
-//! (`tidesdb_init`), or from C's. What stays inside is Rust's.
+//! Memory that crosses the border: values, names and statistics are taken from the allocator that
+//! the program has named (`tidesdb_init`), or from C's. What stays inside is Rust's.
 
 use crate::code::{MEMORY, Result};
 use std::ffi::c_void;
@@ -17,8 +17,8 @@ pub type Realloc = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
 /// Gives memory back.
 pub type Free = unsafe extern "C" fn(*mut c_void);
 
-/// The functions in force, as TidesDB's `tidesdb.h` shows them: programs that were compiled with that header take and give back
-/// through this, and the loader may have moved it into the program.
+/// The functions in force, as TidesDB's `tidesdb.h` shows them: programs that were compiled with
+/// that header take and give back through this, and the loader may have moved it into the program.
 #[repr(C)]
 pub struct Allocator {
     malloc: AtomicPtr<c_void>,
@@ -44,7 +44,12 @@ pub static tidesdb_initialized: AtomicI32 = AtomicI32::new(0);
 
 static ALLOCATOR_LOCK: Mutex<()> = Mutex::new(());
 
-fn set_allocator(malloc: Option<Malloc>, calloc: Option<Calloc>, realloc: Option<Realloc>, free: Option<Free>) {
+fn set_allocator(
+    malloc: Option<Malloc>,
+    calloc: Option<Calloc>,
+    realloc: Option<Realloc>,
+    free: Option<Free>,
+) {
     let all = &tidesdb_allocator;
     all.malloc.store(malloc.unwrap_or(libc::malloc) as *mut c_void, Release);
     all.calloc.store(calloc.unwrap_or(libc::calloc) as *mut c_void, Release);
@@ -52,7 +57,8 @@ fn set_allocator(malloc: Option<Malloc>, calloc: Option<Calloc>, realloc: Option
     all.free.store(free.unwrap_or(libc::free) as *mut c_void, Release);
 }
 
-/// Names the allocator; false if that was done before. Here nothing grows, so only taking and giving back is used.
+/// Names the allocator; false if that was done before. Here nothing grows, so only taking and
+/// giving back is used.
 pub fn init(
     malloc: Option<Malloc>,
     calloc: Option<Calloc>,
@@ -84,8 +90,10 @@ pub fn finalize() {
 /// So many bytes (one at least).
 pub fn allocate(bytes: usize) -> Result<*mut c_void> {
     // SAFETY: it is a function of this type from the start, and `set` puts nothing else there.
-    let malloc = unsafe { transmute::<*mut c_void, Malloc>(tidesdb_allocator.malloc.load(Acquire)) };
-    // SAFETY: C's allocator may be asked for any size, and the program has said that its own takes memory.
+    let malloc =
+        unsafe { transmute::<*mut c_void, Malloc>(tidesdb_allocator.malloc.load(Acquire)) };
+    // SAFETY: C's allocator may be asked for any size, and the program has said that its own takes
+    // memory.
     let place = unsafe { malloc(bytes.max(1)) };
     if place.is_null() { Err(MEMORY.with_message("no memory for the answer")) } else { Ok(place) }
 }

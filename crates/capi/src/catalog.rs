@@ -1,5 +1,6 @@
-//! Names and settings of families: which of the engine's families C sees, under which names, and the settings as the program gave
-//! them, stored in a family of their own, so that checkpoints and backups have them and every commit of them is atomic.
+//! Names and settings of families: which of the engine's families C sees, under which names, and
+//! the settings as the program gave them, stored in a family of their own, so that checkpoints and
+//! backups have them and every commit of them is atomic.
 //!
 //! ```text
 //! engine's family          what C sees
@@ -10,9 +11,9 @@
 //! ```
 
 use crate::abi::{FamilyConfig, NAME_BYTES};
-use crate::ffi::set_field;
 use crate::code::{INVALID_ARGS, Result, last_error};
-use crate::{config, ini, log, comparator};
+use crate::ffi::set_field;
+use crate::{comparator, config, ini, log};
 use perigee::{Db, Durability, ErrorKind, FamilyOptions, WriteOptions};
 
 /// The family that holds the settings.
@@ -21,12 +22,14 @@ pub const SETTINGS_FAMILY: &str = "tidesdb.settings";
 const SETTINGS_SECTION: &str = "family";
 const DEFAULT_FAMILY: &str = "default";
 
-/// Refuses names that no family may have: TidesDB makes directories of them, and so some lead out of the database there.
+/// Refuses names that no family may have: TidesDB makes directories of them, and so some lead out
+/// of the database there.
 pub fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() >= NAME_BYTES {
         return Err(INVALID_ARGS.with_message("the name of a family has 1 to 127 bytes"));
     }
-    if name == "." || name == ".." || name.contains(['/', '\\']) || name.contains(char::is_control) {
+    if name == "." || name == ".." || name.contains(['/', '\\']) || name.contains(char::is_control)
+    {
         return Err(INVALID_ARGS.with_message(
             "the name of a family has no slashes and no control characters, and is not '.' or '..'",
         ));
@@ -54,23 +57,28 @@ pub fn c_name(inside: &str) -> &str {
 /// A family as C sees it: its name there and its settings.
 pub type VisibleFamily = (perigee::Family, String, FamilyConfig);
 
-/// The names that C sees of families that were read from a manifest: name, comparator, whether tables hold entries.
+/// The names that C sees of families that were read from a manifest: name, comparator, whether
+/// tables hold entries.
 pub fn visible_names(families: &[(String, String, bool)]) -> Vec<String> {
     let own_default = families.iter().any(|(name, ..)| name == "default~");
-    let seen = families
-        .iter()
-        .filter(|(name, _, tables)| name != SETTINGS_FAMILY && (name != DEFAULT_FAMILY || *tables && !own_default));
+    let seen = families.iter().filter(|(name, _, tables)| {
+        name != SETTINGS_FAMILY && (name != DEFAULT_FAMILY || *tables && !own_default)
+    });
     seen.map(|(name, ..)| c_name(name).to_owned()).collect()
 }
 
 /// The families that C sees, oldest first, with their settings in force.
 pub fn load_families(db: &Db, unified: Option<usize>) -> Result<Vec<VisibleFamily>> {
     let names = db.families();
-    let stored = if names.iter().any(|n| n == SETTINGS_FAMILY) { Some(db.family(SETTINGS_FAMILY)?) } else { None };
+    let stored = if names.iter().any(|n| n == SETTINGS_FAMILY) {
+        Some(db.family(SETTINGS_FAMILY)?)
+    } else {
+        None
+    };
     let mut all = Vec::new();
     for inside in names.iter().filter(|n| *n != SETTINGS_FAMILY) {
-        let hidden =
-            inside == DEFAULT_FAMILY && (names.iter().any(|n| n == "default~") || is_empty(&db.default_family()));
+        let hidden = inside == DEFAULT_FAMILY
+            && (names.iter().any(|n| n == "default~") || is_empty(&db.default_family()));
         if hidden {
             continue;
         }
@@ -97,19 +105,24 @@ pub fn load_families(db: &Db, unified: Option<usize>) -> Result<Vec<VisibleFamil
     Ok(all)
 }
 
-/// What stands before the settings: the number of the family that they are of, since a name may come to another one.
+/// What stands before the settings: the number of the family that they are of, since a name may
+/// come to another one.
 const FAMILY_ID_PREFIX: &str = "; family ";
 
 /// Whether nothing is in a family; one that cannot be read holds something.
 fn is_empty(family: &perigee::Family) -> bool {
-    let first = family.cursor().and_then(|mut cursor| cursor.seek_to_first().map(|()| cursor.valid()));
+    let first =
+        family.cursor().and_then(|mut cursor| cursor.seek_to_first().map(|()| cursor.valid()));
     matches!(first, Ok(false))
 }
 
-/// The settings that are stored for a family. Settings that cannot be read are said and done without: the data is worth more.
+/// The settings that are stored for a family. Settings that cannot be read are said and done
+/// without: the data is worth more.
 fn load_settings(stored: &perigee::Family, name: &str, id: u32) -> Option<FamilyConfig> {
     let lost = |why: String| {
-        log::error(&format!("the settings of family {name:?} cannot be read, defaults are used: {why}"));
+        log::error(&format!(
+            "the settings of family {name:?} cannot be read, defaults are used: {why}"
+        ));
         None
     };
     let text = match stored.get(name) {
@@ -139,7 +152,9 @@ pub fn apply_options(now: &FamilyOptions, wanted: &FamilyOptions) -> FamilyOptio
 fn settings_family(db: &Db) -> Result<perigee::Family> {
     match db.family(SETTINGS_FAMILY) {
         Ok(family) => Ok(family),
-        Err(_) => Ok(db.create_family(SETTINGS_FAMILY, FamilyOptions::new().memtable_bytes(1 << 20))?),
+        Err(_) => {
+            Ok(db.create_family(SETTINGS_FAMILY, FamilyOptions::new().memtable_bytes(1 << 20))?)
+        }
     }
 }
 
@@ -171,7 +186,8 @@ mod tests {
     }
     #[test]
     fn path_like_names_are_refused() {
-        for name in ["", "..", "../other", "a/b", "a\\b", "a\nb", SETTINGS_FAMILY, &"x".repeat(128)] {
+        for name in ["", "..", "../other", "a/b", "a\\b", "a\nb", SETTINGS_FAMILY, &"x".repeat(128)]
+        {
             assert!(check_name(name).is_err(), "{name:?}");
         }
         assert!(check_name(&"x".repeat(127)).is_ok());

@@ -1,4 +1,5 @@
-//! Error codes: every error of the engine as a number of TidesDB's, and its text for who asks (`perigee_last_error`).
+//! Error codes: every error of the engine as a number of TidesDB's, and its text for who asks
+//! (`perigee_last_error`).
 
 use perigee::{Error, ErrorKind};
 use std::cell::RefCell;
@@ -92,7 +93,10 @@ impl From<Error> for Code {
             ErrorKind::AlreadyExists => EXISTS,
             ErrorKind::Locked => LOCKED,
             ErrorKind::Corruption | ErrorKind::FormatTooNew => CORRUPTION,
-            ErrorKind::Io | ErrorKind::NoSpace | ErrorKind::OutcomeUnknown | ErrorKind::Poisoned => IO,
+            ErrorKind::Io
+            | ErrorKind::NoSpace
+            | ErrorKind::OutcomeUnknown
+            | ErrorKind::Poisoned => IO,
             ErrorKind::Closed => INVALID_DB,
             ErrorKind::NoMemory => MEMORY,
             ErrorKind::ReadOnly => READONLY,

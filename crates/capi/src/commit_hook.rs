@@ -1,9 +1,9 @@
-//! Commit hooks: the engine's events as arrays of operations. The engine runs a hook on the thread that commits, before the commit
-//! returns.
+//! Commit hooks: the engine's events as arrays of operations. The engine runs a hook on the thread
+//! that commits, before the commit returns.
 
 use crate::abi::{CommitHookFn, CommitOp};
 use crate::ffi::CallbackScope;
-use crate::handle::{current_thread_id, backoff};
+use crate::handle::{backoff, current_thread_id};
 use crate::log;
 use perigee::{CommitEvent, CommitOperation};
 use std::ffi::{c_int, c_void};
@@ -51,7 +51,9 @@ fn to_commit_op(op: &CommitOperation<'_>) -> Option<CommitOp> {
             of(key, Some(value), expiry_seconds(*expires_at_ms), 0)
         }
         CommitOperation::Delete { key, .. } => of(key, None, 0, 1),
-        CommitOperation::DeleteRange { start, end: last, .. } => of(bound_key(start), Some(bound_key(last)), 0, 2),
+        CommitOperation::DeleteRange { start, end: last, .. } => {
+            of(bound_key(start), Some(bound_key(last)), 0, 2)
+        }
         CommitOperation::Merge { key, operand, .. } => of(key, Some(operand), 0, 3),
         _ => return None,
     })
@@ -60,10 +62,16 @@ fn to_commit_op(op: &CommitOperation<'_>) -> Option<CommitOp> {
 impl UserCommitHook {
     /// A hook that was not called yet.
     pub fn new(call: CommitHookFn, context: *mut c_void) -> UserCommitHook {
-        UserCommitHook { function: call, context, enabled: AtomicBool::new(true), running_thread: AtomicUsize::new(0) }
+        UserCommitHook {
+            function: call,
+            context,
+            enabled: AtomicBool::new(true),
+            running_thread: AtomicUsize::new(0),
+        }
     }
 
-    /// It is not called any more; waits until who is in it has left (this thread itself is not waited for).
+    /// It is not called any more; waits until who is in it has left (this thread itself is not
+    /// waited for).
     pub fn disable(&self) {
         self.enabled.store(false, SeqCst);
         let mut tries = 0;
@@ -98,8 +106,10 @@ impl UserCommitHook {
         let seq = event.commit_sequence();
         for ops in all.chunks(c_int::MAX as usize) {
             let _within = CallbackScope::hook();
-            // SAFETY: the program has set the hook for such calls; the operations live in the event through the call.
-            let code = unsafe { (self.function)(ops.as_ptr(), ops.len() as c_int, seq, self.context) };
+            // SAFETY: the program has set the hook for such calls; the operations live in the event
+            // through the call.
+            let code =
+                unsafe { (self.function)(ops.as_ptr(), ops.len() as c_int, seq, self.context) };
             if code != 0 {
                 log::warn(&format!("a commit hook answered {code} to commit {seq}, which stands"));
             }

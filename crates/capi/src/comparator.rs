@@ -1,14 +1,15 @@
 //! Comparators: the built-in ones as functions, and users' own as key orders of the engine.
 //!
-//! The engine knows an order by a name for ever, and stores it; a program registers a function under a name each time that it
-//! runs, perhaps another one for another database. So a database's order is stored under the program's name and a number
-//! drawn by lot when the first family gets it: databases do not share orders, but for copies of one. Behind each stored name stand the
-//! functions that open databases have registered for it; the newest is asked, and a close waits for who is asking. No function is
-//! called with keys that no program has put.
+//! The engine knows an order by a name for ever, and stores it; a program registers a function
+//! under a name each time that it runs, perhaps another one for another database. So a database's
+//! order is stored under the program's name and a number drawn by lot when the first family gets
+//! it: databases do not share orders, but for copies of one. Behind each stored name stand the
+//! functions that open databases have registered for it; the newest is asked, and a close waits for
+//! who is asking. No function is called with keys that no program has put.
 
 use crate::abi::ComparatorFn;
-use crate::ffi::CallbackScope;
 use crate::code::{INVALID_ARGS, Result};
+use crate::ffi::CallbackScope;
 use perigee::KeyComparator;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -33,24 +34,28 @@ unsafe impl Sync for UserComparator {}
 impl UserComparator {
     fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
         let _within = CallbackScope::comparator();
-        // SAFETY: the program has registered the function for such calls; both slices live through the call.
+        // SAFETY: the program has registered the function for such calls; both slices live through
+        // the call.
         unsafe { (self.call)(a.as_ptr(), a.len(), b.as_ptr(), b.len(), self.context) }.cmp(&0)
     }
 }
 
-/// The functions that stand for an order, each with the database that has registered it. The lock is kept while one is asked.
+/// The functions that stand for an order, each with the database that has registered it. The lock
+/// is kept while one is asked.
 #[derive(Default)]
 struct RegisteredFunctions(RwLock<Vec<(u64, UserComparator)>>);
 
 impl RegisteredFunctions {
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         let functions = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        // Where nobody is open nothing is compared, but for the engine's own try when it is told of the order.
+        // Where nobody is open nothing is compared, but for the engine's own try when it is told of
+        // the order.
         functions.last().map_or_else(|| a.cmp(b), |(_, f)| f.compare(a, b))
     }
 }
 
-static COMPARATORS: Mutex<BTreeMap<String, (KeyComparator, Arc<RegisteredFunctions>)>> = Mutex::new(BTreeMap::new());
+static COMPARATORS: Mutex<BTreeMap<String, (KeyComparator, Arc<RegisteredFunctions>)>> =
+    Mutex::new(BTreeMap::new());
 
 /// What stands before the number.
 const UNIQUE_SUFFIX_MARK: char = '@';
@@ -124,10 +129,12 @@ pub fn built_in_comparator(name: &str) -> Option<(KeyComparator, ComparatorFn)> 
 
 /// Refuses names that cannot be stored.
 pub fn check_name(name: &str) -> Result<()> {
-    if name.is_empty() || name.len() >= crate::abi::COMPARATOR_BYTES || name.chars().any(char::is_control) {
-        return Err(
-            INVALID_ARGS.with_message("the name of a comparator has 1 to 63 bytes and no control characters")
-        );
+    if name.is_empty()
+        || name.len() >= crate::abi::COMPARATOR_BYTES
+        || name.chars().any(char::is_control)
+    {
+        return Err(INVALID_ARGS
+            .with_message("the name of a comparator has 1 to 63 bytes and no control characters"));
     }
     Ok(())
 }
@@ -173,7 +180,8 @@ built_in_functions! {
     tidesdb_comparator_reverse_memcmp => KeyComparator::Reverse;
     /// ASCII letters without their case.
     tidesdb_comparator_case_insensitive => KeyComparator::CaseInsensitive;
-    /// Text that ends before its first NUL. TidesDB reads on until there is one; here a key without one ends with its size.
+    /// Text that ends before its first NUL. TidesDB reads on until there is one; here a key without
+    /// one ends with its size.
     tidesdb_comparator_lexicographic => KeyComparator::Lexicographic;
 }
 
@@ -192,7 +200,8 @@ mod tests {
         // SAFETY: passed on.
         -unsafe { tidesdb_comparator_memcmp(a, n, b, m, ctx) }
     }
-    /// As some that are made for keys of one length: more than the key has may be read, and on other keys it is no order.
+    /// As some that are made for keys of one length: more than the key has may be read, and on
+    /// other keys it is no order.
     unsafe extern "C-unwind" fn eight_bytes(
         a: *const u8,
         n: usize,
@@ -222,7 +231,10 @@ mod tests {
         let f = UserComparator { call: eight_bytes, context: std::ptr::null_mut() };
         let order = register(4, "eight", f).unwrap();
         assert_eq!(order.cmp(&9u64.to_be_bytes(), &300u64.to_be_bytes()), Ordering::Less);
-        let text = UserComparator { call: tidesdb_comparator_lexicographic, context: std::ptr::null_mut() };
+        let text = UserComparator {
+            call: tidesdb_comparator_lexicographic,
+            context: std::ptr::null_mut(),
+        };
         let order = register(4, "text", text).unwrap();
         assert_eq!(order.cmp(b"ab\0c", b"ab\0d"), Ordering::Equal);
         assert_eq!(order.cmp(b"ab", b"abc"), Ordering::Less);

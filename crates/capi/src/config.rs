@@ -1,11 +1,12 @@
 //! What the program asks for, as options of the engine. Pure.
 //!
-//! Every field is honoured, or refused with its name, or (where it steers a machine that this engine does not have: skip lists,
-//! sampled indexes, thread pools) checked, kept, reported back, and said in the log to have no counterpart: [`notes`].
+//! Every field is honoured, or refused with its name, or (where it steers a machine that this
+//! engine does not have: skip lists, sampled indexes, thread pools) checked, kept, reported back,
+//! and said in the log to have no counterpart: [`notes`].
 
 use crate::abi::*;
-use crate::ffi::read_field;
 use crate::code::{INVALID_ARGS, Result};
+use crate::ffi::read_field;
 use perigee::{Compression, Durability, FamilyOptions, Isolation, KeyComparator, Options, limits};
 use std::ffi::c_int;
 use std::ptr::null_mut;
@@ -125,7 +126,10 @@ fn compression_from_c(algorithm: c_int) -> Result<Compression> {
         COMPRESS_ZSTD => Compression::Zstd(1),
         COMPRESS_LZ4_FAST => Compression::Lz4Fast(2),
         _ => {
-            return invalid_field("compression_algorithm", "0 (none), 1 (snappy), 2 (lz4), 3 (zstd), 4 (lz4, fast)");
+            return invalid_field(
+                "compression_algorithm",
+                "0 (none), 1 (snappy), 2 (lz4), 3 (zstd), 4 (lz4, fast)",
+            );
         }
     })
 }
@@ -135,9 +139,14 @@ pub fn durability_from_c(mode: c_int, interval_us: u64) -> Result<Durability> {
     Ok(match mode {
         SYNC_NONE => Durability::None,
         SYNC_FULL => Durability::Full,
-        SYNC_INTERVAL if interval_us > 0 => Durability::Interval(Duration::from_micros(interval_us)),
+        SYNC_INTERVAL if interval_us > 0 => {
+            Durability::Interval(Duration::from_micros(interval_us))
+        }
         SYNC_INTERVAL => {
-            return invalid_field("sync_interval_us", "more than 0 where the mode is TDB_SYNC_INTERVAL");
+            return invalid_field(
+                "sync_interval_us",
+                "more than 0 where the mode is TDB_SYNC_INTERVAL",
+            );
         }
         _ => return invalid_field("sync_mode", "0 (none), 1 (full), 2 (interval)"),
     })
@@ -160,7 +169,8 @@ fn clamp_or_default<N: Ord + Default>(given: N, default: N, least: N, most: N) -
 
 /// What is checked before a family gets these settings.
 fn check_family_config(c: &FamilyConfig) -> Result<()> {
-    if c.enable_bloom_filter != 0 && !(c.bloom_fpr > 0.0 && c.bloom_fpr < 1.0) && c.bloom_fpr != 0.0 {
+    if c.enable_bloom_filter != 0 && !(c.bloom_fpr > 0.0 && c.bloom_fpr < 1.0) && c.bloom_fpr != 0.0
+    {
         return invalid_field("bloom_fpr", "more than 0 and less than 1");
     }
     if c.tombstone_density_trigger.is_nan() || !(0.0..=1.0).contains(&c.tombstone_density_trigger) {
@@ -186,7 +196,8 @@ fn check_family_config(c: &FamilyConfig) -> Result<()> {
     Ok(())
 }
 
-/// Settings of a family for the engine; `unified_bytes`: the memtable that all share, if one was asked for.
+/// Settings of a family for the engine; `unified_bytes`: the memtable that all share, if one was
+/// asked for.
 pub fn family_options(
     c: &FamilyConfig,
     order: KeyComparator,
@@ -194,8 +205,10 @@ pub fn family_options(
 ) -> Result<FamilyOptions> {
     check_family_config(c)?;
     durability_from_c(c.sync_mode, c.sync_interval_us)?;
-    let memtable = clamp_or_default(unified_bytes.unwrap_or(c.write_buffer_size), 64 << 20, 1 << 10, 2 << 30);
-    let threshold = clamp_or_default(c.klog_value_threshold, 512, 1, limits::INLINE_VALUE_BYTES_MAX);
+    let memtable =
+        clamp_or_default(unified_bytes.unwrap_or(c.write_buffer_size), 64 << 20, 1 << 10, 2 << 30);
+    let threshold =
+        clamp_or_default(c.klog_value_threshold, 512, 1, limits::INLINE_VALUE_BYTES_MAX);
     let ratio = clamp_or_default(c.level_size_ratio, 10, 2, 100);
     let options = FamilyOptions::new()
         .order(order)
@@ -226,7 +239,11 @@ pub fn family_config_from_options(o: &FamilyOptions) -> FamilyConfig {
             Compression::Zstd(_) => COMPRESS_ZSTD,
         },
         enable_bloom_filter: c_int::from(o.filter_bits > 0),
-        bloom_fpr: if o.filter_bits > 0 { o.false_positive_rate() } else { DEFAULT_FAMILY_CONFIG.bloom_fpr },
+        bloom_fpr: if o.filter_bits > 0 {
+            o.false_positive_rate()
+        } else {
+            DEFAULT_FAMILY_CONFIG.bloom_fpr
+        },
         sync_mode: SYNC_FULL,
         default_isolation_level: o.isolation.map_or(READ_COMMITTED, isolation_to_c),
         ..DEFAULT_FAMILY_CONFIG
@@ -237,28 +254,36 @@ pub fn family_config_from_options(o: &FamilyOptions) -> FamilyConfig {
 pub fn ignored_family_settings(c: &FamilyConfig) -> Vec<&'static str> {
     let fields = [
         ("min_levels", c.min_levels > DEFAULT_FAMILY_CONFIG.min_levels),
-        ("dividing_level_offset", c.dividing_level_offset != DEFAULT_FAMILY_CONFIG.dividing_level_offset),
+        (
+            "dividing_level_offset",
+            c.dividing_level_offset != DEFAULT_FAMILY_CONFIG.dividing_level_offset,
+        ),
         ("enable_block_indexes", c.enable_block_indexes == 0),
         ("index_sample_ratio", c.index_sample_ratio > 1),
         (
             "block_index_prefix_len",
-            c.block_index_prefix_len != 0 && c.block_index_prefix_len != DEFAULT_FAMILY_CONFIG.block_index_prefix_len,
+            c.block_index_prefix_len != 0
+                && c.block_index_prefix_len != DEFAULT_FAMILY_CONFIG.block_index_prefix_len,
         ),
         (
             "skip_list_max_level",
-            c.skip_list_max_level != 0 && c.skip_list_max_level != DEFAULT_FAMILY_CONFIG.skip_list_max_level,
+            c.skip_list_max_level != 0
+                && c.skip_list_max_level != DEFAULT_FAMILY_CONFIG.skip_list_max_level,
         ),
         (
             "skip_list_probability",
-            c.skip_list_probability != 0.0 && c.skip_list_probability != DEFAULT_FAMILY_CONFIG.skip_list_probability,
+            c.skip_list_probability != 0.0
+                && c.skip_list_probability != DEFAULT_FAMILY_CONFIG.skip_list_probability,
         ),
         (
             "l1_file_count_trigger",
-            c.l1_file_count_trigger != 0 && c.l1_file_count_trigger != DEFAULT_FAMILY_CONFIG.l1_file_count_trigger,
+            c.l1_file_count_trigger != 0
+                && c.l1_file_count_trigger != DEFAULT_FAMILY_CONFIG.l1_file_count_trigger,
         ),
         (
             "l0_queue_stall_threshold",
-            c.l0_queue_stall_threshold != 0 && c.l0_queue_stall_threshold != DEFAULT_FAMILY_CONFIG.l0_queue_stall_threshold,
+            c.l0_queue_stall_threshold != 0
+                && c.l0_queue_stall_threshold != DEFAULT_FAMILY_CONFIG.l0_queue_stall_threshold,
         ),
         ("tombstone_density_trigger", c.tombstone_density_trigger != 0.0),
         ("use_btree", c.use_btree != 0),
@@ -274,7 +299,8 @@ pub fn ignored_database_settings(c: &Config) -> Vec<&'static str> {
         ("num_flush_threads", c.num_flush_threads > 0),
         (
             "num_compaction_threads",
-            c.num_compaction_threads > 0 && c.num_compaction_threads != DEFAULT_CONFIG.num_compaction_threads,
+            c.num_compaction_threads > 0
+                && c.num_compaction_threads != DEFAULT_CONFIG.num_compaction_threads,
         ),
         ("max_concurrent_flushes", c.max_concurrent_flushes > 0),
         ("unified_memtable_skip_list_max_level", c.unified_memtable_skip_list_max_level != 0),
@@ -328,7 +354,8 @@ pub fn unified_durability(c: &Config) -> Result<Durability> {
     }
 }
 
-/// The settings that a family has from now on, of what it has and what is asked for. The order and the format of tables stay.
+/// The settings that a family has from now on, of what it has and what is asked for. The order and
+/// the format of tables stay.
 pub fn merge_runtime_config(old: &FamilyConfig, new: &FamilyConfig) -> FamilyConfig {
     FamilyConfig {
         name: old.name,

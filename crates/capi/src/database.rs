@@ -2,10 +2,10 @@
 
 use crate::abi::*;
 use crate::alloc::{self, Calloc, Free, Malloc, Realloc};
-use crate::ffi::{call, struct_param, in_hook, out_param, text};
 use crate::code::{Code, EXISTS, INVALID_ARGS, IO, NOT_FOUND};
 use crate::comparator::{self, UserComparator};
-use crate::state::{DATABASES, Database, RegisteredComparator, database_closed, database};
+use crate::ffi::{call, in_hook, out_param, struct_param, text};
+use crate::state::{DATABASES, Database, RegisteredComparator, database, database_closed};
 use crate::{config, log};
 use perigee::{LogLevel, Options};
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
@@ -115,7 +115,10 @@ fn with_log_listener(options: Options, level: c_int) -> Options {
 }
 
 /// Opens a database; `with` adds to its options.
-pub fn open_database(c: &Config, with: impl FnOnce(Options) -> Result<Options, Code>) -> Result<usize, Code> {
+pub fn open_database(
+    c: &Config,
+    with: impl FnOnce(Options) -> Result<Options, Code>,
+) -> Result<usize, Code> {
     // SAFETY: the path is null or text, as the interface says.
     let path = unsafe { text(c.db_path) }?;
     if path.is_empty() {
@@ -146,7 +149,10 @@ pub fn open_database(c: &Config, with: impl FnOnce(Options) -> Result<Options, C
     }
     let notes = config::ignored_database_settings(c);
     if !notes.is_empty() {
-        log::info(&format!("without effect, because this engine sees to it by itself: {}", notes.join(", ")));
+        log::info(&format!(
+            "without effect, because this engine sees to it by itself: {}",
+            notes.join(", ")
+        ));
     }
     match opened {
         Err(e) if !there => return Err(e),
@@ -180,7 +186,8 @@ pub unsafe extern "C" fn tidesdb_open(config: *const Config, db: *mut Handle) ->
     code
 }
 
-/// Closes a database: every handle of it and of what is in it is no good any more, transactions and iterators but for freeing.
+/// Closes a database: every handle of it and of what is in it is no good any more, transactions and
+/// iterators but for freeing.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_close(db: Handle) -> c_int {
     call(|| {
@@ -194,10 +201,12 @@ pub extern "C" fn tidesdb_close(db: Handle) -> c_int {
     })
 }
 
-/// Makes a comparator known to a database. The function must be a total order, the same whenever the program runs.
+/// Makes a comparator known to a database. The function must be a total order, the same whenever
+/// the program runs.
 ///
 /// # Safety
-/// `name` and `ctx_str` are null or text; `fn_` compares keys, on any thread, until the database is closed.
+/// `name` and `ctx_str` are null or text; `fn_` compares keys, on any thread, until the database is
+/// closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_register_comparator(
     db: Handle,
@@ -210,18 +219,26 @@ pub unsafe extern "C" fn tidesdb_register_comparator(
         let db = database(db)?;
         // SAFETY: says the caller.
         let name = unsafe { text(name) }?;
-        let function =
-            fn_.ok_or_else(|| INVALID_ARGS.with_message("a null pointer where a comparator is needed"))?;
+        let function = fn_.ok_or_else(|| {
+            INVALID_ARGS.with_message("a null pointer where a comparator is needed")
+        })?;
         comparator::check_name(name)?;
         // SAFETY: says the caller.
         if !ctx_str.is_null() && unsafe { CStr::from_ptr(ctx_str) }.count_bytes() >= CONTEXT_BYTES {
-            return Err(INVALID_ARGS.with_message("the text of a comparator's context has at most 255 bytes"));
+            return Err(INVALID_ARGS
+                .with_message("the text of a comparator's context has at most 255 bytes"));
         }
         if comparator::built_in_comparator(name).is_some() {
-            return Err(INVALID_ARGS.with_message("a comparator of that name is registered already"));
+            return Err(
+                INVALID_ARGS.with_message("a comparator of that name is registered already")
+            );
         }
         let function = UserComparator { call: function, context: ctx };
-        db.register_comparator(RegisteredComparator { name: name.to_owned(), function, order: None })
+        db.register_comparator(RegisteredComparator {
+            name: name.to_owned(),
+            function,
+            order: None,
+        })
     })
 }
 
@@ -280,7 +297,8 @@ fn checkpoint(db: Handle, dir: *const c_char, shared: bool) -> c_int {
     })
 }
 
-/// Gives every file of a checkpoint bytes of its own. Whenever it stops, what is there is a whole database.
+/// Gives every file of a checkpoint bytes of its own. Whenever it stops, what is there is a whole
+/// database.
 fn copy_linked_files(dir: &std::path::Path) -> std::io::Result<()> {
     use std::os::unix::fs::MetadataExt;
     for entry in std::fs::read_dir(dir)? {
@@ -298,7 +316,8 @@ fn copy_linked_files(dir: &std::path::Path) -> std::io::Result<()> {
     std::fs::File::open(dir)?.sync_all()
 }
 
-/// Copies the database into `dir`, which must be missing or empty, byte by byte, while it is in use.
+/// Copies the database into `dir`, which must be missing or empty, byte by byte, while it is in
+/// use.
 ///
 /// # Safety
 /// `dir` is null or text.
@@ -342,7 +361,9 @@ pub unsafe extern "C" fn tidesdb_objstore_fs_create(root_dir: *const c_char) -> 
 }
 
 fn s3_unsupported() -> Handle {
-    log::error("this library has no S3 connector yet: a database on local disks is opened without one");
+    log::error(
+        "this library has no S3 connector yet: a database on local disks is opened without one",
+    );
     let _ = INVALID_ARGS.with_message("this library has no S3 connector yet");
     null_mut()
 }

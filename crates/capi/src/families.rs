@@ -1,9 +1,9 @@
 //! The calls about families: make, drop, rename, clone, list, configure.
 
 use crate::abi::*;
-use crate::ffi::{call, struct_param, out_param, text, call_or};
 use crate::code::{CORRUPTION, EXISTS, INVALID_ARGS, IO, NOT_FOUND, Result};
-use crate::state::{Database, Family, publish_handle, database, family};
+use crate::ffi::{call, call_or, out_param, struct_param, text};
+use crate::state::{Database, Family, database, family, publish_handle};
 use crate::{alloc, catalog, config, ini, log};
 use perigee::{Db, FamilyOptions};
 use std::ffi::{c_char, c_int, c_void};
@@ -30,12 +30,19 @@ fn log_ignored_settings(name: &str, c: &FamilyConfig) {
     let notes = config::ignored_family_settings(c);
     if !notes.is_empty() {
         let all = notes.join(", ");
-        log::info(&format!("family {name:?}: kept and reported, without effect on this engine: {all}"));
+        log::info(&format!(
+            "family {name:?}: kept and reported, without effect on this engine: {all}"
+        ));
     }
 }
 
 /// Takes a family that exists in the engine into the list.
-fn add_family(db: &Arc<Database>, inner: perigee::Family, name: &str, c: FamilyConfig) -> Result<Arc<Family>> {
+fn add_family(
+    db: &Arc<Database>,
+    inner: perigee::Family,
+    name: &str,
+    c: FamilyConfig,
+) -> Result<Arc<Family>> {
     let family = Arc::new(Family::new(db, inner, name.to_owned(), c));
     publish_handle(&family)?;
     db.families.write().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&family));
@@ -51,14 +58,20 @@ fn create_family(db: &Arc<Database>, name: &str, given: &FamilyConfig) -> Result
             "comparator_name: one memtable for all families (unified_memtable) has one order, memcmp",
         ));
     }
-    let options: FamilyOptions = config::family_options(given, db.find_comparator(&comparator)?, db.unified_memtable_bytes)?;
+    let options: FamilyOptions =
+        config::family_options(given, db.find_comparator(&comparator)?, db.unified_memtable_bytes)?;
     let (engine, _one) = lock_family_changes(db)?;
     if db.family(name).is_some() {
         return Err(family_exists(name));
     }
     log_ignored_settings(name, given);
-    let kept = FamilyConfig { comparator_fn_cached: null_mut(), comparator_ctx_cached: null_mut(), ..*given };
-    ini::write_section(name, &kept)?; // Settings that cannot be stored are refused before anything is made.
+    let kept = FamilyConfig {
+        comparator_fn_cached: null_mut(),
+        comparator_ctx_cached: null_mut(),
+        ..*given
+    };
+    // Settings that cannot be stored are refused before anything is made.
+    ini::write_section(name, &kept)?;
     let made = engine.create_family(&catalog::engine_name(name), options)?;
     catalog::store_settings(engine, name, made.id(), &kept)?;
     let family = add_family(db, made, name, kept)?;
@@ -157,9 +170,8 @@ pub unsafe extern "C" fn tidesdb_rename_column_family(
         }
         let inside = family.inner.name();
         if inside == "default" {
-            return Err(
-                INVALID_ARGS.with_message("the family \"default\" that was written from Rust keeps its name")
-            );
+            return Err(INVALID_ARGS
+                .with_message("the family \"default\" that was written from Rust keeps its name"));
         }
         catalog::store_settings(engine, new, family.inner.id(), &family.config())?;
         engine.rename_family(&inside, &catalog::engine_name(new))?;
@@ -191,7 +203,8 @@ pub unsafe extern "C" fn tidesdb_clone_column_family(
         if db.family(to).is_some() {
             return Err(family_exists(to));
         }
-        let c = FamilyConfig { commit_hook_fn: None, commit_hook_ctx: null_mut(), ..source.config() };
+        let c =
+            FamilyConfig { commit_hook_fn: None, commit_hook_ctx: null_mut(), ..source.config() };
         let made = engine.clone_family(&source.inner.name(), &catalog::engine_name(to))?;
         catalog::store_settings(engine, to, made.id(), &c)?;
         add_family(&db, made, to, c).map(drop)
@@ -239,7 +252,8 @@ pub unsafe extern "C" fn tidesdb_list_column_families(
         let array = alloc::allocate(all.len() * size_of::<*mut c_char>())?.cast::<*mut c_char>();
         for (i, family) in all.iter().enumerate() {
             let name = alloc::copy_text(family);
-            // SAFETY: the array has a place for each; what was made before is given back if memory ends.
+            // SAFETY: the array has a place for each; what was made before is given back if memory
+            // ends.
             unsafe {
                 match name {
                     Ok(name) => array.add(i).write(name.cast()),
@@ -283,14 +297,19 @@ pub unsafe extern "C" fn tidesdb_cf_update_runtime_config(
         cf.set_config(c);
         cf.database.update_min_free_space();
         // What is stored holds after the next open, what is not until then.
-        if persist_to_disk != 0 { catalog::store_settings(engine, &cf.name(), cf.inner.id(), &c) } else { Ok(()) }
+        if persist_to_disk != 0 {
+            catalog::store_settings(engine, &cf.name(), cf.inner.id(), &c)
+        } else {
+            Ok(())
+        }
     })
 }
 
 /// Sets the commit hook of a family; null takes it away.
 ///
 /// # Safety
-/// `fn_` may be called with `ctx` on any thread that commits, until it is taken away or the database is closed.
+/// `fn_` may be called with `ctx` on any thread that commits, until it is taken away or the
+/// database is closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_cf_set_commit_hook(
     cf: Handle,
@@ -323,7 +342,8 @@ pub unsafe extern "C" fn tidesdb_cf_config_load_from_ini(
         }
         let mut c = config::DEFAULT_FAMILY_CONFIG;
         let bytes = std::fs::read(file).map_err(|e| IO.with_text(format!("{file}: {e}")))?;
-        let all = String::from_utf8(bytes).map_err(|_| CORRUPTION.with_text(format!("{file}: not text")))?;
+        let all = String::from_utf8(bytes)
+            .map_err(|_| CORRUPTION.with_text(format!("{file}: not text")))?;
         ini::read_section(&all, section, &mut c)?;
         // SAFETY: says the caller; what was there is not read.
         unsafe { config.write(c) };
@@ -343,7 +363,8 @@ pub unsafe extern "C" fn tidesdb_cf_config_save_to_ini(
 ) -> c_int {
     call(|| {
         // SAFETY: says the caller.
-        let (file, section, c) = unsafe { (text(ini_file)?, text(section_name)?, struct_param(config)?) };
+        let (file, section, c) =
+            unsafe { (text(ini_file)?, text(section_name)?, struct_param(config)?) };
         let all = ini::write_section(section, c)?;
         replace_file(Path::new(file), &all).map_err(|e| IO.with_text(format!("{file}: {e}")))
     })

@@ -1,6 +1,8 @@
-//! The border itself: how a call enters and leaves. Nothing unwinds into C; what C gives is looked at before it is used.
+//! The border itself: how a call enters and leaves. Nothing unwinds into C; what C gives is looked
+//! at before it is used.
 //!
-//! Invariant: a panic of ours ends as [`UNKNOWN`](crate::code::UNKNOWN), and no call enters the engine from inside a comparator.
+//! Invariant: a panic of ours ends as [`UNKNOWN`](crate::code::UNKNOWN), and no call enters the
+//! engine from inside a comparator.
 
 use crate::code::{Code, INVALID_ARGS, Result, SUCCESS, TOO_LARGE, UNKNOWN};
 use crate::log;
@@ -61,8 +63,9 @@ pub fn in_hook() -> bool {
 #[inline]
 fn check_not_in_comparator() -> Result<()> {
     match CALLBACK_DEPTH.try_with(Cell::get) {
-        Ok(i) if i.comparators > 0 => Err(INVALID_ARGS
-            .with_message("a comparator may not call the library: the engine is in the middle of something")),
+        Ok(i) if i.comparators > 0 => Err(INVALID_ARGS.with_message(
+            "a comparator may not call the library: the engine is in the middle of something",
+        )),
         _ => Ok(()),
     }
 }
@@ -84,7 +87,8 @@ pub fn call_or<T>(otherwise: T, work: impl FnOnce() -> Result<T>) -> T {
 
 #[inline]
 fn catch_panics<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    // Everything that a panic leaves half done is behind a handle, whose lock is let go; the engine looks after itself.
+    // Everything that a panic leaves half done is behind a handle, whose lock is let go; the engine
+    // looks after itself.
     catch_unwind(AssertUnwindSafe(|| {
         check_not_in_comparator()?;
         work()
@@ -94,7 +98,9 @@ fn catch_panics<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 
 #[cold]
 fn panic_error() -> Code {
-    log::error("a bug of the library: a call has panicked; please report what standard error says above");
+    log::error(
+        "a bug of the library: a call has panicked; please report what standard error says above",
+    );
     UNKNOWN.with_message("a bug of the library: the call has panicked")
 }
 
@@ -141,7 +147,8 @@ pub unsafe fn range<'a>(
     end_size: usize,
 ) -> Result<KeyRange<'a>> {
     // SAFETY: says the caller.
-    let bound = |p: *const u8, n| if p.is_null() { Ok(None) } else { unsafe { key(p, n) }.map(Some) };
+    let bound =
+        |p: *const u8, n| if p.is_null() { Ok(None) } else { unsafe { key(p, n) }.map(Some) };
     let start = bound(start, start_size)?.map_or(Bound::Unbounded, Bound::Included);
     Ok((start, bound(end, end_size)?.map_or(Bound::Unbounded, Bound::Excluded)))
 }

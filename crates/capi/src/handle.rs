@@ -1,5 +1,5 @@
-//! Handles: what C holds of ours. A number, never an address, so that a stale one, a wrong one or one that was made up is
-//! noticed instead of followed.
+//! Handles: what C holds of ours. A number, never an address, so that a stale one, a wrong one or
+//! one that was made up is noticed instead of followed.
 //!
 //! ```text
 //!  46  44 43            24 23             4 3  0
@@ -7,9 +7,11 @@
 //! │ kind │   generation   │     index      │  0 │   a number of 47 bits: no pointer that a program could own
 //! └──────┴────────────────┴────────────────┴────┘
 //! ```
-//! Each kind has a table of slots that are never freed; a slot says which generation lives in it. Things that threads share
-//! (databases, families) are pinned; things that one thread uses at a time (transactions, iterators) are held, and a second
-//! thread waits. In a child of `fork` every handle of the parent is refused. Invariant: a value is touched only by who has counted itself in the slot's state.
+//! Each kind has a table of slots that are never freed; a slot says which generation lives in it.
+//! Things that threads share (databases, families) are pinned; things that one thread uses at a
+//! time (transactions, iterators) are held, and a second thread waits. In a child of `fork` every
+//! handle of the parent is refused. Invariant: a value is touched only by who has counted itself in
+//! the slot's state.
 
 use crate::code::{Code, INVALID_ARGS, INVALID_DB, MEMORY, Result};
 use perigee::env::fork;
@@ -22,13 +24,14 @@ use std::time::Duration;
 
 const INDEX_BITS: u32 = 20;
 const CHUNK_SLOTS: usize = 1 << 10;
-/// So many free slots take turns: a handle's number comes back after so many times a million others at the earliest.
+/// So many free slots take turns: a handle's number comes back after so many times a million others
+/// at the earliest.
 const FREE_SLOTS_MIN: usize = 256;
 const CHUNK_COUNT: usize = (1 << INDEX_BITS) / CHUNK_SLOTS;
 const GENERATION_MASK: u64 = (1 << 20) - 1;
 
-/// The state of a slot: its generation (from bit 32 on), whether something lives in it, whether one thread holds it, and how
-/// many have pinned it.
+/// The state of a slot: its generation (from bit 32 on), whether something lives in it, whether one
+/// thread holds it, and how many have pinned it.
 const LIVE: u64 = 1 << 31;
 const EXCLUSIVE: u64 = 1 << 30;
 /// Somebody waits to take the value out: nobody enters any more.
@@ -60,7 +63,8 @@ struct FreeSlots {
     next: u32,
 }
 
-// SAFETY: a slot's value is reached through `Pin` (shared: `T: Sync` needed) and `Hold` (exclusive, from any thread: `T: Send`).
+// SAFETY: a slot's value is reached through `Pin` (shared: `T: Sync` needed) and `Hold` (exclusive,
+// from any thread: `T: Send`).
 unsafe impl<T: Send + Sync, S: Sync> Sync for HandleTable<T, S> {}
 
 /// A pinned value: it lives until this is dropped.
@@ -84,7 +88,8 @@ fn invalid_handle() -> Code {
     INVALID_ARGS.with_message("a handle that is null, was freed, or is of another kind")
 }
 
-/// Handles of the parent are refused in a forked child: their files, threads and locks are the parent's.
+/// Handles of the parent are refused in a forked child: their files, threads and locks are the
+/// parent's.
 #[cold]
 fn forked_handle() -> Code {
     INVALID_DB.with_message(
@@ -163,7 +168,8 @@ impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
         });
         let slot = &chunk[index % CHUNK_SLOTS];
         let generation = slot.state.load(Acquire) >> 32;
-        // SAFETY: the slot is free and was taken from the list of free ones by this thread alone: no handle leads to it.
+        // SAFETY: the slot is free and was taken from the list of free ones by this thread alone:
+        // no handle leads to it.
         unsafe { *slot.value.get() = Some(value) };
         side(&slot.shared);
         slot.fork_generation.store(fork::fork_count(), Relaxed);
@@ -191,7 +197,12 @@ impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
 
     /// Changes the state by `step` as soon as `ready` says so.
     #[inline]
-    fn acquire(slot: &HandleSlot<T, S>, generation: u64, busy: u64, step: u64) -> Result<&HandleSlot<T, S>> {
+    fn acquire(
+        slot: &HandleSlot<T, S>,
+        generation: u64,
+        busy: u64,
+        step: u64,
+    ) -> Result<&HandleSlot<T, S>> {
         let mut tries = 0;
         loop {
             let state = slot.state.load(Relaxed);
@@ -228,7 +239,8 @@ impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
         Ok(LockedValue { slot })
     }
 
-    /// Takes a value out: its handle is no good from the first moment on; who is inside is waited for.
+    /// Takes a value out: its handle is no good from the first moment on; who is inside is waited
+    /// for.
     pub fn remove(&self, raw: usize) -> Result<T> {
         let (slot, generation) = self.find_slot(raw as u64)?;
         let mut state = slot.state.load(Relaxed);
@@ -262,7 +274,8 @@ impl<T, S> Deref for PinnedValue<'_, T, S> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: while this is counted in the slot's state nobody holds it, so nobody changes the value.
+        // SAFETY: while this is counted in the slot's state nobody holds it, so nobody changes the
+        // value.
         unsafe { (*self.slot.value.get()).as_ref() }.expect("a live slot has a value")
     }
 }
@@ -294,7 +307,8 @@ impl<T, S> Deref for LockedValue<'_, T, S> {
 impl<T, S> DerefMut for LockedValue<'_, T, S> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: `HELD` was set by this thread and is cleared when this is dropped; with it set nobody else enters.
+        // SAFETY: `HELD` was set by this thread and is cleared when this is dropped; with it set
+        // nobody else enters.
         unsafe { (*self.slot.value.get()).as_mut() }.expect("a live slot has a value")
     }
 }
@@ -324,7 +338,8 @@ mod tests {
         assert!(TABLE.pin(a).is_err() && TABLE.lock(a).is_err() && TABLE.remove(a).is_err());
         let b = TABLE.insert("b".into()).unwrap();
         assert!(a != b && !TABLE.is_valid(a) && TABLE.is_valid(b));
-        for wrong in [0, 1, b + 1, b | 1 << 46, b ^ 1 << 30, usize::MAX, b + (5 << 4), 0xdead_beef] {
+        for wrong in [0, 1, b + 1, b | 1 << 46, b ^ 1 << 30, usize::MAX, b + (5 << 4), 0xdead_beef]
+        {
             assert!(!TABLE.is_valid(wrong) && TABLE.pin(wrong).is_err(), "{wrong:x}");
         }
     }

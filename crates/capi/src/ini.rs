@@ -1,11 +1,12 @@
-//! Settings of a family as text, in the form of TidesDB's `config.ini`: sections, `key = value`, comments from `;` or `#` on.
+//! Settings of a family as text, in the form of TidesDB's `config.ini`: sections, `key = value`,
+//! comments from `;` or `#` on.
 
 use crate::abi::{
     COMPRESS_LZ4, COMPRESS_LZ4_FAST, COMPRESS_NONE, COMPRESS_SNAPPY, COMPRESS_ZSTD, FamilyConfig,
     SERIALIZABLE,
 };
-use crate::ffi::{read_field, set_field};
 use crate::code::{CORRUPTION, INVALID_ARGS, Result};
+use crate::ffi::{read_field, set_field};
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::str::FromStr;
@@ -56,16 +57,20 @@ pub fn write_section(section: &str, c: &FamilyConfig) -> Result<String> {
         ($($field:ident $key:literal,)*) => {$(let _ = writeln!(text, "{} = {}", $key, c.$field);)*};
     }
     numbers!(put);
-    let compression =
-        COMPRESSIONS.iter().find(|(_, n)| *n == c.compression_algorithm).map_or("NONE", |(name, _)| name);
+    let compression = COMPRESSIONS
+        .iter()
+        .find(|(_, n)| *n == c.compression_algorithm)
+        .map_or("NONE", |(name, _)| name);
     let _ = writeln!(text, "compression_algorithm = {compression}");
     let _ = writeln!(text, "default_isolation_level = {}", c.default_isolation_level);
-    let (comparator, context) = (read_field(&c.comparator_name)?, read_field(&c.comparator_ctx_str)?);
-    if [section, &comparator, &context].iter().any(|s| s.contains(char::is_control)) || section.contains(']')
+    let (comparator, context) =
+        (read_field(&c.comparator_name)?, read_field(&c.comparator_ctx_str)?);
+    if [section, &comparator, &context].iter().any(|s| s.contains(char::is_control))
+        || section.contains(']')
     {
-        return Err(
-            INVALID_ARGS.with_message("a name with control characters or ']' cannot stand in a file of settings")
-        );
+        return Err(INVALID_ARGS.with_message(
+            "a name with control characters or ']' cannot stand in a file of settings",
+        ));
     }
     let _ = writeln!(text, "comparator_name = {}", quoted(&comparator));
     if !context.is_empty() {
@@ -93,7 +98,9 @@ fn unquoted(value: &str) -> &str {
 }
 
 fn number<N: FromStr>(value: &str, line: usize) -> Result<N> {
-    value.parse().map_err(|_| CORRUPTION.with_text(format!("line {line}: {value:?} is not a number that fits")))
+    value.parse().map_err(|_| {
+        CORRUPTION.with_text(format!("line {line}: {value:?} is not a number that fits"))
+    })
 }
 
 fn set_field_from_text(c: &mut FamilyConfig, key: &str, value: &str, line: usize) -> Result<()> {
@@ -112,14 +119,16 @@ fn set_field_from_text(c: &mut FamilyConfig, key: &str, value: &str, line: usize
             c.compression_algorithm = match known {
                 Some((_, n)) => *n,
                 None => {
-                    return Err(CORRUPTION.with_text(format!("line {line}: there is no compression {value:?}")));
+                    return Err(CORRUPTION
+                        .with_text(format!("line {line}: there is no compression {value:?}")));
                 }
             };
         }
         "default_isolation_level" => {
             let level: i32 = number(value, line)?;
             if !(0..=SERIALIZABLE).contains(&level) {
-                return Err(CORRUPTION.with_text(format!("line {line}: there is no level of isolation {level}")));
+                return Err(CORRUPTION
+                    .with_text(format!("line {line}: there is no level of isolation {level}")));
             }
             c.default_isolation_level = level;
         }
@@ -141,13 +150,17 @@ pub fn read_section(text: &str, section: &str, c: &mut FamilyConfig) -> Result<(
         }
         if let Some(rest) = line.strip_prefix('[') {
             let Some((name, _)) = rest.split_once(']') else {
-                return Err(CORRUPTION.with_text(format!("line {}: a section without its end", n + 1)));
+                return Err(
+                    CORRUPTION.with_text(format!("line {}: a section without its end", n + 1))
+                );
             };
             ours = name == section;
             continue;
         }
         let Some((key, value)) = line.split_once('=').or_else(|| line.split_once(':')) else {
-            return Err(CORRUPTION.with_text(format!("line {}: neither a section nor key = value", n + 1)));
+            return Err(
+                CORRUPTION.with_text(format!("line {}: neither a section nor key = value", n + 1))
+            );
         };
         if ours {
             set_field_from_text(c, key.trim(), unquoted(value), n + 1)?;

@@ -1,8 +1,8 @@
 //! Iterators: a cursor with its answers borrowed until it moves.
 
 use crate::abi::Handle;
-use crate::ffi::{call, key, out_param};
 use crate::code::{Code, INVALID_ARGS, NOT_FOUND, Result, SUCCESS};
+use crate::ffi::{call, key, out_param};
 use crate::handle::HandleTable;
 use crate::txn::TXNS;
 use perigee::Cursor;
@@ -10,8 +10,9 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering::Relaxed};
 
-/// Where an iterator stands, for calls that only look: so a step of a walk takes one call that holds it. Written while it is held; a
-/// thread that looks while another one moves it sees the one or the other entry, or a mixture: as C's own would.
+/// Where an iterator stands, for calls that only look: so a step of a walk takes one call that
+/// holds it. Written while it is held; a thread that looks while another one moves it sees the one
+/// or the other entry, or a mixture: as C's own would.
 #[derive(Default)]
 pub struct CachedEntry {
     key: AtomicPtr<u8>,
@@ -90,10 +91,13 @@ pub static ITERS: HandleTable<Cursor, CachedEntry> = HandleTable::new(4);
 
 /// Gives a cursor a handle.
 pub fn insert_cursor(cursor: Cursor) -> Result<Handle> {
-    ITERS.insert_with(cursor, |shown| shown.cached_parts.store(CACHED_NONE, Relaxed)).map(|h| h as Handle)
+    ITERS
+        .insert_with(cursor, |shown| shown.cached_parts.store(CACHED_NONE, Relaxed))
+        .map(|h| h as Handle)
 }
 
-/// Makes an iterator over what the transaction sees of a family now; it lives on its own from then on.
+/// Makes an iterator over what the transaction sees of a family now; it lives on its own from then
+/// on.
 ///
 /// # Safety
 /// `iter` is null or a place for a pointer.
@@ -142,7 +146,11 @@ fn step_cursor(iter: Handle, step: impl FnOnce(&mut Cursor) -> perigee::Result<(
 /// # Safety
 /// The key is as long as is said, or null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tidesdb_iter_seek(iter: Handle, key_: *const u8, key_size: usize) -> c_int {
+pub unsafe extern "C" fn tidesdb_iter_seek(
+    iter: Handle,
+    key_: *const u8,
+    key_size: usize,
+) -> c_int {
     call(|| {
         // SAFETY: says the caller.
         let key = unsafe { key(key_, key_size) }?;
@@ -155,7 +163,11 @@ pub unsafe extern "C" fn tidesdb_iter_seek(iter: Handle, key_: *const u8, key_si
 /// # Safety
 /// The key is as long as is said, or null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tidesdb_iter_seek_for_prev(iter: Handle, key_: *const u8, key_size: usize) -> c_int {
+pub unsafe extern "C" fn tidesdb_iter_seek_for_prev(
+    iter: Handle,
+    key_: *const u8,
+    key_size: usize,
+) -> c_int {
     call(|| {
         // SAFETY: says the caller.
         let key = unsafe { key(key_, key_size) }?;
@@ -190,7 +202,11 @@ pub extern "C" fn tidesdb_iter_prev(iter: Handle) -> c_int {
 /// Whether it is on an entry.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_valid(iter: Handle) -> c_int {
-    c_int::from(ITERS.peek_shared(iter as usize).is_ok_and(|shown| shown.cached_parts.load(Relaxed) != CACHED_NONE))
+    c_int::from(
+        ITERS
+            .peek_shared(iter as usize)
+            .is_ok_and(|shown| shown.cached_parts.load(Relaxed) != CACHED_NONE),
+    )
 }
 
 /// The key, until the iterator moves.
@@ -198,7 +214,11 @@ pub extern "C" fn tidesdb_iter_valid(iter: Handle) -> c_int {
 /// # Safety
 /// The places are null or may be written to.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tidesdb_iter_key(iter: Handle, key: *mut *mut u8, key_size: *mut usize) -> c_int {
+pub unsafe extern "C" fn tidesdb_iter_key(
+    iter: Handle,
+    key: *mut *mut u8,
+    key_size: *mut usize,
+) -> c_int {
     call(|| {
         // SAFETY: says the caller.
         let (place, size) = unsafe { (out_param(key)?, out_param(key_size)?) };
@@ -255,7 +275,9 @@ pub unsafe extern "C" fn tidesdb_iter_key_value(
     }
     call(|| {
         // SAFETY: says the caller.
-        let (k, kn, v, vn) = unsafe { (out_param(key)?, out_param(key_size)?, out_param(value)?, out_param(value_size)?) };
+        let (k, kn, v, vn) = unsafe {
+            (out_param(key)?, out_param(key_size)?, out_param(value)?, out_param(value_size)?)
+        };
         let shown = ITERS.peek_shared(iter as usize)?;
         shown.ensure_cached(iter, CACHED_KEY_AND_VALUE)?;
         (*k, *kn) = shown.key();

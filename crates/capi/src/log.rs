@@ -1,5 +1,6 @@
-//! The log that people read: lines of a level, on standard error or in the file `LOG` of the database that was opened last with
-//! `log_to_file`. One for the process, as TidesDB has it. Must not know the engine.
+//! The log that people read: lines of a level, on standard error or in the file `LOG` of the
+//! database that was opened last with `log_to_file`. One for the process, as TidesDB has it. Must
+//! not know the engine.
 
 use std::ffi::c_int;
 use std::fs::{File, OpenOptions};
@@ -11,7 +12,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::abi::{LOG_DEBUG, LOG_ERROR, LOG_INFO, LOG_NONE, LOG_WARN};
 
-/// Lines below this level are not written. Exported, because a macro of TidesDB's header looks at it.
+/// Lines below this level are not written. Exported, because a macro of TidesDB's header looks at
+/// it.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
 pub static _tidesdb_log_level: AtomicI32 = AtomicI32::new(LOG_INFO);
@@ -169,9 +171,12 @@ pub fn info(text: &str) {
 mod tests {
     #[test]
     fn civil_dates_of_days_are_correct() {
-        for (days, date) in
-            [(0, (1970, 1, 1)), (59, (1970, 3, 1)), (20_778, (2026, 11, 21)), (11_016, (2000, 2, 29))]
-        {
+        for (days, date) in [
+            (0, (1970, 1, 1)),
+            (59, (1970, 3, 1)),
+            (20_778, (2026, 11, 21)),
+            (11_016, (2000, 2, 29)),
+        ] {
             assert_eq!(super::civil_from_days(days), date);
         }
     }

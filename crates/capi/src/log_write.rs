@@ -1,5 +1,6 @@
-//! `tidesdb_log_write`: a program's own lines in the log. Its arguments are C's to take apart (`csrc/log_write.c`); Rust gives it
-//! its exported name, by a function that is one jump and so leaves every argument where it is.
+//! `tidesdb_log_write`: a program's own lines in the log. Its arguments are C's to take apart
+//! (`csrc/log_write.c`); Rust gives it its exported name, by a function that is one jump and so
+//! leaves every argument where it is.
 
 use crate::log;
 use std::ffi::{CStr, c_char, c_int};
@@ -8,7 +9,13 @@ type IsEnabledFn = extern "C" fn(c_int) -> c_int;
 type WriteLineFn = unsafe extern "C" fn(c_int, *const c_char, c_int, *const c_char, usize);
 
 unsafe extern "C" {
-    fn perigee_log_format(level: c_int, file: *const c_char, line: c_int, format: *const c_char, ...);
+    fn perigee_log_format(
+        level: c_int,
+        file: *const c_char,
+        line: c_int,
+        format: *const c_char,
+        ...
+    );
     fn perigee_log_connect(wanted: IsEnabledFn, line_to: WriteLineFn);
 }
 

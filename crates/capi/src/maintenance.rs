@@ -1,8 +1,8 @@
 //! The calls that look after a family's files: flush, compact, purge, sync, estimates.
 
 use crate::abi::Handle;
-use crate::ffi::{call, key, out_param, range, call_or};
 use crate::code::INVALID_ARGS;
+use crate::ffi::{call, call_or, key, out_param, range};
 use crate::state::{database, family};
 use perigee::{RangeCost, RangeEstimate};
 use std::ffi::c_int;
@@ -66,8 +66,9 @@ pub extern "C" fn tidesdb_sync_wal(cf: Handle) -> c_int {
     call(|| Ok(family(cf)?.database.engine()?.sync()?))
 }
 
-/// What a walk costs, for comparing with others: what is read and passed, in blocks, and a little for each place to look into.
-/// It grows with the entries of the range, in memory too, so that it serves as the share of a range in a whole.
+/// What a walk costs, for comparing with others: what is read and passed, in blocks, and a little
+/// for each place to look into. It grows with the entries of the range, in memory too, so that it
+/// serves as the share of a range in a whole.
 fn scan_cost(cost: &RangeCost, held: &RangeEstimate) -> f64 {
     let passed = (cost.bytes + held.memory_bytes) as f64 / 4096.0;
     passed + cost.blocks as f64 + (cost.memtables + cost.runs) as f64 / 64.0
@@ -89,9 +90,11 @@ pub unsafe extern "C" fn tidesdb_range_cost(
     call(|| {
         let cf = family(cf)?;
         // SAFETY: says the caller.
-        let (a, b, place) = unsafe { (key(key_a, key_a_size)?, key(key_b, key_b_size)?, out_param(cost)?) };
+        let (a, b, place) =
+            unsafe { (key(key_a, key_a_size)?, key(key_b, key_b_size)?, out_param(cost)?) };
         let (low, high) = if cf.inner.options().order.cmp(a, b).is_le() { (a, b) } else { (b, a) };
-        *place = scan_cost(&cf.inner.range_cost(low..=high)?, &cf.inner.estimate_range(low..=high)?);
+        *place =
+            scan_cost(&cf.inner.range_cost(low..=high)?, &cf.inner.estimate_range(low..=high)?);
         Ok(())
     })
 }
@@ -101,7 +104,10 @@ pub unsafe extern "C" fn tidesdb_range_cost(
 /// # Safety
 /// `out_estimate` is null or a place for the answer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tidesdb_cf_estimate_cardinality(cf: Handle, out_estimate: *mut u64) -> c_int {
+pub unsafe extern "C" fn tidesdb_cf_estimate_cardinality(
+    cf: Handle,
+    out_estimate: *mut u64,
+) -> c_int {
     call(|| {
         let cf = family(cf)?;
         // SAFETY: says the caller.

@@ -1,14 +1,15 @@
 //! What lives behind handles: databases and families. Both are shared by threads.
 //!
-//! Invariant: a family's handle is good as long as the family is in its database's list; closing empties the list.
+//! Invariant: a family's handle is good as long as the family is in its database's list; closing
+//! empties the list.
 
 use crate::abi::{CommitHookFn, FamilyConfig, SYNC_NONE};
 use crate::code::{Code, INVALID_ARGS, INVALID_DB, Result};
-use crate::handle::{PinnedValue, HandleTable};
 use crate::commit_hook::UserCommitHook;
 use crate::comparator::UserComparator;
-use crate::{catalog, config, log, comparator};
-use perigee::{Db, Durability, DirectoryLock, KeyComparator, Options};
+use crate::handle::{HandleTable, PinnedValue};
+use crate::{catalog, comparator, config, log};
+use perigee::{Db, DirectoryLock, Durability, KeyComparator, Options};
 use std::ffi::{c_int, c_void};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering::*};
@@ -30,7 +31,8 @@ pub struct RegisteredComparator {
     pub order: Option<KeyComparator>,
 }
 
-/// An open database. If families of it have comparators that are not registered yet, the engine is opened when they are.
+/// An open database. If families of it have comparators that are not registered yet, the engine is
+/// opened when they are.
 pub struct Database {
     /// Its own number, never used again.
     pub id: u64,
@@ -99,7 +101,8 @@ fn measure_machine_memory() -> (u64, u64) {
     // SAFETY: questions without arguments.
     let [pages, free, size] = [libc::_SC_PHYS_PAGES, libc::_SC_AVPHYS_PAGES, libc::_SC_PAGESIZE]
         .map(|q| unsafe { libc::sysconf(q) });
-    let of = |n: i64| u64::try_from(n).unwrap_or(0).saturating_mul(u64::try_from(size).unwrap_or(0));
+    let of =
+        |n: i64| u64::try_from(n).unwrap_or(0).saturating_mul(u64::try_from(size).unwrap_or(0));
     (of(pages), of(free))
 }
 
@@ -148,8 +151,8 @@ impl Database {
     /// Opens the engine.
     ///
     /// # Errors
-    /// `INVALID_ARGS` if a family's comparator is not registered: the database waits for it. After any error it is tried again
-    /// with the next call.
+    /// `INVALID_ARGS` if a family's comparator is not registered: the database waits for it. After
+    /// any error it is tried again with the next call.
     #[cold]
     pub fn open_engine(self: &Arc<Self>) -> Result<&Db> {
         let mut options = self.options.lock().unwrap_or_else(PoisonError::into_inner);
@@ -166,7 +169,8 @@ impl Database {
                 Err(e) => e,
             };
             let missing = missing_comparator(&e);
-            let known = missing.map(|stored| self.resolve_stored_comparator(stored)).transpose()?.flatten();
+            let known =
+                missing.map(|stored| self.resolve_stored_comparator(stored)).transpose()?.flatten();
             match known.filter(|order| !given.comparators.contains(order)) {
                 Some(order) => given.comparators.push(order),
                 None => {
@@ -179,11 +183,14 @@ impl Database {
             }
         };
         let listed = catalog::load_families(&engine, self.unified_memtable_bytes).and_then(|all| {
-            let made = all.into_iter().map(|(inner, name, c)| Arc::new(Family::new(self, inner, name, c)));
+            let made =
+                all.into_iter().map(|(inner, name, c)| Arc::new(Family::new(self, inner, name, c)));
             made.map(|family| publish_handle(&family).map(|()| family)).collect::<Result<Vec<_>>>()
         });
         match listed {
-            Ok(families) => *self.families.write().unwrap_or_else(PoisonError::into_inner) = families,
+            Ok(families) => {
+                *self.families.write().unwrap_or_else(PoisonError::into_inner) = families
+            }
             Err(e) => {
                 let _ = engine.close();
                 return Err(e);
@@ -201,8 +208,8 @@ impl Database {
         self.engine.get().is_none() && self.waiting_for_comparator.load(Relaxed)
     }
 
-    /// The names of its families, oldest first. While the engine waits for comparators they are read from the manifest; then `default`
-    /// is listed only if tables hold entries of it.
+    /// The names of its families, oldest first. While the engine waits for comparators they are
+    /// read from the manifest; then `default` is listed only if tables hold entries of it.
     pub fn family_names(self: &Arc<Self>) -> Result<Vec<String>> {
         match self.engine() {
             Ok(_) => Ok(self.all_families().iter().map(|f| f.name()).collect()),
@@ -230,7 +237,9 @@ impl Database {
         {
             let mut all = self.comparators.write().unwrap_or_else(PoisonError::into_inner);
             if all.iter().any(|r| r.name == registered.name) {
-                return Err(INVALID_ARGS.with_message("a comparator of that name is registered already"));
+                return Err(
+                    INVALID_ARGS.with_message("a comparator of that name is registered already")
+                );
             }
             all.push(registered);
         }
@@ -258,7 +267,11 @@ impl Database {
         if let Some(order) = own.order {
             return Ok(order);
         }
-        let order = comparator::register(self.id, &comparator::unique_stored_name(comparator), own.function)?;
+        let order = comparator::register(
+            self.id,
+            &comparator::unique_stored_name(comparator),
+            own.function,
+        )?;
         engine.register_comparator(order);
         own.order = Some(order);
         Ok(order)
@@ -267,7 +280,10 @@ impl Database {
     /// The family of that name.
     pub fn family(&self, name: &str) -> Option<Arc<Family>> {
         let families = self.families.read().unwrap_or_else(PoisonError::into_inner);
-        families.iter().find(|f| *f.name.read().unwrap_or_else(PoisonError::into_inner) == name).cloned()
+        families
+            .iter()
+            .find(|f| *f.name.read().unwrap_or_else(PoisonError::into_inner) == name)
+            .cloned()
     }
 
     /// All families.
@@ -286,14 +302,16 @@ impl Database {
     /// Closes it: whoever still has handles of what was in it hears that.
     pub fn close(&self) -> Result<()> {
         *self.options.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        *self.directory_lock.lock().unwrap_or_else(PoisonError::into_inner) = DirectoryLock::default();
-        let families = std::mem::take(&mut *self.families.write().unwrap_or_else(PoisonError::into_inner));
+        *self.directory_lock.lock().unwrap_or_else(PoisonError::into_inner) =
+            DirectoryLock::default();
+        let families =
+            std::mem::take(&mut *self.families.write().unwrap_or_else(PoisonError::into_inner));
         for family in families {
             family.invalidate();
         }
         let done = self.engine.get().map_or(Ok(()), |engine| {
-            // As TidesDB does, so that the next open has nothing to replay, and the log of all families does not stay for a
-            // little one. What cannot be written is in that log.
+            // As TidesDB does, so that the next open has nothing to replay, and the log of all
+            // families does not stay for a little one. What cannot be written is in that log.
             if let Err(e) = engine.flush()
                 && e.kind() != perigee::ErrorKind::ReadOnly
             {
@@ -327,7 +345,12 @@ pub fn publish_handle(family: &Arc<Family>) -> Result<()> {
 
 impl Family {
     /// A family of the engine, under the name that the program knows.
-    pub fn new(database: &Arc<Database>, inner: perigee::Family, name: String, c: FamilyConfig) -> Family {
+    pub fn new(
+        database: &Arc<Database>,
+        inner: perigee::Family,
+        name: String,
+        c: FamilyConfig,
+    ) -> Family {
         let family = Family {
             database: Arc::clone(database),
             inner,
@@ -370,7 +393,8 @@ impl Family {
         let own = if own == SYNC_NONE {
             Durability::None
         } else {
-            config::durability_from_c(own, self.sync_interval_us.load(Relaxed)).unwrap_or(Durability::Full)
+            config::durability_from_c(own, self.sync_interval_us.load(Relaxed))
+                .unwrap_or(Durability::Full)
         };
         config::stronger_durability(own, self.database.durability)
     }

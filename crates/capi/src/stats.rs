@@ -1,12 +1,13 @@
 //! What databases, families and the cache say of themselves, in TidesDB's words.
 //!
-//! TidesDB's levels count from 1, newest first; ours from 0: its level 1 is our level 0. It has a log for each family, or, if the
-//! settings say so, one for all; ours is always one: in the first case a family is told its share of it.
+//! TidesDB's levels count from 1, newest first; ours from 0: its level 1 is our level 0. It has a
+//! log for each family, or, if the settings say so, one for all; ours is always one: in the first
+//! case a family is told its share of it.
 
 use crate::abi::{CacheStats, DbStats, FamilyConfig, FamilyStats, Handle};
 use crate::alloc;
-use crate::ffi::{call, out_param};
 use crate::code::Result;
+use crate::ffi::{call, out_param};
 use crate::state::{Database, Family, database, family};
 use perigee::LevelStats;
 use std::collections::HashSet;
@@ -21,8 +22,9 @@ fn ratio(part: u64, whole: u64) -> c_double {
     if whole == 0 { 0.0 } else { part as c_double / whole as c_double }
 }
 
-/// Levels as TidesDB counts them, newest first, with the files of each: so many that all of ours have a place, and as many as the
-/// settings ask for at least. They add up to the family's tables and value logs.
+/// Levels as TidesDB counts them, newest first, with the files of each: so many that all of ours
+/// have a place, and as many as the settings ask for at least. They add up to the family's tables
+/// and value logs.
 fn c_levels(own: &perigee::FamilyStats, least: c_int) -> Vec<LevelStats> {
     let deepest = own.levels.iter().filter(|l| l.files > 0).map(|l| usize::from(l.level) + 1).max();
     let least = usize::try_from(least).unwrap_or(1).clamp(1, LEVELS_MAX);
@@ -39,15 +41,17 @@ fn c_levels(own: &perigee::FamilyStats, least: c_int) -> Vec<LevelStats> {
     all
 }
 
-/// The worst table: its share of tombstones, and its level as TidesDB counts. (0, 0): there are no tombstones.
+/// The worst table: its share of tombstones, and its level as TidesDB counts. (0, 0): there are no
+/// tombstones.
 fn densest_table(files: &[perigee::FileStats]) -> (c_double, c_int) {
-    let density = |f: &perigee::FileStats| (ratio(f.tombstones, f.entries), c_int::from(f.level) + 1);
+    let density =
+        |f: &perigee::FileStats| (ratio(f.tombstones, f.entries), c_int::from(f.level) + 1);
     let worst = files.iter().filter(|f| f.tombstones > 0).map(density);
     worst.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, 0))
 }
 
-/// Bytes of the log that are a family's: our log is one, so it is its share by what it was given. Nothing if the program has asked for
-/// one memtable and one log.
+/// Bytes of the log that are a family's: our log is one, so it is its share by what it was given.
+/// Nothing if the program has asked for one memtable and one log.
 fn log_share(db: &Arc<Database>, mine: u64) -> Result<u64> {
     if db.unified_memtable_bytes.is_some() {
         return Ok(0);
@@ -60,7 +64,8 @@ fn log_share(db: &Arc<Database>, mine: u64) -> Result<u64> {
     Ok(u64::try_from(share).unwrap_or(u64::MAX))
 }
 
-/// One block of memory: the statistics, and behind them what their pointers point to, the widest first.
+/// One block of memory: the statistics, and behind them what their pointers point to, the widest
+/// first.
 #[repr(C)]
 struct StatsBlock {
     stats: FamilyStats,
@@ -77,13 +82,17 @@ impl StatsBuffer {
     fn new(levels: usize) -> Result<StatsBuffer> {
         let bytes = size_of::<StatsBlock>() + levels * (3 * size_of::<u64>() + size_of::<c_int>());
         let block = alloc::allocate(bytes)?;
-        // SAFETY: fresh memory; all of it is zero until it is written, which every field and element may be.
+        // SAFETY: fresh memory; all of it is zero until it is written, which every field and
+        // element may be.
         unsafe { std::ptr::write_bytes(block.cast::<u8>(), 0, bytes) };
         Ok(StatsBuffer { block, levels })
     }
-    /// Array number `i`, all of wide elements but the last. Aligned, because the head is a multiple of eight bytes.
+    /// Array number `i`, all of wide elements but the last. Aligned, because the head is a multiple
+    /// of eight bytes.
     fn array_ptr<T>(&self, i: usize) -> *mut T {
-        self.block.wrapping_byte_add(size_of::<StatsBlock>() + i * self.levels * size_of::<u64>()).cast()
+        self.block
+            .wrapping_byte_add(size_of::<StatsBlock>() + i * self.levels * size_of::<u64>())
+            .cast()
     }
     /// Fills an array of that room.
     fn fill_array<T>(&self, i: usize, items: impl Iterator<Item = T>) -> *mut T {
@@ -104,7 +113,8 @@ fn fill_family_stats(cf: &Family, place: &mut *mut FamilyStats) -> Result<()> {
     let (raw_keys, raw_values) = own.raw_bytes();
     let (total_keys, tombstones) = (own.entries(), levels.iter().map(|l| l.tombstones).sum());
     let (density, density_level) = densest_table(&files);
-    let tree = if config.use_btree != 0 { BTreeStats::from_family(&own) } else { BTreeStats::default() };
+    let tree =
+        if config.use_btree != 0 { BTreeStats::from_family(&own) } else { BTreeStats::default() };
     let wal_bytes_written = log_share(&cf.database, own.user_bytes_written)?;
     let room = StatsBuffer::new(levels.len())?;
     let stats = FamilyStats {
@@ -120,7 +130,8 @@ fn fill_family_stats(cf: &Family, place: &mut *mut FamilyStats) -> Result<()> {
         avg_key_size: ratio(raw_keys, total_keys),
         avg_value_size: ratio(raw_values, total_keys),
         // A look into the memtables, and into each sorted run.
-        read_amp: (1 + own.immutable_memtables.0 + levels.iter().map(|l| l.runs).sum::<usize>()) as c_double,
+        read_amp: (1 + own.immutable_memtables.0 + levels.iter().map(|l| l.runs).sum::<usize>())
+            as c_double,
         hit_rate: ratio(cache.hits, cache.hits + cache.misses),
         use_btree: config.use_btree,
         btree_total_nodes: tree.nodes,
@@ -258,8 +269,9 @@ fn database_stats(db: &Arc<Database>) -> Result<DbStats> {
         unified_memtable_bytes: if_unified(all.active) as i64,
         unified_immutable_count: if_unified((all.sealed + all.full) as u64) as c_int,
         unified_is_flushing: c_int::from(unified && flushing > 0),
-        unified_next_cf_index: if_unified(families.iter().map(|f| f.inner.id() + 1).max().unwrap_or(0).into())
-            as u32,
+        unified_next_cf_index: if_unified(
+            families.iter().map(|f| f.inner.id() + 1).max().unwrap_or(0).into(),
+        ) as u32,
         unified_wal_generation: if_unified(stats.wal_newest),
         object_store_enabled: 0,
         object_store_connector: null(),

@@ -1,8 +1,9 @@
-//! Transactions: one thread at a time has one. After its end it answers nothing more, but can be begun anew.
+//! Transactions: one thread at a time has one. After its end it answers nothing more, but can be
+//! begun anew.
 
 use crate::abi::{Handle, READ_COMMITTED};
-use crate::ffi::{bytes, call, key, out_param, text};
 use crate::code::{BUSY, CONFLICT, Code, INVALID_ARGS, NOT_FOUND, Result, key_not_found};
+use crate::ffi::{bytes, call, key, out_param, text};
 use crate::handle::HandleTable;
 use crate::state::{Database, FAMILIES, Family, database};
 use crate::{alloc, config};
@@ -45,7 +46,11 @@ pub struct Txn {
 
 impl Txn {
     /// Begins one.
-    pub fn begin(database: &Arc<Database>, isolation: Isolation, options: TxnOptions) -> Result<Box<Txn>> {
+    pub fn begin(
+        database: &Arc<Database>,
+        isolation: Isolation,
+        options: TxnOptions,
+    ) -> Result<Box<Txn>> {
         let kept = options.isolation(isolation);
         // A hook hears of operations, which one that is larger than memory has none of.
         let hooked = database.hook_count.load(Relaxed) > 0;
@@ -75,7 +80,8 @@ impl Txn {
         }
         let family = Arc::clone(&*FAMILIES.pin(cf)?);
         if !Arc::ptr_eq(&family.database, &self.database) {
-            return Err(INVALID_ARGS.with_message("the column family is of another database than the transaction"));
+            return Err(INVALID_ARGS
+                .with_message("the column family is of another database than the transaction"));
         }
         self.families.push((cf, family));
         Ok(self.families.len() - 1)
@@ -84,10 +90,13 @@ impl Txn {
     fn check_active(&self) -> Result<()> {
         match self.state {
             TxnState::Active => Ok(()),
-            TxnState::Failed(CONFLICT) => {
-                Err(CONFLICT.with_message("the transaction has lost to another one: roll it back, or reset it"))
+            TxnState::Failed(CONFLICT) => Err(CONFLICT.with_message(
+                "the transaction has lost to another one: roll it back, or reset it",
+            )),
+            _ => {
+                Err(INVALID_ARGS
+                    .with_message("the transaction has ended: reset it, or begin another"))
             }
-            _ => Err(INVALID_ARGS.with_message("the transaction has ended: reset it, or begin another")),
         }
     }
 
@@ -128,7 +137,8 @@ impl Txn {
                 Ok(seq)
             }
             Err(e) => {
-                // Nothing of it will happen: "try again" would be understood as trying the same commit again.
+                // Nothing of it will happen: "try again" would be understood as trying the same
+                // commit again.
                 let code = Some(Code::from(e)).filter(|c| *c != BUSY).unwrap_or(CONFLICT);
                 self.state = TxnState::Failed(code);
                 Err(code)
@@ -147,7 +157,9 @@ impl Txn {
 
     fn roll_back(&mut self) -> Result<()> {
         match self.state {
-            TxnState::Committed => return Err(INVALID_ARGS.with_message("the transaction is committed")),
+            TxnState::Committed => {
+                return Err(INVALID_ARGS.with_message("the transaction is committed"));
+            }
             TxnState::Active => self.inner.rollback(),
             _ => {}
         }
@@ -158,10 +170,13 @@ impl Txn {
 
     fn reset(&mut self, isolation: Isolation) -> Result<()> {
         if self.state == TxnState::Active {
-            return Err(INVALID_ARGS.with_message("the transaction is still going on: commit it, or roll it back"));
+            return Err(INVALID_ARGS
+                .with_message("the transaction is still going on: commit it, or roll it back"));
         }
         self.families.retain(|(h, _)| FAMILIES.is_valid(*h));
-        if isolation == self.isolation && self.began_with_hook == (self.database.hook_count.load(Relaxed) > 0) {
+        if isolation == self.isolation
+            && self.began_with_hook == (self.database.hook_count.load(Relaxed) > 0)
+        {
             self.inner.reset()?;
         } else {
             let next = Txn::begin(&self.database, isolation, self.options.clone())?;
@@ -207,7 +222,8 @@ impl Txn {
     fn release(&mut self, name: &str) -> Result<()> {
         let at = self.find_savepoint(name)?;
         let (_, id) = self.savepoints.remove(at);
-        // The engine forgets later ones with it: so only one that is the last is told; the others cost nothing.
+        // The engine forgets later ones with it: so only one that is the last is told; the others
+        // cost nothing.
         if self.savepoints.iter().all(|(_, other)| *other < id) {
             self.inner.release(id.to_string())?;
         }
@@ -240,7 +256,9 @@ pub unsafe extern "C" fn tidesdb_txn_begin_with_isolation(
         // SAFETY: says the caller.
         let place = unsafe { out_param(txn) }?;
         *place = null_mut();
-        *place = TXNS.insert(Txn::begin(&db, config::isolation_from_c(isolation)?, TxnOptions::new())?)? as Handle;
+        *place =
+            TXNS.insert(Txn::begin(&db, config::isolation_from_c(isolation)?, TxnOptions::new())?)?
+                as Handle;
         Ok(())
     })
 }
@@ -298,7 +316,8 @@ pub unsafe fn get(
 ) -> c_int {
     call(|| {
         // SAFETY: the caller has passed on what its caller says.
-        let (key, place, size) = unsafe { (key(key_, key_size)?, out_param(value)?, out_param(value_size)?) };
+        let (key, place, size) =
+            unsafe { (key(key_, key_size)?, out_param(value)?, out_param(value_size)?) };
         let mut txn = TXNS.lock(txn as usize)?;
         let found = txn.read(cf, |t, f| read(t, f, key))?.ok_or_else(key_not_found)?;
         *place = alloc::copy_bytes(&found)?;
@@ -439,7 +458,10 @@ pub unsafe extern "C" fn tidesdb_txn_savepoint(txn: Handle, name: *const c_char)
 /// # Safety
 /// `name` is null or text.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tidesdb_txn_rollback_to_savepoint(txn: Handle, name: *const c_char) -> c_int {
+pub unsafe extern "C" fn tidesdb_txn_rollback_to_savepoint(
+    txn: Handle,
+    name: *const c_char,
+) -> c_int {
     // SAFETY: says the caller.
     call(|| TXNS.lock(txn as usize)?.roll_back_to(unsafe { text(name) }?))
 }

@@ -1,5 +1,6 @@
-//! The hash functions that `tidesdb/xxhash.h` declares: TidesDB installs the xxHash header beside its own, and clients use it
-//! (TideSQL: `XXH3_64bits`). Only functions that take all bytes at once. The values are those of xxHash.
+//! The hash functions that `tidesdb/xxhash.h` declares: TidesDB installs the xxHash header beside
+//! its own, and clients use it (TideSQL: `XXH3_64bits`). Only functions that take all bytes at
+//! once. The values are those of xxHash.
 
 use std::ffi::c_void;
 use twox_hash::{XxHash3_64, XxHash3_128, XxHash32, XxHash64};

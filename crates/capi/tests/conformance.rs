@@ -1,8 +1,10 @@
-//! The C library as its users meet it: a C and a C++ compiler, the headers, the shared library that cargo built. The
-//! layout of every public struct, the conformance suite of `tests/c`, the examples, an installation into an empty
-//! prefix; the suite and the examples under AddressSanitizer too.
+//! The C library as its users meet it: a C and a C++ compiler, the headers, the shared library that
+//! cargo built. The layout of every public struct, the conformance suite of `tests/c`, the
+//! examples, an installation into an empty prefix; the suite and the examples under
+//! AddressSanitizer too.
 //!
-//! It must not know the library's Rust side. Without a C compiler it says loudly that it proved nothing.
+//! It must not know the library's Rust side. Without a C compiler it says loudly that it proved
+//! nothing.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -27,7 +29,9 @@ fn library_dir() -> PathBuf {
 fn has_program(program: &str) -> bool {
     let there = Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success());
     if !there {
-        eprintln!("\n*** {program} is not there: this part of the C library's proof was SKIPPED ***\n");
+        eprintln!(
+            "\n*** {program} is not there: this part of the C library's proof was SKIPPED ***\n"
+        );
     }
     there
 }
@@ -49,7 +53,9 @@ fn has_sanitizer(compiler: &str, scratch: &TempDir) -> bool {
 fn has_free_space(dir: &Path) -> bool {
     let df = Command::new("df").args(["--output=avail", "-BM"]).arg(dir).output();
     let text = df.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
-    text.lines().nth(1).is_some_and(|l| l.trim().trim_end_matches('M').parse().is_ok_and(|m: u64| m > 1024))
+    text.lines()
+        .nth(1)
+        .is_some_and(|l| l.trim().trim_end_matches('M').parse().is_ok_and(|m: u64| m > 1024))
 }
 
 /// A directory that goes away with the test; in memory if the machine has such a place.
@@ -58,7 +64,8 @@ struct TempDir(PathBuf);
 impl TempDir {
     fn new(name: &str) -> Self {
         let memory = Path::new("/dev/shm");
-        let parent = if has_free_space(memory) { memory.to_path_buf() } else { std::env::temp_dir() };
+        let parent =
+            if has_free_space(memory) { memory.to_path_buf() } else { std::env::temp_dir() };
         let path = parent.join(format!("perigee-capi-{}-{name}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Self(path)
@@ -84,11 +91,19 @@ fn assert_succeeds(command: &mut Command) -> Output {
     out
 }
 
-/// Compiles against the headers of the source tree and the library of the build; the program finds it by itself.
+/// Compiles against the headers of the source tree and the library of the build; the program finds
+/// it by itself.
 fn compile(compiler: &str, sources: &[PathBuf], out: &Path, flags: &[&str]) {
     let built = library_dir();
     let mut command = Command::new(compiler);
-    command.args(STRICT).args(flags).arg("-I").arg(crate_path("include")).args(sources).arg("-o").arg(out);
+    command
+        .args(STRICT)
+        .args(flags)
+        .arg("-I")
+        .arg(crate_path("include"))
+        .args(sources)
+        .arg("-o")
+        .arg(out);
     command.arg("-L").arg(&built).arg(format!("-Wl,-rpath,{}", built.display()));
     // The build has no file of that soname: a link beside the program is one.
     let soname = out.parent().unwrap().join("libtidesdb.so.9");
@@ -111,8 +126,9 @@ fn run_suite(name: &str, flags: &[&str], sanitized: bool) {
     }
     let program = scratch.0.join("conformance");
     compile("cc", &suite(), &program, flags);
-    let out =
-        assert_succeeds(Command::new(&program).arg("--dir").arg(&scratch.0).env("ASAN_OPTIONS", "detect_leaks=0"));
+    let out = assert_succeeds(
+        Command::new(&program).arg("--dir").arg(&scratch.0).env("ASAN_OPTIONS", "detect_leaks=0"),
+    );
     let text = String::from_utf8_lossy(&out.stdout);
     println!("{text}");
     let checks: u32 = text.lines().last().unwrap().split(' ').next().unwrap().parse().unwrap();
@@ -164,11 +180,15 @@ fn c_examples_run() {
             }
             let (program, data) = (scratch.0.join("tour"), scratch.0.join("data"));
             compile(compiler, &[crate_path("examples/c").join(source)], &program, &flags);
-            let out = assert_succeeds(Command::new(&program).arg(&data).env("ASAN_OPTIONS", "detect_leaks=1"));
+            let out = assert_succeeds(
+                Command::new(&program).arg(&data).env("ASAN_OPTIONS", "detect_leaks=1"),
+            );
             let text = String::from_utf8(out.stdout).unwrap();
             assert!(text.contains(says), "{text}");
             // A second run finds what the first one left.
-            assert_succeeds(Command::new(&program).arg(&data).env("ASAN_OPTIONS", "detect_leaks=1"));
+            assert_succeeds(
+                Command::new(&program).arg(&data).env("ASAN_OPTIONS", "detect_leaks=1"),
+            );
             fs::remove_dir_all(&data).unwrap();
         }
     }
@@ -195,14 +215,17 @@ fn only_api_symbols_are_exported() {
     assert!(others.is_empty(), "exported, and not of the API: {others:?}");
     let declared = fs::read_to_string(crate_path("include/tidesdb/db.h")).unwrap();
     let words = declared.split(|c: char| !c.is_alphanumeric() && c != '_');
-    let functions = words.filter(|w| w.starts_with("tidesdb_") && declared.contains(&format!("{w}(")));
+    let functions =
+        words.filter(|w| w.starts_with("tidesdb_") && declared.contains(&format!("{w}(")));
     let missing: Vec<_> = functions.filter(|f| !names.iter().any(|n| n == f)).collect();
     // The S3 connector is declared, and in a build without it not there: as in TidesDB.
-    let missing: Vec<_> = missing.into_iter().filter(|f| !f.starts_with("tidesdb_objstore_s3")).collect();
+    let missing: Vec<_> =
+        missing.into_iter().filter(|f| !f.starts_with("tidesdb_objstore_s3")).collect();
     assert!(missing.is_empty(), "declared, and not exported: {missing:?}");
 }
 
-/// `install.sh` into an empty prefix; then only what pkg-config says, shared and static; then CMake.
+/// `install.sh` into an empty prefix; then only what pkg-config says, shared and static; then
+/// CMake.
 #[test]
 fn installation_is_found_by_pkg_config_and_cmake() {
     if !has_program("cc") || !has_program("pkg-config") || !has_program("ld") {
@@ -210,10 +233,14 @@ fn installation_is_found_by_pkg_config_and_cmake() {
     }
     let scratch = TempDir::new("install");
     let prefix = scratch.0.join("prefix");
-    assert_succeeds(Command::new("sh").arg(crate_path("install.sh")).arg(library_dir()).arg(&prefix));
+    assert_succeeds(
+        Command::new("sh").arg(crate_path("install.sh")).arg(library_dir()).arg(&prefix),
+    );
     let lib = prefix.join("lib");
-    let leaked =
-        symbols(&["-g"], &lib.join("libtidesdb.a")).into_iter().filter(|n| !public_symbols(n)).collect::<Vec<_>>();
+    let leaked = symbols(&["-g"], &lib.join("libtidesdb.a"))
+        .into_iter()
+        .filter(|n| !public_symbols(n))
+        .collect::<Vec<_>>();
     assert!(leaked.is_empty(), "global in the static library, and not of the API: {leaked:?}");
     let pkg_config = |arguments: &[&str]| {
         let out = assert_succeeds(
@@ -222,16 +249,27 @@ fn installation_is_found_by_pkg_config_and_cmake() {
                 .arg("tidesdb")
                 .env("PKG_CONFIG_PATH", lib.join("pkgconfig")),
         );
-        String::from_utf8(out.stdout).unwrap().split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+        String::from_utf8(out.stdout)
+            .unwrap()
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
     };
     let tour = crate_path("examples/c/tour.c");
     let shared = scratch.0.join("shared");
-    assert_succeeds(Command::new("cc").arg(&tour).args(pkg_config(&["--cflags", "--libs"])).arg("-o").arg(&shared));
+    assert_succeeds(
+        Command::new("cc")
+            .arg(&tour)
+            .args(pkg_config(&["--cflags", "--libs"]))
+            .arg("-o")
+            .arg(&shared),
+    );
     assert_succeeds(Command::new(&shared).arg(scratch.0.join("one")).env("LD_LIBRARY_PATH", &lib));
     let with_static = scratch.0.join("static");
     // The shared library would be taken first: the archive is named instead of `-ltidesdb`.
-    let libraries =
-        pkg_config(&["--static", "--libs"]).into_iter().map(|l| l.replace("-ltidesdb", "-l:libtidesdb.a"));
+    let libraries = pkg_config(&["--static", "--libs"])
+        .into_iter()
+        .map(|l| l.replace("-ltidesdb", "-l:libtidesdb.a"));
     assert_succeeds(
         Command::new("cc")
             .arg(&tour)
@@ -244,8 +282,9 @@ fn installation_is_found_by_pkg_config_and_cmake() {
     found_by_cmake(&scratch, &prefix);
 }
 
-/// What TideSQL includes, against an empty prefix, in C and C++: every header, `xxhash.h` among them, comes from the prefix alone, also
-/// with its inner directory on the path; and the hashes are those of xxHash.
+/// What TideSQL includes, against an empty prefix, in C and C++: every header, `xxhash.h` among
+/// them, comes from the prefix alone, also with its inner directory on the path; and the hashes are
+/// those of xxHash.
 #[test]
 fn tidesql_headers_are_self_contained() {
     if !has_program("cc") || !has_program("ld") {
@@ -253,7 +292,9 @@ fn tidesql_headers_are_self_contained() {
     }
     let scratch = TempDir::new("headers");
     let prefix = scratch.0.join("prefix");
-    assert_succeeds(Command::new("sh").arg(crate_path("install.sh")).arg(library_dir()).arg(&prefix));
+    assert_succeeds(
+        Command::new("sh").arg(crate_path("install.sh")).arg(library_dir()).arg(&prefix),
+    );
     let include = prefix.join("include");
     let inner = include.join("tidesdb");
     let paths: [&[&Path]; 3] = [&[&include], &[&include, &inner], &[&inner, &include]];
@@ -277,7 +318,8 @@ fn tidesql_headers_are_self_contained() {
                 command
             };
             let read = String::from_utf8(assert_succeeds(&mut command(&["-M"])).stdout).unwrap();
-            let hashes: Vec<&str> = read.split_whitespace().filter(|f| f.contains("xxhash")).collect();
+            let hashes: Vec<&str> =
+                read.split_whitespace().filter(|f| f.contains("xxhash")).collect();
             assert!(
                 !hashes.is_empty() && hashes.iter().all(|f| Path::new(f).starts_with(&prefix)),
                 "{hashes:?}"
@@ -285,7 +327,12 @@ fn tidesql_headers_are_self_contained() {
             let program = scratch.0.join(format!("tidesql-{language}-{i}"));
             let lib = prefix.join("lib");
             let mut link = command(&["-o", program.to_str().unwrap()]);
-            assert_succeeds(link.arg("-L").arg(&lib).arg("-ltidesdb").arg(format!("-Wl,-rpath,{}", lib.display())));
+            assert_succeeds(
+                link.arg("-L")
+                    .arg(&lib)
+                    .arg("-ltidesdb")
+                    .arg(format!("-Wl,-rpath,{}", lib.display())),
+            );
             assert_succeeds(&mut Command::new(&program));
         }
     }

@@ -1,5 +1,6 @@
-//! A child of `fork` and its parent's database through the Rust interface: refused, and nothing of the parent's changes. Here, because
-//! `fork` is foreign code; the same through C is `found/fork_child.c`.
+//! A child of `fork` and its parent's database through the Rust interface: refused, and nothing of
+//! the parent's changes. Here, because `fork` is foreign code; the same through C is
+//! `found/fork_child.c`.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, unsafe_code)]
 
@@ -13,11 +14,13 @@ fn run_in_child(child: impl FnOnce() -> bool) -> bool {
 
 /// Runs `child` in a forked process, and `parent` meanwhile; the child's answer.
 fn run_beside_child(child: impl FnOnce() -> bool, parent: impl FnOnce()) -> bool {
-    // SAFETY: this test is the only one of its program, so that no other thread holds a lock that the child needs.
+    // SAFETY: this test is the only one of its program, so that no other thread holds a lock that
+    // the child needs.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
     if pid == 0 {
-        // SAFETY: calls without pointers. A child that hangs is killed, and the parent hears that it failed.
+        // SAFETY: calls without pointers. A child that hangs is killed, and the parent hears that
+        // it failed.
         unsafe {
             libc::alarm(60);
             let fine = child();
@@ -74,7 +77,8 @@ fn forked_child_is_refused_and_changes_nothing() {
     // When the parent has closed it, a child may open the database.
     let (mut told, mut tell) = std::io::pipe().unwrap();
     let opens = || {
-        told.read_exact(&mut [0]).is_ok() && Db::open(&dir, Options::new()).is_ok_and(|db| db.close().is_ok())
+        told.read_exact(&mut [0]).is_ok()
+            && Db::open(&dir, Options::new()).is_ok_and(|db| db.close().is_ok())
     };
     assert!(run_beside_child(opens, || {
         db.close().unwrap();

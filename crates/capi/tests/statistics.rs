@@ -1,5 +1,7 @@
-//! Every field of the statistics, as a C program gets them, in states where it is known what it must be.
-#![allow(clippy::unwrap_used, clippy::undocumented_unsafe_blocks, unsafe_code)] // A C program has no other way, either.
+//! Every field of the statistics, as a C program gets them, in states where it is known what it
+//! must be.
+// A C program has no other way, either.
+#![allow(clippy::unwrap_used, clippy::undocumented_unsafe_blocks, unsafe_code)]
 
 use std::ffi::{CString, c_int};
 use std::path::PathBuf;
@@ -20,7 +22,8 @@ struct TestDatabase {
 impl TestDatabase {
     fn new(change: impl FnOnce(&mut Config)) -> TestDatabase {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let name = format!("perigee-capi-figures-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
+        let name =
+            format!("perigee-capi-figures-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
         let path = std::env::temp_dir().join(name);
         let _ = std::fs::remove_dir_all(&path);
         let mut opened = TestDatabase { path, db: null_mut() };
@@ -66,7 +69,10 @@ impl TestDatabase {
         for i in keys {
             self.commit(|txn| {
                 let (key, n) = (i.to_be_bytes(), value.len());
-                assert_eq!(unsafe { tidesdb_txn_put(txn, cf, key.as_ptr(), 4, value.as_ptr(), n, -1) }, 0);
+                assert_eq!(
+                    unsafe { tidesdb_txn_put(txn, cf, key.as_ptr(), 4, value.as_ptr(), n, -1) },
+                    0
+                );
             });
         }
     }
@@ -148,14 +154,23 @@ fn family_stats_are_exact_through_flush_and_reopen() {
     let mut x = TestDatabase::new(|_| {});
     let cf = x.family("cf", |c| c.min_levels = 3);
     let s = family_stats(cf);
-    assert_eq!((s.total_keys, s.total_data_size, s.user_bytes_written, s.flush_count), (0, 0, 0, 0));
-    assert_eq!((s.num_levels, s.read_amp, s.avg_key_size, s.max_sst_density_level), (3, 1.0, 0.0, 0));
+    assert_eq!(
+        (s.total_keys, s.total_data_size, s.user_bytes_written, s.flush_count),
+        (0, 0, 0, 0)
+    );
+    assert_eq!(
+        (s.num_levels, s.read_amp, s.avg_key_size, s.max_sst_density_level),
+        (3, 1.0, 0.0, 0)
+    );
     let name = unsafe { std::ffi::CStr::from_ptr((*s.config).name.as_ptr()) };
     assert_eq!((name.to_str().unwrap(), unsafe { (*s.config).min_levels }), ("cf", 3));
 
     x.put(cf, 0..1000, &[7; 96]);
     let s = family_stats(cf);
-    assert_eq!((s.total_keys, s.user_bytes_written, s.memtable_size > 100_000), (1000, 100_000, true));
+    assert_eq!(
+        (s.total_keys, s.user_bytes_written, s.memtable_size > 100_000),
+        (1000, 100_000, true)
+    );
     assert_eq!((s.avg_key_size, s.avg_value_size), (4.0, 96.0));
     assert!(
         s.wal_bytes_written > s.user_bytes_written && s.wal_bytes_written < 200_000,
@@ -167,8 +182,14 @@ fn family_stats_are_exact_through_flush_and_reopen() {
     assert_eq!(tidesdb_flush_memtable(cf), 0);
     assert_eq!((tidesdb_is_flushing(cf), tidesdb_is_compacting(cf)), (0, 0));
     let s = family_stats(cf);
-    assert_eq!((s.total_keys, tables_and_keys(&s), s.flush_count, s.compaction_count), (1000, (1, 1000), 1, 0));
-    assert_eq!((s.flush_bytes_written, s.total_tombstones, s.read_amp), (s.total_data_size, 0, 2.0));
+    assert_eq!(
+        (s.total_keys, tables_and_keys(&s), s.flush_count, s.compaction_count),
+        (1000, (1, 1000), 1, 0)
+    );
+    assert_eq!(
+        (s.flush_bytes_written, s.total_tombstones, s.read_amp),
+        (s.total_data_size, 0, 2.0)
+    );
     assert_eq!((s.avg_key_size, s.avg_value_size), (4.0, 96.0), "also of what is in tables");
 
     x.delete(cf, 0..100);
@@ -235,7 +256,9 @@ fn database_stats_are_sums_over_families() {
     let s = x.db_stats();
     assert_eq!((s.num_column_families, s.total_sstable_count, s.user_bytes_written), (2, 0, 0));
     assert_eq!((s.resolved_memory_limit, s.memory_pressure_level), (1 << 30, 0));
-    assert!(s.total_memory > 1 << 20 && s.available_memory > 0 && s.available_memory <= s.total_memory);
+    assert!(
+        s.total_memory > 1 << 20 && s.available_memory > 0 && s.available_memory <= s.total_memory
+    );
     x.put(a, 0..1000, &[7; 96]);
     x.put(b, 0..10, &[7; 96]);
     let s = x.db_stats();
@@ -244,8 +267,14 @@ fn database_stats_are_sums_over_families() {
     assert_eq!(s.wal_bytes_written, of_a.wal_bytes_written + of_b.wal_bytes_written);
     assert!(of_a.wal_bytes_written > 99 * of_b.wal_bytes_written && s.wal_bytes_written > 101_000);
     assert_eq!(s.total_memtable_bytes as usize, of_a.memtable_size + of_b.memtable_size);
-    assert_eq!((s.unified_memtable_enabled, s.uwal_bytes_written, s.unified_memtable_bytes), (0, 0, 0));
-    assert_eq!((s.unified_wal_generation, s.unified_next_cf_index, s.unified_is_flushing), (0, 0, 0));
+    assert_eq!(
+        (s.unified_memtable_enabled, s.uwal_bytes_written, s.unified_memtable_bytes),
+        (0, 0, 0)
+    );
+    assert_eq!(
+        (s.unified_wal_generation, s.unified_next_cf_index, s.unified_is_flushing),
+        (0, 0, 0)
+    );
     assert_eq!((tidesdb_flush_memtable(a), tidesdb_flush_memtable(b)), (0, 0));
     x.put(a, 0..1000, &[8; 96]);
     assert_eq!((tidesdb_flush_memtable(a), tidesdb_compact(a)), (0, 0));
@@ -259,7 +288,10 @@ fn database_stats_are_sums_over_families() {
     });
     assert!(quiet, "a flush that goes on for minutes");
     let (s, of_a, of_b) = (x.db_stats(), family_stats(a), family_stats(b));
-    assert_eq!((s.flush_count, s.compaction_count, s.total_sstable_count), (3, of_a.compaction_count, 2));
+    assert_eq!(
+        (s.flush_count, s.compaction_count, s.total_sstable_count),
+        (3, of_a.compaction_count, 2)
+    );
     assert_eq!(s.flush_bytes_written, of_a.flush_bytes_written + of_b.flush_bytes_written);
     assert_eq!(s.total_data_size_bytes, of_a.total_data_size + of_b.total_data_size);
     assert_eq!(
@@ -267,15 +299,25 @@ fn database_stats_are_sums_over_families() {
         (of_a.compaction_bytes_read, of_a.compaction_bytes_written)
     );
     assert_eq!((s.flush_pending_count, s.flush_queue_size, s.compaction_queue_size), (0, 0, 0));
-    assert_eq!((s.total_immutable_count, s.object_store_enabled, s.object_store_connector), (0, 0, null()));
+    assert_eq!(
+        (s.total_immutable_count, s.object_store_enabled, s.object_store_connector),
+        (0, 0, null())
+    );
     assert!(s.num_open_sstables >= 0);
 
     // Transactions that are open hold memory.
     let txn = x.begin();
     assert_eq!(x.db_stats().txn_memory_bytes, 0);
     let value = vec![1u8; 1 << 20];
-    assert_eq!(unsafe { tidesdb_txn_put(txn, a, b"k".as_ptr(), 1, value.as_ptr(), value.len(), -1) }, 0);
-    assert!((1 << 20..2 << 20).contains(&x.db_stats().txn_memory_bytes), "{}", x.db_stats().txn_memory_bytes);
+    assert_eq!(
+        unsafe { tidesdb_txn_put(txn, a, b"k".as_ptr(), 1, value.as_ptr(), value.len(), -1) },
+        0
+    );
+    assert!(
+        (1 << 20..2 << 20).contains(&x.db_stats().txn_memory_bytes),
+        "{}",
+        x.db_stats().txn_memory_bytes
+    );
     tidesdb_txn_free(txn);
     assert_eq!(x.db_stats().txn_memory_bytes, 0);
 }
@@ -287,7 +329,10 @@ fn unified_memtable_stats_are_reported() {
     x.put(a, 0..1000, &[7; 96]);
     x.put(b, 0..10, &[7; 96]);
     let s = x.db_stats();
-    assert_eq!((s.unified_memtable_enabled, s.wal_bytes_written, family_stats(a).wal_bytes_written), (1, 0, 0));
+    assert_eq!(
+        (s.unified_memtable_enabled, s.wal_bytes_written, family_stats(a).wal_bytes_written),
+        (1, 0, 0)
+    );
     assert!(s.uwal_bytes_written > 101_000 && s.unified_memtable_bytes > 101_000);
     assert_eq!(s.total_memtable_bytes, s.unified_memtable_bytes, "nothing is sealed");
     assert_eq!((s.unified_immutable_count, s.unified_is_flushing), (0, 0));
@@ -299,7 +344,14 @@ fn unified_memtable_stats_are_reported() {
 fn btree_and_cache_stats_are_reported() {
     let x = TestDatabase::new(|_| {});
     let cf = x.family("tree", |c| (c.use_btree, c.compression_algorithm) = (1, COMPRESS_NONE));
-    assert_eq!((family_stats(cf).use_btree, family_stats(cf).btree_total_nodes, family_stats(cf).btree_max_height), (1, 0, 0));
+    assert_eq!(
+        (
+            family_stats(cf).use_btree,
+            family_stats(cf).btree_total_nodes,
+            family_stats(cf).btree_max_height
+        ),
+        (1, 0, 0)
+    );
     x.put(cf, 0..2000, &[7; 96]);
     assert_eq!(tidesdb_flush_memtable(cf), 0);
     let s = family_stats(cf);

@@ -2,8 +2,9 @@
 
 use crate::commands::repair;
 use crate::commands::{
-    backup, checkpoint, compact, compaction_sim, count, delete, demo, dump, explain, export, families, get,
-    import, levels, load, manifest, metrics, options, purge, put, restore, scan, sst, stats, verify,
+    backup, checkpoint, compact, compaction_sim, count, delete, demo, dump, explain, export,
+    families, get, import, levels, load, manifest, metrics, options, purge, put, restore, scan,
+    sst, stats, verify,
 };
 use clap::{Parser, Subcommand};
 
@@ -38,7 +39,8 @@ pub struct Args {
 pub enum Command {
     /// Read files, CSV, TSV or JSON lines into a database
     Import(Box<import::ImportArgs>),
-    /// Read the same inputs as one bulk load: faster, visible and durable when it ends, or not at all
+    /// Read the same inputs as one bulk load: faster, visible and durable when it ends, or not at
+    /// all
     Load(load::LoadArgs),
     /// Write entries out as files, JSON lines or CSV
     Export(export::ExportArgs),

@@ -1,8 +1,9 @@
-//! Where a command works: the database's path, the family, how keys are written. Arguments that commands share,
-//! and the doors to an open database.
+//! Where a command works: the database's path, the family, how keys are written. Arguments that
+//! commands share, and the doors to an open database.
 //!
-//! Invariants: a command that only reads opens the database read-only: no lock, no byte changed, no file created, also
-//! beside the program that has it open. A command that changes something creates no database unless it says so.
+//! Invariants: a command that only reads opens the database read-only: no lock, no byte changed, no
+//! file created, also beside the program that has it open. A command that changes something creates
+//! no database unless it says so.
 
 use crate::failure::{Failure, Result, show_path};
 use crate::text::{escape, hex, unescape, unhex};
@@ -44,8 +45,8 @@ pub struct KeyFormat {
 }
 
 impl DatabaseArg {
-    /// Opens the database without changing a byte: no lock, also beside a program that has it open, on a read-only
-    /// file system, and in a directory of another user.
+    /// Opens the database without changing a byte: no lock, also beside a program that has it open,
+    /// on a read-only file system, and in a directory of another user.
     pub fn open_read_only(&self) -> Result<Db> {
         check_existing(&self.db)?;
         Ok(Db::open(&self.db, Options::new().read_only(true))?)
@@ -76,8 +77,13 @@ impl FamilyArg {
             return Ok(db.default_family());
         }
         db.family(&self.family).map_err(|e| match e.kind() {
-            ErrorKind::NotFound => Failure::other("not found", format!("no family called {:?}", self.family))
-                .hint("`perigee families DB` lists them, `perigee families DB --create NAME` makes one"),
+            ErrorKind::NotFound => Failure::other(
+                "not found",
+                format!("no family called {:?}", self.family),
+            )
+            .hint(
+                "`perigee families DB` lists them, `perigee families DB --create NAME` makes one",
+            ),
             _ => e.into(),
         })
     }
@@ -122,10 +128,16 @@ pub fn check_existing(path: &Path) -> Result<()> {
         Ok(meta) if !meta.is_dir() => Err(not_a_directory_failure(path)),
         Ok(_) => match fs::symlink_metadata(path.join(MANIFEST)) {
             Ok(_) => Ok(()),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => match Db::check_directory(&Env::real(), path) {
-                Err(foreign) => Err(Failure::other(ErrorKind::NotFound.name(), foreign.message())),
-                Ok(()) => Err(not_found_failure(format!("{shown} holds no database (no {MANIFEST} in it)"))),
-            },
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                match Db::check_directory(&Env::real(), path) {
+                    Err(foreign) => {
+                        Err(Failure::other(ErrorKind::NotFound.name(), foreign.message()))
+                    }
+                    Ok(()) => Err(not_found_failure(format!(
+                        "{shown} holds no database (no {MANIFEST} in it)"
+                    ))),
+                }
+            }
             Err(e) => Err(Failure::file("open", &path.join(MANIFEST), &e)),
         },
     }

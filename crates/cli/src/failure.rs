@@ -1,4 +1,5 @@
-//! Why a command did not succeed: the line on stderr, the hint what to do, the exit code. Knows no command.
+//! Why a command did not succeed: the line on stderr, the hint what to do, the exit code. Knows no
+//! command.
 //!
 //! With `--json` the same goes to stderr as one object `{"error":{...}}`.
 
@@ -154,13 +155,18 @@ impl From<Error> for Failure {
             offset: e.offset(),
             expected: e.expected_value().map(str::to_owned),
             got: e.got_value().map(str::to_owned),
-            hint: if e.message().contains(EMFILE_TEXT) { Some(EMFILE_HINT) } else { default_hint(e.kind()) }
-                .map(str::to_owned),
+            hint: if e.message().contains(EMFILE_TEXT) {
+                Some(EMFILE_HINT)
+            } else {
+                default_hint(e.kind())
+            }
+            .map(str::to_owned),
         }))
     }
 }
 
-/// Only output goes through `?` on an `io::Error`; other files say what they were doing ([`Failure::file`]).
+/// Only output goes through `?` on an `io::Error`; other files say what they were doing
+/// ([`Failure::file`]).
 impl From<io::Error> for Failure {
     fn from(e: io::Error) -> Failure {
         match e.kind() {
@@ -173,7 +179,9 @@ impl From<io::Error> for Failure {
 /// What to do about an error of the engine.
 fn default_hint(kind: ErrorKind) -> Option<&'static str> {
     Some(match kind {
-        ErrorKind::NotFound => "check the path; `perigee import` and `perigee put` create a database",
+        ErrorKind::NotFound => {
+            "check the path; `perigee import` and `perigee put` create a database"
+        }
         ErrorKind::Locked => {
             "close the program that has it open (`fuser -v DB/LOCK` names it); commands that only read, such as \
              `get`, `scan`, `export`, `stats` and `verify`, work meanwhile"
@@ -205,7 +213,8 @@ pub fn report_usage(e: &clap::Error) -> u8 {
     e.exit_code().clamp(0, i32::from(u8::MAX)) as u8
 }
 
-/// What clap says, in parts: the message with all the arguments it names, its tips and the usage as the hint.
+/// What clap says, in parts: the message with all the arguments it names, its tips and the usage as
+/// the hint.
 fn usage_failure(rendered: &str) -> Failure {
     let (mut message, mut hints) = (Vec::new(), Vec::new());
     for paragraph in rendered.split("\n\n") {
@@ -242,13 +251,14 @@ mod tests {
 
     #[test]
     fn damage_exits_with_code_3_and_location() {
-        let e = Error::corruption("block checksum differs").at("000007.klog", 4096).expected("0x1", "0x2");
+        let e = Error::corruption("block checksum differs")
+            .at("000007.klog", 4096)
+            .expected("0x1", "0x2");
         let t = report_of(e.into());
         assert_eq!(t.exit, EXIT_DAMAGED);
-        assert!(
-            t.text()
-                .starts_with("perigee: corruption: block checksum differs (in 000007.klog at offset 4096)")
-        );
+        assert!(t.text().starts_with(
+            "perigee: corruption: block checksum differs (in 000007.klog at offset 4096)"
+        ));
         assert!(t.text().contains("\n  hint: `perigee verify DB`"));
         let j = t.json();
         assert_eq!(j["error"]["kind"], "corruption");

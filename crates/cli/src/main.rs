@@ -1,6 +1,7 @@
-//! The admin tool `perigee`. A shell around the public crate: no logic of its own beyond reading arguments,
-//! moving bytes between files and a database, and printing. `dump` alone looks into files directly, and only reads. `unsafe` is
-//! only where another engine's library is called (`foreign`).
+//! The admin tool `perigee`. A shell around the public crate: no logic of its own beyond reading
+//! arguments, moving bytes between files and a database, and printing. `dump` alone looks into
+//! files directly, and only reads. `unsafe` is only where another engine's library is called
+//! (`foreign`).
 //!
 //! Exit codes: 0 done, 1 the key is not there, 2 wrong use or an error, 3 damaged bytes were found.
 #![deny(unsafe_code)]

@@ -1,5 +1,5 @@
-//! What the operating system says about a process: peak memory, bytes written (Linux only; elsewhere nothing is known); and how
-//! many files it may have open.
+//! What the operating system says about a process: peak memory, bytes written (Linux only;
+//! elsewhere nothing is known); and how many files it may have open.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
@@ -14,8 +14,8 @@ pub struct ProcessUsage {
     pub written_bytes: Option<u64>,
 }
 
-/// Raises the limit of open files as far as this process may: a read-only open holds all files of a database, so that a writer
-/// beside it may remove them.
+/// Raises the limit of open files as far as this process may: a read-only open holds all files of a
+/// database, so that a writer beside it may remove them.
 pub fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     // A failure shows when a file cannot be opened.
@@ -24,8 +24,9 @@ pub fn raise_file_limit() {
 
 /// Looks at a process by its number, or at this one (`self`).
 pub fn read_usage(pid: &str) -> ProcessUsage {
-    let field =
-        |file: &str, name: &str| parse_number(&fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?, name);
+    let field = |file: &str, name: &str| {
+        parse_number(&fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?, name)
+    };
     ProcessUsage {
         peak_bytes: field("status", "VmHWM:").map(|kib| kib * 1024),
         written_bytes: field("io", "write_bytes:"),

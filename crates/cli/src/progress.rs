@@ -1,5 +1,5 @@
-//! Progress on stderr, with rate and remaining time, for anything longer than a second. Only if stderr is a
-//! terminal; never on stdout.
+//! Progress on stderr, with rate and remaining time, for anything longer than a second. Only if
+//! stderr is a terminal; never on stdout.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
@@ -39,7 +39,8 @@ impl Progress {
     fn new(what: &'static str, total: u64, template: &str) -> Progress {
         let length = (total > 0).then_some(total);
         let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden());
-        let style = ProgressStyle::with_template(template).expect("the templates above are well-formed");
+        let style =
+            ProgressStyle::with_template(template).expect("the templates above are well-formed");
         bar.set_style(style);
         bar.set_message(what);
         Progress { bar, started: Instant::now(), visible: false }
@@ -48,7 +49,10 @@ impl Progress {
     /// The job has come to `position`.
     pub fn set_position(&mut self, position: u64) {
         self.bar.set_position(position);
-        if !self.visible && self.started.elapsed() >= QUIET_PERIOD && std::io::stderr().is_terminal() {
+        if !self.visible
+            && self.started.elapsed() >= QUIET_PERIOD
+            && std::io::stderr().is_terminal()
+        {
             self.visible = true;
             self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(8));
         }

@@ -1,4 +1,5 @@
-//! Tests of what is made of the argument parser: the reference in `docs/CLI.md`, and the help texts.
+//! Tests of what is made of the argument parser: the reference in `docs/CLI.md`, and the help
+//! texts.
 
 use crate::args::Args;
 use clap::{Arg, ArgAction, Command, CommandFactory};
@@ -33,9 +34,11 @@ fn about(command: &Command) -> String {
 fn section(command: &Command, parent: &str, depth: usize, out: &mut String) {
     let name = format!("{parent} {}", command.get_name());
     let usage = command.clone().render_usage().to_string();
-    let usage = usage.trim_start_matches("Usage: ").split_whitespace().collect::<Vec<_>>().join(" ");
+    let usage =
+        usage.trim_start_matches("Usage: ").split_whitespace().collect::<Vec<_>>().join(" ");
     *out += &format!("\n{} {name}\n{}.\n\n`{usage}`\n", "#".repeat(depth), about(command));
-    let shown = |a: &&Arg| !a.is_hide_set() && !["help", "version", "json"].contains(&a.get_id().as_str());
+    let shown =
+        |a: &&Arg| !a.is_hide_set() && !["help", "version", "json"].contains(&a.get_id().as_str());
     let mut args: Vec<&Arg> = command.get_arguments().filter(shown).collect();
     args.sort_by_key(|a| (!a.is_positional(), a.get_index()));
     if !args.is_empty() {
@@ -47,20 +50,24 @@ fn section(command: &Command, parent: &str, depth: usize, out: &mut String) {
 
 fn row(arg: &Arg) -> String {
     let takes_value = !matches!(arg.get_action(), ArgAction::SetTrue | ArgAction::Count);
-    let names: Vec<String> = arg.get_value_names().into_iter().flatten().map(ToString::to_string).collect();
+    let names: Vec<String> =
+        arg.get_value_names().into_iter().flatten().map(ToString::to_string).collect();
     let many = arg.get_num_args().is_some_and(|n| n.max_values() > names.len().max(1));
-    let values = if takes_value { names.join(" ") + if many { "..." } else { "" } } else { String::new() };
+    let values =
+        if takes_value { names.join(" ") + if many { "..." } else { "" } } else { String::new() };
     let name = match arg.get_long() {
         Some(long) => format!("--{long} {values}"),
         None => values,
     };
-    let mut meaning = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
+    let mut meaning =
+        arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
     let possible: Vec<String> =
         arg.get_possible_values().iter().map(|v| format!("`{}`", v.get_name())).collect();
     if takes_value && !possible.is_empty() {
         meaning += &format!("; one of {}", possible.join(", "));
     }
-    let defaults: Vec<String> = arg.get_default_values().iter().map(|v| v.to_string_lossy().into()).collect();
+    let defaults: Vec<String> =
+        arg.get_default_values().iter().map(|v| v.to_string_lossy().into()).collect();
     if takes_value && defaults.iter().any(|d| !d.is_empty()) {
         meaning += &format!(" [default: {}]", defaults.join(" "));
     }
@@ -76,7 +83,8 @@ fn cli_page_contains_the_reference() {
     let (made, after) = rest.split_once(END).expect("the line where it ends");
     let wanted = reference();
     assert!(
-        wanted.contains("### perigee compaction-sim\n") && wanted.contains("#### perigee backup create\n")
+        wanted.contains("### perigee compaction-sim\n")
+            && wanted.contains("#### perigee backup create\n")
     );
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&path, format!("{before}{BEGIN}{wanted}{END}{after}")).unwrap();
@@ -101,7 +109,8 @@ fn collect_commands(command: &Command, parent: &str, out: &mut Vec<(String, Comm
     out.push((name.trim().to_owned(), command.clone()));
 }
 
-/// The story: paragraphs were broken by hand at 115 columns and again by clap at 100, which left lines of one word.
+/// The story: paragraphs were broken by hand at 115 columns and again by clap at 100, which left
+/// lines of one word.
 #[test]
 fn help_paragraphs_are_not_wrapped_twice() {
     let mut commands = Vec::new();
@@ -136,5 +145,8 @@ fn help_paragraphs_are_not_wrapped_twice() {
 
 /// Lines of paragraphs: not indented, no heading.
 fn is_prose(line: &str) -> bool {
-    !line.is_empty() && !line.starts_with(' ') && !line.ends_with(':') && !line.starts_with("Usage: ")
+    !line.is_empty()
+        && !line.starts_with(' ')
+        && !line.ends_with(':')
+        && !line.starts_with("Usage: ")
 }

@@ -1,5 +1,5 @@
-//! Sizes, numbers and times as the tool prints them. Pure. They are read by `perigee::human`, the one grammar for the options
-//! file, the tool and the benchmark.
+//! Sizes, numbers and times as the tool prints them. Pure. They are read by `perigee::human`, the
+//! one grammar for the options file, the tool and the benchmark.
 
 /// `1.4 GiB`, for people.
 pub fn bytes(n: u64) -> String {

@@ -1,7 +1,7 @@
 //! Bytes as text and back: keys on the command line and on the screen. Pure.
 //!
-//! Invariants: `unescape(&escape(b)) == b` for every `b`; no text and no JSON that is printed has a character that a terminal
-//! acts on or that changes the direction of what follows.
+//! Invariants: `unescape(&escape(b)) == b` for every `b`; no text and no JSON that is printed has a
+//! character that a terminal acts on or that changes the direction of what follows.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,8 +15,8 @@ use std::io::{self, Write};
 /// Bytes of a JSON string that are decoded at once.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// The bytes as one printable line: text stays text, a backslash doubles, everything that does not print (and every
-/// byte that is not UTF-8) becomes `\xNN`.
+/// The bytes as one printable line: text stays text, a backslash doubles, everything that does not
+/// print (and every byte that is not UTF-8) becomes `\xNN`.
 pub fn escape(bytes: &[u8]) -> String {
     let plain = |b: &u8| matches!(b, b' '..=b'~') && *b != b'\\';
     if bytes.iter().all(plain) {
@@ -70,7 +70,9 @@ pub fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
                 out.extend(unhex(digits)?);
                 rest = &rest[2..];
             }
-            other => return Err(format!("unknown escape \\{}", char::from(other).escape_default())),
+            other => {
+                return Err(format!("unknown escape \\{}", char::from(other).escape_default()));
+            }
         }
     }
     Ok(out)
@@ -87,9 +89,13 @@ pub fn unhex(text: &[u8]) -> Result<Vec<u8>, String> {
     if !digits.len().is_multiple_of(2) {
         return Err("an odd number of hexadecimal digits".into());
     }
-    let nibble =
-        |b: u8| char::from(b).to_digit(16).ok_or_else(|| format!("{:?} is not hexadecimal", char::from(b)));
-    digits.chunks_exact(2).map(|pair| Ok((nibble(pair[0])? << 4 | nibble(pair[1])?) as u8)).collect()
+    let nibble = |b: u8| {
+        char::from(b).to_digit(16).ok_or_else(|| format!("{:?} is not hexadecimal", char::from(b)))
+    };
+    digits
+        .chunks_exact(2)
+        .map(|pair| Ok((nibble(pair[0])? << 4 | nibble(pair[1])?) as u8))
+        .collect()
 }
 
 /// Puts bytes into a JSON object: as `name` if they are text, else as `name_base64`.
@@ -100,8 +106,9 @@ pub fn put_json(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     };
 }
 
-/// Returns true for characters that are not printed as they are: control characters (U+0000 to U+001F, U+007F to U+009F),
-/// marks and overrides of the writing direction, line and paragraph separators.
+/// Returns true for characters that are not printed as they are: control characters (U+0000 to
+/// U+001F, U+007F to U+009F), marks and overrides of the writing direction, line and paragraph
+/// separators.
 pub fn must_escape(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -111,7 +118,11 @@ pub fn must_escape(c: char) -> bool {
 struct EscapingFormatter;
 
 impl Formatter for EscapingFormatter {
-    fn write_string_fragment<W: Write + ?Sized>(&mut self, w: &mut W, fragment: &str) -> io::Result<()> {
+    fn write_string_fragment<W: Write + ?Sized>(
+        &mut self,
+        w: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
         let mut rest = fragment;
         while let Some(at) = rest.find(must_escape) {
             let c = rest[at..].chars().next().unwrap_or_default();
@@ -141,7 +152,8 @@ pub fn printable(message: &str) -> String {
     out
 }
 
-/// Takes bytes that [`put_json`] put, from the fields of an object as they are written; `None` if neither form is there.
+/// Takes bytes that [`put_json`] put, from the fields of an object as they are written; `None` if
+/// neither form is there.
 pub fn take_json<'a>(
     fields: &HashMap<String, &'a RawValue>,
     name: &str,
@@ -152,7 +164,8 @@ pub fn take_json<'a>(
     let name = format!("{name}_base64");
     let Some(raw) = fields.get(&name) else { return Ok(None) };
     let digits = string_bytes(raw.get(), &name)?;
-    let bytes = STANDARD.decode(digits).map_err(|e| format!("field {name:?} is not base64: {e}"))?;
+    let bytes =
+        STANDARD.decode(digits).map_err(|e| format!("field {name:?} is not base64: {e}"))?;
     Ok(Some(Cow::Owned(bytes)))
 }
 
@@ -163,20 +176,22 @@ fn string_bytes<'a>(raw: &'a str, name: &str) -> Result<Cow<'a, [u8]>, String> {
     if !body.contains('\\') {
         return Ok(Cow::Borrowed(body.as_bytes()));
     }
-    // In pieces, so that a huge string is in memory only as its bytes and as the line that it came in.
+    // In pieces, so that a huge string is in memory only as its bytes and as the line that it came
+    // in.
     let mut out = Vec::with_capacity(body.len());
     let mut rest = body;
     while !rest.is_empty() {
         let (piece, behind) = rest.split_at(chunk_len(rest));
-        let text: String =
-            serde_json::from_str(&format!("\"{piece}\"")).map_err(|e| format!("field {name:?}: {e}"))?;
+        let text: String = serde_json::from_str(&format!("\"{piece}\""))
+            .map_err(|e| format!("field {name:?}: {e}"))?;
         out.extend_from_slice(text.as_bytes());
         rest = behind;
     }
     Ok(Cow::Owned(out))
 }
 
-/// Length of a piece of a JSON string that can be decoded alone: no escape is cut, and no pair of them that is one character.
+/// Length of a piece of a JSON string that can be decoded alone: no escape is cut, and no pair of
+/// them that is one character.
 fn chunk_len(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -188,8 +203,11 @@ fn chunk_len(text: &str) -> usize {
             _ => 1,
         };
     }
-    // Behind a high surrogate without a low one this may be anywhere: decoding the piece fails then.
-    (at.min(bytes.len())..=bytes.len()).find(|end| text.is_char_boundary(*end)).unwrap_or(bytes.len())
+    // Behind a high surrogate without a low one this may be anywhere: decoding the piece fails
+    // then.
+    (at.min(bytes.len())..=bytes.len())
+        .find(|end| text.is_char_boundary(*end))
+        .unwrap_or(bytes.len())
 }
 
 /// The first key that is greater than every key with this prefix; `None` if there is none.
@@ -214,7 +232,10 @@ mod tests {
         all.extend("Gezeiten: Ebbe, Flut, æøå 潮 \u{200f}\u{feff}\u{2028}".bytes());
         for cut in 0..all.len() {
             let text = escape(&all[cut..]);
-            assert!(!text.contains(|c: char| c.is_control() || c == '\u{200f}' || c == '\u{2028}'), "{text}");
+            assert!(
+                !text.contains(|c: char| c.is_control() || c == '\u{200f}' || c == '\u{2028}'),
+                "{text}"
+            );
             assert_eq!(unescape(text.as_bytes()).unwrap(), all[cut..]);
         }
         assert_eq!(escape(b"a\\b\0c\xff'\""), "a\\\\b\\x00c\\xff'\"");
@@ -251,11 +272,17 @@ mod tests {
         for text in [&line, &escape(strange.as_bytes()), &printable(&strange)] {
             assert!(!text.contains(must_escape), "{text:?}");
         }
-        for part in ["\\u0085", "\\u009b", "\\u061c", "\\u202e", "\\u2066", "\\u2028", "\\u007f", "\\n", "潮"]
-        {
+        for part in [
+            "\\u0085", "\\u009b", "\\u061c", "\\u202e", "\\u2066", "\\u2028", "\\u007f", "\\n",
+            "潮",
+        ] {
             assert!(line.contains(part), "{part}: {line}");
         }
-        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), Value::Object(object), "nothing is lost");
+        assert_eq!(
+            serde_json::from_str::<Value>(&line).unwrap(),
+            Value::Object(object),
+            "nothing is lost"
+        );
         assert_eq!(printable("one\ntwo\u{9b}"), "one two\\u{9b}");
     }
 
@@ -275,12 +302,15 @@ mod tests {
     fn long_strings_are_decoded_in_chunks() {
         let unit = "a\"\\\n\u{1}é潮\u{1f30a}/";
         for shift in 0..40 {
-            let text = format!("{}{}", "x".repeat(shift), unit.repeat(2 * CHUNK_BYTES / unit.len()));
+            let text =
+                format!("{}{}", "x".repeat(shift), unit.repeat(2 * CHUNK_BYTES / unit.len()));
             for line in [serde_json::to_string(&text).unwrap(), all_escaped(&text)] {
                 assert_eq!(&*string_bytes(&line, "f").unwrap(), text.as_bytes());
             }
         }
-        for bad in ["\"\\ud83c\"", "\"\\ud83cabcdefgh\"", "\"\\ud83c\\u0041\"", "\"\\ud83c潮潮潮潮\""] {
+        for bad in
+            ["\"\\ud83c\"", "\"\\ud83cabcdefgh\"", "\"\\ud83c\\u0041\"", "\"\\ud83c潮潮潮潮\""]
+        {
             assert!(string_bytes(bad, "f").is_err(), "{bad}");
         }
     }

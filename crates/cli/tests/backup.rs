@@ -13,7 +13,10 @@ fn backups_restore_and_report_damage() {
     assert_eq!(w.run_json(&["backup", "create", "db", "b", "--reread"])[0]["generation"], 1);
     w.run_ok(&["put", "db", "moon", "new"]);
     let second = &w.run_json(&["backup", "create", "db", "b"])[0];
-    assert_eq!((second["generation"].as_u64(), second["shared_files"].as_u64()), (Some(2), Some(1)));
+    assert_eq!(
+        (second["generation"].as_u64(), second["shared_files"].as_u64()),
+        (Some(2), Some(1))
+    );
     assert!(w.run_ok(&["backup", "list", "b"]).contains("UTC"));
     assert!(w.run_ok(&["backup", "verify", "b"]).starts_with("ok:"));
     w.run_ok(&["restore", "b", "old", "--generation", "1"]);

@@ -8,7 +8,8 @@ use perigee::{Db, FamilyOptions, Options};
 
 /// A database with a log, a manifest, a klog and a vlog, and tables with several blocks.
 fn make_database(w: &TestDir) {
-    let options = Options::new().default_family(FamilyOptions::new().value_threshold(512).block_bytes(1024));
+    let options =
+        Options::new().default_family(FamilyOptions::new().value_threshold(512).block_bytes(1024));
     let db = Db::open(w.path("db"), options).unwrap();
     for i in 0..500 {
         let value = if i % 50 == 0 { vec![b'v'; 2000] } else { format!("value {i}").into_bytes() };
@@ -46,7 +47,11 @@ fn every_kind_of_file_is_decoded() {
     }
     assert!(text.ends_with(" entries\n"), "{text}");
     let number: u64 = klog.trim_end_matches(".klog").parse().unwrap();
-    assert_eq!(w.run_ok(&["dump", "db", &number.to_string()]), text, "a number names the same file");
+    assert_eq!(
+        w.run_ok(&["dump", "db", &number.to_string()]),
+        text,
+        "a number names the same file"
+    );
     let text = w.run_ok(&["dump", "db", &file_with_extension(&w, ".vlog")]);
     assert!(text.contains("value chunk") && text.contains("vvvv"), "{text}");
     let text = w.run_ok(&["dump", "db", "MANIFEST"]);
@@ -60,7 +65,8 @@ fn every_kind_of_file_is_decoded() {
 fn log_dump_lists_operations() {
     let w = TestDir::new();
     make_database(&w);
-    let logs: Vec<String> = w.file_names("db").into_iter().filter(|n| n.ends_with(".wal")).collect();
+    let logs: Vec<String> =
+        w.file_names("db").into_iter().filter(|n| n.ends_with(".wal")).collect();
     let text: String = logs.iter().map(|name| w.run_ok(&["dump", "db", name])).collect();
     assert!(text.contains("put in the log\tonly") && text.contains("delete key0004"), "{text}");
     assert!(text.contains("batch") && text.contains("close mark"), "{text}");
@@ -71,7 +77,11 @@ fn json_lines_parse_and_limits_hold() {
     let w = TestDir::new();
     make_database(&w);
     let klog = file_with_extension(&w, ".klog");
-    for name in w.file_names("db").iter().filter(|n| !["LOCK", "LOG", "trash", "BALLAST"].contains(&n.as_str())) {
+    for name in w
+        .file_names("db")
+        .iter()
+        .filter(|n| !["LOCK", "LOG", "trash", "BALLAST"].contains(&n.as_str()))
+    {
         let lines = w.run_json(&["dump", "db", name]);
         assert!(!lines.last().unwrap()["end"].is_null(), "{name}");
     }
@@ -102,7 +112,11 @@ fn dump_continues_past_damage() {
 fn truncated_and_overwritten_files_are_dumped() {
     let w = TestDir::new();
     make_database(&w);
-    for name in w.file_names("db").iter().filter(|n| !["LOCK", "LOG", "trash", "BALLAST"].contains(&n.as_str())) {
+    for name in w
+        .file_names("db")
+        .iter()
+        .filter(|n| !["LOCK", "LOG", "trash", "BALLAST"].contains(&n.as_str()))
+    {
         let path = w.path("db").join(name);
         let bytes = std::fs::read(&path).unwrap();
         for cut in [0, 1, 71, 72, 73, 100, bytes.len() / 2, bytes.len() - 1] {
@@ -129,12 +143,16 @@ fn non_database_files_are_refused() {
 
 /// The bytes of the worked example of a format page.
 fn example(page: &str) -> Vec<u8> {
-    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/format").join(page);
+    let path =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/format").join(page);
     let text = std::fs::read_to_string(path).unwrap();
     let block = text.split("```hex").nth(1).unwrap().split("```").next().unwrap();
     let digits: String =
         block.lines().flat_map(|l| l.split('#').next().unwrap().split_whitespace()).collect();
-    (0..digits.len()).step_by(2).map(|i| u8::from_str_radix(&digits[i..i + 2], 16).unwrap()).collect()
+    (0..digits.len())
+        .step_by(2)
+        .map(|i| u8::from_str_radix(&digits[i..i + 2], 16).unwrap())
+        .collect()
 }
 
 #[test]
@@ -163,7 +181,8 @@ fn format_page_examples_are_decoded() {
         assert!(text.lines().any(|l| l == line), "{line:?} is missing in:\n{text}");
     }
     let text = w.run_ok(&["dump", "db", "10", "--values"]);
-    let chunk = format!("@103 value chunk: stored 12, raw 100, codec lz4, content {}", "z".repeat(100));
+    let chunk =
+        format!("@103 value chunk: stored 12, raw 100, codec lz4, content {}", "z".repeat(100));
     assert!(text.lines().any(|l| l == chunk), "{text}");
     // Every bit of the klog counts for a dump, too.
     let good = example("klog.md");
@@ -188,9 +207,15 @@ fn log_dump_lists_prepared_transactions() {
     db.rollback_prepared("second").unwrap();
     db.close().unwrap();
     let text = w.run_ok(&["dump", "db", &file_with_extension(&w, ".wal")]);
-    for part in
-        ["prepare", "gid second", "operations 1", "decided", "what commit", "what nothing", "put first"]
-    {
+    for part in [
+        "prepare",
+        "gid second",
+        "operations 1",
+        "decided",
+        "what commit",
+        "what nothing",
+        "put first",
+    ] {
         assert!(text.contains(part), "{part} is missing in {text}");
     }
 }

@@ -1,4 +1,5 @@
-//! One entry, many entries, families: put, get, delete, scan, count, families, compact, stats, levels, verify.
+//! One entry, many entries, families: put, get, delete, scan, count, families, compact, stats,
+//! levels, verify.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -11,9 +12,13 @@ use std::process::Stdio;
 
 fn sample_database() -> TestDir {
     let w = TestDir::new();
-    for (key, value) in
-        [("06:12", "high"), ("12:31", "low"), ("18:40", "high"), ("moon", "full"), ("moon/phase", "14")]
-    {
+    for (key, value) in [
+        ("06:12", "high"),
+        ("12:31", "low"),
+        ("18:40", "high"),
+        ("moon", "full"),
+        ("moon/phase", "14"),
+    ] {
         w.run_ok(&["put", "db", key, value]);
     }
     w
@@ -190,11 +195,17 @@ fn every_command_prints_json() {
 #[test]
 fn closed_output_pipe_is_not_an_error() {
     let w = TestDir::new();
-    let rows: String = (0..50_000).map(|i| format!("{{\"id\":{i},\"text\":\"some text\"}}\n")).collect();
+    let rows: String =
+        (0..50_000).map(|i| format!("{{\"id\":{i},\"text\":\"some text\"}}\n")).collect();
     w.write("rows.jsonl", rows.as_bytes());
     w.run_ok(&["import", "db", "rows.jsonl"]);
-    let mut child =
-        w.command().args(["scan", "db"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child = w
+        .command()
+        .args(["scan", "db"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut first = String::new();
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     stdout.read_line(&mut first).unwrap();
@@ -212,8 +223,8 @@ fn help_has_examples_for_every_command() {
     let help = w.run_ok(&["--help"]);
     assert!(help.contains("Examples:") && help.contains("Exit codes:"));
     for command in [
-        "import", "export", "get", "put", "delete", "scan", "count", "families", "stats", "levels", "verify",
-        "dump", "compact", "purge", "metrics", "explain", "sst", "manifest", "demo",
+        "import", "export", "get", "put", "delete", "scan", "count", "families", "stats", "levels",
+        "verify", "dump", "compact", "purge", "metrics", "explain", "sst", "manifest", "demo",
     ] {
         assert!(help.contains(command), "{command}");
         let own = w.run_ok(&[command, "--help"]);
@@ -225,8 +236,7 @@ fn help_has_examples_for_every_command() {
 #[test]
 fn no_control_character_reaches_the_terminal() {
     let w = TestDir::new();
-    let strange =
-        "a\u{9b}31m\u{7f}\u{85}\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}\u{2028}\u{2029}z";
+    let strange = "a\u{9b}31m\u{7f}\u{85}\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}\u{2028}\u{2029}z";
     w.run_ok(&["put", "db", strange, strange]);
     w.run_ok(&["families", "db", "--create", strange]);
     let lines: [&[&str]; 9] = [
@@ -269,7 +279,10 @@ fn human_sizes_and_durations_are_accepted() {
         w.run_ok(&["import", "db", "in", "--batch-bytes", size, "--durability", durability]);
     }
     w.run_failing(2, "is not a size", &["import", "db", "in", "--batch-bytes", "64 apples"]);
-    w.write("perigee.toml", b"[family.default]\nmemtable_bytes = \"8m\"\nblock_bytes = \"4 KiB\"\n");
+    w.write(
+        "perigee.toml",
+        b"[family.default]\nmemtable_bytes = \"8m\"\nblock_bytes = \"4 KiB\"\n",
+    );
     w.run_ok(&["options", "db", "--apply", "perigee.toml"]);
     assert!(w.run_ok(&["options", "db"]).contains("8 MiB"));
 }

@@ -1,4 +1,5 @@
-//! What the tool says, and with which exit code, when something is wrong; and that it changes nothing then.
+//! What the tool says, and with which exit code, when something is wrong; and that it changes
+//! nothing then.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -80,7 +81,8 @@ fn other_engines_databases_are_refused_with_import_hint() {
         }
         let before = w.file_names(&db);
         for words in EXISTING_DB_COMMANDS {
-            let args: Vec<&str> = words.iter().map(|a| if *a == "db" { db.as_str() } else { a }).collect();
+            let args: Vec<&str> =
+                words.iter().map(|a| if *a == "db" { db.as_str() } else { a }).collect();
             let e = w.run_failing(2, says, &args);
             assert_eq!(e["kind"], "not found");
         }
@@ -102,7 +104,10 @@ fn usage_error_is_reported_in_full() {
     );
     let e = w.run_failing(2, "--prefx", &["scan", "db", "--prefx", "a"]);
     let (message, hint) = (e["message"].as_str().unwrap(), e["hint"].as_str().unwrap());
-    assert!(message.contains("unexpected argument '--prefx'") && hint.contains("'--prefix'"), "{e}");
+    assert!(
+        message.contains("unexpected argument '--prefx'") && hint.contains("'--prefix'"),
+        "{e}"
+    );
     let e = w.run_failing(2, "maybe", &["import", "db", "x", "--durability", "maybe"]);
     assert!(e["message"].as_str().unwrap().contains("interval 100 ms"), "{e}");
 }

@@ -38,7 +38,9 @@ fn fill(env: &Env, name: Option<&str>, flags: DatabaseFlags, entries: &[(Vec<u8>
 }
 
 fn entries(n: usize, value: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
-    (0..n).map(|i| (format!("key {i:03}").into_bytes(), vec![b'a' + (i % 26) as u8; value])).collect()
+    (0..n)
+        .map(|i| (format!("key {i:03}").into_bytes(), vec![b'a' + (i % 26) as u8; value]))
+        .collect()
 }
 
 fn read(db: &Db, family: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -83,7 +85,10 @@ fn single_file_without_lock_is_imported() {
     std::fs::remove_file(world.path("one.mdb-lock")).unwrap();
     world.run_ok(&["import", "--from-lmdb", "one.mdb", "--to", "db"]);
     assert_eq!(world.file_names(""), ["db", "one.mdb"], "no lock was made");
-    assert_eq!(read(&Db::open(world.path("db"), Options::new()).unwrap(), "default"), entries(9, 7));
+    assert_eq!(
+        read(&Db::open(world.path("db"), Options::new()).unwrap(), "default"),
+        entries(9, 7)
+    );
 }
 
 #[test]
@@ -106,12 +111,20 @@ fn unsupported_databases_are_refused_by_name() {
     fill(&env, Some("small"), DatabaseFlags::INTEGER_KEY, &small);
     let back = ["import", "--from-lmdb", "back", "--to", "db"];
     world.run_failing(2, "compares keys from their ends", &back);
-    world.run_failing(2, "integer keys of other than 8 bytes", &[&back[..], &["--order", "back=memcmp"]].concat());
+    world.run_failing(
+        2,
+        "integer keys of other than 8 bytes",
+        &[&back[..], &["--order", "back=memcmp"]].concat(),
+    );
     world.run_failing(2, "which is not there", &[&back[..], &["--order", "front=memcmp"]].concat());
     assert_eq!(world.file_names(""), ["back", "main", "old"], "nothing was made");
     world.run_ok(&[&back[..], &["--order", "back=memcmp", "--order", "small=memcmp"]].concat());
     let db = Db::open(world.path("db"), Options::new()).unwrap();
     assert_eq!((read(&db, "back").len(), read(&db, "small").len()), (3, 300));
-    world.run_failing(2, "is no LMDB database", &["import", "--from-lmdb", "db/MANIFEST", "--to", "db2"]);
+    world.run_failing(
+        2,
+        "is no LMDB database",
+        &["import", "--from-lmdb", "db/MANIFEST", "--to", "db2"],
+    );
     world.run_failing(2, "open ", &["import", "--from-lmdb", "nowhere", "--to", "db2"]);
 }

@@ -16,7 +16,9 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 fn entries(n: usize) -> Vec<(Vec<u8>, Vec<u8>)> {
-    (0..n).map(|i| (format!("key {i:04}").into_bytes(), vec![b'a' + (i % 26) as u8; i % 700])).collect()
+    (0..n)
+        .map(|i| (format!("key {i:04}").into_bytes(), vec![b'a' + (i % 26) as u8; i % 700]))
+        .collect()
 }
 
 fn read(db: &Db, family: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
@@ -77,9 +79,17 @@ fn all_families_import_and_source_is_unchanged() {
 fn unreadable_source_is_refused() {
     let world = TestDir::new();
     drop(make_source(&world.path("old"), "mine"));
-    world.run_failing(2, "the comparator \"mine\"", &["import", "--from-rocksdb", "old", "--to", "db"]);
+    world.run_failing(
+        2,
+        "the comparator \"mine\"",
+        &["import", "--from-rocksdb", "old", "--to", "db"],
+    );
     world.run_ok(&["put", "ours", "a", "b"]);
     world.run_failing(2, "it has no CURRENT", &["import", "--from-rocksdb", "ours", "--to", "db"]);
-    world.run_failing(2, "it has no CURRENT", &["import", "--from-rocksdb", "nowhere", "--to", "db"]);
+    world.run_failing(
+        2,
+        "it has no CURRENT",
+        &["import", "--from-rocksdb", "nowhere", "--to", "db"],
+    );
     assert_eq!(world.file_names(""), ["old", "ours"]);
 }

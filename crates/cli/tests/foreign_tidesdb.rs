@@ -1,5 +1,6 @@
-//! `import --from-tidesdb`, with a stand-in for TidesDB's library that is compiled here (`tests/foreign/fake_tidesdb.c`), and with
-//! the real one where the environment variable TIDESDB_LIB names it.
+//! `import --from-tidesdb`, with a stand-in for TidesDB's library that is compiled here
+//! (`tests/foreign/fake_tidesdb.c`), and with the real one where the environment variable
+//! TIDESDB_LIB names it.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -20,7 +21,8 @@ fn sources() -> PathBuf {
 
 /// Compiles a file of `tests/foreign` with the machine's C compiler, once.
 fn compiled(file: &str, name: &str, args: &[&str]) -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("foreign-{}", std::process::id()));
+    let dir =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("foreign-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();
     let out = dir.join(name);
     let cc = std::env::var("CC").unwrap_or_else(|_| "cc".into());
@@ -38,7 +40,9 @@ fn compiled(file: &str, name: &str, args: &[&str]) -> PathBuf {
 
 fn fake_library() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| compiled("fake_tidesdb.c", "libtidesdb.so.9.9.9", &["-shared", "-fPIC"])).clone()
+    BUILT
+        .get_or_init(|| compiled("fake_tidesdb.c", "libtidesdb.so.9.9.9", &["-shared", "-fPIC"]))
+        .clone()
 }
 
 fn maker_program() -> PathBuf {
@@ -48,7 +52,10 @@ fn maker_program() -> PathBuf {
 
 /// The stand-in, and the real library if there is one.
 fn libraries() -> Vec<PathBuf> {
-    [Some(fake_library()), std::env::var_os("TIDESDB_LIB").map(PathBuf::from)].into_iter().flatten().collect()
+    [Some(fake_library()), std::env::var_os("TIDESDB_LIB").map(PathBuf::from)]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 /// Makes a database with `commands` (see `make_tidesdb.c`).
@@ -90,12 +97,17 @@ type ExpectedEntries = Vec<(Vec<u8>, Vec<u8>, Option<u64>)>;
 
 /// `put` lines for entries, and what must arrive.
 fn puts(keys: &[Vec<u8>], commands: &mut String) -> ExpectedEntries {
-    let until = |i: usize| if i.is_multiple_of(3) { None } else { Some(now() + 5000 + i as u64 * 7) };
+    let until =
+        |i: usize| if i.is_multiple_of(3) { None } else { Some(now() + 5000 + i as u64 * 7) };
     let wanted: ExpectedEntries = keys
         .iter()
         .enumerate()
         .map(|(i, key)| {
-            (key.clone(), vec![b'a' + (i % 26) as u8; if i % 5 == 1 { 3000 } else { 1 + i % 9 }], until(i))
+            (
+                key.clone(),
+                vec![b'a' + (i % 26) as u8; if i % 5 == 1 { 3000 } else { 1 + i % 9 }],
+                until(i),
+            )
         })
         .collect();
     for (k, v, until) in &wanted {
@@ -120,7 +132,9 @@ fn read(db: &Db, family: &str) -> ExpectedEntries {
 
 fn import(world: &TestDir, library: &Path, source: &str, to: &str, more: &[&str]) -> Vec<Value> {
     let lib = library.to_str().unwrap();
-    world.run_json(&[&["import", "--from-tidesdb", source, "--tidesdb-lib", lib, "--to", to], more].concat())
+    world.run_json(
+        &[&["import", "--from-tidesdb", source, "--tidesdb-lib", lib, "--to", to], more].concat(),
+    )
 }
 
 #[test]
@@ -132,7 +146,11 @@ fn all_families_import_with_comparators_and_ttls() {
     let families: [(&str, KeyComparator, Vec<Vec<u8>>); 6] = [
         ("memcmp", KeyComparator::Bytes, text(60)),
         ("uint64", KeyComparator::U64, numbers.clone()),
-        ("int64", KeyComparator::I64, numbers.iter().map(|k| k.iter().map(|b| !b).collect()).collect()),
+        (
+            "int64",
+            KeyComparator::I64,
+            numbers.iter().map(|k| k.iter().map(|b| !b).collect()).collect(),
+        ),
         ("reverse", KeyComparator::Reverse, text(30)),
         ("case_insensitive", KeyComparator::CaseInsensitive, text(30)),
         ("lexicographic", KeyComparator::Lexicographic, text(30)),
@@ -142,7 +160,11 @@ fn all_families_import_with_comparators_and_ttls() {
         let (mut commands, mut wanted) = (String::new(), Vec::new());
         for (n, (name, order, keys)) in families.iter().enumerate() {
             let family = if n == 0 { "default".to_owned() } else { format!("f_{name}") };
-            commands.push_str(&format!("family {family} {name} {} {}\n", n % 2, [2, 0, 1, 2, 0, 2][n]));
+            commands.push_str(&format!(
+                "family {family} {name} {} {}\n",
+                n % 2,
+                [2, 0, 1, 2, 0, 2][n]
+            ));
             let half = keys.len() / 2;
             let mut all = puts(&keys[..half], &mut commands);
             commands.push_str("flush\n");
@@ -152,7 +174,8 @@ fn all_families_import_with_comparators_and_ttls() {
             all.sort_by(|a, b| order.cmp(&a.0, &b.0));
             wanted.push((family, *order, all));
         }
-        // The stand-in has no log: left without closing it loses what was not flushed, as nobody promised otherwise.
+        // The stand-in has no log: left without closing it loses what was not flushed, as nobody
+        // promised otherwise.
         if leave && *library != fake_library() {
             commands.push_str("leave\n");
         }
@@ -204,7 +227,10 @@ fn ttls_are_ignored_on_request() {
         let report = import(&world, &library, "source", "db", &["--ignore-ttl"]);
         assert_eq!(report[0]["imported"]["families"][0]["expiring"], 0);
         let db = Db::open(world.path("db"), Options::new()).unwrap();
-        assert_eq!(read(&db, "a"), wanted.into_iter().map(|(k, v, _)| (k, v, None)).collect::<ExpectedEntries>());
+        assert_eq!(
+            read(&db, "a"),
+            wanted.into_iter().map(|(k, v, _)| (k, v, None)).collect::<ExpectedEntries>()
+        );
     }
 }
 
@@ -222,8 +248,16 @@ fn custom_comparator_needs_order_and_is_checked() {
         let lib = library.to_str().unwrap();
         let start = ["import", "--from-tidesdb", "source", "--tidesdb-lib", lib, "--to", "db"];
         world.run_failing(2, "the comparator \"mine\"", &start);
-        world.run_failing(2, "needs a copy", &[&start[..], &["--order", "f=memcmp", "--in-place"]].concat());
-        world.run_failing(2, "which is not there", &[&start[..], &["--order", "g=memcmp"]].concat());
+        world.run_failing(
+            2,
+            "needs a copy",
+            &[&start[..], &["--order", "f=memcmp", "--in-place"]].concat(),
+        );
+        world.run_failing(
+            2,
+            "which is not there",
+            &[&start[..], &["--order", "g=memcmp"]].concat(),
+        );
         world.run_failing(2, "is not FAMILY=ORDER", &[&start[..], &["--order", "f=mine"]].concat());
         assert_eq!(world.file_names(""), ["source"], "nothing was begun");
         world.run_ok(&[&start[..], &["--order", "f=memcmp"]].concat());
@@ -231,13 +265,22 @@ fn custom_comparator_needs_order_and_is_checked() {
     }
 }
 
-/// An import that must fail with this word, leaving the source as it was and no database under the name.
+/// An import that must fail with this word, leaving the source as it was and no database under the
+/// name.
 fn assert_refused(fault: &str, word: &str, commands: &str, more: &[&str]) {
     let world = TestDir::new();
     make_source(&world, &fake_library(), "source", false, commands);
     let before = files(&world.path("source"));
     let lib = fake_library();
-    let args = ["import", "--from-tidesdb", "source", "--tidesdb-lib", lib.to_str().unwrap(), "--to", "db"];
+    let args = [
+        "import",
+        "--from-tidesdb",
+        "source",
+        "--tidesdb-lib",
+        lib.to_str().unwrap(),
+        "--to",
+        "db",
+    ];
     let done = world.command().args(args).args(more).env("FAKE", fault).output().unwrap();
     let stderr = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(2), "{fault}: {stderr}");
@@ -281,8 +324,11 @@ fn invalid_import_is_refused_before_any_write() {
     std::fs::copy(fake_library(), &ten).unwrap();
     let from = |source: &str, lib: &str, to: &str, word: &str| {
         let before = files(&world.path(""));
-        let told =
-            world.run_failing(2, word, &["import", "--from-tidesdb", source, "--tidesdb-lib", lib, "--to", to]);
+        let told = world.run_failing(
+            2,
+            word,
+            &["import", "--from-tidesdb", source, "--tidesdb-lib", lib, "--to", to],
+        );
         assert!(told["hint"].is_string() || word == "open ", "{told}");
         assert_eq!(files(&world.path("")), before);
     };
@@ -315,7 +361,12 @@ fn database_open_elsewhere_is_refused() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        child.stdin.as_mut().unwrap().write_all(b"family f memcmp 0 2\nput 61 62 -1\nwait\n").unwrap();
+        child
+            .stdin
+            .as_mut()
+            .unwrap()
+            .write_all(b"family f memcmp 0 2\nput 61 62 -1\nwait\n")
+            .unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0; 5]).unwrap();
         let lib = library.to_str().unwrap();
         let args = ["import", "--from-tidesdb", "source", "--tidesdb-lib", lib, "--to", "db"];
@@ -343,7 +394,15 @@ fn killed_import_leaves_no_database() {
     let world = TestDir::new();
     make_source(&world, &fake_library(), "source", false, USERS);
     let lib = fake_library();
-    let args = ["import", "--from-tidesdb", "source", "--tidesdb-lib", lib.to_str().unwrap(), "--to", "db"];
+    let args = [
+        "import",
+        "--from-tidesdb",
+        "source",
+        "--tidesdb-lib",
+        lib.to_str().unwrap(),
+        "--to",
+        "db",
+    ];
     // Killed in the middle of the walk, by the library.
     let killed = world.command().args(args).env("FAKE", "deadly").output().unwrap();
     assert_eq!(killed.status.code(), None);

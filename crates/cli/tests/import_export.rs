@@ -61,7 +61,9 @@ fn import_writes_a_trace() {
     w.run_ok(&["import", "db", "in", "--trace", "again.jsonl", "--skip-existing"]);
     let lines = |name: &str| {
         let text = std::fs::read_to_string(w.path(name)).unwrap();
-        text.lines().map(|l| serde_json::from_str::<serde_json::Value>(l).unwrap()).collect::<Vec<_>>()
+        text.lines()
+            .map(|l| serde_json::from_str::<serde_json::Value>(l).unwrap())
+            .collect::<Vec<_>>()
     };
     let first = lines("first.jsonl");
     assert_eq!((first.len(), &first[0]["op"], &first[0]["n"]), (3, &"batch".into(), &2.into()));
@@ -137,7 +139,11 @@ fn sparse_file_over_the_limit_is_skipped() {
     assert_eq!(run.code, 0, "{}", run.stderr);
     let summary: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
     assert_eq!(summary["imported"]["too_large"], 1);
-    assert!(run.stderr.contains("huge") && run.stderr.contains("larger than 1.0 GiB"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("huge") && run.stderr.contains("larger than 1.0 GiB"),
+        "{}",
+        run.stderr
+    );
     assert_eq!(w.run_ok(&["count", "db"]), "1\n");
 }
 
@@ -156,13 +162,20 @@ fn csv_and_tsv_rows_become_objects() {
     w.write("people.tsv", b"name\tage\nAda\t36\n");
     w.run_ok(&["import", "db", "people.tsv", "--prefix", "age:"]);
     assert_eq!(w.run_ok(&["get", "db", "age:Ada"]), r#"{"name":"Ada","age":"36"}"#);
-    w.run_failing(2, "there is no column \"city\"", &["import", "db", "people.csv", "--key", "city"]);
+    w.run_failing(
+        2,
+        "there is no column \"city\"",
+        &["import", "db", "people.csv", "--key", "city"],
+    );
     // A row that does not fit is counted, the others go in.
     w.write("bad.csv", b"id,x\n1,a\n2\n3,c\n");
     let run = w.run(&["import", "bad", "bad.csv", "--json"]);
     assert_eq!(run.code, 0);
     let summary: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
-    assert_eq!((&summary["imported"]["entries"], &summary["imported"]["failed"]), (&2.into(), &1.into()));
+    assert_eq!(
+        (&summary["imported"]["entries"], &summary["imported"]["failed"]),
+        (&2.into(), &1.into())
+    );
     assert!(run.stderr.contains("bad.csv line 3"), "{}", run.stderr);
     w.run_failing(2, "line 3", &["import", "bad2", "bad.csv", "--strict"]);
 }
@@ -171,13 +184,17 @@ fn csv_and_tsv_rows_become_objects() {
 fn json_lines_keep_the_line_unchanged() {
     let w = TestDir::new();
     let line = r#"{"id": 12345678901234567890, "x": 1.10}"#;
-    w.write("rows.jsonl", format!("{line}\n\n{{\"key\":\"k\"}}\nnonsense\n{{\"other\":1}}\n").as_bytes());
+    w.write(
+        "rows.jsonl",
+        format!("{line}\n\n{{\"key\":\"k\"}}\nnonsense\n{{\"other\":1}}\n").as_bytes(),
+    );
     let run = w.run(&["import", "db", "rows.jsonl"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert!(run.stderr.contains("line 4") && run.stderr.contains("line 5"), "{}", run.stderr);
     assert_eq!(w.run_ok(&["get", "db", "12345678901234567890"]), line);
     assert_eq!(w.run_ok(&["get", "db", "k"]), "{\"key\":\"k\"}");
-    let run = w.run_with(&["import", "db", "-", "--format", "jsonl", "--key", "n"], b"{\"n\":\"stdin\"}");
+    let run =
+        w.run_with(&["import", "db", "-", "--format", "jsonl", "--key", "n"], b"{\"n\":\"stdin\"}");
     assert_eq!(run.code, 0, "{}", run.stderr);
     assert_eq!(w.run_ok(&["get", "db", "stdin"]), "{\"n\":\"stdin\"}");
     w.run_failing(2, "--format", &["import", "db", "-"]);
@@ -201,7 +218,10 @@ fn unsafe_keys_stay_inside_the_target() {
     let run = w.run(&["export", "db", "out", "--json"]);
     assert_eq!(run.code, 0, "{}", run.stderr);
     let value: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();
-    assert_eq!((&value["exported"]["entries"], &value["exported"]["refused"]), (&2.into(), &9.into()));
+    assert_eq!(
+        (&value["exported"]["entries"], &value["exported"]["refused"]),
+        (&2.into(), &9.into())
+    );
     assert!(run.stderr.contains("refused: "), "{}", run.stderr);
     let files = read_tree(&w.path("out"));
     assert_eq!(files.keys().collect::<Vec<_>>(), ["deep/inside/x", "file"]);
@@ -247,7 +267,10 @@ fn huge_cell_needs_at_most_two_copies() {
     let quoted = text.replace('\t', "\\t");
     w.write("cell.csv", format!("id,text\ncsv,{text}\n").as_bytes());
     w.write("row.jsonl", format!("{{\"id\":\"row\",\"text\":\"{quoted}\"}}\n").as_bytes());
-    w.write("escaped.jsonl", format!("{{\"key\":\"escaped\",\"value\":\"{quoted}\"}}\n").as_bytes());
+    w.write(
+        "escaped.jsonl",
+        format!("{{\"key\":\"escaped\",\"value\":\"{quoted}\"}}\n").as_bytes(),
+    );
     let plain = text.replace('\t', " ");
     w.write("plain.jsonl", format!("{{\"key\":\"plain\",\"value\":\"{plain}\"}}\n").as_bytes());
     let runs: [&[&str]; 4] = [

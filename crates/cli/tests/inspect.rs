@@ -73,8 +73,17 @@ fn levels_are_drawn_as_html() {
 #[test]
 fn compaction_sim_prints_table_json_and_chart() {
     let w = TestDir::new();
-    let small =
-        ["compaction-sim", "--keys", "5000", "--memtable", "50KiB", "--rounds", "2", "--samples", "4"];
+    let small = [
+        "compaction-sim",
+        "--keys",
+        "5000",
+        "--memtable",
+        "50KiB",
+        "--rounds",
+        "2",
+        "--samples",
+        "4",
+    ];
     let text = w.run_ok(&small);
     assert!(text.contains("write amp") && text.lines().count() > 4, "{text}");
     let sim = &w.run_json(&small)[0];

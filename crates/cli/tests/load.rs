@@ -8,15 +8,18 @@ use common::TestDir;
 #[test]
 fn load_and_import_give_the_same_entries() {
     let w = TestDir::new();
-    let lines: String =
-        (0..3000u64).map(|i| format!("{{\"id\":\"{:05}\",\"n\":{i}}}\n", i * 7919 % 2500)).collect();
+    let lines: String = (0..3000u64)
+        .map(|i| format!("{{\"id\":\"{:05}\",\"n\":{i}}}\n", i * 7919 % 2500))
+        .collect();
     let file = w.write("rows.jsonl", lines.as_bytes());
     let file = file.to_str().unwrap();
     w.run_ok(&["import", "imported", file]);
     let summary = w.run_json(&["load", "loaded", file, "--memory", "10KiB"]);
     assert_eq!(summary[0]["loaded"]["entries"], 3000);
     assert_eq!(w.run_ok(&["scan", "imported"]), w.run_ok(&["scan", "loaded"]));
-    assert!(w.run_ok(&["load", "loaded", file, "--prefix", "x/"]).starts_with("loaded 3,000 entries"));
+    assert!(
+        w.run_ok(&["load", "loaded", file, "--prefix", "x/"]).starts_with("loaded 3,000 entries")
+    );
     assert_eq!(w.run_ok(&["count", "loaded"]).trim(), "5000");
     w.run_ok(&["verify", "loaded"]);
     let csv = w.write("a.csv", b"id,name\n2,two\n1,one\n");

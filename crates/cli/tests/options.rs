@@ -17,7 +17,10 @@ fn options_are_shown_saved_and_applied() {
         toml.contains("read_only = false") && toml.contains("create_if_missing = true"),
         "not how the tool opened it: {toml}"
     );
-    w.write("perigee.toml", toml.replace("compression = \"lz4\"", "compression = \"zstd 5\"").as_bytes());
+    w.write(
+        "perigee.toml",
+        toml.replace("compression = \"lz4\"", "compression = \"zstd 5\"").as_bytes(),
+    );
     let text = w.run_ok(&["options", "db", "--apply", "perigee.toml"]);
     assert!(text.contains("changed default: compression: Lz4 -> Zstd(5)"), "{text}");
     let document = &w.run_json(&["options", "db"])[0];

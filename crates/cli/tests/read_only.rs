@@ -1,8 +1,9 @@
-//! Commands that read: beside a program that has the database open, on a database whose program crashed, where nothing may be
-//! written; and that they change nothing, neither bytes nor names nor times.
+//! Commands that read: beside a program that has the database open, on a database whose program
+//! crashed, where nothing may be written; and that they change nothing, neither bytes nor names nor
+//! times.
 //!
-//! The story: they took the lock, wrote the manifest anew and deleted a log segment. So `perigee stats` failed beside a running
-//! program, and the first look at a crashed database changed it.
+//! The story: they took the lock, wrote the manifest anew and deleted a log segment. So `perigee
+//! stats` failed beside a running program, and the first look at a crashed database changed it.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -91,9 +92,13 @@ fn small_family_options() -> FamilyOptions {
     FamilyOptions::new().memtable_bytes(64 << 10).value_threshold(512)
 }
 
-/// A database with tables, value logs, entries that are only in the log, two families, and a log that is kept for readers.
+/// A database with tables, value logs, entries that are only in the log, two families, and a log
+/// that is kept for readers.
 fn open_sample(path: &Path) -> Db {
-    let options = Options::new().log_retention(1 << 20).default_family(small_family_options()).family("other", small_family_options());
+    let options = Options::new()
+        .log_retention(1 << 20)
+        .default_family(small_family_options())
+        .family("other", small_family_options());
     let db = Db::open(path, options).unwrap();
     for n in 0..300u32 {
         db.put(format!("key{n:03}"), vec![n as u8; (n % 700) as usize]).unwrap();
@@ -129,7 +134,13 @@ fn read(w: &TestDir, line: &str) -> String {
     let args = args_of(line, w);
     let run = w.run(&args.iter().map(String::as_str).collect::<Vec<_>>());
     let expected = i32::from(line.contains("nothing"));
-    assert_eq!(run.code, expected, "{line}: {} {}", String::from_utf8_lossy(&run.stdout), run.stderr);
+    assert_eq!(
+        run.code,
+        expected,
+        "{line}: {} {}",
+        String::from_utf8_lossy(&run.stdout),
+        run.stderr
+    );
     String::from_utf8_lossy(&run.stdout).into()
 }
 
@@ -160,7 +171,10 @@ fn reading_commands_change_nothing() {
         let before = directory_state(&w.path("db"));
         for line in READING_COMMANDS {
             read(&w, line);
-            assert!(directory_state(&w.path("db")) == before, "{line} changed the {state} database");
+            assert!(
+                directory_state(&w.path("db")) == before,
+                "{line} changed the {state} database"
+            );
         }
         let scan = read(&w, "scan db");
         assert!(scan.contains("key000\tnew 0\n") && !scan.contains("key205"), "{state}: {scan}");
@@ -169,7 +183,10 @@ fn reading_commands_change_nothing() {
         read(&w, "export db out");
         assert_eq!(std::fs::read(w.path("out/key001")).unwrap(), b"new 1");
         std::fs::remove_dir_all(w.path("out")).unwrap();
-        assert!(directory_state(&w.path("db")) == before, "export to files changed the {state} database");
+        assert!(
+            directory_state(&w.path("db")) == before,
+            "export to files changed the {state} database"
+        );
     }
 }
 
@@ -210,9 +227,14 @@ fn reading_commands_work_beside_a_writer() {
         let hint = e["hint"].as_str().unwrap();
         match line.split(' ').next().unwrap() {
             "checkpoint" => {
-                assert!(hint.contains("db.checkpoint(") && hint.contains("tidesdb_checkpoint"), "{hint}")
+                assert!(
+                    hint.contains("db.checkpoint(") && hint.contains("tidesdb_checkpoint"),
+                    "{hint}"
+                )
             }
-            "backup" => assert!(hint.contains("db.backup(") && hint.contains("tidesdb_backup"), "{hint}"),
+            "backup" => {
+                assert!(hint.contains("db.backup(") && hint.contains("tidesdb_backup"), "{hint}")
+            }
             _ => assert!(hint.contains("fuser") && hint.contains("`scan`"), "{hint}"),
         }
     }
@@ -241,27 +263,38 @@ fn reading_commands_list_unknown_fields() {
     assert!(stats["disk_bytes"].as_u64().unwrap() >= own.disk_bytes, "{stats} {}", own.disk_bytes);
     assert!(stats["wal"]["bytes"].as_u64().unwrap() >= own.wal.1, "{stats}");
     let text = w.run_ok(&["stats", "db"]);
-    assert!(text.contains("not known to a read-only open") && !text.contains("wal_syncs"), "{text}");
+    assert!(
+        text.contains("not known to a read-only open") && !text.contains("wal_syncs"),
+        "{text}"
+    );
     let all = w.run_ok(&["stats", "db", "--all"]);
     assert!(all.contains("of this read-only open alone") && all.contains("wal_syncs"), "{all}");
     let metrics = w.run_ok(&["metrics", "db"]);
     assert!(
-        metrics.contains("\nperigee_read_only_open 1\n") && metrics.contains("perigee_level_files{"),
+        metrics.contains("\nperigee_read_only_open 1\n")
+            && metrics.contains("perigee_level_files{"),
         "{metrics}"
     );
-    assert!(!metrics.contains("perigee_gets_total") && metrics.contains("perigee_gets, "), "{metrics}");
+    assert!(
+        !metrics.contains("perigee_gets_total") && metrics.contains("perigee_gets, "),
+        "{metrics}"
+    );
     db.close().unwrap();
 }
 
-/// A read-only open holds every file open: the usual limit of 1,024 is soft, and the tool raises it.
+/// A read-only open holds every file open: the usual limit of 1,024 is soft, and the tool raises
+/// it.
 #[test]
 fn many_files_open_under_a_low_soft_limit() {
     let w = TestDir::new();
-    let tables = FamilyOptions::new().target_file_bytes(4 << 10).memtable_bytes(64 << 10).block_bytes(256);
+    let tables =
+        FamilyOptions::new().target_file_bytes(4 << 10).memtable_bytes(64 << 10).block_bytes(256);
     let tables = tables.compression(perigee::Compression::None);
-    let db =
-        Db::open(w.path("db"), Options::new().durability(perigee::Durability::None).default_family(tables))
-            .unwrap();
+    let db = Db::open(
+        w.path("db"),
+        Options::new().durability(perigee::Durability::None).default_family(tables),
+    )
+    .unwrap();
     for n in 0..200u32 {
         db.put(format!("key{n:03}"), [n as u8; 2000]).unwrap();
     }
@@ -293,12 +326,17 @@ fn verify_reads_the_retained_log() {
     assert!(run.code == 3 && text.contains(&format!("{number:06}.wal")), "{text} {}", run.stderr);
 }
 
-/// Runs the tool as a user who may read the database and write nothing in it; why not, if that is not possible here.
+/// Runs the tool as a user who may read the database and write nothing in it; why not, if that is
+/// not possible here.
 fn run_as_other_user(w: &TestDir, args: &[String]) -> Result<Output, String> {
     let tool = env!("CARGO_BIN_EXE_perigee");
     if std::fs::metadata("/proc/self").map_or(1, |m| m.uid()) != 0 {
         // The files are ours, but their modes forbid writing.
-        return Command::new(tool).args(args).current_dir(w.path("")).output().map_err(|e| e.to_string());
+        return Command::new(tool)
+            .args(args)
+            .current_dir(w.path(""))
+            .output()
+            .map_err(|e| e.to_string());
     }
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--", tool]).args(args);
@@ -340,7 +378,8 @@ fn reading_commands_work_without_write_permission() {
 }
 
 /// A script for a mount namespace of its own: the database read-only, then one command.
-const READ_ONLY_MOUNT_SCRIPT: &str = "mount --bind db db && mount -o remount,bind,ro db || exit 99; exec \"$@\"";
+const READ_ONLY_MOUNT_SCRIPT: &str =
+    "mount --bind db db && mount -o remount,bind,ro db || exit 99; exec \"$@\"";
 
 #[test]
 fn reading_commands_work_on_a_read_only_mount() {
@@ -352,13 +391,18 @@ fn reading_commands_work_on_a_read_only_mount() {
     std::fs::rename(w.path("crashed"), w.path("db")).unwrap();
     let mounted = |args: &[String]| {
         let mut command = Command::new("unshare");
-        command.args(["-rm", "sh", "-c", READ_ONLY_MOUNT_SCRIPT, "sh", env!("CARGO_BIN_EXE_perigee")]).args(args);
+        command
+            .args(["-rm", "sh", "-c", READ_ONLY_MOUNT_SCRIPT, "sh", env!("CARGO_BIN_EXE_perigee")])
+            .args(args);
         command.current_dir(w.path("")).output()
     };
     match mounted(&["--version".to_owned()]) {
         Ok(output) if output.status.success() => {}
         Ok(output) => {
-            return println!("skipped: no read-only mount: {}", String::from_utf8_lossy(&output.stderr));
+            return println!(
+                "skipped: no read-only mount: {}",
+                String::from_utf8_lossy(&output.stderr)
+            );
         }
         Err(e) => return println!("skipped: no read-only mount: {e}"),
     }

@@ -1,8 +1,9 @@
-//! The ballast: a file of noise that an open on a disk without a free byte gives up, so that there is room for its fresh log
-//! segment and manifest, and then for deletes and a compaction, which make more. Made again when there is room.
+//! The ballast: a file of noise that an open on a disk without a free byte gives up, so that there
+//! is room for its fresh log segment and manifest, and then for deletes and a compaction, which
+//! make more. Made again when there is room.
 //!
-//! It holds no data and nothing depends on its contents: a missing or torn one costs only what it is for. So no failure to make
-//! it is anybody's error, and its name is never synced.
+//! It holds no data and nothing depends on its contents: a missing or torn one costs only what it
+//! is for. So no failure to make it is anybody's error, and its name is never synced.
 
 use perigee_base::Result;
 use perigee_env::Dir;
@@ -14,8 +15,9 @@ const BALLAST_BYTES_MIN: u64 = 64 << 10;
 /// Written at once.
 const WRITE_CHUNK_BYTES: usize = 64 << 10;
 
-/// How large it should be beside so many bytes of tables: a quarter of them, from 64 KiB to 16 MiB, and never more than the
-/// reserve (`min_free_space`), which keeps as much free in better times. No reserve, no ballast.
+/// How large it should be beside so many bytes of tables: a quarter of them, from 64 KiB to 16 MiB,
+/// and never more than the reserve (`min_free_space`), which keeps as much free in better times. No
+/// reserve, no ballast.
 pub fn target_bytes(data: u64, reserve: u64) -> u64 {
     (data / 4).clamp(BALLAST_BYTES_MIN, BALLAST_BYTES_MAX).min(reserve)
 }
@@ -29,11 +31,13 @@ pub enum BallastPlan {
     Create(u64),
 }
 
-/// Pure: of the size wanted, the one that is there, the reserve, and the free space. It is made where twice the reserve stays
-/// free, and made again only if it is not even half of what it should be.
+/// Pure: of the size wanted, the one that is there, the reserve, and the free space. It is made
+/// where twice the reserve stays free, and made again only if it is not even half of what it should
+/// be.
 pub fn plan_ballast(wanted: u64, there: Option<u64>, reserve: u64, free: u64) -> BallastPlan {
     let enough = there.is_some_and(|n| n >= wanted / 2);
-    let room = free.saturating_add(there.unwrap_or(0)) >= wanted.saturating_add(reserve.saturating_mul(2));
+    let room =
+        free.saturating_add(there.unwrap_or(0)) >= wanted.saturating_add(reserve.saturating_mul(2));
     if wanted == 0 || enough || !room { BallastPlan::Keep } else { BallastPlan::Create(wanted) }
 }
 
@@ -42,11 +46,14 @@ pub fn is_largest(dir: &dyn Dir) -> bool {
     matches!(dir.file_len(BALLAST), Ok(Some(n)) if n >= BALLAST_BYTES_MAX / 2)
 }
 
-/// Makes it, or makes it anew, if that is the plan. Nobody's error: a part of it that is left is a smaller ballast.
+/// Makes it, or makes it anew, if that is the plan. Nobody's error: a part of it that is left is a
+/// smaller ballast.
 pub fn maintain(dir: &dyn Dir, data: u64, reserve: u64) {
     let made = || -> Result<()> {
         let there = dir.file_len(BALLAST)?;
-        let BallastPlan::Create(bytes) = plan_ballast(target_bytes(data, reserve), there, reserve, dir.free_space()?) else {
+        let BallastPlan::Create(bytes) =
+            plan_ballast(target_bytes(data, reserve), there, reserve, dir.free_space()?)
+        else {
             return Ok(());
         };
         if there.is_some() {
@@ -95,7 +102,7 @@ pub fn remove(dir: &dyn Dir) -> Result<bool> {
 mod tests {
     use super::*;
     use perigee_env::fs::memory::SimDisk;
-    use perigee_env::{Fs, DirOpenMode};
+    use perigee_env::{DirOpenMode, Fs};
     use std::path::Path;
 
     #[test]
@@ -112,7 +119,11 @@ mod tests {
         assert_eq!(plan_ballast(100, None, 1000, 2100), BallastPlan::Create(100));
         assert_eq!(plan_ballast(100, None, 1000, 2099), BallastPlan::Keep);
         assert_eq!(plan_ballast(100, Some(50), 1000, 9999), BallastPlan::Keep);
-        assert_eq!(plan_ballast(100, Some(49), 1000, 2051), BallastPlan::Create(100), "it grew too small");
+        assert_eq!(
+            plan_ballast(100, Some(49), 1000, 2051),
+            BallastPlan::Create(100),
+            "it grew too small"
+        );
         assert_eq!(plan_ballast(0, None, 0, u64::MAX), BallastPlan::Keep);
     }
 

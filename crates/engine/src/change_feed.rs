@@ -1,23 +1,26 @@
-//! The feed of changes: what was committed behind a position, in order, read from the segments of the log while others write.
+//! The feed of changes: what was committed behind a position, in order, read from the segments of
+//! the log while others write.
 //!
 //! 1. *Nothing that a crash takes back.* Only what is durable, and visible, is told.
-//! 2. *Nothing is left out.* Families that changed otherwise than by operations (loaded, cleared, cloned, dropped) are told as
-//!    events, which the manifest keeps as long as the log behind them. Whoever is behind the oldest segment hears an error.
-//! 3. *In order.* Events have numbers of their own in the one order, one event each, so a feed that is reopened at the position after
-//!    any change goes on with the next one. (Manifests of earlier builds can hold several events with one
-//!    number: a feed that is reopened between two of those begins with the first again.)
+//! 2. *Nothing is left out.* Families that changed otherwise than by operations (loaded, cleared,
+//!    cloned, dropped) are told as events, which the manifest keeps as long as the log behind them.
+//!    Whoever is behind the oldest segment hears an error.
+//! 3. *In order.* Events have numbers of their own in the one order, one event each, so a feed that
+//!    is reopened at the position after any change goes on with the next one. (Manifests of earlier
+//!    builds can hold several events with one number: a feed that is reopened between two of those
+//!    begins with the first again.)
 //!
 //! A feed holds no file back and no lock between two calls. Must not know who reads it.
 
 use crate::core::EngineCore;
 use crate::family::Families;
-use crate::manifest::{FamilyEventKind, FamilyEvent};
+use crate::manifest::{FamilyEvent, FamilyEventKind};
 use perigee_base::bug::{self, Bug};
 use perigee_base::file_header::FileKind;
 use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
-use perigee_file::log::prepare::ops_payload_range;
-use perigee_file::log::{LogReader, BatchOp, BatchOps, LogRecord, NextLogRecord};
 use perigee_file::filename;
+use perigee_file::log::prepare::ops_payload_range;
+use perigee_file::log::{BatchOp, BatchOps, LogReader, LogRecord, NextLogRecord};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -90,8 +93,8 @@ impl ChangeFeed {
     /// A feed of everything behind `since`.
     ///
     /// # Errors
-    /// `NotFound` if the log does not reach back so far; it names the oldest position. `InvalidArgument` if there is no such
-    /// number yet. `ReadOnly`.
+    /// `NotFound` if the log does not reach back so far; it names the oldest position.
+    /// `InvalidArgument` if there is no such number yet. `ReadOnly`.
     pub fn new(core: &EngineCore, since: SeqNo) -> Result<ChangeFeed> {
         core.health.check_open()?;
         core.health.check_log_readable()?;
@@ -102,7 +105,13 @@ impl ChangeFeed {
         }
         // What has the number where it begins was told with it.
         let (position, told) = (since.0, (since, usize::MAX));
-        let mut feed = ChangeFeed { position, segment: None, manifest_edits: 0, events: VecDeque::new(), last_event: told };
+        let mut feed = ChangeFeed {
+            position,
+            segment: None,
+            manifest_edits: 0,
+            events: VecDeque::new(),
+            last_event: told,
+        };
         feed.refresh_events(core)?;
         Ok(feed)
     }
@@ -117,10 +126,12 @@ impl ChangeFeed {
     /// What comes next, if there is anything; does not wait for it.
     ///
     /// # Errors
-    /// `NotFound` if the log that comes next is gone; `Corruption`, `Io` if it cannot be read: then the feed stays where it is.
+    /// `NotFound` if the log that comes next is gone; `Corruption`, `Io` if it cannot be read: then
+    /// the feed stays where it is.
     pub fn next_item(&mut self, core: &EngineCore) -> Result<Option<FeedItem>> {
         core.health.check_open()?;
-        // Asked before the events: what is in the manifest by then is all that belongs to these numbers.
+        // Asked before the events: what is in the manifest by then is all that belongs to these
+        // numbers.
         let limit = readable_limit(core);
         if core.manifest.last_edit() != self.manifest_edits {
             self.refresh_events(core)?;
@@ -140,8 +151,8 @@ impl ChangeFeed {
                 return Ok(None);
             }
             let record = self.next_log_record(core)?;
-            let last =
-                record.header.lsn + u64::from(record.header.lsn_count) - u64::from(record.header.lsn_count > 0);
+            let last = record.header.lsn + u64::from(record.header.lsn_count)
+                - u64::from(record.header.lsn_count > 0);
             if record.header.lsn_count == 0 {
                 continue;
             }
@@ -176,7 +187,8 @@ impl ChangeFeed {
         }
     }
 
-    /// Looks at the events that are to come, and whether the log still reaches back to the position.
+    /// Looks at the events that are to come, and whether the log still reaches back to the
+    /// position.
     fn refresh_events(&mut self, core: &EngineCore) -> Result<()> {
         let (edits, oldest, events) = core.manifest.with_catalog(|catalog| {
             let behind = catalog.events.iter().filter(|e| e.seq >= self.last_event.0).cloned();
@@ -186,7 +198,12 @@ impl ChangeFeed {
             return Err(position_too_old_error(self.position, oldest.0 + 1));
         }
         self.events = events;
-        let told = self.events.iter().take_while(|e| e.seq == self.last_event.0).count().min(self.last_event.1);
+        let told = self
+            .events
+            .iter()
+            .take_while(|e| e.seq == self.last_event.0)
+            .count()
+            .min(self.last_event.1);
         self.events.drain(..told);
         self.manifest_edits = edits;
         Ok(())
@@ -206,7 +223,11 @@ impl ChangeFeed {
             source.reader.extend_to_file_end()?;
             let step = source.reader.next_record();
             match step {
-                Ok(NextLogRecord::Record(r)) if r.header.lsn + u64::from(r.header.lsn_count) <= next => continue,
+                Ok(NextLogRecord::Record(r))
+                    if r.header.lsn + u64::from(r.header.lsn_count) <= next =>
+                {
+                    continue;
+                }
                 Ok(NextLogRecord::Record(r)) if r.header.lsn <= next => return Ok(r),
                 Ok(NextLogRecord::Record(_)) => return Err(self.missing_operation_error(next)),
                 // A segment that was the newest one when it was opened may have a successor by now.
@@ -224,19 +245,23 @@ impl ChangeFeed {
         Error::corruption(format!("operation {next} is missing in the log"))
     }
 
-    /// What a record tells; nothing if it only took numbers. A prepared transaction is told with the decision, which carries it.
+    /// What a record tells; nothing if it only took numbers. A prepared transaction is told with
+    /// the decision, which carries it.
     fn decode_commit(&self, core: &EngineCore, record: LogRecord) -> Result<Option<FeedCommit>> {
         let kind = record.header.kind;
         let Some(range) = ops_payload_range(kind, &record.payload)? else { return Ok(None) };
         let first = SeqNo(record.header.lsn);
-        let mut ops = Vec::with_capacity((record.header.lsn_count as usize).min(record.payload.len()));
+        let mut ops =
+            Vec::with_capacity((record.header.lsn_count as usize).min(record.payload.len()));
         let mut names = BTreeMap::new();
         for (i, op) in BatchOps::new(&record.payload, range).enumerate() {
             let op = op?;
             if op.family == FamilyId::NONE {
                 continue;
             }
-            names.entry(op.family).or_insert_with(|| self.family_name_at_position(&core.families, op.family));
+            names
+                .entry(op.family)
+                .or_insert_with(|| self.family_name_at_position(&core.families, op.family));
             ops.push((op, first.plus(i as u64)));
         }
         if bug::is_active(Bug::FeedSkipsEnd) && ops.len() > 3 {
@@ -289,11 +314,20 @@ fn open_segment(core: &EngineCore, next: u64) -> Result<FeedSegment> {
     drop(appender);
     let live = |i: usize| (firsts[i].0, firsts[i].1, firsts.get(i + 1).map(|(_, first)| *first));
     // A segment may be in both lists; as one of recovery's it knows no less.
-    let mut all = kept.iter().map(|s| (s.id, s.first_lsn, Some(s.end_lsn))).chain((0..firsts.len()).map(live));
-    let holds =
-        |(_, first, end): &(FileId, u64, Option<u64>)| *first <= next && end.is_none_or(|end| next < end);
-    let oldest = kept.first().map(|s| s.first_lsn).or(firsts.first().map(|(_, first)| *first)).unwrap_or(next);
-    let (id, first, end) = all.rfind(holds).ok_or_else(|| position_too_old_error(next - 1, oldest))?;
+    let mut all = kept
+        .iter()
+        .map(|s| (s.id, s.first_lsn, Some(s.end_lsn)))
+        .chain((0..firsts.len()).map(live));
+    let holds = |(_, first, end): &(FileId, u64, Option<u64>)| {
+        *first <= next && end.is_none_or(|end| next < end)
+    };
+    let oldest = kept
+        .first()
+        .map(|s| s.first_lsn)
+        .or(firsts.first().map(|(_, first)| *first))
+        .unwrap_or(next);
+    let (id, first, end) =
+        all.rfind(holds).ok_or_else(|| position_too_old_error(next - 1, oldest))?;
     let file = filename::file_name(id, FileKind::Wal);
     let opened = LogReader::open_while_writing(&*core.dir, &file, id, core.database_id);
     let mut reader = opened.map_err(|e| match e.kind() {

@@ -1,32 +1,37 @@
-//! The end of an open database: jobs end, the log and the manifest leave their marks about each other, every file is closed, the
-//! lock is released. What is alive then (transactions, cursors, snapshots, handles) answers `Closed`, and touches the directory no more.
+//! The end of an open database: jobs end, the log and the manifest leave their marks about each
+//! other, every file is closed, the lock is released. What is alive then (transactions, cursors,
+//! snapshots, handles) answers `Closed`, and touches the directory no more.
 
 use crate::engine::Engine;
 use crate::events::EngineEvent;
 use crate::manifest::{CleanClose, ManifestEdit};
 use perigee_base::file_header::FileKind;
 use perigee_base::{Error, ErrorKind, Result};
+use perigee_file::filename;
 use perigee_file::log::RecordKind;
 use perigee_file::log::batch::EncodedRecord;
-use perigee_file::filename;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 impl Engine {
-    /// Closes: jobs end, the log is synced and marked, the manifest knows its exact end, every file is closed, the lock is
-    /// released.
+    /// Closes: jobs end, the log is synced and marked, the manifest knows its exact end, every file
+    /// is closed, the lock is released.
     ///
     /// # Errors
-    /// `Closed` in a forked child, which leaves everything as it is. `InvalidArgument` from inside the log listener: it may run on a thread that this waits for.
+    /// `Closed` in a forked child, which leaves everything as it is. `InvalidArgument` from inside
+    /// the log listener: it may run on a thread that this waits for.
     pub fn close(&self) -> Result<()> {
         if self.core.health.is_forked() {
             return Err(perigee_env::fork::forked_error());
         }
         if self.core.listener_queue.is_inside_listener() {
-            return Err(Error::invalid("a log listener cannot close the database that it listens to"));
+            return Err(Error::invalid(
+                "a log listener cannot close the database that it listens to",
+            ));
         }
         let closed = self.shut_down();
-        // When this returns nobody is told anything any more, nor is another thread inside the listener.
+        // When this returns nobody is told anything any more, nor is another thread inside the
+        // listener.
         while !self.core.listener_queue.finish_delivery() {
             self.core.signal.wait_timeout_us(self.core.signal.generation(), 1_000);
         }
@@ -46,7 +51,8 @@ impl Engine {
             workers.join();
         }
         self.wait_for_loads();
-        // A compaction on a caller's thread gives up at its next look; until then it owns file ids and outputs.
+        // A compaction on a caller's thread gives up at its next look; until then it owns file ids
+        // and outputs.
         let _last_job = self.core.compaction_lock.lock();
         if self.core.health.is_read_only() {
             self.core.report_event(&EngineEvent::Closed { error: None });
@@ -67,7 +73,8 @@ impl Engine {
         self.dir.close();
     }
 
-    /// Loads on callers' threads see `closing` at their next look; until then they own file ids and outputs.
+    /// Loads on callers' threads see `closing` at their next look; until then they own file ids and
+    /// outputs.
     fn wait_for_loads(&self) {
         loop {
             let seen = self.core.signal.generation();
@@ -78,7 +85,8 @@ impl Engine {
         }
     }
 
-    /// First the log names the last edit, then the manifest names the log's end: each proves the other whole.
+    /// First the log names the last edit, then the manifest names the log's end: each proves the
+    /// other whole.
     fn write_clean_close(&self) -> Result<()> {
         let core = &self.core;
         let mut appender = core.wal.appender();
@@ -100,7 +108,14 @@ impl Engine {
         let logs_removed = unused.into_iter().collect();
         let (durable, clean) = (Some(durable), Some(clean));
         let floor = Some(core.snapshots.oldest_readable());
-        let edit = ManifestEdit { next_ids: next, logs_removed, oldest_readable: floor, durable_seq: durable, clean_close: clean, ..ManifestEdit::default() };
+        let edit = ManifestEdit {
+            next_ids: next,
+            logs_removed,
+            oldest_readable: floor,
+            durable_seq: durable,
+            clean_close: clean,
+            ..ManifestEdit::default()
+        };
         core.manifest.append_clean_close(&edit, &core.health)?;
         if let Some(id) = unused {
             // What cannot be removed is an orphan of the next open.
@@ -113,16 +128,16 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         if self.core.health.is_forked() {
-            // The threads are the parent's, and so are the files: nothing is waited for, and nothing is dropped that could do more
-            // than free memory.
+            // The threads are the parent's, and so are the files: nothing is waited for, and
+            // nothing is dropped that could do more than free memory.
             std::mem::forget(self.workers.try_lock().and_then(|mut workers| workers.take()));
             std::mem::forget(self.lock.try_lock().and_then(|mut lock| lock.take()));
             std::mem::forget(Arc::clone(&self.core));
             return;
         }
         if self.core.listener_queue.is_inside_listener() {
-            // The log listener had the last handle. Nobody can wait for the threads here: they end by themselves, and the directory
-            // stays locked.
+            // The log listener had the last handle. Nobody can wait for the threads here: they end
+            // by themselves, and the directory stays locked.
             self.core.health.close();
             self.core.closing.store(true, SeqCst);
             self.core.signal.notify();

@@ -1,13 +1,17 @@
-//! Commit hooks: users' code that is called for every batch of a column family, on the thread that committed it, in commit order,
-//! after the batch was acknowledged as its durability says, with no lock held.
+//! Commit hooks: users' code that is called for every batch of a column family, on the thread that
+//! committed it, in commit order, after the batch was acknowledged as its durability says, with no
+//! lock held.
 //!
-//! 1. Events enter the queue of their family in the commit section, so each queue is in commit order; the thread that made the
-//!    commit runs them before its commit returns, and no other thread does. So a thread that holds a lock of the program's while
-//!    it commits to a family without a hook is never made to run a hook that wants this lock.
-//! 2. Before it calls a hook a thread waits for earlier commits to the same family, and for nothing else.
-//! 3. A commit made inside a hook does not wait: its events run on the same thread, after the hook has returned and before the
-//!    outer commit returns. So a thread runs its events in the order of its commits, and every wait is for an earlier commit:
-//!    no cycle of waits is possible, also with several databases.
+//! 1. Events enter the queue of their family in the commit section, so each queue is in commit
+//!    order; the thread that made the commit runs them before its commit returns, and no other
+//!    thread does. So a thread that holds a lock of the program's while it commits to a family
+//!    without a hook is never made to run a hook that wants this lock.
+//! 2. Before it calls a hook a thread waits for earlier commits to the same family, and for nothing
+//!    else.
+//! 3. A commit made inside a hook does not wait: its events run on the same thread, after the hook
+//!    has returned and before the outer commit returns. So a thread runs its events in the order of
+//!    its commits, and every wait is for an earlier commit: no cycle of waits is possible, also
+//!    with several databases.
 //! 4. A panic in a hook ends that call and nothing else; it is counted.
 
 use perigee_base::bug::{self, Bug};
@@ -23,7 +27,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 /// A user's code.
 pub type CommitHook = Arc<dyn Fn(&HookEvent) + Send + Sync>;
 
-/// The operations of one batch on one family, or the news that a transaction larger than memory was committed.
+/// The operations of one batch on one family, or the news that a transaction larger than memory was
+/// committed.
 #[derive(Debug)]
 pub struct HookEvent {
     buffer: Arc<Vec<u8>>,
@@ -33,13 +38,20 @@ pub struct HookEvent {
 }
 
 impl HookEvent {
-    /// Of a batch whose first operation has number `base`; each operation has its place in the batch beside it.
+    /// Of a batch whose first operation has number `base`; each operation has its place in the
+    /// batch beside it.
     pub fn new(buffer: Arc<Vec<u8>>, base: u64, ops: Vec<(BatchOp, SeqNo)>) -> HookEvent {
         HookEvent { buffer, base_seq: base, ops, loaded: None }
     }
-    /// Of a transaction larger than memory, which has number `base` as a whole: so many entries came into the family.
+    /// Of a transaction larger than memory, which has number `base` as a whole: so many entries
+    /// came into the family.
     pub fn of_spilled_txn(base: SeqNo, entries: u64) -> HookEvent {
-        HookEvent { buffer: Arc::default(), base_seq: base.0, ops: Vec::new(), loaded: Some(entries) }
+        HookEvent {
+            buffer: Arc::default(),
+            base_seq: base.0,
+            ops: Vec::new(),
+            loaded: Some(entries),
+        }
     }
     /// The entries, if there are too many of them to be listed.
     pub fn entries_loaded(&self) -> Option<u64> {
@@ -49,7 +61,8 @@ impl HookEvent {
     pub fn first_seq(&self) -> SeqNo {
         self.ops.first().map_or(SeqNo(self.base_seq), |(_, at)| at.plus(self.base_seq))
     }
-    /// The number of the whole batch, the same for each of its families: that of its first operation.
+    /// The number of the whole batch, the same for each of its families: that of its first
+    /// operation.
     pub fn batch_seq(&self) -> SeqNo {
         SeqNo(self.base_seq)
     }
@@ -94,7 +107,8 @@ struct HookState {
     queues: BTreeMap<FamilyId, HookQueue>,
 }
 
-/// What the threads of a database share. The mutex is a leaf: no hook runs, and no other lock is taken, inside.
+/// What the threads of a database share. The mutex is a leaf: no hook runs, and no other lock is
+/// taken, inside.
 #[derive(Default)]
 struct SharedHookState {
     state: Mutex<HookState>,
@@ -107,8 +121,8 @@ struct SharedHookState {
 #[derive(Default)]
 pub struct CommitHooks {
     shared: Arc<SharedHookState>,
-    /// Threads with events that they have not taken, written under the mutex: a thread that has pushed, or waited for one that
-    /// pushed for it, sees it.
+    /// Threads with events that they have not taken, written under the mutex: a thread that has
+    /// pushed, or waited for one that pushed for it, sees it.
     pending_threads: AtomicUsize,
 }
 
@@ -129,7 +143,11 @@ impl ClaimedHook {
     /// Waits for earlier commits to the family, then calls the hook.
     fn run_in_order(self) {
         let mut state = self.shared.state.lock();
-        while state.queues.get(&self.pending.family).is_some_and(|line| line.running_position != self.position) {
+        while state
+            .queues
+            .get(&self.pending.family)
+            .is_some_and(|line| line.running_position != self.position)
+        {
             state = self.shared.position_released.wait(state);
         }
         drop(state);
@@ -157,7 +175,8 @@ impl Drop for ClaimedHook {
 thread_local! {
     /// This thread's number; 0: it has none yet.
     static NUMBER: Cell<u64> = const { Cell::new(0) };
-    /// Events that this thread has taken and not run, while it runs hooks; of all databases, in the order of its commits.
+    /// Events that this thread has taken and not run, while it runs hooks; of all databases, in the
+    /// order of its commits.
     static AGENDA: RefCell<Option<VecDeque<ClaimedHook>>> = const { RefCell::new(None) };
 }
 
@@ -173,7 +192,8 @@ pub fn this_thread_id() -> u64 {
     NUMBER.try_with(number).unwrap_or(u64::MAX)
 }
 
-/// This thread runs hooks. Dropped when it has run all of its events, or when a wait for one was unwound.
+/// This thread runs hooks. Dropped when it has run all of its events, or when a wait for one was
+/// unwound.
 struct ThreadHookRunner;
 
 impl ThreadHookRunner {
@@ -210,8 +230,8 @@ impl CommitHooks {
         state.pending.entry(due.thread_id).or_default().push_back((due, position));
         self.pending_threads.store(state.pending.len(), Relaxed);
     }
-    /// Runs the hooks of the commits that this thread has made; inside a hook, leaves that to the call that runs it. The caller
-    /// holds no lock.
+    /// Runs the hooks of the commits that this thread has made; inside a hook, leaves that to the
+    /// call that runs it. The caller holds no lock.
     pub fn run_pending(&self) {
         if self.pending_threads.load(Relaxed) == 0 {
             return;
@@ -234,7 +254,11 @@ impl CommitHooks {
             state.pending.remove(&owner).into_iter().flatten().collect()
         };
         self.pending_threads.store(state.pending.len(), Relaxed);
-        let take = |(due, position)| ClaimedHook { shared: Arc::clone(&self.shared), pending: due, position };
+        let take = |(due, position)| ClaimedHook {
+            shared: Arc::clone(&self.shared),
+            pending: due,
+            position,
+        };
         mine.into_iter().map(take).collect()
     }
     /// How many calls panicked.

@@ -1,5 +1,5 @@
-//! What compaction remembers of a family between two plans: how far merges are, and which version needed nothing, so that
-//! thousands of families at rest cost nothing. All of it may be lost.
+//! What compaction remembers of a family between two plans: how far merges are, and which version
+//! needed nothing, so that thousands of families at rest cost nothing. All of it may be lost.
 
 use perigee_tree::Version;
 use perigee_tree::compact::pick::{PickerOptions, PickerProgress};
@@ -23,10 +23,16 @@ impl CompactionCursor {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// How far merges are, or `None` if this version is known to need nothing.
-    pub fn pending_progress(&self, version: &Arc<Version>, limits: PickerOptions) -> Option<PickerProgress> {
+    pub fn pending_progress(
+        &self,
+        version: &Arc<Version>,
+        limits: PickerOptions,
+    ) -> Option<PickerProgress> {
         let state = self.state();
         match &state.idle_version {
-            Some((known, under)) if known.as_ptr() == Arc::as_ptr(version) && *under == limits => None,
+            Some((known, under)) if known.as_ptr() == Arc::as_ptr(version) && *under == limits => {
+                None
+            }
             _ => Some(state.progress.clone()),
         }
     }
@@ -55,13 +61,19 @@ mod tests {
 
     #[test]
     fn idle_version_is_rechecked_when_limits_change() {
-        let limits = |level0_runs| PickerOptions { level0_runs, level1_bytes: 1, ratio: 2, table_bytes: 1 };
-        let (one, two) =
-            (Arc::new(Version::empty(KeyComparator::Bytes)), Arc::new(Version::empty(KeyComparator::Bytes)));
+        let limits =
+            |level0_runs| PickerOptions { level0_runs, level1_bytes: 1, ratio: 2, table_bytes: 1 };
+        let (one, two) = (
+            Arc::new(Version::empty(KeyComparator::Bytes)),
+            Arc::new(Version::empty(KeyComparator::Bytes)),
+        );
         let picked = CompactionCursor::default();
         assert!(picked.pending_progress(&one, limits(4)).is_some());
         picked.mark_idle(&one, limits(4));
         assert!(picked.pending_progress(&one, limits(4)).is_none());
-        assert!(picked.pending_progress(&one, limits(5)).is_some() && picked.pending_progress(&two, limits(4)).is_some());
+        assert!(
+            picked.pending_progress(&one, limits(5)).is_some()
+                && picked.pending_progress(&two, limits(4)).is_some()
+        );
     }
 }

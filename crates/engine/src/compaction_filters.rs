@@ -1,4 +1,5 @@
-//! Which families have which compaction filter: what the user registered, compared with what the manifest says.
+//! Which families have which compaction filter: what the user registered, compared with what the
+//! manifest says.
 
 use perigee_base::{Error, Result, limits};
 use perigee_tree::rewrite::CompactionFilter;

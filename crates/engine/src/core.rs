@@ -1,35 +1,35 @@
 //! What the rooms of the engine share: one plain struct, no behaviour but small queries.
 
 use crate::ballast;
-use crate::job_control::JobControl;
+use crate::commit_hooks::CommitHooks;
 use crate::dir_sync::DirSync;
+use crate::disk_space::DiskSpaceGuard;
 use crate::events::{self, EngineEvent};
 use crate::family::{Families, FamilyState};
 use crate::health::Health;
-use crate::commit_hooks::CommitHooks;
 use crate::info_log::InfoLog;
-use crate::write_throttle::WriteThrottle;
-use crate::log_listener::ListenerQueue;
+use crate::job_control::JobControl;
 use crate::locks::LockManager;
+use crate::log_listener::ListenerQueue;
+use crate::logical_clock::LogicalClock;
 use crate::manifest::Manifest;
 use crate::memory_budget::{self, MemoryBudget, MemoryUsage};
-use crate::logical_clock::LogicalClock;
-use crate::open_txns::OpenTxns;
-use crate::skipped_tombstones::SkippedTombstones;
-use crate::prepared_txns::PreparedTxns;
-use crate::write_pressure::{self, PressureInputs, WritePressure};
 use crate::obsolete_files::{ObsoleteFiles, immutable_memtable_bytes};
+use crate::open_txns::OpenTxns;
+use crate::prepared_txns::PreparedTxns;
+use crate::rate_limiter::RateLimiter;
 use crate::scrub::Scrub;
 use crate::serializable_txns::SerializableTxns;
 use crate::settings::Settings;
 use crate::shared_batches::SharedBatches;
 use crate::signal::Signal;
-use crate::snapshot::{SnapshotHandle, LiveSnapshots, SnapshotList};
-use crate::disk_space::DiskSpaceGuard;
-use crate::write_stalls::WriteStalls;
-use crate::rate_limiter::RateLimiter;
+use crate::skipped_tombstones::SkippedTombstones;
+use crate::snapshot::{LiveSnapshots, SnapshotHandle, SnapshotList};
 use crate::wal::Wal;
 use crate::watermark_timer::WatermarkTimer;
+use crate::write_pressure::{self, PressureInputs, WritePressure};
+use crate::write_stalls::WriteStalls;
+use crate::write_throttle::WriteThrottle;
 use perigee_base::file_header::FileKind;
 use perigee_base::latency::Operation;
 use perigee_base::stats::Counters;
@@ -110,7 +110,8 @@ pub struct EngineCore {
     pub next_run_id: AtomicU64,
     /// The last visible operation.
     pub visible_seq: AtomicU64,
-    /// The first operation that recovery has still to replay: its segment stays. `u64::MAX` when it is done.
+    /// The first operation that recovery has still to replay: its segment stays. `u64::MAX` when it
+    /// is done.
     pub replay_position: AtomicU64,
     /// Set when jobs must give up.
     pub closing: AtomicBool,
@@ -140,18 +141,20 @@ pub struct EngineCore {
     pub listener_queue: ListenerQueue,
     /// How fast they may go.
     pub rate_limiter: RateLimiter,
-    /// When the log is to be synced next for an interval write (monotonic microseconds, `u64::MAX`: not).
+    /// When the log is to be synced next for an interval write (monotonic microseconds, `u64::MAX`:
+    /// not).
     pub sync_due_us: AtomicU64,
     /// When the manifest is to record how far the log is durable.
     pub watermark_timer: WatermarkTimer,
-    /// The worst load of any family: sealed memtables (thousandths) in the high half, level 0 runs in the low.
+    /// The worst load of any family: sealed memtables (thousandths) in the high half, level 0 runs
+    /// in the low.
     pub worst_family_load: AtomicU64,
     /// Table bytes that merges would free, in thousandths of the others.
     pub garbage_permille: AtomicU64,
     /// The log may grow to this before the families with the oldest operations are flushed.
     pub log_bytes_max: AtomicU64,
-    /// Held while the load or the limits are counted and stored, so that an older count never replaces a newer one. No I/O
-    /// inside.
+    /// Held while the load or the limits are counted and stored, so that an older count never
+    /// replaces a newer one. No I/O inside.
     pub refresh_lock: std::sync::Mutex<()>,
 }
 
@@ -202,7 +205,10 @@ impl EngineCore {
         for f in &families {
             let v = f.tree.view();
             v.immutables.iter().for_each(|m| self.obsolete_files.track_memtable(m));
-            let waiting = write_pressure::immutable_memtable_load(v.immutables.iter().map(|m| m.bytes()), f.settings().memtable_bytes);
+            let waiting = write_pressure::immutable_memtable_load(
+                v.immutables.iter().map(|m| m.bytes()),
+                f.settings().memtable_bytes,
+            );
             worst = (worst.0.max(waiting), worst.1.max(v.version.levels[0].len()));
             let waste = v.version.garbage();
             (wasted, stored) = (wasted + waste.garbage_bytes, stored + waste.total_bytes);
@@ -210,12 +216,15 @@ impl EngineCore {
             sealed += v.immutables.iter().map(|m| immutable_memtable_bytes(m)).sum::<u64>();
             parts += v.active.shared_batch_bytes();
         }
-        self.worst_family_load.store(worst.0.min(u64::from(u32::MAX)) << 32 | worst.1 as u64, SeqCst);
-        self.garbage_permille.store(wasted.saturating_mul(1000) / stored.saturating_sub(wasted).max(1), SeqCst);
+        self.worst_family_load
+            .store(worst.0.min(u64::from(u32::MAX)) << 32 | worst.1 as u64, SeqCst);
+        self.garbage_permille
+            .store(wasted.saturating_mul(1000) / stored.saturating_sub(wasted).max(1), SeqCst);
         let (held, held_parts) = self.obsolete_files.tracked_memtable_bytes();
         let (kept, parts) = (held.saturating_sub(sealed), parts + held_parts);
         let shared = self.shared_batches.held_bytes().saturating_sub(parts);
-        let objects = memory_budget::object_bytes(families.len(), self.table_cache.open_table_count());
+        let objects =
+            memory_budget::object_bytes(families.len(), self.table_cache.open_table_count());
         self.memory_budget.set_memtable_usage((active, sealed), (shared, kept), objects);
         self.rebalance_memory();
     }
@@ -223,7 +232,11 @@ impl EngineCore {
     pub fn memory_usage(&self) -> MemoryUsage {
         let (all, filters) = (self.table_cache.resident_bytes(), self.table_cache.filter_bytes());
         let tables = (all.saturating_sub(filters), filters);
-        self.memory_budget.usage(self.table_cache.cache().used_bytes(), tables, self.job_memory_bytes())
+        self.memory_budget.usage(
+            self.table_cache.cache().used_bytes(),
+            tables,
+            self.job_memory_bytes(),
+        )
     }
     /// Gives the block cache what the others leave.
     pub fn rebalance_memory(&self) {
@@ -246,7 +259,8 @@ impl EngineCore {
         self.refresh_load();
         self.release_freed_memory();
     }
-    /// Memtables grew: others give way, and if that freed much somebody looks whether it goes back to the system.
+    /// Memtables grew: others give way, and if that freed much somebody looks whether it goes back
+    /// to the system.
     pub fn add_memtable_bytes(&self, bytes: u64) {
         if self.memory_budget.add_active_bytes(bytes) {
             self.rebalance_memory();
@@ -275,7 +289,8 @@ impl EngineCore {
     /// Derives what depends on the families' settings; called where families come and go.
     pub fn refresh_limits(&self) {
         let _one_at_a_time = self.refresh_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let largest = self.families.all().iter().map(|f| f.settings().memtable_bytes).max().unwrap_or(0);
+        let largest =
+            self.families.all().iter().map(|f| f.settings().memtable_bytes).max().unwrap_or(0);
         self.log_bytes_max.store(largest.saturating_mul(LOG_MEMTABLES), SeqCst);
     }
     /// The back-pressure now.
@@ -289,7 +304,8 @@ impl EngineCore {
             memtable_bytes: self.memory_budget.memtable_bytes(),
             memtable_share: self.memory_budget.memtable_share(),
             garbage_permille: self.garbage_permille.load(Relaxed),
-            garbage_permille_max: u64::from(self.settings.space_amplification).saturating_sub(100) * 10,
+            garbage_permille_max: u64::from(self.settings.space_amplification).saturating_sub(100)
+                * 10,
         })
     }
     /// Makes creations in the database directory durable.
@@ -319,15 +335,20 @@ pub struct TableCacheOpener<'a> {
 
 impl FileOpener for TableCacheOpener<'_> {
     fn open_table(&self, meta: &TableMeta) -> perigee_base::Result<Arc<Table>> {
-        let reader =
-            self.table_cache.klog_reader(meta.id, meta.summary.bytes).map_err(|e| missing_file_error(e, meta.id, FileKind::Klog))?;
+        let reader = self
+            .table_cache
+            .klog_reader(meta.id, meta.summary.bytes)
+            .map_err(|e| missing_file_error(e, meta.id, FileKind::Klog))?;
         if let Some(seq) = meta.global_seq {
             reader.set_global_seq(seq);
         }
         Ok(Arc::new(Table { meta: meta.clone(), reader }))
     }
     fn open_vlog(&self, meta: &VlogMeta) -> perigee_base::Result<Arc<Vlog>> {
-        let reader = self.table_cache.vlog_reader(meta.id, meta.bytes).map_err(|e| missing_file_error(e, meta.id, FileKind::Vlog))?;
+        let reader = self
+            .table_cache
+            .vlog_reader(meta.id, meta.bytes)
+            .map_err(|e| missing_file_error(e, meta.id, FileKind::Vlog))?;
         Ok(Arc::new(Vlog { meta: meta.clone(), reader }))
     }
 }
@@ -337,7 +358,8 @@ fn missing_file_error(e: Error, id: FileId, kind: FileKind) -> Error {
     if e.kind() != ErrorKind::NotFound {
         return e;
     }
-    Error::corruption("a file that the manifest names is missing").in_file(filename::file_name(id, kind))
+    Error::corruption("a file that the manifest names is missing")
+        .in_file(filename::file_name(id, kind))
 }
 
 /// The next id for a file.

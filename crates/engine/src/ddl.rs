@@ -1,10 +1,11 @@
-//! Creating, dropping, renaming, clearing and cloning families: one manifest edit each. The log is made durable first, so that the manifest never overtakes it: a power cut
-//! cannot keep the change and lose the writes before it.
+//! Creating, dropping, renaming, clearing and cloning families: one manifest edit each. The log is
+//! made durable first, so that the manifest never overtakes it: a power cut cannot keep the change
+//! and lose the writes before it.
 
-use crate::commit::{sequence, publish_up_to};
+use crate::commit::{publish_up_to, sequence};
 use crate::core::EngineCore;
 use crate::family::FamilyState;
-use crate::manifest::{FamilyEventKind, Catalog, ManifestEdit, CatalogFamily, FamilyEvent};
+use crate::manifest::{Catalog, CatalogFamily, FamilyEvent, FamilyEventKind, ManifestEdit};
 use crate::prepared_txns::display_gid;
 use crate::settings::FamilySettings;
 use perigee_base::bug::{self, Bug};
@@ -22,7 +23,11 @@ pub fn check_family_name(name: &str) -> Result<()> {
 }
 
 /// Creates a family, durably, under a number of its own.
-pub fn create_family(core: &EngineCore, name: &str, settings: FamilySettings) -> Result<Arc<FamilyState>> {
+pub fn create_family(
+    core: &EngineCore,
+    name: &str,
+    settings: FamilySettings,
+) -> Result<Arc<FamilyState>> {
     settings.check()?;
     settings.comparator.check_registered(&core.comparators())?;
     core.settings.merge_operators.check_registered(settings.merge_operator.as_ref())?;
@@ -47,8 +52,11 @@ pub fn create_family(core: &EngineCore, name: &str, settings: FamilySettings) ->
                 durable_seq: Some(seq.0),
                 ..ManifestEdit::default()
             };
-            let tree = LsmTree::new(Version::empty(settings.comparator), core.logical_clock.clone());
-            tree.set_merge_operator(core.settings.merge_operators.merger(settings.merge_operator.as_ref()));
+            let tree =
+                LsmTree::new(Version::empty(settings.comparator), core.logical_clock.clone());
+            tree.set_merge_operator(
+                core.settings.merge_operators.merger(settings.merge_operator.as_ref()),
+            );
             let family = Arc::new(FamilyState::new(id, name.to_owned(), settings, tree));
             family.set_filter(core.settings.compaction_filters.filter_of_family(name));
             Ok((edit, family))
@@ -75,7 +83,10 @@ fn find_family(core: &EngineCore, name: &str) -> Result<Arc<FamilyState>> {
 fn check_name_free(core: &EngineCore, name: &str) -> Result<()> {
     check_family_name(name)?;
     if core.families.by_name(name).is_some() {
-        return Err(Error::new(ErrorKind::AlreadyExists, format!("the family {name:?} exists already")));
+        return Err(Error::new(
+            ErrorKind::AlreadyExists,
+            format!("the family {name:?} exists already"),
+        ));
     }
     Ok(())
 }
@@ -90,7 +101,8 @@ pub fn check_new_family(core: &EngineCore, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Gives a family another name, durably. Handles and batches made before go on working: they hold its number.
+/// Gives a family another name, durably. Handles and batches made before go on working: they hold
+/// its number.
 pub fn rename_family(core: &EngineCore, name: &str, to: &str) -> Result<()> {
     let mut commit_section = core.wal.appender();
     core.health.check_writable()?;
@@ -115,7 +127,15 @@ pub fn rename_family(core: &EngineCore, name: &str, to: &str) -> Result<()> {
             let renamed = (family.id, to.to_owned(), entry.settings.clone());
             let befell = FamilyEventKind::Renamed { from: name.to_owned(), to: to.to_owned() };
             let events = family_event(seq, family.id, befell);
-            Ok((ManifestEdit { families: vec![renamed], events, durable_seq: Some(seq.0), ..ManifestEdit::default() }, ()))
+            Ok((
+                ManifestEdit {
+                    families: vec![renamed],
+                    events,
+                    durable_seq: Some(seq.0),
+                    ..ManifestEdit::default()
+                },
+                (),
+            ))
         },
         |()| core.families.rename(&family, to),
     );
@@ -142,8 +162,8 @@ fn family_event(at: SeqNo, family: FamilyId, what: FamilyEventKind) -> Vec<Famil
     vec![FamilyEvent { seq: at, family, kind: what }]
 }
 
-/// Removes everything in a family, durably and at once. The log is spent up to here, so replaying it
-/// brings nothing back.
+/// Removes everything in a family, durably and at once. The log is spent up to here, so replaying
+/// it brings nothing back.
 pub fn clear_family(core: &EngineCore, name: &str) -> Result<()> {
     let mut commit_section = core.wal.appender();
     core.health.check_writable()?;
@@ -175,8 +195,10 @@ pub fn clear_family(core: &EngineCore, name: &str) -> Result<()> {
             family.set_contents_epoch(era);
             family.set_contents_start(seq);
             family.tree.clear();
-            core.obsolete_files.add_replaced(&view.version, &Version::empty(family.tree.comparator()));
-            // Here, not behind the commit: that may fail after this, and the family would be older than all snapshots to come.
+            core.obsolete_files
+                .add_replaced(&view.version, &Version::empty(family.tree.comparator()));
+            // Here, not behind the commit: that may fail after this, and the family would be older
+            // than all snapshots to come.
             core.snapshots.begin_epoch(era);
         },
     );
@@ -187,9 +209,13 @@ pub fn clear_family(core: &EngineCore, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Makes the family `name` of the tables that `source` has now, in one edit. The files are shared until a compaction of
-/// either replaces them.
-pub fn clone_family(core: &EngineCore, source: &Arc<FamilyState>, name: &str) -> Result<Arc<FamilyState>> {
+/// Makes the family `name` of the tables that `source` has now, in one edit. The files are shared
+/// until a compaction of either replaces them.
+pub fn clone_family(
+    core: &EngineCore,
+    source: &Arc<FamilyState>,
+    name: &str,
+) -> Result<Arc<FamilyState>> {
     let mut commit_section = core.wal.appender();
     core.health.check_writable()?;
     check_new_family(core, name)?;
@@ -213,7 +239,11 @@ pub fn clone_family(core: &EngineCore, source: &Arc<FamilyState>, name: &str) ->
                 families: vec![(id, name.to_owned(), of.settings.clone())],
                 versions: vec![(id, version)],
                 contents_start: vec![(id, seq)],
-                events: family_event(seq, id, FamilyEventKind::Cloned { name: name.to_owned(), source: source.id }),
+                events: family_event(
+                    seq,
+                    id,
+                    FamilyEventKind::Cloned { name: name.to_owned(), source: source.id },
+                ),
                 durable_seq: Some(seq.0),
                 ..ManifestEdit::default()
             };
@@ -240,11 +270,19 @@ pub fn clone_family(core: &EngineCore, source: &Arc<FamilyState>, name: &str) ->
 }
 
 fn catalog_entry(catalog: &Catalog, id: FamilyId) -> Result<&CatalogFamily> {
-    catalog.families.get(&id).ok_or_else(|| Error::internal(format!("the catalog has lost family {id}")))
+    catalog
+        .families
+        .get(&id)
+        .ok_or_else(|| Error::internal(format!("the catalog has lost family {id}")))
 }
 
-/// Gives a family other settings, durably. Files written from now on follow them; the others stay as they are.
-pub fn set_family_settings(core: &EngineCore, family: &FamilyState, settings: FamilySettings) -> Result<()> {
+/// Gives a family other settings, durably. Files written from now on follow them; the others stay
+/// as they are.
+pub fn set_family_settings(
+    core: &EngineCore,
+    family: &FamilyState,
+    settings: FamilySettings,
+) -> Result<()> {
     settings.check()?;
     core.settings.merge_operators.check_registered(settings.merge_operator.as_ref())?;
     core.health.check_writable()?;
@@ -260,7 +298,9 @@ pub fn set_family_settings(core: &EngineCore, family: &FamilyState, settings: Fa
         },
         |settings| {
             // In the manifest before any operand is.
-            family.tree.set_merge_operator(core.settings.merge_operators.merger(settings.merge_operator.as_ref()));
+            family.tree.set_merge_operator(
+                core.settings.merge_operators.merger(settings.merge_operator.as_ref()),
+            );
             family.set_settings(settings);
         },
     )?;
@@ -269,8 +309,8 @@ pub fn set_family_settings(core: &EngineCore, family: &FamilyState, settings: Fa
     Ok(())
 }
 
-/// After files went: what depends on them is counted again, and they are deleted if nobody holds them. Outside the commit
-/// section: there may be thousands, and no writer has to wait for that.
+/// After files went: what depends on them is counted again, and they are deleted if nobody holds
+/// them. Outside the commit section: there may be thousands, and no writer has to wait for that.
 fn delete_removed_files(core: &EngineCore) {
     core.refresh_limits();
     core.refresh_load();
@@ -292,13 +332,25 @@ pub fn drop_family(core: &EngineCore, name: &str) -> Result<()> {
         &core.health,
         &core.next_file_id,
         |_| {
-            let events = family_event(seq, family.id, FamilyEventKind::Dropped { name: name.to_owned() });
-            Ok((ManifestEdit { dropped: vec![family.id], events, durable_seq: Some(seq.0), ..ManifestEdit::default() }, ()))
+            let events =
+                family_event(seq, family.id, FamilyEventKind::Dropped { name: name.to_owned() });
+            Ok((
+                ManifestEdit {
+                    dropped: vec![family.id],
+                    events,
+                    durable_seq: Some(seq.0),
+                    ..ManifestEdit::default()
+                },
+                (),
+            ))
         },
         |()| {
             family.mark_dropped();
             core.families.remove(family.id);
-            core.obsolete_files.add_replaced(&family.tree.view().version, &Version::empty(family.tree.comparator()));
+            core.obsolete_files.add_replaced(
+                &family.tree.view().version,
+                &Version::empty(family.tree.comparator()),
+            );
             family.tree.clear();
         },
     );

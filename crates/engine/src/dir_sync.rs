@@ -1,5 +1,5 @@
-//! Makes names durable. A failed directory sync cannot be repeated and believed: it poisons, and no sync of the directory
-//! may succeed between the failure of another and the poison.
+//! Makes names durable. A failed directory sync cannot be repeated and believed: it poisons, and no
+//! sync of the directory may succeed between the failure of another and the poison.
 
 use crate::health::Health;
 use perigee_base::Result;
@@ -7,7 +7,8 @@ use perigee_env::Dir;
 use perigee_env::sync::Mutex;
 use std::sync::Arc;
 
-/// The only door to the directory's sync once the database is open. The lock is held across the sync.
+/// The only door to the directory's sync once the database is open. The lock is held across the
+/// sync.
 #[derive(Debug)]
 pub struct DirSync {
     dir: Arc<dyn Dir>,

@@ -1,5 +1,6 @@
-//! The disk-space guard: below a reserve of free space only deletes are accepted, so that flushes, compactions and the
-//! manifest have room to work, and to make room. It asks the file system now and then, and again while space is short.
+//! The disk-space guard: below a reserve of free space only deletes are accepted, so that flushes,
+//! compactions and the manifest have room to work, and to make room. It asks the file system now
+//! and then, and again while space is short.
 
 use perigee_base::{Error, ErrorKind, Result};
 use perigee_env::Dir;
@@ -80,7 +81,7 @@ fn no_space_error(reserve: u64, free: u64) -> Error {
 mod tests {
     use super::*;
     use perigee_env::fs::memory::SimDisk;
-    use perigee_env::{Fs, DirOpenMode};
+    use perigee_env::{DirOpenMode, Fs};
     use std::path::Path;
 
     #[test]

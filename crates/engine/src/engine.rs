@@ -1,23 +1,23 @@
 //! The wiring: builds the rooms in layer order, closes them in reverse. The door of this crate.
 
-use crate::commit::{self, TwoPhaseDecision, CommitPipeline, rotate};
-use crate::job_control::JobKind;
+use crate::change_feed::ChangeFeed;
+use crate::commit::{self, CommitPipeline, TwoPhaseDecision, rotate};
 use crate::core::EngineCore;
 use crate::events::{self, EngineEvent};
 use crate::family::FamilyState;
-use crate::change_feed::ChangeFeed;
+use crate::job_control::JobKind;
 use crate::jobs::{self, Workers};
 use crate::load::{self, LoadBuilder};
 use crate::logical_clock::LogicalClock;
 use crate::named_snapshots;
 use crate::prepared_txns::PreparedTxn;
 use crate::recover;
-use crate::report::{self, CacheStatus, FamilyStatus, EngineStatus, TableStatus};
+use crate::report::{self, CacheStatus, EngineStatus, FamilyStatus, TableStatus};
 use crate::safety::{BackupSummary, CheckpointSummary, backup, checkpoint};
 use crate::settings::{DurabilityLevel, FamilySettings, Settings};
 use crate::snapshot::SnapshotHandle;
-use crate::txn_spill::TxnSpillFiles;
 use crate::txn::{EngineTxn, TxnSettings};
+use crate::txn_spill::TxnSpillFiles;
 use crate::verify::{self, VerifyResult};
 use perigee_base::bug::{self, Bug};
 use perigee_base::checksum::key_hash;
@@ -28,10 +28,10 @@ use perigee_env::fork::ForkGuard;
 use perigee_env::fs::closable_dir::ClosableDir;
 use perigee_env::sim::is_simulated;
 use perigee_env::sync::Mutex;
-use perigee_env::{Dir, DirLock, Env, DirOpenMode};
+use perigee_env::{Dir, DirLock, DirOpenMode, Env};
+use perigee_file::filename;
 use perigee_file::log::Batch;
 use perigee_file::log::prepare::check_gid;
-use perigee_file::filename;
 use perigee_tree::memtable::hashed_entries::seed_key_hashes;
 use perigee_tree::{StripedGuard, View};
 use std::path::{Path, PathBuf};
@@ -46,7 +46,8 @@ pub struct RetainedDirLock {
 }
 
 impl RetainedDirLock {
-    /// Whether it is this process's, and on the directory that is at `path` now: that one may have been replaced meanwhile.
+    /// Whether it is this process's, and on the directory that is at `path` now: that one may have
+    /// been replaced meanwhile.
     fn is_for(&self, path: &Path) -> Result<bool> {
         Ok(!self.process.is_forked() && self.dir.is_located_at(path)?)
     }
@@ -75,8 +76,9 @@ impl Engine {
     pub fn open(env: Env, path: &Path, settings: Settings) -> Result<Engine> {
         Engine::open_with_lock(env, path, settings, &mut None)
     }
-    /// Opens or creates the database in `path`; a lock on the directory that is in `kept` is used instead of a new one. After a failure
-    /// of the recovery the lock is in `kept`, so that the next open follows without a moment in which the directory is not locked.
+    /// Opens or creates the database in `path`; a lock on the directory that is in `kept` is used
+    /// instead of a new one. After a failure of the recovery the lock is in `kept`, so that the
+    /// next open follows without a moment in which the directory is not locked.
     pub fn open_with_lock(
         env: Env,
         path: &Path,
@@ -84,7 +86,8 @@ impl Engine {
         kept: &mut Option<RetainedDirLock>,
     ) -> Result<Engine> {
         let listener = settings.listener.clone();
-        Engine::try_open(env, path, settings, kept).inspect_err(|e| events::report_failed_open(listener, e))
+        Engine::try_open(env, path, settings, kept)
+            .inspect_err(|e| events::report_failed_open(listener, e))
     }
     fn try_open(
         env: Env,
@@ -97,7 +100,11 @@ impl Engine {
         let mut settings = settings;
         settings.read_only |= settings.salvage;
         settings.create_if_missing &= !settings.read_only;
-        let mode = if settings.create_if_missing { DirOpenMode::CreateIfMissing } else { DirOpenMode::Existing };
+        let mode = if settings.create_if_missing {
+            DirOpenMode::CreateIfMissing
+        } else {
+            DirOpenMode::Existing
+        };
         if !is_simulated() {
             seed_key_hashes(env.rand.next_u64());
         }
@@ -160,8 +167,9 @@ impl Engine {
     pub fn path(&self) -> &Path {
         &self.path
     }
-    /// Number of the database in this directory. A checkpoint has the database id of its source (the table files that they share
-    /// name it), but not its families: their numbers part with the first one that is created on either side.
+    /// Number of the database in this directory. A checkpoint has the database id of its source
+    /// (the table files that they share name it), but not its families: their numbers part with the
+    /// first one that is created on either side.
     pub fn identity(&self) -> u64 {
         self.identity
     }
@@ -181,7 +189,12 @@ impl Engine {
         let written = commit::write_batch(&self.core, &self.writers, batch, durability);
         match &written {
             Ok(_) => self.core.stop_timer(operation, started),
-            Err(e) if matches!(e.kind(), ErrorKind::OutcomeUnknown | ErrorKind::NoSpace | ErrorKind::Io) => {
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    ErrorKind::OutcomeUnknown | ErrorKind::NoSpace | ErrorKind::Io
+                ) =>
+            {
                 self.core.report_event(&EngineEvent::Failed { what: "write", error: e });
             }
             Err(_) => {}
@@ -193,12 +206,16 @@ impl Engine {
     pub fn begin_txn(&self, settings: TxnSettings) -> Result<EngineTxn> {
         EngineTxn::begin(&self.core, settings)
     }
-    /// Commits a transaction, which has ended when this returns, whatever it returns; the number of its last operation (of the
-    /// present, if it wrote nothing).
+    /// Commits a transaction, which has ended when this returns, whatever it returns; the number of
+    /// its last operation (of the present, if it wrote nothing).
     ///
     /// # Errors
     /// `Conflict`: nothing of it happened, begin it anew. Those of [`Engine::write`].
-    pub fn commit_txn(&self, txn: &mut EngineTxn, durability: Option<DurabilityLevel>) -> Result<SeqNo> {
+    pub fn commit_txn(
+        &self,
+        txn: &mut EngineTxn,
+        durability: Option<DurabilityLevel>,
+    ) -> Result<SeqNo> {
         if txn.is_spilled() {
             let done = txn.commit_spilled(&self.core);
             txn.end();
@@ -206,7 +223,8 @@ impl Engine {
         }
         let finished = txn.finish_commit(&self.core);
         let durability = durability.unwrap_or(self.core.settings.durability);
-        let started = self.core.start_timer(Operation::Write, self.core.counters.commits.stripe_value());
+        let started =
+            self.core.start_timer(Operation::Write, self.core.counters.commits.stripe_value());
         let done = finished.and_then(|(batch, conditions)| {
             commit::write_batch_if(&self.core, &self.writers, batch, durability, conditions)
         });
@@ -227,8 +245,8 @@ impl Engine {
         }
         txn.spill_if_needed(&self.core, || Box::new(TxnSpillFiles::new(&self.core)))
     }
-    /// Prepares a transaction under an identifier, durably. It has ended when this returns, whatever it returns, unless the identifier
-    /// cannot be had.
+    /// Prepares a transaction under an identifier, durably. It has ended when this returns,
+    /// whatever it returns, unless the identifier cannot be had.
     pub fn prepare_txn(&self, txn: &mut EngineTxn, gid: &[u8]) -> Result<()> {
         check_gid(gid)?;
         let _mine = self.core.prepared_txns.reserve_gid(gid)?;
@@ -267,8 +285,8 @@ impl Engine {
     pub fn check_open(&self) -> Result<()> {
         self.core.health.check_open()
     }
-    /// The newest view of a family, and the sequence number up to which to read it. The view is taken first: everything
-    /// visible at the later number is in it, or newer than it as a whole.
+    /// The newest view of a family, and the sequence number up to which to read it. The view is
+    /// taken first: everything visible at the later number is in it, or newer than it as a whole.
     pub fn read_view(&self, family: &FamilyState) -> Result<(Arc<View>, SeqNo)> {
         self.core.health.check_open()?;
         family.check_not_dropped()?;
@@ -285,7 +303,11 @@ impl Engine {
     }
     /// The view of a family for one read of a held snapshot.
     #[inline]
-    pub fn pin_view_at(&self, family: &FamilyState, held: &SnapshotHandle) -> Result<StripedGuard<View>> {
+    pub fn pin_view_at(
+        &self,
+        family: &FamilyState,
+        held: &SnapshotHandle,
+    ) -> Result<StripedGuard<View>> {
         self.core.health.check_open()?;
         family.check_not_dropped()?;
         let view = family.tree.pin();
@@ -304,7 +326,8 @@ impl Engine {
     pub fn logical_clock(&self) -> &LogicalClock {
         &self.core.logical_clock
     }
-    /// Somebody who knows says that the wall clock is right; what waited for that is looked at again.
+    /// Somebody who knows says that the wall clock is right; what waited for that is looked at
+    /// again.
     pub fn confirm_wall_clock(&self) {
         self.core.logical_clock.confirm_wall_clock();
         self.core.signal.notify();
@@ -408,7 +431,10 @@ impl Engine {
         match &changed {
             Ok(_) => self.core.report_event(&EngineEvent::FamilyChanged { what, name }),
             Err(e) if e.kind() == ErrorKind::OutcomeUnknown => {
-                self.core.report_event(&EngineEvent::Failed { what: "a change of the families", error: e });
+                self.core.report_event(&EngineEvent::Failed {
+                    what: "a change of the families",
+                    error: e,
+                });
             }
             Err(_) => {}
         }
@@ -416,7 +442,11 @@ impl Engine {
     }
     /// Creates a family.
     pub fn create_family(&self, name: &str, settings: FamilySettings) -> Result<Arc<FamilyState>> {
-        self.report_family_change(crate::ddl::create_family(&self.core, name, settings), "created", name)
+        self.report_family_change(
+            crate::ddl::create_family(&self.core, name, settings),
+            "created",
+            name,
+        )
     }
     /// The settings that were given at open.
     pub fn settings(&self) -> &Settings {
@@ -427,8 +457,16 @@ impl Engine {
         &self.core.env
     }
     /// Gives a family other settings.
-    pub fn set_family_settings(&self, family: &FamilyState, settings: FamilySettings) -> Result<()> {
-        self.report_family_change(crate::ddl::set_family_settings(&self.core, family, settings), "has other options", &family.name())
+    pub fn set_family_settings(
+        &self,
+        family: &FamilyState,
+        settings: FamilySettings,
+    ) -> Result<()> {
+        self.report_family_change(
+            crate::ddl::set_family_settings(&self.core, family, settings),
+            "has other options",
+            &family.name(),
+        )
     }
     /// Drops a family.
     pub fn drop_family(&self, name: &str) -> Result<()> {
@@ -466,7 +504,11 @@ impl Engine {
         if !bug::is_active(Bug::CloneForgetsMemtable) {
             self.flush(&[Arc::clone(&source)])?;
         }
-        self.report_family_change(crate::ddl::clone_family(&self.core, &source, name), "cloned", name)
+        self.report_family_change(
+            crate::ddl::clone_family(&self.core, &source, name),
+            "cloned",
+            name,
+        )
     }
 
     /// Makes everything acknowledged durable.
@@ -490,7 +532,12 @@ impl Engine {
         let waiting: Vec<_> = families
             .iter()
             .flat_map(|f| {
-                f.tree.view().immutables.iter().map(|m| (Arc::clone(f), Arc::clone(m))).collect::<Vec<_>>()
+                f.tree
+                    .view()
+                    .immutables
+                    .iter()
+                    .map(|m| (Arc::clone(f), Arc::clone(m)))
+                    .collect::<Vec<_>>()
             })
             .collect();
         self.wait_until(|| !waiting.iter().any(|(f, m)| f.awaits_flush(m)))
@@ -525,7 +572,12 @@ impl Engine {
         checkpoint::create_checkpoint(&self.core, target)
     }
     /// Makes a generation in the backup directory `path`.
-    pub fn backup(&self, path: &Path, reread: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<BackupSummary> {
+    pub fn backup(
+        &self,
+        path: &Path,
+        reread: bool,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<BackupSummary> {
         backup::create_backup(&self.core, path, reread, progress)
     }
     /// Reads and checks every byte.

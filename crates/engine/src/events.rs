@@ -1,8 +1,9 @@
-//! What happens that an operator may want to know, told in one place: to the log file, to the user's listener, and (feature
-//! `tracing`) to whoever subscribed. Told after the fact; nothing depends on it.
+//! What happens that an operator may want to know, told in one place: to the log file, to the
+//! user's listener, and (feature `tracing`) to whoever subscribed. Told after the fact; nothing
+//! depends on it.
 
 use crate::info_log::{InfoLog, sanitize_line};
-use crate::log_listener::{ListenerQueue, LogListener, LogLevel};
+use crate::log_listener::{ListenerQueue, LogLevel, LogListener};
 use perigee_base::Error;
 use std::fmt::{self, Display};
 
@@ -125,7 +126,9 @@ impl EngineEvent<'_> {
     pub fn level(&self) -> LogLevel {
         match self {
             EngineEvent::Failed { .. } | EngineEvent::Closed { error: Some(_) } => LogLevel::Error,
-            EngineEvent::Stalled { .. } | EngineEvent::Opened { log_truncated: true, .. } => LogLevel::Warn,
+            EngineEvent::Stalled { .. } | EngineEvent::Opened { log_truncated: true, .. } => {
+                LogLevel::Warn
+            }
             EngineEvent::Scrubbed { errors, .. } if *errors > 0 => LogLevel::Warn,
             EngineEvent::JobStarted { .. } => LogLevel::Debug,
             _ => LogLevel::Info,
@@ -141,14 +144,19 @@ impl Display for EngineEvent<'_> {
                 write!(f, "{kind} of family {family:?} ({reason}), {bytes} bytes")
             }
             EngineEvent::Flushed { family, entries, files, bytes, us } => {
-                write!(f, "family {family:?}: {entries} entries to {files} tables, {bytes} bytes, {us} us")
+                write!(
+                    f,
+                    "family {family:?}: {entries} entries to {files} tables, {bytes} bytes, {us} us"
+                )
             }
-            EngineEvent::Compacted { family, reason, from, to, files, bytes, entries, us } => write!(
-                f,
-                "family {family:?} ({reason}): levels {from:?} to {to}, tables {} to {}, bytes {} to {}, entries {} to {}, \
+            EngineEvent::Compacted { family, reason, from, to, files, bytes, entries, us } => {
+                write!(
+                    f,
+                    "family {family:?} ({reason}): levels {from:?} to {to}, tables {} to {}, bytes {} to {}, entries {} to {}, \
                  {us} us",
-                files.0, files.1, bytes.0, bytes.1, entries.0, entries.1
-            ),
+                    files.0, files.1, bytes.0, bytes.1, entries.0, entries.1
+                )
+            }
             EngineEvent::Scrubbed { files, bytes, errors, us } => {
                 write!(f, "{files} files, {bytes} bytes, {errors} damaged, {us} us")
             }
@@ -164,7 +172,8 @@ impl Display for EngineEvent<'_> {
 
 /// Tells a listener that an open failed: there is nobody else yet, nor a log.
 pub fn report_failed_open(listener: Option<LogListener>, error: &Error) {
-    let (audience, event) = (ListenerQueue::new(listener), EngineEvent::Failed { what: "open", error });
+    let (audience, event) =
+        (ListenerQueue::new(listener), EngineEvent::Failed { what: "open", error });
     audience.enqueue(event.level(), || event_line(&event));
     audience.deliver();
 }
@@ -173,7 +182,8 @@ fn event_line(event: &EngineEvent<'_>) -> String {
     sanitize_line(&format!("{:<11}{event}", event.name()))
 }
 
-/// Tells an event. The listener is not called here, this thread may hold locks: whether there is something for it now.
+/// Tells an event. The listener is not called here, this thread may hold locks: whether there is
+/// something for it now.
 pub fn emit(log: &InfoLog, audience: &ListenerQueue, event: &EngineEvent<'_>) -> bool {
     let level = event.level();
     if level > LogLevel::Debug {
@@ -203,10 +213,13 @@ pub struct TraceSpan {
     _entered: tracing::span::EnteredSpan,
 }
 
-/// Enters a span: `open`, `recovery`, `flush`, `compaction`, `stall`, `family`; `subject` says which, for example the family.
+/// Enters a span: `open`, `recovery`, `flush`, `compaction`, `stall`, `family`; `subject` says
+/// which, for example the family.
 #[cfg(feature = "tracing")]
 pub fn enter_span(name: &'static str, subject: &str) -> TraceSpan {
-    TraceSpan { _entered: tracing::info_span!(target: "perigee", "perigee", what = name, subject).entered() }
+    TraceSpan {
+        _entered: tracing::info_span!(target: "perigee", "perigee", what = name, subject).entered(),
+    }
 }
 
 /// Without the feature nothing is entered.

@@ -1,14 +1,14 @@
 //! Column families: a name, settings and a tree each; the log and the manifest are common.
 
-use crate::family_counters::FamilyCounters;
-use crate::compaction_filters::SharedCompactionFilter;
 use crate::commit_hooks::CommitHook;
 use crate::compaction_cursor::CompactionCursor;
+use crate::compaction_filters::SharedCompactionFilter;
+use crate::family_counters::FamilyCounters;
 use crate::settings::FamilySettings;
 use crate::snapshot::SnapshotHandle;
 use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo};
 use perigee_file::KlogOptions;
-use perigee_tree::{Memtable, LsmTree};
+use perigee_tree::{LsmTree, Memtable};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -84,16 +84,24 @@ impl FamilyState {
     pub fn name(&self) -> Arc<str> {
         Arc::clone(&self.name.read().unwrap_or_else(PoisonError::into_inner))
     }
-    /// Its contents are of this era (see [`crate::snapshot::Snapshots`]); called before they are put in place.
+    /// Its contents are of this era (see [`crate::snapshot::Snapshots`]); called before they are
+    /// put in place.
     pub fn set_contents_epoch(&self, era: u64) {
         self.contents_epoch.store(era, SeqCst);
     }
     /// `NotFound` if a snapshot of `era` is older than the contents. Ask after taking the view.
     pub fn check_contents_epoch(&self, era: u64) -> Result<()> {
-        if era < self.contents_epoch.load(SeqCst) { Err(self.contents_newer_error()) } else { Ok(()) }
+        if era < self.contents_epoch.load(SeqCst) {
+            Err(self.contents_newer_error())
+        } else {
+            Ok(())
+        }
     }
     fn contents_newer_error(&self) -> Error {
-        let text = format!("the family {:?} was cleared or cloned after the snapshot was taken", self.name());
+        let text = format!(
+            "the family {:?} was cleared or cloned after the snapshot was taken",
+            self.name()
+        );
         Error::new(ErrorKind::NotFound, text)
     }
     /// Its contents begin with this number; called before they are put in place.
@@ -127,7 +135,10 @@ impl FamilyState {
     /// `NotFound` if it was dropped.
     pub fn check_not_dropped(&self) -> Result<()> {
         if self.dropped.load(SeqCst) {
-            return Err(Error::new(ErrorKind::NotFound, format!("the family {:?} was dropped", self.name())));
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!("the family {:?} was dropped", self.name()),
+            ));
         }
         Ok(())
     }
@@ -135,7 +146,8 @@ impl FamilyState {
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(SeqCst)
     }
-    /// Whether a sealed memtable still waits for its flush: it does not if the family was cleared or dropped.
+    /// Whether a sealed memtable still waits for its flush: it does not if the family was cleared
+    /// or dropped.
     pub fn awaits_flush(&self, memtable: &Arc<Memtable>) -> bool {
         !self.is_dropped() && self.tree.view().immutables.iter().any(|m| Arc::ptr_eq(m, memtable))
     }

@@ -1,5 +1,6 @@
-//! What a family has done since the database was opened: how many tables were made of it, and what that moved. Counted where a job
-//! has installed its outputs; what writers bring is counted by the memtables ([`perigee_tree::Memtable::written`]).
+//! What a family has done since the database was opened: how many tables were made of it, and what
+//! that moved. Counted where a job has installed its outputs; what writers bring is counted by the
+//! memtables ([`perigee_tree::Memtable::written`]).
 
 use perigee_base::stats::Counter;
 

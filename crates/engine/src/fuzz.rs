@@ -1,5 +1,6 @@
-//! Any bytes into every decoder of the log, the manifest and a whole database directory: an answer or an error, never a
-//! panic. The entries of the fuzz targets in `fuzz/`, and of the smoke test that runs without a fuzzer.
+//! Any bytes into every decoder of the log, the manifest and a whole database directory: an answer
+//! or an error, never a panic. The entries of the fuzz targets in `fuzz/`, and of the smoke test
+//! that runs without a fuzzer.
 
 use crate::manifest::{Catalog, decode_edit, encode_edit};
 use crate::safety::BackupGeneration;
@@ -8,14 +9,15 @@ use crate::{Engine, FamilyState};
 use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use perigee_base::{FileId, Result};
 use perigee_env::fs::memory::SimDisk;
-use perigee_env::{Dir, Env, Fs, DirOpenMode};
+use perigee_env::{Dir, DirOpenMode, Env, Fs};
 use perigee_file::log::layout::{RECORD_HEADER_BYTES, checksum_seed};
-use perigee_file::log::{Batch, LogReader, BatchOps, RecordHeader, RecordKind, NextLogRecord};
+use perigee_file::log::{Batch, BatchOps, LogReader, NextLogRecord, RecordHeader, RecordKind};
 use perigee_tree::scan::{ScanBounds, VisibleCursor};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// A manifest edit; what decodes survives the round trip, and applying it to an empty catalog gives an answer.
+/// A manifest edit; what decodes survives the round trip, and applying it to an empty catalog gives
+/// an answer.
 pub fn fuzz_edit(bytes: &[u8]) -> bool {
     let Ok(edit) = decode_edit(bytes) else { return false };
     let again = decode_edit(&encode_edit(&edit));
@@ -28,12 +30,14 @@ pub fn fuzz_edit(bytes: &[u8]) -> bool {
 pub fn fuzz_generation(bytes: &[u8]) -> bool {
     // As it is, and with length and checksums mended so that the body is looked into.
     let whole = BackupGeneration::decode(bytes, 1).is_ok();
-    let header = FileHeader { kind: FileKind::Backup, database: DATABASE, file: FileId(1), a: 9, b: 0 };
+    let header =
+        FileHeader { kind: FileKind::Backup, database: DATABASE, file: FileId(1), a: 9, b: 0 };
     let mut mended = header.encode().to_vec();
     mended.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
     mended.extend_from_slice(&[0; 4]);
     mended.extend_from_slice(bytes);
-    let sum = perigee_base::checksum::checksum(FileId(1), HEADER_BYTES as u64, &mended[HEADER_BYTES..]);
+    let sum =
+        perigee_base::checksum::checksum(FileId(1), HEADER_BYTES as u64, &mended[HEADER_BYTES..]);
     mended.extend_from_slice(&sum.to_le_bytes());
     let Ok(g) = BackupGeneration::decode(&mended, 1) else { return whole };
     let again = BackupGeneration::decode(&g.encode(), 1);
@@ -53,11 +57,16 @@ pub fn fuzz_prepare(bytes: &[u8]) -> bool {
     let order = |_| Some(perigee_base::KeyComparator::Bytes);
     let _ = crate::prepared_txns::PreparedTxn::decode(Arc::new(bytes.to_vec()), &order, 1);
     let Ok(p) = prepare::PrepareRecord::decode(bytes) else { return false };
-    let claims =
-        |visit: &mut dyn FnMut(perigee_file::log::PreparedClaim<'_>)| p.claims.iter().for_each(|claim| visit(*claim));
+    let claims = |visit: &mut dyn FnMut(perigee_file::log::PreparedClaim<'_>)| {
+        p.claims.iter().for_each(|claim| visit(*claim))
+    };
     let again = prepare::encode_prepare(p.header, &claims, &bytes[p.ops_range.clone()]);
     let again = again.expect("what was decoded is not too large");
-    assert_eq!(&again.buf[again.payload_range()], bytes, "a prepare record changes in the round trip");
+    assert_eq!(
+        &again.buf[again.payload_range()],
+        bytes,
+        "a prepare record changes in the round trip"
+    );
     true
 }
 
@@ -65,7 +74,8 @@ const DATABASE: u64 = 77;
 const LOG: FileId = FileId(3);
 const LOG_NAME: &str = "000003.wal";
 
-/// A whole log file: a good header, then `bytes` as records, the first of them sealed so that it is looked into.
+/// A whole log file: a good header, then `bytes` as records, the first of them sealed so that it is
+/// looked into.
 pub fn fuzz_log(bytes: &[u8]) -> bool {
     let header = FileHeader { kind: FileKind::Wal, database: DATABASE, file: LOG, a: 1, b: 5 };
     let mut file = header.encode().to_vec();
@@ -98,7 +108,9 @@ pub fn fuzz_log(bytes: &[u8]) -> bool {
     }
     file.extend_from_slice(bytes);
     let disk = SimDisk::new(1);
-    let Ok(dir) = disk.open_dir(Path::new("/db"), DirOpenMode::CreateIfMissing) else { return false };
+    let Ok(dir) = disk.open_dir(Path::new("/db"), DirOpenMode::CreateIfMissing) else {
+        return false;
+    };
     if dir.create(LOG_NAME).is_err() {
         return false;
     }
@@ -179,7 +191,8 @@ fn sample_database() -> Result<Arc<SimDisk>> {
     let disk = SimDisk::new(7);
     let env = Env { fs: disk.clone(), ..Env::real() };
     let engine = Engine::open(env, Path::new("/db"), sample_settings())?;
-    let second = engine.create_family("second", sample_settings().default_family.unwrap_or_default())?;
+    let second =
+        engine.create_family("second", sample_settings().default_family.unwrap_or_default())?;
     let first = engine.family("default")?;
     for n in 0..120 {
         write_sample(&engine, if n % 3 == 0 { &second } else { &first }, n)?;
@@ -191,11 +204,13 @@ fn sample_database() -> Result<Arc<SimDisk>> {
     Ok(disk)
 }
 
-/// A whole directory: `bytes` as changes of a small database (five bytes each: file, offset, new byte), then open, read and
-/// verify everything.
+/// A whole directory: `bytes` as changes of a small database (five bytes each: file, offset, new
+/// byte), then open, read and verify everything.
 pub fn fuzz_directory(bytes: &[u8]) -> bool {
     static IMAGE: OnceLock<Arc<SimDisk>> = OnceLock::new();
-    let disk = IMAGE.get_or_init(|| sample_database().expect("the untouched image can be built")).deep_clone();
+    let disk = IMAGE
+        .get_or_init(|| sample_database().expect("the untouched image can be built"))
+        .deep_clone();
     let paths: Vec<PathBuf> = disk.paths();
     for change in bytes.chunks_exact(5).take(64) {
         let path = &paths[usize::from(change[0]) % paths.len()];

@@ -1,4 +1,5 @@
-//! Whether the database may still write, and what went wrong. A poisoned database reads on; only a reopen heals it.
+//! Whether the database may still write, and what went wrong. A poisoned database reads on; only a
+//! reopen heals it.
 
 use perigee_base::{Error, ErrorKind, Result};
 use perigee_env::fork::{self, ForkGuard};

@@ -1,7 +1,10 @@
-//! How far back every version is kept: the policy of history. Pure; it knows neither clocks nor rewrites.
+//! How far back every version is kept: the policy of history. Pure; it knows neither clocks nor
+//! rewrites.
 //!
-//! 1. A version is kept from everything that a rewrite might do to it if its number is above the *horizon*.
-//! 2. The horizon never reaches further than what is wanted: too old versions may stay, young ones may not go.
+//! 1. A version is kept from everything that a rewrite might do to it if its number is above the
+//!    *horizon*.
+//! 2. The horizon never reaches further than what is wanted: too old versions may stay, young ones
+//!    may not go.
 
 use perigee_base::SeqNo;
 use std::collections::VecDeque;
@@ -37,8 +40,15 @@ impl SeqNoTimeMap {
             self.0.pop_front();
         }
     }
-    /// The number above which all is kept now, if history is; `oldest` is the oldest number that can be read.
-    pub fn horizon(&self, history: HistoryRetention, now_us: u64, present: SeqNo, oldest: SeqNo) -> Option<SeqNo> {
+    /// The number above which all is kept now, if history is; `oldest` is the oldest number that
+    /// can be read.
+    pub fn horizon(
+        &self,
+        history: HistoryRetention,
+        now_us: u64,
+        present: SeqNo,
+        oldest: SeqNo,
+    ) -> Option<SeqNo> {
         match history {
             HistoryRetention::None => None,
             HistoryRetention::Operations(n) => Some(SeqNo(present.0.saturating_sub(n))),

@@ -1,13 +1,15 @@
-//! The log for people: `LOG` in the database directory, one line for each event, UTC time first. (The write-ahead log is
-//! another thing.) Nothing ever reads it back.
+//! The log for people: `LOG` in the database directory, one line for each event, UTC time first.
+//! (The write-ahead log is another thing.) Nothing ever reads it back.
 //!
-//! 1. Nothing depends on it: a write that fails switches it off until the next open, and nobody hears an error.
-//! 2. It is never synced, and named in no manifest: recovery, checkpoints, backups and `verify` pass it by.
+//! 1. Nothing depends on it: a write that fails switches it off until the next open, and nobody
+//!    hears an error.
+//! 2. It is never synced, and named in no manifest: recovery, checkpoints, backups and `verify`
+//!    pass it by.
 //! 3. All its files together stay within (files kept + 1) times the limit, and one line.
 
 use perigee_env::clock::Clock;
 use perigee_env::sync::Mutex;
-use perigee_env::{WritableFile, Dir};
+use perigee_env::{Dir, WritableFile};
 use perigee_file::filename;
 use std::fmt::{self, Display, Write};
 use std::sync::Arc;
@@ -40,9 +42,16 @@ impl fmt::Debug for InfoLog {
 }
 
 impl InfoLog {
-    /// A log of files of `bytes_max` (0: none at all), with so many older ones kept. Opened at the first line.
-    pub fn new(dir: Arc<dyn Dir>, clock: Arc<dyn Clock>, bytes_max: u64, files_kept: u32) -> InfoLog {
-        let state = Mutex::new(if bytes_max == 0 { InfoLogState::Off } else { InfoLogState::Unopened });
+    /// A log of files of `bytes_max` (0: none at all), with so many older ones kept. Opened at the
+    /// first line.
+    pub fn new(
+        dir: Arc<dyn Dir>,
+        clock: Arc<dyn Clock>,
+        bytes_max: u64,
+        files_kept: u32,
+    ) -> InfoLog {
+        let state =
+            Mutex::new(if bytes_max == 0 { InfoLogState::Off } else { InfoLogState::Unopened });
         InfoLog { dir, clock, bytes_max, files_kept, state }
     }
 
@@ -62,10 +71,16 @@ impl InfoLog {
         };
     }
 
-    fn append(&self, state: &InfoLogState, line: &[u8]) -> perigee_base::Result<Arc<dyn WritableFile>> {
+    fn append(
+        &self,
+        state: &InfoLogState,
+        line: &[u8],
+    ) -> perigee_base::Result<Arc<dyn WritableFile>> {
         let mut file = match state {
             InfoLogState::Open(file) => Arc::clone(file),
-            _ if self.dir.file_len(filename::INFO_LOG)?.is_some() => self.dir.append_to(filename::INFO_LOG)?,
+            _ if self.dir.file_len(filename::INFO_LOG)?.is_some() => {
+                self.dir.append_to(filename::INFO_LOG)?
+            }
             _ => self.dir.create(filename::INFO_LOG)?,
         };
         if !file.is_empty() && file.len() + line.len() as u64 > self.bytes_max {
@@ -164,7 +179,8 @@ mod tests {
             log.write_line(format_args!("event {i} {}", "x".repeat(50)));
         }
         assert_eq!(dir.list().unwrap(), ["LOG", "LOG.1", "LOG.2"]);
-        let total: u64 = dir.list().unwrap().iter().map(|n| dir.file_len(n).unwrap().unwrap()).sum();
+        let total: u64 =
+            dir.list().unwrap().iter().map(|n| dir.file_len(n).unwrap().unwrap()).sum();
         assert!(total <= 900, "{total}");
         let (log, dir) = self::log(0);
         (0..40).for_each(|i| log.write_line(i));

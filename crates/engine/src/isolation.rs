@@ -11,7 +11,8 @@ pub enum IsolationLevel {
     RepeatableRead,
     /// All reads see one moment; keys that were written must not have changed at commit.
     Snapshot,
-    /// As if transactions ran one after the other, in an order that real time allows: see [`crate::serial`].
+    /// As if transactions ran one after the other, in an order that real time allows: see
+    /// [`crate::serial`].
     Serializable,
 }
 

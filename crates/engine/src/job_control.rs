@@ -1,9 +1,10 @@
-//! Which background jobs may start, and which are running. Jobs ask at the gate; callers pause, cancel and resume.
+//! Which background jobs may start, and which are running. Jobs ask at the gate; callers pause,
+//! cancel and resume.
 //!
 //! It starts nothing and waits for nothing: whoever changes it rings the bell.
 //!
-//! 1. While `paused` is above zero no job is running once [`Control::is_idle`] has said so: the gate and the list of running
-//!    jobs are under one mutex.
+//! 1. While `paused` is above zero no job is running once [`Control::is_idle`] has said so: the
+//!    gate and the list of running jobs are under one mutex.
 //! 2. A job leaves the list on every way out, a panic included.
 
 use crate::events::EngineEvent;
@@ -86,7 +87,11 @@ impl JobControl {
     ///
     /// # Errors
     /// As [`Control::check`].
-    pub fn start_job<'a>(&'a self, signal: &'a Signal, job: RunningJob) -> Result<JobRegistration<'a>> {
+    pub fn start_job<'a>(
+        &'a self,
+        signal: &'a Signal,
+        job: RunningJob,
+    ) -> Result<JobRegistration<'a>> {
         let mut state = self.state();
         state.check_allowed(job.kind)?;
         let job = Arc::new(job);
@@ -149,7 +154,10 @@ impl JobControlState {
 }
 
 fn cancelled_error() -> Error {
-    Error::new(ErrorKind::Busy, "compactions are cancelled: call resume_background_work, then try again")
+    Error::new(
+        ErrorKind::Busy,
+        "compactions are cancelled: call resume_background_work, then try again",
+    )
 }
 
 /// A place in the list of running jobs; dropping it leaves the list and rings.
@@ -171,7 +179,12 @@ impl Drop for JobRegistration<'_> {
 impl RunningJob {
     /// That it begins.
     pub fn started_event(&self) -> EngineEvent<'_> {
-        EngineEvent::JobStarted { kind: self.kind.name(), family: &self.family, reason: self.reason, bytes: self.input_bytes }
+        EngineEvent::JobStarted {
+            kind: self.kind.name(),
+            family: &self.family,
+            reason: self.reason,
+            bytes: self.input_bytes,
+        }
     }
     /// Memory that it holds.
     pub fn memory_bytes(&self) -> u64 {
@@ -217,10 +230,17 @@ mod tests {
         running.job.output_memory_bytes.store(7, Relaxed);
         assert_eq!(running.job.memory_bytes(), 12);
         control.pause();
-        assert_eq!(control.start_job(&signal, job(JobKind::Flush)).unwrap_err().kind(), ErrorKind::Busy);
+        assert_eq!(
+            control.start_job(&signal, job(JobKind::Flush)).unwrap_err().kind(),
+            ErrorKind::Busy
+        );
         assert!(!control.is_idle(None) && control.is_idle(Some(JobKind::Flush)));
         let works_on = |kind, family| control.is_working_on(kind, FamilyId(family));
-        assert!(works_on(JobKind::Compaction, 3) && !works_on(JobKind::Compaction, 4) && !works_on(JobKind::Flush, 3));
+        assert!(
+            works_on(JobKind::Compaction, 3)
+                && !works_on(JobKind::Compaction, 4)
+                && !works_on(JobKind::Flush, 3)
+        );
         assert!(control.check_cancelled().is_ok(), "a pause lets the running ones finish");
         drop(running);
         assert!(control.is_idle(None));
@@ -228,6 +248,9 @@ mod tests {
         control.set_cancelled(true);
         assert!(control.check_cancelled().is_err());
         assert!(control.start_job(&signal, job(JobKind::Compaction)).is_err());
-        assert!(control.start_job(&signal, job(JobKind::Flush)).is_ok(), "memtables still become tables");
+        assert!(
+            control.start_job(&signal, job(JobKind::Flush)).is_ok(),
+            "memtables still become tables"
+        );
     }
 }

@@ -1,8 +1,9 @@
-//! L4: many trees, one order of events. The write-ahead log, commits, families, the manifest, recovery, background
-//! jobs, back-pressure. It knows nothing of user-facing types.
+//! L4: many trees, one order of events. The write-ahead log, commits, families, the manifest,
+//! recovery, background jobs, back-pressure. It knows nothing of user-facing types.
 //!
-//! The module order is the dependency order; `engine` builds the rooms in that order and closes them in reverse.
-//! Lock order: `wal.appender` (the commit section), then `wal.sync`, then the manifest. Never the other way round.
+//! The module order is the dependency order; `engine` builds the rooms in that order and closes
+//! them in reverse. Lock order: `wal.appender` (the commit section), then `wal.sync`, then the
+//! manifest. Never the other way round.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

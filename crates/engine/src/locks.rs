@@ -1,4 +1,5 @@
-//! Locks on keys and on stretches of keys, for transactions that would rather wait than lose. Who takes none never comes here.
+//! Locks on keys and on stretches of keys, for transactions that would rather wait than lose. Who
+//! takes none never comes here.
 //!
 //! ```text
 //!            | shared | exclusive | gap | insert        a lock and a request, of different owners, on keys in common:
@@ -7,9 +8,9 @@
 //! gap        |   -    |     -     |  -  |  waits
 //! insert     | waits  |   waits   |waits|  waits
 //! ```
-//! Requests are granted in the order in which they came, but for those of an owner that holds the key already (an upgrade):
-//! they wait for holders only. Who would wait for itself, over others, is told so at once (a deadlock): the youngest
-//! transaction of the circle is the victim.
+//! Requests are granted in the order in which they came, but for those of an owner that holds the
+//! key already (an upgrade): they wait for holders only. Who would wait for itself, over others, is
+//! told so at once (a deadlock): the youngest transaction of the circle is the victim.
 
 use crate::read_write_sets::KeyOrRange;
 use perigee_base::bug::{self, Bug};
@@ -118,7 +119,10 @@ impl FamilyLocks {
         FamilyLocks { order, keys: HashMap::new(), ranges: Vec::new(), requests: Vec::new() }
     }
     /// Every lock on keys in common with a place.
-    fn locks_overlapping<'a>(&'a self, place: &'a KeyOrRange) -> Box<dyn Iterator<Item = &'a GrantedLock> + 'a> {
+    fn locks_overlapping<'a>(
+        &'a self,
+        place: &'a KeyOrRange,
+    ) -> Box<dyn Iterator<Item = &'a GrantedLock> + 'a> {
         let order = self.order;
         let stretches = self
             .ranges
@@ -128,12 +132,18 @@ impl FamilyLocks {
         match place {
             KeyOrRange::Key(key) => {
                 let same = self.keys.get(&order.equality_hash(key)).into_iter().flatten();
-                Box::new(same.filter(move |(k, _)| order.keys_equal(k, key)).map(|(_, h)| h).chain(stretches))
+                Box::new(
+                    same.filter(move |(k, _)| order.keys_equal(k, key))
+                        .map(|(_, h)| h)
+                        .chain(stretches),
+                )
             }
             KeyOrRange::Range(begin, end) => {
-                let inside =
-                    move |k: &[u8]| begin.as_ref().is_before(order, k) && !end.as_ref().is_before(order, k);
-                let keys = self.keys.values().flatten().filter(move |(k, _)| inside(k)).map(|(_, h)| h);
+                let inside = move |k: &[u8]| {
+                    begin.as_ref().is_before(order, k) && !end.as_ref().is_before(order, k)
+                };
+                let keys =
+                    self.keys.values().flatten().filter(move |(k, _)| inside(k)).map(|(_, h)| h);
                 Box::new(keys.chain(stretches))
             }
         }
@@ -145,7 +155,9 @@ impl FamilyLocks {
         mode: LockMode,
         place: &'a KeyOrRange,
     ) -> impl Iterator<Item = LockOwner> + 'a {
-        self.locks_overlapping(place).filter(move |h| h.owner != owner && conflicts(h.mode, mode)).map(|h| h.owner)
+        self.locks_overlapping(place)
+            .filter(move |h| h.owner != owner && conflicts(h.mode, mode))
+            .map(|h| h.owner)
     }
     /// Whether an owner holds something there already.
     fn is_upgrade(&self, owner: LockOwner, place: &KeyOrRange) -> bool {
@@ -176,7 +188,9 @@ impl FamilyLocks {
     }
     fn insert(&mut self, held: GrantedLock, place: KeyOrRange) {
         match place {
-            KeyOrRange::Key(key) => self.keys.entry(self.order.equality_hash(&key)).or_default().push((key, held)),
+            KeyOrRange::Key(key) => {
+                self.keys.entry(self.order.equality_hash(&key)).or_default().push((key, held))
+            }
             stretch => self.ranges.push((stretch, held)),
         }
     }
@@ -202,12 +216,16 @@ impl FamilyLocks {
     /// Grants what nobody stands against any more.
     fn grant_requests(&mut self) {
         for at in 0..self.requests.len() {
-            if self.requests[at].state == LockRequestState::Waiting && self.blockers_of_request(at).next().is_none() {
+            if self.requests[at].state == LockRequestState::Waiting
+                && self.blockers_of_request(at).next().is_none()
+            {
                 self.requests[at].state = LockRequestState::Granted;
                 self.requests[at].wakeup.notify_one();
                 let r = &self.requests[at];
-                let (held, place) =
-                    (GrantedLock { owner: r.owner, mode: r.mode, number: r.number }, r.target.clone());
+                let (held, place) = (
+                    GrantedLock { owner: r.owner, mode: r.mode, number: r.number },
+                    r.target.clone(),
+                );
                 self.insert(held, place);
             }
         }
@@ -229,7 +247,10 @@ impl TxnLocks {
 }
 
 /// Tells those that wait, of whom `whose` is true, that they do not get it.
-fn abort_requests(grounds: &mut HashMap<FamilyId, FamilyLocks>, whose: impl Fn(&LockRequest) -> bool) {
+fn abort_requests(
+    grounds: &mut HashMap<FamilyId, FamilyLocks>,
+    whose: impl Fn(&LockRequest) -> bool,
+) {
     let requests = grounds.values_mut().flat_map(|g| &mut g.requests);
     for request in requests.filter(|r| r.state == LockRequestState::Waiting && whose(r)) {
         request.state = LockRequestState::Victim;
@@ -251,8 +272,8 @@ impl LockManager {
     /// Takes a lock, waiting for it no longer than `patience_us`.
     ///
     /// # Errors
-    /// `Busy` if it was not to be had in that time; `Conflict` if waiting would have been for ever (a deadlock) and this is
-    /// the transaction to give way.
+    /// `Busy` if it was not to be had in that time; `Conflict` if waiting would have been for ever
+    /// (a deadlock) and this is the transaction to give way.
     #[allow(clippy::too_many_arguments)]
     pub fn lock(
         &self,
@@ -279,7 +300,14 @@ impl LockManager {
         let bell = Arc::new(Condvar::new());
         let (place_of, number) = (place.clone(), mine.lock_count);
         let (answer, rings) = (LockRequestState::Waiting, Arc::clone(&bell));
-        ground.requests.push(LockRequest { owner, mode, target: place_of, number, state: answer, wakeup: rings });
+        ground.requests.push(LockRequest {
+            owner,
+            mode,
+            target: place_of,
+            number,
+            state: answer,
+            wakeup: rings,
+        });
         // Who does not wait closes no circle.
         if patience_us > 0 && may_close_cycle(&grounds, family) {
             abort_deadlocks(&mut grounds);
@@ -328,7 +356,8 @@ impl LockManager {
                 if !bug::is_active(Bug::WaiterForgotten) {
                     ground.grant_requests();
                 }
-                if ground.keys.is_empty() && ground.ranges.is_empty() && ground.requests.is_empty() {
+                if ground.keys.is_empty() && ground.ranges.is_empty() && ground.requests.is_empty()
+                {
                     grounds.remove(&family);
                 }
             }
@@ -336,11 +365,17 @@ impl LockManager {
     }
 
     /// The locks of an owner, as they are.
-    pub fn locks_of(&self, owner: LockOwner, mine: &TxnLocks) -> Vec<(FamilyId, KeyOrRange, LockMode)> {
+    pub fn locks_of(
+        &self,
+        owner: LockOwner,
+        mine: &TxnLocks,
+    ) -> Vec<(FamilyId, KeyOrRange, LockMode)> {
         let grounds = self.families.lock();
         let mode = |(number, (family, place)): (usize, &(FamilyId, KeyOrRange))| {
             let ground = grounds.get(family)?;
-            let held = ground.locks_overlapping(place).find(|h| h.owner == owner && h.number == number as u64)?;
+            let held = ground
+                .locks_overlapping(place)
+                .find(|h| h.owner == owner && h.number == number as u64)?;
             Some((*family, place.clone(), held.mode))
         };
         mine.targets.iter().enumerate().filter_map(mode).collect()
@@ -369,12 +404,18 @@ impl LockManager {
 }
 
 /// Whether an owner's own locks cover all of a place: of a stretch only the very same one does.
-fn covers_whole_target(ground: &FamilyLocks, owner: LockOwner, mode: LockMode, place: &KeyOrRange) -> bool {
+fn covers_whole_target(
+    ground: &FamilyLocks,
+    owner: LockOwner,
+    mode: LockMode,
+    place: &KeyOrRange,
+) -> bool {
     match place {
         KeyOrRange::Key(_) => true,
-        stretch => {
-            ground.ranges.iter().any(|(p, h)| p == stretch && h.owner == owner && covers(h.mode, mode))
-        }
+        stretch => ground
+            .ranges
+            .iter()
+            .any(|(p, h)| p == stretch && h.owner == owner && covers(h.mode, mode)),
     }
 }
 
@@ -399,26 +440,39 @@ fn finish_request(
     }
     let key = place.borrowed().start_key();
     if answer == LockRequestState::Victim {
-        return Err(Error::conflict(name, key, "a deadlock, and this transaction gives way: begin it anew"));
+        return Err(Error::conflict(
+            name,
+            key,
+            "a deadlock, and this transaction gives way: begin it anew",
+        ));
     }
     let late = Error::conflict(name, key, "the lock was not to be had in time");
     Err(late.wrap(ErrorKind::Busy, "another transaction holds it"))
 }
 
-fn request_state(grounds: &HashMap<FamilyId, FamilyLocks>, family: FamilyId, bell: &Arc<Condvar>) -> LockRequestState {
-    let request = grounds.get(&family).and_then(|g| g.requests.iter().find(|r| Arc::ptr_eq(&r.wakeup, bell)));
+fn request_state(
+    grounds: &HashMap<FamilyId, FamilyLocks>,
+    family: FamilyId,
+    bell: &Arc<Condvar>,
+) -> LockRequestState {
+    let request =
+        grounds.get(&family).and_then(|g| g.requests.iter().find(|r| Arc::ptr_eq(&r.wakeup, bell)));
     request.map_or(LockRequestState::Waiting, |r| r.state)
 }
 
-/// Whether the newest request of a family may close a circle: only one who waits for somebody that waits can.
+/// Whether the newest request of a family may close a circle: only one who waits for somebody that
+/// waits can.
 ///
-/// Every new edge of the graph is its own, or leads to an owner that was granted something and so waits for nobody.
+/// Every new edge of the graph is its own, or leads to an owner that was granted something and so
+/// waits for nobody.
 fn may_close_cycle(grounds: &HashMap<FamilyId, FamilyLocks>, family: FamilyId) -> bool {
     let waits = |owner: LockOwner| {
         let requests = grounds.values().flat_map(|g| &g.requests);
         requests.filter(|r| r.state == LockRequestState::Waiting).any(|r| r.owner == owner)
     };
-    grounds.get(&family).is_some_and(|g| !g.requests.is_empty() && g.blockers_of_request(g.requests.len() - 1).any(waits))
+    grounds.get(&family).is_some_and(|g| {
+        !g.requests.is_empty() && g.blockers_of_request(g.requests.len() - 1).any(waits)
+    })
 }
 
 /// Chooses a victim of every circle of transactions that wait for each other.
@@ -437,7 +491,9 @@ fn abort_deadlocks(grounds: &mut HashMap<FamilyId, FamilyLocks>) {
 fn find_deadlock_victim(grounds: &HashMap<FamilyId, FamilyLocks>) -> Option<LockOwner> {
     let mut waits: HashMap<LockOwner, BTreeSet<LockOwner>> = HashMap::new();
     for ground in grounds.values() {
-        for (at, request) in ground.requests.iter().enumerate().filter(|(_, r)| r.state == LockRequestState::Waiting) {
+        for (at, request) in
+            ground.requests.iter().enumerate().filter(|(_, r)| r.state == LockRequestState::Waiting)
+        {
             waits.entry(request.owner).or_default().extend(ground.blockers_of_request(at));
         }
     }
@@ -466,7 +522,11 @@ fn search_cycle(
         return None;
     }
     path.push(at);
-    let found = waits.get(&at).into_iter().flatten().find_map(|next| search_cycle(*next, waits, path, done));
+    let found = waits
+        .get(&at)
+        .into_iter()
+        .flatten()
+        .find_map(|next| search_cycle(*next, waits, path, done));
     path.pop();
     done.insert(at);
     found

@@ -1,8 +1,10 @@
-//! A user's listener: code that is told the lines of the log for people as they come, for a program that has a log of its own.
+//! A user's listener: code that is told the lines of the log for people as they come, for a program
+//! that has a log of its own.
 //!
-//! 1. Lines are told in the order in which they entered the queue, one at a time: by a thread of its own (`jobs::worker`), and at
-//!    open and close by those who do that, holding nothing. Not by the threads that flush and compact: a listener that writes
-//!    may have to wait for them. Whoever has something to tell leaves it in the queue ([`ListenerQueue::push`]).
+//! 1. Lines are told in the order in which they entered the queue, one at a time: by a thread of
+//!    its own (`jobs::worker`), and at open and close by those who do that, holding nothing. Not by
+//!    the threads that flush and compact: a listener that writes may have to wait for them. Whoever
+//!    has something to tell leaves it in the queue ([`ListenerQueue::push`]).
 //! 2. A panic in a listener ends that call and nothing else.
 //! 3. The queue has a limit. Beyond it the oldest lines go, and the listener is told how many.
 //! 4. When [`ListenerQueue::finish`] returns true no line is told any more.
@@ -71,7 +73,8 @@ thread_local! {
     static CALLED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The listener of a database, and what it has not heard yet. The mutex guards the queue; no user's code runs inside.
+/// The listener of a database, and what it has not heard yet. The mutex guards the queue; no user's
+/// code runs inside.
 #[derive(Debug)]
 pub struct ListenerQueue {
     listener: Option<LogListener>,
@@ -119,7 +122,8 @@ impl ListenerQueue {
         self.queued_lines.store(state.queue.len(), Relaxed);
         true
     }
-    /// Tells what is in the queue, unless another thread (or the listener further up this one) does.
+    /// Tells what is in the queue, unless another thread (or the listener further up this one)
+    /// does.
     #[inline]
     pub fn deliver(&self) {
         if self.queued_lines.load(Relaxed) != 0 {
@@ -140,7 +144,8 @@ impl ListenerQueue {
         }
     }
 
-    /// Takes the next line, to be told by this thread; none if there is none, or if another thread tells lines.
+    /// Takes the next line, to be told by this thread; none if there is none, or if another thread
+    /// tells lines.
     fn take_next(&self) -> Option<(LogLevel, String)> {
         let mut state = self.state();
         if state.delivering {
@@ -162,7 +167,8 @@ impl ListenerQueue {
     pub fn is_inside_listener(&self) -> bool {
         CALLED.get() == self.address()
     }
-    /// Tells what is left. True: that is over, and no line is told any more. False: another thread is still telling one.
+    /// Tells what is left. True: that is over, and no line is told any more. False: another thread
+    /// is still telling one.
     pub fn finish_delivery(&self) -> bool {
         self.deliver();
         let mut state = self.state();
@@ -183,7 +189,10 @@ mod tests {
     /// What was heard.
     type ReceivedLines = Arc<Mutex<Vec<(LogLevel, String)>>>;
 
-    fn audience(level: LogLevel, act: impl Fn(&str) + Send + Sync + 'static) -> (ListenerQueue, ReceivedLines) {
+    fn audience(
+        level: LogLevel,
+        act: impl Fn(&str) + Send + Sync + 'static,
+    ) -> (ListenerQueue, ReceivedLines) {
         let heard = ReceivedLines::default();
         let list = Arc::clone(&heard);
         let code: LogListenerFn = Arc::new(move |level, line| {
@@ -201,7 +210,10 @@ mod tests {
         audience.enqueue(LogLevel::Error, || "two".into());
         assert!(heard.lock().unwrap().is_empty(), "who pushes may hold locks");
         audience.deliver();
-        assert_eq!(*heard.lock().unwrap(), [(LogLevel::Info, "one".into()), (LogLevel::Error, "two".into())]);
+        assert_eq!(
+            *heard.lock().unwrap(),
+            [(LogLevel::Info, "one".into()), (LogLevel::Error, "two".into())]
+        );
         assert!(audience.finish_delivery());
         audience.enqueue(LogLevel::Error, || "three".into());
         audience.deliver();

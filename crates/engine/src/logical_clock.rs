@@ -1,10 +1,12 @@
-//! The time for entries that expire: the wall clock, kept from going back and from being believed when it leaps.
+//! The time for entries that expire: the wall clock, kept from going back and from being believed
+//! when it leaps.
 //!
-//! The rules (`docs/RELIABILITY.md`): reads go by the later of the wall clock and the high-water mark, which is
-//! stored with manifest edits that happen anyway. A wall clock that runs ahead of the monotonic one by more than an
-//! hour is not yet believed: reads hide what it says has expired, but nothing is destroyed by it and the mark does not
-//! follow it, until it is confirmed by two flushes or by [`LogicalClock::confirm_wall_clock`]. No clock is read, after open,
-//! until an entry that expires is met. Must not know what it is asked for.
+//! The rules (`docs/RELIABILITY.md`): reads go by the later of the wall clock and the high-water
+//! mark, which is stored with manifest edits that happen anyway. A wall clock that runs ahead of
+//! the monotonic one by more than an hour is not yet believed: reads hide what it says has expired,
+//! but nothing is destroyed by it and the mark does not follow it, until it is confirmed by two
+//! flushes or by [`LogicalClock::confirm_wall_clock`]. No clock is read, after open, until an entry
+//! that expires is met. Must not know what it is asked for.
 
 use perigee_base::ExpiryClock;
 use perigee_base::stats::Counters;
@@ -95,7 +97,10 @@ impl LogicalClock {
     /// Reads both clocks.
     fn read_clocks(&self) -> ClockTimes {
         let ms = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
-        ClockTimes { wall: ms(self.clock.wall_ms()), monotonic: ms(self.clock.monotonic_us() / 1000) }
+        ClockTimes {
+            wall: ms(self.clock.wall_ms()),
+            monotonic: ms(self.clock.monotonic_us() / 1000),
+        }
     }
     /// Takes what the wall clock said then for the truth, unless it went back.
     fn accept_wall_clock(&self, hands: &ClockTimes) {
@@ -117,7 +122,10 @@ impl LogicalClock {
         let settled = if jumped { expected } else { expected.max(hands.wall) };
         let settled_ms = self.high_water_mark.raise(u64::try_from(settled).unwrap_or(0));
         let now_ms = u64::try_from(hands.wall).unwrap_or(0).max(settled_ms);
-        ClockReading { times: hands, status: LogicalClockStatus { now_ms, confirmed_ms: settled_ms, jumped } }
+        ClockReading {
+            times: hands,
+            status: LogicalClockStatus { now_ms, confirmed_ms: settled_ms, jumped },
+        }
     }
 
     /// A flush was finished: two of them confirm a clock that has jumped.
@@ -125,7 +133,8 @@ impl LogicalClock {
         if !self.used.load(SeqCst) {
             return;
         }
-        // What is believed is what was judged: others read meanwhile, and the clock may leap after this look.
+        // What is believed is what was judged: others read meanwhile, and the clock may leap after
+        // this look.
         let ClockReading { times: hands, status } = self.evaluate();
         if !status.jumped || self.flushes.fetch_add(1, SeqCst) + 1 >= CONFIRMING_FLUSHES {
             self.accept_wall_clock(&hands);
@@ -202,7 +211,10 @@ mod tests {
         assert_eq!(c.now_ms(), START + 5, "back in time: nothing was lost");
         hands.0.store(START + YEARS, SeqCst);
         c.record_flush();
-        assert_eq!(c.status(), LogicalClockStatus { now_ms: START + YEARS, confirmed_ms: START + 5, jumped: true });
+        assert_eq!(
+            c.status(),
+            LogicalClockStatus { now_ms: START + YEARS, confirmed_ms: START + 5, jumped: true }
+        );
         c.record_flush();
         assert_eq!(c.confirmed_ms(), START + YEARS, "two flushes after the leap");
         assert_eq!(c.counters.clock_jumps.get(), 2);
@@ -225,7 +237,8 @@ mod tests {
         fn sleep_us(&self, _: u64) {}
     }
 
-    /// A flush read the clock, found it right, and read it again to believe it: a leap between the two was believed at once.
+    /// A flush read the clock, found it right, and read it again to believe it: a leap between the
+    /// two was believed at once.
     #[test]
     fn flush_confirms_only_the_reading_it_evaluated() {
         let times = vec![START, START, START, START + YEARS];

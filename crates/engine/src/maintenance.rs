@@ -1,11 +1,13 @@
-//! What an operator does to background work: manual compactions, purge, pause, cancel, rate, waiting until all is done.
+//! What an operator does to background work: manual compactions, purge, pause, cancel, rate,
+//! waiting until all is done.
 //!
-//! Nothing here waits for work that is held back: such a wait would never end if the caller is who holds it back. It is `Busy`.
+//! Nothing here waits for work that is held back: such a wait would never end if the caller is who
+//! holds it back. It is `Busy`.
 
-use crate::job_control::JobKind;
 use crate::engine::Engine;
 use crate::events::EngineEvent;
 use crate::family::FamilyState;
+use crate::job_control::JobKind;
 use crate::jobs::compact::{self, CompactionExtent};
 use crate::jobs::due_compactions;
 use crate::report;
@@ -21,7 +23,8 @@ impl Engine {
     pub fn compact(&self, families: &[Arc<FamilyState>]) -> Result<()> {
         self.compact_families(families, &CompactionExtent::Whole { any_garbage: false })
     }
-    /// The same, and every value log that holds any garbage is emptied: nothing is left that could be reclaimed.
+    /// The same, and every value log that holds any garbage is emptied: nothing is left that could
+    /// be reclaimed.
     pub fn purge(&self, families: &[Arc<FamilyState>]) -> Result<()> {
         self.compact_families(families, &CompactionExtent::Whole { any_garbage: true })
     }
@@ -30,7 +33,11 @@ impl Engine {
         self.compact_families(std::slice::from_ref(family), &CompactionExtent::Range(span))
     }
 
-    fn compact_families(&self, families: &[Arc<FamilyState>], extent: &CompactionExtent) -> Result<()> {
+    fn compact_families(
+        &self,
+        families: &[Arc<FamilyState>],
+        extent: &CompactionExtent,
+    ) -> Result<()> {
         self.core.job_control.check_allowed(JobKind::Compaction)?;
         self.flush(families)?;
         for f in families.iter().filter(|f| !f.is_dropped()) {
@@ -60,15 +67,18 @@ impl Engine {
         self.core.signal.notify();
         self.core.report_event(&EngineEvent::JobsControlled { what: "resumed after a pause" });
     }
-    /// Running compactions give up, and none starts until [`Engine::allow_compactions`]. Flushes go on.
+    /// Running compactions give up, and none starts until [`Engine::allow_compactions`]. Flushes go
+    /// on.
     pub fn cancel_compactions(&self) -> Result<()> {
         self.core.health.check_open()?;
         self.core.job_control.set_cancelled(true);
         self.core.signal.notify();
         self.core.report_event(&EngineEvent::JobsControlled { what: "cancelled" });
         let control = &self.core.job_control;
-        self.wait_for_condition(None, || control.is_idle(Some(JobKind::Compaction)) || control.check_cancelled().is_ok())
-            .map(|_| ())
+        self.wait_for_condition(None, || {
+            control.is_idle(Some(JobKind::Compaction)) || control.check_cancelled().is_ok()
+        })
+        .map(|_| ())
     }
     /// Compactions may run again.
     pub fn allow_compactions(&self) -> Result<()> {
@@ -108,7 +118,8 @@ impl Engine {
         loop {
             let mut seen = self.core.signal.generation();
             if idle() {
-                // What the last jobs replaced is gone, too. (What readers hold stays; what cannot be removed is an orphan.)
+                // What the last jobs replaced is gone, too. (What readers hold stays; what cannot
+                // be removed is an orphan.)
                 let _ = self.core.obsolete_files.delete_unreferenced(&self.core.table_cache);
                 return Ok(true);
             }
@@ -116,7 +127,9 @@ impl Engine {
             if let Some(e) = self.core.health.background_error_since(failures) {
                 return Err(e);
             }
-            if let Some(kind) = self.due_job_kind().filter(|kind| self.core.job_control.is_idle(Some(*kind))) {
+            if let Some(kind) =
+                self.due_job_kind().filter(|kind| self.core.job_control.is_idle(Some(*kind)))
+            {
                 self.core.job_control.check_allowed(kind)?;
             }
             if due_compactions::has_reclaimable_tables(&self.core) {
@@ -142,7 +155,9 @@ impl Engine {
     /// What kind of work is due.
     fn due_job_kind(&self) -> Option<JobKind> {
         let all = self.core.families.all();
-        if all.iter().any(|f| !f.tree.view().immutables.is_empty()) || self.core.wal.is_drop_requested() {
+        if all.iter().any(|f| !f.tree.view().immutables.is_empty())
+            || self.core.wal.is_drop_requested()
+        {
             return Some(JobKind::Flush);
         }
         if due_compactions::is_any_due(&self.core) { Some(JobKind::Compaction) } else { None }

@@ -1,6 +1,7 @@
 //! Readers of the past: at a number that is still readable, or by a name that holds one.
 //!
-//! A name is in the manifest before anybody hears that it is made, and its number is held from before that until it is dropped.
+//! A name is in the manifest before anybody hears that it is made, and its number is held from
+//! before that until it is dropped.
 
 use crate::core::EngineCore;
 use crate::manifest::ManifestEdit;
@@ -16,15 +17,14 @@ fn lock_named(core: &EngineCore) -> MutexGuard<'_, BTreeMap<String, SnapshotHand
 /// Holds on to a number of the past.
 ///
 /// # Errors
-/// `NotFound` if a rewrite may have dropped what it would read, naming the oldest number; `InvalidArgument` if there is no
-/// such number yet.
+/// `NotFound` if a rewrite may have dropped what it would read, naming the oldest number;
+/// `InvalidArgument` if there is no such number yet.
 pub fn snapshot_at(core: &EngineCore, seq: SeqNo) -> Result<SnapshotHandle> {
     core.health.check_open()?;
     let visible = core.visible_seq();
     if seq > visible {
-        return Err(
-            Error::invalid("there is no such operation yet").expected(format_args!("at most {visible}"), seq)
-        );
+        return Err(Error::invalid("there is no such operation yet")
+            .expected(format_args!("at most {visible}"), seq));
     }
     core.snapshots.acquire_at(seq).map_err(|oldest| {
         let text = format!(
@@ -59,7 +59,10 @@ pub fn create_named(core: &EngineCore, name: &str) -> Result<SeqNo> {
                 return Err(Error::new(ErrorKind::AlreadyExists, text));
             }
             let snapshots = vec![(name.to_owned(), seq)];
-            Ok((ManifestEdit { snapshots, durable_seq: Some(durable), ..ManifestEdit::default() }, held))
+            Ok((
+                ManifestEdit { snapshots, durable_seq: Some(durable), ..ManifestEdit::default() },
+                held,
+            ))
         },
         |held| drop(lock_named(core).insert(name.to_owned(), held)),
     )?;
@@ -73,7 +76,10 @@ fn no_such_snapshot_error(name: &str) -> Error {
 /// Holds on to what a name holds.
 pub fn find_named(core: &EngineCore, name: &str) -> Result<SnapshotHandle> {
     core.health.check_open()?;
-    lock_named(core).get(name).map(SnapshotHandle::duplicate).ok_or_else(|| no_such_snapshot_error(name))
+    lock_named(core)
+        .get(name)
+        .map(SnapshotHandle::duplicate)
+        .ok_or_else(|| no_such_snapshot_error(name))
 }
 
 /// All names with their numbers.
@@ -90,7 +96,13 @@ pub fn drop_named(core: &EngineCore, name: &str) -> Result<()> {
             if !catalog.snapshots.contains_key(name) {
                 return Err(no_such_snapshot_error(name));
             }
-            Ok((ManifestEdit { snapshots_dropped: vec![name.to_owned()], ..ManifestEdit::default() }, ()))
+            Ok((
+                ManifestEdit {
+                    snapshots_dropped: vec![name.to_owned()],
+                    ..ManifestEdit::default()
+                },
+                (),
+            ))
         },
         |()| drop(lock_named(core).remove(name)),
     )?;

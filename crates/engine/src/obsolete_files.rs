@@ -1,7 +1,9 @@
-//! Files that a family no longer names, and memtables that are in tables already, waiting for the last holder. Deleting is the last step of every change.
+//! Files that a family no longer names, and memtables that are in tables already, waiting for the
+//! last holder. Deleting is the last step of every change.
 //!
-//! Invariant: a file has one `Table` or `Vlog` object in the process, which every version that names it holds, also those of
-//! other families (clones). So when nobody holds the object, neither a reader nor the manifest needs the file.
+//! Invariant: a file has one `Table` or `Vlog` object in the process, which every version that
+//! names it holds, also those of other families (clones). So when nobody holds the object, neither
+//! a reader nor the manifest needs the file.
 
 use perigee_base::bug::{self, Bug};
 use perigee_base::file_header::FileKind;
@@ -23,7 +25,8 @@ pub struct ObsoleteFiles {
     pending: Mutex<BTreeMap<FileId, ObsoleteFile>>,
     /// Memtables that were sealed, by address, which stays theirs while they are here.
     memtables: Mutex<BTreeMap<usize, Weak<Memtable>>>,
-    /// Held across a whole sweep: who sweeps after a job finds its files gone, whoever removed them.
+    /// Held across a whole sweep: who sweeps after a job finds its files gone, whoever removed
+    /// them.
     delete_lock: perigee_env::sync::Mutex<()>,
 }
 
@@ -61,8 +64,8 @@ impl ObsoleteFiles {
         let mut all = self.memtables.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(Arc::as_ptr(memtable) as usize).or_insert_with(|| Arc::downgrade(memtable));
     }
-    /// Bytes of all sealed memtables that somebody holds: families, jobs, readers; and how many of them are parts of batches
-    /// that several families share.
+    /// Bytes of all sealed memtables that somebody holds: families, jobs, readers; and how many of
+    /// them are parts of batches that several families share.
     pub fn tracked_memtable_bytes(&self) -> (u64, u64) {
         let mut all = self.memtables.lock().unwrap_or_else(PoisonError::into_inner);
         let (mut bytes, mut parts) = (0, 0);
@@ -74,7 +77,8 @@ impl ObsoleteFiles {
         (bytes, parts)
     }
 
-    /// Removes the files that nobody reads and no family names any more. A file that cannot be removed becomes an orphan of the next open.
+    /// Removes the files that nobody reads and no family names any more. A file that cannot be
+    /// removed becomes an orphan of the next open.
     pub fn delete_unreferenced(&self, shelf: &TableCache) -> Result<(), Error> {
         let _one_at_a_time = self.delete_lock.lock();
         let mut free = Vec::new();

@@ -1,10 +1,10 @@
-//! How many transactions are open, and how much memory their writes hold together. Every begin, write and end says so: cells of
-//! each thread's own, so that they do not meet here.
+//! How many transactions are open, and how much memory their writes hold together. Every begin,
+//! write and end says so: cells of each thread's own, so that they do not meet here.
 
 use perigee_base::thread_stripe::StripedCounter;
 
-/// The transactions that have begun and not ended. What one thread adds another may take away: the sums wrap round to the right
-/// number.
+/// The transactions that have begun and not ended. What one thread adds another may take away: the
+/// sums wrap round to the right number.
 #[derive(Debug, Default)]
 pub struct OpenTxns {
     count: StripedCounter,
@@ -33,10 +33,13 @@ impl OpenTxns {
         self.count.add(0u64.wrapping_sub(1));
         self.bytes.add(0u64.wrapping_sub(txn.bytes));
     }
-    /// How many are open, and bytes that they hold. Two sums that are read while others count: either may be a little behind.
+    /// How many are open, and bytes that they hold. Two sums that are read while others count:
+    /// either may be a little behind.
     pub fn totals(&self) -> (u64, u64) {
         // A thread that began one and another that ended it may be read in the wrong order.
-        let sum = |counter: &StripedCounter| Some(counter.get()).filter(|n| *n <= u64::MAX / 2).unwrap_or(0);
+        let sum = |counter: &StripedCounter| {
+            Some(counter.get()).filter(|n| *n <= u64::MAX / 2).unwrap_or(0)
+        };
         (sum(&self.count), sum(&self.bytes))
     }
 }

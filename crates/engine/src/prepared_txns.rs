@@ -1,19 +1,22 @@
-//! Prepared transactions that nobody has decided yet, and what they keep others from: until the decision nobody writes what one
-//! of them wrote, or read where its level checks reads. So the decision to commit can never fail over a conflict.
+//! Prepared transactions that nobody has decided yet, and what they keep others from: until the
+//! decision nobody writes what one of them wrote, or read where its level checks reads. So the
+//! decision to commit can never fail over a conflict.
 //!
-//! 1. A transaction enters and leaves the list in the commit section; there writers ask it. (It also leaves outside if its prepare
-//!    record did not reach the log: until then others have a conflict too many.)
-//! 2. Its record in the log has the number [`PreparedTxn::lsn`]; no segment goes that holds it, unless a later one has a copy.
+//! 1. A transaction enters and leaves the list in the commit section; there writers ask it. (It
+//!    also leaves outside if its prepare record did not reach the log: until then others have a
+//!    conflict too many.)
+//! 2. Its record in the log has the number [`PreparedTxn::lsn`]; no segment goes that holds it,
+//!    unless a later one has a copy.
 //! 3. Who writes while there is none looks at one counter.
 //!
 //! Must not know the log, families or the commit. The mutex guards the list; no I/O inside.
 
-use crate::read_write_sets::{KeyOrRange, ReadSet, KeyOrRangeRef};
-use crate::locks::{LockMode, LockManager, TxnLocks, LockOwner};
+use crate::locks::{LockManager, LockMode, LockOwner, TxnLocks};
+use crate::read_write_sets::{KeyOrRange, KeyOrRangeRef, ReadSet};
 use crate::serializable_txns::SerializableTxn;
 use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
 use perigee_base::{Error, ErrorKind, FamilyId, KeyComparator, Result, SeqNo};
-use perigee_file::log::{ClaimTarget, BatchOps, PrepareRecord};
+use perigee_file::log::{BatchOps, ClaimTarget, PrepareRecord};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -26,9 +29,8 @@ pub const SERIALIZABLE_CODE: u8 = 4;
 pub fn check_isolation_code(level: u8) -> Result<()> {
     if level > SERIALIZABLE_CODE {
         let text = "a prepared transaction has a level of isolation that this version does not know: open it with a newer Perigee";
-        return Err(
-            Error::new(ErrorKind::FormatTooNew, text).expected(format_args!("0 to {SERIALIZABLE_CODE}"), level)
-        );
+        return Err(Error::new(ErrorKind::FormatTooNew, text)
+            .expected(format_args!("0 to {SERIALIZABLE_CODE}"), level));
     }
     Ok(())
 }
@@ -36,7 +38,9 @@ pub fn check_isolation_code(level: u8) -> Result<()> {
 /// Refuses a record that does not hold as many operations as it says.
 pub fn check_operation_count(said: u32, found: u32) -> Result<()> {
     if said != found {
-        let e = Error::corruption("a prepared transaction holds another number of operations than it says");
+        let e = Error::corruption(
+            "a prepared transaction holds another number of operations than it says",
+        );
         return Err(e.expected(said, found));
     }
     Ok(())
@@ -54,7 +58,9 @@ impl GuardedKeys {
     fn add(&mut self, target: KeyOrRangeRef<'_>) {
         match target {
             KeyOrRangeRef::Key(key) => self.keys.push(key.to_vec()),
-            KeyOrRangeRef::Range(begin, end) => self.ranges.push((begin.to_boundary(), end.to_boundary())),
+            KeyOrRangeRef::Range(begin, end) => {
+                self.ranges.push((begin.to_boundary(), end.to_boundary()))
+            }
         }
     }
     /// Brings them into order; what overlaps becomes one.
@@ -65,7 +71,8 @@ impl GuardedKeys {
         ranges.retain(|(begin, end)| begin.as_ref().cmp(order, end.as_ref()).is_lt());
         ranges.sort_unstable_by(|a, b| a.0.as_ref().cmp(order, b.0.as_ref()));
         for (begin, end) in ranges {
-            match self.ranges.last_mut().filter(|r| begin.as_ref().cmp(order, r.1.as_ref()).is_le()) {
+            match self.ranges.last_mut().filter(|r| begin.as_ref().cmp(order, r.1.as_ref()).is_le())
+            {
                 Some(last) if last.1.as_ref().cmp(order, end.as_ref()).is_lt() => last.1 = end,
                 Some(_) => {}
                 None => self.ranges.push((begin, end)),
@@ -73,7 +80,11 @@ impl GuardedKeys {
         }
     }
     /// A range that meets `target`: only the first that does not end before it can.
-    fn find_overlapping_range(&self, order: KeyComparator, target: KeyOrRangeRef<'_>) -> Option<KeyOrRangeRef<'_>> {
+    fn find_overlapping_range(
+        &self,
+        order: KeyComparator,
+        target: KeyOrRangeRef<'_>,
+    ) -> Option<KeyOrRangeRef<'_>> {
         let before = |end: KeyBoundaryRef<'_>| match target {
             KeyOrRangeRef::Key(key) => end.is_before(order, key),
             KeyOrRangeRef::Range(begin, _) => end.cmp(order, begin).is_le(),
@@ -84,7 +95,11 @@ impl GuardedKeys {
         range.overlaps(order, target).then_some(range)
     }
     /// A key in a range: only the first behind where it begins can be.
-    fn find_key_in_range(&self, order: KeyComparator, (begin, end): (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>)) -> Option<KeyOrRangeRef<'_>> {
+    fn find_key_in_range(
+        &self,
+        order: KeyComparator,
+        (begin, end): (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>),
+    ) -> Option<KeyOrRangeRef<'_>> {
         let at = self.keys.partition_point(|key| !begin.is_before(order, key));
         let key = KeyOrRangeRef::Key(self.keys.get(at)?);
         key.overlaps(order, KeyOrRangeRef::Range(begin, end)).then_some(key)
@@ -112,7 +127,9 @@ impl FamilyGuards {
 fn to_key_or_range(target: KeyOrRangeRef<'_>) -> KeyOrRange {
     match target {
         KeyOrRangeRef::Key(key) => KeyOrRange::Key(key.to_vec()),
-        KeyOrRangeRef::Range(begin, end) => KeyOrRange::Range(begin.to_boundary(), end.to_boundary()),
+        KeyOrRangeRef::Range(begin, end) => {
+            KeyOrRange::Range(begin.to_boundary(), end.to_boundary())
+        }
     }
 }
 
@@ -155,7 +172,11 @@ impl PreparedTxn {
         let mut guard = |family, target: KeyOrRangeRef<'_>, wrote: bool| {
             // Of a family that is gone nobody writes anything.
             let Some(order) = order_of(family) else { return };
-            let none = || FamilyGuards { order, written: GuardedKeys::default(), read: GuardedKeys::default() };
+            let none = || FamilyGuards {
+                order,
+                written: GuardedKeys::default(),
+                read: GuardedKeys::default(),
+            };
             let mine = guards.entry(family).or_insert_with(none);
             if wrote {
                 return mine.written.add(target);
@@ -227,8 +248,13 @@ impl PreparedTxn {
         let mut mine = std::mem::take(&mut *self.txn_locks());
         locks.release(self.owner, &mut mine, 0);
     }
-    /// Takes the locks again that it held when it was prepared, and those of what it wrote and read: for one that recovery found.
-    pub fn restore_locks(&self, locks: &LockManager, order_of: &dyn Fn(FamilyId) -> Option<KeyComparator>) -> Result<()> {
+    /// Takes the locks again that it held when it was prepared, and those of what it wrote and
+    /// read: for one that recovery found.
+    pub fn restore_locks(
+        &self,
+        locks: &LockManager,
+        order_of: &dyn Fn(FamilyId) -> Option<KeyComparator>,
+    ) -> Result<()> {
         let mut mine = std::mem::take(&mut *self.txn_locks());
         let mut take = |family, place: KeyOrRange, mode| {
             if let Some(order) = order_of(family) {
@@ -238,12 +264,17 @@ impl PreparedTxn {
         for claim in PrepareRecord::decode(&self.payload)?.claims {
             let place = match claim.target {
                 ClaimTarget::Key(key) => KeyOrRange::Key(key.to_vec()),
-                ClaimTarget::Range(begin, end) => KeyOrRange::Range(begin.to_boundary(), end.to_boundary()),
+                ClaimTarget::Range(begin, end) => {
+                    KeyOrRange::Range(begin.to_boundary(), end.to_boundary())
+                }
             };
             take(claim.family, place, LockMode::decode(claim.mode).unwrap_or(LockMode::Shared));
         }
         for (family, guards) in &self.guards {
-            guards.written.targets().for_each(|t| take(*family, to_key_or_range(t), LockMode::Exclusive));
+            guards
+                .written
+                .targets()
+                .for_each(|t| take(*family, to_key_or_range(t), LockMode::Exclusive));
         }
         *self.txn_locks() = mine;
         Ok(())
@@ -251,7 +282,8 @@ impl PreparedTxn {
     /// Bytes of memory, about.
     pub fn memory_bytes(&self) -> u64 {
         let sides = self.guards.values().flat_map(|g| g.guarded_sets(true));
-        let guards = sides.flat_map(GuardedKeys::targets).map(|t| 160 + 2 * t.start_key().len() as u64);
+        let guards =
+            sides.flat_map(GuardedKeys::targets).map(|t| 160 + 2 * t.start_key().len() as u64);
         self.payload.len() as u64 + guards.sum::<u64>()
     }
     /// Whether it wrote to a family, or read it where that counts.
@@ -288,7 +320,8 @@ struct PreparedTxnsState {
     reserved: BTreeSet<Vec<u8>>,
     /// Those that are about a family.
     by_family: HashMap<FamilyId, Vec<Arc<PreparedTxn>>>,
-    /// The keys that they guard, by a number that equal keys share: whose, whether written, and where.
+    /// The keys that they guard, by a number that equal keys share: whose, whether written, and
+    /// where.
     keys: HashMap<(FamilyId, u64), Vec<(Arc<PreparedTxn>, bool, usize)>>,
 }
 
@@ -302,7 +335,8 @@ impl PreparedTxnsState {
     }
 }
 
-/// An identifier for one that is on its way; free again when this is dropped, if it has not arrived.
+/// An identifier for one that is on its way; free again when this is dropped, if it has not
+/// arrived.
 #[derive(Debug)]
 pub struct GidReservation<'a> {
     txns: &'a PreparedTxns,
@@ -341,7 +375,8 @@ impl PreparedTxns {
         inner.reserved.insert(gid.to_vec());
         Ok(GidReservation { txns: self, gid })
     }
-    /// From now on others leave alone what it wrote and read. Its identifier is reserved, or there is nobody else yet.
+    /// From now on others leave alone what it wrote and read. Its identifier is reserved, or there
+    /// is nobody else yet.
     ///
     /// # Errors
     /// `AlreadyExists`.
@@ -354,7 +389,8 @@ impl PreparedTxns {
             inner.by_family.entry(*family).or_default().push(Arc::clone(undecided));
             for (side, wrote) in [(&guards.written, true), (&guards.read, false)] {
                 for (i, key) in side.keys.iter().enumerate() {
-                    let same = inner.keys.entry((*family, guards.order.equality_hash(key))).or_default();
+                    let same =
+                        inner.keys.entry((*family, guards.order.equality_hash(key))).or_default();
                     same.push((Arc::clone(undecided), wrote, i));
                 }
             }
@@ -398,12 +434,15 @@ impl PreparedTxns {
     pub fn claim_decision(&self, gid: &[u8]) -> Result<Arc<PreparedTxn>> {
         let mut inner = self.lock_state();
         let Some(entry) = inner.by_gid.get_mut(gid).filter(|e| e.txn.lsn() != u64::MAX) else {
-            let text =
-                format!("no transaction is prepared as {}: it was decided, or never prepared", display_gid(gid));
+            let text = format!(
+                "no transaction is prepared as {}: it was decided, or never prepared",
+                display_gid(gid)
+            );
             return Err(Error::new(ErrorKind::NotFound, text));
         };
         if std::mem::replace(&mut entry.claimed, true) {
-            let text = format!("the transaction {} is being decided by another thread", display_gid(gid));
+            let text =
+                format!("the transaction {} is being decided by another thread", display_gid(gid));
             return Err(Error::new(ErrorKind::Busy, text));
         }
         Ok(Arc::clone(&entry.txn))
@@ -429,26 +468,42 @@ impl PreparedTxns {
         self.all().into_iter().find(|u| u.touches_family(family))
     }
     /// One that wrote something of `target`; `writes`: or has read it.
-    pub fn find_conflict(&self, family: FamilyId, order: KeyComparator, target: KeyOrRangeRef<'_>, writes: bool) -> Option<PreparedConflict> {
+    pub fn find_conflict(
+        &self,
+        family: FamilyId,
+        order: KeyComparator,
+        target: KeyOrRangeRef<'_>,
+        writes: bool,
+    ) -> Option<PreparedConflict> {
         let inner = self.lock_state();
-        let met = |u: &Arc<PreparedTxn>, key: &[u8]| PreparedConflict { gid: u.gid.clone(), key: key.to_vec() };
+        let met = |u: &Arc<PreparedTxn>, key: &[u8]| PreparedConflict {
+            gid: u.gid.clone(),
+            key: key.to_vec(),
+        };
         let about = inner.by_family.get(&family).map_or(&[][..], |all| all);
         let sides = about.iter().flat_map(|u| u.guards.get(&family).map(|g| (u, g)));
         let mut sides = sides.flat_map(|(u, g)| g.guarded_sets(writes).map(move |side| (u, side)));
         match target {
             KeyOrRangeRef::Key(key) => {
-                let same = inner.keys.get(&(family, order.equality_hash(key))).map_or(&[][..], |same| same);
+                let same = inner
+                    .keys
+                    .get(&(family, order.equality_hash(key)))
+                    .map_or(&[][..], |same| same);
                 let equal = |u: &PreparedTxn, wrote: bool, i: usize| {
-                    let side = u.guards.get(&family).map(|g| if wrote { &g.written } else { &g.read });
+                    let side =
+                        u.guards.get(&family).map(|g| if wrote { &g.written } else { &g.read });
                     side.and_then(|s| s.keys.get(i)).is_some_and(|k| order.keys_equal(k, key))
                 };
-                let same = same.iter().find(|(u, wrote, i)| (writes || *wrote) && equal(u, *wrote, *i));
-                let mut in_range = || sides.find(|(_, side)| side.find_overlapping_range(order, target).is_some());
+                let same =
+                    same.iter().find(|(u, wrote, i)| (writes || *wrote) && equal(u, *wrote, *i));
+                let mut in_range =
+                    || sides.find(|(_, side)| side.find_overlapping_range(order, target).is_some());
                 same.map(|(u, ..)| u).or_else(|| in_range().map(|(u, _)| u)).map(|u| met(u, key))
             }
             KeyOrRangeRef::Range(begin, end) => sides.find_map(|(u, side)| {
                 let hit = side.find_key_in_range(order, (begin, end));
-                hit.or_else(|| side.find_overlapping_range(order, target)).map(|t| met(u, t.start_key()))
+                hit.or_else(|| side.find_overlapping_range(order, target))
+                    .map(|t| met(u, t.start_key()))
             }),
         }
     }
@@ -476,7 +531,7 @@ mod tests {
     use super::*;
     use perigee_base::key_boundary::KeyBoundaryRef;
     use perigee_file::log::prepare::encode_prepare;
-    use perigee_file::log::{Batch, PreparedClaim, PrepareHeader};
+    use perigee_file::log::{Batch, PrepareHeader, PreparedClaim};
 
     const FAMILY: FamilyId = FamilyId(0);
 
@@ -486,10 +541,18 @@ mod tests {
         batch.put(FAMILY, key.as_bytes(), b"v").unwrap();
         batch.delete_range(FAMILY, KeyBoundaryRef::Before(b"x"), KeyBoundaryRef::Last).unwrap();
         let finished = batch.finish();
-        let head = PrepareHeader { gid: gid.as_bytes(), isolation_level: SERIALIZABLE_CODE, prepared_at_ms: 1, op_count: 2 };
+        let head = PrepareHeader {
+            gid: gid.as_bytes(),
+            isolation_level: SERIALIZABLE_CODE,
+            prepared_at_ms: 1,
+            op_count: 2,
+        };
         let on = ClaimTarget::Key(read.as_bytes());
-        let claims = |visit: &mut dyn FnMut(PreparedClaim<'_>)| visit(PreparedClaim { family: FAMILY, mode: 0, target: on });
-        let record = encode_prepare(head, &claims, &finished.buf[finished.payload_range()]).unwrap();
+        let claims = |visit: &mut dyn FnMut(PreparedClaim<'_>)| {
+            visit(PreparedClaim { family: FAMILY, mode: 0, target: on })
+        };
+        let record =
+            encode_prepare(head, &claims, &finished.buf[finished.payload_range()]).unwrap();
         let payload = Arc::new(record.buf[record.payload_range()].to_vec());
         let made = PreparedTxn::decode(payload, &|_| Some(KeyComparator::Bytes), 1).unwrap();
         made.set_lsn(7);
@@ -497,7 +560,8 @@ mod tests {
     }
 
     fn has_conflict(all: &PreparedTxns, key: &str, writes: bool) -> bool {
-        all.find_conflict(FAMILY, KeyComparator::Bytes, KeyOrRangeRef::Key(key.as_bytes()), writes).is_some()
+        all.find_conflict(FAMILY, KeyComparator::Bytes, KeyOrRangeRef::Key(key.as_bytes()), writes)
+            .is_some()
     }
 
     #[test]
@@ -505,18 +569,34 @@ mod tests {
         let all = PreparedTxns::default();
         let one = prepared_txn("g", "a", "b");
         all.insert(&one).unwrap();
-        assert_eq!(all.insert(&prepared_txn("g", "c", "d")).unwrap_err().kind(), ErrorKind::AlreadyExists);
-        assert!(
-            has_conflict(&all, "a", true) && has_conflict(&all, "b", true) && has_conflict(&all, "y", true) && !has_conflict(&all, "c", true)
+        assert_eq!(
+            all.insert(&prepared_txn("g", "c", "d")).unwrap_err().kind(),
+            ErrorKind::AlreadyExists
         );
-        assert!(has_conflict(&all, "a", false) && !has_conflict(&all, "b", false), "a reader minds what was written");
+        assert!(
+            has_conflict(&all, "a", true)
+                && has_conflict(&all, "b", true)
+                && has_conflict(&all, "y", true)
+                && !has_conflict(&all, "c", true)
+        );
+        assert!(
+            has_conflict(&all, "a", false) && !has_conflict(&all, "b", false),
+            "a reader minds what was written"
+        );
         let range = |begin, end| {
-            let target = KeyOrRangeRef::Range(KeyBoundaryRef::Before(begin), KeyBoundaryRef::Before(end));
+            let target =
+                KeyOrRangeRef::Range(KeyBoundaryRef::Before(begin), KeyBoundaryRef::Before(end));
             all.find_conflict(FAMILY, KeyComparator::Bytes, target, true).map(|m| m.key)
         };
         assert_eq!((range(b"a", b"b"), range(b"c", b"x")), (Some(b"a".to_vec()), None));
-        assert!(all.find_conflict(FamilyId(1), KeyComparator::Bytes, KeyOrRangeRef::Key(b"a"), true).is_none());
-        assert_eq!((all.has_any(), all.oldest_lsn(), all.find_by_family(FAMILY).is_some()), (true, Some(7), true));
+        assert!(
+            all.find_conflict(FamilyId(1), KeyComparator::Bytes, KeyOrRangeRef::Key(b"a"), true)
+                .is_none()
+        );
+        assert_eq!(
+            (all.has_any(), all.oldest_lsn(), all.find_by_family(FAMILY).is_some()),
+            (true, Some(7), true)
+        );
         all.remove(&one);
         assert!(!all.has_any() && !has_conflict(&all, "a", true) && !has_conflict(&all, "y", true));
         assert!(all.lock_state().keys.is_empty() && all.lock_state().by_family.is_empty());
@@ -540,7 +620,9 @@ mod tests {
         let order = KeyComparator::Bytes;
         let mut state = 7u64;
         let mut below = |n: u64| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) % n
         };
         for _ in 0..2000 {
@@ -563,10 +645,16 @@ mod tests {
             let target = asked.borrowed();
             let by_key = match target {
                 KeyOrRangeRef::Key(key) => side.keys.iter().any(|k| k == key),
-                KeyOrRangeRef::Range(begin, end) => side.find_key_in_range(order, (begin, end)).is_some(),
+                KeyOrRangeRef::Range(begin, end) => {
+                    side.find_key_in_range(order, (begin, end)).is_some()
+                }
             };
             let found = by_key || side.find_overlapping_range(order, target).is_some();
-            assert_eq!(found, list.iter().any(|p| p.borrowed().overlaps(order, target)), "{list:?} {asked:?}");
+            assert_eq!(
+                found,
+                list.iter().any(|p| p.borrowed().overlaps(order, target)),
+                "{list:?} {asked:?}"
+            );
         }
     }
 

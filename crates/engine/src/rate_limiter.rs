@@ -1,8 +1,8 @@
-//! How fast background work may read and write. The policy is a pure function over a clock's reading; who waits, and how, is
-//! the job's business.
+//! How fast background work may read and write. The policy is a pure function over a clock's
+//! reading; who waits, and how, is the job's business.
 //!
-//! Invariant: flushes alone stay within the rate, and flushes and compactions together do; a compaction never makes a flush
-//! wait. (Writers wait for flushes, nobody waits for a compaction.)
+//! Invariant: flushes alone stay within the rate, and flushes and compactions together do; a
+//! compaction never makes a flush wait. (Writers wait for flushes, nobody waits for a compaction.)
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,7 +18,8 @@ pub enum RateLimitClass {
 /// Work that may be done at once after a pause, in time.
 const BURST_US: u64 = 100_000;
 
-/// Two token buckets, each as the moment at which it has paid for everything taken so far: one for flushes, one for all.
+/// Two token buckets, each as the moment at which it has paid for everything taken so far: one for
+/// flushes, one for all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateLimiterBuckets {
     flush_paid_until_us: u64,
@@ -26,17 +27,25 @@ pub struct RateLimiterBuckets {
 }
 
 impl RateLimiterBuckets {
-    /// Takes `bytes` at `now_us` from buckets that fill with `rate` bytes per second; says how long the taker waits before it
-    /// goes on. A rate of 0 is no limit.
+    /// Takes `bytes` at `now_us` from buckets that fill with `rate` bytes per second; says how long
+    /// the taker waits before it goes on. A rate of 0 is no limit.
     #[must_use]
-    pub fn charge(self, now_us: u64, bytes: u64, rate: u64, class: RateLimitClass) -> (RateLimiterBuckets, u64) {
+    pub fn charge(
+        self,
+        now_us: u64,
+        bytes: u64,
+        rate: u64,
+        class: RateLimitClass,
+    ) -> (RateLimiterBuckets, u64) {
         if rate == 0 {
             return (RateLimiterBuckets::default(), 0);
         }
-        let cost = u64::try_from(u128::from(bytes) * 1_000_000 / u128::from(rate)).unwrap_or(u64::MAX);
+        let cost =
+            u64::try_from(u128::from(bytes) * 1_000_000 / u128::from(rate)).unwrap_or(u64::MAX);
         // An idle bucket fills no further than the burst.
         let pay = |paid: u64| paid.max(now_us.saturating_sub(BURST_US)).saturating_add(cost);
-        let mut after = RateLimiterBuckets { total_paid_until_us: pay(self.total_paid_until_us), ..self };
+        let mut after =
+            RateLimiterBuckets { total_paid_until_us: pay(self.total_paid_until_us), ..self };
         let paid = match class {
             RateLimitClass::Compaction => after.total_paid_until_us,
             RateLimitClass::Flush => {
@@ -65,7 +74,8 @@ pub struct RateLimitDebt {
     pub generation: u64,
 }
 
-/// The rate and the buckets. The mutex guards both, so that no debt at one rate is booked under the next; no I/O inside.
+/// The rate and the buckets. The mutex guards both, so that no debt at one rate is booked under the
+/// next; no I/O inside.
 #[derive(Debug)]
 pub struct RateLimiter {
     state: Mutex<RateLimiterState>,
@@ -74,7 +84,13 @@ pub struct RateLimiter {
 impl RateLimiter {
     /// With a rate in bytes per second; 0: no limit.
     pub fn new(rate: u64) -> RateLimiter {
-        RateLimiter { state: Mutex::new(RateLimiterState { rate, generation: 0, buckets: RateLimiterBuckets::default() }) }
+        RateLimiter {
+            state: Mutex::new(RateLimiterState {
+                rate,
+                generation: 0,
+                buckets: RateLimiterBuckets::default(),
+            }),
+        }
     }
     fn state(&self) -> MutexGuard<'_, RateLimiterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -90,7 +106,11 @@ impl RateLimiter {
     /// Another rate, from now on. Debts of the old one are forgiven.
     pub fn set_rate(&self, rate: u64) {
         let mut state = self.state();
-        *state = RateLimiterState { rate, generation: state.generation + 1, buckets: RateLimiterBuckets::default() };
+        *state = RateLimiterState {
+            rate,
+            generation: state.generation + 1,
+            buckets: RateLimiterBuckets::default(),
+        };
     }
     /// Takes bytes.
     pub fn charge(&self, now_us: u64, bytes: u64, class: RateLimitClass) -> RateLimitDebt {
@@ -127,7 +147,8 @@ mod tests {
 
     #[test]
     fn no_rate_never_waits() {
-        let (b, wait) = RateLimiterBuckets::default().charge(5, u64::MAX, 0, RateLimitClass::Compaction);
+        let (b, wait) =
+            RateLimiterBuckets::default().charge(5, u64::MAX, 0, RateLimitClass::Compaction);
         assert_eq!((b, wait), (RateLimiterBuckets::default(), 0));
         assert_eq!(
             RateLimiterBuckets::default().charge(5, u64::MAX, 1, RateLimitClass::Flush).1,
@@ -140,7 +161,8 @@ mod tests {
     #[test]
     fn compaction_debt_does_not_delay_flushes() {
         let now = 10_000_000;
-        let (b, wait) = RateLimiterBuckets::default().charge(now, 5 * MIB, MIB, RateLimitClass::Compaction);
+        let (b, wait) =
+            RateLimiterBuckets::default().charge(now, 5 * MIB, MIB, RateLimitClass::Compaction);
         assert_eq!(wait, 4_900_000);
         let (b, wait) = b.charge(now, 50 << 10, MIB, RateLimitClass::Flush);
         assert_eq!(wait, 0);

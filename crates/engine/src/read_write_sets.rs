@@ -1,4 +1,5 @@
-//! What transactions have read and written, in forms that can be compared: keys by themselves, and stretches of keys.
+//! What transactions have read and written, in forms that can be compared: keys by themselves, and
+//! stretches of keys.
 
 use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
 use perigee_base::{FamilyId, KeyComparator};
@@ -27,12 +28,14 @@ impl<'a> KeyOrRangeRef<'a> {
     pub fn overlaps(self, order: KeyComparator, other: KeyOrRangeRef<'_>) -> bool {
         match (self, other) {
             (KeyOrRangeRef::Key(a), KeyOrRangeRef::Key(b)) => order.keys_equal(a, b),
-            (KeyOrRangeRef::Key(key), KeyOrRangeRef::Range(begin, end)) | (KeyOrRangeRef::Range(begin, end), KeyOrRangeRef::Key(key)) => {
+            (KeyOrRangeRef::Key(key), KeyOrRangeRef::Range(begin, end))
+            | (KeyOrRangeRef::Range(begin, end), KeyOrRangeRef::Key(key)) => {
                 range_contains(order, begin, end, key)
             }
             // A stretch whose ends are the wrong way round holds nothing.
             (KeyOrRangeRef::Range(a, b), KeyOrRangeRef::Range(c, d)) => {
-                let holds = |from: KeyBoundaryRef<'_>, to: KeyBoundaryRef<'_>| from.cmp(order, to).is_lt();
+                let holds =
+                    |from: KeyBoundaryRef<'_>, to: KeyBoundaryRef<'_>| from.cmp(order, to).is_lt();
                 holds(a, b) && holds(c, d) && KeyBoundaryRef::ranges_overlap(order, (a, b), (c, d))
             }
         }
@@ -46,7 +49,12 @@ impl<'a> KeyOrRangeRef<'a> {
     }
 }
 
-fn range_contains(order: KeyComparator, begin: KeyBoundaryRef<'_>, end: KeyBoundaryRef<'_>, key: &[u8]) -> bool {
+fn range_contains(
+    order: KeyComparator,
+    begin: KeyBoundaryRef<'_>,
+    end: KeyBoundaryRef<'_>,
+    key: &[u8],
+) -> bool {
     begin.is_before(order, key) && !end.is_before(order, key)
 }
 
@@ -76,12 +84,21 @@ impl ReadSet {
         }
     }
     /// Remembers a stretch; the number under which it can be widened.
-    pub fn add_range(&mut self, family: FamilyId, (begin, end): (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>)) -> usize {
+    pub fn add_range(
+        &mut self,
+        family: FamilyId,
+        (begin, end): (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>),
+    ) -> usize {
         self.ranges.push((family, begin.to_boundary(), end.to_boundary()));
         self.ranges.len() - 1
     }
     /// A walk has gone on: its stretch reaches at least from and to these places.
-    pub fn widen_range(&mut self, number: usize, order: KeyComparator, (begin, end): (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>)) {
+    pub fn widen_range(
+        &mut self,
+        number: usize,
+        order: KeyComparator,
+        (begin, end): (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>),
+    ) {
         if let Some((_, from, to)) = self.ranges.get_mut(number) {
             if begin.cmp(order, from.as_ref()).is_lt() {
                 *from = begin.to_boundary();
@@ -93,23 +110,39 @@ impl ReadSet {
     }
     /// Everything, as what it is about.
     pub fn for_each(&self, visit: &mut dyn FnMut(FamilyId, KeyOrRangeRef<'_>)) {
-        self.keys.iter().for_each(|(family, at)| visit(*family, KeyOrRangeRef::Key(&self.bytes[at.clone()])));
-        self.ranges.iter().for_each(|(family, b, e)| visit(*family, KeyOrRangeRef::Range(b.as_ref(), e.as_ref())));
+        self.keys
+            .iter()
+            .for_each(|(family, at)| visit(*family, KeyOrRangeRef::Key(&self.bytes[at.clone()])));
+        self.ranges.iter().for_each(|(family, b, e)| {
+            visit(*family, KeyOrRangeRef::Range(b.as_ref(), e.as_ref()))
+        });
     }
     /// Whether a write to `target`, a key of which has `hash`, changes what was read.
-    pub fn overlaps_write(&self, family: FamilyId, order: KeyComparator, hash: u64, target: KeyOrRangeRef<'_>) -> bool {
+    pub fn overlaps_write(
+        &self,
+        family: FamilyId,
+        order: KeyComparator,
+        hash: u64,
+        target: KeyOrRangeRef<'_>,
+    ) -> bool {
         let ranges = || self.ranges.iter().filter(|(f, ..)| *f == family);
-        let in_ranges =
-            || ranges().any(|(_, b, e)| KeyOrRangeRef::Range(b.as_ref(), e.as_ref()).overlaps(order, target));
+        let in_ranges = || {
+            ranges().any(|(_, b, e)| {
+                KeyOrRangeRef::Range(b.as_ref(), e.as_ref()).overlaps(order, target)
+            })
+        };
         match target {
-            KeyOrRangeRef::Key(_) if order.supports_filters() => self.key_hashes.contains(&(family, hash)) || in_ranges(),
+            KeyOrRangeRef::Key(_) if order.supports_filters() => {
+                self.key_hashes.contains(&(family, hash)) || in_ranges()
+            }
             KeyOrRangeRef::Key(key) => {
                 let mut keys = self.keys.iter().filter(|(f, _)| *f == family);
                 keys.any(|(_, at)| order.keys_equal(&self.bytes[at.clone()], key)) || in_ranges()
             }
             KeyOrRangeRef::Range(begin, end) => {
                 let mut keys = self.keys.iter().filter(|(f, _)| *f == family);
-                keys.any(|(_, at)| range_contains(order, begin, end, &self.bytes[at.clone()])) || in_ranges()
+                keys.any(|(_, at)| range_contains(order, begin, end, &self.bytes[at.clone()]))
+                    || in_ranges()
             }
         }
     }
@@ -119,7 +152,8 @@ impl ReadSet {
     }
 }
 
-/// What a transaction has written, kept beyond its batch: family and its order, hash of the key, place.
+/// What a transaction has written, kept beyond its batch: family and its order, hash of the key,
+/// place.
 #[derive(Debug, Default)]
 pub struct WriteSet(pub Vec<(FamilyId, KeyComparator, u64, KeyOrRange)>);
 
@@ -144,13 +178,18 @@ impl KeyOrRange {
 
 impl WriteSet {
     /// All that a batch writes; families that are gone have no order, and nobody reads them.
-    pub fn of_batch(parts: &dyn BatchOperations, order_of: &dyn Fn(FamilyId) -> Option<KeyComparator>) -> WriteSet {
+    pub fn of_batch(
+        parts: &dyn BatchOperations,
+        order_of: &dyn Fn(FamilyId) -> Option<KeyComparator>,
+    ) -> WriteSet {
         let mut all = Vec::new();
         parts.for_each_operation(&mut |family, buf, op| {
             let Some(order) = order_of(family) else { return };
             let (hash, place) = match KeyOrRangeRef::of_operation(buf, op) {
                 KeyOrRangeRef::Key(key) => (order.filter_hash(key), KeyOrRange::Key(key.to_vec())),
-                KeyOrRangeRef::Range(begin, end) => (0, KeyOrRange::Range(begin.to_boundary(), end.to_boundary())),
+                KeyOrRangeRef::Range(begin, end) => {
+                    (0, KeyOrRange::Range(begin.to_boundary(), end.to_boundary()))
+                }
             };
             all.push((family, order, hash, place));
         });
@@ -158,8 +197,9 @@ impl WriteSet {
     }
     /// Something of it that changes what was read.
     pub fn find_read_conflict(&self, reads: &ReadSet) -> Option<(FamilyId, &KeyOrRange)> {
-        let hit =
-            self.0.iter().find(|(family, order, hash, p)| reads.overlaps_write(*family, *order, *hash, p.borrowed()));
+        let hit = self.0.iter().find(|(family, order, hash, p)| {
+            reads.overlaps_write(*family, *order, *hash, p.borrowed())
+        });
         hit.map(|(family, _, _, place)| (*family, place))
     }
     /// Bytes of memory, about.

@@ -1,16 +1,16 @@
 //! What the engine says about itself. Plain data, gathered without stopping anything.
 
-use crate::job_control::{RunningJob, JobKind};
 use crate::core::EngineCore;
 use crate::events::EngineEvent;
 use crate::family::FamilyState;
+use crate::job_control::{JobKind, RunningJob};
 use crate::jobs::due_compactions;
 use crate::memory_budget;
 use crate::recover;
 use crate::write_stalls::WriteStallTotals;
 use perigee_base::file_header::FileKind;
 use perigee_base::io_stats::{IoActivity, IoTotals};
-use perigee_base::latency::{Operation, HistogramSummary};
+use perigee_base::latency::{HistogramSummary, Operation};
 use perigee_base::{Error, LevelNo};
 use perigee_file::filename;
 use perigee_tree::{Run, Table, Version};
@@ -224,12 +224,14 @@ pub fn open_event(core: &EngineCore, r: &recover::RecoverySummary) -> EngineEven
     EngineEvent::Opened { recovery, log_truncated: cut_any, options }
 }
 
-/// Count and bytes of the log segments that recovery needs, and the number of the newest. A read-only database does not
-/// write the log: it takes the lengths of the files.
+/// Count and bytes of the log segments that recovery needs, and the number of the newest. A
+/// read-only database does not write the log: it takes the lengths of the files.
 fn log_segments(core: &EngineCore) -> ((usize, u64), u64) {
     if core.health.is_read_only() {
         let segments = core.manifest.with_catalog(|catalog| catalog.logs.clone());
-        let length = |id| core.dir.file_len(&filename::file_name(id, FileKind::Wal)).ok().flatten().unwrap_or(0);
+        let length = |id| {
+            core.dir.file_len(&filename::file_name(id, FileKind::Wal)).ok().flatten().unwrap_or(0)
+        };
         let bytes = segments.iter().map(|(id, _)| length(*id)).sum();
         return ((segments.len(), bytes), segments.last().map_or(0, |(id, _)| id.0));
     }
@@ -239,10 +241,12 @@ fn log_segments(core: &EngineCore) -> ((usize, u64), u64) {
 
 /// Gathers the status.
 pub fn engine_status(core: &EngineCore, recovery: &recover::RecoverySummary) -> EngineStatus {
-    let families: Vec<FamilyStatus> = core.families.all().into_iter().map(|f| family_status(core, f)).collect();
+    let families: Vec<FamilyStatus> =
+        core.families.all().into_iter().map(|f| family_status(core, f)).collect();
     let (tables, data_bytes) = count_tables(core);
     let memory = memory_by_owner(core);
-    let kept: u64 = core.manifest.with_catalog(|catalog| catalog.retained.iter().map(|s| s.bytes).sum());
+    let kept: u64 =
+        core.manifest.with_catalog(|catalog| catalog.retained.iter().map(|s| s.bytes).sum());
     let (wal, wal_newest) = log_segments(core);
     let manifest_bytes = match core.health.is_read_only() {
         true => core.dir.file_len(filename::MANIFEST).ok().flatten().unwrap_or(0),
@@ -253,7 +257,10 @@ pub fn engine_status(core: &EngineCore, recovery: &recover::RecoverySummary) -> 
         tables,
         transactions: transaction_status(core),
         background: background_status(core, &families),
-        memory_pressure: memory_budget::memory_pressure_level(core.memory_budget.limit, &core.memory_usage()),
+        memory_pressure: memory_budget::memory_pressure_level(
+            core.memory_budget.limit,
+            &core.memory_usage(),
+        ),
         disk_bytes: data_bytes + wal.1 + kept + manifest_bytes,
         families,
         last_sequence: core.visible_seq().0,
@@ -266,7 +273,10 @@ pub fn engine_status(core: &EngineCore, recovery: &recover::RecoverySummary) -> 
         table_memory: core.table_cache.resident_bytes(),
         memory_budget: core.memory_budget.limit,
         resident_bytes: core.env.fs.resident_bytes(),
-        open_files: (core.table_cache.file_handles().open_count(), core.table_cache.file_handles().limit()),
+        open_files: (
+            core.table_cache.file_handles().open_count(),
+            core.table_cache.file_handles().limit(),
+        ),
         disk_space: core.disk_space.status(),
         wal_segments: wal,
         newest_wal_segment: wal_newest,
@@ -294,8 +304,13 @@ fn count_tables(core: &EngineCore) -> (usize, u64) {
             bytes += t.meta.summary.bytes;
             tables += 1;
         }
-        bytes +=
-            view.version.vlogs.values().filter(|v| seen.insert(v.meta.id)).map(|v| v.meta.bytes).sum::<u64>();
+        bytes += view
+            .version
+            .vlogs
+            .values()
+            .filter(|v| seen.insert(v.meta.id))
+            .map(|v| v.meta.bytes)
+            .sum::<u64>();
     }
     (tables, bytes)
 }
@@ -334,14 +349,16 @@ fn background_status(core: &EngineCore, families: &[FamilyStatus]) -> Background
     }
 }
 
-/// Whether a memtable of the family waits for its flush, or is being flushed: it is sealed until it is in tables.
+/// Whether a memtable of the family waits for its flush, or is being flushed: it is sealed until it
+/// is in tables.
 pub fn is_flushing(family: &FamilyState) -> bool {
     !family.tree.pin().immutables.is_empty()
 }
 
 /// Whether a compaction of the family runs, or is due and may run.
 pub fn is_compacting(core: &EngineCore, family: &Arc<FamilyState>) -> bool {
-    core.job_control.is_working_on(JobKind::Compaction, family.id) || (is_compaction_allowed(core) && due_compactions::is_due(core, family))
+    core.job_control.is_working_on(JobKind::Compaction, family.id)
+        || (is_compaction_allowed(core) && due_compactions::is_due(core, family))
 }
 
 fn is_compaction_allowed(core: &EngineCore) -> bool {
@@ -350,7 +367,11 @@ fn is_compaction_allowed(core: &EngineCore) -> bool {
 
 fn running_jobs(core: &EngineCore) -> Vec<(Arc<RunningJob>, u64)> {
     let now = core.env.clock.monotonic_us();
-    core.job_control.running_jobs().into_iter().map(|j| (Arc::clone(&j), now.saturating_sub(j.started_us))).collect()
+    core.job_control
+        .running_jobs()
+        .into_iter()
+        .map(|j| (Arc::clone(&j), now.saturating_sub(j.started_us)))
+        .collect()
 }
 
 /// One family.

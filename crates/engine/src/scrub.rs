@@ -1,8 +1,9 @@
-//! The background scrub: how far its pass is, what it found, and how long it pauses. The pause is a pure function; the reading
-//! is a job's business. Damage that it finds stops nobody: reads of the damaged place fail by themselves.
+//! The background scrub: how far its pass is, what it found, and how long it pauses. The pause is a
+//! pure function; the reading is a job's business. Damage that it finds stops nobody: reads of the
+//! damaged place fail by themselves.
 //!
-//! Invariant: a pass goes once round the files that there were when it began, from a random one on. What is written
-//! meanwhile has a larger number and waits for the next pass.
+//! Invariant: a pass goes once round the files that there were when it began, from a random one on.
+//! What is written meanwhile has a larger number and waits for the next pass.
 
 use perigee_base::{Error, FileId};
 use std::collections::BTreeMap;
@@ -13,8 +14,9 @@ pub const QUANTUM_BYTES: u64 = 4 << 20;
 /// The shortest pause, also when the pass is late: at most 200 MiB a second.
 pub const PAUSE_US_MIN: u64 = 20_000;
 
-/// How long to wait before a quantum, so that a pass takes the interval: `done` of `total` bytes will be read after it, the
-/// pass has taken `elapsed_us` so far, and the last quantum ended `rested_us` ago.
+/// How long to wait before a quantum, so that a pass takes the interval: `done` of `total` bytes
+/// will be read after it, the pass has taken `elapsed_us` so far, and the last quantum ended
+/// `rested_us` ago.
 #[must_use]
 pub fn pause_us(total: u64, done: u64, elapsed_us: u64, rested_us: u64, interval_us: u64) -> u64 {
     let share = u128::from(interval_us) * u128::from(done.min(total)) / u128::from(total.max(1));
@@ -46,7 +48,15 @@ impl ScrubPass {
     #[must_use]
     pub fn new(started_us: u64, limit: u64, random: u64) -> ScrubPass {
         let first = random.checked_rem(limit).unwrap_or(0);
-        ScrubPass { started_us, file_limit: limit, first_file: first, position: None, files: 0, bytes: 0, errors: 0 }
+        ScrubPass {
+            started_us,
+            file_limit: limit,
+            first_file: first,
+            position: None,
+            files: 0,
+            bytes: 0,
+            errors: 0,
+        }
     }
     /// Where on the way round a file lies, if it is still to be read.
     #[must_use]
@@ -54,8 +64,11 @@ impl ScrubPass {
         if file.0 >= self.file_limit {
             return None;
         }
-        let place =
-            if file.0 >= self.first_file { file.0 - self.first_file } else { file.0 + (self.file_limit - self.first_file) };
+        let place = if file.0 >= self.first_file {
+            file.0 - self.first_file
+        } else {
+            file.0 + (self.file_limit - self.first_file)
+        };
         (self.position.is_none_or(|at| place > at)).then_some(place)
     }
 }
@@ -123,7 +136,10 @@ mod tests {
                 quanta += 1;
                 now += 4000;
             }
-            assert!(now >= interval && now <= interval + interval / 100, "{total} bytes in {now} us");
+            assert!(
+                now >= interval && now <= interval + interval / 100,
+                "{total} bytes in {now} us"
+            );
             assert_eq!(quanta, total.div_ceil(QUANTUM_BYTES));
         }
     }
@@ -141,7 +157,9 @@ mod tests {
     fn pass_reads_each_file_once() {
         let mut pass = ScrubPass::new(0, 10, 27);
         let mut order = Vec::new();
-        while let Some((place, id)) = (0..20).filter_map(|id| Some((pass.position_of(FileId(id))?, id))).min() {
+        while let Some((place, id)) =
+            (0..20).filter_map(|id| Some((pass.position_of(FileId(id))?, id))).min()
+        {
             pass.position = Some(place);
             order.push(id);
         }

@@ -1,13 +1,16 @@
-//! Serializable transactions that are under way, and those that have ended but were under way beside one that still is.
+//! Serializable transactions that are under way, and those that have ended but were under way
+//! beside one that still is.
 //!
-//! A cycle of transactions over snapshots always holds two dependencies in a row that go back in time: somebody read what the
-//! pivot wrote later, the pivot read what a third wrote later, and the third committed first of the three (Cahill, Röhm,
-//! Fekete 2008; Ports and Grittner 2012). So a transaction whose reads were overwritten may commit all the same, if nobody
-//! beside it has read what it writes, and a reader is refused only for what such a pivot wrote.
+//! A cycle of transactions over snapshots always holds two dependencies in a row that go back in
+//! time: somebody read what the pivot wrote later, the pivot read what a third wrote later, and the
+//! third committed first of the three (Cahill, Röhm, Fekete 2008; Ports and Grittner 2012). So a
+//! transaction whose reads were overwritten may commit all the same, if nobody beside it has read
+//! what it writes, and a reader is refused only for what such a pivot wrote.
 //!
-//! Everything here is asked at the end of a transaction, in the commit section or for one that wrote nothing. Who is not
-//! serializable never comes here. When the list grows too long its oldest are forgotten, and transactions as old as they are
-//! refused whenever their reads were overwritten: false conflicts, never a missed one.
+//! Everything here is asked at the end of a transaction, in the commit section or for one that
+//! wrote nothing. Who is not serializable never comes here. When the list grows too long its oldest
+//! are forgotten, and transactions as old as they are refused whenever their reads were
+//! overwritten: false conflicts, never a missed one.
 
 use crate::read_write_sets::{KeyOrRange, ReadSet, WriteSet};
 use perigee_base::bug::{self, Bug};
@@ -22,7 +25,8 @@ const ENDED_BYTES_MAX: u64 = 16 << 20;
 #[derive(Debug)]
 pub struct SerializableTxn {
     snapshot: SeqNo,
-    /// It has said that it will write nothing: what it reads is not listed, and it is never refused.
+    /// It has said that it will write nothing: what it reads is not listed, and it is never
+    /// refused.
     read_only: bool,
     /// Shared with who goes through it: the lock is held for no look at the database.
     reads: Mutex<Arc<ReadSet>>,
@@ -40,8 +44,8 @@ impl SerializableTxn {
     pub fn reads(&self) -> Arc<ReadSet> {
         Arc::clone(&self.lock_reads())
     }
-    /// Adds to what it has read. (What is listed after it was read is in time all the same: a pivot that committed in between
-    /// is remembered, and looked for when this transaction ends.)
+    /// Adds to what it has read. (What is listed after it was read is in time all the same: a pivot
+    /// that committed in between is remembered, and looked for when this transaction ends.)
     pub fn record_reads<T>(&self, add: impl FnOnce(&mut ReadSet) -> T) -> T {
         add(Arc::make_mut(&mut self.lock_reads()))
     }
@@ -66,7 +70,8 @@ struct SerializableTxnsState {
     bytes: u64,
     /// Ended transactions with commits up to here were forgotten.
     forgotten_up_to: SeqNo,
-    /// Every snapshot from now on is at least that. (A commit that was checked may not be visible yet.)
+    /// Every snapshot from now on is at least that. (A commit that was checked may not be visible
+    /// yet.)
     visible_seq: SeqNo,
 }
 
@@ -83,7 +88,11 @@ impl SerializableTxns {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// A transaction begins; `take` takes its snapshot.
-    pub fn begin<T>(&self, read_only: bool, take: impl FnOnce() -> (SeqNo, T)) -> (Arc<SerializableTxn>, T) {
+    pub fn begin<T>(
+        &self,
+        read_only: bool,
+        take: impl FnOnce() -> (SeqNo, T),
+    ) -> (Arc<SerializableTxn>, T) {
         let mut inner = self.lock_state();
         let (snapshot, taken) = take();
         inner.visible_seq = inner.visible_seq.max(snapshot);
@@ -109,7 +118,8 @@ impl SerializableTxns {
             }
             let reads = member.reads();
             for e in inner.pivots(member.snapshot) {
-                // The third must have committed before this one began; it did so behind the pivot's snapshot.
+                // The third must have committed before this one began; it did so behind the pivot's
+                // snapshot.
                 if member.snapshot > e.txn.snapshot
                     && let Some((family, place)) = e.writes.find_read_conflict(&reads)
                 {
@@ -121,7 +131,8 @@ impl SerializableTxns {
         inner.record_end(member, member.snapshot, WriteSet::default(), false);
         Ok(())
     }
-    /// One commits what it `written`, in the commit section; `overwritten`: what it read has been written since its snapshot.
+    /// One commits what it `written`, in the commit section; `overwritten`: what it read has been
+    /// written since its snapshot.
     ///
     /// # Errors
     /// It may not: there might be no order of transactions that explains what was seen.
@@ -148,8 +159,9 @@ impl SerializableTxns {
         inner.record_end(member, next, written, overwritten);
         Ok(())
     }
-    /// One that was prepared commits, in the commit section. It was checked then: see `docs/transactions.md` for why nothing is left
-    /// to check. Those beside it must know what it has read.
+    /// One that was prepared commits, in the commit section. It was checked then: see
+    /// `docs/transactions.md` for why nothing is left to check. Those beside it must know what it
+    /// has read.
     pub fn commit_prepared(&self, member: &Arc<SerializableTxn>, written: WriteSet, next: SeqNo) {
         let mut inner = self.lock_state();
         inner.visible_seq = inner.visible_seq.max(next.prev());
@@ -163,18 +175,26 @@ impl SerializableTxns {
 }
 
 impl SerializableTxnsState {
-    /// Committed transactions whose reads were overwritten, and whose writes a snapshot does not see.
+    /// Committed transactions whose reads were overwritten, and whose writes a snapshot does not
+    /// see.
     fn pivots(&self, snapshot: SeqNo) -> impl Iterator<Item = &EndedSerializableTxn> {
         self.ended.iter().filter(move |e| e.reads_overwritten && e.commit > snapshot)
     }
     /// Whether nobody beside a transaction, whose reads were overwritten, has read what it writes.
-    fn check_pivot(&self, member: &Arc<SerializableTxn>, written: &WriteSet) -> Result<(), SerializationFailure> {
+    fn check_pivot(
+        &self,
+        member: &Arc<SerializableTxn>,
+        written: &WriteSet,
+    ) -> Result<(), SerializationFailure> {
         if member.snapshot < self.forgotten_up_to {
             return Err(SerializationFailure(None));
         }
-        // One that only reads is in danger if it began behind the third, which committed behind our snapshot.
+        // One that only reads is in danger if it began behind the third, which committed behind our
+        // snapshot.
         let younger = |m: &SerializableTxn| m.snapshot > member.snapshot;
-        let has_read = |m: &SerializableTxn| written.find_read_conflict(&m.reads()).map(|(family, place)| (family, place.clone()));
+        let has_read = |m: &SerializableTxn| {
+            written.find_read_conflict(&m.reads()).map(|(family, place)| (family, place.clone()))
+        };
         for m in self.active.iter().filter(|m| !Arc::ptr_eq(m, member)) {
             if m.read_only && younger(m) && !bug::is_active(Bug::ReadOnlyUncounted) {
                 return Err(SerializationFailure(None));
@@ -193,11 +213,23 @@ impl SerializableTxnsState {
         }
         Ok(())
     }
-    fn record_end(&mut self, member: &Arc<SerializableTxn>, commit: SeqNo, written: WriteSet, overwritten: bool) {
+    fn record_end(
+        &mut self,
+        member: &Arc<SerializableTxn>,
+        commit: SeqNo,
+        written: WriteSet,
+        overwritten: bool,
+    ) {
         self.active.retain(|m| !Arc::ptr_eq(m, member));
         let bytes = 256 + written.memory_bytes() + member.reads().memory_bytes();
         let member = Arc::clone(member);
-        self.ended.push_back(EndedSerializableTxn { txn: member, commit, writes: written, reads_overwritten: overwritten, bytes });
+        self.ended.push_back(EndedSerializableTxn {
+            txn: member,
+            commit,
+            writes: written,
+            reads_overwritten: overwritten,
+            bytes,
+        });
         self.bytes += bytes;
         self.forget_not_concurrent();
         while self.ended.len() > ENDED_MAX || self.bytes > ENDED_BYTES_MAX {
@@ -212,7 +244,13 @@ impl SerializableTxnsState {
     }
     /// Forgets who ended before all that are under way, or may begin now, began.
     fn forget_not_concurrent(&mut self) {
-        let oldest = self.active.iter().map(|m| m.snapshot).min().unwrap_or(SeqNo::MAX).min(self.visible_seq);
+        let oldest = self
+            .active
+            .iter()
+            .map(|m| m.snapshot)
+            .min()
+            .unwrap_or(SeqNo::MAX)
+            .min(self.visible_seq);
         let bytes = &mut self.bytes;
         self.ended.retain(|e| {
             let stays = e.commit > oldest;
@@ -236,7 +274,12 @@ mod tests {
     }
     fn write_set(key: &str) -> WriteSet {
         let hash = KeyComparator::Bytes.filter_hash(key.as_bytes());
-        WriteSet(vec![(FamilyId(0), KeyComparator::Bytes, hash, KeyOrRange::Key(key.as_bytes().to_vec()))])
+        WriteSet(vec![(
+            FamilyId(0),
+            KeyComparator::Bytes,
+            hash,
+            KeyOrRange::Key(key.as_bytes().to_vec()),
+        )])
     }
 
     #[test]
@@ -259,7 +302,10 @@ mod tests {
         read_key(&t, "a");
         read_key(&other, "b");
         assert!(all.commit(&t, write_set("b"), true, SeqNo(20)).is_err());
-        assert!(all.commit(&t, write_set("b"), false, SeqNo(20)).is_ok(), "nothing that it read has changed");
+        assert!(
+            all.commit(&t, write_set("b"), false, SeqNo(20)).is_ok(),
+            "nothing that it read has changed"
+        );
     }
 
     #[test]
@@ -268,7 +314,9 @@ mod tests {
         let (t, other, reader) = (begin_txn(&all, 10), begin_txn(&all, 12), begin_txn(&all, 12));
         read_key(&t, "a");
         assert!(all.commit(&t, write_set("b"), true, SeqNo(20)).is_ok());
-        other.record_reads(|r| r.add_range(FamilyId(0), (KeyBoundaryRef::First, KeyBoundaryRef::Last)));
+        other.record_reads(|r| {
+            r.add_range(FamilyId(0), (KeyBoundaryRef::First, KeyBoundaryRef::Last))
+        });
         assert!(all.commit(&other, write_set("z"), false, SeqNo(30)).is_err());
         read_key(&reader, "b");
         assert!(all.end_read_only(&reader).is_err());

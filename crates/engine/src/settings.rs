@@ -42,7 +42,8 @@ pub struct Settings {
     pub durability: DurabilityLevel,
     /// Isolation of transactions that ask for none.
     pub isolation: IsolationLevel,
-    /// Memory for cache, memtables, indexes, filters and jobs together; 0: a quarter of what there is.
+    /// Memory for cache, memtables, indexes, filters and jobs together; 0: a quarter of what there
+    /// is.
     pub memory_budget: u64,
     /// The block cache holds this at most, and no more than the budget leaves.
     pub block_cache_bytes: u64,
@@ -60,7 +61,8 @@ pub struct Settings {
     pub merge_operators: MergeOperators,
     /// Bytes per second that flushes write and compactions read and write; 0: no limit.
     pub background_bytes_per_second: u64,
-    /// Writers are slowed so that tables stay below so many percent of what readers see of them, about; 0: they are not.
+    /// Writers are slowed so that tables stay below so many percent of what readers see of them,
+    /// about; 0: they are not.
     pub space_amplification: u32,
     /// The scrub reads every table and value log once in so many microseconds; 0: never.
     pub scrub_interval_us: u64,
@@ -93,8 +95,10 @@ impl Settings {
             self.merge_operators.check_registered(wanted.merge_operator.as_ref())?;
         }
         if self.space_amplification != 0 && !SPACE_PERCENT.contains(&self.space_amplification) {
-            return Err(Error::invalid("the option space_amplification is out of range")
-                .expected(format_args!("{SPACE_PERCENT:?} percent, or 0"), self.space_amplification));
+            return Err(Error::invalid("the option space_amplification is out of range").expected(
+                format_args!("{SPACE_PERCENT:?} percent, or 0"),
+                self.space_amplification,
+            ));
         }
         Ok(())
     }
@@ -121,7 +125,8 @@ pub struct FamilySettings {
     pub level1_bytes: u64,
     /// Ratio of the levels.
     pub level_ratio: u32,
-    /// Isolation of transactions that are begun on the family and ask for none; none: the database's.
+    /// Isolation of transactions that are begun on the family and ask for none; none: the
+    /// database's.
     pub isolation: Option<IsolationLevel>,
     /// How operands are merged into values.
     pub merge_operator: Option<MergeRule>,
@@ -181,7 +186,9 @@ impl FamilySettings {
 
     /// A merge operator may come, and then stays: operands that are stored mean nothing without it.
     fn check_merge_operator_change(&self, wanted: &FamilySettings, name: &str) -> Result<()> {
-        let word = |s: &FamilySettings| s.merge_operator.as_ref().map_or("none".into(), MergeRule::stored_name);
+        let word = |s: &FamilySettings| {
+            s.merge_operator.as_ref().map_or("none".into(), MergeRule::stored_name)
+        };
         if self.merge_operator.is_none() || self.merge_operator == wanted.merge_operator {
             return Ok(());
         }

@@ -1,6 +1,6 @@
-//! Batches that several families share: how many bytes they hold, and from which on nobody needs the older ones' memtables.
-//! A buffer goes when the last of its families is flushed; so when the budget asks, those that hold the oldest buffers are
-//! flushed together. Must not know families.
+//! Batches that several families share: how many bytes they hold, and from which on nobody needs
+//! the older ones' memtables. A buffer goes when the last of its families is flushed; so when the
+//! budget asks, those that hold the oldest buffers are flushed together. Must not know families.
 
 use perigee_base::SeqNo;
 use perigee_file::log::BatchOp;
@@ -9,7 +9,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// What a buffer costs beside its bytes: its count of holders, its place in the list, what the allocator adds.
+/// What a buffer costs beside its bytes: its count of holders, its place in the list, what the
+/// allocator adds.
 const BATCH_OVERHEAD_BYTES: u64 = 144;
 
 /// What an operation takes beside its key and value, about.
@@ -22,12 +23,14 @@ type LiveBatches = VecDeque<(u64, Weak<SharedBatch>)>;
 #[derive(Debug, Default)]
 pub struct SharedBatches {
     held: Arc<AtomicU64>,
-    /// Oldest first; some are gone already. The mutex guards the list; no I/O and no other lock inside.
+    /// Oldest first; some are gone already. The mutex guards the list; no I/O and no other lock
+    /// inside.
     list: Mutex<LiveBatches>,
 }
 
 impl SharedBatches {
-    /// One more, whose last operation is `last`. Called in the commit section (or before there is one).
+    /// One more, whose last operation is `last`. Called in the commit section (or before there is
+    /// one).
     pub fn add(&self, buffer_bytes: usize, last: u64) -> Arc<SharedBatch> {
         let batch = SharedBatch::new(buffer_bytes as u64 + BATCH_OVERHEAD_BYTES, &self.held);
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
@@ -63,11 +66,13 @@ fn is_live((_, batch): &(u64, Weak<SharedBatch>)) -> bool {
 
 /// Bytes of operations in their batch, about: for dividing it.
 pub fn operation_bytes(ops: &[(BatchOp, SeqNo)]) -> u64 {
-    ops.iter().map(|(op, _)| (op.key.len() + op.value.len() + OPERATION_OVERHEAD_BYTES) as u64).sum()
+    ops.iter()
+        .map(|(op, _)| (op.key.len() + op.value.len() + OPERATION_OVERHEAD_BYTES) as u64)
+        .sum()
 }
 
-/// The part of a batch that falls to operations of `mine` bytes of `all`. Together the parts are the whole, but for what
-/// rounding leaves.
+/// The part of a batch that falls to operations of `mine` bytes of `all`. Together the parts are
+/// the whole, but for what rounding leaves.
 pub fn batch_share(of: &Arc<SharedBatch>, mine: u64, all: u64) -> BatchShare<'_> {
     let bytes = u128::from(of.bytes()) * u128::from(mine) / u128::from(all.max(1));
     BatchShare { batch: of, bytes: u64::try_from(bytes).unwrap_or(of.bytes()) }
@@ -80,14 +85,23 @@ mod tests {
     #[test]
     fn shared_batch_counts_until_its_last_holder_drops() {
         let all = SharedBatches::default();
-        let mut kept: Vec<_> = (1..=100u64).map(|i| all.add(1000 - BATCH_OVERHEAD_BYTES as usize, i * 10)).collect();
+        let mut kept: Vec<_> =
+            (1..=100u64).map(|i| all.add(1000 - BATCH_OVERHEAD_BYTES as usize, i * 10)).collect();
         assert_eq!(
-            (all.held_bytes(), all.oldest_seq_covering(1), all.oldest_seq_covering(2500), all.oldest_seq_covering(u64::MAX)),
+            (
+                all.held_bytes(),
+                all.oldest_seq_covering(1),
+                all.oldest_seq_covering(2500),
+                all.oldest_seq_covering(u64::MAX)
+            ),
             (100_000, 10, 30, 1000)
         );
         let other = Arc::clone(&kept[0]);
         kept.drain(..50);
-        assert_eq!((all.held_bytes(), all.oldest_seq_covering(1000), all.oldest_seq_covering(1001)), (51_000, 10, 510));
+        assert_eq!(
+            (all.held_bytes(), all.oldest_seq_covering(1000), all.oldest_seq_covering(1001)),
+            (51_000, 10, 510)
+        );
         drop(other);
         assert_eq!((all.held_bytes(), all.oldest_seq_covering(1)), (50_000, 510));
         drop(kept);

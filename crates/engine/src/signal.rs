@@ -1,4 +1,5 @@
-//! The bell: state that somebody may wait for has changed. Foreground rings, jobs pull; nobody calls the other.
+//! The bell: state that somebody may wait for has changed. Foreground rings, jobs pull; nobody
+//! calls the other.
 
 use perigee_env::sync::{Condvar, Mutex};
 
@@ -19,7 +20,8 @@ impl Signal {
         *self.notifications.lock() += 1;
         self.changed.notify_all();
     }
-    /// How often it rang. Take this *before* looking at the state, then wait with it: no change is missed.
+    /// How often it rang. Take this *before* looking at the state, then wait with it: no change is
+    /// missed.
     pub fn generation(&self) -> u64 {
         *self.notifications.lock()
     }

@@ -1,4 +1,5 @@
-//! How many tombstones scans have passed, in all, and when it is worth to look which family they lie in. Must not know families.
+//! How many tombstones scans have passed, in all, and when it is worth to look which family they
+//! lie in. Must not know families.
 
 use perigee_tree::compact::pick::skipped_tombstones::SKIPPED_MIN;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,8 +1,10 @@
-//! The list of sequence numbers that readers hold on to, and the oldest number that can be read at all.
+//! The list of sequence numbers that readers hold on to, and the oldest number that can be read at
+//! all.
 //!
-//! *Readable* is every number from the floor on, and those that somebody holds. The floor is the newest operation among the
-//! inputs of all rewrites that were begun, each no higher than the horizon of history then: at such a number and above, what a
-//! rewrite keeps for the present (and for each number above the horizon) is all that a reader needs. It never goes back.
+//! *Readable* is every number from the floor on, and those that somebody holds. The floor is the
+//! newest operation among the inputs of all rewrites that were begun, each no higher than the
+//! horizon of history then: at such a number and above, what a rewrite keeps for the present (and
+//! for each number above the horizon) is all that a reader needs. It never goes back.
 
 use crate::history::{HistoryRetention, SeqNoTimeMap};
 use perigee_base::SeqNo;
@@ -51,15 +53,22 @@ impl LiveSnapshots {
 impl SnapshotList {
     /// Nobody reads yet; numbers from `floor` on can be read.
     pub fn new(history: HistoryRetention, floor: SeqNo) -> SnapshotList {
-        SnapshotList { state: Mutex::new(SnapshotListState { oldest_readable: floor, ..SnapshotListState::default() }), history, epoch: AtomicU64::new(0) }
+        SnapshotList {
+            state: Mutex::new(SnapshotListState {
+                oldest_readable: floor,
+                ..SnapshotListState::default()
+            }),
+            history,
+            epoch: AtomicU64::new(0),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, SnapshotListState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds on to the present. Reading the watermark and entering the list is one step for [`Snapshots::claim`], so a
-    /// job either sees the snapshot or is not newer than it.
+    /// Holds on to the present. Reading the watermark and entering the list is one step for
+    /// [`Snapshots::claim`], so a job either sees the snapshot or is not newer than it.
     pub fn acquire(self: &Arc<Self>, visible: &AtomicU64) -> SnapshotHandle {
         let mut state = self.state();
         let seq = SeqNo(visible.load(Acquire));
@@ -88,27 +97,39 @@ impl SnapshotList {
     pub fn live_snapshots(&self, visible: &AtomicU64, now_us: u64) -> LiveSnapshots {
         self.collect_live(&mut self.state(), visible, now_us)
     }
-    /// Whom a rewrite of operations up to `newest` must respect. Take it after the inputs are fixed: from now on nobody new reads
-    /// at a number that it may take something from.
+    /// Whom a rewrite of operations up to `newest` must respect. Take it after the inputs are
+    /// fixed: from now on nobody new reads at a number that it may take something from.
     pub fn begin_rewrite(&self, visible: &AtomicU64, now_us: u64, newest: SeqNo) -> LiveSnapshots {
         let mut state = self.state();
         let readers = self.collect_live(&mut state, visible, now_us);
         if !bug::is_active(Bug::FloorStays) {
-            state.oldest_readable = state.oldest_readable.max(readers.horizon.map_or(newest, |horizon| horizon.min(newest)));
+            state.oldest_readable = state
+                .oldest_readable
+                .max(readers.horizon.map_or(newest, |horizon| horizon.min(newest)));
         }
         readers
     }
-    fn collect_live(&self, state: &mut SnapshotListState, visible: &AtomicU64, now_us: u64) -> LiveSnapshots {
+    fn collect_live(
+        &self,
+        state: &mut SnapshotListState,
+        visible: &AtomicU64,
+        now_us: u64,
+    ) -> LiveSnapshots {
         let present = SeqNo(visible.load(Acquire));
         state.seq_times.record(self.history, now_us, present);
         let horizon = state.seq_times.horizon(self.history, now_us, present, state.oldest_readable);
-        LiveSnapshots { snapshots: state.live.keys().copied().collect(), visible_seq: present, horizon }
+        LiveSnapshots {
+            snapshots: state.live.keys().copied().collect(),
+            visible_seq: present,
+            horizon,
+        }
     }
     /// The era that snapshots are taken in now.
     pub fn epoch(&self) -> u64 {
         self.epoch.load(SeqCst)
     }
-    /// Starts era `era`, after the contents that it begins with are in place. In the commit section.
+    /// Starts era `era`, after the contents that it begins with are in place. In the commit
+    /// section.
     pub fn begin_epoch(&self, era: u64) {
         self.epoch.store(era, SeqCst);
     }

@@ -1,21 +1,22 @@
-//! What transactions cannot keep in memory: runs of tables of their own on a caller's thread, invisible until the commit, which
-//! makes one run of them for each family and publishes that as a load is published.
+//! What transactions cannot keep in memory: runs of tables of their own on a caller's thread,
+//! invisible until the commit, which makes one run of them for each family and publishes that as a
+//! load is published.
 //!
-//! Invariant: a file here is named by nobody else. What is not needed any more is retired, because cursors of the transaction may
-//! still read it; what a crash leaves is an orphan of the next open.
+//! Invariant: a file here is named by nobody else. What is not needed any more is retired, because
+//! cursors of the transaction may still read it; what a crash leaves is an orphan of the next open.
 
 use crate::core::EngineCore;
 use crate::family::FamilyState;
 use crate::jobs::flush::{discard_outputs, rewrite_setting};
-use crate::load::publish::{SpilledCommit, LoadedTables, publish_tables_if};
-use crate::load::{LoadPace, LoadGuard};
+use crate::load::publish::{LoadedTables, SpilledCommit, publish_tables_if};
+use crate::load::{LoadGuard, LoadPace};
 use crate::txn::spill_store::SpillStore;
 use crate::txn::validate::CommitConditions;
 use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, RunId, SeqNo};
 use perigee_tree::bulk::SpillRunSet;
-use perigee_tree::bulk::spill_runs::{SpillOutput, TxnSeqInfo, ObsoleteSpillFiles};
-use perigee_tree::txn_overlay::OverlayRuns;
+use perigee_tree::bulk::spill_runs::{ObsoleteSpillFiles, SpillOutput, TxnSeqInfo};
 use perigee_tree::rewrite::{CreatedFiles, RewriteContext};
+use perigee_tree::txn_overlay::OverlayRuns;
 use perigee_tree::{Memtable, Run, Table, TableMeta, Version};
 use std::sync::Arc;
 
@@ -51,7 +52,11 @@ impl TxnSpillFiles {
                     Error::new(ErrorKind::NotFound, text)
                 })?;
                 let spill = SpillRunSet::new(family.tree.comparator());
-                self.families.push(FamilySpill { family, spilled_runs: spill.spilled_runs(), spill });
+                self.families.push(FamilySpill {
+                    family,
+                    spilled_runs: spill.spilled_runs(),
+                    spill,
+                });
                 self.families.len() - 1
             }
         };
@@ -60,11 +65,18 @@ impl TxnSpillFiles {
     }
 
     /// Adds a memtable to the runs of its family, which are merged before if there are many.
-    fn add_memtable(&mut self, id: FamilyId, memtable: &Arc<Memtable>, numbers: &TxnSeqInfo) -> Result<()> {
+    fn add_memtable(
+        &mut self,
+        id: FamilyId,
+        memtable: &Arc<Memtable>,
+        numbers: &TxnSeqInfo,
+    ) -> Result<()> {
         let core = Arc::clone(&self.core);
         let mine = self.family_spill(id)?;
         while mine.spill.needs_merge() {
-            mine.update_runs(&core, 0, |spill, setting, created| spill.merge_newest(numbers, setting, created))?;
+            mine.update_runs(&core, 0, |spill, setting, created| {
+                spill.merge_newest(numbers, setting, created)
+            })?;
         }
         mine.update_runs(&core, memtable.bytes(), |spill, setting, created| {
             spill.write_run(memtable, numbers, setting, created)
@@ -72,14 +84,20 @@ impl TxnSpillFiles {
     }
 
     /// The tables of all families as they will be.
-    fn finish(&mut self, numbers: &TxnSeqInfo, created: &mut CreatedFiles) -> Result<Vec<LoadedTables>> {
+    fn finish(
+        &mut self,
+        numbers: &TxnSeqInfo,
+        created: &mut CreatedFiles,
+    ) -> Result<Vec<LoadedTables>> {
         let core = Arc::clone(&self.core);
         let mut parts = Vec::new();
         for mine in &mut self.families {
             mine.family.check_not_dropped()?;
             let family = Arc::clone(&mine.family);
-            let SpillOutput { tables, vlogs, open_vlogs: open } =
-                mine.with_rewrite_setting(&core, |spill, setting| spill.finish(numbers, setting, created))?;
+            let SpillOutput { tables, vlogs, open_vlogs: open } = mine
+                .with_rewrite_setting(&core, |spill, setting| {
+                    spill.finish(numbers, setting, created)
+                })?;
             if !tables.is_empty() {
                 parts.push(LoadedTables { family, tables, vlogs, open });
             }
@@ -120,7 +138,8 @@ impl FamilySpill {
     ) -> Result<()> {
         LoadPace::new(core).check_free_space(bytes)?;
         let mut created = CreatedFiles::default();
-        let done = self.with_rewrite_setting(core, |spill, setting| work(spill, setting, &mut created));
+        let done =
+            self.with_rewrite_setting(core, |spill, setting| work(spill, setting, &mut created));
         if done.is_err() {
             discard_outputs(core, &created);
         }
@@ -149,7 +168,11 @@ impl SpillStore for TxnSpillFiles {
         self.families.iter().find(|m| m.family.id == family).map(|m| Arc::clone(&m.spilled_runs))
     }
 
-    fn add_runs(&mut self, memtables: &[(FamilyId, Arc<Memtable>)], numbers: &TxnSeqInfo) -> Result<()> {
+    fn add_runs(
+        &mut self,
+        memtables: &[(FamilyId, Arc<Memtable>)],
+        numbers: &TxnSeqInfo,
+    ) -> Result<()> {
         let core = Arc::clone(&self.core);
         let _working = LoadGuard::start(&core)?;
         let first = memtables.iter().map(|(_, m)| m.first_seq()).min().unwrap_or_default();
@@ -182,11 +205,14 @@ impl SpillStore for TxnSpillFiles {
         let _working = LoadGuard::start(&core)?;
         let (mut created, mut conditions) = (CreatedFiles::default(), conditions);
         let published = self.finish(numbers, &mut created).and_then(|parts| {
-            let spilled = parts.iter().map(|p| open_tables(&core, p)).collect::<Result<Vec<_>>>()?;
-            let mut asked = SpilledCommit { conditions: conditions.as_deref_mut(), spilled: &spilled };
+            let spilled =
+                parts.iter().map(|p| open_tables(&core, p)).collect::<Result<Vec<_>>>()?;
+            let mut asked =
+                SpilledCommit { conditions: conditions.as_deref_mut(), spilled: &spilled };
             asked.check_conflicts(&core)?;
             let seq = publish_tables_if(&core, &parts, Some(asked))?;
-            let kept = parts.iter().flat_map(|p| p.open.iter().map(|v| v.meta.id)).collect::<Vec<_>>();
+            let kept =
+                parts.iter().flat_map(|p| p.open.iter().map(|v| v.meta.id)).collect::<Vec<_>>();
             parts.iter().for_each(|p| p.family.counters.loaded_bytes.add(p.user_bytes()));
             Ok((seq, kept, parts.iter().map(LoadedTables::user_bytes).sum()))
         });

@@ -4,8 +4,8 @@ use crate::core::EngineCore;
 use crate::wal::LogSpan;
 use perigee_base::file_header::FileKind;
 use perigee_base::{Error, ErrorKind, FileId, Result};
-use perigee_file::log::{LogReader, NextLogRecord};
 use perigee_file::filename;
+use perigee_file::log::{LogReader, NextLogRecord};
 use perigee_tree::{Version, View};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -36,8 +36,8 @@ pub fn verify(core: &EngineCore, progress: &mut dyn FnMut(u64, u64)) -> Result<V
     let tables = views.iter().map(|v| data_bytes(&v.version, &mut counted)).sum::<u64>();
     let mut seen = BTreeSet::new();
     let total = tables + logs.iter().map(|l| l.end).sum::<u64>();
-    // A read-only open has read its manifest and the log segments that recovery needs, and checked every byte of them;
-    // the writer may have changed them since.
+    // A read-only open has read its manifest and the log segments that recovery needs, and checked
+    // every byte of them; the writer may have changed them since.
     let mut out = if read_only { count_files_read_at_open(core) } else { VerifyResult::default() };
     let total = total + out.bytes;
     for log in logs {
@@ -49,15 +49,17 @@ pub fn verify(core: &EngineCore, progress: &mut dyn FnMut(u64, u64)) -> Result<V
         for (_, _, t) in view.version.tables().filter(|(_, _, t)| seen.insert(t.meta.id)) {
             core.health.check_open()?;
             let before = out.bytes;
-            let checked =
-                t.reader.verify(t.meta.summary.checksum, &mut |done| progress(before + done, total));
+            let checked = t
+                .reader
+                .verify(t.meta.summary.checksum, &mut |done| progress(before + done, total));
             out.entries += t.meta.summary.entries;
             count_file(&mut out, t.meta.summary.bytes, checked)?;
         }
         for v in view.version.vlogs.values().filter(|v| seen.insert(v.meta.id)) {
             core.health.check_open()?;
             let before = out.bytes;
-            let checked = v.reader.verify(v.meta.checksum, &mut |done| progress(before + done, total));
+            let checked =
+                v.reader.verify(v.meta.checksum, &mut |done| progress(before + done, total));
             count_file(&mut out, v.meta.bytes, checked)?;
         }
     }
@@ -65,7 +67,8 @@ pub fn verify(core: &EngineCore, progress: &mut dyn FnMut(u64, u64)) -> Result<V
     Ok(out)
 }
 
-/// Counts a file and its error. A database that was closed meanwhile ends the pass: its files are not damaged.
+/// Counts a file and its error. A database that was closed meanwhile ends the pass: its files are
+/// not damaged.
 fn count_file(out: &mut VerifyResult, bytes: u64, checked: Result<()>) -> Result<()> {
     out.files += 1;
     out.bytes += bytes;
@@ -104,11 +107,13 @@ fn log_files(core: &EngineCore) -> Vec<LogFile> {
         end,
         manifest,
     };
-    let mut all: Vec<LogFile> = appender.older_segments.iter().map(|s| wal(s.id, s.bytes)).collect();
+    let mut all: Vec<LogFile> =
+        appender.older_segments.iter().map(|s| wal(s.id, s.bytes)).collect();
     all.push(wal(appender.writer.id(), appender.writer.offset()));
     let kept = core.manifest.with_catalog(|catalog| catalog.retained.clone());
     let known = |id| all.iter().any(|l| l.id == Some(id));
-    let kept: Vec<LogFile> = kept.iter().filter(|s| !known(s.id)).map(|s| wal(s.id, s.bytes)).collect();
+    let kept: Vec<LogFile> =
+        kept.iter().filter(|s| !known(s.id)).map(|s| wal(s.id, s.bytes)).collect();
     all.extend(kept);
     all.push(LogFile {
         name: filename::MANIFEST.into(),
@@ -120,7 +125,8 @@ fn log_files(core: &EngineCore) -> Vec<LogFile> {
     all
 }
 
-/// Complete segments that stay for readers of the log; recovery, and so a read-only open, does not read them.
+/// Complete segments that stay for readers of the log; recovery, and so a read-only open, does not
+/// read them.
 fn retained_segments(core: &EngineCore) -> Vec<LogFile> {
     let (manifest, _) = core.manifest.file_and_bytes();
     let kept = core.manifest.with_catalog(|catalog| catalog.retained.clone());
@@ -138,23 +144,40 @@ fn retained_segments(core: &EngineCore) -> Vec<LogFile> {
 fn count_files_read_at_open(core: &EngineCore) -> VerifyResult {
     let segments = core.manifest.with_catalog(|catalog| catalog.logs.clone());
     let names = segments.iter().map(|(id, _)| filename::file_name(*id, FileKind::Wal));
-    let lengths = names.chain([filename::MANIFEST.to_owned()]).map(|n| core.dir.file_len(&n).ok().flatten());
+    let lengths =
+        names.chain([filename::MANIFEST.to_owned()]).map(|n| core.dir.file_len(&n).ok().flatten());
     let lengths: Vec<u64> = lengths.flatten().collect();
-    VerifyResult { files: lengths.len() as u64, bytes: lengths.iter().sum(), ..VerifyResult::default() }
+    VerifyResult {
+        files: lengths.len() as u64,
+        bytes: lengths.iter().sum(),
+        ..VerifyResult::default()
+    }
 }
 
 fn check_log(core: &EngineCore, file: &LogFile) -> Result<()> {
     match read_log(core, file) {
-        // A flush removed the segment, or a new manifest took the old one's place, while we were reading.
+        // A flush removed the segment, or a new manifest took the old one's place, while we were
+        // reading.
         Err(e) if file.kind == FileKind::Wal && e.kind() == ErrorKind::NotFound => Ok(()),
-        Err(_) if file.kind == FileKind::Manifest && core.manifest.file_and_bytes().0 != file.manifest => Ok(()),
+        Err(_)
+            if file.kind == FileKind::Manifest
+                && core.manifest.file_and_bytes().0 != file.manifest =>
+        {
+            Ok(())
+        }
         read => read,
     }
 }
 
 fn read_log(core: &EngineCore, file: &LogFile) -> Result<()> {
-    let mut log =
-        LogReader::open(&*core.dir, &file.name, file.kind, file.id, Some(core.database_id), Some(file.end))?;
+    let mut log = LogReader::open(
+        &*core.dir,
+        &file.name,
+        file.kind,
+        file.id,
+        Some(core.database_id),
+        Some(file.end),
+    )?;
     loop {
         match log.next_record()? {
             NextLogRecord::Record(_) => {}

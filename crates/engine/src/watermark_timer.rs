@@ -1,8 +1,10 @@
-//! When the watermark of the log is due: an edit of the manifest that records how far the log is durable, about a second after a
-//! sync. Zeros that come to stand over the end of a segment, or a segment that was cut, are then damage up to there, and not
-//! preallocated space or a torn write. (Records carry the same number in their headers, but the last ones have none behind them.)
+//! When the watermark of the log is due: an edit of the manifest that records how far the log is
+//! durable, about a second after a sync. Zeros that come to stand over the end of a segment, or a
+//! segment that was cut, are then damage up to there, and not preallocated space or a torn write.
+//! (Records carry the same number in their headers, but the last ones have none behind them.)
 //!
-//! The commit path sets a time, once in an interval, and does no I/O for it; `jobs::watermark` writes. Must not know either.
+//! The commit path sets a time, once in an interval, and does no I/O for it; `jobs::watermark`
+//! writes. Must not know either.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -27,7 +29,8 @@ impl WatermarkTimer {
     pub fn due_us(&self) -> u64 {
         self.due_at_us.load(SeqCst)
     }
-    /// Sets a time after a sync, if none is set. Returns whether it did: then the thread that writes has to know.
+    /// Sets a time after a sync, if none is set. Returns whether it did: then the thread that
+    /// writes has to know.
     pub fn schedule(&self, now_us: impl FnOnce() -> u64) -> bool {
         if self.due_at_us.load(SeqCst) != u64::MAX {
             return false;
@@ -35,8 +38,8 @@ impl WatermarkTimer {
         let at = now_us().saturating_add(INTERVAL_US);
         self.due_at_us.compare_exchange(u64::MAX, at, SeqCst, SeqCst).is_ok()
     }
-    /// Returns true once when the time has come. How far the log is durable is to be read after that: a sync that the reader
-    /// does not see sets another time.
+    /// Returns true once when the time has come. How far the log is durable is to be read after
+    /// that: a sync that the reader does not see sets another time.
     pub fn take_due(&self, now_us: u64) -> bool {
         let due = self.due_at_us.load(SeqCst) <= now_us;
         if due {

@@ -1,10 +1,11 @@
 //! Back-pressure: how long a writer waits, and why. A pure function; `commit/admit` obeys it.
 //!
-//! Each cause has a zone between "nobody waits" and "everybody waits", and measures how far into it the load is, in bytes or
-//! thousandths and not in whole memtables, so that nothing jumps when one comes or goes. The delay of a chunk grows from
-//! nothing at the zone's beginning beyond any bound at its end. So wherever the background work can just keep up there
-//! is a place in the zone where writers are exactly as fast, without anybody knowing that speed: they settle there and
-//! do not run into the stop.
+//! Each cause has a zone between "nobody waits" and "everybody waits", and measures how far into it
+//! the load is, in bytes or thousandths and not in whole memtables, so that nothing jumps when one
+//! comes or goes. The delay of a chunk grows from nothing at the zone's beginning beyond any bound
+//! at its end. So wherever the background work can just keep up there is a place in the zone where
+//! writers are exactly as fast, without anybody knowing that speed: they settle there and do not
+//! run into the stop.
 
 use perigee_base::limits;
 
@@ -81,7 +82,8 @@ pub const DELAY_CHUNK_BYTES: u64 = 64 << 10;
 pub const LEVEL0_TRIGGER: usize = 4;
 const LEVEL0_DELAY: u64 = 12;
 const LEVEL0_STOP: u64 = 36;
-/// Thousandths of memtables, those written and not yet flushed: about one is being flushed and one waits.
+/// Thousandths of memtables, those written and not yet flushed: about one is being flushed and one
+/// waits.
 const IMMUTABLES_DELAY: u64 = 2_000;
 const IMMUTABLES_STOP: u64 = 4_000;
 /// Less waste than this (in thousandths) delays nobody: compaction begins at an eighth.
@@ -97,15 +99,20 @@ fn zone_delay_us(at: u64, begin: u64, end: u64) -> Option<u64> {
     Some(at.saturating_sub(begin).saturating_mul(MIDDLE_DELAY_US) / left)
 }
 
-/// What a family's sealed memtables of so many bytes count as, in thousandths of full ones. One that was sealed early counts
-/// for what it holds, but an eighth at least, for reads ask each of them; one that a giant batch made longer counts once.
+/// What a family's sealed memtables of so many bytes count as, in thousandths of full ones. One
+/// that was sealed early counts for what it holds, but an eighth at least, for reads ask each of
+/// them; one that a giant batch made longer counts once.
 pub fn immutable_memtable_load(sealed_bytes: impl Iterator<Item = u64>, full: u64) -> u64 {
     sealed_bytes.map(|bytes| (bytes.saturating_mul(1000) / full.max(1)).clamp(125, 1000)).sum()
 }
 
 /// The pressure of a load: the longest of the delays.
 pub fn write_pressure(load: PressureInputs) -> WritePressure {
-    let runs = zone_delay_us(load.level0_runs as u64, LEVEL0_DELAY, LEVEL0_STOP.min(limits::LEVEL0_RUNS_MAX as u64));
+    let runs = zone_delay_us(
+        load.level0_runs as u64,
+        LEVEL0_DELAY,
+        LEVEL0_STOP.min(limits::LEVEL0_RUNS_MAX as u64),
+    );
     let causes = [
         (immutable_memtable_delay(&load), StallReason::ImmutableMemtables),
         (runs, StallReason::Level0Runs),
@@ -117,38 +124,55 @@ pub fn write_pressure(load: PressureInputs) -> WritePressure {
         worst = match (delay, worst) {
             (None, _) => return WritePressure::Stop(reason),
             (Some(us), WritePressure::None) if us > 0 => WritePressure::Delay(us, reason),
-            (Some(us), WritePressure::Delay(other, _)) if us > other => WritePressure::Delay(us, reason),
+            (Some(us), WritePressure::Delay(other, _)) if us > other => {
+                WritePressure::Delay(us, reason)
+            }
             _ => worst,
         };
     }
     worst
 }
 
-/// Memtables that are sealed, less what is flushed of the one in work, and the one that grows. While nothing waits beside
-/// the one in work nobody is delayed.
+/// Memtables that are sealed, less what is flushed of the one in work, and the one that grows.
+/// While nothing waits beside the one in work nobody is delayed.
 fn immutable_memtable_delay(load: &PressureInputs) -> Option<u64> {
-    let growing = load.memtable_bytes.0.saturating_mul(1000).checked_div(load.memtable_bytes_max).unwrap_or(0);
+    let growing = load
+        .memtable_bytes
+        .0
+        .saturating_mul(1000)
+        .checked_div(load.memtable_bytes_max)
+        .unwrap_or(0);
     let written = load.immutable_memtables.saturating_add(growing.min(999));
-    zone_delay_us(written.saturating_sub(load.flush_progress.min(1000)), IMMUTABLES_DELAY, IMMUTABLES_STOP)
+    zone_delay_us(
+        written.saturating_sub(load.flush_progress.min(1000)),
+        IMMUTABLES_DELAY,
+        IMMUTABLES_STOP,
+    )
 }
 
-/// The last quarter of the memtables' share. While nothing is sealed nobody waits: the next commit seals.
+/// The last quarter of the memtables' share. While nothing is sealed nobody waits: the next commit
+/// seals.
 fn memory_delay(load: &PressureInputs) -> Option<u64> {
-    let (used, share) = (load.memtable_bytes.0.saturating_add(load.memtable_bytes.1), load.memtable_share);
+    let (used, share) =
+        (load.memtable_bytes.0.saturating_add(load.memtable_bytes.1), load.memtable_share);
     if load.memtable_bytes.1 == 0 || share == 0 {
         return Some(0);
     }
     zone_delay_us(used, share / 4 * 3, share)
 }
 
-/// From half of what overwritten entries may take up, where compaction is at work on them. Nobody is stopped for space, and
-/// the delay has an end: an estimate is no reason to stand still, nor is what a compaction does not free in the end.
+/// From half of what overwritten entries may take up, where compaction is at work on them. Nobody
+/// is stopped for space, and the delay has an end: an estimate is no reason to stand still, nor is
+/// what a compaction does not free in the end.
 fn garbage_delay(load: &PressureInputs) -> Option<u64> {
     if load.garbage_permille_max == 0 {
         return Some(0);
     }
     let begin = (load.garbage_permille_max / 2).max(GARBAGE_DELAY_MIN);
-    Some(zone_delay_us(load.garbage_permille, begin, load.garbage_permille_max).map_or(GARBAGE_DELAY_US_MAX, |us| us.min(GARBAGE_DELAY_US_MAX)))
+    Some(
+        zone_delay_us(load.garbage_permille, begin, load.garbage_permille_max)
+            .map_or(GARBAGE_DELAY_US_MAX, |us| us.min(GARBAGE_DELAY_US_MAX)),
+    )
 }
 
 #[cfg(test)]
@@ -156,7 +180,11 @@ mod tests {
     use super::*;
 
     fn pressure_at(sealed: u64, level0_runs: usize) -> WritePressure {
-        write_pressure(PressureInputs { immutable_memtables: sealed * 1000, level0_runs, ..PressureInputs::default() })
+        write_pressure(PressureInputs {
+            immutable_memtables: sealed * 1000,
+            level0_runs,
+            ..PressureInputs::default()
+        })
     }
 
     #[test]
@@ -180,7 +208,13 @@ mod tests {
 
     #[test]
     fn garbage_delays_but_never_stops_writes() {
-        let at = |waste, waste_max| write_pressure(PressureInputs { garbage_permille: waste, garbage_permille_max: waste_max, ..PressureInputs::default() });
+        let at = |waste, waste_max| {
+            write_pressure(PressureInputs {
+                garbage_permille: waste,
+                garbage_permille_max: waste_max,
+                ..PressureInputs::default()
+            })
+        };
         assert_eq!(
             (at(200, 400), at(5000, 0), at(130, 200)),
             (WritePressure::None, WritePressure::None, WritePressure::None)
@@ -194,7 +228,11 @@ mod tests {
     #[test]
     fn memory_pressure_delays_then_stops_writes() {
         let at = |active, sealed| {
-            write_pressure(PressureInputs { memtable_bytes: (active, sealed), memtable_share: 1000, ..PressureInputs::default() })
+            write_pressure(PressureInputs {
+                memtable_bytes: (active, sealed),
+                memtable_share: 1000,
+                ..PressureInputs::default()
+            })
         };
         assert_eq!(at(500, 250), WritePressure::None);
         assert_eq!(at(500, 375), WritePressure::Delay(1000, StallReason::Memory));
@@ -205,8 +243,13 @@ mod tests {
     #[test]
     fn delay_is_continuous_across_seal_and_flush() {
         let delay = |sealed, active, flushed| {
-            let load =
-                PressureInputs { immutable_memtables: sealed, flush_progress: flushed, memtable_bytes: (active, 1), memtable_bytes_max: 1000, ..PressureInputs::default() };
+            let load = PressureInputs {
+                immutable_memtables: sealed,
+                flush_progress: flushed,
+                memtable_bytes: (active, 1),
+                memtable_bytes_max: 1000,
+                ..PressureInputs::default()
+            };
             match write_pressure(load) {
                 WritePressure::Delay(us, _) => us,
                 other => panic!("{other:?}"),
@@ -216,8 +259,8 @@ mod tests {
         assert!(delay(4000, 500, 1000).abs_diff(delay(3000, 500, 0)) < 10, "and one is flushed");
     }
 
-    /// Writers that are as fast as the delay lets them and a flush of a given speed: after the beginning nobody is ever
-    /// stopped, and the speed of both is the same.
+    /// Writers that are as fast as the delay lets them and a flush of a given speed: after the
+    /// beginning nobody is ever stopped, and the speed of both is the same.
     #[test]
     fn writers_converge_to_flush_speed() {
         const FULL: u64 = 64 << 20;
@@ -241,11 +284,14 @@ mod tests {
                 let step_us = us + 97;
                 written += DELAY_CHUNK_BYTES;
                 now_us += step_us;
-                flushed =
-                    (flushed + step_us * mib_per_second * (1 << 20) / 1_000_000).min(written / FULL * FULL);
+                flushed = (flushed + step_us * mib_per_second * (1 << 20) / 1_000_000)
+                    .min(written / FULL * FULL);
             }
             let rate = (written >> 20) / 60;
-            assert!(rate <= mib_per_second + mib_per_second / 4 + 4, "{rate} of {mib_per_second} MiB/s");
+            assert!(
+                rate <= mib_per_second + mib_per_second / 4 + 4,
+                "{rate} of {mib_per_second} MiB/s"
+            );
             assert!(rate + 2 >= mib_per_second, "{rate} of {mib_per_second} MiB/s");
         }
     }

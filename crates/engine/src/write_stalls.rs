@@ -43,6 +43,12 @@ impl WriteStalls {
         map.iter().map(|(reason, stall)| (*reason, *stall)).collect()
     }
     fn update(&self, reason: &'static str, change: impl FnOnce(&mut WriteStallTotals)) {
-        change(self.by_reason.lock().unwrap_or_else(PoisonError::into_inner).entry(reason).or_default());
+        change(
+            self.by_reason
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .entry(reason)
+                .or_default(),
+        );
     }
 }

@@ -1,14 +1,17 @@
-//! What writers owe while the load is high: one bucket for all of them, so that eight writers together are as fast as one
-//! would be. Knows neither the load nor why; who waits, and how, is `commit/admit`'s business.
+//! What writers owe while the load is high: one bucket for all of them, so that eight writers
+//! together are as fast as one would be. Knows neither the load nor why; who waits, and how, is
+//! `commit/admit`'s business.
 //!
-//! Small debts are carried along: a writer that owes less than a rest goes on, and some later one waits for all. So a delay
-//! of three microseconds for each of many small commits costs no system call for each.
+//! Small debts are carried along: a writer that owes less than a rest goes on, and some later one
+//! waits for all. So a delay of three microseconds for each of many small commits costs no system
+//! call for each.
 
 use std::sync::{Mutex, PoisonError};
 
 /// Nobody waits for less than this: a sleep takes about as long anyway.
 const WAIT_NS_MIN: u64 = 500_000;
-/// What is owed beyond this is forgiven: a second, so that eight writers of batches of megabytes wait for each other too.
+/// What is owed beyond this is forgiven: a second, so that eight writers of batches of megabytes
+/// wait for each other too.
 const DEBT_NS_MAX: u64 = 1_000_000_000;
 
 /// The moment at which everything that came in so far is paid for.
@@ -21,8 +24,12 @@ impl WriteTokenBucket {
     /// Takes something that costs `cost_ns` at `now_ns`; says how long the taker waits.
     #[must_use]
     pub fn charge(self, now_ns: u64, cost_ns: u64) -> (WriteTokenBucket, u64) {
-        let debt = self.paid_until_ns.saturating_sub(now_ns).saturating_add(cost_ns).min(DEBT_NS_MAX);
-        (WriteTokenBucket { paid_until_ns: now_ns.saturating_add(debt) }, if debt < WAIT_NS_MIN { 0 } else { debt })
+        let debt =
+            self.paid_until_ns.saturating_sub(now_ns).saturating_add(cost_ns).min(DEBT_NS_MAX);
+        (
+            WriteTokenBucket { paid_until_ns: now_ns.saturating_add(debt) },
+            if debt < WAIT_NS_MIN { 0 } else { debt },
+        )
     }
 }
 
@@ -70,7 +77,10 @@ mod tests {
                     "{writers} {batch}: {} MiB",
                     bytes >> 20
                 );
-                assert!(longest < 600 + 17 * batch / 1000 * writers as u64, "{writers} {batch}: {longest}");
+                assert!(
+                    longest < 600 + 17 * batch / 1000 * writers as u64,
+                    "{writers} {batch}: {longest}"
+                );
             }
         }
     }

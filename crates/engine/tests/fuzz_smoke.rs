@@ -1,6 +1,8 @@
-//! Every decoder on random and on mutated bytes, without a fuzzer: the stable-toolchain smoke run of `fuzz/`.
+//! Every decoder on random and on mutated bytes, without a fuzzer: the stable-toolchain smoke run
+//! of `fuzz/`.
 //!
-//! The targets behind it are the same functions; a crash that a fuzzer finds is replayed by adding its bytes here.
+//! The targets behind it are the same functions; a crash that a fuzzer finds is replayed by adding
+//! its bytes here.
 #![allow(clippy::unwrap_used)]
 
 use perigee_engine::fuzz as engine;

@@ -59,8 +59,9 @@ fn put(engine: &Engine, key: u32) -> Result<()> {
     engine.write(batch, None)
 }
 
-/// A worker read `closing` as false; close set it and rang; the worker took the bell's count only then, and slept for ever.
-/// About one seed in thirty hung (the world calls that a deadlock and panics).
+/// A worker read `closing` as false; close set it and rang; the worker took the bell's count only
+/// then, and slept for ever. About one seed in thirty hung (the world calls that a deadlock and
+/// panics).
 #[test]
 fn close_wakes_every_worker() {
     for seed in 0..150 {
@@ -72,8 +73,9 @@ fn close_wakes_every_worker() {
     }
 }
 
-/// The mark of a clean close has no LSN of its own. A sync that was running when it was appended took the file off the list of
-/// files to sync, so close synced nothing, and the manifest swore to a mark that a power cut then took.
+/// The mark of a clean close has no LSN of its own. A sync that was running when it was appended
+/// took the file off the list of files to sync, so close synced nothing, and the manifest swore to
+/// a mark that a power cut then took.
 #[test]
 fn clean_close_is_durable_during_running_sync() {
     for seed in 0..300 {
@@ -91,8 +93,8 @@ fn clean_close_is_durable_during_running_sync() {
     }
 }
 
-/// A compaction on a caller's thread went on after close had released the lock: it drew file ids that the next handle drew too,
-/// and when it failed it removed that handle's files.
+/// A compaction on a caller's thread went on after close had released the lock: it drew file ids
+/// that the next handle drew too, and when it failed it removed that handle's files.
 #[test]
 fn manual_compaction_ends_before_lock_release() {
     let mut ran = 0;
@@ -120,9 +122,9 @@ fn manual_compaction_ends_before_lock_release() {
     assert!(ran > 10, "the compactions never ran beside the close: {ran}");
 }
 
-/// Every failed open on a full disk left a partial log segment behind, under a new number each time: whatever space was freed
-/// was eaten by the next attempt. (An open that has no room to copy its log keeps the old segments; this one has no room for an
-/// empty segment and a manifest.)
+/// Every failed open on a full disk left a partial log segment behind, under a new number each
+/// time: whatever space was freed was eaten by the next attempt. (An open that has no room to copy
+/// its log keeps the old segments; this one has no room for an empty segment and a manifest.)
 #[test]
 fn failed_open_on_full_disk_leaves_no_files() {
     let disk = SimDisk::new(3);
@@ -145,8 +147,8 @@ fn failed_open_on_full_disk_leaves_no_files() {
     SimWorld::new(5).run(disk, |env| open(&env).unwrap().close().unwrap());
 }
 
-/// The manifest's boot id was always 0, so a wrong bit in its last edit passed for a torn write even where the machine had not
-/// been restarted: an acknowledged family vanished.
+/// The manifest's boot id was always 0, so a wrong bit in its last edit passed for a torn write
+/// even where the machine had not been restarted: an acknowledged family vanished.
 #[test]
 fn damaged_last_edit_without_reboot_is_corruption() {
     let disk = SimDisk::new(9);
@@ -161,7 +163,8 @@ fn damaged_last_edit_without_reboot_is_corruption() {
     let last = bytes.len() - 20;
     bytes[last] ^= 4;
     after.write_raw(manifest, bytes);
-    SimWorld::new(9).run(after, |env| assert_eq!(open(&env).unwrap_err().kind(), ErrorKind::Corruption));
+    SimWorld::new(9)
+        .run(after, |env| assert_eq!(open(&env).unwrap_err().kind(), ErrorKind::Corruption));
 }
 
 fn directory(env: &Env) -> Arc<dyn Dir> {
@@ -184,7 +187,8 @@ fn fill_manifest(engine: &Engine, env: &Env) {
     }
 }
 
-/// Clears `default` until that writes the manifest anew: how the last one ended, at which call it began, after how many it was done.
+/// Clears `default` until that writes the manifest anew: how the last one ended, at which call it
+/// began, after how many it was done.
 fn clear_until_rewritten(disk: &Arc<SimDisk>, fault_at: Option<u64>) -> (u64, u64) {
     let mut calls = (0, 0);
     SimWorld::new(7).run(disk.clone(), |env| {
@@ -209,8 +213,9 @@ fn clear_until_rewritten(disk: &Arc<SimDisk>, fault_at: Option<u64>) -> (u64, u6
     calls
 }
 
-/// A clear whose edit was in place, and whose rewrite of the manifest then failed, left the family in an era that had not begun:
-/// every snapshot taken afterwards was told that the family was cleared behind it.
+/// A clear whose edit was in place, and whose rewrite of the manifest then failed, left the family
+/// in an era that had not begun: every snapshot taken afterwards was told that the family was
+/// cleared behind it.
 #[test]
 fn failed_clear_keeps_family_readable_by_snapshots() {
     let (_, done) = clear_until_rewritten(&SimDisk::new(7), None);
@@ -218,7 +223,8 @@ fn failed_clear_keeps_family_readable_by_snapshots() {
     clear_until_rewritten(&SimDisk::new(7), Some(done - 2));
 }
 
-/// A manifest that could not be written anew for want of space was reported for ever, also when it had been since.
+/// A manifest that could not be written anew for want of space was reported for ever, also when it
+/// had been since.
 #[test]
 fn manifest_rewrite_error_clears_on_success() {
     let disk = SimDisk::new(8);
@@ -242,8 +248,9 @@ fn manifest_rewrite_error_clears_on_success() {
     });
 }
 
-/// A cancelled compaction that was resumed before it had told how it ended was taken for one that failed.
-/// (A seam in the scheduler lets the canceller run at that moment: with the seeded bug `ResumedIsFailure` this fails.)
+/// A cancelled compaction that was resumed before it had told how it ended was taken for one that
+/// failed. (A seam in the scheduler lets the canceller run at that moment: with the seeded bug
+/// `ResumedIsFailure` this fails.)
 #[test]
 fn compaction_resumed_at_once_is_not_a_failure() {
     let mut ran = 0;
@@ -252,7 +259,8 @@ fn compaction_resumed_at_once_is_not_a_failure() {
             let engine = open(&env).unwrap();
             engine.cancel_compactions().unwrap();
             for _ in 0..5 {
-                // More entries than a quantum: on the way it waits for its rate, at the end it does not.
+                // More entries than a quantum: on the way it waits for its rate, at the end it does
+                // not.
                 (0..20).for_each(|key| put(&engine, key).unwrap());
                 engine.flush(&engine.all_families()).unwrap();
             }
@@ -271,7 +279,8 @@ fn compaction_resumed_at_once_is_not_a_failure() {
     assert!(ran > 10, "no compaction was cancelled while it ran: {ran}");
 }
 
-/// Clearing or dropping a family deleted all its files while it kept every writer of every family out.
+/// Clearing or dropping a family deleted all its files while it kept every writer of every family
+/// out.
 #[test]
 fn writers_proceed_while_family_files_are_deleted() {
     let mut between = 0;

@@ -95,6 +95,9 @@ fn prepared_txn_does_not_make_every_commit_check_log() {
     assert!(count_retention_checks(&engine, 5_000) < 60, "beside it, through many flushes");
     engine.decide_prepared(b"large", TwoPhaseDecision::RollBack).unwrap();
     assert!(count_retention_checks(&engine, 5_000) < 60, "and after it");
-    assert_eq!(engine.decide_prepared(b"large", TwoPhaseDecision::RollBack).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(
+        engine.decide_prepared(b"large", TwoPhaseDecision::RollBack).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
     engine.close().unwrap();
 }

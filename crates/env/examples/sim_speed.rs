@@ -4,7 +4,7 @@
 
 use perigee_env::fs::memory::{Crash, SimDisk};
 use perigee_env::sim::{SimWorld, yield_now};
-use perigee_env::{Env, DirOpenMode};
+use perigee_env::{DirOpenMode, Env};
 use std::path::Path;
 use std::time::Instant;
 
@@ -37,13 +37,19 @@ fn rate(what: &str, count: u64, run: impl FnOnce()) {
     let start = Instant::now();
     run();
     let seconds = start.elapsed().as_secs_f64();
-    println!("{what}: {:.0} per second, {:.2} us each", count as f64 / seconds, seconds * 1e6 / count as f64);
+    println!(
+        "{what}: {:.0} per second, {:.2} us each",
+        count as f64 / seconds,
+        seconds * 1e6 / count as f64
+    );
 }
 
 fn main() {
     let world = SimWorld::new(1);
     world.run(SimDisk::new(1), |env| two_threads_yield(&env, 10));
-    rate("hand-overs", 200_000, || world.run(SimDisk::new(1), |env| two_threads_yield(&env, 100_000)));
+    rate("hand-overs", 200_000, || {
+        world.run(SimDisk::new(1), |env| two_threads_yield(&env, 100_000))
+    });
     rate("worlds of 5 threads, 80 I/O calls", 2000, || {
         for seed in 0..2000 {
             let disk = SimDisk::new(seed);

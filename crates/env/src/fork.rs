@@ -1,8 +1,9 @@
-//! Notices that this process is the child of a `fork`: threads, locks on directories and file positions of its parent are not
-//! its own, so what was opened before must not be used here. Must not know what was opened.
+//! Notices that this process is the child of a `fork`: threads, locks on directories and file
+//! positions of its parent are not its own, so what was opened before must not be used here. Must
+//! not know what was opened.
 //!
-//! A counter grows in each child, by a handler that the C library runs there: looking at it costs one load. A child made by the
-//! bare system call `clone`, which runs no handlers, is not noticed.
+//! A counter grows in each child, by a handler that the C library runs there: looking at it costs
+//! one load. A child made by the bare system call `clone`, which runs no handlers, is not noticed.
 
 use perigee_base::{Error, ErrorKind, Result};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -25,8 +26,8 @@ pub fn install_fork_handler() {
         FORK_COUNT.fetch_add(1, Relaxed);
     }
     ONCE.call_once(|| {
-        // SAFETY: the handler lives as long as this library, whose unloading removes it, and does nothing but an atomic addition,
-        // which is allowed in a child whose other threads are gone.
+        // SAFETY: the handler lives as long as this library, whose unloading removes it, and does
+        // nothing but an atomic addition, which is allowed in a child whose other threads are gone.
         unsafe {
             libc::pthread_atfork(None, None, Some(forked));
         }

@@ -20,7 +20,8 @@ pub struct RealRand {
 impl RealRand {
     /// A source seeded by the operating system.
     pub fn new() -> Self {
-        // The standard library's hash keys come from the system too; they stand in where /dev is missing.
+        // The standard library's hash keys come from the system too; they stand in where /dev is
+        // missing.
         let mut seed = RandomState::new().build_hasher().finish();
         let mut bytes = [0; 8];
         if std::fs::File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes)).is_ok() {
@@ -42,7 +43,8 @@ impl Rand for RealRand {
     }
 }
 
-/// A seeded sequence (SplitMix64, Steele et al., OOPSLA 2014): the same seed gives the same numbers for ever.
+/// A seeded sequence (SplitMix64, Steele et al., OOPSLA 2014): the same seed gives the same numbers
+/// for ever.
 #[derive(Clone, Debug)]
 pub struct SeededRng {
     state: u64,

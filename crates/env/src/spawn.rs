@@ -8,7 +8,8 @@ use std::fmt::Debug;
 pub trait Spawn: Send + Sync + Debug {
     /// Runs `body` on a new thread called `name`.
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Join>>;
-    /// Runs `work` on this thread, and perhaps on others at the same time, `threads` in all at most; returns when all are done.
+    /// Runs `work` on this thread, and perhaps on others at the same time, `threads` in all at
+    /// most; returns when all are done.
     fn run_parallel(&self, _threads: usize, work: &(dyn Fn() + Sync)) {
         work();
     }
@@ -39,7 +40,8 @@ impl Spawn for RealSpawn {
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Join>> {
         check_name(name)?;
         let thread = std::thread::Builder::new().name(name.to_owned());
-        let handle = thread.spawn(body).map_err(|e| Error::io(format_args!("start thread {name}"), &e))?;
+        let handle =
+            thread.spawn(body).map_err(|e| Error::io(format_args!("start thread {name}"), &e))?;
         Ok(Box::new(RealJoin(handle)))
     }
     fn run_parallel(&self, threads: usize, work: &(dyn Fn() + Sync)) {

@@ -1,9 +1,11 @@
-//! Waiting a moment without going to sleep, for what another processor does within a microsecond or two: waking a thread
-//! costs many times that. On a thread of the simulation nothing moves while it runs, so there nobody waits here.
+//! Waiting a moment without going to sleep, for what another processor does within a microsecond or
+//! two: waking a thread costs many times that. On a thread of the simulation nothing moves while it
+//! runs, so there nobody waits here.
 
 use crate::sched;
 
-/// Asks whether it is `done`, and again so many times at most, some twenty nanoseconds apart; the last answer.
+/// Asks whether it is `done`, and again so many times at most, some twenty nanoseconds apart; the
+/// last answer.
 pub fn spin_until(turns: u32, mut done: impl FnMut() -> bool) -> bool {
     if done() {
         return true;

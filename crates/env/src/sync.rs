@@ -1,11 +1,12 @@
-//! Locks that the simulation can see. In a real process they are the standard ones (without poisoning); on a
-//! thread of the simulation, waiting hands the baton to another thread.
+//! Locks that the simulation can see. In a real process they are the standard ones (without
+//! poisoning); on a thread of the simulation, waiting hands the baton to another thread.
 //!
-//! Use these wherever a lock is held across I/O, a sleep or another wait. A critical section that does none of
-//! these may use `std::sync` directly; it must not take a lock of this module inside either, because a
-//! simulated thread may pause there while it holds the standard one.
+//! Use these wherever a lock is held across I/O, a sleep or another wait. A critical section that
+//! does none of these may use `std::sync` directly; it must not take a lock of this module inside
+//! either, because a simulated thread may pause there while it holds the standard one.
 //!
-//! A lock or condition is used either by the threads of one world or by ordinary threads, not by both at once.
+//! A lock or condition is used either by the threads of one world or by ordinary threads, not by
+//! both at once.
 
 use crate::sched;
 use std::fmt;
@@ -75,7 +76,8 @@ impl<T> Mutex<T> {
             if let Some(held) = self.try_lock_real() {
                 break held;
             }
-            // A static lock may be held by another world of this process: that one will release it by itself.
+            // A static lock may be held by another world of this process: that one will release it
+            // by itself.
             if !sched::wait_lock(self.scheduler_id(), std::any::type_name::<T>()) {
                 break self.lock_real();
             }
@@ -84,7 +86,8 @@ impl<T> Mutex<T> {
         held
     }
 
-    /// Its identity for the scheduler: stable while anybody holds it or waits for it, because both borrow it.
+    /// Its identity for the scheduler: stable while anybody holds it or waits for it, because both
+    /// borrow it.
     fn scheduler_id(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
@@ -135,7 +138,8 @@ impl<T: fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
     }
 }
 
-/// A condition to wait for under a [`Mutex`]. Waits may end without a reason: test the condition in a loop.
+/// A condition to wait for under a [`Mutex`]. Waits may end without a reason: test the condition in
+/// a loop.
 #[derive(Debug, Default)]
 pub struct Condvar {
     inner: std::sync::Condvar,
@@ -158,9 +162,13 @@ impl Condvar {
         guard
     }
 
-    /// As [`Condvar::wait`], for at most `us` microseconds (virtual ones in the simulation). True if the time
-    /// ran out.
-    pub fn wait_timeout_us<'a, T>(&self, mut guard: MutexGuard<'a, T>, us: u64) -> (MutexGuard<'a, T>, bool) {
+    /// As [`Condvar::wait`], for at most `us` microseconds (virtual ones in the simulation). True
+    /// if the time ran out.
+    pub fn wait_timeout_us<'a, T>(
+        &self,
+        mut guard: MutexGuard<'a, T>,
+        us: u64,
+    ) -> (MutexGuard<'a, T>, bool) {
         if guard.simulated {
             return self.wait_simulated(guard, Some(us));
         }
@@ -176,15 +184,27 @@ impl Condvar {
 
     /// Wakes one of those who wait; in the simulation the seed says which.
     pub fn notify_one(&self) {
-        if sched::on_simulated_thread() { sched::notify(self.scheduler_id(), false) } else { self.inner.notify_one() }
+        if sched::on_simulated_thread() {
+            sched::notify(self.scheduler_id(), false)
+        } else {
+            self.inner.notify_one()
+        }
     }
 
     /// Wakes all who wait.
     pub fn notify_all(&self) {
-        if sched::on_simulated_thread() { sched::notify(self.scheduler_id(), true) } else { self.inner.notify_all() }
+        if sched::on_simulated_thread() {
+            sched::notify(self.scheduler_id(), true)
+        } else {
+            self.inner.notify_all()
+        }
     }
 
-    fn wait_simulated<'a, T>(&self, guard: MutexGuard<'a, T>, us: Option<u64>) -> (MutexGuard<'a, T>, bool) {
+    fn wait_simulated<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        us: Option<u64>,
+    ) -> (MutexGuard<'a, T>, bool) {
         let mutex = guard.mutex;
         // Freeing and waiting are one step: nobody else runs before the wait hands the baton on.
         drop(guard);

@@ -1,12 +1,12 @@
-//! The contract of the file system, asked of both twins: what the engine relies on must hold for real files
-//! and for the simulated disk alike, inside a world and outside.
+//! The contract of the file system, asked of both twins: what the engine relies on must hold for
+//! real files and for the simulated disk alike, inside a world and outside.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use perigee_base::ErrorKind;
 use perigee_env::fs::memory::SimDisk;
 use perigee_env::fs::posix::PosixFs;
 use perigee_env::sim::SimWorld;
-use perigee_env::{Dir, Fs, DirOpenMode};
+use perigee_env::{Dir, DirOpenMode, Fs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,7 +18,8 @@ impl ContractScratchDir {
     fn new() -> ContractScratchDir {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("perigee-env-contract-{}-{n}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("perigee-env-contract-{}-{n}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
         ContractScratchDir(path)
     }
@@ -61,7 +62,11 @@ fn open_dir_modes() {
         assert_eq!(missing.kind(), ErrorKind::NotFound);
         assert!(missing.message().contains("db"), "{missing}");
         let orphan = fs.open_dir(&path.join("a/b"), DirOpenMode::CreateIfMissing).unwrap_err();
-        assert_eq!(orphan.kind(), ErrorKind::NotFound, "only the last component is created: {orphan}");
+        assert_eq!(
+            orphan.kind(),
+            ErrorKind::NotFound,
+            "only the last component is created: {orphan}"
+        );
 
         let dir = open_dir(fs, path);
         assert_eq!(dir.path(), path);
@@ -94,7 +99,11 @@ fn file_names_are_checked() {
                 dir.move_into(bad, "sub").err(),
             ];
             for (i, e) in errors.into_iter().enumerate() {
-                assert_eq!(e.map(|e| e.kind()), Some(ErrorKind::InvalidArgument), "{bad:?}, call {i}");
+                assert_eq!(
+                    e.map(|e| e.kind()),
+                    Some(ErrorKind::InvalidArgument),
+                    "{bad:?}, call {i}"
+                );
             }
         }
         assert_eq!(dir.list().unwrap(), ["ok"]);
@@ -115,7 +124,11 @@ fn allocate_extends_with_zeros() {
         w.append(&[b"tail"]).unwrap();
         w.sync().unwrap();
         let bytes = read_file(&*dir, "f");
-        assert!(bytes.len() == 100 && bytes.starts_with(b"headtail") && bytes[8..].iter().all(|b| *b == 0));
+        assert!(
+            bytes.len() == 100
+                && bytes.starts_with(b"headtail")
+                && bytes[8..].iter().all(|b| *b == 0)
+        );
         w.truncate(8).unwrap();
         assert_eq!(read_file(&*dir, "f"), b"headtail");
         w.append(&[b"!"]).unwrap();
@@ -158,7 +171,10 @@ fn append_read_truncate() {
         r.read_exact_at(&mut [], 7).unwrap();
         for offset in [5, 7, 1 << 40] {
             let e = r.read_exact_at(&mut buf, offset).unwrap_err();
-            assert_eq!((e.kind(), e.file(), e.offset()), (ErrorKind::Corruption, Some("f"), Some(offset)));
+            assert_eq!(
+                (e.kind(), e.file(), e.offset()),
+                (ErrorKind::Corruption, Some("f"), Some(offset))
+            );
             assert!(e.message().contains("ends early"));
         }
     });
@@ -174,9 +190,12 @@ fn create_rename_remove() {
         assert_eq!((taken.kind(), taken.file()), (ErrorKind::AlreadyExists, Some("a")));
         assert_eq!(dir.list().unwrap(), ["a", "b"]);
         assert_eq!(dir.file_len("c").unwrap(), None);
-        for e in
-            [dir.open("c").err(), dir.append_to("c").err(), dir.remove("c").err(), dir.rename("c", "d").err()]
-        {
+        for e in [
+            dir.open("c").err(),
+            dir.append_to("c").err(),
+            dir.remove("c").err(),
+            dir.rename("c", "d").err(),
+        ] {
             let e = e.unwrap();
             assert_eq!((e.kind(), e.file()), (ErrorKind::NotFound, Some("c")), "{e}");
         }
@@ -205,7 +224,10 @@ fn subdirectories() {
         let lost = dir.subdir("lost").unwrap();
         assert_eq!(lost.path(), path.join("lost"));
         assert_eq!(read_file(&*lost, "x"), b"1");
-        assert_eq!(fs.open_dir(&path.join("lost"), DirOpenMode::Existing).unwrap().list().unwrap(), ["x"]);
+        assert_eq!(
+            fs.open_dir(&path.join("lost"), DirOpenMode::Existing).unwrap().list().unwrap(),
+            ["x"]
+        );
 
         write_file(&*dir, "x", b"2");
         assert_eq!(dir.move_into("x", "lost").unwrap_err().kind(), ErrorKind::AlreadyExists);
@@ -279,13 +301,22 @@ fn directories_are_renamed_and_removed() {
         let before = fs.open_dir(path, DirOpenMode::Existing).unwrap();
         assert!(before.is_located_at(path).unwrap() && !before.is_located_at(&new).unwrap());
         fs.rename_dir(path, &new).unwrap();
-        assert!(!before.is_located_at(path).unwrap() && before.is_located_at(&new).unwrap(), "it follows the directory");
-        assert_eq!(fs.open_dir(path, DirOpenMode::Existing).unwrap_err().kind(), ErrorKind::NotFound);
+        assert!(
+            !before.is_located_at(path).unwrap() && before.is_located_at(&new).unwrap(),
+            "it follows the directory"
+        );
+        assert_eq!(
+            fs.open_dir(path, DirOpenMode::Existing).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
         let dir = fs.open_dir(&new, DirOpenMode::Existing).unwrap();
         assert_eq!(read_file(&*dir, "f"), b"x");
         assert_eq!(fs.rename_dir(path, &full).unwrap_err().kind(), ErrorKind::NotFound);
         dir.remove("f").unwrap();
         fs.remove_dir(&new).unwrap();
-        assert_eq!(fs.open_dir(&new, DirOpenMode::Existing).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(
+            fs.open_dir(&new, DirOpenMode::Existing).unwrap_err().kind(),
+            ErrorKind::NotFound
+        );
     });
 }

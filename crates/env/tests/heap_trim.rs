@@ -1,5 +1,5 @@
-//! Memory that was freed between memory that lives goes back to the system. A process of its own: the resident size is that of
-//! everybody in it.
+//! Memory that was freed between memory that lives goes back to the system. A process of its own:
+//! the resident size is that of everybody in it.
 
 use perigee_env::fs::Fs;
 use perigee_env::fs::posix::PosixFs;

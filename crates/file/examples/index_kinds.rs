@@ -1,12 +1,14 @@
-//! The kinds of index of a klog beside each other: `cargo run --release -p perigee-file --example index_kinds -- [FILE OF KEYS]...`.
+//! The kinds of index of a klog beside each other: `cargo run --release -p perigee-file --example
+//! index_kinds -- [FILE OF KEYS]...`.
 //!
-//! For each set of keys (made here, and the lines of each file), cut into blocks of 100 entries, at most 8192 blocks: time on the
-//! CPU per search over random keys of the set, bytes of what leads to a separator per separator (the separators themselves
-//! and the blocks' places are the same for all), and time to decode the index per separator.
+//! For each set of keys (made here, and the lines of each file), cut into blocks of 100 entries, at
+//! most 8192 blocks: time on the CPU per search over random keys of the set, bytes of what leads to
+//! a separator per separator (the separators themselves and the blocks' places are the same for
+//! all), and time to decode the index per separator.
 
 use perigee_base::{KeyComparator, SeqNo};
 use perigee_file::TableBlock;
-use perigee_file::index::{IndexReader, IndexKind, IndexWriter, block_separator};
+use perigee_file::index::{IndexKind, IndexReader, IndexWriter, block_separator};
 use std::hint::black_box;
 
 const ENTRIES: usize = 100;
@@ -34,7 +36,8 @@ fn generate_key_sets() -> Vec<(String, Vec<Vec<u8>>)> {
     let mut r = Rng(3);
     let binary = (0..n).map(|i| i.to_be_bytes().to_vec()).collect();
     let decimal = (0..n).map(|i| format!("user{i:012}").into_bytes()).collect();
-    let random = (0..n).map(|_| [r.next().to_be_bytes(), r.next().to_be_bytes()].concat()).collect();
+    let random =
+        (0..n).map(|_| [r.next().to_be_bytes(), r.next().to_be_bytes()].concat()).collect();
     // Some entries per second, the seconds not evenly filled.
     let mut now = 1_700_000_000_000_000u64;
     let time = (0..n)
@@ -70,7 +73,9 @@ fn build_raw_index(keys: &[Vec<u8>]) -> (Vec<u8>, usize) {
     for b in 0..blocks {
         let last = &keys[((b + 1) * ENTRIES).min(keys.len()) - 1];
         let (key, seq) = match keys.get((b + 1) * ENTRIES) {
-            Some(next) if b + 1 < blocks => block_separator(KeyComparator::Bytes, (last, SeqNo(1)), next),
+            Some(next) if b + 1 < blocks => {
+                block_separator(KeyComparator::Bytes, (last, SeqNo(1)), next)
+            }
             _ => (last.clone(), SeqNo::ZERO),
         };
         writer.add_block((&key, seq), 9000);
@@ -118,11 +123,14 @@ fn main() {
         let mut r = Rng(17);
         let in_blocks = keys.len().min(blocks * ENTRIES) as u64;
         // In one piece, so that the keys that are asked for cost no memory latency of their own.
-        let asked: Vec<u8> = (0..LOOKUPS).flat_map(|_| to_fixed_length(&keys[(r.next() % in_blocks) as usize])).collect();
+        let asked: Vec<u8> = (0..LOOKUPS)
+            .flat_map(|_| to_fixed_length(&keys[(r.next() % in_blocks) as usize]))
+            .collect();
         let asked = || asked.chunks(KEY_BYTES).map(|c| &c[1..1 + c[0] as usize]);
         let decode = |kind| {
             let data = 72..72 + 9000 * blocks as u64;
-            IndexReader::decode_with_kind(kind, raw.clone(), data, KeyComparator::Bytes).expect("it is well formed")
+            IndexReader::decode_with_kind(kind, raw.clone(), data, KeyComparator::Bytes)
+                .expect("it is well formed")
         };
         let indexes = KINDS.map(decode);
         let (mut times, mut decoding) = ([[0.0; 3]; REPS], [[0.0; 3]; REPS]);
@@ -130,14 +138,18 @@ fn main() {
         for rep in 0..REPS {
             for (k, index) in indexes.iter().enumerate() {
                 times[rep][k] = cpu_ns_per_op(LOOKUPS * ROUNDS, || {
-                    let find = |key| index.find_block(KeyComparator::Bytes, black_box(key), SeqNo::MAX);
+                    let find =
+                        |key| index.find_block(KeyComparator::Bytes, black_box(key), SeqNo::MAX);
                     (0..ROUNDS).map(|_| asked().map(find).sum::<usize>()).sum()
                 });
-                decoding[rep][k] =
-                    cpu_ns_per_op(DECODES * blocks, || (0..DECODES).map(|_| decode(KINDS[k]).block_count()).sum());
+                decoding[rep][k] = cpu_ns_per_op(DECODES * blocks, || {
+                    (0..DECODES).map(|_| decode(KINDS[k]).block_count()).sum()
+                });
             }
         }
-        let all = |key: &[u8]| indexes.each_ref().map(|i| i.find_block(KeyComparator::Bytes, key, SeqNo::MAX));
+        let all = |key: &[u8]| {
+            indexes.each_ref().map(|i| i.find_block(KeyComparator::Bytes, key, SeqNo::MAX))
+        };
         assert!(asked().all(|k| all(k).windows(2).all(|w| w[0] == w[1])), "the kinds disagree");
         for (k, index) in indexes.iter().enumerate() {
             let (time, took) = (median(times.map(|t| t[k])), median(decoding.map(|t| t[k])));
@@ -148,7 +160,9 @@ fn main() {
                 format!("{:?}: none", KINDS[k])
             };
             let separators = (raw.len() - TableBlock::SLACK) as f64 / blocks as f64;
-            println!("| {name} | {blocks} | {separators:.1} | {kind} | {time:.0} | {bytes:.2} | {took:.0} |");
+            println!(
+                "| {name} | {blocks} | {separators:.1} | {kind} | {time:.0} | {bytes:.2} | {took:.0} |"
+            );
         }
     }
 }

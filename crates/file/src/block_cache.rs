@@ -1,15 +1,17 @@
-//! The block cache: verified blocks of all files, within a budget of bytes. Must not know files' kinds or read anything.
+//! The block cache: verified blocks of all files, within a budget of bytes. Must not know files'
+//! kinds or read anything.
 //!
-//! A block lies in the [slot](crate::slots) of its file that has its number, where a hit finds it; this room knows which
-//! slots are full and says which is emptied. Sharded; each shard evicts by CLOCK: a hit sets a mark, the hand clears marks
-//! and takes the first block without one. A block comes in unmarked, so a scan passes through without pushing out what is read
-//! again; and once there is no room, only a block that was asked for before comes in ([`FileBlocks::admits`]).
-//! Invariants: a shard never holds more bytes than its part of the budget; the blocks of a file go with the last of those
-//! who read it.
+//! A block lies in the [slot](crate::slots) of its file that has its number, where a hit finds it;
+//! this room knows which slots are full and says which is emptied. Sharded; each shard evicts by
+//! CLOCK: a hit sets a mark, the hand clears marks and takes the first block without one. A block
+//! comes in unmarked, so a scan passes through without pushing out what is read again; and once
+//! there is no room, only a block that was asked for before comes in ([`FileBlocks::admits`]).
+//! Invariants: a shard never holds more bytes than its part of the budget; the blocks of a file go
+//! with the last of those who read it.
 
 use crate::block::TableBlock;
-use crate::ghost_cache::GhostCache;
 use crate::block_slots::{CachedBlock, FileBlockSlots};
+use crate::ghost_cache::GhostCache;
 use perigee_base::FileId;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -93,7 +95,8 @@ impl BlockCache {
         }
     }
 
-    /// Memory of slots, which stay while their file is open, be they full or not: not a part of the budget of blocks.
+    /// Memory of slots, which stay while their file is open, be they full or not: not a part of the
+    /// budget of blocks.
     pub fn slot_bytes(&self) -> u64 {
         self.slots_allocated.load(Relaxed)
     }
@@ -145,8 +148,9 @@ impl FileBlocks {
         self.slots.is_cached(i)
     }
 
-    /// Whether block `i`, which is not here and was just asked for, is worth its place: there is room, or it was asked for
-    /// lately, and not `in_passing` (by a long walk, of which the next one would find nothing).
+    /// Whether block `i`, which is not here and was just asked for, is worth its place: there is
+    /// room, or it was asked for lately, and not `in_passing` (by a long walk, of which the next
+    /// one would find nothing).
     pub fn should_admit(&self, i: usize, in_passing: bool) -> bool {
         let cache = &self.cache;
         let again = || !in_passing && cache.ghost_cache.record_access(self.file, i as u64);
@@ -220,8 +224,8 @@ impl CacheShard {
         slot.replace(Some(CachedBlock::new(block, at)));
     }
 
-    /// Takes the first block without a mark; after two rounds any, because readers set marks meanwhile. Called only while
-    /// something is held.
+    /// Takes the first block without a mark; after two rounds any, because readers set marks
+    /// meanwhile. Called only while something is held.
     fn evict_next(&mut self) {
         assert!(self.block_count() > 0, "a shard over its budget holds a block");
         let mut left = 2 * self.ring.len();
@@ -247,9 +251,11 @@ impl CacheShard {
         }
     }
 
-    /// Gives back the places of the ring that are empty: what was there once may have been many small blocks.
+    /// Gives back the places of the ring that are empty: what was there once may have been many
+    /// small blocks.
     fn compact_ring(&mut self) {
-        let full: Vec<_> = std::mem::take(&mut self.ring).into_iter().filter(Option::is_some).collect();
+        let full: Vec<_> =
+            std::mem::take(&mut self.ring).into_iter().filter(Option::is_some).collect();
         for (at, place) in full.iter().flatten().enumerate() {
             place.slots.slot(place.block_index).set_ring_index(at as u32);
         }
@@ -264,7 +270,8 @@ impl CacheShard {
     }
 }
 
-// A panic cannot leave a shard half changed in a way that matters: blocks are immutable, and a slot is filled last.
+// A panic cannot leave a shard half changed in a way that matters: blocks are immutable, and a slot
+// is filled last.
 fn lock_shard(shard: &Mutex<CacheShard>) -> MutexGuard<'_, CacheShard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -313,7 +320,11 @@ mod tests {
             files[0].insert(7, block(100));
             assert!(files[0].contains(7), "whoever still reads a file that is gone may go on");
             drop(files);
-            assert_eq!((cache.used_bytes(), cache.block_count()), (0, 0), "blocks go with their file");
+            assert_eq!(
+                (cache.used_bytes(), cache.block_count()),
+                (0, 0),
+                "blocks go with their file"
+            );
         }
     }
 
@@ -377,13 +388,17 @@ mod tests {
         }
         assert!((15..40).contains(&admitted), "what there was room for: {admitted}");
         assert!((900..1000).filter(|i| f.should_admit(*i, false)).count() > 60, "asked for again");
-        assert!((0..1000).all(|i| f.contains(i) || !f.should_admit(i, true)), "a long walk changes nothing");
+        assert!(
+            (0..1000).all(|i| f.contains(i) || !f.should_admit(i, true)),
+            "a long walk changes nothing"
+        );
         f.evict_all();
         assert!(f.should_admit(1500, false), "there is room");
         assert!(!file(&BlockCache::new(0).into(), 1).should_admit(0, false));
     }
 
-    /// Readers, writers and forgetting at once: what is found is right, and the sums are in the end.
+    /// Readers, writers and forgetting at once: what is found is right, and the sums are in the
+    /// end.
     #[test]
     fn concurrent_inserts_and_evictions_are_consistent() {
         let cache = cache(600_000);

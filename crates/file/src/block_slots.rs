@@ -1,8 +1,10 @@
-//! The slots of a file: a place for each of its data blocks, full while the block is cached. A look-up goes there by the
-//! block's number, without a map, and shares a lock only with those who ask for the same block. Must not know what is
-//! cached where, or when a block goes: that is the cache's.
+//! The slots of a file: a place for each of its data blocks, full while the block is cached. A
+//! look-up goes there by the block's number, without a map, and shares a lock only with those who
+//! ask for the same block. Must not know what is cached where, or when a block goes: that is the
+//! cache's.
 //!
-//! Invariant: a slot is filled and emptied only by the cache, under the lock of the shard that it belongs to.
+//! Invariant: a slot is filled and emptied only by the cache, under the lock of the shard that it
+//! belongs to.
 
 use crate::block::TableBlock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -78,9 +80,13 @@ pub struct FileBlockSlots {
 }
 
 impl FileBlockSlots {
-    /// Of a file of so many blocks; memory of slots is counted in `made`, for as long as they are there.
+    /// Of a file of so many blocks; memory of slots is counted in `made`, for as long as they are
+    /// there.
     pub fn new(blocks: usize, made: Arc<AtomicU64>) -> FileBlockSlots {
-        FileBlockSlots { chunks: (0..blocks.div_ceil(SLOTS_PER_CHUNK)).map(|_| OnceLock::new()).collect(), allocated_bytes: made }
+        FileBlockSlots {
+            chunks: (0..blocks.div_ceil(SLOTS_PER_CHUNK)).map(|_| OnceLock::new()).collect(),
+            allocated_bytes: made,
+        }
     }
     /// The slot of block `i`.
     pub fn slot(&self, i: usize) -> &BlockSlot {
@@ -117,7 +123,12 @@ impl FileBlockSlots {
     pub fn cached_blocks(&self) -> impl Iterator<Item = usize> {
         let made = self.chunks.iter().enumerate().filter_map(|(c, chunk)| Some((c, chunk.get()?)));
         made.flat_map(|(c, slots)| {
-            slots.0.iter().enumerate().filter(|(_, s)| s.is_full()).map(move |(i, _)| c * SLOTS_PER_CHUNK + i)
+            slots
+                .0
+                .iter()
+                .enumerate()
+                .filter(|(_, s)| s.is_full())
+                .map(move |(i, _)| c * SLOTS_PER_CHUNK + i)
         })
     }
     /// Memory of the table of chunks; slots are counted when they are made.

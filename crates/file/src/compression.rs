@@ -1,14 +1,15 @@
 //! Codecs: bytes to fewer bytes and back. The only room that knows a compression library.
 //!
-//! Two words: a [`Codec`] is how a payload is stored, one number in its frame; a [`Compression`] is what a writer is
-//! asked to do, a codec and how hard to try. A reader needs the first only, so a family may change the second at
-//! any time: files written before stay readable, frame by frame.
+//! Two words: a [`Codec`] is how a payload is stored, one number in its frame; a [`Compression`] is
+//! what a writer is asked to do, a codec and how hard to try. A reader needs the first only, so a
+//! family may change the second at any time: files written before stay readable, frame by frame.
 //!
-//! Invariants: decompression yields exactly the declared number of bytes or an error, and never writes past them; what
-//! [`Compressor::compress`] gives is [`plausible`].
+//! Invariants: decompression yields exactly the declared number of bytes or an error, and never
+//! writes past them; what [`Compressor::compress`] gives is [`plausible`].
 
 use perigee_base::limits::{
-    LZ4_ACCELERATION_MAX, LZ4_RATIO_MAX, SNAPPY_RATIO_MAX, ZSTD_LEVEL_MAX, ZSTD_LEVEL_MIN, ZSTD_RATIO_MAX,
+    LZ4_ACCELERATION_MAX, LZ4_RATIO_MAX, SNAPPY_RATIO_MAX, ZSTD_LEVEL_MAX, ZSTD_LEVEL_MIN,
+    ZSTD_RATIO_MAX,
 };
 use perigee_base::{Error, ErrorKind, Result};
 use std::cell::RefCell;
@@ -41,7 +42,8 @@ impl Codec {
         }
     }
 
-    /// Decodes a number; an unknown one is damage (a new codec comes with a feature bit in the file header).
+    /// Decodes a number; an unknown one is damage (a new codec comes with a feature bit in the file
+    /// header).
     pub fn decode(code: u8) -> Result<Codec> {
         let found = CODECS.get(usize::from(code)).copied();
         found.ok_or_else(|| Error::corruption("unknown codec").expected("0 to 3", code))
@@ -107,10 +109,15 @@ impl CompressionMethod {
     /// The compression of that codec and effort, within their ranges.
     pub fn new(codec: Codec, effort: i32) -> Result<CompressionMethod> {
         let made = match codec {
-            Codec::Lz4 if effort != 0 => CompressionMethod::Lz4Fast(u32::try_from(effort).unwrap_or(0)),
+            Codec::Lz4 if effort != 0 => {
+                CompressionMethod::Lz4Fast(u32::try_from(effort).unwrap_or(0))
+            }
             Codec::Zstd => CompressionMethod::Zstd(effort),
             Codec::None | Codec::Lz4 | Codec::Snappy if effort != 0 => {
-                return Err(Error::invalid(format!("the compression {} has no level", codec.name())));
+                return Err(Error::invalid(format!(
+                    "the compression {} has no level",
+                    codec.name()
+                )));
             }
             Codec::None => CompressionMethod::None,
             Codec::Lz4 => CompressionMethod::Lz4,
@@ -127,7 +134,9 @@ impl CompressionMethod {
                 Err(Error::invalid("the acceleration of LZ4 is out of range")
                     .expected(format_args!("1 to {LZ4_ACCELERATION_MAX}"), a))
             }
-            CompressionMethod::Zstd(l) if l == 0 || !(ZSTD_LEVEL_MIN..=ZSTD_LEVEL_MAX).contains(&l) => {
+            CompressionMethod::Zstd(l)
+                if l == 0 || !(ZSTD_LEVEL_MIN..=ZSTD_LEVEL_MAX).contains(&l) =>
+            {
                 Err(Error::invalid("the level of Zstandard is out of range")
                     .expected(format_args!("{ZSTD_LEVEL_MIN} to {ZSTD_LEVEL_MAX}, not 0"), l))
             }
@@ -155,13 +164,15 @@ impl Compressor {
         self.out.capacity()
     }
 
-    /// The bytes to store and the codec they are under: `Codec::None` and the input itself unless compression
-    /// saves at least one eighth.
+    /// The bytes to store and the codec they are under: `Codec::None` and the input itself unless
+    /// compression saves at least one eighth.
     pub fn compress<'a>(&'a mut self, how: CompressionMethod, raw: &'a [u8]) -> (Codec, &'a [u8]) {
         let codec = how.codec();
         let stored = if raw.is_empty() { None } else { self.try_compress(how, raw) };
         match stored {
-            Some(n) if n <= raw.len() - raw.len() / 8 && is_length_plausible(codec, n, raw.len()) => {
+            Some(n)
+                if n <= raw.len() - raw.len() / 8 && is_length_plausible(codec, n, raw.len()) =>
+            {
                 (codec, &self.out[..n])
             }
             _ => (Codec::None, raw),
@@ -172,7 +183,9 @@ impl Compressor {
     fn try_compress(&mut self, how: CompressionMethod, raw: &[u8]) -> Option<usize> {
         let most = match how {
             CompressionMethod::None => return None,
-            CompressionMethod::Lz4 | CompressionMethod::Lz4Fast(_) => lz4::block::compress_bound(raw.len()).ok()?,
+            CompressionMethod::Lz4 | CompressionMethod::Lz4Fast(_) => {
+                lz4::block::compress_bound(raw.len()).ok()?
+            }
             CompressionMethod::Snappy => snap::raw::max_compress_len(raw.len()),
             CompressionMethod::Zstd(_) => zstd::zstd_safe::compress_bound(raw.len()),
         };
@@ -210,7 +223,8 @@ impl std::fmt::Debug for Compressor {
     }
 }
 
-/// Whether `raw` bytes can come out of `stored` bytes at all: asked before memory is taken for them.
+/// Whether `raw` bytes can come out of `stored` bytes at all: asked before memory is taken for
+/// them.
 pub fn is_length_plausible(codec: Codec, stored: usize, raw: usize) -> bool {
     match codec {
         Codec::None => stored == raw,
@@ -220,7 +234,8 @@ pub fn is_length_plausible(codec: Codec, stored: usize, raw: usize) -> bool {
 
 /// Fills `raw` from `stored`; anything but exactly `raw.len()` bytes is damage.
 pub fn decompress(codec: Codec, stored: &[u8], raw: &mut [u8]) -> Result<()> {
-    let damaged = |e: &dyn std::fmt::Display| Error::corruption(format!("payload does not decompress: {e}"));
+    let damaged =
+        |e: &dyn std::fmt::Display| Error::corruption(format!("payload does not decompress: {e}"));
     let got = match codec {
         Codec::None if stored.len() == raw.len() => {
             raw.copy_from_slice(stored);
@@ -231,11 +246,15 @@ pub fn decompress(codec: Codec, stored: &[u8], raw: &mut [u8]) -> Result<()> {
             let most = i32::try_from(raw.len()).map_err(|e| damaged(&e))?;
             lz4::block::decompress_to_buffer(stored, Some(most), raw).map_err(|e| damaged(&e))?
         }
-        Codec::Snappy => snap::raw::Decoder::new().decompress(stored, raw).map_err(|e| damaged(&e))?,
+        Codec::Snappy => {
+            snap::raw::Decoder::new().decompress(stored, raw).map_err(|e| damaged(&e))?
+        }
         Codec::Zstd => decompress_zstd(stored, raw, &damaged)?,
     };
     if got != raw.len() {
-        return Err(Error::corruption("payload has another length than declared").expected(raw.len(), got));
+        return Err(
+            Error::corruption("payload has another length than declared").expected(raw.len(), got)
+        );
     }
     Ok(())
 }
@@ -246,13 +265,20 @@ thread_local! {
 }
 
 /// Straight into `raw`, so that no window is allocated, whatever the frame claims.
-fn decompress_zstd(stored: &[u8], raw: &mut [u8], damaged: &dyn Fn(&dyn std::fmt::Display) -> Error) -> Result<usize> {
+fn decompress_zstd(
+    stored: &[u8],
+    raw: &mut [u8],
+    damaged: &dyn Fn(&dyn std::fmt::Display) -> Error,
+) -> Result<usize> {
     let mut with = |kept: &mut Option<zstd::bulk::Decompressor<'static>>| {
         let context = match kept {
             Some(context) => context,
             none => {
                 let made = zstd::bulk::Decompressor::new().map_err(|e| {
-                    Error::new(ErrorKind::NoMemory, format!("no memory to decompress Zstandard: {e}"))
+                    Error::new(
+                        ErrorKind::NoMemory,
+                        format!("no memory to decompress Zstandard: {e}"),
+                    )
                 })?;
                 none.insert(made)
             }
@@ -289,14 +315,20 @@ mod tests {
             for (noise, how) in [1u64, 4, 256].into_iter().flat_map(|n| ALL.map(|how| (n, how))) {
                 let raw: Vec<u8> = (0..len).map(|_| rng.below(noise) as u8).collect();
                 let (codec, stored) = c.compress(how, &raw);
-                assert!(is_length_plausible(codec, stored.len(), raw.len()), "{len} {noise} {how:?}");
+                assert!(
+                    is_length_plausible(codec, stored.len(), raw.len()),
+                    "{len} {noise} {how:?}"
+                );
                 assert!(codec == how.codec() || codec == Codec::None);
                 let mut back = vec![0xaa; len];
                 decompress(codec, stored, &mut back).unwrap();
                 assert_eq!(back, raw);
                 for wrong in [len.saturating_sub(1), len + 1] {
                     if wrong != len {
-                        assert!(decompress(codec, stored, &mut vec![0; wrong]).is_err(), "{len} as {wrong}");
+                        assert!(
+                            decompress(codec, stored, &mut vec![0; wrong]).is_err(),
+                            "{len} as {wrong}"
+                        );
                     }
                 }
             }
@@ -332,7 +364,10 @@ mod tests {
         for how in ALL {
             let mut c = Compressor::new();
             let (codec, stored) = c.compress(how, &chunk);
-            assert!(codec == how.codec() && is_length_plausible(codec, stored.len(), chunk.len()), "{how:?}");
+            assert!(
+                codec == how.codec() && is_length_plausible(codec, stored.len(), chunk.len()),
+                "{how:?}"
+            );
         }
     }
 
@@ -345,9 +380,13 @@ mod tests {
         for how in ALL {
             assert_eq!(CompressionMethod::new(how.codec(), how.level()).unwrap(), how);
         }
-        for bad in
-            [(Codec::None, 1), (Codec::Snappy, 1), (Codec::Zstd, 0), (Codec::Zstd, 23), (Codec::Lz4, -1)]
-        {
+        for bad in [
+            (Codec::None, 1),
+            (Codec::Snappy, 1),
+            (Codec::Zstd, 0),
+            (Codec::Zstd, 23),
+            (Codec::Lz4, -1),
+        ] {
             let e = CompressionMethod::new(bad.0, bad.1).unwrap_err();
             assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{bad:?}");
         }

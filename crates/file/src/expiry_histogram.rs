@@ -1,12 +1,12 @@
-//! When the entries of a table expire: a histogram of at most 32 stretches of time, as fine as that allows. Must not know what
-//! time it is.
+//! When the entries of a table expire: a histogram of at most 32 stretches of time, as fine as that
+//! allows. Must not know what time it is.
 //!
 //! ```text
 //! raw  varint shift | (varint step, varint count) for each stretch that has entries, ascending
 //! ```
-//! Stretch *n* holds the times from `n << shift` up to before `(n + 1) << shift`, in milliseconds. A step is the difference to the
-//! stretch before; for the first it is its number. The shift is the smallest with which there are no more than 32 stretches,
-//! whatever order the times came in.
+//! Stretch *n* holds the times from `n << shift` up to before `(n + 1) << shift`, in milliseconds.
+//! A step is the difference to the stretch before; for the first it is its number. The shift is the
+//! smallest with which there are no more than 32 stretches, whatever order the times came in.
 
 use perigee_base::codec::{Decoder, put_varint};
 use perigee_base::{Error, Expiry, Result};
@@ -130,11 +130,22 @@ mod tests {
     fn few_expiry_times_are_exact() {
         let e = histogram_of([50, 7, 50, u64::MAX]);
         assert_eq!([6, 7, 49, 50, u64::MAX - 1].map(|now| e.expired_count(now)), [0, 1, 1, 3, 3]);
-        assert_eq!([1, 2, 3, 4, 5].map(|n| e.nth_expiry_ms(n)), [Some(7), Some(50), Some(50), Some(u64::MAX), None]);
-        assert_eq!((histogram_of([]).expired_count(u64::MAX), histogram_of([]).nth_expiry_ms(1), histogram_of([]).is_empty()), (0, None, true));
+        assert_eq!(
+            [1, 2, 3, 4, 5].map(|n| e.nth_expiry_ms(n)),
+            [Some(7), Some(50), Some(50), Some(u64::MAX), None]
+        );
+        assert_eq!(
+            (
+                histogram_of([]).expired_count(u64::MAX),
+                histogram_of([]).nth_expiry_ms(1),
+                histogram_of([]).is_empty()
+            ),
+            (0, None, true)
+        );
     }
 
-    /// What is said to have expired has, and what is not said is at most a stretch late; in whatever order they came.
+    /// What is said to have expired has, and what is not said is at most a stretch late; in
+    /// whatever order they came.
     #[test]
     fn many_expiry_times_are_approximate_and_never_early() {
         let at = |i: u64| 1_000_000 + i.wrapping_mul(0x9E37_79B9) % 1_000_000;
@@ -143,7 +154,11 @@ mod tests {
         assert_eq!(e, histogram_of(times.iter().rev().copied()));
         for now in (900_000..2_100_000).step_by(10_000) {
             let expired = |by: u64| times.iter().filter(|t| **t <= by).count() as u64;
-            assert!(e.expired_count(now) <= expired(now) && e.expired_count(now) >= expired(now - 65_536), "{now}");
+            assert!(
+                e.expired_count(now) <= expired(now)
+                    && e.expired_count(now) >= expired(now - 65_536),
+                "{now}"
+            );
             if e.expired_count(now) > 0 {
                 assert!(e.nth_expiry_ms(e.expired_count(now)).unwrap() <= now);
             }
@@ -154,12 +169,17 @@ mod tests {
 
     #[test]
     fn raw_form_round_trips_and_bad_forms_are_refused() {
-        for e in [histogram_of([5]), histogram_of([0, u64::MAX]), histogram_of((0..1000).map(|i| i * i * 977))] {
+        for e in [
+            histogram_of([5]),
+            histogram_of([0, u64::MAX]),
+            histogram_of((0..1000).map(|i| i * i * 977)),
+        ] {
             let raw = e.encode();
             assert_eq!(ExpiryHistogram::decode(&raw).unwrap(), e);
             assert!(raw.len() < 200);
         }
-        let bad: [&[u8]; 7] = [&[], &[0], &[60, 1, 1], &[0, 1, 0], &[0, 1, 1, 0, 1], &[1, 1], &[0xff; 12]];
+        let bad: [&[u8]; 7] =
+            [&[], &[0], &[60, 1, 1], &[0, 1, 0], &[0, 1, 1, 0, 1], &[1, 1], &[0xff; 12]];
         for raw in bad {
             assert!(ExpiryHistogram::decode(raw).is_err(), "{raw:?}");
         }

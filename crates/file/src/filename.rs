@@ -37,11 +37,13 @@ pub fn file_name(id: FileId, kind: FileKind) -> String {
     }
 }
 
-/// The number and kind in a numbered name; `None` for every other name, `MANIFEST` and `LOCK` included.
+/// The number and kind in a numbered name; `None` for every other name, `MANIFEST` and `LOCK`
+/// included.
 pub fn parse_file_name(name: &str) -> Option<(FileId, FileKind)> {
     let (digits, ext) = name.split_once('.')?;
-    let kind =
-        [FileKind::Wal, FileKind::Klog, FileKind::Vlog].into_iter().find(|&k| file_extension(k) == Some(ext))?;
+    let kind = [FileKind::Wal, FileKind::Klog, FileKind::Vlog]
+        .into_iter()
+        .find(|&k| file_extension(k) == Some(ext))?;
     if digits.len() < DIGITS_MIN || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }

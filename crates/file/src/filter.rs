@@ -1,5 +1,5 @@
-//! The filter of a klog: "certainly not here" or "perhaps". A split-block Bloom filter over XXH3-64 of the keys;
-//! the only room that knows its kind. Format: `docs/format/klog.md`.
+//! The filter of a klog: "certainly not here" or "perhaps". A split-block Bloom filter over XXH3-64
+//! of the keys; the only room that knows its kind. Format: `docs/format/klog.md`.
 //!
 //! Invariant: it never says no to a hash that was added.
 
@@ -7,10 +7,18 @@ use perigee_base::codec::Decoder;
 use perigee_base::limits::INDEX_RAW_BYTES_MAX;
 use perigee_base::{Error, Result};
 
-/// Odd multipliers, one for each word of a block: the first 32 bits of the fractional parts of the square roots
-/// of the first eight primes, made odd.
-const SALT: [u32; 8] =
-    [0x6a09_e667, 0xbb67_ae85, 0x3c6e_f373, 0xa54f_f53b, 0x510e_527f, 0x9b05_688d, 0x1f83_d9ab, 0x5be0_cd19];
+/// Odd multipliers, one for each word of a block: the first 32 bits of the fractional parts of the
+/// square roots of the first eight primes, made odd.
+const SALT: [u32; 8] = [
+    0x6a09_e667,
+    0xbb67_ae85,
+    0x3c6e_f373,
+    0xa54f_f53b,
+    0x510e_527f,
+    0x9b05_688d,
+    0x1f83_d9ab,
+    0x5be0_cd19,
+];
 /// Bytes before the blocks.
 const FILTER_HEADER_BYTES: usize = 8;
 /// Bytes of a block.
@@ -40,7 +48,11 @@ impl FilterWriter {
     }
     /// Bytes of the raw form if it were built now.
     pub fn raw_bytes(&self) -> usize {
-        if self.is_enabled() { FILTER_HEADER_BYTES + self.block_count() * FILTER_BLOCK_BYTES } else { 0 }
+        if self.is_enabled() {
+            FILTER_HEADER_BYTES + self.block_count() * FILTER_BLOCK_BYTES
+        } else {
+            0
+        }
     }
 
     /// Memory it takes until it is built and written, the raw form included.
@@ -50,7 +62,8 @@ impl FilterWriter {
 
     fn block_count(&self) -> usize {
         let bits = self.hashes.len().saturating_mul(usize::from(self.bits_per_key));
-        bits.div_ceil(8 * FILTER_BLOCK_BYTES).clamp(1, (INDEX_RAW_BYTES_MAX - FILTER_HEADER_BYTES) / FILTER_BLOCK_BYTES)
+        bits.div_ceil(8 * FILTER_BLOCK_BYTES)
+            .clamp(1, (INDEX_RAW_BYTES_MAX - FILTER_HEADER_BYTES) / FILTER_BLOCK_BYTES)
     }
 
     /// The raw form.
@@ -60,7 +73,9 @@ impl FilterWriter {
         out[..4].copy_from_slice(&(blocks as u32).to_le_bytes());
         for &hash in &self.hashes {
             let at = FILTER_HEADER_BYTES + block_index(hash, blocks) * FILTER_BLOCK_BYTES;
-            for (word, bit) in out[at..at + FILTER_BLOCK_BYTES].chunks_exact_mut(4).zip(block_mask(hash)) {
+            for (word, bit) in
+                out[at..at + FILTER_BLOCK_BYTES].chunks_exact_mut(4).zip(block_mask(hash))
+            {
                 let set = u32::from_le_bytes([word[0], word[1], word[2], word[3]]) | bit;
                 word.copy_from_slice(&set.to_le_bytes());
             }
@@ -82,7 +97,10 @@ impl FilterReader {
         let (count, zero) = (d.u32()? as usize, d.u32()?);
         if count == 0 || zero != 0 || d.remaining() != count.saturating_mul(FILTER_BLOCK_BYTES) {
             return Err(Error::corruption("malformed filter").expected(
-                format_args!("{} bytes for at least one block", count.saturating_mul(FILTER_BLOCK_BYTES)),
+                format_args!(
+                    "{} bytes for at least one block",
+                    count.saturating_mul(FILTER_BLOCK_BYTES)
+                ),
                 d.remaining(),
             ));
         }
@@ -92,14 +110,20 @@ impl FilterReader {
             words.iter_mut().zip(b.chunks_exact(4)).for_each(|(w, b)| *w = word(b));
             words
         };
-        Ok(FilterReader { blocks: raw[FILTER_HEADER_BYTES..].chunks_exact(FILTER_BLOCK_BYTES).map(block).collect() })
+        Ok(FilterReader {
+            blocks: raw[FILTER_HEADER_BYTES..]
+                .chunks_exact(FILTER_BLOCK_BYTES)
+                .map(block)
+                .collect(),
+        })
     }
 
     /// Whether a key with that hash may have been added.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         let words = &self.blocks[block_index(hash, self.blocks.len())];
-        let missing = words.iter().zip(block_mask(hash)).fold(0, |m, (word, bit)| m | (bit & !word));
+        let missing =
+            words.iter().zip(block_mask(hash)).fold(0, |m, (word, bit)| m | (bit & !word));
         missing == 0
     }
 
@@ -109,8 +133,9 @@ impl FilterReader {
     }
 }
 
-/// The share of absent keys for which a filter of so many bits a key says "perhaps": keys fall into blocks like rain
-/// (Poisson); in a block of i keys each of the eight words has the asked bit set with 1 - (31/32)^i.
+/// The share of absent keys for which a filter of so many bits a key says "perhaps": keys fall into
+/// blocks like rain (Poisson); in a block of i keys each of the eight words has the asked bit set
+/// with 1 - (31/32)^i.
 pub fn false_positive_rate(bits_per_key: u8) -> f64 {
     if bits_per_key == 0 {
         return 1.0;
@@ -125,7 +150,8 @@ pub fn false_positive_rate(bits_per_key: u8) -> f64 {
     rate
 }
 
-/// The fewest bits a key whose rate of false positives is at most `rate`, up to `most`; 0 if no filter is needed for it.
+/// The fewest bits a key whose rate of false positives is at most `rate`, up to `most`; 0 if no
+/// filter is needed for it.
 pub fn bits_per_key_for_rate(rate: f64, most: u8) -> u8 {
     (0..most).find(|bits| false_positive_rate(*bits) <= rate).unwrap_or(most)
 }
@@ -160,12 +186,16 @@ mod tests {
         for (bits, most_per_mille) in [(1, 1000), (5, 180), (10, 16), (16, 4)] {
             let f = build(0..20_000, bits);
             assert!((0..20_000u32).all(|k| f.may_contain(key_hash(&k.to_be_bytes()))));
-            let wrong =
-                (1 << 20..(1 << 20) + 100_000u32).filter(|k| f.may_contain(key_hash(&k.to_be_bytes()))).count();
+            let wrong = (1 << 20..(1 << 20) + 100_000u32)
+                .filter(|k| f.may_contain(key_hash(&k.to_be_bytes())))
+                .count();
             assert!(wrong <= most_per_mille * 100, "{bits} bits: {wrong} of 100000");
         }
         assert!((0.012..0.014).contains(&false_positive_rate(10)), "{}", false_positive_rate(10));
-        assert_eq!([1.0, 0.02, 0.01, 0.001, 0.0].map(|rate| bits_per_key_for_rate(rate, 30)), [0, 10, 11, 17, 30]);
+        assert_eq!(
+            [1.0, 0.02, 0.01, 0.001, 0.0].map(|rate| bits_per_key_for_rate(rate, 30)),
+            [0, 10, 11, 17, 30]
+        );
         let empty = build(0..0, 10);
         assert!(!empty.may_contain(7));
     }

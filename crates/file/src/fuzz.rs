@@ -1,20 +1,20 @@
-//! One entry per decoder, for fuzz targets and for the mutation tests. Each takes any bytes, must neither
-//! panic nor take memory beyond the limits, and says whether the bytes were accepted. Checksums are mended
-//! first where there are any, so that the bytes reach the code behind them.
+//! One entry per decoder, for fuzz targets and for the mutation tests. Each takes any bytes, must
+//! neither panic nor take memory beyond the limits, and says whether the bytes were accepted.
+//! Checksums are mended first where there are any, so that the bytes reach the code behind them.
 
 use crate::block::column::{Column, SLACK_BYTES};
 use crate::block::frame::{self, Frame, FrameKind};
 use crate::block::{TableBlock, layout::ENTRIES_MAX};
 use crate::block_cache::BlockCache;
 use crate::filter::FilterReader;
-use crate::table_file_reader::TableFileReader;
 use crate::klog::layout::{FOOTER_BYTES, Footer};
 use crate::klog::{KlogReader, properties};
 use crate::range_tombstones::RangeTombstones;
+use crate::table_file_reader::TableFileReader;
 use crate::vlog::VlogReader;
 use perigee_base::checksum::{checksum, key_hash};
-use perigee_base::file_header::HEADER_BYTES;
 use perigee_base::entry::VlogPointer;
+use perigee_base::file_header::HEADER_BYTES;
 use perigee_base::{Error, FamilyId, FileId, KeyComparator, Result, SeqNo};
 use perigee_env::RandomAccessFile;
 use std::sync::Arc;
@@ -44,7 +44,9 @@ pub fn fuzz_frame(bytes: &[u8]) -> bool {
 
 /// Any bytes as a raw block; if they are one, every look-up in it.
 pub fn fuzz_block(raw: &[u8]) -> bool {
-    let Ok(block) = TableBlock::parse([raw, &[0xcc; TableBlock::SLACK]].concat()) else { return false };
+    let Ok(block) = TableBlock::parse([raw, &[0xcc; TableBlock::SLACK]].concat()) else {
+        return false;
+    };
     let mut key = Vec::new();
     for i in 0..block.len() {
         block.copy_key(i, &mut key);
@@ -71,7 +73,10 @@ pub fn fuzz_column(bytes: &[u8]) -> bool {
 /// Any bytes as fragments of range tombstones.
 pub fn fuzz_ranges(raw: &[u8]) -> bool {
     let Ok(fragments) = RangeTombstones::decode(raw, KeyComparator::Bytes) else { return false };
-    assert_eq!(RangeTombstones::decode(&fragments.encode(), KeyComparator::Bytes).ok().as_ref(), Some(&fragments));
+    assert_eq!(
+        RangeTombstones::decode(&fragments.encode(), KeyComparator::Bytes).ok().as_ref(),
+        Some(&fragments)
+    );
     for key in [&b""[..], b"a", raw] {
         std::hint::black_box(fragments.span_at(KeyComparator::Bytes, key));
     }
@@ -90,14 +95,19 @@ pub fn fuzz_filter(raw: &[u8]) -> bool {
 /// Any bytes as properties.
 pub fn fuzz_props(raw: &[u8]) -> bool {
     let Ok((summary, order)) = properties::decode(raw) else { return false };
-    assert_eq!(properties::decode(&properties::encode(&summary, order)).ok(), Some((summary, order)));
+    assert_eq!(
+        properties::decode(&properties::encode(&summary, order)).ok(),
+        Some((summary, order))
+    );
     if let Ok(Some(sketch)) = properties::decode_sketch(raw) {
         assert_eq!(crate::KeySketch::decode(sketch.raw()).ok(), Some(sketch.clone()));
         std::hint::black_box(sketch.estimate());
     }
     if let Ok(expiries) = properties::decode_expiries(raw) {
         assert!(
-            expiries.is_empty() || crate::ExpiryHistogram::decode(&expiries.encode()).ok() == Some(expiries.clone())
+            expiries.is_empty()
+                || crate::ExpiryHistogram::decode(&expiries.encode()).ok()
+                    == Some(expiries.clone())
         );
         std::hint::black_box((expiries.expired_count(1 << 40), expiries.nth_expiry_ms(7)));
     }
@@ -127,14 +137,21 @@ pub fn fuzz_klog(bytes: &[u8]) -> bool {
     let mut bytes = bytes.to_vec();
     fix_klog_checksums(&mut bytes);
     let len = bytes.len() as u64;
-    let Ok(input) = TableFileReader::from_file(Arc::new(BytesFile(bytes)), KLOG, "fuzz.klog".into(), len) else { return false };
+    let Ok(input) =
+        TableFileReader::from_file(Arc::new(BytesFile(bytes)), KLOG, "fuzz.klog".into(), len)
+    else {
+        return false;
+    };
     let cache = Arc::new(BlockCache::new(1 << 20));
-    let Ok(reader) = KlogReader::from_file(input, DATABASE, cache, Arc::default()) else { return false };
+    let Ok(reader) = KlogReader::from_file(input, DATABASE, cache, Arc::default()) else {
+        return false;
+    };
     check_all_reads(&Arc::new(reader)).is_ok()
 }
 
 fn check_all_reads(reader: &Arc<KlogReader>) -> Result<()> {
-    // Even a file out of order has no more entries than its footer says, or verify would have noticed.
+    // Even a file out of order has no more entries than its footer says, or verify would have
+    // noticed.
     let verified = reader.verify(0, &mut |_| {});
     let whole = verified.err().filter(|e| !e.message().contains("whole file"));
     let mut cursor = reader.cursor(true);
@@ -146,7 +163,11 @@ fn check_all_reads(reader: &Arc<KlogReader>) -> Result<()> {
         other.seek(&key, seq)?;
         other.seek_before(&key, seq)?;
         if whole.is_none() {
-            assert_eq!(got, Some((seq, cursor.pinned_value())), "a verified klog finds its entries");
+            assert_eq!(
+                got,
+                Some((seq, cursor.pinned_value())),
+                "a verified klog finds its entries"
+            );
         }
         cursor.next()?;
     }
@@ -164,10 +185,19 @@ pub fn fuzz_vlog(bytes: &[u8]) -> bool {
     let len = bytes.len() as u64;
     let mut pointers = Vec::new();
     fix_frame_checksums(&mut bytes, VLOG, len, |offset, stored_bytes, raw| {
-        let p = |stored_bytes, value_bytes| VlogPointer { file: VLOG, offset, stored_bytes, value_bytes };
+        let p = |stored_bytes, value_bytes| VlogPointer {
+            file: VLOG,
+            offset,
+            stored_bytes,
+            value_bytes,
+        };
         pointers.extend([p(stored_bytes, raw), p(len - offset, 2 << 20), p(len - offset, raw)]);
     });
-    let Ok(input) = TableFileReader::from_file(Arc::new(BytesFile(bytes)), VLOG, "fuzz.vlog".into(), len) else { return false };
+    let Ok(input) =
+        TableFileReader::from_file(Arc::new(BytesFile(bytes)), VLOG, "fuzz.vlog".into(), len)
+    else {
+        return false;
+    };
     let Ok(reader) = VlogReader::from_file(input, DATABASE, Arc::default()) else { return false };
     for p in pointers {
         if let Ok(value) = reader.read(&p) {
@@ -214,7 +244,12 @@ fn fix_footer_checksum(bytes: &mut [u8], offset: u64) {
 }
 
 /// Mends frame after frame from the header to `end`, as far as their lengths lead.
-fn fix_frame_checksums(bytes: &mut [u8], file: FileId, end: u64, mut each: impl FnMut(u64, u64, u64)) {
+fn fix_frame_checksums(
+    bytes: &mut [u8],
+    file: FileId,
+    end: u64,
+    mut each: impl FnMut(u64, u64, u64),
+) {
     let mut offset = HEADER_BYTES;
     while let Some(head) = bytes.get(offset..offset + frame::FRAME_HEADER_BYTES) {
         let Ok(length) = frame::declared_frame_bytes(head, FrameKind::Index) else { return };

@@ -1,10 +1,13 @@
-//! Open files, bounded. Half of them stay open as long as their readers, who then find them without asking anybody (unless the
-//! process runs out of files and nothing else is idle); the readers of all others ask here at each read from disk, and files
-//! that were not asked for lately are closed when there are too many: in this directory, or in all databases of the process together ([`HandleLimit`]). Must not know what the bytes mean.
+//! Open files, bounded. Half of them stay open as long as their readers, who then find them without
+//! asking anybody (unless the process runs out of files and nothing else is idle); the readers of
+//! all others ask here at each read from disk, and files that were not asked for lately are closed
+//! when there are too many: in this directory, or in all databases of the process together
+//! ([`HandleLimit`]). Must not know what the bytes mean.
 //!
-//! Invariants: 1. a file in use is not closed, so there may be more than the limit while more are in use at once;
-//! 2. files are opened and closed outside the lock; 3. what is open under a shared limit is counted there once, by
-//! whoever adds it to, or takes it out of, the list.
+//! Invariants: 1. a file in use is not closed, so there may be more than the limit while more are
+//! in use at once;
+//! 2. files are opened and closed outside the lock; 3. what is open under a shared limit is counted
+//!    there once, by whoever adds it to, or takes it out of, the list.
 
 use perigee_base::{FileId, Result};
 use perigee_env::fs::open_file_limiter::{IdleFileHolder, OpenFileLimiter};
@@ -45,7 +48,8 @@ struct OpenHandles {
     closed: bool,
 }
 
-/// A file that stays open; nothing while it is being opened, and after it was closed for others. The lock guards the pointer.
+/// A file that stays open; nothing while it is being opened, and after it was closed for others.
+/// The lock guards the pointer.
 type PinnedFileSlot = RwLock<Option<Arc<dyn RandomAccessFile>>>;
 
 /// Closes the file, unless it is in use.
@@ -83,8 +87,17 @@ impl Drop for PinnedFile {
 
 impl FileHandleCache {
     /// For files of `dir`. Those that are idle are closed when `files` of them all must give way.
-    pub fn new(dir: Arc<dyn Dir>, limit: HandleLimit, files: &OpenFileLimiter) -> Arc<FileHandleCache> {
-        let handles = Arc::new(FileHandleCache { dir, limit, open_files: Mutex::default(), files_opened: AtomicU64::new(0) });
+    pub fn new(
+        dir: Arc<dyn Dir>,
+        limit: HandleLimit,
+        files: &OpenFileLimiter,
+    ) -> Arc<FileHandleCache> {
+        let handles = Arc::new(FileHandleCache {
+            dir,
+            limit,
+            open_files: Mutex::default(),
+            files_opened: AtomicU64::new(0),
+        });
         let weak: Weak<FileHandleCache> = Arc::downgrade(&handles);
         files.register(weak);
         handles
@@ -132,7 +145,10 @@ impl FileHandleCache {
     /// The file, opened to stay so, if less than half of the files do.
     pub fn pin(self: &Arc<Self>, name: &str) -> Result<Option<PinnedFile>> {
         let mut open = self.lock();
-        if open.closed || open.pinned.len() >= self.directory_limit() / 2 || !self.process_limiter().is_none_or(OpenFileLimiter::try_pin) {
+        if open.closed
+            || open.pinned.len() >= self.directory_limit() / 2
+            || !self.process_limiter().is_none_or(OpenFileLimiter::try_pin)
+        {
             return Ok(None);
         }
         let (slot, number) = (Arc::<PinnedFileSlot>::default(), open.next_pin_id);
@@ -169,7 +185,8 @@ impl FileHandleCache {
         let gone = self.lock().files.remove(&id);
         self.count_closed(usize::from(gone.is_some()));
     }
-    /// Forgets every file, when the directory is closed; files that stay with their readers do not count any more.
+    /// Forgets every file, when the directory is closed; files that stay with their readers do not
+    /// count any more.
     pub fn close_all(&self) {
         let mut open = self.lock();
         if std::mem::replace(&mut open.closed, true) {
@@ -228,7 +245,12 @@ impl Drop for FileHandleCache {
 
 impl OpenHandles {
     /// Adds a file; returns those that give way.
-    fn insert(&mut self, id: FileId, file: &Arc<dyn RandomAccessFile>, limit: usize) -> Vec<Arc<dyn RandomAccessFile>> {
+    fn insert(
+        &mut self,
+        id: FileId,
+        file: &Arc<dyn RandomAccessFile>,
+        limit: usize,
+    ) -> Vec<Arc<dyn RandomAccessFile>> {
         let closing = self.make_room(limit.saturating_sub(1));
         self.files.insert(id, (Arc::clone(file), false));
         self.clock_queue.push_back(id);
@@ -287,7 +309,10 @@ mod tests {
                 assert!(open() <= 8);
             }
         }
-        assert!(all.iter().all(|h| (1..=4).contains(&h.open_count())), "those with the most gave way");
+        assert!(
+            all.iter().all(|h| (1..=4).contains(&h.open_count())),
+            "those with the most gave way"
+        );
         let kept: Vec<_> = (0..3).filter_map(|i| all[i].pin("0").unwrap()).collect();
         assert_eq!((kept.len(), open()), (3, 8), "others gave way");
         let more = [all[0].pin("1").unwrap(), all[1].pin("1").unwrap()];
@@ -314,10 +339,15 @@ mod tests {
             handles.get_or_open(FileId(i), &format!("{i}")).unwrap();
         }
         assert_eq!((files.close_idle_files(4), handles.open_count()), (4, 6));
-        assert_eq!((files.close_idle_files(100), handles.open_count()), (5, 1), "not the one in use");
+        assert_eq!(
+            (files.close_idle_files(100), handles.open_count()),
+            (5, 1),
+            "not the one in use"
+        );
         drop(used);
         assert_eq!((files.close_idle_files(100), files.close_idle_files(100)), (1, 0));
-        // Those that stay with their readers come last, and are found again when they are asked for.
+        // Those that stay with their readers come last, and are found again when they are asked
+        // for.
         let kept: Vec<_> = (0..3).filter_map(|i| handles.pin(&format!("{i}")).unwrap()).collect();
         handles.get_or_open(FileId(9), "9").unwrap();
         let used = kept[1].file();
@@ -346,7 +376,8 @@ mod tests {
         let before = handles.files_opened();
         assert!(Arc::ptr_eq(&used, &handles.get_or_open(FileId(0), "0").unwrap()), "it was in use");
         assert_eq!(handles.files_opened(), before);
-        let many: Vec<_> = (1..10).map(|i| handles.get_or_open(FileId(i), &format!("{i}")).unwrap()).collect();
+        let many: Vec<_> =
+            (1..10).map(|i| handles.get_or_open(FileId(i), &format!("{i}")).unwrap()).collect();
         assert!(handles.open_count() >= many.len(), "more than the limit while in use");
         drop((many, used));
         handles.get_or_open(FileId(11), "11").unwrap();

@@ -1,9 +1,11 @@
-//! The index of a klog: which data block holds the first entry at or after a position. The only room that
-//! knows its kind: a block with one entry for each data block, searched like any block; in byte order through the
-//! [`Heads`] of the separators, which leave at most a few of them to compare.
+//! The index of a klog: which data block holds the first entry at or after a position. The only
+//! room that knows its kind: a block with one entry for each data block, searched like any block;
+//! in byte order through the [`Heads`] of the separators, which leave at most a few of them to
+//! compare.
 //!
-//! Invariant (kept by the writer, checked by `verify`): last entry of block i <= separator i < first entry of
-//! block i + 1, in entry order. So a point read looks into exactly one block, however many versions a key has.
+//! Invariant (kept by the writer, checked by `verify`): last entry of block i <= separator i <
+//! first entry of block i + 1, in entry order. So a point read looks into exactly one block,
+//! however many versions a key has.
 
 use crate::block::TableBlock;
 use crate::block::frame::{self, FrameKind};
@@ -59,9 +61,14 @@ impl IndexWriter {
     }
 }
 
-/// The separator between the last entry of a block and the first of the next: a short key that sorts between
-/// theirs, with sequence number 0; or the last entry's own position, if the next block goes on with its key.
-pub fn block_separator(order: KeyComparator, last: (&[u8], SeqNo), next: &[u8]) -> (Vec<u8>, SeqNo) {
+/// The separator between the last entry of a block and the first of the next: a short key that
+/// sorts between theirs, with sequence number 0; or the last entry's own position, if the next
+/// block goes on with its key.
+pub fn block_separator(
+    order: KeyComparator,
+    last: (&[u8], SeqNo),
+    next: &[u8],
+) -> (Vec<u8>, SeqNo) {
     if order.keys_equal(last.0, next) {
         return (next.to_vec(), last.1);
     }
@@ -131,14 +138,20 @@ impl IndexReader {
         Self::decode_with_kind(IndexKind::default(), buf, data, order)
     }
     /// The same for a kind of search.
-    pub fn decode_with_kind(kind: IndexKind, buf: Vec<u8>, data: Range<u64>, order: KeyComparator) -> Result<IndexReader> {
+    pub fn decode_with_kind(
+        kind: IndexKind,
+        buf: Vec<u8>,
+        data: Range<u64>,
+        order: KeyComparator,
+    ) -> Result<IndexReader> {
         let block = TableBlock::parse(buf)?.check_comparator(order)?;
         let mut starts = Vec::with_capacity(block.len() + 1);
         let mut expected = data.start;
         for i in 0..block.len() {
             let mut d = Decoder::new(block.raw_value(i));
             let length = d.varint()?;
-            let possible = frame::FRAME_OVERHEAD_BYTES as u64..=FrameKind::Data.frame_bytes_max() as u64;
+            let possible =
+                frame::FRAME_OVERHEAD_BYTES as u64..=FrameKind::Data.frame_bytes_max() as u64;
             if !d.is_empty() || block.kind(i) != EntryKind::Put || !possible.contains(&length) {
                 return Err(Error::corruption(format!("entry {i} of the index is malformed"))
                     .expected(format_args!("the length of a data block at {expected}"), length));
@@ -148,15 +161,27 @@ impl IndexReader {
         }
         starts.push(expected);
         if expected != data.end {
-            return Err(Error::corruption("the data blocks of the index do not fill their part of the file")
-                .expected(data.end, expected));
+            return Err(Error::corruption(
+                "the data blocks of the index do not fill their part of the file",
+            )
+            .expected(data.end, expected));
         }
         let guide = SeparatorSearch::new(kind, &block, order);
-        Ok(IndexReader { index_block: Some(block), search: guide, block_offsets: starts, covers_all_keys: false })
+        Ok(IndexReader {
+            index_block: Some(block),
+            search: guide,
+            block_offsets: starts,
+            covers_all_keys: false,
+        })
     }
     /// The index of a file without data blocks.
     pub fn empty() -> IndexReader {
-        IndexReader { index_block: None, search: SeparatorSearch::BinarySearch, block_offsets: Vec::new(), covers_all_keys: false }
+        IndexReader {
+            index_block: None,
+            search: SeparatorSearch::BinarySearch,
+            block_offsets: Vec::new(),
+            covers_all_keys: false,
+        }
     }
     /// An index that leads every search to its first block.
     #[must_use]
@@ -170,18 +195,21 @@ impl IndexReader {
         self.index_block.as_ref().map_or(0, TableBlock::len)
     }
 
-    /// The only data block that can hold the first entry at or after (key, seq), or `len()` if none does. If
-    /// all its entries are before, that entry is the first of the next block, and has a greater key.
+    /// The only data block that can hold the first entry at or after (key, seq), or `len()` if none
+    /// does. If all its entries are before, that entry is the first of the next block, and has a
+    /// greater key.
     #[inline]
     pub fn find_block(&self, order: KeyComparator, key: &[u8], seq: SeqNo) -> usize {
         if self.covers_all_keys {
             return 0;
         }
         match (&self.index_block, &self.search) {
-            (Some(block), SeparatorSearch::KeyPrefixes(heads)) => find_by_key_prefix(block, heads, key, seq),
-            (Some(block), SeparatorSearch::Learned(learned)) => {
-                block.strip_shared_prefix(key).map_or_else(|place| place, |rest| learned.lower_bound(block, rest, seq))
+            (Some(block), SeparatorSearch::KeyPrefixes(heads)) => {
+                find_by_key_prefix(block, heads, key, seq)
             }
+            (Some(block), SeparatorSearch::Learned(learned)) => block
+                .strip_shared_prefix(key)
+                .map_or_else(|place| place, |rest| learned.lower_bound(block, rest, seq)),
             (Some(block), SeparatorSearch::BinarySearch) => block.lower_bound(order, key, seq),
             (None, _) => 0,
         }
@@ -203,7 +231,13 @@ impl IndexReader {
         (key, block.seq(i))
     }
     /// The separator of data block `i`, compared with a place.
-    pub fn compare_separator(&self, order: KeyComparator, i: usize, key: KeyRef<'_>, seq: SeqNo) -> Ordering {
+    pub fn compare_separator(
+        &self,
+        order: KeyComparator,
+        i: usize,
+        key: KeyRef<'_>,
+        seq: SeqNo,
+    ) -> Ordering {
         let block = self.index_block();
         block.key(i).cmp(order, key).then_with(|| seq.cmp(&block.seq(i)))
     }
@@ -236,18 +270,24 @@ impl IndexReader {
 }
 
 impl SeparatorSearch {
-    /// Over the separators of `block`. A block in the wrong order gives wrong answers, as it would without; `verify` finds it.
+    /// Over the separators of `block`. A block in the wrong order gives wrong answers, as it would
+    /// without; `verify` finds it.
     fn new(kind: IndexKind, block: &TableBlock, order: KeyComparator) -> SeparatorSearch {
         if order != KeyComparator::Bytes || kind == IndexKind::BinarySearch {
             return SeparatorSearch::BinarySearch;
         }
-        let heads: Vec<u64> = (0..block.len()).map(|i| key_prefix::key_prefix(block.suffix(i))).collect();
+        let heads: Vec<u64> =
+            (0..block.len()).map(|i| key_prefix::key_prefix(block.suffix(i))).collect();
         let learned = if kind == IndexKind::Learned { LearnedIndex::new(&heads) } else { None };
-        learned.map_or_else(|| SeparatorSearch::KeyPrefixes(KeyPrefixIndex::new(&heads)), SeparatorSearch::Learned)
+        learned.map_or_else(
+            || SeparatorSearch::KeyPrefixes(KeyPrefixIndex::new(&heads)),
+            SeparatorSearch::Learned,
+        )
     }
 }
 
-/// What [`Block::lower_bound`] says, in byte order: whole separators are compared only where heads are equal.
+/// What [`Block::lower_bound`] says, in byte order: whole separators are compared only where heads
+/// are equal.
 #[inline]
 fn find_by_key_prefix(block: &TableBlock, heads: &KeyPrefixIndex, key: &[u8], seq: SeqNo) -> usize {
     let rest = match block.strip_shared_prefix(key) {
@@ -311,8 +351,11 @@ mod tests {
             w.finish(&mut raw);
             raw.resize(raw.len() + TableBlock::SLACK, 0);
             let data = 72..72 + 100 * keys.len() as u64;
-            let index = IndexReader::decode(raw.clone(), data.clone(), KeyComparator::Bytes).unwrap();
-            let lines = IndexReader::decode_with_kind(IndexKind::Learned, raw, data, KeyComparator::Bytes).unwrap();
+            let index =
+                IndexReader::decode(raw.clone(), data.clone(), KeyComparator::Bytes).unwrap();
+            let lines =
+                IndexReader::decode_with_kind(IndexKind::Learned, raw, data, KeyComparator::Bytes)
+                    .unwrap();
             learned += usize::from(lines.search_kind() == IndexKind::Learned);
             for k in &asked {
                 for k in [k.clone(), [k, &[0][..]].concat(), [k, &[255; 9][..]].concat()] {
@@ -339,7 +382,10 @@ mod tests {
     fn data_blocks_must_be_contiguous() {
         let build = |lengths: &[u64]| {
             let mut w = IndexWriter::new(KeyComparator::Bytes);
-            lengths.iter().enumerate().for_each(|(i, l)| w.add_block((&[i as u8], SeqNo::ZERO), *l));
+            lengths
+                .iter()
+                .enumerate()
+                .for_each(|(i, l)| w.add_block((&[i as u8], SeqNo::ZERO), *l));
             let mut out = Vec::new();
             w.finish(&mut out);
             out.resize(out.len() + TableBlock::SLACK, 0);
@@ -347,7 +393,8 @@ mod tests {
         };
         let good = build(&[100, 128]).unwrap();
         assert_eq!((good.block_handle(0), good.block_handle(1)), ((72, 100), (172, 128)));
-        for bad in [&[100, 127][..], &[100, 129], &[300], &[10, 218], &[u64::MAX], &[u64::MAX, 229]] {
+        for bad in [&[100, 127][..], &[100, 129], &[300], &[10, 218], &[u64::MAX], &[u64::MAX, 229]]
+        {
             assert!(build(bad).is_err(), "{bad:?}");
         }
     }

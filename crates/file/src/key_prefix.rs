@@ -1,8 +1,10 @@
-//! Heads: the first eight bytes of sorted keys as numbers, in a static tree of eight to a cache line, so that a search
-//! costs one line for each level and no unpredictable branch. Byte order only. Must not know whose keys they are.
+//! Heads: the first eight bytes of sorted keys as numbers, in a static tree of eight to a cache
+//! line, so that a search costs one line for each level and no unpredictable branch. Byte order
+//! only. Must not know whose keys they are.
 //!
-//! A head says "before" or "behind" for certain; equal heads say nothing, and whoever asks compares whole keys among
-//! those. (Shorter keys are filled up with zeros: a head that is less belongs to a key that is less.)
+//! A head says "before" or "behind" for certain; equal heads say nothing, and whoever asks compares
+//! whole keys among those. (Shorter keys are filled up with zeros: a head that is less belongs to a
+//! key that is less.)
 
 /// Heads in a node: a cache line.
 const FANOUT: usize = 8;
@@ -12,7 +14,8 @@ type PrefixNode = [u64; FANOUT];
 /// The heads of n sorted keys.
 #[derive(Debug)]
 pub struct KeyPrefixIndex {
-    /// From the root to the leaves; each node above has the last head of each of its children. Filled up with the greatest.
+    /// From the root to the leaves; each node above has the last head of each of its children.
+    /// Filled up with the greatest.
     levels: Vec<Vec<PrefixNode>>,
     len: usize,
 }
@@ -84,7 +87,8 @@ mod tests {
     #[test]
     fn key_prefix_preserves_byte_order() {
         let mut rng = TestRng::new(9);
-        let mut key = || (0..rng.below(12)).map(|_| [0, 1, 255][rng.below(3) as usize]).collect::<Vec<u8>>();
+        let mut key =
+            || (0..rng.below(12)).map(|_| [0, 1, 255][rng.below(3) as usize]).collect::<Vec<u8>>();
         for _ in 0..20_000 {
             let (a, b) = (key(), key());
             assert!(key_prefix(&a) >= key_prefix(&b) || a < b, "{a:?} {b:?}");

@@ -1,8 +1,9 @@
-//! How many different keys a table holds, and how many several tables hold together: a HyperLogLog sketch over the
-//! hashes of keys (Flajolet et al., 2007). Two sketches become that of the union by taking the larger of each register.
+//! How many different keys a table holds, and how many several tables hold together: a HyperLogLog
+//! sketch over the hashes of keys (Flajolet et al., 2007). Two sketches become that of the union by
+//! taking the larger of each register.
 //!
-//! With 2048 registers the standard error is 1.04 / sqrt(2048) = 2.3 %: 7 % is exceeded once in 400 times. Small
-//! sets are counted by empty registers ("linear counting"), which is more exact.
+//! With 2048 registers the standard error is 1.04 / sqrt(2048) = 2.3 %: 7 % is exceeded once in 400
+//! times. Small sets are counted by empty registers ("linear counting"), which is more exact.
 
 use perigee_base::{Error, Result};
 

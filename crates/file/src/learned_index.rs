@@ -1,8 +1,9 @@
-//! Lines over the heads of an index's separators, in place of the [heads](crate::heads) themselves: a window of positions that
-//! is searched by comparing whole separators. Byte order only. Much smaller than the heads, and slower where those are
-//! in the processor's cache.
+//! Lines over the heads of an index's separators, in place of the [heads](crate::heads) themselves:
+//! a window of positions that is searched by comparing whole separators. Byte order only. Much
+//! smaller than the heads, and slower where those are in the processor's cache.
 //!
-//! What is found never rests on the lines: a result at an end of the window is compared with what lies behind it.
+//! What is found never rests on the lines: a result at an end of the window is compared with what
+//! lies behind it.
 
 use crate::block::TableBlock;
 use crate::key_prefix;
@@ -11,7 +12,8 @@ use perigee_learned::Segments;
 
 /// Positions by which a line may be wrong.
 const POSITION_ERROR_MAX: usize = 8;
-/// Heads that there have to be for each piece: a piece takes 24 bytes, so this is half of what heads take, or less.
+/// Heads that there have to be for each piece: a piece takes 24 bytes, so this is half of what
+/// heads take, or less.
 const PREFIXES_PER_SEGMENT_MIN: usize = 6;
 /// Of so many heads one may equal the one before it. Equal ones lie outside of the window.
 const PREFIXES_PER_DUPLICATE_MIN: usize = 16;
@@ -30,7 +32,8 @@ impl LearnedIndex {
             return None;
         }
         let segments = Segments::new(heads, POSITION_ERROR_MAX)?;
-        (segments.len() * PREFIXES_PER_SEGMENT_MIN <= heads.len()).then_some(LearnedIndex { segments })
+        (segments.len() * PREFIXES_PER_SEGMENT_MIN <= heads.len())
+            .then_some(LearnedIndex { segments })
     }
 
     /// What [`Block::lower_bound_in`] all separators says.

@@ -1,8 +1,8 @@
 //! L2: bytes at rest. How entries lie in files, and how they are read back and checked.
 //!
-//! Knows nothing of levels, transactions, paths or clocks; what a family means is not its business either.
-//! Everything that comes from a file is verified before it is used: damage is an error with a place, never a
-//! panic and never a wrong answer. The module order is the dependency order.
+//! Knows nothing of levels, transactions, paths or clocks; what a family means is not its business
+//! either. Everything that comes from a file is verified before it is used: damage is an error with
+//! a place, never a panic and never a wrong answer. The module order is the dependency order.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -37,10 +37,11 @@ pub use block_cache::BlockCache;
 pub use compression::{Codec, CompressionMethod};
 pub use expiry_histogram::ExpiryHistogram;
 pub use handle_cache::{FileHandleCache, HandleLimit};
+pub use key_sketch::KeySketch;
 pub use klog::{
-    EntryValue, KlogCursor, KlogOptions, KlogReader, KlogSummary, KlogWriter, BlockHint, RangeTombstoneSummary, EntryMeta,
+    BlockHint, EntryMeta, EntryValue, KlogCursor, KlogOptions, KlogReader, KlogSummary, KlogWriter,
+    RangeTombstoneSummary,
 };
 pub use range_tombstones::{RangeTombstoneFragment, RangeTombstones};
 pub use table_cache::TableCache;
-pub use key_sketch::KeySketch;
 pub use vlog::{VlogReader, VlogSummary, VlogWriter};

@@ -1,11 +1,12 @@
-//! Range tombstones as fragments: stretches of keys that do not overlap, each with the sequence numbers of the
-//! tombstones that cover it. In memory beside a memtable, resident with a klog, on disk as the raw form of its
-//! ranges frame.
+//! Range tombstones as fragments: stretches of keys that do not overlap, each with the sequence
+//! numbers of the tombstones that cover it. In memory beside a memtable, resident with a klog, on
+//! disk as the raw form of its ranges frame.
 //!
 //! ```text
 //! for each fragment: varint length, begin | varint length, end | varint n | varint newest | n - 1 varints: differences
 //! ```
-//! Invariants: fragments ascend and do not overlap; none is empty; each has at least one number, newest first.
+//! Invariants: fragments ascend and do not overlap; none is empty; each has at least one number,
+//! newest first.
 
 use perigee_base::codec::{Decoder, put_bytes, put_varint};
 use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
@@ -26,8 +27,16 @@ pub struct RangeTombstoneFragment {
 }
 
 impl RangeTombstoneFragment {
-    fn new(begin: KeyBoundaryRef<'_>, end: KeyBoundaryRef<'_>, seqs: &[SeqNo]) -> Arc<RangeTombstoneFragment> {
-        Arc::new(RangeTombstoneFragment { begin: begin.to_boundary(), end: end.to_boundary(), seqs: seqs.to_vec() })
+    fn new(
+        begin: KeyBoundaryRef<'_>,
+        end: KeyBoundaryRef<'_>,
+        seqs: &[SeqNo],
+    ) -> Arc<RangeTombstoneFragment> {
+        Arc::new(RangeTombstoneFragment {
+            begin: begin.to_boundary(),
+            end: end.to_boundary(),
+            seqs: seqs.to_vec(),
+        })
     }
     /// The newest tombstone that a reader at `at` sees.
     pub fn newest_visible(&self, at: SeqNo) -> Option<SeqNo> {
@@ -95,7 +104,10 @@ impl RangeTombstones {
     /// Memory it holds, about.
     pub fn memory_bytes(&self) -> u64 {
         let one = |f: &Arc<RangeTombstoneFragment>| {
-            f.begin.as_ref().encoded_bytes() + f.end.as_ref().encoded_bytes() + 8 * f.seqs.len() + 112
+            f.begin.as_ref().encoded_bytes()
+                + f.end.as_ref().encoded_bytes()
+                + 8 * f.seqs.len()
+                + 112
         };
         self.0.iter().map(|f| one(f) as u64).sum()
     }
@@ -117,18 +129,29 @@ impl RangeTombstones {
         }
     }
     /// The fragment over `key`.
-    pub fn fragment_covering(&self, order: KeyComparator, key: &[u8]) -> Option<&Arc<RangeTombstoneFragment>> {
+    pub fn fragment_covering(
+        &self,
+        order: KeyComparator,
+        key: &[u8],
+    ) -> Option<&Arc<RangeTombstoneFragment>> {
         let f = self.0.get(self.first_ending_after(order, KeyBoundaryRef::Before(key)))?;
         f.begin.as_ref().is_before(order, key).then_some(f)
     }
 
     /// Adds a tombstone. How many fragments it touched.
-    pub fn add(&mut self, order: KeyComparator, begin: KeyBoundaryRef<'_>, end: KeyBoundaryRef<'_>, seq: SeqNo) -> usize {
+    pub fn add(
+        &mut self,
+        order: KeyComparator,
+        begin: KeyBoundaryRef<'_>,
+        end: KeyBoundaryRef<'_>,
+        seq: SeqNo,
+    ) -> usize {
         if begin.cmp(order, end) != Less {
             return 0;
         }
         let from = self.first_ending_after(order, begin);
-        let to = from + self.0[from..].partition_point(|f| f.begin.as_ref().cmp(order, end) == Less);
+        let to =
+            from + self.0[from..].partition_point(|f| f.begin.as_ref().cmp(order, end) == Less);
         let touched = RangeTombstones(self.0[from..to].to_vec());
         let one = RangeTombstones(vec![RangeTombstoneFragment::new(begin, end, &[seq])]);
         let merged = touched.merge(order, &one).0;
@@ -182,12 +205,19 @@ impl RangeTombstones {
         }
     }
 
-    /// The part between two places, and how many numbers of fragments that reach over `end` stay behind there.
-    pub fn clip_to_range(&self, order: KeyComparator, begin: KeyBoundaryRef<'_>, end: KeyBoundaryRef<'_>) -> (RangeTombstones, u64) {
+    /// The part between two places, and how many numbers of fragments that reach over `end` stay
+    /// behind there.
+    pub fn clip_to_range(
+        &self,
+        order: KeyComparator,
+        begin: KeyBoundaryRef<'_>,
+        end: KeyBoundaryRef<'_>,
+    ) -> (RangeTombstones, u64) {
         let from = self.first_ending_after(order, begin);
         let (mut out, mut over) = (Vec::new(), 0);
         for f in self.0[from..].iter().take_while(|f| f.begin.as_ref().cmp(order, end) == Less) {
-            let (b, e) = (f.begin.as_ref().larger(order, begin), f.end.as_ref().smaller(order, end));
+            let (b, e) =
+                (f.begin.as_ref().larger(order, begin), f.end.as_ref().smaller(order, end));
             if e != f.end.as_ref() {
                 over += f.seqs.len() as u64;
             }
@@ -207,7 +237,8 @@ impl RangeTombstones {
         for f in self.0 {
             match out.last_mut() {
                 Some(last)
-                    if last.seqs == f.seqs && last.end.as_ref().cmp(order, f.begin.as_ref()) == Equal =>
+                    if last.seqs == f.seqs
+                        && last.end.as_ref().cmp(order, f.begin.as_ref()) == Equal =>
                 {
                     Arc::make_mut(last).end = f.end.clone();
                 }
@@ -221,7 +252,11 @@ impl RangeTombstones {
     #[must_use]
     pub fn with_seq(&self, seq: SeqNo) -> RangeTombstones {
         let one = |f: &Arc<RangeTombstoneFragment>| {
-            Arc::new(RangeTombstoneFragment { begin: f.begin.clone(), end: f.end.clone(), seqs: vec![seq] })
+            Arc::new(RangeTombstoneFragment {
+                begin: f.begin.clone(),
+                end: f.end.clone(),
+                seqs: vec![seq],
+            })
         };
         RangeTombstones(self.0.iter().map(one).collect())
     }
@@ -234,7 +269,9 @@ impl RangeTombstones {
         };
         let one = |f: &Arc<RangeTombstoneFragment>| {
             let seqs: Vec<SeqNo> = f.seqs.iter().copied().filter(stays).collect();
-            (!seqs.is_empty()).then(|| Arc::new(RangeTombstoneFragment { seqs, ..RangeTombstoneFragment::clone(f) }))
+            (!seqs.is_empty()).then(|| {
+                Arc::new(RangeTombstoneFragment { seqs, ..RangeTombstoneFragment::clone(f) })
+            })
         };
         RangeTombstones(self.0.iter().filter_map(one).collect())
     }
@@ -278,7 +315,12 @@ impl RangeTombstones {
     }
 }
 
-fn push_fragment<'a>(out: &mut Vec<Arc<RangeTombstoneFragment>>, begin: KeyBoundaryRef<'_>, end: KeyBoundaryRef<'a>, seqs: &[SeqNo]) -> KeyBoundaryRef<'a> {
+fn push_fragment<'a>(
+    out: &mut Vec<Arc<RangeTombstoneFragment>>,
+    begin: KeyBoundaryRef<'_>,
+    end: KeyBoundaryRef<'a>,
+    seqs: &[SeqNo],
+) -> KeyBoundaryRef<'a> {
     out.push(RangeTombstoneFragment::new(begin, end, seqs));
     end
 }
@@ -302,7 +344,11 @@ fn decode_seqs(d: &mut Decoder<'_>) -> Result<Vec<SeqNo>> {
         let difference = d.varint()?;
         match out[out.len() - 1].0.checked_sub(difference) {
             Some(seq) if difference > 0 => out.push(SeqNo(seq)),
-            _ => return Err(Error::corruption("sequence numbers of range tombstones do not descend")),
+            _ => {
+                return Err(Error::corruption(
+                    "sequence numbers of range tombstones do not descend",
+                ));
+            }
         }
     }
     Ok(out)
@@ -336,7 +382,11 @@ mod tests {
             assert!(w.begin.is_before(O, &[key as u8]) && !w.end.is_before(O, &[key as u8]));
             assert_eq!(f.fragment_covering(O, &[key as u8]).map_or(&[][..], |f| &f.seqs), want);
         }
-        assert!(f.fragments().windows(2).all(|w| w[0].end.as_ref().cmp(O, w[1].begin.as_ref()) != Greater));
+        assert!(
+            f.fragments()
+                .windows(2)
+                .all(|w| w[0].end.as_ref().cmp(O, w[1].begin.as_ref()) != Greater)
+        );
         assert!(f.fragments().iter().all(|f| f.begin.as_ref().cmp(O, f.end.as_ref()) == Less));
     }
 
@@ -366,7 +416,10 @@ mod tests {
             let at = test_boundary(random(22));
             let (left, over) = f.clip_to_range(O, KeyBoundaryRef::First, at.as_ref());
             let (right, none) = f.clip_to_range(O, at.as_ref(), KeyBoundaryRef::Last);
-            assert_eq!((left.tombstone_count() + right.tombstone_count(), none), (f.tombstone_count() + over, 0));
+            assert_eq!(
+                (left.tombstone_count() + right.tombstone_count(), none),
+                (f.tombstone_count() + over, 0)
+            );
             check_fragments(&left.merge(O, &right), &all);
             check_fragments(&left.merge(O, &f).coalesce(O), &all);
         }

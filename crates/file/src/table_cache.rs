@@ -1,7 +1,8 @@
-//! The shelf: the door of this crate. Opens readers once and keeps them by file number, hands out writers. Must
-//! not know which files should exist: that is the manifest's.
+//! The shelf: the door of this crate. Opens readers once and keeps them by file number, hands out
+//! writers. Must not know which files should exist: that is the manifest's.
 //!
-//! Invariant: a file is opened (and so verified) outside the lock; of two that open it at once one reader stays.
+//! Invariant: a file is opened (and so verified) outside the lock; of two that open it at once one
+//! reader stays.
 
 use crate::block_cache::BlockCache;
 use crate::compression::CompressionMethod;
@@ -39,8 +40,17 @@ pub struct TableCache {
 
 impl TableCache {
     /// An empty shelf over `dir`.
-    pub fn new(dir: Arc<dyn Dir>, database: u64, cache: Arc<BlockCache>, counters: Arc<Counters>) -> TableCache {
-        let handles = FileHandleCache::new(Arc::clone(&dir), HandleLimit::PerDirectory(usize::MAX), &OpenFileLimiter::default());
+    pub fn new(
+        dir: Arc<dyn Dir>,
+        database: u64,
+        cache: Arc<BlockCache>,
+        counters: Arc<Counters>,
+    ) -> TableCache {
+        let handles = FileHandleCache::new(
+            Arc::clone(&dir),
+            HandleLimit::PerDirectory(usize::MAX),
+            &OpenFileLimiter::default(),
+        );
         Self::with_file_handles(dir, database, cache, counters, handles)
     }
     /// The same, with files of `dir` that are opened through `handles`.
@@ -53,7 +63,18 @@ impl TableCache {
     ) -> TableCache {
         let (klogs, vlogs, resident, filters) = Default::default();
         let buffer_bytes = BUFFER_BYTES;
-        TableCache { dir, database, cache, counters, klogs, vlogs, file_handles: handles, klog_memory_bytes: resident, filter_memory_bytes: filters, buffer_bytes }
+        TableCache {
+            dir,
+            database,
+            cache,
+            counters,
+            klogs,
+            vlogs,
+            file_handles: handles,
+            klog_memory_bytes: resident,
+            filter_memory_bytes: filters,
+            buffer_bytes,
+        }
     }
     /// The same; writers gather at most so many bytes before they call the file system.
     #[must_use]
@@ -77,7 +98,15 @@ impl TableCache {
 
     /// The reader of a vlog, opened at the first call.
     pub fn vlog_reader(&self, id: FileId, bytes: u64) -> Result<Arc<VlogReader>> {
-        let open = || VlogReader::open_cached(&self.file_handles, id, self.database, bytes, self.counters.clone());
+        let open = || {
+            VlogReader::open_cached(
+                &self.file_handles,
+                id,
+                self.database,
+                bytes,
+                self.counters.clone(),
+            )
+        };
         let (reader, _) = get_or_open(&self.vlogs, id, open)?;
         check_same_length(id, reader.bytes(), bytes)?;
         Ok(reader)
@@ -160,13 +189,21 @@ impl TableCache {
 }
 
 /// The kept reader, or a new one; and whether it is new here.
-fn get_or_open<R>(readers: &ReaderMap<R>, id: FileId, open: impl FnOnce() -> Result<R>) -> Result<(Arc<R>, bool)> {
+fn get_or_open<R>(
+    readers: &ReaderMap<R>,
+    id: FileId,
+    open: impl FnOnce() -> Result<R>,
+) -> Result<(Arc<R>, bool)> {
     if let Some(r) = readers.read().unwrap_or_else(PoisonError::into_inner).get(&id) {
         return Ok((r.clone(), false));
     }
     let opened = Arc::new(open()?);
-    let kept =
-        readers.write().unwrap_or_else(PoisonError::into_inner).entry(id).or_insert(opened.clone()).clone();
+    let kept = readers
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .entry(id)
+        .or_insert(opened.clone())
+        .clone();
     let new = Arc::ptr_eq(&kept, &opened);
     Ok((kept, new))
 }
@@ -182,7 +219,7 @@ fn check_same_length(id: FileId, open: u64, asked: u64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{TestEntry, TestDir};
+    use crate::testing::{TestDir, TestEntry};
     use perigee_base::{ErrorKind, FamilyId, KeyComparator, SeqNo, checksum};
 
     #[test]

@@ -1,8 +1,8 @@
-//! A file being read: every read is inside the length the manifest gives, every error has a place. Shared by
-//! the klog and vlog readers; must not know what the bytes mean.
+//! A file being read: every read is inside the length the manifest gives, every error has a place.
+//! Shared by the klog and vlog readers; must not know what the bytes mean.
 
-use crate::handle_cache::{FileHandleCache, PinnedFile};
 use crate::filename::file_name;
+use crate::handle_cache::{FileHandleCache, PinnedFile};
 use perigee_base::checksum::FileChecksum;
 use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use perigee_base::{Error, ErrorKind, FileId, Result};
@@ -41,20 +41,30 @@ impl TableFileReader {
     }
 
     /// The same, through a bounded number of open files.
-    pub fn open_cached(handles: &Arc<FileHandleCache>, id: FileId, kind: FileKind, bytes: u64) -> Result<TableFileReader> {
+    pub fn open_cached(
+        handles: &Arc<FileHandleCache>,
+        id: FileId,
+        kind: FileKind,
+        bytes: u64,
+    ) -> Result<TableFileReader> {
         let name = file_name(id, kind);
         if let Some(kept) = handles.pin(&name)? {
             let file = kept.file().map_or_else(|| handles.get_or_open(id, &name), Ok)?;
             let own = Self::from_file(file, id, name, bytes)?;
             return Ok(TableFileReader { source: TableFileSource::Pinned(kept), ..own });
         }
-        let own =
-            Self::from_file(handles.get_or_open(id, &name)?, id, name, bytes).inspect_err(|_| handles.evict(id))?;
+        let own = Self::from_file(handles.get_or_open(id, &name)?, id, name, bytes)
+            .inspect_err(|_| handles.evict(id))?;
         Ok(TableFileReader { source: TableFileSource::Cached(Arc::clone(handles)), ..own })
     }
 
     /// Reads from an open file.
-    pub fn from_file(file: Arc<dyn RandomAccessFile>, id: FileId, name: String, bytes: u64) -> Result<TableFileReader> {
+    pub fn from_file(
+        file: Arc<dyn RandomAccessFile>,
+        id: FileId,
+        name: String,
+        bytes: u64,
+    ) -> Result<TableFileReader> {
         let len = file.len().map_err(|e| e.in_file(&name))?;
         if len != bytes {
             return Err(Error::corruption("the file has another length than the manifest says")
@@ -78,7 +88,12 @@ impl TableFileReader {
 
     /// A file that could not be opened: every read answers with the reason.
     pub fn placeholder(id: FileId, kind: FileKind, bytes: u64, why: Error) -> TableFileReader {
-        TableFileReader { source: TableFileSource::Private(Arc::new(FailedFile(why))), id, name: file_name(id, kind), bytes }
+        TableFileReader {
+            source: TableFileSource::Private(Arc::new(FailedFile(why))),
+            id,
+            name: file_name(id, kind),
+            bytes,
+        }
     }
 
     /// The file's number.
@@ -102,7 +117,8 @@ impl TableFileReader {
     /// Reads the header and compares it with what the caller knows.
     pub fn read_header(&self, kind: FileKind, database: u64) -> Result<FileHeader> {
         let raw = self.read(0, HEADER_BYTES as u64)?;
-        FileHeader::decode(&raw, kind, Some(self.id), Some(database)).map_err(|e| self.error_at(0, e))
+        FileHeader::decode(&raw, kind, Some(self.id), Some(database))
+            .map_err(|e| self.error_at(0, e))
     }
 
     /// Says that these bytes will be read soon. A hint: nothing depends on it.
@@ -120,7 +136,8 @@ impl TableFileReader {
         Ok(buf)
     }
 
-    /// Demands that so many bytes at `offset` lie in the file: asked before memory is taken for them.
+    /// Demands that so many bytes at `offset` lie in the file: asked before memory is taken for
+    /// them.
     fn check_range(&self, offset: u64, len: u64) -> Result<()> {
         if offset.checked_add(len).is_none_or(|end| end > self.bytes) {
             return Err(self.error_at(
@@ -148,9 +165,17 @@ impl TableFileReader {
         self.fill(offset, &mut buf[start..])
     }
 
-    /// Starts a pass over the whole file; `pace` hears how far it is, may sleep, and ends the pass with an error.
+    /// Starts a pass over the whole file; `pace` hears how far it is, may sleep, and ends the pass
+    /// with an error.
     pub fn scan<'a>(&'a self, pace: &'a mut dyn FnMut(u64) -> Result<()>) -> TableFileScan<'a> {
-        TableFileScan { input: self, offset: 0, checksum: FileChecksum::new(self.id), buffer: Vec::new(), buffer_start: 0, pace }
+        TableFileScan {
+            input: self,
+            offset: 0,
+            checksum: FileChecksum::new(self.id),
+            buffer: Vec::new(),
+            buffer_start: 0,
+            pace,
+        }
     }
 }
 
@@ -215,7 +240,8 @@ impl TableFileScan<'_> {
         done
     }
 
-    /// Demands that every byte was taken, and that the whole has that checksum, if there is one to compare with.
+    /// Demands that every byte was taken, and that the whole has that checksum, if there is one to
+    /// compare with.
     pub fn finish(self, checksum: impl Into<Option<u64>>) -> Result<()> {
         if self.offset != self.input.bytes {
             let e = Error::corruption("bytes behind the last part of the file")
@@ -236,8 +262,9 @@ impl TableFileScan<'_> {
 
 /// Adds `n` zero bytes, or says that there is no memory for them.
 pub(crate) fn try_extend_zeroed(buf: &mut Vec<u8>, n: usize) -> Result<()> {
-    buf.try_reserve_exact(n)
-        .map_err(|_| Error::new(ErrorKind::NoMemory, format!("no memory for a buffer of {n} bytes")))?;
+    buf.try_reserve_exact(n).map_err(|_| {
+        Error::new(ErrorKind::NoMemory, format!("no memory for a buffer of {n} bytes"))
+    })?;
     buf.resize(buf.len() + n, 0);
     Ok(())
 }

@@ -1,18 +1,19 @@
-//! A file on its way to disk: buffered, positioned, checksummed as a whole. Shared by the klog and vlog
-//! writers; must not know what the bytes mean.
+//! A file on its way to disk: buffered, positioned, checksummed as a whole. Shared by the klog and
+//! vlog writers; must not know what the bytes mean.
 
 use crate::filename::file_name;
 use perigee_base::bug::{self, Bug};
 use perigee_base::checksum::FileChecksum;
 use perigee_base::file_header::{FileHeader, FileKind};
 use perigee_base::{Error, FileId, Result};
-use perigee_env::{WritableFile, Dir};
+use perigee_env::{Dir, WritableFile};
 use std::sync::Arc;
 
 /// Bytes gathered before the file system is called, unless somebody asks for less.
 pub(crate) const BUFFER_BYTES: usize = 512 << 10;
 
-/// So many bytes are put on stable storage without waiting for the end of the file, so that its last sync is short.
+/// So many bytes are put on stable storage without waiting for the end of the file, so that its
+/// last sync is short.
 const SYNC_INTERVAL_BYTES: u64 = 8 << 20;
 
 /// A file being written.
@@ -97,9 +98,8 @@ impl TableFileWriter {
 
     fn flush(&mut self) -> Result<()> {
         if self.failed {
-            return Err(
-                Error::internal("an earlier write of this file failed; discard it").in_file(&self.name)
-            );
+            return Err(Error::internal("an earlier write of this file failed; discard it")
+                .in_file(&self.name));
         }
         self.failed = true;
         self.checksum.update(&self.buffer);
@@ -107,7 +107,9 @@ impl TableFileWriter {
         self.appended_bytes += self.buffer.len() as u64;
         self.append_calls += 1;
         self.buffer.clear();
-        if self.appended_bytes - self.synced_bytes >= SYNC_INTERVAL_BYTES && !bug::is_active(Bug::SkipTableSync) {
+        if self.appended_bytes - self.synced_bytes >= SYNC_INTERVAL_BYTES
+            && !bug::is_active(Bug::SkipTableSync)
+        {
             self.file.sync().map_err(|e| e.in_file(&self.name))?;
             self.synced_bytes = self.appended_bytes;
         }
@@ -115,8 +117,8 @@ impl TableFileWriter {
         Ok(())
     }
 
-    /// Writes the rest and puts the file on stable storage, unless the caller takes it to do so later. Its length and
-    /// whole-file checksum.
+    /// Writes the rest and puts the file on stable storage, unless the caller takes it to do so
+    /// later. Its length and whole-file checksum.
     pub fn finish(mut self, later: Option<&mut Vec<Arc<dyn WritableFile>>>) -> Result<(u64, u64)> {
         self.flush()?;
         match later {

@@ -1,8 +1,11 @@
-//! What the tests of this crate share: a seeded generator, model entries, a directory in memory, damage.
+//! What the tests of this crate share: a seeded generator, model entries, a directory in memory,
+//! damage.
 
 use perigee_base::entry::VlogPointer;
-use perigee_base::{EntryRef, Error, ErrorKind, Expiry, FileId, KeyComparator, Result, SeqNo, ValueRef, entry};
-use perigee_env::{WritableFile, Dir, DirLock, RandomAccessFile};
+use perigee_base::{
+    EntryRef, Error, ErrorKind, Expiry, FileId, KeyComparator, Result, SeqNo, ValueRef, entry,
+};
+use perigee_env::{Dir, DirLock, RandomAccessFile, WritableFile};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -69,7 +72,8 @@ impl TestEntry {
     }
 }
 
-/// At most `most` entries in entry order: shared prefixes, NULs, empty keys, chains of versions, every kind.
+/// At most `most` entries in entry order: shared prefixes, NULs, empty keys, chains of versions,
+/// every kind.
 pub fn sorted_entries(rng: &mut TestRng, most: u64) -> Vec<TestEntry> {
     let n = 1 + rng.below(most);
     let prefix = {
@@ -191,7 +195,9 @@ impl RandomAccessFile for TestFile {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         let all = self.0.lock().unwrap();
         let end = offset as usize + buf.len();
-        buf.copy_from_slice(all.get(offset as usize..end).ok_or_else(|| Error::corruption("ends early"))?);
+        buf.copy_from_slice(
+            all.get(offset as usize..end).ok_or_else(|| Error::corruption("ends early"))?,
+        );
         Ok(())
     }
     fn len(&self) -> Result<u64> {

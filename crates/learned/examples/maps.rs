@@ -1,7 +1,9 @@
-//! The learned map beside ordered maps that are not: `cargo run --release -p perigee-learned --example maps -- [ENTRIES] [REPS]`.
+//! The learned map beside ordered maps that are not: `cargo run --release -p perigee-learned
+//! --example maps -- [ENTRIES] [REPS]`.
 //!
-//! Each cell is measured in a process of its own, interleaved, by time on the CPU; the median of the repetitions is printed, in
-//! nanoseconds per operation, and the growth of resident memory in bytes per entry. Values are u64.
+//! Each cell is measured in a process of its own, interleaved, by time on the CPU; the median of
+//! the repetitions is printed, in nanoseconds per operation, and the growth of resident memory in
+//! bytes per entry. Values are u64.
 
 use perigee_learned::Map;
 use std::collections::{BTreeMap, HashMap};
@@ -179,10 +181,16 @@ fn main() {
     for kind in KEYS {
         let mut all: HashMap<&str, Vec<Vec<f64>>> = HashMap::new();
         for map in (0..reps).flat_map(|_| MAPS) {
-            let out = Command::new(&me).args([map, kind, &n.to_string()]).output().expect("it runs");
+            let out =
+                Command::new(&me).args([map, kind, &n.to_string()]).output().expect("it runs");
             let text = String::from_utf8_lossy(&out.stdout);
             let row: Vec<f64> = text.split_whitespace().filter_map(|w| w.parse().ok()).collect();
-            assert_eq!(row.len(), METRICS.len(), "{map} {kind}: {}", String::from_utf8_lossy(&out.stderr));
+            assert_eq!(
+                row.len(),
+                METRICS.len(),
+                "{map} {kind}: {}",
+                String::from_utf8_lossy(&out.stderr)
+            );
             all.entry(map).or_default().push(row);
         }
         for map in MAPS {

@@ -1,11 +1,12 @@
-//! The leaves of a map in two levels above them: chunks of leaves, and the chunks, each with its guide. The height is
-//! always the same, so nothing is ever deep, whatever the keys are.
+//! The leaves of a map in two levels above them: chunks of leaves, and the chunks, each with its
+//! guide. The height is always the same, so nothing is ever deep, whatever the keys are.
 //!
-//! Invariants: no leaf and no chunk is empty; a leaf holds the keys from its bound to the next one; the very first
-//! bound is 0. So a bound that a split adds is always greater than the bound before it.
+//! Invariants: no leaf and no chunk is empty; a leaf holds the keys from its bound to the next one;
+//! the very first bound is 0. So a bound that a split adds is always greater than the bound before
+//! it.
 
+use crate::leaf::{ENTRIES_MAX, GapPlacement, InsertResult, Leaf, RelayoutResult};
 use crate::learned_bounds::LearnedBounds;
-use crate::leaf::{ENTRIES_MAX, Leaf, GapPlacement, RelayoutResult, InsertResult};
 
 /// Leaves of the largest chunk.
 const CHUNK_LEAVES_MAX: usize = 256;
@@ -24,7 +25,8 @@ pub struct Directory<V> {
     hint: Option<InsertHint>,
 }
 
-/// The leaf that was added to at one of its ends last, and the keys that belong to it: where sorted input goes on.
+/// The leaf that was added to at one of its ends last, and the keys that belong to it: where sorted
+/// input goes on.
 #[derive(Clone, Copy, Debug)]
 struct InsertHint {
     low: u64,
@@ -113,7 +115,8 @@ impl<V> Directory<V> {
         let guide = &self.chunks[c].guide;
         let low = guide.get(l).expect("each leaf has a bound");
         let next = guide.get(l + 1).or_else(|| self.guide.get(c + 1));
-        self.hint = Some(InsertHint { low, high: next.map_or(u64::MAX, |n| n - 1), chunk: c, leaf: l });
+        self.hint =
+            Some(InsertHint { low, high: next.map_or(u64::MAX, |n| n - 1), chunk: c, leaf: l });
     }
     fn relayout_leaf(&mut self, c: usize, l: usize, key: u64) {
         let chunk = &mut self.chunks[c];
@@ -150,7 +153,8 @@ impl<V> Directory<V> {
             chunk.guide.remove(l);
             return self.rebalance_chunk(c);
         }
-        let joins = |other: usize| chunk.leaves.get(other).is_some_and(|x| x.len() + n <= ENTRIES_MAX / 2);
+        let joins =
+            |other: usize| chunk.leaves.get(other).is_some_and(|x| x.len() + n <= ENTRIES_MAX / 2);
         let left = if joins(l + 1) { Some(l) } else { l.checked_sub(1).filter(|&p| joins(p)) };
         let Some(left) = left else { return chunk.leaves[l].shrink() };
         let right = chunk.leaves.remove(left + 1);
@@ -172,8 +176,9 @@ impl<V> Directory<V> {
             }
             return;
         }
-        let joins =
-            |other: usize| self.chunks.get(other).is_some_and(|x| x.leaves.len() + n <= CHUNK_LEAVES_MAX / 2);
+        let joins = |other: usize| {
+            self.chunks.get(other).is_some_and(|x| x.leaves.len() + n <= CHUNK_LEAVES_MAX / 2)
+        };
         let left = if joins(c + 1) { Some(c) } else { c.checked_sub(1).filter(|&p| joins(p)) };
         let Some(left) = left.filter(|_| n < CHUNK_LEAVES_MAX / 8) else { return };
         let right = self.chunks.remove(left + 1);
@@ -186,7 +191,11 @@ impl<V> Directory<V> {
 
     /// The place of the first entry.
     pub fn begin(&self) -> LeafPosition {
-        LeafPosition { chunk: 0, leaf: 0, slot: self.chunks.first().map_or(0, |c| c.leaves[0].begin()) }
+        LeafPosition {
+            chunk: 0,
+            leaf: 0,
+            slot: self.chunks.first().map_or(0, |c| c.leaves[0].begin()),
+        }
     }
     /// The place behind the last entry.
     pub fn end(&self) -> LeafPosition {
@@ -253,7 +262,11 @@ impl<V> Directory<V> {
             assert!(!chunk.leaves.is_empty() && chunk.leaves.len() <= CHUNK_LEAVES_MAX);
             for (l, leaf) in chunk.leaves.iter().enumerate() {
                 leaf.check();
-                bounds.push((chunk.guide.get(l).unwrap(), leaf.first().unwrap(), leaf.last().unwrap()));
+                bounds.push((
+                    chunk.guide.get(l).unwrap(),
+                    leaf.first().unwrap(),
+                    leaf.last().unwrap(),
+                ));
             }
         }
         assert!(bounds.first().is_none_or(|b| b.0 == 0));

@@ -2,8 +2,8 @@
 
 /// A key of a [`Map`](crate::Map).
 ///
-/// `a < b` exactly if `a.to_bits() < b.to_bits()`, and `from_bits` is the inverse of `to_bits`. An implementation that
-/// breaks this makes a map that finds the wrong keys, nothing worse.
+/// `a < b` exactly if `a.to_bits() < b.to_bits()`, and `from_bits` is the inverse of `to_bits`. An
+/// implementation that breaks this makes a map that finds the wrong keys, nothing worse.
 pub trait Key: Copy + Ord {
     /// The number that stands for the key.
     fn to_bits(self) -> u64;

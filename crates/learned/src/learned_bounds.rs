@@ -59,7 +59,8 @@ impl LearnedBounds {
         self.bounds.insert(i, bound);
         self.note_change();
     }
-    /// Part `i` is gone: its keys belong to the part before it, those of the first to the part after it.
+    /// Part `i` is gone: its keys belong to the part before it, those of the first to the part
+    /// after it.
     pub fn remove(&mut self, i: usize) {
         self.bounds.remove(if i == 0 && self.bounds.len() > 1 { 1 } else { i });
         self.bounds.shrink_to(2 * self.bounds.len());

@@ -1,6 +1,7 @@
 //! A straight line from keys to positions, fitted by least squares, and how well it fits.
 
-/// `position = start + (key - base) * slope`. Slopes are never negative, so positions never go back.
+/// `position = start + (key - base) * slope`. Slopes are never negative, so positions never go
+/// back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LinearModel {
     base: u64,
@@ -12,7 +13,8 @@ impl LinearModel {
     /// Where the key may be, at most `last`.
     #[inline]
     pub fn predict(&self, key: u64, last: usize) -> usize {
-        // A cast from a float stops at the ends of its range; below the base everything is at the start.
+        // A cast from a float stops at the ends of its range; below the base everything is at the
+        // start.
         let x = key.saturating_sub(self.base) as f64;
         (((self.start + x * self.slope) as i64).max(0) as usize).min(last)
     }
@@ -41,13 +43,18 @@ impl LinearModel {
 
     /// The same line over positions that lie `factor` times as far apart, and begin at `offset`.
     pub fn scaled(self, factor: f64, offset: usize) -> LinearModel {
-        LinearModel { start: self.start * factor + offset as f64, slope: self.slope * factor, ..self }
+        LinearModel {
+            start: self.start * factor + offset as f64,
+            slope: self.slope * factor,
+            ..self
+        }
     }
 
     /// How far keys lie from where the line says, on average.
     pub fn mean_error(&self, keys: &[u64]) -> f64 {
         let last = keys.len() - 1;
-        let sum: usize = keys.iter().enumerate().map(|(i, &k)| self.predict(k, last).abs_diff(i)).sum();
+        let sum: usize =
+            keys.iter().enumerate().map(|(i, &k)| self.predict(k, last).abs_diff(i)).sum();
         sum as f64 / keys.len() as f64
     }
 }
@@ -63,7 +70,11 @@ mod tests {
             let line = LinearModel::fit(&keys);
             assert!(line.mean_error(&keys) <= 1.0, "{base} {step}");
             let wide = line.scaled(1.5, 10);
-            assert!(keys.iter().enumerate().all(|(i, &k)| wide.predict(k, 2000).abs_diff(10 + i * 3 / 2) <= 2));
+            assert!(
+                keys.iter()
+                    .enumerate()
+                    .all(|(i, &k)| wide.predict(k, 2000).abs_diff(10 + i * 3 / 2) <= 2)
+            );
             assert_eq!((line.predict(u64::MAX, 17), line.predict(0, 17)), (17, 0));
         }
     }

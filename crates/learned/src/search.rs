@@ -1,9 +1,10 @@
 //! Search in sorted numbers that begins at a guess.
 
-/// The first position whose key is greater than `key`, `keys.len()` if there is none. The nearer `guess` is, the fewer
-/// steps: they double until the position is between two of them. (To compare 8 or 16 keys around the guess all at once,
-/// without a branch, was measured 1.3 and 2 times slower: the processor runs ahead along guessed branches while keys
-/// are on their way from memory, and waits for a sum.)
+/// The first position whose key is greater than `key`, `keys.len()` if there is none. The nearer
+/// `guess` is, the fewer steps: they double until the position is between two of them. (To compare
+/// 8 or 16 keys around the guess all at once, without a branch, was measured 1.3 and 2 times
+/// slower: the processor runs ahead along guessed branches while keys are on their way from memory,
+/// and waits for a sum.)
 #[inline]
 pub fn upper_bound_from(keys: &[u64], guess: usize, key: u64) -> usize {
     let n = keys.len();
@@ -41,7 +42,11 @@ mod tests {
             for key in 0..n + 3 {
                 let right = keys.partition_point(|&k| k <= key);
                 for guess in 0..n as usize + 2 {
-                    assert_eq!(upper_bound_from(&keys, guess, key), right, "{keys:?} {key} from {guess}");
+                    assert_eq!(
+                        upper_bound_from(&keys, guess, key),
+                        right,
+                        "{keys:?} {key} from {guess}"
+                    );
                 }
             }
         }

@@ -1,10 +1,10 @@
-//! A static index over sorted numbers: straight pieces, each of which is wrong by at most a stated number of positions.
-//! The numbers themselves are not kept. After the PGM-index (Ferragina and Vinciguerra, 2020), with the simpler greedy
-//! pieces of FITing-Tree (Galakatos et al., 2019).
+//! A static index over sorted numbers: straight pieces, each of which is wrong by at most a stated
+//! number of positions. The numbers themselves are not kept. After the PGM-index (Ferragina and
+//! Vinciguerra, 2020), with the simpler greedy pieces of FITing-Tree (Galakatos et al., 2019).
 //!
-//! Invariant: for every number, also those that were not there, the window holds its place. It does not rest on how
-//! floats round: the windows are as wide as the largest error that was found, and every place where a piece could be
-//! worst was looked at.
+//! Invariant: for every number, also those that were not there, the window holds its place. It does
+//! not rest on how floats round: the windows are as wide as the largest error that was found, and
+//! every place where a piece could be worst was looked at.
 
 use std::ops::Range;
 
@@ -68,8 +68,8 @@ impl SlopeRange {
 }
 
 impl Segments {
-    /// Pieces over `numbers`, which ascend (equal ones allowed), each wrong by about `error` positions at most.
-    /// `None` for none, or for more than `u32::MAX`.
+    /// Pieces over `numbers`, which ascend (equal ones allowed), each wrong by about `error`
+    /// positions at most. `None` for none, or for more than `u32::MAX`.
     pub fn new(numbers: &[u64], error: usize) -> Option<Segments> {
         let (&first, len) = (numbers.first()?, numbers.len());
         u32::try_from(len).ok()?;
@@ -81,13 +81,15 @@ impl Segments {
                 cone = SlopeRange::new(number, position);
             }
         };
-        // One point for each number; behind equal ones another, because what follows them lies far behind them.
+        // One point for each number; behind equal ones another, because what follows them lies far
+        // behind them.
         let mut i = 0;
         while i < len {
             let equal = numbers[i..].iter().take_while(|&&n| n == numbers[i]).count();
             add(numbers[i], i);
-            if let Some(next) =
-                numbers[i].checked_add(1).filter(|&n| equal > 1 && numbers.get(i + equal) != Some(&n))
+            if let Some(next) = numbers[i]
+                .checked_add(1)
+                .filter(|&n| equal > 1 && numbers.get(i + equal) != Some(&n))
             {
                 add(next, i + equal);
             }
@@ -105,8 +107,8 @@ impl Segments {
         self.segments.push(LinearSegment { slope: cone.slope(), start: cone.start as u32 });
     }
 
-    /// The largest error, at each number and right before and behind it: between two of these a line only rises, and the
-    /// place stays the same.
+    /// The largest error, at each number and right before and behind it: between two of these a
+    /// line only rises, and the place stays the same.
     fn measure_error(&self, numbers: &[u64]) -> usize {
         let mut worst = 0;
         let mut place = 0;
@@ -129,7 +131,9 @@ impl Segments {
     /// About how many numbers are less than `number`.
     #[inline]
     fn predict(&self, number: u64) -> usize {
-        let Some(i) = self.first_numbers.partition_point(|&f| f <= number).checked_sub(1) else { return 0 };
+        let Some(i) = self.first_numbers.partition_point(|&f| f <= number).checked_sub(1) else {
+            return 0;
+        };
         let piece = self.segments[i];
         // A line is not followed beyond the beginning of the next one.
         let end = self.segments.get(i + 1).map_or(self.len, |next| next.start as usize);
@@ -137,7 +141,8 @@ impl Segments {
         (piece.start as usize).saturating_add(steps as usize).min(end)
     }
 
-    /// Positions among which the first number is that is not less than `number`; or it is the end of the window.
+    /// Positions among which the first number is that is not less than `number`; or it is the end
+    /// of the window.
     #[inline]
     pub fn window(&self, number: u64) -> Range<usize> {
         let guess = self.predict(number);
@@ -168,12 +173,14 @@ mod tests {
         for kind in KEY_KINDS {
             for (n, error) in [(1, 1), (2, 4), (100, 0), (1000, 4), (5000, 16), (20_000, 64)] {
                 let mut rng = LearnedTestRng::new(n);
-                let mut numbers: Vec<u64> = (0..n).map(|i| key_of_kind(kind, i, &mut rng)).collect();
+                let mut numbers: Vec<u64> =
+                    (0..n).map(|i| key_of_kind(kind, i, &mut rng)).collect();
                 numbers.sort_unstable();
                 let segments = Segments::new(&numbers, error).unwrap();
                 assert!(segments.error() <= error + 2, "{kind}: {} for {error}", segments.error());
                 let near = numbers.iter().flat_map(|&n| [n.wrapping_sub(1), n, n.wrapping_add(1)]);
-                let far = [0, 1, u64::MAX - 1, u64::MAX].into_iter().chain((0..1000).map(|_| rng.next()));
+                let far =
+                    [0, 1, u64::MAX - 1, u64::MAX].into_iter().chain((0..1000).map(|_| rng.next()));
                 for asked in near.chain(far.collect::<Vec<_>>()) {
                     let place = numbers.partition_point(|&n| n < asked);
                     let window = segments.window(asked);

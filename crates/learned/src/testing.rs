@@ -47,7 +47,9 @@ pub fn key_of_kind(kind: &str, i: u64, rng: &mut LearnedTestRng) -> u64 {
         "ascending" => i * 3 + rng.below(3),
         "descending" => u64::MAX - i * 5,
         "random" => rng.next(),
-        "lognormal" => (rng.normal() * 2.0).exp().min(1e9) as u64 * 1_000_000 + rng.below(1_000_000),
+        "lognormal" => {
+            (rng.normal() * 2.0).exp().min(1e9) as u64 * 1_000_000 + rng.below(1_000_000)
+        }
         // Pareto with a tail so heavy that the mean does not exist.
         "heavy" => (1.0 / (1.0 - rng.unit())).powf(3.0).min(1e19) as u64,
         "clustered" => (rng.below(20) << 55) + rng.below(2000),

@@ -1,8 +1,10 @@
-//! What a get costs whose data is all in memory. `cargo run --profile perf -p perigee --example hits [ENTRIES [GETS [WHAT]]]`
+//! What a get costs whose data is all in memory. `cargo run --profile perf -p perigee --example
+//! hits [ENTRIES [GETS [WHAT]]]`
 //!
-//! 16-byte keys, 100-byte values, a cache that holds everything, flushed and settled; then random gets of keys that are
-//! there (copied, pinned, into a buffer), of keys that are not, and of a few hot keys, on 1, 2 and 8 threads. CPU time of
-//! the process for each get: on a shared machine the only figure worth reading.
+//! 16-byte keys, 100-byte values, a cache that holds everything, flushed and settled; then random
+//! gets of keys that are there (copied, pinned, into a buffer), of keys that are not, and of a few
+//! hot keys, on 1, 2 and 8 threads. CPU time of the process for each get: on a shared machine the
+//! only figure worth reading.
 
 mod common;
 
@@ -29,7 +31,10 @@ fn measure(what: &str, threads: u64, gets: u64, work: impl Fn(u64) + Sync) {
         let all: Vec<_> = (0..threads).map(|t| s.spawn(move || run(t))).collect();
         all.into_iter().map(|h| h.join().unwrap_or(0)).sum()
     });
-    println!("{what:<12} {threads} threads {:>7.0} ns CPU each", spent as f64 / (each * threads) as f64);
+    println!(
+        "{what:<12} {threads} threads {:>7.0} ns CPU each",
+        spent as f64 / (each * threads) as f64
+    );
 }
 
 /// CPU time of this thread.
@@ -43,8 +48,10 @@ fn main() -> perigee::Result<()> {
     let (n, gets) = (argument(1).unwrap_or(1_000_000), argument(2).unwrap_or(2_000_000));
     let dir = std::env::temp_dir().join(format!("perigee-hits-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
-    let options =
-        Options::new().durability(Durability::None).block_cache_bytes(1 << 30).memory_budget(2 << 30);
+    let options = Options::new()
+        .durability(Durability::None)
+        .block_cache_bytes(1 << 30)
+        .memory_budget(2 << 30);
     let db = Db::open(&dir, options)?;
     let family = db.default_family();
     for start in (0..n).step_by(1000) {

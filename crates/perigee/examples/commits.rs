@@ -1,9 +1,11 @@
-//! What a commit costs: `cargo run --profile perf -p perigee --example commits -- [THREADS] [BATCH] [OPERATIONS] [none|interval|full] [DIR] [timeline] [MIB] [VALUE_BYTES]`
+//! What a commit costs: `cargo run --profile perf -p perigee --example commits -- [THREADS] [BATCH]
+//! [OPERATIONS] [none|interval|full] [DIR] [timeline] [MIB] [VALUE_BYTES]`
 //!
-//! 16-byte keys in random order, values of 100 bytes (or VALUE_BYTES) of which half are random. Prints throughput, CPU time of an
-//! operation (all threads), and how long a commit took: median, 99th and 99.9th percentile, the longest; then what
-//! held writers up. With `timeline` (else `-`) also the operations of every tenth of a second; with MIB (0: no limit), background
-//! work moves so many MiB a second at most, so that writers have to wait for it.
+//! 16-byte keys in random order, values of 100 bytes (or VALUE_BYTES) of which half are random.
+//! Prints throughput, CPU time of an operation (all threads), and how long a commit took: median,
+//! 99th and 99.9th percentile, the longest; then what held writers up. With `timeline` (else `-`)
+//! also the operations of every tenth of a second; with MIB (0: no limit), background work moves so
+//! many MiB a second at most, so that writers have to wait for it.
 
 mod common;
 

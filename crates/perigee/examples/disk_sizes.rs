@@ -1,10 +1,11 @@
-//! Where the bytes of a database are, and what reading them costs: `cargo run --profile perf -p perigee --example sizes
-//! [ENTRIES] [CACHE_MIB] [SET]...`
+//! Where the bytes of a database are, and what reading them costs: `cargo run --profile perf -p
+//! perigee --example sizes [ENTRIES] [CACHE_MIB] [SET]...`
 //!
-//! A set is `ascending` or `swapped` (a counter of 16 bytes, byte-swapped or not, with values of 100 bytes that are a ramp),
-//! `ramp` or `half` (keys of 16 random bytes; a ramp, or 50 random bytes of 100), or a file of records: u32 length of the
-//! key, u32 of the value, little-endian, key, value. Loaded in the order of numbers, or shuffled from a file; settled; read;
-//! compacted; read again. One thread, CPU microseconds of the process.
+//! A set is `ascending` or `swapped` (a counter of 16 bytes, byte-swapped or not, with values of
+//! 100 bytes that are a ramp), `ramp` or `half` (keys of 16 random bytes; a ramp, or 50 random
+//! bytes of 100), or a file of records: u32 length of the key, u32 of the value, little-endian,
+//! key, value. Loaded in the order of numbers, or shuffled from a file; settled; read; compacted;
+//! read again. One thread, CPU microseconds of the process.
 
 mod common;
 
@@ -13,7 +14,7 @@ use perigee::{Db, Durability, Options, WriteBatch};
 use perigee_base::FileId;
 use perigee_base::file_header::{FileKind, HEADER_BYTES};
 use perigee_file::TableBlock;
-use perigee_file::block::frame::{Frame, FrameKind, FRAME_OVERHEAD_BYTES, declared_frame_bytes};
+use perigee_file::block::frame::{FRAME_OVERHEAD_BYTES, Frame, FrameKind, declared_frame_bytes};
 use perigee_file::klog::layout::{FOOTER_BYTES, Footer};
 use std::path::Path;
 
@@ -40,7 +41,9 @@ impl SizeBreakdown {
         let footer = Footer::decode(&bytes[end..], id, end as u64)?;
         self.files += 1;
         self.bytes += bytes.len() as u64;
-        for (sum, place) in self.rest.iter_mut().zip([footer.filter, footer.index, footer.properties]) {
+        for (sum, place) in
+            self.rest.iter_mut().zip([footer.filter, footer.index, footer.properties])
+        {
             *sum += place.1;
         }
         let mut at = HEADER_BYTES;
@@ -67,7 +70,9 @@ impl SizeBreakdown {
         for entry in std::fs::read_dir(dir)? {
             let entry = entry?;
             let name = entry.file_name();
-            if let Some((id, FileKind::Klog)) = perigee_file::filename::parse_file_name(&name.to_string_lossy()) {
+            if let Some((id, FileKind::Klog)) =
+                perigee_file::filename::parse_file_name(&name.to_string_lossy())
+            {
                 parts.add(id, &std::fs::read(entry.path())?)?;
             }
         }

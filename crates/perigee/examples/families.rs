@@ -5,21 +5,26 @@
 use perigee::{Db, FamilyOptions, Options, Result, WriteBatch};
 
 fn main() -> Result<()> {
-    let path =
-        std::env::args_os().nth(1).map_or_else(|| std::env::temp_dir().join("perigee-families"), Into::into);
+    let path = std::env::args_os()
+        .nth(1)
+        .map_or_else(|| std::env::temp_dir().join("perigee-families"), Into::into);
     let db = Db::open(&path, Options::new())?;
 
-    // A family is a sorted map of its own. Its options are stored with it; values from 256 bytes go to a value log.
+    // A family is a sorted map of its own. Its options are stored with it; values from 256 bytes go
+    // to a value log.
     let notes = match db.family("notes") {
         Ok(family) => family,
         Err(_) => db.create_family("notes", FamilyOptions::new().value_threshold(256))?,
     };
-    let by_day = db.family("by-day").or_else(|_| db.create_family("by-day", FamilyOptions::new()))?;
+    let by_day =
+        db.family("by-day").or_else(|_| db.create_family("by-day", FamilyOptions::new()))?;
 
     // A note and its place in the index: both or neither, after any crash.
-    for (id, day, text) in
-        [("1", "2026-11-20", "spring tide"), ("2", "2026-11-21", "calm"), ("3", "2026-11-21", "wind")]
-    {
+    for (id, day, text) in [
+        ("1", "2026-11-20", "spring tide"),
+        ("2", "2026-11-21", "calm"),
+        ("3", "2026-11-21", "wind"),
+    ] {
         let mut batch = WriteBatch::new();
         batch.put(&notes, id, text)?;
         batch.put(&by_day, format!("{day}/{id}"), b"")?;

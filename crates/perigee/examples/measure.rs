@@ -1,7 +1,9 @@
-//! A first, plain measurement: load, read, scan. `cargo run --release -p perigee --example measure [ENTRIES]`
+//! A first, plain measurement: load, read, scan. `cargo run --release -p perigee --example measure
+//! [ENTRIES]`
 //!
-//! 16-byte keys in random order, 100-byte values of which half the bytes are random, batches of 1000 and of 1, one
-//! thread. The peers and the real workloads are the business of the benchmark tool.
+//! 16-byte keys in random order, 100-byte values of which half the bytes are random, batches of
+//! 1000 and of 1, one thread. The peers and the real workloads are the business of the benchmark
+//! tool.
 
 mod common;
 

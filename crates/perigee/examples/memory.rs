@@ -1,17 +1,21 @@
-//! Measures memory: what a family costs, and whether a budget is kept. Not a test: it prints figures of this machine.
+//! Measures memory: what a family costs, and whether a budget is kept. Not a test: it prints
+//! figures of this machine.
 //!
-//! `memory families N`: N families with one small write each. `memory load BUDGET_MIB MIB [READERS [FAMILIES]]`: so much written
-//! and read, with so many iterators and snapshots held, in so many families. `memory bulk BUDGET_MIB MIB`: so much loaded unsorted.
-//! `memory txn BUDGET_MIB WRITES [BATCH]`: so many writes in one transaction, or in batches of so many.
-//! `memory log MIB FAMILIES DIRECTORY`: writes so much without flushing, synced, and dies. `memory open BUDGET_MIB READ_ONLY DIRECTORY`:
-//! opens what that left (0: with the default budget; READ_ONLY 1: read-only), and shows the memory that this took.
+//! `memory families N`: N families with one small write each. `memory load BUDGET_MIB MIB [READERS
+//! [FAMILIES]]`: so much written and read, with so many iterators and snapshots held, in so many
+//! families. `memory bulk BUDGET_MIB MIB`: so much loaded unsorted. `memory txn BUDGET_MIB WRITES
+//! [BATCH]`: so many writes in one transaction, or in batches of so many. `memory log MIB FAMILIES
+//! DIRECTORY`: writes so much without flushing, synced, and dies. `memory open BUDGET_MIB READ_ONLY
+//! DIRECTORY`: opens what that left (0: with the default budget; READ_ONLY 1: read-only), and shows
+//! the memory that this took.
 
 use cap::Cap;
 use perigee::{Db, Durability, FamilyOptions, Options, TxnOptions, WriteBatch};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Counts what is allocated, so that what is not accounted can be told from what the allocator adds.
+/// Counts what is allocated, so that what is not accounted can be told from what the allocator
+/// adds.
 #[global_allocator]
 static HEAP: Cap<std::alloc::System> = Cap::new(std::alloc::System, usize::MAX);
 
@@ -31,8 +35,12 @@ fn main() -> Done {
             measure_txn(&dir, budget << 20, n.unwrap_or(1_000_000), number(4).unwrap_or(0))?;
         }
         (Some("log"), Some(mb), families) => write_log(args.get(4), mb, families.unwrap_or(1))?,
-        (Some("open"), Some(budget), read_only) => open_log(args.get(4), budget << 20, read_only == Some(1))?,
-        (Some("bulk"), Some(budget), mb) => measure_bulk_load(&dir, budget << 20, mb.unwrap_or(1024))?,
+        (Some("open"), Some(budget), read_only) => {
+            open_log(args.get(4), budget << 20, read_only == Some(1))?
+        }
+        (Some("bulk"), Some(budget), mb) => {
+            measure_bulk_load(&dir, budget << 20, mb.unwrap_or(1024))?
+        }
         _ => println!(
             "memory families N | memory load BUDGET_MIB MIB [READERS [FAMILIES]] | memory bulk BUDGET_MIB MIB | memory txn BUDGET_MIB WRITES [BATCH] | memory log MIB FAMILIES DIRECTORY | memory open BUDGET_MIB READ_ONLY DIRECTORY"
         ),
@@ -50,22 +58,23 @@ fn process_status(field: &str) -> u64 {
 /// Writes a log that is in no table, and dies without closing.
 fn write_log(dir: Option<&String>, mb: u64, families: u64) -> Done {
     let large = FamilyOptions::new().memtable_bytes(1 << 30);
-    let options = Options::new().durability(Durability::None).min_free_space(0).memory_budget(64 << 30);
+    let options =
+        Options::new().durability(Durability::None).min_free_space(0).memory_budget(64 << 30);
     let db = Db::open(dir.ok_or("no directory")?, options.default_family(large.clone()))?;
-    let families: Vec<_> =
-        (0..families)
-            .map(|i| {
-                if i == 0 {
-                    Ok(db.default_family())
-                } else {
-                    db.create_family(&format!("f{i}"), large.clone())
-                }
-            })
-            .collect::<Result<_, _>>()?;
+    let families: Vec<_> = (0..families)
+        .map(|i| {
+            if i == 0 {
+                Ok(db.default_family())
+            } else {
+                db.create_family(&format!("f{i}"), large.clone())
+            }
+        })
+        .collect::<Result<_, _>>()?;
     for i in 0..(mb << 20) / 120 / 100 {
         let mut batch = WriteBatch::new();
         for j in i * 100..i * 100 + 100 {
-            let family = &families[(j.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % families.len()];
+            let family =
+                &families[(j.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % families.len()];
             batch.put(family, j.to_be_bytes(), [j as u8; 104])?;
         }
         db.write(batch)?;
@@ -78,7 +87,8 @@ fn open_log(dir: Option<&String>, budget: u64, read_only: bool) -> Done {
     let (dir, start) = (dir.ok_or("no directory")?, Instant::now());
     let options = if budget > 0 { Options::new().memory_budget(budget) } else { Options::new() };
     let db = Db::open(dir, options.read_only(read_only))?;
-    let (s, peak, now) = (start.elapsed().as_secs_f64(), process_status("VmHWM"), process_status("VmRSS"));
+    let (s, peak, now) =
+        (start.elapsed().as_secs_f64(), process_status("VmHWM"), process_status("VmRSS"));
     let stats = db.stats();
     let accounted: u64 = stats.memory.iter().map(|(_, bytes)| bytes).sum();
     println!(
@@ -121,7 +131,11 @@ fn measure_families(dir: &std::path::Path, n: u64) -> Done {
     let written = process_status("VmRSS");
     println!("{n} families: created in {created_s:.1} s");
     let each = |kib: u64| kib as f64 * 1024.0 / n as f64;
-    println!("bytes each: empty {:.0}, with one entry {:.0}", each(made - before), each(written - before));
+    println!(
+        "bytes each: empty {:.0}, with one entry {:.0}",
+        each(made - before),
+        each(written - before)
+    );
     println!("{:?}", db.stats().memory);
     for round in 1..=3 {
         let start = Instant::now();
@@ -140,7 +154,11 @@ fn measure_families(dir: &std::path::Path, n: u64) -> Done {
     drop((families, db));
     let start = Instant::now();
     let db = Db::open(dir, Options::new().max_open_files(64))?;
-    println!("reopened in {:.1} s, open files {:?}", start.elapsed().as_secs_f64(), db.stats().open_files);
+    println!(
+        "reopened in {:.1} s, open files {:?}",
+        start.elapsed().as_secs_f64(),
+        db.stats().open_files
+    );
     Ok(db.close()?)
 }
 
@@ -154,9 +172,16 @@ fn watch_peak(stop: &AtomicBool) -> (u64, u64) {
     most
 }
 
-/// Writes in batches beside random reads, and prints what is accounted, allocated and resident over time. `readers`: so many
-/// iterators are open at any time, each for a tenth of the run; `families`: over so many.
-fn measure_load(dir: &std::path::Path, budget: u64, mb: u64, readers: usize, families: u64) -> Done {
+/// Writes in batches beside random reads, and prints what is accounted, allocated and resident over
+/// time. `readers`: so many iterators are open at any time, each for a tenth of the run;
+/// `families`: over so many.
+fn measure_load(
+    dir: &std::path::Path,
+    budget: u64,
+    mb: u64,
+    readers: usize,
+    families: u64,
+) -> Done {
     let start = (process_status("VmRSS") * 1024, HEAP.allocated() as u64);
     let options = Options::new().durability(Durability::None).memory_budget(budget);
     let db = Db::open(dir, options)?;
@@ -180,7 +205,12 @@ fn measure_load(dir: &std::path::Path, budget: u64, mb: u64, readers: usize, fam
     let batches = (mb << 20) / (1000 * 120);
     let begun = Instant::now();
     let mut open = std::collections::VecDeque::new();
-    println!("resident before {:.1} MiB, open {:.1}; budget {:.1}", mib(start.0), mib(opened), mib(budget));
+    println!(
+        "resident before {:.1} MiB, open {:.1}; budget {:.1}",
+        mib(start.0),
+        mib(opened),
+        mib(budget)
+    );
     println!("{:>5} {:>10} {:>10} {:>10}", "%", "accounted", "heap", "resident");
     let most = std::thread::scope(|s| -> Result<_, Box<dyn std::error::Error>> {
         let watcher = s.spawn(|| watch_peak(&stop));
@@ -211,14 +241,25 @@ fn measure_load(dir: &std::path::Path, budget: u64, mb: u64, readers: usize, fam
                 let held: u64 = db.stats().memory.iter().map(|(_, bytes)| bytes).sum();
                 let heap = HEAP.allocated() as u64 - start.1;
                 let row = [mib(held), mib(heap), mib(process_status("VmRSS") * 1024)];
-                println!("{:>5} {:>10.1} {:>10.1} {:>10.1}", i * 100 / batches, row[0], row[1], row[2]);
+                println!(
+                    "{:>5} {:>10.1} {:>10.1} {:>10.1}",
+                    i * 100 / batches,
+                    row[0],
+                    row[1],
+                    row[2]
+                );
             }
         }
         stop.store(true, Relaxed);
         Ok(watcher.join().expect("the watcher only reads"))
     })?;
-    println!("{mb} MiB written, {} reads, in {:.0} s", batches * 100, begun.elapsed().as_secs_f64());
-    let flushes = db.stats().counters.iter().find(|(name, _)| *name == "flushes").map_or(0, |(_, n)| *n);
+    println!(
+        "{mb} MiB written, {} reads, in {:.0} s",
+        batches * 100,
+        begun.elapsed().as_secs_f64()
+    );
+    let flushes =
+        db.stats().counters.iter().find(|(name, _)| *name == "flushes").map_or(0, |(_, n)| *n);
     println!("accounted at most {:.1} MiB of {:.1}; flushes {}", mib(sum), mib(budget), flushes);
     print_memory(&db, most, start, budget);
     drop((open, families));
@@ -249,12 +290,14 @@ fn measure_bulk_load(dir: &std::path::Path, budget: u64, mb: u64) -> Done {
 /// User and system time of this process, in seconds.
 fn cpu_s() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let fields: Vec<&str> =
+        text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |i: usize| fields.get(i).and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0);
     (ticks(11) + ticks(12)) / 100.0
 }
 
-/// Writes of random keys, all in one transaction, or (`each` > 0) in batches; a tenth of them is read in between.
+/// Writes of random keys, all in one transaction, or (`each` > 0) in batches; a tenth of them is
+/// read in between.
 fn measure_txn(dir: &std::path::Path, budget: u64, n: u64, each: u64) -> Done {
     let start = (process_status("VmRSS") * 1024, HEAP.allocated() as u64);
     let db = Db::open(dir, Options::new().durability(Durability::None).memory_budget(budget))?;

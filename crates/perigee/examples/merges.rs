@@ -3,7 +3,8 @@
 //! ```text
 //! cargo run --profile perf -p perigee --example merges -- [increments] [keys]
 //! ```
-//! Durability `None`, one thread, values of 8 bytes; wall time for one increment, and for a read of all keys.
+//! Durability `None`, one thread, values of 8 bytes; wall time for one increment, and for a read of
+//! all keys.
 #![allow(clippy::unwrap_used)]
 
 use perigee::{Db, Durability, FamilyOptions, MergeRule, Options, TxnOptions};

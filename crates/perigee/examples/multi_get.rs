@@ -1,7 +1,9 @@
-//! Single gets beside `multi_get`, cold and cached. `cargo run --release -p perigee --example multi_get [ENTRIES]`
+//! Single gets beside `multi_get`, cold and cached. `cargo run --release -p perigee --example
+//! multi_get [ENTRIES]`
 //!
-//! 16-byte keys, 100-byte values; sets of 1000 keys, spread over the whole family or taken from one stretch of it. "Cold"
-//! means that neither the block cache nor the system's page cache holds a block (`dd` with `nocache` drops them).
+//! 16-byte keys, 100-byte values; sets of 1000 keys, spread over the whole family or taken from one
+//! stretch of it. "Cold" means that neither the block cache nor the system's page cache holds a
+//! block (`dd` with `nocache` drops them).
 
 use perigee::{Db, Durability, Options, WriteBatch};
 use std::path::Path;
@@ -27,7 +29,8 @@ fn value(i: u64) -> Vec<u8> {
 fn drop_page_cache(dir: &Path) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let of = format!("of={}", entry.path().display());
-        let args = [of.as_str(), "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"];
+        let args =
+            [of.as_str(), "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"];
         if entry.path().is_file() {
             let _ = std::process::Command::new("dd").args(args).status();
         }
@@ -83,7 +86,8 @@ fn main() -> perigee::Result<()> {
     db.compact()?;
     db.close()?;
     let spread = |s: u64| (0..1000).map(|i| key(scramble(s * 1000 + i) % n)).collect();
-    let near = |s: u64| (0..1000).map(|i| key((scramble(s) % n + scramble(i) % 4000) % n)).collect();
+    let near =
+        |s: u64| (0..1000).map(|i| key((scramble(s) % n + scramble(i) % 4000) % n)).collect();
     let spread: Vec<Vec<String>> = (0..10).map(spread).collect();
     let near: Vec<Vec<String>> = (0..10).map(near).collect();
     measure(&dir, "cold, spread over everything", true, &spread)?;

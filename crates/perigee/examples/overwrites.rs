@@ -1,7 +1,8 @@
-//! Random overwrites of a set ten times as large as a memtable, for ever: what is written, and what lies on the disk.
-//! `cargo run --release -p perigee --example churn [ENTRIES [ROUNDS [SPACE]]]`
+//! Random overwrites of a set ten times as large as a memtable, for ever: what is written, and what
+//! lies on the disk. `cargo run --release -p perigee --example churn [ENTRIES [ROUNDS [SPACE]]]`
 //!
-//! 16-byte keys, 100-byte values of which half the bytes are random, batches of 100, one thread. SPACE: the option `space_amplification`.
+//! 16-byte keys, 100-byte values of which half the bytes are random, batches of 100, one thread.
+//! SPACE: the option `space_amplification`.
 
 mod common;
 
@@ -70,7 +71,9 @@ fn main() -> perigee::Result<()> {
                         let k = if round == 0 { j } else { random() % n };
                         let key = k.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
                         let mut value = [b'v'; 100];
-                        value[..48].chunks_mut(8).for_each(|c| c.copy_from_slice(&random().to_le_bytes()));
+                        value[..48]
+                            .chunks_mut(8)
+                            .for_each(|c| c.copy_from_slice(&random().to_le_bytes()));
                         batch.put(&db.default_family(), [key, k.to_be_bytes()].concat(), value)?;
                     }
                     db.write(batch)?;
@@ -101,7 +104,12 @@ fn main() -> perigee::Result<()> {
     });
     sampled?;
     for s in &db.stats().stalls {
-        println!("waited for {}: {} ms in all, stopped {} ms", s.reason, s.delay_us / 1000, s.stop_us / 1000);
+        println!(
+            "waited for {}: {} ms in all, stopped {} ms",
+            s.reason,
+            s.delay_us / 1000,
+            s.stop_us / 1000
+        );
     }
     db.close()?;
     if std::env::var_os("KEEP").is_some() {

@@ -1,5 +1,6 @@
-//! What gets and scans cost beside 10,000 range tombstones, against none: `cargo run --profile proof --example ranges`.
-//! The tombstones lie between keys that stay, so every read meets them and none is spared by them.
+//! What gets and scans cost beside 10,000 range tombstones, against none: `cargo run --profile
+//! proof --example ranges`. The tombstones lie between keys that stay, so every read meets them and
+//! none is spared by them.
 #![allow(clippy::unwrap_used)]
 
 use perigee::{Db, Durability, Options};
@@ -34,7 +35,10 @@ fn measure(db: &Db, what: &str) {
         assert_eq!(n, KEYS);
         *ns = start.elapsed().as_nanos() as u64 / KEYS;
     }
-    println!("{what:34} get {get:6} ns   scan {:5} ns an entry   backward {:5} ns", scan[0], scan[1]);
+    println!(
+        "{what:34} get {get:6} ns   scan {:5} ns an entry   backward {:5} ns",
+        scan[0], scan[1]
+    );
 }
 
 fn main() {

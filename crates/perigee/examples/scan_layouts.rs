@@ -1,9 +1,10 @@
-//! What walks, ranges and seeks cost in three situations: everything in one run; as a random load leaves it; with fresh
-//! overwrites in the memtable beside. `cargo run --profile perf -p perigee --example walks [ENTRIES] [ROUNDS] [CACHE_MIB]
-//! [SITUATION] [WHAT]`
+//! What walks, ranges and seeks cost in three situations: everything in one run; as a random load
+//! leaves it; with fresh overwrites in the memtable beside. `cargo run --profile perf -p perigee
+//! --example walks [ENTRIES] [ROUNDS] [CACHE_MIB] [SITUATION] [WHAT]`
 //!
-//! 16-byte keys in random order, 100-byte values of which half the bytes are random; the cache holds half of the data unless
-//! said otherwise. One thread; CPU nanoseconds of that thread for an entry (walks) or an operation, the best of the rounds.
+//! 16-byte keys in random order, 100-byte values of which half the bytes are random; the cache
+//! holds half of the data unless said otherwise. One thread; CPU nanoseconds of that thread for an
+//! entry (walks) or an operation, the best of the rounds.
 
 mod common;
 
@@ -122,8 +123,10 @@ fn main() -> Result<()> {
     let dir = std::env::temp_dir().join(format!("perigee-walks-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
     let cache = arg(3, (n * 64) >> 20).max(1);
-    let options =
-        Options::new().durability(Durability::None).block_cache_bytes(cache << 20).memory_budget(4 << 30);
+    let options = Options::new()
+        .durability(Durability::None)
+        .block_cache_bytes(cache << 20)
+        .memory_budget(4 << 30);
     let db = Db::open(&dir, options)?;
     fill(&db, 0..n)?;
     db.flush()?;

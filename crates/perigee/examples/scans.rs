@@ -1,7 +1,9 @@
-//! What seeks, ranges and walks cost. `cargo run --release -p perigee --example scans [ENTRIES] [ROUNDS] [only]`
+//! What seeks, ranges and walks cost. `cargo run --release -p perigee --example scans [ENTRIES]
+//! [ROUNDS] [only]`
 //!
-//! 16-byte keys in random order, 100-byte values of which half the bytes are random; five runs and a memtable, once with a
-//! cache for everything and once with one for an eighth. One thread; CPU of that thread.
+//! 16-byte keys in random order, 100-byte values of which half the bytes are random; five runs and
+//! a memtable, once with a cache for everything and once with one for an eighth. One thread; CPU of
+//! that thread.
 
 use perigee::{Cursor, Db, Durability, FamilyOptions, Options, Result, WriteBatch};
 
@@ -98,9 +100,12 @@ fn measure(db: &Db, n: u64, name: &str) -> Result<()> {
         Ok(m)
     })?;
     let r = m / 20;
-    for (len, forward, what) in
-        [(1, true, "range1"), (10, true, "range10"), (100, true, "range100"), (100, false, "range100 back")]
-    {
+    for (len, forward, what) in [
+        (1, true, "range1"),
+        (10, true, "range10"),
+        (100, true, "range100"),
+        (100, false, "range100 back"),
+    ] {
         measure_op(&format!("{name} {what}"), r, || {
             for i in 0..r {
                 let mut c = db.cursor()?;
@@ -130,8 +135,10 @@ fn main() -> Result<()> {
     let _ = std::fs::remove_dir_all(&dir);
     for (name, cache) in [("cached", n * 200), ("missing", n * 14)] {
         let family = FamilyOptions::new().memtable_bytes(16 << 20).level1_bytes(24 << 20);
-        let options =
-            Options::new().durability(Durability::None).block_cache_bytes(cache).memory_budget(4 << 30);
+        let options = Options::new()
+            .durability(Durability::None)
+            .block_cache_bytes(cache)
+            .memory_budget(4 << 30);
         let db = Db::open(&dir, options.default_family(family))?;
         if name == "cached" {
             fill(&db, 0..n)?;

@@ -1,4 +1,5 @@
-//! A tiny shell over a database: `put KEY VALUE`, `get KEY`, `del KEY`, `scan [PREFIX]`, `stats`, `quit`.
+//! A tiny shell over a database: `put KEY VALUE`, `get KEY`, `del KEY`, `scan [PREFIX]`, `stats`,
+//! `quit`.
 //!
 //! `cargo run --example shell [DIRECTORY]`, or `echo 'put a 1' | cargo run --example shell`
 
@@ -6,10 +7,14 @@ use perigee::{Db, Options, Result};
 use std::io::BufRead;
 
 fn main() -> Result<()> {
-    let path =
-        std::env::args_os().nth(1).map_or_else(|| std::env::temp_dir().join("perigee-shell"), Into::into);
+    let path = std::env::args_os()
+        .nth(1)
+        .map_or_else(|| std::env::temp_dir().join("perigee-shell"), Into::into);
     let db = Db::open(&path, Options::new())?;
-    println!("{} is open; put KEY VALUE, get KEY, del KEY, scan [PREFIX], stats, quit", db.path().display());
+    println!(
+        "{} is open; put KEY VALUE, get KEY, del KEY, scan [PREFIX], stats, quit",
+        db.path().display()
+    );
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         if line.trim() == "quit" {

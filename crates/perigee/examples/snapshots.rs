@@ -1,12 +1,14 @@
-//! Snapshots and iterators: a view that stands still while writers go on, walked in both directions.
+//! Snapshots and iterators: a view that stands still while writers go on, walked in both
+//! directions.
 //!
 //! `cargo run --example snapshots [DIRECTORY]`
 
 use perigee::{Db, Options, Result};
 
 fn main() -> Result<()> {
-    let path =
-        std::env::args_os().nth(1).map_or_else(|| std::env::temp_dir().join("perigee-snapshots"), Into::into);
+    let path = std::env::args_os()
+        .nth(1)
+        .map_or_else(|| std::env::temp_dir().join("perigee-snapshots"), Into::into);
     let db = Db::open(&path, Options::new())?;
     for hour in 0..24 {
         db.put(format!("{hour:02}:00"), format!("{} cm", 200 + hour * 5))?;
@@ -18,8 +20,16 @@ fn main() -> Result<()> {
     db.delete("07:00")?;
 
     let family = db.default_family();
-    println!("06:00 then {:?}, now {:?}", text(before.get(&family, "06:00")?), text(db.get("06:00")?));
-    println!("07:00 then {:?}, now {:?}", text(before.get(&family, "07:00")?), text(db.get("07:00")?));
+    println!(
+        "06:00 then {:?}, now {:?}",
+        text(before.get(&family, "06:00")?),
+        text(db.get("06:00")?)
+    );
+    println!(
+        "07:00 then {:?}, now {:?}",
+        text(before.get(&family, "07:00")?),
+        text(db.get("07:00")?)
+    );
 
     // A range, forwards and backwards.
     for entry in db.range("05:00".."09:00")? {
@@ -27,7 +37,10 @@ fn main() -> Result<()> {
         println!("  {} {}", key.escape_ascii(), value.escape_ascii());
     }
     let last = before.iter(&family)?.next_back().transpose()?;
-    println!("the last entry: {}", last.map(|(key, _)| key.escape_ascii().to_string()).unwrap_or_default());
+    println!(
+        "the last entry: {}",
+        last.map(|(key, _)| key.escape_ascii().to_string()).unwrap_or_default()
+    );
 
     // A cursor goes where it is sent, and turns round at will.
     let mut cursor = db.cursor()?;

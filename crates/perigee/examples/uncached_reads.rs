@@ -1,8 +1,8 @@
-//! What a read costs that misses the cache, for the block format: `cargo run --profile perf -p perigee --example misses
-//! [ENTRIES] [BLOCK_BYTES] [half|ramp|random] [CACHE_MIB]`
+//! What a read costs that misses the cache, for the block format: `cargo run --profile perf -p
+//! perigee --example misses [ENTRIES] [BLOCK_BYTES] [half|ramp|random] [CACHE_MIB]`
 //!
-//! 16-byte random keys, 100-byte values, one thread; CPU microseconds of the process for each operation, and the size
-//! of the database.
+//! 16-byte random keys, 100-byte values, one thread; CPU microseconds of the process for each
+//! operation, and the size of the database.
 
 mod common;
 
@@ -58,8 +58,10 @@ fn main() -> perigee::Result<()> {
     if block > 0 {
         family = family.block_bytes(block as usize);
     }
-    let options =
-        Options::new().durability(Durability::None).block_cache_bytes(cache << 20).default_family(family);
+    let options = Options::new()
+        .durability(Durability::None)
+        .block_cache_bytes(cache << 20)
+        .default_family(family);
     let db = Db::open(&dir, options)?;
     let family = db.default_family();
     measure("write", n, || {

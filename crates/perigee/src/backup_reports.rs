@@ -12,7 +12,8 @@ pub struct CheckpointReport {
     pub linked_files: u64,
     /// Their bytes.
     pub linked_bytes: u64,
-    /// Files that had to be copied, because the target lies on another file system or it has no links.
+    /// Files that had to be copied, because the target lies on another file system or it has no
+    /// links.
     pub copied_files: u64,
     /// Their bytes.
     pub copied_bytes: u64,
@@ -24,8 +25,9 @@ pub struct CheckpointReport {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupOptions {
-    /// Read every copied file again before the generation counts (default false). The source's checksums are compared while
-    /// it is read in any case; this catches a disk that does not keep what was written.
+    /// Read every copied file again before the generation counts (default false). The source's
+    /// checksums are compared while it is read in any case; this catches a disk that does not keep
+    /// what was written.
     pub reread: bool,
 }
 
@@ -114,8 +116,9 @@ pub struct BackupVerifyReport {
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// One error for each damaged or missing file, with the generations that need it. A damaged data file may be deleted:
-    /// the next backup of a database that still has it copies it again, for all of them.
+    /// One error for each damaged or missing file, with the generations that need it. A damaged
+    /// data file may be deleted: the next backup of a database that still has it copies it again,
+    /// for all of them.
     pub errors: Vec<(Error, Vec<u64>)>,
 }
 

@@ -6,11 +6,13 @@ use perigee_file::log::Batch;
 
 /// The answer to whoever mixes databases up: numbers of families mean nothing elsewhere.
 pub(crate) fn wrong_database_error() -> Error {
-    Error::invalid("the family belongs to another open database: get it from this one, by `Db::family`")
+    Error::invalid(
+        "the family belongs to another open database: get it from this one, by `Db::family`",
+    )
 }
 
-/// Operations that become visible, and durable, together or not at all, over any number of families. It is
-/// already in log format: a commit seals a header in front of it and appends.
+/// Operations that become visible, and durable, together or not at all, over any number of
+/// families. It is already in log format: a commit seals a header in front of it and appends.
 ///
 /// ```
 /// # use perigee::{Db, Options, WriteBatch};
@@ -54,7 +56,11 @@ impl WriteBatch {
         if self.is_empty() {
             self.database = Some(database);
         }
-        if self.database == Some(database) { Ok(&mut self.batch) } else { Err(wrong_database_error()) }
+        if self.database == Some(database) {
+            Ok(&mut self.batch)
+        } else {
+            Err(wrong_database_error())
+        }
     }
     /// The operations, for a database.
     pub(crate) fn into_engine_batch(self, engine: &Engine) -> Result<Batch> {
@@ -64,8 +70,14 @@ impl WriteBatch {
     /// Sets `key` to `value` in `family`. Later operations of a batch win over earlier ones.
     ///
     /// # Errors
-    /// `InvalidArgument` if the key, the value or the batch would break a limit; the batch is unchanged.
-    pub fn put(&mut self, family: &Family, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+    /// `InvalidArgument` if the key, the value or the batch would break a limit; the batch is
+    /// unchanged.
+    pub fn put(
+        &mut self,
+        family: &Family,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
         self.operations_for(family)?.put(family.inner.id, key.as_ref(), value.as_ref())
     }
     /// Removes `key` from `family`; removing a key that is not there is no error.

@@ -47,8 +47,8 @@ impl std::fmt::Debug for BulkLoad {
 }
 
 impl BulkLoad {
-    /// Entries are gathered up to so many bytes of memory, then sorted and written (default 64 MiB). More means fewer runs to
-    /// merge when the input is not sorted.
+    /// Entries are gathered up to so many bytes of memory, then sorted and written (default 64
+    /// MiB). More means fewer runs to merge when the input is not sorted.
     #[must_use]
     pub fn memory_bytes(mut self, bytes: usize) -> Self {
         self.inner.set_memory_bytes(bytes);
@@ -69,11 +69,13 @@ impl BulkLoad {
     /// Adds an entry. Keys may come in any order; of a key that comes twice the last value stays.
     ///
     /// # Errors
-    /// `InvalidArgument` if the key or value breaks a limit: the load can go on. After any other error drop it.
+    /// `InvalidArgument` if the key or value breaks a limit: the load can go on. After any other
+    /// error drop it.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.add_entry(key.as_ref(), value.as_ref(), None)
     }
-    /// Adds an entry that expires at a time, in milliseconds since the Unix epoch, as [`Family::put_until`].
+    /// Adds an entry that expires at a time, in milliseconds since the Unix epoch, as
+    /// [`Family::put_until`].
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -117,8 +119,9 @@ impl BulkLoad {
     /// Makes everything visible, at once and durably.
     ///
     /// # Errors
-    /// `Busy` while background work is paused: call it again later. `OutcomeUnknown`: after reopening all of it is there, or
-    /// nothing. Any other error: nothing of it is there and never will be.
+    /// `Busy` while background work is paused: call it again later. `OutcomeUnknown`: after
+    /// reopening all of it is there, or nothing. Any other error: nothing of it is there and never
+    /// will be.
     pub fn finish(&mut self) -> Result<LoadReport> {
         let engine = Arc::clone(&self.engine);
         let mut reports = finish_all(&engine, &mut [self])?;
@@ -140,14 +143,16 @@ fn finish_all(engine: &Engine, loads: &mut [&mut BulkLoad]) -> Result<Vec<LoadRe
 }
 
 impl Family {
-    /// Starts a bulk load: entries go straight into sorted tables, past the log and the memtable, and become visible and
-    /// durable all at once when [`BulkLoad::finish`] returns. Readers and writers go on meanwhile and see nothing of it.
+    /// Starts a bulk load: entries go straight into sorted tables, past the log and the memtable,
+    /// and become visible and durable all at once when [`BulkLoad::finish`] returns. Readers and
+    /// writers go on meanwhile and see nothing of it.
     ///
-    /// Sorted input is written once, to the deepest level where no table shares its keys; unsorted input is sorted
-    /// in runs in the database directory and merged once more. The load is one moment in the order of writes: everything
-    /// written before `finish` is older, whatever the keys; snapshots taken before do not see it. A crash leaves
-    /// everything or nothing; dropping a load leaves nothing. `finish` holds writers up for a few syncs, and for the
-    /// flush of what they wrote to keys between the load's first and last while it was waiting for them.
+    /// Sorted input is written once, to the deepest level where no table shares its keys; unsorted
+    /// input is sorted in runs in the database directory and merged once more. The load is one
+    /// moment in the order of writes: everything written before `finish` is older, whatever the
+    /// keys; snapshots taken before do not see it. A crash leaves everything or nothing; dropping a
+    /// load leaves nothing. `finish` holds writers up for a few syncs, and for the flush of what
+    /// they wrote to keys between the load's first and last while it was waiting for them.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -180,7 +185,8 @@ impl Db {
         family.inner_for(&self.engine)?;
         family.bulk_load()
     }
-    /// Finishes several loads of different families together: all of them become visible at one sequence number, or none.
+    /// Finishes several loads of different families together: all of them become visible at one
+    /// sequence number, or none.
     ///
     /// # Errors
     /// `InvalidArgument` if a load belongs to another open database; those of [`BulkLoad::finish`].

@@ -1,19 +1,21 @@
-//! Users' code that options carry: compaction filters, and the log listener, which is told the lines of the file `LOG` for a
-//! program that has a log of its own.
+//! Users' code that options carry: compaction filters, and the log listener, which is told the
+//! lines of the file `LOG` for a program that has a log of its own.
 
 use crate::Options;
-use perigee_engine::log_listener::{LogListener, LogLevel};
+use perigee_engine::log_listener::{LogLevel, LogListener};
 use perigee_tree::rewrite::CompactionFilter;
 use std::sync::Arc;
 
 impl Options {
-    /// Registers the compaction filter of a family that exists or will be created: it is asked about entries as they are
-    /// compacted. Its name is stored with the family, which from then on opens only with a filter of that name, so that
-    /// nobody compacts by other rules unawares; [`Options::without_filter`] gives it up.
+    /// Registers the compaction filter of a family that exists or will be created: it is asked
+    /// about entries as they are compacted. Its name is stored with the family, which from then on
+    /// opens only with a filter of that name, so that nobody compacts by other rules unawares;
+    /// [`Options::without_filter`] gives it up.
     ///
-    /// It is asked about the newest version of a key if no snapshot sees it, in compactions only: not in flushes, bulk loads
-    /// or where a table is moved unchanged. So entries that it would drop can be read until they are compacted,
-    /// and a snapshot taken while a compaction runs may see its effect.
+    /// It is asked about the newest version of a key if no snapshot sees it, in compactions only:
+    /// not in flushes, bulk loads or where a table is moved unchanged. So entries that it would
+    /// drop can be read until they are compacted, and a snapshot taken while a compaction runs may
+    /// see its effect.
     ///
     /// ```
     /// # use perigee::{CompactionFilter, Db, FilterDecision, FilterEntry, Options, Result};
@@ -51,13 +53,15 @@ impl Options {
         self.compaction_filters.register(family, None);
         self
     }
-    /// From open to close `listener` is told every line that goes to the file `LOG` (whether that is written or not) and is at
-    /// least as important as `level`, without its time: first a word that says what it is about, then what happened. With
-    /// [`LogLevel::Debug`] it hears of more than the file. A failure to open is told, too.
+    /// From open to close `listener` is told every line that goes to the file `LOG` (whether that
+    /// is written or not) and is at least as important as `level`, without its time: first a word
+    /// that says what it is about, then what happened. With [`LogLevel::Debug`] it hears of more
+    /// than the file. A failure to open is told, too.
     ///
-    /// It runs on a thread of its own (and on those that open and close), one line at a time, in order, with nothing locked: it may
-    /// call the database, but not close it (`InvalidArgument`), nor have its last handle. While it takes its time the
-    /// others go on, and up to 1,024 lines wait; beyond that the oldest are lost, which it is told. If it panics that call ends. A
+    /// It runs on a thread of its own (and on those that open and close), one line at a time, in
+    /// order, with nothing locked: it may call the database, but not close it (`InvalidArgument`),
+    /// nor have its last handle. While it takes its time the others go on, and up to 1,024 lines
+    /// wait; beyond that the oldest are lost, which it is told. If it panics that call ends. A
     /// close waits for it; after [`Db::close`](crate::Db::close) it is not called any more.
     ///
     /// ```

@@ -6,7 +6,7 @@ use perigee_base::pinned_slice::BytesPreview;
 use perigee_base::{SeqNo, ValueRef};
 use perigee_engine::Engine;
 use perigee_engine::change_feed::{self, ChangeFeed, FeedItem};
-use perigee_engine::manifest::{FamilyEventKind, FamilyEvent};
+use perigee_engine::manifest::{FamilyEvent, FamilyEventKind};
 use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -23,8 +23,9 @@ pub enum Change {
 }
 
 impl Change {
-    /// Its number (of a commit: of its last operation). Every change has a number of its own: a load of several families is told
-    /// by one change for each, with numbers that follow each other.
+    /// Its number (of a commit: of its last operation). Every change has a number of its own: a
+    /// load of several families is told by one change for each, with numbers that follow each
+    /// other.
     pub fn sequence(&self) -> u64 {
         match self {
             Change::Commit(commit) => commit.sequence(),
@@ -39,7 +40,8 @@ pub struct Commit(change_feed::FeedCommit);
 /// Short: its numbers, not its operations.
 impl fmt::Debug for Commit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (first, last, count) = (self.first_sequence(), self.sequence(), self.0.operations().len());
+        let (first, last, count) =
+            (self.first_sequence(), self.sequence(), self.0.operations().len());
         write!(f, "Commit({first} to {last}, {count} operations)")
     }
 }
@@ -108,7 +110,9 @@ impl fmt::Debug for ChangeKind<'_> {
             }
             ChangeKind::Delete { key } => write!(f, "Delete({:?})", BytesPreview(key)),
             ChangeKind::SingleDelete { key } => write!(f, "SingleDelete({:?})", BytesPreview(key)),
-            ChangeKind::Merge { key, operand } => write!(f, "Merge({:?}, {:?})", BytesPreview(key), BytesPreview(operand)),
+            ChangeKind::Merge { key, operand } => {
+                write!(f, "Merge({:?}, {:?})", BytesPreview(key), BytesPreview(operand))
+            }
             ChangeKind::DeleteRange { start, end } => {
                 write!(f, "DeleteRange({:?}, {:?})", start.map(BytesPreview), end.map(BytesPreview))
             }
@@ -131,10 +135,13 @@ impl Commit {
         self.0.operations().iter().map(move |(op, seq)| {
             let key = &buf[op.key.clone()];
             let kind = match (op.deleted_range_in(buf), op.value_in(buf)) {
-                (Some((begin, end)), _) => {
-                    ChangeKind::DeleteRange { start: cut_to_bound(begin, true), end: cut_to_bound(end, false) }
+                (Some((begin, end)), _) => ChangeKind::DeleteRange {
+                    start: cut_to_bound(begin, true),
+                    end: cut_to_bound(end, false),
+                },
+                (None, Ok(ValueRef::Inline(value))) => {
+                    ChangeKind::Put { key, value, expires_ms: None }
                 }
-                (None, Ok(ValueRef::Inline(value))) => ChangeKind::Put { key, value, expires_ms: None },
                 (None, Ok(ValueRef::InlineExpiring(value, expiry))) => {
                     ChangeKind::Put { key, value, expires_ms: Some(expiry.0) }
                 }
@@ -193,7 +200,8 @@ pub enum FamilyChangeKind {
         /// Number of the other one.
         source: u32,
     },
-    /// Entries were loaded into it ([`crate::BulkLoad`], ingest), which are in tables only: read them in the family.
+    /// Entries were loaded into it ([`crate::BulkLoad`], ingest), which are in tables only: read
+    /// them in the family.
     Loaded,
 }
 
@@ -212,7 +220,8 @@ impl From<FamilyEvent> for FamilyChange {
     }
 }
 
-/// A feed of changes ([`Db::changes`]). It holds nothing back: a feed that lags too far hears an error and begins anew.
+/// A feed of changes ([`Db::changes`]). It holds nothing back: a feed that lags too far hears an
+/// error and begins anew.
 pub struct Changes {
     feed: ChangeFeed,
     engine: Arc<Engine>,
@@ -226,16 +235,17 @@ impl fmt::Debug for Changes {
 }
 
 impl Changes {
-    /// What was told is all up to here: [`Db::changes`] from this number goes on with what follows. A consumer that stores it after
-    /// each change, and opens a new feed there, sees each change exactly once.
+    /// What was told is all up to here: [`Db::changes`] from this number goes on with what follows.
+    /// A consumer that stores it after each change, and opens a new feed there, sees each change
+    /// exactly once.
     pub fn position(&self) -> u64 {
         self.feed.position().0
     }
     /// The next change, if it is there already; never waits for one.
     ///
     /// # Errors
-    /// `NotFound` if the log that follows is gone ([`crate::Options::log_retention`]); `Corruption` or `Io` if it cannot be
-    /// read, and then the feed stays where it is; `Closed`.
+    /// `NotFound` if the log that follows is gone ([`crate::Options::log_retention`]); `Corruption`
+    /// or `Io` if it cannot be read, and then the feed stays where it is; `Closed`.
     pub fn next_change(&mut self) -> Result<Option<Change>> {
         Ok(self.feed.next_item(self.engine.core())?.map(change_from_item))
     }
@@ -257,13 +267,15 @@ fn change_from_item(item: FeedItem) -> Change {
 }
 
 impl Db {
-    /// A feed of everything that was committed after operation `since` (0: from the beginning), in order, commit by commit; it goes
-    /// on with what is committed from now on. Only what is durable is told, so nothing that a consumer has seen is ever taken
-    /// back; under [`crate::Durability::None`] that is after a flush or [`Db::sync`].
+    /// A feed of everything that was committed after operation `since` (0: from the beginning), in
+    /// order, commit by commit; it goes on with what is committed from now on. Only what is durable
+    /// is told, so nothing that a consumer has seen is ever taken back; under
+    /// [`crate::Durability::None`] that is after a flush or [`Db::sync`].
     ///
-    /// Keep [`Changes::position`] with what you made of the changes: a feed from there tells the rest, over restarts too. A commit
-    /// that `since` lies in is told whole. How far back the log reaches says
-    /// [`crate::Options::log_retention`]. Checkpoints and backups begin with a log of their own.
+    /// Keep [`Changes::position`] with what you made of the changes: a feed from there tells the
+    /// rest, over restarts too. A commit that `since` lies in is told whole. How far back the log
+    /// reaches says [`crate::Options::log_retention`]. Checkpoints and backups begin with a log of
+    /// their own.
     ///
     /// ```
     /// # use perigee::{Change, ChangeKind, Db, Options, WriteBatch};
@@ -286,9 +298,12 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if the log does not reach back so far, naming the oldest position; `InvalidArgument` if there is no operation
-    /// `since` yet; `ReadOnly`.
+    /// `NotFound` if the log does not reach back so far, naming the oldest position;
+    /// `InvalidArgument` if there is no operation `since` yet; `ReadOnly`.
     pub fn changes(&self, since: u64) -> Result<Changes> {
-        Ok(Changes { feed: self.engine.change_feed(SeqNo(since))?, engine: Arc::clone(&self.engine) })
+        Ok(Changes {
+            feed: self.engine.change_feed(SeqNo(since))?,
+            engine: Arc::clone(&self.engine),
+        })
     }
 }

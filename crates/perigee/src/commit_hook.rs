@@ -1,4 +1,5 @@
-//! Users' code inside the database: commit hooks (compaction filters are registered in [`crate::Options`]).
+//! Users' code inside the database: commit hooks (compaction filters are registered in
+//! [`crate::Options`]).
 
 use crate::{Db, Family};
 use perigee_base::ValueRef;
@@ -59,14 +60,26 @@ impl fmt::Debug for CommitOperation<'_> {
                 write!(f, "Put({sequence}, {:?}, {:?})", BytesPreview(key), BytesPreview(value))
             }
             CommitOperation::Put { sequence, key, value, expires_at_ms: Some(ms) } => {
-                write!(f, "Put({sequence}, {:?}, {:?}, until {ms} ms)", BytesPreview(key), BytesPreview(value))
+                write!(
+                    f,
+                    "Put({sequence}, {:?}, {:?}, until {ms} ms)",
+                    BytesPreview(key),
+                    BytesPreview(value)
+                )
             }
-            CommitOperation::Delete { sequence, key } => write!(f, "Delete({sequence}, {:?})", BytesPreview(key)),
+            CommitOperation::Delete { sequence, key } => {
+                write!(f, "Delete({sequence}, {:?})", BytesPreview(key))
+            }
             CommitOperation::Merge { sequence, key, operand } => {
                 write!(f, "Merge({sequence}, {:?}, {:?})", BytesPreview(key), BytesPreview(operand))
             }
             CommitOperation::DeleteRange { sequence, start, end } => {
-                write!(f, "DeleteRange({sequence}, {:?}, {:?})", start.map(BytesPreview), end.map(BytesPreview))
+                write!(
+                    f,
+                    "DeleteRange({sequence}, {:?}, {:?})",
+                    start.map(BytesPreview),
+                    end.map(BytesPreview)
+                )
             }
         }
     }
@@ -96,12 +109,14 @@ impl CommitEvent<'_> {
     pub fn sequence(&self) -> u64 {
         self.0.first_seq().0
     }
-    /// Number of the whole commit, by which events of several families are known to belong together. It only grows.
+    /// Number of the whole commit, by which events of several families are known to belong
+    /// together. It only grows.
     pub fn commit_sequence(&self) -> u64 {
         self.0.batch_seq().0
     }
-    /// A transaction larger than memory was committed, which brought so many entries (deletes of keys among them) into the
-    /// family: they are not listed, [`CommitEvent::operations`] is empty. Read the family to know more.
+    /// A transaction larger than memory was committed, which brought so many entries (deletes of
+    /// keys among them) into the family: they are not listed, [`CommitEvent::operations`] is empty.
+    /// Read the family to know more.
     pub fn entries_loaded(&self) -> Option<u64> {
         self.0.entries_loaded()
     }
@@ -132,16 +147,19 @@ impl CommitEvent<'_> {
 }
 
 impl Family {
-    /// From now on `hook` hears of every batch that writes to this family, once each, in commit order, after the batch has
-    /// become visible and as durable as its writer asked. One hook a family: a second one replaces the first. It is not
-    /// stored: set it after each open. A bulk load or an ingest is not told; of a transaction larger than memory it hears that it
-    /// came, not its operations ([`CommitEvent::entries_loaded`]).
+    /// From now on `hook` hears of every batch that writes to this family, once each, in commit
+    /// order, after the batch has become visible and as durable as its writer asked. One hook a
+    /// family: a second one replaces the first. It is not stored: set it after each open. A bulk
+    /// load or an ingest is not told; of a transaction larger than memory it hears that it came,
+    /// not its operations ([`CommitEvent::entries_loaded`]).
     ///
-    /// It runs on the thread that committed the batch, before the commit returns, with no lock of the engine held; no other
-    /// thread runs it. The thread waits first until the hook has run for earlier commits to this family, so a slow hook delays
-    /// the writers of its family and no others; a hook must not wait for another thread's commit to its own family. It may
-    /// read and write the database: the commits that it makes itself return at once, and their hooks (itself among them) run when
-    /// it has returned. If it panics that call ends, the commit stands, and the next batches are told as before.
+    /// It runs on the thread that committed the batch, before the commit returns, with no lock of
+    /// the engine held; no other thread runs it. The thread waits first until the hook has run for
+    /// earlier commits to this family, so a slow hook delays the writers of its family and no
+    /// others; a hook must not wait for another thread's commit to its own family. It may read and
+    /// write the database: the commits that it makes itself return at once, and their hooks (itself
+    /// among them) run when it has returned. If it panics that call ends, the commit stands, and
+    /// the next batches are told as before.
     ///
     /// ```
     /// # use perigee::{CommitOperation, Db, Options};

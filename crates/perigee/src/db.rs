@@ -2,8 +2,8 @@
 
 use crate::env::Env;
 use crate::{
-    Cursor, Family, FamilyOptions, FileStats, Iter, Options, Result, Slice, Snapshot, Stats, VerifyReport,
-    WriteBatch, WriteOptions, translate,
+    Cursor, Family, FamilyOptions, FileStats, Iter, Options, Result, Slice, Snapshot, Stats,
+    VerifyReport, WriteBatch, WriteOptions, translate,
 };
 use perigee_base::latency::Operation;
 use perigee_engine::{Engine, FamilyState as Inner};
@@ -12,7 +12,8 @@ use std::ops::RangeBounds;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The lock on a directory, kept between two attempts to open the database in it: see [`Db::open_with_lock`].
+/// The lock on a directory, kept between two attempts to open the database in it: see
+/// [`Db::open_with_lock`].
 #[derive(Debug, Default)]
 pub struct DirectoryLock(Option<perigee_engine::engine::RetainedDirLock>);
 
@@ -23,8 +24,8 @@ impl DirectoryLock {
     }
 }
 
-/// An open database. Cheap to clone; clones share it. Closed by [`Db::close`], or when the last handle (database,
-/// family, snapshot, iterator) is dropped.
+/// An open database. Cheap to clone; clones share it. Closed by [`Db::close`], or when the last
+/// handle (database, family, snapshot, iterator) is dropped.
 ///
 /// ```
 /// # use perigee::{Db, Options};
@@ -56,22 +57,29 @@ impl Db {
     /// Opens (or creates, see [`Options`]) the database in directory `path`.
     ///
     /// # Errors
-    /// `Locked` if it is open already, here or in another process; `NotFound` if it is missing and must not be created;
-    /// `InvalidArgument` if the directory belongs to another program (see [`Db::check_directory`]), and then nothing was changed;
-    /// `Corruption` if stored bytes are damaged, and then nothing was changed; `FormatTooNew`; `Io`.
+    /// `Locked` if it is open already, here or in another process; `NotFound` if it is missing and
+    /// must not be created; `InvalidArgument` if the directory belongs to another program (see
+    /// [`Db::check_directory`]), and then nothing was changed; `Corruption` if stored bytes are
+    /// damaged, and then nothing was changed; `FormatTooNew`; `Io`.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Db> {
         Db::open_with_lock(path, options, &mut DirectoryLock::default())
     }
-    /// As [`Db::open`]; if that fails, for example because a comparator is not registered yet, the lock on the directory stays in `kept`,
-    /// and the next open with it takes it over: in between no other process can open the database. Dropping `kept` frees the lock.
+    /// As [`Db::open`]; if that fails, for example because a comparator is not registered yet, the
+    /// lock on the directory stays in `kept`, and the next open with it takes it over: in between
+    /// no other process can open the database. Dropping `kept` frees the lock.
     ///
     /// # Errors
     /// Those of [`Db::open`].
-    pub fn open_with_lock(path: impl AsRef<Path>, options: Options, kept: &mut DirectoryLock) -> Result<Db> {
+    pub fn open_with_lock(
+        path: impl AsRef<Path>,
+        options: Options,
+        kept: &mut DirectoryLock,
+    ) -> Result<Db> {
         let settings = translate::settings(&options);
         let families = settings.families.clone();
         let reads_only = options.read_only || options.salvage_readonly;
-        let engine = Arc::new(Engine::open_with_lock(options.env, path.as_ref(), settings, &mut kept.0)?);
+        let engine =
+            Arc::new(Engine::open_with_lock(options.env, path.as_ref(), settings, &mut kept.0)?);
         for (name, settings) in families.iter().filter(|_| !reads_only) {
             if !engine.family_names().contains(name) {
                 engine.create_family(name, settings.clone())?;
@@ -80,27 +88,31 @@ impl Db {
         let inner = engine.family("default")?;
         Ok(Db { default: Family { inner, engine: Arc::clone(&engine) }, engine })
     }
-    /// Refuses a directory that belongs to another program, as an open does before it creates anything. A directory that is missing,
-    /// empty, or holds a database of this engine, damaged or not, is accepted.
+    /// Refuses a directory that belongs to another program, as an open does before it creates
+    /// anything. A directory that is missing, empty, or holds a database of this engine, damaged or
+    /// not, is accepted.
     ///
-    /// What may lie beside nothing else: files that an interrupted first open has left, the options file, hidden entries (whose name
-    /// begins with a dot), and `lost+found`.
+    /// What may lie beside nothing else: files that an interrupted first open has left, the options
+    /// file, hidden entries (whose name begins with a dot), and `lost+found`.
     ///
     /// # Errors
-    /// `InvalidArgument` naming what the directory holds, and the command that imports it if there is one; `Io`.
+    /// `InvalidArgument` naming what the directory holds, and the command that imports it if there
+    /// is one; `Io`.
     pub fn check_directory(env: &Env, path: impl AsRef<Path>) -> Result<()> {
         perigee_engine::recover::foreign_dir::refuse_foreign_path(env, path.as_ref())
     }
-    /// Names of the column families of the database in `path`, each with the name of its comparator and whether tables hold
-    /// entries of it. Read from the manifest: the database is not opened, nothing is changed, and comparators need not be registered.
+    /// Names of the column families of the database in `path`, each with the name of its comparator
+    /// and whether tables hold entries of it. Read from the manifest: the database is not opened,
+    /// nothing is changed, and comparators need not be registered.
     ///
     /// # Errors
     /// `NotFound` if there is no database; `Corruption`; `FormatTooNew`; `Io`.
     pub fn list_families(env: &Env, path: impl AsRef<Path>) -> Result<Vec<(String, String, bool)>> {
         perigee_engine::recover::list_families(env, path.as_ref())
     }
-    /// Stops background work, makes every acknowledged write durable, closes every file and releases the lock. Further calls on
-    /// any handle (also snapshots, cursors and iterators that are still alive) fail with `Closed`; closing twice is no error.
+    /// Stops background work, makes every acknowledged write durable, closes every file and
+    /// releases the lock. Further calls on any handle (also snapshots, cursors and iterators that
+    /// are still alive) fail with `Closed`; closing twice is no error.
     pub fn close(&self) -> Result<()> {
         self.engine.close()
     }
@@ -108,8 +120,8 @@ impl Db {
     pub fn path(&self) -> &Path {
         self.engine.path()
     }
-    /// The options that hold now: those given at open, with the families' as they are stored. Saved with
-    /// [`Options::save`], they are the file of this database.
+    /// The options that hold now: those given at open, with the families' as they are stored. Saved
+    /// with [`Options::save`], they are the file of this database.
     pub fn options(&self) -> Options {
         let mut families: BTreeMap<String, FamilyOptions> = BTreeMap::new();
         for f in self.engine.all_families() {
@@ -124,24 +136,27 @@ impl Db {
     /// Creates a family.
     ///
     /// # Errors
-    /// `AlreadyExists`; `InvalidArgument` for a name that is empty, longer than 255 bytes or contains NUL, or for options
-    /// out of range.
+    /// `AlreadyExists`; `InvalidArgument` for a name that is empty, longer than 255 bytes or
+    /// contains NUL, or for options out of range.
     pub fn create_family(&self, name: &str, options: FamilyOptions) -> Result<Family> {
-        Ok(self.family_handle(self.engine.create_family(name, translate::family_settings(&options))?))
+        Ok(self
+            .family_handle(self.engine.create_family(name, translate::family_settings(&options))?))
     }
     /// The family of that name (`NotFound` if there is none).
     pub fn family(&self, name: &str) -> Result<Family> {
         Ok(self.family_handle(self.engine.family(name)?))
     }
-    /// Removes a family with everything in it; durable when the call returns. `default` cannot be dropped.
+    /// Removes a family with everything in it; durable when the call returns. `default` cannot be
+    /// dropped.
     pub fn drop_family(&self, name: &str) -> Result<()> {
         self.engine.drop_family(name)
     }
-    /// Gives a family another name; durable when the call returns. Handles and batches made before go on working.
+    /// Gives a family another name; durable when the call returns. Handles and batches made before
+    /// go on working.
     ///
-    /// Options at open go by name: after `tides` became `x`, an open with [`Options::family`]`("tides", …)`, or with a file of
-    /// options that names it, finds no `tides` and creates an empty one, beside `x` with all that it holds. So rename it
-    /// there, too.
+    /// Options at open go by name: after `tides` became `x`, an open with
+    /// [`Options::family`]`("tides", …)`, or with a file of options that names it, finds no `tides`
+    /// and creates an empty one, beside `x` with all that it holds. So rename it there, too.
     ///
     /// ```
     /// # use perigee::{Db, ErrorKind, Options};
@@ -163,20 +178,21 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `NotFound`; `AlreadyExists`; `InvalidArgument` for `default`, or for a name that is empty, longer than 255 bytes or
-    /// contains NUL.
+    /// `NotFound`; `AlreadyExists`; `InvalidArgument` for `default`, or for a name that is empty,
+    /// longer than 255 bytes or contains NUL.
     pub fn rename_family(&self, name: &str, to: &str) -> Result<()> {
         self.engine.rename_family(name, to)
     }
-    /// Removes everything in a family at once, whatever its size; durable when the call returns. The family stays, with its
-    /// options, name and handles. Iterators opened before go on; a snapshot taken before can no longer read the family
-    /// (`NotFound`).
+    /// Removes everything in a family at once, whatever its size; durable when the call returns.
+    /// The family stays, with its options, name and handles. Iterators opened before go on; a
+    /// snapshot taken before can no longer read the family (`NotFound`).
     pub fn clear_family(&self, name: &str) -> Result<()> {
         self.engine.clear_family(name)
     }
-    /// Makes a family that begins with what `source` holds at one moment between call and return, under the same options.
-    /// Cheap: the memtable is written out and the table files are shared until a compaction replaces them. Writes
-    /// to one never show in the other, and either can be dropped. Snapshots taken before cannot read it (`NotFound`).
+    /// Makes a family that begins with what `source` holds at one moment between call and return,
+    /// under the same options. Cheap: the memtable is written out and the table files are shared
+    /// until a compaction replaces them. Writes to one never show in the other, and either can be
+    /// dropped. Snapshots taken before cannot read it (`NotFound`).
     ///
     /// # Errors
     /// As [`Db::create_family`] and [`Db::rename_family`]; those of a flush.
@@ -187,8 +203,8 @@ impl Db {
     pub fn families(&self) -> Vec<String> {
         self.engine.family_names()
     }
-    /// Commits a batch with the database's durability; the number of its last operation ([`Db::latest_seq`] is not less from
-    /// now on). An empty batch has that of the present.
+    /// Commits a batch with the database's durability; the number of its last operation
+    /// ([`Db::latest_seq`] is not less from now on). An empty batch has that of the present.
     ///
     /// ```
     /// # use perigee::{Db, Options, WriteBatch};
@@ -205,16 +221,20 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `OutcomeUnknown`: the commit may or may not be there after reopen, as a whole. Any other error: it is not
-    /// there and never will be. `NoSpace`: free space and try again, no reopen needed. `Poisoned`: an
-    /// earlier failure stopped writes. `Conflict`: a prepared transaction that nobody has decided yet wrote, or read, what the batch writes.
+    /// `OutcomeUnknown`: the commit may or may not be there after reopen, as a whole. Any other
+    /// error: it is not there and never will be. `NoSpace`: free space and try again, no reopen
+    /// needed. `Poisoned`: an earlier failure stopped writes. `Conflict`: a prepared transaction
+    /// that nobody has decided yet wrote, or read, what the batch writes.
     pub fn write(&self, batch: WriteBatch) -> Result<u64> {
         self.write_with(batch, WriteOptions::new())
     }
     /// Commits a batch, with options.
     pub fn write_with(&self, batch: WriteBatch, options: WriteOptions) -> Result<u64> {
         let durability = options.durability.map(translate::durability);
-        Ok(self.engine.write_measured(Operation::Write, batch.into_engine_batch(&self.engine)?, durability)?.0)
+        Ok(self
+            .engine
+            .write_measured(Operation::Write, batch.into_engine_batch(&self.engine)?, durability)?
+            .0)
     }
     /// The number of the last operation that reads see.
     pub fn latest_seq(&self) -> u64 {
@@ -276,7 +296,8 @@ impl Db {
     pub fn compact(&self) -> Result<()> {
         self.engine.compact(&self.engine.all_families())
     }
-    /// Reads every byte of every file and checks it. `Ok` with errors inside the report means: readable, damaged.
+    /// Reads every byte of every file and checks it. `Ok` with errors inside the report means:
+    /// readable, damaged.
     pub fn verify(&self) -> Result<VerifyReport> {
         self.verify_with(|_done, _total| {})
     }

@@ -48,12 +48,14 @@ pub struct Cardinality {
 impl Family {
     /// About how much lies in a range, from memory alone: no block is read.
     ///
-    /// How exact it is. Tables inside the range are counted exactly; a table that an end of the range cuts is off by at
-    /// most half a block of it (entries are taken to be spread evenly over its blocks, value-log bytes over its
-    /// entries). Memtables are exact (where different bytes may be one key: up to 256 entries in the range, beyond that with a standard error of 6 %). `keys` counts a
-    /// key that several runs hold once where their sketches show it (standard error 2.3 %, tables of 2048 keys and
-    /// more; smaller overlapping ones count twice), and takes each tombstone for a key that is gone: after `compact` it is
-    /// as exact as `entries`. Entries that have expired, or that a range delete hides, count until compaction drops them.
+    /// How exact it is. Tables inside the range are counted exactly; a table that an end of the
+    /// range cuts is off by at most half a block of it (entries are taken to be spread evenly over
+    /// its blocks, value-log bytes over its entries). Memtables are exact (where different bytes
+    /// may be one key: up to 256 entries in the range, beyond that with a standard error of 6 %).
+    /// `keys` counts a key that several runs hold once where their sketches show it (standard error
+    /// 2.3 %, tables of 2048 keys and more; smaller overlapping ones count twice), and takes each
+    /// tombstone for a key that is gone: after `compact` it is as exact as `entries`. Entries that
+    /// have expired, or that a range delete hides, count until compaction drops them.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -71,7 +73,10 @@ impl Family {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn estimate_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<RangeEstimate> {
+    pub fn estimate_range<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+    ) -> Result<RangeEstimate> {
         let (view, _) = self.engine.read_view(&self.inner)?;
         let e = estimate::estimate_range_size(&view, &range_to_bounds(&range));
         Ok(RangeEstimate {
@@ -82,7 +87,8 @@ impl Family {
         })
     }
 
-    /// What a scan of a range would touch now: exact for the tables as they are, and no block is read to know it.
+    /// What a scan of a range would touch now: exact for the tables as they are, and no block is
+    /// read to know it.
     pub fn range_cost<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<RangeCost> {
         let (view, _) = self.engine.read_view(&self.inner)?;
         let c = estimate::estimate_scan_cost(&view, &range_to_bounds(&range));
@@ -95,9 +101,10 @@ impl Family {
         })
     }
 
-    /// About how many different keys the family has, by HyperLogLog sketches that tables carry: standard error 2.3 %, so
-    /// more than 7 % off once in 400 times. Keys that several tables hold count once. Walks the memtables, and the tables of
-    /// fewer than 2048 keys, which have no sketch.
+    /// About how many different keys the family has, by HyperLogLog sketches that tables carry:
+    /// standard error 2.3 %, so more than 7 % off once in 400 times. Keys that several tables hold
+    /// count once. Walks the memtables, and the tables of fewer than 2048 keys, which have no
+    /// sketch.
     pub fn cardinality(&self) -> Result<Cardinality> {
         let (view, _) = self.engine.read_view(&self.inner)?;
         let (keys, tombstones) = estimate::estimate_distinct_keys(&view)?;
@@ -107,7 +114,10 @@ impl Family {
 
 impl Db {
     /// [`Family::estimate_range`] on `default`.
-    pub fn estimate_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<RangeEstimate> {
+    pub fn estimate_range<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+    ) -> Result<RangeEstimate> {
         self.default_family().estimate_range(range)
     }
     /// [`Family::range_cost`] on `default`.

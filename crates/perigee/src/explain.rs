@@ -48,11 +48,13 @@ pub struct ExplainStep {
 }
 
 impl Family {
-    /// Reads `key` as [`Family::get`] does, the same way through the same code, and tells what was asked on the way: which
-    /// memtables, which tables, their filters and blocks, from the cache or the disk.
+    /// Reads `key` as [`Family::get`] does, the same way through the same code, and tells what was
+    /// asked on the way: which memtables, which tables, their filters and blocks, from the cache or
+    /// the disk.
     ///
     /// # Errors
-    /// `Closed`, or `NotFound` for a dropped family. What makes the `get` itself fail is in the explanation.
+    /// `Closed`, or `NotFound` for a dropped family. What makes the `get` itself fail is in the
+    /// explanation.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -105,8 +107,12 @@ fn explain_step(s: &LookupStep) -> ExplainStep {
     };
     let common = ExplainStep { outcome, sequence, elapsed_ns: s.ns, ..ExplainStep::default() };
     match &s.source {
-        LookupSource::Memtable(0) => ExplainStep { source: "memtable", name: "active".into(), ..common },
-        LookupSource::Memtable(n) => ExplainStep { source: "memtable", name: format!("sealed {n}"), ..common },
+        LookupSource::Memtable(0) => {
+            ExplainStep { source: "memtable", name: "active".into(), ..common }
+        }
+        LookupSource::Memtable(n) => {
+            ExplainStep { source: "memtable", name: format!("sealed {n}"), ..common }
+        }
         LookupSource::UncoveredRun(level, run) => ExplainStep {
             source: "run",
             name: "no table covers the key".into(),

@@ -11,7 +11,8 @@ use perigee_tree::scan::ScanBounds;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-/// A column family of an open database. Cheap to clone. Calls on a dropped family fail with `NotFound`.
+/// A column family of an open database. Cheap to clone. Calls on a dropped family fail with
+/// `NotFound`.
 ///
 /// ```
 /// # use perigee::{Db, FamilyOptions, Options};
@@ -43,7 +44,11 @@ impl std::fmt::Debug for Family {
 impl Family {
     /// Its inner self, for something that belongs to `engine`.
     pub(crate) fn inner_for(&self, engine: &Arc<Engine>) -> Result<&Arc<Inner>> {
-        if Arc::ptr_eq(&self.engine, engine) { Ok(&self.inner) } else { Err(wrong_database_error()) }
+        if Arc::ptr_eq(&self.engine, engine) {
+            Ok(&self.inner)
+        } else {
+            Err(wrong_database_error())
+        }
     }
     /// Its name now.
     pub fn name(&self) -> String {
@@ -57,11 +62,12 @@ impl Family {
     pub fn options(&self) -> FamilyOptions {
         translate::family_options(&self.inner.settings())
     }
-    /// Gives it other options, durably; they hold from now on, for new files where they concern files. Start from
-    /// [`Family::options`] and change what is to change.
+    /// Gives it other options, durably; they hold from now on, for new files where they concern
+    /// files. Start from [`Family::options`] and change what is to change.
     ///
     /// # Errors
-    /// `InvalidArgument` for another key order, or an option out of range: then nothing has changed.
+    /// `InvalidArgument` for another key order, or an option out of range: then nothing has
+    /// changed.
     pub fn set_options(&self, options: FamilyOptions) -> Result<()> {
         self.engine.set_family_settings(&self.inner, translate::family_settings(&options))
     }
@@ -92,7 +98,8 @@ impl Family {
         let durability = options.durability.map(translate::durability);
         self.engine.write_measured(Operation::Delete, batch, durability).map(drop)
     }
-    /// The value of `key`, copied. `None` is an assertion: every place that could hold the key was read.
+    /// The value of `key`, copied. `None` is an assertion: every place that could hold the key was
+    /// read.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         Ok(self.get_pinned(key)?.map(Vec::from))
     }
@@ -120,11 +127,12 @@ impl Family {
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<Iter> {
         self.new_iter(range_to_bounds(&range))
     }
-    /// The entries whose key starts with `prefix`: in any case under `CaseInsensitive`, up to its first NUL under
-    /// `Lexicographic`.
+    /// The entries whose key starts with `prefix`: in any case under `CaseInsensitive`, up to its
+    /// first NUL under `Lexicographic`.
     ///
     /// # Errors
-    /// `InvalidArgument` under `U64`, `I64` and a user's own order, where keys with one prefix do not lie together.
+    /// `InvalidArgument` under `U64`, `I64` and a user's own order, where keys with one prefix do
+    /// not lie together.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Iter> {
         self.new_iter(ScanBounds::prefix(self.inner.tree.comparator(), prefix.as_ref())?)
     }

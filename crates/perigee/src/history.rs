@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// How far back every version of every key is kept, for [`Db::snapshot_at`](crate::Db::snapshot_at).
+/// How far back every version of every key is kept, for
+/// [`Db::snapshot_at`](crate::Db::snapshot_at).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum History {
     /// Only what snapshots hold.

@@ -1,11 +1,12 @@
-//! Moving over a family in key order: [`Cursor`] to go where one likes, [`Iter`] for `for` loops. Both see the
-//! database as it was when they were made, whatever writers, flushes and compactions do meanwhile.
+//! Moving over a family in key order: [`Cursor`] to go where one likes, [`Iter`] for `for` loops.
+//! Both see the database as it was when they were made, whatever writers, flushes and compactions
+//! do meanwhile.
 
 use crate::{Result, Slice};
 use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
 use perigee_base::latency::Operation;
 use perigee_base::pinned_slice::BytesPreview;
-use perigee_base::{SeqNo, PinnedSlice};
+use perigee_base::{PinnedSlice, SeqNo};
 use perigee_engine::Engine;
 use perigee_engine::txn::ScanTracker;
 use perigee_tree::View;
@@ -75,13 +76,27 @@ pub(crate) fn range_to_bounds<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> Sc
 }
 
 impl Cursor {
-    pub(crate) fn new(engine: &Arc<Engine>, view: Arc<View>, at: SeqNo, bounds: ScanBounds) -> Cursor {
+    pub(crate) fn new(
+        engine: &Arc<Engine>,
+        view: Arc<View>,
+        at: SeqNo,
+        bounds: ScanBounds,
+    ) -> Cursor {
         let inner = VisibleCursor::new(view, at, bounds, true);
         Cursor { inner, engine: Arc::clone(engine), uncounted_steps: 0, tracked: None }
     }
     /// The same, telling `walk` what it passes.
-    pub(crate) fn with_read_tracking(mut self, walk: Option<ScanTracker>, bounds: &ScanBounds) -> Cursor {
-        let ends = || (KeyBoundary::range_start(bounds.lower.clone()), KeyBoundary::range_end(bounds.upper.clone()));
+    pub(crate) fn with_read_tracking(
+        mut self,
+        walk: Option<ScanTracker>,
+        bounds: &ScanBounds,
+    ) -> Cursor {
+        let ends = || {
+            (
+                KeyBoundary::range_start(bounds.lower.clone()),
+                KeyBoundary::range_end(bounds.upper.clone()),
+            )
+        };
         self.tracked = walk.map(|walk| {
             let (begin, end) = ends();
             Box::new(TrackedRange { reads: walk, begin, end })
@@ -91,7 +106,9 @@ impl Cursor {
     /// Tells of the way to where it stands now, from a place (`None`: from where it stood).
     #[cold]
     fn record_read(&mut self, from: Option<KeyBoundaryRef<'_>>, forward: bool) {
-        let Some(TrackedRange { reads: walk, begin, end }) = self.tracked.as_deref_mut() else { return };
+        let Some(TrackedRange { reads: walk, begin, end }) = self.tracked.as_deref_mut() else {
+            return;
+        };
         let here = match (self.inner.key(), forward) {
             (Some(key), true) => KeyBoundaryRef::After(key),
             (Some(key), false) => KeyBoundaryRef::Before(key),
@@ -216,8 +233,8 @@ impl Cursor {
         self.engine.check_open()?;
         Ok(Slice(self.inner.value()?.expect("value() needs a valid cursor: check valid() first")))
     }
-    /// Key and value, borrowed: the cheapest way to look at them. A [`Cursor::value`] can be kept when the cursor moves on, and
-    /// costs a reference count for that.
+    /// Key and value, borrowed: the cheapest way to look at them. A [`Cursor::value`] can be kept
+    /// when the cursor moves on, and costs a reference count for that.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -248,8 +265,8 @@ impl Cursor {
         self.engine.check_open()?;
         Ok(self.inner.entry()?.expect("entry() needs a valid cursor: check valid() first"))
     }
-    /// The same if the value lies beside the key: nothing is fetched, nothing can fail. `None` if the cursor is not valid, or for
-    /// a value that [`Cursor::entry`] would have to fetch.
+    /// The same if the value lies beside the key: nothing is fetched, nothing can fail. `None` if
+    /// the cursor is not valid, or for a value that [`Cursor::entry`] would have to fetch.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -308,7 +325,12 @@ pub struct Iter {
 }
 
 impl Iter {
-    pub(crate) fn new(engine: &Arc<Engine>, view: Arc<View>, at: SeqNo, bounds: ScanBounds) -> Iter {
+    pub(crate) fn new(
+        engine: &Arc<Engine>,
+        view: Arc<View>,
+        at: SeqNo,
+        bounds: ScanBounds,
+    ) -> Iter {
         Iter {
             front: None,
             back: None,
@@ -325,7 +347,8 @@ impl Iter {
         Iter { reads: walk, ..self }
     }
 
-    /// Steps one end; `None` when it has met the other. Each end's cursor stands on what it gave last.
+    /// Steps one end; `None` when it has met the other. Each end's cursor stands on what it gave
+    /// last.
     fn next_from(&mut self, forward: bool) -> Result<Option<(Slice, Slice)>> {
         let order = self.view.version.comparator;
         let fresh = || {
@@ -361,7 +384,8 @@ impl Iter {
 /// Short: what it reads, and where its ends stand.
 impl fmt::Debug for Iter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let at = |end: &Option<Cursor>| end.as_ref().and_then(|c| c.inner.key().map(|k| k.to_vec()));
+        let at =
+            |end: &Option<Cursor>| end.as_ref().and_then(|c| c.inner.key().map(|k| k.to_vec()));
         let (front, back) = (at(&self.front), at(&self.back));
         f.debug_struct("Iter")
             .field("engine", &self.engine)

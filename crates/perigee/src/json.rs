@@ -1,5 +1,5 @@
-//! Statistics as one JSON document and as text. Writes JSON by hand: the shapes are few and known, and a library crate should
-//! not bring a parser along.
+//! Statistics as one JSON document and as text. Writes JSON by hand: the shapes are few and known,
+//! and a library crate should not bring a parser along.
 //!
 //! Invariant: the document is valid JSON whatever bytes a name holds; every number is an integer.
 
@@ -75,7 +75,8 @@ impl JsonWriter {
 }
 
 impl Stats {
-    /// Everything as one JSON document (see `docs/STATISTICS.md`). Numbers are integers; times say their unit in their name.
+    /// Everything as one JSON document (see `docs/STATISTICS.md`). Numbers are integers; times say
+    /// their unit in their name.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -314,7 +315,11 @@ impl fmt::Display for Stats {
         if let Some(oldest) = t.oldest_prepared {
             writeln!(f, "the oldest prepared transaction waits for {} s", oldest.as_secs())?;
         }
-        writeln!(f, "waiting: {} sealed memtables, {} compactions", b.immutable_memtables, b.compactions_due)?;
+        writeln!(
+            f,
+            "waiting: {} sealed memtables, {} compactions",
+            b.immutable_memtables, b.compactions_due
+        )?;
         for s in &self.stalls {
             writeln!(
                 f,

@@ -1,6 +1,6 @@
-//! **Perigee**: an embedded, ordered key-value storage engine. A log-structured merge tree with column families,
-//! atomic batches, snapshots and iterators, built so that no acknowledged byte is lost and no damaged byte is
-//! returned.
+//! **Perigee**: an embedded, ordered key-value storage engine. A log-structured merge tree with
+//! column families, atomic batches, snapshots and iterators, built so that no acknowledged byte is
+//! lost and no damaged byte is returned.
 //!
 //! ```
 //! use perigee::{Db, Options, WriteBatch};
@@ -66,11 +66,17 @@ mod change_feed;
 mod snapshot_history;
 mod two_phase;
 
+pub use backup_reports::{
+    BackupFile, BackupInfo, BackupOptions, BackupReport, BackupVerifyReport, CheckpointReport,
+    PruneReport, RestoreReport,
+};
 pub use backups::Backups;
 pub use batch::WriteBatch;
 pub use bulk_load::{BulkLoad, LoadProgress, LoadReport};
-pub use change_feed::{Change, ChangeKind, ChangeOperation, Changes, Commit, FamilyChange, FamilyChangeKind};
-pub use options_file::FILE_NAME as OPTIONS_FILE_NAME;
+pub use change_feed::{
+    Change, ChangeKind, ChangeOperation, Changes, Commit, FamilyChange, FamilyChangeKind,
+};
+pub use commit_hook::{CommitEvent, CommitOperation};
 pub use db::{Db, DirectoryLock};
 pub use estimate::{Cardinality, RangeCost, RangeEstimate};
 pub use explain::{ExplainStep, Explanation};
@@ -80,28 +86,24 @@ pub use iter::{Cursor, Iter};
 pub use maintenance::Pause;
 pub use option_table::OptionValue;
 pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
+pub use options_file::FILE_NAME as OPTIONS_FILE_NAME;
 pub use perigee_base::comparator::REGISTERED_COMPARATOR;
 pub use perigee_base::{Error, ErrorKind, KeyComparator, MergeOperator, MergeRule, Result};
-pub use perigee_engine::log_listener::LogLevel;
 pub use perigee_engine::locks::LockMode;
+pub use perigee_engine::log_listener::LogLevel;
 pub use perigee_tree::rewrite::{CompactionFilter, FilterDecision, FilterEntry};
 pub use repair::{DataLoss, RepairReport, repair, repair_in};
-pub use backup_reports::{
-    BackupFile, BackupInfo, BackupOptions, BackupReport, BackupVerifyReport, CheckpointReport, PruneReport,
-    RestoreReport,
-};
 pub use slice::Slice;
 pub use snapshot::Snapshot;
 pub use stats::{
-    BackgroundStats, CacheStats, FamilyStats, FileStats, IoStats, JobStats, LatencyStats, LevelStats,
-    MemtableStats, RecoveryReport, StallStats, Stats, TransactionStats, VerifyReport,
+    BackgroundStats, CacheStats, FamilyStats, FileStats, IoStats, JobStats, LatencyStats,
+    LevelStats, MemtableStats, RecoveryReport, StallStats, Stats, TransactionStats, VerifyReport,
 };
 pub use table_writer::{TableSummary, TableWriter};
 pub use ttl::{ClockStatus, ValueWithTtl};
 pub use two_phase::PreparedTxnInfo;
 pub use txn::{Txn, TxnHandle};
 pub use txn_options::{Isolation, TxnOptions};
-pub use commit_hook::{CommitEvent, CommitOperation};
 
 /// The world the engine runs in: real by default, simulated in tests. See [`Options::env`].
 pub mod env {

@@ -1,4 +1,5 @@
-//! What an operator does to background work: manual compactions, purge, pause, cancel, a rate, waiting until all is done.
+//! What an operator does to background work: manual compactions, purge, pause, cancel, a rate,
+//! waiting until all is done.
 
 use crate::iter::range_to_bounds;
 use crate::{CacheStats, Db, Family, FamilyStats, FileStats, Result, translate};
@@ -8,15 +9,17 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// While it lives, no flush and no compaction runs ([`Db::pause_background_work`]). Dropping it lets them run again.
+/// While it lives, no flush and no compaction runs ([`Db::pause_background_work`]). Dropping it
+/// lets them run again.
 ///
-/// **It is no way to copy the files of the database.** Writes go on, and with them the log; the manifest changes too, by bulk loads
-/// and changes of families for example. A copy of the directory made meanwhile may hold a log and a manifest of different moments.
-/// [`Db::checkpoint`] and [`Db::backup`] make copies of one moment, while everything goes on.
+/// **It is no way to copy the files of the database.** Writes go on, and with them the log; the
+/// manifest changes too, by bulk loads and changes of families for example. A copy of the directory
+/// made meanwhile may hold a log and a manifest of different moments. [`Db::checkpoint`] and
+/// [`Db::backup`] make copies of one moment, while everything goes on.
 ///
-/// Writes go on until the memtables that wait for their flush are as many as may wait; then they fail with `Busy` instead of
-/// waiting, because whoever holds the pause may be the one who writes. `flush`, `compact` and `wait_idle` fail with `Busy` at
-/// once if there is work to do.
+/// Writes go on until the memtables that wait for their flush are as many as may wait; then they
+/// fail with `Busy` instead of waiting, because whoever holds the pause may be the one who writes.
+/// `flush`, `compact` and `wait_idle` fail with `Busy` at once if there is work to do.
 #[derive(Debug)]
 #[must_use = "background work goes on at once if the pause is dropped"]
 pub struct Pause {
@@ -65,18 +68,20 @@ impl Db {
     pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         self.default_family().compact_range(range)
     }
-    /// Reclaims everything that can be reclaimed now: flushes and merges every family into its deepest level, and empties
-    /// every value log that holds any garbage. What snapshots and iterators still see stays.
+    /// Reclaims everything that can be reclaimed now: flushes and merges every family into its
+    /// deepest level, and empties every value log that holds any garbage. What snapshots and
+    /// iterators still see stays.
     ///
     /// # Errors
     /// `Busy` if background work is paused or cancelled.
     pub fn purge(&self) -> Result<()> {
         self.engine.purge(&self.engine.all_families())
     }
-    /// Lets running flushes and compactions end, and starts no other until the guard is dropped. Pauses may overlap.
+    /// Lets running flushes and compactions end, and starts no other until the guard is dropped.
+    /// Pauses may overlap.
     ///
-    /// This quiets the disk; it does not stop changes of the log and the manifest, so files copied under it are no backup: use
-    /// [`Db::checkpoint`] or [`Db::backup`] (see [`Pause`]).
+    /// This quiets the disk; it does not stop changes of the log and the manifest, so files copied
+    /// under it are no backup: use [`Db::checkpoint`] or [`Db::backup`] (see [`Pause`]).
     ///
     /// # Errors
     /// `Closed`.
@@ -84,9 +89,10 @@ impl Db {
         self.engine.pause_jobs()?;
         Ok(Pause { engine: Arc::clone(&self.engine) })
     }
-    /// Running compactions (also manual ones, which fail with `Busy`) give up within a moment, what they made is discarded,
-    /// and none starts until [`Db::resume_background_work`]. Nothing is lost: the inputs stay. Flushes go on, and so do
-    /// writers: level 0 grows as long as they write, which reads pay for. `close` does not need this: it does the same.
+    /// Running compactions (also manual ones, which fail with `Busy`) give up within a moment, what
+    /// they made is discarded, and none starts until [`Db::resume_background_work`]. Nothing is
+    /// lost: the inputs stay. Flushes go on, and so do writers: level 0 grows as long as they
+    /// write, which reads pay for. `close` does not need this: it does the same.
     ///
     /// # Errors
     /// `Closed`.
@@ -125,8 +131,9 @@ impl Db {
     pub fn set_min_free_space(&self, bytes: u64) {
         self.engine.set_min_free_space(bytes);
     }
-    /// From now on families of this database may have a user's order that [`crate::Options::orders`] did not name. At the next
-    /// open it must be named there, if a family has it by then.
+    /// From now on families of this database may have a user's order that
+    /// [`crate::Options::orders`] did not name. At the next open it must be named there, if a
+    /// family has it by then.
     ///
     /// ```
     /// # use perigee::{Db, FamilyOptions, KeyComparator, Options};
@@ -152,7 +159,8 @@ impl Db {
     pub fn counters(&self) -> Vec<(&'static str, u64)> {
         self.engine.counters().all()
     }
-    /// What the block cache holds and how often it helped: a part of [`Db::stats`] that costs next to nothing.
+    /// What the block cache holds and how often it helped: a part of [`Db::stats`] that costs next
+    /// to nothing.
     pub fn cache_stats(&self) -> CacheStats {
         translate::cache_stats(&self.engine.cache_status())
     }
@@ -173,7 +181,8 @@ impl Db {
 }
 
 impl Family {
-    /// What it holds and what was done to it ([`Db::stats`] gathers that of all families, and much more).
+    /// What it holds and what was done to it ([`Db::stats`] gathers that of all families, and much
+    /// more).
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -214,16 +223,18 @@ impl Family {
     pub fn is_flushing(&self) -> bool {
         self.engine.is_flushing(&self.inner)
     }
-    /// Whether a compaction of it runs, or is due and neither paused nor cancelled. Cheap, but for a look at the shape of its
-    /// levels while they change.
+    /// Whether a compaction of it runs, or is due and neither paused nor cancelled. Cheap, but for
+    /// a look at the shape of its levels while they change.
     pub fn is_compacting(&self) -> bool {
         self.engine.is_compacting(&self.inner)
     }
-    /// Flushes, then merges every table that shares keys with the range (and what must move with them), as deep as any of
-    /// them lies: deleted and overwritten entries of the range are gone from the files, but for what snapshots see.
+    /// Flushes, then merges every table that shares keys with the range (and what must move with
+    /// them), as deep as any of them lies: deleted and overwritten entries of the range are gone
+    /// from the files, but for what snapshots see.
     ///
     /// # Errors
-    /// `Busy` if background work is paused or cancelled, or is cancelled meanwhile: nothing was changed.
+    /// `Busy` if background work is paused or cancelled, or is cancelled meanwhile: nothing was
+    /// changed.
     pub fn compact_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         self.inner.check_not_dropped()?;
         let bounds = range_to_bounds(&range);
@@ -231,7 +242,10 @@ impl Family {
             Bound::Included(k) | Bound::Excluded(k) => Some(k),
             Bound::Unbounded => None,
         };
-        self.engine.compact_range(&self.inner, CompactionRange { first: end(bounds.lower), last: end(bounds.upper) })
+        self.engine.compact_range(
+            &self.inner,
+            CompactionRange { first: end(bounds.lower), last: end(bounds.upper) },
+        )
     }
     /// [`Db::purge`] for this family alone.
     ///

@@ -19,9 +19,10 @@ fn check_operand(family: &Family, key: &[u8], operand: &[u8]) -> Result<()> {
 
 impl Options {
     /// Registers a merge operator of the user's own for this database: families have it by its name
-    /// ([`FamilyOptions::merge_operator`], [`MergeRule::User`]). A database in which a family has one that is not registered does not
-    /// open for writing; read-only it does, and reads of keys that have operands fail. One name is one operator for ever: what it
-    /// computes must not change, since what is stored was computed by it in parts.
+    /// ([`FamilyOptions::merge_operator`], [`MergeRule::User`]). A database in which a family has
+    /// one that is not registered does not open for writing; read-only it does, and reads of keys
+    /// that have operands fail. One name is one operator for ever: what it computes must not
+    /// change, since what is stored was computed by it in parts.
     ///
     /// ```
     /// # use perigee::{Db, FamilyOptions, MergeOperator, MergeRule, Options, Result};
@@ -63,12 +64,14 @@ impl Options {
 }
 
 impl Family {
-    /// Merges an operand into the value of `key`, as the family's [`MergeRule`](crate::MergeRule) says, without reading it:
-    /// reads see what value and operands come to, and compaction makes one value of them. Where nothing is, the operand stands alone.
+    /// Merges an operand into the value of `key`, as the family's [`MergeRule`](crate::MergeRule)
+    /// says, without reading it: reads see what value and operands come to, and compaction makes
+    /// one value of them. Where nothing is, the operand stands alone.
     ///
-    /// Into a value that expires nothing is merged for good: at its time it goes, and operands written over it stay, as
-    /// if there had been no value. A read of a key with thousands of operands costs as much as there are; flushes and compactions join
-    /// them, as far as snapshots allow.
+    /// Into a value that expires nothing is merged for good: at its time it goes, and operands
+    /// written over it stay, as if there had been no value. A read of a key with thousands of
+    /// operands costs as much as there are; flushes and compactions join them, as far as snapshots
+    /// allow.
     ///
     /// ```
     /// # use perigee::{Db, FamilyOptions, MergeRule, Options};
@@ -90,9 +93,9 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if the family has no merge operator, or the operator refuses the operand; those of [`Db::write`]. If the
-    /// operator fails later, reads of the key do, with its name and the key in the error; nothing is lost, and a put or delete
-    /// of the key ends it.
+    /// `InvalidArgument` if the family has no merge operator, or the operator refuses the operand;
+    /// those of [`Db::write`]. If the operator fails later, reads of the key do, with its name and
+    /// the key in the error; nothing is lost, and a put or delete of the key ends it.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.merge_with(key, operand, WriteOptions::new())
     }
@@ -115,11 +118,17 @@ impl Family {
 }
 
 impl WriteBatch {
-    /// As [`Family::merge`]; an operand is merged into what earlier operations of the batch put, too.
+    /// As [`Family::merge`]; an operand is merged into what earlier operations of the batch put,
+    /// too.
     ///
     /// # Errors
     /// As [`Family::merge`]; the batch is unchanged.
-    pub fn merge(&mut self, family: &Family, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+    pub fn merge(
+        &mut self,
+        family: &Family,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
         let (key, operand) = (key.as_ref(), operand.as_ref());
         let batch = self.operations_for(family)?;
         check_operand(family, key, operand)?;
@@ -128,8 +137,9 @@ impl WriteBatch {
 }
 
 impl Txn {
-    /// As [`Family::merge`]. It is a write like any other: at the levels that check writes it conflicts with whoever wrote
-    /// the key since, merges included; at read committed nothing does. A read of the key merges it onto what the transaction sees.
+    /// As [`Family::merge`]. It is a write like any other: at the levels that check writes it
+    /// conflicts with whoever wrote the key since, merges included; at read committed nothing does.
+    /// A read of the key merges it onto what the transaction sees.
     ///
     /// ```
     /// # use perigee::{Db, FamilyOptions, Isolation, MergeRule, Options, TxnOptions};
@@ -150,11 +160,18 @@ impl Txn {
     ///
     /// # Errors
     /// As [`Family::merge`] and [`Txn::put`].
-    pub fn merge(&self, family: &Family, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+    pub fn merge(
+        &self,
+        family: &Family,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+    ) -> Result<()> {
         let (key, operand) = (key.as_ref(), operand.as_ref());
         family.inner_for(&self.engine)?;
         check_operand(family, key, operand)?;
-        self.write_key(family, key, LockMode::Insert, |batch| batch.merge(family.inner.id, key, operand))
+        self.write_key(family, key, LockMode::Insert, |batch| {
+            batch.merge(family.inner.id, key, operand)
+        })
     }
 }
 

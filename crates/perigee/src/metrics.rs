@@ -1,7 +1,9 @@
-//! Statistics as OpenMetrics text, for Prometheus and its kin. The names are stable: a release that changes one says so.
+//! Statistics as OpenMetrics text, for Prometheus and its kin. The names are stable: a release that
+//! changes one says so.
 //!
-//! Invariants: every family of metrics has HELP and TYPE (and UNIT where it has one) before its samples, and all its samples
-//! together; names of counters end in `_total`; the text ends with `# EOF`.
+//! Invariants: every family of metrics has HELP and TYPE (and UNIT where it has one) before its
+//! samples, and all its samples together; names of counters end in `_total`; the text ends with `#
+//! EOF`.
 
 use crate::{Db, Stats};
 use std::fmt::Write;
@@ -34,9 +36,17 @@ impl MetricsText {
         }
         let _ = writeln!(self.0, "# HELP {} {}", h.name, h.help);
     }
-    fn write_sample(&mut self, name: &str, suffix: &str, labels: &[(&str, &str)], value: impl std::fmt::Display) {
-        let labels: Vec<String> = labels.iter().map(|(k, v)| format!("{k}=\"{}\"", escape(v))).collect();
-        let labels = if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
+    fn write_sample(
+        &mut self,
+        name: &str,
+        suffix: &str,
+        labels: &[(&str, &str)],
+        value: impl std::fmt::Display,
+    ) {
+        let labels: Vec<String> =
+            labels.iter().map(|(k, v)| format!("{k}=\"{}\"", escape(v))).collect();
+        let labels =
+            if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
         let _ = writeln!(self.0, "{name}{suffix}{labels} {value}");
     }
     /// A whole family: one sample for each element, if there is any.
@@ -65,7 +75,9 @@ impl MetricsText {
         help: &'static str,
         value: u64,
     ) {
-        self.write_family(&MetricHead { name, kind, unit, help }, &[value], |v| (vec![], v.to_string()));
+        self.write_family(&MetricHead { name, kind, unit, help }, &[value], |v| {
+            (vec![], v.to_string())
+        });
     }
 }
 
@@ -75,7 +87,8 @@ fn us_to_seconds(us: u64) -> String {
 }
 
 impl Db {
-    /// Statistics as OpenMetrics text (`application/openmetrics-text; version=1.0.0`), to be served under `/metrics`.
+    /// Statistics as OpenMetrics text (`application/openmetrics-text; version=1.0.0`), to be served
+    /// under `/metrics`.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -125,7 +138,13 @@ fn write_database(t: &mut MetricsText, s: &Stats) {
     t.write_value("perigee_tables", "gauge", "", "Table files.", s.tables as u64);
     write_transactions(t, s);
     t.write_value("perigee_wal_segments", "gauge", "", "Log segments.", s.wal.0 as u64);
-    t.write_value("perigee_wal_size_bytes", "gauge", "bytes", "Bytes of the log segments.", s.wal.1);
+    t.write_value(
+        "perigee_wal_size_bytes",
+        "gauge",
+        "bytes",
+        "Bytes of the log segments.",
+        s.wal.1,
+    );
     t.write_value(
         "perigee_cache_capacity_bytes",
         "gauge",
@@ -133,8 +152,20 @@ fn write_database(t: &mut MetricsText, s: &Stats) {
         "Bytes that the block cache may hold.",
         s.cache.capacity,
     );
-    t.write_value("perigee_cache_used_bytes", "gauge", "bytes", "Bytes that the block cache holds.", s.cache.used);
-    t.write_value("perigee_cache_blocks", "gauge", "", "Blocks in the block cache.", s.cache.blocks);
+    t.write_value(
+        "perigee_cache_used_bytes",
+        "gauge",
+        "bytes",
+        "Bytes that the block cache holds.",
+        s.cache.used,
+    );
+    t.write_value(
+        "perigee_cache_blocks",
+        "gauge",
+        "",
+        "Blocks in the block cache.",
+        s.cache.blocks,
+    );
     t.write_value(
         "perigee_cache_evictions",
         "counter",
@@ -158,12 +189,24 @@ fn write_database(t: &mut MetricsText, s: &Stats) {
         u64::from(s.recovery.clean),
     );
     let help = "Bytes cut from the ends of logs at open.";
-    t.write_value("perigee_recovery_truncated_bytes", "gauge", "bytes", help, s.recovery.truncated_bytes);
+    t.write_value(
+        "perigee_recovery_truncated_bytes",
+        "gauge",
+        "bytes",
+        help,
+        s.recovery.truncated_bytes,
+    );
 }
 
 fn write_transactions(t: &mut MetricsText, s: &Stats) {
     let all = &s.transactions;
-    t.write_value("perigee_transactions_open", "gauge", "", "Transactions that have not ended.", all.open);
+    t.write_value(
+        "perigee_transactions_open",
+        "gauge",
+        "",
+        "Transactions that have not ended.",
+        all.open,
+    );
     let help = "Memory that what they have written takes.";
     t.write_value("perigee_transactions_held_bytes", "gauge", "bytes", help, all.bytes);
     t.write_value(
@@ -173,12 +216,24 @@ fn write_transactions(t: &mut MetricsText, s: &Stats) {
         "Prepared transactions that nobody has decided.",
         all.prepared,
     );
-    let oldest = all.oldest_prepared.map_or(0, |t| u64::try_from(t.as_micros()).unwrap_or(u64::MAX));
+    let oldest =
+        all.oldest_prepared.map_or(0, |t| u64::try_from(t.as_micros()).unwrap_or(u64::MAX));
     let help = "For how long the oldest prepared transaction waits; 0 if there is none.";
-    let h = MetricHead { name: "perigee_prepared_oldest_seconds", kind: "gauge", unit: "seconds", help };
+    let h = MetricHead {
+        name: "perigee_prepared_oldest_seconds",
+        kind: "gauge",
+        unit: "seconds",
+        help,
+    };
     t.write_family(&h, &[oldest], |us| (vec![], us_to_seconds(*us)));
     let help = "Families that need a compaction, beside those that have one.";
-    t.write_value("perigee_compactions_due", "gauge", "", help, s.background.compactions_due as u64);
+    t.write_value(
+        "perigee_compactions_due",
+        "gauge",
+        "",
+        help,
+        s.background.compactions_due as u64,
+    );
     let help = "How tight memory is, 0 to 3; writers are slowed from 2 on.";
     t.write_value("perigee_memory_pressure", "gauge", "", help, u64::from(s.memory_pressure));
 }
@@ -199,11 +254,16 @@ fn write_family_metrics(t: &mut MetricsText, s: &Stats) {
         ("perigee_level_entries", "", "Entries of a level, tombstones included.", |l| l.entries),
         ("perigee_level_tombstones", "", "Tombstones of a level.", |l| l.tombstones),
         ("perigee_level_key_bytes", "bytes", "Keys of a level, uncompressed.", |l| l.raw_key_bytes),
-        ("perigee_level_value_bytes", "bytes", "Values of a level, uncompressed.", |l| l.raw_value_bytes),
+        ("perigee_level_value_bytes", "bytes", "Values of a level, uncompressed.", |l| {
+            l.raw_value_bytes
+        }),
     ];
     for (name, unit, help, figure) in figures {
         t.write_family(&MetricHead { name, kind: "gauge", unit, help }, &levels, |(family, l)| {
-            (vec![("family", (*family).to_owned()), ("level", l.level.to_string())], figure(l).to_string())
+            (
+                vec![("family", (*family).to_owned()), ("level", l.level.to_string())],
+                figure(l).to_string(),
+            )
         });
     }
     type FamilyCounter = fn(&crate::FamilyStats) -> u64;
@@ -218,13 +278,21 @@ fn write_family_metrics(t: &mut MetricsText, s: &Stats) {
         ("perigee_family_flush_written_bytes", "bytes", "Bytes that flushes wrote.", |f| {
             f.flush_bytes_written
         }),
-        ("perigee_family_compaction_tables", "", "Tables that compactions made.", |f| f.compaction_tables),
-        ("perigee_family_compaction_read_bytes", "bytes", "Bytes of tables that compactions read.", |f| {
-            f.compaction_bytes_read
+        ("perigee_family_compaction_tables", "", "Tables that compactions made.", |f| {
+            f.compaction_tables
         }),
-        ("perigee_family_compaction_written_bytes", "bytes", "Bytes that compactions wrote.", |f| {
-            f.compaction_bytes_written
-        }),
+        (
+            "perigee_family_compaction_read_bytes",
+            "bytes",
+            "Bytes of tables that compactions read.",
+            |f| f.compaction_bytes_read,
+        ),
+        (
+            "perigee_family_compaction_written_bytes",
+            "bytes",
+            "Bytes that compactions wrote.",
+            |f| f.compaction_bytes_written,
+        ),
     ];
     for (name, unit, help, figure) in figures {
         t.write_family(&MetricHead { name, kind: "counter", unit, help }, &s.families, |f| {
@@ -233,13 +301,24 @@ fn write_family_metrics(t: &mut MetricsText, s: &Stats) {
     }
     let h = gauge("perigee_vlog_size_bytes", "bytes", "Bytes of value logs.");
     t.write_family(&h, &s.families, |f| (label(f), f.vlogs.1.to_string()));
-    let h = gauge("perigee_vlog_referenced_bytes", "bytes", "Bytes of value logs that tables reference.");
+    let h = gauge(
+        "perigee_vlog_referenced_bytes",
+        "bytes",
+        "Bytes of value logs that tables reference.",
+    );
     t.write_family(&h, &s.families, |f| (label(f), f.vlogs.2.to_string()));
 }
 
 fn write_labelled_metrics(t: &mut MetricsText, s: &Stats) {
-    let h = MetricHead { name: "perigee_memory_bytes", kind: "gauge", unit: "bytes", help: "Memory by owner." };
-    t.write_family(&h, &s.memory, |(owner, n)| (vec![("owner", owner.replace(' ', "_"))], n.to_string()));
+    let h = MetricHead {
+        name: "perigee_memory_bytes",
+        kind: "gauge",
+        unit: "bytes",
+        help: "Memory by owner.",
+    };
+    t.write_family(&h, &s.memory, |(owner, n)| {
+        (vec![("owner", owner.replace(' ', "_"))], n.to_string())
+    });
     let figures: [(&str, &str, &str, fn(&crate::IoStats) -> u64); 4] = [
         ("perigee_io_reads", "", "Read calls by cause.", |io| io.reads),
         ("perigee_io_read_bytes", "bytes", "Bytes read by cause.", |io| io.bytes_read),
@@ -253,9 +332,13 @@ fn write_labelled_metrics(t: &mut MetricsText, s: &Stats) {
     }
     let figures: [(&str, &str, &str, fn(&crate::StallStats) -> String); 4] = [
         ("perigee_stall_delays", "", "Writes delayed, by reason.", |s| s.delays.to_string()),
-        ("perigee_stall_delay_seconds", "seconds", "Time of those delays.", |s| us_to_seconds(s.delay_us)),
+        ("perigee_stall_delay_seconds", "seconds", "Time of those delays.", |s| {
+            us_to_seconds(s.delay_us)
+        }),
         ("perigee_stall_stops", "", "Writes stopped, by reason.", |s| s.stops.to_string()),
-        ("perigee_stall_stop_seconds", "seconds", "Time of those stops.", |s| us_to_seconds(s.stop_us)),
+        ("perigee_stall_stop_seconds", "seconds", "Time of those stops.", |s| {
+            us_to_seconds(s.stop_us)
+        }),
     ];
     for (name, unit, help, figure) in figures {
         t.write_family(&MetricHead { name, kind: "counter", unit, help }, &s.stalls, |s| {
@@ -265,13 +348,17 @@ fn write_labelled_metrics(t: &mut MetricsText, s: &Stats) {
     let jobs: Vec<(&str, u64)> = ["flush", "compaction"]
         .map(|k| (k, s.running_jobs.iter().filter(|j| j.kind == k).count() as u64))
         .to_vec();
-    let h =
-        MetricHead { name: "perigee_jobs_running", kind: "gauge", unit: "", help: "Background jobs running now." };
+    let h = MetricHead {
+        name: "perigee_jobs_running",
+        kind: "gauge",
+        unit: "",
+        help: "Background jobs running now.",
+    };
     t.write_family(&h, &jobs, |(kind, n)| (vec![("kind", (*kind).to_owned())], n.to_string()));
 }
 
-/// One histogram for each operation, its fine buckets gathered into doublings. A fine bucket is counted where its upper
-/// bound lies, so no bucket claims more than it holds.
+/// One histogram for each operation, its fine buckets gathered into doublings. A fine bucket is
+/// counted where its upper bound lies, so no bucket claims more than it holds.
 fn write_latencies(t: &mut MetricsText, s: &Stats) {
     let name = "perigee_operation_duration_seconds";
     let help = "How long operations took; of some only a sample is measured.";

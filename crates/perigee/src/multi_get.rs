@@ -2,7 +2,7 @@
 
 use crate::{Db, Error, Family, Result, Slice, Snapshot};
 use perigee_base::latency::Operation;
-use perigee_base::{SeqNo, PinnedSlice};
+use perigee_base::{PinnedSlice, SeqNo};
 use perigee_engine::Engine;
 use perigee_tree::View;
 use perigee_tree::get;
@@ -63,13 +63,15 @@ impl Family {
         Ok(value)
     }
 
-    /// The values of many keys, in the order of the keys, all read at one moment. Much cheaper than single gets when keys
-    /// lie near each other (each block is read and decompressed once) or when they come from the disk (reads are
-    /// announced to the system, which fetches them side by side).
+    /// The values of many keys, in the order of the keys, all read at one moment. Much cheaper than
+    /// single gets when keys lie near each other (each block is read and decompressed once) or when
+    /// they come from the disk (reads are announced to the system, which fetches them side by
+    /// side).
     ///
-    /// Each key has an answer of its own: an `Err` (damage, a failed read) says that this key's value is unknown, never
-    /// that it is not there, and leaves the others alone. On a closed database or dropped family every answer is the
-    /// error. Keys may repeat. A pinned value keeps its block in memory: copy what is to be kept.
+    /// Each key has an answer of its own: an `Err` (damage, a failed read) says that this key's
+    /// value is unknown, never that it is not there, and leaves the others alone. On a closed
+    /// database or dropped family every answer is the error. Keys may repeat. A pinned value keeps
+    /// its block in memory: copy what is to be kept.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -85,13 +87,18 @@ impl Family {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Vec<Result<Option<Slice>>> {
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Vec<Result<Option<Slice>>> {
         multi_get_at(&self.engine, self.current_view(), keys)
     }
 
-    /// Copies the value of `key` to the start of `buf` and answers with its length; `None` if there is none.
+    /// Copies the value of `key` to the start of `buf` and answers with its length; `None` if there
+    /// is none.
     ///
-    /// If `buf` is too small the answer is the length that is needed (larger than `buf.len()`), and `buf` is as it was.
+    /// If `buf` is too small the answer is the length that is needed (larger than `buf.len()`), and
+    /// `buf` is as it was.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -111,8 +118,8 @@ impl Family {
         Ok(copy_into_slice(self.read_value(key.as_ref())?, buf))
     }
 
-    /// Replaces the contents of `buf` by the value of `key`, reusing its memory; whether there is one. Without a value, or
-    /// after an error, `buf` is empty.
+    /// Replaces the contents of `buf` by the value of `key`, reusing its memory; whether there is
+    /// one. Without a value, or after an error, `buf` is empty.
     pub fn get_into_vec(&self, key: impl AsRef<[u8]>, buf: &mut Vec<u8>) -> Result<bool> {
         buf.clear();
         Ok(copy_into_vec(self.read_value(key.as_ref())?, buf))
@@ -122,7 +129,11 @@ impl Family {
 impl Snapshot {
     fn read_value(&self, family: &Family, key: &[u8]) -> Result<Option<PinnedSlice>> {
         let started = self.engine.start_get_timer();
-        let value = get::get(&*self.engine.pin_view_at(family.inner_for(&self.engine)?, &self.handle)?, key, self.handle.seq())?;
+        let value = get::get(
+            &*self.engine.pin_view_at(family.inner_for(&self.engine)?, &self.handle)?,
+            key,
+            self.handle.seq(),
+        )?;
         self.engine.finish_get(started, value.is_some());
         Ok(value)
     }
@@ -132,16 +143,28 @@ impl Snapshot {
         family: &Family,
         keys: impl IntoIterator<Item = K>,
     ) -> Vec<Result<Option<Slice>>> {
-        let view = family.inner_for(&self.engine).and_then(|family| self.engine.view_at(family, &self.handle));
+        let view = family
+            .inner_for(&self.engine)
+            .and_then(|family| self.engine.view_at(family, &self.handle));
         let place = view.map(|view| (view, self.handle.seq()));
         multi_get_at(&self.engine, place, keys)
     }
     /// [`Family::get_into`] as of the snapshot.
-    pub fn get_into(&self, family: &Family, key: impl AsRef<[u8]>, buf: &mut [u8]) -> Result<Option<usize>> {
+    pub fn get_into(
+        &self,
+        family: &Family,
+        key: impl AsRef<[u8]>,
+        buf: &mut [u8],
+    ) -> Result<Option<usize>> {
         Ok(copy_into_slice(self.read_value(family, key.as_ref())?, buf))
     }
     /// [`Family::get_into_vec`] as of the snapshot.
-    pub fn get_into_vec(&self, family: &Family, key: impl AsRef<[u8]>, buf: &mut Vec<u8>) -> Result<bool> {
+    pub fn get_into_vec(
+        &self,
+        family: &Family,
+        key: impl AsRef<[u8]>,
+        buf: &mut Vec<u8>,
+    ) -> Result<bool> {
         buf.clear();
         Ok(copy_into_vec(self.read_value(family, key.as_ref())?, buf))
     }
@@ -149,7 +172,10 @@ impl Snapshot {
 
 impl Db {
     /// [`Family::multi_get`] on `default`.
-    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: impl IntoIterator<Item = K>) -> Vec<Result<Option<Slice>>> {
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keys: impl IntoIterator<Item = K>,
+    ) -> Vec<Result<Option<Slice>>> {
         self.default_family().multi_get(keys)
     }
     /// [`Family::get_into`] on `default`.

@@ -1,10 +1,10 @@
-//! The one table of options: how each is called, what it trades, how its value is written and read. The TOML file, the tool's
-//! `options` and `docs/OPTIONS.md` come from it. Must not know TOML.
+//! The one table of options: how each is called, what it trades, how its value is written and read.
+//! The TOML file, the tool's `options` and `docs/OPTIONS.md` come from it. Must not know TOML.
 
 use crate::Isolation;
 use crate::history::History;
-use crate::value_syntax;
 use crate::options::{Compression, Durability, FamilyOptions, Options};
+use crate::value_syntax;
 use perigee_base::{KeyComparator, MergeRule, limits};
 use std::time::Duration;
 
@@ -127,7 +127,8 @@ pub(crate) fn option_values<T>(rows: &'static [Row<T>], of: &T, default: &T) -> 
 }
 
 impl Options {
-    /// The options of the database, without those of its families, as they would stand in an options file.
+    /// The options of the database, without those of its families, as they would stand in an
+    /// options file.
     ///
     /// ```
     /// let all = perigee::Options::new().values();
@@ -171,7 +172,11 @@ fn format_flag(b: &bool) -> String {
     b.to_string()
 }
 fn parse_flag(v: &Scalar) -> Result<bool, String> {
-    if let Scalar::Flag(b) = v { Ok(*b) } else { Err(format!("{} is not true or false", describe_scalar(v))) }
+    if let Scalar::Flag(b) = v {
+        Ok(*b)
+    } else {
+        Err(format!("{} is not true or false", describe_scalar(v)))
+    }
 }
 
 fn format_size(n: &u64) -> String {
@@ -230,12 +235,15 @@ fn parse_time(v: &Scalar) -> Result<Duration, String> {
 fn format_durability(d: &Durability) -> String {
     match d {
         Durability::Full => toml_string("full"),
-        Durability::Interval(t) => toml_string(format!("interval {}", value_syntax::format_duration(*t))),
+        Durability::Interval(t) => {
+            toml_string(format!("interval {}", value_syntax::format_duration(*t)))
+        }
         Durability::None => toml_string("none"),
     }
 }
 fn parse_durability(v: &Scalar) -> Result<Durability, String> {
-    let wrong = || format!("{} is not one of \"full\", \"interval 100 ms\", \"none\"", describe_scalar(v));
+    let wrong =
+        || format!("{} is not one of \"full\", \"interval 100 ms\", \"none\"", describe_scalar(v));
     let Scalar::Text(s) = v else { return Err(wrong()) };
     value_syntax::parse_durability(s).map_err(|_| wrong())
 }
@@ -248,7 +256,9 @@ fn format_history(h: &History) -> String {
     })
 }
 fn parse_history(v: &Scalar) -> Result<History, String> {
-    let wrong = || format!("{} is not one of \"none\", \"1000 operations\", \"10 min\"", describe_scalar(v));
+    let wrong = || {
+        format!("{} is not one of \"none\", \"1000 operations\", \"10 min\"", describe_scalar(v))
+    };
     let Scalar::Text(s) = v else { return Err(wrong()) };
     match s.trim() {
         "none" => Ok(History::None),
@@ -282,7 +292,9 @@ fn format_comparator(order: &KeyComparator) -> String {
     toml_string(order.name())
 }
 fn parse_comparator(v: &Scalar) -> Result<KeyComparator, String> {
-    let Scalar::Text(name) = v else { return Err(format!("{} is not the name of a key order", describe_scalar(v))) };
+    let Scalar::Text(name) = v else {
+        return Err(format!("{} is not the name of a key order", describe_scalar(v)));
+    };
     KeyComparator::by_name(name).map_err(|e| match name.starts_with("user:") {
         true => e.message().to_owned(),
         false => format!(
@@ -296,7 +308,12 @@ fn format_merge_rule(rule: &Option<MergeRule>) -> String {
     toml_string(rule.as_ref().map_or("none".into(), MergeRule::stored_name))
 }
 fn parse_merge_rule(v: &Scalar) -> Result<Option<MergeRule>, String> {
-    let wrong = || format!("{} is not one of \"none\", \"counter\", \"append:, \", \"user:NAME\"", describe_scalar(v));
+    let wrong = || {
+        format!(
+            "{} is not one of \"none\", \"counter\", \"append:, \", \"user:NAME\"",
+            describe_scalar(v)
+        )
+    };
     match v {
         Scalar::Text(word) if word == "none" => Ok(None),
         Scalar::Text(word) => {
@@ -318,8 +335,12 @@ fn format_compression(c: &Compression) -> String {
     })
 }
 fn parse_compression(v: &Scalar) -> Result<Compression, String> {
-    let wrong =
-        || format!("{} is not one of \"none\", \"lz4\", \"lz4-fast 8\", \"snappy\", \"zstd 3\"", describe_scalar(v));
+    let wrong = || {
+        format!(
+            "{} is not one of \"none\", \"lz4\", \"lz4-fast 8\", \"snappy\", \"zstd 3\"",
+            describe_scalar(v)
+        )
+    };
     let Scalar::Text(s) = v else { return Err(wrong()) };
     let mut words = s.split([' ', ':']).filter(|w| !w.is_empty());
     let (name, effort) = (words.next().unwrap_or_default(), words.next());
@@ -351,7 +372,8 @@ fn parse_filter_bits(v: &Scalar) -> Result<u8, String> {
         Scalar::Integer(n) => u8::try_from(*n).map_err(|_| wrong()),
         Scalar::Text(s) if s == "off" => Ok(0),
         Scalar::Text(s) => {
-            let percent: Option<f64> = s.trim().strip_suffix('%').and_then(|n| n.trim().parse().ok());
+            let percent: Option<f64> =
+                s.trim().strip_suffix('%').and_then(|n| n.trim().parse().ok());
             let percent = percent.filter(|p| (0.0..=100.0).contains(p)).ok_or_else(wrong)?;
             Ok(FamilyOptions::new().filter_rate(percent / 100.0).filter_bits)
         }
@@ -365,7 +387,13 @@ mod tests {
 
     fn source_fields(of: &str) -> Vec<&'static str> {
         let source = include_str!("options.rs");
-        let body = source.split(&format!("pub struct {of} {{")).nth(1).unwrap().split("\n}").next().unwrap();
+        let body = source
+            .split(&format!("pub struct {of} {{"))
+            .nth(1)
+            .unwrap()
+            .split("\n}")
+            .next()
+            .unwrap();
         body.lines().filter_map(|l| l.trim().strip_prefix("pub ")?.split(':').next()).collect()
     }
 
@@ -404,7 +432,10 @@ mod tests {
         }
         for history in ["none", "1000 operations", "10 min"] {
             let read = parse_history(&Scalar::Text(history.into())).unwrap();
-            assert_eq!(parse_history(&Scalar::Text(format_history(&read).trim_matches('"').into())), Ok(read));
+            assert_eq!(
+                parse_history(&Scalar::Text(format_history(&read).trim_matches('"').into())),
+                Ok(read)
+            );
         }
         assert!(parse_history(&Scalar::Text("some operations".into())).is_err());
         assert_eq!(parse_filter_bits(&Scalar::Text("1 %".into())), Ok(11));
@@ -415,7 +446,8 @@ mod tests {
     fn options_page_lists_every_option() {
         let page = include_str!("../../../docs/OPTIONS.md");
         for o in Options::new().values().iter().chain(&FamilyOptions::new().values()) {
-            let row = format!("| `{}` | `{}` | {} |", o.name, o.default.replace('"', ""), o.tradeoff);
+            let row =
+                format!("| `{}` | `{}` | {} |", o.name, o.default.replace('"', ""), o.tradeoff);
             assert!(page.contains(&row), "docs/OPTIONS.md lacks the row\n{row}");
         }
     }

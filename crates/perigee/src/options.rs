@@ -17,31 +17,36 @@ pub enum Durability {
     /// The log record is on stable storage: survives power loss. Concurrent writers share a sync.
     #[default]
     Full,
-    /// Handed to the operating system, synced in the background at this interval: survives a crash of the
-    /// process; after a power loss a prefix of the commits survives, missing at most the last interval (plus one sync).
+    /// Handed to the operating system, synced in the background at this interval: survives a crash
+    /// of the process; after a power loss a prefix of the commits survives, missing at most the
+    /// last interval (plus one sync).
     Interval(Duration),
-    /// Handed to the operating system: survives a crash of the process; after a power loss a prefix survives.
+    /// Handed to the operating system: survives a crash of the process; after a power loss a prefix
+    /// survives.
     None,
 }
 
-/// How blocks and separated values of new files are compressed. Every block says for itself how it is stored (as it
-/// is, if compression would not save an eighth), so this may change at any time.
+/// How blocks and separated values of new files are compressed. Every block says for itself how it
+/// is stored (as it is, if compression would not save an eighth), so this may change at any time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
     /// Not at all.
     None,
-    /// LZ4: fast both ways. Where data is regular (counters, repeated records: LZ4 leaves a quarter of it or less, and
-    /// Zstandard half of that or so), blocks are two and a half times as large and under Zstandard: such tables are half as
-    /// large, and a read that misses the cache costs about two microseconds more.
+    /// LZ4: fast both ways. Where data is regular (counters, repeated records: LZ4 leaves a quarter
+    /// of it or less, and Zstandard half of that or so), blocks are two and a half times as large
+    /// and under Zstandard: such tables are half as large, and a read that misses the cache costs
+    /// about two microseconds more.
     #[default]
     Lz4,
-    /// LZ4 and nothing else, which looks for repetitions less often, by this acceleration (1 to 65537; 1 as often as `Lz4`, 8 compresses about three
-    /// times as fast and a little less). Read like `Lz4`.
+    /// LZ4 and nothing else, which looks for repetitions less often, by this acceleration (1 to
+    /// 65537; 1 as often as `Lz4`, 8 compresses about three times as fast and a little less). Read
+    /// like `Lz4`.
     Lz4Fast(u32),
     /// Snappy: about as fast as LZ4 and about as small.
     Snappy,
-    /// Zstandard at this level (-7 to 22, not 0; 3 is usual): a quarter to a half smaller than LZ4 where there is
-    /// something to find, about three times as slow to read, and slower to write the higher the level.
+    /// Zstandard at this level (-7 to 22, not 0; 3 is usual): a quarter to a half smaller than LZ4
+    /// where there is something to find, about three times as slow to read, and slower to write the
+    /// higher the level.
     Zstd(i32),
 }
 
@@ -64,52 +69,67 @@ pub struct Options {
     pub create_if_missing: bool,
     /// Refuse to open if there is one already (default false).
     pub error_if_exists: bool,
-    /// Open without changing a byte and without a lock, also beside the process that writes (default false).
+    /// Open without changing a byte and without a lock, also beside the process that writes
+    /// (default false).
     ///
-    /// Shows the state after a prefix of the commit order: everything up to one sequence number, over all column families, bulk loads
-    /// and column-family changes included. The prefix is not shorter than what was acknowledged before this open began, whatever the
-    /// durability; it may hold commits that are not yet acknowledged or synced. Later writes are not seen.
+    /// Shows the state after a prefix of the commit order: everything up to one sequence number,
+    /// over all column families, bulk loads and column-family changes included. The prefix is not
+    /// shorter than what was acknowledged before this open began, whatever the durability; it may
+    /// hold commits that are not yet acknowledged or synced. Later writes are not seen.
     ///
-    /// Safe beside a writer, however busy: files that it removes are held open, its log is read into memory and never cut. Writes
-    /// fail with [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly). Never creates a database.
+    /// Safe beside a writer, however busy: files that it removes are held open, its log is read
+    /// into memory and never cut. Writes fail with
+    /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly). Never creates a database.
     pub read_only: bool,
-    /// Read-only, and for a database too damaged to open: whatever can be read is; a key whose place cannot be read answers
-    /// `Corruption`, never "not there" (default false). `perigee repair` makes a new database of it.
+    /// Read-only, and for a database too damaged to open: whatever can be read is; a key whose
+    /// place cannot be read answers `Corruption`, never "not there" (default false). `perigee
+    /// repair` makes a new database of it.
     ///
-    /// If part of the log is lost, the keys that were written there are unknown. Then `Corruption` is also the answer for every
-    /// key that is not found, or whose newest readable version is a deletion (of any kind) or has expired and is older than the
-    /// last lost part; and it is the end of every scan. A key whose newest readable version is a *value* older than the lost
-    /// part is answered with that value, although a newer one or a deletion may have been lost: the value was once acknowledged, and
-    /// `reason` in [`RecoveryReport`](crate::RecoveryReport) names the damage.
+    /// If part of the log is lost, the keys that were written there are unknown. Then `Corruption`
+    /// is also the answer for every key that is not found, or whose newest readable version is a
+    /// deletion (of any kind) or has expired and is older than the last lost part; and it is the
+    /// end of every scan. A key whose newest readable version is a *value* older than the lost part
+    /// is answered with that value, although a newer one or a deletion may have been lost: the
+    /// value was once acknowledged, and `reason` in [`RecoveryReport`](crate::RecoveryReport) names
+    /// the damage.
     pub salvage_readonly: bool,
     /// Durability of writes that do not say otherwise (default [`Durability::Full`]).
     pub durability: Durability,
-    /// What transactions are protected from that do not say otherwise (default [`Isolation::Snapshot`]).
+    /// What transactions are protected from that do not say otherwise (default
+    /// [`Isolation::Snapshot`]).
     pub isolation: Isolation,
-    /// One number for the memory of block cache, memtables, resident indexes and filters, flushes, compactions and loads (default
-    /// 0: a quarter of the memory of the control group, or of the machine). Memtables are flushed early, tables cut small, writers
-    /// slowed and the cache shrunk to keep it; 64 KiB at least. [`crate::Stats::memory`] says who holds what. What the
-    /// process has beyond it: the program (a few MiB), batches that are being built, and blocks that iterators and `Slice`s hold.
+    /// One number for the memory of block cache, memtables, resident indexes and filters, flushes,
+    /// compactions and loads (default 0: a quarter of the memory of the control group, or of the
+    /// machine). Memtables are flushed early, tables cut small, writers slowed and the cache shrunk
+    /// to keep it; 64 KiB at least. [`crate::Stats::memory`] says who holds what. What the process
+    /// has beyond it: the program (a few MiB), batches that are being built, and blocks that
+    /// iterators and `Slice`s hold.
     pub memory_budget: u64,
-    /// Bytes of decompressed blocks kept in memory, at most (default 1 TiB: whatever the memory budget leaves).
+    /// Bytes of decompressed blocks kept in memory, at most (default 1 TiB: whatever the memory
+    /// budget leaves).
     pub block_cache_bytes: u64,
-    /// Table files open at once, about (default 0: all databases of the process that say so share half of what it may have
-    /// open). Fewer cost a reopening now and then; files in use are never closed. Whatever is said here, files that are idle are
-    /// closed where the system has no more of them. [`Db::close`](crate::Db::close) closes all.
+    /// Table files open at once, about (default 0: all databases of the process that say so share
+    /// half of what it may have open). Fewer cost a reopening now and then; files in use are never
+    /// closed. Whatever is said here, files that are idle are closed where the system has no more
+    /// of them. [`Db::close`](crate::Db::close) closes all.
     pub max_open_files: u32,
-    /// Below this much free space on the disk writes are refused with `NoSpace`, deletes and compactions go on, and writes
-    /// resume by themselves when there is room (default 16 MiB; 0 turns the guard off).
+    /// Below this much free space on the disk writes are refused with `NoSpace`, deletes and
+    /// compactions go on, and writes resume by themselves when there is room (default 16 MiB; 0
+    /// turns the guard off).
     pub min_free_space: u64,
-    /// Re-read every output of a flush or compaction before it replaces its inputs (default true): costs one
-    /// read of freshly written data, catches a bad disk or memory before the good copy is gone.
+    /// Re-read every output of a flush or compaction before it replaces its inputs (default true):
+    /// costs one read of freshly written data, catches a bad disk or memory before the good copy is
+    /// gone.
     pub verify_outputs: bool,
-    /// Bytes per second that flushes may write and compactions may read and write (default `None`: no limit). Flushes come
-    /// first: a compaction never makes a flush wait. Can be changed while open: [`crate::Db::set_background_rate`].
+    /// Bytes per second that flushes may write and compactions may read and write (default `None`:
+    /// no limit). Flushes come first: a compaction never makes a flush wait. Can be changed while
+    /// open: [`crate::Db::set_background_rate`].
     pub background_rate: Option<u64>,
-    /// Tables may take up so many percent of what readers see of them, about, when keys are overwritten or deleted faster than
-    /// compaction can take away what is hidden: from half of the way on writers are slowed, smoothly, never stopped (default
-    /// 150; 120 to 1000, or 0: writers go on). Less space costs writers time, since every entry is then rewritten more
-    /// often. Writers of new keys never meet it. What snapshots and iterators keep alive is not counted.
+    /// Tables may take up so many percent of what readers see of them, about, when keys are
+    /// overwritten or deleted faster than compaction can take away what is hidden: from half of the
+    /// way on writers are slowed, smoothly, never stopped (default 150; 120 to 1000, or 0: writers
+    /// go on). Less space costs writers time, since every entry is then rewritten more often.
+    /// Writers of new keys never meet it. What snapshots and iterators keep alive is not counted.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -122,11 +142,13 @@ pub struct Options {
     /// # }
     /// ```
     pub space_amplification: u32,
-    /// Every table and value log is read and checked once in so much time, slowly, in the background (default 7 days; zero: never).
-    /// It keeps within [`Options::background_rate`], makes way for flushes and compactions, rests while background work is
-    /// paused or cancelled, and a pass that is late is made up for at no more than 200 MiB a second. Damage stops nothing: it
-    /// is in [`crate::Stats::scrub_errors`], in `LOG` and in the counter `scrub_errors`. A pass begins anew, at a random
-    /// file, when the database is opened. Log and manifest are read whole at every open, and not by the scrub.
+    /// Every table and value log is read and checked once in so much time, slowly, in the
+    /// background (default 7 days; zero: never). It keeps within [`Options::background_rate`],
+    /// makes way for flushes and compactions, rests while background work is paused or cancelled,
+    /// and a pass that is late is made up for at no more than 200 MiB a second. Damage stops
+    /// nothing: it is in [`crate::Stats::scrub_errors`], in `LOG` and in the counter
+    /// `scrub_errors`. A pass begins anew, at a random file, when the database is opened. Log and
+    /// manifest are read whole at every open, and not by the scrub.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -141,27 +163,31 @@ pub struct Options {
     /// # }
     /// ```
     pub scrub_interval: Duration,
-    /// Bytes of the log that stay for [`Db::changes`](crate::Db::changes), behind what recovery needs: so far may a consumer lag, or be
-    /// away (default 0: only what recovery needs, which a flush takes away). Whole segments of about a memtable each, the
-    /// newest that fit.
+    /// Bytes of the log that stay for [`Db::changes`](crate::Db::changes), behind what recovery
+    /// needs: so far may a consumer lag, or be away (default 0: only what recovery needs, which a
+    /// flush takes away). Whole segments of about a memtable each, the newest that fit.
     pub log_retention: u64,
-    /// How far back every version is kept (default: not at all). Only what is written while it is kept can be read again.
+    /// How far back every version is kept (default: not at all). Only what is written while it is
+    /// kept can be read again.
     pub history: History,
-    /// Measure how long operations take (default true); short ones are sampled, which costs less than a nanosecond each.
+    /// Measure how long operations take (default true); short ones are sampled, which costs less
+    /// than a nanosecond each.
     pub latency_stats: bool,
-    /// Size of the file `LOG` in the database directory, which tells people what happens (default 1 MiB); 0: none is written.
+    /// Size of the file `LOG` in the database directory, which tells people what happens (default 1
+    /// MiB); 0: none is written.
     pub log_file_bytes: u64,
     /// How many older ones (`LOG.1`, ...) are kept (default 4).
     pub log_files_kept: u32,
     /// Settings of the `default` family. On reopen, `None` keeps
     /// what is stored; `Some` is stored and used for new files.
     pub default_family: Option<FamilyOptions>,
-    /// Settings of other families, by name. On open those that exist are compared: what may differ is stored and used for
-    /// new files (see `stats().recovery.changed_options`), what may not (the key order) is refused; those that do not
-    /// exist are created. Families not named here keep what is stored.
+    /// Settings of other families, by name. On open those that exist are compared: what may differ
+    /// is stored and used for new files (see `stats().recovery.changed_options`), what may not (the
+    /// key order) is refused; those that do not exist are created. Families not named here keep
+    /// what is stored.
     pub families: BTreeMap<String, FamilyOptions>,
-    /// The users' key orders that families of this database have or may get: a stored one that is not here refuses the
-    /// open.
+    /// The users' key orders that families of this database have or may get: a stored one that is
+    /// not here refuses the open.
     pub comparators: Vec<KeyComparator>,
     /// Set by [`Options::register_merge_operator`].
     pub(crate) merge_operators: MergeOperators,
@@ -400,11 +426,11 @@ pub struct FamilyOptions {
     /// The order of keys: fixed for the family's life; everything else may change at any time
     /// ([`Family::set_options`](crate::Family::set_options)).
     pub order: KeyComparator,
-    /// A memtable of this size is sealed and flushed (default 64 MiB): larger means fewer, larger files and
-    /// less rewriting, more memory and a longer recovery.
+    /// A memtable of this size is sealed and flushed (default 64 MiB): larger means fewer, larger
+    /// files and less rewriting, more memory and a longer recovery.
     pub memtable_bytes: u64,
-    /// Values of this length and up go to a value log (default 4096): lower makes compaction cheaper, scans of
-    /// values dearer.
+    /// Values of this length and up go to a value log (default 4096): lower makes compaction
+    /// cheaper, scans of values dearer.
     pub value_threshold: usize,
     /// Raw bytes in a data block (default 4 KiB).
     pub block_bytes: usize,
@@ -414,17 +440,18 @@ pub struct FamilyOptions {
     pub filter_bits: u8,
     /// Size at which a table file is cut (default 64 MiB).
     pub target_file_bytes: u64,
-    /// Up to this much data there is one level below level 0 (default 256 MiB): fewer levels to look into, against
-    /// rewriting all of it more often.
+    /// Up to this much data there is one level below level 0 (default 256 MiB): fewer levels to
+    /// look into, against rewriting all of it more often.
     pub level1_bytes: u64,
-    /// How much larger each deeper level is (default 10): all levels above the last add up to about 1/(ratio-1) of it, which
-    /// is the space that overwritten entries may take; a lower ratio writes less and keeps more of them.
+    /// How much larger each deeper level is (default 10): all levels above the last add up to about
+    /// 1/(ratio-1) of it, which is the space that overwritten entries may take; a lower ratio
+    /// writes less and keeps more of them.
     pub level_ratio: u32,
-    /// What transactions that are begun by [`Family::begin`](crate::Family::begin) are protected from if they do not say (default:
-    /// none, as [`Options::isolation`]).
+    /// What transactions that are begun by [`Family::begin`](crate::Family::begin) are protected
+    /// from if they do not say (default: none, as [`Options::isolation`]).
     pub isolation: Option<Isolation>,
-    /// How operands are merged into values ([`Family::merge`](crate::Family::merge); default: not at all). A family that has none
-    /// may get one at any time; then it stays.
+    /// How operands are merged into values ([`Family::merge`](crate::Family::merge); default: not
+    /// at all). A family that has none may get one at any time; then it stays.
     pub merge_operator: Option<MergeRule>,
 }
 
@@ -481,8 +508,8 @@ impl FamilyOptions {
         self.filter_bits = bits;
         self
     }
-    /// Sets [`FamilyOptions::filter_bits`] to the fewest that answer at most this share of absent keys with "perhaps":
-    /// 0.01 takes 11 bits a key, 0.001 takes 17; 1.0 is no filter.
+    /// Sets [`FamilyOptions::filter_bits`] to the fewest that answer at most this share of absent
+    /// keys with "perhaps": 0.01 takes 11 bits a key, 0.001 takes 17; 1.0 is no filter.
     #[must_use]
     pub fn filter_rate(mut self, rate: f64) -> Self {
         self.filter_bits = filter::bits_per_key_for_rate(rate, limits::FILTER_BITS_MAX);

@@ -1,5 +1,5 @@
-//! Options in a TOML file, usually `perigee.toml`: read, checked and written. The only room that knows TOML; what options
-//! there are and how their values are written is the table's.
+//! Options in a TOML file, usually `perigee.toml`: read, checked and written. The only room that
+//! knows TOML; what options there are and how their values are written is the table's.
 //!
 //! ```toml
 //! [database]
@@ -13,7 +13,7 @@ use crate::option_table::{self, DATABASE, FAMILY, Row, Scalar};
 use crate::options::{FamilyOptions, Options};
 use crate::translate;
 use perigee_base::{Error, ErrorKind, Result};
-use perigee_env::{Env, DirOpenMode};
+use perigee_env::{DirOpenMode, Env};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -23,11 +23,12 @@ pub const FILE_NAME: &str = "perigee.toml";
 const OPTIONS_FILE_BYTES_MAX: u64 = 1 << 20;
 
 impl Options {
-    /// Options from a file in TOML; what it does not name has its default. See `docs/OPTIONS.md` for all of them, or
-    /// the file that [`Options::save`] writes.
+    /// Options from a file in TOML; what it does not name has its default. See `docs/OPTIONS.md`
+    /// for all of them, or the file that [`Options::save`] writes.
     ///
     /// # Errors
-    /// `InvalidArgument`: no TOML, an unknown option (with the nearest known one), a value that cannot be; `NotFound`; `Io`.
+    /// `InvalidArgument`: no TOML, an unknown option (with the nearest known one), a value that
+    /// cannot be; `NotFound`; `Io`.
     ///
     /// ```
     /// # use perigee::{Compression, Db, Durability, FamilyOptions, Options};
@@ -59,13 +60,16 @@ impl Options {
         let file = env.fs.open_dir(dir, DirOpenMode::Existing)?.open(&name)?;
         let bytes = file.len()?;
         if bytes > OPTIONS_FILE_BYTES_MAX {
-            return Err(Error::invalid(format!("{} is too long for a file of options", path.display()))
-                .expected(format_args!("at most {OPTIONS_FILE_BYTES_MAX} bytes"), bytes));
+            return Err(Error::invalid(format!(
+                "{} is too long for a file of options",
+                path.display()
+            ))
+            .expected(format_args!("at most {OPTIONS_FILE_BYTES_MAX} bytes"), bytes));
         }
         let mut text = vec![0; bytes as usize];
         file.read_exact_at(&mut text, 0)?;
-        let text =
-            String::from_utf8(text).map_err(|_| Error::invalid(format!("{} is not text", path.display())))?;
+        let text = String::from_utf8(text)
+            .map_err(|_| Error::invalid(format!("{} is not text", path.display())))?;
         let options = Options::from_toml(&text)
             .map_err(|e| Error::new(e.kind(), format!("{}: {}", path.display(), e.message())))?;
         Ok(Options { env, ..options })
@@ -130,7 +134,8 @@ impl Options {
 /// Directory and name of a file.
 fn split_path(path: &Path) -> Result<(&Path, String)> {
     let name = path.file_name().and_then(|n| n.to_str());
-    let name = name.ok_or_else(|| Error::invalid(format!("{} is no name of a file", path.display())))?;
+    let name =
+        name.ok_or_else(|| Error::invalid(format!("{} is no name of a file", path.display())))?;
     let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Ok((dir, name.to_owned()))
 }
@@ -168,7 +173,8 @@ fn read_options<T>(place: &str, rows: &[Row<T>], into: &mut T, from: &toml::Tabl
             toml::Value::Boolean(b) => Scalar::Flag(*b),
             other => Scalar::Text(other.type_str().to_owned()),
         };
-        (row.set)(into, &scalar).map_err(|why| Error::invalid(format!("{place}: {name}: {why}")))?;
+        (row.set)(into, &scalar)
+            .map_err(|why| Error::invalid(format!("{place}: {name}: {why}")))?;
     }
     Ok(())
 }
@@ -180,8 +186,10 @@ fn write_options<T>(out: &mut String, rows: &[Row<T>], from: &T) {
 }
 
 fn unknown_option(place: &str, name: &str, known: &[&str]) -> Error {
-    let nearest =
-        known.iter().min_by_key(|k| edit_distance(name, k)).filter(|k| edit_distance(name, k) <= 2 + k.len() / 4);
+    let nearest = known
+        .iter()
+        .min_by_key(|k| edit_distance(name, k))
+        .filter(|k| edit_distance(name, k) <= 2 + k.len() / 4);
     let hint = match nearest {
         Some(nearest) => format!("did you mean {nearest:?}?"),
         None => format!("known are {}", known.join(", ")),
@@ -220,7 +228,9 @@ mod tests {
         let options = Options::in_env(env.clone())
             .durability(Durability::Interval(Duration::from_millis(250)))
             .background_rate(Some(50 << 20))
-            .default_family(FamilyOptions::new().compression(Compression::Lz4Fast(9)).value_threshold(1000))
+            .default_family(
+                FamilyOptions::new().compression(Compression::Lz4Fast(9)).value_threshold(1000),
+            )
             .family("odd \"name\" \u{1}é", FamilyOptions::new().filter_bits(0));
         for _ in 0..2 {
             options.save("/etc/perigee.toml").unwrap();
@@ -239,7 +249,8 @@ mod tests {
         let bytes = good.as_bytes();
         let mut tried = 0;
         for at in 0..bytes.len() {
-            for with in [&b""[..], b"\"", b"[", b"=", b"-1", b"9999999999999999999", b"\xff", b"\0"] {
+            for with in [&b""[..], b"\"", b"[", b"=", b"-1", b"9999999999999999999", b"\xff", b"\0"]
+            {
                 let bad = [&bytes[..at], with, &bytes[at + 1..]].concat();
                 if let Ok(text) = std::str::from_utf8(&bad) {
                     tried += usize::from(Options::from_toml(text).is_err());
@@ -255,7 +266,10 @@ mod tests {
             ("[databse]\n", "unknown option \"databse\": did you mean \"database\"?"),
             ("[database]\nblock_cache = \"1 GiB\"", "did you mean"),
             ("[database]\nzzz = 1", "known are create_if_missing,"),
-            ("[family.x]\nblock_bytes = \"1 B\"", "[family.x]: the option block_bytes is out of range"),
+            (
+                "[family.x]\nblock_bytes = \"1 B\"",
+                "[family.x]: the option block_bytes is out of range",
+            ),
             ("[family.x]\nblock_bytes = \"many\"", "\"many\" is not a size"),
             ("[family.x]\ncompression = \"zip\"", "\"zip\" is not one of"),
             ("[family.x]\ncompression = \"zstd 40\"", "out of range"),

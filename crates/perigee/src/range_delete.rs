@@ -8,7 +8,12 @@ use std::cmp::Ordering;
 use std::ops::RangeBounds;
 
 /// Adds the deletion of a range; nothing for an empty one.
-pub(crate) fn add_range_delete(batch: &mut Batch, family: &Family, begin: &KeyBoundary, end: &KeyBoundary) -> Result<()> {
+pub(crate) fn add_range_delete(
+    batch: &mut Batch,
+    family: &Family,
+    begin: &KeyBoundary,
+    end: &KeyBoundary,
+) -> Result<()> {
     let order = family.inner.tree.comparator();
     match begin.as_ref().cmp(order, end.as_ref()) {
         Ordering::Less => batch.delete_range(family.inner.id, begin.as_ref(), end.as_ref()),
@@ -21,9 +26,14 @@ pub(crate) fn add_range_delete(batch: &mut Batch, family: &Family, begin: &KeyBo
     }
 }
 
-pub(crate) fn range_to_cuts<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> (KeyBoundary, KeyBoundary) {
+pub(crate) fn range_to_cuts<K: AsRef<[u8]>>(
+    range: &impl RangeBounds<K>,
+) -> (KeyBoundary, KeyBoundary) {
     let own = |b: std::ops::Bound<&K>| b.map(|k| k.as_ref().to_vec());
-    (KeyBoundary::range_start(own(range.start_bound())), KeyBoundary::range_end(own(range.end_bound())))
+    (
+        KeyBoundary::range_start(own(range.start_bound())),
+        KeyBoundary::range_end(own(range.end_bound())),
+    )
 }
 
 pub(crate) fn prefix_to_cuts(family: &Family, prefix: &[u8]) -> Result<(KeyBoundary, KeyBoundary)> {
@@ -32,8 +42,9 @@ pub(crate) fn prefix_to_cuts(family: &Family, prefix: &[u8]) -> Result<(KeyBound
 }
 
 impl Family {
-    /// Removes every key of a range, in one operation whatever lies in it. Reads and scans do not pay for what was there:
-    /// they step over the range, and compaction drops whole files inside it without reading them.
+    /// Removes every key of a range, in one operation whatever lies in it. Reads and scans do not
+    /// pay for what was there: they step over the range, and compaction drops whole files inside it
+    /// without reading them.
     ///
     /// An empty range deletes nothing.
     ///
@@ -76,13 +87,15 @@ impl Family {
         add_range_delete(&mut batch, self, &begin, &end)?;
         self.engine.write(batch, None)
     }
-    /// Removes a key that was put at most once since it was last removed by `single_delete` (or since ever). When compaction
-    /// brings the two together both go at once, where a [`Family::delete`] would stay down to the deepest level: for queues
-    /// and other keys that live once.
+    /// Removes a key that was put at most once since it was last removed by `single_delete` (or
+    /// since ever). When compaction brings the two together both go at once, where a
+    /// [`Family::delete`] would stay down to the deepest level: for queues and other keys that live
+    /// once.
     ///
-    /// **The contract is the caller's.** If the key was put more than once, it is gone for now, but an older put may come
-    /// back when compaction has cancelled the newest. Do not mix it with `delete` on keys that are put again. (In a family
-    /// with a merge operator it is a `delete`: how often a key was merged into, nobody counts.)
+    /// **The contract is the caller's.** If the key was put more than once, it is gone for now, but
+    /// an older put may come back when compaction has cancelled the newest. Do not mix it with
+    /// `delete` on keys that are put again. (In a family with a merge operator it is a `delete`:
+    /// how often a key was merged into, nobody counts.)
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -130,7 +143,8 @@ impl Db {
 }
 
 impl WriteBatch {
-    /// As [`Family::delete_range`]; it removes what earlier operations of the batch put, and nothing that later ones put.
+    /// As [`Family::delete_range`]; it removes what earlier operations of the batch put, and
+    /// nothing that later ones put.
     ///
     /// # Errors
     /// As [`Family::delete_range`]; the batch is unchanged.

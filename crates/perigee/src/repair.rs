@@ -21,7 +21,8 @@ pub struct RepairReport {
     pub sequence: u64,
     /// Everything that could not be read; empty for a healthy database.
     pub lost: Vec<DataLoss>,
-    /// What follows from that, in words: above all that older versions and deleted keys may have come back.
+    /// What follows from that, in words: above all that older versions and deleted keys may have
+    /// come back.
     pub warnings: Vec<String>,
 }
 
@@ -43,8 +44,9 @@ pub struct DataLoss {
     pub last_key: Option<Vec<u8>>,
     /// How many entries, where that is known.
     pub entries: Option<u64>,
-    /// Sequence numbers of the operations that were lost here, where they are known: the first one, and the last one
-    /// (inclusive; `None`: at the end of a log that was not closed, where more may have been lost than anything proves).
+    /// Sequence numbers of the operations that were lost here, where they are known: the first one,
+    /// and the last one (inclusive; `None`: at the end of a log that was not closed, where more may
+    /// have been lost than anything proves).
     pub sequences: Option<(u64, Option<u64>)>,
     /// What is wrong.
     pub error: Error,
@@ -66,13 +68,14 @@ impl From<LostRange> for DataLoss {
     }
 }
 
-/// Makes a new database in `target` (which must not exist or be empty) of everything that can be read in `source`, however
-/// damaged: around bad blocks, past holes in the log, without a manifest. The source is never changed. Of a
-/// healthy database the result holds exactly the same entries. What was lost is in the report.
+/// Makes a new database in `target` (which must not exist or be empty) of everything that can be
+/// read in `source`, however damaged: around bad blocks, past holes in the log, without a manifest.
+/// The source is never changed. Of a healthy database the result holds exactly the same entries.
+/// What was lost is in the report.
 ///
 /// # Errors
-/// `Locked` if the source is open; `NotFound` if it holds no file of a database; `AlreadyExists` if the target holds
-/// anything. Damage is no error.
+/// `Locked` if the source is open; `NotFound` if it holds no file of a database; `AlreadyExists` if
+/// the target holds anything. Damage is no error.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("perigee-repair-doc-{}", std::process::id()));
@@ -104,7 +107,12 @@ pub fn repair_in(
     progress: impl FnMut(u64, u64),
 ) -> Result<RepairReport> {
     let mut progress = progress;
-    let r = perigee_engine::repair::repair_database(env, source.as_ref(), target.as_ref(), &mut progress)?;
+    let r = perigee_engine::repair::repair_database(
+        env,
+        source.as_ref(),
+        target.as_ref(),
+        &mut progress,
+    )?;
     Ok(RepairReport {
         families: r.families,
         tables: r.tables,

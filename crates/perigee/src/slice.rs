@@ -4,8 +4,9 @@ use perigee_base::PinnedSlice;
 use perigee_base::pinned_slice::BytesPreview;
 use std::ops::Deref;
 
-/// A key or value, pinned where it lies (a block, the memtable). Dereferences to `[u8]`; cloning copies no
-/// bytes; dropping releases the block. Keep it short-lived: a pinned slice keeps its whole block in memory.
+/// A key or value, pinned where it lies (a block, the memtable). Dereferences to `[u8]`; cloning
+/// copies no bytes; dropping releases the block. Keep it short-lived: a pinned slice keeps its
+/// whole block in memory.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Slice(pub(crate) PinnedSlice);
 

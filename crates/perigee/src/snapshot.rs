@@ -9,8 +9,8 @@ use perigee_tree::scan::ScanBounds;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-/// All families as they were when the snapshot was taken. It is a number and a place in a list: it costs nothing to keep but
-/// the old versions that compaction may not drop.
+/// All families as they were when the snapshot was taken. It is a number and a place in a list: it
+/// costs nothing to keep but the old versions that compaction may not drop.
 ///
 /// ```
 /// # use perigee::{Db, Options};
@@ -74,12 +74,19 @@ impl Snapshot {
         self.new_iter(family, ScanBounds::all())
     }
     /// The entries of a range then.
-    pub fn range<K: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<K>) -> Result<Iter> {
+    pub fn range<K: AsRef<[u8]>>(
+        &self,
+        family: &Family,
+        range: impl RangeBounds<K>,
+    ) -> Result<Iter> {
         self.new_iter(family, range_to_bounds(&range))
     }
     /// The entries whose key starts with `prefix` then.
     pub fn prefix(&self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        self.new_iter(family, ScanBounds::prefix(family.inner_for(&self.engine)?.tree.comparator(), prefix.as_ref())?)
+        self.new_iter(
+            family,
+            ScanBounds::prefix(family.inner_for(&self.engine)?.tree.comparator(), prefix.as_ref())?,
+        )
     }
     /// A cursor over all entries then.
     pub fn cursor(&self, family: &Family) -> Result<Cursor> {

@@ -1,4 +1,5 @@
-//! Reads of the past, snapshots with a name, and what is kept for them: the doors on [`Db`] and [`Options`].
+//! Reads of the past, snapshots with a name, and what is kept for them: the doors on [`Db`] and
+//! [`Options`].
 
 use crate::{Db, History, Options, Result, Snapshot};
 use perigee_base::SeqNo;
@@ -10,14 +11,16 @@ impl Db {
         Snapshot { handle: held, engine: Arc::clone(&self.engine) }
     }
 
-    /// The database as it was right after operation `seq`, held until the snapshot is dropped. `seq` is the answer of a commit
-    /// ([`Db::write`], [`crate::Txn::commit`]), of [`Snapshot::sequence`] or the [`crate::Changes`]; between two operations of one
-    /// commit it would show half of it.
+    /// The database as it was right after operation `seq`, held until the snapshot is dropped.
+    /// `seq` is the answer of a commit ([`Db::write`], [`crate::Txn::commit`]), of
+    /// [`Snapshot::sequence`] or the [`crate::Changes`]; between two operations of one commit it
+    /// would show half of it.
     ///
-    /// It can be read as long as no rewrite has dropped a version that it needs: from [`Db::oldest_readable_seq`] on, and where another
-    /// snapshot holds the same number. [`crate::Options::history`] keeps a stretch of the past readable. A family that was
-    /// cleared or made by [`Db::clone_family`] since then cannot be read (`NotFound`), a compaction filter's work shows, and what has
-    /// expired by now is not there.
+    /// It can be read as long as no rewrite has dropped a version that it needs: from
+    /// [`Db::oldest_readable_seq`] on, and where another snapshot holds the same number.
+    /// [`crate::Options::history`] keeps a stretch of the past readable. A family that was cleared
+    /// or made by [`Db::clone_family`] since then cannot be read (`NotFound`), a compaction
+    /// filter's work shows, and what has expired by now is not there.
     ///
     /// ```
     /// # use perigee::{Db, ErrorKind, Options};
@@ -37,20 +40,22 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if it may be gone, naming the oldest number that can be read; `InvalidArgument` if there is no such operation yet.
+    /// `NotFound` if it may be gone, naming the oldest number that can be read; `InvalidArgument`
+    /// if there is no such operation yet.
     pub fn snapshot_at(&self, seq: u64) -> Result<Snapshot> {
         Ok(self.new_snapshot(self.engine.snapshot_at(SeqNo(seq))?))
     }
-    /// From this number on every one can be read. Flushes and compactions raise it, when they begin, to the newest operation that
-    /// they rewrite, but never into the stretch that [`crate::Options::history`] keeps. It never goes back; only after a crash is it
-    /// what the rewrites left that were finished.
+    /// From this number on every one can be read. Flushes and compactions raise it, when they
+    /// begin, to the newest operation that they rewrite, but never into the stretch that
+    /// [`crate::Options::history`] keeps. It never goes back; only after a crash is it what the
+    /// rewrites left that were finished.
     pub fn oldest_readable_seq(&self) -> u64 {
         self.engine.oldest_readable().0
     }
 
-    /// Gives the present a name, durably: it can be read, under this name, after restarts too, until it is dropped. Its number.
-    /// Checkpoints and backups carry it along. What it sees stays on the disk meanwhile. A family that is cleared or dropped is
-    /// gone for it as well.
+    /// Gives the present a name, durably: it can be read, under this name, after restarts too,
+    /// until it is dropped. Its number. Checkpoints and backups carry it along. What it sees stays
+    /// on the disk meanwhile. A family that is cleared or dropped is gone for it as well.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -74,7 +79,8 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `AlreadyExists`; `InvalidArgument` for a name that is empty, longer than 255 bytes or contains NUL.
+    /// `AlreadyExists`; `InvalidArgument` for a name that is empty, longer than 255 bytes or
+    /// contains NUL.
     pub fn create_snapshot(&self, name: &str) -> Result<u64> {
         Ok(self.engine.create_named_snapshot(name)?.0)
     }
@@ -89,7 +95,8 @@ impl Db {
     pub fn named_snapshots(&self) -> Vec<(String, u64)> {
         self.engine.named_snapshots().into_iter().map(|(name, seq)| (name, seq.0)).collect()
     }
-    /// Forgets a snapshot's name, durably; who reads it goes on. Compactions take what nobody else sees.
+    /// Forgets a snapshot's name, durably; who reads it goes on. Compactions take what nobody else
+    /// sees.
     ///
     /// # Errors
     /// `NotFound` if there is none.

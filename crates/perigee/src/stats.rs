@@ -31,8 +31,8 @@ pub struct Stats {
     pub stalls: Vec<StallStats>,
     /// What all of `memory` together may be ([`crate::Options::memory_budget`]).
     pub memory_budget: u64,
-    /// What the whole process has of memory (its resident set: program, stacks, and what the application holds, too), if the
-    /// system tells.
+    /// What the whole process has of memory (its resident set: program, stacks, and what the
+    /// application holds, too), if the system tells.
     pub process_resident_bytes: Option<u64>,
     /// Table files open now, and how many are kept open at most.
     pub open_files: (usize, usize),
@@ -52,18 +52,21 @@ pub struct Stats {
     pub transactions: TransactionStats,
     /// Flushes and compactions that run, and what waits for one.
     pub background: BackgroundStats,
-    /// How tight memory is: 0 while less than half is in use of the budget (without the block cache, which gives way), and of the
-    /// memtables' share of it; 1 below three quarters, 2 below nine tenths, 3 above. Writers are slowed from 2 on.
+    /// How tight memory is: 0 while less than half is in use of the budget (without the block
+    /// cache, which gives way), and of the memtables' share of it; 1 below three quarters, 2 below
+    /// nine tenths, 3 above. Writers are slowed from 2 on.
     pub memory_pressure: u8,
     /// Flushes and compactions that are running.
     pub running_jobs: Vec<JobStats>,
-    /// Why writers are delayed or stopped right now: `none`, or a reason such as `sealed memtables`.
+    /// Why writers are delayed or stopped right now: `none`, or a reason such as `sealed
+    /// memtables`.
     pub stall_reason: String,
     /// What recovery did at open.
     pub recovery: RecoveryReport,
     /// The error that stopped writes, or the last one of a background task that is being retried.
     pub background_error: Option<Error>,
-    /// One error for each damaged file that the background scrub has found ([`crate::Options::scrub_interval`]).
+    /// One error for each damaged file that the background scrub has found
+    /// ([`crate::Options::scrub_interval`]).
     pub scrub_errors: Vec<Error>,
 }
 
@@ -73,8 +76,8 @@ pub struct Stats {
 pub struct TransactionStats {
     /// Begun, and neither committed nor rolled back nor prepared.
     pub open: u64,
-    /// Bytes of memory that what they have written takes, all together; of those larger than memory, what they hold in it. Without
-    /// lists of what they have read.
+    /// Bytes of memory that what they have written takes, all together; of those larger than
+    /// memory, what they hold in it. Without lists of what they have read.
     pub bytes: u64,
     /// Prepared ones that nobody has decided.
     pub prepared: u64,
@@ -132,7 +135,8 @@ pub struct IoStats {
     pub bytes_written: u64,
 }
 
-/// How long one operation took, in nanoseconds. Percentiles are at most 12.5 % too high, never too low.
+/// How long one operation took, in nanoseconds. Percentiles are at most 12.5 % too high, never too
+/// low.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LatencyStats {
@@ -221,8 +225,9 @@ pub struct FamilyStats {
     pub levels: Vec<LevelStats>,
     /// Value logs: files, bytes, and bytes still referenced by tables.
     pub vlogs: (usize, u64, u64),
-    /// Bytes of keys and values committed to it since open, and of those that recovery replayed from the log. (Not of bulk loads; of
-    /// a transaction larger than memory what was left of it at its commit.)
+    /// Bytes of keys and values committed to it since open, and of those that recovery replayed
+    /// from the log. (Not of bulk loads; of a transaction larger than memory what was left of it at
+    /// its commit.)
     pub user_bytes_written: u64,
     /// Tables that flushes made since open.
     pub flush_tables: u64,

@@ -1,6 +1,6 @@
 //! Standalone sorted tables: built anywhere, without a database, and ingested later.
 
-use crate::env::{Dir, Env, DirOpenMode};
+use crate::env::{Dir, DirOpenMode, Env};
 use crate::{Db, Error, Family, FamilyOptions, LoadReport, Result, translate};
 use perigee_base::pinned_slice::BytesPreview;
 use perigee_base::{EntryRef, FamilyId, SeqNo, ValueRef, limits};
@@ -26,8 +26,8 @@ pub struct TableSummary {
     pub last_key: Vec<u8>,
 }
 
-/// Writes sorted entries into a file of its own, every byte checksummed, which [`Db::ingest`] takes into a database: build
-/// tables on other machines or threads, ingest them later in one step.
+/// Writes sorted entries into a file of its own, every byte checksummed, which [`Db::ingest`] takes
+/// into a database: build tables on other machines or threads, ingest them later in one step.
 ///
 /// Dropped before [`TableWriter::finish`] it removes the file.
 ///
@@ -77,17 +77,23 @@ impl fmt::Debug for TableWriter {
 }
 
 impl TableWriter {
-    /// Creates the file, which must not exist. Of the options, order, block size, compression and filter bits count.
+    /// Creates the file, which must not exist. Of the options, order, block size, compression and
+    /// filter bits count.
     pub fn create(path: impl AsRef<Path>, options: FamilyOptions) -> Result<TableWriter> {
         Self::create_in(Env::real(), path, options)
     }
     /// The same in another world.
-    pub fn create_in(env: Env, path: impl AsRef<Path>, options: FamilyOptions) -> Result<TableWriter> {
+    pub fn create_in(
+        env: Env,
+        path: impl AsRef<Path>,
+        options: FamilyOptions,
+    ) -> Result<TableWriter> {
         let path = path.as_ref();
         let settings = translate::family_settings(&options);
         settings.check()?;
         let name = path.file_name().and_then(|n| n.to_str());
-        let name = name.ok_or_else(|| Error::invalid(format!("{} names no file", path.display())))?;
+        let name =
+            name.ok_or_else(|| Error::invalid(format!("{} names no file", path.display())))?;
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let dir = env.fs.open_dir(parent, DirOpenMode::Existing)?;
         let format = KlogOptions {
@@ -111,14 +117,17 @@ impl TableWriter {
     /// Adds an entry, whose key must be behind the last one.
     ///
     /// # Errors
-    /// `InvalidArgument` for a key that is not, for a key that is too long, or a value over 1 MiB (those need
-    /// [`Family::bulk_load`], which has the database's value log): the table is as it was.
+    /// `InvalidArgument` for a key that is not, for a key that is too long, or a value over 1 MiB
+    /// (those need [`Family::bulk_load`], which has the database's value log): the table is as it
+    /// was.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let value = value.as_ref();
         if value.len() > limits::INLINE_VALUE_BYTES_MAX {
             let text = "the value is too long for a standalone table: load it with bulk_load";
-            return Err(Error::invalid(text)
-                .expected(format_args!("at most {} bytes", limits::INLINE_VALUE_BYTES_MAX), value.len()));
+            return Err(Error::invalid(text).expected(
+                format_args!("at most {} bytes", limits::INLINE_VALUE_BYTES_MAX),
+                value.len(),
+            ));
         }
         self.add(key.as_ref(), ValueRef::Inline(value))
     }
@@ -138,8 +147,10 @@ impl TableWriter {
                 key.escape_ascii()
             )));
         }
-        let writer =
-            self.writer.as_mut().ok_or_else(|| Error::internal("a table is written after its end"))?;
+        let writer = self
+            .writer
+            .as_mut()
+            .ok_or_else(|| Error::internal("a table is written after its end"))?;
         writer.add(EntryRef { key, seq: SeqNo::ZERO, value })?;
         let last = self.last.get_or_insert_default();
         last.clear();
@@ -190,15 +201,20 @@ impl Db {
         self.ingest_many(&[(family.clone(), files)])
     }
 
-    /// Takes standalone tables into families, all at one sequence number, or nothing. Every byte of every file is verified
-    /// first; then the entries are written into new tables with the families' own options, so the files are not
-    /// needed afterwards. As with [`Family::bulk_load`] everything written before is older.
+    /// Takes standalone tables into families, all at one sequence number, or nothing. Every byte of
+    /// every file is verified first; then the entries are written into new tables with the
+    /// families' own options, so the files are not needed afterwards. As with [`Family::bulk_load`]
+    /// everything written before is older.
     ///
     /// # Errors
-    /// `InvalidArgument` if files of a family share keys, are not in key order, have another key order or hold range
-    /// tombstones (a `TableWriter` writes none), or if a family belongs to another open database; `Corruption` with file and place; otherwise as [`crate::BulkLoad::finish`].
+    /// `InvalidArgument` if files of a family share keys, are not in key order, have another key
+    /// order or hold range tombstones (a `TableWriter` writes none), or if a family belongs to
+    /// another open database; `Corruption` with file and place; otherwise as
+    /// [`crate::BulkLoad::finish`].
     pub fn ingest_many(&self, files: &[(Family, Vec<PathBuf>)]) -> Result<LoadReport> {
-        let own = |(f, paths): &(Family, Vec<PathBuf>)| Ok((Arc::clone(f.inner_for(&self.engine)?), paths.clone()));
+        let own = |(f, paths): &(Family, Vec<PathBuf>)| {
+            Ok((Arc::clone(f.inner_for(&self.engine)?), paths.clone()))
+        };
         let files = files.iter().map(own).collect::<Result<Vec<_>>>()?;
         let (sequence, entries, bytes) = self.engine.ingest(&files)?;
         Ok(LoadReport { entries, bytes, sequence: sequence.0 })

@@ -1,24 +1,29 @@
-//! Public options to the engine's, and the engine's reports to public ones: the one file where both are known.
+//! Public options to the engine's, and the engine's reports to public ones: the one file where both
+//! are known.
 
+use crate::backup_reports::{
+    BackupFile, BackupInfo, BackupReport, BackupVerifyReport, CheckpointReport, PruneReport,
+    RestoreReport,
+};
 use crate::history::History;
 use crate::options::{Compression, Durability, FamilyOptions, Options};
-use crate::backup_reports::{
-    BackupFile, BackupInfo, BackupReport, BackupVerifyReport, CheckpointReport, PruneReport, RestoreReport,
-};
 use crate::stats::{
-    BackgroundStats, CacheStats, FamilyStats, FileStats, IoStats, JobStats, LatencyStats, LevelStats,
-    MemtableStats, RecoveryReport, StallStats, Stats, TransactionStats, VerifyReport,
+    BackgroundStats, CacheStats, FamilyStats, FileStats, IoStats, JobStats, LatencyStats,
+    LevelStats, MemtableStats, RecoveryReport, StallStats, Stats, TransactionStats, VerifyReport,
 };
 use crate::txn_options::{Isolation, TxnOptions};
 use perigee_base::io_stats::{IoActivity, IoTotals};
-use perigee_base::latency::{Operation, HistogramSummary};
-use perigee_engine::job_control::RunningJob;
+use perigee_base::latency::{HistogramSummary, Operation};
 use perigee_engine::history::HistoryRetention as Kept;
-use perigee_engine::report::{CacheStatus, FamilyStatus, LevelStatus, EngineStatus, TableStatus};
-use perigee_engine::safety::{BackupSummary, BackupCheckSummary, CheckpointSummary, BackupGeneration, PruneSummary, RestoreSummary};
-use perigee_engine::write_stalls::WriteStallTotals;
+use perigee_engine::job_control::RunningJob;
+use perigee_engine::report::{CacheStatus, EngineStatus, FamilyStatus, LevelStatus, TableStatus};
+use perigee_engine::safety::{
+    BackupCheckSummary, BackupGeneration, BackupSummary, CheckpointSummary, PruneSummary,
+    RestoreSummary,
+};
 use perigee_engine::txn::{IsolationLevel as Level, TxnSettings};
 use perigee_engine::verify::VerifyResult;
+use perigee_engine::write_stalls::WriteStallTotals;
 use perigee_engine::{FamilySettings, Settings};
 use perigee_env::Env;
 use perigee_file::CompressionMethod as Inner;
@@ -30,9 +35,9 @@ use std::time::Duration;
 pub(crate) fn durability(d: Durability) -> perigee_engine::DurabilityLevel {
     match d {
         Durability::Full => perigee_engine::DurabilityLevel::Full,
-        Durability::Interval(t) => {
-            perigee_engine::DurabilityLevel::Interval(u64::try_from(t.as_micros()).unwrap_or(u64::MAX))
-        }
+        Durability::Interval(t) => perigee_engine::DurabilityLevel::Interval(
+            u64::try_from(t.as_micros()).unwrap_or(u64::MAX),
+        ),
         Durability::None => perigee_engine::DurabilityLevel::None,
     }
 }
@@ -106,13 +111,21 @@ pub(crate) fn settings(o: &Options) -> Settings {
         comparators: o.comparators.clone(),
         merge_operators: o.merge_operators.clone(),
         compaction_filters: o.compaction_filters.clone(),
-        default_family: o.default_family.as_ref().or(o.families.get("default")).map(family_settings),
+        default_family: o
+            .default_family
+            .as_ref()
+            .or(o.families.get("default"))
+            .map(family_settings),
         families: named.map(|(name, o)| (name.clone(), family_settings(o))).collect(),
     }
 }
 
 /// Back again, with these options of families.
-pub(crate) fn options(s: &Settings, env: Env, mut families: BTreeMap<String, FamilyOptions>) -> Options {
+pub(crate) fn options(
+    s: &Settings,
+    env: Env,
+    mut families: BTreeMap<String, FamilyOptions>,
+) -> Options {
     Options {
         create_if_missing: s.create_if_missing,
         read_only: s.read_only,
@@ -121,7 +134,9 @@ pub(crate) fn options(s: &Settings, env: Env, mut families: BTreeMap<String, Fam
         isolation: isolation_of(s.isolation),
         durability: match s.durability {
             perigee_engine::DurabilityLevel::Full => Durability::Full,
-            perigee_engine::DurabilityLevel::Interval(us) => Durability::Interval(Duration::from_micros(us)),
+            perigee_engine::DurabilityLevel::Interval(us) => {
+                Durability::Interval(Duration::from_micros(us))
+            }
             perigee_engine::DurabilityLevel::None => Durability::None,
         },
         memory_budget: s.memory_budget,
@@ -287,7 +302,13 @@ fn latency_stats((operation, s): (Operation, HistogramSummary)) -> LatencyStats 
 }
 
 fn stall_stats((reason, s): &(&'static str, WriteStallTotals)) -> StallStats {
-    StallStats { reason, delays: s.delays, delay_us: s.delay_us, stops: s.stops, stop_us: s.stop_us }
+    StallStats {
+        reason,
+        delays: s.delays,
+        delay_us: s.delay_us,
+        stops: s.stops,
+        stop_us: s.stop_us,
+    }
 }
 
 fn job_stats((job, elapsed_us): &(Arc<RunningJob>, u64)) -> JobStats {
@@ -411,7 +432,12 @@ pub(crate) fn restore_report(r: RestoreSummary) -> RestoreReport {
 }
 
 pub(crate) fn backup_verify_report(c: BackupCheckSummary) -> BackupVerifyReport {
-    BackupVerifyReport { generations: c.generations, files: c.files, bytes: c.bytes, errors: c.errors }
+    BackupVerifyReport {
+        generations: c.generations,
+        files: c.files,
+        bytes: c.bytes,
+        errors: c.errors,
+    }
 }
 
 pub(crate) fn prune_report(p: PruneSummary) -> PruneReport {

@@ -1,4 +1,5 @@
-//! Entries that expire: putting them, reading what is left of them, and what the database thinks of the clock.
+//! Entries that expire: putting them, reading what is left of them, and what the database thinks of
+//! the clock.
 
 use crate::{Cursor, Db, Family, Result, Slice, Snapshot, WriteBatch};
 use perigee_base::{Expiry, ExpiryClock, SeqNo};
@@ -23,7 +24,8 @@ pub struct ValueWithTtl {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClockStatus {
-    /// The time that reads go by, in milliseconds since the Unix epoch: the wall clock, kept from going back.
+    /// The time that reads go by, in milliseconds since the Unix epoch: the wall clock, kept from
+    /// going back.
     pub now_ms: u64,
     /// The time up to which expired entries may be destroyed.
     pub confirmed_ms: u64,
@@ -34,7 +36,8 @@ pub struct ClockStatus {
 fn read_with_ttl(view: &View, key: &[u8], at: SeqNo) -> Result<Option<ValueWithTtl>> {
     let Some(found) = get::lookup_live(view, key, at)? else { return Ok(None) };
     let expires_at_ms = found.expiry().map(|x| x.0);
-    let remaining = expires_at_ms.map(|ms| Duration::from_millis(ms.saturating_sub(view.now.now_ms())));
+    let remaining =
+        expires_at_ms.map(|ms| Duration::from_millis(ms.saturating_sub(view.now.now_ms())));
     let value = Slice(get::read_value(view, key, at, found)?);
     Ok(Some(ValueWithTtl { value, expires_at_ms, remaining }))
 }
@@ -44,12 +47,14 @@ impl Family {
         Expiry::after_ttl(self.engine.logical_clock().now_ms(), ttl.as_millis())
     }
 
-    /// Sets `key` to `value` for as long as `ttl`. Then the key is gone for every reader, snapshots included: an expired
-    /// version hides older ones as a deletion does, and compaction reclaims it. Times count in milliseconds.
+    /// Sets `key` to `value` for as long as `ttl`. Then the key is gone for every reader, snapshots
+    /// included: an expired version hides older ones as a deletion does, and compaction reclaims
+    /// it. Times count in milliseconds.
     ///
-    /// The time counts from what reads go by ([`ClockStatus::now_ms`]), also while the wall clock has jumped and is not
-    /// believed: any earlier end would hide the entry from its own writer. So if that clock was wrong and is set right, the entry
-    /// lives longer, by as much as it was ahead. Where that matters, look at [`ClockStatus::jumped`], or put again later.
+    /// The time counts from what reads go by ([`ClockStatus::now_ms`]), also while the wall clock
+    /// has jumped and is not believed: any earlier end would hide the entry from its own writer. So
+    /// if that clock was wrong and is set right, the entry lives longer, by as much as it was
+    /// ahead. Where that matters, look at [`ClockStatus::jumped`], or put again later.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -68,10 +73,16 @@ impl Family {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn put_with_ttl(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) -> Result<()> {
+    pub fn put_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
         self.put_until(key, value, self.expiry_after(ttl).0)
     }
-    /// Sets `key` to `value` up to a time, in milliseconds since the Unix epoch; `u64::MAX` never comes.
+    /// Sets `key` to `value` up to a time, in milliseconds since the Unix epoch; `u64::MAX` never
+    /// comes.
     pub fn put_until(
         &self,
         key: impl AsRef<[u8]>,
@@ -93,7 +104,12 @@ impl Family {
 
 impl Db {
     /// [`Family::put_with_ttl`] on `default`.
-    pub fn put_with_ttl(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, ttl: Duration) -> Result<()> {
+    pub fn put_with_ttl(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<()> {
         self.default_family().put_with_ttl(key, value, ttl)
     }
     /// [`Family::put_until`] on `default`.
@@ -111,12 +127,14 @@ impl Db {
     }
     /// What the database thinks of the clock.
     ///
-    /// Reads go by the wall clock, or by the latest time that was believed if that is later: a clock that is set back
-    /// brings nothing back. A clock that is suddenly more than an hour ahead of the monotonic clock is not yet believed:
-    /// what it says has expired is hidden, but not destroyed before two flushes or [`Db::confirm_clock`]. Setting it right before
-    /// that brings everything back.
+    /// Reads go by the wall clock, or by the latest time that was believed if that is later: a
+    /// clock that is set back brings nothing back. A clock that is suddenly more than an hour ahead
+    /// of the monotonic clock is not yet believed: what it says has expired is hidden, but not
+    /// destroyed before two flushes or [`Db::confirm_clock`]. Setting it right before that brings
+    /// everything back.
     pub fn clock(&self) -> ClockStatus {
-        let Status { now_ms, confirmed_ms: settled_ms, jumped } = self.engine().logical_clock().status();
+        let Status { now_ms, confirmed_ms: settled_ms, jumped } =
+            self.engine().logical_clock().status();
         ClockStatus { now_ms, confirmed_ms: settled_ms, jumped }
     }
     /// Says that the wall clock is right: what it says has expired may be destroyed.
@@ -165,14 +183,23 @@ impl WriteBatch {
         value: impl AsRef<[u8]>,
         expires_at_ms: u64,
     ) -> Result<()> {
-        self.operations_for(family)?.put_expiring(family.inner.id, key.as_ref(), value.as_ref(), Expiry(expires_at_ms))
+        self.operations_for(family)?.put_expiring(
+            family.inner.id,
+            key.as_ref(),
+            value.as_ref(),
+            Expiry(expires_at_ms),
+        )
     }
 }
 
 impl Snapshot {
-    /// The value of `key` then, and when it expires. Time does not stand still in a snapshot: what has expired since
-    /// it was taken is gone from it too.
-    pub fn get_with_ttl(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<ValueWithTtl>> {
+    /// The value of `key` then, and when it expires. Time does not stand still in a snapshot: what
+    /// has expired since it was taken is gone from it too.
+    pub fn get_with_ttl(
+        &self,
+        family: &Family,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<ValueWithTtl>> {
         let view = self.engine.view_at(family.inner_for(&self.engine)?, &self.handle)?;
         let found = read_with_ttl(&view, key.as_ref(), self.handle.seq())?;
         self.engine.count_get(found.is_some());
@@ -181,8 +208,8 @@ impl Snapshot {
 }
 
 impl Cursor {
-    /// When the entry expires, in milliseconds since the Unix epoch; `None`: never, or the cursor is not valid. An entry
-    /// that expires while the cursor is on it stays readable there.
+    /// When the entry expires, in milliseconds since the Unix epoch; `None`: never, or the cursor
+    /// is not valid. An entry that expires while the cursor is on it stays readable there.
     pub fn expires_at_ms(&self) -> Option<u64> {
         self.inner().expiry().map(|x| x.0)
     }

@@ -1,4 +1,5 @@
-//! Two-phase commit: a transaction that is part of something larger is prepared here and decided when everybody else is prepared, too.
+//! Two-phase commit: a transaction that is part of something larger is prepared here and decided
+//! when everybody else is prepared, too.
 
 use crate::{Db, Isolation, Result, Txn, translate};
 use perigee_base::pinned_slice::BytesPreview;
@@ -42,18 +43,21 @@ impl PreparedTxnInfo {
             operations: u64::from(undecided.operations),
             bytes: undecided.payload().len() as u64,
             prepared_ms: undecided.prepared_ms,
-            isolation: translate::isolation_of(Level::decode(undecided.level).unwrap_or(Level::Serializable)),
+            isolation: translate::isolation_of(
+                Level::decode(undecided.level).unwrap_or(Level::Serializable),
+            ),
         }
     }
 }
 
 impl Txn {
-    /// Prepares the transaction under an identifier of 1 to 255 bytes: from the answer on it can be committed for certain, or rolled
-    /// back, by whoever knows the identifier, in this process or after any crash. The record is synced before the answer, whatever the
-    /// durability. The transaction takes no more calls then; [`Txn::reset`] begins it anew.
+    /// Prepares the transaction under an identifier of 1 to 255 bytes: from the answer on it can be
+    /// committed for certain, or rolled back, by whoever knows the identifier, in this process or
+    /// after any crash. The record is synced before the answer, whatever the durability. The
+    /// transaction takes no more calls then; [`Txn::reset`] begins it anew.
     ///
-    /// Until the decision nobody else commits a write to what it wrote, or to what it read as far as its level protects that:
-    /// `Conflict`. Its locks stay held. What it wrote is not visible.
+    /// Until the decision nobody else commits a write to what it wrote, or to what it read as far
+    /// as its level protects that: `Conflict`. Its locks stay held. What it wrote is not visible.
     ///
     /// ```
     /// # use perigee::{Db, ErrorKind, Options, TxnOptions};
@@ -73,28 +77,31 @@ impl Txn {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for such an identifier, `AlreadyExists` for one that is in use: the transaction goes on. After all others it has
-    /// ended, and nothing of it will happen: `Conflict`, as of [`Txn::commit`], and also where a serializable transaction might still
-    /// commit but has read what was overwritten, or is about to be by another prepared one; `InvalidArgument` if it is
-    /// too large together with what it has read (2 GiB); `NoSpace`. After `OutcomeUnknown` the next open says whether it is
-    /// prepared.
+    /// `InvalidArgument` for such an identifier, `AlreadyExists` for one that is in use: the
+    /// transaction goes on. After all others it has ended, and nothing of it will happen:
+    /// `Conflict`, as of [`Txn::commit`], and also where a serializable transaction might still
+    /// commit but has read what was overwritten, or is about to be by another prepared one;
+    /// `InvalidArgument` if it is too large together with what it has read (2 GiB); `NoSpace`.
+    /// After `OutcomeUnknown` the next open says whether it is prepared.
     pub fn prepare(&self, gid: impl AsRef<[u8]>) -> Result<()> {
         self.engine.prepare_txn(&mut self.inner(), gid.as_ref())
     }
 }
 
 impl Db {
-    /// Commits a prepared transaction, durably, whatever the durability. That never fails over a conflict. The sequence number of its
-    /// last operation.
+    /// Commits a prepared transaction, durably, whatever the durability. That never fails over a
+    /// conflict. The sequence number of its last operation.
     ///
     /// # Errors
-    /// `NotFound`: nothing is prepared under that identifier; it was decided already, or never prepared. `Busy`: another thread is
-    /// deciding it. `NoSpace`: it is still undecided. `OutcomeUnknown`: after reopen it is committed, or still undecided. See
-    /// [`Txn::prepare`] for an example.
+    /// `NotFound`: nothing is prepared under that identifier; it was decided already, or never
+    /// prepared. `Busy`: another thread is deciding it. `NoSpace`: it is still undecided.
+    /// `OutcomeUnknown`: after reopen it is committed, or still undecided. See [`Txn::prepare`] for
+    /// an example.
     pub fn commit_prepared(&self, gid: impl AsRef<[u8]>) -> Result<u64> {
         Ok(self.engine().decide_prepared(gid.as_ref(), TwoPhaseDecision::Commit)?.0)
     }
-    /// Rolls a prepared transaction back, durably: nothing of it happens, and others may write again what it wrote.
+    /// Rolls a prepared transaction back, durably: nothing of it happens, and others may write
+    /// again what it wrote.
     ///
     /// ```
     /// # use perigee::{Db, ErrorKind, Options, TxnOptions};
@@ -116,8 +123,9 @@ impl Db {
     pub fn rollback_prepared(&self, gid: impl AsRef<[u8]>) -> Result<()> {
         self.engine().decide_prepared(gid.as_ref(), TwoPhaseDecision::RollBack).map(drop)
     }
-    /// The prepared transactions that nobody has decided, by identifier: those that an open has found, and those of this process. Each
-    /// holds memory and keeps others from what it is about until [`Db::commit_prepared`] or [`Db::rollback_prepared`].
+    /// The prepared transactions that nobody has decided, by identifier: those that an open has
+    /// found, and those of this process. Each holds memory and keeps others from what it is about
+    /// until [`Db::commit_prepared`] or [`Db::rollback_prepared`].
     ///
     /// ```
     /// # use perigee::{Db, Options, TxnOptions};
@@ -142,6 +150,11 @@ impl Db {
     /// # }
     /// ```
     pub fn recover_prepared(&self) -> Result<Vec<PreparedTxnInfo>> {
-        Ok(self.engine().prepared_txns()?.iter().map(|undecided| PreparedTxnInfo::from_prepared(undecided)).collect())
+        Ok(self
+            .engine()
+            .prepared_txns()?
+            .iter()
+            .map(|undecided| PreparedTxnInfo::from_prepared(undecided))
+            .collect())
     }
 }

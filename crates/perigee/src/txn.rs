@@ -2,15 +2,16 @@
 
 use crate::iter::range_to_bounds;
 use crate::{
-    Cursor, Db, Durability, Error, ErrorKind, Family, Isolation, Iter, Options, Result, Slice, TxnOptions,
+    Cursor, Db, Durability, Error, ErrorKind, Family, Isolation, Iter, Options, Result, Slice,
+    TxnOptions,
 };
 use crate::{range_delete, translate};
 use perigee_base::Expiry;
 use perigee_base::key_boundary::KeyBoundary;
 use perigee_engine::Engine;
-use perigee_engine::read_write_sets::KeyOrRange;
 use perigee_engine::locks::LockMode;
-use perigee_engine::txn::{TxnAbortHandle, EngineTxn as Inner};
+use perigee_engine::read_write_sets::KeyOrRange;
+use perigee_engine::txn::{EngineTxn as Inner, TxnAbortHandle};
 use perigee_env::sync::{Mutex, MutexGuard};
 use perigee_file::log::Batch;
 use perigee_tree::scan::ScanBounds;
@@ -18,12 +19,13 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A transaction over any number of families: its writes are its own until [`Txn::commit`], and then all of them happen at
-/// once or none does. Dropping it rolls it back. What its reads see, and what makes its commit a `Conflict`, says its
-/// [`Isolation`].
+/// A transaction over any number of families: its writes are its own until [`Txn::commit`], and
+/// then all of them happen at once or none does. Dropping it rolls it back. What its reads see, and
+/// what makes its commit a `Conflict`, says its [`Isolation`].
 ///
-/// Its own writes are seen by its reads, in every direction. Cursors and iterators show the transaction as it was when they
-/// were made: what it writes or takes back later does not disturb them.
+/// Its own writes are seen by its reads, in every direction. Cursors and iterators show the
+/// transaction as it was when they were made: what it writes or takes back later does not disturb
+/// them.
 ///
 /// ```
 /// # use perigee::{Db, ErrorKind, Options, TxnOptions};
@@ -72,8 +74,8 @@ impl std::fmt::Debug for TxnHandle {
 }
 
 impl TxnHandle {
-    /// From now on the transaction answers every call with `Aborted`, and nothing of it happens. False if it has ended already
-    /// or is being committed.
+    /// From now on the transaction answers every call with `Aborted`, and nothing of it happens.
+    /// False if it has ended already or is being committed.
     pub fn abort(&self) -> bool {
         self.0.abort()
     }
@@ -92,7 +94,8 @@ impl Txn {
     pub fn get_pinned(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.read_key(family, key.as_ref(), true)
     }
-    /// The value of `key`, by a read that the transaction does not depend on: a later change of the key is no conflict.
+    /// The value of `key`, by a read that the transaction does not depend on: a later change of the
+    /// key is no conflict.
     pub fn get_untracked(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.read_key(family, key.as_ref(), false)
     }
@@ -106,13 +109,19 @@ impl Txn {
     }
     fn key_exists(&self, family: &Family, key: &[u8], tracked: bool) -> Result<bool> {
         let started = self.engine.start_get_timer();
-        let there = self.inner().contains(self.engine.core(), family.inner_for(&self.engine)?, key, tracked)?;
+        let there = self.inner().contains(
+            self.engine.core(),
+            family.inner_for(&self.engine)?,
+            key,
+            tracked,
+        )?;
         self.engine.finish_get(started, there);
         Ok(there)
     }
     fn read_key(&self, family: &Family, key: &[u8], tracked: bool) -> Result<Option<Slice>> {
         let started = self.engine.start_get_timer();
-        let value = self.inner().get(self.engine.core(), family.inner_for(&self.engine)?, key, tracked)?;
+        let value =
+            self.inner().get(self.engine.core(), family.inner_for(&self.engine)?, key, tracked)?;
         self.engine.finish_get(started, value.is_some());
         Ok(value.map(Slice))
     }
@@ -130,12 +139,19 @@ impl Txn {
         self.new_iter(family, ScanBounds::all())
     }
     /// The entries of a range.
-    pub fn range<K: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<K>) -> Result<Iter> {
+    pub fn range<K: AsRef<[u8]>>(
+        &self,
+        family: &Family,
+        range: impl RangeBounds<K>,
+    ) -> Result<Iter> {
         self.new_iter(family, range_to_bounds(&range))
     }
     /// The entries whose key starts with `prefix`.
     pub fn prefix(&self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<Iter> {
-        self.new_iter(family, ScanBounds::prefix(family.inner_for(&self.engine)?.tree.comparator(), prefix.as_ref())?)
+        self.new_iter(
+            family,
+            ScanBounds::prefix(family.inner_for(&self.engine)?.tree.comparator(), prefix.as_ref())?,
+        )
     }
     /// A cursor over all entries.
     pub fn cursor(&self, family: &Family) -> Result<Cursor> {
@@ -152,7 +168,8 @@ impl Txn {
     fn new_iter(&self, family: &Family, bounds: ScanBounds) -> Result<Iter> {
         let mut inner = self.inner();
         let (view, at) = inner.read_view(self.engine.core(), family.inner_for(&self.engine)?)?;
-        Ok(Iter::new(&self.engine, view, at, bounds).with_read_tracking(inner.scan_tracker(&family.inner)))
+        Ok(Iter::new(&self.engine, view, at, bounds)
+            .with_read_tracking(inner.scan_tracker(&family.inner)))
     }
     fn new_cursor(&self, family: &Family, bounds: ScanBounds) -> Result<Cursor> {
         let mut inner = self.inner();
@@ -161,9 +178,9 @@ impl Txn {
         Ok(Cursor::new(&self.engine, view, at, bounds.clone()).with_read_tracking(walk, &bounds))
     }
 
-    /// Locks `key`, then reads it: nobody who locks it too gets in between this read and the commit. The lock is held until the
-    /// transaction ends, or goes back to a savepoint set before. Writers that take no locks are not kept out: the commit
-    /// sees them.
+    /// Locks `key`, then reads it: nobody who locks it too gets in between this read and the
+    /// commit. The lock is held until the transaction ends, or goes back to a savepoint set before.
+    /// Writers that take no locks are not kept out: the commit sees them.
     ///
     /// ```
     /// # use perigee::{Db, LockMode, Options, TxnOptions};
@@ -183,8 +200,8 @@ impl Txn {
     /// ```
     ///
     /// # Errors
-    /// `Busy` if the lock was not to be had in time; `Conflict` for the victim of a deadlock, or if the key was changed since
-    /// the moment that all reads see.
+    /// `Busy` if the lock was not to be had in time; `Conflict` for the victim of a deadlock, or if
+    /// the key was changed since the moment that all reads see.
     pub fn get_for_update(
         &self,
         family: &Family,
@@ -192,7 +209,10 @@ impl Txn {
         mode: LockMode,
     ) -> Result<Option<Slice>> {
         let (core, key) = (self.engine.core(), key.as_ref());
-        Ok(self.inner().get_for_update(core, family.inner_for(&self.engine)?, key, mode)?.map(Slice))
+        Ok(self
+            .inner()
+            .get_for_update(core, family.inner_for(&self.engine)?, key, mode)?
+            .map(Slice))
     }
     /// Locks a key. See [`Txn::get_for_update`].
     pub fn lock(&self, family: &Family, key: impl AsRef<[u8]>, mode: LockMode) -> Result<()> {
@@ -207,7 +227,12 @@ impl Txn {
         mode: LockMode,
     ) -> Result<()> {
         let (begin, end) = range_delete::range_to_cuts(&range);
-        self.inner().lock(self.engine.core(), family.inner_for(&self.engine)?, KeyOrRange::Range(begin, end), mode)
+        self.inner().lock(
+            self.engine.core(),
+            family.inner_for(&self.engine)?,
+            KeyOrRange::Range(begin, end),
+            mode,
+        )
     }
 
     pub(crate) fn write_key(
@@ -226,9 +251,14 @@ impl Txn {
     /// Sets `key` to `value`.
     ///
     /// # Errors
-    /// `InvalidArgument` if a limit would be broken, or the transaction only reads; the transaction is unchanged. Those of
-    /// [`Txn::get_for_update`] if it is pessimistic.
-    pub fn put(&self, family: &Family, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+    /// `InvalidArgument` if a limit would be broken, or the transaction only reads; the transaction
+    /// is unchanged. Those of [`Txn::get_for_update`] if it is pessimistic.
+    pub fn put(
+        &self,
+        family: &Family,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
         let (id, key) = (family.inner.id, key.as_ref());
         self.write_key(family, key, LockMode::Insert, |batch| batch.put(id, key, value.as_ref()))
     }
@@ -241,9 +271,12 @@ impl Txn {
         ttl: Duration,
     ) -> Result<()> {
         let (id, key, until) = (family.inner.id, key.as_ref(), family.expiry_after(ttl));
-        self.write_key(family, key, LockMode::Insert, |batch| batch.put_expiring(id, key, value.as_ref(), until))
+        self.write_key(family, key, LockMode::Insert, |batch| {
+            batch.put_expiring(id, key, value.as_ref(), until)
+        })
     }
-    /// Sets `key` to `value` up to a time, in milliseconds since the Unix epoch. See [`Family::put_until`].
+    /// Sets `key` to `value` up to a time, in milliseconds since the Unix epoch. See
+    /// [`Family::put_until`].
     pub fn put_until(
         &self,
         family: &Family,
@@ -252,7 +285,9 @@ impl Txn {
         expires_at_ms: u64,
     ) -> Result<()> {
         let (id, key, until) = (family.inner.id, key.as_ref(), Expiry(expires_at_ms));
-        self.write_key(family, key, LockMode::Insert, |batch| batch.put_expiring(id, key, value.as_ref(), until))
+        self.write_key(family, key, LockMode::Insert, |batch| {
+            batch.put_expiring(id, key, value.as_ref(), until)
+        })
     }
     /// Removes `key`.
     pub fn delete(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<()> {
@@ -262,9 +297,15 @@ impl Txn {
     /// Removes a key that was put at most once. See [`Family::single_delete`].
     pub fn single_delete(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
-        self.write_key(family, key, LockMode::Exclusive, |batch| range_delete::add_single_delete(batch, family, key))
+        self.write_key(family, key, LockMode::Exclusive, |batch| {
+            range_delete::add_single_delete(batch, family, key)
+        })
     }
-    fn write_range_delete(&self, family: &Family, (begin, end): (KeyBoundary, KeyBoundary)) -> Result<()> {
+    fn write_range_delete(
+        &self,
+        family: &Family,
+        (begin, end): (KeyBoundary, KeyBoundary),
+    ) -> Result<()> {
         let own = family.inner_for(&self.engine)?;
         let place = || (KeyOrRange::Range(begin.clone(), end.clone()), LockMode::Exclusive);
         let write = |batch: &mut Batch| range_delete::add_range_delete(batch, family, &begin, &end);
@@ -273,10 +314,15 @@ impl Txn {
         inner.write(self.engine.core(), own, place, write)
     }
     /// Removes every key of a range, in one operation. See [`Family::delete_range`].
-    pub fn delete_range<K: AsRef<[u8]>>(&self, family: &Family, range: impl RangeBounds<K>) -> Result<()> {
+    pub fn delete_range<K: AsRef<[u8]>>(
+        &self,
+        family: &Family,
+        range: impl RangeBounds<K>,
+    ) -> Result<()> {
         self.write_range_delete(family, range_delete::range_to_cuts(&range))
     }
-    /// Removes every key that starts with `prefix`, in one operation. See [`Family::delete_prefix`].
+    /// Removes every key that starts with `prefix`, in one operation. See
+    /// [`Family::delete_prefix`].
     pub fn delete_prefix(&self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<()> {
         family.inner_for(&self.engine)?;
         self.write_range_delete(family, range_delete::prefix_to_cuts(family, prefix.as_ref())?)
@@ -320,12 +366,13 @@ impl Txn {
         self.inner().release_savepoint(self.engine.core(), name.as_ref())
     }
 
-    /// Commits with the database's durability; the transaction has ended then, whatever the answer. The number of its last
-    /// operation; if it wrote nothing, that of the present.
+    /// Commits with the database's durability; the transaction has ended then, whatever the answer.
+    /// The number of its last operation; if it wrote nothing, that of the present.
     ///
     /// # Errors
-    /// `Conflict`: another transaction came first, and nothing of this one happened; [`Error::family`] and [`Error::key`] say
-    /// where. `Aborted`: its time was over. Those of [`Db::write`].
+    /// `Conflict`: another transaction came first, and nothing of this one happened;
+    /// [`Error::family`] and [`Error::key`] say where. `Aborted`: its time was over. Those of
+    /// [`Db::write`].
     pub fn commit(&self) -> Result<u64> {
         let done = self.engine.commit_txn(&mut self.inner(), None);
         self.engine.run_commit_hooks();
@@ -333,7 +380,8 @@ impl Txn {
     }
     /// Commits with that durability.
     pub fn commit_with(&self, durability: Durability) -> Result<u64> {
-        let done = self.engine.commit_txn(&mut self.inner(), Some(translate::durability(durability)));
+        let done =
+            self.engine.commit_txn(&mut self.inner(), Some(translate::durability(durability)));
         self.engine.run_commit_hooks();
         Ok(done?.0)
     }
@@ -341,7 +389,8 @@ impl Txn {
     pub fn rollback(&self) {
         self.inner().end();
     }
-    /// Begins it anew, on the present, with the same options. What it had not committed is forgotten.
+    /// Begins it anew, on the present, with the same options. What it had not committed is
+    /// forgotten.
     pub fn reset(&self) -> Result<()> {
         self.inner().reset(self.engine.core())
     }
@@ -377,13 +426,15 @@ const MAX_CONFLICT_RETRIES: u32 = 100;
 const RETRY_PAUSE_US: (u64, u64) = (20, 20_000);
 
 impl Db {
-    /// Begins a transaction; what it is protected from says [`TxnOptions::isolation`], or else [`Options::isolation`](crate::Options).
+    /// Begins a transaction; what it is protected from says [`TxnOptions::isolation`], or else
+    /// [`Options::isolation`](crate::Options).
     pub fn begin(&self, options: TxnOptions) -> Result<Txn> {
         begin_txn(&self.engine, &options, None)
     }
 
-    /// Runs `work` in a transaction and commits it; after a conflict all of it once more, on the present, with pauses that grow.
-    /// If `work` fails, nothing happened. It must not depend on having run only once.
+    /// Runs `work` in a transaction and commits it; after a conflict all of it once more, on the
+    /// present, with pauses that grow. If `work` fails, nothing happened. It must not depend on
+    /// having run only once.
     ///
     /// ```
     /// # use perigee::{Db, Options, TxnOptions};
@@ -403,7 +454,11 @@ impl Db {
     ///
     /// # Errors
     /// Those of `work` and of the commit; `Conflict` if a hundred tries were in vain.
-    pub fn write_txn<T>(&self, options: TxnOptions, mut work: impl FnMut(&Txn) -> Result<T>) -> Result<T> {
+    pub fn write_txn<T>(
+        &self,
+        options: TxnOptions,
+        mut work: impl FnMut(&Txn) -> Result<T>,
+    ) -> Result<T> {
         let txn = self.begin(options)?;
         let mut pause = RETRY_PAUSE_US.0;
         for tried in 1.. {
@@ -431,8 +486,9 @@ fn begin_txn(engine: &Arc<Engine>, options: &TxnOptions, family: Option<&Family>
 }
 
 impl Family {
-    /// Begins a transaction, which may be about other families, too: what it is protected from says [`TxnOptions::isolation`], or else
-    /// this family's [`FamilyOptions::isolation`](crate::FamilyOptions), or else the database's.
+    /// Begins a transaction, which may be about other families, too: what it is protected from says
+    /// [`TxnOptions::isolation`], or else this family's
+    /// [`FamilyOptions::isolation`](crate::FamilyOptions), or else the database's.
     ///
     /// ```
     /// # use perigee::{Db, FamilyOptions, Isolation, Options, TxnOptions};

@@ -2,23 +2,24 @@
 
 use std::time::Duration;
 
-/// What a transaction is protected from, weakest first. `docs/transactions.md` has the table of anomalies, and says when to
-/// choose which.
+/// What a transaction is protected from, weakest first. `docs/transactions.md` has the table of
+/// anomalies, and says when to choose which.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isolation {
     /// Served as [`Isolation::ReadCommitted`]: nobody ever sees what was not committed.
     ReadUncommitted,
     /// Each read sees what was committed when it began. Never a conflict.
     ReadCommitted,
-    /// All reads see the moment at which the transaction began. At commit, keys that were read by themselves or written must be as
-    /// they were then.
+    /// All reads see the moment at which the transaction began. At commit, keys that were read by
+    /// themselves or written must be as they were then.
     RepeatableRead,
-    /// All reads see the moment at which the transaction began. At commit, keys that were written must be as they were then: of
-    /// two transactions that write the same key, the first to commit wins.
+    /// All reads see the moment at which the transaction began. At commit, keys that were written
+    /// must be as they were then: of two transactions that write the same key, the first to commit
+    /// wins.
     #[default]
     Snapshot,
-    /// As if transactions ran one after the other, in an order that real time allows: ranges that were read must be as they were,
-    /// too.
+    /// As if transactions ran one after the other, in an order that real time allows: ranges that
+    /// were read must be as they were, too.
     Serializable,
 }
 
@@ -53,12 +54,13 @@ impl Isolation {
 /// ```
 #[derive(Clone, Debug)]
 pub struct TxnOptions {
-    /// What it is protected from (default: what the options of the family or of the database say, and those say snapshot).
+    /// What it is protected from (default: what the options of the family or of the database say,
+    /// and those say snapshot).
     pub isolation: Option<Isolation>,
     /// It refuses to write, tracks nothing and never conflicts (default: no).
     pub read_only: bool,
-    /// What it writes it locks first, and waits for others that hold it (default: no; it writes at once, and the later of two
-    /// that wrote the same has a conflict at commit).
+    /// What it writes it locks first, and waits for others that hold it (default: no; it writes at
+    /// once, and the later of two that wrote the same has a conflict at commit).
     pub pessimistic: bool,
     /// It waits for a lock no longer than that; then the answer is `Busy` (default: a second).
     pub lock_timeout: Duration,
@@ -66,8 +68,9 @@ pub struct TxnOptions {
     pub timeout: Option<Duration>,
     /// Writes beyond so many bytes are refused (default: none are).
     pub max_bytes: Option<u64>,
-    /// What it has written stays in memory up to so many bytes, and goes to files beyond (default, and at most: a sixteenth of the
-    /// memory budget, no more than 64 MiB). A smaller one saves memory where many are open, and makes larger ones slower.
+    /// What it has written stays in memory up to so many bytes, and goes to files beyond (default,
+    /// and at most: a sixteenth of the memory budget, no more than 64 MiB). A smaller one saves
+    /// memory where many are open, and makes larger ones slower.
     pub spill_bytes: Option<u64>,
 }
 

@@ -1,11 +1,12 @@
-//! Sizes, durations and durabilities as people write them: `64 MiB`, `100 ms`, `interval 1 s`. One grammar for the options
-//! file, the tool and the benchmark; `docs/CLI.md` describes it. Pure; printing gives what parsing reads.
+//! Sizes, durations and durabilities as people write them: `64 MiB`, `100 ms`, `interval 1 s`. One
+//! grammar for the options file, the tool and the benchmark; `docs/CLI.md` describes it. Pure;
+//! printing gives what parsing reads.
 
 use crate::options::Durability;
 use std::time::Duration;
 
-/// Units of sizes, in any case. One letter and the letter with `iB` are powers of 1,024, with `B` of 1,000, as in the GNU
-/// tools. The first four are those that [`bytes`] prints.
+/// Units of sizes, in any case. One letter and the letter with `iB` are powers of 1,024, with `B`
+/// of 1,000, as in the GNU tools. The first four are those that [`bytes`] prints.
 const SIZE_UNITS: [(&str, u64); 14] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -43,7 +44,8 @@ pub fn format_bytes(n: u64) -> String {
 /// Formats a duration as `100 ms`; microseconds are the smallest unit.
 pub fn format_duration(t: Duration) -> String {
     let us = u64::try_from(t.as_micros()).unwrap_or(u64::MAX);
-    let unit = DURATION_UNITS[..5].iter().find(|(_, factor)| us >= *factor && us.is_multiple_of(*factor));
+    let unit =
+        DURATION_UNITS[..5].iter().find(|(_, factor)| us >= *factor && us.is_multiple_of(*factor));
     unit.map_or_else(|| "0 us".into(), |(name, factor)| format!("{} {name}", us / factor))
 }
 
@@ -52,7 +54,11 @@ pub fn format_duration(t: Duration) -> String {
 /// # Errors
 /// The message names the text, what was expected and the units.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    parse_number_with_unit(text, &SIZE_UNITS, "a size, such as 64k, 64 KiB or 10 MB (units: B, K or KiB, M, G, T; kB, MB, GB, TB)")
+    parse_number_with_unit(
+        text,
+        &SIZE_UNITS,
+        "a size, such as 64k, 64 KiB or 10 MB (units: B, K or KiB, M, G, T; kB, MB, GB, TB)",
+    )
 }
 
 /// Parses a duration, which has a unit unless it is 0: `100ms`, `2 s`, `1.5 h`, `7d`.
@@ -63,8 +69,12 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     if text.trim() == "0" {
         return Ok(Duration::ZERO);
     }
-    parse_number_with_unit(text, &DURATION_UNITS, "a duration, such as 100ms, 2 s or 7d (units: us, ms, s, min or m, h, d)")
-        .map(Duration::from_micros)
+    parse_number_with_unit(
+        text,
+        &DURATION_UNITS,
+        "a duration, such as 100ms, 2 s or 7d (units: us, ms, s, min or m, h, d)",
+    )
+    .map(Duration::from_micros)
 }
 
 /// Parses a duration as [`parse_time`] does, and a number without a unit as seconds.
@@ -109,7 +119,11 @@ fn parse_number_with_unit(text: &str, units: &[(&str, u64)], what: &str) -> Resu
     }
     let value = number.parse::<f64>().map_err(|_| wrong())? * *factor as f64;
     // Beyond 2^53 a fraction of a unit cannot be told exactly.
-    if value >= 0.0 && value < (1u64 << 53) as f64 { Ok(value.round() as u64) } else { Err(wrong()) }
+    if value >= 0.0 && value < (1u64 << 53) as f64 {
+        Ok(value.round() as u64)
+    } else {
+        Err(wrong())
+    }
 }
 
 #[cfg(test)]
@@ -127,7 +141,11 @@ mod tests {
             assert_eq!(parse_duration(&format_duration(t)), Ok(t), "{}", format_duration(t));
         }
         assert_eq!(format_duration(Duration::from_millis(100)), "100 ms");
-        assert_eq!(format_duration(Duration::from_secs(86_400)), "24 h", "as in older options files");
+        assert_eq!(
+            format_duration(Duration::from_secs(86_400)),
+            "24 h",
+            "as in older options files"
+        );
     }
 
     #[test]
@@ -202,7 +220,9 @@ mod tests {
         assert_eq!(parse_durability("interval:2s"), interval(2000));
         assert_eq!(parse_durability(" full "), Ok(Durability::Full));
         assert_eq!(parse_durability("none"), Ok(Durability::None));
-        for bad in ["", "interval", "interval:", "interval:0ms", "interval:x", "interval::1s", "always"] {
+        for bad in
+            ["", "interval", "interval:", "interval:0ms", "interval:x", "interval::1s", "always"]
+        {
             assert!(parse_durability(bad).is_err(), "{bad}");
         }
     }

@@ -1,5 +1,5 @@
-//! What flushes and compactions do by themselves, told by counters: what they share, what they do not read, and what scans
-//! make them do.
+//! What flushes and compactions do by themselves, told by counters: what they share, what they do
+//! not read, and what scans make them do.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -90,13 +90,15 @@ fn compaction_groups_run_in_parallel() {
     db.verify().unwrap();
 }
 
-/// A thousand small families were a thousand compactions, an edit and five syncs each: tables came faster than they went.
+/// A thousand small families were a thousand compactions, an edit and five syncs each: tables came
+/// faster than they went.
 #[test]
 fn small_family_compactions_share_one_version_edit() {
     const FAMILIES: u64 = 200;
     let db = open();
-    let families: Vec<_> =
-        (0..FAMILIES).map(|i| db.create_family(&format!("f{i}"), Default::default()).unwrap()).collect();
+    let families: Vec<_> = (0..FAMILIES)
+        .map(|i| db.create_family(&format!("f{i}"), Default::default()).unwrap())
+        .collect();
     db.cancel_background_work().unwrap();
     for round in 0..5u8 {
         families.iter().for_each(|f| f.put("key", [round; 10]).unwrap());
@@ -107,7 +109,10 @@ fn small_family_compactions_share_one_version_edit() {
     db.resume_background_work().unwrap();
     assert!(db.wait_idle().is_ok());
     let (compactions, edits) = (counter(&db, "compactions"), manifest_edits(&db) - before);
-    assert!(compactions >= FAMILIES && edits <= FAMILIES / 10, "{compactions} compactions, {edits} edits");
+    assert!(
+        compactions >= FAMILIES && edits <= FAMILIES / 10,
+        "{compactions} compactions, {edits} edits"
+    );
     for f in &families {
         assert_eq!(f.get("key").unwrap().as_deref(), Some(&[4; 10][..]));
     }
@@ -151,8 +156,8 @@ fn compaction_keeps_range_deleted_keys_for_snapshot() {
     assert_eq!((db.iter().unwrap().count(), counter(&db, "dropped_covered") > 0), (20, true));
 }
 
-/// Scans that pass the same tombstones again and again have them flushed and merged away: too few to be noticed otherwise, and in
-/// a memtable that is nowhere near full.
+/// Scans that pass the same tombstones again and again have them flushed and merged away: too few
+/// to be noticed otherwise, and in a memtable that is nowhere near full.
 #[test]
 fn tombstones_skipped_by_scans_trigger_compaction() {
     let db = open();

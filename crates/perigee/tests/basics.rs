@@ -1,4 +1,5 @@
-//! The promises a user reads first: what was written is there, in order, after flush, compaction and reopen.
+//! The promises a user reads first: what was written is there, in order, after flush, compaction
+//! and reopen.
 #![allow(clippy::unwrap_used)]
 
 use perigee::{Db, Durability, ErrorKind, FamilyOptions, Options, WriteBatch};
@@ -35,7 +36,8 @@ fn options() -> Options {
 }
 
 fn check(db: &Db, model: &BTreeMap<Vec<u8>, Vec<u8>>) {
-    let all: Vec<_> = db.iter().unwrap().map(|e| e.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect();
+    let all: Vec<_> =
+        db.iter().unwrap().map(|e| e.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect();
     assert_eq!(all.len(), model.len());
     assert!(all.iter().map(|(k, v)| (k, v)).eq(model.iter()));
     let back: Vec<_> = db.iter().unwrap().rev().map(|e| e.unwrap().0.to_vec()).collect();
@@ -87,8 +89,14 @@ fn batch_over_families_is_atomic() {
     let dir = TempDir::new("families");
     let db = Db::open(&dir.0, options()).unwrap();
     let a = db.create_family("a", tiny_family_options()).unwrap();
-    assert_eq!(db.create_family("a", tiny_family_options()).unwrap_err().kind(), ErrorKind::AlreadyExists);
-    assert_eq!(db.create_family("", tiny_family_options()).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(
+        db.create_family("a", tiny_family_options()).unwrap_err().kind(),
+        ErrorKind::AlreadyExists
+    );
+    assert_eq!(
+        db.create_family("", tiny_family_options()).unwrap_err().kind(),
+        ErrorKind::InvalidArgument
+    );
     let mut batch = WriteBatch::new();
     batch.put(&a, "x", "1").unwrap();
     batch.put(&db.default_family(), "x", "2").unwrap();
@@ -115,13 +123,17 @@ fn batch_over_families_is_atomic() {
 #[test]
 fn concurrent_writes_survive_close_and_reopen() {
     let dir = TempDir::new("threads");
-    let family =
-        FamilyOptions::new().memtable_bytes(256 << 10).target_file_bytes(64 << 10).level1_bytes(256 << 10);
+    let family = FamilyOptions::new()
+        .memtable_bytes(256 << 10)
+        .target_file_bytes(64 << 10)
+        .level1_bytes(256 << 10);
     let open = || {
-        Db::open(&dir.0, Options::new().durability(Durability::None).default_family(family.clone())).unwrap()
+        Db::open(&dir.0, Options::new().durability(Durability::None).default_family(family.clone()))
+            .unwrap()
     };
     let (threads, batches, size) = (8u64, 40u64, 100u64);
-    let key = |t: u64, i: u64| (t * 1_000_000 + i).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
+    let key =
+        |t: u64, i: u64| (t * 1_000_000 + i).wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
     let db = open();
     std::thread::scope(|s| {
         for t in 0..threads {
@@ -131,7 +143,9 @@ fn concurrent_writes_survive_close_and_reopen() {
                 for b in 0..batches {
                     let mut batch = WriteBatch::new();
                     for i in b * size..(b + 1) * size {
-                        batch.put(&f, key(t, i), [&t.to_le_bytes()[..], &i.to_le_bytes()].concat()).unwrap();
+                        batch
+                            .put(&f, key(t, i), [&t.to_le_bytes()[..], &i.to_le_bytes()].concat())
+                            .unwrap();
                     }
                     db.write(batch).unwrap();
                 }
@@ -154,14 +168,18 @@ fn empty_and_large_keys_and_values_round_trip() {
     let dir = TempDir::new("odd");
     let db = Db::open(&dir.0, Options::new()).unwrap();
     let long = vec![0xff; perigee::limits::KEY_BYTES_MAX];
-    let big: Vec<u8> = (0..5_000_000u32).map(|i| (i.wrapping_mul(2654435761) >> 13) as u8).collect();
+    let big: Vec<u8> =
+        (0..5_000_000u32).map(|i| (i.wrapping_mul(2654435761) >> 13) as u8).collect();
     for key in [&b""[..], b"\0", b"\0\0", b"a\0b", &long] {
         db.put(key, key).unwrap();
         db.put([key, b"!"].concat().get(..key.len().min(100)).unwrap(), b"").unwrap();
     }
     db.put("big", &big).unwrap();
     db.put("empty", b"").unwrap();
-    assert_eq!(db.put([long.clone(), vec![1]].concat(), b"").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(
+        db.put([long.clone(), vec![1]].concat(), b"").unwrap_err().kind(),
+        ErrorKind::InvalidArgument
+    );
     for _ in 0..2 {
         assert_eq!(db.get("big").unwrap().unwrap(), big);
         assert_eq!(db.get("empty").unwrap().unwrap(), b"");

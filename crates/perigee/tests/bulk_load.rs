@@ -39,9 +39,11 @@ fn loaded_entries_keep_their_expiry() {
     let (disk, db) = open();
     let now = db.clock().now_ms;
     // Some have ended already, some end in years; some lie in the value log.
-    let end = |i: u64| [None, Some(now - 1), Some(now + 100_000_000 + i)][(scramble(i) % 3) as usize];
-    let value =
-        |i: u64| vec![b'a' + (i % 26) as u8; if i.is_multiple_of(10) { 6000 } else { (i % 50) as usize }];
+    let end =
+        |i: u64| [None, Some(now - 1), Some(now + 100_000_000 + i)][(scramble(i) % 3) as usize];
+    let value = |i: u64| {
+        vec![b'a' + (i % 26) as u8; if i.is_multiple_of(10) { 6000 } else { (i % 50) as usize }]
+    };
     let mut load = db.bulk_load(&db.default_family()).unwrap().memory_bytes(16 << 10);
     db.put(key(1), "older").unwrap();
     for i in (0..2000).map(|i| i * 997 % 2000) {
@@ -55,7 +57,8 @@ fn loaded_entries_keep_their_expiry() {
     load.finish().unwrap();
     let check = |db: &Db| {
         for i in 0..2000 {
-            let found = db.get_with_ttl(key(i)).unwrap().map(|t| (t.value.to_vec(), t.expires_at_ms));
+            let found =
+                db.get_with_ttl(key(i)).unwrap().map(|t| (t.value.to_vec(), t.expires_at_ms));
             let wanted = if end(i) == Some(now - 1) { None } else { Some((value(i), end(i))) };
             assert_eq!(found, wanted, "{i}");
         }
@@ -90,7 +93,11 @@ fn sorted_load_writes_one_run_once() {
     let counter = |name| counters.iter().find(|c| c.0 == name).unwrap().1;
     assert_eq!((counter("flushes"), counter("compactions")), (0, 0));
     assert!(db.verify().unwrap().errors.is_empty());
-    assert_eq!(load.put("x", "y").unwrap_err().kind(), ErrorKind::InvalidArgument, "it is finished");
+    assert_eq!(
+        load.put("x", "y").unwrap_err().kind(),
+        ErrorKind::InvalidArgument,
+        "it is finished"
+    );
 }
 
 #[test]
@@ -99,7 +106,10 @@ fn unsorted_load_keeps_last_value_of_repeated_keys() {
     let mut load = db.bulk_load(&db.default_family()).unwrap().memory_bytes(4 << 10);
     let mut model = std::collections::BTreeMap::new();
     for i in 0..6000 {
-        let (k, v) = (key(scramble(i) % 2000), vec![b'a' + (i % 26) as u8; (scramble(i * 7) % 300) as usize]);
+        let (k, v) = (
+            key(scramble(i) % 2000),
+            vec![b'a' + (i % 26) as u8; (scramble(i * 7) % 300) as usize],
+        );
         load.put(&k, &v).unwrap();
         model.insert(k, v);
     }
@@ -147,7 +157,11 @@ fn load_commits_at_one_sequence_number() {
     let check = |db: &Db| {
         assert_eq!(db.get(key(1)).unwrap().unwrap(), b"loaded");
         assert_eq!(db.get(key(2)).unwrap().unwrap(), b"loaded");
-        assert_eq!(db.get(key(3)).unwrap().unwrap(), b"loaded", "everything before finish is older");
+        assert_eq!(
+            db.get(key(3)).unwrap().unwrap(),
+            b"loaded",
+            "everything before finish is older"
+        );
         assert_eq!(db.get(key(4)).unwrap().unwrap(), b"new");
         assert_eq!(db.get(key(5)).unwrap(), None);
         assert_eq!(db.iter().unwrap().count(), 9);
@@ -183,8 +197,9 @@ fn dropped_load_leaves_no_entries_or_files() {
     };
     drop(fill(&db));
     assert_eq!(db.iter().unwrap().count(), 1);
-    let files =
-        |disk: &SimDisk| disk.paths().iter().filter(|p| p.extension().is_some_and(|e| e == "klog")).count();
+    let files = |disk: &SimDisk| {
+        disk.paths().iter().filter(|p| p.extension().is_some_and(|e| e == "klog")).count()
+    };
     assert_eq!(files(&disk), 0, "dropped: the runs are removed");
     let crashed = {
         let load = fill(&db);
@@ -196,7 +211,11 @@ fn dropped_load_leaves_no_entries_or_files() {
     let again = Db::open("/db", options(&crashed)).unwrap();
     assert_eq!(again.iter().unwrap().count(), 1);
     assert!(again.stats().recovery.orphans > 3, "crashed: the next open removes them");
-    assert_eq!(files(&crashed), files(&crashed.deep_clone()), "to the trash, emptied by the open after");
+    assert_eq!(
+        files(&crashed),
+        files(&crashed.deep_clone()),
+        "to the trash, emptied by the open after"
+    );
     // Closing beneath a load: the load ends with an error, the files are orphans.
     let mut load = fill(&again);
     again.close().unwrap();
@@ -238,7 +257,9 @@ fn writes_continue_while_load_finishes() {
     let writers: Vec<_> = (0..2u64)
         .map(|w| {
             let db = db.clone();
-            std::thread::spawn(move || (0..2000).for_each(|i| db.put(key(i), format!("writer {w}")).unwrap()))
+            std::thread::spawn(move || {
+                (0..2000).for_each(|i| db.put(key(i), format!("writer {w}")).unwrap())
+            })
         })
         .collect();
     for round in 0..5u64 {

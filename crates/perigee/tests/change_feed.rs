@@ -8,8 +8,8 @@ use perigee::env::Env;
 use perigee::env::fs::memory::{Crash, SimDisk};
 use perigee::env::sim::SimWorld;
 use perigee::{
-    Change, ChangeKind, Changes, Db, Durability, ErrorKind, FamilyChangeKind, FamilyOptions, Options,
-    WriteBatch,
+    Change, ChangeKind, Changes, Db, Durability, ErrorKind, FamilyChangeKind, FamilyOptions,
+    Options, WriteBatch,
 };
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -28,7 +28,10 @@ struct Mirror {
 
 impl Mirror {
     fn new() -> Mirror {
-        Mirror { families: BTreeMap::from([(0, ("default".into(), Map::new()))]), ..Mirror::default() }
+        Mirror {
+            families: BTreeMap::from([(0, ("default".into(), Map::new()))]),
+            ..Mirror::default()
+        }
     }
     fn map(&mut self, id: u32) -> &mut Map {
         &mut self.families.get_mut(&id).unwrap_or_else(|| panic!("family {id} was never told")).1
@@ -43,7 +46,9 @@ impl Mirror {
                     assert_eq!(self.families[&op.family].0, op.family_name, "its name then");
                     let map = self.map(op.family);
                     match op.kind {
-                        ChangeKind::Put { key, value, .. } => drop(map.insert(key.to_vec(), value.to_vec())),
+                        ChangeKind::Put { key, value, .. } => {
+                            drop(map.insert(key.to_vec(), value.to_vec()))
+                        }
                         ChangeKind::Delete { key } | ChangeKind::SingleDelete { key } => {
                             drop(map.remove(key))
                         }
@@ -70,7 +75,8 @@ impl Mirror {
                 FamilyChangeKind::Loaded => {
                     let name = self.families[&change.family].0.clone();
                     // The newest contents are later than the load; what follows is applied again.
-                    *self.map(change.family) = db.family(&name).map(|f| contents(&f)).unwrap_or_default();
+                    *self.map(change.family) =
+                        db.family(&name).map(|f| contents(&f)).unwrap_or_default();
                 }
                 other => panic!("{other:?}"),
             },
@@ -114,8 +120,10 @@ fn contents(family: &perigee::Family) -> Map {
 }
 
 fn options(env: &Env, retention: u64) -> Options {
-    let family =
-        FamilyOptions::new().memtable_bytes(2 << 10).target_file_bytes(2 << 10).level1_bytes(4 << 10);
+    let family = FamilyOptions::new()
+        .memtable_bytes(2 << 10)
+        .target_file_bytes(2 << 10)
+        .level1_bytes(4 << 10);
     Options::in_env(env.clone()).default_family(family).log_retention(retention)
 }
 
@@ -128,7 +136,9 @@ fn write(db: &Db, rng: &mut Rng) {
         match rng.below(8) {
             0 => batch.delete(family, key).unwrap(),
             1 => batch.delete_range(family, key.clone()..format!("{key}~")).unwrap(),
-            2 => batch.put_with_ttl(family, key, "ends late", Duration::from_secs(1 << 40)).unwrap(),
+            2 => {
+                batch.put_with_ttl(family, key, "ends late", Duration::from_secs(1 << 40)).unwrap()
+            }
             _ => batch.put(family, key, vec![b'v'; rng.below(90) as usize]).unwrap(),
         }
     }
@@ -148,9 +158,10 @@ fn replayed_feed_equals_database() {
                 match rng.below(60) {
                     0 => db.flush().unwrap(),
                     1 => db.compact().unwrap(),
-                    2 => {
-                        drop(db.create_family(&format!("f{step}"), options(&env, 0).default_family.unwrap()))
-                    }
+                    2 => drop(db.create_family(
+                        &format!("f{step}"),
+                        options(&env, 0).default_family.unwrap(),
+                    )),
                     3 | 4 if db.families().len() > 1 => {
                         let name = db.families().pop().unwrap();
                         match rng.below(4) {
@@ -178,7 +189,11 @@ fn replayed_feed_equals_database() {
             mirror.check(&db);
             late.apply_all(&db, &mut db.changes(0).unwrap());
             late.check(&db);
-            assert_eq!((late.commits, late.position), (mirror.commits, mirror.position), "seed {seed}");
+            assert_eq!(
+                (late.commits, late.position),
+                (mirror.commits, mirror.position),
+                "seed {seed}"
+            );
             assert!(db.verify().unwrap().errors.is_empty());
             db.close().unwrap();
         });
@@ -211,14 +226,17 @@ fn feed_reports_bulk_loads() {
     assert!(matches!(before, Change::Family(f) if f.kind == FamilyChangeKind::Loaded));
 }
 
-/// The story: the changes of a load of several families had one number, so the position stayed before it until all of them were
-/// told, and a consumer that reopened the feed after every change read the first one for ever.
+/// The story: the changes of a load of several families had one number, so the position stayed
+/// before it until all of them were told, and a consumer that reopened the feed after every change
+/// read the first one for ever.
 #[test]
 fn feed_resumes_at_stored_position_exactly_once() {
     let env = Env { fs: SimDisk::new(1), ..Env::real() };
     let db = Db::open("/db", options(&env, 1 << 20)).unwrap();
-    let mut families: Vec<_> =
-        ["f", "g", "h"].iter().map(|name| db.create_family(name, FamilyOptions::new()).unwrap()).collect();
+    let mut families: Vec<_> = ["f", "g", "h"]
+        .iter()
+        .map(|name| db.create_family(name, FamilyOptions::new()).unwrap())
+        .collect();
     let load = |families: &[perigee::Family]| {
         let mut loads: Vec<_> = families.iter().map(|f| f.bulk_load().unwrap()).collect();
         loads.iter_mut().for_each(|load| load.put("a", "1").unwrap());
@@ -285,7 +303,11 @@ fn feed_behind_retained_log_reports_oldest_position() {
             let left = std::iter::from_fn(|| changes.next_change().unwrap()).count() as u64;
             assert_eq!(left, 200 - oldest, "retention {retention}");
             assert_eq!(retention > 0, left > 10, "{left} are left of {retention} bytes");
-            assert_eq!(db.changes(oldest - 1).unwrap_err().kind(), ErrorKind::NotFound, "no older one");
+            assert_eq!(
+                db.changes(oldest - 1).unwrap_err().kind(),
+                ErrorKind::NotFound,
+                "no older one"
+            );
         }
         assert_eq!(db.changes(201).unwrap_err().kind(), ErrorKind::InvalidArgument);
         let bytes: u64 = env
@@ -347,7 +369,10 @@ fn waiting_feed_wakes_on_commit_and_close() {
             let change = changes.wait(Duration::from_secs(3600)).unwrap().unwrap();
             assert_eq!(change.sequence(), 1);
             assert!(clock.monotonic_us() - began < 1_000_000, "it heard of it");
-            assert_eq!(changes.wait(Duration::from_secs(3600)).unwrap_err().kind(), ErrorKind::Closed);
+            assert_eq!(
+                changes.wait(Duration::from_secs(3600)).unwrap_err().kind(),
+                ErrorKind::Closed
+            );
         };
         let thread = env.spawn.spawn("consumer", Box::new(body)).unwrap();
         env.clock.sleep_us(10_000);

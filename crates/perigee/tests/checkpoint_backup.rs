@@ -111,13 +111,21 @@ fn backup_generations_share_files_and_prune_keeps_them() {
         db.flush().unwrap();
         db.wait_idle().unwrap();
         expected.push(dump(&db));
-        reports
-            .push(db.backup_with("/backup", perigee::BackupOptions::new().reread(true), |_, _| {}).unwrap());
+        reports.push(
+            db.backup_with("/backup", perigee::BackupOptions::new().reread(true), |_, _| {})
+                .unwrap(),
+        );
     }
     let again = db.backup("/backup").unwrap();
-    assert!(again.new_files == 0 && again.shared_files > 0, "nothing changed, nothing is copied: {again:?}");
+    assert!(
+        again.new_files == 0 && again.shared_files > 0,
+        "nothing changed, nothing is copied: {again:?}"
+    );
     let backups = Backups::open_in(env.clone(), "/backup");
-    assert_eq!(backups.list().unwrap().iter().map(|g| g.generation).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    assert_eq!(
+        backups.list().unwrap().iter().map(|g| g.generation).collect::<Vec<_>>(),
+        [1, 2, 3, 4, 5]
+    );
     assert!(backups.verify(None).unwrap().errors.is_empty());
     assert_eq!(backups.prune(0).unwrap_err().kind(), ErrorKind::InvalidArgument);
     let pruned = backups.prune(3).unwrap();
@@ -143,7 +151,9 @@ fn backup_verify_names_damaged_file() {
     fill(&db, 300, 500);
     db.backup("/backup").unwrap();
     let backups = Backups::open_in(env.clone(), "/backup");
-    for path in disk.paths().into_iter().filter(|p| p.starts_with("/backup") && !p.ends_with("LOCK")) {
+    for path in
+        disk.paths().into_iter().filter(|p| p.starts_with("/backup") && !p.ends_with("LOCK"))
+    {
         let good = disk.read_raw(&path);
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         let mut bad = good.clone();
@@ -156,7 +166,11 @@ fn backup_verify_names_damaged_file() {
         let e = backups.restore(Some(broken), "/restored").unwrap_err();
         assert!(e.is_corruption() && e.file() == Some(&name[..]), "{e}");
         let there = env.fs.open_dir(Path::new("/restored"), perigee::env::DirOpenMode::Existing);
-        assert_eq!(there.unwrap_err().kind(), ErrorKind::NotFound, "nothing is left to be opened by mistake");
+        assert_eq!(
+            there.unwrap_err().kind(),
+            ErrorKind::NotFound,
+            "nothing is left to be opened by mistake"
+        );
         if name.ends_with(".generation") {
             assert!(backups.list().unwrap_err().is_corruption());
             assert!(backups.prune(1).unwrap_err().is_corruption(), "what it needs is unknown");
@@ -207,7 +221,11 @@ fn concurrent_attempts_at_one_target_are_refused() {
             inner.get_or_insert_with(|| backups.restore(Some(1), "/target").unwrap_err().kind());
         })
         .unwrap();
-    assert_eq!(inner, Some(ErrorKind::Locked), "the second is refused while the first is under way");
+    assert_eq!(
+        inner,
+        Some(ErrorKind::Locked),
+        "the second is refused while the first is under way"
+    );
     assert_eq!(dump(&open(&env, "/target")), dump(&db));
     assert_eq!(backups.restore(Some(1), "/target").unwrap_err().kind(), ErrorKind::AlreadyExists);
     assert_eq!(dump(&open(&env, "/target")), dump(&db), "and a later one touches nothing");
@@ -223,7 +241,11 @@ fn checkpoint_target_paths_are_checked() {
     fill(&db, 0, 50);
     for slash in ["empty/", "new/", "plain"] {
         db.checkpoint(root.join(slash)).unwrap();
-        assert_eq!(dump(&Db::open(root.join(slash), Options::new()).unwrap()), dump(&db), "{slash}");
+        assert_eq!(
+            dump(&Db::open(root.join(slash), Options::new()).unwrap()),
+            dump(&db),
+            "{slash}"
+        );
     }
     assert_eq!(db.checkpoint(root.join("full/")).unwrap_err().kind(), ErrorKind::AlreadyExists);
     assert!(root.join("full/inside").is_dir());
@@ -244,7 +266,11 @@ fn one_backup_directory_holds_two_databases() {
         db.backup("/backup").unwrap();
     }
     let backups = Backups::open_in(env.clone(), "/backup");
-    assert_eq!(backups.restore(None, "/x").unwrap_err().kind(), ErrorKind::InvalidArgument, "which?");
+    assert_eq!(
+        backups.restore(None, "/x").unwrap_err().kind(),
+        ErrorKind::InvalidArgument,
+        "which?"
+    );
     let pruned = backups.prune(1).unwrap();
     assert_eq!((pruned.removed, pruned.kept), (vec![1], vec![2, 3]), "one of each is kept");
     backups.restore(Some(2), "/x").unwrap();

@@ -1,5 +1,5 @@
-//! What a close does to handles that are still alive: each answers `Closed`, none keeps the directory, none harms whoever has it
-//! next. And what a handle of a dropped family answers.
+//! What a close does to handles that are still alive: each answers `Closed`, none keeps the
+//! directory, none harms whoever has it next. And what a handle of a dropped family answers.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -16,7 +16,8 @@ struct TempDir(PathBuf);
 
 impl TempDir {
     fn new(name: &str) -> TempDir {
-        let path = std::env::temp_dir().join(format!("perigee-closing-{name}-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("perigee-closing-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         TempDir(path)
     }
@@ -62,8 +63,10 @@ fn live_handles_report_closed_after_close() {
         Isolation::Snapshot,
         Isolation::Serializable,
     ];
-    let txns: Vec<_> =
-        levels.map(|level| db.begin(TxnOptions::new().isolation(level)).unwrap()).into_iter().collect();
+    let txns: Vec<_> = levels
+        .map(|level| db.begin(TxnOptions::new().isolation(level)).unwrap())
+        .into_iter()
+        .collect();
     for (i, txn) in txns.iter().enumerate() {
         txn.put(&family, [i as u8], "x").unwrap();
         txn.savepoint("here").unwrap();
@@ -136,7 +139,11 @@ fn live_handles_report_closed_after_close() {
     assert_eq!(error_kind(db.commit_prepared("gid")), ErrorKind::Closed);
     assert_eq!(error_kind(db.sync()), ErrorKind::Closed);
     assert_eq!(error_kind(db.verify()), ErrorKind::Closed);
-    assert_eq!((family.name(), db.families().len()), ("default".into(), 2), "these are facts of memory");
+    assert_eq!(
+        (family.name(), db.families().len()),
+        ("default".into(), 2),
+        "these are facts of memory"
+    );
     assert!(!db.stats().families.is_empty());
     db.close().expect("a second time");
 
@@ -156,7 +163,8 @@ fn live_handles_report_closed_after_close() {
     assert_eq!(third.iter().unwrap().count(), 400);
 }
 
-/// In a simulated world time passes only while every thread waits: after a sleep the others are where they wait.
+/// In a simulated world time passes only while every thread waits: after a sleep the others are
+/// where they wait.
 fn simulated(env: &Env) -> Options {
     Options::in_env(env.clone()).durability(Durability::None).default_family(small())
 }
@@ -177,7 +185,11 @@ fn close_does_not_wait_for_background_backlog() {
         drop(pause);
         env.clock.sleep_us(1_000_000);
         let began = env.clock.monotonic_us();
-        assert_eq!(db.stats().running_jobs[0].kind, "flush", "it would take weeks at a byte a second");
+        assert_eq!(
+            db.stats().running_jobs[0].kind,
+            "flush",
+            "it would take weeks at a byte a second"
+        );
         db.cancel_background_work().unwrap();
         db.close().unwrap();
         let took = env.clock.monotonic_us() - began;
@@ -199,7 +211,8 @@ fn close_wakes_lock_waiters() {
         let waits = {
             let (db, family, answer) = (db.clone(), family.clone(), Arc::clone(&answer));
             move || {
-                let patient = TxnOptions::new().pessimistic(true).lock_timeout(Duration::from_secs(3600));
+                let patient =
+                    TxnOptions::new().pessimistic(true).lock_timeout(Duration::from_secs(3600));
                 let txn = db.begin(patient).unwrap();
                 *answer.lock().unwrap() = Some(txn.put(&family, "k", "v"));
             }

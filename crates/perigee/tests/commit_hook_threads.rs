@@ -1,5 +1,6 @@
-//! A commit hook runs on the thread that made the commit, before the commit returns; other threads are not made to run it. Each
-//! scenario runs under 400 schedules of a simulated world, which reports a deadlock as a failure.
+//! A commit hook runs on the thread that made the commit, before the commit returns; other threads
+//! are not made to run it. Each scenario runs under 400 schedules of a simulated world, which
+//! reports a deadlock as a failure.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -20,12 +21,14 @@ fn open(env: &Env) -> Db {
     Db::open("/db", Options::in_env(env.clone())).unwrap()
 }
 
-/// A hook takes a lock of the program's; the main thread holds this lock while it commits to a family without a hook.
+/// A hook takes a lock of the program's; the main thread holds this lock while it commits to a
+/// family without a hook.
 #[test]
 fn lock_held_during_unhooked_commit_does_not_deadlock() {
     run_schedules(|env| {
         let db = open(&env);
-        let (hooked, quiet) = (db.create_family("hooked", Default::default()).unwrap(), db.default_family());
+        let (hooked, quiet) =
+            (db.create_family("hooked", Default::default()).unwrap(), db.default_family());
         let lock = Arc::new(Mutex::new(Vec::<ThreadId>::new()));
         let of_hook = Arc::clone(&lock);
         hooked.on_commit(move |_| of_hook.lock().push(current().id()));
@@ -73,7 +76,11 @@ fn hooks_committing_to_each_other_do_not_deadlock() {
         });
         writers.into_iter().for_each(|w| w.join().unwrap());
         let heard = heard.lock().clone();
-        assert_eq!(heard.len(), 4, "a commit returned before the hooks of what its hook committed had run");
+        assert_eq!(
+            heard.len(),
+            4,
+            "a commit returned before the hooks of what its hook committed had run"
+        );
         for (i, family) in families.iter().enumerate() {
             let numbers: Vec<u64> = heard.iter().filter(|h| h.0 == i).map(|h| h.1).collect();
             assert!(numbers.is_sorted(), "{heard:?}");

@@ -4,13 +4,14 @@
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{
-    CommitOperation, CompactionFilter, Db, Durability, ErrorKind, FamilyOptions, FilterDecision, FilterEntry,
-    Options, Result, WriteBatch,
+    CommitOperation, CompactionFilter, Db, Durability, ErrorKind, FamilyOptions, FilterDecision,
+    FilterEntry, Options, Result, WriteBatch,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-/// Drops keys that start with `d`, marks those with `c`, reads the value of those with `v`, panics on `p`.
+/// Drops keys that start with `d`, marks those with `c`, reads the value of those with `v`, panics
+/// on `p`.
 #[derive(Default)]
 struct TestFilter {
     armed: AtomicBool,
@@ -78,9 +79,17 @@ fn filter_skips_versions_visible_to_snapshots() {
     db.compact().unwrap();
     assert_eq!(then.get(&family, "d").unwrap().unwrap(), b"d".repeat(100), "the snapshot's own");
     assert_eq!(then.get(&family, "c").unwrap().unwrap(), b"c".repeat(100));
-    assert_eq!(db.get("d").unwrap(), None, "the newer version was dropped, and hides the older one");
+    assert_eq!(
+        db.get("d").unwrap(),
+        None,
+        "the newer version was dropped, and hides the older one"
+    );
     assert_eq!(db.get("d2").unwrap(), None);
-    assert_eq!(db.get("c").unwrap().unwrap(), b"c".repeat(100), "one version: the snapshot sees it");
+    assert_eq!(
+        db.get("c").unwrap().unwrap(),
+        b"c".repeat(100),
+        "one version: the snapshot sees it"
+    );
     assert_eq!(db.iter().unwrap().count(), 3);
     drop(then);
     db.compact().unwrap();
@@ -187,7 +196,8 @@ fn commit_hook_may_write_and_panic() {
     let (log, inner) = (Arc::clone(&heard), db.clone());
     db.default_family().on_commit(move |c| {
         for op in c.operations() {
-            let (CommitOperation::Put { key, .. } | CommitOperation::Delete { key, .. }) = op else {
+            let (CommitOperation::Put { key, .. } | CommitOperation::Delete { key, .. }) = op
+            else {
                 continue;
             };
             let key = key.escape_ascii().to_string();
@@ -216,8 +226,9 @@ fn commit_hook_may_write_and_panic() {
     assert_eq!(heard.lock().unwrap().len(), 4);
     let ranges: Arc<Mutex<Vec<String>>> = Arc::default();
     let log = Arc::clone(&ranges);
-    db.default_family()
-        .on_commit(move |c| c.operations().for_each(|op| log.lock().unwrap().push(format!("{op:?}"))));
+    db.default_family().on_commit(move |c| {
+        c.operations().for_each(|op| log.lock().unwrap().push(format!("{op:?}")))
+    });
     db.delete_range("a".."c").unwrap();
     let said = ranges.lock().unwrap()[0].clone();
     assert!(said.contains("DeleteRange") && said.contains("Included(\"a\")"), "{said}");

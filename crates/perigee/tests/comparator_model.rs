@@ -1,4 +1,5 @@
-//! Everything that changes what a cursor sees, in five orders, against a sorted list: bounds, both directions, turns, nearby seeks, held snapshots.
+//! Everything that changes what a cursor sees, in five orders, against a sorted list: bounds, both
+//! directions, turns, nearby seeks, held snapshots.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -82,7 +83,8 @@ fn check_random_moves(o: perigee::KeyComparator, h: &mut HeldSnapshot, rng: &mut
             2 => {
                 let k = make_key(o, rng.below(300));
                 h.cursor.seek(&k).unwrap();
-                h.at = Some(m.partition_point(|(a, _)| o.cmp(a, &k).is_lt())).filter(|i| *i < m.len());
+                h.at =
+                    Some(m.partition_point(|(a, _)| o.cmp(a, &k).is_lt())).filter(|i| *i < m.len());
             }
             3 => {
                 let k = make_key(o, rng.below(300));
@@ -99,7 +101,8 @@ fn check_random_moves(o: perigee::KeyComparator, h: &mut HeldSnapshot, rng: &mut
                         k.push(0);
                     }
                     h.cursor.seek(&k).unwrap();
-                    h.at = Some(m.partition_point(|(a, _)| o.cmp(a, &k).is_lt())).filter(|i| *i < m.len());
+                    h.at = Some(m.partition_point(|(a, _)| o.cmp(a, &k).is_lt()))
+                        .filter(|i| *i < m.len());
                     check(&mut h.cursor, h.at, "seek on", rng.below(4));
                 }
             }
@@ -213,13 +216,21 @@ fn random_operations_match_model_under_comparators() {
                     };
                     let within = (bound(rng), bound(rng));
                     let ok = match (&within.0, &within.1) {
-                        (Included(a) | Excluded(a), Included(b) | Excluded(b)) => o.cmp(a, b).is_lt(),
+                        (Included(a) | Excluded(a), Included(b) | Excluded(b)) => {
+                            o.cmp(a, b).is_lt()
+                        }
                         _ => true,
                     };
                     if ok {
                         let snap = (rng.below(2) == 0).then(|| db.snapshot().unwrap());
                         let cursor = f.cursor_within(within.clone()).unwrap();
-                        held.push(HeldSnapshot { snap, cursor, within, model: model.clone(), at: None });
+                        held.push(HeldSnapshot {
+                            snap,
+                            cursor,
+                            within,
+                            model: model.clone(),
+                            at: None,
+                        });
                     }
                     if held.len() > 5 {
                         held.remove(0);
@@ -241,7 +252,11 @@ fn random_operations_match_model_under_comparators() {
                         assert_eq!(f.get(&k).unwrap(), want, "{what}");
                         for h in held.iter().filter(|h| h.snap.is_some()) {
                             let want = search(o, &h.model, &k).ok().map(|i| h.model[i].1.clone());
-                            assert_eq!(h.snap.as_ref().unwrap().get(&f, &k).unwrap(), want, "{what}");
+                            assert_eq!(
+                                h.snap.as_ref().unwrap().get(&f, &k).unwrap(),
+                                want,
+                                "{what}"
+                            );
                         }
                     }
                 }

@@ -1,5 +1,5 @@
-//! Key orders: every one sorts, finds and replaces keys as it should, through memtables and tables, over reopens; and a
-//! family is never opened under another one.
+//! Key orders: every one sorts, finds and replaces keys as it should, through memtables and tables,
+//! over reopens; and a family is never opened under another one.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::{Env, fs::memory::SimDisk};
@@ -28,8 +28,11 @@ fn all_comparators() -> Vec<KeyComparator> {
 }
 
 fn options(env: &Env, order: KeyComparator) -> Options {
-    let family =
-        FamilyOptions::new().order(order).block_bytes(64).target_file_bytes(2048).memtable_bytes(8192);
+    let family = FamilyOptions::new()
+        .order(order)
+        .block_bytes(64)
+        .target_file_bytes(2048)
+        .memtable_bytes(8192);
     Options::in_env(env.clone()).register_comparator(by_length()).family("f", family)
 }
 
@@ -60,9 +63,10 @@ fn model(order: KeyComparator, writes: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 fn check(f: &perigee::Family, order: KeyComparator, want: &[(Vec<u8>, Vec<u8>)]) {
-    let pairs = |iter: &mut dyn Iterator<Item = perigee::Result<(perigee::Slice, perigee::Slice)>>| {
-        iter.map(|e| e.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect::<Vec<_>>()
-    };
+    let pairs =
+        |iter: &mut dyn Iterator<Item = perigee::Result<(perigee::Slice, perigee::Slice)>>| {
+            iter.map(|e| e.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect::<Vec<_>>()
+        };
     assert_eq!(pairs(&mut f.iter().unwrap()), want, "{order:?}");
     let mut backward = pairs(&mut f.iter().unwrap().rev());
     backward.reverse();
@@ -76,7 +80,10 @@ fn check(f: &perigee::Family, order: KeyComparator, want: &[(Vec<u8>, Vec<u8>)])
         }
     }
     let (low, high) = (&want[want.len() / 3].0, &want[want.len() / 2].0);
-    assert_eq!(pairs(&mut f.range(&low[..]..&high[..]).unwrap()), want[want.len() / 3..want.len() / 2]);
+    assert_eq!(
+        pairs(&mut f.range(&low[..]..&high[..]).unwrap()),
+        want[want.len() / 3..want.len() / 2]
+    );
     assert_eq!(f.range(&high[..]..&low[..]).unwrap().count(), 0, "an inverted range is empty");
 }
 
@@ -149,7 +156,11 @@ fn prefix_scans_follow_comparator_or_are_refused() {
     assert_eq!(count(KeyComparator::Bytes, "ab").unwrap(), 2);
     assert_eq!(count(KeyComparator::Reverse, "ab").unwrap(), 2);
     assert_eq!(count(KeyComparator::CaseInsensitive, "Ab").unwrap(), 3, "ab, ABc, ab with NUL");
-    assert_eq!(count(KeyComparator::Lexicographic, "ab\0z").unwrap(), 1, "the two spellings of ab are one key");
+    assert_eq!(
+        count(KeyComparator::Lexicographic, "ab\0z").unwrap(),
+        1,
+        "the two spellings of ab are one key"
+    );
     for order in [KeyComparator::U64, KeyComparator::I64, by_length()] {
         let e = count(order, "ab").unwrap_err();
         assert!(e.kind() == ErrorKind::InvalidArgument && e.to_string().contains("range"), "{e}");
@@ -159,7 +170,9 @@ fn prefix_scans_follow_comparator_or_are_refused() {
 
 fn bytes_of(dir: &Path) -> BTreeMap<String, Vec<u8>> {
     let files = std::fs::read_dir(dir).unwrap().map(|f| f.unwrap().path()).filter(|p| p.is_file());
-    files.map(|p| (p.file_name().unwrap().to_string_lossy().into(), std::fs::read(&p).unwrap())).collect()
+    files
+        .map(|p| (p.file_name().unwrap().to_string_lossy().into(), std::fs::read(&p).unwrap()))
+        .collect()
 }
 
 #[test]
@@ -184,7 +197,10 @@ fn changed_comparator_is_refused_without_writes() {
     };
     refuse(Options::new(), &["test length", "register_comparator"]);
     refuse(options(&env, KeyComparator::Reverse), &["user:test length", "reverse", "\"f\""]);
-    refuse(options(&env, unknown).register_comparator(unknown), &["user:test length", "user:test unknown"]);
+    refuse(
+        options(&env, unknown).register_comparator(unknown),
+        &["user:test length", "user:test unknown"],
+    );
     let e = KeyComparator::register("test length", |a, b| -> Ordering { a.cmp(b) }).unwrap_err();
     assert!(e.to_string().contains("answers otherwise"), "{e}");
     Db::open(&dir, options(&env, by_length())).unwrap().close().unwrap();

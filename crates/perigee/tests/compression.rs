@@ -87,7 +87,12 @@ fn changed_codec_applies_to_new_files() {
 #[test]
 fn invalid_compression_levels_are_refused() {
     let db = Db::open("/db", Options::in_env(new_env())).unwrap();
-    for bad in [Compression::Zstd(0), Compression::Zstd(23), Compression::Zstd(-8), Compression::Lz4Fast(0)] {
+    for bad in [
+        Compression::Zstd(0),
+        Compression::Zstd(23),
+        Compression::Zstd(-8),
+        Compression::Lz4Fast(0),
+    ] {
         let e = db.create_family("x", family(bad)).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::InvalidArgument);
         assert!(e.to_string().contains("out of range"), "{e}");

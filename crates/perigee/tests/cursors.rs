@@ -1,6 +1,6 @@
-//! Cursors against sorted lists: several at once, each with the database as it was when it was made, wandering both ways
-//! under writers, flushes and compactions, in several orders. And with reads that fail: an error or the right entry, never
-//! another entry.
+//! Cursors against sorted lists: several at once, each with the database as it was when it was
+//! made, wandering both ways under writers, flushes and compactions, in several orders. And with
+//! reads that fail: an error or the right entry, never another entry.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -18,8 +18,9 @@ impl Rng {
         let start: &[u8] =
             [&b""[..], b"common/beginning/", b"common/beginning/of/many"][self.below(3) as usize];
         let n = self.below(4);
-        let letters =
-            (0..n).map(|_| [0, 7, b'A', b'a', b'b', 255][self.below(6) as usize]).collect::<Vec<_>>();
+        let letters = (0..n)
+            .map(|_| [0, 7, b'A', b'a', b'b', 255][self.below(6) as usize])
+            .collect::<Vec<_>>();
         [start, &letters].concat()
     }
 }
@@ -149,7 +150,8 @@ fn open(disk: &Arc<SimDisk>, order: KeyComparator, x: u64, cache: u64) -> Db {
         .filter_bits([0, 10][(x % 2) as usize])
         .value_threshold([16, 4096][(x / 2 % 2) as usize]);
     let env = Env { fs: disk.clone(), ..Env::real() };
-    Db::open("/cursors", Options::in_env(env).block_cache_bytes(cache).default_family(family)).unwrap()
+    Db::open("/cursors", Options::in_env(env).block_cache_bytes(cache).default_family(family))
+        .unwrap()
 }
 
 /// Writes something, into the database and the model.
@@ -176,7 +178,12 @@ fn write(db: &Db, model: &mut Model, rng: &mut Rng, n: u64) {
 
 #[test]
 fn random_cursor_moves_match_sorted_list() {
-    let orders = [KeyComparator::Bytes, KeyComparator::Bytes, KeyComparator::Reverse, KeyComparator::CaseInsensitive];
+    let orders = [
+        KeyComparator::Bytes,
+        KeyComparator::Bytes,
+        KeyComparator::Reverse,
+        KeyComparator::CaseInsensitive,
+    ];
     for case in 0..24u64 {
         let order = orders[(case % 4) as usize];
         let rng = &mut Rng(1000 + case);
@@ -191,7 +198,9 @@ fn random_cursor_moves_match_sorted_list() {
             }
             if n % 25 == 0 {
                 let walker = match &held {
-                    Some((s, old)) if rng.below(3) == 0 => CheckedCursor::new(&db, Some(s), old.clone(), rng),
+                    Some((s, old)) if rng.below(3) == 0 => {
+                        CheckedCursor::new(&db, Some(s), old.clone(), rng)
+                    }
                     _ => CheckedCursor::new(&db, None, model.clone(), rng),
                 };
                 walkers.push(walker);
@@ -207,8 +216,8 @@ fn random_cursor_moves_match_sorted_list() {
     }
 }
 
-/// Seeks stand on a key without having asked every source: what they did not ask and cannot read must come as an error
-/// before anything behind that key is shown.
+/// Seeks stand on a key without having asked every source: what they did not ask and cannot read
+/// must come as an error before anything behind that key is shown.
 #[test]
 fn unreadable_block_fails_cursor_instead_of_skipping() {
     let mut failed = 0;
@@ -221,7 +230,8 @@ fn unreadable_block_fails_cursor_instead_of_skipping() {
         db.flush().unwrap();
         (0..5).for_each(|n| write(&db, &mut model, rng, 3 * n + 1));
         db.wait_idle().unwrap();
-        let mut walkers: Vec<CheckedCursor> = (0..4).map(|_| CheckedCursor::new(&db, None, model.clone(), rng)).collect();
+        let mut walkers: Vec<CheckedCursor> =
+            (0..4).map(|_| CheckedCursor::new(&db, None, model.clone(), rng)).collect();
         for _ in 0..3000 {
             if rng.below(8) == 0 {
                 disk.fail_reads(

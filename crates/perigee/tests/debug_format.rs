@@ -1,14 +1,14 @@
 //! `{:?}` of every public type is short, whatever the database holds.
 //!
-//! The story: a service logged an iterator with `{:?}` and wrote 27 MB into its log: the derived output went down into the
-//! memtable. A scan of the sources keeps the list of handles complete.
+//! The story: a service logged an iterator with `{:?}` and wrote 27 MB into its log: the derived
+//! output went down into the memtable. A scan of the sources keeps the list of handles complete.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{
-    Backups, Change, CompactionFilter, Db, FamilyOptions, FilterDecision, FilterEntry, Isolation, LockMode,
-    MergeRule, Options, Result, TableWriter, TxnOptions, WriteBatch,
+    Backups, Change, CompactionFilter, Db, FamilyOptions, FilterDecision, FilterEntry, Isolation,
+    LockMode, MergeRule, Options, Result, TableWriter, TxnOptions, WriteBatch,
 };
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -45,9 +45,11 @@ impl CompactionFilter for KeepAll {
 }
 
 fn open(env: &Env, longest: &Arc<Mutex<usize>>) -> Db {
-    let family = FamilyOptions::new().merge_operator(MergeRule::Append(",".into())).value_threshold(100_000);
+    let family =
+        FamilyOptions::new().merge_operator(MergeRule::Append(",".into())).value_threshold(100_000);
     let options = Options::in_env(env.clone()).default_family(family);
-    Db::open("/db", options.compaction_filter("default", Arc::new(KeepAll(Arc::clone(longest))))).unwrap()
+    Db::open("/db", options.compaction_filter("default", Arc::new(KeepAll(Arc::clone(longest)))))
+        .unwrap()
 }
 
 fn fill(db: &Db) {
@@ -228,7 +230,8 @@ fn debug_output_of_public_types_is_short() {
     for file in std::fs::read_dir(src).unwrap() {
         let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
         for line in text.lines() {
-            let Some(rest) = line.strip_prefix("pub struct ").or_else(|| line.strip_prefix("pub enum "))
+            let Some(rest) =
+                line.strip_prefix("pub struct ").or_else(|| line.strip_prefix("pub enum "))
             else {
                 continue;
             };

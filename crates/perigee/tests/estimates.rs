@@ -12,7 +12,8 @@ fn open() -> Db {
         .target_file_bytes(256 << 10)
         .compression(Compression::None);
     let env = Env { fs: SimDisk::new(3), ..Env::real() };
-    Db::open("/db", Options::in_env(env).durability(Durability::None).default_family(family)).unwrap()
+    Db::open("/db", Options::in_env(env).durability(Durability::None).default_family(family))
+        .unwrap()
 }
 
 fn key(i: u64) -> String {
@@ -35,7 +36,9 @@ fn compacted_range_estimate_is_within_a_block() {
     put(&db, 0..40_000);
     db.compact().unwrap();
     let per_block = 1024 / 40;
-    for (from, to) in [(0, 40_000), (1, 39_999), (100, 200), (7, 8), (12_345, 34_567), (39_000, 90_000)] {
+    for (from, to) in
+        [(0, 40_000), (1, 39_999), (100, 200), (7, 8), (12_345, 34_567), (39_000, 90_000)]
+    {
         let e = db.estimate_range(key(from)..key(to)).unwrap();
         let real = to.min(40_000) - from;
         assert_near(e.entries, real, per_block);
@@ -122,7 +125,11 @@ fn range_cost_matches_blocks_read_by_scan() {
     assert_eq!((cost.memtables, cost.runs), (1, 2));
     let read = |db: &Db| {
         let counters = db.stats().counters;
-        counters.iter().filter(|c| ["cache_misses", "cache_hits"].contains(&c.0)).map(|c| c.1).sum::<u64>()
+        counters
+            .iter()
+            .filter(|c| ["cache_misses", "cache_hits"].contains(&c.0))
+            .map(|c| c.1)
+            .sum::<u64>()
     };
     let before = read(&db);
     assert_eq!(db.range(key(14_000)..key(16_000)).unwrap().count(), 2000);
@@ -136,7 +143,8 @@ fn range_cost_matches_blocks_read_by_scan() {
 #[test]
 fn keys_equal_under_comparator_count_once() {
     let db = open();
-    let f = db.create_family("f", FamilyOptions::new().order(KeyComparator::CaseInsensitive)).unwrap();
+    let f =
+        db.create_family("f", FamilyOptions::new().order(KeyComparator::CaseInsensitive)).unwrap();
     for i in 0..400 {
         f.put(format!("key {i:03}"), "1").unwrap();
         f.put(format!("KEY {i:03}"), "2").unwrap();

@@ -1,4 +1,5 @@
-//! `explain` says what `get` does: the same answers, the same counts, for every key, in every state of the tree.
+//! `explain` says what `get` does: the same answers, the same counts, for every key, in every state
+//! of the tree.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -44,12 +45,20 @@ fn compare_with_get(db: &Db) {
         let end = counters(db);
         assert_eq!(e.value_bytes, value.as_ref().map(|v| v.len() as u64), "key {i}: {e:?}");
         assert!(e.error.is_none() && !e.steps.is_empty());
-        assert_eq!(counter_deltas(&start, &middle), counter_deltas(&middle, &end), "key {i} costs the same: {e:?}");
-        let read: u64 = e.steps.iter().filter(|s| s.source != "value log").map(|s| s.bytes_read).sum();
+        assert_eq!(
+            counter_deltas(&start, &middle),
+            counter_deltas(&middle, &end),
+            "key {i} costs the same: {e:?}"
+        );
+        let read: u64 =
+            e.steps.iter().filter(|s| s.source != "value log").map(|s| s.bytes_read).sum();
         assert_eq!(read, 0, "all blocks are cached");
         let answers = e.steps.iter().filter(|s| s.outcome != "nothing").count();
         assert!(answers <= 2, "one answer, and perhaps its value log: {e:?}");
-        assert_eq!(answers > 0, value.is_some() || e.steps.iter().any(|s| s.outcome == "tombstone"));
+        assert_eq!(
+            answers > 0,
+            value.is_some() || e.steps.iter().any(|s| s.outcome == "tombstone")
+        );
     }
 }
 
@@ -86,7 +95,8 @@ fn explain_steps_list_sources_read() {
     db.flush().unwrap();
     db.put("m", "n").unwrap();
     let e = db.explain("k").unwrap();
-    let told: Vec<(&str, Option<u8>, &str)> = e.steps.iter().map(|s| (s.source, s.level, s.outcome)).collect();
+    let told: Vec<(&str, Option<u8>, &str)> =
+        e.steps.iter().map(|s| (s.source, s.level, s.outcome)).collect();
     assert_eq!(
         told,
         [

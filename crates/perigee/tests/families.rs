@@ -29,7 +29,8 @@ fn cloned_family_is_independent_of_source() {
     clone.delete(8u32.to_be_bytes()).unwrap();
     assert_eq!(clone.get(7u32.to_be_bytes()).unwrap(), Some(vec![7; 40]));
     assert_eq!(source.get(8u32.to_be_bytes()).unwrap(), Some(vec![8; 40]));
-    let files: std::collections::BTreeSet<String> = db.files().into_iter().map(|f| f.file).collect();
+    let files: std::collections::BTreeSet<String> =
+        db.files().into_iter().map(|f| f.file).collect();
     assert!(files.len() < db.files().len(), "the files are shared");
     assert!(shared.disk_bytes < 2 * 500 * 44 * 2, "and counted once");
     assert!(db.verify().unwrap().errors.is_empty());
@@ -58,13 +59,18 @@ fn cleared_family_stays_empty_after_reopen() {
     db.clear_family("f").unwrap();
     assert_eq!(f.iter().unwrap().count(), 0);
     assert_eq!(open.count(), 2, "an iterator goes on");
-    assert_eq!(error_kind(before.get(&f, "in memory")), ErrorKind::NotFound, "not: there was nothing");
+    assert_eq!(
+        error_kind(before.get(&f, "in memory")),
+        ErrorKind::NotFound,
+        "not: there was nothing"
+    );
     assert_eq!(db.snapshot().unwrap().get(&f, "in memory").unwrap(), None);
     db.write(batch).unwrap();
     drop(before);
     db.close().unwrap();
     let db = Db::open("/db", options(&disk)).unwrap();
-    let entries: Vec<_> = db.family("f").unwrap().iter().unwrap().map(|e| e.unwrap().0.to_vec()).collect();
+    let entries: Vec<_> =
+        db.family("f").unwrap().iter().unwrap().map(|e| e.unwrap().0.to_vec()).collect();
     assert_eq!(entries, [b"later".to_vec()]);
     db.clear_family("default").unwrap();
 }
@@ -146,8 +152,9 @@ fn failed_group_flush_sync_is_retried() {
     for at in [1, 10, 100, 300, 550] {
         let disk = SimDisk::new(at);
         let db = Db::open("/db", options(&disk)).unwrap();
-        let families: Vec<_> =
-            (0..150).map(|i| db.create_family(&format!("f{i}"), Default::default()).unwrap()).collect();
+        let families: Vec<_> = (0..150)
+            .map(|i| db.create_family(&format!("f{i}"), Default::default()).unwrap())
+            .collect();
         families.iter().for_each(|f| f.put("key", f.name()).unwrap());
         disk.fail_at(at, Fault::Enospc, false);
         let _ = db.flush();
@@ -158,13 +165,15 @@ fn failed_group_flush_sync_is_retried() {
         }
         db.close().unwrap();
         let db = Db::open("/db", options(&disk)).unwrap();
-        assert!(families.iter().all(|f| db.family(&f.name()).unwrap().get("key").unwrap().is_some()));
+        assert!(
+            families.iter().all(|f| db.family(&f.name()).unwrap().get("key").unwrap().is_some())
+        );
         assert!(db.verify().unwrap().errors.is_empty());
     }
 }
 
-/// The story: each family's memtable was charged the whole batch, so that 1,000 families held 1,000 times what there was, and
-/// all were flushed at every commit.
+/// The story: each family's memtable was charged the whole batch, so that 1,000 families held 1,000
+/// times what there was, and all were flushed at every commit.
 #[test]
 fn multi_family_batch_memory_is_charged_once() {
     let disk = SimDisk::new(1);

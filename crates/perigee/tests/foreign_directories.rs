@@ -1,4 +1,5 @@
-//! Directories that belong to another program are refused by every kind of open, with the way out, and stay as they are.
+//! Directories that belong to another program are refused by every kind of open, with the way out,
+//! and stay as they are.
 #![allow(clippy::unwrap_used)]
 
 use perigee::{Db, ErrorKind, Options, repair};
@@ -10,7 +11,8 @@ struct TempDir(PathBuf);
 
 impl TempDir {
     fn new(name: &str) -> TempDir {
-        let path = std::env::temp_dir().join(format!("perigee-foreign-{}-{name}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("perigee-foreign-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
         TempDir(path)
@@ -73,10 +75,22 @@ fn other_engines_databases_are_refused() {
         ),
         (
             "rocksdb",
-            &["000004.log", "CURRENT", "IDENTITY", "LOCK", "LOG", "MANIFEST-000005", "OPTIONS-000007"],
+            &[
+                "000004.log",
+                "CURRENT",
+                "IDENTITY",
+                "LOCK",
+                "LOG",
+                "MANIFEST-000005",
+                "OPTIONS-000007",
+            ],
             "--from-rocksdb",
         ),
-        ("leveldb", &["000003.log", "000005.ldb", "CURRENT", "LOCK", "LOG", "MANIFEST-000002"], "LevelDB"),
+        (
+            "leveldb",
+            &["000003.log", "000005.ldb", "CURRENT", "LOCK", "LOG", "MANIFEST-000002"],
+            "LevelDB",
+        ),
         ("lmdb", &["data.mdb", "lock.mdb"], "--from-lmdb"),
     ];
     for (engine, files, says) in engines {

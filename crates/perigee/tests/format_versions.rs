@@ -1,5 +1,5 @@
-//! Format versions and feature bits: what a newer version wrote is refused by name in every kind of file, and not a byte of
-//! the directory changes; what is only compatible is read.
+//! Format versions and feature bits: what a newer version wrote is refused by name in every kind of
+//! file, and not a byte of the directory changes; what is only compatible is read.
 #![allow(clippy::unwrap_used)]
 
 use perigee::{Db, ErrorKind, FamilyOptions, Options};
@@ -23,7 +23,9 @@ fn bytes_of(dir: &Path) -> Bytes {
 fn database(name: &str) -> PathBuf {
     let dir = std::env::temp_dir().join(format!("perigee-formats-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
-    let db = Db::open(&dir, Options::new().default_family(FamilyOptions::new().value_threshold(10))).unwrap();
+    let db =
+        Db::open(&dir, Options::new().default_family(FamilyOptions::new().value_threshold(10)))
+            .unwrap();
     db.put("long", [b'v'; 100]).unwrap();
     db.flush().unwrap();
     db.put("in the log", "v").unwrap();

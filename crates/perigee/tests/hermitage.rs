@@ -1,5 +1,6 @@
-//! The scenarios that are known by the name Hermitage, as a table: what happens in each at each level. Two transactions (three in
-//! some) over two rows, `1 = 10` and `2 = 20`, step by step on one thread: nobody ever waits, the later commit loses.
+//! The scenarios that are known by the name Hermitage, as a table: what happens in each at each
+//! level. Two transactions (three in some) over two rows, `1 = 10` and `2 = 20`, step by step on
+//! one thread: nobody ever waits, the later commit loses.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -8,7 +9,8 @@ use perigee::{Db, ErrorKind, Isolation, Options, Txn, TxnOptions};
 
 use Isolation::{ReadCommitted, ReadUncommitted, RepeatableRead, Serializable, Snapshot};
 
-const LEVELS: [Isolation; 5] = [ReadUncommitted, ReadCommitted, RepeatableRead, Snapshot, Serializable];
+const LEVELS: [Isolation; 5] =
+    [ReadUncommitted, ReadCommitted, RepeatableRead, Snapshot, Serializable];
 
 /// A database with the two rows.
 fn open_with_rows() -> Db {
@@ -28,7 +30,8 @@ impl Scenario {
         self.db.begin(TxnOptions::new().isolation(self.level)).unwrap()
     }
     fn get(&self, txn: &Txn, key: &str) -> String {
-        String::from_utf8(txn.get(&self.db.default_family(), key).unwrap().unwrap_or_default()).unwrap()
+        String::from_utf8(txn.get(&self.db.default_family(), key).unwrap().unwrap_or_default())
+            .unwrap()
     }
     fn set(&self, txn: &Txn, key: &str, value: &str) {
         txn.put(&self.db.default_family(), key, value).unwrap();
@@ -55,8 +58,13 @@ fn try_commit(txn: &Txn) -> bool {
     }
 }
 
-/// Plays a scenario at every level. It answers whether the anomaly showed; `prevented_from`: the levels at which it must not.
-fn run_at_every_level(name: &str, prevented_at: &[Isolation], scenario: impl Fn(&Scenario) -> bool) {
+/// Plays a scenario at every level. It answers whether the anomaly showed; `prevented_from`: the
+/// levels at which it must not.
+fn run_at_every_level(
+    name: &str,
+    prevented_at: &[Isolation],
+    scenario: impl Fn(&Scenario) -> bool,
+) {
     for level in LEVELS {
         let stage = Scenario { db: open_with_rows(), level };
         let showed = scenario(&stage);
@@ -226,7 +234,10 @@ fn g2_item_write_skew() {
 fn g2_by_a_predicate() {
     run_at_every_level("G2", &[Serializable], |s| {
         let (a, b) = (s.begin(), s.begin());
-        assert!(s.matching_rows(&a, |v| v % 3 == 0).is_empty() && s.matching_rows(&b, |v| v % 3 == 0).is_empty());
+        assert!(
+            s.matching_rows(&a, |v| v % 3 == 0).is_empty()
+                && s.matching_rows(&b, |v| v % 3 == 0).is_empty()
+        );
         s.set(&a, "3", "30");
         s.set(&b, "4", "42");
         try_commit(&a) && try_commit(&b)

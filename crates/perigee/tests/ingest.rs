@@ -7,7 +7,7 @@ use perigee::{Db, ErrorKind, FamilyOptions, Options, TableWriter};
 use perigee_base::key_boundary::KeyBoundaryRef;
 use perigee_base::{EntryRef, FamilyId, KeyComparator, SeqNo, ValueRef};
 use perigee_file::klog::standalone;
-use perigee_file::{RangeTombstones, KlogOptions};
+use perigee_file::{KlogOptions, RangeTombstones};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -24,7 +24,8 @@ fn open() -> (Arc<SimDisk>, Db) {
 
 fn table(disk: &Arc<SimDisk>, name: &str, keys: std::ops::Range<u32>) -> PathBuf {
     let path = PathBuf::from("/db").join(name);
-    let mut w = TableWriter::create_in(env(disk), &path, FamilyOptions::new().block_bytes(512)).unwrap();
+    let mut w =
+        TableWriter::create_in(env(disk), &path, FamilyOptions::new().block_bytes(512)).unwrap();
     for i in keys {
         w.put(format!("{i:05}"), vec![b'v'; (i % 200) as usize]).unwrap();
     }
@@ -41,8 +42,8 @@ fn ingest_is_atomic_and_frees_source_files() {
     let before = db.snapshot().unwrap();
     let files = vec![table(&disk, "a.table", 0..500), table(&disk, "b.table", 500..900)];
     let third = table(&disk, "c.table", 0..10);
-    let report =
-        db.ingest_many(&[(db.default_family(), files.clone()), (other.clone(), vec![third.clone()])]);
+    let report = db
+        .ingest_many(&[(db.default_family(), files.clone()), (other.clone(), vec![third.clone()])]);
     let report = report.unwrap();
     assert_eq!(report.entries, 910);
     assert_eq!(db.get("00007").unwrap().unwrap(), vec![b'v'; 7]);
@@ -75,7 +76,8 @@ fn ingested_tombstone_deletes() {
     assert_eq!(db.get("k").unwrap(), None);
 }
 
-/// Story: only entries were taken, and a ranges frame was passed over in silence: what it hides would have stayed.
+/// Story: only entries were taken, and a ranges frame was passed over in silence: what it hides
+/// would have stayed.
 #[test]
 fn ingest_refuses_range_tombstones() {
     let (disk, db) = open();
@@ -92,10 +94,16 @@ fn ingest_refuses_range_tombstones() {
         };
         let mut w = standalone::create(&*dir, name, format).unwrap();
         if with_entry {
-            w.add(EntryRef { key: b"k1", seq: SeqNo::ZERO, value: ValueRef::Inline(b"v") }).unwrap();
+            w.add(EntryRef { key: b"k1", seq: SeqNo::ZERO, value: ValueRef::Inline(b"v") })
+                .unwrap();
         }
         let mut ranges = RangeTombstones::default();
-        ranges.add(KeyComparator::Bytes, KeyBoundaryRef::Before(b"k"), KeyBoundaryRef::Before(b"l"), SeqNo(seq));
+        ranges.add(
+            KeyComparator::Bytes,
+            KeyBoundaryRef::Before(b"k"),
+            KeyBoundaryRef::Before(b"l"),
+            SeqNo(seq),
+        );
         w.set_range_tombstones(ranges);
         w.finish().unwrap();
         let e = db.ingest(&db.default_family(), &[format!("/db/{name}")]).unwrap_err();

@@ -1,13 +1,15 @@
-//! Transactions that do not fit into their memory: what they have written lies in files of their own, and nobody should be
-//! able to tell.
+//! Transactions that do not fit into their memory: what they have written lies in files of their
+//! own, and nobody should be able to tell.
 #![allow(clippy::unwrap_used)]
 
 mod common;
 
 use common::Rng;
 use perigee::env::fs::memory::SimDisk;
-use perigee::env::{Env, DirOpenMode};
-use perigee::{Db, ErrorKind, Family, FamilyOptions, Isolation, MergeRule, Options, Txn, TxnOptions};
+use perigee::env::{DirOpenMode, Env};
+use perigee::{
+    Db, ErrorKind, Family, FamilyOptions, Isolation, MergeRule, Options, Txn, TxnOptions,
+};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -49,8 +51,10 @@ fn write(txn: &Txn, family: &Family, model: &mut Map, rng: &mut Rng) {
     match rng.below(16) {
         0..=8 => {
             // Some are long enough for a value log.
-            let v =
-                vec![rng.below(256) as u8; if rng.below(10) == 0 { 3000 } else { rng.below(30) as usize }];
+            let v = vec![
+                rng.below(256) as u8;
+                if rng.below(10) == 0 { 3000 } else { rng.below(30) as usize }
+            ];
             txn.put(family, &k, &v).unwrap();
             model.insert(k, v);
         }
@@ -89,7 +93,8 @@ fn spilled_transaction_matches_model() {
         let env = env();
         let mut db = open(&env);
         let plain = FamilyOptions::default().value_threshold(1000);
-        let mut families = vec![db.default_family(), db.create_family("second", plain.clone()).unwrap()];
+        let mut families =
+            vec![db.default_family(), db.create_family("second", plain.clone()).unwrap()];
         let mut committed = vec![Map::new(); 2];
         for round in 0..4 {
             for _ in 0..rng.below(200) {
@@ -121,7 +126,11 @@ fn spilled_transaction_matches_model() {
                     }
                     3 => {
                         let at = rng.below(2) as usize;
-                        assert_eq!(txn_entries(&txn, &families[at]), model[at], "seed {seed} round {round}");
+                        assert_eq!(
+                            txn_entries(&txn, &families[at]),
+                            model[at],
+                            "seed {seed} round {round}"
+                        );
                     }
                     4..=10 => {
                         let (at, k) = (rng.below(2) as usize, key(&mut rng));
@@ -166,9 +175,17 @@ fn spilled_transaction_matches_model() {
                 _ => {}
             }
             for (at, family) in families.iter().enumerate() {
-                assert_eq!(family_entries(family), committed[at], "seed {seed} round {round}: later");
+                assert_eq!(
+                    family_entries(family),
+                    committed[at],
+                    "seed {seed} round {round}: later"
+                );
                 for k in (0..300).map(|k| format!("{k:03}").into_bytes()) {
-                    assert_eq!(family.get(&k).unwrap().as_ref(), committed[at].get(&k), "seed {seed}");
+                    assert_eq!(
+                        family.get(&k).unwrap().as_ref(),
+                        committed[at].get(&k),
+                        "seed {seed}"
+                    );
                 }
             }
             db.verify().unwrap();
@@ -300,8 +317,9 @@ fn commit_hook_receives_spilled_commit() {
 fn merge_operands_are_not_spilled() {
     let env = env();
     let db = open(&env);
-    let family =
-        db.create_family("counts", FamilyOptions::default().merge_operator(MergeRule::Counter)).unwrap();
+    let family = db
+        .create_family("counts", FamilyOptions::default().merge_operator(MergeRule::Counter))
+        .unwrap();
     let count = |n: i64| n.to_le_bytes();
     let spill = TxnOptions::new().spill_bytes(4000);
     family.merge("n", count(5)).unwrap();
@@ -344,13 +362,18 @@ fn spill_on_full_disk_loses_nothing() {
             assert!(txn.commit().is_err(), "it has ended");
             assert_eq!(family.get(0u32.to_be_bytes()).unwrap(), None);
         } else {
-            let noise = |i: u32| (0..40).map(|j| (i.wrapping_mul(j * 77 + 1) >> 7) as u8).collect::<Vec<_>>();
+            let noise = |i: u32| {
+                (0..40).map(|j| (i.wrapping_mul(j * 77 + 1) >> 7) as u8).collect::<Vec<_>>()
+            };
             let full = (0..9000u32).find_map(|i| txn.put(&family, noise(i), noise(i + 1)).err());
             let e = full.expect("the disk is full");
             assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
             let n = txn.len();
             assert!(txn.put(&family, "again", "").is_err() && txn.len() == n, "it is as it was");
-            assert_eq!(txn.get(&family, 0u32.to_be_bytes()).unwrap().as_deref(), Some(&[7; 60][..]));
+            assert_eq!(
+                txn.get(&family, 0u32.to_be_bytes()).unwrap().as_deref(),
+                Some(&[7; 60][..])
+            );
             family.delete("before").unwrap();
             disk.set_capacity(u64::MAX);
             txn.put(&family, "again", "").unwrap();

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 fn options(disk: &Arc<SimDisk>) -> Options {
-    let family = FamilyOptions::new().memtable_bytes(64 << 10).block_bytes(512).target_file_bytes(16 << 10);
+    let family =
+        FamilyOptions::new().memtable_bytes(64 << 10).block_bytes(512).target_file_bytes(16 << 10);
     Options::in_env(Env { fs: disk.clone(), ..Env::real() })
         .durability(Durability::None)
         .default_family(family)
@@ -19,8 +20,9 @@ fn hook_reads_the_commit_it_reports() {
     let disk = SimDisk::new(2);
     let db = Arc::new(Db::open("/db", options(&disk)).unwrap());
     let early = Arc::new(AtomicU64::new(0));
-    let families: Vec<_> =
-        (0..100).map(|i| db.create_family(&format!("f{i}"), FamilyOptions::new()).unwrap()).collect();
+    let families: Vec<_> = (0..100)
+        .map(|i| db.create_family(&format!("f{i}"), FamilyOptions::new()).unwrap())
+        .collect();
     for f in &families {
         let (reader, count) = (f.clone(), Arc::clone(&early));
         f.on_commit(move |c| {
@@ -74,7 +76,11 @@ fn loaded_table_reports_its_sequence_number() {
     load.put("b", "c").unwrap();
     load.finish().unwrap();
     let f = db.files();
-    assert!(f.iter().all(|f| f.sequences.0 > 0), "{:?}", f.iter().map(|f| f.sequences).collect::<Vec<_>>());
+    assert!(
+        f.iter().all(|f| f.sequences.0 > 0),
+        "{:?}",
+        f.iter().map(|f| f.sequences).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -132,5 +138,8 @@ fn load_respects_min_free_space() {
         }
     }
     let done = load.finish();
-    assert!(refused.is_some() || done.is_err(), "900 KiB of the reserve of 1 MiB were taken by a load");
+    assert!(
+        refused.is_some() || done.is_err(),
+        "900 KiB of the reserve of 1 MiB were taken by a load"
+    );
 }

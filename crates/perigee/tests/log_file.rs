@@ -47,7 +47,10 @@ fn log_file_records_events() {
     db.close().unwrap();
     let log = log_text(&env, "LOG");
     for line in log.lines() {
-        assert!(line.len() > 40 && line.as_bytes()[10] == b'T' && line.as_bytes()[23] == b'Z', "{line}");
+        assert!(
+            line.len() > 40 && line.as_bytes()[10] == b'T' && line.as_bytes()[23] == b'Z',
+            "{line}"
+        );
     }
     for word in [
         "Z open ",
@@ -73,7 +76,8 @@ fn log_file_respects_size_limit_and_can_be_disabled() {
     (0..20).for_each(|_| drop(db.pause_background_work().unwrap()));
     run_workload(&db);
     db.close().unwrap();
-    let logs: Vec<String> = log_file_names(&env).into_iter().filter(|n| n.starts_with("LOG")).collect();
+    let logs: Vec<String> =
+        log_file_names(&env).into_iter().filter(|n| n.starts_with("LOG")).collect();
     assert_eq!(logs, ["LOG", "LOG.1", "LOG.2"]);
     let (env, _) = new_env();
     let db = Db::open("/db", options(&env).log_file_bytes(0)).unwrap();
@@ -82,7 +86,8 @@ fn log_file_respects_size_limit_and_can_be_disabled() {
     assert!(!log_file_names(&env).iter().any(|n| n.starts_with("LOG")));
 }
 
-/// It is no orphan, no part of a checkpoint, nothing that `verify` reads; and damage to it is nobody's damage.
+/// It is no orphan, no part of a checkpoint, nothing that `verify` reads; and damage to it is
+/// nobody's damage.
 #[test]
 fn log_file_is_not_part_of_the_database() {
     let (env, _) = new_env();

@@ -10,7 +10,8 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Longest wait for something that must happen. It ends a test that hangs, and decides nothing else.
+/// Longest wait for something that must happen. It ends a test that hangs, and decides nothing
+/// else.
 const LAST_RESORT: Duration = Duration::from_secs(600);
 
 type ReceivedLines = Arc<Mutex<Vec<(LogLevel, String)>>>;
@@ -23,7 +24,8 @@ fn new_env() -> (Env, Arc<SimDisk>) {
 fn open_with_listener(env: &Env, level: LogLevel) -> (Options, ReceivedLines) {
     let heard = ReceivedLines::default();
     let list = Arc::clone(&heard);
-    let listen = move |level: LogLevel, line: &str| list.lock().unwrap().push((level, line.to_owned()));
+    let listen =
+        move |level: LogLevel, line: &str| list.lock().unwrap().push((level, line.to_owned()));
     (Options::in_env(env.clone()).log_listener(level, listen), heard)
 }
 
@@ -54,7 +56,8 @@ fn listener_receives_every_log_line() {
     let heard = heard.lock().unwrap();
     let lines: Vec<&str> = heard.iter().map(|(_, line)| line.as_str()).collect();
     assert_eq!(lines.len(), written.len(), "{lines:#?} {written:#?}");
-    // Two threads that write a line at once may do so in one order and enter the queue in the other.
+    // Two threads that write a line at once may do so in one order and enter the queue in the
+    // other.
     let (mut a, mut b) = (lines.clone(), written);
     a.sort_unstable();
     b.sort_unstable();
@@ -71,8 +74,9 @@ fn listener_filters_by_level_without_log_file() {
     run_workload(&db);
     db.put("k", "v").unwrap();
     drop(db);
-    let begun =
-        |word: &str| heard.lock().unwrap().iter().any(|(l, s)| *l == LogLevel::Debug && s.contains(word));
+    let begun = |word: &str| {
+        heard.lock().unwrap().iter().any(|(l, s)| *l == LogLevel::Debug && s.contains(word))
+    };
     assert!(begun("flush of family") && begun("compaction of family"));
     assert!(heard.lock().unwrap().last().unwrap().1.starts_with("close "), "a drop closes, too");
     let dir = env.fs.open_dir("/db".as_ref(), DirOpenMode::Existing).unwrap();
@@ -96,7 +100,10 @@ fn listener_filters_by_level_without_log_file() {
     let db = Db::open("/db", options.read_only(true)).unwrap();
     db.close().unwrap();
     let lines: Vec<String> = heard.lock().unwrap().iter().map(|(_, line)| line.clone()).collect();
-    assert!(lines.len() == 2 && lines[0].starts_with("open ") && lines[1].starts_with("close "), "{lines:?}");
+    assert!(
+        lines.len() == 2 && lines[0].starts_with("open ") && lines[1].starts_with("close "),
+        "{lines:?}"
+    );
     drop(disk);
 }
 
@@ -117,13 +124,14 @@ fn listener_may_panic_and_use_the_database() {
         panic!("after every line");
     };
     let small = FamilyOptions::new().memtable_bytes(8 << 10);
-    let options = Options::in_env(env.clone()).default_family(small).log_listener(LogLevel::Debug, listen);
+    let options =
+        Options::in_env(env.clone()).default_family(small).log_listener(LogLevel::Debug, listen);
     let db = Db::open("/db", options).unwrap();
     *slot.lock().unwrap() = Some(db.clone());
     run_workload(&db);
     db.wait_idle().unwrap();
-    // The listener has a thread of its own, which may be far behind. A flush, a family that was created and dropped, and a
-    // pause are more than three lines.
+    // The listener has a thread of its own, which may be far behind. A flush, a family that was
+    // created and dropped, and a pause are more than three lines.
     for call in 0..4 {
         assert!(
             refusals.recv_timeout(LAST_RESORT).is_ok(),
@@ -148,8 +156,9 @@ fn listener_is_not_called_after_close() {
             too_late.fetch_add(u64::from(is_open.load(SeqCst) == 0), SeqCst);
         };
         let small = FamilyOptions::new().memtable_bytes(1 << 10);
-        let options =
-            Options::in_env(env.clone()).default_family(small).log_listener(LogLevel::Debug, listen);
+        let options = Options::in_env(env.clone())
+            .default_family(small)
+            .log_listener(LogLevel::Debug, listen);
         let db = Db::open("/db", options).unwrap();
         std::thread::scope(|s| {
             for _ in 0..2 {

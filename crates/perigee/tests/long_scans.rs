@@ -1,6 +1,7 @@
-//! Long walks against a sorted map: stretches of entries are shown without a closer look where one run is ahead of all
-//! others, so what interrupts a stretch is tried here at every place: older versions, tombstones, entries that are too new,
-//! other runs, the memtable, bounds, ends of blocks, and turning round. And seeks that go on from where the cursor is.
+//! Long walks against a sorted map: stretches of entries are shown without a closer look where one
+//! run is ahead of all others, so what interrupts a stretch is tried here at every place: older
+//! versions, tombstones, entries that are too new, other runs, the memtable, bounds, ends of
+//! blocks, and turning round. And seeks that go on from where the cursor is.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -34,15 +35,18 @@ const KEYS: u64 = 2000;
 fn world(rng: &mut Rng, seed: u64) -> World {
     let block = [200, 1000, 4096][seed as usize % 3];
     let family = FamilyOptions::new().block_bytes(block).level1_bytes(1 << 20);
-    let options = Options::in_env(Env { fs: SimDisk::new(seed), ..Env::real() }).default_family(family);
+    let options =
+        Options::in_env(Env { fs: SimDisk::new(seed), ..Env::real() }).default_family(family);
     let db = Db::open("/walks", options).unwrap();
     let (kind, mut map, mut moments) = (seed / 3 % 3, Map::new(), Vec::new());
     let (turns, mix) = (seed > 9, |i: u64| (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40);
     for round in 0..6 {
         // Long stretches of one round, and single entries among those of others.
-        let (start, len) = if round == 0 { (0, KEYS) } else { (rng.below(KEYS), 1 + rng.below(KEYS / 2)) };
+        let (start, len) =
+            if round == 0 { (0, KEYS) } else { (rng.below(KEYS), 1 + rng.below(KEYS / 2)) };
         let step = [1, 1, 2, 17][rng.below(4) as usize];
-        // In some worlds each run has keys of its own, all among those of the others: they take turns.
+        // In some worlds each run has keys of its own, all among those of the others: they take
+        // turns.
         let (start, len, step) = if turns { (0, KEYS, 1) } else { (start, len, step) };
         for i in (start..start + len).step_by(step) {
             if turns && mix(i) % 7 != u64::from(round) && mix(i + seed) % 50 > 0 {

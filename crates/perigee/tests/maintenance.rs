@@ -39,7 +39,8 @@ fn fill(db: &Db, keys: std::ops::Range<u32>, value: usize) {
 
 /// Tombstones in the tables that hold keys of the range.
 fn tombstones(db: &Db, from: &[u8], to: &[u8]) -> u64 {
-    let overlaps = |f: &&perigee::FileStats| f.first_key.as_slice() <= to && f.last_key.as_slice() >= from;
+    let overlaps =
+        |f: &&perigee::FileStats| f.first_key.as_slice() <= to && f.last_key.as_slice() >= from;
     db.files().iter().filter(overlaps).map(|f| f.tombstones).sum()
 }
 
@@ -69,7 +70,8 @@ fn compact_range_leaves_other_keys_untouched() {
     assert!(db.verify().unwrap().errors.is_empty());
 }
 
-/// Older runs reach out of the range: what is in them must move along, or an old version comes back.
+/// Older runs reach out of the range: what is in them must move along, or an old version comes
+/// back.
 #[test]
 fn compact_range_moves_older_versions_along() {
     let db = open();
@@ -139,8 +141,9 @@ fn cancelled_compactions_wait_for_resume() {
 /// What a manual compaction answers, once it has.
 type SharedResult = Arc<Mutex<Option<perigee::Result<()>>>>;
 
-/// A database with a merge to do, and a manual compaction that will never get its first bytes of the background rate. In a
-/// simulated world time passes only while every thread waits: after the sleep that is where the compaction is.
+/// A database with a merge to do, and a manual compaction that will never get its first bytes of
+/// the background rate. In a simulated world time passes only while every thread waits: after the
+/// sleep that is where the compaction is.
 fn with_a_throttled_compaction(env: &Env) -> (Db, Box<dyn Join>, SharedResult) {
     let db = open_in(env.clone());
     db.cancel_background_work().unwrap();

@@ -1,8 +1,8 @@
-//! What is accounted is what is allocated: the sum of all owners beside a counting allocator. One test, so that nobody else
-//! allocates.
+//! What is accounted is what is allocated: the sum of all owners beside a counting allocator. One
+//! test, so that nobody else allocates.
 //!
-//! The story: the budget held by its own account, while the process had two thirds more: jobs were estimated, memtables that
-//! readers keep and the descriptions of tables were not counted at all.
+//! The story: the budget held by its own account, while the process had two thirds more: jobs were
+//! estimated, memtables that readers keep and the descriptions of tables were not counted at all.
 #![allow(clippy::unwrap_used)]
 
 use cap::Cap;
@@ -15,7 +15,8 @@ const BUDGET: u64 = 32 << 20;
 /// What is not worth an owner: threads, handles, histograms, buffers of this test.
 const SMALL: u64 = 1 << 20;
 
-/// Waits until it is so: for a background thread that is about to let go of something. False after minutes.
+/// Waits until it is so: for a background thread that is about to let go of something. False after
+/// minutes.
 fn wait_until(mut so: impl FnMut() -> bool) -> bool {
     (0..300_000).any(|_| {
         let now = so();
@@ -60,7 +61,8 @@ fn write(db: &Db, from: u64, batches: u64) {
 fn accounted_memory_matches_allocated_memory() {
     let dir = std::env::temp_dir().join(format!("perigee-owners-{}", std::process::id()));
     let before = HEAP.allocated();
-    let options = Options::new().durability(Durability::None).memory_budget(BUDGET).min_free_space(0);
+    let options =
+        Options::new().durability(Durability::None).memory_budget(BUDGET).min_free_space(0);
     let db = Db::open(&dir, options).unwrap();
     write(&db, 0, 40);
     check_accounting(&db, before, "in one memtable or two");
@@ -74,7 +76,8 @@ fn accounted_memory_matches_allocated_memory() {
     other.next().unwrap().unwrap();
     db.flush().unwrap();
     db.wait_idle().unwrap();
-    let kept = |db: &Db| db.stats().memory.iter().find(|(name, _)| name.contains("kept")).unwrap().1;
+    let kept =
+        |db: &Db| db.stats().memory.iter().find(|(name, _)| name.contains("kept")).unwrap().1;
     assert!(kept(&db) > 1 << 20, "{:?}", db.stats().memory);
     check_accounting(&db, before, "memtables kept by readers");
     drop((reader, other));
@@ -82,8 +85,9 @@ fn accounted_memory_matches_allocated_memory() {
     let gone = wait_until(|| kept(&db) == 0);
     assert!(gone, "{:?}", db.stats().memory);
     check_accounting(&db, before, "and let go");
-    let families: Vec<_> =
-        (0..1000).map(|i| db.create_family(&format!("f{i}"), Default::default()).unwrap()).collect();
+    let families: Vec<_> = (0..1000)
+        .map(|i| db.create_family(&format!("f{i}"), Default::default()).unwrap())
+        .collect();
     families.iter().for_each(|f| f.put("key", "value").unwrap());
     check_accounting(&db, before, "a thousand families");
     db.flush().unwrap();

@@ -23,11 +23,17 @@ fn counter_options() -> FamilyOptions {
     FamilyOptions::new().merge_operator(MergeRule::Counter)
 }
 
-/// A database that was killed after so many flushes, and then lost its manifest: what a counter was, and what a repair makes of it.
-fn repair_without_manifest(flushes: u32, base: bool, compact: bool) -> (String, String, Vec<String>) {
+/// A database that was killed after so many flushes, and then lost its manifest: what a counter
+/// was, and what a repair makes of it.
+fn repair_without_manifest(
+    flushes: u32,
+    base: bool,
+    compact: bool,
+) -> (String, String, Vec<String>) {
     let disk = SimDisk::new(1);
     let env = |disk: &std::sync::Arc<SimDisk>| Env { fs: disk.clone(), ..Env::real() };
-    let open = |disk, at: &str| Db::open(at, Options::in_env(env(disk)).default_family(counter_options()));
+    let open =
+        |disk, at: &str| Db::open(at, Options::in_env(env(disk)).default_family(counter_options()));
     let db = open(&disk, "/db").unwrap();
     if base {
         db.put("a", encode(100)).unwrap();
@@ -69,7 +75,9 @@ fn repair_without_manifest_applies_operands_once() {
             for compact in [false, true] {
                 let (before, after, warnings) = repair_without_manifest(flushes, base, compact);
                 let said = warnings.iter().any(|w| w.contains("operand") || w.contains("merge"));
-                println!("flushes {flushes}, base {base}, compact {compact}: {before} {after} {said}");
+                println!(
+                    "flushes {flushes}, base {base}, compact {compact}: {before} {after} {said}"
+                );
                 if before != after && !said {
                     wrong.push((flushes, base, compact, before, after));
                 }
@@ -86,8 +94,11 @@ fn counter(db: &Db, name: &str) -> u64 {
 #[test]
 fn compaction_merges_all_operands_of_working_operator() {
     let disk = SimDisk::new(1);
-    let db =
-        Db::open("/db", Options::in_env(Env { fs: disk, ..Env::real() }).default_family(counter_options())).unwrap();
+    let db = Db::open(
+        "/db",
+        Options::in_env(Env { fs: disk, ..Env::real() }).default_family(counter_options()),
+    )
+    .unwrap();
     db.put("a", encode(1)).unwrap();
     db.merge("a", encode(1)).unwrap();
     let snapshot = db.snapshot().unwrap();
@@ -104,7 +115,8 @@ fn append_separators_survive_options_file() {
     let mut bad = Vec::new();
     for separator in ["\n", "\"", "\\", "'", "", "\0", "\u{1}", "\u{7f}", "\u{2028}", "\u{301}"] {
         let rule = MergeRule::Append(separator.into());
-        let text = Options::new().default_family(FamilyOptions::new().merge_operator(rule)).to_toml();
+        let text =
+            Options::new().default_family(FamilyOptions::new().merge_operator(rule)).to_toml();
         match Options::from_toml(&text) {
             Ok(back) if back.to_toml() == text => {}
             other => bad.push((separator, other.err().map(|e| e.to_string()))),
@@ -116,7 +128,9 @@ fn append_separators_survive_options_file() {
 #[test]
 fn salvage_read_does_not_merge_across_log_gap() {
     let disk = SimDisk::new(1);
-    let options = || Options::in_env(Env { fs: disk.clone(), ..Env::real() }).default_family(counter_options());
+    let options = || {
+        Options::in_env(Env { fs: disk.clone(), ..Env::real() }).default_family(counter_options())
+    };
     let db = Db::open("/db", options()).unwrap();
     db.put("a", encode(100)).unwrap();
     let mut batch = perigee::WriteBatch::new();
@@ -149,14 +163,16 @@ fn salvage_read_does_not_merge_across_log_gap() {
 fn repair_succeeds_with_missing_table_of_other_family() {
     let disk = SimDisk::new(1);
     let env = |disk: &Arc<SimDisk>| Env { fs: disk.clone(), ..Env::real() };
-    let db = Db::open("/db", Options::in_env(env(&disk)).default_family(counter_options())).unwrap();
+    let db =
+        Db::open("/db", Options::in_env(env(&disk)).default_family(counter_options())).unwrap();
     // Something that is in the log only keeps the log.
     db.create_family("log", FamilyOptions::new()).unwrap().put("x", "y").unwrap();
     let other = db.create_family("other", FamilyOptions::new()).unwrap();
     (0..10).for_each(|_| db.merge("a", encode(1)).unwrap());
     db.default_family().flush().unwrap();
-    let tables =
-        |disk: &SimDisk| disk.paths().into_iter().filter(|p| p.extension().is_some_and(|e| e == "klog"));
+    let tables = |disk: &SimDisk| {
+        disk.paths().into_iter().filter(|p| p.extension().is_some_and(|e| e == "klog"))
+    };
     let before: Vec<_> = tables(&disk).collect();
     other.put("p", "q").unwrap();
     other.flush().unwrap();
@@ -164,7 +180,9 @@ fn repair_succeeds_with_missing_table_of_other_family() {
     let disk = disk.deep_clone();
     drop(db);
     let lost = tables(&disk).find(|p| !before.contains(p)).unwrap();
-    let dir = perigee::env::Fs::open_dir(&*disk, Path::new("/db"), perigee::env::DirOpenMode::Existing).unwrap();
+    let dir =
+        perigee::env::Fs::open_dir(&*disk, Path::new("/db"), perigee::env::DirOpenMode::Existing)
+            .unwrap();
     dir.remove(lost.file_name().unwrap().to_str().unwrap()).unwrap();
     let report = repair_in(&env(&disk), "/db", "/mended", |_, _| {}).unwrap();
     let db = Db::open("/mended", Options::in_env(env(&disk))).unwrap();
@@ -175,7 +193,8 @@ fn repair_succeeds_with_missing_table_of_other_family() {
 fn operands_of_foreign_batch_are_refused() {
     let open = |seed, family| {
         let disk = SimDisk::new(seed);
-        Db::open("/db", Options::in_env(Env { fs: disk, ..Env::real() }).default_family(family)).unwrap()
+        Db::open("/db", Options::in_env(Env { fs: disk, ..Env::real() }).default_family(family))
+            .unwrap()
     };
     let (with, without) = (open(1, counter_options()), open(2, FamilyOptions::new()));
     let mut batch = perigee::WriteBatch::new();

@@ -8,8 +8,8 @@ use perigee::env::Env;
 use perigee::env::clock::Clock;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{
-    CommitOperation, Db, Durability, Error, ErrorKind, Family, FamilyOptions, Isolation, KeyComparator,
-    MergeOperator, MergeRule, Options, Result, Snapshot, TxnOptions, WriteBatch,
+    CommitOperation, Db, Durability, Error, ErrorKind, Family, FamilyOptions, Isolation,
+    KeyComparator, MergeOperator, MergeRule, Options, Result, Snapshot, TxnOptions, WriteBatch,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -58,8 +58,9 @@ fn merge_into(model: &mut Model, key: &[u8], operand: &[u8]) {
 
 /// Every way to read, against what should be there.
 fn compare(family: &Family, snapshot: Option<&Snapshot>, model: &Model, keys: u64) {
-    let entry =
-        |e: Result<(perigee::Slice, perigee::Slice)>| e.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap();
+    let entry = |e: Result<(perigee::Slice, perigee::Slice)>| {
+        e.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()
+    };
     let iter = || match snapshot {
         Some(s) => s.iter(family).unwrap(),
         None => family.iter().unwrap(),
@@ -106,7 +107,8 @@ fn key(n: u64) -> Vec<u8> {
     n.to_le_bytes()[..].to_vec()
 }
 
-/// Merges, puts, deletes, range deletes, batches, snapshots, flushes, compactions and reopens against a map.
+/// Merges, puts, deletes, range deletes, batches, snapshots, flushes, compactions and reopens
+/// against a map.
 fn random_history(seed: u64, order: KeyComparator, threshold: usize) {
     let mut rng = Rng(seed);
     let disk = SimDisk::new(seed);
@@ -127,7 +129,8 @@ fn random_history(seed: u64, order: KeyComparator, threshold: usize) {
                 model.insert(k, operand.into_bytes());
             }
             24..26 => {
-                if rng.below(2) == 0 { family.delete(&k) } else { family.single_delete(&k) }.unwrap();
+                if rng.below(2) == 0 { family.delete(&k) } else { family.single_delete(&k) }
+                    .unwrap();
                 model.remove(&k);
             }
             26 => {
@@ -203,7 +206,8 @@ fn reads_return_merged_values() {
         KeyComparator::CaseInsensitive,
         KeyComparator::Lexicographic,
     ];
-    // Keys are eight bytes: under the last two orders some would be one, so those have their own history.
+    // Keys are eight bytes: under the last two orders some would be one, so those have their own
+    // history.
     for (i, order) in orders[..4].iter().enumerate() {
         for threshold in [4096, 6] {
             random_history(1 + i as u64 * 7 + threshold as u64, *order, threshold);
@@ -215,7 +219,8 @@ fn reads_return_merged_values() {
         for (n, k) in ["Tide", "tide\0a", "tide", "TIDE\0b"].iter().enumerate() {
             db.merge(k, n.to_string()).unwrap();
         }
-        let want = if *order == KeyComparator::CaseInsensitive { ["0,2", "1"] } else { ["1,2", "3"] };
+        let want =
+            if *order == KeyComparator::CaseInsensitive { ["0,2", "1"] } else { ["1,2", "3"] };
         for _ in 0..2 {
             let (one, other) = if *order == KeyComparator::CaseInsensitive {
                 (text(&db, "tIDe"), text(&db, "TIDE\0A"))
@@ -248,9 +253,15 @@ fn flush_merges_operands_not_split_by_snapshot() {
     assert_eq!(counter(&db, "operands_merged"), 1498);
     let read = |v: Option<Vec<u8>>| i64::from_le_bytes(v.unwrap().try_into().unwrap());
     let family = db.default_family();
-    assert_eq!((read(db.get("hot").unwrap()), read(snapshot.get(&family, "hot").unwrap())), (1500, 1000));
+    assert_eq!(
+        (read(db.get("hot").unwrap()), read(snapshot.get(&family, "hot").unwrap())),
+        (1500, 1000)
+    );
     db.compact().unwrap();
-    assert_eq!((read(db.get("hot").unwrap()), read(snapshot.get(&family, "hot").unwrap())), (1500, 1000));
+    assert_eq!(
+        (read(db.get("hot").unwrap()), read(snapshot.get(&family, "hot").unwrap())),
+        (1500, 1000)
+    );
     drop(snapshot);
     db.merge("other", one).unwrap();
     db.compact().unwrap();
@@ -319,7 +330,10 @@ fn failing_operator_loses_no_operands() {
     }
     assert!(counter(&db, "operands_unmerged") > 0);
     assert!(db.verify().unwrap().errors.is_empty());
-    assert!(db.merge("a", "").unwrap_err().to_string().contains("say something"), "refused beforehand");
+    assert!(
+        db.merge("a", "").unwrap_err().to_string().contains("say something"),
+        "refused beforehand"
+    );
     moody.fails.store(false, SeqCst);
     assert_eq!((text(&db, "a"), text(&db, "b")), ("base 12!3four".into(), "base 12?3four".into()));
     db.compact().unwrap();
@@ -352,14 +366,18 @@ fn family_operator_can_be_set_but_not_changed() {
     let db = open_with(&disk, FamilyOptions::new());
     db.put("k", "0").unwrap();
     let e = db.merge("k", "1").unwrap_err();
-    assert!(e.kind() == ErrorKind::InvalidArgument && e.to_string().contains("no merge operator"), "{e}");
+    assert!(
+        e.kind() == ErrorKind::InvalidArgument && e.to_string().contains("no merge operator"),
+        "{e}"
+    );
     assert!(WriteBatch::new().merge(&db.default_family(), "k", "1").is_err());
     assert!(db.begin(TxnOptions::new()).unwrap().merge(&db.default_family(), "k", "1").is_err());
     let family = db.default_family();
     family.set_options(family.options().merge_operator(append())).unwrap();
     db.merge("k", "1").unwrap();
     assert_eq!(text(&db, "k"), "0,1");
-    let refuse = |e: Error| assert!(e.to_string().contains("cannot change, nor be given up"), "{e}");
+    let refuse =
+        |e: Error| assert!(e.to_string().contains("cannot change, nor be given up"), "{e}");
     refuse(family.set_options(family.options().merge_operator(MergeRule::Counter)).unwrap_err());
     refuse(family.set_options(FamilyOptions::new()).unwrap_err());
     let unknown = MergeRule::User("unheard of".into());
@@ -385,11 +403,15 @@ fn transaction_reads_own_operands_over_snapshot() {
     let family = db.default_family();
     db.put("k", "base").unwrap();
     db.merge("k", "1").unwrap();
-    for level in
-        [Isolation::ReadCommitted, Isolation::RepeatableRead, Isolation::Snapshot, Isolation::Serializable]
-    {
+    for level in [
+        Isolation::ReadCommitted,
+        Isolation::RepeatableRead,
+        Isolation::Snapshot,
+        Isolation::Serializable,
+    ] {
         let txn = db.begin(TxnOptions::new().isolation(level)).unwrap();
-        let read = |k: &str| txn.get(&family, k).unwrap().map(|v| String::from_utf8(v.to_vec()).unwrap());
+        let read =
+            |k: &str| txn.get(&family, k).unwrap().map(|v| String::from_utf8(v.to_vec()).unwrap());
         txn.merge(&family, "k", "own").unwrap();
         assert_eq!(read("k").unwrap(), "base,1,own");
         txn.savepoint("s").unwrap();
@@ -399,7 +421,9 @@ fn transaction_reads_own_operands_over_snapshot() {
         }
         txn.merge(&family, "k", "more").unwrap();
         assert_eq!(read("k").unwrap(), "base,1,own,more");
-        assert!(read("new").unwrap().starts_with("0,1,2,") && read("new").unwrap().ends_with(",39"));
+        assert!(
+            read("new").unwrap().starts_with("0,1,2,") && read("new").unwrap().ends_with(",39")
+        );
         let seen = |back: bool| -> Vec<String> {
             let iter = txn.iter(&family).unwrap();
             let value = |e: Result<(perigee::Slice, perigee::Slice)>| {
@@ -471,7 +495,8 @@ fn operands_survive_expiry_of_base_value() {
         let disk = SimDisk::new(8);
         let hand = Arc::new(ManualClock(AtomicU64::new(1_000_000)));
         let env = Env { fs: disk.clone(), clock: hand.clone(), ..Env::real() };
-        let options = Options::in_env(env).durability(Durability::None).default_family(small(append()));
+        let options =
+            Options::in_env(env).durability(Durability::None).default_family(small(append()));
         let db = Db::open("/db", options).unwrap();
         let family = db.default_family();
         family.put_with_ttl("k", "short", Duration::from_secs(60)).unwrap();
@@ -485,7 +510,11 @@ fn operands_survive_expiry_of_base_value() {
         };
         work();
         assert_eq!(text(&db, "k"), "short,1,2");
-        assert_eq!(family.get_with_ttl("k").unwrap().unwrap().expires_at_ms, None, "it does not end");
+        assert_eq!(
+            family.get_with_ttl("k").unwrap().unwrap().expires_at_ms,
+            None,
+            "it does not end"
+        );
         hand.0.fetch_add(60_000, SeqCst);
         assert_eq!(text(&db, "k"), "1,2");
         assert_eq!(snapshot.get(&family, "k").unwrap().unwrap(), b"1");
@@ -536,7 +565,13 @@ fn oversized_merge_result_is_an_error_and_keeps_operands() {
         fn name(&self) -> &str {
             "huge"
         }
-        fn merge(&self, _: &[u8], left: Option<&[u8]>, right: &[u8], out: &mut Vec<u8>) -> Result<()> {
+        fn merge(
+            &self,
+            _: &[u8],
+            left: Option<&[u8]>,
+            right: &[u8],
+            out: &mut Vec<u8>,
+        ) -> Result<()> {
             let bytes = if self.0.load(SeqCst) { perigee::limits::VALUE_BYTES_MAX + 1 } else { 1 };
             // Zeros cost nothing until somebody touches them.
             *out = vec![0; bytes];
@@ -548,7 +583,8 @@ fn oversized_merge_result_is_an_error_and_keeps_operands() {
     let huge = Arc::new(OversizedOperator(AtomicBool::new(true)));
     let options = Options::in_env(Env { fs: disk, ..Env::real() }).durability(Durability::None);
     let family = small(MergeRule::User("huge".into()));
-    let db = Db::open("/db", options.register_merge_operator(huge.clone()).default_family(family)).unwrap();
+    let db = Db::open("/db", options.register_merge_operator(huge.clone()).default_family(family))
+        .unwrap();
     db.merge("k", "a").unwrap();
     db.merge("k", "b").unwrap();
     assert!(db.get("k").unwrap_err().to_string().contains("too long"));

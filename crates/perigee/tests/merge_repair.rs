@@ -1,4 +1,5 @@
-//! Repair of a database with merges: whole with its manifest, and without it nothing is taken for certain.
+//! Repair of a database with merges: whole with its manifest, and without it nothing is taken for
+//! certain.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -31,7 +32,11 @@ fn repair_keeps_operands_and_warns_without_manifest() {
     let found: Vec<_> = found.into_iter().map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
     assert_eq!(found, want);
 
-    env.fs.open_dir("/db".as_ref(), perigee::env::DirOpenMode::Existing).unwrap().remove("MANIFEST").unwrap();
+    env.fs
+        .open_dir("/db".as_ref(), perigee::env::DirOpenMode::Existing)
+        .unwrap()
+        .remove("MANIFEST")
+        .unwrap();
     let report = perigee::repair_in(&env, "/db", "/guessed", |_, _| {}).unwrap();
     assert!(report.warnings.iter().any(|w| w.contains("operands of merges")), "{report:?}");
     // Without a manifest nobody knows the operator: it is given again.

@@ -43,7 +43,8 @@ fn multi_get_matches_single_gets_in_order() {
             }
         }
         let then = db.snapshot().unwrap();
-        let keys: Vec<String> = (0..900).map(|i| format!("{:05}", scramble(i * 3) % 2100)).collect();
+        let keys: Vec<String> =
+            (0..900).map(|i| format!("{:05}", scramble(i * 3) % 2100)).collect();
         let before = model.clone();
         for key in keys.iter().step_by(3) {
             db.put(key, "new").unwrap();

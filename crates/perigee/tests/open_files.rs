@@ -1,8 +1,9 @@
-//! Open files: all databases of a process share what it may have open, idle ones give way where the system has no more, and a
-//! close leaves none, even while handles exist.
+//! Open files: all databases of a process share what it may have open, idle ones give way where the
+//! system has no more, and a close leaves none, even while handles exist.
 //!
-//! The story: each database took half of the limit for itself, so the second one in a process failed with `EMFILE`; and a closed
-//! database kept its files open until its last iterator was dropped. Linux only, where `/proc` and `ulimit` show it.
+//! The story: each database took half of the limit for itself, so the second one in a process
+//! failed with `EMFILE`; and a closed database kept its files open until its last iterator was
+//! dropped. Linux only, where `/proc` and `ulimit` show it.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
@@ -19,7 +20,8 @@ struct TempDir(PathBuf);
 
 impl TempDir {
     fn new(name: &str) -> TempDir {
-        let path = std::env::temp_dir().join(format!("perigee-files-{name}-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("perigee-files-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).unwrap();
         TempDir(path)
@@ -32,7 +34,8 @@ impl Drop for TempDir {
     }
 }
 
-/// A database with many tables; everything else by default, but no cache, so that each read needs its file.
+/// A database with many tables; everything else by default, but no cache, so that each read needs
+/// its file.
 fn fill(path: &Path) -> Db {
     let family = FamilyOptions::new().value_threshold(100);
     let db = Db::open(path, Options::new().default_family(family).block_cache_bytes(0)).unwrap();
@@ -48,7 +51,12 @@ fn fill(path: &Path) -> Db {
 
 fn read_all(db: &Db) {
     for i in 0..TABLES {
-        assert_eq!(db.get(i.to_be_bytes()).unwrap(), Some(vec![i as u8; 200]), "{}", db.path().display());
+        assert_eq!(
+            db.get(i.to_be_bytes()).unwrap(),
+            Some(vec![i as u8; 200]),
+            "{}",
+            db.path().display()
+        );
         assert!(db.contains((i + 1000).to_be_bytes()).unwrap());
     }
 }
@@ -97,7 +105,8 @@ fn databases_share_process_file_limit() {
         program.display()
     );
     let out = Command::new("sh").arg("-c").arg(script).env(CHILD, "1").output().unwrap();
-    let text = [out.stdout, out.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    let text =
+        [out.stdout, out.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
     assert!(out.status.success() && text.contains("four databases were read"), "{text}");
 }
 
@@ -113,7 +122,8 @@ fn close_closes_all_files_despite_live_handles() {
     let mut iter = snapshot.iter(&family).unwrap();
     iter.next().unwrap().unwrap();
     let txn = db.begin(TxnOptions::new()).unwrap();
-    let mut load = db.bulk_load(&db.create_family("loaded", FamilyOptions::new()).unwrap()).unwrap();
+    let mut load =
+        db.bulk_load(&db.create_family("loaded", FamilyOptions::new()).unwrap()).unwrap();
     load.put("a", "b").unwrap();
     let feed = db.changes(db.latest_seq()).unwrap();
     let reader = Db::open(&path, Options::new().read_only(true)).unwrap();

@@ -23,7 +23,8 @@ fn non_default_options() -> FamilyOptions {
 #[test]
 fn family_options_are_persisted() {
     let env = new_env();
-    let db = Db::open("/db", Options::in_env(env.clone()).default_family(non_default_options())).unwrap();
+    let db = Db::open("/db", Options::in_env(env.clone()).default_family(non_default_options()))
+        .unwrap();
     db.create_family("plain", FamilyOptions::new()).unwrap();
     db.close().unwrap();
     let db = Db::open("/db", Options::in_env(env)).unwrap();

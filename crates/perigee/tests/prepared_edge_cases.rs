@@ -9,7 +9,7 @@ use perigee::{Db, Durability, ErrorKind, FamilyOptions, Isolation, LockMode, Opt
 use perigee_base::FileId;
 use perigee_base::file_header::{FileHeader, FileKind};
 use perigee_file::log::batch::EncodedRecord;
-use perigee_file::log::{LogReader, LogWriter, RecordKind, RecordStamp, NextLogRecord};
+use perigee_file::log::{LogReader, LogWriter, NextLogRecord, RecordKind, RecordStamp};
 use std::path::Path;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
@@ -45,7 +45,8 @@ fn gids(db: &Db) -> Vec<String> {
     db.recover_prepared().unwrap().into_iter().map(|p| String::from_utf8(p.gid).unwrap()).collect()
 }
 
-/// Copies fed themselves: they filled the segment, which was therefore sealed with the next write, flushed, and all was copied again.
+/// Copies fed themselves: they filled the segment, which was therefore sealed with the next write,
+/// flushed, and all was copied again.
 #[test]
 fn writes_do_not_relog_prepared_txns_each_time() {
     let (_disk, db) = new();
@@ -57,11 +58,15 @@ fn writes_do_not_relog_prepared_txns_each_time() {
     }
     let logged = counter(&db, "wal_bytes_written") - before.0;
     let flushes = counter(&db, "flushes") - before.1;
-    assert!(logged < 100_000, "{logged} bytes logged and {flushes} flushes for 50 puts of 10 bytes");
+    assert!(
+        logged < 100_000,
+        "{logged} bytes logged and {flushes} flushes for 50 puts of 10 bytes"
+    );
     assert!(flushes < 5, "{flushes} flushes for 50 puts of 10 bytes");
 }
 
-/// Forty transactions of 10 KB wait for their decisions, while ten times as much is written beside them.
+/// Forty transactions of 10 KB wait for their decisions, while ten times as much is written beside
+/// them.
 #[test]
 fn relogging_prepared_txns_costs_little() {
     let (disk, db) = new();
@@ -78,7 +83,10 @@ fn relogging_prepared_txns_costs_little() {
     }
     let logged = counter(&db, "wal_bytes_written") - before;
     // 5 MB of records, and 400 KB again for each 1.2 MB of them.
-    assert!(logged < 7_000_000, "{logged} bytes logged and {flushes} flushes for 30,000 puts of 100 bytes");
+    assert!(
+        logged < 7_000_000,
+        "{logged} bytes logged and {flushes} flushes for 30,000 puts of 100 bytes"
+    );
     assert!(most < 2_400_000, "a few times what is undecided: {most} bytes of log");
     let after = disk.crash_clone(1, Crash::Power);
     drop(db);
@@ -91,7 +99,8 @@ fn relogging_prepared_txns_costs_little() {
     assert_eq!(db.iter().unwrap().count(), 30_040);
 }
 
-/// A participant that prepares and rolls back, and writes nothing else: the log must not grow for ever.
+/// A participant that prepares and rolls back, and writes nothing else: the log must not grow for
+/// ever.
 #[test]
 fn rolled_back_prepared_txns_do_not_grow_log() {
     for (gid, bytes) in [("rolled back", 5_000), ("empty", 0)] {
@@ -113,7 +122,10 @@ fn rolled_back_prepared_txns_do_not_grow_log() {
             db.wait_idle().unwrap();
             most = log_bytes(&disk).max(most);
         }
-        assert!(most < 100_000, "{gid}: nothing is undecided, nothing was written: {most} bytes of log");
+        assert!(
+            most < 100_000,
+            "{gid}: nothing is undecided, nothing was written: {most} bytes of log"
+        );
         assert_eq!(counter(&db, "flushes"), 0);
         let latest = db.latest_seq();
         for crash in [Crash::Power, Crash::Process] {
@@ -124,7 +136,8 @@ fn rolled_back_prepared_txns_do_not_grow_log() {
     }
 }
 
-/// The same beside one that nobody decides, which is copied; wherever the power goes it is still there.
+/// The same beside one that nobody decides, which is copied; wherever the power goes it is still
+/// there.
 #[test]
 fn prepared_txn_survives_removal_of_its_segment() {
     let mut crashed = 0;
@@ -242,7 +255,11 @@ fn txn_continues_after_duplicate_gid() {
                         if let Err(e) = txn.prepare("same") {
                             assert_eq!(e.kind(), ErrorKind::AlreadyExists);
                             let on = txn.put(&db.default_family(), "more", "");
-                            assert!(on.is_ok(), "round {round}: {:?}", on.map_err(|e| e.to_string()));
+                            assert!(
+                                on.is_ok(),
+                                "round {round}: {:?}",
+                                on.map_err(|e| e.to_string())
+                            );
                         }
                     })
                 })
@@ -253,7 +270,8 @@ fn txn_continues_after_duplicate_gid() {
     }
 }
 
-/// "Tried again, it is not younger than before: in the end it is the oldest, and gives way to nobody."
+/// "Tried again, it is not younger than before: in the end it is the oldest, and gives way to
+/// nobody."
 #[test]
 fn refused_txn_keeps_its_age_for_deadlocks() {
     for prepare in [false, true] {
@@ -286,7 +304,10 @@ fn refused_txn_keeps_its_age_for_deadlocks() {
             old.rollback();
             young.join().unwrap();
             let young_done = young_done.lock().unwrap().take().unwrap();
-            assert!(done.is_ok() && young_done.is_err(), "prepare: {prepare}: the older one gave way");
+            assert!(
+                done.is_ok() && young_done.is_err(),
+                "prepare: {prepare}: the older one gave way"
+            );
             drop(old);
             db.close().unwrap();
         });
@@ -325,7 +346,11 @@ fn unknown_prepare_record_fails_open_without_writes() {
         }
         let mut copy = EncodedRecord::from_payload(r.header.kind, &payload, r.header.lsn_count);
         out.append(
-            RecordStamp { lsn: r.header.lsn, durable_lsn: r.header.durable_lsn, manifest_edits: r.header.manifest_edits },
+            RecordStamp {
+                lsn: r.header.lsn,
+                durable_lsn: r.header.durable_lsn,
+                manifest_edits: r.header.manifest_edits,
+            },
             &mut [&mut copy],
         )
         .unwrap();
@@ -341,7 +366,9 @@ fn unknown_prepare_record_fails_open_without_writes() {
     let before = image(&disk);
     let e = Db::open("/db", options(&disk)).unwrap_err();
     eprintln!("{e}");
-    let (before, after): (Vec<_>, Vec<_>) =
-        (before.into_iter().map(|f| f.0).collect(), image(&disk).into_iter().map(|f| f.0).collect());
+    let (before, after): (Vec<_>, Vec<_>) = (
+        before.into_iter().map(|f| f.0).collect(),
+        image(&disk).into_iter().map(|f| f.0).collect(),
+    );
     assert_eq!(before, after, "a failed open changed files");
 }

@@ -2,10 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::fs::memory::{Crash, SimDisk};
-use perigee::env::{Env, DirOpenMode};
+use perigee::env::{DirOpenMode, Env};
 use perigee::{
-    Db, Durability, Error, ErrorKind, Family, FamilyOptions, Isolation, LockMode, Options, TableWriter, Txn,
-    TxnOptions, WriteBatch,
+    Db, Durability, Error, ErrorKind, Family, FamilyOptions, Isolation, LockMode, Options,
+    TableWriter, Txn, TxnOptions, WriteBatch,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -67,7 +67,11 @@ fn prepared_transaction_survives_crash() {
         txn.put(&other, "b", "2").unwrap();
         txn.delete_range(&other, "x".."z").unwrap();
         txn.prepare("one").unwrap();
-        assert_eq!(error_kind(txn.put(&other, "late", "")), ErrorKind::InvalidArgument, "it takes no more calls");
+        assert_eq!(
+            error_kind(txn.put(&other, "late", "")),
+            ErrorKind::InvalidArgument,
+            "it takes no more calls"
+        );
         prepare(&db, "two", &[("c", "3")]);
         prepare(&db, "three", &[("d", "4")]);
         let listed = db.recover_prepared().unwrap();
@@ -107,7 +111,10 @@ fn prepared_writes_conflict_with_other_writers() {
     let check = |db: &Db| {
         let f = db.default_family();
         let e = f.put("k", "x").unwrap_err();
-        assert_eq!((e.kind(), e.key(), e.is_retryable()), (ErrorKind::Conflict, Some(&b"k"[..]), true));
+        assert_eq!(
+            (e.kind(), e.key(), e.is_retryable()),
+            (ErrorKind::Conflict, Some(&b"k"[..]), true)
+        );
         assert!(e.to_string().contains("\"g\""), "{e}");
         assert_eq!(error_kind(f.delete("r1")), ErrorKind::Conflict);
         assert_eq!(error_kind(f.delete_range("a".."l")), ErrorKind::Conflict);
@@ -155,7 +162,11 @@ fn prepared_reads_are_protected_per_isolation_level() {
         txn.put(&f, "k", "v").unwrap();
         txn.prepare("g").unwrap();
         let check = |db: &Db| {
-            assert_eq!(db.put("read", "2").is_err(), isolation != Isolation::Snapshot, "{isolation:?}");
+            assert_eq!(
+                db.put("read", "2").is_err(),
+                isolation != Isolation::Snapshot,
+                "{isolation:?}"
+            );
             assert_eq!(db.put("mm", "phantom").is_err(), isolation == Isolation::Serializable);
             assert_eq!(error_kind(db.put("locked", "")), ErrorKind::Conflict);
         };
@@ -211,7 +222,8 @@ fn prepare_validates_reads_at_serializable() {
     }
 }
 
-/// The doctors again, over three transactions and a restart: X overwrote what P read, P overwrites what T read.
+/// The doctors again, over three transactions and a restart: X overwrote what P read, P overwrites
+/// what T read.
 #[test]
 fn prepared_read_sets_survive_restart() {
     let (disk, db) = new();
@@ -224,7 +236,8 @@ fn prepared_read_sets_survive_restart() {
     let (_, db) = power_cut(&disk, db);
     let f = db.default_family();
     let (x, p) = (begin(&db, Isolation::Serializable), begin(&db, Isolation::Serializable));
-    // X reads what T will write, P reads what X writes, T has read what P writes: no order of the three explains that.
+    // X reads what T will write, P reads what X writes, T has read what P writes: no order of the
+    // three explains that.
     x.get(&f, "t").unwrap();
     x.put(&f, "x", "").unwrap();
     p.get(&f, "x").unwrap();
@@ -237,8 +250,9 @@ fn prepared_read_sets_survive_restart() {
 #[test]
 fn prepared_locks_survive_restart() {
     let (disk, db) = new();
-    let patient =
-        |db: &Db| db.begin(TxnOptions::new().pessimistic(true).lock_timeout(Duration::ZERO)).unwrap();
+    let patient = |db: &Db| {
+        db.begin(TxnOptions::new().pessimistic(true).lock_timeout(Duration::ZERO)).unwrap()
+    };
     let f = db.default_family();
     let txn = patient(&db);
     txn.put(&f, "k", "v").unwrap();
@@ -294,7 +308,8 @@ fn gids_are_validated() {
     empty.prepare("other").unwrap();
     assert_eq!(error_kind(db.put("a", "")), ErrorKind::Conflict);
     db.commit_prepared("other").unwrap();
-    let report = db.begin(TxnOptions::new().read_only(true).isolation(Isolation::Serializable)).unwrap();
+    let report =
+        db.begin(TxnOptions::new().read_only(true).isolation(Isolation::Serializable)).unwrap();
     report.get(&f, "a").unwrap();
     report.prepare("report").unwrap();
     db.put("a", "").unwrap();
@@ -350,7 +365,10 @@ fn bulk_load_conflicts_with_prepared_transaction() {
     db.ingest(&f, &[table("u", "n")]).unwrap();
     db.commit_prepared("g").unwrap();
     db.finish_loads(std::slice::from_mut(&mut load)).unwrap(); // the same once more
-    assert_eq!((value(&db, "m").unwrap(), value(&db, "n").unwrap()), ("1".into(), "ingested".into()));
+    assert_eq!(
+        (value(&db, "m").unwrap(), value(&db, "n").unwrap()),
+        ("1".into(), "ingested".into())
+    );
     let root = env(&disk).fs.open_dir("/db".as_ref(), DirOpenMode::Existing).unwrap();
     ["t", "u"].iter().for_each(|t| root.remove(t).unwrap());
 }
@@ -373,7 +391,10 @@ fn prepared_transaction_survives_log_rotation() {
         // Without the space ahead of the records, which depends on who was faster.
         .map(|p| disk.read_raw(p).iter().rposition(|b| *b != 0).unwrap_or(0) as u64)
         .sum();
-    assert!(log < 300_000, "a few times the large one, not the 360 KB and more that were written: {log}");
+    assert!(
+        log < 300_000,
+        "a few times the large one, not the 360 KB and more that were written: {log}"
+    );
     let (disk, db) = power_cut(&disk, db);
     assert_eq!(gids(&db), ["large", "small"]);
     assert_eq!(db.iter().unwrap().count(), 3000);
@@ -406,7 +427,11 @@ fn checkpoints_and_backups_keep_prepared_transactions() {
     db.commit_prepared("g").unwrap();
     for path in ["/copy", "/restored"] {
         let copy = Db::open(path, options(&disk)).unwrap();
-        assert_eq!((gids(&copy), copy.iter().unwrap().count()), (vec!["g".to_string()], 3), "{path}");
+        assert_eq!(
+            (gids(&copy), copy.iter().unwrap().count()),
+            (vec!["g".to_string()], 3),
+            "{path}"
+        );
         assert_eq!(error_kind(copy.put("k", "")), ErrorKind::Conflict);
         copy.rollback_prepared("g").unwrap();
         assert_eq!(value(&copy, "k"), None);
@@ -419,7 +444,8 @@ fn read_only_open_lists_but_cannot_decide() {
     prepare(&db, "g", &[("k", "v")]);
     for salvage in [false, true] {
         let options = Options::in_env(env(&disk));
-        let options = if salvage { options.salvage_readonly(true) } else { options.read_only(true) };
+        let options =
+            if salvage { options.salvage_readonly(true) } else { options.read_only(true) };
         let reader = Db::open("/db", options).unwrap();
         assert_eq!(gids(&reader), ["g"]);
         assert_eq!(value(&reader, "k"), None);
@@ -441,7 +467,8 @@ fn hooks_run_when_prepared_transaction_commits() {
     let (_disk, db) = new();
     let heard = Arc::new(Mutex::new(Vec::new()));
     let list = Arc::clone(&heard);
-    db.default_family().on_commit(move |e| list.lock().unwrap().push((e.sequence(), e.operations().count())));
+    db.default_family()
+        .on_commit(move |e| list.lock().unwrap().push((e.sequence(), e.operations().count())));
     prepare(&db, "g", &[("a", ""), ("b", "")]);
     prepare(&db, "h", &[("c", "")]);
     assert!(heard.lock().unwrap().is_empty());
@@ -488,7 +515,8 @@ fn bit_flips_in_prepare_record_are_detected() {
     assert_eq!(gids(&open(&disk)), ["g"]);
 }
 
-/// Operands, the feed of changes over a log that is kept, several restarts: told once, with the decision.
+/// Operands, the feed of changes over a log that is kept, several restarts: told once, with the
+/// decision.
 #[test]
 fn prepared_merges_appear_in_feed_once() {
     use perigee::{Change, MergeRule};

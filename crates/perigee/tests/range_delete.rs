@@ -1,5 +1,5 @@
-//! Range and single deletes against a map, over a tiny space of keys: snapshots, both directions, flushes, compactions
-//! and reopens in between; and what compaction drops without reading it.
+//! Range and single deletes against a map, over a tiny space of keys: snapshots, both directions,
+//! flushes, compactions and reopens in between; and what compaction drops without reading it.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -66,10 +66,16 @@ fn check(db: &Db, snapshot: Option<&Snapshot>, map: &Map, rng: &mut Rng) {
         let (k, v) = e.unwrap();
         (k.to_vec(), v.to_vec())
     };
-    let want: Vec<_> =
-        map.iter().filter(|(k, _)| in_range(&range, k)).map(|(k, v)| (k.clone(), v.clone())).collect();
+    let want: Vec<_> = map
+        .iter()
+        .filter(|(k, _)| in_range(&range, k))
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect();
     assert_eq!(iter(range.clone()).map(pair).collect::<Vec<_>>(), want);
-    assert_eq!(iter(range).rev().map(pair).collect::<Vec<_>>(), want.into_iter().rev().collect::<Vec<_>>());
+    assert_eq!(
+        iter(range).rev().map(pair).collect::<Vec<_>>(),
+        want.into_iter().rev().collect::<Vec<_>>()
+    );
     for _ in 0..6 {
         let k = rng.key();
         let got = match snapshot {

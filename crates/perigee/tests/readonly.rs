@@ -1,9 +1,10 @@
-//! Opening without writing: beside a writer, on a torn log, and on a database too damaged to be opened otherwise.
+//! Opening without writing: beside a writer, on a torn log, and on a database too damaged to be
+//! opened otherwise.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::fs::memory::SimDisk;
 use perigee::env::sim::SimWorld;
-use perigee::env::{WritableFile, Dir, DirLock, Env, Fs, DirOpenMode, RandomAccessFile};
+use perigee::env::{Dir, DirLock, DirOpenMode, Env, Fs, RandomAccessFile, WritableFile};
 use perigee::{Db, Error, ErrorKind, FamilyOptions, Options, TableWriter, TxnOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -107,7 +108,10 @@ fn trim_zeros(mut log: Vec<u8>) -> Vec<u8> {
 #[test]
 fn read_only_open_creates_and_truncates_nothing() {
     let (disk, env) = new_env();
-    assert_eq!(Db::open("/db", options(&env).read_only(true)).unwrap_err().kind(), ErrorKind::NotFound);
+    assert_eq!(
+        Db::open("/db", options(&env).read_only(true)).unwrap_err().kind(),
+        ErrorKind::NotFound
+    );
     assert!(disk.paths().is_empty());
     let db = writer(&env);
     fill(&db, 0, 20);
@@ -148,13 +152,13 @@ fn salvage_reads_around_damage_others_refuse() {
     db.compact().unwrap();
     let expected = dump(&db);
     db.close().unwrap();
-    let tables = disk
-        .paths()
-        .into_iter()
-        .filter(|p| p.starts_with("/db") && p.extension().is_some_and(|e| e == "klog" || e == "vlog"));
+    let tables = disk.paths().into_iter().filter(|p| {
+        p.starts_with("/db") && p.extension().is_some_and(|e| e == "klog" || e == "vlog")
+    });
     for path in tables.collect::<Vec<_>>() {
         let good = disk.read_raw(&path);
-        for (at, strict) in [(good.len() / 3, false), (good.len() - 20, true), (3, true), (usize::MAX, true)]
+        for (at, strict) in
+            [(good.len() / 3, false), (good.len() - 20, true), (3, true), (usize::MAX, true)]
         {
             let mut bad = good.clone();
             match at {
@@ -166,7 +170,9 @@ fn salvage_reads_around_damage_others_refuse() {
             let klog = path.extension().is_some_and(|e| e == "klog");
             if strict && klog {
                 assert!(Db::open("/db", options(&env)).unwrap_err().is_corruption());
-                assert!(Db::open("/db", options(&env).read_only(true)).unwrap_err().is_corruption());
+                assert!(
+                    Db::open("/db", options(&env).read_only(true)).unwrap_err().is_corruption()
+                );
             }
             let db = Db::open("/db", options(&env).salvage_readonly(true)).unwrap();
             let mut damaged = 0;
@@ -195,7 +201,8 @@ fn salvage_with_log_gap_never_reports_absence() {
         db.put(key(n), "v").unwrap();
     }
     let crashed = disk.deep_clone();
-    let log = crashed.paths().into_iter().find(|p| p.extension().is_some_and(|e| e == "wal")).unwrap();
+    let log =
+        crashed.paths().into_iter().find(|p| p.extension().is_some_and(|e| e == "wal")).unwrap();
     let mut bytes = trim_zeros(crashed.read_raw(&log));
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
@@ -216,7 +223,8 @@ fn salvage_with_log_gap_never_reports_absence() {
     assert!(db.stats().recovery.reason.contains(".wal"));
 }
 
-/// The story: a key was deleted and put again, the put was lost, and the older tombstone was believed.
+/// The story: a key was deleted and put again, the put was lost, and the older tombstone was
+/// believed.
 #[test]
 fn salvage_ignores_tombstones_older_than_log_gap() {
     let (disk, env) = new_env();
@@ -231,7 +239,9 @@ fn salvage_ignores_tombstones_older_than_log_gap() {
     family.put_until("expired", "old", 1).unwrap();
     let mark = trim_zeros(disk.read_raw(first_log(&disk))).len();
     let mut batch = perigee::WriteBatch::new();
-    ["delete", "single", "range", "expired"].iter().for_each(|k| batch.put(&family, k, "new").unwrap());
+    ["delete", "single", "range", "expired"]
+        .iter()
+        .for_each(|k| batch.put(&family, k, "new").unwrap());
     db.write(batch).unwrap();
     db.delete("later").unwrap();
     let crashed = disk.deep_clone();
@@ -384,8 +394,8 @@ const MANIFEST_CHANGES: [ManifestChange; 8] = [
     }),
 ];
 
-/// The story: the manifest was read first and the log later. What changed the contents in between by an edit of the manifest was
-/// missing, and later commits from the log were there.
+/// The story: the manifest was read first and the log later. What changed the contents in between
+/// by an edit of the manifest was missing, and later commits from the log were there.
 #[test]
 fn read_only_open_beside_writer_sees_prefix() {
     for (name, change) in MANIFEST_CHANGES {
@@ -414,14 +424,18 @@ fn read_only_open_beside_writer_sees_prefix() {
         // A created family with its first entry is two commits.
         let mut empty = states[1].clone();
         empty.entry("new".into()).and_modify(BTreeMap::clear);
-        assert!(states.contains(&shown) || (name == "create" && shown == empty), "{name}: {shown:?}");
+        assert!(
+            states.contains(&shown) || (name == "create" && shown == empty),
+            "{name}: {shown:?}"
+        );
         let next = Db::open("/db", options(&reads).read_only(true)).unwrap();
         assert_eq!(contents(&next), states[2], "{name}");
     }
 }
 
-/// The story: an open read the whole manifest again whenever a file had vanished before it was open, and gave up with `Busy` beside a
-/// writer that flushes all the time. Now it reads on where it ended, and keeps open what is open.
+/// The story: an open read the whole manifest again whenever a file had vanished before it was
+/// open, and gave up with `Busy` beside a writer that flushes all the time. Now it reads on where
+/// it ended, and keeps open what is open.
 #[test]
 fn read_only_open_retries_when_files_vanish() {
     let (disk, env) = new_env();
@@ -446,7 +460,8 @@ fn read_only_open_retries_when_files_vanish() {
     assert_eq!(dump(&reader).keys().filter(|k| k.starts_with(b"k")).count(), 200);
 }
 
-/// Real files, a writer that loads, clears and spills in a loop, and a reader that opens them again and again.
+/// Real files, a writer that loads, clears and spills in a loop, and a reader that opens them again
+/// and again.
 #[test]
 fn read_only_open_beside_load_sees_prefix() {
     let path = std::env::temp_dir().join(format!("perigee-beside-{}", std::process::id()));
@@ -456,7 +471,8 @@ fn read_only_open_beside_load_sees_prefix() {
     // Every state so far, the last perhaps under way; and how many of the operations have returned.
     let states = Mutex::new((vec![contents(&db)], 0));
     let done = AtomicBool::new(false);
-    let step = |change: &dyn Fn(&mut DatabaseContents), perform: &dyn Fn() -> perigee::Result<()>| {
+    let step = |change: &dyn Fn(&mut DatabaseContents),
+                perform: &dyn Fn() -> perigee::Result<()>| {
         let mut next = states.lock().unwrap().0.last().unwrap().clone();
         change(&mut next);
         states.lock().unwrap().0.push(next);
@@ -492,12 +508,15 @@ fn read_only_open_beside_load_sees_prefix() {
         let check = || {
             for _ in 0..60 {
                 let first = states.lock().unwrap().1;
-                let reader = Db::open(&path, Options::new().read_only(true)).map_err(|e| e.to_string())?;
+                let reader =
+                    Db::open(&path, Options::new().read_only(true)).map_err(|e| e.to_string())?;
                 let shown = contents(&reader);
                 let all = states.lock().unwrap();
                 if !all.0[first..].contains(&shown) {
                     let from = &all.0[first];
-                    return Err(format!("{shown:?} is no state from {first} on, which is {from:?}"));
+                    return Err(format!(
+                        "{shown:?} is no state from {first} on, which is {from:?}"
+                    ));
                 }
             }
             Ok(())

@@ -1,7 +1,8 @@
 //! An open needs no room for a copy of the log.
 //!
-//! The story: a file system of 3 MB had been full. Its other files were deleted, but the database could not be opened: an open
-//! copied the log, which was larger than the space that had become free.
+//! The story: a file system of 3 MB had been full. Its other files were deleted, but the database
+//! could not be opened: an open copied the log, which was larger than the space that had become
+//! free.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -15,7 +16,8 @@ fn options(disk: &Arc<SimDisk>) -> Options {
     Options::in_env(Env { fs: disk.clone(), ..Env::real() }).min_free_space(0)
 }
 
-/// Writes until a disk of 2 MB is full, and kills the process. How many writes were acknowledged, and what is left.
+/// Writes until a disk of 2 MB is full, and kills the process. How many writes were acknowledged,
+/// and what is left.
 fn fill(durability: Durability) -> (usize, Arc<SimDisk>) {
     let disk = SimDisk::new(1);
     disk.set_capacity(2 * MIB);
@@ -38,7 +40,8 @@ fn recovery_opens_log_larger_than_free_space() {
         killed.set_capacity(killed.total_bytes() + MIB);
         let db = Db::open("/db", options(&killed)).unwrap();
         assert_eq!(db.iter().unwrap().count(), written, "{durability:?}");
-        // What the open has answered for survives a power cut, whether it had been synced before or not.
+        // What the open has answered for survives a power cut, whether it had been synced before or
+        // not.
         let cut = killed.crash_clone(2, Crash::Power);
         drop(db);
         let db = Db::open("/db", options(&cut)).unwrap();
@@ -53,5 +56,9 @@ fn read_only_open_of_log_larger_than_budget() {
     let db = Db::open("/db", options(&killed).memory_budget(MIB).read_only(true)).unwrap();
     assert_eq!(db.iter().unwrap().count(), written);
     let held: u64 = db.stats().memory.iter().map(|(_, bytes)| bytes).sum();
-    assert!(held > db.stats().memory_budget, "it is in memory, and stats says so: {:?}", db.stats().memory);
+    assert!(
+        held > db.stats().memory_budget,
+        "it is in memory, and stats says so: {:?}",
+        db.stats().memory
+    );
 }

@@ -1,8 +1,9 @@
-//! An open keeps the memory budget, however large the log is: a log of ten budgets, written by a process that dies, is opened
-//! under a counting allocator. Each open is a process of its own, because the allocator counts its peak once.
+//! An open keeps the memory budget, however large the log is: a log of ten budgets, written by a
+//! process that dies, is opened under a counting allocator. Each open is a process of its own,
+//! because the allocator counts its peak once.
 //!
-//! The story: with 400 MB of log and a budget of 64 MiB, 458 MiB were resident until the next write; a log of 600 MB could not be
-//! opened at all in a container of 256 MB.
+//! The story: with 400 MB of log and a budget of 64 MiB, 458 MiB were resident until the next
+//! write; a log of 600 MB could not be opened at all in a container of 256 MB.
 #![allow(clippy::unwrap_used)]
 
 use cap::Cap;
@@ -53,11 +54,13 @@ fn recovery_stays_within_memory_budget() {
         return open(&case, &dir);
     }
     for case in 0..CASES.len() {
-        let dir = std::env::temp_dir().join(format!("perigee-recovery-{}-{case}", std::process::id()));
+        let dir =
+            std::env::temp_dir().join(format!("perigee-recovery-{}-{case}", std::process::id()));
         let written = run(WRITE, case, &dir);
         assert!(!written.status.success(), "the writer dies");
         let opened = run(OPEN, case, &dir);
-        let text = [opened.stdout, opened.stderr].map(|out| String::from_utf8_lossy(&out).into_owned());
+        let text =
+            [opened.stdout, opened.stderr].map(|out| String::from_utf8_lossy(&out).into_owned());
         assert!(opened.status.success(), "case {case}: {}", text.concat());
         std::fs::remove_dir_all(dir).unwrap();
     }
@@ -66,14 +69,17 @@ fn recovery_stays_within_memory_budget() {
 /// Writes with plenty of memory, so that nothing is flushed, and dies.
 fn write(case: &Case, dir: &Path) {
     let large = FamilyOptions::new().memtable_bytes(1 << 30);
-    let options = Options::new().durability(Durability::None).memory_budget(4 << 30).min_free_space(0);
+    let options =
+        Options::new().durability(Durability::None).memory_budget(4 << 30).min_free_space(0);
     let db = Db::open(dir, options.default_family(large.clone())).unwrap();
-    let families: Vec<_> =
-        (0..case.families).map(|i| db.create_family(&format!("f{i}"), large.clone()).unwrap()).collect();
+    let families: Vec<_> = (0..case.families)
+        .map(|i| db.create_family(&format!("f{i}"), large.clone()).unwrap())
+        .collect();
     for i in 0..case.log / 120 / 50 {
         let mut batch = WriteBatch::new();
         for j in i * 50..i * 50 + 50 {
-            let family = &families[(j.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % families.len()];
+            let family =
+                &families[(j.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32) as usize % families.len()];
             batch.put(family, j.to_be_bytes(), [j as u8; 100]).unwrap();
         }
         db.write(batch).unwrap();
@@ -86,13 +92,18 @@ fn open(case: &Case, dir: &Path) {
     let db = Db::open(dir, options).unwrap();
     let (peak, left) = (HEAP.max_allocated() as u64, HEAP.allocated() as u64);
     let stats = db.stats();
-    let memtables: u64 =
-        stats.memory.iter().filter(|(name, _)| name.contains("memtables")).map(|(_, bytes)| bytes).sum();
+    let memtables: u64 = stats
+        .memory
+        .iter()
+        .filter(|(name, _)| name.contains("memtables"))
+        .map(|(_, bytes)| bytes)
+        .sum();
     assert!(peak <= case.budget / 10 * 11 + SMALL, "at most {peak} allocated, {:?}", stats.memory);
     assert!(left <= case.budget / 10 * 11 + SMALL, "{left} allocated");
     assert!(memtables <= case.budget / 2, "{:?}", stats.memory);
     assert!(stats.recovery.peak_bytes <= case.budget / 2, "{:?}", stats.recovery);
-    let n: usize = db.families().iter().map(|name| db.family(name).unwrap().iter().unwrap().count()).sum();
+    let n: usize =
+        db.families().iter().map(|name| db.family(name).unwrap().iter().unwrap().count()).sum();
     assert_eq!(n as u64, case.log / 120 / 50 * 50);
     db.close().unwrap();
 }

@@ -1,4 +1,5 @@
-//! Repair: identity on a healthy database; around damage of every file; without a manifest; and it says what it lost.
+//! Repair: identity on a healthy database; around damage of every file; without a manifest; and it
+//! says what it lost.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -117,14 +118,24 @@ fn repair_recovers_around_damage_in_any_file() {
             );
             let kept = expected.iter().filter(|(k, v)| got.get(*k) == Some(*v)).count();
             let manifest = path.ends_with("MANIFEST");
-            assert!(manifest || kept * 10 >= expected.len() * 5, "{} at {at}: {kept} kept", path.display());
+            assert!(
+                manifest || kept * 10 >= expected.len() * 5,
+                "{} at {at}: {kept} kept",
+                path.display()
+            );
             if manifest {
                 // Names are lost with it, entries are not.
-                let found = got.keys().map(|(_, k)| k.clone()).collect::<std::collections::BTreeSet<_>>();
+                let found =
+                    got.keys().map(|(_, k)| k.clone()).collect::<std::collections::BTreeSet<_>>();
                 assert!(names.iter().all(|k| found.contains(k)), "at {at}");
             }
-            let wrong = expected.iter().filter(|(k, v)| got.get(*k).is_some_and(|g| g != *v)).count();
-            assert!(wrong == 0 || !report.warnings.is_empty(), "{} at {at}: silently old", path.display());
+            let wrong =
+                expected.iter().filter(|(k, v)| got.get(*k).is_some_and(|g| g != *v)).count();
+            assert!(
+                wrong == 0 || !report.warnings.is_empty(),
+                "{} at {at}: silently old",
+                path.display()
+            );
             assert!(got.len() <= expected.len() || !report.warnings.is_empty(), "silently back");
         }
         disk.write_raw(&path, good);
@@ -153,7 +164,8 @@ fn repair_keeps_records_on_both_sides_of_log_gap() {
         db.put(format!("k{n:05}"), "v").unwrap();
     }
     let crashed = disk.deep_clone();
-    let log = crashed.paths().into_iter().rfind(|p| p.extension().is_some_and(|e| e == "wal")).unwrap();
+    let log =
+        crashed.paths().into_iter().rfind(|p| p.extension().is_some_and(|e| e == "wal")).unwrap();
     let mut bytes = crashed.read_raw(&log);
     // Zeros at the end are space taken ahead.
     let middle = bytes.iter().rposition(|b| *b != 0).unwrap() / 2;
@@ -162,7 +174,9 @@ fn repair_keeps_records_on_both_sides_of_log_gap() {
     let (report, got) = repair_and_dump(&crashed);
     assert_eq!((report.lost.len(), got.len()), (1, 49));
     let hole = &report.lost[0];
-    assert!(hole.offset.is_some() && hole.bytes.is_some_and(|b| b < 200) && hole.file.ends_with(".wal"));
+    assert!(
+        hole.offset.is_some() && hole.bytes.is_some_and(|b| b < 200) && hole.file.ends_with(".wal")
+    );
 }
 
 /// A closed database with everything in its log, and the file of that log.
@@ -174,7 +188,8 @@ fn closed_log(puts: u32) -> (Arc<SimDisk>, PathBuf) {
         db.put(format!("k{n:05}"), "v").unwrap();
     }
     db.close().unwrap();
-    let log = disk.paths().into_iter().rfind(|p| p.extension().is_some_and(|e| e == "wal")).unwrap();
+    let log =
+        disk.paths().into_iter().rfind(|p| p.extension().is_some_and(|e| e == "wal")).unwrap();
     (disk, log)
 }
 
@@ -201,7 +216,11 @@ fn repair_reports_truncated_log_of_closed_database() {
     longer.extend([0; 50]);
     disk.write_raw(&log, longer);
     let (report, got) = repair_and_dump(&disk);
-    assert_eq!((report.lost.len(), report.lost[0].entries, got.len()), (1, Some(0), 200), "{report:?}");
+    assert_eq!(
+        (report.lost.len(), report.lost[0].entries, got.len()),
+        (1, Some(0), 200),
+        "{report:?}"
+    );
     disk.write_raw(&log, whole);
     assert!(repair_and_dump(&disk).0.lost.is_empty());
 }
@@ -229,14 +248,19 @@ fn repair_reports_zeroed_durable_records() {
     // Its edit records how far the log is durable.
     db.create_snapshot("here").unwrap();
     let crashed = disk.deep_clone();
-    let log = crashed.paths().into_iter().rfind(|p| p.extension().is_some_and(|e| e == "wal")).unwrap();
+    let log =
+        crashed.paths().into_iter().rfind(|p| p.extension().is_some_and(|e| e == "wal")).unwrap();
     let mut bytes = crashed.read_raw(&log);
     let middle = (0..bytes.len() / 4).rev().find(|i| &bytes[*i..*i + 4] == b"PRLG").unwrap() - 8;
     bytes[middle..].fill(0);
     crashed.write_raw(&log, bytes);
     let (report, got) = repair_and_dump(&crashed);
     assert_eq!(report.lost.len(), 1, "{report:?}");
-    assert_eq!(report.lost[0].sequences, Some((got.len() as u64 + 1, None)), "more may have followed");
+    assert_eq!(
+        report.lost[0].sequences,
+        Some((got.len() as u64 + 1, None)),
+        "more may have followed"
+    );
 }
 
 /// A log may name edits that the manifest lacks: then it cannot be relied on.

@@ -1,4 +1,5 @@
-//! Found by a review: repairs without a manifest that lost or aged data, and a budget that a reader made nobody keep.
+//! Found by a review: repairs without a manifest that lost or aged data, and a budget that a reader
+//! made nobody keep.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -157,7 +158,8 @@ fn memory_budget_holds_with_pinned_shared_batches() {
     drop(reader);
 }
 
-/// Bytes that nobody wrote behind a complete log segment: what its successor holds is not lost with them.
+/// Bytes that nobody wrote behind a complete log segment: what its successor holds is not lost with
+/// them.
 #[test]
 fn garbage_after_complete_segment_keeps_successor() {
     let disk = SimDisk::new(1);
@@ -186,8 +188,8 @@ fn garbage_after_complete_segment_keeps_successor() {
     assert!(report.reason.contains(".wal"), "{report:?}");
 }
 
-/// Segments that were made ahead, two of which go before the manifest was told where they began: the flush that removed both was refused
-/// for ever.
+/// Segments that were made ahead, two of which go before the manifest was told where they began:
+/// the flush that removed both was refused for ever.
 #[test]
 fn flush_removes_several_preallocated_segments() {
     let disk = SimDisk::new(1);

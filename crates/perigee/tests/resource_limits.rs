@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::fs::memory::{Crash, Fault, SimDisk};
-use perigee::env::{Env, Fs, DirOpenMode};
+use perigee::env::{DirOpenMode, Env, Fs};
 use perigee::{Db, ErrorKind, FamilyOptions, Options};
 use std::path::Path;
 use std::sync::Arc;
@@ -53,10 +53,15 @@ fn memory_stays_within_budget() {
 #[test]
 fn open_files_stay_within_limit() {
     let disk = SimDisk::new(1);
-    let small =
-        FamilyOptions::new().target_file_bytes(2048).compression(perigee::Compression::None).block_bytes(256);
-    let db =
-        Db::open("/db", options(&disk).max_open_files(4).block_cache_bytes(0).default_family(small)).unwrap();
+    let small = FamilyOptions::new()
+        .target_file_bytes(2048)
+        .compression(perigee::Compression::None)
+        .block_bytes(256);
+    let db = Db::open(
+        "/db",
+        options(&disk).max_open_files(4).block_cache_bytes(0).default_family(small),
+    )
+    .unwrap();
     for i in 0..1500u32 {
         db.put(i.to_be_bytes(), value(i)).unwrap();
     }
@@ -106,15 +111,20 @@ fn full_disk_still_accepts_deletes() {
 fn families_share_one_memtable_budget() {
     const BUDGET: u64 = 4 << 20;
     let db = Db::open("/db", options(&SimDisk::new(1)).memory_budget(BUDGET)).unwrap();
-    let families: Vec<_> =
-        (0..1000).map(|i| db.create_family(&format!("f{i:04}"), Default::default()).unwrap()).collect();
+    let families: Vec<_> = (0..1000)
+        .map(|i| db.create_family(&format!("f{i:04}"), Default::default()).unwrap())
+        .collect();
     for round in 0..3u32 {
         for f in &families {
             f.put(round.to_be_bytes(), value(round)).unwrap();
         }
     }
     assert!(memory_of(&db, "memtables") <= BUDGET, "{:?}", db.stats().memory);
-    assert!(memory_of(&db, "active memtables") / 1000 < 4096, "each costs little: {:?}", db.stats().memory);
+    assert!(
+        memory_of(&db, "active memtables") / 1000 < 4096,
+        "each costs little: {:?}",
+        db.stats().memory
+    );
     assert!(families.iter().all(|f| f.get(1u32.to_be_bytes()).unwrap().is_some()));
 }
 
@@ -162,7 +172,11 @@ fn ballast_allows_open_and_delete_on_full_disk() {
     let open = |disk: &Arc<SimDisk>| Db::open("/db", options(disk).min_free_space(RESERVE));
     let bare = disk.deep_clone();
     bare.open_dir(Path::new("/db"), DirOpenMode::Existing).unwrap().remove("BALLAST").unwrap();
-    assert_eq!(open(&fill_disk(&bare)).unwrap_err().kind(), ErrorKind::NoSpace, "this is what it is for");
+    assert_eq!(
+        open(&fill_disk(&bare)).unwrap_err().kind(),
+        ErrorKind::NoSpace,
+        "this is what it is for"
+    );
     let disk = fill_disk(&disk);
     let capacity = disk.total_bytes();
     let db = open(&disk).unwrap();
@@ -174,7 +188,11 @@ fn ballast_allows_open_and_delete_on_full_disk() {
     db.compact().unwrap();
     db.close().unwrap();
     // The thread that flushed may have made it already.
-    let ballast = disk.open_dir(Path::new("/db"), DirOpenMode::Existing).unwrap().file_len("BALLAST").unwrap();
+    let ballast = disk
+        .open_dir(Path::new("/db"), DirOpenMode::Existing)
+        .unwrap()
+        .file_len("BALLAST")
+        .unwrap();
     let others = disk.total_bytes() - ballast.unwrap_or(0);
     assert!(others + (64 << 10) < capacity, "there is room again, also for the ballast");
     let db = open(&disk).unwrap();
@@ -201,15 +219,17 @@ fn open_succeeds_after_failed_open_on_full_disk() {
     }
 }
 
-/// The story: an open put its new manifest in place, but could not sync the directory. The next one, on the same full disk, read
-/// that manifest and made room by removing the log that only the older one named; a power cut brought the older one back.
+/// The story: an open put its new manifest in place, but could not sync the directory. The next
+/// one, on the same full disk, read that manifest and made room by removing the log that only the
+/// older one named; a power cut brought the older one back.
 #[test]
 fn open_keeps_log_needed_by_previous_manifest() {
     let disk = with_ballast();
     // A small log beside a large manifest: its room is not enough.
     let db = Db::open("/db", options(&disk).min_free_space(RESERVE)).unwrap();
     for i in 0..100 {
-        db.create_family(&format!("a family with a long name, number {i}"), Default::default()).unwrap();
+        db.create_family(&format!("a family with a long name, number {i}"), Default::default())
+            .unwrap();
     }
     db.flush().unwrap();
     await_ballast(&disk);

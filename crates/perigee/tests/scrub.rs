@@ -1,4 +1,5 @@
-//! The background scrub: it finds damage in files that nobody reads, stops nobody, and is off when it is off.
+//! The background scrub: it finds damage in files that nobody reads, stops nobody, and is off when
+//! it is off.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -23,7 +24,8 @@ fn open(env: &Env, interval: Duration) -> Db {
 
 fn fill(db: &Db) {
     for i in 0..500u32 {
-        db.put(i.to_be_bytes(), vec![i as u8; if i.is_multiple_of(50) { 2000 } else { 100 }]).unwrap();
+        db.put(i.to_be_bytes(), vec![i as u8; if i.is_multiple_of(50) { 2000 } else { 100 }])
+            .unwrap();
     }
     db.compact().unwrap();
 }

@@ -8,8 +8,8 @@ use perigee::env::Env;
 use perigee::env::fs::memory::{Crash, SimDisk};
 use perigee::env::sim::SimWorld;
 use perigee::{
-    Db, Durability, ErrorKind, Family, FamilyOptions, History, Options, Snapshot, TxnOptions, WriteBatch,
-    WriteOptions,
+    Db, Durability, ErrorKind, Family, FamilyOptions, History, Options, Snapshot, TxnOptions,
+    WriteBatch, WriteOptions,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +40,8 @@ fn commit_returns_its_sequence_number() {
                         batch.put(&family, [t, i], "v").unwrap();
                         batch.put(&family, [t, i, 1], "v").unwrap();
                         let how = if i % 3 == 0 { Durability::None } else { Durability::Full };
-                        let seq = db.write_with(batch, WriteOptions::new().durability(how)).unwrap();
+                        let seq =
+                            db.write_with(batch, WriteOptions::new().durability(how)).unwrap();
                         assert!(db.latest_seq() >= seq);
                         told.lock().unwrap().push(seq);
                     }
@@ -54,16 +55,24 @@ fn commit_returns_its_sequence_number() {
             all.extend(numbers.lock().unwrap().iter().copied());
         }
         all.sort_unstable();
-        assert_eq!(all, (1..=80).map(|i| 3 + 2 * i).collect::<Vec<u64>>(), "each its own, none left out");
+        assert_eq!(
+            all,
+            (1..=80).map(|i| 3 + 2 * i).collect::<Vec<u64>>(),
+            "each its own, none left out"
+        );
     });
 }
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn small(env: &Env, history: History) -> Options {
-    let family =
-        FamilyOptions::new().memtable_bytes(2 << 10).target_file_bytes(2 << 10).level1_bytes(4 << 10);
-    Options::in_env(env.clone()).default_family(family.level_ratio(2).value_threshold(60)).history(history)
+    let family = FamilyOptions::new()
+        .memtable_bytes(2 << 10)
+        .target_file_bytes(2 << 10)
+        .level1_bytes(4 << 10);
+    Options::in_env(env.clone())
+        .default_family(family.level_ratio(2).value_threshold(60))
+        .history(history)
 }
 
 /// Commits a few operations to the family, and to the model of every number.
@@ -93,8 +102,12 @@ fn write(db: &Db, family: &Family, rng: &mut Rng, states: &mut BTreeMap<u64, Map
 }
 
 fn check(snapshot: &Snapshot, family: &Family, want: &Map) {
-    let got: Map =
-        snapshot.iter(family).unwrap().map(|e| e.unwrap()).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+    let got: Map = snapshot
+        .iter(family)
+        .unwrap()
+        .map(|e| e.unwrap())
+        .map(|(k, v)| (k.to_vec(), v.to_vec()))
+        .collect();
     assert_eq!(got, *want, "at {}", snapshot.sequence());
     for key in ["00", "07", "23"] {
         assert_eq!(snapshot.get(family, key).unwrap().as_ref(), want.get(key.as_bytes()));
@@ -133,7 +146,8 @@ fn snapshot_at_reads_past_state() {
                     }
                     4 => env.clock.sleep_us(rng.below(30_000)),
                     5..=12 => {
-                        let at = *states.keys().nth(rng.below(states.len() as u64) as usize).unwrap();
+                        let at =
+                            *states.keys().nth(rng.below(states.len() as u64) as usize).unwrap();
                         let at = if rng.below(3) == 0 {
                             db.latest_seq() - (db.latest_seq() - at).min(30)
                         } else {
@@ -145,9 +159,9 @@ fn snapshot_at_reads_past_state() {
                             History::None => false,
                             History::Operations(n) => db.latest_seq() - seq <= n,
                             // It was the present a short while ago.
-                            History::Time(t) => written
-                                .iter()
-                                .any(|(time, last)| last == seq && now - time < t.as_micros() as u64 / 2),
+                            History::Time(t) => written.iter().any(|(time, last)| {
+                                last == seq && now - time < t.as_micros() as u64 / 2
+                            }),
                         };
                         match db.snapshot_at(*seq) {
                             Ok(snapshot) => {
@@ -158,7 +172,10 @@ fn snapshot_at_reads_past_state() {
                             }
                             Err(e) => {
                                 assert_eq!(e.kind(), ErrorKind::NotFound);
-                                assert!(*seq < db.oldest_readable_seq() && !must, "{history:?}: {e}");
+                                assert!(
+                                    *seq < db.oldest_readable_seq() && !must,
+                                    "{history:?}: {e}"
+                                );
                                 refused += 1;
                             }
                         }
@@ -195,7 +212,8 @@ fn snapshot_at_refuses_future_sequence_numbers() {
     });
 }
 
-/// A family that was cleared, cloned or loaded since then must not pass for one that was empty, or was as it is now.
+/// A family that was cleared, cloned or loaded since then must not pass for one that was empty, or
+/// was as it is now.
 #[test]
 fn snapshot_at_reports_replaced_family() {
     SimWorld::new(1).run(SimDisk::new(1), |env| {
@@ -216,9 +234,18 @@ fn snapshot_at_reports_replaced_family() {
         for _ in 0..2 {
             for name in ["f", "g"] {
                 let family = db.family(name).unwrap();
-                for then in [db.snapshot_at(before).unwrap(), db.named_snapshot("before").unwrap()] {
-                    assert_eq!(then.get(&family, "a").unwrap_err().kind(), ErrorKind::NotFound, "{name}");
-                    assert_eq!(then.iter(&family).unwrap_err().kind(), ErrorKind::NotFound, "{name}");
+                for then in [db.snapshot_at(before).unwrap(), db.named_snapshot("before").unwrap()]
+                {
+                    assert_eq!(
+                        then.get(&family, "a").unwrap_err().kind(),
+                        ErrorKind::NotFound,
+                        "{name}"
+                    );
+                    assert_eq!(
+                        then.iter(&family).unwrap_err().kind(),
+                        ErrorKind::NotFound,
+                        "{name}"
+                    );
                 }
                 assert_eq!(
                     db.snapshot_at(after).unwrap().get(&family, "b").unwrap(),
@@ -255,14 +282,23 @@ fn named_snapshots_survive_restart_until_dropped() {
                     3 | 4 => {
                         let name = format!("snapshot {step}");
                         named.insert(name.clone(), db.create_snapshot(&name).unwrap());
-                        assert_eq!(db.create_snapshot(&name).unwrap_err().kind(), ErrorKind::AlreadyExists);
+                        assert_eq!(
+                            db.create_snapshot(&name).unwrap_err().kind(),
+                            ErrorKind::AlreadyExists
+                        );
                     }
                     5 if named.len() > 2 => {
                         let name = named.keys().next().unwrap().clone();
                         named.remove(&name);
                         db.drop_snapshot(&name).unwrap();
-                        assert_eq!(db.drop_snapshot(&name).unwrap_err().kind(), ErrorKind::NotFound);
-                        assert_eq!(db.named_snapshot(&name).unwrap_err().kind(), ErrorKind::NotFound);
+                        assert_eq!(
+                            db.drop_snapshot(&name).unwrap_err().kind(),
+                            ErrorKind::NotFound
+                        );
+                        assert_eq!(
+                            db.named_snapshot(&name).unwrap_err().kind(),
+                            ErrorKind::NotFound
+                        );
                     }
                     6 if step % 2 == 0 => {
                         let target = format!("/checkpoint-{step}");

@@ -1,4 +1,5 @@
-//! Statistics tell what happened: counters, latencies, input and output by cause, stalls; as JSON, text and OpenMetrics.
+//! Statistics tell what happened: counters, latencies, input and output by cause, stalls; as JSON,
+//! text and OpenMetrics.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -8,8 +9,10 @@ use std::collections::{HashMap, HashSet};
 
 fn open(options: impl FnOnce(Options) -> Options) -> Db {
     let env = Env { fs: SimDisk::new(1), ..Env::real() };
-    let small = FamilyOptions::new().memtable_bytes(16 << 10).block_bytes(512).target_file_bytes(8 << 10);
-    Db::open("/db", options(Options::in_env(env).default_family(small).block_cache_bytes(20 << 10))).unwrap()
+    let small =
+        FamilyOptions::new().memtable_bytes(16 << 10).block_bytes(512).target_file_bytes(8 << 10);
+    Db::open("/db", options(Options::in_env(env).default_family(small).block_cache_bytes(20 << 10)))
+        .unwrap()
 }
 
 fn run_workload(db: &Db) {
@@ -59,7 +62,10 @@ fn counters_match_operations() {
     assert!(io("get").reads > 0 && io("scan").reads > 0 && io("compaction").reads > 0);
     assert!(io("flush").writes >= counter(&s, "flushes"));
 
-    assert_eq!((s.cache.hits, s.cache.misses), (counter(&s, "cache_hits"), counter(&s, "cache_misses")));
+    assert_eq!(
+        (s.cache.hits, s.cache.misses),
+        (counter(&s, "cache_hits"), counter(&s, "cache_misses"))
+    );
     assert!(s.cache.used <= s.cache.capacity && s.cache.blocks > 0 && s.cache.evictions > 0);
     let owners: HashMap<&str, u64> = s.memory.iter().copied().collect();
     assert_eq!(owners["block cache"], s.cache.used);
@@ -116,12 +122,14 @@ fn parse(text: &str) -> HashMap<String, f64> {
             && !n.starts_with(|c: char| c.is_ascii_digit())
     };
     let (mut families, mut samples) = (HashSet::new(), HashMap::new());
-    let (mut current, mut kind, mut unit, mut help) = (String::new(), String::new(), String::new(), false);
+    let (mut current, mut kind, mut unit, mut help) =
+        (String::new(), String::new(), String::new(), false);
     for line in body.lines() {
         assert!(!line.is_empty() && line.trim() == line, "{line:?}");
         if let Some(rest) = line.strip_prefix("# ") {
             let mut words = rest.splitn(3, ' ');
-            let (what, name, value) = (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
+            let (what, name, value) =
+                (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
             if what == "TYPE" {
                 assert!(families.insert(name.to_owned()), "{name} comes twice");
                 assert!(["counter", "gauge", "histogram"].contains(&value), "{line}");
@@ -149,7 +157,8 @@ fn parse(text: &str) -> HashMap<String, f64> {
             None => (series, String::new()),
             Some((name, rest)) => (name, labels(rest.strip_suffix('}').unwrap())),
         };
-        let suffix = name.strip_prefix(&current).unwrap_or_else(|| panic!("{line} is not of {current}"));
+        let suffix =
+            name.strip_prefix(&current).unwrap_or_else(|| panic!("{line} is not of {current}"));
         let allowed: &[&str] = match kind.as_str() {
             "counter" => &["_total"],
             "gauge" => &[""],
@@ -159,7 +168,10 @@ fn parse(text: &str) -> HashMap<String, f64> {
         if current.ends_with("bytes") || current.ends_with("seconds") {
             assert!(!unit.is_empty(), "{current} has a unit in its name only");
         }
-        assert!(samples.insert(format!("{name}{{{labels}}}"), value).is_none(), "{line} comes twice");
+        assert!(
+            samples.insert(format!("{name}{{{labels}}}"), value).is_none(),
+            "{line} comes twice"
+        );
     }
     samples
 }
@@ -212,7 +224,9 @@ fn metrics_are_valid_openmetrics() {
 fn buckets(samples: &HashMap<String, f64>, prefix: &str) -> Vec<(f64, f64)> {
     let mut all: Vec<(f64, f64)> = samples
         .iter()
-        .filter_map(|(k, v)| Some((k.strip_prefix(prefix)?.trim_end_matches('}').parse().unwrap(), *v)))
+        .filter_map(|(k, v)| {
+            Some((k.strip_prefix(prefix)?.trim_end_matches('}').parse().unwrap(), *v))
+        })
         .collect();
     all.sort_by(|a, b| a.0.total_cmp(&b.0));
     all

@@ -1,4 +1,5 @@
-//! Figures of families, levels, transactions and background work: each in states where it is known what it must be.
+//! Figures of families, levels, transactions and background work: each in states where it is known
+//! what it must be.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -17,7 +18,8 @@ fn open(env: &Env) -> Db {
 }
 
 fn family_stats(db: &Db, family: &str) -> FamilyStats {
-    let shown = |all: Stats| format!("{:?}", all.families.iter().find(|f| f.name == family).unwrap());
+    let shown =
+        |all: Stats| format!("{:?}", all.families.iter().find(|f| f.name == family).unwrap());
     loop {
         let before = shown(db.stats());
         let stats = db.family(family).unwrap().stats().unwrap();
@@ -84,7 +86,13 @@ fn family_stats_are_exact_after_each_operation() {
     batch.put(&db.family("other").unwrap(), "both", "345678").unwrap();
     db.write(batch).unwrap();
     let given = given + 6;
-    assert_eq!((family_stats(&db, "default").user_bytes_written, family_stats(&db, "other").user_bytes_written), (given, 10));
+    assert_eq!(
+        (
+            family_stats(&db, "default").user_bytes_written,
+            family_stats(&db, "other").user_bytes_written
+        ),
+        (given, 10)
+    );
     assert_eq!(user_bytes(&db), given + 10);
     db.flush().unwrap();
     db.resume_background_work().unwrap();
@@ -95,7 +103,10 @@ fn family_stats_are_exact_after_each_operation() {
         (2, 1, 1, 0)
     );
     assert_eq!((f.flush_bytes_written > written, f.compaction_bytes_read > 0), (true, true));
-    assert_eq!(f.compaction_bytes_read, f.flush_bytes_written, "it has read what the flushes wrote");
+    assert_eq!(
+        f.compaction_bytes_read, f.flush_bytes_written,
+        "it has read what the flushes wrote"
+    );
     assert_eq!(level_totals(&f)[..3], [1, 92, 0], "91 keys, and the one that expires");
     assert_eq!(f.compaction_bytes_written, f.levels.iter().map(|l| l.bytes).sum::<u64>());
     assert_eq!((db.stats().tables, f.is_compacting), (2, false));
@@ -138,33 +149,52 @@ fn memtable_and_transaction_stats_add_up() {
     txn.put(&family, "taken back", "x").unwrap();
     txn.rollback_to("s").unwrap();
     txn.commit().unwrap();
-    assert_eq!((family_stats(&db, "default").user_bytes_written, user_bytes(&db)), (105_000, 105_000));
+    assert_eq!(
+        (family_stats(&db, "default").user_bytes_written, user_bytes(&db)),
+        (105_000, 105_000)
+    );
     // Larger than memory: what was left of it.
     let txn = db.begin(TxnOptions::new().spill_bytes(4096)).unwrap();
     for i in 0..200u32 {
         txn.put(&family, (i % 100).to_le_bytes(), [9; 396]).unwrap();
     }
     txn.commit().unwrap();
-    assert_eq!((family_stats(&db, "default").user_bytes_written, user_bytes(&db)), (145_000, 145_000));
+    assert_eq!(
+        (family_stats(&db, "default").user_bytes_written, user_bytes(&db)),
+        (145_000, 145_000)
+    );
     let txn = db.begin(TxnOptions::new()).unwrap();
     txn.put(&family, "gid", "prepared").unwrap();
     txn.prepare("one").unwrap();
-    assert_eq!(family_stats(&db, "default").user_bytes_written, 145_000, "nothing is written before the decision");
+    assert_eq!(
+        family_stats(&db, "default").user_bytes_written,
+        145_000,
+        "nothing is written before the decision"
+    );
     db.commit_prepared("one").unwrap();
-    assert_eq!((family_stats(&db, "default").user_bytes_written, user_bytes(&db)), (145_011, 145_011));
+    assert_eq!(
+        (family_stats(&db, "default").user_bytes_written, user_bytes(&db)),
+        (145_011, 145_011)
+    );
     db.wait_idle().unwrap();
     let f = family_stats(&db, "default");
-    assert!(f.flush_tables >= 10 && f.levels.iter().map(|l| l.separated_bytes).sum::<u64>() > 0, "{f:?}");
+    assert!(
+        f.flush_tables >= 10 && f.levels.iter().map(|l| l.separated_bytes).sum::<u64>() > 0,
+        "{f:?}"
+    );
     assert_eq!(f.levels.iter().map(|l| l.separated_bytes).sum::<u64>(), f.vlogs.2);
 }
 
 #[test]
 fn is_flushing_and_is_compacting_report_pending_work() {
     let (env, _) = new_env();
-    let small =
-        FamilyOptions::new().memtable_bytes(8 << 10).target_file_bytes(8 << 10).level1_bytes(16 << 10);
+    let small = FamilyOptions::new()
+        .memtable_bytes(8 << 10)
+        .target_file_bytes(8 << 10)
+        .level1_bytes(16 << 10);
     let db = Db::open("/db", Options::in_env(env).default_family(small)).unwrap();
-    let (family, other) = (db.default_family(), db.create_family("other", FamilyOptions::new()).unwrap());
+    let (family, other) =
+        (db.default_family(), db.create_family("other", FamilyOptions::new()).unwrap());
     let pause = db.pause_background_work().unwrap();
     let mut batch = WriteBatch::new();
     for i in 0..1000u32 {
@@ -173,7 +203,11 @@ fn is_flushing_and_is_compacting_report_pending_work() {
     db.write(batch).unwrap();
     db.put("next", "").unwrap();
     let s = db.stats();
-    assert!(family.is_flushing() && s.background.immutable_memtables == 1 && s.background.flushes_running == 0);
+    assert!(
+        family.is_flushing()
+            && s.background.immutable_memtables == 1
+            && s.background.flushes_running == 0
+    );
     assert!(!other.is_flushing() && !other.is_compacting() && !family.is_compacting());
     drop(pause);
     db.wait_idle().unwrap();
@@ -193,7 +227,9 @@ fn is_flushing_and_is_compacting_report_pending_work() {
     while db.stats().background.compactions_running == 0 {
         std::thread::yield_now();
     }
-    assert!(family.is_compacting() && family.stats().unwrap().is_compacting && !other.is_compacting());
+    assert!(
+        family.is_compacting() && family.stats().unwrap().is_compacting && !other.is_compacting()
+    );
     assert_eq!(db.stats().background.compactions_due, 0, "it is at work");
     db.set_background_rate(None);
     db.wait_idle().unwrap();
@@ -253,8 +289,10 @@ fn open_and_prepared_transactions_are_counted() {
 fn memory_pressure_reports_all_four_levels() {
     let (env, _) = new_env();
     let large = FamilyOptions::new().memtable_bytes(1 << 30);
-    let options =
-        Options::in_env(env).default_family(large).memory_budget(64 << 20).block_cache_bytes(1 << 20);
+    let options = Options::in_env(env)
+        .default_family(large)
+        .memory_budget(64 << 20)
+        .block_cache_bytes(1 << 20);
     let db = Db::open("/db", options).unwrap();
     let s = db.stats();
     assert_eq!((s.memory_pressure, s.cache.shards > 0), (0, true));

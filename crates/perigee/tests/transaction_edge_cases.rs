@@ -7,7 +7,8 @@ use perigee::env::fs::memory::SimDisk;
 use perigee::env::sim::SimWorld;
 use perigee::env::spawn::Join;
 use perigee::{
-    Db, ErrorKind, Family, FamilyOptions, Isolation, KeyComparator, LockMode, Options, Txn, TxnOptions,
+    Db, ErrorKind, Family, FamilyOptions, Isolation, KeyComparator, LockMode, Options, Txn,
+    TxnOptions,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
@@ -21,9 +22,14 @@ fn open() -> Db {
 /// What a transaction that locks `key` on a thread of its own was answered.
 type LockResult = Arc<Mutex<Option<perigee::Result<()>>>>;
 
-/// Begins to wait for the lock of `key`. Only for simulated worlds, whose time passes while every thread waits: after the sleep
-/// that is where the new one is.
-fn spawn_lock_waiter(env: &Env, txn: &Arc<Txn>, f: &Family, key: &'static str) -> (Box<dyn Join>, LockResult) {
+/// Begins to wait for the lock of `key`. Only for simulated worlds, whose time passes while every
+/// thread waits: after the sleep that is where the new one is.
+fn spawn_lock_waiter(
+    env: &Env,
+    txn: &Arc<Txn>,
+    f: &Family,
+    key: &'static str,
+) -> (Box<dyn Join>, LockResult) {
     let answer = LockResult::default();
     let body = {
         let (txn, f, answer) = (Arc::clone(txn), f.clone(), Arc::clone(&answer));
@@ -70,9 +76,11 @@ fn nocase() -> KeyComparator {
 }
 fn open_nocase() -> (Db, perigee::Family) {
     let order = nocase();
-    let db =
-        Db::open("/db", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }).register_comparator(order))
-            .unwrap();
+    let db = Db::open(
+        "/db",
+        Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }).register_comparator(order),
+    )
+    .unwrap();
     let f = db.create_family("f", FamilyOptions::new().order(order)).unwrap();
     (db, f)
 }
@@ -116,7 +124,8 @@ fn abort_wakes_lock_waiter() {
         let f = db.default_family();
         let a = db.begin(TxnOptions::new()).unwrap();
         a.lock(&f, "k", LockMode::Exclusive).unwrap();
-        let b = Arc::new(db.begin(TxnOptions::new().lock_timeout(Duration::from_secs(600))).unwrap());
+        let b =
+            Arc::new(db.begin(TxnOptions::new().lock_timeout(Duration::from_secs(600))).unwrap());
         let handle = b.handle();
         let (thread, answer) = spawn_lock_waiter(&env, &b, &f, "k");
         let began = env.clock.monotonic_us();
@@ -140,7 +149,9 @@ fn commit_hook_runs_after_locks_are_released() {
     let (count, calls) = (failed.clone(), std::sync::Arc::new(AtomicU32::new(0)));
     f.on_commit(move |_| {
         if calls.fetch_add(1, SeqCst) == 0 {
-            let t = inner_db.begin(TxnOptions::new().pessimistic(true).lock_timeout(Duration::ZERO)).unwrap();
+            let t = inner_db
+                .begin(TxnOptions::new().pessimistic(true).lock_timeout(Duration::ZERO))
+                .unwrap();
             if let Err(e) = t.put(&inner_f, "k", "hook") {
                 eprintln!("hook: {e}");
                 count.fetch_add(1, SeqCst);
@@ -205,16 +216,22 @@ fn contains_is_tracked_at_serializable() {
 /// own writes and committed ones under other orders.
 #[test]
 fn overlay_matches_model_under_every_comparator() {
-    for (i, order) in
-        [KeyComparator::Bytes, KeyComparator::Reverse, KeyComparator::CaseInsensitive, KeyComparator::Lexicographic, nocase()]
-            .into_iter()
-            .enumerate()
+    for (i, order) in [
+        KeyComparator::Bytes,
+        KeyComparator::Reverse,
+        KeyComparator::CaseInsensitive,
+        KeyComparator::Lexicographic,
+        nocase(),
+    ]
+    .into_iter()
+    .enumerate()
     {
         for seed in 1..=5u64 {
             let mut rng = Rng(seed * 10 + i as u64);
             let db = Db::open(
                 "/db",
-                Options::in_env(Env { fs: SimDisk::new(seed), ..Env::real() }).register_comparator(nocase()),
+                Options::in_env(Env { fs: SimDisk::new(seed), ..Env::real() })
+                    .register_comparator(nocase()),
             )
             .unwrap();
             let f = db.create_family("f", FamilyOptions::new().order(order)).unwrap();
@@ -232,7 +249,8 @@ fn overlay_matches_model_under_every_comparator() {
             let mut committed: Map = Map::new();
             let key = |rng: &mut Rng| -> Vec<u8> {
                 let n = rng.below(60);
-                let mut k = format!("{}k{:02}", if rng.below(2) == 0 { "p" } else { "P" }, n).into_bytes();
+                let mut k =
+                    format!("{}k{:02}", if rng.below(2) == 0 { "p" } else { "P" }, n).into_bytes();
                 if order == KeyComparator::Lexicographic && rng.below(2) == 0 {
                     k.extend_from_slice(b"\0tail");
                 }
@@ -278,7 +296,9 @@ fn overlay_matches_model_under_every_comparator() {
                                 std::mem::swap(&mut a, &mut b);
                             }
                             txn.delete_range(&f, &a[..]..&b[..]).unwrap();
-                            mine.retain(|_, (k, _)| order.cmp(k, &a).is_lt() || order.cmp(k, &b).is_ge());
+                            mine.retain(|_, (k, _)| {
+                                order.cmp(k, &a).is_lt() || order.cmp(k, &b).is_ge()
+                            });
                         }
                         10 => {
                             txn.savepoint("s").unwrap();
@@ -326,12 +346,15 @@ fn overlay_matches_model_under_every_comparator() {
                                     0 => {
                                         let k = key(&mut rng);
                                         c.seek(&k).unwrap();
-                                        at = want.iter().position(|(x, _)| order.cmp(x, &k).is_ge());
+                                        at =
+                                            want.iter().position(|(x, _)| order.cmp(x, &k).is_ge());
                                     }
                                     1 => {
                                         let k = key(&mut rng);
                                         c.seek_for_prev(&k).unwrap();
-                                        at = want.iter().rposition(|(x, _)| order.cmp(x, &k).is_le());
+                                        at = want
+                                            .iter()
+                                            .rposition(|(x, _)| order.cmp(x, &k).is_le());
                                     }
                                     2..=5 if at.is_some() => {
                                         c.next().unwrap();
@@ -374,8 +397,12 @@ fn overlay_matches_model_under_every_comparator() {
                 if rng.below(3) == 0 {
                     db.flush().unwrap();
                 }
-                let all: Vec<_> =
-                    f.iter().unwrap().map(|e| e.unwrap()).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
+                let all: Vec<_> = f
+                    .iter()
+                    .unwrap()
+                    .map(|e| e.unwrap())
+                    .map(|(k, v)| (k.to_vec(), v.to_vec()))
+                    .collect();
                 assert_eq!(all, sorted(&committed), "{order:?} {seed}");
             }
         }

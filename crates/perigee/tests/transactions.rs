@@ -48,8 +48,11 @@ struct OpenTxn {
 
 impl OpenTxn {
     fn expected_view(&self, committed: &Map) -> Map {
-        let mut map =
-            if self.level <= Isolation::ReadCommitted { committed.clone() } else { self.base.clone() };
+        let mut map = if self.level <= Isolation::ReadCommitted {
+            committed.clone()
+        } else {
+            self.base.clone()
+        };
         self.ops.iter().for_each(|op| apply(&mut map, op));
         map
     }
@@ -59,7 +62,9 @@ impl OpenTxn {
 fn overlaps(op: &Op, log: &[Op]) -> bool {
     log.iter().any(|other| match (op, other) {
         (Op::Set(a, _), Op::Set(b, _)) => a == b,
-        (Op::Set(k, _), Op::DeleteRange(from, to)) | (Op::DeleteRange(from, to), Op::Set(k, _)) => from <= k && k < to,
+        (Op::Set(k, _), Op::DeleteRange(from, to)) | (Op::DeleteRange(from, to), Op::Set(k, _)) => {
+            from <= k && k < to
+        }
         (Op::DeleteRange(a, b), Op::DeleteRange(c, d)) => a.max(c) < b.min(d),
     })
 }
@@ -78,7 +83,8 @@ fn check_iteration(family: &Family, txn: &Txn, expected: &Map, rng: &mut Rng) {
     let mut at: Option<Vec<u8>> = None;
     for _ in 0..10 {
         let before = |k: &Vec<u8>| expected.range(..k.clone()).next_back().map(|(k, _)| k.clone());
-        let behind = |k: &Vec<u8>| expected.range(k.clone()..).find(|(x, _)| *x > k).map(|(k, _)| k.clone());
+        let behind =
+            |k: &Vec<u8>| expected.range(k.clone()..).find(|(x, _)| *x > k).map(|(k, _)| k.clone());
         match rng.below(4) {
             0 => {
                 let k = key(rng);
@@ -193,8 +199,11 @@ fn expected_conflicts(open: &OpenTxn, log: &[Op]) -> (bool, bool) {
     let since = &log[open.began..];
     let written = || open.ops.iter().any(|op| overlaps(op, since));
     let read = || open.read_keys.iter().any(|k| overlaps(&Op::Set(k.clone(), None), since));
-    let ranges =
-        || open.read_ranges.iter().any(|(a, b)| a < b && overlaps(&Op::DeleteRange(a.clone(), b.clone()), since));
+    let ranges = || {
+        open.read_ranges
+            .iter()
+            .any(|(a, b)| a < b && overlaps(&Op::DeleteRange(a.clone(), b.clone()), since))
+    };
     if open.ops.is_empty() {
         return (false, open.level == Isolation::Serializable && (read() || ranges()));
     }
@@ -337,7 +346,8 @@ fn txn_limits_timeouts_and_ends() {
     std::thread::sleep(Duration::from_millis(2));
     assert_eq!(late.put(&family, "k", "").unwrap_err().kind(), ErrorKind::Aborted);
 
-    let reader = db.begin(TxnOptions::new().read_only(true).isolation(Isolation::Serializable)).unwrap();
+    let reader =
+        db.begin(TxnOptions::new().read_only(true).isolation(Isolation::Serializable)).unwrap();
     assert_eq!(reader.get(&family, "k").unwrap(), None);
     db.put("k", "").unwrap();
     assert_eq!(reader.get(&family, "k").unwrap(), None);
@@ -355,8 +365,9 @@ fn increments_from_many_threads_are_all_counted() {
             s.spawn(|| {
                 for _ in 0..100 {
                     db.write_txn(TxnOptions::new(), |txn| {
-                        let n =
-                            txn.get(&family, "n")?.map_or(0, |v| u64::from_le_bytes(v.try_into().unwrap()));
+                        let n = txn
+                            .get(&family, "n")?
+                            .map_or(0, |v| u64::from_le_bytes(v.try_into().unwrap()));
                         txn.put(&family, "n", (n + 1).to_le_bytes())
                     })
                     .unwrap();
@@ -466,7 +477,11 @@ fn isolation_defaults_from_txn_family_then_database() {
     db.close().unwrap();
     let db = Db::open("/db", options()).unwrap();
     let strict = db.family("strict").unwrap();
-    assert_eq!(level(strict.begin(TxnOptions::new())), Isolation::Snapshot, "it is stored with the family");
+    assert_eq!(
+        level(strict.begin(TxnOptions::new())),
+        Isolation::Snapshot,
+        "it is stored with the family"
+    );
     strict.set_options(strict.options().isolation(None)).unwrap();
     assert_eq!(level(strict.begin(TxnOptions::new())), Isolation::RepeatableRead);
 }
@@ -484,7 +499,8 @@ fn contains_does_not_read_the_value() {
     let txn = db.begin(TxnOptions::new().isolation(Isolation::RepeatableRead)).unwrap();
     assert!(txn.get(&counters, "broken").is_err());
     assert!(
-        txn.contains(&counters, "broken").unwrap() && txn.contains_untracked(&counters, "broken").unwrap()
+        txn.contains(&counters, "broken").unwrap()
+            && txn.contains_untracked(&counters, "broken").unwrap()
     );
     txn.merge(&counters, "mine", 1i64.to_le_bytes()).unwrap();
     assert!(txn.get(&counters, "mine").is_err() && txn.contains(&counters, "mine").unwrap());

@@ -1,4 +1,5 @@
-//! Entries that expire: through memtable, tables, value logs, compaction and reopen, under a clock that jumps.
+//! Entries that expire: through memtable, tables, value logs, compaction and reopen, under a clock
+//! that jumps.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -78,7 +79,9 @@ fn fill(db: &Db) {
     let family = db.default_family();
     let mut batch = WriteBatch::new();
     batch.put_with_ttl(&family, "b", "short", Duration::from_millis(HOUR)).unwrap();
-    batch.put_with_ttl(&family, "c", "long, in the value log", Duration::from_millis(HOUR)).unwrap();
+    batch
+        .put_with_ttl(&family, "c", "long, in the value log", Duration::from_millis(HOUR))
+        .unwrap();
     batch.put_until(&family, "d", "", START + 2 * HOUR).unwrap();
     db.write(batch).unwrap();
 }
@@ -117,7 +120,11 @@ fn expired_version_hides_older_versions() {
         assert_eq!(keys(&db), ["a", "b", "c", "d"]);
         world.hands.advance(1);
         assert_eq!(keys(&db), ["a", "d"], "act {i}");
-        assert_eq!(snapshot.get(&db.default_family(), "c").unwrap(), None, "time goes on in a snapshot");
+        assert_eq!(
+            snapshot.get(&db.default_family(), "c").unwrap(),
+            None,
+            "time goes on in a snapshot"
+        );
         act(&db);
         assert_eq!(keys(&db), ["a", "d"]);
         drop(snapshot);
@@ -164,7 +171,9 @@ fn extreme_expiries_saturate() {
     db.put_until("b", "2", u64::MAX).unwrap();
     db.put_until("c", "3", 0).unwrap();
     assert_eq!(keys(&db), ["a", "b"]);
-    assert!(db.put_with_ttl(vec![0; perigee::limits::KEY_BYTES_MAX + 1], "", Duration::MAX).is_err());
+    assert!(
+        db.put_with_ttl(vec![0; perigee::limits::KEY_BYTES_MAX + 1], "", Duration::MAX).is_err()
+    );
     assert_eq!(db.clock().now_ms, START);
     db.close().unwrap();
     assert!(db.put_with_ttl("a", "1", Duration::MAX).is_err());
@@ -184,8 +193,8 @@ impl Clock for TickingClock {
     fn sleep_us(&self, _: u64) {}
 }
 
-/// A backward scan asked twice whether an entry had expired: if it did between the two, the scan ended there. An explanation told of
-/// a value, and then found none.
+/// A backward scan asked twice whether an entry had expired: if it did between the two, the scan
+/// ended there. An explanation told of a value, and then found none.
 #[test]
 fn entry_expiring_during_read_is_consistent() {
     let mut outcomes = std::collections::BTreeSet::new();
@@ -221,7 +230,8 @@ fn put_under_untrusted_clock_can_be_read() {
     assert_eq!(left, Some(Duration::from_millis(YEARS + HOUR)));
 }
 
-/// The story: data with an end that nobody overwrote lay in its tables for ever, unless somebody asked for a compaction.
+/// The story: data with an end that nobody overwrote lay in its tables for ever, unless somebody
+/// asked for a compaction.
 #[test]
 fn expired_entries_are_reclaimed_without_writes() {
     let world = TtlFixture::new();

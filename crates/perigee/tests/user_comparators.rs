@@ -1,7 +1,9 @@
-//! Users' code inside the engine: orders of their own, comparators that panic, threads that read while they end.
+//! Users' code inside the engine: orders of their own, comparators that panic, threads that read
+//! while they end.
 //!
-//! Three stories of a review: fingerprints believed that equal keys have equal hashes; the lock of the commit section was
-//! given back before the panic of a comparator had poisoned the database; and a read in a thread's last moments aborted the process.
+//! Three stories of a review: fingerprints believed that equal keys have equal hashes; the lock of
+//! the commit section was given back before the panic of a comparator had poisoned the database;
+//! and a read in a thread's last moments aborted the process.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::{Env, fs::memory::SimDisk};
@@ -17,7 +19,8 @@ fn options(seed: u64) -> Options {
 #[test]
 fn equal_keys_of_custom_comparator_are_one_key() {
     let lower = |k: &[u8]| k.to_ascii_lowercase();
-    let order = KeyComparator::register("user code nocase", move |a, b| lower(a).cmp(&lower(b))).unwrap();
+    let order =
+        KeyComparator::register("user code nocase", move |a, b| lower(a).cmp(&lower(b))).unwrap();
     let db = Db::open("/db", options(1).register_comparator(order)).unwrap();
     let f = db.create_family("f", FamilyOptions::new().order(order)).unwrap();
     f.put("key", "old").unwrap();
@@ -35,7 +38,8 @@ fn equal_keys_of_custom_comparator_are_one_key() {
 
 static ARMED: AtomicBool = AtomicBool::new(false);
 
-/// Whether half a batch was seen after a comparator panicked in the middle of it, with two other writers at work.
+/// Whether half a batch was seen after a comparator panicked in the middle of it, with two other
+/// writers at work.
 fn sees_partial_batch(order: KeyComparator, seed: u64) -> bool {
     let db = Db::open("/db", options(seed).register_comparator(order)).unwrap();
     let f = db.create_family("f", FamilyOptions::new().order(order)).unwrap();

@@ -1,15 +1,16 @@
-//! A family (batch, load) of another open database is refused by every public call that takes one: numbers of families mean
-//! nothing elsewhere.
+//! A family (batch, load) of another open database is refused by every public call that takes one:
+//! numbers of families mean nothing elsewhere.
 //!
-//! The story: `snapshot.get_with_ttl(&family_of_another_database, key)` returned the other database's value, while the calls
-//! beside it refused. One table now holds every call, and a scan of the sources fails when a new one is missing in it.
+//! The story: `snapshot.get_with_ttl(&family_of_another_database, key)` returned the other
+//! database's value, while the calls beside it refused. One table now holds every call, and a scan
+//! of the sources fails when a new one is missing in it.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{
-    Db, Error, ErrorKind, Family, FamilyOptions, LockMode, MergeRule, Options, Snapshot, TableWriter, Txn,
-    TxnOptions, WriteBatch,
+    Db, Error, ErrorKind, Family, FamilyOptions, LockMode, MergeRule, Options, Snapshot,
+    TableWriter, Txn, TxnOptions, WriteBatch,
 };
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -31,7 +32,8 @@ fn family_options() -> FamilyOptions {
     FamilyOptions::new().merge_operator(MergeRule::Append(",".into()))
 }
 
-/// `twins`: the second database is a checkpoint of the first, so that both have the same database id.
+/// `twins`: the second database is a checkpoint of the first, so that both have the same database
+/// id.
 fn open_two_databases(twins: bool) -> TwoDatabases {
     let env = Env { fs: SimDisk::new(1), ..Env::real() };
     let options = Options::in_env(env.clone()).default_family(family_options());
@@ -43,7 +45,11 @@ fn open_two_databases(twins: bool) -> TwoDatabases {
     let there = Db::open("/there", options).unwrap();
     let foreign = there.create_family("theirs", family_options()).unwrap();
     let ours = here.create_family("ours", family_options()).unwrap();
-    assert_eq!(foreign.id(), ours.id(), "the numbers are the same: only the check keeps them apart");
+    assert_eq!(
+        foreign.id(),
+        ours.id(),
+        "the numbers are the same: only the check keeps them apart"
+    );
     for (family, value) in [(&ours, "ours"), (&foreign, "theirs")] {
         family.put("a", value).unwrap();
         family.put_with_ttl("t", value, HOUR).unwrap();
@@ -57,7 +63,8 @@ fn open_two_databases(twins: bool) -> TwoDatabases {
 
 type Call = fn(&TwoDatabases) -> Option<Error>;
 
-/// Every public call that takes something that belongs to a database, with something of another one.
+/// Every public call that takes something that belongs to a database, with something of another
+/// one.
 const CALLS: &[(&str, Call)] = &[
     ("WriteBatch::put", |w| batch(w).put(&w.foreign, "a", "1").err()),
     ("WriteBatch::delete", |w| batch(w).delete(&w.foreign, "a").err()),
@@ -78,7 +85,10 @@ const CALLS: &[(&str, Call)] = &[
     ("Db::ingest", |w| w.here.ingest(&w.foreign, &["/table"]).err()),
     ("Db::ingest_many", |w| {
         w.here
-            .ingest_many(&[(w.ours.clone(), vec![]), (w.foreign.clone(), vec![PathBuf::from("/table")])])
+            .ingest_many(&[
+                (w.ours.clone(), vec![]),
+                (w.foreign.clone(), vec![PathBuf::from("/table")]),
+            ])
             .err()
     }),
     ("Snapshot::get", |w| w.snapshot.get(&w.foreign, "a").err()),
@@ -199,7 +209,8 @@ fn cleared_batch_can_be_used_with_another_database() {
 /// The parameters of the function that `text` begins with the name of.
 fn parameters(text: &str) -> &str {
     let begin = text.find("(").unwrap();
-    // Generics may hold parentheses: those of `impl FnMut(...)` never stand before the parameters here.
+    // Generics may hold parentheses: those of `impl FnMut(...)` never stand before the parameters
+    // here.
     let mut depth = 0;
     for (i, c) in text[begin..].char_indices() {
         match c {
@@ -220,8 +231,17 @@ fn mentions_type(text: &str, types: &[&str]) -> bool {
 
 #[test]
 fn call_table_covers_public_api() {
-    let types =
-        ["Family", "WriteBatch", "BulkLoad", "Snapshot", "Txn", "PreparedTxnInfo", "Changes", "Cursor", "Iter"];
+    let types = [
+        "Family",
+        "WriteBatch",
+        "BulkLoad",
+        "Snapshot",
+        "Txn",
+        "PreparedTxnInfo",
+        "Changes",
+        "Cursor",
+        "Iter",
+    ];
     let mut found = BTreeSet::new();
     let src = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src");
     for file in std::fs::read_dir(src).unwrap() {

@@ -35,7 +35,11 @@ fn zeroed_last_manifest_edit_is_reported() {
     zero_last_record(&crashed, &PathBuf::from("/db/MANIFEST"));
     if let Ok(db) = Db::open("/db", options(&crashed)) {
         let report = db.stats().recovery;
-        assert!(report.truncated_bytes > 0, "k is {:?}, and nothing is said: {report:?}", db.get("k"));
+        assert!(
+            report.truncated_bytes > 0,
+            "k is {:?}, and nothing is said: {report:?}",
+            db.get("k")
+        );
     }
 }
 
@@ -49,7 +53,11 @@ fn zeroed_family_creation_is_reported() {
     zero_last_record(&crashed, &PathBuf::from("/db/MANIFEST"));
     if let Ok(db) = Db::open("/db", options(&crashed)) {
         let report = db.stats().recovery;
-        assert!(report.truncated_bytes > 0, "families {:?}, and nothing is said: {report:?}", db.families());
+        assert!(
+            report.truncated_bytes > 0,
+            "families {:?}, and nothing is said: {report:?}",
+            db.families()
+        );
     }
 }
 
@@ -85,7 +93,10 @@ fn repair_reports_zeroed_segment_tail() {
     assert!(Db::open("/db", options(&crashed)).is_err());
     let env = Env { fs: crashed.clone(), ..Env::real() };
     let report = repair_in(&env, "/db", "/mended", |_, _| {}).unwrap();
-    assert!(!report.lost.is_empty(), "an acknowledged record is gone, and nothing is said: {report:?}");
+    assert!(
+        !report.lost.is_empty(),
+        "an acknowledged record is gone, and nothing is said: {report:?}"
+    );
 }
 
 /// What is written fits twice into the disk, but not beside the zeros that the log holds ahead.

@@ -1,5 +1,6 @@
-//! `perigee-sim bugs`: plants every seeded bug in turn and proves that a harness catches it; and that each harness
-//! passes when nothing is planted. Each run is a process of its own, because a bug is planted for a whole process.
+//! `perigee-sim bugs`: plants every seeded bug in turn and proves that a harness catches it; and
+//! that each harness passes when nothing is planted. Each run is a process of its own, because a
+//! bug is planted for a whole process.
 
 use perigee_base::bug::{ALL, Bug};
 use std::io::Read;
@@ -41,16 +42,27 @@ struct Harness {
     extra_args: &'static [&'static str],
 }
 
-const CRASH: Harness = Harness { command: "crash", cases: 3000, control_cases: 400, extra_args: &["--random-only"] };
+const CRASH: Harness =
+    Harness { command: "crash", cases: 3000, control_cases: 400, extra_args: &["--random-only"] };
 const MODEL: Harness = Harness { command: "model", cases: 200, control_cases: 16, extra_args: &[] };
-const FAULTS: Harness = Harness { command: "faults", cases: 0, control_cases: 0, extra_args: &["--limit", "1500"] };
-const FLIPS: Harness = Harness { command: "flips", cases: 0, control_cases: 0, extra_args: &["--limit", "4000"] };
-const SAFETY: Harness = Harness { command: "safety", cases: 200, control_cases: 30, extra_args: &[] };
-const BANK: Harness =
-    Harness { command: "crash", cases: 3000, control_cases: 200, extra_args: &["--only-transactions"] };
-const ISOLATION: Harness = Harness { command: "isolation", cases: 1000, control_cases: 100, extra_args: &[] };
-const PREPARED: Harness = Harness { command: "prepared", cases: 60, control_cases: 3, extra_args: &[] };
-const RECOVERY: Harness = Harness { command: "recovery", cases: 300, control_cases: 40, extra_args: &[] };
+const FAULTS: Harness =
+    Harness { command: "faults", cases: 0, control_cases: 0, extra_args: &["--limit", "1500"] };
+const FLIPS: Harness =
+    Harness { command: "flips", cases: 0, control_cases: 0, extra_args: &["--limit", "4000"] };
+const SAFETY: Harness =
+    Harness { command: "safety", cases: 200, control_cases: 30, extra_args: &[] };
+const BANK: Harness = Harness {
+    command: "crash",
+    cases: 3000,
+    control_cases: 200,
+    extra_args: &["--only-transactions"],
+};
+const ISOLATION: Harness =
+    Harness { command: "isolation", cases: 1000, control_cases: 100, extra_args: &[] };
+const PREPARED: Harness =
+    Harness { command: "prepared", cases: 60, control_cases: 3, extra_args: &[] };
+const RECOVERY: Harness =
+    Harness { command: "recovery", cases: 300, control_cases: 40, extra_args: &[] };
 const ALL_HARNESSES: [&Harness; 9] =
     [&MODEL, &CRASH, &FAULTS, &FLIPS, &SAFETY, &BANK, &ISOLATION, &PREPARED, &RECOVERY];
 /// A run that takes longer, on the busiest machine, has hung; a hang is no catch.
@@ -143,7 +155,8 @@ fn harnesses_for(bug: Bug) -> &'static [&'static Harness] {
 pub fn plant_from_environment() -> Result<(), String> {
     let Ok(name) = std::env::var(BUG_VARIABLE) else { return Ok(()) };
     let found = ALL.iter().find(|(_, n, _)| *n == name);
-    let (bug, _, _) = found.ok_or_else(|| format!("{BUG_VARIABLE}: there is no seeded bug {name}"))?;
+    let (bug, _, _) =
+        found.ok_or_else(|| format!("{BUG_VARIABLE}: there is no seeded bug {name}"))?;
     perigee_base::bug::activate(Some(*bug));
     Ok(())
 }
@@ -176,7 +189,8 @@ pub fn run(args: &Args) -> bool {
                     if let Some(harness) = ALL_HARNESSES.get(job) {
                         *lock_mutex(&controls) &= run_control(args, harness);
                     } else if let Some((bug, name, what)) = bugs.get(job - ALL_HARNESSES.len()) {
-                        *lock_mutex(&caught) += usize::from(run_until_caught(args, *bug, name, what));
+                        *lock_mutex(&caught) +=
+                            usize::from(run_until_caught(args, *bug, name, what));
                     } else {
                         break;
                     }
@@ -218,7 +232,11 @@ fn run_harness(args: &Args, harness: &Harness, bug: Option<&str>) -> HarnessResu
     let cases = if bug.is_some() { harness.cases * args.effort } else { harness.control_cases };
     command.arg(harness.command).args(["--stop", "--jobs", "1", "--seed", &args.seed.to_string()]);
     command.args(["--cases", &cases.to_string()]).args(harness.extra_args);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).env_remove(BUG_VARIABLE);
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .env_remove(BUG_VARIABLE);
     if let Some(bug) = bug {
         command.env(BUG_VARIABLE, bug);
     }

@@ -1,6 +1,6 @@
-//! A part of `perigee-sim safety`: commit hooks among threads. A hook runs on the thread that committed, before the commit returns, in
-//! commit order; a thread that holds a lock while it commits to a family without a hook is not made to wait for a hook that
-//! wants this lock.
+//! A part of `perigee-sim safety`: commit hooks among threads. A hook runs on the thread that
+//! committed, before the commit returns, in commit order; a thread that holds a lock while it
+//! commits to a family without a hook is not made to wait for a hook that wants this lock.
 
 use crate::engine_target::PATH;
 use crate::rng::{Rng, mix};
@@ -20,8 +20,8 @@ const COMMITS_PER_WRITER: u64 = 6;
 /// What the hooks have seen: family, number of the commit, thread.
 type HookCalls = Arc<std::sync::Mutex<Vec<(&'static str, u64, ThreadId)>>>;
 
-/// Writers of two hooked families, whose hooks take a lock and sometimes commit themselves, beside a thread that commits to a
-/// third family under this lock.
+/// Writers of two hooked families, whose hooks take a lock and sometimes commit themselves, beside
+/// a thread that commits to a third family under this lock.
 pub fn hook_threads_case(case: &Case) -> Result<(), String> {
     let mut rng = Rng::new(mix(case.case_seed(), 351));
     let disk = SimDisk::new(rng.next());
@@ -35,16 +35,23 @@ pub fn hook_threads_case(case: &Case) -> Result<(), String> {
 }
 
 fn run_history(case: &Case, env: &Env, db: &Db, rng: &mut Rng) -> Result<(), String> {
-    let (lock, seen, nested) = (Arc::new(Mutex::new(())), HookCalls::default(), Arc::new(AtomicU64::new(0)));
+    let (lock, seen, nested) =
+        (Arc::new(Mutex::new(())), HookCalls::default(), Arc::new(AtomicU64::new(0)));
     for name in ["a", "b", "quiet"] {
         db.create_family(name, Default::default()).map_err(|e| e.to_string())?;
     }
     for (name, other) in [("a", "b"), ("b", "a")] {
         let (lock, seen, nested) = (Arc::clone(&lock), Arc::clone(&seen), Arc::clone(&nested));
         let (family, other) = (db.family(name), db.family(other));
-        let (Ok(family), Ok(other)) = (family, other) else { return Err("a family is missing".into()) };
+        let (Ok(family), Ok(other)) = (family, other) else {
+            return Err("a family is missing".into());
+        };
         family.on_commit(move |event| {
-            seen.lock().expect("no hook panics").push((name, event.commit_sequence(), current().id()));
+            seen.lock().expect("no hook panics").push((
+                name,
+                event.commit_sequence(),
+                current().id(),
+            ));
             drop(lock.lock());
             // A few commits cross over to the other hooked family.
             if nested.fetch_add(1, Relaxed) % 3 == 0 {
@@ -55,7 +62,8 @@ fn run_history(case: &Case, env: &Env, db: &Db, rng: &mut Rng) -> Result<(), Str
     let wrong: Arc<std::sync::Mutex<Option<String>>> = Arc::default();
     let mut threads = Vec::new();
     for writer in 0..WRITERS {
-        let (db, seen, wrong, seed) = (db.clone(), Arc::clone(&seen), Arc::clone(&wrong), rng.next());
+        let (db, seen, wrong, seed) =
+            (db.clone(), Arc::clone(&seen), Arc::clone(&wrong), rng.next());
         let body = move || {
             if let Err(e) = run_writer(&db, &seen, writer, &mut Rng::new(seed)) {
                 wrong.lock().expect("nobody panics").get_or_insert(e);
@@ -108,7 +116,12 @@ fn run_writer(db: &Db, seen: &HookCalls, writer: usize, rng: &mut Rng) -> Result
         let last = db.write_with(batch, options).map_err(|e| e.to_string())?;
         let first = last - u64::from(both);
         let me = current().id();
-        let ran = seen.lock().expect("no hook panics").iter().filter(|s| s.1 == first && s.2 == me).count();
+        let ran = seen
+            .lock()
+            .expect("no hook panics")
+            .iter()
+            .filter(|s| s.1 == first && s.2 == me)
+            .count();
         if ran != 1 + usize::from(both) {
             return Err(format!(
                 "commit {first} returned before its hooks had run on its thread: {ran} of {}",

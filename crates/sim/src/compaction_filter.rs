@@ -1,5 +1,5 @@
-//! A family with a compaction filter in a simulated world: what snapshots saw stays, what the filter drops comes back under
-//! no circumstances once it was gone, everything else is untouched.
+//! A family with a compaction filter in a simulated world: what snapshots saw stays, what the
+//! filter drops comes back under no circumstances once it was gone, everything else is untouched.
 
 use crate::engine_target::PATH;
 use crate::rng::Rng;
@@ -39,7 +39,12 @@ pub fn run_case(case: &Case) -> Result<(), String> {
         .map_err(|e| format!("filtered {settings:?}: {e}"))
 }
 
-fn run_history(case: &Case, env: Env, settings: &Settings, rng: &mut Rng) -> perigee::Result<Result<(), String>> {
+fn run_history(
+    case: &Case,
+    env: Env,
+    settings: &Settings,
+    rng: &mut Rng,
+) -> perigee::Result<Result<(), String>> {
     let options = settings.options(env).compaction_filter("default", Arc::new(DropPrefixFilter));
     let db = Db::open(Path::new(PATH), options)?;
     let family = db.default_family();
@@ -81,7 +86,11 @@ fn collect_entries(iter: perigee::Iter) -> perigee::Result<Map> {
     iter.map(|e| e.map(|(k, v)| (k.to_vec(), v.to_vec()))).collect()
 }
 
-fn check_reads(family: &Family, model: &Map, held: &[(Snapshot, Map)]) -> perigee::Result<Result<(), String>> {
+fn check_reads(
+    family: &Family,
+    model: &Map,
+    held: &[(Snapshot, Map)],
+) -> perigee::Result<Result<(), String>> {
     let now = collect_entries(family.iter()?)?;
     let dropped = |k: &Vec<u8>| k.starts_with(b"d") && !now.contains_key(k);
     let expected: Map =

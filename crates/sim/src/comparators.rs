@@ -1,4 +1,5 @@
-//! Key orders as the oracle sees them: written again, in the plainest form, from what their documentation says.
+//! Key orders as the oracle sees them: written again, in the plainest form, from what their
+//! documentation says.
 
 use crate::history::Bytes;
 use perigee::{KeyComparator, Result};
@@ -52,7 +53,8 @@ fn rank(key: &[u8], signed: bool) -> (u8, i128, Bytes) {
         0..8 => (0, 0, key.to_vec()),
         8 => {
             let unsigned = key.iter().rev().fold(0i128, |n, b| n * 256 + i128::from(*b));
-            let number = if signed && unsigned >= 1 << 63 { unsigned - (1 << 64) } else { unsigned };
+            let number =
+                if signed && unsigned >= 1 << 63 { unsigned - (1 << 64) } else { unsigned };
             (1, number, Vec::new())
         }
         _ => (2, 0, key.to_vec()),

@@ -1,5 +1,6 @@
-//! Concurrent writers and readers in a simulated world. Every batch moves a token between two families and
-//! rewrites a pair of keys in one; readers must never see half of it, and never go back in time.
+//! Concurrent writers and readers in a simulated world. Every batch moves a token between two
+//! families and rewrites a pair of keys in one; readers must never see half of it, and never go
+//! back in time.
 
 use crate::contents::read_all;
 use crate::engine_target::{PATH, check_report};
@@ -49,14 +50,22 @@ fn run_history(case: &Case, env: Env, settings: &Settings, rng: &mut Rng) -> Res
     let left = db.create_family("left", settings.family.clone()).map_err(say)?;
     let right = db.create_family("right", settings.family.clone()).map_err(say)?;
     let (writers, readers) = (rng.between(1, 3), rng.between(1, 2));
-    let acked = (0..writers).map(|_| (0..TOKENS_PER_WRITER).map(|_| Mutex::new(0)).collect()).collect();
-    let scene =
-        Arc::new(TokenState { db, left, right, acked, failure: Mutex::new(None), operations: Mutex::new(0) });
+    let acked =
+        (0..writers).map(|_| (0..TOKENS_PER_WRITER).map(|_| Mutex::new(0)).collect()).collect();
+    let scene = Arc::new(TokenState {
+        db,
+        left,
+        right,
+        acked,
+        failure: Mutex::new(None),
+        operations: Mutex::new(0),
+    });
     let mut joins = Vec::new();
     for i in 0..writers + readers {
         let (scene, seed) = (scene.clone(), mix(rng.next(), i as u64));
         let body = Box::new(move || {
-            let result = if i < writers { scene.run_writer(i, seed) } else { scene.run_reader(seed) };
+            let result =
+                if i < writers { scene.run_writer(i, seed) } else { scene.run_reader(seed) };
             if let Err(e) = result {
                 lock_mutex(&scene.failure).get_or_insert(e);
             }
@@ -80,7 +89,9 @@ impl TokenState {
         for _ in 0..rng.between(20, 150) {
             let token = rng.below(TOKENS_PER_WRITER);
             let version = *lock_mutex(&self.acked[writer][token as usize]) + 1;
-            let batch = self.token_batch(writer, token, version, rng.between(0, 200)).map_err(|e| e.to_string())?;
+            let batch = self
+                .token_batch(writer, token, version, rng.between(0, 200))
+                .map_err(|e| e.to_string())?;
             self.db.write(batch).map_err(|e| format!("write: {e}"))?;
             *lock_mutex(&self.acked[writer][token as usize]) = version;
             match rng.below(60) {
@@ -93,7 +104,13 @@ impl TokenState {
         Ok(())
     }
 
-    fn token_batch(&self, writer: usize, token: u64, version: u64, len: usize) -> perigee::Result<WriteBatch> {
+    fn token_batch(
+        &self,
+        writer: usize,
+        token: u64,
+        version: u64,
+        len: usize,
+    ) -> perigee::Result<WriteBatch> {
         let mut batch = WriteBatch::new();
         let (from, to) = self.families_of_version(version);
         let value = value(version, len);
@@ -129,8 +146,8 @@ impl TokenState {
         *lock_mutex(&self.acked[writer][token as usize])
     }
 
-    /// In a snapshot the token lies on one side, its version is not older than what was acknowledged, and the
-    /// pair agrees with it; a second look gives the same.
+    /// In a snapshot the token lies on one side, its version is not older than what was
+    /// acknowledged, and the pair agrees with it; a second look gives the same.
     fn check_snapshot(&self, writer: usize, token: u64) -> Result<(), String> {
         let say = |e: perigee::Error| e.to_string();
         let least = self.acked_version(writer, token);
@@ -147,7 +164,10 @@ impl TokenState {
             };
             let pair_version = version_of(pair.0.as_deref());
             if pair.0 != pair.1 || pair_version != version {
-                return Err(format!("half a batch: token at {version}, pair {:?}", versions(&pair)));
+                return Err(format!(
+                    "half a batch: token at {version}, pair {:?}",
+                    versions(&pair)
+                ));
             }
             Ok(version)
         };
@@ -165,8 +185,9 @@ impl TokenState {
 
     /// One iterator over the family with the pairs: both halves alike, forwards or backwards.
     fn check_iterator(&self, rng: &mut Rng) -> Result<(), String> {
-        let least: Vec<Vec<u64>> =
-            (0..self.acked.len()).map(|w| (0..TOKENS_PER_WRITER).map(|t| self.acked_version(w, t)).collect()).collect();
+        let least: Vec<Vec<u64>> = (0..self.acked.len())
+            .map(|w| (0..TOKENS_PER_WRITER).map(|t| self.acked_version(w, t)).collect())
+            .collect();
         let iter = self.left.prefix("pair").map_err(|e| e.to_string())?;
         let back = rng.percent(50);
         let entries: Result<Vec<_>, _> = if back { iter.rev().collect() } else { iter.collect() };
@@ -180,7 +201,9 @@ impl TokenState {
             for (token, &least) in (0..).zip(tokens) {
                 let pair = (find("pair-a", writer, token), find("pair-z", writer, token));
                 if pair.0 != pair.1 || pair.0 < least {
-                    return Err(format!("an iterator (back: {back}) saw {pair:?}, acknowledged {least}"));
+                    return Err(format!(
+                        "an iterator (back: {back}) saw {pair:?}, acknowledged {least}"
+                    ));
                 }
             }
         }
@@ -197,7 +220,8 @@ impl TokenState {
         Ok(())
     }
 
-    /// At rest: the contents are what was acknowledged last, verify is clean, and a reopen changes nothing.
+    /// At rest: the contents are what was acknowledged last, verify is clean, and a reopen changes
+    /// nothing.
     fn check_after_reopen(&self, settings: &Settings, env: Env) -> Result<(), String> {
         let say = |e: perigee::Error| e.to_string();
         let check = |found: &Contents| -> Result<(), String> {

@@ -21,7 +21,10 @@ fn collect(iter: Iter) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     for entry in iter {
         let (key, value) = entry?;
         if out.last_key_value().is_some_and(|(last, _): (&Vec<u8>, _)| last[..] >= key[..]) {
-            return Err(Error::internal(format!("keys out of order at \"{}\"", key.escape_ascii())));
+            return Err(Error::internal(format!(
+                "keys out of order at \"{}\"",
+                key.escape_ascii()
+            )));
         }
         out.insert(key.to_vec(), value.to_vec());
     }
@@ -32,15 +35,22 @@ fn collect(iter: Iter) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
 fn check_read_paths(family: &Family, forward: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<()> {
     let backward: Result<BTreeMap<_, _>> =
         family.iter()?.rev().map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec()))).collect();
-    compare_families(&family.name(), forward, &backward?).map_err(|e| Error::internal(format!("backwards: {e}")))?;
+    compare_families(&family.name(), forward, &backward?)
+        .map_err(|e| Error::internal(format!("backwards: {e}")))?;
     for (key, value) in forward {
         if family.get(key)?.as_ref() != Some(value) || !family.contains(key)? {
-            return Err(Error::internal(format!("get of \"{}\" differs from the scan", key.escape_ascii())));
+            return Err(Error::internal(format!(
+                "get of \"{}\" differs from the scan",
+                key.escape_ascii()
+            )));
         }
         let mut after = key.clone();
         after.push(0);
         if !forward.contains_key(&after) && family.contains(&after)? {
-            return Err(Error::internal(format!("\"{}\" is there only for get", after.escape_ascii())));
+            return Err(Error::internal(format!(
+                "\"{}\" is there only for get",
+                after.escape_ascii()
+            )));
         }
     }
     Ok(())

@@ -1,11 +1,11 @@
-//! `perigee-sim crash`: crashes at random I/Os of random histories, and at every I/O of all short ones; and all that once more with
-//! transactions (`bank`).
+//! `perigee-sim crash`: crashes at random I/Os of random histories, and at every I/O of all short
+//! ones; and all that once more with transactions (`bank`).
 
 use crate::bank;
 use crate::ledger::{Ledger, RequiredCommits};
 use crate::rng::Rng;
 use crate::runner::{Case, CommonArgs, Tally, print_summary, run_cases};
-use crate::session::{Action, DbSession, CommitSpec, CrashPoint, check_final_state};
+use crate::session::{Action, CommitSpec, CrashPoint, DbSession, check_final_state};
 use crate::settings::Settings;
 use perigee::{Compression, Durability, FamilyOptions, History};
 use perigee_env::fs::memory::{Crash, SimDisk};
@@ -79,7 +79,8 @@ fn random_script(rng: &mut Rng, writer: usize, n: usize, mixed: bool) -> Vec<Act
             4 if writer == 0 => Action::CreateOrDropFamily,
             5 if rng.percent(30) => {
                 // A synced commit asks for a watermark, which must not claim the one behind it.
-                let commit = |seed, durability| Action::Commit(CommitSpec::Random(seed), Some(durability));
+                let commit =
+                    |seed, durability| Action::Commit(CommitSpec::Random(seed), Some(durability));
                 script.push(commit(rng.next(), Durability::Full));
                 script.push(commit(rng.next(), Durability::None));
                 Action::Sleep(WATERMARK_US)
@@ -88,11 +89,14 @@ fn random_script(rng: &mut Rng, writer: usize, n: usize, mixed: bool) -> Vec<Act
             6 => Action::WaitIdle,
             7 => Action::CancelCompactions(rng.log_uniform(2000)),
             8 => Action::CompactRange(rng.next()),
-            9 if writer == 0 => rng.pick(&[Action::ClearFamily, Action::CloneFamily, Action::RenameFamily]),
+            9 if writer == 0 => {
+                rng.pick(&[Action::ClearFamily, Action::CloneFamily, Action::RenameFamily])
+            }
             11 if writer == 0 => Action::PollChanges,
             10 => Action::Load(rng.next(), rng.pick(&[1, 100, 1 << 20])),
             _ => {
-                let own = if mixed && rng.percent(30) { Some(random_durability(rng)) } else { None };
+                let own =
+                    if mixed && rng.percent(30) { Some(random_durability(rng)) } else { None };
                 Action::Commit(CommitSpec::Random(rng.next()), own)
             }
         };
@@ -123,7 +127,15 @@ fn random_case(case: &Case) -> Result<(), String> {
         };
         let crash = if rng.percent(65) { Crash::Power } else { Crash::Process };
         let verify = rng.percent(50);
-        let life = DbSession { seed: rng.next(), settings: settings.clone(), scripts, write_shared_key: share, crash_point: when, crash_kind: crash, verify };
+        let life = DbSession {
+            seed: rng.next(),
+            settings: settings.clone(),
+            scripts,
+            write_shared_key: share,
+            crash_point: when,
+            crash_kind: crash,
+            verify,
+        };
         let after = life.run(case, disk, &ledger, owed)?;
         let in_open = after.crashed_in_open;
         case.count("lives", 1);
@@ -168,12 +180,15 @@ fn all_histories(depth: u32) -> Vec<Vec<Action>> {
         last = last
             .iter()
             .flat_map(|history| {
-                EXHAUSTIVE_ACTIONS.iter().map(move |action| history.iter().copied().chain([*action]).collect())
+                EXHAUSTIVE_ACTIONS
+                    .iter()
+                    .map(move |action| history.iter().copied().chain([*action]).collect())
             })
             .collect();
         all.extend(last.iter().cloned());
     }
-    let shorter = all.iter().filter(|history| !history.is_empty() && history.len() < depth as usize);
+    let shorter =
+        all.iter().filter(|history| !history.is_empty() && history.len() < depth as usize);
     let idle = |history: &Vec<Action>| [&history[..], &[Action::Sleep(WATERMARK_US)]].concat();
     let idle: Vec<_> = shorter.map(idle).collect();
     all.extend(idle);
@@ -244,10 +259,12 @@ fn crash_at_every_io(case: &Case, number: u64, history: &[Action]) -> Result<(),
         let scripts = vec![busy.to_vec()];
         let ledger = Arc::new(Mutex::new(Ledger::new(1)));
         let without = DbSession { scripts, ..life(CrashPoint::CleanClose, Crash::Process) };
-        let ios = without.run(case, SimDisk::new(case.case_seed()), &ledger, RequiredCommits::Acked)?.ios;
+        let ios =
+            without.run(case, SimDisk::new(case.case_seed()), &ledger, RequiredCommits::Acked)?.ios;
         case.count("histories with a watermark", u64::from(all > ios.0));
     }
-    // The I/Os of creating an empty database are the same in every history: the empty one covers them.
+    // The I/Os of creating an empty database are the same in every history: the empty one covers
+    // them.
     let first = if history.is_empty() { 1 } else { open + 1 };
     for io in first..=all {
         for crash in [Crash::Process, Crash::Power] {
@@ -259,7 +276,8 @@ fn crash_at_every_io(case: &Case, number: u64, history: &[Action]) -> Result<(),
                 let after = life.run(case, disk, &ledger, RequiredCommits::Acked)?;
                 check_final_state(case, &life, after.disk, &ledger, after.required)
             };
-            point().map_err(|e| format!("{history:?}, {crash:?} crash at I/O {io} of {all}: {e}"))?;
+            point()
+                .map_err(|e| format!("{history:?}, {crash:?} crash at I/O {io} of {all}: {e}"))?;
         }
     }
     Ok(())

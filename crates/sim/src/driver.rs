@@ -4,7 +4,8 @@ use crate::history::Op;
 use crate::oracle::{Oracle, Outcome, Target};
 use perigee::KeyComparator;
 
-/// Runs `ops`; `Err` describes the first difference. Returns how many operations were really performed.
+/// Runs `ops`; `Err` describes the first difference. Returns how many operations were really
+/// performed.
 pub fn run(target: &mut impl Target, ops: &[Op], order: KeyComparator) -> Result<u64, String> {
     let mut oracle = Oracle::new(order);
     let mut performed = 0;
@@ -64,8 +65,8 @@ pub fn cut(text: &str, max: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::faulty_oracle::{FaultyOracle, MISTAKES, Mistake};
     use crate::history::Generator;
-    use crate::faulty_oracle::{MISTAKES, Mistake, FaultyOracle};
 
     #[test]
     fn correct_oracle_passes() {

@@ -1,18 +1,24 @@
 //! The engine as a [`Target`]: slots become handles, results become outcomes.
 
 use crate::feed_consumer::FeedConsumer;
-use crate::history::{CURSORS, FAMILIES, WriteKind, HISTORY_POINTS, CursorMove, Op, SNAPSHOTS, ScanBounds, Value, Write, family_name};
+use crate::history::{
+    CURSORS, CursorMove, FAMILIES, HISTORY_POINTS, Op, SNAPSHOTS, ScanBounds, Value, Write,
+    WriteKind, family_name,
+};
 use crate::oracle::{DAY_MS, Outcome, START_MS, Target};
 use crate::settings::Settings;
 use perigee::env::Env;
 use perigee::env::clock::Clock;
-use perigee::{Cursor, Db, Error, ErrorKind, Family, Iter, Result, Snapshot, VerifyReport, WriteBatch};
+use perigee::{
+    Cursor, Db, Error, ErrorKind, Family, Iter, Result, Snapshot, VerifyReport, WriteBatch,
+};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-/// A clock whose wall hand only histories turn; the monotonic one goes on, and further when days pass.
+/// A clock whose wall hand only histories turn; the monotonic one goes on, and further when days
+/// pass.
 #[derive(Debug)]
 struct SimWallClock {
     base: Arc<dyn Clock>,
@@ -117,7 +123,8 @@ impl EngineTarget {
         let names = self.db.families();
         for slot in 0..FAMILIES {
             let name = family_name(slot);
-            self.families[slot] = if names.contains(&name) { Some(self.db.family(&name)?) } else { None };
+            self.families[slot] =
+                if names.contains(&name) { Some(self.db.family(&name)?) } else { None };
         }
         Ok(())
     }
@@ -135,10 +142,12 @@ impl EngineTarget {
             Op::Get { family, key, snapshot } => self.get(*family, key, *snapshot),
             Op::MultiGet { family, keys, snapshot } => self.multi_get(*family, keys, *snapshot),
             Op::Contains { family, key, snapshot } => self.contains(*family, key, *snapshot),
-            Op::Scan { family, span, snapshot, backs, steps } => match self.open_iter(*family, span, *snapshot)? {
-                Some(iter) => drain_iter(iter, *backs, *steps),
-                None => Ok(Outcome::Skipped),
-            },
+            Op::Scan { family, span, snapshot, backs, steps } => {
+                match self.open_iter(*family, span, *snapshot)? {
+                    Some(iter) => drain_iter(iter, *backs, *steps),
+                    None => Ok(Outcome::Skipped),
+                }
+            }
             Op::TakeSnapshot { slot } => {
                 self.snapshots[*slot] = Some(self.db.snapshot()?);
                 Ok(Outcome::Done)
@@ -158,13 +167,15 @@ impl EngineTarget {
                 self.open_cursors[*slot] = Some(OpenIterator::Cursor(Box::new(cursor)));
                 Ok(Outcome::Done)
             }
-            Op::OpenIter { slot, family, span, snapshot } => match self.open_iter(*family, span, *snapshot)? {
-                Some(iter) => {
-                    self.open_cursors[*slot] = Some(OpenIterator::Iter(Box::new(iter)));
-                    Ok(Outcome::Done)
+            Op::OpenIter { slot, family, span, snapshot } => {
+                match self.open_iter(*family, span, *snapshot)? {
+                    Some(iter) => {
+                        self.open_cursors[*slot] = Some(OpenIterator::Iter(Box::new(iter)));
+                        Ok(Outcome::Done)
+                    }
+                    None => Ok(Outcome::Skipped),
                 }
-                None => Ok(Outcome::Skipped),
-            },
+            }
             Op::MoveCursor { slot, to } => match &mut self.open_cursors[*slot] {
                 Some(OpenIterator::Cursor(cursor)) => move_cursor(cursor, to),
                 _ => Ok(Outcome::Skipped),
@@ -189,14 +200,18 @@ impl EngineTarget {
     }
 
     fn read_history_point(&self, moment: usize, family: usize) -> Result<Outcome> {
-        let (Some((seq, named)), Some(family)) = (self.history_points[moment], &self.families[family]) else {
+        let (Some((seq, named)), Some(family)) =
+            (self.history_points[moment], &self.families[family])
+        else {
             return Ok(Outcome::Skipped);
         };
         let snapshot = if named {
             self.db.named_snapshot(&format!("moment {moment}"))?
         } else {
             match self.db.snapshot_at(seq) {
-                Err(e) if self.settings.retains_history() => return Ok(Outcome::Failed(e.to_string())),
+                Err(e) if self.settings.retains_history() => {
+                    return Ok(Outcome::Failed(e.to_string()));
+                }
                 snapshot => snapshot?,
             }
         };
@@ -222,7 +237,8 @@ impl EngineTarget {
     fn perform_admin(&mut self, op: &Op) -> Result<Outcome> {
         match op {
             Op::Create { family } => {
-                let made = self.db.create_family(&family_name(*family), self.settings.family.clone())?;
+                let made =
+                    self.db.create_family(&family_name(*family), self.settings.family.clone())?;
                 self.families[*family] = Some(made);
             }
             Op::Drop { family } => self.db.drop_family(&family_name(*family))?,
@@ -268,9 +284,12 @@ impl EngineTarget {
                 self.db.resume_background_work()?;
                 self.env.clock.sleep_us(100);
                 // Who gave up because he was told to has not failed, whenever he is told to go on.
-                let failure = self.db.stats().background_error.filter(|e| e.kind() == ErrorKind::Busy);
+                let failure =
+                    self.db.stats().background_error.filter(|e| e.kind() == ErrorKind::Busy);
                 if let Some(e) = failure {
-                    return Ok(Outcome::Failed(format!("a cancelled compaction is reported as failed: {e}")));
+                    return Ok(Outcome::Failed(format!(
+                        "a cancelled compaction is reported as failed: {e}"
+                    )));
                 }
             }
             Op::SetRate { bytes_per_second } => {
@@ -296,7 +315,9 @@ impl EngineTarget {
                 return Ok(self.read_time());
             }
             Op::Reopen => self.reopen()?,
-            other => return Err(Error::internal(format!("driver: {other:?} is no such operation"))),
+            other => {
+                return Err(Error::internal(format!("driver: {other:?} is no such operation")));
+            }
         }
         Ok(Outcome::Done)
     }
@@ -322,13 +343,18 @@ impl EngineTarget {
         Outcome::Time(now, now)
     }
 
-    /// Close and open. Before that, everything still held must answer `Closed` and not something else.
+    /// Close and open. Before that, everything still held must answer `Closed` and not something
+    /// else.
     fn reopen(&mut self) -> Result<()> {
         self.db.close()?;
         for family in self.families.iter().flatten() {
             match family.put(b"k", b"v") {
                 Err(e) if matches!(e.kind(), ErrorKind::Closed | ErrorKind::NotFound) => {}
-                other => return Err(Error::internal(format!("a write to a closed database gave {other:?}"))),
+                other => {
+                    return Err(Error::internal(format!(
+                        "a write to a closed database gave {other:?}"
+                    )));
+                }
             }
         }
         self.drop_slots();
@@ -362,12 +388,16 @@ impl EngineTarget {
                 for w in writes {
                     let (family, key) = (family(w), &w.key);
                     match (w.value, &w.how) {
-                        (_, WriteKind::DeleteRange(range)) => batch.delete_range(family, range.clone())?,
+                        (_, WriteKind::DeleteRange(range)) => {
+                            batch.delete_range(family, range.clone())?
+                        }
                         (_, WriteKind::DeletePrefix) => batch.delete_prefix(family, key)?,
                         (Some(v), WriteKind::Ttl(days)) => {
                             batch.put_with_ttl(family, key, v.bytes(), ttl_of_days(*days))?
                         }
-                        (Some(value), WriteKind::Merge) => batch.merge(family, key, value.bytes())?,
+                        (Some(value), WriteKind::Merge) => {
+                            batch.merge(family, key, value.bytes())?
+                        }
                         (Some(value), _) => batch.put(family, key, value.bytes())?,
                         (None, WriteKind::SingleDelete) => batch.single_delete(family, key)?,
                         (None, _) => batch.delete(family, key)?,
@@ -380,7 +410,11 @@ impl EngineTarget {
     }
 
     /// The handles of the slots, if they hold something.
-    fn family_and_snapshot(&self, family: usize, snapshot: Option<usize>) -> Option<(&Family, Option<&Snapshot>)> {
+    fn family_and_snapshot(
+        &self,
+        family: usize,
+        snapshot: Option<usize>,
+    ) -> Option<(&Family, Option<&Snapshot>)> {
         let family = self.families[family].as_ref()?;
         match snapshot {
             Some(slot) => Some((family, Some(self.snapshots[slot].as_ref()?))),
@@ -396,11 +430,17 @@ impl EngineTarget {
         }))
     }
 
-    fn bulk_load(&self, families: &[usize], entries: &[(Vec<u8>, Value)], memory: usize) -> Result<Outcome> {
+    fn bulk_load(
+        &self,
+        families: &[usize],
+        entries: &[(Vec<u8>, Value)],
+        memory: usize,
+    ) -> Result<Outcome> {
         if entries.is_empty() {
             return Ok(Outcome::Done);
         }
-        let Some(families) = families.iter().map(|f| self.families[*f].as_ref()).collect::<Option<Vec<_>>>()
+        let Some(families) =
+            families.iter().map(|f| self.families[*f].as_ref()).collect::<Option<Vec<_>>>()
         else {
             return Ok(Outcome::Skipped);
         };
@@ -410,9 +450,11 @@ impl EngineTarget {
             let mut load = family.bulk_load()?.memory_bytes(memory);
             for (key, value) in entries {
                 match value.load_kind() {
-                    WriteKind::Ttl(days) => {
-                        load.put_until(key, value.bytes(), now_ms + ttl_of_days(days).as_millis() as u64)?
-                    }
+                    WriteKind::Ttl(days) => load.put_until(
+                        key,
+                        value.bytes(),
+                        now_ms + ttl_of_days(days).as_millis() as u64,
+                    )?,
                     _ => load.put(key, value.bytes())?,
                 }
             }
@@ -422,7 +464,12 @@ impl EngineTarget {
         Ok(Outcome::Done)
     }
 
-    fn multi_get(&self, family: usize, keys: &[Vec<u8>], snapshot: Option<usize>) -> Result<Outcome> {
+    fn multi_get(
+        &self,
+        family: usize,
+        keys: &[Vec<u8>],
+        snapshot: Option<usize>,
+    ) -> Result<Outcome> {
         let answers = match self.family_and_snapshot(family, snapshot) {
             None => return Ok(Outcome::Skipped),
             Some((family, _)) if keys.is_empty() => {
@@ -444,7 +491,12 @@ impl EngineTarget {
         }))
     }
 
-    fn open_iter(&self, family: usize, span: &ScanBounds, snapshot: Option<usize>) -> Result<Option<Iter>> {
+    fn open_iter(
+        &self,
+        family: usize,
+        span: &ScanBounds,
+        snapshot: Option<usize>,
+    ) -> Result<Option<Iter>> {
         let Some((family, snapshot)) = self.family_and_snapshot(family, snapshot) else {
             return Ok(None);
         };

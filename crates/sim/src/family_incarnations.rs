@@ -1,6 +1,6 @@
-//! Families that are created, dropped, renamed, cleared and cloned: which of them there may be, and where the contents of
-//! each come from. While a change is under way, or when its answer was lost, more than one state of affairs is possible.
-//! Knows nothing of the engine.
+//! Families that are created, dropped, renamed, cleared and cloned: which of them there may be, and
+//! where the contents of each come from. While a change is under way, or when its answer was lost,
+//! more than one state of affairs is possible. Knows nothing of the engine.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,8 @@ impl FamilyIncarnations {
         self.origins.get(&incarnation).copied()
     }
 
-    /// A change begins: from now on its outcome is possible, too. The first writer has begun `after` attempts.
+    /// A change begins: from now on its outcome is possible, too. The first writer has begun
+    /// `after` attempts.
     pub fn begin_change(&mut self, change: &FamilyDdl, after: usize) -> FamilySet {
         let mut to = self.current().clone();
         let parent = match change {
@@ -76,8 +77,10 @@ impl FamilyIncarnations {
             FamilyDdl::Clone(from, _) => to.get(from).copied(),
             FamilyDdl::Rename(from, _) => to.remove(from),
         };
-        let (FamilyDdl::Create(name) | FamilyDdl::Clear(name) | FamilyDdl::Clone(_, name) | FamilyDdl::Rename(_, name)) =
-            change
+        let (FamilyDdl::Create(name)
+        | FamilyDdl::Clear(name)
+        | FamilyDdl::Clone(_, name)
+        | FamilyDdl::Rename(_, name)) = change
         else {
             return to;
         };
@@ -111,6 +114,9 @@ mod tests {
         assert_eq!(gone, FamilySet::from([("x2".into(), 2)]));
         all.resolve(gone);
         let renamed = all.begin_change(&FamilyDdl::Rename("x2".into(), "x".into()), 7);
-        assert_eq!((renamed, all.origin(3).unwrap().parent), (FamilySet::from([("x".into(), 3)]), Some(2)));
+        assert_eq!(
+            (renamed, all.origin(3).unwrap().parent),
+            (FamilySet::from([("x".into(), 3)]), Some(2))
+        );
     }
 }

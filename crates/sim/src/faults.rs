@@ -1,16 +1,20 @@
-//! `perigee-sim faults`: a fixed history with a failing device. Every kind of fault at every mutating I/O, once
-//! and until healed; failing reads; a disk that fills up and is freed again and again; a disk that is full, or was, when a
-//! database with more log than there is room for is opened again; and a process that may have few files open.
+//! `perigee-sim faults`: a fixed history with a failing device. Every kind of fault at every
+//! mutating I/O, once and until healed; failing reads; a disk that fills up and is freed again and
+//! again; a disk that is full, or was, when a database with more log than there is room for is
+//! opened again; and a process that may have few files open.
 //!
-//! Whatever fails: nothing acknowledged is lost (in the running database, after reopening it, after a crash of the
-//! process or the machine), nothing refused appears, reads go on, and after an unknown outcome nothing is acknowledged.
+//! Whatever fails: nothing acknowledged is lost (in the running database, after reopening it, after
+//! a crash of the process or the machine), nothing refused appears, reads go on, and after an
+//! unknown outcome nothing is acknowledged.
 
 use crate::contents::read_all;
 use crate::engine_target::PATH;
 use crate::ledger::{Ledger, RequiredCommits};
 use crate::rng::{Rng, mix};
-use crate::runner::{Case, CommonArgs, Tally, print_summary, lock_mutex, run_cases};
-use crate::session::{Action, DbSession, SessionState, CommitSpec, CrashPoint, SessionWriter, check_final_state};
+use crate::runner::{Case, CommonArgs, Tally, lock_mutex, print_summary, run_cases};
+use crate::session::{
+    Action, CommitSpec, CrashPoint, DbSession, SessionState, SessionWriter, check_final_state,
+};
 use crate::settings::Settings;
 use perigee::env::Env;
 use perigee::{Db, Durability, Error, ErrorKind};
@@ -54,11 +58,38 @@ pub fn run(args: &Args) -> bool {
     let mut history = common.case.map_or(0, |k| k / CASES_PER_HISTORY);
     loop {
         let first = history * CASES_PER_HISTORY;
-        tally.add(&run_cases("faults", common, first + FEW_FILES_BASE, FEW_FILES_CASES, few_files_case));
-        tally.add(&run_cases("faults", common, first + FAILING_READS_BASE, FAILING_READS_CASES, failing_reads_case));
-        tally.add(&run_cases("faults", common, first + FULL_DISK_BASE, FULL_DISK_CASES, full_disk_case));
-        tally.add(&run_cases("faults", common, first + LARGE_LOG_BASE, LARGE_LOG_CASES, large_log_case));
-        let order = shuffled(FaultPlan::new(common.seed, history).count_ios() * FAULTS.len() as u64 * 2, history);
+        tally.add(&run_cases(
+            "faults",
+            common,
+            first + FEW_FILES_BASE,
+            FEW_FILES_CASES,
+            few_files_case,
+        ));
+        tally.add(&run_cases(
+            "faults",
+            common,
+            first + FAILING_READS_BASE,
+            FAILING_READS_CASES,
+            failing_reads_case,
+        ));
+        tally.add(&run_cases(
+            "faults",
+            common,
+            first + FULL_DISK_BASE,
+            FULL_DISK_CASES,
+            full_disk_case,
+        ));
+        tally.add(&run_cases(
+            "faults",
+            common,
+            first + LARGE_LOG_BASE,
+            LARGE_LOG_CASES,
+            large_log_case,
+        ));
+        let order = shuffled(
+            FaultPlan::new(common.seed, history).count_ios() * FAULTS.len() as u64 * 2,
+            history,
+        );
         let points = args.limit.unwrap_or(u64::MAX).min(order.len() as u64);
         if tally.violations == 0 || !common.stop {
             tally.add(&run_cases("faults", common, first, points, |case| {
@@ -98,9 +129,13 @@ impl FaultPlan {
         let script = (0..40)
             .map(|i| match i % 10 {
                 3 => Action::Flush,
-                5 => {
-                    rng.pick(&[Action::CreateOrDropFamily, Action::CreateOrDropFamily, Action::ClearFamily, Action::CloneFamily, Action::RenameFamily])
-                }
+                5 => rng.pick(&[
+                    Action::CreateOrDropFamily,
+                    Action::CreateOrDropFamily,
+                    Action::ClearFamily,
+                    Action::CloneFamily,
+                    Action::RenameFamily,
+                ]),
                 7 if i > 20 => Action::Compact,
                 8 => Action::Sync,
                 4 if i > 10 => Action::Load(rng.next(), 100),
@@ -115,7 +150,8 @@ impl FaultPlan {
         FaultPlan::new(case.seed, case.number / CASES_PER_HISTORY)
     }
 
-    /// Mutating I/Os of the history when nothing fails (0 if it cannot even run; then the cases tell).
+    /// Mutating I/Os of the history when nothing fails (0 if it cannot even run; then the cases
+    /// tell).
     fn count_ios(&self) -> u64 {
         let run = || {
             let disk = SimDisk::new(self.seed);
@@ -134,7 +170,12 @@ impl FaultPlan {
     }
 
     /// An open database with its steady families.
-    fn open_db(&self, env: Env, disk: &Arc<SimDisk>, ledger: &Arc<Mutex<Ledger>>) -> Result<SessionState, Error> {
+    fn open_db(
+        &self,
+        env: Env,
+        disk: &Arc<SimDisk>,
+        ledger: &Arc<Mutex<Ledger>>,
+    ) -> Result<SessionState, Error> {
         let db = Db::open(Path::new(PATH), self.settings.options(env.clone()))?;
         let stage = SessionState {
             db,
@@ -179,12 +220,14 @@ fn fault_case(case: &Case, number: u64) -> Result<(), String> {
     disk.fail_at(io, fault, sticky);
     let leftovers = SimWorld::new(plan.seed).run(disk.clone(), |env| {
         let mut leftovers = DisksToCheck::new();
-        run_faulty(case, &plan, env, &disk, &ledger, (fault, io), &mut leftovers).map(|()| leftovers)
+        run_faulty(case, &plan, env, &disk, &ledger, (fault, io), &mut leftovers)
+            .map(|()| leftovers)
     });
     let leftovers = leftovers.map_err(|e| format!("{place}: {e}"))?;
     for (what, disk, ledger, owed) in leftovers {
         let ledger = Arc::new(Mutex::new(ledger));
-        check_final_state(case, &plan.check_session(), disk, &ledger, owed).map_err(|e| format!("{place}, {what}: {e}"))?;
+        check_final_state(case, &plan.check_session(), disk, &ledger, owed)
+            .map_err(|e| format!("{place}, {what}: {e}"))?;
     }
     Ok(())
 }
@@ -209,7 +252,9 @@ fn run_faulty(
         }
     };
     let durable = RequiredCommits::Durable { before_us: 0 };
-    let take = |what, crash, owed| (what, disk.crash_clone(plan.seed, crash), lock_mutex(ledger).clone(), owed);
+    let take = |what, crash, owed| {
+        (what, disk.crash_clone(plan.seed, crash), lock_mutex(ledger).clone(), owed)
+    };
     let mut soon = None;
     let failures = run_script(&plan.script, &stage, || {
         if soon.is_none() && disk.mutating_calls() >= io {
@@ -221,7 +266,11 @@ fn run_faulty(
     check_reads(&stage)?;
     // A failed sync or write may take pages with it that were only in the kernel's cache.
     let kernel_lies = matches!(fault, Fault::Eio | Fault::SyncFails);
-    let after_process = if kernel_lies { RequiredCommits::Durable { before_us: 0 } } else { RequiredCommits::Acked };
+    let after_process = if kernel_lies {
+        RequiredCommits::Durable { before_us: 0 }
+    } else {
+        RequiredCommits::Acked
+    };
     leftovers.push(take("after a crash of the process", Crash::Process, after_process));
     leftovers.push(take("after a power cut", Crash::Power, durable));
     disk.clear_faults();
@@ -240,7 +289,11 @@ fn run_faulty(
 }
 
 /// Performs the script through failures, calling `between` after each action; counts the failures.
-fn run_script(script: &[Action], stage: &SessionState, mut between: impl FnMut()) -> Result<u64, String> {
+fn run_script(
+    script: &[Action],
+    stage: &SessionState,
+    mut between: impl FnMut(),
+) -> Result<u64, String> {
     let mut writer = SessionWriter::new(stage, 0);
     let (mut failures, mut unknown) = (0, false);
     for action in script {
@@ -288,7 +341,9 @@ fn commit_until_accepted(stage: &SessionState) -> Result<(), String> {
     for attempt in 0..RESUME_ATTEMPTS_MAX {
         match writer.perform(Action::Commit(CommitSpec::OneKey, None)) {
             Ok(()) => return Ok(()),
-            Err((_, e)) if e.is_retryable() && attempt + 1 < RESUME_ATTEMPTS_MAX => stage.env.clock.sleep_us(100_000),
+            Err((_, e)) if e.is_retryable() && attempt + 1 < RESUME_ATTEMPTS_MAX => {
+                stage.env.clock.sleep_us(100_000)
+            }
             Err((_, e)) => return Err(format!("space came back, but a commit gave {e}")),
         }
     }
@@ -321,7 +376,13 @@ fn failing_reads_case(case: &Case) -> Result<(), String> {
         check_reads(&stage)?;
         close(&stage).map_err(|e| format!("close: {e}"))
     })?;
-    check_final_state(case, &plan.check_session(), disk.crash_clone(1, Crash::Power), &ledger, RequiredCommits::Acked)
+    check_final_state(
+        case,
+        &plan.check_session(),
+        disk.crash_clone(1, Crash::Power),
+        &ledger,
+        RequiredCommits::Acked,
+    )
 }
 
 /// Closes the database; no file of it stays open, although handles live.
@@ -333,9 +394,9 @@ fn close(stage: &SessionState) -> Result<(), Error> {
     }
 }
 
-/// A process that may have few files open, because its limit is low or the application takes the rest. While no job holds files,
-/// every read goes on, with idle files closed for others. Beside jobs, what needs more files at once than there may be fails, and
-/// only that.
+/// A process that may have few files open, because its limit is low or the application takes the
+/// rest. While no job holds files, every read goes on, with idle files closed for others. Beside
+/// jobs, what needs more files at once than there may be fails, and only that.
 fn few_files_case(case: &Case) -> Result<(), String> {
     let mut plan = FaultPlan::of_case(case);
     let number = case.number % CASES_PER_HISTORY - FEW_FILES_BASE;
@@ -368,10 +429,17 @@ fn few_files_case(case: &Case) -> Result<(), String> {
         case.count("idle files closed", disk.open_file_limiter().reclaimed_files());
         close_or_poisoned(&stage)
     })?;
-    check_final_state(case, &plan.check_session(), disk.crash_clone(1, Crash::Power), &ledger, RequiredCommits::Acked)
+    check_final_state(
+        case,
+        &plan.check_session(),
+        disk.crash_clone(1, Crash::Power),
+        &ledger,
+        RequiredCommits::Acked,
+    )
 }
 
-/// A close after failures: an unknown outcome may have stopped the database for good, but no file stays open.
+/// A close after failures: an unknown outcome may have stopped the database for good, but no file
+/// stays open.
 fn close_or_poisoned(stage: &SessionState) -> Result<(), String> {
     match close(stage) {
         Err(e) if e.kind() != ErrorKind::Poisoned => Err(format!("close: {e}")),
@@ -400,7 +468,11 @@ fn read_through_errors(db: &Db, good: &crate::ledger::Contents) -> Result<u64, S
         match whole {
             Ok(entries) if entries.len() == map.len() => {}
             Ok(entries) => {
-                return Err(format!("a failing scan gave {} of {} entries", entries.len(), map.len()));
+                return Err(format!(
+                    "a failing scan gave {} of {} entries",
+                    entries.len(),
+                    map.len()
+                ));
             }
             Err(e) => {
                 check_error_kind("scan", &e)?;
@@ -416,7 +488,8 @@ fn full_disk_case(case: &Case) -> Result<(), String> {
     let mut plan = FaultPlan::of_case(case);
     let mut rng = Rng::new(case.case_seed());
     // Every other disk has a reserve large enough for a ballast that an open can live on.
-    plan.settings.min_free_space = if case.number % 2 == 1 { 64 << 10 } else { plan.settings.min_free_space };
+    plan.settings.min_free_space =
+        if case.number % 2 == 1 { 64 << 10 } else { plan.settings.min_free_space };
     let ledger = Arc::new(Mutex::new(Ledger::new(1)));
     let disk = SimDisk::new(plan.seed);
     case.keep_disk("full", &disk);
@@ -436,7 +509,13 @@ fn full_disk_case(case: &Case) -> Result<(), String> {
         stage.db.close().map_err(|e| format!("close: {e}"))?;
         open_on_full_disk(case, &plan, &stage.env, &disk)
     })?;
-    check_final_state(case, &plan.check_session(), disk.crash_clone(1, Crash::Power), &ledger, RequiredCommits::Acked)
+    check_final_state(
+        case,
+        &plan.check_session(),
+        disk.crash_clone(1, Crash::Power),
+        &ledger,
+        RequiredCommits::Acked,
+    )
 }
 
 /// A flush; a job that began while the disk was full may still have to say so.
@@ -450,8 +529,14 @@ fn flush_after_space_freed(stage: &SessionState) -> Result<(), String> {
     Err("space came back, but no flush went through".into())
 }
 
-/// Opens on a disk without a free byte, once whole and once dying at some I/O; the ledger judges afterwards what is left.
-fn open_on_full_disk(case: &Case, plan: &FaultPlan, env: &Env, disk: &Arc<SimDisk>) -> Result<(), String> {
+/// Opens on a disk without a free byte, once whole and once dying at some I/O; the ledger judges
+/// afterwards what is left.
+fn open_on_full_disk(
+    case: &Case,
+    plan: &FaultPlan,
+    env: &Env,
+    disk: &Arc<SimDisk>,
+) -> Result<(), String> {
     for (n, dies) in [true, false].into_iter().enumerate() {
         disk.set_capacity(disk.total_bytes());
         if dies {
@@ -470,8 +555,9 @@ fn open_on_full_disk(case: &Case, plan: &FaultPlan, env: &Env, disk: &Arc<SimDis
     Ok(())
 }
 
-/// The log of a database is larger than the space that is free, and than its ballast, when the process is killed: either the disk is
-/// full by then, or it was, and other files have been deleted since. Then it opens, and has lost nothing.
+/// The log of a database is larger than the space that is free, and than its ballast, when the
+/// process is killed: either the disk is full by then, or it was, and other files have been deleted
+/// since. Then it opens, and has lost nothing.
 fn large_log_case(case: &Case) -> Result<(), String> {
     let mut plan = FaultPlan::of_case(case);
     let mut rng = Rng::new(case.case_seed());
@@ -500,20 +586,35 @@ fn large_log_case(case: &Case) -> Result<(), String> {
         Ok(())
     })?;
     let killed = disk.crash_clone(rng.next(), Crash::Process);
-    let cut = SimWorld::new(rng.next()).run(killed.clone(), |env| -> Result<Arc<SimDisk>, String> {
-        killed.set_capacity(if freed { killed.total_bytes() + other } else { killed.total_bytes() });
-        let options = plan.settings.options(env);
-        let db = Db::open(Path::new(PATH), options).map_err(|e| format!("open, freed: {freed}: {e}"))?;
-        let found = read_all(&db).map_err(|e| e.to_string())?;
-        lock_mutex(&ledger).check_recovered(&found, RequiredCommits::Acked).map_err(|e| format!("after open, freed: {freed}: {e}"))?;
-        case.count("opened with a log larger than the free space", 1);
-        let cut = killed.crash_clone(case.number, Crash::Power);
-        let _ = db.close();
-        Ok(cut)
-    })?;
+    let cut =
+        SimWorld::new(rng.next()).run(killed.clone(), |env| -> Result<Arc<SimDisk>, String> {
+            killed.set_capacity(if freed {
+                killed.total_bytes() + other
+            } else {
+                killed.total_bytes()
+            });
+            let options = plan.settings.options(env);
+            let db = Db::open(Path::new(PATH), options)
+                .map_err(|e| format!("open, freed: {freed}: {e}"))?;
+            let found = read_all(&db).map_err(|e| e.to_string())?;
+            lock_mutex(&ledger)
+                .check_recovered(&found, RequiredCommits::Acked)
+                .map_err(|e| format!("after open, freed: {freed}: {e}"))?;
+            case.count("opened with a log larger than the free space", 1);
+            let cut = killed.crash_clone(case.number, Crash::Power);
+            let _ = db.close();
+            Ok(cut)
+        })?;
     let known = Arc::new(Mutex::new(lock_mutex(&ledger).clone()));
-    check_final_state(case, &plan.check_session(), cut, &known, RequiredCommits::Acked).map_err(|e| format!("power cut: {e}"))?;
-    check_final_state(case, &plan.check_session(), killed.crash_clone(1, Crash::Process), &ledger, RequiredCommits::Acked)
+    check_final_state(case, &plan.check_session(), cut, &known, RequiredCommits::Acked)
+        .map_err(|e| format!("power cut: {e}"))?;
+    check_final_state(
+        case,
+        &plan.check_session(),
+        killed.crash_clone(1, Crash::Process),
+        &ledger,
+        RequiredCommits::Acked,
+    )
 }
 
 /// Commits until the disk is full, and a few times more.

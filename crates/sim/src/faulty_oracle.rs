@@ -1,5 +1,5 @@
-//! A toy database with deliberate mistakes, to prove that the checkers can fail: the oracle itself behind a
-//! twist. Without a mistake it must pass everything.
+//! A toy database with deliberate mistakes, to prove that the checkers can fail: the oracle itself
+//! behind a twist. Without a mistake it must pass everything.
 
 use crate::history::{CursorMove, Op};
 use crate::oracle::{Oracle, Outcome, Target};
@@ -52,7 +52,13 @@ impl FaultyOracle {
     /// A toy that makes one mistake.
     pub fn new(mistake: Mistake) -> Self {
         let inner = Oracle::default();
-        FaultyOracle { inner, before_last_write: None, mistake, forward: true, snapshot_open: false }
+        FaultyOracle {
+            inner,
+            before_last_write: None,
+            mistake,
+            forward: true,
+            snapshot_open: false,
+        }
     }
 
     fn changes_direction(&mut self, to: &CursorMove) -> bool {
@@ -70,8 +76,12 @@ impl Target for FaultyOracle {
             (Op::Write { writes, .. }, Mistake::HalfBatch) if writes.len() > 1 => {
                 writes.pop();
             }
-            (Op::Get { snapshot, .. } | Op::Scan { snapshot, .. }, Mistake::NoSnapshots) => *snapshot = None,
-            (Op::Write { .. }, Mistake::ForgetAtReopen) => self.before_last_write = Some(self.inner.clone()),
+            (Op::Get { snapshot, .. } | Op::Scan { snapshot, .. }, Mistake::NoSnapshots) => {
+                *snapshot = None
+            }
+            (Op::Write { .. }, Mistake::ForgetAtReopen) => {
+                self.before_last_write = Some(self.inner.clone())
+            }
             (Op::Reopen, Mistake::ForgetAtReopen) => {
                 self.inner = self.before_last_write.take().unwrap_or_else(|| self.inner.clone());
             }

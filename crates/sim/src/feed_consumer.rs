@@ -1,13 +1,13 @@
-//! A consumer of the feed of changes: replays it into maps of its own, which must equal the database, over any number of lives of
-//! it. Uses the public API only.
+//! A consumer of the feed of changes: replays it into maps of its own, which must equal the
+//! database, over any number of lives of it. Uses the public API only.
 
+use crate::comparators::{self, OrderedKey};
 use crate::history::Bytes;
 use crate::ledger::Contents;
-use crate::comparators::{self, OrderedKey};
 use crate::settings::Settings;
 use perigee::{
-    Change, ChangeKind, Commit, Db, ErrorKind, Family, FamilyChange, FamilyChangeKind, KeyComparator, MergeRule,
-    Result, Snapshot,
+    Change, ChangeKind, Commit, Db, ErrorKind, Family, FamilyChange, FamilyChangeKind,
+    KeyComparator, MergeRule, Result, Snapshot,
 };
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -21,7 +21,8 @@ struct ReplicaValue {
 
 impl ReplicaValue {
     fn visible_at(&self, now_ms: u64, separator: &str) -> Option<Bytes> {
-        let put = self.put.as_ref().filter(|(_, until)| *until > now_ms).map(|(value, _)| value.clone());
+        let put =
+            self.put.as_ref().filter(|(_, until)| *until > now_ms).map(|(value, _)| value.clone());
         match (put, &self.operands) {
             (Some(put), Some(operands)) => Some([&put, separator.as_bytes(), operands].concat()),
             (put, operands) => put.or(operands.clone()),
@@ -68,7 +69,8 @@ impl FeedConsumer {
             self.separator.clone_from(separator);
         }
         if !self.started {
-            self.families.insert(0, FamilyReplica { name: "default".into(), ..FamilyReplica::default() });
+            self.families
+                .insert(0, FamilyReplica { name: "default".into(), ..FamilyReplica::default() });
             self.started = true;
         }
         let mut copies = 0;
@@ -80,14 +82,18 @@ impl FeedConsumer {
                     self.copy_all(db, order).map_err(|e| format!("copying anew: {e}"))?;
                     copies += 1;
                 }
-                Err(e) => return Err(format!("the feed does not go on from {}: {e}", self.position)),
+                Err(e) => {
+                    return Err(format!("the feed does not go on from {}: {e}", self.position));
+                }
             }
         };
         loop {
             let change = match changes.next_change() {
                 Ok(Some(change)) => change,
                 Ok(None) => break,
-                Err(e) if e.kind() == ErrorKind::NotFound && !kept => return self.consume(db, settings),
+                Err(e) if e.kind() == ErrorKind::NotFound && !kept => {
+                    return self.consume(db, settings);
+                }
                 Err(e) => return Err(format!("the feed behind {}: {e}", self.position)),
             };
             if change.sequence() <= self.position {
@@ -98,17 +104,22 @@ impl FeedConsumer {
             }
             match &change {
                 Change::Commit(commit) => self.apply_commit(commit, order)?,
-                Change::Family(change) => {
-                    self.apply_family_change(db, change, order).map_err(|e| format!("{change:?}: {e}"))?
-                }
+                Change::Family(change) => self
+                    .apply_family_change(db, change, order)
+                    .map_err(|e| format!("{change:?}: {e}"))?,
                 other => return Err(format!("what is {other:?}?")),
             }
             self.position = changes.position();
-            // A consumer may be restarted after every change: the next feed must go on where this one stopped.
+            // A consumer may be restarted after every change: the next feed must go on where this
+            // one stopped.
             changes = match db.changes(self.position) {
                 Ok(changes) => changes,
-                Err(e) if e.kind() == ErrorKind::NotFound && !kept => return self.consume(db, settings),
-                Err(e) => return Err(format!("the feed is not reopened at {}: {e}", self.position)),
+                Err(e) if e.kind() == ErrorKind::NotFound && !kept => {
+                    return self.consume(db, settings);
+                }
+                Err(e) => {
+                    return Err(format!("the feed is not reopened at {}: {e}", self.position));
+                }
             };
         }
         self.position = changes.position();
@@ -131,7 +142,12 @@ impl FeedConsumer {
     }
 
     /// Reads a family, unless it was cleared or dropped since: that will be told.
-    fn copy_family(&mut self, family: &Family, then: &Snapshot, order: KeyComparator) -> Result<()> {
+    fn copy_family(
+        &mut self,
+        family: &Family,
+        then: &Snapshot,
+        order: KeyComparator,
+    ) -> Result<()> {
         let mut map = BTreeMap::new();
         match then.cursor(family) {
             Err(e) if e.kind() == ErrorKind::NotFound => {}
@@ -141,7 +157,10 @@ impl FeedConsumer {
                 while cursor.valid() {
                     let until = cursor.expires_at_ms().unwrap_or(u64::MAX);
                     let put = Some((cursor.value()?.to_vec(), until));
-                    map.insert(OrderedKey::new(order, cursor.key()), ReplicaValue { put, operands: None });
+                    map.insert(
+                        OrderedKey::new(order, cursor.key()),
+                        ReplicaValue { put, operands: None },
+                    );
                     cursor.next()?;
                 }
             }
@@ -153,11 +172,18 @@ impl FeedConsumer {
         Ok(())
     }
 
-    fn apply_commit(&mut self, commit: &Commit, order: KeyComparator) -> std::result::Result<(), String> {
+    fn apply_commit(
+        &mut self,
+        commit: &Commit,
+        order: KeyComparator,
+    ) -> std::result::Result<(), String> {
         self.commits += 1;
         for op in commit.operations() {
             let Some(told) = self.families.get_mut(&op.family) else {
-                return Err(format!("family {} was never told, and written to by {op:?}", op.family));
+                return Err(format!(
+                    "family {} was never told, and written to by {op:?}",
+                    op.family
+                ));
             };
             if op.sequence <= told.copied_to_seq {
                 continue;
@@ -183,18 +209,28 @@ impl FeedConsumer {
                     });
                     told.map.insert(key(k), value);
                 }
-                ChangeKind::DeleteRange { start, end } => told.map.retain(|k, _| !in_range(k, start, end)),
+                ChangeKind::DeleteRange { start, end } => {
+                    told.map.retain(|k, _| !in_range(k, start, end))
+                }
                 other => return Err(format!("what is {other:?}?")),
             }
         }
         Ok(())
     }
 
-    fn apply_family_change(&mut self, db: &Db, change: &FamilyChange, order: KeyComparator) -> Result<()> {
+    fn apply_family_change(
+        &mut self,
+        db: &Db,
+        change: &FamilyChange,
+        order: KeyComparator,
+    ) -> Result<()> {
         let id = change.family;
         match &change.kind {
             FamilyChangeKind::Created { name } => {
-                self.families.entry(id).or_insert_with(|| FamilyReplica { name: name.clone(), ..FamilyReplica::default() });
+                self.families.entry(id).or_insert_with(|| FamilyReplica {
+                    name: name.clone(),
+                    ..FamilyReplica::default()
+                });
             }
             FamilyChangeKind::Renamed { to, .. } => {
                 if let Some(told) = self.families.get_mut(&id) {
@@ -203,8 +239,11 @@ impl FeedConsumer {
             }
             FamilyChangeKind::Dropped { .. } => drop(self.families.remove(&id)),
             FamilyChangeKind::Cleared => {
-                if let Some(told) = self.families.get_mut(&id).filter(|t| t.copied_to_seq < change.sequence) {
-                    (told.map, told.expiry_uncertain, told.incomplete) = (BTreeMap::new(), false, false);
+                if let Some(told) =
+                    self.families.get_mut(&id).filter(|t| t.copied_to_seq < change.sequence)
+                {
+                    (told.map, told.expiry_uncertain, told.incomplete) =
+                        (BTreeMap::new(), false, false);
                 }
             }
             FamilyChangeKind::Cloned { name, source } => {
@@ -240,14 +279,16 @@ impl FeedConsumer {
     /// What it has of a family that is not over at this time; `None` if it cannot say.
     pub fn entries(&self, family: u32, now_ms: u64) -> Option<Vec<(Bytes, Bytes)>> {
         let told = self.families.get(&family).filter(|told| !told.expiry_uncertain)?;
-        let seen =
-            |(key, value): (&OrderedKey, &ReplicaValue)| Some((key.bytes.to_vec(), value.visible_at(now_ms, &self.separator)?));
+        let seen = |(key, value): (&OrderedKey, &ReplicaValue)| {
+            Some((key.bytes.to_vec(), value.visible_at(now_ms, &self.separator)?))
+        };
         Some(told.map.iter().filter_map(seen).collect())
     }
     /// Everything, by name.
     pub fn contents(&self, now_ms: u64) -> Contents {
         let all = self.families.iter();
-        let entries = |id: &u32| self.entries(*id, now_ms).unwrap_or_default().into_iter().collect();
+        let entries =
+            |id: &u32| self.entries(*id, now_ms).unwrap_or_default().into_iter().collect();
         all.map(|(id, told)| (told.name.clone(), entries(id))).collect()
     }
     /// Everything up to here was told.

@@ -1,20 +1,22 @@
-//! `perigee-sim flips`: damages every byte of a small database and looks whether anybody would notice.
+//! `perigee-sim flips`: damages every byte of a small database and looks whether anybody would
+//! notice.
 //!
-//! An outcome is one of: refused at open, naming the file, with no byte changed; an error on reading or from
-//! `verify`, naming the file; exactly the right contents. Anything else is silent, and a bug. Excused is only
-//! what no engine can see: damage at the very end of a log that was not closed, and that must be reported. Then the damaged
-//! image is repaired and salvaged: see `loss_check`.
+//! An outcome is one of: refused at open, naming the file, with no byte changed; an error on
+//! reading or from `verify`, naming the file; exactly the right contents. Anything else is silent,
+//! and a bug. Excused is only what no engine can see: damage at the very end of a log that was not
+//! closed, and that must be reported. Then the damaged image is repaired and salvaged: see
+//! `loss_check`.
 
 use crate::contents::read_all;
 use crate::engine_target::PATH;
-use crate::image::{ImageEnd, Image};
+use crate::image::{Image, ImageEnd};
 use crate::ledger::{Contents, compare_families};
 use crate::loss_check;
 use crate::rng::{Rng, mix};
 use crate::runner::{Case, CommonArgs, Tally, run_cases};
 use perigee::{Db, Error, RecoveryReport};
 use perigee_env::fs::memory::SimDisk;
-use perigee_env::fs::{Fs, DirOpenMode};
+use perigee_env::fs::{DirOpenMode, Fs};
 use perigee_env::sim::SimWorld;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -52,8 +54,8 @@ enum Damage {
 }
 
 const SECTOR: usize = 512;
-/// Of the damages to log segments and the manifest, one in this number is repaired and salvaged, too: a repair costs far more than an
-/// open, and neighbouring bytes give the same answer.
+/// Of the damages to log segments and the manifest, one in this number is repaired and salvaged,
+/// too: a repair costs far more than an open, and neighbouring bytes give the same answer.
 const LOG_REPAIR_INTERVAL: u64 = 4;
 /// Of the damages to tables and value logs.
 const TABLE_REPAIR_INTERVAL: u64 = 64;
@@ -118,10 +120,14 @@ fn plan_damages(image: &Image, args: &Args) -> Vec<Damage> {
         }
         let step = args.truncate_step.max(1);
         plan.extend((rng.index(step)..len).step_by(step).map(|len| Damage::Truncate { file, len }));
-        plan.extend([0, len / 4, len / 2, len.saturating_sub(1)].map(|len| Damage::Truncate { file, len }));
+        plan.extend(
+            [0, len / 4, len / 2, len.saturating_sub(1)].map(|len| Damage::Truncate { file, len }),
+        );
         if is_log_or_manifest(&paths[file]) {
             // Zeros up to the end, as lost pages leave them: they look like preallocated space.
-            plan.extend((rng.index(step)..len).step_by(step).map(|from| Damage::Zero { file, from }));
+            plan.extend(
+                (rng.index(step)..len).step_by(step).map(|from| Damage::Zero { file, from }),
+            );
         }
         for a in (0..len / SECTOR).map(|i| i * SECTOR) {
             let b = rng.index(len / SECTOR) * SECTOR;
@@ -140,7 +146,8 @@ fn plan_damages(image: &Image, args: &Args) -> Vec<Damage> {
 
 /// Whether it is a file that says what the database is, or what was written last.
 fn is_log_or_manifest(path: &Path) -> bool {
-    path.extension().is_some_and(|e| e == "wal") || path.file_name().is_some_and(|n| n == "MANIFEST")
+    path.extension().is_some_and(|e| e == "wal")
+        || path.file_name().is_some_and(|n| n == "MANIFEST")
 }
 
 /// The damaged disk, and the one file whose bytes changed (if it is one).
@@ -203,7 +210,8 @@ fn run_case(case: &Case, image: &Image, what: &Damage, explain: bool) -> Result<
     case.keep_disk("damaged", &disk.deep_clone());
     let before = read_files(&disk);
     // Of other files a part, for the time that it takes.
-    let one_in = if is_log_or_manifest(&path) { LOG_REPAIR_INTERVAL } else { TABLE_REPAIR_INTERVAL };
+    let one_in =
+        if is_log_or_manifest(&path) { LOG_REPAIR_INTERVAL } else { TABLE_REPAIR_INTERVAL };
     if case.number % one_in == 0 {
         let now = before.iter().find(|(p, _)| *p == path).map(|(_, bytes)| &bytes[..]);
         let cut = image.contents_after_cut(&path, now).map(|(cut, _)| cut);
@@ -211,7 +219,8 @@ fn run_case(case: &Case, image: &Image, what: &Damage, explain: bool) -> Result<
             .map_err(|e| format!("{what:?} of {}: {e}", path.display()))?;
     }
     let seen = SimWorld::new(case.case_seed()).run(disk.clone(), |env| open_and_read(image, env));
-    if explain && matches!(&seen, OpenOutcome::Contents(contents, _) if *contents == image.contents) {
+    if explain && matches!(&seen, OpenOutcome::Contents(contents, _) if *contents == image.contents)
+    {
         println!("no effect: {what:?} of {} ({:?})", path.display(), image.end);
     }
     check_outcome(case, image, &disk, &before, &path, seen)
@@ -279,7 +288,8 @@ fn check_outcome(
 fn check_names_file(e: &Error) -> Result<(), String> {
     let text = e.to_string();
     let internal = e.kind() == perigee::ErrorKind::Internal;
-    let named = ["MANIFEST", ".wal", ".klog", ".vlog", "LOCK"].iter().any(|kind| text.contains(kind));
+    let named =
+        ["MANIFEST", ".wal", ".klog", ".vlog", "LOCK"].iter().any(|kind| text.contains(kind));
     if internal || !(named || e.file().is_some()) {
         return Err(format!("the error does not name a file: {e}"));
     }
@@ -291,7 +301,8 @@ fn describe_difference(expected: &Contents, found: &Contents) -> String {
         let names = |c: &Contents| c.keys().cloned().collect::<Vec<_>>().join(" ");
         return format!("families {} instead of {}", names(found), names(expected));
     }
-    let different = expected.iter().find_map(|(name, map)| compare_families(name, map, &found[name]).err());
+    let different =
+        expected.iter().find_map(|(name, map)| compare_families(name, map, &found[name]).err());
     different.unwrap_or_default()
 }
 
@@ -300,11 +311,16 @@ fn read_files(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// A refused open changes no byte and removes nothing. (An empty lock file may be made.)
-fn check_unchanged(before: &[(PathBuf, Vec<u8>)], after: &[(PathBuf, Vec<u8>)]) -> Result<(), String> {
+fn check_unchanged(
+    before: &[(PathBuf, Vec<u8>)],
+    after: &[(PathBuf, Vec<u8>)],
+) -> Result<(), String> {
     for (path, bytes) in before {
         match after.iter().find(|(p, _)| p == path) {
             None => return Err(format!("{} was removed", path.display())),
-            Some((_, now)) if now != bytes => return Err(format!("{} was changed", path.display())),
+            Some((_, now)) if now != bytes => {
+                return Err(format!("{} was changed", path.display()));
+            }
             Some(_) => {}
         }
     }

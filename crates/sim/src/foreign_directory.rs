@@ -1,10 +1,11 @@
-//! A part of `perigee-sim safety`: opens of directories that belong to another program. Each is refused, whatever the mode of the
-//! open, and nothing in it changes; what an interrupted first open leaves, and what a file system puts there, is accepted.
+//! A part of `perigee-sim safety`: opens of directories that belong to another program. Each is
+//! refused, whatever the mode of the open, and nothing in it changes; what an interrupted first
+//! open leaves, and what a file system puts there, is accepted.
 
 use crate::engine_target::PATH;
 use crate::rng::{Rng, mix};
 use crate::runner::Case;
-use perigee::env::{Env, DirOpenMode};
+use perigee::env::{DirOpenMode, Env};
 use perigee::{Db, ErrorKind, Options, repair_in};
 use perigee_env::fs::memory::SimDisk;
 use perigee_env::sim::SimWorld;
@@ -23,8 +24,16 @@ const FOREIGN_FILES: [(&[&str], &str); 8] = [
     (&["mysql/user.frm"], "mysql"),
 ];
 /// What may lie where a database is created.
-const ACCEPTED_FILES: [&str; 8] =
-    ["LOCK", "LOG", "LOG.1", "BALLAST", "perigee.toml", ".gitkeep", "lost+found/#12", "trash/000009.klog"];
+const ACCEPTED_FILES: [&str; 8] = [
+    "LOCK",
+    "LOG",
+    "LOG.1",
+    "BALLAST",
+    "perigee.toml",
+    ".gitkeep",
+    "lost+found/#12",
+    "trash/000009.klog",
+];
 
 type FileContents = Vec<(PathBuf, Vec<u8>)>;
 
@@ -33,8 +42,15 @@ fn read_files(disk: &SimDisk) -> FileContents {
 }
 
 /// Makes the files, with random contents.
-fn create_files(disk: &Arc<SimDisk>, env: &Env, names: &[&str], rng: &mut Rng) -> Result<(), String> {
-    let dir = |path: PathBuf| env.fs.open_dir(&path, DirOpenMode::CreateIfMissing).map_err(|e| e.to_string());
+fn create_files(
+    disk: &Arc<SimDisk>,
+    env: &Env,
+    names: &[&str],
+    rng: &mut Rng,
+) -> Result<(), String> {
+    let dir = |path: PathBuf| {
+        env.fs.open_dir(&path, DirOpenMode::CreateIfMissing).map_err(|e| e.to_string())
+    };
     dir(PATH.into())?;
     for name in names {
         let path = Path::new(PATH).join(name);
@@ -63,13 +79,23 @@ pub fn foreign_directory_case(case: &Case) -> Result<(), String> {
         let attempts = [
             ("open", Db::open(PATH, options()).map(drop), ErrorKind::InvalidArgument),
             ("open of what must exist", open_existing(&env), ErrorKind::NotFound),
-            ("read-only open", Db::open(PATH, options().read_only(true)).map(drop), ErrorKind::NotFound),
-            ("salvage", Db::open(PATH, options().salvage_readonly(true)).map(drop), ErrorKind::NotFound),
+            (
+                "read-only open",
+                Db::open(PATH, options().read_only(true)).map(drop),
+                ErrorKind::NotFound,
+            ),
+            (
+                "salvage",
+                Db::open(PATH, options().salvage_readonly(true)).map(drop),
+                ErrorKind::NotFound,
+            ),
             ("repair", repair_in(&env, PATH, "/mended", |_, _| {}).map(drop), ErrorKind::NotFound),
         ];
         for (what, answer, kind) in attempts {
             match answer {
-                Ok(()) => return Err(format!("{what} of a directory that holds {all:?} succeeded")),
+                Ok(()) => {
+                    return Err(format!("{what} of a directory that holds {all:?} succeeded"));
+                }
                 Err(e) if e.kind() != kind || !e.to_string().contains(says) => {
                     return Err(format!("{what} of a directory that holds {all:?}: {e}"));
                 }
@@ -91,7 +117,8 @@ fn open_existing(env: &Env) -> perigee::Result<()> {
 fn accepted_directory_case(rng: &mut Rng) -> Result<(), String> {
     let disk = SimDisk::new(rng.next());
     SimWorld::new(rng.next()).run(disk.clone(), |env| {
-        let names: Vec<&str> = ACCEPTED_FILES.iter().copied().filter(|_| rng.below(2) == 0).collect();
+        let names: Vec<&str> =
+            ACCEPTED_FILES.iter().copied().filter(|_| rng.below(2) == 0).collect();
         create_files(&disk, &env, &names, rng)?;
         let db = Db::open(PATH, Options::in_env(env.clone()));
         let db = db.map_err(|e| format!("a directory that holds {names:?} was refused: {e}"))?;

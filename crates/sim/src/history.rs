@@ -1,5 +1,6 @@
-//! Histories: operations as plain data, and their generation from a seed. Knows neither the engine nor the
-//! oracle; a slot (family, snapshot, cursor, iterator) is a small number that each target maps to its own handle.
+//! Histories: operations as plain data, and their generation from a seed. Knows neither the engine
+//! nor the oracle; a slot (family, snapshot, cursor, iterator) is a small number that each target
+//! maps to its own handle.
 
 use crate::rng::{Rng, value_bytes};
 use std::ops::Bound;
@@ -31,7 +32,11 @@ impl Value {
     /// How it is put by a load: some expire.
     pub fn load_kind(self) -> WriteKind {
         const DAYS: [u64; 4] = [0, 1, 3, 3650];
-        if self.id % 7 == 3 { WriteKind::Ttl(DAYS[(self.id / 7 % 4) as usize]) } else { WriteKind::Plain }
+        if self.id % 7 == 3 {
+            WriteKind::Ttl(DAYS[(self.id / 7 % 4) as usize])
+        } else {
+            WriteKind::Plain
+        }
     }
     /// Its bytes.
     pub fn bytes(self) -> Bytes {
@@ -105,11 +110,13 @@ pub enum Op {
     Get { family: usize, key: Bytes, snapshot: Option<usize> },
     /// Many point reads at once, now or in a snapshot.
     MultiGet { family: usize, keys: Vec<Bytes>, snapshot: Option<usize> },
-    /// A bulk load with so much memory; the same entries into each of these families, which are finished together.
+    /// A bulk load with so much memory; the same entries into each of these families, which are
+    /// finished together.
     Load { families: Vec<usize>, entries: Vec<(Bytes, Value)>, memory: usize },
     /// Presence, now or in a snapshot.
     Contains { family: usize, key: Bytes, snapshot: Option<usize> },
-    /// An iterator drained from both ends: bit *i* of `backs` says whether step *i* is taken from the back.
+    /// An iterator drained from both ends: bit *i* of `backs` says whether step *i* is taken from
+    /// the back.
     Scan { family: usize, span: ScanBounds, snapshot: Option<usize>, backs: u64, steps: usize },
     /// Takes a snapshot into a slot.
     TakeSnapshot { slot: usize },
@@ -125,7 +132,8 @@ pub enum Op {
     StepIter { slot: usize, back: bool },
     /// Drops what the slot holds.
     DropCursor { slot: usize },
-    /// Remembers the number of the present, or (named) makes a snapshot of that name, in the place of an older one.
+    /// Remembers the number of the present, or (named) makes a snapshot of that name, in the place
+    /// of an older one.
     RememberSeq { moment: usize, named: bool },
     /// Everything in a family at a remembered moment.
     ReadPast { moment: usize, family: usize },
@@ -165,7 +173,8 @@ pub enum Op {
     Verify,
     /// So many days pass.
     AdvanceDays { days: u64 },
-    /// The wall clock leaps ten years ahead, everything is compacted, and the clock is set right again.
+    /// The wall clock leaps ten years ahead, everything is compacted, and the clock is set right
+    /// again.
     ClockJump,
     /// The wall clock is set ten years back.
     ClockBack,
@@ -258,12 +267,17 @@ impl Generator {
             2 if self.rng.percent(7) => self.load_op(family),
             2 => self.batch_op(),
             3 if self.rng.percent(15) => {
-                // At least one: an answer for each key leaves no place for an error when there are none.
+                // At least one: an answer for each key leaves no place for an error when there are
+                // none.
                 let keys = (0..self.rng.between(1, 40)).map(|_| self.nearby_key(family)).collect();
                 Op::MultiGet { family, keys, snapshot: self.maybe_snapshot() }
             }
             3 => Op::Get { family, key: self.random_key(family), snapshot: self.maybe_snapshot() },
-            4 => Op::Contains { family, key: self.random_key(family), snapshot: self.maybe_snapshot() },
+            4 => Op::Contains {
+                family,
+                key: self.random_key(family),
+                snapshot: self.maybe_snapshot(),
+            },
             5 => self.scan_op(family),
             6 => Op::TakeSnapshot { slot: self.rng.index(SNAPSHOTS) },
             7 => Op::DropSnapshot { slot: self.rng.index(SNAPSHOTS) },
@@ -323,13 +337,17 @@ impl Generator {
 
     fn load_op(&mut self, family: usize) -> Op {
         let n = self.rng.log_uniform(120) as usize;
-        let mut entries: Vec<(Bytes, Value)> = (0..n).map(|_| (self.random_key(family), self.new_value())).collect();
+        let mut entries: Vec<(Bytes, Value)> =
+            (0..n).map(|_| (self.random_key(family), self.new_value())).collect();
         if self.rng.percent(40) {
             entries.sort_by(|a, b| a.0.cmp(&b.0));
         }
         let other = self.rng.index(FAMILIES);
-        let families =
-            if other == family || self.rng.percent(40) { vec![family] } else { vec![family, other] };
+        let families = if other == family || self.rng.percent(40) {
+            vec![family]
+        } else {
+            vec![family, other]
+        };
         Op::Load { families, entries, memory: self.rng.pick(&[1, 200, 1 << 10, 1 << 20]) }
     }
 
@@ -401,8 +419,11 @@ impl Generator {
     /// An operand, mostly for a key that was used lately, so that there are many of one key.
     fn merge_write(&mut self, family: usize, value: Option<Value>) -> Write {
         let again = !self.recent.is_empty() && self.rng.percent(70);
-        let key =
-            if again { self.recent[self.rng.index(self.recent.len())].clone() } else { self.random_key(family) };
+        let key = if again {
+            self.recent[self.rng.index(self.recent.len())].clone()
+        } else {
+            self.random_key(family)
+        };
         Write { family, key, value, how: WriteKind::Merge }
     }
 
@@ -533,7 +554,13 @@ impl Generator {
             _ => self.rng.next(),
         };
         let steps = if self.rng.percent(20) { 400 } else { self.rng.between(0, 30) };
-        Op::Scan { family, span: self.random_bounds(family), snapshot: self.maybe_snapshot(), backs, steps }
+        Op::Scan {
+            family,
+            span: self.random_bounds(family),
+            snapshot: self.maybe_snapshot(),
+            backs,
+            steps,
+        }
     }
 }
 
@@ -550,7 +577,8 @@ mod tests {
 
     #[test]
     fn every_kind_of_operation_occurs() {
-        let text: String = (0..20).map(|s| format!("{:?}", Generator::new(s).history(1000))).collect();
+        let text: String =
+            (0..20).map(|s| format!("{:?}", Generator::new(s).history(1000))).collect();
         for word in [
             "Write",
             "Get",

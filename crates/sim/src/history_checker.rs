@@ -1,5 +1,5 @@
-//! What lives of one database remember of each other, beside the ledger: a consumer of its changes, moments with their contents,
-//! snapshots with a name. Each life begins with a look at all of them.
+//! What lives of one database remember of each other, beside the ledger: a consumer of its changes,
+//! moments with their contents, snapshots with a name. Each life begins with a look at all of them.
 
 use crate::feed_consumer::FeedConsumer;
 use crate::ledger::{Contents, compare_families};
@@ -27,8 +27,15 @@ pub struct HistoryChecker {
 }
 
 impl HistoryChecker {
-    /// Looks at a database that nobody writes to, whose contents are `found`. After an error what it knew is still true.
-    pub fn check_all(&mut self, db: &Db, found: &Contents, settings: &Settings, seed: u64) -> Result<(), String> {
+    /// Looks at a database that nobody writes to, whose contents are `found`. After an error what
+    /// it knew is still true.
+    pub fn check_all(
+        &mut self,
+        db: &Db,
+        found: &Contents,
+        settings: &Settings,
+        seed: u64,
+    ) -> Result<(), String> {
         self.check_count += 1;
         let mut rng = Rng::new(mix(seed, self.check_count));
         self.check_change_feed(db, found, settings)?;
@@ -38,11 +45,16 @@ impl HistoryChecker {
         self.contents_by_seq.insert(seq, found.clone());
         while self.contents_by_seq.len() > HISTORY_POINTS_MAX {
             let named: Vec<u64> = self.named_snapshots.values().copied().collect();
-            let Some(old) = self.contents_by_seq.keys().copied().find(|seq| !named.contains(seq)) else { break };
+            let Some(old) = self.contents_by_seq.keys().copied().find(|seq| !named.contains(seq))
+            else {
+                break;
+            };
             self.contents_by_seq.remove(&old);
         }
         match rng.below(4) {
-            0 if self.named_snapshots.len() < HISTORY_POINTS_MAX / 2 => self.create_named_snapshot(db, seq),
+            0 if self.named_snapshots.len() < HISTORY_POINTS_MAX / 2 => {
+                self.create_named_snapshot(db, seq)
+            }
             1 if !self.named_snapshots.is_empty() => self.drop_named_snapshot(db),
             _ => Ok(()),
         }
@@ -54,10 +66,17 @@ impl HistoryChecker {
     }
 
     /// The consumer goes on where it was, and has what the database has.
-    fn check_change_feed(&mut self, db: &Db, found: &Contents, settings: &Settings) -> Result<(), String> {
+    fn check_change_feed(
+        &mut self,
+        db: &Db,
+        found: &Contents,
+        settings: &Settings,
+    ) -> Result<(), String> {
         if self.feed_consumer.position() > db.latest_seq() {
             let (told, there) = (self.feed_consumer.position(), db.latest_seq());
-            return Err(format!("the feed told operation {told}, and the database ends with {there}"));
+            return Err(format!(
+                "the feed told operation {told}, and the database ends with {there}"
+            ));
         }
         self.feed_consumer.consume(db, settings)?;
         if self.feed_consumer.position() != db.latest_seq() {
@@ -70,7 +89,8 @@ impl HistoryChecker {
             return Err(format!("families as told {told:?}, as found {found:?}"));
         }
         told.iter().try_for_each(|(name, map)| {
-            compare_families(name, &found[name], map).map_err(|e| format!("what the feed told: {e}"))
+            compare_families(name, &found[name], map)
+                .map_err(|e| format!("what the feed told: {e}"))
         })
     }
 
@@ -98,11 +118,17 @@ impl HistoryChecker {
             }
         }
         if there != self.named_snapshots {
-            return Err(format!("snapshots with a name: {there:?}, and there were {:?}", self.named_snapshots));
+            return Err(format!(
+                "snapshots with a name: {there:?}, and there were {:?}",
+                self.named_snapshots
+            ));
         }
         for (name, seq) in &self.named_snapshots {
             let snapshot = db.named_snapshot(name).map_err(|e| format!("snapshot {name}: {e}"))?;
-            let then = self.contents_by_seq.get(seq).ok_or(format!("{name} stands for {seq}, where nobody was"))?;
+            let then = self
+                .contents_by_seq
+                .get(seq)
+                .ok_or(format!("{name} stands for {seq}, where nobody was"))?;
             check_snapshot(db, &snapshot, then).map_err(|e| format!("snapshot {name}: {e}"))?;
         }
         Ok(())

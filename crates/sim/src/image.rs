@@ -20,7 +20,8 @@ pub enum ImageEnd {
     Closed,
     /// It was killed right after its last commit.
     Killed,
-    /// It was killed after it had been idle: the watermark covers every commit, so nothing is excused.
+    /// It was killed after it had been idle: the watermark covers every commit, so nothing is
+    /// excused.
     KilledIdle,
 }
 
@@ -34,7 +35,8 @@ pub struct Image {
     pub end: ImageEnd,
     /// The last operation of the last batch that wrote to each key: family and key.
     pub latest_seqs: LatestSeqs,
-    /// The last log segment and the ends of its records, with the contents after each (crashed image only).
+    /// The last log segment and the ends of its records, with the contents after each (crashed
+    /// image only).
     pub tail: Option<LogTail>,
     /// Options to open it with.
     seed: u64,
@@ -82,8 +84,10 @@ impl Image {
     /// The image of a seed: several families, levels, value logs and log segments.
     pub fn build(seed: u64, end: ImageEnd) -> std::result::Result<Image, String> {
         let disk = SimDisk::new(seed);
-        let built = SimWorld::new(seed).run(disk.clone(), |env| build_database(env, &disk, seed, end));
-        let ((contents, newest), copy, tail) = built.map_err(|e| format!("building the image: {e}"))?;
+        let built =
+            SimWorld::new(seed).run(disk.clone(), |env| build_database(env, &disk, seed, end));
+        let ((contents, newest), copy, tail) =
+            built.map_err(|e| format!("building the image: {e}"))?;
         // A process crash keeps the boot id: nothing that was written can be missing.
         Ok(Image { disk: copy, contents, latest_seqs: newest, end, tail, seed })
     }
@@ -93,12 +97,19 @@ impl Image {
         options(env, self.seed)
     }
 
-    /// If the bytes of the last segment were changed to `bytes`: the contents that a cut there leaves, and whether
-    /// something must be reported, provided nothing behind the first bad record proves that it was there.
-    pub fn contents_after_cut(&self, path: &Path, bytes: Option<&[u8]>) -> Option<(&Contents, bool)> {
+    /// If the bytes of the last segment were changed to `bytes`: the contents that a cut there
+    /// leaves, and whether something must be reported, provided nothing behind the first bad record
+    /// proves that it was there.
+    pub fn contents_after_cut(
+        &self,
+        path: &Path,
+        bytes: Option<&[u8]>,
+    ) -> Option<(&Contents, bool)> {
         let tail = self.tail.as_ref().filter(|tail| tail.path == path)?;
         let (bytes, before) = (bytes?, self.disk.read_raw(path));
-        let same = |r: &&LogRecord| bytes.get(r.start_offset..r.end_offset) == before.get(r.start_offset..r.end_offset);
+        let same = |r: &&LogRecord| {
+            bytes.get(r.start_offset..r.end_offset) == before.get(r.start_offset..r.end_offset)
+        };
         let first = tail.records.iter().position(|r| !same(&r));
         let Some(first) = first else {
             // Only bytes behind the last record differ.
@@ -125,7 +136,8 @@ fn build_database(env: Env, disk: &Arc<SimDisk>, seed: u64, end: ImageEnd) -> Re
         }
     }
     let (contents, newest, records) = (Contents::new(), LatestSeqs::new(), Vec::new());
-    let mut filler = ImageBuilder { db, disk, rng: Rng::new(seed), contents, latest_seqs: newest, records };
+    let mut filler =
+        ImageBuilder { db, disk, rng: Rng::new(seed), contents, latest_seqs: newest, records };
     filler.contents.extend(FAMILIES.map(|name| (name.to_string(), Default::default())));
     for round in 0..ROUNDS {
         for _ in 0..40 {
@@ -169,16 +181,20 @@ struct ImageBuilder<'a> {
 impl ImageBuilder<'_> {
     fn commit(&mut self) -> Result<()> {
         let before = self.contents.clone();
-        let old = last_segment(self.disk).map(|path| (written_len(&self.disk.read_raw(&path)), path));
+        let old =
+            last_segment(self.disk).map(|path| (written_len(&self.disk.read_raw(&path)), path));
         let (batch, keys) = self.random_batch()?;
         let last = self.db.write(batch)?;
         self.latest_seqs.extend(keys.into_iter().map(|key| (key, last)));
         let Some(path) = last_segment(self.disk) else { return Ok(()) };
         let to = written_len(&self.disk.read_raw(&path));
         let record = match old {
-            Some((from, old)) if old == path => LogRecord { path, start_offset: from, end_offset: to, before },
+            Some((from, old)) if old == path => {
+                LogRecord { path, start_offset: from, end_offset: to, before }
+            }
             Some((from, old))
-                if self.disk.paths().contains(&old) && written_len(&self.disk.read_raw(&old)) > from =>
+                if self.disk.paths().contains(&old)
+                    && written_len(&self.disk.read_raw(&old)) > from =>
             {
                 let to = written_len(&self.disk.read_raw(&old));
                 LogRecord { path: old, start_offset: from, end_offset: to, before }
@@ -225,8 +241,9 @@ impl ImageBuilder<'_> {
 
     /// The image is worth damaging only if every kind of file is in it.
     fn check_file_kinds(&self) -> Result<()> {
-        let with =
-            |end: &str| self.disk.paths().iter().filter(|p| p.extension().is_some_and(|e| e == end)).count();
+        let with = |end: &str| {
+            self.disk.paths().iter().filter(|p| p.extension().is_some_and(|e| e == end)).count()
+        };
         let levels: BTreeSet<u8> = self.db.files().iter().map(|f| f.level).collect();
         let kinds = (with("wal"), with("klog"), with("vlog"), levels.len());
         if kinds.0 < 2 || kinds.1 < 3 || kinds.2 < 2 || kinds.3 < 2 {
@@ -256,12 +273,14 @@ impl ImageBuilder<'_> {
 /// Bytes of a file header: where the first record of a segment begins.
 const FILE_HEADER_BYTES: usize = 72;
 
-/// How far a log segment is written: space that was taken ahead is zeros, and no record ends with one.
+/// How far a log segment is written: space that was taken ahead is zeros, and no record ends with
+/// one.
 fn written_len(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1)
 }
 
-/// The log segment that records go to: the one with the highest number that holds any. (A later one was made ahead.)
+/// The log segment that records go to: the one with the highest number that holds any. (A later one
+/// was made ahead.)
 fn last_segment(disk: &SimDisk) -> Option<PathBuf> {
     let holds = |p: &PathBuf| written_len(&disk.read_raw(p)) > FILE_HEADER_BYTES;
     disk.paths().into_iter().filter(|p| p.extension().is_some_and(|e| e == "wal") && holds(p)).max()

@@ -1,12 +1,12 @@
-//! `perigee-sim kill`: a real process on real files, killed with SIGKILL at random times and (with strace) at
-//! chosen system calls, twice or more; then every acknowledged commit must be there.
+//! `perigee-sim kill`: a real process on real files, killed with SIGKILL at random times and (with
+//! strace) at chosen system calls, twice or more; then every acknowledged commit must be there.
 
-use crate::kill_child;
 use crate::contents::read_all;
 use crate::engine_target::check_report;
-use crate::ledger::{Ledger, RequiredCommits, CommitOutcome};
+use crate::kill_child;
+use crate::ledger::{CommitOutcome, Ledger, RequiredCommits};
 use crate::rng::Rng;
-use crate::runner::{Case, CommonArgs, print_summary, lock_mutex, run_cases};
+use crate::runner::{Case, CommonArgs, lock_mutex, print_summary, run_cases};
 use perigee::{Db, ErrorKind};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -36,8 +36,8 @@ const KILL_SYSCALLS: [(&str, u64); 6] = [
 ];
 /// A process that outlives this, from when it runs, was not killed by its system call.
 const SYSCALL_KILL_TIMEOUT: Duration = Duration::from_millis(700);
-/// Longest wait for what must happen however busy the machine is: a process that starts, or one that dies. After it the case
-/// fails.
+/// Longest wait for what must happen however busy the machine is: a process that starts, or one
+/// that dies. After it the case fails.
 const HANG_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Runs the command; whether all went well.
@@ -114,7 +114,8 @@ fn run_case(case: &Case, base: &Path, strace: bool) -> Result<(), String> {
     let dir = base.join(format!("perigee-kill-{}-{}", std::process::id(), case.number));
     kill_child::remove_dir(&dir);
     let writers = rng.between(1, 4);
-    let heard = Arc::new(Mutex::new(ChildReport { acked: vec![0; writers], ..ChildReport::default() }));
+    let heard =
+        Arc::new(Mutex::new(ChildReport { acked: vec![0; writers], ..ChildReport::default() }));
     let crashes = rng.pick(&[2, 2, 3]);
     for _ in 0..crashes {
         let at_call = strace && rng.percent(60);
@@ -125,7 +126,8 @@ fn run_case(case: &Case, base: &Path, strace: bool) -> Result<(), String> {
     }
     let acked = lock_mutex(&heard).acked.clone();
     case.count("commits acknowledged", acked.iter().sum::<usize>() as u64);
-    check_recovered(case.case_seed(), &dir, &acked).map_err(|e| format!("{e} (left in {})", dir.display()))?;
+    check_recovered(case.case_seed(), &dir, &acked)
+        .map_err(|e| format!("{e} (left in {})", dir.display()))?;
     kill_child::remove_dir(&dir);
     Ok(())
 }
@@ -158,8 +160,8 @@ fn run_and_kill(
     let mut end = (!at_call).then(|| Instant::now() + life);
     let started = Instant::now();
     while process.try_wait().map_err(|e| e.to_string())?.is_none() {
-        // Under strace its life begins when it has said which process it is: before, only strace could be killed, and it would
-        // go on without.
+        // Under strace its life begins when it has said which process it is: before, only strace
+        // could be killed, and it would go on without.
         if end.is_none() && lock_mutex(heard).pid.is_some() {
             end = Some(Instant::now() + life);
         }
@@ -178,12 +180,24 @@ fn run_and_kill(
     probed
 }
 
-fn spawn(case: &Case, dir: &Path, writers: usize, call: Option<(&str, u64)>) -> Result<Child, String> {
+fn spawn(
+    case: &Case,
+    dir: &Path,
+    writers: usize,
+    call: Option<(&str, u64)>,
+) -> Result<Child, String> {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let mut command = match call {
         Some((calls, when)) => {
             let mut strace = Command::new("strace");
-            strace.args(["-f", "--seccomp-bpf", "-o", "/dev/null", "-e", &format!("trace={calls}")]);
+            strace.args([
+                "-f",
+                "--seccomp-bpf",
+                "-o",
+                "/dev/null",
+                "-e",
+                &format!("trace={calls}"),
+            ]);
             strace.args(["-e", &format!("inject={calls}:signal=SIGKILL:when={when}")]).arg(program);
             strace
         }
@@ -195,7 +209,10 @@ fn spawn(case: &Case, dir: &Path, writers: usize, call: Option<(&str, u64)>) -> 
     command.spawn().map_err(|e| format!("starting the child: {e}"))
 }
 
-fn spawn_output_reader(process: &mut Child, heard: &Arc<Mutex<ChildReport>>) -> Result<std::thread::JoinHandle<()>, String> {
+fn spawn_output_reader(
+    process: &mut Child,
+    heard: &Arc<Mutex<ChildReport>>,
+) -> Result<std::thread::JoinHandle<()>, String> {
     let out = process.stdout.take().ok_or("the child has no output")?;
     let heard = heard.clone();
     Ok(std::thread::spawn(move || {
@@ -208,10 +225,12 @@ fn spawn_output_reader(process: &mut Child, heard: &Arc<Mutex<ChildReport>>) -> 
     }))
 }
 
-/// Kills the child: itself, or under strace the traced process, whose end strace follows. Strace ends when that one has let go
-/// of its files; if strace were killed first, the next open might find them locked.
+/// Kills the child: itself, or under strace the traced process, whose end strace follows. Strace
+/// ends when that one has let go of its files; if strace were killed first, the next open might
+/// find them locked.
 fn kill(process: &mut Child, pid: Option<u32>) -> Result<(), String> {
-    let is_over = |process: &mut Child| process.try_wait().map(|status| status.is_some()).unwrap_or(false);
+    let is_over =
+        |process: &mut Child| process.try_wait().map(|status| status.is_some()).unwrap_or(false);
     let mut done = Ok(());
     if let Some(pid) = pid.filter(|pid| *pid != process.id() && !is_over(process)) {
         let mut kill = Command::new("kill");

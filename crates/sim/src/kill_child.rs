@@ -1,11 +1,12 @@
-//! The process that is killed: opens a real database, writes with several threads, and says on its standard
-//! output what was acknowledged. What a writer writes is a function of (seed, writer, number), so the parent
-//! needs no more than numbers.
+//! The process that is killed: opens a real database, writes with several threads, and says on its
+//! standard output what was acknowledged. What a writer writes is a function of (seed, writer,
+//! number), so the parent needs no more than numbers.
 
 use crate::ledger::{COUNTER_FAMILY, Put, SHARED_KEY, counter_key};
 use crate::rng::{Rng, mix, value_bytes};
 use perigee::{
-    Compression, Db, Durability, ErrorKind, FamilyOptions, Options, Result, WriteBatch, WriteOptions,
+    Compression, Db, Durability, ErrorKind, FamilyOptions, Options, Result, WriteBatch,
+    WriteOptions,
 };
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -39,8 +40,11 @@ pub fn options(seed: u64) -> Options {
         .level_ratio(3)
         .value_threshold(rng.pick(&[32, 4096]))
         .compression(rng.pick(&[Compression::None, Compression::Lz4]));
-    let durability =
-        rng.pick(&[Durability::Full, Durability::None, Durability::Interval(Duration::from_millis(2))]);
+    let durability = rng.pick(&[
+        Durability::Full,
+        Durability::None,
+        Durability::Interval(Duration::from_millis(2)),
+    ]);
     Options::new().durability(durability).block_cache_bytes(64 << 10).default_family(family)
 }
 
@@ -91,7 +95,8 @@ fn open_and_write(args: &Args) -> Result<()> {
             _ => {}
         }
     }
-    let starts: Vec<usize> = (0..args.writers).map(|writer| count_commits(&db, writer)).collect::<Result<_>>()?;
+    let starts: Vec<usize> =
+        (0..args.writers).map(|writer| count_commits(&db, writer)).collect::<Result<_>>()?;
     for (writer, start) in starts.iter().enumerate() {
         print_line(&format!("s {writer} {start}"));
     }
@@ -125,9 +130,13 @@ fn run_writer(db: &Db, seed: u64, writer: usize, start: usize) -> Result<()> {
         for put in commit_puts(seed, writer, number) {
             let family = db.family(&put.family.0)?;
             match put.value {
-                Some(value) if number % 3 == 1 => batch.put_until(&family, put.key, value, u64::MAX)?,
+                Some(value) if number % 3 == 1 => {
+                    batch.put_until(&family, put.key, value, u64::MAX)?
+                }
                 Some(value) => batch.put(&family, put.key, value)?,
-                None if number % 2 == 1 => batch.delete_range(&family, &put.key[..]..=&put.key[..])?,
+                None if number % 2 == 1 => {
+                    batch.delete_range(&family, &put.key[..]..=&put.key[..])?
+                }
                 None => batch.delete(&family, put.key)?,
             }
         }

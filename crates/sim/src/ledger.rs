@@ -1,16 +1,18 @@
-//! The ledger: what writers attempted and what they were told, and whether a recovered database is one that
-//! these answers allow. Knows nothing of the engine.
+//! The ledger: what writers attempted and what they were told, and whether a recovered database is
+//! one that these answers allow. Knows nothing of the engine.
 //!
-//! Each writer owns its keys and writes the number of its attempt into a counter key with every batch, so the
-//! recovered contents say how far each writer's commits go. From there everything else is determined, and compared.
+//! Each writer owns its keys and writes the number of its attempt into a counter key with every
+//! batch, so the recovered contents say how far each writer's commits go. From there everything
+//! else is determined, and compared.
 //!
 //! 1. A writer's commits survive as a prefix of its attempts, whole, in all families alike.
-//! 2. If a commit is there, every commit acknowledged before it began is there (one order, no holes).
+//! 2. If a commit is there, every commit acknowledged before it began is there (one order, no
+//!    holes).
 //! 3. What must have survived (by durability and kind of crash) is there.
 //! 4. A commit that failed, or was lost at an earlier recovery, is not there.
 
+use crate::family_incarnations::{FamilyIncarnations, FamilySet, is_changing_family};
 use crate::history::Bytes;
-use crate::family_incarnations::{FamilySet, FamilyIncarnations, is_changing_family};
 use crate::history_checker::HistoryChecker;
 use std::collections::BTreeMap;
 
@@ -121,7 +123,14 @@ impl Ledger {
         });
         self.clock += 1;
         let started = self.clock;
-        let attempt = CommitAttempt { puts, outcome: CommitOutcome::Pending, durable: false, started, ended: 0, acked_us: 0 };
+        let attempt = CommitAttempt {
+            puts,
+            outcome: CommitOutcome::Pending,
+            durable: false,
+            started,
+            ended: 0,
+            acked_us: 0,
+        };
         self.writers[writer].push(attempt);
         number
     }
@@ -132,7 +141,14 @@ impl Ledger {
     }
 
     /// It was told something.
-    pub fn end_commit(&mut self, writer: usize, number: usize, told: CommitOutcome, durable: bool, now_us: u64) {
+    pub fn end_commit(
+        &mut self,
+        writer: usize,
+        number: usize,
+        told: CommitOutcome,
+        durable: bool,
+        now_us: u64,
+    ) {
         self.clock += 1;
         let attempt = &mut self.writers[writer][number];
         attempt.outcome = told;
@@ -156,12 +172,22 @@ impl Ledger {
 
     /// The latest time of an acknowledgement whose time counts.
     pub fn newest_ack_us(&self) -> u64 {
-        let times = self.writers.iter().flatten().filter(|a| a.outcome == CommitOutcome::Acked).map(|a| a.acked_us);
+        let times = self
+            .writers
+            .iter()
+            .flatten()
+            .filter(|a| a.outcome == CommitOutcome::Acked)
+            .map(|a| a.acked_us);
         times.filter(|&us| us != u64::MAX).max().unwrap_or(0)
     }
 
-    /// Checks recovered contents; on success returns how far each writer's commits go (the number of commits).
-    pub fn check_recovered(&self, found: &Contents, owed: RequiredCommits) -> Result<Vec<usize>, String> {
+    /// Checks recovered contents; on success returns how far each writer's commits go (the number
+    /// of commits).
+    pub fn check_recovered(
+        &self,
+        found: &Contents,
+        owed: RequiredCommits,
+    ) -> Result<Vec<usize>, String> {
         let mut ends = Vec::new();
         for writer in 0..self.writers.len() {
             ends.push(self.commits_found(writer, found)?);
@@ -178,9 +204,10 @@ impl Ledger {
         let Some(text) = home.get(&counter_key(writer)) else {
             return Ok(0);
         };
-        let number: usize = std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()).ok_or_else(|| {
-            format!("writer {writer}: the counter reads {:?}", text.escape_ascii().to_string())
-        })?;
+        let number: usize =
+            std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()).ok_or_else(|| {
+                format!("writer {writer}: the counter reads {:?}", text.escape_ascii().to_string())
+            })?;
         match self.writers[writer].get(number) {
             None => Err(format!("writer {writer}: commit {number} is there but was never begun")),
             Some(a) if a.outcome == CommitOutcome::Failed => Err(format!(
@@ -213,10 +240,18 @@ impl Ledger {
 
     fn check_order(&self, ends: &[usize]) -> Result<(), String> {
         let present = |(w, attempts): (usize, &'_ Vec<CommitAttempt>)| {
-            attempts[..ends[w]].iter().filter(|a| a.outcome != CommitOutcome::Failed).map(|a| a.started).max()
+            attempts[..ends[w]]
+                .iter()
+                .filter(|a| a.outcome != CommitOutcome::Failed)
+                .map(|a| a.started)
+                .max()
         };
         let absent = |(w, attempts): (usize, &'_ Vec<CommitAttempt>)| {
-            attempts[ends[w]..].iter().filter(|a| a.outcome == CommitOutcome::Acked).map(|a| a.ended).min()
+            attempts[ends[w]..]
+                .iter()
+                .filter(|a| a.outcome == CommitOutcome::Acked)
+                .map(|a| a.ended)
+                .min()
         };
         let newest_present = self.writers.iter().enumerate().filter_map(present).max();
         let oldest_absent = self.writers.iter().enumerate().filter_map(absent).min();
@@ -231,7 +266,9 @@ impl Ledger {
     fn check_contents(&self, ends: &[usize], found: &Contents) -> Result<(), String> {
         let mut expected: Contents = BTreeMap::new();
         for (writer, attempts) in self.writers.iter().enumerate() {
-            for attempt in attempts[..ends[writer]].iter().filter(|a| a.outcome != CommitOutcome::Failed) {
+            for attempt in
+                attempts[..ends[writer]].iter().filter(|a| a.outcome != CommitOutcome::Failed)
+            {
                 self.apply_attempt(attempt, &mut expected);
             }
         }
@@ -246,7 +283,8 @@ impl Ledger {
         self.check_shared(ends, found)
     }
 
-    /// The possible state of the changing families that was found; if none was, why the first is not the one.
+    /// The possible state of the changing families that was found; if none was, why the first is
+    /// not the one.
     fn matching_families(&self, ends: &[usize], found: &Contents) -> Result<&FamilySet, String> {
         let mut why = None;
         for affairs in self.families.candidates() {
@@ -258,12 +296,21 @@ impl Ledger {
         Err(why.unwrap_or_default())
     }
 
-    fn check_families(&self, affairs: &FamilySet, ends: &[usize], found: &Contents) -> Result<(), String> {
-        if let Some(name) = found.keys().find(|name| is_changing_family(name) && !affairs.contains_key(*name)) {
+    fn check_families(
+        &self,
+        affairs: &FamilySet,
+        ends: &[usize],
+        found: &Contents,
+    ) -> Result<(), String> {
+        if let Some(name) =
+            found.keys().find(|name| is_changing_family(name) && !affairs.contains_key(*name))
+        {
             return Err(format!("family {name} is there although it was dropped"));
         }
         for (name, incarnation) in affairs {
-            let map = found.get(name).ok_or_else(|| format!("family {name} was made and is not there"))?;
+            let map = found
+                .get(name)
+                .ok_or_else(|| format!("family {name} was made and is not there"))?;
             let after = self.families.origin(*incarnation).map_or(0, |o| o.after);
             let acked = |a: &CommitAttempt| a.outcome == CommitOutcome::Acked;
             if self.writers[0].iter().take(after).skip(ends[0]).any(acked) {
@@ -280,7 +327,8 @@ impl Ledger {
     fn incarnation_contents(&self, incarnation: u32, end: usize) -> BTreeMap<Bytes, Bytes> {
         let origin = self.families.origin(incarnation);
         let parent = origin.and_then(|o| Some((o.parent?, o.after)));
-        let mut map = parent.map_or_else(BTreeMap::new, |(p, after)| self.incarnation_contents(p, after.min(end)));
+        let mut map = parent
+            .map_or_else(BTreeMap::new, |(p, after)| self.incarnation_contents(p, after.min(end)));
         let survived = self.writers[0][..end].iter().filter(|a| a.outcome != CommitOutcome::Failed);
         for put in survived.flat_map(|a| &a.puts).filter(|p| p.family.1 == incarnation) {
             match &put.value {
@@ -305,11 +353,14 @@ impl Ledger {
         }
     }
 
-    /// The shared key holds the last commit of some writer, the same in all families, and none began after that
-    /// one had ended.
+    /// The shared key holds the last commit of some writer, the same in all families, and none
+    /// began after that one had ended.
     fn check_shared(&self, ends: &[usize], found: &Contents) -> Result<(), String> {
-        let mut values: Vec<_> =
-            found.iter().filter(|(name, _)| !is_changing_family(name)).map(|(_, map)| map.get(SHARED_KEY)).collect();
+        let mut values: Vec<_> = found
+            .iter()
+            .filter(|(name, _)| !is_changing_family(name))
+            .map(|(_, map)| map.get(SHARED_KEY))
+            .collect();
         values.dedup();
         let [Some(value)] = values[..] else {
             return match values[..] {
@@ -319,8 +370,9 @@ impl Ledger {
         };
         let last: Vec<&CommitAttempt> =
             ends.iter().zip(&self.writers).filter_map(|(&end, all)| all[..end].last()).collect();
-        let shared =
-            |a: &&&CommitAttempt| a.puts.iter().any(|p| p.key == SHARED_KEY && p.value.as_ref() == Some(value));
+        let shared = |a: &&&CommitAttempt| {
+            a.puts.iter().any(|p| p.key == SHARED_KEY && p.value.as_ref() == Some(value))
+        };
         let Some(winner) = last.iter().find(shared) else {
             return Err("the shared key holds a value that a later commit replaced".into());
         };

@@ -13,7 +13,8 @@ fn ledger() -> Ledger {
     for (writer, durable) in [(0, true), (1, false), (0, false), (1, false)] {
         let text = l.next_attempt(writer).to_string();
         let key = format!("d/{writer}/{text}");
-        let n = l.begin_commit(writer, vec![put(COUNTER_FAMILY, &key, &text), put("a", &key, &text)]);
+        let n =
+            l.begin_commit(writer, vec![put(COUNTER_FAMILY, &key, &text), put("a", &key, &text)]);
         l.end_commit(writer, n, CommitOutcome::Acked, durable, 10);
     }
     l
@@ -21,7 +22,8 @@ fn ledger() -> Ledger {
 
 /// What the database holds after so many commits of each writer.
 fn contents(l: &Ledger, ends: [usize; 2]) -> Contents {
-    let mut out = Contents::from([(COUNTER_FAMILY.into(), BTreeMap::new()), ("a".into(), BTreeMap::new())]);
+    let mut out =
+        Contents::from([(COUNTER_FAMILY.into(), BTreeMap::new()), ("a".into(), BTreeMap::new())]);
     for (writer, end) in ends.into_iter().enumerate() {
         for attempt in &l.writers[writer][..end] {
             l.apply_attempt(attempt, &mut out);
@@ -44,10 +46,14 @@ fn acked_prefixes_pass() {
 #[test]
 fn lost_commits_are_flagged() {
     let l = ledger();
-    assert!(l.check_recovered(&contents(&l, [2, 1]), RequiredCommits::Acked).is_err(), "an acknowledged commit");
+    assert!(
+        l.check_recovered(&contents(&l, [2, 1]), RequiredCommits::Acked).is_err(),
+        "an acknowledged commit"
+    );
     assert!(l.check_recovered(&contents(&l, [0, 0]), POWER_CUT).is_err(), "a durable commit");
     assert!(
-        l.check_recovered(&contents(&l, [1, 1]), RequiredCommits::Durable { before_us: 11 }).is_err(),
+        l.check_recovered(&contents(&l, [1, 1]), RequiredCommits::Durable { before_us: 11 })
+            .is_err(),
         "one older than the interval"
     );
     assert!(l.check_recovered(&contents(&l, [1, 2]), POWER_CUT).is_err(), "a hole between writers");
@@ -91,7 +97,11 @@ fn lost_commits_must_not_reappear() {
     l.end_commit(0, n, CommitOutcome::Acked, true, 30);
     let mut found = now.clone();
     l.apply_attempt(&l.writers[0][2], &mut found);
-    assert_eq!(l.check_recovered(&found, POWER_CUT), Ok(vec![3, 1]), "the lost attempt in between is passed over");
+    assert_eq!(
+        l.check_recovered(&found, POWER_CUT),
+        Ok(vec![3, 1]),
+        "the lost attempt in between is passed over"
+    );
 }
 
 #[test]
@@ -101,7 +111,10 @@ fn sync_makes_earlier_commits_durable() {
     let n = l.begin_commit(1, vec![put("a", "late", "1")]);
     l.end_commit(1, n, CommitOutcome::Acked, false, 40);
     l.mark_synced(moment);
-    assert!(l.check_recovered(&contents(&l, [2, 2]), POWER_CUT).is_ok(), "the late one may be lost");
+    assert!(
+        l.check_recovered(&contents(&l, [2, 2]), POWER_CUT).is_ok(),
+        "the late one may be lost"
+    );
     assert!(l.check_recovered(&contents(&l, [2, 1]), POWER_CUT).is_err());
 }
 
@@ -119,7 +132,10 @@ fn cleared_family_is_empty() {
     let mut found = Contents::from([(COUNTER_FAMILY.into(), home), ("x".into(), BTreeMap::new())]);
     assert!(l.check_recovered(&found, RequiredCommits::Acked).is_ok());
     found.get_mut("x").unwrap().insert(b"k".to_vec(), b"v".to_vec());
-    assert!(l.check_recovered(&found, RequiredCommits::Acked).is_err(), "the old contents came back");
+    assert!(
+        l.check_recovered(&found, RequiredCommits::Acked).is_err(),
+        "the old contents came back"
+    );
     found.remove("x");
     assert!(l.check_recovered(&found, RequiredCommits::Acked).is_err(), "the family is gone");
 }
@@ -129,7 +145,11 @@ fn clone_has_contents_of_its_source() {
     let mut l = Ledger::new(1);
     let made = l.families.begin_change(&FamilyDdl::Create("x".into()), 0);
     l.families.resolve(made);
-    let put = |value: &str| Put { family: ("x".into(), 1), key: b"k".to_vec(), value: Some(value.into()) };
+    let put = |value: &str| Put {
+        family: ("x".into(), 1),
+        key: b"k".to_vec(),
+        value: Some(value.into()),
+    };
     let n = l.begin_commit(0, vec![put("old")]);
     l.end_commit(0, n, CommitOutcome::Acked, true, 1);
     l.families.begin_change(&FamilyDdl::Clone("x".into(), "x2".into()), 1);
@@ -146,5 +166,8 @@ fn clone_has_contents_of_its_source() {
     found.insert("x".into(), x("new"));
     assert!(l.check_recovered(&found, RequiredCommits::Acked).is_ok());
     found.insert("x2".into(), x("new"));
-    assert!(l.check_recovered(&found, RequiredCommits::Acked).is_err(), "a write to one shows in the other");
+    assert!(
+        l.check_recovered(&found, RequiredCommits::Acked).is_err(),
+        "a write to one shows in the other"
+    );
 }

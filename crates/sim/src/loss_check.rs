@@ -1,15 +1,17 @@
-//! Repairs and salvages a damaged image, and checks that neither loses an acknowledged operation without saying so.
+//! Repairs and salvages a damaged image, and checks that neither loses an acknowledged operation
+//! without saying so.
 //!
-//! Promises: 1. every key that a repaired database answers differently lies in what the repair lists as lost: in its file's key
-//! range, or its last operation in the range of sequence numbers; 2. a salvaging reader answers "not found" for no acknowledged
-//! key; an older value is possible only if the report names a hole. Excused is what a strict open may cut: `cut`.
+//! Promises: 1. every key that a repaired database answers differently lies in what the repair
+//! lists as lost: in its file's key range, or its last operation in the range of sequence numbers;
+//! 2. a salvaging reader answers "not found" for no acknowledged key; an older value is possible
+//! only if the report names a hole. Excused is what a strict open may cut: `cut`.
 
 use crate::engine_target::PATH;
 use crate::image::Image;
 use crate::ledger::Contents;
 use crate::runner::Case;
 use perigee::env::Env;
-use perigee::{Db, Family, DataLoss, repair_in};
+use perigee::{DataLoss, Db, Family, repair_in};
 use perigee_env::fs::memory::SimDisk;
 use perigee_env::sim::SimWorld;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +21,12 @@ use std::sync::Arc;
 const REPAIRED_PATH: &str = "/mended";
 
 /// Checks both, each on a copy of the disk. `cut`: contents that a strict open of it may show.
-pub fn check(case: &Case, image: &Image, disk: &SimDisk, cut: Option<&Contents>) -> Result<(), String> {
+pub fn check(
+    case: &Case,
+    image: &Image,
+    disk: &SimDisk,
+    cut: Option<&Contents>,
+) -> Result<(), String> {
     let run = |f: &(dyn Fn(Env) -> Result<(), String> + Sync)| {
         let copy: Arc<SimDisk> = disk.deep_clone();
         SimWorld::new(case.case_seed()).run(copy, f)
@@ -40,7 +47,12 @@ impl ExpectedValue<'_> {
     }
 }
 
-fn expected_value<'a>(image: &'a Image, cut: Option<&'a Contents>, family: &str, key: &[u8]) -> ExpectedValue<'a> {
+fn expected_value<'a>(
+    image: &'a Image,
+    cut: Option<&'a Contents>,
+    family: &str,
+    key: &[u8],
+) -> ExpectedValue<'a> {
     let of = |c: &'a Contents| c.get(family).and_then(|map| map.get(key));
     ExpectedValue { now: of(&image.contents), after_cut: cut.map(of) }
 }
@@ -51,13 +63,25 @@ fn all_keys(image: &Image, family: &str, now: &BTreeMap<Vec<u8>, Vec<u8>>) -> BT
     written.chain(now.keys()).cloned().collect()
 }
 
-fn check_repair(case: &Case, image: &Image, cut: Option<&Contents>, env: Env) -> Result<(), String> {
+fn check_repair(
+    case: &Case,
+    image: &Image,
+    cut: Option<&Contents>,
+    env: Env,
+) -> Result<(), String> {
     let report = match repair_in(&env, PATH, REPAIRED_PATH, |_, _| {}) {
         Ok(report) => report,
         // Nothing of a database is left.
-        Err(e) => return if e.kind() == perigee::ErrorKind::NotFound { Ok(()) } else { Err(e.to_string()) },
+        Err(e) => {
+            return if e.kind() == perigee::ErrorKind::NotFound {
+                Ok(())
+            } else {
+                Err(e.to_string())
+            };
+        }
     };
-    let db = Db::open(REPAIRED_PATH, image.options(env)).map_err(|e| format!("the new database: {e}"))?;
+    let db = Db::open(REPAIRED_PATH, image.options(env))
+        .map_err(|e| format!("the new database: {e}"))?;
     let mut names: BTreeSet<String> = db.families().into_iter().collect();
     names.extend(image.contents.keys().cloned());
     let mut different = 0;
@@ -80,7 +104,10 @@ fn check_repair(case: &Case, image: &Image, cut: Option<&Contents>, env: Env) ->
             }
         }
     }
-    case.count(if different > 0 { "repairs that lost something" } else { "repairs that lost nothing" }, 1);
+    case.count(
+        if different > 0 { "repairs that lost something" } else { "repairs that lost nothing" },
+        1,
+    );
     db.close().map_err(|e| e.to_string())
 }
 
@@ -100,7 +127,12 @@ fn may_contain(piece: &DataLoss, family: &str, key: &[u8], seq: Option<u64>) -> 
         }
 }
 
-fn check_salvage(case: &Case, image: &Image, cut: Option<&Contents>, env: Env) -> Result<(), String> {
+fn check_salvage(
+    case: &Case,
+    image: &Image,
+    cut: Option<&Contents>,
+    env: Env,
+) -> Result<(), String> {
     let db = match Db::open(Path::new(PATH), image.options(env).salvage_readonly(true)) {
         Ok(db) => db,
         Err(_) => {
@@ -135,7 +167,8 @@ fn check_salvage(case: &Case, image: &Image, cut: Option<&Contents>, env: Env) -
             }
             many.map_or(Ok(()), |found| check("multi_get", found.map(|v| v.to_vec()).as_ref()))?;
             let timed = family.get_with_ttl(key);
-            timed.map_or(Ok(()), |t| check("get_with_ttl", t.map(|t| t.value.to_vec()).as_ref()))?;
+            timed
+                .map_or(Ok(()), |t| check("get_with_ttl", t.map(|t| t.value.to_vec()).as_ref()))?;
             if let (Ok(false), Some(_)) = (family.contains(key), expected.now) {
                 check("contains", None)?;
             }
@@ -159,7 +192,10 @@ fn check_scans(family: &Family, image: &Image, cut: Option<&Contents>) -> Result
         let Ok(seen) = seen else { continue };
         for key in image.contents.get(&name).into_iter().flat_map(BTreeMap::keys) {
             if !seen.contains(key) && !expected_value(image, cut, &name, key).allows(None) {
-                return Err(format!("a scan without an error leaves out \"{}\"", key.escape_ascii()));
+                return Err(format!(
+                    "a scan without an error leaves out \"{}\"",
+                    key.escape_ascii()
+                ));
             }
         }
     }

@@ -3,12 +3,14 @@
 
 use clap::{Parser, Subcommand};
 use perigee_sim::{
-    bugs, kill_child, crash, faults, flips, isolation, kill, model, prepared, recovery, runner, safety,
+    bugs, crash, faults, flips, isolation, kill, kill_child, model, prepared, recovery, runner,
+    safety,
 };
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Tries to make Perigee lose, invent or damage a byte. Every failure prints the line that replays it.
+/// Tries to make Perigee lose, invent or damage a byte. Every failure prints the line that replays
+/// it.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
@@ -20,7 +22,8 @@ struct Cli {
 enum Command {
     /// Random histories against the oracle, each under several option sets, and concurrent ones.
     Model(model::Args),
-    /// Crashes of the process and the machine at random I/Os, and at every I/O of all short histories.
+    /// Crashes of the process and the machine at random I/Os, and at every I/O of all short
+    /// histories.
     Crash(crash::Args),
     /// Every kind of I/O error at every I/O; failing reads; full disks.
     Faults(faults::Args),
@@ -88,7 +91,11 @@ fn image(dir: PathBuf, of: &str, seed: u64, case: u64) -> ExitCode {
     let (seed, case) = (seed.to_string(), case.to_string());
     let replay = |program| {
         let mut replay = std::process::Command::new(program);
-        replay.arg(of).args(["--seed", &seed, "--case", &case, "--jobs", "1"]).arg("--image").arg(&dir);
+        replay
+            .arg(of)
+            .args(["--seed", &seed, "--case", &case, "--jobs", "1"])
+            .arg("--image")
+            .arg(&dir);
         replay.status()
     };
     match std::env::current_exe().and_then(replay) {

@@ -1,10 +1,10 @@
-//! `perigee-sim model`: random histories against the oracle, the same history under several option sets, and
-//! histories of concurrent writers and readers.
+//! `perigee-sim model`: random histories against the oracle, the same history under several option
+//! sets, and histories of concurrent writers and readers.
 
+use crate::compaction_filter;
 use crate::concurrent;
 use crate::driver;
 use crate::engine_target::EngineTarget;
-use crate::compaction_filter;
 use crate::history::Generator;
 use crate::rng::{Rng, mix};
 use crate::runner::{Case, CommonArgs, Tally, print_summary, run_cases};
@@ -54,13 +54,16 @@ fn run_case(case: &Case) -> Result<(), String> {
     let (ops, merges) = (generator.history(HISTORY_LEN), generator.merges);
     let mut rng = Rng::new(mix(case.case_seed(), 1));
     for set in 0..OPTION_SETS {
-        let settings = Settings::random(&mut rng).with_random_comparator(&mut rng)?.with_merge_operator(merges);
+        let settings = Settings::random(&mut rng)
+            .with_random_comparator(&mut rng)?
+            .with_merge_operator(merges);
         let seed = rng.next();
         let disk = SimDisk::new(seed);
         case.keep_disk(&format!("set-{set}"), &disk);
         let performed = SimWorld::new(seed)
             .run(disk, |env| {
-                let mut engine = EngineTarget::open(env, settings.clone()).map_err(|e| format!("open: {e}"))?;
+                let mut engine =
+                    EngineTarget::open(env, settings.clone()).map_err(|e| format!("open: {e}"))?;
                 let performed = driver::run(&mut engine, &ops, settings.family.order)?;
                 engine.close().map_err(|e| format!("close: {e}"))?;
                 Ok::<u64, String>(performed)

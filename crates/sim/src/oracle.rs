@@ -1,12 +1,15 @@
-//! The oracle: what a correct database answers, in the simplest form one can check by reading. Sorted maps,
-//! copied on write, so that a snapshot or an open cursor is just another reference to an old map.
+//! The oracle: what a correct database answers, in the simplest form one can check by reading.
+//! Sorted maps, copied on write, so that a snapshot or an open cursor is just another reference to
+//! an old map.
 //!
-//! Knows nothing of the engine. [`Target`] is what the engine, the oracle and the deliberately broken toy share.
+//! Knows nothing of the engine. [`Target`] is what the engine, the oracle and the deliberately
+//! broken toy share.
 
-use crate::history::{
-    Bytes, CURSORS, FAMILIES, WriteKind, HISTORY_POINTS, CursorMove, Op, Range, SNAPSHOTS, ScanBounds, Value, Write, family_name,
-};
 use crate::comparators::{self, OrderedKey};
+use crate::history::{
+    Bytes, CURSORS, CursorMove, FAMILIES, HISTORY_POINTS, Op, Range, SNAPSHOTS, ScanBounds, Value,
+    Write, WriteKind, family_name,
+};
 use crate::settings::SEPARATOR;
 use perigee::{ErrorKind, KeyComparator};
 use std::collections::{BTreeMap, VecDeque};
@@ -108,7 +111,8 @@ pub const DAY_MS: u64 = 24 * 3_600_000;
 struct FamilyHandle {
     incarnation: u64,
     live: bool,
-    /// Begun by a clear or a clone: snapshots from before cannot read it, and must not find it empty.
+    /// Begun by a clear or a clone: snapshots from before cannot read it, and must not find it
+    /// empty.
     cleared_or_cloned: bool,
 }
 
@@ -163,7 +167,8 @@ impl Target for Oracle {
         match op {
             Op::Write { writes, .. } => self.write(writes),
             Op::Load { families, entries, .. } => {
-                let writes: Vec<Write> = families.iter().flat_map(|f| load_as_writes(*f, entries)).collect();
+                let writes: Vec<Write> =
+                    families.iter().flat_map(|f| load_as_writes(*f, entries)).collect();
                 self.write(&writes)
             }
             Op::Get { family, key, snapshot } => {
@@ -172,10 +177,11 @@ impl Target for Oracle {
             Op::MultiGet { family, keys, snapshot } => self.read(*family, *snapshot, |map| {
                 Outcome::Values(keys.iter().map(|k| self.visible_value(map, k)).collect())
             }),
-            Op::Contains { family, key, snapshot } => {
-                self.read(*family, *snapshot, |map| Outcome::Present(self.visible_value(map, key).is_some()))
-            }
-            Op::Scan { family, span, snapshot, .. } | Op::OpenIter { family, span, snapshot, .. }
+            Op::Contains { family, key, snapshot } => self.read(*family, *snapshot, |map| {
+                Outcome::Present(self.visible_value(map, key).is_some())
+            }),
+            Op::Scan { family, span, snapshot, .. }
+            | Op::OpenIter { family, span, snapshot, .. }
                 if !self.supports_scan(span) =>
             {
                 match self.map_for_read(*family, *snapshot) {
@@ -183,19 +189,20 @@ impl Target for Oracle {
                     _ => Outcome::Refused(ErrorKind::InvalidArgument),
                 }
             }
-            Op::Scan { family, span, snapshot, backs, steps } => self.read(*family, *snapshot, |map| {
-                let seen = |(k, v): (Bytes, OracleValue)| Some((k, v.visible_at(self.now)?));
-                let mut left: VecDeque<_> = scan_entries(map, span).into_iter().filter_map(seen).collect();
-                let step =
-                    |i: usize| if backs >> (i % 64) & 1 == 1 { left.pop_back() } else { left.pop_front() };
-                Outcome::Entries((0..*steps).map_while(step).collect())
-            }),
+            Op::Scan { family, span, snapshot, backs, steps } => {
+                self.read(*family, *snapshot, |map| {
+                    let seen = |(k, v): (Bytes, OracleValue)| Some((k, v.visible_at(self.now)?));
+                    let mut left: VecDeque<_> =
+                        scan_entries(map, span).into_iter().filter_map(seen).collect();
+                    let step = |i: usize| {
+                        if backs >> (i % 64) & 1 == 1 { left.pop_back() } else { left.pop_front() }
+                    };
+                    Outcome::Entries((0..*steps).map_while(step).collect())
+                })
+            }
             Op::OpenCursor { slot, family, range, snapshot } => {
-                self.open_cursor(*slot, *family, *snapshot, |incarnation, map| OpenIterator::Cursor {
-                    incarnation,
-                    map,
-                    range: range.clone(),
-                    at: None,
+                self.open_cursor(*slot, *family, *snapshot, |incarnation, map| {
+                    OpenIterator::Cursor { incarnation, map, range: range.clone(), at: None }
                 })
             }
             Op::OpenIter { slot, family, span, snapshot } => {
@@ -217,8 +224,11 @@ impl Target for Oracle {
                 Outcome::Done
             }
             Op::ReadPast { moment, family } => {
-                let Some((maps, certain)) = &self.history_points[*moment] else { return Outcome::Skipped };
-                match (self.live_map(*family, maps).map(|(_, map)| self.all_entries(&map)), certain) {
+                let Some((maps, certain)) = &self.history_points[*moment] else {
+                    return Outcome::Skipped;
+                };
+                match (self.live_map(*family, maps).map(|(_, map)| self.all_entries(&map)), certain)
+                {
                     (Err(Outcome::Skipped), _) => Outcome::Skipped,
                     (answer, true) => answer.unwrap_or_else(|refused| refused),
                     (answer, false) => {
@@ -234,12 +244,18 @@ impl Target for Oracle {
             Op::Clone { family, to } => self.clone_family(*family, *to),
             Op::Clear { family } => self.clear(*family),
             Op::FamilyNames => self.list_families(),
-            Op::Flush { family } | Op::Compact { family } | Op::Purge { family } => self.maintain(*family),
+            Op::Flush { family } | Op::Compact { family } | Op::Purge { family } => {
+                self.maintain(*family)
+            }
             Op::CompactRange { family, .. } => self.maintain(Some(*family)),
-            Op::AdvanceDays { days } => Outcome::Time(self.now, self.now + days * DAY_MS + DAY_MS / 4),
+            Op::AdvanceDays { days } => {
+                Outcome::Time(self.now, self.now + days * DAY_MS + DAY_MS / 4)
+            }
             Op::ClockJump | Op::ClockBack => Outcome::Time(self.now, self.now + DAY_MS / 4),
             Op::Sync | Op::WaitIdle | Op::Verify => Outcome::Done,
-            Op::FlushWhilePaused | Op::CancelCompactions { .. } | Op::SetRate { .. } => Outcome::Done,
+            Op::FlushWhilePaused | Op::CancelCompactions { .. } | Op::SetRate { .. } => {
+                Outcome::Done
+            }
             Op::Reopen => self.reopen(),
         }
     }
@@ -248,11 +264,16 @@ impl Target for Oracle {
 impl Oracle {
     /// The contents of the live families, by name.
     pub fn contents(&self) -> BTreeMap<String, BTreeMap<Bytes, Bytes>> {
-        let live =
-            self.handles.iter().enumerate().filter_map(|(slot, h)| Some((slot, h.filter(|h| h.live)?)));
+        let live = self
+            .handles
+            .iter()
+            .enumerate()
+            .filter_map(|(slot, h)| Some((slot, h.filter(|h| h.live)?)));
         live.map(|(slot, h)| {
             let all = self.maps[&h.incarnation].iter();
-            let map = all.filter_map(|(k, v)| Some((k.bytes.to_vec(), v.visible_at(self.now)?))).collect();
+            let map = all
+                .filter_map(|(k, v)| Some((k.bytes.to_vec(), v.visible_at(self.now)?)))
+                .collect();
             (family_name(slot), map)
         })
         .collect()
@@ -266,7 +287,11 @@ impl Oracle {
         if writes.iter().any(|w| !self.is_valid_write(w)) {
             let refused = Outcome::Refused(ErrorKind::InvalidArgument);
             // Of two reasons the one that is met first is named.
-            return if dropped { Outcome::Either(Box::new(refused), ErrorKind::NotFound) } else { refused };
+            return if dropped {
+                Outcome::Either(Box::new(refused), ErrorKind::NotFound)
+            } else {
+                refused
+            };
         }
         if dropped {
             return Outcome::Refused(ErrorKind::NotFound);
@@ -278,7 +303,9 @@ impl Oracle {
             let key = OrderedKey::new(self.order, &w.key);
             match &w.how {
                 WriteKind::DeleteRange(range) => map.retain(|key, _| !in_range(range, key)),
-                WriteKind::DeletePrefix => map.retain(|key, _| !comparators::has_prefix(key.order, &key.bytes, &w.key)),
+                WriteKind::DeletePrefix => {
+                    map.retain(|key, _| !comparators::has_prefix(key.order, &key.bytes, &w.key))
+                }
                 how => {
                     let before = map.remove(&key);
                     let until = match how {
@@ -290,7 +317,10 @@ impl Oracle {
                             WriteKind::Merge => before
                                 .unwrap_or(OracleValue { value: None, operands: None })
                                 .with_operand(&value.bytes()),
-                            _ => OracleValue { value: Some((Arc::from(value.bytes()), until)), operands: None },
+                            _ => OracleValue {
+                                value: Some((Arc::from(value.bytes()), until)),
+                                operands: None,
+                            },
                         };
                         map.insert(key, new);
                     }
@@ -334,13 +364,19 @@ impl Oracle {
     /// Whether the span can be asked for: not a prefix where keys with one do not lie together.
     fn supports_scan(&self, span: &ScanBounds) -> bool {
         match span {
-            ScanBounds::Prefix(prefix) => prefix.is_empty() || comparators::supports_prefix(self.order),
+            ScanBounds::Prefix(prefix) => {
+                prefix.is_empty() || comparators::supports_prefix(self.order)
+            }
             ScanBounds::Range(_) => true,
         }
     }
 
     /// The map that a reader of the family sees, or why not.
-    fn map_for_read(&self, family: usize, snapshot: Option<usize>) -> Result<(u64, Arc<EntryMap>), Outcome> {
+    fn map_for_read(
+        &self,
+        family: usize,
+        snapshot: Option<usize>,
+    ) -> Result<(u64, Arc<EntryMap>), Outcome> {
         self.handles[family].ok_or(Outcome::Skipped)?;
         self.live_map(
             family,
@@ -353,11 +389,16 @@ impl Oracle {
 
     /// Everything that is not over.
     fn all_entries(&self, map: &EntryMap) -> Outcome {
-        let seen = |(k, v): (&OrderedKey, &OracleValue)| Some((k.bytes.to_vec(), v.visible_at(self.now)?));
+        let seen =
+            |(k, v): (&OrderedKey, &OracleValue)| Some((k.bytes.to_vec(), v.visible_at(self.now)?));
         Outcome::Entries(map.iter().filter_map(seen).collect())
     }
 
-    fn live_map(&self, family: usize, maps: &IncarnationMaps) -> Result<(u64, Arc<EntryMap>), Outcome> {
+    fn live_map(
+        &self,
+        family: usize,
+        maps: &IncarnationMaps,
+    ) -> Result<(u64, Arc<EntryMap>), Outcome> {
         let handle = self.handles[family].ok_or(Outcome::Skipped)?;
         if !handle.live {
             return Err(Outcome::Refused(ErrorKind::NotFound));
@@ -368,7 +409,12 @@ impl Oracle {
         }
     }
 
-    fn read(&self, family: usize, snapshot: Option<usize>, answer: impl FnOnce(&EntryMap) -> Outcome) -> Outcome {
+    fn read(
+        &self,
+        family: usize,
+        snapshot: Option<usize>,
+        answer: impl FnOnce(&EntryMap) -> Outcome,
+    ) -> Outcome {
         self.map_for_read(family, snapshot).map_or_else(|refused| refused, |(_, map)| answer(&map))
     }
 
@@ -388,19 +434,24 @@ impl Oracle {
         }
     }
 
-    /// An answer from something opened earlier: it goes on as before if its family was dropped, or says so.
+    /// An answer from something opened earlier: it goes on as before if its family was dropped, or
+    /// says so.
     fn outcome_of_open(&self, incarnation: u64, outcome: Outcome) -> Outcome {
         let live = self.handles.iter().flatten().any(|h| h.live && h.incarnation == incarnation);
         if live { outcome } else { Outcome::Either(Box::new(outcome), ErrorKind::NotFound) }
     }
 
     fn move_cursor(&mut self, slot: usize, to: &CursorMove) -> Outcome {
-        let Some(OpenIterator::Cursor { incarnation, map, range, at }) = &mut self.open_cursors[slot] else {
+        let Some(OpenIterator::Cursor { incarnation, map, range, at }) =
+            &mut self.open_cursors[slot]
+        else {
             return Outcome::Skipped;
         };
         let (order, now) = (self.order, self.now);
-        let first = |low: Bound<&[u8]>| find_key(map, now, order, range, (low, Bound::Unbounded), false);
-        let last = |high: Bound<&[u8]>| find_key(map, now, order, range, (Bound::Unbounded, high), true);
+        let first =
+            |low: Bound<&[u8]>| find_key(map, now, order, range, (low, Bound::Unbounded), false);
+        let last =
+            |high: Bound<&[u8]>| find_key(map, now, order, range, (Bound::Unbounded, high), true);
         *at = match (to, at.as_ref().map(|key| &key.bytes[..])) {
             (CursorMove::First, _) => first(Bound::Unbounded),
             (CursorMove::Last, _) => last(Bound::Unbounded),
@@ -410,7 +461,8 @@ impl Oracle {
             (CursorMove::Prev, Some(key)) => last(Bound::Excluded(key)),
             (_, None) => None,
         };
-        let entry = at.as_ref().and_then(|key| Some((key.bytes.to_vec(), map[key].visible_at(now)?)));
+        let entry =
+            at.as_ref().and_then(|key| Some((key.bytes.to_vec(), map[key].visible_at(now)?)));
         let incarnation = *incarnation;
         self.outcome_of_open(incarnation, Outcome::Entry(entry))
     }
@@ -431,7 +483,11 @@ impl Oracle {
             return Outcome::Refused(ErrorKind::AlreadyExists);
         }
         self.incarnations += 1;
-        self.handles[family] = Some(FamilyHandle { incarnation: self.incarnations, live: true, cleared_or_cloned: false });
+        self.handles[family] = Some(FamilyHandle {
+            incarnation: self.incarnations,
+            live: true,
+            cleared_or_cloned: false,
+        });
         self.maps.insert(self.incarnations, Arc::default());
         Outcome::Done
     }
@@ -458,7 +514,9 @@ impl Oracle {
         let refusal = match self.live_handle(family) {
             None => Some(ErrorKind::NotFound),
             Some(_) if family == 0 => Some(ErrorKind::InvalidArgument),
-            Some(_) if family != to && self.live_handle(to).is_some() => Some(ErrorKind::AlreadyExists),
+            Some(_) if family != to && self.live_handle(to).is_some() => {
+                Some(ErrorKind::AlreadyExists)
+            }
             Some(_) => None,
         };
         if let Some(kind) = refusal {
@@ -474,14 +532,18 @@ impl Oracle {
         if self.live_handle(to).is_some() {
             return Outcome::Refused(ErrorKind::AlreadyExists);
         }
-        let Some(source) = self.live_handle(family) else { return Outcome::Refused(ErrorKind::NotFound) };
+        let Some(source) = self.live_handle(family) else {
+            return Outcome::Refused(ErrorKind::NotFound);
+        };
         let map = self.maps.get(&source.incarnation).cloned().unwrap_or_default();
         self.handles[to] = Some(self.new_incarnation(map));
         Outcome::Done
     }
 
     fn clear(&mut self, family: usize) -> Outcome {
-        let Some(old) = self.live_handle(family) else { return Outcome::Refused(ErrorKind::NotFound) };
+        let Some(old) = self.live_handle(family) else {
+            return Outcome::Refused(ErrorKind::NotFound);
+        };
         self.maps.remove(&old.incarnation);
         self.handles[family] = Some(self.new_incarnation(Arc::default()));
         Outcome::Done

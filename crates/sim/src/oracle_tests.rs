@@ -5,7 +5,10 @@ use crate::history::Value;
 
 fn put(family: usize, key: &[u8], id: u64) -> Op {
     let value = Some(Value { id, len: 9 });
-    Op::Write { writes: vec![Write { family, key: key.to_vec(), value, how: WriteKind::Plain }], batched: false }
+    Op::Write {
+        writes: vec![Write { family, key: key.to_vec(), value, how: WriteKind::Plain }],
+        batched: false,
+    }
 }
 fn get(key: &[u8], snapshot: Option<usize>) -> Op {
     Op::Get { family: 0, key: key.to_vec(), snapshot }
@@ -52,7 +55,11 @@ fn cursor_reverses_within_its_bounds() {
         writes: vec![Write { family: 0, key: b"b".to_vec(), value: None, how: WriteKind::Plain }],
         batched: false,
     });
-    assert_eq!(move_and_read(&mut o, CursorMove::Prev), Some(b"b".to_vec()), "sees what was there when it was made");
+    assert_eq!(
+        move_and_read(&mut o, CursorMove::Prev),
+        Some(b"b".to_vec()),
+        "sees what was there when it was made"
+    );
 }
 
 #[test]
@@ -67,7 +74,11 @@ fn recreated_family_is_a_new_incarnation() {
     o.perform(&Op::Create { family: 1 });
     let read = |snapshot| Op::Contains { family: 1, key: b"k".to_vec(), snapshot };
     assert_eq!(o.perform(&read(None)), Outcome::Present(false));
-    assert_eq!(o.perform(&read(Some(0))), Outcome::Present(false), "another family than the snapshot's");
+    assert_eq!(
+        o.perform(&read(Some(0))),
+        Outcome::Present(false),
+        "another family than the snapshot's"
+    );
 }
 
 #[test]
@@ -76,7 +87,10 @@ fn old_snapshots_cannot_read_cloned_or_cleared_family() {
     o.perform(&put(0, b"a", 1));
     o.perform(&Op::TakeSnapshot { slot: 0 });
     assert_eq!(o.perform(&Op::Clone { family: 0, to: 1 }), Outcome::Done);
-    assert_eq!(o.perform(&Op::Clone { family: 0, to: 1 }), Outcome::Refused(ErrorKind::AlreadyExists));
+    assert_eq!(
+        o.perform(&Op::Clone { family: 0, to: 1 }),
+        Outcome::Refused(ErrorKind::AlreadyExists)
+    );
     o.perform(&put(0, b"a", 2));
     let read = |family, snapshot| Op::Get { family, key: b"a".to_vec(), snapshot };
     assert_eq!(o.perform(&read(1, None)), value(1));
@@ -87,7 +101,10 @@ fn old_snapshots_cannot_read_cloned_or_cleared_family() {
     assert_eq!(o.perform(&Op::Rename { family: 1, to: 2 }), Outcome::Done);
     assert_eq!(o.perform(&read(2, None)), value(1));
     assert_eq!(o.perform(&read(1, None)), Outcome::Skipped);
-    assert_eq!(o.perform(&Op::Rename { family: 0, to: 1 }), Outcome::Refused(ErrorKind::InvalidArgument));
+    assert_eq!(
+        o.perform(&Op::Rename { family: 0, to: 1 }),
+        Outcome::Refused(ErrorKind::InvalidArgument)
+    );
 }
 
 #[test]

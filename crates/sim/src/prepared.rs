@@ -1,10 +1,12 @@
-//! `perigee-sim prepared`: two-phase commit under crashes. A case is a history of prepares, decisions, plain writes, flushes and
-//! compactions, beside another writer; it is crashed at every I/O from its first prepare on, as a process and as a machine, and calls
-//! of the disk fail at some of them; what is found after reopening must be what was answered: prepared and undecided, or decided, wholly; guarded as long as it is undecided.
+//! `perigee-sim prepared`: two-phase commit under crashes. A case is a history of prepares,
+//! decisions, plain writes, flushes and compactions, beside another writer; it is crashed at every
+//! I/O from its first prepare on, as a process and as a machine, and calls of the disk fail at some
+//! of them; what is found after reopening must be what was answered: prepared and undecided, or
+//! decided, wholly; guarded as long as it is undecided.
 
 use crate::engine_target::{PATH, check_report};
 use crate::rng::{Rng, mix};
-use crate::runner::{Case, CommonArgs, print_summary, lock_mutex, run_cases};
+use crate::runner::{Case, CommonArgs, lock_mutex, print_summary, run_cases};
 use crate::settings::Settings;
 use perigee::env::Env;
 use perigee::{Db, Durability, Error, ErrorKind, Family, Isolation, LockMode, TxnOptions};
@@ -98,7 +100,11 @@ fn random_history(case: &Case) -> PreparedHistory {
     let durability = rng.pick(&[Durability::Full, Durability::None, Durability::None]);
     let settings = Settings { min_free_space: 0, scrub_us: 0, ..Settings::random(&mut rng) };
     let steps = (0..rng.between(6, 18)).map(|i| match rng.weighted(&[5, 2, 3, 2, 1, 1]) {
-        0 => Step::PrepareOrDecide(rng.index(GID_COUNT), rng.percent(65), rng.pick(&[3, 3, 40, 3000])),
+        0 => Step::PrepareOrDecide(
+            rng.index(GID_COUNT),
+            rng.percent(65),
+            rng.pick(&[3, 3, 40, 3000]),
+        ),
         _ if i == 0 => Step::PrepareOrDecide(0, true, 3),
         1 => Step::CheckConflicts(rng.index(GID_COUNT)),
         2 => Step::PlainWrites(rng.log_uniform(12)),
@@ -135,12 +141,16 @@ fn crash_at_every_io(case: &Case) -> Result<(), String> {
             let point = || {
                 let (disk, ledger) = h.run(Disruption::CrashAt(io))?;
                 case.keep_disk("crashed", &disk);
-                let undecided =
-                    h.check_recovered(disk.crash_clone(mix(h.seed, io), crash), crash == Crash::Process, ledger)?;
+                let undecided = h.check_recovered(
+                    disk.crash_clone(mix(h.seed, io), crash),
+                    crash == Crash::Process,
+                    ledger,
+                )?;
                 case.count("undecided after the crash", undecided);
                 Ok(())
             };
-            point().map_err(|e: String| format!("{h:?}, {crash:?} crash at I/O {io} of {all}: {e}"))?;
+            point()
+                .map_err(|e: String| format!("{h:?}, {crash:?} crash at I/O {io} of {all}: {e}"))?;
         }
     }
     for (i, io) in (first + 1..=all).step_by(FAULT_INTERVAL).enumerate() {
@@ -150,9 +160,12 @@ fn crash_at_every_io(case: &Case) -> Result<(), String> {
             let point = || {
                 let (disk, ledger) = h.run(Disruption::FailAt(io, fault, sticky))?;
                 // A failed sync may have lost what was not synced.
-                h.check_recovered(disk.crash_clone(mix(h.seed, io), Crash::Power), false, ledger).map(drop)
+                h.check_recovered(disk.crash_clone(mix(h.seed, io), Crash::Power), false, ledger)
+                    .map(drop)
             };
-            point().map_err(|e| format!("{h:?}, {fault:?} (sticky: {sticky}) at I/O {io} of {all}: {e}"))?;
+            point().map_err(|e| {
+                format!("{h:?}, {fault:?} (sticky: {sticky}) at I/O {io} of {all}: {e}")
+            })?;
         }
     }
     Ok(())
@@ -169,23 +182,34 @@ impl PreparedHistory {
         }
         let calm = matches!(trouble, Disruption::Nothing);
         let entry = GidEntry { state: GidState::Free, generation: 0, committed: 0 };
-        let ledger = PreparedLedger { entries: [entry; GID_COUNT], plain: Default::default(), first_prepare_io: None };
+        let ledger = PreparedLedger {
+            entries: [entry; GID_COUNT],
+            plain: Default::default(),
+            first_prepare_io: None,
+        };
         let shared = Arc::new(Mutex::new(ledger));
         let root = |env: Env| {
             let lived = self.run_in_world(&env, &disk, &shared);
-            lived.or_else(
-                |e| if calm || e.kind() == ErrorKind::Internal { Err(e.to_string()) } else { Ok(()) },
-            )
+            lived.or_else(|e| {
+                if calm || e.kind() == ErrorKind::Internal { Err(e.to_string()) } else { Ok(()) }
+            })
         };
         SimWorld::new(self.seed).run(disk.clone(), root)?;
         let ledger = lock_mutex(&shared).clone();
         Ok((disk, ledger))
     }
 
-    fn run_in_world(&self, env: &Env, disk: &Arc<SimDisk>, ledger: &Arc<Mutex<PreparedLedger>>) -> Result<(), Error> {
+    fn run_in_world(
+        &self,
+        env: &Env,
+        disk: &Arc<SimDisk>,
+        ledger: &Arc<Mutex<PreparedLedger>>,
+    ) -> Result<(), Error> {
         let db = Db::open(Path::new(PATH), self.settings.options(env.clone()))?;
-        let families = [db.default_family(), db.create_family(SECOND_FAMILY, self.settings.family.clone())?];
-        let (its, list, gone, clock) = (families[0].clone(), ledger.clone(), disk.clone(), env.clock.clone());
+        let families =
+            [db.default_family(), db.create_family(SECOND_FAMILY, self.settings.family.clone())?];
+        let (its, list, gone, clock) =
+            (families[0].clone(), ledger.clone(), disk.clone(), env.clock.clone());
         let body = move || {
             for n in 1..25 {
                 if write_plain(&its, &list, 1, n).is_err() || gone.crashed() {
@@ -210,9 +234,14 @@ impl PreparedHistory {
         failed.map_or_else(|| db.close(), Err)
     }
 
-    /// Opens what a crash left (`all_kept`: with all that was acknowledged), compares, decides, cuts the power, and compares again. How
-    /// many were undecided.
-    fn check_recovered(&self, disk: Arc<SimDisk>, all_kept: bool, mut ledger: PreparedLedger) -> Result<u64, String> {
+    /// Opens what a crash left (`all_kept`: with all that was acknowledged), compares, decides,
+    /// cuts the power, and compares again. How many were undecided.
+    fn check_recovered(
+        &self,
+        disk: Arc<SimDisk>,
+        all_kept: bool,
+        mut ledger: PreparedLedger,
+    ) -> Result<u64, String> {
         let mut undecided = 0;
         if all_kept || self.settings.durability == Durability::Full {
             ledger.plain.iter_mut().for_each(|p| p.durable = p.acked);
@@ -229,12 +258,16 @@ impl PreparedHistory {
                     Err(e) => return Err(e.to_string()),
                 };
                 let families = [db.default_family(), other];
-                self.check_contents(&db, &families, &mut ledger).map_err(|e| format!("round {round}: {e}"))?;
-                undecided += ledger.entries.iter().filter(|e| e.state == GidState::Prepared).count() as u64;
-                check_report(&db.verify().map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
+                self.check_contents(&db, &families, &mut ledger)
+                    .map_err(|e| format!("round {round}: {e}"))?;
+                undecided +=
+                    ledger.entries.iter().filter(|e| e.state == GidState::Prepared).count() as u64;
+                check_report(&db.verify().map_err(|e| e.to_string())?)
+                    .map_err(|e| e.to_string())?;
                 if round == 1 {
                     self.decide_all(&db, &mut ledger)?;
-                    self.check_contents(&db, &families, &mut ledger).map_err(|e| format!("decided: {e}"))?;
+                    self.check_contents(&db, &families, &mut ledger)
+                        .map_err(|e| format!("decided: {e}"))?;
                 } else {
                     db.flush().map_err(|e| format!("flush: {e}"))?;
                 }
@@ -248,7 +281,9 @@ impl PreparedHistory {
 
     /// Decides all that is undecided.
     fn decide_all(&self, db: &Db, ledger: &mut PreparedLedger) -> Result<(), String> {
-        for (n, entry) in ledger.entries.iter_mut().enumerate().filter(|(_, e)| e.state == GidState::Prepared) {
+        for (n, entry) in
+            ledger.entries.iter_mut().enumerate().filter(|(_, e)| e.state == GidState::Prepared)
+        {
             let commit = mix(self.seed, n as u64).is_multiple_of(2);
             decide_prepared(db, n, commit).map_err(|e| format!("deciding {n}: {e}"))?;
             entry.state = GidState::Free;
@@ -258,7 +293,12 @@ impl PreparedHistory {
     }
 
     /// What is there must be what is owed; what is not certain is settled.
-    fn check_contents(&self, db: &Db, families: &[Family; 2], ledger: &mut PreparedLedger) -> Result<(), String> {
+    fn check_contents(
+        &self,
+        db: &Db,
+        families: &[Family; 2],
+        ledger: &mut PreparedLedger,
+    ) -> Result<(), String> {
         let listed = db.recover_prepared().map_err(|e| e.to_string())?;
         for (n, entry) in ledger.entries.iter_mut().enumerate() {
             let here = listed.iter().any(|p| p.gid == gid(n).as_bytes());
@@ -270,14 +310,17 @@ impl PreparedHistory {
                 }
                 (GidState::Deciding(true), false) => (GidState::Free, entry.generation),
                 (GidState::Deciding(false), false) => (GidState::Free, committed),
-                (state, here) => return Err(format!("{n}: {state:?}, but listed: {here}; {entry:?}")),
+                (state, here) => {
+                    return Err(format!("{n}: {state:?}, but listed: {here}; {entry:?}"));
+                }
             };
             (entry.state, entry.committed) = (state, committed);
             for k in 0..KEYS_PER_TXN {
                 let found = families[k % 2].get(key(n, k)).map_err(|e| e.to_string())?;
                 let expected = value_prefix(n, k, committed);
                 if found.as_deref().map(|v| v[..v.len().min(12)].to_vec()) != expected {
-                    let found = found.map(|v| String::from_utf8_lossy(&v[..v.len().min(12)]).into_owned());
+                    let found =
+                        found.map(|v| String::from_utf8_lossy(&v[..v.len().min(12)]).into_owned());
                     return Err(format!(
                         "key {k} of {n}: found {found:?}, owed generation {committed}, {entry:?}"
                     ));
@@ -317,8 +360,12 @@ fn value_prefix(n: usize, k: usize, generation: u64) -> Option<Vec<u8>> {
     (!gone).then(|| format!("{n} {k} {generation:08}").into_bytes())
 }
 fn isolation_of(generation: u64) -> Isolation {
-    let all =
-        [Isolation::Snapshot, Isolation::Serializable, Isolation::ReadCommitted, Isolation::RepeatableRead];
+    let all = [
+        Isolation::Snapshot,
+        Isolation::Serializable,
+        Isolation::ReadCommitted,
+        Isolation::RepeatableRead,
+    ];
     all[generation as usize % all.len()]
 }
 
@@ -326,9 +373,15 @@ fn decide_prepared(db: &Db, n: usize, commit: bool) -> Result<(), Error> {
     if commit { db.commit_prepared(gid(n)).map(drop) } else { db.rollback_prepared(gid(n)) }
 }
 
-fn write_plain(family: &Family, ledger: &Mutex<PreparedLedger>, writer: usize, n: u64) -> Result<(), Error> {
+fn write_plain(
+    family: &Family,
+    ledger: &Mutex<PreparedLedger>,
+    writer: usize,
+    n: u64,
+) -> Result<(), Error> {
     lock_mutex(ledger).plain[writer].tried = n;
-    let done = family.put(format!("plain {writer}"), [vec![b'x'; n as usize], vec![b'.'; 60]].concat());
+    let done =
+        family.put(format!("plain {writer}"), [vec![b'x'; n as usize], vec![b'.'; 60]].concat());
     let p = &mut lock_mutex(ledger).plain[writer];
     match &done {
         Ok(()) => p.acked = n,
@@ -379,7 +432,9 @@ impl TxnDriver<'_> {
                 match state {
                     GidState::Prepared => self.decide(n, commit),
                     _ => {
-                        lock_mutex(self.ledger).first_prepare_io.get_or_insert(self.disk.mutating_calls());
+                        lock_mutex(self.ledger)
+                            .first_prepare_io
+                            .get_or_insert(self.disk.mutating_calls());
                         self.prepare(n, bytes)
                     }
                 }
@@ -387,7 +442,8 @@ impl TxnDriver<'_> {
             Step::CheckConflicts(n) => self.check_conflicts(n),
             Step::PlainWrites(more) => {
                 let from = lock_mutex(self.ledger).plain[0].tried;
-                (from + 1..=from + more).try_for_each(|at| write_plain(&self.families[0], self.ledger, 0, at))
+                (from + 1..=from + more)
+                    .try_for_each(|at| write_plain(&self.families[0], self.ledger, 0, at))
             }
             Step::Flush => self.db.flush(),
             Step::Compact => self.db.compact(),
@@ -419,7 +475,8 @@ impl TxnDriver<'_> {
             entry.generation
         };
         let pessimistic = mix(self.seed, generation).is_multiple_of(2);
-        let options = TxnOptions::new().isolation(isolation_of(generation)).pessimistic(pessimistic);
+        let options =
+            TxnOptions::new().isolation(isolation_of(generation)).pessimistic(pessimistic);
         let txn = self.db.begin(options)?;
         txn.get(&self.families[0], read_key(n))?;
         for k in 0..KEYS_PER_TXN {
@@ -470,7 +527,9 @@ impl TxnDriver<'_> {
                 Err(e) if e.kind() == ErrorKind::Conflict => {}
                 Err(e) => return Err(e),
                 Ok(()) => {
-                    return Err(Error::internal(format!("{n} is prepared, and its key {k} was written")));
+                    return Err(Error::internal(format!(
+                        "{n} is prepared, and its key {k} was written"
+                    )));
                 }
             }
         }

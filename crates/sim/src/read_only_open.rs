@@ -1,8 +1,10 @@
-//! Read-only opens beside a writer. The writer commits, bulk-loads, spills transactions, ingests, and clears, renames, clones, creates and
-//! drops column families in a loop, with many flushes; a reader opens the database again and again.
+//! Read-only opens beside a writer. The writer commits, bulk-loads, spills transactions, ingests,
+//! and clears, renames, clones, creates and drops column families in a loop, with many flushes; a
+//! reader opens the database again and again.
 //!
-//! Promises: every open succeeds, however busy the writer is; it shows the state after a prefix of the writer's operations; and the prefix
-//! is not shorter than what was acknowledged before the open began.
+//! Promises: every open succeeds, however busy the writer is; it shows the state after a prefix of
+//! the writer's operations; and the prefix is not shorter than what was acknowledged before the
+//! open began.
 
 use crate::contents::read_all;
 use crate::engine_target::PATH;
@@ -10,7 +12,7 @@ use crate::ledger::Contents;
 use crate::rng::{Rng, value_bytes};
 use crate::runner::{Case, lock_mutex};
 use crate::settings::Settings;
-use perigee::env::{Env, DirOpenMode};
+use perigee::env::{DirOpenMode, Env};
 use perigee::{Db, Durability, Result, TableWriter, TxnOptions, WriteBatch};
 use perigee_env::fs::memory::SimDisk;
 use perigee_env::sim::SimWorld;
@@ -111,7 +113,8 @@ fn busy_writer_case(case: &Case, rng: &mut Rng) -> std::result::Result<(), Strin
     let mut settings = Settings::random(rng).with_durability(Durability::None);
     (settings.memory_budget, settings.scrub_us, settings.log_file_bytes) = (0, 0, 0);
     let (mut world, disk) = new_world(case, "busy", rng);
-    // Pauses of the reader last a few steps of the writer: an open that needs them to get through fails soon.
+    // Pauses of the reader last a few steps of the writer: an open that needs them to get through
+    // fails soon.
     world.step_us(200);
     world.run(disk, |env| {
         let scene = Scenario::create(env, &settings)?;
@@ -137,7 +140,9 @@ impl Scenario {
         let numbers = vec![db.snapshot().map_err(say)?.sequence()];
         db.close().map_err(say)?;
         env.fs.open_dir(Path::new(TABLES_DIR), DirOpenMode::CreateIfMissing).map_err(say)?;
-        let states = vec![INITIAL_FAMILIES.iter().map(|name| ((*name).to_owned(), BTreeMap::new())).collect()];
+        let states = vec![
+            INITIAL_FAMILIES.iter().map(|name| ((*name).to_owned(), BTreeMap::new())).collect(),
+        ];
         Ok(Arc::new(Scenario {
             env,
             settings: settings.clone(),
@@ -214,7 +219,9 @@ impl Scenario {
                 txn.commit().map(drop)
             }
             WriterOp::Ingest(writes) => self.ingest(db, writes, number),
-            WriterOp::Create(name) => db.create_family(name, self.settings.family.clone()).map(drop),
+            WriterOp::Create(name) => {
+                db.create_family(name, self.settings.family.clone()).map(drop)
+            }
             WriterOp::Drop(name) => db.drop_family(name),
             WriterOp::Clear(name) => db.clear_family(name),
             WriterOp::Rename(name, to) => db.rename_family(name, to),
@@ -228,7 +235,8 @@ impl Scenario {
     /// Builds a table of the writes, which are of one family and have values, and ingests it.
     fn ingest(&self, db: &Db, writes: &[Write], number: usize) -> Result<()> {
         let path = format!("{TABLES_DIR}/{number}.table");
-        let mut table = TableWriter::create_in(self.env.clone(), &path, self.settings.family.clone())?;
+        let mut table =
+            TableWriter::create_in(self.env.clone(), &path, self.settings.family.clone())?;
         let sorted: BTreeMap<_, _> = writes.iter().map(|(_, key, value)| (key, value)).collect();
         for (key, value) in sorted {
             table.put(key, value.as_deref().unwrap_or_default())?;
@@ -263,7 +271,8 @@ impl Scenario {
         db.close().map_err(|e| e.to_string())?;
         // By now the number of what was under way may be known.
         let prefixes = lock_mutex(&self.writer_states).clone();
-        // Whether a prefix ends at this number, as far as that is known. (A flush has no number of its own.)
+        // Whether a prefix ends at this number, as far as that is known. (A flush has no number of
+        // its own.)
         let ends = |n: usize| {
             let from = prefixes.seqs.get(n).copied().unwrap_or(number);
             let next = prefixes.seqs.iter().find(|next| **next > from);
@@ -273,7 +282,8 @@ impl Scenario {
             return Ok(());
         }
         let older = prefixes.states.iter().rposition(|state| *state == seen);
-        let what = older.map_or("a state that never existed".to_owned(), |n| format!("the state after {n}"));
+        let what = older
+            .map_or("a state that never existed".to_owned(), |n| format!("the state after {n}"));
         Err(format!(
             "a read-only open beside a writer shows {what}, as number {number}, with operations {first} to {last} acknowledged or \
              under way, up to number {:?}: {}",
@@ -295,7 +305,11 @@ impl Scenario {
     }
 
     /// Every open comes through and has what was flushed before it began.
-    fn open_beside_busy_writer(&self, case: &Case, flushed: &AtomicU64) -> std::result::Result<(), String> {
+    fn open_beside_busy_writer(
+        &self,
+        case: &Case,
+        flushed: &AtomicU64,
+    ) -> std::result::Result<(), String> {
         let say = |e: perigee::Error| format!("a read-only open beside a busy writer: {e}");
         while flushed.load(SeqCst) < BUSY_BEFORE && !self.ended.load(SeqCst) {
             self.env.clock.sleep_us(500);
@@ -310,7 +324,9 @@ impl Scenario {
                 newest = newest.max(value.first_chunk().map_or(0, |n| u64::from_le_bytes(*n) + 1));
             }
             if newest < least {
-                return Err(format!("an open shows {newest} commits, but {least} were acknowledged before"));
+                return Err(format!(
+                    "an open shows {newest} commits, but {least} were acknowledged before"
+                ));
             }
             db.close().map_err(say)?;
         }
@@ -355,7 +371,8 @@ impl WriterOp {
     fn random(rng: &mut Rng, state: &Contents) -> WriterOp {
         let all: Vec<&String> = state.keys().collect();
         let family = |rng: &mut Rng| all[rng.index(all.len())].clone();
-        let free: Vec<&str> = EXTRA_FAMILIES.into_iter().filter(|name| !state.contains_key(*name)).collect();
+        let free: Vec<&str> =
+            EXTRA_FAMILIES.into_iter().filter(|name| !state.contains_key(*name)).collect();
         let named: Vec<&String> = all.iter().filter(|name| **name != "default").copied().collect();
         let (free, named) = (
             (!free.is_empty()).then(|| free[rng.index(free.len())].to_owned()),
@@ -386,7 +403,10 @@ impl WriterOp {
     fn state_after(&self, mut state: Contents) -> Contents {
         match self {
             WriterOp::Put(write) => apply_writes(&mut state, std::slice::from_ref(write)),
-            WriterOp::Batch(writes) | WriterOp::Load(writes) | WriterOp::Spill(writes) | WriterOp::Ingest(writes) => {
+            WriterOp::Batch(writes)
+            | WriterOp::Load(writes)
+            | WriterOp::Spill(writes)
+            | WriterOp::Ingest(writes) => {
                 apply_writes(&mut state, writes);
             }
             WriterOp::DeletePrefix(family, prefix) => {

@@ -1,14 +1,15 @@
-//! `perigee-sim recovery`: opens with a memory budget that is a small part of the log. A database is written with plenty of
-//! memory, so that all of it is in the log, crashes, and is opened with a budget of a tenth: crashes in the middle of that,
-//! again and again, then opens and must hold what the ledger owes, within the budget. Read-only opens beside such an open show
-//! everything, too: it copies the end of the log into a new segment, and truncates the old one.
+//! `perigee-sim recovery`: opens with a memory budget that is a small part of the log. A database
+//! is written with plenty of memory, so that all of it is in the log, crashes, and is opened with a
+//! budget of a tenth: crashes in the middle of that, again and again, then opens and must hold what
+//! the ledger owes, within the budget. Read-only opens beside such an open show everything, too: it
+//! copies the end of the log into a new segment, and truncates the old one.
 
 use crate::contents::read_all;
 use crate::engine_target::PATH;
 use crate::ledger::{Ledger, RequiredCommits};
 use crate::rng::{Rng, mix};
 use crate::runner::{Case, CommonArgs, print_summary, run_cases};
-use crate::session::{Action, DbSession, CommitSpec, CrashPoint, check_final_state};
+use crate::session::{Action, CommitSpec, CrashPoint, DbSession, check_final_state};
 use crate::settings::Settings;
 use perigee::{Db, Durability};
 use perigee_env::fs::memory::{Crash, SimDisk};
@@ -43,7 +44,9 @@ fn random_script(rng: &mut Rng, writer: usize, n: usize) -> Vec<Action> {
     let action = |rng: &mut Rng| match rng.weighted(&[200, 4, 1, 1, 1, 1]) {
         1 => Action::Sync,
         2 if writer == 0 => Action::CreateOrDropFamily,
-        3 if writer == 0 => rng.pick(&[Action::ClearFamily, Action::CloneFamily, Action::RenameFamily]),
+        3 if writer == 0 => {
+            rng.pick(&[Action::ClearFamily, Action::CloneFamily, Action::RenameFamily])
+        }
         4 => Action::Load(rng.next(), 100),
         5 if n < 100 => Action::Flush,
         _ => {
@@ -67,7 +70,15 @@ fn run_case(case: &Case) -> Result<(), String> {
     let scripts = (0..writers).map(|w| random_script(&mut rng, w, n)).collect();
     let crash = if rng.percent(50) { Crash::Power } else { Crash::Process };
     let (share, when) = (rng.percent(50), CrashPoint::WritersDone);
-    let life = DbSession { seed: rng.next(), settings, scripts, write_shared_key: share, crash_point: when, crash_kind: crash, verify: false };
+    let life = DbSession {
+        seed: rng.next(),
+        settings,
+        scripts,
+        write_shared_key: share,
+        crash_point: when,
+        crash_kind: crash,
+        verify: false,
+    };
     let after = life.run(case, SimDisk::new(rng.next()), &ledger, RequiredCommits::Acked)?;
     let (mut disk, mut owed) = (after.disk, after.required);
     let log = log_bytes(&disk);
@@ -77,11 +88,23 @@ fn run_case(case: &Case) -> Result<(), String> {
         check_read_only_open(case, &disk.deep_clone(), &small, rng.next())?;
     }
     for round in 0..rng.below(4) {
-        let when = if rng.percent(80) { CrashPoint::Io(rng.log_uniform(300)) } else { CrashPoint::WritersDone };
+        let when = if rng.percent(80) {
+            CrashPoint::Io(rng.log_uniform(300))
+        } else {
+            CrashPoint::WritersDone
+        };
         let scripts = (0..writers).map(|w| random_script(&mut rng, w, 10)).collect();
         let crash = if rng.percent(65) { Crash::Power } else { Crash::Process };
         let verify = round == 0;
-        let life = DbSession { seed: rng.next(), settings: small.clone(), scripts, write_shared_key: share, crash_point: when, crash_kind: crash, verify };
+        let life = DbSession {
+            seed: rng.next(),
+            settings: small.clone(),
+            scripts,
+            write_shared_key: share,
+            crash_point: when,
+            crash_kind: crash,
+            verify,
+        };
         let after = life.run(case, disk, &ledger, owed)?;
         case.count("crashes during open", u64::from(after.crashed_in_open));
         case.count("crashes after open", u64::from(!after.crashed_in_open));
@@ -105,7 +128,12 @@ fn log_bytes(disk: &Arc<SimDisk>) -> u64 {
 }
 
 /// What a read-only open shows is the same before, during and after an open that replays the log.
-fn check_read_only_open(case: &Case, disk: &Arc<SimDisk>, settings: &Settings, seed: u64) -> Result<(), String> {
+fn check_read_only_open(
+    case: &Case,
+    disk: &Arc<SimDisk>,
+    settings: &Settings,
+    seed: u64,
+) -> Result<(), String> {
     let mut world = SimWorld::new(seed);
     world.lock_switch_probability(0.5);
     world.run(disk.clone(), |env| -> Result<(), String> {
@@ -123,15 +151,23 @@ fn check_read_only_open(case: &Case, disk: &Arc<SimDisk>, settings: &Settings, s
             let beside = read()?;
             case.count("read-only opens beside an open", 1);
             if beside != before {
-                return Err("a read-only open beside an open lacks commits, or shows others".to_owned());
+                return Err(
+                    "a read-only open beside an open lacks commits, or shows others".to_owned()
+                );
             }
         }
         opener.join().map_err(|panic| format!("the open panicked: {panic}"))
     })
 }
 
-/// The memory that an open accounts for is within the budget, beside the one commit that may exceed it; and so is what stays.
-fn check_memory_budget(case: &Case, disk: &Arc<SimDisk>, settings: &Settings, log: u64) -> Result<(), String> {
+/// The memory that an open accounts for is within the budget, beside the one commit that may exceed
+/// it; and so is what stays.
+fn check_memory_budget(
+    case: &Case,
+    disk: &Arc<SimDisk>,
+    settings: &Settings,
+    log: u64,
+) -> Result<(), String> {
     let seed = mix(case.case_seed(), 9);
     SimWorld::new(seed).run(disk.clone(), |env| -> Result<(), String> {
         let db = Db::open(Path::new(PATH), settings.options(env)).map_err(|e| format!("open: {e}"))?;

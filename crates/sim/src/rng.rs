@@ -1,5 +1,5 @@
-//! Randomness of the drivers: SplitMix64, seeded, so that a case is a number. Not for the engine, which gets
-//! its own from the simulated world.
+//! Randomness of the drivers: SplitMix64, seeded, so that a case is a number. Not for the engine,
+//! which gets its own from the simulated world.
 
 /// A seeded source of numbers.
 #[derive(Clone, Debug)]
@@ -64,7 +64,8 @@ impl Rng {
     }
 }
 
-/// The bytes of a value that nobody else has: starts with `id`, then noise or (for even ids) a pattern that compresses.
+/// The bytes of a value that nobody else has: starts with `id`, then noise or (for even ids) a
+/// pattern that compresses.
 pub fn value_bytes(id: u64, len: usize) -> Vec<u8> {
     let mut rng = Rng(id);
     let mut out = Vec::with_capacity(len + 8);

@@ -1,5 +1,5 @@
-//! Runs numbered cases on a few threads, catches what panics, prints what replays a failure, and counts.
-//! Cases are independent: each has worlds of its own.
+//! Runs numbered cases on a few threads, catches what panics, prints what replays a failure, and
+//! counts. Cases are independent: each has worlds of its own.
 
 use perigee_env::fs::memory::SimDisk;
 use std::io::{IsTerminal, Write};
@@ -126,7 +126,8 @@ impl Tally {
 /// Messages of panics on any thread since they were last taken.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Keeps panic messages for the report instead of printing them; with `PERIGEE_SIM_PANICS` set it prints them too.
+/// Keeps panic messages for the report instead of printing them; with `PERIGEE_SIM_PANICS` set it
+/// prints them too.
 pub fn catch_panics() {
     let before = std::panic::take_hook();
     let loud = std::env::var_os("PERIGEE_SIM_PANICS").is_some();
@@ -186,7 +187,9 @@ fn run_one(
     let panics = std::mem::take(&mut *lock_mutex(&PANICS));
     let failure = match (result, panics.first()) {
         (Ok(Ok(())), None) => None,
-        (Ok(Ok(())), Some(panic)) => Some(format!("a thread panicked (here or in the case beside): {panic}")),
+        (Ok(Ok(())), Some(panic)) => {
+            Some(format!("a thread panicked (here or in the case beside): {panic}"))
+        }
         (Ok(Err(violation)), _) => Some(violation),
         (Err(_), panic) => Some(format!("panic: {}", panic.map_or("without a message", |p| p))),
     };
@@ -197,7 +200,8 @@ fn run_one(
     }
     let Some(failure) = failure else { return false };
     tally.violations += 1;
-    let hang = ["deadlock", "step limit", "no thread can"].iter().any(|word| failure.contains(word));
+    let hang =
+        ["deadlock", "step limit", "no thread can"].iter().any(|word| failure.contains(word));
     tally.hangs += u64::from(hang);
     tally.panics += u64::from(!hang && failure.contains("panic"));
     println!(
@@ -222,7 +226,13 @@ impl Progress {
     fn new(command: &str, total: u64) -> Self {
         let started = Instant::now();
         let on = std::io::stderr().is_terminal();
-        Progress { command: command.to_string(), total, started, last_drawn: Mutex::new(started), enabled: on }
+        Progress {
+            command: command.to_string(),
+            total,
+            started,
+            last_drawn: Mutex::new(started),
+            enabled: on,
+        }
     }
     fn tick(&self, tally: &Tally) {
         let mut shown = lock_mutex(&self.last_drawn);
@@ -233,7 +243,10 @@ impl Progress {
         let rate = tally.cases as f64 / self.started.elapsed().as_secs_f64();
         let left = self.total.saturating_sub(tally.cases) as f64 / rate;
         let (done, total, bad) = (tally.cases, self.total, tally.violations);
-        eprint!("\r{}: {done} of {total}, {bad} violations, {rate:.0}/s, {left:.0} s left   ", self.command);
+        eprint!(
+            "\r{}: {done} of {total}, {bad} violations, {rate:.0}/s, {left:.0} s left   ",
+            self.command
+        );
         let _ = std::io::stderr().flush();
     }
     fn clear_line(&self) {

@@ -1,21 +1,21 @@
-//! `perigee-sim safety`: checkpoints, backups, prunes and restores under crashes at their I/Os; read-only opens that must
-//! change nothing; repairs of damaged copies that must not invent anything; directories of other programs (`foreign`);
-//! commit hooks among threads (`hooks`).
+//! `perigee-sim safety`: checkpoints, backups, prunes and restores under crashes at their I/Os;
+//! read-only opens that must change nothing; repairs of damaged copies that must not invent
+//! anything; directories of other programs (`foreign`); commit hooks among threads (`hooks`).
 //!
-//! Promises: a generation that was there before a crash restores to exactly what it held; a checkpoint is there whole or
-//! not at all, and after its call returned it is there; the source loses nothing; a repaired database holds only
-//! what was once written.
+//! Promises: a generation that was there before a crash restores to exactly what it held; a
+//! checkpoint is there whole or not at all, and after its call returned it is there; the source
+//! loses nothing; a repaired database holds only what was once written.
 
-use crate::read_only_open;
+use crate::commit_hooks;
 use crate::contents::read_all;
 use crate::engine_target::PATH;
 use crate::foreign_directory;
-use crate::commit_hooks;
 use crate::ledger::Contents;
+use crate::read_only_open;
 use crate::rng::{Rng, mix, value_bytes};
 use crate::runner::{Case, CommonArgs, print_summary, run_cases};
 use crate::settings::Settings;
-use perigee::env::{Env, DirOpenMode};
+use perigee::env::{DirOpenMode, Env};
 use perigee::{Backups, Compression, Db, Durability, Family, repair_in};
 use perigee_base::file_header::HEADER_BYTES;
 use perigee_env::fs::memory::{Crash, SimDisk};
@@ -73,7 +73,8 @@ fn run_case(case: &Case) -> Result<(), String> {
     check_repair(case, &past, &mut rng)
 }
 
-/// A few rounds of writes, a generation after each; the database is left open when the disk is cloned.
+/// A few rounds of writes, a generation after each; the database is left open when the disk is
+/// cloned.
 fn build_history(case: &Case, rng: &mut Rng) -> Result<PreCrashState, String> {
     let mut settings = Settings::random(rng).with_durability(Durability::Full);
     settings.family.compression = Compression::None;
@@ -104,7 +105,12 @@ fn build_history(case: &Case, rng: &mut Rng) -> Result<PreCrashState, String> {
 
 type ValuesEver = BTreeMap<(String, Vec<u8>), BTreeSet<Vec<u8>>>;
 
-fn write_random(db: &Db, families: &[Family], rng: &mut Rng, ever: &mut ValuesEver) -> perigee::Result<()> {
+fn write_random(
+    db: &Db,
+    families: &[Family],
+    rng: &mut Rng,
+    ever: &mut ValuesEver,
+) -> perigee::Result<()> {
     let family = &families[rng.index(families.len())];
     let key = format!("{:03}", rng.below(40)).into_bytes();
     match rng.weighted(&[70, 15, 5, 5, 2]) {
@@ -139,7 +145,12 @@ fn run_op(act: SafetyOp, db: &Db, env: &Env) -> perigee::Result<()> {
 }
 
 /// The operation, crashed at some of its I/Os, and right after it has returned.
-fn crash_during(case: &Case, past: &PreCrashState, what: SafetyOp, rng: &mut Rng) -> Result<(), String> {
+fn crash_during(
+    case: &Case,
+    past: &PreCrashState,
+    what: SafetyOp,
+    rng: &mut Rng,
+) -> Result<(), String> {
     let seed = rng.next();
     let perform = |crash_at: Option<u64>| {
         let disk = past.disk.deep_clone();
@@ -152,12 +163,17 @@ fn crash_during(case: &Case, past: &PreCrashState, what: SafetyOp, rng: &mut Rng
             match done {
                 Err(e) if !disk.crashed() => Err(format!("{what:?}: {e}")),
                 // Nothing that happens later may be needed: the power goes now.
-                done => Ok((disk.mutating_calls() - before, done.is_ok(), disk.crash_clone(seed, Crash::Power))),
+                done => Ok((
+                    disk.mutating_calls() - before,
+                    done.is_ok(),
+                    disk.crash_clone(seed, Crash::Power),
+                )),
             }
         })
     };
     let (ios, _, after) = perform(None)?;
-    check_after_crash(case, past, what, true, after).map_err(|e| format!("a power cut after {what:?}: {e}"))?;
+    check_after_crash(case, past, what, true, after)
+        .map_err(|e| format!("a power cut after {what:?}: {e}"))?;
     for _ in 0..CRASH_POINTS.min(ios) {
         let n = 1 + rng.below(ios);
         let (_, done, left) = perform(Some(n))?;
@@ -169,13 +185,23 @@ fn crash_during(case: &Case, past: &PreCrashState, what: SafetyOp, rng: &mut Rng
 }
 
 /// What must hold on the disk that a crash left.
-fn check_after_crash(case: &Case, past: &PreCrashState, what: SafetyOp, done: bool, disk: Arc<SimDisk>) -> Result<(), String> {
+fn check_after_crash(
+    case: &Case,
+    past: &PreCrashState,
+    what: SafetyOp,
+    done: bool,
+    disk: Arc<SimDisk>,
+) -> Result<(), String> {
     case.keep_disk("after", &disk);
     SimWorld::new(mix(case.case_seed(), 7)).run(disk, |env| {
         let newest = past.generations.keys().next_back().copied().unwrap_or(0);
         let backups = Backups::open_in(env.clone(), BACKUP_DIR);
-        let listed: Vec<u64> =
-            backups.list().map_err(|e| format!("list: {e}"))?.iter().map(|g| g.generation).collect();
+        let listed: Vec<u64> = backups
+            .list()
+            .map_err(|e| format!("list: {e}"))?
+            .iter()
+            .map(|g| g.generation)
+            .collect();
         for (number, expected) in &past.generations {
             let must = matches!(what, SafetyOp::Backup | SafetyOp::Checkpoint) || *number == newest;
             if must && !listed.contains(number) {
@@ -245,14 +271,19 @@ fn read_files(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
 /// A read-only open of what a killed writer left, its last append cut short: not a byte may change.
 fn check_read_only_open(case: &Case, past: &PreCrashState) -> Result<(), String> {
     let disk = past.disk.deep_clone();
-    let last =
-        disk.paths().into_iter().rfind(|p| p.starts_with(PATH) && p.extension().is_some_and(|e| e == "wal"));
+    let last = disk
+        .paths()
+        .into_iter()
+        .rfind(|p| p.starts_with(PATH) && p.extension().is_some_and(|e| e == "wal"));
     if let Some(log) = last {
         let mut bytes = disk.read_raw(&log);
-        // The start of one more record, behind the last: over the zeros of space that was taken ahead, some of which are left.
+        // The start of one more record, behind the last: over the zeros of space that was taken
+        // ahead, some of which are left.
         let taken = bytes.len();
         // A header may end in a zero, too.
-        bytes.truncate(bytes.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1).max(HEADER_BYTES));
+        bytes.truncate(
+            bytes.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1).max(HEADER_BYTES),
+        );
         bytes.extend_from_slice(&[7; 20]);
         bytes.resize(bytes.len().max(taken), 0);
         disk.write_raw(&log, bytes);
@@ -260,8 +291,8 @@ fn check_read_only_open(case: &Case, past: &PreCrashState) -> Result<(), String>
     let before = read_files(&disk);
     let (calls, settings) = (disk.mutating_calls(), &past.settings);
     SimWorld::new(case.case_seed()).run(disk.clone(), |env| {
-        let db =
-            Db::open(PATH, settings.options(env).read_only(true)).map_err(|e| format!("read-only: {e}"))?;
+        let db = Db::open(PATH, settings.options(env).read_only(true))
+            .map_err(|e| format!("read-only: {e}"))?;
         check_equal("the read-only database", &read_contents(&db)?, &past.contents)?;
         case.count("read-only opens", 1);
         db.close().map_err(|e| e.to_string())
@@ -275,7 +306,9 @@ fn check_read_only_open(case: &Case, past: &PreCrashState) -> Result<(), String>
 /// A byte of a table is flipped: what repair makes may lack something, but not invent anything.
 fn check_repair(case: &Case, past: &PreCrashState, rng: &mut Rng) -> Result<(), String> {
     let tables: Vec<PathBuf> = (past.disk.paths().into_iter())
-        .filter(|p| p.starts_with(PATH) && p.extension().is_some_and(|e| e == "klog" || e == "vlog"))
+        .filter(|p| {
+            p.starts_with(PATH) && p.extension().is_some_and(|e| e == "klog" || e == "vlog")
+        })
         .collect();
     for path in &tables {
         let disk = past.disk.deep_clone();
@@ -295,7 +328,10 @@ fn check_repair(case: &Case, past: &PreCrashState, rng: &mut Rng) -> Result<(), 
                     let known = past.values_ever.get(&(family.clone(), key.clone()));
                     if !known.is_some_and(|values| values.contains(&value)) {
                         let shown = key.escape_ascii();
-                        return Err(format!("repair of {} at {at} invented \"{shown}\"", path.display()));
+                        return Err(format!(
+                            "repair of {} at {at} invented \"{shown}\"",
+                            path.display()
+                        ));
                     }
                 }
             }

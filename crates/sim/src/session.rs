@@ -1,10 +1,10 @@
-//! One life of a simulated database: open, compare with the ledger, let writers run scripts, crash or close.
-//! What the crash, fault and exhaustive drivers share.
+//! One life of a simulated database: open, compare with the ledger, let writers run scripts, crash
+//! or close. What the crash, fault and exhaustive drivers share.
 
 use crate::contents::read_all;
 use crate::engine_target::{PATH, check_report};
 use crate::family_incarnations::FamilyDdl;
-use crate::ledger::{COUNTER_FAMILY, Ledger, RequiredCommits, Put, SHARED_KEY, CommitOutcome};
+use crate::ledger::{COUNTER_FAMILY, CommitOutcome, Ledger, Put, RequiredCommits, SHARED_KEY};
 use crate::rng::{Rng, mix, value_bytes};
 use crate::runner::{Case, lock_mutex};
 use crate::settings::Settings;
@@ -141,7 +141,8 @@ impl DbSession {
         if let CrashPoint::Io(n) = self.crash_point {
             disk.crash_at(n);
         }
-        SimWorld::new(self.seed).run(disk.clone(), |env| self.run_in_world(env, &disk, ledger, owed))
+        SimWorld::new(self.seed)
+            .run(disk.clone(), |env| self.run_in_world(env, &disk, ledger, owed))
     }
 
     fn run_in_world(
@@ -154,7 +155,9 @@ impl DbSession {
         let before = disk.mutating_calls();
         let db = match Db::open(Path::new(PATH), self.settings.options(env.clone())) {
             Ok(db) => db,
-            Err(_) if disk.crashed() => return Ok(self.crashed_before_open(disk, ledger, owed, before)),
+            Err(_) if disk.crashed() => {
+                return Ok(self.crashed_before_open(disk, ledger, owed, before));
+            }
             Err(e) => return Err(format!("open failed: {e}")),
         };
         let opened = disk.mutating_calls();
@@ -163,7 +166,9 @@ impl DbSession {
         }
         match self.check_recovered(&db, ledger, owed) {
             Ok(()) => {}
-            Err(_) if disk.crashed() => return Ok(self.crashed_before_open(disk, ledger, owed, before)),
+            Err(_) if disk.crashed() => {
+                return Ok(self.crashed_before_open(disk, ledger, owed, before));
+            }
             Err(e) => return Err(e),
         }
         let shared = Arc::new(SessionState {
@@ -182,7 +187,12 @@ impl DbSession {
     }
 
     /// Reads everything and asks the ledger.
-    fn check_recovered(&self, db: &Db, ledger: &Arc<Mutex<Ledger>>, owed: RequiredCommits) -> Result<(), String> {
+    fn check_recovered(
+        &self,
+        db: &Db,
+        ledger: &Arc<Mutex<Ledger>>,
+        owed: RequiredCommits,
+    ) -> Result<(), String> {
         let found = read_all(db).map_err(|e| format!("reading after open: {e}"))?;
         let recovery = db.stats().recovery;
         let mut known = lock_mutex(ledger);
@@ -223,13 +233,20 @@ impl DbSession {
         Ok(())
     }
 
-    fn finish(&self, shared: &Arc<SessionState>, before: u64, opened: u64) -> Result<SessionResult, String> {
+    fn finish(
+        &self,
+        shared: &Arc<SessionState>,
+        before: u64,
+        opened: u64,
+    ) -> Result<SessionResult, String> {
         let disk = &shared.disk;
         if self.crash_point == CrashPoint::CleanClose && !disk.crashed() {
             shared.db.close().map_err(|e| format!("close failed: {e}"))?;
             return Ok(self.session_result(disk, RequiredCommits::Acked, before, opened));
         }
-        if !disk.crashed() && matches!(self.crash_point, CrashPoint::Io(_) | CrashPoint::IoAfterOpen(_)) {
+        if !disk.crashed()
+            && matches!(self.crash_point, CrashPoint::Io(_) | CrashPoint::IoAfterOpen(_))
+        {
             // The planned point was not reached while writing: closing may reach it.
             let closed = shared.db.close();
             if !disk.crashed() {
@@ -246,19 +263,39 @@ impl DbSession {
             (Crash::Process, _) => RequiredCommits::Acked,
             (Crash::Power, Durability::Interval(t)) => {
                 let slack = 2 * u64::try_from(t.as_micros()).unwrap_or(u64::MAX / 4) + 5_000;
-                RequiredCommits::Durable { before_us: lock_mutex(ledger).newest_ack_us().saturating_sub(slack) }
+                RequiredCommits::Durable {
+                    before_us: lock_mutex(ledger).newest_ack_us().saturating_sub(slack),
+                }
             }
             (Crash::Power, _) => RequiredCommits::Durable { before_us: 0 },
         }
     }
 
-    /// After a crash before anything was compared: what was owed before still is, unless this crash may take more.
-    fn crashed_before_open(&self, disk: &Arc<SimDisk>, ledger: &Mutex<Ledger>, owed: RequiredCommits, before: u64) -> SessionResult {
-        let after = self.session_result(disk, weaker_requirement(owed, self.required_commits(ledger)), before, disk.mutating_calls());
+    /// After a crash before anything was compared: what was owed before still is, unless this crash
+    /// may take more.
+    fn crashed_before_open(
+        &self,
+        disk: &Arc<SimDisk>,
+        ledger: &Mutex<Ledger>,
+        owed: RequiredCommits,
+        before: u64,
+    ) -> SessionResult {
+        let after = self.session_result(
+            disk,
+            weaker_requirement(owed, self.required_commits(ledger)),
+            before,
+            disk.mutating_calls(),
+        );
         SessionResult { crashed_in_open: true, ..after }
     }
 
-    fn session_result(&self, disk: &Arc<SimDisk>, owed: RequiredCommits, before: u64, opened: u64) -> SessionResult {
+    fn session_result(
+        &self,
+        disk: &Arc<SimDisk>,
+        owed: RequiredCommits,
+        before: u64,
+        opened: u64,
+    ) -> SessionResult {
         let count = disk.mutating_calls();
         SessionResult {
             disk: disk.crash_clone(self.seed, self.crash_kind),
@@ -309,8 +346,17 @@ pub(crate) struct SessionWriter<'a> {
 
 impl<'a> SessionWriter<'a> {
     pub(crate) fn new(shared: &'a SessionState, writer: usize) -> Self {
-        let steady = [COUNTER_FAMILY].iter().chain(&STEADY_FAMILIES).filter_map(|name| shared.db.family(name).ok()).collect();
-        let mut writer = SessionWriter { shared, writer, steady_families: steady, changing_families: Vec::new() };
+        let steady = [COUNTER_FAMILY]
+            .iter()
+            .chain(&STEADY_FAMILIES)
+            .filter_map(|name| shared.db.family(name).ok())
+            .collect();
+        let mut writer = SessionWriter {
+            shared,
+            writer,
+            steady_families: steady,
+            changing_families: Vec::new(),
+        };
         writer.refresh_changing_families();
         writer
     }
@@ -333,7 +379,9 @@ impl<'a> SessionWriter<'a> {
             Action::Commit(spec, durability) => {
                 ignore_cancelled(self.commit(spec, durability)).map_err(|e| ("commit", e))
             }
-            Action::Load(seed, memory) => ignore_cancelled(self.bulk_load(seed, memory)).map_err(|e| ("load", e)),
+            Action::Load(seed, memory) => {
+                ignore_cancelled(self.bulk_load(seed, memory)).map_err(|e| ("load", e))
+            }
             Action::Sync => {
                 let moment = lock_mutex(&self.shared.ledger).advance_clock();
                 db.sync().map_err(|e| ("sync", e))?;
@@ -346,7 +394,8 @@ impl<'a> SessionWriter<'a> {
                 let mut rng = Rng::new(seed);
                 let mut key = || format!("d/{}/{:03}", self.writer, rng.below(20));
                 let range = (key(), key());
-                ignore_cancelled(db.compact_range(range.0..=range.1)).map_err(|e| ("compact_range", e))
+                ignore_cancelled(db.compact_range(range.0..=range.1))
+                    .map_err(|e| ("compact_range", e))
             }
             Action::CancelCompactions(us) => {
                 let cancelled = db.cancel_background_work();
@@ -355,7 +404,10 @@ impl<'a> SessionWriter<'a> {
             }
             Action::WaitIdle => ignore_cancelled(db.wait_idle()).map_err(|e| ("wait_idle", e)),
             Action::PollChanges => self.poll_changes().map_err(|e| ("the feed", e)),
-            Action::CreateOrDropFamily | Action::ClearFamily | Action::CloneFamily | Action::RenameFamily => self.change_families(action),
+            Action::CreateOrDropFamily
+            | Action::ClearFamily
+            | Action::CloneFamily
+            | Action::RenameFamily => self.change_families(action),
             Action::Sleep(us) => {
                 self.shared.env.clock.sleep_us(us);
                 Ok(())
@@ -381,7 +433,13 @@ impl<'a> SessionWriter<'a> {
             Durability::Interval(_) if durability.is_none() => self.shared.env.clock.monotonic_us(),
             _ => u64::MAX,
         };
-        lock_mutex(&self.shared.ledger).end_commit(self.writer, number, told, effective == Durability::Full, now);
+        lock_mutex(&self.shared.ledger).end_commit(
+            self.writer,
+            number,
+            told,
+            effective == Durability::Full,
+            now,
+        );
         result
     }
 
@@ -402,7 +460,9 @@ impl<'a> SessionWriter<'a> {
                     batch.put_until(family, &put.key, value, u64::MAX)?
                 }
                 Some(value) => batch.put(family, &put.key, value)?,
-                None if put.key.len() % 2 == 1 => batch.delete_range(family, &put.key[..]..=&put.key[..])?,
+                None if put.key.len() % 2 == 1 => {
+                    batch.delete_range(family, &put.key[..]..=&put.key[..])?
+                }
                 None => batch.delete(family, &put.key)?,
             }
         }
@@ -419,7 +479,13 @@ impl<'a> SessionWriter<'a> {
         let number = lock_mutex(&self.shared.ledger).begin_commit(self.writer, puts);
         let puts = lock_mutex(&self.shared.ledger).puts(self.writer, number).to_vec();
         let result = self.load_puts(&puts, memory);
-        lock_mutex(&self.shared.ledger).end_commit(self.writer, number, commit_outcome(&result), true, u64::MAX);
+        lock_mutex(&self.shared.ledger).end_commit(
+            self.writer,
+            number,
+            commit_outcome(&result),
+            true,
+            u64::MAX,
+        );
         result
     }
 
@@ -439,7 +505,8 @@ impl<'a> SessionWriter<'a> {
     }
 
     fn family(&self, name: &str) -> Result<&Family, Error> {
-        let found = self.steady_families.iter().chain(&self.changing_families).find(|f| f.name() == name);
+        let found =
+            self.steady_families.iter().chain(&self.changing_families).find(|f| f.name() == name);
         found.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("driver: no family {name}")))
     }
 
@@ -454,7 +521,10 @@ impl<'a> SessionWriter<'a> {
         let text = |tag: &str| Some(format!("{tag} {w} {next}").into_bytes());
         let mut puts = match spec {
             CommitSpec::OneKey => vec![put(COUNTER_FAMILY, "one", text("one"))],
-            CommitSpec::TwoFamilies => vec![put(COUNTER_FAMILY, "pair", text("pair")), put(STEADY_FAMILIES[0], "pair", text("pair"))],
+            CommitSpec::TwoFamilies => vec![
+                put(COUNTER_FAMILY, "pair", text("pair")),
+                put(STEADY_FAMILIES[0], "pair", text("pair")),
+            ],
             CommitSpec::Delete => vec![put(COUNTER_FAMILY, "one", None)],
             CommitSpec::ChangingFamily => {
                 let name = self.changing_families.first()?.name();
@@ -474,7 +544,12 @@ impl<'a> SessionWriter<'a> {
     }
 
     fn changing_family_put(&self, name: &str, key: &str, value: Option<Vec<u8>>) -> Put {
-        let incarnation = lock_mutex(&self.shared.ledger).families.current().get(name).copied().unwrap_or(u32::MAX);
+        let incarnation = lock_mutex(&self.shared.ledger)
+            .families
+            .current()
+            .get(name)
+            .copied()
+            .unwrap_or(u32::MAX);
         Put { family: (name.into(), incarnation), key: key.into(), value }
     }
 
@@ -491,7 +566,8 @@ impl<'a> SessionWriter<'a> {
                 };
                 let value = if rng.percent(20) { None } else { Some(value_bytes(rng.next(), len)) };
                 if !self.changing_families.is_empty() && rng.percent(25) {
-                    let name = self.changing_families[rng.index(self.changing_families.len())].name();
+                    let name =
+                        self.changing_families[rng.index(self.changing_families.len())].name();
                     return self.changing_family_put(&name, &key, value);
                 }
                 let family = rng.pick(&[COUNTER_FAMILY, STEADY_FAMILIES[0], STEADY_FAMILIES[1]]);
@@ -527,8 +603,8 @@ impl<'a> SessionWriter<'a> {
         }
     }
 
-    /// Changes the families; until the answer either state is possible, and after a failure it stays so for the next
-    /// recovery, though the running database knows.
+    /// Changes the families; until the answer either state is possible, and after a failure it
+    /// stays so for the next recovery, though the running database knows.
     fn change_families(&mut self, action: Action) -> Result<(), (&'static str, Error)> {
         let Some(change) = self.family_change(action) else { return Ok(()) };
         let outcome = {
@@ -563,8 +639,11 @@ pub fn check_final_state(
     let mut rng = Rng::new(mix(pattern.seed, 77));
     for scripted in [true, false] {
         let one = |w| vec![Action::Commit(CommitSpec::Random(mix(pattern.seed, w)), None)];
-        let scripts =
-            if scripted { (0..pattern.scripts.len() as u64).map(one).collect() } else { Vec::new() };
+        let scripts = if scripted {
+            (0..pattern.scripts.len() as u64).map(one).collect()
+        } else {
+            Vec::new()
+        };
         let (seed, settings) = (rng.next(), pattern.settings.clone());
         let life = DbSession {
             seed,

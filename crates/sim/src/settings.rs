@@ -1,5 +1,5 @@
-//! Option sets with tiny buffers, so that a history of a few hundred operations flushes, compacts and separates
-//! values all the time.
+//! Option sets with tiny buffers, so that a history of a few hundred operations flushes, compacts
+//! and separates values all the time.
 
 use crate::comparators;
 use crate::rng::Rng;
@@ -33,7 +33,8 @@ pub struct Settings {
     pub log_retention: u64,
     /// How far back versions are kept.
     pub history: History,
-    /// The interval of the scrub; 0: off. Off, a world in which all wait for ever is known as such at once.
+    /// The interval of the scrub; 0: off. Off, a world in which all wait for ever is known as such
+    /// at once.
     pub scrub_us: u64,
 }
 
@@ -85,7 +86,8 @@ impl Settings {
     /// The same, half of the times with another key order.
     pub fn with_random_comparator(mut self, rng: &mut Rng) -> Result<Self, String> {
         if rng.percent(50) {
-            self.family.order = rng.pick(&comparators::all_comparators().map_err(|e| e.to_string())?);
+            self.family.order =
+                rng.pick(&comparators::all_comparators().map_err(|e| e.to_string())?);
         }
         Ok(self)
     }

@@ -1,6 +1,8 @@
-//! What the memtable costs, alone: `cargo run --profile perf -p perigee-tree --example memtable [ENTRIES]`
+//! What the memtable costs, alone: `cargo run --profile perf -p perigee-tree --example memtable
+//! [ENTRIES]`
 //!
-//! 16-byte keys, 100-byte values, nanoseconds of this thread's CPU time for each operation (`/proc/thread-self/schedstat`).
+//! 16-byte keys, 100-byte values, nanoseconds of this thread's CPU time for each operation
+//! (`/proc/thread-self/schedstat`).
 #![allow(clippy::unwrap_used)]
 
 use perigee_base::{FamilyId, KeyComparator, SeqNo};
@@ -41,7 +43,8 @@ fn key(high: u64, low: u64) -> [u8; 16] {
 fn batches(n: u64, each: u64, key: impl Fn(u64) -> [u8; 16]) -> Vec<BatchWithOps> {
     let one = |start: u64| {
         let mut b = Batch::new();
-        (start..(start + each).min(n)).for_each(|i| b.put(FamilyId(0), &key(i), &[b'v'; 100]).unwrap());
+        (start..(start + each).min(n))
+            .for_each(|i| b.put(FamilyId(0), &key(i), &[b'v'; 100]).unwrap());
         let f = b.finish();
         let ops = BatchOps::new(&f.buf, f.payload_range()).enumerate();
         let ops = ops.map(|(i, op)| (op.unwrap(), SeqNo(start + 1 + i as u64))).collect();
@@ -80,8 +83,12 @@ fn main() {
         let t = Arc::new(Memtable::new(order));
         insert(&t, &thousands);
         let get = |i: u64| t.get(black_box(&key(i)), SeqNo::MAX);
-        time(&format!("{name}: get, hit"), n, || (0..n).for_each(|i| assert!(get(i * 7919 % n).is_some())));
-        time(&format!("{name}: get, miss"), n, || (n..2 * n).for_each(|i| assert!(get(i).is_none())));
+        time(&format!("{name}: get, hit"), n, || {
+            (0..n).for_each(|i| assert!(get(i * 7919 % n).is_some()))
+        });
+        time(&format!("{name}: get, miss"), n, || {
+            (n..2 * n).for_each(|i| assert!(get(i).is_none()))
+        });
         time(&format!("{name}: first seek (sorts)"), n, || t.cursor().seek_first());
         time(&format!("{name}: scan"), n, || assert_eq!(scan(&t), 16 * n));
         println!("{:<44} {:>9.1} bytes", "  memory, each entry", t.bytes() as f64 / n as f64);

@@ -1,20 +1,23 @@
-//! What the rewrite road costs, alone: `cargo run --profile perf -p perigee-tree --example rewrite [ENTRIES [ROUNDS]]`
+//! What the rewrite road costs, alone: `cargo run --profile perf -p perigee-tree --example rewrite
+//! [ENTRIES [ROUNDS]]`
 //!
-//! Flushes of memtables and merges of four such runs with a last level ten times as large, random keys of 16 bytes, values of 100
-//! of which half are random; then merges of a run of keys that follow each other, a hundredth of the last level, with that;
-//! with and without reading the outputs again. Nanoseconds of this thread's CPU time for each entry
-//! that was read (`/proc/thread-self/schedstat`), the least of all rounds in front, which disturbs least, then the median.
+//! Flushes of memtables and merges of four such runs with a last level ten times as large, random
+//! keys of 16 bytes, values of 100 of which half are random; then merges of a run of keys that
+//! follow each other, a hundredth of the last level, with that; with and without reading the
+//! outputs again. Nanoseconds of this thread's CPU time for each entry that was read
+//! (`/proc/thread-self/schedstat`), the least of all rounds in front, which disturbs least, then
+//! the median.
 #![allow(clippy::unwrap_used)]
 
 use perigee_base::expiry::FixedClock;
 use perigee_base::{FamilyId, KeyComparator, LevelNo, Result, RunId, SeqNo};
-use perigee_env::{Env, DirOpenMode};
+use perigee_env::{DirOpenMode, Env};
 use perigee_file::log::{Batch, BatchOp, BatchOps};
 use perigee_file::{BlockCache, CompressionMethod, KlogOptions, TableCache};
 use perigee_tree::compact::{CompactionPlan, CompactionReason, run_compaction};
 use perigee_tree::flush::flush;
 use perigee_tree::mvcc::SnapshotStripes;
-use perigee_tree::rewrite::{CreatedFiles, RewriteOutput, RewriteContext, NoPacing};
+use perigee_tree::rewrite::{CreatedFiles, NoPacing, RewriteContext, RewriteOutput};
 use perigee_tree::version::FileOpener;
 use perigee_tree::{Memtable, Table, TableMeta, Version, VersionEdit, Vlog, VlogMeta};
 use std::sync::Arc;
@@ -32,7 +35,10 @@ struct BenchOpener(TableCache);
 
 impl FileOpener for BenchOpener {
     fn open_table(&self, meta: &TableMeta) -> Result<Arc<Table>> {
-        Ok(Arc::new(Table { meta: meta.clone(), reader: self.0.klog_reader(meta.id, meta.summary.bytes)? }))
+        Ok(Arc::new(Table {
+            meta: meta.clone(),
+            reader: self.0.klog_reader(meta.id, meta.summary.bytes)?,
+        }))
     }
     fn open_vlog(&self, meta: &VlogMeta) -> Result<Arc<Vlog>> {
         Ok(Arc::new(Vlog { meta: meta.clone(), reader: self.0.vlog_reader(meta.id, meta.bytes)? }))
@@ -64,7 +70,11 @@ impl RewriteBench {
     }
 
     /// A memtable of so many puts of keys that `pick` chooses.
-    fn memtable(&mut self, n: u64, mut pick: impl FnMut(&mut RewriteBench, u64) -> u64) -> Arc<Memtable> {
+    fn memtable(
+        &mut self,
+        n: u64,
+        mut pick: impl FnMut(&mut RewriteBench, u64) -> u64,
+    ) -> Arc<Memtable> {
         let memtable = Arc::new(Memtable::new(KeyComparator::Bytes));
         for start in (0..n).step_by(1000) {
             let mut b = Batch::new();
@@ -72,7 +82,9 @@ impl RewriteBench {
                 let k = pick(self, i);
                 let key = key(k);
                 let mut value = [b'v'; 100];
-                value[..48].chunks_mut(8).for_each(|c| c.copy_from_slice(&self.next_random().to_le_bytes()));
+                value[..48]
+                    .chunks_mut(8)
+                    .for_each(|c| c.copy_from_slice(&self.next_random().to_le_bytes()));
                 b.put(FamilyId(0), &key, &value).unwrap();
             }
             let f = b.finish();
@@ -117,17 +129,20 @@ impl RewriteBench {
     fn run_job(
         &mut self,
         name: &str,
-        job: impl FnOnce(RewriteContext<'_>, &mut CreatedFiles) -> Result<(VersionEdit, RewriteOutput)> + Send,
+        job: impl FnOnce(RewriteContext<'_>, &mut CreatedFiles) -> Result<(VersionEdit, RewriteOutput)>
+        + Send,
     ) -> f64 {
         // A thread of its own for each kind of job: profilers tell them apart by name.
         let this = &*self;
         let (took, (edit, output)) = std::thread::scope(|scope| {
             let work = move || {
                 let start = cpu_ns();
-                let done = job(this.rewrite_context(&this.version), &mut CreatedFiles::default()).unwrap();
+                let done =
+                    job(this.rewrite_context(&this.version), &mut CreatedFiles::default()).unwrap();
                 (cpu_ns() - start, done)
             };
-            let thread = std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, work);
+            let thread =
+                std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, work);
             thread.unwrap().join().unwrap()
         });
         let removed: Vec<_> = edit.removed.iter().map(|(_, id)| *id).collect();
@@ -159,7 +174,14 @@ fn main() {
         let dir = Env::real().fs.open_dir(&path, DirOpenMode::CreateIfMissing).unwrap();
         let shelf = TableCache::new(dir, 1, Arc::new(BlockCache::new(1 << 20)), Arc::default());
         let (ids, version) = (AtomicU64::new(1), Version::empty(KeyComparator::Bytes));
-        let mut w = RewriteBench { tables: BenchOpener(shelf), ids, version, verify, seq: 0, next_random: 7 };
+        let mut w = RewriteBench {
+            tables: BenchOpener(shelf),
+            ids,
+            version,
+            verify,
+            seq: 0,
+            next_random: 7,
+        };
         let load = w.memtable(n, |_, i| i);
         w.flush(&load);
         drop(load);
@@ -177,13 +199,17 @@ fn main() {
         }
         let mut stretches = Vec::new();
         for round in 0..rounds {
-            let memtable = w.memtable(n / 100, |_, i| sorted[(round * n / 7 + i) as usize % sorted.len()]);
+            let memtable =
+                w.memtable(n / 100, |_, i| sorted[(round * n / 7 + i) as usize % sorted.len()]);
             memtable.cursor().seek_first();
             w.flush(&memtable);
             stretches.push(w.merge());
         }
-        let results =
-            [("flush", flushes), ("merge of 4 + 1 runs", merges), ("merge of a stretch", stretches)];
+        let results = [
+            ("flush", flushes),
+            ("merge of 4 + 1 runs", merges),
+            ("merge of a stretch", stretches),
+        ];
         for (what, mut ns) in results {
             ns.sort_by(f64::total_cmp);
             let again = if verify { ", outputs read again" } else { "" };

@@ -1,8 +1,10 @@
-//! What was written behind a reader's back: whether a key, any key of a range, or any key of a sorted run has a version newer
-//! than the reader's sequence number. Exact, and it looks only into sources that hold something newer.
+//! What was written behind a reader's back: whether a key, any key of a range, or any key of a
+//! sorted run has a version newer than the reader's sequence number. Exact, and it looks only into
+//! sources that hold something newer.
 //!
-//! In a memtable what is newer is what came last: if that is not much it is gone through from the newest back, and nothing is
-//! sorted. So a check in the commit section, after one before it, takes what came in between and not the whole memtable.
+//! In a memtable what is newer is what came last: if that is not much it is gone through from the
+//! newest back, and nothing is sorted. So a check in the commit section, after one before it, takes
+//! what came in between and not the whole memtable.
 
 use crate::get;
 use crate::memtable::Memtable;
@@ -15,7 +17,8 @@ use perigee_base::{KeyComparator, Result, SeqNo};
 use perigee_file::RangeTombstones;
 use std::sync::Arc;
 
-/// So many entries of a memtable are gone through for one range; for more of them its order is made.
+/// So many entries of a memtable are gone through for one range; for more of them its order is
+/// made.
 const RECENT_ENTRIES_MAX: usize = 512;
 
 /// Between two places.
@@ -33,7 +36,8 @@ fn has_newer_entries(table: &Table, since: SeqNo) -> bool {
 pub fn newest_version_since(view: &View, key: &[u8], since: SeqNo) -> Result<Option<SeqNo>> {
     let order = view.version.comparator;
     let hash = order.filter_hash(key);
-    let newer = |point: Option<SeqNo>, cover: Option<SeqNo>| point.max(cover).filter(|seq| *seq > since);
+    let newer =
+        |point: Option<SeqNo>, cover: Option<SeqNo>| point.max(cover).filter(|seq| *seq > since);
     for m in newer_memtables(view, since) {
         let point = m.get(key, SeqNo::MAX).map(|(seq, _)| seq);
         if let Some(seq) = newer(point, m.covering_tombstone(key, SeqNo::MAX)) {
@@ -41,7 +45,10 @@ pub fn newest_version_since(view: &View, key: &[u8], since: SeqNo) -> Result<Opt
         }
     }
     for run in view.version.runs() {
-        let Some(table) = run.table_covering(order, key).filter(|t| has_newer_entries(t, since)) else { continue };
+        let Some(table) = run.table_covering(order, key).filter(|t| has_newer_entries(t, since))
+        else {
+            continue;
+        };
         let point = table.reader.get(key, hash, SeqNo::MAX)?.map(|(seq, _)| seq);
         if let Some(seq) = newer(point, get::covering_tombstone(table, view, key, SeqNo::MAX)) {
             return Ok(Some(seq));
@@ -50,9 +57,13 @@ pub fn newest_version_since(view: &View, key: &[u8], since: SeqNo) -> Result<Opt
     Ok(None)
 }
 
-/// A key between two places that has a version newer than `since`, or the beginning of a newer range tombstone that reaches
-/// between them.
-pub fn find_conflict_in_range(view: &View, (begin, end): KeyRangeRef<'_>, since: SeqNo) -> Result<Option<Vec<u8>>> {
+/// A key between two places that has a version newer than `since`, or the beginning of a newer
+/// range tombstone that reaches between them.
+pub fn find_conflict_in_range(
+    view: &View,
+    (begin, end): KeyRangeRef<'_>,
+    since: SeqNo,
+) -> Result<Option<Vec<u8>>> {
     let order = view.version.comparator;
     if !begin.cmp(order, end).is_lt() {
         return Ok(None);
@@ -67,7 +78,9 @@ pub fn find_conflict_in_range(view: &View, (begin, end): KeyRangeRef<'_>, since:
             sources.push(SourceCursor::from(m.cursor()));
             continue;
         };
-        if let Some(key) = keys.find(|key| begin.is_before(order, key) && !end.is_before(order, key)) {
+        if let Some(key) =
+            keys.find(|key| begin.is_before(order, key) && !end.is_before(order, key))
+        {
             return Ok(Some(key.to_vec()));
         }
     }
@@ -94,12 +107,18 @@ pub fn find_conflict_in_range(view: &View, (begin, end): KeyRangeRef<'_>, since:
     Ok(None)
 }
 
-/// A key, or the beginning of a stretch, that the tables of `run` are about (they belong to nobody's version) and that has a
-/// version newer than `since`. The work is that of the smaller side: the run, or what is newer.
-pub fn find_conflict_with_run(view: &View, run: &Arc<Run>, since: SeqNo) -> Result<Option<Vec<u8>>> {
+/// A key, or the beginning of a stretch, that the tables of `run` are about (they belong to
+/// nobody's version) and that has a version newer than `since`. The work is that of the smaller
+/// side: the run, or what is newer.
+pub fn find_conflict_with_run(
+    view: &View,
+    run: &Arc<Run>,
+    since: SeqNo,
+) -> Result<Option<Vec<u8>>> {
     let order = view.version.comparator;
     for erased in run.tables.iter().flat_map(|t| t.reader.range_tombstones().fragments()) {
-        let met = find_conflict_in_range(view, (erased.begin.as_ref(), erased.end.as_ref()), since)?;
+        let met =
+            find_conflict_in_range(view, (erased.begin.as_ref(), erased.end.as_ref()), since)?;
         if met.is_some() {
             return Ok(met);
         }
@@ -114,7 +133,10 @@ pub fn find_conflict_with_run(view: &View, run: &Arc<Run>, since: SeqNo) -> Resu
     let entries: u64 = run.tables.iter().map(|t| t.meta.summary.entries).sum();
     let mut sources: Vec<SourceCursor> = Vec::new();
     for m in newer_memtables(view, since) {
-        let Some(keys) = m.recent_keys(since, usize::try_from(entries).unwrap_or(usize::MAX).max(RECENT_ENTRIES_MAX)) else {
+        let Some(keys) = m.recent_keys(
+            since,
+            usize::try_from(entries).unwrap_or(usize::MAX).max(RECENT_ENTRIES_MAX),
+        ) else {
             sources.push(SourceCursor::from(m.cursor()));
             continue;
         };
@@ -126,7 +148,8 @@ pub fn find_conflict_with_run(view: &View, run: &Arc<Run>, since: SeqNo) -> Resu
         }
     }
     for other in view.version.runs() {
-        let newer: Vec<_> = other.tables.iter().filter(|t| has_newer_entries(t, since)).cloned().collect();
+        let newer: Vec<_> =
+            other.tables.iter().filter(|t| has_newer_entries(t, since)).cloned().collect();
         if !newer.is_empty() {
             let newer = Arc::new(Run::new(other.id, newer, order));
             sources.push(SourceCursor::Run(RunCursor::new(newer, order, false)));
@@ -142,7 +165,8 @@ fn copy_key(source: &SourceCursor) -> Vec<u8> {
     key
 }
 
-/// The first key of `mine` that `others` have an entry of that is newer than `since`. Each side leaps to where the other is.
+/// The first key of `mine` that `others` have an entry of that is newer than `since`. Each side
+/// leaps to where the other is.
 fn find_common_key(
     order: KeyComparator,
     mut mine: SourceCursor,
@@ -175,30 +199,44 @@ fn find_common_key(
 fn newer_range_tombstones(view: &View, since: SeqNo) -> Vec<(KeyBoundary, KeyBoundary)> {
     let mut all = Vec::new();
     let mut add = |list: &RangeTombstones| {
-        let newer = list.fragments().iter().filter(|f| f.newest_visible(SeqNo::MAX).is_some_and(|seq| seq > since));
+        let newer = list
+            .fragments()
+            .iter()
+            .filter(|f| f.newest_visible(SeqNo::MAX).is_some_and(|seq| seq > since));
         all.extend(newer.map(|f| (f.begin.clone(), f.end.clone())));
     };
     for m in newer_memtables(view, since) {
         m.range_tombstones().with_fragments(&mut add);
     }
-    let tables = view.version.runs().flat_map(|r| &r.tables).filter(|t| has_newer_entries(t, since));
+    let tables =
+        view.version.runs().flat_map(|r| &r.tables).filter(|t| has_newer_entries(t, since));
     tables.for_each(|t| add(t.reader.range_tombstones()));
     all
 }
 
 /// The beginning of a range tombstone newer than `since` that reaches into the stretch.
-fn find_newer_range_tombstone(view: &View, stretch: KeyRangeRef<'_>, since: SeqNo) -> Option<Vec<u8>> {
+fn find_newer_range_tombstone(
+    view: &View,
+    stretch: KeyRangeRef<'_>,
+    since: SeqNo,
+) -> Option<Vec<u8>> {
     let order = view.version.comparator;
     let look = |list: &RangeTombstones| {
         let newer = list.fragments().iter().find(|f| {
             f.newest_visible(SeqNo::MAX).is_some_and(|seq| seq > since)
-                && KeyBoundaryRef::ranges_overlap(order, stretch, (f.begin.as_ref(), f.end.as_ref()))
+                && KeyBoundaryRef::ranges_overlap(
+                    order,
+                    stretch,
+                    (f.begin.as_ref(), f.end.as_ref()),
+                )
         })?;
         Some(newer.begin.as_ref().key().unwrap_or_default().to_vec())
     };
-    let memtables = newer_memtables(view, since).find_map(|m| m.range_tombstones().with_fragments(look).flatten());
+    let memtables = newer_memtables(view, since)
+        .find_map(|m| m.range_tombstones().with_fragments(look).flatten());
     memtables.or_else(|| {
-        let tables = view.version.runs().flat_map(|r| &r.tables).filter(|t| has_newer_entries(t, since));
+        let tables =
+            view.version.runs().flat_map(|r| &r.tables).filter(|t| has_newer_entries(t, since));
         tables.map(|t| t.reader.range_tombstones()).find_map(|list| look(list))
     })
 }

@@ -1,9 +1,11 @@
-//! How much a range holds and what a scan of it would touch, without reading a block. Pure functions of a view.
+//! How much a range holds and what a scan of it would touch, without reading a block. Pure
+//! functions of a view.
 //!
-//! What is exact: tables that lie inside the range. What is estimated: a table that an end of the range cuts, where the
-//! block at the cut counts half, so the error is at most half a block's share of that table (entries are taken to be spread
-//! evenly over the blocks of a table); value logs, apportioned by share of entries; where different bytes may be one key,
-//! memtables of more than a few hundred entries in the range (standard error 6 %).
+//! What is exact: tables that lie inside the range. What is estimated: a table that an end of the
+//! range cuts, where the block at the cut counts half, so the error is at most half a block's share
+//! of that table (entries are taken to be spread evenly over the blocks of a table); value logs,
+//! apportioned by share of entries; where different bytes may be one key, memtables of more than a
+//! few hundred entries in the range (standard error 6 %).
 
 use crate::memtable::Memtable;
 use crate::scan::ScanBounds;
@@ -79,7 +81,8 @@ fn count_in_bounds(memtable: &Memtable, bounds: &ScanBounds) -> u64 {
 
 fn is_empty_range(version: &Version, bounds: &ScanBounds) -> bool {
     bound_key(&bounds.lower).is_some_and(|low| bounds.is_after_upper(version.comparator, low))
-        || bound_key(&bounds.upper).is_some_and(|high| bounds.is_before_lower(version.comparator, high))
+        || bound_key(&bounds.upper)
+            .is_some_and(|high| bounds.is_before_lower(version.comparator, high))
 }
 
 fn overlapping_tables<'a>(version: &'a Version, bounds: &'a ScanBounds) -> Vec<TableShare<'a>> {
@@ -106,7 +109,13 @@ fn overlapping_tables<'a>(version: &'a Version, bounds: &'a ScanBounds) -> Vec<T
 }
 
 /// `low`, `high`: the range cuts the table there.
-fn table_share<'a>(run: usize, table: &'a Table, bounds: &ScanBounds, low: bool, high: bool) -> Option<TableShare<'a>> {
+fn table_share<'a>(
+    run: usize,
+    table: &'a Table,
+    bounds: &ScanBounds,
+    low: bool,
+    high: bool,
+) -> Option<TableShare<'a>> {
     let lower = if low { bound_key(&bounds.lower) } else { None };
     let upper = if high { bound_key(&bounds.upper) } else { None };
     let (first, last, bytes) = table.reader.blocks_in_range(lower, upper)?;
@@ -141,7 +150,8 @@ pub fn estimate_range_size(view: &View, bounds: &ScanBounds) -> RangeSize {
         let entries = count_in_bounds(memtable, bounds);
         let all = memtable.entries().max(1);
         out.entries += entries;
-        out.memory_bytes += (memtable.bytes() as u128 * entries.min(all) as u128 / all as u128) as u64;
+        out.memory_bytes +=
+            (memtable.bytes() as u128 * entries.min(all) as u128 / all as u128) as u64;
         let (new, gone) = sample_key_changes(view, memtable, bounds);
         let change = (new - gone) * entries as f64;
         out.keys = (out.keys as f64 + change).round().max(0.0) as u64;
@@ -149,8 +159,8 @@ pub fn estimate_range_size(view: &View, bounds: &ScanBounds) -> RangeSize {
     out
 }
 
-/// Keys in tables that a reader sees: distinct ones (common keys of several runs once, as far as sketches tell), without
-/// those that tombstones hide.
+/// Keys in tables that a reader sees: distinct ones (common keys of several runs once, as far as
+/// sketches tell), without those that tombstones hide.
 fn estimate_table_keys(parts: &[TableShare<'_>]) -> u64 {
     let sum: f64 = parts.iter().map(|p| p.scale(p.distinct_keys())).sum();
     let tombstones: f64 = parts.iter().map(|p| p.scale(p.table.meta.summary.tombstones)).sum();
@@ -173,8 +183,8 @@ fn union_sketches<'a>(sketches: impl Iterator<Item = &'a KeySketch>) -> KeySketc
     })
 }
 
-/// Of the memtable's entries in the range, as far as a sample of them tells: the share that adds a key, and the share that
-/// takes one away.
+/// Of the memtable's entries in the range, as far as a sample of them tells: the share that adds a
+/// key, and the share that takes one away.
 fn sample_key_changes(view: &View, memtable: &Arc<Memtable>, bounds: &ScanBounds) -> (f64, f64) {
     let order = view.version.comparator;
     let mut cursor = memtable.cursor();
@@ -208,13 +218,18 @@ fn sample_key_changes(view: &View, memtable: &Arc<Memtable>, bounds: &ScanBounds
 /// Whether the filters say that the key may be in a table.
 fn may_be_in_tables(version: &Version, key: &[u8]) -> bool {
     let hash = version.comparator.filter_hash(key);
-    version.runs().filter_map(|r| r.table_covering(version.comparator, key)).any(|t| t.reader.may_contain(hash))
+    version
+        .runs()
+        .filter_map(|r| r.table_covering(version.comparator, key))
+        .any(|t| t.reader.may_contain(hash))
 }
 
 /// What a scan of `bounds` would touch. Runs, tables and blocks are exact for this view.
 pub fn estimate_scan_cost(view: &View, bounds: &ScanBounds) -> ScanCost {
     let parts = overlapping_tables(&view.version, bounds);
-    let holds = |m: &&Arc<Memtable>| !is_empty_range(&view.version, bounds) && count_in_bounds(m, bounds) > 0;
+    let holds = |m: &&Arc<Memtable>| {
+        !is_empty_range(&view.version, bounds) && count_in_bounds(m, bounds) > 0
+    };
     let mut runs: Vec<usize> = parts.iter().map(|p| p.run).collect();
     runs.dedup();
     ScanCost {
@@ -226,8 +241,9 @@ pub fn estimate_scan_cost(view: &View, bounds: &ScanBounds) -> ScanCost {
     }
 }
 
-/// About how many different keys are stored (7 % off at most, once in 400 times more), and the number of tombstones among
-/// all entries. Walks memtables, and the tables that are too small to have a sketch.
+/// About how many different keys are stored (7 % off at most, once in 400 times more), and the
+/// number of tombstones among all entries. Walks memtables, and the tables that are too small to
+/// have a sketch.
 pub fn estimate_distinct_keys(view: &View) -> Result<(u64, u64)> {
     let with_sketch = view.version.tables().filter_map(|(_, _, t)| t.reader.sketch());
     let mut all = union_sketches(with_sketch);

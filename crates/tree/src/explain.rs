@@ -1,10 +1,11 @@
-//! A point read that tells what it asked, and what each question cost. The tables are asked by the very walk of
-//! [`get`](crate::get::get); the memtables before it are asked once more to tell which of them answered.
+//! A point read that tells what it asked, and what each question cost. The tables are asked by the
+//! very walk of [`get`](crate::get::get); the memtables before it are asked once more to tell which
+//! of them answered.
 
 use crate::View;
 use crate::get;
 use perigee_base::expiry::CachedClock;
-use perigee_base::{Result, SeqNo, PinnedSlice};
+use perigee_base::{PinnedSlice, Result, SeqNo};
 use perigee_file::EntryValue;
 use perigee_file::klog::KlogLookupTrace;
 use std::sync::Arc;
@@ -67,7 +68,11 @@ pub fn explain(
         let since = clock();
         let found = get::newest_of(memtable.get(key, at), memtable.covering_tombstone(key, at));
         let outcome = classify_outcome(view, &Ok(found));
-        steps.push(LookupStep { source: LookupSource::Memtable(number), outcome, ns: timed(since) });
+        steps.push(LookupStep {
+            source: LookupSource::Memtable(number),
+            outcome,
+            ns: timed(since),
+        });
         if outcome != LookupOutcome::NotFound {
             break;
         }
@@ -76,7 +81,9 @@ pub fn explain(
     let answer = get::lookup_in_sources(view, key, at, |run, table, hash| {
         let since = clock();
         let (answer, trace) = table.reader.get_traced(key, hash, at);
-        let told = answer.clone().map(|point| get::newest_of(point, get::covering_tombstone(table, view, key, at)));
+        let told = answer
+            .clone()
+            .map(|point| get::newest_of(point, get::covering_tombstone(table, view, key, at)));
         asked.push((run, table.meta.id, trace, classify_outcome(view, &told), timed(since)));
         answer
     });
@@ -90,17 +97,32 @@ pub fn explain(
         let pointer = found.as_ref().and_then(EntryValue::vlog_pointer);
         let value = get::read_live_value(view, key, at, found);
         if let Some(p) = pointer.filter(|_| !matches!(value, Ok(None))) {
-            let outcome = if value.is_ok() { LookupOutcome::Value(SeqNo::ZERO) } else { LookupOutcome::Failed };
-            steps.push(LookupStep { source: LookupSource::Vlog(p.file, p.stored_bytes), outcome, ns: timed(since) });
+            let outcome = if value.is_ok() {
+                LookupOutcome::Value(SeqNo::ZERO)
+            } else {
+                LookupOutcome::Failed
+            };
+            steps.push(LookupStep {
+                source: LookupSource::Vlog(p.file, p.stored_bytes),
+                outcome,
+                ns: timed(since),
+            });
         }
         value
     });
     (value, steps)
 }
 
-/// The runs in order: those that were asked, and before the last of them those that do not cover the key.
-fn table_steps(view: &View, asked: &[(usize, perigee_base::FileId, KlogLookupTrace, LookupOutcome, u64)]) -> Vec<LookupStep> {
-    let ended = asked.iter().find(|(_, _, _, outcome, _)| *outcome != LookupOutcome::NotFound).map(|(run, ..)| *run);
+/// The runs in order: those that were asked, and before the last of them those that do not cover
+/// the key.
+fn table_steps(
+    view: &View,
+    asked: &[(usize, perigee_base::FileId, KlogLookupTrace, LookupOutcome, u64)],
+) -> Vec<LookupStep> {
+    let ended = asked
+        .iter()
+        .find(|(_, _, _, outcome, _)| *outcome != LookupOutcome::NotFound)
+        .map(|(run, ..)| *run);
     let levels = view.version.levels.iter().enumerate();
     let runs = levels.flat_map(|(level, runs)| runs.iter().map(move |r| (level as u8, r.id.0)));
     let mut steps = Vec::new();
@@ -113,7 +135,11 @@ fn table_steps(view: &View, asked: &[(usize, perigee_base::FileId, KlogLookupTra
                 let place = LookupSource::Table(level, run, *file, *trace);
                 steps.push(LookupStep { source: place, outcome: *outcome, ns: *ns });
             }
-            None => steps.push(LookupStep { source: LookupSource::UncoveredRun(level, run), outcome: LookupOutcome::NotFound, ns: 0 }),
+            None => steps.push(LookupStep {
+                source: LookupSource::UncoveredRun(level, run),
+                outcome: LookupOutcome::NotFound,
+                ns: 0,
+            }),
         }
     }
     steps
@@ -125,8 +151,12 @@ fn classify_outcome(view: &View, answer: &Result<Option<(SeqNo, EntryValue)>>) -
         Ok(None) => LookupOutcome::NotFound,
         Ok(Some((seq, EntryValue::Tombstone))) => LookupOutcome::Tombstone(*seq),
         Ok(Some((seq, found))) if !get::is_live(found, &*view.now) => LookupOutcome::Expired(*seq),
-        Ok(Some((seq, EntryValue::Pointer(_) | EntryValue::PointerExpiring(_, _)))) => LookupOutcome::Pointer(*seq),
-        Ok(Some((seq, EntryValue::Operand(_) | EntryValue::OperandPointer(_)))) => LookupOutcome::Operand(*seq),
+        Ok(Some((seq, EntryValue::Pointer(_) | EntryValue::PointerExpiring(_, _)))) => {
+            LookupOutcome::Pointer(*seq)
+        }
+        Ok(Some((seq, EntryValue::Operand(_) | EntryValue::OperandPointer(_)))) => {
+            LookupOutcome::Operand(*seq)
+        }
         Ok(Some((seq, _))) => LookupOutcome::Value(*seq),
     }
 }

@@ -1,9 +1,9 @@
 //! Separated values: from a pointer to the bytes.
 
 use crate::Version;
-use perigee_base::io_stats::IoActivity;
 use perigee_base::entry::VlogPointer;
-use perigee_base::{Error, Result, PinnedSlice};
+use perigee_base::io_stats::IoActivity;
+use perigee_base::{Error, PinnedSlice, Result};
 
 /// Reads a separated value for a point read.
 pub fn fetch_value(version: &Version, p: &VlogPointer) -> Result<PinnedSlice> {
@@ -11,11 +11,16 @@ pub fn fetch_value(version: &Version, p: &VlogPointer) -> Result<PinnedSlice> {
 }
 
 /// Reads a separated value, counted for `cause`.
-pub fn fetch_value_with_cause(version: &Version, p: &VlogPointer, cause: IoActivity) -> Result<PinnedSlice> {
+pub fn fetch_value_with_cause(
+    version: &Version,
+    p: &VlogPointer,
+    cause: IoActivity,
+) -> Result<PinnedSlice> {
     match version.vlogs.get(&p.file) {
         Some(vlog) => vlog.reader.read_with_cause(p, cause),
-        None => {
-            Err(Error::corruption(format!("a table references value log {}, which is not there", p.file)))
-        }
+        None => Err(Error::corruption(format!(
+            "a table references value log {}, which is not there",
+            p.file
+        ))),
     }
 }

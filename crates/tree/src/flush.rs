@@ -1,7 +1,7 @@
 //! Memtable to level 0: the rewrite road with a memtable as its source.
 
 use crate::memtable::Memtable;
-use crate::rewrite::{CreatedFiles, RewriteInput, RewriteOutput, RewriteContext, run_rewrite};
+use crate::rewrite::{CreatedFiles, RewriteContext, RewriteInput, RewriteOutput, run_rewrite};
 use crate::scan::{MergeCursor, SourceCursor};
 use crate::version::{AddedTable, VersionEdit};
 use perigee_base::{LevelNo, Result, RunId};
@@ -17,8 +17,10 @@ pub fn flush(
     created: &mut CreatedFiles,
 ) -> Result<(VersionEdit, RewriteOutput)> {
     let order = setting.options.comparator;
-    let source = MergeCursor::new(order, vec![SourceCursor::from(memtable.cursor().with_prefetch())]);
-    let ranges = memtable.range_tombstones().with_fragments(RangeTombstones::clone).unwrap_or_default();
+    let source =
+        MergeCursor::new(order, vec![SourceCursor::from(memtable.cursor().with_prefetch())]);
+    let ranges =
+        memtable.range_tombstones().with_fragments(RangeTombstones::clone).unwrap_or_default();
     let input = RewriteInput {
         source,
         range_tombstones: ranges,
@@ -29,7 +31,8 @@ pub fn flush(
         rolled_back: Arc::default(),
     };
     let output = run_rewrite(input, setting, created)?;
-    let added = |meta: &crate::TableMeta| AddedTable { level: LevelNo(0), run: run_id, meta: meta.clone() };
+    let added =
+        |meta: &crate::TableMeta| AddedTable { level: LevelNo(0), run: run_id, meta: meta.clone() };
     let edit = VersionEdit {
         added: output.tables.iter().map(added).collect(),
         vlogs_added: output.vlogs.clone(),

@@ -1,8 +1,8 @@
-//! L3: one sorted map over time. Memtables, an immutable version of table runs, reads over both, and the one
-//! road by which entries move into new tables.
+//! L3: one sorted map over time. Memtables, an immutable version of table runs, reads over both,
+//! and the one road by which entries move into new tables.
 //!
-//! It does not know paths, clocks, threads, the log or the manifest: jobs hand it inputs and carry away a
-//! [`version::VersionEdit`]. The module order is the dependency order.
+//! It does not know paths, clocks, threads, the log or the manifest: jobs hand it inputs and carry
+//! away a [`version::VersionEdit`]. The module order is the dependency order.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -26,8 +26,8 @@ pub mod compact;
 pub mod bulk;
 pub mod tree;
 
-pub use striped_arc::StripedGuard;
 pub use memtable::Memtable;
+pub use striped_arc::StripedGuard;
 pub use tree::LsmTree;
 pub use version::{Run, Table, TableMeta, Version, VersionEdit, Vlog, VlogMeta};
 pub use view::View;

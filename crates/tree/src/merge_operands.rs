@@ -1,15 +1,17 @@
-//! What a reader sees of a key whose newest version is an operand: every operand down to the first value, tombstone or end,
-//! merged onto that. Sources are asked newest first, as in a point read; of each all versions are, until one says what is below.
-//! The work grows with the operands, not faster. Must not know scans: a cursor that stands on an operand asks here.
+//! What a reader sees of a key whose newest version is an operand: every operand down to the first
+//! value, tombstone or end, merged onto that. Sources are asked newest first, as in a point read;
+//! of each all versions are, until one says what is below. The work grows with the operands, not
+//! faster. Must not know scans: a cursor that stands on an operand asks here.
 //!
-//! An operand has no end of its own, and a value that has one keeps it: when its time has passed it is as if it were not there, and the
-//! operands above it stay. So the answer depends on the time and on nothing that compaction did.
+//! An operand has no end of its own, and a value that has one keeps it: when its time has passed it
+//! is as if it were not there, and the operands above it stay. So the answer depends on the time
+//! and on nothing that compaction did.
 
 use crate::View;
 use crate::fetch_value::fetch_value_with_cause;
 use perigee_base::bug::{self, Bug};
 use perigee_base::io_stats::IoActivity;
-use perigee_base::{Error, Result, SeqNo, PinnedSlice};
+use perigee_base::{Error, PinnedSlice, Result, SeqNo};
 use perigee_file::EntryValue;
 
 /// What was found, the newest first.
@@ -23,8 +25,15 @@ struct MergeContext {
 }
 
 impl MergeContext {
-    /// Takes a version of a source whose newest range tombstone over the key is `cover`; whether an older one matters.
-    fn add_version(&mut self, view: &View, seq: SeqNo, found: EntryValue, cover: Option<SeqNo>) -> bool {
+    /// Takes a version of a source whose newest range tombstone over the key is `cover`; whether an
+    /// older one matters.
+    fn add_version(
+        &mut self,
+        view: &View,
+        seq: SeqNo,
+        found: EntryValue,
+        cover: Option<SeqNo>,
+    ) -> bool {
         let hidden = cover.is_some_and(|cover| cover >= seq);
         let gone = || found.expiry().is_some_and(|x| x.is_expired(view.now.now_ms()));
         match &found {
@@ -67,7 +76,11 @@ fn collect_operands(view: &View, key: &[u8], at: SeqNo, cause: IoActivity) -> Re
         }
     }
     for table in view.version.runs().filter_map(|run| run.table_covering(order, key)) {
-        let cover = table.reader.range_tombstones().fragment_covering(order, key).and_then(|f| f.newest_visible(at));
+        let cover = table
+            .reader
+            .range_tombstones()
+            .fragment_covering(order, key)
+            .and_then(|f| f.newest_visible(at));
         if !table.reader.filter_excludes(hash) {
             let mut cursor = table.reader.cursor(true).caused_by(cause);
             cursor.seek(key, at)?;
@@ -94,14 +107,17 @@ fn collect_operands(view: &View, key: &[u8], at: SeqNo, cause: IoActivity) -> Re
 pub fn merged_value(view: &View, key: &[u8], at: SeqNo, cause: IoActivity) -> Result<PinnedSlice> {
     let chain = collect_operands(view, key, at, cause)?;
     let bytes = |found: &EntryValue| match found {
-        EntryValue::Value(v) | EntryValue::ValueExpiring(v, _) | EntryValue::Operand(v) => Ok(v.clone()),
-        EntryValue::Pointer(p) | EntryValue::PointerExpiring(p, _) | EntryValue::OperandPointer(p) => {
-            fetch_value_with_cause(&view.version, p, cause)
+        EntryValue::Value(v) | EntryValue::ValueExpiring(v, _) | EntryValue::Operand(v) => {
+            Ok(v.clone())
         }
+        EntryValue::Pointer(p)
+        | EntryValue::PointerExpiring(p, _)
+        | EntryValue::OperandPointer(p) => fetch_value_with_cause(&view.version, p, cause),
         EntryValue::Tombstone => Err(Error::internal("a tombstone has no value")),
     };
     let base = chain.base.as_ref().map(bytes).transpose()?;
-    let operands: Vec<PinnedSlice> = chain.operands.iter().rev().map(bytes).collect::<Result<_>>()?;
+    let operands: Vec<PinnedSlice> =
+        chain.operands.iter().rev().map(bytes).collect::<Result<_>>()?;
     let Some(merger) = view.merge_operator.get() else {
         return Err(Error::corruption("the family has operands of merges, and no merge operator"));
     };

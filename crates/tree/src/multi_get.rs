@@ -1,14 +1,16 @@
-//! Many point reads in one pass: keys sorted, so that neighbours find their block at hand, and answers in the caller's
-//! order. What a key's answer is, `get` decides; this room decides only the order of the work.
+//! Many point reads in one pass: keys sorted, so that neighbours find their block at hand, and
+//! answers in the caller's order. What a key's answer is, `get` decides; this room decides only the
+//! order of the work.
 //!
-//! Keys are worked off in stretches. When a stretch had to go to the disk, the next one says beforehand which blocks it
-//! will read, so that the device fetches them side by side instead of one after the other; the same for values in
-//! value logs, which are known when a stretch has been looked up.
+//! Keys are worked off in stretches. When a stretch had to go to the disk, the next one says
+//! beforehand which blocks it will read, so that the device fetches them side by side instead of
+//! one after the other; the same for values in value logs, which are known when a stretch has been
+//! looked up.
 
 use crate::View;
 use crate::get::{self, RunBlockHints};
 use perigee_base::bug::{self, Bug};
-use perigee_base::{Error, FileId, Result, SeqNo, PinnedSlice};
+use perigee_base::{Error, FileId, PinnedSlice, Result, SeqNo};
 use perigee_file::EntryValue;
 
 /// Keys whose reads are announced together.
@@ -42,7 +44,8 @@ pub fn multi_get(view: &View, keys: &[&[u8]], at: SeqNo) -> Vec<Result<Option<Pi
     answers.into_iter().map(|a| a.unwrap_or_else(missing)).collect()
 }
 
-/// Tells the file system which blocks the look-up of `key` would read now; `last`: the one that each run announced last.
+/// Tells the file system which blocks the look-up of `key` would read now; `last`: the one that
+/// each run announced last.
 fn prefetch_key_blocks(view: &View, key: &[u8], at: SeqNo, last: &mut [Option<(FileId, usize)>]) {
     let hash = view.version.comparator.filter_hash(key);
     for (run, last) in view.version.runs().zip(last) {
@@ -55,13 +58,21 @@ fn prefetch_key_blocks(view: &View, key: &[u8], at: SeqNo, last: &mut [Option<(F
 type LookupResult = Result<Option<EntryValue>>;
 
 /// What each key of a stretch has; equal neighbours are looked up once.
-fn lookup_chunk(view: &View, keys: &[&[u8]], stretch: &[usize], at: SeqNo, hand: &mut RunBlockHints) -> Vec<LookupResult> {
+fn lookup_chunk(
+    view: &View,
+    keys: &[&[u8]],
+    stretch: &[usize],
+    at: SeqNo,
+    hand: &mut RunBlockHints,
+) -> Vec<LookupResult> {
     let mut out: Vec<LookupResult> = Vec::with_capacity(stretch.len());
     for (n, i) in stretch.iter().enumerate() {
         let same = n > 0 && view.version.comparator.keys_equal(keys[stretch[n - 1]], keys[*i]);
         out.push(match out.last() {
             Some(last) if same => last.clone(),
-            _ => get::lookup_with_hints(view, keys[*i], at, hand).map(|found| found.map(|(_, f)| f)),
+            _ => {
+                get::lookup_with_hints(view, keys[*i], at, hand).map(|found| found.map(|(_, f)| f))
+            }
         });
     }
     out

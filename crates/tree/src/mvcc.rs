@@ -10,8 +10,8 @@ pub fn is_visible(seq: SeqNo, at: SeqNo) -> bool {
 
 /// The readers that a rewrite must respect: ascending, without duplicates, the present as the last.
 ///
-/// Every version belongs to the stratum of the first reader that can see it; of each key, only the newest version of a
-/// stratum can ever be seen.
+/// Every version belongs to the stratum of the first reader that can see it; of each key, only the
+/// newest version of a stratum can ever be seen.
 #[derive(Clone, Debug)]
 pub struct SnapshotStripes {
     readers: Vec<SeqNo>,
@@ -22,7 +22,8 @@ pub struct SnapshotStripes {
 }
 
 impl SnapshotStripes {
-    /// From the live snapshots and the present, which must not be older than any input of the rewrite.
+    /// From the live snapshots and the present, which must not be older than any input of the
+    /// rewrite.
     pub fn new(mut snapshots: Vec<SeqNo>, present: SeqNo) -> SnapshotStripes {
         let newest = snapshots.iter().max().copied();
         snapshots.push(present);
@@ -30,7 +31,8 @@ impl SnapshotStripes {
         snapshots.dedup();
         SnapshotStripes { readers: snapshots, newest_snapshot: newest, horizon: SeqNo::MAX }
     }
-    /// The same for readers that may yet come, at any number from `horizon` on: every version above it can be seen.
+    /// The same for readers that may yet come, at any number from `horizon` on: every version above
+    /// it can be seen.
     #[must_use]
     pub fn with_history_from(mut self, horizon: Option<SeqNo>) -> SnapshotStripes {
         if let Some(horizon) = horizon {
@@ -74,11 +76,16 @@ mod tests {
         assert_eq!(s.stripe_of(SeqNo(11)), 2);
         assert!(s.is_in_oldest_stripe(SeqNo(1)) && !s.is_in_oldest_stripe(SeqNo(6)));
         assert!(s.is_above_snapshots(SeqNo(11)) && !s.is_above_snapshots(SeqNo(10)));
-        let kept = SnapshotStripes::new(vec![SeqNo(5)], SeqNo(20)).with_history_from(Some(SeqNo(10)));
-        let all: Vec<usize> = [4, 5, 6, 10, 11, 12].into_iter().map(|seq| kept.stripe_of(SeqNo(seq))).collect();
+        let kept =
+            SnapshotStripes::new(vec![SeqNo(5)], SeqNo(20)).with_history_from(Some(SeqNo(10)));
+        let all: Vec<usize> =
+            [4, 5, 6, 10, 11, 12].into_iter().map(|seq| kept.stripe_of(SeqNo(seq))).collect();
         assert_eq!(all[..4], [0, 0, 1, 1], "below the horizon as before");
         assert!(all[3] < all[4] && all[4] < all[5], "above it each is alone");
-        assert!(kept.is_above_snapshots(SeqNo(10)) && !kept.is_above_snapshots(SeqNo(11)), "a reader may yet come");
+        assert!(
+            kept.is_above_snapshots(SeqNo(10)) && !kept.is_above_snapshots(SeqNo(11)),
+            "a reader may yet come"
+        );
         let of_now = SnapshotStripes::new(vec![SeqNo(20)], SeqNo(20));
         assert!(!of_now.is_above_snapshots(SeqNo(20)), "a snapshot of the present");
     }

@@ -1,9 +1,10 @@
-//! The current value of something that is replaced as a whole: readers take it without writing to a cache line that another
-//! reader writes to. Must not know what it holds.
+//! The current value of something that is replaced as a whole: readers take it without writing to a
+//! cache line that another reader writes to. Must not know what it holds.
 //!
-//! Each stripe of threads has a copy of the pointer, with a lock and a reference count of its own; replacing takes all of
-//! them. Invariants: 1. nobody gets the old value once somebody got the new one: all stripes are locked before the first is
-//! changed; 2. nothing of the old value stays but what readers hold: a thread that sleeps keeps no memory and no file;
+//! Each stripe of threads has a copy of the pointer, with a lock and a reference count of its own;
+//! replacing takes all of them. Invariants: 1. nobody gets the old value once somebody got the new
+//! one: all stripes are locked before the first is changed; 2. nothing of the old value stays but
+//! what readers hold: a thread that sleeps keeps no memory and no file;
 //! 3. a stripe is made, once, under the read side of `latest`, so none is missed.
 
 use perigee_base::thread_stripe::{self, THREAD_STRIPES};
@@ -61,16 +62,20 @@ impl<T> StripedArc<T> {
 
     #[cold]
     fn init_stripe(&self) -> &ArcStripe<T> {
-        let all = self.stripes.get_or_init(|| Box::new([const { OnceLock::new() }; THREAD_STRIPES]));
+        let all =
+            self.stripes.get_or_init(|| Box::new([const { OnceLock::new() }; THREAD_STRIPES]));
         let latest = read_lock(&self.latest);
-        all[thread_stripe::thread_stripe()].get_or_init(|| Box::new(AlignedLine(RwLock::new(Arc::new(AlignedLine(Arc::clone(&latest)))))))
+        all[thread_stripe::thread_stripe()].get_or_init(|| {
+            Box::new(AlignedLine(RwLock::new(Arc::new(AlignedLine(Arc::clone(&latest))))))
+        })
     }
 
     /// Replaces the value by what `change` makes of it. One at a time; `change` does no I/O.
     pub fn replace(&self, change: impl FnOnce(&T) -> T) {
         let mut latest = write_lock(&self.latest);
         let next = Arc::new(change(&latest));
-        let stripes = self.stripes.get().into_iter().flat_map(|all| all.iter().filter_map(OnceLock::get));
+        let stripes =
+            self.stripes.get().into_iter().flat_map(|all| all.iter().filter_map(OnceLock::get));
         let mut held: Vec<_> = stripes.map(|s| write_lock(&s.0)).collect();
         // What goes is let go after the locks: freeing a memtable takes a while.
         let swap = |slot: &mut RwLockWriteGuard<'_, _>| {
@@ -100,7 +105,9 @@ mod tests {
     #[test]
     fn replace_releases_old_value() {
         let current = StripedArc::new(Arc::new(1));
-        std::thread::scope(|s| (0..40).for_each(|_| drop(s.spawn(|| assert_eq!(*current.pin(), 1)))));
+        std::thread::scope(|s| {
+            (0..40).for_each(|_| drop(s.spawn(|| assert_eq!(*current.pin(), 1))))
+        });
         let held = current.pin();
         let old = Arc::downgrade(&current.get());
         current.replace(|v| v + 1);

@@ -1,15 +1,17 @@
-//! The tree: the door of this crate. Holds the current view and swaps it; everything else is a function of a view.
+//! The tree: the door of this crate. Holds the current view and swaps it; everything else is a
+//! function of a view.
 
 use crate::striped_arc::{StripedArc, StripedGuard};
 use crate::version::FileOpener;
 use crate::{Memtable, Version, VersionEdit, View};
-use perigee_base::{KeyComparator, OperandMerger, ExpiryClock, Result};
+use perigee_base::{ExpiryClock, KeyComparator, OperandMerger, Result};
 use std::sync::Arc;
 
 /// One family's sorted map.
 ///
-/// The view is replaced, never changed. Readers take it in a critical section of one reference count, a point read in one
-/// that no other thread meets ([`Tree::pin`]); replacing is serialised by the callers: sealing under the commit lock, installing under the manifest lock, both through
+/// The view is replaced, never changed. Readers take it in a critical section of one reference
+/// count, a point read in one that no other thread meets ([`Tree::pin`]); replacing is serialised
+/// by the callers: sealing under the commit lock, installing under the manifest lock, both through
 /// [`Tree::swap`], whose closure does no I/O.
 #[derive(Debug)]
 pub struct LsmTree {
@@ -77,13 +79,17 @@ impl LsmTree {
             sealed = true;
             let mut all = vec![Arc::clone(&v.active)];
             all.extend(v.immutables.iter().cloned());
-            let active = Arc::new(Memtable::with_expected_keys(self.comparator, v.active.distinct_keys()).with_predecessor(&v.active));
+            let active = Arc::new(
+                Memtable::with_expected_keys(self.comparator, v.active.distinct_keys())
+                    .with_predecessor(&v.active),
+            );
             View { overlay: None, active, immutables: all, ..v.clone() }
         });
         sealed
     }
 
-    /// Starts another memtable even if the active one is empty. Whoever holds the old view sees no insert from here on.
+    /// Starts another memtable even if the active one is empty. Whoever holds the old view sees no
+    /// insert from here on.
     pub fn force_new_memtable(&self) {
         if !self.seal_memtable() {
             self.replace_view(|v| View { active: self.new_memtable(v), ..v.clone() });
@@ -104,7 +110,8 @@ impl LsmTree {
         });
     }
 
-    /// The version after `edit`, not installed. The caller holds the manifest lock until [`Tree::install`].
+    /// The version after `edit`, not installed. The caller holds the manifest lock until
+    /// [`Tree::install`].
     pub fn apply_edit(&self, edit: &VersionEdit, open: &dyn FileOpener) -> Result<Version> {
         self.view().version.apply(edit, open)
     }
@@ -147,7 +154,8 @@ mod tests {
         assert!(view.merge_operator.get().is_none());
         tree.set_merge_operator(MergeOperators::default().merger(Some(&MergeRule::Counter)));
         tree.set_merge_operator(None);
-        let rules = [&*view, &*pinned, &*tree.view()].map(|v| v.merge_operator.get().map(|m| m.rule().clone()));
+        let rules = [&*view, &*pinned, &*tree.view()]
+            .map(|v| v.merge_operator.get().map(|m| m.rule().clone()));
         assert_eq!(rules, [const { Some(MergeRule::Counter) }; 3]);
     }
 }

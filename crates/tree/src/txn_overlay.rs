@@ -1,14 +1,17 @@
 //! What an open transaction has written to one family, laid over a view for its own eyes.
 //!
-//! Own entries are numbered above every sequence number there can be, in the order in which they were written. So in entry
-//! order they stand before what others committed, and range tombstones among them hide what a committed one would. The
-//! newest lie in a memtable; what did not fit into memory lies in runs of tables of the transaction's own ([`Spilled`]). What a
-//! rollback to a savepoint took back stays in either and is passed over.
+//! Own entries are numbered above every sequence number there can be, in the order in which they
+//! were written. So in entry order they stand before what others committed, and range tombstones
+//! among them hide what a committed one would. The newest lie in a memtable; what did not fit into
+//! memory lies in runs of tables of the transaction's own ([`Spilled`]). What a rollback to a
+//! savepoint took back stays in either and is passed over.
 //!
-//! It is a picture: what is written later has a higher number than it shows, so that a cursor goes on undisturbed.
+//! It is a picture: what is written later has a higher number than it shows, so that a cursor goes
+//! on undisturbed.
 //!
-//! Invariant: every number in the memtable is above every number in a run, and every number of a run above every one of the
-//! runs behind it. So the first source that has something to say about a key has the last word.
+//! Invariant: every number in the memtable is above every number in a run, and every number of a
+//! run above every one of the runs behind it. So the first source that has something to say about a
+//! key has the last word.
 
 use crate::Memtable;
 use crate::version::{Run, Vlog};
@@ -57,14 +60,17 @@ impl VisibleSeqs<'_> {
         let at = self.rolled_back.partition_point(|r| r.end <= number);
         self.rolled_back.get(at).filter(|r| r.contains(&number)).map(|r| SeqNo(r.start).prev())
     }
-    /// The newest that `older` has and this shows; `older` answers with the newest at or before a number.
+    /// The newest that `older` has and this shows; `older` answers with the newest at or before a
+    /// number.
     pub fn try_newest_visible<T, E>(
         &self,
         older: impl Fn(SeqNo) -> Result<Option<(SeqNo, T)>, E>,
     ) -> Result<Option<(SeqNo, T)>, E> {
         let mut at = SeqNo(self.end_seq).prev();
         loop {
-            let Some((seq, found)) = older(at)?.filter(|(seq, _)| seq.0 >= TXN_SEQ_BASE) else { return Ok(None) };
+            let Some((seq, found)) = older(at)?.filter(|(seq, _)| seq.0 >= TXN_SEQ_BASE) else {
+                return Ok(None);
+            };
             match self.before_rolled_back(seq.0) {
                 None => return Ok(Some((seq, found))),
                 Some(lower) => at = lower,
@@ -79,13 +85,24 @@ impl VisibleSeqs<'_> {
     pub fn newest_point(&self, memtable: &Memtable, key: &[u8]) -> Option<(SeqNo, EntryValue)> {
         self.newest_visible(|at| memtable.get(key, at))
     }
-    /// The newest of a stretch's range tombstones; `older` answers with the newest at or before a number.
+    /// The newest of a stretch's range tombstones; `older` answers with the newest at or before a
+    /// number.
     pub fn newest_range_tombstone(&self, older: impl Fn(SeqNo) -> Option<SeqNo>) -> Option<SeqNo> {
         self.newest_visible(|at| Some((older(at)?, ()))).map(|(seq, ())| seq)
     }
     /// The newest range tombstone of a memtable of own entries over `key`.
-    pub fn covering_tombstone(&self, memtable: &Memtable, order: KeyComparator, key: &[u8]) -> Option<SeqNo> {
-        self.newest_range_tombstone(|at| memtable.range_tombstones().with_fragments(|list| list.fragment_covering(order, key)?.newest_visible(at)).flatten())
+    pub fn covering_tombstone(
+        &self,
+        memtable: &Memtable,
+        order: KeyComparator,
+        key: &[u8],
+    ) -> Option<SeqNo> {
+        self.newest_range_tombstone(|at| {
+            memtable
+                .range_tombstones()
+                .with_fragments(|list| list.fragment_covering(order, key)?.newest_visible(at))
+                .flatten()
+        })
     }
 }
 
@@ -101,7 +118,12 @@ pub struct TxnOverlay {
 impl TxnOverlay {
     /// The entries of `memtable` that are shown.
     pub fn new(memtable: Arc<Memtable>, shown: VisibleSeqs<'_>) -> TxnOverlay {
-        TxnOverlay { memtable, spilled: None, end_seq: shown.end_seq, rolled_back: shown.rolled_back.into() }
+        TxnOverlay {
+            memtable,
+            spilled: None,
+            end_seq: shown.end_seq,
+            rolled_back: shown.rolled_back.into(),
+        }
     }
     /// With what lies in runs.
     #[must_use]
@@ -128,10 +150,12 @@ impl TxnOverlay {
     pub fn is_visible(&self, seq: SeqNo) -> bool {
         self.visible_seqs().is_visible(seq)
     }
-    /// Shows what the transaction did to `key` itself, the newest first, until `show` has seen enough (false).
+    /// Shows what the transaction did to `key` itself, the newest first, until `show` has seen
+    /// enough (false).
     pub fn for_each_version(&self, key: &[u8], mut show: impl FnMut(SeqNo, EntryValue) -> bool) {
         let last = SeqNo(self.end_seq).prev();
-        self.memtable.for_each_version(key, last, |seq, found| !self.is_visible(seq) || show(seq, found));
+        self.memtable
+            .for_each_version(key, last, |seq, found| !self.is_visible(seq) || show(seq, found));
     }
     /// The newest of its range tombstones in memory over `key`.
     pub fn covering_tombstone(&self, order: KeyComparator, key: &[u8]) -> Option<SeqNo> {
@@ -139,6 +163,7 @@ impl TxnOverlay {
     }
     /// Whether there are range tombstones.
     pub fn has_range_tombstones(&self) -> bool {
-        self.memtable.range_tombstones().has_any() || self.spilled.as_ref().is_some_and(|s| s.has_range_tombstones())
+        self.memtable.range_tombstones().has_any()
+            || self.spilled.as_ref().is_some_and(|s| s.has_range_tombstones())
     }
 }

@@ -1,9 +1,9 @@
-//! The view: everything a read needs, immutable, in one object. There are no races between levels because there
-//! is only one thing to load.
+//! The view: everything a read needs, immutable, in one object. There are no races between levels
+//! because there is only one thing to load.
 
 use crate::txn_overlay::TxnOverlay;
 use crate::{Memtable, Version};
-use perigee_base::{OperandMerger, ExpiryClock};
+use perigee_base::{ExpiryClock, OperandMerger};
 use std::sync::{Arc, OnceLock};
 
 /// The sources of a family, newest first: active memtable, sealed memtables, version.
@@ -19,8 +19,8 @@ pub struct View {
     pub version: Arc<Version>,
     /// Asked where an entry that expires is met.
     pub now: Arc<dyn ExpiryClock>,
-    /// Merges operands, if the family has an operator. One that it gets later, which stays, is in views taken before too: their
-    /// active memtable takes operands from then on.
+    /// Merges operands, if the family has an operator. One that it gets later, which stays, is in
+    /// views taken before too: their active memtable takes operands from then on.
     pub merge_operator: Arc<OnceLock<Arc<OperandMerger>>>,
 }
 

@@ -1,5 +1,6 @@
-//! The memtable's lock-free rooms under `loom`, which runs every interleaving of a writer and a reader and every
-//! reordering that the memory model allows. The rooms are compiled here once more, with loom's atomics.
+//! The memtable's lock-free rooms under `loom`, which runs every interleaving of a writer and a
+//! reader and every reordering that the memory model allows. The rooms are compiled here once more,
+//! with loom's atomics.
 #![allow(clippy::unwrap_used, dead_code, missing_docs)]
 
 mod sync {
@@ -47,19 +48,26 @@ impl LoomHashMemtable {
         let hash = u64::from(key) << 32;
         self.index.reserve(1).unwrap();
         let spot = self.index.find_slot(hash, |e| self.entries.node(e).batch == key);
-        let node =
-            MemtableEntry { batch: key, key: (key, 1), value: (key + 1, 2), seq: SeqNo(seq), kind: EntryKind::Put };
+        let node = MemtableEntry {
+            batch: key,
+            key: (key, 1),
+            value: (key + 1, 2),
+            seq: SeqNo(seq),
+            kind: EntryKind::Put,
+        };
         let entry = self.entries.push(&node, spot.older).unwrap();
         self.index.set_slot(spot, hash, entry);
         self.visible.store(seq, Release);
     }
     fn get(&self, key: u32, at: u64) -> Option<MemtableEntry> {
-        let newest = self.index.find(u64::from(key) << 32, |e| self.entries.node(e).batch == key)?;
+        let newest =
+            self.index.find(u64::from(key) << 32, |e| self.entries.node(e).batch == key)?;
         self.entries.visible_version(newest, SeqNo(at)).map(|e| self.entries.node(e))
     }
 }
 
-/// Three keys in a table of four slots: the last of them makes it grow beside the reader. Two of them share a slot's place.
+/// Three keys in a table of four slots: the last of them makes it grow beside the reader. Two of
+/// them share a slot's place.
 const WRITES: [(u32, u64); 5] = [(4, 1), (8, 2), (4, 3), (5, 4), (4, 5)];
 
 fn check_reads(table: &LoomHashMemtable, already: usize) {
@@ -126,22 +134,32 @@ struct LoomListMemtable {
 
 impl LoomListMemtable {
     fn insert(&self, key: u32, seq: u64) {
-        let node = MemtableEntry { batch: key, key: (0, 1), value: (1, 0), seq: SeqNo(seq), kind: EntryKind::Put };
+        let node = MemtableEntry {
+            batch: key,
+            key: (0, 1),
+            value: (1, 0),
+            seq: SeqNo(seq),
+            kind: EntryKind::Put,
+        };
         self.list.insert(&node, key_of, KeyComparator::Bytes).unwrap();
         self.visible.store(seq, Release);
     }
 }
 
-/// A node that comes between the one before a key and that key, and one that is a younger version of it, hide nothing.
+/// A node that comes between the one before a key and that key, and one that is a younger version
+/// of it, hide nothing.
 #[test]
 fn skiplist_reader_during_insert() {
     const WRITES: [(u32, u64); 4] = [(0, 1), (2, 2), (1, 3), (2, 4)];
     loom::model(|| {
-        let t = Arc::new(LoomListMemtable { list: SkipList::new(), visible: sync::AtomicU64::new(0) });
+        let t =
+            Arc::new(LoomListMemtable { list: SkipList::new(), visible: sync::AtomicU64::new(0) });
         WRITES[..2].iter().for_each(|(key, seq)| t.insert(*key, *seq));
         let writer = {
             let t = Arc::clone(&t);
-            loom::thread::spawn(move || WRITES[2..].iter().for_each(|(key, seq)| t.insert(*key, *seq)))
+            loom::thread::spawn(move || {
+                WRITES[2..].iter().for_each(|(key, seq)| t.insert(*key, *seq))
+            })
         };
         let at = t.visible.load(Acquire);
         for key in [2, 1] {

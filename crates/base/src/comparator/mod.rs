@@ -1,9 +1,9 @@
-//! The order of a family's keys. Byte order is the fast path; the name of every order is stored, so that a family is
-//! never read under another order than it was written in.
+//! The order of a family's keys. Byte order is the fast path; the name of every order is stored, so
+//! that a family is never read under another order than it was written in.
 //!
 //! Two keys that an order calls equal are **one key**, whatever their bytes: equality goes through
-//! [`KeyComparator::equal`], filters hash [`KeyComparator::filter_hash`]. Invariant: `equal(a, b)` exactly if `cmp(a, b)` is `Equal`
-//! exactly if the canonical forms are the same bytes.
+//! [`KeyComparator::equal`], filters hash [`KeyComparator::filter_hash`]. Invariant: `equal(a, b)`
+//! exactly if `cmp(a, b)` is `Equal` exactly if the canonical forms are the same bytes.
 
 mod registered;
 
@@ -30,23 +30,23 @@ pub enum KeyComparator {
     Bytes,
     /// Bytes, backward: largest first.
     Reverse,
-    /// Keys of 8 bytes by their value as a little-endian unsigned integer; all shorter keys come before them and all
-    /// longer keys behind them, each in byte order.
+    /// Keys of 8 bytes by their value as a little-endian unsigned integer; all shorter keys come
+    /// before them and all longer keys behind them, each in byte order.
     U64,
     /// The same with signed integers.
     I64,
-    /// Bytes after `A` to `Z` became `a` to `z` (ASCII only). Keys that differ only in case are the same key; it is
-    /// shown as it was last written.
+    /// Bytes after `A` to `Z` became `a` to `z` (ASCII only). Keys that differ only in case are the
+    /// same key; it is shown as it was last written.
     CaseInsensitive,
-    /// Text as C compares it: a key ends before its first NUL byte. Keys that differ only behind it are the same key; it is
-    /// shown as it was last written.
+    /// Text as C compares it: a key ends before its first NUL byte. Keys that differ only behind it
+    /// are the same key; it is shown as it was last written.
     Lexicographic,
     /// A user's own; see [`KeyComparator::register`].
     Registered(&'static RegisteredComparator),
 }
 
-/// What an error expects ([`Error::expected_value`]) if it misses a user's order; what it got is the order's name, without what stored
-/// names begin with.
+/// What an error expects ([`Error::expected_value`]) if it misses a user's order; what it got is
+/// the order's name, without what stored names begin with.
 pub const REGISTERED_COMPARATOR: &str = "a registered key order";
 
 /// The built-in orders, each with its stored name.
@@ -60,15 +60,18 @@ pub const BUILT_IN_COMPARATORS: [(KeyComparator, &str); 6] = [
 ];
 
 impl KeyComparator {
-    /// Registers a user's own order under a name, for the life of the process. The function must be a total order over all
-    /// byte strings (it is tried on some), must always answer the same, and stands for its name for ever: a
-    /// changed function needs a new name. What it needs to know beside the keys, it captures.
+    /// Registers a user's own order under a name, for the life of the process. The function must be
+    /// a total order over all byte strings (it is tried on some), must always answer the same, and
+    /// stands for its name for ever: a changed function needs a new name. What it needs to know
+    /// beside the keys, it captures.
     ///
-    /// Files of families with such an order have no filters, because equal keys may have different bytes; see
-    /// [`KeyComparator::register_canonical`]. Registering the same function again gives the same order.
+    /// Files of families with such an order have no filters, because equal keys may have different
+    /// bytes; see [`KeyComparator::register_canonical`]. Registering the same function again gives
+    /// the same order.
     ///
     /// # Errors
-    /// `InvalidArgument`: a bad name, no order, another function under a name that is taken, more than 65,536 orders.
+    /// `InvalidArgument`: a bad name, no order, another function under a name that is taken, more
+    /// than 65,536 orders.
     pub fn register(
         name: &str,
         compare: impl Fn(&[u8], &[u8]) -> Ordering + Send + Sync + 'static,
@@ -76,8 +79,9 @@ impl KeyComparator {
         registered::register(name, Box::new(compare), None).map(KeyComparator::Registered)
     }
 
-    /// The same with a canonical form: bytes that are the same exactly for keys that the order calls equal. Filters
-    /// hash it, so files have filters. If only identical keys are equal, it is `|key| key.to_vec()`.
+    /// The same with a canonical form: bytes that are the same exactly for keys that the order
+    /// calls equal. Filters hash it, so files have filters. If only identical keys are equal, it is
+    /// `|key| key.to_vec()`.
     ///
     /// # Errors
     /// As [`KeyComparator::register`].
@@ -86,27 +90,33 @@ impl KeyComparator {
         compare: impl Fn(&[u8], &[u8]) -> Ordering + Send + Sync + 'static,
         canonical: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static,
     ) -> Result<KeyComparator> {
-        registered::register(name, Box::new(compare), Some(Box::new(canonical))).map(KeyComparator::Registered)
+        registered::register(name, Box::new(compare), Some(Box::new(canonical)))
+            .map(KeyComparator::Registered)
     }
 
     /// The name in the manifest; that of a user's order begins with `user:`.
     pub fn name(self) -> &'static str {
         match self {
             KeyComparator::Registered(r) => r.name(),
-            order => BUILT_IN_COMPARATORS.iter().find(|(o, _)| *o == order).map_or("", |(_, name)| name),
+            order => {
+                BUILT_IN_COMPARATORS.iter().find(|(o, _)| *o == order).map_or("", |(_, name)| name)
+            }
         }
     }
 
     /// The order of that name.
     ///
     /// # Errors
-    /// `InvalidArgument` for a user's order that is not registered in this process; `FormatTooNew` for an unknown name.
+    /// `InvalidArgument` for a user's order that is not registered in this process; `FormatTooNew`
+    /// for an unknown name.
     pub fn by_name(name: &str) -> Result<KeyComparator> {
         if let Some((order, _)) = BUILT_IN_COMPARATORS.iter().find(|(_, n)| *n == name) {
             return Ok(*order);
         }
         match name.strip_prefix(registered::USER_PREFIX) {
-            Some(own) => registered::find_registered(name).map(KeyComparator::Registered).ok_or_else(|| unregistered_error(own)),
+            Some(own) => registered::find_registered(name)
+                .map(KeyComparator::Registered)
+                .ok_or_else(|| unregistered_error(own)),
             None => Err(Error::new(
                 ErrorKind::FormatTooNew,
                 format!("the family uses the key order {name:?}, which this version does not know"),
@@ -121,10 +131,15 @@ impl KeyComparator {
 
     /// Fails unless `stored` is the order's fingerprint.
     pub fn check_fingerprint(self, stored: Option<u64>) -> Result<()> {
-        if self.fingerprint() == stored { Ok(()) } else { Err(registered::mismatch_error(self.name())) }
+        if self.fingerprint() == stored {
+            Ok(())
+        } else {
+            Err(registered::mismatch_error(self.name()))
+        }
     }
 
-    /// Fails for a user's order that is not in `known`, the orders that the caller of `open` registered.
+    /// Fails for a user's order that is not in `known`, the orders that the caller of `open`
+    /// registered.
     pub fn check_registered(self, known: &[KeyComparator]) -> Result<()> {
         match self {
             KeyComparator::Registered(r) if !known.contains(&self) => {
@@ -152,7 +167,10 @@ impl KeyComparator {
     /// Whether only identical bytes are the same key.
     #[inline]
     pub fn has_bytewise_equality(self) -> bool {
-        matches!(self, KeyComparator::Bytes | KeyComparator::Reverse | KeyComparator::U64 | KeyComparator::I64)
+        matches!(
+            self,
+            KeyComparator::Bytes | KeyComparator::Reverse | KeyComparator::U64 | KeyComparator::I64
+        )
     }
 
     #[cold]
@@ -171,14 +189,17 @@ impl KeyComparator {
         }
     }
 
-    /// The bytes that all keys equal to this one have in common; the key itself where that is not known.
+    /// The bytes that all keys equal to this one have in common; the key itself where that is not
+    /// known.
     pub fn canonical(self, key: &[u8]) -> Cow<'_, [u8]> {
         match self {
             KeyComparator::CaseInsensitive if key.iter().any(u8::is_ascii_uppercase) => {
                 Cow::Owned(key.to_ascii_lowercase())
             }
             KeyComparator::Lexicographic => Cow::Borrowed(text_before_nul(key)),
-            KeyComparator::Registered(RegisteredComparator { canonical: Some(canonical), .. }) => Cow::Owned(canonical(key)),
+            KeyComparator::Registered(RegisteredComparator {
+                canonical: Some(canonical), ..
+            }) => Cow::Owned(canonical(key)),
             _ => Cow::Borrowed(key),
         }
     }
@@ -187,7 +208,8 @@ impl KeyComparator {
     pub fn supports_filters(self) -> bool {
         !matches!(self, KeyComparator::Registered(RegisteredComparator { canonical: None, .. }))
     }
-    /// A hash that equal keys share in every order: [`KeyComparator::filter_hash`] where that is one, else always the same.
+    /// A hash that equal keys share in every order: [`KeyComparator::filter_hash`] where that is
+    /// one, else always the same.
     #[inline]
     pub fn equality_hash(self, key: &[u8]) -> u64 {
         if self.supports_filters() { self.filter_hash(key) } else { 0 }
@@ -196,13 +218,19 @@ impl KeyComparator {
     /// The hash of a key for filters: equal keys have the same.
     #[inline]
     pub fn filter_hash(self, key: &[u8]) -> u64 {
-        if self.has_bytewise_equality() { checksum::key_hash(key) } else { checksum::key_hash(&self.canonical(key)) }
+        if self.has_bytewise_equality() {
+            checksum::key_hash(key)
+        } else {
+            checksum::key_hash(&self.canonical(key))
+        }
     }
 
-    /// The range of the keys that begin with `prefix`, first bound first in this order; case and text as the order sees them.
+    /// The range of the keys that begin with `prefix`, first bound first in this order; case and
+    /// text as the order sees them.
     ///
     /// # Errors
-    /// `InvalidArgument` where such keys are no range: `u64`, `i64` and users' orders (unless the prefix is empty).
+    /// `InvalidArgument` where such keys are no range: `u64`, `i64` and users' orders (unless the
+    /// prefix is empty).
     #[allow(clippy::type_complexity)]
     pub fn prefix_range(self, prefix: &[u8]) -> Result<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
         if prefix.is_empty() {
@@ -210,7 +238,9 @@ impl KeyComparator {
         }
         let low = self.canonical(prefix).into_owned();
         match self {
-            KeyComparator::Bytes | KeyComparator::Lexicographic | KeyComparator::CaseInsensitive => {
+            KeyComparator::Bytes
+            | KeyComparator::Lexicographic
+            | KeyComparator::CaseInsensitive => {
                 let high = prefix_successor(low.clone(), self == KeyComparator::CaseInsensitive);
                 Ok((Bound::Included(low), high.map_or(Bound::Unbounded, Bound::Excluded)))
             }
@@ -218,10 +248,12 @@ impl KeyComparator {
                 let high = prefix_successor(low.clone(), false);
                 Ok((high.map_or(Bound::Unbounded, Bound::Excluded), Bound::Included(low)))
             }
-            KeyComparator::U64 | KeyComparator::I64 | KeyComparator::Registered(_) => Err(Error::invalid(format!(
-                "keys with one prefix do not lie together in the key order {:?}: ask for a range",
-                self.name()
-            ))),
+            KeyComparator::U64 | KeyComparator::I64 | KeyComparator::Registered(_) => {
+                Err(Error::invalid(format!(
+                    "keys with one prefix do not lie together in the key order {:?}: ask for a range",
+                    self.name()
+                )))
+            }
         }
     }
 }
@@ -246,7 +278,8 @@ fn cmp_integer_keys<N: Ord>(a: &[u8], b: &[u8], number: impl Fn([u8; 8]) -> N) -
     }
 }
 
-/// The first bytes behind everything that begins with `prefix`; none if nothing is. Folded: among lower-case bytes.
+/// The first bytes behind everything that begins with `prefix`; none if nothing is. Folded: among
+/// lower-case bytes.
 fn prefix_successor(mut prefix: Vec<u8>, folded: bool) -> Option<Vec<u8>> {
     while let Some(last) = prefix.pop() {
         let next = match last.checked_add(1) {

@@ -1,8 +1,9 @@
-//! A user's own orders: functions with a name, kept for the life of the process, so that an order is a word that is
-//! copied like a number. Must not know the built-in orders.
+//! A user's own orders: functions with a name, kept for the life of the process, so that an order
+//! is a word that is copied like a number. Must not know the built-in orders.
 //!
-//! Invariant: one name is one order. A function is asked about fixed probe keys when it is registered; what it answers must
-//! be an order, and its fingerprint is stored with every family, so that another function under the same name is noticed.
+//! Invariant: one name is one order. A function is asked about fixed probe keys when it is
+//! registered; what it answers must be an order, and its fingerprint is stored with every family,
+//! so that another function under the same name is noticed.
 
 use crate::limits::{COMPARATOR_NAME_BYTES_MAX, COMPARATORS_MAX};
 use crate::{Error, Result, checksum};
@@ -52,7 +53,8 @@ impl PartialEq for RegisteredComparator {
 }
 impl Eq for RegisteredComparator {}
 
-static REGISTRY: RwLock<BTreeMap<String, &'static RegisteredComparator>> = RwLock::new(BTreeMap::new());
+static REGISTRY: RwLock<BTreeMap<String, &'static RegisteredComparator>> =
+    RwLock::new(BTreeMap::new());
 
 /// The order registered under that stored name.
 pub fn find_registered(stored_name: &str) -> Option<&'static RegisteredComparator> {
@@ -60,8 +62,15 @@ pub fn find_registered(stored_name: &str) -> Option<&'static RegisteredComparato
 }
 
 /// Registers an order. Registering the same again gives the first.
-pub fn register(name: &str, compare: CompareFn, canonical: Option<CanonicalFn>) -> Result<&'static RegisteredComparator> {
-    if name.is_empty() || name.len() > COMPARATOR_NAME_BYTES_MAX || name.chars().any(char::is_control) {
+pub fn register(
+    name: &str,
+    compare: CompareFn,
+    canonical: Option<CanonicalFn>,
+) -> Result<&'static RegisteredComparator> {
+    if name.is_empty()
+        || name.len() > COMPARATOR_NAME_BYTES_MAX
+        || name.chars().any(char::is_control)
+    {
         return Err(Error::invalid(format!(
             "the name of a key order has 1 to {COMPARATOR_NAME_BYTES_MAX} bytes and no control characters"
         ))
@@ -71,15 +80,24 @@ pub fn register(name: &str, compare: CompareFn, canonical: Option<CanonicalFn>) 
     let name = format!("{USER_PREFIX}{name}");
     let mut orders = REGISTRY.write().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = orders.get(&name) {
-        return if known.fingerprint == fingerprint { Ok(known) } else { Err(mismatch_error(&name)) };
+        return if known.fingerprint == fingerprint {
+            Ok(known)
+        } else {
+            Err(mismatch_error(&name))
+        };
     }
     if orders.len() >= COMPARATORS_MAX {
         return Err(Error::invalid("too many key orders are registered in this process")
             .expected(format_args!("at most {COMPARATORS_MAX}"), orders.len() + 1));
     }
-    // An order is never forgotten, because families, tables and cursors hold it by reference: hence the bound.
-    let order: &'static RegisteredComparator =
-        Box::leak(Box::new(RegisteredComparator { name: name.clone(), compare, canonical, fingerprint }));
+    // An order is never forgotten, because families, tables and cursors hold it by reference: hence
+    // the bound.
+    let order: &'static RegisteredComparator = Box::leak(Box::new(RegisteredComparator {
+        name: name.clone(),
+        compare,
+        canonical,
+        fingerprint,
+    }));
     orders.insert(name, order);
     Ok(order)
 }
@@ -121,16 +139,23 @@ const PROBES: [&[u8]; 24] = [
 ];
 
 /// Asks about every pair of probes and refuses what is no order. A checksum of the answers.
-fn check_and_fingerprint(name: &str, compare: &CompareFn, canonical: Option<&CanonicalFn>) -> Result<u64> {
+fn check_and_fingerprint(
+    name: &str,
+    compare: &CompareFn,
+    canonical: Option<&CanonicalFn>,
+) -> Result<u64> {
     let n = PROBES.len();
     let answers: Vec<Ordering> =
         PROBES.iter().flat_map(|a| PROBES.iter().map(move |b| compare(a, b))).collect();
     let at = |i: usize, j: usize| answers[i * n + j];
     let wrong = |what: &str, i: usize, j: usize| {
         let (a, b) = (PROBES[i].escape_ascii(), PROBES[j].escape_ascii());
-        Error::invalid(format!("the function {name:?} is no order of keys: {what}, for \"{a}\" and \"{b}\""))
+        Error::invalid(format!(
+            "the function {name:?} is no order of keys: {what}, for \"{a}\" and \"{b}\""
+        ))
     };
-    let forms: Vec<Vec<u8>> = canonical.map_or_else(Vec::new, |c| PROBES.iter().map(|key| c(key)).collect());
+    let forms: Vec<Vec<u8>> =
+        canonical.map_or_else(Vec::new, |c| PROBES.iter().map(|key| c(key)).collect());
     for (i, j) in (0..n).flat_map(|i| (0..n).map(move |j| (i, j))) {
         if (i == j && !at(i, j).is_eq()) || at(i, j) != at(j, i).reverse() {
             return Err(wrong("it contradicts itself", i, j));
@@ -139,7 +164,11 @@ fn check_and_fingerprint(name: &str, compare: &CompareFn, canonical: Option<&Can
             return Err(wrong("it goes in a circle", i, j));
         }
         if canonical.is_some() && (forms[i] == forms[j]) != at(i, j).is_eq() {
-            return Err(wrong("equal keys, and only they, have the same canonical form; not so", i, j));
+            return Err(wrong(
+                "equal keys, and only they, have the same canonical form; not so",
+                i,
+                j,
+            ));
         }
     }
     let mut all: Vec<u8> = answers.iter().map(|o| *o as i8 as u8).collect();

@@ -9,11 +9,20 @@ fn length_comparator() -> KeyComparator {
 
 fn digits_last_comparator() -> KeyComparator {
     let rank = |k: &[u8]| (k.first().is_some_and(u8::is_ascii_digit), k.to_vec());
-    KeyComparator::register_canonical("digits-last", move |a, b| rank(a).cmp(&rank(b)), |k| k.to_vec()).unwrap()
+    KeyComparator::register_canonical(
+        "digits-last",
+        move |a, b| rank(a).cmp(&rank(b)),
+        |k| k.to_vec(),
+    )
+    .unwrap()
 }
 
 fn all_comparators() -> Vec<KeyComparator> {
-    BUILT_IN_COMPARATORS.iter().map(|(o, _)| *o).chain([length_comparator(), digits_last_comparator()]).collect()
+    BUILT_IN_COMPARATORS
+        .iter()
+        .map(|(o, _)| *o)
+        .chain([length_comparator(), digits_last_comparator()])
+        .collect()
 }
 
 fn awkward_keys() -> Vec<Vec<u8>> {
@@ -55,7 +64,10 @@ fn comparators_are_total_and_match_canonical_form() {
         let mut sorted = keys.clone();
         sorted.sort_by(|a, b| order.cmp(a, b));
         assert!(
-            sorted.iter().enumerate().all(|(i, a)| sorted[i..].iter().all(|b| order.cmp(a, b) != Greater))
+            sorted
+                .iter()
+                .enumerate()
+                .all(|(i, a)| sorted[i..].iter().all(|b| order.cmp(a, b) != Greater))
         );
     }
 }
@@ -71,7 +83,11 @@ fn built_in_comparators_order_as_documented() {
     assert_eq!(KeyComparator::I64.cmp(&n(i64::MAX), &[0; 9]), Less, "longer keys come last");
     assert_eq!(KeyComparator::CaseInsensitive.cmp(b"ABC", b"abd"), Less);
     assert_eq!(KeyComparator::CaseInsensitive.cmp(b"_", b"A"), Less, "letters count as lower case");
-    assert_eq!(KeyComparator::CaseInsensitive.cmp("Ä".as_bytes(), "ä".as_bytes()), Less, "ASCII only");
+    assert_eq!(
+        KeyComparator::CaseInsensitive.cmp("Ä".as_bytes(), "ä".as_bytes()),
+        Less,
+        "ASCII only"
+    );
     assert_eq!(KeyComparator::Lexicographic.cmp(b"ab\0x", b"ab"), Equal);
     assert_eq!(KeyComparator::Lexicographic.cmp(b"ab\0x", b"ab\x01"), Less);
 }
@@ -82,7 +98,10 @@ fn prefix_range_holds_exactly_the_keys_with_the_prefix() {
     for order in all_comparators() {
         for prefix in keys.iter().filter(|k| k.len() < 3) {
             let Ok((low, high)) = order.prefix_range(prefix) else {
-                assert!(matches!(order, KeyComparator::U64 | KeyComparator::I64 | KeyComparator::Registered(_)));
+                assert!(matches!(
+                    order,
+                    KeyComparator::U64 | KeyComparator::I64 | KeyComparator::Registered(_)
+                ));
                 continue;
             };
             for key in &keys {
@@ -97,7 +116,11 @@ fn prefix_range_holds_exactly_the_keys_with_the_prefix() {
                     Bound::Unbounded => true,
                 };
                 let begins = order.canonical(key).starts_with(&order.canonical(prefix));
-                assert_eq!(above && below, begins, "{order:?} {prefix:?} {key:?}: {low:?} to {high:?}");
+                assert_eq!(
+                    above && below,
+                    begins,
+                    "{order:?} {prefix:?} {key:?}: {low:?} to {high:?}"
+                );
             }
         }
     }
@@ -111,7 +134,10 @@ fn registered_comparators_have_names_and_fingerprints() {
     }
     assert_eq!(KeyComparator::by_name("tides").unwrap_err().kind(), ErrorKind::FormatTooNew);
     let e = KeyComparator::by_name("user:tides").unwrap_err();
-    assert!(e.kind() == ErrorKind::InvalidArgument && e.to_string().contains("register_comparator"), "{e}");
+    assert!(
+        e.kind() == ErrorKind::InvalidArgument && e.to_string().contains("register_comparator"),
+        "{e}"
+    );
     assert_eq!(length_comparator(), length_comparator(), "the same again is the same");
     assert!(length_comparator().check_fingerprint(Some(1)).is_err());
     assert!(length_comparator().check_registered(&[digits_last_comparator()]).is_err());

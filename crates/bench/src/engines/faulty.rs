@@ -1,11 +1,12 @@
 //! Perigee with a wrong answer now and then: proves that the tool notices. Not in any list.
 
 use super::perigee;
-use crate::engine::{Cursor, TxnOps, Engine, TtlSupport, Result, Session, Sink, EffectiveOptions};
+use crate::engine::{Cursor, EffectiveOptions, Engine, Result, Session, Sink, TtlSupport, TxnOps};
 use crate::settings::{Level, Settings};
 use std::path::Path;
 
-/// One read in so many gets one wrong bit; one scan in so many begins an entry late; one write in so many is refused.
+/// One read in so many gets one wrong bit; one scan in so many begins an entry late; one write in
+/// so many is refused.
 const FAULT_INTERVAL: u64 = 97;
 
 struct FaultyEngine(Box<dyn Engine>);
@@ -66,9 +67,14 @@ impl Session for FaultySession<'_> {
     fn set_shared_view(&mut self, begin: bool) -> Result<bool> {
         self.inner.set_shared_view(begin)
     }
-    fn with_cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+    fn with_cursor(
+        &mut self,
+        family: usize,
+        work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>,
+    ) -> Result<()> {
         let calls = &mut self.calls;
-        self.inner.with_cursor(family, &mut |honest| work(&mut FaultyCursor { inner: honest, calls }))
+        self.inner
+            .with_cursor(family, &mut |honest| work(&mut FaultyCursor { inner: honest, calls }))
     }
     fn run_txn(&mut self, work: &mut dyn FnMut(&mut dyn TxnOps) -> Result<()>) -> Result<()> {
         self.calls += 1;

@@ -1,6 +1,6 @@
 //! fjall, by its public API.
 
-use crate::engine::{Cursor, Engine, Result, Session, Sink, EffectiveOptions};
+use crate::engine::{Cursor, EffectiveOptions, Engine, Result, Session, Sink};
 use crate::settings::{Compression, Settings, Sync, human_bytes};
 use fjall::config::CompressionPolicy;
 use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable};
@@ -31,7 +31,8 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     let mut say = |k: &str, v: String| told.insert(k.to_owned(), v);
     say(
         "durability",
-        if settings.sync == Sync::None { "buffer" } else { "fsync (SyncData) after each commit" }.into(),
+        if settings.sync == Sync::None { "buffer" } else { "fsync (SyncData) after each commit" }
+            .into(),
     );
     say("memtable", human_bytes(settings.memtable_per_family()));
     say("cache", format!("{} of blocks, and the page cache", human_bytes(settings.cache)));
@@ -119,7 +120,11 @@ impl Session for FjallSession<'_> {
         see(self.keyspaces[family].get(key)?.as_deref());
         Ok(())
     }
-    fn with_cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+    fn with_cursor(
+        &mut self,
+        family: usize,
+        work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>,
+    ) -> Result<()> {
         work(&mut FjallCursor { view: self.db.snapshot(), keyspace: &self.keyspaces[family] })
     }
 }

@@ -1,10 +1,11 @@
 //! LMDB, through heed. `unsafe` because mapping a file is, and heed says so.
 
-use crate::engine::{Cursor, TxnOps, Engine, Result, Session, Sink, EffectiveOptions};
+use crate::engine::{Cursor, EffectiveOptions, Engine, Result, Session, Sink, TxnOps};
 use crate::settings::{Compression, Level, Settings, Sync};
 use heed::types::Bytes;
 use heed::{
-    CommitOrAbort, CommitToken, Database, Env, EnvFlags, EnvOpenOptions, OnCommit, RoTxn, RwTxn, WithTls,
+    CommitOrAbort, CommitToken, Database, Env, EnvFlags, EnvOpenOptions, OnCommit, RoTxn, RwTxn,
+    WithTls,
 };
 use std::ops::Bound;
 use std::path::Path;
@@ -35,11 +36,12 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     let mut options = EnvOpenOptions::new();
     options.map_size(MAP_BYTES).max_readers(1024).max_dbs(u32::try_from(settings.families())?);
     if settings.sync == Sync::None {
-        // SAFETY: NO_SYNC gives up durability after a power cut, which is what the run asked for; nobody pulls the plug
-        // on a database of this tool and opens it afterwards.
+        // SAFETY: NO_SYNC gives up durability after a power cut, which is what the run asked for;
+        // nobody pulls the plug on a database of this tool and opens it afterwards.
         unsafe { options.flags(EnvFlags::NO_SYNC) };
     }
-    // SAFETY: the directory was made by this process for this run; no other process or thread maps or changes its files.
+    // SAFETY: the directory was made by this process for this run; no other process or thread maps
+    // or changes its files.
     let env = unsafe { options.open(dir)? };
     let mut told = EffectiveOptions::new();
     let mut say = |k: &str, v: &str| told.insert(k.to_owned(), v.to_owned());
@@ -57,16 +59,22 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     let created = env.create_databases_and_commit(wtxn, |o, t| {
         // One table needs no name; names of several are entries of the one without.
         let name = |f: usize| (settings.families() > 1).then(|| format!("family {f}"));
-        let tables =
-            (0..settings.families()).map(|f| o.create_database::<Bytes, Bytes>(t, name(f).as_deref()));
-        tables.collect::<heed::Result<Vec<_>>>().map(|all| CommitOrAbort::<_, ()>::Commit(OpenTables(all)))
+        let tables = (0..settings.families())
+            .map(|f| o.create_database::<Bytes, Bytes>(t, name(f).as_deref()));
+        tables
+            .collect::<heed::Result<Vec<_>>>()
+            .map(|all| CommitOrAbort::<_, ()>::Commit(OpenTables(all)))
     })?;
     Ok(Box::new(Lmdb { env, tables: created.unwrap_commit(), options: told }))
 }
 
 impl Engine for Lmdb {
     fn version(&self) -> String {
-        format!("0.9 (lmdb-master-sys {}, heed {})", super::locked_version("lmdb-master-sys"), super::locked_version("heed"))
+        format!(
+            "0.9 (lmdb-master-sys {}, heed {})",
+            super::locked_version("lmdb-master-sys"),
+            super::locked_version("heed")
+        )
     }
     fn effective_options(&self) -> EffectiveOptions {
         self.options.clone()
@@ -129,7 +137,11 @@ impl TxnOps for LmdbWriteTxn<'_, '_> {
 }
 
 impl Session for LmdbSession<'_> {
-    fn write(&mut self, _n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
+    fn write(
+        &mut self,
+        _n: usize,
+        fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>,
+    ) -> Result<()> {
         let mut txn = self.env.write_txn()?;
         fill(&mut LmdbWriteTxn { txn: &mut txn, tables: self.tables })?;
         Ok(txn.commit()?)
@@ -144,14 +156,22 @@ impl Session for LmdbSession<'_> {
         }
         Ok(())
     }
-    fn bulk_load(&mut self, n: u64, put: &mut dyn FnMut(u64, &mut dyn Sink) -> Result<()>) -> Result<()> {
+    fn bulk_load(
+        &mut self,
+        n: u64,
+        put: &mut dyn FnMut(u64, &mut dyn Sink) -> Result<()>,
+    ) -> Result<()> {
         self.write(n as usize, &mut |sink| (0..n).try_for_each(|i| put(i, sink)))
     }
     fn set_shared_view(&mut self, begin: bool) -> Result<bool> {
         self.read_txn = if begin { Some(self.env.read_txn()?) } else { None };
         Ok(true)
     }
-    fn with_cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+    fn with_cursor(
+        &mut self,
+        family: usize,
+        work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>,
+    ) -> Result<()> {
         let txn = self.env.read_txn()?;
         work(&mut LmdbCursor { txn: &txn, db: &self.tables[family] })
     }

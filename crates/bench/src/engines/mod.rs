@@ -1,4 +1,5 @@
-//! The engines of this build: one file each, knowing nothing of workloads. To add one: a file, and a line in the list.
+//! The engines of this build: one file each, knowing nothing of workloads. To add one: a file, and
+//! a line in the list.
 
 pub mod fjall;
 #[allow(unsafe_code)]
@@ -51,7 +52,12 @@ pub const ENGINES: &[EngineEntry] = &[
         hidden: false,
     },
     EngineEntry { name: "fjall", about: "LSM tree, in Rust", open: fjall::open, hidden: false },
-    EngineEntry { name: "redb", about: "copy-on-write B+tree, in Rust", open: redb::open, hidden: false },
+    EngineEntry {
+        name: "redb",
+        about: "copy-on-write B+tree, in Rust",
+        open: redb::open,
+        hidden: false,
+    },
     #[cfg(feature = "rocksdb")]
     EngineEntry { name: "rocksdb", about: "LSM tree, in C++", open: rocksdb::open, hidden: false },
     EngineEntry {
@@ -76,7 +82,8 @@ pub fn find_engine(name: &str) -> Option<&'static EngineEntry> {
 /// Version of a crate that this build uses, from its lock file.
 fn locked_version(package: &str) -> String {
     let lock = include_str!("../../../../Cargo.lock");
-    let entry = lock.split("[[package]]").find(|p| p.contains(&format!("\nname = \"{package}\"\n")));
+    let entry =
+        lock.split("[[package]]").find(|p| p.contains(&format!("\nname = \"{package}\"\n")));
     let version = entry.and_then(|e| e.split("version = \"").nth(1)?.split('"').next());
     version.unwrap_or("unknown").to_owned()
 }

@@ -1,8 +1,13 @@
 //! Perigee, by its public API.
 
-use crate::engine::{Cursor, TxnOps, Engine, TtlSupport, Failure, TxnConflict, Result, Session, Sink, EffectiveOptions};
+use crate::engine::{
+    Cursor, EffectiveOptions, Engine, Failure, Result, Session, Sink, TtlSupport, TxnConflict,
+    TxnOps,
+};
 use crate::settings::{Compression, Level, Settings, Sync, human_bytes};
-use perigee::{BulkLoad, Db, Durability, ErrorKind, Family, FamilyOptions, Isolation, LockMode, Options};
+use perigee::{
+    BulkLoad, Db, Durability, ErrorKind, Family, FamilyOptions, Isolation, LockMode, Options,
+};
 use perigee::{Snapshot, Txn, TxnOptions, WriteBatch};
 use std::path::Path;
 use std::time::Duration;
@@ -19,12 +24,12 @@ struct Perigee {
 }
 
 pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
-    let family = FamilyOptions::new().memtable_bytes(settings.memtable_per_family()).compression(match settings
-        .compression
-    {
-        Compression::None => perigee::Compression::None,
-        Compression::Lz4 => perigee::Compression::Lz4,
-    });
+    let family = FamilyOptions::new().memtable_bytes(settings.memtable_per_family()).compression(
+        match settings.compression {
+            Compression::None => perigee::Compression::None,
+            Compression::Lz4 => perigee::Compression::Lz4,
+        },
+    );
     let mut options = Options::new()
         .block_cache_bytes(settings.cache)
         .durability(match settings.sync {
@@ -32,7 +37,8 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
             Sync::Full => Durability::Full,
         })
         .default_family(family.clone());
-    // Inside a cgroup half is the engine's, the other half is left to the page cache and to this tool.
+    // Inside a cgroup half is the engine's, the other half is left to the page cache and to this
+    // tool.
     let budget = settings.memory.map(|m| (m / 2).max(MEMORY_BUDGET_MIN));
     if let Some(bytes) = budget {
         options = options.memory_budget(bytes);
@@ -41,7 +47,10 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         ("durability", format!("{:?}", options.durability)),
         ("memtable", human_bytes(settings.memtable_per_family())),
         ("cache", format!("{} of blocks, and the page cache", human_bytes(settings.cache))),
-        ("memory budget", budget.map_or("a quarter of the memory (the default)".into(), human_bytes)),
+        (
+            "memory budget",
+            budget.map_or("a quarter of the memory (the default)".into(), human_bytes),
+        ),
         ("bulk load", "bulk_load: straight into tables, synced".into()),
         ("compression", format!("{:?}", settings.compression)),
         ("filter", "10 bits per key".into()),
@@ -149,7 +158,8 @@ impl Session for PerigeeSession<'_> {
         if n == 1 && self.ttl.is_none() {
             return fill(&mut self.families);
         }
-        let mut batched = PerigeeBatch { batch: WriteBatch::new(), families: self.families, ttl: self.ttl };
+        let mut batched =
+            PerigeeBatch { batch: WriteBatch::new(), families: self.families, ttl: self.ttl };
         fill(&mut batched)?;
         self.db.write(batched.batch)?;
         Ok(())
@@ -162,7 +172,11 @@ impl Session for PerigeeSession<'_> {
         see(found.as_deref());
         Ok(())
     }
-    fn bulk_load(&mut self, n: u64, put: &mut dyn FnMut(u64, &mut dyn Sink) -> Result<()>) -> Result<()> {
+    fn bulk_load(
+        &mut self,
+        n: u64,
+        put: &mut dyn FnMut(u64, &mut dyn Sink) -> Result<()>,
+    ) -> Result<()> {
         let mut load = PerigeeBulkSink(self.families[0].bulk_load()?);
         (0..n).try_for_each(|i| put(i, &mut load))?;
         load.0.finish()?;
@@ -172,7 +186,11 @@ impl Session for PerigeeSession<'_> {
         self.view = if begin { Some(self.db.snapshot()?) } else { None };
         Ok(true)
     }
-    fn with_cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+    fn with_cursor(
+        &mut self,
+        family: usize,
+        work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>,
+    ) -> Result<()> {
         work(&mut PerigeeCursor(self.families[family].cursor()?))
     }
     fn run_txn(&mut self, work: &mut dyn FnMut(&mut dyn TxnOps) -> Result<()>) -> Result<()> {
@@ -182,7 +200,11 @@ impl Session for PerigeeSession<'_> {
             Level::Locks => TxnOptions::new().isolation(Isolation::ReadCommitted).pessimistic(true),
         };
         let txn = self.db.begin(options)?;
-        work(&mut PerigeeTxn { txn: &txn, families: self.families, locks: self.level == Level::Locks })?;
+        work(&mut PerigeeTxn {
+            txn: &txn,
+            families: self.families,
+            locks: self.level == Level::Locks,
+        })?;
         txn.commit().map(|_| ()).map_err(map_conflict)
     }
 }
@@ -211,7 +233,8 @@ impl TxnOps for PerigeeTxn<'_> {
     ) -> Result<()> {
         let family = &self.families[family];
         if change && self.locks {
-            let found = self.txn.get_for_update(family, key, LockMode::Exclusive).map_err(map_conflict)?;
+            let found =
+                self.txn.get_for_update(family, key, LockMode::Exclusive).map_err(map_conflict)?;
             see(found.as_deref());
         } else {
             see(self.txn.get_pinned(family, key).map_err(map_conflict)?.as_deref());

@@ -1,13 +1,15 @@
-//! Any engine, with every operation written to a trace as it succeeds (`perigee-bench trace record`).
+//! Any engine, with every operation written to a trace as it succeeds (`perigee-bench trace
+//! record`).
 //!
 //! Operations of several threads go to the file in the order of their ends.
 
-use crate::engine::{Cursor, Engine, TtlSupport, Result, Session, Sink, EffectiveOptions};
+use crate::engine::{Cursor, EffectiveOptions, Engine, Result, Session, Sink, TtlSupport};
 use crate::trace::{TraceOp, TraceWriter};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Records what is asked of `engine` into `trace`; where it is filled first, what follows its first settling is marked.
+/// Records what is asked of `engine` into `trace`; where it is filled first, what follows its first
+/// settling is marked.
 pub fn record(engine: Box<dyn Engine>, trace: TraceWriter, filled: bool) -> Box<dyn Engine> {
     Box::new(RecordedEngine { engine, trace: Mutex::new(trace), loading: AtomicBool::new(filled) })
 }
@@ -31,7 +33,9 @@ impl Engine for RecordedEngine {
         told
     }
     fn with_session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
-        self.engine.with_session(&mut |session| work(&mut RecordingSession { session, trace: &self.trace }))
+        self.engine.with_session(&mut |session| {
+            work(&mut RecordingSession { session, trace: &self.trace })
+        })
     }
     fn wait_idle(&self) -> Result<()> {
         if self.loading.swap(false, Ordering::AcqRel) {
@@ -91,9 +95,14 @@ impl Session for RecordingSession<'_> {
         self.session.get(family, key, see)?;
         write_ops(self.trace, &[TraceOp::Get { family, key: key.to_vec() }])
     }
-    fn with_cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+    fn with_cursor(
+        &mut self,
+        family: usize,
+        work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>,
+    ) -> Result<()> {
         let trace = self.trace;
-        self.session.with_cursor(family, &mut |cursor| work(&mut RecordingCursor { cursor, trace, family }))
+        self.session
+            .with_cursor(family, &mut |cursor| work(&mut RecordingCursor { cursor, trace, family }))
     }
 }
 
@@ -110,6 +119,9 @@ impl Cursor for RecordingCursor<'_> {
             entries += 1;
             see(k, v)
         })?;
-        write_ops(self.trace, &[TraceOp::Scan { family: self.family, key: key.to_vec(), entries: entries.max(1) }])
+        write_ops(
+            self.trace,
+            &[TraceOp::Scan { family: self.family, key: key.to_vec(), entries: entries.max(1) }],
+        )
     }
 }

@@ -1,6 +1,6 @@
 //! redb, by its public API.
 
-use crate::engine::{Cursor, Engine, Result, Session, Sink, EffectiveOptions};
+use crate::engine::{Cursor, EffectiveOptions, Engine, Result, Session, Sink};
 use crate::settings::{Compression, Settings, Sync, human_bytes};
 use redb::{
     Database, Durability, ReadOnlyTable, ReadableDatabase, ReadableTable, Table, TableDefinition,
@@ -25,7 +25,8 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     std::fs::create_dir_all(dir)?;
     let cache = usize::try_from(settings.cache + settings.memtable)?;
     let db = Database::builder().set_cache_size(cache).create(dir.join("bench.redb"))?;
-    let durability = if settings.sync == Sync::None { Durability::None } else { Durability::Immediate };
+    let durability =
+        if settings.sync == Sync::None { Durability::None } else { Durability::Immediate };
     let names: Vec<_> = (0..settings.families()).map(|f| format!("bench{f}")).collect();
     let txn = db.begin_write()?;
     for name in &names {
@@ -38,7 +39,8 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         "durability",
         match durability {
             Durability::None => {
-                "None: weaker than asked for, lost if the process dies; one durable commit at close".into()
+                "None: weaker than asked for, lost if the process dies; one durable commit at close"
+                    .into()
             }
             _ => "Immediate".into(),
         },
@@ -121,7 +123,11 @@ impl Sink for RedbWriteTxn<'_> {
 }
 
 impl Session for RedbSession<'_> {
-    fn write(&mut self, _n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
+    fn write(
+        &mut self,
+        _n: usize,
+        fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>,
+    ) -> Result<()> {
         let mut txn = self.db.begin_write()?;
         txn.set_durability(self.durability)?;
         fill(&mut RedbWriteTxn { txn: &txn, names: self.names, open_table: None })?;
@@ -132,7 +138,11 @@ impl Session for RedbSession<'_> {
         see(ReadableTable::get(&found, key)?.as_ref().map(|v| v.value()));
         Ok(())
     }
-    fn with_cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+    fn with_cursor(
+        &mut self,
+        family: usize,
+        work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>,
+    ) -> Result<()> {
         work(&mut RedbCursor(self.db.begin_read()?.open_table(table(&self.names[family]))?))
     }
 }

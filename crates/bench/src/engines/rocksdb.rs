@@ -1,10 +1,12 @@
-//! RocksDB (feature `rocksdb`), tuned as the seed documents say: LZ4, 10-bit Bloom filter, eight background jobs.
+//! RocksDB (feature `rocksdb`), tuned as the seed documents say: LZ4, 10-bit Bloom filter, eight
+//! background jobs.
 
-use crate::engine::{Cursor, Engine, TtlSupport, Result, Session, Sink, EffectiveOptions};
+use crate::engine::{Cursor, EffectiveOptions, Engine, Result, Session, Sink, TtlSupport};
 use crate::settings::{Compression, Settings, Sync, human_bytes};
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, ColumnFamilyTtl, DB, DBAccess,
-    DBCompressionType, DBRawIteratorWithThreadMode, Options, WaitForCompactOptions, WriteBatch, WriteOptions,
+    DBCompressionType, DBRawIteratorWithThreadMode, Options, WaitForCompactOptions, WriteBatch,
+    WriteOptions,
 };
 use std::path::Path;
 use std::time::Duration;
@@ -17,7 +19,8 @@ struct RocksDb {
     options: EffectiveOptions,
 }
 
-/// What this kind of database and the one with transactions are opened with, and the names of the families.
+/// What this kind of database and the one with transactions are opened with, and the names of the
+/// families.
 pub fn build_options(settings: &Settings) -> Result<(Options, Vec<String>, EffectiveOptions)> {
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(&Cache::new_lru_cache(usize::try_from(settings.cache)?));
@@ -34,7 +37,10 @@ pub fn build_options(settings: &Settings) -> Result<(Options, Vec<String>, Effec
     });
     let mut told = EffectiveOptions::new();
     let mut say = |k: &str, v: String| told.insert(k.to_owned(), v);
-    say("durability", if settings.sync == Sync::None { "WAL, no sync" } else { "WAL, sync" }.into());
+    say(
+        "durability",
+        if settings.sync == Sync::None { "WAL, no sync" } else { "WAL, sync" }.into(),
+    );
     say("memtable", human_bytes(settings.memtable_per_family()));
     say("cache", format!("{} of blocks, and the page cache", human_bytes(settings.cache)));
     say("compression", format!("{:?}", settings.compression));
@@ -51,9 +57,14 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         return super::rocksdb_txn::open(dir, settings, level);
     }
     let (options, families, mut told) = build_options(settings)?;
-    let ttl =
-        if settings.shape.ttl.is_some() { ColumnFamilyTtl::SameAsDb } else { ColumnFamilyTtl::Disabled };
-    let all = families.iter().map(|name| ColumnFamilyDescriptor::new_with_ttl(name, options.clone(), ttl));
+    let ttl = if settings.shape.ttl.is_some() {
+        ColumnFamilyTtl::SameAsDb
+    } else {
+        ColumnFamilyTtl::Disabled
+    };
+    let all = families
+        .iter()
+        .map(|name| ColumnFamilyDescriptor::new_with_ttl(name, options.clone(), ttl));
     let db = match settings.shape.ttl {
         Some(seconds) => {
             let text = format!("{seconds} s for the database; dropped by compaction, not by reads");
@@ -73,7 +84,9 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
 
 impl RocksDb {
     fn handles(&self) -> Result<Vec<&ColumnFamily>> {
-        let find = |name: &String| self.db.cf_handle(name).ok_or_else(|| format!("no family {name}").into());
+        let find = |name: &String| {
+            self.db.cf_handle(name).ok_or_else(|| format!("no family {name}").into())
+        };
         self.families.iter().map(find).collect()
     }
 }
@@ -130,7 +143,11 @@ impl Sink for RocksDbBatch<'_> {
 }
 
 impl Session for RocksDbSession<'_> {
-    fn write(&mut self, _n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
+    fn write(
+        &mut self,
+        _n: usize,
+        fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>,
+    ) -> Result<()> {
         let mut batched = RocksDbBatch { batch: WriteBatch::default(), families: self.families };
         fill(&mut batched)?;
         Ok(self.db.write_opt(batched.batch, &self.options)?)
@@ -139,7 +156,11 @@ impl Session for RocksDbSession<'_> {
         see(self.db.get_pinned_cf(self.families[family], key)?.as_deref());
         Ok(())
     }
-    fn with_cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+    fn with_cursor(
+        &mut self,
+        family: usize,
+        work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>,
+    ) -> Result<()> {
         work(&mut RocksDbCursor(self.db.raw_iterator_cf(self.families[family])))
     }
 }

@@ -1,13 +1,16 @@
-//! RocksDB with transactions (feature `rocksdb`): its optimistic database for the levels that check at commit, its database
-//! with locks for the one that waits. Everything else is as in `rocksdb`.
+//! RocksDB with transactions (feature `rocksdb`): its optimistic database for the levels that check
+//! at commit, its database with locks for the one that waits. Everything else is as in `rocksdb`.
 
 use super::rocksdb::{RocksDbCursor, build_options};
-use crate::engine::{Cursor, TxnOps, Engine, Failure, TxnConflict, Result, Session, Sink, EffectiveOptions};
+use crate::engine::{
+    Cursor, EffectiveOptions, Engine, Failure, Result, Session, Sink, TxnConflict, TxnOps,
+};
 use crate::settings::{Level, Settings, Sync};
 use rocksdb::{
-    ColumnFamily, ColumnFamilyDescriptor, ErrorKind, OptimisticTransactionDB, OptimisticTransactionOptions,
-    ReadOptions, SingleThreaded, Transaction, TransactionDB, TransactionDBOptions, TransactionOptions,
-    WaitForCompactOptions, WriteBatchWithTransaction, WriteOptions,
+    ColumnFamily, ColumnFamilyDescriptor, ErrorKind, OptimisticTransactionDB,
+    OptimisticTransactionOptions, ReadOptions, SingleThreaded, Transaction, TransactionDB,
+    TransactionDBOptions, TransactionOptions, WaitForCompactOptions, WriteBatchWithTransaction,
+    WriteOptions,
 };
 use std::path::Path;
 
@@ -33,8 +36,12 @@ pub fn open(dir: &Path, settings: &Settings, level: Level) -> Result<Box<dyn Eng
     let (options, families, mut told) = build_options(settings)?;
     let all = families.iter().map(|name| ColumnFamilyDescriptor::new(name, options.clone()));
     let text = match level {
-        Level::Snapshot => "optimistic; what will be written is read by get_for_update under a snapshot",
-        Level::Serializable => "optimistic; every key is read by get_for_update under a snapshot (no ranges)",
+        Level::Snapshot => {
+            "optimistic; what will be written is read by get_for_update under a snapshot"
+        }
+        Level::Serializable => {
+            "optimistic; every key is read by get_for_update under a snapshot (no ranges)"
+        }
         Level::Locks => {
             "pessimistic; what will be written is read by get_for_update, deadlocks are looked for"
         }
@@ -47,7 +54,13 @@ pub fn open(dir: &Path, settings: &Settings, level: Level) -> Result<Box<dyn Eng
     } else {
         TxnDatabase::Optimistic(OptimisticTransactionDB::open_cf_descriptors(&options, dir, all)?)
     };
-    Ok(Box::new(RocksDbTxn { db, level, families, sync: settings.sync == Sync::Full, options: told }))
+    Ok(Box::new(RocksDbTxn {
+        db,
+        level,
+        families,
+        sync: settings.sync == Sync::Full,
+        options: told,
+    }))
 }
 
 impl RocksDbTxn {
@@ -76,7 +89,11 @@ impl Engine for RocksDbTxn {
         self.options.clone()
     }
     fn with_session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
-        work(&mut RocksTxnSession { rocks: self, families: self.handles()?, options: self.write_options() })
+        work(&mut RocksTxnSession {
+            rocks: self,
+            families: self.handles()?,
+            options: self.write_options(),
+        })
     }
     fn wait_idle(&self) -> Result<()> {
         match &self.db {
@@ -86,7 +103,9 @@ impl Engine for RocksDbTxn {
                 Ok(db.wait_for_compact(&options)?)
             }
             // This kind cannot be asked whether it compacts.
-            TxnDatabase::Locking(db) => Ok(self.handles()?.into_iter().try_for_each(|f| db.flush_cf(f))?),
+            TxnDatabase::Locking(db) => {
+                Ok(self.handles()?.into_iter().try_for_each(|f| db.flush_cf(f))?)
+            }
         }
     }
     fn close(self: Box<Self>) -> Result<()> {
@@ -124,8 +143,13 @@ impl Sink for RocksTxnBatch<'_, '_> {
 }
 
 impl Session for RocksTxnSession<'_> {
-    fn write(&mut self, _n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
-        let mut batched = RocksTxnBatch { batch: WriteBatchWithTransaction::default(), families: &self.families };
+    fn write(
+        &mut self,
+        _n: usize,
+        fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>,
+    ) -> Result<()> {
+        let mut batched =
+            RocksTxnBatch { batch: WriteBatchWithTransaction::default(), families: &self.families };
         fill(&mut batched)?;
         match &self.rocks.db {
             TxnDatabase::Optimistic(db) => db.write_opt(batched.batch, &self.options)?,
@@ -135,15 +159,27 @@ impl Session for RocksTxnSession<'_> {
     }
     fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
         match &self.rocks.db {
-            TxnDatabase::Optimistic(db) => see(db.get_pinned_cf(self.families[family], key)?.as_deref()),
-            TxnDatabase::Locking(db) => see(db.get_pinned_cf(self.families[family], key)?.as_deref()),
+            TxnDatabase::Optimistic(db) => {
+                see(db.get_pinned_cf(self.families[family], key)?.as_deref())
+            }
+            TxnDatabase::Locking(db) => {
+                see(db.get_pinned_cf(self.families[family], key)?.as_deref())
+            }
         }
         Ok(())
     }
-    fn with_cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+    fn with_cursor(
+        &mut self,
+        family: usize,
+        work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>,
+    ) -> Result<()> {
         match &self.rocks.db {
-            TxnDatabase::Optimistic(db) => work(&mut RocksDbCursor(db.raw_iterator_cf(self.families[family]))),
-            TxnDatabase::Locking(db) => work(&mut RocksDbCursor(db.raw_iterator_cf(self.families[family]))),
+            TxnDatabase::Optimistic(db) => {
+                work(&mut RocksDbCursor(db.raw_iterator_cf(self.families[family])))
+            }
+            TxnDatabase::Locking(db) => {
+                work(&mut RocksDbCursor(db.raw_iterator_cf(self.families[family])))
+            }
         }
     }
     fn run_txn(&mut self, work: &mut dyn FnMut(&mut dyn TxnOps) -> Result<()>) -> Result<()> {
@@ -165,7 +201,12 @@ impl Session for RocksTxnSession<'_> {
                 let mut options = TransactionOptions::default();
                 options.set_deadlock_detect(true);
                 let txn = db.transaction_opt(&self.options, &options);
-                work(&mut RocksTxnOps { txn: &txn, families, level, reads: ReadOptions::default() })?;
+                work(&mut RocksTxnOps {
+                    txn: &txn,
+                    families,
+                    level,
+                    reads: ReadOptions::default(),
+                })?;
                 txn.commit().map_err(map_conflict)
             }
         }
@@ -175,7 +216,9 @@ impl Session for RocksTxnSession<'_> {
 /// A conflict, a deadlock, a lock that was not to be had in time, or too little history to be sure.
 fn map_conflict(e: rocksdb::Error) -> Failure {
     match e.kind() {
-        ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::TryAgain | ErrorKind::Aborted => Box::new(TxnConflict),
+        ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::TryAgain | ErrorKind::Aborted => {
+            Box::new(TxnConflict)
+        }
         _ => e.into(),
     }
 }

@@ -1,6 +1,7 @@
-//! SQLite, as its users are told to use it: write-ahead log, prepared statements, one connection for each thread.
+//! SQLite, as its users are told to use it: write-ahead log, prepared statements, one connection
+//! for each thread.
 
-use crate::engine::{Cursor, TxnOps, Engine, Result, Session, Sink, EffectiveOptions};
+use crate::engine::{Cursor, EffectiveOptions, Engine, Result, Session, Sink, TxnOps};
 use crate::settings::{Compression, Level, Settings, Sync, human_bytes};
 use rusqlite::{Connection, Statement};
 use std::path::{Path, PathBuf};
@@ -12,7 +13,8 @@ struct Sqlite {
     pragmas: String,
     tables: usize,
     options: EffectiveOptions,
-    /// SQLite lets one writer in and makes the others sleep and retry; a lock in front of it spares them that.
+    /// SQLite lets one writer in and makes the others sleep and retry; a lock in front of it spares
+    /// them that.
     writer: Mutex<()>,
     /// Keeps the log alive between sessions, and closes last.
     main: Mutex<Connection>,
@@ -29,15 +31,21 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
          PRAGMA wal_autocheckpoint={checkpoint_pages}; PRAGMA temp_store=MEMORY;"
     );
     let main = connect(&file, &pragmas)?;
-    let create =
-        |f| format!("CREATE TABLE IF NOT EXISTS kv{f} (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID;");
+    let create = |f| {
+        format!(
+            "CREATE TABLE IF NOT EXISTS kv{f} (k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID;"
+        )
+    };
     let tables = settings.families();
     main.execute_batch(&format!("BEGIN;{}COMMIT", (0..tables).map(create).collect::<String>()))?;
     let mut told = EffectiveOptions::new();
     let mut say = |k: &str, v: &str| told.insert(k.to_owned(), v.to_owned());
     say("durability", &format!("WAL, synchronous={synchronous}"));
     let cache = human_bytes(cache_kib << 10);
-    say("cache", &format!("{cache} for each connection (its share of the cache), and the page cache"));
+    say(
+        "cache",
+        &format!("{cache} for each connection (its share of the cache), and the page cache"),
+    );
     say("memtable", &format!("wal_autocheckpoint={checkpoint_pages} pages (as large)"));
     say("table", "k BLOB PRIMARY KEY, v BLOB, WITHOUT ROWID");
     say("statements", "prepared once for each thread");
@@ -47,7 +55,14 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     if settings.compression != Compression::None {
         say("compression", "not honoured: there is none");
     }
-    Ok(Box::new(Sqlite { file, pragmas, tables, options: told, writer: Mutex::new(()), main: Mutex::new(main) }))
+    Ok(Box::new(Sqlite {
+        file,
+        pragmas,
+        tables,
+        options: told,
+        writer: Mutex::new(()),
+        main: Mutex::new(main),
+    }))
 }
 
 fn connect(file: &Path, pragmas: &str) -> Result<Connection> {
@@ -122,7 +137,9 @@ fn statements_of<'a, 'c>(
     if place.is_none() {
         let prepare = |text: &str| connection.prepare(&text.replace("kv", &format!("kv{family}")));
         *place = Some(TableStatements {
-            put: prepare("INSERT INTO kv VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET v = excluded.v")?,
+            put: prepare(
+                "INSERT INTO kv VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET v = excluded.v",
+            )?,
             delete: prepare("DELETE FROM kv WHERE k = ?1")?,
             get: prepare("SELECT v FROM kv WHERE k = ?1")?,
             scan: prepare("SELECT k, v FROM kv WHERE k >= ?1 ORDER BY k")?,
@@ -162,7 +179,11 @@ impl Session for SqliteSession<'_> {
         self.commit.execute(())?;
         Ok(())
     }
-    fn bulk_load(&mut self, n: u64, put: &mut dyn FnMut(u64, &mut dyn Sink) -> Result<()>) -> Result<()> {
+    fn bulk_load(
+        &mut self,
+        n: u64,
+        put: &mut dyn FnMut(u64, &mut dyn Sink) -> Result<()>,
+    ) -> Result<()> {
         // One row needs no transaction of its own; the rest is one, however large.
         self.write(n.max(2) as usize, &mut |sink| (0..n).try_for_each(|i| put(i, sink)))
     }
@@ -177,9 +198,15 @@ impl Session for SqliteSession<'_> {
     fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
         get_value(statements_of(self.connection, &mut self.tables, family)?, key, see)
     }
-    fn with_cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+    fn with_cursor(
+        &mut self,
+        family: usize,
+        work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>,
+    ) -> Result<()> {
         self.begin_read.execute(())?;
-        let done = work(&mut SqliteCursor(&mut statements_of(self.connection, &mut self.tables, family)?.scan));
+        let done = work(&mut SqliteCursor(
+            &mut statements_of(self.connection, &mut self.tables, family)?.scan,
+        ));
         self.commit.execute(())?;
         done
     }
@@ -196,7 +223,11 @@ impl Session for SqliteSession<'_> {
     }
 }
 
-fn get_value(table: &mut TableStatements<'_>, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
+fn get_value(
+    table: &mut TableStatements<'_>,
+    key: &[u8],
+    see: &mut dyn FnMut(Option<&[u8]>),
+) -> Result<()> {
     let mut rows = table.get.query((key,))?;
     match rows.next()? {
         Some(row) => see(Some(row.get_ref(0)?.as_blob()?)),

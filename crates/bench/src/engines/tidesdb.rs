@@ -1,10 +1,14 @@
-//! TidesDB, through a shared library that the user names (`--tidesdb-lib`): nothing of it is built or shipped here.
+//! TidesDB, through a shared library that the user names (`--tidesdb-lib`): nothing of it is built
+//! or shipped here.
 //!
-//! The library's C interface has no version call: the major version is that of the file's name (`libtidesdb.so.9.3.14`,
-//! links followed), and the defaults that it returns must make sense in the layout below, or it is refused.
-//! Every return code counts: whatever is not success, or "not found" where that is an answer, is an error.
+//! The library's C interface has no version call: the major version is that of the file's name
+//! (`libtidesdb.so.9.3.14`, links followed), and the defaults that it returns must make sense in
+//! the layout below, or it is refused. Every return code counts: whatever is not success, or "not
+//! found" where that is an answer, is an error.
 
-use crate::engine::{Cursor, TxnOps, Engine, TtlSupport, TxnConflict, Result, Session, Sink, EffectiveOptions};
+use crate::engine::{
+    Cursor, EffectiveOptions, Engine, Result, Session, Sink, TtlSupport, TxnConflict, TxnOps,
+};
 use crate::settings::{Compression, Level, Settings, Sync as SyncChoice, human_bytes};
 use libloading::Library;
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -103,7 +107,8 @@ macro_rules! interface {
         }
         impl Api {
             fn load(library: Library) -> Result<Api> {
-                // SAFETY: each name has in the public C interface of version 9 and newer the type given beside it.
+                // SAFETY: each name has in the public C interface of version 9 and newer the type
+                // given beside it.
                 unsafe {
                     Ok(Api {
                         $($name: *library.get::<$type>(concat!("tidesdb_", stringify!($name)).as_bytes())?,)*
@@ -187,20 +192,23 @@ struct TidesDb {
     options: EffectiveOptions,
 }
 
-// SAFETY: the handles are those of a database and its column families, which the library documents as usable by all threads
-// at once; transactions and iterators, which are not, never leave the session that made them.
+// SAFETY: the handles are those of a database and its column families, which the library documents
+// as usable by all threads at once; transactions and iterators, which are not, never leave the
+// session that made them.
 unsafe impl Sync for TidesDb {}
 
 /// The version in the name of the library's file, links followed, and its major part.
 fn version(lib: &Path) -> Result<(String, u32)> {
-    let file = std::fs::canonicalize(lib).map_err(|e| format!("--tidesdb-lib {}: {e}", lib.display()))?;
+    let file =
+        std::fs::canonicalize(lib).map_err(|e| format!("--tidesdb-lib {}: {e}", lib.display()))?;
     let name = file.file_name().and_then(|n| n.to_str()).unwrap_or_default();
     let version = name.split_once(".so.").map(|(_, v)| v.to_owned()).unwrap_or_default();
     match version.split('.').next().and_then(|major| major.parse().ok()) {
         Some(major) if major >= OLDEST_MAJOR => Ok((version, major)),
-        Some(major) => {
-            Err(format!("{name}: major version {major}; {OLDEST_MAJOR} is the oldest that is understood").into())
-        }
+        Some(major) => Err(format!(
+            "{name}: major version {major}; {OLDEST_MAJOR} is the oldest that is understood"
+        )
+        .into()),
         None => Ok(("unknown: the file's name has none".into(), OLDEST_MAJOR)),
     }
 }
@@ -227,15 +235,18 @@ fn check_layout(config: &Config, family: &FamilyConfig) -> Result<()> {
 }
 
 pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
-    let lib = settings.tidesdb_lib.as_deref().ok_or("name TidesDB's library: --tidesdb-lib PATH")?;
+    let lib =
+        settings.tidesdb_lib.as_deref().ok_or("name TidesDB's library: --tidesdb-lib PATH")?;
     let (version, major) = version(lib)?;
     // SAFETY: loading runs the library's initialisers; the user named this file as TidesDB's.
     let api = Api::load(unsafe { Library::new(lib) }?)?;
-    // SAFETY: null pointers ask for the system's allocator; a second call in a process answers -1 and changes nothing.
+    // SAFETY: null pointers ask for the system's allocator; a second call in a process answers -1
+    // and changes nothing.
     unsafe { (api.init)(ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut()) };
-    // SAFETY: both return a structure by value, too large for registers: the caller gives the room, here `SPARE` bytes more
-    // than version 9 fills, which may stay uninitialised.
-    let (mut config, mut family) = unsafe { ((api.default_config)(), (api.default_column_family_config)()) };
+    // SAFETY: both return a structure by value, too large for registers: the caller gives the room,
+    // here `SPARE` bytes more than version 9 fills, which may stay uninitialised.
+    let (mut config, mut family) =
+        unsafe { ((api.default_config)(), (api.default_column_family_config)()) };
     check_layout(&config, &family)?;
     std::fs::create_dir_all(dir)?;
     let path = CString::new(dir.to_str().ok_or("a path that is not UTF-8")?)?;
@@ -250,7 +261,8 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     family.sync = c_int::from(settings.sync == SyncChoice::Full);
     let told = effective_options(settings, &family, major, &version);
     let mut db = ptr::null_mut();
-    // SAFETY: the configuration and the path in it live until the call returns; the library copies what it keeps.
+    // SAFETY: the configuration and the path in it live until the call returns; the library copies
+    // what it keeps.
     check_code(unsafe { (api.open)(&raw const config, &raw mut db) }, "open")?;
     let mut tides = TidesDb {
         api,
@@ -268,7 +280,12 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     Ok(Box::new(tides))
 }
 
-fn effective_options(settings: &Settings, family: &FamilyConfig, major: u32, version: &str) -> EffectiveOptions {
+fn effective_options(
+    settings: &Settings,
+    family: &FamilyConfig,
+    major: u32,
+    version: &str,
+) -> EffectiveOptions {
     let mut told = EffectiveOptions::new();
     let mut say = |k: &str, v: String| told.insert(k.to_owned(), v);
     let sync = if settings.sync == SyncChoice::Full { "FULL" } else { "NONE" };
@@ -280,7 +297,12 @@ fn effective_options(settings: &Settings, family: &FamilyConfig, major: u32, ver
     say("background jobs", "4 for flushes, 4 for compactions".into());
     say("isolation", "read committed (its default)".into());
     say("reads", format!("{READS_PER_TXN} with each transaction"));
-    say("layout", format!("of major version {OLDEST_MAJOR}, in a library of major version {major} ({version})"));
+    say(
+        "layout",
+        format!(
+            "of major version {OLDEST_MAJOR}, in a library of major version {major} ({version})"
+        ),
+    );
     if let Some(seconds) = settings.shape.ttl {
         say("time to live", format!("{seconds} s, rounded up to the next whole second"));
     }
@@ -302,7 +324,11 @@ impl TidesDb {
                 "create_column_family",
             )?;
             let made = (self.api.get_column_family)(self.db, name.as_ptr());
-            if made.is_null() { Err("a column family just created is not there".into()) } else { Ok(made) }
+            if made.is_null() {
+                Err("a column family just created is not there".into())
+            } else {
+                Ok(made)
+            }
         }
     }
 }
@@ -356,7 +382,8 @@ impl Engine for TidesDb {
 impl Drop for TidesDb {
     fn drop(&mut self) {
         if !self.db.is_null() {
-            // SAFETY: the database is open and nothing uses it any more; an error has been told already.
+            // SAFETY: the database is open and nothing uses it any more; an error has been told
+            // already.
             unsafe { (self.api.close)(self.db) };
         }
     }
@@ -387,7 +414,8 @@ impl<'e> TidesTxn<'e> {
     /// The value of `key`, shown as long as it lives.
     fn get(&self, cf: Handle, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
         let (mut value, mut len) = (ptr::null_mut(), 0);
-        // SAFETY: transaction and family belong to one open database, the key lives until the call returns.
+        // SAFETY: transaction and family belong to one open database, the key lives until the call
+        // returns.
         let code = unsafe {
             (self.api.txn_get)(self.txn, cf, key.as_ptr(), key.len(), &raw mut value, &raw mut len)
         };
@@ -395,7 +423,8 @@ impl<'e> TidesTxn<'e> {
             see(None);
             return Ok(());
         }
-        // SAFETY: on success `value` is a block of `len` bytes of the library's allocator, ours to free, once.
+        // SAFETY: on success `value` is a block of `len` bytes of the library's allocator, ours to
+        // free, once.
         unsafe {
             see(Some(if len == 0 { &[] } else { std::slice::from_raw_parts(value, len) }));
             (self.api.free)(value.cast());
@@ -428,7 +457,8 @@ struct TidesWriteTxn<'e> {
 impl Sink for TidesWriteTxn<'_> {
     fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
         let cf = self.tides.families[family];
-        // SAFETY: transaction and family belong to this open database; key and value live until the call has copied them.
+        // SAFETY: transaction and family belong to this open database; key and value live until the
+        // call has copied them.
         let code = unsafe {
             (self.txn.api.txn_put)(
                 self.txn.txn,
@@ -451,14 +481,22 @@ impl Sink for TidesWriteTxn<'_> {
 }
 
 impl Session for TidesSession<'_> {
-    fn write(&mut self, _n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
-        // It takes the moment when an entry ends, in whole seconds: the next one, so that none ends early.
+    fn write(
+        &mut self,
+        _n: usize,
+        fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>,
+    ) -> Result<()> {
+        // It takes the moment when an entry ends, in whole seconds: the next one, so that none ends
+        // early.
         let until = match self.tides.ttl {
-            Some(ttl) => SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs() + ttl + 1,
+            Some(ttl) => {
+                SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_secs() + ttl + 1
+            }
             None => 0,
         };
         let txn = TidesTxn::begin(self.tides)?;
-        let mut writing = TidesWriteTxn { txn, tides: self.tides, expires_at: i64::try_from(until)? };
+        let mut writing =
+            TidesWriteTxn { txn, tides: self.tides, expires_at: i64::try_from(until)? };
         fill(&mut writing)?;
         // SAFETY: the transaction was begun above and is freed when `writing` is dropped.
         check_code(unsafe { (self.tides.api.txn_commit)(writing.txn.txn) }, "txn_commit")
@@ -474,7 +512,11 @@ impl Session for TidesSession<'_> {
         };
         txn.get(self.tides.families[family], key, see)
     }
-    fn with_cursor(&mut self, family: usize, work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>) -> Result<()> {
+    fn with_cursor(
+        &mut self,
+        family: usize,
+        work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>,
+    ) -> Result<()> {
         let txn = TidesTxn::begin(self.tides)?;
         let mut iter = ptr::null_mut();
         let cf = self.tides.families[family];
@@ -484,7 +526,11 @@ impl Session for TidesSession<'_> {
         work(&mut walk)
     }
     fn run_txn(&mut self, work: &mut dyn FnMut(&mut dyn TxnOps) -> Result<()>) -> Result<()> {
-        let mut writing = TidesWriteTxn { txn: TidesTxn::begin_at_level(self.tides)?, tides: self.tides, expires_at: 0 };
+        let mut writing = TidesWriteTxn {
+            txn: TidesTxn::begin_at_level(self.tides)?,
+            tides: self.tides,
+            expires_at: 0,
+        };
         work(&mut writing)?;
         // SAFETY: the transaction was begun above and is freed when `writing` is dropped.
         check_conflict(unsafe { (self.tides.api.txn_commit)(writing.txn.txn) }, "txn_commit")
@@ -530,7 +576,8 @@ impl TidesCursor<'_> {
         if len == 0 {
             return Ok(&[]);
         }
-        // SAFETY: on success `len` bytes at `bytes` belong to the iterator, which cannot move while `self` is borrowed.
+        // SAFETY: on success `len` bytes at `bytes` belong to the iterator, which cannot move while
+        // `self` is borrowed.
         Ok(unsafe { std::slice::from_raw_parts(bytes, len) })
     }
 }
@@ -549,7 +596,10 @@ impl Cursor for TidesCursor<'_> {
         let mut there = check_found(code, "iter_seek")?;
         // SAFETY: as above.
         while there && unsafe { (api.iter_valid)(self.iter) } != 0 {
-            if !see(self.get_bytes(api.iter_key, "iter_key")?, self.get_bytes(api.iter_value, "iter_value")?) {
+            if !see(
+                self.get_bytes(api.iter_key, "iter_key")?,
+                self.get_bytes(api.iter_value, "iter_value")?,
+            ) {
                 break;
             }
             // SAFETY: as above; nothing of the entry before is used any more.

@@ -1,7 +1,7 @@
 //! The pictures of the views: lines over powers of ten, and a run tenth of a second by tenth.
 
 use super::summary::short_number;
-use super::svg::{ChartLine, WIDTH, svg_open, escape, micros, plot};
+use super::svg::{ChartLine, WIDTH, escape, micros, plot, svg_open};
 use std::fmt::Write;
 
 /// Lines whose heights are told apart by powers of ten; `x` as it is, with the ticks given.
@@ -26,11 +26,13 @@ pub fn log_chart(title: &str, lines: &[ChartLine], x_ticks: &[(f64, String)]) ->
 
 /// Columns of a strip at most: those of a long run stand for several tenths of a second.
 const COLUMNS: usize = 170;
-/// Latencies that a strip tells apart, as powers of ten of microseconds: 10 us to 10 s, the same for all to be compared.
+/// Latencies that a strip tells apart, as powers of ten of microseconds: 10 us to 10 s, the same
+/// for all to be compared.
 const FASTEST_LOG_US: f64 = 1.0;
 const SLOWEST_LOG_US: f64 = 7.0;
 
-/// A run over time: operations of each tenth of a second above (to their own scale), the longest call of each below.
+/// A run over time: operations of each tenth of a second above (to their own scale), the longest
+/// call of each below.
 pub fn timeline_strip(title: &str, colour: usize, ops: &[u64], worst: &[f64]) -> String {
     const LEFT: f64 = 48.0;
     const RIGHT: f64 = 10.0;
@@ -42,8 +44,10 @@ pub fn timeline_strip(title: &str, colour: usize, ops: &[u64], worst: &[f64]) ->
     }
     let each = n.div_ceil(COLUMNS);
     let width = (WIDTH - LEFT - RIGHT) / n.div_ceil(each) as f64;
-    let rates: Vec<f64> =
-        ops[..n].chunks(each).map(|c| c.iter().sum::<u64>() as f64 * 10.0 / c.len() as f64).collect();
+    let rates: Vec<f64> = ops[..n]
+        .chunks(each)
+        .map(|c| c.iter().sum::<u64>() as f64 * 10.0 / c.len() as f64)
+        .collect();
     let most = rates.iter().copied().fold(1.0, f64::max);
     let mut s = svg_open(title, 108.0);
     let (mut above, mut below) = (String::new(), String::new());
@@ -52,22 +56,33 @@ pub fn timeline_strip(title: &str, colour: usize, ops: &[u64], worst: &[f64]) ->
         let high = rate / most * (TOP.1 - TOP.0);
         let _ = write!(above, "M{x:.1} {:.1}h{width:.1}v{high:.1}h-{width:.1}z", TOP.1 - high);
         let us = calls.iter().copied().fold(0.0, f64::max).max(1e-3).log10();
-        let high = (us - FASTEST_LOG_US).clamp(0.0, SLOWEST_LOG_US - FASTEST_LOG_US) / (SLOWEST_LOG_US - FASTEST_LOG_US) * (BELOW.1 - BELOW.0);
+        let high = (us - FASTEST_LOG_US).clamp(0.0, SLOWEST_LOG_US - FASTEST_LOG_US)
+            / (SLOWEST_LOG_US - FASTEST_LOG_US)
+            * (BELOW.1 - BELOW.0);
         let _ = write!(below, "M{x:.1} {:.1}h{width:.1}v{high:.1}h-{width:.1}z", BELOW.1 - high);
     }
-    let _ =
-        write!(s, "<path class=\"e{colour}\" d=\"{above}\"/><path class=\"e{colour} late\" d=\"{below}\"/>");
+    let _ = write!(
+        s,
+        "<path class=\"e{colour}\" d=\"{above}\"/><path class=\"e{colour} late\" d=\"{below}\"/>"
+    );
     let mut text = |y: f64, t: &str| {
-        let _ =
-            write!(s, "<text x=\"{:.0}\" y=\"{y:.1}\" text-anchor=\"end\">{}</text>", LEFT - 4.0, escape(t));
+        let _ = write!(
+            s,
+            "<text x=\"{:.0}\" y=\"{y:.1}\" text-anchor=\"end\">{}</text>",
+            LEFT - 4.0,
+            escape(t)
+        );
     };
     text(TOP.0 + 9.0, &format!("{}/s", short_number(most)));
-    let at = |power: f64| BELOW.1 - (power - FASTEST_LOG_US) / (SLOWEST_LOG_US - FASTEST_LOG_US) * (BELOW.1 - BELOW.0);
+    let at = |power: f64| {
+        BELOW.1 - (power - FASTEST_LOG_US) / (SLOWEST_LOG_US - FASTEST_LOG_US) * (BELOW.1 - BELOW.0)
+    };
     for power in [1.0, 3.0, 5.0, 7.0] {
         text(at(power) + 3.5, &micros(10f64.powf(power)));
     }
     for power in [1.0, 3.0, 5.0, 7.0] {
-        let _ = write!(s, "<path class=\"grid\" d=\"M{LEFT} {:.1}H{:.0}\"/>", at(power), WIDTH - RIGHT);
+        let _ =
+            write!(s, "<path class=\"grid\" d=\"M{LEFT} {:.1}H{:.0}\"/>", at(power), WIDTH - RIGHT);
     }
     let _ = write!(
         s,

@@ -126,7 +126,11 @@ fn legend(engines: &[&str]) -> String {
 fn view_section(view: &SuiteView) -> String {
     let mut s = format!("<h2>{}</h2><p>{}</p>", escape(view.title), code_spans(&view.about));
     for grid in &view.grids {
-        let _ = write!(s, "<h4>{}</h4><div class=\"wide\"><table class=\"ratios\"><tr>", escape(&grid.title));
+        let _ = write!(
+            s,
+            "<h4>{}</h4><div class=\"wide\"><table class=\"ratios\"><tr>",
+            escape(&grid.title)
+        );
         grid.header.iter().for_each(|h| s += &format!("<th>{}</th>", escape(h)));
         s += "</tr>";
         for row in &grid.rows {
@@ -142,7 +146,8 @@ fn view_section(view: &SuiteView) -> String {
     s + "</div>"
 }
 
-/// Ratios of throughput to the first engine, all workloads at a glance: shaded cells, greener where the first is ahead.
+/// Ratios of throughput to the first engine, all workloads at a glance: shaded cells, greener where
+/// the first is ahead.
 fn summary(groups: &[RunGroup<'_>], engines: &[&str], sections: &[&RunGroup<'_>]) -> String {
     let Some((base, peers)) = engines.split_first() else { return String::new() };
     let mut s = format!(
@@ -157,13 +162,17 @@ fn summary(groups: &[RunGroup<'_>], engines: &[&str], sections: &[&RunGroup<'_>]
     s += "</tr>";
     let mut last = "";
     for (at, section) in sections.iter().enumerate() {
-        let find =
-            |e: &str| groups.iter().find(|g| g.engine == e && g.same_workload(section) && g.missing_reason().is_none());
+        let find = |e: &str| {
+            groups
+                .iter()
+                .find(|g| g.engine == e && g.same_workload(section) && g.missing_reason().is_none())
+        };
         let Some(ours) = find(base) else { continue };
         if section.label != last {
             last = &section.label;
             let columns = 3 + peers.len();
-            let _ = write!(s, "<tr class=\"sub\"><th colspan=\"{columns}\">{}</th></tr>", escape(last));
+            let _ =
+                write!(s, "<tr class=\"sub\"><th colspan=\"{columns}\">{}</th></tr>", escape(last));
         }
         let _ = write!(
             s,
@@ -174,7 +183,10 @@ fn summary(groups: &[RunGroup<'_>], engines: &[&str], sections: &[&RunGroup<'_>]
         );
         for p in peers {
             let theirs = find(p);
-            s += &match theirs.map(|theirs| ours.throughput_ratio(theirs)).filter(|r| r.is_finite() && *r > 0.0) {
+            s += &match theirs
+                .map(|theirs| ours.throughput_ratio(theirs))
+                .filter(|r| r.is_finite() && *r > 0.0)
+            {
                 _ if ours.failed() || theirs.is_some_and(RunGroup::failed) => {
                     "<td class=\"wrong\">wrong</td>".to_owned()
                 }
@@ -190,7 +202,9 @@ fn summary(groups: &[RunGroup<'_>], engines: &[&str], sections: &[&RunGroup<'_>]
 /// Text with what stands between backquotes in the letters of code.
 fn code_spans(text: &str) -> String {
     let parts = text.split('`').enumerate();
-    parts.map(|(i, t)| if i % 2 == 1 { format!("<code>{}</code>", escape(t)) } else { escape(t) }).collect()
+    parts
+        .map(|(i, t)| if i % 2 == 1 { format!("<code>{}</code>", escape(t)) } else { escape(t) })
+        .collect()
 }
 
 /// What sets this apart from other runs of its workload, in small letters.
@@ -202,7 +216,8 @@ fn label(g: &RunGroup<'_>) -> String {
     }
 }
 
-/// A cell with a bar from the middle: to the right where ahead, to the left where behind, in powers of two.
+/// A cell with a bar from the middle: to the right where ahead, to the left where behind, in powers
+/// of two.
 fn ratio_cell(ratio: f64) -> String {
     let reach = (ratio.log2() / 3.0).clamp(-1.0, 1.0) * 40.0;
     let (x, class) = if reach < 0.0 { (40.0 + reach, "behind") } else { (40.0, "ahead") };
@@ -229,7 +244,8 @@ fn panel(at: usize, section: &RunGroup<'_>, groups: &[&RunGroup<'_>], engines: &
             let _ = write!(s, "<p>{}: {}.</p>", escape(g.engine), escape(&why));
         }
     }
-    let groups: Vec<&RunGroup<'_>> = groups.iter().copied().filter(|g| g.missing_reason().is_none()).collect();
+    let groups: Vec<&RunGroup<'_>> =
+        groups.iter().copied().filter(|g| g.missing_reason().is_none()).collect();
     if groups.is_empty() {
         return s + "</section>";
     }
@@ -242,7 +258,11 @@ fn panel(at: usize, section: &RunGroup<'_>, groups: &[&RunGroup<'_>], engines: &
                 Bar { name: g.engine, colour: colour(g.engine, engines), value, label }
             })
             .collect();
-        if bars.iter().all(|b| b.value.max <= 0.0) { String::new() } else { svg::bars(title, &bars) }
+        if bars.iter().all(|b| b.value.max <= 0.0) {
+            String::new()
+        } else {
+            svg::bars(title, &bars)
+        }
     };
     s += &bars("operations per second (longer is better)", |r| r.ops_per_sec, short_number);
     s += &bars(
@@ -263,12 +283,19 @@ fn panel(at: usize, section: &RunGroup<'_>, groups: &[&RunGroup<'_>], engines: &
         groups.iter().filter_map(of).collect()
     };
     let batch = groups.first().and_then(|g| g.records.first()).map_or(1, |r| r.batch);
-    let call =
-        if batch > 1 { format!("latency of a batch of {batch}") } else { "latency of an operation".into() };
+    let call = if batch > 1 {
+        format!("latency of a batch of {batch}")
+    } else {
+        "latency of an operation".into()
+    };
     s += &svg::latency(&format!("{call}, median repetition"), &lines(|r| r.curve.clone()));
     let timed = lines(|r| {
         let whole = r.timeline.len().saturating_sub(1);
-        r.timeline[..whole].iter().enumerate().map(|(i, n)| (i as f64 / 10.0, *n as f64 * 10.0)).collect()
+        r.timeline[..whole]
+            .iter()
+            .enumerate()
+            .map(|(i, n)| (i as f64 / 10.0, *n as f64 * 10.0))
+            .collect()
     });
     if timed.iter().any(|l| l.points.len() > 4) {
         s += &svg::timeline("operations per second over time", &timed);
@@ -294,7 +321,8 @@ fn panel(at: usize, section: &RunGroup<'_>, groups: &[&RunGroup<'_>], engines: &
             of(|r| r.settle_seconds),
             of(|r| r.stalls as f64),
         ];
-        let _ = write!(s, "<tr><td>{}</td><td>{}</td></tr>", escape(g.engine), cells.join("</td><td>"));
+        let _ =
+            write!(s, "<tr><td>{}</td><td>{}</td></tr>", escape(g.engine), cells.join("</td><td>"));
     }
     s + "</table></div></details></section>"
 }
@@ -334,7 +362,11 @@ fn options(records: &[Record], engines: &[&str]) -> String {
     for name in names {
         let _ = write!(s, "<tr><td>{}</td>", escape(name));
         for r in &told {
-            let _ = write!(s, "<td>{}</td>", r.options.get(name).map_or(String::from("-"), |v| escape(v)));
+            let _ = write!(
+                s,
+                "<td>{}</td>",
+                r.options.get(name).map_or(String::from("-"), |v| escape(v))
+            );
         }
         s += "</tr>";
     }

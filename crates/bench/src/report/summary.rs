@@ -40,7 +40,11 @@ fn distinguishing_settings(r: &Record) -> Vec<(&'static str, String)> {
 
 /// Names of choices in small letters; numbers keep their unit.
 fn setting_label(value: &str) -> String {
-    if value.starts_with(|c: char| c.is_ascii_digit()) { value.to_owned() } else { value.to_lowercase() }
+    if value.starts_with(|c: char| c.is_ascii_digit()) {
+        value.to_owned()
+    } else {
+        value.to_lowercase()
+    }
 }
 
 /// Groups in the order of their first records.
@@ -54,9 +58,15 @@ pub fn groups(records: &[Record]) -> Vec<RunGroup<'_>> {
     let mut groups: Vec<RunGroup<'_>> = Vec::new();
     for (r, facets) in records.iter().zip(&all) {
         let words = facets.iter().enumerate().filter(|(at, (_, v))| differs(r, *at, v));
-        let label = words.map(|(_, (name, v))| format!("{name} {}", setting_label(v))).collect::<Vec<_>>().join(", ");
+        let label = words
+            .map(|(_, (name, v))| format!("{name} {}", setting_label(v)))
+            .collect::<Vec<_>>()
+            .join(", ");
         let same = |g: &&mut RunGroup<'_>| {
-            g.engine == r.engine && g.workload == r.workload && g.threads == r.threads && g.label == label
+            g.engine == r.engine
+                && g.workload == r.workload
+                && g.threads == r.threads
+                && g.label == label
         };
         match groups.iter_mut().find(same) {
             Some(g) => g.records.push(r),
@@ -90,7 +100,9 @@ pub fn spread(mut values: Vec<f64>) -> Spread {
 impl RunGroup<'_> {
     /// Whether the other measured the same with another engine, or is this one.
     pub fn same_workload(&self, other: &RunGroup<'_>) -> bool {
-        self.workload == other.workload && self.threads == other.threads && self.label == other.label
+        self.workload == other.workload
+            && self.threads == other.threads
+            && self.label == other.label
     }
     /// The workload, and what sets it apart.
     pub fn title(&self) -> String {
@@ -170,7 +182,8 @@ mod tests {
             }
         };
         let records = [record("ramp", 0), record("ramp", 1), record("half", 0)];
-        let titles: Vec<_> = groups(&records).iter().map(|g| (g.title(), g.records.len())).collect();
+        let titles: Vec<_> =
+            groups(&records).iter().map(|g| (g.title(), g.records.len())).collect();
         assert_eq!(titles, [("w (values ramp)".into(), 2), ("w (values half)".into(), 1)]);
         assert_eq!(groups(&records[..2])[0].title(), "w");
     }

@@ -1,6 +1,7 @@
 //! Charts as inline SVG: no scripts, colours from the page's style so that dark mode works.
 //!
-//! Each chart is 100 % wide with a viewBox, so it fits a phone; text sizes are those of the viewBox.
+//! Each chart is 100 % wide with a viewBox, so it fits a phone; text sizes are those of the
+//! viewBox.
 
 use super::summary::{Spread, short_number};
 use std::fmt::Write;
@@ -68,10 +69,16 @@ pub fn latency(title: &str, lines: &[ChartLine]) -> String {
     let drawn: Vec<ChartLine> = (lines.iter())
         .map(|l| ChartLine {
             colour: l.colour,
-            points: l.points.iter().filter(|p| p.1 > 0.0).map(|p| (nines(p.0), p.1.log10())).collect(),
+            points: l
+                .points
+                .iter()
+                .filter(|p| p.1 > 0.0)
+                .map(|p| (nines(p.0), p.1.log10()))
+                .collect(),
         })
         .collect();
-    let x_ticks = [(0.301, "p50"), (1.0, "p90"), (2.0, "p99"), (3.0, "p99.9"), (4.0, "p99.99"), (5.0, "max")];
+    let x_ticks =
+        [(0.301, "p50"), (1.0, "p90"), (2.0, "p99"), (3.0, "p99.9"), (4.0, "p99.99"), (5.0, "max")];
     let x_ticks: Vec<(f64, String)> = x_ticks.iter().map(|(x, t)| (*x, (*t).to_owned())).collect();
     let ys = drawn.iter().flat_map(|l| l.points.iter().map(|p| p.1));
     let (low, high) = ys.fold((f64::MAX, f64::MIN), |(a, b), y| (a.min(y), b.max(y)));
@@ -124,7 +131,14 @@ pub fn ratio_over_time(title: &str, lines: &[ChartLine]) -> String {
     let x_ticks = [0.0, 0.5, 1.0].map(|f| (x * f, format!("{:.1} s", x * f)));
     let y_ticks: Vec<(f64, String)> =
         (low as i32..=high as i32).map(|e| (f64::from(e), short_number(10f64.powi(e)))).collect();
-    plot(title, &lines.iter().map(logged).collect::<Vec<_>>(), (0.0, x), (low, high), &x_ticks, &y_ticks)
+    plot(
+        title,
+        &lines.iter().map(logged).collect::<Vec<_>>(),
+        (0.0, x),
+        (low, high),
+        &x_ticks,
+        &y_ticks,
+    )
 }
 
 pub(super) fn plot(

@@ -29,7 +29,8 @@ pub fn table(records: &[Record]) -> String {
     ]);
     let groups = groups(records);
     for g in &groups {
-        let first = groups.iter().find(|f| f.missing_reason().is_none() && f.same_workload(g)).unwrap_or(g);
+        let first =
+            groups.iter().find(|f| f.missing_reason().is_none() && f.same_workload(g)).unwrap_or(g);
         if let Some(why) = g.missing_reason() {
             let mut row = vec![g.title(), g.engine.to_owned(), g.threads.to_string()];
             row.extend(std::iter::repeat_n("-".to_owned(), 12));
@@ -46,7 +47,11 @@ pub fn table(records: &[Record]) -> String {
             g.threads.to_string(),
             short_number(rate.median),
             format!("{}..{}", short_number(rate.min), short_number(rate.max)),
-            if g.failed() || first.failed() { "-".into() } else { format!("{:.2}", g.throughput_ratio(first)) },
+            if g.failed() || first.failed() {
+                "-".into()
+            } else {
+                format!("{:.2}", g.throughput_ratio(first))
+            },
             format!("{:.2}", g.spread_of(|r| r.cpu_us_per_op).median),
             of(|r| r.p50_us),
             of(|r| r.p99_us),
@@ -86,7 +91,8 @@ pub fn view(view: &SuiteView) -> String {
                 column.set_cell_alignment(CellAlignment::Right);
             }
         }
-        text += &format!("\n{}{}{table}\n", grid.title, if grid.title.is_empty() { "" } else { "\n" });
+        text +=
+            &format!("\n{}{}{table}\n", grid.title, if grid.title.is_empty() { "" } else { "\n" });
     }
     text
 }
@@ -160,7 +166,8 @@ pub fn compare(before: &[Record], after: &[Record]) -> String {
         let same = |b: &&super::summary::RunGroup<'_>| b.engine == g.engine && b.same_workload(&g);
         let Some(b) = before.iter().find(same) else { continue };
         let pair = |f: fn(&Record) -> f64| (b.spread_of(f).median, g.spread_of(f).median);
-        let (rate, cpu, p99) = (pair(|r| r.ops_per_sec), pair(|r| r.cpu_us_per_op), pair(|r| r.p99_us));
+        let (rate, cpu, p99) =
+            (pair(|r| r.ops_per_sec), pair(|r| r.cpu_us_per_op), pair(|r| r.p99_us));
         let disk = pair(|r| r.db_bytes as f64 / 1e6);
         table.add_row([
             g.title(),

@@ -26,7 +26,10 @@ impl WorkerThread<'_> {
         // The last entries count when all of it is there.
         match done {
             Ok(()) => {
-                meter.record_since(&mut lap, n - (n.saturating_sub(1) / ENTRIES_PER_CALL) * ENTRIES_PER_CALL);
+                meter.record_since(
+                    &mut lap,
+                    n - (n.saturating_sub(1) / ENTRIES_PER_CALL) * ENTRIES_PER_CALL,
+                );
                 meter.written_bytes += n * plan.entry_bytes();
                 self.versions.fill(1);
             }
@@ -35,7 +38,11 @@ impl WorkerThread<'_> {
     }
 
     /// Reads of keys that are there, in one view.
-    pub(super) fn read_in_view(&mut self, session: &mut dyn Session, meter: &mut Meter<'_>) -> Result<()> {
+    pub(super) fn read_in_view(
+        &mut self,
+        session: &mut dyn Session,
+        meter: &mut Meter<'_>,
+    ) -> Result<()> {
         let shared = session.set_shared_view(true)?;
         self.for_each_op(meter, |part, meter, op| {
             let i = part.pick_key(op);

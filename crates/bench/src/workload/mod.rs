@@ -1,4 +1,5 @@
-//! The workloads: a table of plain descriptions, and the code that asks any engine for what they describe.
+//! The workloads: a table of plain descriptions, and the code that asks any engine for what they
+//! describe.
 //!
 //! Names are stable; results under one name stay comparable.
 
@@ -118,29 +119,76 @@ const DEFAULT_WORKLOAD: Workload = Workload {
 };
 
 const fn write(name: &'static str, about: &'static str, batch: usize) -> Workload {
-    Workload { name, about, preloaded: false, op_kind: OpKind::Write, distribution: KeyDistribution::InOrder, batch, ..DEFAULT_WORKLOAD }
+    Workload {
+        name,
+        about,
+        preloaded: false,
+        op_kind: OpKind::Write,
+        distribution: KeyDistribution::InOrder,
+        batch,
+        ..DEFAULT_WORKLOAD
+    }
 }
 
-const fn read(name: &'static str, about: &'static str, act: OpKind, pick: KeyDistribution) -> Workload {
+const fn read(
+    name: &'static str,
+    about: &'static str,
+    act: OpKind,
+    pick: KeyDistribution,
+) -> Workload {
     Workload { name, about, op_kind: act, distribution: pick, ..DEFAULT_WORKLOAD }
 }
 
-const fn mix(name: &'static str, about: &'static str, pick: KeyDistribution, percent: [u8; 4]) -> Workload {
+const fn mix(
+    name: &'static str,
+    about: &'static str,
+    pick: KeyDistribution,
+    percent: [u8; 4],
+) -> Workload {
     let [read, update, insert, scan] = percent;
-    Workload { name, about, op_kind: OpKind::Mix { read, update, insert, scan }, distribution: pick, ..DEFAULT_WORKLOAD }
+    Workload {
+        name,
+        about,
+        op_kind: OpKind::Mix { read, update, insert, scan },
+        distribution: pick,
+        ..DEFAULT_WORKLOAD
+    }
 }
 
-const fn giant(name: &'static str, about: &'static str, loaded: bool, act: OpKind, ops: u8) -> Workload {
+const fn giant(
+    name: &'static str,
+    about: &'static str,
+    loaded: bool,
+    act: OpKind,
+    ops: u8,
+) -> Workload {
     let ops: fn(u64) -> u64 = match ops {
         2 => |_| 2,
         4 => |_| 4,
         _ => |_| 8,
     };
-    Workload { name, about, preloaded: loaded, op_kind: act, distribution: KeyDistribution::InOrder, keys: |_| 4, ops, giant: true, ..DEFAULT_WORKLOAD }
+    Workload {
+        name,
+        about,
+        preloaded: loaded,
+        op_kind: act,
+        distribution: KeyDistribution::InOrder,
+        keys: |_| 4,
+        ops,
+        giant: true,
+        ..DEFAULT_WORKLOAD
+    }
 }
 
 const fn txn(name: &'static str, about: &'static str, kind: txns::TxnKind) -> Workload {
-    Workload { name, about, op_kind: OpKind::Txn(kind), keys: |n| (n / 4).max(2), ops: |n| (n / 2).max(1), ..DEFAULT_WORKLOAD }
+    Workload {
+        name,
+        about,
+        op_kind: OpKind::Txn(kind),
+        keys: |n| (n / 4).max(2),
+        ops: |n| (n / 2).max(1),
+        ..DEFAULT_WORKLOAD
+    }
 }
 
 const fn counters(name: &'static str, about: &'static str, hot: u64) -> Workload {
@@ -155,7 +203,11 @@ pub const WORKLOADS: &[Workload] = &[
     },
     Workload {
         layout: KeyLayout::Timestamp,
-        ..write("write_timestamp", "keys that begin with ascending times, into an empty database", 1000)
+        ..write(
+            "write_timestamp",
+            "keys that begin with ascending times, into an empty database",
+            1000,
+        )
     },
     Workload {
         layout: KeyLayout::Reverse,
@@ -184,7 +236,12 @@ pub const WORKLOADS: &[Workload] = &[
         distribution: KeyDistribution::Zipf,
         ..write("write_zipf", "hot keys again and again, into an empty database", 1000)
     },
-    read("read_random", "uniform reads of keys that are there", OpKind::Read, KeyDistribution::Uniform),
+    read(
+        "read_random",
+        "uniform reads of keys that are there",
+        OpKind::Read,
+        KeyDistribution::Uniform,
+    ),
     read("read_zipf", "Zipfian reads of keys that are there", OpKind::Read, KeyDistribution::Zipf),
     read(
         "read_hot",
@@ -198,11 +255,21 @@ pub const WORKLOADS: &[Workload] = &[
         OpKind::ReadSharedView,
         KeyDistribution::Uniform,
     ),
-    read("read_missing", "reads of keys that were never written", OpKind::ReadMissing, KeyDistribution::Uniform),
+    read(
+        "read_missing",
+        "reads of keys that were never written",
+        OpKind::ReadMissing,
+        KeyDistribution::Uniform,
+    ),
     read("seek_random", "a cursor goes to uniform keys", OpKind::Seek, KeyDistribution::Uniform),
     Workload {
         layout: KeyLayout::Sequential,
-        ..read("seek_seq", "a cursor goes to ascending keys", OpKind::Seek, KeyDistribution::InOrder)
+        ..read(
+            "seek_seq",
+            "a cursor goes to ascending keys",
+            OpKind::Seek,
+            KeyDistribution::InOrder,
+        )
     },
     read("seek_zipf", "a cursor goes to Zipfian keys", OpKind::Seek, KeyDistribution::Zipf),
     Workload {
@@ -225,14 +292,29 @@ pub const WORKLOADS: &[Workload] = &[
     },
     Workload {
         batch: 1000,
-        ..read("delete_b1000", "every key deleted, a thousand at a time", OpKind::Delete, KeyDistribution::InOrder)
+        ..read(
+            "delete_b1000",
+            "every key deleted, a thousand at a time",
+            OpKind::Delete,
+            KeyDistribution::InOrder,
+        )
     },
     Workload {
         ops: |n| (n / 4).max(1),
         ..read("delete_b1", "keys deleted one at a time", OpKind::Delete, KeyDistribution::InOrder)
     },
-    mix("mixed_random", "half reads, half overwrites, uniform, one at a time", KeyDistribution::Uniform, [50, 50, 0, 0]),
-    read("iterate", "everything in order, once for each thread", OpKind::Iterate, KeyDistribution::InOrder),
+    mix(
+        "mixed_random",
+        "half reads, half overwrites, uniform, one at a time",
+        KeyDistribution::Uniform,
+        [50, 50, 0, 0],
+    ),
+    read(
+        "iterate",
+        "everything in order, once for each thread",
+        OpKind::Iterate,
+        KeyDistribution::InOrder,
+    ),
     Workload {
         key_bytes: 256,
         value_bytes: 4096,
@@ -241,18 +323,44 @@ pub const WORKLOADS: &[Workload] = &[
         ..write("large_4k", "256-byte keys with 4 KB values, scattered, a tenth as many", 1000)
     },
     Workload { value_bytes: 64, ..write("small_64", "64-byte values, scattered", 1000) },
-    giant("giant_put", "values of 1 GB (`--giant-bytes`), put one at a time", false, OpKind::Write, 4),
+    giant(
+        "giant_put",
+        "values of 1 GB (`--giant-bytes`), put one at a time",
+        false,
+        OpKind::Write,
+        4,
+    ),
     giant("giant_get", "values of 1 GB, each read twice", true, OpKind::Read, 8),
     giant("giant_range", "a new cursor reads two values of 1 GB", true, OpKind::Range(2), 2),
-    mix("ycsb_a", "YCSB A: half reads, half updates, Zipfian", KeyDistribution::Zipf, [50, 50, 0, 0]),
+    mix(
+        "ycsb_a",
+        "YCSB A: half reads, half updates, Zipfian",
+        KeyDistribution::Zipf,
+        [50, 50, 0, 0],
+    ),
     mix("ycsb_b", "YCSB B: 95 % reads, 5 % updates, Zipfian", KeyDistribution::Zipf, [95, 5, 0, 0]),
     mix("ycsb_c", "YCSB C: reads, Zipfian", KeyDistribution::Zipf, [100, 0, 0, 0]),
-    mix("ycsb_d", "YCSB D: 95 % reads of the latest, 5 % inserts", KeyDistribution::Latest, [95, 0, 5, 0]),
+    mix(
+        "ycsb_d",
+        "YCSB D: 95 % reads of the latest, 5 % inserts",
+        KeyDistribution::Latest,
+        [95, 0, 5, 0],
+    ),
     Workload {
         ops: |n| (n / 20).max(1),
-        ..mix("ycsb_e", "YCSB E: 95 % scans of 1 to 100, 5 % inserts", KeyDistribution::Zipf, [0, 0, 5, 95])
+        ..mix(
+            "ycsb_e",
+            "YCSB E: 95 % scans of 1 to 100, 5 % inserts",
+            KeyDistribution::Zipf,
+            [0, 0, 5, 95],
+        )
     },
-    mix("ycsb_f", "YCSB F: half reads, half read-modify-writes, Zipfian", KeyDistribution::Zipf, [50, 0, 0, 0]),
+    mix(
+        "ycsb_f",
+        "YCSB F: half reads, half read-modify-writes, Zipfian",
+        KeyDistribution::Zipf,
+        [50, 0, 0, 0],
+    ),
     Workload {
         ops: |n| n * 4,
         batch: 100,
@@ -267,15 +375,29 @@ pub const WORKLOADS: &[Workload] = &[
         layout: KeyLayout::Sequential,
         preloaded: false,
         ops: |n| (n / 4).max(1),
-        ..read("queue", "insert at the tail, scan for the head, delete it", OpKind::Queue, KeyDistribution::InOrder)
+        ..read(
+            "queue",
+            "insert at the tail, scan for the head, delete it",
+            OpKind::Queue,
+            KeyDistribution::InOrder,
+        )
     },
     Workload {
         families: true,
-        ..write("families_write", "scattered keys over 1,000 families (`--families`), in batches of 100", 100)
+        ..write(
+            "families_write",
+            "scattered keys over 1,000 families (`--families`), in batches of 100",
+            100,
+        )
     },
     Workload {
         families: true,
-        ..read("families_read", "uniform reads over 1,000 families", OpKind::Read, KeyDistribution::Uniform)
+        ..read(
+            "families_read",
+            "uniform reads over 1,000 families",
+            OpKind::Read,
+            KeyDistribution::Uniform,
+        )
     },
     Workload {
         layout: KeyLayout::Timestamp,
@@ -338,10 +460,12 @@ pub fn find_workload(name: &str) -> Option<&'static Workload> {
 }
 
 impl Workload {
-    /// This workload with the order and choice of keys that a pattern asks for, where it leaves them open.
+    /// This workload with the order and choice of keys that a pattern asks for, where it leaves
+    /// them open.
     pub fn with_pattern(mut self, pattern: Option<Pattern>) -> Workload {
         let Some(pattern) = pattern else { return self };
-        if matches!(self.op_kind, OpKind::Queue | OpKind::Series | OpKind::Txn(_) | OpKind::Replay) {
+        if matches!(self.op_kind, OpKind::Queue | OpKind::Series | OpKind::Txn(_) | OpKind::Replay)
+        {
             return self;
         }
         let (layout, pick) = match pattern {
@@ -365,9 +489,13 @@ impl Workload {
     /// Whether the measured phase changes the database.
     pub fn is_writing(&self) -> bool {
         match self.op_kind {
-            OpKind::Write | OpKind::Bulk | OpKind::Delete | OpKind::Queue | OpKind::Series | OpKind::Txn(_) | OpKind::Replay => {
-                true
-            }
+            OpKind::Write
+            | OpKind::Bulk
+            | OpKind::Delete
+            | OpKind::Queue
+            | OpKind::Series
+            | OpKind::Txn(_)
+            | OpKind::Replay => true,
             OpKind::Mix { read, scan, .. } => read + scan < 100,
             _ => false,
         }

@@ -1,6 +1,8 @@
-//! Doing a trace again. What every read must find is worked out beforehand, so that the measured part only compares.
+//! Doing a trace again. What every read must find is worked out beforehand, so that the measured
+//! part only compares.
 //!
-//! Values are made from a key's hash, its version and the recorded length. One thread does all, in the order of the file.
+//! Values are made from a key's hash, its version and the recorded length. One thread does all, in
+//! the order of the file.
 
 use super::worker::WorkerThread;
 use crate::engine::{Cursor, Result, Session};
@@ -54,7 +56,9 @@ pub struct TraceReplay {
 
 /// FNV-1a, then mixed: nothing here defends against chosen keys.
 fn hash(key: &[u8]) -> u64 {
-    mix(key.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3)))
+    mix(key
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x100_0000_01b3)))
 }
 
 fn fold_digest(digest: u64, key: &[u8], (version, bytes): ExpectedValue) -> u64 {
@@ -74,7 +78,11 @@ fn commit_step(model: &mut ReplayModel, ops: &[&TraceOp]) -> ReplayStep {
                 // Versions from 1 to 255: what a ramp can tell apart.
                 let version = model.get(&at).map_or(1, |(v, _)| v % 255 + 1);
                 model.insert(at, (version, *bytes));
-                changes.push(ReplayWrite { family: *family, key: key.clone(), expected: Some((version, *bytes)) });
+                changes.push(ReplayWrite {
+                    family: *family,
+                    key: key.clone(),
+                    expected: Some((version, *bytes)),
+                });
             }
             TraceOp::Delete { family, key } => {
                 model.remove(&(*family, key.clone()));
@@ -89,7 +97,8 @@ fn commit_step(model: &mut ReplayModel, ops: &[&TraceOp]) -> ReplayStep {
 fn scan_step(model: &ReplayModel, family: usize, key: &[u8], entries: usize) -> ReplayStep {
     let from = (Bound::Included((family, key.to_vec())), Bound::Excluded((family + 1, Vec::new())));
     let seen = model.range(from).take(entries);
-    let (count, digest) = seen.fold((0, 0), |(n, d), ((_, k), state)| (n + 1, fold_digest(d, k, *state)));
+    let (count, digest) =
+        seen.fold((0, 0), |(n, d), ((_, k), state)| (n + 1, fold_digest(d, k, *state)));
     ReplayStep::Scan { family, key: key.to_vec(), entries, count, digest }
 }
 
@@ -107,12 +116,17 @@ impl TraceReplay {
                 families = families.max(family + 1);
             }
             match op {
-                TraceOp::Put { .. } | TraceOp::Delete { .. } => steps.push(commit_step(&mut model, &[op])),
+                TraceOp::Put { .. } | TraceOp::Delete { .. } => {
+                    steps.push(commit_step(&mut model, &[op]))
+                }
                 TraceOp::Batch { n } => {
                     let of = ops.get(at..at + n).ok_or("the trace ends within a batch")?;
                     for op in of {
-                        let (TraceOp::Put { family, .. } | TraceOp::Delete { family, .. }) = op else {
-                            return Err("a batch holds something other than puts and deletes".into());
+                        let (TraceOp::Put { family, .. } | TraceOp::Delete { family, .. }) = op
+                        else {
+                            return Err(
+                                "a batch holds something other than puts and deletes".into()
+                            );
                         };
                         families = families.max(family + 1);
                     }
@@ -123,12 +137,24 @@ impl TraceReplay {
                     let found = model.get(&(*family, key.clone())).copied();
                     steps.push(ReplayStep::Get { family: *family, key: key.clone(), found });
                 }
-                TraceOp::Scan { family, key, entries } => steps.push(scan_step(&model, *family, key, *entries)),
+                TraceOp::Scan { family, key, entries } => {
+                    steps.push(scan_step(&model, *family, key, *entries))
+                }
                 TraceOp::Measure => prepare.append(&mut steps),
             }
         }
-        let last = model.into_iter().map(|((family, key), to)| ReplayWrite { family, key, expected: Some(to) });
-        Ok(TraceReplay { choice, setup_steps: prepare, steps, final_entries: last.collect(), families })
+        let last = model.into_iter().map(|((family, key), to)| ReplayWrite {
+            family,
+            key,
+            expected: Some(to),
+        });
+        Ok(TraceReplay {
+            choice,
+            setup_steps: prepare,
+            steps,
+            final_entries: last.collect(),
+            families,
+        })
     }
     /// What is done before measuring begins.
     pub fn load(&self, session: &mut dyn Session) -> Result<()> {
@@ -142,18 +168,28 @@ impl TraceReplay {
     }
     /// Keys that are there at the end, and bytes of them and their values.
     pub fn live_totals(&self) -> (u64, u64) {
-        let bytes = self.final_entries.iter().map(|c| c.key.len() + c.expected.map_or(0, |(_, n)| n)).sum::<usize>();
+        let bytes = self
+            .final_entries
+            .iter()
+            .map(|c| c.key.len() + c.expected.map_or(0, |(_, n)| n))
+            .sum::<usize>();
         (self.final_entries.len() as u64, bytes as u64)
     }
     fn values(&self, bytes: usize) -> ValueFormat {
         ValueFormat { choice: self.choice, bytes }
     }
-    fn commit(&self, session: &mut dyn Session, changes: &[ReplayWrite], value: &mut Vec<u8>) -> Result<()> {
+    fn commit(
+        &self,
+        session: &mut dyn Session,
+        changes: &[ReplayWrite],
+        value: &mut Vec<u8>,
+    ) -> Result<()> {
         session.write(changes.len(), &mut |sink| {
             for c in changes {
                 match c.expected {
                     Some((version, bytes)) => {
-                        let value = self.values(bytes).write_value(key_number(&c.key), version, value);
+                        let value =
+                            self.values(bytes).write_value(key_number(&c.key), version, value);
                         sink.put(c.family, &c.key, value)?;
                     }
                     None => sink.delete(c.family, &c.key)?,
@@ -171,7 +207,12 @@ fn key_number(key: &[u8]) -> u64 {
 
 impl WorkerThread<'_> {
     /// The measured phase: the first thread does it all.
-    pub(super) fn replay(&mut self, replay: &TraceReplay, session: &mut dyn Session, meter: &mut Meter<'_>) {
+    pub(super) fn replay(
+        &mut self,
+        replay: &TraceReplay,
+        session: &mut dyn Session,
+        meter: &mut Meter<'_>,
+    ) {
         if self.t > 0 {
             return;
         }
@@ -179,11 +220,14 @@ impl WorkerThread<'_> {
             match step {
                 ReplayStep::Commit(changes) => {
                     let value = &mut self.value;
-                    meter.time_call(changes.len() as u64, || replay.commit(session, changes, value));
+                    meter
+                        .time_call(changes.len() as u64, || replay.commit(session, changes, value));
                     let bytes = |c: &ReplayWrite| c.key.len() + c.expected.map_or(0, |(_, n)| n);
                     meter.written_bytes += changes.iter().map(bytes).sum::<usize>() as u64;
                 }
-                ReplayStep::Get { family, key, found } => self.check_get(replay, session, meter, *family, key, *found),
+                ReplayStep::Get { family, key, found } => {
+                    self.check_get(replay, session, meter, *family, key, *found)
+                }
                 ReplayStep::Scan { .. } => self.check_scan(replay, session, meter, step),
             }
         }
@@ -214,11 +258,19 @@ impl WorkerThread<'_> {
         });
         meter.read_bytes += (key.len() + seen) as u64;
         if right == Some(false) {
-            meter.record_wrong(|| format!("get of key {key:02x?} in family {family} did not give {found:?}"));
+            meter.record_wrong(|| {
+                format!("get of key {key:02x?} in family {family} did not give {found:?}")
+            });
         }
     }
 
-    fn check_scan(&mut self, replay: &TraceReplay, session: &mut dyn Session, meter: &mut Meter<'_>, step: &ReplayStep) {
+    fn check_scan(
+        &mut self,
+        replay: &TraceReplay,
+        session: &mut dyn Session,
+        meter: &mut Meter<'_>,
+        step: &ReplayStep,
+    ) {
         let ReplayStep::Scan { family, key, entries, count, digest } = step else { return };
         let (scratch, errors) = (&mut self.scratch, meter.errors);
         let (mut n, mut d, mut whole, mut seen) = (0, 0, true, 0);
@@ -231,11 +283,15 @@ impl WorkerThread<'_> {
             n += 1;
             n < *entries
         };
-        meter.time_call(1, || session.with_cursor(*family, &mut |cursor: &mut dyn Cursor| cursor.scan(key, &mut see)));
+        meter.time_call(1, || {
+            session.with_cursor(*family, &mut |cursor: &mut dyn Cursor| cursor.scan(key, &mut see))
+        });
         meter.read_bytes += seen as u64;
         if meter.errors == errors && (n != *count || d != *digest || !whole) {
             meter.record_wrong(|| {
-                format!("scan from {key:02x?} in family {family}: {n} entries of {count}, or wrong ones")
+                format!(
+                    "scan from {key:02x?} in family {family}: {n} entries of {count}, or wrong ones"
+                )
             });
         }
     }
@@ -249,7 +305,8 @@ impl WorkerThread<'_> {
         samples: u64,
     ) {
         for _ in 0..samples.min(replay.final_entries.len() as u64) {
-            let c = &replay.final_entries[self.rng.below(replay.final_entries.len() as u64) as usize];
+            let c =
+                &replay.final_entries[self.rng.below(replay.final_entries.len() as u64) as usize];
             self.check_get(replay, session, meter, c.family, &c.key, c.expected);
         }
     }
@@ -275,11 +332,18 @@ mod tests {
             TraceOp::Scan { family: 0, key: b"a".to_vec(), entries: 9 },
         ];
         let replay = TraceReplay::new(&ops, ValueChoice::Half).expect("a good trace");
-        assert_eq!((replay.setup_steps.len(), replay.steps.len(), replay.live_totals()), (1, 5, (1, 5)));
+        assert_eq!(
+            (replay.setup_steps.len(), replay.steps.len(), replay.live_totals()),
+            (1, 5, (1, 5))
+        );
         assert!(matches!(replay.steps[1], ReplayStep::Get { found: Some((2, 20)), .. }));
         assert!(matches!(replay.steps[3], ReplayStep::Get { found: None, .. }));
         assert!(matches!(replay.steps[4], ReplayStep::Scan { count: 1, .. }));
-        assert!(TraceReplay::new(&[TraceOp::Batch { n: 2 }, put(b"a", 1)], ValueChoice::Half).is_err());
-        assert!(TraceReplay::new(&[TraceOp::Batch { n: 1 }, get(b"a")], ValueChoice::Half).is_err());
+        assert!(
+            TraceReplay::new(&[TraceOp::Batch { n: 2 }, put(b"a", 1)], ValueChoice::Half).is_err()
+        );
+        assert!(
+            TraceReplay::new(&[TraceOp::Batch { n: 1 }, get(b"a")], ValueChoice::Half).is_err()
+        );
     }
 }

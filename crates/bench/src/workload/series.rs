@@ -1,4 +1,5 @@
-//! A time series whose entries live for a while: appended in batches at the tail, the newest read again and again.
+//! A time series whose entries live for a while: appended in batches at the tail, the newest read
+//! again and again.
 
 use super::worker::WorkerThread;
 use crate::engine::{Engine, Result, Session};
@@ -18,7 +19,12 @@ impl WorkerThread<'_> {
         op * self.plan.threads + self.t
     }
 
-    pub(super) fn run_series(&mut self, session: &mut dyn Session, meter: &mut Meter<'_>, ttl: u64) {
+    pub(super) fn run_series(
+        &mut self,
+        session: &mut dyn Session,
+        meter: &mut Meter<'_>,
+        ttl: u64,
+    ) {
         let (total, batch) = (self.ops(), self.plan.batch as u64);
         let mut recent: VecDeque<(Instant, u64)> = VecDeque::new();
         let (mut op, mut batches) = (0, 0);
@@ -31,7 +37,9 @@ impl WorkerThread<'_> {
             if recent.len() > READ_BACK_BATCHES {
                 recent.pop_front();
             }
-            if let Some((begun, first)) = recent.front().copied().filter(|_| batches % BATCHES_PER_READ == 0) {
+            if let Some((begun, first)) =
+                recent.front().copied().filter(|_| batches % BATCHES_PER_READ == 0)
+            {
                 self.read_newest(session, meter, (first, op - first), || {
                     // Engines that count whole seconds may take one away.
                     begun.elapsed() + Duration::from_secs(1) < Duration::from_secs(ttl)
@@ -41,14 +49,23 @@ impl WorkerThread<'_> {
         self.inserted = op;
     }
 
-    fn append(&mut self, session: &mut dyn Session, meter: &mut Meter<'_>, ops: std::ops::Range<u64>) {
+    fn append(
+        &mut self,
+        session: &mut dyn Session,
+        meter: &mut Meter<'_>,
+        ops: std::ops::Range<u64>,
+    ) {
         let plan = self.plan;
         let numbers: Vec<u64> = ops.map(|op| self.timestamp_number(op)).collect();
         let (key, value) = (&mut self.key, &mut self.value);
         meter.time_call(numbers.len() as u64, || {
             session.write(numbers.len(), &mut |sink| {
                 for i in &numbers {
-                    sink.put(0, plan.keys.write_key(*i, key), plan.values.write_value(*i, 1, value))?;
+                    sink.put(
+                        0,
+                        plan.keys.write_key(*i, key),
+                        plan.values.write_value(*i, 1, value),
+                    )?;
                 }
                 Ok(())
             })
@@ -56,7 +73,8 @@ impl WorkerThread<'_> {
         meter.written_bytes += numbers.len() as u64 * plan.entry_bytes();
     }
 
-    /// Entries from this thread's operation `first` on, of which it has written `own` since; all are there while `fresh`.
+    /// Entries from this thread's operation `first` on, of which it has written `own` since; all
+    /// are there while `fresh`.
     fn read_newest(
         &mut self,
         session: &mut dyn Session,
@@ -87,7 +105,11 @@ impl WorkerThread<'_> {
         meter.read_bytes += count as u64 * plan.entry_bytes();
         let whole = begins && count as u64 >= own.min(ENTRIES_PER_READ as u64);
         if meter.errors == errors && (!right || (!whole && fresh())) {
-            meter.record_wrong(|| format!("look at {ENTRIES_PER_READ} entries from {i}: {count} entries, or wrong ones"));
+            meter.record_wrong(|| {
+                format!(
+                    "look at {ENTRIES_PER_READ} entries from {i}: {count} entries, or wrong ones"
+                )
+            });
         }
     }
 }

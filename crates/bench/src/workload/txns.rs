@@ -1,10 +1,11 @@
 //! Transactions: read-modify-writes with a few hot keys, SmallBank, and orders as in TPC-C.
 //!
-//! Who loses to another tries again, the same once more, until it has committed. Every kind keeps sums that lost or doubled updates
-//! would break; they are compared when the database has been opened again.
+//! Who loses to another tries again, the same once more, until it has committed. Every kind keeps
+//! sums that lost or doubled updates would break; they are compared when the database has been
+//! opened again.
 
 use super::worker::{WorkerThread, WorkloadPlan};
-use crate::engine::{TxnOps, Engine, TxnConflict, Result, Session};
+use crate::engine::{Engine, Result, Session, TxnConflict, TxnOps};
 use crate::meter::Meter;
 use crate::random::Rng;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -15,9 +16,11 @@ use std::time::Duration;
 pub enum TxnKind {
     /// Two counters are read and written one higher: one of the first `hot`, and any.
     Rmw { hot: u64 },
-    /// Two accounts for each customer; six kinds of transactions, nine tenths of them on a thousand customers.
+    /// Two accounts for each customer; six kinds of transactions, nine tenths of them on a thousand
+    /// customers.
     SmallBank,
-    /// Half orders of 5 to 15 lines, half payments, over six families; a warehouse for every 20,000 keys.
+    /// Half orders of 5 to 15 lines, half payments, over six families; a warehouse for every 20,000
+    /// keys.
     NewOrder,
 }
 
@@ -151,7 +154,11 @@ fn random_script(kind: TxnKind, plan: &WorkloadPlan, rng: &mut Rng) -> TxnScript
             let district = warehouse * DISTRICTS + rng.below(DISTRICTS);
             let customer = district * CUSTOMERS + rng.below(CUSTOMERS);
             if rng.below(2) == 0 {
-                return TxnScript::Payment { district, customer, amount: 1 + rng.below(5000) as i64 };
+                return TxnScript::Payment {
+                    district,
+                    customer,
+                    amount: 1 + rng.below(5000) as i64,
+                };
             }
             let mut lines: Vec<(u64, i64)> = (0..5 + rng.below(11))
                 .map(|_| {
@@ -252,7 +259,11 @@ pub fn load(kind: TxnKind, plan: &WorkloadPlan, session: &mut dyn Session) -> Re
             let to = n.min(from + 1000);
             session.write((to - from) as usize, &mut |sink| {
                 (from..to).try_for_each(|id| {
-                    sink.put(family, plan.keys.write_key(id, &mut key), encode_row(plan, id, of, &mut value))
+                    sink.put(
+                        family,
+                        plan.keys.write_key(id, &mut key),
+                        encode_row(plan, id, of, &mut value),
+                    )
                 })
             })?;
         }
@@ -275,7 +286,12 @@ pub fn load(kind: TxnKind, plan: &WorkloadPlan, session: &mut dyn Session) -> Re
 }
 
 impl WorkerThread<'_> {
-    pub(super) fn run_txns(&mut self, kind: TxnKind, session: &mut dyn Session, meter: &mut Meter<'_>) {
+    pub(super) fn run_txns(
+        &mut self,
+        kind: TxnKind,
+        session: &mut dyn Session,
+        meter: &mut Meter<'_>,
+    ) {
         let mut rows = RowBuffers::default();
         self.for_each_op(meter, |part, meter, _| {
             let (plan, errors) = (part.plan, meter.errors);
@@ -318,11 +334,16 @@ fn back_off(lost: u64, rng: &mut Rng) {
 }
 
 /// Why the sums of what is there are not those of what was committed.
-pub fn check_sums(kind: TxnKind, plan: &WorkloadPlan, engine: &dyn Engine) -> Result<Option<String>> {
+pub fn check_sums(
+    kind: TxnKind,
+    plan: &WorkloadPlan,
+    engine: &dyn Engine,
+) -> Result<Option<String>> {
     let tally: Vec<i64> = plan.committed.0.iter().map(|n| n.load(Relaxed)).collect();
     let mut found = Vec::new();
     engine.with_session(&mut |session| {
-        found = (0..kind.families() as usize).map(|f| sum_rows(session, f)).collect::<Result<_>>()?;
+        found =
+            (0..kind.families() as usize).map(|f| sum_rows(session, f)).collect::<Result<_>>()?;
         Ok(())
     })?;
     let n = plan.n as i64;
@@ -330,7 +351,10 @@ pub fn check_sums(kind: TxnKind, plan: &WorkloadPlan, engine: &dyn Engine) -> Re
         TxnKind::Rmw { .. } => vec![("counters", tally[0], found[0].1[0]), ("rows", n, found[0].0)],
         TxnKind::SmallBank => {
             let there = found[SAVINGS].1[0] + found[CHECKING].1[0];
-            vec![("money", 2 * n * INITIAL_BALANCE + tally[0], there), ("rows", 2 * n, found[0].0 + found[1].0)]
+            vec![
+                ("money", 2 * n * INITIAL_BALANCE + tally[0], there),
+                ("rows", 2 * n, found[0].0 + found[1].0),
+            ]
         }
         TxnKind::NewOrder => vec![
             ("orders counted by districts", tally[0], found[DISTRICT].1[0]),

@@ -1,11 +1,11 @@
 //! One thread's part of a workload. Knows no engine; checks every answer.
 //!
-//! Each thread owns a contiguous part of the keys and alone writes them, so it knows their exact versions; what another
-//! thread owns is checked to be one whole value of that key, at any version.
+//! Each thread owns a contiguous part of the keys and alone writes them, so it knows their exact
+//! versions; what another thread owns is checked to be one whole value of that key, at any version.
 
 use super::replay::TraceReplay;
 use super::txns::CommittedSums;
-use super::{OpKind, KeyDistribution, Workload};
+use super::{KeyDistribution, OpKind, Workload};
 use crate::engine::{Result, Session};
 use crate::keys::{KeyFormat, mix};
 use crate::meter::Meter;
@@ -135,7 +135,9 @@ impl<'p> WorkerThread<'p> {
                 }
             }
             (KeyDistribution::Hot, _) => mix(self.rng.below(self.plan.hot_keys) + 1) % n,
-            (KeyDistribution::InOrder, _) => self.first_key + op % (self.versions.len() as u64).max(1),
+            (KeyDistribution::InOrder, _) => {
+                self.first_key + op % (self.versions.len() as u64).max(1)
+            }
             _ => self.rng.below(n),
         }
     }
@@ -169,11 +171,16 @@ impl<'p> WorkerThread<'p> {
             }),
             OpKind::Iterate => self.iterate(session, meter)?,
             OpKind::Mix { read, update, insert, scan } => {
-                let below = [read, read + update, read + update + insert, read + update + insert + scan];
+                let below =
+                    [read, read + update, read + update + insert, read + update + insert + scan];
                 self.for_each_op(meter, |part, meter, op| part.mixed_op(session, meter, op, below));
             }
-            OpKind::Queue => self.for_each_op(meter, |part, meter, op| part.queue_op(session, meter, op)),
-            OpKind::Series => self.run_series(session, meter, self.plan.ttl.unwrap_or(u64::MAX / 2)),
+            OpKind::Queue => {
+                self.for_each_op(meter, |part, meter, op| part.queue_op(session, meter, op))
+            }
+            OpKind::Series => {
+                self.run_series(session, meter, self.plan.ttl.unwrap_or(u64::MAX / 2))
+            }
             OpKind::Txn(kind) => self.run_txns(kind, session, meter),
             OpKind::Replay => {}
         }
@@ -219,7 +226,11 @@ impl<'p> WorkerThread<'p> {
         let mut new = Vec::with_capacity(n as usize);
         for op in ops {
             let picked = self.pick_key(op);
-            new.push(if self.plan.workload.distribution == KeyDistribution::InOrder { picked } else { self.own_key(picked) });
+            new.push(if self.plan.workload.distribution == KeyDistribution::InOrder {
+                picked
+            } else {
+                self.own_key(picked)
+            });
         }
         let plan = self.plan;
         let (keys, values) = (plan.keys, plan.values);
@@ -258,7 +269,9 @@ impl<'p> WorkerThread<'p> {
         });
         meter.read_bytes += self.plan.entry_bytes();
         if right == Some(false) {
-            meter.record_wrong(|| format!("get of key {i} gave another value than version {expected:?}, or none"));
+            meter.record_wrong(|| {
+                format!("get of key {i} gave another value than version {expected:?}, or none")
+            });
         }
     }
 
@@ -268,7 +281,8 @@ impl<'p> WorkerThread<'p> {
         let mut found_one = false;
         meter.time_call(1, || session.get(family, key, &mut |found| found_one = found.is_some()));
         if found_one {
-            meter.record_wrong(|| format!("get of key {i}, never written or deleted, gave a value"));
+            meter
+                .record_wrong(|| format!("get of key {i}, never written or deleted, gave a value"));
         }
     }
 
@@ -291,8 +305,9 @@ impl<'p> WorkerThread<'p> {
                         })
                     });
                     if !right && meter.errors == errors {
-                        meter
-                            .record_wrong(|| format!("seek to key {i} found another key, another value or nothing"));
+                        meter.record_wrong(|| {
+                            format!("seek to key {i} found another key, another value or nothing")
+                        });
                     }
                     meter.read_bytes += self.plan.entry_bytes();
                     op += 1;
@@ -303,8 +318,9 @@ impl<'p> WorkerThread<'p> {
         Ok(())
     }
 
-    /// Entries from key `i` on: the first must be it, keys ascend, every value belongs to its key, and fewer than `len` come
-    /// only at the end. In ascending layout each next key is known exactly.
+    /// Entries from key `i` on: the first must be it, keys ascend, every value belongs to its key,
+    /// and fewer than `len` come only at the end. In ascending layout each next key is known
+    /// exactly.
     fn range(&mut self, session: &mut dyn Session, meter: &mut Meter<'_>, i: u64, len: usize) {
         let plan = self.plan;
         let key = plan.keys.write_key(i, &mut self.key);
@@ -329,9 +345,12 @@ impl<'p> WorkerThread<'p> {
         if meter.errors > errors {
             return;
         }
-        let ended = last.first_chunk().is_some_and(|id| u64::from_be_bytes(*id) >= plan.last_key_id);
+        let ended =
+            last.first_chunk().is_some_and(|id| u64::from_be_bytes(*id) >= plan.last_key_id);
         if !right || (count < len && !ended) {
-            meter.record_wrong(|| format!("range of {len} from key {i}: {count} entries, or wrong ones"));
+            meter.record_wrong(|| {
+                format!("range of {len} from key {i}: {count} entries, or wrong ones")
+            });
         }
     }
 
@@ -361,12 +380,20 @@ impl<'p> WorkerThread<'p> {
         })?;
         meter.read_bytes += count * plan.entry_bytes();
         if wrong > 0 || count != plan.n || sum != plan.n * (plan.n - 1) / 2 {
-            meter.record_wrong(|| format!("iteration: {count} entries of {}, {wrong} wrong", plan.n));
+            meter.record_wrong(|| {
+                format!("iteration: {count} entries of {}, {wrong} wrong", plan.n)
+            });
         }
         Ok(())
     }
 
-    fn mixed_op(&mut self, session: &mut dyn Session, meter: &mut Meter<'_>, op: u64, below: [u8; 4]) {
+    fn mixed_op(
+        &mut self,
+        session: &mut dyn Session,
+        meter: &mut Meter<'_>,
+        op: u64,
+        below: [u8; 4],
+    ) {
         let dice = self.rng.below(100) as u8;
         let i = self.pick_key(op);
         if dice < below[0] {
@@ -383,7 +410,13 @@ impl<'p> WorkerThread<'p> {
         }
     }
 
-    fn update(&mut self, session: &mut dyn Session, meter: &mut Meter<'_>, i: u64, read_first: bool) {
+    fn update(
+        &mut self,
+        session: &mut dyn Session,
+        meter: &mut Meter<'_>,
+        i: u64,
+        read_first: bool,
+    ) {
         let i = self.own_key(i);
         if read_first {
             let ops = meter.ops;
@@ -415,7 +448,8 @@ impl<'p> WorkerThread<'p> {
         let (plan, tail) = (self.plan, base + op);
         let key = plan.keys.write_key(tail, &mut self.key);
         let value = plan.values.write_value(tail, 1, &mut self.value);
-        let head = plan.keys.write_key(base + op.saturating_sub(QUEUE_LEN), &mut self.scratch).to_vec();
+        let head =
+            plan.keys.write_key(base + op.saturating_sub(QUEUE_LEN), &mut self.scratch).to_vec();
         let mut right = op < QUEUE_LEN;
         meter.time_call(1, || {
             session.write(1, &mut |sink| sink.put(0, key, value))?;

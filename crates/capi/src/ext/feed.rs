@@ -1,9 +1,10 @@
-//! The feed of changes: every commit and every change of families from a position on, as arrays that live until the next call.
+//! The feed of changes: every commit and every change of families from a position on, as arrays
+//! that live until the next call.
 
 use crate::abi::Handle;
-use crate::ffi::{call, out_param};
 use crate::catalog::{SETTINGS_FAMILY, c_name};
 use crate::code::NOT_FOUND;
+use crate::ffi::{call, out_param};
 use crate::handle::HandleTable;
 use crate::state::database;
 use perigee::{Change, ChangeKind, ChangeOperation, Changes, FamilyChangeKind};
@@ -146,7 +147,8 @@ fn to_delivered(change: Change, position: u64) -> Box<DeliveredChange> {
             (info.ops, info.num_ops) = (ops.as_ptr(), ops.len());
         }
         Change::Family(family) => {
-            (info.first_seq, info.seq, info.family) = (family.sequence, family.sequence, family.family);
+            (info.first_seq, info.seq, info.family) =
+                (family.sequence, family.sequence, family.family);
             let (kind, name, from, source) = match &family.kind {
                 FamilyChangeKind::Created { name } => (KIND_CREATED, &name[..], "", 0),
                 FamilyChangeKind::Dropped { name } => (KIND_DROPPED, &name[..], "", 0),
@@ -183,7 +185,8 @@ pub unsafe extern "C" fn perigee_changes_new(db: Handle, since: u64, feed: *mut 
     })
 }
 
-/// The next change, waiting for it at most so long; it lives until the next call with this feed. `TDB_ERR_NOT_FOUND`: none came.
+/// The next change, waiting for it at most so long; it lives until the next call with this feed.
+/// `TDB_ERR_NOT_FOUND`: none came.
 ///
 /// # Safety
 /// `change` is null or a place for a pointer.
@@ -206,7 +209,9 @@ pub unsafe extern "C" fn perigee_changes_next(
             };
             match next {
                 Some(change) if is_internal(&change) => {}
-                next => break next.ok_or_else(|| NOT_FOUND.with_message("no change has come yet"))?,
+                next => {
+                    break next.ok_or_else(|| NOT_FOUND.with_message("no change has come yet"))?;
+                }
             }
         };
         let position = feed.changes.position();

@@ -2,8 +2,8 @@
 
 use crate::abi::Handle;
 use crate::alloc;
-use crate::ffi::{call, out_param};
 use crate::code::last_error_c;
+use crate::ffi::{call, out_param};
 use crate::state::database;
 use std::ffi::{CStr, c_char, c_int};
 

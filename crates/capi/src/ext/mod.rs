@@ -1,4 +1,5 @@
-//! What Perigee has beyond TidesDB's API, for C: `perigee.h`. Rooms by subject; they share the handles of the rest.
+//! What Perigee has beyond TidesDB's API, for C: `perigee.h`. Rooms by subject; they share the
+//! handles of the rest.
 
 pub mod open;
 pub mod txn;

@@ -1,9 +1,9 @@
 //! Opening with options that TidesDB's configuration has no field for, and users' merge operators.
 
 use crate::abi::{Config, Handle};
-use crate::ffi::{CallbackScope, call, struct_param, out_param, text};
 use crate::code::{INVALID_ARGS, Result};
 use crate::database;
+use crate::ffi::{CallbackScope, call, out_param, struct_param, text};
 use crate::state::family;
 use crate::{alloc, log};
 use perigee::{Error, ErrorKind, History, MergeOperator, MergeRule, Options};
@@ -12,7 +12,8 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Joins an operand to what is below it: appends to `out` by `append(out, bytes, size)`. 0, or the two cannot be joined.
+/// Joins an operand to what is below it: appends to `out` by `append(out, bytes, size)`. 0, or the
+/// two cannot be joined.
 pub type MergeFn = unsafe extern "C-unwind" fn(
     key: *const u8,
     key_size: usize,
@@ -89,7 +90,8 @@ unsafe extern "C" fn append(out: *mut c_void, bytes: *const u8, size: usize) {
     if out.is_null() || bytes.is_null() || size > isize::MAX as usize {
         return;
     }
-    // SAFETY: `out` is the vector that `merge` below has passed; the bytes are as many as the user's function says.
+    // SAFETY: `out` is the vector that `merge` below has passed; the bytes are as many as the
+    // user's function says.
     unsafe { (*out.cast::<Vec<u8>>()).extend_from_slice(std::slice::from_raw_parts(bytes, size)) }
 }
 
@@ -97,11 +99,18 @@ impl MergeOperator for UserMergeOperator {
     fn name(&self) -> &str {
         &self.name
     }
-    fn merge(&self, key: &[u8], left: Option<&[u8]>, right: &[u8], out: &mut Vec<u8>) -> perigee::Result<()> {
+    fn merge(
+        &self,
+        key: &[u8],
+        left: Option<&[u8]>,
+        right: &[u8],
+        out: &mut Vec<u8>,
+    ) -> perigee::Result<()> {
         let _within = CallbackScope::comparator();
         let (below, size) = left.map_or((std::ptr::null(), 0), |l| (l.as_ptr(), l.len()));
         let to: *mut Vec<u8> = out;
-        // SAFETY: the program has given the function for such calls; everything passed lives through the call.
+        // SAFETY: the program has given the function for such calls; everything passed lives
+        // through the call.
         let code = unsafe {
             (self.merge)(
                 key.as_ptr(),
@@ -131,7 +140,8 @@ impl MergeOperator for UserMergeOperator {
 /// `merge_operators` has as many elements as is said; their names are null or text.
 unsafe fn apply_open_options(mut all: Options, o: &OpenOptions) -> Result<Options> {
     if o.size != size_of::<OpenOptions>() {
-        return Err(INVALID_ARGS.with_message("begin with perigee_default_options() and change what is to change"));
+        return Err(INVALID_ARGS
+            .with_message("begin with perigee_default_options() and change what is to change"));
     }
     if o.history_operations > 0 && o.history_us > 0 {
         return Err(INVALID_ARGS.with_message("history_operations or history_us, not both"));
@@ -159,9 +169,14 @@ unsafe fn apply_open_options(mut all: Options, o: &OpenOptions) -> Result<Option
         let operator = unsafe { *o.merge_operators.add(i) };
         // SAFETY: null or text, says the caller.
         let name = unsafe { text(operator.name) }?.to_owned();
-        let merge =
-            operator.merge.ok_or_else(|| INVALID_ARGS.with_message("a merge operator without a function"))?;
-        all = all.register_merge_operator(Arc::new(UserMergeOperator { name, merge, context: operator.ctx }));
+        let merge = operator
+            .merge
+            .ok_or_else(|| INVALID_ARGS.with_message("a merge operator without a function"))?;
+        all = all.register_merge_operator(Arc::new(UserMergeOperator {
+            name,
+            merge,
+            context: operator.ctx,
+        }));
     }
     Ok(all)
 }
@@ -179,7 +194,8 @@ pub unsafe extern "C" fn perigee_open(
     alloc::ensure_initialized();
     let code = call(|| {
         // SAFETY: says the caller.
-        let (c, o, place) = unsafe { (struct_param(config)?, struct_param(options)?, out_param(db)?) };
+        let (c, o, place) =
+            unsafe { (struct_param(config)?, struct_param(options)?, out_param(db)?) };
         *place = null_mut();
         // SAFETY: says the caller.
         *place = database::open_database(c, |all| unsafe { apply_open_options(all, o) })? as Handle;
@@ -191,7 +207,8 @@ pub unsafe extern "C" fn perigee_open(
     code
 }
 
-/// Gives a family the way that operands are merged: `counter`, `append:` and a separator, or `user:` and a registered name.
+/// Gives a family the way that operands are merged: `counter`, `append:` and a separator, or
+/// `user:` and a registered name.
 ///
 /// # Safety
 /// `rule` is null or text.

@@ -1,9 +1,10 @@
-//! Snapshots: the database as it was at a moment, now or in the past, for this process or under a name over restarts.
+//! Snapshots: the database as it was at a moment, now or in the past, for this process or under a
+//! name over restarts.
 
 use crate::abi::Handle;
 use crate::alloc;
-use crate::ffi::{call, key, out_param, text, call_or};
 use crate::code::{INVALID_ARGS, Result, key_not_found};
+use crate::ffi::{call, call_or, key, out_param, text};
 use crate::handle::HandleTable;
 use crate::iter::insert_cursor;
 use crate::state::{Database, database, family};
@@ -21,7 +22,11 @@ static SNAPSHOTS: HandleTable<OwnedSnapshot> = HandleTable::new(6);
 ///
 /// # Safety
 /// `place` is null or may be written to.
-unsafe fn insert_snapshot(db: Handle, place: *mut Handle, take: impl FnOnce(&perigee::Db) -> Result<Snapshot>) -> c_int {
+unsafe fn insert_snapshot(
+    db: Handle,
+    place: *mut Handle,
+    take: impl FnOnce(&perigee::Db) -> Result<Snapshot>,
+) -> c_int {
     call(|| {
         let db = database(db)?;
         // SAFETY: the caller's caller says that it is null or a place.
@@ -72,7 +77,11 @@ pub unsafe extern "C" fn perigee_snapshot_open(
 /// # Safety
 /// `name` is null or text, `seq` null or a place for the answer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn perigee_snapshot_create(db: Handle, name: *const c_char, seq: *mut u64) -> c_int {
+pub unsafe extern "C" fn perigee_snapshot_create(
+    db: Handle,
+    name: *const c_char,
+    seq: *mut u64,
+) -> c_int {
     call(|| {
         let db = database(db)?;
         // SAFETY: says the caller.
@@ -118,7 +127,8 @@ pub unsafe extern "C" fn perigee_snapshot_get(
 ) -> c_int {
     call(|| {
         // SAFETY: says the caller.
-        let (key, place, size) = unsafe { (key(key_, key_size)?, out_param(value)?, out_param(value_size)?) };
+        let (key, place, size) =
+            unsafe { (key(key_, key_size)?, out_param(value)?, out_param(value_size)?) };
         let (snapshot, cf) = (SNAPSHOTS.pin(snapshot as usize)?, family(cf)?);
         check_same_database(&snapshot, &cf.database)?;
         let found = snapshot.1.get_pinned(&cf.inner, key)?.ok_or_else(key_not_found)?;
@@ -133,7 +143,11 @@ pub unsafe extern "C" fn perigee_snapshot_get(
 /// # Safety
 /// `iter` is null or a place for a pointer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn perigee_snapshot_iter(snapshot: Handle, cf: Handle, iter: *mut Handle) -> c_int {
+pub unsafe extern "C" fn perigee_snapshot_iter(
+    snapshot: Handle,
+    cf: Handle,
+    iter: *mut Handle,
+) -> c_int {
     call(|| {
         // SAFETY: says the caller.
         let place = unsafe { out_param(iter) }?;

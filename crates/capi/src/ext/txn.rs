@@ -1,8 +1,8 @@
 //! Transactions beyond TidesDB's: options, locks, range deletes, merges, two-phase commit.
 
 use crate::abi::Handle;
-use crate::ffi::{bytes, call, struct_param, key, out_param, range};
 use crate::code::{INVALID_ARGS, Result};
+use crate::ffi::{bytes, call, key, out_param, range, struct_param};
 use crate::state::database;
 use crate::txn::{TXNS, Txn, get};
 use crate::{alloc, config};
@@ -11,7 +11,8 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::time::Duration;
 
-/// How a transaction is begun. Zero everywhere but in `size` is what `tidesdb_txn_begin_with_isolation(db, 0, ...)` does.
+/// How a transaction is begun. Zero everywhere but in `size` is what
+/// `tidesdb_txn_begin_with_isolation(db, 0, ...)` does.
 #[repr(C)]
 #[derive(Clone, Copy)]
 #[allow(missing_docs)]
@@ -47,9 +48,9 @@ pub extern "C" fn perigee_txn_default_options() -> TransactionOptions {
 
 fn txn_options(o: &TransactionOptions) -> Result<TxnOptions> {
     if o.size != size_of::<TransactionOptions>() || o.reserved != 0 {
-        return Err(
-            INVALID_ARGS.with_message("begin with perigee_txn_default_options() and change what is to change")
-        );
+        return Err(INVALID_ARGS.with_message(
+            "begin with perigee_txn_default_options() and change what is to change",
+        ));
     }
     let mut all = TxnOptions::new().read_only(o.read_only != 0).pessimistic(o.pessimistic != 0);
     if o.lock_timeout_us > 0 {
@@ -105,7 +106,10 @@ fn lock_mode(mode: c_int) -> Result<LockMode> {
         2 => LockMode::Exclusive,
         3 => LockMode::Gap,
         4 => LockMode::Insert,
-        _ => return Err(INVALID_ARGS.with_message("a lock is 1 (shared), 2 (exclusive), 3 (gap) or 4 (insert)")),
+        _ => {
+            return Err(INVALID_ARGS
+                .with_message("a lock is 1 (shared), 2 (exclusive), 3 (gap) or 4 (insert)"));
+        }
     })
 }
 
@@ -168,7 +172,9 @@ pub unsafe extern "C" fn perigee_txn_get_for_update(
         Ok(mode) => {
             // SAFETY: passed on.
             unsafe {
-                get(txn, cf, key, key_size, value, value_size, |t, f, key| t.get_for_update(f, key, mode))
+                get(txn, cf, key, key_size, value, value_size, |t, f, key| {
+                    t.get_for_update(f, key, mode)
+                })
             }
         }
     }
@@ -227,8 +233,9 @@ pub unsafe extern "C" fn perigee_txn_merge(
 ) -> c_int {
     call(|| {
         // SAFETY: says the caller.
-        let (key, operand) =
-            unsafe { (key(key_, key_size)?, bytes(operand, operand_size, limits::VALUE_BYTES_MAX)?) };
+        let (key, operand) = unsafe {
+            (key(key_, key_size)?, bytes(operand, operand_size, limits::VALUE_BYTES_MAX)?)
+        };
         TXNS.lock(txn as usize)?.write(cf, |t, f| t.merge(f, key, operand))
     })
 }
@@ -238,7 +245,11 @@ pub unsafe extern "C" fn perigee_txn_merge(
 /// # Safety
 /// The identifier is as long as is said, or null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn perigee_txn_prepare(txn: Handle, gid: *const u8, gid_size: usize) -> c_int {
+pub unsafe extern "C" fn perigee_txn_prepare(
+    txn: Handle,
+    gid: *const u8,
+    gid_size: usize,
+) -> c_int {
     call(|| {
         // SAFETY: says the caller.
         let gid = unsafe { bytes(gid, gid_size, limits::GID_BYTES_MAX) }?;
@@ -275,7 +286,11 @@ pub unsafe extern "C" fn perigee_commit_prepared(
 /// # Safety
 /// The identifier is as long as is said, or null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn perigee_rollback_prepared(db: Handle, gid: *const u8, gid_size: usize) -> c_int {
+pub unsafe extern "C" fn perigee_rollback_prepared(
+    db: Handle,
+    gid: *const u8,
+    gid_size: usize,
+) -> c_int {
     call(|| {
         let db = database(db)?;
         // SAFETY: says the caller.

@@ -1,8 +1,8 @@
 //! Values in pieces: read where they lie, without a copy of the whole, and written piece by piece.
 
 use crate::abi::Handle;
-use crate::ffi::{bytes, call, key, out_param};
 use crate::code::{INVALID_ARGS, Result, TOO_LARGE, key_not_found};
+use crate::ffi::{bytes, call, key, out_param};
 use crate::handle::HandleTable;
 use crate::txn::{TXNS, put_until};
 use perigee::{Slice, limits};
@@ -35,7 +35,8 @@ fn wrong_handle_kind<T>() -> Result<T> {
 /// Opens the value of a key for reading in pieces.
 ///
 /// # Safety
-/// The key is as long as is said, or null; `stream` is null or a place for a pointer, `size` for the value's length.
+/// The key is as long as is said, or null; `stream` is null or a place for a pointer, `size` for
+/// the value's length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_value_open(
     txn: Handle,
@@ -47,7 +48,8 @@ pub unsafe extern "C" fn perigee_value_open(
 ) -> c_int {
     call(|| {
         // SAFETY: says the caller.
-        let (key, place, size) = unsafe { (key(key_, key_size)?, out_param(stream)?, out_param(size)?) };
+        let (key, place, size) =
+            unsafe { (key(key_, key_size)?, out_param(stream)?, out_param(size)?) };
         *place = null_mut();
         let found = TXNS.lock(txn as usize)?.read(cf, |t, f| t.get_pinned(f, key))?;
         let found = found.ok_or_else(key_not_found)?;
@@ -91,7 +93,11 @@ pub unsafe extern "C" fn perigee_value_read(
 /// # Safety
 /// `data` and `size` are null or places for answers.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn perigee_value_data(stream: Handle, data: *mut *const u8, size: *mut usize) -> c_int {
+pub unsafe extern "C" fn perigee_value_data(
+    stream: Handle,
+    data: *mut *const u8,
+    size: *mut usize,
+) -> c_int {
     call(|| {
         // SAFETY: says the caller.
         let (data, size) = unsafe { (out_param(data)?, out_param(size)?) };
@@ -133,7 +139,8 @@ pub unsafe extern "C" fn perigee_writer_new(
         if value.try_reserve_exact(size_hint as usize).is_err() {
             return Err(crate::code::MEMORY.with_message("no memory for the value"));
         }
-        let new = ValueWriter { txn: txn as usize, family: cf as usize, key: key.to_vec(), ttl, value };
+        let new =
+            ValueWriter { txn: txn as usize, family: cf as usize, key: key.to_vec(), ttl, value };
         *place = STREAMS.insert(ValueStream::Writer(new))? as Handle;
         Ok(())
     })
@@ -144,7 +151,11 @@ pub unsafe extern "C" fn perigee_writer_new(
 /// # Safety
 /// The piece is as long as is said, or null.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn perigee_writer_append(writer: Handle, piece: *const u8, piece_size: usize) -> c_int {
+pub unsafe extern "C" fn perigee_writer_append(
+    writer: Handle,
+    piece: *const u8,
+    piece_size: usize,
+) -> c_int {
     call(|| {
         // SAFETY: says the caller.
         let piece = unsafe { bytes(piece, piece_size, limits::VALUE_BYTES_MAX) }?;

@@ -1,4 +1,5 @@
-//! Calls with handles that are stale, of another kind, or no handles at all: each must fail, none may do anything.
+//! Calls with handles that are stale, of another kind, or no handles at all: each must fail, none
+//! may do anything.
 
 use super::input::Input;
 use super::{CallInterpreter, assert_public_code};
@@ -8,7 +9,8 @@ use tidesdb::abi::Handle;
 use tidesdb::{database::*, families::*, iter::*, maintenance::*, stats::*, txn::*};
 
 impl CallInterpreter {
-    /// A handle that is good for nothing, or good for another kind than `kind` (0 database, 1 family, 2 transaction, 3 iterator).
+    /// A handle that is good for nothing, or good for another kind than `kind` (0 database, 1
+    /// family, 2 transaction, 3 iterator).
     fn pick_invalid_handle(&self, input: &mut Input, kind: usize) -> Handle {
         let mut all = self.stale.clone();
         let good_elsewhere: [(usize, Vec<Handle>); 4] = [
@@ -18,11 +20,16 @@ impl CallInterpreter {
             (3, self.iters.iter().map(|i| i.handle).collect()),
         ];
         all.extend(good_elsewhere.iter().filter(|(k, _)| *k != kind).flat_map(|(_, h)| h));
-        let made_up = [0, 1, 8, 0xdead_beef, usize::MAX, 0xdead_beef_dead_beef, 1 << 46, (1 << 47) - 16];
+        let made_up =
+            [0, 1, 8, 0xdead_beef, usize::MAX, 0xdead_beef_dead_beef, 1 << 46, (1 << 47) - 16];
         let n = input.below(all.len() + made_up.len());
         // A number made of a good one is most likely to look like one.
         let near = |h: Handle| {
-            if input.byte() < 200 { h } else { h.wrapping_byte_add(usize::from(input.byte()) << 16) }
+            if input.byte() < 200 {
+                h
+            } else {
+                h.wrapping_byte_add(usize::from(input.byte()) << 16)
+            }
         };
         let chosen = all.get(n).copied().map_or(made_up[n.min(made_up.len() - 1)] as Handle, near);
         let is_good = good_elsewhere[kind].1.contains(&chosen) && !chosen.is_null();
@@ -47,7 +54,11 @@ impl CallInterpreter {
             match what {
                 0 => tidesdb_close(db),
                 1 => tidesdb_txn_begin(db, &mut out),
-                2 => tidesdb_create_column_family(db, name.as_ptr(), &tidesdb_default_column_family_config()),
+                2 => tidesdb_create_column_family(
+                    db,
+                    name.as_ptr(),
+                    &tidesdb_default_column_family_config(),
+                ),
                 3 => tidesdb_drop_column_family(db, name.as_ptr()),
                 4 => tidesdb_purge(db),
                 5 => tidesdb_rename_column_family(db, name.as_ptr(), name.as_ptr()),
@@ -87,7 +98,9 @@ impl CallInterpreter {
         // SAFETY: as a C program calls it, but for the handle.
         unsafe {
             match what {
-                18 => tidesdb_txn_put(txn, cf, key.as_ptr(), key.len(), key.as_ptr(), key.len(), -1),
+                18 => {
+                    tidesdb_txn_put(txn, cf, key.as_ptr(), key.len(), key.as_ptr(), key.len(), -1)
+                }
                 19 => tidesdb_txn_commit(txn),
                 // One that its database was closed under may be rolled back: that is done already.
                 20 => -c_int::from(assert_public_code(tidesdb_txn_rollback(txn)) <= 0),

@@ -1,8 +1,10 @@
-//! An interpreter of call sequences: bytes are read as calls of the C API over two databases in one directory, with handles
-//! that are good, stale, of another kind, or made up. The oracle: nothing crashes, codes are of the public set, calls with
-//! wrong handles fail, calls with good ones succeed, and what was committed is what is read.
+//! An interpreter of call sequences: bytes are read as calls of the C API over two databases in one
+//! directory, with handles that are good, stale, of another kind, or made up. The oracle: nothing
+//! crashes, codes are of the public set, calls with wrong handles fail, calls with good ones
+//! succeed, and what was committed is what is read.
 //!
-//! The smoke test in `tests/calls_smoke.rs` runs it over fixed seeds, the fuzz target `fuzz/fuzz_targets/capi.rs` over anything.
+//! The smoke test in `tests/calls_smoke.rs` runs it over fixed seeds, the fuzz target
+//! `fuzz/fuzz_targets/capi.rs` over anything.
 #![allow(unsafe_code)] // It plays a C program.
 
 mod input;
@@ -37,7 +39,8 @@ pub fn run(bytes: &[u8], dir: &Path) {
 struct Iter {
     handle: Handle,
     db: usize,
-    /// Whether its database is still the one it was made in. Afterwards it may stand where it stood, but answers nothing.
+    /// Whether its database is still the one it was made in. Afterwards it may stand where it
+    /// stood, but answers nothing.
     live: bool,
 }
 
@@ -64,7 +67,8 @@ fn assert_success(code: c_int, what: &str) {
     assert_eq!(assert_public_code(code), SUCCESS, "{what}: {}", tidesdb::code::last_error());
 }
 
-/// Whether an operation of a transaction was done. It may lose early: the family may be newer than its snapshot.
+/// Whether an operation of a transaction was done. It may lose early: the family may be newer than
+/// its snapshot.
 fn succeeded_or_conflicted(code: c_int, what: &str) -> bool {
     if assert_public_code(code) != CONFLICT {
         assert_success(code, what);
@@ -134,7 +138,8 @@ impl CallInterpreter {
         }
     }
 
-    /// Closes under whatever is open; then all of its handles are stale, and its data must be there again.
+    /// Closes under whatever is open; then all of its handles are stale, and its data must be there
+    /// again.
     fn reopen(&mut self, db: usize) {
         if self.dbs[db].is_null() {
             return;
@@ -160,7 +165,8 @@ impl CallInterpreter {
     fn random_txn_and_family(&self, input: &mut Input) -> Option<(usize, Handle, usize)> {
         let open: Vec<usize> = (0..self.txns.len()).filter(|n| self.txns[*n].open).collect();
         let txn = *open.get(input.below(open.len()))?;
-        let of_db: Vec<&Family> = self.families.iter().filter(|f| f.db == self.txns[txn].db).collect();
+        let of_db: Vec<&Family> =
+            self.families.iter().filter(|f| f.db == self.txns[txn].db).collect();
         let family = of_db.get(input.below(of_db.len()))?;
         Some((txn, family.handle, family.id))
     }
@@ -175,7 +181,9 @@ impl CallInterpreter {
         config.use_btree = (input.byte() & 1).into();
         config.klog_value_threshold = usize::from(input.byte());
         // SAFETY: as a C program calls it.
-        let code = assert_public_code(unsafe { tidesdb_create_column_family(self.dbs[db], name.as_ptr(), &config) });
+        let code = assert_public_code(unsafe {
+            tidesdb_create_column_family(self.dbs[db], name.as_ptr(), &config)
+        });
         let name = text(&name);
         let sound = !name.is_empty() && !name.contains('/') && name != ".." && name.len() < 128;
         match self.model.id(db, &name) {
@@ -222,7 +230,8 @@ impl CallInterpreter {
         }
         let (db, name) = (input.below(2), input.name());
         // SAFETY: as a C program calls it.
-        let code = assert_public_code(unsafe { tidesdb_drop_column_family(self.dbs[db], name.as_ptr()) });
+        let code =
+            assert_public_code(unsafe { tidesdb_drop_column_family(self.dbs[db], name.as_ptr()) });
         let id = self.model.id(db, &text(&name));
         assert_eq!(code == SUCCESS, id.is_some(), "drop {name:?}: {code}");
         if let Some(id) = id {
@@ -233,7 +242,9 @@ impl CallInterpreter {
     fn rename(&mut self, input: &mut Input) {
         let (db, old, new) = (input.below(2), input.name(), input.name());
         // SAFETY: as a C program calls it.
-        let code = assert_public_code(unsafe { tidesdb_rename_column_family(self.dbs[db], old.as_ptr(), new.as_ptr()) });
+        let code = assert_public_code(unsafe {
+            tidesdb_rename_column_family(self.dbs[db], old.as_ptr(), new.as_ptr())
+        });
         if code == SUCCESS && old != new {
             self.model.rename(db, &text(&old), &text(&new));
         }
@@ -242,9 +253,12 @@ impl CallInterpreter {
     fn clone_family(&mut self, input: &mut Input) {
         let (db, from, to) = (input.below(2), input.name(), input.name());
         // SAFETY: as a C program calls it.
-        let code = assert_public_code(unsafe { tidesdb_clone_column_family(self.dbs[db], from.as_ptr(), to.as_ptr()) });
+        let code = assert_public_code(unsafe {
+            tidesdb_clone_column_family(self.dbs[db], from.as_ptr(), to.as_ptr())
+        });
         if code == SUCCESS {
-            let source = self.model.id(db, &text(&from)).expect("a family that is not there was cloned");
+            let source =
+                self.model.id(db, &text(&from)).expect("a family that is not there was cloned");
             let entries = self.model.entries(source).unwrap().clone();
             self.model.create(db, &text(&to), entries);
         }
@@ -257,7 +271,9 @@ impl CallInterpreter {
         }
         let mut handle = null_mut();
         // SAFETY: as a C program calls it.
-        let code = assert_public_code(unsafe { tidesdb_txn_begin_with_isolation(self.dbs[db], level, &mut handle) });
+        let code = assert_public_code(unsafe {
+            tidesdb_txn_begin_with_isolation(self.dbs[db], level, &mut handle)
+        });
         let may = !self.dbs[db].is_null() && level >= 0;
         assert_eq!(code == SUCCESS, may, "begin at level {level}: {code}");
         if may {
@@ -279,7 +295,15 @@ impl CallInterpreter {
         let handle = self.txns[txn].handle;
         // SAFETY: as a C program calls it; an empty value has a pointer too.
         let code = unsafe {
-            tidesdb_txn_put(handle, family, key.as_ptr(), key.len(), value.as_ptr(), value.len(), expires)
+            tidesdb_txn_put(
+                handle,
+                family,
+                key.as_ptr(),
+                key.len(),
+                value.as_ptr(),
+                value.len(),
+                expires,
+            )
         };
         if succeeded_or_conflicted(code, "put") {
             let value = (expires == -1).then_some(value);
@@ -291,7 +315,10 @@ impl CallInterpreter {
         let Some((txn, family, id)) = self.random_txn_and_family(input) else { return };
         let (key, handle) = (input.key(), self.txns[txn].handle);
         // SAFETY: as a C program calls it.
-        if succeeded_or_conflicted(unsafe { tidesdb_txn_delete(handle, family, key.as_ptr(), key.len()) }, "delete") {
+        if succeeded_or_conflicted(
+            unsafe { tidesdb_txn_delete(handle, family, key.as_ptr(), key.len()) },
+            "delete",
+        ) {
             self.txns[txn].writes.push(Write { family: id, key, value: None });
         }
     }
@@ -301,7 +328,9 @@ impl CallInterpreter {
         let (mut value, mut size) = (null_mut(), 0);
         let call = if track { tidesdb_txn_get } else { tidesdb_txn_get_notrack };
         // SAFETY: as a C program calls it.
-        let code = assert_public_code(unsafe { call(txn, family, key.as_ptr(), key.len(), &mut value, &mut size) });
+        let code = assert_public_code(unsafe {
+            call(txn, family, key.as_ptr(), key.len(), &mut value, &mut size)
+        });
         if code == NOT_FOUND {
             return Ok(None);
         }
@@ -324,7 +353,8 @@ impl CallInterpreter {
             assert_eq!(found, own.value, "a transaction's own write");
         }
         // SAFETY: as a C program calls it.
-        let there = unsafe { tidesdb_txn_contains(self.txns[txn].handle, family, key.as_ptr(), key.len()) };
+        let there =
+            unsafe { tidesdb_txn_contains(self.txns[txn].handle, family, key.as_ptr(), key.len()) };
         assert_eq!(assert_public_code(there) == SUCCESS, found.is_some(), "contains and get");
     }
 
@@ -376,16 +406,27 @@ impl CallInterpreter {
         let n = input.below(self.txns.len());
         let (name, what) = (format!("s{}", input.byte() % 3), input.byte() % 3);
         let Some(txn) = self.txns.get_mut(n) else { return };
-        let (c_name, at) =
-            (CString::new(name.as_str()).unwrap(), txn.savepoints.iter().position(|(s, _)| *s == name));
-        let call = [tidesdb_txn_savepoint, tidesdb_txn_rollback_to_savepoint, tidesdb_txn_release_savepoint];
+        let (c_name, at) = (
+            CString::new(name.as_str()).unwrap(),
+            txn.savepoints.iter().position(|(s, _)| *s == name),
+        );
+        let call = [
+            tidesdb_txn_savepoint,
+            tidesdb_txn_rollback_to_savepoint,
+            tidesdb_txn_release_savepoint,
+        ];
         // SAFETY: as a C program calls it.
-        let code = assert_public_code(unsafe { call[usize::from(what)](txn.handle, c_name.as_ptr()) });
-        assert_eq!(code == SUCCESS, txn.open && (what == 0 || at.is_some()), "savepoint {what}: {code}");
+        let code =
+            assert_public_code(unsafe { call[usize::from(what)](txn.handle, c_name.as_ptr()) });
+        assert_eq!(
+            code == SUCCESS,
+            txn.open && (what == 0 || at.is_some()),
+            "savepoint {what}: {code}"
+        );
         match (what, at) {
             _ if code != SUCCESS => {}
-            // An existing name is moved; whether it keeps its place in the order is not promised, so those that
-            // stood after it are forgotten here too only when it is rolled back to.
+            // An existing name is moved; whether it keeps its place in the order is not promised,
+            // so those that stood after it are forgotten here too only when it is rolled back to.
             (0, Some(at)) => txn.savepoints[at].1 = txn.writes.len(),
             (0, None) => txn.savepoints.push((name, txn.writes.len())),
             (1, Some(at)) => {
@@ -402,7 +443,10 @@ impl CallInterpreter {
             let Some((txn, family, _)) = self.random_txn_and_family(input) else { return };
             let mut it = null_mut();
             // SAFETY: as a C program calls it.
-            if succeeded_or_conflicted(unsafe { tidesdb_iter_new(self.txns[txn].handle, family, &mut it) }, "iterator") {
+            if succeeded_or_conflicted(
+                unsafe { tidesdb_iter_new(self.txns[txn].handle, family, &mut it) },
+                "iterator",
+            ) {
                 self.iters.push(Iter { handle: it, db: self.txns[txn].db, live: true });
             }
         }
@@ -432,7 +476,10 @@ impl CallInterpreter {
             if code == SUCCESS {
                 // SAFETY: borrowed until the next step.
                 let (key, value) = unsafe {
-                    (std::slice::from_raw_parts(key, key_size), std::slice::from_raw_parts(value, value_size))
+                    (
+                        std::slice::from_raw_parts(key, key_size),
+                        std::slice::from_raw_parts(value, value_size),
+                    )
                 };
                 assert!(!key.is_empty());
                 std::hint::black_box((key.to_vec(), value.to_vec()));
@@ -459,7 +506,11 @@ impl CallInterpreter {
             }
         };
         // Two ends the wrong way round are an error.
-        assert!(what == 2 || code == SUCCESS, "maintenance {what}: {code}: {}", tidesdb::code::last_error());
+        assert!(
+            what == 2 || code == SUCCESS,
+            "maintenance {what}: {code}: {}",
+            tidesdb::code::last_error()
+        );
         assert_public_code(code);
     }
 
@@ -473,9 +524,18 @@ impl CallInterpreter {
         unsafe {
             assert_success(tidesdb_get_stats(*cf, &mut stats), "statistics");
             tidesdb_free_stats(stats);
-            assert_success(tidesdb_get_db_stats(self.dbs[*db], all.as_mut_ptr()), "statistics of the database");
-            assert_success(tidesdb_get_cache_stats(self.dbs[*db], cache.as_mut_ptr()), "statistics of the cache");
-            assert_success(tidesdb_range_cost(*cf, a.as_ptr(), a.len(), b.as_ptr(), b.len(), &mut cost), "cost");
+            assert_success(
+                tidesdb_get_db_stats(self.dbs[*db], all.as_mut_ptr()),
+                "statistics of the database",
+            );
+            assert_success(
+                tidesdb_get_cache_stats(self.dbs[*db], cache.as_mut_ptr()),
+                "statistics of the cache",
+            );
+            assert_success(
+                tidesdb_range_cost(*cf, a.as_ptr(), a.len(), b.as_ptr(), b.len(), &mut cost),
+                "cost",
+            );
             assert_success(tidesdb_cf_estimate_cardinality(*cf, &mut count), "cardinality");
         }
         assert!(cost >= 0.0);
@@ -484,7 +544,8 @@ impl CallInterpreter {
     fn copy(&mut self, input: &mut Input) {
         let (db, checkpoint) = (input.below(2), input.byte() & 1 == 0);
         self.copies += 1;
-        let path = CString::new(self.dir.join(format!("copy{}", self.copies)).to_str().unwrap()).unwrap();
+        let path =
+            CString::new(self.dir.join(format!("copy{}", self.copies)).to_str().unwrap()).unwrap();
         // SAFETY: as a C program calls it.
         let code = assert_public_code(unsafe {
             if checkpoint {
@@ -521,7 +582,10 @@ impl CallInterpreter {
         let (mut names, mut count) = (null_mut::<*mut c_char>(), 0);
         // SAFETY: as a C program calls it; the names are ours to free.
         let mut listed = unsafe {
-            assert_success(tidesdb_list_column_families(self.dbs[db], &mut names, &mut count), "list");
+            assert_success(
+                tidesdb_list_column_families(self.dbs[db], &mut names, &mut count),
+                "list",
+            );
             let all: Vec<_> = (0..count as usize).map(|i| *names.add(i)).collect();
             let texts: Vec<_> = all.iter().map(|n| text(CStr::from_ptr(*n))).collect();
             all.into_iter().for_each(|n| tidesdb_free(n.cast()));
@@ -549,9 +613,16 @@ impl CallInterpreter {
             assert_success(tidesdb_iter_new(txn, family, &mut it), "iterator");
             tidesdb_iter_seek_to_first(it);
             while tidesdb_iter_valid(it) == 1 {
-                let (mut key, mut key_size, mut value, mut value_size) = (null_mut(), 0, null_mut(), 0);
+                let (mut key, mut key_size, mut value, mut value_size) =
+                    (null_mut(), 0, null_mut(), 0);
                 assert_success(
-                    tidesdb_iter_key_value(it, &mut key, &mut key_size, &mut value, &mut value_size),
+                    tidesdb_iter_key_value(
+                        it,
+                        &mut key,
+                        &mut key_size,
+                        &mut value,
+                        &mut value_size,
+                    ),
                     "entry",
                 );
                 let copy = |p: *mut u8, n: usize| std::slice::from_raw_parts(p, n).to_vec();
@@ -570,7 +641,8 @@ impl CallInterpreter {
                 assert_success(tidesdb_close(self.dbs[db]), "close");
             }
         }
-        // What was open in a database when it was closed is still to be freed; a second time does nothing.
+        // What was open in a database when it was closed is still to be freed; a second time does
+        // nothing.
         for handle in std::mem::take(&mut self.stale) {
             tidesdb_txn_free(handle);
             tidesdb_iter_free(handle);

@@ -1,4 +1,5 @@
-//! What must be in the databases: families by name, committed entries, and what open transactions hold back.
+//! What must be in the databases: families by name, committed entries, and what open transactions
+//! hold back.
 
 use std::collections::BTreeMap;
 use tidesdb::abi::Handle;
@@ -20,7 +21,10 @@ pub struct Model {
 impl Model {
     pub fn create(&mut self, db: usize, name: &str, entries: Entries) -> FamilyId {
         self.next += 1;
-        assert!(self.names.insert((db, name.to_owned()), self.next).is_none(), "{name} was made twice");
+        assert!(
+            self.names.insert((db, name.to_owned()), self.next).is_none(),
+            "{name} was made twice"
+        );
         self.entries.insert(self.next, entries);
         self.next
     }
@@ -36,7 +40,10 @@ impl Model {
     }
 
     pub fn rename(&mut self, db: usize, old: &str, new: &str) {
-        let id = self.names.remove(&(db, old.to_owned())).expect("the library renamed what is not there");
+        let id = self
+            .names
+            .remove(&(db, old.to_owned()))
+            .expect("the library renamed what is not there");
         assert!(self.names.insert((db, new.to_owned()), id).is_none(), "renamed over {new}");
     }
 

@@ -1,8 +1,8 @@
 //! `perigee backup`: generations of a database in a directory of their own.
 
+use crate::database_args::DatabaseArg;
 use crate::failure::{EXIT_DAMAGED, Result};
 use crate::output::{Output, table};
-use crate::database_args::DatabaseArg;
 use crate::progress::Progress;
 use crate::size;
 use clap::{Args, Subcommand};
@@ -98,10 +98,11 @@ pub fn run(args: &BackupArgs, out: &mut Output) -> Result<u8> {
 fn create(args: &CreateArgs, out: &mut Output) -> Result<u8> {
     let db = args.database.open_read_write().map_err(|e| e.hint_if_locked(IN_USE_HINT))?;
     let mut progress = Progress::bytes("backing up", 0);
-    let made = db.backup_with(&args.backup, BackupOptions::new().reread(args.reread), |done, total| {
-        progress.set_total(total);
-        progress.set_position(done);
-    })?;
+    let made =
+        db.backup_with(&args.backup, BackupOptions::new().reread(args.reread), |done, total| {
+            progress.set_total(total);
+            progress.set_position(done);
+        })?;
     drop(progress);
     db.close()?;
     let text = format!(
@@ -195,7 +196,9 @@ fn verify(args: &VerifyArgs, out: &mut Output) -> Result<u8> {
         );
         match report.errors.len() as u64 {
             0 => out.line(format!("ok: every byte is as it was written ({read})"))?,
-            n => out.line(format!("{}, listed above ({read})", size::plural(n, "error", "errors")))?,
+            n => {
+                out.line(format!("{}, listed above ({read})", size::plural(n, "error", "errors")))?
+            }
         }
     }
     Ok(if report.errors.is_empty() { 0 } else { EXIT_DAMAGED })

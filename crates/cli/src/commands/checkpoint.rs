@@ -1,8 +1,8 @@
 //! `perigee checkpoint`: a second database by hard links.
 
+use crate::database_args::DatabaseArg;
 use crate::failure::Result;
 use crate::output::Output;
-use crate::database_args::DatabaseArg;
 use crate::size;
 use clap::Args;
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! `perigee compact`: merge everything, or a range, down.
 
+use crate::database_args::{DatabaseArg, FamilyArg, KeyFormat};
 use crate::failure::Result;
 use crate::output::Output;
-use crate::database_args::{FamilyArg, KeyFormat, DatabaseArg};
 use crate::size;
 use clap::Args;
 use serde_json::json;
@@ -41,7 +41,9 @@ pub fn run(args: &CompactArgs, out: &mut Output) -> Result<u8> {
     match (&args.range, &args.family) {
         (Some(range), family) => {
             let name = family.clone().unwrap_or_else(|| "default".into());
-            FamilyArg { family: name }.open_family(&db)?.compact_range(parse_bounds(range, args.form)?)?;
+            FamilyArg { family: name }
+                .open_family(&db)?
+                .compact_range(parse_bounds(range, args.form)?)?;
         }
         (None, None) => db.compact()?,
         (None, Some(name)) => FamilyArg { family: name.clone() }.open_family(&db)?.compact()?,
@@ -56,7 +58,8 @@ pub fn run(args: &CompactArgs, out: &mut Output) -> Result<u8> {
         size::bytes(after),
         size::micros(elapsed.as_micros() as u64)
     );
-    let value = json!({"bytes_before": before, "bytes_after": after, "seconds": elapsed.as_secs_f64()});
+    let value =
+        json!({"bytes_before": before, "bytes_after": after, "seconds": elapsed.as_secs_f64()});
     out.json_or_text(&value, text)?;
     Ok(0)
 }

@@ -1,5 +1,5 @@
-//! `perigee compaction-sim`: what a workload would cost with other settings, without a database: the picker of the engine
-//! on a modelled tree.
+//! `perigee compaction-sim`: what a workload would cost with other settings, without a database:
+//! the picker of the engine on a modelled tree.
 
 use super::compaction_sim_html;
 use crate::failure::{Failure, Result};
@@ -10,7 +10,9 @@ use clap::{Args, ValueEnum};
 use perigee::value_syntax::parse_bytes;
 use perigee_tree::compact::model::PickerKind;
 use perigee_tree::compact::pick::PickerOptions;
-use perigee_tree::compact::simulate::{SimulationSample, SimulationSpec, Workload, simulate, with_previous};
+use perigee_tree::compact::simulate::{
+    SimulationSample, SimulationSpec, Workload, simulate, with_previous,
+};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 

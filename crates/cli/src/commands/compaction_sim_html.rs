@@ -22,7 +22,9 @@ pub fn page(title: &str, samples: &[SimulationSample]) -> String {
     );
     let _ = writeln!(out, "<h1>Compaction simulation: {title}</h1>");
     let pairs: Vec<(SimulationSample, &SimulationSample)> = with_previous(samples).collect();
-    let of = |f: &dyn Fn(&(SimulationSample, &SimulationSample)) -> f64| pairs.iter().map(f).collect::<Vec<f64>>();
+    let of = |f: &dyn Fn(&(SimulationSample, &SimulationSample)) -> f64| {
+        pairs.iter().map(f).collect::<Vec<f64>>()
+    };
     let write = [
         ("at that time", "#2a78c8", of(&|(b, s)| s.write_amplification(b))),
         ("so far", "#9a9a9a", of(&|(_, s)| s.write_amplification(&SimulationSample::default()))),
@@ -59,8 +61,10 @@ fn chart(out: &mut String, name: &str, lines: &[ChartLine], samples: &[Simulatio
     let top = lines.iter().flat_map(|(_, _, v)| v).copied().fold(1.0, f64::max).ceil();
     let ops = samples.last().map_or(1, |s| s.ops.max(1)) as f64;
     let y = |v: f64| HEIGHT - 20.0 - v / top * (HEIGHT - 50.0);
-    let _ =
-        writeln!(out, "<h2>{name}</h2>\n<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"100%\" role=\"img\">");
+    let _ = writeln!(
+        out,
+        "<h2>{name}</h2>\n<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" width=\"100%\" role=\"img\">"
+    );
     for v in [0.0, top / 2.0, top] {
         let _ = writeln!(
             out,
@@ -72,7 +76,8 @@ fn chart(out: &mut String, name: &str, lines: &[ChartLine], samples: &[Simulatio
     for (i, (label, color, values)) in lines.iter().enumerate() {
         let mut points = String::new();
         for (s, v) in samples.iter().zip(values) {
-            let _ = write!(points, "{:.1},{:.1} ", LEFT + (WIDTH - LEFT) * s.ops as f64 / ops, y(*v));
+            let _ =
+                write!(points, "{:.1},{:.1} ", LEFT + (WIDTH - LEFT) * s.ops as f64 / ops, y(*v));
         }
         let _ = writeln!(
             out,
@@ -95,7 +100,14 @@ mod tests {
 
     #[test]
     fn page_is_complete_and_self_contained() {
-        let samples = [SimulationSample { ops: 10, live_bytes: 5, stored_bytes: 6, peak_bytes: 7, max_runs: 2, ..SimulationSample::default() }];
+        let samples = [SimulationSample {
+            ops: 10,
+            live_bytes: 5,
+            stored_bytes: 6,
+            peak_bytes: 7,
+            max_runs: 2,
+            ..SimulationSample::default()
+        }];
         let text = page("random, spooky", &samples);
         assert!(text.contains("<polyline") && text.ends_with("</html>\n"));
         assert!(!text.contains("http") && !text.contains("<script") && !text.contains("NaN"));

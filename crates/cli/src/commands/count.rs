@@ -1,8 +1,8 @@
 //! `perigee count`: how many entries there are, without reading separated values.
 
+use crate::database_args::{DatabaseArg, FamilyArg, KeyFormat};
 use crate::failure::Result;
 use crate::output::Output;
-use crate::database_args::{FamilyArg, KeyFormat, DatabaseArg};
 use crate::progress::Progress;
 use clap::Args;
 use serde_json::json;

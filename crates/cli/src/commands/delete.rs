@@ -1,8 +1,8 @@
 //! `perigee delete`: remove one key, durably.
 
+use crate::database_args::{DatabaseArg, FamilyArg, KeyFormat};
 use crate::failure::{Failure, Result};
 use crate::output::Output;
-use crate::database_args::{FamilyArg, KeyFormat, DatabaseArg};
 use crate::text::put_json;
 use clap::Args;
 use perigee::{Db, Family};
@@ -72,7 +72,13 @@ pub fn run(args: &DeleteArgs, out: &mut Output) -> Result<u8> {
 }
 
 /// Removes a prefix or a range.
-fn delete_range(args: &DeleteArgs, key: &[u8], db: &Db, family: &Family, out: &mut Output) -> Result<u8> {
+fn delete_range(
+    args: &DeleteArgs,
+    key: &[u8],
+    db: &Db,
+    family: &Family,
+    out: &mut Output,
+) -> Result<u8> {
     let mut object = Map::new();
     match &args.to {
         Some(end) => {

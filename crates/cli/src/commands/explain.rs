@@ -1,8 +1,8 @@
 //! `perigee explain`: what a `get` of one key asks, and what it costs.
 
+use crate::database_args::{DatabaseArg, FamilyArg, KeyFormat};
 use crate::failure::{EXIT_MISSING, Result};
 use crate::output::{Output, table};
-use crate::database_args::{FamilyArg, KeyFormat, DatabaseArg};
 use crate::size::{bytes, count};
 use clap::Args;
 use perigee::{ExplainStep, Explanation};
@@ -74,7 +74,8 @@ fn explanation_json(e: &Explanation) -> Value {
 }
 
 fn print_explanation(e: &Explanation, out: &mut Output) -> Result<()> {
-    let mut t = table(&[">", "asked", ">level", ">run", "filter", "block", ">read", "answer", ">time"]);
+    let mut t =
+        table(&[">", "asked", ">level", ">run", "filter", "block", ">read", "answer", ">time"]);
     for (i, s) in e.steps.iter().enumerate() {
         let number = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
         let block = match s.block {
@@ -91,7 +92,9 @@ fn print_explanation(e: &Explanation, out: &mut Output) -> Result<()> {
             s.filter.unwrap_or_default().to_owned(),
             block,
             if s.bytes_read > 0 { bytes(s.bytes_read) } else { String::new() },
-            s.sequence.map_or(s.outcome.to_owned(), |seq| format!("{} (sequence {})", s.outcome, count(seq))),
+            s.sequence.map_or(s.outcome.to_owned(), |seq| {
+                format!("{} (sequence {})", s.outcome, count(seq))
+            }),
             format!("{}.{} us", s.elapsed_ns / 1000, s.elapsed_ns % 1000 / 100),
         ]);
     }

@@ -1,8 +1,8 @@
 //! `perigee families`: list, create, rename, clone, clear and drop column families.
 
+use crate::database_args::DatabaseArg;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
-use crate::database_args::DatabaseArg;
 use clap::Args;
 use perigee::{Db, ErrorKind};
 use serde_json::json;
@@ -49,7 +49,11 @@ impl FamiliesArgs {
 
 /// Changes what is asked, then lists.
 pub fn run(args: &FamiliesArgs, out: &mut Output) -> Result<u8> {
-    let db = if args.has_change() { args.database.open_read_write()? } else { args.database.open_read_only()? };
+    let db = if args.has_change() {
+        args.database.open_read_write()?
+    } else {
+        args.database.open_read_only()?
+    };
     if let Some(name) = &args.create {
         db.create_family(name, Default::default())?;
     }

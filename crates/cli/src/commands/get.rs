@@ -1,8 +1,8 @@
 //! `perigee get`: the value of one key, byte for byte.
 
+use crate::database_args::{DatabaseArg, FamilyArg, KeyFormat};
 use crate::failure::{Failure, Result};
 use crate::output::Output;
-use crate::database_args::{FamilyArg, KeyFormat, DatabaseArg};
 use crate::text::put_json;
 use clap::Args;
 use serde_json::{Map, Value};
@@ -32,7 +32,8 @@ pub struct GetArgs {
 pub fn run(args: &GetArgs, out: &mut Output) -> Result<u8> {
     let key = args.form.parse_key(&args.key)?;
     let db = args.database.open_read_only()?;
-    let value = args.family.open_family(&db)?.get_pinned(&key)?.ok_or_else(|| Failure::missing(&key))?;
+    let value =
+        args.family.open_family(&db)?.get_pinned(&key)?.ok_or_else(|| Failure::missing(&key))?;
     if out.json {
         let mut object = Map::new();
         put_json(&mut object, "key", &key);

@@ -1,8 +1,8 @@
 //! `perigee levels`: the shape of the trees.
 
+use crate::database_args::DatabaseArg;
 use crate::failure::{Failure, Result};
 use crate::output::{Output, table};
-use crate::database_args::DatabaseArg;
 use crate::size;
 use crate::text::{escape, put_json};
 use clap::Args;
@@ -44,7 +44,8 @@ pub fn run(args: &LevelsArgs, out: &mut Output) -> Result<u8> {
         crate::database_args::FamilyArg { family: name.clone() }.open_family(&db)?;
     }
     let wanted = |name: &str| args.family.as_deref().is_none_or(|f| f == name);
-    let families: Vec<FamilyStats> = db.stats().families.into_iter().filter(|f| wanted(&f.name)).collect();
+    let families: Vec<FamilyStats> =
+        db.stats().families.into_iter().filter(|f| wanted(&f.name)).collect();
     let files: Vec<FileStats> = if args.files || args.html.is_some() {
         db.files().into_iter().filter(|f| wanted(&f.family)).collect()
     } else {
@@ -72,8 +73,16 @@ pub fn run(args: &LevelsArgs, out: &mut Output) -> Result<u8> {
 }
 
 fn levels_table(families: &[FamilyStats], out: &mut Output) -> Result<()> {
-    let mut t =
-        table(&["family", ">level", ">runs", ">files", ">size", ">of capacity", ">entries", ">tombstones"]);
+    let mut t = table(&[
+        "family",
+        ">level",
+        ">runs",
+        ">files",
+        ">size",
+        ">of capacity",
+        ">entries",
+        ">tombstones",
+    ]);
     for family in families {
         let name = escape(family.name.as_bytes());
         let full: Vec<&LevelStats> = family.levels.iter().filter(|l| l.files > 0).collect();
@@ -96,7 +105,8 @@ fn levels_table(families: &[FamilyStats], out: &mut Output) -> Result<()> {
     out.line(t.trim_fmt())
 }
 
-/// How full a level is: at 100 % it wants a compaction. Level 0 counts runs; the others' capacities follow the last level.
+/// How full a level is: at 100 % it wants a compaction. Level 0 counts runs; the others' capacities
+/// follow the last level.
 fn fill_percent(family: &FamilyStats, l: &LevelStats) -> String {
     let o = &family.options;
     let last = family.levels.last().map_or((0, 0), |l| (l.level, l.bytes));
@@ -105,7 +115,10 @@ fn fill_percent(family: &FamilyStats, l: &LevelStats) -> String {
         0 => format!("{:.0} %", l.runs as f64 / 4.0 * 100.0),
         _ if steps <= 0 || last.1 <= o.level1_bytes => "-".to_owned(),
         _ => {
-            format!("{:.0} %", l.bytes as f64 / last.1 as f64 * f64::from(o.level_ratio).powi(steps) * 100.0)
+            format!(
+                "{:.0} %",
+                l.bytes as f64 / last.1 as f64 * f64::from(o.level_ratio).powi(steps) * 100.0
+            )
         }
     }
 }

@@ -1,4 +1,5 @@
-//! A picture of the levels: one page without anything from elsewhere, one SVG for each family. Pure: statistics in, text out.
+//! A picture of the levels: one page without anything from elsewhere, one SVG for each family.
+//! Pure: statistics in, text out.
 
 use crate::size::{bytes, count};
 use crate::text::escape;
@@ -15,8 +16,9 @@ fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The page. Files stand where their keys are: the width between two neighbouring ends of tables is the same everywhere, so
-/// that tables one above the other overlap in keys where they overlap in the picture.
+/// The page. Files stand where their keys are: the width between two neighbouring ends of tables is
+/// the same everywhere, so that tables one above the other overlap in keys where they overlap in
+/// the picture.
 pub fn page(path: &str, families: &[FamilyStats], files: &[FileStats]) -> String {
     let mut out = String::from(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Perigee levels</title>\n<style>\
@@ -47,7 +49,8 @@ fn write_family_svg(out: &mut String, family: &FamilyStats, files: &[&FileStats]
     if files.is_empty() {
         return;
     }
-    // The ends of all tables, in key order as far as bytes tell it (other orders look shuffled, and are still right).
+    // The ends of all tables, in key order as far as bytes tell it (other orders look shuffled, and
+    // are still right).
     let ends: Vec<&[u8]> = files
         .iter()
         .flat_map(|f| [f.first_key.as_slice(), f.last_key.as_slice()])
@@ -66,7 +69,8 @@ fn write_family_svg(out: &mut String, family: &FamilyStats, files: &[&FileStats]
     let _ = writeln!(out, "<svg viewBox=\"0 0 {WIDTH} {height}\" width=\"100%\" role=\"img\">");
     for (i, (level, run)) in rows.iter().enumerate() {
         let y = i as f64 * ROW;
-        let label = if *level == 0 { format!("level 0, run {run}") } else { format!("level {level}") };
+        let label =
+            if *level == 0 { format!("level 0, run {run}") } else { format!("level {level}") };
         let _ = writeln!(out, "<text x=\"0\" y=\"{}\">{label}</text>", y + 20.0);
         for f in files.iter().filter(|f| (f.level, f.run) == (*level, *run)) {
             let (from, to) = (x(&f.first_key), x(&f.last_key));

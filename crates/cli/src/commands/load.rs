@@ -1,10 +1,11 @@
-//! `perigee load`: the same inputs as `import`, as one bulk load: past the log, visible and durable all at once.
+//! `perigee load`: the same inputs as `import`, as one bulk load: past the log, visible and durable
+//! all at once.
 
 use crate::commands::import::loader::{Loader, LoaderSettings};
 use crate::commands::import::{InputArgs, summary_json, summary_text};
+use crate::database_args::DatabaseArg;
 use crate::failure::Result;
 use crate::output::Output;
-use crate::database_args::DatabaseArg;
 use clap::Args;
 use perigee::Durability;
 use perigee::value_syntax::parse_bytes;
@@ -63,7 +64,9 @@ pub fn run(args: &LoadArgs, out: &mut Output) -> Result<u8> {
         let mut summary = summary_json(&tally, seconds, &stats);
         out.json_line(&json!({"loaded": summary["imported"].take()}))?;
     } else {
-        out.line(summary_text(&tally, seconds, stats.disk_bytes).replacen("imported", "loaded", 1))?;
+        out.line(
+            summary_text(&tally, seconds, stats.disk_bytes).replacen("imported", "loaded", 1),
+        )?;
     }
     Ok(0)
 }

@@ -1,15 +1,16 @@
-//! `perigee manifest`: the history of a database, edit by edit. Reads the file alone: no lock, no engine, nothing written.
+//! `perigee manifest`: the history of a database, edit by edit. Reads the file alone: no lock, no
+//! engine, nothing written.
 
+use crate::database_args::{DatabaseArg, check_existing};
 use crate::failure::{EXIT_DAMAGED, Failure, Result};
 use crate::output::Output;
-use crate::database_args::{DatabaseArg, check_existing};
 use clap::Args;
 use perigee::env::Env;
 use perigee::env::fs::DirOpenMode;
 use perigee_base::FileId;
 use perigee_base::file_header::FileKind;
-use perigee_file::log::{LogReader, RecordKind, NextLogRecord};
 use perigee_file::filename::{MANIFEST, file_name};
+use perigee_file::log::{LogReader, NextLogRecord, RecordKind};
 use serde_json::{Map, Value, json};
 
 use super::dump::manifest_edit::{self, EditField};
@@ -78,7 +79,8 @@ pub fn run(args: &ManifestArgs, out: &mut Output) -> Result<u8> {
 
 fn edit_json(number: u64, offset: u64, fields: &[EditField]) -> Value {
     let field = |f: &EditField| {
-        let values: Map<String, Value> = f.values.iter().map(|(n, v)| ((*n).to_owned(), v.clone())).collect();
+        let values: Map<String, Value> =
+            f.values.iter().map(|(n, v)| ((*n).to_owned(), v.clone())).collect();
         json!({"field": f.name, "values": values})
     };
     json!({"edit": number, "offset": offset, "fields": fields.iter().map(field).collect::<Vec<_>>()})
@@ -91,8 +93,9 @@ fn describe_field(f: &EditField) -> Option<String> {
         Some(v) => v.to_string(),
         None => String::new(),
     };
-    let number =
-        |name: &str| f.values.iter().find(|(n, _)| *n == name).and_then(|(_, v)| v.as_u64()).unwrap_or(0);
+    let number = |name: &str| {
+        f.values.iter().find(|(n, _)| *n == name).and_then(|(_, v)| v.as_u64()).unwrap_or(0)
+    };
     let file = |kind| file_name(FileId(number("file")), kind);
     Some(match f.name {
         "snapshot" => "the whole state:".into(),
@@ -110,7 +113,9 @@ fn describe_field(f: &EditField) -> Option<String> {
         "klog removed" => format!("-{} (level {})", file(FileKind::Klog), text("level")),
         "vlog added" => format!("+{} ({} bytes)", file(FileKind::Vlog), text("bytes")),
         "vlog removed" => format!("-{}", file(FileKind::Vlog)),
-        "stamp" => format!("{} written as operation {}", file(FileKind::Klog), text("seq of all entries")),
+        "stamp" => {
+            format!("{} written as operation {}", file(FileKind::Klog), text("seq of all entries"))
+        }
         "compaction filter" if text("name").is_empty() => {
             format!("family {} has no compaction filter any more", text("family"))
         }
@@ -136,7 +141,8 @@ mod tests {
     fn fields_are_described() {
         let f = |name, values| describe_field(&EditField { name, values });
         assert_eq!(f("counters", vec![]), None);
-        let removed = f("klog removed", vec![("family", json!(0)), ("level", json!(1)), ("file", json!(7))]);
+        let removed =
+            f("klog removed", vec![("family", json!(0)), ("level", json!(1)), ("file", json!(7))]);
         assert_eq!(removed.unwrap(), "-000007.klog (level 1)");
         assert_eq!(f("some later field", vec![("x", json!(1))]).unwrap(), "some later field: x 1");
     }

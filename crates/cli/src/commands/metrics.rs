@@ -1,8 +1,8 @@
 //! `perigee metrics`: statistics as OpenMetrics text.
 
+use crate::database_args::DatabaseArg;
 use crate::failure::Result;
 use crate::output::Output;
-use crate::database_args::DatabaseArg;
 use clap::Args;
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! One room for each command: its arguments, its help, its act. They share nothing but `place`, `output` and
-//! `progress`.
+//! One room for each command: its arguments, its help, its act. They share nothing but `place`,
+//! `output` and `progress`.
 
 pub mod backup;
 pub mod checkpoint;

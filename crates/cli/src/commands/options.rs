@@ -1,8 +1,9 @@
-//! `perigee options`: the options a database has, and what each trades; or options from a file, stored with it.
+//! `perigee options`: the options a database has, and what each trades; or options from a file,
+//! stored with it.
 
+use crate::database_args::{DatabaseArg, check_existing};
 use crate::failure::Result;
 use crate::output::{Output, table};
-use crate::database_args::{DatabaseArg, check_existing};
 use clap::Args;
 use perigee::{Db, OptionValue, Options};
 use serde_json::{Value, json};
@@ -68,7 +69,11 @@ pub fn run(args: &OptionsArgs, out: &mut Output) -> Result<u8> {
         .map(|o| ("default", o))
         .chain(options.families.iter().map(|(name, o)| (&name[..], o)))
     {
-        print_options(out, &format!("family {}", crate::text::escape(name.as_bytes())), &o.values())?;
+        print_options(
+            out,
+            &format!("family {}", crate::text::escape(name.as_bytes())),
+            &o.values(),
+        )?;
     }
     Ok(0)
 }

@@ -1,8 +1,8 @@
 //! `perigee purge`: reclaim everything that can be reclaimed.
 
+use crate::database_args::{DatabaseArg, FamilyArg};
 use crate::failure::Result;
 use crate::output::Output;
-use crate::database_args::{FamilyArg, DatabaseArg};
 use crate::size;
 use clap::Args;
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! `perigee put`: set one key, durably.
 
+use crate::database_args::{DatabaseArg, FamilyArg, KeyFormat};
 use crate::failure::{Failure, Result};
 use crate::output::Output;
-use crate::database_args::{FamilyArg, KeyFormat, DatabaseArg};
 use crate::size;
 use crate::text::put_json;
 use clap::Args;

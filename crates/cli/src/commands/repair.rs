@@ -54,7 +54,11 @@ fn print_report(report: &RepairReport, out: &mut Output) -> Result<()> {
         out.line(format!("warning: {warning}"))?;
     }
     for (name, entries) in &report.families {
-        out.line(format!("{}: {}", escape(name.as_bytes()), size::plural(*entries, "entry", "entries")))?;
+        out.line(format!(
+            "{}: {}",
+            escape(name.as_bytes()),
+            size::plural(*entries, "entry", "entries")
+        ))?;
     }
     out.line(format!(
         "read {} and {}; {}",

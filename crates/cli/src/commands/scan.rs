@@ -1,8 +1,8 @@
 //! `perigee scan`: entries in key order, within bounds, in either direction.
 
+use crate::database_args::{DatabaseArg, FamilyArg, KeyFormat};
 use crate::failure::{Failure, Result};
 use crate::output::Output;
-use crate::database_args::{FamilyArg, KeyFormat, DatabaseArg};
 use crate::text::{escape, prefix_end, put_json};
 use clap::Args;
 use perigee::Cursor;
@@ -77,7 +77,10 @@ impl RangeArgs {
         if from.is_some() && to.is_some() && from > to {
             return Err(Failure::usage("--from lies behind --to"));
         }
-        Ok((from.map_or(Bound::Unbounded, Bound::Included), to.map_or(Bound::Unbounded, Bound::Excluded)))
+        Ok((
+            from.map_or(Bound::Unbounded, Bound::Included),
+            to.map_or(Bound::Unbounded, Bound::Excluded),
+        ))
     }
 }
 

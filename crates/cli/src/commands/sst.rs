@@ -1,4 +1,5 @@
-//! `perigee sst`: the properties of one klog or vlog. Reads the file alone: no lock, no engine, nothing written.
+//! `perigee sst`: the properties of one klog or vlog. Reads the file alone: no lock, no engine,
+//! nothing written.
 
 use crate::failure::{Failure, Result, show_path};
 use crate::output::{Output, table};
@@ -46,13 +47,16 @@ type PropertyLine = (&'static str, Value, String);
 pub fn run(args: &SstArgs, out: &mut Output) -> Result<u8> {
     let shown = show_path(&args.file);
     let text = args.file.file_name().and_then(|n| n.to_str()).unwrap_or_default();
-    let table_file = filename::parse_file_name(text).filter(|(_, k)| matches!(k, FileKind::Klog | FileKind::Vlog));
+    let table_file = filename::parse_file_name(text)
+        .filter(|(_, k)| matches!(k, FileKind::Klog | FileKind::Vlog));
     let Some((id, kind)) = table_file else {
         return Err(Failure::usage(format!("{shown} is no klog or vlog by its name"))
             .hint("give a file such as ./db/000007.klog; `perigee dump DB` lists them"));
     };
     let parent = args.file.parent().filter(|p| !p.as_os_str().is_empty());
-    let dir = Env::real().fs.open_dir(parent.unwrap_or(std::path::Path::new(".")), DirOpenMode::Existing)?;
+    let dir = Env::real()
+        .fs
+        .open_dir(parent.unwrap_or(std::path::Path::new(".")), DirOpenMode::Existing)?;
     let file = dir.open(text)?;
     let length = file.len()?;
     let mut head = [0; HEADER_BYTES];
@@ -61,7 +65,11 @@ pub fn run(args: &SstArgs, out: &mut Output) -> Result<u8> {
     let mut lines: Vec<PropertyLine> = vec![
         ("file", json!(text), text.to_owned()),
         ("bytes", json!(length), bytes(length)),
-        ("database", json!(format!("{:#018x}", header.database)), format!("{:#018x}", header.database)),
+        (
+            "database",
+            json!(format!("{:#018x}", header.database)),
+            format!("{:#018x}", header.database),
+        ),
     ];
     match kind {
         FileKind::Klog => klog_lines(&*dir, id, &header, length, args.quick, &mut lines)?,
@@ -98,21 +106,28 @@ fn klog_lines(
 ) -> Result<()> {
     let family = FamilyId(u32::try_from(header.a).unwrap_or(u32::MAX));
     let cache = Arc::new(BlockCache::new(0));
-    let reader = Arc::new(KlogReader::open(dir, id, header.database, length, cache, Arc::default())?);
+    let reader =
+        Arc::new(KlogReader::open(dir, id, header.database, length, cache, Arc::default())?);
     let s = reader.summary();
     lines.extend([
         number_line("family", u64::from(family.0)),
         ("order", json!(reader.comparator().name()), reader.comparator().name().to_owned()),
         number_line("entries", s.entries),
         number_line("tombstones", s.tombstones),
-        ("sequences", json!([s.smallest_seq.0, s.largest_seq.0]), format!("{} to {}", s.smallest_seq.0, s.largest_seq.0)),
+        (
+            "sequences",
+            json!([s.smallest_seq.0, s.largest_seq.0]),
+            format!("{} to {}", s.smallest_seq.0, s.largest_seq.0),
+        ),
         ("first key", json!(escape(&s.first_key)), escape(&s.first_key)),
         ("last key", json!(escape(&s.last_key)), escape(&s.last_key)),
         ("key bytes", json!(s.raw_key_bytes), bytes(s.raw_key_bytes)),
         ("value bytes", json!(s.raw_value_bytes), bytes(s.raw_value_bytes)),
     ]);
-    let vlogs: Vec<Value> = s.vlogs.iter().map(|(id, n)| json!({"file": id.0, "bytes": n})).collect();
-    let text: Vec<String> = s.vlogs.iter().map(|(id, n)| format!("{}: {}", id.0, bytes(*n))).collect();
+    let vlogs: Vec<Value> =
+        s.vlogs.iter().map(|(id, n)| json!({"file": id.0, "bytes": n})).collect();
+    let text: Vec<String> =
+        s.vlogs.iter().map(|(id, n)| format!("{}: {}", id.0, bytes(*n))).collect();
     lines.push(("vlogs", json!(vlogs), text.join(", ")));
     index_lines(&reader, lines)?;
     filter_lines(&reader, lines);
@@ -133,19 +148,25 @@ fn index_lines(reader: &KlogReader, lines: &mut Vec<PropertyLine>) -> Result<()>
         ("average block", json!(average), bytes(average)),
         ("smallest block", json!(sizes().min()), bytes(sizes().min().unwrap_or(0))),
         ("largest block", json!(sizes().max()), bytes(sizes().max().unwrap_or(0))),
-        ("memory", json!(reader.memory_bytes()), format!("{} while open", bytes(reader.memory_bytes()))),
+        (
+            "memory",
+            json!(reader.memory_bytes()),
+            format!("{} while open", bytes(reader.memory_bytes())),
+        ),
     ]);
     Ok(())
 }
 
-/// The false positives are measured, not computed: the filter is asked for hashes that belong to no key of anybody.
+/// The false positives are measured, not computed: the filter is asked for hashes that belong to no
+/// key of anybody.
 fn filter_lines(reader: &KlogReader, lines: &mut Vec<PropertyLine>) {
     let memory = reader.filter_bytes();
     if memory == 0 {
         lines.push(("filter", json!(null), "none".into()));
         return;
     }
-    let hash = |i: u64| perigee_base::checksum::key_hash(&(i ^ 0x5bd1_e995_9d1b_54a5).to_le_bytes());
+    let hash =
+        |i: u64| perigee_base::checksum::key_hash(&(i ^ 0x5bd1_e995_9d1b_54a5).to_le_bytes());
     let passed = (0..FILTER_PROBES).filter(|i| reader.may_contain(hash(*i))).count() as f64;
     let rate = passed / FILTER_PROBES as f64;
     let bits = memory as f64 * 8.0 / reader.summary().entries.max(1) as f64;
@@ -183,12 +204,19 @@ fn version_lines(reader: &Arc<KlogReader>, lines: &mut Vec<PropertyLine>) -> Res
     }
     lines.push(number_line("distinct keys", keys.values().sum()));
     let pairs: Vec<Value> = keys.iter().map(|(v, k)| json!({"versions": v, "keys": k})).collect();
-    let text: Vec<String> = keys.iter().map(|(v, k)| format!("{}: {} keys", v, count(*k))).collect();
+    let text: Vec<String> =
+        keys.iter().map(|(v, k)| format!("{}: {} keys", v, count(*k))).collect();
     lines.push(("versions per key", json!(pairs), text.join(", ")));
     Ok(())
 }
 
-fn vlog_lines(dir: &dyn Dir, id: FileId, header: &FileHeader, length: u64, lines: &mut Vec<PropertyLine>) -> Result<()> {
+fn vlog_lines(
+    dir: &dyn Dir,
+    id: FileId,
+    header: &FileHeader,
+    length: u64,
+    lines: &mut Vec<PropertyLine>,
+) -> Result<()> {
     VlogReader::open(dir, id, header.database, length, Arc::default())?;
     let file_name = filename::file_name(id, FileKind::Vlog);
     let file = dir.open(&file_name)?;
@@ -196,7 +224,8 @@ fn vlog_lines(dir: &dyn Dir, id: FileId, header: &FileHeader, length: u64, lines
     while offset < length {
         let mut head = [0; frame::FRAME_HEADER_BYTES];
         file.read_exact_at(&mut head, offset).map_err(|e| e.at(&file_name, offset))?;
-        let claimed = frame::declared_frame_bytes(&head, FrameKind::Chunk).map_err(|e| e.at(&file_name, offset))?;
+        let claimed = frame::declared_frame_bytes(&head, FrameKind::Chunk)
+            .map_err(|e| e.at(&file_name, offset))?;
         if claimed == 0 || offset + claimed > length {
             let e = perigee_base::Error::corruption("a chunk ends behind its file");
             return Err(e.at(&file_name, offset).into());

@@ -1,8 +1,8 @@
 //! `perigee stats`: what the database says about itself.
 
+use crate::database_args::DatabaseArg;
 use crate::failure::Result;
 use crate::output::{Output, table};
-use crate::database_args::DatabaseArg;
 use crate::size::{bytes, count, micros};
 use crate::text::escape;
 use clap::Args;
@@ -28,7 +28,8 @@ else only that program knows (db.stats()) are left out; in JSON they are null, a
 pub struct StatsArgs {
     #[command(flatten)]
     database: DatabaseArg,
-    /// Show counters, memory and i/o too: of this read-only open alone, not of a program that has the database open
+    /// Show counters, memory and i/o too: of this read-only open alone, not of a program that has
+    /// the database open
     #[arg(long)]
     all: bool,
 }
@@ -53,7 +54,8 @@ pub fn run(args: &StatsArgs, out: &mut Output) -> Result<u8> {
 
 /// All of it, for programs.
 pub fn stats_json(s: &Stats, path: &Path) -> Value {
-    let counters: Map<String, Value> = s.counters.iter().map(|(n, v)| ((*n).to_owned(), json!(v))).collect();
+    let counters: Map<String, Value> =
+        s.counters.iter().map(|(n, v)| ((*n).to_owned(), json!(v))).collect();
     let (cached, capacity) = s.block_cache_bytes;
     let mut value = json!({
         "path": path.to_string_lossy(),
@@ -148,7 +150,8 @@ pub fn recovery_text(r: &RecoveryReport) -> String {
     text
 }
 
-/// Memory, running jobs, stalls, input and output, latencies: each only if there is something to tell.
+/// Memory, running jobs, stalls, input and output, latencies: each only if there is something to
+/// tell.
 fn print_activity_tables(s: &Stats, out: &mut Output) -> Result<()> {
     let mut jobs = table(&["running", "family", "why", ">done", ">of", ">written", ">for"]);
     for j in &s.running_jobs {
@@ -167,7 +170,8 @@ fn print_activity_tables(s: &Stats, out: &mut Output) -> Result<()> {
         memory.add_row([(*owner).to_owned(), bytes(*held)]);
     }
     let held = s.memory.iter().map(|(_, held)| held).sum();
-    memory.add_row(["together".to_owned(), format!("{} of {}", bytes(held), bytes(s.memory_budget))]);
+    memory
+        .add_row(["together".to_owned(), format!("{} of {}", bytes(held), bytes(s.memory_budget))]);
     if let Some(resident) = s.process_resident_bytes {
         memory.add_row(["this process".to_owned(), bytes(resident)]);
     }
@@ -211,8 +215,16 @@ fn print_activity_tables(s: &Stats, out: &mut Output) -> Result<()> {
 }
 
 fn print_families_table(s: &Stats, out: &mut Output) -> Result<()> {
-    let mut t =
-        table(&["family", ">in the log", ">levels", ">tables", ">size", ">entries", ">vlogs", ">in use"]);
+    let mut t = table(&[
+        "family",
+        ">in the log",
+        ">levels",
+        ">tables",
+        ">size",
+        ">entries",
+        ">vlogs",
+        ">in use",
+    ]);
     for f in &s.families {
         let used = f.levels.iter().filter(|l| l.files > 0);
         t.add_row([

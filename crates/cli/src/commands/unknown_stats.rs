@@ -1,5 +1,6 @@
-//! What a read-only open cannot know: figures of the process that has the database open for writing, or that are counted
-//! since an open. `stats` and `metrics` leave them out, and say so. `docs/STATISTICS.md` has the same list.
+//! What a read-only open cannot know: figures of the process that has the database open for
+//! writing, or that are counted since an open. `stats` and `metrics` leave them out, and say so.
+//! `docs/STATISTICS.md` has the same list.
 
 use serde_json::{Value, json};
 
@@ -70,8 +71,8 @@ pub fn null_unknown_fields(stats: &mut Value) {
     stats["unknown"] = json!(unknown);
 }
 
-/// The OpenMetrics text without the metrics that are not known. OpenMetrics has no comments; the help of the metric
-/// `perigee_read_only_open` names them.
+/// The OpenMetrics text without the metrics that are not known. OpenMetrics has no comments; the
+/// help of the metric `perigee_read_only_open` names them.
 pub fn remove_unknown_metrics(text: &str) -> String {
     let mut known = String::with_capacity(text.len());
     let mut unknown: Vec<&str> = Vec::new();
@@ -105,8 +106,7 @@ mod tests {
 
     #[test]
     fn unknown_fields_are_null_and_listed() {
-        let mut stats =
-            json!({"counters": {"gets": 0}, "disk_bytes": 7, "families": [{"name": "a", "sealed": 1}]});
+        let mut stats = json!({"counters": {"gets": 0}, "disk_bytes": 7, "families": [{"name": "a", "sealed": 1}]});
         null_unknown_fields(&mut stats);
         let expected = json!({
             "counters": null, "disk_bytes": 7, "families": [{"name": "a", "sealed": null}],
@@ -126,7 +126,10 @@ mod tests {
             ),
             "{text}"
         );
-        assert!(!text.contains("perigee_gets_total") && text.contains("left out: perigee_gets.\n"), "{text}");
+        assert!(
+            !text.contains("perigee_gets_total") && text.contains("left out: perigee_gets.\n"),
+            "{text}"
+        );
         assert!(text.ends_with("\nperigee_read_only_open 1\n# EOF\n"), "{text}");
     }
 
@@ -137,7 +140,10 @@ mod tests {
         let section = &page[start..];
         let section = &section[..section[3..].find("\n## ").map_or(section.len(), |end| end + 3)];
         for name in UNKNOWN_FIELDS.iter().chain(UNKNOWN_FAMILY_FIELDS).chain(KNOWN_METRICS) {
-            assert!(section.contains(&format!("`{name}`")), "docs/STATISTICS.md does not name {name}");
+            assert!(
+                section.contains(&format!("`{name}`")),
+                "docs/STATISTICS.md does not name {name}"
+            );
         }
     }
 }

@@ -1,8 +1,8 @@
 //! `perigee verify`: read every byte, name all damage.
 
+use crate::database_args::DatabaseArg;
 use crate::failure::{EXIT_DAMAGED, Failure, Result};
 use crate::output::Output;
-use crate::database_args::DatabaseArg;
 use crate::progress::Progress;
 use crate::size;
 use clap::Args;
@@ -86,6 +86,9 @@ fn print_report(report: &VerifyReport, seconds: f64, out: &mut Output) -> Result
     );
     match report.errors.len() as u64 {
         0 => out.line(format!("ok: every byte is as it was written ({read})")),
-        n => out.line(format!("{}, listed above ({read})", size::plural(n, "damaged file", "damaged files"))),
+        n => out.line(format!(
+            "{}, listed above ({read})",
+            size::plural(n, "damaged file", "damaged files")
+        )),
     }
 }

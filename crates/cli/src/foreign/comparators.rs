@@ -1,11 +1,13 @@
-//! Key orders by the names that TidesDB gives them, and what the user says about others (`--order FAMILY=ORDER`). Pure.
+//! Key orders by the names that TidesDB gives them, and what the user says about others (`--order
+//! FAMILY=ORDER`). Pure.
 
 use crate::failure::{Failure, Result};
 use perigee::KeyComparator;
 use std::collections::BTreeMap;
 
-/// TidesDB's built-in comparators and the orders of ours that are the same. For its `uint64` and `int64` that holds among keys of 8
-/// bytes; with others between them what TidesDB does is no order (it goes in circles), and ours puts them aside by length.
+/// TidesDB's built-in comparators and the orders of ours that are the same. For its `uint64` and
+/// `int64` that holds among keys of 8 bytes; with others between them what TidesDB does is no order
+/// (it goes in circles), and ours puts them aside by length.
 pub const BUILT_IN_COMPARATORS: [(&str, KeyComparator); 6] = [
     ("memcmp", KeyComparator::Bytes),
     ("lexicographic", KeyComparator::Lexicographic),
@@ -36,7 +38,10 @@ impl ComparatorOverrides {
         let mut all = BTreeMap::new();
         for arg in args {
             let parsed = arg.rsplit_once('=').and_then(|(family, name)| {
-                (!name.is_empty()).then(|| comparator_by_name(name)).flatten().map(|order| (family.to_owned(), order))
+                (!name.is_empty())
+                    .then(|| comparator_by_name(name))
+                    .flatten()
+                    .map(|order| (family.to_owned(), order))
             });
             let Some((family, order)) = parsed else {
                 let names: Vec<&str> = BUILT_IN_COMPARATORS.iter().map(|(n, _)| *n).collect();
@@ -56,10 +61,10 @@ impl ComparatorOverrides {
         let there: Vec<&str> = families.collect();
         match self.0.keys().find(|name| !there.contains(&name.as_str())) {
             None => Ok(()),
-            Some(name) => {
-                Err(Failure::usage(format!("--order names the family {name:?}, which is not there"))
-                    .hint(format!("its families are {}", there.join(", "))))
-            }
+            Some(name) => Err(Failure::usage(format!(
+                "--order names the family {name:?}, which is not there"
+            ))
+            .hint(format!("its families are {}", there.join(", ")))),
         }
     }
 }

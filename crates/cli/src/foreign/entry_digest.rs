@@ -1,8 +1,9 @@
 //! Counts and checksums of entries, whatever their order. Pure.
 //!
-//! Entries expire while an import runs, so that a second look at either side may miss some. They are therefore summed in windows
-//! of their ends, each a 64th of the time until then: windows that had not begun when everything was over must be equal, in
-//! those that had begun nothing may be too much.
+//! Entries expire while an import runs, so that a second look at either side may miss some. They
+//! are therefore summed in windows of their ends, each a 64th of the time until then: windows that
+//! had not begun when everything was over must be equal, in those that had begun nothing may be too
+//! much.
 
 use super::source::SourceEntry;
 use perigee_base::checksum::payload_checksum;
@@ -40,7 +41,13 @@ fn window_start(window: u64) -> u64 {
 impl EntryDigest {
     /// Nothing yet; all that are compared have the same start.
     pub fn new(started_ms: u64) -> EntryDigest {
-        EntryDigest { started_ms, scratch: Vec::new(), without_ttl: CountAndSum::default(), ttl_windows: BTreeMap::new(), bytes: 0 }
+        EntryDigest {
+            started_ms,
+            scratch: Vec::new(),
+            without_ttl: CountAndSum::default(),
+            ttl_windows: BTreeMap::new(),
+            bytes: 0,
+        }
     }
     /// Nothing yet, to be compared with this one.
     pub fn new_like(&self) -> EntryDigest {
@@ -57,7 +64,9 @@ impl EntryDigest {
         self.bytes += (entry.key.len() + entry.value.len()) as u64;
         let sum = match entry.expires_at_ms {
             None => &mut self.without_ttl,
-            Some(ms) => self.ttl_windows.entry(window_of(ms.saturating_sub(self.started_ms))).or_default(),
+            Some(ms) => {
+                self.ttl_windows.entry(window_of(ms.saturating_sub(self.started_ms))).or_default()
+            }
         };
         sum.count += 1;
         sum.sum = sum.sum.wrapping_add(hash);
@@ -74,10 +83,12 @@ impl EntryDigest {
     pub fn checksum(&self) -> u64 {
         self.ttl_windows.values().fold(self.without_ttl.sum, |all, s| all.wrapping_add(s.sum))
     }
-    /// Whether `later`, seen of the same entries, lacks nothing but what may have expired by then, and has nothing else. The
-    /// number of entries that it lacks.
+    /// Whether `later`, seen of the same entries, lacks nothing but what may have expired by then,
+    /// and has nothing else. The number of entries that it lacks.
     pub fn compare(&self, later: &EntryDigest, ended_ms: u64) -> Option<u64> {
-        if self.without_ttl != later.without_ttl || later.ttl_windows.keys().any(|w| !self.ttl_windows.contains_key(w)) {
+        if self.without_ttl != later.without_ttl
+            || later.ttl_windows.keys().any(|w| !self.ttl_windows.contains_key(w))
+        {
             return None;
         }
         let passed = ended_ms.saturating_sub(self.started_ms);
@@ -101,15 +112,20 @@ mod tests {
     fn digest_of(entries: &[(&str, &str, Option<u64>)]) -> EntryDigest {
         let mut t = EntryDigest::new(1000);
         for (k, v, expires_at_ms) in entries {
-            t.add(SourceEntry { key: k.as_bytes(), value: v.as_bytes(), expires_at_ms: *expires_at_ms });
+            t.add(SourceEntry {
+                key: k.as_bytes(),
+                value: v.as_bytes(),
+                expires_at_ms: *expires_at_ms,
+            });
         }
         t
     }
 
     #[test]
     fn windows_are_ordered_and_cover_their_times() {
-        let mut moments: Vec<u64> =
-            (0..5000).chain((13..63).flat_map(|n| [(1u64 << n) - 1, 1 << n, (1 << n) + 12345])).collect();
+        let mut moments: Vec<u64> = (0..5000)
+            .chain((13..63).flat_map(|n| [(1u64 << n) - 1, 1 << n, (1 << n) + 12345]))
+            .collect();
         moments.sort_unstable();
         let mut last = 0;
         for ms in moments {
@@ -133,7 +149,12 @@ mod tests {
             digest_of(&[("a", "1", None), ("b", "2", None), ("c", "3", Some(99_000))]),
             digest_of(&[("a", "1", None), ("b", "2", None), ("c", "4", Some(90_000))]),
             digest_of(&[("a1", "", None), ("b", "2", None), ("c", "3", Some(90_000))]),
-            digest_of(&[("a", "1", None), ("b", "2", None), ("c", "3", Some(90_000)), ("d", "", Some(1500))]),
+            digest_of(&[
+                ("a", "1", None),
+                ("b", "2", None),
+                ("c", "3", Some(90_000)),
+                ("d", "", Some(1500)),
+            ]),
         ] {
             assert_eq!(a.compare(&other, 2000), None, "{other:?}");
         }

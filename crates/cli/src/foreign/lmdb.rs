@@ -1,14 +1,20 @@
-//! The door to LMDB (feature `lmdb`), through heed: `unsafe` because mapping a file is, and heed says so.
+//! The door to LMDB (feature `lmdb`), through heed: `unsafe` because mapping a file is, and heed
+//! says so.
 //!
-//! An environment is opened read-only, and in place: LMDB changes nothing of it then but its entry in the table of readers, and a
-//! reader sees one moment whatever writers do. One read transaction serves the whole import. The flags of a database are not
-//! in heed's interface: those of a named one lie in its entry of the main one, those of the main one in the first page.
+//! An environment is opened read-only, and in place: LMDB changes nothing of it then but its entry
+//! in the table of readers, and a reader sees one moment whatever writers do. One read transaction
+//! serves the whole import. The flags of a database are not in heed's interface: those of a named
+//! one lie in its entry of the main one, those of the main one in the first page.
 
-use super::source::{SourceEntry, SourceFamily, ReadPass, MappedSetting, ForeignSource, EntryVisitor};
 use super::comparators::ComparatorOverrides;
+use super::source::{
+    EntryVisitor, ForeignSource, MappedSetting, ReadPass, SourceEntry, SourceFamily,
+};
 use crate::failure::{Failure, Result, show_path};
 use heed::types::Bytes;
-use heed::{CommitOrAbort, CommitToken, Database, Env, EnvFlags, EnvOpenOptions, OnCommit, RoTxn, WithTls};
+use heed::{
+    CommitOrAbort, CommitToken, Database, Env, EnvFlags, EnvOpenOptions, OnCommit, RoTxn, WithTls,
+};
 use perigee::{FamilyOptions, KeyComparator};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -72,13 +78,14 @@ pub fn open(dir: &Path, said: &ComparatorOverrides) -> Result<Box<dyn ForeignSou
     flags.set(EnvFlags::NO_LOCK, !lock.exists());
     let mut options = EnvOpenOptions::new();
     options.max_dbs(NAMED_MAX);
-    // SAFETY: nothing is written; without a lock file nobody has the environment open, with one LMDB's own locks keep
-    // what this process reads from being overwritten by others.
+    // SAFETY: nothing is written; without a lock file nobody has the environment open, with one
+    // LMDB's own locks keep what this process reads from being overwritten by others.
     let env = unsafe { options.flags(flags).open(dir) }.map_err(to_failure)?;
     let opened = open_all(&env, main_flags)?;
     let txn = env.static_read_txn().map_err(to_failure)?;
     said.check_families(opened.iter().map(|(name, ..)| name.as_deref().unwrap_or("default")))?;
-    let names = opened.iter().filter_map(|(name, ..)| Some((name.clone()?.into_bytes(), ()))).collect();
+    let names =
+        opened.iter().filter_map(|(name, ..)| Some((name.clone()?.into_bytes(), ()))).collect();
     let mut lmdb = LmdbSource {
         tables: Vec::new(),
         families: Vec::new(),
@@ -120,8 +127,9 @@ fn open_all(env: &Env, main_flags: u16) -> Result<Vec<(Option<String>, u16, Tabl
         for entry in main.iter(txn)? {
             let (key, value) = entry?;
             // An entry like any other, or the description of a database: opening tells.
-            let name =
-                std::str::from_utf8(key).ok().filter(|n| value.len() == DB_RECORD_BYTES && !n.contains('\0'));
+            let name = std::str::from_utf8(key)
+                .ok()
+                .filter(|n| value.len() == DB_RECORD_BYTES && !n.contains('\0'));
             let Some(name) = name else { continue };
             match opener.open_database::<Bytes, Bytes>(txn, Some(name)) {
                 Ok(Some(table)) => all.push((Some(name.to_owned()), flags(value), table)),
@@ -137,7 +145,13 @@ fn open_all(env: &Env, main_flags: u16) -> Result<Vec<(Option<String>, u16, Tabl
 
 impl LmdbSource {
     /// Adds a database as a family; the main one as `default`, if it holds more than names.
-    fn add_family(&mut self, name: Option<String>, flags: u16, table: Table, said: &ComparatorOverrides) -> Result<()> {
+    fn add_family(
+        &mut self,
+        name: Option<String>,
+        flags: u16,
+        table: Table,
+        said: &ComparatorOverrides,
+    ) -> Result<()> {
         let is_main = name.is_none();
         let keys = table.len(&self.txn).map_err(to_failure)?;
         let keys = if is_main { keys.saturating_sub(self.names.len() as u64) } else { keys };
@@ -154,10 +168,19 @@ impl LmdbSource {
             let first = table.first(&self.txn).map_err(to_failure)?;
             Ok(first.map_or(8, |(key, _)| key.len()))
         })?;
-        let settings =
-            vec![MappedSetting::mapped("flags", format!("{flags:#04x}"), format!("order {}", order.name()))];
+        let settings = vec![MappedSetting::mapped(
+            "flags",
+            format!("{flags:#04x}"),
+            format!("order {}", order.name()),
+        )];
         let options = FamilyOptions::new().order(order);
-        self.families.push(SourceFamily { name, options, settings, c_library_settings: None, estimated_entries: Some(keys) });
+        self.families.push(SourceFamily {
+            name,
+            options,
+            settings,
+            c_library_settings: None,
+            estimated_entries: Some(keys),
+        });
         self.tables.push((is_main, table));
         Ok(())
     }
@@ -170,12 +193,14 @@ fn comparator_of(
     said: &ComparatorOverrides,
     first_key_bytes: impl FnOnce() -> Result<usize>,
 ) -> Result<KeyComparator> {
-    let refuse =
-        |why: &str, hint: String| Err(Failure::usage(format!("the LMDB database {name:?} {why}")).hint(hint));
+    let refuse = |why: &str, hint: String| {
+        Err(Failure::usage(format!("the LMDB database {name:?} {why}")).hint(hint))
+    };
     if flags & DUP_SORT != 0 {
         return refuse(
             "holds several values for a key (DUPSORT), which families do not",
-            "copy it into a database without duplicates first, with the value as a part of the key".into(),
+            "copy it into a database without duplicates first, with the value as a part of the key"
+                .into(),
         );
     }
     let say = format!("say which order they shall have: --order {name}=memcmp");
@@ -195,7 +220,12 @@ impl ForeignSource for LmdbSource {
     fn families(&self) -> &[SourceFamily] {
         &self.families
     }
-    fn for_each_entry(&mut self, family: usize, _look: ReadPass, visit: &mut EntryVisitor<'_>) -> Result<()> {
+    fn for_each_entry(
+        &mut self,
+        family: usize,
+        _look: ReadPass,
+        visit: &mut EntryVisitor<'_>,
+    ) -> Result<()> {
         let (is_main, table) = &self.tables[family];
         for entry in table.iter(&self.txn).map_err(to_failure)? {
             let (key, value) = entry.map_err(to_failure)?;

@@ -1,10 +1,12 @@
-//! The door to RocksDB (feature `rocksdb`), through the crate of that name. A database is opened read-only, which writes nothing
-//! but RocksDB's own log of what happens: that goes to the scratch directory. What the program that made it chose stands in the
-//! newest `OPTIONS` file.
+//! The door to RocksDB (feature `rocksdb`), through the crate of that name. A database is opened
+//! read-only, which writes nothing but RocksDB's own log of what happens: that goes to the scratch
+//! directory. What the program that made it chose stands in the newest `OPTIONS` file.
 
-use super::source::{SourceEntry, SourceFamily, ReadPass, MappedSetting, ForeignSource, EntryVisitor};
 use super::comparators::ComparatorOverrides;
-use super::scratch::{self, SourceLock, ScratchDir};
+use super::scratch::{self, ScratchDir, SourceLock};
+use super::source::{
+    EntryVisitor, ForeignSource, MappedSetting, ReadPass, SourceEntry, SourceFamily,
+};
 use crate::failure::{Failure, Result, show_path};
 use perigee::{Compression, FamilyOptions, KeyComparator};
 use rocksdb::{ColumnFamilyDescriptor, DB, Options, ReadOptions};
@@ -32,10 +34,17 @@ fn to_failure(e: rocksdb::Error) -> Failure {
 }
 
 /// Opens a database to read.
-pub fn open(dir: &Path, said: &ComparatorOverrides, scratch: impl FnOnce() -> Result<ScratchDir>) -> Result<Box<dyn ForeignSource>> {
+pub fn open(
+    dir: &Path,
+    said: &ComparatorOverrides,
+    scratch: impl FnOnce() -> Result<ScratchDir>,
+) -> Result<Box<dyn ForeignSource>> {
     if !dir.join("CURRENT").is_file() {
-        return Err(Failure::usage(format!("{} is no RocksDB database: it has no CURRENT", show_path(dir)))
-            .hint("give the directory of the database; nothing was changed"));
+        return Err(Failure::usage(format!(
+            "{} is no RocksDB database: it has no CURRENT",
+            show_path(dir)
+        ))
+        .hint("give the directory of the database; nothing was changed"));
     }
     let held = scratch::lock_source(dir, "RocksDB")?;
     let names = DB::list_cf(&Options::default(), dir).map_err(to_failure)?;
@@ -48,7 +57,9 @@ pub fn open(dir: &Path, said: &ComparatorOverrides, scratch: impl FnOnce() -> Re
     let scratch = scratch()?;
     let mut options = Options::default();
     options.set_db_log_dir(scratch.dir());
-    let all = families.iter().map(|f| ColumnFamilyDescriptor::new(&f.name, open_options(f.options.order)));
+    let all = families
+        .iter()
+        .map(|f| ColumnFamilyDescriptor::new(&f.name, open_options(f.options.order)));
     let db = DB::open_cf_descriptors_read_only(&options, dir, all, false).map_err(to_failure)?;
     let told = format!("RocksDB database {}", show_path(dir));
     for family in &mut families {
@@ -60,7 +71,8 @@ pub fn open(dir: &Path, said: &ComparatorOverrides, scratch: impl FnOnce() -> Re
     Ok(Box::new(RocksDbSource { db, families, description: told, _lock: held, _scratch: scratch }))
 }
 
-/// RocksDB checks the name of a comparator, and there is none of its own for the reverse order in this interface.
+/// RocksDB checks the name of a comparator, and there is none of its own for the reverse order in
+/// this interface.
 fn open_options(order: KeyComparator) -> Options {
     let mut options = Options::default();
     if order == KeyComparator::Reverse {
@@ -110,7 +122,13 @@ fn map_family(name: &str, stored: &StoredOptions) -> Result<SourceFamily> {
         settings.push(MappedSetting::unmapped("merge_operator", operator));
     }
     settings.push(MappedSetting::unmapped("all other options", "see the OPTIONS file"));
-    Ok(SourceFamily { name: name.to_owned(), options, settings, c_library_settings: None, estimated_entries: None })
+    Ok(SourceFamily {
+        name: name.to_owned(),
+        options,
+        settings,
+        c_library_settings: None,
+        estimated_entries: None,
+    })
 }
 
 /// What the newest `OPTIONS` file says of each column family; nothing where there is none.
@@ -119,7 +137,8 @@ fn read_newest_options(dir: &Path) -> Result<BTreeMap<String, StoredOptions>> {
     let mut newest = None;
     for entry in fs::read_dir(dir).map_err(|e| Failure::file("read", dir, &e))? {
         let entry = entry.map_err(|e| Failure::file("read", dir, &e))?;
-        newest = newest.max(number(&entry.file_name().to_string_lossy()).map(|n| (n, entry.path())));
+        newest =
+            newest.max(number(&entry.file_name().to_string_lossy()).map(|n| (n, entry.path())));
     }
     let Some((_, path)) = newest else { return Ok(BTreeMap::new()) };
     Ok(parse_sections(&fs::read_to_string(&path).map_err(|e| Failure::file("read", &path, &e))?))
@@ -147,7 +166,12 @@ impl ForeignSource for RocksDbSource {
     fn families(&self) -> &[SourceFamily] {
         &self.families
     }
-    fn for_each_entry(&mut self, family: usize, look: ReadPass, visit: &mut EntryVisitor<'_>) -> Result<()> {
+    fn for_each_entry(
+        &mut self,
+        family: usize,
+        look: ReadPass,
+        visit: &mut EntryVisitor<'_>,
+    ) -> Result<()> {
         let name = &self.families[family].name;
         let cf = self.db.cf_handle(name).ok_or_else(|| {
             Failure::other("RocksDB", format!("RocksDB does not find the column family {name:?}"))
@@ -183,10 +207,22 @@ mod tests {
         let all = parse_sections(text);
         assert_eq!(all.keys().collect::<Vec<_>>(), ["back", "default"]);
         let default = map_family("default", &all["default"]).unwrap();
-        assert_eq!((default.options.order, default.options.memtable_bytes), (KeyComparator::Bytes, 4096));
+        assert_eq!(
+            (default.options.order, default.options.memtable_bytes),
+            (KeyComparator::Bytes, 4096)
+        );
         let back = map_family("back", &all["back"]).unwrap();
-        assert_eq!((back.options.order, back.options.compression), (KeyComparator::Reverse, Compression::Snappy));
-        assert!(map_family("mine", &StoredOptions::from([("comparator".into(), "mine".into())])).is_err());
-        assert_eq!(map_family("old", &StoredOptions::new()).unwrap().options.order, KeyComparator::Bytes);
+        assert_eq!(
+            (back.options.order, back.options.compression),
+            (KeyComparator::Reverse, Compression::Snappy)
+        );
+        assert!(
+            map_family("mine", &StoredOptions::from([("comparator".into(), "mine".into())]))
+                .is_err()
+        );
+        assert_eq!(
+            map_family("old", &StoredOptions::new()).unwrap().options.order,
+            KeyComparator::Bytes
+        );
     }
 }

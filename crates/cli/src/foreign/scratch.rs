@@ -1,5 +1,6 @@
-//! A copy of a source to open in its place, and what must be so before one is made: nobody has the source open, the disk has
-//! room. Opening a database of another engine may replay its log, flush and compact; a copy keeps the source as it is.
+//! A copy of a source to open in its place, and what must be so before one is made: nobody has the
+//! source open, the disk has room. Opening a database of another engine may replay its log, flush
+//! and compact; a copy keeps the source as it is.
 //!
 //! Invariant: nothing is ever written to a source; a directory that is removed was made here.
 
@@ -20,8 +21,8 @@ const RESERVED_BYTES: u64 = 64 << 20;
 #[derive(Debug)]
 pub struct SourceLock(#[allow(dead_code)] Option<File>);
 
-/// Takes the lock of a source, shared and without writing. TidesDB and RocksDB hold a record lock on the file `LOCK` while they have
-/// a database open, older builds of TidesDB a `flock`.
+/// Takes the lock of a source, shared and without writing. TidesDB and RocksDB hold a record lock
+/// on the file `LOCK` while they have a database open, older builds of TidesDB a `flock`.
 pub fn lock_source(source: &Path, engine: &str) -> Result<SourceLock> {
     let path = source.join("LOCK");
     let file = match File::open(&path) {
@@ -40,11 +41,14 @@ pub fn lock_source(source: &Path, engine: &str) -> Result<SourceLock> {
 
 /// Somebody has the source open.
 pub fn in_use_failure(source: &Path, engine: &str) -> Failure {
-    Failure::other("locked", format!("another process has the {engine} database {} open", show_path(source)))
-        .hint(format!(
-            "close it there first (`fuser -v {}` names the process); nothing was read or changed",
-            show_path(&source.join("LOCK"))
-        ))
+    Failure::other(
+        "locked",
+        format!("another process has the {engine} database {} open", show_path(source)),
+    )
+    .hint(format!(
+        "close it there first (`fuser -v {}` names the process); nothing was read or changed",
+        show_path(&source.join("LOCK"))
+    ))
 }
 
 /// A directory for the time of an import, removed with everything in it when dropped.
@@ -103,11 +107,16 @@ fn list_source(source: &Path) -> Result<(Vec<PathBuf>, Vec<SourceFile>)> {
         match (meta.is_dir(), entry.path_is_symlink()) {
             (true, false) => dirs.push(below),
             (true, true) => {
-                return Err(Failure::usage(format!("{} is a link to a directory", show_path(&path)))
-                    .hint("copy the database with what it links to, or import it with --in-place"));
+                return Err(Failure::usage(format!(
+                    "{} is a link to a directory",
+                    show_path(&path)
+                ))
+                .hint("copy the database with what it links to, or import it with --in-place"));
             }
             (false, _) if below.as_os_str() == "LOCK" => {}
-            (false, _) if meta.is_file() => files.push(SourceFile { path, relative_path: below, bytes: meta.len() }),
+            (false, _) if meta.is_file() => {
+                files.push(SourceFile { path, relative_path: below, bytes: meta.len() })
+            }
             (false, _) => {}
         }
     }
@@ -116,7 +125,8 @@ fn list_source(source: &Path) -> Result<(Vec<PathBuf>, Vec<SourceFile>)> {
 
 /// Refuses if there is not so much room in a directory.
 pub fn check_free_space(dir: &Path, bytes: u64, what: &str) -> Result<()> {
-    let disk = statvfs(dir).map_err(|e| Failure::file("look at the free space of", dir, &e.into()))?;
+    let disk =
+        statvfs(dir).map_err(|e| Failure::file("look at the free space of", dir, &e.into()))?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     if free >= bytes.saturating_add(RESERVED_BYTES) {
         return Ok(());
@@ -147,7 +157,8 @@ pub fn copy_source(source: &Path, to: &Path) -> Result<u64> {
             fs::metadata(&target).map_err(|e| Failure::file("look at", &target, &e))?.permissions();
         if rights.readonly() {
             std::os::unix::fs::PermissionsExt::set_mode(&mut rights, 0o600);
-            fs::set_permissions(&target, rights).map_err(|e| Failure::file("change", &target, &e))?;
+            fs::set_permissions(&target, rights)
+                .map_err(|e| Failure::file("change", &target, &e))?;
         }
         done += file.bytes;
         progress.set_position(done);
@@ -160,7 +171,8 @@ mod tests {
     use super::*;
 
     fn scratch_dir(name: &str) -> ScratchDir {
-        let dir = std::env::temp_dir().join(format!("perigee-scratch-{name}-{}", std::process::id()));
+        let dir =
+            std::env::temp_dir().join(format!("perigee-scratch-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
         ScratchDir::create(dir).unwrap()
     }
@@ -202,7 +214,10 @@ mod tests {
         fs::write(w.dir().join("LOCK"), b"").unwrap();
         let held = lock_source(w.dir(), "TidesDB").unwrap();
         let other = File::open(w.dir().join("LOCK")).unwrap();
-        assert!(flock(&other, FlockOperation::NonBlockingLockExclusive).is_err(), "held while it is read");
+        assert!(
+            flock(&other, FlockOperation::NonBlockingLockExclusive).is_err(),
+            "held while it is read"
+        );
         drop(held);
         flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
         assert!(lock_source(w.dir(), "TidesDB").is_err());

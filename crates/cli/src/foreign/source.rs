@@ -1,4 +1,5 @@
-//! What every door gives: families with what became of their settings, and their entries one after the other.
+//! What every door gives: families with what became of their settings, and their entries one after
+//! the other.
 
 use crate::failure::Result;
 use perigee::FamilyOptions;
@@ -27,7 +28,11 @@ pub struct MappedSetting {
 
 impl MappedSetting {
     /// One that has a counterpart.
-    pub fn mapped(name: &'static str, value: impl ToString, became: impl ToString) -> MappedSetting {
+    pub fn mapped(
+        name: &'static str,
+        value: impl ToString,
+        became: impl ToString,
+    ) -> MappedSetting {
         MappedSetting { name, value: value.to_string(), mapped_to: Some(became.to_string()) }
     }
     /// One that has none.
@@ -45,7 +50,8 @@ pub struct SourceFamily {
     pub options: FamilyOptions,
     /// All of them, for the report.
     pub settings: Vec<MappedSetting>,
-    /// Settings as our C library stores them, if the source has them: for programs that go on with that.
+    /// Settings as our C library stores them, if the source has them: for programs that go on with
+    /// that.
     pub c_library_settings: Option<String>,
     /// About how many entries it has, if that is known.
     pub estimated_entries: Option<u64>,
@@ -54,7 +60,8 @@ pub struct SourceFamily {
 /// What looks at an entry.
 pub type EntryVisitor<'v> = dyn FnMut(SourceEntry<'_>) -> Result<()> + 'v;
 
-/// Which look at a family it is. The second is to find what the first may have missed: a door takes another way if it has one.
+/// Which look at a family it is. The second is to find what the first may have missed: a door takes
+/// another way if it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadPass {
     /// To load.
@@ -69,6 +76,12 @@ pub trait ForeignSource {
     fn description(&self) -> String;
     /// Its families.
     fn families(&self) -> &[SourceFamily];
-    /// Shows every entry of a family, by its number in [`Source::families`]; an error of the visitor ends it.
-    fn for_each_entry(&mut self, family: usize, look: ReadPass, visit: &mut EntryVisitor<'_>) -> Result<()>;
+    /// Shows every entry of a family, by its number in [`Source::families`]; an error of the
+    /// visitor ends it.
+    fn for_each_entry(
+        &mut self,
+        family: usize,
+        look: ReadPass,
+        visit: &mut EntryVisitor<'_>,
+    ) -> Result<()>;
 }

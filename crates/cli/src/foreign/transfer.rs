@@ -1,9 +1,11 @@
-//! A source into a new database: every family as one bulk load, then both sides read again and compared, then the name.
+//! A source into a new database: every family as one bulk load, then both sides read again and
+//! compared, then the name.
 //!
-//! Invariant: the target appears under its name whole and compared, or not at all; until then it is called `NAME.importing`.
+//! Invariant: the target appears under its name whole and compared, or not at all; until then it is
+//! called `NAME.importing`.
 
-use super::source::{SourceEntry, SourceFamily, ReadPass, ForeignSource};
 use super::entry_digest::EntryDigest;
+use super::source::{ForeignSource, ReadPass, SourceEntry, SourceFamily};
 use crate::failure::{Failure, Result, show_path};
 use crate::progress::Progress;
 use perigee::{BulkLoad, Db, Durability, Error, FamilyOptions, Options};
@@ -42,12 +44,14 @@ impl ImportTarget {
         name.push(".importing");
         let unfinished = to.with_file_name(name);
         if fs::symlink_metadata(to).is_ok() {
-            return Err(Failure::usage(format!("{} exists already", show_path(to)))
-                .hint("give --to a name that does not exist yet: an import always makes a new database"));
+            return Err(Failure::usage(format!("{} exists already", show_path(to))).hint(
+                "give --to a name that does not exist yet: an import always makes a new database",
+            ));
         }
         if fs::symlink_metadata(&unfinished).is_ok() {
-            return Err(Failure::usage(format!("{} exists already", show_path(&unfinished)))
-                .hint("an import that was cut short left it behind: remove it, and run the import again"));
+            return Err(Failure::usage(format!("{} exists already", show_path(&unfinished))).hint(
+                "an import that was cut short left it behind: remove it, and run the import again",
+            ));
         }
         Ok(ImportTarget { path: to.to_owned(), unfinished })
     }
@@ -70,9 +74,13 @@ impl ImportTarget {
         // A rename replaces an empty directory: one that somebody made meanwhile is refused.
         if fs::symlink_metadata(&self.path).is_ok() {
             return Err(Failure::usage(format!("{} was made meanwhile", show_path(&self.path)))
-                .hint(format!("the import is complete in {}: rename it", show_path(&self.unfinished))));
+                .hint(format!(
+                    "the import is complete in {}: rename it",
+                    show_path(&self.unfinished)
+                )));
         }
-        fs::rename(&self.unfinished, &self.path).map_err(|e| Failure::file("rename", &self.unfinished, &e))?;
+        fs::rename(&self.unfinished, &self.path)
+            .map_err(|e| Failure::file("rename", &self.unfinished, &e))?;
         let parent = self.parent();
         File::open(parent).and_then(|d| d.sync_all()).map_err(|e| Failure::file("sync", parent, &e))
     }
@@ -96,7 +104,10 @@ fn now_ms() -> u64 {
 }
 
 /// Moves everything; what was done with each family, in the order of the source.
-pub fn run_transfer(source: &mut dyn ForeignSource, target: &ImportTarget) -> Result<Vec<FamilyTransfer>> {
+pub fn run_transfer(
+    source: &mut dyn ForeignSource,
+    target: &ImportTarget,
+) -> Result<Vec<FamilyTransfer>> {
     let families = source.families().to_vec();
     let started_ms = now_ms();
     let db = create_target(target, &families)?;
@@ -140,8 +151,9 @@ fn create_target(target: &ImportTarget, families: &[SourceFamily]) -> Result<Db>
     Ok(db)
 }
 
-/// The family in which our C library keeps settings (crates/capi, `catalog`): a program that was made for the source's engine finds
-/// its families configured as they were, also in what the engine has no counterpart of.
+/// The family in which our C library keeps settings (crates/capi, `catalog`): a program that was
+/// made for the source's engine finds its families configured as they were, also in what the engine
+/// has no counterpart of.
 const SETTINGS_FOR_C: &str = "tidesdb.settings";
 
 fn store_c_settings(db: &Db, families: &[SourceFamily]) -> Result<()> {

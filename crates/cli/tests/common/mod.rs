@@ -25,7 +25,8 @@ pub struct RunResult {
 impl TestDir {
     pub fn new() -> TestDir {
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cli-{}-{n}", std::process::id()));
+        let root =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cli-{}-{n}", std::process::id()));
         let _ = std::fs::remove_dir_all(&root);
         std::fs::create_dir_all(&root).unwrap();
         TestDir { root }
@@ -98,8 +99,8 @@ impl TestDir {
             .collect()
     }
 
-    /// A run that must fail with this code and this word in its message, which must be one line and perhaps a hint; then
-    /// the same with `--json`, whose object is returned.
+    /// A run that must fail with this code and this word in its message, which must be one line and
+    /// perhaps a hint; then the same with `--json`, whose object is returned.
     pub fn run_failing(&self, code: i32, word: &str, args: &[&str]) -> Value {
         let run = self.run(args);
         assert_eq!(run.code, code, "{args:?}: {}", run.stderr);
@@ -115,8 +116,12 @@ impl TestDir {
         let run = self.run(&[args, &["--json"]].concat());
         assert_eq!(run.code, code, "{args:?} --json: {}", run.stderr);
         let line = run.stderr.lines().last().unwrap();
-        let value: Value = serde_json::from_str(line).unwrap_or_else(|e| panic!("{args:?}: {e}: {line}"));
-        assert!(value["error"]["kind"].is_string() && value["error"]["message"].is_string(), "{value}");
+        let value: Value =
+            serde_json::from_str(line).unwrap_or_else(|e| panic!("{args:?}: {e}: {line}"));
+        assert!(
+            value["error"]["kind"].is_string() && value["error"]["message"].is_string(),
+            "{value}"
+        );
         value["error"].clone()
     }
 

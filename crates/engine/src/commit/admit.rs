@@ -1,9 +1,9 @@
 //! The only place where a writer waits for background work.
 
-use crate::job_control::JobKind;
 use crate::core::EngineCore;
 use crate::events::{self, EngineEvent};
-use crate::write_pressure::{DELAY_CHUNK_BYTES, WritePressure, StallReason};
+use crate::job_control::JobKind;
+use crate::write_pressure::{DELAY_CHUNK_BYTES, StallReason, WritePressure};
 use perigee_base::{ErrorKind, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -31,7 +31,8 @@ pub fn check_free_space(core: &EngineCore, bytes: usize) -> Result<()> {
 fn sleep_while_throttled(core: &EngineCore, us: u64) -> u64 {
     let mut slept = 0;
     while slept < us
-        && (slept == 0 || core.write_pressure() != WritePressure::None && core.health.check_writable().is_ok())
+        && (slept == 0
+            || core.write_pressure() != WritePressure::None && core.health.check_writable().is_ok())
     {
         let slice = DELAY_SLICE_US.min(us - slept);
         core.env.clock.sleep_us(slice);
@@ -57,7 +58,10 @@ pub fn throttle_write(core: &EngineCore, bytes: usize) -> Result<()> {
             WritePressure::None => break,
             WritePressure::Delay(us_per_chunk, reason) => {
                 let now = core.env.clock.monotonic_us();
-                let us = sleep_while_throttled(core, core.write_throttle.charge(now, bytes as u64, DELAY_CHUNK_BYTES, us_per_chunk));
+                let us = sleep_while_throttled(
+                    core,
+                    core.write_throttle.charge(now, bytes as u64, DELAY_CHUNK_BYTES, us_per_chunk),
+                );
                 if us > 0 {
                     core.counters.delay_us.add(us);
                     core.write_stalls.record_delay(reason.name(), us);
@@ -70,11 +74,15 @@ pub fn throttle_write(core: &EngineCore, bytes: usize) -> Result<()> {
                     if cause.kind() == ErrorKind::NoSpace {
                         retry_failed_jobs(core);
                     }
-                    let kind =
-                        if cause.kind() == ErrorKind::NoSpace { ErrorKind::NoSpace } else { ErrorKind::Busy };
-                    return Err(
-                        cause.wrap(kind, &format!("writes wait for background work ({})", reason.name()))
-                    );
+                    let kind = if cause.kind() == ErrorKind::NoSpace {
+                        ErrorKind::NoSpace
+                    } else {
+                        ErrorKind::Busy
+                    };
+                    return Err(cause.wrap(
+                        kind,
+                        &format!("writes wait for background work ({})", reason.name()),
+                    ));
                 }
                 // A writer that waited for work that is held back might wait for itself.
                 let wanted = match reason {
@@ -83,10 +91,13 @@ pub fn throttle_write(core: &EngineCore, bytes: usize) -> Result<()> {
                 };
                 if let Err(held) = core.job_control.check_allowed(wanted) {
                     // Who has cancelled compactions wants no waiting for them: level 0 grows.
-                    if wanted == JobKind::Compaction && core.job_control.pause_state() == (0, true) {
+                    if wanted == JobKind::Compaction && core.job_control.pause_state() == (0, true)
+                    {
                         break;
                     }
-                    return Err(held.wrap(ErrorKind::Busy, &format!("writes wait ({})", reason.name())));
+                    return Err(
+                        held.wrap(ErrorKind::Busy, &format!("writes wait ({})", reason.name()))
+                    );
                 }
                 _span.get_or_insert_with(|| events::enter_span("stall", reason.name()));
                 stopped_since.get_or_insert_with(|| (core.env.clock.monotonic_us(), reason.name()));

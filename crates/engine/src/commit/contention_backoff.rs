@@ -1,11 +1,14 @@
 //! How a writer that waits for no sync enters the commit section where others want it all the time.
 //!
-//! A small commit takes less than it costs to hand the section from one processor to another, and waking a thread that sleeps
-//! for it costs ten times that. So a writer that finds the section taken waits a moment without going to sleep; and where
-//! writers meet again and again, one of them rests, nobody wakes it, and the other goes through at full speed meanwhile. Then
-//! they meet again, and the next one rests: each has its turn, and both together write more than if they had pushed.
+//! A small commit takes less than it costs to hand the section from one processor to another, and
+//! waking a thread that sleeps for it costs ten times that. So a writer that finds the section
+//! taken waits a moment without going to sleep; and where writers meet again and again, one of them
+//! rests, nobody wakes it, and the other goes through at full speed meanwhile. Then they meet
+//! again, and the next one rests: each has its turn, and both together write more than if they had
+//! pushed.
 //!
-//! Must not know what the section guards. Decides nothing but when somebody waits: no promise depends on it.
+//! Must not know what the section guards. Decides nothing but when somebody waits: no promise
+//! depends on it.
 
 use perigee_env::clock::Clock;
 use perigee_env::spin;
@@ -35,7 +38,12 @@ impl ContentionBackoff {
 
     /// Enters by `try_enter`, or by `enter`, which sleeps.
     #[inline]
-    pub fn enter<S>(&self, clock: &dyn Clock, try_enter: impl Fn() -> Option<S>, enter: impl Fn() -> S) -> S {
+    pub fn enter<S>(
+        &self,
+        clock: &dyn Clock,
+        try_enter: impl Fn() -> Option<S>,
+        enter: impl Fn() -> S,
+    ) -> S {
         let section = try_enter();
         let met = self.contention.load(Relaxed);
         let after = next_contention(met, section.is_none());
@@ -112,8 +120,11 @@ mod tests {
                 let (turns, section, clock) = (&turns, &section, &clock);
                 s.spawn(move || {
                     for _ in 0..10_000 {
-                        let mut at =
-                            turns.enter(clock, || section.try_lock().ok(), || section.lock().unwrap());
+                        let mut at = turns.enter(
+                            clock,
+                            || section.try_lock().ok(),
+                            || section.lock().unwrap(),
+                        );
                         at[writer] += 1;
                     }
                 });

@@ -1,13 +1,14 @@
-//! Group commit: writers that want a sync queue, one of them leads for all that wait, the others sleep. (A writer that wants
-//! none has nothing to share, and does not come here.)
+//! Group commit: writers that want a sync queue, one of them leads for all that wait, the others
+//! sleep. (A writer that wants none has nothing to share, and does not come here.)
 //!
-//! While a group is being synced the next one gathers. A writer that has no company leads at once, with neither a request
-//! nor an allocation.
+//! While a group is being synced the next one gathers. A writer that has no company leads at once,
+//! with neither a request nor an allocation.
 //!
-//! Those who were just answered come back a moment after the next leader has begun, and would wait for a whole sync: with two
-//! writers every sync would serve one. So a leader waits until as many have come as were about at the end of the last group
-//! (those answered and those queued), but for no longer than a part of what a group takes. A wait in vain makes the company
-//! smaller, so a writer that is left alone waits once.
+//! Those who were just answered come back a moment after the next leader has begun, and would wait
+//! for a whole sync: with two writers every sync would serve one. So a leader waits until as many
+//! have come as were about at the end of the last group (those answered and those queued), but for
+//! no longer than a part of what a group takes. A wait in vain makes the company smaller, so a
+//! writer that is left alone waits once.
 
 use super::request::CommitRequest;
 use perigee_base::{Error, ErrorKind, Result, SeqNo, limits};
@@ -97,7 +98,8 @@ impl CommitQueue {
             led.started_us = clock.monotonic_us();
             led.members = take_group(&mut waiting.queue);
             drop(waiting);
-            let mut group: Vec<CommitRequest> = led.members.iter().filter_map(|m| lock_short(&m.request).take()).collect();
+            let mut group: Vec<CommitRequest> =
+                led.members.iter().filter_map(|m| lock_short(&m.request).take()).collect();
             led.deliver_results(lead(&mut group), group);
             drop(led);
             waiting = self.state.lock();
@@ -105,7 +107,11 @@ impl CommitQueue {
     }
 
     /// Waits, as the leader, for those that are about to come.
-    fn wait_for_writers<'a>(&'a self, clock: &dyn Clock, mut waiting: Held<'a, CommitQueueState>) -> Held<'a, CommitQueueState> {
+    fn wait_for_writers<'a>(
+        &'a self,
+        clock: &dyn Clock,
+        mut waiting: Held<'a, CommitQueueState>,
+    ) -> Held<'a, CommitQueueState> {
         let patience = (waiting.group_us / 2).min(GROUP_WAIT_US_MAX);
         let until = clock.monotonic_us() + patience;
         waiting.is_gathering = true;
@@ -146,7 +152,11 @@ struct CommitGroup<'a> {
 }
 
 impl<'a> CommitGroup<'a> {
-    fn new(queue: &'a CommitQueue, clock: &'a dyn Clock, members: Vec<Arc<QueuedWriter>>) -> CommitGroup<'a> {
+    fn new(
+        queue: &'a CommitQueue,
+        clock: &'a dyn Clock,
+        members: Vec<Arc<QueuedWriter>>,
+    ) -> CommitGroup<'a> {
         CommitGroup { queue, clock, started_us: clock.monotonic_us(), members, error: None }
     }
     /// Everybody hears the number of his batch, and those that were left out why.
@@ -162,7 +172,8 @@ impl<'a> CommitGroup<'a> {
 
 impl Drop for CommitGroup<'_> {
     fn drop(&mut self) {
-        let died = || Error::new(ErrorKind::OutcomeUnknown, "the thread that led the commit panicked");
+        let died =
+            || Error::new(ErrorKind::OutcomeUnknown, "the thread that led the commit panicked");
         let failed = self.error.take().unwrap_or_else(died);
         let took = self.clock.monotonic_us().saturating_sub(self.started_us);
         let mut waiting = self.queue.state.lock();

@@ -1,7 +1,7 @@
 //! Into the log, and onto stable storage as far as the group's most careful writer asks.
 
-use super::segment;
 use super::request::CommitRequest;
+use super::segment;
 use crate::core::EngineCore;
 use crate::settings::DurabilityLevel;
 use crate::wal::Appender;
@@ -12,7 +12,11 @@ use smallvec::SmallVec;
 use std::sync::atomic::Ordering::SeqCst;
 
 /// Appends the group's records; returns the sequence number of its first operation.
-pub fn append_group(core: &EngineCore, appender: &mut Appender, group: &mut [CommitRequest]) -> Result<u64> {
+pub fn append_group(
+    core: &EngineCore,
+    appender: &mut Appender,
+    group: &mut [CommitRequest],
+) -> Result<u64> {
     let (mut full, mut interval) = (false, None);
     let mut records: SmallVec<[&mut EncodedRecord; 1]> = SmallVec::new();
     for work in group.iter_mut().filter(|w| w.rejected.is_none()) {

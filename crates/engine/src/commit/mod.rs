@@ -1,12 +1,13 @@
 //! The write walk: admit, group, log, apply, publish. One screen names the stages; each is a file.
 //!
-//! Writers that want a sync queue for it (`group`). The others go straight to the commit section, and where they meet there all
-//! the time, they take turns (`turns`).
+//! Writers that want a sync queue for it (`group`). The others go straight to the commit section,
+//! and where they meet there all the time, they take turns (`turns`).
 //!
-//! Why writers without a sync may pass by the queue: the order of commits is not the queue's. Whoever leads, for itself or for
-//! a group, holds `wal.appender` from the first number it takes until the watermark has passed the last one. So numbers, log
-//! records, memtable entries and the watermark grow in the same order, whoever comes in between; a group that is being
-//! synced keeps everybody else out, and nothing behind an unsynced `Full` commit is visible before it. The queue
+//! Why writers without a sync may pass by the queue: the order of commits is not the queue's.
+//! Whoever leads, for itself or for a group, holds `wal.appender` from the first number it takes
+//! until the watermark has passed the last one. So numbers, log records, memtable entries and the
+//! watermark grow in the same order, whoever comes in between; a group that is being synced keeps
+//! everybody else out, and nothing behind an unsynced `Full` commit is visible before it. The queue
 //! only decides who shares a sync.
 
 mod admit;
@@ -24,13 +25,13 @@ use crate::core::EngineCore;
 use crate::settings::DurabilityLevel;
 use crate::txn::validate::CommitConditions;
 use crate::wal::Appender;
+use contention_backoff::ContentionBackoff;
 use group::CommitQueue;
 use perigee_base::{Error, Result, SeqNo};
 use perigee_file::log::Batch;
-use contention_backoff::ContentionBackoff;
-pub use two_phase::{relog_prepared, decide_txn, prepare_txn, restore_prepared};
-pub use request::TwoPhaseDecision;
 use request::CommitRequest;
+pub use request::TwoPhaseDecision;
+pub use two_phase::{decide_txn, prepare_txn, relog_prepared, restore_prepared};
 
 /// Writers of larger batches sleep for their turn: they are longer inside than waking them costs.
 const SMALL_BATCH_BYTES: usize = 8 << 10;
@@ -57,13 +58,19 @@ pub fn publish_up_to(core: &EngineCore, seq: SeqNo, told: apply::PendingHooks) {
 }
 
 /// Commits a batch; the number of its last operation.
-pub fn write_batch(core: &EngineCore, writers: &CommitPipeline, batch: Batch, durability: DurabilityLevel) -> Result<SeqNo> {
+pub fn write_batch(
+    core: &EngineCore,
+    writers: &CommitPipeline,
+    batch: Batch,
+    durability: DurabilityLevel,
+) -> Result<SeqNo> {
     let written = write_batch_if(core, writers, batch, durability, None);
     core.commit_hooks.run_pending();
     written
 }
 
-/// Commits a batch if conditions hold when its turn has come; an empty one has the number of the present. The caller calls the hooks, when it holds nothing.
+/// Commits a batch if conditions hold when its turn has come; an empty one has the number of the
+/// present. The caller calls the hooks, when it holds nothing.
 ///
 /// # Errors
 /// `Conflict` if they do not.
@@ -86,9 +93,9 @@ pub fn write_batch_if(
         work.conditions = Some(conditions);
     }
     let outcome = match durability {
-        DurabilityLevel::Full => {
-            writers.queue.submit(&*core.env.clock, work, |group| commit_group(core, &mut core.wal.appender(), group))
-        }
+        DurabilityLevel::Full => writers.queue.submit(&*core.env.clock, work, |group| {
+            commit_group(core, &mut core.wal.appender(), group)
+        }),
         _ => commit_without_queue(core, &writers.backoff, work),
     };
     let last = outcome?;
@@ -98,19 +105,31 @@ pub fn write_batch_if(
     Ok(last)
 }
 
-/// A writer that waits for no sync has nothing to share: it goes through the commit section by itself.
-fn commit_without_queue(core: &EngineCore, turns: &ContentionBackoff, mut work: CommitRequest) -> Result<SeqNo> {
+/// A writer that waits for no sync has nothing to share: it goes through the commit section by
+/// itself.
+fn commit_without_queue(
+    core: &EngineCore,
+    turns: &ContentionBackoff,
+    mut work: CommitRequest,
+) -> Result<SeqNo> {
     let wait = || core.wal.appender();
     let small = work.log_bytes() <= SMALL_BATCH_BYTES;
-    let mut appender =
-        if small { turns.enter(&*core.env.clock, || core.wal.try_appender(), wait) } else { wait() };
+    let mut appender = if small {
+        turns.enter(&*core.env.clock, || core.wal.try_appender(), wait)
+    } else {
+        wait()
+    };
     commit_group(core, &mut appender, std::slice::from_mut(&mut work))?;
     drop(appender);
     work.into_result()
 }
 
 /// What the leader does for its group, in the commit section.
-fn commit_group(core: &EngineCore, appender: &mut Appender, group: &mut [CommitRequest]) -> Result<()> {
+fn commit_group(
+    core: &EngineCore,
+    appender: &mut Appender,
+    group: &mut [CommitRequest],
+) -> Result<()> {
     // Dropped before the lock: nobody gets in between a panic and the poison.
     let _poison_on_panic = PoisonOnPanic(core);
     core.health.check_writable()?;
@@ -123,8 +142,8 @@ fn commit_group(core: &EngineCore, appender: &mut Appender, group: &mut [CommitR
     Ok(())
 }
 
-/// A leader that panics between log and publish leaves operations that are numbered but not applied: nothing may be
-/// written behind them.
+/// A leader that panics between log and publish leaves operations that are numbered but not
+/// applied: nothing may be written behind them.
 struct PoisonOnPanic<'a>(&'a EngineCore);
 
 impl Drop for PoisonOnPanic<'_> {

@@ -1,12 +1,13 @@
-//! A batch on its way: checked, sealed but for its place in the log and sorted by family, before anything is locked.
-//! Must not know queues or the log. One operation on one family, the commonest batch, allocates nothing here.
+//! A batch on its way: checked, sealed but for its place in the log and sorted by family, before
+//! anything is locked. Must not know queues or the log. One operation on one family, the commonest
+//! batch, allocates nothing here.
 
 use super::admit;
+use crate::commit_hooks;
 use crate::core::EngineCore;
 use crate::family::FamilyState;
-use crate::read_write_sets::{BatchOperations, WriteSet};
-use crate::commit_hooks;
 use crate::prepared_txns::PreparedTxn;
+use crate::read_write_sets::{BatchOperations, WriteSet};
 use crate::settings::DurabilityLevel;
 use crate::shared_batches;
 use crate::txn::validate::{self, AdmittedWrites, CommitConditions};
@@ -42,8 +43,8 @@ impl FamilyBatch {
     }
 }
 
-/// So many operations find their families in the commit section: there the list of families is at hand, and outside writers
-/// would meet at its lock.
+/// So many operations find their families in the commit section: there the list of families is at
+/// hand, and outside writers would meet at its lock.
 const LATE_LOOKUP_OPS_MAX: u32 = 4;
 
 /// What was decided.
@@ -89,14 +90,24 @@ impl CommitRequest {
     /// Checks and prepares a batch.
     ///
     /// # Errors
-    /// `NotFound` if it is a large one and writes to a family that was dropped. Small ones hear it in the commit section.
-    pub fn from_batch(core: &EngineCore, batch: Batch, durability: DurabilityLevel) -> Result<CommitRequest> {
+    /// `NotFound` if it is a large one and writes to a family that was dropped. Small ones hear it
+    /// in the commit section.
+    pub fn from_batch(
+        core: &EngineCore,
+        batch: Batch,
+        durability: DurabilityLevel,
+    ) -> Result<CommitRequest> {
         let record = batch.finish();
         let ops = record.payload_range();
         CommitRequest::from_record(core, record, ops, durability)
     }
     /// The same for a record whose operations lie at `ops`.
-    pub fn from_record(core: &EngineCore, record: EncodedRecord, ops: Range<usize>, durability: DurabilityLevel) -> Result<CommitRequest> {
+    pub fn from_record(
+        core: &EngineCore,
+        record: EncodedRecord,
+        ops: Range<usize>,
+        durability: DurabilityLevel,
+    ) -> Result<CommitRequest> {
         let mut parts: SmallVec<[FamilyBatch; 1]> = SmallVec::new();
         for (i, op) in BatchOps::new(&record.buf, ops).enumerate() {
             let op = op?;
@@ -105,8 +116,16 @@ impl CommitRequest {
                 None => {
                     // Nearly every batch writes to one family.
                     let room = if parts.is_empty() { record.lsn_count as usize } else { 0 };
-                    let family = if record.lsn_count > LATE_LOOKUP_OPS_MAX { Some(find_family(core, op.family)?) } else { None };
-                    parts.push(FamilyBatch { id: op.family, family, ops: SmallVec::with_capacity(room) });
+                    let family = if record.lsn_count > LATE_LOOKUP_OPS_MAX {
+                        Some(find_family(core, op.family)?)
+                    } else {
+                        None
+                    };
+                    parts.push(FamilyBatch {
+                        id: op.family,
+                        family,
+                        ops: SmallVec::with_capacity(room),
+                    });
                     parts.len() - 1
                 }
             };
@@ -114,7 +133,16 @@ impl CommitRequest {
         }
         let (conditions, step, refused) = (None, None, None);
         let (last, owner) = (SeqNo::ZERO, commit_hooks::this_thread_id());
-        Ok(CommitRequest { record, family_batches: parts, durability, conditions, step, rejected: refused, last_seq: last, thread_id: owner })
+        Ok(CommitRequest {
+            record,
+            family_batches: parts,
+            durability,
+            conditions,
+            step,
+            rejected: refused,
+            last_seq: last,
+            thread_id: owner,
+        })
     }
     /// Whether it does anything but delete.
     pub fn writes_data(&self) -> bool {
@@ -133,7 +161,8 @@ impl CommitRequest {
     pub fn log_bytes(&self) -> usize {
         self.record.buf.len()
     }
-    /// Leaves it out if a family that it writes to was dropped, or if the disk is all but full; in the commit section.
+    /// Leaves it out if a family that it writes to was dropped, or if the disk is all but full; in
+    /// the commit section.
     pub fn reject_unwritable(&mut self, core: &EngineCore) {
         let check = |part: &mut FamilyBatch| {
             if part.family.is_none() {
@@ -173,12 +202,22 @@ pub fn reject_conflicts(core: &EngineCore, group: &mut [CommitRequest]) {
     }
 }
 
-fn check_request_conflicts(core: &EngineCore, work: &mut CommitRequest, earlier: &AdmittedWrites) -> Result<()> {
+fn check_request_conflicts(
+    core: &EngineCore,
+    work: &mut CommitRequest,
+    earlier: &AdmittedWrites,
+) -> Result<()> {
     // Nobody can be in the way of a transaction that was prepared.
     if let Some(TwoPhaseStep::Decide(undecided, verdict)) = &work.step {
-        if let Some(member) = undecided.serializable.as_ref().filter(|_| *verdict == TwoPhaseDecision::Commit) {
+        if let Some(member) =
+            undecided.serializable.as_ref().filter(|_| *verdict == TwoPhaseDecision::Commit)
+        {
             let order_of = |id| core.families.by_id(id).map(|f| f.tree.comparator());
-            core.serializable_txns.commit_prepared(member, WriteSet::of_batch(work, &order_of), core.visible_seq().plus(1));
+            core.serializable_txns.commit_prepared(
+                member,
+                WriteSet::of_batch(work, &order_of),
+                core.visible_seq().plus(1),
+            );
         }
         return Ok(());
     }
@@ -199,6 +238,9 @@ fn check_request_conflicts(core: &EngineCore, work: &mut CommitRequest, earlier:
 
 fn find_family(core: &EngineCore, id: FamilyId) -> Result<Arc<FamilyState>> {
     core.families.by_id(id).ok_or_else(|| {
-        Error::new(ErrorKind::NotFound, format!("the batch writes to family {id}, which was dropped"))
+        Error::new(
+            ErrorKind::NotFound,
+            format!("the batch writes to family {id}, which was dropped"),
+        )
     })
 }

@@ -1,7 +1,7 @@
 //! Sealing memtables, and the new log segment that goes with it.
 
-use super::segment;
 use super::request::CommitRequest;
+use super::segment;
 use crate::core::EngineCore;
 use crate::family::FamilyState;
 use crate::memory_budget::{self, ActiveMemtable};
@@ -10,14 +10,20 @@ use perigee_base::Result;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Records of prepared transactions are copied when the log from the oldest of them on is this many times as large as they are.
+/// Records of prepared transactions are copied when the log from the oldest of them on is this many
+/// times as large as they are.
 pub const RELOG_RATIO: u64 = 4;
 
 /// Seals the memtables that are full, and those that keep too much log alive.
-pub fn seal_full_memtables(core: &EngineCore, appender: &mut Appender, group: &[CommitRequest]) -> Result<()> {
+pub fn seal_full_memtables(
+    core: &EngineCore,
+    appender: &mut Appender,
+    group: &[CommitRequest],
+) -> Result<()> {
     let logged = group.iter().filter(|w| w.rejected.is_none());
     let writing = logged.flat_map(|w| &w.family_batches).map(|p| p.family());
-    let mut full: Vec<Arc<FamilyState>> = writing.filter(|f| f.is_memtable_full()).cloned().collect();
+    let mut full: Vec<Arc<FamilyState>> =
+        writing.filter(|f| f.is_memtable_full()).cloned().collect();
     let limit = core.log_bytes_max.load(Relaxed);
     if appender.retention_check.is_due(appender.logged_bytes, limit) {
         full.extend(check_log_length(core, appender, limit));
@@ -42,9 +48,12 @@ pub fn families_over_budget(core: &EngineCore) -> Vec<Arc<FamilyState>> {
     };
     let sizes: Vec<_> = all.iter().map(active).collect();
     let shared = core.memory_budget.usage(0, (0, 0), 0).shared;
-    let seal = memory_budget::pick_memtables_to_seal(&sizes, (core.memory_budget.memtable_bytes().1, shared), excess, |bytes| {
-        core.shared_batches.oldest_seq_covering(bytes)
-    });
+    let seal = memory_budget::pick_memtables_to_seal(
+        &sizes,
+        (core.memory_budget.memtable_bytes().1, shared),
+        excess,
+        |bytes| core.shared_batches.oldest_seq_covering(bytes),
+    );
     if seal.is_empty() {
         core.memory_budget.mark_nothing_to_seal();
     }
@@ -52,16 +61,25 @@ pub fn families_over_budget(core: &EngineCore) -> Vec<Arc<FamilyState>> {
 }
 
 /// What a log that may be too long asks for, and when to look again.
-fn check_log_length(core: &EngineCore, appender: &mut Appender, limit: u64) -> Vec<Arc<FamilyState>> {
+fn check_log_length(
+    core: &EngineCore,
+    appender: &mut Appender,
+    limit: u64,
+) -> Vec<Arc<FamilyState>> {
     let (missing, families) = families_pinning_log(core, appender, limit);
     appender.retention_check.schedule_next(appender.logged_bytes, limit, missing);
     families
 }
 
-/// The families whose active memtable keeps the oldest operations of a log that has grown too long; if there is none, so many bytes
-/// are missing until there may be one. What only sealed memtables keep does not count: it goes with their flush, and sealing
-/// more would not make that sooner. Nor does what is undecided: copied behind the memtable, it would have it sealed again.
-fn families_pinning_log(core: &EngineCore, appender: &mut Appender, limit: u64) -> (u64, Vec<Arc<FamilyState>>) {
+/// The families whose active memtable keeps the oldest operations of a log that has grown too long;
+/// if there is none, so many bytes are missing until there may be one. What only sealed memtables
+/// keep does not count: it goes with their flush, and sealing more would not make that sooner. Nor
+/// does what is undecided: copied behind the memtable, it would have it sealed again.
+fn families_pinning_log(
+    core: &EngineCore,
+    appender: &mut Appender,
+    limit: u64,
+) -> (u64, Vec<Arc<FamilyState>>) {
     let total = appender.total_bytes();
     if total < limit {
         return (limit - total, Vec::new());
@@ -80,9 +98,9 @@ fn families_pinning_log(core: &EngineCore, appender: &mut Appender, limit: u64) 
     (0, all.into_iter().filter(|f| first(f) < end).collect())
 }
 
-/// Nothing is in memtables, so no flush will drop any of the log (of transactions that were rolled back, of families that are gone):
-/// the flush thread is asked to, with what is in the newest segment, if it is much. Returns how many bytes must be logged before it
-/// is worth asking again.
+/// Nothing is in memtables, so no flush will drop any of the log (of transactions that were rolled
+/// back, of families that are gone): the flush thread is asked to, with what is in the newest
+/// segment, if it is much. Returns how many bytes must be logged before it is worth asking again.
 fn request_segment_drop(core: &EngineCore, appender: &mut Appender, limit: u64) -> u64 {
     let enough = limit.max(core.prepared_txns.log_bytes(0).saturating_mul(RELOG_RATIO));
     let total = appender.total_bytes();
@@ -90,7 +108,8 @@ fn request_segment_drop(core: &EngineCore, appender: &mut Appender, limit: u64) 
         return enough - total;
     }
     if appender.has_operations() && appender.writer.offset() >= limit / 2 {
-        // It was not needed: if it fails, nothing is lost, and whoever needs the next segment will hear why.
+        // It was not needed: if it fails, nothing is lost, and whoever needs the next segment will
+        // hear why.
         let _ = segment::begin_segment(core, appender);
     }
     core.wal.set_drop_requested(true);
@@ -99,7 +118,11 @@ fn request_segment_drop(core: &EngineCore, appender: &mut Appender, limit: u64) 
 }
 
 /// Starts a new segment if the newest holds operations, then seals the families' memtables.
-pub fn seal_memtables(core: &EngineCore, appender: &mut Appender, families: &[Arc<FamilyState>]) -> Result<()> {
+pub fn seal_memtables(
+    core: &EngineCore,
+    appender: &mut Appender,
+    families: &[Arc<FamilyState>],
+) -> Result<()> {
     if appender.has_operations() {
         segment::begin_segment(core, appender)?;
     }

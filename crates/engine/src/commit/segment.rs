@@ -1,7 +1,9 @@
-//! A new segment of the log: the one that a background thread has made meanwhile, or, if there is none, one that is made now.
+//! A new segment of the log: the one that a background thread has made meanwhile, or, if there is
+//! none, one that is made now.
 //!
-//! Invariant: file, header synced, directory synced, edit synced; only then may a record go there. One that is made ahead does not
-//! know where it begins: its header and the manifest say 0, and the next edit that has to do with segments says it.
+//! Invariant: file, header synced, directory synced, edit synced; only then may a record go there.
+//! One that is made ahead does not know where it begins: its header and the manifest say 0, and the
+//! next edit that has to do with segments says it.
 
 use crate::core::{EngineCore, allocate_file_id};
 use crate::events::EngineEvent;
@@ -10,8 +12,8 @@ use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
 use perigee_base::file_header::{FileHeader, FileKind};
 use perigee_base::{ErrorKind, FileId, Result};
-use perigee_file::log::LogWriter;
 use perigee_file::filename;
+use perigee_file::log::LogWriter;
 
 /// Space for a segment is taken ahead only where this many times as much is free.
 const FREE_SPACE_RATIO: u64 = 8;
@@ -35,7 +37,8 @@ pub fn request_spare_segment(core: &EngineCore, appender: &mut Appender) {
     }
 }
 
-/// Makes the segment that was asked for, on a background thread. If that fails, a rotation tries again and says why.
+/// Makes the segment that was asked for, on a background thread. If that fails, a rotation tries
+/// again and says why.
 pub fn make_spare_segment(core: &EngineCore) -> Result<()> {
     let Some(bytes) = core.wal.spare().take_request() else { return Ok(()) };
     let mut spare = core.wal.spare().lock_writer();
@@ -50,7 +53,10 @@ pub fn make_spare_segment(core: &EngineCore) -> Result<()> {
         }
         Err(e) if core.health.poisoned().is_some() => Err(e),
         Err(e) => {
-            core.report_event(&EngineEvent::Failed { what: "making a log segment ahead", error: &e });
+            core.report_event(&EngineEvent::Failed {
+                what: "making a log segment ahead",
+                error: &e,
+            });
             Ok(())
         }
     }
@@ -76,17 +82,34 @@ pub fn release_preallocated(core: &EngineCore) -> bool {
     given && trimmed.is_ok()
 }
 
-/// Makes a segment that begins at `first` (0: not known yet), with so many bytes allocated. The edit also says where those that
-/// are `known` begin, if the manifest does not know.
-fn create_segment(core: &EngineCore, first: u64, known: &[(FileId, u64)], bytes: u64) -> Result<LogWriter> {
+/// Makes a segment that begins at `first` (0: not known yet), with so many bytes allocated. The
+/// edit also says where those that are `known` begin, if the manifest does not know.
+fn create_segment(
+    core: &EngineCore,
+    first: u64,
+    known: &[(FileId, u64)],
+    bytes: u64,
+) -> Result<LogWriter> {
     let id = allocate_file_id(&core.next_file_id);
-    let header =
-        FileHeader { kind: FileKind::Wal, database: core.database_id, file: id, a: first, b: core.boot_id };
+    let header = FileHeader {
+        kind: FileKind::Wal,
+        database: core.database_id,
+        file: id,
+        a: first,
+        b: core.boot_id,
+    };
     let made = create_segment_file(core, id, &header, bytes).and_then(|writer| {
         let prepare = |catalog: &crate::manifest::Catalog| {
             let mut logs_added = catalog.missing_log_starts(known);
             logs_added.push((id, first));
-            Ok((ManifestEdit { logs_added, durable_seq: Some(core.wal.durable()), ..ManifestEdit::default() }, ()))
+            Ok((
+                ManifestEdit {
+                    logs_added,
+                    durable_seq: Some(core.wal.durable()),
+                    ..ManifestEdit::default()
+                },
+                (),
+            ))
         };
         core.manifest.commit_edit(&core.health, &core.next_file_id, prepare, |()| {})?;
         Ok(writer)
@@ -98,8 +121,14 @@ fn create_segment(core: &EngineCore, first: u64, known: &[(FileId, u64)], bytes:
     })
 }
 
-fn create_segment_file(core: &EngineCore, id: FileId, header: &FileHeader, bytes: u64) -> Result<LogWriter> {
-    let mut writer = LogWriter::create(&*core.dir, &filename::file_name(id, FileKind::Wal), header)?;
+fn create_segment_file(
+    core: &EngineCore,
+    id: FileId,
+    header: &FileHeader,
+    bytes: u64,
+) -> Result<LogWriter> {
+    let mut writer =
+        LogWriter::create(&*core.dir, &filename::file_name(id, FileKind::Wal), header)?;
     writer.preallocate(bytes)?;
     writer.file().sync()?;
     if !bug::is_active(Bug::SkipDirSync) {

@@ -1,15 +1,16 @@
-//! Two-phase commit: a transaction is prepared, and decided later, perhaps after a crash, by whoever knows its identifier. Both
-//! are records like any other, in a group of writers like any other; both are synced, whatever the durability.
+//! Two-phase commit: a transaction is prepared, and decided later, perhaps after a crash, by
+//! whoever knows its identifier. Both are records like any other, in a group of writers like any
+//! other; both are synced, whatever the durability.
 //!
-//! A decision to commit carries the whole batch again, under its own numbers: so it replays by itself, and the prepare record may be
-//! forgotten with it. Price: the batch is logged twice.
+//! A decision to commit carries the whole batch again, under its own numbers: so it replays by
+//! itself, and the prepare record may be forgotten with it. Price: the batch is logged twice.
 
-use super::request::{TwoPhaseStep, TwoPhaseDecision, CommitRequest};
+use super::request::{CommitRequest, TwoPhaseDecision, TwoPhaseStep};
 use super::{CommitPipeline, admit, commit_group, publish_up_to};
 use crate::core::EngineCore;
-use crate::read_write_sets::KeyOrRangeRef;
-use crate::locks::{TxnLocks, LockOwner};
+use crate::locks::{LockOwner, TxnLocks};
 use crate::prepared_txns::PreparedTxn;
+use crate::read_write_sets::KeyOrRangeRef;
 use crate::settings::DurabilityLevel;
 use crate::txn::validate::CommitConditions;
 use crate::txn::{IsolationLevel, PrepareRequest};
@@ -19,15 +20,23 @@ use perigee_base::{FamilyId, KeyComparator, Result, SeqNo};
 use perigee_file::log::batch::EncodedRecord;
 use perigee_file::log::layout::RECORD_HEADER_BYTES;
 use perigee_file::log::prepare::{check_gid, encode_decision, encode_prepare};
-use perigee_file::log::{Batch, PreparedClaim, ClaimTarget, PrepareHeader, PrepareRecord, RecordKind};
+use perigee_file::log::{
+    Batch, ClaimTarget, PrepareHeader, PrepareRecord, PreparedClaim, RecordKind,
+};
 use std::sync::Arc;
 
 /// Prepares what a transaction has left, durably.
 ///
 /// # Errors
-/// `Conflict`, `AlreadyExists`, `InvalidArgument`, `NoSpace`: it is not prepared, and nothing of it will happen. `OutcomeUnknown`: after
-/// reopen it may be there, undecided.
-pub fn prepare_txn(core: &EngineCore, writers: &CommitPipeline, gid: &[u8], level: IsolationLevel, leaving: PrepareRequest) -> Result<()> {
+/// `Conflict`, `AlreadyExists`, `InvalidArgument`, `NoSpace`: it is not prepared, and nothing of it
+/// will happen. `OutcomeUnknown`: after reopen it may be there, undecided.
+pub fn prepare_txn(
+    core: &EngineCore,
+    writers: &CommitPipeline,
+    gid: &[u8],
+    level: IsolationLevel,
+    leaving: PrepareRequest,
+) -> Result<()> {
     let PrepareRequest { batch, conditions, locks: (owner, mut mine) } = leaving;
     let made = build_prepared(core, gid, level, &batch, conditions.as_deref(), (owner, &mine));
     let (undecided, work) = made.inspect_err(|_| core.locks.release(owner, &mut mine, 0))?;
@@ -63,7 +72,11 @@ fn build_prepared(
     let order_of = |id: FamilyId| core.families.by_id(id).map(|f| f.tree.comparator());
     let undecided = PreparedTxn::decode(payload, &order_of, owner)?;
     let ops = RECORD_HEADER_BYTES + at.start..RECORD_HEADER_BYTES + at.end;
-    let durability = if bug::is_active(Bug::PrepareNotSynced) { DurabilityLevel::None } else { DurabilityLevel::Full };
+    let durability = if bug::is_active(Bug::PrepareNotSynced) {
+        DurabilityLevel::None
+    } else {
+        DurabilityLevel::Full
+    };
     Ok((Arc::new(undecided), CommitRequest::from_record(core, record, ops, durability)?))
 }
 
@@ -83,12 +96,19 @@ fn submit_prepare(
     submit_and_wait(core, writers, work).map(drop)
 }
 
-/// Commits or rolls back a prepared transaction, durably; the number of its last operation. The caller calls the hooks, when it holds nothing.
+/// Commits or rolls back a prepared transaction, durably; the number of its last operation. The
+/// caller calls the hooks, when it holds nothing.
 ///
 /// # Errors
-/// `NotFound`: nobody is prepared under that identifier. `Busy`: another thread is deciding it. `NoSpace`: it is still undecided.
-/// `OutcomeUnknown`: after reopen it is committed or still undecided. Never `Conflict`.
-pub fn decide_txn(core: &EngineCore, writers: &CommitPipeline, gid: &[u8], verdict: TwoPhaseDecision) -> Result<SeqNo> {
+/// `NotFound`: nobody is prepared under that identifier. `Busy`: another thread is deciding it.
+/// `NoSpace`: it is still undecided. `OutcomeUnknown`: after reopen it is committed or still
+/// undecided. Never `Conflict`.
+pub fn decide_txn(
+    core: &EngineCore,
+    writers: &CommitPipeline,
+    gid: &[u8],
+    verdict: TwoPhaseDecision,
+) -> Result<SeqNo> {
     check_gid(gid)?;
     core.health.check_writable()?;
     let undecided = core.prepared_txns.claim_decision(gid)?;
@@ -99,13 +119,18 @@ pub fn decide_txn(core: &EngineCore, writers: &CommitPipeline, gid: &[u8], verdi
     let record = encode_decision(gid, batch, operations);
     let mut user_bytes = 0;
     let end = record.payload_range().end;
-    let durability = if bug::is_active(Bug::DecisionNotSynced) { DurabilityLevel::None } else { DurabilityLevel::Full };
-    let decided = CommitRequest::from_record(core, record, end - batch.len()..end, durability).and_then(|mut work| {
-        admit::throttle_write(core, work.log_bytes())?;
-        user_bytes = work.user_bytes();
-        work.step = Some(TwoPhaseStep::Decide(Arc::clone(&undecided), verdict));
-        submit_and_wait(core, writers, work)
-    });
+    let durability = if bug::is_active(Bug::DecisionNotSynced) {
+        DurabilityLevel::None
+    } else {
+        DurabilityLevel::Full
+    };
+    let decided = CommitRequest::from_record(core, record, end - batch.len()..end, durability)
+        .and_then(|mut work| {
+            admit::throttle_write(core, work.log_bytes())?;
+            user_bytes = work.user_bytes();
+            work.step = Some(TwoPhaseStep::Decide(Arc::clone(&undecided), verdict));
+            submit_and_wait(core, writers, work)
+        });
     let last = decided.inspect_err(|_| core.prepared_txns.release_claim(&undecided))?;
     undecided.release_locks(&core.locks);
     charge_memory(core, undecided.memory_bytes(), 0);
@@ -115,8 +140,14 @@ pub fn decide_txn(core: &EngineCore, writers: &CommitPipeline, gid: &[u8], verdi
     Ok(last)
 }
 
-fn submit_and_wait(core: &EngineCore, writers: &CommitPipeline, work: CommitRequest) -> Result<SeqNo> {
-    writers.queue.submit(&*core.env.clock, work, |group| commit_group(core, &mut core.wal.appender(), group))
+fn submit_and_wait(
+    core: &EngineCore,
+    writers: &CommitPipeline,
+    work: CommitRequest,
+) -> Result<SeqNo> {
+    writers
+        .queue
+        .submit(&*core.env.clock, work, |group| commit_group(core, &mut core.wal.appender(), group))
 }
 
 /// The prepare record: the batch, what was read that the level protects, the locks that are held.
@@ -129,7 +160,12 @@ fn encode_prepare_record(
     (owner, mine): (LockOwner, &TxnLocks),
 ) -> Result<EncodedRecord> {
     let at_ms = core.env.clock.wall_ms();
-    let head = PrepareHeader { gid, isolation_level: level.code(), prepared_at_ms: at_ms, op_count: batch.count() };
+    let head = PrepareHeader {
+        gid,
+        isolation_level: level.code(),
+        prepared_at_ms: at_ms,
+        op_count: batch.count(),
+    };
     let locks = core.locks.locks_of(owner, mine);
     let claims = |visit: &mut dyn FnMut(PreparedClaim<'_>)| {
         let mut claim = |family, mode, target: KeyOrRangeRef<'_>| {
@@ -139,19 +175,29 @@ fn encode_prepare_record(
             };
             visit(PreparedClaim { family, mode, target: on });
         };
-        conditions.iter().for_each(|c| c.visit_protected_reads(&mut |family, target| claim(family, 0, target)));
-        locks.iter().for_each(|(family, place, mode)| claim(*family, mode.code(), place.borrowed()));
+        conditions
+            .iter()
+            .for_each(|c| c.visit_protected_reads(&mut |family, target| claim(family, 0, target)));
+        locks
+            .iter()
+            .for_each(|(family, place, mode)| claim(*family, mode.code(), place.borrowed()));
     };
     encode_prepare(head, &claims, batch.buf().get(RECORD_HEADER_BYTES..).unwrap_or_default())
 }
 
-/// Copies the record of a prepared transaction to the end of the log, in the commit section; not synced.
+/// Copies the record of a prepared transaction to the end of the log, in the commit section; not
+/// synced.
 ///
 /// # Errors
 /// As an append. The record is where it was.
-pub fn relog_prepared(core: &EngineCore, appender: &mut Appender, undecided: &PreparedTxn) -> Result<()> {
+pub fn relog_prepared(
+    core: &EngineCore,
+    appender: &mut Appender,
+    undecided: &PreparedTxn,
+) -> Result<()> {
     let mut copy = EncodedRecord::from_payload(RecordKind::Prepare, undecided.payload(), 1);
-    let lsn = core.wal.append(appender, core.manifest.last_edit(), &mut [&mut copy], &core.health)?;
+    let lsn =
+        core.wal.append(appender, core.manifest.last_edit(), &mut [&mut copy], &core.health)?;
     undecided.set_lsn(lsn);
     publish_up_to(core, SeqNo(lsn), Vec::new());
     Ok(())
@@ -159,7 +205,9 @@ pub fn relog_prepared(core: &EngineCore, appender: &mut Appender, undecided: &Pr
 
 /// Puts what recovery found undecided back in its place: records with their numbers.
 pub fn restore_prepared(core: &EngineCore, found: Vec<(u64, Arc<Vec<u8>>)>) -> Result<()> {
-    let order_of = |id: FamilyId| -> Option<KeyComparator> { core.families.by_id(id).map(|f| f.tree.comparator()) };
+    let order_of = |id: FamilyId| -> Option<KeyComparator> {
+        core.families.by_id(id).map(|f| f.tree.comparator())
+    };
     for (lsn, payload) in found {
         let undecided = Arc::new(PreparedTxn::decode(payload, &order_of, core.locks.next_owner())?);
         undecided.set_lsn(lsn);

@@ -1,23 +1,26 @@
-//! Which compactions are due, and which of them one job carries out: a large one alone, small ones of many families together, as
-//! `group` does for flushes. Must not carry anything out.
+//! Which compactions are due, and which of them one job carries out: a large one alone, small ones
+//! of many families together, as `group` does for flushes. Must not carry anything out.
 
 use super::flush::snapshot_stripes;
 use crate::core::EngineCore;
 use crate::family::FamilyState;
 use crate::memory_budget;
 use crate::write_pressure::LEVEL0_TRIGGER;
-use perigee_base::{FileId, ExpiryClock};
+use perigee_base::{ExpiryClock, FileId};
 use perigee_file::KlogSummary;
 use perigee_tree::Version;
-use perigee_tree::compact::pick::{PickerOptions, PickerProgress, range_deleted, dense_tombstones, expired_entries, skipped_tombstones, pick, spooky};
+use perigee_tree::compact::pick::{
+    PickerOptions, PickerProgress, dense_tombstones, expired_entries, pick, range_deleted,
+    skipped_tombstones, spooky,
+};
 use perigee_tree::compact::{CompactionPlan, CompactionReason, TreeShape};
 use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Most families of one job: so many merges are done in vain if its edit fails.
 const JOB_FAMILIES_MAX: usize = 512;
-/// Most bytes that they read together, unless the first is larger: then it goes alone. They lie beside their outputs until the
-/// job is over.
+/// Most bytes that they read together, unless the first is larger: then it goes alone. They lie
+/// beside their outputs until the job is over.
 const JOB_BYTES_MAX: u64 = 8 << 20;
 
 /// A plan that a family needs, and what it was made of.
@@ -36,7 +39,11 @@ pub struct DueCompaction {
 
 impl DueCompaction {
     /// A plan that is no step of anything.
-    pub fn new(family: &Arc<FamilyState>, version: Arc<Version>, plan: CompactionPlan) -> DueCompaction {
+    pub fn new(
+        family: &Arc<FamilyState>,
+        version: Arc<Version>,
+        plan: CompactionPlan,
+    ) -> DueCompaction {
         DueCompaction { family: Arc::clone(family), version, plan, progress: None, score: f64::MAX }
     }
     /// What its inputs say of themselves.
@@ -57,10 +64,12 @@ impl DueCompaction {
     }
 }
 
-/// The most urgent plan of any family, and of other families those that are small together with it; none if no family needs one.
+/// The most urgent plan of any family, and of other families those that are small together with it;
+/// none if no family needs one.
 pub fn select_due(core: &EngineCore) -> Vec<DueCompaction> {
     let families = core.families.all();
-    let mut all: Vec<DueCompaction> = families.iter().filter_map(|f| plan_reclamation(core, f)).collect();
+    let mut all: Vec<DueCompaction> =
+        families.iter().filter_map(|f| plan_reclamation(core, f)).collect();
     if all.is_empty() {
         all = families.iter().filter_map(|f| next_due(core, f)).collect();
         all.sort_by(|a, b| b.score.total_cmp(&a.score));
@@ -91,12 +100,16 @@ fn disjoint_steps(core: &EngineCore, due: &DueCompaction, most: usize) -> Vec<Du
     let (shape, limits) = (counted_shape(&due.version), picker_limits(core, &due.family));
     while all.len() < most {
         let last = all.last().unwrap_or(due);
-        let Some((plan, progress)) = last.progress.as_ref().and_then(|p| spooky::pick_parallel(&shape, &limits, p))
+        let Some((plan, progress)) =
+            last.progress.as_ref().and_then(|p| spooky::pick_parallel(&shape, &limits, p))
         else {
             break;
         };
         let version = Arc::clone(&due.version);
-        all.push(DueCompaction { progress: Some(progress), ..DueCompaction::new(&due.family, version, plan) });
+        all.push(DueCompaction {
+            progress: Some(progress),
+            ..DueCompaction::new(&due.family, version, plan)
+        });
     }
     all
 }
@@ -131,7 +144,8 @@ pub fn is_due(core: &EngineCore, family: &Arc<FamilyState>) -> bool {
     plan_reclamation(core, family).is_some() || next_due(core, family).is_some()
 }
 
-/// The next plan that the shape of a family asks for. A version that asked for nothing is remembered.
+/// The next plan that the shape of a family asks for. A version that asked for nothing is
+/// remembered.
 fn next_due(core: &EngineCore, family: &Arc<FamilyState>) -> Option<DueCompaction> {
     let version = Arc::clone(&family.tree.view().version);
     let limits = picker_limits(core, family);
@@ -142,23 +156,34 @@ fn next_due(core: &EngineCore, family: &Arc<FamilyState>) -> Option<DueCompactio
         return None;
     };
     let score = spooky::scores(&shape, &limits).into_iter().fold(0.0, f64::max);
-    Some(DueCompaction { progress: Some(progress), score, ..DueCompaction::new(family, version, plan) })
+    Some(DueCompaction {
+        progress: Some(progress),
+        score,
+        ..DueCompaction::new(family, version, plan)
+    })
 }
 
-/// The tables of a family that range tombstones hide as a whole, from everybody, that are mostly tombstones which everybody
-/// sees, or whose tombstones are in the way of scans, or of which much has expired.
+/// The tables of a family that range tombstones hide as a whole, from everybody, that are mostly
+/// tombstones which everybody sees, or whose tombstones are in the way of scans, or of which much
+/// has expired.
 fn plan_reclamation(core: &EngineCore, family: &Arc<FamilyState>) -> Option<DueCompaction> {
     let version = Arc::clone(&family.tree.view().version);
     // Only where an entry expires somebody asks for the time.
-    let now_ms = if version.expiry_compaction_ms == u64::MAX { 0 } else { core.logical_clock.confirmed_ms() };
+    let now_ms = if version.expiry_compaction_ms == u64::MAX {
+        0
+    } else {
+        core.logical_clock.confirmed_ms()
+    };
     let expired = version.expiry_compaction_ms <= now_ms;
     let look = core.skipped_tombstones.threshold_crossings();
     let passed = family.compaction_cursor.needs_tombstone_check(look);
     if !version.has_range_tombstones && !version.has_dense_tombstones && !expired && !passed {
         return None;
     }
-    let (shape, strata) = (TreeShape::from_version(&version), snapshot_stripes(core.live_snapshots(None)));
-    let plan = range_deleted::pick(&shape, &strata).or_else(|| dense_tombstones::pick(&shape, &strata));
+    let (shape, strata) =
+        (TreeShape::from_version(&version), snapshot_stripes(core.live_snapshots(None)));
+    let plan =
+        range_deleted::pick(&shape, &strata).or_else(|| dense_tombstones::pick(&shape, &strata));
     let plan = plan.or_else(|| {
         let plan = skipped_tombstones::pick(&shape, &strata).filter(|_| passed);
         if plan.is_none() {
@@ -166,15 +191,18 @@ fn plan_reclamation(core: &EngineCore, family: &Arc<FamilyState>) -> Option<DueC
         }
         plan
     });
-    let plan = plan.or_else(|| expired_entries::pick(&shape, &strata, now_ms).filter(|_| expired))?;
+    let plan =
+        plan.or_else(|| expired_entries::pick(&shape, &strata, now_ms).filter(|_| expired))?;
     Some(DueCompaction::new(family, version, plan))
 }
 
-/// How long until the next table will be worth a merge for what has expired in it, if there is one; the longest wait if only what
-/// is due already, and not worth it or held by a snapshot, is left.
+/// How long until the next table will be worth a merge for what has expired in it, if there is one;
+/// the longest wait if only what is due already, and not worth it or held by a snapshot, is left.
 pub fn next_expiry_us(core: &EngineCore) -> Option<u64> {
     let all = core.families.all();
-    let times = || all.iter().map(|f| f.tree.pin().version.expiry_compaction_ms).filter(|ms| *ms < u64::MAX);
+    let times = || {
+        all.iter().map(|f| f.tree.pin().version.expiry_compaction_ms).filter(|ms| *ms < u64::MAX)
+    };
     times().next()?;
     let now = core.logical_clock.confirmed_ms();
     let next = times().filter(|ms| *ms > now).min();
@@ -192,7 +220,10 @@ fn picker_limits(core: &EngineCore, family: &FamilyState) -> PickerOptions {
         level0_runs: LEVEL0_TRIGGER,
         level1_bytes: family.settings().level1_bytes,
         ratio: u64::from(family.settings().level_ratio),
-        table_bytes: memory_budget::target_table_bytes(core.memory_budget.limit, family.settings().target_file_bytes),
+        table_bytes: memory_budget::target_table_bytes(
+            core.memory_budget.limit,
+            family.settings().target_file_bytes,
+        ),
     }
 }
 
@@ -205,7 +236,11 @@ mod tests {
         let n = |bytes: &[u64]| select_small(bytes.iter().copied());
         assert_eq!(n(&[]), []);
         assert_eq!(n(&[JOB_BYTES_MAX * 9, 1]), [true, false]);
-        assert_eq!(n(&[1, JOB_BYTES_MAX, 2]), [true, false, true], "small ones do not wait for a large one");
+        assert_eq!(
+            n(&[1, JOB_BYTES_MAX, 2]),
+            [true, false, true],
+            "small ones do not wait for a large one"
+        );
         assert_eq!(n(&[JOB_BYTES_MAX - 1, 1, 0, 1]), [true, true, true, false]);
         assert_eq!(n(&vec![0; 5000]).iter().filter(|taken| **taken).count(), JOB_FAMILIES_MAX);
     }

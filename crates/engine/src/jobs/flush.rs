@@ -1,22 +1,22 @@
-//! Sealed memtables become runs of level 0: a large one alone, small ones of many families together, by one edit. Files, sync,
-//! log sync, edit, sync, install, delete.
+//! Sealed memtables become runs of level 0: a large one alone, small ones of many families
+//! together, by one edit. Files, sync, log sync, edit, sync, install, delete.
 
-use super::task_group::{self, BuiltTables, FlushTask};
 use super::obsolete_logs::{self, ObsoleteLogs};
 use super::pace::JobPace;
+use super::task_group::{self, BuiltTables, FlushTask};
 use crate::commit::{rotate, segment};
-use crate::job_control::{RunningJob, JobKind};
 use crate::core::EngineCore;
 use crate::events::{self, EngineEvent};
 use crate::family::FamilyState;
+use crate::job_control::{JobKind, RunningJob};
 use crate::manifest::ManifestEdit;
 use crate::memory_budget;
 use crate::snapshot::LiveSnapshots;
 use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
-use perigee_base::key_boundary::KeyBoundaryRef;
 use perigee_base::file_header::FileKind;
 use perigee_base::io_stats::IoActivity;
+use perigee_base::key_boundary::KeyBoundaryRef;
 use perigee_base::latency::Operation;
 use perigee_base::{Error, ErrorKind, FamilyId, Result, RunId, SeqNo};
 use perigee_file::filename;
@@ -25,7 +25,9 @@ use perigee_tree::compact::pick::skipped_tombstones::is_rewrite_worthwhile;
 use perigee_tree::compact::pick::spooky::boundaries;
 use perigee_tree::flush::flush;
 use perigee_tree::mvcc::SnapshotStripes;
-use perigee_tree::rewrite::{CreatedFiles, DeferredSync, RewriteOutput, RewritePacer, RewriteContext, NoPacing};
+use perigee_tree::rewrite::{
+    CreatedFiles, DeferredSync, NoPacing, RewriteContext, RewriteOutput, RewritePacer,
+};
 use perigee_tree::{Memtable, Version, VersionEdit};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -34,12 +36,14 @@ use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 
-/// Flushes the oldest sealed memtable there is, and small ones with it; false if there is none. Called by one thread only,
-/// so that a family's memtables are installed oldest first.
+/// Flushes the oldest sealed memtable there is, and small ones with it; false if there is none.
+/// Called by one thread only, so that a family's memtables are installed oldest first.
 pub fn flush_oldest(core: &Arc<EngineCore>) -> Result<bool> {
     match flush_once(core) {
         // The log's own space ahead is the first to go.
-        Err(e) if e.kind() == ErrorKind::NoSpace && segment::release_preallocated(core) => flush_once(core),
+        Err(e) if e.kind() == ErrorKind::NoSpace && segment::release_preallocated(core) => {
+            flush_once(core)
+        }
         done => done,
     }
 }
@@ -88,7 +92,8 @@ fn drop_obsolete_log(core: &Arc<EngineCore>) -> Result<bool> {
 /// The end of a flush that has flushed nothing.
 fn install_log_drop(core: &EngineCore) -> Result<()> {
     core.wal.sync(&core.health)?;
-    let mut logs = obsolete_logs::find_obsolete_logs(core, &mut core.wal.appender(), &HashSet::new());
+    let mut logs =
+        obsolete_logs::find_obsolete_logs(core, &mut core.wal.appender(), &HashSet::new());
     if logs.needs_sync {
         core.wal.sync(&core.health)?;
     }
@@ -102,19 +107,24 @@ fn install_log_drop(core: &EngineCore) -> Result<()> {
     Ok(())
 }
 
-/// Seals the memtables whose tombstones scans have passed so often that a flush, and the merge that follows, is worth it.
+/// Seals the memtables whose tombstones scans have passed so often that a flush, and the merge that
+/// follows, is worth it.
 fn seal_tombstone_heavy(core: &EngineCore) {
-    if !core.skipped_tombstones.take_memtable_check() || core.job_control.check_allowed(JobKind::Flush).is_err() {
+    if !core.skipped_tombstones.take_memtable_check()
+        || core.job_control.check_allowed(JobKind::Flush).is_err()
+    {
         return;
     }
     let strata = snapshot_stripes(core.live_snapshots(None));
     let due = |f: &Arc<FamilyState>| {
         let m = f.tree.active();
-        is_rewrite_worthwhile(m.skipped_tombstones(), m.entries()) && strata.is_in_oldest_stripe(m.last_seq())
+        is_rewrite_worthwhile(m.skipped_tombstones(), m.entries())
+            && strata.is_in_oldest_stripe(m.last_seq())
     };
     let families: Vec<Arc<FamilyState>> = core.families.all().into_iter().filter(due).collect();
     if !families.is_empty() {
-        // It was not needed: if it fails, nothing is lost, and whoever needs the next segment will hear why.
+        // It was not needed: if it fails, nothing is lost, and whoever needs the next segment will
+        // hear why.
         let _ = rotate::seal_memtables(core, &mut core.wal.appender(), &families);
     }
 }
@@ -129,7 +139,11 @@ fn describe_job(core: &EngineCore, group: &[FlushTask]) -> RunningJob {
     let first = group.first().map_or(String::new(), |m| m.family.name().to_string());
     RunningJob {
         kind: JobKind::Flush,
-        family: if group.len() > 1 { format!("{first} and {} more", group.len() - 1) } else { first },
+        family: if group.len() > 1 {
+            format!("{first} and {} more", group.len() - 1)
+        } else {
+            first
+        },
         families: group.iter().map(|m| m.family.id).collect(),
         reason: "sealed memtable",
         input_levels: Vec::new(),
@@ -145,13 +159,18 @@ fn describe_job(core: &EngineCore, group: &[FlushTask]) -> RunningJob {
     }
 }
 
-/// Flushes every sealed memtable of a family, on the thread of a caller that holds `flushing`, and perhaps (`held`) the commit
-/// section.
-pub fn flush_sealed(core: &EngineCore, family: &Arc<FamilyState>, held: &mut Option<&mut Appender>) -> Result<()> {
+/// Flushes every sealed memtable of a family, on the thread of a caller that holds `flushing`, and
+/// perhaps (`held`) the commit section.
+pub fn flush_sealed(
+    core: &EngineCore,
+    family: &Arc<FamilyState>,
+    held: &mut Option<&mut Appender>,
+) -> Result<()> {
     while let Some(memtable) = family.tree.view().immutables.last().cloned() {
         let mut alone = [FlushTask::new(Arc::clone(family), memtable)];
         let done = flush_tasks(core, &mut alone, &NoPacing, held);
-        // If it waits no more, the family was cleared or dropped meanwhile: nothing is left to flush.
+        // If it waits no more, the family was cleared or dropped meanwhile: nothing is left to
+        // flush.
         if alone[0].is_pending() || core.health.poisoned().is_some() {
             done?;
         }
@@ -160,15 +179,19 @@ pub fn flush_sealed(core: &EngineCore, family: &Arc<FamilyState>, held: &mut Opt
 }
 
 /// Does something in the commit section, which may be held already.
-fn in_commit_section<T>(core: &EngineCore, held: &mut Option<&mut Appender>, act: impl FnOnce(&mut Appender) -> T) -> T {
+fn in_commit_section<T>(
+    core: &EngineCore,
+    held: &mut Option<&mut Appender>,
+    act: impl FnOnce(&mut Appender) -> T,
+) -> T {
     match held {
         Some(appender) => act(appender),
         None => act(&mut core.wal.appender()),
     }
 }
 
-/// Flushes memtables of different families. What was made before something failed is installed all the same: a full disk may
-/// have room for a few tables, and the log that they free.
+/// Flushes memtables of different families. What was made before something failed is installed all
+/// the same: a full disk may have room for a few tables, and the log that they free.
 fn flush_tasks(
     core: &EngineCore,
     group: &mut [FlushTask],
@@ -185,33 +208,51 @@ fn flush_tasks(
 }
 
 /// Writes the tables of a memtable.
-fn build_task(core: &EngineCore, m: &mut FlushTask, pace: &(dyn RewritePacer + Sync), later: &DeferredSync) -> Result<BuiltTables> {
+fn build_task(
+    core: &EngineCore,
+    m: &mut FlushTask,
+    pace: &(dyn RewritePacer + Sync),
+    later: &DeferredSync,
+) -> Result<BuiltTables> {
     let since = core.env.clock.monotonic_us();
     let view = m.family.tree.view();
     let run = RunId(core.next_run_id.fetch_add(1, SeqCst));
-    // Cut at the last level's boundaries, it can be merged piece by piece. (Half of it: tables are compressed.)
+    // Cut at the last level's boundaries, it can be merged piece by piece. (Half of it: tables are
+    // compressed.)
     let everywhere = (KeyBoundaryRef::First, KeyBoundaryRef::Last);
     let setting = rewrite_setting(core, &m.family, &view.version, pace, m.memtable.last_seq());
     let shape = TreeShape::from_version(&view.version);
     let cuts = boundaries(&shape, everywhere, m.memtable.bytes() / 2, setting.target_bytes);
     let setting = RewriteContext { cuts, deferred_sync: Some(later), ..setting };
     let (edit, output) = flush(&m.memtable, run, setting, &mut m.created)?;
-    Ok(BuiltTables { edit, output, elapsed_us: core.env.clock.monotonic_us().saturating_sub(since) })
+    Ok(BuiltTables {
+        edit,
+        output,
+        elapsed_us: core.env.clock.monotonic_us().saturating_sub(since),
+    })
 }
 
 /// Installs what was made, by one edit, and drops the log that nobody needs any more.
-fn install_tasks(core: &EngineCore, group: &mut [FlushTask], held: &mut Option<&mut Appender>) -> Result<()> {
+fn install_tasks(
+    core: &EngineCore,
+    group: &mut [FlushTask],
+    held: &mut Option<&mut Appender>,
+) -> Result<()> {
     let made = || group.iter().filter_map(|m| Some((m, m.built.as_ref()?)));
     if made().next().is_none() {
         return Ok(());
     }
     core.sync_dir()?;
-    // Families must not disagree after a power cut: what goes into tables is durable in the log first.
+    // Families must not disagree after a power cut: what goes into tables is durable in the log
+    // first.
     if !bug::is_active(Bug::FlushBeforeLogSync) {
         core.wal.sync(&core.health)?;
     }
-    let flushing: HashSet<*const Memtable> = made().map(|(m, _)| Arc::as_ptr(&m.memtable)).collect();
-    let mut logs = in_commit_section(core, held, |appender| obsolete_logs::find_obsolete_logs(core, appender, &flushing));
+    let flushing: HashSet<*const Memtable> =
+        made().map(|(m, _)| Arc::as_ptr(&m.memtable)).collect();
+    let mut logs = in_commit_section(core, held, |appender| {
+        obsolete_logs::find_obsolete_logs(core, appender, &flushing)
+    });
     if logs.needs_sync {
         core.wal.sync(&core.health)?;
     }
@@ -220,9 +261,14 @@ fn install_tasks(core: &EngineCore, group: &mut [FlushTask], held: &mut Option<&
     }
     let change = |m: &mut FlushTask| {
         let edit = std::mem::take(&mut m.built.as_mut()?.edit);
-        Some(VersionInstall { family: Arc::clone(&m.family), edit, flushed_memtable: Some(Arc::clone(&m.memtable)) })
+        Some(VersionInstall {
+            family: Arc::clone(&m.family),
+            edit,
+            flushed_memtable: Some(Arc::clone(&m.memtable)),
+        })
     };
-    let installed = install_versions(core, group.iter_mut().filter_map(change).collect(), &mut logs);
+    let installed =
+        install_versions(core, group.iter_mut().filter_map(change).collect(), &mut logs);
     core.flush_progress.store(0, Relaxed);
     let installed = installed?;
     in_commit_section(core, held, |appender| appender.remove_segments(&logs.obsolete));
@@ -256,8 +302,8 @@ fn record_stats(core: &EngineCore, m: &FlushTask, made: &BuiltTables) {
     core.counters.dropped_expired.add(output.counts.expired + output.counts.expired_to_tombstones);
 }
 
-/// What a rewrite of `family` needs to know, whose newest operation is `newest` (0: readers see nothing of it). The readers are
-/// listed now, after the inputs were fixed.
+/// What a rewrite of `family` needs to know, whose newest operation is `newest` (0: readers see
+/// nothing of it). The readers are listed now, after the inputs were fixed.
 pub fn rewrite_setting<'a>(
     core: &'a EngineCore,
     family: &FamilyState,
@@ -266,13 +312,17 @@ pub fn rewrite_setting<'a>(
     newest: SeqNo,
 ) -> RewriteContext<'a> {
     let readers = core.live_snapshots(Some(newest));
-    let readers = if bug::is_active(Bug::IgnoreSnapshots) { readers.without_snapshots() } else { readers };
+    let readers =
+        if bug::is_active(Bug::IgnoreSnapshots) { readers.without_snapshots() } else { readers };
     RewriteContext {
         version,
         stripes: snapshot_stripes(readers),
         options: family.klog_options(core.database_id),
         separation_threshold: family.settings().value_threshold as usize,
-        target_bytes: memory_budget::target_table_bytes(core.memory_budget.limit, family.settings().target_file_bytes),
+        target_bytes: memory_budget::target_table_bytes(
+            core.memory_budget.limit,
+            family.settings().target_file_bytes,
+        ),
         cuts: Vec::new(),
         verify_outputs: core.settings.verify_outputs,
         table_cache: &core.table_cache,
@@ -302,25 +352,35 @@ impl VersionInstall {
     fn check_installable(&self) -> Result<()> {
         self.family.check_not_dropped()?;
         if self.flushed_memtable.as_ref().is_some_and(|m| !self.family.awaits_flush(m)) {
-            return Err(Error::new(ErrorKind::NotFound, "the family was cleared while it was flushed"));
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                "the family was cleared while it was flushed",
+            ));
         }
         if self.flushed_memtable.is_none() && !self.edit.removed.is_empty() {
             // Compactions run one at a time: nobody else takes their tables.
             let there = self.family.tree.view().version.file_ids();
             if self.edit.removed.iter().any(|(_, id)| !there.contains(id)) {
-                return Err(Error::new(ErrorKind::NotFound, "the family was cleared while it was compacted"));
+                return Err(Error::new(
+                    ErrorKind::NotFound,
+                    "the family was cleared while it was compacted",
+                ));
             }
         }
         Ok(())
     }
 }
 
-/// The end of every job: edit appended and synced, versions installed, files retired. Families that were dropped or cleared
-/// meanwhile are left out; returns the others.
+/// The end of every job: edit appended and synced, versions installed, files retired. Families that
+/// were dropped or cleared meanwhile are left out; returns the others.
 ///
 /// # Errors
 /// Nothing was installed; also if no family is left.
-pub fn install_versions(core: &EngineCore, mut changes: Vec<VersionInstall>, logs: &mut ObsoleteLogs) -> Result<HashSet<FamilyId>> {
+pub fn install_versions(
+    core: &EngineCore,
+    mut changes: Vec<VersionInstall>,
+    logs: &mut ObsoleteLogs,
+) -> Result<HashSet<FamilyId>> {
     let mut installed = HashSet::new();
     core.manifest.commit_edit(
         &core.health,
@@ -335,11 +395,17 @@ pub fn install_versions(core: &EngineCore, mut changes: Vec<VersionInstall>, log
             let mut whole = ManifestEdit {
                 next_ids: Some((0, 0, core.next_run_id.load(SeqCst))),
                 logs_added: catalog.missing_log_starts(&logs.segment_starts),
-                oldest_readable: Some(core.snapshots.oldest_readable()).filter(|floor| *floor > catalog.oldest_readable),
+                oldest_readable: Some(core.snapshots.oldest_readable())
+                    .filter(|floor| *floor > catalog.oldest_readable),
                 durable_seq: Some(core.wal.durable()),
                 ..ManifestEdit::default()
             };
-            obsolete_logs::retain_segments(logs, &catalog.retained, core.settings.log_retention, &mut whole);
+            obsolete_logs::retain_segments(
+                logs,
+                &catalog.retained,
+                core.settings.log_retention,
+                &mut whole,
+            );
             for c in changes {
                 let (family, mut edit) = (c.family, c.edit);
                 let made = added_size(&edit);
@@ -375,8 +441,8 @@ fn added_size(edit: &VersionEdit) -> (u64, u64) {
     (edit.added.len() as u64, tables + edit.vlogs_added.iter().map(|v| v.bytes).sum::<u64>())
 }
 
-/// Removes the outputs of a job that failed before its edit was written. If the database is poisoned, the edit may have
-/// been: then nothing is removed.
+/// Removes the outputs of a job that failed before its edit was written. If the database is
+/// poisoned, the edit may have been: then nothing is removed.
 pub fn discard_outputs(core: &EngineCore, created: &CreatedFiles) {
     if core.health.poisoned().is_some() {
         return;

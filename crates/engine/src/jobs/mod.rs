@@ -1,4 +1,5 @@
-//! Background work: threads that pull flushes, compactions, log syncs and the scrub, and give up when told.
+//! Background work: threads that pull flushes, compactions, log syncs and the scrub, and give up
+//! when told.
 
 pub mod pace;
 mod task_group;

@@ -1,5 +1,5 @@
-//! Which segments of the log go with the end of a job, and what becomes of them: removed, or kept for readers. Records of prepared
-//! transactions in them are copied to the end of the log first.
+//! Which segments of the log go with the end of a job, and what becomes of them: removed, or kept
+//! for readers. Records of prepared transactions in them are copied to the end of the log first.
 //!
 //! Invariant: copied and synced, edit, and only then removed.
 
@@ -33,9 +33,13 @@ pub struct ObsoleteLogs {
     pub needs_sync: bool,
 }
 
-/// The segments that nobody needs once `flushing` are in tables. In the commit section, so that no operation is between
-/// log and memtable.
-pub fn find_obsolete_logs(core: &EngineCore, appender: &mut Appender, flushing: &HashSet<*const Memtable>) -> ObsoleteLogs {
+/// The segments that nobody needs once `flushing` are in tables. In the commit section, so that no
+/// operation is between log and memtable.
+pub fn find_obsolete_logs(
+    core: &EngineCore,
+    appender: &mut Appender,
+    flushing: &HashSet<*const Memtable>,
+) -> ObsoleteLogs {
     if appender.older_segments.is_empty() {
         return ObsoleteLogs::default();
     }
@@ -54,13 +58,19 @@ pub fn find_obsolete_logs(core: &EngineCore, appender: &mut Appender, flushing: 
     let removable = appender.segments_below(floor);
     let stays = |(id, _): &(FileId, u64)| !removable.iter().any(|s| s.id == *id);
     let known = appender.segment_first_lsns().into_iter().filter(stays).collect();
-    ObsoleteLogs { obsolete: removable, segment_starts: known, needs_sync: carried, ..ObsoleteLogs::default() }
+    ObsoleteLogs {
+        obsolete: removable,
+        segment_starts: known,
+        needs_sync: carried,
+        ..ObsoleteLogs::default()
+    }
 }
 
-/// Records of prepared transactions in segments that would go are copied to the end of the log, all of them, or keep their segments. They
-/// are copied when the log from the oldest of them on has grown to a few times what they are together: so transactions that nobody
-/// decides hold only so much log, and copying is a small part of what is logged. The floor that is left, and whether there are
-/// copies, which must be synced.
+/// Records of prepared transactions in segments that would go are copied to the end of the log, all
+/// of them, or keep their segments. They are copied when the log from the oldest of them on has
+/// grown to a few times what they are together: so transactions that nobody decides hold only so
+/// much log, and copying is a small part of what is logged. The floor that is left, and whether
+/// there are copies, which must be synced.
 fn relog_pinned_txns(core: &EngineCore, appender: &mut Appender, mut floor: u64) -> (u64, bool) {
     let mut carried = false;
     if !core.prepared_txns.has_any() || bug::is_active(Bug::PrepareLostWithSegment) {
@@ -100,7 +110,12 @@ pub fn trim_segments(core: &EngineCore, kept: &[LogSpan]) {
 }
 
 /// What becomes of segments that recovery does not need: some stay for readers.
-pub fn retain_segments(logs: &mut ObsoleteLogs, kept: &[LogSpan], limit: u64, edit: &mut ManifestEdit) {
+pub fn retain_segments(
+    logs: &mut ObsoleteLogs,
+    kept: &[LogSpan],
+    limit: u64,
+    edit: &mut ManifestEdit,
+) {
     let (stay, gone) = split_retained(kept, &logs.obsolete, limit);
     let is_in = |list: &[LogSpan], s: &LogSpan| list.iter().any(|other| other.id == s.id);
     edit.logs_removed = logs.obsolete.iter().map(|s| s.id).collect();

@@ -1,11 +1,12 @@
-//! The pace of a running job: it tells how far it is and what it holds, keeps to the rate, and gives up when told. Called by the
-//! rewrite road after every quantum, with no lock held but `compacting`.
+//! The pace of a running job: it tells how far it is and what it holds, keeps to the rate, and
+//! gives up when told. Called by the rewrite road after every quantum, with no lock held but
+//! `compacting`.
 
-use crate::job_control::{JobKind, JobRegistration};
 use crate::core::EngineCore;
+use crate::job_control::{JobKind, JobRegistration};
 use crate::rate_limiter::RateLimitClass;
 use perigee_base::{Error, ErrorKind, Result};
-use perigee_tree::rewrite::{RewriteProgress, RewritePacer};
+use perigee_tree::rewrite::{RewritePacer, RewriteProgress};
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Relaxed, SeqCst},
@@ -65,13 +66,17 @@ impl JobPace<'_> {
         let job = &self.running.job;
         let entries = job.entries_done.fetch_add(moved.entries, Relaxed) + moved.entries;
         if job.kind == JobKind::Flush {
-            self.core.flush_progress.store(entries.saturating_mul(1000) / job.input_entries.max(1), Relaxed);
+            self.core
+                .flush_progress
+                .store(entries.saturating_mul(1000) / job.input_entries.max(1), Relaxed);
         }
         job.bytes_written.fetch_add(moved.written_bytes, Relaxed);
         self.set_held_bytes(moved.memory_bytes);
         match job.kind {
             JobKind::Flush => (RateLimitClass::Flush, moved.written_bytes),
-            JobKind::Compaction => (RateLimitClass::Compaction, moved.read_bytes + moved.written_bytes),
+            JobKind::Compaction => {
+                (RateLimitClass::Compaction, moved.read_bytes + moved.written_bytes)
+            }
         }
     }
 }
@@ -88,8 +93,14 @@ impl RewritePacer for JobPace<'_> {
     }
 }
 
-/// Takes `bytes` of the background rate and waits until they are paid for; `check` says when to give up.
-pub fn wait_for_rate(core: &EngineCore, class: RateLimitClass, bytes: u64, check: &dyn Fn() -> Result<()>) -> Result<()> {
+/// Takes `bytes` of the background rate and waits until they are paid for; `check` says when to
+/// give up.
+pub fn wait_for_rate(
+    core: &EngineCore,
+    class: RateLimitClass,
+    bytes: u64,
+    check: &dyn Fn() -> Result<()>,
+) -> Result<()> {
     let clock = &core.env.clock;
     let now = clock.monotonic_us();
     let debt = core.rate_limiter.charge(now, bytes, class);

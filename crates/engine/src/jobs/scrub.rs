@@ -1,21 +1,22 @@
-//! Reads the files that nobody reads, slowly, so that damage is found while there is still a good copy somewhere. A thread of
-//! its own: it may sleep in the middle of a file, and no flush or compaction waits for it.
+//! Reads the files that nobody reads, slowly, so that damage is found while there is still a good
+//! copy somewhere. A thread of its own: it may sleep in the middle of a file, and no flush or
+//! compaction waits for it.
 //!
 //! Segments of the log that stay for readers are read too: no open reads them.
 //!
-//! It holds one table or value log at a time, by which the file stays (see `retire`), and lets go of one that was replaced. It
-//! writes nothing and stops nobody.
+//! It holds one table or value log at a time, by which the file stays (see `retire`), and lets go
+//! of one that was replaced. It writes nothing and stops nobody.
 
-use crate::job_control::JobKind;
 use crate::core::EngineCore;
 use crate::events::EngineEvent;
-use crate::scrub::{ScrubPass, QUANTUM_BYTES, pause_us};
+use crate::job_control::JobKind;
 use crate::rate_limiter::{RateLimitClass, RateLimitDebt};
+use crate::scrub::{QUANTUM_BYTES, ScrubPass, pause_us};
 use crate::wal::LogSpan;
 use perigee_base::file_header::FileKind;
 use perigee_base::{Error, ErrorKind, FileId, Result};
-use perigee_file::log::{LogReader, NextLogRecord};
 use perigee_file::filename;
+use perigee_file::log::{LogReader, NextLogRecord};
 use perigee_tree::{Table, Vlog};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -65,9 +66,20 @@ impl ScrubTarget {
 }
 
 /// Reads a segment of the log, unless it was removed.
-fn verify_segment(core: &EngineCore, span: &LogSpan, pace: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+fn verify_segment(
+    core: &EngineCore,
+    span: &LogSpan,
+    pace: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<()> {
     let (name, database) = (filename::file_name(span.id, FileKind::Wal), Some(core.database_id));
-    let opened = LogReader::open(&*core.dir, &name, FileKind::Wal, Some(span.id), database, Some(span.bytes));
+    let opened = LogReader::open(
+        &*core.dir,
+        &name,
+        FileKind::Wal,
+        Some(span.id),
+        database,
+        Some(span.bytes),
+    );
     let mut log = match opened {
         Err(e) if e.kind() == ErrorKind::NotFound => {
             return Err(Error::new(ErrorKind::Busy, "the segment is no longer kept"));
@@ -118,8 +130,13 @@ pub fn scrub_next_file(core: &Arc<EngineCore>) -> Result<bool> {
 }
 
 fn begin_pass(core: &EngineCore) -> ScrubPass {
-    let pass = ScrubPass::new(core.env.clock.monotonic_us(), core.next_file_id.load(SeqCst), core.env.rand.next_u64());
-    let lives: BTreeSet<FileId> = remaining_files(core, &pass).values().map(ScrubTarget::id).collect();
+    let pass = ScrubPass::new(
+        core.env.clock.monotonic_us(),
+        core.next_file_id.load(SeqCst),
+        core.env.rand.next_u64(),
+    );
+    let lives: BTreeSet<FileId> =
+        remaining_files(core, &pass).values().map(ScrubTarget::id).collect();
     core.scrub.retain_files(|id| lives.contains(&id));
     core.scrub.set_pass(Some(pass), pass.started_us);
     pass
@@ -139,13 +156,16 @@ fn finish_pass(core: &EngineCore, pass: &ScrubPass) {
     }
 }
 
-/// The files that the pass has still to read, by their place on its way. What clones share is there once.
+/// The files that the pass has still to read, by their place on its way. What clones share is there
+/// once.
 fn remaining_files(core: &EngineCore, pass: &ScrubPass) -> BTreeMap<u64, ScrubTarget> {
     let mut files = BTreeMap::new();
     for family in core.families.all() {
         let view = family.tree.view();
         let tables = view.version.tables().map(|(_, _, t)| ScrubTarget::Table(Arc::clone(t)));
-        for file in tables.chain(view.version.vlogs.values().map(|v| ScrubTarget::Vlog(Arc::clone(v)))) {
+        for file in
+            tables.chain(view.version.vlogs.values().map(|v| ScrubTarget::Vlog(Arc::clone(v))))
+        {
             if let Some(place) = pass.position_of(file.id()) {
                 files.insert(place, file);
             }
@@ -166,9 +186,14 @@ fn quantum_and_remaining(core: &EngineCore, pass: &ScrubPass) -> (u64, u64) {
     (step, files.values().map(ScrubTarget::bytes).sum())
 }
 
-/// Reads a file in quanta; `left` counts it and what comes behind it. How far the pass is then, and the bytes for which nothing
-/// was paid yet.
-fn read_file(core: &EngineCore, mut pass: ScrubPass, file: &ScrubTarget, left: u64) -> Result<(ScrubPass, u64)> {
+/// Reads a file in quanta; `left` counts it and what comes behind it. How far the pass is then, and
+/// the bytes for which nothing was paid yet.
+fn read_file(
+    core: &EngineCore,
+    mut pass: ScrubPass,
+    file: &ScrubTarget,
+    left: u64,
+) -> Result<(ScrubPass, u64)> {
     let (total, before, mut paid, mut seen) = (pass.bytes + left, pass.bytes, 0, 0);
     let interval = core.settings.scrub_interval_us;
     let read = file.verify(core, &mut |done| {
@@ -212,14 +237,23 @@ fn check_closing(core: &EngineCore) -> Result<()> {
     Ok(())
 }
 
-/// Waits until `until_us`, until the debt is paid that was made then (a new rate forgives it), while background work is held back, and a
-/// while for the jobs that run. `Busy` if the file was replaced meanwhile.
-fn wait_for_quantum(core: &EngineCore, until_us: u64, debt: Option<(u64, RateLimitDebt)>, file: Option<&ScrubTarget>) -> Result<()> {
+/// Waits until `until_us`, until the debt is paid that was made then (a new rate forgives it),
+/// while background work is held back, and a while for the jobs that run. `Busy` if the file was
+/// replaced meanwhile.
+fn wait_for_quantum(
+    core: &EngineCore,
+    until_us: u64,
+    debt: Option<(u64, RateLimitDebt)>,
+    file: Option<&ScrubTarget>,
+) -> Result<()> {
     loop {
         let seen = core.signal.generation();
         check_closing(core)?;
         if file.is_some_and(ScrubTarget::is_replaced) {
-            return Err(Error::new(ErrorKind::Busy, "the file was replaced while the scrub read it"));
+            return Err(Error::new(
+                ErrorKind::Busy,
+                "the file was replaced while the scrub read it",
+            ));
         }
         if core.job_control.check_allowed(JobKind::Compaction).is_err() {
             core.signal.wait(seen);

@@ -1,6 +1,7 @@
-//! Which sealed memtables one job flushes, and how far each of them is. Small memtables of many families share what a flush
-//! costs beside its table: the syncs of directory and log, the edit and its sync, and a look at every family. Their tables
-//! are synced side by side. Small compactions do the same ([`build`]).
+//! Which sealed memtables one job flushes, and how far each of them is. Small memtables of many
+//! families share what a flush costs beside its table: the syncs of directory and log, the edit and
+//! its sync, and a look at every family. Their tables are synced side by side. Small compactions do
+//! the same ([`build`]).
 
 use crate::core::EngineCore;
 use crate::family::FamilyState;
@@ -65,7 +66,14 @@ impl FlushTask {
     /// Nothing made yet.
     pub fn new(family: Arc<FamilyState>, memtable: Arc<Memtable>) -> FlushTask {
         let name = family.name();
-        FlushTask { family, name, memtable, created: CreatedFiles::default(), built: None, installed: false }
+        FlushTask {
+            family,
+            name,
+            memtable,
+            created: CreatedFiles::default(),
+            built: None,
+            installed: false,
+        }
     }
     /// Whether the memtable still waits for its flush.
     pub fn is_pending(&self) -> bool {
@@ -73,9 +81,12 @@ impl FlushTask {
     }
 }
 
-/// The oldest sealed memtable of all families, and those next in age, one of each family, that are small together with it.
+/// The oldest sealed memtable of all families, and those next in age, one of each family, that are
+/// small together with it.
 pub fn select_oldest(core: &EngineCore) -> Vec<FlushTask> {
-    let sealed = |f: Arc<FamilyState>| f.tree.view().immutables.last().map(|m| (m.first_seq(), Arc::clone(m), f));
+    let sealed = |f: Arc<FamilyState>| {
+        f.tree.view().immutables.last().map(|m| (m.first_seq(), Arc::clone(m), f))
+    };
     let mut all: Vec<_> = core.families.all().into_iter().filter_map(sealed).collect();
     all.sort_unstable_by_key(|(seq, _, _)| *seq);
     all.truncate(job_len(all.iter().map(|(_, m, _)| m.bytes())));
@@ -94,8 +105,9 @@ fn job_len(mut sizes: impl Iterator<Item = u64>) -> usize {
         .count()
 }
 
-/// Makes the tables of all with `make`, by so many threads, which is given somebody to leave syncs to. After an
-/// error those that are whole and synced have been told ([`Piece::set_built`]), the others have not.
+/// Makes the tables of all with `make`, by so many threads, which is given somebody to leave syncs
+/// to. After an error those that are whole and synced have been told ([`Piece::set_built`]), the
+/// others have not.
 pub fn build_all<P: BuildTask + Send>(
     core: &EngineCore,
     group: &mut [P],
@@ -127,7 +139,8 @@ fn run_parallel<P: Send>(
     threads: usize,
     act: impl Fn(&mut P) -> Result<()> + Sync,
 ) -> Result<()> {
-    let (threads, rest, failed) = (threads.min(group.len()), Mutex::new(group.iter_mut()), OnceLock::new());
+    let (threads, rest, failed) =
+        (threads.min(group.len()), Mutex::new(group.iter_mut()), OnceLock::new());
     let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).next();
     core.env.spawn.run_parallel(threads, &|| {
         while failed.get().is_none() {

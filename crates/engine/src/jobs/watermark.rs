@@ -1,4 +1,5 @@
-//! Writes the watermark of the log: an edit that records how far it is durable. Only what a sync covered is claimed.
+//! Writes the watermark of the log: an edit that records how far it is durable. Only what a sync
+//! covered is claimed.
 
 use crate::core::EngineCore;
 use crate::manifest::ManifestEdit;
@@ -6,7 +7,8 @@ use perigee_base::bug::{self, Bug};
 use perigee_base::{ErrorKind, Result};
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Writes it if it is due and no other edit has recorded as much. A full disk is no failure: the next sync sets another time.
+/// Writes it if it is due and no other edit has recorded as much. A full disk is no failure: the
+/// next sync sets another time.
 ///
 /// # Errors
 /// As any edit of the manifest: the database is poisoned.
@@ -19,7 +21,10 @@ pub fn write_watermark_if_due(core: &EngineCore) -> Result<()> {
     let ahead = bug::is_active(Bug::WatermarkAheadOfSync);
     let durable = if ahead { core.visible_seq.load(SeqCst) } else { core.wal.durable() };
     let known = core.manifest.with_catalog(|catalog| catalog.durable_seq >= durable);
-    if known || core.health.check_writable().is_err() || bug::is_active(Bug::ZerosBelowWatermarkPass) {
+    if known
+        || core.health.check_writable().is_err()
+        || bug::is_active(Bug::ZerosBelowWatermarkPass)
+    {
         return Ok(());
     }
     let edit = ManifestEdit { durable_seq: Some(durable), ..ManifestEdit::default() };

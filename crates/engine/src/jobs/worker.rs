@@ -1,4 +1,5 @@
-//! The threads. Each looks for work, does one job, looks again; with nothing to do it waits for the bell.
+//! The threads. Each looks for work, does one job, looks again; with nothing to do it waits for the
+//! bell.
 
 use super::{compact, due_compactions, flush, scrub, watermark};
 use crate::commit::segment;
@@ -14,7 +15,8 @@ use std::sync::atomic::Ordering::SeqCst;
 const BACK_OFF_US_MIN: u64 = 50_000;
 const BACK_OFF_US_MAX: u64 = 5_000_000;
 
-/// The clock is looked at this often while somebody waits for entries to expire: it may have been set.
+/// The clock is looked at this often while somebody waits for entries to expire: it may have been
+/// set.
 const EXPIRY_RECHECK_US: u64 = 600_000_000;
 
 /// Looks for one job and does it; false if there was none.
@@ -73,7 +75,8 @@ impl Workers {
     }
 }
 
-/// Tells the log listener its lines, as they come, on a thread that does nothing else: what it calls may wait for the others.
+/// Tells the log listener its lines, as they come, on a thread that does nothing else: what it
+/// calls may wait for the others.
 fn deliver_log_lines(core: &EngineCore) {
     loop {
         let seen = core.signal.generation();
@@ -88,7 +91,8 @@ fn deliver_log_lines(core: &EngineCore) {
 fn run_worker(core: &Arc<EngineCore>, job: JobFn, slot: BackgroundTask) {
     let mut back_off = BACK_OFF_US_MIN;
     loop {
-        // The bell is read before the state that it announces, `closing` included: no change is missed.
+        // The bell is read before the state that it announces, `closing` included: no change is
+        // missed.
         let seen = core.signal.generation();
         if core.closing.load(SeqCst) {
             return;
@@ -102,8 +106,14 @@ fn run_worker(core: &Arc<EngineCore>, job: JobFn, slot: BackgroundTask) {
                 if done && slot == BackgroundTask::Flush {
                     core.maintain_ballast();
                 }
-                core.health
-                    .set_background_error(slot, if done { core.obsolete_files.delete_unreferenced(&core.table_cache).err() } else { None });
+                core.health.set_background_error(
+                    slot,
+                    if done {
+                        core.obsolete_files.delete_unreferenced(&core.table_cache).err()
+                    } else {
+                        None
+                    },
+                );
                 if done { core.signal.notify() } else { wait_for_work(core, slot, seen) }
             }
             Ok(Err(e)) => {
@@ -119,7 +129,10 @@ fn run_worker(core: &Arc<EngineCore>, job: JobFn, slot: BackgroundTask) {
                 back_off = (back_off * 2).min(BACK_OFF_US_MAX);
             }
             Err(panic) => {
-                let e = Error::internal(format!("a background thread panicked: {}", panic_message(&*panic)));
+                let e = Error::internal(format!(
+                    "a background thread panicked: {}",
+                    panic_message(&*panic)
+                ));
                 core.report_event(&EngineEvent::Failed { what: slot.name(), error: &e });
                 core.health.poison(&e);
                 core.signal.notify();
@@ -134,7 +147,8 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// Waits so long whatever rings, unless the database is closing, or somebody asks for another try (not at once, either).
+/// Waits so long whatever rings, unless the database is closing, or somebody asks for another try
+/// (not at once, either).
 fn sleep_backoff(core: &EngineCore, us: u64) {
     let start = core.env.clock.monotonic_us();
     let (until, retries) = (start.saturating_add(us), core.no_space_refusals.load(SeqCst));
@@ -150,7 +164,8 @@ fn sleep_backoff(core: &EngineCore, us: u64) {
     }
 }
 
-/// Until the bell rings, or, for the log syncer, until a sync or a watermark is due, and for compaction until entries expire.
+/// Until the bell rings, or, for the log syncer, until a sync or a watermark is due, and for
+/// compaction until entries expire.
 fn wait_for_work(core: &EngineCore, slot: BackgroundTask, seen: u64) {
     if slot == BackgroundTask::Compact
         && let Some(us) = due_compactions::next_expiry_us(core)
@@ -160,13 +175,15 @@ fn wait_for_work(core: &EngineCore, slot: BackgroundTask, seen: u64) {
     }
     match core.sync_due_us.load(SeqCst).min(core.watermark_timer.due_us()) {
         due if slot == BackgroundTask::Sync && due != u64::MAX => {
-            core.signal.wait_timeout_us(seen, due.saturating_sub(core.env.clock.monotonic_us()).max(1));
+            core.signal
+                .wait_timeout_us(seen, due.saturating_sub(core.env.clock.monotonic_us()).max(1));
         }
         _ => core.signal.wait(seen),
     }
 }
 
-/// Also the thread that makes the next log segment, and looks whether freed memory goes back: the one that has least to do.
+/// Also the thread that makes the next log segment, and looks whether freed memory goes back: the
+/// one that has least to do.
 fn sync_if_due(core: &Arc<EngineCore>) -> Result<bool> {
     core.release_freed_memory();
     let due = core.sync_due_us.load(SeqCst);

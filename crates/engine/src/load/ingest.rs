@@ -1,18 +1,19 @@
-//! Ingest: standalone tables, built elsewhere, become tables of the database. Every byte of a file is verified before an
-//! entry of it is believed, then the entries take the one road into new files with our ids, our settings and one
-//! sequence number: nothing of the foreign file's identity comes in.
+//! Ingest: standalone tables, built elsewhere, become tables of the database. Every byte of a file
+//! is verified before an entry of it is believed, then the entries take the one road into new files
+//! with our ids, our settings and one sequence number: nothing of the foreign file's identity comes
+//! in.
 
 use super::publish::{LoadedTables, publish_tables};
-use super::{LoadPace, LoadGuard};
+use super::{LoadGuard, LoadPace};
 use crate::core::EngineCore;
 use crate::family::FamilyState;
 use crate::jobs::flush::{discard_outputs, rewrite_setting};
 use perigee_base::{Error, Result, RunId, SeqNo};
 use perigee_env::DirOpenMode;
 use perigee_file::klog::standalone;
-use perigee_file::{RangeTombstones, KlogReader};
+use perigee_file::{KlogReader, RangeTombstones};
 use perigee_tree::mvcc::SnapshotStripes;
-use perigee_tree::rewrite::{CreatedFiles, RewriteInput, RewriteContext, run_rewrite};
+use perigee_tree::rewrite::{CreatedFiles, RewriteContext, RewriteInput, run_rewrite};
 use perigee_tree::scan::{MergeCursor, RunCursor, SourceCursor};
 use perigee_tree::{Run, Table, TableMeta, Version};
 use std::cmp::Ordering::Less;
@@ -23,11 +24,12 @@ use std::sync::Arc;
 /// Files for one family, in key order.
 pub type IngestFiles = (Arc<FamilyState>, Vec<PathBuf>);
 
-/// Ingests all files, of all families, at one sequence number; the number, the entries and the bytes of keys and values.
+/// Ingests all files, of all families, at one sequence number; the number, the entries and the
+/// bytes of keys and values.
 ///
 /// # Errors
-/// `InvalidArgument` for files that overlap, do not fit the family, or hold range tombstones; `Corruption` naming file and place; as `publish`.
-/// Nothing of it is there then.
+/// `InvalidArgument` for files that overlap, do not fit the family, or hold range tombstones;
+/// `Corruption` naming file and place; as `publish`. Nothing of it is there then.
 pub fn ingest_files(core: &Arc<EngineCore>, files: &[IngestFiles]) -> Result<(SeqNo, u64, u64)> {
     let _working = LoadGuard::start(core)?;
     let mut created = CreatedFiles::default();
@@ -41,17 +43,25 @@ pub fn ingest_files(core: &Arc<EngineCore>, files: &[IngestFiles]) -> Result<(Se
     done.inspect_err(|_| discard_outputs(core, &created))
 }
 
-fn build_tables(core: &Arc<EngineCore>, files: &[IngestFiles], created: &mut CreatedFiles) -> Result<Vec<LoadedTables>> {
+fn build_tables(
+    core: &Arc<EngineCore>,
+    files: &[IngestFiles],
+    created: &mut CreatedFiles,
+) -> Result<Vec<LoadedTables>> {
     let mut parts: Vec<LoadedTables> = Vec::new();
     // Everything is looked at before anything is written.
     let mut opened = Vec::new();
     for (family, paths) in files {
         family.check_not_dropped()?;
         if opened.iter().any(|(f, _): &(Arc<FamilyState>, _)| f.id == family.id) {
-            let text = format!("the family {:?} is named twice: give all its files at once", family.name());
+            let text = format!(
+                "the family {:?} is named twice: give all its files at once",
+                family.name()
+            );
             return Err(Error::invalid(text));
         }
-        let readers = paths.iter().map(|path| open_table_file(core, path)).collect::<Result<Vec<_>>>()?;
+        let readers =
+            paths.iter().map(|path| open_table_file(core, path)).collect::<Result<Vec<_>>>()?;
         check_key_order(family, &readers)?;
         opened.push((Arc::clone(family), readers));
     }
@@ -84,9 +94,10 @@ fn open_table_file(core: &EngineCore, path: &Path) -> Result<Arc<KlogReader>> {
         )));
     }
     if s.largest_seq != SeqNo::ZERO || !s.vlogs.is_empty() {
-        return Err(
-            Error::corruption("a standalone table numbers entries, or references value logs").in_file(name)
-        );
+        return Err(Error::corruption(
+            "a standalone table numbers entries, or references value logs",
+        )
+        .in_file(name));
     }
     Ok(Arc::new(reader))
 }
@@ -111,7 +122,9 @@ fn check_key_order(family: &FamilyState, readers: &[Arc<KlogReader>]) -> Result<
         return Err(Error::invalid(if order.cmp(&b.last_key, &a.first_key) == Less {
             format!("the files are not in key order: give {b_name} before {a_name}")
         } else {
-            format!("{a_name} and {b_name} share keys: ingest one after the other, or build one file of both")
+            format!(
+                "{a_name} and {b_name} share keys: ingest one after the other, or build one file of both"
+            )
         }));
     }
     Ok(())
@@ -125,11 +138,13 @@ fn rewrite_tables(
 ) -> Result<LoadedTables> {
     let order = family.tree.comparator();
     let table = |reader: Arc<KlogReader>| {
-        let meta = TableMeta { id: reader.id(), summary: reader.summary().clone(), global_seq: None };
+        let meta =
+            TableMeta { id: reader.id(), summary: reader.summary().clone(), global_seq: None };
         Arc::new(Table { meta, reader })
     };
     let all = Arc::new(Run::new(RunId(0), readers.into_iter().map(table).collect(), order));
-    let source = MergeCursor::new(order, vec![SourceCursor::Run(RunCursor::new(all, order, false))]);
+    let source =
+        MergeCursor::new(order, vec![SourceCursor::Run(RunCursor::new(all, order, false))]);
     let (empty, pace) = (Version::empty(order), LoadPace::new(core));
     let job = rewrite_setting(core, &family, &empty, &pace, SeqNo::ZERO);
     let job = RewriteContext { stripes: SnapshotStripes::new(Vec::new(), SeqNo::MAX), ..job };

@@ -1,7 +1,8 @@
-//! A load in the making: entries in any order, on a caller's thread, invisible until it is published.
+//! A load in the making: entries in any order, on a caller's thread, invisible until it is
+//! published.
 
 use super::publish::{LoadedTables, publish_tables};
-use super::{LoadPace, LoadGuard};
+use super::{LoadGuard, LoadPace};
 use crate::core::EngineCore;
 use crate::family::FamilyState;
 use crate::jobs::flush::{discard_outputs, rewrite_setting};
@@ -61,7 +62,8 @@ impl LoadBuilder {
             published_at: None,
         })
     }
-    /// Entries are gathered up to so many bytes before they are sorted and written; never more than the budget has for a load.
+    /// Entries are gathered up to so many bytes before they are sorted and written; never more than
+    /// the budget has for a load.
     pub fn set_memory_bytes(&mut self, bytes: usize) {
         self.memory_bytes = memory_budget::bulk_load_bytes(self.core.memory_budget.limit, bytes);
     }
@@ -70,8 +72,8 @@ impl LoadBuilder {
         LoadStatus { runs: self.pile.run_count(), ..self.status }
     }
 
-    /// Adds an entry, which may expire; whether it led to a write to disk. After an error other than `InvalidArgument` the load
-    /// is of no more use.
+    /// Adds an entry, which may expire; whether it led to a write to disk. After an error other
+    /// than `InvalidArgument` the load is of no more use.
     pub fn put(&mut self, key: &[u8], value: &[u8], expiry: Option<Expiry>) -> Result<bool> {
         if self.built.is_some() || self.published_at.is_some() {
             return Err(Error::invalid("the load is finished: start another one"));
@@ -107,7 +109,12 @@ impl LoadBuilder {
     /// Works on the pile with what a rewrite needs to know.
     fn rewrite_pile(
         &mut self,
-        work: impl FnOnce(&mut LoadRunSet, &mut LoadBuffer, RewriteContext<'_>, &mut CreatedFiles) -> Result<()>,
+        work: impl FnOnce(
+            &mut LoadRunSet,
+            &mut LoadBuffer,
+            RewriteContext<'_>,
+            &mut CreatedFiles,
+        ) -> Result<()>,
     ) -> Result<()> {
         let _working = LoadGuard::start(&self.core)?;
         self.family.check_not_dropped()?;
@@ -141,7 +148,12 @@ impl LoadBuilder {
             let spent = self.pile.take_obsolete();
             remove_files(&self.core, &spent);
             self.created.0.retain(|id| !spent.contains(id));
-            self.built = Some(LoadedTables { family: Arc::clone(&self.family), tables, vlogs, open: Vec::new() });
+            self.built = Some(LoadedTables {
+                family: Arc::clone(&self.family),
+                tables,
+                vlogs,
+                open: Vec::new(),
+            });
         }
         self.built.as_ref().ok_or_else(|| Error::internal("a load was built but is not ready"))
     }
@@ -153,8 +165,8 @@ impl LoadBuilder {
     }
 }
 
-/// Makes loads of different families visible together, wholly, and durable; their sequence number. After `Busy` it may be
-/// called again.
+/// Makes loads of different families visible together, wholly, and durable; their sequence number.
+/// After `Busy` it may be called again.
 pub fn finish_loads(core: &Arc<EngineCore>, loads: &mut [&mut LoadBuilder]) -> Result<SeqNo> {
     let mut parts: Vec<LoadedTables> = Vec::new();
     for load in loads.iter_mut() {
@@ -185,7 +197,8 @@ impl Drop for LoadBuilder {
         self.core.memory_budget.add_freed_bytes(self.held_bytes);
         self.core.memory_budget.set_load_bytes(&mut self.held_bytes, 0);
         self.core.update_job_memory();
-        // Once the database is closed the files are not ours any more: they are orphans of the next open.
+        // Once the database is closed the files are not ours any more: they are orphans of the next
+        // open.
         if self.published_at.is_none()
             && let Ok(_working) = LoadGuard::start(&self.core)
         {
@@ -194,7 +207,8 @@ impl Drop for LoadBuilder {
     }
 }
 
-/// Removes files that merges have emptied. What cannot be removed now is an orphan of the next open.
+/// Removes files that merges have emptied. What cannot be removed now is an orphan of the next
+/// open.
 fn remove_files(core: &EngineCore, spent: &[FileId]) {
     for id in spent {
         core.table_cache.evict(*id);

@@ -1,23 +1,25 @@
-//! Bulk load: tables are built beside the living tree, then installed by one edit at one sequence number.
+//! Bulk load: tables are built beside the living tree, then installed by one edit at one sequence
+//! number.
 //!
 //! Rooms: `publish` (the argument why nothing can see half of it, or see
 //! it under the wrong age), `build` (a load in the making, on a caller's thread).
 //!
-//! Invariant: whoever builds holds a [`LoadGuard`], so that closing waits for it; outputs that no edit named are removed.
+//! Invariant: whoever builds holds a [`LoadGuard`], so that closing waits for it; outputs that no
+//! edit named are removed.
 
 pub mod publish;
 pub mod load_builder;
 pub mod ingest;
 
-pub use load_builder::{LoadBuilder, LoadStatus, finish_loads};
 pub use ingest::ingest_files;
+pub use load_builder::{LoadBuilder, LoadStatus, finish_loads};
 pub use publish::LoadedTables;
 
 use crate::core::EngineCore;
 use crate::jobs::pace::wait_for_rate;
 use crate::rate_limiter::RateLimitClass;
 use perigee_base::{Error, ErrorKind, Result};
-use perigee_tree::rewrite::{RewriteProgress, RewritePacer};
+use perigee_tree::rewrite::{RewritePacer, RewriteProgress};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -48,12 +50,16 @@ impl Drop for LoadGuard<'_> {
 
 fn check_closing(core: &EngineCore) -> Result<()> {
     if core.closing.load(SeqCst) {
-        return Err(Error::new(ErrorKind::Closed, "the database is closing, the load was given up"));
+        return Err(Error::new(
+            ErrorKind::Closed,
+            "the database is closing, the load was given up",
+        ));
     }
     Ok(())
 }
 
-/// The pace of a load's rewrites: within the background rate like a compaction (nobody waits for it), until the database closes.
+/// The pace of a load's rewrites: within the background rate like a compaction (nobody waits for
+/// it), until the database closes.
 #[derive(Debug)]
 pub struct LoadPace<'a> {
     core: &'a EngineCore,
@@ -97,6 +103,10 @@ impl RewritePacer for LoadPace<'_> {
     fn record_final(&self, moved: RewriteProgress) {
         self.set_held_bytes(moved.memory_bytes);
         let bytes = moved.read_bytes + moved.written_bytes;
-        let _owed = self.core.rate_limiter.charge(self.core.env.clock.monotonic_us(), bytes, RateLimitClass::Compaction);
+        let _owed = self.core.rate_limiter.charge(
+            self.core.env.clock.monotonic_us(),
+            bytes,
+            RateLimitClass::Compaction,
+        );
     }
 }

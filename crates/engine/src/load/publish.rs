@@ -1,34 +1,39 @@
 //! Installs loaded tables: all of them, of all families, by one edit, under one sequence number.
 //!
 //! Why it is right beside writers, readers, flushes and compactions:
-//! 1. *One number.* The load's number G is taken in the commit section, which is held until the load is visible: every write
-//!    acknowledged before has a smaller number, every later one a larger.
-//! 2. *Nothing older lies above it.* Reads ask memtables first, so no memtable may hold a key of the load when it is
-//!    installed. Those that do are flushed first; what writers add meanwhile is flushed with the section held. Tables go above
-//!    every table that shares keys with them (`bulk::level`). Levels do not change under us: `compacting` and `flushing` are
-//!    held, so that no job is between its inputs and its edit.
-//! 3. *Nobody sees half of it.* Until the watermark reaches G no reader has a number that shows it. A reader whose view
-//!    is older than the load may get a number of G or more; it must then not see writes behind G either. So the
-//!    active memtables are replaced: later writes are not in that view. Such a reader answers as of just before the load.
-//! 4. *All or nothing after a crash.* Files and their names are durable, and the log is durable up to G, before the edit is
-//!    written. Without the edit the files are orphans, and G is a number that nothing has.
+//! 1. *One number.* The load's number G is taken in the commit section, which is held until the
+//!    load is visible: every write acknowledged before has a smaller number, every later one a
+//!    larger.
+//! 2. *Nothing older lies above it.* Reads ask memtables first, so no memtable may hold a key of
+//!    the load when it is installed. Those that do are flushed first; what writers add meanwhile is
+//!    flushed with the section held. Tables go above every table that shares keys with them
+//!    (`bulk::level`). Levels do not change under us: `compacting` and `flushing` are held, so that
+//!    no job is between its inputs and its edit.
+//! 3. *Nobody sees half of it.* Until the watermark reaches G no reader has a number that shows it.
+//!    A reader whose view is older than the load may get a number of G or more; it must then not
+//!    see writes behind G either. So the active memtables are replaced: later writes are not in
+//!    that view. Such a reader answers as of just before the load.
+//! 4. *All or nothing after a crash.* Files and their names are durable, and the log is durable up
+//!    to G, before the edit is written. Without the edit the files are orphans, and G is a number
+//!    that nothing has.
 //! 5. *Snapshots* have numbers below G or were taken after the watermark moved.
-//! 6. *One event, one number.* The entries of all families have number G; the events that tell of them have G, G + 1, ..., one for
-//!    each family. The watermark moves past all of them at once.
+//! 6. *One event, one number.* The entries of all families have number G; the events that tell of
+//!    them have G, G + 1, ..., one for each family. The watermark moves past all of them at once.
 //!
-//! A transaction larger than memory goes the same way. Its tables hold tombstones too: they hide what lies beneath them, and by 2
-//! everything older does. Its range tombstones have number G - 1, which nobody reads at; what they hid of the transaction's own
-//! writes was dropped when the tables were made. Whether it may commit is asked before anything is locked, once more when
-//! the memtables have been flushed, and for the rest in the commit section, before its number is taken.
+//! A transaction larger than memory goes the same way. Its tables hold tombstones too: they hide
+//! what lies beneath them, and by 2 everything older does. Its range tombstones have number G - 1,
+//! which nobody reads at; what they hid of the transaction's own writes was dropped when the tables
+//! were made. Whether it may commit is asked before anything is locked, once more when the
+//! memtables have been flushed, and for the rest in the commit section, before its number is taken.
 
-use crate::commit::{sequence, publish_up_to, rotate};
-use crate::job_control::{RunningJob, JobKind};
+use crate::commit::{publish_up_to, rotate, sequence};
+use crate::commit_hooks::{HookEvent, PendingHook, this_thread_id};
 use crate::core::EngineCore;
 use crate::family::FamilyState;
-use crate::read_write_sets::KeyOrRangeRef;
-use crate::commit_hooks::{PendingHook, HookEvent, this_thread_id};
+use crate::job_control::{JobKind, RunningJob};
 use crate::jobs::flush;
-use crate::manifest::{FamilyEventKind, ManifestEdit, FamilyEvent};
+use crate::manifest::{FamilyEvent, FamilyEventKind, ManifestEdit};
+use crate::read_write_sets::KeyOrRangeRef;
 use crate::txn::validate::{self, CommitConditions, SpilledFamilyRuns};
 use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
@@ -41,7 +46,8 @@ use perigee_tree::{Table, TableMeta, VersionEdit, View, Vlog, VlogMeta};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// What one family gets: tables in key order whose entries are stored under number 0, and their value logs.
+/// What one family gets: tables in key order whose entries are stored under number 0, and their
+/// value logs.
 #[derive(Clone, Debug)]
 pub struct LoadedTables {
     /// The family.
@@ -93,8 +99,9 @@ impl SpilledCommit<'_> {
 /// Installs the parts; returns the last of their numbers.
 ///
 /// # Errors
-/// `Busy` while background work is paused, `Conflict` where a prepared transaction is in the way: nothing happened, try again. `OutcomeUnknown`: it may or may not be there after
-/// reopen, wholly. Anything else: nothing of it is there.
+/// `Busy` while background work is paused, `Conflict` where a prepared transaction is in the way:
+/// nothing happened, try again. `OutcomeUnknown`: it may or may not be there after reopen, wholly.
+/// Anything else: nothing of it is there.
 pub fn publish_tables(core: &Arc<EngineCore>, parts: &[LoadedTables]) -> Result<SeqNo> {
     publish_tables_if(core, parts, None)
 }
@@ -103,7 +110,11 @@ pub fn publish_tables(core: &Arc<EngineCore>, parts: &[LoadedTables]) -> Result<
 ///
 /// # Errors
 /// Those of [`publish`]; `Conflict`.
-pub fn publish_tables_if(core: &Arc<EngineCore>, parts: &[LoadedTables], mut asked: Option<SpilledCommit<'_>>) -> Result<SeqNo> {
+pub fn publish_tables_if(
+    core: &Arc<EngineCore>,
+    parts: &[LoadedTables],
+    mut asked: Option<SpilledCommit<'_>>,
+) -> Result<SeqNo> {
     let mut check = || match &mut asked {
         Some(asked) if !bug::is_active(Bug::SpilledUnchecked) => asked.check_conflicts(core),
         _ => Ok(()),
@@ -131,7 +142,8 @@ pub fn publish_tables_if(core: &Arc<EngineCore>, parts: &[LoadedTables], mut ask
     flush_overlapping(core, &mut appender, parts)?;
     asked.as_ref().map_or(Ok(()), |a| a.register_writes(core))?;
     let ranges = u64::from(parts.iter().any(LoadedTables::has_ranges));
-    let first = sequence::reserve_sequence_numbers(core, &mut appender, ranges + parts.len() as u64)?;
+    let first =
+        sequence::reserve_sequence_numbers(core, &mut appender, ranges + parts.len() as u64)?;
     let seq = first.plus(ranges);
     let last = event_seq(seq, parts.len().saturating_sub(1));
     let installed = install_tables(core, parts, seq);
@@ -141,7 +153,12 @@ pub fn publish_tables_if(core: &Arc<EngineCore>, parts: &[LoadedTables], mut ask
         // The thread that commits the transaction is this one.
         let due = |p: &LoadedTables| {
             let event = Arc::new(HookEvent::of_spilled_txn(last, p.entries()));
-            Some(PendingHook { thread_id: this_thread_id(), family: p.family.id, hook: p.family.hook()?, event })
+            Some(PendingHook {
+                thread_id: this_thread_id(),
+                family: p.family.id,
+                hook: p.family.hook()?,
+                event,
+            })
         };
         told.extend(parts.iter().filter_map(due));
     }
@@ -149,13 +166,15 @@ pub fn publish_tables_if(core: &Arc<EngineCore>, parts: &[LoadedTables], mut ask
     installed.map(|()| last)
 }
 
-/// Sequence number of the event of the n-th family. Each has one of its own, so that a position of the feed lies between any two;
-/// the entries of all families have the first, so that a snapshot at any of these numbers shows the whole load.
+/// Sequence number of the event of the n-th family. Each has one of its own, so that a position of
+/// the feed lies between any two; the entries of all families have the first, so that a snapshot at
+/// any of these numbers shows the whole load.
 fn event_seq(seq: SeqNo, n: usize) -> SeqNo {
     seq.plus(n as u64)
 }
 
-/// Refuses a load whose tables reach over what a prepared transaction wrote, or read where that counts.
+/// Refuses a load whose tables reach over what a prepared transaction wrote, or read where that
+/// counts.
 fn check_against_prepared(core: &EngineCore, parts: &[LoadedTables]) -> Result<()> {
     if !core.prepared_txns.has_any() {
         return Ok(());
@@ -216,8 +235,13 @@ fn overlaps_memtables(part: &LoadedTables) -> bool {
 }
 
 /// Replaces the active memtables, and flushes those that would hide the load.
-fn flush_overlapping(core: &EngineCore, appender: &mut Appender, parts: &[LoadedTables]) -> Result<()> {
-    let full: Vec<_> = loaded_families(parts).into_iter().filter(|f| !f.tree.view().active.is_empty()).collect();
+fn flush_overlapping(
+    core: &EngineCore,
+    appender: &mut Appender,
+    parts: &[LoadedTables],
+) -> Result<()> {
+    let full: Vec<_> =
+        loaded_families(parts).into_iter().filter(|f| !f.tree.view().active.is_empty()).collect();
     if !full.is_empty() {
         rotate::seal_memtables(core, appender, &full)?;
     }
@@ -243,8 +267,16 @@ fn install_tables(core: &EngineCore, parts: &[LoadedTables], seq: SeqNo) -> Resu
                 ..ManifestEdit::default()
             };
             for (n, p) in parts.iter().enumerate() {
-                let at = if bug::is_active(Bug::LoadEventsShareNumber) { seq } else { event_seq(seq, n) };
-                edit.events.push(FamilyEvent { seq: at, family: p.family.id, kind: FamilyEventKind::Loaded });
+                let at = if bug::is_active(Bug::LoadEventsShareNumber) {
+                    seq
+                } else {
+                    event_seq(seq, n)
+                };
+                edit.events.push(FamilyEvent {
+                    seq: at,
+                    family: p.family.id,
+                    kind: FamilyEventKind::Loaded,
+                });
                 p.family.check_not_dropped()?;
                 let change = version_edit(p, seq, run);
                 let opener = LoadOpener { core, open: &p.open };
@@ -253,7 +285,11 @@ fn install_tables(core: &EngineCore, parts: &[LoadedTables], seq: SeqNo) -> Resu
             }
             Ok((edit, prepared))
         },
-        |prepared| prepared.into_iter().for_each(|(p, version)| p.family.tree.install_version(version, None)),
+        |prepared| {
+            prepared
+                .into_iter()
+                .for_each(|(p, version)| p.family.tree.install_version(version, None))
+        },
     );
     if installed.is_err() {
         // Their readers carry a number that will not be theirs.

@@ -13,11 +13,20 @@ fn key(name: &str) -> KeyOrRange {
 }
 
 fn range(from: &str, to: &str) -> KeyOrRange {
-    KeyOrRange::Range(KeyBoundary::Before(from.as_bytes().to_vec()), KeyBoundary::Before(to.as_bytes().to_vec()))
+    KeyOrRange::Range(
+        KeyBoundary::Before(from.as_bytes().to_vec()),
+        KeyBoundary::Before(to.as_bytes().to_vec()),
+    )
 }
 
 /// Whether the lock is to be had at once.
-fn try_lock(locks: &LockManager, owner: LockOwner, mine: &mut TxnLocks, place: KeyOrRange, mode: LockMode) -> bool {
+fn try_lock(
+    locks: &LockManager,
+    owner: LockOwner,
+    mine: &mut TxnLocks,
+    place: KeyOrRange,
+    mode: LockMode,
+) -> bool {
     let clock = perigee_env::clock::RealClock::default();
     locks.lock(&clock, FAMILY, (owner, mine), place, mode, 0).is_ok()
 }
@@ -40,8 +49,11 @@ fn lock_mode_compatibility_table() {
         (Insert, Gap, true),
         (Insert, Insert, true),
     ] {
-        for (a, b) in [(key("k"), key("k")), (range("a", "z"), key("k")), (key("k"), range("a", "z"))] {
-            let (locks, mut one, mut other) = (LockManager::new(), TxnLocks::default(), TxnLocks::default());
+        for (a, b) in
+            [(key("k"), key("k")), (range("a", "z"), key("k")), (key("k"), range("a", "z"))]
+        {
+            let (locks, mut one, mut other) =
+                (LockManager::new(), TxnLocks::default(), TxnLocks::default());
             assert!(try_lock(&locks, 1, &mut one, a, held));
             assert_eq!(!try_lock(&locks, 2, &mut other, b, wanted), waits, "{held:?} {wanted:?}");
             assert!(try_lock(&locks, 2, &mut other, key("zz"), Exclusive), "elsewhere");
@@ -55,7 +67,8 @@ fn lock_mode_compatibility_table() {
 
 #[test]
 fn owner_can_relock_and_upgrade_its_own_keys() {
-    let (locks, mut one, mut other) = (LockManager::new(), TxnLocks::default(), TxnLocks::default());
+    let (locks, mut one, mut other) =
+        (LockManager::new(), TxnLocks::default(), TxnLocks::default());
     assert!(try_lock(&locks, 1, &mut one, key("k"), Shared));
     assert!(try_lock(&locks, 2, &mut other, key("k"), Shared));
     assert!(!try_lock(&locks, 1, &mut one, key("k"), Exclusive), "the other reads it");
@@ -67,7 +80,8 @@ fn owner_can_relock_and_upgrade_its_own_keys() {
 
 #[test]
 fn rollback_to_savepoint_keeps_earlier_locks() {
-    let (locks, mut one, mut other) = (LockManager::new(), TxnLocks::default(), TxnLocks::default());
+    let (locks, mut one, mut other) =
+        (LockManager::new(), TxnLocks::default(), TxnLocks::default());
     assert!(try_lock(&locks, 1, &mut one, key("a"), Exclusive));
     assert!(try_lock(&locks, 1, &mut one, key("b"), Shared));
     let savepoint = one.count();
@@ -80,8 +94,13 @@ fn rollback_to_savepoint_keeps_earlier_locks() {
     assert!(try_lock(&locks, 2, &mut other, key("c"), Exclusive));
 }
 
-/// A client of the storm: locks a few of the same keys in a random order until that went well three times.
-fn run_storm_client((locks, inside): &(LockManager, std::sync::Mutex<[u32; 6]>), clock: &dyn Clock, (t, seed): (u64, u64)) {
+/// A client of the storm: locks a few of the same keys in a random order until that went well three
+/// times.
+fn run_storm_client(
+    (locks, inside): &(LockManager, std::sync::Mutex<[u32; 6]>),
+    clock: &dyn Clock,
+    (t, seed): (u64, u64),
+) {
     let mut x = seed * 1000 + t + 1;
     let mut random = move |n: u64| {
         x ^= x << 13;
@@ -129,7 +148,12 @@ fn deadlock_storm_terminates_simulated() {
             let threads: Vec<_> = (0..64u64)
                 .map(|t| {
                     let (shared, clock) = (Arc::clone(&shared), Arc::clone(&env.clock));
-                    env.spawn.spawn("locks", Box::new(move || run_storm_client(&shared, &*clock, (t, seed)))).unwrap()
+                    env.spawn
+                        .spawn(
+                            "locks",
+                            Box::new(move || run_storm_client(&shared, &*clock, (t, seed))),
+                        )
+                        .unwrap()
                 })
                 .collect();
             threads.into_iter().for_each(|t| t.join().unwrap());
@@ -145,18 +169,22 @@ fn deadlock_storm_terminates_on_real_threads() {
     std::thread::scope(|s| {
         (0..64).for_each(|t| {
             let shared = &shared;
-            s.spawn(move || run_storm_client(shared, &perigee_env::clock::RealClock::default(), (t, 7)));
+            s.spawn(move || {
+                run_storm_client(shared, &perigee_env::clock::RealClock::default(), (t, 7))
+            });
         });
     });
     assert_eq!(shared.0.count(), (0, 0));
 }
 
-/// Nobody waits that long (an hour of the simulated world, in which nobody else sleeps for more than a moment).
+/// Nobody waits that long (an hour of the simulated world, in which nobody else sleeps for more
+/// than a moment).
 const LONG_WAIT_US: u64 = 3_600_000_000;
 
-/// No wake-up is lost, over many schedules: waiting, upgrades, time-outs, deadlocks, ends from outside, locks let go to a savepoint.
-/// Every switch of the scheduler is at a lock of `env::sync`, the very locks of this room, so these schedules are what a
-/// separate checker with locks of its own (shuttle) would try; that one could not be bound without a third kind of them.
+/// No wake-up is lost, over many schedules: waiting, upgrades, time-outs, deadlocks, ends from
+/// outside, locks let go to a savepoint. Every switch of the scheduler is at a lock of `env::sync`,
+/// the very locks of this room, so these schedules are what a separate checker with locks of its
+/// own (shuttle) would try; that one could not be bound without a third kind of them.
 #[test]
 fn no_wakeup_is_lost() {
     let (mut victims, mut ended, mut late) = (0, 0, 0);
@@ -168,7 +196,12 @@ fn no_wakeup_is_lost() {
             let threads: Vec<_> = (0..4u64)
                 .map(|t| {
                     let (shared, clock) = (Arc::clone(&shared), Arc::clone(&env.clock));
-                    env.spawn.spawn("locks", Box::new(move || run_waiting_client(&shared, &*clock, t, seed))).unwrap()
+                    env.spawn
+                        .spawn(
+                            "locks",
+                            Box::new(move || run_waiting_client(&shared, &*clock, t, seed)),
+                        )
+                        .unwrap()
                 })
                 .collect();
             threads.into_iter().for_each(|t| t.join().unwrap());
@@ -182,7 +215,12 @@ fn no_wakeup_is_lost() {
 }
 
 /// Counts conflicts, ends from outside, and time-outs.
-fn run_waiting_client((locks, counts): &(LockManager, std::sync::Mutex<[u32; 3]>), clock: &dyn Clock, t: u64, seed: u64) {
+fn run_waiting_client(
+    (locks, counts): &(LockManager, std::sync::Mutex<[u32; 3]>),
+    clock: &dyn Clock,
+    t: u64,
+    seed: u64,
+) {
     let mut x = seed * 77 + t + 1;
     let mut random = move |n: u64| {
         x ^= x << 13;
@@ -195,8 +233,10 @@ fn run_waiting_client((locks, counts): &(LockManager, std::sync::Mutex<[u32; 3]>
         let mut savepoint = 0;
         for _ in 0..3 {
             let modes = [Shared, Shared, Exclusive, Insert, Gap];
-            let (mode, patience) = (modes[random(5) as usize], [LONG_WAIT_US, LONG_WAIT_US, 5][random(3) as usize]);
-            let place = if random(5) == 0 { range("a", "c") } else { key(["a", "b"][random(2) as usize]) };
+            let (mode, patience) =
+                (modes[random(5) as usize], [LONG_WAIT_US, LONG_WAIT_US, 5][random(3) as usize]);
+            let place =
+                if random(5) == 0 { range("a", "c") } else { key(["a", "b"][random(2) as usize]) };
             let got = locks.lock(clock, FAMILY, (owner, &mut mine), place, mode, patience);
             match got.map_err(|e| e.kind()) {
                 Ok(()) => {}

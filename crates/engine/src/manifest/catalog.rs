@@ -1,6 +1,6 @@
 //! The state that the edits add up to. Pure.
 
-use super::edit::{CleanClose, ManifestEdit, FamilyEvent};
+use super::edit::{CleanClose, FamilyEvent, ManifestEdit};
 use crate::settings::FamilySettings;
 use crate::wal::LogSpan;
 use perigee_base::{Error, FamilyId, FileId, Result, SeqNo, limits};
@@ -37,7 +37,8 @@ pub struct Catalog {
     pub next_ids: (u64, u32, u64),
     /// Families by id.
     pub families: BTreeMap<FamilyId, CatalogFamily>,
-    /// Log segments, oldest first, each with its first LSN (0: not known yet, it follows the one before; never of the first).
+    /// Log segments, oldest first, each with its first LSN (0: not known yet, it follows the one
+    /// before; never of the first).
     pub logs: Vec<(FileId, u64)>,
     /// Complete segments that stay for readers, oldest first, without a gap between them.
     pub retained: Vec<LogSpan>,
@@ -72,7 +73,8 @@ impl Catalog {
     pub fn apply_checked(&mut self, e: &ManifestEdit) {
         self.clean_close = e.clean_close;
         if let Some((file, family, run)) = e.next_ids {
-            self.next_ids = (self.next_ids.0.max(file), self.next_ids.1.max(family), self.next_ids.2.max(run));
+            self.next_ids =
+                (self.next_ids.0.max(file), self.next_ids.1.max(family), self.next_ids.2.max(run));
         }
         for (id, name, settings) in &e.families {
             match self.families.get_mut(id) {
@@ -117,7 +119,8 @@ impl Catalog {
         self.discard_old_events();
     }
 
-    /// Everything behind this number is told by the log that is still there, with what is retained, and by the events.
+    /// Everything behind this number is told by the log that is still there, with what is retained,
+    /// and by the events.
     pub fn oldest_position(&self) -> SeqNo {
         let first = self.logs.first().map(|(_, first)| *first);
         let logged = self.retained.first().map(|s| s.first_lsn).or(first).unwrap_or(0);
@@ -158,7 +161,9 @@ impl Catalog {
     pub fn check(&self, e: &ManifestEdit) -> Result<()> {
         for id in &e.dropped {
             if !self.families.contains_key(id) {
-                return Err(Error::corruption(format!("an edit drops family {id}, which does not exist")));
+                return Err(Error::corruption(format!(
+                    "an edit drops family {id}, which does not exist"
+                )));
             }
         }
         for (id, _) in &e.filters {
@@ -180,15 +185,20 @@ impl Catalog {
             };
             entry.check(*id, v)?;
         }
-        let prefix: BTreeSet<_> = self.logs.iter().take(e.logs_removed.len()).map(|(id, _)| *id).collect();
+        let prefix: BTreeSet<_> =
+            self.logs.iter().take(e.logs_removed.len()).map(|(id, _)| *id).collect();
         // A segment that was made ahead and never used is the last.
         let unused = self.logs.last().filter(|(_, lsn)| *lsn == 0).map(|(id, _)| *id);
         if e.logs_removed.iter().any(|id| !prefix.contains(id) && Some(*id) != unused) {
-            return Err(Error::corruption("an edit removes a log segment that is not among the oldest"));
+            return Err(Error::corruption(
+                "an edit removes a log segment that is not among the oldest",
+            ));
         }
         let logs = self.logs_after(e);
         if !logs_in_order(&logs) {
-            return Err(Error::corruption("an edit adds a log segment that starts before its predecessor"));
+            return Err(Error::corruption(
+                "an edit adds a log segment that starts before its predecessor",
+            ));
         }
         self.check_history(e)
     }
@@ -197,7 +207,9 @@ impl Catalog {
         let wrong = |what: &str| Err(Error::corruption(format!("an edit {what}")));
         let stay = self.retained.iter().filter(|s| !e.retained_removed.contains(&s.id));
         let all: Vec<_> = stay.chain(&e.logs_retained).collect();
-        if all.windows(2).any(|w| w[0].end_lsn != w[1].first_lsn) || all.iter().any(|s| s.first_lsn >= s.end_lsn) {
+        if all.windows(2).any(|w| w[0].end_lsn != w[1].first_lsn)
+            || all.iter().any(|s| s.first_lsn >= s.end_lsn)
+        {
             return wrong("keeps log segments with a gap between them");
         }
         if e.retained_removed.iter().any(|id| !self.retained.iter().any(|s| s.id == *id)) {
@@ -217,7 +229,8 @@ impl Catalog {
     /// # Errors
     /// `Corruption` saying what does not.
     pub fn validate(&self, edits: u64) -> Result<()> {
-        let wrong = |what: &str| Err(Error::corruption(format!("the manifest makes no sense: {what}")));
+        let wrong =
+            |what: &str| Err(Error::corruption(format!("the manifest makes no sense: {what}")));
         let (files, families, runs) = self.next_ids;
         if files > ID_MAX || runs > ID_MAX || self.durable_seq > ID_MAX || edits > ID_MAX {
             return wrong("a number is too large");
@@ -226,10 +239,13 @@ impl Catalog {
             return wrong("there is no default family");
         }
         let names: BTreeSet<&str> = self.families.values().map(|f| &f.name[..]).collect();
-        if names.len() < self.families.len() || names.iter().any(|n| n.is_empty() || n.contains('\0')) {
+        if names.len() < self.families.len()
+            || names.iter().any(|n| n.is_empty() || n.contains('\0'))
+        {
             return wrong("two families share a name, or one has none");
         }
-        if self.families.keys().any(|id| id.0 >= families) || self.data_files().iter().any(|id| id.0 >= files)
+        if self.families.keys().any(|id| id.0 >= families)
+            || self.data_files().iter().any(|id| id.0 >= files)
         {
             return wrong("something has a number that was not given out");
         }
@@ -250,7 +266,11 @@ impl Catalog {
         }
         let begun = self.families.values().map(|f| f.contents_start);
         let named = self.snapshots.values().copied().chain(self.events.iter().map(|e| e.seq));
-        if begun.chain(named).chain([self.oldest_readable, self.events_discarded]).any(|seq| seq.0 > ID_MAX) {
+        if begun
+            .chain(named)
+            .chain([self.oldest_readable, self.events_discarded])
+            .any(|seq| seq.0 > ID_MAX)
+        {
             return wrong("a sequence number is too large");
         }
         Ok(())
@@ -268,14 +288,23 @@ impl Catalog {
         ManifestEdit {
             snapshot: true,
             next_ids: Some(self.next_ids),
-            families: self.families.iter().map(|(id, f)| (*id, f.name.clone(), f.settings.clone())).collect(),
+            families: self
+                .families
+                .iter()
+                .map(|(id, f)| (*id, f.name.clone(), f.settings.clone()))
+                .collect(),
             filters: filters.map(|(id, f)| (*id, f.filter.clone())).collect(),
             versions: self.families.iter().map(|(id, f)| (*id, version(f))).collect(),
             logs_added: self.logs.clone(),
             logs_retained: self.retained.clone(),
             events: self.events.clone(),
             events_discarded: Some(self.events_discarded).filter(|seq| seq.0 > 0),
-            contents_start: self.families.iter().map(|(id, f)| (*id, f.contents_start)).filter(|(_, s)| s.0 > 0).collect(),
+            contents_start: self
+                .families
+                .iter()
+                .map(|(id, f)| (*id, f.contents_start))
+                .filter(|(_, s)| s.0 > 0)
+                .collect(),
             oldest_readable: Some(self.oldest_readable).filter(|floor| floor.0 > 0),
             snapshots: self.snapshots.iter().map(|(name, seq)| (name.clone(), *seq)).collect(),
             durable_seq: Some(self.durable_seq),
@@ -286,7 +315,10 @@ impl Catalog {
 
     /// Ids of every table and value log.
     pub fn data_files(&self) -> BTreeSet<FileId> {
-        self.families.values().flat_map(|f| f.tables.keys().chain(f.vlogs.keys()).copied()).collect()
+        self.families
+            .values()
+            .flat_map(|f| f.tables.keys().chain(f.vlogs.keys()).copied())
+            .collect()
     }
 }
 
@@ -338,7 +370,9 @@ impl CatalogFamily {
             }
         }
         for t in &v.added {
-            if self.tables.contains_key(&t.meta.id) && !v.removed.iter().any(|(_, gone)| *gone == t.meta.id) {
+            if self.tables.contains_key(&t.meta.id)
+                && !v.removed.iter().any(|(_, gone)| *gone == t.meta.id)
+            {
                 return Err(wrong("adds, a second time,", t.meta.id));
             }
         }

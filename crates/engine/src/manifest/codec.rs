@@ -1,12 +1,13 @@
 //! Edits to bytes and back. The decoder is total.
 
-use super::edit::{FamilyEventKind, CleanClose, ManifestEdit, FamilyEvent};
+use super::edit::{CleanClose, FamilyEvent, FamilyEventKind, ManifestEdit};
 use crate::isolation::IsolationLevel;
 use crate::settings::FamilySettings;
 use crate::wal::LogSpan;
 use perigee_base::codec::{Decoder, put_bytes, put_varint};
 use perigee_base::{
-    Error, ErrorKind, FamilyId, FileId, KeyComparator, LevelNo, MergeRule, Result, RunId, SeqNo, limits,
+    Error, ErrorKind, FamilyId, FileId, KeyComparator, LevelNo, MergeRule, Result, RunId, SeqNo,
+    limits,
 };
 use perigee_file::{Codec, CompressionMethod, KlogSummary, RangeTombstoneSummary};
 use perigee_tree::version::AddedTable;
@@ -91,11 +92,15 @@ pub fn encode_edit(e: &ManifestEdit) -> Vec<u8> {
 
 /// What feeds and readers of the past need.
 fn put_history(out: &mut Vec<u8>, e: &ManifestEdit) {
-    e.logs_retained.iter().for_each(|s| put_numbers(out, LOG_RETAINED, &[s.id.0, s.first_lsn, s.end_lsn, s.bytes]));
+    e.logs_retained
+        .iter()
+        .for_each(|s| put_numbers(out, LOG_RETAINED, &[s.id.0, s.first_lsn, s.end_lsn, s.bytes]));
     e.retained_removed.iter().for_each(|id| put_numbers(out, RETAINED_REMOVED, &[id.0]));
     e.events.iter().for_each(|event| put_field(out, FAMILY_EVENT, |b| put_event(b, event)));
     e.events_discarded.iter().for_each(|seq| put_numbers(out, EVENTS_DISCARDED, &[seq.0]));
-    e.contents_start.iter().for_each(|(id, seq)| put_numbers(out, CONTENTS_START, &[u64::from(id.0), seq.0]));
+    e.contents_start
+        .iter()
+        .for_each(|(id, seq)| put_numbers(out, CONTENTS_START, &[u64::from(id.0), seq.0]));
     e.oldest_readable.iter().for_each(|seq| put_numbers(out, OLDEST_READABLE, &[seq.0]));
     for (name, seq) in &e.snapshots {
         put_field(out, NAMED_SNAPSHOT, |b| {
@@ -103,7 +108,9 @@ fn put_history(out: &mut Vec<u8>, e: &ManifestEdit) {
             put_bytes(b, name.as_bytes());
         });
     }
-    e.snapshots_dropped.iter().for_each(|name| put_field(out, NAMED_SNAPSHOT_DROPPED, |b| put_bytes(b, name.as_bytes())));
+    e.snapshots_dropped
+        .iter()
+        .for_each(|name| put_field(out, NAMED_SNAPSHOT_DROPPED, |b| put_bytes(b, name.as_bytes())));
 }
 
 fn put_event(b: &mut Vec<u8>, e: &FamilyEvent) {
@@ -160,7 +167,9 @@ fn put_version(out: &mut Vec<u8>, family: u64, v: &VersionEdit) {
             put_numbers(out, STAMP, &[family, t.meta.id.0, seq.0]);
         }
     }
-    v.removed.iter().for_each(|(level, id)| put_numbers(out, KLOG_REMOVED, &[family, u64::from(level.0), id.0]));
+    v.removed.iter().for_each(|(level, id)| {
+        put_numbers(out, KLOG_REMOVED, &[family, u64::from(level.0), id.0])
+    });
     for l in &v.vlogs_added {
         put_field(out, VLOG, |b| {
             [family, l.id.0, l.bytes].iter().for_each(|n| put_varint(b, *n));
@@ -175,12 +184,18 @@ fn put_version(out: &mut Vec<u8>, family: u64, v: &VersionEdit) {
 
 fn put_table(b: &mut Vec<u8>, family: u64, t: &AddedTable) {
     let s = &t.meta.summary;
-    [family, u64::from(t.level.0), t.run.0, t.meta.id.0, s.bytes].iter().for_each(|n| put_varint(b, *n));
+    [family, u64::from(t.level.0), t.run.0, t.meta.id.0, s.bytes]
+        .iter()
+        .for_each(|n| put_varint(b, *n));
     b.extend_from_slice(&s.checksum.to_le_bytes());
-    [s.entries, s.tombstones, s.smallest_seq.0, s.largest_seq.0].iter().for_each(|n| put_varint(b, *n));
+    [s.entries, s.tombstones, s.smallest_seq.0, s.largest_seq.0]
+        .iter()
+        .for_each(|n| put_varint(b, *n));
     put_bytes(b, &s.first_key);
     put_bytes(b, &s.last_key);
-    [s.raw_key_bytes, s.raw_value_bytes, s.vlogs.len() as u64].iter().for_each(|n| put_varint(b, *n));
+    [s.raw_key_bytes, s.raw_value_bytes, s.vlogs.len() as u64]
+        .iter()
+        .for_each(|n| put_varint(b, *n));
     for (id, bytes) in &s.vlogs {
         put_varint(b, id.0);
         put_varint(b, *bytes);
@@ -213,7 +228,9 @@ fn check_unknown_tag(tag: u64, place: &str) -> Result<()> {
     }
     Err(Error::new(
         ErrorKind::FormatTooNew,
-        format!("{place} has field {tag}, which this version does not know: open it with a newer Perigee"),
+        format!(
+            "{place} has field {tag}, which this version does not know: open it with a newer Perigee"
+        ),
     ))
 }
 
@@ -277,7 +294,11 @@ fn take_field(e: &mut ManifestEdit, tag: u64, b: &mut Decoder<'_>) -> Result<boo
         EXPIRY_CLOCK => e.expiry_clock_ms = Some(b.varint()?),
         DURABLE => e.durable_seq = Some(b.varint()?),
         CLEAN_CLOSE => {
-            e.clean_close = Some(CleanClose { log: FileId(b.varint()?), bytes: b.varint()?, last_seq: b.varint()? })
+            e.clean_close = Some(CleanClose {
+                log: FileId(b.varint()?),
+                bytes: b.varint()?,
+                last_seq: b.varint()?,
+            })
         }
         _ => return take_history(e, tag, b),
     }
@@ -347,9 +368,8 @@ fn version_of(e: &mut ManifestEdit, family: FamilyId) -> &mut VersionEdit {
 fn take_level(b: &mut Decoder<'_>) -> Result<LevelNo> {
     let n = b.varint()?;
     if n >= limits::LEVELS as u64 {
-        return Err(
-            Error::corruption("no such level").expected(format_args!("less than {}", limits::LEVELS), n)
-        );
+        return Err(Error::corruption("no such level")
+            .expected(format_args!("less than {}", limits::LEVELS), n));
     }
     Ok(LevelNo(n as u8))
 }
@@ -364,7 +384,9 @@ fn take_table(b: &mut Decoder<'_>) -> Result<(FamilyId, AddedTable)> {
     let last_key = b.bytes(limits::KEY_BYTES_MAX)?.to_vec();
     let (raw_key_bytes, raw_value_bytes, n) = (b.varint()?, b.varint()?, b.varint()?);
     if n > b.remaining() as u64 {
-        return Err(Error::corruption("a table references more value logs than the edit has bytes"));
+        return Err(Error::corruption(
+            "a table references more value logs than the edit has bytes",
+        ));
     }
     let vlogs = (0..n).map(|_| Ok((FileId(b.varint()?), b.varint()?))).collect::<Result<_>>()?;
     let summary = KlogSummary {
@@ -402,8 +424,8 @@ fn take_settings(d: &mut Decoder<'_>) -> Result<FamilySettings> {
         let mut b = Decoder::new(body);
         match tag {
             1 => {
-                let name =
-                    std::str::from_utf8(body).map_err(|_| Error::corruption("a key order is not UTF-8"))?;
+                let name = std::str::from_utf8(body)
+                    .map_err(|_| Error::corruption("a key order is not UTF-8"))?;
                 s.comparator = KeyComparator::by_name(name)?;
                 continue;
             }
@@ -425,8 +447,9 @@ fn take_settings(d: &mut Decoder<'_>) -> Result<FamilySettings> {
             19 => effort = unzigzag(b.varint32()?),
             25 => {
                 let level = u8::try_from(b.varint()?).ok().and_then(IsolationLevel::decode);
-                s.isolation =
-                    Some(level.ok_or_else(|| Error::corruption("a family's level of isolation is unknown"))?);
+                s.isolation = Some(level.ok_or_else(|| {
+                    Error::corruption("a family's level of isolation is unknown")
+                })?);
             }
             other => {
                 check_unknown_tag(other, "a family's settings")?;
@@ -438,7 +461,8 @@ fn take_settings(d: &mut Decoder<'_>) -> Result<FamilySettings> {
         }
     }
     s.comparator.check_fingerprint(fingerprint)?;
-    let damaged = |e: Error| e.wrap(ErrorKind::Corruption, "a family's stored settings are damaged");
+    let damaged =
+        |e: Error| e.wrap(ErrorKind::Corruption, "a family's stored settings are damaged");
     s.compression = CompressionMethod::new(codec, effort).map_err(damaged)?;
     s.check().map_err(damaged)?;
     Ok(s)

@@ -75,7 +75,8 @@ pub struct ManifestEdit {
     pub dropped: Vec<FamilyId>,
     /// Changes of families' versions.
     pub versions: Vec<(FamilyId, VersionEdit)>,
-    /// Log segments that come, with their first LSN (0: not known yet), or whose first LSN is known now.
+    /// Log segments that come, with their first LSN (0: not known yet), or whose first LSN is known
+    /// now.
     pub logs_added: Vec<(FileId, u64)>,
     /// Log segments that go.
     pub logs_removed: Vec<FileId>,

@@ -1,5 +1,6 @@
-//! The manifest: the only record of what the database is. Edits are checked against the catalog before they are
-//! written, synced before anything depends on them, and installed under the same lock.
+//! The manifest: the only record of what the database is. Edits are checked against the catalog
+//! before they are written, synced before anything depends on them, and installed under the same
+//! lock.
 
 mod edit;
 mod codec;
@@ -8,8 +9,8 @@ mod writer;
 
 pub use catalog::{Catalog, CatalogFamily};
 pub use codec::{decode_edit, encode_edit};
-pub use edit::{FamilyEventKind, CleanClose, ManifestEdit, FamilyEvent};
-pub use writer::{Manifest, DatabaseIdentity, write_snapshot, write_snapshot_file};
+pub use edit::{CleanClose, FamilyEvent, FamilyEventKind, ManifestEdit};
+pub use writer::{DatabaseIdentity, Manifest, write_snapshot, write_snapshot_file};
 
 #[cfg(test)]
 mod tests;

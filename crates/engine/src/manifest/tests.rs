@@ -1,4 +1,5 @@
-//! Edits survive the round trip; damaged and foreign ones are refused; the catalog refuses what does not fit.
+//! Edits survive the round trip; damaged and foreign ones are refused; the catalog refuses what
+//! does not fit.
 
 use super::*;
 use crate::settings::FamilySettings;
@@ -23,7 +24,8 @@ fn events() -> Vec<FamilyEvent> {
         FamilyEventKind::Cloned { name: name(), source: FamilyId(1) },
         FamilyEventKind::Loaded,
     ];
-    let event = |(i, what)| FamilyEvent { seq: SeqNo(5 + i as u64), family: FamilyId(1), kind: what };
+    let event =
+        |(i, what)| FamilyEvent { seq: SeqNo(5 + i as u64), family: FamilyId(1), kind: what };
     all.into_iter().enumerate().map(event).collect()
 }
 
@@ -40,7 +42,11 @@ fn sample_edit() -> ManifestEdit {
         raw_key_bytes: 30,
         raw_value_bytes: 900,
         vlogs: vec![(FileId(8), 77)],
-        ranges: Some(RangeTombstoneSummary { count: 3, begin: KeyBoundary::First, end: KeyBoundary::After(b"zz".to_vec()) }),
+        ranges: Some(RangeTombstoneSummary {
+            count: 3,
+            begin: KeyBoundary::First,
+            end: KeyBoundary::After(b"zz".to_vec()),
+        }),
     };
     let table = AddedTable {
         level: LevelNo(1),
@@ -100,7 +106,10 @@ fn damaged_edits_give_errors_not_panics() {
 #[test]
 fn unknown_fields_are_skipped_or_refused_by_parity() {
     assert_eq!(decode_edit(&[100, 1, 0]).unwrap(), ManifestEdit::default());
-    assert_eq!(decode_edit(&[101, 1, 0]).unwrap_err().kind(), perigee_base::ErrorKind::FormatTooNew);
+    assert_eq!(
+        decode_edit(&[101, 1, 0]).unwrap_err().kind(),
+        perigee_base::ErrorKind::FormatTooNew
+    );
 }
 
 #[test]
@@ -119,8 +128,13 @@ fn catalog_rejects_unfit_edits_and_round_trips() {
     c.apply(&add).unwrap();
     let before = c.clone();
     assert!(c.apply(&add).is_err(), "the same table twice");
-    assert!(c.apply(&ManifestEdit { dropped: vec![FamilyId(9)], ..ManifestEdit::default() }).is_err());
-    assert!(c.apply(&ManifestEdit { logs_removed: vec![FileId(3)], ..ManifestEdit::default() }).is_err());
+    assert!(
+        c.apply(&ManifestEdit { dropped: vec![FamilyId(9)], ..ManifestEdit::default() }).is_err()
+    );
+    assert!(
+        c.apply(&ManifestEdit { logs_removed: vec![FileId(3)], ..ManifestEdit::default() })
+            .is_err()
+    );
     assert_eq!(c, before, "a refused edit changes nothing");
     let mut again = Catalog::default();
     again.apply(&c.to_edit()).unwrap();
@@ -153,7 +167,10 @@ fn preallocated_segment_learns_first_lsn_later() {
     both.apply(&logs(&[(5, 0)], &[])).unwrap();
     both.apply(&logs(&[(5, 60)], &[3, 4])).unwrap();
     assert_eq!(both.logs, [(FileId(5), 60)], "of one that goes nobody has to know where it began");
-    assert!(c.clone().apply(&logs(&[(4, 30), (3, 20)], &[3])).is_err(), "one that goes does not come");
+    assert!(
+        c.clone().apply(&logs(&[(4, 30), (3, 20)], &[3])).is_err(),
+        "one that goes does not come"
+    );
     assert!(c.clone().apply(&logs(&[(4, 19)], &[])).is_err(), "it begins before its predecessor");
     let mut again = Catalog::default();
     again.apply(&c.to_edit()).unwrap();
@@ -163,13 +180,24 @@ fn preallocated_segment_learns_first_lsn_later() {
 #[test]
 fn retained_log_has_no_gap_and_bounds_events() {
     let mut c = Catalog::default();
-    c.apply(&ManifestEdit { logs_added: vec![(FileId(4), 13)], events: events(), ..ManifestEdit::default() }).unwrap();
+    c.apply(&ManifestEdit {
+        logs_added: vec![(FileId(4), 13)],
+        events: events(),
+        ..ManifestEdit::default()
+    })
+    .unwrap();
     assert!(c.events.is_empty(), "the log begins behind them");
-    let kept = ManifestEdit { logs_retained: vec![span(2, 1, 5), span(3, 5, 13)], ..ManifestEdit::default() };
+    let kept = ManifestEdit {
+        logs_retained: vec![span(2, 1, 5), span(3, 5, 13)],
+        ..ManifestEdit::default()
+    };
     c.apply(&kept).unwrap();
     c.apply(&ManifestEdit { events: events(), ..ManifestEdit::default() }).unwrap();
     assert_eq!((c.oldest_position(), c.events.len()), (SeqNo(0), 6));
-    let many = ManifestEdit { events: vec![events()[3].clone(); limits::FAMILY_EVENTS_MAX - 3], ..ManifestEdit::default() };
+    let many = ManifestEdit {
+        events: vec![events()[3].clone(); limits::FAMILY_EVENTS_MAX - 3],
+        ..ManifestEdit::default()
+    };
     let mut full = c.clone();
     full.apply(&many).unwrap();
     assert_eq!(full.oldest_position(), SeqNo(7), "the oldest three are forgotten");
@@ -179,7 +207,11 @@ fn retained_log_has_no_gap_and_bounds_events() {
     refused(ManifestEdit { logs_retained: vec![span(5, 13, 13)], ..ManifestEdit::default() });
     refused(ManifestEdit { retained_removed: vec![FileId(9)], ..ManifestEdit::default() });
     refused(ManifestEdit { snapshots_dropped: vec!["none".into()], ..ManifestEdit::default() });
-    let named = ManifestEdit { snapshots: vec![("a".into(), SeqNo(3))], oldest_readable: Some(SeqNo(2)), ..ManifestEdit::default() };
+    let named = ManifestEdit {
+        snapshots: vec![("a".into(), SeqNo(3))],
+        oldest_readable: Some(SeqNo(2)),
+        ..ManifestEdit::default()
+    };
     c.apply(&named).unwrap();
     assert!(c.clone().apply(&named).is_err(), "the name is taken");
     c.apply(&ManifestEdit { oldest_readable: Some(SeqNo(1)), ..ManifestEdit::default() }).unwrap();
@@ -187,7 +219,11 @@ fn retained_log_has_no_gap_and_bounds_events() {
     let mut again = Catalog::default();
     again.apply(&c.to_edit()).unwrap();
     assert_eq!(again, c);
-    c.apply(&ManifestEdit { retained_removed: vec![FileId(2), FileId(3)], ..ManifestEdit::default() }).unwrap();
+    c.apply(&ManifestEdit {
+        retained_removed: vec![FileId(2), FileId(3)],
+        ..ManifestEdit::default()
+    })
+    .unwrap();
     assert_eq!(c.events, [], "they end before the log begins");
 }
 
@@ -196,12 +232,17 @@ fn format_page_example_matches_encoding() {
     let edit = ManifestEdit {
         next_ids: Some((10, 2, 5)),
         families: vec![(FamilyId(1), "tides".into(), FamilySettings::default())],
-        versions: vec![(FamilyId(1), VersionEdit { flushed_up_to: Some(SeqNo(12)), ..VersionEdit::default() })],
+        versions: vec![(
+            FamilyId(1),
+            VersionEdit { flushed_up_to: Some(SeqNo(12)), ..VersionEdit::default() },
+        )],
         logs_added: vec![(FileId(9), 13)],
         durable_seq: Some(12),
         ..ManifestEdit::default()
     };
-    let hex = |edit: &ManifestEdit| encode_edit(edit).iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let hex = |edit: &ManifestEdit| {
+        encode_edit(edit).iter().map(|b| format!("{b:02x}")).collect::<String>()
+    };
     let page = include_str!("../../../../docs/format/manifest.md");
     let block = |n| page.split("```hex").nth(n).unwrap().split("```").next().unwrap();
     let flat = |n| -> String {

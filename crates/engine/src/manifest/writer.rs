@@ -4,7 +4,7 @@ use super::catalog::Catalog;
 use super::codec;
 use super::edit::ManifestEdit;
 use crate::dir_sync::DirSync;
-use crate::health::{Health, BackgroundTask};
+use crate::health::{BackgroundTask, Health};
 use crate::logical_clock::ClockHighWater;
 use perigee_base::file_header::{FileHeader, FileKind};
 use perigee_base::io_stats::IoActivity;
@@ -12,9 +12,9 @@ use perigee_base::stats::Counters;
 use perigee_base::{Error, ErrorKind, FileId, Result};
 use perigee_env::Dir;
 use perigee_env::sync::{Mutex, MutexGuard};
+use perigee_file::filename;
 use perigee_file::log::batch::EncodedRecord;
 use perigee_file::log::{LogWriter, RecordKind, RecordStamp};
-use perigee_file::filename;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -51,8 +51,9 @@ pub struct Manifest {
     clock: Arc<ClockHighWater>,
 }
 
-/// Writes `catalog` as edit number `edit` into a new manifest and puts it in the place of the old one. Durable when it
-/// returns. A failure before the rename leaves the old one; a failure after it leaves either.
+/// Writes `catalog` as edit number `edit` into a new manifest and puts it in the place of the old
+/// one. Durable when it returns. A failure before the rename leaves the old one; a failure after it
+/// leaves either.
 pub fn write_snapshot(
     dir: &dyn Dir,
     place: DatabaseIdentity,
@@ -66,7 +67,8 @@ pub fn write_snapshot(
     }
     let writer = write_snapshot_file(dir, filename::MANIFEST_TMP, place, id, edit, catalog)?;
     dir.rename(filename::MANIFEST_TMP, filename::MANIFEST)?;
-    sync_dir().map_err(|e| e.wrap(ErrorKind::OutcomeUnknown, "the new manifest may not be durable"))?;
+    sync_dir()
+        .map_err(|e| e.wrap(ErrorKind::OutcomeUnknown, "the new manifest may not be durable"))?;
     Ok(writer)
 }
 
@@ -79,11 +81,20 @@ pub fn write_snapshot_file(
     edit: u64,
     catalog: &Catalog,
 ) -> Result<LogWriter> {
-    let header =
-        FileHeader { kind: FileKind::Manifest, database: place.database, file: id, a: edit, b: place.boot };
+    let header = FileHeader {
+        kind: FileKind::Manifest,
+        database: place.database,
+        file: id,
+        a: edit,
+        b: place.boot,
+    };
     let mut writer = LogWriter::create(dir, file, &header)?;
-    let mut record = EncodedRecord::from_payload(RecordKind::Edit, &codec::encode_edit(&catalog.to_edit()), 1);
-    writer.append(RecordStamp { lsn: edit, durable_lsn: edit - 1, manifest_edits: 0 }, &mut [&mut record])?;
+    let mut record =
+        EncodedRecord::from_payload(RecordKind::Edit, &codec::encode_edit(&catalog.to_edit()), 1);
+    writer.append(
+        RecordStamp { lsn: edit, durable_lsn: edit - 1, manifest_edits: 0 },
+        &mut [&mut record],
+    )?;
     writer.file().sync()?;
     Ok(writer)
 }
@@ -139,12 +150,13 @@ impl Manifest {
 
     /// Appends an edit durably, then runs `install` under the same lock.
     ///
-    /// `prepare` runs first, under the lock: it may complete the edit, and refuse it while nothing has been written.
+    /// `prepare` runs first, under the lock: it may complete the edit, and refuse it while nothing
+    /// has been written.
     ///
     /// # Errors
-    /// From `prepare`, or `Corruption` if the edit does not fit: nothing happened. `NoSpace`: nothing happened.
-    /// `OutcomeUnknown`: the edit may or may not be there after reopen; the database is poisoned, and no file that the
-    /// edit names may be removed.
+    /// From `prepare`, or `Corruption` if the edit does not fit: nothing happened. `NoSpace`:
+    /// nothing happened. `OutcomeUnknown`: the edit may or may not be there after reopen; the
+    /// database is poisoned, and no file that the edit names may be removed.
     pub fn commit_edit<T>(
         &self,
         health: &Health,
@@ -169,12 +181,22 @@ impl Manifest {
     pub fn append_clean_close(&self, edit: &ManifestEdit, health: &Health) -> Result<()> {
         let mut state = self.state.lock();
         let clock = self.clock.newer_than(state.catalog.expiry_clock_ms);
-        self.append_edit(&mut state, &ManifestEdit { expiry_clock_ms: clock, ..edit.clone() }, health)
+        self.append_edit(
+            &mut state,
+            &ManifestEdit { expiry_clock_ms: clock, ..edit.clone() },
+            health,
+        )
     }
 
-    fn append_edit(&self, state: &mut MutexGuard<'_, ManifestState>, edit: &ManifestEdit, health: &Health) -> Result<()> {
+    fn append_edit(
+        &self,
+        state: &mut MutexGuard<'_, ManifestState>,
+        edit: &ManifestEdit,
+        health: &Health,
+    ) -> Result<()> {
         let number = self.last_edit() + 1;
-        let mut record = EncodedRecord::from_payload(RecordKind::Edit, &codec::encode_edit(edit), 1);
+        let mut record =
+            EncodedRecord::from_payload(RecordKind::Edit, &codec::encode_edit(edit), 1);
         let before = state.writer.offset();
         let stamp = RecordStamp { lsn: number, durable_lsn: number - 1, manifest_edits: 0 };
         if let Err(e) = state.writer.append(stamp, &mut [&mut record]) {
@@ -216,7 +238,8 @@ impl Manifest {
                 health.set_background_error(BackgroundTask::Manifest, None);
                 Ok(())
             }
-            // Whether the rename survives a crash is unknown: both manifests would have to be appended to.
+            // Whether the rename survives a crash is unknown: both manifests would have to be
+            // appended to.
             Err(e) if e.kind() == ErrorKind::OutcomeUnknown => Err(poison_health(e, health)),
             // The old manifest still stands and goes on growing; the next edit tries again.
             Err(e) => {

@@ -1,14 +1,16 @@
-//! Replays a log that is larger than memory: it was verified whole, the manifest names it, and now it is read again, and flushed
-//! as it goes, by the same flushes and edits as in normal operation. A crash at any time leaves a database whose
-//! log begins behind what was flushed.
+//! Replays a log that is larger than memory: it was verified whole, the manifest names it, and now
+//! it is read again, and flushed as it goes, by the same flushes and edits as in normal operation.
+//! A crash at any time leaves a database whose log begins behind what was flushed.
 //!
-//! Many families would each leave a tiny table at each flush, more than there is memory for. So then the log is read several
-//! times, each time for as many families as there is room for, and each of them makes one table.
+//! Many families would each leave a tiny table at each flush, more than there is memory for. So
+//! then the log is read several times, each time for as many families as there is room for, and
+//! each of them makes one table.
 //!
-//! Bounded is what memtables hold, by their share of the memory budget; beside them one record at a time is in memory.
+//! Bounded is what memtables hold, by their share of the memory budget; beside them one record at a
+//! time is in memory.
 
 use super::insert::{ReplayedOps, insert_ops};
-use super::new_log::{reopen_segment, read_record};
+use super::new_log::{read_record, reopen_segment};
 use crate::ballast;
 use crate::commit::rotate;
 use crate::core::EngineCore;
@@ -16,9 +18,9 @@ use crate::family::FamilyState;
 use crate::jobs::{compact, flush};
 use perigee_base::file_header::FileKind;
 use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo};
+use perigee_file::filename;
 use perigee_file::log::prepare::ops_payload_range;
 use perigee_file::log::{BatchOps, LogRecord};
-use perigee_file::filename;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
@@ -26,7 +28,8 @@ use std::sync::atomic::Ordering::SeqCst;
 /// Runs in level 0 of one family after which tables are merged before more are made.
 const LEVEL0_RUNS: u64 = 12;
 
-/// Families that would be flushed with fewer bytes than this, because of their number, are replayed in groups.
+/// Families that would be flushed with fewer bytes than this, because of their number, are replayed
+/// in groups.
 const FLUSH_BYTES_MIN: u64 = 256 << 10;
 
 /// What is replayed.
@@ -58,8 +61,9 @@ struct LogCatchUp<'a> {
     is_full: bool,
 }
 
-/// Reads the log once more, or once for each group of families, and puts what is not in tables into memtables, which are flushed
-/// when they exceed their share. `bytes`: what the operations of each family take in memory.
+/// Reads the log once more, or once for each group of families, and puts what is not in tables into
+/// memtables, which are flushed when they exceed their share. `bytes`: what the operations of each
+/// family take in memory.
 pub fn catch_up_log(
     core: &Arc<EngineCore>,
     span: ReplayRange,
@@ -85,8 +89,9 @@ pub fn catch_up_log(
     Ok(done)
 }
 
-/// Which families are replayed together, so that memtables hold no more than `limit`: all, where each can be flushed with enough
-/// bytes; else the small ones together, and one that is larger than the limit alone.
+/// Which families are replayed together, so that memtables hold no more than `limit`: all, where
+/// each can be flushed with enough bytes; else the small ones together, and one that is larger than
+/// the limit alone.
 fn group_families(bytes: &BTreeMap<FamilyId, u64>, limit: u64) -> Vec<Vec<FamilyId>> {
     let mut all: Vec<(u64, FamilyId)> = bytes.iter().map(|(id, bytes)| (*bytes, *id)).collect();
     if all.len() as u64 * FLUSH_BYTES_MIN <= limit {
@@ -150,17 +155,20 @@ impl LogCatchUp<'_> {
         for (n, op) in BatchOps::new(&record.payload, at.unwrap_or(0..0)).enumerate() {
             let op = op?;
             let seq = SeqNo(n as u64);
-            // Families that are gone, and operations that only take a number, were checked when the log was verified.
+            // Families that are gone, and operations that only take a number, were checked when the
+            // log was verified.
             if self.families.get(&op.family).is_some_and(|(_, flushed)| seq.plus(base) > *flushed) {
                 parts.entry(op.family).or_default().push((op, seq));
             }
         }
         let buffer = Arc::new(record.payload);
         let family = |id: FamilyId| self.families.get(&id).map(|(f, _)| Arc::clone(f));
-        let grown = insert_ops(&buffer, (base, count), &parts, &family, &self.core.shared_batches, true)?;
+        let grown =
+            insert_ops(&buffer, (base, count), &parts, &family, &self.core.shared_batches, true)?;
         self.core.add_memtable_bytes(grown);
         self.summary.operations += parts.values().map(|ops| ops.len() as u64).sum::<u64>();
-        self.summary.peak_bytes = self.summary.peak_bytes.max(self.core.memory_budget.total_memtable_bytes());
+        self.summary.peak_bytes =
+            self.summary.peak_bytes.max(self.core.memory_budget.total_memtable_bytes());
         for (family, _) in parts.keys().filter_map(|id| self.families.get(id)) {
             if family.is_memtable_full() {
                 family.tree.seal_memtable();
@@ -184,7 +192,8 @@ impl LogCatchUp<'_> {
         }
         match flush_and_compact(core) {
             Err(e) if e.kind() == ErrorKind::NoSpace => {
-                let again = if ballast::remove(&*core.dir)? { flush_and_compact(core) } else { Err(e) };
+                let again =
+                    if ballast::remove(&*core.dir)? { flush_and_compact(core) } else { Err(e) };
                 self.is_full = is_no_space(&again);
                 if self.is_full { Ok(()) } else { again }
             }
@@ -205,7 +214,9 @@ fn flush_and_compact(core: &Arc<EngineCore>) -> Result<()> {
         finish_job(core);
     }
     // A merge that fails is tried again, and told of, by the thread that it belongs to.
-    while core.worst_family_load.load(SeqCst) & 0xffff_ffff >= LEVEL0_RUNS && compact::compact_most_urgent(core).is_ok_and(|done| done) {
+    while core.worst_family_load.load(SeqCst) & 0xffff_ffff >= LEVEL0_RUNS
+        && compact::compact_most_urgent(core).is_ok_and(|done| done)
+    {
         finish_job(core);
     }
     Ok(())
@@ -224,11 +235,19 @@ mod tests {
     #[test]
     fn many_small_families_are_replayed_group_by_group() {
         let of = |bytes: &[u64], limit| {
-            let all = bytes.iter().enumerate().map(|(i, bytes)| (FamilyId(i as u32), *bytes)).collect();
-            group_families(&all, limit).iter().map(|g| g.iter().map(|id| id.0).collect()).collect::<Vec<Vec<u32>>>()
+            let all =
+                bytes.iter().enumerate().map(|(i, bytes)| (FamilyId(i as u32), *bytes)).collect();
+            group_families(&all, limit)
+                .iter()
+                .map(|g| g.iter().map(|id| id.0).collect())
+                .collect::<Vec<Vec<u32>>>()
         };
         let large = FLUSH_BYTES_MIN * 2;
-        assert_eq!(of(&[u64::MAX / 4, 5], large), [[0, 1]], "each can be flushed with enough bytes");
+        assert_eq!(
+            of(&[u64::MAX / 4, 5], large),
+            [[0, 1]],
+            "each can be flushed with enough bytes"
+        );
         assert_eq!(of(&[large, 5, large * 9, 7], large), [vec![1, 3], vec![0], vec![2]]);
         assert_eq!(of(&[3, 4, 5, 6], 9), [vec![0, 1], vec![2], vec![3]]);
         assert_eq!(of(&[], 9), [vec![]; 1]);

@@ -1,17 +1,20 @@
-//! Recognizes directories that belong to another program, so that an open does not create a database among foreign files.
+//! Recognizes directories that belong to another program, so that an open does not create a
+//! database among foreign files.
 //!
-//! Only directories without a manifest of ours are examined, before anything is created. [`recognize`] is a pure function over
-//! the listing; [`check`] reads the listing. Must not know what is stored in foreign files: names decide.
+//! Only directories without a manifest of ours are examined, before anything is created.
+//! [`recognize`] is a pure function over the listing; [`check`] reads the listing. Must not know
+//! what is stored in foreign files: names decide.
 //!
-//! What may lie in a directory where a database is created: nothing; what an interrupted first open has left (`LOCK`, `LOG`,
-//! `LOG.n`, `BALLAST`, `MANIFEST.tmp`, log segments without a record, `trash/`); the options file `perigee.toml`; hidden entries
-//! (`.gitkeep`, `.DS_Store`, `.nfs...`); and `lost+found`, which a new ext4 file system has.
+//! What may lie in a directory where a database is created: nothing; what an interrupted first open
+//! has left (`LOCK`, `LOG`, `LOG.n`, `BALLAST`, `MANIFEST.tmp`, log segments without a record,
+//! `trash/`); the options file `perigee.toml`; hidden entries (`.gitkeep`, `.DS_Store`, `.nfs...`);
+//! and `lost+found`, which a new ext4 file system has.
 
 use super::manifest_reader::data_without_manifest;
 use super::orphans::TRASH_DIR;
 use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, ErrorKind, Result};
-use perigee_env::{Dir, Env, DirOpenMode};
+use perigee_env::{Dir, DirOpenMode, Env};
 use perigee_file::filename;
 use std::path::Path;
 
@@ -19,7 +22,8 @@ use std::path::Path;
 const OPTIONS_FILE: &str = "perigee.toml";
 /// The options file while it is written.
 const OPTIONS_FILE_TMP: &str = "perigee.toml.tmp";
-/// So many subdirectories are looked into: databases of TidesDB may have thousands of column families.
+/// So many subdirectories are looked into: databases of TidesDB may have thousands of column
+/// families.
 const SUBDIRECTORIES_MAX: usize = 256;
 
 /// Whose directory it is.
@@ -44,7 +48,8 @@ pub enum ForeignDir {
 pub struct DirListing {
     /// Regular files.
     pub files: Vec<String>,
-    /// Everything else, with the names of the regular files inside if it is a directory that can be read.
+    /// Everything else, with the names of the regular files inside if it is a directory that can be
+    /// read.
     pub others: Vec<(String, Vec<String>)>,
 }
 
@@ -80,17 +85,26 @@ impl ForeignDir {
     }
 }
 
-/// Whether a database of ours that is being created has a file of that name, or the directory may hold it anyway.
+/// Whether a database of ours that is being created has a file of that name, or the directory may
+/// hold it anyway.
 fn is_allowed_file(file: &str) -> bool {
     filename::parse_file_name(file).is_some()
         || filename::is_info_log_name(file)
-        || [filename::LOCK, filename::MANIFEST_TMP, filename::BALLAST, OPTIONS_FILE, OPTIONS_FILE_TMP].contains(&file)
+        || [
+            filename::LOCK,
+            filename::MANIFEST_TMP,
+            filename::BALLAST,
+            OPTIONS_FILE,
+            OPTIONS_FILE_TMP,
+        ]
+        .contains(&file)
         || file.starts_with('.')
 }
 
 /// `PREFIX` and digits, as RocksDB and LevelDB number their files.
 fn has_numbered_name(file: &str, prefix: &str) -> bool {
-    file.strip_prefix(prefix).is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
+    file.strip_prefix(prefix)
+        .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
 /// Whose directory without a manifest of ours this is; `None` if a database may be created in it.
@@ -98,7 +112,9 @@ pub fn recognize(listing: &DirListing) -> Option<ForeignDir> {
     let any = |is: &dyn Fn(&str) -> bool| listing.files.iter().any(|f| is(f));
     let has = |file: &str| any(&|f| f == file);
     let manifest = any(&|f| has_numbered_name(f, "MANIFEST-"));
-    if any(&|f| f.starts_with("OPTIONS-")) && (has("CURRENT") || manifest) || has("IDENTITY") && manifest {
+    if any(&|f| f.starts_with("OPTIONS-")) && (has("CURRENT") || manifest)
+        || has("IDENTITY") && manifest
+    {
         return Some(ForeignDir::RocksDb);
     }
     if has("CURRENT") && manifest {
@@ -153,7 +169,8 @@ pub fn find_foreign(env: &Env, dir: &dyn Dir) -> Result<Option<ForeignDir>> {
 /// Refuses a directory that belongs to another program; nothing is created in it.
 ///
 /// # Errors
-/// `InvalidArgument` if a database was to be created, else `NotFound`; both name what is there and what to do.
+/// `InvalidArgument` if a database was to be created, else `NotFound`; both name what is there and
+/// what to do.
 pub fn refuse_foreign(env: &Env, dir: &dyn Dir, create: bool) -> Result<()> {
     let Some(foreign) = find_foreign(env, dir)? else { return Ok(()) };
     let kind = if create { ErrorKind::InvalidArgument } else { ErrorKind::NotFound };
@@ -185,32 +202,60 @@ mod tests {
     #[test]
     fn other_engines_are_recognized() {
         use ForeignDir::{Backups, LevelDb, Lmdb, RocksDb, TidesDb};
-        let rocksdb = ["000008.sst", "000010.log", "CURRENT", "IDENTITY", "LOCK", "LOG", "MANIFEST-000005"];
+        let rocksdb =
+            ["000008.sst", "000010.log", "CURRENT", "IDENTITY", "LOCK", "LOG", "MANIFEST-000005"];
         assert_eq!(recognize_names(&rocksdb, &[]), Some(RocksDb));
-        assert_eq!(recognize_names(&["CURRENT", "MANIFEST-000005", "OPTIONS-000007"], &[]), Some(RocksDb));
-        assert_eq!(recognize_names(&["000003.log", "CURRENT", "LOCK", "LOG", "MANIFEST-000002"], &[]), Some(LevelDb));
-        assert_eq!(recognize_names(&["000005.ldb", "CURRENT", "LOCK", "MANIFEST-000004"], &[]), Some(LevelDb));
+        assert_eq!(
+            recognize_names(&["CURRENT", "MANIFEST-000005", "OPTIONS-000007"], &[]),
+            Some(RocksDb)
+        );
+        assert_eq!(
+            recognize_names(&["000003.log", "CURRENT", "LOCK", "LOG", "MANIFEST-000002"], &[]),
+            Some(LevelDb)
+        );
+        assert_eq!(
+            recognize_names(&["000005.ldb", "CURRENT", "LOCK", "MANIFEST-000004"], &[]),
+            Some(LevelDb)
+        );
         assert_eq!(recognize_names(&["data.mdb", "lock.mdb"], &[]), Some(Lmdb));
-        assert_eq!(recognize_names(&["LOCK"], &[("users", &["MANIFEST", "config.ini", "L1_0.klog"])]), Some(TidesDb));
+        assert_eq!(
+            recognize_names(&["LOCK"], &[("users", &["MANIFEST", "config.ini", "L1_0.klog"])]),
+            Some(TidesDb)
+        );
         assert_eq!(recognize_names(&["LOCK", "LOG", "uwal_0.log"], &[]), Some(TidesDb));
-        assert_eq!(recognize_names(&["000001.generation", "LOCK"], &[("files", &[])]), Some(Backups));
+        assert_eq!(
+            recognize_names(&["000001.generation", "LOCK"], &[("files", &[])]),
+            Some(Backups)
+        );
     }
 
     #[test]
     fn other_files_are_foreign() {
-        for file in ["letter.txt", "MANIFEST-5", "000001.log", "0000001.wal", "LOG.old", "CURRENT", "LOCK2"] {
+        for file in
+            ["letter.txt", "MANIFEST-5", "000001.log", "0000001.wal", "LOG.old", "CURRENT", "LOCK2"]
+        {
             assert_eq!(recognize_names(&["LOCK", file], &[]), Some(ForeignDir::Other(file.into())));
         }
-        assert_eq!(recognize_names(&[], &[("mysql", &["user.frm"])]), Some(ForeignDir::Other("mysql".into())));
-        assert_eq!(recognize_names(&["LOCK"], &[("socket", &[])]), Some(ForeignDir::Other("socket".into())));
+        assert_eq!(
+            recognize_names(&[], &[("mysql", &["user.frm"])]),
+            Some(ForeignDir::Other("mysql".into()))
+        );
+        assert_eq!(
+            recognize_names(&["LOCK"], &[("socket", &[])]),
+            Some(ForeignDir::Other("socket".into()))
+        );
     }
 
     #[test]
     fn leftovers_of_interrupted_open_are_not_foreign() {
-        let left = ["000001.wal", "BALLAST", "LOCK", "LOG", "LOG.1", "MANIFEST.tmp", "perigee.toml"];
+        let left =
+            ["000001.wal", "BALLAST", "LOCK", "LOG", "LOG.1", "MANIFEST.tmp", "perigee.toml"];
         assert_eq!(recognize_names(&left, &[("trash", &["000001.klog"])]), None);
         assert_eq!(recognize_names(&[], &[]), None);
-        assert_eq!(recognize_names(&[".DS_Store", ".gitkeep"], &[(".snapshot", &[]), ("lost+found", &[])]), None);
+        assert_eq!(
+            recognize_names(&[".DS_Store", ".gitkeep"], &[(".snapshot", &[]), ("lost+found", &[])]),
+            None
+        );
     }
 
     #[test]

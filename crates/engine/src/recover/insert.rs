@@ -1,8 +1,8 @@
-//! Puts the operations of a log record into the memtables of their families. Must not know where the record was read, or
-//! what becomes of it.
+//! Puts the operations of a log record into the memtables of their families. Must not know where
+//! the record was read, or what becomes of it.
 
 use crate::family::FamilyState;
-use crate::shared_batches::{SharedBatches, operation_bytes, batch_share};
+use crate::shared_batches::{SharedBatches, batch_share, operation_bytes};
 use perigee_base::{FamilyId, Result, SeqNo};
 use perigee_file::log::BatchOp;
 use std::collections::BTreeMap;
@@ -22,8 +22,9 @@ pub fn op_memory_bytes(op: &BatchOp) -> u64 {
     (op.key.len() + op.value.len() + OP_BYTES) as u64
 }
 
-/// Inserts `parts`, which lie in `buffer`, a record of `count` operations from number `base` on. With `copied`, the buffer of a
-/// small record, or of one most of which is not inserted, is not kept. Returns how many bytes the memtables grew by.
+/// Inserts `parts`, which lie in `buffer`, a record of `count` operations from number `base` on.
+/// With `copied`, the buffer of a small record, or of one most of which is not inserted, is not
+/// kept. Returns how many bytes the memtables grew by.
 ///
 /// # Errors
 /// `NoMemory` if a memtable's address space is exhausted.
@@ -37,8 +38,8 @@ pub fn insert_ops(
 ) -> Result<u64> {
     let all: u64 = parts.values().map(|ops| operation_bytes(ops)).sum();
     let copied = copied && (buffer.len() <= COPIED_BYTES_MAX || all * 2 < buffer.len() as u64);
-    let shared =
-        (parts.len() > 1 && !copied).then(|| batches.add(buffer.capacity(), base + u64::from(count) - 1));
+    let shared = (parts.len() > 1 && !copied)
+        .then(|| batches.add(buffer.capacity(), base + u64::from(count) - 1));
     let mut grown = 0;
     for (id, ops) in parts {
         let Some(family) = family(*id) else { continue };

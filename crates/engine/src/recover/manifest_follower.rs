@@ -1,10 +1,11 @@
-//! Follows the manifest of a database beside its writer: opens every file that one edit's catalog names, and reports later changes of the
-//! contents that did not pass through the log.
+//! Follows the manifest of a database beside its writer: opens every file that one edit's catalog
+//! names, and reports later changes of the contents that did not pass through the log.
 //!
-//! A writer removes a file only after an edit that no longer names it. So a file that cannot be opened, and that the manifest read
-//! afterwards still names, was not removed by a writer. Each round reads and opens only what the writer has added since the round before.
+//! A writer removes a file only after an edit that no longer names it. So a file that cannot be
+//! opened, and that the manifest read afterwards still names, was not removed by a writer. Each
+//! round reads and opens only what the writer has added since the round before.
 
-use super::manifest_reader::{RecoveredManifest, ManifestReader};
+use super::manifest_reader::{ManifestReader, RecoveredManifest};
 use crate::manifest::{Catalog, ManifestEdit};
 use perigee_base::bug::{self, Bug};
 use perigee_base::file_header::FileKind;
@@ -14,13 +15,14 @@ use perigee_env::fs::read_only_dir::ReadOnlyDir;
 use perigee_file::filename;
 use std::collections::BTreeSet;
 
-/// Rounds in a row in which files vanish before they are open. Only damage, or a writer that removes files faster than they can be
-/// opened, comes near.
+/// Rounds in a row in which files vanish before they are open. Only damage, or a writer that
+/// removes files faster than they can be opened, comes near.
 const ROUNDS_MAX: u32 = 10_000;
 /// Handles of files that are no longer named are closed once in this number of rounds.
 const ROUNDS_KEPT: u32 = 64;
 
-/// A file that a catalog names, with the family that it is of (a segment of the log: [`FamilyId::NOBODY`]). Clones share files.
+/// A file that a catalog names, with the family that it is of (a segment of the log:
+/// [`FamilyId::NOBODY`]). Clones share files.
 type NamedFile = (FileId, FileKind, FamilyId);
 
 /// A change of the contents that is in the manifest, but not in the catalog that was pinned.
@@ -50,7 +52,14 @@ impl<'a> ManifestFollower<'a> {
     pub fn new(dir: &'a ReadOnlyDir, boot: u64) -> Result<ManifestFollower<'a>> {
         let manifest = open_manifest(dir, boot)?;
         let known = last_change(manifest.catalog());
-        Ok(ManifestFollower { dir, boot, manifest, known_up_to: known, change: None, is_replaced: false })
+        Ok(ManifestFollower {
+            dir,
+            boot,
+            manifest,
+            known_up_to: known,
+            change: None,
+            is_replaced: false,
+        })
     }
 
     /// The boot of the machine now.
@@ -66,8 +75,9 @@ impl<'a> ManifestFollower<'a> {
         self.manifest.catalog()
     }
 
-    /// Holds open every file that the newest catalog names, and returns that catalog. A file that is missing although the manifest names
-    /// it, or that cannot be opened, is reported when it is read.
+    /// Holds open every file that the newest catalog names, and returns that catalog. A file that
+    /// is missing although the manifest names it, or that cannot be opened, is reported when it is
+    /// read.
     ///
     /// # Errors
     /// `Busy` if the writer removed files before they could be opened, very often in a row.
@@ -101,21 +111,27 @@ impl<'a> ManifestFollower<'a> {
         self.manifest.validated()
     }
 
-    /// Reads on, and returns the first change since [`ManifestFollower::pin`], if its number is not larger than `last`.
+    /// Reads on, and returns the first change since [`ManifestFollower::pin`], if its number is not
+    /// larger than `last`.
     pub fn change_up_to(&mut self, last: u64) -> Result<Option<UnloggedChange>> {
         self.read_new_edits()?;
-        Ok(self.change.filter(|change| !matches!(change, UnloggedChange::FirstAt(seq) if seq.0 > last)))
+        Ok(self
+            .change
+            .filter(|change| !matches!(change, UnloggedChange::FirstAt(seq) if seq.0 > last)))
     }
 
-    /// Whether a pinned segment of the log may have lost its end: an open of the database keeps a segment, copies what is not known to be
-    /// synced into a new one, replaces the manifest, and then truncates the segment. As of the last [`ManifestFollower::read_on`].
+    /// Whether a pinned segment of the log may have lost its end: an open of the database keeps a
+    /// segment, copies what is not known to be synced into a new one, replaces the manifest, and
+    /// then truncates the segment. As of the last [`ManifestFollower::read_on`].
     pub fn may_have_lost_log(&self, pinned: &Catalog) -> bool {
         let now = self.catalog();
         let stays = |id: FileId| {
             now.logs.iter().any(|(log, _)| *log == id) || now.retained.iter().any(|s| s.id == id)
         };
         let newest = |catalog: &Catalog| catalog.logs.last().map(|(id, _)| *id);
-        self.is_replaced && newest(now) != newest(pinned) && pinned.logs.iter().any(|(id, _)| stays(*id))
+        self.is_replaced
+            && newest(now) != newest(pinned)
+            && pinned.logs.iter().any(|(id, _)| stays(*id))
     }
 
     /// Reads on; returns the files that came and are still named.
@@ -135,7 +151,11 @@ impl<'a> ManifestFollower<'a> {
             let (catalog, known) = (self.manifest.catalog(), self.known_up_to);
             let first = catalog.events.iter().map(|e| e.seq).filter(|at| *at > known).min();
             let complete = catalog.oldest_position() <= known;
-            self.note_change(if complete { first.map(UnloggedChange::FirstAt) } else { Some(UnloggedChange::Unknown) });
+            self.note_change(if complete {
+                first.map(UnloggedChange::FirstAt)
+            } else {
+                Some(UnloggedChange::Unknown)
+            });
         }
         Ok(added)
     }
@@ -154,7 +174,8 @@ impl<'a> ManifestFollower<'a> {
 
     fn close_unnamed(&self) {
         let files = all_files(self.catalog()).into_iter();
-        let names: BTreeSet<String> = files.map(|(id, kind, _)| filename::file_name(id, kind)).collect();
+        let names: BTreeSet<String> =
+            files.map(|(id, kind, _)| filename::file_name(id, kind)).collect();
         self.dir.retain_pinned(&names);
     }
 }
@@ -166,8 +187,9 @@ fn open_manifest(dir: &dyn Dir, boot: u64) -> Result<ManifestReader> {
     Ok(manifest)
 }
 
-/// A number so that every change that the catalog lacks has a larger one. Numbers of changes ascend from edit to edit, and a segment of
-/// the log goes only after the edits of all changes whose numbers are in it.
+/// A number so that every change that the catalog lacks has a larger one. Numbers of changes ascend
+/// from edit to edit, and a segment of the log goes only after the edits of all changes whose
+/// numbers are in it.
 fn last_change(catalog: &Catalog) -> SeqNo {
     let last = catalog.events.last().map_or(SeqNo::ZERO, |e| e.seq);
     last.max(catalog.oldest_position())
@@ -204,9 +226,9 @@ fn is_named(catalog: &Catalog, (id, kind, family): NamedFile) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::{FamilyEventKind, FamilyEvent, DatabaseIdentity, write_snapshot};
+    use crate::manifest::{DatabaseIdentity, FamilyEvent, FamilyEventKind, write_snapshot};
     use perigee_env::fs::memory::SimDisk;
-    use perigee_env::{Fs, DirOpenMode};
+    use perigee_env::{DirOpenMode, Fs};
     use perigee_file::log::batch::EncodedRecord;
     use perigee_file::log::{LogWriter, RecordKind, RecordStamp};
     use std::path::Path;
@@ -223,17 +245,32 @@ mod tests {
 
     impl ManifestTestWriter {
         fn new() -> ManifestTestWriter {
-            let dir = SimDisk::new(1).open_dir(Path::new("/db"), DirOpenMode::CreateIfMissing).unwrap();
+            let dir =
+                SimDisk::new(1).open_dir(Path::new("/db"), DirOpenMode::CreateIfMissing).unwrap();
             let mut catalog = Catalog::default();
             let families = vec![(FamilyId::DEFAULT, "default".into(), Default::default())];
-            catalog.apply(&ManifestEdit { next_ids: Some((100, 1, 1)), families, ..ManifestEdit::default() }).unwrap();
+            catalog
+                .apply(&ManifestEdit {
+                    next_ids: Some((100, 1, 1)),
+                    families,
+                    ..ManifestEdit::default()
+                })
+                .unwrap();
             let log = write_snapshot(&*dir, IDENTITY, FileId(1), 1, &catalog, || Ok(())).unwrap();
             ManifestTestWriter { dir, log, catalog, last_edit: 1 }
         }
         fn edit(&mut self, edit: ManifestEdit) {
             self.last_edit += 1;
-            let mut record = EncodedRecord::from_payload(RecordKind::Edit, &crate::manifest::encode_edit(&edit), 1);
-            let stamp = RecordStamp { lsn: self.last_edit, durable_lsn: self.last_edit - 1, manifest_edits: 0 };
+            let mut record = EncodedRecord::from_payload(
+                RecordKind::Edit,
+                &crate::manifest::encode_edit(&edit),
+                1,
+            );
+            let stamp = RecordStamp {
+                lsn: self.last_edit,
+                durable_lsn: self.last_edit - 1,
+                manifest_edits: 0,
+            };
             self.log.append(stamp, &mut [&mut record]).unwrap();
             self.catalog.apply(&edit).unwrap();
         }
@@ -241,19 +278,27 @@ mod tests {
         fn replace(&mut self) {
             self.last_edit += 1;
             let id = FileId(1 + self.last_edit);
-            self.log = write_snapshot(&*self.dir, IDENTITY, id, self.last_edit, &self.catalog, || Ok(())).unwrap();
+            self.log =
+                write_snapshot(&*self.dir, IDENTITY, id, self.last_edit, &self.catalog, || Ok(()))
+                    .unwrap();
         }
         fn add_log(&mut self, id: u64, first: u64) {
             self.dir.create(&filename::file_name(FileId(id), FileKind::Wal)).unwrap();
-            self.edit(ManifestEdit { logs_added: vec![(FileId(id), first)], ..ManifestEdit::default() });
+            self.edit(ManifestEdit {
+                logs_added: vec![(FileId(id), first)],
+                ..ManifestEdit::default()
+            });
         }
         fn remove_log(&mut self, id: u64) {
             self.edit(ManifestEdit { logs_removed: vec![FileId(id)], ..ManifestEdit::default() });
             self.dir.remove(&filename::file_name(FileId(id), FileKind::Wal)).unwrap();
         }
         fn change(&mut self, at: u64) {
-            let events =
-                vec![FamilyEvent { seq: SeqNo(at), family: FamilyId::DEFAULT, kind: FamilyEventKind::Cleared }];
+            let events = vec![FamilyEvent {
+                seq: SeqNo(at),
+                family: FamilyId::DEFAULT,
+                kind: FamilyEventKind::Cleared,
+            }];
             self.edit(ManifestEdit { events, ..ManifestEdit::default() });
         }
     }

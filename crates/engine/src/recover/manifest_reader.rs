@@ -6,8 +6,8 @@ use perigee_base::bug::{self, Bug};
 use perigee_base::file_header::{FileKind, HEADER_BYTES};
 use perigee_base::{Error, ErrorKind, FamilyId, Result};
 use perigee_env::{Dir, Env};
-use perigee_file::log::{LogReader, RecordKind, NextLogRecord};
 use perigee_file::filename;
+use perigee_file::log::{LogReader, NextLogRecord, RecordKind};
 
 /// What the manifest said.
 #[derive(Clone, Debug)]
@@ -27,7 +27,12 @@ pub struct RecoveredManifest {
 }
 
 /// Reads the manifest, or describes a new database if there is none and that is allowed.
-pub fn read_or_create(env: &Env, dir: &dyn Dir, boot: u64, settings: &Settings) -> Result<RecoveredManifest> {
+pub fn read_or_create(
+    env: &Env,
+    dir: &dyn Dir,
+    boot: u64,
+    settings: &Settings,
+) -> Result<RecoveredManifest> {
     check_present(dir, settings)?;
     match read_existing(dir, boot)? {
         Some(found) => Ok(found),
@@ -83,14 +88,19 @@ impl ManifestReader {
             cut_reason: String::new(),
         };
         if log.header().a == 0 {
-            return Err(Error::corruption("the manifest starts at edit 0").at(filename::MANIFEST, 0));
+            return Err(
+                Error::corruption("the manifest starts at edit 0").at(filename::MANIFEST, 0)
+            );
         }
         Ok(ManifestReader { log, recovered: found, boot })
     }
 
     /// What was read so far, checked as a whole.
     pub fn validated(&self) -> Result<RecoveredManifest> {
-        self.recovered.catalog.validate(self.recovered.last_edit).map_err(|e| e.in_file(filename::MANIFEST))?;
+        self.recovered
+            .catalog
+            .validate(self.recovered.last_edit)
+            .map_err(|e| e.in_file(filename::MANIFEST))?;
         Ok(self.recovered.clone())
     }
     /// The catalog as of the last edit read.
@@ -101,14 +111,16 @@ impl ManifestReader {
     pub fn last_edit(&self) -> u64 {
         self.recovered.last_edit
     }
-    /// Whether the directory's manifest is still this file: a writer replaces it by a new one when it has grown large.
+    /// Whether the directory's manifest is still this file: a writer replaces it by a new one when
+    /// it has grown large.
     pub fn is_current(&self, dir: &dyn Dir) -> Result<bool> {
         let header = Some(HEADER_BYTES as u64);
         let log = LogReader::open(dir, filename::MANIFEST, FileKind::Manifest, None, None, header)?;
         Ok(log.header() == self.log.header())
     }
 
-    /// Reads all edits that follow those read before, each of them passed to `each` after it was applied.
+    /// Reads all edits that follow those read before, each of them passed to `each` after it was
+    /// applied.
     pub fn read_new_edits(&mut self, each: &mut dyn FnMut(&ManifestEdit)) -> Result<()> {
         let (log, found) = (&mut self.log, &mut self.recovered);
         let first = log.header().a;
@@ -119,7 +131,8 @@ impl ManifestReader {
                 NextLogRecord::Record(r) => {
                     let place = |e: Error| e.at(filename::MANIFEST, r.offset);
                     let edit = decode_edit(&r.payload).map_err(place)?;
-                    if r.header.kind != RecordKind::Edit || edit.snapshot != (r.header.lsn == first) {
+                    if r.header.kind != RecordKind::Edit || edit.snapshot != (r.header.lsn == first)
+                    {
                         return Err(place(Error::corruption(
                             "the manifest does not start with a snapshot, or holds two",
                         )));
@@ -129,15 +142,16 @@ impl ManifestReader {
                     each(&edit);
                 }
                 NextLogRecord::End if found.last_edit < first => {
-                    return Err(
-                        Error::corruption("the manifest holds no snapshot").at(filename::MANIFEST, log.offset())
-                    );
+                    return Err(Error::corruption("the manifest holds no snapshot")
+                        .at(filename::MANIFEST, log.offset()));
                 }
                 NextLogRecord::End => return Ok(()),
                 NextLogRecord::Bad(bad) => {
                     let behind = log.find_records_after_bad()?;
                     let same_boot = log.header().b == self.boot && self.boot != 0;
-                    let torn = found.last_edit >= first && behind.is_none() && (bad.is_truncated || !same_boot);
+                    let torn = found.last_edit >= first
+                        && behind.is_none()
+                        && (bad.is_truncated || !same_boot);
                     if !torn && !bug::is_active(Bug::TruncateDamagedLog) {
                         return Err(bad.error);
                     }
@@ -158,9 +172,11 @@ fn new_database(env: &Env, dir: &dyn Dir, settings: &Settings) -> Result<Recover
     }
     // A directory that holds data but no manifest is a damaged database, not a missing one.
     if let Some(file) = data_without_manifest(dir)? {
-        return Err(
-            Error::corruption(format!("{place} holds {file} but no {}", filename::MANIFEST)).in_file(file)
-        );
+        return Err(Error::corruption(format!(
+            "{place} holds {file} but no {}",
+            filename::MANIFEST
+        ))
+        .in_file(file));
     }
     let family = settings.default_family.clone().unwrap_or_default();
     family.check()?;
@@ -202,7 +218,8 @@ fn holds_records(dir: &dyn Dir, file: &str) -> Result<bool> {
             NextLogRecord::End => false,
             NextLogRecord::Bad(_) => log.find_records_after_bad()?.is_some(),
         }),
-        // A header that was never finished precedes all records; a longer file without a header is damaged.
+        // A header that was never finished precedes all records; a longer file without a header is
+        // damaged.
         Err(e) if e.kind() == ErrorKind::Corruption => {
             Ok(dir.file_len(file)?.unwrap_or(0) > HEADER_BYTES as u64)
         }

@@ -1,8 +1,9 @@
 //! Opening a database: read everything, check it against itself, and only then write.
 //!
-//! The stages, each a file: `foreign` (refuses the directory of another program, before anything is created), `manifest` (the
-//! catalog, or a new database), `replay` (the log, judged by the rules of `docs/format/log.md`), `relog` (the log and the manifest
-//! that the database goes on with), `orphans` (files that nothing names), `catch_up` (a log that is larger than memory). Until
+//! The stages, each a file: `foreign` (refuses the directory of another program, before anything is
+//! created), `manifest` (the catalog, or a new database), `replay` (the log, judged by the rules of
+//! `docs/format/log.md`), `relog` (the log and the manifest that the database goes on with),
+//! `orphans` (files that nothing names), `catch_up` (a log that is larger than memory). Until
 //! [`open`] says "from here on we write", a failure has changed no byte.
 
 mod insert;
@@ -18,52 +19,53 @@ mod read_only;
 mod shared_opener;
 
 use crate::ballast;
-use crate::job_control::JobControl;
 use crate::core::EngineCore;
 use crate::dir_sync::DirSync;
+use crate::disk_space::DiskSpaceGuard;
 use crate::events;
 use crate::family::{Families, FamilyState};
 use crate::health::Health;
 use crate::info_log::InfoLog;
+use crate::job_control::JobControl;
 use crate::log_listener::ListenerQueue;
+use crate::logical_clock::{ClockHighWater, LogicalClock};
 use crate::manifest::{Catalog, Manifest};
 use crate::memory_budget::{self, MemoryBudget, MemoryUsage};
-use crate::logical_clock::{ClockHighWater, LogicalClock};
 use crate::obsolete_files::ObsoleteFiles;
+use crate::rate_limiter::RateLimiter;
 use crate::settings::Settings;
 use crate::signal::Signal;
 use crate::snapshot::SnapshotList;
-use crate::disk_space::DiskSpaceGuard;
-use crate::write_stalls::WriteStalls;
-use crate::rate_limiter::RateLimiter;
 use crate::wal::Wal;
 use crate::watermark_timer::WatermarkTimer;
+use crate::write_stalls::WriteStalls;
 use catch_up::{ReplayRange, catch_up_log};
+use new_log::{LogCopyMode, NewLog, NewLogInput, remove_old_segments, trim_segments};
 use perigee_base::bug::{self, Bug};
 use perigee_base::stats::Counters;
 use perigee_base::{Error, ErrorKind, Result};
 use perigee_env::sync::Mutex;
-use perigee_env::{Dir, Env, DirOpenMode};
+use perigee_env::{Dir, DirOpenMode, Env};
 use perigee_file::{BlockCache, FileHandleCache, HandleLimit, TableCache};
 use perigee_tree::version::FileOpener;
 use perigee_tree::{LsmTree, Version, VersionEdit};
 pub use read_only::open_read_only;
-use new_log::{NewLogInput, LogCopyMode, NewLog, remove_old_segments, trim_segments};
 use replay_result::ReplayResult;
 use shared_opener::SharedFileOpener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// Names of the column families of the database in `path`, each with the name of its comparator and whether it has tables; read from
-/// the manifest, without opening the database.
+/// Names of the column families of the database in `path`, each with the name of its comparator and
+/// whether it has tables; read from the manifest, without opening the database.
 ///
 /// # Errors
 /// `NotFound` if there is no database; `Corruption`, `FormatTooNew`, `Io`.
 pub fn list_families(env: &Env, path: &Path) -> Result<Vec<(String, String, bool)>> {
     let dir = env.fs.open_dir(path, DirOpenMode::Existing)?;
     let found = manifest_reader::read_existing(&*dir, env.fs.boot_id())?;
-    let missing = || Error::new(ErrorKind::NotFound, format!("there is no database in {}", path.display()));
+    let missing =
+        || Error::new(ErrorKind::NotFound, format!("there is no database in {}", path.display()));
     let found = found.ok_or_else(missing)?;
     let of = |f: &crate::manifest::CatalogFamily| {
         (f.name.clone(), f.settings.comparator.name().to_string(), !f.tables.is_empty())
@@ -95,7 +97,12 @@ pub struct RecoverySummary {
 }
 
 /// Opens the database in `dir`, whose lock is held.
-pub fn open_database(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Result<(Arc<EngineCore>, RecoverySummary)> {
+pub fn open_database(
+    env: Env,
+    dir: Arc<dyn Dir>,
+    boot: u64,
+    settings: Settings,
+) -> Result<(Arc<EngineCore>, RecoverySummary)> {
     let start = env.clock.monotonic_us();
     let mut found = manifest_reader::read_or_create(&env, &*dir, boot, &settings)?;
     check_comparators(&found.catalog, &settings)?;
@@ -103,18 +110,31 @@ pub fn open_database(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings)
         orphans::remove_all_unknown(&*dir, &found.catalog)?;
     }
     let counters = Arc::new(Counters::default());
-    let memory = MemoryBudget::new(resolve_memory_budget(&env, &settings), settings.block_cache_bytes);
+    let memory =
+        MemoryBudget::new(resolve_memory_budget(&env, &settings), settings.block_cache_bytes);
     let cache = Arc::new(BlockCache::new(memory.block_cache_max.min(memory.limit)));
     let handles = file_handles(&env, &dir, &settings);
-    let shelf =
-        TableCache::with_file_handles(Arc::clone(&dir), found.database, cache, Arc::clone(&counters), handles);
+    let shelf = TableCache::with_file_handles(
+        Arc::clone(&dir),
+        found.database,
+        cache,
+        Arc::clone(&counters),
+        handles,
+    );
     let shelf = Arc::new(shelf.with_buffer_bytes(memory_budget::file_buffer_bytes(memory.limit)));
     let clock = Arc::clone(&env.clock);
-    let now = Arc::new(LogicalClock::new(clock, found.catalog.expiry_clock_ms, Arc::clone(&counters)));
+    let now =
+        Arc::new(LogicalClock::new(clock, found.catalog.expiry_clock_ms, Arc::clone(&counters)));
     let families = open_families(&found.catalog, &shelf, &now, false)?;
     let mut replayed = {
         let _span = events::enter_span("recovery", "replay");
-        replay::replay_log(&*dir, &found, boot, &families, replay_limit(&memory, &shelf, families.len()))?
+        replay::replay_log(
+            &*dir,
+            &found,
+            boot,
+            &families,
+            replay_limit(&memory, &shelf, families.len()),
+        )?
     };
     let changed = adopt_settings(&mut found.catalog, &settings)?;
     let families = apply_family_settings(families, &found.catalog, &settings);
@@ -157,7 +177,8 @@ pub fn open_database(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings)
     };
     replayed.records = Vec::new();
     let clock = Arc::clone(&env.clock);
-    let standing = RecoveredState { memory, env, dir, boot, settings, counters, now, shelf, families };
+    let standing =
+        RecoveredState { memory, env, dir, boot, settings, counters, now, shelf, families };
     let flushed = found.catalog.families.iter().map(|(id, f)| (*id, f.flushed)).collect();
     let numbers = (found.database, catalog.next_ids.2);
     // What follows may need the memory.
@@ -167,7 +188,8 @@ pub fn open_database(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings)
     if replayed.is_deferred {
         let span = ReplayRange { from: replayed.first_lsn, to: replayed.next_lsn };
         let done = catch_up_log(&core, span, &flushed, &replayed.family_bytes)?;
-        (report.replayed, report.peak_bytes) = (done.operations, report.peak_bytes.max(done.peak_bytes));
+        (report.replayed, report.peak_bytes) =
+            (done.operations, report.peak_bytes.max(done.peak_bytes));
     }
     core.memory_budget.add_freed_bytes(report.peak_bytes);
     core.release_job_memory();
@@ -175,21 +197,28 @@ pub fn open_database(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings)
     Ok((core, report))
 }
 
-/// What replay may hold before it has to flush: as much as active memtables may before some of them are sealed.
+/// What replay may hold before it has to flush: as much as active memtables may before some of them
+/// are sealed.
 fn replay_limit(memory: &MemoryBudget, shelf: &TableCache, families: usize) -> u64 {
     let (all, filters) = (shelf.resident_bytes(), shelf.filter_bytes());
     let objects = memory_budget::object_bytes(families, shelf.open_table_count());
-    let owners = MemoryUsage { indexes: all.saturating_sub(filters), filters, objects, ..MemoryUsage::default() };
+    let owners = MemoryUsage {
+        indexes: all.saturating_sub(filters),
+        filters,
+        objects,
+        ..MemoryUsage::default()
+    };
     memory_budget::memtable_share(memory.limit, &owners) / 2
 }
 
-/// Writes the log and the manifest. A full disk needs room first; where there is none, as much of the old log stays as can be
-/// trusted.
+/// Writes the log and the manifest. A full disk needs room first; where there is none, as much of
+/// the old log stays as can be trusted.
 fn write_log_and_manifest<'a>(
     anew: NewLogInput<'_>,
     clocks: &dyn Fn() -> (&'a Arc<Counters>, Arc<ClockHighWater>),
 ) -> Result<NewLogAndManifest> {
-    let is_full = |w: &Result<NewLogAndManifest>| w.as_ref().is_err_and(|e| e.kind() == ErrorKind::NoSpace);
+    let is_full =
+        |w: &Result<NewLogAndManifest>| w.as_ref().is_err_and(|e| e.kind() == ErrorKind::NoSpace);
     let copying = if anew.replayed.is_deferred { LogCopyMode::Unsynced } else { LogCopyMode::All };
     let mut written = new_log::write_new_log(anew, copying, clocks());
     if is_full(&written) && reclaim_space(&**anew.dir, anew.manifest, anew.boot, anew.is_cut)? {
@@ -228,16 +257,19 @@ fn assemble_core(
     (manifest, dir_sync): (Manifest, Arc<DirSync>),
     ids: Arc<AtomicU64>,
 ) -> Result<EngineCore> {
-    let RecoveredState { memory, env, dir, boot, settings, counters, now, shelf, families } = standing;
+    let RecoveredState { memory, env, dir, boot, settings, counters, now, shelf, families } =
+        standing;
     let clock = settings.latency_stats.then(|| Arc::clone(&env.clock));
     let expected = families.all().iter().map(|f| f.settings().memtable_bytes).min().unwrap_or(0);
     let throttle = RateLimiter::new(settings.background_bytes_per_second);
     let log_bytes = if settings.read_only { 0 } else { settings.log_file_bytes };
-    let (floor, named) = manifest.with_catalog(|catalog| (catalog.oldest_readable, catalog.snapshots.clone()));
+    let (floor, named) =
+        manifest.with_catalog(|catalog| (catalog.oldest_readable, catalog.snapshots.clone()));
     let snapshots = Arc::new(SnapshotList::new(settings.history, floor));
     let named = if bug::is_active(Bug::ForgetNamedSnapshot) { Default::default() } else { named };
     let named = named.into_iter().map(|(name, seq)| (name, snapshots.acquire_named(seq))).collect();
-    let info_log = InfoLog::new(Arc::clone(&dir), Arc::clone(&env.clock), log_bytes, settings.log_files_kept);
+    let info_log =
+        InfoLog::new(Arc::clone(&dir), Arc::clone(&env.clock), log_bytes, settings.log_files_kept);
     let audience = ListenerQueue::new(settings.listener.clone());
     let core = EngineCore {
         memory_budget: memory,
@@ -302,7 +334,10 @@ fn assemble_core(
     core.refresh_load();
     // History counts from now.
     core.live_snapshots(None);
-    crate::commit::restore_prepared(&core, std::mem::take(&mut replayed.prepared_txns).into_values().collect())?;
+    crate::commit::restore_prepared(
+        &core,
+        std::mem::take(&mut replayed.prepared_txns).into_values().collect(),
+    )?;
     Ok(core)
 }
 
@@ -313,8 +348,8 @@ fn resolve_memory_budget(env: &Env, settings: &Settings) -> u64 {
     }
 }
 
-/// The open files of the directory. Without a limit of its own the databases of the process share half of what it may have
-/// open: the other half is the application's.
+/// The open files of the directory. Without a limit of its own the databases of the process share
+/// half of what it may have open: the other half is the application's.
 fn file_handles(env: &Env, dir: &Arc<dyn Dir>, settings: &Settings) -> Arc<FileHandleCache> {
     let files = env.fs.open_file_limiter();
     let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
@@ -328,7 +363,8 @@ fn file_handles(env: &Env, dir: &Arc<dyn Dir>, settings: &Settings) -> Arc<FileH
     FileHandleCache::new(Arc::clone(dir), limit, &files)
 }
 
-/// Opens every table and value log of the catalog: a missing or damaged one is an error, and nothing was written.
+/// Opens every table and value log of the catalog: a missing or damaged one is an error, and
+/// nothing was written.
 fn open_families(
     catalog: &Catalog,
     shelf: &TableCache,
@@ -344,7 +380,8 @@ fn open_families(
             vlogs_added: entry.vlogs.values().cloned().collect(),
             ..VersionEdit::default()
         };
-        let salvaging = read_only::SalvageOpener { strict: &strict, order: entry.settings.comparator };
+        let salvaging =
+            read_only::SalvageOpener { strict: &strict, order: entry.settings.comparator };
         let opener: &dyn FileOpener = if salvage { &salvaging } else { &shared };
         let version = Version::empty(entry.settings.comparator).apply(&edit, opener)?;
         let tree = LsmTree::new(version, now.clone());
@@ -355,8 +392,8 @@ fn open_families(
     Ok(all)
 }
 
-/// A user's order must be one that the caller registered for this database, not only somewhere in this process; so must a user's
-/// merge operator.
+/// A user's order must be one that the caller registered for this database, not only somewhere in
+/// this process; so must a user's merge operator.
 fn check_comparators(catalog: &Catalog, settings: &Settings) -> Result<()> {
     for entry in catalog.families.values() {
         let mut known = entry.settings.comparator.check_registered(&settings.comparators);
@@ -365,13 +402,14 @@ fn check_comparators(catalog: &Catalog, settings: &Settings) -> Result<()> {
             let rule = entry.settings.merge_operator.as_ref();
             known = known.and_then(|()| settings.merge_operators.check_registered(rule));
         }
-        known.map_err(|e| e.wrap(ErrorKind::InvalidArgument, &format!("family {:?}", entry.name)))?;
+        known
+            .map_err(|e| e.wrap(ErrorKind::InvalidArgument, &format!("family {:?}", entry.name)))?;
     }
     Ok(())
 }
 
-/// Takes over settings that were given at open: compared with those stored, refused if they cannot be, else recorded
-/// with the new manifest. What changed.
+/// Takes over settings that were given at open: compared with those stored, refused if they cannot
+/// be, else recorded with the new manifest. What changed.
 fn adopt_settings(catalog: &mut Catalog, settings: &Settings) -> Result<Vec<String>> {
     for (name, wanted) in &settings.families {
         crate::ddl::check_family_name(name)?;
@@ -382,7 +420,8 @@ fn adopt_settings(catalog: &mut Catalog, settings: &Settings) -> Result<Vec<Stri
     for entry in catalog.families.values_mut() {
         // Who only reads compacts nothing.
         if !settings.read_only && !settings.salvage {
-            entry.filter = settings.compaction_filters.check_filter_name(&entry.name, &entry.filter)?;
+            entry.filter =
+                settings.compaction_filters.check_filter_name(&entry.name, &entry.filter)?;
         }
         let wanted = match &entry.name[..] {
             "default" => settings.default_family.as_ref(),
@@ -399,22 +438,34 @@ fn adopt_settings(catalog: &mut Catalog, settings: &Settings) -> Result<Vec<Stri
 }
 
 /// The same families under the settings of the catalog.
-fn apply_family_settings(families: Vec<Arc<FamilyState>>, catalog: &Catalog, settings: &Settings) -> Families {
+fn apply_family_settings(
+    families: Vec<Arc<FamilyState>>,
+    catalog: &Catalog,
+    settings: &Settings,
+) -> Families {
     let all = Families::default();
     for f in families {
         if let Some(entry) = catalog.families.get(&f.id) {
             f.set_settings(entry.settings.clone());
             f.set_filter(settings.compaction_filters.filter_of_family(&entry.name));
-            f.tree.set_merge_operator(settings.merge_operators.merger(entry.settings.merge_operator.as_ref()));
+            f.tree.set_merge_operator(
+                settings.merge_operators.merger(entry.settings.merge_operator.as_ref()),
+            );
         }
         all.insert(f);
     }
     all
 }
 
-/// A disk without a free byte: the ballast goes, and, if nothing was cut, what no manifest names. Whether that made room.
-/// What was read is certainly on the disk if the machine has started anew since it was written.
-fn reclaim_space(dir: &dyn Dir, found: &manifest_reader::RecoveredManifest, boot: u64, cut: bool) -> Result<bool> {
+/// A disk without a free byte: the ballast goes, and, if nothing was cut, what no manifest names.
+/// Whether that made room. What was read is certainly on the disk if the machine has started anew
+/// since it was written.
+fn reclaim_space(
+    dir: &dyn Dir,
+    found: &manifest_reader::RecoveredManifest,
+    boot: u64,
+    cut: bool,
+) -> Result<bool> {
     let ballast = ballast::remove(dir)?;
     let durable = boot != 0 && found.boot != 0 && found.boot != boot;
     let orphans = !cut && orphans::remove_orphans(dir, &found.catalog, durable)?;

@@ -1,5 +1,6 @@
-//! Files that nothing names: outputs of jobs that did not finish, segments and tables whose removal did not. They go to
-//! `trash/`, and only after the manifest was read whole and a new one is durable.
+//! Files that nothing names: outputs of jobs that did not finish, segments and tables whose removal
+//! did not. They go to `trash/`, and only after the manifest was read whole and a new one is
+//! durable.
 
 use crate::manifest::Catalog;
 use perigee_base::Result;
@@ -10,17 +11,22 @@ use perigee_file::filename;
 /// The directory of orphans.
 pub const TRASH_DIR: &str = "trash";
 
-/// A file id larger than any in use: ids are never used twice, also not after a crash that left files behind.
+/// A file id larger than any in use: ids are never used twice, also not after a crash that left
+/// files behind.
 pub fn next_unused_id(dir: &dyn Dir, catalog: &Catalog) -> Result<u64> {
     let mut names = dir.list()?;
     names.extend(dir.subdir(TRASH_DIR)?.list()?);
     // A stray file with an absurd number is not ours.
-    let ids = names.iter().filter_map(|n| filename::parse_file_name(n)).map(|(id, _)| id.0).filter(|id| *id < 1 << 60);
+    let ids = names
+        .iter()
+        .filter_map(|n| filename::parse_file_name(n))
+        .map(|(id, _)| id.0)
+        .filter(|id| *id < 1 << 60);
     Ok(catalog.next_ids.0.max(ids.max().unwrap_or(0) + 1))
 }
 
-/// Empties the trash of earlier opens, unless something was cut from a log just now, and moves new orphans into it.
-/// Returns how many.
+/// Empties the trash of earlier opens, unless something was cut from a log just now, and moves new
+/// orphans into it. Returns how many.
 pub fn move_to_trash(dir: &dyn Dir, catalog: &Catalog, edits: u64, cut: bool) -> Result<u64> {
     let trash = dir.subdir(TRASH_DIR)?;
     if !cut && edits > 1 {
@@ -49,13 +55,16 @@ fn unknown_files(dir: &dyn Dir, catalog: &Catalog) -> Result<Vec<String>> {
     Ok(dir.list()?.into_iter().filter(|f| !named(f)).collect())
 }
 
-/// On a full disk, when everything was read and nothing was cut: removes what an open that was cut short left behind, and
-/// what lies in the trash; whether there was anything.
+/// On a full disk, when everything was read and nothing was cut: removes what an open that was cut
+/// short left behind, and what lies in the trash; whether there was anything.
 ///
-/// Unless the manifest that was read is certainly `durable`, only those of the unknown files go whose number it had not given
-/// out yet: its rename may never have reached the disk, and a power cut would bring back an older one, which names older files.
+/// Unless the manifest that was read is certainly `durable`, only those of the unknown files go
+/// whose number it had not given out yet: its rename may never have reached the disk, and a power
+/// cut would bring back an older one, which names older files.
 pub fn remove_orphans(dir: &dyn Dir, catalog: &Catalog, durable: bool) -> Result<bool> {
-    let later = |file: &String| durable || filename::parse_file_name(file).is_some_and(|(id, _)| id.0 >= catalog.next_ids.0);
+    let later = |file: &String| {
+        durable || filename::parse_file_name(file).is_some_and(|(id, _)| id.0 >= catalog.next_ids.0)
+    };
     let (unknown, trash) = (unknown_files(dir, catalog)?, dir.subdir(TRASH_DIR)?);
     let (left, old): (Vec<_>, _) = (unknown.into_iter().filter(later).collect(), trash.list()?);
     left.iter().try_for_each(|file| dir.remove(file))?;

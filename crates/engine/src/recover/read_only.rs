@@ -1,28 +1,33 @@
-//! Opening without writing a byte: beside the writer that holds the lock, or on a read-only medium, or (salvage) on a
-//! database too damaged to be opened otherwise.
+//! Opening without writing a byte: beside the writer that holds the lock, or on a read-only medium,
+//! or (salvage) on a database too damaged to be opened otherwise.
 //!
-//! What is seen is the state after a prefix of the commits: not shorter than what was acknowledged before this open began.
-//! 1. The manifest is read, and every file that it names is opened before any is read: the writer may remove them from then on. Where
-//!    files vanish meanwhile, the manifest is read on, and only what is new is opened ([`ManifestFollower`]).
-//! 2. The log is replayed in memory. It may have grown, and hold commits behind a load, a clear or another change that is in the manifest
-//!    alone, and not in what was read of it.
-//! 3. So the manifest is read on once more. If it has such a change with a number that the replay has passed, the same files are replayed
-//!    again, up to just before it. What the catalog says belongs to a smaller number, and what was acknowledged before this open began
-//!    does too. Flushes and compactions do not count: they say where entries are, and the files that had them are open.
+//! What is seen is the state after a prefix of the commits: not shorter than what was acknowledged
+//! before this open began.
+//! 1. The manifest is read, and every file that it names is opened before any is read: the writer
+//!    may remove them from then on. Where files vanish meanwhile, the manifest is read on, and only
+//!    what is new is opened ([`ManifestFollower`]).
+//! 2. The log is replayed in memory. It may have grown, and hold commits behind a load, a clear or
+//!    another change that is in the manifest alone, and not in what was read of it.
+//! 3. So the manifest is read on once more. If it has such a change with a number that the replay
+//!    has passed, the same files are replayed again, up to just before it. What the catalog says
+//!    belongs to a smaller number, and what was acknowledged before this open began does too.
+//!    Flushes and compactions do not count: they say where entries are, and the files that had them
+//!    are open.
 
+use super::manifest_follower::{ManifestFollower, UnloggedChange};
 use super::manifest_reader::RecoveredManifest;
-use super::manifest_follower::{UnloggedChange, ManifestFollower};
 use super::replay::{ReplayMode, replay_with_mode};
 use super::replay_result::ReplayResult;
 use super::{
-    NewLog, RecoverySummary, RecoveredState, adopt_settings, assemble_core, resolve_memory_budget, check_comparators, manifest_reader, open_families, apply_family_settings,
+    NewLog, RecoveredState, RecoverySummary, adopt_settings, apply_family_settings, assemble_core,
+    check_comparators, manifest_reader, open_families, resolve_memory_budget,
 };
 use crate::core::{EngineCore, TableCacheOpener};
 use crate::dir_sync::DirSync;
 use crate::family::FamilyState;
-use crate::manifest::{Catalog, Manifest, DatabaseIdentity};
-use crate::memory_budget::MemoryBudget;
 use crate::logical_clock::LogicalClock;
+use crate::manifest::{Catalog, DatabaseIdentity, Manifest};
+use crate::memory_budget::MemoryBudget;
 use crate::settings::Settings;
 use perigee_base::bug::{self, Bug};
 use perigee_base::file_header::{FileKind, HEADER_BYTES};
@@ -32,7 +37,7 @@ use perigee_env::fs::read_only_dir::ReadOnlyDir;
 use perigee_env::{Dir, Env};
 use perigee_file::log::LogWriter;
 use perigee_file::{BlockCache, TableCache, filename};
-use perigee_tree::version::{SalvageGap, FileOpener};
+use perigee_tree::version::{FileOpener, SalvageGap};
 use perigee_tree::{Table, TableMeta, Vlog, VlogMeta};
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -43,7 +48,12 @@ const ATTEMPTS: u64 = 30;
 const PAUSE_US: u64 = 500;
 
 /// Opens the database in `dir` and changes nothing.
-pub fn open_read_only(env: Env, dir: Arc<dyn Dir>, boot: u64, settings: Settings) -> Result<(EngineCore, RecoverySummary)> {
+pub fn open_read_only(
+    env: Env,
+    dir: Arc<dyn Dir>,
+    boot: u64,
+    settings: Settings,
+) -> Result<(EngineCore, RecoverySummary)> {
     let writable = Arc::clone(&dir);
     let dir = ReadOnlyDir::new(dir);
     let mut attempt = 0;
@@ -87,25 +97,38 @@ fn manifest_fingerprint(dir: &dyn Dir) -> Option<(u64, [u8; HEADER_BYTES])> {
     Some((len, header))
 }
 
-fn open_once(env: Env, held: Arc<ReadOnlyDir>, boot: u64, settings: Settings) -> Result<(EngineCore, RecoverySummary)> {
+fn open_once(
+    env: Env,
+    held: Arc<ReadOnlyDir>,
+    boot: u64,
+    settings: Settings,
+) -> Result<(EngineCore, RecoverySummary)> {
     let start = env.clock.monotonic_us();
     let dir: Arc<dyn Dir> = Arc::clone(&held) as Arc<dyn Dir>;
     if !manifest_reader::check_present(&*dir, &settings)? {
         // Never a new database: this says what is missing.
         manifest_reader::read_or_create(&env, &*dir, boot, &settings)?;
     }
-    let mut follower = ManifestFollower::new(&held, boot).map_err(|e| explain_manifest_error(e, &settings))?;
+    let mut follower =
+        ManifestFollower::new(&held, boot).map_err(|e| explain_manifest_error(e, &settings))?;
     let mut found = follower.pin_files().map_err(|e| explain_manifest_error(e, &settings))?;
     check_comparators(&found.catalog, &settings)?;
     let counters = Arc::new(Counters::default());
-    let memory = MemoryBudget::new(resolve_memory_budget(&env, &settings), settings.block_cache_bytes);
+    let memory =
+        MemoryBudget::new(resolve_memory_budget(&env, &settings), settings.block_cache_bytes);
     let cache = Arc::new(BlockCache::new(memory.block_cache_max.min(memory.limit)));
     // Files stay open: a writer beside us may remove them.
-    let shelf = Arc::new(TableCache::new(Arc::clone(&dir), found.database, cache, Arc::clone(&counters)));
-    let now = LogicalClock::new(Arc::clone(&env.clock), found.catalog.expiry_clock_ms, Arc::clone(&counters));
+    let shelf =
+        Arc::new(TableCache::new(Arc::clone(&dir), found.database, cache, Arc::clone(&counters)));
+    let now = LogicalClock::new(
+        Arc::clone(&env.clock),
+        found.catalog.expiry_clock_ms,
+        Arc::clone(&counters),
+    );
     let now = Arc::new(now);
     let families = |catalog: &Catalog| open_families(catalog, &shelf, &now, settings.salvage);
-    let (families, mut replayed) = replay_prefix(&held, &mut follower, &mut found, &settings, &families)?;
+    let (families, mut replayed) =
+        replay_prefix(&held, &mut follower, &mut found, &settings, &families)?;
     if let Some(hole) = replayed.read_errors.first() {
         let why = hole.clone().wrap(
             ErrorKind::Corruption,
@@ -113,7 +136,8 @@ fn open_once(env: Env, held: Arc<ReadOnlyDir>, boot: u64, settings: Settings) ->
         );
         for f in &families {
             let mut version = (*f.tree.view().version).clone();
-            version.gap = Some(SalvageGap { error: why.clone(), end_seq: SeqNo(replayed.errors_before_lsn) });
+            version.gap =
+                Some(SalvageGap { error: why.clone(), end_seq: SeqNo(replayed.errors_before_lsn) });
             f.tree.install_version(version, None);
         }
     }
@@ -124,13 +148,17 @@ fn open_once(env: Env, held: Arc<ReadOnlyDir>, boot: u64, settings: Settings) ->
         last_seq: replayed.next_lsn - 1,
         replayed: replayed.operations,
         truncated_bytes: replayed.cut_bytes + found.cut_bytes,
-        reason: [found.cut_reason.clone(), replayed.cut_reason.clone()].into_iter().chain(holes).collect(),
+        reason: [found.cut_reason.clone(), replayed.cut_reason.clone()]
+            .into_iter()
+            .chain(holes)
+            .collect(),
         clean: found.catalog.clean_close.is_some(),
         elapsed_us: env.clock.monotonic_us().saturating_sub(start),
         ..RecoverySummary::default()
     };
     let nothing = || LogWriter::read_only(FileId(0), found.database);
-    let (place, high_water) = (DatabaseIdentity { database: found.database, boot }, now.high_water());
+    let (place, high_water) =
+        (DatabaseIdentity { database: found.database, boot }, now.high_water());
     let dir_sync = Arc::new(DirSync::new(Arc::clone(&dir)));
     let catalog = found.catalog.clone();
     let runs = catalog.next_ids.2;
@@ -145,14 +173,23 @@ fn open_once(env: Env, held: Arc<ReadOnlyDir>, boot: u64, settings: Settings) ->
         Arc::clone(&counters),
         high_water,
     );
-    let standing = RecoveredState { memory, env, dir, boot, settings, counters, now, shelf, families };
+    let standing =
+        RecoveredState { memory, env, dir, boot, settings, counters, now, shelf, families };
     let log = NewLog::without_records(nothing(), replayed.first_lsn);
-    let core = assemble_core(standing, (found.database, runs), &mut replayed, log, (manifest, dir_sync), ids)?;
+    let core = assemble_core(
+        standing,
+        (found.database, runs),
+        &mut replayed,
+        log,
+        (manifest, dir_sync),
+        ids,
+    )?;
     core.health.set_read_only();
     Ok((core, report))
 }
 
-/// Replays the log in memory, as far as `found` has all changes of the contents that did not pass through the log.
+/// Replays the log in memory, as far as `found` has all changes of the contents that did not pass
+/// through the log.
 fn replay_prefix(
     dir: &ReadOnlyDir,
     follower: &mut ManifestFollower<'_>,
@@ -167,12 +204,14 @@ fn replay_prefix(
         follower.read_new_edits().map(|_| follower.last_edit())
     };
     let replay = |families: &[Arc<FamilyState>], limit| {
-        let mode = ReplayMode { salvage: settings.salvage, limit, memory: None, edits_now: &edits_now };
+        let mode =
+            ReplayMode { salvage: settings.salvage, limit, memory: None, edits_now: &edits_now };
         replay_with_mode(dir, found, boot, families, mode)
     };
     let mut families = open(&found.catalog)?;
     let mut replayed = replay(&families, u64::MAX);
-    // A change that was missed may also be why the replay failed: the log writes to a family that has just been created.
+    // A change that was missed may also be why the replay failed: the log writes to a family that
+    // has just been created.
     let last = replayed.as_ref().map_or(u64::MAX, |r| r.next_lsn - 1);
     let change = follower.borrow_mut().change_up_to(last)?;
     match change.filter(|_| !bug::is_active(Bug::ReaderSkipsManifestCheck)) {
@@ -188,12 +227,18 @@ fn replay_prefix(
         }
     }
     follower.borrow_mut().read_new_edits()?;
-    if follower.borrow().may_have_lost_log(&found.catalog) && !bug::is_active(Bug::ReaderTrustsTrimmedLog) {
-        return Err(Error::new(ErrorKind::Busy, "another process opened the database during the replay"));
+    if follower.borrow().may_have_lost_log(&found.catalog)
+        && !bug::is_active(Bug::ReaderTrustsTrimmedLog)
+    {
+        return Err(Error::new(
+            ErrorKind::Busy,
+            "another process opened the database during the replay",
+        ));
     }
     let mut replayed = replayed?;
     drop_pending_number(&mut replayed, &found.catalog);
-    // Settings have no number. A merge operator is in the manifest before the first operand is in the log.
+    // Settings have no number. A merge operator is in the manifest before the first operand is in
+    // the log.
     for (id, entry) in &mut found.catalog.families {
         if let Some(now) = follower.borrow().catalog().families.get(id) {
             entry.settings = now.settings.clone();
@@ -202,8 +247,8 @@ fn replay_prefix(
     Ok((families, replayed))
 }
 
-/// Leaves out the last number of the log if it was taken for a change that the catalog does not have: a change feed that starts at the
-/// number of this open has to report that change.
+/// Leaves out the last number of the log if it was taken for a change that the catalog does not
+/// have: a change feed that starts at the number of this open has to report that change.
 fn drop_pending_number(replayed: &mut ReplayResult, catalog: &Catalog) {
     if let Some((first, last)) = replayed.reserved_seqs
         && !catalog.events.iter().any(|e| e.seq == last)
@@ -228,8 +273,11 @@ fn explain_manifest_error(e: Error, settings: &Settings) -> Error {
 
 /// The seeded bug.
 fn truncate_log(dir: &dyn Dir, core: &EngineCore, report: &RecoverySummary) {
-    let last = core.manifest.catalog().logs.last().map(|(id, _)| filename::file_name(*id, FileKind::Wal));
-    if let Some(file) = last.and_then(|f| dir.append_to(&f).ok()).filter(|_| report.truncated_bytes > 0) {
+    let last =
+        core.manifest.catalog().logs.last().map(|(id, _)| filename::file_name(*id, FileKind::Wal));
+    if let Some(file) =
+        last.and_then(|f| dir.append_to(&f).ok()).filter(|_| report.truncated_bytes > 0)
+    {
         let _ = file.truncate(file.len().saturating_sub(report.truncated_bytes));
     }
 }
@@ -254,13 +302,19 @@ impl FileOpener for SalvageOpener<'_> {
         self.strict.open_table(meta).or_else(|e| {
             let why = wrap_damage(e, "the table that may hold this key cannot be opened")?;
             if meta.summary.ranges.is_some() {
-                // Its range tombstones hid keys of other tables, which would come back without a word.
+                // Its range tombstones hid keys of other tables, which would come back without a
+                // word.
                 return Err(why.wrap(
                     ErrorKind::Corruption,
                     "a table with range tombstones is damaged; use `perigee repair`",
                 ));
             }
-            let reader = self.strict.table_cache.placeholder_klog(meta.id, &meta.summary, self.order, why)?;
+            let reader = self.strict.table_cache.placeholder_klog(
+                meta.id,
+                &meta.summary,
+                self.order,
+                why,
+            )?;
             Ok(Arc::new(Table { meta: meta.clone(), reader: Arc::new(reader) }))
         })
     }

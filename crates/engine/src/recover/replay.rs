@@ -1,8 +1,9 @@
-//! Reads the log, judges where it ends, and puts what is not yet in tables into memtables. Writes nothing.
+//! Reads the log, judges where it ends, and puts what is not yet in tables into memtables. Writes
+//! nothing.
 //!
-//! A salvaging replay goes on behind damage and lists it; a strict one ends there with an error. If the memtables grow beyond a
-//! limit, they are dropped, and the rest of the log is only verified, one record in memory at a time: `catch_up` then reads it a
-//! second time and flushes as it goes.
+//! A salvaging replay goes on behind damage and lists it; a strict one ends there with an error. If
+//! the memtables grow beyond a limit, they are dropped, and the rest of the log is only verified,
+//! one record in memory at a time: `catch_up` then reads it a second time and flushes as it goes.
 
 use super::insert::{ReplayedOps, insert_ops, op_memory_bytes};
 use super::manifest_reader::RecoveredManifest;
@@ -15,9 +16,9 @@ use perigee_base::bug::{self, Bug};
 use perigee_base::file_header::FileKind;
 use perigee_base::{EntryKind, Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
 use perigee_env::Dir;
-use perigee_file::log::prepare::{decode_decision, record_lsn_count, ops_payload_range};
-use perigee_file::log::{LogReader, BatchOps, PrepareRecord, LogRecord, RecordKind, NextLogRecord};
 use perigee_file::filename;
+use perigee_file::log::prepare::{decode_decision, ops_payload_range, record_lsn_count};
+use perigee_file::log::{BatchOps, LogReader, LogRecord, NextLogRecord, PrepareRecord, RecordKind};
 use perigee_tree::version::AddedTable;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,7 +41,8 @@ struct LogReplay<'a> {
     held_bytes: u64,
     /// LSN of the first record that must survive, once the replay is deferred.
     first_needed: Option<u64>,
-    /// The segment that is being read was written before the machine was restarted: what can be read is on stable storage.
+    /// The segment that is being read was written before the machine was restarted: what can be
+    /// read is on stable storage.
     machine_restarted: bool,
 }
 
@@ -50,13 +52,15 @@ pub struct ReplayMode<'a> {
     pub salvage: bool,
     /// Operations behind this number are left out: records that reach beyond it end the log.
     pub limit: u64,
-    /// Most bytes that memtables and records may hold; `None`: no limit, and no record is kept, because none will be copied.
+    /// Most bytes that memtables and records may hold; `None`: no limit, and no record is kept,
+    /// because none will be copied.
     pub memory: Option<u64>,
     /// Returns how many edits the manifest holds by now, beside a writer.
     pub edits_now: &'a dyn Fn() -> Result<u64>,
 }
 
-/// Replays the segments of the catalog into `families`, or only verifies them, if the memtables would hold more than `memory` bytes.
+/// Replays the segments of the catalog into `families`, or only verifies them, if the memtables
+/// would hold more than `memory` bytes.
 pub fn replay_log(
     dir: &dyn Dir,
     found: &RecoveredManifest,
@@ -108,7 +112,8 @@ pub fn replay_with_mode(
     unlisted.or_else(|e| r.note_damage(e))?;
     let end = r.check_end();
     end.or_else(|e| r.note_damage(e))?;
-    r.result.synced_lsn = r.result.synced_lsn.max(found.catalog.durable_seq).min(r.result.next_lsn - 1);
+    r.result.synced_lsn =
+        r.result.synced_lsn.max(found.catalog.durable_seq).min(r.result.next_lsn - 1);
     r.result.segments = r.result.complete.clone();
     r.result.drop_obsolete_records();
     if r.result.is_deferred {
@@ -159,20 +164,31 @@ impl LogReplay<'_> {
             first => log.expect_lsn(first),
         }
         let (id, next) = (self.manifest.catalog.logs[i].0, self.result.next_lsn);
-        self.result.complete.push(LogSpan { id, first_lsn: next, end_lsn: next, bytes: log.offset() });
+        self.result.complete.push(LogSpan {
+            id,
+            first_lsn: next,
+            end_lsn: next,
+            bytes: log.offset(),
+        });
         let same_boot = log.header().b == boot && boot != 0;
         self.machine_restarted = !same_boot && boot != 0 && log.header().b != 0;
         loop {
             if self.reached_successor(i) {
-                // Records here were copied to the successor by an open that kept this segment. Anything else belongs to nothing.
+                // Records here were copied to the successor by an open that kept this segment.
+                // Anything else belongs to nothing.
                 if let NextLogRecord::Bad(bad) = log.next_record()? {
                     self.note_cut(i, &log, log.end() - log.offset(), &bad.error);
                 }
                 return Ok(true);
             }
             let step = log.next_record()?;
-            // The successor is looked at after the end: beside a writer it may just have been begun.
-            let successor = if matches!(step, NextLogRecord::Record(_)) { None } else { self.successor_first_lsn(i)? };
+            // The successor is looked at after the end: beside a writer it may just have been
+            // begun.
+            let successor = if matches!(step, NextLogRecord::Record(_)) {
+                None
+            } else {
+                self.successor_first_lsn(i)?
+            };
             match step {
                 NextLogRecord::Record(record) => {
                     let next = record.header.lsn + u64::from(record.header.lsn_count);
@@ -181,47 +197,58 @@ impl LogReplay<'_> {
                         return Ok(false);
                     }
                     self.last_record_end = log.offset();
-                    self.result.errors_before_lsn = self.result.errors_before_lsn.min(record.header.lsn);
+                    self.result.errors_before_lsn =
+                        self.result.errors_before_lsn.min(record.header.lsn);
                     self.replay_record(i, record).or_else(|e| self.note_damage(e))?;
                 }
                 // Beside a writer: what it wrote before it began the successor.
-                _ if successor.is_some_and(|lsn| lsn != self.result.next_lsn) && log.refresh_end()? => {}
+                _ if successor.is_some_and(|lsn| lsn != self.result.next_lsn)
+                    && log.refresh_end()? => {}
                 NextLogRecord::End => match successor {
                     Some(lsn) if lsn != self.result.next_lsn => {
-                        let why = Error::corruption("the log segment ends before its successor starts")
-                            .at(self.segment_name(i), log.offset())
-                            .expected(lsn, self.result.next_lsn);
+                        let why =
+                            Error::corruption("the log segment ends before its successor starts")
+                                .at(self.segment_name(i), log.offset())
+                                .expected(lsn, self.result.next_lsn);
                         return self.check_torn_end(i, &log, same_boot, true, why);
                     }
                     _ => return Ok(true),
                 },
-                NextLogRecord::Bad(bad) if successor == Some(self.result.next_lsn) && log.find_records_after_bad()?.is_none() => {
-                    // Every operation up to the successor's first was read: what follows belongs to nothing.
+                NextLogRecord::Bad(bad)
+                    if successor == Some(self.result.next_lsn)
+                        && log.find_records_after_bad()?.is_none() =>
+                {
+                    // Every operation up to the successor's first was read: what follows belongs to
+                    // nothing.
                     self.note_cut(i, &log, log.end() - log.offset(), &bad.error);
                     return Ok(true);
                 }
-                NextLogRecord::Bad(bad) => match self.check_torn_end(i, &log, same_boot, bad.is_truncated, bad.error) {
-                    Err(e) => {
-                        self.note_damage(e)?;
-                        if log.resume_after_bad_record()?.is_none() {
-                            return Ok(true);
+                NextLogRecord::Bad(bad) => {
+                    match self.check_torn_end(i, &log, same_boot, bad.is_truncated, bad.error) {
+                        Err(e) => {
+                            self.note_damage(e)?;
+                            if log.resume_after_bad_record()?.is_none() {
+                                return Ok(true);
+                            }
                         }
+                        torn => return torn,
                     }
-                    torn => return torn,
-                },
+                }
             }
         }
     }
 
-    /// Whether the next record is the first of the successor of segment `i`, as the manifest says; in a salvage, which may have passed
-    /// over records, or a later one.
+    /// Whether the next record is the first of the successor of segment `i`, as the manifest says;
+    /// in a salvage, which may have passed over records, or a later one.
     fn reached_successor(&self, i: usize) -> bool {
         let next = self.result.next_lsn;
-        let reached = |first: u64| first == next || (self.mode.salvage && first > 0 && first < next);
+        let reached =
+            |first: u64| first == next || (self.mode.salvage && first > 0 && first < next);
         self.manifest.catalog.logs.get(i + 1).is_some_and(|(_, first)| reached(*first))
     }
 
-    /// Where the successor of segment `i` begins; `None` if it has none, or holds no record that could say.
+    /// Where the successor of segment `i` begins; `None` if it has none, or holds no record that
+    /// could say.
     fn successor_first_lsn(&self, i: usize) -> Result<Option<u64>> {
         match self.manifest.catalog.logs.get(i + 1) {
             None => Ok(None),
@@ -264,7 +291,8 @@ impl LogReplay<'_> {
     /// Notes that so many bytes from here on do not count, and why.
     fn note_cut(&mut self, i: usize, log: &LogReader, bytes: u64, why: &Error) {
         self.result.cut_bytes += bytes;
-        let why = format!("{}: {} at offset {}; ", self.segment_name(i), why.message(), log.offset());
+        let why =
+            format!("{}: {} at offset {}; ", self.segment_name(i), why.message(), log.offset());
         self.result.cut_reason.push_str(&why);
     }
 
@@ -311,7 +339,9 @@ impl LogReplay<'_> {
         for op in BatchOps::new(&record.payload, at.unwrap_or(0..0)) {
             let op = op.map_err(place)?;
             if n >= u64::from(count) {
-                return Err(place(Error::corruption("a batch holds more operations than its header says")));
+                return Err(place(Error::corruption(
+                    "a batch holds more operations than its header says",
+                )));
             }
             let seq = base + n;
             n += 1;
@@ -327,8 +357,10 @@ impl LogReplay<'_> {
         }
         if record_lsn_count(record.header.kind, n) != u64::from(count) {
             return Err(place(
-                Error::corruption("a batch holds another number of operations than its header says")
-                    .expected(count, n),
+                Error::corruption(
+                    "a batch holds another number of operations than its header says",
+                )
+                .expected(count, n),
             ));
         }
         if bug::is_active(Bug::LosePartOfCommit) && parts.len() > 1 {
@@ -352,13 +384,14 @@ impl LogReplay<'_> {
         Ok(())
     }
 
-    /// Notes a prepared transaction, or that one was decided. (A decision over one that is not known: its record is gone with what was
-    /// spent.)
+    /// Notes a prepared transaction, or that one was decided. (A decision over one that is not
+    /// known: its record is gone with what was spent.)
     fn note_prepared(&mut self, kind: RecordKind, lsn: u64, payload: &Arc<Vec<u8>>) -> Result<()> {
         match kind {
             RecordKind::Prepare => {
                 let p = PrepareRecord::decode(payload)?;
-                // All that would make it impossible to restore is refused here, before anything is written.
+                // All that would make it impossible to restore is refused here, before anything is
+                // written.
                 check_isolation_code(p.header.isolation_level)?;
                 let mut n = 0;
                 for op in BatchOps::new(payload, p.ops_range.clone()) {
@@ -381,7 +414,12 @@ impl LogReplay<'_> {
     }
 
     /// The family that the operation still has to reach.
-    fn target_family(&self, family: FamilyId, seq: u64, kind: EntryKind) -> Result<Option<FamilyId>> {
+    fn target_family(
+        &self,
+        family: FamilyId,
+        seq: u64,
+        kind: EntryKind,
+    ) -> Result<Option<FamilyId>> {
         let again = kind.is_operand() && bug::is_active(Bug::ReplayFlushedOperands);
         match self.manifest.catalog.families.get(&family) {
             Some(entry) if SeqNo(seq) <= entry.flushed && !again => Ok(None),
@@ -421,7 +459,14 @@ impl LogReplay<'_> {
         // No record is kept for a reader, nor then the buffers of small ones.
         let copied = self.mode.memory.is_none();
         let families = |id: FamilyId| self.families.get(&id).cloned();
-        grown += insert_ops(&buffer, (base, count), &parts, &families, &self.result.shared_batches, copied)?;
+        grown += insert_ops(
+            &buffer,
+            (base, count),
+            &parts,
+            &families,
+            &self.result.shared_batches,
+            copied,
+        )?;
         self.result.operations += parts.values().map(|ops| ops.len() as u64).sum::<u64>();
         for family in parts.keys().filter_map(|id| self.families.get(id)) {
             if family.is_memtable_full() {
@@ -432,7 +477,14 @@ impl LogReplay<'_> {
         if self.result.records.is_empty() {
             self.result.first_lsn = base;
         }
-        self.result.records.push(KeptRecord { kind, buffer, lsn: base, count, needed, position: place });
+        self.result.records.push(KeptRecord {
+            kind,
+            buffer,
+            lsn: base,
+            count,
+            needed,
+            position: place,
+        });
         self.held_bytes += grown;
         self.result.peak_bytes = self.result.peak_bytes.max(self.held_bytes);
         if self.held_bytes > limit {
@@ -450,8 +502,8 @@ impl LogReplay<'_> {
         (self.result.operations, self.held_bytes) = (0, 0);
     }
 
-    /// Segments that the manifest does not list: copies of an open that did not finish, or removed ones. If one names more
-    /// edits than the manifest holds, the manifest has lost some.
+    /// Segments that the manifest does not list: copies of an open that did not finish, or removed
+    /// ones. If one names more edits than the manifest holds, the manifest has lost some.
     fn check_unlisted(&mut self) -> Result<()> {
         for file in self.dir.list()? {
             let Some((id, FileKind::Wal)) = filename::parse_file_name(&file) else { continue };
@@ -473,7 +525,10 @@ impl LogReplay<'_> {
         {
             return Err(Error::corruption("the manifest has lost its last edits")
                 .in_file(filename::MANIFEST)
-                .expected(format_args!("edit {}", self.newest_edit), format_args!("edit {}", self.manifest.last_edit)));
+                .expected(
+                    format_args!("edit {}", self.newest_edit),
+                    format_args!("edit {}", self.manifest.last_edit),
+                ));
         }
         Ok(())
     }
@@ -481,10 +536,14 @@ impl LogReplay<'_> {
     fn note_unlisted_edits(&mut self, mut log: LogReader) -> Result<()> {
         loop {
             match log.next_record()? {
-                NextLogRecord::Record(r) => self.newest_edit = self.newest_edit.max(r.header.manifest_edits),
+                NextLogRecord::Record(r) => {
+                    self.newest_edit = self.newest_edit.max(r.header.manifest_edits)
+                }
                 NextLogRecord::End => return Ok(()),
                 NextLogRecord::Bad(_) => {
-                    self.newest_edit = self.newest_edit.max(log.find_records_after_bad()?.map_or(0, |b| b.manifest_edits));
+                    self.newest_edit = self
+                        .newest_edit
+                        .max(log.find_records_after_bad()?.map_or(0, |b| b.manifest_edits));
                     return Ok(());
                 }
             }
@@ -496,35 +555,42 @@ impl LogReplay<'_> {
         let c = &self.manifest.catalog;
         let newest = |t: &AddedTable| t.meta.global_seq.unwrap_or(t.meta.summary.largest_seq);
         let largest = |f: &CatalogFamily| f.tables.values().map(|t| newest(t)).max();
-        let ahead =
-            c.families.values().any(|f| f.flushed.max(largest(f).unwrap_or_default()).0 >= self.result.next_lsn);
+        let ahead = c
+            .families
+            .values()
+            .any(|f| f.flushed.max(largest(f).unwrap_or_default()).0 >= self.result.next_lsn);
         if ahead
             && !bug::is_active(Bug::TruncateDamagedLog)
             && !bug::is_active(Bug::ReplayFirstSegmentOnly)
             && !bug::is_active(Bug::FlushBeforeLogSync)
         {
-            return Err(
-                Error::corruption("tables hold operations that the log never had").in_file(filename::MANIFEST)
-            );
+            return Err(Error::corruption("tables hold operations that the log never had")
+                .in_file(filename::MANIFEST));
         }
         // Of those that were made ahead and hold nothing, none can tell.
         let known = c.logs.iter().take_while(|(_, lsn)| *lsn > 0).count();
-        let Some((id, _)) = c.logs.get(self.last_segment.max(known.saturating_sub(1))) else { return Ok(()) };
+        let Some((id, _)) = c.logs.get(self.last_segment.max(known.saturating_sub(1))) else {
+            return Ok(());
+        };
         let file = filename::file_name(*id, FileKind::Wal);
         if self.result.next_lsn <= c.durable_seq
             && !self.limit_reached
             && !bug::is_active(Bug::TruncateDamagedLog)
             && !bug::is_active(Bug::ReplayFirstSegmentOnly)
         {
-            return Err(Error::corruption("the log ends before what was durable").in_file(file).expected(
-                format_args!("operation {}", c.durable_seq),
-                format_args!("operation {}", self.result.next_lsn - 1),
-            ));
+            return Err(Error::corruption("the log ends before what was durable")
+                .in_file(file)
+                .expected(
+                    format_args!("operation {}", c.durable_seq),
+                    format_args!("operation {}", self.result.next_lsn - 1),
+                ));
         }
         if let Some(clean) = c.clean_close {
             let len = self.dir.file_len(&file)?.unwrap_or(0);
             let whole = clean.bytes == self.last_record_end;
-            if !whole || (clean.log, clean.bytes, clean.last_seq) != (*id, len, self.result.next_lsn - 1) {
+            if !whole
+                || (clean.log, clean.bytes, clean.last_seq) != (*id, len, self.result.next_lsn - 1)
+            {
                 return Err(Error::corruption("the log is not as the clean close left it")
                     .at(file, len.min(clean.bytes))
                     .expected(format_args!("{} bytes", clean.bytes), len));
@@ -537,7 +603,8 @@ impl LogReplay<'_> {
 fn open_log(dir: &dyn Dir, file: &str, id: FileId, database: u64) -> Result<LogReader> {
     LogReader::open(dir, file, FileKind::Wal, Some(id), Some(database), None).map_err(|e| {
         if e.kind() == ErrorKind::NotFound {
-            return Error::corruption("a log segment that the manifest names is missing").in_file(file);
+            return Error::corruption("a log segment that the manifest names is missing")
+                .in_file(file);
         }
         e
     })

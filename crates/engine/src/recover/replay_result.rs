@@ -1,4 +1,5 @@
-//! What a replay found in the log, and what of it must survive. Plain data; must not know how the log was read.
+//! What a replay found in the log, and what of it must survive. Plain data; must not know how the
+//! log was read.
 
 use crate::shared_batches::SharedBatches;
 use crate::wal::LogSpan;
@@ -7,8 +8,8 @@ use perigee_file::log::RecordKind;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// A record that must survive: some of its operations are not in tables, or it belongs to an undecided prepared transaction;
-/// or it comes after such a one.
+/// A record that must survive: some of its operations are not in tables, or it belongs to an
+/// undecided prepared transaction; or it comes after such a one.
 #[derive(Debug)]
 pub struct KeptRecord {
     /// What it is.
@@ -41,7 +42,8 @@ pub struct ReplayResult {
     pub first_lsn: u64,
     /// The next LSN.
     pub next_lsn: u64,
-    /// First and last number of the last record, if it only takes numbers (for a load, or a change of the column families).
+    /// First and last number of the last record, if it only takes numbers (for a load, or a change
+    /// of the column families).
     pub reserved_seqs: Option<(u64, SeqNo)>,
     /// Operations put into memtables.
     pub operations: u64,
@@ -55,7 +57,8 @@ pub struct ReplayResult {
     pub shared_batches: SharedBatches,
     /// What could not be read (salvage only): unknown operations are missing.
     pub read_errors: Vec<Error>,
-    /// All of these have a smaller LSN: that of the first record behind the last hole, if there is one.
+    /// All of these have a smaller LSN: that of the first record behind the last hole, if there is
+    /// one.
     pub errors_before_lsn: u64,
     /// All segments, as far as they were read.
     pub segments: Vec<LogSpan>,
@@ -75,12 +78,14 @@ impl ReplayResult {
     /// Forgets the records before the first that must survive.
     pub fn drop_obsolete_records(&mut self) {
         let undecided: BTreeSet<u64> = self.prepared_txns.values().map(|(lsn, _)| *lsn).collect();
-        let spent = self.records.iter().take_while(|k| !k.needed && !undecided.contains(&k.lsn)).count();
+        let spent =
+            self.records.iter().take_while(|k| !k.needed && !undecided.contains(&k.lsn)).count();
         self.records.drain(..spent);
         self.first_lsn = self.records.first().map_or(self.first_lsn, |k| k.lsn);
     }
 
-    /// LSN of the first record that must survive, if none were kept: the first that is `needed`, or of an undecided transaction.
+    /// LSN of the first record that must survive, if none were kept: the first that is `needed`, or
+    /// of an undecided transaction.
     pub fn deferred_first_lsn(&self, needed: Option<u64>) -> u64 {
         let undecided = self.prepared_txns.values().map(|(lsn, _)| *lsn);
         undecided.chain(needed).min().unwrap_or(self.next_lsn)
@@ -88,7 +93,9 @@ impl ReplayResult {
 
     /// Segments count as complete up to the first record that is copied.
     pub fn truncate_complete(&mut self) {
-        let Some(KeptRecord { lsn, position: (segment, offset), .. }) = self.records.first() else { return };
+        let Some(KeptRecord { lsn, position: (segment, offset), .. }) = self.records.first() else {
+            return;
+        };
         self.complete.truncate(segment + 1);
         if let Some(span) = self.complete.get_mut(*segment) {
             (span.end_lsn, span.bytes) = (*lsn, *offset);

@@ -1,5 +1,5 @@
-//! Opens the files of the catalog, each once: families that share a file (a clone and its source) hold one object, so that
-//! its readers are counted together. Must not know what the families are.
+//! Opens the files of the catalog, each once: families that share a file (a clone and its source)
+//! hold one object, so that its readers are counted together. Must not know what the families are.
 
 use perigee_base::{Error, FileId, Result};
 use perigee_tree::version::FileOpener;
@@ -27,7 +27,11 @@ impl<O: FileOpener> FileOpener for SharedFileOpener<O> {
     fn open_table(&self, meta: &TableMeta) -> Result<Arc<Table>> {
         let mut open = self.tables.borrow_mut();
         if let Some(known) = open.get(&meta.id) {
-            return if known.meta == *meta { Ok(Arc::clone(known)) } else { Err(mismatch_error(meta.id)) };
+            return if known.meta == *meta {
+                Ok(Arc::clone(known))
+            } else {
+                Err(mismatch_error(meta.id))
+            };
         }
         let table = self.inner.open_table(meta)?;
         open.insert(meta.id, Arc::clone(&table));
@@ -36,7 +40,11 @@ impl<O: FileOpener> FileOpener for SharedFileOpener<O> {
     fn open_vlog(&self, meta: &VlogMeta) -> Result<Arc<Vlog>> {
         let mut open = self.vlogs.borrow_mut();
         if let Some(known) = open.get(&meta.id) {
-            return if known.meta == *meta { Ok(Arc::clone(known)) } else { Err(mismatch_error(meta.id)) };
+            return if known.meta == *meta {
+                Ok(Arc::clone(known))
+            } else {
+                Err(mismatch_error(meta.id))
+            };
         }
         let vlog = self.inner.open_vlog(meta)?;
         open.insert(meta.id, Arc::clone(&vlog));

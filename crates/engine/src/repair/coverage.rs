@@ -1,5 +1,6 @@
-//! Which sequence numbers the readable log records cover, and which ones the database proves to have existed. Every number
-//! that is proved and not covered was lost, and is attributed to a byte range of a segment. Must not read files.
+//! Which sequence numbers the readable log records cover, and which ones the database proves to
+//! have existed. Every number that is proved and not covered was lost, and is attributed to a byte
+//! range of a segment. Must not read files.
 
 use super::report::{LostRange, RepairSummary};
 use super::survey::Survey;
@@ -16,7 +17,8 @@ struct UnreadRange {
     first_seq: u64,
     /// Last sequence number that may have been there.
     last_seq: u64,
-    /// The end of the log cut a record short, as a crash does: a loss only if a lost number is proved.
+    /// The end of the log cut a record short, as a crash does: a loss only if a lost number is
+    /// proved.
     torn: bool,
     /// Numbers that were lost there.
     lost_seqs: Option<(u64, u64)>,
@@ -56,7 +58,8 @@ impl SeqCoverage {
         coverage.prove_up_to(catalog.durable_seq);
         coverage.prove_up_to(catalog.clean_close.map_or(0, |clean| clean.last_seq));
         for f in catalog.families.values() {
-            let newest = f.tables.values().map(|t| t.meta.global_seq.unwrap_or(t.meta.summary.largest_seq));
+            let newest =
+                f.tables.values().map(|t| t.meta.global_seq.unwrap_or(t.meta.summary.largest_seq));
             coverage.prove_up_to(newest.max().unwrap_or_default().max(f.flushed).0);
         }
         if survey.is_manifest_complete {
@@ -83,17 +86,22 @@ impl SeqCoverage {
         self.firsts.iter().find(|(_, of)| **of == id).map_or(0, |(first, _)| *first)
     }
 
-    /// A record of segment `id` with numbers from `first` on to before `next` was read; it ends at `offset`.
+    /// A record of segment `id` with numbers from `first` on to before `next` was read; it ends at
+    /// `offset`.
     pub fn add_covered(&mut self, id: FileId, (first, next): (u64, u64), offset: u64) {
         match self.ends.last_mut() {
             Some(end) if end.id == id => (end.next_seq, end.offset) = (next, offset),
             _ => self.ends.push(SegmentEnd { id, next_seq: next, offset }),
         }
-        if let Some(open) = self.unread.last_mut().filter(|u| u.last_seq == u64::MAX && u.first_seq <= first) {
+        if let Some(open) =
+            self.unread.last_mut().filter(|u| u.last_seq == u64::MAX && u.first_seq <= first)
+        {
             open.last_seq = first.saturating_sub(1);
         }
         let (mut from, mut to) = (first, next);
-        while let Some((&f, &t)) = self.covered.range(..=to).next_back().filter(|(_, t)| **t >= from) {
+        while let Some((&f, &t)) =
+            self.covered.range(..=to).next_back().filter(|(_, t)| **t >= from)
+        {
             (from, to) = (from.min(f), to.max(t));
             self.covered.remove(&f);
         }
@@ -104,13 +112,25 @@ impl SeqCoverage {
 
     /// Nothing could be read at that place, which may have held the numbers from `first` on.
     pub fn add_unread(&mut self, loss: LostRange, first: u64, torn: bool) {
-        self.unread.push(UnreadRange { loss, first_seq: first, last_seq: u64::MAX, torn, lost_seqs: None });
+        self.unread.push(UnreadRange {
+            loss,
+            first_seq: first,
+            last_seq: u64::MAX,
+            torn,
+            lost_seqs: None,
+        });
     }
 
     /// The record with these numbers could not be read.
     pub fn add_unread_record(&mut self, loss: LostRange, (first, next): (u64, u64)) {
         let last = next.saturating_sub(1);
-        self.unread.push(UnreadRange { loss, first_seq: first, last_seq: last, torn: false, lost_seqs: None });
+        self.unread.push(UnreadRange {
+            loss,
+            first_seq: first,
+            last_seq: last,
+            torn: false,
+            lost_seqs: None,
+        });
     }
 
     /// Numbers that are proved and not covered, cut at the beginnings of segments.
@@ -145,14 +165,21 @@ impl SeqCoverage {
                     u.loss.offset.unwrap_or(0),
                 ));
             } else {
-                let sequences = u.lost_seqs.map(|(first, last)| (first, self.gap_end(survey, last)));
+                let sequences =
+                    u.lost_seqs.map(|(first, last)| (first, self.gap_end(survey, last)));
                 report.add_lost_range(LostRange { sequences, ..u.loss });
             }
         }
     }
 
-    /// Attributes a gap to the place that held it: one that could not be read, a missing segment, or the end of a segment.
-    fn attribute_gap(&mut self, survey: &Survey, (first, last): (u64, u64), report: &mut RepairSummary) {
+    /// Attributes a gap to the place that held it: one that could not be read, a missing segment,
+    /// or the end of a segment.
+    fn attribute_gap(
+        &mut self,
+        survey: &Survey,
+        (first, last): (u64, u64),
+        report: &mut RepairSummary,
+    ) {
         let place = self.unread.iter_mut().find(|u| u.first_seq <= first && first <= u.last_seq);
         if let Some(u) = place {
             let known = u.lost_seqs.unwrap_or((first, last));
@@ -161,27 +188,37 @@ impl SeqCoverage {
         }
         let end = self.ends.iter().rev().find(|end| end.next_seq == first).copied();
         let segment = self.firsts.range(..=first).next_back().map(|(_, id)| *id);
-        let Some(id) = segment.filter(|_| self.firsts.contains_key(&first)).or(end.map(|e| e.id)).or(segment)
+        let Some(id) =
+            segment.filter(|_| self.firsts.contains_key(&first)).or(end.map(|e| e.id)).or(segment)
         else {
             return;
         };
         let file = filename::file_name(id, FileKind::Wal);
-        if let Some(missing) = report.lost.iter_mut().find(|l| l.file == file && l.offset.is_none()) {
+        if let Some(missing) = report.lost.iter_mut().find(|l| l.file == file && l.offset.is_none())
+        {
             let known = missing.sequences.map_or(first, |(known, _)| known.min(first));
             missing.sequences = Some((known, self.gap_end(survey, last)));
             return;
         }
         let offset = end.filter(|end| end.id == id).map_or(HEADER_BYTES as u64, |end| end.offset);
-        let why = Error::corruption("the log segment ends before operations that were durable").expected(
-            format_args!("operation {last}"),
-            format_args!("operation {}", first.saturating_sub(1)),
-        );
+        let why = Error::corruption("the log segment ends before operations that were durable")
+            .expected(
+                format_args!("operation {last}"),
+                format_args!("operation {}", first.saturating_sub(1)),
+            );
         let mut loss = LostRange::new(&file, why.at(&file, offset));
         loss.bytes = self.missing_bytes(survey, id, offset);
-        self.unread.push(UnreadRange { loss, first_seq: first, last_seq: last, torn: false, lost_seqs: Some((first, last)) });
+        self.unread.push(UnreadRange {
+            loss,
+            first_seq: first,
+            last_seq: last,
+            torn: false,
+            lost_seqs: Some((first, last)),
+        });
     }
 
-    /// The last number of a gap. At the end of the log what is proved is not all that may have been there, unless it was closed.
+    /// The last number of a gap. At the end of the log what is proved is not all that may have been
+    /// there, unless it was closed.
     fn gap_end(&self, survey: &Survey, last: u64) -> Option<u64> {
         let open = last >= self.proven_seq && survey.catalog.clean_close.is_none();
         (!open).then_some(last)
@@ -189,27 +226,33 @@ impl SeqCoverage {
 
     /// Bytes from `offset` on that the clean close says were there, or else those of the file.
     fn missing_bytes(&self, survey: &Survey, id: FileId, offset: u64) -> Option<u64> {
-        let clean = survey.catalog.clean_close.filter(|clean| clean.log == id).map(|clean| clean.bytes);
+        let clean =
+            survey.catalog.clean_close.filter(|clean| clean.log == id).map(|clean| clean.bytes);
         let len = || survey.dir.file_len(&filename::file_name(id, FileKind::Wal)).ok().flatten();
         clean.or_else(len).map(|end| end.saturating_sub(offset)).filter(|bytes| *bytes > 0)
     }
 
-    /// The clean close recorded the exact end of the log: a shorter or longer segment is listed even if no operation is missing.
+    /// The clean close recorded the exact end of the log: a shorter or longer segment is listed
+    /// even if no operation is missing.
     fn check_clean_end(&mut self, survey: &Survey) {
-        let Some(clean) = survey.catalog.clean_close.filter(|_| !bug::is_active(Bug::RepairIgnoresCleanClose)) else {
+        let Some(clean) =
+            survey.catalog.clean_close.filter(|_| !bug::is_active(Bug::RepairIgnoresCleanClose))
+        else {
             return;
         };
         let file = filename::file_name(clean.log, FileKind::Wal);
         self.unread.iter_mut().filter(|u| u.loss.file == file).for_each(|u| u.torn = false);
         let Ok(Some(len)) = survey.dir.file_len(&file) else { return };
-        let read = self.ends.iter().rev().find(|end| end.id == clean.log).map_or(0, |end| end.offset);
+        let read =
+            self.ends.iter().rev().find(|end| end.id == clean.log).map_or(0, |end| end.offset);
         let known = self.unread.iter().any(|u| u.loss.file == file);
         if known || (len == clean.bytes && read == clean.bytes) {
             return;
         }
         let from = read.min(clean.bytes);
         let why = Error::corruption("the log is not as the clean close left it").at(&file, from);
-        let mut loss = LostRange::new(&file, why.expected(format_args!("{} bytes", clean.bytes), len));
+        let mut loss =
+            LostRange::new(&file, why.expected(format_args!("{} bytes", clean.bytes), len));
         (loss.bytes, loss.entries) = (Some(len.max(clean.bytes) - from), Some(0));
         self.add_unread_record(loss, (u64::MAX, u64::MAX));
     }

@@ -1,16 +1,19 @@
-//! The records of each log, on both sides of its holes. A torn end is no loss, unless something proves what was there.
+//! The records of each log, on both sides of its holes. A torn end is no loss, unless something
+//! proves what was there.
 
 use super::coverage::SeqCoverage;
 use super::is_damage;
+use super::repair_builder::RepairBuilder;
 use super::report::{LostRange, RepairSummary};
 use super::survey::Survey;
-use super::repair_builder::RepairBuilder;
 use crate::prepared_txns::display_gid;
 use perigee_base::file_header::FileKind;
 use perigee_base::{Error, FamilyId, FileId, Result, SeqNo};
-use perigee_file::log::prepare::{decode_decision, record_lsn_count, ops_payload_range};
-use perigee_file::log::{LogReader, BatchOp, BatchOps, PrepareRecord, LogRecord, RecordKind, NextLogRecord};
 use perigee_file::filename;
+use perigee_file::log::prepare::{decode_decision, ops_payload_range, record_lsn_count};
+use perigee_file::log::{
+    BatchOp, BatchOps, LogReader, LogRecord, NextLogRecord, PrepareRecord, RecordKind,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -24,8 +27,13 @@ struct LogScanState {
 }
 
 /// Gathers all logs.
-pub fn gather_logs(survey: &Survey, making: &mut RepairBuilder, report: &mut RepairSummary) -> Result<()> {
-    let mut progress = LogScanState { coverage: SeqCoverage::new(survey), ..LogScanState::default() };
+pub fn gather_logs(
+    survey: &Survey,
+    making: &mut RepairBuilder,
+    report: &mut RepairSummary,
+) -> Result<()> {
+    let mut progress =
+        LogScanState { coverage: SeqCoverage::new(survey), ..LogScanState::default() };
     for (i, id) in survey.logs.iter().enumerate() {
         // Behind the last there may be one that was made ahead and holds nothing.
         let last = survey.logs[i + 1..].iter().all(|id| is_empty(survey, *id));
@@ -57,9 +65,14 @@ fn is_empty(survey: &Survey, id: FileId) -> bool {
 }
 
 /// Opens a segment, also behind a damaged header; `None` if no record follows one.
-fn open_segment(survey: &Survey, id: FileId, coverage: &mut SeqCoverage) -> Result<Option<LogReader>> {
+fn open_segment(
+    survey: &Survey,
+    id: FileId,
+    coverage: &mut SeqCoverage,
+) -> Result<Option<LogReader>> {
     let file = filename::file_name(id, FileKind::Wal);
-    let opened = LogReader::open(&*survey.dir, &file, FileKind::Wal, Some(id), survey.database, None);
+    let opened =
+        LogReader::open(&*survey.dir, &file, FileKind::Wal, Some(id), survey.database, None);
     match opened {
         Ok(log) => {
             coverage.add_segment_start(id, log.header().a);
@@ -67,7 +80,8 @@ fn open_segment(survey: &Survey, id: FileId, coverage: &mut SeqCoverage) -> Resu
         }
         Err(e) if e.is_corruption() && survey.database.is_some() => {
             let database = survey.database.unwrap_or_default();
-            let mut log = LogReader::open_for_salvage(&*survey.dir, &file, FileKind::Wal, id, database)?;
+            let mut log =
+                LogReader::open_for_salvage(&*survey.dir, &file, FileKind::Wal, id, database)?;
             coverage.add_unread(LostRange::new(&file, e), coverage.segment_first_seq(id), false);
             Ok(log.resume_after_bad_record()?.map(|_| log))
         }
@@ -75,12 +89,15 @@ fn open_segment(survey: &Survey, id: FileId, coverage: &mut SeqCoverage) -> Resu
     }
 }
 
-/// LSN with which the successor of a segment begins, if the manifest says so: an open that kept the segment copied what followed into
-/// the successor, or cut it and gave its numbers to other records. [`u64::MAX`]: not known.
+/// LSN with which the successor of a segment begins, if the manifest says so: an open that kept the
+/// segment copied what followed into the successor, or cut it and gave its numbers to other
+/// records. [`u64::MAX`]: not known.
 fn first_of_successor(survey: &Survey, id: FileId) -> u64 {
     let logs = &survey.catalog.logs;
     let next = logs.iter().position(|(log, _)| *log == id).and_then(|i| logs.get(i + 1));
-    next.map(|(_, first)| *first).filter(|first| *first > 0 && survey.is_manifest_complete).unwrap_or(u64::MAX)
+    next.map(|(_, first)| *first)
+        .filter(|first| *first > 0 && survey.is_manifest_complete)
+        .unwrap_or(u64::MAX)
 }
 
 fn gather_segment(
@@ -142,7 +159,9 @@ fn add_record(
     let (base, count) = (r.header.lsn, u64::from(r.header.lsn_count));
     report.last_seq = report.last_seq.max(base.saturating_add(count).saturating_sub(1));
     note_decision(&r, &mut progress.prepared)?;
-    let Some(at) = ops_payload_range(r.header.kind, &r.payload)?.filter(|_| progress.seen_lsns.insert(base)) else {
+    let Some(at) =
+        ops_payload_range(r.header.kind, &r.payload)?.filter(|_| progress.seen_lsns.insert(base))
+    else {
         return Ok(());
     };
     let mut parts: BTreeMap<FamilyId, Vec<(BatchOp, SeqNo)>> = BTreeMap::new();
@@ -152,12 +171,16 @@ fn add_record(
         let seq = SeqNo(base + n);
         n += 1;
         // Operations of nobody only took a number.
-        if op.family != FamilyId::NONE && !survey.is_dropped(op.family) && seq > survey.flushed(op.family) {
+        if op.family != FamilyId::NONE
+            && !survey.is_dropped(op.family)
+            && seq > survey.flushed(op.family)
+        {
             parts.entry(op.family).or_default().push((op, SeqNo(n - 1)));
         }
     }
     if record_lsn_count(r.header.kind, n) != count {
-        let e = Error::corruption("a batch holds another number of operations than its header says");
+        let e =
+            Error::corruption("a batch holds another number of operations than its header says");
         return Err(e.expected(count, n));
     }
     let buffer = Arc::new(r.payload);
@@ -168,7 +191,8 @@ fn add_record(
     Ok(())
 }
 
-/// The numbers of the last records about an identifier: a log may be there twice, as it was and copied.
+/// The numbers of the last records about an identifier: a log may be there twice, as it was and
+/// copied.
 #[derive(Debug, Default)]
 struct PreparedLsns {
     prepared_lsn: u64,
@@ -180,7 +204,8 @@ fn note_decision(r: &LogRecord, prepared: &mut BTreeMap<Vec<u8>, PreparedLsns>) 
     let lsn = r.header.lsn;
     match r.header.kind {
         RecordKind::Prepare => {
-            let p = prepared.entry(PrepareRecord::decode(&r.payload)?.header.gid.to_vec()).or_default();
+            let p =
+                prepared.entry(PrepareRecord::decode(&r.payload)?.header.gid.to_vec()).or_default();
             p.prepared_lsn = p.prepared_lsn.max(lsn);
         }
         RecordKind::Decision => {

@@ -1,20 +1,23 @@
-//! One merge per family of everything that was found, by the rewrite road, into a new database with an id of its own.
+//! One merge per family of everything that was found, by the rewrite road, into a new database with
+//! an id of its own.
 
 use super::is_damage;
 use super::report::RepairSummary;
 use super::survey::Survey;
-use crate::manifest::{Catalog, ManifestEdit, DatabaseIdentity, write_snapshot_file};
+use crate::manifest::{Catalog, DatabaseIdentity, ManifestEdit, write_snapshot_file};
 use crate::settings::FamilySettings;
 use perigee_base::expiry::FixedClock;
 use perigee_base::file_header::{FileHeader, FileKind};
 use perigee_base::limits::LEVELS;
 use perigee_base::stats::Counters;
-use perigee_base::{Error, FamilyId, FileId, KeyComparator, LevelNo, Result, RunId, SeqNo, ValueRef};
+use perigee_base::{
+    Error, FamilyId, FileId, KeyComparator, LevelNo, Result, RunId, SeqNo, ValueRef,
+};
 use perigee_env::{Dir, Env};
-use perigee_file::log::{LogWriter, BatchOp};
-use perigee_file::{BlockCache, RangeTombstones, KlogOptions, KlogWriter, TableCache, filename};
+use perigee_file::log::{BatchOp, LogWriter};
+use perigee_file::{BlockCache, KlogOptions, KlogWriter, RangeTombstones, TableCache, filename};
 use perigee_tree::mvcc::SnapshotStripes;
-use perigee_tree::rewrite::{CreatedFiles, RewriteInput, RewriteContext, NoPacing, run_rewrite};
+use perigee_tree::rewrite::{CreatedFiles, NoPacing, RewriteContext, RewriteInput, run_rewrite};
 use perigee_tree::scan::{MergeCursor, RunCursor, SourceCursor};
 use perigee_tree::version::AddedTable;
 use perigee_tree::{Memtable, Run, Table, TableMeta, Version, VersionEdit, Vlog, VlogMeta};
@@ -51,7 +54,12 @@ impl RepairBuilder {
     pub fn new(env: &Env, from: Arc<dyn Dir>, to: Arc<dyn Dir>, survey: &Survey) -> RepairBuilder {
         let database = env.rand.next_u64();
         let shelf = |dir, database| {
-            TableCache::new(dir, database, Arc::new(BlockCache::new(0)), Arc::new(Counters::default()))
+            TableCache::new(
+                dir,
+                database,
+                Arc::new(BlockCache::new(0)),
+                Arc::new(Counters::default()),
+            )
         };
         let mut making = RepairBuilder {
             env: env.clone(),
@@ -79,10 +87,18 @@ impl RepairBuilder {
         let entry = self.families.entry(id).or_insert_with(|| {
             let (name, settings) = survey.family(id);
             let memtable = Arc::new(Memtable::new(settings.comparator));
-            SalvagedFamily { name, settings, tables: Vec::new(), ranges: RangeTombstones::default(), memtable }
+            SalvagedFamily {
+                name,
+                settings,
+                tables: Vec::new(),
+                ranges: RangeTombstones::default(),
+                memtable,
+            }
         });
         let fresh = entry.tables.is_empty() && entry.memtable.is_empty();
-        if let Some(order) = order.filter(|o| fresh && !known_order && *o != entry.settings.comparator) {
+        if let Some(order) =
+            order.filter(|o| fresh && !known_order && *o != entry.settings.comparator)
+        {
             entry.settings.comparator = order;
             entry.memtable = Arc::new(Memtable::new(order));
         }
@@ -94,7 +110,9 @@ impl RepairBuilder {
     }
 
     fn family(&mut self, id: FamilyId) -> Result<&mut SalvagedFamily> {
-        self.families.get_mut(&id).ok_or_else(|| Error::internal(format!("family {id} was not made known")))
+        self.families
+            .get_mut(&id)
+            .ok_or_else(|| Error::internal(format!("family {id} was not made known")))
     }
 
     /// Opens the value logs that can be opened.
@@ -105,7 +123,9 @@ impl RepairBuilder {
                     let meta = VlogMeta { id: *id, bytes: *bytes, checksum: 0 };
                     self.vlogs.insert(*id, Arc::new(Vlog { meta, reader }));
                 }
-                Err(e) if is_damage(&e) => report.add_lost_file(&filename::file_name(*id, FileKind::Vlog), None, e),
+                Err(e) if is_damage(&e) => {
+                    report.add_lost_file(&filename::file_name(*id, FileKind::Vlog), None, e)
+                }
                 Err(e) => return Err(e),
             }
         }
@@ -142,7 +162,8 @@ impl RepairBuilder {
     }
     /// Adds an interim table.
     pub fn add_interim_table(&mut self, family: FamilyId, writer: KlogWriter) -> Result<()> {
-        let id = *self.interim_ids.last().ok_or_else(|| Error::internal("there is no interim table"))?;
+        let id =
+            *self.interim_ids.last().ok_or_else(|| Error::internal("there is no interim table"))?;
         let summary = writer.finish()?;
         let reader = self.target_tables.klog_reader(id, summary.bytes)?;
         let meta = TableMeta { id, summary, global_seq: None };
@@ -184,8 +205,10 @@ impl RepairBuilder {
     /// Merges, and writes log and manifest. The directory is synced; its name is the caller's.
     pub fn write_database(&mut self, survey: &Survey, report: &mut RepairSummary) -> Result<()> {
         let newest = |f: &SalvagedFamily| {
-            let tables =
-                f.tables.iter().map(|t| t.meta.global_seq.unwrap_or_default().max(t.meta.summary.largest_seq));
+            let tables = f
+                .tables
+                .iter()
+                .map(|t| t.meta.global_seq.unwrap_or_default().max(t.meta.summary.largest_seq));
             let ranges = f.ranges.seq_range().map(|(_, largest)| largest);
             tables.chain(ranges).chain([f.memtable.last_seq()]).max().unwrap_or_default().0
         };
@@ -193,11 +216,17 @@ impl RepairBuilder {
         // A merge may give number 1 to what was loaded under none.
         let last = last.max(report.last_seq).max(survey.catalog.durable_seq).max(1);
         report.last_seq = last;
-        let mut edit = ManifestEdit { durable_seq: Some(last), expiry_clock_ms: Some(survey.catalog.expiry_clock_ms), ..ManifestEdit::default() };
+        let mut edit = ManifestEdit {
+            durable_seq: Some(last),
+            expiry_clock_ms: Some(survey.catalog.expiry_clock_ms),
+            ..ManifestEdit::default()
+        };
         // One version of each key is left.
         edit.oldest_readable = Some(SeqNo(last));
         for (id, found) in &self.families {
-            if !survey.is_manifest_trusted && found.tables.iter().any(|t| t.reader.operand_count() > 0) {
+            if !survey.is_manifest_trusted
+                && found.tables.iter().any(|t| t.reader.operand_count() > 0)
+            {
                 report.warn(format!(
                     "operands of merges were found in the family {:?}, and no manifest that says which tables count: its \
                      merged values may count some twice, or lack some",
@@ -217,7 +246,12 @@ impl RepairBuilder {
         self.write_log_and_manifest(edit, last)
     }
 
-    fn merge_family(&self, id: FamilyId, found: &SalvagedFamily, last: SeqNo) -> Result<VersionEdit> {
+    fn merge_family(
+        &self,
+        id: FamilyId,
+        found: &SalvagedFamily,
+        last: SeqNo,
+    ) -> Result<VersionEdit> {
         let order = found.settings.comparator;
         let mut version = Version::empty(order);
         version.vlogs = self.vlogs.clone();
@@ -226,7 +260,11 @@ impl RepairBuilder {
             let run = Arc::new(Run::new(RunId(0), vec![Arc::clone(t)], order));
             sources.push(SourceCursor::Run(RunCursor::new(run, order, false)));
         }
-        let of_log = found.memtable.range_tombstones().with_fragments(RangeTombstones::clone).unwrap_or_default();
+        let of_log = found
+            .memtable
+            .range_tombstones()
+            .with_fragments(RangeTombstones::clone)
+            .unwrap_or_default();
         let input = RewriteInput {
             range_tombstones: found.ranges.merge(order, &of_log),
             source: MergeCursor::new(order, sources),
@@ -270,9 +308,16 @@ impl RepairBuilder {
     fn write_log_and_manifest(&self, mut edit: ManifestEdit, last: u64) -> Result<()> {
         let (log, manifest) = (self.next_file_id(), self.next_file_id());
         let boot = self.env.fs.boot_id();
-        let header =
-            FileHeader { kind: FileKind::Wal, database: self.database, file: log, a: last + 1, b: boot };
-        LogWriter::create(&*self.dir, &filename::file_name(log, FileKind::Wal), &header)?.file().sync()?;
+        let header = FileHeader {
+            kind: FileKind::Wal,
+            database: self.database,
+            file: log,
+            a: last + 1,
+            b: boot,
+        };
+        LogWriter::create(&*self.dir, &filename::file_name(log, FileKind::Wal), &header)?
+            .file()
+            .sync()?;
         let families = self.families.keys().map(|id| id.0.saturating_add(1)).max().unwrap_or(1);
         edit.next_ids = Some((manifest.0 + 1, families, 1));
         edit.logs_added = vec![(log, last + 1)];

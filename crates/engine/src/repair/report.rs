@@ -19,8 +19,9 @@ pub struct LostRange {
     pub last_key: Option<Vec<u8>>,
     /// How many entries, where that is known.
     pub entries: Option<u64>,
-    /// First and last sequence number of the operations that were lost here, where they are known: at the end of a log that was
-    /// not closed more may have been lost than anything proves, and then there is no last one.
+    /// First and last sequence number of the operations that were lost here, where they are known:
+    /// at the end of a log that was not closed more may have been lost than anything proves, and
+    /// then there is no last one.
     pub sequences: Option<(u64, Option<u64>)>,
     /// What is wrong.
     pub error: Error,
@@ -73,7 +74,10 @@ impl RepairSummary {
 
     /// Adds a whole file, or a place in it.
     pub fn add_lost_file(&mut self, file: &str, family: Option<&str>, why: Error) {
-        self.add_lost_range(LostRange { family: family.map(str::to_owned), ..LostRange::new(file, why) });
+        self.add_lost_range(LostRange {
+            family: family.map(str::to_owned),
+            ..LostRange::new(file, why)
+        });
     }
 
     /// Adds a loss, and the warning that follows from it.

@@ -1,5 +1,6 @@
-//! What files there are, and how far the manifest can be believed. If it is whole and every file that it names is there, it
-//! says which tables count and what of the log is in them already. If not, every table and every log that is found counts.
+//! What files there are, and how far the manifest can be believed. If it is whole and every file
+//! that it names is there, it says which tables count and what of the log is in them already. If
+//! not, every table and every log that is found counts.
 
 use super::is_damage;
 use super::report::RepairSummary;
@@ -8,8 +9,8 @@ use crate::settings::FamilySettings;
 use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
 use perigee_env::Dir;
-use perigee_file::log::{LogReader, NextLogRecord};
 use perigee_file::filename;
+use perigee_file::log::{LogReader, NextLogRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -71,7 +72,12 @@ impl Survey {
 pub fn survey_files(dir: &Arc<dyn Dir>) -> Result<Survey> {
     let files = dir.list()?;
     let of = |kind| -> Vec<FileId> {
-        files.iter().filter_map(|f| filename::parse_file_name(f)).filter(|(_, k)| *k == kind).map(|(id, _)| id).collect()
+        files
+            .iter()
+            .filter_map(|f| filename::parse_file_name(f))
+            .filter(|(_, k)| *k == kind)
+            .map(|(id, _)| id)
+            .collect()
     };
     let (klogs, vlogs, logs) = (of(FileKind::Klog), of(FileKind::Vlog), of(FileKind::Wal));
     if klogs.is_empty() && logs.is_empty() && dir.file_len(filename::MANIFEST)?.is_none() {
@@ -79,10 +85,15 @@ pub fn survey_files(dir: &Arc<dyn Dir>) -> Result<Survey> {
         return Err(Error::new(ErrorKind::NotFound, text));
     }
     let mut report = RepairSummary::default();
-    let ReadableManifest { catalog, is_complete: mut whole, mut database, edits } = read_manifest(&**dir, &mut report)?;
+    let ReadableManifest { catalog, is_complete: mut whole, mut database, edits } =
+        read_manifest(&**dir, &mut report)?;
     if whole && edits < newest_edit_named(&**dir, &logs, database)? {
         let why = Error::corruption("the manifest has lost its last edits");
-        report.add_lost_file(filename::MANIFEST, None, why.at(filename::MANIFEST, dir.file_len(filename::MANIFEST)?.unwrap_or(0)));
+        report.add_lost_file(
+            filename::MANIFEST,
+            None,
+            why.at(filename::MANIFEST, dir.file_len(filename::MANIFEST)?.unwrap_or(0)),
+        );
         whole = false;
     }
     let mut trusted = whole;
@@ -116,7 +127,17 @@ pub fn survey_files(dir: &Arc<dyn Dir>) -> Result<Survey> {
         there.insert(id, bytes);
     }
     let dir = Arc::clone(dir);
-    Ok(Survey { dir, catalog, is_manifest_complete: whole, is_manifest_trusted: trusted, database, klogs, vlogs: there, logs, report })
+    Ok(Survey {
+        dir,
+        catalog,
+        is_manifest_complete: whole,
+        is_manifest_trusted: trusted,
+        database,
+        klogs,
+        vlogs: there,
+        logs,
+        report,
+    })
 }
 
 /// The readable part of the manifest.
@@ -131,7 +152,8 @@ struct ReadableManifest {
     edits: u64,
 }
 
-/// The highest number of a manifest edit that any record of these logs names: records name only edits that were synced.
+/// The highest number of a manifest edit that any record of these logs names: records name only
+/// edits that were synced.
 fn newest_edit_named(dir: &dyn Dir, logs: &[FileId], database: Option<u64>) -> Result<u64> {
     let mut newest = 0;
     for id in logs {
@@ -155,7 +177,9 @@ fn newest_edit_named(dir: &dyn Dir, logs: &[FileId], database: Option<u64>) -> R
                 Ok(NextLogRecord::Record(r)) => newest = newest.max(r.header.manifest_edits),
                 Ok(NextLogRecord::End) => break,
                 Ok(NextLogRecord::Bad(_)) => {
-                    newest = newest.max(log.find_records_after_bad()?.map_or(0, |behind| behind.manifest_edits));
+                    newest = newest.max(
+                        log.find_records_after_bad()?.map_or(0, |behind| behind.manifest_edits),
+                    );
                     break;
                 }
                 Err(e) if is_damage(&e) => break,
@@ -198,9 +222,16 @@ fn read_manifest(dir: &dyn Dir, report: &mut RepairSummary) -> Result<ReadableMa
             NextLogRecord::End if edits >= first && catalog.validate(edits).is_ok() => {
                 return Ok(ReadableManifest { catalog, is_complete: true, database, edits });
             }
-            NextLogRecord::End => break Error::corruption("the manifest makes no sense").in_file(filename::MANIFEST),
-            // The end that a crash left: the same rule as at open, but for the boot, which has changed since.
-            NextLogRecord::Bad(bad) if bad.is_truncated && edits >= first && log.find_records_after_bad()?.is_none() => {
+            NextLogRecord::End => {
+                break Error::corruption("the manifest makes no sense").in_file(filename::MANIFEST);
+            }
+            // The end that a crash left: the same rule as at open, but for the boot, which has
+            // changed since.
+            NextLogRecord::Bad(bad)
+                if bad.is_truncated
+                    && edits >= first
+                    && log.find_records_after_bad()?.is_none() =>
+            {
                 report.warn(format!(
                     "{}: the last {} bytes are the beginning of an edit, as a crash leaves it; they were left out",
                     filename::MANIFEST,
@@ -216,7 +247,8 @@ fn read_manifest(dir: &dyn Dir, report: &mut RepairSummary) -> Result<ReadableMa
     Ok(ReadableManifest { catalog, is_complete: false, database, edits })
 }
 
-/// Whether every file that the catalog names is there. A missing log is a hole, a missing table a loss.
+/// Whether every file that the catalog names is there. A missing log is a hole, a missing table a
+/// loss.
 fn check_files_present(
     catalog: &Catalog,
     klogs: &[FileId],
@@ -231,23 +263,36 @@ fn check_files_present(
             if !present.contains(id) {
                 all = false;
                 let file = filename::file_name(*id, FileKind::Klog);
-                report.add_lost_file(&file, Some(&f.name), Error::corruption("the table is missing").in_file(&file));
+                report.add_lost_file(
+                    &file,
+                    Some(&f.name),
+                    Error::corruption("the table is missing").in_file(&file),
+                );
                 if let Some(loss) = report.lost.last_mut() {
                     let s = &t.meta.summary;
                     loss.entries = Some(s.entries);
-                    (loss.first_key, loss.last_key) = (Some(s.first_key.clone()), Some(s.last_key.clone()));
+                    (loss.first_key, loss.last_key) =
+                        (Some(s.first_key.clone()), Some(s.last_key.clone()));
                 }
             }
         }
         for id in f.vlogs.keys().filter(|id| !present.contains(id)) {
             let file = filename::file_name(*id, FileKind::Vlog);
-            report.add_lost_file(&file, Some(&f.name), Error::corruption("the value log is missing").in_file(&file));
+            report.add_lost_file(
+                &file,
+                Some(&f.name),
+                Error::corruption("the value log is missing").in_file(&file),
+            );
         }
     }
     for (id, _) in catalog.logs.iter().filter(|(id, _)| !logs.contains(id)) {
         all = false;
         let file = filename::file_name(*id, FileKind::Wal);
-        report.add_lost_file(&file, None, Error::corruption("the log segment is missing").in_file(&file));
+        report.add_lost_file(
+            &file,
+            None,
+            Error::corruption("the log segment is missing").in_file(&file),
+        );
     }
     all
 }
@@ -255,7 +300,8 @@ fn check_files_present(
 /// The id that most headers carry.
 fn most_common_database_id(dir: &dyn Dir, files: &[String]) -> Option<u64> {
     let mut votes: BTreeMap<u64, usize> = BTreeMap::new();
-    for (file, (id, kind)) in files.iter().filter_map(|f| Some((f, filename::parse_file_name(f)?))) {
+    for (file, (id, kind)) in files.iter().filter_map(|f| Some((f, filename::parse_file_name(f)?)))
+    {
         let mut head = [0; HEADER_BYTES];
         let read = dir.open(file).and_then(|f| f.read_exact_at(&mut head, 0));
         if let Ok(h) = read.and_then(|()| FileHeader::decode(&head, kind, Some(id), None)) {

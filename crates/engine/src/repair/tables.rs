@@ -1,14 +1,14 @@
-//! The entries of each table. A whole table is merged as it is; of a damaged one the readable entries are written to an
-//! interim table first, so that the merge meets whole files only.
+//! The entries of each table. A whole table is merged as it is; of a damaged one the readable
+//! entries are written to an interim table first, so that the merge meets whole files only.
 
 use super::is_damage;
+use super::repair_builder::RepairBuilder;
 use super::report::{LostRange, RepairSummary};
 use super::survey::Survey;
-use super::repair_builder::RepairBuilder;
 use perigee_base::file_header::FileKind;
 use perigee_base::{EntryRef, Error, ErrorKind, FamilyId, FileId, KeyComparator, Result, SeqNo};
-use perigee_file::klog::KlogSalvager;
 use perigee_file::filename;
+use perigee_file::klog::KlogSalvager;
 
 /// Families made up for tables without one are numbered down from here.
 const STRAY_FAMILY_BASE: u32 = 1 << 30;
@@ -20,8 +20,9 @@ pub fn gather_tables(
     report: &mut RepairSummary,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<()> {
-    let bytes =
-        |id: &FileId| survey.dir.file_len(&filename::file_name(*id, FileKind::Klog)).ok().flatten().unwrap_or(0);
+    let bytes = |id: &FileId| {
+        survey.dir.file_len(&filename::file_name(*id, FileKind::Klog)).ok().flatten().unwrap_or(0)
+    };
     let total: u64 = survey.klogs.iter().map(bytes).sum();
     let mut done = 0;
     making.open_vlogs(survey, report)?;
@@ -42,11 +43,17 @@ pub fn gather_tables(
     Ok(())
 }
 
-fn gather_table(survey: &Survey, id: FileId, making: &mut RepairBuilder, report: &mut RepairSummary) -> Result<()> {
+fn gather_table(
+    survey: &Survey,
+    id: FileId,
+    making: &mut RepairBuilder,
+    report: &mut RepairSummary,
+) -> Result<()> {
     let file = filename::file_name(id, FileKind::Klog);
     let table = KlogSalvager::open(&*survey.dir, id, survey.database)?;
     if table.family == Some(FamilyId::NONE) && !survey.is_manifest_trusted {
-        report.warn(format!("{file} is part of a bulk load that was not finished: it was left out"));
+        report
+            .warn(format!("{file} is part of a bulk load that was not finished: it was left out"));
         return Ok(());
     }
     let (mut found, mut values, mut largest) = (0, Vec::new(), SeqNo::ZERO);
@@ -70,7 +77,8 @@ fn gather_table(survey: &Survey, id: FileId, making: &mut RepairBuilder, report:
         table_families(survey, id, &table, report)
     };
     for family in &families {
-        let order = survey.catalog.families.get(family).map(|f| f.settings.comparator).or(table.comparator);
+        let order =
+            survey.catalog.families.get(family).map(|f| f.settings.comparator).or(table.comparator);
         making.add_family(survey, *family, order);
     }
     let family_name = families.first().map(|f| making.family_name(*f)).unwrap_or_default();
@@ -91,10 +99,11 @@ fn gather_table(survey: &Survey, id: FileId, making: &mut RepairBuilder, report:
             write_interim_table(&table, family, stamp, making)?;
         }
     }
-    let counted = table.expected_entries.filter(|_| lost.len() == 1).map(|n| n.saturating_sub(found));
+    let counted =
+        table.expected_entries.filter(|_| lost.len() == 1).map(|n| n.saturating_sub(found));
     if !whole && lost.is_empty() && bad_values == 0 {
-        let why =
-            Error::corruption("index, filter or properties are damaged; no entry was lost").in_file(&file);
+        let why = Error::corruption("index, filter or properties are damaged; no entry was lost")
+            .in_file(&file);
         report.lost.push(LostRange {
             entries: Some(0),
             family: Some(family_name.clone()),
@@ -122,8 +131,14 @@ fn gather_table(survey: &Survey, id: FileId, making: &mut RepairBuilder, report:
     Ok(())
 }
 
-/// The families that a table belongs to: as the manifest says, else as its header says, else nobody knows.
-fn table_families(survey: &Survey, id: FileId, table: &KlogSalvager, report: &mut RepairSummary) -> Vec<FamilyId> {
+/// The families that a table belongs to: as the manifest says, else as its header says, else nobody
+/// knows.
+fn table_families(
+    survey: &Survey,
+    id: FileId,
+    table: &KlogSalvager,
+    report: &mut RepairSummary,
+) -> Vec<FamilyId> {
     let known = survey.families_of(id);
     if !known.is_empty() {
         return known;
@@ -144,7 +159,12 @@ fn stray_family_id(id: FileId) -> FamilyId {
 }
 
 /// Writes what can be read to an interim table.
-fn write_interim_table(table: &KlogSalvager, family: FamilyId, stamp: Option<SeqNo>, making: &mut RepairBuilder) -> Result<()> {
+fn write_interim_table(
+    table: &KlogSalvager,
+    family: FamilyId,
+    stamp: Option<SeqNo>,
+    making: &mut RepairBuilder,
+) -> Result<()> {
     let mut writer = making.begin_interim_table(family)?;
     table.read_entries(|e: EntryRef<'_>| {
         let readable = making.check_value(&e.value).is_ok();

@@ -1,11 +1,11 @@
-//! Makes a generation: files that the backup does not hold yet are copied, each compared with its recorded checksum on the
-//! way; log and manifest are written anew; the record comes last. Until it has its name there is no new generation, and
-//! the earlier ones are never touched.
+//! Makes a generation: files that the backup does not hold yet are copied, each compared with its
+//! recorded checksum on the way; log and manifest are written anew; the record comes last. Until it
+//! has its name there is no new generation, and the earlier ones are never touched.
 
-use super::file_copy;
+use super::backup_store::{BackupStore, INCOMING_PREFIX, generation_name, stored_name};
 use super::database_image::DatabaseImage;
+use super::file_copy;
 use super::generation::{BackupGeneration, StoredFile};
-use super::backup_store::{INCOMING_PREFIX, BackupStore, generation_name, stored_name};
 use crate::core::EngineCore;
 use perigee_base::file_header::FileKind;
 use perigee_base::{ErrorKind, FileId, Result};
@@ -25,15 +25,25 @@ pub struct BackupSummary {
     pub reused: (u64, u64),
 }
 
-/// Makes a generation in the backup directory `path`; `progress` is told (bytes done, bytes in all).
-pub fn create_backup(core: &EngineCore, path: &Path, reread: bool, progress: &mut dyn FnMut(u64, u64)) -> Result<BackupSummary> {
+/// Makes a generation in the backup directory `path`; `progress` is told (bytes done, bytes in
+/// all).
+pub fn create_backup(
+    core: &EngineCore,
+    path: &Path,
+    reread: bool,
+    progress: &mut dyn FnMut(u64, u64),
+) -> Result<BackupSummary> {
     core.health.check_log_readable()?;
     let (store, _lock) = BackupStore::open_for_writing(&core.env, path)?;
     store.clear_incoming()?;
     let number = store.generation_numbers()?.last().map_or(1, |n| n + 1);
     let mut picture = DatabaseImage::capture(core)?;
     let database = picture.database();
-    let mut out = BackupSummary { generation: number, last_seq: picture.last_seq, ..BackupSummary::default() };
+    let mut out = BackupSummary {
+        generation: number,
+        last_seq: picture.last_seq,
+        ..BackupSummary::default()
+    };
     let mut files = Vec::new();
     let data = picture.files();
     let total = data.iter().map(|f| f.bytes).sum();
@@ -41,7 +51,8 @@ pub fn create_backup(core: &EngineCore, path: &Path, reread: bool, progress: &mu
     for f in data {
         core.health.check_open()?;
         let file = StoredFile { kind: f.kind, id: f.id, bytes: f.bytes, checksum: f.checksum };
-        let count = if store.contains_file(database, &file)? { &mut out.reused } else { &mut out.copied };
+        let count =
+            if store.contains_file(database, &file)? { &mut out.reused } else { &mut out.copied };
         (count.0, count.1) = (count.0 + 1, count.1 + f.bytes);
         copy_data_file(core, &store, database, &file, reread)?;
         files.push(file);
@@ -53,17 +64,30 @@ pub fn create_backup(core: &EngineCore, path: &Path, reread: bool, progress: &mu
     files.push(name_by_checksum(&store, database, &incoming, FileKind::Wal, (log, bytes))?);
     let incoming = format!("{INCOMING_PREFIX}.manifest");
     let (manifest, bytes) = picture.write_manifest(&*store.dir, &incoming)?;
-    files.push(name_by_checksum(&store, database, &incoming, FileKind::Manifest, (manifest, bytes))?);
+    files.push(name_by_checksum(
+        &store,
+        database,
+        &incoming,
+        FileKind::Manifest,
+        (manifest, bytes),
+    )?);
     files.sort_by_key(|f| (f.kind as u8, f.id));
     store.dir.sync()?;
     let created_ms = core.env.clock.wall_ms();
-    let generation = BackupGeneration { number, database, last_seq: picture.last_seq, created_ms, files };
+    let generation =
+        BackupGeneration { number, database, last_seq: picture.last_seq, created_ms, files };
     write_record(&store, &generation)?;
     Ok(out)
 }
 
 /// Copies a data file, unless the backup holds it.
-fn copy_data_file(core: &EngineCore, store: &BackupStore, database: u64, file: &StoredFile, reread: bool) -> Result<()> {
+fn copy_data_file(
+    core: &EngineCore,
+    store: &BackupStore,
+    database: u64,
+    file: &StoredFile,
+    reread: bool,
+) -> Result<()> {
     if store.contains_file(database, file)? {
         return Ok(());
     }

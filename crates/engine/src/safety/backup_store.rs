@@ -1,4 +1,5 @@
-//! The directory of a backup: files by content, shared between generations, and one record for each generation.
+//! The directory of a backup: files by content, shared between generations, and one record for each
+//! generation.
 //!
 //! ```text
 //! 000003.generation                                the record of generation 3
@@ -6,13 +7,13 @@
 //! incoming.*                                       being written; means nothing
 //! LOCK                                             one writer at a time
 //! ```
-//! Invariant: a file under its name is whole (it was synced before it was renamed), and a record under its name refers
-//! to files whose names are durable.
+//! Invariant: a file under its name is whole (it was synced before it was renamed), and a record
+//! under its name refers to files whose names are durable.
 
 use super::generation::{BackupGeneration, StoredFile};
 use perigee_base::file_header::FileKind;
 use perigee_base::{Error, ErrorKind, FileId, Result};
-use perigee_env::{Dir, DirLock, Env, DirOpenMode};
+use perigee_env::{Dir, DirLock, DirOpenMode, Env};
 use perigee_file::filename;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -107,7 +108,8 @@ fn check_not_database(env: &Env, dir: &dyn Dir) -> Result<()> {
     };
     let above = above.and_then(|p| env.fs.open_dir(p, DirOpenMode::Existing).ok());
     if above.is_some_and(|above| matches!(above.file_len(filename::MANIFEST), Ok(Some(_)))) {
-        let text = format!("{} lies inside a database: name a directory outside", dir.path().display());
+        let text =
+            format!("{} lies inside a database: name a directory outside", dir.path().display());
         return Err(Error::invalid(text));
     }
     Ok(())
@@ -140,7 +142,9 @@ fn is_stored_name(file: &str) -> bool {
     let parts: Vec<&str> = stem.split('-').collect();
     let kinds = [FileKind::Wal, FileKind::Klog, FileKind::Vlog];
     let known = extension == "manifest"
-        || kinds.iter().any(|k| filename::file_name(FileId(0), *k).ends_with(&format!(".{extension}")));
+        || kinds
+            .iter()
+            .any(|k| filename::file_name(FileId(0), *k).ends_with(&format!(".{extension}")));
     let hex = |p: &str| p.len() == 16 && p.bytes().all(|b| b.is_ascii_hexdigit());
     known && parts.len() == 3 && hex(parts[0]) && hex(parts[2])
 }

@@ -1,10 +1,10 @@
-//! A second database with the same contents, at the price of names: immutable files are linked (copied where the file
-//! system cannot link), the manifest and the log are its own. What is not in tables yet travels in the copied log: nothing
-//! is flushed, nobody waits.
+//! A second database with the same contents, at the price of names: immutable files are linked
+//! (copied where the file system cannot link), the manifest and the log are its own. What is not in
+//! tables yet travels in the copied log: nothing is flushed, nobody waits.
 
+use super::database_image::DatabaseImage;
 use super::directory_builder::DirectoryBuilder;
 use super::file_copy;
-use super::database_image::DatabaseImage;
 use crate::core::EngineCore;
 use perigee_base::bug::{self, Bug};
 use perigee_base::file_header::FileKind;
@@ -36,7 +36,8 @@ pub fn create_checkpoint(core: &EngineCore, target: &Path) -> Result<CheckpointS
     let building = DirectoryBuilder::begin(&core.env, target)?;
     building.fill(|dir| {
         let mut picture = DatabaseImage::capture(core)?;
-        let mut out = CheckpointSummary { last_seq: picture.last_seq, ..CheckpointSummary::default() };
+        let mut out =
+            CheckpointSummary { last_seq: picture.last_seq, ..CheckpointSummary::default() };
         for file in picture.files() {
             core.health.check_open()?;
             let called = filename::file_name(file.id, file.kind);
@@ -44,7 +45,12 @@ pub fn create_checkpoint(core: &EngineCore, target: &Path) -> Result<CheckpointS
                 out.linked_files += 1;
                 out.linked_bytes += file.bytes;
             } else {
-                file_copy::copy_file((&*core.dir, &called), (&**dir, &called), file.id, (file.bytes, file.checksum))?;
+                file_copy::copy_file(
+                    (&*core.dir, &called),
+                    (&**dir, &called),
+                    file.id,
+                    (file.bytes, file.checksum),
+                )?;
                 out.copied_files += 1;
                 out.copied_bytes += file.bytes;
             }

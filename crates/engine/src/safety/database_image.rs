@@ -1,17 +1,17 @@
-//! The whole database at one sequence number, over all families: the catalog, the files it names (held, so that none of
-//! them goes away), and the part of the log that is not in tables yet.
+//! The whole database at one sequence number, over all families: the catalog, the files it names
+//! (held, so that none of them goes away), and the part of the log that is not in tables yet.
 //!
-//! Taken in the commit section and under the manifest's lock, which is short: nothing is copied there. Writers go on
-//! while the picture is written out.
+//! Taken in the commit section and under the manifest's lock, which is short: nothing is copied
+//! there. Writers go on while the picture is written out.
 
 use crate::core::{EngineCore, allocate_file_id};
 use crate::manifest::{Catalog, DatabaseIdentity, write_snapshot_file};
 use perigee_base::file_header::{FileHeader, FileKind};
 use perigee_base::{Error, FileId, Result};
 use perigee_env::Dir;
-use perigee_file::log::batch::EncodedRecord;
-use perigee_file::log::{LogReader, LogWriter, RecordKind, RecordStamp, NextLogRecord};
 use perigee_file::filename;
+use perigee_file::log::batch::EncodedRecord;
+use perigee_file::log::{LogReader, LogWriter, NextLogRecord, RecordKind, RecordStamp};
 use perigee_tree::View;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -84,7 +84,8 @@ impl DatabaseImage {
         let memtables = held.iter().flat_map(|v| v.memtables());
         let unflushed = memtables.filter(|m| !m.is_empty()).map(|m| m.first_seq().0);
         let floor = unflushed.chain(undecided).min().unwrap_or(next);
-        let (log, manifest) = (allocate_file_id(&core.next_file_id), allocate_file_id(&core.next_file_id));
+        let (log, manifest) =
+            (allocate_file_id(&core.next_file_id), allocate_file_id(&core.next_file_id));
         catalog.next_ids.0 = catalog.next_ids.0.max(manifest.0 + 1);
         catalog.clean_close = None;
         // The copy has a log of its own, and nobody has read it.
@@ -112,19 +113,29 @@ impl DatabaseImage {
         for f in self.catalog.families.values() {
             for t in f.tables.values() {
                 let s = &t.meta.summary;
-                let file =
-                    DataFile { id: t.meta.id, kind: FileKind::Klog, bytes: s.bytes, checksum: s.checksum };
+                let file = DataFile {
+                    id: t.meta.id,
+                    kind: FileKind::Klog,
+                    bytes: s.bytes,
+                    checksum: s.checksum,
+                };
                 all.insert(t.meta.id, file);
             }
             for v in f.vlogs.values() {
-                let file = DataFile { id: v.id, kind: FileKind::Vlog, bytes: v.bytes, checksum: v.checksum };
+                let file = DataFile {
+                    id: v.id,
+                    kind: FileKind::Vlog,
+                    bytes: v.bytes,
+                    checksum: v.checksum,
+                };
                 all.insert(v.id, file);
             }
         }
         all.into_values().collect()
     }
 
-    /// Writes a log of its own, synced: the operations that are not in tables. Its number and length.
+    /// Writes a log of its own, synced: the operations that are not in tables. Its number and
+    /// length.
     pub fn write_log(&mut self, dir: &dyn Dir, file: &str) -> Result<(FileId, u64)> {
         let mut out: Option<LogWriter> = None;
         let (mut first, mut next) = (self.last_seq + 1, self.last_seq + 1);
@@ -148,17 +159,23 @@ impl DatabaseImage {
                     }
                 };
                 if lsn != next {
-                    return Err(Error::internal(format!("the log goes on at {lsn} instead of {next}")));
+                    return Err(Error::internal(format!(
+                        "the log goes on at {lsn} instead of {next}"
+                    )));
                 }
                 // As at open: the copy vouches for no edit.
                 let stamp = RecordStamp { lsn, durable_lsn: lsn - 1, manifest_edits: 0 };
-                let mut copy = EncodedRecord::from_payload(record.header.kind, &record.payload, count);
+                let mut copy =
+                    EncodedRecord::from_payload(record.header.kind, &record.payload, count);
                 writer.append(stamp, &mut [&mut copy])?;
                 next = end;
             }
         }
         if next != self.last_seq + 1 {
-            return Err(Error::internal(format!("the log ends at {next} instead of {}", self.last_seq + 1)));
+            return Err(Error::internal(format!(
+                "the log ends at {next} instead of {}",
+                self.last_seq + 1
+            )));
         }
         let writer = match out {
             Some(writer) => writer,
@@ -173,13 +190,25 @@ impl DatabaseImage {
 
     /// Writes the manifest, synced; after [`DatabaseImage::write_log`]. Its number and length.
     pub fn write_manifest(&self, dir: &dyn Dir, file: &str) -> Result<(FileId, u64)> {
-        let writer = write_snapshot_file(dir, file, self.identity, self.manifest, self.edit, &self.catalog)?;
+        let writer =
+            write_snapshot_file(dir, file, self.identity, self.manifest, self.edit, &self.catalog)?;
         Ok((self.manifest, writer.offset()))
     }
 }
 
-fn create_log(dir: &dyn Dir, file: &str, place: DatabaseIdentity, id: FileId, first: u64) -> Result<LogWriter> {
-    let header =
-        FileHeader { kind: FileKind::Wal, database: place.database, file: id, a: first, b: place.boot };
+fn create_log(
+    dir: &dyn Dir,
+    file: &str,
+    place: DatabaseIdentity,
+    id: FileId,
+    first: u64,
+) -> Result<LogWriter> {
+    let header = FileHeader {
+        kind: FileKind::Wal,
+        database: place.database,
+        file: id,
+        a: first,
+        b: place.boot,
+    };
     LogWriter::create(dir, file, &header)
 }

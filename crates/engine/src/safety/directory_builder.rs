@@ -1,12 +1,12 @@
-//! A database directory that appears whole or not at all: it is filled as `NAME.incomplete`, which holds no database under
-//! the name that anybody opens, synced, and renamed last.
+//! A database directory that appears whole or not at all: it is filled as `NAME.incomplete`, which
+//! holds no database under the name that anybody opens, synced, and renamed last.
 //!
-//! Invariant: from `begin` to the end the lock of `NAME.incomplete` is held, and the directory at that path is the one that is
-//! locked; so two attempts at one target never meet, and a finished directory, to which a handle still leads after the
-//! rename, is never cleared.
+//! Invariant: from `begin` to the end the lock of `NAME.incomplete` is held, and the directory at
+//! that path is the one that is locked; so two attempts at one target never meet, and a finished
+//! directory, to which a handle still leads after the rename, is never cleared.
 
 use perigee_base::{Error, ErrorKind, Result};
-use perigee_env::{Dir, DirLock, Env, DirOpenMode};
+use perigee_env::{Dir, DirLock, DirOpenMode, Env};
 use perigee_file::filename;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,11 +26,13 @@ impl DirectoryBuilder {
     /// Begins to fill `target`, which must not exist or be empty.
     ///
     /// # Errors
-    /// `AlreadyExists` if it holds anything, or if something that is not ours is in the way of the temporary name; `Locked`
-    /// if another attempt at the same target is under way; `InvalidArgument` if the path ends in no name.
+    /// `AlreadyExists` if it holds anything, or if something that is not ours is in the way of the
+    /// temporary name; `Locked` if another attempt at the same target is under way;
+    /// `InvalidArgument` if the path ends in no name.
     pub fn begin(env: &Env, target: &Path) -> Result<DirectoryBuilder> {
         let Some(last) = target.file_name() else {
-            let text = format!("{:?} ends in no name: say how the new directory is to be called", target);
+            let text =
+                format!("{:?} ends in no name: say how the new directory is to be called", target);
             return Err(Error::invalid(text));
         };
         // Without a slash at the end.
@@ -49,13 +51,14 @@ impl DirectoryBuilder {
         Ok(DirectoryBuilder { env: env.clone(), target, temporary, dir, lock })
     }
 
-    /// Runs `fill`, which syncs files and names, then gives the directory its name; if anything fails, takes away what
-    /// was made.
+    /// Runs `fill`, which syncs files and names, then gives the directory its name; if anything
+    /// fails, takes away what was made.
     pub fn fill<T>(self, fill: impl FnOnce(&Arc<dyn Dir>) -> Result<T>) -> Result<T> {
         let named = || self.env.fs.rename_dir(&self.temporary, &self.target);
         let done = fill(&self.dir).and_then(|done| named().map(|()| done));
         if done.is_err() && self.dir.is_located_at(&self.temporary).unwrap_or(false) {
-            // Nothing depends on it: what cannot be removed is removed by the next attempt. The lock last.
+            // Nothing depends on it: what cannot be removed is removed by the next attempt. The
+            // lock last.
             let _ = clear_leftovers(&*self.dir);
             let _ = self.dir.remove(filename::LOCK);
             let _ = self.env.fs.remove_dir(&self.temporary);
@@ -65,10 +68,12 @@ impl DirectoryBuilder {
     }
 }
 
-/// Anything in the target, directories too, is somebody's. An empty one makes room for the finished one.
+/// Anything in the target, directories too, is somebody's. An empty one makes room for the finished
+/// one.
 fn check_target_empty(env: &Env, target: &Path) -> Result<()> {
     let full = || {
-        let text = format!("{} is not empty: name a directory that does not exist", target.display());
+        let text =
+            format!("{} is not empty: name a directory that does not exist", target.display());
         Err(Error::new(ErrorKind::AlreadyExists, text))
     };
     match env.fs.open_dir(target, DirOpenMode::Existing) {
@@ -82,8 +87,8 @@ fn check_target_empty(env: &Env, target: &Path) -> Result<()> {
     }
 }
 
-/// Removes what an attempt that did not finish left, but for the lock. A file that no attempt makes is somebody's: then
-/// nothing is removed.
+/// Removes what an attempt that did not finish left, but for the lock. A file that no attempt makes
+/// is somebody's: then nothing is removed.
 fn clear_leftovers(dir: &dyn Dir) -> Result<()> {
     let files = dir.list()?;
     let known = [filename::MANIFEST, filename::MANIFEST_TMP, filename::LOCK];

@@ -1,4 +1,5 @@
-//! Copies a file, and computes the checksum of the whole on the way. Must not know what the bytes mean.
+//! Copies a file, and computes the checksum of the whole on the way. Must not know what the bytes
+//! mean.
 
 use perigee_base::checksum::FileChecksum;
 use perigee_base::{Error, FileId, Result};
@@ -7,7 +8,8 @@ use perigee_env::Dir;
 /// Bytes copied at a time.
 const COPY_CHUNK_BYTES: usize = 1 << 20;
 
-/// Reads `file` from its first byte to its last and hands out pieces. The checksum of the whole, seeded with `id`.
+/// Reads `file` from its first byte to its last and hands out pieces. The checksum of the whole,
+/// seeded with `id`.
 pub fn read_file(
     dir: &dyn Dir,
     file: &str,
@@ -22,7 +24,8 @@ pub fn read_file(
         return Err(e.at(file, len.min(bytes)).expected(format_args!("{bytes} bytes"), len));
     }
     let mut running = FileChecksum::new(id);
-    let mut buffer = vec![0u8; COPY_CHUNK_BYTES.min(usize::try_from(bytes).unwrap_or(COPY_CHUNK_BYTES))];
+    let mut buffer =
+        vec![0u8; COPY_CHUNK_BYTES.min(usize::try_from(bytes).unwrap_or(COPY_CHUNK_BYTES))];
     let mut at = 0;
     while at < bytes {
         let n = buffer.len().min(usize::try_from(bytes - at).unwrap_or(COPY_CHUNK_BYTES));
@@ -48,13 +51,15 @@ pub fn verify_file(
     let got = read_file(dir, file, id, bytes, take)?;
     if got != checksum {
         let e = Error::corruption("the checksum of the whole file differs from what was recorded");
-        return Err(e.in_file(file).expected(format_args!("{checksum:#018x}"), format_args!("{got:#018x}")));
+        return Err(e
+            .in_file(file)
+            .expected(format_args!("{checksum:#018x}"), format_args!("{got:#018x}")));
     }
     Ok(())
 }
 
-/// Copies a file under another name into another directory; contents synced, the name not. A file that differs from its
-/// recorded checksum is not copied: what was written of it is removed.
+/// Copies a file under another name into another directory; contents synced, the name not. A file
+/// that differs from its recorded checksum is not copied: what was written of it is removed.
 pub fn copy_file(
     (from, name): (&dyn Dir, &str),
     (to, new_name): (&dyn Dir, &str),

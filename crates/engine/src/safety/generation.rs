@@ -1,4 +1,5 @@
-//! What a generation of a backup consists of: one small file, checksummed (drawn in `docs/format/backup.md`).
+//! What a generation of a backup consists of: one small file, checksummed (drawn in
+//! `docs/format/backup.md`).
 //!
 //! ```text
 //!  0   72  file header, kind 5: database id, file id = generation, A = last sequence number, B = 0
@@ -72,7 +73,8 @@ impl BackupGeneration {
         out.extend_from_slice(&(body.len() as u32).to_le_bytes());
         out.extend_from_slice(&[0; 4]);
         out.extend_from_slice(&body);
-        let sum = checksum::checksum(FileId(self.number), HEADER_BYTES as u64, &out[HEADER_BYTES..]);
+        let sum =
+            checksum::checksum(FileId(self.number), HEADER_BYTES as u64, &out[HEADER_BYTES..]);
         out.extend_from_slice(&sum.to_le_bytes());
         out
     }
@@ -84,8 +86,10 @@ impl BackupGeneration {
         let header = FileHeader::decode(head, FileKind::Backup, Some(FileId(number)), None)?;
         let (length, zero) = (d.u32()? as usize, d.u32()?);
         if zero != 0 || header.b != 0 || d.remaining() != length.saturating_add(8) {
-            return Err(Error::corruption("the record of a backup has another length than it says")
-                .expected(length.saturating_add(8), d.remaining()));
+            return Err(Error::corruption(
+                "the record of a backup has another length than it says",
+            )
+            .expected(length.saturating_add(8), d.remaining()));
         }
         let body = d.take(length)?;
         let covered = &bytes[HEADER_BYTES..d.position()];
@@ -96,7 +100,13 @@ impl BackupGeneration {
                 .expected(format_args!("{stored:#018x}"), format_args!("{got:#018x}")));
         }
         let (created_ms, files) = decode_body(body)?;
-        Ok(BackupGeneration { number, database: header.database, last_seq: header.a, created_ms, files })
+        Ok(BackupGeneration {
+            number,
+            database: header.database,
+            last_seq: header.a,
+            created_ms,
+            files,
+        })
     }
 }
 
@@ -109,15 +119,19 @@ fn decode_body(body: &[u8]) -> Result<(u64, Vec<StoredFile>)> {
     let mut files: Vec<StoredFile> = Vec::with_capacity(count as usize);
     for _ in 0..count {
         let kind = decode_kind(d.u8()?)?;
-        let file = StoredFile { kind, id: FileId(d.varint()?), bytes: d.varint()?, checksum: d.u64()? };
-        if files.last().is_some_and(|last| (last.kind as u8, last.id) >= (file.kind as u8, file.id)) {
+        let file =
+            StoredFile { kind, id: FileId(d.varint()?), bytes: d.varint()?, checksum: d.u64()? };
+        if files.last().is_some_and(|last| (last.kind as u8, last.id) >= (file.kind as u8, file.id))
+        {
             return Err(Error::corruption("the files in the record of a backup do not ascend"));
         }
         files.push(file);
     }
     let one = |kind| files.iter().filter(|f| f.kind == kind).count() == 1;
     if !d.is_empty() || !one(FileKind::Wal) || !one(FileKind::Manifest) {
-        return Err(Error::corruption("the record of a backup has not exactly one log and one manifest"));
+        return Err(Error::corruption(
+            "the record of a backup has not exactly one log and one manifest",
+        ));
     }
     Ok((created_ms, files))
 }
@@ -125,7 +139,9 @@ fn decode_body(body: &[u8]) -> Result<(u64, Vec<StoredFile>)> {
 fn decode_kind(code: u8) -> Result<FileKind> {
     let kinds = [FileKind::Wal, FileKind::Manifest, FileKind::Klog, FileKind::Vlog];
     let found = kinds.into_iter().find(|k| *k as u8 == code);
-    found.ok_or_else(|| Error::corruption(format!("the record of a backup names a file of kind {code}")))
+    found.ok_or_else(|| {
+        Error::corruption(format!("the record of a backup names a file of kind {code}"))
+    })
 }
 
 #[cfg(test)]
@@ -133,7 +149,12 @@ mod tests {
     use super::*;
 
     fn sample_generation() -> BackupGeneration {
-        let file = |kind, id, bytes| StoredFile { kind, id: FileId(id), bytes, checksum: 0x0102_0304_0506_0708 };
+        let file = |kind, id, bytes| StoredFile {
+            kind,
+            id: FileId(id),
+            bytes,
+            checksum: 0x0102_0304_0506_0708,
+        };
         BackupGeneration {
             number: 3,
             database: 0x1122_3344_5566_7788,
@@ -152,8 +173,15 @@ mod tests {
     fn format_page_example_matches_encoding() {
         let hex: String = sample_generation().encode().iter().map(|b| format!("{b:02x}")).collect();
         let page = include_str!("../../../../docs/format/backup.md");
-        let flat: String =
-            page.split("```hex").nth(1).unwrap().split("```").next().unwrap().split_whitespace().collect();
+        let flat: String = page
+            .split("```hex")
+            .nth(1)
+            .unwrap()
+            .split("```")
+            .next()
+            .unwrap()
+            .split_whitespace()
+            .collect();
         assert_eq!(flat, hex);
     }
 

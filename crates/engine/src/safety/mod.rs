@@ -1,9 +1,11 @@
-//! Keeping data safe outside the database's own directory: checkpoints, backups and their way back. Everything here reads
-//! an open database (or none at all) and writes somewhere else; nothing here changes the source.
+//! Keeping data safe outside the database's own directory: checkpoints, backups and their way back.
+//! Everything here reads an open database (or none at all) and writes somewhere else; nothing here
+//! changes the source.
 //!
-//! The stages, each a file: `picture` (what the database is at one sequence number), `copy` (a file with its checksum
-//! compared on the way), `build` (a directory under a temporary name until it is whole), `checkpoint`; then for backups
-//! `record` (what a generation consists of), `store` (the directory of generations), `backup`, `restore`, `prune`.
+//! The stages, each a file: `picture` (what the database is at one sequence number), `copy` (a file
+//! with its checksum compared on the way), `build` (a directory under a temporary name until it is
+//! whole), `checkpoint`; then for backups `record` (what a generation consists of), `store` (the
+//! directory of generations), `backup`, `restore`, `prune`.
 
 pub mod database_image;
 pub mod file_copy;
@@ -17,6 +19,6 @@ pub mod prune;
 
 pub use backup::BackupSummary;
 pub use checkpoint::CheckpointSummary;
-pub use prune::PruneSummary;
 pub use generation::BackupGeneration;
+pub use prune::PruneSummary;
 pub use restore::{BackupCheckSummary, RestoreSummary};

@@ -1,8 +1,9 @@
-//! Forgets old generations. Records go first and their going is made durable; only then files that no record names any
-//! more. A crash at any point leaves the kept generations whole, and the next prune removes the rest.
+//! Forgets old generations. Records go first and their going is made durable; only then files that
+//! no record names any more. A crash at any point leaves the kept generations whole, and the next
+//! prune removes the rest.
 
-use super::generation::BackupGeneration;
 use super::backup_store::{BackupStore, generation_name, stored_name};
+use super::generation::BackupGeneration;
 use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, Result};
 use perigee_env::Env;
@@ -28,7 +29,9 @@ pub struct PruneSummary {
 /// `Corruption` if any record cannot be read: what it needs is unknown, so nothing is removed.
 pub fn prune_generations(env: &Env, backup: &Path, keep: usize) -> Result<PruneSummary> {
     if keep == 0 {
-        return Err(Error::invalid("at least one generation is kept; to remove all, delete the directory"));
+        return Err(Error::invalid(
+            "at least one generation is kept; to remove all, delete the directory",
+        ));
     }
     BackupStore::open(env, backup)?;
     let (store, _lock) = BackupStore::open_for_writing(env, backup)?;
@@ -49,9 +52,12 @@ pub fn prune_generations(env: &Env, backup: &Path, keep: usize) -> Result<PruneS
     if !going.is_empty() {
         store.dir.sync()?;
     }
-    let names = |g: &BackupGeneration| g.files.iter().map(|f| stored_name(g.database, f)).collect::<Vec<_>>();
+    let names = |g: &BackupGeneration| {
+        g.files.iter().map(|f| stored_name(g.database, f)).collect::<Vec<_>>()
+    };
     let needed: BTreeSet<String> = staying.iter().flat_map(names).collect();
-    let mut unneeded: Vec<String> = store.stored_file_names()?.into_iter().filter(|f| !needed.contains(f)).collect();
+    let mut unneeded: Vec<String> =
+        store.stored_file_names()?.into_iter().filter(|f| !needed.contains(f)).collect();
     if bug::is_active(Bug::PruneDropsShared) {
         unneeded = going.iter().flat_map(names).collect();
     }
@@ -66,7 +72,10 @@ pub fn prune_generations(env: &Env, backup: &Path, keep: usize) -> Result<PruneS
 }
 
 /// Those that go and those that stay; a directory may hold generations of several databases.
-fn split_generations(all: Vec<BackupGeneration>, keep: usize) -> (Vec<BackupGeneration>, Vec<BackupGeneration>) {
+fn split_generations(
+    all: Vec<BackupGeneration>,
+    keep: usize,
+) -> (Vec<BackupGeneration>, Vec<BackupGeneration>) {
     let newer = |g: &BackupGeneration| {
         all.iter().filter(|other| other.database == g.database && other.number > g.number).count()
     };

@@ -1,9 +1,9 @@
 //! The way back: a generation as a database directory of its own, and the check that it would work.
 
+use super::backup_store::{BackupStore, database_file_name, stored_name};
 use super::directory_builder::DirectoryBuilder;
 use super::file_copy;
 use super::generation::BackupGeneration;
-use super::backup_store::{BackupStore, database_file_name, stored_name};
 use perigee_base::{Error, ErrorKind, Result};
 use perigee_env::Env;
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,8 +54,13 @@ pub fn restore_generation(
     DirectoryBuilder::begin(env, target)?.fill(|dir| {
         for f in &g.files {
             let stored = stored_name(g.database, f);
-            file_copy::copy_file((&*store.dir, &stored), (&**dir, &database_file_name(f)), f.id, (f.bytes, f.checksum))
-                .map_err(|e| explain_missing_file(&store, e, &stored, number))?;
+            file_copy::copy_file(
+                (&*store.dir, &stored),
+                (&**dir, &database_file_name(f)),
+                f.id,
+                (f.bytes, f.checksum),
+            )
+            .map_err(|e| explain_missing_file(&store, e, &stored, number))?;
             out.files += 1;
             out.bytes += f.bytes;
             progress(out.bytes, total);
@@ -88,14 +93,16 @@ fn no_generation(backup: &Path) -> Error {
 fn explain_missing_file(store: &BackupStore, e: Error, file: &str, number: u64) -> Error {
     match e.kind() {
         // Its record goes before its files.
-        ErrorKind::NotFound if !matches!(store.generation_numbers(), Ok(n) if n.contains(&number)) => Error::new(
-            ErrorKind::NotFound,
-            format!("generation {number} was pruned meanwhile: choose another one"),
-        ),
-        ErrorKind::NotFound => {
-            Error::corruption(format!("a file of generation {number} is missing: restore another generation"))
-                .in_file(file)
+        ErrorKind::NotFound if !matches!(store.generation_numbers(), Ok(n) if n.contains(&number)) => {
+            Error::new(
+                ErrorKind::NotFound,
+                format!("generation {number} was pruned meanwhile: choose another one"),
+            )
         }
+        ErrorKind::NotFound => Error::corruption(format!(
+            "a file of generation {number} is missing: restore another generation"
+        ))
+        .in_file(file),
         ErrorKind::Corruption => e.wrap(
             ErrorKind::Corruption,
             &format!("generation {number} is damaged, restore another generation"),
@@ -146,7 +153,8 @@ pub fn verify_backup(
     }
     let total = files.values().map(|(f, _)| f.bytes).sum();
     for (name, (f, needed)) in files {
-        let checked = file_copy::verify_file(&*store.dir, &name, f.id, (f.bytes, f.checksum), |_| Ok(()));
+        let checked =
+            file_copy::verify_file(&*store.dir, &name, f.id, (f.bytes, f.checksum), |_| Ok(()));
         out.files += 1;
         out.bytes += f.bytes;
         progress(out.bytes, total);

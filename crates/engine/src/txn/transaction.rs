@@ -1,23 +1,23 @@
 //! One transaction: its snapshot, its writes, its savepoints, its end.
 
-use super::spill_store::SpillStore;
 use super::settings::{IsolationLevel, TxnSettings};
+use super::spill_store::SpillStore;
 use super::validate::{CommitConditions, ReadDependencies, serialization_error};
-use super::writes::{WritesPosition, TxnWrites};
+use super::writes::{TxnWrites, WritesPosition};
 use crate::core::EngineCore;
 use crate::family::FamilyState;
-use crate::read_write_sets::{KeyOrRange as Locked, ReadSet};
-use crate::locks::{LockMode, LockManager, TxnLocks, LockOwner};
+use crate::locks::{LockManager, LockMode, LockOwner, TxnLocks};
 use crate::memory_budget;
 use crate::open_txns::{OpenTxnToken, OpenTxns};
+use crate::read_write_sets::{KeyOrRange as Locked, ReadSet};
 use crate::serializable_txns::{SerializableTxn, SerializableTxns};
 use crate::snapshot::SnapshotHandle;
 use perigee_base::bug::{self, Bug};
 use perigee_base::key_boundary::KeyBoundaryRef;
-use perigee_base::{Error, ErrorKind, FamilyId, KeyComparator, Result, SeqNo, PinnedSlice};
+use perigee_base::{Error, ErrorKind, FamilyId, KeyComparator, PinnedSlice, Result, SeqNo};
 use perigee_file::EntryValue;
 use perigee_file::log::Batch;
-use perigee_tree::{View, get, conflict_check};
+use perigee_tree::{View, conflict_check, get};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 
@@ -46,8 +46,8 @@ pub struct TxnAbortHandle {
 }
 
 impl TxnAbortHandle {
-    /// From now on the transaction answers every call with `Aborted`, also one that waits for a lock; false if it has ended
-    /// already.
+    /// From now on the transaction answers every call with `Aborted`, also one that waits for a
+    /// lock; false if it has ended already.
     pub fn abort(&self) -> bool {
         let aborted = self.state.compare_exchange(ACTIVE, ABORTED, SeqCst, SeqCst).is_ok();
         if aborted {
@@ -116,7 +116,8 @@ impl EngineTxn {
     pub fn reset(&mut self, core: &EngineCore) -> Result<()> {
         core.health.check_open()?;
         self.end();
-        // Tried again, it is not younger than before: in the end it is the oldest, and gives way to nobody.
+        // Tried again, it is not younger than before: in the end it is the oldest, and gives way to
+        // nobody.
         if self.owner == 0 {
             self.owner = self.locks.next_owner();
         }
@@ -125,7 +126,8 @@ impl EngineTxn {
             false => core.snapshots.acquire(&core.visible_seq),
         };
         if self.settings.isolation == IsolationLevel::Serializable {
-            // One that only reads is never refused: so it must not begin between a commit's check and its publication.
+            // One that only reads is never refused: so it must not begin between a commit's check
+            // and its publication.
             let _section = self.settings.read_only.then(|| core.wal.appender());
             let begun = self.registry.begin(self.settings.read_only, || {
                 let held = take();
@@ -141,7 +143,8 @@ impl EngineTxn {
         };
         self.state = Arc::default();
         self.open_entry = Some(self.open_txns.begin());
-        self.next_check_bytes = self.spill_bytes.min(memory_budget::rebalance_step(core.memory_budget.limit));
+        self.next_check_bytes =
+            self.spill_bytes.min(memory_budget::rebalance_step(core.memory_budget.limit));
         Ok(())
     }
     /// Forgets everything and takes no more calls.
@@ -175,7 +178,11 @@ impl EngineTxn {
     }
     /// To end it from outside.
     pub fn abort_handle(&self) -> TxnAbortHandle {
-        TxnAbortHandle { state: Arc::clone(&self.state), locks: Arc::clone(&self.locks), owner: self.owner }
+        TxnAbortHandle {
+            state: Arc::clone(&self.state),
+            locks: Arc::clone(&self.locks),
+            owner: self.owner,
+        }
     }
     /// Its settings.
     pub fn settings(&self) -> &TxnSettings {
@@ -198,11 +205,16 @@ impl EngineTxn {
     pub fn needs_spill_check(&self) -> bool {
         self.writes.memory_bytes() >= self.next_check_bytes
     }
-    /// Tells the budget what it holds, and empties its memory into files if that is too much. `make` makes the room for them.
+    /// Tells the budget what it holds, and empties its memory into files if that is too much.
+    /// `make` makes the room for them.
     ///
     /// # Errors
     /// `NoSpace`, `Io`: what it has written is as it was, and nothing else has changed.
-    pub fn spill_if_needed(&mut self, core: &EngineCore, make: impl FnOnce() -> Box<dyn SpillStore>) -> Result<()> {
+    pub fn spill_if_needed(
+        &mut self,
+        core: &EngineCore,
+        make: impl FnOnce() -> Box<dyn SpillStore>,
+    ) -> Result<()> {
         self.check(core)?;
         self.writes.ensure_spill_store(make);
         if self.writes.memory_bytes() >= self.spill_bytes && self.writes.can_spill() {
@@ -211,7 +223,8 @@ impl EngineTxn {
         let memory = self.writes.report_memory();
         self.report_memory();
         let next = memory.saturating_add(memory_budget::rebalance_step(core.memory_budget.limit));
-        self.next_check_bytes = if self.writes.can_spill() { next.min(self.spill_bytes).max(1) } else { next };
+        self.next_check_bytes =
+            if self.writes.can_spill() { next.min(self.spill_bytes).max(1) } else { next };
         Ok(())
     }
 
@@ -243,12 +256,18 @@ impl EngineTxn {
         }
     }
     /// What a walk through a family reads: a picture that later writes do not change.
-    pub fn read_view(&mut self, core: &EngineCore, family: &FamilyState) -> Result<(Arc<View>, SeqNo)> {
+    pub fn read_view(
+        &mut self,
+        core: &EngineCore,
+        family: &FamilyState,
+    ) -> Result<(Arc<View>, SeqNo)> {
         self.check(core)?;
         let view = family.tree.view();
         let at = self.read_seq(core, family)?;
         Ok(match self.writes.read_overlay(family.id)? {
-            Some(own) if !bug::is_active(Bug::OwnUnseenByCursor) => (Arc::new(view.with_overlay(own)), at),
+            Some(own) if !bug::is_active(Bug::OwnUnseenByCursor) => {
+                (Arc::new(view.with_overlay(own)), at)
+            }
             _ => (view, at),
         })
     }
@@ -260,7 +279,13 @@ impl EngineTxn {
         Some(ScanTracker { member: Arc::clone(member), family, order, range_index: None })
     }
     /// The value of `key`; `tracked`: as a read that the transaction depends on.
-    pub fn get(&mut self, core: &EngineCore, family: &FamilyState, key: &[u8], tracked: bool) -> Result<Option<PinnedSlice>> {
+    pub fn get(
+        &mut self,
+        core: &EngineCore,
+        family: &FamilyState,
+        key: &[u8],
+        tracked: bool,
+    ) -> Result<Option<PinnedSlice>> {
         self.check(core)?;
         let order = family.tree.comparator();
         let own = self.writes.find(family.id, order, key)?;
@@ -280,7 +305,13 @@ impl EngineTxn {
         get::get(&view, key, at)
     }
     /// Whether `key` is there; its value is not asked for.
-    pub fn contains(&mut self, core: &EngineCore, family: &FamilyState, key: &[u8], tracked: bool) -> Result<bool> {
+    pub fn contains(
+        &mut self,
+        core: &EngineCore,
+        family: &FamilyState,
+        key: &[u8],
+        tracked: bool,
+    ) -> Result<bool> {
         self.check(core)?;
         if let Some(found) = self.writes.find(family.id, family.tree.comparator(), key)? {
             if found.is_operand() {
@@ -299,7 +330,9 @@ impl EngineTxn {
         match &self.serial_member {
             _ if !tracked || self.settings.read_only => {}
             Some(member) => member.record_reads(|reads| reads.add_key(family.id, order, key)),
-            None if self.settings.isolation.checks_reads() => self.reads.add_key(family.id, order, key),
+            None if self.settings.isolation.checks_reads() => {
+                self.reads.add_key(family.id, order, key)
+            }
             None => {}
         }
     }
@@ -308,20 +341,27 @@ impl EngineTxn {
     ///
     /// # Errors
     /// `Busy` if it was not to be had in time; `Conflict` for the victim of a deadlock.
-    pub fn lock(&mut self, core: &EngineCore, family: &FamilyState, place: Locked, mode: LockMode) -> Result<()> {
+    pub fn lock(
+        &mut self,
+        core: &EngineCore,
+        family: &FamilyState,
+        place: Locked,
+        mode: LockMode,
+    ) -> Result<()> {
         self.check(core)?;
         family.check_not_dropped()?;
         let whose = (self.owner, &mut self.held_locks);
         let place_of = (family.id, &*family.name(), family.tree.comparator());
         let now = core.env.clock.monotonic_us();
-        let left = if self.deadline_us == 0 { u64::MAX } else { self.deadline_us.saturating_sub(now) };
+        let left =
+            if self.deadline_us == 0 { u64::MAX } else { self.deadline_us.saturating_sub(now) };
         let patience = self.settings.lock_timeout_us.min(left);
         let locked = self.locks.lock(&*core.env.clock, place_of, whose, place, mode, patience);
         self.check(core)?;
         locked
     }
-    /// Locks a key, then reads it. If all reads see one moment and the key was changed since, it is a conflict now and not only
-    /// at commit.
+    /// Locks a key, then reads it. If all reads see one moment and the key was changed since, it is
+    /// a conflict now and not only at commit.
     pub fn get_for_update(
         &mut self,
         core: &EngineCore,
@@ -338,7 +378,8 @@ impl EngineTxn {
             }
         }
         // At commit it must not have changed, whatever the level: who takes no locks does not wait.
-        if self.held_snapshot.is_some() && self.serial_member.is_none() && !self.settings.read_only {
+        if self.held_snapshot.is_some() && self.serial_member.is_none() && !self.settings.read_only
+        {
             self.reads.add_key(family.id, family.tree.comparator(), key);
         }
         self.get(core, family, key, true)
@@ -412,8 +453,12 @@ impl EngineTxn {
         Ok(())
     }
 
-    /// Takes no more calls; what is to be committed, and under which conditions. The snapshot stays until [`Txn::end`].
-    pub fn finish_commit(&mut self, core: &EngineCore) -> Result<(Batch, Option<Box<CommitConditions>>)> {
+    /// Takes no more calls; what is to be committed, and under which conditions. The snapshot stays
+    /// until [`Txn::end`].
+    pub fn finish_commit(
+        &mut self,
+        core: &EngineCore,
+    ) -> Result<(Batch, Option<Box<CommitConditions>>)> {
         self.check(core)?;
         self.mark_ended(core)?;
         let batch = self.writes.take_batch();
@@ -438,21 +483,31 @@ impl EngineTxn {
     fn take_conditions(&mut self) -> Option<Box<CommitConditions>> {
         let held = self.held_snapshot.as_ref()?;
         let depends = match &self.serial_member {
-            Some(member) => ReadDependencies::Serial(Arc::clone(&self.registry), Arc::clone(member)),
+            Some(member) => {
+                ReadDependencies::Serial(Arc::clone(&self.registry), Arc::clone(member))
+            }
             None => ReadDependencies::Reads(std::mem::take(&mut self.reads)),
         };
         let (since, era) = (held.seq(), held.epoch());
-        Some(Box::new(CommitConditions { checked_seq: since, era, depends, reads_overwritten: false }))
+        Some(Box::new(CommitConditions {
+            checked_seq: since,
+            era,
+            depends,
+            reads_overwritten: false,
+        }))
     }
-    /// Takes no more calls, and commits what lies in files; what is in memory goes there first. The snapshot stays until
-    /// [`Txn::end`].
+    /// Takes no more calls, and commits what lies in files; what is in memory goes there first. The
+    /// snapshot stays until [`Txn::end`].
     pub fn commit_spilled(&mut self, core: &EngineCore) -> Result<SeqNo> {
         self.check(core)?;
         self.writes.spill(self.savepoints.iter().map(|s| s.position))?;
         self.mark_ended(core)?;
-        let (numbers, operations) = (self.writes.numbers(std::iter::empty()), self.writes.written_size().0);
-        let runs =
-            self.writes.take_spill_store().ok_or_else(|| Error::internal("a spilled transaction has no runs"))?;
+        let (numbers, operations) =
+            (self.writes.numbers(std::iter::empty()), self.writes.written_size().0);
+        let runs = self
+            .writes
+            .take_spill_store()
+            .ok_or_else(|| Error::internal("a spilled transaction has no runs"))?;
         runs.commit_spilled(&numbers, self.take_conditions(), operations)
     }
 }
@@ -477,15 +532,16 @@ impl EngineTxn {
         if !self.is_spilled() {
             return Ok(());
         }
-        let text =
-            "the transaction is larger than its memory, and cannot be prepared: commit it, or split it";
+        let text = "the transaction is larger than its memory, and cannot be prepared: commit it, or split it";
         Err(Error::invalid(text))
     }
-    /// It could not be prepared, and its locks are released: tried again, it is no younger than it was.
+    /// It could not be prepared, and its locks are released: tried again, it is no younger than it
+    /// was.
     pub fn restore_lock_owner(&mut self, owner: LockOwner) {
         self.owner = owner;
     }
-    /// The same for one that is to be prepared: its locks stay behind, too. One that wrote nothing is prepared like any other.
+    /// The same for one that is to be prepared: its locks stay behind, too. One that wrote nothing
+    /// is prepared like any other.
     pub fn finish_prepare(&mut self, core: &EngineCore) -> Result<PrepareRequest> {
         self.check(core)?;
         self.mark_ended(core)?;
@@ -535,6 +591,10 @@ impl Drop for EngineTxn {
 /// A conflict if the family's contents are no longer those that the transaction's snapshot knows.
 fn check_not_replaced(family: &FamilyState, held: &SnapshotHandle) -> Result<()> {
     family.check_contents_epoch(held.epoch()).map_err(|_| {
-        Error::conflict(&family.name(), b"", "the family was cleared or replaced after the transaction began")
+        Error::conflict(
+            &family.name(),
+            b"",
+            "the family was cleared or replaced after the transaction began",
+        )
     })
 }

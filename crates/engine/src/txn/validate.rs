@@ -1,11 +1,12 @@
-//! Whether a transaction may commit: exact, by asking for what was written since it began. First before the commit section,
-//! for all that was committed by then; in the section only for the rest, which lies in memtables.
+//! Whether a transaction may commit: exact, by asking for what was written since it began. First
+//! before the commit section, for all that was committed by then; in the section only for the rest,
+//! which lies in memtables.
 
 use crate::core::EngineCore;
 use crate::family::FamilyState;
-use crate::read_write_sets::{BatchOperations, KeyOrRange, ReadSet, KeyOrRangeRef, WriteSet};
 use crate::prepared_txns::display_gid;
-use crate::serializable_txns::{SerializableTxn, SerializationFailure, SerializableTxns};
+use crate::read_write_sets::{BatchOperations, KeyOrRange, KeyOrRangeRef, ReadSet, WriteSet};
+use crate::serializable_txns::{SerializableTxn, SerializableTxns, SerializationFailure};
 use perigee_base::bug::{self, Bug};
 use perigee_base::key_boundary::KeyBoundary;
 use perigee_base::{Error, ErrorKind, FamilyId, KeyComparator, Result, SeqNo};
@@ -40,7 +41,9 @@ pub struct CommitConditions {
 type TargetVisitor<'a> = &'a mut dyn FnMut(FamilyId, KeyOrRangeRef<'_>);
 
 fn visit_write_targets(parts: &dyn BatchOperations, visit: TargetVisitor<'_>) {
-    parts.for_each_operation(&mut |family, buf, op| visit(family, KeyOrRangeRef::of_operation(buf, op)));
+    parts.for_each_operation(&mut |family, buf, op| {
+        visit(family, KeyOrRangeRef::of_operation(buf, op))
+    });
 }
 
 /// The first of the targets over which there is a conflict.
@@ -69,8 +72,14 @@ impl CommitConditions {
     }
 
     /// Refuses if what it is about was written since; or notes it, where that alone is no reason.
-    fn check_conflicts(&mut self, core: &EngineCore, writes: &dyn BatchOperations, conflict: ConflictCheck<'_>) -> Result<()> {
-        if let Some(e) = find_first_conflict(|visit| visit_write_targets(writes, visit), conflict)? {
+    fn check_conflicts(
+        &mut self,
+        core: &EngineCore,
+        writes: &dyn BatchOperations,
+        conflict: ConflictCheck<'_>,
+    ) -> Result<()> {
+        if let Some(e) = find_first_conflict(|visit| visit_write_targets(writes, visit), conflict)?
+        {
             return Err(e);
         }
         if !self.reads_overwritten
@@ -88,35 +97,58 @@ impl CommitConditions {
     ///
     /// # Errors
     /// `Conflict`; a read that failed, and then nothing is known.
-    pub fn check_before_section(&mut self, core: &EngineCore, writes: &dyn BatchOperations) -> Result<()> {
+    pub fn check_before_section(
+        &mut self,
+        core: &EngineCore,
+        writes: &dyn BatchOperations,
+    ) -> Result<()> {
         let (seen, since, era) = (core.visible_seq(), self.checked_seq, self.era);
-        self.check_conflicts(core, writes, &|id, target| find_conflict_since(core, id, target, since, era))?;
-        self.checked_seq = self.checked_seq.max(if bug::is_active(Bug::StaleConditions) { read_visible_late(core) } else { seen });
+        self.check_conflicts(core, writes, &|id, target| {
+            find_conflict_since(core, id, target, since, era)
+        })?;
+        self.checked_seq = self.checked_seq.max(if bug::is_active(Bug::StaleConditions) {
+            read_visible_late(core)
+        } else {
+            seen
+        });
         Ok(())
     }
 
-    /// The last check, in the commit section, beside the `earlier` batches of its group, which are not applied yet.
+    /// The last check, in the commit section, beside the `earlier` batches of its group, which are
+    /// not applied yet.
     ///
     /// # Errors
     /// As [`CommitConditions::check_before_section`].
-    pub fn check_in_section(&mut self, core: &EngineCore, writes: &dyn BatchOperations, earlier: &AdmittedWrites) -> Result<()> {
+    pub fn check_in_section(
+        &mut self,
+        core: &EngineCore,
+        writes: &dyn BatchOperations,
+        earlier: &AdmittedWrites,
+    ) -> Result<()> {
         if bug::is_active(Bug::SkipLastCheck) {
             return Ok(());
         }
         let (since, era) = (self.checked_seq, self.era);
-        self.check_conflicts(core, writes, &|id, target| find_conflict_since(core, id, target, since, era))?;
+        self.check_conflicts(core, writes, &|id, target| {
+            find_conflict_since(core, id, target, since, era)
+        })?;
         if !earlier.is_empty() {
-            self.check_conflicts(core, writes, &|id, target| Ok(find_group_conflict(core, id, target, earlier)))?;
+            self.check_conflicts(core, writes, &|id, target| {
+                Ok(find_group_conflict(core, id, target, earlier))
+            })?;
         }
         let ReadDependencies::Serial(registry, member) = &self.depends else { return Ok(()) };
         let order_of = |id| core.families.by_id(id).map(|f| f.tree.comparator());
         let written = WriteSet::of_batch(writes, &order_of);
         let next = core.visible_seq().plus(1);
-        registry.commit(member, written, self.reads_overwritten, next).map_err(|r| serialization_error(core, r))
+        registry
+            .commit(member, written, self.reads_overwritten, next)
+            .map_err(|r| serialization_error(core, r))
     }
 }
 
-/// What a transaction has written beyond its memory: the final tables of each family, which nobody else knows yet.
+/// What a transaction has written beyond its memory: the final tables of each family, which nobody
+/// else knows yet.
 pub type SpilledFamilyRuns = [(Arc<FamilyState>, Arc<Run>)];
 
 /// No writes.
@@ -127,8 +159,8 @@ impl BatchOperations for NoWrites {
 }
 
 impl CommitConditions {
-    /// Refuses if what tables hold, or what was read, was written since. What it has seen need not be looked at again: so
-    /// the last check, in the commit section, has little left to look at.
+    /// Refuses if what tables hold, or what was read, was written since. What it has seen need not
+    /// be looked at again: so the last check, in the commit section, has little left to look at.
     ///
     /// # Errors
     /// As [`CommitConditions::check_before_section`].
@@ -144,12 +176,15 @@ impl CommitConditions {
                 return Err(conflict_error(family, &key));
             }
         }
-        self.check_conflicts(core, &NoWrites, &|id, target| find_conflict_since(core, id, target, since, era))?;
+        self.check_conflicts(core, &NoWrites, &|id, target| {
+            find_conflict_since(core, id, target, since, era)
+        })?;
         self.checked_seq = self.checked_seq.max(seen);
         Ok(())
     }
-    /// Takes its place among the serializable ones, if it is one, in the commit section. They know of its writes only from
-    /// where to where each table reaches: more may meet what they read, never less.
+    /// Takes its place among the serializable ones, if it is one, in the commit section. They know
+    /// of its writes only from where to where each table reaches: more may meet what they read,
+    /// never less.
     ///
     /// # Errors
     /// `Conflict`.
@@ -159,13 +194,20 @@ impl CommitConditions {
             let (id, order) = (family.id, family.tree.comparator());
             let reach = |t: &Arc<Table>| {
                 let s = &t.meta.summary;
-                (id, order, 0, KeyOrRange::Range(s.begin(order).to_boundary(), s.end(order).to_boundary()))
+                (
+                    id,
+                    order,
+                    0,
+                    KeyOrRange::Range(s.begin(order).to_boundary(), s.end(order).to_boundary()),
+                )
             };
             run.tables.iter().map(reach).collect::<Vec<_>>()
         };
         let written = WriteSet(spilled.iter().flat_map(of).collect());
         let next = core.visible_seq().plus(1);
-        registry.commit(member, written, self.reads_overwritten, next).map_err(|r| serialization_error(core, r))
+        registry
+            .commit(member, written, self.reads_overwritten, next)
+            .map_err(|r| serialization_error(core, r))
     }
 }
 
@@ -176,23 +218,36 @@ fn read_visible_late(core: &EngineCore) -> SeqNo {
 }
 
 impl CommitConditions {
-    /// The last check of a transaction that is being prepared, in the commit section. It promises more than a commit does: nothing that
-    /// it is about may change until the decision, so nothing may be about to.
+    /// The last check of a transaction that is being prepared, in the commit section. It promises
+    /// more than a commit does: nothing that it is about may change until the decision, so nothing
+    /// may be about to.
     ///
     /// # Errors
-    /// As [`CommitConditions::check_before_section`]; also where a serializable transaction might still commit.
-    pub fn check_prepare(&mut self, core: &EngineCore, writes: &dyn BatchOperations, earlier: &AdmittedWrites) -> Result<()> {
+    /// As [`CommitConditions::check_before_section`]; also where a serializable transaction might
+    /// still commit.
+    pub fn check_prepare(
+        &mut self,
+        core: &EngineCore,
+        writes: &dyn BatchOperations,
+        earlier: &AdmittedWrites,
+    ) -> Result<()> {
         let (since, era) = (self.checked_seq, self.era);
-        self.check_conflicts(core, writes, &|id, target| find_conflict_since(core, id, target, since, era))?;
+        self.check_conflicts(core, writes, &|id, target| {
+            find_conflict_since(core, id, target, since, era)
+        })?;
         if !earlier.is_empty() {
-            self.check_conflicts(core, writes, &|id, target| Ok(find_group_conflict(core, id, target, earlier)))?;
+            self.check_conflicts(core, writes, &|id, target| {
+                Ok(find_group_conflict(core, id, target, earlier))
+            })?;
         }
         if self.reads_overwritten && !bug::is_active(Bug::PrepareOverwritten) {
             let text = "what it read was overwritten, so it cannot be prepared; begin the transaction anew";
             return Err(Error::new(ErrorKind::Conflict, text));
         }
-        let about_to_be_written = |id, target: KeyOrRangeRef<'_>| Ok(find_prepared_conflict(core, id, target, false));
-        find_first_conflict(|visit| self.visit_reads(visit), about_to_be_written)?.map_or(Ok(()), Err)
+        let about_to_be_written =
+            |id, target: KeyOrRangeRef<'_>| Ok(find_prepared_conflict(core, id, target, false));
+        find_first_conflict(|visit| self.visit_reads(visit), about_to_be_written)?
+            .map_or(Ok(()), Err)
     }
     /// Everything that it has read and its level protects.
     pub fn visit_protected_reads(&self, visit: &mut dyn FnMut(FamilyId, KeyOrRangeRef<'_>)) {
@@ -201,10 +256,16 @@ impl CommitConditions {
 }
 
 /// The conflict, if a prepared transaction wrote something of `target`; `writes`: or has read it.
-fn find_prepared_conflict(core: &EngineCore, id: FamilyId, target: KeyOrRangeRef<'_>, writes: bool) -> Option<Error> {
+fn find_prepared_conflict(
+    core: &EngineCore,
+    id: FamilyId,
+    target: KeyOrRangeRef<'_>,
+    writes: bool,
+) -> Option<Error> {
     let family = core.families.by_id(id)?;
     let met = core.prepared_txns.find_conflict(id, family.tree.comparator(), target, writes)?;
-    let text = format!("the transaction prepared as {} is not decided; try again", display_gid(&met.gid));
+    let text =
+        format!("the transaction prepared as {} is not decided; try again", display_gid(&met.gid));
     Some(Error::conflict(&family.name(), &met.key, &text))
 }
 
@@ -212,16 +273,22 @@ fn find_prepared_conflict(core: &EngineCore, id: FamilyId, target: KeyOrRangeRef
 ///
 /// # Errors
 /// `Conflict`.
-pub fn check_prepared_target(core: &EngineCore, id: FamilyId, target: KeyOrRangeRef<'_>) -> Result<()> {
+pub fn check_prepared_target(
+    core: &EngineCore,
+    id: FamilyId,
+    target: KeyOrRangeRef<'_>,
+) -> Result<()> {
     find_prepared_conflict(core, id, target, true).map_or(Ok(()), Err)
 }
 
-/// Refuses a batch that writes what a prepared transaction wrote, or read where that counts; in the commit section.
+/// Refuses a batch that writes what a prepared transaction wrote, or read where that counts; in the
+/// commit section.
 ///
 /// # Errors
 /// `Conflict`.
 pub fn check_prepared_writes(core: &EngineCore, writes: &dyn BatchOperations) -> Result<()> {
-    let conflict = |id, target: KeyOrRangeRef<'_>| Ok(find_prepared_conflict(core, id, target, true));
+    let conflict =
+        |id, target: KeyOrRangeRef<'_>| Ok(find_prepared_conflict(core, id, target, true));
     find_first_conflict(|visit| visit_write_targets(writes, visit), conflict)?.map_or(Ok(()), Err)
 }
 
@@ -245,8 +312,12 @@ fn find_conflict_since(
         return Ok(Some(Error::conflict(&family.name(), target.start_key(), text)));
     }
     let changed = match target {
-        KeyOrRangeRef::Key(key) => conflict_check::newest_version_since(&view, key, since)?.map(|_| key.to_vec()),
-        KeyOrRangeRef::Range(begin, end) => conflict_check::find_conflict_in_range(&view, (begin, end), since)?,
+        KeyOrRangeRef::Key(key) => {
+            conflict_check::newest_version_since(&view, key, since)?.map(|_| key.to_vec())
+        }
+        KeyOrRangeRef::Range(begin, end) => {
+            conflict_check::find_conflict_in_range(&view, (begin, end), since)?
+        }
     };
     Ok(changed.map(|key| conflict_error(&family, &key)))
 }
@@ -255,7 +326,8 @@ fn find_conflict_since(
 #[derive(Debug, Default)]
 pub struct AdmittedWrites {
     keys: Vec<(FamilyId, Vec<u8>)>,
-    /// Where in `keys` those of a hash are (0 for all of an order in which equal keys may differ in it).
+    /// Where in `keys` those of a hash are (0 for all of an order in which equal keys may differ in
+    /// it).
     by_hash: HashMap<(FamilyId, u64), Vec<usize>>,
     ranges: Vec<(FamilyId, KeyBoundary, KeyBoundary)>,
 }
@@ -271,7 +343,9 @@ impl AdmittedWrites {
                     self.by_hash.entry((id, hash)).or_default().push(self.keys.len());
                     self.keys.push((id, key.to_vec()));
                 }
-                KeyOrRangeRef::Range(begin, end) => self.ranges.push((id, begin.to_boundary(), end.to_boundary())),
+                KeyOrRangeRef::Range(begin, end) => {
+                    self.ranges.push((id, begin.to_boundary(), end.to_boundary()))
+                }
             }
         });
     }
@@ -279,7 +353,12 @@ impl AdmittedWrites {
         self.keys.is_empty() && self.ranges.is_empty()
     }
     /// A key that both `target` and the batches are about.
-    fn find_overlap(&self, order: KeyComparator, id: FamilyId, target: KeyOrRangeRef<'_>) -> Option<Vec<u8>> {
+    fn find_overlap(
+        &self,
+        order: KeyComparator,
+        id: FamilyId,
+        target: KeyOrRangeRef<'_>,
+    ) -> Option<Vec<u8>> {
         let ranges = self.ranges.iter().filter(|(f, ..)| *f == id);
         let mut ranges = ranges.map(|(_, b, e)| KeyOrRangeRef::Range(b.as_ref(), e.as_ref()));
         let in_range = ranges.find(|r| target.overlaps(order, *r));
@@ -301,9 +380,16 @@ impl AdmittedWrites {
 }
 
 /// The conflict, if a batch of the group writes what `target` is about.
-fn find_group_conflict(core: &EngineCore, id: FamilyId, target: KeyOrRangeRef<'_>, earlier: &AdmittedWrites) -> Option<Error> {
+fn find_group_conflict(
+    core: &EngineCore,
+    id: FamilyId,
+    target: KeyOrRangeRef<'_>,
+    earlier: &AdmittedWrites,
+) -> Option<Error> {
     let family = core.families.by_id(id)?;
-    earlier.find_overlap(family.tree.comparator(), id, target).map(|key| conflict_error(&family, &key))
+    earlier
+        .find_overlap(family.tree.comparator(), id, target)
+        .map(|key| conflict_error(&family, &key))
 }
 
 fn conflict_error(family: &FamilyState, key: &[u8]) -> Error {
@@ -315,7 +401,9 @@ pub fn serialization_error(core: &EngineCore, why: SerializationFailure) -> Erro
     const TEXT: &str = "it would be in no order with transactions beside it; begin it anew";
     let place = why.0.and_then(|(id, place)| Some((core.families.by_id(id)?, place)));
     match place {
-        Some((family, place)) => Error::conflict(&family.name(), place.borrowed().start_key(), TEXT),
+        Some((family, place)) => {
+            Error::conflict(&family.name(), place.borrowed().start_key(), TEXT)
+        }
         None => Error::new(ErrorKind::Conflict, TEXT),
     }
 }

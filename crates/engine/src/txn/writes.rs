@@ -1,4 +1,5 @@
-//! What a transaction has written: a batch in log format, ready to be committed as it lies, and the means to read it.
+//! What a transaction has written: a batch in log format, ready to be committed as it lies, and the
+//! means to read it.
 //!
 //! ```text
 //! batch:     op 0 | op 1 | op 2 | ...        commit takes it as it is; a rollback to a savepoint cuts it off
@@ -6,15 +7,18 @@
 //! memtables: one for each family             many, or a cursor: filled from `ops` when they are asked for
 //! runs:      tables of its own               what came before, if it did not fit into memory
 //! ```
-//! Numbers only grow, also over rollbacks: a memtable cannot forget, and a table is not written again for it, so numbers taken
-//! back are remembered as dead. A memtable of which most is dead is made anew.
+//! Numbers only grow, also over rollbacks: a memtable cannot forget, and a table is not written
+//! again for it, so numbers taken back are remembered as dead. A memtable of which most is dead is
+//! made anew.
 
 use super::spill_store::SpillStore;
 use perigee_base::bug::{self, Bug};
 use perigee_base::io_stats::IoActivity;
-use perigee_base::{EntryKind, Error, FamilyId, KeyComparator, Result, SeqNo, PinnedSlice, ValueRef};
+use perigee_base::{
+    EntryKind, Error, FamilyId, KeyComparator, PinnedSlice, Result, SeqNo, ValueRef,
+};
 use perigee_file::EntryValue;
-use perigee_file::log::{Batch, BatchSavepoint, BatchOp};
+use perigee_file::log::{Batch, BatchOp, BatchSavepoint};
 use perigee_tree::Memtable;
 use perigee_tree::bulk::spill_runs::TxnSeqInfo;
 use perigee_tree::get;
@@ -61,7 +65,8 @@ pub struct TxnWrites {
     batch: Batch,
     ops: Vec<WrittenOp>,
     memtables: SmallVec<[FamilyMemtable; 1]>,
-    /// How many of `ops` are in memtables; how many others there were taken back; bytes of the memtables.
+    /// How many of `ops` are in memtables; how many others there were taken back; bytes of the
+    /// memtables.
     inserted_ops: usize,
     inserted_dead_ops: usize,
     memtable_bytes: u64,
@@ -72,7 +77,8 @@ pub struct TxnWrites {
     /// What does not fit into memory. All numbers in runs are below `in_runs`.
     spill_store: Option<Box<dyn SpillStore>>,
     spilled_below: u64,
-    /// It has written operands: then it stays in memory, because a table that is given a number holds one entry of a key.
+    /// It has written operands: then it stays in memory, because a table that is given a number
+    /// holds one entry of a key.
     has_operands: bool,
     /// How often memory was emptied, and the operations and bytes that lie in runs.
     spill_count: u32,
@@ -86,11 +92,15 @@ impl TxnWrites {
     }
     /// How many, and the bytes that they take in the log.
     pub fn written_size(&self) -> (usize, u64) {
-        (self.spilled_size.0 + self.ops.len(), self.spilled_size.1 + self.batch.payload_bytes() as u64)
+        (
+            self.spilled_size.0 + self.ops.len(),
+            self.spilled_size.1 + self.batch.payload_bytes() as u64,
+        )
     }
     /// Bytes of memory.
     pub fn memory_bytes(&self) -> u64 {
-        (self.batch.payload_bytes() + self.ops.len() * size_of::<WrittenOp>()) as u64 + self.memtable_bytes
+        (self.batch.payload_bytes() + self.ops.len() * size_of::<WrittenOp>()) as u64
+            + self.memtable_bytes
     }
     /// Whether memory may be emptied into runs.
     pub fn can_spill(&self) -> bool {
@@ -112,7 +122,8 @@ impl TxnWrites {
         }
         bytes
     }
-    /// Empties memory into runs, for which there is a room. `savepoints`: the numbers that came next when they were set.
+    /// Empties memory into runs, for which there is a room. `savepoints`: the numbers that came
+    /// next when they were set.
     ///
     /// # Errors
     /// As [`Runs::add`]; then everything is as it was.
@@ -122,7 +133,9 @@ impl TxnWrites {
         }
         self.fill_memtables()?;
         let numbers = self.numbers(savepoints);
-        let Some(runs) = self.spill_store.as_mut().filter(|_| !self.ops.is_empty()) else { return Ok(()) };
+        let Some(runs) = self.spill_store.as_mut().filter(|_| !self.ops.is_empty()) else {
+            return Ok(());
+        };
         let full = self.memtables.iter().filter(|l| !l.memtable.is_empty());
         let memtables: Vec<_> = full.map(|l| (l.family, Arc::clone(&l.memtable))).collect();
         runs.add_runs(&memtables, &numbers)?;
@@ -137,15 +150,23 @@ impl TxnWrites {
     /// What is to be known of its numbers.
     pub fn numbers(&self, savepoints: impl Iterator<Item = WritesPosition>) -> TxnSeqInfo {
         let last_before = |place: WritesPosition| SeqNo(TXN_SEQ_BASE + place.next_number).prev();
-        let taken_back = if bug::is_active(Bug::SpilledNotTakenBack) { &[][..] } else { &self.rolled_back };
-        TxnSeqInfo { savepoints: savepoints.map(last_before).collect(), rolled_back: taken_back.into() }
+        let taken_back =
+            if bug::is_active(Bug::SpilledNotTakenBack) { &[][..] } else { &self.rolled_back };
+        TxnSeqInfo {
+            savepoints: savepoints.map(last_before).collect(),
+            rolled_back: taken_back.into(),
+        }
     }
     /// The runs, to be committed.
     pub fn take_spill_store(&mut self) -> Option<Box<dyn SpillStore>> {
         self.spill_store.take()
     }
     /// Adds what `write` adds to the batch.
-    pub fn add_ops(&mut self, order: KeyComparator, write: impl FnOnce(&mut Batch) -> Result<()>) -> Result<()> {
+    pub fn add_ops(
+        &mut self,
+        order: KeyComparator,
+        write: impl FnOnce(&mut Batch) -> Result<()>,
+    ) -> Result<()> {
         let mark = self.batch.savepoint();
         write(&mut self.batch)?;
         for op in self.batch.ops_since(mark) {
@@ -169,15 +190,24 @@ impl TxnWrites {
     /// Where it stands.
     pub fn position(&self) -> WritesPosition {
         let (ops, spills, written) = (self.ops.len(), self.spill_count, self.written_size());
-        WritesPosition { batch: self.batch.savepoint(), ops, next_number: self.next_number, spill_count: spills, written_size: written }
+        WritesPosition {
+            batch: self.batch.savepoint(),
+            ops,
+            next_number: self.next_number,
+            spill_count: spills,
+            written_size: written,
+        }
     }
-    /// Takes back what was written behind a place. The work is that of forgetting, not of what is forgotten.
+    /// Takes back what was written behind a place. The work is that of forgetting, not of what is
+    /// forgotten.
     pub fn roll_back(&mut self, place: WritesPosition) {
         // What has been in memory since memory was emptied behind the place is all behind it.
         let ops = if place.spill_count == self.spill_count { place.ops } else { 0 };
         let in_runs = self.spilled_below > place.next_number;
         if self.inserted_ops > ops || in_runs {
-            self.mark_rolled_back(TXN_SEQ_BASE + place.next_number..TXN_SEQ_BASE + self.next_number);
+            self.mark_rolled_back(
+                TXN_SEQ_BASE + place.next_number..TXN_SEQ_BASE + self.next_number,
+            );
         }
         if in_runs && let Some(runs) = &mut self.spill_store {
             runs.roll_back_from(SeqNo(TXN_SEQ_BASE + place.next_number));
@@ -217,7 +247,8 @@ impl TxnWrites {
         }
         (self.inserted_ops, self.inserted_dead_ops, self.memtable_bytes) = (0, 0, 0);
         // Nothing is left of the numbers that were in memtables only.
-        while self.rolled_back.last().is_some_and(|d| d.start >= TXN_SEQ_BASE + self.spilled_below) {
+        while self.rolled_back.last().is_some_and(|d| d.start >= TXN_SEQ_BASE + self.spilled_below)
+        {
             self.rolled_back.pop();
         }
     }
@@ -235,7 +266,12 @@ impl TxnWrites {
     }
 
     /// What the transaction last did to `key`, if anything.
-    pub fn find(&mut self, family: FamilyId, order: KeyComparator, key: &[u8]) -> Result<Option<EntryValue>> {
+    pub fn find(
+        &mut self,
+        family: FamilyId,
+        order: KeyComparator,
+        key: &[u8],
+    ) -> Result<Option<EntryValue>> {
         if self.ops.is_empty() && !self.is_spilled() {
             return Ok(None);
         }
@@ -246,14 +282,17 @@ impl TxnWrites {
             _ => {
                 self.fill_memtables()?;
                 let laid = self.memtables.iter().find(|l| l.family == family);
-                let found = laid.and_then(|l| get::lookup_overlay_memtable(&l.memtable, self.visible_numbers(), order, key));
+                let found = laid.and_then(|l| {
+                    get::lookup_overlay_memtable(&l.memtable, self.visible_numbers(), order, key)
+                });
                 found.map(|(_, found)| found)
             }
         };
         match &self.spill_store {
             Some(runs) if newest.is_none() && self.is_spilled() => {
                 let Some(spilled) = runs.spilled_in(family) else { return Ok(None) };
-                Ok(get::lookup_spilled_runs(&spilled, self.visible_numbers(), order, key, hash)?.map(|(_, found)| found))
+                Ok(get::lookup_spilled_runs(&spilled, self.visible_numbers(), order, key, hash)?
+                    .map(|(_, found)| found))
             }
             _ => Ok(newest),
         }
@@ -266,7 +305,8 @@ impl TxnWrites {
             EntryValue::Pointer(p) | EntryValue::PointerExpiring(p, _) => {
                 let spilled = self.spill_store.as_ref().and_then(|runs| runs.spilled_in(family));
                 let log = spilled.as_ref().and_then(|s| s.vlogs.get(&p.file));
-                let log = log.ok_or_else(|| Error::internal("an own value is in a log of somebody else"))?;
+                let log = log
+                    .ok_or_else(|| Error::internal("an own value is in a log of somebody else"))?;
                 log.reader.read_with_cause(&p, IoActivity::Get)
             }
             EntryValue::Tombstone => Err(Error::internal("a tombstone has no value")),
@@ -290,7 +330,8 @@ impl TxnWrites {
                 && match w.op.deleted_range_in(buf) {
                     Some((begin, end)) => begin.is_before(order, key) && !end.is_before(order, key),
                     None => {
-                        (w.hash == hash || !order.supports_filters()) && order.keys_equal(&buf[w.op.key.clone()], key)
+                        (w.hash == hash || !order.supports_filters())
+                            && order.keys_equal(&buf[w.op.key.clone()], key)
                     }
                 }
         };
@@ -298,16 +339,25 @@ impl TxnWrites {
     }
 
     /// Whether it wrote `key`, or erased a range around it.
-    pub fn has_written(&mut self, family: FamilyId, order: KeyComparator, key: &[u8]) -> Result<bool> {
+    pub fn has_written(
+        &mut self,
+        family: FamilyId,
+        order: KeyComparator,
+        key: &[u8],
+    ) -> Result<bool> {
         Ok(self.find(family, order, key)?.is_some())
     }
 
-    /// The entries of a family as a picture that later writes and rollbacks do not change; `None` if it wrote nothing there.
+    /// The entries of a family as a picture that later writes and rollbacks do not change; `None`
+    /// if it wrote nothing there.
     pub fn read_overlay(&mut self, family: FamilyId) -> Result<Option<TxnOverlay>> {
         self.fill_memtables()?;
         let laid = self.memtables.iter().find(|l| l.family == family);
-        let spilled = || self.spill_store.as_ref().filter(|_| self.is_spilled())?.spilled_in(family);
-        Ok(laid.map(|l| TxnOverlay::new(Arc::clone(&l.memtable), self.visible_numbers()).with_spilled(spilled())))
+        let spilled =
+            || self.spill_store.as_ref().filter(|_| self.is_spilled())?.spilled_in(family);
+        Ok(laid.map(|l| {
+            TxnOverlay::new(Arc::clone(&l.memtable), self.visible_numbers()).with_spilled(spilled())
+        }))
     }
     fn visible_numbers(&self) -> VisibleSeqs<'_> {
         VisibleSeqs { end_seq: TXN_SEQ_BASE + self.next_number, rolled_back: &self.rolled_back }
@@ -316,7 +366,11 @@ impl TxnWrites {
     /// Announces a family, whose order the memtable must have.
     pub fn add_family(&mut self, family: FamilyId, order: KeyComparator) {
         if !self.memtables.iter().any(|l| l.family == family) {
-            self.memtables.push(FamilyMemtable { family, order, memtable: Arc::new(Memtable::new(order)) });
+            self.memtables.push(FamilyMemtable {
+                family,
+                order,
+                memtable: Arc::new(Memtable::new(order)),
+            });
         }
     }
 
@@ -333,8 +387,13 @@ impl TxnWrites {
                 start..buffer.len()
             };
             for w in mine() {
-                // Only as a delete does it say in a run that the key was written, whatever it met there.
-                let kind = if w.op.kind == EntryKind::SingleDelete { EntryKind::Delete } else { w.op.kind };
+                // Only as a delete does it say in a run that the key was written, whatever it met
+                // there.
+                let kind = if w.op.kind == EntryKind::SingleDelete {
+                    EntryKind::Delete
+                } else {
+                    w.op.kind
+                };
                 let op = BatchOp { key: put(&w.op.key), value: put(&w.op.value), kind, ..w.op };
                 ops.push((op, SeqNo(w.number)));
             }

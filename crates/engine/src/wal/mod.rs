@@ -1,7 +1,9 @@
-//! The write-ahead log: one for all families. Appends in one order, syncs in that order, knows what is durable.
+//! The write-ahead log: one for all families. Appends in one order, syncs in that order, knows what
+//! is durable.
 //!
-//! Locks: `appender` is the commit section, held by one committer for a whole group; `sync_lock` serialises every sync of
-//! log files, so that no failure can be answered to one caller and a success to another; `tail` holds no I/O.
+//! Locks: `appender` is the commit section, held by one committer for a whole group; `sync_lock`
+//! serialises every sync of log files, so that no failure can be answered to one caller and a
+//! success to another; `tail` holds no I/O.
 
 mod spare_segment;
 mod retain;
@@ -57,8 +59,8 @@ pub struct Wal {
 }
 
 impl Wal {
-    /// The log with the segments `older`, oldest first, and `writer`, which is appended to; everything in them is durable. Segments
-    /// will be of about `expected` bytes.
+    /// The log with the segments `older`, oldest first, and `writer`, which is appended to;
+    /// everything in them is durable. Segments will be of about `expected` bytes.
     pub fn new(
         older: Vec<LogSegment>,
         writer: LogWriter,
@@ -68,7 +70,12 @@ impl Wal {
         clock: Option<Arc<dyn Clock>>,
     ) -> Wal {
         Wal {
-            appender: Mutex::new(Appender::new(older.into(), writer, (first_lsn, next_lsn), expected)),
+            appender: Mutex::new(Appender::new(
+                older.into(),
+                writer,
+                (first_lsn, next_lsn),
+                expected,
+            )),
             spare: SpareSegment::new(),
             sync_lock: Mutex::new(()),
             tail: Short::new(UnsyncedTail { last_lsn: next_lsn - 1, ..UnsyncedTail::default() }),
@@ -123,8 +130,8 @@ impl Wal {
     /// Appends records in the commit section; returns the LSN of the first.
     ///
     /// # Errors
-    /// `NoSpace`: nothing was added, for certain. `OutcomeUnknown`: anything may have been added; the log is
-    /// poisoned.
+    /// `NoSpace`: nothing was added, for certain. `OutcomeUnknown`: anything may have been added;
+    /// the log is poisoned.
     pub fn append(
         &self,
         appender: &mut Appender,
@@ -176,8 +183,10 @@ impl Wal {
                 return e;
             }
         }
-        let unknown =
-            e.wrap(ErrorKind::OutcomeUnknown, "a log write failed, the commit may or may not survive");
+        let unknown = e.wrap(
+            ErrorKind::OutcomeUnknown,
+            "a log write failed, the commit may or may not survive",
+        );
         health.poison(&unknown);
         unknown
     }
@@ -185,7 +194,8 @@ impl Wal {
     /// Makes everything appended so far durable, and returns how far that is.
     ///
     /// # Errors
-    /// `OutcomeUnknown` if a sync fails; the database is poisoned, and no file is ever synced again.
+    /// `OutcomeUnknown` if a sync fails; the database is poisoned, and no file is ever synced
+    /// again.
     pub fn sync(&self, health: &Health) -> Result<u64> {
         let _one_at_a_time = self.sync_lock.lock();
         if let Some(cause) = health.poisoned() {
@@ -207,17 +217,22 @@ impl Wal {
                 synced = file.sync();
             }
             if let Err(e) = synced {
-                let unknown =
-                    e.wrap(ErrorKind::OutcomeUnknown, "a log sync failed, the commit may or may not survive");
+                let unknown = e.wrap(
+                    ErrorKind::OutcomeUnknown,
+                    "a log sync failed, the commit may or may not survive",
+                );
                 health.poison(&unknown);
                 return Err(unknown);
             }
         }
-        // The newest of them may have grown meanwhile: it stays on the list until a sync finds nothing new.
+        // The newest of them may have grown meanwhile: it stays on the list until a sync finds
+        // nothing new.
         let mut tail = self.lock_tail();
         let grown = tail.appends != appends;
         let newest = files.last().map(|(id, _)| *id);
-        tail.unsynced.retain(|(id, _)| !files.iter().any(|(f, _)| f == id) || (grown && Some(*id) == newest));
+        tail.unsynced.retain(|(id, _)| {
+            !files.iter().any(|(f, _)| f == id) || (grown && Some(*id) == newest)
+        });
         self.durable.fetch_max(last, SeqCst);
         drop(tail);
         if self.watchers.load(SeqCst) > 0 {

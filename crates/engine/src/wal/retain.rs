@@ -1,6 +1,7 @@
 //! Which segments of the log stay for readers, behind what recovery needs. Pure, but for trimming.
 //!
-//! Invariant: those that stay are the newest, without a gap, so that a reader who has come so far can go on.
+//! Invariant: those that stay are the newest, without a gap, so that a reader who has come so far
+//! can go on.
 
 use perigee_base::file_header::FileKind;
 use perigee_base::{FileId, Result};
@@ -31,7 +32,11 @@ pub fn excess_segments(spans: &[LogSpan], limit: u64) -> usize {
 }
 
 /// The segments that stay when `more` are no longer needed by recovery, and those that go.
-pub fn split_retained(kept: &[LogSpan], more: &[LogSpan], limit: u64) -> (Vec<LogSpan>, Vec<LogSpan>) {
+pub fn split_retained(
+    kept: &[LogSpan],
+    more: &[LogSpan],
+    limit: u64,
+) -> (Vec<LogSpan>, Vec<LogSpan>) {
     let mut all = kept.to_vec();
     for span in more.iter().filter(|s| s.first_lsn < s.end_lsn) {
         // A gap ends what came before it: nobody could read on.
@@ -77,12 +82,17 @@ mod tests {
         assert_eq!(show(0), (vec![], vec![1, 2, 3]));
         assert_eq!(show(70), (vec![2, 3], vec![1]));
         assert_eq!(show(1000), (vec![1, 2, 3], vec![]));
-        assert_eq!(show(29), (vec![], vec![1, 2, 3]), "one that is too large hides those before it");
+        assert_eq!(
+            show(29),
+            (vec![], vec![1, 2, 3]),
+            "one that is too large hides those before it"
+        );
     }
 
     #[test]
     fn segments_before_gap_and_empty_ones_go() {
-        let (stay, gone) = split_retained(&[span(1, 1, 5, 40)], &[span(2, 6, 9, 1), span(3, 9, 9, 1)], 1000);
+        let (stay, gone) =
+            split_retained(&[span(1, 1, 5, 40)], &[span(2, 6, 9, 1), span(3, 9, 9, 1)], 1000);
         assert_eq!((ids(&stay), ids(&gone)), (vec![2], vec![1, 3]));
     }
 }

@@ -1,5 +1,6 @@
-//! When to look again at who keeps the log long. A look asks every family, and a log may stay above its limit for long: so one
-//! that was in vain says how many bytes must be logged before another can find more.
+//! When to look again at who keeps the log long. A look asks every family, and a log may stay above
+//! its limit for long: so one that was in vain says how many bytes must be logged before another
+//! can find more.
 //!
 //! Must not know who keeps it.
 
@@ -20,8 +21,8 @@ impl RetentionCheck {
     pub fn is_due(&self, logged: u64, limit: u64) -> bool {
         logged >= self.due_at_bytes || limit != self.limit
     }
-    /// The next one is when `missing` more bytes are logged, but no later than when as many are as the limit allows: what others decide
-    /// meanwhile may make it shorter.
+    /// The next one is when `missing` more bytes are logged, but no later than when as many are as
+    /// the limit allows: what others decide meanwhile may make it shorter.
     pub fn schedule_next(&mut self, logged: u64, limit: u64, missing: u64) {
         self.due_at_bytes = logged.saturating_add(missing.min(limit.max(1)));
         self.limit = limit;
@@ -37,7 +38,8 @@ impl RetentionCheck {
 mod tests {
     use super::*;
 
-    /// Looks that commits of 100 bytes make at a log of which `kept` says how much counts after so many bytes.
+    /// Looks that commits of 100 bytes make at a log of which `kept` says how much counts after so
+    /// many bytes.
     fn count_checks(limit: u64, commits: u64, kept: impl Fn(u64) -> u64) -> u64 {
         let (mut look, mut looks) = (RetentionCheck::default(), 0);
         for logged in (0..commits).map(|i| i * 100) {
@@ -52,7 +54,8 @@ mod tests {
     #[test]
     fn long_log_is_checked_once_per_limit() {
         let limit = 64 << 10;
-        // What counts grows from zero to a half of the limit and goes, as a memtable that is flushed: others keep the rest.
+        // What counts grows from zero to a half of the limit and goes, as a memtable that is
+        // flushed: others keep the rest.
         assert!(count_checks(limit, 10_000, |logged| logged % (limit / 2)) < 45);
         // Nothing counts.
         assert_eq!(count_checks(limit, 10_000, |_| 0), 1_000_000 / (limit + 36) + 1);

@@ -1,7 +1,7 @@
 //! The segments of the log, and the writer of the newest.
 
-use super::retention_check::RetentionCheck;
 use super::retain::LogSpan;
+use super::retention_check::RetentionCheck;
 use super::spare_segment::spare_request_offset;
 use perigee_base::FileId;
 use perigee_file::log::LogWriter;
@@ -45,16 +45,29 @@ impl Appender {
         expected: u64,
     ) -> Appender {
         let (ask_at, look) = (spare_request_offset(expected), RetentionCheck::default());
-        Appender { writer, first_lsn, next_lsn, older_segments: older, request_spare_at: ask_at, logged_bytes: 0, retention_check: look }
+        Appender {
+            writer,
+            first_lsn,
+            next_lsn,
+            older_segments: older,
+            request_spare_at: ask_at,
+            logged_bytes: 0,
+            retention_check: look,
+        }
     }
     /// Starts appending to a new segment, which the manifest names already.
     pub fn switch_segment(&mut self, writer: LogWriter) {
         let old = std::mem::replace(&mut self.writer, writer);
         self.request_spare_at = spare_request_offset(old.offset());
-        self.older_segments.push_back(LogSegment { id: old.id(), first_lsn: self.first_lsn, bytes: old.offset() });
+        self.older_segments.push_back(LogSegment {
+            id: old.id(),
+            first_lsn: self.first_lsn,
+            bytes: old.offset(),
+        });
         self.first_lsn = self.next_lsn;
     }
-    /// The bytes that the next segment will hold, about, when it is time to make it; once for each segment.
+    /// The bytes that the next segment will hold, about, when it is time to make it; once for each
+    /// segment.
     pub fn take_spare_request(&mut self) -> Option<u64> {
         let bytes = self.writer.offset();
         if bytes < self.request_spare_at {
@@ -98,7 +111,12 @@ impl Appender {
     }
     /// The older segments (a prefix of the list) that hold only operations before `floor`.
     pub fn segments_below(&self, floor: u64) -> Vec<LogSpan> {
-        let span = |(s, end): (&LogSegment, u64)| LogSpan { id: s.id, first_lsn: s.first_lsn, end_lsn: end, bytes: s.bytes };
+        let span = |(s, end): (&LogSegment, u64)| LogSpan {
+            id: s.id,
+            first_lsn: s.first_lsn,
+            end_lsn: end,
+            bytes: s.bytes,
+        };
         self.older_with_ends().take_while(|(_, end)| *end <= floor).map(span).collect()
     }
     /// Forgets segments that [`Appender::below`] named and the manifest dropped.

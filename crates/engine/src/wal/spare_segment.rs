@@ -1,13 +1,16 @@
-//! The segment that comes next, made before it is needed: a rotation is then a switch, without a system call in the commit section.
+//! The segment that comes next, made before it is needed: a rotation is then a switch, without a
+//! system call in the commit section.
 //!
-//! Must not know how a segment is made, or by whom. Its lock is taken after the commit section's and before the manifest's; whoever
-//! makes a segment holds it, so that segments come into the manifest in the order in which they are used.
+//! Must not know how a segment is made, or by whom. Its lock is taken after the commit section's
+//! and before the manifest's; whoever makes a segment holds it, so that segments come into the
+//! manifest in the order in which they are used.
 
 use perigee_env::sync::{Mutex, MutexGuard};
 use perigee_file::log::LogWriter;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// No more is allocated for a segment when it is made; what it takes beyond that it allocates on the way.
+/// No more is allocated for a segment when it is made; what it takes beyond that it allocates on
+/// the way.
 const PREALLOCATED_MAX: u64 = 64 << 20;
 
 /// A segment in waiting.
@@ -37,7 +40,8 @@ impl SpareSegment {
     }
 }
 
-/// Segments with less in them need no successor soon: whoever flushed them did not do so because they were full.
+/// Segments with less in them need no successor soon: whoever flushed them did not do so because
+/// they were full.
 const REQUEST_BYTES_MIN: u64 = 512;
 
 /// A segment of `expected` bytes is so full when the next one is asked for.

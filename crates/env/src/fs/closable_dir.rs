@@ -1,13 +1,15 @@
-//! A directory whose files close together: what an open database stands on. When the database is closed no file of it stays
-//! open, even while handles, snapshots or iterators exist; each call on one of them answers `Closed` from then on. A call
-//! that has begun ends with the file that it began with.
+//! A directory whose files close together: what an open database stands on. When the database is
+//! closed no file of it stays open, even while handles, snapshots or iterators exist; each call on
+//! one of them answers `Closed` from then on. A call that has begun ends with the file that it
+//! began with.
 //!
-//! Where the system refuses to open another file, idle ones are closed first ([`OpenFileLimiter::open_with_retry`]).
+//! Where the system refuses to open another file, idle ones are closed first
+//! ([`OpenFileLimiter::open_with_retry`]).
 //!
 //! Must not know what the files hold. The locks guard pointers; no I/O happens under them.
 
 use super::open_file_limiter::OpenFileLimiter;
-use super::{WritableFile, Dir, DirLock, RandomAccessFile};
+use super::{Dir, DirLock, RandomAccessFile, WritableFile};
 use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
@@ -66,7 +68,10 @@ impl ClosableDirShared {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Lists something that was opened; what comes after the close is closed at once.
-    fn register_handle<T: ?Sized + Send + Sync + Debug + 'static>(self: &Arc<Self>, inner: Arc<T>) -> Result<RegisteredHandle<T>> {
+    fn register_handle<T: ?Sized + Send + Sync + Debug + 'static>(
+        self: &Arc<Self>,
+        inner: Arc<T>,
+    ) -> Result<RegisteredHandle<T>> {
         let slot = ClosableSlot::new(inner);
         let mut register = self.lock_registry();
         if register.closed {
@@ -162,7 +167,9 @@ impl Dir for ClosableDir {
         self.register_writable(self.open_with_retry(|dir| dir.append_to(name))?)
     }
     fn open(&self, name: &str) -> Result<Arc<dyn RandomAccessFile>> {
-        Ok(Arc::new(ClosableRandomAccessFile(self.inner.shared.register_handle(self.open_with_retry(|dir| dir.open(name))?)?)))
+        Ok(Arc::new(ClosableRandomAccessFile(
+            self.inner.shared.register_handle(self.open_with_retry(|dir| dir.open(name))?)?,
+        )))
     }
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         self.get()?.rename(from, to)
@@ -184,7 +191,10 @@ impl Dir for ClosableDir {
         self.open_with_retry(|dir| dir.lock(name))
     }
     fn subdir(&self, name: &str) -> Result<Arc<dyn Dir>> {
-        Ok(Arc::new(Self::with_shared(self.open_with_retry(|dir| dir.subdir(name))?, &self.inner.shared)?))
+        Ok(Arc::new(Self::with_shared(
+            self.open_with_retry(|dir| dir.subdir(name))?,
+            &self.inner.shared,
+        )?))
     }
     fn move_into(&self, name: &str, subdir: &str) -> Result<()> {
         self.open_with_retry(|dir| dir.move_into(name, subdir))
@@ -241,7 +251,7 @@ impl RandomAccessFile for ClosableRandomAccessFile {
 mod tests {
     use super::*;
     use crate::fs::memory::SimDisk;
-    use crate::fs::{Fs, DirOpenMode};
+    use crate::fs::{DirOpenMode, Fs};
 
     #[test]
     fn close_closes_every_open_handle() {

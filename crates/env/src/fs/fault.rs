@@ -1,18 +1,20 @@
-//! Planned failures: which mutating call of a simulated disk fails, and how. Pure counting; what a failure
-//! does to the bytes is the disk's business.
+//! Planned failures: which mutating call of a simulated disk fails, and how. Pure counting; what a
+//! failure does to the bytes is the disk's business.
 
 use perigee_base::{Error, ErrorKind};
 
 /// A way in which a call can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Any mutating call: input/output error. An append may leave a prefix, a sync loses its dirty pages.
+    /// Any mutating call: input/output error. An append may leave a prefix, a sync loses its dirty
+    /// pages.
     Eio,
     /// An append (which leaves a prefix), an allocation, a creation or a link: the disk is full.
     Enospc,
     /// An append: only a prefix was written, then an error.
     ShortWrite,
-    /// A sync of a file or directory: what was dirty is clean but not written, or reverted, by the seed.
+    /// A sync of a file or directory: what was dirty is clean but not written, or reverted, by the
+    /// seed.
     SyncFails,
 }
 
@@ -35,7 +37,13 @@ impl Fault {
     fn applies_to(self, op: MutatingCall) -> bool {
         match self {
             Fault::Eio => true,
-            Fault::Enospc => matches!(op, MutatingCall::Append | MutatingCall::Allocate | MutatingCall::Create | MutatingCall::Link),
+            Fault::Enospc => matches!(
+                op,
+                MutatingCall::Append
+                    | MutatingCall::Allocate
+                    | MutatingCall::Create
+                    | MutatingCall::Link
+            ),
             Fault::ShortWrite => op == MutatingCall::Append,
             Fault::SyncFails => matches!(op, MutatingCall::Sync | MutatingCall::DirSync),
         }
@@ -164,7 +172,10 @@ mod tests {
         f.fail_at(2, Fault::SyncFails, false);
         assert_eq!(f.decide_call(MutatingCall::Sync).unwrap(), FaultVerdict::Proceed);
         assert_eq!(f.decide_call(MutatingCall::Append).unwrap(), FaultVerdict::Proceed);
-        assert_eq!(f.decide_call(MutatingCall::Sync).unwrap(), FaultVerdict::Fail(Fault::SyncFails));
+        assert_eq!(
+            f.decide_call(MutatingCall::Sync).unwrap(),
+            FaultVerdict::Fail(Fault::SyncFails)
+        );
         assert_eq!(f.decide_call(MutatingCall::Sync).unwrap(), FaultVerdict::Proceed);
     }
 
@@ -173,7 +184,10 @@ mod tests {
         let mut f = FaultInjector::default();
         f.fail_at(1, Fault::Enospc, true);
         for _ in 0..3 {
-            assert_eq!(f.decide_call(MutatingCall::Append).unwrap(), FaultVerdict::Fail(Fault::Enospc));
+            assert_eq!(
+                f.decide_call(MutatingCall::Append).unwrap(),
+                FaultVerdict::Fail(Fault::Enospc)
+            );
             assert_eq!(f.decide_call(MutatingCall::Sync).unwrap(), FaultVerdict::Proceed);
         }
         f.clear_faults();

@@ -1,11 +1,12 @@
 //! The files that a process may have open, shared by all databases in it.
 //!
 //! Each database keeps files of its tables open between reads. All of them together stay within one
-//! limit; beyond it the database with the most gives some back. When the system refuses to open another file
-//! (`EMFILE`, `ENFILE`: the rest of the process may have taken them), idle files of every database are closed, and the call is
-//! repeated.
+//! limit; beyond it the database with the most gives some back. When the system refuses to open
+//! another file (`EMFILE`, `ENFILE`: the rest of the process may have taken them), idle files of
+//! every database are closed, and the call is repeated.
 //!
-//! Must not know what the files hold. The lock guards the list of members; no member is called, and no file closed, under it.
+//! Must not know what the files hold. The lock guards the list of members; no member is called, and
+//! no file closed, under it.
 
 use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, Result};
@@ -42,7 +43,13 @@ pub struct OpenFileLimiter {
 impl Default for OpenFileLimiter {
     fn default() -> OpenFileLimiter {
         let (count, kept, reclaimed, members) = Default::default();
-        OpenFileLimiter { limit: AtomicUsize::new(usize::MAX), open: count, pinned: kept, reclaimed_total: reclaimed, holders: members }
+        OpenFileLimiter {
+            limit: AtomicUsize::new(usize::MAX),
+            open: count,
+            pinned: kept,
+            reclaimed_total: reclaimed,
+            holders: members,
+        }
     }
 }
 
@@ -76,7 +83,8 @@ impl OpenFileLimiter {
     pub fn count_closed(&self, n: usize) {
         self.open.fetch_sub(n, Relaxed);
     }
-    /// Counts a file that stays open until it is closed for good, if less than half of all are such.
+    /// Counts a file that stays open until it is closed for good, if less than half of all are
+    /// such.
     pub fn try_pin(&self) -> bool {
         let below = |kept: usize| (kept < self.limit() / 2).then_some(kept + 1);
         let kept = self.pinned.fetch_update(Relaxed, Relaxed, below).is_ok();
@@ -101,7 +109,8 @@ impl OpenFileLimiter {
     pub fn close_idle_files(&self, n: usize) -> usize {
         let mut members: Vec<Arc<dyn IdleFileHolder>> = Vec::new();
         self.lock_holders().retain(|m| m.upgrade().map(|m| members.push(m)).is_some());
-        let mut idle: Vec<(usize, Arc<dyn IdleFileHolder>)> = members.into_iter().map(|m| (m.idle_count(), m)).collect();
+        let mut idle: Vec<(usize, Arc<dyn IdleFileHolder>)> =
+            members.into_iter().map(|m| (m.idle_count(), m)).collect();
         idle.sort_by_key(|(idle, _)| std::cmp::Reverse(*idle));
         let mut closed = 0;
         for (_, member) in idle {
@@ -112,8 +121,8 @@ impl OpenFileLimiter {
         self.reclaimed_total.fetch_add(closed as u64, Relaxed);
         closed
     }
-    /// Calls `open`; where it fails because too many files are open, closes idle ones and calls it again. A call that fails so
-    /// has done nothing.
+    /// Calls `open`; where it fails because too many files are open, closes idle ones and calls it
+    /// again. A call that fails so has done nothing.
     ///
     /// # Errors
     /// Those of `open`; also of too many open files, if no file is idle.
@@ -121,7 +130,13 @@ impl OpenFileLimiter {
         let mut tries = if bug::is_active(Bug::NoFilesReclaimed) { RETRIES_MAX } else { 0 };
         loop {
             match open() {
-                Err(e) if is_too_many_files(&e) && tries < RETRIES_MAX && self.close_idle_files(RECLAIM_BATCH) > 0 => tries += 1,
+                Err(e)
+                    if is_too_many_files(&e)
+                        && tries < RETRIES_MAX
+                        && self.close_idle_files(RECLAIM_BATCH) > 0 =>
+                {
+                    tries += 1
+                }
                 done => return done,
             }
         }

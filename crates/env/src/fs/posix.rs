@@ -1,7 +1,8 @@
-//! Real files. Everything inside a directory is reached through its handle, never by path, never through a
-//! symbolic link; directories are 0700 and files 0600 whatever the umask says.
+//! Real files. Everything inside a directory is reached through its handle, never by path, never
+//! through a symbolic link; directories are 0700 and files 0600 whatever the umask says.
 //!
-//! A rename, creation or removal is durable after an `fsync` of the directory, contents after `fdatasync`.
+//! A rename, creation or removal is durable after an `fsync` of the directory, contents after
+//! `fdatasync`.
 
 mod lock;
 mod file;
@@ -11,7 +12,7 @@ mod parallel_sync;
 mod dir;
 
 use super::open_file_limiter::OpenFileLimiter;
-use super::{Dir, Fs, DirOpenMode};
+use super::{Dir, DirOpenMode, Fs};
 use crate::rand::{Rand, RealRand};
 use dir::PosixDir;
 use perigee_base::{Error, ErrorKind, Result, checksum};
@@ -23,7 +24,8 @@ use std::sync::Arc;
 
 const DIR_MODE: Mode = Mode::RWXU;
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
-/// A fifo or device in a file's place must not block the open; on regular files the flag does nothing.
+/// A fifo or device in a file's place must not block the open; on regular files the flag does
+/// nothing.
 const FILE_FLAGS: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK);
 const DIR_FLAGS: OFlags = OFlags::CLOEXEC.union(OFlags::DIRECTORY);
 
@@ -48,10 +50,12 @@ impl Default for PosixFs {
 }
 
 impl Fs for PosixFs {
-    /// A symbolic link to a directory is followed here: where a database lies is its owner's business.
+    /// A symbolic link to a directory is followed here: where a database lies is its owner's
+    /// business.
     fn open_dir(&self, path: &Path, mode: DirOpenMode) -> Result<Arc<dyn Dir>> {
         let created = mode == DirOpenMode::CreateIfMissing && create_dir(path)?;
-        let handle = rustix::fs::open(path, DIR_FLAGS, Mode::empty()).map_err(|e| open_dir_error(path, e))?;
+        let handle = rustix::fs::open(path, DIR_FLAGS, Mode::empty())
+            .map_err(|e| open_dir_error(path, e))?;
         if created {
             set_mode(&handle, DIR_MODE, path)?;
         }
@@ -94,7 +98,9 @@ impl Fs for PosixFs {
                 Errno::NOTEMPTY | Errno::EXIST => {
                     Error::new(ErrorKind::AlreadyExists, format!("{shown} exists and is not empty"))
                 }
-                Errno::NOTDIR => Error::new(ErrorKind::AlreadyExists, format!("{shown} is not a directory")),
+                Errno::NOTDIR => {
+                    Error::new(ErrorKind::AlreadyExists, format!("{shown} is not a directory"))
+                }
                 e => os_error(format_args!("rename {} to {shown}", from.display()), e),
             }
         })?;
@@ -112,9 +118,9 @@ impl Fs for PosixFs {
     }
 }
 
-/// Linux names each of its starts. Where that cannot be read the number is a random one: it equals no
-/// number that was stored before, so the reader concludes that the system may have stopped in between, which
-/// is the safe side. (0 for "unknown" would have equalled itself.)
+/// Linux names each of its starts. Where that cannot be read the number is a random one: it equals
+/// no number that was stored before, so the reader concludes that the system may have stopped in
+/// between, which is the safe side. (0 for "unknown" would have equalled itself.)
 fn read_boot_id() -> u64 {
     match std::fs::read("/proc/sys/kernel/random/boot_id") {
         Ok(id) if !id.is_empty() => checksum::key_hash(&id),
@@ -129,8 +135,11 @@ fn create_dir(path: &Path) -> Result<bool> {
         Err(Errno::EXIST) => Ok(false),
         Err(Errno::NOENT) => {
             let parent = parent_of(path);
-            let text =
-                format!("cannot create {}: its parent {} does not exist", path.display(), parent.display());
+            let text = format!(
+                "cannot create {}: its parent {} does not exist",
+                path.display(),
+                parent.display()
+            );
             Err(Error::new(ErrorKind::NotFound, text))
         }
         Err(e) => Err(os_error(format_args!("create directory {}", path.display()), e)),
@@ -141,7 +150,8 @@ fn sync_parent(path: &Path, created: bool) -> Result<()> {
     let parent = parent_of(path);
     let result = File::open(&parent).and_then(|dir| dir.sync_all());
     match result {
-        // One may pass through a directory that one may not list; an old entry in it needs nothing of us.
+        // One may pass through a directory that one may not list; an old entry in it needs nothing
+        // of us.
         Err(e) if !created && e.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
         Err(e) => Err(Error::io(format_args!("sync directory {}", parent.display()), &e)),
         Ok(()) => Ok(()),

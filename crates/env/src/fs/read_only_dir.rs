@@ -1,13 +1,14 @@
-//! A directory that refuses every change: what a read-only database stands on. The engine does not write when it is told
-//! not to; this is the second lock on that door.
+//! A directory that refuses every change: what a read-only database stands on. The engine does not
+//! write when it is told not to; this is the second lock on that door.
 
-use super::{WritableFile, Dir, DirLock, RandomAccessFile};
+use super::{Dir, DirLock, RandomAccessFile, WritableFile};
 use perigee_base::{Error, ErrorKind, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Reads what another directory holds, and changes nothing. Files that it holds open stay, whoever removes them.
+/// Reads what another directory holds, and changes nothing. Files that it holds open stay, whoever
+/// removes them.
 #[derive(Debug)]
 pub struct ReadOnlyDir(Arc<dyn Dir>, Mutex<BTreeMap<String, Arc<dyn RandomAccessFile>>>);
 
@@ -23,7 +24,8 @@ impl ReadOnlyDir {
     fn lock_pinned(&self) -> MutexGuard<'_, BTreeMap<String, Arc<dyn RandomAccessFile>>> {
         self.1.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Opens the file now, unless it is open: [`Dir::open`] returns this handle from here on, also after the file was removed.
+    /// Opens the file now, unless it is open: [`Dir::open`] returns this handle from here on, also
+    /// after the file was removed.
     ///
     /// # Errors
     /// Those of [`Dir::open`]; the file is not held then.
@@ -51,7 +53,10 @@ impl ReadOnlyDir {
 
 /// The answer to every change.
 pub fn read_only_error() -> Error {
-    Error::new(ErrorKind::ReadOnly, "the database was opened read-only; open it without `read_only` to write")
+    Error::new(
+        ErrorKind::ReadOnly,
+        "the database was opened read-only; open it without `read_only` to write",
+    )
 }
 
 impl Dir for ReadOnlyDir {
@@ -123,7 +128,7 @@ impl WritableFile for ReadOnlyFile {
 mod tests {
     use super::*;
     use crate::fs::memory::SimDisk;
-    use crate::fs::{Fs, DirOpenMode};
+    use crate::fs::{DirOpenMode, Fs};
 
     #[test]
     fn pinned_files_survive_removal() {

@@ -1,5 +1,6 @@
-//! Keeps the threads of one world on one processor. Only one of them runs at a time anyway, and a hand-over
-//! there costs a tenth of one that must wake another processor. Speed only: failing to pin changes nothing.
+//! Keeps the threads of one world on one processor. Only one of them runs at a time anyway, and a
+//! hand-over there costs a tenth of one that must wake another processor. Speed only: failing to
+//! pin changes nothing.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,11 +1,13 @@
-//! The deterministic scheduler. Each simulated thread is an OS thread, but exactly one of them, the holder of
-//! the baton, runs; at every yield point a seeded choice says who goes on. This room knows threads, waits and
-//! virtual time; it does not know files.
+//! The deterministic scheduler. Each simulated thread is an OS thread, but exactly one of them, the
+//! holder of the baton, runs; at every yield point a seeded choice says who goes on. This room
+//! knows threads, waits and virtual time; it does not know files.
 //!
 //! Invariants:
 //! 1. Only the baton holder touches [`State`] or runs code of the program.
-//! 2. No choice depends on real time, addresses or hash order: the same seed and program give the same schedule.
-//! 3. A broken world (deadlock, step limit) unwinds its threads one at a time, still under the baton.
+//! 2. No choice depends on real time, addresses or hash order: the same seed and program give the
+//!    same schedule.
+//! 3. A broken world (deadlock, step limit) unwinds its threads one at a time, still under the
+//!    baton.
 
 mod state;
 #[cfg(target_os = "linux")]
@@ -96,7 +98,8 @@ pub(crate) fn note_lock_released(lock: usize) {
     with_current_thread(|s, _| s.state().note_lock_released(lock));
 }
 
-/// Waits until a taken lock may be free. False: no thread of this world holds it, so waiting is the OS's.
+/// Waits until a taken lock may be free. False: no thread of this world holds it, so waiting is the
+/// OS's.
 pub(crate) fn wait_lock(lock: usize, guards: &'static str) -> bool {
     let waited = with_current_thread(|s, me| {
         let known = s.state().lock_holder(lock).is_some();
@@ -157,11 +160,17 @@ fn clear_current_thread() {
 }
 
 impl Scheduler {
-    /// Runs `root` as thread 0 of a new world on the calling thread, then the threads it left behind.
-    /// A panic of the root, or the break-down of the world, becomes the caller's.
-    pub fn run<R>(config: SchedulerConfig, root: impl FnOnce(&Arc<Scheduler>) -> R) -> (R, ScheduleTrace) {
+    /// Runs `root` as thread 0 of a new world on the calling thread, then the threads it left
+    /// behind. A panic of the root, or the break-down of the world, becomes the caller's.
+    pub fn run<R>(
+        config: SchedulerConfig,
+        root: impl FnOnce(&Arc<Scheduler>) -> R,
+    ) -> (R, ScheduleTrace) {
         assert!(!on_simulated_thread(), "a simulated thread cannot run a world of its own");
-        let sched = Arc::new(Scheduler { state: Mutex::new(SchedulerState::new(config)), running: AtomicUsize::new(ROOT) });
+        let sched = Arc::new(Scheduler {
+            state: Mutex::new(SchedulerState::new(config)),
+            running: AtomicUsize::new(ROOT),
+        });
         sched.state().add_thread("root", Some(std::thread::current()));
         #[cfg(target_os = "linux")]
         let _pinned = cpu_pin::CpuPin::new();
@@ -183,12 +192,15 @@ impl Scheduler {
     pub fn spawn(self: &Arc<Self>, name: &str, body: Box<dyn FnOnce() + Send>) -> Result<Tid> {
         check_name(name)?;
         if !with_current_thread(|s, _| Arc::ptr_eq(s, self)).unwrap_or(false) {
-            return Err(Error::invalid(format!("thread {name} was started from outside its simulation")));
+            return Err(Error::invalid(format!(
+                "thread {name} was started from outside its simulation"
+            )));
         }
         let tid = self.state().add_thread(name, None);
         let sched = self.clone();
-        let started =
-            std::thread::Builder::new().name(name.to_owned()).spawn(move || sched.thread_main(tid, body));
+        let started = std::thread::Builder::new()
+            .name(name.to_owned())
+            .spawn(move || sched.thread_main(tid, body));
         match started {
             Ok(handle) => self.state().threads[tid].os_thread = Some(handle.thread().clone()),
             Err(e) => {
@@ -250,7 +262,12 @@ impl Scheduler {
 
     fn trace(&self) -> ScheduleTrace {
         let s = self.state();
-        ScheduleTrace { steps: s.steps, switches: s.switches, elapsed_us: s.now_us, fingerprint: s.fingerprint }
+        ScheduleTrace {
+            steps: s.steps,
+            switches: s.switches,
+            elapsed_us: s.now_us,
+            fingerprint: s.fingerprint,
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, SchedulerState> {
@@ -273,7 +290,8 @@ impl Scheduler {
         }
     }
 
-    /// A yield point of a thread that cannot go on before it is woken or its time is up (then: true).
+    /// A yield point of a thread that cannot go on before it is woken or its time is up (then:
+    /// true).
     fn block(&self, me: Tid, on: WaitReason, timeout_us: Option<u64>) -> bool {
         let mut state = self.state();
         if state.broken.is_none() {
@@ -350,11 +368,13 @@ impl Scheduler {
         }
     }
 
-    /// A call in a broken world: panics, or, in a thread that unwinds already, lets the others unwind too.
+    /// A call in a broken world: panics, or, in a thread that unwinds already, lets the others
+    /// unwind too.
     fn unwind_broken(&self, mut state: MutexGuard<'_, SchedulerState>, me: Tid) {
         let text = state.broken.clone().expect("only a broken world is unwound");
         if state.unwind_calls_left == 0 {
-            // Destructors wait for each other for ever, or a thread catches every panic and goes on.
+            // Destructors wait for each other for ever, or a thread catches every panic and goes
+            // on.
             eprintln!("simulation cannot be unwound, giving up: {text}");
             std::process::abort();
         }

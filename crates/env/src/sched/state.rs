@@ -1,5 +1,6 @@
-//! What the scheduler knows: threads, who waits for what, virtual time. Pure bookkeeping: nothing here blocks.
-//! Every order comes from thread numbers and the seed; addresses of locks are compared, never ordered.
+//! What the scheduler knows: threads, who waits for what, virtual time. Pure bookkeeping: nothing
+//! here blocks. Every order comes from thread numbers and the seed; addresses of locks are
+//! compared, never ordered.
 
 use super::SchedulerConfig;
 use crate::rand::SeededRng;
@@ -40,7 +41,8 @@ pub(super) struct SimThread {
     status: SimThreadStatus,
 }
 
-/// Guarded by the scheduler's lock; only the thread with the baton takes it, so it is never contended.
+/// Guarded by the scheduler's lock; only the thread with the baton takes it, so it is never
+/// contended.
 #[derive(Debug)]
 pub(super) struct SchedulerState {
     pub config: SchedulerConfig,
@@ -53,7 +55,8 @@ pub(super) struct SchedulerState {
     pub fingerprint: u64,
     pub threads: Vec<SimThread>,
     pub live_threads: usize,
-    /// Why the world ended early (deadlock, step limit). From then on every call of a thread panics.
+    /// Why the world ended early (deadlock, step limit). From then on every call of a thread
+    /// panics.
     pub broken: Option<Arc<str>>,
     /// Calls that unwinding threads may still make in a broken world.
     pub unwind_calls_left: u32,
@@ -90,7 +93,13 @@ impl SchedulerState {
     pub fn add_thread(&mut self, name: &str, os: Option<std::thread::Thread>) -> Tid {
         let tid = self.threads.len();
         let status = SimThreadStatus::Runnable;
-        self.threads.push(SimThread { name: name.to_owned(), os_thread: os, timed_out: false, result: None, status });
+        self.threads.push(SimThread {
+            name: name.to_owned(),
+            os_thread: os,
+            timed_out: false,
+            result: None,
+            status,
+        });
         self.runnable.push(tid);
         self.live_threads += 1;
         tid
@@ -147,8 +156,8 @@ impl SchedulerState {
         self.runnable.len() > 1
     }
 
-    /// Another runnable thread than `me`; time jumps to the next deadline if there is none but sleepers.
-    /// `None`: nobody can ever run again.
+    /// Another runnable thread than `me`; time jumps to the next deadline if there is none but
+    /// sleepers. `None`: nobody can ever run again.
     pub fn choose_next(&mut self, me: Tid) -> Option<Tid> {
         if self.runnable.is_empty() {
             self.refresh_earliest_deadline();
@@ -179,7 +188,8 @@ impl SchedulerState {
 
     /// Makes one of those threads runnable, chosen by the seed.
     pub fn wake_one(&mut self, what: impl Fn(WaitReason) -> bool) {
-        let fits = |t: &SimThread| matches!(t.status, SimThreadStatus::Blocked { on, .. } if what(on));
+        let fits =
+            |t: &SimThread| matches!(t.status, SimThreadStatus::Blocked { on, .. } if what(on));
         let count = self.threads.iter().filter(|t| fits(t)).count();
         if count > 0 {
             let pick = self.rng.index(count);
@@ -210,7 +220,11 @@ impl SchedulerState {
     }
 
     pub fn deadlock_text(&self) -> String {
-        format!("deadlock: no thread can run (seed {})\n{}", self.config.seed, self.describe_threads())
+        format!(
+            "deadlock: no thread can run (seed {})\n{}",
+            self.config.seed,
+            self.describe_threads()
+        )
     }
 
     pub fn mark_broken(&mut self, text: String) {

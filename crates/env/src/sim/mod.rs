@@ -1,5 +1,5 @@
-//! The simulated world: virtual time, seeded randomness, a simulated disk and threads whose every switch is
-//! chosen by a seed. The same seed and the same program give the same run, bit for bit.
+//! The simulated world: virtual time, seeded randomness, a simulated disk and threads whose every
+//! switch is chosen by a seed. The same seed and the same program give the same run, bit for bit.
 //!
 //! ```
 //! use perigee_env::fs::memory::SimDisk;
@@ -22,7 +22,7 @@ pub use crate::sched::ScheduleTrace;
 use crate::env::Env;
 use crate::fs::Fs;
 use crate::fs::memory::SimDisk;
-use crate::sched::{self, SchedulerConfig, Scheduler};
+use crate::sched::{self, Scheduler, SchedulerConfig};
 use sim_env::{SimClock, SimRand, SimSpawn};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -53,7 +53,8 @@ impl SimWorld {
         self
     }
 
-    /// Chance of a switch before a lock is taken (default 1/16): finds races between critical sections.
+    /// Chance of a switch before a lock is taken (default 1/16): finds races between critical
+    /// sections.
     pub fn lock_switch_probability(&mut self, p: f64) -> &mut SimWorld {
         self.config.lock_switch_probability = p;
         self
@@ -65,7 +66,8 @@ impl SimWorld {
         self
     }
 
-    /// Virtual microseconds that every yield point takes (default 1), so that timers fire under load too.
+    /// Virtual microseconds that every yield point takes (default 1), so that timers fire under
+    /// load too.
     pub fn step_us(&mut self, us: u64) -> &mut SimWorld {
         self.config.step_us = us;
         self
@@ -77,12 +79,12 @@ impl SimWorld {
         self
     }
 
-    /// Runs `root` as the first simulated thread and returns its result when it, and every thread started in
-    /// it, has ended. Each call is a new start of the same schedule.
+    /// Runs `root` as the first simulated thread and returns its result when it, and every thread
+    /// started in it, has ended. Each call is a new start of the same schedule.
     ///
     /// # Panics
-    /// If `root` panics (with its panic), if no thread can ever run again, or at the step limit; the message
-    /// lists the threads and what each waits for.
+    /// If `root` panics (with its panic), if no thread can ever run again, or at the step limit;
+    /// the message lists the threads and what each waits for.
     pub fn run<R>(&self, disk: Arc<SimDisk>, root: impl FnOnce(Env) -> R) -> R {
         self.run_on(disk, root)
     }
@@ -114,8 +116,8 @@ pub fn yield_now() {
     }
 }
 
-/// A moment at which it matters what other threads do, and where no lock and no I/O is that would let them run: they run now. On an
-/// ordinary thread, nothing.
+/// A moment at which it matters what other threads do, and where no lock and no I/O is that would
+/// let them run: they run now. On an ordinary thread, nothing.
 pub fn yield_point() {
     sched::yield_now();
 }

@@ -69,7 +69,10 @@ fn threads_run_sequentially_without_switches() {
         threads.into_iter().for_each(|t| t.join().unwrap());
         order.lock().clone()
     });
-    assert_eq!(order.chunks(5).map(|c| c.iter().all(|t| *t == c[0])).collect::<Vec<_>>(), [true; 3]);
+    assert_eq!(
+        order.chunks(5).map(|c| c.iter().all(|t| *t == c[0])).collect::<Vec<_>>(),
+        [true; 3]
+    );
 }
 
 #[test]
@@ -175,7 +178,8 @@ fn notify_one_wakes_one_waiter() {
     assert_eq!(first.len(), 3, "any of them");
 }
 
-/// Runs a world that breaks down, without the noise of the panic hook's report in other tests' output.
+/// Runs a world that breaks down, without the noise of the panic hook's report in other tests'
+/// output.
 fn run_until_broken(world: &SimWorld, root: impl FnOnce(Env)) -> String {
     let caught = catch_unwind(AssertUnwindSafe(|| world.run(SimDisk::new(1), root)));
     crate::spawn::panic_message(&*caught.unwrap_err())

@@ -1,8 +1,9 @@
-//! Buffers between two reads, a few for each thread: a read that misses the cache neither asks the allocator for memory
-//! nor fills it with zeros first. Must not know what the bytes mean.
+//! Buffers between two reads, a few for each thread: a read that misses the cache neither asks the
+//! allocator for memory nor fills it with zeros first. Must not know what the bytes mean.
 //!
-//! Invariants: a buffer is here only while nobody else holds it; no buffer is kept that is longer than
-//! [`KEPT_BYTES_MAX`], and no more than [`POOLED_BUFFERS_MAX`] of blocks and of walks, so a thread keeps a bounded amount.
+//! Invariants: a buffer is here only while nobody else holds it; no buffer is kept that is longer
+//! than [`KEPT_BYTES_MAX`], and no more than [`POOLED_BUFFERS_MAX`] of blocks and of walks, so a
+//! thread keeps a bounded amount.
 
 use super::TableBlock;
 use crate::table_file_reader::try_extend_zeroed;
@@ -16,7 +17,8 @@ const BLOCK_BUFFER_BYTES_MIN: usize = 5 << 10;
 const POOLED_BYTES_MAX: usize = 64 << 10;
 /// Longest buffer of a walk that is kept.
 const SCAN_BUFFER_BYTES_MAX: usize = 8 << 10;
-/// Most buffers of blocks, and of walks, that a thread keeps: a scan gives one back for each that it takes.
+/// Most buffers of blocks, and of walks, that a thread keeps: a scan gives one back for each that
+/// it takes.
 const POOLED_BUFFERS_MAX: usize = 4;
 
 #[derive(Default)]
@@ -31,8 +33,12 @@ thread_local! {
 }
 
 /// Runs `work` with `len` bytes of whatever content.
-pub(crate) fn with_frame_buffer<T>(len: usize, work: impl FnOnce(&mut [u8]) -> Result<T>) -> Result<T> {
-    let mut frame = BUFFER_POOL.try_with(|s| std::mem::take(&mut s.borrow_mut().frame)).unwrap_or_default();
+pub(crate) fn with_frame_buffer<T>(
+    len: usize,
+    work: impl FnOnce(&mut [u8]) -> Result<T>,
+) -> Result<T> {
+    let mut frame =
+        BUFFER_POOL.try_with(|s| std::mem::take(&mut s.borrow_mut().frame)).unwrap_or_default();
     if frame.len() < len {
         let missing = len - frame.len();
         try_extend_zeroed(&mut frame, missing)?;
@@ -44,7 +50,8 @@ pub(crate) fn with_frame_buffer<T>(len: usize, work: impl FnOnce(&mut [u8]) -> R
     done
 }
 
-/// A buffer of a short walk that is over, of whatever length and content; an empty one if there is none.
+/// A buffer of a short walk that is over, of whatever length and content; an empty one if there is
+/// none.
 pub(crate) fn take_scan_buffer() -> Vec<u8> {
     BUFFER_POOL.try_with(|s| s.borrow_mut().scan_buffers.pop()).ok().flatten().unwrap_or_default()
 }
@@ -116,7 +123,8 @@ mod tests {
         let third = block(&[3; 400]);
         assert_eq!((&*pinned, third.raw_value(0)), (&[2; 300][..], &[3; 400][..]));
         for _ in 0..2 * POOLED_BUFFERS_MAX {
-            let many: Vec<TableBlock> = (0..2 * POOLED_BUFFERS_MAX).map(|_| block(&[4; 70_000])).collect();
+            let many: Vec<TableBlock> =
+                (0..2 * POOLED_BUFFERS_MAX).map(|_| block(&[4; 70_000])).collect();
             many.into_iter().for_each(recycle_block);
         }
         assert!(BUFFER_POOL.with_borrow(|s| s.blocks.is_empty()), "too long to be kept");

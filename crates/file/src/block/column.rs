@@ -1,4 +1,5 @@
-//! Integer columns: n integers as `base + stride * i + delta_i`, each read at random without decoding.
+//! Integer columns: n integers as `base + stride * i + delta_i`, each read at random without
+//! decoding.
 //!
 //! ```text
 //!  0  u8   width of a delta in bytes: 0 to 8
@@ -6,18 +7,20 @@
 //!  2  base, stride: zigzag numbers of so many bytes
 //!     n deltas of `width` bytes
 //! ```
-//! All arithmetic wraps. A parsed column may be read at every index below its n without a check that fails,
-//! in a buffer with [`SLACK_BYTES`] spare bytes at its end.
+//! All arithmetic wraps. A parsed column may be read at every index below its n without a check
+//! that fails, in a buffer with [`SLACK_BYTES`] spare bytes at its end.
 
 use perigee_base::{Error, Result};
 use std::ops::Range;
 
 /// Bytes before the deltas, usually: two of widths, one of base, one of stride.
 pub const COLUMN_HEADER_BYTES: usize = 4;
-/// A delta is loaded as eight bytes and masked, so a buffer has this many bytes after its last column.
+/// A delta is loaded as eight bytes and masked, so a buffer has this many bytes after its last
+/// column.
 pub const SLACK_BYTES: usize = 8;
 
-/// Appends the column of `values`, in the narrower of two models: with the mean stride, or with none.
+/// Appends the column of `values`, in the narrower of two models: with the mean stride, or with
+/// none.
 pub fn encode(values: &[u64], out: &mut Vec<u8>) {
     let flat = fit_model(values, 0);
     let sloped = fit_model(values, mean_stride(values));
@@ -56,8 +59,8 @@ fn mean_stride(values: &[u64]) -> u64 {
     }
 }
 
-/// (base, stride, width) that hold all values with that stride. Residuals are compared as signed numbers, so
-/// that values around a slope lie close together.
+/// (base, stride, width) that hold all values with that stride. Residuals are compared as signed
+/// numbers, so that values around a slope lie close together.
 fn fit_model(values: &[u64], stride: u64) -> (u64, u64, usize) {
     let residual = |(i, &v): (usize, &u64)| v.wrapping_sub(stride.wrapping_mul(i as u64)) as i64;
     let all = || values.iter().enumerate().map(residual);
@@ -66,7 +69,8 @@ fn fit_model(values: &[u64], stride: u64) -> (u64, u64, usize) {
     (low as u64, stride, byte_width(span))
 }
 
-/// The zigzag number of `width` bytes at `at`, which lie inside `raw`: eight bytes at once where there are so many.
+/// The zigzag number of `width` bytes at `at`, which lie inside `raw`: eight bytes at once where
+/// there are so many.
 #[inline]
 fn read_zigzag(raw: &[u8], at: usize, width: usize) -> u64 {
     if width == 0 {
@@ -94,15 +98,20 @@ pub struct Column {
 }
 
 impl Column {
-    /// Parses the column of `n` integers that starts at `at` of `raw`. Also where the next thing starts.
+    /// Parses the column of `n` integers that starts at `at` of `raw`. Also where the next thing
+    /// starts.
     pub fn parse(raw: &[u8], at: usize, n: usize) -> Result<(Column, usize)> {
         let head = raw.get(at..).and_then(|rest| rest.first_chunk::<2>());
-        let Some(&[width, widths]) = head else { return Err(Error::corruption("a column is cut off")) };
+        let Some(&[width, widths]) = head else {
+            return Err(Error::corruption("a column is cut off"));
+        };
         let (width, base_width, stride_width) =
             (usize::from(width), usize::from(widths & 15), usize::from(widths >> 4));
         if width.max(base_width).max(stride_width) > 8 {
-            return Err(Error::corruption("malformed column head")
-                .expected("widths of at most 8", format_args!("{width}, {base_width}, {stride_width}")));
+            return Err(Error::corruption("malformed column head").expected(
+                "widths of at most 8",
+                format_args!("{width}, {base_width}, {stride_width}"),
+            ));
         }
         let (base_at, stride_at) = (at + 2, at + 2 + base_width);
         let start = stride_at + stride_width;
@@ -110,7 +119,8 @@ impl Column {
         let Some(end) = end.filter(|end| *end <= raw.len()) else {
             return Err(Error::corruption("a column reaches over the end of its block"));
         };
-        let (base, stride) = (read_zigzag(raw, base_at, base_width), read_zigzag(raw, stride_at, stride_width));
+        let (base, stride) =
+            (read_zigzag(raw, base_at, base_width), read_zigzag(raw, stride_at, stride_width));
         let deltas = u32::try_from(start)
             .map_err(|_| Error::corruption("a column starts behind the end of every block"))?;
         Ok((Column { base, stride, deltas_start: deltas, width: width as u8 }, end))
@@ -129,7 +139,8 @@ impl Column {
         line.wrapping_add(u64::from_le_bytes(bytes) & u64::MAX >> (64 - 8 * width))
     }
 
-    /// Integers `range` in order, each as [`Column::get`] gives it: the width is asked once for all of them.
+    /// Integers `range` in order, each as [`Column::get`] gives it: the width is asked once for all
+    /// of them.
     #[inline]
     pub fn for_each(&self, raw: &[u8], range: Range<usize>, mut take: impl FnMut(usize, u64)) {
         let width = usize::from(self.width);

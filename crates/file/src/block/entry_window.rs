@@ -1,8 +1,8 @@
-//! Some entries of a block that follow each other, decoded at once for a walk: where their values lie, and which of
-//! them a reader may be shown without a closer look. Must not know other blocks.
+//! Some entries of a block that follow each other, decoded at once for a walk: where their values
+//! lie, and which of them a reader may be shown without a closer look. Must not know other blocks.
 //!
-//! Invariant: what it says holds for the block, the reader and the order that it was decoded for; whoever keeps it
-//! [forgets](Window::forget) it when the block goes.
+//! Invariant: what it says holds for the block, the reader and the order that it was decoded for;
+//! whoever keeps it [forgets](Window::forget) it when the block goes.
 
 use super::TableBlock;
 use perigee_base::{EntryKind, KeyComparator, KeyRef, SeqNo};
@@ -22,12 +22,13 @@ pub struct EntryWindow {
     key_prefixes: [u64; WINDOW_ENTRIES_MAX],
     /// Bit i: entry `start + i` is a plain put that the reader sees.
     visible_puts: u64,
-    /// Bit i: its key is not that of the entry before it in the block; never of the first entry, of which nobody knows here
-    /// whether the block before ends with its key.
+    /// Bit i: its key is not that of the entry before it in the block; never of the first entry, of
+    /// which nobody knows here whether the block before ends with its key.
     new_keys: u64,
 }
 
-/// A window as a merge of several sources sees it: what is known of the entries around the one that a cursor is on.
+/// A window as a merge of several sources sees it: what is known of the entries around the one that
+/// a cursor is on.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryWindowView<'a> {
     /// What all keys of the block begin with.
@@ -45,7 +46,14 @@ pub struct EntryWindowView<'a> {
 impl EntryWindow {
     /// Of nothing.
     pub fn new() -> EntryWindow {
-        EntryWindow { start: 0, len: 0, value_ends: [0; WINDOW_ENTRIES_MAX + 1], key_prefixes: [0; WINDOW_ENTRIES_MAX], visible_puts: 0, new_keys: 0 }
+        EntryWindow {
+            start: 0,
+            len: 0,
+            value_ends: [0; WINDOW_ENTRIES_MAX + 1],
+            key_prefixes: [0; WINDOW_ENTRIES_MAX],
+            visible_puts: 0,
+            new_keys: 0,
+        }
     }
     /// It is of nothing from now on.
     #[inline]
@@ -65,9 +73,10 @@ impl EntryWindow {
         Some(block.bytes(self.value_ends[i] as usize..self.value_ends[i + 1] as usize))
     }
 
-    /// How many entries behind `entry` (or, not `forward`, from `entry` down) are clear: a walk may show them one after the
-    /// other. All of them are before (behind) `limit`, if there is one. Fewer may be said. `at`: the reader's number; `None`:
-    /// a reader that sees all entries of the block.
+    /// How many entries behind `entry` (or, not `forward`, from `entry` down) are clear: a walk may
+    /// show them one after the other. All of them are before (behind) `limit`, if there is one.
+    /// Fewer may be said. `at`: the reader's number; `None`: a reader that sees all entries of the
+    /// block.
     pub fn count_clear_ahead(
         &mut self,
         (block, order): (&TableBlock, KeyComparator),
@@ -97,7 +106,8 @@ impl EntryWindow {
         }
     }
 
-    /// Learns of the entries around `entry`, at least of those next to it on the way; `at` as above.
+    /// Learns of the entries around `entry`, at least of those next to it on the way; `at` as
+    /// above.
     #[inline]
     pub fn decode_around(
         &mut self,
@@ -115,10 +125,22 @@ impl EntryWindow {
     #[inline]
     pub fn view<'a>(&'a self, block: &'a TableBlock, entry: usize) -> Option<EntryWindowView<'a>> {
         let (heads, here) = (&self.key_prefixes[..self.len], self.position_of(entry)?);
-        Some(EntryWindowView { prefix: block.prefix(), key_prefixes: heads, visible_puts: self.visible_puts, new_keys: self.new_keys, position: here })
+        Some(EntryWindowView {
+            prefix: block.prefix(),
+            key_prefixes: heads,
+            visible_puts: self.visible_puts,
+            new_keys: self.new_keys,
+            position: here,
+        })
     }
 
-    fn decode(&mut self, block: &TableBlock, order: KeyComparator, range: Range<usize>, at: Option<SeqNo>) {
+    fn decode(
+        &mut self,
+        block: &TableBlock,
+        order: KeyComparator,
+        range: Range<usize>,
+        at: Option<SeqNo>,
+    ) {
         (self.start, self.len) = (range.start, range.len());
         let (layout, raw) = (block.layout(), block.buffer());
         self.value_ends[0] = layout.value_range(raw, range.start).start as u32;
@@ -127,7 +149,8 @@ impl EntryWindow {
         });
         self.new_keys = self.load_key_prefixes(block, order);
         self.visible_puts = u64::MAX;
-        if let Some(at) = at.filter(|at| layout.seqs.constant_value().is_none_or(|seq| seq > at.0)) {
+        if let Some(at) = at.filter(|at| layout.seqs.constant_value().is_none_or(|seq| seq > at.0))
+        {
             layout.seqs.for_each(raw, range.clone(), |i, seq| {
                 self.visible_puts &= !(u64::from(seq > at.0) << (i - range.start));
             });
@@ -149,15 +172,19 @@ impl EntryWindow {
         };
         let mut last_head = KeyRef::from_key(last).key_prefix(order, &[]);
         let mut differ = 0;
-        block.layout().key_ends.for_each(block.buffer(), self.start..self.start + self.len, |i, end| {
-            let end = block.layout().suffixes_start + end as usize;
-            let suffix = block.bytes(start..end);
-            let head = KeyRef::from_key(suffix).key_prefix(order, &[]);
-            let another = i > 0 && (head != last_head || !order.keys_equal(suffix, last));
-            differ |= u64::from(another) << (i - self.start);
-            self.key_prefixes[i - self.start] = head;
-            (last, last_head, start) = (suffix, head, end);
-        });
+        block.layout().key_ends.for_each(
+            block.buffer(),
+            self.start..self.start + self.len,
+            |i, end| {
+                let end = block.layout().suffixes_start + end as usize;
+                let suffix = block.bytes(start..end);
+                let head = KeyRef::from_key(suffix).key_prefix(order, &[]);
+                let another = i > 0 && (head != last_head || !order.keys_equal(suffix, last));
+                differ |= u64::from(another) << (i - self.start);
+                self.key_prefixes[i - self.start] = head;
+                (last, last_head, start) = (suffix, head, end);
+            },
+        );
         differ
     }
 }
@@ -206,7 +233,8 @@ mod tests {
         keys.into_iter()
             .map(|key| {
                 seq -= rng.below(2) * (1 + rng.below(2));
-                let kind = if plain || rng.below(4) > 0 { EntryKind::Put } else { EntryKind::Delete };
+                let kind =
+                    if plain || rng.below(4) > 0 { EntryKind::Put } else { EntryKind::Delete };
                 let len = if kind == EntryKind::Put { rng.below(300) as usize } else { 0 };
                 let value = rng.bytes(len);
                 (key, SeqNo(seq), kind, value)
@@ -227,7 +255,12 @@ mod tests {
     #[test]
     fn count_clear_ahead_respects_visibility_and_limit() {
         let mut rng = TestRng::new(21);
-        for order in [KeyComparator::Bytes, KeyComparator::Reverse, KeyComparator::U64, KeyComparator::CaseInsensitive] {
+        for order in [
+            KeyComparator::Bytes,
+            KeyComparator::Reverse,
+            KeyComparator::U64,
+            KeyComparator::CaseInsensitive,
+        ] {
             let (mut said, mut there) = (0, 0);
             for case in 0..400 {
                 let entries = entries(&mut rng, order, case);
@@ -235,13 +268,15 @@ mod tests {
                 let at = [None, Some(SeqNo(2000)), Some(SeqNo(940))][rng.below(3) as usize];
                 let mut w = EntryWindow::new();
                 for _ in 0..40 {
-                    let (entry, forward) = (rng.below(block.len() as u64) as usize, rng.below(2) == 0);
+                    let (entry, forward) =
+                        (rng.below(block.len() as u64) as usize, rng.below(2) == 0);
                     let limit = entries[rng.below(block.len() as u64) as usize].0.clone();
                     let limit = (rng.below(2) == 0).then_some(&limit[..]);
                     let clear = |i: usize| {
                         let (key, seq, kind, _) = &entries[i];
-                        let side = limit
-                            .is_none_or(|l| order.cmp(key, l).is_lt() == forward && !order.keys_equal(key, l));
+                        let side = limit.is_none_or(|l| {
+                            order.cmp(key, l).is_lt() == forward && !order.keys_equal(key, l)
+                        });
                         *kind == EntryKind::Put
                             && at.is_none_or(|at| *seq <= at)
                             && i > 0
@@ -253,7 +288,13 @@ mod tests {
                     } else {
                         (0..=entry).rev().take_while(|i| clear(*i)).count()
                     };
-                    let got = w.count_clear_ahead((&block, order), entry, forward, at, limit.map(KeyRef::from_key));
+                    let got = w.count_clear_ahead(
+                        (&block, order),
+                        entry,
+                        forward,
+                        at,
+                        limit.map(KeyRef::from_key),
+                    );
                     assert!(got <= want, "{order:?} {entry} {forward} {got} {want}");
                     (said, there) = (said + got, there + want);
                     for i in 0..got {
@@ -262,13 +303,17 @@ mod tests {
                     }
                 }
             }
-            assert!(said * 3 > there || order == KeyComparator::CaseInsensitive, "{order:?}: {said} of {there}");
+            assert!(
+                said * 3 > there || order == KeyComparator::CaseInsensitive,
+                "{order:?}: {said} of {there}"
+            );
         }
     }
 
     #[test]
     fn cleared_window_returns_no_values() {
-        let entries: Vec<WindowTestEntry> = (0..9u8).map(|i| (vec![i], SeqNo(3), EntryKind::Put, vec![i; 9])).collect();
+        let entries: Vec<WindowTestEntry> =
+            (0..9u8).map(|i| (vec![i], SeqNo(3), EntryKind::Put, vec![i; 9])).collect();
         let block = block(KeyComparator::Bytes, &entries);
         let mut w = EntryWindow::new();
         assert_eq!(w.count_clear_ahead((&block, KeyComparator::Bytes), 0, true, None, None), 8);

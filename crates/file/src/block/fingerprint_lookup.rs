@@ -1,4 +1,5 @@
-//! The look-up of one key in a block that is kept: where the [fingerprints](super::prints) lead, or nothing said.
+//! The look-up of one key in a block that is kept: where the [fingerprints](super::prints) lead, or
+//! nothing said.
 
 use super::TableBlock;
 use perigee_base::{KeyComparator, SeqNo};
@@ -7,9 +8,15 @@ use perigee_base::{KeyComparator, SeqNo};
 const VERSIONS_SCANNED_MAX: usize = 8;
 
 impl TableBlock {
-    /// The newest entry of `key` that is not newer than `at`, if the fingerprints lead to it; `None` says nothing.
+    /// The newest entry of `key` that is not newer than `at`, if the fingerprints lead to it;
+    /// `None` says nothing.
     #[inline]
-    pub fn find_by_fingerprint(&self, order: KeyComparator, key: &[u8], at: SeqNo) -> Option<usize> {
+    pub fn find_by_fingerprint(
+        &self,
+        order: KeyComparator,
+        key: &[u8],
+        at: SeqNo,
+    ) -> Option<usize> {
         if self.fingerprints().is_empty() {
             return None;
         }
@@ -19,7 +26,8 @@ impl TableBlock {
             self.prefetch_value(*i);
             self.key_equals(order, *i, key)
         })?;
-        let seen = (first..self.len().min(first + VERSIONS_SCANNED_MAX)).find(|i| self.seq(*i) <= at)?;
+        let seen =
+            (first..self.len().min(first + VERSIONS_SCANNED_MAX)).find(|i| self.seq(*i) <= at)?;
         (seen == first || self.key_equals(order, seen, key)).then_some(seen)
     }
 }
@@ -44,11 +52,14 @@ mod tests {
     #[test]
     fn fingerprint_lookup_agrees_with_binary_search() {
         let mut rng = TestRng::new(8);
-        for order in [KeyComparator::Bytes, KeyComparator::Reverse, KeyComparator::CaseInsensitive] {
+        for order in [KeyComparator::Bytes, KeyComparator::Reverse, KeyComparator::CaseInsensitive]
+        {
             let (mut found, mut asked) = (0, 0);
             for case in 0..60 {
                 let mut keys: Vec<Vec<u8>> = (0..1 + rng.below(300))
-                    .map(|_| (0..1 + rng.below(4)).map(|_| b"abcABCxyz"[rng.below(9) as usize]).collect())
+                    .map(|_| {
+                        (0..1 + rng.below(4)).map(|_| b"abcABCxyz"[rng.below(9) as usize]).collect()
+                    })
                     .collect();
                 keys.sort_by(|a, b| order.cmp(a, b));
                 keys.dedup_by(|a, b| order.keys_equal(a, b));

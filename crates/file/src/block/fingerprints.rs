@@ -1,8 +1,9 @@
-//! Fingerprints: one byte for each key of a block, beside the block's head, so that a look-up in a block that is kept goes
-//! straight to one key, where a binary search meets a new line of memory at every step. Must not know blocks.
+//! Fingerprints: one byte for each key of a block, beside the block's head, so that a look-up in a
+//! block that is kept goes straight to one key, where a binary search meets a new line of memory at
+//! every step. Must not know blocks.
 //!
-//! A fingerprint never answers: it says where to look first. Whole keys are compared, and where nothing is found the
-//! search goes the long way.
+//! A fingerprint never answers: it says where to look first. Whole keys are compared, and where
+//! nothing is found the search goes the long way.
 
 use crate::key_prefix::key_prefix;
 
@@ -44,7 +45,8 @@ impl Fingerprints {
     /// The entries that may have that key, in order.
     #[inline]
     pub fn candidates(&self, key: &[u8]) -> impl Iterator<Item = usize> {
-        let all = if self.boxed.is_empty() { &self.inline[..self.count as usize] } else { &self.boxed };
+        let all =
+            if self.boxed.is_empty() { &self.inline[..self.count as usize] } else { &self.boxed };
         memchr::memchr_iter(fingerprint(key), all)
     }
 
@@ -58,7 +60,8 @@ impl Fingerprints {
 #[inline]
 fn fingerprint(key: &[u8]) -> u8 {
     let last = key.last_chunk::<8>().map_or(0, |last| u64::from_le_bytes(*last));
-    let mixed = (key_prefix(key) ^ last.rotate_left(29) ^ key.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mixed = (key_prefix(key) ^ last.rotate_left(29) ^ key.len() as u64)
+        .wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed >> 56) as u8
 }
 
@@ -70,8 +73,9 @@ mod tests {
     fn fingerprints_find_every_key_with_few_candidates() {
         for n in [1, 2, INLINE_MAX, INLINE_MAX + 1, 5000] {
             for wide in [0, 4, 12] {
-                let keys: Vec<Vec<u8>> =
-                    (0..n as u32).map(|i| [&i.to_be_bytes()[..], &vec![7; wide]].concat()).collect();
+                let keys: Vec<Vec<u8>> = (0..n as u32)
+                    .map(|i| [&i.to_be_bytes()[..], &vec![7; wide]].concat())
+                    .collect();
                 let prints = Fingerprints::new(keys.iter().map(|k| &k[..]));
                 assert!(!prints.is_empty());
                 let mut sum = 0;

@@ -1,4 +1,5 @@
-//! Frames: the envelope of every part of a klog and every chunk of a vlog. Must not know what is inside.
+//! Frames: the envelope of every part of a klog and every chunk of a vlog. Must not know what is
+//! inside.
 //!
 //! ```text
 //!  0  u32  stored payload length
@@ -9,8 +10,8 @@
 //! 16  payload
 //!     u64  checksum of everything before, seeded with (file id, offset of the frame)
 //! ```
-//! Invariant: nothing of a frame is used before its checksum was compared, and no memory is taken for the raw
-//! form before its declared length was bounded.
+//! Invariant: nothing of a frame is used before its checksum was compared, and no memory is taken
+//! for the raw form before its declared length was bounded.
 
 use crate::compression::{self, Codec, CompressionMethod, Compressor};
 use crate::table_file_reader::try_extend_zeroed;
@@ -71,7 +72,12 @@ pub fn append_frame(
             .expected(format_args!("at most {}", kind.raw_bytes_max()), raw.len()));
     }
     let (codec, payload) = compressor.compress(compression, raw);
-    Ok(append_stored_frame(out, (file, offset), kind, &Frame { codec, raw_bytes: raw.len(), payload }))
+    Ok(append_stored_frame(
+        out,
+        (file, offset),
+        kind,
+        &Frame { codec, raw_bytes: raw.len(), payload },
+    ))
 }
 
 /// Appends the frame of what is stored already, perhaps in another place. Its length.
@@ -106,15 +112,26 @@ pub struct Frame<'a> {
 
 impl<'a> Frame<'a> {
     /// Verifies the frame that is exactly `bytes` and lies at `offset` of `file`.
-    pub fn decode(file: FileId, offset: u64, bytes: &'a [u8], kind: FrameKind) -> Result<Frame<'a>> {
+    pub fn decode(
+        file: FileId,
+        offset: u64,
+        bytes: &'a [u8],
+        kind: FrameKind,
+    ) -> Result<Frame<'a>> {
         if bytes.len() < FRAME_OVERHEAD_BYTES || bytes.len() > kind.frame_bytes_max() {
             return Err(Error::corruption(format!("a {kind:?} frame has an impossible length"))
-                .expected(format_args!("{FRAME_OVERHEAD_BYTES} to {}", kind.frame_bytes_max()), bytes.len()));
+                .expected(
+                    format_args!("{FRAME_OVERHEAD_BYTES} to {}", kind.frame_bytes_max()),
+                    bytes.len(),
+                ));
         }
         let (body, tail) = bytes.split_at(bytes.len() - 8);
         let stored_sum = Decoder::new(tail).u64()?;
         let got = checksum(file, offset, body);
-        if !bug::is_active(Bug::IgnoreBlockChecksum) && !bug::is_active(Bug::RepairTakesBadBlock) && stored_sum != got {
+        if !bug::is_active(Bug::IgnoreBlockChecksum)
+            && !bug::is_active(Bug::RepairTakesBadBlock)
+            && stored_sum != got
+        {
             return Err(Error::corruption(format!("the checksum of a {kind:?} frame differs"))
                 .expected(format_args!("{stored_sum:#018x}"), format_args!("{got:#018x}")));
         }
@@ -133,14 +150,23 @@ impl<'a> Frame<'a> {
             return Err(Error::corruption("reserved bytes of a frame are not zero"));
         }
         if stored != d.remaining() {
-            return Err(Error::corruption("the payload length of a frame disagrees with the frame's")
-                .expected(d.remaining(), stored));
+            return Err(Error::corruption(
+                "the payload length of a frame disagrees with the frame's",
+            )
+            .expected(d.remaining(), stored));
         }
-        if raw_bytes > kind.raw_bytes_max() || !compression::is_length_plausible(codec, stored, raw_bytes) {
-            return Err(Error::corruption("the declared raw length of a frame is impossible").expected(
-                format_args!("at most {}, from {stored} bytes ({})", kind.raw_bytes_max(), codec.name()),
-                raw_bytes,
-            ));
+        if raw_bytes > kind.raw_bytes_max()
+            || !compression::is_length_plausible(codec, stored, raw_bytes)
+        {
+            return Err(Error::corruption("the declared raw length of a frame is impossible")
+                .expected(
+                    format_args!(
+                        "at most {}, from {stored} bytes ({})",
+                        kind.raw_bytes_max(),
+                        codec.name()
+                    ),
+                    raw_bytes,
+                ));
         }
         Ok(Frame { codec, raw_bytes, payload: d.take(stored)? })
     }
@@ -166,8 +192,9 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The length that the first bytes of a frame claim for it, bounded by its type. It is believed only as far as
-/// reading that many bytes and comparing their checksum: for walking frames that no index names.
+/// The length that the first bytes of a frame claim for it, bounded by its type. It is believed
+/// only as far as reading that many bytes and comparing their checksum: for walking frames that no
+/// index names.
 pub fn declared_frame_bytes(head: &[u8], kind: FrameKind) -> Result<u64> {
     let stored = Decoder::new(head).u32()? as usize;
     if stored > kind.raw_bytes_max() {
@@ -208,7 +235,10 @@ mod tests {
             assert!(Frame::decode(FileId(7), 72, &bad, FrameKind::Data).is_err(), "bit {bit}");
         }
         for len in 0..good.len() {
-            assert!(Frame::decode(FileId(7), 72, &good[..len], FrameKind::Data).is_err(), "length {len}");
+            assert!(
+                Frame::decode(FileId(7), 72, &good[..len], FrameKind::Data).is_err(),
+                "length {len}"
+            );
         }
         assert!(Frame::decode(FileId(8), 72, &good, FrameKind::Data).is_err(), "another file");
         assert!(Frame::decode(FileId(7), 73, &good, FrameKind::Data).is_err(), "another place");

@@ -9,10 +9,10 @@
 //!     key suffixes, one after another
 //!     values, one after another
 //! ```
-//! Invariants after [`Layout::parse`]: every column lies inside the block; key ends and value ends ascend and
-//! stop exactly where their areas do; no key is too long; every kind is known; a tombstone has no value; a
-//! pointer decodes. The order of the entries is not checked here (the writer keeps it, `verify` checks it): a
-//! wrong order gives wrong answers, never a panic.
+//! Invariants after [`Layout::parse`]: every column lies inside the block; key ends and value ends
+//! ascend and stop exactly where their areas do; no key is too long; every kind is known; a
+//! tombstone has no value; a pointer decodes. The order of the entries is not checked here (the
+//! writer keeps it, `verify` checks it): a wrong order gives wrong answers, never a panic.
 
 use super::column::{Column, SLACK_BYTES};
 use perigee_base::codec::Decoder;
@@ -21,7 +21,8 @@ use perigee_base::{EntryKind, Error, Result, ValueRef};
 
 /// Bytes before the columns, about.
 pub const BLOCK_HEADER_BYTES: usize = 5;
-/// Most entries in a data block. Uniform entries cost no bytes, so their number needs a bound of its own.
+/// Most entries in a data block. Uniform entries cost no bytes, so their number needs a bound of
+/// its own.
 pub const ENTRIES_MAX: usize = 1 << 16;
 
 /// A checked block's parts.
@@ -74,22 +75,41 @@ impl BlockLayout {
         // Each is at most the block's length: no overflow.
         let (suffixes, values) = (prefix + prefix_len, prefix + key_bytes);
         if values > len {
-            return Err(Error::corruption("the keys of a block reach over its end").expected(len, values));
+            return Err(
+                Error::corruption("the keys of a block reach over its end").expected(len, values)
+            );
         }
         let all_puts = kinds.constant_value() == Some(u64::from(EntryKind::Put.code()));
-        let layout = BlockLayout { entry_count: n, prefix_start: prefix, suffixes_start: suffixes, values_start: values, key_ends, seqs, kinds, value_ends, all_puts };
+        let layout = BlockLayout {
+            entry_count: n,
+            prefix_start: prefix,
+            suffixes_start: suffixes,
+            values_start: values,
+            key_ends,
+            seqs,
+            kinds,
+            value_ends,
+            all_puts,
+        };
         layout.check_keys(buf)?;
         layout.check_values(buf, len)?;
         Ok(layout)
     }
 
     fn check_keys(&self, buf: &[u8]) -> Result<()> {
-        if !self.key_ends.ascends_to(buf, self.entry_count, (self.values_start - self.suffixes_start) as u64) {
-            return Err(Error::corruption("the key ends of a block do not ascend to the end of its keys"));
+        if !self.key_ends.ascends_to(
+            buf,
+            self.entry_count,
+            (self.values_start - self.suffixes_start) as u64,
+        ) {
+            return Err(Error::corruption(
+                "the key ends of a block do not ascend to the end of its keys",
+            ));
         }
         let shared = self.suffixes_start - self.prefix_start;
         if self.values_start - self.prefix_start > KEY_BYTES_MAX
-            && (0..self.entry_count).any(|i| shared + self.suffix_range(buf, i).len() > KEY_BYTES_MAX)
+            && (0..self.entry_count)
+                .any(|i| shared + self.suffix_range(buf, i).len() > KEY_BYTES_MAX)
         {
             return Err(Error::corruption("a key of a block is too long"));
         }

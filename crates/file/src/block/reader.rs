@@ -1,12 +1,12 @@
-//! A block in memory: verified once, then searched where it lies. Nothing here can fail or panic on any block
-//! that [`Block::parse`] accepted.
+//! A block in memory: verified once, then searched where it lies. Nothing here can fail or panic on
+//! any block that [`Block::parse`] accepted.
 
 use super::column::SLACK_BYTES;
-use super::layout::BlockLayout;
 use super::fingerprints::Fingerprints;
+use super::layout::BlockLayout;
 use crate::key_prefix::key_prefix;
 use perigee_base::entry::cmp_entry;
-use perigee_base::{EntryKind, Error, KeyComparator, KeyRef, Result, SeqNo, PinnedSlice, ValueRef};
+use perigee_base::{EntryKind, Error, KeyComparator, KeyRef, PinnedSlice, Result, SeqNo, ValueRef};
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use std::sync::Arc;
 /// A verified block, searchable as it lies.
 #[derive(Clone, Debug)]
 pub struct TableBlock {
-    /// The raw form, the slack, and the fingerprints that have no room in `prints`; a spare buffer may be longer.
+    /// The raw form, the slack, and the fingerprints that have no room in `prints`; a spare buffer
+    /// may be longer.
     buf: Arc<[u8]>,
     /// Bytes of the raw form.
     raw_bytes: u32,
@@ -31,7 +32,8 @@ impl TableBlock {
         let len = buf.len().saturating_sub(SLACK_BYTES);
         TableBlock::parse_in_buffer(buf.into(), len)
     }
-    /// The same for the first `len` bytes of a buffer that comes with its counter, and has the slack behind them.
+    /// The same for the first `len` bytes of a buffer that comes with its counter, and has the
+    /// slack behind them.
     pub fn parse_in_buffer(buf: Arc<[u8]>, len: usize) -> Result<TableBlock> {
         let layout = BlockLayout::parse(&buf, len)?;
         let raw_bytes = u32::try_from(len).map_err(|_| Error::corruption("a block is too long"))?;
@@ -45,7 +47,12 @@ impl TableBlock {
             Fingerprints::default() // equal keys may be different bytes
         };
         let bytes = &self.buf[..self.raw_bytes as usize + SLACK_BYTES];
-        TableBlock { buf: bytes.into(), raw_bytes: self.raw_bytes, layout: self.layout, fingerprints: prints }
+        TableBlock {
+            buf: bytes.into(),
+            raw_bytes: self.raw_bytes,
+            layout: self.layout,
+            fingerprints: prints,
+        }
     }
     /// Fingerprints of its keys, if it has any.
     #[inline]
@@ -67,12 +74,14 @@ impl TableBlock {
     pub(crate) fn bytes(&self, range: Range<usize>) -> &[u8] {
         &self.buf[range]
     }
-    /// The key without as many bytes as all keys have in common, whether or not it begins with those.
+    /// The key without as many bytes as all keys have in common, whether or not it begins with
+    /// those.
     #[inline]
     pub(super) fn key_tail<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
         key.get(self.layout.suffixes_start - self.layout.prefix_start..)
     }
-    /// Begins to fetch the value of entry `i`, and the counter of the buffer, from memory, while something else is looked at.
+    /// Begins to fetch the value of entry `i`, and the counter of the buffer, from memory, while
+    /// something else is looked at.
     #[inline]
     pub(super) fn prefetch_value(&self, i: usize) {
         let value = self.layout.value_range(&self.buf, i);
@@ -96,7 +105,8 @@ impl TableBlock {
     }
     /// Memory it holds.
     pub fn memory_bytes(&self) -> u64 {
-        (self.buf.len() + size_of::<TableBlock>() + 4 * size_of::<usize>()) as u64 + self.fingerprints.memory_bytes()
+        (self.buf.len() + size_of::<TableBlock>() + 4 * size_of::<usize>()) as u64
+            + self.fingerprints.memory_bytes()
     }
 
     /// Whether every entry is a plain put.
@@ -107,7 +117,8 @@ impl TableBlock {
     /// Whether every entry is a value, here or in a value log, that does not expire.
     pub fn has_only_values(&self) -> bool {
         self.all_puts()
-            || (0..self.len()).all(|i| matches!(self.kind(i), EntryKind::Put | EntryKind::PutPointer))
+            || (0..self.len())
+                .all(|i| matches!(self.kind(i), EntryKind::Put | EntryKind::PutPointer))
     }
     /// Whether no two entries have the same key.
     pub fn has_distinct_keys(&self, order: KeyComparator) -> bool {
@@ -123,7 +134,13 @@ impl TableBlock {
     }
     /// Bytes of all keys, each with what they have in common.
     pub fn key_bytes(&self) -> usize {
-        let BlockLayout { entry_count: n, prefix_start: prefix, suffixes_start: suffixes, values_start: values, .. } = self.layout;
+        let BlockLayout {
+            entry_count: n,
+            prefix_start: prefix,
+            suffixes_start: suffixes,
+            values_start: values,
+            ..
+        } = self.layout;
         n * (suffixes - prefix) + values - suffixes
     }
     /// Bytes of all values as stored.
@@ -173,7 +190,8 @@ impl TableBlock {
         if self.layout.all_puts {
             return EntryKind::Put;
         }
-        EntryKind::decode(self.layout.kinds.get(&self.buf, i) as u8).expect("kinds were checked on load")
+        EntryKind::decode(self.layout.kinds.get(&self.buf, i) as u8)
+            .expect("kinds were checked on load")
     }
     /// Value of entry `i` as stored.
     #[inline]
@@ -195,7 +213,8 @@ impl TableBlock {
         PinnedSlice::new(self.buf.clone(), self.layout.value_range(&self.buf, i))
     }
 
-    /// Fails for a block that nothing could be found in under `order`: with a shared prefix, where whole keys are compared.
+    /// Fails for a block that nothing could be found in under `order`: with a shared prefix, where
+    /// whole keys are compared.
     pub fn check_comparator(self, order: KeyComparator) -> Result<TableBlock> {
         if order == KeyComparator::Bytes || self.prefix().is_empty() {
             return Ok(self);
@@ -238,7 +257,8 @@ impl TableBlock {
         }
     }
 
-    /// In byte order: the key without the prefix that all keys begin with; the place of a key that does not begin with it.
+    /// In byte order: the key without the prefix that all keys begin with; the place of a key that
+    /// does not begin with it.
     #[inline]
     pub fn strip_shared_prefix<'k>(&self, key: &'k [u8]) -> std::result::Result<&'k [u8], usize> {
         let prefix = self.prefix();
@@ -251,10 +271,12 @@ impl TableBlock {
         }
     }
 
-    /// In byte order: the first of those entries at or after (prefix + `rest`, seq); their end if all are before.
+    /// In byte order: the first of those entries at or after (prefix + `rest`, seq); their end if
+    /// all are before.
     #[inline]
     pub fn lower_bound_in(&self, rest: &[u8], seq: SeqNo, among: Range<usize>) -> usize {
-        // Their first eight bytes, as numbers, nearly always decide; whole keys are compared only where those are equal.
+        // Their first eight bytes, as numbers, nearly always decide; whole keys are compared only
+        // where those are equal.
         let (wanted, end) = (key_prefix(rest), among.end);
         let start = self.partition_point(among, |i| key_prefix(self.suffix(i)) < wanted);
         let same = |i: usize| i < end && key_prefix(self.suffix(i)) == wanted;

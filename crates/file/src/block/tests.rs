@@ -31,7 +31,9 @@ fn blocks_round_trip_and_find_entries() {
             assert_eq!((&key, block.seq(i), block.value(i)), (&e.key, e.seq, e.as_ref().value));
             assert!(block.key_equals(KeyComparator::Bytes, i, &e.key));
             for seq in [e.seq, e.seq.plus(1), e.seq.prev(), SeqNo::ZERO, SeqNo::MAX] {
-                for k in [e.key.clone(), [&e.key[..], &[0]].concat(), e.key[..e.key.len() / 2].to_vec()] {
+                for k in
+                    [e.key.clone(), [&e.key[..], &[0]].concat(), e.key[..e.key.len() / 2].to_vec()]
+                {
                     let want = entries.partition_point(|x| x.sorts_before(&k, seq));
                     assert_eq!(block.lower_bound(KeyComparator::Bytes, &k, seq), want);
                 }
@@ -93,8 +95,15 @@ fn oversized_key_is_corruption() {
     let max = perigee_base::limits::KEY_BYTES_MAX;
     for (longest, good) in [(max, true), (max + 1, false)] {
         let (a, b) = (vec![1; longest - 1], vec![1; longest]);
-        assert_eq!(parse(&write(&[TestEntry::put(&a, 1, b""), TestEntry::put(&b, 1, b"")])).is_ok(), good);
-        let other = [TestEntry::put(&b[..9], 1, b""), TestEntry::put(&b, 1, b""), TestEntry::delete(&[2; 9], 1)];
+        assert_eq!(
+            parse(&write(&[TestEntry::put(&a, 1, b""), TestEntry::put(&b, 1, b"")])).is_ok(),
+            good
+        );
+        let other = [
+            TestEntry::put(&b[..9], 1, b""),
+            TestEntry::put(&b, 1, b""),
+            TestEntry::delete(&[2; 9], 1),
+        ];
         assert_eq!(parse(&write(&other)).is_ok(), good);
     }
 }

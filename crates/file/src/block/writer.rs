@@ -1,4 +1,5 @@
-//! Gathers sorted entries and lays them out as a block. The caller keeps the order; must not know files.
+//! Gathers sorted entries and lays them out as a block. The caller keeps the order; must not know
+//! files.
 
 use super::{column, layout};
 use perigee_base::codec::put_varint;
@@ -69,8 +70,8 @@ impl BlockWriter {
     pub fn estimated_bytes(&self) -> usize {
         self.estimate_bytes(self.shared_prefix_len)
     }
-    /// The raw length behind an entry more, about. Not the sum of both: one key that begins otherwise ends the
-    /// sharing for all keys before it.
+    /// The raw length behind an entry more, about. Not the sum of both: one key that begins
+    /// otherwise ends the sharing for all keys before it.
     pub fn estimated_bytes_with(&self, key: &[u8], value_bytes: usize) -> usize {
         let shared = self.shared_prefix_len_with(key);
         self.estimate_bytes(shared) + key.len() - shared + value_bytes + ENTRY_OVERHEAD_BYTES
@@ -89,10 +90,15 @@ impl BlockWriter {
 
     fn estimate_bytes(&self, shared: usize) -> usize {
         let keys = self.keys.len() - shared * self.len().saturating_sub(1);
-        layout::BLOCK_HEADER_BYTES + 4 * column::COLUMN_HEADER_BYTES + keys + self.values.len() + ENTRY_OVERHEAD_BYTES * self.len()
+        layout::BLOCK_HEADER_BYTES
+            + 4 * column::COLUMN_HEADER_BYTES
+            + keys
+            + self.values.len()
+            + ENTRY_OVERHEAD_BYTES * self.len()
     }
 
-    /// Length of the prefix that all keys and `key` share. Other orders compare whole keys, in place.
+    /// Length of the prefix that all keys and `key` share. Other orders compare whole keys, in
+    /// place.
     fn shared_prefix_len_with(&self, key: &[u8]) -> usize {
         if self.comparator != KeyComparator::Bytes {
             0
@@ -111,7 +117,8 @@ impl BlockWriter {
         assert!(!self.is_empty(), "a block has at least one entry");
         out.clear();
         let mut start = 0;
-        let mut suffixes = Vec::with_capacity(self.keys.len() - self.shared_prefix_len * self.len());
+        let mut suffixes =
+            Vec::with_capacity(self.keys.len() - self.shared_prefix_len * self.len());
         for end in &mut self.key_ends {
             suffixes.extend_from_slice(&self.keys[start + self.shared_prefix_len..*end as usize]);
             start = *end as usize;

@@ -1,15 +1,19 @@
-//! How the data blocks of a table are compressed, and how large they are: as the family says, or, under the default codec and
-//! where data is regular, larger and with Zstandard. Pure: hears what each block became, says what to do with the next.
+//! How the data blocks of a table are compressed, and how large they are: as the family says, or,
+//! under the default codec and where data is regular, larger and with Zstandard. Pure: hears what
+//! each block became, says what to do with the next.
 //!
-//! Regular data (counters, repeated records) becomes long copies, which Zstandard describes in half the bytes; undoing them
-//! costs two microseconds a block more. Text it would undo four times slower than LZ4, for a third less: there LZ4 stays.
+//! Regular data (counters, repeated records) becomes long copies, which Zstandard describes in half
+//! the bytes; undoing them costs two microseconds a block more. Text it would undo four times
+//! slower than LZ4, for a third less: there LZ4 stays.
 
 use crate::compression::{Codec, CompressionMethod};
 
-/// Regular: the family's codec leaves a quarter, Zstandard an eighth, and no more than three quarters of what the other would.
+/// Regular: the family's codec leaves a quarter, Zstandard an eighth, and no more than three
+/// quarters of what the other would.
 const LZ4_RATIO_MIN: usize = 4;
 const ZSTD_RATIO_MIN: usize = 8;
-/// So many halves of a block of the usual size together: their first record and their tables of codes are then stored once.
+/// So many halves of a block of the usual size together: their first record and their tables of
+/// codes are then stored once.
 const BLOCK_GROWTH_HALVES: usize = 5;
 /// Blocks do not grow beyond this.
 const LARGE_BLOCK_BYTES_MAX: usize = 64 << 10;
@@ -37,8 +41,17 @@ pub struct AdaptiveCompression {
 impl AdaptiveCompression {
     /// For a table of a family. One that asked for anything but plain LZ4 gets what it asked for.
     pub fn new(usual: CompressionMethod, block_bytes: usize) -> AdaptiveCompression {
-        let on = usual == CompressionMethod::Lz4 && block_bytes * BLOCK_GROWTH_HALVES / 2 <= LARGE_BLOCK_BYTES_MAX;
-        AdaptiveCompression { enabled: on, configured: usual, block_bytes, use_zstd: false, cooldown_blocks: 0, last_usual_bytes: (0, 1), incompressible: false }
+        let on = usual == CompressionMethod::Lz4
+            && block_bytes * BLOCK_GROWTH_HALVES / 2 <= LARGE_BLOCK_BYTES_MAX;
+        AdaptiveCompression {
+            enabled: on,
+            configured: usual,
+            block_bytes,
+            use_zstd: false,
+            cooldown_blocks: 0,
+            last_usual_bytes: (0, 1),
+            incompressible: false,
+        }
     }
 
     /// How the next block is compressed.
@@ -50,7 +63,8 @@ impl AdaptiveCompression {
         if self.use_zstd { self.block_bytes * BLOCK_GROWTH_HALVES / 2 } else { self.block_bytes }
     }
 
-    /// Whether a block under that codec could be one of the table's; one that did not compress, only where others do not.
+    /// Whether a block under that codec could be one of the table's; one that did not compress,
+    /// only where others do not.
     pub fn may_use_codec(&self, codec: Codec) -> bool {
         match codec {
             Codec::None => self.incompressible || self.configured == CompressionMethod::None,
@@ -104,12 +118,21 @@ mod tests {
         }
         d.record_block(4000, 600);
         d.record_block(10_000, 1200);
-        assert_eq!(d.compression(), CompressionMethod::Lz4, "an eighth, but not a quarter less than the other");
+        assert_eq!(
+            d.compression(),
+            CompressionMethod::Lz4,
+            "an eighth, but not a quarter less than the other"
+        );
     }
 
     #[test]
     fn explicit_compression_is_kept() {
-        for how in [CompressionMethod::None, CompressionMethod::Lz4Fast(1), CompressionMethod::Snappy, CompressionMethod::Zstd(3)] {
+        for how in [
+            CompressionMethod::None,
+            CompressionMethod::Lz4Fast(1),
+            CompressionMethod::Snappy,
+            CompressionMethod::Zstd(3),
+        ] {
             let mut d = AdaptiveCompression::new(how, 4096);
             d.record_block(4000, 100);
             assert_eq!((d.compression(), d.block_bytes()), (how, 4096));

@@ -1,14 +1,14 @@
-//! Walks the entries of a klog in both directions. Holds one block, and the frames it has read ahead; keys and values
-//! leave it without a copy.
+//! Walks the entries of a klog in both directions. Holds one block, and the frames it has read
+//! ahead; keys and values leave it without a copy.
 //!
-//! Invariant: a cursor is on an entry, or invalid. Any error makes it invalid, so that nobody reads on from a
-//! place that was not reached.
+//! Invariant: a cursor is on an entry, or invalid. Any error makes it invalid, so that nobody reads
+//! on from a place that was not reached.
 
 use super::read_ahead::ReadAhead;
 use super::reader::{EntryValue, KlogReader};
 use crate::block::TableBlock;
+use crate::block::entry_window::{EntryWindow, EntryWindowView};
 use crate::block::frame::Frame;
-use crate::block::entry_window::{EntryWindowView, EntryWindow};
 use perigee_base::io_stats::IoActivity;
 use perigee_base::{EntryKind, EntryRef, KeyRef, Result, SeqNo, ValueRef};
 use std::ops::Range;
@@ -51,7 +51,8 @@ pub struct EntryMeta {
 }
 
 impl KlogReader {
-    /// A cursor, on no entry yet. A scan that should not disturb the cache reads it without filling it.
+    /// A cursor, on no entry yet. A scan that should not disturb the cache reads it without filling
+    /// it.
     pub fn cursor(self: &Arc<Self>, fill_cache: bool) -> KlogCursor {
         KlogCursor::new(Arc::clone(self), fill_cache)
     }
@@ -170,15 +171,16 @@ impl KlogCursor {
         self.read_ahead.scan_forward = Some(forward);
     }
 
-    /// The first entry at or after (key, seq), if it and the one before it are in the block at hand: between the two there
-    /// is room in no other block.
+    /// The first entry at or after (key, seq), if it and the one before it are in the block at
+    /// hand: between the two there is room in no other block.
     fn find_in_current_block(&self, key: &[u8], seq: SeqNo) -> Option<usize> {
         let block = self.block.as_ref()?;
         let entry = block.lower_bound(self.reader.comparator(), key, seq);
         (entry > 0 && entry < block.len()).then_some(entry)
     }
 
-    /// A step inside the block at hand, if it goes on there; what a merge wants to know of the entry. `skip`: as for its head.
+    /// A step inside the block at hand, if it goes on there; what a merge wants to know of the
+    /// entry. `skip`: as for its head.
     #[inline]
     pub fn step_in_block(&mut self, forward: bool, skip: &[u8]) -> Option<EntryMeta> {
         let block = self.block.as_deref().filter(|_| self.valid)?;
@@ -201,20 +203,26 @@ impl KlogCursor {
     fn entry_meta(&self, block: &TableBlock, skip: &[u8]) -> EntryMeta {
         let key = KeyRef { prefix: block.prefix(), suffix: block.bytes(self.suffix.clone()) };
         let seq = self.reader.effective_seq(block.seq(self.entry));
-        EntryMeta { key_prefix: key.key_prefix(self.reader.comparator(), skip), seq, kind: block.kind(self.entry) }
+        EntryMeta {
+            key_prefix: key.key_prefix(self.reader.comparator(), skip),
+            seq,
+            kind: block.kind(self.entry),
+        }
     }
 
-    /// The block that begins with the entry it is on, if it may be moved as it is. Not so where a stamp says another number than
-    /// the block.
+    /// The block that begins with the entry it is on, if it may be moved as it is. Not so where a
+    /// stamp says another number than the block.
     #[inline]
     pub fn block_at_start(&self) -> Option<&Arc<TableBlock>> {
         let block = self.block.as_ref().filter(|_| self.entry == 0 && self.valid)?;
         self.reader.global_seq().is_none().then_some(block)
     }
-    /// Whether so many blocks, that at hand the first of them, end before `key` (`None`: there are so many).
+    /// Whether so many blocks, that at hand the first of them, end before `key` (`None`: there are
+    /// so many).
     pub fn blocks_end_before(&self, blocks: usize, key: Option<KeyRef<'_>>) -> bool {
         let (index, last) = (&self.reader.metadata.index, self.block_index + blocks - 1);
-        let before = |key| index.compare_separator(self.reader.comparator(), last, key, SeqNo::ZERO).is_lt();
+        let before =
+            |key| index.compare_separator(self.reader.comparator(), last, key, SeqNo::ZERO).is_lt();
         last < index.block_count() && key.is_none_or(before)
     }
     /// Hands out the block at hand as it is stored, its checksum compared.
@@ -228,8 +236,9 @@ impl KlogCursor {
 
     /// Whether it is on an entry of a block whose last key is not before `key`.
     pub fn block_covers_key(&self, key: &[u8]) -> bool {
-        let last =
-            |b: &Arc<TableBlock>| self.key_at(b.len() - 1).cmp(self.reader.comparator(), KeyRef::from_key(key)).is_ge();
+        let last = |b: &Arc<TableBlock>| {
+            self.key_at(b.len() - 1).cmp(self.reader.comparator(), KeyRef::from_key(key)).is_ge()
+        };
         self.valid && self.block.as_ref().is_some_and(last)
     }
 
@@ -262,19 +271,25 @@ impl KlogCursor {
         self.seek_end_before_block(self.block_index)
     }
 
-    /// How many entries of the way may follow the one it is on (not `forward`: beginning with that one) that a reader at
-    /// `at` is shown without another look: plain puts that it sees, each of another key than the one before in the block,
-    /// all before (behind) `limit`. They are in the block at hand: [`KlogCursor::glide`] goes there.
+    /// How many entries of the way may follow the one it is on (not `forward`: beginning with that
+    /// one) that a reader at `at` is shown without another look: plain puts that it sees, each of
+    /// another key than the one before in the block, all before (behind) `limit`. They are in the
+    /// block at hand: [`KlogCursor::glide`] goes there.
     #[inline]
-    pub fn count_clear_ahead(&mut self, forward: bool, at: SeqNo, limit: Option<KeyRef<'_>>) -> usize {
+    pub fn count_clear_ahead(
+        &mut self,
+        forward: bool,
+        at: SeqNo,
+        limit: Option<KeyRef<'_>>,
+    ) -> usize {
         let (Some(block), true) = (&self.block, self.valid) else { return 0 };
         let Some(at) = self.reader.visible_seq_bound(at) else { return 0 };
         let window = self.window.get_or_insert_with(|| Box::new(EntryWindow::new()));
         window.count_clear_ahead((block, self.reader.comparator()), self.entry, forward, at, limit)
     }
 
-    /// Learns of the entries around the one it is on, for a merge of several sources; whether there is anything to learn for
-    /// a reader at `at`.
+    /// Learns of the entries around the one it is on, for a merge of several sources; whether there
+    /// is anything to learn for a reader at `at`.
     #[inline]
     pub fn decode_around(&mut self, forward: bool, at: SeqNo) -> bool {
         let (Some(block), true) = (&self.block, self.valid) else { return false };
@@ -308,7 +323,12 @@ impl KlogCursor {
     #[inline]
     pub fn left_value(&self) -> Option<EntryValue> {
         let (entry, found) = &self.left_entry;
-        let here = || self.block.as_ref().filter(|b| *entry < b.len()).map(|b| EntryValue::from_block(b, *entry));
+        let here = || {
+            self.block
+                .as_ref()
+                .filter(|b| *entry < b.len())
+                .map(|b| EntryValue::from_block(b, *entry))
+        };
         found.clone().or_else(here)
     }
 
@@ -368,7 +388,8 @@ impl KlogCursor {
         }
     }
 
-    /// The key so many entries further on the way, which were said to be clear (or is the one it is on).
+    /// The key so many entries further on the way, which were said to be clear (or is the one it is
+    /// on).
     ///
     /// # Panics
     /// If the cursor is not valid, or the way is not that long.
@@ -376,10 +397,13 @@ impl KlogCursor {
         self.key_at(if forward { self.entry + n } else { self.entry - n })
     }
 
-    /// The value of the entry that the last step backward left, borrowed, if that is in the block at hand.
+    /// The value of the entry that the last step backward left, borrowed, if that is in the block
+    /// at hand.
     #[inline]
     pub fn left_value_ref(&self) -> Option<ValueRef<'_>> {
-        let inside = self.valid && self.left_entry.1.is_none() && self.left_entry.0 < self.current_block().len();
+        let inside = self.valid
+            && self.left_entry.1.is_none()
+            && self.left_entry.0 < self.current_block().len();
         inside.then(|| self.value_at(self.left_entry.0))
     }
 
@@ -444,7 +468,8 @@ impl KlogCursor {
                 window.clear();
             }
             let how = (self.fill_cache, self.cause);
-            self.block = Some(self.reader.load_block_for_scan(i, how, &mut self.read_ahead, last)?);
+            self.block =
+                Some(self.reader.load_block_for_scan(i, how, &mut self.read_ahead, last)?);
             self.block_index = i;
         }
         Ok(self.block.as_ref().expect("just loaded"))
@@ -454,7 +479,8 @@ impl KlogCursor {
     #[inline]
     fn set_entry(&mut self, entry: usize) {
         self.entry = entry;
-        self.suffix = self.block.as_ref().expect("the entry's block is at hand").suffix_range(entry);
+        self.suffix =
+            self.block.as_ref().expect("the entry's block is at hand").suffix_range(entry);
         self.valid = true;
     }
 }

@@ -14,9 +14,10 @@
 //! ```
 //! A file without data frames has neither index nor filter, but a ranges frame.
 //!
-//! Invariant after [`Footer::decode`]: the parts follow each other without a gap from header to footer.
+//! Invariant after [`Footer::decode`]: the parts follow each other without a gap from header to
+//! footer.
 
-use crate::block::frame::{FrameKind, FRAME_OVERHEAD_BYTES};
+use crate::block::frame::{FRAME_OVERHEAD_BYTES, FrameKind};
 use perigee_base::checksum::checksum;
 use perigee_base::codec::Decoder;
 use perigee_base::file_header::HEADER_BYTES;
@@ -55,7 +56,8 @@ impl Footer {
     pub fn encode(&self, file: FileId, offset: u64) -> [u8; FOOTER_BYTES] {
         let mut out = [0; FOOTER_BYTES];
         let (f, i, p) = (self.filter, self.index, self.properties);
-        let words = [f.0, f.1, i.0, i.1, p.0, p.1, self.block_count, self.entry_count, self.ranges_len];
+        let words =
+            [f.0, f.1, i.0, i.1, p.0, p.1, self.block_count, self.entry_count, self.ranges_len];
         out.chunks_exact_mut(8).zip(words).for_each(|(at, w)| at.copy_from_slice(&w.to_le_bytes()));
         let sum = checksum(file, offset, &out[..BODY_BYTES]);
         out[BODY_BYTES..BODY_BYTES + 8].copy_from_slice(&sum.to_le_bytes());
@@ -63,7 +65,8 @@ impl Footer {
         out
     }
 
-    /// Verifies the footer that lies at `offset` of `file`, and that its parts fill the file up to it.
+    /// Verifies the footer that lies at `offset` of `file`, and that its parts fill the file up to
+    /// it.
     pub fn decode(bytes: &[u8], file: FileId, offset: u64) -> Result<Footer> {
         let mut d = Decoder::new(bytes);
         let body = d.take(BODY_BYTES)?;
@@ -79,8 +82,14 @@ impl Footer {
         let mut d = Decoder::new(body);
         let mut place = || -> Result<BlockHandle> { Ok((d.u64()?, d.u64()?)) };
         let (filter, index, properties) = (place()?, place()?, place()?);
-        let footer =
-            Footer { filter, index, properties, block_count: d.u64()?, entry_count: d.u64()?, ranges_len: d.u64()? };
+        let footer = Footer {
+            filter,
+            index,
+            properties,
+            block_count: d.u64()?,
+            entry_count: d.u64()?,
+            ranges_len: d.u64()?,
+        };
         footer.check(offset)?;
         Ok(footer)
     }
@@ -89,14 +98,20 @@ impl Footer {
         if (self.block_count == 0) != (self.index == (0, 0))
             || (self.block_count == 0 && (self.filter != (0, 0) || self.ranges_len == 0))
         {
-            return Err(Error::corruption("a klog without data has index or filter, or no range tombstones"));
+            return Err(Error::corruption(
+                "a klog without data has index or filter, or no range tombstones",
+            ));
         }
         let mut end = offset;
         let ranges_end = self.data_and_ranges_end();
         let ranges = match ranges_end.checked_sub(self.ranges_len) {
             Some(start) if self.ranges_len > 0 => (start, self.ranges_len),
             _ if self.ranges_len == 0 => (0, 0),
-            _ => return Err(Error::corruption("the ranges frame is longer than the file before it")),
+            _ => {
+                return Err(Error::corruption(
+                    "the ranges frame is longer than the file before it",
+                ));
+            }
         };
         let parts = [
             (self.properties, FrameKind::Properties),
@@ -116,7 +131,10 @@ impl Footer {
                 return Err(Error::corruption(format!(
                     "the {kind:?} frame does not follow the part before it"
                 ))
-                .expected(format_args!("an end at {end}"), format_args!("{length} bytes at {start}")));
+                .expected(
+                    format_args!("an end at {end}"),
+                    format_args!("{length} bytes at {start}"),
+                ));
             }
             end = start;
         }
@@ -157,13 +175,26 @@ mod tests {
         assert_eq!(good.data_range(), 72..172);
         assert!(decode(good, 353).is_err());
         assert!(decode(Footer { filter: (172, 51), ..good }, 352).is_err());
-        assert!(decode(Footer { filter: (0, 0), ..good }, 352).is_ok(), "the data reaches up to the index");
+        assert!(
+            decode(Footer { filter: (0, 0), ..good }, 352).is_ok(),
+            "the data reaches up to the index"
+        );
         assert!(decode(Footer { filter: (0, 222), ..good }, 352).is_err());
         let ranged = Footer { ranges_len: 30, ..good };
-        assert_eq!((decode(ranged, 352).unwrap().ranges_handle(), ranged.data_range()), ((142, 30), 72..142));
+        assert_eq!(
+            (decode(ranged, 352).unwrap().ranges_handle(), ranged.data_range()),
+            ((142, 30), 72..142)
+        );
         assert!(decode(Footer { ranges_len: 101, ..good }, 352).is_err());
         assert!(decode(Footer { ranges_len: u64::MAX, ..good }, 352).is_err());
-        let bare = Footer { filter: (0, 0), index: (0, 0), block_count: 0, entry_count: 0, ranges_len: 210, ..good };
+        let bare = Footer {
+            filter: (0, 0),
+            index: (0, 0),
+            block_count: 0,
+            entry_count: 0,
+            ranges_len: 210,
+            ..good
+        };
         assert!(decode(bare, 352).is_ok(), "range tombstones alone");
         assert!(decode(Footer { ranges_len: 0, ..bare }, 352).is_err());
         assert!(decode(Footer { properties: (u64::MAX, 353), ..good }, 352).is_err());

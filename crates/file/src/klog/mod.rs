@@ -1,5 +1,5 @@
-//! The klog: keys, small values and pointers of a sorted table. Immutable once named by the manifest.
-//! Format: `docs/format/klog.md`.
+//! The klog: keys, small values and pointers of a sorted table. Immutable once named by the
+//! manifest. Format: `docs/format/klog.md`.
 
 pub mod layout;
 pub mod properties;
@@ -14,10 +14,10 @@ pub mod trace;
 mod verify;
 pub mod standalone;
 
-pub use cursor::{KlogCursor, EntryMeta};
+pub use cursor::{EntryMeta, KlogCursor};
 pub use properties::{KlogSummary, RangeTombstoneSummary};
-pub use reader::{EntryValue, KlogReader, BlockHint};
-pub use salvage::{UnreadableRange, KlogSalvager};
+pub use reader::{BlockHint, EntryValue, KlogReader};
+pub use salvage::{KlogSalvager, UnreadableRange};
 pub use trace::{BlockLookupTrace, KlogLookupTrace};
 pub use writer::{KlogOptions, KlogWriter};
 

@@ -1,9 +1,10 @@
-//! The stand-in for a klog that could not be opened: its place in the tree is known, its contents are not. One block covers
-//! all its keys, and reading that block answers with the reason; so "not here" is never said.
+//! The stand-in for a klog that could not be opened: its place in the tree is known, its contents
+//! are not. One block covers all its keys, and reading that block answers with the reason; so "not
+//! here" is never said.
 
 use super::layout::{FOOTER_BYTES, Footer};
 use super::properties::KlogSummary;
-use super::reader::{KlogReader, KlogMetadata};
+use super::reader::{KlogMetadata, KlogReader};
 use crate::block::TableBlock;
 use crate::block::frame::FRAME_OVERHEAD_BYTES;
 use crate::block_cache::BlockCache;

@@ -1,26 +1,29 @@
-//! What a klog says about itself: the summary that the manifest keeps, its encoding as properties, and the
-//! tally that counts it (in the writer, and again in `verify`).
+//! What a klog says about itself: the summary that the manifest keeps, its encoding as properties,
+//! and the tally that counts it (in the writer, and again in `verify`).
 //!
 //! ```text
 //! pairs  varint tag | varint length | bytes, tags ascending
 //! ```
-//! Tag 22 (the sketch of keys, see `sketch.rs`) is there from [`SKETCHED_KEYS_MIN`] keys on, tag 24 (when entries expire, see
-//! `expiries.rs`) if any do.
-//! Tag 27 (the number of operands of merges) is there if there are any.
-//! Even tags may be unknown; an unknown odd tag refuses the file; every known odd tag but 27 is there.
+//! Tag 22 (the sketch of keys, see `sketch.rs`) is there from [`SKETCHED_KEYS_MIN`] keys on, tag 24
+//! (when entries expire, see `expiries.rs`) if any do. Tag 27 (the number of operands of merges) is
+//! there if there are any. Even tags may be unknown; an unknown odd tag refuses the file; every
+//! known odd tag but 27 is there.
 
 use crate::block::TableBlock;
 use crate::expiry_histogram::ExpiryHistogram;
-use crate::range_tombstones::RangeTombstones;
 use crate::key_sketch::KeySketch;
+use crate::range_tombstones::RangeTombstones;
 use perigee_base::codec::{Decoder, put_bytes, put_varint};
 use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
 use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, KEY_BYTES_MAX};
-use perigee_base::{EntryRef, Error, ErrorKind, FileId, KeyComparator, KeyRef, Result, SeqNo, ValueRef};
+use perigee_base::{
+    EntryRef, Error, ErrorKind, FileId, KeyComparator, KeyRef, Result, SeqNo, ValueRef,
+};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// The range tombstones of a klog: their number, counted once for each fragment, and how far they reach together.
+/// The range tombstones of a klog: their number, counted once for each fragment, and how far they
+/// reach together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeTombstoneSummary {
     /// Sequence numbers of all fragments.
@@ -35,7 +38,11 @@ impl RangeTombstoneSummary {
     /// The summary of fragments, if there are any.
     pub fn from_tombstones(fragments: &RangeTombstones) -> Option<RangeTombstoneSummary> {
         let (begin, end) = fragments.extent()?;
-        Some(RangeTombstoneSummary { count: fragments.tombstone_count(), begin: begin.to_boundary(), end: end.to_boundary() })
+        Some(RangeTombstoneSummary {
+            count: fragments.tombstone_count(),
+            begin: begin.to_boundary(),
+            end: end.to_boundary(),
+        })
     }
     /// Appends the encoded form: varint count, and if it is not 0 the two ends.
     pub fn encode(ranges: Option<&RangeTombstoneSummary>, out: &mut Vec<u8>) {
@@ -52,7 +59,11 @@ impl RangeTombstoneSummary {
         if count == 0 {
             return Ok(None);
         }
-        let mut cut = || Ok::<KeyBoundary, Error>(KeyBoundaryRef::decode(d.bytes(KEY_BYTES_MAX + 1)?)?.to_boundary());
+        let mut cut = || {
+            Ok::<KeyBoundary, Error>(
+                KeyBoundaryRef::decode(d.bytes(KEY_BYTES_MAX + 1)?)?.to_boundary(),
+            )
+        };
         Ok(Some(RangeTombstoneSummary { count, begin: cut()?, end: cut()? }))
     }
 }
@@ -82,8 +93,8 @@ pub struct KlogSummary {
     pub raw_value_bytes: u64,
     /// Value logs referenced, ascending, each with the stored bytes referenced.
     pub vlogs: Vec<(FileId, u64)>,
-    /// Range tombstones. First and last key are those of the entries; how far the klog reaches is [`KlogSummary::begin`]
-    /// to [`KlogSummary::end`].
+    /// Range tombstones. First and last key are those of the entries; how far the klog reaches is
+    /// [`KlogSummary::begin`] to [`KlogSummary::end`].
     pub ranges: Option<RangeTombstoneSummary>,
 }
 
@@ -110,14 +121,21 @@ impl KlogSummary {
     pub fn overlaps(&self, order: KeyComparator, other: &KlogSummary) -> bool {
         let reach = |s: &KlogSummary| (s.begin(order).to_boundary(), s.end(order).to_boundary());
         let (a, b) = (reach(self), reach(other));
-        KeyBoundaryRef::ranges_overlap(order, (a.0.as_ref(), a.1.as_ref()), (b.0.as_ref(), b.1.as_ref()))
+        KeyBoundaryRef::ranges_overlap(
+            order,
+            (a.0.as_ref(), a.1.as_ref()),
+            (b.0.as_ref(), b.1.as_ref()),
+        )
     }
     /// Whether its parts agree with each other.
     fn is_consistent(&self, order: KeyComparator) -> bool {
         let keys = self.first_key.len().max(self.last_key.len()) <= KEY_BYTES_MAX
             && order.cmp(&self.first_key, &self.last_key).is_le()
             && (self.entries > 0 || self.first_key.len() + self.last_key.len() == 0);
-        let ranges = self.ranges.as_ref().is_none_or(|r| r.begin.as_ref().cmp(order, r.end.as_ref()).is_lt());
+        let ranges = self
+            .ranges
+            .as_ref()
+            .is_none_or(|r| r.begin.as_ref().cmp(order, r.end.as_ref()).is_lt());
         (self.entries > 0 || self.ranges.is_some())
             && self.tombstones <= self.entries
             && self.smallest_seq <= self.largest_seq
@@ -188,7 +206,10 @@ pub fn decode_sketch(raw: &[u8]) -> Result<Option<KeySketch>> {
 
 /// The times at which entries expire: none, if the raw form does not say.
 pub fn decode_expiries(raw: &[u8]) -> Result<ExpiryHistogram> {
-    Ok(find_property(raw, EXPIRIES_TAG)?.map(ExpiryHistogram::decode).transpose()?.unwrap_or_default())
+    Ok(find_property(raw, EXPIRIES_TAG)?
+        .map(ExpiryHistogram::decode)
+        .transpose()?
+        .unwrap_or_default())
 }
 
 /// The raw form of the property frame.
@@ -284,13 +305,21 @@ fn decode_required(raw: &[u8]) -> Result<[&[u8]; REQUIRED_TAGS.len()]> {
 fn decode_number(bytes: &[u8]) -> Result<u64> {
     let mut d = Decoder::new(bytes);
     let v = d.varint()?;
-    if d.is_empty() { Ok(v) } else { Err(Error::corruption("bytes after a number in the properties")) }
+    if d.is_empty() {
+        Ok(v)
+    } else {
+        Err(Error::corruption("bytes after a number in the properties"))
+    }
 }
 
 fn decode_ranges(bytes: &[u8]) -> Result<Option<RangeTombstoneSummary>> {
     let mut d = Decoder::new(bytes);
     let ranges = RangeTombstoneSummary::decode(&mut d)?;
-    if d.is_empty() { Ok(ranges) } else { Err(Error::corruption("bytes after the ends of the ranges")) }
+    if d.is_empty() {
+        Ok(ranges)
+    } else {
+        Err(Error::corruption("bytes after the ends of the ranges"))
+    }
 }
 
 fn decode_vlogs(bytes: &[u8]) -> Result<Vec<(FileId, u64)>> {
@@ -361,7 +390,8 @@ impl PropertiesCollector {
         (self.entries > 0).then_some((&self.last_key, self.last_seq))
     }
 
-    /// Counts an entry. Whether its key is another than the entry's before; `None` if it is out of order.
+    /// Counts an entry. Whether its key is another than the entry's before; `None` if it is out of
+    /// order.
     pub fn add_entry(&mut self, e: EntryRef<'_>) -> Option<bool> {
         let new_key = match self.last_entry() {
             None => {
@@ -390,8 +420,8 @@ impl PropertiesCollector {
         Some(new_key)
     }
 
-    /// Counts the entries of a block. `tell` hears each key that is another than the one before; the number of an entry
-    /// that is out of order is an error.
+    /// Counts the entries of a block. `tell` hears each key that is another than the one before;
+    /// the number of an entry that is out of order is an error.
     pub fn add_block(
         &mut self,
         block: &TableBlock,
@@ -448,7 +478,8 @@ impl PropertiesCollector {
         Ok(())
     }
 
-    // Wrapping: a file made to mislead may claim any sizes in its pointers; the sums are compared, not used.
+    // Wrapping: a file made to mislead may claim any sizes in its pointers; the sums are compared,
+    // not used.
     fn add_value(&mut self, value: ValueRef<'_>) {
         self.operand_count += u64::from(value.is_operand());
         let bytes = match value {
@@ -456,8 +487,12 @@ impl PropertiesCollector {
                 self.tombstones += 1;
                 0
             }
-            ValueRef::Inline(v) | ValueRef::InlineExpiring(v, _) | ValueRef::Operand(v) => v.len() as u64,
-            ValueRef::Pointer(p) | ValueRef::PointerExpiring(p, _) | ValueRef::OperandPointer(p) => {
+            ValueRef::Inline(v) | ValueRef::InlineExpiring(v, _) | ValueRef::Operand(v) => {
+                v.len() as u64
+            }
+            ValueRef::Pointer(p)
+            | ValueRef::PointerExpiring(p, _)
+            | ValueRef::OperandPointer(p) => {
                 let stored = self.vlogs.entry(p.file).or_default();
                 *stored = stored.wrapping_add(p.stored_bytes);
                 p.value_bytes
@@ -500,16 +535,23 @@ mod tests {
 
     fn sample() -> KlogSummary {
         let mut t = PropertiesCollector::new(KeyComparator::Bytes);
-        for (k, seq, value) in
-            [(b"a", 9, ValueRef::Inline(b"xyz")), (b"a", 4, ValueRef::Tombstone), (b"b", 5, ValueRef::Tombstone)]
-        {
+        for (k, seq, value) in [
+            (b"a", 9, ValueRef::Inline(b"xyz")),
+            (b"a", 4, ValueRef::Tombstone),
+            (b"b", 5, ValueRef::Tombstone),
+        ] {
             assert!(t.add_entry(EntryRef { key: k, seq: SeqNo(seq), value }).is_some());
         }
         assert!(
-            t.add_entry(EntryRef { key: b"b", seq: SeqNo(5), value: ValueRef::Tombstone }).is_none(),
+            t.add_entry(EntryRef { key: b"b", seq: SeqNo(5), value: ValueRef::Tombstone })
+                .is_none(),
             "the same twice"
         );
-        assert!(t.add_entry(EntryRef { key: b"a", seq: SeqNo(1), value: ValueRef::Tombstone }).is_none(), "backwards");
+        assert!(
+            t.add_entry(EntryRef { key: b"a", seq: SeqNo(1), value: ValueRef::Tombstone })
+                .is_none(),
+            "backwards"
+        );
         KlogSummary { vlogs: vec![(FileId(3), 700), (FileId(9), 1)], ..t.into_summary() }
     }
 
@@ -527,6 +569,10 @@ mod tests {
         let mut other = raw.clone();
         let name = other.windows(5).position(|w| w == b"bytes").unwrap();
         other[name] = b'z';
-        assert_eq!(decode(&other).unwrap_err().kind(), ErrorKind::FormatTooNew, "an unknown key order");
+        assert_eq!(
+            decode(&other).unwrap_err().kind(),
+            ErrorKind::FormatTooNew,
+            "an unknown key order"
+        );
     }
 }

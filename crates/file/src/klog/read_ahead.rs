@@ -1,8 +1,8 @@
-//! Data blocks from disk: one for the cache, one in passing, or a stretch of them ahead of a walk. The checksum of a frame
-//! is compared before anything of it is used, whichever way it came.
+//! Data blocks from disk: one for the cache, one in passing, or a stretch of them ahead of a walk.
+//! The checksum of a frame is compared before anything of it is used, whichever way it came.
 //!
-//! A block in passing lies in a buffer that the thread keeps ([`spare`]): most reads that miss the cache want one entry of
-//! a block that nobody asks for again soon.
+//! A block in passing lies in a buffer that the thread keeps ([`spare`]): most reads that miss the
+//! cache want one entry of a block that nobody asks for again soon.
 
 use super::reader::{EntryValue, KlogReader};
 use crate::block::frame::{Frame, FrameKind};
@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 /// A walk reads this much ahead at first, twice as much each time, and so much at most.
 const READ_AHEAD_BYTES: (u64, u64) = (4 << 10, READ_AHEAD_BYTES_MAX);
-/// A walk that reads so much at a time is a long one: its blocks come into the cache only where there is room.
+/// A walk that reads so much at a time is a long one: its blocks come into the cache only where
+/// there is room.
 const LONG_SCAN_BYTES: u64 = 32 << 10;
 
 /// What a walk has read ahead: the frames of some blocks that follow each other.
@@ -41,7 +42,8 @@ impl Drop for ReadAhead {
 impl ReadAhead {
     /// Which way it reads on for block `i`, if that is a part of a walk.
     fn direction(&self, i: usize) -> Option<bool> {
-        self.scan_forward.or(self.last_block.filter(|last| i.abs_diff(*last) == 1).map(|last| i > last))
+        self.scan_forward
+            .or(self.last_block.filter(|last| i.abs_diff(*last) == 1).map(|last| i > last))
     }
     /// The frame at a place, if it was read.
     fn buffered_frame(&self, (offset, length): (u64, u64)) -> Option<&[u8]> {
@@ -52,7 +54,12 @@ impl ReadAhead {
 
 impl KlogReader {
     /// What a look-up that has come to data block `i` finds there, if that is not in the cache.
-    pub(super) fn get_uncached(&self, i: usize, key: &[u8], at: SeqNo) -> Result<Option<(SeqNo, EntryValue)>> {
+    pub(super) fn get_uncached(
+        &self,
+        i: usize,
+        key: &[u8],
+        at: SeqNo,
+    ) -> Result<Option<(SeqNo, EntryValue)>> {
         self.count_cache_miss();
         if self.cache.should_admit(i, false) {
             let block = Arc::new(self.read_block(i, IoActivity::Get, true)?);
@@ -79,8 +86,11 @@ impl KlogReader {
         let block = match self.cached_block(i) {
             Some(block) => block,
             None => {
-                let kept = fill_cache && self.cache.should_admit(i, ahead.window_bytes >= LONG_SCAN_BYTES);
-                self.load_uncached_block(i, kept, |kept| self.read_block_for_scan(i, cause, kept, ahead))?
+                let kept =
+                    fill_cache && self.cache.should_admit(i, ahead.window_bytes >= LONG_SCAN_BYTES);
+                self.load_uncached_block(i, kept, |kept| {
+                    self.read_block_for_scan(i, cause, kept, ahead)
+                })?
             }
         };
         (ahead.last_block, ahead.scan_forward) = (Some(i), None);
@@ -98,25 +108,40 @@ impl KlogReader {
     }
 
     /// The same for a walk: blocks that are asked for one after the other are read together.
-    fn read_block_for_scan(&self, i: usize, cause: IoActivity, kept: bool, ahead: &mut ReadAhead) -> Result<TableBlock> {
+    fn read_block_for_scan(
+        &self,
+        i: usize,
+        cause: IoActivity,
+        kept: bool,
+        ahead: &mut ReadAhead,
+    ) -> Result<TableBlock> {
         let place = self.metadata.index.block_handle(i);
         if ahead.buffered_frame(place).is_none() {
             let Some(forward) = ahead.direction(i) else {
                 ahead.window_bytes = 0;
                 return self.read_block(i, cause, kept);
             };
-            // An error ahead belongs to the block that it hits: the walk meets it there, or not at all.
+            // An error ahead belongs to the block that it hits: the walk meets it there, or not at
+            // all.
             if self.read_ahead(i, forward, cause, ahead).is_err() {
                 ahead.window_bytes = 0;
                 return self.read_block(i, cause, kept);
             }
         }
-        let frame = ahead.buffered_frame(place).expect("what was read ahead begins or ends with this block");
+        let frame = ahead
+            .buffered_frame(place)
+            .expect("what was read ahead begins or ends with this block");
         self.decode_block(place.0, frame, kept)
     }
 
     /// Reads block `i` and those behind it (or before it) that fit into the window.
-    fn read_ahead(&self, i: usize, forward: bool, cause: IoActivity, ahead: &mut ReadAhead) -> Result<()> {
+    fn read_ahead(
+        &self,
+        i: usize,
+        forward: bool,
+        cause: IoActivity,
+        ahead: &mut ReadAhead,
+    ) -> Result<()> {
         let index = &self.metadata.index;
         ahead.window_bytes = (ahead.window_bytes * 2).clamp(READ_AHEAD_BYTES.0, READ_AHEAD_BYTES.1);
         let (start, length) = index.block_handle(i);
@@ -124,8 +149,11 @@ impl KlogReader {
         let mut next = i;
         while to - from < ahead.window_bytes {
             next = if forward { next + 1 } else { next.wrapping_sub(1) };
-            // A long walk reads through what is cached: one call more would cost more than some bytes.
-            if next >= index.block_count() || (ahead.window_bytes < LONG_SCAN_BYTES && self.cache.contains(next)) {
+            // A long walk reads through what is cached: one call more would cost more than some
+            // bytes.
+            if next >= index.block_count()
+                || (ahead.window_bytes < LONG_SCAN_BYTES && self.cache.contains(next))
+            {
                 break;
             }
             let (offset, length) = index.block_handle(next);
@@ -173,7 +201,8 @@ impl KlogReader {
 
     fn decode_block(&self, offset: u64, frame: &[u8], kept: bool) -> Result<TableBlock> {
         let order = self.metadata.comparator;
-        let block = decode_frame(self.id(), offset, frame, order).map_err(|e| self.input.error_at(offset, e))?;
+        let block = decode_frame(self.id(), offset, frame, order)
+            .map_err(|e| self.input.error_at(offset, e))?;
         if !kept {
             return Ok(block);
         }
@@ -184,7 +213,12 @@ impl KlogReader {
 }
 
 /// The block of a frame that lies at `offset` of file `id`, in a spare buffer.
-pub(super) fn decode_frame(id: FileId, offset: u64, frame: &[u8], order: KeyComparator) -> Result<TableBlock> {
+pub(super) fn decode_frame(
+    id: FileId,
+    offset: u64,
+    frame: &[u8],
+    order: KeyComparator,
+) -> Result<TableBlock> {
     let frame = Frame::decode(id, offset, frame, FrameKind::Data)?;
     let length = frame.raw_bytes + TableBlock::SLACK;
     let mut buf = buffer_pool::take_block_buffer(length)?;
@@ -196,7 +230,7 @@ pub(super) fn decode_frame(id: FileId, offset: u64, frame: &[u8], order: KeyComp
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{TestRng, TestDir};
+    use crate::testing::{TestDir, TestRng};
     use crate::{BlockCache, CompressionMethod, KlogCursor, KlogOptions, KlogWriter};
     use perigee_base::checksum::key_hash;
     use perigee_base::stats::Counters;
@@ -221,8 +255,12 @@ mod tests {
         let mut rng = TestRng::new(5);
         for i in 0..ENTRIES {
             let value = rng.bytes(100);
-            w.add(EntryRef { key: &i.to_be_bytes(), seq: SeqNo(9), value: ValueRef::Inline(&value) })
-                .unwrap();
+            w.add(EntryRef {
+                key: &i.to_be_bytes(),
+                seq: SeqNo(9),
+                value: ValueRef::Inline(&value),
+            })
+            .unwrap();
         }
         w.finish().unwrap();
         let (r, counters) = open(&dir, cache);
@@ -267,7 +305,11 @@ mod tests {
             let (calls, bytes) = reads(&counters);
             let blocks: u64 = r.list_blocks().unwrap().iter().map(|b| b.1).sum();
             assert_eq!(bytes, blocks, "forward {forward}, fill {fill}");
-            assert!(calls < r.block_count() as u64 / 8, "{calls} reads of {} blocks", r.block_count());
+            assert!(
+                calls < r.block_count() as u64 / 8,
+                "{calls} reads of {} blocks",
+                r.block_count()
+            );
         }
     }
 
@@ -320,15 +362,19 @@ mod tests {
         }
     }
 
-    /// Reads ahead used to fail as a whole: a walk ended up to 64 KiB before what could not be read.
+    /// Reads ahead used to fail as a whole: a walk ended up to 64 KiB before what could not be
+    /// read.
     #[test]
     fn scan_returns_all_entries_before_unreadable_block() {
         let (dir, r, _) = klog(0);
         let (offset, length, _) = r.list_blocks().unwrap()[50];
         let bytes = dir.get(NAME);
         let len = bytes.len() as u64;
-        let file = Arc::new(UnreadableFile { bytes, bad: offset + length / 2..offset + length / 2 + 1 });
-        let input = crate::table_file_reader::TableFileReader::from_file(file, ID, NAME.into(), len).unwrap();
+        let file =
+            Arc::new(UnreadableFile { bytes, bad: offset + length / 2..offset + length / 2 + 1 });
+        let input =
+            crate::table_file_reader::TableFileReader::from_file(file, ID, NAME.into(), len)
+                .unwrap();
         let cache = Arc::new(BlockCache::new(0));
         let r = Arc::new(KlogReader::from_file(input, 1, cache, Arc::default()).unwrap());
         let shown = |forward: bool| {
@@ -346,8 +392,9 @@ mod tests {
             n
         };
         let blocks = r.list_blocks().unwrap();
-        let count =
-            |inside: &dyn Fn(&[u8]) -> bool| (0..ENTRIES).filter(|i| inside(&i.to_be_bytes())).count();
+        let count = |inside: &dyn Fn(&[u8]) -> bool| {
+            (0..ENTRIES).filter(|i| inside(&i.to_be_bytes())).count()
+        };
         let before = count(&|key| key <= &blocks[49].2[..]);
         let behind = count(&|key| key > &blocks[50].2[..]);
         assert_eq!([shown(true), shown(false)], [before, behind]);
@@ -367,7 +414,10 @@ mod tests {
             assert_eq!(one, other);
             held.push((one, other));
         }
-        assert!(held.iter().all(|(one, other)| one == other), "buffers that went were not written over");
+        assert!(
+            held.iter().all(|(one, other)| one == other),
+            "buffers that went were not written over"
+        );
         let read = counters.cache_misses.get();
         assert!(read > 2000 && passing.cache.cache().block_count() < 10, "{read}");
     }

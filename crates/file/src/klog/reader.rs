@@ -1,10 +1,10 @@
-//! Reads a klog: filter, then index, then one block, then the entry. Index and filter stay in memory; data
-//! blocks come from the cache or from one read, verified before use.
+//! Reads a klog: filter, then index, then one block, then the entry. Index and filter stay in
+//! memory; data blocks come from the cache or from one read, verified before use.
 //!
-//! "Not here" is an assertion: it is said only when the filter excludes the key, or the one block that could
-//! hold it was read and verified.
+//! "Not here" is an assertion: it is said only when the filter excludes the key, or the one block
+//! that could hold it was read and verified.
 
-use super::layout::{FOOTER_BYTES, Footer, BlockHandle};
+use super::layout::{BlockHandle, FOOTER_BYTES, Footer};
 use super::properties::{self, KlogSummary, RangeTombstoneSummary};
 use crate::block::TableBlock;
 use crate::block::frame::{Frame, FrameKind};
@@ -13,14 +13,16 @@ use crate::expiry_histogram::ExpiryHistogram;
 use crate::filter::FilterReader;
 use crate::handle_cache::FileHandleCache;
 use crate::index::IndexReader;
-use crate::table_file_reader::TableFileReader;
-use crate::range_tombstones::RangeTombstones;
 use crate::key_sketch::KeySketch;
+use crate::range_tombstones::RangeTombstones;
+use crate::table_file_reader::TableFileReader;
+use perigee_base::entry::VlogPointer;
 use perigee_base::file_header::{FileKind, HEADER_BYTES};
 use perigee_base::io_stats::IoActivity;
-use perigee_base::entry::VlogPointer;
 use perigee_base::stats::Counters;
-use perigee_base::{EntryKind, Error, Expiry, FamilyId, FileId, KeyComparator, Result, SeqNo, PinnedSlice, ValueRef};
+use perigee_base::{
+    EntryKind, Error, Expiry, FamilyId, FileId, KeyComparator, PinnedSlice, Result, SeqNo, ValueRef,
+};
 use perigee_env::Dir;
 use std::sync::atomic::{
     AtomicU64,
@@ -58,7 +60,9 @@ impl EntryValue {
             ValueRef::Tombstone | ValueRef::SingleDelete => EntryValue::Tombstone,
             ValueRef::Inline(_) => EntryValue::Value(block.pinned_value(i)),
             ValueRef::Pointer(p) => EntryValue::Pointer(p),
-            ValueRef::InlineExpiring(_, x) => EntryValue::ValueExpiring(block.pinned_value(i).skip_first(Expiry::BYTES), x),
+            ValueRef::InlineExpiring(_, x) => {
+                EntryValue::ValueExpiring(block.pinned_value(i).skip_first(Expiry::BYTES), x)
+            }
             ValueRef::PointerExpiring(p, x) => EntryValue::PointerExpiring(p, x),
             ValueRef::Operand(_) => EntryValue::Operand(block.pinned_value(i)),
             ValueRef::OperandPointer(p) => EntryValue::OperandPointer(p),
@@ -81,7 +85,9 @@ impl EntryValue {
     /// Where its bytes lie, if that is in a value log.
     pub fn vlog_pointer(&self) -> Option<VlogPointer> {
         match self {
-            EntryValue::Pointer(p) | EntryValue::PointerExpiring(p, _) | EntryValue::OperandPointer(p) => Some(*p),
+            EntryValue::Pointer(p)
+            | EntryValue::PointerExpiring(p, _)
+            | EntryValue::OperandPointer(p) => Some(*p),
             _ => None,
         }
     }
@@ -144,18 +150,27 @@ pub(super) struct KlogMetadata {
 }
 
 impl KlogMetadata {
-    /// Reads header, footer, properties, index and filter from disk, and verifies each and that they agree.
+    /// Reads header, footer, properties, index and filter from disk, and verifies each and that
+    /// they agree.
     pub fn read(input: &TableFileReader, database: u64) -> Result<KlogMetadata> {
         let header = input.read_header(FileKind::Klog, database)?;
         let family = u32::try_from(header.a).ok().filter(|_| header.b == 0).ok_or_else(|| {
-            input
-                .error_at(0, Error::corruption("a klog header names no family, or an unused field is not zero"))
+            input.error_at(
+                0,
+                Error::corruption("a klog header names no family, or an unused field is not zero"),
+            )
         })?;
         let footer = read_footer(input)?;
         let ((summary, order), sketch, expiries, operands) =
             read_frame(input, footer.properties, FrameKind::Properties, |raw| {
-                let (sketch, expiries) = (properties::decode_sketch(&raw)?, properties::decode_expiries(&raw)?);
-                Ok((properties::decode(&raw)?, sketch, expiries, properties::decode_operands(&raw)?))
+                let (sketch, expiries) =
+                    (properties::decode_sketch(&raw)?, properties::decode_expiries(&raw)?);
+                Ok((
+                    properties::decode(&raw)?,
+                    sketch,
+                    expiries,
+                    properties::decode_operands(&raw)?,
+                ))
             })?;
         let index = match footer.index {
             (0, 0) => IndexReader::empty(),
@@ -165,7 +180,9 @@ impl KlogMetadata {
         };
         let ranges = match footer.ranges_handle() {
             (0, 0) => RangeTombstones::default(),
-            place => read_frame(input, place, FrameKind::Ranges, |raw| RangeTombstones::decode(&raw, order))?,
+            place => read_frame(input, place, FrameKind::Ranges, |raw| {
+                RangeTombstones::decode(&raw, order)
+            })?,
         };
         if RangeTombstoneSummary::from_tombstones(&ranges) != summary.ranges {
             let e = Error::corruption("the properties are not those of the range tombstones");
@@ -175,9 +192,12 @@ impl KlogMetadata {
             (0, 0) => None,
             // Equal keys may have different hashes: then a filter, whoever wrote it, says nothing.
             _ if !order.supports_filters() => None,
-            place => Some(read_frame(input, place, FrameKind::Filter, |raw| FilterReader::decode(&raw))?),
+            place => {
+                Some(read_frame(input, place, FrameKind::Filter, |raw| FilterReader::decode(&raw))?)
+            }
         };
-        if summary.entries != footer.entry_count || index.block_count() as u64 != footer.block_count {
+        if summary.entries != footer.entry_count || index.block_count() as u64 != footer.block_count
+        {
             let e = Error::corruption("footer, index and properties disagree").expected(
                 format_args!("{} entries in {} blocks", footer.entry_count, footer.block_count),
                 format_args!("{} in {}", summary.entries, index.block_count()),
@@ -186,14 +206,26 @@ impl KlogMetadata {
         }
         let summary = KlogSummary { bytes: input.bytes(), ..summary };
         let (family, ranges, expiries) = (FamilyId(family), Arc::new(ranges), Arc::new(expiries));
-        Ok(KlogMetadata { family, footer, summary, comparator: order, index, filter, sketch, expiries, operand_count: operands, ranges })
+        Ok(KlogMetadata {
+            family,
+            footer,
+            summary,
+            comparator: order,
+            index,
+            filter,
+            sketch,
+            expiries,
+            operand_count: operands,
+            ranges,
+        })
     }
 }
 
 fn read_footer(input: &TableFileReader) -> Result<Footer> {
     let least = (HEADER_BYTES + FOOTER_BYTES) as u64;
     if input.bytes() < least {
-        let e = Error::corruption("the file is too short for a klog").expected(least, input.bytes());
+        let e =
+            Error::corruption("the file is too short for a klog").expected(least, input.bytes());
         return Err(input.error_at(input.bytes(), e));
     }
     let offset = input.bytes() - FOOTER_BYTES as u64;
@@ -201,7 +233,12 @@ fn read_footer(input: &TableFileReader) -> Result<Footer> {
     Footer::decode(&raw, input.id(), offset).map_err(|e| input.error_at(offset, e))
 }
 
-fn read_frame<T>(input: &TableFileReader, place: BlockHandle, kind: FrameKind, decode: impl Fn(Vec<u8>) -> Result<T>) -> Result<T> {
+fn read_frame<T>(
+    input: &TableFileReader,
+    place: BlockHandle,
+    kind: FrameKind,
+    decode: impl Fn(Vec<u8>) -> Result<T>,
+) -> Result<T> {
     read_raw_frame(input, place, kind, 0).and_then(decode).map_err(|e| input.error_at(place.0, e))
 }
 
@@ -211,16 +248,24 @@ fn read_frame_with_slack<T>(
     kind: FrameKind,
     decode: impl Fn(Vec<u8>) -> Result<T>,
 ) -> Result<T> {
-    read_raw_frame(input, place, kind, TableBlock::SLACK).and_then(decode).map_err(|e| input.error_at(place.0, e))
+    read_raw_frame(input, place, kind, TableBlock::SLACK)
+        .and_then(decode)
+        .map_err(|e| input.error_at(place.0, e))
 }
 
-fn read_raw_frame(input: &TableFileReader, place: BlockHandle, kind: FrameKind, slack: usize) -> Result<Vec<u8>> {
+fn read_raw_frame(
+    input: &TableFileReader,
+    place: BlockHandle,
+    kind: FrameKind,
+    slack: usize,
+) -> Result<Vec<u8>> {
     let bytes = input.read(place.0, place.1)?;
     Frame::decode(input.id(), place.0, &bytes, kind)?.decompress(slack)
 }
 
 impl KlogReader {
-    /// Opens a klog that the manifest says is `bytes` long, and verifies everything but the data blocks.
+    /// Opens a klog that the manifest says is `bytes` long, and verifies everything but the data
+    /// blocks.
     #[allow(clippy::too_many_arguments)]
     pub fn open(
         dir: &dyn Dir,
@@ -230,7 +275,12 @@ impl KlogReader {
         cache: Arc<BlockCache>,
         counters: Arc<Counters>,
     ) -> Result<KlogReader> {
-        Self::from_file(TableFileReader::open(dir, id, FileKind::Klog, bytes)?, database, cache, counters)
+        Self::from_file(
+            TableFileReader::open(dir, id, FileKind::Klog, bytes)?,
+            database,
+            cache,
+            counters,
+        )
     }
 
     /// The same, through a bounded number of open files.
@@ -242,7 +292,12 @@ impl KlogReader {
         cache: Arc<BlockCache>,
         counters: Arc<Counters>,
     ) -> Result<KlogReader> {
-        Self::from_file(TableFileReader::open_cached(handles, id, FileKind::Klog, bytes)?, database, cache, counters)
+        Self::from_file(
+            TableFileReader::open_cached(handles, id, FileKind::Klog, bytes)?,
+            database,
+            cache,
+            counters,
+        )
     }
 
     pub(crate) fn from_file(
@@ -287,7 +342,10 @@ impl KlogReader {
     /// [`filter_hash`](KeyOrder::filter_hash), computed once for all files.
     pub fn get(&self, key: &[u8], hash: u64, at: SeqNo) -> Result<Option<(SeqNo, EntryValue)>> {
         let Some(i) = self.find_block(key, hash, at) else { return Ok(None) };
-        match self.cache.with_block(i, |block| self.search_block(block, i, key, at, EntryValue::from_block)) {
+        match self
+            .cache
+            .with_block(i, |block| self.search_block(block, i, key, at, EntryValue::from_block))
+        {
             Some(answer) => {
                 self.counters.cache_hits.add(1);
                 Ok(answer)
@@ -296,7 +354,8 @@ impl KlogReader {
         }
     }
 
-    /// The same for one of many keys that come in order: the block that the last one was found in is at hand.
+    /// The same for one of many keys that come in order: the block that the last one was found in
+    /// is at hand.
     pub fn get_with_hint(
         &self,
         key: &[u8],
@@ -324,15 +383,26 @@ impl KlogReader {
             let held = near.take().map_or(0, |n| n.blocks_read);
             let loaded = held + u64::from(!self.cache.contains(i));
             let block = self.load_block(i, true, IoActivity::Get)?;
-            *near =
-                Some(BlockHint { file: self.id(), block_index: i, block: Arc::clone(&block), blocks_read: loaded, same_block: false });
+            *near = Some(BlockHint {
+                file: self.id(),
+                block_index: i,
+                block: Arc::clone(&block),
+                blocks_read: loaded,
+                same_block: false,
+            });
             Ok(block)
         })
     }
 
-    /// Tells the file system that the look-up of `key` is going to read its block, unless that is cached or the `last` one
-    /// announced.
-    pub fn prefetch_block_for(&self, key: &[u8], hash: u64, at: SeqNo, last: &mut Option<(FileId, usize)>) {
+    /// Tells the file system that the look-up of `key` is going to read its block, unless that is
+    /// cached or the `last` one announced.
+    pub fn prefetch_block_for(
+        &self,
+        key: &[u8],
+        hash: u64,
+        at: SeqNo,
+        last: &mut Option<(FileId, usize)>,
+    ) {
         if self.metadata.filter.as_ref().is_some_and(|f| !f.may_contain(hash)) {
             return;
         }
@@ -406,9 +476,10 @@ impl KlogReader {
         (seq <= at).then(|| (seq, found(block, entry)))
     }
 
-    /// From now on all entries have this sequence number: a table that was loaded, whose number was not known when it was
-    /// written. Its entries are stored under number 0, one for each key. Its range tombstones come right before them: they hide
-    /// none of its own entries. Called before any reader of the tree sees it.
+    /// From now on all entries have this sequence number: a table that was loaded, whose number was
+    /// not known when it was written. Its entries are stored under number 0, one for each key. Its
+    /// range tombstones come right before them: they hide none of its own entries. Called before
+    /// any reader of the tree sees it.
     pub fn set_global_seq(&self, seq: SeqNo) {
         if !self.metadata.ranges.is_empty() {
             let _ = self.global_seq_ranges.set(Arc::new(self.metadata.ranges.with_seq(seq.prev())));
@@ -429,7 +500,8 @@ impl KlogReader {
         self.global_seq().unwrap_or(stored)
     }
 
-    /// Up to which stored number a reader at `at` sees entries; `Some(None)`: all of them; `None`: none.
+    /// Up to which stored number a reader at `at` sees entries; `Some(None)`: all of them; `None`:
+    /// none.
     #[inline]
     pub(super) fn visible_seq_bound(&self, at: SeqNo) -> Option<Option<SeqNo>> {
         match self.global_seq() {
@@ -438,11 +510,16 @@ impl KlogReader {
         }
     }
 
-    /// Counts a false positive of the filter: nothing was found, and not because all versions are too new.
+    /// Counts a false positive of the filter: nothing was found, and not because all versions are
+    /// too new.
     fn count_false_positive(&self, key: &[u8], i: usize, at: Option<(&TableBlock, usize)>) {
         let has_newer = match at {
-            Some((block, entry)) if entry > 0 => block.key_equals(self.metadata.comparator, entry - 1, key),
-            _ => i > 0 && self.metadata.index.separator_has_key(self.metadata.comparator, i - 1, key),
+            Some((block, entry)) if entry > 0 => {
+                block.key_equals(self.metadata.comparator, entry - 1, key)
+            }
+            _ => {
+                i > 0 && self.metadata.index.separator_has_key(self.metadata.comparator, i - 1, key)
+            }
         };
         if self.metadata.filter.is_some() && !has_newer {
             self.counters.filter_false_positives.add(1);
@@ -458,7 +535,12 @@ impl KlogReader {
     }
 
     /// Data block `i`, from the cache or from disk.
-    pub(super) fn load_block(&self, i: usize, fill_cache: bool, cause: IoActivity) -> Result<Arc<TableBlock>> {
+    pub(super) fn load_block(
+        &self,
+        i: usize,
+        fill_cache: bool,
+        cause: IoActivity,
+    ) -> Result<Arc<TableBlock>> {
         match self.cached_block(i) {
             Some(block) => Ok(block),
             None => {
@@ -550,12 +632,17 @@ impl KlogReader {
     pub fn may_contain(&self, hash: u64) -> bool {
         self.metadata.filter.as_ref().is_none_or(|f| f.may_contain(hash))
     }
-    /// The data blocks that a range of keys touches: the first, the last, and the bytes from the one to the other;
-    /// `None` for a bound: to that end. No block is read.
-    pub fn blocks_in_range(&self, lower: Option<&[u8]>, upper: Option<&[u8]>) -> Option<(usize, usize, u64)> {
+    /// The data blocks that a range of keys touches: the first, the last, and the bytes from the
+    /// one to the other; `None` for a bound: to that end. No block is read.
+    pub fn blocks_in_range(
+        &self,
+        lower: Option<&[u8]>,
+        upper: Option<&[u8]>,
+    ) -> Option<(usize, usize, u64)> {
         let index = &self.metadata.index;
         let first = lower.map_or(0, |k| index.find_block(self.metadata.comparator, k, SeqNo::MAX));
-        let last = upper.map_or(usize::MAX, |k| index.find_block(self.metadata.comparator, k, SeqNo::ZERO));
+        let last = upper
+            .map_or(usize::MAX, |k| index.find_block(self.metadata.comparator, k, SeqNo::ZERO));
         let last = last.min(index.block_count().checked_sub(1)?);
         if first > last {
             return None;
@@ -570,6 +657,8 @@ impl KlogReader {
     /// Offset, frame length and separator of every data block.
     pub fn list_blocks(&self) -> Result<Vec<(u64, u64, Vec<u8>)>> {
         let index = &self.metadata.index;
-        Ok((0..index.block_count()).map(|i| (index.block_handle(i).0, index.block_handle(i).1, index.separator(i).0)).collect())
+        Ok((0..index.block_count())
+            .map(|i| (index.block_handle(i).0, index.block_handle(i).1, index.separator(i).0))
+            .collect())
     }
 }

@@ -1,13 +1,16 @@
-//! Reads whatever can be read of a klog, without its index: data frames one after the other, and behind a damaged one the
-//! next place where a whole frame lies. A frame is believed only with its checksum, which is bound to file and place.
+//! Reads whatever can be read of a klog, without its index: data frames one after the other, and
+//! behind a damaged one the next place where a whole frame lies. A frame is believed only with its
+//! checksum, which is bound to file and place.
 
-use super::layout::{FOOTER_BYTES, Footer, BlockHandle};
+use super::layout::{BlockHandle, FOOTER_BYTES, Footer};
 use super::properties;
 use super::reader::KlogMetadata;
 use crate::block::TableBlock;
-use crate::block::frame::{Frame, FrameKind, FRAME_HEADER_BYTES, FRAME_OVERHEAD_BYTES, declared_frame_bytes};
-use crate::table_file_reader::TableFileReader;
+use crate::block::frame::{
+    FRAME_HEADER_BYTES, FRAME_OVERHEAD_BYTES, Frame, FrameKind, declared_frame_bytes,
+};
 use crate::range_tombstones::RangeTombstones;
+use crate::table_file_reader::TableFileReader;
 use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use perigee_base::{EntryRef, Error, ErrorKind, FamilyId, FileId, KeyComparator, Result};
 use perigee_env::Dir;
@@ -61,13 +64,16 @@ impl KlogSalvager {
         let input = TableFileReader::open(dir, id, FileKind::Klog, bytes)?;
         let head = input.read(0, (HEADER_BYTES as u64).min(bytes))?;
         let header = FileHeader::decode(&head, FileKind::Klog, Some(id), database);
-        let footer = bytes
-            .checked_sub(FOOTER_BYTES as u64)
-            .map(|at| input.read(at, FOOTER_BYTES as u64).and_then(|raw| Footer::decode(&raw, id, at)));
+        let footer = bytes.checked_sub(FOOTER_BYTES as u64).map(|at| {
+            input.read(at, FOOTER_BYTES as u64).and_then(|raw| Footer::decode(&raw, id, at))
+        });
         let footer = footer.and_then(Result::ok);
         let properties = footer.and_then(|f| {
             let raw = input.read(f.properties.0, f.properties.1).ok()?;
-            let raw = Frame::decode(id, f.properties.0, &raw, FrameKind::Properties).ok()?.decompress(0).ok()?;
+            let raw = Frame::decode(id, f.properties.0, &raw, FrameKind::Properties)
+                .ok()?
+                .decompress(0)
+                .ok()?;
             properties::decode(&raw).ok()
         });
         let (family, header) = match header {
@@ -88,12 +94,21 @@ impl KlogSalvager {
     }
 
     /// Hands out every entry that can be read, in order, and returns what cannot.
-    pub fn read_entries(&self, mut take: impl FnMut(EntryRef<'_>) -> Result<()>) -> Result<Vec<UnreadableRange>> {
+    pub fn read_entries(
+        &self,
+        mut take: impl FnMut(EntryRef<'_>) -> Result<()>,
+    ) -> Result<Vec<UnreadableRange>> {
         let mut lost: Vec<UnreadableRange> = Vec::new();
         let mut open_gap = false;
         if let Some(e) = &self.header_error {
             let bytes = HEADER_BYTES as u64;
-            lost.push(UnreadableRange { offset: 0, bytes, last_key_before: None, first_key_after: None, error: e.clone() });
+            lost.push(UnreadableRange {
+                offset: 0,
+                bytes,
+                last_key_before: None,
+                first_key_after: None,
+                error: e.clone(),
+            });
         }
         let mut key = Vec::new();
         let mut last: Option<Vec<u8>> = None;
@@ -121,7 +136,13 @@ impl KlogSalvager {
                 Err(why) => {
                     let next = self.find_next_block(offset)?.unwrap_or(self.data_end);
                     let why = self.input.error_at(offset, why);
-                    lost.push(UnreadableRange { offset, bytes: next - offset, last_key_before: last.clone(), first_key_after: None, error: why });
+                    lost.push(UnreadableRange {
+                        offset,
+                        bytes: next - offset,
+                        last_key_before: last.clone(),
+                        first_key_after: None,
+                        error: why,
+                    });
                     open_gap = true;
                     offset = next;
                 }
@@ -132,13 +153,16 @@ impl KlogSalvager {
 
     /// The data block at `offset` and the bytes of its frame.
     fn read_block(&self, offset: u64) -> Result<(TableBlock, u64)> {
-        let head = self.input.read(offset, (FRAME_HEADER_BYTES as u64).min(self.data_end - offset))?;
+        let head =
+            self.input.read(offset, (FRAME_HEADER_BYTES as u64).min(self.data_end - offset))?;
         let length = declared_frame_bytes(&head, FrameKind::Data)?;
         if length > self.data_end - offset {
-            return Err(Error::corruption("the file ends inside a frame").expected(length, self.data_end - offset));
+            return Err(Error::corruption("the file ends inside a frame")
+                .expected(length, self.data_end - offset));
         }
         let bytes = self.input.read(offset, length)?;
-        let raw = Frame::decode(self.input.id(), offset, &bytes, FrameKind::Data)?.decompress(TableBlock::SLACK)?;
+        let raw = Frame::decode(self.input.id(), offset, &bytes, FrameKind::Data)?
+            .decompress(TableBlock::SLACK)?;
         Ok((TableBlock::parse(raw)?, length))
     }
 
@@ -146,10 +170,16 @@ impl KlogSalvager {
     fn find_other_frame(&self, offset: u64) -> Option<(FrameKind, BlockHandle)> {
         let kinds = [FrameKind::Ranges, FrameKind::Filter, FrameKind::Index, FrameKind::Properties];
         kinds.into_iter().find_map(|kind| {
-            let head = self.input.read(offset, (FRAME_HEADER_BYTES as u64).min(self.data_end - offset)).ok()?;
-            let length = declared_frame_bytes(&head, kind).ok().filter(|l| *l <= self.data_end - offset)?;
+            let head = self
+                .input
+                .read(offset, (FRAME_HEADER_BYTES as u64).min(self.data_end - offset))
+                .ok()?;
+            let length =
+                declared_frame_bytes(&head, kind).ok().filter(|l| *l <= self.data_end - offset)?;
             let bytes = self.input.read(offset, length).ok()?;
-            Frame::decode(self.input.id(), offset, &bytes, kind).ok().map(|_| (kind, (offset, length)))
+            Frame::decode(self.input.id(), offset, &bytes, kind)
+                .ok()
+                .map(|_| (kind, (offset, length)))
         })
     }
 
@@ -157,11 +187,15 @@ impl KlogSalvager {
     fn find_next_block(&self, offset: u64) -> Result<Option<u64>> {
         let mut start = offset + 1;
         while start + FRAME_OVERHEAD_BYTES as u64 <= self.data_end {
-            let window = self.input.read(start, (SEARCH_WINDOW_BYTES + FRAME_HEADER_BYTES as u64).min(self.data_end - start))?;
+            let window = self.input.read(
+                start,
+                (SEARCH_WINDOW_BYTES + FRAME_HEADER_BYTES as u64).min(self.data_end - start),
+            )?;
             let last = window.len().saturating_sub(FRAME_HEADER_BYTES);
             for at in 0..=last {
                 let place = start + at as u64;
-                let plausible = matches!(window[at..], [_, _, _, _, _, _, _, _, _, 1, 0, 0, 0, 0, 0, 0, ..]);
+                let plausible =
+                    matches!(window[at..], [_, _, _, _, _, _, _, _, _, 1, 0, 0, 0, 0, 0, 0, ..]);
                 if plausible && self.read_block(place).is_ok() {
                     return Ok(Some(place));
                 }
@@ -190,7 +224,8 @@ impl KlogSalvager {
         }
         let decode = || {
             let bytes = self.input.read(place.0, place.1)?;
-            let raw = Frame::decode(self.input.id(), place.0, &bytes, FrameKind::Ranges)?.decompress(0)?;
+            let raw = Frame::decode(self.input.id(), place.0, &bytes, FrameKind::Ranges)?
+                .decompress(0)?;
             RangeTombstones::decode(&raw, order)
         };
         decode().map_err(|e| self.input.error_at(place.0, e))

@@ -1,5 +1,5 @@
-//! Tables outside a database: klogs under a name of their own, of file 0 of nobody's family, all entries under number 0 and
-//! with their values beside them.
+//! Tables outside a database: klogs under a name of their own, of file 0 of nobody's family, all
+//! entries under number 0 and with their values beside them.
 
 use super::reader::KlogReader;
 use super::writer::{KlogOptions, KlogWriter};
@@ -34,7 +34,8 @@ impl KlogReader {
     pub fn name(&self) -> &str {
         self.input.name()
     }
-    /// [`KlogReader::verify`] for a table whose whole-file checksum nobody kept: every part has one of its own.
+    /// [`KlogReader::verify`] for a table whose whole-file checksum nobody kept: every part has one
+    /// of its own.
     pub fn verify_without_checksum(&self, progress: &mut dyn FnMut(u64)) -> Result<()> {
         self.verify_with_checksum(None, &mut super::verify::pace_from_progress(progress))
     }

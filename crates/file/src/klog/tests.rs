@@ -1,7 +1,10 @@
-//! Klogs against a sorted list: round trips, look-ups, cursors; the worked example; damage of every kind.
+//! Klogs against a sorted list: round trips, look-ups, cursors; the worked example; damage of every
+//! kind.
 
 use super::*;
-use crate::testing::{TestEntry, TestRng, TestDir, TestValue, hex_of_page, mutate, sorted_entries, to_hex};
+use crate::testing::{
+    TestDir, TestEntry, TestRng, TestValue, hex_of_page, mutate, sorted_entries, to_hex,
+};
 use crate::{BlockCache, CompressionMethod};
 use perigee_base::checksum::key_hash;
 use perigee_base::{Expiry, FamilyId, FileId, KeyComparator, Result, SeqNo};
@@ -32,7 +35,8 @@ fn write(dir: &TestDir, options: KlogOptions, entries: &[TestEntry]) -> KlogSumm
 }
 
 fn open(dir: &TestDir, bytes: u64, cache: u64) -> Result<Arc<KlogReader>> {
-    KlogReader::open(dir, ID, DB, bytes, Arc::new(BlockCache::new(cache)), Arc::default()).map(Arc::new)
+    KlogReader::open(dir, ID, DB, bytes, Arc::new(BlockCache::new(cache)), Arc::default())
+        .map(Arc::new)
 }
 
 fn found(e: &TestEntry) -> EntryValue {
@@ -40,15 +44,21 @@ fn found(e: &TestEntry) -> EntryValue {
         TestValue::None => EntryValue::Tombstone,
         TestValue::Inline(v) => EntryValue::Value(v.clone().into()),
         TestValue::Pointer(p) => EntryValue::Pointer(*p),
-        TestValue::InlineExpiring(v, ms) => EntryValue::ValueExpiring(v.clone().into(), Expiry(*ms)),
+        TestValue::InlineExpiring(v, ms) => {
+            EntryValue::ValueExpiring(v.clone().into(), Expiry(*ms))
+        }
         TestValue::PointerExpiring(p, ms) => EntryValue::PointerExpiring(*p, Expiry(*ms)),
     }
 }
 
 fn random_options(rng: &mut TestRng) -> KlogOptions {
     let block_bytes = [1, 64, 200, 1000, 16 << 10][rng.below(5) as usize];
-    let codec = [CompressionMethod::None, CompressionMethod::Lz4, CompressionMethod::Snappy, CompressionMethod::Zstd(1)]
-        [rng.below(4) as usize];
+    let codec = [
+        CompressionMethod::None,
+        CompressionMethod::Lz4,
+        CompressionMethod::Snappy,
+        CompressionMethod::Zstd(1),
+    ][rng.below(4) as usize];
     options(block_bytes, codec, [0, 1, 10][rng.below(3) as usize])
 }
 
@@ -99,7 +109,8 @@ fn check_cursor(rng: &mut TestRng, r: &Arc<KlogReader>, entries: &[TestEntry]) {
             1 => drop(key.pop()),
             _ => {}
         }
-        let seq = [e.seq, e.seq.prev(), e.seq.plus(1), SeqNo::ZERO, SeqNo::MAX][rng.below(5) as usize];
+        let seq =
+            [e.seq, e.seq.prev(), e.seq.plus(1), SeqNo::ZERO, SeqNo::MAX][rng.below(5) as usize];
         let bound = entries.partition_point(|x| x.sorts_before(&key, seq));
         let inside = |i: usize| (i < entries.len()).then_some(i);
         match rng.below(12) {
@@ -141,24 +152,34 @@ fn klogs_round_trip() {
 fn large_keys_and_values() {
     let mut rng = TestRng::new(10);
     let (long, value) = (vec![7; 64 << 10], rng.bytes(1 << 20));
-    let mut entries =
-        vec![TestEntry::put(b"", 3, &value), TestEntry::put(&long[1..], 9, b""), TestEntry::put(&long, 9, &value)];
+    let mut entries = vec![
+        TestEntry::put(b"", 3, &value),
+        TestEntry::put(&long[1..], 9, b""),
+        TestEntry::put(&long, 9, &value),
+    ];
     entries.push(TestEntry::delete(&long, 4));
-    for codec in [CompressionMethod::None, CompressionMethod::Lz4, CompressionMethod::Snappy, CompressionMethod::Zstd(3)] {
+    for codec in [
+        CompressionMethod::None,
+        CompressionMethod::Lz4,
+        CompressionMethod::Snappy,
+        CompressionMethod::Zstd(3),
+    ] {
         let dir = TestDir::new();
         let s = write(&dir, options(4096, codec, 10), &entries);
         let r = open(&dir, s.bytes, 1 << 22).unwrap();
         r.verify(s.checksum, &mut |_| {}).unwrap();
         check_gets(&r, &entries);
     }
-    let mut w = KlogWriter::create(&*TestDir::new(), ID, options(4096, CompressionMethod::Lz4, 10)).unwrap();
+    let mut w = KlogWriter::create(&*TestDir::new(), ID, options(4096, CompressionMethod::Lz4, 10))
+        .unwrap();
     assert!(w.add(TestEntry::put(&[&long[..], b"x"].concat(), 1, b"").as_ref()).is_err());
     assert!(w.add(TestEntry::put(b"", 1, &[&value[..], b"x"].concat()).as_ref()).is_err());
 }
 
 #[test]
 fn uniform_entries_respect_block_entry_limit() {
-    let entries: Vec<TestEntry> = (1..=70_000).rev().map(|seq| TestEntry::delete(b"k", seq)).collect();
+    let entries: Vec<TestEntry> =
+        (1..=70_000).rev().map(|seq| TestEntry::delete(b"k", seq)).collect();
     let dir = TestDir::new();
     let s = write(&dir, options(8 << 20, CompressionMethod::Lz4, 10), &entries);
     let r = open(&dir, s.bytes, 1 << 20).unwrap();
@@ -170,8 +191,8 @@ fn uniform_entries_respect_block_entry_limit() {
     }
 }
 
-/// Keys that share a long prefix make a short block, until one key without it makes the block as long as all of
-/// them together: the writer must close the block before that key.
+/// Keys that share a long prefix make a short block, until one key without it makes the block as
+/// long as all of them together: the writer must close the block before that key.
 #[test]
 fn key_without_shared_prefix_does_not_overflow_block() {
     let long = |i: u32| [&[7; 60_000][..], &i.to_be_bytes()].concat();
@@ -209,7 +230,8 @@ fn block_size_is_exceeded_only_by_single_entry() {
     }
 }
 
-/// A file whose checksums are all right and whose properties are not: written by a bug, or by an enemy.
+/// A file whose checksums are all right and whose properties are not: written by a bug, or by an
+/// enemy.
 #[test]
 fn verify_detects_wrong_properties() {
     let dir = TestDir::new();
@@ -231,12 +253,21 @@ fn writer_rejects_unordered_and_empty_input() {
     let dir = TestDir::new();
     let mut w = KlogWriter::create(&*dir, ID, options(64, CompressionMethod::None, 0)).unwrap();
     w.add(TestEntry::put(b"b", 5, b"").as_ref()).unwrap();
-    for e in [TestEntry::put(b"b", 5, b""), TestEntry::put(b"b", 6, b""), TestEntry::put(b"a", 1, b"")] {
+    for e in
+        [TestEntry::put(b"b", 5, b""), TestEntry::put(b"b", 6, b""), TestEntry::put(b"a", 1, b"")]
+    {
         assert_eq!(w.add(e.as_ref()).unwrap_err().kind(), perigee_base::ErrorKind::Internal);
     }
     let other = TestDir::new();
-    assert!(KlogWriter::create(&*other, ID, options(64, CompressionMethod::None, 0)).unwrap().finish().is_err());
-    assert!(KlogWriter::create(&*dir, FileId(8), options(1 << 30, CompressionMethod::None, 0)).is_err());
+    assert!(
+        KlogWriter::create(&*other, ID, options(64, CompressionMethod::None, 0))
+            .unwrap()
+            .finish()
+            .is_err()
+    );
+    assert!(
+        KlogWriter::create(&*dir, FileId(8), options(1 << 30, CompressionMethod::None, 0)).is_err()
+    );
 }
 
 #[test]
@@ -255,17 +286,23 @@ fn file_size_estimate_is_accurate() {
 #[test]
 fn lookups_update_counters() {
     let dir = TestDir::new();
-    let entries: Vec<TestEntry> = (0..2000u32).map(|i| TestEntry::put(&(2 * i).to_be_bytes(), 5, b"v")).collect();
+    let entries: Vec<TestEntry> =
+        (0..2000u32).map(|i| TestEntry::put(&(2 * i).to_be_bytes(), 5, b"v")).collect();
     let s = write(&dir, options(1000, CompressionMethod::Lz4, 10), &entries);
     let counters: Arc<perigee_base::stats::Counters> = Arc::default();
     let cache = Arc::new(BlockCache::new(1 << 20));
     let r = KlogReader::open(&*dir, ID, DB, s.bytes, cache, counters.clone()).unwrap();
-    let get = |k: u32, at: u64| r.get(&k.to_be_bytes(), key_hash(&k.to_be_bytes()), SeqNo(at)).unwrap();
+    let get =
+        |k: u32, at: u64| r.get(&k.to_be_bytes(), key_hash(&k.to_be_bytes()), SeqNo(at)).unwrap();
     for i in 0..2000 {
         assert!(get(2 * i, 9).is_some());
         assert!(get(2 * i, 4).is_none(), "too new");
     }
-    assert_eq!(counters.filter_false_positives.get(), 0, "a version that is too new is no false positive");
+    assert_eq!(
+        counters.filter_false_positives.get(),
+        0,
+        "a version that is too new is no false positive"
+    );
     (0..2000).for_each(|i| assert!(get(2 * i + 1, 9).is_none()));
     let wrong = counters.filter_false_positives.get();
     assert_eq!(wrong + counters.filter_negatives.get(), 2000);
@@ -274,8 +311,12 @@ fn lookups_update_counters() {
 }
 
 fn small() -> Vec<TestEntry> {
-    let pointer =
-        perigee_base::entry::VlogPointer { file: FileId(10), offset: 72, stored_bytes: 31, value_bytes: 7 };
+    let pointer = perigee_base::entry::VlogPointer {
+        file: FileId(10),
+        offset: 72,
+        stored_bytes: 31,
+        value_bytes: 7,
+    };
     vec![
         TestEntry::put(b"apple", 12, b"red"),
         TestEntry::delete(b"apple", 9),
@@ -301,7 +342,12 @@ fn damage_sample(dir: &TestDir, codec: CompressionMethod) -> KlogSummary {
 
 #[test]
 fn bit_flips_and_truncations_are_detected() {
-    for codec in [CompressionMethod::None, CompressionMethod::Lz4, CompressionMethod::Snappy, CompressionMethod::Zstd(3)] {
+    for codec in [
+        CompressionMethod::None,
+        CompressionMethod::Lz4,
+        CompressionMethod::Snappy,
+        CompressionMethod::Zstd(3),
+    ] {
         let dir = TestDir::new();
         let s = damage_sample(&dir, codec);
         let good = dir.get(NAME);
@@ -340,7 +386,8 @@ fn damage_after_open_is_reported() {
         let mut bad = good.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
         dir.put(NAME, bad);
-        // The directory of the tests replaces the file, so it is opened anew; index and filter may be refused.
+        // The directory of the tests replaces the file, so it is opened anew; index and filter may
+        // be refused.
         let Ok(r) = open(&dir, s.bytes, 0) else { continue };
         let hit = (offset..offset + length).contains(&(bit as u64 / 8));
         assert_eq!(r.get(b"apple", key_hash(b"apple"), SeqNo(12)).is_err(), hit, "bit {bit}");
@@ -352,7 +399,12 @@ fn damage_after_open_is_reported() {
 fn mutated_files_never_panic() {
     let mut rng = TestRng::new(12);
     let mut accepted = 0;
-    for codec in [CompressionMethod::None, CompressionMethod::Lz4, CompressionMethod::Snappy, CompressionMethod::Zstd(3)] {
+    for codec in [
+        CompressionMethod::None,
+        CompressionMethod::Lz4,
+        CompressionMethod::Snappy,
+        CompressionMethod::Zstd(3),
+    ] {
         let dir = TestDir::new();
         damage_sample(&dir, codec);
         let good = dir.get(NAME);
@@ -367,8 +419,10 @@ fn mutated_files_never_panic() {
 #[test]
 fn random_bytes_never_panic() {
     let mut rng = TestRng::new(13);
-    let props =
-        properties::encode(&write(&TestDir::new(), options(64, CompressionMethod::None, 0), &small()), KeyComparator::Bytes);
+    let props = properties::encode(
+        &write(&TestDir::new(), options(64, CompressionMethod::None, 0), &small()),
+        KeyComparator::Bytes,
+    );
     for _ in 0..20_000 {
         let len = rng.below(200) as usize;
         let bytes: Vec<u8> =

@@ -1,5 +1,5 @@
-//! A point read that tells what it did: for `explain`. It takes the same way through the reader as every read, and counts and
-//! caches as one does.
+//! A point read that tells what it did: for `explain`. It takes the same way through the reader as
+//! every read, and counts and caches as one does.
 
 use super::reader::{EntryValue, KlogReader};
 use perigee_base::io_stats::IoActivity;
@@ -10,7 +10,8 @@ use perigee_base::{Result, SeqNo};
 pub struct KlogLookupTrace {
     /// Whether the filter let the key pass; `None`: the klog has none.
     pub filter_passed: Option<bool>,
-    /// The data block that was asked; `None`: the filter or the index said that none could hold the key.
+    /// The data block that was asked; `None`: the filter or the index said that none could hold the
+    /// key.
     pub block: Option<BlockLookupTrace>,
 }
 
@@ -29,7 +30,12 @@ pub struct BlockLookupTrace {
 
 impl KlogReader {
     /// [`KlogReader::get`], and what it asked.
-    pub fn get_traced(&self, key: &[u8], hash: u64, at: SeqNo) -> (Result<Option<(SeqNo, EntryValue)>>, KlogLookupTrace) {
+    pub fn get_traced(
+        &self,
+        key: &[u8],
+        hash: u64,
+        at: SeqNo,
+    ) -> (Result<Option<(SeqNo, EntryValue)>>, KlogLookupTrace) {
         let mut block = None;
         let answer = self.get_with(key, hash, at, |number| {
             let (offset, bytes) = self.metadata.index.block_handle(number);

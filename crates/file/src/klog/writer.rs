@@ -1,7 +1,8 @@
-//! Writes a klog: entries in order, gathered into blocks, then filter, index, properties and footer.
+//! Writes a klog: entries in order, gathered into blocks, then filter, index, properties and
+//! footer.
 //!
-//! Invariants: entries come strictly in entry order (checked); a separator is written only when the first entry
-//! behind it is known.
+//! Invariants: entries come strictly in entry order (checked); a separator is written only when the
+//! first entry behind it is known.
 
 use super::adaptive_compression::AdaptiveCompression;
 use super::layout::Footer;
@@ -11,22 +12,22 @@ use crate::block::frame::{self, Frame, FrameKind};
 use crate::block::layout::ENTRIES_MAX;
 use crate::block::writer::BlockWriter;
 use crate::compression::{CompressionMethod, Compressor};
+use crate::filename::file_name;
 use crate::filter::FilterWriter;
 use crate::index::{self, IndexWriter};
-use crate::filename::file_name;
-use crate::table_file_writer::{TableFileWriter, table_header};
+use crate::key_sketch::{KeySketch, REGISTERS};
 use crate::range_tombstones::RangeTombstones;
-use crate::key_sketch::{REGISTERS, KeySketch};
+use crate::table_file_writer::{TableFileWriter, table_header};
 use perigee_base::bug::{self, Bug};
 use perigee_base::checksum::key_hash;
 use perigee_base::file_header::FileKind;
 use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, INLINE_VALUE_BYTES_MAX, KEY_BYTES_MAX};
 use perigee_base::{EntryRef, Error, FamilyId, FileId, KeyComparator, Result, SeqNo};
-use perigee_env::{WritableFile, Dir};
+use perigee_env::{Dir, WritableFile};
 use std::sync::Arc;
 
-/// Largest block size that may be asked for, and most bytes gathered for a block: with one entry more and the
-/// columns that still fits under the readers' bound.
+/// Largest block size that may be asked for, and most bytes gathered for a block: with one entry
+/// more and the columns that still fits under the readers' bound.
 const BLOCK_BYTES_MAX: usize = BLOCK_RAW_BYTES_MAX / 2;
 /// What a file holds beside data, filter and index, about.
 const METADATA_BYTES_ESTIMATE: u64 = 300;
@@ -44,13 +45,20 @@ pub struct KlogOptions {
     pub block_bytes: usize,
     /// How blocks are compressed.
     pub compression: CompressionMethod,
-    /// Filter bits per distinct key; 0 writes no filter, and so does an order without a canonical form.
+    /// Filter bits per distinct key; 0 writes no filter, and so does an order without a canonical
+    /// form.
     pub filter_bits: u8,
 }
 
 /// Whether a block is of a size and under a codec that it could have here.
-fn can_copy_block(usual: usize, dense: &AdaptiveCompression, block: &TableBlock, stored: &Frame<'_>) -> bool {
-    let large = stored.raw_bytes * 2 >= usual && (block.len() == 1 || stored.raw_bytes <= usual * 4);
+fn can_copy_block(
+    usual: usize,
+    dense: &AdaptiveCompression,
+    block: &TableBlock,
+    stored: &Frame<'_>,
+) -> bool {
+    let large =
+        stored.raw_bytes * 2 >= usual && (block.len() == 1 || stored.raw_bytes <= usual * 4);
     large && dense.may_use_codec(stored.codec)
 }
 
@@ -66,7 +74,12 @@ struct DistinctKeyCollector {
 impl DistinctKeyCollector {
     fn new(options: &KlogOptions) -> DistinctKeyCollector {
         let bits = if options.comparator.supports_filters() { options.filter_bits } else { 0 };
-        DistinctKeyCollector { comparator: options.comparator, filter: FilterWriter::new(bits), sketch: KeySketch::new(), count: 0 }
+        DistinctKeyCollector {
+            comparator: options.comparator,
+            filter: FilterWriter::new(bits),
+            sketch: KeySketch::new(),
+            count: 0,
+        }
     }
     fn add(&mut self, key: &[u8]) {
         let raw = bug::is_active(Bug::FilterHashesRawKey);
@@ -113,7 +126,8 @@ impl KlogWriter {
             return Err(Error::invalid("the block size is too large")
                 .expected(format_args!("at most {BLOCK_BYTES_MAX}"), options.block_bytes));
         }
-        let header = table_header(FileKind::Klog, options.database, id, u64::from(options.family.0));
+        let header =
+            table_header(FileKind::Klog, options.database, id, u64::from(options.family.0));
         Ok(KlogWriter {
             output: TableFileWriter::create_named(dir, name, header)?,
             block: BlockWriter::new(options.comparator),
@@ -153,20 +167,26 @@ impl KlogWriter {
         Ok(())
     }
 
-    /// Whether a block of another table may be moved here as it is stored: under the codec that it would get here, not small,
-    /// and leaving no small one before it, unless `many` such blocks follow each other.
+    /// Whether a block of another table may be moved here as it is stored: under the codec that it
+    /// would get here, not small, and leaving no small one before it, unless `many` such blocks
+    /// follow each other.
     pub fn accepts_block(&self, block: &TableBlock, stored: &Frame<'_>, many: bool) -> bool {
         let usual = self.options.block_bytes;
         let before = self.block.is_empty() || many || self.block.estimated_bytes() * 2 >= usual;
         before && can_copy_block(usual, &self.adaptive, block, stored)
     }
     /// The same for a table that is not begun.
-    pub fn would_accept_block(options: &KlogOptions, block: &TableBlock, stored: &Frame<'_>) -> bool {
+    pub fn would_accept_block(
+        options: &KlogOptions,
+        block: &TableBlock,
+        stored: &Frame<'_>,
+    ) -> bool {
         let usual = options.block_bytes;
         can_copy_block(usual, &AdaptiveCompression::new(options.compression, usual), block, stored)
     }
 
-    /// Adds all entries of a block, which lies in another table as `stored`, whose checksum was compared.
+    /// Adds all entries of a block, which lies in another table as `stored`, whose checksum was
+    /// compared.
     pub fn copy_block(&mut self, block: &TableBlock, stored: &Frame<'_>) -> Result<()> {
         if self.copied_frame_bytes.is_some() || !self.block.is_empty() {
             let mut first = Vec::new();
@@ -177,7 +197,8 @@ impl KlogWriter {
             return Err(Error::internal("entries are not in order").in_file(self.output.name()));
         }
         let place = (self.output.id(), self.output.offset());
-        self.copied_frame_bytes = Some(frame::append_stored_frame(self.output.buffer(), place, FrameKind::Data, stored));
+        self.copied_frame_bytes =
+            Some(frame::append_stored_frame(self.output.buffer(), place, FrameKind::Data, stored));
         self.output.flush_if_full()
     }
 
@@ -209,7 +230,11 @@ impl KlogWriter {
     }
 
     /// Writes `self.raw`. Where it lies.
-    fn write_frame(&mut self, kind: FrameKind, compression: CompressionMethod) -> Result<(u64, u64)> {
+    fn write_frame(
+        &mut self,
+        kind: FrameKind,
+        compression: CompressionMethod,
+    ) -> Result<(u64, u64)> {
         let place = (self.output.id(), self.output.offset());
         let how = (compression, &mut self.compressor);
         let length = frame::append_frame(self.output.buffer(), place, kind, &self.raw, how)
@@ -232,8 +257,10 @@ impl KlogWriter {
     }
     /// Memory it holds, and will until it is finished: buffers, index, filter.
     pub fn memory_bytes(&self) -> u64 {
-        let buffers = self.output.memory_bytes() + self.raw.capacity() + self.compressor.memory_bytes();
-        let parts = self.block.memory_bytes() + self.index.memory_bytes() + self.keys.filter.memory_bytes();
+        let buffers =
+            self.output.memory_bytes() + self.raw.capacity() + self.compressor.memory_bytes();
+        let parts =
+            self.block.memory_bytes() + self.index.memory_bytes() + self.keys.filter.memory_bytes();
         (buffers + parts + REGISTERS + size_of::<KlogWriter>()) as u64
     }
 
@@ -253,14 +280,17 @@ impl KlogWriter {
         self.ranges = ranges;
     }
 
-    /// Writes the rest and syncs the file; the directory is the caller's. A klog has at least one entry or range
-    /// tombstone.
+    /// Writes the rest and syncs the file; the directory is the caller's. A klog has at least one
+    /// entry or range tombstone.
     pub fn finish(self) -> Result<KlogSummary> {
         self.finish_with_deferred_sync(None)
     }
 
     /// The same; the file goes to `later`, if there is such a list, for the caller to sync.
-    pub fn finish_with_deferred_sync(mut self, later: Option<&mut Vec<Arc<dyn WritableFile>>>) -> Result<KlogSummary> {
+    pub fn finish_with_deferred_sync(
+        mut self,
+        later: Option<&mut Vec<Arc<dyn WritableFile>>>,
+    ) -> Result<KlogSummary> {
         let last = self.properties.last_entry().map(|(key, _)| key.to_vec());
         if last.is_none() && self.ranges.is_empty() {
             return Err(Error::internal("a klog without entries").in_file(self.output.name()));
@@ -277,8 +307,10 @@ impl KlogWriter {
             index = self.write_frame(FrameKind::Index, self.options.compression)?;
         }
         let order = self.options.comparator;
-        let (expiries, operands) = (self.properties.expiries().clone(), self.properties.operand_count());
-        let summary = std::mem::replace(&mut self.properties, PropertiesCollector::new(order)).into_summary();
+        let (expiries, operands) =
+            (self.properties.expiries().clone(), self.properties.operand_count());
+        let summary =
+            std::mem::replace(&mut self.properties, PropertiesCollector::new(order)).into_summary();
         self.raw = properties::encode(&summary, order);
         if self.keys.count >= properties::SKETCHED_KEYS_MIN {
             properties::append_sketch(&mut self.raw, &self.keys.sketch);
@@ -286,7 +318,14 @@ impl KlogWriter {
         properties::append_expiries(&mut self.raw, &expiries);
         properties::append_operands(&mut self.raw, operands);
         let properties = self.write_frame(FrameKind::Properties, CompressionMethod::None)?;
-        let footer = Footer { filter, index, properties, block_count: blocks, entry_count: summary.entries, ranges_len: ranges };
+        let footer = Footer {
+            filter,
+            index,
+            properties,
+            block_count: blocks,
+            entry_count: summary.entries,
+            ranges_len: ranges,
+        };
         let end = footer.encode(self.output.id(), self.output.offset());
         self.output.buffer().extend_from_slice(&end);
         let (bytes, checksum) = self.output.finish(later)?;

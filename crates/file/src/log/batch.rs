@@ -74,13 +74,22 @@ impl Batch {
     }
 
     /// Adds a put that ends at `expiry`.
-    pub fn put_expiring(&mut self, family: FamilyId, key: &[u8], value: &[u8], expiry: Expiry) -> Result<()> {
+    pub fn put_expiring(
+        &mut self,
+        family: FamilyId,
+        key: &[u8],
+        value: &[u8],
+        expiry: Expiry,
+    ) -> Result<()> {
         if value.len() > limits::VALUE_BYTES_MAX {
             return Err(Error::invalid("the value is too long")
                 .expected(format_args!("at most {} bytes", limits::VALUE_BYTES_MAX), value.len()));
         }
         let stored = value.len() + Expiry::BYTES;
-        self.check_and_reserve(key, Batch::encoded_put_bytes(family, key, value) + Expiry::BYTES + 1)?;
+        self.check_and_reserve(
+            key,
+            Batch::encoded_put_bytes(family, key, value) + Expiry::BYTES + 1,
+        )?;
         self.buf.push(EntryKind::PutExpiring.code());
         codec::put_varint(&mut self.buf, u64::from(family.0));
         codec::put_varint(&mut self.buf, key.len() as u64);
@@ -121,11 +130,18 @@ impl Batch {
     }
 
     /// Adds a delete of every key between two places.
-    pub fn delete_range(&mut self, family: FamilyId, begin: KeyBoundaryRef<'_>, end: KeyBoundaryRef<'_>) -> Result<()> {
+    pub fn delete_range(
+        &mut self,
+        family: FamilyId,
+        begin: KeyBoundaryRef<'_>,
+        end: KeyBoundaryRef<'_>,
+    ) -> Result<()> {
         let (from, to) = (begin.encoded_bytes(), end.encoded_bytes());
         if from.max(to) > limits::KEY_BYTES_MAX + 1 {
-            return Err(Error::invalid("an end of the range is too long")
-                .expected(format_args!("at most {} bytes", limits::KEY_BYTES_MAX), from.max(to) - 1));
+            return Err(Error::invalid("an end of the range is too long").expected(
+                format_args!("at most {} bytes", limits::KEY_BYTES_MAX),
+                from.max(to) - 1,
+            ));
         }
         self.check_and_reserve(&[], from + to + 16)?;
         self.buf.push(EntryKind::RangeDelete.code());
@@ -145,11 +161,14 @@ impl Batch {
             return Err(Error::invalid("the key is too long")
                 .expected(format_args!("at most {} bytes", limits::KEY_BYTES_MAX), key.len()));
         }
-        if self.payload_bytes() + bytes > limits::BATCH_BYTES_MAX || self.count >= limits::BATCH_OPS_MAX {
-            return Err(Error::invalid("the batch is too large: commit it and start another").expected(
-                format_args!("at most {} bytes", limits::BATCH_BYTES_MAX),
-                self.payload_bytes() + bytes,
-            ));
+        if self.payload_bytes() + bytes > limits::BATCH_BYTES_MAX
+            || self.count >= limits::BATCH_OPS_MAX
+        {
+            return Err(Error::invalid("the batch is too large: commit it and start another")
+                .expected(
+                    format_args!("at most {} bytes", limits::BATCH_BYTES_MAX),
+                    self.payload_bytes() + bytes,
+                ));
         }
         let room = if self.buf.is_empty() { RECORD_HEADER_BYTES } else { 0 };
         if bytes > 64 << 10 {
@@ -179,7 +198,10 @@ impl Batch {
     }
     /// The operations added after a mark.
     pub fn ops_since(&self, mark: BatchSavepoint) -> BatchOps<'_> {
-        BatchOps::new(&self.buf, mark.bytes.max(RECORD_HEADER_BYTES).min(self.buf.len())..self.buf.len())
+        BatchOps::new(
+            &self.buf,
+            mark.bytes.max(RECORD_HEADER_BYTES).min(self.buf.len())..self.buf.len(),
+        )
     }
 
     /// Operations in it.
@@ -201,14 +223,21 @@ impl Batch {
         self.user_bytes = 0;
     }
 
-    /// Pads the payload and computes its checksum: the part of sealing that needs no place in the log.
+    /// Pads the payload and computes its checksum: the part of sealing that needs no place in the
+    /// log.
     pub fn finish(self) -> EncodedRecord {
         let payload_bytes = self.payload_bytes();
         let mut buf = self.buf;
         layout::pad_payload(&mut buf, RECORD_HEADER_BYTES);
         let payload_checksum = checksum::payload_checksum(&buf[RECORD_HEADER_BYTES..]);
         let kind = RecordKind::Batch;
-        EncodedRecord { kind, buf, payload_bytes: payload_bytes as u32, lsn_count: self.count, payload_checksum }
+        EncodedRecord {
+            kind,
+            buf,
+            payload_bytes: payload_bytes as u32,
+            lsn_count: self.count,
+            payload_checksum,
+        }
     }
 }
 
@@ -230,10 +259,17 @@ pub struct EncodedRecord {
 impl EncodedRecord {
     /// A record around any payload.
     pub fn from_payload(kind: RecordKind, payload: &[u8], count: u32) -> EncodedRecord {
-        EncodedRecord::build_payload(kind, count, payload.len(), |buf| buf.extend_from_slice(payload))
+        EncodedRecord::build_payload(kind, count, payload.len(), |buf| {
+            buf.extend_from_slice(payload)
+        })
     }
     /// A record whose payload, of about so many bytes, `fill` appends.
-    pub fn build_payload(kind: RecordKind, count: u32, bytes: usize, fill: impl FnOnce(&mut Vec<u8>)) -> EncodedRecord {
+    pub fn build_payload(
+        kind: RecordKind,
+        count: u32,
+        bytes: usize,
+        fill: impl FnOnce(&mut Vec<u8>),
+    ) -> EncodedRecord {
         let mut buf = Vec::with_capacity(RECORD_HEADER_BYTES + padded_len(bytes));
         buf.resize(RECORD_HEADER_BYTES, 0);
         fill(&mut buf);
@@ -263,7 +299,10 @@ pub struct BatchOp {
 
 impl BatchOp {
     /// The ends of the range that it deletes; `None` if it is about one key.
-    pub fn deleted_range_in<'a>(&self, buf: &'a [u8]) -> Option<(KeyBoundaryRef<'a>, KeyBoundaryRef<'a>)> {
+    pub fn deleted_range_in<'a>(
+        &self,
+        buf: &'a [u8],
+    ) -> Option<(KeyBoundaryRef<'a>, KeyBoundaryRef<'a>)> {
         if self.kind != EntryKind::RangeDelete {
             return None;
         }
@@ -301,7 +340,9 @@ impl<'a> BatchOps<'a> {
         let longest = limits::KEY_BYTES_MAX + usize::from(kind == EntryKind::RangeDelete);
         let key_len = check_len(d.varint()?, longest, "key")?;
         let value_len = match kind {
-            EntryKind::Put | EntryKind::Merge => check_len(d.varint()?, limits::VALUE_BYTES_MAX, "value")?,
+            EntryKind::Put | EntryKind::Merge => {
+                check_len(d.varint()?, limits::VALUE_BYTES_MAX, "value")?
+            }
             EntryKind::Delete | EntryKind::SingleDelete => 0,
             EntryKind::RangeDelete => check_len(d.varint()?, longest, "key")?,
             EntryKind::PutExpiring => check_expiring_value_len(d.varint()?)?,
@@ -357,7 +398,10 @@ mod tests {
     fn hex(page: &str) -> Vec<u8> {
         let block = page.split("```hex").nth(1).unwrap().split("```").next().unwrap();
         let flat: String = block.split_whitespace().collect();
-        (0..flat.len()).step_by(2).map(|i| u8::from_str_radix(&flat[i..i + 2], 16).unwrap()).collect()
+        (0..flat.len())
+            .step_by(2)
+            .map(|i| u8::from_str_radix(&flat[i..i + 2], 16).unwrap())
+            .collect()
     }
 
     #[test]
@@ -370,12 +414,19 @@ mod tests {
         b.delete_range(FamilyId(0), KeyBoundaryRef::Before(b"a"), KeyBoundaryRef::Last).unwrap();
         b.merge(FamilyId(0), b"tides", &1i64.to_le_bytes()).unwrap();
         let f = b.finish();
-        assert_eq!(&f.buf[f.payload_range()], hex(include_str!("../../../../docs/format/batch.md")));
-        let ops: Vec<BatchOp> = BatchOps::new(&f.buf, f.payload_range()).map(|op| op.unwrap()).collect();
+        assert_eq!(
+            &f.buf[f.payload_range()],
+            hex(include_str!("../../../../docs/format/batch.md"))
+        );
+        let ops: Vec<BatchOp> =
+            BatchOps::new(&f.buf, f.payload_range()).map(|op| op.unwrap()).collect();
         assert_eq!(ops.len(), 6);
         assert_eq!(ops[5].value_in(&f.buf).unwrap(), ValueRef::Operand(&1i64.to_le_bytes()));
         assert_eq!((ops[3].kind, ops[3].family), (EntryKind::SingleDelete, FamilyId(300)));
-        assert_eq!(ops[4].deleted_range_in(&f.buf), Some((KeyBoundaryRef::Before(b"a"), KeyBoundaryRef::Last)));
+        assert_eq!(
+            ops[4].deleted_range_in(&f.buf),
+            Some((KeyBoundaryRef::Before(b"a"), KeyBoundaryRef::Last))
+        );
         assert_eq!(&f.buf[ops[0].key.clone()], b"moon");
         assert_eq!(&f.buf[ops[0].value.clone()], b"tide");
         assert_eq!((ops[1].kind, ops[1].family), (EntryKind::Delete, FamilyId(3)));
@@ -398,8 +449,9 @@ mod tests {
     #[test]
     fn arbitrary_bytes_never_panic() {
         for n in 0..2000u64 {
-            let bytes: Vec<u8> =
-                (0..n % 40).map(|i| (checksum::key_hash(&(n * 41 + i).to_le_bytes()) % 10) as u8).collect();
+            let bytes: Vec<u8> = (0..n % 40)
+                .map(|i| (checksum::key_hash(&(n * 41 + i).to_le_bytes()) % 10) as u8)
+                .collect();
             let _ = BatchOps::new(&bytes, 0..bytes.len()).count();
         }
     }

@@ -52,7 +52,8 @@ pub struct RecordHeader {
     pub lsn: u64,
     /// Everything up to this LSN was durable when the record was sealed.
     pub durable_lsn: u64,
-    /// The manifest held this many synced edits when the record was sealed (0 in the manifest itself).
+    /// The manifest held this many synced edits when the record was sealed (0 in the manifest
+    /// itself).
     pub manifest_edits: u64,
     /// Header checksum of the record before.
     pub previous_checksum: u64,
@@ -78,7 +79,8 @@ impl RecordHeader {
         out
     }
 
-    /// Decodes the header at `offset` of the log with this seal; the second value is its checksum, which the next record names.
+    /// Decodes the header at `offset` of the log with this seal; the second value is its checksum,
+    /// which the next record names.
     pub fn decode(bytes: &[u8], seal: FileId, offset: u64) -> Result<(RecordHeader, u64)> {
         let mut d = Decoder::new(bytes);
         let stored = d.u64()?;
@@ -104,7 +106,16 @@ impl RecordHeader {
             return Err(Error::corruption("log record sequence number overflows"));
         }
         Ok((
-            RecordHeader { kind, payload_bytes, lsn_count: count, lsn, durable_lsn: durable, manifest_edits: edits, previous_checksum: previous, payload_checksum },
+            RecordHeader {
+                kind,
+                payload_bytes,
+                lsn_count: count,
+                lsn,
+                durable_lsn: durable,
+                manifest_edits: edits,
+                previous_checksum: previous,
+                payload_checksum,
+            },
             stored,
         ))
     }
@@ -115,8 +126,8 @@ impl RecordHeader {
     }
 }
 
-/// What binds record headers to their log: the database's random id and the file's, so that neither a stale record
-/// nor bytes that a user stored can pass for a record.
+/// What binds record headers to their log: the database's random id and the file's, so that neither
+/// a stale record nor bytes that a user stored can pass for a record.
 pub fn checksum_seed(database: u64, file: FileId) -> FileId {
     FileId(database.wrapping_add(file.0))
 }
@@ -124,7 +135,9 @@ pub fn checksum_seed(database: u64, file: FileId) -> FileId {
 fn format_too_new(what: std::fmt::Arguments<'_>) -> Error {
     Error::new(
         perigee_base::ErrorKind::FormatTooNew,
-        format!("a log record uses {what}, which this version does not know: open it with a newer Perigee"),
+        format!(
+            "a log record uses {what}, which this version does not know: open it with a newer Perigee"
+        ),
     )
 }
 
@@ -133,8 +146,8 @@ pub fn padded_len(n: usize) -> usize {
     (n + 1).next_multiple_of(ALIGNMENT)
 }
 
-/// The last byte of every record. It is not zero, nor one flipped bit from it: so zeros at the end of a file are no part of a
-/// record, and a record that lacks its end was cut short.
+/// The last byte of every record. It is not zero, nor one flipped bit from it: so zeros at the end
+/// of a file are no part of a record, and a record that lacks its end was cut short.
 pub const END_MARKER: u8 = 0xFF;
 
 /// Pads the payload that begins at `start` of `buf`.

@@ -1,5 +1,5 @@
-//! The payloads of two-phase commit: what a prepared transaction claims and will write, and the decision over it. See
-//! `docs/format/log.md`. Decoding is total.
+//! The payloads of two-phase commit: what a prepared transaction claims and will write, and the
+//! decision over it. See `docs/format/log.md`. Decoding is total.
 //!
 //! Must not know levels of isolation, locks or families: here they are numbers.
 
@@ -19,7 +19,8 @@ pub enum ClaimTarget<'a> {
     Range(KeyBoundaryRef<'a>, KeyBoundaryRef<'a>),
 }
 
-/// A key or a range that others must leave alone until the decision, beside what is written: read, or locked.
+/// A key or a range that others must leave alone until the decision, beside what is written: read,
+/// or locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PreparedClaim<'a> {
     /// Its family.
@@ -91,7 +92,8 @@ fn decode_boundary<'a>(d: &mut Decoder<'a>) -> Result<KeyBoundaryRef<'a>> {
     KeyBoundaryRef::decode_read_range(d.bytes(limits::PREPARE_BYTES_MAX)?)
 }
 
-/// The record of a prepared transaction; `claims` visits all of them. It takes one number, which no operation has.
+/// The record of a prepared transaction; `claims` visits all of them. It takes one number, which no
+/// operation has.
 ///
 /// # Errors
 /// `InvalidArgument` if it is larger than a record may be.
@@ -107,8 +109,10 @@ pub fn encode_prepare(
     });
     let bytes = listed.len() + batch.len();
     if bytes > limits::PREPARE_BYTES_MAX {
-        return Err(Error::invalid("the transaction is too large to be prepared, with what it has read")
-            .expected(format_args!("at most {} bytes", limits::PREPARE_BYTES_MAX), bytes));
+        return Err(Error::invalid(
+            "the transaction is too large to be prepared, with what it has read",
+        )
+        .expected(format_args!("at most {} bytes", limits::PREPARE_BYTES_MAX), bytes));
     }
     Ok(EncodedRecord::build_payload(RecordKind::Prepare, 1, bytes + 300, |out| {
         encode_gid(out, head.gid);
@@ -159,28 +163,41 @@ impl PrepareRecord<'_> {
         for _ in 0..d.varint()? {
             claims.push(decode_claim(&mut d)?);
         }
-        let head = PrepareHeader { gid, isolation_level: level, prepared_at_ms: at_ms, op_count: operations };
+        let head = PrepareHeader {
+            gid,
+            isolation_level: level,
+            prepared_at_ms: at_ms,
+            op_count: operations,
+        };
         Ok(PrepareRecord { header: head, claims, ops_range: d.position()..payload.len() })
     }
 }
 
-/// The record of a decision. Committed, `batch` is all that the transaction writes, so that the record replays by itself; rolled
-/// back, it is empty. It takes a number for each operation, and one if there is none.
+/// The record of a decision. Committed, `batch` is all that the transaction writes, so that the
+/// record replays by itself; rolled back, it is empty. It takes a number for each operation, and
+/// one if there is none.
 pub fn encode_decision(gid: &[u8], batch: &[u8], operations: u32) -> EncodedRecord {
-    EncodedRecord::build_payload(RecordKind::Decision, operations.max(1), batch.len() + 300, |out| {
-        encode_gid(out, gid);
-        out.extend_from_slice(batch);
-    })
+    EncodedRecord::build_payload(
+        RecordKind::Decision,
+        operations.max(1),
+        batch.len() + 300,
+        |out| {
+            encode_gid(out, gid);
+            out.extend_from_slice(batch);
+        },
+    )
 }
 
-/// Decodes the payload of a decision: about which transaction, and where the operations lie that come true with it.
+/// Decodes the payload of a decision: about which transaction, and where the operations lie that
+/// come true with it.
 pub fn decode_decision(payload: &[u8]) -> Result<(&[u8], Range<usize>)> {
     let mut d = Decoder::new(payload);
     let gid = decode_gid(&mut d)?;
     Ok((gid, d.position()..payload.len()))
 }
 
-/// Where the operations lie that come true with a record of this kind; `None` if it has none by its nature.
+/// Where the operations lie that come true with a record of this kind; `None` if it has none by its
+/// nature.
 pub fn ops_payload_range(kind: RecordKind, payload: &[u8]) -> Result<Option<Range<usize>>> {
     match kind {
         RecordKind::Batch => Ok(Some(0..payload.len())),
@@ -207,7 +224,12 @@ mod tests {
         let mut batch = Batch::new();
         batch.put(FamilyId(0), b"moon", b"tide").unwrap();
         let batch = &batch.buf()[RECORD_HEADER_BYTES..];
-        let head = PrepareHeader { gid: b"order 7", isolation_level: 4, prepared_at_ms: 1_800_000_000_000, op_count: 1 };
+        let head = PrepareHeader {
+            gid: b"order 7",
+            isolation_level: 4,
+            prepared_at_ms: 1_800_000_000_000,
+            op_count: 1,
+        };
         let prepared = encode_prepare(
             head,
             &|visit| {
@@ -224,7 +246,10 @@ mod tests {
     fn hex(page: &str, nth: usize) -> Vec<u8> {
         let block = page.split("```hex").nth(nth).unwrap().split("```").next().unwrap();
         let flat: String = block.split_whitespace().collect();
-        (0..flat.len()).step_by(2).map(|i| u8::from_str_radix(&flat[i..i + 2], 16).unwrap()).collect()
+        (0..flat.len())
+            .step_by(2)
+            .map(|i| u8::from_str_radix(&flat[i..i + 2], 16).unwrap())
+            .collect()
     }
 
     #[test]
@@ -235,10 +260,19 @@ mod tests {
         assert_eq!(decided.buf[decided.payload_range()], hex(page, 3));
         let payload = &prepared.buf[prepared.payload_range()];
         let p = PrepareRecord::decode(payload).unwrap();
-        assert_eq!((p.header.gid, p.header.isolation_level, p.claims.len()), (&b"order 7"[..], 4, 2));
+        assert_eq!(
+            (p.header.gid, p.header.isolation_level, p.claims.len()),
+            (&b"order 7"[..], 4, 2)
+        );
         let (gid, batch) = decode_decision(&decided.buf[decided.payload_range()]).unwrap();
-        assert_eq!((gid, &payload[p.ops_range]), (p.header.gid, &decided.buf[decided.payload_range()][batch]));
-        assert_eq!((prepared.lsn_count, decided.lsn_count, encode_decision(b"x", b"", 0).lsn_count), (1, 1, 1));
+        assert_eq!(
+            (gid, &payload[p.ops_range]),
+            (p.header.gid, &decided.buf[decided.payload_range()][batch])
+        );
+        assert_eq!(
+            (prepared.lsn_count, decided.lsn_count, encode_decision(b"x", b"", 0).lsn_count),
+            (1, 1, 1)
+        );
     }
 
     #[test]
@@ -248,9 +282,17 @@ mod tests {
         for end in 0..payload.len() {
             let _ = (PrepareRecord::decode(&payload[..end]), decode_decision(&payload[..end]));
         }
-        assert!(PrepareRecord::decode(b"\x00").is_err() && decode_decision(b"").is_err() && decode_decision(b"\x05abc").is_err());
+        assert!(
+            PrepareRecord::decode(b"\x00").is_err()
+                && decode_decision(b"").is_err()
+                && decode_decision(b"\x05abc").is_err()
+        );
         let huge = [&b"\x01x\x00"[..], &[0; 8], b"\x00", &[0xff; 9], &[1]].concat();
         assert!(PrepareRecord::decode(&huge).is_err(), "a count that nothing backs");
-        assert!(check_gid(b"").is_err() && check_gid(&[1; 256]).is_err() && check_gid(&[0; 255]).is_ok());
+        assert!(
+            check_gid(b"").is_err()
+                && check_gid(&[1; 256]).is_err()
+                && check_gid(&[0; 255]).is_ok()
+        );
     }
 }

@@ -50,14 +50,16 @@ pub enum NextLogRecord {
 pub struct BadLogRecord {
     /// Its offset.
     pub offset: u64,
-    /// The end of the log cuts it short, as a process that dies while writing leaves it; otherwise bytes are wrong.
+    /// The end of the log cuts it short, as a process that dies while writing leaves it; otherwise
+    /// bytes are wrong.
     pub is_truncated: bool,
     /// What is wrong.
     pub error: Error,
 }
 
 impl LogReader {
-    /// Opens a log and reads its header. `end`: stop there instead of at the end of the file, zeros at which do not count.
+    /// Opens a log and reads its header. `end`: stop there instead of at the end of the file, zeros
+    /// at which do not count.
     pub fn open(
         dir: &dyn Dir,
         name: &str,
@@ -93,8 +95,9 @@ impl LogReader {
         })
     }
 
-    /// Opens a log for what can be read of it, also behind a damaged header; then [`LogReader::resume`] finds the first
-    /// record. `id` and `database` are what its records were sealed with.
+    /// Opens a log for what can be read of it, also behind a damaged header; then
+    /// [`LogReader::resume`] finds the first record. `id` and `database` are what its records were
+    /// sealed with.
     pub fn open_for_salvage(
         dir: &dyn Dir,
         name: &str,
@@ -118,13 +121,15 @@ impl LogReader {
         })
     }
 
-    /// Goes on at the first record behind the bad one, whatever was between them. Its offset; `None` if there is none.
+    /// Goes on at the first record behind the bad one, whatever was between them. Its offset;
+    /// `None` if there is none.
     pub fn resume_after_bad_record(&mut self) -> Result<Option<u64>> {
         let Some(behind) = self.find_records_after_bad()? else { return Ok(None) };
         let mut head = [0u8; RECORD_HEADER_BYTES];
         self.file.read_exact_at(&mut head, behind.first_offset)?;
         let (header, _) = RecordHeader::decode(&head, self.checksum_seed, behind.first_offset)?;
-        (self.offset, self.previous_checksum, self.expected_lsn) = (behind.first_offset, header.previous_checksum, None);
+        (self.offset, self.previous_checksum, self.expected_lsn) =
+            (behind.first_offset, header.previous_checksum, None);
         Ok(Some(behind.first_offset))
     }
 
@@ -141,7 +146,8 @@ impl LogReader {
         self.end
     }
 
-    /// From now on the first record must have this LSN: its segment was made before anybody knew it.
+    /// From now on the first record must have this LSN: its segment was made before anybody knew
+    /// it.
     pub fn expect_lsn(&mut self, lsn: u64) {
         self.expected_lsn = Some(lsn);
     }
@@ -152,12 +158,18 @@ impl LogReader {
             return Ok(None);
         }
         self.file.read_exact_at(&mut head, self.offset)?;
-        let header = RecordHeader::decode(&head, self.checksum_seed, self.offset).ok().map(|(h, _)| h);
+        let header =
+            RecordHeader::decode(&head, self.checksum_seed, self.offset).ok().map(|(h, _)| h);
         Ok(header.filter(|h| h.previous_checksum == self.previous_checksum).map(|h| h.lsn))
     }
-    /// Opens the log that a writer of this process appends to, for records that are known to be there. Where it ends is not
-    /// looked for: see [`LogReader::extend_to_file_end`].
-    pub fn open_while_writing(dir: &dyn Dir, name: &str, id: FileId, database: u64) -> Result<LogReader> {
+    /// Opens the log that a writer of this process appends to, for records that are known to be
+    /// there. Where it ends is not looked for: see [`LogReader::extend_to_file_end`].
+    pub fn open_while_writing(
+        dir: &dyn Dir,
+        name: &str,
+        id: FileId,
+        database: u64,
+    ) -> Result<LogReader> {
         let header = Some(HEADER_BYTES as u64);
         LogReader::open(dir, name, FileKind::Wal, Some(id), Some(database), header)
     }
@@ -175,7 +187,8 @@ impl LogReader {
         Ok(grown)
     }
 
-    /// The next record. `Err` only for failures of the operating system and formats too new to read.
+    /// The next record. `Err` only for failures of the operating system and formats too new to
+    /// read.
     pub fn next_record(&mut self) -> Result<NextLogRecord> {
         if self.offset == self.end {
             return Ok(NextLogRecord::End);
@@ -189,7 +202,11 @@ impl LogReader {
             }
             Err(e) if e.kind() == ErrorKind::Corruption => {
                 let cut_short = self.is_record_truncated()?;
-                Ok(NextLogRecord::Bad(BadLogRecord { offset: self.offset, is_truncated: cut_short, error: e.at(&self.name, self.offset) }))
+                Ok(NextLogRecord::Bad(BadLogRecord {
+                    offset: self.offset,
+                    is_truncated: cut_short,
+                    error: e.at(&self.name, self.offset),
+                }))
             }
             Err(e) => Err(e.at(&self.name, self.offset)),
         }
@@ -216,13 +233,16 @@ impl LogReader {
         self.file.read_exact_at(&mut head, self.offset)?;
         let (header, sum) = RecordHeader::decode(&head, self.checksum_seed, self.offset)?;
         if header.previous_checksum != self.previous_checksum {
-            return Err(Error::corruption("a log record does not follow the one before it").expected(
-                format_args!("{:#018x}", self.previous_checksum),
-                format_args!("{:#018x}", header.previous_checksum),
-            ));
+            return Err(Error::corruption("a log record does not follow the one before it")
+                .expected(
+                    format_args!("{:#018x}", self.previous_checksum),
+                    format_args!("{:#018x}", header.previous_checksum),
+                ));
         }
         if let Some(lsn) = self.expected_lsn.filter(|&lsn| lsn != header.lsn) {
-            return Err(Error::corruption("a log record is out of sequence").expected(lsn, header.lsn));
+            return Err(
+                Error::corruption("a log record is out of sequence").expected(lsn, header.lsn)
+            );
         }
         if header.record_bytes() > left {
             return Err(Error::corruption("the log ends inside a record")
@@ -232,22 +252,25 @@ impl LogReader {
         self.file.read_exact_at(&mut payload, self.offset + RECORD_HEADER_BYTES as u64)?;
         let got = checksum::payload_checksum(&payload);
         if got != header.payload_checksum && !bug::is_active(Bug::IgnoreLogChecksum) {
-            return Err(Error::corruption("log payload checksum differs")
-                .expected(format_args!("{:#018x}", header.payload_checksum), format_args!("{got:#018x}")));
+            return Err(Error::corruption("log payload checksum differs").expected(
+                format_args!("{:#018x}", header.payload_checksum),
+                format_args!("{got:#018x}"),
+            ));
         }
         payload.truncate(header.payload_bytes as usize);
         Ok((LogRecord { header, payload, offset: self.offset }, sum))
     }
 
-    /// Looks for records behind the bad one at [`LogReader::offset`]: the first record header that is valid in its place,
-    /// and the highest durable LSN and edit number that any of them carries. If the bad record's own header is
-    /// valid, its payload is skipped.
+    /// Looks for records behind the bad one at [`LogReader::offset`]: the first record header that
+    /// is valid in its place, and the highest durable LSN and edit number that any of them carries.
+    /// If the bad record's own header is valid, its payload is skipped.
     pub fn find_records_after_bad(&self) -> Result<Option<RecordsAfterBad>> {
         let mut found: Option<RecordsAfterBad> = None;
         let mut start = self.offset + self.bad_record_bytes()?;
         let mut buf = Vec::new();
         while start + (RECORD_HEADER_BYTES as u64) <= self.end {
-            let take = (self.end - start).min((SCAN_WINDOW_BYTES + RECORD_HEADER_BYTES) as u64) as usize;
+            let take =
+                (self.end - start).min((SCAN_WINDOW_BYTES + RECORD_HEADER_BYTES) as u64) as usize;
             buf.resize(take, 0);
             self.file.read_exact_at(&mut buf, start).map_err(|e| e.at(&self.name, start))?;
             let last = take - RECORD_HEADER_BYTES;
@@ -256,9 +279,16 @@ impl LogReader {
                     continue;
                 }
                 let place = start + at as u64;
-                if let Ok((h, _)) = RecordHeader::decode(&buf[at..at + RECORD_HEADER_BYTES], self.checksum_seed, place)
-                {
-                    let b = found.get_or_insert(RecordsAfterBad { first_offset: place, durable_lsn: 0, manifest_edits: 0 });
+                if let Ok((h, _)) = RecordHeader::decode(
+                    &buf[at..at + RECORD_HEADER_BYTES],
+                    self.checksum_seed,
+                    place,
+                ) {
+                    let b = found.get_or_insert(RecordsAfterBad {
+                        first_offset: place,
+                        durable_lsn: 0,
+                        manifest_edits: 0,
+                    });
                     b.durable_lsn = b.durable_lsn.max(h.durable_lsn);
                     b.manifest_edits = b.manifest_edits.max(h.manifest_edits);
                 }
@@ -293,7 +323,8 @@ pub struct RecordsAfterBad {
     pub manifest_edits: u64,
 }
 
-/// Where a file ends if zeros at its end do not count (no record ends with one), but for `from` bytes.
+/// Where a file ends if zeros at its end do not count (no record ends with one), but for `from`
+/// bytes.
 fn end_without_zeros(file: &dyn RandomAccessFile, from: u64, len: u64) -> Result<u64> {
     let mut buf = vec![0u8; SCAN_WINDOW_BYTES.min(len.saturating_sub(from) as usize)];
     let mut end = len;
@@ -310,8 +341,9 @@ fn end_without_zeros(file: &dyn RandomAccessFile, from: u64, len: u64) -> Result
 
 fn alloc_zeroed(n: usize) -> Result<Vec<u8>> {
     let mut v = Vec::new();
-    v.try_reserve_exact(n)
-        .map_err(|_| Error::new(ErrorKind::NoMemory, format!("no memory for a log record of {n} bytes")))?;
+    v.try_reserve_exact(n).map_err(|_| {
+        Error::new(ErrorKind::NoMemory, format!("no memory for a log record of {n} bytes"))
+    })?;
     v.resize(n, 0);
     Ok(v)
 }

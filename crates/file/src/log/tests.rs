@@ -1,4 +1,5 @@
-//! Logs round trip; every bit and every length counts; what lies behind damage is found; a full disk is rolled back.
+//! Logs round trip; every bit and every length counts; what lies behind damage is found; a full
+//! disk is rolled back.
 
 use super::batch::EncodedRecord;
 use super::*;
@@ -6,7 +7,7 @@ use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use perigee_base::{ErrorKind, FamilyId, FileId};
 use perigee_env::fs::fault::Fault;
 use perigee_env::fs::memory::SimDisk;
-use perigee_env::{Dir, Fs, DirOpenMode};
+use perigee_env::{Dir, DirOpenMode, Fs};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -37,7 +38,8 @@ fn stamp(lsn: u64, durable: u64) -> RecordStamp {
 fn sample(dir: &dyn Dir) {
     let mut w = LogWriter::create(dir, NAME, &header()).unwrap();
     w.append(stamp(7, 6), &mut [&mut batch("a", "1")]).unwrap();
-    w.append(stamp(8, 7), &mut [&mut batch("b", "22"), &mut batch("c", ""), &mut batch("", "")]).unwrap();
+    w.append(stamp(8, 7), &mut [&mut batch("b", "22"), &mut batch("c", ""), &mut batch("", "")])
+        .unwrap();
     w.append(stamp(11, 10), &mut [&mut batch("d", "4")]).unwrap();
 }
 
@@ -123,7 +125,10 @@ fn preallocated_space_is_not_part_of_the_log() {
     w.preallocate(1000).unwrap();
     assert_eq!(disk.read_raw(&path).len(), 1000);
     let mut log = open(&*dir).unwrap();
-    assert!(log.peek_lsn().unwrap().is_none() && matches!(log.next_record().unwrap(), NextLogRecord::End));
+    assert!(
+        log.peek_lsn().unwrap().is_none()
+            && matches!(log.next_record().unwrap(), NextLogRecord::End)
+    );
     for lsn in 7..60 {
         w.append(stamp(lsn, 6), &mut [&mut batch("key", "value that ends in a zero \0")]).unwrap();
     }
@@ -174,7 +179,9 @@ fn append_on_full_disk_is_rolled_back() {
         let mut w = LogWriter::create(&*dir, NAME, &header()).unwrap();
         w.append(stamp(7, 6), &mut [&mut batch("a", "1")]).unwrap();
         disk.fail_at(1, Fault::Enospc, false);
-        let e = w.append(stamp(8, 6), &mut [&mut batch("lost", "x"), &mut batch("lost", "y")]).unwrap_err();
+        let e = w
+            .append(stamp(8, 6), &mut [&mut batch("lost", "x"), &mut batch("lost", "y")])
+            .unwrap_err();
         assert_eq!(e.kind(), ErrorKind::NoSpace);
         assert_eq!(
             w.append(stamp(8, 6), &mut [&mut batch("b", "2")]).unwrap_err().kind(),
@@ -191,8 +198,14 @@ fn io_error_poisons_the_log_writer() {
     let (disk, dir) = disk();
     let mut w = LogWriter::create(&*dir, NAME, &header()).unwrap();
     disk.fail_at(1, Fault::Eio, false);
-    assert_eq!(w.append(stamp(7, 6), &mut [&mut batch("a", "1")]).unwrap_err().kind(), ErrorKind::Io);
-    assert_eq!(w.append(stamp(7, 6), &mut [&mut batch("a", "1")]).unwrap_err().kind(), ErrorKind::Poisoned);
+    assert_eq!(
+        w.append(stamp(7, 6), &mut [&mut batch("a", "1")]).unwrap_err().kind(),
+        ErrorKind::Io
+    );
+    assert_eq!(
+        w.append(stamp(7, 6), &mut [&mut batch("a", "1")]).unwrap_err().kind(),
+        ErrorKind::Poisoned
+    );
     assert!(w.roll_back_append().is_err());
 }
 

@@ -6,12 +6,13 @@ use perigee_base::bug::{self, Bug};
 use perigee_base::file_header::{FileHeader, HEADER_BYTES};
 use perigee_base::{Error, ErrorKind, FileId, Result};
 use perigee_env::fs::read_only_dir::ReadOnlyFile;
-use perigee_env::{WritableFile, Dir};
+use perigee_env::{Dir, WritableFile};
 use std::sync::Arc;
 
 /// Writes one log file.
 ///
-/// Invariant: while whole, `offset` is the end of the last record, and behind it the file holds nothing but zeros, if anything.
+/// Invariant: while whole, `offset` is the end of the last record, and behind it the file holds
+/// nothing but zeros, if anything.
 #[derive(Debug)]
 pub struct LogWriter {
     file: Arc<dyn WritableFile>,
@@ -33,7 +34,8 @@ const PREALLOCATE_BYTES_MAX: u64 = 8 << 20;
 
 /// How long a file becomes whose records will end at `end`.
 fn preallocation_end(end: u64) -> u64 {
-    (end + end.clamp(PREALLOCATE_BYTES_MIN, PREALLOCATE_BYTES_MAX)).next_multiple_of(PREALLOCATE_BYTES_MIN)
+    (end + end.clamp(PREALLOCATE_BYTES_MIN, PREALLOCATE_BYTES_MAX))
+        .next_multiple_of(PREALLOCATE_BYTES_MIN)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +63,9 @@ impl LogWriter {
         let file = dir.create(name)?;
         let bytes = header.encode();
         file.append(&[&bytes])?;
-        let sum = [bytes[64], bytes[65], bytes[66], bytes[67], bytes[68], bytes[69], bytes[70], bytes[71]];
+        let sum = [
+            bytes[64], bytes[65], bytes[66], bytes[67], bytes[68], bytes[69], bytes[70], bytes[71],
+        ];
         Ok(LogWriter {
             file,
             id: header.file,
@@ -103,8 +107,8 @@ impl LogWriter {
         self.offset
     }
 
-    /// From now on takes space ahead of the records, where the file system can: a sync need not write a new length each time.
-    /// `bytes` are taken now.
+    /// From now on takes space ahead of the records, where the file system can: a sync need not
+    /// write a new length each time. `bytes` are taken now.
     ///
     /// # Errors
     /// As an append; the writer is as it was, but for zeros at the end of the file.
@@ -133,7 +137,9 @@ impl LogWriter {
     /// Takes the zeros at the end away.
     pub fn trim_preallocated(&mut self) -> Result<()> {
         self.preallocates = false;
-        if std::mem::take(&mut self.allocated_len) > self.offset && self.state == LogWriterState::Clean {
+        if std::mem::take(&mut self.allocated_len) > self.offset
+            && self.state == LogWriterState::Clean
+        {
             self.file.truncate(self.offset)?;
         }
         Ok(())
@@ -142,8 +148,9 @@ impl LogWriter {
     /// Seals the records with consecutive LSNs and appends them in one call.
     ///
     /// # Errors
-    /// `NoSpace`: call [`LogWriter::roll_back`]; if that succeeds nothing was added and the writer goes on. Anything
-    /// else: the file may hold any prefix, and the writer refuses further records.
+    /// `NoSpace`: call [`LogWriter::roll_back`]; if that succeeds nothing was added and the writer
+    /// goes on. Anything else: the file may hold any prefix, and the writer refuses further
+    /// records.
     pub fn append(&mut self, stamp: RecordStamp, records: &mut [&mut EncodedRecord]) -> Result<()> {
         if self.state != LogWriterState::Clean {
             return Err(Error::new(ErrorKind::Poisoned, "an earlier append to this log failed"));
@@ -163,13 +170,15 @@ impl LogWriter {
             let sealed = header.encode(self.checksum_seed, at);
             r.buf[..RECORD_HEADER_BYTES].copy_from_slice(&sealed);
             previous = u64::from_le_bytes([
-                sealed[0], sealed[1], sealed[2], sealed[3], sealed[4], sealed[5], sealed[6], sealed[7],
+                sealed[0], sealed[1], sealed[2], sealed[3], sealed[4], sealed[5], sealed[6],
+                sealed[7],
             ]);
             at += r.buf.len() as u64;
             lsn += u64::from(r.lsn_count);
         }
         if self.preallocates && at > self.allocated_len {
-            self.extend_file(preallocation_end(at)).inspect_err(|_| self.state = LogWriterState::Failed)?;
+            self.extend_file(preallocation_end(at))
+                .inspect_err(|_| self.state = LogWriterState::Failed)?;
         }
         self.append_encoded(records)?;
         self.offset = at;
@@ -191,12 +200,17 @@ impl LogWriter {
             self.offset = self.file.len();
             return Err(e);
         }
-        self.state = if e.kind() == ErrorKind::NoSpace { LogWriterState::PartialAppend } else { LogWriterState::Failed };
+        self.state = if e.kind() == ErrorKind::NoSpace {
+            LogWriterState::PartialAppend
+        } else {
+            LogWriterState::Failed
+        };
         Err(e)
     }
 
-    /// Takes back, for certain, what a full disk let through of the last append. The caller holds off other syncs
-    /// of this file, so that their failure cannot hide behind the success of this one.
+    /// Takes back, for certain, what a full disk let through of the last append. The caller holds
+    /// off other syncs of this file, so that their failure cannot hide behind the success of this
+    /// one.
     pub fn roll_back_append(&mut self) -> Result<()> {
         if self.state != LogWriterState::PartialAppend {
             return Err(Error::internal("there is nothing to roll back"));

@@ -1,16 +1,16 @@
-//! Reads values out of a vlog, each chunk verified before it is used. A pointer is believed only as far as it
-//! lies inside the file and its chunks add up to it.
+//! Reads values out of a vlog, each chunk verified before it is used. A pointer is believed only as
+//! far as it lies inside the file and its chunks add up to it.
 
 use crate::block::frame::{self, Frame, FrameKind};
 use crate::compression::{self, Codec};
 use crate::handle_cache::FileHandleCache;
 use crate::table_file_reader::{TableFileReader, try_extend_zeroed};
+use perigee_base::entry::VlogPointer;
 use perigee_base::file_header::{FileKind, HEADER_BYTES};
 use perigee_base::io_stats::IoActivity;
-use perigee_base::entry::VlogPointer;
 use perigee_base::limits::{VLOG_CHUNK_BYTES, ZSTD_RATIO_MAX};
 use perigee_base::stats::Counters;
-use perigee_base::{Error, FileId, Result, PinnedSlice};
+use perigee_base::{Error, FileId, PinnedSlice, Result};
 use perigee_env::Dir;
 use std::sync::Arc;
 
@@ -42,18 +42,38 @@ impl VlogReader {
         bytes: u64,
         counters: Arc<Counters>,
     ) -> Result<VlogReader> {
-        Self::from_file(TableFileReader::open_cached(handles, id, FileKind::Vlog, bytes)?, database, counters)
+        Self::from_file(
+            TableFileReader::open_cached(handles, id, FileKind::Vlog, bytes)?,
+            database,
+            counters,
+        )
     }
 
     /// Stands for a vlog that could not be opened: every value in it answers with the reason.
-    pub fn placeholder(id: FileId, database: u64, bytes: u64, why: Error, counters: Arc<Counters>) -> VlogReader {
-        VlogReader { input: TableFileReader::placeholder(id, FileKind::Vlog, bytes, why), database, counters }
+    pub fn placeholder(
+        id: FileId,
+        database: u64,
+        bytes: u64,
+        why: Error,
+        counters: Arc<Counters>,
+    ) -> VlogReader {
+        VlogReader {
+            input: TableFileReader::placeholder(id, FileKind::Vlog, bytes, why),
+            database,
+            counters,
+        }
     }
 
-    pub(crate) fn from_file(input: TableFileReader, database: u64, counters: Arc<Counters>) -> Result<VlogReader> {
+    pub(crate) fn from_file(
+        input: TableFileReader,
+        database: u64,
+        counters: Arc<Counters>,
+    ) -> Result<VlogReader> {
         let header = input.read_header(FileKind::Vlog, database)?;
         if header.a != 0 || header.b != 0 {
-            return Err(input.error_at(0, Error::corruption("unused fields of a vlog header are not zero")));
+            return Err(
+                input.error_at(0, Error::corruption("unused fields of a vlog header are not zero"))
+            );
         }
         Ok(VlogReader { input, database, counters })
     }
@@ -77,7 +97,11 @@ impl VlogReader {
         self.check_pointer(p).map_err(|e| self.input.error_at(p.offset, e))?;
         self.counters.vlog_bytes_read.add(p.stored_bytes);
         self.counters.io.record_read(cause, p.stored_bytes);
-        if p.value_bytes <= VLOG_CHUNK_BYTES as u64 { self.read_chunk(p) } else { self.read_chunks(p) }
+        if p.value_bytes <= VLOG_CHUNK_BYTES as u64 {
+            self.read_chunk(p)
+        } else {
+            self.read_chunks(p)
+        }
     }
 
     /// Tells the file system that this value is going to be read.
@@ -98,10 +122,15 @@ impl VlogReader {
             && payload <= p.value_bytes
             && p.value_bytes <= payload.saturating_mul(ZSTD_RATIO_MAX as u64);
         if p.file != self.input.id() || !inside || !plausible {
-            return Err(Error::corruption("a value-log pointer names no value of this file").expected(
-                format_args!("a value in {} bytes of file {}", self.input.bytes(), self.input.id()),
-                format_args!("{p:?}"),
-            ));
+            return Err(Error::corruption("a value-log pointer names no value of this file")
+                .expected(
+                    format_args!(
+                        "a value in {} bytes of file {}",
+                        self.input.bytes(),
+                        self.input.id()
+                    ),
+                    format_args!("{p:?}"),
+                ));
         }
         Ok(())
     }
@@ -112,7 +141,10 @@ impl VlogReader {
         let bytes = self.input.read(p.offset, p.stored_bytes)?;
         let frame = self.decode_chunk(p.offset, &bytes, value_bytes)?;
         if frame.codec == Codec::None {
-            return Ok(PinnedSlice::new(Arc::new(bytes), frame::FRAME_HEADER_BYTES..frame::FRAME_HEADER_BYTES + value_bytes));
+            return Ok(PinnedSlice::new(
+                Arc::new(bytes),
+                frame::FRAME_HEADER_BYTES..frame::FRAME_HEADER_BYTES + value_bytes,
+            ));
         }
         frame.decompress(0).map(PinnedSlice::from).map_err(|e| self.input.error_at(p.offset, e))
     }
@@ -132,8 +164,8 @@ impl VlogReader {
             offset += length;
         }
         if offset != end {
-            let e =
-                Error::corruption("the chunks of a value do not add up to its pointer").expected(end, offset);
+            let e = Error::corruption("the chunks of a value do not add up to its pointer")
+                .expected(end, offset);
             return Err(self.input.error_at(p.offset, e));
         }
         Ok(PinnedSlice::from(value))
@@ -142,16 +174,22 @@ impl VlogReader {
     /// The length that the frame at `offset` claims, which must end by `end`.
     fn chunk_frame_bytes(&self, offset: u64, end: u64) -> Result<u64> {
         let head = self.input.read(offset, (frame::FRAME_HEADER_BYTES as u64).min(end - offset))?;
-        let length =
-            frame::declared_frame_bytes(&head, FrameKind::Chunk).map_err(|e| self.input.error_at(offset, e))?;
+        let length = frame::declared_frame_bytes(&head, FrameKind::Chunk)
+            .map_err(|e| self.input.error_at(offset, e))?;
         if length > end - offset {
-            let e = Error::corruption("a chunk ends behind its value or file").expected(end - offset, length);
+            let e = Error::corruption("a chunk ends behind its value or file")
+                .expected(end - offset, length);
             return Err(self.input.error_at(offset, e));
         }
         Ok(length)
     }
 
-    fn decode_chunk<'a>(&self, offset: u64, bytes: &'a [u8], raw_bytes: usize) -> Result<Frame<'a>> {
+    fn decode_chunk<'a>(
+        &self,
+        offset: u64,
+        bytes: &'a [u8],
+        raw_bytes: usize,
+    ) -> Result<Frame<'a>> {
         let check = |f: Frame<'a>| match f.raw_bytes == raw_bytes {
             true => Ok(f),
             false => Err(Error::corruption("a chunk has another length than its pointer says")
@@ -161,7 +199,8 @@ impl VlogReader {
         frame.map_err(|e| self.input.error_at(offset, e))
     }
 
-    /// Reads every byte from disk: frames without a gap, each one decompressed, and the whole-file checksum.
+    /// Reads every byte from disk: frames without a gap, each one decompressed, and the whole-file
+    /// checksum.
     pub fn verify(&self, checksum: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let mut pace = |done| {
             progress(done);
@@ -170,7 +209,11 @@ impl VlogReader {
         self.verify_paced(checksum, &mut pace)
     }
     /// The same at a pace: `pace` may sleep, or end it with an error.
-    pub fn verify_paced(&self, checksum: u64, pace: &mut dyn FnMut(u64) -> Result<()>) -> Result<()> {
+    pub fn verify_paced(
+        &self,
+        checksum: u64,
+        pace: &mut dyn FnMut(u64) -> Result<()>,
+    ) -> Result<()> {
         self.input.read_header(FileKind::Vlog, self.database)?;
         let mut pass = self.input.scan(pace);
         let mut raw = Vec::new();

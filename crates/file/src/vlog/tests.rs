@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::CompressionMethod;
-use crate::testing::{TestRng, TestDir, from_hex, hex_of_page, mutate};
+use crate::testing::{TestDir, TestRng, from_hex, hex_of_page, mutate};
 use perigee_base::FileId;
 use perigee_base::entry::VlogPointer;
 use perigee_env::Dir;
@@ -15,7 +15,11 @@ fn open(dir: &dyn Dir, bytes: u64) -> perigee_base::Result<VlogReader> {
     VlogReader::open(dir, FileId(10), DB, bytes, Arc::default())
 }
 
-fn write(dir: &dyn Dir, codec: CompressionMethod, values: &[Vec<u8>]) -> (Vec<VlogPointer>, VlogSummary) {
+fn write(
+    dir: &dyn Dir,
+    codec: CompressionMethod,
+    values: &[Vec<u8>],
+) -> (Vec<VlogPointer>, VlogSummary) {
     let mut w = VlogWriter::create(dir, FileId(10), DB, codec).unwrap();
     let pointers = values.iter().map(|v| w.append(v).unwrap()).collect();
     let bytes = w.bytes_written();
@@ -27,9 +31,16 @@ fn write(dir: &dyn Dir, codec: CompressionMethod, values: &[Vec<u8>]) -> (Vec<Vl
 #[test]
 fn values_round_trip() {
     let mut rng = TestRng::new(7);
-    for codec in [CompressionMethod::None, CompressionMethod::Lz4, CompressionMethod::Snappy, CompressionMethod::Zstd(3)] {
+    for codec in [
+        CompressionMethod::None,
+        CompressionMethod::Lz4,
+        CompressionMethod::Snappy,
+        CompressionMethod::Zstd(3),
+    ] {
         let mut values: Vec<Vec<u8>> = [1, 2, 100, 5000].map(|n| rng.bytes(n)).into();
-        values.extend([100, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (3 << 20) + 77].map(|n| vec![5; n]));
+        values.extend(
+            [100, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (3 << 20) + 77].map(|n| vec![5; n]),
+        );
         values.push(rng.bytes((2 << 20) + 1));
         let dir = TestDir::new();
         let (pointers, summary) = write(&*dir, codec, &values);
@@ -46,7 +57,8 @@ fn values_round_trip() {
 
 #[test]
 fn empty_value_is_refused() {
-    let mut w = VlogWriter::create(&*TestDir::new(), FileId(10), DB, CompressionMethod::Lz4).unwrap();
+    let mut w =
+        VlogWriter::create(&*TestDir::new(), FileId(10), DB, CompressionMethod::Lz4).unwrap();
     assert!(w.append(b"").is_err());
 }
 
@@ -76,12 +88,14 @@ fn vlog_matches_format_page_example() {
 #[test]
 fn bit_flips_and_truncations_are_detected() {
     let dir = TestDir::new();
-    let (pointers, s) = write(&*dir, CompressionMethod::Lz4, &[b"a value".to_vec(), vec![b'z'; 100]]);
+    let (pointers, s) =
+        write(&*dir, CompressionMethod::Lz4, &[b"a value".to_vec(), vec![b'z'; 100]]);
     let good = dir.get(NAME);
     let check = |bytes: Vec<u8>| {
         dir.put(NAME, bytes);
         open(&*dir, s.bytes).and_then(|r| {
-            let values = pointers.iter().map(|p| r.read(p)).collect::<perigee_base::Result<Vec<_>>>();
+            let values =
+                pointers.iter().map(|p| r.read(p)).collect::<perigee_base::Result<Vec<_>>>();
             r.verify(s.checksum, &mut |_| {}).and(values)
         })
     };
@@ -107,7 +121,9 @@ fn wrong_pointers_are_errors() {
     let (pointers, s) = write(&*dir, CompressionMethod::Lz4, &values);
     let r = open(&*dir, s.bytes).unwrap();
     for p in pointers {
-        for (field, delta) in (0..4).flat_map(|f| [1, 8, 1 << 20, u64::MAX, u64::MAX / 2].map(|d| (f, d))) {
+        for (field, delta) in
+            (0..4).flat_map(|f| [1, 8, 1 << 20, u64::MAX, u64::MAX / 2].map(|d| (f, d)))
+        {
             let mut bad = p;
             match field {
                 0 => bad.file.0 = bad.file.0.wrapping_add(delta),

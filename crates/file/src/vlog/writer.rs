@@ -1,16 +1,16 @@
 //! Writes a vlog: each value as one frame per chunk of 1 MiB. Must not know keys.
 //!
-//! Invariant: an offset that was handed out names the first frame of its value, and the value's frames follow
-//! each other.
+//! Invariant: an offset that was handed out names the first frame of its value, and the value's
+//! frames follow each other.
 
 use crate::block::frame::{self, FrameKind};
 use crate::compression::{CompressionMethod, Compressor};
 use crate::table_file_writer::{TableFileWriter, table_header};
-use perigee_base::file_header::FileKind;
 use perigee_base::entry::VlogPointer;
+use perigee_base::file_header::FileKind;
 use perigee_base::limits::{VALUE_BYTES_MAX, VLOG_CHUNK_BYTES};
 use perigee_base::{Error, FileId, Result};
-use perigee_env::{WritableFile, Dir};
+use perigee_env::{Dir, WritableFile};
 use std::sync::Arc;
 
 /// What a finished vlog is, for the manifest.
@@ -32,7 +32,12 @@ pub struct VlogWriter {
 
 impl VlogWriter {
     /// Creates the file.
-    pub fn create(dir: &dyn Dir, id: FileId, database: u64, compression: CompressionMethod) -> Result<VlogWriter> {
+    pub fn create(
+        dir: &dyn Dir,
+        id: FileId,
+        database: u64,
+        compression: CompressionMethod,
+    ) -> Result<VlogWriter> {
         let output = TableFileWriter::create(dir, table_header(FileKind::Vlog, database, id, 0))?;
         Ok(VlogWriter { output, compression, compressor: Compressor::new() })
     }
@@ -66,7 +71,8 @@ impl VlogWriter {
     }
     /// Memory of its buffers.
     pub fn memory_bytes(&self) -> u64 {
-        (self.output.memory_bytes() + self.compressor.memory_bytes() + size_of::<VlogWriter>()) as u64
+        (self.output.memory_bytes() + self.compressor.memory_bytes() + size_of::<VlogWriter>())
+            as u64
     }
 
     /// Write calls so far; finishing makes one more.
@@ -79,7 +85,10 @@ impl VlogWriter {
         self.finish_with_deferred_sync(None)
     }
     /// The same; the file goes to `later`, if there is such a list, for the caller to sync.
-    pub fn finish_with_deferred_sync(self, later: Option<&mut Vec<Arc<dyn WritableFile>>>) -> Result<VlogSummary> {
+    pub fn finish_with_deferred_sync(
+        self,
+        later: Option<&mut Vec<Arc<dyn WritableFile>>>,
+    ) -> Result<VlogSummary> {
         let (bytes, checksum) = self.output.finish(later)?;
         Ok(VlogSummary { bytes, checksum })
     }

@@ -1,5 +1,5 @@
-//! How a leaf is laid out: how many slots, where its keys go, when it is split and when two become one. All costs are
-//! in units of about a nanosecond.
+//! How a leaf is laid out: how many slots, where its keys go, when it is split and when two become
+//! one. All costs are in units of about a nanosecond.
 
 use super::{InsertStats, Leaf};
 use crate::linear_model::LinearModel;
@@ -10,7 +10,8 @@ pub const SLOTS_MAX: usize = 2048;
 pub const ENTRIES_MAX: usize = SLOTS_MAX * 4 / 5;
 /// Slots of the smallest leaf.
 const SLOTS_MIN: usize = 16;
-/// Average distance between keys and the line, in entries, above which keys count as not following it.
+/// Average distance between keys and the line, in entries, above which keys count as not following
+/// it.
 const ERROR_MAX: f64 = 24.0;
 /// Entries below which a leaf is not split because of its line.
 const SPLIT_MIN: usize = 512;
@@ -101,12 +102,20 @@ impl<V> Leaf<V> {
         let lean = self.choose_gap_placement();
         let n = self.len();
         if lean == GapPlacement::AtEnd && n >= ENTRIES_MAX && self.last().is_some_and(|k| k < key) {
-            self.insert_stats = InsertStats { work_limit: self.insert_stats.work_limit, ..InsertStats::default() };
-            return RelayoutResult::Split(key, Leaf::with_capacity(GapPlacement::AtEnd, SLOTS_MAX / 8));
+            self.insert_stats =
+                InsertStats { work_limit: self.insert_stats.work_limit, ..InsertStats::default() };
+            return RelayoutResult::Split(
+                key,
+                Leaf::with_capacity(GapPlacement::AtEnd, SLOTS_MAX / 8),
+            );
         }
-        if let (GapPlacement::AtStart, Some(first)) = (lean, self.first().filter(|&k| n >= ENTRIES_MAX && key < k)) {
-            self.insert_stats = InsertStats { work_limit: self.insert_stats.work_limit, ..InsertStats::default() };
-            let before = Leaf { first_slot: 0, ..Leaf::with_capacity(GapPlacement::AtStart, SLOTS_MAX / 8) };
+        if let (GapPlacement::AtStart, Some(first)) =
+            (lean, self.first().filter(|&k| n >= ENTRIES_MAX && key < k))
+        {
+            self.insert_stats =
+                InsertStats { work_limit: self.insert_stats.work_limit, ..InsertStats::default() };
+            let before =
+                Leaf { first_slot: 0, ..Leaf::with_capacity(GapPlacement::AtStart, SLOTS_MAX / 8) };
             return RelayoutResult::Split(first, std::mem::replace(self, before));
         }
         let (keys, at) = self.keys_and_value_indexes();
@@ -184,7 +193,8 @@ impl<V> Leaf<V> {
         let (slots, limit) = slots_and_limit(lean, n);
         self.values.reserve_exact(limit - n);
         self.values.shrink_to(limit);
-        (self.slots, self.limit, self.first_slot, self.use_binary_search) = (slots as u32, limit as u32, 0, false);
+        (self.slots, self.limit, self.first_slot, self.use_binary_search) =
+            (slots as u32, limit as u32, 0, false);
         if n == 0 {
             *self = Leaf::with_capacity(lean, 0);
             return;
@@ -223,7 +233,8 @@ impl<V> Leaf<V> {
         self.model = line.scaled(1.0, head);
     }
 
-    /// Each key as near as can be to the slot that `place` wants for it; the slots between repeat the key before.
+    /// Each key as near as can be to the slot that `place` wants for it; the slots between repeat
+    /// the key before.
     fn spread_keys(&mut self, keys: &[u64], at: &[u16], place: impl Fn(usize, u64) -> usize) {
         let (n, slots) = (keys.len(), self.slots as usize);
         for (i, (&key, &a)) in keys.iter().zip(at).enumerate() {

@@ -1,12 +1,15 @@
-//! A leaf: keys in an array with gaps, placed where a line predicts them, and their values beside it.
+//! A leaf: keys in an array with gaps, placed where a line predicts them, and their values beside
+//! it.
 //!
 //! Invariants:
 //! 1. `keys[head..]` ascends; what is before `head` is unused. `keys.len()` is at most `slots`.
-//! 2. A run of equal keys is one entry: one slot of it is the key, the others are gaps. Equal keys have equal `at`.
-//! 3. `at[i]` is the position of the value of slot `i` in `values`. Values lie in the order of their arrival: they
-//!    never move when keys do, and each belongs to exactly one run.
+//! 2. A run of equal keys is one entry: one slot of it is the key, the others are gaps. Equal keys
+//!    have equal `at`.
+//! 3. `at[i]` is the position of the value of slot `i` in `values`. Values lie in the order of
+//!    their arrival: they never move when keys do, and each belongs to exactly one run.
 //!
-//! So a gap needs no mark, a search needs no look at one, and every slot of a run leads to the value.
+//! So a gap needs no mark, a search needs no look at one, and every slot of a run leads to the
+//! value.
 
 mod layout;
 mod update;
@@ -52,7 +55,9 @@ impl<V> Leaf<V> {
     }
     /// Bytes it holds outside of itself.
     pub fn memory_bytes(&self) -> usize {
-        self.keys.capacity() * 8 + self.value_index.capacity() * 2 + self.values.capacity() * size_of::<V>()
+        self.keys.capacity() * 8
+            + self.value_index.capacity() * 2
+            + self.values.capacity() * size_of::<V>()
     }
 
     /// The first slot whose key is greater.
@@ -63,7 +68,11 @@ impl<V> Leaf<V> {
         if self.use_binary_search {
             return head + live.partition_point(|&k| k <= key);
         }
-        head + upper_bound_from(live, self.model.predict(key, self.slots as usize).saturating_sub(head), key)
+        head + upper_bound_from(
+            live,
+            self.model.predict(key, self.slots as usize).saturating_sub(head),
+            key,
+        )
     }
     /// The last slot of the key's run.
     #[inline]
@@ -164,12 +173,16 @@ impl<V> Leaf<V> {
     #[cfg(test)]
     pub fn check(&self) {
         let head = self.first_slot as usize;
-        assert!(self.keys.len() <= self.slots as usize && self.keys.len() == self.value_index.len());
+        assert!(
+            self.keys.len() <= self.slots as usize && self.keys.len() == self.value_index.len()
+        );
         assert!(self.slots as usize <= layout::SLOTS_MAX && head <= self.keys.len());
         assert_eq!(self.values.is_empty(), head == self.keys.len());
         for i in head + 1..self.keys.len() {
             assert!(self.keys[i - 1] <= self.keys[i]);
-            assert!(self.keys[i - 1] < self.keys[i] || self.value_index[i - 1] == self.value_index[i]);
+            assert!(
+                self.keys[i - 1] < self.keys[i] || self.value_index[i - 1] == self.value_index[i]
+            );
         }
         let mut at = self.keys_and_value_indexes().1;
         at.sort_unstable();

@@ -20,9 +20,14 @@ impl<V> Leaf<V> {
     pub fn insert(&mut self, key: u64, value: V) -> InsertResult<V> {
         let upper = self.upper_bound(key);
         if upper > self.first_slot as usize && self.keys[upper - 1] == key {
-            return InsertResult::Replaced(std::mem::replace(&mut self.values[self.value_index[upper - 1] as usize], value));
+            return InsertResult::Replaced(std::mem::replace(
+                &mut self.values[self.value_index[upper - 1] as usize],
+                value,
+            ));
         }
-        if self.values.len() >= self.limit as usize || self.insert_stats.work > self.insert_stats.work_limit {
+        if self.values.len() >= self.limit as usize
+            || self.insert_stats.work > self.insert_stats.work_limit
+        {
             return InsertResult::NeedsRelayout(value);
         }
         let at = self.values.len() as u16;
@@ -39,16 +44,24 @@ impl<V> Leaf<V> {
             self.insert_stats.front += 1;
             return InsertResult::Added { at_end: true };
         }
-        let side =
-            if upper == self.first_slot as usize { &mut self.insert_stats.front } else { &mut self.insert_stats.between };
+        let side = if upper == self.first_slot as usize {
+            &mut self.insert_stats.front
+        } else {
+            &mut self.insert_stats.between
+        };
         *side += 1;
         self.insert_between(upper, key, at);
         InsertResult::Added { at_end: false }
     }
 
-    /// Finds a slot for a key between `upper - 1` and `upper`. There is a gap somewhere, or room at an end.
+    /// Finds a slot for a key between `upper - 1` and `upper`. There is a gap somewhere, or room at
+    /// an end.
     fn insert_between(&mut self, upper: usize, key: u64, at: u16) {
-        let want = if self.use_binary_search { upper } else { self.model.predict(key, self.slots as usize) };
+        let want = if self.use_binary_search {
+            upper
+        } else {
+            self.model.predict(key, self.slots as usize)
+        };
         let error = want.abs_diff(upper) as u32;
         if error > 16 {
             self.insert_stats.work += 2 * error.ilog2();
@@ -56,7 +69,8 @@ impl<V> Leaf<V> {
         if self.left_is_gap(upper) {
             let left = self.keys[upper - 1];
             let (mut from, least) = (upper - 1, want.max(upper.saturating_sub(GAP_REACH_MAX)));
-            while from > least && from - 1 > self.first_slot as usize && self.keys[from - 2] == left {
+            while from > least && from - 1 > self.first_slot as usize && self.keys[from - 2] == left
+            {
                 from -= 1;
             }
             self.fill_slots(from..upper, key, at);
@@ -86,7 +100,8 @@ impl<V> Leaf<V> {
     fn shift_to_gap(&mut self, upper: usize, key: u64, at: u16) {
         let (mut left, mut right) = (upper, upper);
         loop {
-            // Slots left..upper can move left if left - 1 is a gap; slots upper..=right right, if right is one.
+            // Slots left..upper can move left if left - 1 is a gap; slots upper..=right right, if
+            // right is one.
             if left > 0 && (left == self.first_slot as usize || self.left_is_gap(left)) {
                 self.first_slot -= u32::from(left == self.first_slot as usize);
                 self.keys.copy_within(left..upper, left - 1);
@@ -143,7 +158,8 @@ impl<V> Leaf<V> {
     /// The run whose value was at `from` finds it at `to`.
     fn move_value_index(&mut self, from: u16, to: u16) {
         let head = self.first_slot as usize;
-        // Whole stretches at a time: the inner test has no early end, so it runs on many slots at once.
+        // Whole stretches at a time: the inner test has no early end, so it runs on many slots at
+        // once.
         let mut start = head;
         for stretch in self.value_index[head..].chunks(64) {
             if stretch.iter().fold(false, |found, &a| found | (a == from)) {
@@ -151,7 +167,11 @@ impl<V> Leaf<V> {
             }
             start += stretch.len();
         }
-        let first = start + self.value_index[start..].iter().position(|&a| a == from).expect("each value has a run");
+        let first = start
+            + self.value_index[start..]
+                .iter()
+                .position(|&a| a == from)
+                .expect("each value has a run");
         self.value_index[first..].iter_mut().take_while(|a| **a == from).for_each(|a| *a = to);
     }
 }

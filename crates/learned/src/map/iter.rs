@@ -48,7 +48,9 @@ impl<'a, K: Key, V> DoubleEndedIterator for MapIter<'a, K, V> {
         if self.front >= self.back {
             return None;
         }
-        if self.back == self.directory.end() || self.back.slot == self.directory.leaf_at(self.back).begin() {
+        if self.back == self.directory.end()
+            || self.back.slot == self.directory.leaf_at(self.back).begin()
+        {
             self.back = self.directory.previous_leaf(self.back);
         }
         let leaf = self.directory.leaf_at(self.back);
@@ -77,7 +79,12 @@ pub struct MapIntoIter<K, V> {
 impl<K, V> MapIntoIter<K, V> {
     pub(super) fn new(all: Directory<V>, left: usize) -> Self {
         let leaves: Vec<Leaf<V>> = all.into_leaves().collect();
-        MapIntoIter { leaves: leaves.into_iter(), entries: Vec::new().into_iter(), remaining: left, keys: PhantomData }
+        MapIntoIter {
+            leaves: leaves.into_iter(),
+            entries: Vec::new().into_iter(),
+            remaining: left,
+            keys: PhantomData,
+        }
     }
 }
 

@@ -15,14 +15,16 @@ use std::ops::{Bound, RangeBounds};
 
 /// An ordered map whose keys lie where a model expects them.
 ///
-/// Leaves are arrays with gaps, after ALEX (Ding et al., SIGMOD 2020): a line fitted to a leaf's keys says where one is,
-/// and the search begins there and doubles its steps. A leaf whose keys do not follow a line is searched by halving and
-/// its gaps are spread evenly, so the worst keys cost what a B-tree costs. There are always two levels above the leaves.
+/// Leaves are arrays with gaps, after ALEX (Ding et al., SIGMOD 2020): a line fitted to a leaf's
+/// keys says where one is, and the search begins there and doubles its steps. A leaf whose keys do
+/// not follow a line is searched by halving and its gaps are spread evenly, so the worst keys cost
+/// what a B-tree costs. There are always two levels above the leaves.
 ///
-/// - Reading and iterating: no allocation. `insert`, `remove`: amortised constant work beside the search; the
-///   largest single step lays out a leaf of at most 2048 slots.
-/// - [`memory_bytes`](Map::memory_bytes) is at most `3 * len * (10 + size of V) + 8 KiB + 16 * size of V`, whatever
-///   was inserted and removed; a random load needs about half of it. What values own is not counted.
+/// - Reading and iterating: no allocation. `insert`, `remove`: amortised constant work beside the
+///   search; the largest single step lays out a leaf of at most 2048 slots.
+/// - [`memory_bytes`](Map::memory_bytes) is at most `3 * len * (10 + size of V) + 8 KiB + 16 * size
+///   of V`, whatever was inserted and removed; a random load needs about half of it. What values
+///   own is not counted.
 ///
 /// ```
 /// use perigee_learned::Map;
@@ -54,11 +56,12 @@ impl<K: Key, V> Map<K, V> {
         Map { directory: Directory::new(), len: 0, keys: PhantomData }
     }
 
-    /// A map of entries in ascending order, faster than by inserting them. From the first one that is out of order
-    /// on, they are inserted; of equal keys the last one counts.
+    /// A map of entries in ascending order, faster than by inserting them. From the first one that
+    /// is out of order on, they are inserted; of equal keys the last one counts.
     pub fn from_sorted(entries: impl IntoIterator<Item = (K, V)>) -> Self {
         let mut entries = entries.into_iter().map(|(k, v)| (k.to_bits(), v));
-        let (mut leaves, mut pending, mut len) = (Vec::new(), Vec::with_capacity(BULK_LEAF_ENTRIES), 0);
+        let (mut leaves, mut pending, mut len) =
+            (Vec::new(), Vec::with_capacity(BULK_LEAF_ENTRIES), 0);
         let (mut last, mut stray) = (None, None);
         for (key, value) in entries.by_ref() {
             if last.is_some_and(|l| l >= key) {

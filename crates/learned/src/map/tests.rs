@@ -16,7 +16,13 @@ fn assert_same(map: &Map<u64, u64>, model: &BTreeMap<u64, u64>) {
     assert!(map.iter().rev().map(|(k, &v)| (k, v)).eq(model.iter().rev().map(|(&k, &v)| (k, v))));
 }
 
-fn assert_same_range(map: &Map<u64, u64>, model: &BTreeMap<u64, u64>, a: u64, b: u64, rng: &mut LearnedTestRng) {
+fn assert_same_range(
+    map: &Map<u64, u64>,
+    model: &BTreeMap<u64, u64>,
+    a: u64,
+    b: u64,
+    rng: &mut LearnedTestRng,
+) {
     let (a, b) = (a.min(b), a.max(b));
     let pick = |k, n| match n {
         0 => Bound::Included(k),
@@ -67,7 +73,13 @@ fn map_matches_btree_map() {
                         assert_eq!(map.get_mut(there), model.get_mut(&there));
                         assert_eq!(map.contains(there), model.contains_key(&there));
                     }
-                    _ => assert_same_range(&map, &model, now, there.wrapping_add(rng.next() >> 8), &mut rng),
+                    _ => assert_same_range(
+                        &map,
+                        &model,
+                        now,
+                        there.wrapping_add(rng.next() >> 8),
+                        &mut rng,
+                    ),
                 }
                 if i % 3000 == 2999 {
                     assert_same(&map, &model);
@@ -119,15 +131,18 @@ fn from_sorted_matches_inserts() {
     for kind in KEY_KINDS {
         for n in [0, 1, 2, 1000, 1228, 1229, 40_000] {
             let mut rng = LearnedTestRng::new(n);
-            let model: BTreeMap<u64, u64> = (0..n).map(|i| (key_of_kind(kind, i, &mut rng), i)).collect();
+            let model: BTreeMap<u64, u64> =
+                (0..n).map(|i| (key_of_kind(kind, i, &mut rng), i)).collect();
             let map = Map::from_sorted(model.clone());
             assert_same(&map, &model);
             assert_memory_bounded(&map, 2);
         }
         // Out of order from somewhere on.
         let mut rng = LearnedTestRng::new(3);
-        let entries: Vec<(u64, u64)> =
-            (0..3000).map(|i| (i, i)).chain((0..3000).map(|i| (key_of_kind(kind, i, &mut rng), i))).collect();
+        let entries: Vec<(u64, u64)> = (0..3000)
+            .map(|i| (i, i))
+            .chain((0..3000).map(|i| (key_of_kind(kind, i, &mut rng), i)))
+            .collect();
         assert_same(&entries.iter().copied().collect(), &entries.iter().copied().collect());
     }
 }

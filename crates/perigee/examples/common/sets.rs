@@ -26,7 +26,10 @@ pub struct DataSet {
 impl DataSet {
     /// By name: see the example `sizes`.
     pub fn new(name: &str, n: u64) -> std::io::Result<DataSet> {
-        let made = |swapped, random, half| DataSet { kind: DataSetKind::Made { swapped, random, half }, n };
+        let made = |swapped, random, half| DataSet {
+            kind: DataSetKind::Made { swapped, random, half },
+            n,
+        };
         Ok(match name {
             "ascending" => made(false, false, false),
             "swapped" => made(true, false, false),
@@ -37,8 +40,9 @@ impl DataSet {
     }
 
     fn file(bytes: Vec<u8>, n: u64) -> DataSet {
-        let word =
-            |at: usize| bytes.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize);
+        let word = |at: usize| {
+            bytes.get(at..at + 4).map(|b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize)
+        };
         let (mut places, mut at) = (Vec::new(), 0);
         while let (Some(key), Some(value)) = (word(at), word(at + 4)) {
             places.push((at + 8, key, value));

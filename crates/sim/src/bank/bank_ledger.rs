@@ -1,19 +1,25 @@
-//! The books of the bank: what each transaction did and was told, and whether contents are those of a moment that these answers
-//! allow. Knows nothing of the engine.
+//! The books of the bank: what each transaction did and was told, and whether contents are those of
+//! a moment that these answers allow. Knows nothing of the engine.
 //!
-//! Every transaction writes its writer's number into a counter in every family, so contents say how far each writer's commits
-//! go. What it changes of what all share (accounts, tickets) it has read before, so each change names the one before it: the
-//! changes of an item are a chain, and a set of commits that are there has one outcome.
+//! Every transaction writes its writer's number into a counter in every family, so contents say how
+//! far each writer's commits go. What it changes of what all share (accounts, tickets) it has read
+//! before, so each change names the one before it: the changes of an item are a chain, and a set of
+//! commits that are there has one outcome.
 //!
-//! 1. The counters of a writer are the same in all families, and never those of a commit that failed.
-//! 2. Of every item the changes that are there are an unbroken chain from its beginning: nothing lost between, nothing forked.
-//! 3. The contents are exactly what the commits that are there make, in every family: no half of one, nothing taken back.
-//! 4. If a commit is there, every one acknowledged is there that is before it in the order of commits, or was before it began.
-//! 5. Of any two moments seen, by readers or after a crash, one has all that the other has (no long fork).
+//! 1. The counters of a writer are the same in all families, and never those of a commit that
+//!    failed.
+//! 2. Of every item the changes that are there are an unbroken chain from its beginning: nothing
+//!    lost between, nothing forked.
+//! 3. The contents are exactly what the commits that are there make, in every family: no half of
+//!    one, nothing taken back.
+//! 4. If a commit is there, every one acknowledged is there that is before it in the order of
+//!    commits, or was before it began.
+//! 5. Of any two moments seen, by readers or after a crash, one has all that the other has (no long
+//!    fork).
 //! 6. No money is made or lost; each ticket is in one family.
 
 use crate::history::Bytes;
-use crate::ledger::{Contents, RequiredCommits, CommitOutcome, compare_families};
+use crate::ledger::{CommitOutcome, Contents, RequiredCommits, compare_families};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The families.
@@ -70,7 +76,9 @@ pub fn parse_value(value: &[u8]) -> Result<(CommitId, i64), String> {
     let mut words = text.split(' ');
     let mut next = || words.next().and_then(|w| w.parse::<i64>().ok());
     match (next(), next(), next()) {
-        (Some(w), Some(n), Some(amount)) if w >= 0 && n >= 0 => Ok(((w as usize, n as usize), amount)),
+        (Some(w), Some(n), Some(amount)) if w >= 0 && n >= 0 => {
+            Ok(((w as usize, n as usize), amount))
+        }
         _ => Err(format!("a value that nobody committed: \"{}\"", value.escape_ascii())),
     }
 }
@@ -108,7 +116,14 @@ pub struct AttemptWrites {
 
 impl AttemptWrites {
     /// Changes an item; once more changes the same change.
-    pub fn record_change(&mut self, item: BankItem, before: CommitId, me: CommitId, family: usize, value: Bytes) {
+    pub fn record_change(
+        &mut self,
+        item: BankItem,
+        before: CommitId,
+        me: CommitId,
+        family: usize,
+        value: Bytes,
+    ) {
         match self.changes.iter_mut().find(|c| c.item == item) {
             Some(change) => (change.family, change.value) = (family, value),
             None => {
@@ -159,7 +174,15 @@ impl BankLedger {
     pub fn begin_attempt(&mut self, writer: usize, draft: AttemptWrites) -> usize {
         self.clock += 1;
         let (told, seq, started) = (CommitOutcome::Pending, None, self.clock);
-        let attempt = BankAttempt { writes: draft, outcome: told, seq, durable: false, started, ended: 0, acked_us: 0 };
+        let attempt = BankAttempt {
+            writes: draft,
+            outcome: told,
+            seq,
+            durable: false,
+            started,
+            ended: 0,
+            acked_us: 0,
+        };
         self.writers[writer].push(attempt);
         self.writers[writer].len() - 1
     }
@@ -197,12 +220,19 @@ impl BankLedger {
     }
     /// The latest time of an acknowledgement whose time counts.
     pub fn newest_ack_us(&self) -> u64 {
-        let times = self.writers.iter().flatten().filter(|a| a.outcome == CommitOutcome::Acked).map(|a| a.acked_us);
+        let times = self
+            .writers
+            .iter()
+            .flatten()
+            .filter(|a| a.outcome == CommitOutcome::Acked)
+            .map(|a| a.acked_us);
         times.filter(|us| *us != u64::MAX).max().unwrap_or(0)
     }
     /// How far each writer's commits were acknowledged.
     pub fn acked_prefixes(&self) -> Vec<usize> {
-        let last = |all: &Vec<BankAttempt>| all.iter().rposition(|a| a.outcome == CommitOutcome::Acked).map_or(0, |n| n + 1);
+        let last = |all: &Vec<BankAttempt>| {
+            all.iter().rposition(|a| a.outcome == CommitOutcome::Acked).map_or(0, |n| n + 1)
+        };
         self.writers.iter().map(last).collect()
     }
     /// How many were acknowledged.
@@ -217,26 +247,38 @@ impl BankLedger {
     pub fn check_read(&mut self, found: &Contents, least: &[usize]) -> Result<(), String> {
         let ends = self.check_contents(found)?;
         if let Some(w) = (0..ends.len()).find(|w| ends[*w] < least[*w]) {
-            return Err(format!("a stale snapshot: {ends:?} of writer {w}, acknowledged {least:?}"));
+            return Err(format!(
+                "a stale snapshot: {ends:?} of writer {w}, acknowledged {least:?}"
+            ));
         }
         self.observed.push(ends);
         Ok(())
     }
 
-    /// Checks recovered contents; what is not there is gone for ever, and what was seen is of the past.
+    /// Checks recovered contents; what is not there is gone for ever, and what was seen is of the
+    /// past.
     ///
     /// # Errors
     /// A promise was broken.
-    pub fn check_recovered(&mut self, found: &Contents, owed: RequiredCommits) -> Result<(), String> {
+    pub fn check_recovered(
+        &mut self,
+        found: &Contents,
+        owed: RequiredCommits,
+    ) -> Result<(), String> {
         let ends = self.check_contents(found)?;
         for (writer, attempts) in self.writers.iter().enumerate() {
             let due = |a: &BankAttempt| match owed {
                 RequiredCommits::Acked => true,
                 RequiredCommits::Durable { before_us } => a.durable || a.acked_us < before_us,
             };
-            let missing = attempts.iter().skip(ends[writer]).find(|a| a.outcome == CommitOutcome::Acked && due(a));
+            let missing = attempts
+                .iter()
+                .skip(ends[writer])
+                .find(|a| a.outcome == CommitOutcome::Acked && due(a));
             if let Some(attempt) = missing {
-                return Err(format!("writer {writer}: acknowledged and lost (found {ends:?}): {attempt:?}"));
+                return Err(format!(
+                    "writer {writer}: acknowledged and lost (found {ends:?}): {attempt:?}"
+                ));
             }
         }
         for (attempts, end) in self.writers.iter_mut().zip(&ends) {
@@ -256,14 +298,16 @@ impl BankLedger {
 
     /// Contents of one moment: how far each writer's commits go there.
     fn check_contents(&self, found: &Contents) -> Result<Vec<usize>, String> {
-        let ends: Vec<usize> =
-            (0..self.writers.len()).map(|w| self.commits_found(w, found)).collect::<Result<_, _>>()?;
+        let ends: Vec<usize> = (0..self.writers.len())
+            .map(|w| self.commits_found(w, found))
+            .collect::<Result<_, _>>()?;
         self.check_order(&ends)?;
         let expected = self.expected_contents(&ends)?;
         let empty = BTreeMap::new();
         for name in FAMILIES {
             let map = found.get(name).unwrap_or(&empty);
-            compare_families(name, &expected[name], map).map_err(|e| format!("of the moment {ends:?}: {e}"))?;
+            compare_families(name, &expected[name], map)
+                .map_err(|e| format!("of the moment {ends:?}: {e}"))?;
         }
         check_balances(found)?;
         if let Some(other) = self.observed.iter().find(|other| !are_comparable(other, &ends)) {
@@ -282,7 +326,9 @@ impl BankLedger {
         let Some(text) = counter else { return Ok(0) };
         let number: Option<usize> = std::str::from_utf8(text).ok().and_then(|t| t.parse().ok());
         match number.and_then(|n| Some((n, self.writers[writer].get(n)?))) {
-            None => Err(format!("writer {writer}: commit {} was never asked for", text.escape_ascii())),
+            None => {
+                Err(format!("writer {writer}: commit {} was never asked for", text.escape_ascii()))
+            }
             Some((n, a)) if a.outcome == CommitOutcome::Failed => {
                 Err(format!("writer {writer}: commit {n} is there and failed, or was lost before"))
             }
@@ -293,7 +339,10 @@ impl BankLedger {
     fn surviving_attempts(&self, ends: &[usize]) -> impl Iterator<Item = (CommitId, &BankAttempt)> {
         let ends = ends.to_vec();
         self.writers.iter().enumerate().flat_map(move |(w, all)| {
-            let mine = all[..ends[w]].iter().enumerate().filter(|(_, a)| a.outcome != CommitOutcome::Failed);
+            let mine = all[..ends[w]]
+                .iter()
+                .enumerate()
+                .filter(|(_, a)| a.outcome != CommitOutcome::Failed);
             mine.map(move |(n, a)| ((w, n), a))
         })
     }
@@ -303,11 +352,14 @@ impl BankLedger {
         let absent = || self.writers.iter().zip(ends).flat_map(|(all, end)| &all[*end..]);
         let oldest = absent().filter(|a| a.outcome == CommitOutcome::Acked).map(|a| a.ended).min();
         let last = self.surviving_attempts(ends).filter_map(|(_, a)| a.seq).max();
-        let missing = absent().filter(|a| a.outcome == CommitOutcome::Acked).filter_map(|a| a.seq).min();
+        let missing =
+            absent().filter(|a| a.outcome == CommitOutcome::Acked).filter_map(|a| a.seq).min();
         if let (Some(last), Some(missing)) = (last, missing)
             && last > missing
         {
-            return Err(format!("a hole in {ends:?}: commit {last} is there, commit {missing} is not"));
+            return Err(format!(
+                "a hole in {ends:?}: commit {last} is there, commit {missing} is not"
+            ));
         }
         match (newest, oldest) {
             (Some(started), Some(ended)) if started > ended => Err(format!(
@@ -320,14 +372,17 @@ impl BankLedger {
     /// What the commits that are there make.
     fn expected_contents(&self, ends: &[usize]) -> Result<Contents, String> {
         let mut all: Contents = FAMILIES.map(|name| (name.to_string(), BTreeMap::new())).into();
-        let mut chains: BTreeMap<BankItem, BTreeMap<Option<CommitId>, (CommitId, &ItemChange)>> = BTreeMap::new();
+        let mut chains: BTreeMap<BankItem, BTreeMap<Option<CommitId>, (CommitId, &ItemChange)>> =
+            BTreeMap::new();
         let mut counts: BTreeMap<BankItem, usize> = BTreeMap::new();
         for (id, attempt) in self.surviving_attempts(ends) {
             for change in &attempt.writes.changes {
                 *counts.entry(change.item).or_default() += 1;
                 let chain = chains.entry(change.item).or_default();
                 if let Some((other, _)) = chain.insert(change.previous, (id, change)) {
-                    return Err(format!("a lost update: {other:?} and {id:?} both replaced {change:?}"));
+                    return Err(format!(
+                        "a lost update: {other:?} and {id:?} both replaced {change:?}"
+                    ));
                 }
             }
             for own in &attempt.writes.private {
@@ -352,7 +407,8 @@ impl BankLedger {
                 return Err(format!("a hole in the chain of {item:?} in {ends:?} after {at:?}"));
             }
             if let Some(change) = last {
-                all.get_mut(FAMILIES[change.family]).map(|m| m.insert(item.key(), change.value.clone()));
+                all.get_mut(FAMILIES[change.family])
+                    .map(|m| m.insert(item.key(), change.value.clone()));
             }
         }
         for (w, end) in ends.iter().enumerate().filter(|(_, end)| **end > 0) {
@@ -380,7 +436,10 @@ fn check_balances(found: &Contents) -> Result<(), String> {
         return Ok(());
     }
     if (accounts, sum) != (all, all * OPENING) {
-        return Err(format!("{accounts} accounts hold {sum}, and not {all} hold {}", all * OPENING));
+        return Err(format!(
+            "{accounts} accounts hold {sum}, and not {all} hold {}",
+            all * OPENING
+        ));
     }
     match tickets.iter().find(|(_, places)| places.len() != 1) {
         Some((key, places)) => Err(format!("ticket {} is in {places:?}", key.escape_ascii())),

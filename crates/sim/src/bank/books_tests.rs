@@ -1,19 +1,31 @@
-//! The books find what they are there to find: small bad endings, each by its rule, and the good one by none.
+//! The books find what they are there to find: small bad endings, each by its rule, and the good
+//! one by none.
 
 use super::*;
 
-/// A bank of two writers: opened by (0, 0); (0, 1) moves 10 from an account of one family to one of another, (1, 0) moves it on.
+/// A bank of two writers: opened by (0, 0); (0, 1) moves 10 from an account of one family to one of
+/// another, (1, 0) moves it on.
 fn test_ledger() -> (BankLedger, Vec<AttemptWrites>) {
     let mut opening = AttemptWrites::default();
     for (f, _) in FAMILIES.iter().enumerate() {
         for n in 0..ACCOUNTS {
             let value = encode_value((0, 0), OPENING, 0);
-            opening.changes.push(ItemChange { item: BankItem::Account(f, n), previous: None, family: f, value });
+            opening.changes.push(ItemChange {
+                item: BankItem::Account(f, n),
+                previous: None,
+                family: f,
+                value,
+            });
         }
     }
     for n in 0..TICKETS {
         let value = encode_value((0, 0), 0, 0);
-        opening.changes.push(ItemChange { item: BankItem::Ticket(n), previous: None, family: 0, value });
+        opening.changes.push(ItemChange {
+            item: BankItem::Ticket(n),
+            previous: None,
+            family: 0,
+            value,
+        });
     }
     let mut first = AttemptWrites::default();
     first.record_change(BankItem::Account(0, 0), (0, 0), (0, 1), 0, encode_value((0, 1), 90, 3));
@@ -86,7 +98,10 @@ fn divergent_histories_are_detected() {
     assert!(books.expected_contents(&[2, 2]).unwrap_err().contains("lost update"));
 
     let mut books = BankLedger::new(2);
-    let own = |w: usize| AttemptWrites { private: vec![PrivateWrite::Put(0, journal_key(w, 0), b"".to_vec())], ..AttemptWrites::default() };
+    let own = |w: usize| AttemptWrites {
+        private: vec![PrivateWrite::Put(0, journal_key(w, 0), b"".to_vec())],
+        ..AttemptWrites::default()
+    };
     let ids = [books.begin_attempt(0, own(0)), books.begin_attempt(1, own(1))];
     assert_eq!(ids, [0, 0]);
     let (one, other) = (expected_at(&books, &[1, 0]), expected_at(&books, &[0, 1]));

@@ -1,8 +1,11 @@
-//! A client of the bank: transfers, tickets, savepoints taken back, audits, and what disturbs them: flushes, compactions, ends of
-//! transactions from another thread.
+//! A client of the bank: transfers, tickets, savepoints taken back, audits, and what disturbs them:
+//! flushes, compactions, ends of transactions from another thread.
 
-use super::bank_ledger::{ACCOUNTS, BankLedger, AttemptWrites, FAMILIES, CommitId, BankItem, OPENING, PrivateWrite, TICKETS, counter_key, journal_key};
-use super::bank_ledger::{ItemChange, parse_value, encode_value};
+use super::bank_ledger::{
+    ACCOUNTS, AttemptWrites, BankItem, BankLedger, CommitId, FAMILIES, OPENING, PrivateWrite,
+    TICKETS, counter_key, journal_key,
+};
+use super::bank_ledger::{ItemChange, encode_value, parse_value};
 use crate::history::Bytes;
 use crate::ledger::Contents;
 use crate::rng::Rng;
@@ -10,8 +13,8 @@ use crate::runner::lock_mutex;
 use crate::session::commit_outcome;
 use perigee::env::Env;
 use perigee::{
-    Db, Durability, Error, ErrorKind, Family, Isolation, LockMode, Result, Slice, Txn, TxnHandle, TxnOptions,
-    WriteBatch, WriteOptions,
+    Db, Durability, Error, ErrorKind, Family, Isolation, LockMode, Result, Slice, Txn, TxnHandle,
+    TxnOptions, WriteBatch, WriteOptions,
 };
 use perigee_env::fs::memory::SimDisk;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -37,7 +40,8 @@ pub struct Bank {
     pub ledger: Arc<Mutex<BankLedger>>,
     /// The database's durability.
     pub durability: Durability,
-    /// Everybody locks what it reads, and weak levels do too; or else nobody is weaker than repeatable read.
+    /// Everybody locks what it reads, and weak levels do too; or else nobody is weaker than
+    /// repeatable read.
     pub lock_reads: bool,
     /// What each is doing, to be ended from outside; and whether that succeeded.
     pub running_txns: Vec<Mutex<Option<(TxnHandle, Arc<AtomicBool>)>>>,
@@ -75,9 +79,15 @@ impl Bank {
         let number = lock_mutex(&self.ledger).next_attempt(0);
         let mut draft = AttemptWrites::default();
         let mut add = |item, family, amount| {
-            draft.changes.push(ItemChange { item, previous: None, family, value: encode_value((0, number), amount, 0) });
+            draft.changes.push(ItemChange {
+                item,
+                previous: None,
+                family,
+                value: encode_value((0, number), amount, 0),
+            });
         };
-        (0..FAMILIES.len()).for_each(|f| (0..ACCOUNTS).for_each(|n| add(BankItem::Account(f, n), f, OPENING)));
+        (0..FAMILIES.len())
+            .for_each(|f| (0..ACCOUNTS).for_each(|n| add(BankItem::Account(f, n), f, OPENING)));
         (0..TICKETS).for_each(|n| add(BankItem::Ticket(n), usize::from(n) % FAMILIES.len(), 0));
         let txn = self.db.begin(TxnOptions::new())?;
         for change in &draft.changes {
@@ -97,7 +107,9 @@ impl Bank {
     ) -> Result<()> {
         let booked = lock_mutex(&self.ledger).begin_attempt(writer, draft);
         if booked != number {
-            return Err(violation_error(format!("driver: attempt {number} was booked as {booked}")));
+            return Err(violation_error(format!(
+                "driver: attempt {number} was booked as {booked}"
+            )));
         }
         let (seq, result) = match commit() {
             Ok(seq) => (Some(seq), Ok(())),
@@ -108,7 +120,12 @@ impl Bank {
             Durability::Interval(_) => self.env.clock.monotonic_us(),
             _ => u64::MAX,
         };
-        lock_mutex(&self.ledger).end_attempt((writer, number), (commit_outcome(&result), seq), durability == Durability::Full, now);
+        lock_mutex(&self.ledger).end_attempt(
+            (writer, number),
+            (commit_outcome(&result), seq),
+            durability == Durability::Full,
+            now,
+        );
         result
     }
 }
@@ -132,7 +149,9 @@ impl<'a> BankClient<'a> {
             if self.bank.disk.crashed() || lock_mutex(&self.bank.failure).is_some() {
                 return;
             }
-            if let Err(e) = self.run_random_op().or_else(|e| if is_aborted(&e) { Ok(()) } else { Err(e) }) {
+            if let Err(e) =
+                self.run_random_op().or_else(|e| if is_aborted(&e) { Ok(()) } else { Err(e) })
+            {
                 return self.bank.record_failure(format!("client {}: {e}", self.writer));
             }
         }
@@ -189,16 +208,28 @@ impl<'a> BankClient<'a> {
         use Isolation::{ReadCommitted, ReadUncommitted, RepeatableRead, Serializable, Snapshot};
         let locked = self.bank.lock_reads;
         let level = match locked {
-            true => self.rng.pick(&[ReadUncommitted, ReadCommitted, RepeatableRead, Snapshot, Serializable]),
+            true => self.rng.pick(&[
+                ReadUncommitted,
+                ReadCommitted,
+                RepeatableRead,
+                Snapshot,
+                Serializable,
+            ]),
             false => self.rng.pick(&[RepeatableRead, Snapshot, Snapshot, Serializable]),
         };
-        // Some have no memory to speak of: what they write lies in files, and is committed as a load.
+        // Some have no memory to speak of: what they write lies in files, and is committed as a
+        // load.
         let memory = if self.rng.percent(20) { self.rng.pick(&[1, 300, 900]) } else { u64::MAX };
         TxnOptions::new()
             .isolation(level)
             .spill_bytes(memory)
             .pessimistic(locked || self.rng.percent(40))
-            .lock_timeout(self.rng.pick(&[Duration::ZERO, Duration::from_micros(100), LOCK_TIMEOUT, LOCK_TIMEOUT]))
+            .lock_timeout(self.rng.pick(&[
+                Duration::ZERO,
+                Duration::from_micros(100),
+                LOCK_TIMEOUT,
+                LOCK_TIMEOUT,
+            ]))
     }
 
     fn run_txn(&mut self) -> Result<()> {
@@ -226,19 +257,28 @@ impl<'a> BankClient<'a> {
             txn.rollback();
             return Ok(());
         }
-        let done = bank.commit_and_record(id, draft, durability.unwrap_or(bank.durability), || match durability {
-            Some(d) => txn.commit_with(d),
-            None => txn.commit(),
+        let done = bank.commit_and_record(id, draft, durability.unwrap_or(bank.durability), || {
+            match durability {
+                Some(d) => txn.commit_with(d),
+                None => txn.commit(),
+            }
         });
         *lock_mutex(&bank.running_txns[self.writer]) = None;
         if done.is_ok() && (ended.load(SeqCst) || txn.handle().abort()) {
-            return Err(violation_error("a transaction was ended from outside, and committed all the same"));
+            return Err(violation_error(
+                "a transaction was ended from outside, and committed all the same",
+            ));
         }
         done
     }
 
     /// Writes the transaction; it ends with what every one has: counters and a journal.
-    fn fill_txn(&mut self, txn: &Txn, id: CommitId, draft: &mut AttemptWrites) -> Result<TxnDecision> {
+    fn fill_txn(
+        &mut self,
+        txn: &Txn,
+        id: CommitId,
+        draft: &mut AttemptWrites,
+    ) -> Result<TxnDecision> {
         for _ in 0..self.rng.between(1, 3) {
             match self.rng.below(10) {
                 0..=4 => self.transfer(txn, id, draft)?,
@@ -258,7 +298,9 @@ impl<'a> BankClient<'a> {
         }
         self.write_journal(id, draft, |own| match own {
             PrivateWrite::Put(f, key, value) => txn.put(&self.bank.families[*f], key, value),
-            PrivateWrite::DeleteRange(f, from, to) => txn.delete_range(&self.bank.families[*f], &from[..]..&to[..]),
+            PrivateWrite::DeleteRange(f, from, to) => {
+                txn.delete_range(&self.bank.families[*f], &from[..]..&to[..])
+            }
         })?;
         for f in &self.bank.families {
             txn.put(f, counter_key(self.writer), id.1.to_string())?;
@@ -267,15 +309,28 @@ impl<'a> BankClient<'a> {
     }
 
     /// The writer's own keys.
-    fn write_journal(&self, id: CommitId, draft: &mut AttemptWrites, mut write: impl FnMut(&PrivateWrite) -> Result<()>) -> Result<()> {
+    fn write_journal(
+        &self,
+        id: CommitId,
+        draft: &mut AttemptWrites,
+        mut write: impl FnMut(&PrivateWrite) -> Result<()>,
+    ) -> Result<()> {
         let mut rng = self.rng.clone();
         let mut all = Vec::new();
         for f in 0..FAMILIES.len() {
             if rng.percent(60) {
-                all.push(PrivateWrite::Put(f, journal_key(id.0, id.1), vec![b'.'; rng.between(0, 120)]));
+                all.push(PrivateWrite::Put(
+                    f,
+                    journal_key(id.0, id.1),
+                    vec![b'.'; rng.between(0, 120)],
+                ));
             }
             if rng.percent(10) && id.1 > JOURNAL_LEN {
-                all.push(PrivateWrite::DeleteRange(f, journal_key(id.0, 0), journal_key(id.0, id.1 - JOURNAL_LEN)));
+                all.push(PrivateWrite::DeleteRange(
+                    f,
+                    journal_key(id.0, 0),
+                    journal_key(id.0, id.1 - JOURNAL_LEN),
+                ));
             }
         }
         for own in all {
@@ -291,14 +346,17 @@ impl<'a> BankClient<'a> {
         let (mut batch, mut draft) = (WriteBatch::new(), AttemptWrites::default());
         self.write_journal(id, &mut draft, |own| match own {
             PrivateWrite::Put(f, key, value) => batch.put(&self.bank.families[*f], key, value),
-            PrivateWrite::DeleteRange(f, from, to) => batch.delete_range(&self.bank.families[*f], &from[..]..&to[..]),
+            PrivateWrite::DeleteRange(f, from, to) => {
+                batch.delete_range(&self.bank.families[*f], &from[..]..&to[..])
+            }
         })?;
         for f in &self.bank.families {
             batch.put(f, counter_key(self.writer), id.1.to_string())?;
         }
         let options = durability.map_or(WriteOptions::new(), |d| WriteOptions::new().durability(d));
         let effective = durability.unwrap_or(self.bank.durability);
-        self.bank.commit_and_record(id, draft, effective, || self.bank.db.write_with(batch, options))
+        self.bank
+            .commit_and_record(id, draft, effective, || self.bank.db.write_with(batch, options))
     }
 
     /// Reads what it is going to change, so that nobody comes between.
@@ -314,13 +372,17 @@ impl<'a> BankClient<'a> {
             7 => {
                 txn.lock_range(f, &key[..1]..=key, LockMode::Exclusive)?;
                 let mut found = txn.prefix(f, &key[..1])?.rev();
-                found.find_map(|e| e.map(|(k, v)| (k[..] == *key).then_some(v)).transpose()).transpose()
+                found
+                    .find_map(|e| e.map(|(k, v)| (k[..] == *key).then_some(v)).transpose())
+                    .transpose()
             }
             _ if self.bank.lock_reads => txn.get_for_update(f, key, LockMode::Exclusive),
             8 => txn.get_pinned(f, key),
             _ => {
                 let mut found = txn.range(f, &b"a"[..]..=key)?;
-                found.find_map(|e| e.map(|(k, v)| (k[..] == *key).then_some(v)).transpose()).transpose()
+                found
+                    .find_map(|e| e.map(|(k, v)| (k[..] == *key).then_some(v)).transpose())
+                    .transpose()
             }
         }
     }
@@ -366,7 +428,10 @@ impl<'a> BankClient<'a> {
             places.extend(self.read_for_update(txn, family, &item.key())?.map(|v| (family, v)));
         }
         let [(from, old)] = &places[..] else {
-            return Err(violation_error(format!("{item:?} is in {} families at once", places.len())));
+            return Err(violation_error(format!(
+                "{item:?} is in {} families at once",
+                places.len()
+            )));
         };
         let (before, moves) = parse_value(old).map_err(violation_error)?;
         let to = (from + self.rng.between(1, FAMILIES.len() - 1)) % FAMILIES.len();
@@ -383,7 +448,12 @@ impl<'a> BankClient<'a> {
     }
 
     /// Writes what must never be seen, and takes it back.
-    fn write_and_roll_back(&mut self, txn: &Txn, id: CommitId, draft: &mut AttemptWrites) -> Result<()> {
+    fn write_and_roll_back(
+        &mut self,
+        txn: &Txn,
+        id: CommitId,
+        draft: &mut AttemptWrites,
+    ) -> Result<()> {
         txn.savepoint("back")?;
         let kept = draft.clone();
         for _ in 0..self.rng.between(1, 4) {
@@ -430,7 +500,11 @@ impl<'a> BankClient<'a> {
 
     /// Reads everything, at one moment.
     fn check_all_balances(&mut self) -> Result<()> {
-        let level = self.rng.pick(&[Isolation::RepeatableRead, Isolation::Snapshot, Isolation::Serializable]);
+        let level = self.rng.pick(&[
+            Isolation::RepeatableRead,
+            Isolation::Snapshot,
+            Isolation::Serializable,
+        ]);
         let read_only = self.rng.percent(60);
         let least = lock_mutex(&self.bank.ledger).acked_prefixes();
         let txn = self.bank.db.begin(TxnOptions::new().isolation(level).read_only(read_only))?;
@@ -439,14 +513,19 @@ impl<'a> BankClient<'a> {
         for i in 0..FAMILIES.len() {
             let at = (first + i) % FAMILIES.len();
             let iter = txn.iter(&self.bank.families[at])?;
-            let entries: Vec<_> = if self.rng.percent(40) { iter.rev().collect() } else { iter.collect() };
+            let entries: Vec<_> =
+                if self.rng.percent(40) { iter.rev().collect() } else { iter.collect() };
             let entries: Result<Vec<(Slice, Slice)>> = entries.into_iter().collect();
-            let owned =
-                entries?.iter().map(|(k, v)| (k.to_vec(), v.to_vec())).collect::<Vec<(Bytes, Bytes)>>();
+            let owned = entries?
+                .iter()
+                .map(|(k, v)| (k.to_vec(), v.to_vec()))
+                .collect::<Vec<(Bytes, Bytes)>>();
             found.insert(FAMILIES[at].to_string(), owned.into_iter().collect());
             self.bank.env.clock.sleep_us(self.rng.below(30));
         }
-        lock_mutex(&self.bank.ledger).check_read(&found, &least).map_err(|e| violation_error(format!("an audit: {e}")))?;
+        lock_mutex(&self.bank.ledger)
+            .check_read(&found, &least)
+            .map_err(|e| violation_error(format!("an audit: {e}")))?;
         txn.commit().map(drop)
     }
 }

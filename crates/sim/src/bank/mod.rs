@@ -1,5 +1,6 @@
-//! `perigee-sim crash`, the part with transactions: clients of a bank over several families, crashed at random I/Os, and every I/O
-//! of short lives. What may be there afterwards say the [`books`].
+//! `perigee-sim crash`, the part with transactions: clients of a bank over several families,
+//! crashed at random I/Os, and every I/O of short lives. What may be there afterwards say the
+//! [`books`].
 
 pub mod bank_ledger;
 pub mod client;
@@ -9,16 +10,16 @@ use crate::engine_target::{PATH, check_report};
 use crate::ledger::RequiredCommits;
 use crate::rng::{Rng, mix};
 use crate::runner::{Case, lock_mutex};
-use crate::session::{SessionResult, CrashPoint, weaker_requirement};
+use crate::session::{CrashPoint, SessionResult, weaker_requirement};
 use crate::settings::Settings;
 use bank_ledger::{BankLedger, FAMILIES};
+use client::{Bank, BankClient};
 use perigee::env::Env;
 use perigee::{Db, Durability};
 use perigee_env::fs::memory::{Crash, SimDisk};
 use perigee_env::sim::SimWorld;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use client::{Bank, BankClient};
 
 /// One case in so many is a short life, crashed at every I/O.
 const EXHAUSTIVE_INTERVAL: u64 = 50;
@@ -51,7 +52,11 @@ pub fn run_case(case: &Case, durability: impl Fn(&mut Rng) -> Durability) -> Res
         crash_point: CrashPoint::CleanClose,
         crash_kind: Crash::Power,
     };
-    if case.number % EXHAUSTIVE_INTERVAL == EXHAUSTIVE_INTERVAL - 1 { crash_at_every_io(case, &life) } else { crash_at_random(case, &mut rng, life) }
+    if case.number % EXHAUSTIVE_INTERVAL == EXHAUSTIVE_INTERVAL - 1 {
+        crash_at_every_io(case, &life)
+    } else {
+        crash_at_random(case, &mut rng, life)
+    }
 }
 
 /// A few lives of one database, each ended by a crash.
@@ -67,8 +72,13 @@ fn crash_at_random(case: &Case, rng: &mut Rng, pattern: BankSession) -> Result<(
             _ => CrashPoint::IoAfterOpen(1 + rng.below(reach)),
         };
         let crash = if rng.percent(65) { Crash::Power } else { Crash::Process };
-        let after =
-            BankSession { seed: rng.next(), crash_point: when, crash_kind: crash, ..pattern.clone() }.run(case, disk, &books, owed)?;
+        let after = BankSession {
+            seed: rng.next(),
+            crash_point: when,
+            crash_kind: crash,
+            ..pattern.clone()
+        }
+        .run(case, disk, &books, owed)?;
         case.count("bank lives", 1);
         case.count("bank crashes", u64::from(after.crashed));
         (disk, owed) = (after.disk, after.required);
@@ -81,16 +91,22 @@ fn crash_at_random(case: &Case, rng: &mut Rng, pattern: BankSession) -> Result<(
 fn crash_at_every_io(case: &Case, pattern: &BankSession) -> Result<(), String> {
     let short = BankSession { transactions: 3, clients: pattern.clients.min(2), ..pattern.clone() };
     let live = |when, crash| {
-        let (books, disk) = (Arc::new(Mutex::new(BankLedger::new(short.clients))), SimDisk::new(short.seed));
-        let after = BankSession { crash_point: when, crash_kind: crash, ..short.clone() }.run(case, disk, &books, RequiredCommits::Acked)?;
+        let (books, disk) =
+            (Arc::new(Mutex::new(BankLedger::new(short.clients))), SimDisk::new(short.seed));
+        let after = BankSession { crash_point: when, crash_kind: crash, ..short.clone() }.run(
+            case,
+            disk,
+            &books,
+            RequiredCommits::Acked,
+        )?;
         Ok::<_, String>((after, books))
     };
     let (all, open) = live(CrashPoint::CleanClose, Crash::Process)?.0.ios;
     for io in open + 1..=all {
         for crash in [Crash::Process, Crash::Power] {
             case.count("bank crash points", 1);
-            let (after, books) =
-                live(CrashPoint::Io(io), crash).map_err(|e| format!("{crash:?} at I/O {io} of {all}: {e}"))?;
+            let (after, books) = live(CrashPoint::Io(io), crash)
+                .map_err(|e| format!("{crash:?} at I/O {io} of {all}: {e}"))?;
             check_final_state(case, &short, after.disk, &books, after.required)
                 .map_err(|e| format!("after {crash:?} at I/O {io} of {all}: {e}"))?;
         }
@@ -109,7 +125,13 @@ fn check_final_state(
     for transactions in [2, 0] {
         let (when, crash) = (CrashPoint::CleanClose, Crash::Power);
         let seed = mix(pattern.seed, transactions as u64 + 77);
-        let life = BankSession { seed, transactions, crash_point: when, crash_kind: crash, ..pattern.clone() };
+        let life = BankSession {
+            seed,
+            transactions,
+            crash_point: when,
+            crash_kind: crash,
+            ..pattern.clone()
+        };
         let after = life.run(case, disk, books, owed)?;
         (disk, owed) = (after.disk, after.required);
     }
@@ -146,10 +168,15 @@ impl BankSession {
         owed: RequiredCommits,
     ) -> Result<SessionResult, String> {
         let before = disk.mutating_calls();
-        let in_open = |owed| SessionResult { crashed_in_open: true, ..self.session_result(disk, owed, before, disk.mutating_calls()) };
+        let in_open = |owed| SessionResult {
+            crashed_in_open: true,
+            ..self.session_result(disk, owed, before, disk.mutating_calls())
+        };
         let db = match Db::open(Path::new(PATH), self.settings.options(env.clone())) {
             Ok(db) => db,
-            Err(_) if disk.crashed() => return Ok(in_open(weaker_requirement(owed, self.required_commits(books)))),
+            Err(_) if disk.crashed() => {
+                return Ok(in_open(weaker_requirement(owed, self.required_commits(books))));
+            }
             Err(e) => return Err(format!("open failed: {e}")),
         };
         let opened = disk.mutating_calls();
@@ -157,12 +184,16 @@ impl BankSession {
             disk.crash_at(n);
         }
         match self.check_recovered(&db, books, owed) {
-            Err(_) if disk.crashed() => return Ok(in_open(weaker_requirement(owed, self.required_commits(books)))),
+            Err(_) if disk.crashed() => {
+                return Ok(in_open(weaker_requirement(owed, self.required_commits(books))));
+            }
             other => other?,
         }
         let bank = match self.open_bank(db, env, disk, books) {
             Ok(bank) => bank,
-            Err(_) if disk.crashed() => return Ok(self.session_result(disk, self.required_commits(books), before, opened)),
+            Err(_) if disk.crashed() => {
+                return Ok(self.session_result(disk, self.required_commits(books), before, opened));
+            }
             Err(e) => return Err(format!("opening the accounts: {e}")),
         };
         self.run_clients(&bank)?;
@@ -179,7 +210,12 @@ impl BankSession {
         Ok(self.session_result(disk, self.required_commits(books), before, opened))
     }
 
-    fn check_recovered(&self, db: &Db, books: &Arc<Mutex<BankLedger>>, owed: RequiredCommits) -> Result<(), String> {
+    fn check_recovered(
+        &self,
+        db: &Db,
+        books: &Arc<Mutex<BankLedger>>,
+        owed: RequiredCommits,
+    ) -> Result<(), String> {
         let found = read_all(db).map_err(|e| format!("reading after open: {e}"))?;
         let recovery = db.stats().recovery;
         let judged = lock_mutex(books).check_recovered(&found, owed);
@@ -219,7 +255,8 @@ impl BankSession {
     fn run_clients(&self, bank: &Arc<Bank>) -> Result<(), String> {
         let mut joins = Vec::new();
         for me in (0..self.clients).filter(|_| self.transactions > 0) {
-            let (its, seed, n) = (Arc::clone(bank), mix(self.seed, me as u64 + 1), self.transactions);
+            let (its, seed, n) =
+                (Arc::clone(bank), mix(self.seed, me as u64 + 1), self.transactions);
             let body = Box::new(move || BankClient::new(&its, me, seed).run(n));
             let thread = bank.env.spawn.spawn(&format!("client-{me}"), body);
             joins.push(thread.map_err(|e| format!("spawn: {e}"))?);
@@ -236,13 +273,21 @@ impl BankSession {
             (Crash::Process, _) => RequiredCommits::Acked,
             (Crash::Power, Durability::Interval(t)) => {
                 let slack = 2 * u64::try_from(t.as_micros()).unwrap_or(u64::MAX / 4) + 5_000;
-                RequiredCommits::Durable { before_us: lock_mutex(books).newest_ack_us().saturating_sub(slack) }
+                RequiredCommits::Durable {
+                    before_us: lock_mutex(books).newest_ack_us().saturating_sub(slack),
+                }
             }
             (Crash::Power, _) => RequiredCommits::Durable { before_us: 0 },
         }
     }
 
-    fn session_result(&self, disk: &Arc<SimDisk>, owed: RequiredCommits, before: u64, opened: u64) -> SessionResult {
+    fn session_result(
+        &self,
+        disk: &Arc<SimDisk>,
+        owed: RequiredCommits,
+        before: u64,
+        opened: u64,
+    ) -> SessionResult {
         let count = disk.mutating_calls();
         SessionResult {
             disk: disk.crash_clone(self.seed, self.crash_kind),

@@ -1,9 +1,12 @@
-//! Who was refused, and whether that had to be: below serializable every conflict has a reason that can be named; at serializable
-//! a validator that knows the whole history refuses only who would close a circle, and plain backward validation whoever read or
-//! wrote what has changed since its moment.
+//! Who was refused, and whether that had to be: below serializable every conflict has a reason that
+//! can be named; at serializable a validator that knows the whole history refuses only who would
+//! close a circle, and plain backward validation whoever read or wrote what has changed since its
+//! moment.
 
 use super::graph::DependencyGraph;
-use super::history::{ClientOp, TxnEnd, TxnHistory, Key, ReadVersion, TxnRecord, Version, VersionWriters};
+use super::history::{
+    ClientOp, Key, ReadVersion, TxnEnd, TxnHistory, TxnRecord, Version, VersionWriters,
+};
 use perigee::Isolation;
 use std::collections::BTreeSet;
 
@@ -29,14 +32,17 @@ fn conflict_keys(h: &TxnHistory, i: usize) -> BTreeSet<Key> {
     for did in &r.ops {
         match did {
             ClientOp::LockRefused(key) | ClientOp::Read(key, _, true) => drop(all.insert(*key)),
-            ClientOp::Read(key, _, false) if r.level == Isolation::RepeatableRead => drop(all.insert(*key)),
+            ClientOp::Read(key, _, false) if r.level == Isolation::RepeatableRead => {
+                drop(all.insert(*key))
+            }
             _ => {}
         }
     }
     all
 }
 
-/// The last commit that one refused can have met: after the present that it saw come those that were being applied then.
+/// The last commit that one refused can have met: after the present that it saw come those that
+/// were being applied then.
 fn last_conflicting_seq(h: &TxnHistory, r: &TxnRecord, present: u64) -> u64 {
     let number = |o: &TxnRecord| if let TxnEnd::Committed(seq) = o.end { seq } else { 0 };
     let behind = h.records.iter().filter(|o| number(o) > present && !o.last_writes().is_empty());
@@ -61,14 +67,22 @@ pub fn find_false_conflict(h: &TxnHistory) -> Option<&TxnRecord> {
     refused.map(|(_, r)| r)
 }
 
-/// Counts who was refused at serializable, and who would have been. `order` is all that is known of the order of those committed.
-pub fn count_aborts(h: &TxnHistory, writers: &VersionWriters, reads: &[Vec<ReadVersion>], order: &DependencyGraph) -> AbortCounts {
+/// Counts who was refused at serializable, and who would have been. `order` is all that is known of
+/// the order of those committed.
+pub fn count_aborts(
+    h: &TxnHistory,
+    writers: &VersionWriters,
+    reads: &[Vec<ReadVersion>],
+    order: &DependencyGraph,
+) -> AbortCounts {
     let mut all = AbortCounts::default();
     for (i, r) in h.records.iter().enumerate().filter(|(_, r)| r.level == Isolation::Serializable) {
         let (Some(since), wrote) = (r.snapshot, r.last_writes()) else { continue };
         let until = match r.end {
             TxnEnd::Committed(seq) => seq.saturating_sub(1),
-            TxnEnd::Conflict(present) if !r.ops.iter().any(|d| matches!(d, ClientOp::LockRefused(_))) => {
+            TxnEnd::Conflict(present)
+                if !r.ops.iter().any(|d| matches!(d, ClientOp::LockRefused(_))) =>
+            {
                 last_conflicting_seq(h, r, present)
             }
             _ => continue,
@@ -79,7 +93,8 @@ pub fn count_aborts(h: &TxnHistory, writers: &VersionWriters, reads: &[Vec<ReadV
         let changed = |key: &Key| h.changed_between(*key, (since, until));
         let overwritten = wrote.keys().any(changed);
         all.commits += 1;
-        all.backward_validation += u64::from(overwritten || reads[i].iter().any(|(key, ..)| changed(key)));
+        all.backward_validation +=
+            u64::from(overwritten || reads[i].iter().any(|(key, ..)| changed(key)));
         if !r.committed() {
             all.refused += 1;
             all.overwritten += u64::from(overwritten);
@@ -110,7 +125,8 @@ fn closes_cycle(
         let seq = versions.iter().find(|(_, v)| v == version).map_or(0, |(seq, _)| *seq);
         after.extend(behind(key, seq));
     }
-    let wrote: Vec<(Key, Version)> = me.last_writes().into_keys().map(|k| (k, h.version_at(k, present))).collect();
+    let wrote: Vec<(Key, Version)> =
+        me.last_writes().into_keys().map(|k| (k, h.version_at(k, present))).collect();
     for (key, last) in &wrote {
         before.extend(writer(last));
         after.extend(behind(key, present));

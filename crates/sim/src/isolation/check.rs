@@ -1,9 +1,12 @@
-//! Finds anomalies in a history, by their definitions over dependencies (Adya; item and predicate reads told apart): `ww` to who
-//! overwrote, `wr` to who read, `rw` from who read to who overwrote that, `rt` to who began after the answer.
+//! Finds anomalies in a history, by their definitions over dependencies (Adya; item and predicate
+//! reads told apart): `ww` to who overwrote, `wr` to who read, `rw` from who read to who overwrote
+//! that, `rt` to who began after the answer.
 
-use super::graph::DependencyGraph;
-use super::history::{ClientOp, TxnEnd, TxnHistory, Key, ReadVersion, TxnRecord, Version, VersionWriters};
 use super::abort_counts;
+use super::graph::DependencyGraph;
+use super::history::{
+    ClientOp, Key, ReadVersion, TxnEnd, TxnHistory, TxnRecord, Version, VersionWriters,
+};
 use perigee::Isolation;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,23 +41,32 @@ pub enum Anomaly {
     RealTimeViolation,
     /// Did not read its own write, or what is there at the end is not what was written last.
     InconsistentRead,
-    /// Written by somebody although it was locked, or read for update at a level that vouches for that.
+    /// Written by somebody although it was locked, or read for update at a level that vouches for
+    /// that.
     LockViolation,
     /// A conflict without a reason.
     FalseConflict,
 }
 
 use Anomaly::{
-    InconsistentRead, FalseConflict, G0, G1a, G1b, G1c, G2, G2Item, GSingle, LockViolation, LongFork, Otv, P4, StaleRead, RealTimeViolation,
-    TornScan,
+    FalseConflict, G0, G1a, G1b, G1c, G2, G2Item, GSingle, InconsistentRead, LockViolation,
+    LongFork, Otv, P4, RealTimeViolation, StaleRead, TornScan,
 };
 
 /// What a level forbids.
 pub fn forbidden_anomalies(level: Isolation) -> &'static [Anomaly] {
     match level {
-        Isolation::ReadUncommitted | Isolation::ReadCommitted => {
-            &[G0, G1a, G1b, G1c, TornScan, StaleRead, InconsistentRead, LockViolation, FalseConflict]
-        }
+        Isolation::ReadUncommitted | Isolation::ReadCommitted => &[
+            G0,
+            G1a,
+            G1b,
+            G1c,
+            TornScan,
+            StaleRead,
+            InconsistentRead,
+            LockViolation,
+            FalseConflict,
+        ],
         Isolation::RepeatableRead => &[
             G0,
             G1a,
@@ -71,12 +83,38 @@ pub fn forbidden_anomalies(level: Isolation) -> &'static [Anomaly] {
             LockViolation,
             FalseConflict,
         ],
-        Isolation::Snapshot => {
-            &[G0, G1a, G1b, G1c, TornScan, Otv, GSingle, LongFork, P4, StaleRead, InconsistentRead, LockViolation, FalseConflict]
-        }
-        Isolation::Serializable => {
-            &[G0, G1a, G1b, G1c, TornScan, Otv, GSingle, LongFork, P4, G2Item, G2, StaleRead, RealTimeViolation, InconsistentRead, LockViolation]
-        }
+        Isolation::Snapshot => &[
+            G0,
+            G1a,
+            G1b,
+            G1c,
+            TornScan,
+            Otv,
+            GSingle,
+            LongFork,
+            P4,
+            StaleRead,
+            InconsistentRead,
+            LockViolation,
+            FalseConflict,
+        ],
+        Isolation::Serializable => &[
+            G0,
+            G1a,
+            G1b,
+            G1c,
+            TornScan,
+            Otv,
+            GSingle,
+            LongFork,
+            P4,
+            G2Item,
+            G2,
+            StaleRead,
+            RealTimeViolation,
+            InconsistentRead,
+            LockViolation,
+        ],
     }
 }
 
@@ -90,7 +128,8 @@ pub fn expected_anomalies(level: Isolation) -> &'static [Anomaly] {
     }
 }
 
-/// The anomalies of a history, each with an example, by the level of the transaction that may blame the store for it.
+/// The anomalies of a history, each with an example, by the level of the transaction that may blame
+/// the store for it.
 pub type Findings = BTreeMap<(Isolation, Anomaly), String>;
 
 /// The dependencies by kind.
@@ -141,12 +180,21 @@ pub fn check_history(h: &TxnHistory) -> (Findings, abort_counts::AbortCounts) {
     if let Some(r) = abort_counts::find_false_conflict(h) {
         add_finding(&mut found, FalseConflict, r, || format!("{r:?}"));
     }
-    let order = d.ww_wr_edges().union(&d.rw_edges_from(Isolation::Serializable)).union(&d.rt).transitive_closure();
+    let order = d
+        .ww_wr_edges()
+        .union(&d.rw_edges_from(Isolation::Serializable))
+        .union(&d.rt)
+        .transitive_closure();
     let aborts = abort_counts::count_aborts(h, &known.writers, &known.reads, &order);
     (found, aborts)
 }
 
-fn add_finding(found: &mut Findings, anomaly: Anomaly, r: &TxnRecord, example: impl FnOnce() -> String) {
+fn add_finding(
+    found: &mut Findings,
+    anomaly: Anomaly,
+    r: &TxnRecord,
+    example: impl FnOnce() -> String,
+) {
     found.entry((r.level, anomaly)).or_insert_with(example);
 }
 
@@ -164,19 +212,24 @@ fn version_writers(h: &TxnHistory) -> VersionWriters {
 fn check_own_reads(h: &TxnHistory, found: &mut Findings) {
     for r in &h.records {
         for (at, did) in r.ops.iter().enumerate() {
-            let seen = |version: Version| if h.delete_versions.contains(&version) { 0 } else { version };
+            let seen =
+                |version: Version| if h.delete_versions.contains(&version) { 0 } else { version };
             let own = r.own_writes(at);
             let mine = |key: &Key| own.get(key).map(|(_, version)| seen(*version));
             let wrong = match did {
                 ClientOp::Read(key, version, _) => mine(key).is_some_and(|mine| mine != *version),
-                ClientOp::Scan(from, to, all, _) => own.range(*from..*to).any(|(key, (_, version))| {
-                    let there = all.iter().find(|(k, _)| k == key).map_or(0, |(_, v)| *v);
-                    there != seen(*version)
-                }),
+                ClientOp::Scan(from, to, all, _) => {
+                    own.range(*from..*to).any(|(key, (_, version))| {
+                        let there = all.iter().find(|(k, _)| k == key).map_or(0, |(_, v)| *v);
+                        there != seen(*version)
+                    })
+                }
                 _ => false,
             };
             if wrong {
-                add_finding(found, InconsistentRead, r, || format!("{r:?} did not read its own write: {did:?}"));
+                add_finding(found, InconsistentRead, r, || {
+                    format!("{r:?} did not read its own write: {did:?}")
+                });
             }
         }
     }
@@ -192,13 +245,16 @@ impl CheckContext<'_> {
         let h = self.h;
         for (i, r) in h.records.iter().enumerate() {
             for (key, version, _) in &self.reads[i] {
-                let from = |w: usize| format!("{r:?} read {version} of {key} from {:?}", h.records[w]);
+                let from =
+                    |w: usize| format!("{r:?} read {version} of {key} from {:?}", h.records[w]);
                 match self.writers.get(version) {
                     None if *version == 0 => {}
-                    None => {
-                        add_finding(found, G1a, r, || format!("{r:?} read {version} of {key}, which nobody wrote"))
+                    None => add_finding(found, G1a, r, || {
+                        format!("{r:?} read {version} of {key}, which nobody wrote")
+                    }),
+                    Some((w, _)) if !h.records[*w].committed() => {
+                        add_finding(found, G1a, r, || from(*w))
                     }
-                    Some((w, _)) if !h.records[*w].committed() => add_finding(found, G1a, r, || from(*w)),
                     Some((w, false)) if *w != i => add_finding(found, G1b, r, || from(*w)),
                     Some(_) => {}
                 }
@@ -209,7 +265,13 @@ impl CheckContext<'_> {
     fn check_version_order(&self, found: &mut Findings) {
         let h = self.h;
         let Some(any) = h.records.first() else { return };
-        let keys: BTreeSet<Key> = h.version_order.keys().chain(h.hook_puts.keys()).chain(h.final_versions.keys()).copied().collect();
+        let keys: BTreeSet<Key> = h
+            .version_order
+            .keys()
+            .chain(h.hook_puts.keys())
+            .chain(h.final_versions.keys())
+            .copied()
+            .collect();
         for key in keys {
             let order = h.version_order.get(&key).map_or(&[][..], |v| v);
             let puts: Vec<Version> =
@@ -231,7 +293,9 @@ impl CheckContext<'_> {
                 let Some(list) = h.lists.get(version) else { continue };
                 let r = &h.records[self.writer_of(*version).unwrap_or(0)];
                 if list.split_last().is_none_or(|(_, rest)| rest != before) {
-                    add_finding(found, P4, r, || format!("key {key}: {list:?} came after {before:?}"));
+                    add_finding(found, P4, r, || {
+                        format!("key {key}: {list:?} came after {before:?}")
+                    });
                 }
                 before = list;
             }
@@ -242,7 +306,14 @@ impl CheckContext<'_> {
         let (h, n) = (self.h, self.h.records.len());
         let new = || DependencyGraph::new(n);
         let levels = h.records.iter().map(|r| r.level).collect();
-        let mut d = Dependencies { levels, ww: new(), wr: new(), rw_item: new(), rw_range: new(), rt: new() };
+        let mut d = Dependencies {
+            levels,
+            ww: new(),
+            wr: new(),
+            rw_item: new(),
+            rw_range: new(),
+            rt: new(),
+        };
         let mut next: BTreeMap<(Key, Version), Version> = BTreeMap::new();
         for (key, order) in &h.version_order {
             let mut before = 0;
@@ -288,12 +359,14 @@ impl CheckContext<'_> {
         }
     }
 
-    /// Circles over what transactions of one level have read: to others those of weaker levels are writers that read nothing.
+    /// Circles over what transactions of one level have read: to others those of weaker levels are
+    /// writers that read nothing.
     fn check_cycles_at_level(&self, level: Isolation, d: &Dependencies, found: &mut Findings) {
         let dependent = d.ww_wr_edges();
         let rw = d.rw_edges_from(level);
         let in_time = dependent.union(&d.rt).transitive_closure();
-        let items = dependent.union(&d.rw_item.edges_from(|i| d.levels[i] == level)).transitive_closure();
+        let items =
+            dependent.union(&d.rw_item.edges_from(|i| d.levels[i] == level)).transitive_closure();
         let all = dependent.union(&rw);
         let in_strict_time = all.union(&d.rt).transitive_closure();
         let all = all.transitive_closure();
@@ -328,10 +401,12 @@ impl CheckContext<'_> {
         let mut replaced: BTreeMap<(Key, Version), usize> = BTreeMap::new();
         for (i, r) in self.h.records.iter().enumerate().filter(|(_, r)| r.committed()) {
             let wrote = r.last_writes();
-            let reads = self.reads[i].iter().filter(|(key, _, range)| !range && wrote.contains_key(key));
+            let reads =
+                self.reads[i].iter().filter(|(key, _, range)| !range && wrote.contains_key(key));
             for item in reads.map(|(key, version, _)| (*key, *version)).collect::<BTreeSet<_>>() {
                 if let Some(other) = replaced.insert(item, i).filter(|o| *o != i) {
-                    let later = if commit_seq(r) > commit_seq(&self.h.records[other]) { i } else { other };
+                    let later =
+                        if commit_seq(r) > commit_seq(&self.h.records[other]) { i } else { other };
                     add_finding(found, P4, &self.h.records[later], || self.describe_pair(i, other));
                 }
             }
@@ -371,7 +446,8 @@ impl CheckContext<'_> {
         }
     }
 
-    /// Between a locked read and the commit of its reader nobody wrote who locks, and at levels that vouch for it nobody at all.
+    /// Between a locked read and the commit of its reader nobody wrote who locks, and at levels
+    /// that vouch for it nobody at all.
     fn check_locks(&self, found: &mut Findings) {
         let h = self.h;
         for (i, r) in h.records.iter().enumerate() {
@@ -388,12 +464,16 @@ impl CheckContext<'_> {
                     ClientOp::Scan(_, _, _, true) => !one_moment,
                     _ => false,
                 };
-                for (key, version, range) in h.reads_of_op(r, at).into_iter().filter(|_| looks && r.keeps_lock(at)) {
+                for (key, version, range) in
+                    h.reads_of_op(r, at).into_iter().filter(|_| looks && r.keeps_lock(at))
+                {
                     let order = h.version_order.get(&key).map_or(&[][..], |v| v);
-                    let mut behind = order.iter().skip_while(|(_, v)| version != 0 && *v != version);
+                    let mut behind =
+                        order.iter().skip_while(|(_, v)| version != 0 && *v != version);
                     let next = behind.nth(usize::from(version != 0));
-                    let rival =
-                        next.filter(|(seq, _)| *seq < commit).and_then(|(_, v)| Some((*v, self.writer_of(*v)?)));
+                    let rival = next
+                        .filter(|(seq, _)| *seq < commit)
+                        .and_then(|(_, v)| Some((*v, self.writer_of(*v)?)));
                     let Some((v, w)) = rival.filter(|(_, w)| *w != i) else { continue };
                     // A gap keeps out who inserts, not who removes.
                     let kept_out = h.records[w].locks && !(range && h.delete_versions.contains(&v));
@@ -420,11 +500,18 @@ mod tests {
         TxnRecord { level, locks: false, snapshot: Some(0), ops: ops.to_vec(), end, span }
     }
     fn history(records: Vec<TxnRecord>, order: &[(Key, &[Version])]) -> TxnHistory {
-        let heard: BTreeMap<Key, Vec<Version>> = order.iter().map(|(k, v)| (*k, v.to_vec())).collect();
+        let heard: BTreeMap<Key, Vec<Version>> =
+            order.iter().map(|(k, v)| (*k, v.to_vec())).collect();
         let end = heard.iter().filter_map(|(k, v)| Some((*k, *v.last()?))).collect();
         let numbered = |v: &Vec<Version>| v.iter().map(|v| (u64::from(*v), *v)).collect();
         let order = heard.iter().map(|(k, v)| (*k, numbered(v))).collect();
-        TxnHistory { records, version_order: order, hook_puts: heard, final_versions: end, ..TxnHistory::default() }
+        TxnHistory {
+            records,
+            version_order: order,
+            hook_puts: heard,
+            final_versions: end,
+            ..TxnHistory::default()
+        }
     }
     fn has_anomaly(h: &TxnHistory, anomaly: Anomaly) -> bool {
         check_history(h).0.contains_key(&(Isolation::Snapshot, anomaly))

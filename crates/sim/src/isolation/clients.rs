@@ -1,8 +1,13 @@
-//! What clients do: transactions over registers, appended lists and ranges that others insert into and erase, each with few keys
-//! and many rivals; with locks or without, with savepoints gone back to, ended by others, begun anew.
+//! What clients do: transactions over registers, appended lists and ranges that others insert into
+//! and erase, each with few keys and many rivals; with locks or without, with savepoints gone back
+//! to, ended by others, begun anew.
 
-use super::history::{ClientOp, TxnEnd, KEYS_PER_GROUP, TxnHistory, Key, RANGE_KEYS_START, TxnRecord};
-use super::store::{AbortHandle, TxnSpec, ScanSpec, TxnSession, TxnError, TxnStore, Value, last_version};
+use super::history::{
+    ClientOp, KEYS_PER_GROUP, Key, RANGE_KEYS_START, TxnEnd, TxnHistory, TxnRecord,
+};
+use super::store::{
+    AbortHandle, ScanSpec, TxnError, TxnSession, TxnSpec, TxnStore, Value, last_version,
+};
 use crate::rng::Rng;
 use crate::runner::lock_mutex;
 use perigee::env::Env;
@@ -101,7 +106,9 @@ impl ClientRun {
                     }
                 }
             });
-            joins.push(run.env.spawn.spawn(&format!("client-{actor}"), body).map_err(|e| e.to_string())?);
+            joins.push(
+                run.env.spawn.spawn(&format!("client-{actor}"), body).map_err(|e| e.to_string())?,
+            );
         }
         for join in joins {
             join.join().map_err(|panic| format!("a client panicked: {panic}"))?;
@@ -110,7 +117,8 @@ impl ClientRun {
             return Err(wrong);
         }
         let records = std::mem::take(&mut *lock_mutex(&run.records));
-        if let Some((r, _)) = records.iter().find(|(r, ended)| r.committed() && ended.load(SeqCst)) {
+        if let Some((r, _)) = records.iter().find(|(r, ended)| r.committed() && ended.load(SeqCst))
+        {
             return Err(format!("ended from outside, and committed: {r:?}"));
         }
         let mut history = TxnHistory {
@@ -142,7 +150,8 @@ impl ClientRun {
             0 => return self.store.run_maintenance(rng.next()).map(|()| 1),
             1 | 2 if self.plan.weights[0] > 0 => return self.write_batch(rng).map(|()| 1),
             3 => {
-                let other = lock_mutex(&self.running_txns[rng.index(self.running_txns.len())]).take();
+                let other =
+                    lock_mutex(&self.running_txns[rng.index(self.running_txns.len())]).take();
                 if let Some((handle, ended)) = other {
                     ended.fetch_or(handle(), SeqCst);
                 }
@@ -150,7 +159,8 @@ impl ClientRun {
             }
             _ => {}
         }
-        let level = if self.plan.mixed && rng.percent(50) { rng.pick(&LEVELS) } else { self.plan.level };
+        let level =
+            if self.plan.mixed && rng.percent(50) { rng.pick(&LEVELS) } else { self.plan.level };
         let locks = rng.percent(self.plan.locking);
         let kind = TxnSpec { level, locks, read_only: !locks && rng.percent(15) };
         let mut began = self.advance_clock();
@@ -177,7 +187,8 @@ impl ClientRun {
     ) -> Result<(), TxnError> {
         let (snapshot, ended) = (session.snapshot(), Arc::new(AtomicBool::new(false)));
         *lock_mutex(&self.running_txns[actor]) = Some((session.abort_handle(), Arc::clone(&ended)));
-        let mut txn = ClientTxn { run: self, session: &mut *session, kind, ops: Vec::new(), depth: 0 };
+        let mut txn =
+            ClientTxn { run: self, session: &mut *session, kind, ops: Vec::new(), depth: 0 };
         let done = (0..rng.between(1, 5)).try_for_each(|_| txn.run_op(rng));
         self.pause(rng);
         let gives_up = rng.percent(5);
@@ -201,13 +212,15 @@ impl ClientRun {
     /// A batch without a transaction.
     fn write_batch(&self, rng: &mut Rng) -> Result<(), TxnError> {
         let began = self.advance_clock();
-        let (a, b) = (rng.below(u64::from(REGISTERS)) as Key, rng.below(u64::from(REGISTERS)) as Key);
+        let (a, b) =
+            (rng.below(u64::from(REGISTERS)) as Key, rng.below(u64::from(REGISTERS)) as Key);
         let mut all = vec![(a, vec![self.next_version()])];
         if a != b {
             all.push((b, vec![self.next_version()]));
         }
         let end = TxnEnd::Committed(self.store.write_batch(&all)?);
-        let ops = all.iter().map(|(key, value)| ClientOp::Write(*key, last_version(value))).collect();
+        let ops =
+            all.iter().map(|(key, value)| ClientOp::Write(*key, last_version(value))).collect();
         let (level, span) = (Isolation::ReadUncommitted, (began, self.advance_clock()));
         let record = TxnRecord { level, locks: false, snapshot: None, ops, end, span };
         lock_mutex(&self.records).push((record, Arc::default()));
@@ -300,7 +313,10 @@ impl ClientTxn<'_> {
     }
     fn range_op(&mut self, rng: &mut Rng) -> Result<(), TxnError> {
         let next = RANGE_KEYS_START + self.run.inserted.load(SeqCst) as Key;
-        let recent = |rng: &mut Rng| next.saturating_sub(rng.below(u64::from(INITIAL_RANGE_LEN)) as Key).max(RANGE_KEYS_START);
+        let recent = |rng: &mut Rng| {
+            next.saturating_sub(rng.below(u64::from(INITIAL_RANGE_LEN)) as Key)
+                .max(RANGE_KEYS_START)
+        };
         if self.kind.read_only || rng.percent(60) {
             self.scan(recent(rng), next + rng.between(1, INITIAL_RANGE_LEN as usize) as Key, rng)?;
         }
@@ -315,7 +331,10 @@ impl ClientTxn<'_> {
             1 => {
                 let (from, n) = (recent(rng), rng.between(2, 4) as Key);
                 if rng.percent(30) {
-                    return self.delete_range(from / KEYS_PER_GROUP * KEYS_PER_GROUP, (from / KEYS_PER_GROUP + 1) * KEYS_PER_GROUP);
+                    return self.delete_range(
+                        from / KEYS_PER_GROUP * KEYS_PER_GROUP,
+                        (from / KEYS_PER_GROUP + 1) * KEYS_PER_GROUP,
+                    );
                 }
                 self.delete_range(from, from + n)
             }
@@ -335,7 +354,8 @@ impl ClientTxn<'_> {
             scan = ScanSpec { from, to: from + KEYS_PER_GROUP, prefix: true, ..scan };
         }
         let seen = self.session.scan(scan, lock)?;
-        let mut seen: Vec<_> = seen.iter().map(|(key, value)| (*key, last_version(value))).collect();
+        let mut seen: Vec<_> =
+            seen.iter().map(|(key, value)| (*key, last_version(value))).collect();
         seen.sort_unstable();
         let (mut from, mut to) = (scan.from, scan.to);
         // What it was not asked for it has not read.

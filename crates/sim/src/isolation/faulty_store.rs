@@ -1,7 +1,10 @@
-//! A toy with transactions and deliberate mistakes, to prove that the checker can fail. Without a mistake it is what it says.
+//! A toy with transactions and deliberate mistakes, to prove that the checker can fail. Without a
+//! mistake it is what it says.
 
 use super::history::{Key, Version};
-use super::store::{AbortHandle, TxnSpec, ScanSpec, TxnSession, TxnError, TxnStore, Value, last_version};
+use super::store::{
+    AbortHandle, ScanSpec, TxnError, TxnSession, TxnSpec, TxnStore, Value, last_version,
+};
 use perigee::{Isolation, LockMode};
 use perigee_env::clock::Clock;
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,7 +93,12 @@ impl FaultyStore {
 impl StoreState {
     fn read(&self, key: Key, at: u64) -> Value {
         let versions = self.versions.get(&key).map_or(&[][..], |v| v);
-        versions.iter().rev().find(|(commit, _)| *commit <= at).map(|(_, v)| v.clone()).unwrap_or_default()
+        versions
+            .iter()
+            .rev()
+            .find(|(commit, _)| *commit <= at)
+            .map(|(_, v)| v.clone())
+            .unwrap_or_default()
     }
     fn changed_since(&self, key: Key, since: u64) -> bool {
         self.versions.get(&key).and_then(|v| v.last()).is_some_and(|(commit, _)| *commit > since)
@@ -120,20 +128,30 @@ impl FaultySession<'_> {
         if let Some(dirty) = state.dirty.get(&key) {
             return dirty.clone();
         }
-        state.read(key, if self.kind.level <= Isolation::ReadCommitted { state.latest_seq } else { self.snapshot_seq })
+        state.read(
+            key,
+            if self.kind.level <= Isolation::ReadCommitted {
+                state.latest_seq
+            } else {
+                self.snapshot_seq
+            },
+        )
     }
     fn has_conflict(&self, state: &StoreState) -> bool {
-        let checked = |level: Isolation, mistake| self.kind.level >= level && self.store.mistake != mistake;
+        let checked =
+            |level: Isolation, mistake| self.kind.level >= level && self.store.mistake != mistake;
         let changed = |key: &Key| state.changed_since(*key, self.snapshot_seq);
         let one_moment = self.kind.level >= Isolation::RepeatableRead;
-        let unchecked = |value: &Value| self.store.mistake == Mistake::NoDeleteCheck && value.is_empty();
+        let unchecked =
+            |value: &Value| self.store.mistake == Mistake::NoDeleteCheck && value.is_empty();
         let wrote = self.writes.iter().any(|(key, value)| changed(key) && !unchecked(value));
         let reads = self.kind.level != Isolation::Snapshot
             && checked(Isolation::RepeatableRead, Mistake::NoReadCheck);
         let taken_back = one_moment && self.store.mistake == Mistake::FalseConflict;
         (checked(Isolation::RepeatableRead, Mistake::NoWriteCheck) && wrote)
             || (reads && self.reads.iter().any(changed))
-            || (checked(Isolation::RepeatableRead, Mistake::NoGuardCheck) && self.guarded.iter().any(changed))
+            || (checked(Isolation::RepeatableRead, Mistake::NoGuardCheck)
+                && self.guarded.iter().any(changed))
             || (taken_back && self.rolled_back.iter().any(changed))
             || (checked(Isolation::Serializable, Mistake::NoRangeCheck)
                 && self.ranges.iter().any(|(from, to)| (*from..*to).any(|key| changed(&key))))
@@ -143,7 +161,12 @@ impl FaultySession<'_> {
         if ended { Err(TxnError::Aborted) } else { Ok(()) }
     }
     /// Takes locks, or gives way.
-    fn take_locks(&self, state: &mut StoreState, keys: impl Iterator<Item = Key>, alone: bool) -> Result<(), TxnError> {
+    fn take_locks(
+        &self,
+        state: &mut StoreState,
+        keys: impl Iterator<Item = Key>,
+        alone: bool,
+    ) -> Result<(), TxnError> {
         for key in keys.filter(|_| self.store.mistake != Mistake::NoLocks) {
             let held = state.locks.entry(key).or_default();
             if held.iter().any(|(owner, a)| *owner != self.owner && (*a || alone)) {
@@ -195,7 +218,11 @@ impl TxnSession for FaultySession<'_> {
         }
         Ok(value)
     }
-    fn scan(&mut self, scan: ScanSpec, lock: Option<LockMode>) -> Result<Vec<(Key, Value)>, TxnError> {
+    fn scan(
+        &mut self,
+        scan: ScanSpec,
+        lock: Option<LockMode>,
+    ) -> Result<Vec<(Key, Value)>, TxnError> {
         self.check_not_aborted()?;
         self.ranges.push((scan.from, scan.to));
         let mut state = self.store.state();
@@ -203,9 +230,16 @@ impl TxnSession for FaultySession<'_> {
             self.take_locks(&mut state, scan.from..scan.to, mode == LockMode::Exclusive)?;
         }
         let blind = |key: &Key| {
-            self.store.mistake == Mistake::OwnDeletesUnseen && self.writes.get(key).is_some_and(Vec::is_empty)
+            self.store.mistake == Mistake::OwnDeletesUnseen
+                && self.writes.get(key).is_some_and(Vec::is_empty)
         };
-        let see = |key: Key| if blind(&key) { state.read(key, self.snapshot_seq) } else { self.read_visible(&state, key) };
+        let see = |key: Key| {
+            if blind(&key) {
+                state.read(key, self.snapshot_seq)
+            } else {
+                self.read_visible(&state, key)
+            }
+        };
         let mut all: Vec<_> = (scan.from..scan.to).map(|key| (key, see(key))).collect();
         all.retain(|(_, value)| !value.is_empty());
         if scan.backward {
@@ -327,14 +361,16 @@ impl TxnStore for FaultyStore {
     }
     fn hook_puts(&self) -> BTreeMap<Key, Vec<Version>> {
         let state = self.state();
-        let puts =
-            |all: &Vec<(u64, Value)>| all.iter().map(|(_, v)| last_version(v)).filter(|v| *v != 0).collect();
+        let puts = |all: &Vec<(u64, Value)>| {
+            all.iter().map(|(_, v)| last_version(v)).filter(|v| *v != 0).collect()
+        };
         let all = state.versions.iter().map(|(key, all)| (*key, puts(all)));
         all.filter(|(_, puts): &(Key, Vec<Version>)| !puts.is_empty()).collect()
     }
     fn final_versions(&self) -> Result<BTreeMap<Key, Version>, TxnError> {
         let state = self.state();
-        let last = |(key, all): (&Key, &Vec<(u64, Value)>)| Some((*key, last_version(&all.last()?.1)));
+        let last =
+            |(key, all): (&Key, &Vec<(u64, Value)>)| Some((*key, last_version(&all.last()?.1)));
         Ok(state.versions.iter().filter_map(last).filter(|(_, v)| *v != 0).collect())
     }
 }

@@ -29,7 +29,10 @@ impl DependencyGraph {
     /// Both together.
     #[must_use]
     pub fn union(&self, other: &DependencyGraph) -> DependencyGraph {
-        DependencyGraph { n: self.n, rows: self.rows.iter().zip(&other.rows).map(|(a, b)| a | b).collect() }
+        DependencyGraph {
+            n: self.n,
+            rows: self.rows.iter().zip(&other.rows).map(|(a, b)| a | b).collect(),
+        }
     }
     /// Only those of some transactions.
     #[must_use]
@@ -58,7 +61,10 @@ impl DependencyGraph {
             let row = self.rows[via * w..(via + 1) * w].to_vec();
             for from in 0..self.n {
                 if self.has_edge(from, via) {
-                    self.rows[from * w..(from + 1) * w].iter_mut().zip(&row).for_each(|(a, b)| *a |= b);
+                    self.rows[from * w..(from + 1) * w]
+                        .iter_mut()
+                        .zip(&row)
+                        .for_each(|(a, b)| *a |= b);
                 }
             }
         }
@@ -70,7 +76,9 @@ impl DependencyGraph {
     }
     /// All dependencies.
     pub fn edges(&self) -> impl Iterator<Item = (usize, usize)> {
-        (0..self.n).flat_map(move |a| (0..self.n).filter(move |b| self.has_edge(a, *b)).map(move |b| (a, b)))
+        (0..self.n).flat_map(move |a| {
+            (0..self.n).filter(move |b| self.has_edge(a, *b)).map(move |b| (a, b))
+        })
     }
 }
 
@@ -82,7 +90,10 @@ mod tests {
     fn finds_cycles_and_only_cycles() {
         let mut g = DependencyGraph::new(130);
         (0..129).for_each(|i| g.add_edge(i, i + 1));
-        assert!(g.clone().transitive_closure().has_edge(0, 129) && g.clone().transitive_closure().find_cycle().is_none());
+        assert!(
+            g.clone().transitive_closure().has_edge(0, 129)
+                && g.clone().transitive_closure().find_cycle().is_none()
+        );
         g.add_edge(129, 100);
         assert_eq!(g.transitive_closure().find_cycle(), Some(100));
     }

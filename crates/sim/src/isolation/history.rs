@@ -1,5 +1,6 @@
-//! What a concurrent run did, as its clients saw it. Every write has a number of its own, so that a read says whose write it saw;
-//! deletes have numbers too, though a read sees only that nothing is there.
+//! What a concurrent run did, as its clients saw it. Every write has a number of its own, so that a
+//! read says whose write it saw; deletes have numbers too, though a read sees only that nothing is
+//! there.
 
 use perigee::Isolation;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,8 @@ pub type ReadVersion = (Key, Version, bool);
 /// Who wrote a version, and whether it was the last that its transaction wrote there.
 pub type VersionWriters = BTreeMap<Version, (usize, bool)>;
 
-/// Keys from here on are inserted once each, and read by ranges. They come in groups of eight with a prefix of their own.
+/// Keys from here on are inserted once each, and read by ranges. They come in groups of eight with
+/// a prefix of their own.
 pub const RANGE_KEYS_START: Key = 16;
 /// Keys of a group.
 pub const KEYS_PER_GROUP: Key = 8;
@@ -85,7 +87,9 @@ impl ClientOp {
     /// The version that it made.
     pub fn written_version(&self) -> Option<(Key, Version)> {
         match self {
-            ClientOp::Write(key, version) | ClientOp::Delete(key, version) => Some((*key, *version)),
+            ClientOp::Write(key, version) | ClientOp::Delete(key, version) => {
+                Some((*key, *version))
+            }
             _ => None,
         }
     }
@@ -96,7 +100,8 @@ impl TxnRecord {
     pub fn committed(&self) -> bool {
         matches!(self.end, TxnEnd::Committed(_))
     }
-    /// What it had written before operation `at` and not taken back: its place, key and version, the last of each key.
+    /// What it had written before operation `at` and not taken back: its place, key and version,
+    /// the last of each key.
     pub fn own_writes(&self, at: usize) -> BTreeMap<Key, (usize, Version)> {
         let mut live: Vec<(usize, Key, Version)> = Vec::new();
         for (i, did) in self.ops[..at].iter().enumerate() {
@@ -109,7 +114,10 @@ impl TxnRecord {
     }
     /// The last write to each key.
     pub fn last_writes(&self) -> BTreeMap<Key, Version> {
-        self.own_writes(self.ops.len()).into_iter().map(|(key, (_, version))| (key, version)).collect()
+        self.own_writes(self.ops.len())
+            .into_iter()
+            .map(|(key, (_, version))| (key, version))
+            .collect()
     }
     /// Whether what it locked in operation `at` was locked to the end.
     pub fn keeps_lock(&self, at: usize) -> bool {
@@ -121,7 +129,10 @@ impl TxnHistory {
     /// Builds the order of commits of each key from what was answered.
     pub fn build_version_order(&mut self) {
         for r in &self.records {
-            let erased = r.ops.iter().filter_map(|d| if let ClientOp::Delete(_, v) = d { Some(*v) } else { None });
+            let erased = r
+                .ops
+                .iter()
+                .filter_map(|d| if let ClientOp::Delete(_, v) = d { Some(*v) } else { None });
             self.delete_versions.extend(erased);
             if let TxnEnd::Committed(seq) = r.end {
                 r.last_writes()
@@ -138,9 +149,12 @@ impl TxnHistory {
     }
     /// Whether a key was written in a stretch of the order, its beginning excluded.
     pub fn changed_between(&self, key: Key, (since, until): (u64, u64)) -> bool {
-        self.version_order.get(&key).is_some_and(|all| all.iter().any(|(seq, _)| *seq > since && *seq <= until))
+        self.version_order
+            .get(&key)
+            .is_some_and(|all| all.iter().any(|(seq, _)| *seq > since && *seq <= until))
     }
-    /// Which version a transaction saw when it saw none: the delete before the moment that it read. `None`: that cannot be told.
+    /// Which version a transaction saw when it saw none: the delete before the moment that it read.
+    /// `None`: that cannot be told.
     fn observed_delete(&self, r: &TxnRecord, key: Key) -> Option<Version> {
         let all = self.version_order.get(&key).map_or(&[][..], |v| v);
         let Some(snapshot) = r.snapshot else {
@@ -149,7 +163,8 @@ impl TxnHistory {
         let before = all.iter().take_while(|(seq, _)| *seq <= snapshot);
         Some(before.filter(|(_, v)| self.delete_versions.contains(v)).last().map_or(0, |(_, v)| *v))
     }
-    /// What operation `at` of a transaction read of others: key, version, whether by a range. Keys that were not there too.
+    /// What operation `at` of a transaction read of others: key, version, whether by a range. Keys
+    /// that were not there too.
     pub fn reads_of_op(&self, r: &TxnRecord, at: usize) -> Vec<ReadVersion> {
         let own = r.own_writes(at);
         let foreign = |key: Key, version: Version, range: bool| {

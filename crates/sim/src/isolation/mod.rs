@@ -1,5 +1,6 @@
-//! `perigee-sim isolation`: concurrent transactions, every history examined for what its level forbids. What a level allows must
-//! be seen: a checker that never sees an anomaly looks at nothing.
+//! `perigee-sim isolation`: concurrent transactions, every history examined for what its level
+//! forbids. What a level allows must be seen: a checker that never sees an anomaly looks at
+//! nothing.
 
 mod history;
 mod graph;
@@ -14,17 +15,17 @@ use crate::engine_target::PATH;
 use crate::rng::Rng;
 use crate::runner::{Case, CommonArgs, print_summary, run_cases};
 use crate::settings::Settings;
+use abort_counts::AbortCounts;
 use check::{Anomaly, Findings, check_history, expected_anomalies, forbidden_anomalies};
+use clients::{ClientRun, RunPlan};
 use history::{TxnEnd, TxnHistory};
 use perigee::env::Env;
 use perigee::{Db, Isolation};
 use perigee_env::fs::memory::SimDisk;
 use perigee_env::sim::SimWorld;
-use abort_counts::AbortCounts;
 use std::path::Path;
 use std::sync::Arc;
 use store::{PerigeeStore, TxnStore};
-use clients::{RunPlan, ClientRun};
 
 /// Options of the command.
 #[derive(Clone, Debug, clap::Args)]
@@ -58,12 +59,16 @@ pub fn run(args: &Args) -> bool {
     for (i, (level, name)) in LEVELS.iter().enumerate() {
         let share = common.cases / LEVELS.len() as u64;
         let first = i as u64 * share;
-        let tally = run_cases("isolation", common, first, share, |case| run_case(case, *level, args.txns));
+        let tally =
+            run_cases("isolation", common, first, share, |case| run_case(case, *level, args.txns));
         if common.case.is_none() {
             println!("{name}: histories {}, {}", tally.cases, tally.counts_line());
         }
         let enough = common.case.is_none() && tally.cases >= HISTORIES_REQUIRED;
-        for anomaly in expected_anomalies(*level).iter().filter(|a| enough && tally.get(anomaly_name(**a)) == 0) {
+        for anomaly in expected_anomalies(*level)
+            .iter()
+            .filter(|a| enough && tally.get(anomaly_name(**a)) == 0)
+        {
             println!("{name}: allows {anomaly:?}, and none was seen: the checker does not look");
             good = false;
         }
@@ -79,7 +84,8 @@ pub fn run(args: &Args) -> bool {
     print_summary(&all, if common.case.is_some() { 1 } else { common.cases / 5 * 5 }) && good
 }
 
-/// Names of counts at serializable, of transactions that wrote something and asked for their commit.
+/// Names of counts at serializable, of transactions that wrote something and asked for their
+/// commit.
 const COMMITS_LABEL: &str = "of writers";
 const REFUSED_LABEL: &str = "refused";
 const OVERWRITTEN_LABEL: &str = "(over a key that they wrote";
@@ -112,11 +118,17 @@ fn run_case(case: &Case, level: Isolation, txns: u64) -> Result<(), String> {
     let (settings, seed) = (Settings::random(&mut rng), rng.next());
     let disk = SimDisk::new(seed);
     let mut body = |env: Env| {
-        let db = Db::open(Path::new(PATH), settings.options(env.clone())).map_err(|e| e.to_string())?;
+        let db =
+            Db::open(Path::new(PATH), settings.options(env.clone())).map_err(|e| e.to_string())?;
         let store = PerigeeStore::new(db.clone(), &settings.family)?;
-        // Prepared transactions, also those rolled back later, are reasons that the history does not show.
+        // Prepared transactions, also those rolled back later, are reasons that the history does
+        // not show.
         let two_phases = case.number % 3 == 1;
-        let store = if two_phases { store.with_two_phase_commit(Arc::clone(&env.clock), seed) } else { store };
+        let store = if two_phases {
+            store.with_two_phase_commit(Arc::clone(&env.clock), seed)
+        } else {
+            store
+        };
         let plan = RunPlan::random(&mut rng, level, txns);
         let (mut found, mut aborts) = run_and_check(
             Box::new(store),
@@ -162,27 +174,46 @@ fn run_and_check(
 }
 
 fn describe_violation(found: &Findings) -> Option<String> {
-    let bad = found.iter().find(|((level, anomaly), _)| forbidden_anomalies(*level).contains(anomaly));
+    let bad =
+        found.iter().find(|((level, anomaly), _)| forbidden_anomalies(*level).contains(anomaly));
     bad.map(|((level, anomaly), example)| format!("{anomaly:?} at {level:?}: {example}"))
 }
 
-fn check_level(case: &Case, level: Isolation, found: &Findings, aborts: AbortCounts) -> Result<(), String> {
-    found.keys().filter(|(of, _)| *of == level).for_each(|(_, anomaly)| case.count(anomaly_name(*anomaly), 1));
+fn check_level(
+    case: &Case,
+    level: Isolation,
+    found: &Findings,
+    aborts: AbortCounts,
+) -> Result<(), String> {
+    found
+        .keys()
+        .filter(|(of, _)| *of == level)
+        .for_each(|(_, anomaly)| case.count(anomaly_name(*anomaly), 1));
     if matches!(level, Isolation::RepeatableRead | Isolation::Snapshot) {
         // Said also if there is none.
         case.count(anomaly_name(Anomaly::FalseConflict), 0);
     }
     if level == Isolation::Serializable {
-        let AbortCounts { commits: asked, refused, overwritten, necessary: needed, backward_validation: backward } = aborts;
-        let counts = [COMMITS_LABEL, REFUSED_LABEL, OVERWRITTEN_LABEL, NECESSARY_LABEL, BACKWARD_LABEL].into_iter();
-        counts.zip([asked, refused, overwritten, needed, backward]).for_each(|(what, n)| case.count(what, n));
+        let AbortCounts {
+            commits: asked,
+            refused,
+            overwritten,
+            necessary: needed,
+            backward_validation: backward,
+        } = aborts;
+        let counts =
+            [COMMITS_LABEL, REFUSED_LABEL, OVERWRITTEN_LABEL, NECESSARY_LABEL, BACKWARD_LABEL]
+                .into_iter();
+        counts
+            .zip([asked, refused, overwritten, needed, backward])
+            .for_each(|(what, n)| case.count(what, n));
     }
     describe_violation(found).map_or(Ok(()), Err)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::faulty_store::{MISTAKES, Mistake, FaultyStore};
+    use super::faulty_store::{FaultyStore, MISTAKES, Mistake};
     use super::*;
 
     /// Whether the toy shows what its level forbids in one of so many histories.
@@ -193,7 +224,8 @@ mod tests {
             let found = world.run(SimDisk::new(1), |env| {
                 let toy = FaultyStore::new(mistake, Arc::clone(&env.clock));
                 let plan = RunPlan::random(&mut rng, level, 100);
-                run_and_check(Box::new(toy), env, plan, |_| {}, &mut rng).map(|(found, _)| describe_violation(&found))
+                run_and_check(Box::new(toy), env, plan, |_| {}, &mut rng)
+                    .map(|(found, _)| describe_violation(&found))
             });
             // A toy that commits what was ended is found out at once.
             found.is_err() || found.is_ok_and(|broken| broken.is_some())

@@ -3,8 +3,8 @@
 use super::history::{KEYS_PER_GROUP, Key, RANGE_KEYS_START, Version};
 use crate::rng::mix;
 use perigee::{
-    CommitOperation, Cursor, Db, ErrorKind, Family, FamilyOptions, Isolation, Iter, LockMode, Slice, Txn,
-    TxnOptions, WriteBatch,
+    CommitOperation, Cursor, Db, ErrorKind, Family, FamilyOptions, Isolation, Iter, LockMode,
+    Slice, Txn, TxnOptions, WriteBatch,
 };
 use perigee_env::clock::Clock;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What stands under a key: the versions appended to a list, or one version. The last one names the write.
+/// What stands under a key: the versions appended to a list, or one version. The last one names the
+/// write.
 pub type Value = Vec<Version>;
 
 /// The version that a value was written as.
@@ -68,7 +69,11 @@ pub trait TxnSession {
     /// The value of a key; empty if it is not there. With a lock: for update.
     fn get(&mut self, key: Key, lock: Option<LockMode>) -> Result<Value, TxnError>;
     /// The keys of a range, in any order; locked before they are read.
-    fn scan(&mut self, scan: ScanSpec, lock: Option<LockMode>) -> Result<Vec<(Key, Value)>, TxnError>;
+    fn scan(
+        &mut self,
+        scan: ScanSpec,
+        lock: Option<LockMode>,
+    ) -> Result<Vec<(Key, Value)>, TxnError>;
     /// Writes a key.
     fn put(&mut self, key: Key, value: &[Version]) -> Result<(), TxnError>;
     /// Removes the keys from the first to before the second.
@@ -103,8 +108,8 @@ pub trait TxnStore: Send + Sync {
     fn final_versions(&self) -> Result<BTreeMap<Key, Version>, TxnError>;
 }
 
-/// Keys of different families lie side by side, so that transactions are about both; from [`RANGES`] on they lie in one, so that a
-/// range of them is one scan.
+/// Keys of different families lie side by side, so that transactions are about both; from
+/// [`RANGES`] on they lie in one, so that a range of them is one scan.
 const FAMILIES: usize = 2;
 /// Nobody waits that long but who was forgotten.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -140,14 +145,18 @@ fn encode(value: &[Version]) -> Vec<u8> {
 }
 
 fn decode(value: &[u8]) -> Value {
-    value.chunks_exact(4).map(|c| Version::from_le_bytes(c.try_into().expect("four bytes"))).collect()
+    value
+        .chunks_exact(4)
+        .map(|c| Version::from_le_bytes(c.try_into().expect("four bytes")))
+        .collect()
 }
 
 fn encode_key(key: Key) -> [u8; 2] {
     [(key / KEYS_PER_GROUP) as u8, (key % KEYS_PER_GROUP) as u8]
 }
 
-/// Where a range begins or ends: between groups at the prefix, so that a range and the group behind it have no place in common.
+/// Where a range begins or ends: between groups at the prefix, so that a range and the group behind
+/// it have no place in common.
 fn encode_bound(key: Key) -> Vec<u8> {
     let bytes = encode_key(key);
     if key % KEYS_PER_GROUP == 0 { bytes[..1].to_vec() } else { bytes.to_vec() }
@@ -167,8 +176,11 @@ fn to_txn_error(e: perigee::Error) -> TxnError {
     }
 }
 
-/// What a commit wrote to a family, the last of each key: deletes take back what was put in the same commit.
-fn last_puts<'a>(operations: impl Iterator<Item = CommitOperation<'a>>) -> BTreeMap<Key, (u64, Version)> {
+/// What a commit wrote to a family, the last of each key: deletes take back what was put in the
+/// same commit.
+fn last_puts<'a>(
+    operations: impl Iterator<Item = CommitOperation<'a>>,
+) -> BTreeMap<Key, (u64, Version)> {
     let mut last = BTreeMap::new();
     let cut = |bound: Bound<&[u8]>| match bound {
         // Half a key is where its group begins.
@@ -196,7 +208,8 @@ impl PerigeeStore {
         let heard = Arc::new(Mutex::new(Vec::new()));
         let mut families = Vec::new();
         for i in 0..FAMILIES {
-            let family = db.create_family(&format!("f{i}"), options.clone()).map_err(|e| e.to_string())?;
+            let family =
+                db.create_family(&format!("f{i}"), options.clone()).map_err(|e| e.to_string())?;
             let heard = Arc::clone(&heard);
             family.on_commit(move |commit| {
                 let last = last_puts(commit.operations());
@@ -205,7 +218,13 @@ impl PerigeeStore {
             });
             families.push(family);
         }
-        Ok(PerigeeStore { db, families, hook_puts: heard, two_phase: None, begun_txns: AtomicU64::new(0) })
+        Ok(PerigeeStore {
+            db,
+            families,
+            hook_puts: heard,
+            two_phase: None,
+            begun_txns: AtomicU64::new(0),
+        })
     }
     /// The same with two-phase commit here and there.
     #[must_use]
@@ -230,7 +249,10 @@ impl PerigeeSession<'_> {
     fn commit_one_phase(&mut self) -> Result<u64, TxnError> {
         let mut last = Vec::new();
         for (key, v) in self.unreported_puts.iter().flatten() {
-            let value = self.txn.get_untracked(self.store.family(*key), encode_key(*key)).map_err(to_txn_error)?;
+            let value = self
+                .txn
+                .get_untracked(self.store.family(*key), encode_key(*key))
+                .map_err(to_txn_error)?;
             if value.is_some_and(|value| last_version(&decode(&value)) == *v) {
                 last.push((*key, *v));
             }
@@ -246,7 +268,9 @@ fn scan_iter(iter: Iter, scan: ScanSpec) -> perigee::Result<Vec<(Slice, Slice)>>
     let mut iter = iter;
     let mut all = Vec::new();
     while all.len() < scan.limit {
-        let Some(entry) = (if scan.backward { iter.next_back() } else { iter.next() }) else { break };
+        let Some(entry) = (if scan.backward { iter.next_back() } else { iter.next() }) else {
+            break;
+        };
         all.push(entry?);
     }
     Ok(all)
@@ -279,7 +303,11 @@ impl TxnSession for PerigeeSession<'_> {
         };
         Ok(value.map_err(to_txn_error)?.map(|v| decode(&v)).unwrap_or_default())
     }
-    fn scan(&mut self, scan: ScanSpec, lock: Option<LockMode>) -> Result<Vec<(Key, Value)>, TxnError> {
+    fn scan(
+        &mut self,
+        scan: ScanSpec,
+        lock: Option<LockMode>,
+    ) -> Result<Vec<(Key, Value)>, TxnError> {
         let family = self.store.family(scan.from);
         let range = || encode_bound(scan.from)..encode_bound(scan.to);
         if let Some(mode) = lock {
@@ -288,7 +316,11 @@ impl TxnSession for PerigeeSession<'_> {
         let decoded = |(k, v): &(Vec<u8>, Vec<u8>)| (decode_key(k), decode(v));
         if !scan.prefix && scan.limit % 2 == 0 {
             let cursor = self.txn.cursor_within(family, range()).map_err(to_txn_error)?;
-            return Ok(scan_cursor(cursor, scan).map_err(to_txn_error)?.iter().map(decoded).collect());
+            return Ok(scan_cursor(cursor, scan)
+                .map_err(to_txn_error)?
+                .iter()
+                .map(decoded)
+                .collect());
         }
         let iter = match scan.prefix {
             true => self.txn.prefix(family, [(scan.from / KEYS_PER_GROUP) as u8]),
@@ -313,7 +345,9 @@ impl TxnSession for PerigeeSession<'_> {
         let family = self.store.family(from);
         match to - from {
             1 => self.txn.delete(family, encode_key(from)),
-            KEYS_PER_GROUP if from % KEYS_PER_GROUP == 0 => self.txn.delete_prefix(family, [(from / KEYS_PER_GROUP) as u8]),
+            KEYS_PER_GROUP if from % KEYS_PER_GROUP == 0 => {
+                self.txn.delete_prefix(family, [(from / KEYS_PER_GROUP) as u8])
+            }
             _ => self.txn.delete_range(family, encode_bound(from)..encode_bound(to)),
         }
         .map_err(to_txn_error)
@@ -353,11 +387,20 @@ impl TxnSession for PerigeeSession<'_> {
 impl TxnStore for PerigeeStore {
     fn begin(&self, kind: TxnSpec) -> Result<Box<dyn TxnSession + '_>, TxnError> {
         let options = TxnOptions::new().isolation(kind.level).read_only(kind.read_only);
-        // Serializable ones would know it by stretches: more conflicts than the order of commits explains.
-        let in_files = kind.level < Isolation::Serializable && self.begun_txns.fetch_add(1, Relaxed) % 4 == 3;
+        // Serializable ones would know it by stretches: more conflicts than the order of commits
+        // explains.
+        let in_files =
+            kind.level < Isolation::Serializable && self.begun_txns.fetch_add(1, Relaxed) % 4 == 3;
         let options = if in_files { options.spill_bytes(1) } else { options };
-        let txn = self.db.begin(options.pessimistic(kind.locks).lock_timeout(LOCK_TIMEOUT)).map_err(to_txn_error)?;
-        Ok(Box::new(PerigeeSession { store: self, txn, unreported_puts: in_files.then(BTreeSet::new) }))
+        let txn = self
+            .db
+            .begin(options.pessimistic(kind.locks).lock_timeout(LOCK_TIMEOUT))
+            .map_err(to_txn_error)?;
+        Ok(Box::new(PerigeeSession {
+            store: self,
+            txn,
+            unreported_puts: in_files.then(BTreeSet::new),
+        }))
     }
     fn write_batch(&self, all: &[(Key, Value)]) -> Result<u64, TxnError> {
         let mut batch = WriteBatch::new();

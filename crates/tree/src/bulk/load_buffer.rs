@@ -38,13 +38,20 @@ impl LoadBuffer {
         let end = expiry.map(Expiry::encode);
         let n = key.len() + value.len() + end.map_or(0, |e| e.len());
         self.bytes.try_reserve(n).map_err(|_| {
-            Error::new(ErrorKind::NoMemory, format!("no memory for an entry of {n} bytes in a load"))
+            Error::new(
+                ErrorKind::NoMemory,
+                format!("no memory for an entry of {n} bytes in a load"),
+            )
         })?;
         if let Some(last) = self.entries_meta.last() {
             self.sorted &= self.comparator.cmp(self.key(last), key) == Less;
         }
         let timed = if end.is_some() { EXPIRING_FLAG } else { 0 };
-        let slot = BufferedEntry { start: self.bytes.len(), key: key.len() as u32, value: value.len() as u32 | timed };
+        let slot = BufferedEntry {
+            start: self.bytes.len(),
+            key: key.len() as u32,
+            value: value.len() as u32 | timed,
+        };
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(end.as_ref().map_or(&[], |e| &e[..]));
         self.bytes.extend_from_slice(value);
@@ -90,7 +97,9 @@ impl LoadBuffer {
         let mut slots = std::mem::take(&mut self.entries_meta);
         // Stable: of equal keys the last one came last.
         slots.sort_by(|a, b| self.comparator.cmp(self.key(a), self.key(b)));
-        let same = |a: &BufferedEntry, b: &BufferedEntry| self.comparator.cmp(self.key(a), self.key(b)) == Equal;
+        let same = |a: &BufferedEntry, b: &BufferedEntry| {
+            self.comparator.cmp(self.key(a), self.key(b)) == Equal
+        };
         slots.dedup_by(|later, kept| {
             let equal = same(later, kept);
             if equal && !bug::is_active(Bug::LoadFirstWins) {
@@ -107,7 +116,11 @@ impl LoadBuffer {
     }
     /// The entries of a sorted chunk, all under one number.
     pub fn entries(&self, seq: SeqNo) -> impl Iterator<Item = EntryRef<'_>> {
-        self.entries_meta.iter().map(move |s| EntryRef { key: self.key(s), seq, value: self.value(s) })
+        self.entries_meta.iter().map(move |s| EntryRef {
+            key: self.key(s),
+            seq,
+            value: self.value(s),
+        })
     }
 }
 

@@ -1,18 +1,21 @@
-//! The runs of a transaction that does not fit into memory, of one family: written as its memtables fill up, merged when there
-//! are many, and into tables for everybody at the end. It knows nothing of commits, and not who will name the tables.
+//! The runs of a transaction that does not fit into memory, of one family: written as its memtables
+//! fill up, merged when there are many, and into tables for everybody at the end. It knows nothing
+//! of commits, and not who will name the tables.
 //!
-//! Entries keep the numbers that the transaction gave them ([`FLOOR`] and up), so that its reads see them in their order. Its
-//! savepoints are readers: a rewrite keeps what each of them sees. What was taken back is dropped with the next rewrite, or
-//! with its whole table. Tombstones stay: what others have written lies beneath, and the commit's check asks for every key.
+//! Entries keep the numbers that the transaction gave them ([`FLOOR`] and up), so that its reads
+//! see them in their order. Its savepoints are readers: a rewrite keeps what each of them sees.
+//! What was taken back is dropped with the next rewrite, or with its whole table. Tombstones stay:
+//! what others have written lies beneath, and the commit's check asks for every key.
 //!
-//! Like the runs of a load these are ordinary tables that no manifest names: after a crash they are orphans.
+//! Like the runs of a load these are ordinary tables that no manifest names: after a crash they are
+//! orphans.
 
 use crate::flush::flush;
 use crate::memtable::Memtable;
 use crate::mvcc::SnapshotStripes;
-use crate::txn_overlay::{TXN_SEQ_BASE, OverlayRuns};
-use crate::rewrite::{CreatedFiles, RewriteInput, RewriteOutput, RewriteContext, run_rewrite};
+use crate::rewrite::{CreatedFiles, RewriteContext, RewriteInput, RewriteOutput, run_rewrite};
 use crate::scan::{MergeCursor, RunCursor, SourceCursor};
+use crate::txn_overlay::{OverlayRuns, TXN_SEQ_BASE};
 use crate::version::{Run, Table, TableMeta, Vlog, VlogMeta};
 use perigee_base::{FamilyId, FileId, KeyComparator, Result, RunId, SeqNo};
 use perigee_file::{RangeTombstones, TableCache};
@@ -48,7 +51,8 @@ pub struct ObsoleteSpillFiles {
     pub vlogs: Vec<Arc<Vlog>>,
 }
 
-/// What a transaction leaves: final tables, whose entries have number 0, and the value logs that they use.
+/// What a transaction leaves: final tables, whose entries have number 0, and the value logs that
+/// they use.
 #[derive(Debug, Default)]
 pub struct SpillOutput {
     /// In key order.
@@ -72,7 +76,13 @@ pub struct SpillRunSet {
 impl SpillRunSet {
     /// No runs.
     pub fn new(order: KeyComparator) -> SpillRunSet {
-        SpillRunSet { comparator: order, runs: Vec::new(), vlogs: BTreeMap::new(), obsolete: ObsoleteSpillFiles::default(), fan_in: FAN_IN }
+        SpillRunSet {
+            comparator: order,
+            runs: Vec::new(),
+            vlogs: BTreeMap::new(),
+            obsolete: ObsoleteSpillFiles::default(),
+            fan_in: FAN_IN,
+        }
     }
     /// What the transaction reads.
     pub fn spilled_runs(&self) -> Arc<OverlayRuns> {
@@ -80,8 +90,8 @@ impl SpillRunSet {
         Arc::new(OverlayRuns { runs, vlogs: self.vlogs.clone() })
     }
 
-    /// Writes a memtable, which holds nothing that was taken back, as the newest run; or behind the newest one, if it goes on
-    /// where that ends. After an error nothing has changed.
+    /// Writes a memtable, which holds nothing that was taken back, as the newest run; or behind the
+    /// newest one, if it goes on where that ends. After an error nothing has changed.
     pub fn write_run(
         &mut self,
         memtable: &Arc<Memtable>,
@@ -92,8 +102,12 @@ impl SpillRunSet {
         let setting = intermediate_context(numbers, setting);
         let (_, output) = flush(memtable, RunId(0), setting.clone(), created)?;
         let tables = self.open_outputs(&output, setting.table_cache)?;
-        let Some(first) = tables.first().map(|t| t.meta.summary.begin(self.comparator)) else { return Ok(()) };
-        let ends_before = |t: &Arc<Table>| t.meta.summary.end(self.comparator).cmp(self.comparator, first).is_le();
+        let Some(first) = tables.first().map(|t| t.meta.summary.begin(self.comparator)) else {
+            return Ok(());
+        };
+        let ends_before = |t: &Arc<Table>| {
+            t.meta.summary.end(self.comparator).cmp(self.comparator, first).is_le()
+        };
         let newest = self.runs.last_mut().filter(|r| r.generation == 0);
         match newest.filter(|r| r.run.tables.last().is_some_and(ends_before)) {
             Some(newest) => {
@@ -109,7 +123,11 @@ impl SpillRunSet {
     }
 
     /// Opens what was made. What fails changes nothing.
-    fn open_outputs(&mut self, output: &RewriteOutput, shelf: &TableCache) -> Result<Vec<Arc<Table>>> {
+    fn open_outputs(
+        &mut self,
+        output: &RewriteOutput,
+        shelf: &TableCache,
+    ) -> Result<Vec<Arc<Table>>> {
         let vlog = |meta: &VlogMeta| {
             let reader = shelf.vlog_reader(meta.id, meta.bytes)?;
             Ok((meta.id, Arc::new(Vlog { meta: meta.clone(), reader })))
@@ -154,14 +172,23 @@ impl SpillRunSet {
         Ok(())
     }
 
-    /// Makes the tables that everybody will see; the runs stay as they are. `setting` is that of the family.
-    pub fn finish(&self, numbers: &TxnSeqInfo, setting: RewriteContext<'_>, created: &mut CreatedFiles) -> Result<SpillOutput> {
+    /// Makes the tables that everybody will see; the runs stay as they are. `setting` is that of
+    /// the family.
+    pub fn finish(
+        &self,
+        numbers: &TxnSeqInfo,
+        setting: RewriteContext<'_>,
+        created: &mut CreatedFiles,
+    ) -> Result<SpillOutput> {
         let none = TxnSeqInfo { savepoints: Vec::new(), ..numbers.clone() };
-        let setting = RewriteContext { stripes: SnapshotStripes::new(Vec::new(), SeqNo::MAX), ..setting };
-        let RewriteOutput { tables, mut vlogs, .. } = self.merge_runs(0, &none, true, setting, created)?;
+        let setting =
+            RewriteContext { stripes: SnapshotStripes::new(Vec::new(), SeqNo::MAX), ..setting };
+        let RewriteOutput { tables, mut vlogs, .. } =
+            self.merge_runs(0, &none, true, setting, created)?;
         let used: BTreeSet<FileId> =
             tables.iter().flat_map(|t| t.summary.vlogs.iter().map(|(id, _)| *id)).collect();
-        let open: Vec<_> = self.vlogs.values().filter(|v| used.contains(&v.meta.id)).cloned().collect();
+        let open: Vec<_> =
+            self.vlogs.values().filter(|v| used.contains(&v.meta.id)).cloned().collect();
         vlogs.extend(open.iter().map(|v| v.meta.clone()));
         Ok(SpillOutput { tables, vlogs, open_vlogs: open })
     }
@@ -179,16 +206,27 @@ impl SpillRunSet {
         let source = |r: &Arc<Run>| SourceCursor::Run(RunCursor::new(Arc::clone(r), order, false));
         let source = MergeCursor::new(order, runs().map(source).collect());
         let tables = runs().flat_map(|r| &r.tables);
-        let ranges = tables.fold(RangeTombstones::default(), |all, t| all.merge(order, t.reader.range_tombstones()));
+        let ranges = tables.fold(RangeTombstones::default(), |all, t| {
+            all.merge(order, t.reader.range_tombstones())
+        });
         let (relocate, taken_back) = (BTreeSet::new(), Arc::clone(&numbers.rolled_back));
         run_rewrite(
-            RewriteInput { source, range_tombstones: ranges, bottommost: false, relocate_vlogs: relocate, zero_seqs: renumber, pass_through_blocks: false, rolled_back: taken_back },
+            RewriteInput {
+                source,
+                range_tombstones: ranges,
+                bottommost: false,
+                relocate_vlogs: relocate,
+                zero_seqs: renumber,
+                pass_through_blocks: false,
+                rolled_back: taken_back,
+            },
             setting,
             created,
         )
     }
 
-    /// Lets go of tables that hold nothing but what was written at `number` or later; of what else was, its numbers say it.
+    /// Lets go of tables that hold nothing but what was written at `number` or later; of what else
+    /// was, its numbers say it.
     pub fn roll_back_to(&mut self, number: SeqNo) {
         while let Some(newest) = self.runs.last_mut() {
             let (gone, kept): (Vec<_>, Vec<_>) =
@@ -232,9 +270,17 @@ impl SpillRunSet {
     }
 }
 
-/// For runs that nobody but the transaction reads, of which nothing may pass for a table of the family after a crash.
-fn intermediate_context<'a>(numbers: &TxnSeqInfo, mut setting: RewriteContext<'a>) -> RewriteContext<'a> {
+/// For runs that nobody but the transaction reads, of which nothing may pass for a table of the
+/// family after a crash.
+fn intermediate_context<'a>(
+    numbers: &TxnSeqInfo,
+    mut setting: RewriteContext<'a>,
+) -> RewriteContext<'a> {
     setting.options.family = FamilyId::NONE;
     debug_assert!(numbers.savepoints.iter().all(|s| s.0 >= TXN_SEQ_BASE - 1), "own numbers");
-    RewriteContext { stripes: SnapshotStripes::new(numbers.savepoints.clone(), SeqNo::MAX), verify_outputs: false, ..setting }
+    RewriteContext {
+        stripes: SnapshotStripes::new(numbers.savepoints.clone(), SeqNo::MAX),
+        verify_outputs: false,
+        ..setting
+    }
 }

@@ -1,16 +1,22 @@
 //! To which level a loaded table goes. Pure.
 //!
-//! A loaded entry is newer than everything in the tree, so its table must stand above every table that shares keys with
-//! it: at best in the level over the first one that does. Where nothing is in the way it goes to the last level.
+//! A loaded entry is newer than everything in the tree, so its table must stand above every table
+//! that shares keys with it: at best in the level over the first one that does. Where nothing is in
+//! the way it goes to the last level.
 
 use crate::compact::pick::spooky::{LAST_LEVEL, overlapping};
 use crate::compact::plan::TreeShape;
 use perigee_base::LevelNo;
 use perigee_base::key_boundary::KeyBoundaryRef;
 
-/// The level for a table of a load that reaches from one place to another, range tombstones included. 0: a new run there.
-pub fn target_level(shape: &TreeShape, (from, to): (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>)) -> LevelNo {
-    let in_the_way = (0..=LAST_LEVEL).find(|level| overlapping(shape, *level, from, to).next().is_some());
+/// The level for a table of a load that reaches from one place to another, range tombstones
+/// included. 0: a new run there.
+pub fn target_level(
+    shape: &TreeShape,
+    (from, to): (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>),
+) -> LevelNo {
+    let in_the_way =
+        (0..=LAST_LEVEL).find(|level| overlapping(shape, *level, from, to).next().is_some());
     LevelNo(in_the_way.map_or(LAST_LEVEL, |level| level.saturating_sub(1)) as u8)
 }
 
@@ -24,7 +30,10 @@ mod tests {
     fn shape(tables: &[(usize, &str, &str, u64)]) -> TreeShape {
         let mut levels = vec![Vec::new(); limits::LEVELS];
         for (n, (level, first, last, bytes)) in tables.iter().enumerate() {
-            let (first, last) = (KeyBoundary::Before(first.as_bytes().into()), KeyBoundary::After(last.as_bytes().into()));
+            let (first, last) = (
+                KeyBoundary::Before(first.as_bytes().into()),
+                KeyBoundary::After(last.as_bytes().into()),
+            );
             let table = TableShape::new(FileId(n as u64), first, last, *bytes);
             levels[*level].push(vec![table]);
         }
@@ -34,10 +43,15 @@ mod tests {
     #[test]
     fn target_level_is_above_first_overlap() {
         let at = |s: &TreeShape, first: &str, last: &str| {
-            target_level(s, (KeyBoundaryRef::Before(first.as_bytes()), KeyBoundaryRef::After(last.as_bytes()))).0
+            target_level(
+                s,
+                (KeyBoundaryRef::Before(first.as_bytes()), KeyBoundaryRef::After(last.as_bytes())),
+            )
+            .0
         };
         assert_eq!(at(&shape(&[]), "a", "z"), 6);
-        let some = shape(&[(0, "a", "c", 5), (2, "f", "h", 500), (3, "m", "p", 500), (6, "x", "z", 9)]);
+        let some =
+            shape(&[(0, "a", "c", 5), (2, "f", "h", 500), (3, "m", "p", 500), (6, "x", "z", 9)]);
         assert_eq!(at(&some, "b", "b"), 0, "over a run of level 0: a newer run");
         assert_eq!(at(&some, "g", "n"), 1, "over level 2");
         assert_eq!(at(&some, "h", "k"), 1, "the last key counts");

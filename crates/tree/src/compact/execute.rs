@@ -1,7 +1,7 @@
 //! Carries a plan out.
 
 use super::plan::{CompactionPlan, CompactionReason};
-use crate::rewrite::{CreatedFiles, RewriteInput, RewriteOutput, RewriteContext, run_rewrite};
+use crate::rewrite::{CreatedFiles, RewriteContext, RewriteInput, RewriteOutput, run_rewrite};
 use crate::scan::{MergeCursor, RunCursor, SourceCursor};
 use crate::version::{AddedTable, Run, Table, Version, VersionEdit};
 use perigee_base::io_stats::IoActivity;
@@ -11,7 +11,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Merges the plan's inputs. Files are synced, the directory is not.
-pub fn run_compaction(plan: &CompactionPlan, setting: RewriteContext<'_>, created: &mut CreatedFiles) -> Result<(VersionEdit, RewriteOutput)> {
+pub fn run_compaction(
+    plan: &CompactionPlan,
+    setting: RewriteContext<'_>,
+    created: &mut CreatedFiles,
+) -> Result<(VersionEdit, RewriteOutput)> {
     let version = setting.version;
     let inputs = collect_inputs(plan, version)?;
     let removed = plan.inputs.clone();
@@ -19,16 +23,28 @@ pub fn run_compaction(plan: &CompactionPlan, setting: RewriteContext<'_>, create
         return Ok((VersionEdit { removed, ..VersionEdit::default() }, RewriteOutput::default()));
     }
     if plan.trivial_move {
-        let added = inputs.iter().flat_map(|r| &r.tables).map(|t| added_table(plan, t.meta.clone())).collect();
-        return Ok((VersionEdit { added, removed, ..VersionEdit::default() }, RewriteOutput::default()));
+        let added = inputs
+            .iter()
+            .flat_map(|r| &r.tables)
+            .map(|t| added_table(plan, t.meta.clone()))
+            .collect();
+        return Ok((
+            VersionEdit { added, removed, ..VersionEdit::default() },
+            RewriteOutput::default(),
+        ));
     }
     let bottom = is_bottommost(plan, version, &inputs);
     let order = version.comparator;
-    let of = |r: &Arc<Run>| r.tables.iter().map(|t| Arc::clone(t.reader.range_tombstones())).collect::<Vec<_>>();
-    let ranges = inputs.iter().flat_map(of).fold(RangeTombstones::default(), |all, r| all.merge(order, &r));
+    let of = |r: &Arc<Run>| {
+        r.tables.iter().map(|t| Arc::clone(t.reader.range_tombstones())).collect::<Vec<_>>()
+    };
+    let ranges =
+        inputs.iter().flat_map(of).fold(RangeTombstones::default(), |all, r| all.merge(order, &r));
     let sources = inputs
         .into_iter()
-        .map(|r| SourceCursor::Run(RunCursor::new(r, order, false).with_cause(IoActivity::Compaction)))
+        .map(|r| {
+            SourceCursor::Run(RunCursor::new(r, order, false).with_cause(IoActivity::Compaction))
+        })
         .collect();
     let source = MergeCursor::new(order, sources);
     let relocate = plan.relocate_vlogs.clone();
@@ -36,8 +52,15 @@ pub fn run_compaction(plan: &CompactionPlan, setting: RewriteContext<'_>, create
     let setting = RewriteContext { target_bytes, cuts: plan.cuts.clone(), ..setting };
     // Who asks for it wants everything written as the settings are now.
     let whole = plan.reason != CompactionReason::Manual;
-    let input =
-        RewriteInput { source, range_tombstones: ranges, bottommost: bottom, relocate_vlogs: relocate, zero_seqs: false, pass_through_blocks: whole, rolled_back: Arc::default() };
+    let input = RewriteInput {
+        source,
+        range_tombstones: ranges,
+        bottommost: bottom,
+        relocate_vlogs: relocate,
+        zero_seqs: false,
+        pass_through_blocks: whole,
+        rolled_back: Arc::default(),
+    };
     let output = run_rewrite(input, setting, created)?;
     let edit = VersionEdit {
         added: output.tables.iter().map(|meta| added_table(plan, meta.clone())).collect(),
@@ -68,12 +91,16 @@ fn collect_inputs(plan: &CompactionPlan, version: &Version) -> Result<Vec<Arc<Ru
         }
     }
     if found != plan.inputs.len() {
-        return Err(Error::internal(format!("a plan names {} tables, {found} exist", plan.inputs.len())));
+        return Err(Error::internal(format!(
+            "a plan names {} tables, {found} exist",
+            plan.inputs.len()
+        )));
     }
     Ok(runs)
 }
 
-/// Whether no table that is not an input, in the target level or deeper, could hold an older version of an input's key.
+/// Whether no table that is not an input, in the target level or deeper, could hold an older
+/// version of an input's key.
 fn is_bottommost(plan: &CompactionPlan, version: &Version, inputs: &[Arc<Run>]) -> bool {
     let order = version.comparator;
     let named: HashSet<FileId> = plan.inputs.iter().map(|(_, id)| *id).collect();

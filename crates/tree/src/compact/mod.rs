@@ -7,5 +7,5 @@ pub mod bottom_seq;
 pub mod model;
 pub mod simulate;
 
-pub use plan::{CompactionPlan, CompactionReason, TreeShape};
 pub use execute::run_compaction;
+pub use plan::{CompactionPlan, CompactionReason, TreeShape};

@@ -1,11 +1,13 @@
-//! A tree without values: the pickers' plans carried out on lists of keys, to see what they cost. Pure.
+//! A tree without values: the pickers' plans carried out on lists of keys, to see what they cost.
+//! Pure.
 //!
-//! Every key of a table is really there, so overwritten keys and spent tombstones leave exactly as they would; bytes
-//! are counted as `entry_bytes` for each entry (an eighth for a tombstone). Reader and writers are left out: no snapshots.
+//! Every key of a table is really there, so overwritten keys and spent tombstones leave exactly as
+//! they would; bytes are counted as `entry_bytes` for each entry (an eighth for a tombstone).
+//! Reader and writers are left out: no snapshots.
 
-use super::pick::spooky::{pick_parallel, boundaries};
+use super::pick::spooky::{boundaries, pick_parallel};
 use super::pick::{PickerOptions, PickerProgress, leveled, pick};
-use super::plan::{CompactionPlan, TreeShape, TableShape};
+use super::plan::{CompactionPlan, TableShape, TreeShape};
 use crate::rewrite::split::TableSplitter;
 use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
 use perigee_base::{FileId, KeyComparator, LevelNo, RunId, limits};
@@ -86,7 +88,10 @@ impl LsmModel {
     }
 
     fn entry_bytes_sum(&self, marks: &[ModelEntry]) -> u64 {
-        marks.iter().map(|m| if m.is_tombstone { self.entry_bytes / 8 } else { self.entry_bytes }).sum()
+        marks
+            .iter()
+            .map(|m| if m.is_tombstone { self.entry_bytes / 8 } else { self.entry_bytes })
+            .sum()
     }
     /// Its shape.
     pub fn shape(&self) -> &TreeShape {
@@ -112,9 +117,12 @@ impl LsmModel {
         self.totals.user_bytes += self.entry_bytes_sum(&marks);
         keep_newest(&mut marks);
         let run = RunId(self.next_id);
-        let (all, table_bytes) = ((KeyBoundaryRef::First, KeyBoundaryRef::Last), self.limits.table_bytes);
+        let (all, table_bytes) =
+            ((KeyBoundaryRef::First, KeyBoundaryRef::Last), self.limits.table_bytes);
         let cuts = match self.picker {
-            PickerKind::Spooky => boundaries(&self.shape, all, self.entry_bytes_sum(&marks), table_bytes),
+            PickerKind::Spooky => {
+                boundaries(&self.shape, all, self.entry_bytes_sum(&marks), table_bytes)
+            }
             PickerKind::Leveled => Vec::new(),
         };
         let made = self.cut_tables(&marks, run, self.limits.table_bytes, cuts);
@@ -124,7 +132,13 @@ impl LsmModel {
         self.shape.distinct_keys = None;
     }
 
-    fn cut_tables(&mut self, marks: &[ModelEntry], run: RunId, target: u64, cuts: Vec<KeyBoundary>) -> Vec<TableShape> {
+    fn cut_tables(
+        &mut self,
+        marks: &[ModelEntry],
+        run: RunId,
+        target: u64,
+        cuts: Vec<KeyBoundary>,
+    ) -> Vec<TableShape> {
         let mut split = TableSplitter::new(KeyComparator::Bytes, target, cuts);
         let (mut made, mut from, mut bytes) = (Vec::new(), 0, 0);
         for (i, m) in marks.iter().enumerate() {
@@ -144,7 +158,8 @@ impl LsmModel {
         let id = FileId(self.next_id);
         self.next_id += 1;
         let place = |m: Option<&ModelEntry>| key(m.map_or(0, |m| m.key)).to_vec();
-        let (first, last) = (KeyBoundary::Before(place(marks.first())), KeyBoundary::After(place(marks.last())));
+        let (first, last) =
+            (KeyBoundary::Before(place(marks.first())), KeyBoundary::After(place(marks.last())));
         let shape = TableShape {
             run,
             entries: marks.len() as u64,
@@ -175,7 +190,10 @@ impl LsmModel {
             }
         }
         while plans.len() <= most && plans[0].reason.is_level_merge() {
-            let Some((plan, progress)) = pick_parallel(&self.shape, &self.limits, &self.progress) else { break };
+            let Some((plan, progress)) = pick_parallel(&self.shape, &self.limits, &self.progress)
+            else {
+                break;
+            };
             self.progress = progress;
             plans.push(plan);
         }
@@ -214,7 +232,8 @@ impl LsmModel {
             written = taken.iter().map(|t| t.bytes).sum();
             self.totals.merges += 1;
             self.totals.largest_merge_bytes = self.totals.largest_merge_bytes.max(read);
-            self.totals.peak_bytes = self.totals.peak_bytes.max(self.stored_bytes() + read + written);
+            self.totals.peak_bytes =
+                self.totals.peak_bytes.max(self.stored_bytes() + read + written);
             self.shape.distinct_keys = None;
         }
         self.totals.compacted_bytes += written;
@@ -232,7 +251,11 @@ impl LsmModel {
         run.sort_by(|a, b| a.first.as_ref().cmp(KeyComparator::Bytes, b.first.as_ref()));
         for pair in run.windows(2) {
             let apart = pair[0].last.as_ref().cmp(KeyComparator::Bytes, pair[1].first.as_ref());
-            assert_ne!(apart, std::cmp::Ordering::Greater, "tables of a run share no key: level {level}");
+            assert_ne!(
+                apart,
+                std::cmp::Ordering::Greater,
+                "tables of a run share no key: level {level}"
+            );
         }
         runs.retain(|r| !r.is_empty());
     }
@@ -240,14 +263,18 @@ impl LsmModel {
     fn is_bottommost(&self, plan: &CompactionPlan, taken: &[TableShape]) -> bool {
         let ends = |t: &TableShape| (t.first.clone(), t.last.clone());
         let within: Vec<_> = taken.iter().map(ends).collect();
-        let deeper = (usize::from(plan.target_level.0)..limits::LEVELS).flat_map(|i| self.shape.tables(i));
+        let deeper =
+            (usize::from(plan.target_level.0)..limits::LEVELS).flat_map(|i| self.shape.tables(i));
         !deeper.into_iter().any(|t| {
             let own = (t.first.as_ref(), t.last.as_ref());
-            within.iter().any(|(a, b)| KeyBoundaryRef::ranges_overlap(KeyComparator::Bytes, own, (a.as_ref(), b.as_ref())))
+            within.iter().any(|(a, b)| {
+                KeyBoundaryRef::ranges_overlap(KeyComparator::Bytes, own, (a.as_ref(), b.as_ref()))
+            })
         })
     }
 
-    /// Whether of each key the newest version is the first one that a read meets: the order of levels and runs is right.
+    /// Whether of each key the newest version is the first one that a read meets: the order of
+    /// levels and runs is right.
     pub fn is_ordered(&self) -> bool {
         let mut newest_met: BTreeMap<u32, u32> = BTreeMap::new();
         for t in self.shape.levels.iter().flatten().flatten() {

@@ -59,7 +59,8 @@ impl TableShape {
     }
 }
 
-/// A version as a picker sees it: levels of runs (newest first) of tables (in key order), and value logs.
+/// A version as a picker sees it: levels of runs (newest first) of tables (in key order), and value
+/// logs.
 #[derive(Clone, Debug, Default)]
 pub struct TreeShape {
     /// The order of keys.
@@ -96,7 +97,9 @@ impl TreeShape {
             levels: version
                 .levels
                 .iter()
-                .map(|runs| runs.iter().map(|r| r.tables.iter().map(|t| table(r.id, t)).collect()).collect())
+                .map(|runs| {
+                    runs.iter().map(|r| r.tables.iter().map(|t| table(r.id, t)).collect()).collect()
+                })
                 .collect(),
             vlogs: version
                 .vlogs
@@ -149,7 +152,12 @@ pub enum CompactionReason {
 impl CompactionReason {
     /// Whether such a plan is a step of a merge that goes on in key order.
     pub fn is_level_merge(self) -> bool {
-        matches!(self, CompactionReason::Level0Runs | CompactionReason::LevelBytes | CompactionReason::OverwrittenEntries)
+        matches!(
+            self,
+            CompactionReason::Level0Runs
+                | CompactionReason::LevelBytes
+                | CompactionReason::OverwrittenEntries
+        )
     }
     /// In words.
     pub fn name(self) -> &'static str {
@@ -181,7 +189,8 @@ pub struct CompactionPlan {
     pub trivial_move: bool,
     /// Value logs whose values move.
     pub relocate_vlogs: BTreeSet<FileId>,
-    /// Places, ascending, at which tables end if they are large enough: the boundaries of a deeper level.
+    /// Places, ascending, at which tables end if they are large enough: the boundaries of a deeper
+    /// level.
     pub cuts: Vec<KeyBoundary>,
     /// Bytes at which tables end anywhere; `None`: the family's.
     pub table_bytes: Option<u64>,
@@ -189,8 +198,20 @@ pub struct CompactionPlan {
 
 impl CompactionPlan {
     /// A merge of these tables.
-    pub fn merge(reason: CompactionReason, inputs: Vec<(LevelNo, FileId)>, to: LevelNo) -> CompactionPlan {
+    pub fn merge(
+        reason: CompactionReason,
+        inputs: Vec<(LevelNo, FileId)>,
+        to: LevelNo,
+    ) -> CompactionPlan {
         let (cuts, relocate) = (Vec::new(), BTreeSet::new());
-        CompactionPlan { reason, inputs, target_level: to, trivial_move: false, relocate_vlogs: relocate, cuts, table_bytes: None }
+        CompactionPlan {
+            reason,
+            inputs,
+            target_level: to,
+            trivial_move: false,
+            relocate_vlogs: relocate,
+            cuts,
+            table_bytes: None,
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! Modelled workloads on the modelled tree: write, read and space amplification over time. Pure: the same spec gives the same
-//! samples.
+//! Modelled workloads on the modelled tree: write, read and space amplification over time. Pure:
+//! the same spec gives the same samples.
 
-use super::model::{ModelEntry, LsmModel, PickerKind, SimulationTotals};
+use super::model::{LsmModel, ModelEntry, PickerKind, SimulationTotals};
 use super::pick::PickerOptions;
 
 /// What users do.
@@ -36,7 +36,8 @@ pub struct SimulationSpec {
     pub limits: PickerOptions,
     /// Who picks.
     pub picker: PickerKind,
-    /// Bytes that compactions may write for every byte flushed; 0: they always finish before the next flush.
+    /// Bytes that compactions may write for every byte flushed; 0: they always finish before the
+    /// next flush.
     pub compaction_ratio: u64,
     /// How many samples.
     pub samples: u32,
@@ -65,7 +66,8 @@ impl SimulationSample {
     /// Table bytes written for every byte that users wrote, since `before`.
     pub fn write_amplification(&self, before: &SimulationSample) -> f64 {
         let written = |s: &SimulationSample| s.totals.flushed_bytes + s.totals.compacted_bytes;
-        (written(self) - written(before)) as f64 / (self.totals.user_bytes - before.totals.user_bytes).max(1) as f64
+        (written(self) - written(before)) as f64
+            / (self.totals.user_bytes - before.totals.user_bytes).max(1) as f64
     }
     /// Bytes of tables for every byte that a reader sees.
     pub fn space_amplification(&self) -> f64 {
@@ -78,8 +80,13 @@ impl SimulationSample {
 }
 
 /// Each sample with the one before it.
-pub fn with_previous(samples: &[SimulationSample]) -> impl Iterator<Item = (SimulationSample, &SimulationSample)> {
-    samples.iter().enumerate().map(|(i, s)| (i.checked_sub(1).map_or(SimulationSample::default(), |b| samples[b]), s))
+pub fn with_previous(
+    samples: &[SimulationSample],
+) -> impl Iterator<Item = (SimulationSample, &SimulationSample)> {
+    samples
+        .iter()
+        .enumerate()
+        .map(|(i, s)| (i.checked_sub(1).map_or(SimulationSample::default(), |b| samples[b]), s))
 }
 
 /// Runs it; `progress` hears how many operations are done.
@@ -95,7 +102,9 @@ pub fn simulate(spec: &SimulationSpec, mut progress: impl FnMut(u64)) -> Vec<Sim
         let n = memtable.min(total - source.done);
         let flushed = model.totals.flushed_bytes;
         model.flush((0..n).map(|_| source.next_entry()).collect());
-        credit = credit.saturating_add((model.totals.flushed_bytes - flushed).saturating_mul(spec.compaction_ratio));
+        credit = credit.saturating_add(
+            (model.totals.flushed_bytes - flushed).saturating_mul(spec.compaction_ratio),
+        );
         runs = runs.max(model.run_count());
         while spec.compaction_ratio == 0 || credit > 0 {
             let Some(written) = model.compact() else { break };
@@ -130,7 +139,11 @@ struct WorkloadOps {
 
 impl WorkloadOps {
     fn new(spec: &SimulationSpec) -> WorkloadOps {
-        WorkloadOps { spec: SimulationSpec { keys: spec.keys.max(1), ..*spec }, done: 0, random: 0x9e37_79b9_7f4a_7c15 }
+        WorkloadOps {
+            spec: SimulationSpec { keys: spec.keys.max(1), ..*spec },
+            done: 0,
+            random: 0x9e37_79b9_7f4a_7c15,
+        }
     }
     fn total_ops(&self) -> u64 {
         u64::from(self.spec.keys) * (1 + u64::from(self.spec.rounds))
@@ -160,7 +173,9 @@ impl WorkloadOps {
             Workload::Zipf => put(scattered((keys as f64).powf(self.next_f64()) as u64 - 1)),
             // Keys come and go: those that are there are a window over an endless, scattered row.
             Workload::Churn if turn => put(scattered(keys + (n - keys) / 2)),
-            Workload::Churn => ModelEntry { key: scattered((n - keys) / 2), seq, is_tombstone: true },
+            Workload::Churn => {
+                ModelEntry { key: scattered((n - keys) / 2), seq, is_tombstone: true }
+            }
         }
     }
 }
@@ -172,7 +187,12 @@ mod tests {
     /// The bounds that the picker is built for, on a set ten times as large as a memtable.
     #[test]
     fn amplification_stays_bounded() {
-        let limits = PickerOptions { level0_runs: 4, level1_bytes: 400_000, ratio: 10, table_bytes: 100_000 };
+        let limits = PickerOptions {
+            level0_runs: 4,
+            level1_bytes: 400_000,
+            ratio: 10,
+            table_bytes: 100_000,
+        };
         let of = |workload| {
             let spec = SimulationSpec {
                 workload,
@@ -188,7 +208,8 @@ mod tests {
             let samples = simulate(&spec, |_| {});
             let settled = &samples[samples.len() / 2..];
             let last = samples[samples.len() - 1];
-            let worst = settled.iter().map(SimulationSample::peak_amplification).fold(0.0, f64::max);
+            let worst =
+                settled.iter().map(SimulationSample::peak_amplification).fold(0.0, f64::max);
             (last.write_amplification(&settled[0]), worst)
         };
         let (write, space) = of(Workload::Random);
@@ -201,11 +222,17 @@ mod tests {
         assert!(write < 3.0 && space < 1.3, "{write} {space}");
     }
 
-    /// The story: when compaction could not keep up, overwritten entries made groups coarse, coarse groups went into the level
-    /// above the last, and level 0 came first for ever: that level grew as large as the last one, and was never emptied.
+    /// The story: when compaction could not keep up, overwritten entries made groups coarse, coarse
+    /// groups went into the level above the last, and level 0 came first for ever: that level grew
+    /// as large as the last one, and was never emptied.
     #[test]
     fn overwritten_entries_do_not_fill_upper_levels() {
-        let limits = PickerOptions { level0_runs: 4, level1_bytes: 400_000, ratio: 10, table_bytes: 100_000 };
+        let limits = PickerOptions {
+            level0_runs: 4,
+            level1_bytes: 400_000,
+            ratio: 10,
+            table_bytes: 100_000,
+        };
         let spec = SimulationSpec {
             workload: Workload::Random,
             keys: 10_000,
@@ -218,7 +245,8 @@ mod tests {
             samples: 9,
         };
         let samples = simulate(&spec, |_| {});
-        let worst = samples[3..].iter().map(SimulationSample::space_amplification).fold(0.0, f64::max);
+        let worst =
+            samples[3..].iter().map(SimulationSample::space_amplification).fold(0.0, f64::max);
         // It was 2.36, and is 1.36.
         assert!(worst < 1.6, "{worst}");
     }

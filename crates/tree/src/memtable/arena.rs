@@ -1,4 +1,5 @@
-//! Append-only storage that readers index without a lock: buckets of doubling size, each created once.
+//! Append-only storage that readers index without a lock: buckets of doubling size, each created
+//! once.
 
 use super::sync::AtomicU32;
 use perigee_base::{Error, ErrorKind, Result};
@@ -8,7 +9,8 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Enough for 4 Gi items in buckets from the smallest base up.
 const BUCKETS: usize = 27;
 
-/// Where index `i` lies: bucket, offset, and the bucket's size, for a first bucket of `1 << base` items.
+/// Where index `i` lies: bucket, offset, and the bucket's size, for a first bucket of `1 << base`
+/// items.
 #[inline]
 fn locate(i: u32, base: u32) -> (usize, usize, usize) {
     let n = (i >> base) + 1;
@@ -18,7 +20,10 @@ fn locate(i: u32, base: u32) -> (usize, usize, usize) {
 }
 
 fn address_space_exhausted() -> Error {
-    Error::new(ErrorKind::NoMemory, "the memtable's address space is exhausted: use a smaller memtable_bytes")
+    Error::new(
+        ErrorKind::NoMemory,
+        "the memtable's address space is exhausted: use a smaller memtable_bytes",
+    )
 }
 
 /// A list that grows at the end. Items never move and are set before their index is handed out.
@@ -58,7 +63,8 @@ impl<T> ArenaSlots<T> {
             n => {
                 let (bucket, _, size) = locate(n - 1, Self::FIRST_BUCKET_LOG2);
                 // All smaller buckets are as large as the last one together, but for the smallest.
-                let slots = if bucket == 0 { size } else { 2 * size - (1 << Self::FIRST_BUCKET_LOG2) };
+                let slots =
+                    if bucket == 0 { size } else { 2 * size - (1 << Self::FIRST_BUCKET_LOG2) };
                 (slots * size_of::<OnceLock<T>>()) as u64
             }
         }
@@ -110,6 +116,7 @@ impl ArenaWords {
     #[inline]
     pub fn word_slice(&self, i: u32, n: usize) -> &[AtomicU32] {
         let (bucket, offset, _) = locate(i, Self::FIRST_BUCKET_LOG2);
-        &self.buckets[bucket].get().expect("a word that was handed out has a bucket")[offset..offset + n]
+        &self.buckets[bucket].get().expect("a word that was handed out has a bucket")
+            [offset..offset + n]
     }
 }

@@ -1,7 +1,9 @@
-//! Small batches, copied: their keys and values lie side by side in chunks, in the order of their arrival. Each in a buffer of its
-//! own would cost an allocation that outlives the commit, a slot, and three places in memory on the way to a key instead of one.
+//! Small batches, copied: their keys and values lie side by side in chunks, in the order of their
+//! arrival. Each in a buffer of its own would cost an allocation that outlives the commit, a slot,
+//! and three places in memory on the way to a key instead of one.
 //!
-//! Must not know what is written. One writer; readers reach a chunk through the slot of the batches that it takes.
+//! Must not know what is written. One writer; readers reach a chunk through the slot of the batches
+//! that it takes.
 
 use super::hashed_entries::BatchSlots;
 use perigee_base::append_buffer::AppendBuffer;
@@ -10,7 +12,8 @@ use perigee_base::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// The first chunk of a memtable: a database may have thousands of families with an entry or two each.
+/// The first chunk of a memtable: a database may have thousands of families with an entry or two
+/// each.
 const CHUNK_BYTES_MIN: usize = 64;
 /// No chunk is larger: a value that a reader keeps holds all of it.
 const CHUNK_BYTES_MAX: usize = 64 << 10;
@@ -23,8 +26,13 @@ pub(super) struct CopiedBatches {
 }
 
 impl CopiedBatches {
-    /// The chunk with room for `bytes` more, its slot, and the bytes of memory newly taken. By one thread at a time.
-    pub fn chunk_with_room(&self, bytes: usize, batches: &BatchSlots) -> Result<(u32, Arc<AppendBuffer>, u64)> {
+    /// The chunk with room for `bytes` more, its slot, and the bytes of memory newly taken. By one
+    /// thread at a time.
+    pub fn chunk_with_room(
+        &self,
+        bytes: usize,
+        batches: &BatchSlots,
+    ) -> Result<(u32, Arc<AppendBuffer>, u64)> {
         let newest = self.newest_slot.load(Relaxed).checked_sub(1);
         let chunk = newest.and_then(|slot| match batches.get(slot) {
             Some(SharedBuffer::Appendable(chunk)) => Some((slot, chunk)),
@@ -68,6 +76,9 @@ mod tests {
         }
         assert!((1_000_000..1_150_000).contains(&grown), "{grown}");
         assert_eq!((next_chunk_capacity(0, 10), next_chunk_capacity(0, 5000)), (64, 5000));
-        assert_eq!((next_chunk_capacity(40 << 10, 10), next_chunk_capacity(64 << 10, 10)), (64 << 10, 64 << 10));
+        assert_eq!(
+            (next_chunk_capacity(40 << 10, 10), next_chunk_capacity(64 << 10, 10)),
+            (64 << 10, 64 << 10)
+        );
     }
 }

@@ -7,8 +7,9 @@ use perigee_base::{EntryKind, EntryRef, SeqNo, ValueRef};
 use perigee_file::EntryValue;
 use std::sync::Arc;
 
-/// A position in a memtable. It shows every entry that was there when it was first positioned, and perhaps younger ones:
-/// whoever reads at a sequence number has that number before the cursor, and passes over what is younger.
+/// A position in a memtable. It shows every entry that was there when it was first positioned, and
+/// perhaps younger ones: whoever reads at a sequence number has that number before the cursor, and
+/// passes over what is younger.
 #[derive(Debug)]
 pub struct MemtableCursor {
     memtable: Arc<Memtable>,
@@ -58,12 +59,14 @@ impl MemtableCursor {
     }
     /// To the next entry.
     pub fn next(&mut self) {
-        let at = self.position.and_then(|(i, _)| self.memtable.step(&mut self.sorted_cursor, i, true));
+        let at =
+            self.position.and_then(|(i, _)| self.memtable.step(&mut self.sorted_cursor, i, true));
         self.set_position(at);
     }
     /// To the previous entry.
     pub fn prev(&mut self) {
-        let at = self.position.and_then(|(i, _)| self.memtable.step(&mut self.sorted_cursor, i, false));
+        let at =
+            self.position.and_then(|(i, _)| self.memtable.step(&mut self.sorted_cursor, i, false));
         self.set_position(at);
     }
     /// See [`Memtable::pass`].

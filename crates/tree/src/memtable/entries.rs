@@ -1,4 +1,5 @@
-//! Entries by number, in the order of their sequence numbers, and the versions of each key: one writer, lock-free readers.
+//! Entries by number, in the order of their sequence numbers, and the versions of each key: one
+//! writer, lock-free readers.
 //!
 //! ```text
 //! record, 4 words of 64 bits, low bits first:
@@ -7,13 +8,14 @@
 //!   sequence number 64
 //!   older 32 | jump 32          entry number + 1 each; 0: none
 //! ```
-//! `older` is the next older version of the same key. `jump` is one further back, so that a reader of old versions takes a
-//! logarithmic number of steps (skew-binary jump pointers: Myers, "An applicative random-access stack", 1983): the jump of
-//! an entry of rank r passes over 2^r - 1 versions.
+//! `older` is the next older version of the same key. `jump` is one further back, so that a reader
+//! of old versions takes a logarithmic number of steps (skew-binary jump pointers: Myers, "An
+//! applicative random-access stack", 1983): the jump of an entry of rank r passes over 2^r - 1
+//! versions.
 //!
-//! Invariants: 1. a record is written before its number is handed to a reader (who publishes numbers with release: the
-//! hash index, or the count of entries) and never changes; 2. numbers grow with sequence numbers; 3. the value lies right
-//! behind the key, as in a batch.
+//! Invariants: 1. a record is written before its number is handed to a reader (who publishes
+//! numbers with release: the hash index, or the count of entries) and never changes; 2. numbers
+//! grow with sequence numbers; 3. the value lies right behind the key, as in a batch.
 
 use super::sync::{AtomicU32, EntryRecord, zeroed_records};
 use perigee_base::{EntryKind, Error, ErrorKind, Result, SeqNo};
@@ -51,7 +53,10 @@ pub struct Entries {
 
 /// What memory cannot give.
 pub fn index_memory_exhausted() -> Error {
-    Error::new(ErrorKind::NoMemory, "no memory for the memtable's index: use a smaller memtable_bytes")
+    Error::new(
+        ErrorKind::NoMemory,
+        "no memory for the memtable's index: use a smaller memtable_bytes",
+    )
 }
 
 impl Entries {
@@ -73,26 +78,34 @@ impl Entries {
         &self.buckets[bucket].get().expect("an entry that was handed out has a bucket")[offset]
     }
 
-    /// Adds an entry and returns its number, by one thread at a time; `older`: the version of the same key before it.
+    /// Adds an entry and returns its number, by one thread at a time; `older`: the version of the
+    /// same key before it.
     pub fn push(&self, node: &MemtableEntry, older: Option<u32>) -> Result<u32> {
         let i = self.len.load(Relaxed);
         let (bucket, offset) = Entries::locate(i);
         let cell = self.buckets.get(bucket).ok_or_else(index_memory_exhausted)?;
         if cell.get().is_none() {
-            let _ = cell.set(zeroed_records(1 << (bucket as u32 + FIRST_BUCKET_LOG2)).ok_or_else(index_memory_exhausted)?);
+            let _ = cell.set(
+                zeroed_records(1 << (bucket as u32 + FIRST_BUCKET_LOG2))
+                    .ok_or_else(index_memory_exhausted)?,
+            );
         }
         let (jump, rank) = match older {
             Some(o) => self.next_jump(o),
             None => (i, 0),
         };
-        let what = u64::from(node.key.1) << 32 | u64::from(node.kind.code()) << 51 | u64::from(rank) << 59;
+        let what =
+            u64::from(node.key.1) << 32 | u64::from(node.kind.code()) << 51 | u64::from(rank) << 59;
         let r = self.record(i);
         debug_assert_eq!(offset as u64, Entries::locate(i).1 as u64);
         r[0].store(u64::from(node.batch) | u64::from(node.key.0) << 32, Relaxed);
         r[1].store(u64::from(node.value.1) | what, Relaxed);
         r[2].store(node.seq.0, Relaxed);
         r[3].store(older.map_or(0, |o| u64::from(o) + 1) | (u64::from(jump) + 1) << 32, Relaxed);
-        self.len.store(i.checked_add(1).filter(|n| *n < u32::MAX).ok_or_else(index_memory_exhausted)?, Relaxed);
+        self.len.store(
+            i.checked_add(1).filter(|n| *n < u32::MAX).ok_or_else(index_memory_exhausted)?,
+            Relaxed,
+        );
         Ok(i)
     }
 
@@ -101,7 +114,11 @@ impl Entries {
         match self.len.load(Relaxed) {
             0 => 0,
             // All smaller buckets are as large as the last one together, but for the smallest.
-            n => (((2u64 << FIRST_BUCKET_LOG2) << Entries::locate(n - 1).0) - (1 << FIRST_BUCKET_LOG2)) * RECORD_BYTES,
+            n => {
+                (((2u64 << FIRST_BUCKET_LOG2) << Entries::locate(n - 1).0)
+                    - (1 << FIRST_BUCKET_LOG2))
+                    * RECORD_BYTES
+            }
         }
     }
     /// How many there are, for the writer.

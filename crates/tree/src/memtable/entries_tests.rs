@@ -19,7 +19,9 @@ fn pushed_entries_read_back() {
     for n in 0..200_000u32 {
         assert_eq!(e.push(&node(n), None).unwrap(), n);
     }
-    assert!((0..200_000).all(|n| e.node(n) == node(n) && e.key_location(n).2 as u32 == node(n).key.1));
+    assert!(
+        (0..200_000).all(|n| e.node(n) == node(n) && e.key_location(n).2 as u32 == node(n).key.1)
+    );
 }
 
 #[test]

@@ -1,13 +1,16 @@
-//! From the hash of a key to its newest entry: open addressing in a table that doubles. One writer, lock-free readers.
+//! From the hash of a key to its newest entry: open addressing in a table that doubles. One writer,
+//! lock-free readers.
 //!
 //! ```text
 //! slot, 64 bits:  entry number + 1, 32 | tag 32     0: empty
 //! ```
-//! The tag is the upper half of the key's hash; its low bits choose the first slot, so that doubling needs no key.
+//! The tag is the upper half of the key's hash; its low bits choose the first slot, so that
+//! doubling needs no key.
 //!
-//! Invariants: 1. slots are stored with release, after the entry they name; they never become empty again; 2. a larger
-//! table holds everything before it is made current (release); the smaller ones stay until the memtable goes, because a
-//! reader may be in one: what that reader may see was in it when the reader came; 3. a table is never full.
+//! Invariants: 1. slots are stored with release, after the entry they name; they never become empty
+//! again; 2. a larger table holds everything before it is made current (release); the smaller ones
+//! stay until the memtable goes, because a reader may be in one: what that reader may see was in it
+//! when the reader came; 3. a table is never full.
 //!
 //! Whether two keys are the same is asked of the caller: this room knows no keys.
 
@@ -86,7 +89,9 @@ impl HashIndex {
     pub fn probes(&self, hash: u64) -> usize {
         let Some(table) = self.table() else { return 0 };
         let first = (hash >> 32) as usize;
-        (0..table.len()).take_while(|i| table[(first + i) & (table.len() - 1)].load(Relaxed) != 0).count()
+        (0..table.len())
+            .take_while(|i| table[(first + i) & (table.len() - 1)].load(Relaxed) != 0)
+            .count()
     }
 
     /// Makes room for `n` more keys, by the writer; returns the bytes of memory newly taken.
@@ -118,7 +123,8 @@ impl HashIndex {
         Ok(len as u64 * 8)
     }
 
-    /// What lies in the first slot of a hash: many calls in a row fetch their cache lines side by side.
+    /// What lies in the first slot of a hash: many calls in a row fetch their cache lines side by
+    /// side.
     #[inline]
     pub fn prefetch_slot(&self, hash: u64) -> u64 {
         self.table().map_or(0, |t| t[(hash >> 32) as usize & (t.len() - 1)].load(Relaxed))

@@ -13,7 +13,8 @@ fn matches_map_while_growing_with_tag_collisions() {
         for entry in 0..3000u32 {
             x = x.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             let key = x >> 52;
-            let hash = if few_tags { (key % 5) << 32 } else { key.wrapping_mul(0x9E37_79B9_7F4A_7C15) };
+            let hash =
+                if few_tags { (key % 5) << 32 } else { key.wrapping_mul(0x9E37_79B9_7F4A_7C15) };
             index.reserve(1).unwrap();
             let spot = index.find_slot(hash, |e| keys[e as usize] == key);
             assert_eq!(spot.older, model.get(&key).copied());
@@ -22,7 +23,11 @@ fn matches_map_while_growing_with_tag_collisions() {
             model.insert(key, entry);
             if entry % 100 == 0 || entry < 20 {
                 for k in 0..4096u64 {
-                    let hash = if few_tags { (k % 5) << 32 } else { k.wrapping_mul(0x9E37_79B9_7F4A_7C15) };
+                    let hash = if few_tags {
+                        (k % 5) << 32
+                    } else {
+                        k.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+                    };
                     assert_eq!(index.find(hash, |e| keys[e as usize] == k), model.get(&k).copied());
                 }
             }

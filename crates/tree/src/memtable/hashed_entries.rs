@@ -1,14 +1,17 @@
-//! The memtable that does not pay for order: entries in the order of their arrival, found by hash, sorted when a cursor
-//! first asks. For orders in which only identical bytes are the same key.
+//! The memtable that does not pay for order: entries in the order of their arrival, found by hash,
+//! sorted when a cursor first asks. For orders in which only identical bytes are the same key.
 //!
-//! Invariants: 1. one writer; it publishes the count of entries (release) after all else; 2. readers of `get` take no lock
-//! and wait for nobody; 3. a cursor holds the order as of its first positioning: every entry that its reader may see was
-//! there, because a reader's sequence number is older than its cursor.
+//! Invariants: 1. one writer; it publishes the count of entries (release) after all else; 2.
+//! readers of `get` take no lock and wait for nobody; 3. a cursor holds the order as of its first
+//! positioning: every entry that its reader may see was there, because a reader's sequence number
+//! is older than its cursor.
 
 use super::arena::ArenaSlots;
 use super::entries::{Entries, MemtableEntry};
 use super::hash::HashIndex;
-use super::sorted_entries::{SortItem, EntryKeys, PrefixEncoding, SortedEntries, shared_prefix_len};
+use super::sorted_entries::{
+    EntryKeys, PrefixEncoding, SortItem, SortedEntries, shared_prefix_len,
+};
 use super::sync::{AtomicU32, AtomicU64};
 use perigee_base::checksum::seeded_key_hash;
 use perigee_base::pinned_slice::SharedBuffer;
@@ -27,8 +30,9 @@ const CACHE_LINE_BYTES: usize = 64;
 /// The batches of a memtable.
 pub type BatchSlots = ArenaSlots<SharedBuffer>;
 
-/// Seeds the hash of keys in memtables that are made from now on, in the whole process, unless that was done before. A number
-/// that nobody can guess: keys could be made that all have one hash, and then each insert would pass all others.
+/// Seeds the hash of keys in memtables that are made from now on, in the whole process, unless that
+/// was done before. A number that nobody can guess: keys could be made that all have one hash, and
+/// then each insert would pass all others.
 pub fn seed_key_hashes(seed: u64) {
     let _ = SEED.compare_exchange(UNSEEDED, seed.max(UNSEEDED + 1), Relaxed, Relaxed);
 }
@@ -62,7 +66,8 @@ impl EntryKeys for BatchKeys<'_> {
     #[inline]
     fn key(&self, entry: u32) -> &[u8] {
         let (batch, start, len) = self.0.key_location(entry);
-        let buffer = self.1.get(batch).expect("an entry's batch is in its slot before the entry is written");
+        let buffer =
+            self.1.get(batch).expect("an entry's batch is in its slot before the entry is written");
         &buffer[start..start + len]
     }
 }
@@ -102,7 +107,8 @@ impl HashedEntries {
     pub fn distinct_keys(&self) -> u64 {
         self.index.distinct_keys()
     }
-    /// Bytes of memory beside what inserts have returned: of its entries, and of its order, which readers made.
+    /// Bytes of memory beside what inserts have returned: of its entries, and of its order, which
+    /// readers made.
     pub fn memory_bytes(&self) -> u64 {
         self.entries.memory_bytes() + self.sorted_bytes.load(Relaxed)
     }
@@ -112,8 +118,8 @@ impl HashedEntries {
         self.entries.node(i)
     }
 
-    /// Adds operations, without those on ranges, of the batch in slot `slot`, whose buffer is `buf`; returns the bytes of
-    /// memory newly taken.
+    /// Adds operations, without those on ranges, of the batch in slot `slot`, whose buffer is
+    /// `buf`; returns the bytes of memory newly taken.
     pub fn insert(
         &self,
         (slot, buf): (u32, &[u8]),
@@ -131,7 +137,8 @@ impl HashedEntries {
                 seen |= self.index.prefetch_slot(*hash);
             }
             std::hint::black_box(seen);
-            let points = |((op, _), _): &(&(BatchOp, SeqNo), u64)| op.kind != EntryKind::RangeDelete;
+            let points =
+                |((op, _), _): &(&(BatchOp, SeqNo), u64)| op.kind != EntryKind::RangeDelete;
             for ((op, seq), hash) in ops.iter().zip(hashes).filter(points) {
                 if op.key.end != op.value.start {
                     return Err(Error::internal("a value does not lie behind its key"));
@@ -151,13 +158,22 @@ impl HashedEntries {
     }
 
     #[inline]
-    fn insert_entry(&self, node: &MemtableEntry, key: &[u8], hash: u64, batches: &BatchSlots) -> Result<()> {
+    fn insert_entry(
+        &self,
+        node: &MemtableEntry,
+        key: &[u8],
+        hash: u64,
+        batches: &BatchSlots,
+    ) -> Result<()> {
         let keys = BatchKeys(&self.entries, batches);
         let spot = self.index.find_slot(hash, |e| keys.key(e) == key);
         let entry = self.entries.push(node, spot.older)?;
         self.index.set_slot(spot, hash, entry);
         if entry == 0 {
-            self.common_prefix_len.store(if PrefixEncoding::can_skip_common(self.comparator) { key.len() as u32 } else { 0 }, Relaxed);
+            self.common_prefix_len.store(
+                if PrefixEncoding::can_skip_common(self.comparator) { key.len() as u32 } else { 0 },
+                Relaxed,
+            );
         }
         let common = self.common_prefix_len.load(Relaxed) as usize;
         if common > 0 && spot.older.is_none() {
@@ -206,13 +222,15 @@ impl HashedEntries {
         }
         let upto = self.published.load(Acquire);
         let keys = BatchKeys(&self.entries, batches);
-        let now = Arc::new(before.extend_to(upto, self.common_prefix_len.load(Relaxed) as usize, &keys));
+        let now =
+            Arc::new(before.extend_to(upto, self.common_prefix_len.load(Relaxed) as usize, &keys));
         *self.sorted.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&now);
         self.sorted_bytes.store(u64::from(upto) * size_of::<SortItem>() as u64, Relaxed);
         now
     }
 
-    /// The keys of the entries newer than `since`, the newest first, if there are at most `most`: without a sort.
+    /// The keys of the entries newer than `since`, the newest first, if there are at most `most`:
+    /// without a sort.
     pub fn recent_keys<'a>(
         &'a self,
         since: SeqNo,
@@ -227,18 +245,26 @@ impl HashedEntries {
         let newer = (0..all).rev().take_while(move |e| self.entries.seq(*e) > since);
         Some(newer.map(move |e| {
             let (batch, start, len) = self.entries.key_location(e);
-            let buffer = batches.get(batch).expect("an entry's batch is in its slot before it is published");
+            let buffer =
+                batches.get(batch).expect("an entry's batch is in its slot before it is published");
             &buffer[start..start + len]
         }))
     }
 
     /// How many entries lie between two places in entry order (`None`: to that end).
-    pub fn count_between(&self, from: Option<(&[u8], SeqNo)>, to: Option<(&[u8], SeqNo)>, batches: &BatchSlots) -> u64 {
+    pub fn count_between(
+        &self,
+        from: Option<(&[u8], SeqNo)>,
+        to: Option<(&[u8], SeqNo)>,
+        batches: &BatchSlots,
+    ) -> u64 {
         let sorted = self.sorted_entries(batches);
         let keys = BatchKeys(&self.entries, batches);
         let rank = |at: Option<(&[u8], SeqNo)>, end: fn(&[SortItem]) -> usize| -> Vec<usize> {
             match at {
-                Some((key, seq)) => sorted.lower_bounds(key, |e| self.entries.seq(e) <= seq, &keys).collect(),
+                Some((key, seq)) => {
+                    sorted.lower_bounds(key, |e| self.entries.seq(e) <= seq, &keys).collect()
+                }
                 None => sorted.runs.iter().map(|r| end(r)).collect(),
             }
         };
@@ -251,8 +277,8 @@ impl HashedEntries {
 #[derive(Debug)]
 pub struct SortedEntriesCursor {
     sorted: Arc<SortedEntries>,
-    /// For each run, the first item that is not before the place. Going forward the current item is one of these, going
-    /// backward it is right before one of these.
+    /// For each run, the first item that is not before the place. Going forward the current item is
+    /// one of these, going backward it is right before one of these.
     positions: Vec<usize>,
     /// The run of the current item.
     current_run: usize,
@@ -265,7 +291,13 @@ impl SortedEntriesCursor {
     /// Over everything, not positioned.
     pub fn new(table: &HashedEntries, batches: &BatchSlots) -> SortedEntriesCursor {
         let sorted = table.sorted_entries(batches);
-        SortedEntriesCursor { positions: vec![0; sorted.runs.len()], sorted, current_run: 0, forward: true, prefetched: None }
+        SortedEntriesCursor {
+            positions: vec![0; sorted.runs.len()],
+            sorted,
+            current_run: 0,
+            forward: true,
+            prefetched: None,
+        }
     }
 
     /// From now on entries are fetched ahead: it goes forward, through all of them.
@@ -273,8 +305,8 @@ impl SortedEntriesCursor {
         self.prefetched = Some(vec![0; self.positions.len()]);
     }
 
-    /// Touches the next entries of a run, their keys and values: loads from memory that do not wait for each other, where
-    /// stepping would wait for each in turn.
+    /// Touches the next entries of a run, their keys and values: loads from memory that do not wait
+    /// for each other, where stepping would wait for each in turn.
     #[cold]
     fn prefetch_run(&mut self, run: usize, table: &HashedEntries, batches: &BatchSlots) {
         let (Some(fetched), items) = (&mut self.prefetched, &self.sorted.runs[run]) else { return };
@@ -282,7 +314,10 @@ impl SortedEntriesCursor {
         let items = &items[from..items.len().min(from + PREFETCH_ENTRIES)];
         fetched[run] = from + items.len();
         let mut nodes = [None; PREFETCH_ENTRIES];
-        nodes.iter_mut().zip(items).for_each(|(n, i)| *n = Some(table.node(super::sorted_entries::item_entry(*i))));
+        nodes
+            .iter_mut()
+            .zip(items)
+            .for_each(|(n, i)| *n = Some(table.node(super::sorted_entries::item_entry(*i))));
         let mut seen = 0;
         for n in nodes.iter().flatten() {
             let Some(buffer) = batches.get(n.batch) else { continue };
@@ -309,15 +344,28 @@ impl SortedEntriesCursor {
         self.select_run(forward, &keys)
     }
     /// To the first entry, or (not `forward`) to the last.
-    pub fn seek_end(&mut self, forward: bool, table: &HashedEntries, batches: &BatchSlots) -> Option<u32> {
-        self.positions.iter_mut().zip(&self.sorted.runs).for_each(|(at, r)| *at = if forward { 0 } else { r.len() });
+    pub fn seek_end(
+        &mut self,
+        forward: bool,
+        table: &HashedEntries,
+        batches: &BatchSlots,
+    ) -> Option<u32> {
+        self.positions
+            .iter_mut()
+            .zip(&self.sorted.runs)
+            .for_each(|(at, r)| *at = if forward { 0 } else { r.len() });
         if self.prefetched.is_some() && forward {
             (0..self.positions.len()).for_each(|run| self.prefetch_run(run, table, batches));
         }
         self.select_run(forward, &BatchKeys(&table.entries, batches))
     }
     /// To the next entry, or (not `forward`) to the one before; it is on an entry.
-    pub fn step(&mut self, forward: bool, table: &HashedEntries, batches: &BatchSlots) -> Option<u32> {
+    pub fn step(
+        &mut self,
+        forward: bool,
+        table: &HashedEntries,
+        batches: &BatchSlots,
+    ) -> Option<u32> {
         // On turning round the current item already lies on the other side of the place.
         if self.forward == forward {
             let at = &mut self.positions[self.current_run];
@@ -336,7 +384,8 @@ impl SortedEntriesCursor {
         self.sorted.runs[run].get(i).copied()
     }
 
-    /// The smallest item behind the place, or (not `forward`) the largest before it. Linear: there are few runs.
+    /// The smallest item behind the place, or (not `forward`) the largest before it. Linear: there
+    /// are few runs.
     #[inline]
     fn select_run(&mut self, forward: bool, keys: &impl EntryKeys) -> Option<u32> {
         self.forward = forward;
@@ -344,7 +393,9 @@ impl SortedEntriesCursor {
         for run in 0..self.positions.len() {
             let Some(item) = self.candidate(run, forward) else { continue };
             let better = best.is_none_or(|(_, b)| {
-                super::sorted_entries::cmp_items(self.sorted.encoding.comparator, keys, item, b).is_lt() == forward
+                super::sorted_entries::cmp_items(self.sorted.encoding.comparator, keys, item, b)
+                    .is_lt()
+                    == forward
             });
             if better {
                 best = Some((run, item));

@@ -1,8 +1,9 @@
 //! The memtable: the newest entries of a family, in memory.
 //!
-//! Batches are kept as the buffers that were logged, small ones copied into chunks; entries point into them. One writer at a time
-//! (the commit section), any number of readers without a lock. How entries are found, nothing outside sees: by hash, and
-//! sorted when a cursor asks, where only identical bytes are the same key; in a skip list where that is not so.
+//! Batches are kept as the buffers that were logged, small ones copied into chunks; entries point
+//! into them. One writer at a time (the commit section), any number of readers without a lock. How
+//! entries are found, nothing outside sees: by hash, and sorted when a cursor asks, where only
+//! identical bytes are the same key; in a skip list where that is not so.
 
 mod sync;
 mod shared_batch;
@@ -23,12 +24,12 @@ use arena::ArenaSlots;
 use copied_batches::CopiedBatches;
 use entries::MemtableEntry;
 use hashed_entries::{BatchSlots, HashedEntries, SortedEntriesCursor};
-use shared_batch::BatchShares;
 use perigee_base::pinned_slice::SharedBuffer;
-use perigee_base::{EntryKind, Expiry, KeyComparator, Result, SeqNo, PinnedSlice, ValueRef};
+use perigee_base::{EntryKind, Expiry, KeyComparator, PinnedSlice, Result, SeqNo, ValueRef};
 use perigee_file::EntryValue;
 use perigee_file::log::BatchOp;
 use range_tombstones::MemtableRangeTombstones;
+use shared_batch::BatchShares;
 use skiplist::SkipList;
 use std::sync::Arc;
 use std::sync::atomic::{
@@ -48,7 +49,8 @@ enum MemtableIndex {
 
 /// Entries of one family, newest last.
 ///
-/// Invariants: 1. sequence numbers of inserts only grow; 2. an entry is linked after its batch is in its slot.
+/// Invariants: 1. sequence numbers of inserts only grow; 2. an entry is linked after its batch is
+/// in its slot.
 #[derive(Debug)]
 pub struct Memtable {
     comparator: KeyComparator,
@@ -82,7 +84,8 @@ impl Memtable {
         Memtable::with_expected_keys(order, 0)
     }
 
-    /// An empty memtable that will hold about `keys` different keys: so many as [`Memtable::keys`] of the one before.
+    /// An empty memtable that will hold about `keys` different keys: so many as [`Memtable::keys`]
+    /// of the one before.
     pub fn with_expected_keys(order: KeyComparator, keys: u64) -> Memtable {
         let index = if order.has_bytewise_equality() {
             MemtableIndex::Hash(Box::new(HashedEntries::new(order, keys)))
@@ -122,8 +125,8 @@ impl Memtable {
         self.skipped_tombstones.load(Relaxed)
     }
 
-    /// Adds operations of one batch, whose buffer no other memtable holds; each has the sequence number `base` plus the one
-    /// beside it. Called by one thread at a time.
+    /// Adds operations of one batch, whose buffer no other memtable holds; each has the sequence
+    /// number `base` plus the one beside it. Called by one thread at a time.
     ///
     /// # Errors
     /// `NoMemory` if the memtable's address space (4 Gi entries) is exhausted.
@@ -131,7 +134,8 @@ impl Memtable {
         self.insert_shared(batch, base, ops, None)
     }
 
-    /// The same; if other memtables hold the buffer too, `part` says which part of it this one is charged.
+    /// The same; if other memtables hold the buffer too, `part` says which part of it this one is
+    /// charged.
     pub fn insert_shared(
         &self,
         batch: &Arc<Vec<u8>>,
@@ -162,13 +166,20 @@ impl Memtable {
             let at = chunk.append(bytes).ok_or_else(copied_batches::concurrent_writers_error)?;
             // In a batch the value lies right behind the key, and so it does here.
             let (value, end) = (at + op.key.len(), at + bytes.len());
-            let moved = BatchOp { kind: op.kind, family: op.family, key: at..value, value: value..end };
-            self.link_entries((slot, chunk.bytes()), base, &[(moved, *seq)], std::mem::take(&mut grown))?;
+            let moved =
+                BatchOp { kind: op.kind, family: op.family, key: at..value, value: value..end };
+            self.link_entries(
+                (slot, chunk.bytes()),
+                base,
+                &[(moved, *seq)],
+                std::mem::take(&mut grown),
+            )?;
         }
         Ok(())
     }
 
-    /// Links entries that lie in the buffer of slot `slot`, which is `batch`; `grown`: bytes taken for it.
+    /// Links entries that lie in the buffer of slot `slot`, which is `batch`; `grown`: bytes taken
+    /// for it.
     fn link_entries(
         &self,
         (slot, batch): (u32, &[u8]),
@@ -202,7 +213,13 @@ impl Memtable {
         Ok(())
     }
 
-    fn insert_into_skiplist(&self, list: &SkipList, slot: u32, base: u64, ops: &[(BatchOp, SeqNo)]) -> Result<u64> {
+    fn insert_into_skiplist(
+        &self,
+        list: &SkipList,
+        slot: u32,
+        base: u64,
+        ops: &[(BatchOp, SeqNo)],
+    ) -> Result<u64> {
         let mut grown = 0;
         for (op, seq) in ops.iter().filter(|(op, _)| op.kind != EntryKind::RangeDelete) {
             let node = MemtableEntry {
@@ -228,10 +245,13 @@ impl Memtable {
 
     fn entry_value(&self, n: &MemtableEntry) -> EntryValue {
         let start = n.value.0 as usize;
-        let value = || PinnedSlice::new(self.buffer(n.batch).clone(), start..start + n.value.1 as usize);
+        let value =
+            || PinnedSlice::new(self.buffer(n.batch).clone(), start..start + n.value.1 as usize);
         match self.value_of(n) {
             ValueRef::Tombstone | ValueRef::SingleDelete => EntryValue::Tombstone,
-            ValueRef::InlineExpiring(_, x) => EntryValue::ValueExpiring(value().skip_first(Expiry::BYTES), x),
+            ValueRef::InlineExpiring(_, x) => {
+                EntryValue::ValueExpiring(value().skip_first(Expiry::BYTES), x)
+            }
             ValueRef::Operand(_) => EntryValue::Operand(value()),
             _ => EntryValue::Value(value()),
         }
@@ -256,8 +276,9 @@ impl Memtable {
         Some((node.seq, self.entry_value(&node)))
     }
 
-    /// The keys of the entries newer than `since`, each as often as it was written, the newest first. `None` if there are more
-    /// than `most`, or if they cannot be told without going through all: then a cursor is the way.
+    /// The keys of the entries newer than `since`, each as often as it was written, the newest
+    /// first. `None` if there are more than `most`, or if they cannot be told without going through
+    /// all: then a cursor is the way.
     pub fn recent_keys(&self, since: SeqNo, most: usize) -> Option<impl Iterator<Item = &[u8]>> {
         match &self.index {
             MemtableIndex::Hash(table) => table.recent_keys(since, most, &self.batches),
@@ -265,8 +286,14 @@ impl Memtable {
         }
     }
 
-    /// Shows `show` the versions of `key` that a reader at `at` sees, the newest first, until it has seen enough (false).
-    pub fn for_each_version(&self, key: &[u8], at: SeqNo, mut show: impl FnMut(SeqNo, EntryValue) -> bool) {
+    /// Shows `show` the versions of `key` that a reader at `at` sees, the newest first, until it
+    /// has seen enough (false).
+    pub fn for_each_version(
+        &self,
+        key: &[u8],
+        at: SeqNo,
+        mut show: impl FnMut(SeqNo, EntryValue) -> bool,
+    ) {
         match &self.index {
             MemtableIndex::Hash(table) => {
                 let mut next = table.find_entry(key, at, &self.batches);
@@ -292,12 +319,15 @@ impl Memtable {
         }
     }
 
-    /// How many entries lie between two places in entry order (`None`: to that end). Where only identical bytes are the
-    /// same key, exactly; else exactly up to a few hundred, then with a standard error of 6 %.
+    /// How many entries lie between two places in entry order (`None`: to that end). Where only
+    /// identical bytes are the same key, exactly; else exactly up to a few hundred, then with a
+    /// standard error of 6 %.
     pub fn count_between(&self, from: Option<(&[u8], SeqNo)>, to: Option<(&[u8], SeqNo)>) -> u64 {
         let n = match &self.index {
             MemtableIndex::Hash(table) => table.count_between(from, to, &self.batches),
-            MemtableIndex::SkipList(list) => list.count_between(from, to, |n| self.key_of(n), self.comparator),
+            MemtableIndex::SkipList(list) => {
+                list.count_between(from, to, |n| self.key_of(n), self.comparator)
+            }
         };
         n.min(self.entries())
     }
@@ -313,11 +343,14 @@ impl Memtable {
     }
     /// The newest range tombstone over `key` that a reader at `at` sees.
     pub fn covering_tombstone(&self, key: &[u8], at: SeqNo) -> Option<SeqNo> {
-        self.range_tombstones.with_fragments(|list| list.fragment_covering(self.comparator, key)?.newest_visible(at)).flatten()
+        self.range_tombstones
+            .with_fragments(|list| list.fragment_covering(self.comparator, key)?.newest_visible(at))
+            .flatten()
     }
     /// Bytes of memory it holds.
     pub fn bytes(&self) -> u64 {
-        let index = if let MemtableIndex::Hash(table) = &self.index { table.memory_bytes() } else { 0 };
+        let index =
+            if let MemtableIndex::Hash(table) = &self.index { table.memory_bytes() } else { 0 };
         self.bytes.load(Relaxed) + self.batches.memory_bytes() + index
     }
     /// Those of them that lie in buffers which memtables of other families hold as well.
@@ -368,21 +401,30 @@ impl Memtable {
             MemtableIndex::SkipList(list) => list.node(i),
         }
     }
-    fn seek(&self, walk: &mut Option<SortedEntriesCursor>, key: &[u8], seq: SeqNo, forward: bool) -> Option<u32> {
+    fn seek(
+        &self,
+        walk: &mut Option<SortedEntriesCursor>,
+        key: &[u8],
+        seq: SeqNo,
+        forward: bool,
+    ) -> Option<u32> {
         let order = self.comparator;
         match &self.index {
             MemtableIndex::Hash(t) => {
                 let walk = walk.get_or_insert_with(|| SortedEntriesCursor::new(t, &self.batches));
                 walk.seek(key, seq, forward, t, &self.batches)
             }
-            MemtableIndex::SkipList(list) if forward => list.seek(key, seq, |n| self.key_of(n), order),
+            MemtableIndex::SkipList(list) if forward => {
+                list.seek(key, seq, |n| self.key_of(n), order)
+            }
             MemtableIndex::SkipList(list) => list.seek_before(key, seq, |n| self.key_of(n), order),
         }
     }
     /// From now on entries are fetched ahead.
     fn enable_prefetch(&self, walk: &mut Option<SortedEntriesCursor>) {
         if let MemtableIndex::Hash(t) = &self.index {
-            walk.get_or_insert_with(|| SortedEntriesCursor::new(t, &self.batches)).enable_prefetch();
+            walk.get_or_insert_with(|| SortedEntriesCursor::new(t, &self.batches))
+                .enable_prefetch();
         }
     }
     fn seek_end(&self, walk: &mut Option<SortedEntriesCursor>, forward: bool) -> Option<u32> {
@@ -395,7 +437,12 @@ impl Memtable {
             MemtableIndex::SkipList(list) => list.last(),
         }
     }
-    fn step(&self, walk: &mut Option<SortedEntriesCursor>, from: u32, forward: bool) -> Option<u32> {
+    fn step(
+        &self,
+        walk: &mut Option<SortedEntriesCursor>,
+        from: u32,
+        forward: bool,
+    ) -> Option<u32> {
         match &self.index {
             MemtableIndex::Hash(t) => walk.as_mut()?.step(forward, t, &self.batches),
             MemtableIndex::SkipList(list) if forward => list.next(from),

@@ -1,4 +1,5 @@
-//! Range tombstones beside the points of a memtable. Readers touch the lock only when a flag says that there are any.
+//! Range tombstones beside the points of a memtable. Readers touch the lock only when a flag says
+//! that there are any.
 
 use perigee_base::key_boundary::KeyBoundaryRef;
 use perigee_base::{KeyComparator, SeqNo};
@@ -9,7 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Bytes charged for each fragment that a tombstone touches, beside its ends.
 const FRAGMENT_BYTES: usize = 120;
 
-/// The fragmented tombstones of a memtable. The mutex guards the list; no I/O inside. One writer at a time.
+/// The fragmented tombstones of a memtable. The mutex guards the list; no I/O inside. One writer at
+/// a time.
 #[derive(Debug, Default)]
 pub struct MemtableRangeTombstones {
     non_empty: AtomicBool,
@@ -21,12 +23,18 @@ impl MemtableRangeTombstones {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Adds a tombstone. Bytes of memory it takes.
-    pub fn add(&self, order: KeyComparator, (begin, end): (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>), seq: SeqNo) -> u64 {
+    pub fn add(
+        &self,
+        order: KeyComparator,
+        (begin, end): (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>),
+        seq: SeqNo,
+    ) -> u64 {
         let touched = self.lock_fragments().add(order, begin, end, seq);
         self.non_empty.store(true, Ordering::Release);
         (touched * (FRAGMENT_BYTES + begin.encoded_bytes() + end.encoded_bytes())) as u64
     }
-    /// Whether there are any. A tombstone that a reader can see is never missed: it was added before it became visible.
+    /// Whether there are any. A tombstone that a reader can see is never missed: it was added
+    /// before it became visible.
     pub fn has_any(&self) -> bool {
         self.non_empty.load(Ordering::Acquire)
     }

@@ -1,5 +1,5 @@
-//! Batches that memtables of several families point into. Each memtable is charged its part; the whole buffer is counted once,
-//! for as long as any of them lives. Must not know families.
+//! Batches that memtables of several families point into. Each memtable is charged its part; the
+//! whole buffer is counted once, for as long as any of them lives. Must not know families.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,7 +14,8 @@ pub struct SharedBatch {
 }
 
 impl SharedBatch {
-    /// A buffer of so many bytes, which are counted in `held` until the last memtable lets go of it.
+    /// A buffer of so many bytes, which are counted in `held` until the last memtable lets go of
+    /// it.
     pub fn new(bytes: u64, held: &Arc<AtomicU64>) -> Arc<SharedBatch> {
         held.fetch_add(bytes, Relaxed);
         Arc::new(SharedBatch { bytes, live_bytes: Arc::clone(held) })

@@ -1,11 +1,12 @@
-//! An ordered list with express lanes, in words of an arena: one writer, lock-free readers, no unsafe.
+//! An ordered list with express lanes, in words of an arena: one writer, lock-free readers, no
+//! unsafe.
 //!
 //! ```text
 //! node: batch | key start | key length | value start | value length | seq low | seq high | kind | link[0..height]
 //! ```
-//! Invariants: 1. a node's words are written before a link to it is stored (release) and never change afterwards,
-//! links excepted; 2. links lead forward in entry order; 3. link 0 reaches every node. Link 0 means "none": index 0
-//! is never handed out by the arena.
+//! Invariants: 1. a node's words are written before a link to it is stored (release) and never
+//! change afterwards, links excepted; 2. links lead forward in entry order; 3. link 0 reaches every
+//! node. Link 0 means "none": index 0 is never handed out by the arena.
 
 use super::arena::ArenaWords;
 use super::entries::MemtableEntry;
@@ -49,7 +50,11 @@ impl SkipList {
     }
 
     fn link(&self, from: u32, level: usize) -> &AtomicU32 {
-        if from == 0 { &self.head[level] } else { self.words.word(from + (NODE_HEADER_WORDS + level) as u32) }
+        if from == 0 {
+            &self.head[level]
+        } else {
+            self.words.word(from + (NODE_HEADER_WORDS + level) as u32)
+        }
     }
 
     /// The node at `i`, which a link named.
@@ -66,8 +71,9 @@ impl SkipList {
         }
     }
 
-    /// The last node before (key, seq) on each lane (0: the head), and the first at or after it. That one is no second look
-    /// at a link: by then the writer may have put a node between the two, which is before the place that was asked for.
+    /// The last node before (key, seq) on each lane (0: the head), and the first at or after it.
+    /// That one is no second look at a link: by then the writer may have put a node between the
+    /// two, which is before the place that was asked for.
     fn find_path<'a>(
         &self,
         key: &[u8],
@@ -173,8 +179,9 @@ impl SkipList {
         self.non_zero(self.link(at, 0).load(Acquire))
     }
 
-    /// About how many nodes lie at or after `from` and before `to` (`None`: to that end). Exact up to [`LEVEL_SAMPLE_NODES`]; above
-    /// that, nodes of a higher lane are counted, of which each stands for a power of four.
+    /// About how many nodes lie at or after `from` and before `to` (`None`: to that end). Exact up
+    /// to [`LEVEL_SAMPLE_NODES`]; above that, nodes of a higher lane are counted, of which each
+    /// stands for a power of four.
     pub fn count_between<'a>(
         &self,
         from: Option<(&[u8], SeqNo)>,
@@ -182,7 +189,8 @@ impl SkipList {
         key_of: impl Fn(&MemtableEntry) -> &'a [u8],
         order: KeyComparator,
     ) -> u64 {
-        let path = from.map_or([0; HEIGHT_MAX], |(key, seq)| self.find_path(key, seq, &key_of, order).0);
+        let path =
+            from.map_or([0; HEIGHT_MAX], |(key, seq)| self.find_path(key, seq, &key_of, order).0);
         for level in (0..HEIGHT_MAX).rev() {
             let (mut at, mut nodes) = (self.link(path[level], level).load(Acquire), 0u64);
             while at != 0 {

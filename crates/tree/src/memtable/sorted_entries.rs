@@ -1,12 +1,13 @@
-//! Order made after the fact: entries sorted by key prefix, as immutable runs. Pure functions; who wants order, and when,
-//! is not known here.
+//! Order made after the fact: entries sorted by key prefix, as immutable runs. Pure functions; who
+//! wants order, and when, is not known here.
 //!
 //! ```text
 //! item, 128 bits:   key prefix 64 | unused 32 | inverted entry number 32
 //! ```
-//! The prefix is the eight bytes of a key behind what all keys have in common, as a number that is never smaller for a
-//! later key ([`Prefix`]). Equal prefixes are told apart by the whole keys; of one key the newest version comes first, which
-//! is the one with the largest number. So entry order is the order of items, but for keys that share a prefix.
+//! The prefix is the eight bytes of a key behind what all keys have in common, as a number that is
+//! never smaller for a later key ([`Prefix`]). Equal prefixes are told apart by the whole keys; of
+//! one key the newest version comes first, which is the one with the largest number. So entry order
+//! is the order of items, but for keys that share a prefix.
 //!
 //! Invariant: the runs of a [`Sorted`] hold every entry below `upto` exactly once.
 
@@ -17,12 +18,14 @@ use std::sync::Arc;
 /// A key's prefix and an entry of that key.
 pub type SortItem = u128;
 
-/// Up to so many keys of one prefix are compared with each other; more are sorted by their next bytes.
+/// Up to so many keys of one prefix are compared with each other; more are sorted by their next
+/// bytes.
 const COMPARE_SORT_MAX: usize = 24;
 /// So often by their next bytes, then compared.
 const PREFIX_DEPTH_MAX: usize = 16;
-/// Shorter runs are merged with whatever comes: that moves few bytes. Longer ones with runs as long as they, to the next power
-/// of two: an entry is moved a logarithmic number of times, and a scan meets a logarithmic number of runs.
+/// Shorter runs are merged with whatever comes: that moves few bytes. Longer ones with runs as long
+/// as they, to the next power of two: an entry is moved a logarithmic number of times, and a scan
+/// meets a logarithmic number of runs.
 const SHORT_RUN_ITEMS: usize = 64;
 /// Longer runs are left alone: no reader waits for more than this to be merged.
 const MERGE_ITEMS_MAX: usize = 128 << 10;
@@ -91,13 +94,23 @@ fn item_prefix(item: SortItem) -> u64 {
 
 /// Two items in entry order.
 #[inline]
-pub fn cmp_items(order: KeyComparator, keys: &impl EntryKeys, a: SortItem, b: SortItem) -> Ordering {
+pub fn cmp_items(
+    order: KeyComparator,
+    keys: &impl EntryKeys,
+    a: SortItem,
+    b: SortItem,
+) -> Ordering {
     let by_key = || order.cmp(keys.key(item_entry(a)), keys.key(item_entry(b)));
     item_prefix(a).cmp(&item_prefix(b)).then_with(by_key).then(item_entry(b).cmp(&item_entry(a)))
 }
 
 /// Entries `from..to` in entry order.
-pub fn sort_entries(from: u32, to: u32, by: PrefixEncoding, keys: &impl EntryKeys) -> Vec<SortItem> {
+pub fn sort_entries(
+    from: u32,
+    to: u32,
+    by: PrefixEncoding,
+    keys: &impl EntryKeys,
+) -> Vec<SortItem> {
     let mut items: Vec<SortItem> = (from..to).map(|e| by.make_item(keys.key(e), e)).collect();
     items.sort_unstable();
     sort_equal_prefixes(&mut items, by, 0, keys);
@@ -105,7 +118,12 @@ pub fn sort_entries(from: u32, to: u32, by: PrefixEncoding, keys: &impl EntryKey
 }
 
 /// Brings items of one prefix, which lie together, into order.
-fn sort_equal_prefixes(items: &mut [SortItem], by: PrefixEncoding, depth: usize, keys: &impl EntryKeys) {
+fn sort_equal_prefixes(
+    items: &mut [SortItem],
+    by: PrefixEncoding,
+    depth: usize,
+    keys: &impl EntryKeys,
+) {
     let mut start = 0;
     while start < items.len() {
         let of = item_prefix(items[start]);
@@ -118,8 +136,15 @@ fn sort_equal_prefixes(items: &mut [SortItem], by: PrefixEncoding, depth: usize,
 }
 
 /// The same for items of which all have the same prefix.
-fn sort_one_prefix(items: &mut [SortItem], by: PrefixEncoding, depth: usize, keys: &impl EntryKeys) {
-    let compared = items.len() <= COMPARE_SORT_MAX || depth == PREFIX_DEPTH_MAX || !PrefixEncoding::can_skip_common(by.comparator);
+fn sort_one_prefix(
+    items: &mut [SortItem],
+    by: PrefixEncoding,
+    depth: usize,
+    keys: &impl EntryKeys,
+) {
+    let compared = items.len() <= COMPARE_SORT_MAX
+        || depth == PREFIX_DEPTH_MAX
+        || !PrefixEncoding::can_skip_common(by.comparator);
     let common = if compared { 0 } else { common_prefix_len(items, keys) };
     // With less in common than the prefix covers, a key ended in it.
     if compared || common < by.common_len + 8 {
@@ -131,7 +156,8 @@ fn sort_one_prefix(items: &mut [SortItem], by: PrefixEncoding, depth: usize, key
     }
     let of = items[0] >> 64 << 64;
     let next = PrefixEncoding { common_len: common, ..by };
-    let mut finer: Vec<SortItem> = items.iter().map(|i| next.make_item(keys.key(item_entry(*i)), item_entry(*i))).collect();
+    let mut finer: Vec<SortItem> =
+        items.iter().map(|i| next.make_item(keys.key(item_entry(*i)), item_entry(*i))).collect();
     finer.sort_unstable();
     sort_equal_prefixes(&mut finer, next, depth + 1, keys);
     items.iter_mut().zip(finer).for_each(|(i, f)| *i = of | SortItem::from(f as u32));
@@ -149,7 +175,12 @@ pub fn shared_prefix_len(a: &[u8], b: &[u8]) -> usize {
 }
 
 /// Two runs as one.
-fn merge_items(mut a: &[SortItem], mut b: &[SortItem], order: KeyComparator, keys: &impl EntryKeys) -> Vec<SortItem> {
+fn merge_items(
+    mut a: &[SortItem],
+    mut b: &[SortItem],
+    order: KeyComparator,
+    keys: &impl EntryKeys,
+) -> Vec<SortItem> {
     let mut out = Vec::with_capacity(a.len() + b.len());
     // Few into many: what lies between two of the few is moved at once.
     let few = a.len() / 8 > b.len();
@@ -196,7 +227,11 @@ pub struct SortedEntries {
 impl SortedEntries {
     /// Nothing.
     pub fn new(order: KeyComparator) -> SortedEntries {
-        SortedEntries { entry_count: 0, encoding: PrefixEncoding { comparator: order, common_len: 0 }, runs: Vec::new() }
+        SortedEntries {
+            entry_count: 0,
+            encoding: PrefixEncoding { comparator: order, common_len: 0 },
+            runs: Vec::new(),
+        }
     }
 
     /// The same with all entries below `upto`; `skip`: what their keys have in common.
@@ -209,7 +244,9 @@ impl SortedEntries {
         }
         let mut last = sort_entries(self.entry_count, upto, by, keys);
         while let Some(before) = runs.last() {
-            if before.len().ilog2() > last.len().max(SHORT_RUN_ITEMS).ilog2() || before.len() > MERGE_ITEMS_MAX {
+            if before.len().ilog2() > last.len().max(SHORT_RUN_ITEMS).ilog2()
+                || before.len() > MERGE_ITEMS_MAX
+            {
                 break;
             }
             last = merge_items(before, &last, by.comparator, keys);
@@ -219,8 +256,8 @@ impl SortedEntries {
         SortedEntries { entry_count: upto, encoding: by, runs }
     }
 
-    /// Where in each run the first entry at or behind a place lies: `key` and, of its versions, the first for which
-    /// `behind` holds.
+    /// Where in each run the first entry at or behind a place lies: `key` and, of its versions, the
+    /// first for which `behind` holds.
     pub fn lower_bounds<'a>(
         &'a self,
         key: &'a [u8],
@@ -248,7 +285,9 @@ impl SortedEntries {
     /// The prefix of any key, or on which side of all entries it lies.
     fn target_prefix(&self, key: &[u8], keys: &impl EntryKeys) -> Result<u64, Ordering> {
         let skip = self.encoding.common_len;
-        let Some(any) = self.runs.first().and_then(|r| r.first()) else { return Err(Ordering::Less) };
+        let Some(any) = self.runs.first().and_then(|r| r.first()) else {
+            return Err(Ordering::Less);
+        };
         let any = keys.key(item_entry(*any));
         if skip > 0 && key.get(..skip) != Some(&any[..skip]) {
             return Err(self.encoding.comparator.cmp(key, any));
@@ -278,22 +317,38 @@ mod tests {
     /// Keys of every kind that the sorter treats in its own way.
     fn key_sets(n: usize) -> Vec<TestKeys> {
         let mut x = 11;
-        let mut make = |f: &dyn Fn(&mut u64, usize) -> Vec<u8>| TestKeys((0..n).map(|i| f(&mut x, i)).collect());
+        let mut make = |f: &dyn Fn(&mut u64, usize) -> Vec<u8>| {
+            TestKeys((0..n).map(|i| f(&mut x, i)).collect())
+        };
         vec![
             make(&|x, _| next_random(x).to_be_bytes().to_vec()),
-            make(&|x, _| format!("table/{:03}/row/{:012}", next_random(x) % 3, next_random(x) % 500).into_bytes()),
+            make(&|x, _| {
+                format!("table/{:03}/row/{:012}", next_random(x) % 3, next_random(x) % 500)
+                    .into_bytes()
+            }),
             make(&|_, i| format!("{i:015}").into_bytes()),
             make(&|_, i| format!("{:015}", 1_000_000 - i).into_bytes()),
             make(&|x, _| vec![(next_random(x) % 2) as u8; (next_random(x) % 40) as usize]),
             make(&|x, _| vec![0; (next_random(x) % 12) as usize]),
             make(&|_, _| b"one and the same key, longer than a prefix".to_vec()),
-            make(&|x, _| [&[7; 200][..(next_random(x) % 200) as usize], &[(next_random(x) % 3) as u8]].concat()),
-            make(&|x, _| ((next_random(x) % 64) as i64 - 32).to_le_bytes()[..8 - (next_random(x) % 8 / 7) as usize].to_vec()),
-            make(&|x, _| [&(next_random(x) % 9).to_le_bytes()[..], &[0; 3][..(next_random(x) % 4) as usize]].concat()),
+            make(&|x, _| {
+                [&[7; 200][..(next_random(x) % 200) as usize], &[(next_random(x) % 3) as u8]]
+                    .concat()
+            }),
+            make(&|x, _| {
+                ((next_random(x) % 64) as i64 - 32).to_le_bytes()
+                    [..8 - (next_random(x) % 8 / 7) as usize]
+                    .to_vec()
+            }),
+            make(&|x, _| {
+                [&(next_random(x) % 9).to_le_bytes()[..], &[0; 3][..(next_random(x) % 4) as usize]]
+                    .concat()
+            }),
         ]
     }
 
-    const ORDERS: [KeyComparator; 4] = [KeyComparator::Bytes, KeyComparator::Reverse, KeyComparator::U64, KeyComparator::I64];
+    const ORDERS: [KeyComparator; 4] =
+        [KeyComparator::Bytes, KeyComparator::Reverse, KeyComparator::U64, KeyComparator::I64];
 
     #[test]
     fn sorts_every_kind_of_keys_in_every_comparator() {
@@ -301,7 +356,10 @@ mod tests {
             let first = &table.0[0];
             let skip = table.0.iter().fold(first.len(), |n, k| shared_prefix_len(&first[..n], k));
             for order in ORDERS {
-                let by = PrefixEncoding { comparator: order, common_len: if PrefixEncoding::can_skip_common(order) { skip } else { 0 } };
+                let by = PrefixEncoding {
+                    comparator: order,
+                    common_len: if PrefixEncoding::can_skip_common(order) { skip } else { 0 },
+                };
                 let items = sort_entries(0, 1500, by, &table);
                 let got: Vec<u32> = items.iter().map(|i| item_entry(*i)).collect();
                 let mut want: Vec<u32> = (0..1500).collect();
@@ -323,7 +381,11 @@ mod tests {
                         skip = shared_prefix_len(&table.0[0][..skip], table.key(e));
                     }
                     upto = to;
-                    sorted = sorted.extend_to(upto, if PrefixEncoding::can_skip_common(order) { skip } else { 0 }, &table);
+                    sorted = sorted.extend_to(
+                        upto,
+                        if PrefixEncoding::can_skip_common(order) { skip } else { 0 },
+                        &table,
+                    );
                     assert!(sorted.runs.len() <= 8, "{} runs", sorted.runs.len());
                     for r in &sorted.runs {
                         assert!(r.windows(2).all(|w| cmp_items(order, &table, w[0], w[1]).is_lt()));

@@ -1,5 +1,6 @@
-//! The atomics of the lock-free rooms, by one name: the model test (`tests/memtable_loom.rs`) compiles those rooms with
-//! atomics of its own, which try every interleaving and every allowed reordering.
+//! The atomics of the lock-free rooms, by one name: the model test (`tests/memtable_loom.rs`)
+//! compiles those rooms with atomics of its own, which try every interleaving and every allowed
+//! reordering.
 
 pub use std::sync::atomic::{AtomicU32, AtomicU64};
 

@@ -2,9 +2,9 @@
 
 use super::*;
 use perigee_base::FamilyId;
-use perigee_base::key_boundary::KeyBoundaryRef;
-use perigee_base::entry::cmp_entry;
 use perigee_base::comparator::BUILT_IN_COMPARATORS;
+use perigee_base::entry::cmp_entry;
+use perigee_base::key_boundary::KeyBoundaryRef;
 use perigee_file::log::{Batch, BatchOps};
 
 fn insert(t: &Memtable, seq: u64, ops: &[(&[u8], Option<&[u8]>)]) {
@@ -21,8 +21,12 @@ fn insert(t: &Memtable, seq: u64, ops: &[(&[u8], Option<&[u8]>)]) {
         .map(|(i, op)| (op.unwrap(), SeqNo(seq + i as u64)))
         .collect();
     // Kept and copied ones side by side.
-    if seq % 2 == 0 { t.insert(&Arc::new(f.buf), 0, &parsed) } else { t.insert_copied(&f.buf, 0, &parsed) }
-        .unwrap();
+    if seq % 2 == 0 {
+        t.insert(&Arc::new(f.buf), 0, &parsed)
+    } else {
+        t.insert_copied(&f.buf, 0, &parsed)
+    }
+    .unwrap();
 }
 
 fn next_random(x: &mut u64) -> u64 {
@@ -34,12 +38,14 @@ fn next_random(x: &mut u64) -> u64 {
 
 fn all_comparators() -> Vec<KeyComparator> {
     let by_length = |a: &[u8], b: &[u8]| a.len().cmp(&b.len()).then_with(|| a.cmp(b));
-    let mut all: Vec<KeyComparator> = BUILT_IN_COMPARATORS.iter().map(|(order, _)| *order).collect();
+    let mut all: Vec<KeyComparator> =
+        BUILT_IN_COMPARATORS.iter().map(|(order, _)| *order).collect();
     all.push(KeyComparator::register("memtable-by-length", by_length).unwrap());
     all
 }
 
-/// Of the length that numbers have, and of others; few different ones, in both cases and with bytes that end a text.
+/// Of the length that numbers have, and of others; few different ones, in both cases and with bytes
+/// that end a text.
 fn random_key(x: &mut u64) -> Vec<u8> {
     let letters = b"aAbB\0\x01\xff~";
     match next_random(x) % 4 {
@@ -56,7 +62,9 @@ struct MemtableModel(KeyComparator, Vec<(Vec<u8>, u64, Option<Vec<u8>>)>);
 impl MemtableModel {
     /// The first entry at or behind a place.
     fn lower_bound(&self, key: &[u8], seq: u64) -> usize {
-        self.1.partition_point(|(k, s, _)| cmp_entry(self.0, (k, SeqNo(*s)), (key, SeqNo(seq))).is_lt())
+        self.1.partition_point(|(k, s, _)| {
+            cmp_entry(self.0, (k, SeqNo(*s)), (key, SeqNo(seq))).is_lt()
+        })
     }
     fn insert(&mut self, key: Vec<u8>, seq: u64, value: Option<Vec<u8>>) {
         let at = self.lower_bound(&key, seq);
@@ -72,7 +80,10 @@ fn check_cursor(c: &MemtableCursor, model: &MemtableModel, at: Option<usize>) {
     assert_eq!(c.valid(), want.is_some());
     if let Some((key, seq, value)) = want {
         let e = c.entry();
-        assert_eq!((e.key, e.seq.0, e.value == ValueRef::Tombstone), (&key[..], *seq, value.is_none()));
+        assert_eq!(
+            (e.key, e.seq.0, e.value == ValueRef::Tombstone),
+            (&key[..], *seq, value.is_none())
+        );
         assert!(matches!(c.entry_value(), EntryValue::Tombstone) == value.is_none());
     }
 }
@@ -161,7 +172,8 @@ fn matches_sorted_list_in_every_comparator() {
     }
 }
 
-/// An iterator for every insert: each sees all that was there, and the order is not made anew each time.
+/// An iterator for every insert: each sees all that was there, and the order is not made anew each
+/// time.
 #[test]
 fn cursor_after_every_insert_sees_all_entries() {
     let t = Arc::new(Memtable::new(KeyComparator::Bytes));
@@ -200,17 +212,20 @@ fn memory_bytes_are_accounted() {
     assert_eq!(t.distinct_keys(), 999);
 }
 
-/// Two memtables hold one buffer: each is charged its part, the whole is counted until the second goes.
+/// Two memtables hold one buffer: each is charged its part, the whole is counted until the second
+/// goes.
 #[test]
 fn shared_batch_is_charged_once() {
     let mut b = Batch::new();
     b.put(FamilyId(1), b"a", &[7; 1000]).unwrap();
     b.put(FamilyId(2), b"b", &[8; 3000]).unwrap();
     let f = b.finish();
-    let ops: Vec<BatchOp> = BatchOps::new(&f.buf, f.payload_range()).map(|op| op.unwrap()).collect();
+    let ops: Vec<BatchOp> =
+        BatchOps::new(&f.buf, f.payload_range()).map(|op| op.unwrap()).collect();
     let (buf, held) = (Arc::new(f.buf), Arc::default());
     let of = SharedBatch::new(4100, &held);
-    let tables = [Memtable::new(KeyComparator::Bytes), Memtable::new(KeyComparator::CaseInsensitive)];
+    let tables =
+        [Memtable::new(KeyComparator::Bytes), Memtable::new(KeyComparator::CaseInsensitive)];
     for (i, (table, bytes)) in tables.iter().zip([1050, 3050]).enumerate() {
         let op = [(ops[i].clone(), SeqNo(i as u64))];
         table.insert_shared(&buf, 5, &op, Some(BatchShare { batch: &of, bytes })).unwrap();
@@ -225,8 +240,8 @@ fn shared_batch_is_charged_once() {
     assert_eq!(held.load(std::sync::atomic::Ordering::Relaxed), 0);
 }
 
-/// The list once answered a get from a link that it loaded again after it had compared keys: a node that the writer had put
-/// there in between hid the key that was asked for.
+/// The list once answered a get from a link that it loaded again after it had compared keys: a node
+/// that the writer had put there in between hid the key that was asked for.
 #[test]
 fn concurrent_readers_see_every_published_entry() {
     for order in [KeyComparator::Bytes, KeyComparator::CaseInsensitive] {
@@ -258,7 +273,9 @@ fn run_concurrent_readers(order: KeyComparator) {
                     let e = c.entry();
                     seen += u64::from(e.seq <= at);
                     if let Some((k, q)) = &last {
-                        assert!((&k[..], std::cmp::Reverse(*q)) < (e.key, std::cmp::Reverse(e.seq)));
+                        assert!(
+                            (&k[..], std::cmp::Reverse(*q)) < (e.key, std::cmp::Reverse(e.seq))
+                        );
                     }
                     last = Some((e.key.to_vec(), e.seq));
                     c.next();
@@ -270,13 +287,15 @@ fn run_concurrent_readers(order: KeyComparator) {
             let mut x = 9;
             while t.last_seq().0 < 20_000 {
                 let at = t.last_seq();
-                // The newest write of a key up to `at` is known, because each writes its own number's key.
+                // The newest write of a key up to `at` is known, because each writes its own
+                // number's key.
                 let seq = 1 + next_random(&mut x) % at.0.max(1);
                 let key = digit_key(seq);
                 let got = t.get(&key, at);
                 if at.0 > 0 {
                     let (found, _) = got.expect("a published key is missing");
-                    let newest = (0..).map(|n| seq + n * 4096).take_while(|s| *s <= at.0).last().unwrap();
+                    let newest =
+                        (0..).map(|n| seq + n * 4096).take_while(|s| *s <= at.0).last().unwrap();
                     assert_eq!(found.0, newest, "the newest at {at}");
                 }
             }
@@ -293,11 +312,14 @@ fn user_bytes_written_are_counted() {
     b.delete(FamilyId(1), b"gone").unwrap();
     b.single_delete(FamilyId(1), b"once").unwrap();
     b.merge(FamilyId(1), b"m", b"operand").unwrap();
-    b.delete_range(FamilyId(1), KeyBoundaryRef::Before(b"a"), KeyBoundaryRef::After(b"bc")).unwrap();
+    b.delete_range(FamilyId(1), KeyBoundaryRef::Before(b"a"), KeyBoundaryRef::After(b"bc"))
+        .unwrap();
     let given = b.user_bytes();
     let f = b.finish();
-    let ops: Vec<(BatchOp, SeqNo)> =
-        BatchOps::new(&f.buf, f.payload_range()).zip(0..).map(|(op, i)| (op.unwrap(), SeqNo(i))).collect();
+    let ops: Vec<(BatchOp, SeqNo)> = BatchOps::new(&f.buf, f.payload_range())
+        .zip(0..)
+        .map(|(op, i)| (op.unwrap(), SeqNo(i)))
+        .collect();
     for copied in [false, true] {
         for order in [KeyComparator::Bytes, KeyComparator::CaseInsensitive] {
             let t = Memtable::new(order);
@@ -313,15 +335,21 @@ fn user_bytes_written_are_counted() {
                 "an end of a range has a byte more"
             );
             let next = Memtable::new(order).with_predecessor(&t);
-            assert_eq!((next.user_bytes_written(), next.raw_bytes(), next.is_empty()), (given, (0, 0), true));
+            assert_eq!(
+                (next.user_bytes_written(), next.raw_bytes(), next.is_empty()),
+                (given, (0, 0), true)
+            );
             insert(&next, 9, &[(b"k", None)]);
-            assert_eq!(Memtable::new(order).with_predecessor(&next).user_bytes_written(), given + 1);
+            assert_eq!(
+                Memtable::new(order).with_predecessor(&next).user_bytes_written(),
+                given + 1
+            );
         }
     }
 }
 
-/// The story: the hash of keys had no seed, so anybody could make keys that all begin their search at one slot, and each insert
-/// looked at all that were there. Slots are counted, not time.
+/// The story: the hash of keys had no seed, so anybody could make keys that all begin their search
+/// at one slot, and each insert looked at all that were there. Slots are counted, not time.
 #[test]
 fn seeded_hash_resists_crafted_keys() {
     let crafted: Vec<Vec<u8>> = (0u64..)
@@ -338,7 +366,10 @@ fn seeded_hash_resists_crafted_keys() {
         crafted.iter().map(|key| table.probes(key)).max().unwrap()
     };
     let unseeded = HashedEntries::new(KeyComparator::Bytes, 0).with_seed(0);
-    let before = Memtable { index: MemtableIndex::Hash(Box::new(unseeded)), ..Memtable::new(KeyComparator::Bytes) };
+    let before = Memtable {
+        index: MemtableIndex::Hash(Box::new(unseeded)),
+        ..Memtable::new(KeyComparator::Bytes)
+    };
     assert!(longest(&before) >= 300, "the keys are crafted well");
     hashed_entries::seed_key_hashes(0x9e37_79b9_7f4a_7c15);
     let after = Memtable::new(KeyComparator::Bytes);

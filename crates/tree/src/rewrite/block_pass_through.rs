@@ -1,8 +1,10 @@
-//! Blocks that are moved as they lie: where no other source has a key among those of a block, and nothing in it can be hidden,
-//! dropped, or written otherwise, its stored bytes go into the new table without being compressed again.
+//! Blocks that are moved as they lie: where no other source has a key among those of a block, and
+//! nothing in it can be hidden, dropped, or written otherwise, its stored bytes go into the new
+//! table without being compressed again.
 //!
-//! Invariant: what is moved is what the road would have written entry by entry, but for where blocks begin. So nothing is moved
-//! past what decides about entries: every other verdict than "keep" is `collapse`'s.
+//! Invariant: what is moved is what the road would have written entry by entry, but for where
+//! blocks begin. So nothing is moved past what decides about entries: every other verdict than
+//! "keep" is `collapse`'s.
 
 use super::collapse::VersionCollapser;
 use super::output_writer::OutputWriter;
@@ -44,7 +46,11 @@ impl BlockPassThrough {
     pub fn pass_block(
         &mut self,
         source: &mut MergeCursor,
-        (collapse, split, sink): (&mut VersionCollapser<'_>, &mut TableSplitter, &mut OutputWriter<'_>),
+        (collapse, split, sink): (
+            &mut VersionCollapser<'_>,
+            &mut TableSplitter,
+            &mut OutputWriter<'_>,
+        ),
     ) -> Result<Option<PassThroughCounts>> {
         if !self.enabled {
             return Ok(None);
@@ -53,8 +59,10 @@ impl BlockPassThrough {
         if !self.is_unchanged(block, collapse, split) {
             return Ok(None);
         }
-        let stretch =
-            PassThroughCounts { entries: block.len() as u64, bytes: (block.key_bytes() + block.value_bytes()) as u64 };
+        let stretch = PassThroughCounts {
+            entries: block.len() as u64,
+            bytes: (block.key_bytes() + block.value_bytes()) as u64,
+        };
         let seq = block.seq(block.len() - 1);
         let many = cursor.blocks_end_before(BLOCKS_IN_A_ROW, limit);
         let moved = cursor.with_stored_frame(|stored| {
@@ -77,15 +85,26 @@ impl BlockPassThrough {
     }
 
     /// Whether every entry of the block goes on as it is, all of them into one table.
-    fn is_unchanged(&mut self, block: &TableBlock, collapse: &mut VersionCollapser<'_>, split: &TableSplitter) -> bool {
-        let short = |i: usize| block.raw_value(i).len() < self.threshold || block.raw_value(i).is_empty();
+    fn is_unchanged(
+        &mut self,
+        block: &TableBlock,
+        collapse: &mut VersionCollapser<'_>,
+        split: &TableSplitter,
+    ) -> bool {
+        let short =
+            |i: usize| block.raw_value(i).len() < self.threshold || block.raw_value(i).is_empty();
         let inline = block.value_bytes() < self.threshold || (0..block.len()).all(short);
         let settled = !collapse.rewrites_seqs() || block.has_single_seq();
-        if !settled || !block.has_only_values() || !inline || !block.has_distinct_keys(collapse.comparator()) {
+        if !settled
+            || !block.has_only_values()
+            || !inline
+            || !block.has_distinct_keys(collapse.comparator())
+        {
             return false;
         }
         block.copy_key(0, &mut self.first);
         block.copy_key(block.len() - 1, &mut self.last);
-        !split.has_cut_between(&self.first, &self.last) && collapse.does_not_affect(&self.first, &self.last)
+        !split.has_cut_between(&self.first, &self.last)
+            && collapse.does_not_affect(&self.first, &self.last)
     }
 }

@@ -1,8 +1,11 @@
-//! Outputs that are synced together: tables of one rewrite or small ones of many, side by side. Must not know whose they are.
+//! Outputs that are synced together: tables of one rewrite or small ones of many, side by side.
+//! Must not know whose they are.
 //!
-//! They are synced in steps, so that neither their number nor their bytes make the end of a job long.
+//! They are synced in steps, so that neither their number nor their bytes make the end of a job
+//! long.
 //!
-//! Invariant: an output that was left here is worth nothing before [`Later::finish`] has returned `Ok`.
+//! Invariant: an output that was left here is worth nothing before [`Later::finish`] has returned
+//! `Ok`.
 
 use super::output_verification;
 use crate::version::{TableMeta, VlogMeta};
@@ -11,7 +14,8 @@ use perigee_env::WritableFile;
 use perigee_file::TableCache;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// So many files, or files of so many bytes, are synced without waiting for more. They are open until then.
+/// So many files, or files of so many bytes, are synced without waiting for more. They are open
+/// until then.
 const FILES_MAX: usize = 64;
 const BYTES_MAX: u64 = 8 << 20;
 
@@ -32,7 +36,11 @@ impl DeferredSync {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Takes finished files; syncs them if there are enough.
-    pub(super) fn add_files(&self, shelf: &TableCache, files: Vec<Arc<dyn WritableFile>>) -> Result<()> {
+    pub(super) fn add_files(
+        &self,
+        shelf: &TableCache,
+        files: Vec<Arc<dyn WritableFile>>,
+    ) -> Result<()> {
         let mut left = self.lock_files();
         left.bytes += files.iter().map(|f| f.len()).sum::<u64>();
         left.files.extend(files);
@@ -52,7 +60,8 @@ impl DeferredSync {
         }
         synced
     }
-    /// Syncs them all, then (if `verify`) reads the outputs again, from their first byte to their last.
+    /// Syncs them all, then (if `verify`) reads the outputs again, from their first byte to their
+    /// last.
     ///
     /// # Errors
     /// Then all of the outputs are worthless.
@@ -76,7 +85,7 @@ mod tests {
     use super::*;
     use perigee_base::ErrorKind;
     use perigee_env::fs::memory::SimDisk;
-    use perigee_env::{Fs, DirOpenMode};
+    use perigee_env::{DirOpenMode, Fs};
     use perigee_file::BlockCache;
     use std::path::Path;
     use std::sync::mpsc::{Receiver, Sender, channel};
@@ -112,7 +121,8 @@ mod tests {
         (Arc::new(file), has_begun, let_go)
     }
 
-    /// Two merges sync at once; the one that succeeds ends later, and made the end of the job forget that the other had failed.
+    /// Two merges sync at once; the one that succeeds ends later, and made the end of the job
+    /// forget that the other had failed.
     #[test]
     fn failed_sync_step_fails_finish() {
         let dir = SimDisk::new(1).open_dir(Path::new("/db"), DirOpenMode::CreateIfMissing).unwrap();

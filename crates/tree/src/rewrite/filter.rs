@@ -1,13 +1,15 @@
-//! The compaction filter: a user's code that looks at entries as they are compacted, and keeps, drops or changes them.
+//! The compaction filter: a user's code that looks at entries as they are compacted, and keeps,
+//! drops or changes them.
 //!
-//! It is asked only about the newest version of a key, and only if no snapshot that was there when the compaction began can
-//! see it: what a snapshot sees stays. What it drops becomes a tombstone, unless nothing older can lie beneath.
-//! A panic in it is an error of the compaction, which then changes nothing.
+//! It is asked only about the newest version of a key, and only if no snapshot that was there when
+//! the compaction began can see it: what a snapshot sees stays. What it drops becomes a tombstone,
+//! unless nothing older can lie beneath. A panic in it is an error of the compaction, which then
+//! changes nothing.
 
 use crate::get;
 use crate::version::Version;
 use perigee_base::pinned_slice::BytesPreview;
-use perigee_base::{EntryRef, Error, LevelNo, Result, PinnedSlice, ValueRef, limits};
+use perigee_base::{EntryRef, Error, LevelNo, PinnedSlice, Result, ValueRef, limits};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What becomes of an entry.
@@ -21,13 +23,16 @@ pub enum FilterDecision {
     Change(Vec<u8>),
 }
 
-/// A user's decision about entries as they are compacted. The same entry may be asked about in every compaction that it
-/// takes part in, or in none (a table that overlaps nothing is moved as it is), and by several threads at once.
+/// A user's decision about entries as they are compacted. The same entry may be asked about in
+/// every compaction that it takes part in, or in none (a table that overlaps nothing is moved as it
+/// is), and by several threads at once.
 pub trait CompactionFilter: Send + Sync {
-    /// Its name, stored with the family: a database whose family has a filter opens only with the filter of that name.
+    /// Its name, stored with the family: a database whose family has a filter opens only with the
+    /// filter of that name.
     fn name(&self) -> &str;
-    /// Decides. An error ends the compaction, which changes nothing and is tried again later. It runs inside the compaction:
-    /// it must not compact, load into, purge or write to the same database, which may wait for that very compaction.
+    /// Decides. An error ends the compaction, which changes nothing and is tried again later. It
+    /// runs inside the compaction: it must not compact, load into, purge or write to the same
+    /// database, which may wait for that very compaction.
     ///
     /// # Errors
     /// Whatever [`FilterEntry::value`] answered, or an error of its own.
@@ -65,8 +70,12 @@ impl FilterEntry<'_> {
     /// The value; read from the value log now if it is stored apart.
     pub fn value(&self) -> Result<PinnedSlice> {
         match self.value {
-            ValueRef::Inline(v) | ValueRef::InlineExpiring(v, _) => Ok(PinnedSlice::from(v.to_vec())),
-            ValueRef::Pointer(p) | ValueRef::PointerExpiring(p, _) => get::fetch_value(self.version, &p),
+            ValueRef::Inline(v) | ValueRef::InlineExpiring(v, _) => {
+                Ok(PinnedSlice::from(v.to_vec()))
+            }
+            ValueRef::Pointer(p) | ValueRef::PointerExpiring(p, _) => {
+                get::fetch_value(self.version, &p)
+            }
             _ => Err(Error::internal("a filter is asked about an entry without a value")),
         }
     }
@@ -85,8 +94,10 @@ impl RewriteFilter<'_> {
     /// Asks about a put.
     pub fn decide(&self, e: &EntryRef<'_>, version: &Version) -> Result<FilterDecision> {
         let entry = FilterEntry { key: e.key, value: e.value, level: self.level, version };
-        let decided = catch_unwind(AssertUnwindSafe(|| self.filter.decide(&entry)))
-            .unwrap_or_else(|panic| Err(Error::internal(format!("it panicked: {}", panic_message(&*panic)))));
+        let decided =
+            catch_unwind(AssertUnwindSafe(|| self.filter.decide(&entry))).unwrap_or_else(|panic| {
+                Err(Error::internal(format!("it panicked: {}", panic_message(&*panic))))
+            });
         let decided = decided.and_then(|d| match &d {
             FilterDecision::Change(v) if v.len() > limits::VALUE_BYTES_MAX => {
                 Err(Error::invalid("the new value is too long")

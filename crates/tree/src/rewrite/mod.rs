@@ -1,5 +1,6 @@
-//! The one road by which entries move into tables: source, collapse, place, split, sink. Flush, compaction,
-//! value-log collection and (later) ingest differ only in their source and their settings.
+//! The one road by which entries move into tables: source, collapse, place, split, sink. Flush,
+//! compaction, value-log collection and (later) ingest differ only in their source and their
+//! settings.
 
 pub mod collapse;
 pub mod split;
@@ -13,11 +14,13 @@ pub mod filter;
 mod pending_operands;
 pub mod pipeline;
 
-pub use filter::{CompactionFilter, FilterDecision, FilterEntry, RewriteFilter};
 pub use deferred_sync::DeferredSync;
-pub use pacer::{RewriteProgress, RewritePacer, NoPacing};
-pub use pipeline::{RewriteCounts, RewriteInput, RewriteOutput, RewriteContext, run_rewrite, write_sorted};
+pub use filter::{CompactionFilter, FilterDecision, FilterEntry, RewriteFilter};
 pub use output_writer::CreatedFiles;
+pub use pacer::{NoPacing, RewritePacer, RewriteProgress};
+pub use pipeline::{
+    RewriteContext, RewriteCounts, RewriteInput, RewriteOutput, run_rewrite, write_sorted,
+};
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,5 @@
-//! Outputs read again before they are believed, from their first byte to their last: what lies on disk is what was meant.
+//! Outputs read again before they are believed, from their first byte to their last: what lies on
+//! disk is what was meant.
 
 use crate::version::{TableMeta, VlogMeta};
 use perigee_base::Result;

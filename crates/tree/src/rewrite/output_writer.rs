@@ -1,15 +1,16 @@
-//! Where entries go: tables and value logs, cut as told, each finished file synced and (option) read again.
+//! Where entries go: tables and value logs, cut as told, each finished file synced and (option)
+//! read again.
 
-use super::output_verification;
 use super::deferred_sync::DeferredSync;
+use super::output_verification;
 use crate::version::{TableMeta, VlogMeta};
 use perigee_base::bug::{self, Bug};
-use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
 use perigee_base::entry::VlogPointer;
+use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
 use perigee_base::{EntryRef, FileId, Result};
 use perigee_env::WritableFile;
 use perigee_file::block::frame::Frame;
-use perigee_file::{TableBlock, RangeTombstones, KlogOptions, KlogWriter, TableCache, VlogWriter};
+use perigee_file::{KlogOptions, KlogWriter, RangeTombstones, TableBlock, TableCache, VlogWriter};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -31,7 +32,8 @@ pub struct OutputWriter<'a> {
     vlog: Option<(FileId, VlogWriter)>,
     /// Who syncs finished files, if not this.
     deferred_sync: Option<&'a DeferredSync>,
-    /// Range tombstones for all outputs, where the last table was cut, and how many reached over cuts.
+    /// Range tombstones for all outputs, where the last table was cut, and how many reached over
+    /// cuts.
     ranges: RangeTombstones,
     last_cut: KeyBoundary,
     ranges_split: u64,
@@ -90,7 +92,9 @@ impl<'a> OutputWriter<'a> {
 
     /// Bytes of the table being written, and of its index.
     pub fn pending_bytes(&self) -> (u64, usize) {
-        self.klog.as_ref().map_or((0, 0), |(_, k)| (k.estimated_file_bytes(), k.pending_index_bytes()))
+        self.klog
+            .as_ref()
+            .map_or((0, 0), |(_, k)| (k.estimated_file_bytes(), k.pending_index_bytes()))
     }
 
     /// Bytes written so far, buffers included.
@@ -143,7 +147,8 @@ impl<'a> OutputWriter<'a> {
     pub fn set_range_tombstones(&mut self, ranges: RangeTombstones) {
         self.ranges = ranges;
     }
-    /// How many range tombstones the tables must have, counted once for each fragment in each table.
+    /// How many range tombstones the tables must have, counted once for each fragment in each
+    /// table.
     pub fn ranges_expected(&self) -> u64 {
         self.ranges.tombstone_count() + self.ranges_split
     }
@@ -157,8 +162,8 @@ impl<'a> OutputWriter<'a> {
         Ok(&mut self.klog.as_mut().expect("made above").1)
     }
 
-    /// Ends the current table; everything that follows lies behind `at`. Range tombstones that reach over it are cut in
-    /// two.
+    /// Ends the current table; everything that follows lies behind `at`. Range tombstones that
+    /// reach over it are cut in two.
     pub fn finish_table(&mut self, at: KeyBoundaryRef<'_>) -> Result<()> {
         let order = self.options.comparator;
         let (mine, over) = self.ranges.clip_to_range(order, self.last_cut.as_ref(), at);

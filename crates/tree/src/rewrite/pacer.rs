@@ -1,7 +1,8 @@
-//! How a rewrite asks, now and then, whether and how fast it may go on. It knows no clock, no limit and nobody who cancels:
-//! those are the job's.
+//! How a rewrite asks, now and then, whether and how fast it may go on. It knows no clock, no limit
+//! and nobody who cancels: those are the job's.
 //!
-//! Invariant: an error of the pace ends the rewrite as any other error does; its outputs are worthless.
+//! Invariant: an error of the pace ends the rewrite as any other error does; its outputs are
+//! worthless.
 
 use perigee_base::Result;
 
@@ -18,14 +19,16 @@ pub struct RewriteProgress {
     pub memory_bytes: u64,
 }
 
-/// Asked after every quantum: at most [`QUANTUM_BYTES`] or [`QUANTUM_ENTRIES`], or one larger entry.
+/// Asked after every quantum: at most [`QUANTUM_BYTES`] or [`QUANTUM_ENTRIES`], or one larger
+/// entry.
 pub trait RewritePacer: std::fmt::Debug {
     /// Returns when the rewrite may go on.
     ///
     /// # Errors
     /// If it must give up.
     fn throttle(&self, moved: RewriteProgress) -> Result<()>;
-    /// The same at the end, when there is nothing left to wait for: what it would have to wait is left to whoever is next.
+    /// The same at the end, when there is nothing left to wait for: what it would have to wait is
+    /// left to whoever is next.
     fn record_final(&self, moved: RewriteProgress);
 }
 
@@ -67,7 +70,8 @@ impl Quantum {
     pub fn is_full(&self) -> bool {
         self.progress.read_bytes >= QUANTUM_BYTES || self.progress.entries >= QUANTUM_ENTRIES
     }
-    /// What to ask with, given all bytes written so far and the memory held now; starts the next quantum.
+    /// What to ask with, given all bytes written so far and the memory held now; starts the next
+    /// quantum.
     pub fn take(&mut self, (written, held_bytes): (u64, u64)) -> RewriteProgress {
         let written_bytes = written.saturating_sub(self.written_before);
         let moved = RewriteProgress { written_bytes, memory_bytes: held_bytes, ..self.progress };
@@ -100,7 +104,12 @@ mod tests {
         assert!(q.is_full());
         assert_eq!(
             q.take((700, 8)),
-            RewriteProgress { entries: 1, read_bytes: QUANTUM_BYTES, written_bytes: 200, memory_bytes: 8 }
+            RewriteProgress {
+                entries: 1,
+                read_bytes: QUANTUM_BYTES,
+                written_bytes: 200,
+                memory_bytes: 8
+            }
         );
         assert!(!q.is_full());
     }

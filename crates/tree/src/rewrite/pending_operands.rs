@@ -1,15 +1,19 @@
-//! Operands of one key on the rewrite road: they wait until it is known what lies below them, and go on as few as can be: as a
-//! value, if that is known, else as one operand. Operands that some reader tells apart are not joined (`collapse` says which).
+//! Operands of one key on the rewrite road: they wait until it is known what lies below them, and
+//! go on as few as can be: as a value, if that is known, else as one operand. Operands that some
+//! reader tells apart are not joined (`collapse` says which).
 //!
-//! Nothing is lost to a merge operator that fails: its operands go on as they came, and the road goes on.
+//! Nothing is lost to a merge operator that fails: its operands go on as they came, and the road
+//! goes on.
 //!
 //! Invariant: all that waits is of one key and one stratum, newest first.
 
 use crate::fetch_value::fetch_value_with_cause;
 use crate::version::Version;
-use perigee_base::io_stats::IoActivity;
 use perigee_base::entry::VlogPointer;
-use perigee_base::{EntryRef, KeyComparator, KeyRef, OperandMerger, Result, SeqNo, PinnedSlice, ValueRef};
+use perigee_base::io_stats::IoActivity;
+use perigee_base::{
+    EntryRef, KeyComparator, KeyRef, OperandMerger, PinnedSlice, Result, SeqNo, ValueRef,
+};
 use std::ops::Range;
 
 /// So many operands, or bytes of them, are joined before more are taken.
@@ -108,7 +112,8 @@ impl PendingOperands {
     pub fn is_duplicate(&self, seq: SeqNo) -> bool {
         self.last_seq == Some(seq)
     }
-    /// Gives back the operand that was taken last; whether it waited. A value of its number was made of it, and has more.
+    /// Gives back the operand that was taken last; whether it waited. A value of its number was
+    /// made of it, and has more.
     pub fn pop_last(&mut self) -> bool {
         self.operands.pop().is_some()
     }
@@ -127,7 +132,11 @@ impl PendingOperands {
         let apart = e.value.vlog_pointer();
         let length = |p: &VlogPointer| usize::try_from(p.value_bytes).unwrap_or(usize::MAX);
         self.vlog_bytes = self.vlog_bytes.saturating_add(apart.as_ref().map_or(0, length));
-        self.operands.push(PendingOperand { seq: e.seq, bytes: start..self.buffer.len(), vlog_pointer: apart });
+        self.operands.push(PendingOperand {
+            seq: e.seq,
+            bytes: start..self.buffer.len(),
+            vlog_pointer: apart,
+        });
     }
     /// The newest of them.
     pub fn newest_seq(&self) -> SeqNo {
@@ -149,13 +158,16 @@ impl PendingOperands {
         below: OperandBase<'_>,
         version: &Version,
     ) -> Result<MergeOutcome> {
-        let Some(merger) = merger.filter(|_| !self.merge_failed) else { return Ok(MergeOutcome::Unmerged) };
+        let Some(merger) = merger.filter(|_| !self.merge_failed) else {
+            return Ok(MergeOutcome::Unmerged);
+        };
         if self.operands.len() == 1 && matches!(below, OperandBase::Unknown) {
             return Ok(MergeOutcome::Unmerged);
         }
         let read = |p: &VlogPointer| fetch_value_with_cause(version, p, IoActivity::Compaction);
         let apart = |p: &PendingOperand| p.vlog_pointer.as_ref().map(read).transpose();
-        let fetched: Vec<Option<PinnedSlice>> = self.operands.iter().map(apart).collect::<Result<_>>()?;
+        let fetched: Vec<Option<PinnedSlice>> =
+            self.operands.iter().map(apart).collect::<Result<_>>()?;
         let both = self.operands.iter().zip(&fetched).rev();
         let operands: Vec<&[u8]> =
             both.map(|(p, f)| f.as_deref().unwrap_or(&self.buffer[p.bytes.clone()])).collect();
@@ -164,8 +176,12 @@ impl PendingOperands {
             _ => None,
         };
         let done = match below {
-            OperandBase::Unknown => merger.partial_merge(&self.key, &operands).map(MergeOutcome::Operand),
-            OperandBase::Absent => merger.full_merge(&self.key, None, &operands).map(MergeOutcome::Value),
+            OperandBase::Unknown => {
+                merger.partial_merge(&self.key, &operands).map(MergeOutcome::Operand)
+            }
+            OperandBase::Absent => {
+                merger.full_merge(&self.key, None, &operands).map(MergeOutcome::Value)
+            }
             OperandBase::Value(v) => {
                 let left = base.as_deref().or(v.inline_bytes()).unwrap_or_default();
                 merger.full_merge(&self.key, Some(left), &operands).map(MergeOutcome::Value)

@@ -1,23 +1,24 @@
-//! The road itself: every entry of the source is kept or dropped for a reason, and they are counted.
+//! The road itself: every entry of the source is kept or dropped for a reason, and they are
+//! counted.
 
-use super::pending_operands::{OperandBase, PendingOperands, MergeOutcome};
-use super::collapse::{VersionCollapser, RangeTombstoneCounts, EntryVerdict};
-use super::filter::{FilterDecision, RewriteFilter};
-use super::deferred_sync::DeferredSync;
-use super::pacer::{RewritePacer, Quantum};
-use super::value_separation::{SeparationPolicy, ValuePlacement};
-use super::output_writer::{CreatedFiles, OutputWriter};
-use super::split::TableSplitter;
 use super::block_pass_through::BlockPassThrough;
+use super::collapse::{EntryVerdict, RangeTombstoneCounts, VersionCollapser};
+use super::deferred_sync::DeferredSync;
+use super::filter::{FilterDecision, RewriteFilter};
+use super::output_writer::{CreatedFiles, OutputWriter};
+use super::pacer::{Quantum, RewritePacer};
+use super::pending_operands::{MergeOutcome, OperandBase, PendingOperands};
+use super::split::TableSplitter;
+use super::value_separation::{SeparationPolicy, ValuePlacement};
 use crate::get;
 use crate::mvcc::SnapshotStripes;
 use crate::scan::MergeCursor;
 use crate::version::{TableMeta, Version, VlogMeta};
 use perigee_base::bug::{self, Bug};
-use perigee_base::key_boundary::KeyBoundary;
 use perigee_base::io_stats::IoActivity;
-use perigee_base::{EntryRef, Error, FileId, OperandMerger, ExpiryClock, Result, SeqNo, ValueRef};
-use perigee_file::{RangeTombstones, KlogOptions, TableCache};
+use perigee_base::key_boundary::KeyBoundary;
+use perigee_base::{EntryRef, Error, ExpiryClock, FileId, OperandMerger, Result, SeqNo, ValueRef};
+use perigee_file::{KlogOptions, RangeTombstones, TableCache};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -52,7 +53,8 @@ pub struct RewriteContext<'a> {
     pub merge_operator: Option<Arc<OperandMerger>>,
     /// The user's filter, for compactions.
     pub filter: Option<RewriteFilter<'a>>,
-    /// The number for values that every reader sees and beneath which nothing lies, if they may have one.
+    /// The number for values that every reader sees and beneath which nothing lies, if they may
+    /// have one.
     pub bottom_seq: Option<SeqNo>,
     /// Who syncs the outputs and reads them again, if not the rewrite.
     pub deferred_sync: Option<&'a DeferredSync>,
@@ -89,9 +91,9 @@ pub struct RewriteOutput {
     pub write_calls: u64,
 }
 
-/// Entries in, out, and dropped by reason: `read = written + shadowed + tombstones + expired + covered + cancelled +
-/// filtered + merged + taken back`. Range
-/// tombstones are counted apart, once for each fragment.
+/// Entries in, out, and dropped by reason: `read = written + shadowed + tombstones + expired +
+/// covered + cancelled + filtered + merged + taken back`. Range tombstones are counted apart, once
+/// for each fragment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RewriteCounts {
     /// Entries of the source.
@@ -110,7 +112,8 @@ pub struct RewriteCounts {
     pub expired_to_tombstones: u64,
     /// Of those written: entries of blocks that were moved as they were stored.
     pub passed_through: u64,
-    /// Dropped because a range tombstone hides them. (Of many in a row most are not read at all, and not counted anywhere.)
+    /// Dropped because a range tombstone hides them. (Of many in a row most are not read at all,
+    /// and not counted anywhere.)
     pub covered: u64,
     /// Single deletes and what they cancelled.
     pub cancelled: u64,
@@ -118,26 +121,52 @@ pub struct RewriteCounts {
     pub rolled_back: u64,
     /// Operands, and what lay below them, that became part of another entry.
     pub merged: u64,
-    /// Of those written: operands that the merge operator could not join to what is known of what lies below.
+    /// Of those written: operands that the merge operator could not join to what is known of what
+    /// lies below.
     pub unmerged: u64,
     /// Range tombstones.
     pub range_tombstones: RangeTombstoneCounts,
 }
 
-/// Moves every entry of the source. Files are synced, the directory is not. After an error the outputs are worthless and
-/// named in `created`.
-pub fn run_rewrite(input: RewriteInput, job: RewriteContext<'_>, created: &mut CreatedFiles) -> Result<RewriteOutput> {
+/// Moves every entry of the source. Files are synced, the directory is not. After an error the
+/// outputs are worthless and named in `created`.
+pub fn run_rewrite(
+    input: RewriteInput,
+    job: RewriteContext<'_>,
+    created: &mut CreatedFiles,
+) -> Result<RewriteOutput> {
     let mut source = input.source;
-    let place = SeparationPolicy { threshold: job.separation_threshold, relocate_vlogs: input.relocate_vlogs };
-    let unseen = input.pass_through_blocks && !input.zero_seqs && job.filter.is_none() && place.relocate_vlogs.is_empty();
+    let place = SeparationPolicy {
+        threshold: job.separation_threshold,
+        relocate_vlogs: input.relocate_vlogs,
+    };
+    let unseen = input.pass_through_blocks
+        && !input.zero_seqs
+        && job.filter.is_none()
+        && place.relocate_vlogs.is_empty();
     let mut whole = BlockPassThrough::new(unseen, place.threshold);
     let order = job.options.comparator;
     let split = TableSplitter::new(order, job.target_bytes, job.cuts.clone());
-    let sink = OutputWriter::new(job.table_cache, job.next_file_id, job.options.clone(), job.verify_outputs, created);
+    let sink = OutputWriter::new(
+        job.table_cache,
+        job.next_file_id,
+        job.options.clone(),
+        job.verify_outputs,
+        created,
+    );
     let sink = sink.with_deferred_sync(job.deferred_sync);
-    let mut exit = RewriteWriter { version: job.version, separation: place, split, sink, zero_seqs: input.zero_seqs };
+    let mut exit = RewriteWriter {
+        version: job.version,
+        separation: place,
+        split,
+        sink,
+        zero_seqs: input.zero_seqs,
+    };
     let collapse = VersionCollapser::new(order, job.stripes.clone(), input.bottommost, job.now);
-    let mut collapse = collapse.with_ranges(input.range_tombstones).with_bottom_seq(job.bottom_seq).without_rolled_back(input.rolled_back);
+    let mut collapse = collapse
+        .with_ranges(input.range_tombstones)
+        .with_bottom_seq(job.bottom_seq)
+        .without_rolled_back(input.rolled_back);
     let (mut counts, mut quantum) = (RewriteCounts::default(), Quantum::default());
     let (ranges, of_ranges) = collapse.output_ranges();
     counts.range_tombstones = of_ranges;
@@ -162,7 +191,8 @@ pub fn run_rewrite(input: RewriteInput, job: RewriteContext<'_>, created: &mut C
         }
         if held.is_none()
             && chain.is_empty()
-            && let Some(s) = whole.pass_block(&mut source, (&mut collapse, &mut exit.split, &mut exit.sink))?
+            && let Some(s) =
+                whole.pass_block(&mut source, (&mut collapse, &mut exit.split, &mut exit.sink))?
         {
             counts.passed_through += s.entries;
             counts.read += s.entries;
@@ -179,14 +209,24 @@ pub fn run_rewrite(input: RewriteInput, job: RewriteContext<'_>, created: &mut C
         if let Some(single) = held.take() {
             if matches!(verdict, EntryVerdict::CancelPair | EntryVerdict::ReplaceHeld) {
                 counts.cancelled += 1;
-            } else if verdict == EntryVerdict::HeldBecomesDelete || (verdict == EntryVerdict::Shadowed && !new_key) {
-                held = Some(HeldSingleDelete { is_delete: single.is_delete || verdict == EntryVerdict::HeldBecomesDelete, ..single });
+            } else if verdict == EntryVerdict::HeldBecomesDelete
+                || (verdict == EntryVerdict::Shadowed && !new_key)
+            {
+                held = Some(HeldSingleDelete {
+                    is_delete: single.is_delete || verdict == EntryVerdict::HeldBecomesDelete,
+                    ..single
+                });
             } else {
                 exit.write_entry(single.entry(), single.new_key)?;
                 counts.written += 1;
             }
         }
-        if !chain.is_empty() || matches!(verdict, EntryVerdict::Operand | EntryVerdict::MergeBase | EntryVerdict::NoMergeBase) {
+        if !chain.is_empty()
+            || matches!(
+                verdict,
+                EntryVerdict::Operand | EntryVerdict::MergeBase | EntryVerdict::NoMergeBase
+            )
+        {
             let rest = (&job, &collapse, &mut exit, &mut counts);
             match resolve_operands(&mut chain, &entry, (verdict, new_key), rest)? {
                 Some(then) => verdict = then,
@@ -197,7 +237,11 @@ pub fn run_rewrite(input: RewriteInput, job: RewriteContext<'_>, created: &mut C
             }
         }
         let decided = match &job.filter {
-            Some(f) if verdict == EntryVerdict::Keep && !chain.has_emitted() && collapse.is_filterable(&entry) => {
+            Some(f)
+                if verdict == EntryVerdict::Keep
+                    && !chain.has_emitted()
+                    && collapse.is_filterable(&entry) =>
+            {
                 f.decide(&entry, job.version)?
             }
             _ => FilterDecision::Keep,
@@ -210,7 +254,12 @@ pub fn run_rewrite(input: RewriteInput, job: RewriteContext<'_>, created: &mut C
         entry.value = apply_decision(&decided, entry.value);
         match verdict {
             EntryVerdict::HoldSingleDelete => {
-                held = Some(HeldSingleDelete { key: entry.key.to_vec(), seq: entry.seq, new_key, is_delete: false });
+                held = Some(HeldSingleDelete {
+                    key: entry.key.to_vec(),
+                    seq: entry.seq,
+                    new_key,
+                    is_delete: false,
+                });
             }
             EntryVerdict::CancelPair => counts.cancelled += 1,
             EntryVerdict::Covered => {
@@ -233,7 +282,8 @@ pub fn run_rewrite(input: RewriteInput, job: RewriteContext<'_>, created: &mut C
                     entry.value = ValueRef::Tombstone;
                     counts.expired_to_tombstones += 1;
                 }
-                // Below operands that went on it keeps its number: that must be smaller than theirs.
+                // Below operands that went on it keeps its number: that must be smaller than
+                // theirs.
                 let seq = if chain.has_emitted() { entry.seq } else { collapse.output_seq(&entry) };
                 exit.write_entry(EntryRef { seq, ..entry }, new_key)?;
                 counts.written += 1;
@@ -248,7 +298,8 @@ pub fn run_rewrite(input: RewriteInput, job: RewriteContext<'_>, created: &mut C
     emit_operands(&mut chain, end, &job, &collapse, &mut exit, &mut counts)?;
     let mut sink = exit.sink;
     sink.finish()?;
-    // What is finished is not thrown away because somebody cancels now, and nobody waits with it in hand.
+    // What is finished is not thrown away because somebody cancels now, and nobody waits with it in
+    // hand.
     job.pacer.record_final(quantum.take(sink.written_and_memory_bytes()));
     check_counts(&counts, &sink)?;
     Ok(RewriteOutput {
@@ -259,13 +310,18 @@ pub fn run_rewrite(input: RewriteInput, job: RewriteContext<'_>, created: &mut C
     })
 }
 
-/// An operand, or what comes below operands that wait. What it is to be treated as now; `None`: it waits, or became a part of
-/// another entry.
+/// An operand, or what comes below operands that wait. What it is to be treated as now; `None`: it
+/// waits, or became a part of another entry.
 fn resolve_operands(
     chain: &mut PendingOperands,
     entry: &EntryRef<'_>,
     (verdict, new_key): (EntryVerdict, bool),
-    (job, collapse, exit, counts): (&RewriteContext<'_>, &VersionCollapser<'_>, &mut RewriteWriter<'_, '_>, &mut RewriteCounts),
+    (job, collapse, exit, counts): (
+        &RewriteContext<'_>,
+        &VersionCollapser<'_>,
+        &mut RewriteWriter<'_, '_>,
+        &mut RewriteCounts,
+    ),
 ) -> Result<Option<EntryVerdict>> {
     if verdict == EntryVerdict::Operand && chain.is_duplicate(entry.seq) && !new_key {
         counts.shadowed += 1;
@@ -293,9 +349,11 @@ fn resolve_operands(
     }
     let below = match verdict {
         EntryVerdict::MergeBase => OperandBase::Value(entry.value),
-        EntryVerdict::NoMergeBase | EntryVerdict::HoldSingleDelete | EntryVerdict::SpentTombstone | EntryVerdict::Expired | EntryVerdict::Covered => {
-            OperandBase::Absent
-        }
+        EntryVerdict::NoMergeBase
+        | EntryVerdict::HoldSingleDelete
+        | EntryVerdict::SpentTombstone
+        | EntryVerdict::Expired
+        | EntryVerdict::Covered => OperandBase::Absent,
         _ => OperandBase::Unknown,
     };
     let merged = emit_operands(chain, below, job, collapse, exit, counts)?;
@@ -309,7 +367,9 @@ fn resolve_operands(
         EntryVerdict::NoMergeBase if entry.value.is_tombstone() => {
             Some(if spent { EntryVerdict::SpentTombstone } else { EntryVerdict::Keep })
         }
-        EntryVerdict::NoMergeBase => Some(if spent { EntryVerdict::Expired } else { EntryVerdict::ConvertToTombstone }),
+        EntryVerdict::NoMergeBase => {
+            Some(if spent { EntryVerdict::Expired } else { EntryVerdict::ConvertToTombstone })
+        }
         other => Some(other),
     })
 }
@@ -344,7 +404,9 @@ fn emit_operands(
     let value = if is_value { ValueRef::Inline(bytes) } else { ValueRef::Operand(bytes) };
     let e = EntryRef { key: chain.key(), seq: chain.newest_seq(), value };
     let decided = match &job.filter {
-        Some(f) if is_value && !chain.has_emitted() && collapse.is_filterable(&e) => f.decide(&e, job.version)?,
+        Some(f) if is_value && !chain.has_emitted() && collapse.is_filterable(&e) => {
+            f.decide(&e, job.version)?
+        }
         _ => FilterDecision::Keep,
     };
     counts.merged += n - 1;
@@ -371,15 +433,23 @@ fn apply_decision<'a>(decided: &'a FilterDecision, value: ValueRef<'a>) -> Value
     }
 }
 
-/// The end of the road alone, for entries that are in order already, each key once: nothing is dropped.
+/// The end of the road alone, for entries that are in order already, each key once: nothing is
+/// dropped.
 pub fn write_sorted<'e>(
     entries: impl Iterator<Item = EntryRef<'e>>,
     job: RewriteContext<'_>,
     created: &mut CreatedFiles,
 ) -> Result<RewriteOutput> {
-    let place = SeparationPolicy { threshold: job.separation_threshold, relocate_vlogs: BTreeSet::new() };
+    let place =
+        SeparationPolicy { threshold: job.separation_threshold, relocate_vlogs: BTreeSet::new() };
     let mut split = TableSplitter::new(job.options.comparator, job.target_bytes, job.cuts.clone());
-    let sink = OutputWriter::new(job.table_cache, job.next_file_id, job.options.clone(), job.verify_outputs, created);
+    let sink = OutputWriter::new(
+        job.table_cache,
+        job.next_file_id,
+        job.options.clone(),
+        job.verify_outputs,
+        created,
+    );
     let mut sink = sink.with_deferred_sync(job.deferred_sync);
     let (mut counts, mut quantum) = (RewriteCounts::default(), Quantum::default());
     for entry in entries {
@@ -405,7 +475,8 @@ pub fn write_sorted<'e>(
     })
 }
 
-/// Bytes that an entry brings along; a separated value stays where it is, or is counted where it is written.
+/// Bytes that an entry brings along; a separated value stays where it is, or is counted where it is
+/// written.
 fn key_and_inline_bytes(e: &EntryRef<'_>) -> u64 {
     let value = e.value.inline_bytes().map_or(0, <[u8]>::len);
     (e.key.len() + value) as u64
@@ -433,7 +504,12 @@ impl RewriteWriter<'_, '_> {
     }
 }
 
-fn write_entry(version: &Version, place: &SeparationPolicy, sink: &mut OutputWriter<'_>, e: EntryRef<'_>) -> Result<()> {
+fn write_entry(
+    version: &Version,
+    place: &SeparationPolicy,
+    sink: &mut OutputWriter<'_>,
+    e: EntryRef<'_>,
+) -> Result<()> {
     let value = match (place.placement(&e.value), e.value.inline_bytes(), e.value.vlog_pointer()) {
         (ValuePlacement::Separate, Some(v), _) => e.value.with_pointer(sink.write_to_vlog(v)?),
         (ValuePlacement::Relocate, _, Some(p)) => {
@@ -459,10 +535,15 @@ fn check_counts(c: &RewriteCounts, sink: &OutputWriter<'_>) -> Result<()> {
         + c.filtered
         + c.merged
         + c.rolled_back;
-    if (c.read != c.written + dropped || c.written != in_tables) && !bug::is_active(Bug::LoseLastEntry) {
-        return Err(Error::internal(format!("a rewrite lost entries: {c:?}, in tables: {in_tables}")));
+    if (c.read != c.written + dropped || c.written != in_tables)
+        && !bug::is_active(Bug::LoseLastEntry)
+    {
+        return Err(Error::internal(format!(
+            "a rewrite lost entries: {c:?}, in tables: {in_tables}"
+        )));
     }
-    let ranges: u64 = sink.tables.iter().filter_map(|t| t.summary.ranges.as_ref()).map(|r| r.count).sum();
+    let ranges: u64 =
+        sink.tables.iter().filter_map(|t| t.summary.ranges.as_ref()).map(|r| r.count).sum();
     if ranges != sink.ranges_expected() && !bug::is_active(Bug::RangeLostAtCut) {
         let (c, expected) = (c.range_tombstones, sink.ranges_expected());
         return Err(Error::internal(format!(

@@ -25,11 +25,14 @@ impl TableSplitter {
 
     /// Whether a boundary lies behind the key `first` and before `last`.
     pub fn has_cut_between(&self, first: &[u8], last: &[u8]) -> bool {
-        let ahead = self.cuts[self.cuts_passed..].iter().find(|c| !c.as_ref().is_before(self.comparator, first));
+        let ahead = self.cuts[self.cuts_passed..]
+            .iter()
+            .find(|c| !c.as_ref().is_before(self.comparator, first));
         ahead.is_some_and(|c| c.as_ref().is_before(self.comparator, last))
     }
 
-    /// Where to cut before the next entry, if anywhere. Versions of one key stay together. Keys come in order.
+    /// Where to cut before the next entry, if anywhere. Versions of one key stay together. Keys
+    /// come in order.
     #[inline]
     pub fn cut_before<'a>(
         &'a mut self,
@@ -39,7 +42,11 @@ impl TableSplitter {
         index_bytes: usize,
     ) -> Option<KeyBoundaryRef<'a>> {
         let before = self.cuts_passed;
-        while self.cuts.get(self.cuts_passed).is_some_and(|c| c.as_ref().is_before(self.comparator, key)) {
+        while self
+            .cuts
+            .get(self.cuts_passed)
+            .is_some_and(|c| c.as_ref().is_before(self.comparator, key))
+        {
             self.cuts_passed += 1;
         }
         if !new_key {
@@ -54,8 +61,9 @@ impl TableSplitter {
     }
 }
 
-/// Of `boundaries` places every how many-th to cut at, so that pieces of `bytes` bytes in all are not smaller than `piece`.
-/// A power of two: what was cut by one step and by another still has common ends.
+/// Of `boundaries` places every how many-th to cut at, so that pieces of `bytes` bytes in all are
+/// not smaller than `piece`. A power of two: what was cut by one step and by another still has
+/// common ends.
 pub fn boundary_stride(boundaries: usize, bytes: u64, piece: u64) -> usize {
     let pieces = (bytes / piece.max(1)).max(1);
     (boundaries as u64 + 1).div_ceil(pieces).next_power_of_two() as usize
@@ -75,17 +83,22 @@ mod tests {
         assert_eq!(s.cut_before(b"g", true, 100, 0), Some(KeyBoundaryRef::Before(b"f")));
         assert_eq!(s.cut_before(b"h", true, 2560, 0), Some(KeyBoundaryRef::Before(b"h")), "full");
         assert_eq!(s.cut_before(b"h", false, 2570, 0), None, "the same key");
-        assert_eq!(s.cut_before(b"i", true, 0, limits::INDEX_BYTES_CUT), Some(KeyBoundaryRef::Before(b"i")));
+        assert_eq!(
+            s.cut_before(b"i", true, 0, limits::INDEX_BYTES_CUT),
+            Some(KeyBoundaryRef::Before(b"i"))
+        );
         assert!(s.has_cut_between(b"j", b"m") && s.has_cut_between(b"j", b"z"));
         assert!(!s.has_cut_between(b"j", b"l") && !s.has_cut_between(b"m", b"z"));
         assert_eq!(s.cut_before(b"n", true, 10, 0), Some(KeyBoundaryRef::Before(b"m")));
     }
 
-    /// The first version of a key was dropped, the second went into the table: the boundary before the key was then taken
-    /// for the end of that table, and range tombstones behind it came into two.
+    /// The first version of a key was dropped, the second went into the table: the boundary before
+    /// the key was then taken for the end of that table, and range tombstones behind it came into
+    /// two.
     #[test]
     fn boundary_inside_a_key_is_not_a_cut() {
-        let mut s = TableSplitter::new(KeyComparator::Bytes, 256, vec![KeyBoundary::Before(b"m".into())]);
+        let mut s =
+            TableSplitter::new(KeyComparator::Bytes, 256, vec![KeyBoundary::Before(b"m".into())]);
         assert_eq!(s.cut_before(b"a", true, 0, 0), None);
         assert_eq!(s.cut_before(b"n", false, 100, 0), None);
         assert_eq!(s.cut_before(b"o", true, 100, 0), None);
@@ -93,7 +106,10 @@ mod tests {
 
     #[test]
     fn strides_are_powers_of_two() {
-        assert_eq!((boundary_stride(31, 320, 10), boundary_stride(31, 319, 10), boundary_stride(0, 5, 10)), (1, 2, 1));
+        assert_eq!(
+            (boundary_stride(31, 320, 10), boundary_stride(31, 319, 10), boundary_stride(0, 5, 10)),
+            (1, 2, 1)
+        );
         assert_eq!((boundary_stride(31, 100, 10), boundary_stride(31, 5, 10)), (4, 32));
     }
 }

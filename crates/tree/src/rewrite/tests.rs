@@ -7,11 +7,11 @@ use crate::mvcc::SnapshotStripes;
 use crate::scan::{MergeCursor, RunCursor, SourceCursor};
 use crate::version::FileOpener;
 use crate::{Memtable, Table, TableMeta, Version, VersionEdit, Vlog, VlogMeta};
-use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
 use perigee_base::expiry::FixedClock;
+use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
 use perigee_base::{Expiry, FamilyId, KeyComparator, LevelNo, Result, RunId, SeqNo};
 use perigee_env::fs::memory::SimDisk;
-use perigee_env::{Fs, DirOpenMode};
+use perigee_env::{DirOpenMode, Fs};
 use perigee_file::log::{Batch, BatchOp, BatchOps};
 use perigee_file::{BlockCache, CompressionMethod, KlogOptions, TableCache};
 use std::path::Path;
@@ -22,7 +22,10 @@ struct TestOpener(TableCache);
 
 impl FileOpener for TestOpener {
     fn open_table(&self, meta: &TableMeta) -> Result<Arc<Table>> {
-        Ok(Arc::new(Table { meta: meta.clone(), reader: self.0.klog_reader(meta.id, meta.summary.bytes)? }))
+        Ok(Arc::new(Table {
+            meta: meta.clone(),
+            reader: self.0.klog_reader(meta.id, meta.summary.bytes)?,
+        }))
     }
     fn open_vlog(&self, meta: &VlogMeta) -> Result<Arc<Vlog>> {
         Ok(Arc::new(Vlog { meta: meta.clone(), reader: self.0.vlog_reader(meta.id, meta.bytes)? }))
@@ -45,7 +48,8 @@ struct RewriteFixture {
 
 impl RewriteFixture {
     fn new(seed: u64, order: KeyComparator) -> RewriteFixture {
-        let dir = SimDisk::new(seed).open_dir(Path::new("/db"), DirOpenMode::CreateIfMissing).unwrap();
+        let dir =
+            SimDisk::new(seed).open_dir(Path::new("/db"), DirOpenMode::CreateIfMissing).unwrap();
         let shelf = TableCache::new(dir, 1, Arc::new(BlockCache::new(1 << 16)), Arc::default());
         RewriteFixture {
             tables: TestOpener(shelf),
@@ -79,22 +83,31 @@ impl RewriteFixture {
             let value: Vec<u8> = (0..len).map(|_| self.random_below(kinds) as u8).collect();
             match if odd == 0 { 9 } else { self.random_below(odd) } {
                 0 => b.delete(FamilyId(0), &key).unwrap(),
-                1 => b.put_expiring(FamilyId(0), &key, &value, Expiry(40 + self.random_below(20))).unwrap(),
+                1 => b
+                    .put_expiring(FamilyId(0), &key, &value, Expiry(40 + self.random_below(20)))
+                    .unwrap(),
                 2 => b.single_delete(FamilyId(0), &key).unwrap(),
                 3 => {
                     let end = format!("key{:06}", k + 1 + self.random_below(40)).into_bytes();
-                    b.delete_range(FamilyId(0), KeyBoundaryRef::Before(&key), KeyBoundaryRef::Before(&end)).unwrap();
+                    b.delete_range(
+                        FamilyId(0),
+                        KeyBoundaryRef::Before(&key),
+                        KeyBoundaryRef::Before(&end),
+                    )
+                    .unwrap();
                 }
                 _ => b.put(FamilyId(0), &key, &value).unwrap(),
             }
             self.seq += 1;
             let f = b.finish();
-            let ops: Vec<(BatchOp, SeqNo)> =
-                BatchOps::new(&f.buf, f.payload_range()).map(|op| (op.unwrap(), SeqNo(self.seq))).collect();
+            let ops: Vec<(BatchOp, SeqNo)> = BatchOps::new(&f.buf, f.payload_range())
+                .map(|op| (op.unwrap(), SeqNo(self.seq)))
+                .collect();
             memtable.insert(&Arc::new(f.buf), 0, &ops).unwrap();
         }
         let run = RunId(self.seq);
-        let (edit, _) = flush(&memtable, run, self.context(), &mut CreatedFiles::default()).unwrap();
+        let (edit, _) =
+            flush(&memtable, run, self.context(), &mut CreatedFiles::default()).unwrap();
         self.install(&edit);
     }
 
@@ -130,14 +143,18 @@ impl RewriteFixture {
 
     fn merge(&self, reason: CompactionReason) -> (VersionEdit, RewriteOutput) {
         let inputs = self.version.tables().map(|(level, _, t)| (level, t.meta.id)).collect();
-        let plan = CompactionPlan { cuts: self.cuts.clone(), ..CompactionPlan::merge(reason, inputs, LevelNo(6)) };
+        let plan = CompactionPlan {
+            cuts: self.cuts.clone(),
+            ..CompactionPlan::merge(reason, inputs, LevelNo(6))
+        };
         run_compaction(&plan, self.context(), &mut CreatedFiles::default()).unwrap()
     }
 
     /// The entries of the version that an edit makes.
     fn contents(&self, edit: &VersionEdit) -> Vec<String> {
         let version = self.version.apply(edit, &self.tables).unwrap();
-        let of = |r: &Arc<_>| SourceCursor::Run(RunCursor::new(Arc::clone(r), self.comparator, false));
+        let of =
+            |r: &Arc<_>| SourceCursor::Run(RunCursor::new(Arc::clone(r), self.comparator, false));
         let mut c = MergeCursor::new(self.comparator, version.runs().map(of).collect());
         let mut all = Vec::new();
         c.seek_first().unwrap();
@@ -152,7 +169,8 @@ impl RewriteFixture {
     }
 }
 
-/// Small runs over a large one, clustered and scattered: moved blocks change nothing that a reader could see.
+/// Small runs over a large one, clustered and scattered: moved blocks change nothing that a reader
+/// could see.
 #[test]
 fn block_pass_through_matches_entry_merge() {
     let mut moved = 0;
@@ -177,7 +195,9 @@ fn block_pass_through_matches_entry_merge() {
         w.target_bytes = [8 << 10, 100][seed as usize % 9 / 8];
         w.use_bottom_seq = seed % 5 > 0 && seed % 4 == 1;
         if seed % 2 == 0 {
-            w.cuts = (1..30).map(|i| KeyBoundary::Before(format!("key{:06}", i * 101).into_bytes())).collect();
+            w.cuts = (1..30)
+                .map(|i| KeyBoundary::Before(format!("key{:06}", i * 101).into_bytes()))
+                .collect();
         }
         let (by_block, out) = w.merge(CompactionReason::LevelBytes);
         let (by_entry, all) = w.merge(CompactionReason::Manual);
@@ -208,7 +228,11 @@ fn bottommost_entries_share_one_seq() {
     w.flush(100..200, 3, 0);
     w.use_bottom_seq = true;
     let (edit, out) = w.merge(CompactionReason::LevelBytes);
-    assert!(out.tables.iter().all(|t| t.seq_range() == (SeqNo(w.seq), SeqNo(w.seq))), "{:?}", out.counts);
+    assert!(
+        out.tables.iter().all(|t| t.seq_range() == (SeqNo(w.seq), SeqNo(w.seq))),
+        "{:?}",
+        out.counts
+    );
     w.install(&edit);
     w.flush(700..720, 1, 0);
     let (_, out) = w.merge(CompactionReason::LevelBytes);

@@ -32,7 +32,9 @@ impl SeparationPolicy {
             {
                 ValuePlacement::Separate
             }
-            ValueRef::Pointer(p) | ValueRef::PointerExpiring(p, _) | ValueRef::OperandPointer(p)
+            ValueRef::Pointer(p)
+            | ValueRef::PointerExpiring(p, _)
+            | ValueRef::OperandPointer(p)
                 if self.relocate_vlogs.contains(&p.file) =>
             {
                 ValuePlacement::Relocate

@@ -53,8 +53,14 @@ mod tests {
         let b = ScanBounds::prefix(KeyComparator::Bytes, b"a\xff").unwrap();
         assert_eq!(b.upper, Bound::Excluded(b"b".to_vec()));
         assert!(!b.is_after_upper(KeyComparator::Bytes, b"a\xff\xff\xff"));
-        assert!(b.is_after_upper(KeyComparator::Bytes, b"b") && b.is_before_lower(KeyComparator::Bytes, b"a\xfe"));
-        assert_eq!(ScanBounds::prefix(KeyComparator::Bytes, b"\xff\xff").unwrap().upper, Bound::Unbounded);
+        assert!(
+            b.is_after_upper(KeyComparator::Bytes, b"b")
+                && b.is_before_lower(KeyComparator::Bytes, b"a\xfe")
+        );
+        assert_eq!(
+            ScanBounds::prefix(KeyComparator::Bytes, b"\xff\xff").unwrap().upper,
+            Bound::Unbounded
+        );
         assert_eq!(ScanBounds::prefix(KeyComparator::Bytes, b"").unwrap().upper, Bound::Unbounded);
     }
 }

@@ -2,13 +2,14 @@
 
 use crate::memtable::MemtableCursor;
 use crate::version::Run;
-use perigee_base::key_boundary::KeyBoundaryRef;
 use perigee_base::io_stats::IoActivity;
+use perigee_base::key_boundary::KeyBoundaryRef;
 use perigee_base::{EntryKind, KeyComparator, KeyRef, Result, SeqNo, ValueRef};
-use perigee_file::{TableBlock, EntryValue, KlogCursor, EntryMeta, EntryWindowView};
+use perigee_file::{EntryMeta, EntryValue, EntryWindowView, KlogCursor, TableBlock};
 use std::sync::Arc;
 
-/// Tombstones that scans pass are told of so many at a time: a scan that meets fewer has no reason to complain.
+/// Tombstones that scans pass are told of so many at a time: a scan that meets fewer has no reason
+/// to complain.
 const SKIPS_PER_REPORT: u64 = 64;
 
 /// A source. After an error it is not valid until the next seek.
@@ -76,7 +77,10 @@ impl SourceCursor {
     /// A step, if it stays in the block at hand; what a merge wants to know of the entry.
     #[inline]
     pub fn step_in_block(&mut self, forward: bool, skip: &[u8]) -> Option<EntryMeta> {
-        let SourceCursor::Run(RunCursor { table_cursor: Some(c), left_value: left, .. }) = self else { return None };
+        let SourceCursor::Run(RunCursor { table_cursor: Some(c), left_value: left, .. }) = self
+        else {
+            return None;
+        };
         if !forward && left.is_some() {
             *left = None;
         }
@@ -84,9 +88,14 @@ impl SourceCursor {
     }
     /// The same of the entry it is on.
     pub fn entry_meta(&self, order: KeyComparator, skip: &[u8]) -> EntryMeta {
-        EntryMeta { key_prefix: self.key().key_prefix(order, skip), seq: self.seq(), kind: self.kind() }
+        EntryMeta {
+            key_prefix: self.key().key_prefix(order, skip),
+            seq: self.seq(),
+            kind: self.kind(),
+        }
     }
-    /// The cursor of the table it is in, if that is at the beginning of a block that may be moved as it is.
+    /// The cursor of the table it is in, if that is at the beginning of a block that may be moved
+    /// as it is.
     #[inline]
     pub fn passthrough_block(&self) -> Option<(&KlogCursor, &Arc<TableBlock>)> {
         let SourceCursor::Run(RunCursor { table_cursor: Some(c), .. }) = self else { return None };
@@ -160,7 +169,8 @@ impl SourceCursor {
     pub fn block_reaches(&self, key: &[u8]) -> bool {
         matches!(self, SourceCursor::Run(RunCursor { table_cursor: Some(c), .. }) if c.block_covers_key(key))
     }
-    /// A scan passes the tombstone that it is on. The memtable or table is told of every [`SKIPS_PER_REPORT`] together: so many, or 0.
+    /// A scan passes the tombstone that it is on. The memtable or table is told of every
+    /// [`SKIPS_PER_REPORT`] together: so many, or 0.
     pub fn skip_tombstone(&mut self) -> u64 {
         let passed = each!(self, c => &mut c.unreported_skips, &mut c.unreported_skips);
         *passed = (*passed + 1) % SKIPS_PER_REPORT;
@@ -172,10 +182,17 @@ impl SourceCursor {
     }
     /// See [`KlogCursor::clear_ahead`]; a memtable says nothing.
     #[inline]
-    pub fn count_visible_ahead(&mut self, forward: bool, at: SeqNo, limit: Option<KeyRef<'_>>) -> usize {
+    pub fn count_visible_ahead(
+        &mut self,
+        forward: bool,
+        at: SeqNo,
+        limit: Option<KeyRef<'_>>,
+    ) -> usize {
         match self {
             SourceCursor::Mem(_) => 0,
-            SourceCursor::Run(c) => c.table_cursor.as_mut().map_or(0, |c| c.count_clear_ahead(forward, at, limit)),
+            SourceCursor::Run(c) => {
+                c.table_cursor.as_mut().map_or(0, |c| c.count_clear_ahead(forward, at, limit))
+            }
         }
     }
     /// What is known of the way ahead, for a reader at `at`.
@@ -185,7 +202,9 @@ impl SourceCursor {
             _ if !self.valid() => SourceLookahead::Exhausted,
             SourceCursor::Run(RunCursor { table_cursor: Some(c), .. }) => {
                 let known = c.decode_around(forward, at);
-                c.window_view().filter(|_| known).map_or_else(|| SourceLookahead::KeyOnly(c.key()), SourceLookahead::Known)
+                c.window_view()
+                    .filter(|_| known)
+                    .map_or_else(|| SourceLookahead::KeyOnly(c.key()), SourceLookahead::Known)
             }
             _ => SourceLookahead::KeyOnly(self.key()),
         }
@@ -207,7 +226,9 @@ impl SourceCursor {
     pub fn left_value_ref(&self) -> Option<ValueRef<'_>> {
         match self {
             SourceCursor::Mem(_) => None,
-            SourceCursor::Run(c) => c.table_cursor.as_ref().filter(|_| c.left_value.is_none())?.left_value_ref(),
+            SourceCursor::Run(c) => {
+                c.table_cursor.as_ref().filter(|_| c.left_value.is_none())?.left_value_ref()
+            }
         }
     }
     /// The value of the entry that the last `prev` left, if nothing moved the source since.
@@ -264,7 +285,18 @@ impl RunCursor {
     pub fn new(run: Arc<Run>, order: KeyComparator, fill_cache: bool) -> RunCursor {
         let cause = IoActivity::Scan;
         let (walk, open, left, newest) = (None, None, None, None);
-        RunCursor { run, comparator: order, fill_cache, cause, expected_scan: walk, table_cursor: open, table_index: 0, left_value: left, newest_seq: newest, unreported_skips: 0 }
+        RunCursor {
+            run,
+            comparator: order,
+            fill_cache,
+            cause,
+            expected_scan: walk,
+            table_cursor: open,
+            table_index: 0,
+            left_value: left,
+            newest_seq: newest,
+            unreported_skips: 0,
+        }
     }
     /// The same cursor, its reads counted for `cause` instead of scans.
     #[must_use]
@@ -298,8 +330,13 @@ impl RunCursor {
         self.left_value.clone().or_else(|| self.table_cursor.as_ref()?.left_value())
     }
 
-    /// Opens table `i` and positions it by `go`. Not positioned if there is no table `i` or `go` fails.
-    fn open_table(&mut self, i: usize, go: impl FnOnce(&mut KlogCursor) -> Result<()>) -> Result<()> {
+    /// Opens table `i` and positions it by `go`. Not positioned if there is no table `i` or `go`
+    /// fails.
+    fn open_table(
+        &mut self,
+        i: usize,
+        go: impl FnOnce(&mut KlogCursor) -> Result<()>,
+    ) -> Result<()> {
         let Some(table) = self.run.tables.get(i) else {
             self.table_cursor = None;
             return Ok(());
@@ -315,15 +352,24 @@ impl RunCursor {
         go(open)
     }
 
-    /// The newest version of `key` that a reader at `at` sees. The run's filters are asked first; if they let the key pass,
-    /// the cursor stands where it is or would be, its block at hand for the next seek.
-    pub fn find_version(&mut self, key: &[u8], hash: u64, at: SeqNo) -> Result<Option<(SeqNo, EntryValue)>> {
+    /// The newest version of `key` that a reader at `at` sees. The run's filters are asked first;
+    /// if they let the key pass, the cursor stands where it is or would be, its block at hand for
+    /// the next seek.
+    pub fn find_version(
+        &mut self,
+        key: &[u8],
+        hash: u64,
+        at: SeqNo,
+    ) -> Result<Option<(SeqNo, EntryValue)>> {
         let i = self.run.first_table_reaching(self.comparator, key);
         if self.run.tables.get(i).is_none_or(|t| t.reader.filter_excludes(hash)) {
             return Ok(None);
         }
         self.open_table(i, |c| c.seek(key, at))?;
-        let here = self.table_cursor.as_ref().filter(|c| c.valid() && c.key().equals(self.comparator, key));
+        let here = self
+            .table_cursor
+            .as_ref()
+            .filter(|c| c.valid() && c.key().equals(self.comparator, key));
         Ok(here.map(|c| (c.seq(), c.pinned_value())))
     }
 
@@ -335,7 +381,10 @@ impl RunCursor {
     }
     /// See [`Source::seek_before`].
     pub fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
-        let i = self.run.first_table_reaching(self.comparator, key).min(self.run.tables.len().saturating_sub(1));
+        let i = self
+            .run
+            .first_table_reaching(self.comparator, key)
+            .min(self.run.tables.len().saturating_sub(1));
         self.open_table(i, |c| c.seek_before(key, seq))?;
         self.skip_backward(i)
     }

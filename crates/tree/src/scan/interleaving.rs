@@ -1,11 +1,13 @@
-//! Which sources take turns on the way ahead, found out for many entries at once: what a merge does at every step (choose,
-//! compare, ask what the entry is) is done here in one loop over numbers. Must not move a source.
+//! Which sources take turns on the way ahead, found out for many entries at once: what a merge does
+//! at every step (choose, compare, ask what the entry is) is done here in one loop over numbers.
+//! Must not move a source.
 //!
-//! Invariant: only entries are taken that a reader is shown without another look: plain puts that it sees, each of another
-//! key than all before, none of whose versions is newer. Heads say so where they differ, or the block, of neighbours in
-//! it. Where heads of two sources are equal, and where nothing is known of a source's next entry, it ends.
+//! Invariant: only entries are taken that a reader is shown without another look: plain puts that
+//! it sees, each of another key than all before, none of whose versions is newer. Heads say so
+//! where they differ, or the block, of neighbours in it. Where heads of two sources are equal, and
+//! where nothing is known of a source's next entry, it ends.
 
-use super::cursor::{SourceLookahead, SourceCursor};
+use super::cursor::{SourceCursor, SourceLookahead};
 use perigee_base::{KeyComparator, KeyRef, SeqNo};
 use perigee_file::EntryWindowView;
 
@@ -22,7 +24,8 @@ pub struct Interleaving {
     turns: [u8; TURNS_MAX],
     len: usize,
     next: usize,
-    /// For each source the heads of the entries that may be taken, ascending on the way, and the largest number behind them.
+    /// For each source the heads of the entries that may be taken, ascending on the way, and the
+    /// largest number behind them.
     key_prefixes: Vec<[u64; PREFIXES_MAX]>,
 }
 
@@ -54,15 +57,17 @@ impl Interleaving {
         self.next += 1;
         Some(usize::from(source))
     }
-    /// The source whose turn is the `n`th from now, and how many of the turns up to there are its own.
+    /// The source whose turn is the `n`th from now, and how many of the turns up to there are its
+    /// own.
     pub fn nth_turn(&self, n: usize) -> Option<(usize, usize)> {
         let turns = &self.turns[self.next..self.len];
         let source = *turns.get(n.checked_sub(1)?)?;
         Some((usize::from(source), turns[..n].iter().filter(|s| **s == source).count()))
     }
 
-    /// Finds the turns ahead; how many there are. `standing`: going forward the source that is on the entry that is shown,
-    /// all others being behind it; `None`: going backward, where all stand before it already.
+    /// Finds the turns ahead; how many there are. `standing`: going forward the source that is on
+    /// the entry that is shown, all others being behind it; `None`: going backward, where all stand
+    /// before it already.
     pub fn find_turns(
         &mut self,
         sources: &mut [SourceCursor],
@@ -81,7 +86,12 @@ impl Interleaving {
     }
 
     /// The same of what is known of them.
-    fn interleave(&mut self, sources: &[SourceLookahead<'_>], order: KeyComparator, standing: Option<usize>) -> usize {
+    fn interleave(
+        &mut self,
+        sources: &[SourceLookahead<'_>],
+        order: KeyComparator,
+        standing: Option<usize>,
+    ) -> usize {
         (self.len, self.next) = (0, 0);
         let forward = standing.is_some();
         let common = common_block_prefix(sources);
@@ -96,7 +106,12 @@ impl Interleaving {
                     limit = limit.min(if forward { head } else { !head });
                 }
                 SourceLookahead::Known(strand) => {
-                    let way = PrefixSequence::from_strand(strand, common.len(), forward, standing == Some(i));
+                    let way = PrefixSequence::from_strand(
+                        strand,
+                        common.len(),
+                        forward,
+                        standing == Some(i),
+                    );
                     if standing == Some(i) {
                         shown = Some(way.comparable_prefix(strand.position));
                     }
@@ -109,12 +124,18 @@ impl Interleaving {
                 }
             }
         }
-        // Going forward: what is not behind the entry that is shown may be an older version of it. (Of the source that is on it
-        // the block has said that it is not.)
+        // Going forward: what is not behind the entry that is shown may be an older version of it.
+        // (Of the source that is on it the block has said that it is not.)
         let may_be_older = |lane: &SourcePrefixes, head: u64| {
-            lane.len > 0 && standing != Some(usize::from(lane.source)) && shown.is_none_or(|s| head <= s)
+            lane.len > 0
+                && standing != Some(usize::from(lane.source))
+                && shown.is_none_or(|s| head <= s)
         };
-        if forward && lanes[..count].iter().zip(&self.key_prefixes).any(|(lane, heads)| may_be_older(lane, heads[0]))
+        if forward
+            && lanes[..count]
+                .iter()
+                .zip(&self.key_prefixes)
+                .any(|(lane, heads)| may_be_older(lane, heads[0]))
         {
             return 0;
         }
@@ -133,12 +154,19 @@ impl Interleaving {
         self.len
     }
 
-    /// Takes the least head of `count` sources again and again, `sum` times at most; it ends before one that two of them have.
-    /// Without branches that depend on heads: nobody can tell whose turn it is.
-    fn merge_prefixes<const N: usize>(&mut self, count: usize, sum: usize, names: [u8; SOURCES_MAX]) -> usize {
+    /// Takes the least head of `count` sources again and again, `sum` times at most; it ends before
+    /// one that two of them have. Without branches that depend on heads: nobody can tell whose turn
+    /// it is.
+    fn merge_prefixes<const N: usize>(
+        &mut self,
+        count: usize,
+        sum: usize,
+        names: [u8; SOURCES_MAX],
+    ) -> usize {
         const NONE: [u64; PREFIXES_MAX] = [u64::MAX; PREFIXES_MAX];
-        let lanes: [&[u64; PREFIXES_MAX]; N] =
-            std::array::from_fn(|i| self.key_prefixes.get(i).filter(|_| i < count).unwrap_or(&NONE));
+        let lanes: [&[u64; PREFIXES_MAX]; N] = std::array::from_fn(|i| {
+            self.key_prefixes.get(i).filter(|_| i < count).unwrap_or(&NONE)
+        });
         let mut at = [0; N];
         for (n, turn) in self.turns[..sum.min(TURNS_MAX)].iter_mut().enumerate() {
             let heads: [u64; N] = std::array::from_fn(|i| lanes[i][at[i]]);
@@ -166,17 +194,20 @@ fn common_block_prefix<'a>(sources: &[SourceLookahead<'a>]) -> &'a [u8] {
         _ => None,
     });
     let first = prefixes.next().unwrap_or(&[]);
-    let n = prefixes.fold(first.len(), |n, prefix| KeyRef::from_key(prefix).common_prefix_len(&first[..n]));
+    let n = prefixes
+        .fold(first.len(), |n, prefix| KeyRef::from_key(prefix).common_prefix_len(&first[..n]));
     &first[..n]
 }
 
-/// What is known of a source, as numbers that ascend on the way and can be compared with those of other sources.
+/// What is known of a source, as numbers that ascend on the way and can be compared with those of
+/// other sources.
 struct PrefixSequence<'a> {
     key_prefixes: &'a [u64],
     /// The first entry of the way, and how many may be taken from there.
     first: usize,
     count: usize,
-    /// What heads begin with, the part of the block's prefix that not all blocks have in common, and so many bits.
+    /// What heads begin with, the part of the block's prefix that not all blocks have in common,
+    /// and so many bits.
     lead: u64,
     shift: u32,
     forward: bool,
@@ -184,11 +215,26 @@ struct PrefixSequence<'a> {
 
 impl<'a> PrefixSequence<'a> {
     #[inline]
-    fn from_strand(strand: &EntryWindowView<'a>, common: usize, forward: bool, stands: bool) -> PrefixSequence<'a> {
+    fn from_strand(
+        strand: &EntryWindowView<'a>,
+        common: usize,
+        forward: bool,
+        stands: bool,
+    ) -> PrefixSequence<'a> {
         let rest = &strand.prefix[common..];
-        let lead = if rest.is_empty() { 0 } else { KeyRef::from_key(rest).key_prefix(KeyComparator::Bytes, &[]) };
+        let lead = if rest.is_empty() {
+            0
+        } else {
+            KeyRef::from_key(rest).key_prefix(KeyComparator::Bytes, &[])
+        };
         let shift = 8 * rest.len().min(8) as u32;
-        let EntryWindowView { key_prefixes: heads, visible_puts: puts, new_keys: differ, position: here, .. } = *strand;
+        let EntryWindowView {
+            key_prefixes: heads,
+            visible_puts: puts,
+            new_keys: differ,
+            position: here,
+            ..
+        } = *strand;
         let first = here + usize::from(stands);
         let count = if first >= heads.len() {
             0
@@ -207,15 +253,20 @@ impl<'a> PrefixSequence<'a> {
         let head = self.lead | self.key_prefixes[i].checked_shr(self.shift).unwrap_or(0);
         if self.forward { head } else { !head }
     }
-    /// Lays down the heads that may be taken; how many, and the least head before which turns have to end.
+    /// Lays down the heads that may be taken; how many, and the least head before which turns have
+    /// to end.
     #[inline]
     fn write_prefixes(&self, out: &mut [u64; PREFIXES_MAX]) -> (usize, u64) {
         let (first, n) = (self.first, self.count);
         let end = if self.forward {
-            out.iter_mut().zip(first..first + n).for_each(|(out, i)| *out = self.comparable_prefix(i));
+            out.iter_mut()
+                .zip(first..first + n)
+                .for_each(|(out, i)| *out = self.comparable_prefix(i));
             Some(first + n).filter(|end| *end < self.key_prefixes.len())
         } else {
-            out.iter_mut().zip((0..=first).rev().take(n)).for_each(|(out, i)| *out = self.comparable_prefix(i));
+            out.iter_mut()
+                .zip((0..=first).rev().take(n))
+                .for_each(|(out, i)| *out = self.comparable_prefix(i));
             first.checked_sub(n)
         };
         match end {
@@ -237,14 +288,17 @@ mod tests {
         *x
     }
 
-    /// Keys of which some are in several sources, and some several times in one; some differ only behind their heads.
+    /// Keys of which some are in several sources, and some several times in one; some differ only
+    /// behind their heads.
     fn random_key(x: &mut u64, kind: u64) -> Vec<u8> {
-        let start: &[u8] = [&b""[..], b"p/", b"a/long/way/in/"][(next_random(x) % (kind + 1)) as usize];
+        let start: &[u8] =
+            [&b""[..], b"p/", b"a/long/way/in/"][(next_random(x) % (kind + 1)) as usize];
         let end = (next_random(x) % [200, 5000][(next_random(x) % 2) as usize]) as u16;
         [start, &end.to_be_bytes()].concat()
     }
 
-    /// A block of a source: its keys in order, which of them are clear puts, what they begin with, and their heads.
+    /// A block of a source: its keys in order, which of them are clear puts, what they begin with,
+    /// and their heads.
     struct TestBlock {
         keys: Vec<Vec<u8>>,
         visible_puts: u64,
@@ -260,30 +314,54 @@ mod tests {
         keys.sort();
         let mut prefix = keys[0].clone();
         prefix.truncate(KeyRef::from_key(&keys[n - 1]).common_prefix_len(&prefix));
-        let head = |k: &Vec<u8>| KeyRef::from_key(&k[prefix.len()..]).key_prefix(KeyComparator::Bytes, &[]);
+        let head = |k: &Vec<u8>| {
+            KeyRef::from_key(&k[prefix.len()..]).key_prefix(KeyComparator::Bytes, &[])
+        };
         let heads = keys.iter().map(head).collect();
         let differ = (1..n).filter(|i| keys[*i] != keys[i - 1]).fold(0, |bits, i| bits | 1 << i);
         let puts = (0..n).filter(|_| next_random(x) % 40 > 0).fold(0, |bits, i| bits | 1 << i);
         let here = here.unwrap_or_else(|| next_random(x) as usize % n);
-        TestBlock { keys, visible_puts: puts, new_keys: differ, prefix, key_prefixes: heads, position: here }
+        TestBlock {
+            keys,
+            visible_puts: puts,
+            new_keys: differ,
+            prefix,
+            key_prefixes: heads,
+            position: here,
+        }
     }
 
     impl TestBlock {
         fn lookahead(&self) -> SourceLookahead<'_> {
-            let TestBlock { prefix, key_prefixes: heads, visible_puts: puts, new_keys: differ, position: here, .. } = self;
-            SourceLookahead::Known(EntryWindowView { prefix, key_prefixes: heads, visible_puts: *puts, new_keys: *differ, position: *here })
+            let TestBlock {
+                prefix,
+                key_prefixes: heads,
+                visible_puts: puts,
+                new_keys: differ,
+                position: here,
+                ..
+            } = self;
+            SourceLookahead::Known(EntryWindowView {
+                prefix,
+                key_prefixes: heads,
+                visible_puts: *puts,
+                new_keys: *differ,
+                position: *here,
+            })
         }
     }
 
-    /// Against comparing whole keys: every entry that is taken is the next of all, is a put, and shares its key with nothing
-    /// that was or will be met.
+    /// Against comparing whole keys: every entry that is taken is the next of all, is a put, and
+    /// shares its key with nothing that was or will be met.
     #[test]
     fn interleaving_matches_merge_by_whole_keys() {
         let (mut x, mut taken, mut possible) = (77, 0, 0);
         for case in 0..20_000u64 {
             let x = &mut x;
-            let (forward, count, kind) = (case % 2 == 0, 1 + next_random(x) as usize % 4, next_random(x) % 3);
-            let mut blocks: Vec<TestBlock> = (0..count).map(|_| random_block(x, kind, None)).collect();
+            let (forward, count, kind) =
+                (case % 2 == 0, 1 + next_random(x) as usize % 4, next_random(x) % 3);
+            let mut blocks: Vec<TestBlock> =
+                (0..count).map(|_| random_block(x, kind, None)).collect();
             let limit = (next_random(x) % 3 == 0).then(|| random_key(x, kind));
             let mut standing = None;
             if forward {
@@ -295,7 +373,8 @@ mod tests {
                 blocks.retain(|b| b.position < b.keys.len());
                 standing = Some(0);
             }
-            let mut ahead: Vec<SourceLookahead<'_>> = blocks.iter().map(TestBlock::lookahead).collect();
+            let mut ahead: Vec<SourceLookahead<'_>> =
+                blocks.iter().map(TestBlock::lookahead).collect();
             let shown = blocks[0].keys[blocks[0].position].clone();
             if let Some(key) = limit.as_ref().filter(|key| !forward || **key > shown) {
                 ahead.push(SourceLookahead::KeyOnly(KeyRef::from_key(key)));
@@ -324,9 +403,15 @@ mod tests {
                 }
                 at[i] = if forward { Some(here + 1) } else { here.checked_sub(1) };
                 if !forward {
-                    assert!(here > 0 && blocks[i].keys[here - 1] != *key, "{case}: newer versions come next");
+                    assert!(
+                        here > 0 && blocks[i].keys[here - 1] != *key,
+                        "{case}: newer versions come next"
+                    );
                 }
-                assert!(at[i].is_some_and(|at| at < blocks[i].keys.len()) || turn + 1 == n, "{case}");
+                assert!(
+                    at[i].is_some_and(|at| at < blocks[i].keys.len()) || turn + 1 == n,
+                    "{case}"
+                );
                 last = Some(key.clone());
             }
             assert_eq!(turns.next_source(), None);
@@ -340,7 +425,11 @@ mod tests {
     fn repeat_source_yields_one_source() {
         let mut turns = Interleaving::new();
         assert_eq!(
-            (turns.repeat_source(3, 1000), turns.nth_turn(TURNS_MAX), turns.nth_turn(TURNS_MAX + 1)),
+            (
+                turns.repeat_source(3, 1000),
+                turns.nth_turn(TURNS_MAX),
+                turns.nth_turn(TURNS_MAX + 1)
+            ),
             (TURNS_MAX, Some((3, TURNS_MAX)), None)
         );
         assert_eq!((turns.next_source(), turns.nth_turn(9)), (Some(3), Some((3, 9))));

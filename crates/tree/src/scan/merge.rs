@@ -1,9 +1,10 @@
-//! Many sources as one, in entry order. Turning round means seeking again: [`super::visible`] does that, so this
-//! room only ever goes the way of its last seek.
+//! Many sources as one, in entry order. Turning round means seeking again: [`super::visible`] does
+//! that, so this room only ever goes the way of its last seek.
 //!
-//! Of each source the head of its key is kept, a number that decides most comparisons ([`KeyRef::head`]); keys are compared
-//! where heads tie. The runner-up is kept too: as long as the current source stays before it, no other is looked at. The
-//! choice itself is linear: there are few sources, and a head is one comparison.
+//! Of each source the head of its key is kept, a number that decides most comparisons
+//! ([`KeyRef::head`]); keys are compared where heads tie. The runner-up is kept too: as long as the
+//! current source stays before it, no other is looked at. The choice itself is linear: there are
+//! few sources, and a head is one comparison.
 
 use super::cursor::{RunCursor, SourceCursor};
 use super::interleaving::Interleaving;
@@ -12,7 +13,7 @@ use crate::txn_overlay::TxnOverlay;
 use crate::version::Run;
 use perigee_base::key_boundary::KeyBoundaryRef;
 use perigee_base::{EntryKind, EntryRef, Error, KeyComparator, KeyRef, Result, SeqNo, ValueRef};
-use perigee_file::{TableBlock, EntryValue, KlogCursor, EntryMeta};
+use perigee_file::{EntryMeta, EntryValue, KlogCursor, TableBlock};
 use std::cmp::Ordering::{Greater, Less};
 use std::sync::Arc;
 
@@ -33,12 +34,14 @@ struct SourcePosition {
     valid: bool,
 }
 
-const NO_POSITION: EntryMeta = EntryMeta { key_prefix: 0, seq: SeqNo::ZERO, kind: EntryKind::Delete };
+const NO_POSITION: EntryMeta =
+    EntryMeta { key_prefix: 0, seq: SeqNo::ZERO, kind: EntryKind::Delete };
 
 /// The merged position. After an error it is not valid until the next seek.
 ///
-/// Invariants while valid: 1. no source is before `current`, and none but it before `second` (`None`: no other source is
-/// valid), but for gliding, until it settles; 2. `lanes` say where the sources are, heads of keys being those behind `skip`, but for sources that glided.
+/// Invariants while valid: 1. no source is before `current`, and none but it before `second`
+/// (`None`: no other source is valid), but for gliding, until it settles; 2. `lanes` say where the
+/// sources are, heads of keys being those behind `skip`, but for sources that glided.
 #[derive(Debug)]
 pub struct MergeCursor {
     comparator: KeyComparator,
@@ -92,18 +95,22 @@ impl MergeCursor {
         }
     }
 
-    /// Over everything in a view: own writes in memory, memtables, own runs, then runs, each from the newest to the oldest.
+    /// Over everything in a view: own writes in memory, memtables, own runs, then runs, each from
+    /// the newest to the oldest.
     pub fn for_view(view: &View, fill_cache: bool) -> MergeCursor {
         let order = view.version.comparator;
         let memtables = view.overlay.iter().map(TxnOverlay::memtable).chain(view.memtables());
-        let mut sources: Vec<SourceCursor> = memtables.map(|m| SourceCursor::from(m.cursor())).collect();
+        let mut sources: Vec<SourceCursor> =
+            memtables.map(|m| SourceCursor::from(m.cursor())).collect();
         let own_runs = view.overlay.as_ref().map_or(&[][..], TxnOverlay::runs);
-        let run = |r: &Arc<Run>| SourceCursor::Run(RunCursor::new(Arc::clone(r), order, fill_cache));
+        let run =
+            |r: &Arc<Run>| SourceCursor::Run(RunCursor::new(Arc::clone(r), order, fill_cache));
         sources.extend(own_runs.iter().chain(view.version.runs()).map(run));
         MergeCursor { overlay_runs: own_runs.len(), ..MergeCursor::new(order, sources) }
     }
 
-    /// The run of that number in the version of a view that this is over; then it is nowhere until the next seek.
+    /// The run of that number in the version of a view that this is over; then it is nowhere until
+    /// the next seek.
     pub fn run_cursor(&mut self, number: usize) -> Option<&mut RunCursor> {
         self.current = None;
         let mut runs = self.sources.iter_mut();
@@ -111,7 +118,11 @@ impl MergeCursor {
     }
 
     /// Positions every source by `go`, then chooses.
-    fn position_sources(&mut self, forward: bool, go: impl Fn(&mut SourceCursor) -> Result<()>) -> Result<()> {
+    fn position_sources(
+        &mut self,
+        forward: bool,
+        go: impl Fn(&mut SourceCursor) -> Result<()>,
+    ) -> Result<()> {
         self.current = None;
         (self.is_on_other_key, self.positions_stale) = (false, false);
         self.forward = forward;
@@ -121,8 +132,8 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// Takes all heads anew, behind what the keys at hand have in common, but for some bytes. (A single source has its keys to
-    /// itself: nothing would be known of those behind the first.)
+    /// Takes all heads anew, behind what the keys at hand have in common, but for some bytes. (A
+    /// single source has its keys to itself: nothing would be known of those behind the first.)
     fn rebuild_prefixes(&mut self) {
         let mut valid = self.sources.iter().filter(|s| s.valid()).map(SourceCursor::key);
         self.shared_prefix.clear();
@@ -131,7 +142,9 @@ impl MergeCursor {
             && let Some(first) = valid.next()
         {
             first.copy_to(&mut self.shared_prefix);
-            let common = valid.fold(self.shared_prefix.len(), |n, key| key.common_prefix_len(&self.shared_prefix[..n]));
+            let common = valid.fold(self.shared_prefix.len(), |n, key| {
+                key.common_prefix_len(&self.shared_prefix[..n])
+            });
             self.shared_prefix.truncate(common.saturating_sub(PREFIX_SLACK_BYTES));
         }
         (0..self.sources.len()).for_each(|i| self.update_position(i));
@@ -150,7 +163,8 @@ impl MergeCursor {
     #[inline]
     fn set_position(&mut self, i: usize, spot: EntryMeta) {
         let head = if self.forward { spot.key_prefix } else { !spot.key_prefix };
-        self.positions[i] = SourcePosition { meta: EntryMeta { key_prefix: head, ..spot }, valid: true };
+        self.positions[i] =
+            SourcePosition { meta: EntryMeta { key_prefix: head, ..spot }, valid: true };
     }
 
     /// Whether source `a` comes before source `b`, both valid.
@@ -207,7 +221,8 @@ impl MergeCursor {
     /// Another source is the current one now.
     #[inline]
     fn record_switch(&mut self) {
-        self.usual_steps = (self.usual_steps / 4).saturating_mul(3).saturating_add(self.steps_in_source / 4);
+        self.usual_steps =
+            (self.usual_steps / 4).saturating_mul(3).saturating_add(self.steps_in_source / 4);
         self.steps_in_source = 0;
     }
 
@@ -233,15 +248,19 @@ impl MergeCursor {
         self.sources.iter_mut().for_each(|s| s.expect_scan(forward));
         if forward { self.seek(key, SeqNo::ZERO) } else { self.seek_before(key, SeqNo::MAX) }
     }
-    /// To the first entry at or after (key, seq) from a place before it, going forward: sources that are behind it already stay
-    /// where they are.
+    /// To the first entry at or after (key, seq) from a place before it, going forward: sources
+    /// that are behind it already stay where they are.
     pub fn seek_forward(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         self.current = None;
         (self.is_on_other_key, self.positions_stale) = (false, false);
         for i in 0..self.sources.len() {
             let source = &mut self.sources[i];
-            let behind =
-                || source.key().cmp(self.comparator, KeyRef::from_key(key)).then_with(|| seq.cmp(&source.seq()));
+            let behind = || {
+                source
+                    .key()
+                    .cmp(self.comparator, KeyRef::from_key(key))
+                    .then_with(|| seq.cmp(&source.seq()))
+            };
             if source.valid() && behind() == Less {
                 source.seek(key, seq)?;
             }
@@ -253,12 +272,15 @@ impl MergeCursor {
         }
         Ok(())
     }
-    /// Whether the block at hand of the current source, or of the run of that number, reaches as far as `key`.
+    /// Whether the block at hand of the current source, or of the run of that number, reaches as
+    /// far as `key`.
     pub fn block_reaches(&self, run: Option<usize>, key: &[u8]) -> bool {
         let source = match run {
-            Some(number) => {
-                self.sources.iter().filter(|s| matches!(s, SourceCursor::Run(_))).nth(self.overlay_runs + number)
-            }
+            Some(number) => self
+                .sources
+                .iter()
+                .filter(|s| matches!(s, SourceCursor::Run(_)))
+                .nth(self.overlay_runs + number),
             None => self.current.map(|i| &self.sources[i]),
         };
         source.is_some_and(|s| s.block_reaches(key))
@@ -304,8 +326,8 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// The block that begins with the entry it is on, if everything in it comes before every other source; also where the
-    /// foremost of these is. Going forward only.
+    /// The block that begins with the entry it is on, if everything in it comes before every other
+    /// source; also where the foremost of these is. Going forward only.
     #[inline]
     pub fn passthrough_block(&self) -> Option<(&KlogCursor, &Arc<TableBlock>, Option<KeyRef<'_>>)> {
         let (cursor, block) = self.sources[self.current?].passthrough_block()?;
@@ -331,23 +353,30 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// How many entries of the way lie ahead that a reader at `at` is shown without another look: going forward those behind
-    /// the one it is on, going backward that one and those before it.
+    /// How many entries of the way lie ahead that a reader at `at` is shown without another look:
+    /// going forward those behind the one it is on, going backward that one and those before it.
     #[inline]
     pub fn count_visible_ahead(&mut self, at: SeqNo) -> usize {
         let Some(i) = self.current else { return 0 };
         let stretch = match self.second {
             None => self.sources[i].count_visible_ahead(self.forward, at, None),
-            Some(_) if self.usual_steps < STEPS_IN_SOURCE_MIN.0 && self.steps_in_source < STEPS_IN_SOURCE_MIN.1 => return self.find_interleaving(at),
+            Some(_)
+                if self.usual_steps < STEPS_IN_SOURCE_MIN.0
+                    && self.steps_in_source < STEPS_IN_SOURCE_MIN.1 =>
+            {
+                return self.find_interleaving(at);
+            }
             Some(second) => match self.sources.get_disjoint_mut([i, second]) {
-                Ok([source, second]) => source.count_visible_ahead(self.forward, at, Some(second.key())),
+                Ok([source, second]) => {
+                    source.count_visible_ahead(self.forward, at, Some(second.key()))
+                }
                 Err(_) => 0,
             },
         };
         self.interleaving.repeat_source(i, stretch)
     }
-    /// The same where sources take turns. Where that finds little (equal heads, many versions, a memtable in between) it is
-    /// tried less and less often.
+    /// The same where sources take turns. Where that finds little (equal heads, many versions, a
+    /// memtable in between) it is tried less and less often.
     fn find_interleaving(&mut self, at: SeqNo) -> usize {
         if self.steps_until_retry > 0 {
             self.steps_until_retry -= 1;
@@ -355,7 +384,8 @@ impl MergeCursor {
         }
         let standing = if self.forward { self.current } else { None };
         let n = self.interleaving.find_turns(&mut self.sources, self.comparator, standing, at);
-        self.failed_attempts = if n < FEW_TURNS { (self.failed_attempts + 1).min(RETRY_LOG2_MAX) } else { 0 };
+        self.failed_attempts =
+            if n < FEW_TURNS { (self.failed_attempts + 1).min(RETRY_LOG2_MAX) } else { 0 };
         self.steps_until_retry = (1 << self.failed_attempts) - 1;
         n
     }
@@ -394,8 +424,8 @@ impl MergeCursor {
         }
     }
 
-    /// Goes on behind `cut` in every source in which everything is older than the tombstone `seq`; a source that also holds
-    /// newer entries takes one step, if it is at hand.
+    /// Goes on behind `cut` in every source in which everything is older than the tombstone `seq`;
+    /// a source that also holds newer entries takes one step, if it is at hand.
     pub fn seek_past(&mut self, cut: KeyBoundaryRef<'_>, seq: SeqNo) -> Result<()> {
         let Some(current) = self.current.take() else { return Ok(()) };
         (self.is_on_other_key, self.positions_stale) = (false, false);

@@ -1,4 +1,5 @@
-//! Reads over many entries: cursors over one source, merged in entry order, reduced to what a reader may see.
+//! Reads over many entries: cursors over one source, merged in entry order, reduced to what a
+//! reader may see.
 
 pub mod bounds;
 pub mod cursor;

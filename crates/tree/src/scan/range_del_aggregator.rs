@@ -1,5 +1,6 @@
-//! What range tombstones hide from a scan. The stretch around the scan's place is kept: inside it an entry costs one or
-//! two comparisons of keys, whatever lies beside it; only where the stretch ends are the sources asked again.
+//! What range tombstones hide from a scan. The stretch around the scan's place is kept: inside it
+//! an entry costs one or two comparisons of keys, whatever lies beside it; only where the stretch
+//! ends are the sources asked again.
 
 use crate::memtable::Memtable;
 use crate::txn_overlay::TxnOverlay;
@@ -38,26 +39,40 @@ impl RangeDelAggregator {
     pub fn for_view(view: &View, at: SeqNo) -> Option<Box<RangeDelAggregator>> {
         let with = |m: &&Arc<Memtable>| m.range_tombstones().has_any();
         let own = view.overlay.iter().filter(|o| o.has_range_tombstones());
-        let mut sources: Vec<RangeTombstoneSource> = own.cloned().map(RangeTombstoneSource::Overlay).collect();
-        sources.extend(view.memtables().filter(with).map(|m| RangeTombstoneSource::Memtable(Arc::clone(m))));
+        let mut sources: Vec<RangeTombstoneSource> =
+            own.cloned().map(RangeTombstoneSource::Overlay).collect();
+        sources.extend(
+            view.memtables().filter(with).map(|m| RangeTombstoneSource::Memtable(Arc::clone(m))),
+        );
         if view.version.has_range_tombstones {
             let with = |r: &&Arc<Run>| r.tables.iter().any(|t| t.meta.summary.ranges.is_some());
-            sources.extend(view.version.runs().filter(with).map(|r| RangeTombstoneSource::Run(Arc::clone(r))));
+            sources.extend(
+                view.version.runs().filter(with).map(|r| RangeTombstoneSource::Run(Arc::clone(r))),
+            );
         }
         let order = view.version.comparator;
-        let cover = RangeDelAggregator { comparator: order, read_seq: at, sources, span: None, newest_tombstone: None, hidden_entries: 0 };
+        let cover = RangeDelAggregator {
+            comparator: order,
+            read_seq: at,
+            sources,
+            span: None,
+            newest_tombstone: None,
+            hidden_entries: 0,
+        };
         (!cover.sources.is_empty()).then(|| Box::new(cover))
     }
 
     /// Whether an entry is hidden.
     pub fn is_covered(&mut self, key: &[u8], seq: SeqNo) -> bool {
         let inside = self.span.as_ref().is_some_and(|(begin, end)| {
-            begin.as_ref().is_before(self.comparator, key) && !end.as_ref().is_before(self.comparator, key)
+            begin.as_ref().is_before(self.comparator, key)
+                && !end.as_ref().is_before(self.comparator, key)
         });
         if !inside {
             self.enter_span(key);
         }
-        let hidden = self.newest_tombstone.is_some_and(|t| t > seq || bug::is_active(Bug::RangeCoversNewer));
+        let hidden =
+            self.newest_tombstone.is_some_and(|t| t > seq || bug::is_active(Bug::RangeCoversNewer));
         self.hidden_entries += u32::from(hidden);
         hidden
     }
@@ -75,10 +90,12 @@ impl RangeDelAggregator {
         };
         for source in &self.sources {
             match source {
-                RangeTombstoneSource::Memtable(m) => drop(m.range_tombstones().with_fragments(|list| {
-                    let w = list.span_at(order, key);
-                    narrow(w, w.newest_visible(at));
-                })),
+                RangeTombstoneSource::Memtable(m) => {
+                    drop(m.range_tombstones().with_fragments(|list| {
+                        let w = list.span_at(order, key);
+                        narrow(w, w.newest_visible(at));
+                    }))
+                }
                 RangeTombstoneSource::Run(r) => {
                     let w = r.range_tombstone_span(order, key);
                     narrow(w, w.newest_visible(at));
@@ -99,8 +116,8 @@ impl RangeDelAggregator {
         self.span = Some((begin, end));
     }
 
-    /// The end of the stretch in the way of the scan and the tombstone over it, once so many of its entries were hidden that
-    /// it is worth to seek over the rest.
+    /// The end of the stretch in the way of the scan and the tombstone over it, once so many of its
+    /// entries were hidden that it is worth to seek over the rest.
     pub fn seek_target(&self, forward: bool) -> Option<(&KeyBoundary, SeqNo)> {
         const PATIENCE: u32 = 4;
         let (begin, end) = self.span.as_ref().filter(|_| self.hidden_entries >= PATIENCE)?;

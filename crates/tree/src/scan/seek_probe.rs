@@ -1,6 +1,7 @@
-//! Whether a seek asks for the key itself first. That pays where keys that are sought are mostly there and the cursor does
-//! not go on from them; a cursor that is used otherwise asks seldom, and one whose seeks go on from where it is (to the next
-//! keys, or some further) not at all. Pure: a count of what was learned.
+//! Whether a seek asks for the key itself first. That pays where keys that are sought are mostly
+//! there and the cursor does not go on from them; a cursor that is used otherwise asks seldom, and
+//! one whose seeks go on from where it is (to the next keys, or some further) not at all. Pure: a
+//! count of what was learned.
 
 /// What a cursor learned from its seeks.
 #[derive(Debug)]
@@ -22,11 +23,21 @@ impl SeekProbe {
 
     /// A cursor that was not used yet; `possible`: whether it may ask at all.
     pub fn new(possible: bool) -> SeekProbe {
-        SeekProbe { enabled: possible, worth: SeekProbe::SCORE_MAX / 2, seeks_since_probe: 0, hit: false, nearby_seeks: 0 }
+        SeekProbe {
+            enabled: possible,
+            worth: SeekProbe::SCORE_MAX / 2,
+            seeks_since_probe: 0,
+            hit: false,
+            nearby_seeks: 0,
+        }
     }
     /// A seek came; `near`: to a key behind the one that is shown, in the block at hand.
     pub fn record_seek(&mut self, near: bool) {
-        self.nearby_seeks = if near { SeekProbe::SCORE_MAX.min(self.nearby_seeks + 1) } else { self.nearby_seeks / 4 };
+        self.nearby_seeks = if near {
+            SeekProbe::SCORE_MAX.min(self.nearby_seeks + 1)
+        } else {
+            self.nearby_seeks / 4
+        };
     }
     /// Whether seeks go on from where the cursor is.
     pub fn is_sequential(&self) -> bool {
@@ -35,13 +46,18 @@ impl SeekProbe {
     /// Before a seek; `unmoved`: the cursor still stands where the last question left it.
     pub fn update_worth(&mut self, unmoved: bool) {
         if std::mem::take(&mut self.hit) {
-            self.worth = if unmoved { SeekProbe::SCORE_MAX.min(self.worth + 1) } else { self.worth.saturating_sub(1) };
+            self.worth = if unmoved {
+                SeekProbe::SCORE_MAX.min(self.worth + 1)
+            } else {
+                self.worth.saturating_sub(1)
+            };
         }
     }
     /// Whether to ask now.
     pub fn should_probe(&mut self) -> bool {
         self.seeks_since_probe += 1;
-        let ask = self.enabled && (self.worth > 0 || self.seeks_since_probe >= SeekProbe::IDLE_SEEKS_MAX);
+        let ask =
+            self.enabled && (self.worth > 0 || self.seeks_since_probe >= SeekProbe::IDLE_SEEKS_MAX);
         if ask {
             (self.seeks_since_probe, self.hit) = (0, true);
         }

@@ -25,7 +25,8 @@ fn view_with(ops: &[(u64, Vec<u8>, Option<Vec<u8>>)], memtables: usize) -> Arc<V
             None => b.delete(FamilyId(0), k).unwrap(),
         }
         let f = b.finish();
-        let parsed: Vec<_> = BatchOps::new(&f.buf, f.payload_range()).map(|op| (op.unwrap(), SeqNo(*seq))).collect();
+        let parsed: Vec<_> =
+            BatchOps::new(&f.buf, f.payload_range()).map(|op| (op.unwrap(), SeqNo(*seq))).collect();
         tables[i * memtables / ops.len()].insert(&Arc::new(f.buf), 0, &parsed).unwrap();
     }
     Arc::new(View {
@@ -49,7 +50,8 @@ fn random_moves_match_sorted_map() {
     for round in 0..60u64 {
         let ops: Vec<_> = (1..=120u64)
             .map(|seq| {
-                let k = vec![(next_random(&mut x) % 12) as u8; 1 + (next_random(&mut x) % 2) as usize];
+                let k =
+                    vec![(next_random(&mut x) % 12) as u8; 1 + (next_random(&mut x) % 2) as usize];
                 (seq, k, (next_random(&mut x) % 3 > 0).then(|| vec![seq as u8; 3]))
             })
             .collect();
@@ -63,7 +65,8 @@ fn random_moves_match_sorted_map() {
         let bounds = ScanBounds { lower: bound(&mut x), upper: bound(&mut x) };
         let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
         for (seq, k, v) in &ops {
-            let inside = !bounds.is_before_lower(KeyComparator::Bytes, k) && !bounds.is_after_upper(KeyComparator::Bytes, k);
+            let inside = !bounds.is_before_lower(KeyComparator::Bytes, k)
+                && !bounds.is_after_upper(KeyComparator::Bytes, k);
             if SeqNo(*seq) <= at && inside {
                 match v {
                     Some(v) => model.insert(k.clone(), v.clone()),
@@ -74,7 +77,8 @@ fn random_moves_match_sorted_map() {
         let mut c = VisibleCursor::new(view, at, bounds, true);
         let mut here: Option<Vec<u8>> = None;
         for _ in 0..300 {
-            let target = vec![(next_random(&mut x) % 13) as u8; 1 + (next_random(&mut x) % 2) as usize];
+            let target =
+                vec![(next_random(&mut x) % 13) as u8; 1 + (next_random(&mut x) % 2) as usize];
             here = match (next_random(&mut x) % 8, here) {
                 (0, _) => {
                     c.seek_to_first().unwrap();
@@ -95,7 +99,10 @@ fn random_moves_match_sorted_map() {
                 (4 | 5, h) => {
                     c.next().unwrap();
                     h.and_then(|k| {
-                        model.range((Bound::Excluded(k), Bound::Unbounded)).next().map(|(k, _)| k.clone())
+                        model
+                            .range((Bound::Excluded(k), Bound::Unbounded))
+                            .next()
+                            .map(|(k, _)| k.clone())
                     })
                 }
                 (_, h) => {

@@ -1,19 +1,19 @@
-//! What a reader sees: of each user key the newest version at or before its sequence number, unless that is a
-//! tombstone or has expired, within the bounds, in both directions.
+//! What a reader sees: of each user key the newest version at or before its sequence number, unless
+//! that is a tombstone or has expired, within the bounds, in both directions.
 //!
-//! A seek first asks for the key itself, as a point read does: if that is there, nothing can come before it, and no
-//! other source is positioned until the first step. An error of a source that was not asked comes with that step, before any
-//! key behind the one shown.
+//! A seek first asks for the key itself, as a point read does: if that is there, nothing can come
+//! before it, and no other source is positioned until the first step. An error of a source that was
+//! not asked comes with that step, before any key behind the one shown.
 
 use super::bounds::ScanBounds;
-use super::range_del_aggregator::RangeDelAggregator;
 use super::merge::MergeCursor;
+use super::range_del_aggregator::RangeDelAggregator;
 use super::seek_probe::SeekProbe;
 use crate::View;
 use crate::get;
 use perigee_base::bug::{self, Bug};
 use perigee_base::io_stats::IoActivity;
-use perigee_base::{EntryKind, Error, Expiry, KeyComparator, Result, SeqNo, PinnedSlice, ValueRef};
+use perigee_base::{EntryKind, Error, Expiry, KeyComparator, PinnedSlice, Result, SeqNo, ValueRef};
 use perigee_file::EntryValue;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -32,8 +32,9 @@ enum CursorEntry {
 
 /// A position among the visible keys of a view.
 ///
-/// Invariants while something is shown: 1. `key` is its key; 2. unless the merge is `merge_unpositioned`: going forward, it is on an entry
-/// of `key`; going backward, on the last entry before all versions of `key`.
+/// Invariants while something is shown: 1. `key` is its key; 2. unless the merge is
+/// `merge_unpositioned`: going forward, it is on an entry of `key`; going backward, on the last
+/// entry before all versions of `key`.
 #[derive(Debug)]
 pub struct VisibleCursor {
     view: Arc<View>,
@@ -65,7 +66,8 @@ impl VisibleCursor {
         let merge = MergeCursor::for_view(&view, fill_cache);
         let order = view.version.comparator;
         let cover = RangeDelAggregator::for_view(&view, at);
-        // Where equal keys may differ in their bytes, those of the entry are shown: a look-up does not know them.
+        // Where equal keys may differ in their bytes, those of the entry are shown: a look-up does
+        // not know them.
         let probe = SeekProbe::new(order.has_bytewise_equality() && view.version.gap.is_none());
         VisibleCursor {
             view,
@@ -116,9 +118,14 @@ impl VisibleCursor {
             return self.seek_to_first();
         }
         let onward = self.valid() && self.comparator.cmp(key, &self.key).is_gt();
-        let near = onward && self.merge.block_reaches(self.found_in_run.filter(|_| self.merge_unpositioned), key);
+        let near = onward
+            && self.merge.block_reaches(self.found_in_run.filter(|_| self.merge_unpositioned), key);
         self.probe.record_seek(near);
-        if onward && !self.merge_unpositioned && self.merge.is_forward() && (near || self.probe.is_sequential()) {
+        if onward
+            && !self.merge_unpositioned
+            && self.merge.is_forward()
+            && (near || self.probe.is_sequential())
+        {
             self.reset();
             self.merge.seek_forward(key, SeqNo::MAX)?;
             return self.find_forward(false);
@@ -187,13 +194,14 @@ impl VisibleCursor {
         Ok(())
     }
 
-    /// Counts the entries ahead that need no other look than at the bounds and at the end of the stretch that no range
-    /// tombstone covers, which is had here for all of them.
+    /// Counts the entries ahead that need no other look than at the bounds and at the end of the
+    /// stretch that no range tombstone covers, which is had here for all of them.
     #[inline]
     fn count_visible_ahead(&mut self) {
         if self.valid() && self.range_tombstones.as_ref().is_none_or(|c| c.is_uncovered()) {
             self.visible_ahead = self.merge.count_visible_ahead(self.read_seq);
-            let bound = if self.merge.is_forward() { &self.bounds.upper } else { &self.bounds.lower };
+            let bound =
+                if self.merge.is_forward() { &self.bounds.upper } else { &self.bounds.lower };
             if self.range_tombstones.is_some() || !matches!(bound, Bound::Unbounded) {
                 self.visible_ahead = self.limit_to_bounds(self.visible_ahead);
             }
@@ -202,10 +210,14 @@ impl VisibleCursor {
     /// So many of the clear entries ahead as certainly lie within the bounds and the stretch.
     fn limit_to_bounds(&mut self, mut clear: usize) -> usize {
         let forward = self.merge.is_forward();
-        let outside = if forward { ScanBounds::is_after_upper } else { ScanBounds::is_before_lower };
+        let outside =
+            if forward { ScanBounds::is_after_upper } else { ScanBounds::is_before_lower };
         while clear > 0 {
             self.merge.visible_key_ahead(clear).copy_to(&mut self.last_visible_key);
-            let covered = self.range_tombstones.as_ref().is_some_and(|c| c.ends_before_key(forward, &self.last_visible_key));
+            let covered = self
+                .range_tombstones
+                .as_ref()
+                .is_some_and(|c| c.ends_before_key(forward, &self.last_visible_key));
             if !covered && !outside(&self.bounds, self.comparator, &self.last_visible_key) {
                 break;
             }
@@ -214,7 +226,8 @@ impl VisibleCursor {
         clear
     }
 
-    /// Whether the reader may see an entry of this number: an operation up to its own, or a write of its transaction.
+    /// Whether the reader may see an entry of this number: an operation up to its own, or a write
+    /// of its transaction.
     #[inline]
     fn is_visible(&self, seq: SeqNo) -> bool {
         seq <= self.read_seq || self.view.overlay.as_ref().is_some_and(|own| own.is_visible(seq))
@@ -232,23 +245,27 @@ impl VisibleCursor {
         self.merge_unpositioned = false;
     }
 
-    /// Shows `key` itself, if it is there and lies within the bounds. Else the merge has to be positioned.
+    /// Shows `key` itself, if it is there and lies within the bounds. Else the merge has to be
+    /// positioned.
     fn probe_key(&mut self, key: &[u8]) -> Result<bool> {
         self.probe.update_worth(self.merge_unpositioned);
         self.reset();
         let (order, at) = (self.comparator, self.read_seq);
-        let inside = !self.bounds.is_before_lower(order, key) && !self.bounds.is_after_upper(order, key);
+        let inside =
+            !self.bounds.is_before_lower(order, key) && !self.bounds.is_after_upper(order, key);
         if !inside || !self.probe.should_probe() {
             return Ok(false);
         }
         let (merge, asked) = (&mut self.merge, &mut self.found_in_run);
         *asked = None;
-        let found = get::lookup_in_sources(&self.view, key, at, |number, _, hash| match merge.run_cursor(number) {
-            Some(run) => {
-                *asked = Some(number);
-                run.find_version(key, hash, at)
+        let found = get::lookup_in_sources(&self.view, key, at, |number, _, hash| {
+            match merge.run_cursor(number) {
+                Some(run) => {
+                    *asked = Some(number);
+                    run.find_version(key, hash, at)
+                }
+                None => Err(Error::internal("a cursor has fewer runs than its view")),
             }
-            None => Err(Error::internal("a cursor has fewer runs than its view")),
         })?;
         match found {
             Some((_, found)) if get::is_live(&found, &*self.view.now) => {
@@ -262,7 +279,8 @@ impl VisibleCursor {
         Ok(self.merge_unpositioned)
     }
 
-    /// From the merge's position forward; `skip`: it may be among the entries of `self.key`, which are behind us.
+    /// From the merge's position forward; `skip`: it may be among the entries of `self.key`, which
+    /// are behind us.
     #[inline]
     fn find_forward(&mut self, skip: bool) -> Result<()> {
         self.advance_forward(skip)?;
@@ -279,7 +297,9 @@ impl VisibleCursor {
         self.merge.expect_direction(true)?;
         while self.merge.valid() {
             let seq = self.merge.seq();
-            if !self.is_visible(seq) || (skip && self.merge.key().equals(self.comparator, &self.key)) {
+            if !self.is_visible(seq)
+                || (skip && self.merge.key().equals(self.comparator, &self.key))
+            {
                 self.merge.step()?;
                 skip &= !self.merge.key_changed();
                 continue;
@@ -315,7 +335,8 @@ impl VisibleCursor {
     fn is_live(&self) -> bool {
         match self.merge.kind() {
             EntryKind::Put | EntryKind::PutPointer => true,
-            // Merged onto whatever is below, it is a value: that is found out when somebody asks for it.
+            // Merged onto whatever is below, it is a value: that is found out when somebody asks
+            // for it.
             EntryKind::Merge | EntryKind::MergePointer => true,
             EntryKind::PutExpiring | EntryKind::PointerExpiring => {
                 self.merge.value().expiry().is_none_or(|x| !x.is_expired(self.view.now.now_ms()))
@@ -324,7 +345,8 @@ impl VisibleCursor {
         }
     }
 
-    /// From the merge's position backward. Versions of a key come oldest first: the last one that is visible counts.
+    /// From the merge's position backward. Versions of a key come oldest first: the last one that
+    /// is visible counts.
     #[inline]
     fn find_backward(&mut self) -> Result<()> {
         self.advance_backward()?;
@@ -354,7 +376,8 @@ impl VisibleCursor {
                 return Ok(());
             }
             let visible = self.is_visible(seq);
-            let hidden = visible && self.range_tombstones.as_mut().is_some_and(|c| c.is_covered(&self.key, seq));
+            let hidden = visible
+                && self.range_tombstones.as_mut().is_some_and(|c| c.is_covered(&self.key, seq));
             if hidden && first {
                 self.skip_covered()?;
                 continue;
@@ -418,7 +441,9 @@ impl VisibleCursor {
     #[inline]
     pub fn value(&self) -> Result<Option<PinnedSlice>> {
         let place = (&self.key[..], self.read_seq);
-        self.entry_value().map(|found| get::read_value_with_cause(&self.view, place, found, IoActivity::Scan)).transpose()
+        self.entry_value()
+            .map(|found| get::read_value_with_cause(&self.view, place, found, IoActivity::Scan))
+            .transpose()
     }
     /// Key and value, if valid and the value lies there already: nothing is fetched.
     #[inline]
@@ -430,7 +455,8 @@ impl VisibleCursor {
         };
         if let ValueRef::Inline(value) = value { Some((&self.key, value)) } else { None }
     }
-    /// Key and value, if valid, borrowed until the cursor moves; the value is fetched now if it is separated.
+    /// Key and value, if valid, borrowed until the cursor moves; the value is fetched now if it is
+    /// separated.
     #[inline]
     pub fn entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         if matches!(self.current, CursorEntry::AtMerge)

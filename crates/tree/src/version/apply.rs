@@ -17,7 +17,11 @@ pub trait FileOpener {
     fn open_vlog(&self, meta: &VlogMeta) -> Result<Arc<Vlog>>;
 }
 
-pub(super) fn apply_edit(old: &Version, edit: &VersionEdit, open: &dyn FileOpener) -> Result<Version> {
+pub(super) fn apply_edit(
+    old: &Version,
+    edit: &VersionEdit,
+    open: &dyn FileOpener,
+) -> Result<Version> {
     let mut new = Version { garbage_cache: Default::default(), ..old.clone() };
     remove_tables(&mut new, edit)?;
     for added in &edit.added {
@@ -25,14 +29,18 @@ pub(super) fn apply_edit(old: &Version, edit: &VersionEdit, open: &dyn FileOpene
             return Err(Error::corruption("an edit names a level that does not exist")
                 .expected("0 to 6", added.level));
         }
-        let known = old.tables().find(|(_, _, t)| t.meta == added.meta).map(|(_, _, t)| Arc::clone(t));
+        let known =
+            old.tables().find(|(_, _, t)| t.meta == added.meta).map(|(_, _, t)| Arc::clone(t));
         let table = match known {
             Some(moved) => moved,
             None => open.open_table(&added.meta)?,
         };
         if table.reader.comparator() != new.comparator {
-            return Err(Error::corruption(format!("table {} is sorted in another key order", added.meta.id))
-                .expected(new.comparator.name(), table.reader.comparator().name()));
+            return Err(Error::corruption(format!(
+                "table {} is sorted in another key order",
+                added.meta.id
+            ))
+            .expected(new.comparator.name(), table.reader.comparator().name()));
         }
         place_table(&mut new, added.level, added.run, table);
     }
@@ -43,7 +51,9 @@ pub(super) fn apply_edit(old: &Version, edit: &VersionEdit, open: &dyn FileOpene
     }
     for id in &edit.vlogs_removed {
         if new.vlogs.remove(id).is_none() {
-            return Err(Error::corruption(format!("an edit removes value log {id}, which is not there")));
+            return Err(Error::corruption(format!(
+                "an edit removes value log {id}, which is not there"
+            )));
         }
     }
     sort_runs(&mut new);
@@ -52,7 +62,9 @@ pub(super) fn apply_edit(old: &Version, edit: &VersionEdit, open: &dyn FileOpene
     let dense = |t: &Table| is_tombstone_dense(t.meta.summary.entries, t.meta.summary.tombstones);
     let is_dense = new.tables().any(|(_, _, t)| dense(t));
     new.has_dense_tombstones = is_dense;
-    let due = |t: &Table| t.reader.expiry_histogram().nth_expiry_ms(expired_entries_min(t.meta.summary.entries));
+    let due = |t: &Table| {
+        t.reader.expiry_histogram().nth_expiry_ms(expired_entries_min(t.meta.summary.entries))
+    };
     let expires_ms = new.tables().filter_map(|(_, _, t)| due(t)).min().unwrap_or(u64::MAX);
     new.expiry_compaction_ms = expires_ms;
     check::check_invariants(&new)?;
@@ -66,8 +78,12 @@ fn remove_tables(new: &mut Version, edit: &VersionEdit) -> Result<()> {
         let level = LevelNo(level as u8);
         for run in runs.iter_mut() {
             if run.tables.iter().any(|t| gone.contains(&(level, t.meta.id))) {
-                let kept: Vec<_> =
-                    run.tables.iter().filter(|t| !gone.contains(&(level, t.meta.id))).cloned().collect();
+                let kept: Vec<_> = run
+                    .tables
+                    .iter()
+                    .filter(|t| !gone.contains(&(level, t.meta.id)))
+                    .cloned()
+                    .collect();
                 found += run.tables.len() - kept.len();
                 *run = Arc::new(Run::new(run.id, kept, new.comparator));
             }
@@ -75,9 +91,8 @@ fn remove_tables(new: &mut Version, edit: &VersionEdit) -> Result<()> {
         runs.retain(|r| !r.tables.is_empty());
     }
     if found != gone.len() {
-        return Err(
-            Error::corruption("an edit removes a table that is not there").expected(gone.len(), found)
-        );
+        return Err(Error::corruption("an edit removes a table that is not there")
+            .expected(gone.len(), found));
     }
     Ok(())
 }

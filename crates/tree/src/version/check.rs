@@ -19,12 +19,17 @@ pub(super) fn check_invariants(v: &Version) -> Result<()> {
             return Err(Error::corruption(format!("{name} has no valid key range")));
         }
         if let Some((missing, _)) = s.vlogs.iter().find(|(id, _)| !v.vlogs.contains_key(id)) {
-            return Err(Error::corruption(format!("{name} references value log {missing}, which is gone")));
+            return Err(Error::corruption(format!(
+                "{name} references value log {missing}, which is gone"
+            )));
         }
     }
     for (level, runs) in v.levels.iter().enumerate() {
         if level > 0 && runs.len() > 1 {
-            return Err(Error::corruption(format!("level {level} holds {} runs instead of one", runs.len())));
+            return Err(Error::corruption(format!(
+                "level {level} holds {} runs instead of one",
+                runs.len()
+            )));
         }
         for run in runs {
             for pair in run.tables.windows(2) {

@@ -10,16 +10,17 @@ pub struct TableMeta {
     pub id: FileId,
     /// Its bounds, counts, length and checksum.
     pub summary: KlogSummary,
-    /// The sequence number of all its entries, if it was loaded: it was not known when the file was written. Range tombstones
-    /// have the number before.
+    /// The sequence number of all its entries, if it was loaded: it was not known when the file was
+    /// written. Range tombstones have the number before.
     pub global_seq: Option<SeqNo>,
 }
 
 impl TableMeta {
     /// The oldest and the newest sequence number that readers see in it.
     pub fn seq_range(&self) -> (SeqNo, SeqNo) {
-        let stamped =
-            |stamp: SeqNo| (if self.summary.ranges.is_some() { stamp.prev() } else { stamp }, stamp);
+        let stamped = |stamp: SeqNo| {
+            (if self.summary.ranges.is_some() { stamp.prev() } else { stamp }, stamp)
+        };
         self.global_seq.map_or((self.summary.smallest_seq, self.summary.largest_seq), stamped)
     }
 }
@@ -32,8 +33,8 @@ pub fn is_tombstone_dense(entries: u64, tombstones: u64) -> bool {
     tombstones >= DENSE_TOMBSTONES_MIN && tombstones.saturating_mul(2) >= entries
 }
 
-/// So many of a table's entries must have expired before it is worth a merge of its own: a quarter, as much space as overwritten
-/// entries may take in all.
+/// So many of a table's entries must have expired before it is worth a merge of its own: a quarter,
+/// as much space as overwritten entries may take in all.
 pub fn expired_entries_min(entries: u64) -> u64 {
     entries.div_ceil(4).max(1)
 }
@@ -76,7 +77,8 @@ pub struct VersionEdit {
 }
 
 impl VersionEdit {
-    /// Becomes this change and another one of the same family, which has no table in common with it.
+    /// Becomes this change and another one of the same family, which has no table in common with
+    /// it.
     pub fn join(&mut self, other: VersionEdit) {
         self.added.extend(other.added);
         self.removed.extend(other.removed);

@@ -1,4 +1,5 @@
-//! The version: which tables a family consists of, immutable. Only a [`VersionEdit`] makes another one.
+//! The version: which tables a family consists of, immutable. Only a [`VersionEdit`] makes another
+//! one.
 
 mod edit;
 mod table_bounds;
@@ -8,9 +9,11 @@ mod garbage;
 mod apply;
 
 pub use apply::FileOpener;
-pub use edit::{AddedTable, TableMeta, VersionEdit, VlogMeta, expired_entries_min, is_tombstone_dense};
+pub use edit::{
+    AddedTable, TableMeta, VersionEdit, VlogMeta, expired_entries_min, is_tombstone_dense,
+};
+pub use garbage::{GarbageEstimate, SPACE_SHARE, is_worth_estimating};
 pub use run::{Run, Table, Vlog};
-pub use garbage::{SPACE_SHARE, GarbageEstimate, is_worth_estimating};
 
 use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, FileId, KeyComparator, LevelNo, Result, SeqNo, limits};
@@ -19,9 +22,10 @@ use std::sync::Arc;
 
 /// The tables of a family at one moment.
 ///
-/// Invariants (see `check.rs`): 1. level 0 holds runs newest first; every deeper level at most one run; 2. tables of a run
-/// are in key order and share no key; 3. of any key, every version in a newer run or upper level is newer than every version
-/// in an older run or deeper level; 4. every value log that a table references is in `vlogs`.
+/// Invariants (see `check.rs`): 1. level 0 holds runs newest first; every deeper level at most one
+/// run; 2. tables of a run are in key order and share no key; 3. of any key, every version in a
+/// newer run or upper level is newer than every version in an older run or deeper level; 4. every
+/// value log that a table references is in `vlogs`.
 #[derive(Clone, Debug)]
 pub struct Version {
     /// The order of keys.
@@ -34,9 +38,11 @@ pub struct Version {
     pub has_range_tombstones: bool,
     /// Whether any table is mostly tombstones.
     pub has_dense_tombstones: bool,
-    /// When the first of its tables will be worth a merge for what has expired in it, in milliseconds (`u64::MAX`: none ever).
+    /// When the first of its tables will be worth a merge for what has expired in it, in
+    /// milliseconds (`u64::MAX`: none ever).
     pub expiry_compaction_ms: u64,
-    /// Operations are missing, and their keys are unknown: then "not here" cannot be said (salvage only).
+    /// Operations are missing, and their keys are unknown: then "not here" cannot be said (salvage
+    /// only).
     pub gap: Option<SalvageGap>,
     garbage_cache: garbage::GarbageCache,
 }
@@ -46,7 +52,8 @@ pub struct Version {
 pub struct SalvageGap {
     /// What is damaged.
     pub error: Error,
-    /// Every lost operation has a smaller sequence number: a version with this number or a newer one was not replaced there.
+    /// Every lost operation has a smaller sequence number: a version with this number or a newer
+    /// one was not replaced there.
     pub end_seq: SeqNo,
 }
 
@@ -54,19 +61,32 @@ impl Version {
     /// No tables.
     pub fn empty(order: KeyComparator) -> Version {
         let levels = vec![Vec::new(); limits::LEVELS];
-        let (vlogs, counted, expires_ms) = (BTreeMap::new(), garbage::GarbageCache::default(), u64::MAX);
-        Version { comparator: order, levels, vlogs, has_range_tombstones: false, has_dense_tombstones: false, expiry_compaction_ms: expires_ms, gap: None, garbage_cache: counted }
+        let (vlogs, counted, expires_ms) =
+            (BTreeMap::new(), garbage::GarbageCache::default(), u64::MAX);
+        Version {
+            comparator: order,
+            levels,
+            vlogs,
+            has_range_tombstones: false,
+            has_dense_tombstones: false,
+            expiry_compaction_ms: expires_ms,
+            gap: None,
+            garbage_cache: counted,
+        }
     }
 
     /// "Not here", if that can be said.
     pub fn check_absent<T>(&self) -> Result<Option<T>> {
         self.gap.as_ref().map_or(Ok(None), |gap| Err(gap.error.clone()))
     }
-    /// Fails if a tombstone (or an expired version) of this number may have been replaced by a put that was lost.
+    /// Fails if a tombstone (or an expired version) of this number may have been replaced by a put
+    /// that was lost.
     #[inline]
     pub fn check_tombstone(&self, seq: SeqNo) -> Result<()> {
         match &self.gap {
-            Some(gap) if seq < gap.end_seq && !bug::is_active(Bug::SalvageBelievesTombstone) => Err(gap.error.clone()),
+            Some(gap) if seq < gap.end_seq && !bug::is_active(Bug::SalvageBelievesTombstone) => {
+                Err(gap.error.clone())
+            }
             _ => Ok(()),
         }
     }
@@ -77,7 +97,8 @@ impl Version {
     /// Every table with its level and run.
     pub fn tables(&self) -> impl Iterator<Item = (LevelNo, &Arc<Run>, &Arc<Table>)> {
         self.levels.iter().enumerate().flat_map(|(level, runs)| {
-            runs.iter().flat_map(move |r| r.tables.iter().map(move |t| (LevelNo(level as u8), r, t)))
+            runs.iter()
+                .flat_map(move |r| r.tables.iter().map(move |t| (LevelNo(level as u8), r, t)))
         })
     }
     /// The deepest level that holds anything.

@@ -1,7 +1,7 @@
 //! Tables, value logs, and the sorted runs that tables form.
 
-use super::table_bounds::TableBounds;
 use super::edit::{TableMeta, VlogMeta};
+use super::table_bounds::TableBounds;
 use perigee_base::key_boundary::KeyBoundaryRef;
 use perigee_base::{KeyComparator, RunId};
 use perigee_file::range_tombstones::TombstoneSpan;
@@ -39,7 +39,8 @@ pub struct Run {
 impl Run {
     /// Of tables in key order.
     pub fn new(id: RunId, tables: Vec<Arc<Table>>, order: KeyComparator) -> Run {
-        let mut run = Run { id, tables: Vec::with_capacity(tables.len()), bounds: TableBounds::default() };
+        let mut run =
+            Run { id, tables: Vec::with_capacity(tables.len()), bounds: TableBounds::default() };
         tables.into_iter().for_each(|table| run.push(order, table));
         run
     }
@@ -80,6 +81,10 @@ impl Run {
             return TombstoneSpan { begin: before, end: begin, seqs: &[] };
         }
         let w = t.reader.range_tombstones().span_at(order, key);
-        TombstoneSpan { begin: w.begin.larger(order, begin), end: w.end.smaller(order, end), seqs: w.seqs }
+        TombstoneSpan {
+            begin: w.begin.larger(order, begin),
+            end: w.end.smaller(order, end),
+            seqs: w.seqs,
+        }
     }
 }

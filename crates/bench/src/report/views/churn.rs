@@ -2,11 +2,12 @@
 
 use super::record_set::{RecordSet, invalid_reason};
 use super::{Grid, SuiteView};
-use crate::record::{Record, AmplificationSample};
+use crate::record::{AmplificationSample, Record};
 use crate::report::curves::log_chart;
 use crate::report::svg::ChartLine;
 
-/// Of a record's later half, when a steady state is reached: what was measured, weighed by the operations between samples.
+/// Of a record's later half, when a steady state is reached: what was measured, weighed by the
+/// operations between samples.
 fn steady_state_mean(r: &Record, of: impl Fn(&AmplificationSample) -> f64) -> f64 {
     let half = r.ops / 2;
     let (mut sum, mut weight, mut before) = (0.0, 0.0, 0);
@@ -21,9 +22,11 @@ fn steady_state_mean(r: &Record, of: impl Fn(&AmplificationSample) -> f64) -> f6
 }
 
 pub fn view(all: &RecordSet<'_>) -> SuiteView {
-    let header = ["engine", "ops/s (CPU us)", "write amp", "write amp, later half", "read amp, later half"];
+    let header =
+        ["engine", "ops/s (CPU us)", "write amp", "write amp, later half", "read amp, later half"];
     let mut grid = Grid::new("", &header);
-    let more = ["space, later half", "worst moment", "at rest", "worst over rest", "p99 ms", "max ms"];
+    let more =
+        ["space, later half", "worst moment", "at rest", "worst over rest", "p99 ms", "max ms"];
     grid.header.extend(more.map(str::to_owned));
     for engine in all.engines() {
         let of = all.with_engine(engine);
@@ -49,8 +52,12 @@ pub fn view(all: &RecordSet<'_>) -> SuiteView {
         let line = |e: &&str| {
             let of_engine = all.with_engine(e);
             let r = of_engine.records().iter().copied().find(|r| invalid_reason(r).is_none())?;
-            let at = |s: &AmplificationSample| (s.ops as f64 / r.num.max(1) as f64, of(s).max(0.01));
-            Some(ChartLine { colour: all.colour_of(e), points: r.amplification.iter().map(at).collect() })
+            let at =
+                |s: &AmplificationSample| (s.ops as f64 / r.num.max(1) as f64, of(s).max(0.01));
+            Some(ChartLine {
+                colour: all.colour_of(e),
+                points: r.amplification.iter().map(at).collect(),
+            })
         };
         log_chart(what, &engines.iter().filter_map(line).collect::<Vec<_>>(), &ticks)
     };
@@ -77,7 +84,8 @@ mod tests {
 
     #[test]
     fn later_half_is_weighted_by_operations() {
-        let sample = |ops, write| AmplificationSample { ops, write, ..AmplificationSample::default() };
+        let sample =
+            |ops, write| AmplificationSample { ops, write, ..AmplificationSample::default() };
         let amplification = vec![sample(40, 100.0), sample(80, 2.0), sample(100, 5.0)];
         let r = Record { ops: 100, amplification, ..Record::default() };
         assert_eq!(steady_state_mean(&r, |s| s.write), 3.0);

@@ -20,9 +20,14 @@ pub fn view(all: &RecordSet<'_>) -> SuiteView {
     for workload in all.distinct(|r| r.workload.as_str()) {
         let of = all.with_workload(workload);
         grids.push(cost_grid(workload, &of, &sizes, &names));
-        let ticks: Vec<_> = sizes.iter().zip(&names).map(|(n, s)| ((*n as f64).log10(), s.clone())).collect();
+        let ticks: Vec<_> =
+            sizes.iter().zip(&names).map(|(n, s)| ((*n as f64).log10(), s.clone())).collect();
         let lines = of.chart_lines(|r| ((key_count(r) as f64).log10(), r.cpu_us_per_op));
-        charts.push(log_chart(&format!("{workload}: CPU microseconds per operation"), &lines, &ticks));
+        charts.push(log_chart(
+            &format!("{workload}: CPU microseconds per operation"),
+            &lines,
+            &ticks,
+        ));
     }
     let writes = all.filter(|r| r.write_amp > 0.0);
     if !writes.is_empty() {
@@ -47,7 +52,8 @@ fn cost_grid(workload: &str, of: &RecordSet<'_>, sizes: &[u64], names: &[String]
     grid.header.extend(later().map(|n| format!("time {n}")));
     for engine in of.engines() {
         let of = of.with_engine(engine);
-        let at: Vec<RecordSet<'_>> = sizes.iter().map(|n| of.filter(|r| key_count(r) == *n)).collect();
+        let at: Vec<RecordSet<'_>> =
+            sizes.iter().map(|n| of.filter(|r| key_count(r) == *n)).collect();
         let mut row = vec![engine.to_owned()];
         row.extend(at.iter().map(RecordSet::rate));
         let Some((first, rest)) = at.split_first() else { continue };
@@ -66,7 +72,8 @@ fn amplification_grid(of: &RecordSet<'_>, sizes: &[u64], names: &[String]) -> Gr
     grid.header.extend(names.iter().map(|n| format!("bytes an entry {n}")));
     for engine in of.engines() {
         let of = of.with_engine(engine);
-        let at: Vec<RecordSet<'_>> = sizes.iter().map(|n| of.filter(|r| key_count(r) == *n)).collect();
+        let at: Vec<RecordSet<'_>> =
+            sizes.iter().map(|n| of.filter(|r| key_count(r) == *n)).collect();
         let mut row = vec![engine.to_owned()];
         row.extend(at.iter().map(|s| s.cell(|r| r.write_amp)));
         row.extend(at.iter().map(|s| s.cell(|r| r.db_bytes as f64 / r.ops.max(1) as f64)));
@@ -93,7 +100,8 @@ mod tests {
             write_amp: 3.0,
             ..Record::default()
         };
-        let mut records = vec![record("a", "10M", 3.0), record("a", "1M", 2.0), record("b", "1M", 4.0)];
+        let mut records =
+            vec![record("a", "10M", 3.0), record("a", "1M", 2.0), record("b", "1M", 4.0)];
         records.push(Record { killed: Some("by the system".into()), ..record("b", "10M", 1.0) });
         let view = view(&RecordSet::for_suite(&records, "growth"));
         assert_eq!(view.grids[0].header, ["engine", "1.00M", "10.0M", "CPU 10.0M", "time 10.0M"]);

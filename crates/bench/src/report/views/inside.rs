@@ -15,17 +15,21 @@ pub fn view(all: &RecordSet<'_>) -> SuiteView {
     let first = all.engines().first().copied().unwrap_or_default();
     grid.header.extend(workloads.iter().map(|w| format!("{first} over it, {w}")));
     grid.header.extend(
-        ["write amp", "read amp (first read)", "own MB at most", "disk MB", "settle s"].map(str::to_owned),
+        ["write amp", "read amp (first read)", "own MB at most", "disk MB", "settle s"]
+            .map(str::to_owned),
     );
     for engine in all.engines() {
         let of = all.with_engine(engine);
-        let rate = |engine: &str, w: &str| all.with_engine(engine).with_workload(w).median(|r| r.ops_per_sec);
+        let rate = |engine: &str, w: &str| {
+            all.with_engine(engine).with_workload(w).median(|r| r.ops_per_sec)
+        };
         let mut row = vec![engine.to_owned()];
         row.extend(workloads.iter().map(|w| of.with_workload(w).rate()));
         row.extend(workloads.iter().map(|w| ratio_text(rate(first, w), rate(engine, w))));
         let (writes, reads) = (of.filter(|r| r.user_bytes > 0), of.filter(|r| r.seen_bytes > 0));
         row.push(writes.cell(|r| r.write_amp));
-        let first_read = reads.distinct(|r| r.workload.as_str()).first().map(|w| reads.with_workload(w));
+        let first_read =
+            reads.distinct(|r| r.workload.as_str()).first().map(|w| reads.with_workload(w));
         row.push(first_read.map_or("-".into(), |of| of.cell(|r| r.read_amp)));
         let most = of.records().iter().map(|r| r.peak_anon_mb).fold(0.0, f64::max);
         row.push(if most > 0.0 { format!("{most:.0}") } else { "-".into() });
@@ -40,7 +44,12 @@ pub fn view(all: &RecordSet<'_>) -> SuiteView {
             .map(|e| {
                 let of = of.with_engine(e);
                 let value = of.median(|r| r.ops_per_sec).unwrap_or(0.0);
-                Bar { name: e, colour: all.colour_of(e), value: spread(vec![value]), label: of.rate() }
+                Bar {
+                    name: e,
+                    colour: all.colour_of(e),
+                    value: spread(vec![value]),
+                    label: of.rate(),
+                }
             })
             .collect();
         svg::bars(&format!("{w}: operations per second (CPU us), longer is better"), &bars)

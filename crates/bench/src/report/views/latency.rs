@@ -6,7 +6,8 @@ use crate::record::Record;
 use crate::report::curves::timeline_strip;
 
 pub fn view(all: &RecordSet<'_>) -> SuiteView {
-    let mut grid = Grid::new("", &["workload", "threads", "engine", "ops/s (CPU us)", "p50 us", "p99 us"]);
+    let mut grid =
+        Grid::new("", &["workload", "threads", "engine", "ops/s (CPU us)", "p50 us", "p99 us"]);
     grid.header.extend(["p99.9 us", "max ms", "stood still s"].map(str::to_owned));
     let mut writes = Grid::new(
         "the writes alone",
@@ -38,7 +39,10 @@ pub fn view(all: &RecordSet<'_>) -> SuiteView {
                 writes.rows.push(name.into_iter().chain(figures).collect());
             }
             if let Some(r) = of.records().iter().find(|r| invalid_reason(r).is_none()) {
-                let title = format!("{workload}, {threads} thr, {engine}: longest {:.1} ms", r.max_us / 1e3);
+                let title = format!(
+                    "{workload}, {threads} thr, {engine}: longest {:.1} ms",
+                    r.max_us / 1e3
+                );
                 charts.push(timeline_strip(&title, all.colour_of(engine), &r.timeline, &r.worst));
             }
         }

@@ -4,7 +4,8 @@ use crate::record::Record;
 use crate::report::summary::{short_number, spread};
 use crate::report::svg::ChartLine;
 
-/// Some records, with the engines in the order of the whole report (which is the order of its colours).
+/// Some records, with the engines in the order of the whole report (which is the order of its
+/// colours).
 #[derive(Clone, Debug)]
 pub struct RecordSet<'r> {
     records: Vec<&'r Record>,
@@ -42,7 +43,11 @@ impl<'r> RecordSet<'r> {
     }
     /// Engines that it has records of.
     pub fn engines(&self) -> Vec<&'r str> {
-        self.colours.iter().copied().filter(|e| self.records.iter().any(|r| r.engine == *e)).collect()
+        self.colours
+            .iter()
+            .copied()
+            .filter(|e| self.records.iter().any(|r| r.engine == *e))
+            .collect()
     }
     /// The values that its records have of something, each once, in their order.
     pub fn distinct<T: PartialEq>(&self, what: impl Fn(&'r Record) -> T) -> Vec<T> {
@@ -58,7 +63,8 @@ impl<'r> RecordSet<'r> {
     pub fn colour_of(&self, engine: &str) -> usize {
         self.colours.iter().position(|e| *e == engine).unwrap_or(0) % 8
     }
-    /// The median of what was measured to its end or to the end of its time; nothing if there is none such.
+    /// The median of what was measured to its end or to the end of its time; nothing if there is
+    /// none such.
     pub fn median(&self, of: impl Fn(&Record) -> f64) -> Option<f64> {
         let good = self.records.iter().filter(|r| invalid_reason(r).is_none());
         let values: Vec<f64> = good.map(|r| of(r)).collect();
@@ -68,7 +74,8 @@ impl<'r> RecordSet<'r> {
     pub fn cell(&self, of: impl Fn(&Record) -> f64) -> String {
         self.median(of).map_or_else(|| self.missing_reason(), short_number)
     }
-    /// Operations per second and CPU of each, how much was done where time was up, or why there is none.
+    /// Operations per second and CPU of each, how much was done where time was up, or why there is
+    /// none.
     pub fn rate(&self) -> String {
         let Some(rate) = self.median(|r| r.ops_per_sec) else { return self.missing_reason() };
         let cpu = self.median(|r| r.cpu_us_per_op).unwrap_or(0.0);

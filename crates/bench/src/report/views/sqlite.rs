@@ -3,7 +3,8 @@
 use super::record_set::{RecordSet, ratio_text};
 use super::{Grid, SuiteView};
 
-/// What is asked, the workload and the threads that show it, and how many times SQLite's throughput is the goal.
+/// What is asked, the workload and the threads that show it, and how many times SQLite's throughput
+/// is the goal.
 const GOALS: &[(&str, &str, usize, f64)] = &[
     ("bulk load, sorted", "bulk_seq", 1, 2.0),
     ("bulk load, unsorted", "bulk_random", 1, 3.0),

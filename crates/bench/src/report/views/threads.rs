@@ -29,7 +29,11 @@ pub fn view(all: &RecordSet<'_>) -> SuiteView {
         grids.push(grid);
         let ticks: Vec<_> = threads.iter().map(|t| ((*t as f64).log2(), t.to_string())).collect();
         let lines = of.chart_lines(|r| ((r.threads as f64).log2(), r.cpu_us_per_op));
-        charts.push(log_chart(&format!("{workload}: CPU us of an operation, by threads"), &lines, &ticks));
+        charts.push(log_chart(
+            &format!("{workload}: CPU us of an operation, by threads"),
+            &lines,
+            &ticks,
+        ));
     }
     SuiteView {
         title: "The price of threads",

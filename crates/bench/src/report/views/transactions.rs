@@ -19,7 +19,9 @@ fn hot_keys(r: &Record) -> Option<f64> {
 pub fn view(all: &RecordSet<'_>) -> SuiteView {
     let (mut grids, mut charts) = (Vec::new(), Vec::new());
     for of_level in all.distinct(level_of) {
-        let (Some(name), of) = (of_level, all.filter(|r| level_of(r) == of_level)) else { continue };
+        let (Some(name), of) = (of_level, all.filter(|r| level_of(r) == of_level)) else {
+            continue;
+        };
         let workloads = of.distinct(|r| r.workload.as_str());
         let title = match name {
             Level::Snapshot => "snapshot: the second to commit has lost",
@@ -47,7 +49,11 @@ pub fn view(all: &RecordSet<'_>) -> SuiteView {
         let counted = of.filter(|r| hot_keys(r).is_some());
         let ticks = [1.0f64, 4.0, 16.0, 64.0].map(|n| (n.log2(), n.to_string())).to_vec();
         let lines = counted.chart_lines(|r| (hot_keys(r).unwrap_or(1.0).log2(), r.ops_per_sec));
-        charts.push(log_chart(&format!("{title}: commits per second, by hot keys"), &lines, &ticks));
+        charts.push(log_chart(
+            &format!("{title}: commits per second, by hot keys"),
+            &lines,
+            &ticks,
+        ));
     }
     SuiteView {
         title: "Transactions",

@@ -29,7 +29,8 @@ pub struct Comparison {
 /// How many of the first `n` files are there, and how many are missing.
 pub fn count_acknowledged(db: &Db, sources: &Sources, n: u64) -> Result<(u64, u64)> {
     let (mut present, mut missing) = (0, 0);
-    // Files that could not be read were never acknowledged; they are not counted towards `n` by the import.
+    // Files that could not be read were never acknowledged; they are not counted towards `n` by the
+    // import.
     for (path, key, _) in sources.source_files() {
         if present + missing == n {
             break;

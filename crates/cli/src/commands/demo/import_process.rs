@@ -1,4 +1,5 @@
-//! The importing process: this program again, as `perigee import`, told to report each committed batch.
+//! The importing process: this program again, as `perigee import`, told to report each committed
+//! batch.
 
 use crate::failure::{Failure, Result, show_path};
 use crate::process::{self, ProcessUsage};
@@ -41,13 +42,16 @@ pub fn run_import(db: &Path, sources: &Sources, kill: bool) -> Result<ImportRun>
     let status = child.wait().map_err(|e| Failure::file("wait for", &exe, &e))?;
     done.elapsed = started.elapsed();
     if !status.success() && !done.killed {
-        return Err(Failure::other("demo", format!("the import into {} failed: {status}", show_path(db))));
+        return Err(Failure::other(
+            "demo",
+            format!("the import into {} failed: {status}", show_path(db)),
+        ));
     }
     Ok(done)
 }
 
-/// Follows what the child prints, to its end; kills it on the way. Lines still in the pipe count: each was printed
-/// after its batch was acknowledged.
+/// Follows what the child prints, to its end; kills it on the way. Lines still in the pipe count:
+/// each was printed after its batch was acknowledged.
 fn follow_child(child: &mut Child, kill_halfway: Option<&Sources>) -> Result<ImportRun> {
     let pid = child.id().to_string();
     let stdout = child.stdout.take().expect("stdout was asked to be a pipe");
@@ -65,7 +69,8 @@ fn follow_child(child: &mut Child, kill_halfway: Option<&Sources>) -> Result<Imp
     Ok(done)
 }
 
-/// Trees are uneven: half of the bytes may lie in the first hundred files. So the mean of both shares counts.
+/// Trees are uneven: half of the bytes may lie in the first hundred files. So the mean of both
+/// shares counts.
 fn is_halfway(done: &ImportRun, all: &Sources) -> bool {
     let share = |done: u64, all: u64| done as f64 / all.max(1) as f64;
     share(done.entries, all.files) + share(done.bytes, all.bytes) >= 1.0
@@ -95,10 +100,8 @@ mod tests {
         apply_line(&json!({"committed": {"entries": 3, "bytes": 10}}), &mut done);
         apply_line(&json!({"other": 1}), &mut done);
         assert_eq!((done.entries, done.bytes, done.engine_written), (3, 10, None));
-        let counters =
-            json!({"wal_bytes_written": 1, "flush_bytes_written": 2, "compaction_bytes_written": 4});
-        let summary =
-            json!({"entries": 5, "bytes": 20, "counters": counters, "process": {"peak_memory_bytes": 9}});
+        let counters = json!({"wal_bytes_written": 1, "flush_bytes_written": 2, "compaction_bytes_written": 4});
+        let summary = json!({"entries": 5, "bytes": 20, "counters": counters, "process": {"peak_memory_bytes": 9}});
         apply_line(&json!({"imported": summary}), &mut done);
         assert_eq!((done.entries, done.bytes, done.engine_written), (5, 20, Some(7)));
         assert_eq!(done.process.peak_bytes, Some(9));

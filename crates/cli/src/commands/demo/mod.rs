@@ -1,16 +1,17 @@
-//! `perigee demo`: the main job on real input, with a crash in the middle. This file: the stages in order.
+//! `perigee demo`: the main job on real input, with a crash in the middle. This file: the stages in
+//! order.
 //!
-//! Rooms: `sources` (which files), `child` (the importing process, which gets killed), `compare` (every byte against
-//! its source), `report` (the table).
+//! Rooms: `sources` (which files), `child` (the importing process, which gets killed), `compare`
+//! (every byte against its source), `report` (the table).
 
 mod import_process;
 mod compare;
 mod report;
 mod sources;
 
+use crate::database_args::check_existing;
 use crate::failure::{EXIT_DAMAGED, Failure, Result, show_path};
 use crate::output::Output;
-use crate::database_args::check_existing;
 use crate::size;
 use clap::Args;
 use perigee::value_syntax::parse_bytes;
@@ -58,7 +59,8 @@ pub fn run(args: &DemoArgs, out: &mut Output) -> Result<u8> {
     let begun = SystemTime::now();
     let sources = choose_sources(args, out)?;
     let db = new_database_path(args)?;
-    let mut report = DemoReport { files: sources.files, bytes: sources.bytes, ..DemoReport::default() };
+    let mut report =
+        DemoReport { files: sources.files, bytes: sources.bytes, ..DemoReport::default() };
     import_and_kill(&db, &sources, &mut report, out)?;
     recover(&db, &sources, &mut report, out)?;
     finish_import(&db, &sources, &mut report, out)?;
@@ -93,7 +95,12 @@ fn choose_sources(args: &DemoArgs, out: &mut Output) -> Result<Sources> {
     for (root, files, bytes) in &sources.roots {
         print_status(
             out,
-            &format!("source: {}, {} files, {}", show_path(root), size::count(*files), size::bytes(*bytes)),
+            &format!(
+                "source: {}, {} files, {}",
+                show_path(root),
+                size::count(*files),
+                size::bytes(*bytes)
+            ),
         )?;
     }
     Ok(sources)
@@ -106,12 +113,18 @@ fn new_database_path(args: &DemoArgs) -> Result<PathBuf> {
         None => std::env::temp_dir().join(format!("perigee-demo-{}", std::process::id())),
     };
     if db.exists() {
-        return Err(Failure::usage(format!("{} exists already", show_path(&db))).hint("give a new directory"));
+        return Err(Failure::usage(format!("{} exists already", show_path(&db)))
+            .hint("give a new directory"));
     }
     Ok(db)
 }
 
-fn import_and_kill(db: &Path, sources: &Sources, report: &mut DemoReport, out: &mut Output) -> Result<()> {
+fn import_and_kill(
+    db: &Path,
+    sources: &Sources,
+    report: &mut DemoReport,
+    out: &mut Output,
+) -> Result<()> {
     print_status(out, "importing, to be killed about halfway ...")?;
     let killed = import_process::run_import(db, sources, true)?;
     if !killed.killed {
@@ -138,13 +151,21 @@ fn open(db: &Path) -> Result<(Db, Duration)> {
 }
 
 /// Reopens after the kill; everything acknowledged must be there.
-fn recover(path: &Path, sources: &Sources, report: &mut DemoReport, out: &mut Output) -> Result<()> {
+fn recover(
+    path: &Path,
+    sources: &Sources,
+    report: &mut DemoReport,
+    out: &mut Output,
+) -> Result<()> {
     let (db, took) = open(path)?;
     let recovery = db.stats().recovery;
     report.reopen = took;
     report.recovery_us = recovery.elapsed_us;
     report.replayed = recovery.replayed_operations;
-    print_status(out, &format!("reopened in {:.3} s: {}", took.as_secs_f64(), recovery_text(&recovery)))?;
+    print_status(
+        out,
+        &format!("reopened in {:.3} s: {}", took.as_secs_f64(), recovery_text(&recovery)),
+    )?;
     let (present, lost) = compare::count_acknowledged(&db, sources, report.acknowledged)?;
     report.lost = lost;
     print_status(
@@ -159,10 +180,18 @@ fn recover(path: &Path, sources: &Sources, report: &mut DemoReport, out: &mut Ou
     Ok(())
 }
 
-fn finish_import(db: &Path, sources: &Sources, report: &mut DemoReport, out: &mut Output) -> Result<()> {
+fn finish_import(
+    db: &Path,
+    sources: &Sources,
+    report: &mut DemoReport,
+    out: &mut Output,
+) -> Result<()> {
     print_status(out, "finishing the import ...")?;
     let rest = import_process::run_import(db, sources, false)?;
-    print_status(out, &format!("imported {} more files, {}", size::count(rest.entries), size::bytes(rest.bytes)))?;
+    print_status(
+        out,
+        &format!("imported {} more files, {}", size::count(rest.entries), size::bytes(rest.bytes)),
+    )?;
     report.add_import(&rest);
     Ok(())
 }
@@ -183,7 +212,8 @@ fn compare_and_verify(
     report.entries = count_prefix(&db, b"".to_vec())?;
     let prefix = sources.sample_prefix();
     report.prefix_entries = count_prefix(&db, prefix.clone())?;
-    report.prefix_files = sources.source_files().filter(|(_, key, _)| key.starts_with(&prefix)).count() as u64;
+    report.prefix_files =
+        sources.source_files().filter(|(_, key, _)| key.starts_with(&prefix)).count() as u64;
     report.prefix = crate::text::escape(&prefix);
     print_status(out, "verifying ...")?;
     let started = Instant::now();

@@ -6,8 +6,8 @@ use crate::size::{bytes, count, micros};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-use super::import_process::ImportRun;
 use super::compare::Comparison;
+use super::import_process::ImportRun;
 
 /// Everything that was measured.
 #[derive(Debug, Default)]
@@ -86,8 +86,13 @@ impl DemoReport {
 
     /// Write amplification, and where the number comes from.
     fn write_amplification(&self) -> Option<(f64, &'static str)> {
-        if let (Some(written), true) = (self.written_bytes.filter(|w| *w > 0), self.imported_bytes > 0) {
-            return Some((written as f64 / self.imported_bytes as f64, "/proc/PID/io of both imports"));
+        if let (Some(written), true) =
+            (self.written_bytes.filter(|w| *w > 0), self.imported_bytes > 0)
+        {
+            return Some((
+                written as f64 / self.imported_bytes as f64,
+                "/proc/PID/io of both imports",
+            ));
         }
         let (written, user) = self.engine_written.filter(|(_, user)| *user > 0)?;
         Some((written as f64 / user as f64, "engine counters of the second import"))
@@ -104,7 +109,11 @@ impl DemoReport {
         }
         out.line("")?;
         out.line(t.trim_fmt())?;
-        out.line(if self.passed() { "\nok: every file is identical" } else { "\nFAILED: see above" })
+        out.line(if self.passed() {
+            "\nok: every file is identical"
+        } else {
+            "\nFAILED: see above"
+        })
     }
 
     fn table_rows(&self) -> Vec<(&'static str, String)> {
@@ -122,11 +131,18 @@ impl DemoReport {
             ("reopen after the kill", format!("{:.3} s", self.reopen.as_secs_f64())),
             (
                 "recovery",
-                format!("{}, {} operations replayed", micros(self.recovery_us), count(self.replayed)),
+                format!(
+                    "{}, {} operations replayed",
+                    micros(self.recovery_us),
+                    count(self.replayed)
+                ),
             ),
             ("write amplification", amplification.unwrap_or_else(unknown)),
             ("peak memory", self.peak_bytes.map_or_else(unknown, bytes)),
-            ("files identical", format!("{} in {:.1} s", count(c.same), self.compare.as_secs_f64())),
+            (
+                "files identical",
+                format!("{} in {:.1} s", count(c.same), self.compare.as_secs_f64()),
+            ),
             ("files different", count(c.different)),
             ("entries", count(self.entries)),
             (

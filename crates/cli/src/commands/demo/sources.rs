@@ -1,4 +1,5 @@
-//! Which files the demo imports: a directory that is given, or what any machine with a Rust toolchain has.
+//! Which files the demo imports: a directory that is given, or what any machine with a Rust
+//! toolchain has.
 
 use crate::commands::import::tree::{self, TreeItem};
 use crate::failure::{Failure, Result, show_path};
@@ -39,7 +40,11 @@ impl Sources {
 
     /// A prefix that some of the keys have: the directory of the file in the middle.
     pub fn sample_prefix(&self) -> Vec<u8> {
-        let middle = self.source_files().nth((self.files / 2) as usize).map(|(_, key, _)| key).unwrap_or_default();
+        let middle = self
+            .source_files()
+            .nth((self.files / 2) as usize)
+            .map(|(_, key, _)| key)
+            .unwrap_or_default();
         let end = middle.iter().rposition(|&b| b == b'/').map_or(0, |slash| slash + 1);
         middle[..end].to_vec()
     }
@@ -69,9 +74,8 @@ pub fn find_on_machine(max_files: u64, max_bytes: u64) -> Result<Sources> {
         }
     }
     if sources.files == 0 {
-        return Err(
-            Failure::usage("found no files to import").hint("give a directory: perigee demo --dir DIR")
-        );
+        return Err(Failure::usage("found no files to import")
+            .hint("give a directory: perigee demo --dir DIR"));
     }
     Ok(sources)
 }
@@ -84,10 +88,13 @@ fn candidate_dirs() -> Vec<PathBuf> {
         roots.push(PathBuf::from(text.trim()));
     }
     let home = std::env::var_os("HOME").map(PathBuf::from);
-    let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(|| home.map(|h| h.join(".cargo")));
+    let cargo = std::env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| home.map(|h| h.join(".cargo")));
     roots.extend(cargo.map(|c| c.join("registry/src")));
     roots.extend(
-        ["/usr/include", "/usr/share/doc", "/usr/lib/python3", "/usr/share", "/usr/lib"].map(PathBuf::from),
+        ["/usr/include", "/usr/share/doc", "/usr/lib/python3", "/usr/share", "/usr/lib"]
+            .map(PathBuf::from),
     );
     roots.retain(|r| r.is_absolute() && r.is_dir());
     roots
@@ -123,7 +130,9 @@ fn subdirectories(root: &Path) -> Vec<PathBuf> {
 
 fn measure_dir(root: &Path) -> (u64, u64) {
     tree::walk_tree(root).fold((0, 0), |(files, all), found| match found {
-        TreeItem::File { bytes, .. } if bytes <= limits::VALUE_BYTES_MAX as u64 => (files + 1, all + bytes),
+        TreeItem::File { bytes, .. } if bytes <= limits::VALUE_BYTES_MAX as u64 => {
+            (files + 1, all + bytes)
+        }
         _ => (files, all),
     })
 }

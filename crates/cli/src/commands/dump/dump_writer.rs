@@ -1,8 +1,8 @@
 //! What a dump prints: parts of the file, the entries in them, damage; as text or as JSON lines.
 
+use crate::database_args::KeyFormat;
 use crate::failure::Result;
 use crate::output::Output;
-use crate::database_args::KeyFormat;
 use crate::text::{escape, put_json};
 use perigee_base::file_header::FileHeader;
 use perigee_base::{Error, ValueRef};
@@ -34,8 +34,20 @@ pub struct DumpEntry<'a> {
 
 impl<'a> DumpWriter<'a> {
     /// Prints to `out`, at most `limit` entries.
-    pub fn new(out: &'a mut Output, form: KeyFormat, values: bool, limit: Option<u64>) -> DumpWriter<'a> {
-        DumpWriter { out, form, values, entries_left: limit.unwrap_or(u64::MAX), entries: 0, damage: 0 }
+    pub fn new(
+        out: &'a mut Output,
+        form: KeyFormat,
+        values: bool,
+        limit: Option<u64>,
+    ) -> DumpWriter<'a> {
+        DumpWriter {
+            out,
+            form,
+            values,
+            entries_left: limit.unwrap_or(u64::MAX),
+            entries: 0,
+            damage: 0,
+        }
     }
 
     /// The first line.
@@ -49,12 +61,15 @@ impl<'a> DumpWriter<'a> {
         let value = json!({"offset": 0, "header": {
             "database": format!("{:#018x}", h.database), "file_id": h.file.0, "a": h.a, "b": h.b,
         }});
-        let text =
-            format!("@0 header: database {:#018x}, file {}, A {}, B {:#x}", h.database, h.file, h.a, h.b);
+        let text = format!(
+            "@0 header: database {:#018x}, file {}, A {}, B {:#x}",
+            h.database, h.file, h.a, h.b
+        );
         self.out.json_or_text(&value, text)
     }
 
-    /// A part of the file (a record, a frame): `fields` are its numbers, in the order they are printed.
+    /// A part of the file (a record, a frame): `fields` are its numbers, in the order they are
+    /// printed.
     pub fn write_part(&mut self, offset: u64, what: &str, fields: &[(&str, Value)]) -> Result<()> {
         if self.out.json {
             let mut object = Map::new();
@@ -75,7 +90,8 @@ impl<'a> DumpWriter<'a> {
                 fields.iter().map(|(n, v)| ((*n).to_owned(), v.clone())).collect();
             return self.out.json_line(&json!({"field": name, "values": fields}));
         }
-        let fields: Vec<String> = fields.iter().map(|(n, v)| format!("{n} {}", plain_text(v))).collect();
+        let fields: Vec<String> =
+            fields.iter().map(|(n, v)| format!("{n} {}", plain_text(v))).collect();
         self.out.line(format!("  {name}: {}", fields.join(", ")).trim_end_matches([':', ' ']))
     }
 
@@ -104,7 +120,9 @@ impl<'a> DumpWriter<'a> {
             ValueRef::Inline(v) | ValueRef::InlineExpiring(v, _) => {
                 format!("  {}{family} put{until} {key}\t{}", e.seq, self.value_text(v))
             }
-            ValueRef::Operand(v) => format!("  {}{family} merge {key}\t{}", e.seq, self.value_text(v)),
+            ValueRef::Operand(v) => {
+                format!("  {}{family} merge {key}\t{}", e.seq, self.value_text(v))
+            }
             ValueRef::OperandPointer(p) => format!(
                 "  {}{family} merge {key}\t-> vlog {} at {}, {} bytes stored, {} bytes",
                 e.seq, p.file, p.offset, p.stored_bytes, p.value_bytes
@@ -142,7 +160,9 @@ impl<'a> DumpWriter<'a> {
                 }
                 if e.value.is_operand() { "merge" } else { "put" }
             }
-            ValueRef::Pointer(p) | ValueRef::PointerExpiring(p, _) | ValueRef::OperandPointer(p) => {
+            ValueRef::Pointer(p)
+            | ValueRef::PointerExpiring(p, _)
+            | ValueRef::OperandPointer(p) => {
                 object.insert("pointer".into(), json!({
                     "file": p.file.0, "offset": p.offset, "stored_bytes": p.stored_bytes, "value_bytes": p.value_bytes,
                 }));
@@ -164,14 +184,18 @@ impl<'a> DumpWriter<'a> {
 
     /// A remark about a place, which is no damage.
     pub fn write_remark(&mut self, offset: u64, text: &str) -> Result<()> {
-        self.out.json_or_text(&json!({"offset": offset, "remark": text}), format!("@{offset} {text}"))
+        self.out
+            .json_or_text(&json!({"offset": offset, "remark": text}), format!("@{offset} {text}"))
     }
 
     /// The last line; says whether there was damage.
     pub fn finish(self) -> Result<bool> {
         let value = json!({"end": {"entries": self.entries, "damage": self.damage}});
-        let damage =
-            if self.damage > 0 { format!(", {} damaged places", self.damage) } else { String::new() };
+        let damage = if self.damage > 0 {
+            format!(", {} damaged places", self.damage)
+        } else {
+            String::new()
+        };
         self.out.json_or_text(&value, format!("end: {} entries{damage}", self.entries))?;
         Ok(self.damage > 0)
     }
@@ -182,7 +206,8 @@ fn plain_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Object(object) => {
-            let fields: Vec<String> = object.iter().map(|(n, v)| format!("{n} {}", plain_text(v))).collect();
+            let fields: Vec<String> =
+                object.iter().map(|(n, v)| format!("{n} {}", plain_text(v))).collect();
             format!("({})", fields.join(", "))
         }
         Value::Array(items) => {

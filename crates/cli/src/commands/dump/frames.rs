@@ -1,18 +1,20 @@
 //! Klogs and vlogs, frame by frame. Formats: `docs/format/block.md`, `klog.md`, `vlog.md`.
 //!
-//! Frames have no magic. Behind a damaged one, the next is the first place that looks like the head of a frame and whose
-//! checksum, seeded with that very place, is right.
+//! Frames have no magic. Behind a damaged one, the next is the first place that looks like the head
+//! of a frame and whose checksum, seeded with that very place, is right.
 
 use crate::failure::Result;
 use perigee_base::checksum::checksum;
 use perigee_base::codec::Decoder;
-use perigee_base::key_boundary::KeyBoundaryRef;
 use perigee_base::file_header::{FileKind, HEADER_BYTES};
+use perigee_base::key_boundary::KeyBoundaryRef;
 use perigee_base::limits::KEY_BYTES_MAX;
 use perigee_base::{Error, FileId, KeyComparator};
 use perigee_file::RangeTombstones;
 use perigee_file::block::TableBlock;
-use perigee_file::block::frame::{Frame, FrameKind, FRAME_HEADER_BYTES, FRAME_OVERHEAD_BYTES, declared_frame_bytes};
+use perigee_file::block::frame::{
+    FRAME_HEADER_BYTES, FRAME_OVERHEAD_BYTES, Frame, FrameKind, declared_frame_bytes,
+};
 use serde_json::{Value, json};
 
 use super::dump_writer::{DumpEntry, DumpWriter};
@@ -32,7 +34,12 @@ struct VerifiedFrame {
 }
 
 /// Prints every frame that can be read, and the footer of a klog.
-pub fn dump_table(source: &DumpSource, kind: FileKind, named: Option<FileId>, sink: &mut DumpWriter<'_>) -> Result<()> {
+pub fn dump_table(
+    source: &DumpSource,
+    kind: FileKind,
+    named: Option<FileId>,
+    sink: &mut DumpWriter<'_>,
+) -> Result<()> {
     let (_, id) = source.read_header(kind, named, sink)?;
     let footer = if kind == FileKind::Klog { FOOTER_BYTES as u64 } else { 0 };
     let end = source.bytes().saturating_sub(footer);
@@ -47,7 +54,10 @@ pub fn dump_table(source: &DumpSource, kind: FileKind, named: Option<FileId>, si
             Err(e) => {
                 sink.write_damage(offset, &e)?;
                 let next = next_frame(source, id, offset, end)?.unwrap_or(end);
-                sink.write_remark(offset, &format!("{} bytes skipped to the next whole frame", next - offset))?;
+                sink.write_remark(
+                    offset,
+                    &format!("{} bytes skipped to the next whole frame", next - offset),
+                )?;
                 offset = next;
             }
         }
@@ -56,7 +66,12 @@ pub fn dump_table(source: &DumpSource, kind: FileKind, named: Option<FileId>, si
 }
 
 /// The frame at `offset`, or why there is none.
-fn read_frame(source: &DumpSource, id: FileId, offset: u64, end: u64) -> Result<std::result::Result<VerifiedFrame, Error>> {
+fn read_frame(
+    source: &DumpSource,
+    id: FileId,
+    offset: u64,
+    end: u64,
+) -> Result<std::result::Result<VerifiedFrame, Error>> {
     let head = source.read_at(offset, FRAME_HEADER_BYTES)?;
     let (kind, len) = match parse_frame_head(&head) {
         Ok(claim) => claim,
@@ -81,7 +96,9 @@ fn parse_frame_head(head: &[u8]) -> perigee_base::Result<(FrameKind, u64)> {
         Some(4) => FrameKind::Properties,
         Some(5) => FrameKind::Chunk,
         Some(6) => FrameKind::Ranges,
-        Some(other) => return Err(Error::corruption("unknown type of frame").expected("1 to 6", other)),
+        Some(other) => {
+            return Err(Error::corruption("unknown type of frame").expected("1 to 6", other));
+        }
         None => return Err(Error::corruption("the file ends inside a frame")),
     };
     if head.len() < FRAME_HEADER_BYTES {
@@ -112,7 +129,12 @@ fn is_plausible_head(bytes: &[u8]) -> bool {
     matches!(bytes, [_, _, _, _, _, _, _, _, 0..=3, 1..=6, 0, 0, 0, 0, 0, 0, ..])
 }
 
-fn print_frame(id: FileId, offset: u64, whole: &VerifiedFrame, sink: &mut DumpWriter<'_>) -> Result<()> {
+fn print_frame(
+    id: FileId,
+    offset: u64,
+    whole: &VerifiedFrame,
+    sink: &mut DumpWriter<'_>,
+) -> Result<()> {
     let parsed = Frame::decode(id, offset, &whole.bytes, whole.kind);
     let f = match parsed {
         Ok(f) => f,
@@ -123,8 +145,11 @@ fn print_frame(id: FileId, offset: u64, whole: &VerifiedFrame, sink: &mut DumpWr
         Ok(raw) => raw,
         Err(e) => return sink.write_damage(offset, &e),
     };
-    let fields =
-        [("stored", json!(f.payload.len())), ("raw", json!(f.raw_bytes)), ("codec", json!(f.codec.name()))];
+    let fields = [
+        ("stored", json!(f.payload.len())),
+        ("raw", json!(f.raw_bytes)),
+        ("codec", json!(f.codec.name())),
+    ];
     match whole.kind {
         FrameKind::Data => print_data_block(offset, raw, &fields, sink),
         FrameKind::Index => print_index_block(offset, raw, &fields, sink),
@@ -143,7 +168,12 @@ fn with_field<'a>(fields: &FrameFields<'a>, name: &'a str, value: Value) -> Vec<
     all
 }
 
-fn print_data_block(offset: u64, raw: Vec<u8>, fields: &FrameFields<'_>, sink: &mut DumpWriter<'_>) -> Result<()> {
+fn print_data_block(
+    offset: u64,
+    raw: Vec<u8>,
+    fields: &FrameFields<'_>,
+    sink: &mut DumpWriter<'_>,
+) -> Result<()> {
     let block = match TableBlock::parse(raw) {
         Ok(block) => block,
         Err(e) => return sink.write_damage(offset, &e),
@@ -154,12 +184,22 @@ fn print_data_block(offset: u64, raw: Vec<u8>, fields: &FrameFields<'_>, sink: &
     let mut key = Vec::new();
     for i in 0..block.len() {
         block.copy_key(i, &mut key);
-        sink.write_entry(&DumpEntry { seq: block.seq(i).0, family: None, key: &key, value: block.value(i) })?;
+        sink.write_entry(&DumpEntry {
+            seq: block.seq(i).0,
+            family: None,
+            key: &key,
+            value: block.value(i),
+        })?;
     }
     Ok(())
 }
 
-fn print_index_block(offset: u64, raw: Vec<u8>, fields: &FrameFields<'_>, sink: &mut DumpWriter<'_>) -> Result<()> {
+fn print_index_block(
+    offset: u64,
+    raw: Vec<u8>,
+    fields: &FrameFields<'_>,
+    sink: &mut DumpWriter<'_>,
+) -> Result<()> {
     let block = match TableBlock::parse(raw) {
         Ok(block) => block,
         Err(e) => return sink.write_damage(offset, &e),
@@ -171,7 +211,10 @@ fn print_index_block(offset: u64, raw: Vec<u8>, fields: &FrameFields<'_>, sink: 
         match Decoder::new(block.raw_value(i)).varint() {
             Ok(bytes) => {
                 let up_to = json!(crate::text::escape(&key));
-                sink.write_detail("block", &[("at", json!(at)), ("bytes", json!(bytes)), ("up to", up_to)])?;
+                sink.write_detail(
+                    "block",
+                    &[("at", json!(at)), ("bytes", json!(bytes)), ("up to", up_to)],
+                )?;
                 at = at.saturating_add(bytes);
             }
             // Where the others lie, nobody knows.
@@ -181,24 +224,44 @@ fn print_index_block(offset: u64, raw: Vec<u8>, fields: &FrameFields<'_>, sink: 
     Ok(())
 }
 
-fn print_filter(offset: u64, raw: &[u8], fields: &FrameFields<'_>, sink: &mut DumpWriter<'_>) -> Result<()> {
+fn print_filter(
+    offset: u64,
+    raw: &[u8],
+    fields: &FrameFields<'_>,
+    sink: &mut DumpWriter<'_>,
+) -> Result<()> {
     match Decoder::new(raw).u32() {
-        Ok(blocks) => sink.write_part(offset, "filter", &with_field(fields, "blocks", json!(blocks))),
+        Ok(blocks) => {
+            sink.write_part(offset, "filter", &with_field(fields, "blocks", json!(blocks)))
+        }
         Err(e) => sink.write_damage(offset, &e),
     }
 }
 
-fn print_range_tombstones(offset: u64, raw: &[u8], fields: &FrameFields<'_>, sink: &mut DumpWriter<'_>) -> Result<()> {
-    // Their order is the family's, which a single frame does not know: byte order is tried, and only printed.
+fn print_range_tombstones(
+    offset: u64,
+    raw: &[u8],
+    fields: &FrameFields<'_>,
+    sink: &mut DumpWriter<'_>,
+) -> Result<()> {
+    // Their order is the family's, which a single frame does not know: byte order is tried, and
+    // only printed.
     let fragments = match RangeTombstones::decode(raw, KeyComparator::Bytes) {
         Ok(fragments) => fragments,
         Err(e) => return sink.write_damage(offset, &e),
     };
-    sink.write_part(offset, "range tombstones", &with_field(fields, "fragments", json!(fragments.fragments().len())))?;
+    sink.write_part(
+        offset,
+        "range tombstones",
+        &with_field(fields, "fragments", json!(fragments.fragments().len())),
+    )?;
     for f in fragments.fragments() {
         let seqs: Vec<u64> = f.seqs.iter().map(|s| s.0).collect();
         let (from, to) = (bound_text(f.begin.as_ref(), true), bound_text(f.end.as_ref(), false));
-        sink.write_detail("deleted", &[("from", json!(from)), ("to", json!(to)), ("seqs", json!(seqs))])?;
+        sink.write_detail(
+            "deleted",
+            &[("from", json!(from)), ("to", json!(to)), ("seqs", json!(seqs))],
+        )?;
     }
     Ok(())
 }
@@ -216,7 +279,12 @@ pub fn bound_text(cut: KeyBoundaryRef<'_>, begin: bool) -> String {
     }
 }
 
-fn print_chunk(offset: u64, raw: &[u8], fields: &FrameFields<'_>, sink: &mut DumpWriter<'_>) -> Result<()> {
+fn print_chunk(
+    offset: u64,
+    raw: &[u8],
+    fields: &FrameFields<'_>,
+    sink: &mut DumpWriter<'_>,
+) -> Result<()> {
     if !sink.wants_entries() {
         return Ok(());
     }
@@ -224,7 +292,12 @@ fn print_chunk(offset: u64, raw: &[u8], fields: &FrameFields<'_>, sink: &mut Dum
     sink.write_part(offset, "value chunk", &with_field(fields, "content", json!(text)))
 }
 
-fn print_properties(offset: u64, raw: &[u8], fields: &FrameFields<'_>, sink: &mut DumpWriter<'_>) -> Result<()> {
+fn print_properties(
+    offset: u64,
+    raw: &[u8],
+    fields: &FrameFields<'_>,
+    sink: &mut DumpWriter<'_>,
+) -> Result<()> {
     sink.write_part(offset, "properties", fields)?;
     let mut d = Decoder::new(raw);
     while !d.is_empty() {
@@ -240,7 +313,8 @@ fn print_properties(offset: u64, raw: &[u8], fields: &FrameFields<'_>, sink: &mu
 /// A property's name and value.
 fn decode_property(tag: u64, body: &[u8]) -> perigee_base::Result<(&'static str, Value)> {
     let number = |name| Ok((name, json!(Decoder::new(body).varint()?)));
-    let text = |name| Ok((name, json!(crate::text::escape(&body[..body.len().min(KEY_BYTES_MAX)]))));
+    let text =
+        |name| Ok((name, json!(crate::text::escape(&body[..body.len().min(KEY_BYTES_MAX)]))));
     match tag {
         1 => number("entries"),
         3 => number("tombstones"),
@@ -276,7 +350,11 @@ fn print_footer(source: &DumpSource, id: FileId, sink: &mut DumpWriter<'_>) -> R
     }
 }
 
-fn footer_fields(id: FileId, offset: u64, bytes: &[u8]) -> perigee_base::Result<Vec<(&'static str, Value)>> {
+fn footer_fields(
+    id: FileId,
+    offset: u64,
+    bytes: &[u8],
+) -> perigee_base::Result<Vec<(&'static str, Value)>> {
     let mut d = Decoder::new(bytes);
     let mut numbers = [0; 9];
     for n in &mut numbers {

@@ -1,26 +1,34 @@
 //! Log segments and the manifest, record by record. Format: `docs/format/log.md`.
 //!
-//! Unlike recovery, a dump does not stop at a bad record: it goes on at the next header that is valid in its place.
+//! Unlike recovery, a dump does not stop at a bad record: it goes on at the next header that is
+//! valid in its place.
 
 use crate::failure::Result;
 use perigee_base::codec::Decoder;
 use perigee_base::file_header::{FileKind, HEADER_BYTES};
 use perigee_base::{Error, FileId, checksum};
-use perigee_file::log::layout::{self, ALIGNMENT, RECORD_HEADER_BYTES, RECORD_MAGIC, RecordHeader, padded_len};
+use perigee_file::log::layout::{
+    self, ALIGNMENT, RECORD_HEADER_BYTES, RECORD_MAGIC, RecordHeader, padded_len,
+};
 use perigee_file::log::{BatchOps, RecordKind, prepare};
 use serde_json::json;
 use std::ops::Range;
 
-use super::manifest_edit;
-use super::frames::bound_text;
 use super::dump_writer::{DumpEntry, DumpWriter};
+use super::frames::bound_text;
+use super::manifest_edit;
 use super::source::DumpSource;
 
 /// Bytes searched at once for the next record.
 const SEARCH_WINDOW: usize = 1 << 20;
 
 /// Prints every record that can be read.
-pub fn dump_log(source: &DumpSource, kind: FileKind, named: Option<FileId>, sink: &mut DumpWriter<'_>) -> Result<()> {
+pub fn dump_log(
+    source: &DumpSource,
+    kind: FileKind,
+    named: Option<FileId>,
+    sink: &mut DumpWriter<'_>,
+) -> Result<()> {
     let (database, file) = source.read_header(kind, named, sink)?;
     let seal = layout::checksum_seed(database, file);
     let mut offset = HEADER_BYTES as u64;
@@ -30,7 +38,10 @@ pub fn dump_log(source: &DumpSource, kind: FileKind, named: Option<FileId>, sink
             Ok((header, payload)) => {
                 if expected.is_some_and(|lsn| lsn != header.lsn) {
                     let gap = Error::corruption("a record is out of sequence");
-                    sink.write_damage(offset, &gap.expected(expected.unwrap_or_default(), header.lsn))?;
+                    sink.write_damage(
+                        offset,
+                        &gap.expected(expected.unwrap_or_default(), header.lsn),
+                    )?;
                 }
                 print_record(offset, &header, &payload, sink)?;
                 expected = Some(header.lsn + u64::from(header.lsn_count));
@@ -41,7 +52,10 @@ pub fn dump_log(source: &DumpSource, kind: FileKind, named: Option<FileId>, sink
                     return print_torn_tail(source, offset, &e, sink);
                 };
                 sink.write_damage(offset, &e)?;
-                sink.write_remark(offset, &format!("{} bytes skipped to the next record", next - offset))?;
+                sink.write_remark(
+                    offset,
+                    &format!("{} bytes skipped to the next record", next - offset),
+                )?;
                 expected = None;
                 offset = next;
             }
@@ -51,10 +65,18 @@ pub fn dump_log(source: &DumpSource, kind: FileKind, named: Option<FileId>, sink
 }
 
 /// Nothing valid follows: a write that a crash cut, or one that is under way.
-fn print_torn_tail(source: &DumpSource, offset: u64, e: &Error, sink: &mut DumpWriter<'_>) -> Result<()> {
+fn print_torn_tail(
+    source: &DumpSource,
+    offset: u64,
+    e: &Error,
+    sink: &mut DumpWriter<'_>,
+) -> Result<()> {
     let left = source.bytes() - offset;
     if is_zero_to_end(source, offset)? {
-        return sink.write_remark(offset, &format!("the last {left} bytes are zeros: space allocated ahead"));
+        return sink.write_remark(
+            offset,
+            &format!("the last {left} bytes are zeros: space allocated ahead"),
+        );
     }
     let text = format!(
         "the last {left} bytes are no whole record, and none follows: {e}. Torn by a crash, being written now, or \
@@ -92,8 +114,10 @@ fn read_record(
     }
     let got = checksum::payload_checksum(&payload);
     if got != header.payload_checksum {
-        let e = Error::corruption("log payload checksum differs")
-            .expected(format_args!("{:#018x}", header.payload_checksum), format_args!("{got:#018x}"));
+        let e = Error::corruption("log payload checksum differs").expected(
+            format_args!("{:#018x}", header.payload_checksum),
+            format_args!("{got:#018x}"),
+        );
         return Ok(Err(e));
     }
     payload.truncate(header.payload_bytes as usize);
@@ -109,7 +133,9 @@ fn next_record(source: &DumpSource, seal: FileId, offset: u64) -> Result<Option<
         for at in (0..=last).step_by(ALIGNMENT) {
             let head = &window[at..at + RECORD_HEADER_BYTES];
             let place = start + at as u64;
-            if head[8..12] == RECORD_MAGIC.to_le_bytes() && RecordHeader::decode(head, seal, place).is_ok() {
+            if head[8..12] == RECORD_MAGIC.to_le_bytes()
+                && RecordHeader::decode(head, seal, place).is_ok()
+            {
                 return Ok(Some(place));
             }
         }
@@ -118,7 +144,12 @@ fn next_record(source: &DumpSource, seal: FileId, offset: u64) -> Result<Option<
     Ok(None)
 }
 
-fn print_record(offset: u64, h: &RecordHeader, payload: &[u8], sink: &mut DumpWriter<'_>) -> Result<()> {
+fn print_record(
+    offset: u64,
+    h: &RecordHeader,
+    payload: &[u8],
+    sink: &mut DumpWriter<'_>,
+) -> Result<()> {
     let what = match h.kind {
         RecordKind::Batch => "batch",
         RecordKind::Edit => "edit",
@@ -126,7 +157,8 @@ fn print_record(offset: u64, h: &RecordHeader, payload: &[u8], sink: &mut DumpWr
         RecordKind::Prepare => "prepare",
         RecordKind::Decision => "decision",
     };
-    // Printed only with its entries: a limit on a long log would otherwise leave a list of empty records.
+    // Printed only with its entries: a limit on a long log would otherwise leave a list of empty
+    // records.
     if h.kind != RecordKind::Batch || sink.wants_entries() {
         let fields = [
             ("lsn", json!(h.lsn)),
@@ -143,7 +175,10 @@ fn print_record(offset: u64, h: &RecordHeader, payload: &[u8], sink: &mut DumpWr
         RecordKind::Decision => match prepare::decode_decision(payload) {
             Ok((gid, at)) => {
                 let verdict = if at.is_empty() { "nothing" } else { "commit" };
-                sink.write_detail("decided", &[("gid", json!(gid_text(gid))), ("what", json!(verdict))])?;
+                sink.write_detail(
+                    "decided",
+                    &[("gid", json!(gid_text(gid))), ("what", json!(verdict))],
+                )?;
                 print_batch(offset, h, (payload, at), sink)
             }
             Err(e) => sink.write_damage(offset, &e),
@@ -167,7 +202,12 @@ fn gid_text(gid: &[u8]) -> String {
 }
 
 /// What waits for a decision: its operations have no numbers of their own yet.
-fn print_prepare(offset: u64, h: &RecordHeader, payload: &[u8], sink: &mut DumpWriter<'_>) -> Result<()> {
+fn print_prepare(
+    offset: u64,
+    h: &RecordHeader,
+    payload: &[u8],
+    sink: &mut DumpWriter<'_>,
+) -> Result<()> {
     let p = match prepare::PrepareRecord::decode(payload) {
         Ok(p) => p,
         Err(e) => return sink.write_damage(offset, &e),
@@ -197,8 +237,12 @@ fn print_batch(
         if let Some((from, to)) = op.deleted_range_in(payload) {
             let (from, to) = (bound_text(from, true), bound_text(to, false));
             let seq = json!(h.lsn + i as u64);
-            let fields =
-                [("seq", seq), ("family", json!(op.family.0)), ("from", json!(from)), ("to", json!(to))];
+            let fields = [
+                ("seq", seq),
+                ("family", json!(op.family.0)),
+                ("from", json!(from)),
+                ("to", json!(to)),
+            ];
             sink.write_detail("delete range", &fields)?;
             continue;
         }
@@ -207,7 +251,12 @@ fn print_batch(
             Err(e) => return sink.write_damage(offset, &e),
         };
         let key = &payload[op.key];
-        sink.write_entry(&DumpEntry { seq: h.lsn + i as u64, family: Some(op.family.0), key, value })?;
+        sink.write_entry(&DumpEntry {
+            seq: h.lsn + i as u64,
+            family: Some(op.family.0),
+            key,
+            value,
+        })?;
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! The fields of a manifest edit. Pure; a second decoder beside the engine's, written from `docs/format/manifest.md`
-//! alone, so that a dump does not repeat a mistake of the first.
+//! The fields of a manifest edit. Pure; a second decoder beside the engine's, written from
+//! `docs/format/manifest.md` alone, so that a dump does not repeat a mistake of the first.
 
 use crate::text::escape;
 use perigee_base::codec::Decoder;
@@ -64,7 +64,11 @@ const FIELDS: &[(u64, &str, FieldParts)] = &[
         ],
     ),
     (11, "klog removed", &[("family", Number), ("level", Number), ("file", Number)]),
-    (13, "vlog added", &[("family", Number), ("file", Number), ("bytes", Number), ("checksum", Checksum)]),
+    (
+        13,
+        "vlog added",
+        &[("family", Number), ("file", Number), ("bytes", Number), ("checksum", Checksum)],
+    ),
     (15, "vlog removed", &[("family", Number), ("file", Number)]),
     (17, "flushed", &[("family", Number), ("up to seq", Number)]),
     (19, "log added", &[("file", Number), ("first seq", Number)]),
@@ -162,7 +166,9 @@ fn decode_range_tombstones(d: &mut Decoder<'_>) -> Result<Value> {
     if count == 0 {
         return Ok(json!(0));
     }
-    Ok(json!({"count": count, "first begin": decode_range_bound(d)?, "last end": decode_range_bound(d)?}))
+    Ok(
+        json!({"count": count, "first begin": decode_range_bound(d)?, "last end": decode_range_bound(d)?}),
+    )
 }
 
 /// A place between keys, as `docs/format/batch.md` has it.
@@ -198,7 +204,9 @@ fn decode_family_options(d: &mut Decoder<'_>) -> Result<Value> {
         match OPTIONS.iter().find(|(t, _, _)| *t == tag) {
             // A text fills its field; it has no length of its own.
             Some((_, name, Text)) => object.insert((*name).into(), escape(body).into()),
-            Some((_, name, part)) => object.insert((*name).into(), decode_part(*part, &mut Decoder::new(body))?),
+            Some((_, name, part)) => {
+                object.insert((*name).into(), decode_part(*part, &mut Decoder::new(body))?)
+            }
             None => object.insert(format!("option {tag}"), format!("{} bytes", body.len()).into()),
         };
     }
@@ -257,7 +265,8 @@ mod tests {
     /// Every number that stands at the beginning of one of these pieces of text.
     fn numbers<'a>(pieces: impl Iterator<Item = &'a str>) -> Vec<u64> {
         let digits = |s: &str| s.chars().take_while(char::is_ascii_digit).collect::<String>();
-        let mut all: Vec<u64> = pieces.filter_map(|s| digits(s.trim_start()).parse().ok()).collect();
+        let mut all: Vec<u64> =
+            pieces.filter_map(|s| digits(s.trim_start()).parse().ok()).collect();
         all.sort_unstable();
         all
     }
@@ -287,8 +296,10 @@ mod tests {
     fn docs_codec_and_dump_list_the_same_options() {
         let page = include_str!("../../../../../docs/format/manifest.md");
         let codec = include_str!("../../../../engine/src/manifest/codec.rs");
-        let paragraph = between(page, "Family options are themselves fields", "\n\n").replace('\n', " ");
-        // What stands in parentheses explains a value; a number behind a comma, a colon or a full stop is a tag.
+        let paragraph =
+            between(page, "Family options are themselves fields", "\n\n").replace('\n', " ");
+        // What stands in parentheses explains a value; a number behind a comma, a colon or a full
+        // stop is a tag.
         let outside: String =
             paragraph.split('(').map(|p| p.split_once(')').map_or(p, |(_, rest)| rest)).collect();
         let list = outside.split_once(':').map_or("", |(_, list)| list);

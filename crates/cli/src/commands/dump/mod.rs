@@ -1,10 +1,11 @@
-//! `perigee dump`: one file of a database as text. This file: the arguments, which file is meant, the choice of the reader.
+//! `perigee dump`: one file of a database as text. This file: the arguments, which file is meant,
+//! the choice of the reader.
 //!
-//! Rooms: `source` (positional reads of one file), `sink` (what is printed), `frames` (klog and vlog), `log` (log
-//! segments and manifest), `edit` (the fields of a manifest edit; pure).
+//! Rooms: `source` (positional reads of one file), `sink` (what is printed), `frames` (klog and
+//! vlog), `log` (log segments and manifest), `edit` (the fields of a manifest edit; pure).
 //!
-//! Takes no lock, opens no engine, writes nothing: it works on damaged files, and while another process has the
-//! database open. Damage is printed where it lies, and reading goes on behind it.
+//! Takes no lock, opens no engine, writes nothing: it works on damaged files, and while another
+//! process has the database open. Damage is printed where it lies, and reading goes on behind it.
 
 pub mod manifest_edit;
 mod frames;
@@ -12,16 +13,16 @@ mod log;
 mod dump_writer;
 mod source;
 
+use crate::database_args::{DatabaseArg, KeyFormat};
 use crate::failure::{EXIT_DAMAGED, Failure, Result, show_path};
 use crate::output::{Output, table};
-use crate::database_args::{KeyFormat, DatabaseArg};
 use crate::size;
 use clap::Args;
+use dump_writer::DumpWriter;
 use perigee_base::FileId;
 use perigee_base::file_header::FileKind;
 use perigee_file::filename;
 use serde_json::json;
-use dump_writer::DumpWriter;
 use source::DumpSource;
 use std::fs;
 use std::path::Path;
@@ -68,9 +69,15 @@ pub fn run(args: &DumpArgs, out: &mut Output) -> Result<u8> {
     let source = DumpSource::open(&dir.join(&file.name), &file.name)?;
     sink.write_file_line(&file.name, kind_name(file.kind), source.bytes())?;
     match file.kind {
-        FileKind::Wal | FileKind::Manifest => log::dump_log(&source, file.kind, file.id, &mut sink)?,
-        FileKind::Backup => return Err(Failure::usage("a backup is listed by `perigee backup list DIR`")),
-        FileKind::Klog | FileKind::Vlog => frames::dump_table(&source, file.kind, file.id, &mut sink)?,
+        FileKind::Wal | FileKind::Manifest => {
+            log::dump_log(&source, file.kind, file.id, &mut sink)?
+        }
+        FileKind::Backup => {
+            return Err(Failure::usage("a backup is listed by `perigee backup list DIR`"));
+        }
+        FileKind::Klog | FileKind::Vlog => {
+            frames::dump_table(&source, file.kind, file.id, &mut sink)?
+        }
     }
     Ok(if sink.finish()? { EXIT_DAMAGED } else { 0 })
 }
@@ -86,8 +93,10 @@ struct DatabaseFile {
 
 fn list_files(dir: &Path) -> Result<Vec<DatabaseFile>> {
     let entries = fs::read_dir(dir).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotADirectory => Failure::usage(format!("{} is a file", show_path(dir)))
-            .hint("give the database directory first, then the name of a file in it"),
+        std::io::ErrorKind::NotADirectory => {
+            Failure::usage(format!("{} is a file", show_path(dir)))
+                .hint("give the database directory first, then the name of a file in it")
+        }
         std::io::ErrorKind::NotFound => {
             Failure::other("not found", format!("there is nothing at {}", show_path(dir)))
                 .hint("check the path")

@@ -41,8 +41,8 @@ impl DumpSource {
         Ok(bytes)
     }
 
-    /// Prints the header and returns the database and file ids that seed the file's checksums: the header's if it is whole,
-    /// else what it claims, the file's name believed first.
+    /// Prints the header and returns the database and file ids that seed the file's checksums: the
+    /// header's if it is whole, else what it claims, the file's name believed first.
     pub fn read_header(
         &self,
         kind: FileKind,

@@ -1,14 +1,16 @@
-//! `perigee export`: entries out into files, JSON lines or CSV. This file: the arguments and the choice.
+//! `perigee export`: entries out into files, JSON lines or CSV. This file: the arguments and the
+//! choice.
 //!
-//! Rooms: `safe_path` (which keys may become paths; pure), `tree` (files), `rows` (JSON lines, CSV).
+//! Rooms: `safe_path` (which keys may become paths; pure), `tree` (files), `rows` (JSON lines,
+//! CSV).
 
 mod rows;
 mod safe_path;
 mod tree;
 
+use crate::database_args::{DatabaseArg, FamilyArg, KeyFormat};
 use crate::failure::{Failure, Result, show_path};
 use crate::output::Output;
-use crate::database_args::{FamilyArg, KeyFormat, DatabaseArg};
 use crate::size;
 use clap::{Args, ValueEnum};
 use perigee::Cursor;
@@ -74,7 +76,9 @@ pub fn run(args: &ExportArgs, out: &mut Output) -> Result<u8> {
     let format = args.format.unwrap_or_else(|| format_of_target(&args.target));
     let to_stdout = args.target.as_os_str() == "-";
     if to_stdout && format == Format::Tree {
-        return Err(Failure::usage("files cannot go to stdout").hint("give a directory, or --format jsonl"));
+        return Err(
+            Failure::usage("files cannot go to stdout").hint("give a directory, or --format jsonl")
+        );
     }
     let bounds = args.range.bounds(args.form)?;
     let db = args.database.open_read_only()?;
@@ -89,7 +93,8 @@ pub fn run(args: &ExportArgs, out: &mut Output) -> Result<u8> {
 }
 
 fn format_of_target(target: &Path) -> Format {
-    let ending = target.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
+    let ending =
+        target.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
     match ending.as_str() {
         "jsonl" | "ndjson" => Format::Jsonl,
         "csv" => Format::Csv,
@@ -98,13 +103,19 @@ fn format_of_target(target: &Path) -> Format {
     }
 }
 
-fn export_rows(cursor: &mut Cursor, args: &ExportArgs, format: Format, out: &mut Output) -> Result<ExportCounts> {
+fn export_rows(
+    cursor: &mut Cursor,
+    args: &ExportArgs,
+    format: Format,
+    out: &mut Output,
+) -> Result<ExportCounts> {
     if args.target.as_os_str() == "-" {
         return rows::export(cursor, format == Format::Csv, out);
     }
     let refuse = |e: std::io::Error| match e.kind() {
         std::io::ErrorKind::AlreadyExists => {
-            Failure::usage(format!("{} exists already", show_path(&args.target))).hint("give a new file")
+            Failure::usage(format!("{} exists already", show_path(&args.target)))
+                .hint("give a new file")
         }
         _ => Failure::file("create", &args.target, &e),
     };
@@ -127,8 +138,7 @@ fn print_summary(tally: &ExportCounts, out: &mut Output) -> Result<u8> {
             size::plural(tally.refused, "key", "keys")
         ));
     }
-    let value: Value =
-        json!({"exported": {"entries": tally.entries, "bytes": tally.bytes, "refused": tally.refused}});
+    let value: Value = json!({"exported": {"entries": tally.entries, "bytes": tally.bytes, "refused": tally.refused}});
     out.json_or_text(&value, text)?;
     Ok(0)
 }

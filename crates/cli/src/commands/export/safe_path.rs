@@ -1,4 +1,5 @@
-//! Which keys may become paths below a directory. Pure: the keys come from a database that anybody may have written.
+//! Which keys may become paths below a directory. Pure: the keys come from a database that anybody
+//! may have written.
 
 /// Longest name that common file systems take.
 const NAME_BYTES_MAX: usize = 255;

@@ -1,7 +1,7 @@
 //! Entries as files below a directory.
 //!
-//! Invariants: the directory was empty, so that no link in it can lead out; every file and directory in it is made by this
-//! room, files only where nothing was.
+//! Invariants: the directory was empty, so that no link in it can lead out; every file and
+//! directory in it is made by this room, files only where nothing was.
 
 use crate::failure::{Failure, Result, show_path};
 use crate::progress::Progress;
@@ -46,16 +46,23 @@ fn prepare_root(root: &Path) -> Result<()> {
     let mut entries = fs::read_dir(root).map_err(|e| Failure::file("read", root, &e))?;
     match entries.next() {
         None => Ok(()),
-        Some(_) => {
-            Err(Failure::usage(format!("{} is not empty", show_path(root))).hint("give a new directory"))
-        }
+        Some(_) => Err(Failure::usage(format!("{} is not empty", show_path(root)))
+            .hint("give a new directory")),
     }
 }
 
-fn refuse_key(key: &[u8], why: &str, strict: bool, tally: &mut ExportCounts, progress: &Progress) -> Result<()> {
+fn refuse_key(
+    key: &[u8],
+    why: &str,
+    strict: bool,
+    tally: &mut ExportCounts,
+    progress: &Progress,
+) -> Result<()> {
     let message = format!("the key {} cannot become a file: {why}", escape(key));
     if strict {
-        return Err(Failure::other("export", message).hint("export to a .jsonl file keeps every key"));
+        return Err(
+            Failure::other("export", message).hint("export to a .jsonl file keeps every key")
+        );
     }
     tally.refused += 1;
     if tally.refused <= REFUSALS_SHOWN_MAX {
@@ -67,7 +74,11 @@ fn refuse_key(key: &[u8], why: &str, strict: bool, tally: &mut ExportCounts, pro
 }
 
 /// The new file of a key, or why there can be none.
-fn create_file(root: &Path, key: &[u8], last_dir: &mut PathBuf) -> Result<std::result::Result<File, &'static str>> {
+fn create_file(
+    root: &Path,
+    key: &[u8],
+    last_dir: &mut PathBuf,
+) -> Result<std::result::Result<File, &'static str>> {
     let parts = match safe_path::path_parts(key) {
         Ok(parts) => parts,
         Err(why) => return Ok(Err(why)),
@@ -88,12 +99,16 @@ fn create_file(root: &Path, key: &[u8], last_dir: &mut PathBuf) -> Result<std::r
     }
 }
 
-/// A place that is taken, or a name that the file system refuses, speaks against the key; all else stops the export.
-fn classify_create_error(e: io::Error, path: &Path) -> Result<std::result::Result<File, &'static str>> {
+/// A place that is taken, or a name that the file system refuses, speaks against the key; all else
+/// stops the export.
+fn classify_create_error(
+    e: io::Error,
+    path: &Path,
+) -> Result<std::result::Result<File, &'static str>> {
     match e.kind() {
-        io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
-            Ok(Err("another key has that place"))
-        }
+        io::ErrorKind::AlreadyExists
+        | io::ErrorKind::NotADirectory
+        | io::ErrorKind::IsADirectory => Ok(Err("another key has that place")),
         io::ErrorKind::InvalidFilename | io::ErrorKind::InvalidInput => {
             Ok(Err("the file system refuses the name"))
         }
@@ -107,7 +122,9 @@ fn make_dirs(root: &Path, dirs: &[&[u8]]) -> io::Result<()> {
     for dir in dirs {
         at.push(OsStr::from_bytes(dir));
         match fs::create_dir(&at) {
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists && fs::symlink_metadata(&at)?.is_dir() => {}
+            Err(e)
+                if e.kind() == io::ErrorKind::AlreadyExists
+                    && fs::symlink_metadata(&at)?.is_dir() => {}
             other => other?,
         }
     }

@@ -1,5 +1,5 @@
-//! CSV and TSV as cells: read one after the other and handed out in pieces, so that no cell has to fit into memory as a whole.
-//! Knows no keys and no database.
+//! CSV and TSV as cells: read one after the other and handed out in pieces, so that no cell has to
+//! fit into memory as a whole. Knows no keys and no database.
 
 use csv_core::{ReadFieldResult, Reader, ReaderBuilder};
 use std::io::{self, BufRead, BufReader, Read};
@@ -81,7 +81,8 @@ mod tests {
                 after => all.push((String::from_utf8(cell).unwrap(), after, pieces)),
             }
         }
-        let cells: Vec<(&str, CellEnd)> = all.iter().map(|(c, after, _)| (c.as_str(), *after)).collect();
+        let cells: Vec<(&str, CellEnd)> =
+            all.iter().map(|(c, after, _)| (c.as_str(), *after)).collect();
         let expected = [
             ("x", CellEnd::RowContinues),
             ("y\"\n,", CellEnd::RowEnd),

@@ -1,9 +1,9 @@
 //! `import` from a database of another engine: the arguments, the stages, the report.
 
 use crate::failure::{Failure, Result, show_path};
-use crate::foreign::source::{SourceFamily, ForeignSource};
 use crate::foreign::comparators::ComparatorOverrides;
 use crate::foreign::scratch::ScratchDir;
+use crate::foreign::source::{ForeignSource, SourceFamily};
 use crate::foreign::tidesdb;
 use crate::foreign::transfer::{self, FamilyTransfer, ImportTarget};
 use crate::output::Output;
@@ -33,7 +33,8 @@ pub struct ForeignArgs {
     /// The new database, which must not exist
     #[arg(long, value_name = "DB", requires = "foreign", required_unless_present = "db")]
     to: Option<PathBuf>,
-    /// Open the TidesDB database itself instead of a copy: its library replays the log, and may flush and compact
+    /// Open the TidesDB database itself instead of a copy: its library replays the log, and may
+    /// flush and compact
     #[arg(long, requires = "from_tidesdb")]
     in_place: bool,
     /// Where the copy is made, and removed again (default: next to the new database)
@@ -42,8 +43,8 @@ pub struct ForeignArgs {
     /// Import entries that expire as entries that never do
     #[arg(long, requires = "from_tidesdb")]
     ignore_ttl: bool,
-    /// A family with a comparator of the user's is sorted as this one: memcmp, lexicographic, uint64, int64, reverse or
-    /// case_insensitive; may be repeated
+    /// A family with a comparator of the user's is sorted as this one: memcmp, lexicographic,
+    /// uint64, int64, reverse or case_insensitive; may be repeated
     #[arg(long, value_name = "FAMILY=ORDER", requires = "foreign")]
     order: Vec<String>,
 }
@@ -51,7 +52,8 @@ pub struct ForeignArgs {
 /// Imports everything, tells what was done.
 pub fn run(args: &ForeignArgs, out: &mut Output) -> Result<u8> {
     let started = Instant::now();
-    let to = args.to.as_ref().ok_or_else(|| Failure::usage("name the new database with --to DB"))?;
+    let to =
+        args.to.as_ref().ok_or_else(|| Failure::usage("name the new database with --to DB"))?;
     let said = ComparatorOverrides::parse(&args.order)?;
     let target = ImportTarget::new(to)?;
     for from in [&args.from_tidesdb, &args.from_rocksdb, &args.from_lmdb].into_iter().flatten() {
@@ -74,7 +76,11 @@ pub fn run(args: &ForeignArgs, out: &mut Output) -> Result<u8> {
     Ok(0)
 }
 
-fn open_source(args: &ForeignArgs, said: &ComparatorOverrides, target: &ImportTarget) -> Result<Box<dyn ForeignSource>> {
+fn open_source(
+    args: &ForeignArgs,
+    said: &ComparatorOverrides,
+    target: &ImportTarget,
+) -> Result<Box<dyn ForeignSource>> {
     let scratch = || {
         ScratchDir::create(match &args.scratch {
             Some(dir) => dir.join(format!("perigee-import-{}", std::process::id())),
@@ -94,10 +100,13 @@ fn open_source(args: &ForeignArgs, said: &ComparatorOverrides, target: &ImportTa
         return Err(missing_feature("LMDB", "lmdb"));
     }
     let (Some(dir), Some(library)) = (&args.from_tidesdb, &args.tidesdb_lib) else {
-        return Err(Failure::usage("name a database to read: --from-tidesdb, --from-rocksdb or --from-lmdb"));
+        return Err(Failure::usage(
+            "name a database to read: --from-tidesdb, --from-rocksdb or --from-lmdb",
+        ));
     };
     let (in_place, ignore_ttl) = (args.in_place, args.ignore_ttl);
-    let wanted = tidesdb::ImportRequest { dir, library, in_place, ignore_ttl, comparator_overrides: said };
+    let wanted =
+        tidesdb::ImportRequest { dir, library, in_place, ignore_ttl, comparator_overrides: said };
     Ok(Box::new(tidesdb::open(&wanted, scratch)?))
 }
 
@@ -122,7 +131,12 @@ fn family_json(family: &SourceFamily, done: &FamilyTransfer) -> Value {
     })
 }
 
-fn foreign_summary_text(told: &str, families: &[SourceFamily], done: &[FamilyTransfer], seconds: f64) -> String {
+fn foreign_summary_text(
+    told: &str,
+    families: &[SourceFamily],
+    done: &[FamilyTransfer],
+    seconds: f64,
+) -> String {
     let entries: u64 = done.iter().map(|d| d.entries).sum();
     let bytes: u64 = done.iter().map(|d| d.bytes).sum();
     let mut text = format!(
@@ -149,7 +163,10 @@ fn foreign_summary_text(told: &str, families: &[SourceFamily], done: &[FamilyTra
         .map(|s| s.name)
         .collect();
     if !none.is_empty() {
-        text.push_str(&format!("\nsettings without a counterpart: {} (values: --json)", none.join(", ")));
+        text.push_str(&format!(
+            "\nsettings without a counterpart: {} (values: --json)",
+            none.join(", ")
+        ));
     }
     text
 }

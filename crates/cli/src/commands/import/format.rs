@@ -1,4 +1,5 @@
-//! What an input is, by its ending or by what the user says. Pure but for one look whether it is a directory.
+//! What an input is, by its ending or by what the user says. Pure but for one look whether it is a
+//! directory.
 
 use crate::failure::{Failure, Result, show_path};
 use clap::ValueEnum;
@@ -33,8 +34,9 @@ pub fn format_of(path: &Path, asked: Option<Format>) -> Result<Format> {
         return Ok(Format::Tree);
     }
     format_by_extension(path).ok_or_else(|| {
-        Failure::usage(format!("cannot tell what {} is by its ending", show_path(path)))
-            .hint("add --format csv, tsv, jsonl or entries, or --format tree to import the file itself")
+        Failure::usage(format!("cannot tell what {} is by its ending", show_path(path))).hint(
+            "add --format csv, tsv, jsonl or entries, or --format tree to import the file itself",
+        )
     })
 }
 

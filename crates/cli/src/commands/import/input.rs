@@ -3,8 +3,8 @@
 use super::format::{self, Format};
 use super::loader::Loader;
 use super::{json_lines, rows, tree};
-use crate::failure::Result;
 use crate::database_args::FamilyArg;
+use crate::failure::Result;
 use clap::Args;
 use std::path::{Path, PathBuf};
 
@@ -34,7 +34,10 @@ pub struct InputArgs {
 impl InputArgs {
     /// Every path with its format, before anything is written.
     pub fn paths_with_formats(&self) -> Result<Vec<(&Path, Format)>> {
-        self.paths.iter().map(|path| Ok((path.as_path(), format::format_of(path, self.format)?))).collect()
+        self.paths
+            .iter()
+            .map(|path| Ok((path.as_path(), format::format_of(path, self.format)?)))
+            .collect()
     }
     /// What every key begins with.
     pub fn prefix(&self) -> Vec<u8> {
@@ -56,8 +59,12 @@ impl InputArgs {
             Format::Tree => tree::import_tree(path, loader),
             Format::Csv => rows::import_rows(path, b',', column, loader),
             Format::Tsv => rows::import_rows(path, b'\t', column, loader),
-            Format::Jsonl => json_lines::import_lines(path, json_lines::LineFormat::Rows { key: column }, loader),
-            Format::Entries => json_lines::import_lines(path, json_lines::LineFormat::Entries, loader),
+            Format::Jsonl => {
+                json_lines::import_lines(path, json_lines::LineFormat::Rows { key: column }, loader)
+            }
+            Format::Entries => {
+                json_lines::import_lines(path, json_lines::LineFormat::Entries, loader)
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
-//! JSON lines: rows (a field is the key, the line itself the value), or entries as `scan --json` prints them. Of a huge line
-//! there are two copies at most: the line, or the value that was decoded of it, and the one in the batch.
+//! JSON lines: rows (a field is the key, the line itself the value), or entries as `scan --json`
+//! prints them. Of a huge line there are two copies at most: the line, or the value that was
+//! decoded of it, and the one in the batch.
 
 use crate::failure::{Failure, Result, show_path};
 use crate::text::take_json;
@@ -12,7 +13,8 @@ use std::path::Path;
 
 use super::loader::Loader;
 
-/// A line longer than this cannot be an entry within the limits (base64 takes four bytes for three).
+/// A line longer than this cannot be an entry within the limits (base64 takes four bytes for
+/// three).
 const LINE_BYTES_MAX: u64 = (limits::VALUE_BYTES_MAX + limits::KEY_BYTES_MAX) as u64 / 3 * 4 + 4096;
 
 /// Memory of a line that is kept for the next one.
@@ -100,9 +102,9 @@ fn row_key(text: &[u8], asked: Option<&str>) -> std::result::Result<Vec<u8>, Str
         return Err(format!("the field {} is longer than a key may be", names.join(" or ")));
     }
     match raw.get().as_bytes().first() {
-        Some(b'"') => {
-            serde_json::from_str::<String>(raw.get()).map(String::into_bytes).map_err(|e| e.to_string())
-        }
+        Some(b'"') => serde_json::from_str::<String>(raw.get())
+            .map(String::into_bytes)
+            .map_err(|e| e.to_string()),
         Some(b'{' | b'[' | b'n') | None => {
             Err(format!("the field {} is no key: {}", names.join(" or "), raw.get()))
         }
@@ -110,7 +112,8 @@ fn row_key(text: &[u8], asked: Option<&str>) -> std::result::Result<Vec<u8>, Str
     }
 }
 
-/// An entry as `scan --json` prints it. The value is borrowed from the line if it stands there byte for byte.
+/// An entry as `scan --json` prints it. The value is borrowed from the line if it stands there byte
+/// for byte.
 fn parse_entry(text: &[u8]) -> std::result::Result<(Vec<u8>, Cow<'_, [u8]>), String> {
     let fields: HashMap<String, &RawValue> =
         serde_json::from_slice(text).map_err(|e| format!("not a JSON object: {e}"))?;
@@ -124,10 +127,14 @@ mod tests {
 
     #[test]
     fn row_keys_are_extracted() {
-        let key = |s: &str, asked| row_key(s.as_bytes(), asked).map(|k| String::from_utf8(k).unwrap());
+        let key =
+            |s: &str, asked| row_key(s.as_bytes(), asked).map(|k| String::from_utf8(k).unwrap());
         assert_eq!(key(r#"{"id":"a\u0062","key":"x"}"#, None).unwrap(), "ab");
         assert_eq!(key(r#"{"key":"x","n":12345678901234567890123}"#, None).unwrap(), "x");
-        assert_eq!(key(r#"{"n":12345678901234567890123}"#, Some("n")).unwrap(), "12345678901234567890123");
+        assert_eq!(
+            key(r#"{"n":12345678901234567890123}"#, Some("n")).unwrap(),
+            "12345678901234567890123"
+        );
         assert_eq!(key(r#"{"n":true}"#, Some("n")).unwrap(), "true");
         for bad in ["{}", "[1]", r#"{"id":null}"#, r#"{"id":{}}"#, "nonsense", r#"{"id":"#] {
             assert!(key(bad, None).is_err(), "{bad}");
@@ -139,7 +146,9 @@ mod tests {
         let (k, v) = parse_entry(br#"{"key_base64":"/wA=","value":"text"}"#).unwrap();
         assert_eq!((k.as_slice(), &*v), (&b"\xff\0"[..], &b"text"[..]));
         assert!(matches!(v, Cow::Borrowed(_)), "a value without escapes is not copied");
-        for bad in ["{}", r#"{"key":"a"}"#, r#"{"key":1,"value":""}"#, r#"{"key_base64":"*","value":""}"#] {
+        for bad in
+            ["{}", r#"{"key":"a"}"#, r#"{"key":1,"value":""}"#, r#"{"key_base64":"*","value":""}"#]
+        {
             assert!(parse_entry(bad.as_bytes()).is_err(), "{bad}");
         }
     }

@@ -1,7 +1,8 @@
-//! Entries into batches, batches into the database, and everything counted. Knows nothing of formats.
+//! Entries into batches, batches into the database, and everything counted. Knows nothing of
+//! formats.
 //!
-//! Invariant: entries reach the database in the order they are given, whole batches at a time; what the tally
-//! counts as imported has been acknowledged once `committed` was printed.
+//! Invariant: entries reach the database in the order they are given, whole batches at a time; what
+//! the tally counts as imported has been acknowledged once `committed` was printed.
 
 use super::trace::TraceWriter;
 use crate::failure::{Failure, Result};
@@ -76,7 +77,12 @@ pub struct Loader<'a> {
 
 impl<'a> Loader<'a> {
     /// An empty loader.
-    pub fn new(db: &'a Db, family: Family, settings: LoaderSettings, out: &'a mut Output) -> Loader<'a> {
+    pub fn new(
+        db: &'a Db,
+        family: Family,
+        settings: LoaderSettings,
+        out: &'a mut Output,
+    ) -> Loader<'a> {
         let key = settings.prefix.clone();
         let key_start = key.len();
         Loader {
@@ -243,12 +249,11 @@ impl<'a> Loader<'a> {
         if self.settings.progress_lines { self.print_progress() } else { Ok(()) }
     }
 
-    /// Tells what is committed. Unlike for a command that only prints, a reader that goes away is an error here: the
-    /// import is not done.
+    /// Tells what is committed. Unlike for a command that only prints, a reader that goes away is
+    /// an error here: the import is not done.
     fn print_progress(&mut self) -> Result<()> {
         let t = &self.counts;
-        let line =
-            json!({"committed": {"entries": t.entries, "bytes": t.bytes, "already_there": t.already_there}});
+        let line = json!({"committed": {"entries": t.entries, "bytes": t.bytes, "already_there": t.already_there}});
         match self.out.json_line(&line).and_then(|()| self.out.flush()) {
             Err(Failure::OutputClosed) => {
                 Err(Failure::other("i/o error", "the import is not done: stdout was closed")

@@ -1,7 +1,9 @@
-//! `perigee import`: files and rows into entries. This file: the arguments, the stages, the summary.
+//! `perigee import`: files and rows into entries. This file: the arguments, the stages, the
+//! summary.
 //!
-//! Rooms: `format` (what a path is), `loader` (batches and counts), `tree` (directories), `cells` and `rows` (CSV, TSV),
-//! `lines` (JSON lines), `trace` (the operations, for the benchmark), `input` (what `load` shares), `foreign` (databases of other engines).
+//! Rooms: `format` (what a path is), `loader` (batches and counts), `tree` (directories), `cells`
+//! and `rows` (CSV, TSV), `lines` (JSON lines), `trace` (the operations, for the benchmark),
+//! `input` (what `load` shares), `foreign` (databases of other engines).
 
 pub mod format;
 mod json_lines;
@@ -13,14 +15,14 @@ pub mod tree;
 mod input;
 mod foreign;
 
+use crate::database_args;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
-use crate::database_args;
 use crate::size;
 use clap::Args;
 use foreign::ForeignArgs;
 pub use input::InputArgs;
-use loader::{Loader, LoaderSettings, ImportCounts};
+use loader::{ImportCounts, Loader, LoaderSettings};
 use perigee::Durability;
 use perigee::value_syntax::{parse_bytes, parse_durability};
 use serde_json::{Value, json};
@@ -63,8 +65,9 @@ pub struct ImportArgs {
     /// Leave keys alone that are there already
     #[arg(long)]
     skip_existing: bool,
-    /// What a finished batch has survived: full, none, or interval:100ms. With none, the default, a crash of
-    /// the tool loses nothing, and one sync at the end makes everything survive a power cut
+    /// What a finished batch has survived: full, none, or interval:100ms. With none, the default, a
+    /// crash of the tool loses nothing, and one sync at the end makes everything survive a power
+    /// cut
     #[arg(long, value_name = "MODE", default_value = "none", value_parser = parse_durability)]
     durability: Durability,
     /// Bytes in a batch, which is written as a whole or not at all
@@ -79,7 +82,8 @@ pub struct ImportArgs {
     /// Print what is done so far, as JSON lines on stdout, after each batch
     #[arg(long)]
     progress_lines: bool,
-    /// Record what was asked of the database, for `perigee-bench trace replay` (keys and lengths of values)
+    /// Record what was asked of the database, for `perigee-bench trace replay` (keys and lengths of
+    /// values)
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 }

@@ -1,5 +1,6 @@
-//! CSV and TSV with a header line: the key column is the key, the whole row as a JSON object the value. The object is written
-//! as the cells are read: of a huge row there is one copy here, and one in the batch.
+//! CSV and TSV with a header line: the key column is the key, the whole row as a JSON object the
+//! value. The object is written as the cells are read: of a huge row there is one copy here, and
+//! one in the batch.
 
 use crate::failure::{Failure, Result, show_path};
 use perigee::limits;
@@ -16,14 +17,20 @@ const HEADER_BYTES_MAX: usize = 16 << 20;
 const REUSED_BUFFER_MAX: usize = 1 << 20;
 
 /// Imports every row.
-pub fn import_rows(path: &Path, delimiter: u8, column: Option<&str>, loader: &mut Loader<'_>) -> Result<()> {
+pub fn import_rows(
+    path: &Path,
+    delimiter: u8,
+    column: Option<&str>,
+    loader: &mut Loader<'_>,
+) -> Result<()> {
     if let Ok(meta) = std::fs::metadata(path) {
         loader.add_expected_bytes(meta.len());
     }
     let mut cells = CellReader::new(super::open_input(path)?, delimiter);
     let shown = show_path(path);
     let header = read_header(&mut cells, &shown)?;
-    let key = find_key_column(&header, column).map_err(|why| Failure::usage(format!("{shown}: {why}")))?;
+    let key = find_key_column(&header, column)
+        .map_err(|why| Failure::usage(format!("{shown}: {why}")))?;
     let mut row = Row::new(header, key);
     loop {
         let line = cells.line();
@@ -148,7 +155,8 @@ impl Row {
         }
         self.json.push(b'}');
         if count != self.columns.len() {
-            self.error = Some(format!("the row has {count} cells, the header line {}", self.columns.len()));
+            self.error =
+                Some(format!("the row has {count} cells, the header line {}", self.columns.len()));
         }
         Ok(true)
     }
@@ -248,7 +256,8 @@ mod tests {
 
     #[test]
     fn duplicate_column_is_rejected() {
-        let names = |all: &[&str]| check_columns(&all.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>());
+        let names =
+            |all: &[&str]| check_columns(&all.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>());
         assert_eq!(names(&["a", "b", "A"]), Ok(()));
         assert!(names(&["id", "x", "x"]).unwrap_err().contains("\"x\""));
     }

@@ -1,6 +1,8 @@
-//! What an import asked of the database, as a trace that `perigee-bench trace replay` does again on any engine.
+//! What an import asked of the database, as a trace that `perigee-bench trace replay` does again on
+//! any engine.
 //!
-//! One JSON object on each line; `docs/BENCHMARKS.md` describes the format. Keys and lengths of values, no data of values.
+//! One JSON object on each line; `docs/BENCHMARKS.md` describes the format. Keys and lengths of
+//! values, no data of values.
 
 use crate::failure::{Failure, Result};
 use serde_json::{Value, json};

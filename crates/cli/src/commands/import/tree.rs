@@ -1,7 +1,8 @@
-//! A directory tree: the path below the directory, with `/`, is the key; the bytes of the file are the value.
+//! A directory tree: the path below the directory, with `/`, is the key; the bytes of the file are
+//! the value.
 //!
-//! Invariant: the order of files is fixed (names sorted by bytes within a directory), so that `demo` can say which
-//! files a killed import had acknowledged.
+//! Invariant: the order of files is fixed (names sorted by bytes within a directory), so that
+//! `demo` can say which files a killed import had acknowledged.
 
 use crate::failure::{Failure, Result, show_path};
 use perigee::limits;
@@ -61,7 +62,8 @@ fn tree_item(base: &Path, entry: walkdir::Result<DirEntry>) -> Option<TreeItem> 
 
 /// The path below the root; a root that is a file itself is called by its name.
 fn key_of(base: &Path, path: &Path, depth: usize) -> Vec<u8> {
-    let below = if depth == 0 { path.file_name().map(Path::new) } else { path.strip_prefix(base).ok() };
+    let below =
+        if depth == 0 { path.file_name().map(Path::new) } else { path.strip_prefix(base).ok() };
     below.unwrap_or(path).as_os_str().as_bytes().to_vec()
 }
 
@@ -99,7 +101,9 @@ fn total_bytes(root: &Path) -> u64 {
     if !std::io::stderr().is_terminal() {
         return 0;
     }
-    walk_tree(root).map(|found| if let TreeItem::File { bytes, .. } = found { bytes } else { 0 }).sum()
+    walk_tree(root)
+        .map(|found| if let TreeItem::File { bytes, .. } = found { bytes } else { 0 })
+        .sum()
 }
 
 fn import_file(path: &Path, key: &[u8], bytes: u64, loader: &mut Loader<'_>) -> Result<()> {
@@ -115,7 +119,8 @@ fn import_file(path: &Path, key: &[u8], bytes: u64, loader: &mut Loader<'_>) -> 
     }
 }
 
-/// The bytes of a file that is expected to have `bytes`, and at most one more than a value may have.
+/// The bytes of a file that is expected to have `bytes`, and at most one more than a value may
+/// have.
 pub fn read_file(path: &Path, bytes: u64) -> std::io::Result<Vec<u8>> {
     let mut value = Vec::new();
     value.try_reserve_exact(bytes as usize + 1).map_err(|_| std::io::ErrorKind::OutOfMemory)?;

@@ -1,8 +1,9 @@
-//! TidesDB's C interface, from a library that the user names: layouts of version 9.3, functions by name, handles that are
-//! freed. All foreign calls of the importer are here; what they mean for an import is not known.
+//! TidesDB's C interface, from a library that the user names: layouts of version 9.3, functions by
+//! name, handles that are freed. All foreign calls of the importer are here; what they mean for an
+//! import is not known.
 //!
-//! Invariant: a handle lives in one object, which keeps what it belongs to alive and frees it once. An iterator's bytes are
-//! borrowed from it, and it cannot move while they are.
+//! Invariant: a handle lives in one object, which keeps what it belongs to alive and frees it once.
+//! An iterator's bytes are borrowed from it, and it cannot move while they are.
 
 use super::expiry_chain::ExpiryChain;
 use crate::failure::{Failure, Result, show_path};
@@ -120,7 +121,8 @@ macro_rules! interface {
         const NAMES: &[&str] = &[$(concat!("tidesdb_", stringify!($name))),*];
         impl Library {
             fn bind(loaded: Loaded) -> std::result::Result<Library, libloading::Error> {
-                // SAFETY: each name has in the public C interface of version 9 the type given beside it.
+                // SAFETY: each name has in the public C interface of version 9 the type given
+                // beside it.
                 unsafe {
                     Ok(Library {
                         $($name: *loaded.get::<$type>(concat!("tidesdb_", stringify!($name)).as_bytes())?,)*
@@ -184,7 +186,8 @@ fn check_code(code: c_int, what: &str) -> Result<()> {
 }
 
 fn text(chars: &[c_char]) -> String {
-    let bytes: Vec<u8> = chars.iter().take_while(|c| **c != 0).map(|c| c.to_ne_bytes()[0]).collect();
+    let bytes: Vec<u8> =
+        chars.iter().take_while(|c| **c != 0).map(|c| c.to_ne_bytes()[0]).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
@@ -199,7 +202,8 @@ impl FamilyConfig {
     }
     /// The same without what belongs to a database, and with a built-in comparator.
     fn with_built_in_comparator(mut self, comparator: &str) -> FamilyConfig {
-        (self.comparator_cached, self.comparator_context_cached) = (ptr::null_mut(), ptr::null_mut());
+        (self.comparator_cached, self.comparator_context_cached) =
+            (ptr::null_mut(), ptr::null_mut());
         (self.hook, self.hook_context) = (ptr::null_mut(), ptr::null_mut());
         (self.comparator, self.comparator_context) = ([0; COMPARATOR_BYTES], [0; 256]);
         for (to, from) in self.comparator.iter_mut().zip(comparator.bytes()) {
@@ -227,12 +231,14 @@ impl Library {
         let file = std::fs::canonicalize(path).map_err(|e| Failure::file("open", path, &e))?;
         let shown = show_path(path);
         let wrong = |why: String| {
-            Failure::usage(format!("--tidesdb-lib {shown}: {why}"))
-                .hint("give the path of TidesDB's shared library, such as /usr/local/lib/libtidesdb.so.9")
+            Failure::usage(format!("--tidesdb-lib {shown}: {why}")).hint(
+                "give the path of TidesDB's shared library, such as /usr/local/lib/libtidesdb.so.9",
+            )
         };
         check_version(&file).map_err(wrong)?;
         // SAFETY: loading runs the library's initialisers; the user named this file as TidesDB's.
-        let loaded = unsafe { Loaded::new(&file) }.map_err(|e| wrong(format!("cannot be loaded: {e}")))?;
+        let loaded =
+            unsafe { Loaded::new(&file) }.map_err(|e| wrong(format!("cannot be loaded: {e}")))?;
         let has = |name: &str| {
             // SAFETY: only whether the name is there is asked, nothing is called.
             unsafe { loaded.get::<Handle>(name.as_bytes()) }.is_ok()
@@ -244,11 +250,17 @@ impl Library {
         }
         let missing: Vec<&str> = NAMES.iter().copied().filter(|name| !has(name)).collect();
         if !missing.is_empty() {
-            return Err(wrong(format!("is not TidesDB's library: it has no {}", missing.join(", "))));
+            return Err(wrong(format!(
+                "is not TidesDB's library: it has no {}",
+                missing.join(", ")
+            )));
         }
         let library = Library::bind(loaded).map_err(|e| wrong(format!("cannot be used: {e}")))?;
-        // SAFETY: null pointers ask for the system's allocator; a second call in a process answers -1 and changes nothing.
-        unsafe { (library.init)(ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut()) };
+        // SAFETY: null pointers ask for the system's allocator; a second call in a process answers
+        // -1 and changes nothing.
+        unsafe {
+            (library.init)(ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut())
+        };
         let (config, family) = library.defaults();
         let sane = (0..=256).contains(&config.compaction_threads)
             && (0..=1).contains(&config.unified_memtable)
@@ -261,8 +273,9 @@ impl Library {
     }
 
     fn defaults(&self) -> (Config, Padded) {
-        // SAFETY: both return a structure by value, too large for registers: the caller gives the room, here `SPARE` bytes more
-        // than version 9.3 fills. Every field is valid whatever its bytes; those of the rest are never read.
+        // SAFETY: both return a structure by value, too large for registers: the caller gives the
+        // room, here `SPARE` bytes more than version 9.3 fills. Every field is valid whatever its
+        // bytes; those of the rest are never read.
         unsafe { ((self.default_config)(), (self.default_column_family_config)()) }
     }
 
@@ -275,7 +288,8 @@ impl Library {
         config.log_level = LOG_NONE;
         config.unified_memtable = c_int::from(unified);
         let mut db = ptr::null_mut();
-        // SAFETY: the configuration and the path in it live until the call returns; the library copies what it keeps.
+        // SAFETY: the configuration and the path in it live until the call returns; the library
+        // copies what it keeps.
         check_code(unsafe { (self.open)(&raw const config, &raw mut db) }, "open")?;
         Ok(Database { library: Rc::clone(self), db })
     }
@@ -299,7 +313,8 @@ pub struct Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // SAFETY: the database is open, nothing that belongs to it is left: walks end before they return.
+        // SAFETY: the database is open, nothing that belongs to it is left: walks end before they
+        // return.
         unsafe { (self.library.close)(self.db) };
     }
 }
@@ -313,7 +328,8 @@ impl Database {
     pub fn family_names(&self) -> Result<Vec<Vec<u8>>> {
         let (mut names, mut count) = (ptr::null_mut(), 0);
         // SAFETY: the database is open; both places are written.
-        let code = unsafe { (self.library.list_column_families)(self.db, &raw mut names, &raw mut count) };
+        let code =
+            unsafe { (self.library.list_column_families)(self.db, &raw mut names, &raw mut count) };
         check_code(code, "list the column families")?;
         let mut all = Vec::new();
         for i in 0..usize::try_from(count).unwrap_or(0) {
@@ -350,9 +366,11 @@ impl Database {
         let mut stats = ptr::null_mut();
         // SAFETY: the family belongs to this open database.
         check_code(unsafe { (self.library.get_stats)(family, &raw mut stats) }, "get_stats")?;
-        // SAFETY: on success it is a structure that begins as `Stats`, with a configuration in it; freed here, once.
+        // SAFETY: on success it is a structure that begins as `Stats`, with a configuration in it;
+        // freed here, once.
         let (config, keys) = unsafe {
-            let found = ((!(*stats).config.is_null()).then(|| *(*stats).config), (*stats).total_keys);
+            let found =
+                ((!(*stats).config.is_null()).then(|| *(*stats).config), (*stats).total_keys);
             (self.library.free_stats)(stats);
             found
         };
@@ -360,18 +378,27 @@ impl Database {
             Some(config) if config.is_plausible() => Ok((config, keys)),
             _ => Err(Failure::other(
                 "TidesDB",
-                format!("the settings of the family {name:?} make no sense in the layout of version 9.3"),
+                format!(
+                    "the settings of the family {name:?} make no sense in the layout of version 9.3"
+                ),
             )),
         }
     }
 
     /// Makes a family with the settings of another, under a built-in comparator.
-    pub fn create_family_like(&self, name: &str, settings: FamilyConfig, comparator: &str) -> Result<()> {
+    pub fn create_family_like(
+        &self,
+        name: &str,
+        settings: FamilyConfig,
+        comparator: &str,
+    ) -> Result<()> {
         let (_, mut config) = self.library.defaults();
         config.family = settings.with_built_in_comparator(comparator);
         let name = c_string(name)?;
         // SAFETY: the database is open, name and configuration live until the call returns.
-        let code = unsafe { (self.library.create_column_family)(self.db, name.as_ptr(), &raw const config) };
+        let code = unsafe {
+            (self.library.create_column_family)(self.db, name.as_ptr(), &raw const config)
+        };
         check_code(code, "create a column family")
     }
 
@@ -380,7 +407,8 @@ impl Database {
         let family = self.family(family)?;
         let txn = TidesTxn::begin(self)?;
         for (key, value, until) in entries {
-            // SAFETY: transaction and family belong to this open database; key and value live until the call has copied them.
+            // SAFETY: transaction and family belong to this open database; key and value live until
+            // the call has copied them.
             let code = unsafe {
                 let (v, n) = (value.as_ptr(), value.len());
                 (self.library.txn_put)(txn.txn, family, key.as_ptr(), key.len(), v, n, *until)
@@ -407,8 +435,14 @@ impl Database {
         Ok(())
     }
 
-    /// Goes over a family from its first entry to its last, or the other way, showing the iterator at each.
-    pub fn for_each_position(&self, family: &str, way: ScanDirection, visit: &mut dyn FnMut(&IterPosition<'_>) -> Result<()>) -> Result<()> {
+    /// Goes over a family from its first entry to its last, or the other way, showing the iterator
+    /// at each.
+    pub fn for_each_position(
+        &self,
+        family: &str,
+        way: ScanDirection,
+        visit: &mut dyn FnMut(&IterPosition<'_>) -> Result<()>,
+    ) -> Result<()> {
         let library = &self.library;
         let (begin, step) = match way {
             ScanDirection::Forward => (library.iter_seek_to_first, library.iter_next),
@@ -421,7 +455,8 @@ impl Database {
         check_code(unsafe { (self.library.iter_new)(txn.txn, family, &raw mut iter) }, "iter_new")?;
         let walk = TidesIter { iter, txn };
         // SAFETY: the iterator was made above and lives until `walk` is dropped.
-        let mut there = check_found(unsafe { begin(walk.iter) }, "seek to the first entry of a walk")?;
+        let mut there =
+            check_found(unsafe { begin(walk.iter) }, "seek to the first entry of a walk")?;
         // SAFETY: as above.
         while there && unsafe { (self.library.iter_valid)(walk.iter) } != 0 {
             let at = IterPosition {
@@ -487,7 +522,8 @@ impl TidesIter<'_> {
         if bytes.is_null() {
             return Ok(&[]);
         }
-        // SAFETY: on success `len` bytes at `bytes` belong to the iterator, which cannot move while they are borrowed.
+        // SAFETY: on success `len` bytes at `bytes` belong to the iterator, which cannot move while
+        // they are borrowed.
         Ok(unsafe { std::slice::from_raw_parts(bytes, len) })
     }
 }
@@ -508,10 +544,12 @@ pub struct IterPosition<'a> {
 }
 
 impl IterPosition<'_> {
-    /// When the entry ends, as the library keeps it; `None`: not there, where `calibrate` found it for others. The chain must be
-    /// of the library that this iterator is of, for families with the settings of this one's.
+    /// When the entry ends, as the library keeps it; `None`: not there, where `calibrate` found it
+    /// for others. The chain must be of the library that this iterator is of, for families with the
+    /// settings of this one's.
     pub fn read_expiry(&self, chain: &ExpiryChain) -> Option<i64> {
-        // SAFETY: the iterator stands on an entry, whose key is the one that it gave; the rest is what the caller was asked for.
+        // SAFETY: the iterator stands on an entry, whose key is the one that it gave; the rest is
+        // what the caller was asked for.
         unsafe { chain.read_expiry(self.iter, self.key.as_ptr()) }
     }
 }

@@ -1,12 +1,14 @@
-//! Finds the chain from an iterator to the end of its entry: in a database made for it with the same library, entries with known
-//! ends are walked over, both ways, from the memtable, from tables and from both, and of all places that may be meant those are kept
-//! that held the right end every time. Reads memory only as bytes of this process's own `/proc/self/mem`, where a wrong
-//! address is an error and not a crash.
+//! Finds the chain from an iterator to the end of its entry: in a database made for it with the
+//! same library, entries with known ends are walked over, both ways, from the memtable, from tables
+//! and from both, and of all places that may be meant those are kept that held the right end every
+//! time. Reads memory only as bytes of this process's own `/proc/self/mem`, where a wrong address
+//! is an error and not a crash.
 //!
-//! Invariant: a chain that is given was right for every probe of every kind of family and source that the import will meet.
+//! Invariant: a chain that is given was right for every probe of every kind of family and source
+//! that the import will meet.
 
-use super::api::{IterPosition, Database, FamilyConfig, Library, ScanDirection};
-use super::expiry_chain::{KeyAnchor, ExpiryChain, OBJECT_WINDOW};
+use super::api::{Database, FamilyConfig, IterPosition, Library, ScanDirection};
+use super::expiry_chain::{ExpiryChain, KeyAnchor, OBJECT_WINDOW};
 use crate::failure::{Failure, Result};
 use crate::foreign::comparators;
 use std::collections::BTreeSet;
@@ -43,7 +45,8 @@ impl ProcessMemory {
             return Vec::new();
         }
         let mut bytes = [0; OBJECT_WINDOW];
-        let n = u64::try_from(at).ok().and_then(|at| self.0.read_at(&mut bytes, at).ok()).unwrap_or(0);
+        let n =
+            u64::try_from(at).ok().and_then(|at| self.0.read_at(&mut bytes, at).ok()).unwrap_or(0);
         bytes[..n]
             .chunks_exact(WORD_BYTES)
             .map(|w| usize::from_ne_bytes(w.try_into().unwrap_or_default()))
@@ -75,9 +78,13 @@ fn is_expiry(stored: usize, known: i64) -> bool {
 }
 
 fn find_anchors(words: &[usize], object: usize, key: usize) -> Vec<KeyAnchor> {
-    let pointers =
-        words.iter().enumerate().filter(|(_, w)| **w == key).map(|(i, _)| KeyAnchor::Pointer(i * WORD_BYTES));
-    let inside = key.checked_sub(object).filter(|offset| *offset < OBJECT_WINDOW).map(KeyAnchor::Inside);
+    let pointers = words
+        .iter()
+        .enumerate()
+        .filter(|(_, w)| **w == key)
+        .map(|(i, _)| KeyAnchor::Pointer(i * WORD_BYTES));
+    let inside =
+        key.checked_sub(object).filter(|offset| *offset < OBJECT_WINDOW).map(KeyAnchor::Inside);
     pointers.chain(inside).collect()
 }
 
@@ -98,7 +105,9 @@ impl ExpirySearch {
                 places.retain_mut(|p| {
                     let Some(object) = memory.follow_hops(iter, &p.hops) else { return false };
                     let words = memory.read_words(object);
-                    let right = words.get(p.expiry_offset / WORD_BYTES).is_some_and(|w| is_expiry(*w, known));
+                    let right = words
+                        .get(p.expiry_offset / WORD_BYTES)
+                        .is_some_and(|w| is_expiry(*w, known));
                     let now = find_anchors(&words, object, key);
                     p.anchors.retain(|a| now.contains(a));
                     right && !p.anchors.is_empty()
@@ -108,14 +117,29 @@ impl ExpirySearch {
     }
     /// The shortest chain that was always right.
     fn best_chain(&self) -> Option<ExpiryChain> {
-        let best = self.candidates.as_ref()?.iter().min_by_key(|p| (p.hops.len(), p.hops.clone(), p.expiry_offset))?;
-        Some(ExpiryChain { hops: best.hops.clone(), expiry_offset: best.expiry_offset, anchor: *best.anchors.first()? })
+        let best = self
+            .candidates
+            .as_ref()?
+            .iter()
+            .min_by_key(|p| (p.hops.len(), p.hops.clone(), p.expiry_offset))?;
+        Some(ExpiryChain {
+            hops: best.hops.clone(),
+            expiry_offset: best.expiry_offset,
+            anchor: *best.anchors.first()?,
+        })
     }
 }
 
 impl ProcessMemory {
     /// Finds every place of an end whose object knows the key.
-    fn find_locations(&self, object: usize, hops: &mut Vec<usize>, known: i64, key: usize, places: &mut Vec<ExpiryLocation>) {
+    fn find_locations(
+        &self,
+        object: usize,
+        hops: &mut Vec<usize>,
+        known: i64,
+        key: usize,
+        places: &mut Vec<ExpiryLocation>,
+    ) {
         let words = self.read_words(object);
         let anchors = find_anchors(&words, object, key);
         if !anchors.is_empty() {
@@ -143,10 +167,13 @@ fn settings_key(config: &FamilyConfig) -> (i32, i32, usize, String) {
 
 /// The comparator for the probes: the family's if it is built in.
 fn probe_comparator(config: &FamilyConfig) -> String {
-    comparators::comparator_by_name(&config.comparator()).map_or("memcmp", comparators::comparator_name).to_owned()
+    comparators::comparator_by_name(&config.comparator())
+        .map_or("memcmp", comparators::comparator_name)
+        .to_owned()
 }
 
-/// Finds the chain that holds for families with all these settings, in a database in an empty directory.
+/// Finds the chain that holds for families with all these settings, in a database in an empty
+/// directory.
 pub fn find_expiry_chain(
     library: &Rc<Library>,
     dir: &Path,
@@ -163,17 +190,28 @@ pub fn find_expiry_chain(
             probe_entries(&db, &name, &dir.join(&name), config.value_threshold, &mut search)?;
         }
     }
-    search.best_chain().ok_or_else(|| unreadable_expiry_failure("no place in its iterators holds the ends of entries"))
+    search.best_chain().ok_or_else(|| {
+        unreadable_expiry_failure("no place in its iterators holds the ends of entries")
+    })
 }
 
 /// Why ends cannot be had.
 pub fn unreadable_expiry_failure(why: &str) -> Failure {
-    Failure::other("import", format!("the time to live of entries cannot be read with this library: {why}"))
-        .hint("--ignore-ttl imports everything without: nothing will expire")
+    Failure::other(
+        "import",
+        format!("the time to live of entries cannot be read with this library: {why}"),
+    )
+    .hint("--ignore-ttl imports everything without: nothing will expire")
 }
 
 /// Walks over entries in the memtable, in a table, and in both.
-fn probe_entries(db: &Database, family: &str, dir: &Path, threshold: usize, search: &mut ExpirySearch) -> Result<()> {
+fn probe_entries(
+    db: &Database,
+    family: &str,
+    dir: &Path,
+    threshold: usize,
+    search: &mut ExpirySearch,
+) -> Result<()> {
     let now = super::now_secs();
     let end = |round: usize, i: usize| match (i + round) % 4 {
         3 => -1,
@@ -182,8 +220,9 @@ fn probe_entries(db: &Database, family: &str, dir: &Path, threshold: usize, sear
     };
     // Eight bytes, the last of them 0: a key that every built-in comparator takes.
     let key = |i: usize| format!("prob{i:03}\0").into_bytes();
-    let value =
-        |i: usize| vec![b'v'; if i.is_multiple_of(5) { threshold.min(64 << 10) + 100 } else { 10 + i }];
+    let value = |i: usize| {
+        vec![b'v'; if i.is_multiple_of(5) { threshold.min(64 << 10) + 100 } else { 10 + i }]
+    };
     let write = |round: usize, step: usize| {
         let some = (0..PROBES).step_by(step);
         db.put(family, &some.map(|i| (key(i), value(i), end(round, i))).collect::<Vec<_>>())
@@ -191,7 +230,8 @@ fn probe_entries(db: &Database, family: &str, dir: &Path, threshold: usize, sear
     let mut look = |ends: &dyn Fn(usize) -> i64| {
         let mut seen = 0;
         let mut visit = |at: &IterPosition<'_>| {
-            let number = at.key.get(4..7).and_then(|n| std::str::from_utf8(n).ok()?.parse::<usize>().ok());
+            let number =
+                at.key.get(4..7).and_then(|n| std::str::from_utf8(n).ok()?.parse::<usize>().ok());
             let Some(i) = number.filter(|i| *i < PROBES) else {
                 return Err(unreadable_expiry_failure("it shows entries that were not written"));
             };

@@ -1,8 +1,10 @@
-//! Where an iterator of TidesDB keeps the end of the entry that it stands on: a few pointers to follow from the iterator, then an
-//! offset. Its C interface shows no end; `calibrate` finds the chain with entries whose ends are known.
+//! Where an iterator of TidesDB keeps the end of the entry that it stands on: a few pointers to
+//! follow from the iterator, then an offset. Its C interface shows no end; `calibrate` finds the
+//! chain with entries whose ends are known.
 //!
-//! Invariant: what is read is the entry that the iterator stands on, because the same object holds, at a place that was
-//! found in the same way, a pointer to the very key that the iterator gave (or the key itself). Otherwise nothing is read.
+//! Invariant: what is read is the entry that the iterator stands on, because the same object holds,
+//! at a place that was found in the same way, a pointer to the very key that the iterator gave (or
+//! the key itself). Otherwise nothing is read.
 
 /// Bytes of an object that are looked at.
 pub const OBJECT_WINDOW: usize = 256;
@@ -31,12 +33,13 @@ impl ExpiryChain {
     /// The end of the entry that an iterator stands on; `None`: the object is not that of this key.
     ///
     /// # Safety
-    /// The iterator stands on an entry, whose key it gave at the address `key`, and the chain was found with iterators of the same
-    /// library over families with the same settings.
+    /// The iterator stands on an entry, whose key it gave at the address `key`, and the chain was
+    /// found with iterators of the same library over families with the same settings.
     pub unsafe fn read_expiry(&self, iter: *const u8, key: *const u8) -> Option<i64> {
         let word = |at: *const u8, offset: usize| {
-            // SAFETY: on a chain that was found, each pointer led in every probe to an object that holds the next piece at
-            // this offset; the caller vouches that this iterator is built the same.
+            // SAFETY: on a chain that was found, each pointer led in every probe to an object that
+            // holds the next piece at this offset; the caller vouches that this iterator is built
+            // the same.
             unsafe { at.add(offset).cast::<usize>().read_unaligned() }
         };
         let mut object = iter;
@@ -71,8 +74,12 @@ mod tests {
         assert_eq!(read(chain(0, KeyAnchor::Pointer(8)), key.as_ptr()), Some(7));
         assert_eq!(read(chain(24, KeyAnchor::Pointer(8)), key.as_ptr()), Some(-1));
         assert_eq!(read(chain(0, KeyAnchor::Pointer(16)), key.as_ptr()), None);
-        assert_eq!(read(chain(0, KeyAnchor::Inside(16)), entry.as_ptr().cast::<u8>().wrapping_add(16)), Some(7));
-        let nowhere = ExpiryChain { hops: vec![0], expiry_offset: 0, anchor: KeyAnchor::Pointer(8) };
+        assert_eq!(
+            read(chain(0, KeyAnchor::Inside(16)), entry.as_ptr().cast::<u8>().wrapping_add(16)),
+            Some(7)
+        );
+        let nowhere =
+            ExpiryChain { hops: vec![0], expiry_offset: 0, anchor: KeyAnchor::Pointer(8) };
         assert_eq!(read(nowhere, key.as_ptr()), None);
     }
 }

@@ -1,5 +1,6 @@
-//! What a directory of TidesDB holds, as far as its files tell without the library: families with the names of their
-//! comparators, and whether all families share one memtable. Only reads, but for the settings of a copy.
+//! What a directory of TidesDB holds, as far as its files tell without the library: families with
+//! the names of their comparators, and whether all families share one memtable. Only reads, but for
+//! the settings of a copy.
 
 use crate::failure::{Failure, Result, show_path};
 use std::fs;
@@ -13,7 +14,8 @@ const SETTINGS_FILE: &str = "config.ini";
 pub struct SourceLayout {
     /// Families and the names of their comparators, by name.
     pub families: Vec<(String, String)>,
-    /// There are logs of a memtable that all families share: opened otherwise, what is in them would be missing.
+    /// There are logs of a memtable that all families share: opened otherwise, what is in them
+    /// would be missing.
     pub unified: bool,
 }
 
@@ -45,7 +47,9 @@ pub fn read_layout(dir: &Path) -> Result<SourceLayout> {
             return Err(Failure::usage(format!(
                 "{shown} is a Perigee or RocksDB database, not one of TidesDB"
             ))
-            .hint("a Perigee database is opened as it is; RocksDB's are read with --from-rocksdb"));
+            .hint(
+                "a Perigee database is opened as it is; RocksDB's are read with --from-rocksdb",
+            ));
         } else if name == "CURRENT" {
             return Err(Failure::usage(format!("{shown} is a database of RocksDB or its kin"))
                 .hint("use --from-rocksdb"));
@@ -74,7 +78,9 @@ pub fn rename_comparator(copy: &Path, family: &str, built_in: &str) -> Result<()
     let path = copy.join(family).join(SETTINGS_FILE);
     let text = fs::read_to_string(&path).map_err(|e| Failure::file("read", &path, &e))?;
     let line = |line: &str| match line.split_once('=') {
-        Some((name, _)) if name.trim() == "comparator_name" => format!("comparator_name = {built_in}\n"),
+        Some((name, _)) if name.trim() == "comparator_name" => {
+            format!("comparator_name = {built_in}\n")
+        }
         _ => format!("{line}\n"),
     };
     fs::write(&path, text.lines().map(line).collect::<String>())
@@ -92,7 +98,8 @@ mod tests {
         assert!(read_layout(&dir).is_err());
         fs::create_dir_all(dir.join("users")).unwrap();
         assert!(read_layout(&dir).is_err());
-        fs::write(dir.join("users/config.ini"), "[users]\nx = 1\n comparator_name = uint64\n").unwrap();
+        fs::write(dir.join("users/config.ini"), "[users]\nx = 1\n comparator_name = uint64\n")
+            .unwrap();
         fs::write(dir.join("LOCK"), "").unwrap();
         let users = || vec![("users".to_owned(), "uint64".to_owned())];
         assert_eq!(read_layout(&dir).unwrap(), SourceLayout { families: users(), unified: false });

@@ -1,8 +1,8 @@
 //! The door to TidesDB 9: a database is read through TidesDB's own library, which the user names.
 //!
-//! Rooms: `chain` (where an iterator keeps an entry's end; `unsafe`), `api` (its C interface; `unsafe`), `calibrate` (how that is
-//! found), `look` (what its files tell), `settings` (what becomes of a family's). Invariant: unless asked for in place, the
-//! library only ever sees a copy.
+//! Rooms: `chain` (where an iterator keeps an entry's end; `unsafe`), `api` (its C interface;
+//! `unsafe`), `calibrate` (how that is found), `look` (what its files tell), `settings` (what
+//! becomes of a family's). Invariant: unless asked for in place, the library only ever sees a copy.
 
 #[allow(unsafe_code)]
 mod expiry_chain;
@@ -12,9 +12,9 @@ mod calibrate;
 mod layout;
 mod settings;
 
-use super::source::{SourceEntry, SourceFamily, ReadPass, ForeignSource, EntryVisitor};
 use super::comparators::{self, ComparatorOverrides};
 use super::scratch::{self, ScratchDir};
+use super::source::{EntryVisitor, ForeignSource, ReadPass, SourceEntry, SourceFamily};
 use crate::failure::{Failure, Result, show_path};
 use api::{Database, FamilyConfig, Library, ScanDirection};
 use expiry_chain::ExpiryChain;
@@ -23,8 +23,8 @@ use std::cmp::Ordering::{Greater, Less};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How long before the import began an entry may have ended that the library still shows: it goes by a clock that it looks at now
-/// and then.
+/// How long before the import began an entry may have ended that the library still shows: it goes
+/// by a clock that it looks at now and then.
 const EXPIRED_GRACE_SECS: i64 = 3600;
 /// Ends behind this second (in 34,000 years) are taken for misread.
 const EXPIRY_MAX_SECS: i64 = 1 << 40;
@@ -58,18 +58,27 @@ pub struct TidesDbSource {
 
 /// Seconds since 1970.
 fn now_secs() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |t| i64::try_from(t.as_secs()).unwrap_or(i64::MAX))
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |t| i64::try_from(t.as_secs()).unwrap_or(i64::MAX))
 }
 
-/// Checks everything that can be checked before, copies the database into `scratch` unless it is to be opened in place, and
-/// opens it.
-pub fn open(wanted: &ImportRequest<'_>, scratch: impl FnOnce() -> Result<ScratchDir>) -> Result<TidesDbSource> {
+/// Checks everything that can be checked before, copies the database into `scratch` unless it is to
+/// be opened in place, and opens it.
+pub fn open(
+    wanted: &ImportRequest<'_>,
+    scratch: impl FnOnce() -> Result<ScratchDir>,
+) -> Result<TidesDbSource> {
     let layout = layout::read_layout(wanted.dir)?;
-    wanted.comparator_overrides.check_families(layout.families.iter().map(|(name, _)| name.as_str()))?;
+    wanted
+        .comparator_overrides
+        .check_families(layout.families.iter().map(|(name, _)| name.as_str()))?;
     for (name, comparator) in &layout.families {
         comparator_of(wanted.comparator_overrides, name, comparator)?;
     }
-    if let Some((name, comparator)) = custom_comparator_families(&layout).next().filter(|_| wanted.in_place) {
+    if let Some((name, comparator)) =
+        custom_comparator_families(&layout).next().filter(|_| wanted.in_place)
+    {
         return Err(Failure::usage(format!(
             "the family {name:?}, with the comparator {comparator:?}, needs a copy"
         ))
@@ -88,10 +97,18 @@ pub fn open(wanted: &ImportRequest<'_>, scratch: impl FnOnce() -> Result<Scratch
         std::fs::create_dir(&copied).map_err(|e| Failure::file("create", &copied, &e))?;
         scratch::copy_source(wanted.dir, &copied)?;
         drop(held);
-        // A family whose comparator nobody has registered is not opened at all: in the copy it gets the one that is said to be
-        // the same.
+        // A family whose comparator nobody has registered is not opened at all: in the copy it gets
+        // the one that is said to be the same.
         for (name, comparator) in custom_comparator_families(&layout) {
-            layout::rename_comparator(&copied, name, comparators::comparator_name(comparator_of(wanted.comparator_overrides, name, comparator)?))?;
+            layout::rename_comparator(
+                &copied,
+                name,
+                comparators::comparator_name(comparator_of(
+                    wanted.comparator_overrides,
+                    name,
+                    comparator,
+                )?),
+            )?;
         }
         &copied
     };
@@ -103,7 +120,13 @@ pub fn open(wanted: &ImportRequest<'_>, scratch: impl FnOnce() -> Result<Scratch
         let (config, keys) = db.stats(name)?;
         let for_c = Some(settings::c_library_settings(&config, order));
         let (options, settings) = settings::map_settings(&config, order);
-        families.push(SourceFamily { name: name.clone(), options, settings, c_library_settings: for_c, estimated_entries: Some(keys) });
+        families.push(SourceFamily {
+            name: name.clone(),
+            options,
+            settings,
+            c_library_settings: for_c,
+            estimated_entries: Some(keys),
+        });
         configs.push(config);
     }
     let chain = calibrate_expiry(wanted, &library, &scratch, layout.unified, &configs)?;
@@ -127,7 +150,11 @@ fn calibrate_expiry(
 }
 
 /// The order of a family: that of its comparator if it is built in, else what the user says.
-fn comparator_of(said: &ComparatorOverrides, family: &str, comparator: &str) -> Result<KeyComparator> {
+fn comparator_of(
+    said: &ComparatorOverrides,
+    family: &str,
+    comparator: &str,
+) -> Result<KeyComparator> {
     match (comparators::comparator_by_name(comparator), said.get(family)) {
         (Some(order), None) => Ok(order),
         (Some(order), Some(asked)) if order == asked => Ok(order),
@@ -147,8 +174,13 @@ fn comparator_of(said: &ComparatorOverrides, family: &str, comparator: &str) -> 
 }
 
 /// The families with comparators of users.
-fn custom_comparator_families(layout: &layout::SourceLayout) -> impl Iterator<Item = &(String, String)> {
-    layout.families.iter().filter(|(_, comparator)| comparators::comparator_by_name(comparator).is_none())
+fn custom_comparator_families(
+    layout: &layout::SourceLayout,
+) -> impl Iterator<Item = &(String, String)> {
+    layout
+        .families
+        .iter()
+        .filter(|(_, comparator)| comparators::comparator_by_name(comparator).is_none())
 }
 
 /// Refuses if the library did not open a family whose files are there.
@@ -171,9 +203,14 @@ impl ForeignSource for TidesDbSource {
     fn families(&self) -> &[SourceFamily] {
         &self.families
     }
-    /// The second look goes backward, and over what the first one may have found in memory once that is in tables: both are
-    /// other roads through the library.
-    fn for_each_entry(&mut self, family: usize, look: ReadPass, visit: &mut EntryVisitor<'_>) -> Result<()> {
+    /// The second look goes backward, and over what the first one may have found in memory once
+    /// that is in tables: both are other roads through the library.
+    fn for_each_entry(
+        &mut self,
+        family: usize,
+        look: ReadPass,
+        visit: &mut EntryVisitor<'_>,
+    ) -> Result<()> {
         let family = &self.families[family];
         let order = family.options.order;
         let (way, ahead) = match look {
@@ -198,7 +235,8 @@ impl ForeignSource for TidesDbSource {
     }
 }
 
-/// Whether two keys stand where TidesDB's own order of numbers is none: one of them has not 8 bytes.
+/// Whether two keys stand where TidesDB's own order of numbers is none: one of them has not 8
+/// bytes.
 fn has_non_number_key(order: KeyComparator, a: &[u8], b: &[u8]) -> bool {
     matches!(order, KeyComparator::U64 | KeyComparator::I64) && (a.len() != 8 || b.len() != 8)
 }
@@ -222,12 +260,18 @@ fn unsorted_failure(family: &SourceFamily, key: &[u8]) -> Failure {
 
 impl TidesDbSource {
     /// When an entry expires, in milliseconds since the Unix epoch.
-    fn expires_at_ms(&self, family: &SourceFamily, at: &api::IterPosition<'_>) -> Result<Option<u64>> {
+    fn expires_at_ms(
+        &self,
+        family: &SourceFamily,
+        at: &api::IterPosition<'_>,
+    ) -> Result<Option<u64>> {
         let Some(chain) = &self.chain else { return Ok(None) };
         match at.read_expiry(chain) {
             // 0, and everything below it, is never.
             Some(i64::MIN..=0) => Ok(None),
-            Some(end) if (self.started_secs - EXPIRED_GRACE_SECS..EXPIRY_MAX_SECS).contains(&end) => {
+            Some(end)
+                if (self.started_secs - EXPIRED_GRACE_SECS..EXPIRY_MAX_SECS).contains(&end) =>
+            {
                 Ok(u64::try_from(end).ok().map(|secs| secs * 1000))
             }
             other => Err(calibrate::unreadable_expiry_failure(&format!(

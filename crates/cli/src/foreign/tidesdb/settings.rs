@@ -1,8 +1,9 @@
-//! The settings of a family of TidesDB, and what becomes of them, as in our C library (`capi`). Pure.
+//! The settings of a family of TidesDB, and what becomes of them, as in our C library (`capi`).
+//! Pure.
 
 use super::api::FamilyConfig;
-use crate::foreign::source::MappedSetting;
 use crate::foreign::comparators;
+use crate::foreign::source::MappedSetting;
 use perigee::{Compression, FamilyOptions, Isolation, KeyComparator, limits};
 use std::fmt::Display;
 
@@ -26,7 +27,8 @@ fn false_positive_rate(c: &FamilyConfig) -> f64 {
 
 /// The family's options under this key order, and the whole list for the report.
 pub fn map_settings(c: &FamilyConfig, order: KeyComparator) -> (FamilyOptions, Vec<MappedSetting>) {
-    let (compression, became) = get_by_index(&COMPRESSIONS, c.compression).unwrap_or(COMPRESSIONS[2]);
+    let (compression, became) =
+        get_by_index(&COMPRESSIONS, c.compression).unwrap_or(COMPRESSIONS[2]);
     let isolation = get_by_index(&Isolation::ALL, c.isolation).unwrap_or(Isolation::ReadCommitted);
     let mut options = FamilyOptions::new()
         .order(order)
@@ -48,7 +50,11 @@ pub fn map_settings(c: &FamilyConfig, order: KeyComparator) -> (FamilyOptions, V
         other => other.to_owned(),
     };
     let mut all = vec![
-        MappedSetting::mapped("comparator_name", comparator_or_default(&c.comparator()), order.name()),
+        MappedSetting::mapped(
+            "comparator_name",
+            comparator_or_default(&c.comparator()),
+            order.name(),
+        ),
         MappedSetting::mapped(
             "write_buffer_size",
             c.write_buffer,
@@ -59,14 +65,26 @@ pub fn map_settings(c: &FamilyConfig, order: KeyComparator) -> (FamilyOptions, V
             c.value_threshold,
             format!("value_threshold {}", options.value_threshold),
         ),
-        MappedSetting::mapped("compression_algorithm", compression, format!("compression {became:?}")),
+        MappedSetting::mapped(
+            "compression_algorithm",
+            compression,
+            format!("compression {became:?}"),
+        ),
         MappedSetting::mapped(
             "enable_bloom_filter, bloom_fpr",
             format!("{}, {}", c.bloom, c.bloom_rate),
             format!("filter_bits {}", options.filter_bits),
         ),
-        MappedSetting::mapped("level_size_ratio", c.level_ratio, format!("level_ratio {}", options.level_ratio)),
-        MappedSetting::mapped("default_isolation_level", c.isolation, format!("isolation {isolation:?}")),
+        MappedSetting::mapped(
+            "level_size_ratio",
+            c.level_ratio,
+            format!("level_ratio {}", options.level_ratio),
+        ),
+        MappedSetting::mapped(
+            "default_isolation_level",
+            c.isolation,
+            format!("isolation {isolation:?}"),
+        ),
         // Ours is the database's, and not stored: who opens it says it.
         MappedSetting::unmapped("sync_mode", sync),
         MappedSetting::unmapped("min_levels", c.min_levels),
@@ -112,8 +130,8 @@ pub fn c_library_settings(c: &FamilyConfig, order: KeyComparator) -> String {
         *n = (*n).max(0);
     }
     c.object_lazy = c.object_lazy.clamp(0, 1);
-    let compression =
-        get_by_index(&COMPRESSIONS, c.compression).map_or("LZ4".to_owned(), |(name, _)| name.to_uppercase());
+    let compression = get_by_index(&COMPRESSIONS, c.compression)
+        .map_or("LZ4".to_owned(), |(name, _)| name.to_uppercase());
     let mut text = String::from("[family]\n");
     let all: [(&str, &dyn Display); 24] = [
         ("write_buffer_size", &c.write_buffer),
@@ -149,5 +167,9 @@ pub fn c_library_settings(c: &FamilyConfig, order: KeyComparator) -> String {
 }
 
 fn comparator_or_default(comparator: &str) -> &str {
-    if comparator.is_empty() { comparators::comparator_name(KeyComparator::Bytes) } else { comparator }
+    if comparator.is_empty() {
+        comparators::comparator_name(KeyComparator::Bytes)
+    } else {
+        comparator
+    }
 }

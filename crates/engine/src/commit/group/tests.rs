@@ -26,7 +26,8 @@ fn sync_request() -> CommitRequest {
     }
 }
 
-/// So many writers write so often each, in a simulated world: groups, and the microseconds that all took.
+/// So many writers write so often each, in a simulated world: groups, and the microseconds that all
+/// took.
 fn run_writers(seed: u64, writers: u64, each: u64) -> (u64, u64) {
     let disk = SimDisk::new(seed);
     let counted = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
@@ -45,7 +46,10 @@ fn run_writers(seed: u64, writers: u64, each: u64) -> (u64, u64) {
                             assert!(!group.is_empty());
                             counted.0.fetch_add(1, SeqCst);
                             let done = counted.1.fetch_add(group.len() as u64, SeqCst);
-                            group.iter_mut().zip(done + 1..).for_each(|(w, n)| w.last_seq = SeqNo(n));
+                            group
+                                .iter_mut()
+                                .zip(done + 1..)
+                                .for_each(|(w, n)| w.last_seq = SeqNo(n));
                             clock.sleep_us(SYNC_US);
                             Ok(())
                         };
@@ -72,7 +76,8 @@ fn lone_writer_never_waits_for_group() {
     assert!(us < 101 * SYNC_US, "{us}");
 }
 
-/// The story: two writers took turns, each waiting for the whole of the other's sync, and every sync served one.
+/// The story: two writers took turns, each waiting for the whole of the other's sync, and every
+/// sync served one.
 #[test]
 fn returning_writers_share_next_sync() {
     for seed in 1..20 {

@@ -17,7 +17,8 @@ pub enum Crash {
 const SURVIVAL_CHANCES: [f64; 5] = [0.0, 0.1, 0.5, 0.9, 1.0];
 
 impl SimDisk {
-    /// The disk after a crash now: without locks, planned faults or a capacity. This disk is not changed.
+    /// The disk after a crash now: without locks, planned faults or a capacity. This disk is not
+    /// changed.
     pub fn crash_clone(&self, seed: u64, crash: Crash) -> Arc<SimDisk> {
         let state = self.core.state();
         let mut rng = SeededRng::new(seed);
@@ -30,7 +31,11 @@ impl SimDisk {
             tree.cut_power(&mut rng, common);
             let alike = rng.chance(0.5);
             for file in tree.distinct_files() {
-                let p = if alike { common } else { SURVIVAL_CHANCES[rng.index(SURVIVAL_CHANCES.len())] };
+                let p = if alike {
+                    common
+                } else {
+                    SURVIVAL_CHANCES[rng.index(SURVIVAL_CHANCES.len())]
+                };
                 let mut pages = file.pages();
                 let left = pages.after_power_cut(&mut rng, p);
                 *pages = left;

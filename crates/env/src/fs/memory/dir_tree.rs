@@ -1,10 +1,11 @@
-//! Directories of the simulated disk: which names the kernel shows (`cached`), which ones the disk holds
-//! (`durable`), and the operations between the two (`pending`).
+//! Directories of the simulated disk: which names the kernel shows (`cached`), which ones the disk
+//! holds (`durable`), and the operations between the two (`pending`).
 //!
 //! Invariants:
-//! 1. A file has at most one name in all durable tables together, unless it was linked: no rename or move leaves both
-//!    names. A linked file has at most one in each directory.
-//! 2. Applying all of `pending` in order turns `durable` into `cached`, unless a failed sync dropped some.
+//! 1. A file has at most one name in all durable tables together, unless it was linked: no rename
+//!    or move leaves both names. A linked file has at most one in each directory.
+//! 2. Applying all of `pending` in order turns `durable` into `cached`, unless a failed sync
+//!    dropped some.
 
 use super::pages::Pages;
 use crate::rand::SeededRng;
@@ -223,11 +224,13 @@ impl SimDirTree {
     /// The same tree with files of its own.
     pub fn deep_clone(&self) -> SimDirTree {
         let mut copies = BTreeMap::new();
-        let dirs = self.dirs.iter().map(|(id, node)| (*id, node.clone_with_files(&mut copies))).collect();
+        let dirs =
+            self.dirs.iter().map(|(id, node)| (*id, node.clone_with_files(&mut copies))).collect();
         SimDirTree { dirs, next_id: self.next_id, linked: self.linked.clone() }
     }
 
-    /// What a power cut leaves of the names; `self` is a clone of its own. File contents are not touched.
+    /// What a power cut leaves of the names; `self` is a clone of its own. File contents are not
+    /// touched.
     pub fn cut_power(&mut self, rng: &mut SeededRng, p: f64) {
         // Parents come first: a directory has a smaller number than those inside it.
         let ids: Vec<DirId> = self.dirs.keys().copied().collect();
@@ -252,7 +255,8 @@ impl SimDirTree {
         node.pending.push(NameOp::Insert { name: name.to_owned(), entry });
     }
 
-    /// Carries one change out on the disk. Earlier ones may have been lost, so it checks what it finds.
+    /// Carries one change out on the disk. Earlier ones may have been lost, so it checks what it
+    /// finds.
     fn apply_durably(&mut self, dir: DirId, op: NameOp) {
         match op {
             NameOp::Insert { name, entry } => {
@@ -299,12 +303,15 @@ impl DirNode {
         let mut own = |entry: &SimDirEntry| match entry {
             SimDirEntry::Dir(d) => SimDirEntry::Dir(*d),
             SimDirEntry::File(f) => {
-                let copy = copies.entry(f.id).or_insert_with(|| SimFile::new(f.id, f.pages().clone()));
+                let copy =
+                    copies.entry(f.id).or_insert_with(|| SimFile::new(f.id, f.pages().clone()));
                 SimDirEntry::File(copy.clone())
             }
         };
         let pending = self.pending.iter().map(|op| match op {
-            NameOp::Insert { name, entry } => NameOp::Insert { name: name.clone(), entry: own(entry) },
+            NameOp::Insert { name, entry } => {
+                NameOp::Insert { name: name.clone(), entry: own(entry) }
+            }
             NameOp::Remove { name, id } => NameOp::Remove { name: name.clone(), id: *id },
             NameOp::Link { name, entry } => NameOp::Link { name: name.clone(), entry: own(entry) },
             NameOp::Move { name, entry, to } => {
@@ -313,6 +320,11 @@ impl DirNode {
         });
         let pending = pending.collect();
         let mut table = |t: &DirEntries| t.iter().map(|(n, e)| (n.clone(), own(e))).collect();
-        DirNode { parent: self.parent, cached: table(&self.cached), durable: table(&self.durable), pending }
+        DirNode {
+            parent: self.parent,
+            cached: table(&self.cached),
+            durable: table(&self.durable),
+            pending,
+        }
     }
 }

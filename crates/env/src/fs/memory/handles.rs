@@ -1,12 +1,12 @@
 //! Open directories and files of the simulated disk.
 //!
-//! Every call passes a switch point before it takes the disk's lock; mutating ones pass another after they
-//! took effect, so that other threads can run before the caller learns the result.
+//! Every call passes a switch point before it takes the disk's lock; mutating ones pass another
+//! after they took effect, so that other threads can run before the caller learns the result.
 
 use super::dir_tree::{DirId, SimDirEntry, SimFile};
 use super::{SimDiskCore, SimDiskState, path_components};
-use crate::fs::fault::{Fault, MutatingCall, FaultVerdict, crash_error};
-use crate::fs::{WritableFile, Dir, DirLock, RandomAccessFile, file_name};
+use crate::fs::fault::{Fault, FaultVerdict, MutatingCall, crash_error};
+use crate::fs::{Dir, DirLock, RandomAccessFile, WritableFile, file_name};
 use crate::sched;
 use perigee_base::{Error, ErrorKind, Result};
 use std::fmt;
@@ -54,7 +54,12 @@ impl SimDir {
         }
     }
 
-    fn open_writable(&self, state: &mut SimDiskState, file: Arc<SimFile>, name: &str) -> Arc<dyn WritableFile> {
+    fn open_writable(
+        &self,
+        state: &mut SimDiskState,
+        file: Arc<SimFile>,
+        name: &str,
+    ) -> Arc<dyn WritableFile> {
         let len = AtomicU64::new(file.pages().len() as u64);
         state.open_handles += 1;
         Arc::new(SimWritableFile { core: self.core.clone(), file, name: name.to_owned(), len })
@@ -64,10 +69,14 @@ impl SimDir {
     fn make_subdir(&self, state: &mut SimDiskState, name: &str) -> Result<DirId> {
         match self.find_entry(state, name)? {
             Some(SimDirEntry::Dir(id)) => Ok(id),
-            Some(SimDirEntry::File(_)) => Err(Error::invalid("a file, not a directory").in_file(name)),
+            Some(SimDirEntry::File(_)) => {
+                Err(Error::invalid("a file, not a directory").in_file(name))
+            }
             None => {
                 let outcome = state.decide_call(MutatingCall::Create, "create directory")?;
-                outcome.apply_with(|| state.tree.make_dir(self.id, name)).map_err(|e| e.in_file(name))
+                outcome
+                    .apply_with(|| state.tree.make_dir(self.id, name))
+                    .map_err(|e| e.in_file(name))
             }
         }
     }
@@ -123,7 +132,8 @@ impl Dir for SimDir {
         state.check_handles("create").map_err(|e| e.in_file(name))?;
         self.check_name_free(&state, self.id, name)?;
         let outcome = state.decide_call(MutatingCall::Create, "create")?;
-        let made = outcome.apply_with(|| state.tree.create(self.id, name)).map_err(|e| e.in_file(name));
+        let made =
+            outcome.apply_with(|| state.tree.create(self.id, name)).map_err(|e| e.in_file(name));
         let made = made.map(|file| self.open_writable(&mut state, file, name));
         drop(state);
         sched::io_yield_point();
@@ -150,7 +160,9 @@ impl Dir for SimDir {
         let mut state = self.lock_state()?;
         let file = self.find_file(&state, from)?;
         if matches!(state.tree.get(self.id, to), Some(SimDirEntry::Dir(_))) {
-            return Err(Error::invalid(format!("rename {from}: the target is a directory")).in_file(to));
+            return Err(
+                Error::invalid(format!("rename {from}: the target is a directory")).in_file(to)
+            );
         }
         let outcome = state.decide_call(MutatingCall::Rename, "rename")?;
         let done = outcome.apply_with(|| {
@@ -204,10 +216,14 @@ impl Dir for SimDir {
         state.check_handles("lock").map_err(|e| e.in_file(name))?;
         let file = match self.find_entry(&state, name)? {
             Some(SimDirEntry::File(file)) => file,
-            Some(SimDirEntry::Dir(_)) => return Err(Error::invalid("not a regular file").in_file(name)),
+            Some(SimDirEntry::Dir(_)) => {
+                return Err(Error::invalid("not a regular file").in_file(name));
+            }
             None => {
                 let outcome = state.decide_call(MutatingCall::Create, "create")?;
-                outcome.apply_with(|| state.tree.create(self.id, name)).map_err(|e| e.in_file(name))?
+                outcome
+                    .apply_with(|| state.tree.create(self.id, name))
+                    .map_err(|e| e.in_file(name))?
             }
         };
         if !state.locks.insert(file.id) {
@@ -336,7 +352,9 @@ impl SimWritableFile {
             return Ok(true);
         }
         let outcome = state.decide_call(MutatingCall::Allocate, "allocate")?;
-        if state.capacity != u64::MAX && len - now > state.capacity.saturating_sub(state.total_bytes()) {
+        if state.capacity != u64::MAX
+            && len - now > state.capacity.saturating_sub(state.total_bytes())
+        {
             return Err(Fault::Enospc.error("allocate"));
         }
         outcome.apply_with(|| self.file.pages().extend(len as usize))?;
@@ -351,7 +369,9 @@ impl SimWritableFile {
         let verdict = state.faults.decide_call(MutatingCall::Append)?;
         let (written, done) = match verdict {
             FaultVerdict::Proceed => (bytes.len(), Ok(())),
-            FaultVerdict::Fail(fault) => (state.rng.index(bytes.len() + 1), Err(fault.error("rewrite"))),
+            FaultVerdict::Fail(fault) => {
+                (state.rng.index(bytes.len() + 1), Err(fault.error("rewrite")))
+            }
             FaultVerdict::Crash => (state.rng.index(bytes.len() + 1), Err(crash_error())),
         };
         self.write(offset as usize, &[bytes], written);
@@ -480,7 +500,9 @@ impl RandomAccessFile for SimRandomAccessFile {
                 buf.copy_from_slice(bytes);
                 Ok(())
             }
-            None => Err(crate::fs::short_file_error(&self.name, offset, buf.len(), pages.len() as u64)),
+            None => {
+                Err(crate::fs::short_file_error(&self.name, offset, buf.len(), pages.len() as u64))
+            }
         }
     }
 

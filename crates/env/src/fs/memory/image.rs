@@ -1,6 +1,6 @@
 //! The disk as plain bytes: for tests that damage it, and for people who want to look at it.
 
-use super::dir_tree::{SimDirEntry, SimFile, ROOT_DIR};
+use super::dir_tree::{ROOT_DIR, SimDirEntry, SimFile};
 use super::pages::Pages;
 use super::{SimDisk, SimDiskState, path_components};
 use perigee_base::{Error, Result};
@@ -20,11 +20,13 @@ impl SimDisk {
     pub fn read_raw(&self, path: impl AsRef<Path>) -> Vec<u8> {
         let path = path.as_ref();
         let file = find_file(&self.core.state(), path);
-        let file = file.unwrap_or_else(|| panic!("no file {} on the simulated disk", path.display()));
+        let file =
+            file.unwrap_or_else(|| panic!("no file {} on the simulated disk", path.display()));
         file.pages().bytes().to_vec()
     }
 
-    /// Replaces a file's contents, cached and durable ones, under every open handle; creates it if missing.
+    /// Replaces a file's contents, cached and durable ones, under every open handle; creates it if
+    /// missing.
     ///
     /// # Panics
     /// If there is no such directory.
@@ -61,7 +63,8 @@ impl SimDisk {
         Ok(())
     }
 
-    /// A disk that holds, durably, every file below the real directory `source`: `source/db/x` becomes `/db/x`.
+    /// A disk that holds, durably, every file below the real directory `source`: `source/db/x`
+    /// becomes `/db/x`.
     pub fn from_real_dir(source: &Path) -> Result<Arc<SimDisk>> {
         let disk = SimDisk::new(0);
         load_dir(&mut disk.core.state(), ROOT_DIR, source)

@@ -1,11 +1,12 @@
-//! A simulated disk: what a power cut, a crash of the process, a full disk and a failing device leave behind,
-//! chosen by a seed. It works inside a [`crate::sim::World`], where every call may switch threads, and on
-//! ordinary threads alike.
+//! A simulated disk: what a power cut, a crash of the process, a full disk and a failing device
+//! leave behind, chosen by a seed. It works inside a [`crate::sim::World`], where every call may
+//! switch threads, and on ordinary threads alike.
 //!
-//! Contents become durable by a file's sync, names by their directory's; nothing else does. Each mutating call
-//! (append, allocation, truncate, sync, create, rename, remove, directory sync, move) is counted, and can be made to fail
-//! or to be the last one before a crash. A successful call takes effect in one instant; a file's sync covers
-//! the contents at its call and makes them durable at its return.
+//! Contents become durable by a file's sync, names by their directory's; nothing else does. Each
+//! mutating call (append, allocation, truncate, sync, create, rename, remove, directory sync, move)
+//! is counted, and can be made to fail or to be the last one before a crash. A successful call
+//! takes effect in one instant; a file's sync covers the contents at its call and makes them
+//! durable at its return.
 
 mod pages;
 mod dir_tree;
@@ -16,13 +17,13 @@ mod image;
 pub use super::fault::Fault;
 pub use crash::Crash;
 
-use super::fault::{FaultInjector, MutatingCall, FaultVerdict, crash_error};
+use super::fault::{FaultInjector, FaultVerdict, MutatingCall, crash_error};
 use super::open_file_limiter::{OpenFileLimiter, too_many_files_error};
-use super::{Dir, Fs, DirOpenMode};
+use super::{Dir, DirOpenMode, Fs};
 use crate::rand::SeededRng;
 use crate::sched;
+use dir_tree::{DirId, ROOT_DIR, SimDirEntry, SimDirTree};
 use handles::SimDir;
-use dir_tree::{DirId, SimDirEntry, ROOT_DIR, SimDirTree};
 use perigee_base::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -72,9 +73,20 @@ impl SimDisk {
     fn from_parts(rng: SeededRng, boot_id: u64, tree: SimDirTree) -> Arc<SimDisk> {
         let (locks, faults) = (BTreeSet::new(), FaultInjector::default());
         let (capacity, links) = (u64::MAX, true);
-        let state =
-            SimDiskState { rng, boot_id, tree, locks, faults, capacity, links_supported: links, open_handles: 0, open_handles_max: None };
-        Arc::new(SimDisk { core: Arc::new(SimDiskCore { state: Mutex::new(state), files: Arc::default() }) })
+        let state = SimDiskState {
+            rng,
+            boot_id,
+            tree,
+            locks,
+            faults,
+            capacity,
+            links_supported: links,
+            open_handles: 0,
+            open_handles_max: None,
+        };
+        Arc::new(SimDisk {
+            core: Arc::new(SimDiskCore { state: Mutex::new(state), files: Arc::default() }),
+        })
     }
 
     /// Mutating calls so far.
@@ -82,8 +94,9 @@ impl SimDisk {
         self.core.state().faults.call_count()
     }
 
-    /// The `n`-th mutating call from now (1 is the next) is applied in part or not at all; it and every later
-    /// call, reads too, fail with kind `Io` and the message "simulated crash". 0 crashes at once.
+    /// The `n`-th mutating call from now (1 is the next) is applied in part or not at all; it and
+    /// every later call, reads too, fail with kind `Io` and the message "simulated crash". 0
+    /// crashes at once.
     pub fn crash_at(&self, n: u64) {
         self.core.state().faults.crash_at(n);
     }
@@ -93,8 +106,8 @@ impl SimDisk {
         self.core.state().faults.crashed()
     }
 
-    /// The `n`-th mutating call from now, or the first one after it that `fault` can hit, fails. If `sticky`,
-    /// so does every later one that it can hit, until [`SimDisk::clear_faults`].
+    /// The `n`-th mutating call from now, or the first one after it that `fault` can hit, fails. If
+    /// `sticky`, so does every later one that it can hit, until [`SimDisk::clear_faults`].
     pub fn fail_at(&self, n: u64, fault: Fault, sticky: bool) {
         self.core.state().faults.fail_at(n, fault, sticky);
     }
@@ -109,8 +122,8 @@ impl SimDisk {
         self.core.state().faults.clear_faults();
     }
 
-    /// From now on appends that make all files together longer than this fail with `NoSpace`; a prefix may be
-    /// written. `u64::MAX` lifts the limit.
+    /// From now on appends that make all files together longer than this fail with `NoSpace`; a
+    /// prefix may be written. `u64::MAX` lifts the limit.
     pub fn set_capacity(&self, bytes: u64) {
         self.core.state().capacity = bytes;
     }
@@ -122,8 +135,8 @@ impl SimDisk {
 }
 
 impl SimDisk {
-    /// Sets the number of files that may be open at once; more are refused as a process's limit does (`EMFILE`). Those that are open stay
-    /// so.
+    /// Sets the number of files that may be open at once; more are refused as a process's limit
+    /// does (`EMFILE`). Those that are open stay so.
     pub fn set_open_file_limit(&self, limit: Option<usize>) {
         self.core.state().open_handles_max = limit;
     }
@@ -151,10 +164,16 @@ impl Fs for SimDisk {
         let id = match (state.tree.get(parent, last), mode) {
             (Some(SimDirEntry::Dir(id)), _) => *id,
             (Some(SimDirEntry::File(_)), _) => {
-                return Err(Error::invalid(format!("{} is a file, not a directory", path.display())));
+                return Err(Error::invalid(format!(
+                    "{} is a file, not a directory",
+                    path.display()
+                )));
             }
             (None, DirOpenMode::Existing) => {
-                return Err(Error::new(ErrorKind::NotFound, format!("no directory {}", path.display())));
+                return Err(Error::new(
+                    ErrorKind::NotFound,
+                    format!("no directory {}", path.display()),
+                ));
             }
             (None, DirOpenMode::CreateIfMissing) => {
                 let outcome = state.decide_call(MutatingCall::Create, "create directory")?;
@@ -185,7 +204,8 @@ impl Fs for SimDisk {
         let mut state = self.core.state();
         state.faults.check_alive()?;
         let (source, target) = (path_components(from)?, path_components(to)?);
-        let (Some((old, parent)), Some((new, other))) = (source.split_last(), target.split_last()) else {
+        let (Some((old, parent)), Some((new, other))) = (source.split_last(), target.split_last())
+        else {
             return Err(Error::invalid("the root cannot be renamed"));
         };
         if parent != other {
@@ -193,7 +213,10 @@ impl Fs for SimDisk {
         }
         let parent = state.resolve_path(parent)?;
         let Some(SimDirEntry::Dir(id)) = state.tree.get(parent, old).cloned() else {
-            return Err(Error::new(ErrorKind::NotFound, format!("no directory {}", from.display())));
+            return Err(Error::new(
+                ErrorKind::NotFound,
+                format!("no directory {}", from.display()),
+            ));
         };
         let free = match state.tree.get(parent, new) {
             None => true,
@@ -229,7 +252,12 @@ impl Fs for SimDisk {
                 let text = format!("{} is not an empty directory", path.display());
                 return Err(Error::new(ErrorKind::AlreadyExists, text));
             }
-            None => return Err(Error::new(ErrorKind::NotFound, format!("no directory {}", path.display()))),
+            None => {
+                return Err(Error::new(
+                    ErrorKind::NotFound,
+                    format!("no directory {}", path.display()),
+                ));
+            }
         }
         let outcome = state.decide_call(MutatingCall::Remove, "remove directory")?;
         outcome.apply_with(|| state.tree.remove(parent, last))
@@ -261,15 +289,21 @@ impl SimDiskState {
     fn decide_call(&mut self, op: MutatingCall, doing: &str) -> Result<CallOutcome> {
         Ok(match self.faults.decide_call(op)? {
             FaultVerdict::Proceed => CallOutcome { applies: true, error: None },
-            FaultVerdict::Fail(fault) => CallOutcome { applies: false, error: Some(fault.error(doing)) },
-            FaultVerdict::Crash => CallOutcome { applies: self.rng.chance(0.5), error: Some(crash_error()) },
+            FaultVerdict::Fail(fault) => {
+                CallOutcome { applies: false, error: Some(fault.error(doing)) }
+            }
+            FaultVerdict::Crash => {
+                CallOutcome { applies: self.rng.chance(0.5), error: Some(crash_error()) }
+            }
         })
     }
 
     fn resolve_path(&self, names: &[&str]) -> Result<DirId> {
         names.iter().try_fold(ROOT_DIR, |dir, name| match self.tree.get(dir, name) {
             Some(SimDirEntry::Dir(id)) => Ok(*id),
-            Some(SimDirEntry::File(_)) => Err(Error::invalid(format!("{name} is a file, not a directory"))),
+            Some(SimDirEntry::File(_)) => {
+                Err(Error::invalid(format!("{name} is a file, not a directory")))
+            }
             None => Err(Error::new(ErrorKind::NotFound, format!("{name} does not exist"))),
         })
     }
@@ -294,7 +328,8 @@ impl CallOutcome {
 
 /// The names of a path, from `/`.
 fn path_components(path: &Path) -> Result<Vec<&str>> {
-    let wrong = || Error::invalid(format!("{} is not a path of the simulated disk", path.display()));
+    let wrong =
+        || Error::invalid(format!("{} is not a path of the simulated disk", path.display()));
     let mut names = Vec::new();
     for part in path.components() {
         match part {

@@ -1,4 +1,5 @@
-//! The bytes of one simulated file: what the kernel shows (`cached`) and what the disk holds (`media`).
+//! The bytes of one simulated file: what the kernel shows (`cached`) and what the disk holds
+//! (`media`).
 //!
 //! Invariants:
 //! 1. Bytes that differ between the two lie in `dirty`, unless a failed sync dropped them.
@@ -68,7 +69,8 @@ impl Pages {
         self.mark_dirty(from..end);
     }
 
-    /// Makes it so long, if it is shorter, with zeros. The length reaches the disk by a sync, or by chance.
+    /// Makes it so long, if it is shorter, with zeros. The length reaches the disk by a sync, or by
+    /// chance.
     pub fn extend(&mut self, len: usize) {
         if len > self.cached.len() {
             Arc::make_mut(&mut self.cached).resize(len, 0);
@@ -97,7 +99,8 @@ impl Pages {
 
     /// That sync has ended well.
     pub fn finish_sync(&mut self, point: SyncPoint) {
-        // One that began later has ended: it covered this one, and this one must not take its length back.
+        // One that began later has ended: it covered this one, and this one must not take its
+        // length back.
         if point.number < self.synced && point.truncations == self.truncations {
             return;
         }
@@ -122,7 +125,8 @@ impl Pages {
         self.len_dirty &= self.cached.len() != len;
     }
 
-    /// A sync failed as on ext4 and XFS: pages are marked clean, readable for now, and never written.
+    /// A sync failed as on ext4 and XFS: pages are marked clean, readable for now, and never
+    /// written.
     pub fn drop_dirty(&mut self) {
         self.dirty.clear();
         self.len_dirty = false;
@@ -154,7 +158,13 @@ impl Pages {
     }
 
     /// Copies dirty sectors inside `window` to `out`, each with probability `p`.
-    fn copy_dirty_sectors(&self, out: &mut [u8], window: Range<usize>, rng: &mut SeededRng, p: f64) {
+    fn copy_dirty_sectors(
+        &self,
+        out: &mut [u8],
+        window: Range<usize>,
+        rng: &mut SeededRng,
+        p: f64,
+    ) {
         for range in &self.dirty {
             let (mut at, end) = (range.start.max(window.start), range.end.min(window.end));
             while at < end {
@@ -174,7 +184,11 @@ impl Pages {
             return;
         }
         out.resize(full, 0);
-        let variant = if p >= 1.0 { TailOutcome::Whole } else { TailOutcome::ALL[rng.index(TailOutcome::ALL.len())] };
+        let variant = if p >= 1.0 {
+            TailOutcome::Whole
+        } else {
+            TailOutcome::ALL[rng.index(TailOutcome::ALL.len())]
+        };
         let cut = old + rng.index(full - old + 1);
         match variant {
             TailOutcome::Whole => self.copy_dirty_sectors(out, old..full, rng, 1.0),
@@ -225,8 +239,14 @@ enum TailOutcome {
 }
 
 impl TailOutcome {
-    const ALL: [TailOutcome; 6] =
-        [TailOutcome::Whole, TailOutcome::Sectors, TailOutcome::Zeros, TailOutcome::PrefixThenZeros, TailOutcome::CutAtByte, TailOutcome::CutAtSector];
+    const ALL: [TailOutcome; 6] = [
+        TailOutcome::Whole,
+        TailOutcome::Sectors,
+        TailOutcome::Zeros,
+        TailOutcome::PrefixThenZeros,
+        TailOutcome::CutAtByte,
+        TailOutcome::CutAtSector,
+    ];
 }
 
 #[cfg(test)]
@@ -289,7 +309,9 @@ mod tests {
         p.write_at(3, b"new");
         for seed in 0..40 {
             let left = cut_power(&p, seed, 0.5);
-            assert!(left.len() == 2000 && left.starts_with(b"old") && left[6..].iter().all(|b| *b == 0));
+            assert!(
+                left.len() == 2000 && left.starts_with(b"old") && left[6..].iter().all(|b| *b == 0)
+            );
         }
         p.revert_to_media();
         assert_eq!((p.len(), &p.bytes()[..6]), (2000, &b"old\0\0\0"[..]));

@@ -69,12 +69,14 @@ fn process_crash_loses_nothing() {
 fn names_are_durable_only_after_directory_sync() {
     let (disk, dir) = new_disk();
     write_file(&*dir, "f", b"x").sync().unwrap();
-    let present: BTreeSet<bool> = power_cuts(&disk).map(|cut| !file_names(&cut).is_empty()).collect();
+    let present: BTreeSet<bool> =
+        power_cuts(&disk).map(|cut| !file_names(&cut).is_empty()).collect();
     assert_eq!(present.len(), 2, "a synced file in an unsynced directory may be there or not");
     dir.sync().unwrap();
     assert!(power_cuts(&disk).all(|cut| cut.read_raw("/db/f") == b"x"));
     dir.remove("f").unwrap();
-    let present: BTreeSet<bool> = power_cuts(&disk).map(|cut| !file_names(&cut).is_empty()).collect();
+    let present: BTreeSet<bool> =
+        power_cuts(&disk).map(|cut| !file_names(&cut).is_empty()).collect();
     assert_eq!(present.len(), 2, "so may a removed one");
 }
 
@@ -161,7 +163,10 @@ fn crash_at_fails_every_later_call() {
         assert_eq!((e.kind(), e.message()), (ErrorKind::Io, "simulated crash"));
         assert!(disk.crashed());
         assert!(
-            w.sync().is_err() && dir.list().is_err() && dir.create("g").is_err() && dir.open("f").is_err()
+            w.sync().is_err()
+                && dir.list().is_err()
+                && dir.create("g").is_err()
+                && dir.open("f").is_err()
         );
         assert_eq!(w.len(), 2);
         lens.insert(disk.crash_clone(0, Crash::Process).read_raw("/db/f").len());
@@ -212,7 +217,11 @@ fn failed_sync_loses_data_permanently() {
         readable.insert(disk.read_raw("/db/f"));
         assert!(power_cuts(&disk).take(20).all(|cut| cut.read_raw("/db/f") == b"safe"));
     }
-    assert_eq!(readable, BTreeSet::from([b"safe".to_vec(), b"safelost".to_vec()]), "ext4 and btrfs");
+    assert_eq!(
+        readable,
+        BTreeSet::from([b"safe".to_vec(), b"safelost".to_vec()]),
+        "ext4 and btrfs"
+    );
 }
 
 #[test]
@@ -235,7 +244,10 @@ fn raw_read_and_write_reach_open_handles() {
     let copy = disk.deep_clone();
     disk.write_raw("/db/f", b"xyz".to_vec());
     disk.write_raw("db/new", b"n".to_vec());
-    assert_eq!((disk.read_raw("/db/f"), copy.read_raw("/db/f")), (b"xyz".to_vec(), b"abc".to_vec()));
+    assert_eq!(
+        (disk.read_raw("/db/f"), copy.read_raw("/db/f")),
+        (b"xyz".to_vec(), b"abc".to_vec())
+    );
     assert_eq!(disk.crash_clone(1, Crash::Power).read_raw("/db/new"), b"n");
     assert_eq!(disk.total_bytes(), 4);
 
@@ -244,7 +256,10 @@ fn raw_read_and_write_reach_open_handles() {
     let back = SimDisk::from_real_dir(&target).unwrap();
     std::fs::remove_dir_all(&target).unwrap();
     assert_eq!(back.paths(), disk.paths());
-    assert!(power_cuts(&back).take(20).all(|cut| cut.read_raw("/db/f") == b"xyz"), "what was loaded is durable");
+    assert!(
+        power_cuts(&back).take(20).all(|cut| cut.read_raw("/db/f") == b"xyz"),
+        "what was loaded is durable"
+    );
 }
 
 #[test]

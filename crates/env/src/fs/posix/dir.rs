@@ -1,9 +1,9 @@
 //! An open directory.
 
-use super::file::{PosixWritableFile, PosixRandomAccessFile};
+use super::file::{PosixRandomAccessFile, PosixWritableFile};
 use super::{DIR_FLAGS, DIR_MODE, FILE_FLAGS, FILE_MODE, lock, os_error, set_mode};
 use crate::fork::ForkGuard;
-use crate::fs::{WritableFile, Dir, DirLock, RandomAccessFile, file_name};
+use crate::fs::{Dir, DirLock, RandomAccessFile, WritableFile, file_name};
 use perigee_base::{Error, ErrorKind, Result};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use rustix::io::Errno;
@@ -21,8 +21,8 @@ pub(super) struct PosixDir {
 impl PosixDir {
     /// Refuses a directory in which everybody can replace files.
     pub fn new(handle: File, path: PathBuf) -> Result<PosixDir> {
-        let stat =
-            rustix::fs::fstat(&handle).map_err(|e| os_error(format_args!("stat {}", path.display()), e))?;
+        let stat = rustix::fs::fstat(&handle)
+            .map_err(|e| os_error(format_args!("stat {}", path.display()), e))?;
         let mode = Mode::from_raw_mode(stat.st_mode);
         if mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX) {
             let shown = path.display();
@@ -39,7 +39,9 @@ impl PosixDir {
             rustix::fs::openat(&self.handle, name, flags | FILE_FLAGS, FILE_MODE)
         });
         opened.map(File::from).map_err(|e| match e {
-            Errno::LOOP => Error::invalid("it is a symbolic link, which is not followed").in_file(name),
+            Errno::LOOP => {
+                Error::invalid("it is a symbolic link, which is not followed").in_file(name)
+            }
             Errno::ISDIR => Error::invalid("it is a directory, not a file").in_file(name),
             Errno::NXIO => not_regular_error(name),
             e => os_error(format_args!("open {name}"), e).in_file(name),
@@ -61,7 +63,9 @@ impl PosixDir {
         let created = match rustix::fs::mkdirat(&self.handle, name, DIR_MODE) {
             Ok(()) => true,
             Err(Errno::EXIST) => false,
-            Err(e) => return Err(os_error(format_args!("create directory {name}"), e).in_file(name)),
+            Err(e) => {
+                return Err(os_error(format_args!("create directory {name}"), e).in_file(name));
+            }
         };
         let flags = DIR_FLAGS | OFlags::NOFOLLOW;
         let opened = rustix::fs::openat(&self.handle, name, flags, Mode::empty());
@@ -116,7 +120,8 @@ impl PosixDir {
 
 impl Dir for PosixDir {
     fn free_space(&self) -> Result<u64> {
-        let stat = rustix::fs::fstatvfs(&self.handle).map_err(|e| os_error("ask for free space", e))?;
+        let stat =
+            rustix::fs::fstatvfs(&self.handle).map_err(|e| os_error("ask for free space", e))?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
@@ -179,7 +184,9 @@ impl Dir for PosixDir {
         if let Some(stat) = self.stat(to)?
             && FileType::from_raw_mode(stat.st_mode).is_dir()
         {
-            return Err(Error::invalid(format!("rename {from}: the target is a directory")).in_file(to));
+            return Err(
+                Error::invalid(format!("rename {from}: the target is a directory")).in_file(to)
+            );
         }
         let done = rustix::fs::renameat(&self.handle, from, &self.handle, to);
         done.map_err(|e| os_error(format_args!("rename {from} to {to}"), e).in_file(from))
@@ -194,7 +201,9 @@ impl Dir for PosixDir {
 
     fn sync(&self) -> Result<()> {
         let done = self.handle.sync_all();
-        done.map_err(|e| super::file::sync_error(format_args!("sync directory {}", self.path.display()), &e))
+        done.map_err(|e| {
+            super::file::sync_error(format_args!("sync directory {}", self.path.display()), &e)
+        })
     }
 
     fn sync_files(&self, files: &[Arc<dyn WritableFile>]) -> Result<()> {
@@ -225,14 +234,16 @@ impl Dir for PosixDir {
         self.fork_guard.check()?;
         self.check_regular(name)?;
         let target = self.open_subdir(subdir)?;
-        // Nobody comes between the question and the move: the database directory has one owner, by its lock.
+        // Nobody comes between the question and the move: the database directory has one owner, by
+        // its lock.
         if target.stat(name)?.is_some() {
             let text = format!("move {name}: {subdir} holds a file of that name");
             return Err(Error::new(ErrorKind::AlreadyExists, text).in_file(name));
         }
         let done = rustix::fs::renameat(&self.handle, name, &target.handle, name);
         done.map_err(|e| os_error(format_args!("move {name} into {subdir}"), e).in_file(name))?;
-        // The new name first: a file system without a journal may then show both names, never neither.
+        // The new name first: a file system without a journal may then show both names, never
+        // neither.
         target.sync()
     }
 
@@ -241,11 +252,16 @@ impl Dir for PosixDir {
         self.check_regular(name)?;
         let path = target.path();
         let opened = rustix::fs::open(path, DIR_FLAGS | OFlags::NOFOLLOW, Mode::empty());
-        let there = opened.map_err(|e| os_error(format_args!("open directory {}", path.display()), e))?;
+        let there =
+            opened.map_err(|e| os_error(format_args!("open directory {}", path.display()), e))?;
         match rustix::fs::linkat(&self.handle, name, &there, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
-            Err(Errno::XDEV | Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
-            Err(e) => Err(os_error(format_args!("link {name} into {}", path.display()), e).in_file(name)),
+            Err(Errno::XDEV | Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP | Errno::NOSYS) => {
+                Ok(false)
+            }
+            Err(e) => {
+                Err(os_error(format_args!("link {name} into {}", path.display()), e).in_file(name))
+            }
         }
     }
 }
@@ -255,6 +271,7 @@ fn not_regular_error(name: &str) -> Error {
 }
 
 fn regular_file_len(file: &File, name: &str) -> Result<u64> {
-    let meta = file.metadata().map_err(|e| Error::io(format_args!("stat {name}"), &e).in_file(name))?;
+    let meta =
+        file.metadata().map_err(|e| Error::io(format_args!("stat {name}"), &e).in_file(name))?;
     if meta.is_file() { Ok(meta.len()) } else { Err(not_regular_error(name)) }
 }

@@ -1,7 +1,7 @@
 //! Open files.
 
 use crate::fork::ForkGuard;
-use crate::fs::{WritableFile, RandomAccessFile, short_file_error};
+use crate::fs::{RandomAccessFile, WritableFile, short_file_error};
 use perigee_base::{Error, ErrorKind, Result};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
@@ -17,14 +17,20 @@ const IOV_SLICES_MAX: usize = 1024;
 pub(super) struct PosixWritableFile {
     file: File,
     name: String,
-    /// Bytes of the appends that succeeded; the next one goes here. The file is longer after one that failed.
+    /// Bytes of the appends that succeeded; the next one goes here. The file is longer after one
+    /// that failed.
     len: AtomicU64,
     fork_guard: ForkGuard,
 }
 
 impl PosixWritableFile {
     pub fn new(file: File, name: &str, len: u64) -> Self {
-        PosixWritableFile { file, name: name.to_owned(), len: AtomicU64::new(len), fork_guard: ForkGuard::new() }
+        PosixWritableFile {
+            file,
+            name: name.to_owned(),
+            len: AtomicU64::new(len),
+            fork_guard: ForkGuard::new(),
+        }
     }
 }
 
@@ -34,7 +40,8 @@ impl WritableFile for PosixWritableFile {
         let offset = self.len.load(Ordering::Acquire);
         let total: usize = parts.iter().map(|p| p.len()).sum();
         write_all_at(&self.file, parts, offset).map_err(|e| {
-            Error::io(format_args!("append {total} bytes to {}", self.name), &e).at(&self.name, offset)
+            Error::io(format_args!("append {total} bytes to {}", self.name), &e)
+                .at(&self.name, offset)
         })?;
         self.len.store(offset + total as u64, Ordering::Release);
         Ok(())
@@ -51,13 +58,19 @@ impl WritableFile for PosixWritableFile {
             return Ok(true);
         }
         let whole = FallocateFlags::empty();
-        let done = rustix::io::retry_on_intr(|| rustix::fs::fallocate(&self.file, whole, from, len - from));
+        let done = rustix::io::retry_on_intr(|| {
+            rustix::fs::fallocate(&self.file, whole, from, len - from)
+        });
         match done {
             Ok(()) => Ok(true),
             // A file system, or a sandbox, that does not do this.
-            Err(e) if !matches!(e, Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::IO) => Ok(false),
-            Err(e) => Err(Error::io(format_args!("allocate {len} bytes for {}", self.name), &e.into())
-                .in_file(&self.name)),
+            Err(e) if !matches!(e, Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::IO) => {
+                Ok(false)
+            }
+            Err(e) => {
+                Err(Error::io(format_args!("allocate {len} bytes for {}", self.name), &e.into())
+                    .in_file(&self.name))
+            }
         }
     }
 
@@ -79,7 +92,9 @@ impl WritableFile for PosixWritableFile {
         }
         // The standard library repeats the call if a signal interrupts it.
         let done = self.file.set_len(len);
-        done.map_err(|e| Error::io(format_args!("truncate {}", self.name), &e).at(&self.name, len))?;
+        done.map_err(|e| {
+            Error::io(format_args!("truncate {}", self.name), &e).at(&self.name, len)
+        })?;
         self.len.store(len, Ordering::Release);
         Ok(())
     }
@@ -90,7 +105,8 @@ impl WritableFile for PosixWritableFile {
     }
 }
 
-/// A failed sync is always `Io`: a full disk found that late has lost data, so the caller must not retry.
+/// A failed sync is always `Io`: a full disk found that late has lost data, so the caller must not
+/// retry.
 pub(super) fn sync_error(doing: impl std::fmt::Display, e: &io::Error) -> Error {
     let error = Error::io(doing, e);
     if error.kind() == ErrorKind::Io { error } else { error.wrap(ErrorKind::Io, "sync failed") }
@@ -105,7 +121,8 @@ fn write_all_at(file: &File, parts: &[&[u8]], mut offset: u64) -> io::Result<()>
     let mut left = &mut slices[..];
     while !left.is_empty() {
         let now = left.len().min(IOV_SLICES_MAX);
-        let written = rustix::io::retry_on_intr(|| rustix::io::pwritev(file, &left[..now], offset))?;
+        let written =
+            rustix::io::retry_on_intr(|| rustix::io::pwritev(file, &left[..now], offset))?;
         if written == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }
@@ -140,7 +157,8 @@ impl RandomAccessFile for PosixRandomAccessFile {
 
     fn prefetch(&self, offset: u64, len: u64) {
         if let Some(len) = std::num::NonZeroU64::new(len) {
-            let _ = rustix::fs::fadvise(&self.file, offset, Some(len), rustix::fs::Advice::WillNeed);
+            let _ =
+                rustix::fs::fadvise(&self.file, offset, Some(len), rustix::fs::Advice::WillNeed);
         }
     }
 

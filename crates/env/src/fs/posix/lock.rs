@@ -1,5 +1,6 @@
-//! The lock on a directory: `flock`, which keeps other processes out, and a table of this process, because a
-//! file system without working locks (some network ones) must at least not let two handles of one process in.
+//! The lock on a directory: `flock`, which keeps other processes out, and a table of this process,
+//! because a file system without working locks (some network ones) must at least not let two
+//! handles of one process in.
 
 use crate::fork::ForkGuard;
 use crate::fs::{DirLock, locked_error};
@@ -35,8 +36,8 @@ impl Drop for PosixLock {
         if self.fork_guard.is_forked() {
             return;
         }
-        // The table last: nobody here may find it free while the file is still locked. A failure to unlock
-        // is repaired by the close that follows.
+        // The table last: nobody here may find it free while the file is still locked. A failure to
+        // unlock is repaired by the close that follows.
         let _ = self.file.unlock();
         held_locks().remove(&self.key);
     }

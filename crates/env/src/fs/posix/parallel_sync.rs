@@ -1,5 +1,6 @@
-//! Syncs of many files side by side. A sync waits for the journal of the file system, which answers many waiting threads with
-//! one commit: 16 threads sync small new files about eight times as fast as one. Must not know what the files hold.
+//! Syncs of many files side by side. A sync waits for the journal of the file system, which answers
+//! many waiting threads with one commit: 16 threads sync small new files about eight times as fast
+//! as one. Must not know what the files hold.
 
 use crate::fs::WritableFile;
 use perigee_base::Result;

@@ -1,8 +1,10 @@
-//! What the machine, or the control group that the process runs in, allows it: memory and open files.
+//! What the machine, or the control group that the process runs in, allows it: memory and open
+//! files.
 
 use std::path::{Path, PathBuf};
 
-/// Bytes of memory that the process may use: the least of the machine's and of every control group around it.
+/// Bytes of memory that the process may use: the least of the machine's and of every control group
+/// around it.
 pub(super) fn memory_limit_bytes() -> Option<u64> {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
     let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
@@ -18,18 +20,21 @@ pub(super) fn resident_bytes() -> Option<u64> {
     pages.checked_mul(rustix::param::page_size() as u64)
 }
 
-/// The files that may hold a limit, for the text of `/proc/self/cgroup`: version 2 (`0::/a/b`) and version 1
-/// (`4:memory:/a/b`), the group itself and those around it.
+/// The files that may hold a limit, for the text of `/proc/self/cgroup`: version 2 (`0::/a/b`) and
+/// version 1 (`4:memory:/a/b`), the group itself and those around it.
 fn limit_files(groups: &str) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for line in groups.lines() {
         let mut fields = line.splitn(3, ':');
-        let (_, Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next()) else {
+        let (_, Some(controllers), Some(path)) = (fields.next(), fields.next(), fields.next())
+        else {
             continue;
         };
         let (root, file) = match controllers {
             "" => ("/sys/fs/cgroup", "memory.max"),
-            c if c.split(',').any(|c| c == "memory") => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            c if c.split(',').any(|c| c == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
             _ => continue,
         };
         // In a container the path may be that of the host; then only the root is there.

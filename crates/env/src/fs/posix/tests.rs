@@ -12,7 +12,8 @@ impl ScratchDir {
     fn new() -> ScratchDir {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let n = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("perigee-env-posix-{}-{n}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("perigee-env-posix-{}-{n}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
         ScratchDir(path)
@@ -72,8 +73,9 @@ fn open_errors_explain_wrong_paths() {
     let scratch = ScratchDir::new();
     std::fs::write(scratch.0.join("file"), "x").unwrap();
     symlink("nowhere", scratch.0.join("dangling")).unwrap();
-    let says =
-        |name: &str, mode| PosixFs::new().open_dir(&scratch.0.join(name), mode).unwrap_err().to_string();
+    let says = |name: &str, mode| {
+        PosixFs::new().open_dir(&scratch.0.join(name), mode).unwrap_err().to_string()
+    };
     for mode in [DirOpenMode::Existing, DirOpenMode::CreateIfMissing] {
         assert!(says("file", mode).contains("is not a directory"));
         assert!(says("dangling", mode).contains("symbolic link to nothing"));
@@ -91,7 +93,9 @@ fn symlinked_directory_is_followed_symlinked_file_is_not() {
 
     std::fs::write(scratch.0.join("secret"), "x").unwrap();
     symlink("../secret", dir.path().join("f")).unwrap();
-    for e in [dir.open("f").err(), dir.append_to("f").err(), dir.lock("f").err(), dir.remove("f").err()] {
+    for e in
+        [dir.open("f").err(), dir.append_to("f").err(), dir.lock("f").err(), dir.remove("f").err()]
+    {
         assert_eq!(e.unwrap().kind(), ErrorKind::InvalidArgument);
     }
     assert_eq!(dir.create("f").unwrap_err().kind(), ErrorKind::AlreadyExists);

@@ -1,7 +1,7 @@
-//! Tables of which many entries have expired: they are merged with what they hide, so that data that nobody overwrites is
-//! reclaimed when its time is over. What time it is, the caller says.
+//! Tables of which many entries have expired: they are merged with what they hide, so that data
+//! that nobody overwrites is reclaimed when its time is over. What time it is, the caller says.
 
-use super::super::plan::{CompactionPlan, CompactionReason, TreeShape, TableShape};
+use super::super::plan::{CompactionPlan, CompactionReason, TableShape, TreeShape};
 use super::overlap_group::overlap_groups;
 use super::spooky::LAST_LEVEL;
 use crate::mvcc::SnapshotStripes;
@@ -11,21 +11,31 @@ use perigee_base::{LevelNo, RunId};
 /// What is merged may be so many times larger than what has expired of it.
 const COST_MAX: u64 = 16;
 
-/// A merge of the uppermost such table, with all that shares keys with it, into the last level. Every reader must see its
-/// entries: then nothing that has expired is left by the merge, and the same table is not found again.
+/// A merge of the uppermost such table, with all that shares keys with it, into the last level.
+/// Every reader must see its entries: then nothing that has expired is left by the merge, and the
+/// same table is not found again.
 pub fn pick(shape: &TreeShape, strata: &SnapshotStripes, now_ms: u64) -> Option<CompactionPlan> {
-    let expired = |t: &TableShape| t.expiries.as_ref().map_or(0, |e| e.expired_count(now_ms)).min(t.entries);
-    let wanted =
-        |t: &TableShape| t.entries > 0 && expired(t) >= expired_entries_min(t.entries) && strata.stripe_of(t.largest_seq) == 0;
+    let expired =
+        |t: &TableShape| t.expiries.as_ref().map_or(0, |e| e.expired_count(now_ms)).min(t.entries);
+    let wanted = |t: &TableShape| {
+        t.entries > 0
+            && expired(t) >= expired_entries_min(t.entries)
+            && strata.stripe_of(t.largest_seq) == 0
+    };
     let garbage = |t: &TableShape| {
         let bytes = u128::from(t.bytes) * u128::from(expired(t)) / u128::from(t.entries.max(1));
         u64::try_from(bytes).unwrap_or(t.bytes)
     };
     for level in (0..=LAST_LEVEL).filter(|level| shape.tables(*level).any(wanted)) {
         for g in overlap_groups(shape, level..=LAST_LEVEL, RunId(u64::MAX)) {
-            let gain: u64 = g.tables.iter().filter(|(_, t)| wanted(t)).map(|(_, t)| garbage(t)).sum();
+            let gain: u64 =
+                g.tables.iter().filter(|(_, t)| wanted(t)).map(|(_, t)| garbage(t)).sum();
             if gain > 0 && gain.saturating_mul(COST_MAX) >= g.bytes {
-                return Some(CompactionPlan::merge(CompactionReason::ExpiredEntries, g.inputs().collect(), LevelNo(LAST_LEVEL as u8)));
+                return Some(CompactionPlan::merge(
+                    CompactionReason::ExpiredEntries,
+                    g.inputs().collect(),
+                    LevelNo(LAST_LEVEL as u8),
+                ));
             }
         }
     }
@@ -40,7 +50,8 @@ mod tests {
     use perigee_file::ExpiryHistogram;
     use std::sync::Arc;
 
-    /// Hundred bytes and hundred entries over a range of keys, of which some expire at 1000, some at 2000.
+    /// Hundred bytes and hundred entries over a range of keys, of which some expire at 1000, some
+    /// at 2000.
     fn table(id: u64, keys: &str, (early, late): (u64, u64)) -> TableShape {
         let (first, last) = keys.split_once('-').unwrap();
         let (first, last) = (KeyBoundary::Before(first.into()), KeyBoundary::After(last.into()));
@@ -57,14 +68,16 @@ mod tests {
     }
 
     fn format_picked(levels: &[(usize, TableShape)], now_ms: u64, snapshots: &[u64]) -> String {
-        let mut shape = TreeShape { levels: vec![Vec::new(); LAST_LEVEL + 1], ..TreeShape::default() };
+        let mut shape =
+            TreeShape { levels: vec![Vec::new(); LAST_LEVEL + 1], ..TreeShape::default() };
         for (level, t) in levels {
             match shape.levels[*level].first_mut() {
                 Some(run) if *level > 0 => run.push(t.clone()),
                 _ => shape.levels[*level].push(vec![t.clone()]),
             }
         }
-        let strata = SnapshotStripes::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
+        let strata =
+            SnapshotStripes::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
         let Some(plan) = pick(&shape, &strata, now_ms) else { return "nothing".into() };
         let inputs: Vec<String> = plan.inputs.iter().map(|(l, id)| format!("L{l}/{id}")).collect();
         format!("{} -> L{} ({})", inputs.join(" "), plan.target_level, plan.reason.name())
@@ -75,10 +88,19 @@ mod tests {
         let one = [(LAST_LEVEL, table(1, "a-f", (25, 75)))];
         assert_eq!(format_picked(&one, 999, &[]), "nothing");
         assert_eq!(format_picked(&one, 1000, &[]), "L6/1 -> L6 (expired entries)");
-        assert_eq!(format_picked(&[(LAST_LEVEL, table(1, "a-f", (24, 0)))], u64::MAX, &[]), "nothing");
-        assert_eq!(format_picked(&[(LAST_LEVEL, table(1, "a-f", (0, 0)))], u64::MAX, &[]), "nothing");
-        let over =
-            [(0, table(3, "c-d", (0, 100))), (4, table(2, "d-g", (0, 0))), (LAST_LEVEL, table(1, "a-f", (0, 0)))];
+        assert_eq!(
+            format_picked(&[(LAST_LEVEL, table(1, "a-f", (24, 0)))], u64::MAX, &[]),
+            "nothing"
+        );
+        assert_eq!(
+            format_picked(&[(LAST_LEVEL, table(1, "a-f", (0, 0)))], u64::MAX, &[]),
+            "nothing"
+        );
+        let over = [
+            (0, table(3, "c-d", (0, 100))),
+            (4, table(2, "d-g", (0, 0))),
+            (LAST_LEVEL, table(1, "a-f", (0, 0))),
+        ];
         assert_eq!(format_picked(&over, 2000, &[]), "L6/1 L0/3 L4/2 -> L6 (expired entries)");
     }
 
@@ -89,7 +111,14 @@ mod tests {
         assert_eq!(format_picked(&one, 1000, &[50]), "L6/1 -> L6 (expired entries)");
         let mut large = table(2, "a-f", (0, 0));
         large.bytes = 2000;
-        assert_eq!(format_picked(&[(0, table(1, "c-d", (100, 0))), (LAST_LEVEL, large.clone())], 1000, &[]), "nothing");
+        assert_eq!(
+            format_picked(
+                &[(0, table(1, "c-d", (100, 0))), (LAST_LEVEL, large.clone())],
+                1000,
+                &[]
+            ),
+            "nothing"
+        );
         large.bytes = 1400;
         assert_eq!(
             format_picked(&[(0, table(1, "c-d", (100, 0))), (LAST_LEVEL, large)], 1000, &[]),

@@ -1,8 +1,8 @@
-//! Leveled compaction: level 0 merges as a whole into level 1; a level over its capacity gives the table that overlaps
-//! least to the level below. The engine uses
-//! [`super::spooky`]; this one stays for the simulator, to be measured beside it.
+//! Leveled compaction: level 0 merges as a whole into level 1; a level over its capacity gives the
+//! table that overlaps least to the level below. The engine uses [`super::spooky`]; this one stays
+//! for the simulator, to be measured beside it.
 
-use super::super::plan::{CompactionPlan, CompactionReason, TreeShape, TableShape};
+use super::super::plan::{CompactionPlan, CompactionReason, TableShape, TreeShape};
 use super::PickerOptions;
 use super::spooky::overlapping;
 use perigee_base::{LevelNo, limits};
@@ -48,11 +48,16 @@ fn push_down(shape: &TreeShape, level: usize) -> Option<CompactionPlan> {
         below as f64 / t.bytes.max(1) as f64
     };
     let table = shape.tables(level).min_by(|a, b| cost(a).total_cmp(&cost(b)))?;
-    let below: Vec<_> =
-        overlapping(shape, level + 1, table.first.as_ref(), table.last.as_ref()).map(|t| t.id).collect();
+    let below: Vec<_> = overlapping(shape, level + 1, table.first.as_ref(), table.last.as_ref())
+        .map(|t| t.id)
+        .collect();
     let (from, to) = (LevelNo(level as u8), LevelNo(level as u8 + 1));
     // A table with range tombstones is written anew, so that those with nothing left to hide go.
     let trivial = below.is_empty() && table.range_tombstones.is_none();
-    let inputs = std::iter::once((from, table.id)).chain(below.into_iter().map(|id| (to, id))).collect();
-    Some(CompactionPlan { trivial_move: trivial, ..CompactionPlan::merge(CompactionReason::LevelBytes, inputs, to) })
+    let inputs =
+        std::iter::once((from, table.id)).chain(below.into_iter().map(|id| (to, id))).collect();
+    Some(CompactionPlan {
+        trivial_move: trivial,
+        ..CompactionPlan::merge(CompactionReason::LevelBytes, inputs, to)
+    })
 }

@@ -1,9 +1,9 @@
 //! The plan that somebody asked for: a range of keys, merged into the last level.
 //!
-//! Invariant: whatever moves takes along every table that holds older versions of its keys on the way down, so that no older
-//! version ends up above a newer one.
+//! Invariant: whatever moves takes along every table that holds older versions of its keys on the
+//! way down, so that no older version ends up above a newer one.
 
-use super::super::plan::{CompactionPlan, CompactionReason, TreeShape, TableShape};
+use super::super::plan::{CompactionPlan, CompactionReason, TableShape, TreeShape};
 use super::spooky::LAST_LEVEL;
 use perigee_base::bug::{self, Bug};
 use perigee_base::key_boundary::KeyBoundary;
@@ -11,7 +11,8 @@ use perigee_base::{FileId, KeyComparator, LevelNo};
 use std::cmp::Ordering::Less;
 use std::collections::BTreeSet;
 
-/// Both ends of a range of keys, inclusive; `None` is open. A wider range than the one asked for is always right.
+/// Both ends of a range of keys, inclusive; `None` is open. A wider range than the one asked for is
+/// always right.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CompactionRange {
     /// Smallest key.
@@ -42,13 +43,19 @@ impl KeyRangeCuts {
     }
 }
 
-/// Merges every table that shares keys with the span into the last level; `None` if no table does. `relocate`: value logs to
-/// empty on the way.
-pub fn pick(shape: &TreeShape, span: &CompactionRange, relocate: &BTreeSet<FileId>) -> Option<CompactionPlan> {
+/// Merges every table that shares keys with the span into the last level; `None` if no table does.
+/// `relocate`: value logs to empty on the way.
+pub fn pick(
+    shape: &TreeShape,
+    span: &CompactionRange,
+    relocate: &BTreeSet<FileId>,
+) -> Option<CompactionPlan> {
     let inputs = collect_inputs(shape, span);
     let relocate = relocate.clone();
-    (!inputs.is_empty())
-        .then(|| CompactionPlan { relocate_vlogs: relocate, ..CompactionPlan::merge(CompactionReason::Manual, inputs, LevelNo(LAST_LEVEL as u8)) })
+    (!inputs.is_empty()).then(|| CompactionPlan {
+        relocate_vlogs: relocate,
+        ..CompactionPlan::merge(CompactionReason::Manual, inputs, LevelNo(LAST_LEVEL as u8))
+    })
 }
 
 /// The tables, run by run from the newest, each widening the span for those below it.

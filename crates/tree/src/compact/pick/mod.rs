@@ -27,7 +27,11 @@ pub struct PickerOptions {
 }
 
 /// The most urgent plan, if any, and the progress of merges once it is carried out.
-pub fn pick(shape: &TreeShape, limits: &PickerOptions, progress: &PickerProgress) -> Option<(CompactionPlan, PickerProgress)> {
+pub fn pick(
+    shape: &TreeShape,
+    limits: &PickerOptions,
+    progress: &PickerProgress,
+) -> Option<(CompactionPlan, PickerProgress)> {
     spooky::pick(shape, limits, progress)
         .or_else(|| vlog_garbage::pick(shape).map(|plan| (plan, progress.clone())))
 }

@@ -1,7 +1,8 @@
-//! Which tables must be merged together: those that share keys, directly or through others. A group can be merged, installed
-//! and its inputs released alone, whatever becomes of the groups beside it.
+//! Which tables must be merged together: those that share keys, directly or through others. A group
+//! can be merged, installed and its inputs released alone, whatever becomes of the groups beside
+//! it.
 
-use super::super::plan::{TreeShape, TableShape};
+use super::super::plan::{TableShape, TreeShape};
 use perigee_base::key_boundary::KeyBoundaryRef;
 use perigee_base::{FileId, KeyComparator, LevelNo, RunId};
 use std::cmp::Ordering::Less;
@@ -31,8 +32,13 @@ impl OverlapGroup<'_> {
     }
 }
 
-/// The groups of these levels, in key order. Runs of level 0 that are newer than `newest` are left out.
-pub fn overlap_groups(shape: &TreeShape, levels: RangeInclusive<usize>, newest: RunId) -> Vec<OverlapGroup<'_>> {
+/// The groups of these levels, in key order. Runs of level 0 that are newer than `newest` are left
+/// out.
+pub fn overlap_groups(
+    shape: &TreeShape,
+    levels: RangeInclusive<usize>,
+    newest: RunId,
+) -> Vec<OverlapGroup<'_>> {
     let order = shape.comparator;
     let mut tables: Vec<(usize, &TableShape)> =
         levels.flat_map(|level| shape.tables(level).map(move |t| (level, t))).collect();

@@ -1,21 +1,24 @@
-//! Spooky (Dayan et al., PVLDB 15(11), 2022): capacities that follow the data, and merges one group of overlapping tables at
-//! a time, so that little space is needed beside the data at any moment.
+//! Spooky (Dayan et al., PVLDB 15(11), 2022): capacities that follow the data, and merges one group
+//! of overlapping tables at a time, so that little space is needed beside the data at any moment.
 //!
 //! The last level L is always the deepest one. With N the bytes of a level, T the ratio:
-//! - *Dynamic capacity*: C(i) = N(L) / T^(L-i). Levels come into use, and out of use, as N(L) grows and shrinks. While N(L) is
-//!   at most `level1_bytes` every level above has capacity 0: there is level 0 and the last.
-//! - *Preemption*: what a level gives (level 0 because of its runs, any other because it is over its capacity) goes to the
-//!   first deeper level z that has room for all of it and all of the levels between, else to L.
-//! - *Partitions*: such a merge goes in key order, one [`Group`] at a time. How far it is, is its [`LevelMerge`]: the rest
-//!   goes on even when the level is under its capacity again, so that it begins its next turn empty.
-//! - *Dividing*: where level 0 is cut too coarsely for that, it is merged into L-1 first. Tables above L end at the boundaries
-//!   of L's tables, which makes groups small.
+//! - *Dynamic capacity*: C(i) = N(L) / T^(L-i). Levels come into use, and out of use, as N(L) grows
+//!   and shrinks. While N(L) is at most `level1_bytes` every level above has capacity 0: there is
+//!   level 0 and the last.
+//! - *Preemption*: what a level gives (level 0 because of its runs, any other because it is over
+//!   its capacity) goes to the first deeper level z that has room for all of it and all of the
+//!   levels between, else to L.
+//! - *Partitions*: such a merge goes in key order, one [`Group`] at a time. How far it is, is its
+//!   [`LevelMerge`]: the rest goes on even when the level is under its capacity again, so that it
+//!   begins its next turn empty.
+//! - *Dividing*: where level 0 is cut too coarsely for that, it is merged into L-1 first. Tables
+//!   above L end at the boundaries of L's tables, which makes groups small.
 //! - What overlaps nothing is moved to the deepest level that it can reach, as it is.
 //!
-//! Invariant: a plan holds every table between its uppermost and its target level that shares keys with it, and
-//! of level 0 every run that is older than one of its own.
+//! Invariant: a plan holds every table between its uppermost and its target level that shares keys
+//! with it, and of level 0 every run that is older than one of its own.
 
-use super::super::plan::{CompactionPlan, CompactionReason, TreeShape, TableShape};
+use super::super::plan::{CompactionPlan, CompactionReason, TableShape, TreeShape};
 use super::PickerOptions;
 use super::overlap_group::{OverlapGroup, overlap_groups};
 use crate::rewrite::split::boundary_stride;
@@ -28,7 +31,8 @@ use std::cmp::Ordering::{Greater, Less};
 pub const LAST_LEVEL: usize = limits::LEVELS - 1;
 /// The last level consists of at least so many tables, unless they would be very small.
 const TABLES_MIN: u64 = 32;
-/// Tables that are cut at the last level's boundaries are not smaller than one part in so many of the others.
+/// Tables that are cut at the last level's boundaries are not smaller than one part in so many of
+/// the others.
 const CUT_TABLES_MAX: u64 = 64;
 /// So many small tables beside each other become one.
 const SMALL_TABLES_MIN: usize = 4;
@@ -77,7 +81,11 @@ pub fn scores(shape: &TreeShape, l: &PickerOptions) -> Vec<f64> {
 }
 
 /// The next plan, and the progress once it is carried out.
-pub fn pick(shape: &TreeShape, l: &PickerOptions, progress: &PickerProgress) -> Option<(CompactionPlan, PickerProgress)> {
+pub fn pick(
+    shape: &TreeShape,
+    l: &PickerOptions,
+    progress: &PickerProgress,
+) -> Option<(CompactionPlan, PickerProgress)> {
     let mut p = progress.clone();
     for from in 0..LAST_LEVEL {
         // A merge under way goes on; one that has come to its end may be due again.
@@ -96,9 +104,14 @@ pub fn pick(shape: &TreeShape, l: &PickerOptions, progress: &PickerProgress) -> 
     Some((plan, p))
 }
 
-/// The plan that follows one that led to `progress`, in the same merge and for the same shape: its tables share no keys with those of
-/// the plans before, so that they can be carried out side by side.
-pub fn pick_parallel(shape: &TreeShape, l: &PickerOptions, progress: &PickerProgress) -> Option<(CompactionPlan, PickerProgress)> {
+/// The plan that follows one that led to `progress`, in the same merge and for the same shape: its
+/// tables share no keys with those of the plans before, so that they can be carried out side by
+/// side.
+pub fn pick_parallel(
+    shape: &TreeShape,
+    l: &PickerOptions,
+    progress: &PickerProgress,
+) -> Option<(CompactionPlan, PickerProgress)> {
     let mut p = progress.clone();
     let (from, drain) = p.level_merges.pop()?;
     let (plan, behind) = next_step(shape, l, from, &drain)?;
@@ -113,29 +126,49 @@ fn due_merge(shape: &TreeShape, l: &PickerOptions, from: usize) -> Option<LevelM
         0 if runs >= l.level0_runs.max(1) => CompactionReason::Level0Runs,
         0 if has_excess_garbage(shape) => CompactionReason::OverwrittenEntries,
         0 => return None,
-        _ if runs > 0 && shape.bytes(from) > capacity(shape, from, l) => CompactionReason::LevelBytes,
+        _ if runs > 0 && shape.bytes(from) > capacity(shape, from, l) => {
+            CompactionReason::LevelBytes
+        }
         _ => return None,
     };
     let newest = shape.tables(0).map(|t| t.run).max().unwrap_or(RunId(0));
-    let to = if reason == CompactionReason::OverwrittenEntries { LAST_LEVEL } else { level_with_room(shape, l, from) };
-    let drain = LevelMerge { target_level: to, reason, done_up_to: KeyBoundary::First, newest_run: newest };
+    let to = if reason == CompactionReason::OverwrittenEntries {
+        LAST_LEVEL
+    } else {
+        level_with_room(shape, l, from)
+    };
+    let drain =
+        LevelMerge { target_level: to, reason, done_up_to: KeyBoundary::First, newest_run: newest };
     let between = capacity(shape, LAST_LEVEL - 1, l);
-    let coarse = |g: &OverlapGroup<'_>| estimate_kept_bytes(shape, g.bytes) > coarse_group_bytes(shape, l) && !g.is_within(LAST_LEVEL);
-    if from > 0 || to < LAST_LEVEL || between == 0 || !overlap_groups(shape, 0..=LAST_LEVEL, newest).iter().any(coarse) {
+    let coarse = |g: &OverlapGroup<'_>| {
+        estimate_kept_bytes(shape, g.bytes) > coarse_group_bytes(shape, l)
+            && !g.is_within(LAST_LEVEL)
+    };
+    if from > 0
+        || to < LAST_LEVEL
+        || between == 0
+        || !overlap_groups(shape, 0..=LAST_LEVEL, newest).iter().any(coarse)
+    {
         return Some(drain);
     }
-    // What lies between makes groups coarse as well: it goes on first, or all that is written would gather there.
-    (shape.bytes(LAST_LEVEL - 1) <= between).then_some(LevelMerge { target_level: LAST_LEVEL - 1, ..drain })
+    // What lies between makes groups coarse as well: it goes on first, or all that is written would
+    // gather there.
+    (shape.bytes(LAST_LEVEL - 1) <= between)
+        .then_some(LevelMerge { target_level: LAST_LEVEL - 1, ..drain })
 }
 
 /// Of so many bytes those that a merge would keep, if that was counted.
 fn estimate_kept_bytes(shape: &TreeShape, bytes: u64) -> u64 {
     let (above, last) = entry_counts(shape);
-    let share = |keys: u64| u128::from(bytes) * u128::from(keys) / u128::from((above + last).max(1));
-    shape.distinct_keys.map_or(bytes, |keys| u64::try_from(share(keys)).map_or(bytes, |b| b.min(bytes)))
+    let share =
+        |keys: u64| u128::from(bytes) * u128::from(keys) / u128::from((above + last).max(1));
+    shape
+        .distinct_keys
+        .map_or(bytes, |keys| u64::try_from(share(keys)).map_or(bytes, |b| b.min(bytes)))
 }
 
-/// Bytes at which tables are cut: smaller than the family's while there is little data, so that a group is a small part of it.
+/// Bytes at which tables are cut: smaller than the family's while there is little data, so that a
+/// group is a small part of it.
 pub fn table_bytes(shape: &TreeShape, l: &PickerOptions) -> u64 {
     (shape.bytes(LAST_LEVEL) / TABLES_MIN).clamp(l.table_bytes / 8, l.table_bytes).max(1)
 }
@@ -155,7 +188,8 @@ fn level_with_room(shape: &TreeShape, l: &PickerOptions, from: usize) -> usize {
     (from + 1..LAST_LEVEL).find(fits).unwrap_or(LAST_LEVEL)
 }
 
-/// Entries above the last level and in it, tombstones twice: each hides another one, and goes itself.
+/// Entries above the last level and in it, tombstones twice: each hides another one, and goes
+/// itself.
 fn entry_counts(shape: &TreeShape) -> (u64, u64) {
     let of = |level| shape.tables(level).map(|t| t.entries + t.tombstones).sum::<u64>();
     ((0..LAST_LEVEL).map(of).sum(), of(LAST_LEVEL))
@@ -171,11 +205,17 @@ pub fn may_have_garbage(shape: &TreeShape) -> bool {
 fn has_excess_garbage(shape: &TreeShape) -> bool {
     let (above, last) = entry_counts(shape);
     let hidden = |keys: u64| (above + last).saturating_sub(keys);
-    may_have_garbage(shape) && shape.distinct_keys.is_some_and(|d| hidden(d).saturating_mul(SPACE_SHARE) > d)
+    may_have_garbage(shape)
+        && shape.distinct_keys.is_some_and(|d| hidden(d).saturating_mul(SPACE_SHARE) > d)
 }
 
 /// The next plan of a merge under way, and the place that it is done up to then.
-fn next_step(shape: &TreeShape, l: &PickerOptions, from: usize, d: &LevelMerge) -> Option<(CompactionPlan, KeyBoundary)> {
+fn next_step(
+    shape: &TreeShape,
+    l: &PickerOptions,
+    from: usize,
+    d: &LevelMerge,
+) -> Option<(CompactionPlan, KeyBoundary)> {
     let order = shape.comparator;
     let all = overlap_groups(shape, from..=d.target_level, d.newest_run);
     let done = all.partition_point(|g| g.last.cmp(order, d.done_up_to.as_ref()) != Greater);
@@ -196,37 +236,56 @@ fn next_step(shape: &TreeShape, l: &PickerOptions, from: usize, d: &LevelMerge) 
     let table_bytes = self::table_bytes(shape, l);
     for next in &rest[at + 1..] {
         let small = next.bytes < table_bytes / 16 && group.bytes < table_bytes / 2;
-        let wanted = small || !next.is_within(d.target_level) && self::trivial_move_depth(shape, l, d.target_level, next).is_none();
+        let wanted = small
+            || !next.is_within(d.target_level)
+                && self::trivial_move_depth(shape, l, d.target_level, next).is_none();
         if !wanted || group.bytes + next.bytes > table_bytes {
             break;
         }
         group.join(next);
     }
-    let plan = CompactionPlan::merge(d.reason, group.inputs().collect(), LevelNo(d.target_level as u8));
+    let plan =
+        CompactionPlan::merge(d.reason, group.inputs().collect(), LevelNo(d.target_level as u8));
     let behind = group.last.to_boundary();
     if d.target_level == LAST_LEVEL {
-        return Some((CompactionPlan { table_bytes: Some(even_table_bytes(group.bytes, table_bytes)), ..plan }, behind));
+        return Some((
+            CompactionPlan {
+                table_bytes: Some(even_table_bytes(group.bytes, table_bytes)),
+                ..plan
+            },
+            behind,
+        ));
     }
     let cuts = boundaries(shape, (group.first, group.last), group.bytes, table_bytes);
     Some((CompactionPlan { cuts, table_bytes: Some(table_bytes), ..plan }, behind))
 }
 
-/// How deep a group can be moved as it is: a single table of an upper level with nothing to clear away.
-fn trivial_move_depth(shape: &TreeShape, l: &PickerOptions, to: usize, group: &OverlapGroup<'_>) -> Option<usize> {
+/// How deep a group can be moved as it is: a single table of an upper level with nothing to clear
+/// away.
+fn trivial_move_depth(
+    shape: &TreeShape,
+    l: &PickerOptions,
+    to: usize,
+    group: &OverlapGroup<'_>,
+) -> Option<usize> {
     let [(level, t)] = group.tables[..] else { return None };
-    // Range tombstones, and tombstones above the last level, are written anew, so that those with nothing left to hide go.
+    // Range tombstones, and tombstones above the last level, are written anew, so that those with
+    // nothing left to hide go.
     if level == to || t.range_tombstones.is_some() || t.tombstones.saturating_mul(4) > t.entries {
         return None;
     }
     let beneath = |z: usize| overlapping(shape, z, group.first, group.last);
-    let depth = (to + 1..=LAST_LEVEL).find(|z| beneath(*z).next().is_some()).unwrap_or(LAST_LEVEL + 1) - 1;
+    let depth =
+        (to + 1..=LAST_LEVEL).find(|z| beneath(*z).next().is_some()).unwrap_or(LAST_LEVEL + 1) - 1;
     // A table over many of the last level would make one large group of them: it is cut instead.
-    let coarse = depth < LAST_LEVEL && beneath(LAST_LEVEL).map(|t| t.bytes).sum::<u64>() > coarse_group_bytes(shape, l);
+    let coarse = depth < LAST_LEVEL
+        && beneath(LAST_LEVEL).map(|t| t.bytes).sum::<u64>() > coarse_group_bytes(shape, l);
     (!coarse).then_some(depth)
 }
 
-/// The places between the tables of the last level that lie between two others; of many only every so many-th, so that
-/// tables of `bytes` bytes in all, cut there, are not smaller than a part of `table_bytes`.
+/// The places between the tables of the last level that lie between two others; of many only every
+/// so many-th, so that tables of `bytes` bytes in all, cut there, are not smaller than a part of
+/// `table_bytes`.
 pub fn boundaries(
     shape: &TreeShape,
     (first, last): (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>),
@@ -234,9 +293,14 @@ pub fn boundaries(
     table_bytes: u64,
 ) -> Vec<KeyBoundary> {
     let order = shape.comparator;
-    let inside = |c: &KeyBoundaryRef<'_>| c.cmp(order, first) == Greater && c.cmp(order, last) == Less;
-    let starts: Vec<(usize, KeyBoundaryRef<'_>)> =
-        shape.tables(LAST_LEVEL).map(|t| t.first.as_ref()).enumerate().filter(|(_, c)| inside(c)).collect();
+    let inside =
+        |c: &KeyBoundaryRef<'_>| c.cmp(order, first) == Greater && c.cmp(order, last) == Less;
+    let starts: Vec<(usize, KeyBoundaryRef<'_>)> = shape
+        .tables(LAST_LEVEL)
+        .map(|t| t.first.as_ref())
+        .enumerate()
+        .filter(|(_, c)| inside(c))
+        .collect();
     // By their place among all, so that every run is cut at the same places.
     let stride = boundary_stride(starts.len(), bytes, table_bytes / CUT_TABLES_MAX);
     starts.into_iter().filter(|(i, _)| i % stride == 0).map(|(_, c)| c.to_boundary()).collect()
@@ -250,13 +314,18 @@ fn even_table_bytes(bytes: u64, table_bytes: u64) -> u64 {
 }
 
 /// Small tables of the last level beside each other, from a place on, and the place behind them.
-fn pick_small_tables(shape: &TreeShape, l: &PickerOptions, from: Option<&KeyBoundary>) -> Option<(CompactionPlan, KeyBoundary)> {
+fn pick_small_tables(
+    shape: &TreeShape,
+    l: &PickerOptions,
+    from: Option<&KeyBoundary>,
+) -> Option<(CompactionPlan, KeyBoundary)> {
     let (order, table_bytes) = (shape.comparator, self::table_bytes(shape, l));
     let mut row: Vec<&TableShape> = Vec::new();
     let mut bytes = 0;
     let full = |row: &[&TableShape]| row.len() >= SMALL_TABLES_MIN;
-    for t in
-        shape.tables(LAST_LEVEL).filter(|t| from.is_none_or(|f| t.first.as_ref().cmp(order, f.as_ref()) != Less))
+    for t in shape
+        .tables(LAST_LEVEL)
+        .filter(|t| from.is_none_or(|f| t.first.as_ref().cmp(order, f.as_ref()) != Less))
     {
         if t.bytes >= table_bytes / 4 || bytes + t.bytes > table_bytes {
             if full(&row) {
@@ -271,7 +340,10 @@ fn pick_small_tables(shape: &TreeShape, l: &PickerOptions, from: Option<&KeyBoun
     }
     let behind = row.last().filter(|_| full(&row))?.last.clone();
     let inputs = row.iter().map(|t| (LevelNo(LAST_LEVEL as u8), t.id)).collect();
-    Some((CompactionPlan::merge(CompactionReason::SmallTables, inputs, LevelNo(LAST_LEVEL as u8)), behind))
+    Some((
+        CompactionPlan::merge(CompactionReason::SmallTables, inputs, LevelNo(LAST_LEVEL as u8)),
+        behind,
+    ))
 }
 
 /// Tables of `level` that reach into the range between two places.
@@ -282,7 +354,7 @@ pub fn overlapping<'a>(
     last: KeyBoundaryRef<'a>,
 ) -> impl Iterator<Item = &'a TableShape> {
     let order = shape.comparator;
-    shape
-        .tables(level)
-        .filter(move |t| KeyBoundaryRef::ranges_overlap(order, (t.first.as_ref(), t.last.as_ref()), (first, last)))
+    shape.tables(level).filter(move |t| {
+        KeyBoundaryRef::ranges_overlap(order, (t.first.as_ref(), t.last.as_ref()), (first, last))
+    })
 }

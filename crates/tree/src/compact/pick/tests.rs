@@ -19,7 +19,8 @@ fn shape(text: &str) -> TreeShape {
                 let (id, rest) = t.split_once('[').unwrap();
                 let (range, bytes) = rest.split_once(']').unwrap();
                 let (first, last) = range.split_once('-').unwrap();
-                let (first, last) = (KeyBoundary::Before(first.into()), KeyBoundary::After(last.into()));
+                let (first, last) =
+                    (KeyBoundary::Before(first.into()), KeyBoundary::After(last.into()));
                 TableShape::new(FileId(id.parse().unwrap()), first, last, bytes.parse().unwrap())
             };
             levels[level].push(run.split_whitespace().map(table).collect());
@@ -35,7 +36,8 @@ fn format_plan(p: Option<CompactionPlan>) -> String {
     format!("{how} {} -> L{} ({})", inputs.join(" "), p.target_level, p.reason.name())
 }
 
-const LIMITS: PickerOptions = PickerOptions { level0_runs: 4, level1_bytes: 100, ratio: 10, table_bytes: 10 };
+const LIMITS: PickerOptions =
+    PickerOptions { level0_runs: 4, level1_bytes: 100, ratio: 10, table_bytes: 10 };
 
 #[test]
 fn leveled_picker_plans() {
@@ -88,7 +90,8 @@ fn tables_covered_by_range_tombstone_are_dropped() {
             (t.smallest_seq, t.largest_seq) = (SeqNo(10), SeqNo(20));
         }
         s.levels[0][0][0].range_tombstones = Some(Arc::new(ranges.clone()));
-        let strata = SnapshotStripes::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
+        let strata =
+            SnapshotStripes::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
         assert_eq!(format_plan(range_deleted::pick(&s, &strata)), want, "{ranges:?} {snapshots:?}");
     }
 }
@@ -105,7 +108,8 @@ fn spooky_picker_plans() {
         // Nothing in the way: moved as it is, together.
         ("L0: 2[a-c]10 | 1[d-f]10", "move L0/2 L0/1 -> L6 (level 0 runs)"),
         ("L0: 2[a-c]10 | 1[d-f]10\nL6: 3[x-z]40", "move L0/2 L0/1 -> L6 (level 0 runs)"),
-        // One group at a time; the tables of the last level are too large for it to be done at once.
+        // One group at a time; the tables of the last level are too large for it to be done at
+        // once.
         (
             "L0: 4[a-b]25 5[m-n]5 | 2[b-c]25 3[n-o]5\nL6: 6[a-d]150 7[f-k]150 8[l-p]150",
             "merge L0/4 L0/2 -> L5 (level 0 runs) cut at 20 []",
@@ -130,21 +134,35 @@ fn spooky_picker_plans() {
             "merge L0/2 -> L5 (level 0 runs) cut at 37 [c e g i]",
         ),
         // A level over its capacity, group by group, moves where nothing is in the way.
-        ("L5: 5[a-b]70 6[i-j]40\nL6: 3[a-h]500 4[k-z]500", "merge L5/5 L6/3 -> L6 (level bytes) cut at 45"),
+        (
+            "L5: 5[a-b]70 6[i-j]40\nL6: 3[a-h]500 4[k-z]500",
+            "merge L5/5 L6/3 -> L6 (level bytes) cut at 45",
+        ),
         ("L5: 5[a-b]70 6[i-j]40\nL6: 3[c-h]500 4[k-z]500", "move L5/5 L5/6 -> L6 (level bytes)"),
         // Small tables beside each other.
-        ("L6: 1[a-b]4 2[c-d]4 3[e-f]4 4[g-h]4 5[i-j]150", "merge L6/1 L6/2 L6/3 L6/4 -> L6 (small tables)"),
+        (
+            "L6: 1[a-b]4 2[c-d]4 3[e-f]4 4[g-h]4 5[i-j]150",
+            "merge L6/1 L6/2 L6/3 L6/4 -> L6 (small tables)",
+        ),
     ];
-    let picked = |text| spooky::pick(&shape(text), &limits, &PickerProgress::default()).map(|(plan, _)| plan);
-    let got: Vec<String> = cases.iter().map(|(text, _)| format_plan_with_cuts(picked(text))).collect();
+    let picked = |text| {
+        spooky::pick(&shape(text), &limits, &PickerProgress::default()).map(|(plan, _)| plan)
+    };
+    let got: Vec<String> =
+        cases.iter().map(|(text, _)| format_plan_with_cuts(picked(text))).collect();
     assert_eq!(got, cases.map(|(_, want)| want));
 }
 
 fn format_plan_with_cuts(p: Option<CompactionPlan>) -> String {
-    let at = p.as_ref().and_then(|p| p.table_bytes).map_or(String::new(), |n| format!(" cut at {n}"));
+    let at =
+        p.as_ref().and_then(|p| p.table_bytes).map_or(String::new(), |n| format!(" cut at {n}"));
     let cuts = p.as_ref().map_or(String::new(), |p| {
         let name = |c: &KeyBoundary| {
-            if let KeyBoundary::Before(k) = c { String::from_utf8_lossy(k).into_owned() } else { "?".into() }
+            if let KeyBoundary::Before(k) = c {
+                String::from_utf8_lossy(k).into_owned()
+            } else {
+                "?".into()
+            }
         };
         let names: Vec<String> = p.cuts.iter().map(name).collect();
         if p.target_level.0 < 6 { format!(" [{}]", names.join(" ")) } else { String::new() }
@@ -157,7 +175,8 @@ fn level_merge_resumes_where_it_stopped() {
     let limits = PickerOptions { level0_runs: 2, level1_bytes: 5000, ratio: 10, table_bytes: 160 };
     let before = shape("L0: 4[a-b]5 5[m-n]5 | 2[b-c]5 3[n-o]5\nL6: 6[a-d]150 7[f-k]150 8[l-p]150");
     let (_, progress) = spooky::pick(&before, &limits, &PickerProgress::default()).unwrap();
-    // A newer run has come meanwhile, and level 0 is under its limit: the merge still goes on, without that run.
+    // A newer run has come meanwhile, and level 0 is under its limit: the merge still goes on,
+    // without that run.
     let mut after = shape("L0: 9[a-z]5 | 5[m-n]5\nL6: 16[a-d]155 7[f-k]150 8[l-p]150");
     after.levels[0][0][0].run = perigee_base::RunId(7);
     let (plan, progress) = spooky::pick(&after, &limits, &progress).unwrap();
@@ -174,7 +193,9 @@ fn overwritten_entries_trigger_compaction() {
     for t in s.levels.iter_mut().flatten().flatten() {
         t.entries = t.bytes * 100;
     }
-    let plan = |s: &TreeShape| format_plan(spooky::pick(s, &limits, &PickerProgress::default()).map(|(plan, _)| plan));
+    let plan = |s: &TreeShape| {
+        format_plan(spooky::pick(s, &limits, &PickerProgress::default()).map(|(plan, _)| plan))
+    };
     assert_eq!(plan(&s), "nothing", "nobody counted");
     s.distinct_keys = Some(18_000);
     assert_eq!(plan(&s), "nothing", "they are all different");
@@ -189,7 +210,10 @@ fn tombstone_dense_tables_are_compacted() {
     s.levels[0][0][0].tombstones = 1400;
     s.levels[0][0][0].largest_seq = SeqNo(20);
     let at = |snapshots: Vec<u64>| {
-        format_plan(dense_tombstones::pick(&s, &SnapshotStripes::new(snapshots.into_iter().map(SeqNo).collect(), SeqNo(100))))
+        format_plan(dense_tombstones::pick(
+            &s,
+            &SnapshotStripes::new(snapshots.into_iter().map(SeqNo).collect(), SeqNo(100)),
+        ))
     };
     assert_eq!(at(vec![]), "merge L0/9 L6/1 -> L6 (tombstones)");
     assert_eq!(at(vec![20]), "merge L0/9 L6/1 -> L6 (tombstones)");
@@ -205,7 +229,10 @@ fn tombstones_skipped_by_scans_are_compacted() {
         s.levels[6][0][0].entries = entries;
     };
     let at = |s: &TreeShape, snapshots: Vec<u64>| {
-        format_plan(skipped_tombstones::pick(s, &SnapshotStripes::new(snapshots.into_iter().map(SeqNo).collect(), SeqNo(100))))
+        format_plan(skipped_tombstones::pick(
+            s,
+            &SnapshotStripes::new(snapshots.into_iter().map(SeqNo).collect(), SeqNo(100)),
+        ))
     };
     set(&mut s, skipped_tombstones::SKIPPED_MIN, 1000);
     assert_eq!(at(&s, vec![]), "merge L0/9 L6/1 -> L6 (tombstones in the way of scans)");
@@ -218,7 +245,7 @@ fn tombstones_skipped_by_scans_are_compacted() {
 
 #[test]
 fn plans_preserve_version_order_and_data() {
-    use crate::compact::model::{ModelEntry, LsmModel, PickerKind};
+    use crate::compact::model::{LsmModel, ModelEntry, PickerKind};
     for seed in 1..40u64 {
         let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let mut next = move |n: u64| {
@@ -243,7 +270,8 @@ fn plans_preserve_version_order_and_data() {
             let mut marks = Vec::new();
             for i in 0..n {
                 seq += 1;
-                let (key, gone) = (if next(2) == 0 { start + i } else { next(span) } as u32, next(4) == 0);
+                let (key, gone) =
+                    (if next(2) == 0 { start + i } else { next(span) } as u32, next(4) == 0);
                 marks.push(ModelEntry { key, seq, is_tombstone: gone });
                 if gone {
                     expected.remove(&key)

@@ -1,8 +1,8 @@
-//! Seeded bugs: deliberate mistakes that a harness must catch, so that no test is one that cannot
+//! Seeded bugs: deliberate mistakes that a harness must detect. They prove that its checks can
 //! fail.
 //!
-//! They exist only with the feature `bugs`, which `perigee-sim` alone turns on. Without it [`on`]
-//! is a constant `false` and the code behind it is gone.
+//! They exist only with the feature `bugs`, which only `perigee-sim` enables. Without it
+//! [`is_active`] is constant `false` and the compiler removes the guarded code.
 
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -10,225 +10,229 @@ static ACTIVE: AtomicU32 = AtomicU32::new(0);
 
 macro_rules! bugs {
     ($($(#[doc = $doc:literal])+ $name:ident = $n:literal,)+) => {
-        /// A mistake that can be planted.
+        /// A bug that can be activated.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u32)]
         pub enum Bug { $($(#[doc = $doc])+ $name = $n,)+ }
 
-        /// Every bug: itself, its name, what it breaks.
-        pub const ALL: &[(Bug, &str, &str)] = &[$((Bug::$name, stringify!($name), concat!($($doc),+)),)+];
+        /// All bugs: the bug, its name and its description.
+        pub const ALL: &[(Bug, &str, &str)] =
+            &[$((Bug::$name, stringify!($name), concat!($($doc),+)),)+];
     };
 }
 
 bugs! {
     /// A commit in `Full` mode is acknowledged without a sync of the log.
     SkipWalSync = 1,
-    /// The directory is not synced after a log segment was created.
+    /// The directory is not synced after a log segment is created.
     SkipDirSync = 2,
-    /// Recovery truncates at the first bad record even where later records prove that it was
+    /// Recovery truncates the log at the first bad record even if later records prove that it was
     /// durable.
     TruncateDamagedLog = 3,
-    /// Checksums of log payloads are not compared.
+    /// Checksums of log payloads are not verified.
     IgnoreLogChecksum = 4,
-    /// Checksums of blocks are not compared.
+    /// Checksums of blocks are not verified.
     IgnoreBlockChecksum = 5,
-    /// A checkpoint is renamed into place although the names in it are not durable.
+    /// A checkpoint is renamed to its final name before its directory entries are durable.
     CheckpointSkipsDirSync = 70,
-    /// Pruning a backup removes files that kept generations need.
+    /// Pruning a backup removes files that retained generations need.
     PruneDropsShared = 71,
-    /// A read-only open cuts the torn end off the log.
+    /// A read-only open truncates the torn end of the log.
     ReadOnlyCutsLog = 72,
-    /// Repair takes entries from a block whose checksum differs.
+    /// Repair uses entries from a block whose checksum does not match.
     RepairTakesBadBlock = 73,
     /// The log segment is removed before the manifest edit of its flush is durable.
     RemoveLogEarly = 6,
-    /// A flush is installed although the log before it is not durable: families disagree after a
-    /// power cut.
+    /// A flush is installed before the preceding log is durable: column families disagree after a
+    /// power failure.
     FlushBeforeLogSync = 7,
-    /// Compaction drops tombstones above the bottom: deleted keys come back.
+    /// Compaction drops tombstones above the bottom level: deleted keys reappear.
     DropTombstoneEarly = 8,
     /// Compaction ignores snapshots when it drops older versions.
     IgnoreSnapshots = 9,
-    /// A failed log append is followed by further appends behind the hole.
+    /// Further records are appended after a failed log append, which leaves a hole.
     AppendAfterFailure = 10,
-    /// A failed sync is tried again and then believed.
+    /// A failed sync is retried and its success is trusted.
     RetryFailedSync = 11,
-    /// Recovery forgets what the second of two log segments holds.
+    /// Recovery ignores the second of two log segments.
     ReplayFirstSegmentOnly = 12,
-    /// Level 0 runs are searched oldest first after reopen.
+    /// Level 0 runs are searched oldest first after a reopen.
     WrongRunOrder = 13,
-    /// An iterator that turns round skips an entry.
+    /// An iterator that changes direction skips an entry.
     SkipOnTurn = 14,
-    /// A read that fails is answered with "not found".
+    /// A failed read is reported as "not found".
     ErrorIsNotFound = 15,
-    /// The table file is not synced before the manifest names it.
+    /// A table file is not synced before the manifest references it.
     SkipTableSync = 16,
-    /// Recovery removes files that the (damaged) manifest does not name before checking it.
+    /// Recovery removes files that a damaged manifest does not reference before it checks the
+    /// manifest.
     DeleteUnknownFiles = 17,
-    /// Half of a batch is made visible before the other half.
+    /// The first half of a batch becomes visible before the second.
     PublishEarly = 18,
-    /// A dropped family's operations in the log are replayed into the next family of that name.
+    /// Operations of a dropped column family are replayed into a later column family of the same
+    /// name.
     ReplayDroppedFamily = 19,
-    /// One entry of fifty is lost on its way into a table.
+    /// One entry in fifty is lost when a table is written.
     LoseLastEntry = 20,
-    /// Separators are shortened as bytes under every key order.
+    /// Index separators are shortened bytewise under every comparator.
     ShortSeparator = 120,
-    /// Filters hash a key as it was written, not its canonical form.
+    /// Filters hash the key as written, not its canonical form.
     FilterHashesRawKey = 121,
-    /// A rewrite takes keys for different that only differ in bytes, not in their order: old
-    /// versions come back.
+    /// A compaction treats keys that compare equal but differ in bytes as different keys: old
+    /// versions reappear.
     CollapseByBytes = 122,
-    /// Clearing a family does not note how far the log is spent: replay brings the contents back.
+    /// Clearing a column family does not record the log position up to which it is cleared: replay
+    /// restores the contents.
     ClearReplays = 41,
-    /// Files that go from one family are deleted although a clone still names them.
+    /// Files dropped from one column family are deleted although a clone still references them.
     DropDeletesShared = 42,
-    /// A clone is made of the tables alone, without what is still in memory.
+    /// A clone contains only the tables, not the memtables.
     CloneForgetsMemtable = 43,
-    /// A rename is done in memory and never reaches the manifest.
+    /// A rename is applied in memory and not written to the manifest.
     RenameInMemory = 44,
-    /// A get that meets an expired newest version goes on to an older one.
+    /// A get whose newest version is expired returns an older version.
     ExpiredFallsThrough = 30,
-    /// Compaction destroys expired entries although the clock has just jumped forward.
+    /// Compaction drops expired entries although the clock has just jumped forward.
     ExpireDespiteJump = 31,
-    /// At the end of a table, the rest of a range tombstone that reaches over it is lost.
+    /// At the end of an output table, the rest of a range tombstone that extends past it is lost.
     RangeLostAtCut = 32,
-    /// A single delete is dropped above the bottom before it met its put.
+    /// A single delete is dropped above the bottom level before it has met its put.
     SingleDeleteLost = 33,
-    /// A range tombstone hides entries that are newer than it from scans.
+    /// A range tombstone hides newer entries from scans.
     RangeCoversNewer = 34,
-    /// Whole tables inside a range tombstone are dropped although a snapshot still reads them.
+    /// Tables inside a range tombstone are dropped although a snapshot still reads them.
     DropTableIgnoresSnapshot = 35,
-    /// Compaction forgets numbers that a snapshot still tells entries by.
+    /// Compaction zeros sequence numbers that a snapshot still needs to distinguish entries.
     SettleUnderSnapshot = 38,
-    /// Compaction drops range tombstones above the bottom.
+    /// Compaction drops range tombstones above the bottom level.
     DropRangeEarly = 36,
-    /// A scan that leaves a deleted stretch backward lands one key too far.
+    /// A backward scan that leaves a deleted key range lands one key too far.
     LeaveTooFar = 37,
-    /// A compaction that is cancelled installs what it has so far, and its inputs are gone.
+    /// A cancelled compaction installs its partial output, and its inputs are removed.
     InstallCancelled = 60,
-    /// A compaction of a range leaves behind older runs' tables that reach out of it: old versions
-    /// come back.
+    /// A manual compaction of a key range leaves behind tables of older runs that extend past the
+    /// range: old versions reappear.
     NarrowManualRange = 61,
-    /// A multi-get answers in key order instead of the caller's.
+    /// A multi-get returns results in key order instead of the caller's order.
     SortedAnswers = 140,
-    /// A load is named by the manifest before its files' names are durable.
+    /// The manifest references a bulk load before the directory entries of its files are durable.
     LoadBeforeDirSync = 141,
-    /// Loaded tables keep the numbers of their files instead of getting the sequence number of the
-    /// load.
+    /// Loaded tables keep the sequence numbers in their files instead of getting the sequence
+    /// number of the load.
     LoadWithoutNumber = 142,
-    /// A load is installed beneath memtables that hold older versions of its keys.
+    /// A load is installed below memtables that hold older versions of its keys.
     LoadUnderMemtables = 143,
-    /// Of a key given twice to a load, the first value wins.
+    /// If a load contains a key twice, the first value wins.
     LoadFirstWins = 144,
-    /// The compaction filter is asked about versions that a snapshot sees.
+    /// The compaction filter is applied to versions that a snapshot sees.
     FilterUnderSnapshot = 145,
-    /// The feed of changes tells what is not durable yet.
+    /// The change feed delivers changes that are not durable yet.
     FeedAheadOfSync = 170,
-    /// The feed of changes loses the last operation of longer commits.
+    /// The change feed loses the last operation of longer commits.
     FeedSkipsEnd = 171,
-    /// What a rewrite may drop is not noted: numbers pass for readable that are not.
+    /// The oldest readable sequence number is not raised when a compaction drops versions: sequence
+    /// numbers count as readable that are not.
     FloorStays = 172,
-    /// A named snapshot is forgotten by the next open: compaction drops what it holds.
+    /// A named snapshot is lost at the next open: compaction drops the versions that it pins.
     ForgetNamedSnapshot = 173,
-    /// A transaction larger than memory is not checked against what came while its tables were
-    /// made.
+    /// A transaction larger than memory is not checked for conflicts with commits made while its
+    /// tables were written.
     SpilledUnchecked = 200,
-    /// What such a transaction has taken back stays in its tables.
+    /// Operations that a transaction larger than memory has rolled back stay in its tables.
     SpilledNotTakenBack = 201,
-    /// Operands are joined although a snapshot sees only the older ones.
+    /// Operands are merged across a snapshot that sees only the older ones.
     FoldAcrossSnapshot = 150,
-    /// A read takes the newest operand of a memtable or table for all that it has of the key.
+    /// A read uses only the newest operand of a key in each memtable or table.
     OneOperandPerSource = 151,
-    /// Recovery replays operands that are in tables already: they are applied twice.
+    /// Recovery replays operands that tables already contain: they are applied twice.
     ReplayFlushedOperands = 152,
-    /// A prepared transaction is answered for although its record is not synced.
+    /// Prepare is acknowledged before its log record is synced.
     PrepareNotSynced = 160,
-    /// A decision over a prepared transaction is acknowledged without a sync.
+    /// The commit or rollback of a prepared transaction is acknowledged without a sync.
     DecisionNotSynced = 161,
-    /// A log segment goes although it holds the only record of a prepared transaction.
+    /// A log segment is removed although it holds the only record of a prepared transaction.
     PrepareLostWithSegment = 162,
-    /// Writers do not look at prepared transactions.
+    /// Writers do not check for conflicts with prepared transactions.
     WriterPassesPrepared = 163,
-    /// A serializable transaction is prepared although what it read was overwritten.
+    /// A serializable transaction is prepared although keys it has read were overwritten.
     PrepareOverwritten = 164,
-    /// Replay loses what a commit wrote to the last of its families.
+    /// Replay loses the operations of a commit on the last of its column families.
     LosePartOfCommit = 180,
-    /// What was committed while a transaction was checked is taken for checked.
+    /// Commits made while a transaction is validated are treated as already checked.
     StaleConditions = 181,
-    /// The check in the commit section is left out.
+    /// The conflict check in the commit critical section is skipped.
     SkipLastCheck = 182,
-    /// A transaction begins on a moment just before the last commit.
+    /// A transaction starts at the snapshot just before the last commit.
     StaleSnapshot = 183,
-    /// A cursor does not see what its transaction has written.
+    /// A cursor does not see the writes of its own transaction.
     OwnUnseenByCursor = 184,
-    /// What was written behind a savepoint is committed although it was taken back.
+    /// Writes after a savepoint are committed although they were rolled back.
     SavepointLeaks = 185,
-    /// Stretches that serializable transactions walk are not listed.
+    /// Key ranges scanned by serializable transactions are not tracked.
     RangeNotTracked = 186,
-    /// A serializable transaction that said it only reads is not counted among those in danger.
+    /// A serializable transaction declared read-only is not considered in the detection of
+    /// dangerous structures.
     ReadOnlyUncounted = 187,
-    /// A shared lock is made exclusive although others share it.
+    /// A shared lock is upgraded to exclusive although other transactions share it.
     UpgradeForgetsHolder = 188,
-    /// Who waits for a lock is not asked again when it is free.
+    /// A waiter for a lock is not woken when the lock is released.
     WaiterForgotten = 189,
-    /// Locks taken behind a savepoint stay when it is gone back to.
+    /// Locks taken after a savepoint are kept when the transaction rolls back to it.
     RollbackKeepsLock = 190,
-    /// A read-only open does not compare the manifest again after the replay: loads and clears are
-    /// missing below later commits.
+    /// A read-only open does not read the manifest again after replay: loads and clears are missing
+    /// below later commits.
     ReaderSkipsManifestCheck = 300,
-    /// A read-only open reads the whole manifest again when a file has vanished before it was open:
-    /// beside a busy writer it gives up.
+    /// A read-only open reads the whole manifest again when a file has vanished before it could be
+    /// opened: beside a busy writer it gives up.
     ReaderRereadsManifest = 301,
-    /// A repair does not compare the log with the durable position and the clean close that the
-    /// manifest records.
+    /// Repair does not compare the log with the durable position and the clean-close record in the
+    /// manifest.
     RepairIgnoresCleanClose = 310,
-    /// A salvaging reader believes a tombstone although a newer put may have been in the lost part
-    /// of the log.
+    /// A salvaging reader applies a tombstone although the lost part of the log may contain a newer
+    /// put.
     SalvageBelievesTombstone = 311,
-    /// Zeros over the end of a log pass as preallocated space although the watermark says that it
-    /// was longer.
+    /// Zeros at the end of a log are treated as preallocated space although the durable position in
+    /// the manifest lies beyond them.
     ZerosBelowWatermarkPass = 312,
-    /// The watermark claims what was written to the log, not what a sync covered: after a power cut
-    /// the open refuses the rest.
+    /// The durable position in the manifest covers bytes written to the log but not synced: after a
+    /// power failure, open refuses the log.
     WatermarkAheadOfSync = 313,
-    /// Recovery replays the whole log into memtables, however small the memory budget is.
+    /// Recovery replays the whole log into memtables regardless of the memory budget.
     ReplayKeepsEverything = 320,
-    /// Flushes during recovery remove log segments that were not replayed yet.
+    /// Flushes during recovery remove log segments that have not been replayed yet.
     ReplayForgetsLog = 321,
     /// Recovery keeps log segments whose end may never have been synced, instead of copying that
     /// end.
     KeepUnsyncedLog = 322,
-    /// On a full disk recovery still insists on copying the whole log.
+    /// Recovery copies the whole log even if the disk is full.
     FullDiskCopiesLog = 323,
-    /// A read-only open ends with the number of a load or clear that it does not show: a change
-    /// feed that starts there misses it.
+    /// A read-only open ends at the sequence number of a load or clear that it does not show: a
+    /// change feed that starts there misses it.
     ReaderKeepsPendingNumber = 302,
-    /// A read-only open believes the end of a log segment that an open of the database has
-    /// truncated meanwhile.
+    /// A read-only open trusts the end of a log segment that a concurrent open for writing has
+    /// truncated.
     ReaderTrustsTrimmedLog = 303,
-    /// A directory that belongs to another program is opened as an empty database.
+    /// A directory of another program is opened as an empty database.
     ForeignFilesIgnored = 350,
-    /// The commit hooks that are due run on whichever thread commits next.
+    /// Due commit hooks run on whichever thread commits next.
     HooksOnAnyThread = 351,
-    /// The events of a bulk load of several families share one sequence number: a feed that is
-    /// reopened between them repeats.
+    /// The events of a bulk load into several column families share one sequence number: a change
+    /// feed reopened between them delivers events twice.
     LoadEventsShareNumber = 330,
-    /// An open that the system refuses for too many open files is not tried again without idle
-    /// ones.
+    /// A file open that fails with too many open files is not retried after closing idle files.
     NoFilesReclaimed = 331,
-    /// A close leaves the files of the database open as long as a handle lives.
+    /// Closing the database leaves its files open as long as a handle exists.
     CloseKeepsFiles = 332,
-    /// A compaction that was cancelled, and resumed before it has ended, is reported as one that
-    /// failed.
+    /// A compaction that was cancelled, and resumed before it ended, is reported as failed.
     ResumedIsFailure = 333,
 }
 
-/// Plants one bug (or none), for the whole process.
+/// Activates one bug (or none) for the whole process.
 pub fn activate(bug: Option<Bug>) {
     ACTIVE.store(bug.map_or(0, |b| b as u32), Relaxed);
 }
 
-/// Whether that bug is planted.
+/// Returns true if `bug` is active.
 #[inline]
 pub fn is_active(bug: Bug) -> bool {
     cfg!(feature = "bugs") && ACTIVE.load(Relaxed) == bug as u32

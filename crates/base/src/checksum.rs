@@ -1,47 +1,49 @@
-//! The one checksum: XXH3-64, seeded with the file's id and the offset of the bytes, so that a
-//! block that was written to the wrong place, or swapped with its neighbour, fails like a damaged
-//! one.
+//! The checksum used by all file formats: XXH3-64, seeded with the file id and the offset of the
+//! bytes. A block written to the wrong offset, or swapped with another one, therefore fails its
+//! check like a damaged block.
 
 use crate::FileId;
 use std::hash::Hasher;
 use twox_hash::XxHash3_64;
 
-/// The checksum of `bytes` that start at `offset` of file `file`.
+/// Returns the checksum of `bytes`, which start at `offset` in file `file`.
 pub fn checksum(file: FileId, offset: u64, bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(seed(file, offset), bytes)
 }
 
-/// The checksum of a log payload, which is computed before the payload has a place. The record
-/// header, which carries it, is checksummed in place.
+/// Returns the checksum of a log payload. It does not depend on file or offset, because it is
+/// computed before the payload is assigned a log position. The record header, which contains this
+/// checksum, has a checksum that does.
 pub fn payload_checksum(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(bytes.len() as u64, bytes)
 }
 
-/// The hash of a user key for filters (never stored next to a key, so its seed is free).
+/// Returns the hash of a user key for filters. (It is never stored next to a key, so its seed is
+/// arbitrary.)
 pub fn key_hash(key: &[u8]) -> u64 {
     XxHash3_64::oneshot(key)
 }
 
-/// The hash of a user key for tables in memory: an attacker who does not know the seed cannot
-/// construct keys with one hash.
+/// Returns the hash of a user key for in-memory hash tables. Without the seed, an attacker cannot
+/// construct keys with colliding hashes.
 pub fn seeded_key_hash(seed: u64, key: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(seed, key)
 }
 
-/// A running checksum over a whole file.
+/// Incremental checksum of a whole file.
 #[derive(Clone)]
 pub struct FileChecksum(Box<XxHash3_64>);
 
 impl FileChecksum {
-    /// Starts for file `file`.
+    /// Starts the checksum of file `file`.
     pub fn new(file: FileId) -> Self {
         FileChecksum(Box::new(XxHash3_64::with_seed(seed(file, u64::MAX))))
     }
-    /// Adds the next bytes.
+    /// Adds the next bytes of the file.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.write(bytes);
     }
-    /// The checksum of everything added.
+    /// Returns the checksum of all bytes added so far.
     pub fn finish(&self) -> u64 {
         self.0.finish()
     }
@@ -49,13 +51,13 @@ impl FileChecksum {
 
 impl std::fmt::Debug for FileChecksum {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Running")
+        f.write_str("FileChecksum")
     }
 }
 
 fn seed(file: FileId, offset: u64) -> u64 {
-    // An odd multiplier permutes the ids, so two (file, offset) pairs meet only by a 2^-64
-    // accident.
+    // Multiplying by an odd constant permutes the ids, so two (file, offset) pairs collide only
+    // with probability 2^-64.
     file.0.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ offset
 }
 
@@ -83,8 +85,8 @@ mod tests {
     ];
     const REFERENCE_FILE_SUM: u64 = 0x2708_5cbc_b6f8_50d5;
 
-    /// The figures of another library: whatever instructions the processor has, the checksum is the
-    /// one of the format.
+    /// Reference values from another implementation: the checksum must not depend on the
+    /// instruction set of the processor.
     #[test]
     fn checksums_match_reference_values() {
         let bytes: Vec<u8> = (0..5000u32).map(|i| (i * 7) as u8).collect();

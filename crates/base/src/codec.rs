@@ -1,13 +1,12 @@
-//! Integers to bytes and back. Little-endian fixed widths and LEB128 varints; `usize` is never
+//! Encodes and decodes integers: little-endian fixed widths and LEB128 varints. `usize` is never
 //! encoded.
 //!
-//! [`Decoder`] is total: any input gives a value or a `Corruption` error, never a panic, and
-//! nothing is allocated from a declared length before that length was compared with the bytes that
-//! remain.
+//! [`Decoder`] is total: every input gives a value or a `Corruption` error, never a panic. Nothing
+//! is allocated for a declared length before it has been compared with the remaining bytes.
 
 use crate::{Error, Result};
 
-/// Appends `v` as a varint (7 bits a byte, low bits first).
+/// Appends `v` as a varint (7 bits per byte, low bits first).
 pub fn put_varint(out: &mut Vec<u8>, mut v: u64) {
     while v >= 0x80 {
         out.push((v as u8) | 0x80);
@@ -16,12 +15,12 @@ pub fn put_varint(out: &mut Vec<u8>, mut v: u64) {
     out.push(v as u8);
 }
 
-/// The bytes that [`put_varint`] would append.
+/// Returns the number of bytes that [`put_varint`] appends.
 pub fn varint_len(v: u64) -> usize {
     (64 - (v | 1).leading_zeros() as usize).div_ceil(7)
 }
 
-/// Appends a varint length and the bytes.
+/// Appends the length of `b` as a varint, then `b`.
 pub fn put_bytes(out: &mut Vec<u8>, b: &[u8]) {
     put_varint(out, b.len() as u64);
     out.extend_from_slice(b);
@@ -35,24 +34,24 @@ pub struct Decoder<'a> {
 }
 
 impl<'a> Decoder<'a> {
-    /// Starts at the first byte.
+    /// Creates a decoder positioned at the first byte.
     pub fn new(all: &'a [u8]) -> Self {
         Decoder { all, pos: 0 }
     }
-    /// Bytes consumed so far.
+    /// Returns the number of bytes consumed so far.
     pub fn position(&self) -> usize {
         self.pos
     }
-    /// Bytes left.
+    /// Returns the number of bytes left.
     pub fn remaining(&self) -> usize {
         self.all.len() - self.pos
     }
-    /// Whether everything was consumed.
+    /// Returns true if all bytes were consumed.
     pub fn is_empty(&self) -> bool {
         self.remaining() == 0
     }
 
-    /// The next `n` bytes.
+    /// Consumes and returns the next `n` bytes.
     pub fn take(&mut self, n: usize) -> Result<&'a [u8]> {
         if n > self.remaining() {
             return Err(Error::corruption(format!("record ends early at byte {}", self.pos))
@@ -63,27 +62,28 @@ impl<'a> Decoder<'a> {
         Ok(out)
     }
 
-    /// One byte.
+    /// Decodes one byte.
     pub fn u8(&mut self) -> Result<u8> {
         Ok(self.take(1)?[0])
     }
-    /// A fixed 16-bit integer.
+    /// Decodes a fixed-width 16-bit integer.
     pub fn u16(&mut self) -> Result<u16> {
         let b = self.take(2)?;
         Ok(u16::from_le_bytes([b[0], b[1]]))
     }
-    /// A fixed 32-bit integer.
+    /// Decodes a fixed-width 32-bit integer.
     pub fn u32(&mut self) -> Result<u32> {
         let b = self.take(4)?;
         Ok(u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
     }
-    /// A fixed 64-bit integer.
+    /// Decodes a fixed-width 64-bit integer.
     pub fn u64(&mut self) -> Result<u64> {
         let b = self.take(8)?;
         Ok(u64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]))
     }
 
-    /// A varint; longer than ten bytes, overflowing or not in shortest form is damage.
+    /// Decodes a varint. One that is longer than ten bytes, overflows or is not in shortest form is
+    /// corruption.
     pub fn varint(&mut self) -> Result<u64> {
         let start = self.pos;
         let mut v = 0u64;
@@ -104,17 +104,17 @@ impl<'a> Decoder<'a> {
         Err(Error::corruption(format!("malformed varint at byte {start}")))
     }
 
-    /// A varint that must fit 32 bits.
+    /// Decodes a varint that must fit in 32 bits.
     pub fn varint32(&mut self) -> Result<u32> {
         let at = self.pos;
         let v = self.varint()?;
         u32::try_from(v).map_err(|_| {
-            Error::corruption(format!("number at byte {at} does not fit"))
+            Error::corruption(format!("varint at byte {at} does not fit in 32 bits"))
                 .expected("at most 32 bits", v)
         })
     }
 
-    /// A varint length, then so many bytes; lengths above `max` are damage.
+    /// Decodes a varint length and that many bytes. A length above `max` is corruption.
     pub fn bytes(&mut self, max: usize) -> Result<&'a [u8]> {
         let at = self.pos;
         let n = self.varint()?;
@@ -141,7 +141,7 @@ mod tests {
             assert_eq!(d.varint().unwrap(), v);
             assert!(d.is_empty());
         }
-        assert!(Decoder::new(&[0x80, 0x00]).varint().is_err(), "a second form of zero");
+        assert!(Decoder::new(&[0x80, 0x00]).varint().is_err(), "zero in two bytes is not in shortest form");
         assert!(Decoder::new(&[0xff; 11]).varint().is_err());
         assert!(Decoder::new(&[0x80]).varint().is_err());
     }

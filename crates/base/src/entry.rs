@@ -1,10 +1,10 @@
-//! Entries as they travel: user key, sequence number, kind, value. The order of entries is user key
-//! ascending, then sequence number **descending**, so that the newest version of a key comes first.
+//! Entries (user key, sequence number, kind, value) and their order: user key ascending, then
+//! sequence number **descending**, so that the newest version of a key comes first.
 
 use crate::{EntryKind, Expiry, FileId, KeyComparator, Result, SeqNo, codec};
 use std::cmp::Ordering;
 
-/// Where a separated value lies: the first frame of it in a value log.
+/// Location of a separated value: its first frame in a value log.
 ///
 /// ```text
 /// varint file | varint offset | varint stored bytes (all frames) | varint value bytes
@@ -13,11 +13,11 @@ use std::cmp::Ordering;
 pub struct VlogPointer {
     /// The value log.
     pub file: FileId,
-    /// Offset of the value's first frame.
+    /// Offset of the first frame of the value, in bytes.
     pub offset: u64,
-    /// Bytes of all its frames.
+    /// Total length of its frames, in bytes.
     pub stored_bytes: u64,
-    /// Length of the value itself.
+    /// Length of the value, in bytes.
     pub value_bytes: u64,
 }
 
@@ -55,49 +55,50 @@ impl VlogPointer {
 /// The value of an entry, borrowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueRef<'a> {
-    /// A tombstone has none.
+    /// A tombstone; has no value.
     Tombstone,
-    /// Nor has one that takes the put below it along.
+    /// A single delete: cancels itself and the one put below it; has no value.
     SingleDelete,
-    /// The bytes themselves.
+    /// The value bytes.
     Inline(&'a [u8]),
-    /// They lie in a value log.
+    /// The value is in a value log.
     Pointer(VlogPointer),
-    /// The bytes themselves, up to a time.
+    /// The value bytes, with an expiry.
     InlineExpiring(&'a [u8], Expiry),
-    /// In a value log, up to a time.
+    /// The value is in a value log, and it has an expiry.
     PointerExpiring(VlogPointer, Expiry),
-    /// An operand, to be merged into what lies below.
+    /// A merge operand, to be merged into the older value or operand.
     Operand(&'a [u8]),
-    /// An operand in a value log.
+    /// A merge operand in a value log.
     OperandPointer(VlogPointer),
 }
 
 impl<'a> ValueRef<'a> {
-    /// Bytes beside the entry, with the time of their end if they have one.
+    /// Returns an inline value, with its expiry if it has one.
     pub fn inline(bytes: &'a [u8], expiry: Option<Expiry>) -> ValueRef<'a> {
         expiry.map_or(ValueRef::Inline(bytes), |x| ValueRef::InlineExpiring(bytes, x))
     }
-    /// Bytes in a value log, with the time of their end if they have one.
+    /// Returns a value in a value log, with its expiry if it has one.
     pub fn pointer(p: VlogPointer, expiry: Option<Expiry>) -> ValueRef<'a> {
         expiry.map_or(ValueRef::Pointer(p), |x| ValueRef::PointerExpiring(p, x))
     }
-    /// The same value with these bytes in the place of its own, which are beside the entry or in a
-    /// value log.
+    /// Returns the value with its bytes or its pointer replaced by the inline `bytes`; kind (value
+    /// or operand) and expiry are kept.
     pub fn with_bytes<'b>(&self, bytes: &'b [u8]) -> ValueRef<'b> {
         match self {
             ValueRef::Operand(_) | ValueRef::OperandPointer(_) => ValueRef::Operand(bytes),
             _ => ValueRef::inline(bytes, self.expiry()),
         }
     }
-    /// The same with its bytes in a value log.
+    /// Returns the value with its bytes replaced by a pointer to a value log; kind (value or
+    /// operand) and expiry are kept.
     pub fn with_pointer(&self, p: VlogPointer) -> ValueRef<'static> {
         match self {
             ValueRef::Operand(_) | ValueRef::OperandPointer(_) => ValueRef::OperandPointer(p),
             _ => ValueRef::pointer(p, self.expiry()),
         }
     }
-    /// Its bytes, if they lie beside the entry.
+    /// Returns the value bytes if they are inline.
     #[inline]
     pub fn inline_bytes(&self) -> Option<&'a [u8]> {
         match self {
@@ -105,7 +106,7 @@ impl<'a> ValueRef<'a> {
             _ => None,
         }
     }
-    /// Where its bytes lie, if that is in a value log.
+    /// Returns the pointer if the value is in a value log.
     pub fn vlog_pointer(&self) -> Option<VlogPointer> {
         match self {
             ValueRef::Pointer(p)
@@ -114,12 +115,12 @@ impl<'a> ValueRef<'a> {
             _ => None,
         }
     }
-    /// Whether it is an operand.
+    /// Returns true if it is a merge operand.
     #[inline]
     pub fn is_operand(&self) -> bool {
         matches!(self, ValueRef::Operand(_) | ValueRef::OperandPointer(_))
     }
-    /// The kind of the entry that has this value.
+    /// Returns the kind of an entry with this value.
     #[inline]
     pub fn kind(&self) -> EntryKind {
         match self {
@@ -133,12 +134,12 @@ impl<'a> ValueRef<'a> {
             ValueRef::OperandPointer(_) => EntryKind::MergePointer,
         }
     }
-    /// Whether it only hides older versions.
+    /// Returns true for a tombstone, which only hides older versions.
     #[inline]
     pub fn is_tombstone(&self) -> bool {
         matches!(self, ValueRef::Tombstone | ValueRef::SingleDelete)
     }
-    /// When it ends, if it does.
+    /// Returns the expiry, if it has one.
     #[inline]
     pub fn expiry(&self) -> Option<Expiry> {
         match self {
@@ -146,7 +147,7 @@ impl<'a> ValueRef<'a> {
             _ => None,
         }
     }
-    /// Appends the stored form, as batches and blocks hold it.
+    /// Appends the stored form, as used in batches and blocks.
     pub fn encode(&self, out: &mut Vec<u8>) {
         if let Some(x) = self.expiry() {
             out.extend_from_slice(&x.encode());
@@ -163,7 +164,7 @@ impl<'a> ValueRef<'a> {
             }
         }
     }
-    /// The value of an entry of that kind, from its stored form.
+    /// Decodes the stored form of the value of an entry of kind `kind`.
     #[inline]
     pub fn decode(kind: EntryKind, stored: &'a [u8]) -> Result<ValueRef<'a>> {
         Ok(match kind {
@@ -175,7 +176,7 @@ impl<'a> ValueRef<'a> {
             }
             EntryKind::RangeDelete => {
                 return Err(crate::Error::corruption(
-                    "a range tombstone among the entries of keys",
+                    "a range tombstone is stored among point entries",
                 ));
             }
             EntryKind::PutPointer => ValueRef::Pointer(VlogPointer::decode(stored)?),
@@ -198,14 +199,14 @@ impl<'a> ValueRef<'a> {
 pub struct EntryRef<'a> {
     /// The user's key.
     pub key: &'a [u8],
-    /// Its place in the commit order.
+    /// Its sequence number.
     pub seq: SeqNo,
-    /// Its value, or none for a tombstone.
+    /// Its value or tombstone.
     pub value: ValueRef<'a>,
 }
 
 /// Compares two positions in entry order (key ascending, sequence number descending).
 #[inline]
-pub fn cmp_entry(order: KeyComparator, a: (&[u8], SeqNo), b: (&[u8], SeqNo)) -> Ordering {
-    order.cmp(a.0, b.0).then_with(|| b.1.cmp(&a.1))
+pub fn cmp_entry(comparator: KeyComparator, a: (&[u8], SeqNo), b: (&[u8], SeqNo)) -> Ordering {
+    comparator.cmp(a.0, b.0).then_with(|| b.1.cmp(&a.1))
 }

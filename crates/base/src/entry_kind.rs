@@ -1,4 +1,4 @@
-//! What an entry is. Numbers are part of the format: never reused, never renumbered.
+//! Entry kinds. Their numbers are part of the file format: never reused, never renumbered.
 
 use crate::{Error, Result};
 
@@ -6,31 +6,31 @@ use crate::{Error, Result};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum EntryKind {
-    /// A key with its value beside it.
+    /// A key with an inline value.
     Put = 1,
     /// A tombstone: hides every older version of the key.
     Delete = 2,
-    /// A key whose value lies in a value log; only in tables.
+    /// A key whose value is in a value log; only in tables.
     PutPointer = 3,
-    /// A key with its value beside it, up to a time: the stored value starts with it.
+    /// A key with an inline value and an expiry; the stored value starts with the expiry.
     PutExpiring = 4,
-    /// The same with the value in a value log; only in tables.
+    /// A key with an expiry whose value is in a value log; only in tables.
     PointerExpiring = 5,
-    /// A tombstone that takes the one put below it along.
+    /// A single delete: a tombstone that cancels itself and the one put below it.
     SingleDelete = 6,
-    /// A tombstone over a range of keys: in batches, an end in the key and one in the value. Tables
-    /// keep them apart.
+    /// A range tombstone. In batches, the start boundary is in the key and the end boundary in the
+    /// value. Tables store range tombstones separately from point entries.
     RangeDelete = 7,
-    /// An operand beside its key: it is merged into what lies below, by the family's merge
-    /// operator.
+    /// An inline merge operand: the merge operator of the column family merges it into the older
+    /// value or operand.
     Merge = 8,
-    /// An operand in a value log; only in tables.
+    /// A merge operand in a value log; only in tables.
     MergePointer = 9,
 }
 
 impl EntryKind {
-    /// Decodes a kind; an unknown number is damage (or a newer format, which feature bits
-    /// announce).
+    /// Decodes a kind. An unknown number is corruption (a newer format is announced by feature
+    /// bits).
     #[inline]
     pub fn decode(b: u8) -> Result<EntryKind> {
         match b {
@@ -46,20 +46,20 @@ impl EntryKind {
             other => Err(Error::corruption("unknown entry kind").expected("1 to 9", other)),
         }
     }
-    /// The number on disk.
+    /// Returns the number stored on disk.
     pub fn code(self) -> u8 {
         self as u8
     }
-    /// Whether it takes something away, a key or a range of them.
+    /// Returns true if it deletes a key or a range of keys.
     pub fn is_delete(self) -> bool {
         self.is_tombstone() || self == EntryKind::RangeDelete
     }
-    /// Whether it is an operand, which says nothing without what lies below it.
+    /// Returns true if it is a merge operand, whose result depends on older versions.
     #[inline]
     pub fn is_operand(self) -> bool {
         matches!(self, EntryKind::Merge | EntryKind::MergePointer)
     }
-    /// Whether it hides older versions instead of carrying a value.
+    /// Returns true if it is a point tombstone, which hides older versions and has no value.
     #[inline]
     pub fn is_tombstone(self) -> bool {
         matches!(self, EntryKind::Delete | EntryKind::SingleDelete)

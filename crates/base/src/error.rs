@@ -1,5 +1,6 @@
-//! The one error type: what the caller should do (its kind) and where it happened (file, offset,
-//! expected, got). Cheap to clone, because one failed group commit answers many writers.
+//! The error type of all crates: its kind (what the caller can do) and where it happened (file,
+//! offset, expected and actual value). Cheap to clone, because one failed group commit is reported
+//! to many writers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,9 +14,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub enum ErrorKind {
     /// The argument breaks a documented limit or rule; nothing happened. Change the call.
     InvalidArgument,
-    /// There is no database (or file) at that path. Check the path, or allow creation.
+    /// The database or file does not exist. Check the path, or allow creation.
     NotFound,
-    /// Something of that name exists already.
+    /// An object of that name exists already.
     AlreadyExists,
     /// Another process, or another handle of this process, has the database open.
     Locked,
@@ -23,35 +24,35 @@ pub enum ErrorKind {
     Corruption,
     /// The database was written by a newer version. Nothing was changed; use that version.
     FormatTooNew,
-    /// The operating system failed the call. The write was not applied and never will be.
+    /// A system call failed. The write was not applied and never will be.
     Io,
     /// The disk is full (or a quota is). The write was not applied; free space and try again.
     NoSpace,
-    /// The commit may or may not be there after reopen, as a whole: its log write or sync failed.
+    /// The log write or sync of the commit failed: after reopening, the commit is either present as
+    /// a whole or absent.
     OutcomeUnknown,
-    /// Writes are stopped because an earlier log write, sync or background task failed; reads go
-    /// on. Close, repair the cause and reopen.
+    /// Writes are rejected because an earlier log write, sync or background task failed; reads
+    /// continue. Close the database, fix the cause and reopen.
     Poisoned,
     /// The handle was closed.
     Closed,
-    /// Memory for a large buffer could not be had.
+    /// Allocating a large buffer failed.
     NoMemory,
     /// The database was opened read-only. Open it for writing.
     ReadOnly,
-    /// Try again: the work could not be done now, and nothing happened.
+    /// The operation cannot run now and had no effect. Try again.
     Busy,
-    /// Another transaction came first: this one was not committed and never will be. Begin it anew;
-    /// see `family` and `key`.
+    /// Another transaction committed first: this one was not committed and never will be. Retry it
+    /// from the start; see `family` and `key`.
     Conflict,
-    /// The transaction was ended from outside: by its time limit, or by another thread. Nothing of
-    /// it happened.
+    /// The transaction was aborted by its time limit or by another thread. It had no effect.
     Aborted,
-    /// A bug of the engine. Please report it.
+    /// A bug in the engine. Please report it.
     Internal,
 }
 
 impl ErrorKind {
-    /// The kind in words, for messages and `--json` output.
+    /// Returns the kind as text, for messages and `--json` output.
     pub fn name(self) -> &'static str {
         match self {
             ErrorKind::InvalidArgument => "invalid argument",
@@ -75,7 +76,7 @@ impl ErrorKind {
     }
 }
 
-/// An error: kind, message, and where.
+/// An error: kind, message and location.
 #[derive(Clone)]
 pub struct Error(Arc<ErrorFields>);
 
@@ -93,7 +94,7 @@ struct ErrorFields {
 }
 
 impl Error {
-    /// An error of `kind` with a message that says what to do.
+    /// Creates an error of `kind`. The message should say what the caller can do.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Error(Arc::new(ErrorFields {
             kind,
@@ -108,22 +109,23 @@ impl Error {
         }))
     }
 
-    /// Damage found by a decoder. Give it a place with [`Error::at`].
+    /// Creates a `Corruption` error. Add its location with [`Error::at`].
     pub fn corruption(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Corruption, message)
     }
 
-    /// A wrong argument.
+    /// Creates an `InvalidArgument` error.
     pub fn invalid(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::InvalidArgument, message)
     }
 
-    /// A broken invariant of the engine.
+    /// Creates an `Internal` error: an invariant of the engine does not hold.
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(ErrorKind::Internal, message)
     }
 
-    /// An operating system error during `doing` (for example `"append to 000004.wal"`).
+    /// Creates an error from an operating system error. `doing` names the operation (for example
+    /// `"append to 000004.wal"`).
     pub fn io(doing: impl fmt::Display, e: &std::io::Error) -> Self {
         use std::io::ErrorKind as K;
         let kind = match e.kind() {
@@ -142,18 +144,18 @@ impl Error {
         Arc::make_mut(&mut self.0)
     }
 
-    /// The same error, located. The innermost place wins: a place already set is kept.
+    /// Adds a location to the error. The innermost location wins: one that is already set is kept.
     #[must_use]
     pub fn at(mut self, file: impl fmt::Display, offset: u64) -> Self {
         if self.0.file.is_none() {
-            let inner = self.fields_mut();
-            inner.file = Some(file.to_string());
-            inner.offset = Some(offset);
+            let fields = self.fields_mut();
+            fields.file = Some(file.to_string());
+            fields.offset = Some(offset);
         }
         self
     }
 
-    /// The same error with a file but no offset.
+    /// Adds a file without an offset. A file that is already set is kept.
     #[must_use]
     pub fn in_file(mut self, file: impl fmt::Display) -> Self {
         if self.0.file.is_none() {
@@ -162,77 +164,78 @@ impl Error {
         self
     }
 
-    /// The same error with what was expected and what was found.
+    /// Adds the expected and the actual value.
     #[must_use]
     pub fn expected(mut self, expected: impl fmt::Display, got: impl fmt::Display) -> Self {
-        let inner = self.fields_mut();
-        inner.expected = Some(expected.to_string());
-        inner.got = Some(got.to_string());
+        let fields = self.fields_mut();
+        fields.expected = Some(expected.to_string());
+        fields.got = Some(got.to_string());
         self
     }
 
-    /// A conflict over `key` of `family`.
+    /// Creates a `Conflict` error for `key` of column family `family`.
     pub fn conflict(family: &str, key: &[u8], message: &str) -> Self {
         let shown = &key[..key.len().min(64)];
         let more = if shown.len() < key.len() { "..." } else { "" };
-        let text = format!("{message}: family {family:?}, key \"{}{more}\"", shown.escape_ascii());
+        let text = format!("{message}: column family {family:?}, key \"{}{more}\"", shown.escape_ascii());
         let mut e = Error::new(ErrorKind::Conflict, text);
-        let inner = e.fields_mut();
-        (inner.family, inner.key) = (Some(family.to_string()), Some(key.into()));
+        let fields = e.fields_mut();
+        (fields.family, fields.key) = (Some(family.to_string()), Some(key.into()));
         e
     }
 
-    /// The same error under another kind, its message kept behind `context`.
+    /// Changes the kind of the error and prepends `context` to its message.
     #[must_use]
     pub fn wrap(mut self, kind: ErrorKind, context: &str) -> Self {
-        let inner = self.fields_mut();
-        inner.message = format!("{context}: {}", inner.message);
-        inner.kind = kind;
+        let fields = self.fields_mut();
+        fields.message = format!("{context}: {}", fields.message);
+        fields.kind = kind;
         self
     }
 
-    /// What the caller can do about it.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }
-    /// The message, without the place.
+    /// Returns the message, without the location.
     pub fn message(&self) -> &str {
         &self.0.message
     }
-    /// The file it happened in, relative to the database directory where it is inside one.
+    /// Returns the file in which the error occurred, relative to the database directory if it is
+    /// inside one.
     pub fn file(&self) -> Option<&str> {
         self.0.file.as_deref()
     }
-    /// The byte offset in that file.
+    /// Returns the byte offset in that file.
     pub fn offset(&self) -> Option<u64> {
         self.0.offset
     }
-    /// What the reader expected to find.
+    /// Returns the expected value.
     pub fn expected_value(&self) -> Option<&str> {
         self.0.expected.as_deref()
     }
-    /// What it found.
+    /// Returns the actual value.
     pub fn got_value(&self) -> Option<&str> {
         self.0.got.as_deref()
     }
-    /// The family that a conflict is about.
+    /// Returns the column family of a conflict.
     pub fn family(&self) -> Option<&str> {
         self.0.family.as_deref()
     }
-    /// The key that a conflict is about; of a conflict over a range, one in it.
+    /// Returns the key of a conflict; for a conflict over a range, one key in it.
     pub fn key(&self) -> Option<&[u8]> {
         self.0.key.as_deref()
     }
-    /// The operating system's error number.
+    /// Returns the error number of the operating system.
     pub fn os_error(&self) -> Option<i32> {
         self.0.os
     }
-    /// Whether the same call may succeed later without anything else being changed by the caller.
+    /// Returns true if the same call may succeed later without a change by the caller.
     pub fn is_retryable(&self) -> bool {
         use ErrorKind::{Busy, Conflict, NoMemory, NoSpace};
         matches!(self.0.kind, Busy | Conflict | NoSpace | NoMemory)
     }
-    /// Whether stored bytes are damaged.
+    /// Returns true if stored bytes are damaged.
     pub fn is_corruption(&self) -> bool {
         self.0.kind == ErrorKind::Corruption
     }
@@ -275,13 +278,14 @@ mod tests {
             .expected("0x1", "0x2");
         assert_eq!(
             e.to_string(),
-            "corruption: block checksum differs (in 000007.klog at offset 4096): expected 0x1, got 0x2"
+            "corruption: block checksum differs (in 000007.klog at offset 4096): expected 0x1, \
+             got 0x2"
         );
         assert!(e.is_corruption());
         assert_eq!(
             e.clone().at("other", 1).file(),
             Some("000007.klog"),
-            "the innermost place wins"
+            "the innermost location wins"
         );
     }
 

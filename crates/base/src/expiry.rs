@@ -1,54 +1,53 @@
-//! When an entry ends: an absolute time in milliseconds, so that no arithmetic on it can overflow
-//! later, and the question what time it is, which only the engine can answer. Must not know where
-//! the time comes from.
+//! Entry expiry: an absolute time in milliseconds, so that later arithmetic on it cannot overflow,
+//! and the clock interface that the engine implements to evaluate it.
 
 use crate::{Error, Result};
 use std::fmt::Debug;
 use std::sync::{Arc, OnceLock};
 
-/// The first millisecond since the Unix epoch at which the entry is gone.
+/// First millisecond since the Unix epoch at which the entry is expired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Expiry(pub u64);
 
 impl Expiry {
-    /// Bytes of it in front of a stored value: u64, little-endian.
+    /// Length of the encoded expiry that precedes a stored value: u64, little-endian.
     pub const BYTES: usize = 8;
 
-    /// So long after `now_ms`; at the end of time if that is too far.
+    /// Returns the expiry `ttl_ms` after `now_ms`, saturating at `u64::MAX`.
     #[must_use]
     pub fn after_ttl(now_ms: u64, ttl_ms: u128) -> Expiry {
         Expiry(now_ms.saturating_add(u64::try_from(ttl_ms).unwrap_or(u64::MAX)))
     }
-    /// Whether the entry is gone at `now_ms`.
+    /// Returns true if the entry is expired at `now_ms`.
     #[inline]
     pub fn is_expired(self, now_ms: u64) -> bool {
         self.0 <= now_ms
     }
-    /// The bytes on disk.
+    /// Returns the encoded form.
     pub fn encode(self) -> [u8; Expiry::BYTES] {
         self.0.to_le_bytes()
     }
-    /// Splits a stored value into its end and the rest.
+    /// Splits a stored value into its expiry and the remaining bytes.
     #[inline]
     pub fn split_value(stored: &[u8]) -> Result<(Expiry, &[u8])> {
         match stored.split_first_chunk::<{ Expiry::BYTES }>() {
             Some((ms, rest)) => Ok((Expiry(u64::from_le_bytes(*ms)), rest)),
-            None => Err(Error::corruption("an expiring entry is too short for its time")
+            None => Err(Error::corruption("an expiring entry is too short for its expiry")
                 .expected(format_args!("at least {}", Expiry::BYTES), stored.len())),
         }
     }
 }
 
-/// What time it is, for entries that expire. Asked only where one is met.
+/// Clock for entries that expire. Read only when an expiring entry is met.
 pub trait ExpiryClock: Debug + Send + Sync {
-    /// The time that reads go by, in milliseconds since the Unix epoch.
+    /// Returns the time used by reads, in milliseconds since the Unix epoch.
     fn now_ms(&self) -> u64;
-    /// The time by which an entry may be destroyed: it does not follow a clock that has just jumped
-    /// forward.
+    /// Returns the time used to decide whether an expired entry may be dropped, in milliseconds
+    /// since the Unix epoch. It does not follow a clock that has just jumped forward.
     fn confirmed_ms(&self) -> u64;
 }
 
-/// A time that stands still: for rewrites and views in tests.
+/// A clock that does not advance, for tests of compactions and reads.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FixedClock(pub u64);
 
@@ -61,8 +60,7 @@ impl ExpiryClock for FixedClock {
     }
 }
 
-/// The time of the first question, kept for those that follow: whoever asks about one entry twice
-/// gets one answer.
+/// A clock that returns its first reading for ever, so that two checks of one entry agree.
 #[derive(Debug)]
 pub struct CachedClock {
     clock: Arc<dyn ExpiryClock>,
@@ -71,7 +69,7 @@ pub struct CachedClock {
 }
 
 impl CachedClock {
-    /// Of that clock, not yet asked.
+    /// Creates a cached clock over `clock`, which is first read when needed.
     pub fn new(clock: &Arc<dyn ExpiryClock>) -> CachedClock {
         CachedClock {
             clock: Arc::clone(clock),

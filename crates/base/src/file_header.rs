@@ -1,4 +1,4 @@
-//! The registry of on-disk numbers, and the header that every file starts with.
+//! Magic number, format version, file kinds, and the header that every file starts with.
 //!
 //! ```text
 //! offset size
@@ -11,27 +11,27 @@
 //!  20     4   compatible feature bits: unknown ones are ignored
 //!  24     8   database id
 //!  32     8   file id (the number in its name; seeds every checksum of the file)
-//!  40     8   A: wal, manifest: LSN of the first record; klog: family id; vlog: 0; backup: last LSN
+//!  40     8   A: wal, manifest: first LSN; klog: column family id; vlog: 0; backup: last LSN
 //!  48     8   B: wal, manifest: boot id; others 0
 //!  56     4   encryption key id (0: not encrypted)
 //!  60     4   zero
 //!  64     8   checksum(file id, 0) of bytes 0..64
 //! ```
-//! Drawn also in `docs/format/file-header.md`, whose worked example is a test here.
+//! `docs/format/file-header.md` describes the same layout; a test below checks its worked example.
 
 use crate::codec::Decoder;
 use crate::{Error, ErrorKind, FileId, Result, checksum};
 
-/// First eight bytes of every file.
+/// The first eight bytes of every file.
 pub const MAGIC: [u8; 8] = *b"PERIGEE\0";
-/// The format version this build writes, and the newest it reads.
+/// The format version that this build writes, and the newest one that it reads.
 pub const FORMAT_VERSION: u16 = 1;
-/// Bytes of a file header.
+/// Length of a file header, in bytes.
 pub const HEADER_BYTES: usize = 72;
-/// Incompatible features this build knows.
+/// Incompatible features that this build supports.
 pub const INCOMPAT_KNOWN: u32 = 0;
 
-/// What a file is.
+/// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FileKind {
@@ -39,31 +39,31 @@ pub enum FileKind {
     Wal = 1,
     /// The manifest.
     Manifest = 2,
-    /// The keys of a sorted table, with small values.
+    /// The keys and inline values of a sorted table.
     Klog = 3,
-    /// Separated values.
+    /// A value log: values stored separately from their keys.
     Vlog = 4,
-    /// The record of a generation of a backup.
+    /// The record of a backup generation.
     Backup = 5,
 }
 
-/// The decoded header.
+/// A decoded file header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileHeader {
-    /// What the file is.
+    /// Kind of the file.
     pub kind: FileKind,
-    /// The database it belongs to.
+    /// Id of the database that the file belongs to.
     pub database: u64,
-    /// Its own number.
+    /// Id of the file.
     pub file: FileId,
-    /// Field A (see the drawing).
+    /// Field A (see the module documentation).
     pub a: u64,
-    /// Field B.
+    /// Field B (see the module documentation).
     pub b: u64,
 }
 
 impl FileHeader {
-    /// The bytes on disk.
+    /// Returns the encoded header.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut out = [0u8; HEADER_BYTES];
         out[0..8].copy_from_slice(&MAGIC);
@@ -78,8 +78,8 @@ impl FileHeader {
         out
     }
 
-    /// Decodes the header of a file that should be `kind` and, where given, carry `file` and
-    /// `database`.
+    /// Decodes the header of a file of kind `kind`. Fails if the file id or database id differs
+    /// from `file` or `database`, where given.
     pub fn decode(
         bytes: &[u8],
         kind: FileKind,
@@ -116,8 +116,9 @@ impl FileHeader {
             return Err(Error::new(
                 ErrorKind::FormatTooNew,
                 format!(
-                    "the file uses format version {version}, features {incompat:#x}, key {key_id}; this build \
-                     reads version {FORMAT_VERSION}, features {INCOMPAT_KNOWN:#x}, key 0: open it with a newer Perigee"
+                    "the file uses format version {version}, features {incompat:#x}, encryption \
+                     key {key_id}; this build reads version {FORMAT_VERSION}, features \
+                     {INCOMPAT_KNOWN:#x}, key 0: open it with a newer Perigee"
                 ),
             ));
         }
@@ -125,12 +126,12 @@ impl FileHeader {
             return Err(Error::corruption("wrong kind of file")
                 .expected(format_args!("{kind:?}"), kind_byte));
         }
-        if let Some(want) = database.filter(|&want| want != db) {
+        if let Some(expected) = database.filter(|&expected| expected != db) {
             return Err(Error::corruption("the file belongs to another database")
-                .expected(format_args!("{want:#x}"), format_args!("{db:#x}")));
+                .expected(format_args!("{expected:#x}"), format_args!("{db:#x}")));
         }
-        if let Some(want) = file.filter(|&want| want != id) {
-            return Err(Error::corruption("the file carries another file's id").expected(want, id));
+        if let Some(expected) = file.filter(|&expected| expected != id) {
+            return Err(Error::corruption("the file header has the id of another file").expected(expected, id));
         }
         Ok(FileHeader { kind, database: db, file: id, a, b })
     }

@@ -1,4 +1,4 @@
-//! Numbers that name things. Newtypes, so that two ids never swap places in a call.
+//! Numeric identifiers. Each is a newtype, so that two ids cannot be swapped in a call.
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $int:ty) => {
@@ -18,7 +18,7 @@ id!(
     FileId, u64
 );
 id!(
-    /// A column family; numbers are never reused. Family 0 is `default` and always exists.
+    /// A column family; numbers are never reused. Column family 0 is `default` and always exists.
     FamilyId, u32
 );
 id!(
@@ -31,14 +31,14 @@ id!(
 );
 
 impl FamilyId {
-    /// The family that every database has.
+    /// The default column family, which always exists.
     pub const DEFAULT: FamilyId = FamilyId(0);
-    /// No family has this number: an operation on it, in the log, only takes a sequence number.
+    /// Not a column family: an operation on it in the log only consumes a sequence number.
     pub const NONE: FamilyId = FamilyId(u32::MAX);
 }
 
 impl LevelNo {
-    /// The level as an index.
+    /// Returns the level as an index.
     pub fn index(self) -> usize {
         usize::from(self.0)
     }

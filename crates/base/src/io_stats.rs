@@ -1,19 +1,20 @@
-//! Input and output by cause: for whom bytes were read and written. Relaxed atomics, as all
-//! counters; reads are striped, so that threads that read at once do not meet at a counter.
+//! I/O counters per activity: how many calls and bytes each activity read and wrote. Atomics are
+//! relaxed, as in all counters; read counters are striped, so that concurrent readers do not
+//! contend on one cache line.
 
 use crate::thread_stripe::StripedCounter;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// For whom.
+/// The activity that causes an I/O call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoActivity {
     /// The write-ahead log.
     Wal,
     /// The manifest.
     Manifest,
-    /// Memtables becoming tables.
+    /// Flushes of memtables to tables.
     Flush,
-    /// Compactions, value-log collection included.
+    /// Compactions, including value-log garbage collection.
     Compaction,
     /// Point reads.
     Get,
@@ -21,7 +22,7 @@ pub enum IoActivity {
     Scan,
 }
 
-/// Every cause.
+/// All activities, in the order of their discriminants.
 pub const IO_ACTIVITIES: [IoActivity; 6] = [
     IoActivity::Wal,
     IoActivity::Manifest,
@@ -32,7 +33,7 @@ pub const IO_ACTIVITIES: [IoActivity; 6] = [
 ];
 
 impl IoActivity {
-    /// Its name in statistics.
+    /// Returns the name used in statistics.
     pub fn name(self) -> &'static str {
         match self {
             IoActivity::Wal => "wal",
@@ -45,16 +46,16 @@ impl IoActivity {
     }
 }
 
-/// What one cause has moved.
+/// I/O totals of one activity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IoTotals {
-    /// Read calls.
+    /// Number of read calls.
     pub reads: u64,
-    /// Bytes they read.
+    /// Bytes read.
     pub bytes_read: u64,
-    /// Write calls.
+    /// Number of write calls.
     pub writes: u64,
-    /// Bytes they wrote.
+    /// Bytes written.
     pub bytes_written: u64,
 }
 
@@ -64,33 +65,33 @@ struct ActivityCounters {
     writes: [AtomicU64; 2],
 }
 
-/// What every cause has moved.
+/// I/O counters of all activities.
 #[derive(Debug, Default)]
 pub struct IoCounters([ActivityCounters; IO_ACTIVITIES.len()]);
 
 impl IoCounters {
-    /// One read call.
-    pub fn record_read(&self, cause: IoActivity, bytes: u64) {
-        let [calls, all] = &self.0[cause as usize].reads;
+    /// Counts one read call of `bytes` bytes.
+    pub fn record_read(&self, activity: IoActivity, bytes: u64) {
+        let [calls, total] = &self.0[activity as usize].reads;
         calls.add(1);
-        all.add(bytes);
+        total.add(bytes);
     }
-    /// Some write calls.
-    pub fn record_writes(&self, cause: IoActivity, calls: u64, bytes: u64) {
-        let cells = &self.0[cause as usize].writes;
-        cells[0].fetch_add(calls, Relaxed);
-        cells[1].fetch_add(bytes, Relaxed);
+    /// Counts `calls` write calls of `bytes` bytes in total.
+    pub fn record_writes(&self, activity: IoActivity, calls: u64, bytes: u64) {
+        let counters = &self.0[activity as usize].writes;
+        counters[0].fetch_add(calls, Relaxed);
+        counters[1].fetch_add(bytes, Relaxed);
     }
-    /// All causes.
+    /// Returns the totals of every activity.
     pub fn totals(&self) -> Vec<(IoActivity, IoTotals)> {
-        let moved = |c: IoActivity| {
-            let ActivityCounters { reads: [reads, bytes_read], writes: wrote } =
+        let activity_totals = |c: IoActivity| {
+            let ActivityCounters { reads: [reads, bytes_read], writes: write_counters } =
                 &self.0[c as usize];
             let (reads, bytes_read) = (reads.get(), bytes_read.get());
-            let [writes, bytes_written] = [0, 1].map(|i: usize| wrote[i].load(Relaxed));
+            let [writes, bytes_written] = [0, 1].map(|i: usize| write_counters[i].load(Relaxed));
             IoTotals { reads, bytes_read, writes, bytes_written }
         };
-        IO_ACTIVITIES.iter().map(|c| (*c, moved(*c))).collect()
+        IO_ACTIVITIES.iter().map(|c| (*c, activity_totals(*c))).collect()
     }
 }
 

@@ -1,8 +1,9 @@
-//! Places between keys: where a range begins and ends, whatever the order of keys. Every kind of
-//! bound becomes one, so that ranges are compared, cut and joined in one way.
+//! Key boundaries: positions immediately before or after a key, at which a range starts or ends.
+//! Every kind of bound is converted to one, so that ranges are compared, cut and joined by the same
+//! code under every comparator.
 //!
 //! ```text
-//! u8  0 before everything, 1 before the key, 2 behind the key, 3 behind everything | key
+//! u8 code (0 before all keys, 1 before the key, 2 after the key, 3 after all keys) | key
 //! ```
 
 use crate::limits::KEY_BYTES_MAX;
@@ -10,34 +11,34 @@ use crate::{Error, KeyComparator, Result};
 use std::cmp::Ordering::{self, Greater, Less};
 use std::ops::Bound;
 
-/// A place between keys, owned.
+/// An owned key boundary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KeyBoundary {
     /// Before every key.
     First,
-    /// Right before that key.
+    /// Immediately before the key.
     Before(Vec<u8>),
-    /// Right behind that key.
+    /// Immediately after the key.
     After(Vec<u8>),
-    /// Behind every key.
+    /// After every key.
     Last,
 }
 
-/// A place between keys, borrowed.
+/// A borrowed key boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyBoundaryRef<'a> {
     /// Before every key.
     First,
-    /// Right before that key.
+    /// Immediately before the key.
     Before(&'a [u8]),
-    /// Right behind that key.
+    /// Immediately after the key.
     After(&'a [u8]),
-    /// Behind every key.
+    /// After every key.
     Last,
 }
 
 impl KeyBoundary {
-    /// Where a range with this start begins.
+    /// Returns the boundary at which a range with this start bound begins.
     pub fn range_start<K: AsRef<[u8]>>(bound: Bound<K>) -> KeyBoundary {
         match bound {
             Bound::Unbounded => KeyBoundary::First,
@@ -45,7 +46,7 @@ impl KeyBoundary {
             Bound::Excluded(k) => KeyBoundary::After(k.as_ref().to_vec()),
         }
     }
-    /// Where a range with this end ends.
+    /// Returns the boundary at which a range with this end bound ends.
     pub fn range_end<K: AsRef<[u8]>>(bound: Bound<K>) -> KeyBoundary {
         match bound {
             Bound::Unbounded => KeyBoundary::Last,
@@ -53,7 +54,7 @@ impl KeyBoundary {
             Bound::Excluded(k) => KeyBoundary::Before(k.as_ref().to_vec()),
         }
     }
-    /// Borrowed.
+    /// Borrows the boundary.
     pub fn as_ref(&self) -> KeyBoundaryRef<'_> {
         match self {
             KeyBoundary::First => KeyBoundaryRef::First,
@@ -65,7 +66,7 @@ impl KeyBoundary {
 }
 
 impl<'a> KeyBoundaryRef<'a> {
-    /// The key that it lies beside.
+    /// Returns the key of the boundary; `None` for `First` and `Last`.
     pub fn key(self) -> Option<&'a [u8]> {
         match self {
             KeyBoundaryRef::Before(k) | KeyBoundaryRef::After(k) => Some(k),
@@ -80,40 +81,40 @@ impl<'a> KeyBoundaryRef<'a> {
             KeyBoundaryRef::Last => 3,
         }
     }
-    /// Compares two places under an order of keys.
-    pub fn cmp(self, order: KeyComparator, other: KeyBoundaryRef<'_>) -> Ordering {
+    /// Compares two boundaries under `comparator`.
+    pub fn cmp(self, comparator: KeyComparator, other: KeyBoundaryRef<'_>) -> Ordering {
         match (self.key(), other.key()) {
-            (Some(a), Some(b)) => order.cmp(a, b).then(self.code().cmp(&other.code())),
+            (Some(a), Some(b)) => comparator.cmp(a, b).then(self.code().cmp(&other.code())),
             _ => self.code().cmp(&other.code()),
         }
     }
-    /// Whether `key` lies behind this place.
+    /// Returns true if `key` lies after this boundary.
     #[inline]
-    pub fn is_before(self, order: KeyComparator, key: &[u8]) -> bool {
+    pub fn is_before(self, comparator: KeyComparator, key: &[u8]) -> bool {
         match self {
             KeyBoundaryRef::First => true,
-            KeyBoundaryRef::Before(k) => order.cmp(k, key) != Greater,
-            KeyBoundaryRef::After(k) => order.cmp(k, key) == Less,
+            KeyBoundaryRef::Before(k) => comparator.cmp(k, key) != Greater,
+            KeyBoundaryRef::After(k) => comparator.cmp(k, key) == Less,
             KeyBoundaryRef::Last => false,
         }
     }
-    /// The larger of two.
-    pub fn larger(self, order: KeyComparator, other: KeyBoundaryRef<'a>) -> KeyBoundaryRef<'a> {
-        if self.cmp(order, other) == Less { other } else { self }
+    /// Returns the larger of the two boundaries.
+    pub fn larger(self, comparator: KeyComparator, other: KeyBoundaryRef<'a>) -> KeyBoundaryRef<'a> {
+        if self.cmp(comparator, other) == Less { other } else { self }
     }
-    /// The smaller of two.
-    pub fn smaller(self, order: KeyComparator, other: KeyBoundaryRef<'a>) -> KeyBoundaryRef<'a> {
-        if self.cmp(order, other) == Greater { other } else { self }
+    /// Returns the smaller of the two boundaries.
+    pub fn smaller(self, comparator: KeyComparator, other: KeyBoundaryRef<'a>) -> KeyBoundaryRef<'a> {
+        if self.cmp(comparator, other) == Greater { other } else { self }
     }
-    /// Whether the ranges `a` and `b` share any place for a key.
+    /// Returns true if the ranges `a` and `b` overlap.
     pub fn ranges_overlap(
-        order: KeyComparator,
+        comparator: KeyComparator,
         a: (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>),
         b: (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>),
     ) -> bool {
-        a.0.cmp(order, b.1) == Less && b.0.cmp(order, a.1) == Less
+        a.0.cmp(comparator, b.1) == Less && b.0.cmp(comparator, a.1) == Less
     }
-    /// Owned.
+    /// Copies the boundary into an owned one.
     pub fn to_boundary(self) -> KeyBoundary {
         match self {
             KeyBoundaryRef::First => KeyBoundary::First,
@@ -122,7 +123,7 @@ impl<'a> KeyBoundaryRef<'a> {
             KeyBoundaryRef::Last => KeyBoundary::Last,
         }
     }
-    /// Bytes of the encoded form.
+    /// Returns the length of the encoded form, in bytes.
     pub fn encoded_bytes(self) -> usize {
         1 + self.key().map_or(0, <[u8]>::len)
     }
@@ -131,25 +132,27 @@ impl<'a> KeyBoundaryRef<'a> {
         out.push(self.code());
         out.extend_from_slice(self.key().unwrap_or_default());
     }
-    /// Decodes a place that fills `bytes`, where something may be written.
+    /// Decodes a boundary of a write range from all of `bytes`. Fails with `Corruption` if the key
+    /// is longer than a key may be.
     pub fn decode(bytes: &'a [u8]) -> Result<KeyBoundaryRef<'a>> {
         if bytes.len() > KEY_BYTES_MAX + 1 {
-            return Err(Error::corruption("an end of a range is too long")
+            return Err(Error::corruption("a range boundary is too long")
                 .expected(format_args!("at most {KEY_BYTES_MAX}"), bytes.len() - 1));
         }
         KeyBoundaryRef::decode_read_range(bytes)
     }
-    /// The same of a place that was only read up to, which may be beyond any key.
+    /// Decodes a boundary of a read range from all of `bytes`. Its key may be longer than any valid
+    /// key.
     pub fn decode_read_range(bytes: &'a [u8]) -> Result<KeyBoundaryRef<'a>> {
         let Some((code, key)) = bytes.split_first() else {
-            return Err(Error::corruption("an end of a range is empty"));
+            return Err(Error::corruption("a range boundary is empty"));
         };
         match code {
             1 => Ok(KeyBoundaryRef::Before(key)),
             2 => Ok(KeyBoundaryRef::After(key)),
             0 if key.is_empty() => Ok(KeyBoundaryRef::First),
             3 if key.is_empty() => Ok(KeyBoundaryRef::Last),
-            _ => Err(Error::corruption("an end of a range is malformed").expected("0 to 3", code)),
+            _ => Err(Error::corruption("a range boundary is malformed").expected("0 to 3", code)),
         }
     }
 }
@@ -160,7 +163,7 @@ mod tests {
 
     #[test]
     fn boundaries_are_ordered_and_round_trip() {
-        let o = KeyComparator::Bytes;
+        let comparator = KeyComparator::Bytes;
         let ascending = [
             KeyBoundaryRef::First,
             KeyBoundaryRef::Before(b""),
@@ -171,7 +174,7 @@ mod tests {
         ];
         for (i, a) in ascending.iter().enumerate() {
             for (j, b) in ascending.iter().enumerate() {
-                assert_eq!(a.cmp(o, *b), i.cmp(&j));
+                assert_eq!(a.cmp(comparator, *b), i.cmp(&j));
             }
             let mut bytes = Vec::new();
             a.encode(&mut bytes);
@@ -180,8 +183,8 @@ mod tests {
             assert_eq!(a.to_boundary().as_ref(), *a);
         }
         assert!(
-            KeyBoundaryRef::Before(b"a").is_before(o, b"a")
-                && !KeyBoundaryRef::After(b"a").is_before(o, b"a")
+            KeyBoundaryRef::Before(b"a").is_before(comparator, b"a")
+                && !KeyBoundaryRef::After(b"a").is_before(comparator, b"a")
         );
         assert!(
             KeyBoundaryRef::decode(b"").is_err()

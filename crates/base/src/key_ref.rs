@@ -1,38 +1,38 @@
-//! A key where it lies, in two pieces: what the keys of its block begin with, and the rest. So a
-//! scan compares and steps without putting keys together; only what is shown is copied. Must not
-//! know blocks.
+//! A borrowed key in two parts: the prefix shared by the keys of its block, and the suffix. A scan
+//! compares keys and moves without assembling them; only keys that are returned are copied.
+//! Independent of the block format.
 //!
-//! Invariant: under every order but bytes the prefix is empty (blocks keep that), so the suffix is
-//! the key.
+//! Invariant: under every comparator but `Bytes` the prefix is empty (block writers guarantee it),
+//! so the suffix is the whole key.
 
 use crate::KeyComparator;
 use std::cmp::Ordering::{self, Equal, Greater, Less};
 
-/// A key, borrowed in two pieces.
+/// A borrowed key in two parts.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyRef<'a> {
-    /// The first piece.
+    /// First part of the key.
     pub prefix: &'a [u8],
-    /// The rest.
+    /// Rest of the key.
     pub suffix: &'a [u8],
 }
 
 impl<'a> KeyRef<'a> {
-    /// A key that lies in one piece.
+    /// Creates a reference to a contiguous key.
     #[inline]
     pub fn from_key(key: &'a [u8]) -> KeyRef<'a> {
         KeyRef { prefix: &[], suffix: key }
     }
 
-    /// The key in one piece, in place of what `out` held.
+    /// Replaces the contents of `out` with the whole key.
     #[inline]
     pub fn copy_to(self, out: &mut Vec<u8>) {
         let (a, b) = (self.prefix.len(), self.suffix.len());
         if out.len() == a + b {
-            // Walks come here: keys are mostly of one length, and short ones are copied without a
-            // call.
-            let (head, rest) = out.split_at_mut(a);
-            copy_short(self.prefix, head);
+            // Fast path of scans: most keys have the same length, and short ones are copied without
+            // a call.
+            let (prefix_part, rest) = out.split_at_mut(a);
+            copy_short(self.prefix, prefix_part);
             copy_short(self.suffix, rest);
             return;
         }
@@ -41,13 +41,13 @@ impl<'a> KeyRef<'a> {
         out.extend_from_slice(self.suffix);
     }
 
-    /// Whether it is the key `other`.
+    /// Returns true if it is the same key as `other` under `comparator`.
     #[inline]
-    pub fn equals(self, order: KeyComparator, other: &[u8]) -> bool {
-        if !order.has_bytewise_equality() {
-            return order.keys_equal(self.suffix, other);
+    pub fn equals(self, comparator: KeyComparator, other: &[u8]) -> bool {
+        if !comparator.has_bytewise_equality() {
+            return comparator.keys_equal(self.suffix, other);
         }
-        // Neighbours differ in their ends.
+        // Neighbouring keys differ at their ends, so the suffix is compared first.
         self.prefix.len() + self.suffix.len() == other.len()
             && other.ends_with(self.suffix)
             && other.starts_with(self.prefix)
@@ -55,66 +55,67 @@ impl<'a> KeyRef<'a> {
 
     /// Compares two keys.
     #[inline]
-    pub fn cmp(self, order: KeyComparator, other: KeyRef<'_>) -> Ordering {
-        match order {
+    pub fn cmp(self, comparator: KeyComparator, other: KeyRef<'_>) -> Ordering {
+        match comparator {
             KeyComparator::Bytes if self.prefix.len() <= other.prefix.len() => {
                 self.cmp_with_longer_prefix(other)
             }
             KeyComparator::Bytes => other.cmp_with_longer_prefix(self).reverse(),
-            _ => order.cmp(self.suffix, other.suffix),
+            _ => comparator.cmp(self.suffix, other.suffix),
         }
     }
 
-    /// In byte order, with one whose prefix is not shorter.
+    /// Compares in byte order with a key whose prefix is not shorter.
     fn cmp_with_longer_prefix(self, other: KeyRef<'_>) -> Ordering {
-        let (head, rest) = other.prefix.split_at(self.prefix.len());
+        let (prefix_part, rest) = other.prefix.split_at(self.prefix.len());
         let n = rest.len().min(self.suffix.len());
-        let first = self.prefix.cmp(head).then_with(|| self.suffix[..n].cmp(&rest[..n]));
+        let first = self.prefix.cmp(prefix_part).then_with(|| self.suffix[..n].cmp(&rest[..n]));
         first.then_with(|| if n < rest.len() { Less } else { self.suffix[n..].cmp(other.suffix) })
     }
 
-    /// How many bytes it has in common with the beginning of `other`.
+    /// Returns the length of the common prefix with `other`, in bytes.
     pub fn common_prefix_len(self, other: &[u8]) -> usize {
         let bytes = self.prefix.iter().chain(self.suffix);
         bytes.zip(other).take_while(|(a, b)| a == b).count()
     }
 
-    /// Whether it begins with `start`.
+    /// Returns true if the key begins with `start`.
     pub fn starts_with(self, start: &[u8]) -> bool {
         self.common_prefix_len(start) == start.len()
     }
 
-    /// A number that grows with the key, never the other way: keys with different heads need no
-    /// comparison of bytes. In byte order it is made of the eight bytes behind `skip`, which all
-    /// keys at hand should begin with (other keys get the smallest or the largest number).
+    /// Returns the key prefix as a number that never decreases as keys grow: keys with different
+    /// numbers need no comparison of bytes. In byte order it holds the eight bytes after `skip`, a
+    /// prefix that all compared keys should share (a key without it gets 0 or `u64::MAX`). Under
+    /// comparators without a usable prefix it is 0.
     #[inline]
-    pub fn key_prefix(self, order: KeyComparator, skip: &[u8]) -> u64 {
-        match order {
+    pub fn key_prefix(self, comparator: KeyComparator, skip: &[u8]) -> u64 {
+        match comparator {
             KeyComparator::Bytes if skip.is_empty() => first_eight_of_two(self.prefix, self.suffix),
             KeyComparator::Bytes => self.key_prefix_after(skip),
             KeyComparator::Reverse => !first_eight_bytes(self.suffix),
             KeyComparator::U64 => integer_key_prefix(self.suffix, 0),
             KeyComparator::I64 => integer_key_prefix(self.suffix, 1 << 63),
-            // Case, text and users' orders: bytes do not tell.
+            // The bytes do not determine the order.
             _ => 0,
         }
     }
 
     fn key_prefix_after(self, skip: &[u8]) -> u64 {
         let n = skip.len().min(self.prefix.len());
-        let (before, behind) = self.prefix.split_at(n);
+        let (before, after) = self.prefix.split_at(n);
         let rest = &skip[n..];
         let m = rest.len().min(self.suffix.len());
         match before.cmp(&skip[..n]).then_with(|| self.suffix[..m].cmp(&rest[..m])) {
             Less => 0,
             Greater => u64::MAX,
             Equal if m < rest.len() => 0,
-            Equal => first_eight_of_two(behind, &self.suffix[m..]),
+            Equal => first_eight_of_two(after, &self.suffix[m..]),
         }
     }
 }
 
-/// Copies a few bytes without a call, if they are few: eight and eight that may overlap.
+/// Copies short slices without a call, by two overlapping copies of eight bytes.
 #[inline]
 fn copy_short(from: &[u8], to: &mut [u8]) {
     let n = from.len();
@@ -128,7 +129,7 @@ fn copy_short(from: &[u8], to: &mut [u8]) {
     }
 }
 
-/// The first eight bytes as a number; what is missing counts as zeros.
+/// Returns the first eight bytes as a big-endian number, padded with zeros.
 #[inline]
 fn first_eight_bytes(bytes: &[u8]) -> u64 {
     match bytes.first_chunk() {
@@ -146,7 +147,8 @@ fn first_eight_of_two(a: &[u8], b: &[u8]) -> u64 {
     }
 }
 
-/// Keys of eight bytes by their value, the shorter before them, the longer behind.
+/// Returns the value of an eight-byte key as a number; 0 for a shorter key, `u64::MAX` for a longer
+/// one.
 fn integer_key_prefix(key: &[u8], sign: u64) -> u64 {
     match <[u8; 8]>::try_from(key) {
         Ok(eight) => u64::from_le_bytes(eight) ^ sign,
@@ -167,7 +169,7 @@ mod tests {
         *x
     }
 
-    /// Keys of few letters, so that many share their beginnings; cut in two at any place.
+    /// Keys over a small alphabet, so that many share prefixes; split at a random offset.
     fn random_key(x: &mut u64) -> (Vec<u8>, usize) {
         let n = next_random(x) % 14;
         let key: Vec<u8> =
@@ -177,8 +179,8 @@ mod tests {
         (key, cut)
     }
 
-    fn split_key(key: &[u8], at: usize, order: KeyComparator) -> KeyRef<'_> {
-        let (prefix, suffix) = key.split_at(if order == KeyComparator::Bytes { at } else { 0 });
+    fn split_key(key: &[u8], at: usize, comparator: KeyComparator) -> KeyRef<'_> {
+        let (prefix, suffix) = key.split_at(if comparator == KeyComparator::Bytes { at } else { 0 });
         KeyRef { prefix, suffix }
     }
 
@@ -187,16 +189,16 @@ mod tests {
         let x = &mut 77;
         for _ in 0..200_000 {
             let ((a, cut_a), (b, cut_b)) = (random_key(x), random_key(x));
-            for (order, _) in BUILT_IN_COMPARATORS {
-                let (p, q) = (split_key(&a, cut_a, order), split_key(&b, cut_b, order));
-                assert_eq!(p.cmp(order, q), order.cmp(&a, &b), "{order:?} {a:?} {b:?}");
-                assert_eq!(p.equals(order, &b), order.keys_equal(&a, &b));
+            for (comparator, _) in BUILT_IN_COMPARATORS {
+                let (p, q) = (split_key(&a, cut_a, comparator), split_key(&b, cut_b, comparator));
+                assert_eq!(p.cmp(comparator, q), comparator.cmp(&a, &b), "{comparator:?} {a:?} {b:?}");
+                assert_eq!(p.equals(comparator, &b), comparator.keys_equal(&a, &b));
                 let skip = &[1, 1, 1, 1][..next_random(x) as usize % 5];
-                let (head, other) = (p.key_prefix(order, skip), q.key_prefix(order, skip));
-                match order.cmp(&a, &b) {
-                    Less => assert!(head <= other, "{order:?} {a:?} {b:?} {skip:?}"),
-                    Equal => assert_eq!(head, other),
-                    Greater => assert!(head >= other, "{order:?} {a:?} {b:?} {skip:?}"),
+                let (number, other) = (p.key_prefix(comparator, skip), q.key_prefix(comparator, skip));
+                match comparator.cmp(&a, &b) {
+                    Less => assert!(number <= other, "{comparator:?} {a:?} {b:?} {skip:?}"),
+                    Equal => assert_eq!(number, other),
+                    Greater => assert!(number >= other, "{comparator:?} {a:?} {b:?} {skip:?}"),
                 }
             }
             let mut whole = vec![9];

@@ -1,20 +1,21 @@
-//! How long things took: histograms that many threads add to without a lock. Knows no clock;
-//! durations come in nanoseconds.
+//! Latency histograms that many threads update without a lock. Durations are in nanoseconds and
+//! measured by the caller.
 //!
-//! Buckets are logarithmic, eight to each doubling: a figure read from them is at most 12.5 % too
-//! high, never too low. Relaxed atomics: a reader may see a duration in the sum and not yet in its
+//! Buckets are logarithmic, eight per doubling: a percentile is at most 12.5 % too high and never
+//! too low. Atomics are relaxed: a reader may see a duration in the sum before it appears in its
 //! bucket.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Buckets to a doubling, as a power of two.
+/// Binary logarithm of the number of buckets per doubling.
 const SUB_BUCKET_BITS: u32 = 3;
 const SUB_BUCKETS: u64 = 1 << SUB_BUCKET_BITS;
-/// Doublings: up to 2^43 nanoseconds, more than two hours; what took longer counts as that.
+/// Number of doublings: up to 2^43 nanoseconds (more than two hours). Longer durations are counted
+/// in the last bucket.
 const OCTAVES: u64 = 41;
 const BUCKETS: usize = (OCTAVES * SUB_BUCKETS) as usize;
 
-/// Durations of one operation.
+/// Histogram of the durations of one operation.
 #[derive(Debug)]
 pub struct Histogram {
     buckets: [AtomicU64; BUCKETS],
@@ -41,14 +42,14 @@ fn bucket_index(ns: u64) -> usize {
     ((u64::from(octave) + 1) * SUB_BUCKETS + sub).min(BUCKETS as u64 - 1) as usize
 }
 
-/// The longest duration that falls into a bucket.
+/// Returns the longest duration that belongs to a bucket, in nanoseconds.
 fn bucket_upper_bound(bucket: usize) -> u64 {
     let (octave, sub) = (bucket as u64 / SUB_BUCKETS, bucket as u64 % SUB_BUCKETS);
     if octave == 0 { sub } else { ((SUB_BUCKETS + sub + 1) << (octave - 1)) - 1 }
 }
 
 impl Histogram {
-    /// Adds a duration.
+    /// Adds a duration, in nanoseconds.
     #[inline]
     pub fn record(&self, ns: u64) {
         self.buckets[bucket_index(ns)].fetch_add(1, Relaxed);
@@ -56,12 +57,12 @@ impl Histogram {
         self.max.fetch_max(ns, Relaxed);
     }
 
-    /// What it holds now.
+    /// Returns a summary of the durations recorded so far.
     pub fn summary(&self) -> HistogramSummary {
         let counts: Vec<u64> = self.buckets.iter().map(|b| b.load(Relaxed)).collect();
         let count: u64 = counts.iter().sum();
         let max = self.max.load(Relaxed);
-        let at = |permille: u64| {
+        let percentile = |permille: u64| {
             let rank = (count * permille).div_ceil(1000).max(1);
             let mut seen = 0;
             let found = counts.iter().position(|n| {
@@ -70,60 +71,61 @@ impl Histogram {
             });
             found.map_or(0, |b| bucket_upper_bound(b).min(max))
         };
-        let mut below = 0;
-        let full = counts.iter().enumerate().filter(|(_, n)| **n > 0).map(|(b, n)| {
-            below += n;
-            (bucket_upper_bound(b), below)
+        let mut cumulative = 0;
+        let non_empty = counts.iter().enumerate().filter(|(_, n)| **n > 0).map(|(b, n)| {
+            cumulative += n;
+            (bucket_upper_bound(b), cumulative)
         });
         HistogramSummary {
             count,
             sum: self.sum.load(Relaxed),
             max,
-            p50: at(500),
-            p90: at(900),
-            p99: at(990),
-            p999: at(999),
-            buckets: full.collect(),
+            p50: percentile(500),
+            p90: percentile(900),
+            p99: percentile(990),
+            p999: percentile(999),
+            buckets: non_empty.collect(),
         }
     }
 }
 
-/// A histogram at one moment, in nanoseconds.
+/// A snapshot of a histogram; durations are in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HistogramSummary {
-    /// Durations in it.
+    /// Number of durations.
     pub count: u64,
-    /// Their sum.
+    /// Sum of the durations.
     pub sum: u64,
-    /// The longest.
+    /// Longest duration.
     pub max: u64,
-    /// Half of them took no longer.
+    /// 50th percentile (median).
     pub p50: u64,
-    /// Nine of ten took no longer.
+    /// 90th percentile.
     pub p90: u64,
-    /// 99 of 100 took no longer.
+    /// 99th percentile.
     pub p99: u64,
-    /// 999 of 1000 took no longer.
+    /// 99.9th percentile.
     pub p999: u64,
-    /// For each bucket that holds any: its upper bound, and how many took no longer.
+    /// For each non-empty bucket: its upper bound, and the number of durations up to that bound.
     pub buckets: Vec<(u64, u64)>,
 }
 
 macro_rules! operations {
     ($($(#[doc = $doc:literal])+ $name:ident = $text:literal, one_in $sample:literal;)+) => {
-        /// What is measured.
+        /// A measured operation.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Operation { $($(#[doc = $doc])+ $name,)+ }
 
-        /// Every operation.
+        /// All operations, in the order of their discriminants.
         pub const OPERATIONS: &[Operation] = &[$(Operation::$name,)+];
 
         impl Operation {
-            /// Its name in statistics.
+            /// Returns the name used in statistics.
             pub fn name(self) -> &'static str {
                 match self { $(Operation::$name => $text,)+ }
             }
-            /// One of so many is measured: reading a clock costs more than a short operation may.
+            /// Sampling interval: one call in this many is measured, because reading the clock may
+            /// cost more than a short operation.
             pub const fn one_in(self) -> u64 {
                 match self { $(Operation::$name => $sample,)+ }
             }
@@ -152,7 +154,7 @@ operations! {
     WalSync = "wal_sync", one_in 1;
 }
 
-/// A histogram for each operation.
+/// One histogram per operation.
 #[derive(Debug)]
 pub struct LatencyHistograms(Vec<Histogram>);
 
@@ -163,11 +165,11 @@ impl Default for LatencyHistograms {
 }
 
 impl LatencyHistograms {
-    /// The histogram of an operation.
+    /// Returns the histogram of an operation.
     pub fn histogram(&self, operation: Operation) -> &Histogram {
         &self.0[operation as usize]
     }
-    /// All of them, in order.
+    /// Returns a summary per operation, in the order of [`OPERATIONS`].
     pub fn summaries(&self) -> Vec<(Operation, HistogramSummary)> {
         OPERATIONS.iter().map(|o| (*o, self.histogram(*o).summary())).collect()
     }

@@ -1,6 +1,6 @@
-//! L0: the words that every layer speaks. No I/O, no clocks, no threads.
+//! L0: basic types, codecs and limits that all other crates use. No I/O, no clocks, no threads.
 //!
-//! The module order is the dependency order: a module uses only those above it.
+//! The modules are listed in dependency order: a module uses only modules declared above it.
 
 pub mod limits;
 pub mod ids;

@@ -1,12 +1,13 @@
-//! Merge operators: how an operand is joined to the value below it, or to another operand. The two
-//! that are built in, users' own by name, and the one place where either is called: a panic in it
-//! is an error that names key and operator.
+//! Merge operators: how an operand is merged into the value below it, or into an older operand.
+//! Defines the two built-in operators, the registry of user-defined operators, and the wrapper that
+//! calls either kind and converts a panic into an error that names the key and the operator.
 //!
-//! Laws that an operator keeps, for all bytes that it does not refuse: 1. it is associative, `(a b)
-//! c = a (b c)`: operands are joined in any grouping, never in another order; 2. with nothing
-//! below, `merge(None, a)`, the answer is the value that `a` alone stands for, and joining to that
-//! is joining to `a`; 3. the same arguments give the same answer for ever. So values and operands
-//! have one form, and an operator is not told which of them it has in hand.
+//! Requirements on an operator, for all bytes that it does not refuse: 1. it is associative, `(a b)
+//! c = a (b c)`: operands are merged in any grouping, but never reordered; 2. without a base value,
+//! `merge(None, a)` returns the value that `a` alone represents, and merging into that value is the
+//! same as merging into `a`; 3. it is deterministic: the same arguments always give the same
+//! result. Values and operands therefore have one form, and an operator does not need to
+//! distinguish them.
 
 use crate::limits::{MERGE_NAME_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::{Error, ErrorKind, Result};
@@ -14,23 +15,24 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Joins an operand to what is below it.
+/// Merges operands into values.
 pub trait MergeOperator: Send + Sync {
-    /// Its name, stored with the families that have it.
+    /// Returns its name, which is stored with the column families that use it.
     fn name(&self) -> &str;
-    /// Appends to `out`, which is empty, what `left` becomes when `right` is merged into it. `left`
-    /// is a value or an older operand, `None` if nothing is below.
+    /// Appends to `out`, which is empty, the result of merging `right` into `left`. `left` is a
+    /// value or an older operand; `None` if there is no base value.
     ///
     /// # Errors
-    /// If the two cannot be joined. A read of the key then fails; a compaction keeps both as they
-    /// are.
+    /// If the two cannot be merged. A read of the key then fails; a compaction keeps both
+    /// unchanged.
     fn merge(&self, key: &[u8], left: Option<&[u8]>, right: &[u8], out: &mut Vec<u8>)
     -> Result<()>;
-    /// The same for many operands, oldest first, at least one. As it stands it joins halves, so
-    /// that an operator whose results grow copies each byte a logarithmic number of times.
+    /// Merges one or more operands, oldest first, into `left`. The default implementation merges
+    /// halves, so that an operator with growing results copies each byte a logarithmic number of
+    /// times.
     ///
     /// # Errors
-    /// As [`MergeOperator::merge`].
+    /// Same as [`MergeOperator::merge`].
     fn merge_all(
         &self,
         key: &[u8],
@@ -39,7 +41,7 @@ pub trait MergeOperator: Send + Sync {
         out: &mut Vec<u8>,
     ) -> Result<()> {
         match rights {
-            [] => Err(Error::internal("a merge of no operand")),
+            [] => Err(Error::internal("merge_all was called without operands")),
             [one] => self.merge(key, left, one, out),
             many => {
                 let (older, newer) = many.split_at(many.len() / 2);
@@ -53,24 +55,24 @@ pub trait MergeOperator: Send + Sync {
             }
         }
     }
-    /// Asked about an operand before it is written; an error refuses the write.
+    /// Validates an operand before it is written; an error refuses the write.
     ///
     /// # Errors
-    /// If it could be joined to nothing.
+    /// If the operand is malformed, so that no merge of it could succeed.
     fn check(&self, operand: &[u8]) -> Result<()> {
         let _ = operand;
         Ok(())
     }
 }
 
-/// Adds signed integers of 8 bytes, little-endian; the sum wraps around, which alone is
+/// Adds signed 8-byte little-endian integers. The sum wraps around, because saturation would not be
 /// associative.
 #[derive(Debug)]
 struct CounterOperator;
 
 fn decode_counter(bytes: &[u8]) -> Result<i64> {
     let eight = bytes.try_into().map_err(|_| {
-        Error::invalid("a counter is 8 bytes, a signed integer, little-endian")
+        Error::invalid("a counter must be a signed 8-byte little-endian integer")
             .expected(8, bytes.len())
     })?;
     Ok(i64::from_le_bytes(eight))
@@ -108,7 +110,7 @@ impl MergeOperator for CounterOperator {
     }
 }
 
-/// Appends, with a separator between any two.
+/// Appends operands, with a separator between any two.
 #[derive(Debug)]
 struct AppendOperator {
     name: String,
@@ -156,21 +158,21 @@ fn too_long_error(bytes: usize) -> Error {
         .expected(format_args!("at most {VALUE_BYTES_MAX} bytes"), bytes)
 }
 
-/// Which operator a family has: a word that is stored.
+/// The merge operator of a column family; stored by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MergeRule {
-    /// Values are signed integers of 8 bytes, little-endian; an operand is added. The sum wraps
-    /// around at the ends of the range. An operand of another length is refused when it is written;
-    /// a value of another length (put by hand) makes reads of the key fail as long as operands are
+    /// Values are signed 8-byte little-endian integers, to which operands are added. The sum wraps
+    /// around on overflow. An operand of another length is refused when it is written; a base value
+    /// of another length (written by a put) makes reads of the key fail as long as operands lie
     /// above it.
     Counter,
-    /// An operand is appended to the value, behind this separator (at most 64 bytes); where there
-    /// is no value, the operand is the value. An empty value is a value: what follows it begins
+    /// An operand is appended to the value, after this separator (at most 64 bytes); without a
+    /// value, the operand is the value. An empty value counts as a value: the result then begins
     /// with the separator.
     Append(String),
-    /// A user's own, by its name: [`MergeOperator::name`]. The database opens for writing only if
-    /// it is registered.
+    /// A user-defined operator, by its [`MergeOperator::name`]. The database can be opened for
+    /// writing only if the operator is registered.
     User(String),
 }
 
@@ -179,7 +181,7 @@ const APPEND_PREFIX: &str = "append:";
 const USER_PREFIX: &str = "user:";
 
 impl MergeRule {
-    /// The word that is stored.
+    /// Returns the stored name.
     pub fn stored_name(&self) -> String {
         match self {
             MergeRule::Counter => COUNTER_NAME.to_owned(),
@@ -187,10 +189,10 @@ impl MergeRule {
             MergeRule::User(name) => format!("{USER_PREFIX}{name}"),
         }
     }
-    /// The rule of a word.
+    /// Returns the rule with a stored name.
     ///
     /// # Errors
-    /// `FormatTooNew` for one that nobody knows here.
+    /// `FormatTooNew` for a name that this version does not support.
     pub fn from_stored_name(word: &str) -> Result<MergeRule> {
         if word == COUNTER_NAME {
             return Ok(MergeRule::Counter);
@@ -203,33 +205,38 @@ impl MergeRule {
             None => Err(Error::new(
                 ErrorKind::FormatTooNew,
                 format!(
-                    "the family uses the merge operator {word:?}, which this version does not know"
+                    "the column family uses the merge operator {word:?}, which this version does \
+                     not support: open it with a newer Perigee"
                 ),
             )),
         }
     }
-    /// Refuses names and separators that cannot be.
+    /// Checks the name or the separator.
     ///
     /// # Errors
-    /// `InvalidArgument`.
+    /// `InvalidArgument` if it is too long, or a name is empty or contains control characters.
     pub fn check(&self) -> Result<()> {
-        let (text, least) = match self {
+        let (text, min_bytes) = match self {
             MergeRule::Counter => return Ok(()),
             MergeRule::Append(separator) => (separator, 0),
             MergeRule::User(name) => (name, 1),
         };
-        let control = least > 0 && text.chars().any(char::is_control);
-        if (least..=MERGE_NAME_BYTES_MAX).contains(&text.len()) && !control {
+        let control = min_bytes > 0 && text.chars().any(char::is_control);
+        if (min_bytes..=MERGE_NAME_BYTES_MAX).contains(&text.len()) && !control {
             return Ok(());
         }
         Err(Error::invalid(
-            "a merge operator's name has 1 to 64 bytes and no control characters, a separator at most 64 bytes",
+            "the name of a merge operator must have 1 to 64 bytes and no control characters, a \
+             separator at most 64 bytes",
         )
-        .expected(format_args!("{least} to {MERGE_NAME_BYTES_MAX} bytes"), format_args!("{text:?}")))
+        .expected(
+            format_args!("{min_bytes} to {MERGE_NAME_BYTES_MAX} bytes"),
+            format_args!("{text:?}"),
+        ))
     }
 }
 
-/// The users' operators that were registered, by name.
+/// Registry of user-defined merge operators, by name.
 #[derive(Clone, Default)]
 pub struct MergeOperators(BTreeMap<String, Arc<dyn MergeOperator>>);
 
@@ -240,14 +247,14 @@ impl std::fmt::Debug for MergeOperators {
 }
 
 impl MergeOperators {
-    /// Adds one; a second one of its name takes its place.
+    /// Registers an operator, replacing one of the same name.
     pub fn register(&mut self, operator: Arc<dyn MergeOperator>) {
         self.0.insert(operator.name().to_owned(), operator);
     }
-    /// Refuses a rule that cannot be carried out.
+    /// Checks that the operator of `rule` is available.
     ///
     /// # Errors
-    /// `InvalidArgument` for a user's operator that is not here.
+    /// `InvalidArgument` for a user-defined operator that is not registered.
     pub fn check_registered(&self, rule: Option<&MergeRule>) -> Result<()> {
         match rule {
             Some(MergeRule::User(name)) if !self.0.contains_key(name) => {
@@ -256,7 +263,8 @@ impl MergeOperators {
             _ => Ok(()),
         }
     }
-    /// The operator of a rule; if it is not here, one that always fails.
+    /// Returns the merger of a rule; `None` without a rule. If the operator is not registered,
+    /// every call of the merger fails.
     pub fn merger(&self, rule: Option<&MergeRule>) -> Option<Arc<OperandMerger>> {
         let rule = rule?;
         let operator: Option<Arc<dyn MergeOperator>> = match rule {
@@ -273,11 +281,12 @@ impl MergeOperators {
 
 fn unregistered_error(name: &str) -> Error {
     Error::invalid(format!(
-        "the merge operator {name:?} is not registered: give it to Options::register_merge_operator at open"
+        "the merge operator {name:?} is not registered: pass it to \
+         Options::register_merge_operator when opening the database"
     ))
 }
 
-/// A family's operator, called with care.
+/// The merge operator of a column family. Catches panics and adds operator and key to errors.
 pub struct OperandMerger {
     rule: MergeRule,
     operator: Option<Arc<dyn MergeOperator>>,
@@ -285,12 +294,12 @@ pub struct OperandMerger {
 
 impl std::fmt::Debug for OperandMerger {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Merger({:?})", self.rule)
+        write!(f, "OperandMerger({:?})", self.rule)
     }
 }
 
 impl OperandMerger {
-    /// Which it is.
+    /// Returns the rule.
     pub fn rule(&self) -> &MergeRule {
         &self.rule
     }
@@ -301,18 +310,19 @@ impl OperandMerger {
             (None, _) => Err(Error::internal("a built-in merge operator is missing")),
         }
     }
-    /// Refuses an operand that could be joined to nothing.
+    /// Validates an operand before it is written.
     ///
     /// # Errors
-    /// The operator's.
+    /// The error of the operator.
     pub fn check_operand(&self, key: &[u8], operand: &[u8]) -> Result<()> {
         self.call_operator(key, |operator| operator.check(operand))
     }
-    /// What `left` becomes when operands are merged into it, oldest first; `None`: nothing is
-    /// below, and nothing ever will be.
+    /// Returns the result of merging operands, oldest first, into `left`. `None` means that no
+    /// older version exists or ever will.
     ///
     /// # Errors
-    /// The operator's, with its name and the key; a result that is too long.
+    /// The error of the operator, with its name and the key; `InvalidArgument` if the result is too
+    /// long.
     pub fn full_merge(&self, key: &[u8], left: Option<&[u8]>, rights: &[&[u8]]) -> Result<Vec<u8>> {
         self.call_operator(key, |operator| {
             let mut out = Vec::new();
@@ -320,13 +330,13 @@ impl OperandMerger {
             if out.len() > VALUE_BYTES_MAX { Err(too_long_error(out.len())) } else { Ok(out) }
         })
     }
-    /// Several operands as one, oldest first.
+    /// Merges several operands, oldest first, into one operand.
     ///
     /// # Errors
-    /// As [`Merger::fold`].
+    /// Same as [`OperandMerger::full_merge`].
     pub fn partial_merge(&self, key: &[u8], operands: &[&[u8]]) -> Result<Vec<u8>> {
         match operands {
-            [] => Err(Error::internal("a join of no operand")),
+            [] => Err(Error::internal("partial_merge was called without operands")),
             [one] => Ok(one.to_vec()),
             [oldest, newer @ ..] => self.full_merge(key, Some(oldest), newer),
         }
@@ -343,13 +353,13 @@ impl OperandMerger {
             |e| {
                 let shown = &key[..key.len().min(64)];
                 let more = if shown.len() < key.len() { "..." } else { "" };
-                let of = format!(
+                let context = format!(
                     "the merge operator {:?} failed, key \"{}{more}\"",
                     self.rule.stored_name(),
                     shown.escape_ascii()
                 );
                 let kind = e.kind();
-                e.wrap(kind, &of)
+                e.wrap(kind, &context)
             },
         )
     }
@@ -382,11 +392,11 @@ mod tests {
         assert_eq!(m.full_merge(b"k", None, &[b"b", b"c"]).unwrap(), b"b, c");
         assert_eq!(m.full_merge(b"k", Some(b""), &[b"c"]).unwrap(), b", c");
         let joined = m.partial_merge(b"k", &[b"b", b"", b"c"]).unwrap();
-        let at_once = m.full_merge(b"k", Some(b"a"), &[b"b", b"", b"c"]).unwrap();
-        assert_eq!(m.full_merge(b"k", Some(b"a"), &[&joined]).unwrap(), at_once);
+        let in_one_call = m.full_merge(b"k", Some(b"a"), &[b"b", b"", b"c"]).unwrap();
+        assert_eq!(m.full_merge(b"k", Some(b"a"), &[&joined]).unwrap(), in_one_call);
     }
 
-    /// Counts its calls; joins by concatenation between brackets that tell nothing of the grouping.
+    /// Concatenates, so that the result does not depend on the grouping.
     struct ConcatOperator;
     impl MergeOperator for ConcatOperator {
         fn name(&self) -> &str {
@@ -413,7 +423,7 @@ mod tests {
         assert!(all.check_registered(Some(&rule)).is_err());
         assert!(
             all.merger(Some(&rule)).unwrap().full_merge(b"k", None, &[b"a"]).is_err(),
-            "it is not there"
+            "the operator is not registered"
         );
         all.register(Arc::new(ConcatOperator));
         all.check_registered(Some(&rule)).unwrap();

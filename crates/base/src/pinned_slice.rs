@@ -1,11 +1,11 @@
-//! A slice that keeps its buffer alive: how values leave a block, a batch or a value log without a
-//! copy.
+//! A slice that keeps its buffer alive: values are returned from blocks, batches and value logs
+//! without copying.
 
 use crate::append_buffer::AppendBuffer;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-/// Bytes inside a reference-counted buffer. Cloning copies no bytes.
+/// A byte range of a reference-counted buffer. Cloning copies no bytes.
 #[derive(Clone)]
 pub struct PinnedSlice {
     buf: SharedBuffer,
@@ -16,11 +16,11 @@ pub struct PinnedSlice {
 /// A reference-counted buffer.
 #[derive(Clone)]
 pub enum SharedBuffer {
-    /// One that grew.
+    /// A vector that no longer grows.
     Vector(Arc<Vec<u8>>),
-    /// One that grows at its end while it is read.
+    /// A buffer that can be appended to while it is read.
     Appendable(Arc<AppendBuffer>),
-    /// One whose bytes lie beside its counter: one place in memory less on the way to them.
+    /// Bytes stored next to the reference count; saves one pointer dereference.
     Slice(Arc<[u8]>),
 }
 
@@ -30,7 +30,7 @@ impl Deref for SharedBuffer {
     fn deref(&self) -> &[u8] {
         match self {
             SharedBuffer::Vector(buf) => buf,
-            SharedBuffer::Appendable(chunk) => chunk.bytes(),
+            SharedBuffer::Appendable(buf) => buf.bytes(),
             SharedBuffer::Slice(buf) => buf,
         }
     }
@@ -38,7 +38,7 @@ impl Deref for SharedBuffer {
 
 impl std::fmt::Debug for SharedBuffer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Buffer({} bytes)", self.len())
+        write!(f, "SharedBuffer({} bytes)", self.len())
     }
 }
 
@@ -54,20 +54,20 @@ impl From<Arc<[u8]>> for SharedBuffer {
 }
 
 impl PinnedSlice {
-    /// The part `range` of `buf`.
+    /// Returns the bytes `range` of `buf`.
     ///
     /// # Panics
-    /// If the range is not inside the buffer.
+    /// If the range is not within the buffer.
     #[inline]
     pub fn new(buf: impl Into<SharedBuffer>, range: Range<usize>) -> Self {
         let buf = buf.into();
         assert!(
             range.start <= range.end && range.end <= buf.len(),
-            "a slice lies inside its buffer"
+            "the range must lie inside the buffer"
         );
         PinnedSlice { buf, start: range.start, end: range.end }
     }
-    /// Without its first `n` bytes (all of them, if there are fewer).
+    /// Removes the first `n` bytes (all of them if there are fewer).
     #[must_use]
     pub fn skip_first(self, n: usize) -> Self {
         PinnedSlice { start: self.end.min(self.start + n), ..self }
@@ -95,12 +95,11 @@ impl AsRef<[u8]> for PinnedSlice {
     }
 }
 
-/// Shows bytes in a line of `Debug` output: the first of them, and how many there are if those are
-/// not all.
+/// Formats the first bytes for `Debug` output, with the total length if some are omitted.
 #[derive(Clone, Copy)]
 pub struct BytesPreview<'a>(pub &'a [u8]);
 
-/// So many bytes are shown.
+/// Number of bytes shown.
 const PREVIEW_BYTES: usize = 32;
 
 impl std::fmt::Debug for BytesPreview<'_> {
@@ -116,7 +115,7 @@ impl std::fmt::Debug for BytesPreview<'_> {
 
 impl std::fmt::Debug for PinnedSlice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Shared({} bytes)", self.len())
+        write!(f, "PinnedSlice({} bytes)", self.len())
     }
 }
 

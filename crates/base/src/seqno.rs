@@ -1,7 +1,7 @@
-//! Sequence numbers: one per operation, contiguous over the whole database. A snapshot is one of
-//! them.
+//! Sequence numbers: one per operation, contiguous over the whole database. A snapshot is a
+//! sequence number.
 
-/// The position of an operation in the one commit order of the database. 0 is "before everything".
+/// Position of an operation in the commit order of the database. 0 precedes every operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SeqNo(pub u64);
 
@@ -11,12 +11,12 @@ impl SeqNo {
     /// After every operation.
     pub const MAX: SeqNo = SeqNo(u64::MAX);
 
-    /// `n` operations later.
+    /// Returns the sequence number `n` operations later.
     #[must_use]
     pub fn plus(self, n: u64) -> SeqNo {
         SeqNo(self.0 + n)
     }
-    /// The operation before, or 0.
+    /// Returns the previous sequence number, or 0.
     #[must_use]
     pub fn prev(self) -> SeqNo {
         SeqNo(self.0.saturating_sub(1))

@@ -1,12 +1,12 @@
-//! Counters that any layer may bump and anybody may read. Plain relaxed atomics: no order is
-//! promised between two of them.
+//! Engine counters: any layer may increment them and any thread may read them. They are relaxed
+//! atomics: two counters read one after the other are not a consistent snapshot.
 
 use crate::io_stats::IoCounters;
 use crate::latency::LatencyHistograms;
 use crate::thread_stripe::StripedCounter;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A number that only grows.
+/// A monotonically increasing counter.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -15,14 +15,14 @@ impl Counter {
     pub fn add(&self, n: u64) {
         self.0.fetch_add(n, Relaxed);
     }
-    /// The value now.
+    /// Returns the current value.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-/// What every read or write bumps is striped, so that threads that do it at once do not meet at a
-/// counter.
+/// Counters that every read or write increments are striped, so that concurrent threads do not
+/// contend on one cache line.
 macro_rules! counter {
     () => {
         Counter
@@ -38,14 +38,14 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub struct Counters {
             $($(#[$doc])* pub $name: counter!($($kind)?),)+
-            /// Input and output by cause.
+            /// I/O calls and bytes per activity.
             pub io: IoCounters,
-            /// How long operations took.
+            /// Latency histograms per operation.
             pub latency: LatencyHistograms,
         }
 
         impl Counters {
-            /// Every counter by name, in a stable order.
+            /// Returns the name and value of every counter, in a stable order.
             pub fn all(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name.get()),)+]
             }
@@ -54,11 +54,11 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Write calls that were acknowledged.
+    /// Acknowledged write calls.
     commits: StripedCounter,
-    /// Operations inside them.
+    /// Operations in acknowledged write calls.
     operations: StripedCounter,
-    /// Bytes of user keys and values in them.
+    /// Bytes of user keys and values in acknowledged write calls.
     user_bytes_written: StripedCounter,
     /// Group commits (one log append each).
     commit_groups,
@@ -66,76 +66,76 @@ counters! {
     wal_bytes_written,
     /// Syncs of the write-ahead log.
     wal_syncs,
-    /// Iterators and cursors positioned.
+    /// Seeks of iterators and cursors.
     seeks: StripedCounter,
-    /// Steps of iterators and cursors; counted 61 at a time, and when one is dropped.
+    /// Steps of iterators and cursors; added in units of 61, the rest when the iterator is dropped.
     nexts: StripedCounter,
-    /// Tombstones that iterators and cursors passed, counted 64 at a time in each memtable or
-    /// table.
+    /// Tombstones skipped by iterators and cursors, added in units of 64 per memtable or table.
     tombstones_passed: StripedCounter,
     /// Point reads.
     gets: StripedCounter,
     /// Point reads that found a value.
     get_hits: StripedCounter,
-    /// Times a filter answered "not here" and a block read was saved.
+    /// Filter checks that returned "not present" and saved a block read.
     filter_negatives: StripedCounter,
-    /// Times a filter said "maybe" and the file had no such key.
+    /// Filter checks that returned "maybe present" for a key that the file does not contain.
     filter_false_positives: StripedCounter,
-    /// Blocks found in the block cache.
+    /// Block reads served by the block cache.
     cache_hits: StripedCounter,
-    /// Blocks that had to be read.
+    /// Block reads that missed the block cache.
     cache_misses: StripedCounter,
     /// Bytes read from klogs.
     klog_bytes_read: StripedCounter,
     /// Bytes read from value logs.
     vlog_bytes_read,
-    /// Flushes finished.
+    /// Completed flushes.
     flushes,
     /// Bytes written by flushes (klog and vlog).
     flush_bytes_written,
-    /// Compactions finished.
+    /// Completed compactions.
     compactions,
     /// Bytes read by compactions.
     compaction_bytes_read,
     /// Bytes written by compactions.
     compaction_bytes_written,
-    /// Entries dropped because a newer version hides them.
+    /// Entries dropped because a newer version shadows them.
     dropped_shadowed,
-    /// Tombstones dropped at the bottom of the tree.
+    /// Tombstones dropped at the bottom level.
     dropped_tombstones,
-    /// Entries dropped because a range tombstone hides them.
+    /// Entries dropped because a range tombstone covers them.
     dropped_covered,
     /// Single deletes and the puts that they cancelled.
     dropped_cancelled,
-    /// Operands, and what lay below them, that flushes and compactions merged into another entry.
+    /// Merge operands and base values that flushes and compactions merged into another entry.
     operands_merged,
-    /// Operands that they could have merged, had the merge operator not failed; counted each time.
+    /// Merge operands left unmerged by flushes and compactions because the merge operator failed;
+    /// an operand counts once per failed attempt.
     operands_unmerged,
     /// Range tombstones (in fragments) dropped by compactions.
     dropped_ranges,
-    /// Tables dropped unread because a range tombstone hides everything in them.
+    /// Tables dropped without reading them because a range tombstone covers all their keys.
     dropped_tables,
-    /// Expired entries dropped at the bottom of the tree, or replaced by a tombstone above it.
+    /// Expired entries dropped at the bottom level, or converted to tombstones above it.
     dropped_expired,
-    /// Forward jumps of the wall clock that were noticed: expired entries stay stored until the
-    /// clock is confirmed.
+    /// Detected forward jumps of the wall clock. Expired entries are kept until the clock is
+    /// confirmed.
     clock_jumps,
-    /// Files that the background scrub has read.
+    /// Files read by the background scrub.
     scrub_files,
-    /// Bytes that it has read of them.
+    /// Bytes read by the background scrub.
     scrub_bytes,
-    /// Times that it came to the end of all files.
+    /// Completed passes of the background scrub over all files.
     scrub_passes,
-    /// Damaged files that it met, each time it met one.
+    /// Damaged files found by the background scrub, counted each time.
     scrub_errors,
     /// Manifest edits appended.
     manifest_edits,
-    /// Manifest edits that only record how far the log is durable.
+    /// Manifest edits that only record the durable position of the log.
     log_watermarks,
     /// Bytes appended to the manifest.
     manifest_bytes_written,
-    /// Microseconds that writers were delayed by back-pressure.
+    /// Microseconds for which back-pressure delayed writers.
     delay_us,
-    /// Microseconds that writers were stopped by back-pressure.
+    /// Microseconds for which back-pressure stopped writers.
     stop_us,
 }

@@ -1,11 +1,10 @@
-//! Stripes: a few places for the same thing, so that threads which do it at once do not write to
-//! one cache line. A thread has one stripe for as long as it lives, if possible for itself alone.
-//! Knows nothing of what is striped.
+//! Stripes: several copies of one value, so that concurrent threads do not write to the same cache
+//! line. A thread keeps one stripe for its lifetime, exclusively if possible. Independent of what
+//! is striped.
 //!
-//! Invariants: 1. of the threads alive at a time at most one has an owned stripe; 2. whoever gets a
-//! stripe sees all that its former owner wrote there (the mask is released and acquired). Which
-//! thread has which stripe decides nothing that a caller could see: the simulation does not depend
-//! on it.
+//! Invariants: 1. an owned stripe belongs to at most one live thread; 2. the new owner of a stripe
+//! sees everything that its former owner wrote there (release and acquire on the mask). The
+//! assignment of stripes has no effect visible to callers: the simulation does not depend on it.
 
 use std::cell::Cell;
 use std::sync::atomic::{
@@ -13,21 +12,21 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// How many stripes there are. The last is shared by the threads that find no other.
+/// Number of stripes. The last one is shared by threads that find no free stripe.
 pub const THREAD_STRIPES: usize = 32;
 const SHARED_STRIPE: usize = THREAD_STRIPES - 1;
-/// Not asked yet.
+/// The thread has no stripe yet.
 const UNASSIGNED: usize = usize::MAX;
 
-/// A bit for each owned stripe.
+/// One bit per owned stripe.
 static OWNED_STRIPES: AtomicU32 = AtomicU32::new(0);
 
-/// Gives the stripe back when its thread ends.
+/// Releases the stripe when its thread ends.
 struct StripeLease(Cell<usize>);
 
 impl Drop for StripeLease {
     fn drop(&mut self) {
-        // What still runs in this thread after this goes to the shared stripe.
+        // Code that still runs in this thread uses the shared stripe.
         THREAD_STRIPE.set(SHARED_STRIPE);
         if self.0.get() < SHARED_STRIPE {
             OWNED_STRIPES.fetch_and(!(1 << self.0.get()), Release);
@@ -36,12 +35,12 @@ impl Drop for StripeLease {
 }
 
 thread_local! {
-    // Without a destructor: reading it is one load.
+    // No destructor: reading it is one load.
     static THREAD_STRIPE: Cell<usize> = const { Cell::new(UNASSIGNED) };
     static LEASE: StripeLease = const { StripeLease(Cell::new(UNASSIGNED)) };
 }
 
-/// The stripe of this thread.
+/// Returns the stripe of the calling thread.
 #[inline]
 pub fn thread_stripe() -> usize {
     let stripe = THREAD_STRIPE.get();
@@ -73,14 +72,14 @@ fn lease_stripe(lease: &StripeLease) -> usize {
     }
 }
 
-/// A cache line of its own.
+/// A counter on its own cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct PaddedCounter(AtomicU64);
 
-/// A number that only grows, and often: no two threads write to the same line, and a thread that
-/// owns its stripe needs no atomic read-modify-write. The sum is exact for what happened before it
-/// is asked.
+/// A counter that is incremented often: threads with an owned stripe write to different cache lines
+/// and need no atomic read-modify-write. The sum includes every addition that happened before the
+/// read.
 #[derive(Debug, Default)]
 pub struct StripedCounter([PaddedCounter; THREAD_STRIPES]);
 
@@ -97,13 +96,13 @@ impl StripedCounter {
             cell.store(cell.load(Relaxed).wrapping_add(n), Relaxed);
         }
     }
-    /// What this thread's stripe has: grows by what this thread adds, and starts anywhere. For
-    /// sampling.
+    /// Returns the value of the calling thread's stripe. It grows by what this thread adds and
+    /// starts at an arbitrary value; used for sampling.
     #[inline]
     pub fn stripe_value(&self) -> u64 {
         self.0[thread_stripe()].0.load(Relaxed)
     }
-    /// The value now.
+    /// Returns the sum of all stripes.
     pub fn get(&self) -> u64 {
         self.0.iter().fold(0, |sum, line| sum.wrapping_add(line.0.load(Relaxed)))
     }
@@ -114,12 +113,12 @@ mod tests {
     use super::*;
     use std::sync::{Arc, Barrier, Mutex, PoisonError};
 
-    /// Held by tests of many threads: those of another test could own every stripe.
+    /// Serializes tests that start many threads: threads of another test could own every stripe.
     static MANY_THREADS: Mutex<()> = Mutex::new(());
 
     #[test]
     fn concurrent_adds_are_not_lost() {
-        let _alone = MANY_THREADS.lock().unwrap_or_else(PoisonError::into_inner);
+        let _exclusive = MANY_THREADS.lock().unwrap_or_else(PoisonError::into_inner);
         let counter = StripedCounter::default();
         for threads in [1, 7, 100] {
             let before = counter.get();
@@ -134,7 +133,7 @@ mod tests {
 
     #[test]
     fn owned_stripe_has_one_owner() {
-        let _alone = MANY_THREADS.lock().unwrap_or_else(PoisonError::into_inner);
+        let _exclusive = MANY_THREADS.lock().unwrap_or_else(PoisonError::into_inner);
         let all = Arc::new(Barrier::new(50));
         let threads: Vec<_> = (0..50)
             .map(|_| {

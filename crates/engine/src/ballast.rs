@@ -1,55 +1,61 @@
-//! The ballast: a file of noise that an open on a disk without a free byte gives up, so that there
-//! is room for its fresh log segment and manifest, and then for deletes and a compaction, which
-//! make more. Made again when there is room.
+//! The ballast: a file of incompressible bytes that an open on a full disk deletes to make space
+//! for its new log segment and manifest, and then for deletes and a compaction that free more. It
+//! is created again once there is enough free space.
 //!
-//! It holds no data and nothing depends on its contents: a missing or torn one costs only what it
-//! is for. So no failure to make it is anybody's error, and its name is never synced.
+//! It holds no data and nothing depends on its contents: if it is missing or torn, only the
+//! reserved space is lost. So a failure to create it is ignored, and its directory entry is never
+//! synced.
 
 use perigee_base::Result;
 use perigee_env::Dir;
 use perigee_file::filename::BALLAST;
 
-/// Largest and smallest.
+/// Size limits of the ballast.
 const BALLAST_BYTES_MAX: u64 = 16 << 20;
 const BALLAST_BYTES_MIN: u64 = 64 << 10;
-/// Written at once.
+/// Bytes per write call.
 const WRITE_CHUNK_BYTES: usize = 64 << 10;
 
-/// How large it should be beside so many bytes of tables: a quarter of them, from 64 KiB to 16 MiB,
-/// and never more than the reserve (`min_free_space`), which keeps as much free in better times. No
-/// reserve, no ballast.
+/// Returns the size of the ballast for a database with `data` bytes of tables: a quarter of `data`,
+/// between 64 KiB and 16 MiB, but never more than `reserve` (`min_free_space`), which is the space
+/// kept free in normal operation. 0 if there is no reserve.
 pub fn target_bytes(data: u64, reserve: u64) -> u64 {
     (data / 4).clamp(BALLAST_BYTES_MIN, BALLAST_BYTES_MAX).min(reserve)
 }
 
-/// What to do about it.
+/// What `maintain` has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BallastPlan {
-    /// Nothing.
+    /// Leave the ballast as it is.
     Keep,
-    /// Write it anew, that large.
+    /// (Re)create it with this size.
     Create(u64),
 }
 
-/// Pure: of the size wanted, the one that is there, the reserve, and the free space. It is made
-/// where twice the reserve stays free, and made again only if it is not even half of what it should
-/// be.
+/// Decides whether to (re)create the ballast, from the `wanted` size, the size of the one that is
+/// `there`, the reserve and the free space. It is created only if twice the reserve stays free, and
+/// recreated only if it is smaller than half of `wanted`. A pure function.
 pub fn plan_ballast(wanted: u64, there: Option<u64>, reserve: u64, free: u64) -> BallastPlan {
     let enough = there.is_some_and(|n| n >= wanted / 2);
-    let room =
+    let enough_space =
         free.saturating_add(there.unwrap_or(0)) >= wanted.saturating_add(reserve.saturating_mul(2));
-    if wanted == 0 || enough || !room { BallastPlan::Keep } else { BallastPlan::Create(wanted) }
+    if wanted == 0 || enough || !enough_space {
+        BallastPlan::Keep
+    } else {
+        BallastPlan::Create(wanted)
+    }
 }
 
-/// Whether one of the largest size is there: then nothing needs to be counted.
+/// Returns true if a ballast of the largest size exists; the bytes of the tables need not be
+/// counted then.
 pub fn is_largest(dir: &dyn Dir) -> bool {
     matches!(dir.file_len(BALLAST), Ok(Some(n)) if n >= BALLAST_BYTES_MAX / 2)
 }
 
-/// Makes it, or makes it anew, if that is the plan. Nobody's error: a part of it that is left is a
-/// smaller ballast.
+/// Creates or recreates the ballast if [`plan_ballast`] says so. Errors are ignored: a partly
+/// written file is a smaller ballast.
 pub fn maintain(dir: &dyn Dir, data: u64, reserve: u64) {
-    let made = || -> Result<()> {
+    let create = || -> Result<()> {
         let there = dir.file_len(BALLAST)?;
         let BallastPlan::Create(bytes) =
             plan_ballast(target_bytes(data, reserve), there, reserve, dir.free_space()?)
@@ -69,10 +75,10 @@ pub fn maintain(dir: &dyn Dir, data: u64, reserve: u64) {
         }
         file.sync()
     };
-    let _ = made();
+    let _ = create();
 }
 
-/// Bytes that no file system stores in less space.
+/// Returns bytes that no file system can compress.
 fn incompressible_bytes() -> Vec<u8> {
     let mut x = 0x9E37_79B9_7F4A_7C15u64;
     let mut next = || {
@@ -84,10 +90,10 @@ fn incompressible_bytes() -> Vec<u8> {
     (0..WRITE_CHUNK_BYTES / 8).flat_map(|_| next().to_le_bytes()).collect()
 }
 
-/// Gives it up; whether there was one. Its space is free when this returns.
+/// Deletes the ballast. Returns true if there was one; its space is free when this returns.
 ///
 /// # Errors
-/// As of removing and syncing the directory.
+/// Those of removing the file and syncing the directory.
 pub fn remove(dir: &dyn Dir) -> Result<bool> {
     if dir.file_len(BALLAST)?.is_none() {
         return Ok(false);
@@ -122,7 +128,7 @@ mod tests {
         assert_eq!(
             plan_ballast(100, Some(49), 1000, 2051),
             BallastPlan::Create(100),
-            "it grew too small"
+            "less than half of the wanted size"
         );
         assert_eq!(plan_ballast(0, None, 0, u64::MAX), BallastPlan::Keep);
     }
@@ -140,6 +146,6 @@ mod tests {
         assert!(remove(&*dir).unwrap());
         disk.set_capacity(disk.total_bytes() + 100);
         maintain(&*dir, 1 << 20, 1 << 20);
-        assert_eq!(dir.file_len(BALLAST).unwrap(), None, "there is no room");
+        assert_eq!(dir.file_len(BALLAST).unwrap(), None, "not enough free space");
     }
 }

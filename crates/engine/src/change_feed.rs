@@ -1,16 +1,17 @@
-//! The feed of changes: what was committed behind a position, in order, read from the segments of
-//! the log while others write.
+//! The change feed: commits after a position, in commit order, read from the log segments while
+//! writers continue.
 //!
-//! 1. *Nothing that a crash takes back.* Only what is durable, and visible, is told.
-//! 2. *Nothing is left out.* Families that changed otherwise than by operations (loaded, cleared,
-//!    cloned, dropped) are told as events, which the manifest keeps as long as the log behind them.
-//!    Whoever is behind the oldest segment hears an error.
-//! 3. *In order.* Events have numbers of their own in the one order, one event each, so a feed that
-//!    is reopened at the position after any change goes on with the next one. (Manifests of earlier
-//!    builds can hold several events with one number: a feed that is reopened between two of those
-//!    begins with the first again.)
+//! 1. *Nothing that a crash could undo.* Only what is both durable and visible is reported.
+//! 2. *Nothing is left out.* Changes to column families that are not operations in the log (load,
+//!    clear, clone, drop) are reported as events, which the manifest keeps as long as it keeps the
+//!    corresponding log. A position before the oldest retained segment is an error.
+//! 3. *In order.* Events have sequence numbers of their own, one event each, so a feed that is
+//!    reopened at the position after any change continues with the next one. (Manifests of earlier
+//!    builds can hold several events with one sequence number: a feed that is reopened between two
+//!    of them repeats the first.)
 //!
-//! A feed holds no file back and no lock between two calls. Must not know who reads it.
+//! Between two calls a feed holds no lock and does not prevent files from being deleted. It is
+//! independent of its consumers.
 
 use crate::core::EngineCore;
 use crate::family::Families;
@@ -24,17 +25,17 @@ use perigee_file::log::{BatchOp, BatchOps, LogReader, LogRecord, NextLogRecord};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// A feed that waits looks at least this often.
+/// Longest time between two polls of a waiting feed.
 const POLL_US: u64 = 50_000;
-/// What is durable becomes visible so soon.
+/// Poll interval while an operation is durable but not visible yet, which takes only moments.
 const DURABLE_POLL_US: u64 = 20;
 
-/// What comes next.
+/// One item of the feed.
 #[derive(Debug)]
 pub enum FeedItem {
-    /// A whole commit.
+    /// All operations of one commit.
     Commit(FeedCommit),
-    /// What befell a family beside the log, and the number that it has there.
+    /// A change to a column family that is not in the log, with its sequence number.
     FamilyEvent(FamilyEvent),
 }
 
@@ -49,89 +50,91 @@ pub struct FeedCommit {
 }
 
 impl FeedCommit {
-    /// The numbers of its first and its last operation.
+    /// Returns the sequence numbers of its first and last operation.
     pub fn seq_range(&self) -> (SeqNo, SeqNo) {
         (self.first, self.last)
     }
-    /// Its operations with their numbers.
+    /// Returns its operations with their sequence numbers.
     pub fn operations(&self) -> &[(BatchOp, SeqNo)] {
         &self.ops
     }
-    /// The bytes that the operations point into.
+    /// Returns the bytes that the operations point into.
     pub fn payload(&self) -> &[u8] {
         &self.payload
     }
-    /// What a family was called then.
+    /// Returns the name that the column family had at the time of the commit.
     pub fn family_name(&self, family: FamilyId) -> &str {
         self.names.get(&family).map_or("", |name| name)
     }
 }
 
-/// A segment that is being read.
+/// The log segment being read.
 #[derive(Debug)]
 struct FeedSegment {
     reader: LogReader,
-    /// The number behind its last operation, unless it is the newest.
+    /// The sequence number after its last operation; `None` for the newest segment.
     end: Option<u64>,
 }
 
-/// A reader of changes. Calls of one are not made at the same time.
+/// A reader of changes. Its methods must not be called concurrently.
 #[derive(Debug)]
 pub struct ChangeFeed {
-    /// Everything up to here was told.
+    /// Everything up to this sequence number was delivered.
     position: u64,
     segment: Option<FeedSegment>,
-    /// How many edits the manifest had when the events were looked at.
+    /// Number of manifest edits when `events` was read.
     manifest_edits: u64,
-    /// Events that were not told yet, as of then.
+    /// Events not delivered yet, as of that edit.
     events: VecDeque<FamilyEvent>,
-    /// The number of the last event that was told, and how many with that number were.
+    /// Sequence number of the last event delivered, and how many events with that sequence number
+    /// were delivered.
     last_event: (SeqNo, usize),
 }
 
 impl ChangeFeed {
-    /// A feed of everything behind `since`.
+    /// Creates a feed of everything after `since`.
     ///
     /// # Errors
-    /// `NotFound` if the log does not reach back so far; it names the oldest position.
-    /// `InvalidArgument` if there is no such number yet. `ReadOnly`.
+    /// `NotFound` if the log no longer reaches back to `since`; the message names the oldest
+    /// possible position. `InvalidArgument` if `since` is greater than the newest sequence number.
+    /// `ReadOnly` if the database is open read-only.
     pub fn new(core: &EngineCore, since: SeqNo) -> Result<ChangeFeed> {
         core.health.check_open()?;
         core.health.check_log_readable()?;
         let visible = core.visible_seq();
         if since > visible {
-            return Err(Error::invalid("the feed of changes would begin behind the newest change")
+            return Err(Error::invalid("the change feed would start after the newest change")
                 .expected(format_args!("at most {visible}"), since));
         }
-        // What has the number where it begins was told with it.
-        let (position, told) = (since.0, (since, usize::MAX));
+        // Events with sequence number `since` count as delivered.
+        let (position, delivered) = (since.0, (since, usize::MAX));
         let mut feed = ChangeFeed {
             position,
             segment: None,
             manifest_edits: 0,
             events: VecDeque::new(),
-            last_event: told,
+            last_event: delivered,
         };
         feed.refresh_events(core)?;
         Ok(feed)
     }
 
-    /// Everything up to here was told: where another feed would go on.
+    /// Returns the sequence number up to which everything was delivered: a new feed can continue
+    /// from there.
     pub fn position(&self) -> SeqNo {
-        // Of several events with one number some may not have been told yet.
+        // Of several events with one sequence number, some may not have been delivered yet.
         let left = self.events.front().map_or(SeqNo::MAX, |e| e.seq.prev());
         left.min(SeqNo(self.position))
     }
 
-    /// What comes next, if there is anything; does not wait for it.
+    /// Returns the next item, or `None` if there is none yet; does not wait.
     ///
     /// # Errors
-    /// `NotFound` if the log that comes next is gone; `Corruption`, `Io` if it cannot be read: then
-    /// the feed stays where it is.
+    /// `NotFound` if the log segment to read next is gone; `Corruption` or `Io` if it cannot be
+    /// read. After an error the position is unchanged.
     pub fn next_item(&mut self, core: &EngineCore) -> Result<Option<FeedItem>> {
         core.health.check_open()?;
-        // Asked before the events: what is in the manifest by then is all that belongs to these
-        // numbers.
+        // Read before the events: the manifest then contains all events up to this limit.
         let limit = readable_limit(core);
         if core.manifest.last_edit() != self.manifest_edits {
             self.refresh_events(core)?;
@@ -156,7 +159,7 @@ impl ChangeFeed {
             if record.header.lsn_count == 0 {
                 continue;
             }
-            // What cannot be read is read again by the next call.
+            // After an error the next call reads the record again.
             let commit = self.decode_commit(core, record).inspect_err(|_| self.segment = None)?;
             self.position = last;
             if let Some(commit) = commit {
@@ -165,10 +168,10 @@ impl ChangeFeed {
         }
     }
 
-    /// The same; waits for it at most so long.
+    /// Like [`next_item`](ChangeFeed::next_item), but waits up to `us` microseconds for an item.
     ///
     /// # Errors
-    /// As [`Feed::next`]; `Closed` if the database is closed meanwhile.
+    /// Those of `next_item`; `Closed` if the database is closed meanwhile.
     pub fn wait_next_item(&mut self, core: &EngineCore, us: u64) -> Result<Option<FeedItem>> {
         let until = core.env.clock.monotonic_us().saturating_add(us);
         let _watching = core.wal.watch_syncs();
@@ -182,13 +185,13 @@ impl ChangeFeed {
                 return Ok(None);
             }
             let soon = core.wal.durable() > self.position;
-            let patience = if soon { DURABLE_POLL_US } else { POLL_US };
-            core.wal.sync_signal().wait_timeout_us(seen, patience.min(until - now));
+            let poll_us = if soon { DURABLE_POLL_US } else { POLL_US };
+            core.wal.sync_signal().wait_timeout_us(seen, poll_us.min(until - now));
         }
     }
 
-    /// Looks at the events that are to come, and whether the log still reaches back to the
-    /// position.
+    /// Reads the undelivered events from the manifest, and checks that the log still reaches back
+    /// to the position.
     fn refresh_events(&mut self, core: &EngineCore) -> Result<()> {
         let (edits, oldest, events) = core.manifest.with_catalog(|catalog| {
             let behind = catalog.events.iter().filter(|e| e.seq >= self.last_event.0).cloned();
@@ -198,18 +201,19 @@ impl ChangeFeed {
             return Err(position_too_old_error(self.position, oldest.0 + 1));
         }
         self.events = events;
-        let told = self
+        let delivered = self
             .events
             .iter()
             .take_while(|e| e.seq == self.last_event.0)
             .count()
             .min(self.last_event.1);
-        self.events.drain(..told);
+        self.events.drain(..delivered);
         self.manifest_edits = edits;
         Ok(())
     }
 
-    /// The next record of the log. It is there: it holds operations that are durable.
+    /// Returns the log record with the next operation. The caller has checked that this operation
+    /// is durable, so it exists.
     fn next_log_record(&mut self, core: &EngineCore) -> Result<LogRecord> {
         loop {
             let next = self.position + 1;
@@ -245,8 +249,8 @@ impl ChangeFeed {
         Error::corruption(format!("operation {next} is missing in the log"))
     }
 
-    /// What a record tells; nothing if it only took numbers. A prepared transaction is told with
-    /// the decision, which carries it.
+    /// Decodes a record; `None` if it holds no operations, only sequence numbers. A prepared
+    /// transaction is reported with its decision, which contains the operations.
     fn decode_commit(&self, core: &EngineCore, record: LogRecord) -> Result<Option<FeedCommit>> {
         let kind = record.header.kind;
         let Some(range) = ops_payload_range(kind, &record.payload)? else { return Ok(None) };
@@ -272,19 +276,20 @@ impl ChangeFeed {
         Ok((!commit.ops.is_empty()).then_some(commit))
     }
 
-    /// What the family is called at this position: what the next event calls it, or its name now.
+    /// Returns the name of the column family at this position: the name in its next event, or else
+    /// its current name.
     fn family_name_at_position(&self, families: &Families, id: FamilyId) -> Arc<str> {
-        let called = |e: &FamilyEvent| match &e.kind {
+        let name_before = |e: &FamilyEvent| match &e.kind {
             FamilyEventKind::Renamed { from, .. } => Some(Arc::from(&from[..])),
             FamilyEventKind::Dropped { name } => Some(Arc::from(&name[..])),
             _ => None,
         };
-        let then = self.events.iter().filter(|e| e.family == id).find_map(called);
-        then.or_else(|| families.by_id(id).map(|f| f.name())).unwrap_or_default()
+        let at_position = self.events.iter().filter(|e| e.family == id).find_map(name_before);
+        at_position.or_else(|| families.by_id(id).map(|f| f.name())).unwrap_or_default()
     }
 }
 
-/// Up to here everything is durable and visible.
+/// Returns the sequence number up to which everything is durable and visible.
 fn readable_limit(core: &EngineCore) -> u64 {
     if bug::is_active(Bug::FeedAheadOfSync) {
         return core.visible_seq().0;
@@ -294,34 +299,34 @@ fn readable_limit(core: &EngineCore) -> u64 {
 
 fn position_too_old_error(position: u64, oldest: u64) -> Error {
     let text = format!(
-        "the log no longer holds what follows operation {position}: the oldest position to go on from is {}; copy the \
-         families anew, or keep more of it (log_retention)",
+        "the log no longer holds the operations after {position}; the oldest position to \
+         continue from is {}; copy the column families again, or increase log_retention",
         oldest - 1
     );
     Error::new(ErrorKind::NotFound, text)
 }
 
-/// Whether nothing was begun behind the segment.
+/// Returns true if no newer segment has been started.
 fn is_newest(core: &EngineCore, reader: &LogReader) -> bool {
     core.wal.appender().writer.id() == reader.header().file
 }
 
-/// The segment that holds operation `next`, from its beginning.
+/// Opens the segment that contains operation `next`, at its beginning.
 fn open_segment(core: &EngineCore, next: u64) -> Result<FeedSegment> {
     let appender = core.wal.appender();
-    let kept = core.manifest.with_catalog(|catalog| catalog.retained.clone());
+    let retained = core.manifest.with_catalog(|catalog| catalog.retained.clone());
     let firsts = appender.segment_first_lsns();
     drop(appender);
     let live = |i: usize| (firsts[i].0, firsts[i].1, firsts.get(i + 1).map(|(_, first)| *first));
-    // A segment may be in both lists; as one of recovery's it knows no less.
-    let mut all = kept
+    // A segment may be in both lists; the entry in the live list is then at least as precise.
+    let mut all = retained
         .iter()
         .map(|s| (s.id, s.first_lsn, Some(s.end_lsn)))
         .chain((0..firsts.len()).map(live));
     let holds = |(_, first, end): &(FileId, u64, Option<u64>)| {
         *first <= next && end.is_none_or(|end| next < end)
     };
-    let oldest = kept
+    let oldest = retained
         .first()
         .map(|s| s.first_lsn)
         .or(firsts.first().map(|(_, first)| *first))
@@ -331,7 +336,7 @@ fn open_segment(core: &EngineCore, next: u64) -> Result<FeedSegment> {
     let file = filename::file_name(id, FileKind::Wal);
     let opened = LogReader::open_while_writing(&*core.dir, &file, id, core.database_id);
     let mut reader = opened.map_err(|e| match e.kind() {
-        // Removed between the look and the opening.
+        // Removed between the lookup and the open.
         ErrorKind::NotFound => position_too_old_error(next - 1, next + 1),
         _ => e,
     })?;

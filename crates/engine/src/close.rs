@@ -1,6 +1,7 @@
-//! The end of an open database: jobs end, the log and the manifest leave their marks about each
-//! other, every file is closed, the lock is released. What is alive then (transactions, cursors,
-//! snapshots, handles) answers `Closed`, and touches the directory no more.
+//! Closing a database: ends the jobs, writes the clean-close records of the log and the manifest,
+//! which refer to each other, closes every file and releases the lock. Objects that are still alive
+//! (transactions, cursors, snapshots, handles) return `Closed` from then on and no longer access
+//! the directory.
 
 use crate::engine::Engine;
 use crate::events::EngineEvent;
@@ -14,24 +15,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
 impl Engine {
-    /// Closes: jobs end, the log is synced and marked, the manifest knows its exact end, every file
-    /// is closed, the lock is released.
+    /// Closes the database: ends the jobs, syncs the log, writes its close record, records the
+    /// exact end of the log in the manifest, closes every file and releases the lock.
     ///
     /// # Errors
-    /// `Closed` in a forked child, which leaves everything as it is. `InvalidArgument` from inside
-    /// the log listener: it may run on a thread that this waits for.
+    /// `Closed` in a forked child, which changes nothing. `InvalidArgument` from inside the log
+    /// listener: it may run on a thread that this call would wait for.
     pub fn close(&self) -> Result<()> {
         if self.core.health.is_forked() {
             return Err(perigee_env::fork::forked_error());
         }
         if self.core.listener_queue.is_inside_listener() {
             return Err(Error::invalid(
-                "a log listener cannot close the database that it listens to",
+                "a log listener cannot close the database whose log it receives",
             ));
         }
         let closed = self.shut_down();
-        // When this returns nobody is told anything any more, nor is another thread inside the
-        // listener.
+        // When this returns, no thread is inside the listener and it is not called again.
         while !self.core.listener_queue.finish_delivery() {
             self.core.signal.wait_timeout_us(self.core.signal.generation(), 1_000);
         }
@@ -39,7 +39,7 @@ impl Engine {
     }
 
     fn shut_down(&self) -> Result<()> {
-        // A second closer waits for the first: when close returns, the lock is free.
+        // A second call of `close` waits for the first: the lock is free when either returns.
         let mut lock = self.lock.lock();
         if !self.core.health.close() {
             return Ok(());
@@ -51,30 +51,30 @@ impl Engine {
             workers.join();
         }
         self.wait_for_loads();
-        // A compaction on a caller's thread gives up at its next look; until then it owns file ids
-        // and outputs.
-        let _last_job = self.core.compaction_lock.lock();
+        // A compaction on a caller's thread stops at its next check of `closing`; until then it
+        // owns file ids and output files.
+        let _compactions_done = self.core.compaction_lock.lock();
         if self.core.health.is_read_only() {
             self.core.report_event(&EngineEvent::Closed { error: None });
             self.close_files();
             return Ok(());
         }
-        let marked = self.write_clean_close();
-        self.core.report_event(&EngineEvent::Closed { error: marked.as_ref().err() });
+        let close_result = self.write_clean_close();
+        self.core.report_event(&EngineEvent::Closed { error: close_result.as_ref().err() });
         let _ = self.core.obsolete_files.delete_unreferenced(&self.core.table_cache);
         self.close_files();
         drop(lock.take());
-        marked
+        close_result
     }
 
-    /// No file stays open, even while handles, snapshots or iterators exist.
+    /// Closes every file, even if handles, snapshots or iterators still exist.
     fn close_files(&self) {
         self.core.table_cache.file_handles().close_all();
         self.dir.close();
     }
 
-    /// Loads on callers' threads see `closing` at their next look; until then they own file ids and
-    /// outputs.
+    /// Waits for bulk loads on callers' threads. They stop at their next check of `closing`; until
+    /// then they own file ids and output files.
     fn wait_for_loads(&self) {
         loop {
             let seen = self.core.signal.generation();
@@ -85,17 +85,20 @@ impl Engine {
         }
     }
 
-    /// First the log names the last edit, then the manifest names the log's end: each proves the
-    /// other whole.
+    /// Writes the close record of the log, which names the last manifest edit, then the manifest
+    /// edit that names the end of the log: each proves that the other is complete.
     fn write_clean_close(&self) -> Result<()> {
         let core = &self.core;
         let mut appender = core.wal.appender();
         if let Some(cause) = core.health.poisoned() {
-            return Err(cause.clone().wrap(ErrorKind::Poisoned, "closed without a clean mark"));
+            return Err(cause
+                .clone()
+                .wrap(ErrorKind::Poisoned, "closed without a clean-close record"));
         }
         let edits = core.manifest.last_edit();
-        let mut mark = EncodedRecord::from_payload(RecordKind::Close, &edits.to_le_bytes(), 0);
-        core.wal.append_at_close(&mut appender, edits, &mut [&mut mark], &core.health)?;
+        let mut close_record =
+            EncodedRecord::from_payload(RecordKind::Close, &edits.to_le_bytes(), 0);
+        core.wal.append_at_close(&mut appender, edits, &mut [&mut close_record], &core.health)?;
         appender.writer.trim_preallocated()?;
         let durable = core.wal.sync(&core.health)?;
         let clean = CleanClose {
@@ -107,18 +110,18 @@ impl Engine {
         let unused = core.wal.spare().lock_writer().take().map(|spare| spare.id());
         let logs_removed = unused.into_iter().collect();
         let (durable, clean) = (Some(durable), Some(clean));
-        let floor = Some(core.snapshots.oldest_readable());
+        let oldest_readable = Some(core.snapshots.oldest_readable());
         let edit = ManifestEdit {
             next_ids: next,
             logs_removed,
-            oldest_readable: floor,
+            oldest_readable,
             durable_seq: durable,
             clean_close: clean,
             ..ManifestEdit::default()
         };
         core.manifest.append_clean_close(&edit, &core.health)?;
         if let Some(id) = unused {
-            // What cannot be removed is an orphan of the next open.
+            // If the removal fails, the next open deletes the file as an orphan.
             let _ = core.dir.remove(&filename::file_name(id, FileKind::Wal));
         }
         Ok(())
@@ -128,15 +131,15 @@ impl Engine {
 impl Drop for Engine {
     fn drop(&mut self) {
         if self.core.health.is_forked() {
-            // The threads are the parent's, and so are the files: nothing is waited for, and
-            // nothing is dropped that could do more than free memory.
+            // The threads and the files belong to the parent process: wait for nothing, and drop
+            // nothing whose drop does more than free memory.
             std::mem::forget(self.workers.try_lock().and_then(|mut workers| workers.take()));
             std::mem::forget(self.lock.try_lock().and_then(|mut lock| lock.take()));
             std::mem::forget(Arc::clone(&self.core));
             return;
         }
         if self.core.listener_queue.is_inside_listener() {
-            // The log listener had the last handle. Nobody can wait for the threads here: they end
+            // The log listener dropped the last handle. The threads cannot be joined here: they end
             // by themselves, and the directory stays locked.
             self.core.health.close();
             self.core.closing.store(true, SeqCst);
@@ -144,7 +147,7 @@ impl Drop for Engine {
             std::mem::forget(self.lock.lock().take());
             return;
         }
-        // Nobody is left to hear of a failure; whatever it was, recovery deals with it.
+        // Drop cannot return an error; recovery handles whatever failed.
         let _ = self.close();
     }
 }

@@ -1,5 +1,6 @@
-//! What compaction remembers of a family between two plans: how far merges are, and which version
-//! needed nothing, so that thousands of families at rest cost nothing. All of it may be lost.
+//! State that compaction keeps for a column family between two plans: the picker's progress, and
+//! the version found to need no compaction, so that thousands of idle column families cost nothing.
+//! It is a cache: all of it may be lost.
 
 use perigee_tree::Version;
 use perigee_tree::compact::pick::{PickerOptions, PickerProgress};
@@ -8,13 +9,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 #[derive(Debug, Default)]
 struct CompactionCursorState {
     progress: PickerProgress,
-    /// This version needed nothing under these limits.
+    /// This version needed no compaction under these limits.
     idle_version: Option<(Weak<Version>, PickerOptions)>,
-    /// The last look for tombstones that scans passed, in vain.
+    /// The last check for skipped tombstones that found nothing to do.
     last_tombstone_check: u64,
 }
 
-/// The memory of one family. The mutex guards all of it; no I/O and no other lock inside.
+/// The compaction cursor of one column family. The mutex guards all of it; no I/O and no other lock
+/// while it is held.
 #[derive(Debug, Default)]
 pub struct CompactionCursor(Mutex<CompactionCursorState>);
 
@@ -22,7 +24,8 @@ impl CompactionCursor {
     fn state(&self) -> MutexGuard<'_, CompactionCursorState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// How far merges are, or `None` if this version is known to need nothing.
+    /// Returns the picker's progress, or `None` if this version is known to need no compaction
+    /// under these limits.
     pub fn pending_progress(
         &self,
         version: &Arc<Version>,
@@ -30,25 +33,25 @@ impl CompactionCursor {
     ) -> Option<PickerProgress> {
         let state = self.state();
         match &state.idle_version {
-            Some((known, under)) if known.as_ptr() == Arc::as_ptr(version) && *under == limits => {
+            Some((idle, under)) if idle.as_ptr() == Arc::as_ptr(version) && *under == limits => {
                 None
             }
             _ => Some(state.progress.clone()),
         }
     }
-    /// This version needs nothing.
+    /// Records that this version needs no compaction under these limits.
     pub fn mark_idle(&self, version: &Arc<Version>, limits: PickerOptions) {
         self.state().idle_version = Some((Arc::downgrade(version), limits));
     }
-    /// Whether this look for what scans passed is still to be had.
-    pub fn needs_tombstone_check(&self, look: u64) -> bool {
-        self.state().last_tombstone_check != look
+    /// Returns true if tombstone check `check` has not been done for this column family.
+    pub fn needs_tombstone_check(&self, check: u64) -> bool {
+        self.state().last_tombstone_check != check
     }
-    /// It was had, and nothing was found.
-    pub fn mark_tombstone_check_done(&self, look: u64) {
-        self.state().last_tombstone_check = look;
+    /// Records that tombstone check `check` found nothing to do.
+    pub fn mark_tombstone_check_done(&self, check: u64) {
+        self.state().last_tombstone_check = check;
     }
-    /// A plan was carried out.
+    /// Sets the progress after a plan has been carried out.
     pub fn set_progress(&self, progress: PickerProgress) {
         self.state().progress = progress;
     }
@@ -67,13 +70,13 @@ mod tests {
             Arc::new(Version::empty(KeyComparator::Bytes)),
             Arc::new(Version::empty(KeyComparator::Bytes)),
         );
-        let picked = CompactionCursor::default();
-        assert!(picked.pending_progress(&one, limits(4)).is_some());
-        picked.mark_idle(&one, limits(4));
-        assert!(picked.pending_progress(&one, limits(4)).is_none());
+        let cursor = CompactionCursor::default();
+        assert!(cursor.pending_progress(&one, limits(4)).is_some());
+        cursor.mark_idle(&one, limits(4));
+        assert!(cursor.pending_progress(&one, limits(4)).is_none());
         assert!(
-            picked.pending_progress(&one, limits(5)).is_some()
-                && picked.pending_progress(&two, limits(4)).is_some()
+            cursor.pending_progress(&one, limits(5)).is_some()
+                && cursor.pending_progress(&two, limits(4)).is_some()
         );
     }
 }

@@ -1,15 +1,16 @@
-//! Which families have which compaction filter: what the user registered, compared with what the
-//! manifest says.
+//! The compaction filters that the user registered for column families, checked against the names
+//! stored in the manifest.
 
 use perigee_base::{Error, Result, limits};
 use perigee_tree::rewrite::CompactionFilter;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A filter, shared.
+/// A shared compaction filter.
 pub type SharedCompactionFilter = Arc<dyn CompactionFilter>;
 
-/// Filters by the name of the family; `None`: whatever filter the family had is given up.
+/// Filters by column family name; `None`: the column family is to be opened without the filter it
+/// had.
 #[derive(Clone, Default)]
 pub struct CompactionFilters(BTreeMap<String, Option<SharedCompactionFilter>>);
 
@@ -23,36 +24,40 @@ impl std::fmt::Debug for CompactionFilters {
 }
 
 impl CompactionFilters {
-    /// Registers a filter for a family, or that it gives its filter up.
+    /// Registers a filter for a column family, or (`None`) that its filter is dropped.
     pub fn register(&mut self, family: &str, filter: Option<SharedCompactionFilter>) {
         self.0.insert(family.to_owned(), filter);
     }
-    /// The filter of a family.
+    /// Returns the filter registered for a column family.
     pub fn filter_of_family(&self, family: &str) -> Option<&SharedCompactionFilter> {
         self.0.get(family)?.as_ref()
     }
-    /// The name to store for a family whose stored name is `stored` (empty: none).
+    /// Returns the filter name to store for a column family whose stored name is `stored` (empty:
+    /// none).
     ///
     /// # Errors
-    /// `InvalidArgument` if the family has a filter that is not registered, or another one is.
+    /// `InvalidArgument` if the column family has a filter but none, or a different one, is
+    /// registered.
     pub fn check_filter_name(&self, family: &str, stored: &str) -> Result<String> {
         match self.0.get(family) {
             None if stored.is_empty() => Ok(String::new()),
             None => Err(Error::invalid(format!(
-                "the family {family:?} has the compaction filter {stored:?}: register it with \
-                 Options::compaction_filter, or give it up with Options::without_filter"
+                "the column family {family:?} has the compaction filter {stored:?}: register it \
+                 with Options::compaction_filter, or drop it with Options::without_filter"
             ))),
             Some(None) => Ok(String::new()),
             Some(Some(filter)) => {
                 let name = filter.name();
                 if name.is_empty() || name.len() > limits::FAMILY_NAME_BYTES_MAX {
-                    return Err(Error::invalid("a compaction filter's name has 1 to 255 bytes")
-                        .expected("1 to 255 bytes", name.len()));
+                    return Err(Error::invalid(
+                        "the name of a compaction filter must have 1 to 255 bytes",
+                    )
+                    .expected("1 to 255 bytes", name.len()));
                 }
                 if !stored.is_empty() && stored != name {
                     return Err(Error::invalid(format!(
-                        "the family {family:?} has another compaction filter: open it once with \
-                         Options::without_filter to change filters"
+                        "the column family {family:?} has another compaction filter: open it \
+                         once with Options::without_filter to change filters"
                     ))
                     .expected(stored, name));
                 }

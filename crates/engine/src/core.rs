@@ -1,4 +1,5 @@
-//! What the rooms of the engine share: one plain struct, no behaviour but small queries.
+//! State shared by the components of the engine: one plain struct, with no behaviour beyond small
+//! queries.
 
 use crate::ballast;
 use crate::commit_hooks::CommitHooks;
@@ -46,41 +47,41 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, PoisonError};
 
-/// The log may hold this many times the largest memtable.
+/// Target size of the log, as a multiple of the largest memtable.
 const LOG_MEMTABLES: u64 = 4;
 
 /// The shared state of an open database.
 #[derive(Debug)]
 pub struct EngineCore {
-    /// The world.
+    /// The environment: file system, clock, random numbers.
     pub env: Env,
     /// The database directory.
     pub dir: Arc<dyn Dir>,
-    /// Settings.
+    /// The settings given at open.
     pub settings: Settings,
-    /// The database's id.
+    /// Id of the database.
     pub database_id: u64,
-    /// The boot id of this machine now.
+    /// Boot id of this machine now.
     pub boot_id: u64,
     /// Counters.
     pub counters: Arc<Counters>,
-    /// Makes names in the directory durable.
+    /// Makes changes of the directory durable.
     pub dir_sync: Arc<DirSync>,
-    /// May it write?
+    /// Whether the database may be read and written, and background errors.
     pub health: Health,
-    /// Rings when anything that is waited for changes.
+    /// Notified when anything changes that a thread may wait for.
     pub signal: Signal,
-    /// The time for entries that expire.
+    /// The clock that decides whether entries have expired.
     pub logical_clock: Arc<LogicalClock>,
-    /// Who may hold how much memory.
+    /// The memory budget and its distribution.
     pub memory_budget: MemoryBudget,
-    /// Batches that several families share.
+    /// Batches that several column families' memtables share.
     pub shared_batches: SharedBatches,
-    /// Guards the last free space of the disk.
+    /// Refuses writes when the disk is nearly full.
     pub disk_space: DiskSpaceGuard,
-    /// Grows when a writer was refused for want of space: jobs try again.
+    /// Incremented when a write is refused for lack of space: jobs then retry.
     pub no_space_refusals: AtomicU64,
-    /// Locks of transactions.
+    /// Row locks of transactions.
     pub locks: Arc<LockManager>,
     /// Serializable transactions.
     pub serializable_txns: Arc<SerializableTxns>,
@@ -90,7 +91,7 @@ pub struct EngineCore {
     pub open_txns: Arc<OpenTxns>,
     /// Live snapshots.
     pub snapshots: Arc<SnapshotList>,
-    /// Those with a name, as the manifest has them.
+    /// Named snapshots, as recorded in the manifest.
     pub named_snapshots: std::sync::Mutex<BTreeMap<String, SnapshotHandle>>,
     /// Files waiting to be deleted.
     pub obsolete_files: ObsoleteFiles,
@@ -100,82 +101,83 @@ pub struct EngineCore {
     pub wal: Wal,
     /// The manifest.
     pub manifest: Manifest,
-    /// The users' key orders that families may have.
+    /// User-defined comparators available to column families.
     pub comparators: std::sync::RwLock<Vec<KeyComparator>>,
-    /// The families.
+    /// The column families.
     pub families: Families,
     /// The next file id.
     pub next_file_id: Arc<AtomicU64>,
-    /// The next run id of level 0.
+    /// The next run id for level 0.
     pub next_run_id: AtomicU64,
-    /// The last visible operation.
+    /// Sequence number of the last visible operation.
     pub visible_seq: AtomicU64,
-    /// The first operation that recovery has still to replay: its segment stays. `u64::MAX` when it
-    /// is done.
+    /// Sequence number of the first operation that recovery has yet to replay: its log segment must
+    /// stay. `u64::MAX` once recovery is done.
     pub replay_position: AtomicU64,
-    /// Set when jobs must give up.
+    /// Set when jobs must stop.
     pub closing: AtomicBool,
-    /// What commit hooks have not heard yet.
+    /// Commit hooks and their pending calls.
     pub commit_hooks: CommitHooks,
-    /// One flush at a time, so that a family's memtables are installed oldest first.
+    /// Serializes flushes, so that a column family's memtables are installed oldest first.
     pub flush_lock: Mutex<()>,
-    /// Loads at work on callers' threads: closing waits for them.
+    /// Bulk loads in progress on callers' threads: closing waits for them.
     pub running_loads: AtomicU64,
-    /// One compaction at a time.
+    /// Serializes compactions.
     pub compaction_lock: Mutex<()>,
-    /// Which jobs may start, and which run.
+    /// Controls which jobs may start, and lists the running ones.
     pub job_control: JobControl,
-    /// How far the running flush is, in thousandths of its memtable.
+    /// Progress of the running flush, in thousandths of its memtable.
     pub flush_progress: AtomicU64,
-    /// Tombstones that scans have passed.
+    /// Counts the tombstones that scans have skipped.
     pub skipped_tombstones: SkippedTombstones,
-    /// What delayed writers owe.
+    /// Delays writers: bytes admitted above the target rate and not yet paid for.
     pub write_throttle: WriteThrottle,
-    /// Why writers waited so far.
+    /// Write stalls so far, by cause.
     pub write_stalls: WriteStalls,
-    /// How far the scrub is, and what it found.
+    /// Progress and results of the scrub.
     pub scrub: Scrub,
-    /// The log for people.
+    /// The info log (`LOG`).
     pub info_log: InfoLog,
-    /// Who is told its lines.
+    /// Delivers its lines to the user's listener.
     pub listener_queue: ListenerQueue,
-    /// How fast they may go.
+    /// Rate limit of background jobs.
     pub rate_limiter: RateLimiter,
-    /// When the log is to be synced next for an interval write (monotonic microseconds, `u64::MAX`:
-    /// not).
+    /// When the log is due to be synced for a write with interval durability (monotonic
+    /// microseconds; `u64::MAX`: not due).
     pub sync_due_us: AtomicU64,
-    /// When the manifest is to record how far the log is durable.
+    /// When the manifest is due to record the durable position of the log.
     pub watermark_timer: WatermarkTimer,
-    /// The worst load of any family: sealed memtables (thousandths) in the high half, level 0 runs
-    /// in the low.
+    /// The highest load of any column family: sealed memtables (thousandths) in the high half,
+    /// level 0 runs in the low half.
     pub worst_family_load: AtomicU64,
-    /// Table bytes that merges would free, in thousandths of the others.
+    /// Table bytes that compactions would free, in thousandths of the remaining ones.
     pub garbage_permille: AtomicU64,
-    /// The log may grow to this before the families with the oldest operations are flushed.
+    /// When the log exceeds this size, the column families with the oldest operations are flushed.
     pub log_bytes_max: AtomicU64,
-    /// Held while the load or the limits are counted and stored, so that an older count never
-    /// replaces a newer one. No I/O inside.
+    /// Held while the load or the limits are computed and stored, so that an older result never
+    /// replaces a newer one. No I/O while it is held.
     pub refresh_lock: std::sync::Mutex<()>,
 }
 
 impl EngineCore {
-    /// The users' key orders that families may have now.
+    /// Returns the user-defined comparators available now.
     pub fn comparators(&self) -> Vec<KeyComparator> {
         self.comparators.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
-    /// Tells what happened.
+    /// Reports an event to the info log, the listener and tracing.
     pub fn report_event(&self, event: &EngineEvent<'_>) {
         if events::emit(&self.info_log, &self.listener_queue, event) {
             self.signal.notify();
         }
     }
-    /// The time, if this one of the operation is to be measured; `before` counts those before it.
+    /// Returns the current time if this call of `operation` is to be measured; `before` is the
+    /// number of earlier calls.
     #[inline]
     pub fn start_timer(&self, operation: Operation, before: u64) -> Option<u64> {
         let measured = self.settings.latency_stats && before % operation.one_in() == 0;
         measured.then(|| self.env.clock.monotonic_ns())
     }
-    /// The end of what [`Core::start`] began.
+    /// Ends a measurement begun with [`EngineCore::start_timer`].
     #[inline]
     pub fn stop_timer(&self, operation: Operation, started: Option<u64>) {
         if let Some(started) = started {
@@ -183,11 +185,12 @@ impl EngineCore {
             self.counters.latency.histogram(operation).record(took);
         }
     }
-    /// The last visible operation.
+    /// Returns the sequence number of the last visible operation.
     pub fn visible_seq(&self) -> SeqNo {
         SeqNo(self.visible_seq.load(Acquire))
     }
-    /// Whom a rewrite must respect; of operations up to which number, if it is not only a question.
+    /// Returns the snapshots that a rewrite must respect. `newest` is the newest sequence number
+    /// that the rewrite will process; `None` if the caller only queries.
     pub fn live_snapshots(&self, newest: Option<SeqNo>) -> LiveSnapshots {
         let now = self.env.clock.monotonic_us();
         match newest {
@@ -195,11 +198,12 @@ impl EngineCore {
             None => self.snapshots.live_snapshots(&self.visible_seq, now),
         }
     }
-    /// Looks at every family again; called where a memtable is sealed or a version installed.
+    /// Recomputes the load and the memory use of all column families; called where a memtable is
+    /// sealed or a version is installed.
     pub fn refresh_load(&self) {
         let _one_at_a_time = self.refresh_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let mut worst = (0, 0);
-        let (mut active, mut sealed, mut parts) = (0, 0, 0);
+        let (mut active, mut sealed, mut batch_bytes) = (0, 0, 0);
         let (mut wasted, mut stored) = (0u64, 0u64);
         let families = self.families.all();
         for f in &families {
@@ -214,21 +218,21 @@ impl EngineCore {
             (wasted, stored) = (wasted + waste.garbage_bytes, stored + waste.total_bytes);
             active += v.active.bytes();
             sealed += v.immutables.iter().map(|m| immutable_memtable_bytes(m)).sum::<u64>();
-            parts += v.active.shared_batch_bytes();
+            batch_bytes += v.active.shared_batch_bytes();
         }
         self.worst_family_load
             .store(worst.0.min(u64::from(u32::MAX)) << 32 | worst.1 as u64, SeqCst);
         self.garbage_permille
             .store(wasted.saturating_mul(1000) / stored.saturating_sub(wasted).max(1), SeqCst);
-        let (held, held_parts) = self.obsolete_files.tracked_memtable_bytes();
-        let (kept, parts) = (held.saturating_sub(sealed), parts + held_parts);
-        let shared = self.shared_batches.held_bytes().saturating_sub(parts);
+        let (held, held_batch_bytes) = self.obsolete_files.tracked_memtable_bytes();
+        let (kept, batch_bytes) = (held.saturating_sub(sealed), batch_bytes + held_batch_bytes);
+        let shared = self.shared_batches.held_bytes().saturating_sub(batch_bytes);
         let objects =
             memory_budget::object_bytes(families.len(), self.table_cache.open_table_count());
         self.memory_budget.set_memtable_usage((active, sealed), (shared, kept), objects);
         self.rebalance_memory();
     }
-    /// Who holds how much memory.
+    /// Returns the memory in use, by purpose.
     pub fn memory_usage(&self) -> MemoryUsage {
         let (all, filters) = (self.table_cache.resident_bytes(), self.table_cache.filter_bytes());
         let tables = (all.saturating_sub(filters), filters);
@@ -238,29 +242,31 @@ impl EngineCore {
             self.job_memory_bytes(),
         )
     }
-    /// Gives the block cache what the others leave.
+    /// Sets the capacity of the block cache to what the other consumers leave.
     pub fn rebalance_memory(&self) {
         let capacity = self.memory_budget.rebalance(&self.memory_usage());
         self.table_cache.cache().set_capacity(capacity);
     }
-    /// What the running jobs hold.
+    /// Returns the bytes of memory that running jobs hold.
     pub fn job_memory_bytes(&self) -> u64 {
         self.job_control.running_jobs().iter().map(|j| j.memory_bytes()).sum()
     }
-    /// Jobs or loads hold more or less than before: if it is much, the others are told.
+    /// Called when jobs or loads hold more or less memory; rebalances the budget if the change is
+    /// large.
     pub fn update_job_memory(&self) {
         if self.memory_budget.is_job_memory_changed(self.job_memory_bytes()) {
             self.rebalance_memory();
         }
     }
-    /// A job is over: what it held is free, and perhaps it is time to hand freed memory back.
+    /// Called when a job has ended and freed its memory; may return freed memory to the operating
+    /// system.
     pub fn release_job_memory(&self) {
         self.memory_budget.clear_nothing_to_seal();
         self.refresh_load();
         self.release_freed_memory();
     }
-    /// Memtables grew: others give way, and if that freed much somebody looks whether it goes back
-    /// to the system.
+    /// Accounts for `bytes` added to memtables: shrinks the block cache, and may trigger a check
+    /// whether to return memory to the operating system.
     pub fn add_memtable_bytes(&self, bytes: u64) {
         if self.memory_budget.add_active_bytes(bytes) {
             self.rebalance_memory();
@@ -269,14 +275,15 @@ impl EngineCore {
             }
         }
     }
-    /// Hands freed memory back to the system, if the budget needs it.
+    /// Returns freed memory to the operating system if the budget requires it.
     pub fn release_freed_memory(&self) {
         let resident = || self.env.fs.resident_bytes();
         if self.memory_budget.take_release(self.env.clock.monotonic_us(), resident) {
             self.env.fs.trim_heap();
         }
     }
-    /// Makes the ballast, or makes it anew, where there is room. Called by one thread.
+    /// Creates or recreates the ballast if there is enough free space. Must be called by one thread
+    /// at a time.
     pub fn maintain_ballast(&self) {
         let (reserve, _) = self.disk_space.status();
         if reserve > 0 && !ballast::is_largest(&*self.dir) {
@@ -286,14 +293,15 @@ impl EngineCore {
             ballast::maintain(&*self.dir, self.families.all().iter().map(tables).sum(), reserve);
         }
     }
-    /// Derives what depends on the families' settings; called where families come and go.
+    /// Recomputes the limits derived from the column families' settings; called when column
+    /// families or their settings change.
     pub fn refresh_limits(&self) {
         let _one_at_a_time = self.refresh_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let largest =
             self.families.all().iter().map(|f| f.settings().memtable_bytes).max().unwrap_or(0);
         self.log_bytes_max.store(largest.saturating_mul(LOG_MEMTABLES), SeqCst);
     }
-    /// The back-pressure now.
+    /// Returns the current back-pressure.
     pub fn write_pressure(&self) -> WritePressure {
         let load = self.worst_family_load.load(SeqCst);
         write_pressure::write_pressure(PressureInputs {
@@ -308,11 +316,12 @@ impl EngineCore {
                 * 10,
         })
     }
-    /// Makes creations in the database directory durable.
+    /// Makes files created in the database directory durable.
     pub fn sync_dir(&self) -> perigee_base::Result<()> {
         self.dir_sync.sync(&self.health)
     }
-    /// Syncs the log; the watermark follows in the background.
+    /// Syncs the log and returns the last durable sequence number; the watermark is recorded in the
+    /// background.
     pub fn sync_log(&self) -> perigee_base::Result<u64> {
         let durable = self.wal.sync(&self.health)?;
         if self.watermark_timer.schedule(|| self.env.clock.monotonic_us()) {
@@ -320,16 +329,16 @@ impl EngineCore {
         }
         Ok(durable)
     }
-    /// An opener of the files that edits add.
+    /// Returns an opener for the files that manifest edits add.
     pub fn table_opener(&self) -> TableCacheOpener<'_> {
         TableCacheOpener { table_cache: &self.table_cache }
     }
 }
 
-/// The shelf as the tree sees it.
+/// The table cache as a [`FileOpener`].
 #[derive(Debug)]
 pub struct TableCacheOpener<'a> {
-    /// The shelf.
+    /// The table cache.
     pub table_cache: &'a TableCache,
 }
 
@@ -353,7 +362,7 @@ impl FileOpener for TableCacheOpener<'_> {
     }
 }
 
-/// A file that the manifest names and nobody finds is damage, not a missing database.
+/// Turns `NotFound` for a file that the manifest names into `Corruption`.
 fn missing_file_error(e: Error, id: FileId, kind: FileKind) -> Error {
     if e.kind() != ErrorKind::NotFound {
         return e;
@@ -362,7 +371,7 @@ fn missing_file_error(e: Error, id: FileId, kind: FileKind) -> Error {
         .in_file(filename::file_name(id, kind))
 }
 
-/// The next id for a file.
+/// Allocates a file id.
 pub fn allocate_file_id(ids: &AtomicU64) -> FileId {
     FileId(ids.fetch_add(1, SeqCst))
 }

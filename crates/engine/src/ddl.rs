@@ -1,6 +1,6 @@
-//! Creating, dropping, renaming, clearing and cloning families: one manifest edit each. The log is
-//! made durable first, so that the manifest never overtakes it: a power cut cannot keep the change
-//! and lose the writes before it.
+//! Creates, drops, renames, clears and clones column families, with one manifest edit each. The log
+//! is made durable first, so that the manifest is never ahead of it: a power failure cannot keep
+//! the change and lose the writes before it.
 
 use crate::commit::{publish_up_to, sequence};
 use crate::core::EngineCore;
@@ -13,16 +13,18 @@ use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo, limits};
 use perigee_tree::{LsmTree, Version, VersionEdit};
 use std::sync::Arc;
 
-/// Refuses a name that no family can have.
+/// Returns an error if no column family can have this name.
 pub fn check_family_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > limits::FAMILY_NAME_BYTES_MAX || name.contains('\0') {
-        return Err(Error::invalid("a family's name has 1 to 255 bytes and no NUL")
-            .expected("1 to 255 bytes", name.len()));
+        return Err(Error::invalid(
+            "the name of a column family must have 1 to 255 bytes and no NUL",
+        )
+        .expected("1 to 255 bytes", name.len()));
     }
     Ok(())
 }
 
-/// Creates a family, durably, under a number of its own.
+/// Creates a column family, durably, with a sequence number of its own.
 pub fn create_family(
     core: &EngineCore,
     name: &str,
@@ -66,49 +68,48 @@ pub fn create_family(
             made = Some(family);
         },
     );
-    // Also after a failure: then the number is one that nothing has.
+    // Also after a failure: the sequence number is then unused.
     publish_up_to(core, seq, Vec::new());
     created?;
     core.refresh_limits();
-    made.ok_or_else(|| Error::internal("a family was created but not installed"))
+    made.ok_or_else(|| Error::internal("a column family was created but not installed"))
 }
 
-/// The family of that name.
+/// Returns the column family with this name.
 fn find_family(core: &EngineCore, name: &str) -> Result<Arc<FamilyState>> {
-    let missing = || Error::new(ErrorKind::NotFound, format!("there is no family {name:?}"));
+    let missing = || Error::new(ErrorKind::NotFound, format!("there is no column family {name:?}"));
     core.families.by_name(name).ok_or_else(missing)
 }
 
-/// Refuses a name that is taken, or that no family can have.
+/// Returns an error if the name is taken or invalid.
 fn check_name_free(core: &EngineCore, name: &str) -> Result<()> {
     check_family_name(name)?;
     if core.families.by_name(name).is_some() {
         return Err(Error::new(
             ErrorKind::AlreadyExists,
-            format!("the family {name:?} exists already"),
+            format!("the column family {name:?} exists already"),
         ));
     }
     Ok(())
 }
 
-/// Refuses a new family of that name.
+/// Returns an error if a new column family with this name cannot be created.
 pub fn check_new_family(core: &EngineCore, name: &str) -> Result<()> {
     check_name_free(core, name)?;
     if core.families.count() >= limits::FAMILIES_MAX {
-        return Err(Error::invalid("there are too many families")
+        return Err(Error::invalid("there are too many column families")
             .expected(format_args!("at most {}", limits::FAMILIES_MAX), core.families.count()));
     }
     Ok(())
 }
 
-/// Gives a family another name, durably. Handles and batches made before go on working: they hold
-/// its number.
+/// Renames a column family, durably. Handles and batches made before stay valid: they hold its id.
 pub fn rename_family(core: &EngineCore, name: &str, to: &str) -> Result<()> {
     let mut commit_section = core.wal.appender();
     core.health.check_writable()?;
     let family = find_family(core, name)?;
     if family.id == FamilyId::DEFAULT {
-        return Err(Error::invalid("the family \"default\" cannot be renamed"));
+        return Err(Error::invalid("the column family \"default\" cannot be renamed"));
     }
     if name == to {
         return Ok(());
@@ -125,8 +126,8 @@ pub fn rename_family(core: &EngineCore, name: &str, to: &str) -> Result<()> {
         |catalog| {
             let entry = catalog_entry(catalog, family.id)?;
             let renamed = (family.id, to.to_owned(), entry.settings.clone());
-            let befell = FamilyEventKind::Renamed { from: name.to_owned(), to: to.to_owned() };
-            let events = family_event(seq, family.id, befell);
+            let kind = FamilyEventKind::Renamed { from: name.to_owned(), to: to.to_owned() };
+            let events = family_event(seq, family.id, kind);
             Ok((
                 ManifestEdit {
                     families: vec![renamed],
@@ -143,15 +144,16 @@ pub fn rename_family(core: &EngineCore, name: &str, to: &str) -> Result<()> {
     renamed
 }
 
-/// Refuses to take away what a prepared transaction writes, or depends on.
+/// Returns `Busy` if a prepared transaction writes to the column family or depends on it.
 fn check_no_prepared_txn(core: &EngineCore, family: &FamilyState) -> Result<()> {
     match core.prepared_txns.find_by_family(family.id) {
         None => Ok(()),
-        Some(undecided) => Err(Error::new(
+        Some(prepared) => Err(Error::new(
             ErrorKind::Busy,
             format!(
-                "the transaction prepared as {} is about the family {:?}: decide it first",
-                display_gid(&undecided.gid),
+                "the prepared transaction {} involves the column family {:?}: commit or roll it \
+                back first",
+                display_gid(&prepared.gid),
                 family.name()
             ),
         )),
@@ -162,15 +164,15 @@ fn family_event(at: SeqNo, family: FamilyId, what: FamilyEventKind) -> Vec<Famil
     vec![FamilyEvent { seq: at, family, kind: what }]
 }
 
-/// Removes everything in a family, durably and at once. The log is spent up to here, so replaying
-/// it brings nothing back.
+/// Removes all contents of a column family, durably and at once. The log up to here is marked as
+/// flushed, so replaying it restores nothing.
 pub fn clear_family(core: &EngineCore, name: &str) -> Result<()> {
     let mut commit_section = core.wal.appender();
     core.health.check_writable()?;
     let family = find_family(core, name)?;
     check_no_prepared_txn(core, &family)?;
     let seq = sequence::reserve_sequence_numbers(core, &mut commit_section, 1)?;
-    let era = core.snapshots.epoch() + 1;
+    let epoch = core.snapshots.epoch() + 1;
     let cleared = core.manifest.commit_edit(
         &core.health,
         &core.next_file_id,
@@ -192,14 +194,14 @@ pub fn clear_family(core: &EngineCore, name: &str) -> Result<()> {
             Ok((edit, family.tree.view()))
         },
         |view| {
-            family.set_contents_epoch(era);
+            family.set_contents_epoch(epoch);
             family.set_contents_start(seq);
             family.tree.clear();
             core.obsolete_files
                 .add_replaced(&view.version, &Version::empty(family.tree.comparator()));
-            // Here, not behind the commit: that may fail after this, and the family would be older
-            // than all snapshots to come.
-            core.snapshots.begin_epoch(era);
+            // Here, not after the commit returns: it may still fail then, and the contents would
+            // belong to an epoch older than all later snapshots.
+            core.snapshots.begin_epoch(epoch);
         },
     );
     publish_up_to(core, seq, Vec::new());
@@ -209,8 +211,8 @@ pub fn clear_family(core: &EngineCore, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Makes the family `name` of the tables that `source` has now, in one edit. The files are shared
-/// until a compaction of either replaces them.
+/// Creates the column family `name` from the current tables of `source`, in one edit. The files are
+/// shared until a compaction in either column family replaces them.
 pub fn clone_family(
     core: &EngineCore,
     source: &Arc<FamilyState>,
@@ -221,7 +223,7 @@ pub fn clone_family(
     check_new_family(core, name)?;
     source.check_not_dropped()?;
     let seq = sequence::reserve_sequence_numbers(core, &mut commit_section, 1)?;
-    let era = core.snapshots.epoch() + 1;
+    let epoch = core.snapshots.epoch() + 1;
     let mut made = None;
     let cloned = core.manifest.commit_edit(
         &core.health,
@@ -247,17 +249,17 @@ pub fn clone_family(
                 durable_seq: Some(seq.0),
                 ..ManifestEdit::default()
             };
-            // Installing happens under this same lock: the version is what the catalog says.
+            // Versions are installed under this same lock, so this version matches the catalog.
             let of_source = source.tree.view();
             let tree = LsmTree::new((*of_source.version).clone(), core.logical_clock.clone());
             tree.set_merge_operator(of_source.merge_operator.get().cloned());
             Ok((edit, Arc::new(FamilyState::new(id, name.to_owned(), of.settings.clone(), tree))))
         },
         |family| {
-            family.set_contents_epoch(era);
+            family.set_contents_epoch(epoch);
             family.set_contents_start(seq);
             core.families.insert(Arc::clone(&family));
-            core.snapshots.begin_epoch(era);
+            core.snapshots.begin_epoch(epoch);
             made = Some(family);
         },
     );
@@ -266,18 +268,18 @@ pub fn clone_family(
     core.refresh_limits();
     core.refresh_load();
     core.signal.notify();
-    made.ok_or_else(|| Error::internal("a family was cloned but not installed"))
+    made.ok_or_else(|| Error::internal("a column family was cloned but not installed"))
 }
 
 fn catalog_entry(catalog: &Catalog, id: FamilyId) -> Result<&CatalogFamily> {
     catalog
         .families
         .get(&id)
-        .ok_or_else(|| Error::internal(format!("the catalog has lost family {id}")))
+        .ok_or_else(|| Error::internal(format!("column family {id} is missing in the catalog")))
 }
 
-/// Gives a family other settings, durably. Files written from now on follow them; the others stay
-/// as they are.
+/// Changes the settings of a column family, durably. They apply to files written from now on;
+/// existing files stay as they are.
 pub fn set_family_settings(
     core: &EngineCore,
     family: &FamilyState,
@@ -297,7 +299,7 @@ pub fn set_family_settings(
             Ok((ManifestEdit { families: vec![changed], ..ManifestEdit::default() }, settings))
         },
         |settings| {
-            // In the manifest before any operand is.
+            // The manifest names the operator before any operand is written.
             family.tree.set_merge_operator(
                 core.settings.merge_operators.merger(settings.merge_operator.as_ref()),
             );
@@ -309,8 +311,9 @@ pub fn set_family_settings(
     Ok(())
 }
 
-/// After files went: what depends on them is counted again, and they are deleted if nobody holds
-/// them. Outside the commit section: there may be thousands, and no writer has to wait for that.
+/// Recomputes limits and load after files were removed, and deletes the files that are no longer
+/// referenced. Called outside the commit section: there may be thousands of files, and writers must
+/// not wait.
 fn delete_removed_files(core: &EngineCore) {
     core.refresh_limits();
     core.refresh_load();
@@ -318,13 +321,15 @@ fn delete_removed_files(core: &EngineCore) {
     let _ = core.obsolete_files.delete_unreferenced(&core.table_cache);
 }
 
-/// Drops a family with everything in it, durably.
+/// Drops a column family with all its contents, durably.
 pub fn drop_family(core: &EngineCore, name: &str) -> Result<()> {
     let mut commit_section = core.wal.appender();
     core.health.check_writable()?;
     let family = find_family(core, name)?;
     if family.id == FamilyId::DEFAULT {
-        return Err(Error::invalid("the family \"default\" cannot be dropped: clear it"));
+        return Err(Error::invalid(
+            "the column family \"default\" cannot be dropped: clear it instead",
+        ));
     }
     check_no_prepared_txn(core, &family)?;
     let seq = sequence::reserve_sequence_numbers(core, &mut commit_section, 1)?;

@@ -1,5 +1,6 @@
-//! Makes names durable. A failed directory sync cannot be repeated and believed: it poisons, and no
-//! sync of the directory may succeed between the failure of another and the poison.
+//! Syncs of the database directory, which make file names durable. After a failed directory sync a
+//! later success proves nothing, so the first failure poisons the database; no sync of the
+//! directory may succeed between the failure and the poisoning.
 
 use crate::health::Health;
 use perigee_base::Result;
@@ -7,8 +8,7 @@ use perigee_env::Dir;
 use perigee_env::sync::Mutex;
 use std::sync::Arc;
 
-/// The only door to the directory's sync once the database is open. The lock is held across the
-/// sync.
+/// The only way to sync the directory while the database is open. The lock is held across the sync.
 #[derive(Debug)]
 pub struct DirSync {
     dir: Arc<dyn Dir>,
@@ -16,11 +16,11 @@ pub struct DirSync {
 }
 
 impl DirSync {
-    /// For `dir`.
+    /// Creates the sync of `dir`.
     pub fn new(dir: Arc<dyn Dir>) -> DirSync {
         DirSync { dir, sync_lock: Mutex::new(()) }
     }
-    /// Makes creations, renames and removals durable, or poisons.
+    /// Makes file creations, renames and removals durable; poisons the database if that fails.
     pub fn sync(&self, health: &Health) -> Result<()> {
         let _one_at_a_time = self.sync_lock.lock();
         if let Some(cause) = health.poisoned() {

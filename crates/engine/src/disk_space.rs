@@ -1,26 +1,27 @@
-//! The disk-space guard: below a reserve of free space only deletes are accepted, so that flushes,
-//! compactions and the manifest have room to work, and to make room. It asks the file system now
-//! and then, and again while space is short.
+//! The disk-space guard: when free space is below a reserve, only deletes are accepted, so that
+//! flushes, compactions and the manifest have space to work and to free more. It queries the file
+//! system periodically, and before each further write while space is short.
 
 use perigee_base::{Error, ErrorKind, Result};
 use perigee_env::Dir;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Free space is asked for at least this often while somebody writes.
+/// Maximum age of the last query of the free space when a write is admitted.
 const CHECK_INTERVAL_US: u64 = 200_000;
 
-/// What was last heard. Relaxed: an old answer costs at most one look's worth of writes.
+/// The reserve and the result of the last query. Relaxed: a stale value admits at most one
+/// interval's worth of writes too many.
 #[derive(Debug)]
 pub struct DiskSpaceGuard {
     reserve: AtomicU64,
     free: AtomicU64,
     checked_us: AtomicU64,
-    /// May still be written before the next look.
+    /// Bytes that may be written before the next query.
     allowance: AtomicU64,
 }
 
 impl DiskSpaceGuard {
-    /// A guard of that many bytes; 0 guards nothing.
+    /// Creates a guard that keeps `reserve` bytes free; 0 disables it.
     pub fn new(reserve: u64) -> DiskSpaceGuard {
         DiskSpaceGuard {
             reserve: AtomicU64::new(reserve),
@@ -29,21 +30,23 @@ impl DiskSpaceGuard {
             allowance: AtomicU64::new(0),
         }
     }
-    /// The reserve, and the free space as last heard (`u64::MAX`: not heard, or without bound).
+    /// Returns the reserve and the free space at the last query (`u64::MAX`: not queried yet, or
+    /// unlimited).
     pub fn status(&self) -> (u64, u64) {
         (self.reserve.load(Relaxed), self.free.load(Relaxed))
     }
-    /// From now on so many bytes are kept free.
+    /// Changes the number of bytes to keep free.
     pub fn set_reserve(&self, bytes: u64) {
         self.reserve.store(bytes, Relaxed);
-        // What was allowed was allowed by the other number.
+        // The allowance was computed from the old reserve.
         self.allowance.store(0, Relaxed);
     }
 
-    /// Admits a write of `bytes`, or refuses it because little space is left.
+    /// Admits a write of `bytes`, or refuses it because too little space is left.
     ///
     /// # Errors
-    /// `NoSpace`: nothing was written; the same write is accepted when there is room again.
+    /// `NoSpace`: nothing was written; the same write is accepted once there is enough free space.
+    /// Those of querying the file system.
     pub fn admit(&self, dir: &dyn Dir, now_us: u64, bytes: u64) -> Result<()> {
         let reserve = self.reserve.load(Relaxed);
         if reserve == 0 {
@@ -63,7 +66,7 @@ impl DiskSpaceGuard {
             self.allowance.store(0, Relaxed);
             return Err(no_space_error(reserve, free));
         }
-        // The log is not all that grows: flushes and compactions write as well.
+        // The log is not the only file that grows: flushes and compactions write, too.
         self.allowance.store((above - bytes) / 4, Relaxed);
         Ok(())
     }
@@ -71,8 +74,8 @@ impl DiskSpaceGuard {
 
 fn no_space_error(reserve: u64, free: u64) -> Error {
     let text = format!(
-        "only {free} bytes are free on the disk and min_free_space keeps {reserve}: deletes are accepted, other writes \
-         when there is room again"
+        "only {free} bytes are free on the disk and min_free_space is {reserve}: deletes are \
+         accepted, other writes once there is more free space"
     );
     Error::new(ErrorKind::NoSpace, text)
 }

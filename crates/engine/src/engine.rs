@@ -1,4 +1,5 @@
-//! The wiring: builds the rooms in layer order, closes them in reverse. The door of this crate.
+//! Constructs the components of the engine in layer order and closes them in reverse. [`Engine`] is
+//! the public interface of this crate.
 
 use crate::change_feed::ChangeFeed;
 use crate::commit::{self, CommitPipeline, TwoPhaseDecision, rotate};
@@ -37,7 +38,7 @@ use perigee_tree::{StripedGuard, View};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The lock on a directory whose recovery has failed.
+/// The lock of a directory whose recovery has failed.
 #[derive(Debug)]
 pub struct RetainedDirLock {
     dir: Arc<dyn Dir>,
@@ -46,8 +47,7 @@ pub struct RetainedDirLock {
 }
 
 impl RetainedDirLock {
-    /// Whether it is this process's, and on the directory that is at `path` now: that one may have
-    /// been replaced meanwhile.
+    /// Returns true if this process holds the lock, and `path` still is the locked directory.
     fn is_for(&self, path: &Path) -> Result<bool> {
         Ok(!self.process.is_forked() && self.dir.is_located_at(path)?)
     }
@@ -76,9 +76,8 @@ impl Engine {
     pub fn open(env: Env, path: &Path, settings: Settings) -> Result<Engine> {
         Engine::open_with_lock(env, path, settings, &mut None)
     }
-    /// Opens or creates the database in `path`; a lock on the directory that is in `kept` is used
-    /// instead of a new one. After a failure of the recovery the lock is in `kept`, so that the
-    /// next open follows without a moment in which the directory is not locked.
+    /// Like [`open`](Engine::open), with the directory lock in `kept`, if any. If recovery fails,
+    /// the lock is left in `kept`, so that the directory stays locked until the next open.
     pub fn open_with_lock(
         env: Env,
         path: &Path,
@@ -163,21 +162,22 @@ impl Engine {
         }
     }
 
-    /// Its directory.
+    /// Returns the database directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
-    /// Number of the database in this directory. A checkpoint has the database id of its source
-    /// (the table files that they share name it), but not its families: their numbers part with the
-    /// first one that is created on either side.
+    /// Identifies the database in this directory. A checkpoint has the database id of its source
+    /// (the shared table files contain it), but family ids diverge with the first one created on
+    /// either side.
     pub fn identity(&self) -> u64 {
         self.identity
     }
-    /// Commits a batch; `None`: with the database's durability.
+    /// Commits a batch. `None`: with the default durability of the database.
     pub fn write(&self, batch: Batch, durability: Option<DurabilityLevel>) -> Result<()> {
         self.write_measured(Operation::Write, batch, durability).map(drop)
     }
-    /// The same, measured as that operation; the number of the batch's last one.
+    /// Like [`write`](Engine::write), with the latency recorded for `operation`. Returns the
+    /// sequence number of the last operation of the batch.
     pub fn write_measured(
         &self,
         operation: Operation,
@@ -206,11 +206,11 @@ impl Engine {
     pub fn begin_txn(&self, settings: TxnSettings) -> Result<EngineTxn> {
         EngineTxn::begin(&self.core, settings)
     }
-    /// Commits a transaction, which has ended when this returns, whatever it returns; the number of
-    /// its last operation (of the present, if it wrote nothing).
+    /// Commits a transaction, which has ended when this returns, whatever the result. Returns the
+    /// sequence number of its last operation (the current one, if it wrote nothing).
     ///
     /// # Errors
-    /// `Conflict`: nothing of it happened, begin it anew. Those of [`Engine::write`].
+    /// `Conflict`: the transaction had no effect, retry it. Those of [`Engine::write`].
     pub fn commit_txn(
         &self,
         txn: &mut EngineTxn,
@@ -234,7 +234,7 @@ impl Engine {
         txn.end();
         done
     }
-    /// Called before a transaction writes: what it cannot keep in memory goes to files.
+    /// Called before a transaction writes: moves its writes to files if they exceed its memory.
     ///
     /// # Errors
     /// `NoSpace`, `Io`: nothing has changed.
@@ -245,11 +245,11 @@ impl Engine {
         }
         txn.spill_if_needed(&self.core, || Box::new(TxnSpillFiles::new(&self.core)))
     }
-    /// Prepares a transaction under an identifier, durably. It has ended when this returns,
-    /// whatever it returns, unless the identifier cannot be had.
+    /// Prepares a transaction durably under an identifier. It has ended when this returns, whatever
+    /// the result, unless the identifier is invalid or in use.
     pub fn prepare_txn(&self, txn: &mut EngineTxn, gid: &[u8]) -> Result<()> {
         check_gid(gid)?;
-        let _mine = self.core.prepared_txns.reserve_gid(gid)?;
+        let _reservation = self.core.prepared_txns.reserve_gid(gid)?;
         txn.check_preparable()?;
         let level = txn.settings().isolation;
         let done = txn.finish_prepare(&self.core).and_then(|leaving| {
@@ -260,40 +260,41 @@ impl Engine {
         txn.end();
         done
     }
-    /// Decides over a prepared transaction, durably; the number of its last operation.
+    /// Commits or rolls back a prepared transaction durably; returns its last sequence number.
     pub fn decide_prepared(&self, gid: &[u8], verdict: TwoPhaseDecision) -> Result<SeqNo> {
         let done = commit::decide_txn(&self.core, &self.writers, gid, verdict);
         self.core.commit_hooks.run_pending();
         done
     }
-    /// The prepared transactions that nobody has decided.
+    /// Returns the prepared transactions that have not been decided.
     pub fn prepared_txns(&self) -> Result<Vec<Arc<PreparedTxn>>> {
         self.core.health.check_open()?;
         Ok(self.core.prepared_txns.all())
     }
-    /// Calls the commit hooks that are due, on a thread that holds nothing.
+    /// Calls the pending commit hooks of this thread, which must not hold a lock.
     pub fn run_commit_hooks(&self) {
         self.core.commit_hooks.run_pending();
     }
-    /// What transactions read.
+    /// Returns the shared state that transactions read.
     pub fn core(&self) -> &EngineCore {
         &self.core
     }
 
-    /// `Closed` if it is closed.
+    /// Returns `Closed` if the database is closed.
     #[inline]
     pub fn check_open(&self) -> Result<()> {
         self.core.health.check_open()
     }
-    /// The newest view of a family, and the sequence number up to which to read it. The view is
-    /// taken first: everything visible at the later number is in it, or newer than it as a whole.
+    /// Returns the newest view of a column family, and the sequence number at which to read it. The
+    /// view is taken first: every commit visible at that sequence number is in the view, or is
+    /// newer than the view as a whole.
     pub fn read_view(&self, family: &FamilyState) -> Result<(Arc<View>, SeqNo)> {
         self.core.health.check_open()?;
         family.check_not_dropped()?;
         let view = family.tree.view();
         Ok((view, self.core.visible_seq()))
     }
-    /// The same for the time of one read: cheaper where many threads read at once.
+    /// Like [`read_view`](Engine::read_view), for one read: cheaper with many reading threads.
     #[inline]
     pub fn pin_view(&self, family: &FamilyState) -> Result<(StripedGuard<View>, SeqNo)> {
         self.core.health.check_open()?;
@@ -301,7 +302,7 @@ impl Engine {
         let view = family.tree.pin();
         Ok((view, self.core.visible_seq()))
     }
-    /// The view of a family for one read of a held snapshot.
+    /// Returns the view of a column family for one read at a snapshot.
     #[inline]
     pub fn pin_view_at(
         &self,
@@ -314,7 +315,7 @@ impl Engine {
         family.check_snapshot(held)?;
         Ok(view)
     }
-    /// The view of a family for a held snapshot.
+    /// Returns the view of a column family for a snapshot.
     pub fn view_at(&self, family: &FamilyState, held: &SnapshotHandle) -> Result<Arc<View>> {
         self.core.health.check_open()?;
         family.check_not_dropped()?;
@@ -322,54 +323,53 @@ impl Engine {
         family.check_snapshot(held)?;
         Ok(view)
     }
-    /// The time for entries that expire.
+    /// Returns the clock that decides whether entries have expired.
     pub fn logical_clock(&self) -> &LogicalClock {
         &self.core.logical_clock
     }
-    /// Somebody who knows says that the wall clock is right; what waited for that is looked at
-    /// again.
+    /// Accepts the wall clock as confirmed by the operator, and wakes work that waits for this.
     pub fn confirm_wall_clock(&self) {
         self.core.logical_clock.confirm_wall_clock();
         self.core.signal.notify();
     }
-    /// The number of the last operation that readers see.
+    /// Returns the sequence number of the last visible operation.
     pub fn visible_seq(&self) -> SeqNo {
         self.core.visible_seq()
     }
-    /// Holds on to the present.
+    /// Takes a snapshot of the current state.
     pub fn snapshot(&self) -> Result<SnapshotHandle> {
         self.core.health.check_open()?;
         Ok(self.core.snapshots.acquire(&self.core.visible_seq))
     }
-    /// Holds on to a number of the past.
+    /// Takes a snapshot at an earlier sequence number.
     pub fn snapshot_at(&self, seq: SeqNo) -> Result<SnapshotHandle> {
         named_snapshots::snapshot_at(&self.core, seq)
     }
-    /// The oldest number of the past that can be held.
+    /// Returns the oldest readable sequence number.
     pub fn oldest_readable(&self) -> SeqNo {
         self.core.snapshots.oldest_readable()
     }
-    /// Gives the present a name.
+    /// Creates a named snapshot of the current state; returns its sequence number.
     pub fn create_named_snapshot(&self, name: &str) -> Result<SeqNo> {
         named_snapshots::create_named(&self.core, name)
     }
-    /// Holds on to what a name holds.
+    /// Returns a snapshot at the sequence number of a named snapshot.
     pub fn named_snapshot(&self, name: &str) -> Result<SnapshotHandle> {
         named_snapshots::find_named(&self.core, name)
     }
-    /// Names of snapshots, with their numbers.
+    /// Returns the names and sequence numbers of all named snapshots.
     pub fn named_snapshots(&self) -> Vec<(String, SeqNo)> {
         named_snapshots::list_named(&self.core)
     }
-    /// Forgets a name.
+    /// Drops a named snapshot.
     pub fn drop_named_snapshot(&self, name: &str) -> Result<()> {
         named_snapshots::drop_named(&self.core, name)
     }
-    /// A feed of everything behind a number.
+    /// Returns a change feed of everything after a sequence number.
     pub fn change_feed(&self, since: SeqNo) -> Result<ChangeFeed> {
         ChangeFeed::new(&self.core, since)
     }
-    /// Begins a point read: the time, if it is one that is measured.
+    /// Begins a point read; returns the time if this one is to be measured.
     #[inline]
     pub fn start_get_timer(&self) -> Option<u64> {
         self.core.start_timer(Operation::Get, self.core.counters.gets.stripe_value())
@@ -380,25 +380,25 @@ impl Engine {
         self.count_get(hit);
         self.core.stop_timer(Operation::Get, started);
     }
-    /// Begins another operation; `before` counts those before it.
+    /// Begins another operation; `before` is the number of earlier ones.
     #[inline]
     pub fn start_timer(&self, operation: Operation, before: u64) -> Option<u64> {
         self.core.start_timer(operation, before)
     }
-    /// Ends what was begun.
+    /// Ends a measurement begun with [`start_timer`](Engine::start_timer).
     #[inline]
     pub fn stop_timer(&self, operation: Operation, started: Option<u64>) {
         self.core.stop_timer(operation, started);
     }
-    /// The time, for measuring.
+    /// Returns the monotonic time in nanoseconds.
     pub fn now_ns(&self) -> u64 {
         self.core.env.clock.monotonic_ns()
     }
-    /// The counters.
+    /// Returns the counters.
     pub fn counters(&self) -> &Counters {
         &self.core.counters
     }
-    /// Scans passed so many tombstones: now and then jobs look whether that is to end.
+    /// Counts tombstones skipped by scans; may trigger a check whether to compact them away.
     pub fn record_skipped_tombstones(&self, tombstones: u64) {
         self.core.counters.tombstones_passed.add(tombstones);
         if self.core.skipped_tombstones.add(tombstones) {
@@ -413,34 +413,31 @@ impl Engine {
         }
     }
 
-    /// The family called `name`.
+    /// Returns the column family `name`.
     pub fn family(&self, name: &str) -> Result<Arc<FamilyState>> {
         self.core.health.check_open()?;
-        self.core
-            .families
-            .by_name(name)
-            .ok_or_else(|| Error::new(ErrorKind::NotFound, format!("there is no family {name:?}")))
+        self.core.families.by_name(name).ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("there is no column family {name:?}"))
+        })
     }
-    /// Names of all families.
+    /// Returns the names of all column families.
     pub fn family_names(&self) -> Vec<String> {
         self.core.families.names()
     }
-    /// Tells a change of the families, if it was made.
+    /// Reports a change of the column families if it succeeded, or if its outcome is unknown.
     fn report_family_change<T>(&self, changed: Result<T>, what: &str, name: &str) -> Result<T> {
         let _span = events::enter_span("family", name);
         match &changed {
             Ok(_) => self.core.report_event(&EngineEvent::FamilyChanged { what, name }),
             Err(e) if e.kind() == ErrorKind::OutcomeUnknown => {
-                self.core.report_event(&EngineEvent::Failed {
-                    what: "a change of the families",
-                    error: e,
-                });
+                self.core
+                    .report_event(&EngineEvent::Failed { what: "column-family change", error: e });
             }
             Err(_) => {}
         }
         changed
     }
-    /// Creates a family.
+    /// Creates a column family.
     pub fn create_family(&self, name: &str, settings: FamilySettings) -> Result<Arc<FamilyState>> {
         self.report_family_change(
             crate::ddl::create_family(&self.core, name, settings),
@@ -448,15 +445,15 @@ impl Engine {
             name,
         )
     }
-    /// The settings that were given at open.
+    /// Returns the settings given at open.
     pub fn settings(&self) -> &Settings {
         &self.core.settings
     }
-    /// The world.
+    /// Returns the environment.
     pub fn env(&self) -> &Env {
         &self.core.env
     }
-    /// Gives a family other settings.
+    /// Changes the settings of a column family.
     pub fn set_family_settings(
         &self,
         family: &FamilyState,
@@ -464,40 +461,40 @@ impl Engine {
     ) -> Result<()> {
         self.report_family_change(
             crate::ddl::set_family_settings(&self.core, family, settings),
-            "has other options",
+            "options changed",
             &family.name(),
         )
     }
-    /// Drops a family.
+    /// Drops a column family.
     pub fn drop_family(&self, name: &str) -> Result<()> {
         self.report_family_change(crate::ddl::drop_family(&self.core, name), "dropped", name)
     }
 
-    /// How many calls of commit hooks have panicked.
+    /// Returns the number of commit-hook calls that panicked.
     pub fn hook_panics(&self) -> u64 {
         self.core.commit_hooks.panic_count()
     }
-    /// Starts a bulk load of a family.
+    /// Starts a bulk load into a column family.
     pub fn bulk_load(&self, family: &Arc<FamilyState>) -> Result<LoadBuilder> {
         LoadBuilder::new(&self.core, family)
     }
-    /// Ingests standalone tables: number, entries, bytes.
+    /// Ingests standalone tables; returns the sequence number, entries and bytes.
     pub fn ingest(&self, files: &[load::ingest::IngestFiles]) -> Result<(SeqNo, u64, u64)> {
         load::ingest_files(&self.core, files)
     }
-    /// Publishes loads together.
+    /// Publishes bulk loads atomically.
     pub fn publish_loads(&self, loads: &mut [&mut LoadBuilder]) -> Result<SeqNo> {
         load::finish_loads(&self.core, loads)
     }
-    /// Gives a family another name.
+    /// Renames a column family.
     pub fn rename_family(&self, name: &str, to: &str) -> Result<()> {
         self.report_family_change(crate::ddl::rename_family(&self.core, name, to), "renamed", to)
     }
-    /// Removes everything in a family.
+    /// Removes all contents of a column family.
     pub fn clear_family(&self, name: &str) -> Result<()> {
         self.report_family_change(crate::ddl::clear_family(&self.core, name), "cleared", name)
     }
-    /// Makes a family that begins as the present of another, and shares its files.
+    /// Creates a column family with the contents of another; they share files.
     pub fn clone_family(&self, source: &str, name: &str) -> Result<Arc<FamilyState>> {
         crate::ddl::check_new_family(&self.core, name)?;
         let source = self.family(source)?;
@@ -511,13 +508,13 @@ impl Engine {
         )
     }
 
-    /// Makes everything acknowledged durable.
+    /// Makes all acknowledged writes durable.
     pub fn sync(&self) -> Result<()> {
         self.core.health.check_writable()?;
         self.core.sync_log().map(|_| ())
     }
 
-    /// Seals the memtables of these families and waits until what was sealed is in tables.
+    /// Seals the memtables of these column families and waits until they are flushed.
     pub fn flush(&self, families: &[Arc<FamilyState>]) -> Result<()> {
         self.core.health.check_writable()?;
         {
@@ -543,7 +540,7 @@ impl Engine {
         self.wait_until(|| !waiting.iter().any(|(f, m)| f.awaits_flush(m)))
     }
 
-    /// Waits for flushes, unless they fail or are held back.
+    /// Waits for flushes; returns an error if they fail or background work is paused.
     fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
         let failures = self.core.health.background_error_count();
         loop {
@@ -555,7 +552,7 @@ impl Engine {
             if let Some(e) = self.core.health.background_error_since(failures) {
                 return Err(e);
             }
-            // Held back, it would wait for ever if its caller is who holds it.
+            // If the caller is the one that paused the jobs, waiting would never end.
             if self.core.job_control.is_idle(Some(JobKind::Flush)) {
                 self.core.job_control.check_allowed(JobKind::Flush)?;
             }
@@ -563,15 +560,15 @@ impl Engine {
         }
     }
 
-    /// All families.
+    /// Returns all column families.
     pub fn all_families(&self) -> Vec<Arc<FamilyState>> {
         self.core.families.all()
     }
-    /// Makes a second database with the same contents in `target`.
+    /// Creates a database with the same contents in `target`.
     pub fn checkpoint(&self, target: &Path) -> Result<CheckpointSummary> {
         checkpoint::create_checkpoint(&self.core, target)
     }
-    /// Makes a generation in the backup directory `path`.
+    /// Creates a generation in the backup directory `path`.
     pub fn backup(
         &self,
         path: &Path,
@@ -580,23 +577,23 @@ impl Engine {
     ) -> Result<BackupSummary> {
         backup::create_backup(&self.core, path, reread, progress)
     }
-    /// Reads and checks every byte.
+    /// Reads and verifies every byte.
     pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyResult> {
         verify::verify(&self.core, progress)
     }
-    /// Statistics.
+    /// Returns statistics.
     pub fn status(&self) -> EngineStatus {
         report::engine_status(&self.core, &self.recovery)
     }
-    /// Statistics of one family.
+    /// Returns statistics of one column family.
     pub fn family_status(&self, family: &Arc<FamilyState>) -> FamilyStatus {
         report::family_status(&self.core, Arc::clone(family))
     }
-    /// What is said of the block cache.
+    /// Returns statistics of the block cache.
     pub fn cache_status(&self) -> CacheStatus {
         report::cache_status(&self.core)
     }
-    /// Tables.
+    /// Returns the status of every table.
     pub fn table_statuses(&self) -> Vec<TableStatus> {
         report::all_tables(&self.core)
     }

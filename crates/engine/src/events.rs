@@ -1,53 +1,53 @@
-//! What happens that an operator may want to know, told in one place: to the log file, to the
-//! user's listener, and (feature `tracing`) to whoever subscribed. Told after the fact; nothing
-//! depends on it.
+//! Events of interest to an operator, reported from one place: to the log file, to the user's
+//! listener and (feature `tracing`) to subscribers. Events are reported after the fact; nothing
+//! depends on them.
 
 use crate::info_log::{InfoLog, sanitize_line};
 use crate::log_listener::{ListenerQueue, LogLevel, LogListener};
 use perigee_base::Error;
 use std::fmt::{self, Display};
 
-/// Something that happened.
+/// An event.
 #[derive(Debug)]
 pub enum EngineEvent<'a> {
     /// The database is open.
     Opened {
-        /// What recovery found and did, in words.
+        /// What recovery found and did, as text.
         recovery: String,
-        /// Whether anything had to be cut.
+        /// True if a damaged end of the log was cut off.
         log_truncated: bool,
-        /// The options, in words.
+        /// The options, as text.
         options: String,
     },
-    /// A job begins.
+    /// A job starts.
     JobStarted {
-        /// What kind: a flush, a compaction.
+        /// The kind of job: `flush` or `compaction`.
         kind: &'a str,
-        /// Its family, or families.
+        /// Its column family or families.
         family: &'a str,
-        /// Why.
+        /// The reason.
         reason: &'a str,
         /// Bytes of its inputs.
         bytes: u64,
     },
-    /// A memtable became tables.
+    /// A memtable was flushed.
     Flushed {
-        /// Its family.
+        /// Its column family.
         family: &'a str,
-        /// Entries in it.
+        /// Entries in the memtable.
         entries: u64,
-        /// Tables made.
+        /// Tables written.
         files: usize,
         /// Bytes written.
         bytes: u64,
-        /// How long it took.
+        /// Duration in microseconds.
         us: u64,
     },
-    /// Tables became tables.
+    /// Tables were compacted.
     Compacted {
-        /// Their family.
+        /// Their column family.
         family: &'a str,
-        /// Why.
+        /// The reason.
         reason: &'a str,
         /// Levels of the inputs.
         from: &'a [u8],
@@ -59,10 +59,10 @@ pub enum EngineEvent<'a> {
         bytes: (u64, u64),
         /// Entries before and after.
         entries: (u64, u64),
-        /// How long it took.
+        /// Duration in microseconds.
         us: u64,
     },
-    /// The scrub has read every file once.
+    /// The scrub has completed a pass over all files.
     Scrubbed {
         /// Files read.
         files: u64,
@@ -70,44 +70,44 @@ pub enum EngineEvent<'a> {
         bytes: u64,
         /// Damaged ones among them.
         errors: u64,
-        /// How long the pass took.
+        /// Duration of the pass in microseconds.
         us: u64,
     },
-    /// A writer was stopped by back-pressure and goes on.
+    /// A writer that was stopped by back-pressure continues.
     Stalled {
-        /// Why.
+        /// The reason.
         reason: &'a str,
-        /// For how long.
+        /// Duration of the stall in microseconds.
         us: u64,
     },
-    /// Families were changed.
+    /// A column family was changed.
     FamilyChanged {
-        /// How: `created`, `dropped`, ...
+        /// The change: `created`, `dropped`, ...
         what: &'a str,
-        /// Which.
+        /// Name of the column family.
         name: &'a str,
     },
-    /// Background work was held back or let go.
+    /// Background work was paused, cancelled or resumed.
     JobsControlled {
-        /// What was asked: `paused`, `resumed`, ...
+        /// The action: `paused`, `cancelled`, ...
         what: &'a str,
     },
-    /// Something failed.
+    /// An operation failed.
     Failed {
-        /// What was done.
+        /// The operation.
         what: &'a str,
-        /// Why it failed.
+        /// The error.
         error: &'a Error,
     },
     /// The database is closed.
     Closed {
-        /// Why it is not closed cleanly.
+        /// The error, if the database was not closed cleanly.
         error: Option<&'a Error>,
     },
 }
 
 impl EngineEvent<'_> {
-    /// Its name: the first word of its line, and the name in traces.
+    /// Returns its name: the first word of its line, and the name in traces.
     pub fn name(&self) -> &'static str {
         match self {
             EngineEvent::Opened { .. } => "open",
@@ -122,7 +122,7 @@ impl EngineEvent<'_> {
             EngineEvent::Closed { .. } => "close",
         }
     }
-    /// How much it matters.
+    /// Returns its log level.
     pub fn level(&self) -> LogLevel {
         match self {
             EngineEvent::Failed { .. } | EngineEvent::Closed { error: Some(_) } => LogLevel::Error,
@@ -152,7 +152,8 @@ impl Display for EngineEvent<'_> {
             EngineEvent::Compacted { family, reason, from, to, files, bytes, entries, us } => {
                 write!(
                     f,
-                    "family {family:?} ({reason}): levels {from:?} to {to}, tables {} to {}, bytes {} to {}, entries {} to {}, \
+                    "family {family:?} ({reason}): levels {from:?} to {to}, tables {} to {}, \
+                 bytes {} to {}, entries {} to {}, \
                  {us} us",
                     files.0, files.1, bytes.0, bytes.1, entries.0, entries.1
                 )
@@ -170,27 +171,27 @@ impl Display for EngineEvent<'_> {
     }
 }
 
-/// Tells a listener that an open failed: there is nobody else yet, nor a log.
+/// Reports a failed open to the listener; there is no log file or tracing span yet.
 pub fn report_failed_open(listener: Option<LogListener>, error: &Error) {
-    let (audience, event) =
+    let (listener_queue, event) =
         (ListenerQueue::new(listener), EngineEvent::Failed { what: "open", error });
-    audience.enqueue(event.level(), || event_line(&event));
-    audience.deliver();
+    listener_queue.enqueue(event.level(), || event_line(&event));
+    listener_queue.deliver();
 }
 
 fn event_line(event: &EngineEvent<'_>) -> String {
     sanitize_line(&format!("{:<11}{event}", event.name()))
 }
 
-/// Tells an event. The listener is not called here, this thread may hold locks: whether there is
-/// something for it now.
-pub fn emit(log: &InfoLog, audience: &ListenerQueue, event: &EngineEvent<'_>) -> bool {
+/// Reports an event. The listener is not called here, because this thread may hold locks; returns
+/// true if the event was queued for it.
+pub fn emit(log: &InfoLog, listener_queue: &ListenerQueue, event: &EngineEvent<'_>) -> bool {
     let level = event.level();
     if level > LogLevel::Debug {
         log.write_line(format_args!("{:<11}{event}", event.name()));
     }
     emit_trace(event);
-    audience.enqueue(level, || event_line(event))
+    listener_queue.enqueue(level, || event_line(event))
 }
 
 #[cfg(feature = "tracing")]
@@ -206,15 +207,15 @@ fn emit_trace(event: &EngineEvent<'_>) {
 #[cfg(not(feature = "tracing"))]
 fn emit_trace(_: &EngineEvent<'_>) {}
 
-/// A span that lasts until it is dropped; without the feature nothing at all.
+/// A span that ends when it is dropped; empty without the feature `tracing`.
 #[derive(Debug)]
 pub struct TraceSpan {
     #[cfg(feature = "tracing")]
     _entered: tracing::span::EnteredSpan,
 }
 
-/// Enters a span: `open`, `recovery`, `flush`, `compaction`, `stall`, `family`; `subject` says
-/// which, for example the family.
+/// Enters a span: `open`, `recovery`, `flush`, `compaction`, `stall` or `family`; `subject`
+/// identifies the object, for example the column family.
 #[cfg(feature = "tracing")]
 pub fn enter_span(name: &'static str, subject: &str) -> TraceSpan {
     TraceSpan {
@@ -222,7 +223,7 @@ pub fn enter_span(name: &'static str, subject: &str) -> TraceSpan {
     }
 }
 
-/// Without the feature nothing is entered.
+/// Does nothing without the feature `tracing`.
 #[cfg(not(feature = "tracing"))]
 pub fn enter_span(_name: &'static str, _subject: &str) -> TraceSpan {
     TraceSpan {}

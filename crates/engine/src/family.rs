@@ -1,4 +1,5 @@
-//! Column families: a name, settings and a tree each; the log and the manifest are common.
+//! Column families. Each has a name, settings and an LSM tree of its own; all share the log and the
+//! manifest.
 
 use crate::commit_hooks::CommitHook;
 use crate::compaction_cursor::CompactionCursor;
@@ -13,28 +14,29 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-/// A family of an open database.
+/// A column family of an open database.
 pub struct FamilyState {
-    /// Its number.
+    /// Its id.
     pub id: FamilyId,
     name: RwLock<Arc<str>>,
-    /// Replaced as a whole by [`Family::set_settings`].
+    /// Replaced as a whole by [`FamilyState::set_settings`].
     settings: RwLock<Arc<FamilySettings>>,
-    /// The setting `memtable_bytes` once more: every commit asks for it.
+    /// Copy of the setting `memtable_bytes`, which every commit reads.
     memtable_bytes_max: AtomicU64,
-    /// Its sorted map.
+    /// Its LSM tree.
     pub tree: LsmTree,
-    /// What compaction remembers of it.
+    /// State that compaction keeps between plans.
     pub compaction_cursor: CompactionCursor,
-    /// What jobs did to it so far.
+    /// Counters of the jobs that worked on it.
     pub counters: FamilyCounters,
     dropped: AtomicBool,
-    /// Set before any job of the family runs.
+    /// Set before any job of the column family runs.
     filter: OnceLock<SharedCompactionFilter>,
     hook: RwLock<Option<CommitHook>>,
-    /// Older snapshots must not read it: its contents were not made by operations of the log.
+    /// Snapshots of older epochs must not read it: its contents were not made by operations of the
+    /// log.
     contents_epoch: AtomicU64,
-    /// The same for numbers of the past: its contents begin with this one.
+    /// Sequence number with which its contents begin: snapshots at lower ones must not read it.
     contents_start: AtomicU64,
 }
 
@@ -45,7 +47,7 @@ impl std::fmt::Debug for FamilyState {
 }
 
 impl FamilyState {
-    /// A family around a tree.
+    /// Creates a column family with the given tree.
     pub fn new(id: FamilyId, name: String, settings: FamilySettings, tree: LsmTree) -> FamilyState {
         FamilyState {
             id,
@@ -62,36 +64,37 @@ impl FamilyState {
             contents_start: AtomicU64::new(0),
         }
     }
-    /// The user's compaction filter.
+    /// Returns the user's compaction filter.
     pub fn filter(&self) -> Option<SharedCompactionFilter> {
         self.filter.get().cloned()
     }
-    /// Gives it a filter, once, before jobs run.
+    /// Sets the compaction filter; called at most once, before jobs run.
     pub fn set_filter(&self, filter: Option<&SharedCompactionFilter>) {
         if let Some(filter) = filter {
             let _ = self.filter.set(Arc::clone(filter));
         }
     }
-    /// The user's commit hook.
+    /// Returns the user's commit hook.
     pub fn hook(&self) -> Option<CommitHook> {
         self.hook.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
-    /// Sets the commit hook, or takes it away.
+    /// Sets or removes the commit hook.
     pub fn set_hook(&self, hook: Option<CommitHook>) {
         *self.hook.write().unwrap_or_else(PoisonError::into_inner) = hook;
     }
-    /// Its name now.
+    /// Returns its current name.
     pub fn name(&self) -> Arc<str> {
         Arc::clone(&self.name.read().unwrap_or_else(PoisonError::into_inner))
     }
-    /// Its contents are of this era (see [`crate::snapshot::Snapshots`]); called before they are
-    /// put in place.
-    pub fn set_contents_epoch(&self, era: u64) {
-        self.contents_epoch.store(era, SeqCst);
+    /// Sets the snapshot epoch of its contents (see [`crate::snapshot::SnapshotList`]); called
+    /// before the contents are installed.
+    pub fn set_contents_epoch(&self, epoch: u64) {
+        self.contents_epoch.store(epoch, SeqCst);
     }
-    /// `NotFound` if a snapshot of `era` is older than the contents. Ask after taking the view.
-    pub fn check_contents_epoch(&self, era: u64) -> Result<()> {
-        if era < self.contents_epoch.load(SeqCst) {
+    /// Returns `NotFound` if a snapshot of `epoch` is older than the contents. Call it after taking
+    /// the view.
+    pub fn check_contents_epoch(&self, epoch: u64) -> Result<()> {
+        if epoch < self.contents_epoch.load(SeqCst) {
             Err(self.contents_newer_error())
         } else {
             Ok(())
@@ -99,63 +102,66 @@ impl FamilyState {
     }
     fn contents_newer_error(&self) -> Error {
         let text = format!(
-            "the family {:?} was cleared or cloned after the snapshot was taken",
+            "the column family {:?} was cleared or cloned after the snapshot was taken",
             self.name()
         );
         Error::new(ErrorKind::NotFound, text)
     }
-    /// Its contents begin with this number; called before they are put in place.
+    /// Sets the sequence number with which its contents begin; called before the contents are
+    /// installed.
     pub fn set_contents_start(&self, seq: SeqNo) {
         self.contents_start.store(seq.0, SeqCst);
     }
-    /// `NotFound` if a snapshot is older than the contents. Ask after taking the view.
-    pub fn check_snapshot(&self, held: &SnapshotHandle) -> Result<()> {
-        if held.seq().0 < self.contents_start.load(SeqCst) {
+    /// Returns `NotFound` if the snapshot is older than the contents. Call it after taking the
+    /// view.
+    pub fn check_snapshot(&self, snapshot: &SnapshotHandle) -> Result<()> {
+        if snapshot.seq().0 < self.contents_start.load(SeqCst) {
             return Err(self.contents_newer_error());
         }
-        self.check_contents_epoch(held.epoch())
+        self.check_contents_epoch(snapshot.epoch())
     }
-    /// Its settings now.
+    /// Returns its current settings.
     pub fn settings(&self) -> Arc<FamilySettings> {
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
-    /// Other settings from now on, once the manifest holds them.
+    /// Replaces the settings, once the manifest contains the new ones.
     pub fn set_settings(&self, settings: FamilySettings) {
         self.memtable_bytes_max.store(settings.memtable_bytes, SeqCst);
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
     }
-    /// Bytes of keys and values committed to it since open, with those that recovery replayed.
+    /// Returns the bytes of keys and values committed to it since open, including those replayed by
+    /// recovery.
     pub fn user_bytes(&self) -> u64 {
         self.tree.active().user_bytes_written() + self.counters.loaded_bytes.get()
     }
-    /// Whether its active memtable has reached its size.
+    /// Returns true if its active memtable has reached its size limit.
     pub fn is_memtable_full(&self) -> bool {
         self.tree.active_bytes() >= self.memtable_bytes_max.load(SeqCst)
     }
-    /// `NotFound` if it was dropped.
+    /// Returns `NotFound` if it was dropped.
     pub fn check_not_dropped(&self) -> Result<()> {
         if self.dropped.load(SeqCst) {
             return Err(Error::new(
                 ErrorKind::NotFound,
-                format!("the family {:?} was dropped", self.name()),
+                format!("the column family {:?} was dropped", self.name()),
             ));
         }
         Ok(())
     }
-    /// Whether it was dropped.
+    /// Returns true if it was dropped.
     pub fn is_dropped(&self) -> bool {
         self.dropped.load(SeqCst)
     }
-    /// Whether a sealed memtable still waits for its flush: it does not if the family was cleared
-    /// or dropped.
+    /// Returns true if a sealed memtable has yet to be flushed: false if the column family was
+    /// cleared or dropped.
     pub fn awaits_flush(&self, memtable: &Arc<Memtable>) -> bool {
         !self.is_dropped() && self.tree.view().immutables.iter().any(|m| Arc::ptr_eq(m, memtable))
     }
-    /// Marks it dropped, in the commit section.
+    /// Marks it as dropped. Called in the commit section.
     pub fn mark_dropped(&self) {
         self.dropped.store(true, SeqCst);
     }
-    /// The format of its new tables.
+    /// Returns the format options of its new tables.
     pub fn klog_options(&self, database: u64) -> KlogOptions {
         let settings = self.settings();
         KlogOptions {
@@ -175,7 +181,7 @@ struct FamilyMaps {
     by_name: BTreeMap<Arc<str>, FamilyId>,
 }
 
-/// All families. The lock guards the maps; no I/O inside.
+/// All column families. The lock guards the maps; no I/O while it is held.
 #[derive(Debug, Default)]
 pub struct Families {
     maps: RwLock<FamilyMaps>,
@@ -185,20 +191,20 @@ impl Families {
     fn read_maps(&self) -> std::sync::RwLockReadGuard<'_, FamilyMaps> {
         self.maps.read().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Adds one.
+    /// Adds a column family.
     pub fn insert(&self, family: Arc<FamilyState>) {
         let mut m = self.maps.write().unwrap_or_else(PoisonError::into_inner);
         m.by_name.insert(family.name(), family.id);
         m.by_id.insert(family.id, family);
     }
-    /// Takes one away.
+    /// Removes a column family.
     pub fn remove(&self, id: FamilyId) {
         let mut m = self.maps.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(f) = m.by_id.remove(&id) {
             m.by_name.remove(&f.name());
         }
     }
-    /// Gives one another name.
+    /// Renames a column family.
     pub fn rename(&self, family: &FamilyState, name: &str) {
         let mut m = self.maps.write().unwrap_or_else(PoisonError::into_inner);
         let mut own = family.name.write().unwrap_or_else(PoisonError::into_inner);
@@ -206,24 +212,24 @@ impl Families {
         *own = name.into();
         m.by_name.insert(Arc::clone(&own), family.id);
     }
-    /// By number.
+    /// Returns the column family with this id.
     pub fn by_id(&self, id: FamilyId) -> Option<Arc<FamilyState>> {
         self.read_maps().by_id.get(&id).cloned()
     }
-    /// By name.
+    /// Returns the column family with this name.
     pub fn by_name(&self, name: &str) -> Option<Arc<FamilyState>> {
         let m = self.read_maps();
         m.by_name.get(name).and_then(|id| m.by_id.get(id)).cloned()
     }
-    /// All, by number.
+    /// Returns all column families, by ascending id.
     pub fn all(&self) -> Vec<Arc<FamilyState>> {
         self.read_maps().by_id.values().cloned().collect()
     }
-    /// How many.
+    /// Returns the number of column families.
     pub fn count(&self) -> usize {
         self.read_maps().by_id.len()
     }
-    /// All names, sorted.
+    /// Returns all names, sorted.
     pub fn names(&self) -> Vec<String> {
         self.read_maps().by_name.keys().map(|name| name.to_string()).collect()
     }

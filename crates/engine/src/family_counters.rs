@@ -1,22 +1,22 @@
-//! What a family has done since the database was opened: how many tables were made of it, and what
-//! that moved. Counted where a job has installed its outputs; what writers bring is counted by the
-//! memtables ([`perigee_tree::Memtable::written`]).
+//! Work done for a column family since the database was opened: tables written and bytes moved by
+//! jobs. Counted when a job has installed its outputs; bytes committed by writers are counted by
+//! the memtables ([`perigee_tree::Memtable::user_bytes_written`]).
 
 use perigee_base::stats::Counter;
 
-/// Counters of one family. Relaxed: no order between two of them is promised.
+/// Counters of one column family. Relaxed: they are not updated atomically with each other.
 #[derive(Debug, Default)]
 pub struct FamilyCounters {
-    /// Tables made by flushes.
+    /// Tables written by flushes.
     pub flush_tables: Counter,
-    /// Bytes that flushes wrote, tables and value logs.
+    /// Bytes written by flushes, tables and value logs.
     pub flush_bytes: Counter,
-    /// Tables made by compactions.
+    /// Tables written by compactions.
     pub compaction_tables: Counter,
-    /// Bytes of the tables that they read.
+    /// Bytes of the tables that compactions read.
     pub compaction_bytes_read: Counter,
-    /// Bytes that they wrote, tables and value logs.
+    /// Bytes written by compactions, tables and value logs.
     pub compaction_bytes_written: Counter,
-    /// Bytes of keys and values that came as tables: of transactions larger than memory.
+    /// Bytes of keys and values that were added as tables, by transactions larger than memory.
     pub loaded_bytes: Counter,
 }

@@ -1,6 +1,6 @@
-//! Any bytes into every decoder of the log, the manifest and a whole database directory: an answer
-//! or an error, never a panic. The entries of the fuzz targets in `fuzz/`, and of the smoke test
-//! that runs without a fuzzer.
+//! Entry points of the fuzz targets in `fuzz/` and of the smoke test that runs without a fuzzer.
+//! Each passes arbitrary bytes to a decoder of the log, the manifest or a whole database directory,
+//! which must return a result or an error, never panic. They return true if the input was accepted.
 
 use crate::manifest::{Catalog, decode_edit, encode_edit};
 use crate::safety::BackupGeneration;
@@ -16,8 +16,8 @@ use perigee_tree::scan::{ScanBounds, VisibleCursor};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-/// A manifest edit; what decodes survives the round trip, and applying it to an empty catalog gives
-/// an answer.
+/// Decodes a manifest edit; a valid one must survive the round trip, and applying it to an empty
+/// catalog must return.
 pub fn fuzz_edit(bytes: &[u8]) -> bool {
     let Ok(edit) = decode_edit(bytes) else { return false };
     let again = decode_edit(&encode_edit(&edit));
@@ -26,36 +26,36 @@ pub fn fuzz_edit(bytes: &[u8]) -> bool {
     true
 }
 
-/// The record of a backup's generation; what decodes survives the round trip.
+/// Decodes the record of a backup generation; a valid one must survive the round trip.
 pub fn fuzz_generation(bytes: &[u8]) -> bool {
-    // As it is, and with length and checksums mended so that the body is looked into.
-    let whole = BackupGeneration::decode(bytes, 1).is_ok();
+    // Once as it is, and once with the length and checksums fixed so that the body is decoded.
+    let unmodified_ok = BackupGeneration::decode(bytes, 1).is_ok();
     let header =
         FileHeader { kind: FileKind::Backup, database: DATABASE, file: FileId(1), a: 9, b: 0 };
-    let mut mended = header.encode().to_vec();
-    mended.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-    mended.extend_from_slice(&[0; 4]);
-    mended.extend_from_slice(bytes);
+    let mut fixed = header.encode().to_vec();
+    fixed.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    fixed.extend_from_slice(&[0; 4]);
+    fixed.extend_from_slice(bytes);
     let sum =
-        perigee_base::checksum::checksum(FileId(1), HEADER_BYTES as u64, &mended[HEADER_BYTES..]);
-    mended.extend_from_slice(&sum.to_le_bytes());
-    let Ok(g) = BackupGeneration::decode(&mended, 1) else { return whole };
+        perigee_base::checksum::checksum(FileId(1), HEADER_BYTES as u64, &fixed[HEADER_BYTES..]);
+    fixed.extend_from_slice(&sum.to_le_bytes());
+    let Ok(g) = BackupGeneration::decode(&fixed, 1) else { return unmodified_ok };
     let again = BackupGeneration::decode(&g.encode(), 1);
     assert_eq!(again.ok().as_ref(), Some(&g), "a generation changes in the round trip");
     true
 }
 
-/// The operations of a batch.
+/// Decodes the operations of a batch.
 pub fn fuzz_batch(bytes: &[u8]) -> bool {
     BatchOps::new(bytes, 0..bytes.len()).all(|op| op.is_ok_and(|op| op.value.end <= bytes.len()))
 }
 
-/// The payloads of two-phase commit.
+/// Decodes the payloads of two-phase commit.
 pub fn fuzz_prepare(bytes: &[u8]) -> bool {
     use perigee_file::log::prepare;
     let _ = prepare::decode_decision(bytes);
-    let order = |_| Some(perigee_base::KeyComparator::Bytes);
-    let _ = crate::prepared_txns::PreparedTxn::decode(Arc::new(bytes.to_vec()), &order, 1);
+    let comparator_of = |_| Some(perigee_base::KeyComparator::Bytes);
+    let _ = crate::prepared_txns::PreparedTxn::decode(Arc::new(bytes.to_vec()), &comparator_of, 1);
     let Ok(p) = prepare::PrepareRecord::decode(bytes) else { return false };
     let claims = |visit: &mut dyn FnMut(perigee_file::log::PreparedClaim<'_>)| {
         p.claims.iter().for_each(|claim| visit(*claim))
@@ -74,8 +74,8 @@ const DATABASE: u64 = 77;
 const LOG: FileId = FileId(3);
 const LOG_NAME: &str = "000003.wal";
 
-/// A whole log file: a good header, then `bytes` as records, the first of them sealed so that it is
-/// looked into.
+/// Reads a log file made of a valid header, then `bytes` as records; the first record gets valid
+/// checksums so that it is decoded.
 pub fn fuzz_log(bytes: &[u8]) -> bool {
     let header = FileHeader { kind: FileKind::Wal, database: DATABASE, file: LOG, a: 1, b: 5 };
     let mut file = header.encode().to_vec();
@@ -186,7 +186,7 @@ fn write_sample(engine: &Engine, family: &FamilyState, n: u8) -> Result<()> {
     engine.write(batch, None)
 }
 
-/// A small closed database with every kind of file.
+/// Returns a small closed database with every kind of file.
 fn sample_database() -> Result<Arc<SimDisk>> {
     let disk = SimDisk::new(7);
     let env = Env { fs: disk.clone(), ..Env::real() };
@@ -204,8 +204,8 @@ fn sample_database() -> Result<Arc<SimDisk>> {
     Ok(disk)
 }
 
-/// A whole directory: `bytes` as changes of a small database (five bytes each: file, offset, new
-/// byte), then open, read and verify everything.
+/// Applies `bytes` as changes to a small database (five bytes each: file, offset, new byte), then
+/// opens, reads and verifies everything.
 pub fn fuzz_directory(bytes: &[u8]) -> bool {
     static IMAGE: OnceLock<Arc<SimDisk>> = OnceLock::new();
     let disk = IMAGE

@@ -1,12 +1,12 @@
-//! Whether the database may still write, and what went wrong. A poisoned database reads on; only a
-//! reopen heals it.
+//! Whether the database may still write, and its background errors. A poisoned database can still
+//! be read; only closing and reopening it clears the poison.
 
 use perigee_base::{Error, ErrorKind, Result};
 use perigee_env::fork::{self, ForkGuard};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Whose failure it is.
+/// The background task that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackgroundTask {
     /// The flush worker.
@@ -15,14 +15,14 @@ pub enum BackgroundTask {
     Compact,
     /// The log sync worker.
     Sync,
-    /// The manifest's rewriting.
+    /// Rewriting the manifest.
     Manifest,
-    /// The scrub's thread (not the damage that it finds: see `scrub`).
+    /// The scrub thread itself (damage that it finds is reported by `scrub`).
     Scrub,
 }
 
 impl BackgroundTask {
-    /// In words.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             BackgroundTask::Flush => "flush",
@@ -34,14 +34,15 @@ impl BackgroundTask {
     }
 }
 
-/// Failures that are being tried again, one for each slot, and how many there have ever been.
+/// Failures of tasks that will be retried, one per task, each with its ordinal; and the total
+/// number of failures so far.
 #[derive(Debug, Default)]
 struct BackgroundErrors {
     failures: [Option<(u64, Error)>; 5],
     total: u64,
 }
 
-/// Guards: `poison` is set once; `background` by its mutex (no I/O inside).
+/// `poison` is set once; `background_errors` is guarded by its mutex (no I/O while it is held).
 #[derive(Debug, Default)]
 pub struct Health {
     poison: OnceLock<Error>,
@@ -52,19 +53,19 @@ pub struct Health {
 }
 
 impl Health {
-    /// Stops all writes for the life of this handle. The first cause is kept.
+    /// Stops all writes until the database is reopened. The first cause is kept.
     pub fn poison(&self, cause: &Error) {
         let _ = self.poison.set(cause.clone());
     }
-    /// Why writes are stopped, if they are.
+    /// Returns the error that stopped writes, if any.
     pub fn poisoned(&self) -> Option<&Error> {
         self.poison.get()
     }
-    /// Closes the handle; false if it was closed before.
+    /// Marks the database as closed; returns false if it was closed before.
     pub fn close(&self) -> bool {
         !self.closed.swap(true, SeqCst)
     }
-    /// `Closed` if the handle is closed, or if a forked child asks.
+    /// Returns `Closed` if the database is closed, or in a forked child.
     #[inline]
     pub fn check_open(&self) -> Result<()> {
         if self.closed.load(SeqCst) || self.process.is_forked() {
@@ -79,30 +80,31 @@ impl Health {
         }
         Error::new(ErrorKind::Closed, "the database is closed")
     }
-    /// Whether this is a child of the process that opened the database.
+    /// Returns true in a child process of the one that opened the database.
     pub fn is_forked(&self) -> bool {
         self.process.is_forked()
     }
-    /// Refuses what needs the log as a writer knows it: a read-only database does not.
+    /// Returns `ReadOnly` if the database is open read-only: it then lacks the state that reading
+    /// the log needs.
     pub fn check_log_readable(&self) -> Result<()> {
         self.check_open()?;
         if self.read_only.load(SeqCst) {
             return Err(Error::new(
                 ErrorKind::ReadOnly,
-                "the database was opened read-only, without the log that this needs; open it for writing",
+                "this operation needs the log of a writable database; open it for writing",
             ));
         }
         Ok(())
     }
-    /// From now on nothing may be written.
+    /// Makes the database read-only.
     pub fn set_read_only(&self) {
         self.read_only.store(true, SeqCst);
     }
-    /// Whether it was opened so.
+    /// Returns true if the database is read-only.
     pub fn is_read_only(&self) -> bool {
         self.read_only.load(SeqCst)
     }
-    /// `Closed`, `ReadOnly` or `Poisoned` if nothing may be written.
+    /// Returns `Closed`, `ReadOnly` or `Poisoned` if nothing may be written.
     pub fn check_writable(&self) -> Result<()> {
         self.check_open()?;
         if self.read_only.load(SeqCst) {
@@ -110,27 +112,28 @@ impl Health {
         }
         match self.poison.get() {
             None => Ok(()),
-            Some(cause) => {
-                Err(cause.clone().wrap(ErrorKind::Poisoned, "writes are stopped, close and reopen"))
-            }
+            Some(cause) => Err(cause
+                .clone()
+                .wrap(ErrorKind::Poisoned, "writes are stopped; close and reopen the database")),
         }
     }
 
     fn lock_errors(&self) -> MutexGuard<'_, BackgroundErrors> {
         self.background_errors.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Remembers (or, with `None`, forgets) the failure of a job that will be tried again.
+    /// Records the failure of a task that will be retried, or (`None`) that it succeeded.
     pub fn set_background_error(&self, slot: BackgroundTask, e: Option<Error>) {
         let mut list = self.lock_errors();
         list.total += u64::from(e.is_some());
         let count = list.total;
         list.failures[slot as usize] = e.map(|e| (count, e));
     }
-    /// How many background failures there have been: see [`Health::background_error_since`].
+    /// Returns the number of background failures so far, for [`Health::background_error_since`].
     pub fn background_error_count(&self) -> u64 {
         self.lock_errors().total
     }
-    /// The newest failure after the first `count`, if it still stands; or the poison.
+    /// Returns the newest failure after the first `count` that has not been resolved; or the
+    /// poison.
     pub fn background_error_since(&self, count: u64) -> Option<Error> {
         let newest = || {
             let list = self.lock_errors();
@@ -139,7 +142,7 @@ impl Health {
         };
         self.poison.get().cloned().or_else(newest)
     }
-    /// The newest failure of a job that is being tried again, or the poison.
+    /// Returns the newest failure of a task that is being retried, or the poison.
     pub fn background_error(&self) -> Option<Error> {
         self.background_error_since(0)
     }

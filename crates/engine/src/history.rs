@@ -1,35 +1,35 @@
-//! How far back every version is kept: the policy of history. Pure; it knows neither clocks nor
-//! rewrites.
+//! The retention policy of history: how far back every version is kept. Pure functions, independent
+//! of clocks and rewrites.
 //!
-//! 1. A version is kept from everything that a rewrite might do to it if its number is above the
-//!    *horizon*.
-//! 2. The horizon never reaches further than what is wanted: too old versions may stay, young ones
-//!    may not go.
+//! 1. A version whose sequence number is above the *horizon* is neither dropped nor changed by a
+//!    rewrite.
+//! 2. The horizon never excludes a version that the policy retains: versions may be kept longer
+//!    than requested, but not shorter.
 
 use perigee_base::SeqNo;
 use std::collections::VecDeque;
 
-/// What is kept of the past beside what snapshots hold.
+/// Versions to retain in addition to those that snapshots need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HistoryRetention {
-    /// Nothing.
+    /// None.
     #[default]
     None,
-    /// All versions that the last so many operations have written.
+    /// All versions written by the last `n` operations.
     Operations(u64),
-    /// All versions written in the last so many microseconds.
+    /// All versions written in the last `n` microseconds.
     Time(u64),
 }
 
-/// So many moments are remembered within the time of history, about.
+/// Approximate number of samples within the retention time.
 const TIME_SAMPLES: u64 = 256;
 
-/// Which number was the last one at which time. Forgets what nobody can ask for.
+/// Samples of the last sequence number at a time. Samples outside the retention time are dropped.
 #[derive(Clone, Debug, Default)]
 pub struct SeqNoTimeMap(VecDeque<(u64, SeqNo)>);
 
 impl SeqNoTimeMap {
-    /// Notes that `last` was the last operation at `now_us`; moments do not go back.
+    /// Records that `last` was the last sequence number at `now_us`, which must not decrease.
     pub fn record(&mut self, history: HistoryRetention, now_us: u64, last: SeqNo) {
         let HistoryRetention::Time(span_us) = history else { return };
         let step = span_us / TIME_SAMPLES;
@@ -40,8 +40,8 @@ impl SeqNoTimeMap {
             self.0.pop_front();
         }
     }
-    /// The number above which all is kept now, if history is; `oldest` is the oldest number that
-    /// can be read.
+    /// Returns the sequence number above which all versions are kept now, or `None` without
+    /// history; `oldest` is the oldest readable sequence number.
     pub fn horizon(
         &self,
         history: HistoryRetention,
@@ -52,7 +52,7 @@ impl SeqNoTimeMap {
         match history {
             HistoryRetention::None => None,
             HistoryRetention::Operations(n) => Some(SeqNo(present.0.saturating_sub(n))),
-            // As long as nobody remembers what was then, everything that is there stays.
+            // Until there is a sample that is old enough, keep everything that exists.
             HistoryRetention::Time(span_us) => Some(match self.0.front() {
                 Some((at, seq)) if now_us.saturating_sub(*at) >= span_us => *seq,
                 _ => oldest.min(present),
@@ -81,15 +81,15 @@ mod tests {
     fn time_history_keeps_versions_for_the_full_span() {
         let history = HistoryRetention::Time(1000);
         let mut m = SeqNoTimeMap::default();
-        assert_eq!(horizon(&m, history, 0, 10), Some(7), "nothing is known yet");
-        // The last operation at each time is its number.
+        assert_eq!(horizon(&m, history, 0, 10), Some(7), "no sample yet");
+        // The sequence number at each time equals the time.
         for now in (0..20_000).step_by(7) {
             m.record(history, now, SeqNo(now));
             let at = horizon(&m, history, now, now).unwrap();
             assert!(at <= now.saturating_sub(1000).max(7), "{at} at {now}");
             assert!(
                 now < 2000 || at + 1000 + 2 * (1000 / TIME_SAMPLES) + 14 >= now,
-                "{at} at {now}: too much stays"
+                "{at} at {now}: too many versions kept"
             );
             assert!(m.0.len() <= TIME_SAMPLES as usize + 2);
         }

@@ -1,11 +1,12 @@
-//! The log for people: `LOG` in the database directory, one line for each event, UTC time first.
-//! (The write-ahead log is another thing.) Nothing ever reads it back.
+//! The info log: `LOG` in the database directory, one line per event, beginning with the UTC time.
+//! (Not the write-ahead log.) It is never read back.
 //!
-//! 1. Nothing depends on it: a write that fails switches it off until the next open, and nobody
-//!    hears an error.
-//! 2. It is never synced, and named in no manifest: recovery, checkpoints, backups and `verify`
-//!    pass it by.
-//! 3. All its files together stay within (files kept + 1) times the limit, and one line.
+//! 1. Nothing depends on it: a failed write switches it off until the next open; no error is
+//!    reported.
+//! 2. It is never synced and not listed in the manifest: recovery, checkpoints, backups and
+//!    `verify` ignore it.
+//! 3. All its files together are no larger than (files kept + 1) times the size limit, plus one
+//!    line.
 
 use perigee_env::clock::Clock;
 use perigee_env::sync::Mutex;
@@ -14,19 +15,20 @@ use perigee_file::filename;
 use std::fmt::{self, Display, Write};
 use std::sync::Arc;
 
-/// Longest line; the rest is cut off.
+/// Maximum length of a line; the rest is cut off.
 const LINE_BYTES_MAX: usize = 4096;
 
 #[derive(Debug)]
 enum InfoLogState {
-    /// Nothing was written yet.
+    /// No line has been written yet.
     Unopened,
     Open(Arc<dyn WritableFile>),
-    /// Switched off, or given up.
+    /// Disabled, or switched off after an error.
     Off,
 }
 
-/// The log. The mutex guards the file, and is held across I/O; nothing is locked inside.
+/// The info log. The mutex guards the file and is held across I/O; no other lock is taken while it
+/// is held.
 pub struct InfoLog {
     dir: Arc<dyn Dir>,
     clock: Arc<dyn Clock>,
@@ -42,8 +44,8 @@ impl fmt::Debug for InfoLog {
 }
 
 impl InfoLog {
-    /// A log of files of `bytes_max` (0: none at all), with so many older ones kept. Opened at the
-    /// first line.
+    /// Creates a log with files of at most `bytes_max` bytes (0: disabled), keeping `files_kept`
+    /// older ones. The file is opened when the first line is written.
     pub fn new(
         dir: Arc<dyn Dir>,
         clock: Arc<dyn Clock>,
@@ -55,7 +57,7 @@ impl InfoLog {
         InfoLog { dir, clock, bytes_max, files_kept, state }
     }
 
-    /// Writes a line. Whatever goes wrong, the caller goes on.
+    /// Writes a line. Errors are not reported to the caller.
     pub fn write_line(&self, what: impl Display) {
         let mut state = self.state.lock();
         if matches!(*state, InfoLogState::Off) {
@@ -92,7 +94,8 @@ impl InfoLog {
         Ok(file)
     }
 
-    /// `LOG.1` becomes `LOG.2`, `LOG` becomes `LOG.1`; the oldest goes.
+    /// Renames `LOG.1` to `LOG.2`, `LOG` to `LOG.1` and so on; the oldest file is replaced or
+    /// removed.
     fn rotate(&self) -> perigee_base::Result<()> {
         for n in (1..self.files_kept).rev() {
             let old = filename::info_log_name(n);
@@ -107,7 +110,7 @@ impl InfoLog {
     }
 }
 
-/// Without line feeds and control characters, not too long.
+/// Returns `text` with control characters replaced by spaces, cut at the maximum line length.
 pub fn sanitize_line(text: &str) -> String {
     let mut end = text.len().min(LINE_BYTES_MAX);
     while !text.is_char_boundary(end) {
@@ -116,7 +119,7 @@ pub fn sanitize_line(text: &str) -> String {
     text[..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// `2026-11-21T06:12:33.045Z`.
+/// Formats a time in milliseconds since the Unix epoch as `2026-11-21T06:12:33.045Z`.
 fn format_utc(ms: u64) -> String {
     let (days, of_day) = (ms / 86_400_000, ms % 86_400_000);
     let (year, month, day) = civil_date(days);
@@ -124,7 +127,7 @@ fn format_utc(ms: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{:03}Z", ms % 1000)
 }
 
-/// Year, month and day of a day since 1970, in the Gregorian calendar.
+/// Returns year, month and day of a day since 1970-01-01, in the Gregorian calendar.
 fn civil_date(mut days: u64) -> (u64, u64, u64) {
     let leap = |y: u64| (y % 4 == 0 && y % 100 != 0) || y % 400 == 0;
     // Every 400 years have the same number of days.
@@ -192,7 +195,7 @@ mod tests {
         let (log, dir) = log(1);
         let readonly = perigee_env::fs::read_only_dir::ReadOnlyDir::wrap(Arc::clone(&dir));
         let log = InfoLog { dir: readonly, ..log };
-        log.write_line("nobody hears this");
+        log.write_line("not written");
         assert!(matches!(*log.state.lock(), InfoLogState::Off));
         assert!(dir.list().unwrap().is_empty());
     }

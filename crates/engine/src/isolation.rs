@@ -1,23 +1,24 @@
-//! The levels of isolation, by name and by number. Must not know how they are kept.
+//! The isolation levels, with their codes in files. How they are enforced is defined elsewhere.
 
-/// Isolation of a transaction, weakest first. `docs/transactions.md` says what each forbids.
+/// Isolation level of a transaction, weakest first. `docs/transactions.md` lists the anomalies that
+/// each prevents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum IsolationLevel {
-    /// Served as read committed.
+    /// Treated as read committed.
     ReadUncommitted,
-    /// Each read sees what was committed when it began.
+    /// Each read sees the data committed when it began.
     ReadCommitted,
-    /// All reads see one moment; keys that were read by themselves must not have changed at commit.
+    /// All reads see one snapshot; keys read individually must not have changed at commit.
     RepeatableRead,
-    /// All reads see one moment; keys that were written must not have changed at commit.
+    /// All reads see one snapshot; keys written must not have changed at commit.
     Snapshot,
-    /// As if transactions ran one after the other, in an order that real time allows: see
-    /// [`crate::serial`].
+    /// As if transactions ran one after the other, in an order consistent with real time: see
+    /// [`crate::serializable_txns`].
     Serializable,
 }
 
 impl IsolationLevel {
-    /// Its number in files.
+    /// Returns its code in files.
     pub fn code(self) -> u8 {
         match self {
             IsolationLevel::ReadUncommitted => 0,
@@ -27,17 +28,17 @@ impl IsolationLevel {
             IsolationLevel::Serializable => 4,
         }
     }
-    /// The level of a number.
+    /// Returns the level with this code.
     pub fn decode(code: u8) -> Option<IsolationLevel> {
         use IsolationLevel::*;
         let all = [ReadUncommitted, ReadCommitted, RepeatableRead, Snapshot, Serializable];
         all.into_iter().find(|level| level.code() == code)
     }
-    /// Whether all reads see the moment at which the transaction began.
+    /// Returns true if all reads see the snapshot taken at the beginning of the transaction.
     pub fn uses_snapshot(self) -> bool {
         self >= IsolationLevel::RepeatableRead
     }
-    /// Whether keys that were read must not have changed at commit.
+    /// Returns true if keys that were read must not have changed at commit.
     pub fn checks_reads(self) -> bool {
         self == IsolationLevel::RepeatableRead
     }

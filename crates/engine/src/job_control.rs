@@ -1,11 +1,11 @@
-//! Which background jobs may start, and which are running. Jobs ask at the gate; callers pause,
-//! cancel and resume.
+//! Controls which background jobs may start, and lists those that are running. Jobs check for
+//! permission here; callers pause, cancel and resume.
 //!
-//! It starts nothing and waits for nothing: whoever changes it rings the bell.
+//! It starts nothing and waits for nothing: a caller that changes it must notify the [`Signal`].
 //!
-//! 1. While `paused` is above zero no job is running once [`Control::is_idle`] has said so: the
-//!    gate and the list of running jobs are under one mutex.
-//! 2. A job leaves the list on every way out, a panic included.
+//! 1. Once [`JobControl::is_idle`] has returned true while `paused` is above zero, no job is
+//!    running: the pause count and the list of running jobs are under one mutex.
+//! 2. A job leaves the list however it ends, including by a panic.
 
 use crate::events::EngineEvent;
 use crate::signal::Signal;
@@ -13,17 +13,17 @@ use perigee_base::{Error, ErrorKind, FamilyId, Result};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What kind of job.
+/// The kind of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobKind {
-    /// A memtable becomes tables.
+    /// Writes a memtable to tables.
     Flush,
-    /// Tables become tables.
+    /// Merges tables into new tables.
     Compaction,
 }
 
 impl JobKind {
-    /// In words.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             JobKind::Flush => "flush",
@@ -32,16 +32,16 @@ impl JobKind {
     }
 }
 
-/// A running job and how far it is.
+/// A running job and its progress.
 #[derive(Debug)]
 pub struct RunningJob {
-    /// What kind.
+    /// Its kind.
     pub kind: JobKind,
-    /// Name of its family.
+    /// Name of its column family.
     pub family: String,
-    /// All of its families.
+    /// Ids of all of its column families.
     pub families: Vec<FamilyId>,
-    /// Why it runs.
+    /// The reason why it runs.
     pub reason: &'static str,
     /// Levels of its inputs, ascending; empty for a flush.
     pub input_levels: Vec<u8>,
@@ -53,15 +53,15 @@ pub struct RunningJob {
     pub input_bytes: u64,
     /// Entries of its inputs.
     pub input_entries: u64,
-    /// When it began, monotonic.
+    /// Start time, monotonic microseconds.
     pub started_us: u64,
     /// Entries read so far.
     pub entries_done: AtomicU64,
     /// Bytes written so far.
     pub bytes_written: AtomicU64,
-    /// Memory that it holds of its inputs.
+    /// Bytes of memory held for its inputs.
     pub input_memory_bytes: u64,
-    /// Memory that it holds of its outputs now.
+    /// Bytes of memory held for its outputs now.
     pub output_memory_bytes: AtomicU64,
 }
 
@@ -72,7 +72,8 @@ struct JobControlState {
     running: Vec<Arc<RunningJob>>,
 }
 
-/// The gate. The mutex guards everything; no I/O, no sleep and no other lock inside.
+/// The job control. The mutex guards all of it; no I/O, no sleep and no other lock while it is
+/// held.
 #[derive(Debug, Default)]
 pub struct JobControl {
     state: Mutex<JobControlState>,
@@ -83,10 +84,10 @@ impl JobControl {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Enters the list of running jobs.
+    /// Adds a job to the list of running jobs.
     ///
     /// # Errors
-    /// As [`Control::check`].
+    /// Those of [`JobControl::check_allowed`].
     pub fn start_job<'a>(
         &'a self,
         signal: &'a Signal,
@@ -98,44 +99,44 @@ impl JobControl {
         state.running.push(Arc::clone(&job));
         Ok(JobRegistration { control: self, signal, job })
     }
-    /// Whether such a job may start, or go on.
+    /// Checks that a job of this kind may start or continue.
     ///
     /// # Errors
     /// `Busy` if background work is paused, or for a compaction if compactions are cancelled.
     pub fn check_allowed(&self, kind: JobKind) -> Result<()> {
         self.state().check_allowed(kind)
     }
-    /// `Busy` if a running compaction is to give up. (A pause lets it finish.)
+    /// Returns `Busy` if a running compaction must stop. (A pause lets it finish.)
     pub fn check_cancelled(&self) -> Result<()> {
         if self.state().cancelled { Err(cancelled_error()) } else { Ok(()) }
     }
-    /// The jobs that are running.
+    /// Returns the running jobs.
     pub fn running_jobs(&self) -> Vec<Arc<RunningJob>> {
         self.state().running.clone()
     }
-    /// Whether nothing (of that kind) is running.
+    /// Returns true if no job (of that kind) is running.
     pub fn is_idle(&self, kind: Option<JobKind>) -> bool {
         !self.state().running.iter().any(|j| kind.is_none_or(|k| k == j.kind))
     }
-    /// Whether such a job works on a family.
+    /// Returns true if a job of this kind is working on the column family.
     pub fn is_working_on(&self, kind: JobKind, family: FamilyId) -> bool {
         self.state().running.iter().any(|j| j.kind == kind && j.families.contains(&family))
     }
-    /// How often it is paused now, and whether compactions are cancelled.
+    /// Returns the number of active pauses, and whether compactions are cancelled.
     pub fn pause_state(&self) -> (usize, bool) {
         let state = self.state();
         (state.paused, state.cancelled)
     }
-    /// No job starts any more until as many [`Control::unpause`] calls.
+    /// Adds a pause: no job starts until each pause is ended with [`JobControl::unpause`].
     pub fn pause(&self) {
         self.state().paused += 1;
     }
-    /// Takes one pause back.
+    /// Ends one pause.
     pub fn unpause(&self) {
         let mut state = self.state();
         state.paused = state.paused.saturating_sub(1);
     }
-    /// Whether compactions are to give up.
+    /// Sets whether compactions are cancelled.
     pub fn set_cancelled(&self, yes: bool) {
         self.state().cancelled = yes;
     }
@@ -146,7 +147,7 @@ impl JobControlState {
         if self.paused > 0 {
             return Err(Error::new(
                 ErrorKind::Busy,
-                "background work is paused: drop the pause, then try again",
+                "background work is paused: end the pause, then try again",
             ));
         }
         if self.cancelled && kind == JobKind::Compaction { Err(cancelled_error()) } else { Ok(()) }
@@ -160,7 +161,8 @@ fn cancelled_error() -> Error {
     )
 }
 
-/// A place in the list of running jobs; dropping it leaves the list and rings.
+/// The entry of a job in the list of running jobs; dropping it removes the entry and notifies the
+/// signal.
 #[derive(Debug)]
 pub struct JobRegistration<'a> {
     control: &'a JobControl,
@@ -177,7 +179,7 @@ impl Drop for JobRegistration<'_> {
 }
 
 impl RunningJob {
-    /// That it begins.
+    /// Returns the event that reports its start.
     pub fn started_event(&self) -> EngineEvent<'_> {
         EngineEvent::JobStarted {
             kind: self.kind.name(),
@@ -186,11 +188,11 @@ impl RunningJob {
             bytes: self.input_bytes,
         }
     }
-    /// Memory that it holds.
+    /// Returns the bytes of memory that it holds.
     pub fn memory_bytes(&self) -> u64 {
         self.input_memory_bytes + self.output_memory_bytes.load(Relaxed)
     }
-    /// Bytes of the inputs that are done, counted by entries.
+    /// Returns the bytes of input processed so far, estimated from the number of entries.
     pub fn bytes_done(&self) -> u64 {
         let done = u128::from(self.entries_done.load(Relaxed).min(self.input_entries));
         let share = u128::from(self.input_bytes) * done / u128::from(self.input_entries.max(1));
@@ -250,7 +252,7 @@ mod tests {
         assert!(control.start_job(&signal, job(JobKind::Compaction)).is_err());
         assert!(
             control.start_job(&signal, job(JobKind::Flush)).is_ok(),
-            "memtables still become tables"
+            "flushes are still allowed"
         );
     }
 }

@@ -1,9 +1,10 @@
-//! L4: many trees, one order of events. The write-ahead log, commits, families, the manifest,
-//! recovery, background jobs, back-pressure. It knows nothing of user-facing types.
+//! L4: the storage engine. Combines the LSM trees of all column families under one sequence of
+//! operations: write-ahead log, commits, column families, manifest, recovery, background jobs,
+//! back-pressure. It does not know user-facing types.
 //!
-//! The module order is the dependency order; `engine` builds the rooms in that order and closes
-//! them in reverse. Lock order: `wal.appender` (the commit section), then `wal.sync`, then the
-//! manifest. Never the other way round.
+//! The modules are declared in dependency order; `engine` constructs the components in that order
+//! and closes them in reverse. Lock order: `wal.appender` (the commit section), then `wal.sync`,
+//! then the manifest; never the reverse.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

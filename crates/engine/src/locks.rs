@@ -1,16 +1,19 @@
-//! Locks on keys and on stretches of keys, for transactions that would rather wait than lose. Who
-//! takes none never comes here.
+//! Locks on keys and key ranges, for transactions that prefer waiting to conflicts. Other
+//! transactions never use this module.
+//!
+//! Compatibility of a held lock and a request of different owners on common keys:
 //!
 //! ```text
-//!            | shared | exclusive | gap | insert        a lock and a request, of different owners, on keys in common:
-//! shared     |   -    |   waits   |  -  |  waits        "waits" where one of them has to
+//!            | shared | exclusive | gap | insert
+//! shared     |   -    |   waits   |  -  |  waits
 //! exclusive  | waits  |   waits   |  -  |  waits
 //! gap        |   -    |     -     |  -  |  waits
 //! insert     | waits  |   waits   |waits|  waits
 //! ```
-//! Requests are granted in the order in which they came, but for those of an owner that holds the
-//! key already (an upgrade): they wait for holders only. Who would wait for itself, over others, is
-//! told so at once (a deadlock): the youngest transaction of the circle is the victim.
+//! Requests are granted in the order of arrival, except those of an owner that already holds a lock
+//! on the key (an upgrade): they wait for holders only. A request that would wait for its own
+//! owner, through others, is detected at once (a deadlock): the youngest transaction of the cycle
+//! is the victim.
 
 use crate::read_write_sets::KeyOrRange;
 use perigee_base::bug::{self, Bug};
@@ -21,26 +24,26 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Whose a lock is: the number of a transaction. A larger one is younger.
+/// The owner of a lock: the number of a transaction. A larger one is younger.
 pub type LockOwner = u64;
 
-/// What a lock is for.
+/// The mode of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LockMode {
-    /// Others may read it under a lock, too.
+    /// Other shared locks are allowed.
     Shared,
-    /// Nobody else holds it but for gaps.
+    /// No other owner has a lock, except gap locks.
     Exclusive,
-    /// Nobody inserts there.
+    /// Prevents inserts in the range.
     Gap,
-    /// A new key comes there: exclusive, and no gap of others around it.
+    /// For inserting a new key: exclusive, and conflicts with gap locks of others around it.
     Insert,
 }
 
 use LockMode::{Exclusive, Gap, Insert, Shared};
 
 impl LockMode {
-    /// Its number in a log record; 0 is none.
+    /// Returns its code in a log record; 0 is none.
     pub fn code(self) -> u8 {
         match self {
             Shared => 1,
@@ -49,13 +52,13 @@ impl LockMode {
             Insert => 4,
         }
     }
-    /// The mode of a number.
+    /// Returns the mode with this code.
     pub fn decode(code: u8) -> Option<LockMode> {
         [Shared, Exclusive, Gap, Insert].into_iter().find(|mode| mode.code() == code)
     }
 }
 
-/// Whether two locks of different owners get in each other's way.
+/// Returns true if two locks of different owners conflict.
 fn conflicts(a: LockMode, b: LockMode) -> bool {
     match (a, b) {
         (Gap, Insert) | (Insert, Gap) => true,
@@ -64,21 +67,21 @@ fn conflicts(a: LockMode, b: LockMode) -> bool {
     }
 }
 
-/// Whether who holds `held` needs nothing more for `wanted`.
+/// Returns true if the owner of a lock with mode `held` needs no further lock for `wanted`.
 fn covers(held: LockMode, wanted: LockMode) -> bool {
     held == wanted || matches!((held, wanted), (Exclusive, Shared) | (Insert, Shared | Exclusive))
 }
 
-/// A lock that somebody holds.
+/// A granted lock.
 #[derive(Clone, Debug)]
 struct GrantedLock {
     owner: LockOwner,
     mode: LockMode,
-    /// Of its owner's locks the how manyeth: a savepoint keeps those before it.
+    /// Its index among its owner's locks: rolling back to a savepoint keeps those before it.
     number: u64,
 }
 
-/// How a request ended.
+/// State of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LockRequestState {
     Waiting,
@@ -96,10 +99,11 @@ struct LockRequest {
     wakeup: Arc<Condvar>,
 }
 
-/// The locks of a family. Keys by a number that equal keys share; stretches are few.
+/// The locks of a column family. Key locks are grouped by a hash that equal keys share; range locks
+/// are few.
 #[derive(Debug)]
 struct FamilyLocks {
-    order: KeyComparator,
+    comparator: KeyComparator,
     keys: HashMap<u64, Vec<(Vec<u8>, GrantedLock)>>,
     ranges: Vec<(KeyOrRange, GrantedLock)>,
     requests: Vec<LockRequest>,
@@ -110,102 +114,105 @@ struct FamilyLocks {
 pub struct LockManager {
     last_owner: AtomicU64,
     families: Mutex<HashMap<FamilyId, FamilyLocks>>,
-    /// Nobody waits any more; set while `grounds` is held.
+    /// Once set, no request waits. Set while `families` is locked.
     closed: AtomicBool,
 }
 
 impl FamilyLocks {
-    fn new(order: KeyComparator) -> FamilyLocks {
-        FamilyLocks { order, keys: HashMap::new(), ranges: Vec::new(), requests: Vec::new() }
+    fn new(comparator: KeyComparator) -> FamilyLocks {
+        FamilyLocks { comparator, keys: HashMap::new(), ranges: Vec::new(), requests: Vec::new() }
     }
-    /// Every lock on keys in common with a place.
+    /// Returns every lock that overlaps a target.
     fn locks_overlapping<'a>(
         &'a self,
-        place: &'a KeyOrRange,
+        target: &'a KeyOrRange,
     ) -> Box<dyn Iterator<Item = &'a GrantedLock> + 'a> {
-        let order = self.order;
-        let stretches = self
+        let comparator = self.comparator;
+        let ranges = self
             .ranges
             .iter()
-            .filter(move |(p, _)| p.borrowed().overlaps(order, place.borrowed()))
+            .filter(move |(p, _)| p.borrowed().overlaps(comparator, target.borrowed()))
             .map(|(_, h)| h);
-        match place {
+        match target {
             KeyOrRange::Key(key) => {
-                let same = self.keys.get(&order.equality_hash(key)).into_iter().flatten();
+                let same = self.keys.get(&comparator.equality_hash(key)).into_iter().flatten();
                 Box::new(
-                    same.filter(move |(k, _)| order.keys_equal(k, key))
+                    same.filter(move |(k, _)| comparator.keys_equal(k, key))
                         .map(|(_, h)| h)
-                        .chain(stretches),
+                        .chain(ranges),
                 )
             }
             KeyOrRange::Range(begin, end) => {
                 let inside = move |k: &[u8]| {
-                    begin.as_ref().is_before(order, k) && !end.as_ref().is_before(order, k)
+                    begin.as_ref().is_before(comparator, k)
+                        && !end.as_ref().is_before(comparator, k)
                 };
                 let keys =
                     self.keys.values().flatten().filter(move |(k, _)| inside(k)).map(|(_, h)| h);
-                Box::new(keys.chain(stretches))
+                Box::new(keys.chain(ranges))
             }
         }
     }
-    /// Who holds what a request would have to wait for.
+    /// Returns the owners of the locks that conflict with a request.
     fn conflicting_holders<'a>(
         &'a self,
         owner: LockOwner,
         mode: LockMode,
-        place: &'a KeyOrRange,
+        target: &'a KeyOrRange,
     ) -> impl Iterator<Item = LockOwner> + 'a {
-        self.locks_overlapping(place)
+        self.locks_overlapping(target)
             .filter(move |h| h.owner != owner && conflicts(h.mode, mode))
             .map(|h| h.owner)
     }
-    /// Whether an owner holds something there already.
-    fn is_upgrade(&self, owner: LockOwner, place: &KeyOrRange) -> bool {
-        self.locks_overlapping(place).any(|h| h.owner == owner)
+    /// Returns true if the owner already holds a lock that overlaps the target.
+    fn is_upgrade(&self, owner: LockOwner, target: &KeyOrRange) -> bool {
+        self.locks_overlapping(target).any(|h| h.owner == owner)
     }
-    /// Whom a request would wait for: holders, and those of `before` that collide with it.
+    /// Returns the owners that a request would wait for: holders, and conflicting requests in
+    /// `before`.
     fn blockers<'a>(
         &'a self,
-        (owner, mode, place): (LockOwner, LockMode, &'a KeyOrRange),
+        (owner, mode, target): (LockOwner, LockMode, &'a KeyOrRange),
         before: &'a [LockRequest],
     ) -> impl Iterator<Item = LockOwner> + 'a {
-        let upgrades = self.is_upgrade(owner, place);
-        let forgets = upgrades && bug::is_active(Bug::UpgradeForgetsHolder);
-        let rivals = before.iter().filter(move |w| {
+        let upgrades = self.is_upgrade(owner, target);
+        let ignore_holders = upgrades && bug::is_active(Bug::UpgradeForgetsHolder);
+        let earlier = before.iter().filter(move |w| {
             !upgrades
                 && w.state == LockRequestState::Waiting
                 && w.owner != owner
                 && conflicts(w.mode, mode)
-                && w.target.borrowed().overlaps(self.order, place.borrowed())
+                && w.target.borrowed().overlaps(self.comparator, target.borrowed())
         });
-        let holders = self.conflicting_holders(owner, mode, place).filter(move |_| !forgets);
-        holders.chain(rivals.map(|w| w.owner))
+        let holders =
+            self.conflicting_holders(owner, mode, target).filter(move |_| !ignore_holders);
+        holders.chain(earlier.map(|w| w.owner))
     }
-    /// Whom request number `at` waits for.
+    /// Returns the owners that the request at index `at` waits for.
     fn blockers_of_request(&self, at: usize) -> impl Iterator<Item = LockOwner> + '_ {
         let r = &self.requests[at];
         self.blockers((r.owner, r.mode, &r.target), &self.requests[..at])
     }
-    fn insert(&mut self, held: GrantedLock, place: KeyOrRange) {
-        match place {
+    fn insert(&mut self, held: GrantedLock, target: KeyOrRange) {
+        match target {
             KeyOrRange::Key(key) => {
-                self.keys.entry(self.order.equality_hash(&key)).or_default().push((key, held))
+                self.keys.entry(self.comparator.equality_hash(&key)).or_default().push((key, held))
             }
-            stretch => self.ranges.push((stretch, held)),
+            range => self.ranges.push((range, held)),
         }
     }
-    /// Lets go of an owner's locks from a number on.
+    /// Releases the locks of an owner from number `from` on.
     fn release_from(&mut self, owner: LockOwner, from: u64) {
-        let stays = |h: &GrantedLock| h.owner != owner || h.number < from;
-        self.ranges.retain(|(_, h)| stays(h));
+        let is_kept = |h: &GrantedLock| h.owner != owner || h.number < from;
+        self.ranges.retain(|(_, h)| is_kept(h));
         self.keys.retain(|_, all| {
-            all.retain(|(_, h)| stays(h));
+            all.retain(|(_, h)| is_kept(h));
             !all.is_empty()
         });
     }
-    /// Lets go of one key's lock.
+    /// Releases the lock of an owner on one key, if its number is at least `from`.
     fn release_key(&mut self, owner: LockOwner, from: u64, key: &[u8]) {
-        let hash = self.order.equality_hash(key);
+        let hash = self.comparator.equality_hash(key);
         if let Some(all) = self.keys.get_mut(&hash) {
             all.retain(|(_, h)| h.owner != owner || h.number < from);
             if all.is_empty() {
@@ -213,7 +220,7 @@ impl FamilyLocks {
             }
         }
     }
-    /// Grants what nobody stands against any more.
+    /// Grants the requests that are no longer blocked.
     fn grant_requests(&mut self) {
         for at in 0..self.requests.len() {
             if self.requests[at].state == LockRequestState::Waiting
@@ -222,11 +229,11 @@ impl FamilyLocks {
                 self.requests[at].state = LockRequestState::Granted;
                 self.requests[at].wakeup.notify_one();
                 let r = &self.requests[at];
-                let (held, place) = (
+                let (held, target) = (
                     GrantedLock { owner: r.owner, mode: r.mode, number: r.number },
                     r.target.clone(),
                 );
-                self.insert(held, place);
+                self.insert(held, target);
             }
         }
     }
@@ -240,246 +247,244 @@ pub struct TxnLocks {
 }
 
 impl TxnLocks {
-    /// How many.
+    /// Returns the number of locks.
     pub fn count(&self) -> u64 {
         self.lock_count
     }
 }
 
-/// Tells those that wait, of whom `whose` is true, that they do not get it.
+/// Ends the waiting requests for which `should_abort` is true, without granting them.
 fn abort_requests(
-    grounds: &mut HashMap<FamilyId, FamilyLocks>,
-    whose: impl Fn(&LockRequest) -> bool,
+    families: &mut HashMap<FamilyId, FamilyLocks>,
+    should_abort: impl Fn(&LockRequest) -> bool,
 ) {
-    let requests = grounds.values_mut().flat_map(|g| &mut g.requests);
-    for request in requests.filter(|r| r.state == LockRequestState::Waiting && whose(r)) {
+    let requests = families.values_mut().flat_map(|g| &mut g.requests);
+    for request in requests.filter(|r| r.state == LockRequestState::Waiting && should_abort(r)) {
         request.state = LockRequestState::Victim;
         request.wakeup.notify_one();
     }
 }
 
 impl LockManager {
-    /// None held.
+    /// Creates a lock manager without locks.
     pub fn new() -> LockManager {
         LockManager::default()
     }
 
-    /// A number for a transaction, larger than all before.
+    /// Returns a new owner number, larger than all before.
     pub fn next_owner(&self) -> LockOwner {
         self.last_owner.fetch_add(1, Relaxed) + 1
     }
 
-    /// Takes a lock, waiting for it no longer than `patience_us`.
+    /// Acquires a lock, waiting at most `timeout_us` microseconds.
     ///
     /// # Errors
-    /// `Busy` if it was not to be had in that time; `Conflict` if waiting would have been for ever
-    /// (a deadlock) and this is the transaction to give way.
+    /// `Busy` if it could not be acquired in that time; `Conflict` if waiting would never have
+    /// ended (a deadlock) and this transaction is the victim.
     #[allow(clippy::too_many_arguments)]
     pub fn lock(
         &self,
         clock: &dyn Clock,
-        (family, name, order): (FamilyId, &str, KeyComparator),
+        (family, name, comparator): (FamilyId, &str, KeyComparator),
         (owner, mine): (LockOwner, &mut TxnLocks),
-        place: KeyOrRange,
+        target: KeyOrRange,
         mode: LockMode,
-        patience_us: u64,
+        timeout_us: u64,
     ) -> Result<()> {
-        let mut grounds = self.families.lock();
-        let ground = grounds.entry(family).or_insert_with(|| FamilyLocks::new(order));
-        if ground.locks_overlapping(&place).any(|h| h.owner == owner && covers(h.mode, mode))
-            && covers_whole_target(ground, owner, mode, &place)
+        let mut families = self.families.lock();
+        let locks = families.entry(family).or_insert_with(|| FamilyLocks::new(comparator));
+        if locks.locks_overlapping(&target).any(|h| h.owner == owner && covers(h.mode, mode))
+            && covers_whole_target(locks, owner, mode, &target)
         {
             return Ok(());
         }
-        if ground.blockers((owner, mode, &place), &ground.requests).next().is_none() {
-            ground.insert(GrantedLock { owner, mode, number: mine.lock_count }, place.clone());
+        if locks.blockers((owner, mode, &target), &locks.requests).next().is_none() {
+            locks.insert(GrantedLock { owner, mode, number: mine.lock_count }, target.clone());
             mine.lock_count += 1;
-            mine.targets.push((family, place));
+            mine.targets.push((family, target));
             return Ok(());
         }
-        let bell = Arc::new(Condvar::new());
-        let (place_of, number) = (place.clone(), mine.lock_count);
-        let (answer, rings) = (LockRequestState::Waiting, Arc::clone(&bell));
-        ground.requests.push(LockRequest {
+        let wakeup = Arc::new(Condvar::new());
+        locks.requests.push(LockRequest {
             owner,
             mode,
-            target: place_of,
-            number,
-            state: answer,
-            wakeup: rings,
+            target: target.clone(),
+            number: mine.lock_count,
+            state: LockRequestState::Waiting,
+            wakeup: Arc::clone(&wakeup),
         });
-        // Who does not wait closes no circle.
-        if patience_us > 0 && may_close_cycle(&grounds, family) {
-            abort_deadlocks(&mut grounds);
+        // A request that does not wait cannot close a cycle.
+        if timeout_us > 0 && may_close_cycle(&families, family) {
+            abort_deadlocks(&mut families);
         }
-        let patience_us = if self.closed.load(Relaxed) { 0 } else { patience_us };
-        let until = clock.monotonic_us().saturating_add(patience_us);
+        let timeout_us = if self.closed.load(Relaxed) { 0 } else { timeout_us };
+        let until = clock.monotonic_us().saturating_add(timeout_us);
         loop {
-            let answer = request_state(&grounds, family, &bell);
+            let state = request_state(&families, family, &wakeup);
             let now = clock.monotonic_us();
-            if answer != LockRequestState::Waiting || now >= until {
-                return finish_request(grounds, (family, name), mine, &bell, place, answer);
+            if state != LockRequestState::Waiting || now >= until {
+                return finish_request(families, (family, name), mine, &wakeup, target, state);
             }
-            grounds = bell.wait_timeout_us(grounds, until - now).0;
+            families = wakeup.wait_timeout_us(families, until - now).0;
         }
     }
 
-    /// Whatever an owner waits for, it does not get it.
+    /// Ends the waiting requests of an owner without granting them.
     pub fn abort_waits(&self, owner: LockOwner) {
         abort_requests(&mut self.families.lock(), |r| r.owner == owner);
     }
-    /// The database closes: whoever waits is told no, and nobody waits from now on.
+    /// Called when the database closes: ends all waiting requests; later ones do not wait.
     pub fn close(&self) {
-        let mut grounds = self.families.lock();
+        let mut families = self.families.lock();
         self.closed.store(true, Relaxed);
-        abort_requests(&mut grounds, |_| true);
+        abort_requests(&mut families, |_| true);
     }
 
-    /// Lets go of an owner's locks from a number on: all of them from 0.
+    /// Releases the locks of an owner from number `from` on; 0 releases all of them.
     pub fn release(&self, owner: LockOwner, mine: &mut TxnLocks, from: u64) {
         if mine.lock_count <= from {
             return;
         }
-        let mut grounds = self.families.lock();
+        let mut families = self.families.lock();
         let mut touched = BTreeSet::new();
-        for (family, place) in mine.targets.drain(from as usize..) {
-            let Some(ground) = grounds.get_mut(&family) else { continue };
-            match place {
-                KeyOrRange::Key(key) => ground.release_key(owner, from, &key),
-                KeyOrRange::Range(..) => ground.release_from(owner, from),
+        for (family, target) in mine.targets.drain(from as usize..) {
+            let Some(locks) = families.get_mut(&family) else { continue };
+            match target {
+                KeyOrRange::Key(key) => locks.release_key(owner, from, &key),
+                KeyOrRange::Range(..) => locks.release_from(owner, from),
             }
             touched.insert(family);
         }
         mine.lock_count = from;
         for family in touched {
-            if let Some(ground) = grounds.get_mut(&family) {
+            if let Some(locks) = families.get_mut(&family) {
                 if !bug::is_active(Bug::WaiterForgotten) {
-                    ground.grant_requests();
+                    locks.grant_requests();
                 }
-                if ground.keys.is_empty() && ground.ranges.is_empty() && ground.requests.is_empty()
-                {
-                    grounds.remove(&family);
+                if locks.keys.is_empty() && locks.ranges.is_empty() && locks.requests.is_empty() {
+                    families.remove(&family);
                 }
             }
         }
     }
 
-    /// The locks of an owner, as they are.
+    /// Returns the locks of an owner.
     pub fn locks_of(
         &self,
         owner: LockOwner,
         mine: &TxnLocks,
     ) -> Vec<(FamilyId, KeyOrRange, LockMode)> {
-        let grounds = self.families.lock();
-        let mode = |(number, (family, place)): (usize, &(FamilyId, KeyOrRange))| {
-            let ground = grounds.get(family)?;
-            let held = ground
-                .locks_overlapping(place)
+        let families = self.families.lock();
+        let mode = |(number, (family, target)): (usize, &(FamilyId, KeyOrRange))| {
+            let locks = families.get(family)?;
+            let held = locks
+                .locks_overlapping(target)
                 .find(|h| h.owner == owner && h.number == number as u64)?;
-            Some((*family, place.clone(), held.mode))
+            Some((*family, target.clone(), held.mode))
         };
         mine.targets.iter().enumerate().filter_map(mode).collect()
     }
-    /// Gives an owner a lock that it held before, whoever else has one.
+    /// Gives an owner a lock that it held before, without checking for conflicts.
     pub fn restore_lock(
         &self,
-        (family, order): (FamilyId, KeyComparator),
+        (family, comparator): (FamilyId, KeyComparator),
         (owner, mine): (LockOwner, &mut TxnLocks),
-        place: KeyOrRange,
+        target: KeyOrRange,
         mode: LockMode,
     ) {
-        let mut grounds = self.families.lock();
-        let ground = grounds.entry(family).or_insert_with(|| FamilyLocks::new(order));
-        ground.insert(GrantedLock { owner, mode, number: mine.lock_count }, place.clone());
+        let mut families = self.families.lock();
+        let locks = families.entry(family).or_insert_with(|| FamilyLocks::new(comparator));
+        locks.insert(GrantedLock { owner, mode, number: mine.lock_count }, target.clone());
         mine.lock_count += 1;
-        mine.targets.push((family, place));
+        mine.targets.push((family, target));
     }
 
-    /// Locks held and requests that wait.
+    /// Returns the number of locks held and of waiting requests.
     pub fn count(&self) -> (usize, usize) {
-        let grounds = self.families.lock();
+        let families = self.families.lock();
         let held = |g: &FamilyLocks| g.keys.values().map(Vec::len).sum::<usize>() + g.ranges.len();
-        (grounds.values().map(held).sum(), grounds.values().map(|g| g.requests.len()).sum())
+        (families.values().map(held).sum(), families.values().map(|g| g.requests.len()).sum())
     }
 }
 
-/// Whether an owner's own locks cover all of a place: of a stretch only the very same one does.
+/// Returns true if an owner's own locks cover the whole target: a range is covered only by a lock
+/// on exactly the same range.
 fn covers_whole_target(
-    ground: &FamilyLocks,
+    locks: &FamilyLocks,
     owner: LockOwner,
     mode: LockMode,
-    place: &KeyOrRange,
+    target: &KeyOrRange,
 ) -> bool {
-    match place {
+    match target {
         KeyOrRange::Key(_) => true,
-        stretch => ground
-            .ranges
-            .iter()
-            .any(|(p, h)| p == stretch && h.owner == owner && covers(h.mode, mode)),
+        range => {
+            locks.ranges.iter().any(|(p, h)| p == range && h.owner == owner && covers(h.mode, mode))
+        }
     }
 }
 
-/// Takes a request from the list and says how it ended.
+/// Removes a request from the list and returns its outcome.
 fn finish_request(
-    mut grounds: MutexGuard<'_, HashMap<FamilyId, FamilyLocks>>,
+    mut families: MutexGuard<'_, HashMap<FamilyId, FamilyLocks>>,
     (family, name): (FamilyId, &str),
     mine: &mut TxnLocks,
-    bell: &Arc<Condvar>,
-    place: KeyOrRange,
-    answer: LockRequestState,
+    wakeup: &Arc<Condvar>,
+    target: KeyOrRange,
+    state: LockRequestState,
 ) -> Result<()> {
-    if let Some(ground) = grounds.get_mut(&family) {
-        ground.requests.retain(|r| !Arc::ptr_eq(&r.wakeup, bell));
-        if answer == LockRequestState::Granted {
+    if let Some(locks) = families.get_mut(&family) {
+        locks.requests.retain(|r| !Arc::ptr_eq(&r.wakeup, wakeup));
+        if state == LockRequestState::Granted {
             mine.lock_count += 1;
-            mine.targets.push((family, place));
+            mine.targets.push((family, target));
             return Ok(());
         }
-        // Others may have waited behind it.
-        ground.grant_requests();
+        // Other requests may have waited behind it.
+        locks.grant_requests();
     }
-    let key = place.borrowed().start_key();
-    if answer == LockRequestState::Victim {
+    let key = target.borrowed().start_key();
+    if state == LockRequestState::Victim {
         return Err(Error::conflict(
             name,
             key,
-            "a deadlock, and this transaction gives way: begin it anew",
+            "deadlock: this transaction is the victim, retry it",
         ));
     }
-    let late = Error::conflict(name, key, "the lock was not to be had in time");
-    Err(late.wrap(ErrorKind::Busy, "another transaction holds it"))
+    let timed_out = Error::conflict(name, key, "the lock was not acquired in time");
+    Err(timed_out.wrap(ErrorKind::Busy, "another transaction holds the lock"))
 }
 
 fn request_state(
-    grounds: &HashMap<FamilyId, FamilyLocks>,
+    families: &HashMap<FamilyId, FamilyLocks>,
     family: FamilyId,
-    bell: &Arc<Condvar>,
+    wakeup: &Arc<Condvar>,
 ) -> LockRequestState {
-    let request =
-        grounds.get(&family).and_then(|g| g.requests.iter().find(|r| Arc::ptr_eq(&r.wakeup, bell)));
+    let request = families
+        .get(&family)
+        .and_then(|g| g.requests.iter().find(|r| Arc::ptr_eq(&r.wakeup, wakeup)));
     request.map_or(LockRequestState::Waiting, |r| r.state)
 }
 
-/// Whether the newest request of a family may close a circle: only one who waits for somebody that
-/// waits can.
+/// Returns true if the newest request of a column family may close a cycle: only if it waits for an
+/// owner that itself waits.
 ///
-/// Every new edge of the graph is its own, or leads to an owner that was granted something and so
-/// waits for nobody.
-fn may_close_cycle(grounds: &HashMap<FamilyId, FamilyLocks>, family: FamilyId) -> bool {
+/// Every new edge of the wait graph starts at the owner of this request, or leads to an owner that
+/// was just granted a lock and so does not wait.
+fn may_close_cycle(families: &HashMap<FamilyId, FamilyLocks>, family: FamilyId) -> bool {
     let waits = |owner: LockOwner| {
-        let requests = grounds.values().flat_map(|g| &g.requests);
+        let requests = families.values().flat_map(|g| &g.requests);
         requests.filter(|r| r.state == LockRequestState::Waiting).any(|r| r.owner == owner)
     };
-    grounds.get(&family).is_some_and(|g| {
+    families.get(&family).is_some_and(|g| {
         !g.requests.is_empty() && g.blockers_of_request(g.requests.len() - 1).any(waits)
     })
 }
 
-/// Chooses a victim of every circle of transactions that wait for each other.
-fn abort_deadlocks(grounds: &mut HashMap<FamilyId, FamilyLocks>) {
-    while let Some(victim) = find_deadlock_victim(grounds) {
-        for ground in grounds.values_mut() {
-            for request in ground.requests.iter_mut().filter(|r| r.owner == victim) {
+/// Aborts a victim of every cycle of transactions that wait for each other.
+fn abort_deadlocks(families: &mut HashMap<FamilyId, FamilyLocks>) {
+    while let Some(victim) = find_deadlock_victim(families) {
+        for locks in families.values_mut() {
+            for request in locks.requests.iter_mut().filter(|r| r.owner == victim) {
                 request.state = LockRequestState::Victim;
                 request.wakeup.notify_one();
             }
@@ -487,14 +492,14 @@ fn abort_deadlocks(grounds: &mut HashMap<FamilyId, FamilyLocks>) {
     }
 }
 
-/// The youngest transaction of a circle, if there is one.
-fn find_deadlock_victim(grounds: &HashMap<FamilyId, FamilyLocks>) -> Option<LockOwner> {
+/// Returns the youngest transaction of a cycle, if there is one.
+fn find_deadlock_victim(families: &HashMap<FamilyId, FamilyLocks>) -> Option<LockOwner> {
     let mut waits: HashMap<LockOwner, BTreeSet<LockOwner>> = HashMap::new();
-    for ground in grounds.values() {
+    for locks in families.values() {
         for (at, request) in
-            ground.requests.iter().enumerate().filter(|(_, r)| r.state == LockRequestState::Waiting)
+            locks.requests.iter().enumerate().filter(|(_, r)| r.state == LockRequestState::Waiting)
         {
-            waits.entry(request.owner).or_default().extend(ground.blockers_of_request(at));
+            waits.entry(request.owner).or_default().extend(locks.blockers_of_request(at));
         }
     }
     let mut done = BTreeSet::new();

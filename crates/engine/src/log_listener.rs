@@ -1,13 +1,15 @@
-//! A user's listener: code that is told the lines of the log for people as they come, for a program
-//! that has a log of its own.
+//! The user's log listener: a callback that receives the lines of the info log, for applications
+//! with a log of their own.
 //!
-//! 1. Lines are told in the order in which they entered the queue, one at a time: by a thread of
-//!    its own (`jobs::worker`), and at open and close by those who do that, holding nothing. Not by
-//!    the threads that flush and compact: a listener that writes may have to wait for them. Whoever
-//!    has something to tell leaves it in the queue ([`ListenerQueue::push`]).
-//! 2. A panic in a listener ends that call and nothing else.
-//! 3. The queue has a limit. Beyond it the oldest lines go, and the listener is told how many.
-//! 4. When [`ListenerQueue::finish`] returns true no line is told any more.
+//! 1. Lines are delivered in the order in which they entered the queue, one at a time: by a
+//!    dedicated thread (`jobs::worker`), and at open and close by the calling thread, which then
+//!    holds no lock. They are not delivered by the threads that flush and compact: a listener that
+//!    writes may have to wait for those. All threads only add lines to the queue
+//!    ([`ListenerQueue::enqueue`]).
+//! 2. A panic in a listener ends only that call.
+//! 3. The queue is bounded. When it is full, the oldest lines are dropped, and the listener
+//!    receives their number.
+//! 4. Once [`ListenerQueue::finish_delivery`] has returned true, no line is delivered any more.
 
 use perigee_base::limits::LOG_LISTENER_LINES_MAX;
 use std::cell::Cell;
@@ -16,22 +18,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How much a line of the log matters.
+/// Severity of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum LogLevel {
-    /// Work begins: a flush, a compaction. Only listeners hear it, the file `LOG` does not.
+    /// A job starts. Passed to listeners only, not written to the file `LOG`.
     Debug,
-    /// What happens all the time: open, flush, compaction, changes of families, close.
+    /// Regular events: open, flush, compaction, changes of column families, close.
     Info,
-    /// Something to look at: writers were stopped, the end of a log was cut.
+    /// Needs attention: writers were stopped, the end of a log was cut off.
     Warn,
-    /// Something failed.
+    /// An operation failed.
     Error,
 }
 
 impl LogLevel {
-    /// In a word: `debug`, `info`, `warn`, `error`.
+    /// Returns its name: `debug`, `info`, `warn` or `error`.
     pub fn name(self) -> &'static str {
         match self {
             LogLevel::Debug => "debug",
@@ -42,21 +44,21 @@ impl LogLevel {
     }
 }
 
-/// A user's code.
+/// The user's callback.
 pub type LogListenerFn = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
 
-/// It, and from which level on it wants to hear.
+/// A callback with the lowest level that it receives.
 #[derive(Clone)]
 pub struct LogListener {
-    /// The least level.
+    /// The lowest level.
     pub level: LogLevel,
-    /// The code.
+    /// The callback.
     pub callback: LogListenerFn,
 }
 
 impl std::fmt::Debug for LogListener {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Listener(from {})", self.level.name())
+        write!(f, "LogListener(from {})", self.level.name())
     }
 }
 
@@ -69,26 +71,26 @@ struct ListenerQueueState {
 }
 
 thread_local! {
-    /// The audience whose listener runs on this thread, by address (0: none).
+    /// Address of the queue whose listener is running on this thread (0: none).
     static CALLED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The listener of a database, and what it has not heard yet. The mutex guards the queue; no user's
-/// code runs inside.
+/// The listener of a database and its undelivered lines. The mutex guards the queue; user code is
+/// never called while it is held.
 #[derive(Debug)]
 pub struct ListenerQueue {
     listener: Option<LogListener>,
     state: Mutex<ListenerQueueState>,
-    /// Lines in the queue, written under the mutex.
+    /// Number of lines in the queue; written under the mutex.
     queued_lines: AtomicUsize,
     panics: AtomicU64,
 }
 
 impl ListenerQueue {
-    /// Somebody, or nobody.
+    /// Creates the queue, with or without a listener.
     pub fn new(listener: Option<LogListener>) -> ListenerQueue {
-        let (state, waiting, panics) = Default::default();
-        ListenerQueue { listener, state, queued_lines: waiting, panics }
+        let (state, queued_lines, panics) = Default::default();
+        ListenerQueue { listener, state, queued_lines, panics }
     }
     fn state(&self) -> MutexGuard<'_, ListenerQueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -96,15 +98,16 @@ impl ListenerQueue {
     fn address(&self) -> usize {
         std::ptr::from_ref(self) as usize
     }
-    /// Whether anybody wants lines of that level.
+    /// Returns true if the listener receives lines of that level.
     pub fn accepts(&self, level: LogLevel) -> bool {
         self.listener.as_ref().is_some_and(|l| level >= l.level)
     }
-    /// Whether there is somebody.
+    /// Returns true if there is a listener.
     pub fn has_listener(&self) -> bool {
         self.listener.is_some()
     }
-    /// Adds a line, which is told at the next [`ListenerQueue::call`]; false if nobody wants it.
+    /// Adds a line, to be delivered at the next [`ListenerQueue::deliver`]; returns false if the
+    /// listener does not receive this level or delivery is finished.
     pub fn enqueue(&self, level: LogLevel, line: impl FnOnce() -> String) -> bool {
         if !self.accepts(level) {
             return false;
@@ -122,8 +125,8 @@ impl ListenerQueue {
         self.queued_lines.store(state.queue.len(), Relaxed);
         true
     }
-    /// Tells what is in the queue, unless another thread (or the listener further up this one)
-    /// does.
+    /// Delivers the queued lines, unless another thread (or an outer call on this thread) is doing
+    /// so.
     #[inline]
     pub fn deliver(&self) {
         if self.queued_lines.load(Relaxed) != 0 {
@@ -144,8 +147,8 @@ impl ListenerQueue {
         }
     }
 
-    /// Takes the next line, to be told by this thread; none if there is none, or if another thread
-    /// tells lines.
+    /// Takes the next line for delivery by this thread; `None` if there is none, or if another
+    /// thread is delivering.
     fn take_next(&self) -> Option<(LogLevel, String)> {
         let mut state = self.state();
         if state.delivering {
@@ -155,7 +158,9 @@ impl ListenerQueue {
             0 => state.queue.pop_front()?,
             lost => (
                 LogLevel::Warn,
-                format!("log        {lost} lines before this one are lost: the listener is slow"),
+                format!(
+                    "log        {lost} lines before this one were dropped: the listener is too slow"
+                ),
             ),
         };
         self.queued_lines.store(state.queue.len(), Relaxed);
@@ -163,12 +168,12 @@ impl ListenerQueue {
         Some(next)
     }
 
-    /// Whether the listener runs on this thread, further up.
+    /// Returns true if this thread is inside a call of the listener.
     pub fn is_inside_listener(&self) -> bool {
         CALLED.get() == self.address()
     }
-    /// Tells what is left. True: that is over, and no line is told any more. False: another thread
-    /// is still telling one.
+    /// Delivers the remaining lines. Returns true if delivery is finished and no line will be
+    /// delivered any more, false if another thread is still delivering one.
     pub fn finish_delivery(&self) -> bool {
         self.deliver();
         let mut state = self.state();
@@ -176,7 +181,7 @@ impl ListenerQueue {
         state.finished |= over;
         over
     }
-    /// How many calls panicked.
+    /// Returns the number of listener calls that panicked.
     pub fn panic_count(&self) -> u64 {
         self.panics.load(Relaxed)
     }
@@ -186,54 +191,54 @@ impl ListenerQueue {
 mod tests {
     use super::*;
 
-    /// What was heard.
+    /// The lines received.
     type ReceivedLines = Arc<Mutex<Vec<(LogLevel, String)>>>;
 
-    fn audience(
+    fn queue(
         level: LogLevel,
-        act: impl Fn(&str) + Send + Sync + 'static,
+        on_line: impl Fn(&str) + Send + Sync + 'static,
     ) -> (ListenerQueue, ReceivedLines) {
-        let heard = ReceivedLines::default();
-        let list = Arc::clone(&heard);
+        let received = ReceivedLines::default();
+        let list = Arc::clone(&received);
         let code: LogListenerFn = Arc::new(move |level, line| {
             list.lock().unwrap().push((level, line.to_owned()));
-            act(line);
+            on_line(line);
         });
-        (ListenerQueue::new(Some(LogListener { level, callback: code })), heard)
+        (ListenerQueue::new(Some(LogListener { level, callback: code })), received)
     }
 
     #[test]
     fn lines_arrive_in_order_filtered_by_level() {
-        let (audience, heard) = audience(LogLevel::Info, |_| {});
-        audience.enqueue(LogLevel::Debug, || unreachable!("nobody wants it"));
-        audience.enqueue(LogLevel::Info, || "one".into());
-        audience.enqueue(LogLevel::Error, || "two".into());
-        assert!(heard.lock().unwrap().is_empty(), "who pushes may hold locks");
-        audience.deliver();
+        let (queue, received) = queue(LogLevel::Info, |_| {});
+        queue.enqueue(LogLevel::Debug, || unreachable!("below the level of the listener"));
+        queue.enqueue(LogLevel::Info, || "one".into());
+        queue.enqueue(LogLevel::Error, || "two".into());
+        assert!(received.lock().unwrap().is_empty(), "enqueue does not call the listener");
+        queue.deliver();
         assert_eq!(
-            *heard.lock().unwrap(),
+            *received.lock().unwrap(),
             [(LogLevel::Info, "one".into()), (LogLevel::Error, "two".into())]
         );
-        assert!(audience.finish_delivery());
-        audience.enqueue(LogLevel::Error, || "three".into());
-        audience.deliver();
-        assert_eq!(heard.lock().unwrap().len(), 2, "it was over");
-        let nobody = ListenerQueue::new(None);
-        nobody.enqueue(LogLevel::Error, || unreachable!("nobody is there"));
-        assert!(nobody.finish_delivery());
+        assert!(queue.finish_delivery());
+        queue.enqueue(LogLevel::Error, || "three".into());
+        queue.deliver();
+        assert_eq!(received.lock().unwrap().len(), 2, "delivery was finished");
+        let no_listener = ListenerQueue::new(None);
+        no_listener.enqueue(LogLevel::Error, || unreachable!("there is no listener"));
+        assert!(no_listener.finish_delivery());
     }
 
     #[test]
     fn full_queue_drops_oldest_and_panic_ends_one_call() {
-        let (audience, heard) = audience(LogLevel::Debug, |line| assert_ne!(line, "3"));
+        let (queue, received) = queue(LogLevel::Debug, |line| assert_ne!(line, "3"));
         for i in 0..LOG_LISTENER_LINES_MAX + 3 {
-            assert!(audience.enqueue(LogLevel::Info, || i.to_string()));
+            assert!(queue.enqueue(LogLevel::Info, || i.to_string()));
         }
-        audience.deliver();
-        let heard = heard.lock().unwrap();
-        assert_eq!(heard[0].0, LogLevel::Warn);
-        assert!(heard[0].1.contains(" 3 lines"), "{}", heard[0].1);
-        assert_eq!((&*heard[1].1, heard.len()), ("3", LOG_LISTENER_LINES_MAX + 1));
-        assert_eq!(audience.panic_count(), 1);
+        queue.deliver();
+        let received = received.lock().unwrap();
+        assert_eq!(received[0].0, LogLevel::Warn);
+        assert!(received[0].1.contains(" 3 lines"), "{}", received[0].1);
+        assert_eq!((&*received[1].1, received.len()), ("3", LOG_LISTENER_LINES_MAX + 1));
+        assert_eq!(queue.panic_count(), 1);
     }
 }

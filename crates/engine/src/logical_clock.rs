@@ -1,12 +1,12 @@
-//! The time for entries that expire: the wall clock, kept from going back and from being believed
-//! when it leaps.
+//! The logical clock, which decides whether entries have expired: the wall clock, prevented from
+//! going backwards, and not trusted when it jumps forward.
 //!
-//! The rules (`docs/RELIABILITY.md`): reads go by the later of the wall clock and the high-water
-//! mark, which is stored with manifest edits that happen anyway. A wall clock that runs ahead of
-//! the monotonic one by more than an hour is not yet believed: reads hide what it says has expired,
-//! but nothing is destroyed by it and the mark does not follow it, until it is confirmed by two
-//! flushes or by [`LogicalClock::confirm_wall_clock`]. No clock is read, after open, until an entry
-//! that expires is met. Must not know what it is asked for.
+//! Rules (`docs/RELIABILITY.md`): reads use the later of the wall clock and the high-water mark,
+//! which is stored with manifest edits that are written anyway. A wall clock that is ahead of the
+//! monotonic clock by more than an hour is not yet trusted: reads hide the entries that have
+//! expired by it, but nothing is deleted because of it and the mark does not follow it, until it is
+//! confirmed by two flushes or by [`LogicalClock::confirm_wall_clock`]. After open, no clock is
+//! read until an expiring entry is encountered. Independent of its callers.
 
 use perigee_base::ExpiryClock;
 use perigee_base::stats::Counters;
@@ -14,17 +14,17 @@ use perigee_env::clock::Clock;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::SeqCst};
 
-/// A clock this far ahead of where it should be has jumped.
+/// A wall clock this far ahead of its expected time has jumped.
 const CLOCK_JUMP_MS: i64 = 3_600_000;
-/// So many flushes confirm a clock that has jumped.
+/// Number of flushes that confirm a clock that has jumped.
 const CONFIRMING_FLUSHES: u32 = 2;
 
-/// The latest time that was believed, shared with the manifest.
+/// The latest confirmed time, shared with the manifest.
 #[derive(Debug, Default)]
 pub struct ClockHighWater(AtomicU64);
 
 impl ClockHighWater {
-    /// The mark, if it is beyond what is stored already.
+    /// Returns the mark if it is later than `stored`.
     pub fn newer_than(&self, stored: u64) -> Option<u64> {
         Some(self.0.load(SeqCst)).filter(|ms| *ms > stored)
     }
@@ -33,39 +33,39 @@ impl ClockHighWater {
     }
 }
 
-/// What the clock is thought to be, for statistics and tests.
+/// The state of the clock, for statistics and tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogicalClockStatus {
-    /// The time that reads go by.
+    /// The time that reads use.
     pub now_ms: u64,
-    /// The time by which entries may be destroyed.
+    /// The time up to which expired entries may be deleted.
     pub confirmed_ms: u64,
-    /// Whether the wall clock has jumped forward and is not yet confirmed.
+    /// True if the wall clock has jumped forward and is not yet confirmed.
     pub jumped: bool,
 }
 
-/// What both clocks said, in milliseconds.
+/// A reading of both clocks, in milliseconds.
 #[derive(Debug)]
 struct ClockTimes {
     wall: i64,
     monotonic: i64,
 }
 
-/// A look at the clocks, and what is thought of it.
+/// A reading of the clocks and its evaluation.
 #[derive(Debug)]
 struct ClockReading {
     times: ClockTimes,
     status: LogicalClockStatus,
 }
 
-/// The time for entries that expire.
+/// The clock that decides whether entries have expired.
 #[derive(Debug)]
 pub struct LogicalClock {
     clock: Arc<dyn Clock>,
     high_water_mark: Arc<ClockHighWater>,
-    /// Believed wall time minus monotonic time, in milliseconds. Only grows.
+    /// Confirmed wall time minus monotonic time, in milliseconds. Never decreases.
     offset: AtomicI64,
-    /// Set by the first question.
+    /// Set when the time is first queried.
     used: AtomicBool,
     jumped: AtomicBool,
     /// Flushes since the jump.
@@ -74,7 +74,7 @@ pub struct LogicalClock {
 }
 
 impl LogicalClock {
-    /// From the stored mark (0: none). The wall clock is believed at open.
+    /// Creates the clock from the stored mark (0: none). The wall clock is trusted at open.
     pub fn new(clock: Arc<dyn Clock>, stored_ms: u64, counters: Arc<Counters>) -> LogicalClock {
         let logical = LogicalClock {
             clock,
@@ -89,7 +89,7 @@ impl LogicalClock {
         logical
     }
 
-    /// The mark, for the manifest.
+    /// Returns the high-water mark, for the manifest.
     pub fn high_water(&self) -> Arc<ClockHighWater> {
         Arc::clone(&self.high_water_mark)
     }
@@ -102,50 +102,47 @@ impl LogicalClock {
             monotonic: ms(self.clock.monotonic_us() / 1000),
         }
     }
-    /// Takes what the wall clock said then for the truth, unless it went back.
-    fn accept_wall_clock(&self, hands: &ClockTimes) {
-        self.offset.fetch_max(hands.wall.saturating_sub(hands.monotonic), SeqCst);
+    /// Accepts the wall time of a reading as confirmed, unless it went back.
+    fn accept_wall_clock(&self, times: &ClockTimes) {
+        self.offset.fetch_max(times.wall.saturating_sub(times.monotonic), SeqCst);
         self.jumped.store(false, SeqCst);
         self.flushes.store(0, SeqCst);
     }
 
-    /// Reads both clocks, and says what may be believed.
+    /// Reads and evaluates both clocks.
     fn evaluate(&self) -> ClockReading {
         self.used.store(true, SeqCst);
-        let hands = self.read_clocks();
-        let expected = self.offset.load(SeqCst).saturating_add(hands.monotonic);
-        let jumped = hands.wall.saturating_sub(expected) > CLOCK_JUMP_MS;
+        let times = self.read_clocks();
+        let expected = self.offset.load(SeqCst).saturating_add(times.monotonic);
+        let jumped = times.wall.saturating_sub(expected) > CLOCK_JUMP_MS;
         if self.jumped.swap(jumped, SeqCst) != jumped && jumped {
             self.counters.clock_jumps.add(1);
             self.flushes.store(0, SeqCst);
         }
-        let settled = if jumped { expected } else { expected.max(hands.wall) };
-        let settled_ms = self.high_water_mark.raise(u64::try_from(settled).unwrap_or(0));
-        let now_ms = u64::try_from(hands.wall).unwrap_or(0).max(settled_ms);
-        ClockReading {
-            times: hands,
-            status: LogicalClockStatus { now_ms, confirmed_ms: settled_ms, jumped },
-        }
+        let confirmed = if jumped { expected } else { expected.max(times.wall) };
+        let confirmed_ms = self.high_water_mark.raise(u64::try_from(confirmed).unwrap_or(0));
+        let now_ms = u64::try_from(times.wall).unwrap_or(0).max(confirmed_ms);
+        ClockReading { times, status: LogicalClockStatus { now_ms, confirmed_ms, jumped } }
     }
 
-    /// A flush was finished: two of them confirm a clock that has jumped.
+    /// Records a finished flush: two of them confirm a clock that has jumped.
     pub fn record_flush(&self) {
         if !self.used.load(SeqCst) {
             return;
         }
-        // What is believed is what was judged: others read meanwhile, and the clock may leap after
-        // this look.
-        let ClockReading { times: hands, status } = self.evaluate();
+        // Accept exactly the reading that was evaluated: other threads evaluate concurrently, and
+        // the clock may jump after this reading.
+        let ClockReading { times, status } = self.evaluate();
         if !status.jumped || self.flushes.fetch_add(1, SeqCst) + 1 >= CONFIRMING_FLUSHES {
-            self.accept_wall_clock(&hands);
+            self.accept_wall_clock(&times);
         }
     }
-    /// Somebody who knows says that the wall clock is right.
+    /// Accepts the wall clock, as confirmed by the operator.
     pub fn confirm_wall_clock(&self) {
         self.accept_wall_clock(&self.read_clocks());
         self.evaluate();
     }
-    /// What the clock is thought to be.
+    /// Returns the state of the clock.
     pub fn status(&self) -> LogicalClockStatus {
         self.evaluate().status
     }
@@ -180,18 +177,18 @@ mod tests {
     const START: u64 = 5 * YEARS;
 
     fn clock(stored: u64) -> (Arc<ManualClock>, LogicalClock) {
-        let hands = Arc::new(ManualClock(AtomicU64::new(START), AtomicU64::new(7)));
-        (hands.clone(), LogicalClock::new(hands, stored, Arc::default()))
+        let times = Arc::new(ManualClock(AtomicU64::new(START), AtomicU64::new(7)));
+        (times.clone(), LogicalClock::new(times, stored, Arc::default()))
     }
 
     #[test]
     fn time_does_not_go_back() {
-        let (hands, c) = clock(0);
-        assert_eq!(c.high_water_mark.newer_than(0), None, "nobody asked: nothing is stored");
+        let (times, c) = clock(0);
+        assert_eq!(c.high_water_mark.newer_than(0), None, "not queried: nothing to store");
         assert_eq!((c.now_ms(), c.confirmed_ms()), (START, START));
-        hands.0.store(START - YEARS, SeqCst);
-        hands.1.store(1007, SeqCst);
-        assert_eq!(c.now_ms(), START + 1000, "it goes on with the monotonic clock");
+        times.0.store(START - YEARS, SeqCst);
+        times.1.store(1007, SeqCst);
+        assert_eq!(c.now_ms(), START + 1000, "continues with the monotonic clock");
         assert_eq!(c.high_water_mark.newer_than(START), Some(START + 1000));
         let (_, reopened) = clock(START + YEARS);
         assert_eq!(reopened.now_ms(), START + YEARS, "the stored mark holds after a reopen");
@@ -199,31 +196,31 @@ mod tests {
 
     #[test]
     fn clock_jump_hides_but_keeps_entries_until_confirmed() {
-        let (hands, c) = clock(0);
-        hands.0.store(START + CLOCK_JUMP_MS as u64, SeqCst);
-        assert_eq!(c.confirmed_ms(), START + CLOCK_JUMP_MS as u64, "an hour is no leap");
-        let (hands, c) = clock(0);
-        hands.0.store(START + YEARS, SeqCst);
+        let (times, c) = clock(0);
+        times.0.store(START + CLOCK_JUMP_MS as u64, SeqCst);
+        assert_eq!(c.confirmed_ms(), START + CLOCK_JUMP_MS as u64, "an hour is not a jump");
+        let (times, c) = clock(0);
+        times.0.store(START + YEARS, SeqCst);
         assert_eq!((c.now_ms(), c.confirmed_ms()), (START + YEARS, START));
         c.record_flush();
         assert_eq!(c.confirmed_ms(), START);
-        hands.0.store(START + 5, SeqCst);
-        assert_eq!(c.now_ms(), START + 5, "back in time: nothing was lost");
-        hands.0.store(START + YEARS, SeqCst);
+        times.0.store(START + 5, SeqCst);
+        assert_eq!(c.now_ms(), START + 5, "back to the right time: nothing was lost");
+        times.0.store(START + YEARS, SeqCst);
         c.record_flush();
         assert_eq!(
             c.status(),
             LogicalClockStatus { now_ms: START + YEARS, confirmed_ms: START + 5, jumped: true }
         );
         c.record_flush();
-        assert_eq!(c.confirmed_ms(), START + YEARS, "two flushes after the leap");
+        assert_eq!(c.confirmed_ms(), START + YEARS, "two flushes after the jump");
         assert_eq!(c.counters.clock_jumps.get(), 2);
-        hands.0.store(START + 2 * YEARS, SeqCst);
+        times.0.store(START + 2 * YEARS, SeqCst);
         c.confirm_wall_clock();
         assert_eq!(c.confirmed_ms(), START + 2 * YEARS);
     }
 
-    /// Tells one time at each look, then the last for ever.
+    /// Returns one time per reading, then the last one forever.
     #[derive(Debug)]
     struct ScriptedClock(std::sync::Mutex<Vec<u64>>);
     impl Clock for ScriptedClock {
@@ -237,18 +234,19 @@ mod tests {
         fn sleep_us(&self, _: u64) {}
     }
 
-    /// A flush read the clock, found it right, and read it again to believe it: a leap between the
-    /// two was believed at once.
+    /// Regression test: a flush evaluated one reading of the clock and accepted a second one, so
+    /// that a jump between the two was trusted at once.
     #[test]
     fn flush_confirms_only_the_reading_it_evaluated() {
         let times = vec![START, START, START, START + YEARS];
         let c = LogicalClock::new(Arc::new(ScriptedClock(times.into())), 0, Arc::default());
         assert_eq!(c.now_ms(), START);
         c.record_flush();
-        let leapt = LogicalClockStatus { now_ms: START + YEARS, confirmed_ms: START, jumped: true };
-        assert_eq!((c.status(), c.status()), (leapt, leapt));
+        let jumped =
+            LogicalClockStatus { now_ms: START + YEARS, confirmed_ms: START, jumped: true };
+        assert_eq!((c.status(), c.status()), (jumped, jumped));
         c.record_flush();
-        assert_eq!(c.status(), leapt, "after one flush of two");
+        assert_eq!(c.status(), jumped, "after one flush of two");
         c.record_flush();
         assert!(!c.status().jumped);
     }

@@ -1,8 +1,8 @@
-//! What an operator does to background work: manual compactions, purge, pause, cancel, rate,
-//! waiting until all is done.
+//! Background work controlled by the operator: manual compactions, purge, pause, cancel, rate
+//! limit, waiting until idle.
 //!
-//! Nothing here waits for work that is held back: such a wait would never end if the caller is who
-//! holds it back. It is `Busy`.
+//! No call here waits for work that is paused or cancelled: if the caller itself has paused it, the
+//! wait would never end. Such calls return `Busy`.
 
 use crate::engine::Engine;
 use crate::events::EngineEvent;
@@ -15,22 +15,23 @@ use perigee_base::{ErrorKind, KeyComparator, Result};
 use perigee_tree::compact::pick::manual::CompactionRange;
 use std::sync::{Arc, PoisonError};
 
-/// How long a waiter sleeps between two looks.
+/// Longest time that a waiting thread sleeps between two checks.
 const POLL_US: u64 = 50_000;
 
 impl Engine {
-    /// Merges these families into their deepest levels.
+    /// Compacts these column families into their deepest levels.
     pub fn compact(&self, families: &[Arc<FamilyState>]) -> Result<()> {
         self.compact_families(families, &CompactionExtent::Whole { any_garbage: false })
     }
-    /// The same, and every value log that holds any garbage is emptied: nothing is left that could
-    /// be reclaimed.
+    /// Like [`compact`](Engine::compact), and rewrites every value log that contains any garbage:
+    /// nothing reclaimable is left.
     pub fn purge(&self, families: &[Arc<FamilyState>]) -> Result<()> {
         self.compact_families(families, &CompactionExtent::Whole { any_garbage: true })
     }
-    /// Merges the tables that share keys with the span, as deep as they lie.
-    pub fn compact_range(&self, family: &Arc<FamilyState>, span: CompactionRange) -> Result<()> {
-        self.compact_families(std::slice::from_ref(family), &CompactionExtent::Range(span))
+    /// Compacts the tables that overlap the range, down to the deepest level that contains any of
+    /// them.
+    pub fn compact_range(&self, family: &Arc<FamilyState>, range: CompactionRange) -> Result<()> {
+        self.compact_families(std::slice::from_ref(family), &CompactionExtent::Range(range))
     }
 
     fn compact_families(
@@ -50,25 +51,26 @@ impl Engine {
         Ok(())
     }
 
-    /// No flush or compaction runs when this returns, and none starts until [`Engine::unpause`].
+    /// Pauses background jobs: no flush or compaction runs when this returns, and none starts until
+    /// [`Engine::unpause_jobs`].
     pub fn pause_jobs(&self) -> Result<()> {
         self.core.health.check_open()?;
         self.core.job_control.pause();
         self.core.report_event(&EngineEvent::JobsControlled { what: "paused" });
-        let quiet = self.wait_for_condition(None, || self.core.job_control.is_idle(None));
-        if quiet.is_err() {
+        let idle = self.wait_for_condition(None, || self.core.job_control.is_idle(None));
+        if idle.is_err() {
             self.unpause_jobs();
         }
-        quiet.map(|_| ())
+        idle.map(|_| ())
     }
-    /// Takes one pause back.
+    /// Ends one pause.
     pub fn unpause_jobs(&self) {
         self.core.job_control.unpause();
         self.core.signal.notify();
         self.core.report_event(&EngineEvent::JobsControlled { what: "resumed after a pause" });
     }
-    /// Running compactions give up, and none starts until [`Engine::allow_compactions`]. Flushes go
-    /// on.
+    /// Cancels running compactions; none starts until [`Engine::allow_compactions`]. Flushes
+    /// continue.
     pub fn cancel_compactions(&self) -> Result<()> {
         self.core.health.check_open()?;
         self.core.job_control.set_cancelled(true);
@@ -80,7 +82,7 @@ impl Engine {
         })
         .map(|_| ())
     }
-    /// Compactions may run again.
+    /// Allows compactions again.
     pub fn allow_compactions(&self) -> Result<()> {
         self.core.health.check_open()?;
         self.core.job_control.set_cancelled(false);
@@ -88,29 +90,29 @@ impl Engine {
         self.core.report_event(&EngineEvent::JobsControlled { what: "allowed again" });
         Ok(())
     }
-    /// Bytes per second that background work may move; 0: no limit.
+    /// Sets the bytes per second that background work may move; 0: no limit.
     pub fn set_background_rate(&self, bytes_per_second: u64) {
         self.core.rate_limiter.set_rate(bytes_per_second);
         self.core.signal.notify();
     }
-    /// From now on so many bytes of the disk are kept free.
+    /// Sets the number of bytes to keep free on the disk.
     pub fn set_min_free_space(&self, bytes: u64) {
         self.core.disk_space.set_reserve(bytes);
         self.core.signal.notify();
     }
-    /// From now on families may have this order.
-    pub fn add_comparator(&self, order: KeyComparator) {
-        let mut orders = self.core.comparators.write().unwrap_or_else(PoisonError::into_inner);
-        if !orders.contains(&order) {
-            orders.push(order);
+    /// Makes a comparator available to column families.
+    pub fn add_comparator(&self, comparator: KeyComparator) {
+        let mut comparators = self.core.comparators.write().unwrap_or_else(PoisonError::into_inner);
+        if !comparators.contains(&comparator) {
+            comparators.push(comparator);
         }
     }
-    /// See [`Engine::set_background_rate`].
+    /// Returns the rate set by [`Engine::set_background_rate`].
     pub fn background_rate(&self) -> u64 {
         self.core.rate_limiter.rate()
     }
 
-    /// Waits until nothing is running or due; false if that took longer than `timeout_us`.
+    /// Waits until no job is running or due; returns false if that takes longer than `timeout_us`.
     pub fn wait_idle(&self, timeout_us: Option<u64>) -> Result<bool> {
         let failures = self.core.health.background_error_count();
         let idle = || self.core.job_control.is_idle(None) && self.due_job_kind().is_none();
@@ -118,8 +120,8 @@ impl Engine {
         loop {
             let mut seen = self.core.signal.generation();
             if idle() {
-                // What the last jobs replaced is gone, too. (What readers hold stays; what cannot
-                // be removed is an orphan.)
+                // Also delete what the last jobs replaced. (Files that readers hold stay; files
+                // that cannot be removed become orphans.)
                 let _ = self.core.obsolete_files.delete_unreferenced(&self.core.table_cache);
                 return Ok(true);
             }
@@ -133,7 +135,7 @@ impl Engine {
                 self.core.job_control.check_allowed(kind)?;
             }
             if due_compactions::has_reclaimable_tables(&self.core) {
-                // Nobody rings when a snapshot goes that kept hidden tables alive.
+                // The release of a snapshot that kept hidden tables alive is not signalled.
                 self.core.signal.notify();
                 seen = self.core.signal.generation();
             }
@@ -143,16 +145,16 @@ impl Engine {
         }
     }
 
-    /// Whether a memtable of the family waits for its flush, or is being flushed.
+    /// Returns true if a memtable of the column family waits for its flush or is being flushed.
     pub fn is_flushing(&self, family: &FamilyState) -> bool {
         report::is_flushing(family)
     }
-    /// Whether a compaction of the family runs, or is due and may run.
+    /// Returns true if a compaction of the column family is running, or is due and allowed.
     pub fn is_compacting(&self, family: &Arc<FamilyState>) -> bool {
         report::is_compacting(&self.core, family)
     }
 
-    /// What kind of work is due.
+    /// Returns the kind of work that is due.
     fn due_job_kind(&self) -> Option<JobKind> {
         let all = self.core.families.all();
         if all.iter().any(|f| !f.tree.view().immutables.is_empty())
@@ -163,11 +165,15 @@ impl Engine {
         if due_compactions::is_any_due(&self.core) { Some(JobKind::Compaction) } else { None }
     }
 
-    /// Waits until it is so; false if the time ran out first.
-    fn wait_for_condition(&self, until_us: Option<u64>, so: impl Fn() -> bool) -> Result<bool> {
+    /// Waits until `condition` is true; returns false if the time ran out first.
+    fn wait_for_condition(
+        &self,
+        until_us: Option<u64>,
+        condition: impl Fn() -> bool,
+    ) -> Result<bool> {
         loop {
             let seen = self.core.signal.generation();
-            if so() {
+            if condition() {
                 return Ok(true);
             }
             match self.core.health.check_open() {
@@ -178,7 +184,7 @@ impl Engine {
         }
     }
 
-    /// Sleeps until the bell rings, for a while; false if the time is up.
+    /// Waits for a signal after `seen`, at most `POLL_US`; returns false if the time is up.
     fn wait_for_signal(&self, seen: u64, until_us: Option<u64>) -> bool {
         let now = self.core.env.clock.monotonic_us();
         let left = until_us.map_or(POLL_US, |until| until.saturating_sub(now));

@@ -1,53 +1,53 @@
-//! The memory budget: one number for block cache, memtables, resident indexes and filters, jobs,
-//! loads. Pure functions say what each may have; [`Memory`] keeps what they look at. Must not know
-//! families or files.
+//! The memory budget: one limit for block cache, memtables, resident indexes and filters, jobs and
+//! bulk loads. Pure functions compute the shares; [`MemoryBudget`] keeps their inputs. Independent
+//! of column families and files.
 //!
-//! Indexes, filters, jobs, loads and old memtables that readers keep take what they need. Memtables
-//! get half of what is left: at half of that the best candidates are sealed, and writers are
-//! delayed, then stopped, before sealed and active ones together exceed it. The block cache has the
-//! rest, and gives way when the others grow. What was freed is handed back to the system now and
-//! then ([`Memory::give_back`]): an allocator that keeps it would hold the budget by its own
-//! account only.
+//! Indexes, filters, jobs, loads and flushed memtables that readers hold take what they need.
+//! Memtables get half of the rest: when active ones reach half of that, the best candidates are
+//! sealed, and writers are delayed and then stopped before sealed and active ones together exceed
+//! it. The block cache gets what is left and shrinks when the others grow. Freed memory is returned
+//! to the operating system from time to time ([`MemoryBudget::take_release`]): otherwise the
+//! process would stay above the budget, because the allocator keeps it.
 
 use perigee_base::limits::READ_AHEAD_BYTES_MAX;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Where the machine does not say how much memory there is.
+/// Assumed memory of a machine that does not report it.
 const MACHINE_BYTES_DEFAULT: u64 = 4 << 30;
-/// Writers' buffers, at most.
+/// Maximum size of a file writer's buffer.
 const FILE_BUFFER_BYTES_MAX: u64 = 512 << 10;
-/// A family without tables: its names, settings, views (striped by thread), empty memtable, and its
-/// place in the catalog (measured).
+/// Bytes of a column family without tables: names, settings, views (striped by thread), empty
+/// memtable and catalog entry (measured).
 const FAMILY_BYTES: u64 = 4_150;
-/// What its first table adds to that: levels, runs, maps (measured).
+/// Additional bytes for the first table of a column family: levels, runs, maps (measured).
 const FIRST_TABLE_BYTES: u64 = 1_200;
-/// A table beside its index and filter: what version, catalog, shelf and reader say of it
-/// (measured).
+/// Bytes of a table besides its index and filter: its descriptions in version, catalog, table cache
+/// and reader (measured).
 const TABLE_BYTES: u64 = 1_000;
-/// Most merges at once: their outputs all lie beside their inputs until the last of them is done.
+/// Maximum number of parallel merges: their outputs all coexist with their inputs until the last of
+/// them is done.
 const PARALLEL_MERGES_MAX: usize = 4;
-/// So much freed memory is handed back even if the budget does not need it, but not more often than
-/// this.
+/// This much freed memory is returned to the operating system even if the budget does not require
+/// it, but not more often than this interval.
 const RELEASE_BURST_BYTES: u64 = 64 << 20;
 const RELEASE_INTERVAL_US: u64 = 5_000_000;
 
-/// The budget of a database that does not say: a quarter of what the machine allows.
+/// Returns the default budget: a quarter of the memory of the machine.
 pub fn default_budget(machine: Option<u64>) -> u64 {
     machine.unwrap_or(MACHINE_BYTES_DEFAULT) / 4
 }
 
-/// Who holds how many bytes.
+/// Bytes in use, by owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryUsage {
     /// Active memtables.
     pub active: u64,
     /// Sealed memtables.
     pub immutable: u64,
-    /// What batches over several families hold for families that are flushed, until the last of
-    /// them is.
+    /// Batches shared by several column families, some of them flushed: bytes held until the last
+    /// of them is flushed.
     pub shared: u64,
-    /// Memtables that are in tables already, but not yet free: readers hold them, or the job that
-    /// wrote them.
+    /// Flushed memtables that are not yet free: readers or the flush job hold them.
     pub retained: u64,
     /// The block cache.
     pub cache: u64,
@@ -55,16 +55,16 @@ pub struct MemoryUsage {
     pub indexes: u64,
     /// Resident filters.
     pub filters: u64,
-    /// Families and descriptions of tables.
+    /// Objects of column families and tables.
     pub objects: u64,
-    /// Flushes and compactions that are running.
+    /// Running flushes and compactions.
     pub jobs: u64,
     /// Bulk loads.
     pub loads: u64,
 }
 
 impl MemoryUsage {
-    /// By name: what statistics show. Together they are [`MemoryUsage::total`].
+    /// Returns the bytes by name, as shown in statistics. Their sum is [`MemoryUsage::total`].
     pub fn by_owner(&self) -> Vec<(&'static str, u64)> {
         vec![
             ("active memtables", self.active),
@@ -79,11 +79,11 @@ impl MemoryUsage {
             ("bulk loads", self.loads),
         ]
     }
-    /// Everything.
+    /// Returns the sum of all owners.
     pub fn total(&self) -> u64 {
         self.by_owner().iter().map(|(_, bytes)| bytes).sum()
     }
-    /// Those that take what they need.
+    /// Returns the sum of the owners that take what they need.
     fn fixed_bytes(&self) -> u64 {
         self.shared
             + self.retained
@@ -95,25 +95,27 @@ impl MemoryUsage {
     }
 }
 
-/// Families and tables, beside what is counted of them elsewhere.
+/// Returns the bytes of column family and table objects that are not accounted for elsewhere.
 pub fn object_bytes(families: usize, tables: usize) -> u64 {
     let with_tables = families.min(tables) as u64;
     families as u64 * FAMILY_BYTES + with_tables * FIRST_TABLE_BYTES + tables as u64 * TABLE_BYTES
 }
 
-/// What is divided: three of 32 parts stay for what the allocator adds (headers, pages of which a
-/// part is in use). Measured: 5 to 15 parts are needed, and the account is seldom full.
+/// Returns the part of the budget that is distributed: 3/32 are reserved for the overhead of the
+/// allocator (headers, partly used pages). Measured: 5 to 15 of 32 parts are needed, but the budget
+/// is rarely used up.
 fn usable_bytes(budget: u64) -> u64 {
     budget - budget / 32 * 3
 }
 
-/// The share of the memtables, active and sealed: never less than an eighth of the budget, or
-/// nothing could be written.
+/// Returns the share of the memtables, active and sealed: at least an eighth of the budget, so that
+/// writes are always possible.
 pub fn memtable_share(budget: u64, owners: &MemoryUsage) -> u64 {
     (usable_bytes(budget).saturating_sub(owners.fixed_bytes()) / 2).max(budget / 8).max(1)
 }
 
-/// What the block cache may hold, in coarse steps, so that it does not follow every write.
+/// Returns the capacity of the block cache, rounded down to coarse steps, so that it does not
+/// change with every write.
 pub fn block_cache_capacity(budget: u64, cache_max: u64, owners: &MemoryUsage) -> u64 {
     let step = rebalance_step(budget);
     let others = owners.active + owners.immutable + owners.fixed_bytes();
@@ -121,9 +123,9 @@ pub fn block_cache_capacity(budget: u64, cache_max: u64, owners: &MemoryUsage) -
     (left / step * step).min(cache_max)
 }
 
-/// How tight memory is: 0 while less than half is in use of the budget (without the block cache,
-/// which gives way), and of the memtables' share of it; 1 below three quarters, 2 below nine
-/// tenths, then 3.
+/// Returns the memory pressure, 0 to 3: 0 while less than half is in use of both the budget
+/// (without the block cache, which can shrink) and the memtables' share; 1 below three quarters, 2
+/// below nine tenths, then 3.
 pub fn memory_pressure_level(budget: u64, owners: &MemoryUsage) -> u8 {
     let above = |percent: u128| {
         let over = |used: u64, of: u64| u128::from(used) * 100 >= u128::from(of.max(1)) * percent;
@@ -133,51 +135,51 @@ pub fn memory_pressure_level(budget: u64, owners: &MemoryUsage) -> u8 {
     above(50) + above(75) + above(90)
 }
 
-/// The memtables may grow by this before the cache is told.
+/// Returns the bytes by which usage may change before the budget is rebalanced.
 pub fn rebalance_step(budget: u64) -> u64 {
     (budget / 64).max(1)
 }
 
-/// What writers of files gather before they call the system.
+/// Returns the buffer size of file writers.
 pub fn file_buffer_bytes(budget: u64) -> usize {
     (budget / 128).clamp(16 << 10, FILE_BUFFER_BYTES_MAX) as usize
 }
 
-/// Where tables are cut: what a table's writer holds grows with it (8 bytes a key), and must stay a
-/// small part of the budget.
+/// Returns the size at which tables are cut: the memory of a table's writer grows with it (8 bytes
+/// per key) and must stay a small part of the budget.
 pub fn target_table_bytes(budget: u64, wanted: u64) -> u64 {
     wanted.min((budget / 8).max(64 << 10))
 }
 
-/// What a job holds of its inputs, `bytes` altogether: of each source one block (dense ones are two
-/// and a half times as large), and what was read ahead.
+/// Returns the bytes that a job holds for inputs of `bytes` altogether: one block per source (dense
+/// ones are two and a half times as large), and the read-ahead.
 pub fn job_input_bytes(sources: usize, block_bytes: u64, bytes: u64) -> u64 {
     let ahead = (sources as u64 * READ_AHEAD_BYTES_MAX).min(bytes);
     sources as u64 * (block_bytes * 5 / 2) + ahead
 }
 
-/// How many merges run at once, on a machine of so many cores: on half of them, each holding about
-/// an eighth of a table (8 bytes a key) and its buffers, together no more than an eighth of the
-/// budget. Writers and flushes have the other cores; with two there is nothing to share.
+/// Returns the number of parallel merges on a machine with `cores` cores: half of them, each merge
+/// holding about an eighth of a table (8 bytes per key) and its buffers, together at most an eighth
+/// of the budget. The other cores are for writers and flushes; with two cores there is one merge.
 pub fn max_parallel_merges(budget: u64, table_bytes: u64, cores: usize) -> usize {
     let each = table_bytes / 8 + 2 * file_buffer_bytes(budget) as u64;
-    let room = usize::try_from(budget / 8 / each.max(1)).unwrap_or(usize::MAX);
-    (cores / 2).min(room).clamp(1, PARALLEL_MERGES_MAX)
+    let affordable = usize::try_from(budget / 8 / each.max(1)).unwrap_or(usize::MAX);
+    (cores / 2).min(affordable).clamp(1, PARALLEL_MERGES_MAX)
 }
 
-/// Entries that a bulk load may gather, if it asks for `wanted` bytes.
+/// Returns the bytes of entries that a bulk load may buffer if it requests `wanted`.
 pub fn bulk_load_bytes(budget: u64, wanted: usize) -> usize {
     wanted.min(usize::try_from(budget / 8).unwrap_or(usize::MAX).max(16 << 10))
 }
 
-/// What a transaction may keep in memory; the rest goes to files. While it is written there is
-/// twice as much for a moment.
+/// Returns the bytes that a transaction may keep in memory; the rest is spilled to files. During a
+/// spill, twice as much is in use for a moment.
 pub fn txn_memory_bytes(budget: u64) -> u64 {
     (budget / 16).clamp(16 << 10, 64 << 20)
 }
 
-/// Whether it is time to hand freed memory back: where the process is near or above the budget,
-/// when a sixteenth of it was freed; else after a burst.
+/// Returns true if freed memory should be returned to the operating system now: if the process is
+/// near or above the budget and a sixteenth of the budget was freed, or else after a burst.
 pub fn should_release_memory(
     budget: u64,
     freed: u64,
@@ -189,20 +191,21 @@ pub fn should_release_memory(
         || (freed >= RELEASE_BURST_BYTES && since_us >= RELEASE_INTERVAL_US)
 }
 
-/// An active memtable.
+/// The size of an active memtable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ActiveMemtable {
-    /// Number of its first operation.
+    /// Sequence number of its first operation.
     pub first_seq: u64,
     /// Its bytes; 0 if it is empty.
     pub bytes: u64,
-    /// Those of them in batches that other families share.
+    /// Bytes of it in batches shared with other column families.
     pub shared_bytes: u64,
 }
 
-/// Which active memtables to seal, so that `excess` bytes go. Where most bytes are in batches that
-/// families share, flushing one of them frees nothing: all go that hold the oldest batches, those
-/// up to number `oldest(excess)`. Else by size.
+/// Returns the indexes of the active memtables to seal in order to free `excess` bytes. If most
+/// bytes are in batches shared by column families, flushing one of them frees nothing: then all
+/// that hold the oldest batches are sealed, those up to sequence number `oldest(excess)`. Otherwise
+/// by size.
 pub fn pick_memtables_to_seal(
     active: &[ActiveMemtable],
     (sealed, shared): (u64, u64),
@@ -217,35 +220,36 @@ pub fn pick_memtables_to_seal(
     let seal: Vec<usize> = (0..active.len())
         .filter(|i| active[*i].shared_bytes > 0 && active[*i].first_seq <= oldest)
         .collect();
-    // Where no flush is to come, a reader holds the oldest batches: then by size again, once that
-    // is worth it.
+    // If no flush is pending, a reader holds the oldest batches: then by size again, once that
+    // frees enough.
     if seal.is_empty() && sealed == 0 && sum(|a| a.bytes) >= excess.saturating_mul(2) {
         return pick_largest_memtables(active, excess);
     }
     seal
 }
 
-/// Which active memtables to seal, so that `excess` bytes go: the largest first, because a
-/// flush costs a file whatever its size; among equals the oldest, because it holds the log back.
+/// Returns the indexes of the active memtables to seal in order to free `excess` bytes: the largest
+/// first, because a flush costs a file whatever its size; among equals the oldest, because it keeps
+/// log segments alive.
 fn pick_largest_memtables(active: &[ActiveMemtable], excess: u64) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..active.len()).filter(|i| active[*i].bytes > 0).collect();
-    order.sort_by_key(|i| (std::cmp::Reverse(active[*i].bytes), active[*i].first_seq));
-    let mut going = 0;
-    let mut enough = |i: &usize| {
-        let more = going < excess;
-        going += active[*i].bytes;
-        more
+    let mut by_size: Vec<usize> = (0..active.len()).filter(|i| active[*i].bytes > 0).collect();
+    by_size.sort_by_key(|i| (std::cmp::Reverse(active[*i].bytes), active[*i].first_seq));
+    let mut picked_bytes = 0;
+    let mut is_needed = |i: &usize| {
+        let needed = picked_bytes < excess;
+        picked_bytes += active[*i].bytes;
+        needed
     };
-    order.into_iter().take_while(|i| enough(i)).collect()
+    by_size.into_iter().take_while(|i| is_needed(i)).collect()
 }
 
-/// What the functions look at, without a lock. `active` grows with every commit and is counted anew
-/// where memtables are sealed or go, so that it is never wrong for long.
+/// The inputs of the functions, without a lock. `active` grows with every commit and is recomputed
+/// when memtables are sealed or freed, so that errors do not accumulate.
 #[derive(Debug)]
 pub struct MemoryBudget {
     /// The budget.
     pub limit: u64,
-    /// The cache may hold this at most.
+    /// Maximum capacity of the block cache.
     pub block_cache_max: u64,
     active: AtomicU64,
     immutable: AtomicU64,
@@ -253,7 +257,7 @@ pub struct MemoryBudget {
     retained: AtomicU64,
     objects: AtomicU64,
     loads: AtomicU64,
-    /// Below this there was nothing to seal the last time.
+    /// Memtable bytes below which there was nothing to seal the last time.
     nothing_to_seal_below: AtomicU64,
     memtable_share: AtomicU64,
     balanced_active: AtomicU64,
@@ -265,89 +269,92 @@ pub struct MemoryBudget {
 }
 
 impl MemoryBudget {
-    /// Nothing held yet.
+    /// Creates the budget with nothing in use.
     pub fn new(budget: u64, cache_max: u64) -> MemoryBudget {
         let share = AtomicU64::new(memtable_share(budget, &MemoryUsage::default()));
-        let (active, sealed, shared, kept, objects, loads, barren) = Default::default();
-        let (told, told_jobs, capacity, freed, rung, given_us) = Default::default();
+        let (active, immutable, shared, retained, objects, loads) = Default::default();
+        let (balanced_active, balanced_jobs, block_cache_capacity) = Default::default();
+        let (nothing_to_seal_below, freed) = Default::default();
+        let (freed_at_last_check, last_release_us) = Default::default();
         MemoryBudget {
             limit: budget,
             block_cache_max: cache_max,
             active,
-            immutable: sealed,
+            immutable,
             shared,
-            retained: kept,
+            retained,
             objects,
             loads,
-            nothing_to_seal_below: barren,
+            nothing_to_seal_below,
             memtable_share: share,
-            balanced_active: told,
-            balanced_jobs: told_jobs,
-            block_cache_capacity: capacity,
+            balanced_active,
+            balanced_jobs,
+            block_cache_capacity,
             freed,
-            freed_at_last_check: rung,
-            last_release_us: given_us,
+            freed_at_last_check,
+            last_release_us,
         }
     }
-    /// Active and sealed memtables.
+    /// Returns the bytes of active and of sealed memtables.
     pub fn memtable_bytes(&self) -> (u64, u64) {
         (self.active.load(Relaxed), self.immutable.load(Relaxed))
     }
-    /// Copies of a log that is larger than memory are cut into segments of this size.
+    /// Returns the segment size for copies of a log that is larger than memory.
     pub fn relog_segment_bytes(&self) -> u64 {
         (self.limit / 4).clamp(4 << 10, 16 << 20)
     }
-    /// What memtables and the batches that families share hold, wherever they are.
+    /// Returns the bytes of all memtables and shared batches, including those held by readers.
     pub fn total_memtable_bytes(&self) -> u64 {
         let (active, sealed) = self.memtable_bytes();
         active + sealed + self.shared.load(Relaxed) + self.retained.load(Relaxed)
     }
-    /// The share of the memtables.
+    /// Returns the share of the memtables.
     pub fn memtable_share(&self) -> u64 {
         self.memtable_share.load(Relaxed)
     }
-    /// They were counted; and what shared batches and readers hold beside them.
+    /// Sets the recomputed bytes of memtables, of shared batches and memtables that readers hold,
+    /// and of objects.
     pub fn set_memtable_usage(
         &self,
         (active, sealed): (u64, u64),
-        (shared, kept): (u64, u64),
+        (shared, retained): (u64, u64),
         objects: u64,
     ) {
         let swap = |at: &AtomicU64, to: u64| at.swap(to, Relaxed);
         let before = swap(&self.active, active)
             + swap(&self.immutable, sealed)
             + swap(&self.shared, shared)
-            + swap(&self.retained, kept);
+            + swap(&self.retained, retained);
         self.objects.store(objects, Relaxed);
-        self.add_freed_bytes(before.saturating_sub(active + sealed + shared + kept));
+        self.add_freed_bytes(before.saturating_sub(active + sealed + shared + retained));
     }
-    /// Active memtables grew; whether so much that the balance is due.
+    /// Adds to the bytes of active memtables; returns true if the budget must be rebalanced.
     pub fn add_active_bytes(&self, bytes: u64) -> bool {
         let active = self.active.fetch_add(bytes, Relaxed) + bytes;
         active.abs_diff(self.balanced_active.load(Relaxed)) >= rebalance_step(self.limit)
     }
-    /// Whether jobs and loads hold so much more or less than when the balance was last made that it
-    /// is due again.
+    /// Returns true if the memory of jobs and loads has changed so much since the last rebalancing
+    /// that the budget must be rebalanced.
     pub fn is_job_memory_changed(&self, jobs: u64) -> bool {
         let now = jobs + self.loads.load(Relaxed);
         now.abs_diff(self.balanced_jobs.load(Relaxed)) >= rebalance_step(self.limit)
     }
-    /// A bulk load that held `before` holds `now`.
+    /// Updates the bytes of a bulk load from `before` to `now`.
     pub fn set_load_bytes(&self, before: &mut u64, now: u64) {
         self.loads.fetch_add(now, Relaxed);
         self.loads.fetch_sub(std::mem::replace(before, now), Relaxed);
     }
-    /// All owners: what was counted, and what others know.
+    /// Returns the usage of all owners: the counts kept here and those passed in.
     pub fn usage(&self, cache: u64, (indexes, filters): (u64, u64), jobs: u64) -> MemoryUsage {
         let (active, sealed) = self.memtable_bytes();
         let load = |at: &AtomicU64| at.load(Relaxed);
-        let (shared, kept) = (load(&self.shared), load(&self.retained));
+        let (shared, retained) = (load(&self.shared), load(&self.retained));
         let (objects, loads) = (load(&self.objects), load(&self.loads));
         MemoryUsage {
             active,
             immutable: sealed,
             shared,
-            retained: kept,
+            retained,
             cache,
             indexes,
             filters,
@@ -356,7 +363,7 @@ impl MemoryBudget {
             loads,
         }
     }
-    /// Divides the budget; returns what the cache may hold now.
+    /// Rebalances the budget; returns the new capacity of the block cache.
     pub fn rebalance(&self, owners: &MemoryUsage) -> u64 {
         self.memtable_share.store(memtable_share(self.limit, owners), Relaxed);
         self.balanced_active.store(owners.active, Relaxed);
@@ -367,39 +374,39 @@ impl MemoryBudget {
         );
         capacity
     }
-    /// Whether memtables are to be sealed although none is full, and how many bytes of them: active
-    /// ones have half of the share, or flushed ones have left a quarter of it behind in batches
-    /// that others share.
+    /// Returns the bytes of memtables to seal although none is full, or `None`: if active ones use
+    /// half of the share, or if flushed ones leave a quarter of it in batches shared with others.
     pub fn bytes_to_seal(&self) -> Option<u64> {
         let (share, active, shared) =
             (self.memtable_share(), self.memtable_bytes().0, self.shared.load(Relaxed));
         let due = active >= share / 2 || shared >= (share / 4).max(1);
         (due && active + shared >= self.nothing_to_seal_below.load(Relaxed)).then_some(share / 4)
     }
-    /// There was nothing to seal: no need to look again before something changes.
+    /// Records that there was nothing to seal: no need to check again before something changes.
     pub fn mark_nothing_to_seal(&self) {
         let now = self.memtable_bytes().0 + self.shared.load(Relaxed);
         self.nothing_to_seal_below.store(now + rebalance_step(self.limit), Relaxed);
     }
-    /// Something did.
+    /// Clears what `mark_nothing_to_seal` recorded, after a change.
     pub fn clear_nothing_to_seal(&self) {
         self.nothing_to_seal_below.store(0, Relaxed);
     }
-    /// So much was freed.
+    /// Adds to the bytes freed since the last release.
     pub fn add_freed_bytes(&self, bytes: u64) {
         self.freed.fetch_add(bytes, Relaxed);
     }
-    /// Whether so much more was freed that somebody should look whether it goes back.
+    /// Returns true once per step of freed memory: the caller should check whether to release it.
     pub fn take_release_check(&self) -> bool {
-        let (freed, rung) = (self.freed.load(Relaxed), self.freed_at_last_check.load(Relaxed));
-        let due = freed >= rung + (self.limit / 16).max(1);
+        let (freed, last_check) =
+            (self.freed.load(Relaxed), self.freed_at_last_check.load(Relaxed));
+        let due = freed >= last_check + (self.limit / 16).max(1);
         if due {
             self.freed_at_last_check.store(freed, Relaxed);
         }
         due
     }
-    /// Whether freed memory is to be handed back now; then the count begins anew. `resident` is
-    /// asked only if something was freed.
+    /// Returns true if freed memory must be returned to the operating system now, and resets the
+    /// count. `resident` is called only if something was freed.
     pub fn take_release(&self, now_us: u64, resident: impl FnOnce() -> Option<u64>) -> bool {
         let freed = self.freed.load(Relaxed);
         if freed < (self.limit / 16).clamp(1, RELEASE_BURST_BYTES) {
@@ -466,7 +473,7 @@ mod tests {
         assert_eq!(
             block_cache_capacity(64 * MIB, MIB, &MemoryUsage::default()),
             MIB,
-            "never more than was allowed"
+            "never more than the configured maximum"
         );
     }
 
@@ -484,7 +491,7 @@ mod tests {
         assert_eq!(pick_largest_memtables(&active, 1), [3]);
         assert_eq!(pick_largest_memtables(&active, 41), [3, 4]);
         assert_eq!(pick_largest_memtables(&active, 71), [3, 4, 1]);
-        assert_eq!(pick_largest_memtables(&active, 10_000), [3, 4, 1, 0], "an empty one never");
+        assert_eq!(pick_largest_memtables(&active, 10_000), [3, 4, 1, 0], "never an empty one");
         assert_eq!(pick_largest_memtables(&[], 5), [] as [usize; 0]);
     }
 
@@ -493,7 +500,7 @@ mod tests {
         let of =
             |first, bytes, parts| ActiveMemtable { first_seq: first, bytes, shared_bytes: parts };
         let active = [of(50, 10, 8), of(7, 30, 30), of(0, 0, 0), of(9, 4, 3), of(3, 9, 0)];
-        let oldest = |excess| move |asked| (asked == excess).then_some(10).unwrap();
+        let oldest = |excess| move |requested| (requested == excess).then_some(10).unwrap();
         assert_eq!(pick_memtables_to_seal(&active, (0, 0), 5, oldest(5)), [1, 3]);
         assert_eq!(
             pick_memtables_to_seal(&[of(9, 400, 3), of(3, 9, 1)], (0, 0), 5, |_| panic!()),
@@ -502,22 +509,22 @@ mod tests {
         assert_eq!(
             pick_memtables_to_seal(&[of(9, 400, 3), of(3, 9, 1)], (1, 500), 5, |_| 8),
             [1],
-            "a small one that holds much"
+            "a small one that holds large shared batches"
         );
         assert_eq!(
             pick_memtables_to_seal(&[of(9, 400, 3)], (1, 500), 5, |_| 8),
             [0; 0],
-            "sealed ones hold it"
+            "sealed memtables hold the batches"
         );
         assert_eq!(
             pick_memtables_to_seal(&[of(9, 400, 3)], (0, 500), 5, |_| 8),
             [0],
-            "a reader holds it"
+            "a reader holds the batches"
         );
         assert_eq!(
             pick_memtables_to_seal(&[of(9, 4, 3)], (0, 500), 5, |_| 8),
             [0; 0],
-            "which is not worth a flush"
+            "too small to be worth a flush"
         );
     }
 
@@ -553,7 +560,7 @@ mod tests {
             should_release_memory(64 * MIB, freed * MIB, Some(resident * MIB), since)
         };
         assert!(due(4, 60, 0) && !due(3, 60, 0));
-        assert!(!due(60, 50, u64::MAX), "nobody needs it");
+        assert!(!due(60, 50, u64::MAX), "the memory is not needed");
         assert!(due(64, 50, RELEASE_INTERVAL_US) && !due(64, 50, 0));
         assert!(!should_release_memory(64 * MIB, 4 * MIB, None, u64::MAX));
         let m = MemoryBudget::new(64 * MIB, u64::MAX);
@@ -561,9 +568,9 @@ mod tests {
         assert!(!m.take_release_check());
         m.set_memtable_usage((0, 10 * MIB), (0, 0), 0);
         assert!(m.take_release_check() && !m.take_release_check());
-        assert!(!m.take_release(0, || Some(0)), "freed, but there is room");
+        assert!(!m.take_release(0, || Some(0)), "freed, but memory is not tight");
         assert!(m.take_release(0, || Some(64 * MIB)));
-        assert!(!m.take_release(0, || Some(64 * MIB)), "it went already");
+        assert!(!m.take_release(0, || Some(64 * MIB)), "already released");
     }
 
     #[test]

@@ -1,42 +1,42 @@
-//! How many transactions are open, and how much memory their writes hold together. Every begin,
-//! write and end says so: cells of each thread's own, so that they do not meet here.
+//! Counts the open transactions and the memory that their writes hold. Every begin, write and end
+//! updates the counters, which are striped by thread to avoid contention.
 
 use perigee_base::thread_stripe::StripedCounter;
 
-/// The transactions that have begun and not ended. What one thread adds another may take away: the
-/// sums wrap round to the right number.
+/// Transactions that have begun and not ended. One thread may add what another subtracts: the
+/// wrapping sums are correct.
 #[derive(Debug, Default)]
 pub struct OpenTxns {
     count: StripedCounter,
     bytes: StripedCounter,
 }
 
-/// A transaction that counts, and what it has said that it holds.
+/// A counted transaction, with the bytes that it has reported.
 #[derive(Debug)]
 pub struct OpenTxnToken {
     bytes: u64,
 }
 
 impl OpenTxns {
-    /// One more.
+    /// Counts a new transaction.
     pub fn begin(&self) -> OpenTxnToken {
         self.count.add(1);
         OpenTxnToken { bytes: 0 }
     }
-    /// It holds so many bytes now.
+    /// Sets the bytes that the transaction holds.
     #[inline]
     pub fn set_bytes(&self, txn: &mut OpenTxnToken, bytes: u64) {
         self.bytes.add(bytes.wrapping_sub(std::mem::replace(&mut txn.bytes, bytes)));
     }
-    /// It has ended.
+    /// Ends a transaction.
     pub fn end(&self, txn: OpenTxnToken) {
         self.count.add(0u64.wrapping_sub(1));
         self.bytes.add(0u64.wrapping_sub(txn.bytes));
     }
-    /// How many are open, and bytes that they hold. Two sums that are read while others count:
-    /// either may be a little behind.
+    /// Returns the number of open transactions and the bytes that they hold. The sums are read
+    /// while other threads count: either may be slightly stale.
     pub fn totals(&self) -> (u64, u64) {
-        // A thread that began one and another that ended it may be read in the wrong order.
+        // An end may be read before the begin that another thread counted: report 0 then.
         let sum = |counter: &StripedCounter| {
             Some(counter.get()).filter(|n| *n <= u64::MAX / 2).unwrap_or(0)
         };
@@ -58,8 +58,8 @@ mod tests {
         open.set_bytes(&mut other, 7);
         open.set_bytes(&mut one, 40);
         assert_eq!(open.totals(), (2, 47));
-        let elsewhere = Arc::clone(&open);
-        std::thread::spawn(move || elsewhere.end(one)).join().unwrap();
+        let other_thread = Arc::clone(&open);
+        std::thread::spawn(move || other_thread.end(one)).join().unwrap();
         assert_eq!(open.totals(), (1, 7));
         open.end(other);
         assert_eq!(open.totals(), (0, 0));

@@ -1,15 +1,16 @@
-//! Prepared transactions that nobody has decided yet, and what they keep others from: until the
-//! decision nobody writes what one of them wrote, or read where its level checks reads. So the
-//! decision to commit can never fail over a conflict.
+//! Undecided prepared transactions, and what they lock out: until the decision, no other
+//! transaction may write what one of them wrote, or what it read if its isolation level checks
+//! reads. So the decision to commit can never fail because of a conflict.
 //!
-//! 1. A transaction enters and leaves the list in the commit section; there writers ask it. (It
-//!    also leaves outside if its prepare record did not reach the log: until then others have a
-//!    conflict too many.)
-//! 2. Its record in the log has the number [`PreparedTxn::lsn`]; no segment goes that holds it,
-//!    unless a later one has a copy.
-//! 3. Who writes while there is none looks at one counter.
+//! 1. A transaction enters and leaves the list in the commit section, where writers check it. (It
+//!    leaves outside the commit section if its prepare record did not reach the log: until then
+//!    there can be false conflicts.)
+//! 2. Its record in the log has the sequence number [`PreparedTxn::lsn`]; the segment that contains
+//!    it is kept, unless a later one has a copy.
+//! 3. While there are no prepared transactions, a writer only reads one counter.
 //!
-//! Must not know the log, families or the commit. The mutex guards the list; no I/O inside.
+//! Independent of the log, column families and commits. The mutex guards the list; no I/O while it
+//! is held.
 
 use crate::locks::{LockManager, LockMode, LockOwner, TxnLocks};
 use crate::read_write_sets::{KeyOrRange, KeyOrRangeRef, ReadSet};
@@ -22,35 +23,36 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The code of the level serializable; larger ones mean nothing.
+/// Code of the level serializable, the largest valid code.
 pub const SERIALIZABLE_CODE: u8 = 4;
 
-/// Refuses a level that this version does not know.
+/// Returns an error for an isolation level that this version does not know.
 pub fn check_isolation_code(level: u8) -> Result<()> {
     if level > SERIALIZABLE_CODE {
-        let text = "a prepared transaction has a level of isolation that this version does not know: open it with a newer Perigee";
+        let text = "a prepared transaction has an isolation level that this version does not know: \
+        open the database with a newer Perigee";
         return Err(Error::new(ErrorKind::FormatTooNew, text)
             .expected(format_args!("0 to {SERIALIZABLE_CODE}"), level));
     }
     Ok(())
 }
 
-/// Refuses a record that does not hold as many operations as it says.
-pub fn check_operation_count(said: u32, found: u32) -> Result<()> {
-    if said != found {
+/// Returns an error if a record does not hold as many operations as its header says.
+pub fn check_operation_count(expected: u32, found: u32) -> Result<()> {
+    if expected != found {
         let e = Error::corruption(
-            "a prepared transaction holds another number of operations than it says",
+            "a prepared transaction has a different number of operations than its header says",
         );
-        return Err(e.expected(said, found));
+        return Err(e.expected(expected, found));
     }
     Ok(())
 }
 
-/// Keys and ranges that nobody else may write, of one family, in its order.
+/// Keys and ranges of one column family that other transactions may not write, in comparator order.
 #[derive(Debug, Default)]
 struct GuardedKeys {
     keys: Vec<Vec<u8>>,
-    /// Ascending and apart.
+    /// Ascending and disjoint.
     ranges: Vec<(KeyBoundary, KeyBoundary)>,
 }
 
@@ -63,46 +65,49 @@ impl GuardedKeys {
             }
         }
     }
-    /// Brings them into order; what overlaps becomes one.
-    fn normalize(&mut self, order: KeyComparator) {
-        self.keys.sort_unstable_by(|a, b| order.cmp(a, b));
-        self.keys.dedup_by(|a, b| order.keys_equal(a, b));
+    /// Sorts the keys and ranges; merges overlapping ranges.
+    fn normalize(&mut self, comparator: KeyComparator) {
+        self.keys.sort_unstable_by(|a, b| comparator.cmp(a, b));
+        self.keys.dedup_by(|a, b| comparator.keys_equal(a, b));
         let mut ranges = std::mem::take(&mut self.ranges);
-        ranges.retain(|(begin, end)| begin.as_ref().cmp(order, end.as_ref()).is_lt());
-        ranges.sort_unstable_by(|a, b| a.0.as_ref().cmp(order, b.0.as_ref()));
+        ranges.retain(|(begin, end)| begin.as_ref().cmp(comparator, end.as_ref()).is_lt());
+        ranges.sort_unstable_by(|a, b| a.0.as_ref().cmp(comparator, b.0.as_ref()));
         for (begin, end) in ranges {
-            match self.ranges.last_mut().filter(|r| begin.as_ref().cmp(order, r.1.as_ref()).is_le())
+            match self
+                .ranges
+                .last_mut()
+                .filter(|r| begin.as_ref().cmp(comparator, r.1.as_ref()).is_le())
             {
-                Some(last) if last.1.as_ref().cmp(order, end.as_ref()).is_lt() => last.1 = end,
+                Some(last) if last.1.as_ref().cmp(comparator, end.as_ref()).is_lt() => last.1 = end,
                 Some(_) => {}
                 None => self.ranges.push((begin, end)),
             }
         }
     }
-    /// A range that meets `target`: only the first that does not end before it can.
+    /// Returns a range that overlaps `target`: only the first one that does not end before it can.
     fn find_overlapping_range(
         &self,
-        order: KeyComparator,
+        comparator: KeyComparator,
         target: KeyOrRangeRef<'_>,
     ) -> Option<KeyOrRangeRef<'_>> {
         let before = |end: KeyBoundaryRef<'_>| match target {
-            KeyOrRangeRef::Key(key) => end.is_before(order, key),
-            KeyOrRangeRef::Range(begin, _) => end.cmp(order, begin).is_le(),
+            KeyOrRangeRef::Key(key) => end.is_before(comparator, key),
+            KeyOrRangeRef::Range(begin, _) => end.cmp(comparator, begin).is_le(),
         };
         let at = self.ranges.partition_point(|(_, end)| before(end.as_ref()));
         let (begin, end) = self.ranges.get(at)?;
         let range = KeyOrRangeRef::Range(begin.as_ref(), end.as_ref());
-        range.overlaps(order, target).then_some(range)
+        range.overlaps(comparator, target).then_some(range)
     }
-    /// A key in a range: only the first behind where it begins can be.
+    /// Returns a key in a range: only the first one after the beginning of the range can be.
     fn find_key_in_range(
         &self,
-        order: KeyComparator,
+        comparator: KeyComparator,
         (begin, end): (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>),
     ) -> Option<KeyOrRangeRef<'_>> {
-        let at = self.keys.partition_point(|key| !begin.is_before(order, key));
+        let at = self.keys.partition_point(|key| !begin.is_before(comparator, key));
         let key = KeyOrRangeRef::Key(self.keys.get(at)?);
-        key.overlaps(order, KeyOrRangeRef::Range(begin, end)).then_some(key)
+        key.overlaps(comparator, KeyOrRangeRef::Range(begin, end)).then_some(key)
     }
     fn targets(&self) -> impl Iterator<Item = KeyOrRangeRef<'_>> {
         let keys = self.keys.iter().map(|k| KeyOrRangeRef::Key(k));
@@ -110,10 +115,10 @@ impl GuardedKeys {
     }
 }
 
-/// What a transaction keeps others from in one family.
+/// The guarded keys of a transaction in one column family.
 #[derive(Debug)]
 struct FamilyGuards {
-    order: KeyComparator,
+    comparator: KeyComparator,
     written: GuardedKeys,
     read: GuardedKeys,
 }
@@ -138,42 +143,42 @@ fn to_key_or_range(target: KeyOrRangeRef<'_>) -> KeyOrRange {
 pub struct PreparedTxn {
     /// Its global identifier.
     pub gid: Vec<u8>,
-    /// The code of its level.
+    /// Code of its isolation level.
     pub level: u8,
     /// When it was prepared, in milliseconds since the Unix epoch.
     pub prepared_ms: u64,
-    /// Operations that it will make.
+    /// Number of its operations.
     pub operations: u32,
-    /// The payload of its record, and where the operations lie in it.
+    /// The payload of its record; `batch` is the range of the operations in it.
     payload: Arc<Vec<u8>>,
     batch: Range<usize>,
     guards: BTreeMap<FamilyId, FamilyGuards>,
-    /// What it read, as serializable transactions know it, if it is one.
+    /// Its read set, if it is serializable.
     pub serializable: Option<Arc<SerializableTxn>>,
     lsn: AtomicU64,
-    /// As which it holds locks, and which.
+    /// The owner of its locks.
     owner: LockOwner,
     locks: Mutex<TxnLocks>,
 }
 
-/// A lock that a record says was held: to be taken again.
+/// A lock recorded in a prepare record, to be acquired again.
 pub type LoggedLock = (FamilyId, KeyOrRange, LockMode);
 
 impl PreparedTxn {
-    /// The transaction of a record's payload.
+    /// Decodes the payload of a prepare record.
     pub fn decode(
         payload: Arc<Vec<u8>>,
-        order_of: &dyn Fn(FamilyId) -> Option<KeyComparator>,
+        comparator_of: &dyn Fn(FamilyId) -> Option<KeyComparator>,
         owner: LockOwner,
     ) -> Result<PreparedTxn> {
         let p = PrepareRecord::decode(&payload)?;
         check_isolation_code(p.header.isolation_level)?;
         let (mut guards, mut reads) = (BTreeMap::new(), ReadSet::default());
         let mut guard = |family, target: KeyOrRangeRef<'_>, wrote: bool| {
-            // Of a family that is gone nobody writes anything.
-            let Some(order) = order_of(family) else { return };
+            // A column family that was dropped is not written any more.
+            let Some(comparator) = comparator_of(family) else { return };
             let none = || FamilyGuards {
-                order,
+                comparator,
                 written: GuardedKeys::default(),
                 read: GuardedKeys::default(),
             };
@@ -183,7 +188,7 @@ impl PreparedTxn {
             }
             mine.read.add(target);
             match target {
-                KeyOrRangeRef::Key(key) => reads.add_key(family, order, key),
+                KeyOrRangeRef::Key(key) => reads.add_key(family, comparator, key),
                 KeyOrRangeRef::Range(begin, end) => drop(reads.add_range(family, (begin, end))),
             }
         };
@@ -202,8 +207,8 @@ impl PreparedTxn {
         }
         check_operation_count(p.header.op_count, operations)?;
         for g in guards.values_mut() {
-            g.written.normalize(g.order);
-            g.read.normalize(g.order);
+            g.written.normalize(g.comparator);
+            g.read.normalize(g.comparator);
         }
         let serial = p.header.isolation_level == SERIALIZABLE_CODE;
         Ok(PreparedTxn {
@@ -220,55 +225,55 @@ impl PreparedTxn {
             payload,
         })
     }
-    /// Its record's payload.
+    /// Returns the payload of its record.
     pub fn payload(&self) -> &[u8] {
         &self.payload
     }
-    /// Its operations, in log format.
+    /// Returns its operations, in log format.
     pub fn batch(&self) -> &[u8] {
         &self.payload[self.batch.clone()]
     }
-    /// The number of its record.
+    /// Returns the sequence number of its record.
     pub fn lsn(&self) -> u64 {
         self.lsn.load(Relaxed)
     }
-    /// Its record has this number now; in the commit section.
+    /// Sets the sequence number of its record. Called in the commit section.
     pub fn set_lsn(&self, lsn: u64) {
         self.lsn.store(lsn, Relaxed);
     }
     fn txn_locks(&self) -> MutexGuard<'_, TxnLocks> {
         self.locks.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// These are its owner's locks.
+    /// Sets the locks of its owner.
     pub fn set_locks(&self, mine: TxnLocks) {
         *self.txn_locks() = mine;
     }
-    /// Lets go of its locks.
+    /// Releases its locks.
     pub fn release_locks(&self, locks: &LockManager) {
         let mut mine = std::mem::take(&mut *self.txn_locks());
         locks.release(self.owner, &mut mine, 0);
     }
-    /// Takes the locks again that it held when it was prepared, and those of what it wrote and
-    /// read: for one that recovery found.
+    /// Acquires again the locks that it held when it was prepared, and locks on what it wrote and
+    /// read: for a transaction found by recovery.
     pub fn restore_locks(
         &self,
         locks: &LockManager,
-        order_of: &dyn Fn(FamilyId) -> Option<KeyComparator>,
+        comparator_of: &dyn Fn(FamilyId) -> Option<KeyComparator>,
     ) -> Result<()> {
         let mut mine = std::mem::take(&mut *self.txn_locks());
-        let mut take = |family, place: KeyOrRange, mode| {
-            if let Some(order) = order_of(family) {
-                locks.restore_lock((family, order), (self.owner, &mut mine), place, mode);
+        let mut take = |family, target: KeyOrRange, mode| {
+            if let Some(comparator) = comparator_of(family) {
+                locks.restore_lock((family, comparator), (self.owner, &mut mine), target, mode);
             }
         };
         for claim in PrepareRecord::decode(&self.payload)?.claims {
-            let place = match claim.target {
+            let target = match claim.target {
                 ClaimTarget::Key(key) => KeyOrRange::Key(key.to_vec()),
                 ClaimTarget::Range(begin, end) => {
                     KeyOrRange::Range(begin.to_boundary(), end.to_boundary())
                 }
             };
-            take(claim.family, place, LockMode::decode(claim.mode).unwrap_or(LockMode::Shared));
+            take(claim.family, target, LockMode::decode(claim.mode).unwrap_or(LockMode::Shared));
         }
         for (family, guards) in &self.guards {
             guards
@@ -279,64 +284,68 @@ impl PreparedTxn {
         *self.txn_locks() = mine;
         Ok(())
     }
-    /// Bytes of memory, about.
+    /// Returns its approximate memory usage in bytes.
     pub fn memory_bytes(&self) -> u64 {
         let sides = self.guards.values().flat_map(|g| g.guarded_sets(true));
         let guards =
             sides.flat_map(GuardedKeys::targets).map(|t| 160 + 2 * t.start_key().len() as u64);
         self.payload.len() as u64 + guards.sum::<u64>()
     }
-    /// Whether it wrote to a family, or read it where that counts.
+    /// Returns true if it wrote to the column family, or read it with an isolation level that
+    /// checks reads.
     fn touches_family(&self, family: FamilyId) -> bool {
         self.guards.contains_key(&family)
     }
 }
 
-/// An identifier, as text.
+/// Formats an identifier as text.
 pub fn display_gid(gid: &[u8]) -> String {
     format!("\"{}\"", gid.escape_ascii())
 }
 
-/// A transaction in whose way somebody is, and over which key.
+/// A prepared transaction that conflicts with a request, and the key.
 #[derive(Debug)]
 pub struct PreparedConflict {
     /// The transaction.
     pub gid: Vec<u8>,
-    /// The key, or where the range begins.
+    /// The key, or the beginning of the range.
     pub key: Vec<u8>,
 }
 
 #[derive(Debug)]
 struct PreparedEntry {
     txn: Arc<PreparedTxn>,
-    /// Somebody is about to decide it.
+    /// A thread is deciding it.
     claimed: bool,
 }
 
 #[derive(Debug, Default)]
 struct PreparedTxnsState {
     by_gid: BTreeMap<Vec<u8>, PreparedEntry>,
-    /// Identifiers of those that are on their way.
+    /// Identifiers of transactions that are being prepared.
     reserved: BTreeSet<Vec<u8>>,
-    /// Those that are about a family.
+    /// The transactions that touch a column family.
     by_family: HashMap<FamilyId, Vec<Arc<PreparedTxn>>>,
-    /// The keys that they guard, by a number that equal keys share: whose, whether written, and
-    /// where.
+    /// The keys that they guard, by a hash that equal keys share: the transaction, true if written
+    /// (false if read), and the index in its list.
     keys: HashMap<(FamilyId, u64), Vec<(Arc<PreparedTxn>, bool, usize)>>,
 }
 
 impl PreparedTxnsState {
     fn check_gid_free(&self, gid: &[u8]) -> Result<()> {
         if self.by_gid.contains_key(gid) || self.reserved.contains(gid) {
-            let text = format!("a transaction is prepared as {} and not decided", display_gid(gid));
+            let text = format!(
+                "there is already a prepared transaction {}: choose another identifier",
+                display_gid(gid)
+            );
             return Err(Error::new(ErrorKind::AlreadyExists, text));
         }
         Ok(())
     }
 }
 
-/// An identifier for one that is on its way; free again when this is dropped, if it has not
-/// arrived.
+/// Reservation of an identifier for a transaction that is being prepared. When it is dropped the
+/// identifier is free again, unless the transaction was inserted.
 #[derive(Debug)]
 pub struct GidReservation<'a> {
     txns: &'a PreparedTxns,
@@ -349,7 +358,7 @@ impl Drop for GidReservation<'_> {
     }
 }
 
-/// All of them.
+/// All prepared transactions.
 #[derive(Debug, Default)]
 pub struct PreparedTxns {
     count: AtomicUsize,
@@ -360,65 +369,61 @@ impl PreparedTxns {
     fn lock_state(&self) -> MutexGuard<'_, PreparedTxnsState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Whether there is any. Exact in the commit section.
+    /// Returns true if there are prepared transactions. Exact in the commit section.
     #[inline]
     pub fn has_any(&self) -> bool {
         self.count.load(Relaxed) > 0
     }
-    /// Reserves an identifier for one that is to be prepared.
-    ///
-    /// # Errors
-    /// `AlreadyExists` if it is in use.
+    /// Reserves an identifier for a transaction to be prepared.
     pub fn reserve_gid<'a>(&'a self, gid: &'a [u8]) -> Result<GidReservation<'a>> {
         let mut inner = self.lock_state();
         inner.check_gid_free(gid)?;
         inner.reserved.insert(gid.to_vec());
         Ok(GidReservation { txns: self, gid })
     }
-    /// From now on others leave alone what it wrote and read. Its identifier is reserved, or there
-    /// is nobody else yet.
-    ///
-    /// # Errors
-    /// `AlreadyExists`.
-    pub fn insert(&self, undecided: &Arc<PreparedTxn>) -> Result<()> {
+    /// Adds a prepared transaction: from now on, writes to what it wrote or read conflict. Its
+    /// identifier is reserved, or no other thread uses the database yet.
+    pub fn insert(&self, txn: &Arc<PreparedTxn>) -> Result<()> {
         let mut inner = self.lock_state();
-        if inner.by_gid.contains_key(&undecided.gid) {
-            return inner.check_gid_free(&undecided.gid);
+        if inner.by_gid.contains_key(&txn.gid) {
+            return inner.check_gid_free(&txn.gid);
         }
-        for (family, guards) in &undecided.guards {
-            inner.by_family.entry(*family).or_default().push(Arc::clone(undecided));
+        for (family, guards) in &txn.guards {
+            inner.by_family.entry(*family).or_default().push(Arc::clone(txn));
             for (side, wrote) in [(&guards.written, true), (&guards.read, false)] {
                 for (i, key) in side.keys.iter().enumerate() {
-                    let same =
-                        inner.keys.entry((*family, guards.order.equality_hash(key))).or_default();
-                    same.push((Arc::clone(undecided), wrote, i));
+                    let same = inner
+                        .keys
+                        .entry((*family, guards.comparator.equality_hash(key)))
+                        .or_default();
+                    same.push((Arc::clone(txn), wrote, i));
                 }
             }
         }
-        let entry = PreparedEntry { txn: Arc::clone(undecided), claimed: false };
-        inner.by_gid.insert(undecided.gid.clone(), entry);
+        let entry = PreparedEntry { txn: Arc::clone(txn), claimed: false };
+        inner.by_gid.insert(txn.gid.clone(), entry);
         self.count.store(inner.by_gid.len(), Relaxed);
         Ok(())
     }
-    /// It is decided, or was never prepared.
-    pub fn remove(&self, undecided: &Arc<PreparedTxn>) {
+    /// Removes a transaction that was decided, or whose preparation failed.
+    pub fn remove(&self, txn: &Arc<PreparedTxn>) {
         let mut inner = self.lock_state();
-        let known = inner.by_gid.get(&undecided.gid);
-        if !known.is_some_and(|e| Arc::ptr_eq(&e.txn, undecided)) {
+        let known = inner.by_gid.get(&txn.gid);
+        if !known.is_some_and(|e| Arc::ptr_eq(&e.txn, txn)) {
             return;
         }
-        inner.by_gid.remove(&undecided.gid);
-        for (family, guards) in &undecided.guards {
+        inner.by_gid.remove(&txn.gid);
+        for (family, guards) in &txn.guards {
             if let Some(all) = inner.by_family.get_mut(family) {
-                all.retain(|u| !Arc::ptr_eq(u, undecided));
+                all.retain(|u| !Arc::ptr_eq(u, txn));
                 if all.is_empty() {
                     inner.by_family.remove(family);
                 }
             }
             for key in guards.guarded_sets(true).flat_map(|side| &side.keys) {
-                let at = (*family, guards.order.equality_hash(key));
+                let at = (*family, guards.comparator.equality_hash(key));
                 if let Some(same) = inner.keys.get_mut(&at) {
-                    same.retain(|(u, ..)| !Arc::ptr_eq(u, undecided));
+                    same.retain(|(u, ..)| !Arc::ptr_eq(u, txn));
                     if same.is_empty() {
                         inner.keys.remove(&at);
                     }
@@ -427,15 +432,16 @@ impl PreparedTxns {
         }
         self.count.store(inner.by_gid.len(), Relaxed);
     }
-    /// The one of that identifier, for whoever decides it; nobody else does meanwhile.
+    /// Returns the transaction with this identifier and claims its decision: no other thread can
+    /// decide it until the claim is released.
     ///
     /// # Errors
-    /// `NotFound`; `Busy` if somebody else is about to decide it.
+    /// `NotFound`; `Busy` if another thread is deciding it.
     pub fn claim_decision(&self, gid: &[u8]) -> Result<Arc<PreparedTxn>> {
         let mut inner = self.lock_state();
         let Some(entry) = inner.by_gid.get_mut(gid).filter(|e| e.txn.lsn() != u64::MAX) else {
             let text = format!(
-                "no transaction is prepared as {}: it was decided, or never prepared",
+                "there is no prepared transaction {}: it was decided, or never prepared",
                 display_gid(gid)
             );
             return Err(Error::new(ErrorKind::NotFound, text));
@@ -447,77 +453,83 @@ impl PreparedTxns {
         }
         Ok(Arc::clone(&entry.txn))
     }
-    /// It could not be decided now.
-    pub fn release_claim(&self, undecided: &PreparedTxn) {
-        if let Some(entry) = self.lock_state().by_gid.get_mut(&undecided.gid) {
+    /// Releases the claim after a failed decision.
+    pub fn release_claim(&self, txn: &PreparedTxn) {
+        if let Some(entry) = self.lock_state().by_gid.get_mut(&txn.gid) {
             entry.claimed = false;
         }
     }
-    /// All that are in the log, by identifier.
+    /// Returns all that are in the log, by identifier.
     pub fn all(&self) -> Vec<Arc<PreparedTxn>> {
         let inner = self.lock_state();
         let entries = inner.by_gid.values().map(|e| &e.txn);
         entries.filter(|u| u.lsn() != u64::MAX).cloned().collect()
     }
-    /// The oldest record that must stay in the log; in the commit section.
+    /// Returns the sequence number of the oldest record that must stay in the log. Called in the
+    /// commit section.
     pub fn oldest_lsn(&self) -> Option<u64> {
         self.all().iter().map(|u| u.lsn()).min()
     }
-    /// One that is about a family.
+    /// Returns a transaction that touches the column family, if any.
     pub fn find_by_family(&self, family: FamilyId) -> Option<Arc<PreparedTxn>> {
         self.all().into_iter().find(|u| u.touches_family(family))
     }
-    /// One that wrote something of `target`; `writes`: or has read it.
+    /// Returns a transaction that wrote something in `target`, or with `writes` also one that read
+    /// it.
     pub fn find_conflict(
         &self,
         family: FamilyId,
-        order: KeyComparator,
+        comparator: KeyComparator,
         target: KeyOrRangeRef<'_>,
         writes: bool,
     ) -> Option<PreparedConflict> {
         let inner = self.lock_state();
-        let met = |u: &Arc<PreparedTxn>, key: &[u8]| PreparedConflict {
+        let conflict = |u: &Arc<PreparedTxn>, key: &[u8]| PreparedConflict {
             gid: u.gid.clone(),
             key: key.to_vec(),
         };
-        let about = inner.by_family.get(&family).map_or(&[][..], |all| all);
-        let sides = about.iter().flat_map(|u| u.guards.get(&family).map(|g| (u, g)));
+        let touching = inner.by_family.get(&family).map_or(&[][..], |all| all);
+        let sides = touching.iter().flat_map(|u| u.guards.get(&family).map(|g| (u, g)));
         let mut sides = sides.flat_map(|(u, g)| g.guarded_sets(writes).map(move |side| (u, side)));
         match target {
             KeyOrRangeRef::Key(key) => {
                 let same = inner
                     .keys
-                    .get(&(family, order.equality_hash(key)))
+                    .get(&(family, comparator.equality_hash(key)))
                     .map_or(&[][..], |same| same);
                 let equal = |u: &PreparedTxn, wrote: bool, i: usize| {
                     let side =
                         u.guards.get(&family).map(|g| if wrote { &g.written } else { &g.read });
-                    side.and_then(|s| s.keys.get(i)).is_some_and(|k| order.keys_equal(k, key))
+                    side.and_then(|s| s.keys.get(i)).is_some_and(|k| comparator.keys_equal(k, key))
                 };
                 let same =
                     same.iter().find(|(u, wrote, i)| (writes || *wrote) && equal(u, *wrote, *i));
-                let mut in_range =
-                    || sides.find(|(_, side)| side.find_overlapping_range(order, target).is_some());
-                same.map(|(u, ..)| u).or_else(|| in_range().map(|(u, _)| u)).map(|u| met(u, key))
+                let mut in_range = || {
+                    sides
+                        .find(|(_, side)| side.find_overlapping_range(comparator, target).is_some())
+                };
+                same.map(|(u, ..)| u)
+                    .or_else(|| in_range().map(|(u, _)| u))
+                    .map(|u| conflict(u, key))
             }
             KeyOrRangeRef::Range(begin, end) => sides.find_map(|(u, side)| {
-                let hit = side.find_key_in_range(order, (begin, end));
-                hit.or_else(|| side.find_overlapping_range(order, target))
-                    .map(|t| met(u, t.start_key()))
+                let hit = side.find_key_in_range(comparator, (begin, end));
+                hit.or_else(|| side.find_overlapping_range(comparator, target))
+                    .map(|t| conflict(u, t.start_key()))
             }),
         }
     }
 }
 
 impl PreparedTxn {
-    /// Bytes of its record in the log.
+    /// Returns the bytes of its record in the log.
     pub fn log_bytes(&self) -> u64 {
         (perigee_file::log::layout::RECORD_HEADER_BYTES + self.payload.len()) as u64
     }
 }
 
 impl PreparedTxns {
-    /// Bytes of all records in the log from `lsn` on; in the commit section.
+    /// Returns the bytes of all records in the log from `lsn` on. Called in the commit section.
     pub fn log_bytes(&self, lsn: u64) -> u64 {
         if !self.has_any() {
             return 0;
@@ -535,7 +547,7 @@ mod tests {
 
     const FAMILY: FamilyId = FamilyId(0);
 
-    /// One that wrote `key` and everything from "x" on, and has read `read`.
+    /// Returns a transaction that wrote `key` and everything from "x" on, and has read `read`.
     fn prepared_txn(gid: &str, key: &str, read: &str) -> Arc<PreparedTxn> {
         let mut batch = Batch::new();
         batch.put(FAMILY, key.as_bytes(), b"v").unwrap();
@@ -581,7 +593,7 @@ mod tests {
         );
         assert!(
             has_conflict(&all, "a", false) && !has_conflict(&all, "b", false),
-            "a reader minds what was written"
+            "a reader conflicts with writes only"
         );
         let range = |begin, end| {
             let target =
@@ -614,10 +626,10 @@ mod tests {
         drop(all.reserve_gid(b"h").unwrap());
     }
 
-    /// Against a plain look at every range and key.
+    /// Compares with a linear search through all ranges and keys.
     #[test]
     fn guarded_keys_match_a_linear_search() {
-        let order = KeyComparator::Bytes;
+        let comparator = KeyComparator::Bytes;
         let mut state = 7u64;
         let mut below = |n: u64| {
             state = state
@@ -637,23 +649,23 @@ mod tests {
             list.extend((0..below(4)).map(|_| KeyOrRange::Key(vec![below(30) as u8])));
             let mut side = GuardedKeys::default();
             list.iter().for_each(|p| side.add(p.borrowed()));
-            side.normalize(order);
-            let asked = match below(2) {
+            side.normalize(comparator);
+            let wanted = match below(2) {
                 0 => KeyOrRange::Key(vec![below(30) as u8]),
                 _ => KeyOrRange::Range(cut(below(30)), cut(below(30))),
             };
-            let target = asked.borrowed();
+            let target = wanted.borrowed();
             let by_key = match target {
                 KeyOrRangeRef::Key(key) => side.keys.iter().any(|k| k == key),
                 KeyOrRangeRef::Range(begin, end) => {
-                    side.find_key_in_range(order, (begin, end)).is_some()
+                    side.find_key_in_range(comparator, (begin, end)).is_some()
                 }
             };
-            let found = by_key || side.find_overlapping_range(order, target).is_some();
+            let found = by_key || side.find_overlapping_range(comparator, target).is_some();
             assert_eq!(
                 found,
-                list.iter().any(|p| p.borrowed().overlaps(order, target)),
-                "{list:?} {asked:?}"
+                list.iter().any(|p| p.borrowed().overlaps(comparator, target)),
+                "{list:?} {wanted:?}"
             );
         }
     }
@@ -669,6 +681,9 @@ mod tests {
         all.release_claim(&claimed);
         assert!(all.claim_decision(b"g").is_ok());
         all.remove(&prepared_txn("g", "a", "b"));
-        assert!(all.has_any(), "another one of the same name is not the one that leaves");
+        assert!(
+            all.has_any(),
+            "removing another transaction with the same identifier has no effect"
+        );
     }
 }

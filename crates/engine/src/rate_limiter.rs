@@ -1,25 +1,25 @@
-//! How fast background work may read and write. The policy is a pure function over a clock's
-//! reading; who waits, and how, is the job's business.
+//! Rate limit of reads and writes by background jobs. The policy is a pure function of the time;
+//! the jobs do the waiting.
 //!
-//! Invariant: flushes alone stay within the rate, and flushes and compactions together do; a
-//! compaction never makes a flush wait. (Writers wait for flushes, nobody waits for a compaction.)
+//! Invariant: flushes alone stay within the rate, and so do flushes and compactions together; a
+//! compaction never makes a flush wait. (Writers wait for flushes, but not for compactions.)
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// For whom bytes are moved.
+/// The kind of work that bytes are charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateLimitClass {
-    /// Writers wait for it.
+    /// Flushes, which writers wait for.
     Flush,
-    /// Nobody waits for it.
+    /// Compactions, which no writer waits for directly.
     Compaction,
 }
 
-/// Work that may be done at once after a pause, in time.
+/// Burst size: work that may be done at once after an idle period, as time at the rate.
 const BURST_US: u64 = 100_000;
 
-/// Two token buckets, each as the moment at which it has paid for everything taken so far: one for
-/// flushes, one for all.
+/// Two token buckets, one for flushes and one for all work. Each is the time until which everything
+/// charged so far is paid for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RateLimiterBuckets {
     flush_paid_until_us: u64,
@@ -27,8 +27,8 @@ pub struct RateLimiterBuckets {
 }
 
 impl RateLimiterBuckets {
-    /// Takes `bytes` at `now_us` from buckets that fill with `rate` bytes per second; says how long
-    /// the taker waits before it goes on. A rate of 0 is no limit.
+    /// Charges `bytes` at `now_us` to buckets that fill with `rate` bytes per second; returns how
+    /// many microseconds the caller must wait before it continues. A rate of 0 is no limit.
     #[must_use]
     pub fn charge(
         self,
@@ -60,29 +60,29 @@ impl RateLimiterBuckets {
 #[derive(Debug)]
 struct RateLimiterState {
     rate: u64,
-    /// How often the rate was set: the same rate set again forgives, too.
+    /// Number of times the rate was set: setting the same rate again also clears the debt.
     generation: u64,
     buckets: RateLimiterBuckets,
 }
 
-/// What a taker owes.
+/// The result of a charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimitDebt {
-    /// How long it waits before it goes on, in microseconds.
+    /// How long the caller must wait before it continues, in microseconds.
     pub wait_us: u64,
-    /// Forgiven when [`RateLimiter::generation`] is another.
+    /// The wait ends early when [`RateLimiter::generation`] is different.
     pub generation: u64,
 }
 
-/// The rate and the buckets. The mutex guards both, so that no debt at one rate is booked under the
-/// next; no I/O inside.
+/// The rate and the buckets. The mutex guards both, so that a charge at one rate is never booked
+/// under the next; no I/O while it is held.
 #[derive(Debug)]
 pub struct RateLimiter {
     state: Mutex<RateLimiterState>,
 }
 
 impl RateLimiter {
-    /// With a rate in bytes per second; 0: no limit.
+    /// Creates a limiter with a rate in bytes per second; 0: no limit.
     pub fn new(rate: u64) -> RateLimiter {
         RateLimiter {
             state: Mutex::new(RateLimiterState {
@@ -95,15 +95,15 @@ impl RateLimiter {
     fn state(&self) -> MutexGuard<'_, RateLimiterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// The rate.
+    /// Returns the rate.
     pub fn rate(&self) -> u64 {
         self.state().rate
     }
-    /// How often the rate was set.
+    /// Returns how many times the rate was set.
     pub fn generation(&self) -> u64 {
         self.state().generation
     }
-    /// Another rate, from now on. Debts of the old one are forgiven.
+    /// Changes the rate. Debts at the old rate are cleared.
     pub fn set_rate(&self, rate: u64) {
         let mut state = self.state();
         *state = RateLimiterState {
@@ -112,7 +112,7 @@ impl RateLimiter {
             buckets: RateLimiterBuckets::default(),
         };
     }
-    /// Takes bytes.
+    /// Charges bytes and returns the time to wait.
     pub fn charge(&self, now_us: u64, bytes: u64, class: RateLimitClass) -> RateLimitDebt {
         let mut state = self.state();
         let (after, wait_us) = state.buckets.charge(now_us, bytes, state.rate, class);
@@ -127,7 +127,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Bytes that a lone taker moves within ten seconds.
+    /// Returns the bytes that a single caller moves within ten seconds.
     fn bytes_moved(class: RateLimitClass, rate: u64) -> u64 {
         let (mut b, mut now, mut bytes) = (RateLimiterBuckets::default(), 1_000_000, 0);
         while now < 11_000_000 {
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(
             RateLimiterBuckets::default().charge(5, u64::MAX, 1, RateLimitClass::Flush).1,
             u64::MAX - 5,
-            "and nothing overflows"
+            "no overflow"
         );
     }
 

@@ -1,4 +1,4 @@
-//! What the engine says about itself. Plain data, gathered without stopping anything.
+//! Statistics of the engine: plain data, collected without stopping anything.
 
 use crate::core::EngineCore;
 use crate::events::EngineEvent;
@@ -17,26 +17,26 @@ use perigee_tree::{Run, Table, Version};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Everything worth knowing.
+/// All statistics of the engine.
 #[derive(Clone, Debug)]
 pub struct EngineStatus {
     /// Counters by name.
     pub counters: Vec<(&'static str, u64)>,
-    /// Families.
+    /// Column families.
     pub families: Vec<FamilyStatus>,
-    /// The last visible operation.
+    /// Sequence number of the last visible operation.
     pub last_sequence: u64,
-    /// Durable up to here.
+    /// Sequence number up to which the log is durable.
     pub durable_sequence: u64,
     /// The block cache.
     pub cache: CacheStatus,
-    /// Table files of all families; what clones share counts once.
+    /// Table files of all column families; files shared by clones count once.
     pub tables: usize,
     /// Transactions.
     pub transactions: TransactionStatus,
-    /// Jobs, and what waits for them.
+    /// Background jobs and pending work.
     pub background: BackgroundStatus,
-    /// How much of the budget is in use: 0 to 3 ([`memory::memory_pressure_level`]).
+    /// How much of the budget is in use: 0 to 3 ([`memory_budget::memory_pressure_level`]).
     pub memory_pressure: u8,
     /// Bytes of resident indexes and filters.
     pub table_memory: u64,
@@ -46,67 +46,67 @@ pub struct EngineStatus {
     pub io: Vec<(IoActivity, IoTotals)>,
     /// Latencies by operation.
     pub latency: Vec<(Operation, HistogramSummary)>,
-    /// Why writers waited.
+    /// Write stalls by cause.
     pub stalls: Vec<(&'static str, WriteStallTotals)>,
-    /// Memory for everything together.
+    /// The memory budget.
     pub memory_budget: u64,
-    /// What the process has of memory, if that is known.
+    /// Resident memory of the process, if known.
     pub resident_bytes: Option<u64>,
     /// Table files open now, and the limit.
     pub open_files: (usize, usize),
-    /// Free space that is kept, and what there was at the last look.
+    /// Free space to keep, and the free space at the last query.
     pub disk_space: (u64, u64),
     /// Log segments and their bytes.
     pub wal_segments: (usize, u64),
-    /// The number of the newest log segment: it grows with each.
+    /// Number of the newest log segment; it grows with each.
     pub newest_wal_segment: u64,
     /// Bytes of all files.
     pub disk_bytes: u64,
     /// Live snapshots.
     pub snapshots: usize,
-    /// Jobs that are running, and for how many microseconds.
+    /// Running jobs, with their running time in microseconds.
     pub running_jobs: Vec<(Arc<RunningJob>, u64)>,
-    /// The back-pressure, in words.
+    /// The current cause of back-pressure, or `none`.
     pub pressure: &'static str,
     /// What recovery did.
     pub recovery: recover::RecoverySummary,
-    /// What went wrong in the background.
+    /// The last unresolved background error.
     pub background_error: Option<Error>,
-    /// What the scrub found, one error for each file.
+    /// Errors found by the scrub, one per damaged file.
     pub scrub_errors: Vec<Error>,
 }
 
-/// One family.
+/// Statistics of a column family.
 #[derive(Clone, Debug)]
 pub struct FamilyStatus {
-    /// The family.
+    /// The column family.
     pub family: Arc<FamilyState>,
     /// Active memtable: bytes, entries.
     pub memtable: (u64, u64),
     /// All memtables together.
     pub memtables: MemtableStatus,
-    /// Sealed memtables: how many, bytes.
+    /// Sealed memtables: number, bytes.
     pub immutables: (usize, u64),
-    /// Levels down to the deepest that holds anything.
+    /// Levels down to the deepest non-empty one.
     pub levels: Vec<LevelStatus>,
     /// Value logs: files, bytes, referenced bytes.
     pub vlogs: (usize, u64, u64),
-    /// Bytes of keys and values committed to it since open, with those that recovery replayed.
+    /// Bytes of keys and values committed to it since open, including those replayed by recovery.
     pub user_bytes: u64,
-    /// A flush of it runs, or a memtable waits for one.
+    /// True if a flush is running or a memtable waits for one.
     pub flushing: bool,
-    /// A compaction of it runs, or is due and may run.
+    /// True if a compaction is running, or is due and allowed.
     pub compacting: bool,
-    /// A compaction of it is due, and none runs.
+    /// True if a compaction is due and none is running.
     pub compaction_due: bool,
 }
 
-/// What memtables hold.
+/// Contents of memtables.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MemtableStatus {
     /// Entries, tombstones included.
     pub entries: u64,
-    /// Tombstones, without those on ranges.
+    /// Point tombstones.
     pub tombstones: u64,
     /// Bytes of keys.
     pub key_bytes: u64,
@@ -114,7 +114,7 @@ pub struct MemtableStatus {
     pub value_bytes: u64,
 }
 
-/// One level.
+/// Statistics of a level.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LevelStatus {
     /// Sorted runs.
@@ -137,7 +137,7 @@ pub struct LevelStatus {
     pub separated_bytes: u64,
 }
 
-/// The block cache.
+/// Statistics of the block cache.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CacheStatus {
     /// Bytes that it holds.
@@ -146,46 +146,46 @@ pub struct CacheStatus {
     pub capacity: u64,
     /// Blocks in it.
     pub blocks: u64,
-    /// Look-ups that found their block.
+    /// Lookups that found their block.
     pub hits: u64,
-    /// Those that did not.
+    /// Lookups that did not.
     pub misses: u64,
-    /// Blocks that were dropped to make room.
+    /// Blocks evicted.
     pub evictions: u64,
-    /// Its shards.
+    /// Number of shards.
     pub shards: usize,
 }
 
-/// Transactions.
+/// Statistics of transactions.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TransactionStatus {
-    /// Begun and not ended.
+    /// Open transactions.
     pub open: u64,
-    /// Bytes of memory that their writes hold.
+    /// Bytes of memory held by their writes.
     pub bytes: u64,
-    /// Prepared, and nobody has decided.
+    /// Prepared and undecided transactions.
     pub prepared: u64,
-    /// For how many milliseconds the oldest of those waits.
+    /// Age of the oldest of those, in milliseconds.
     pub oldest_prepared_ms: Option<u64>,
 }
 
-/// Jobs that run, and work that waits for one.
+/// Running jobs and pending work.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BackgroundStatus {
-    /// Flushes that run.
+    /// Running flushes.
     pub flushes_running: usize,
-    /// Memtables that are sealed and not in tables.
+    /// Sealed memtables that are not yet flushed.
     pub immutable_memtables: usize,
-    /// Compactions that run.
+    /// Running compactions.
     pub compactions_running: usize,
-    /// Families beside those at work that need one.
+    /// Column families that need a compaction and are not being compacted.
     pub compactions_due: usize,
 }
 
-/// One table and where it stands.
+/// A table and its position.
 #[derive(Clone, Debug)]
 pub struct TableStatus {
-    /// Name of the family.
+    /// Name of the column family.
     pub family: String,
     /// Level.
     pub level: u8,
@@ -197,9 +197,9 @@ pub struct TableStatus {
     pub table: Arc<Table>,
 }
 
-/// The event of an open: what recovery did, and the options.
+/// Returns the event of an open: what recovery did, and the options.
 pub fn open_event(core: &EngineCore, r: &recover::RecoverySummary) -> EngineEvent<'static> {
-    let cut_any = r.truncated_bytes > 0;
+    let log_truncated = r.truncated_bytes > 0;
     let how = if r.clean { "clean" } else { "after a crash, or new" };
     let cut = if r.truncated_bytes > 0 {
         format!(", {} bytes cut ({})", r.truncated_bytes, r.reason)
@@ -214,18 +214,19 @@ pub fn open_event(core: &EngineCore, r: &recover::RecoverySummary) -> EngineEven
         core.families.all().iter().map(|f| format!("{:?} {:?}", f.name(), f.settings())).collect();
     let s = &core.settings;
     let options = format!(
-        "durability {:?}, block cache {} bytes, verify outputs {}, background rate {}; families: {}",
+        "durability {:?}, block cache {} bytes, verify outputs {}, background rate {}; \
+        families: {}",
         s.durability,
         s.block_cache_bytes,
         s.verify_outputs,
         s.background_bytes_per_second,
         families.join("; ")
     );
-    EngineEvent::Opened { recovery, log_truncated: cut_any, options }
+    EngineEvent::Opened { recovery, log_truncated, options }
 }
 
-/// Count and bytes of the log segments that recovery needs, and the number of the newest. A
-/// read-only database does not write the log: it takes the lengths of the files.
+/// Returns the number and bytes of the log segments that recovery needs, and the number of the
+/// newest. A read-only database does not write the log: it uses the lengths of the files.
 fn log_segments(core: &EngineCore) -> ((usize, u64), u64) {
     if core.health.is_read_only() {
         let segments = core.manifest.with_catalog(|catalog| catalog.logs.clone());
@@ -239,13 +240,13 @@ fn log_segments(core: &EngineCore) -> ((usize, u64), u64) {
     ((appender.older_segments.len() + 1, appender.total_bytes()), appender.writer.id().0)
 }
 
-/// Gathers the status.
+/// Collects all statistics.
 pub fn engine_status(core: &EngineCore, recovery: &recover::RecoverySummary) -> EngineStatus {
     let families: Vec<FamilyStatus> =
         core.families.all().into_iter().map(|f| family_status(core, f)).collect();
     let (tables, data_bytes) = count_tables(core);
     let memory = memory_by_owner(core);
-    let kept: u64 =
+    let retained_bytes: u64 =
         core.manifest.with_catalog(|catalog| catalog.retained.iter().map(|s| s.bytes).sum());
     let (wal, wal_newest) = log_segments(core);
     let manifest_bytes = match core.health.is_read_only() {
@@ -261,7 +262,7 @@ pub fn engine_status(core: &EngineCore, recovery: &recover::RecoverySummary) -> 
             core.memory_budget.limit,
             &core.memory_usage(),
         ),
-        disk_bytes: data_bytes + wal.1 + kept + manifest_bytes,
+        disk_bytes: data_bytes + wal.1 + retained_bytes + manifest_bytes,
         families,
         last_sequence: core.visible_seq().0,
         durable_sequence: core.wal.durable(),
@@ -289,13 +290,14 @@ pub fn engine_status(core: &EngineCore, recovery: &recover::RecoverySummary) -> 
     }
 }
 
-/// Who holds how much memory, counted now.
+/// Returns the memory in use by owner, computed now.
 fn memory_by_owner(core: &EngineCore) -> Vec<(&'static str, u64)> {
     core.refresh_load();
     core.memory_usage().by_owner()
 }
 
-/// Tables, and bytes of tables and value logs: what clones share counts once.
+/// Returns the number of tables, and the bytes of tables and value logs: files shared by clones
+/// count once.
 fn count_tables(core: &EngineCore) -> (usize, u64) {
     let (mut tables, mut bytes, mut seen) = (0, 0, BTreeSet::new());
     for f in core.families.all() {
@@ -315,7 +317,7 @@ fn count_tables(core: &EngineCore) -> (usize, u64) {
     (tables, bytes)
 }
 
-/// The block cache alone.
+/// Returns the statistics of the block cache.
 pub fn cache_status(core: &EngineCore) -> CacheStatus {
     let cache = core.table_cache.cache();
     CacheStatus {
@@ -349,13 +351,13 @@ fn background_status(core: &EngineCore, families: &[FamilyStatus]) -> Background
     }
 }
 
-/// Whether a memtable of the family waits for its flush, or is being flushed: it is sealed until it
-/// is in tables.
+/// Returns true if a memtable of the column family waits for its flush or is being flushed: it
+/// stays sealed until its tables are installed.
 pub fn is_flushing(family: &FamilyState) -> bool {
     !family.tree.pin().immutables.is_empty()
 }
 
-/// Whether a compaction of the family runs, or is due and may run.
+/// Returns true if a compaction of the column family is running, or is due and allowed.
 pub fn is_compacting(core: &EngineCore, family: &Arc<FamilyState>) -> bool {
     core.job_control.is_working_on(JobKind::Compaction, family.id)
         || (is_compaction_allowed(core) && due_compactions::is_due(core, family))
@@ -374,12 +376,12 @@ fn running_jobs(core: &EngineCore) -> Vec<(Arc<RunningJob>, u64)> {
         .collect()
 }
 
-/// One family.
+/// Returns the statistics of a column family.
 pub fn family_status(core: &EngineCore, family: Arc<FamilyState>) -> FamilyStatus {
     let view = family.tree.view();
     let v = &view.version;
-    let at_work = core.job_control.is_working_on(JobKind::Compaction, family.id);
-    let due = !at_work && due_compactions::is_due(core, &family);
+    let compacting_now = core.job_control.is_working_on(JobKind::Compaction, family.id);
+    let due = !compacting_now && due_compactions::is_due(core, &family);
     let mut memtables = MemtableStatus::default();
     for m in view.memtables() {
         let (keys, values) = m.raw_bytes();
@@ -394,7 +396,7 @@ pub fn family_status(core: &EngineCore, family: Arc<FamilyState>) -> FamilyStatu
         memtables,
         user_bytes: family.user_bytes(),
         flushing: is_flushing(&family),
-        compacting: at_work || (due && is_compaction_allowed(core)),
+        compacting: compacting_now || (due && is_compaction_allowed(core)),
         compaction_due: due,
         immutables: (view.immutables.len(), view.immutables.iter().map(|m| m.bytes()).sum()),
         levels: (0..depth).map(|l| level_status(v, l)).collect(),
@@ -423,12 +425,12 @@ fn level_status(v: &Version, level: usize) -> LevelStatus {
     all
 }
 
-/// Every table of every family.
+/// Returns every table of every column family.
 pub fn all_tables(core: &EngineCore) -> Vec<TableStatus> {
     core.families.all().iter().flat_map(|f| family_tables(f)).collect()
 }
 
-/// Every table of a family.
+/// Returns every table of a column family.
 pub fn family_tables(family: &FamilyState) -> Vec<TableStatus> {
     let view = family.tree.view();
     let status = |(level, run, table): (LevelNo, &Run, &Arc<Table>)| TableStatus {

@@ -1,22 +1,23 @@
-//! The background scrub: how far its pass is, what it found, and how long it pauses. The pause is a
-//! pure function; the reading is a job's business. Damage that it finds stops nobody: reads of the
-//! damaged place fail by themselves.
+//! State of the background scrub: the progress of its pass, its findings and its pauses. The pause
+//! is a pure function; reading is done by the job. Damage that it finds stops nothing: reads of the
+//! damaged blocks fail on their own.
 //!
-//! Invariant: a pass goes once round the files that there were when it began, from a random one on.
-//! What is written meanwhile has a larger number and waits for the next pass.
+//! Invariant: a pass reads every file that existed when it began once, in cyclic order of file
+//! numbers from a random one. Files written meanwhile have larger numbers and wait for the next
+//! pass.
 
 use perigee_base::{Error, FileId};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// So much is read between two pauses, about.
+/// Approximate bytes read between two pauses.
 pub const QUANTUM_BYTES: u64 = 4 << 20;
-/// The shortest pause, also when the pass is late: at most 200 MiB a second.
+/// Minimum pause, even if the pass is late: at most 200 MiB per second.
 pub const PAUSE_US_MIN: u64 = 20_000;
 
-/// How long to wait before a quantum, so that a pass takes the interval: `done` of `total` bytes
-/// will be read after it, the pass has taken `elapsed_us` so far, and the last quantum ended
-/// `rested_us` ago.
+/// Returns how many microseconds to wait before a quantum, so that a pass takes `interval_us`:
+/// after it, `done` of `total` bytes will have been read, the pass has taken `elapsed_us` so far,
+/// and the last quantum ended `rested_us` ago.
 #[must_use]
 pub fn pause_us(total: u64, done: u64, elapsed_us: u64, rested_us: u64, interval_us: u64) -> u64 {
     let share = u128::from(interval_us) * u128::from(done.min(total)) / u128::from(total.max(1));
@@ -24,16 +25,17 @@ pub fn pause_us(total: u64, done: u64, elapsed_us: u64, rested_us: u64, interval
     due.saturating_sub(elapsed_us).max(PAUSE_US_MIN.saturating_sub(rested_us))
 }
 
-/// A pass that is under way. Plain data.
+/// A scrub pass in progress.
 #[derive(Clone, Copy, Debug)]
 pub struct ScrubPass {
-    /// When it began, monotonic.
+    /// Start time, monotonic microseconds.
     pub started_us: u64,
-    /// Files from this number on came later.
+    /// Files with this number or a larger one were written later.
     pub file_limit: u64,
-    /// It began at this number.
+    /// Number of the file at which it began.
     pub first_file: u64,
-    /// How far round it is (see [`Pass::place`]); `None`: nothing was read.
+    /// Position of the last file read in cyclic order (see [`ScrubPass::position_of`]); `None`:
+    /// none was read.
     pub position: Option<u64>,
     /// Files read.
     pub files: u64,
@@ -44,7 +46,7 @@ pub struct ScrubPass {
 }
 
 impl ScrubPass {
-    /// A pass over the files below `limit`, from the one that `random` says.
+    /// Creates a pass over the files below `limit`, starting at one chosen by `random`.
     #[must_use]
     pub fn new(started_us: u64, limit: u64, random: u64) -> ScrubPass {
         let first = random.checked_rem(limit).unwrap_or(0);
@@ -58,18 +60,19 @@ impl ScrubPass {
             errors: 0,
         }
     }
-    /// Where on the way round a file lies, if it is still to be read.
+    /// Returns the position of a file in the cyclic order, or `None` if it need not be read any
+    /// more.
     #[must_use]
     pub fn position_of(&self, file: FileId) -> Option<u64> {
         if file.0 >= self.file_limit {
             return None;
         }
-        let place = if file.0 >= self.first_file {
+        let position = if file.0 >= self.first_file {
             file.0 - self.first_file
         } else {
             file.0 + (self.file_limit - self.first_file)
         };
-        (self.position.is_none_or(|at| place > at)).then_some(place)
+        (self.position.is_none_or(|at| position > at)).then_some(position)
     }
 }
 
@@ -80,7 +83,8 @@ struct ScrubState {
     damaged: BTreeMap<FileId, Error>,
 }
 
-/// The scrub's state. The mutex guards it; no I/O inside. Only the scrub's thread changes the pass.
+/// The scrub's state. The mutex guards it; no I/O while it is held. Only the scrub thread changes
+/// the pass.
 #[derive(Debug, Default)]
 pub struct Scrub {
     state: Mutex<ScrubState>,
@@ -90,18 +94,18 @@ impl Scrub {
     fn state(&self) -> MutexGuard<'_, ScrubState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// The pass under way, and when the last quantum ended.
+    /// Returns the current pass, and when the last quantum ended.
     pub fn pass(&self) -> (Option<ScrubPass>, u64) {
         let state = self.state();
         (state.pass, state.last_quantum_end_us)
     }
-    /// So far the pass is now; `None`: it is over.
+    /// Sets the progress of the pass; `None`: it is complete.
     pub fn set_pass(&self, pass: Option<ScrubPass>, now_us: u64) {
         let mut state = self.state();
         state.pass = pass;
         state.last_quantum_end_us = now_us;
     }
-    /// Remembers what was found in a file, good or bad.
+    /// Records the damage found in a file, or (`None`) that it is intact.
     pub fn set_damage(&self, file: FileId, damage: Option<Error>) {
         let mut state = self.state();
         match damage {
@@ -109,11 +113,11 @@ impl Scrub {
             None => drop(state.damaged.remove(&file)),
         }
     }
-    /// Forgets the damage of files that are no longer part of the database.
-    pub fn retain_files(&self, lives: impl Fn(FileId) -> bool) {
-        self.state().damaged.retain(|file, _| lives(*file));
+    /// Discards the damage of files that are no longer part of the database.
+    pub fn retain_files(&self, is_live: impl Fn(FileId) -> bool) {
+        self.state().damaged.retain(|file, _| is_live(*file));
     }
-    /// One error for each damaged file that was found, by number of the file.
+    /// Returns one error per damaged file, by file number.
     pub fn damage_errors(&self) -> Vec<Error> {
         self.state().damaged.values().cloned().collect()
     }
@@ -126,7 +130,7 @@ mod tests {
     const WEEK: u64 = 7 * 86_400_000_000;
 
     #[test]
-    fn a_pass_takes_the_interval() {
+    fn pass_takes_the_interval() {
         for (total, interval) in [(1 << 40, WEEK), (100 << 20, WEEK), (10 << 30, 3_600_000_000)] {
             let (mut now, mut done, mut quanta) = (0, 0, 0);
             while done < total {
@@ -150,17 +154,17 @@ mod tests {
         assert_eq!(pause_us(100, 50, 90, PAUSE_US_MIN, 100), 0);
         assert_eq!(pause_us(100, 50, 10, PAUSE_US_MIN, 100), 40);
         assert_eq!(pause_us(0, 0, 0, 0, 1), PAUSE_US_MIN, "an empty database");
-        assert_eq!(pause_us(1, u64::MAX, 0, 0, u64::MAX), u64::MAX, "nothing overflows");
+        assert_eq!(pause_us(1, u64::MAX, 0, 0, u64::MAX), u64::MAX, "no overflow");
     }
 
     #[test]
     fn pass_reads_each_file_once() {
         let mut pass = ScrubPass::new(0, 10, 27);
         let mut order = Vec::new();
-        while let Some((place, id)) =
+        while let Some((position, id)) =
             (0..20).filter_map(|id| Some((pass.position_of(FileId(id))?, id))).min()
         {
-            pass.position = Some(place);
+            pass.position = Some(position);
             order.push(id);
         }
         assert_eq!(order, [7, 8, 9, 0, 1, 2, 3, 4, 5, 6]);

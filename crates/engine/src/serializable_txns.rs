@@ -1,51 +1,50 @@
-//! Serializable transactions that are under way, and those that have ended but were under way
-//! beside one that still is.
+//! Serializable transactions: those that are active, and those that have ended but overlapped one
+//! that is still active.
 //!
-//! A cycle of transactions over snapshots always holds two dependencies in a row that go back in
-//! time: somebody read what the pivot wrote later, the pivot read what a third wrote later, and the
-//! third committed first of the three (Cahill, Röhm, Fekete 2008; Ports and Grittner 2012). So a
-//! transaction whose reads were overwritten may commit all the same, if nobody beside it has read
-//! what it writes, and a reader is refused only for what such a pivot wrote.
+//! A cycle of transactions on snapshots always contains two consecutive dependencies that go back
+//! in time: a transaction read what the pivot wrote later, the pivot read what a third wrote later,
+//! and the third committed first of the three (Cahill, Röhm, Fekete 2008; Ports and Grittner 2012).
+//! So a transaction whose reads were overwritten may still commit if no concurrent transaction has
+//! read what it writes, and a reader is rejected only because of what such a pivot wrote.
 //!
-//! Everything here is asked at the end of a transaction, in the commit section or for one that
-//! wrote nothing. Who is not serializable never comes here. When the list grows too long its oldest
-//! are forgotten, and transactions as old as they are refused whenever their reads were
-//! overwritten: false conflicts, never a missed one.
+//! All checks are made at the end of a transaction: in the commit section, or outside for one that
+//! wrote nothing. Other isolation levels never use this module. When the list becomes too long, its
+//! oldest entries are discarded, and transactions as old as those are rejected whenever their reads
+//! were overwritten: this causes false conflicts, but never misses one.
 
 use crate::read_write_sets::{KeyOrRange, ReadSet, WriteSet};
 use perigee_base::bug::{self, Bug};
 use perigee_base::{FamilyId, SeqNo};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// So many ended transactions are remembered, and so many bytes of what they read and wrote.
+/// Maximum number of ended transactions in the list, and of bytes of their read and write sets.
 const ENDED_MAX: usize = 4096;
 const ENDED_BYTES_MAX: u64 = 16 << 20;
 
-/// A transaction under way.
+/// An active transaction.
 #[derive(Debug)]
 pub struct SerializableTxn {
     snapshot: SeqNo,
-    /// It has said that it will write nothing: what it reads is not listed, and it is never
-    /// refused.
+    /// It was declared read-only: its reads are not recorded, and it is never rejected.
     read_only: bool,
-    /// Shared with who goes through it: the lock is held for no look at the database.
+    /// Shared with threads that search it, so that the lock is not held during the search.
     reads: Mutex<Arc<ReadSet>>,
 }
 
 impl SerializableTxn {
-    /// One that reads no more.
+    /// Creates a transaction with a complete read set.
     pub fn with_reads(snapshot: SeqNo, reads: ReadSet) -> Arc<SerializableTxn> {
         Arc::new(SerializableTxn { snapshot, read_only: false, reads: Mutex::new(Arc::new(reads)) })
     }
     fn lock_reads(&self) -> MutexGuard<'_, Arc<ReadSet>> {
         self.reads.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// What it has read so far.
+    /// Returns its read set so far.
     pub fn reads(&self) -> Arc<ReadSet> {
         Arc::clone(&self.lock_reads())
     }
-    /// Adds to what it has read. (What is listed after it was read is in time all the same: a pivot
-    /// that committed in between is remembered, and looked for when this transaction ends.)
+    /// Adds to its read set. (It is sufficient to record a read after it was made: a pivot that
+    /// committed in between is in the list, and is checked when this transaction ends.)
     pub fn record_reads<T>(&self, add: impl FnOnce(&mut ReadSet) -> T) -> T {
         add(Arc::make_mut(&mut self.lock_reads()))
     }
@@ -55,10 +54,10 @@ impl SerializableTxn {
 #[derive(Debug)]
 struct EndedSerializableTxn {
     txn: Arc<SerializableTxn>,
-    /// Snapshots below see nothing of it; of one that wrote nothing its own snapshot.
+    /// Snapshots below it do not see the transaction; for one that wrote nothing, its own snapshot.
     commit: SeqNo,
     writes: WriteSet,
-    /// What it had read was overwritten when it committed.
+    /// True if its reads had been overwritten when it committed.
     reads_overwritten: bool,
     bytes: u64,
 }
@@ -68,18 +67,17 @@ struct SerializableTxnsState {
     active: Vec<Arc<SerializableTxn>>,
     ended: std::collections::VecDeque<EndedSerializableTxn>,
     bytes: u64,
-    /// Ended transactions with commits up to here were forgotten.
+    /// Ended transactions with commits up to this one were discarded.
     forgotten_up_to: SeqNo,
-    /// Every snapshot from now on is at least that. (A commit that was checked may not be visible
-    /// yet.)
+    /// Lower bound of all future snapshots. (A commit that was checked may not be visible yet.)
     visible_seq: SeqNo,
 }
 
-/// All of them.
+/// All serializable transactions of a database.
 #[derive(Debug, Default)]
 pub struct SerializableTxns(Mutex<SerializableTxnsState>);
 
-/// Why a transaction is refused: something that it read or wrote, if that is known.
+/// Why a transaction is rejected: something that it read or wrote, if known.
 #[derive(Debug)]
 pub struct SerializationFailure(pub Option<(FamilyId, KeyOrRange)>);
 
@@ -87,7 +85,7 @@ impl SerializableTxns {
     fn lock_state(&self) -> MutexGuard<'_, SerializableTxnsState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// A transaction begins; `take` takes its snapshot.
+    /// Begins a transaction; `take` takes its snapshot.
     pub fn begin<T>(
         &self,
         read_only: bool,
@@ -96,78 +94,78 @@ impl SerializableTxns {
         let mut inner = self.lock_state();
         let (snapshot, taken) = take();
         inner.visible_seq = inner.visible_seq.max(snapshot);
-        let member = Arc::new(SerializableTxn { snapshot, read_only, reads: Mutex::default() });
-        inner.active.push(Arc::clone(&member));
-        (member, taken)
+        let txn = Arc::new(SerializableTxn { snapshot, read_only, reads: Mutex::default() });
+        inner.active.push(Arc::clone(&txn));
+        (txn, taken)
     }
-    /// One ends that leaves nothing behind.
-    pub fn remove(&self, member: &Arc<SerializableTxn>) {
+    /// Removes a transaction that was rolled back.
+    pub fn remove(&self, txn: &Arc<SerializableTxn>) {
         let mut inner = self.lock_state();
-        inner.active.retain(|m| !Arc::ptr_eq(m, member));
+        inner.active.retain(|m| !Arc::ptr_eq(m, txn));
         inner.forget_not_concurrent();
     }
-    /// One ends without a write.
+    /// Ends a transaction that wrote nothing.
     ///
     /// # Errors
-    /// It has seen what no order of transactions explains.
-    pub fn end_read_only(&self, member: &Arc<SerializableTxn>) -> Result<(), SerializationFailure> {
+    /// It has seen a state that no serial order explains.
+    pub fn end_read_only(&self, txn: &Arc<SerializableTxn>) -> Result<(), SerializationFailure> {
         let mut inner = self.lock_state();
-        if !member.read_only {
-            if member.snapshot < inner.forgotten_up_to {
+        if !txn.read_only {
+            if txn.snapshot < inner.forgotten_up_to {
                 return Err(SerializationFailure(None));
             }
-            let reads = member.reads();
-            for e in inner.pivots(member.snapshot) {
-                // The third must have committed before this one began; it did so behind the pivot's
-                // snapshot.
-                if member.snapshot > e.txn.snapshot
-                    && let Some((family, place)) = e.writes.find_read_conflict(&reads)
+            let reads = txn.reads();
+            for e in inner.pivots(txn.snapshot) {
+                // The third must have committed before this one began; it committed after the
+                // pivot's snapshot.
+                if txn.snapshot > e.txn.snapshot
+                    && let Some((family, target)) = e.writes.find_read_conflict(&reads)
                 {
-                    return Err(SerializationFailure(Some((family, place.clone()))));
+                    return Err(SerializationFailure(Some((family, target.clone()))));
                 }
             }
         }
-        // It matters to those that began before it did.
-        inner.record_end(member, member.snapshot, WriteSet::default(), false);
+        // It is relevant to transactions that began before it did.
+        inner.record_end(txn, txn.snapshot, WriteSet::default(), false);
         Ok(())
     }
-    /// One commits what it `written`, in the commit section; `overwritten`: what it read has been
-    /// written since its snapshot.
+    /// Commits a transaction that wrote `written`. Called in the commit section. `overwritten`: its
+    /// reads were overwritten since its snapshot. `next` is the sequence number of the commit.
     ///
     /// # Errors
-    /// It may not: there might be no order of transactions that explains what was seen.
+    /// There might be no serial order that explains what was seen.
     pub fn commit(
         &self,
-        member: &Arc<SerializableTxn>,
+        txn: &Arc<SerializableTxn>,
         written: WriteSet,
         overwritten: bool,
         next: SeqNo,
     ) -> Result<(), SerializationFailure> {
         let mut inner = self.lock_state();
         {
-            let reads = member.reads();
-            for e in inner.pivots(member.snapshot) {
-                if let Some((family, place)) = e.writes.find_read_conflict(&reads) {
-                    return Err(SerializationFailure(Some((family, place.clone()))));
+            let reads = txn.reads();
+            for e in inner.pivots(txn.snapshot) {
+                if let Some((family, target)) = e.writes.find_read_conflict(&reads) {
+                    return Err(SerializationFailure(Some((family, target.clone()))));
                 }
             }
         }
         inner.visible_seq = inner.visible_seq.max(next.prev());
         if overwritten {
-            inner.check_pivot(member, &written)?;
+            inner.check_pivot(txn, &written)?;
         }
-        inner.record_end(member, next, written, overwritten);
+        inner.record_end(txn, next, written, overwritten);
         Ok(())
     }
-    /// One that was prepared commits, in the commit section. It was checked then: see
-    /// `docs/transactions.md` for why nothing is left to check. Those beside it must know what it
-    /// has read.
-    pub fn commit_prepared(&self, member: &Arc<SerializableTxn>, written: WriteSet, next: SeqNo) {
+    /// Commits a prepared transaction, in the commit section. It was checked when it was prepared;
+    /// `docs/transactions.md` explains why no check is left. Its read set must stay known to
+    /// concurrent transactions.
+    pub fn commit_prepared(&self, txn: &Arc<SerializableTxn>, written: WriteSet, next: SeqNo) {
         let mut inner = self.lock_state();
         inner.visible_seq = inner.visible_seq.max(next.prev());
-        inner.record_end(member, next, written, false);
+        inner.record_end(txn, next, written, false);
     }
-    /// How many are under way, and how many that have ended are remembered.
+    /// Returns the numbers of active transactions and of ended ones in the list.
     pub fn count(&self) -> (usize, usize) {
         let inner = self.lock_state();
         (inner.active.len(), inner.ended.len())
@@ -175,27 +173,28 @@ impl SerializableTxns {
 }
 
 impl SerializableTxnsState {
-    /// Committed transactions whose reads were overwritten, and whose writes a snapshot does not
-    /// see.
+    /// Returns the committed transactions whose reads were overwritten and whose writes the
+    /// snapshot does not see.
     fn pivots(&self, snapshot: SeqNo) -> impl Iterator<Item = &EndedSerializableTxn> {
         self.ended.iter().filter(move |e| e.reads_overwritten && e.commit > snapshot)
     }
-    /// Whether nobody beside a transaction, whose reads were overwritten, has read what it writes.
+    /// Checks that no concurrent transaction has read what `txn`, whose reads were overwritten,
+    /// writes.
     fn check_pivot(
         &self,
-        member: &Arc<SerializableTxn>,
+        txn: &Arc<SerializableTxn>,
         written: &WriteSet,
     ) -> Result<(), SerializationFailure> {
-        if member.snapshot < self.forgotten_up_to {
+        if txn.snapshot < self.forgotten_up_to {
             return Err(SerializationFailure(None));
         }
-        // One that only reads is in danger if it began behind the third, which committed behind our
-        // snapshot.
-        let younger = |m: &SerializableTxn| m.snapshot > member.snapshot;
+        // A read-only transaction is affected if it began after the third, which committed after
+        // our snapshot.
+        let younger = |m: &SerializableTxn| m.snapshot > txn.snapshot;
         let has_read = |m: &SerializableTxn| {
-            written.find_read_conflict(&m.reads()).map(|(family, place)| (family, place.clone()))
+            written.find_read_conflict(&m.reads()).map(|(family, target)| (family, target.clone()))
         };
-        for m in self.active.iter().filter(|m| !Arc::ptr_eq(m, member)) {
+        for m in self.active.iter().filter(|m| !Arc::ptr_eq(m, txn)) {
             if m.read_only && younger(m) && !bug::is_active(Bug::ReadOnlyUncounted) {
                 return Err(SerializationFailure(None));
             }
@@ -203,7 +202,7 @@ impl SerializableTxnsState {
                 return Err(SerializationFailure(Some(hit)));
             }
         }
-        for e in self.ended.iter().filter(|e| e.commit > member.snapshot) {
+        for e in self.ended.iter().filter(|e| e.commit > txn.snapshot) {
             if e.txn.read_only && !bug::is_active(Bug::ReadOnlyUncounted) {
                 return Err(SerializationFailure(None));
             }
@@ -215,16 +214,16 @@ impl SerializableTxnsState {
     }
     fn record_end(
         &mut self,
-        member: &Arc<SerializableTxn>,
+        txn: &Arc<SerializableTxn>,
         commit: SeqNo,
         written: WriteSet,
         overwritten: bool,
     ) {
-        self.active.retain(|m| !Arc::ptr_eq(m, member));
-        let bytes = 256 + written.memory_bytes() + member.reads().memory_bytes();
-        let member = Arc::clone(member);
+        self.active.retain(|m| !Arc::ptr_eq(m, txn));
+        let bytes = 256 + written.memory_bytes() + txn.reads().memory_bytes();
+        let txn = Arc::clone(txn);
         self.ended.push_back(EndedSerializableTxn {
-            txn: member,
+            txn,
             commit,
             writes: written,
             reads_overwritten: overwritten,
@@ -242,7 +241,7 @@ impl SerializableTxnsState {
             self.forgotten_up_to = self.forgotten_up_to.max(e.commit);
         }
     }
-    /// Forgets who ended before all that are under way, or may begin now, began.
+    /// Discards the transactions that ended before every active or future transaction began.
     fn forget_not_concurrent(&mut self) {
         let oldest = self
             .active
@@ -253,9 +252,9 @@ impl SerializableTxnsState {
             .min(self.visible_seq);
         let bytes = &mut self.bytes;
         self.ended.retain(|e| {
-            let stays = e.commit > oldest;
-            *bytes -= if stays { 0 } else { e.bytes };
-            stays
+            let is_kept = e.commit > oldest;
+            *bytes -= if is_kept { 0 } else { e.bytes };
+            is_kept
         });
     }
 }
@@ -304,7 +303,7 @@ mod tests {
         assert!(all.commit(&t, write_set("b"), true, SeqNo(20)).is_err());
         assert!(
             all.commit(&t, write_set("b"), false, SeqNo(20)).is_ok(),
-            "nothing that it read has changed"
+            "its reads were not overwritten"
         );
     }
 
@@ -331,7 +330,10 @@ mod tests {
         let t = begin_txn(&all, 10);
         let report = all.begin(true, || (SeqNo(15), ())).0;
         read_key(&t, "a");
-        assert!(all.commit(&t, write_set("b"), true, SeqNo(20)).is_err(), "the report may read b");
+        assert!(
+            all.commit(&t, write_set("b"), true, SeqNo(20)).is_err(),
+            "the report may still read b"
+        );
         assert!(all.end_read_only(&report).is_ok());
         assert!(all.commit(&t, write_set("b"), true, SeqNo(21)).is_err(), "it may have read b");
     }

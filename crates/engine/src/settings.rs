@@ -10,82 +10,84 @@ use perigee_file::CompressionMethod;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-/// What an acknowledged write has survived. Ordered: more is safer.
+/// What an acknowledged write survives. Variants in ascending order of safety.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DurabilityLevel {
-    /// Handed to the kernel.
+    /// Passed to the kernel.
     None,
-    /// Handed to the kernel, synced within so many microseconds.
+    /// Passed to the kernel, and synced within this many microseconds.
     Interval(u64),
     /// On stable storage.
     Full,
 }
 
-/// With less memory nothing useful can be done.
+/// Minimum memory budget.
 const MEMORY_BUDGET_MIN: u64 = 64 << 10;
 
-/// Below this compaction would not have begun; above it, the limits of level 0 come first.
+/// Valid range of `space_amplification`: below it, compaction would not have begun; above it, the
+/// limits of level 0 apply first.
 const SPACE_PERCENT: std::ops::RangeInclusive<u32> = 120..=1000;
 
 /// Settings of a database.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Create it if there is none.
+    /// Create the database if it does not exist.
     pub create_if_missing: bool,
-    /// Change nothing on disk, take no lock.
+    /// Change nothing on disk and take no lock.
     pub read_only: bool,
-    /// The same for a damaged database: what cannot be read answers so.
+    /// Like `read_only`, for a damaged database: reads of unreadable parts return an error.
     pub salvage: bool,
-    /// Refuse if there is one.
+    /// Return an error if the database exists.
     pub error_if_exists: bool,
-    /// Durability of writes that do not say.
+    /// Default durability of writes.
     pub durability: DurabilityLevel,
-    /// Isolation of transactions that ask for none.
+    /// Default isolation level of transactions.
     pub isolation: IsolationLevel,
-    /// Memory for cache, memtables, indexes, filters and jobs together; 0: a quarter of what there
-    /// is.
+    /// Total memory for block cache, memtables, indexes, filters and jobs; 0: a quarter of the
+    /// memory of the machine.
     pub memory_budget: u64,
-    /// The block cache holds this at most, and no more than the budget leaves.
+    /// Maximum size of the block cache, which also gets no more than the budget leaves.
     pub block_cache_bytes: u64,
-    /// Table files open at once, about; 0: half of what the process may have open.
+    /// Approximate maximum number of open table files; 0: half of the open-file limit of the
+    /// process.
     pub max_open_files: u64,
-    /// Below this much free space on the disk only deletes are accepted; 0: no guard.
+    /// If less than this is free on the disk, only deletes are accepted; 0: no limit.
     pub min_free_space: u64,
-    /// Read outputs of jobs again before they replace their inputs.
+    /// Read and verify the outputs of jobs before they replace their inputs.
     pub verify_outputs: bool,
-    /// The users' compaction filters.
+    /// The user's compaction filters.
     pub compaction_filters: CompactionFilters,
-    /// The users' key orders that families may have.
+    /// The user-defined comparators available to column families.
     pub comparators: Vec<KeyComparator>,
-    /// The users' merge operators that families may have.
+    /// The user's merge operators available to column families.
     pub merge_operators: MergeOperators,
     /// Bytes per second that flushes write and compactions read and write; 0: no limit.
     pub background_bytes_per_second: u64,
-    /// Writers are slowed so that tables stay below so many percent of what readers see of them,
-    /// about; 0: they are not.
+    /// Writers are delayed so that the tables stay below approximately this percentage of their
+    /// live data; 0: never.
     pub space_amplification: u32,
-    /// The scrub reads every table and value log once in so many microseconds; 0: never.
+    /// Interval in microseconds in which the scrub reads every table and value log once; 0: never.
     pub scrub_interval_us: u64,
-    /// Bytes of the log that stay for readers behind what recovery needs.
+    /// Bytes of the log retained for log readers, beyond what recovery needs.
     pub log_retention: u64,
-    /// How far back every version stays.
+    /// How far back every version is kept.
     pub history: HistoryRetention,
-    /// Measure how long operations take.
+    /// Record latencies of operations.
     pub latency_stats: bool,
-    /// Bytes of a file of the log for people; 0: none is written.
+    /// Maximum bytes of a file of the info log; 0: it is not written.
     pub log_file_bytes: u64,
-    /// How many older ones are kept.
+    /// Number of older files kept.
     pub log_files_kept: u32,
-    /// Who is told the lines of that log.
+    /// The listener that receives the lines of that log.
     pub listener: Option<LogListener>,
-    /// Settings for the default family, if they are to be set.
+    /// Settings for the default column family, if they are to be changed.
     pub default_family: Option<FamilySettings>,
-    /// Settings for other families that there may be, by name.
+    /// Settings for other column families that may exist, by name.
     pub families: BTreeMap<String, FamilySettings>,
 }
 
 impl Settings {
-    /// Refuses values that cannot work.
+    /// Returns an error for invalid values.
     pub fn check(&self) -> Result<()> {
         if self.memory_budget != 0 && self.memory_budget < MEMORY_BUDGET_MIN {
             return Err(Error::invalid("the option memory_budget is out of range")
@@ -104,16 +106,16 @@ impl Settings {
     }
 }
 
-/// Settings of a family, stored in the manifest.
+/// Settings of a column family, stored in the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FamilySettings {
-    /// Order of keys.
+    /// The comparator.
     pub comparator: KeyComparator,
     /// Size at which a memtable is sealed.
     pub memtable_bytes: u64,
-    /// Values of this length and up are separated.
+    /// Values of this length or longer are stored in value logs.
     pub value_threshold: u64,
-    /// Raw bytes of a data block.
+    /// Uncompressed size of a data block.
     pub block_bytes: u64,
     /// Compression of new files.
     pub compression: CompressionMethod,
@@ -123,12 +125,12 @@ pub struct FamilySettings {
     pub target_file_bytes: u64,
     /// Capacity of level 1.
     pub level1_bytes: u64,
-    /// Ratio of the levels.
+    /// Size ratio of adjacent levels.
     pub level_ratio: u32,
-    /// Isolation of transactions that are begun on the family and ask for none; none: the
-    /// database's.
+    /// Default isolation level of transactions begun on the column family; `None`: that of the
+    /// database.
     pub isolation: Option<IsolationLevel>,
-    /// How operands are merged into values.
+    /// The operator that merges operands into values.
     pub merge_operator: Option<MergeRule>,
 }
 
@@ -151,7 +153,7 @@ impl Default for FamilySettings {
 }
 
 impl FamilySettings {
-    /// Refuses values that cannot work, naming the option and its range.
+    /// Returns an error for an invalid value, naming the option and its range.
     pub fn check(&self) -> Result<()> {
         let checks = [
             ("memtable_bytes", self.memtable_bytes, 1 << 10, 2 << 30),
@@ -172,41 +174,45 @@ impl FamilySettings {
         self.compression.validate()
     }
 
-    /// Refuses to become `wanted`, for the family `name`, where that would make stored bytes wrong.
+    /// Returns an error if the column family `name` cannot change to the settings `wanted` because
+    /// stored data would become invalid.
     pub fn check_change(&self, wanted: &FamilySettings, name: &str) -> Result<()> {
         if self.comparator == wanted.comparator {
             return self.check_merge_operator_change(wanted, name);
         }
         let what = format!(
-            "the key order of the family {name:?} cannot change, its tables are sorted by it: open it with the order it \
-             has, or copy its entries into a new family"
+            "the comparator of the column family {name:?} cannot be changed, its tables are \
+            sorted by it: open it with the same comparator, or copy its entries into a new \
+             column family"
         );
         Err(Error::invalid(what).expected(self.comparator.name(), wanted.comparator.name()))
     }
 
-    /// A merge operator may come, and then stays: operands that are stored mean nothing without it.
+    /// A merge operator can be added, but not changed or removed: stored operands are meaningless
+    /// without it.
     fn check_merge_operator_change(&self, wanted: &FamilySettings, name: &str) -> Result<()> {
-        let word = |s: &FamilySettings| {
+        let operator_name = |s: &FamilySettings| {
             s.merge_operator.as_ref().map_or("none".into(), MergeRule::stored_name)
         };
         if self.merge_operator.is_none() || self.merge_operator == wanted.merge_operator {
             return Ok(());
         }
         let what = format!(
-            "the merge operator of the family {name:?} cannot change, nor be given up: open it with the one it has, or \
-             copy its entries into a new family"
+            "the merge operator of the column family {name:?} cannot be changed or removed: open \
+             it with the same operator, or copy its entries into a new column family"
         );
-        Err(Error::invalid(what).expected(word(self), word(wanted)))
+        Err(Error::invalid(what).expected(operator_name(self), operator_name(wanted)))
     }
 
-    /// What would change if these became `wanted`: `name: old -> new`.
+    /// Returns the differences to the settings `wanted`, as `name: old -> new`.
     pub fn describe_changes(&self, wanted: &FamilySettings) -> Vec<String> {
         let line = |name: &str, old: &dyn Debug, new: &dyn Debug| {
             let (old, new) = (format!("{old:?}"), format!("{new:?}"));
             (old != new).then(|| format!("{name}: {old} -> {new}"))
         };
         let (a, b) = (self, wanted);
-        let word = |s: &FamilySettings| s.merge_operator.as_ref().map(MergeRule::stored_name);
+        let operator_name =
+            |s: &FamilySettings| s.merge_operator.as_ref().map(MergeRule::stored_name);
         let all = [
             line("memtable_bytes", &a.memtable_bytes, &b.memtable_bytes),
             line("value_threshold", &a.value_threshold, &b.value_threshold),
@@ -217,7 +223,7 @@ impl FamilySettings {
             line("level1_bytes", &a.level1_bytes, &b.level1_bytes),
             line("level_ratio", &a.level_ratio, &b.level_ratio),
             line("isolation", &a.isolation, &b.isolation),
-            line("merge_operator", &word(a), &word(b)),
+            line("merge_operator", &operator_name(a), &operator_name(b)),
         ];
         all.into_iter().flatten().collect()
     }

@@ -1,6 +1,7 @@
-//! Batches that several families share: how many bytes they hold, and from which on nobody needs
-//! the older ones' memtables. A buffer goes when the last of its families is flushed; so when the
-//! budget asks, those that hold the oldest buffers are flushed together. Must not know families.
+//! Batches shared by the memtables of several column families: the bytes that they hold, and their
+//! sequence numbers. A buffer is freed when the last of its column families is flushed; so when
+//! memory is short, the memtables that hold the oldest buffers are flushed together. Independent of
+//! column families.
 
 use perigee_base::SeqNo;
 use perigee_file::log::BatchOp;
@@ -9,28 +10,28 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// What a buffer costs beside its bytes: its count of holders, its place in the list, what the
-/// allocator adds.
+/// Overhead of a buffer: its reference count, its entry in the list and the overhead of the
+/// allocator.
 const BATCH_OVERHEAD_BYTES: u64 = 144;
 
-/// What an operation takes beside its key and value, about.
+/// Approximate overhead of an operation in addition to its key and value.
 const OPERATION_OVERHEAD_BYTES: usize = 5;
 
-/// Live batches, by the number of their last operation.
+/// Live batches, by the sequence number of their last operation.
 type LiveBatches = VecDeque<(u64, Weak<SharedBatch>)>;
 
 /// The shared batches of a database.
 #[derive(Debug, Default)]
 pub struct SharedBatches {
     held: Arc<AtomicU64>,
-    /// Oldest first; some are gone already. The mutex guards the list; no I/O and no other lock
-    /// inside.
+    /// Oldest first; some may be freed already. The mutex guards the list; no I/O and no other lock
+    /// while it is held.
     list: Mutex<LiveBatches>,
 }
 
 impl SharedBatches {
-    /// One more, whose last operation is `last`. Called in the commit section (or before there is
-    /// one).
+    /// Adds a batch whose last operation is `last`. Called in the commit section (or before other
+    /// threads use the database).
     pub fn add(&self, buffer_bytes: usize, last: u64) -> Arc<SharedBatch> {
         let batch = SharedBatch::new(buffer_bytes as u64 + BATCH_OVERHEAD_BYTES, &self.held);
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
@@ -40,11 +41,11 @@ impl SharedBatches {
         list.push_back((last, Arc::downgrade(&batch)));
         batch
     }
-    /// Bytes of all that somebody holds.
+    /// Returns the bytes of all batches that are still held.
     pub fn held_bytes(&self) -> u64 {
         self.held.load(Relaxed)
     }
-    /// The number such that the batches up to it hold `bytes`, or the last of all.
+    /// Returns the sequence number up to which the batches hold `bytes`, or that of the last batch.
     pub fn oldest_seq_covering(&self, bytes: u64) -> u64 {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         list.retain(is_live);
@@ -64,15 +65,15 @@ fn is_live((_, batch): &(u64, Weak<SharedBatch>)) -> bool {
     batch.strong_count() > 0
 }
 
-/// Bytes of operations in their batch, about: for dividing it.
+/// Returns the approximate bytes of operations in their batch, for dividing it.
 pub fn operation_bytes(ops: &[(BatchOp, SeqNo)]) -> u64 {
     ops.iter()
         .map(|(op, _)| (op.key.len() + op.value.len() + OPERATION_OVERHEAD_BYTES) as u64)
         .sum()
 }
 
-/// The part of a batch that falls to operations of `mine` bytes of `all`. Together the parts are
-/// the whole, but for what rounding leaves.
+/// Returns the share of a batch that belongs to operations of `mine` of `all` bytes. The shares add
+/// up to the whole, except for rounding.
 pub fn batch_share(of: &Arc<SharedBatch>, mine: u64, all: u64) -> BatchShare<'_> {
     let bytes = u128::from(of.bytes()) * u128::from(mine) / u128::from(all.max(1));
     BatchShare { batch: of, bytes: u64::try_from(bytes).unwrap_or(of.bytes()) }
@@ -109,9 +110,9 @@ mod tests {
         for i in 0..10_000 {
             all.add(1, i);
         }
-        assert!(all.list.lock().unwrap().len() < 1000, "what is gone leaves the list");
+        assert!(all.list.lock().unwrap().len() < 1000, "freed batches leave the list");
         let batch = all.add(1000 - BATCH_OVERHEAD_BYTES as usize, 1);
-        let part = |mine, all| batch_share(&batch, mine, all).bytes;
-        assert_eq!((part(1, 3), part(0, 0), part(u64::MAX, u64::MAX)), (333, 0, 1000));
+        let share = |mine, all| batch_share(&batch, mine, all).bytes;
+        assert_eq!((share(1, 3), share(0, 0), share(u64::MAX, u64::MAX)), (333, 0, 1000));
     }
 }

@@ -1,9 +1,9 @@
-//! The bell: state that somebody may wait for has changed. Foreground rings, jobs pull; nobody
-//! calls the other.
+//! Notifies waiting threads that shared state has changed. Foreground threads notify; jobs then
+//! read the state themselves.
 
 use perigee_env::sync::{Condvar, Mutex};
 
-/// A counter of changes that can be waited on.
+/// A counter of changes that threads can wait on.
 #[derive(Debug)]
 pub struct Signal {
     notifications: Mutex<u64>,
@@ -11,32 +11,32 @@ pub struct Signal {
 }
 
 impl Signal {
-    /// A silent bell.
+    /// Creates a signal without notifications.
     pub fn new() -> Signal {
         Signal { notifications: Mutex::new(0), changed: Condvar::new() }
     }
-    /// Something changed.
+    /// Notifies all waiting threads.
     pub fn notify(&self) {
         *self.notifications.lock() += 1;
         self.changed.notify_all();
     }
-    /// How often it rang. Take this *before* looking at the state, then wait with it: no change is
-    /// missed.
+    /// Returns the number of notifications. Read it *before* checking the state, then wait with it:
+    /// no change is missed.
     pub fn generation(&self) -> u64 {
         *self.notifications.lock()
     }
-    /// Waits until it rang after `seen`.
+    /// Waits for a notification after `seen`.
     pub fn wait(&self, seen: u64) {
-        let mut g = self.notifications.lock();
-        while *g == seen {
-            g = self.changed.wait(g);
+        let mut count = self.notifications.lock();
+        while *count == seen {
+            count = self.changed.wait(count);
         }
     }
-    /// The same, at most so long.
+    /// Like [`wait`](Signal::wait), for at most `us` microseconds.
     pub fn wait_timeout_us(&self, seen: u64, us: u64) {
-        let g = self.notifications.lock();
-        if *g == seen {
-            drop(self.changed.wait_timeout_us(g, us));
+        let count = self.notifications.lock();
+        if *count == seen {
+            drop(self.changed.wait_timeout_us(count, us));
         }
     }
 }

@@ -1,25 +1,25 @@
-//! How many tombstones scans have passed, in all, and when it is worth to look which family they
-//! lie in. Must not know families.
+//! Counts the tombstones that scans have skipped, over all column families, and decides when to
+//! check which column family contains them. Independent of column families.
 
 use perigee_tree::compact::pick::skipped_tombstones::SKIPPED_MIN;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Tombstones that scans have passed, and the last look at memtables.
+/// Tombstones skipped by scans, and the last check of memtables.
 #[derive(Debug, Default)]
 pub struct SkippedTombstones(AtomicU64, AtomicU64);
 
 impl SkippedTombstones {
-    /// So many more; whether a look is due.
+    /// Adds skipped tombstones; returns true if a check is due.
     pub fn add(&self, tombstones: u64) -> bool {
         let before = self.0.fetch_add(tombstones, Relaxed);
         before / SKIPPED_MIN < (before + tombstones) / SKIPPED_MIN
     }
-    /// Whether a look at memtables is due; then it is had.
+    /// Returns true once per threshold crossing: the caller should check memtables.
     pub fn take_memtable_check(&self) -> bool {
-        let looks = self.threshold_crossings();
-        self.1.swap(looks, Relaxed) != looks
+        let crossings = self.threshold_crossings();
+        self.1.swap(crossings, Relaxed) != crossings
     }
-    /// How often a look was due so far.
+    /// Returns how often a check was due so far.
     pub fn threshold_crossings(&self) -> u64 {
         self.0.load(Relaxed) / SKIPPED_MIN
     }

@@ -1,10 +1,10 @@
-//! The list of sequence numbers that readers hold on to, and the oldest number that can be read at
-//! all.
+//! The sequence numbers pinned by readers, and the oldest readable one.
 //!
-//! *Readable* is every number from the floor on, and those that somebody holds. The floor is the
-//! newest operation among the inputs of all rewrites that were begun, each no higher than the
-//! horizon of history then: at such a number and above, what a rewrite keeps for the present (and
-//! for each number above the horizon) is all that a reader needs. It never goes back.
+//! A sequence number is *readable* if it is not below the oldest readable one, or if it is pinned.
+//! The oldest readable one is the newest operation among the inputs of all rewrites begun so far,
+//! each limited by the horizon of history at that time: what a rewrite keeps for the current state
+//! (and for each sequence number above the horizon) is all that a reader at such a number or above
+//! needs. It never decreases.
 
 use crate::history::{HistoryRetention, SeqNoTimeMap};
 use perigee_base::SeqNo;
@@ -23,39 +23,40 @@ struct SnapshotListState {
     seq_times: SeqNoTimeMap,
 }
 
-/// Live snapshots, counted. The mutex guards the state; no I/O inside.
+/// Live snapshots with their reference counts. The mutex guards the state; no I/O while it is held.
 #[derive(Debug, Default)]
 pub struct SnapshotList {
     state: Mutex<SnapshotListState>,
     history: HistoryRetention,
-    /// Grows where a family's contents are replaced as a whole, which no sequence number says.
+    /// Incremented when the contents of a column family are replaced as a whole, a change that has
+    /// no effect on sequence numbers of entries.
     epoch: AtomicU64,
 }
 
-/// Whom a rewrite must respect.
+/// The versions that a rewrite must keep.
 #[derive(Clone, Debug)]
 pub struct LiveSnapshots {
-    /// The numbers that are held.
+    /// Pinned sequence numbers.
     pub snapshots: Vec<SeqNo>,
-    /// The present.
+    /// The newest visible sequence number.
     pub visible_seq: SeqNo,
-    /// Every version above it stays.
+    /// Every version above it must be kept.
     pub horizon: Option<SeqNo>,
 }
 
 impl LiveSnapshots {
-    /// The seeded bug: nobody but the present.
+    /// For a seeded bug: ignores all snapshots.
     pub fn without_snapshots(self) -> LiveSnapshots {
         LiveSnapshots { snapshots: Vec::new(), ..self }
     }
 }
 
 impl SnapshotList {
-    /// Nobody reads yet; numbers from `floor` on can be read.
-    pub fn new(history: HistoryRetention, floor: SeqNo) -> SnapshotList {
+    /// Creates a list without snapshots; sequence numbers from `oldest_readable` on are readable.
+    pub fn new(history: HistoryRetention, oldest_readable: SeqNo) -> SnapshotList {
         SnapshotList {
             state: Mutex::new(SnapshotListState {
-                oldest_readable: floor,
+                oldest_readable,
                 ..SnapshotListState::default()
             }),
             history,
@@ -67,15 +68,17 @@ impl SnapshotList {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Holds on to the present. Reading the watermark and entering the list is one step for
-    /// [`Snapshots::claim`], so a job either sees the snapshot or is not newer than it.
+    /// Takes a snapshot of the current state. Reading the watermark and entering the list is atomic
+    /// with respect to [`SnapshotList::begin_rewrite`], so a job either sees the snapshot or has no
+    /// newer input than it.
     pub fn acquire(self: &Arc<Self>, visible: &AtomicU64) -> SnapshotHandle {
         let mut state = self.state();
         let seq = SeqNo(visible.load(Acquire));
         *state.live.entry(seq).or_default() += 1;
         SnapshotHandle { list: Arc::clone(self), seq, epoch: self.epoch() }
     }
-    /// Holds on to a number of the past, if it can be read; otherwise the oldest that can.
+    /// Takes a snapshot at an earlier sequence number; returns the oldest readable one as the error
+    /// if `seq` is not readable.
     pub fn acquire_at(self: &Arc<Self>, seq: SeqNo) -> Result<SnapshotHandle, SeqNo> {
         let mut state = self.state();
         if seq < state.oldest_readable && !state.live.contains_key(&seq) {
@@ -84,30 +87,31 @@ impl SnapshotList {
         *state.live.entry(seq).or_default() += 1;
         Ok(SnapshotHandle { list: Arc::clone(self), seq, epoch: self.epoch() })
     }
-    /// Holds on to a number that was held all the time, by a name in the manifest.
+    /// Takes a snapshot at a sequence number that the manifest has kept pinned by name.
     pub fn acquire_named(self: &Arc<Self>, seq: SeqNo) -> SnapshotHandle {
         *self.state().live.entry(seq).or_default() += 1;
         SnapshotHandle { list: Arc::clone(self), seq, epoch: self.epoch() }
     }
-    /// The oldest number that anybody may ask for.
+    /// Returns the oldest readable sequence number.
     pub fn oldest_readable(&self) -> SeqNo {
         self.state().oldest_readable
     }
-    /// Whom a rewrite would have to respect now.
+    /// Returns what a rewrite would have to keep now.
     pub fn live_snapshots(&self, visible: &AtomicU64, now_us: u64) -> LiveSnapshots {
         self.collect_live(&mut self.state(), visible, now_us)
     }
-    /// Whom a rewrite of operations up to `newest` must respect. Take it after the inputs are
-    /// fixed: from now on nobody new reads at a number that it may take something from.
+    /// Returns what a rewrite of operations up to `newest` must keep, and raises the oldest
+    /// readable sequence number accordingly. Call it after the inputs are fixed: from then on no
+    /// new snapshot can be taken at a sequence number whose versions the rewrite may drop.
     pub fn begin_rewrite(&self, visible: &AtomicU64, now_us: u64, newest: SeqNo) -> LiveSnapshots {
         let mut state = self.state();
-        let readers = self.collect_live(&mut state, visible, now_us);
+        let live = self.collect_live(&mut state, visible, now_us);
         if !bug::is_active(Bug::FloorStays) {
             state.oldest_readable = state
                 .oldest_readable
-                .max(readers.horizon.map_or(newest, |horizon| horizon.min(newest)));
+                .max(live.horizon.map_or(newest, |horizon| horizon.min(newest)));
         }
-        readers
+        live
     }
     fn collect_live(
         &self,
@@ -124,22 +128,22 @@ impl SnapshotList {
             horizon,
         }
     }
-    /// The era that snapshots are taken in now.
+    /// Returns the current snapshot epoch.
     pub fn epoch(&self) -> u64 {
         self.epoch.load(SeqCst)
     }
-    /// Starts era `era`, after the contents that it begins with are in place. In the commit
+    /// Starts an epoch after the contents that begin with it are installed. Called in the commit
     /// section.
-    pub fn begin_epoch(&self, era: u64) {
-        self.epoch.store(era, SeqCst);
+    pub fn begin_epoch(&self, epoch: u64) {
+        self.epoch.store(epoch, SeqCst);
     }
-    /// How many are alive.
+    /// Returns the number of live snapshots.
     pub fn count(&self) -> usize {
         self.state().live.values().sum()
     }
 }
 
-/// A place in the list, until dropped.
+/// A pinned sequence number; dropping it releases the pin.
 #[derive(Debug)]
 pub struct SnapshotHandle {
     list: Arc<SnapshotList>,
@@ -148,15 +152,15 @@ pub struct SnapshotHandle {
 }
 
 impl SnapshotHandle {
-    /// The era it was taken in.
+    /// Returns the epoch in which it was taken.
     pub fn epoch(&self) -> u64 {
         self.epoch
     }
-    /// The sequence number held.
+    /// Returns the pinned sequence number.
     pub fn seq(&self) -> SeqNo {
         self.seq
     }
-    /// Another place at the same number.
+    /// Returns another handle of the same sequence number.
     pub fn duplicate(&self) -> SnapshotHandle {
         *self.list.state().live.entry(self.seq).or_default() += 1;
         SnapshotHandle { list: Arc::clone(&self.list), ..*self }

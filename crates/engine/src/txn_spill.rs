@@ -1,9 +1,10 @@
-//! What transactions cannot keep in memory: runs of tables of their own on a caller's thread,
-//! invisible until the commit, which makes one run of them for each family and publishes that as a
-//! load is published.
+//! Spilled writes of transactions that exceed their memory: runs of private tables, written on the
+//! caller's thread and invisible until the commit, which merges them into one run per column family
+//! and publishes it like a bulk load.
 //!
-//! Invariant: a file here is named by nobody else. What is not needed any more is retired, because
-//! cursors of the transaction may still read it; what a crash leaves is an orphan of the next open.
+//! Invariant: these files are referenced by this transaction only. Files that are no longer needed
+//! become obsolete files, because cursors of the transaction may still read them; after a crash,
+//! the next open removes them as orphans.
 
 use crate::core::EngineCore;
 use crate::family::FamilyState;
@@ -20,7 +21,7 @@ use perigee_tree::txn_overlay::OverlayRuns;
 use perigee_tree::{Memtable, Run, Table, TableMeta, Version};
 use std::sync::Arc;
 
-/// What one family gets.
+/// The spilled writes to one column family.
 #[derive(Debug)]
 struct FamilySpill {
     family: Arc<FamilyState>,
@@ -28,19 +29,19 @@ struct FamilySpill {
     spilled_runs: Arc<OverlayRuns>,
 }
 
-/// The runs of one transaction.
+/// The spilled runs of one transaction.
 #[derive(Debug)]
 pub struct TxnSpillFiles {
     core: Arc<EngineCore>,
     families: Vec<FamilySpill>,
-    /// Memory of the transaction, as the budget knows it.
-    held: u64,
+    /// Bytes of memory of the transaction, as accounted in the memory budget.
+    held_bytes: u64,
 }
 
 impl TxnSpillFiles {
-    /// None yet.
+    /// Creates an empty store.
     pub fn new(core: &Arc<EngineCore>) -> TxnSpillFiles {
-        TxnSpillFiles { core: Arc::clone(core), families: Vec::new(), held: 0 }
+        TxnSpillFiles { core: Arc::clone(core), families: Vec::new(), held_bytes: 0 }
     }
 
     fn family_spill(&mut self, id: FamilyId) -> Result<&mut FamilySpill> {
@@ -48,7 +49,8 @@ impl TxnSpillFiles {
             Some(at) => at,
             None => {
                 let family = self.core.families.by_id(id).ok_or_else(|| {
-                    let text = format!("the transaction writes to family {id}, which was dropped");
+                    let text =
+                        format!("the transaction writes to column family {id}, which was dropped");
                     Error::new(ErrorKind::NotFound, text)
                 })?;
                 let spill = SpillRunSet::new(family.tree.comparator());
@@ -64,29 +66,29 @@ impl TxnSpillFiles {
         Ok(&mut self.families[at])
     }
 
-    /// Adds a memtable to the runs of its family, which are merged before if there are many.
+    /// Adds a memtable to the runs of its column family, merging runs first if there are many.
     fn add_memtable(
         &mut self,
         id: FamilyId,
         memtable: &Arc<Memtable>,
-        numbers: &TxnSeqInfo,
+        seqs: &TxnSeqInfo,
     ) -> Result<()> {
         let core = Arc::clone(&self.core);
         let mine = self.family_spill(id)?;
         while mine.spill.needs_merge() {
             mine.update_runs(&core, 0, |spill, setting, created| {
-                spill.merge_newest(numbers, setting, created)
+                spill.merge_newest(seqs, setting, created)
             })?;
         }
         mine.update_runs(&core, memtable.bytes(), |spill, setting, created| {
-            spill.write_run(memtable, numbers, setting, created)
+            spill.write_run(memtable, seqs, setting, created)
         })
     }
 
-    /// The tables of all families as they will be.
+    /// Returns the final tables of all column families.
     fn finish(
         &mut self,
-        numbers: &TxnSeqInfo,
+        seqs: &TxnSeqInfo,
         created: &mut CreatedFiles,
     ) -> Result<Vec<LoadedTables>> {
         let core = Arc::clone(&self.core);
@@ -96,7 +98,7 @@ impl TxnSpillFiles {
             let family = Arc::clone(&mine.family);
             let SpillOutput { tables, vlogs, open_vlogs: open } = mine
                 .with_rewrite_setting(&core, |spill, setting| {
-                    spill.finish(numbers, setting, created)
+                    spill.finish(seqs, setting, created)
                 })?;
             if !tables.is_empty() {
                 parts.push(LoadedTables { family, tables, vlogs, open });
@@ -105,13 +107,13 @@ impl TxnSpillFiles {
         Ok(parts)
     }
 
-    /// Lets go of the files, but for value logs that are in `kept`.
+    /// Makes the files obsolete, except the value logs in `kept`.
     fn release_files(&mut self, kept: &[FileId]) {
-        // Once the database is closed the files are not ours any more.
+        // Once the database is closed, its files must not be touched.
         let Ok(_working) = LoadGuard::start(&self.core) else { return };
         for mine in self.families.drain(..) {
-            let FamilySpill { spill, spilled_runs: picture, .. } = mine;
-            drop(picture);
+            let FamilySpill { spill, spilled_runs, .. } = mine;
+            drop(spilled_runs);
             retire_files(&self.core, spill.into_obsolete(kept));
         }
         let _ = self.core.obsolete_files.delete_unreferenced(&self.core.table_cache);
@@ -119,7 +121,7 @@ impl TxnSpillFiles {
 }
 
 impl FamilySpill {
-    /// Works with what a rewrite needs to know.
+    /// Calls `work` with the context of a rewrite.
     fn with_rewrite_setting<T>(
         &mut self,
         core: &EngineCore,
@@ -129,7 +131,8 @@ impl FamilySpill {
         let pace = LoadPace::new(core);
         work(&mut self.spill, rewrite_setting(core, &self.family, &empty, &pace, SeqNo::ZERO))
     }
-    /// Changes the runs; what is left over goes, also after an error, when nothing has changed.
+    /// Changes the runs; files that are no longer needed become obsolete. After an error nothing
+    /// has changed, and new files are discarded.
     fn update_runs(
         &mut self,
         core: &EngineCore,
@@ -147,20 +150,20 @@ impl FamilySpill {
         done
     }
     fn retire_spent(&mut self, core: &EngineCore) {
-        let spent = self.spill.take_obsolete();
+        let obsolete = self.spill.take_obsolete();
         self.spilled_runs = self.spill.spilled_runs();
-        retire_files(core, spent);
+        retire_files(core, obsolete);
         let _ = core.obsolete_files.delete_unreferenced(&core.table_cache);
     }
 }
 
-fn retire_files(core: &EngineCore, spent: ObsoleteSpillFiles) {
-    core.obsolete_files.add_unpublished(&spent.tables, &spent.vlogs);
+fn retire_files(core: &EngineCore, obsolete: ObsoleteSpillFiles) {
+    core.obsolete_files.add_unpublished(&obsolete.tables, &obsolete.vlogs);
 }
 
 impl SpillStore for TxnSpillFiles {
     fn set_memory_bytes(&mut self, bytes: u64) {
-        self.core.memory_budget.set_load_bytes(&mut self.held, bytes);
+        self.core.memory_budget.set_load_bytes(&mut self.held_bytes, bytes);
         self.core.update_job_memory();
     }
 
@@ -171,18 +174,21 @@ impl SpillStore for TxnSpillFiles {
     fn add_runs(
         &mut self,
         memtables: &[(FamilyId, Arc<Memtable>)],
-        numbers: &TxnSeqInfo,
+        seqs: &TxnSeqInfo,
     ) -> Result<()> {
         let core = Arc::clone(&self.core);
         let _working = LoadGuard::start(&core)?;
         let first = memtables.iter().map(|(_, m)| m.first_seq()).min().unwrap_or_default();
-        let added = memtables.iter().try_for_each(|(id, m)| self.add_memtable(*id, m, numbers));
+        let added = memtables.iter().try_for_each(|(id, m)| self.add_memtable(*id, m, seqs));
         core.memory_budget.add_freed_bytes(memtables.iter().map(|(_, m)| m.bytes()).sum());
         core.release_freed_memory();
         added.map_err(|e| {
             self.roll_back_from(first);
             let kind = e.kind();
-            e.wrap(kind, "what a transaction cannot keep in memory could not be written to files")
+            e.wrap(
+                kind,
+                "the writes of a transaction that exceeds its memory could not be written to files",
+            )
         })
     }
 
@@ -197,20 +203,20 @@ impl SpillStore for TxnSpillFiles {
 
     fn commit_spilled(
         mut self: Box<Self>,
-        numbers: &TxnSeqInfo,
+        seqs: &TxnSeqInfo,
         conditions: Option<Box<CommitConditions>>,
         operations: usize,
     ) -> Result<SeqNo> {
         let core = Arc::clone(&self.core);
         let _working = LoadGuard::start(&core)?;
         let (mut created, mut conditions) = (CreatedFiles::default(), conditions);
-        let published = self.finish(numbers, &mut created).and_then(|parts| {
+        let published = self.finish(seqs, &mut created).and_then(|parts| {
             let spilled =
                 parts.iter().map(|p| open_tables(&core, p)).collect::<Result<Vec<_>>>()?;
-            let mut asked =
+            let mut commit =
                 SpilledCommit { conditions: conditions.as_deref_mut(), spilled: &spilled };
-            asked.check_conflicts(&core)?;
-            let seq = publish_tables_if(&core, &parts, Some(asked))?;
+            commit.check_conflicts(&core)?;
+            let seq = publish_tables_if(&core, &parts, Some(commit))?;
             let kept =
                 parts.iter().flat_map(|p| p.open.iter().map(|v| v.meta.id)).collect::<Vec<_>>();
             parts.iter().for_each(|p| p.family.counters.loaded_bytes.add(p.user_bytes()));
@@ -226,7 +232,7 @@ impl SpillStore for TxnSpillFiles {
             }
             Err(e) => {
                 discard_outputs(&core, &created);
-                // Where nobody knows whether the edit was written, nothing goes.
+                // If it is unknown whether the edit was written, no file may be deleted.
                 if core.health.poisoned().is_some() {
                     self.families.clear();
                 }
@@ -236,20 +242,21 @@ impl SpillStore for TxnSpillFiles {
     }
 }
 
-/// The final tables of a family as a run, to be asked whether they meet what others have written.
+/// Opens the final tables of a column family as a run, to check them for conflicts with other
+/// writes.
 fn open_tables(core: &EngineCore, part: &LoadedTables) -> Result<(Arc<FamilyState>, Arc<Run>)> {
-    let order = part.family.tree.comparator();
+    let comparator = part.family.tree.comparator();
     let table = |meta: &TableMeta| {
         let reader = core.table_cache.klog_reader(meta.id, meta.summary.bytes)?;
         Ok(Arc::new(Table { meta: meta.clone(), reader }))
     };
     let tables = part.tables.iter().map(table).collect::<Result<_>>()?;
-    Ok((Arc::clone(&part.family), Arc::new(Run::new(RunId(0), tables, order))))
+    Ok((Arc::clone(&part.family), Arc::new(Run::new(RunId(0), tables, comparator))))
 }
 
 impl Drop for TxnSpillFiles {
     fn drop(&mut self) {
-        self.core.memory_budget.add_freed_bytes(self.held);
+        self.core.memory_budget.add_freed_bytes(self.held_bytes);
         self.set_memory_bytes(0);
         self.release_files(&[]);
     }

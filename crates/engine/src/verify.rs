@@ -1,4 +1,4 @@
-//! Reads every byte of every file and checks it.
+//! Reads and verifies every byte of every file.
 
 use crate::core::EngineCore;
 use crate::wal::LogSpan;
@@ -10,7 +10,7 @@ use perigee_tree::{Version, View};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What was read, and everything wrong.
+/// The amounts read, and all errors found.
 #[derive(Clone, Debug, Default)]
 pub struct VerifyResult {
     /// Files read.
@@ -19,14 +19,14 @@ pub struct VerifyResult {
     pub bytes: u64,
     /// Entries in tables.
     pub entries: u64,
-    /// One error for each damaged file.
+    /// One error per damaged file.
     pub errors: Vec<Error>,
 }
 
-/// Verifies the database as it is now; `progress` is told (bytes done, bytes in all).
+/// Verifies the database as of now; `progress` is called with the bytes done and the total bytes.
 ///
 /// # Errors
-/// Only for what stops the whole pass (`Closed`); damage goes into the result.
+/// Only those that stop the whole pass (`Closed`); damage is reported in the result.
 pub fn verify(core: &EngineCore, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyResult> {
     core.health.check_open()?;
     let views: Vec<Arc<View>> = core.families.all().iter().map(|f| f.tree.view()).collect();
@@ -36,7 +36,7 @@ pub fn verify(core: &EngineCore, progress: &mut dyn FnMut(u64, u64)) -> Result<V
     let tables = views.iter().map(|v| data_bytes(&v.version, &mut counted)).sum::<u64>();
     let mut seen = BTreeSet::new();
     let total = tables + logs.iter().map(|l| l.end).sum::<u64>();
-    // A read-only open has read its manifest and the log segments that recovery needs, and checked
+    // A read-only open has read the manifest and the log segments that recovery needs, and verified
     // every byte of them; the writer may have changed them since.
     let mut out = if read_only { count_files_read_at_open(core) } else { VerifyResult::default() };
     let total = total + out.bytes;
@@ -67,7 +67,7 @@ pub fn verify(core: &EngineCore, progress: &mut dyn FnMut(u64, u64)) -> Result<V
     Ok(out)
 }
 
-/// Counts a file and its error. A database that was closed meanwhile ends the pass: its files are
+/// Counts a file and its error. If the database was closed meanwhile the pass ends: its files are
 /// not damaged.
 fn count_file(out: &mut VerifyResult, bytes: u64, checked: Result<()>) -> Result<()> {
     out.files += 1;
@@ -80,20 +80,20 @@ fn count_file(out: &mut VerifyResult, bytes: u64, checked: Result<()>) -> Result
     Ok(())
 }
 
-/// Bytes of a version's files but for those `seen` already: clones share files.
+/// Returns the bytes of a version's files, except those already `seen`: clones share files.
 fn data_bytes(v: &Version, seen: &mut BTreeSet<FileId>) -> u64 {
     let tables = v.tables().map(|(_, _, t)| (t.meta.id, t.meta.summary.bytes));
     let all = tables.chain(v.vlogs.values().map(|v| (v.meta.id, v.meta.bytes)));
     all.filter(|(id, _)| seen.insert(*id)).map(|(_, bytes)| bytes).sum()
 }
 
-/// A log file and how far it is to be read: what is appended later is not our business.
+/// A log file and the offset up to which it is verified: what is appended later is not read.
 struct LogFile {
     name: String,
     kind: FileKind,
     id: Option<perigee_base::FileId>,
     end: u64,
-    /// The manifest's own file id when the pass began: a rewrite changes it.
+    /// File id of the manifest when the pass began: a rewrite changes it.
     manifest: perigee_base::FileId,
 }
 
@@ -110,11 +110,11 @@ fn log_files(core: &EngineCore) -> Vec<LogFile> {
     let mut all: Vec<LogFile> =
         appender.older_segments.iter().map(|s| wal(s.id, s.bytes)).collect();
     all.push(wal(appender.writer.id(), appender.writer.offset()));
-    let kept = core.manifest.with_catalog(|catalog| catalog.retained.clone());
-    let known = |id| all.iter().any(|l| l.id == Some(id));
-    let kept: Vec<LogFile> =
-        kept.iter().filter(|s| !known(s.id)).map(|s| wal(s.id, s.bytes)).collect();
-    all.extend(kept);
+    let retained = core.manifest.with_catalog(|catalog| catalog.retained.clone());
+    let is_listed = |id| all.iter().any(|l| l.id == Some(id));
+    let retained: Vec<LogFile> =
+        retained.iter().filter(|s| !is_listed(s.id)).map(|s| wal(s.id, s.bytes)).collect();
+    all.extend(retained);
     all.push(LogFile {
         name: filename::MANIFEST.into(),
         kind: FileKind::Manifest,
@@ -125,11 +125,11 @@ fn log_files(core: &EngineCore) -> Vec<LogFile> {
     all
 }
 
-/// Complete segments that stay for readers of the log; recovery, and so a read-only open, does not
-/// read them.
+/// Returns the complete segments retained for log readers; recovery, and so a read-only open, does
+/// not read them.
 fn retained_segments(core: &EngineCore) -> Vec<LogFile> {
     let (manifest, _) = core.manifest.file_and_bytes();
-    let kept = core.manifest.with_catalog(|catalog| catalog.retained.clone());
+    let retained = core.manifest.with_catalog(|catalog| catalog.retained.clone());
     let segment = |s: &LogSpan| LogFile {
         name: filename::file_name(s.id, FileKind::Wal),
         kind: FileKind::Wal,
@@ -137,10 +137,10 @@ fn retained_segments(core: &EngineCore) -> Vec<LogFile> {
         end: s.bytes,
         manifest,
     };
-    kept.iter().map(segment).collect()
+    retained.iter().map(segment).collect()
 }
 
-/// Manifest and log segments as they are counted for a read-only database.
+/// Counts the manifest and log segments for a read-only database.
 fn count_files_read_at_open(core: &EngineCore) -> VerifyResult {
     let segments = core.manifest.with_catalog(|catalog| catalog.logs.clone());
     let names = segments.iter().map(|(id, _)| filename::file_name(*id, FileKind::Wal));
@@ -156,8 +156,8 @@ fn count_files_read_at_open(core: &EngineCore) -> VerifyResult {
 
 fn check_log(core: &EngineCore, file: &LogFile) -> Result<()> {
     match read_log(core, file) {
-        // A flush removed the segment, or a new manifest took the old one's place, while we were
-        // reading.
+        // A flush removed the segment, or a new manifest replaced the old one, while this thread
+        // was reading.
         Err(e) if file.kind == FileKind::Wal && e.kind() == ErrorKind::NotFound => Ok(()),
         Err(_)
             if file.kind == FileKind::Manifest

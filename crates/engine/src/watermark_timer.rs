@@ -1,20 +1,20 @@
-//! When the watermark of the log is due: an edit of the manifest that records how far the log is
-//! durable, about a second after a sync. Zeros that come to stand over the end of a segment, or a
-//! segment that was cut, are then damage up to there, and not preallocated space or a torn write.
-//! (Records carry the same number in their headers, but the last ones have none behind them.)
+//! Schedules the watermark of the log: a manifest edit that records how far the log is durable,
+//! about a second after a sync. Zeros over the end of a segment, or a truncated segment, are then
+//! recognized as damage up to the watermark, instead of as preallocated space or a torn write.
+//! (Record headers contain the same number, but no record follows the last ones.)
 //!
-//! The commit path sets a time, once in an interval, and does no I/O for it; `jobs::watermark`
-//! writes. Must not know either.
+//! The commit path sets the time, once per interval, without I/O; `jobs::watermark` writes the
+//! edit. Independent of both.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// A sync of the log is recorded so much later, together with those that follow until then.
+/// Delay between a sync of the log and its watermark, which also covers the syncs in between.
 const INTERVAL_US: u64 = 1_000_000;
 
 /// When the next watermark is due.
 #[derive(Debug)]
 pub struct WatermarkTimer {
-    /// Monotonic microseconds; `u64::MAX`: nothing is to be recorded.
+    /// Monotonic microseconds; `u64::MAX`: none is due.
     due_at_us: AtomicU64,
 }
 
@@ -25,12 +25,12 @@ impl Default for WatermarkTimer {
 }
 
 impl WatermarkTimer {
-    /// When the next one is to be written (`u64::MAX`: not).
+    /// Returns when the next one must be written (`u64::MAX`: none).
     pub fn due_us(&self) -> u64 {
         self.due_at_us.load(SeqCst)
     }
-    /// Sets a time after a sync, if none is set. Returns whether it did: then the thread that
-    /// writes has to know.
+    /// Sets a time after a sync, if none is set. Returns true if it did: the caller must then
+    /// notify the thread that writes.
     pub fn schedule(&self, now_us: impl FnOnce() -> u64) -> bool {
         if self.due_at_us.load(SeqCst) != u64::MAX {
             return false;
@@ -38,8 +38,8 @@ impl WatermarkTimer {
         let at = now_us().saturating_add(INTERVAL_US);
         self.due_at_us.compare_exchange(u64::MAX, at, SeqCst, SeqCst).is_ok()
     }
-    /// Returns true once when the time has come. How far the log is durable is to be read after
-    /// that: a sync that the reader does not see sets another time.
+    /// Returns true once when the time has come. Read the durable position of the log after that: a
+    /// sync that this read misses schedules another watermark.
     pub fn take_due(&self, now_us: u64) -> bool {
         let due = self.due_at_us.load(SeqCst) <= now_us;
         if due {

@@ -1,32 +1,33 @@
-//! Back-pressure: how long a writer waits, and why. A pure function; `commit/admit` obeys it.
+//! Back-pressure: how long a writer waits, and why. A pure function; `commit/admit` applies it.
 //!
-//! Each cause has a zone between "nobody waits" and "everybody waits", and measures how far into it
-//! the load is, in bytes or thousandths and not in whole memtables, so that nothing jumps when one
-//! comes or goes. The delay of a chunk grows from nothing at the zone's beginning beyond any bound
-//! at its end. So wherever the background work can just keep up there is a place in the zone where
-//! writers are exactly as fast, without anybody knowing that speed: they settle there and do not
-//! run into the stop.
+//! For each cause there is a zone between "no delay" and "writes stop". The load is measured in
+//! bytes or thousandths rather than whole memtables, so that the delay does not jump when a
+//! memtable is sealed or flushed. The delay of a chunk grows from zero at the beginning of the zone
+//! without bound towards its end. So for any speed of the background work there is a point in the
+//! zone at which writers are exactly as fast: they converge to it and do not reach the stop, and
+//! the speed need not be known.
 
 use perigee_base::limits;
 
-/// What the function looks at, the worst of all families.
+/// Inputs of the pressure function: the worst of all column families.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PressureInputs {
-    /// Sealed memtables that wait for their flush, in thousandths of full ones ([`waiting`]).
+    /// Sealed memtables waiting for their flush, in thousandths of full ones
+    /// ([`immutable_memtable_load`]).
     pub immutable_memtables: u64,
-    /// How far the running flush is with its memtable, in thousandths.
+    /// Progress of the running flush, in thousandths of its memtable.
     pub flush_progress: u64,
     /// Runs in level 0.
     pub level0_runs: usize,
     /// Bytes of all active and of all sealed memtables.
     pub memtable_bytes: (u64, u64),
-    /// Bytes of the largest memtable when it is full; 0: not known.
+    /// Size limit of the largest memtable; 0: not known.
     pub memtable_bytes_max: u64,
-    /// What they may have together; 0: not limited.
+    /// Maximum bytes of all memtables together; 0: no limit.
     pub memtable_share: u64,
-    /// Table bytes that merges would free, in thousandths of the others.
+    /// Table bytes that compactions would free, in thousandths of the remaining ones.
     pub garbage_permille: u64,
-    /// What that may become; 0: anything.
+    /// Limit of `garbage_permille`; 0: no limit.
     pub garbage_permille_max: u64,
 }
 
@@ -39,12 +40,12 @@ pub enum StallReason {
     Level0Runs,
     /// The memtables have used up their share of the memory budget.
     Memory,
-    /// Overwritten entries pile up faster than compaction takes them away.
+    /// Overwritten entries accumulate faster than compaction removes them.
     Space,
 }
 
 impl StallReason {
-    /// In words.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             StallReason::ImmutableMemtables => "sealed memtables",
@@ -55,19 +56,19 @@ impl StallReason {
     }
 }
 
-/// What a writer does before it enters the commit section.
+/// What a writer must do before it enters the commit section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WritePressure {
-    /// Goes on.
+    /// Continue.
     None,
-    /// Every 64 KiB that anybody writes cost so many microseconds.
+    /// Wait: every 64 KiB written by any thread cost this many microseconds.
     Delay(u64, StallReason),
-    /// Waits until the load falls.
+    /// Wait until the load falls.
     Stop(StallReason),
 }
 
 impl WritePressure {
-    /// In words, for statistics.
+    /// Returns the reason, or `none`, for statistics.
     pub fn name(&self) -> &'static str {
         match self {
             WritePressure::None => "none",
@@ -76,37 +77,37 @@ impl WritePressure {
     }
 }
 
-/// What a delay is counted for.
+/// The bytes that a delay is charged for.
 pub const DELAY_CHUNK_BYTES: u64 = 64 << 10;
 /// Runs in level 0 that start a compaction.
 pub const LEVEL0_TRIGGER: usize = 4;
 const LEVEL0_DELAY: u64 = 12;
 const LEVEL0_STOP: u64 = 36;
-/// Thousandths of memtables, those written and not yet flushed: about one is being flushed and one
-/// waits.
+/// Thousandths of memtables that are written and not yet flushed: about one is being flushed and
+/// one waits.
 const IMMUTABLES_DELAY: u64 = 2_000;
 const IMMUTABLES_STOP: u64 = 4_000;
-/// Less waste than this (in thousandths) delays nobody: compaction begins at an eighth.
+/// Less garbage than this (in thousandths) causes no delay: compaction begins at an eighth.
 const GARBAGE_DELAY_MIN: u64 = 130;
-/// The longest delay for space: 4 MiB a second.
+/// Maximum delay for space: 4 MiB per second.
 const GARBAGE_DELAY_US_MAX: u64 = 16_000;
-/// The delay in the middle of a zone: 64 MiB a second.
+/// The delay in the middle of a zone: 64 MiB per second.
 const MIDDLE_DELAY_US: u64 = 1_000;
 
-/// How far a cause is into its zone: the delay of a chunk, or `None` for a stop.
+/// Returns the delay of a chunk at load `at` in the zone `begin` to `end`, or `None` for a stop.
 fn zone_delay_us(at: u64, begin: u64, end: u64) -> Option<u64> {
     let left = end.checked_sub(at).filter(|left| *left > 0)?;
     Some(at.saturating_sub(begin).saturating_mul(MIDDLE_DELAY_US) / left)
 }
 
-/// What a family's sealed memtables of so many bytes count as, in thousandths of full ones. One
-/// that was sealed early counts for what it holds, but an eighth at least, for reads ask each of
-/// them; one that a giant batch made longer counts once.
+/// Returns the load of a column family's sealed memtables, in thousandths of full ones. A memtable
+/// that was sealed early counts in proportion to its size, but at least an eighth, because reads
+/// check each of them; one that a huge batch enlarged counts as one.
 pub fn immutable_memtable_load(sealed_bytes: impl Iterator<Item = u64>, full: u64) -> u64 {
     sealed_bytes.map(|bytes| (bytes.saturating_mul(1000) / full.max(1)).clamp(125, 1000)).sum()
 }
 
-/// The pressure of a load: the longest of the delays.
+/// Returns the pressure of a load: the longest delay of all causes.
 pub fn write_pressure(load: PressureInputs) -> WritePressure {
     let runs = zone_delay_us(
         load.level0_runs as u64,
@@ -133,8 +134,8 @@ pub fn write_pressure(load: PressureInputs) -> WritePressure {
     worst
 }
 
-/// Memtables that are sealed, less what is flushed of the one in work, and the one that grows.
-/// While nothing waits beside the one in work nobody is delayed.
+/// Returns the delay for sealed memtables and the growing one, minus the flushed part of the one
+/// being flushed. There is no delay while no other sealed memtable is waiting.
 fn immutable_memtable_delay(load: &PressureInputs) -> Option<u64> {
     let growing = load
         .memtable_bytes
@@ -150,8 +151,8 @@ fn immutable_memtable_delay(load: &PressureInputs) -> Option<u64> {
     )
 }
 
-/// The last quarter of the memtables' share. While nothing is sealed nobody waits: the next commit
-/// seals.
+/// Returns the delay in the last quarter of the memtables' share. There is no delay while nothing
+/// is sealed: the next commit seals.
 fn memory_delay(load: &PressureInputs) -> Option<u64> {
     let (used, share) =
         (load.memtable_bytes.0.saturating_add(load.memtable_bytes.1), load.memtable_share);
@@ -161,9 +162,9 @@ fn memory_delay(load: &PressureInputs) -> Option<u64> {
     zone_delay_us(used, share / 4 * 3, share)
 }
 
-/// From half of what overwritten entries may take up, where compaction is at work on them. Nobody
-/// is stopped for space, and the delay has an end: an estimate is no reason to stand still, nor is
-/// what a compaction does not free in the end.
+/// Returns the delay for garbage, from half of its limit on, where compaction is already reclaiming
+/// it. Writes are never stopped for space, and the delay is bounded: the amount is an estimate, and
+/// a compaction may free less than expected.
 fn garbage_delay(load: &PressureInputs) -> Option<u64> {
     if load.garbage_permille_max == 0 {
         return Some(0);
@@ -191,7 +192,7 @@ mod tests {
     fn small_immutable_memtables_count_by_size() {
         assert_eq!(immutable_memtable_load([64, 64, 6400].into_iter(), 64), 3000);
         assert_eq!(immutable_memtable_load([32, 1, 0].into_iter(), 64), 750);
-        assert_eq!(immutable_memtable_load([9].into_iter(), 0), 1000, "no size known");
+        assert_eq!(immutable_memtable_load([9].into_iter(), 0), 1000, "size limit unknown");
     }
 
     #[test]
@@ -259,8 +260,8 @@ mod tests {
         assert!(delay(4000, 500, 1000).abs_diff(delay(3000, 500, 0)) < 10, "and one is flushed");
     }
 
-    /// Writers that are as fast as the delay lets them and a flush of a given speed: after the
-    /// beginning nobody is ever stopped, and the speed of both is the same.
+    /// Simulates writers that are as fast as the delay permits, and a flush of a given speed: after
+    /// the beginning writes are never stopped, and both have the same speed.
     #[test]
     fn writers_converge_to_flush_speed() {
         const FULL: u64 = 64 << 20;
@@ -280,7 +281,7 @@ mod tests {
                     WritePressure::Delay(us, _) => us,
                     WritePressure::None => 0,
                 };
-                // Without a delay a writer makes 640 MiB a second.
+                // Without a delay a writer writes 640 MiB per second.
                 let step_us = us + 97;
                 written += DELAY_CHUNK_BYTES;
                 now_us += step_us;

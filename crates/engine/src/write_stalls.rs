@@ -1,43 +1,43 @@
-//! Why writers waited, how often and how long, by reason. Kept by the one place where they wait.
+//! Write stalls by reason: their number and duration. Recorded where writers wait.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// What writers spent on one reason.
+/// Totals of one reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteStallTotals {
     /// Writes that were delayed.
     pub delays: u64,
-    /// Microseconds of it.
+    /// Total delay in microseconds.
     pub delay_us: u64,
     /// Writes that were stopped until the load fell.
     pub stops: u64,
-    /// Microseconds of it.
+    /// Total stop time in microseconds.
     pub stop_us: u64,
 }
 
-/// Totals by reason. The mutex is taken only by writers that wait anyway; no I/O inside.
+/// Totals by reason. The mutex is taken only by writers that wait anyway; no I/O while it is held.
 #[derive(Debug, Default)]
 pub struct WriteStalls {
     by_reason: Mutex<BTreeMap<&'static str, WriteStallTotals>>,
 }
 
 impl WriteStalls {
-    /// A writer was delayed.
+    /// Records the delay of a writer.
     pub fn record_delay(&self, reason: &'static str, us: u64) {
         self.update(reason, |s| {
             s.delays += 1;
             s.delay_us += us;
         });
     }
-    /// A writer was stopped.
+    /// Records the stop of a writer.
     pub fn record_stop(&self, reason: &'static str, us: u64) {
         self.update(reason, |s| {
             s.stops += 1;
             s.stop_us += us;
         });
     }
-    /// The totals, for each reason that occurred.
+    /// Returns the totals of each reason that occurred.
     pub fn totals(&self) -> Vec<(&'static str, WriteStallTotals)> {
         let map = self.by_reason.lock().unwrap_or_else(PoisonError::into_inner);
         map.iter().map(|(reason, stall)| (*reason, *stall)).collect()

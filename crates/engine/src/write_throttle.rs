@@ -1,27 +1,27 @@
-//! What writers owe while the load is high: one bucket for all of them, so that eight writers
-//! together are as fast as one would be. Knows neither the load nor why; who waits, and how, is
-//! `commit/admit`'s business.
+//! Delays writers while the load is high: one token bucket for all of them, so that eight writers
+//! together are as fast as one. It does not depend on the load or its cause; `commit/admit` does
+//! the waiting.
 //!
-//! Small debts are carried along: a writer that owes less than a rest goes on, and some later one
-//! waits for all. So a delay of three microseconds for each of many small commits costs no system
-//! call for each.
+//! Small debts accumulate: a writer that owes less than the minimum wait continues, and a later one
+//! waits for all. So a delay of three microseconds for each of many small commits does not cost a
+//! system call per commit.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Nobody waits for less than this: a sleep takes about as long anyway.
+/// Minimum wait: a sleep takes about this long anyway.
 const WAIT_NS_MIN: u64 = 500_000;
-/// What is owed beyond this is forgiven: a second, so that eight writers of batches of megabytes
-/// wait for each other too.
+/// Maximum debt; the rest is dropped: one second, so that eight writers of batches of megabytes
+/// also wait for each other.
 const DEBT_NS_MAX: u64 = 1_000_000_000;
 
-/// The moment at which everything that came in so far is paid for.
+/// The time until which everything admitted so far is paid for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteTokenBucket {
     paid_until_ns: u64,
 }
 
 impl WriteTokenBucket {
-    /// Takes something that costs `cost_ns` at `now_ns`; says how long the taker waits.
+    /// Charges `cost_ns` at `now_ns`; returns how long the caller must wait.
     #[must_use]
     pub fn charge(self, now_ns: u64, cost_ns: u64) -> (WriteTokenBucket, u64) {
         let debt =
@@ -33,12 +33,13 @@ impl WriteTokenBucket {
     }
 }
 
-/// The bucket. The mutex is taken only while there is a delay; no I/O inside.
+/// The token bucket: bytes admitted above the target rate and not yet paid for. The mutex is taken
+/// only while there is a delay; no I/O while it is held.
 #[derive(Debug, Default)]
 pub struct WriteThrottle(Mutex<WriteTokenBucket>);
 
 impl WriteThrottle {
-    /// Takes `bytes` of which every `chunk` costs `us`; returns the microseconds to wait.
+    /// Charges `bytes` at `us` microseconds per `chunk`; returns the microseconds to wait.
     pub fn charge(&self, now_us: u64, bytes: u64, chunk: u64, us: u64) -> u64 {
         let cost_ns = u128::from(us) * 1000 * u128::from(bytes) / u128::from(chunk.max(1));
         let mut bucket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -53,16 +54,16 @@ impl WriteThrottle {
 mod tests {
     use super::*;
 
-    /// Bytes that so many writers together get through in ten seconds, and the longest wait.
+    /// Returns the bytes that `writers` together write in ten seconds, and the longest wait.
     fn simulate_writers(writers: usize, batch: u64) -> (u64, u64) {
-        let intake = WriteThrottle::default();
+        let throttle = WriteThrottle::default();
         let (mut free, mut bytes, mut longest) = (vec![0u64; writers], 0, 0);
         loop {
             let (next, now) = free.iter().copied().enumerate().min_by_key(|(_, t)| *t).unwrap();
             if now >= 10_000_000 {
                 return (bytes, longest);
             }
-            let wait = intake.charge(now, batch, 64 << 10, 1000);
+            let wait = throttle.charge(now, batch, 64 << 10, 1000);
             (free[next], bytes, longest) = (now + 1 + wait, bytes + batch, longest.max(wait));
         }
     }
@@ -90,6 +91,6 @@ mod tests {
         let (b, wait) = WriteTokenBucket::default().charge(5, u64::MAX);
         assert_eq!(wait, DEBT_NS_MAX);
         assert_eq!(b.charge(5 + DEBT_NS_MAX, 0).1, 0);
-        assert_eq!(WriteTokenBucket::default().charge(u64::MAX, 7).1, 0, "and nothing overflows");
+        assert_eq!(WriteTokenBucket::default().charge(u64::MAX, 7).1, 0, "no overflow");
     }
 }

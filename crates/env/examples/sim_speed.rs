@@ -1,5 +1,5 @@
-//! How fast the simulation is: hand-overs, short worlds and I/O calls per second.
-//! Run with `cargo run --profile proof -p perigee-env --example sim_speed`.
+//! Measures the speed of the simulation: thread switches, short simulations and I/O calls per
+//! second. Run with `cargo run --profile proof -p perigee-env --example sim_speed`.
 #![allow(clippy::unwrap_used)]
 
 use perigee_env::fs::memory::{Crash, SimDisk};
@@ -47,10 +47,10 @@ fn rate(what: &str, count: u64, run: impl FnOnce()) {
 fn main() {
     let world = SimWorld::new(1);
     world.run(SimDisk::new(1), |env| two_threads_yield(&env, 10));
-    rate("hand-overs", 200_000, || {
+    rate("thread switches", 200_000, || {
         world.run(SimDisk::new(1), |env| two_threads_yield(&env, 100_000))
     });
-    rate("worlds of 5 threads, 80 I/O calls", 2000, || {
+    rate("simulations of 5 threads, 80 I/O calls", 2000, || {
         for seed in 0..2000 {
             let disk = SimDisk::new(seed);
             SimWorld::new(seed).run(disk.clone(), |env| four_writers(&env, 10));
@@ -62,7 +62,7 @@ fn main() {
     rate("I/O calls without a switch", 80_000, || {
         quiet.run(SimDisk::new(1), |env| four_writers(&env, 10_000));
     });
-    rate("I/O calls, switching at one in three", 80_000, || {
+    rate("I/O calls, switch probability 1/3", 80_000, || {
         world.run(SimDisk::new(1), |env| four_writers(&env, 10_000));
     });
 }

@@ -1,19 +1,21 @@
-//! Time. Order never depends on it: the clock serves delays, statistics and (later) time to live.
+//! Clocks. They serve delays, statistics and expiry; the order of operations never depends on them.
 
 use std::fmt::Debug;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// A source of time.
 pub trait Clock: Send + Sync + Debug {
-    /// Milliseconds since the Unix epoch; may jump.
+    /// Returns the milliseconds since the Unix epoch; may jump.
     fn wall_ms(&self) -> u64;
-    /// Microseconds since some start; never goes back.
+    /// Returns the microseconds since an arbitrary start; never decreases.
     fn monotonic_us(&self) -> u64;
-    /// The same in nanoseconds, as fine as the clock is: for measuring, not for waiting.
+    /// Returns the nanoseconds since the same start, at the resolution of the clock: for measuring,
+    /// not for waiting.
     fn monotonic_ns(&self) -> u64 {
         self.monotonic_us().saturating_mul(1000)
     }
-    /// Waits. Under the simulation this passes virtual time and lets other threads run.
+    /// Sleeps for `us` microseconds. In the simulation this advances virtual time and lets other
+    /// threads run.
     fn sleep_us(&self, us: u64);
 }
 
@@ -24,7 +26,7 @@ pub struct RealClock {
 }
 
 impl RealClock {
-    /// A monotonic clock that starts now.
+    /// Creates a clock whose monotonic time starts now.
     pub fn new() -> Self {
         RealClock { start: Instant::now() }
     }
@@ -38,7 +40,7 @@ impl Default for RealClock {
 
 impl Clock for RealClock {
     fn wall_ms(&self) -> u64 {
-        // A clock set before 1970 reads as 0: order never depends on it.
+        // A clock set before 1970 reads as 0, which is harmless.
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }

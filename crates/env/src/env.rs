@@ -1,4 +1,4 @@
-//! The bundle that is passed to `open`.
+//! The environment passed to `open`: file system, clock, randomness and threads.
 
 use crate::clock::{Clock, RealClock};
 use crate::fs::Fs;
@@ -7,21 +7,21 @@ use crate::rand::{Rand, RealRand};
 use crate::spawn::{RealSpawn, Spawn};
 use std::sync::Arc;
 
-/// Everything the engine may ask of the world.
+/// All operating system services that the engine uses.
 #[derive(Clone, Debug)]
 pub struct Env {
-    /// Files.
+    /// File system.
     pub fs: Arc<dyn Fs>,
-    /// Time.
+    /// Clock.
     pub clock: Arc<dyn Clock>,
-    /// Randomness.
+    /// Random number source.
     pub rand: Arc<dyn Rand>,
-    /// Threads.
+    /// Thread spawner.
     pub spawn: Arc<dyn Spawn>,
 }
 
 impl Env {
-    /// The real world.
+    /// Returns the environment of the real operating system.
     pub fn real() -> Env {
         Env {
             fs: Arc::new(PosixFs::new()),

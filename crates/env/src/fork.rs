@@ -1,23 +1,22 @@
-//! Notices that this process is the child of a `fork`: threads, locks on directories and file
-//! positions of its parent are not its own, so what was opened before must not be used here. Must
-//! not know what was opened.
+//! Detects use in the child of a `fork`: threads, directory locks and file positions belong to the
+//! parent, so the child must not use anything that was opened before the fork.
 //!
-//! A counter grows in each child, by a handler that the C library runs there: looking at it costs
-//! one load. A child made by the bare system call `clone`, which runs no handlers, is not noticed.
+//! A fork handler of the C library increments a counter in each child; a check costs one load. A
+//! child created by the bare system call `clone`, which runs no handlers, is not detected.
 
 use perigee_base::{Error, ErrorKind, Result};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Forks between this process and the first one that watched.
+/// Number of forks since the first process that installed the handler.
 static FORK_COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// Number of forks that lead to this process.
+/// Returns the number of forks between the first process that installed the handler and this one.
 #[inline]
 pub fn fork_count() -> u64 {
     FORK_COUNT.load(Relaxed)
 }
 
-/// Starts counting forks. Calling it again does nothing.
+/// Installs the fork handler. Further calls have no effect.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[allow(unsafe_code)]
 pub fn install_fork_handler() {
@@ -26,19 +25,20 @@ pub fn install_fork_handler() {
         FORK_COUNT.fetch_add(1, Relaxed);
     }
     ONCE.call_once(|| {
-        // SAFETY: the handler lives as long as this library, whose unloading removes it, and does
-        // nothing but an atomic addition, which is allowed in a child whose other threads are gone.
+        // SAFETY: the handler lives as long as this library, and unloading the library removes it.
+        // It only performs an atomic addition, which is allowed in a child whose other threads are
+        // gone.
         unsafe {
             libc::pthread_atfork(None, None, Some(forked));
         }
     });
 }
 
-/// Forks are not noticed with other C libraries.
+/// Does nothing: forks are not detected with other C libraries.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub fn install_fork_handler() {}
 
-/// The process in which something was made.
+/// Identifies the process in which an object was created.
 #[derive(Clone, Copy, Debug)]
 pub struct ForkGuard(u64);
 
@@ -49,31 +49,31 @@ impl Default for ForkGuard {
 }
 
 impl ForkGuard {
-    /// The process that calls.
+    /// Creates a guard for the calling process.
     pub fn new() -> ForkGuard {
         ForkGuard(fork_count())
     }
-    /// Whether a child of that process calls.
+    /// Returns true in a forked child of the process that created the guard.
     #[inline]
     pub fn is_forked(self) -> bool {
         self.0 != fork_count()
     }
-    /// Refuses a child.
+    /// Fails in a forked child.
     ///
     /// # Errors
-    /// `Closed`.
+    /// `Closed` in a forked child of the process that created the guard.
     #[inline]
     pub fn check(self) -> Result<()> {
         if self.is_forked() { Err(forked_error()) } else { Ok(()) }
     }
 }
 
-/// What a child hears that uses something of its parent's.
+/// Returns the error for a forked child that uses a handle of its parent.
 #[cold]
 pub fn forked_error() -> Error {
     Error::new(
         ErrorKind::Closed,
-        "this process was forked from the one that opened the database, whose handles it may not use: open the database here \
-         after the parent has closed it",
+        "this process was forked from the one that opened the database and cannot use its handles: \
+         open the database in this process after the parent has closed it",
     )
 }

@@ -1,6 +1,7 @@
-//! L1: the only door to the world. Files, clock, randomness, threads and the locks that threads
-//! wait on enter the engine here and nowhere else, each as a real and as a simulated twin, so that
-//! the whole engine runs in a seeded simulation. This layer does not know what the bytes mean.
+//! L1: all access to the operating system. Files, clock, randomness, threads and the locks that
+//! threads wait on are defined here and nowhere else, each with a real and a simulated
+//! implementation, so that the whole engine runs in a seeded simulation. Nothing here interprets
+//! the contents of files.
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,4 +1,4 @@
-//! Randomness: for database ids and the simulation. Never for anything that must be secret.
+//! Random numbers, for database ids and the simulation. Not suitable for secrets.
 
 use std::fmt::Debug;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -7,21 +7,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A source of random numbers.
 pub trait Rand: Send + Sync + Debug {
-    /// The next number.
+    /// Returns the next number.
     fn next_u64(&self) -> u64;
 }
 
-/// Numbers that differ in every process.
+/// A random source that differs in every process.
 #[derive(Debug)]
 pub struct RealRand {
     state: AtomicU64,
 }
 
 impl RealRand {
-    /// A source seeded by the operating system.
+    /// Creates a source seeded by the operating system.
     pub fn new() -> Self {
-        // The standard library's hash keys come from the system too; they stand in where /dev is
-        // missing.
+        // The hash keys of the standard library also come from the system; they suffice where
+        // /dev/urandom is missing.
         let mut seed = RandomState::new().build_hasher().finish();
         let mut bytes = [0; 8];
         if std::fs::File::open("/dev/urandom").and_then(|mut f| f.read_exact(&mut bytes)).is_ok() {
@@ -43,43 +43,44 @@ impl Rand for RealRand {
     }
 }
 
-/// A seeded sequence (SplitMix64, Steele et al., OOPSLA 2014): the same seed gives the same numbers
-/// for ever.
+/// A seeded generator (SplitMix64, Steele et al., OOPSLA 2014). The sequence of a seed never
+/// changes.
 #[derive(Clone, Debug)]
 pub struct SeededRng {
     state: u64,
 }
 
 impl SeededRng {
-    /// The sequence of `seed`.
+    /// Creates the generator with seed `seed`.
     pub fn new(seed: u64) -> Self {
-        // One scramble, so that neighbouring seeds do not give shifted copies of one sequence.
+        // The seed is mixed once, so that neighbouring seeds do not give shifted copies of one
+        // sequence.
         SeededRng { state: mix64(seed ^ 0x5045_5249_4745_4521) }
     }
 
-    /// The next number.
+    /// Returns the next number.
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(SPLITMIX_STEP);
         mix64(self.state)
     }
 
-    /// A number below `bound` (0 if `bound` is 0).
+    /// Returns a number below `bound` (0 if `bound` is 0).
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// An index into something of `len` elements.
+    /// Returns an index below `len` (0 if `len` is 0).
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// True with probability `p`.
+    /// Returns true with probability `p`.
     pub fn chance(&mut self, p: f64) -> bool {
         // 53 bits: exact for p = 0 (never) and p = 1 (always).
         ((self.next_u64() >> 11) as f64) < p * (1_u64 << 53) as f64
     }
 
-    /// An independent sequence, derived from this one.
+    /// Returns an independent generator seeded from this one.
     pub fn fork(&mut self) -> SeededRng {
         SeededRng::new(self.next_u64())
     }

@@ -1,4 +1,4 @@
-//! Threads.
+//! Threads: spawning, joining and running work in parallel.
 
 use perigee_base::{Error, Result};
 use std::any::Any;
@@ -8,25 +8,25 @@ use std::fmt::Debug;
 pub trait Spawn: Send + Sync + Debug {
     /// Runs `body` on a new thread called `name`.
     fn spawn(&self, name: &str, body: Box<dyn FnOnce() + Send>) -> Result<Box<dyn Join>>;
-    /// Runs `work` on this thread, and perhaps on others at the same time, `threads` in all at
-    /// most; returns when all are done.
+    /// Runs `work` on this thread and possibly on others at the same time, on at most `threads` in
+    /// total. Returns when all calls have returned.
     fn run_parallel(&self, _threads: usize, work: &(dyn Fn() + Sync)) {
         work();
     }
-    /// Threads that can run at the same time, as far as is known.
+    /// Returns the number of threads that can run in parallel, if known; else 1.
     fn cores(&self) -> usize {
         1
     }
 }
 
-/// Whether the current thread is unwinding from a panic.
+/// Returns true if the current thread is unwinding from a panic.
 pub fn panicking() -> bool {
     std::thread::panicking()
 }
 
 /// A started thread.
 pub trait Join: Send {
-    /// Waits for its end. `Err` holds the panic message if it panicked.
+    /// Waits for the thread to finish. Returns its panic message as `Err` if it panicked.
     fn join(self: Box<Self>) -> std::result::Result<(), String>;
 }
 
@@ -47,7 +47,7 @@ impl Spawn for RealSpawn {
     fn run_parallel(&self, threads: usize, work: &(dyn Fn() + Sync)) {
         std::thread::scope(|s| {
             for _ in 1..threads {
-                // With fewer threads it takes longer, and is as right.
+                // Fewer threads only take longer.
                 if std::thread::Builder::new().spawn_scoped(s, work).is_err() {
                     break;
                 }
@@ -66,15 +66,15 @@ impl Join for RealJoin {
     }
 }
 
-/// A thread name the operating system takes: the standard library panics on a NUL.
+/// Refuses a thread name with a NUL byte, on which the standard library panics.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     if name.contains('\0') {
-        return Err(Error::invalid("a thread name holds a NUL byte"));
+        return Err(Error::invalid("a thread name contains a NUL byte"));
     }
     Ok(())
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     if let Some(s) = panic.downcast_ref::<&'static str>() {
         (*s).to_owned()

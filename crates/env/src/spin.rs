@@ -1,11 +1,11 @@
-//! Waiting a moment without going to sleep, for what another processor does within a microsecond or
-//! two: waking a thread costs many times that. On a thread of the simulation nothing moves while it
-//! runs, so there nobody waits here.
+//! Short busy waits for events that another processor causes within a microsecond or two; waking a
+//! sleeping thread costs many times that. In the simulation no other thread runs meanwhile, so
+//! there the wait is skipped.
 
 use crate::sched;
 
-/// Asks whether it is `done`, and again so many times at most, some twenty nanoseconds apart; the
-/// last answer.
+/// Polls `done` once, and then up to `turns` times, about twenty nanoseconds apart. Returns the
+/// last result.
 pub fn spin_until(turns: u32, mut done: impl FnMut() -> bool) -> bool {
     if done() {
         return true;
@@ -23,13 +23,13 @@ mod tests {
 
     #[test]
     fn spin_returns_the_last_result() {
-        let mut asked = 0;
-        let mut at_third = || {
-            asked += 1;
-            asked == 3
+        let mut calls = 0;
+        let mut done_at_third_call = || {
+            calls += 1;
+            calls == 3
         };
-        assert!(!spin_until(1, &mut at_third));
-        assert!(spin_until(0, &mut at_third));
-        assert_eq!(asked, 3);
+        assert!(!spin_until(1, &mut done_at_third_call));
+        assert!(spin_until(0, &mut done_at_third_call));
+        assert_eq!(calls, 3);
     }
 }

@@ -1,12 +1,12 @@
-//! Locks that the simulation can see. In a real process they are the standard ones (without
-//! poisoning); on a thread of the simulation, waiting hands the baton to another thread.
+//! Locks that the simulation can schedule. On ordinary threads they are the standard ones (without
+//! poisoning); on a simulated thread, waiting switches to another thread.
 //!
 //! Use these wherever a lock is held across I/O, a sleep or another wait. A critical section that
-//! does none of these may use `std::sync` directly; it must not take a lock of this module inside
-//! either, because a simulated thread may pause there while it holds the standard one.
+//! does none of these may use `std::sync` directly. It must not take a lock of this module, because
+//! a simulated thread may be suspended there while it holds the standard lock.
 //!
-//! A lock or condition is used either by the threads of one world or by ordinary threads, not by
-//! both at once.
+//! A lock or condition variable is used either by the threads of one simulation or by ordinary
+//! threads, not by both at once.
 
 use crate::sched;
 use std::fmt;
@@ -14,19 +14,19 @@ use std::ops::{Deref, DerefMut};
 use std::sync::{PoisonError, TryLockError};
 use std::time::Duration;
 
-/// A mutual exclusion lock around a value. A panic while it is held does not poison it.
+/// A mutex. A panic while it is held does not poison it.
 #[derive(Default)]
 pub struct Mutex<T> {
     inner: std::sync::Mutex<T>,
 }
 
 impl<T> Mutex<T> {
-    /// A free lock.
+    /// Creates an unlocked mutex.
     pub const fn new(value: T) -> Self {
         Mutex { inner: std::sync::Mutex::new(value) }
     }
 
-    /// Waits until the lock is free and takes it.
+    /// Locks the mutex, waiting until it is free.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         let simulated = sched::on_simulated_thread();
@@ -34,7 +34,7 @@ impl<T> Mutex<T> {
         MutexGuard { mutex: self, held: Some(held), simulated }
     }
 
-    /// Takes the lock if it is free.
+    /// Locks the mutex if it is free; else returns `None`.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let simulated = sched::on_simulated_thread();
         if simulated {
@@ -47,12 +47,12 @@ impl<T> Mutex<T> {
         Some(MutexGuard { mutex: self, held: Some(held), simulated })
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn into_inner(self) -> T {
         self.inner.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The value, without locking: nobody else can see it.
+    /// Returns the value without locking: the exclusive reference excludes other access.
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
@@ -76,8 +76,8 @@ impl<T> Mutex<T> {
             if let Some(held) = self.try_lock_real() {
                 break held;
             }
-            // A static lock may be held by another world of this process: that one will release it
-            // by itself.
+            // A static lock may be held by a thread of another simulation in this process, which
+            // will release it independently.
             if !sched::wait_lock(self.scheduler_id(), std::any::type_name::<T>()) {
                 break self.lock_real();
             }
@@ -86,8 +86,8 @@ impl<T> Mutex<T> {
         held
     }
 
-    /// Its identity for the scheduler: stable while anybody holds it or waits for it, because both
-    /// borrow it.
+    /// Returns the identity of the lock for the scheduler. Stable while a thread holds or waits for
+    /// the lock, because both borrow it.
     fn scheduler_id(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
@@ -99,11 +99,11 @@ impl<T: fmt::Debug> fmt::Debug for Mutex<T> {
     }
 }
 
-/// A held [`Mutex`]; dropping it frees the lock.
-#[must_use = "the lock is free again at once if its guard is dropped"]
+/// A locked [`Mutex`]; dropping it unlocks the mutex.
+#[must_use = "the mutex is unlocked at once if its guard is dropped"]
 pub struct MutexGuard<'a, T> {
     mutex: &'a Mutex<T>,
-    /// Empty only inside [`Condvar`] and `drop`.
+    /// `None` only inside [`Condvar`] and `drop`.
     held: Option<std::sync::MutexGuard<'a, T>>,
     simulated: bool,
 }
@@ -138,20 +138,20 @@ impl<T: fmt::Debug> fmt::Debug for MutexGuard<'_, T> {
     }
 }
 
-/// A condition to wait for under a [`Mutex`]. Waits may end without a reason: test the condition in
-/// a loop.
+/// A condition variable for use with [`Mutex`]. Waits may end spuriously: test the condition in a
+/// loop.
 #[derive(Debug, Default)]
 pub struct Condvar {
     inner: std::sync::Condvar,
 }
 
 impl Condvar {
-    /// A condition nobody waits for.
+    /// Creates a condition variable without waiters.
     pub const fn new() -> Self {
         Condvar { inner: std::sync::Condvar::new() }
     }
 
-    /// Frees the lock, waits to be notified, takes the lock again.
+    /// Unlocks the mutex, waits for a notification and locks the mutex again.
     pub fn wait<'a, T>(&self, mut guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         if guard.simulated {
             return self.wait_simulated(guard, None).0;
@@ -162,8 +162,8 @@ impl Condvar {
         guard
     }
 
-    /// As [`Condvar::wait`], for at most `us` microseconds (virtual ones in the simulation). True
-    /// if the time ran out.
+    /// Like [`Condvar::wait`], for at most `us` microseconds (of virtual time in the simulation).
+    /// Returns true on timeout.
     pub fn wait_timeout_us<'a, T>(
         &self,
         mut guard: MutexGuard<'a, T>,
@@ -182,7 +182,7 @@ impl Condvar {
         (guard, timed_out)
     }
 
-    /// Wakes one of those who wait; in the simulation the seed says which.
+    /// Wakes one waiter; in the simulation the seed chooses it.
     pub fn notify_one(&self) {
         if sched::on_simulated_thread() {
             sched::notify(self.scheduler_id(), false)
@@ -191,7 +191,7 @@ impl Condvar {
         }
     }
 
-    /// Wakes all who wait.
+    /// Wakes all waiters.
     pub fn notify_all(&self) {
         if sched::on_simulated_thread() {
             sched::notify(self.scheduler_id(), true)
@@ -206,7 +206,8 @@ impl Condvar {
         us: Option<u64>,
     ) -> (MutexGuard<'a, T>, bool) {
         let mutex = guard.mutex;
-        // Freeing and waiting are one step: nobody else runs before the wait hands the baton on.
+        // Unlocking and waiting are one atomic step: no other simulated thread runs before the wait
+        // switches threads.
         drop(guard);
         let timed_out = sched::wait_cond(self.scheduler_id(), us);
         (mutex.lock(), timed_out)

@@ -1,5 +1,5 @@
-//! The contract of the file system, asked of both twins: what the engine relies on must hold for
-//! real files and for the simulated disk alike, inside a world and outside.
+//! The contract of the file system, checked on real files and on the simulated disk, inside and
+//! outside a simulation.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use perigee_base::ErrorKind;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A real directory that goes away with its test.
+/// A temporary directory, removed when dropped.
 struct ContractScratchDir(PathBuf);
 
 impl ContractScratchDir {
@@ -120,7 +120,7 @@ fn allocate_extends_with_zeros() {
             return;
         }
         assert_eq!((w.len(), dir.file_len("f").unwrap()), (4, Some(100)));
-        assert!(w.allocate(50).unwrap(), "it never becomes shorter");
+        assert!(w.allocate(50).unwrap(), "allocate never shortens the file");
         w.append(&[b"tail"]).unwrap();
         w.sync().unwrap();
         let bytes = read_file(&*dir, "f");
@@ -206,7 +206,7 @@ fn create_rename_remove() {
         assert_eq!(read_file(&*dir, "b"), b"ay");
         let mut buf = [0; 3];
         old.read_exact_at(&mut buf, 0).unwrap();
-        assert_eq!(&buf, b"bee", "an open file outlives its name");
+        assert_eq!(&buf, b"bee", "an open file remains readable without its name");
         dir.remove("b").unwrap();
         dir.sync().unwrap();
         assert!(dir.list().unwrap().is_empty());
@@ -259,7 +259,7 @@ fn lock_is_exclusive() {
         let _second = dir.lock("LOCK2").unwrap();
         drop(held);
         let _again = other.lock("LOCK").unwrap();
-        assert_eq!(dir.list().unwrap(), ["LOCK", "LOCK2"], "lock files stay");
+        assert_eq!(dir.list().unwrap(), ["LOCK", "LOCK2"], "lock files are not removed");
     });
 }
 
@@ -303,7 +303,7 @@ fn directories_are_renamed_and_removed() {
         fs.rename_dir(path, &new).unwrap();
         assert!(
             !before.is_located_at(path).unwrap() && before.is_located_at(&new).unwrap(),
-            "it follows the directory"
+            "the lock follows the renamed directory"
         );
         assert_eq!(
             fs.open_dir(path, DirOpenMode::Existing).unwrap_err().kind(),

@@ -1,5 +1,5 @@
-//! Memory that was freed between memory that lives goes back to the system. A process of its own:
-//! the resident size is that of everybody in it.
+//! Freed memory between live allocations is returned to the system. In a test process of its own,
+//! because the resident size includes all threads of the process.
 
 use perigee_env::fs::Fs;
 use perigee_env::fs::posix::PosixFs;
@@ -12,7 +12,7 @@ fn trim_heap_returns_freed_pages_to_the_system() {
     let full = resident();
     blocks.iter_mut().skip(1).step_by(2).for_each(|b| *b = None);
     fs.trim_heap();
-    assert!(blocks.iter().flatten().all(|b| b.iter().all(|x| *x == 7)), "what lives is untouched");
+    assert!(blocks.iter().flatten().all(|b| b.iter().all(|x| *x == 7)), "live blocks are untouched");
     if cfg!(all(target_os = "linux", target_env = "gnu")) {
         assert!(resident() + (8 << 20) < full, "{} of {full}", resident());
     }

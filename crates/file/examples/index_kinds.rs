@@ -1,10 +1,10 @@
-//! The kinds of index of a klog beside each other: `cargo run --release -p perigee-file --example
-//! index_kinds -- [FILE OF KEYS]...`.
+//! Compares the kinds of klog index: `cargo run --release -p perigee-file --example index_kinds --
+//! [KEY FILE]...`.
 //!
-//! For each set of keys (made here, and the lines of each file), cut into blocks of 100 entries, at
-//! most 8192 blocks: time on the CPU per search over random keys of the set, bytes of what leads to
-//! a separator per separator (the separators themselves and the blocks' places are the same for
-//! all), and time to decode the index per separator.
+//! For each key set (generated ones, and the lines of each file), divided into blocks of 100
+//! entries, at most 8192 blocks, it prints: CPU time per search for random keys of the set, bytes
+//! of the search structure per separator (the separators themselves and the block offsets are the
+//! same for all kinds), and time to decode the index per separator.
 
 use perigee_base::{KeyComparator, SeqNo};
 use perigee_file::TableBlock;
@@ -13,7 +13,7 @@ use std::hint::black_box;
 
 const ENTRIES: usize = 100;
 const BLOCKS_MAX: usize = 8192;
-/// Keys asked for, bytes of one, and how often.
+/// Number of lookup keys, size of a stored lookup key, and rounds of lookups.
 const LOOKUPS: usize = 8192;
 const KEY_BYTES: usize = 128;
 const ROUNDS: usize = 200;
@@ -38,7 +38,7 @@ fn generate_key_sets() -> Vec<(String, Vec<Vec<u8>>)> {
     let decimal = (0..n).map(|i| format!("user{i:012}").into_bytes()).collect();
     let random =
         (0..n).map(|_| [r.next().to_be_bytes(), r.next().to_be_bytes()].concat()).collect();
-    // Some entries per second, the seconds not evenly filled.
+    // Irregular timestamps: the number of entries per second varies.
     let mut now = 1_700_000_000_000_000u64;
     let time = (0..n)
         .map(|_| {
@@ -61,12 +61,12 @@ fn generate_key_sets() -> Vec<(String, Vec<Vec<u8>>)> {
 }
 
 fn read_key_set(file: &str) -> (String, Vec<Vec<u8>>) {
-    let bytes = std::fs::read(file).expect("a file of keys, one a line");
+    let bytes = std::fs::read(file).expect("cannot read the key file");
     let name = file.rsplit('/').next().unwrap_or(file).to_owned();
     (name, bytes.split(|b| *b == b'\n').filter(|l| !l.is_empty()).map(<[u8]>::to_vec).collect())
 }
 
-/// The raw index over sorted keys, and the end of its data.
+/// Returns the raw index over sorted keys, and the number of its data blocks.
 fn build_raw_index(keys: &[Vec<u8>]) -> (Vec<u8>, usize) {
     let mut writer = IndexWriter::new(KeyComparator::Bytes);
     let blocks = keys.len().div_ceil(ENTRIES).min(BLOCKS_MAX);
@@ -86,23 +86,24 @@ fn build_raw_index(keys: &[Vec<u8>]) -> (Vec<u8>, usize) {
     (out, blocks)
 }
 
-/// Nanoseconds that this thread was on a CPU.
+/// Returns the CPU time of this thread in nanoseconds.
 fn cpu_ns() -> u64 {
-    let line = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells");
-    line.split(' ').next().and_then(|w| w.parse().ok()).expect("a number")
+    let line =
+        std::fs::read_to_string("/proc/thread-self/schedstat").expect("needs Linux schedstat");
+    line.split(' ').next().and_then(|w| w.parse().ok()).expect("schedstat starts with a number")
 }
 
-/// Nanoseconds on the CPU per operation of so many.
+/// Returns the CPU time of `work` in nanoseconds per operation.
 fn cpu_ns_per_op(operations: usize, work: impl FnOnce() -> usize) -> f64 {
     let start = cpu_ns();
     black_box(work());
     (cpu_ns() - start) as f64 / operations as f64
 }
-fn median(mut of: [f64; REPS]) -> f64 {
-    of.sort_by(f64::total_cmp);
-    of[REPS / 2]
+fn median(mut values: [f64; REPS]) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[REPS / 2]
 }
-/// A key in a fixed number of bytes, its length first; long ones cut off.
+/// Encodes a key in a fixed number of bytes: its length, then the key, truncated if too long.
 fn to_fixed_length(key: &[u8]) -> [u8; KEY_BYTES] {
     let mut out = [0; KEY_BYTES];
     let n = key.len().min(KEY_BYTES - 1);
@@ -114,7 +115,8 @@ fn to_fixed_length(key: &[u8]) -> [u8; KEY_BYTES] {
 fn main() {
     let files = std::env::args().skip(1).map(|f| read_key_set(&f));
     println!(
-        "| keys | blocks | bytes of a separator | kind | ns per search | bytes | ns to decode |\n|---|---|---|---|---|---|---|"
+        "| keys | blocks | bytes of a separator | kind | ns per search | bytes | \
+         ns to decode |\n|---|---|---|---|---|---|---|"
     );
     for (name, mut keys) in generate_key_sets().into_iter().chain(files) {
         keys.sort();
@@ -122,25 +124,25 @@ fn main() {
         let (raw, blocks) = build_raw_index(&keys);
         let mut r = Rng(17);
         let in_blocks = keys.len().min(blocks * ENTRIES) as u64;
-        // In one piece, so that the keys that are asked for cost no memory latency of their own.
-        let asked: Vec<u8> = (0..LOOKUPS)
+        // Contiguous, so that reading the lookup keys adds no memory latency.
+        let lookup_keys: Vec<u8> = (0..LOOKUPS)
             .flat_map(|_| to_fixed_length(&keys[(r.next() % in_blocks) as usize]))
             .collect();
-        let asked = || asked.chunks(KEY_BYTES).map(|c| &c[1..1 + c[0] as usize]);
+        let lookup_keys = || lookup_keys.chunks(KEY_BYTES).map(|c| &c[1..1 + c[0] as usize]);
         let decode = |kind| {
             let data = 72..72 + 9000 * blocks as u64;
             IndexReader::decode_with_kind(kind, raw.clone(), data, KeyComparator::Bytes)
-                .expect("it is well formed")
+                .expect("the index is well-formed")
         };
         let indexes = KINDS.map(decode);
         let (mut times, mut decoding) = ([[0.0; 3]; REPS], [[0.0; 3]; REPS]);
-        // Interleaved; the median counts.
+        // The kinds are interleaved; the result is the median.
         for rep in 0..REPS {
             for (k, index) in indexes.iter().enumerate() {
                 times[rep][k] = cpu_ns_per_op(LOOKUPS * ROUNDS, || {
                     let find =
                         |key| index.find_block(KeyComparator::Bytes, black_box(key), SeqNo::MAX);
-                    (0..ROUNDS).map(|_| asked().map(find).sum::<usize>()).sum()
+                    (0..ROUNDS).map(|_| lookup_keys().map(find).sum::<usize>()).sum()
                 });
                 decoding[rep][k] = cpu_ns_per_op(DECODES * blocks, || {
                     (0..DECODES).map(|_| decode(KINDS[k]).block_count()).sum()
@@ -150,9 +152,12 @@ fn main() {
         let all = |key: &[u8]| {
             indexes.each_ref().map(|i| i.find_block(KeyComparator::Bytes, key, SeqNo::MAX))
         };
-        assert!(asked().all(|k| all(k).windows(2).all(|w| w[0] == w[1])), "the kinds disagree");
+        assert!(
+            lookup_keys().all(|k| all(k).windows(2).all(|w| w[0] == w[1])),
+            "the kinds disagree"
+        );
         for (k, index) in indexes.iter().enumerate() {
-            let (time, took) = (median(times.map(|t| t[k])), median(decoding.map(|t| t[k])));
+            let (time, decode_time) = (median(times.map(|t| t[k])), median(decoding.map(|t| t[k])));
             let bytes = index.search_bytes() as f64 / blocks as f64;
             let kind = if index.search_kind() == KINDS[k] {
                 format!("{:?}", KINDS[k])
@@ -161,7 +166,8 @@ fn main() {
             };
             let separators = (raw.len() - TableBlock::SLACK) as f64 / blocks as f64;
             println!(
-                "| {name} | {blocks} | {separators:.1} | {kind} | {time:.0} | {bytes:.2} | {took:.0} |"
+                "| {name} | {blocks} | {separators:.1} | {kind} | {time:.0} | {bytes:.2} | \
+                 {decode_time:.0} |"
             );
         }
     }

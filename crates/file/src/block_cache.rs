@@ -1,13 +1,15 @@
-//! The block cache: verified blocks of all files, within a budget of bytes. Must not know files'
-//! kinds or read anything.
+//! The block cache: verified blocks of all files, within a byte budget. Independent of file kinds;
+//! it reads nothing itself.
 //!
-//! A block lies in the [slot](crate::slots) of its file that has its number, where a hit finds it;
-//! this room knows which slots are full and says which is emptied. Sharded; each shard evicts by
-//! CLOCK: a hit sets a mark, the hand clears marks and takes the first block without one. A block
-//! comes in unmarked, so a scan passes through without pushing out what is read again; and once
-//! there is no room, only a block that was asked for before comes in ([`FileBlocks::admits`]).
-//! Invariants: a shard never holds more bytes than its part of the budget; the blocks of a file go
-//! with the last of those who read it.
+//! A block is stored in the slot (`block_slots`) of its file and block number, where a lookup finds
+//! it; this module tracks which slots are full and decides which one to empty. Sharded; each
+//! shard evicts by CLOCK: a hit sets the reference bit, the hand clears bits and evicts the first
+//! block without one. A block is inserted with the bit clear, so a scan passes through without
+//! evicting blocks that are read repeatedly; once the cache is full, only a block that was
+//! requested before is admitted ([`FileBlocks::should_admit`]).
+//!
+//! Invariants: a shard never holds more bytes than its part of the budget; the cached blocks of a
+//! file are dropped with its [`FileBlocks`].
 
 use crate::block::TableBlock;
 use crate::block_slots::{CachedBlock, FileBlockSlots};
@@ -16,26 +18,26 @@ use perigee_base::FileId;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Most shards; fewer if the budget is so small that a shard could not hold a few blocks.
+/// Maximum number of shards; a small budget has fewer, so that each shard can hold a few blocks.
 const SHARDS_MAX: u64 = 16;
-/// Fewest bytes worth a shard.
+/// Minimum budget of a shard, in bytes.
 const SHARD_BYTES_MIN: u64 = 256 << 10;
-/// What a cached block costs beside itself and its slot: its place in the ring.
+/// Cost of a cached block in addition to the block and its slot: its entry in the ring.
 const RING_ENTRY_BYTES: u64 = size_of::<Option<ClockRingEntry>>() as u64;
-/// A ring of fewer places is never closed up.
+/// A ring with fewer entries is never compacted.
 const RING_COMPACT_MIN: usize = 256;
 
-/// Verified blocks within a budget of bytes.
+/// Verified blocks within a byte budget.
 #[derive(Debug)]
 pub struct BlockCache {
     shards: Vec<Mutex<CacheShard>>,
     capacity: AtomicU64,
-    /// One change of the capacity at a time, so that shards and sum agree.
+    /// Serializes capacity changes, so that the shard budgets and `capacity` agree.
     resize_lock: Mutex<()>,
-    /// Memory of the slots of all files.
+    /// Memory of the slots of all files, in bytes.
     slots_allocated: Arc<AtomicU64>,
     ghost_cache: GhostCache,
-    /// Blocks had to give way since there was room the last time.
+    /// Blocks were evicted since there was last free space.
     full: AtomicBool,
 }
 
@@ -49,7 +51,7 @@ struct CacheShard {
     evicted: u64,
 }
 
-/// A full slot.
+/// Identifies a full slot.
 #[derive(Debug)]
 struct ClockRingEntry {
     slots: Arc<FileBlockSlots>,
@@ -57,7 +59,7 @@ struct ClockRingEntry {
     bytes: u64,
 }
 
-/// The cached blocks of one file, which go with it.
+/// The cached blocks of one file; dropping this evicts them.
 #[derive(Debug)]
 pub struct FileBlocks {
     cache: Arc<BlockCache>,
@@ -66,11 +68,11 @@ pub struct FileBlocks {
 }
 
 impl BlockCache {
-    /// How many parts it has, each with a lock of its own.
+    /// Returns the number of shards, each with its own lock.
     pub fn shard_count(&self) -> usize {
         self.shards.len()
     }
-    /// A cache of `capacity` bytes; 0 caches nothing.
+    /// Creates a cache of `capacity` bytes; 0 caches nothing.
     pub fn new(capacity: u64) -> Self {
         let count = (capacity / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
         let shard = || Mutex::new(CacheShard { budget: capacity / count, ..CacheShard::default() });
@@ -84,7 +86,7 @@ impl BlockCache {
         }
     }
 
-    /// Changes the budget; blocks give way at once if it is less.
+    /// Changes the budget; if it shrinks, blocks are evicted at once.
     pub fn set_capacity(&self, capacity: u64) {
         let _one_at_a_time = self.resize_lock.lock().unwrap_or_else(PoisonError::into_inner);
         if self.capacity.swap(capacity, Relaxed) != capacity {
@@ -95,24 +97,24 @@ impl BlockCache {
         }
     }
 
-    /// Memory of slots, which stay while their file is open, be they full or not: not a part of the
-    /// budget of blocks.
+    /// Returns the memory of slots, in bytes. Slots exist while their file is open, full or not,
+    /// and are not part of the block budget.
     pub fn slot_bytes(&self) -> u64 {
         self.slots_allocated.load(Relaxed)
     }
-    /// Bytes held now.
+    /// Returns the bytes used by cached blocks.
     pub fn used_bytes(&self) -> u64 {
         self.shards.iter().map(|s| lock_shard(s).used).sum()
     }
-    /// Blocks dropped to make room for others, ever.
+    /// Returns the number of blocks evicted to free space, since the cache was created.
     pub fn evictions(&self) -> u64 {
         self.shards.iter().map(|s| lock_shard(s).evicted).sum()
     }
-    /// Blocks held now.
+    /// Returns the number of cached blocks.
     pub fn block_count(&self) -> u64 {
         self.shards.iter().map(|s| lock_shard(s).block_count() as u64).sum()
     }
-    /// The budget.
+    /// Returns the budget in bytes.
     pub fn capacity(&self) -> u64 {
         self.capacity.load(Relaxed)
     }
@@ -124,40 +126,41 @@ impl BlockCache {
 }
 
 impl FileBlocks {
-    /// Of a file of so many blocks, none cached.
+    /// Creates the empty slots of a file with this many blocks.
     pub fn new(cache: Arc<BlockCache>, file: FileId, blocks: usize) -> FileBlocks {
         let slots = Arc::new(FileBlockSlots::new(blocks, Arc::clone(&cache.slots_allocated)));
         FileBlocks { cache, file, slots }
     }
-    /// The cache they are in.
+    /// Returns the block cache.
     pub fn cache(&self) -> &Arc<BlockCache> {
         &self.cache
     }
-    /// Shows block `i`, if it is here. `show` is quick and asks nothing of the cache.
+    /// Calls `visit` with block `i` if it is cached. `visit` runs under the slot lock: it must be
+    /// short and must not use the cache.
     #[inline]
-    pub fn with_block<T>(&self, i: usize, show: impl FnOnce(&TableBlock) -> T) -> Option<T> {
-        self.slots.with_block(i, |block| show(block))
+    pub fn with_block<T>(&self, i: usize, visit: impl FnOnce(&TableBlock) -> T) -> Option<T> {
+        self.slots.with_block(i, |block| visit(block))
     }
-    /// Block `i`, if it is here.
+    /// Returns block `i` if it is cached.
     #[inline]
     pub fn get(&self, i: usize) -> Option<Arc<TableBlock>> {
         self.slots.with_block(i, Arc::clone)
     }
-    /// Whether block `i` is here; nobody asked for it.
+    /// Returns true if block `i` is cached; does not count as an access.
     pub fn contains(&self, i: usize) -> bool {
         self.slots.is_cached(i)
     }
 
-    /// Whether block `i`, which is not here and was just asked for, is worth its place: there is
-    /// room, or it was asked for lately, and not `in_passing` (by a long walk, of which the next
-    /// one would find nothing).
+    /// Returns true if block `i`, which was just requested and is not cached, should be inserted:
+    /// there is free space, or it was requested recently and the read is not `in_passing` (part of
+    /// a long scan, whose blocks the next scan would not find cached either).
     pub fn should_admit(&self, i: usize, in_passing: bool) -> bool {
         let cache = &self.cache;
         let again = || !in_passing && cache.ghost_cache.record_access(self.file, i as u64);
         cache.capacity() > 0 && (!cache.full.load(Relaxed) || again())
     }
 
-    /// Keeps block `i`, at the cost of others.
+    /// Caches block `i`, evicting others if necessary.
     pub fn insert(&self, i: usize, block: Arc<TableBlock>) {
         if self.cache.capacity() > 0 {
             let mut shard = self.cache.lock_shard_of(self.file, i);
@@ -169,14 +172,14 @@ impl FileBlocks {
         }
     }
 
-    /// Drops every block of the file.
+    /// Evicts every block of the file.
     pub fn evict_all(&self) {
         for i in self.slots.cached_blocks() {
             self.cache.lock_shard_of(self.file, i).evict_block(&self.slots, i);
             self.cache.full.store(false, Relaxed);
         }
     }
-    /// Memory beside that of the cache.
+    /// Returns the memory used outside the cache budget, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.slots.memory_bytes()
     }
@@ -209,31 +212,31 @@ impl CacheShard {
         while self.used + bytes > self.budget {
             self.evict_next();
         }
-        let place = Some(ClockRingEntry { slots: Arc::clone(slots), block_index: i, bytes });
-        let at = match self.free_entries.pop() {
-            Some(at) => {
-                self.ring[at as usize] = place;
-                at
+        let entry = Some(ClockRingEntry { slots: Arc::clone(slots), block_index: i, bytes });
+        let ring_index = match self.free_entries.pop() {
+            Some(ring_index) => {
+                self.ring[ring_index as usize] = entry;
+                ring_index
             }
             None => {
-                self.ring.push(place);
+                self.ring.push(entry);
                 (self.ring.len() - 1) as u32
             }
         };
         self.used += bytes;
-        slot.replace(Some(CachedBlock::new(block, at)));
+        slot.replace(Some(CachedBlock::new(block, ring_index)));
     }
 
-    /// Takes the first block without a mark; after two rounds any, because readers set marks
-    /// meanwhile. Called only while something is held.
+    /// Evicts the first block without a reference bit; after two rounds any block, because readers
+    /// set bits concurrently. Requires at least one cached block.
     fn evict_next(&mut self) {
-        assert!(self.block_count() > 0, "a shard over its budget holds a block");
+        assert!(self.block_count() > 0, "a shard over its budget holds at least one block");
         let mut left = 2 * self.ring.len();
         loop {
             self.clock_hand = (self.clock_hand + 1) % self.ring.len();
             left = left.saturating_sub(1);
-            if let Some(place) = &self.ring[self.clock_hand]
-                && (!place.slots.slot(place.block_index).take_reference_bit() || left == 0)
+            if let Some(entry) = &self.ring[self.clock_hand]
+                && (!entry.slots.slot(entry.block_index).take_reference_bit() || left == 0)
             {
                 self.evicted += 1;
                 return self.evict_at(self.clock_hand);
@@ -242,27 +245,27 @@ impl CacheShard {
     }
 
     fn evict_at(&mut self, at: usize) {
-        let place = self.ring[at].take().expect("only full slots are emptied");
-        self.used -= place.bytes;
+        let entry = self.ring[at].take().expect("the ring entry of a full slot is set");
+        self.used -= entry.bytes;
         self.free_entries.push(at as u32);
-        place.slots.slot(place.block_index).replace(None);
+        entry.slots.slot(entry.block_index).replace(None);
         if self.ring.len() >= RING_COMPACT_MIN && self.block_count() < self.ring.len() / 4 {
             self.compact_ring();
         }
     }
 
-    /// Gives back the places of the ring that are empty: what was there once may have been many
+    /// Removes the empty entries of the ring, which may have grown large while the shard held many
     /// small blocks.
     fn compact_ring(&mut self) {
         let full: Vec<_> =
             std::mem::take(&mut self.ring).into_iter().filter(Option::is_some).collect();
-        for (at, place) in full.iter().flatten().enumerate() {
-            place.slots.slot(place.block_index).set_ring_index(at as u32);
+        for (at, entry) in full.iter().flatten().enumerate() {
+            entry.slots.slot(entry.block_index).set_ring_index(at as u32);
         }
         (self.ring, self.free_entries, self.clock_hand) = (full, Vec::new(), 0);
     }
 
-    /// Empties the slot of block `i`, unless it was emptied meanwhile.
+    /// Evicts block `i`, unless it was evicted concurrently.
     fn evict_block(&mut self, slots: &FileBlockSlots, i: usize) {
         if let Some(at) = slots.ring_index(i) {
             self.evict_at(at as usize);
@@ -270,8 +273,8 @@ impl CacheShard {
     }
 }
 
-// A panic cannot leave a shard half changed in a way that matters: blocks are immutable, and a slot
-// is filled last.
+// Ignoring poisoning is sound: blocks are immutable and a slot is filled last, so a panic leaves no
+// shard in an inconsistent state.
 fn lock_shard(shard: &Mutex<CacheShard>) -> MutexGuard<'_, CacheShard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -313,17 +316,17 @@ mod tests {
                 assert!(cache.used_bytes() <= capacity);
             }
             assert!(cache.used_bytes() > capacity / 4);
-            let there = |file: &FileBlocks| (0..400).filter(|i| file.contains(*i)).count() as u64;
-            assert_eq!(files.iter().map(there).sum::<u64>(), cache.block_count());
+            let cached = |file: &FileBlocks| (0..400).filter(|i| file.contains(*i)).count() as u64;
+            assert_eq!(files.iter().map(cached).sum::<u64>(), cache.block_count());
             files[0].evict_all();
-            assert_eq!(there(&files[0]), 0);
+            assert_eq!(cached(&files[0]), 0);
             files[0].insert(7, block(100));
-            assert!(files[0].contains(7), "whoever still reads a file that is gone may go on");
+            assert!(files[0].contains(7), "a reader may still insert blocks after evict_all");
             drop(files);
             assert_eq!(
                 (cache.used_bytes(), cache.block_count()),
                 (0, 0),
-                "blocks go with their file"
+                "dropping the file evicts its blocks"
             );
         }
     }
@@ -332,14 +335,14 @@ mod tests {
     fn nearly_empty_ring_is_compacted() {
         let cache = cache(SHARD_BYTES_MIN);
         let (few, many) = (file(&cache, 1), file(&cache, 2));
-        let places = || lock_shard(&cache.shards[0]).ring.len();
+        let ring_len = || lock_shard(&cache.shards[0]).ring.len();
         (0..20).for_each(|i| few.insert(i, block(100)));
         (0..2000).for_each(|i| many.insert(i, block(10)));
         (0..20).for_each(|i| few.insert(i, block(100)));
-        assert!(places() > 2 * RING_COMPACT_MIN, "{}", places());
+        assert!(ring_len() > 2 * RING_COMPACT_MIN, "{}", ring_len());
         many.evict_all();
         let held = cache.block_count();
-        assert!(held > 0 && places() < RING_COMPACT_MIN, "{} places, {held} blocks", places());
+        assert!(held > 0 && ring_len() < RING_COMPACT_MIN, "{} entries, {held} blocks", ring_len());
         assert_eq!((0..20).filter(|i| few.contains(*i)).count() as u64, held);
         (0..2000).for_each(|i| many.insert(i, block(3000)));
         drop((few, many));
@@ -386,19 +389,19 @@ mod tests {
                 admitted += 1;
             }
         }
-        assert!((15..40).contains(&admitted), "what there was room for: {admitted}");
-        assert!((900..1000).filter(|i| f.should_admit(*i, false)).count() > 60, "asked for again");
+        assert!((15..40).contains(&admitted), "blocks that fit: {admitted}");
+        assert!((900..1000).filter(|i| f.should_admit(*i, false)).count() > 60, "second access");
         assert!(
             (0..1000).all(|i| f.contains(i) || !f.should_admit(i, true)),
-            "a long walk changes nothing"
+            "a long scan admits nothing"
         );
         f.evict_all();
-        assert!(f.should_admit(1500, false), "there is room");
+        assert!(f.should_admit(1500, false), "there is free space");
         assert!(!file(&BlockCache::new(0).into(), 1).should_admit(0, false));
     }
 
-    /// Readers, writers and forgetting at once: what is found is right, and the sums are in the
-    /// end.
+    /// Concurrent readers, inserts and evictions: every block found is the right one, and the
+    /// totals match at the end.
     #[test]
     fn concurrent_inserts_and_evictions_are_consistent() {
         let cache = cache(600_000);

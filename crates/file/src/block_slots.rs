@@ -1,7 +1,7 @@
-//! The slots of a file: a place for each of its data blocks, full while the block is cached. A
-//! look-up goes there by the block's number, without a map, and shares a lock only with those who
-//! ask for the same block. Must not know what is cached where, or when a block goes: that is the
-//! cache's.
+//! Block slots: one slot for each data block of a file, full while the block is cached. A lookup
+//! goes to the slot by block number, without a map, and contends only with lookups of the same
+//! block. The policy (what is cached and when it is evicted) is in
+//! [`block_cache`](crate::block_cache).
 //!
 //! Invariant: a slot is filled and emptied only by the cache, under the lock of the shard that it
 //! belongs to.
@@ -10,62 +10,62 @@ use crate::block::TableBlock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-/// Slots that are made together, at the first block among them.
+/// Number of slots allocated together, when the first of their blocks is cached.
 const SLOTS_PER_CHUNK: usize = 64;
 
-/// What a full slot holds.
+/// Contents of a full slot.
 #[derive(Debug)]
 pub struct CachedBlock {
     pub block: Arc<TableBlock>,
-    /// Its place in the ring of its shard.
+    /// Index of the block's entry in the ring of its shard.
     ring_index: u32,
-    /// The mark of the clock: somebody asked since the hand came by.
+    /// The CLOCK reference bit: the block was accessed since the hand last passed.
     referenced: AtomicBool,
 }
 
 impl CachedBlock {
-    /// A block, unmarked, in that place of the ring of its shard.
+    /// Creates an unreferenced block at index `at` of its shard's ring.
     pub fn new(block: Arc<TableBlock>, at: u32) -> CachedBlock {
         CachedBlock { block, ring_index: at, referenced: AtomicBool::new(false) }
     }
 }
 
-/// The place of one block.
+/// The slot of one block.
 #[derive(Debug, Default)]
 pub struct BlockSlot {
     cached: RwLock<Option<CachedBlock>>,
 }
 
-/// Slots that are made together; two of them to a line of memory, none in two lines.
+/// Slots allocated together, aligned so that no slot spans two cache lines.
 #[derive(Debug)]
 #[repr(align(64))]
 struct BlockSlotChunk([BlockSlot; SLOTS_PER_CHUNK]);
 
-/// Memory of the slots that are made together.
+/// Size of a chunk of slots, in bytes.
 const SLOT_CHUNK_BYTES: u64 = size_of::<BlockSlotChunk>() as u64;
 
 impl BlockSlot {
-    /// Puts something in, unmarked, or takes it out; what was in it.
-    pub fn replace(&self, held: Option<CachedBlock>) -> Option<CachedBlock> {
+    /// Fills or empties the slot; returns its previous contents.
+    pub fn replace(&self, cached: Option<CachedBlock>) -> Option<CachedBlock> {
         let mut slot = self.cached.write().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *slot, held)
+        std::mem::replace(&mut *slot, cached)
     }
-    /// What it holds has another place in the ring now.
+    /// Updates the ring index of the cached block, if any.
     pub fn set_ring_index(&self, at: u32) {
-        if let Some(held) = self.cached.write().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            held.ring_index = at;
+        if let Some(cached) = self.cached.write().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            cached.ring_index = at;
         }
     }
-    /// Clears the mark; whether there was one.
+    /// Clears the reference bit; returns its previous value.
     pub fn take_reference_bit(&self) -> bool {
-        self.with_cached(|held| held.referenced.swap(false, Relaxed)).unwrap_or(false)
+        self.with_cached(|cached| cached.referenced.swap(false, Relaxed)).unwrap_or(false)
     }
-    /// Shows what it holds.
+    /// Calls `visit` with the contents, under the slot lock.
     #[inline]
-    fn with_cached<T>(&self, show: impl FnOnce(&CachedBlock) -> T) -> Option<T> {
-        self.cached.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(show)
+    fn with_cached<T>(&self, visit: impl FnOnce(&CachedBlock) -> T) -> Option<T> {
+        self.cached.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(visit)
     }
-    /// Whether it holds a block.
+    /// Returns true if the slot holds a block.
     pub fn is_full(&self) -> bool {
         self.with_cached(|_| ()).is_some()
     }
@@ -80,49 +80,51 @@ pub struct FileBlockSlots {
 }
 
 impl FileBlockSlots {
-    /// Of a file of so many blocks; memory of slots is counted in `made`, for as long as they are
-    /// there.
-    pub fn new(blocks: usize, made: Arc<AtomicU64>) -> FileBlockSlots {
+    /// Creates the empty slots of a file with this many blocks. Allocated slots are counted in
+    /// `allocated_bytes` while they exist.
+    pub fn new(blocks: usize, allocated_bytes: Arc<AtomicU64>) -> FileBlockSlots {
         FileBlockSlots {
             chunks: (0..blocks.div_ceil(SLOTS_PER_CHUNK)).map(|_| OnceLock::new()).collect(),
-            allocated_bytes: made,
+            allocated_bytes,
         }
     }
-    /// The slot of block `i`.
+    /// Returns the slot of block `i`, allocating its chunk if necessary.
     pub fn slot(&self, i: usize) -> &BlockSlot {
-        let make = || {
+        let allocate = || {
             self.allocated_bytes.fetch_add(SLOT_CHUNK_BYTES, Relaxed);
             Box::new(BlockSlotChunk(std::array::from_fn(|_| BlockSlot::default())))
         };
-        &self.chunks[i / SLOTS_PER_CHUNK].get_or_init(make).0[i % SLOTS_PER_CHUNK]
+        &self.chunks[i / SLOTS_PER_CHUNK].get_or_init(allocate).0[i % SLOTS_PER_CHUNK]
     }
     #[inline]
     fn existing_slot(&self, i: usize) -> Option<&BlockSlot> {
         Some(&self.chunks.get(i / SLOTS_PER_CHUNK)?.get()?.0[i % SLOTS_PER_CHUNK])
     }
-    /// Shows block `i`, if it is cached, and marks it. `show` asks nothing of the cache.
+    /// Calls `visit` with block `i` if it is cached, and sets its reference bit. `visit` runs under
+    /// the slot lock and must not use the cache.
     #[inline]
-    pub fn with_block<T>(&self, i: usize, show: impl FnOnce(&Arc<TableBlock>) -> T) -> Option<T> {
+    pub fn with_block<T>(&self, i: usize, visit: impl FnOnce(&Arc<TableBlock>) -> T) -> Option<T> {
         let slot = self.existing_slot(i)?;
-        slot.with_cached(|held| {
-            if !held.referenced.load(Relaxed) {
-                held.referenced.store(true, Relaxed);
+        slot.with_cached(|cached| {
+            if !cached.referenced.load(Relaxed) {
+                cached.referenced.store(true, Relaxed);
             }
-            show(&held.block)
+            visit(&cached.block)
         })
     }
-    /// Whether block `i` is cached; no mark.
+    /// Returns true if block `i` is cached; does not set its reference bit.
     pub fn is_cached(&self, i: usize) -> bool {
         self.existing_slot(i).is_some_and(BlockSlot::is_full)
     }
-    /// The place of block `i` in the ring of its shard, if it is cached.
+    /// Returns the ring index of block `i` if it is cached.
     pub fn ring_index(&self, i: usize) -> Option<u32> {
-        self.existing_slot(i)?.with_cached(|held| held.ring_index)
+        self.existing_slot(i)?.with_cached(|cached| cached.ring_index)
     }
-    /// The numbers of the blocks that are cached.
+    /// Iterates over the numbers of the cached blocks.
     pub fn cached_blocks(&self) -> impl Iterator<Item = usize> {
-        let made = self.chunks.iter().enumerate().filter_map(|(c, chunk)| Some((c, chunk.get()?)));
-        made.flat_map(|(c, slots)| {
+        let allocated =
+            self.chunks.iter().enumerate().filter_map(|(c, chunk)| Some((c, chunk.get()?)));
+        allocated.flat_map(|(c, slots)| {
             slots
                 .0
                 .iter()
@@ -131,7 +133,7 @@ impl FileBlockSlots {
                 .map(move |(i, _)| c * SLOTS_PER_CHUNK + i)
         })
     }
-    /// Memory of the table of chunks; slots are counted when they are made.
+    /// Returns the memory of the chunk table, in bytes. Chunks are counted when they are allocated.
     pub fn memory_bytes(&self) -> u64 {
         size_of_val(&*self.chunks) as u64
     }

@@ -1,11 +1,11 @@
-//! Codecs: bytes to fewer bytes and back. The only room that knows a compression library.
+//! Compression codecs. Only this module depends on compression libraries.
 //!
-//! Two words: a [`Codec`] is how a payload is stored, one number in its frame; a [`Compression`] is
-//! what a writer is asked to do, a codec and how hard to try. A reader needs the first only, so a
-//! family may change the second at any time: files written before stay readable, frame by frame.
+//! A [`Codec`] is how a payload is stored, one code in its frame; a [`CompressionMethod`] is what a
+//! writer is configured to do, a codec and a level. A reader needs only the codec, so a column
+//! family may change its method at any time: existing files stay readable, frame by frame.
 //!
 //! Invariants: decompression yields exactly the declared number of bytes or an error, and never
-//! writes past them; what [`Compressor::compress`] gives is [`plausible`].
+//! writes beyond them; the output of [`Compressor::compress`] satisfies [`is_length_plausible`].
 
 use perigee_base::limits::{
     LZ4_ACCELERATION_MAX, LZ4_RATIO_MAX, SNAPPY_RATIO_MAX, ZSTD_LEVEL_MAX, ZSTD_LEVEL_MIN,
@@ -14,25 +14,25 @@ use perigee_base::limits::{
 use perigee_base::{Error, ErrorKind, Result};
 use std::cell::RefCell;
 
-/// How a frame's payload is stored. Numbers are part of the format.
+/// How a frame's payload is stored. The codes are part of the format.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Codec {
-    /// As it is.
+    /// Stored raw.
     None,
     /// LZ4 block format.
     #[default]
     Lz4,
-    /// Snappy block format, with its own length in front.
+    /// Snappy block format, which starts with its own length.
     Snappy,
     /// One Zstandard frame, without a dictionary.
     Zstd,
 }
 
-/// Every codec, by number.
+/// Every codec, indexed by its code.
 pub const CODECS: [Codec; 4] = [Codec::None, Codec::Lz4, Codec::Snappy, Codec::Zstd];
 
 impl Codec {
-    /// The number on disk.
+    /// Returns the code on disk.
     pub fn code(self) -> u8 {
         match self {
             Codec::None => 0,
@@ -42,14 +42,14 @@ impl Codec {
         }
     }
 
-    /// Decodes a number; an unknown one is damage (a new codec comes with a feature bit in the file
-    /// header).
+    /// Decodes a codec; an unknown code is corruption (a new codec comes with a feature bit in the
+    /// file header).
     pub fn decode(code: u8) -> Result<Codec> {
         let found = CODECS.get(usize::from(code)).copied();
         found.ok_or_else(|| Error::corruption("unknown codec").expected("0 to 3", code))
     }
 
-    /// The name in options and reports.
+    /// Returns the name used in options and reports.
     pub fn name(self) -> &'static str {
         match self {
             Codec::None => "none",
@@ -59,7 +59,7 @@ impl Codec {
         }
     }
 
-    /// The most raw bytes that one stored byte can become.
+    /// Returns the maximum number of raw bytes per stored byte.
     pub fn ratio_max(self) -> usize {
         match self {
             Codec::None => 1,
@@ -70,24 +70,24 @@ impl Codec {
     }
 }
 
-/// What a writer is asked to do.
+/// How a writer compresses: codec and level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CompressionMethod {
-    /// Nothing.
+    /// No compression.
     None,
     /// LZ4.
     #[default]
     Lz4,
-    /// LZ4 that looks for matches less often, by this factor.
+    /// LZ4 with an acceleration factor, which searches for matches less often.
     Lz4Fast(u32),
     /// Snappy.
     Snappy,
-    /// Zstandard at this level.
+    /// Zstandard with this level.
     Zstd(i32),
 }
 
 impl CompressionMethod {
-    /// How its results are stored.
+    /// Returns the codec of the output.
     pub fn codec(self) -> Codec {
         match self {
             CompressionMethod::None => Codec::None,
@@ -97,7 +97,7 @@ impl CompressionMethod {
         }
     }
 
-    /// The number that says how hard it tries: acceleration or level, 0 where there is none.
+    /// Returns the acceleration or level; 0 if the method has none.
     pub fn level(self) -> i32 {
         match self {
             CompressionMethod::Lz4Fast(acceleration) => acceleration.min(i32::MAX as u32) as i32,
@@ -106,14 +106,14 @@ impl CompressionMethod {
         }
     }
 
-    /// The compression of that codec and effort, within their ranges.
-    pub fn new(codec: Codec, effort: i32) -> Result<CompressionMethod> {
-        let made = match codec {
-            Codec::Lz4 if effort != 0 => {
-                CompressionMethod::Lz4Fast(u32::try_from(effort).unwrap_or(0))
+    /// Returns the method with this codec and level; fails if the level is out of range.
+    pub fn new(codec: Codec, level: i32) -> Result<CompressionMethod> {
+        let method = match codec {
+            Codec::Lz4 if level != 0 => {
+                CompressionMethod::Lz4Fast(u32::try_from(level).unwrap_or(0))
             }
-            Codec::Zstd => CompressionMethod::Zstd(effort),
-            Codec::None | Codec::Lz4 | Codec::Snappy if effort != 0 => {
+            Codec::Zstd => CompressionMethod::Zstd(level),
+            Codec::None | Codec::Lz4 | Codec::Snappy if level != 0 => {
                 return Err(Error::invalid(format!(
                     "the compression {} has no level",
                     codec.name()
@@ -123,21 +123,21 @@ impl CompressionMethod {
             Codec::Lz4 => CompressionMethod::Lz4,
             Codec::Snappy => CompressionMethod::Snappy,
         };
-        made.validate()?;
-        Ok(made)
+        method.validate()?;
+        Ok(method)
     }
 
-    /// Refuses a level or an acceleration that the library does not have.
+    /// Fails if the level or acceleration is out of the library's range.
     pub fn validate(self) -> Result<()> {
         match self {
             CompressionMethod::Lz4Fast(a) if !(1..=LZ4_ACCELERATION_MAX).contains(&a) => {
-                Err(Error::invalid("the acceleration of LZ4 is out of range")
+                Err(Error::invalid("LZ4 acceleration is out of range")
                     .expected(format_args!("1 to {LZ4_ACCELERATION_MAX}"), a))
             }
             CompressionMethod::Zstd(l)
                 if l == 0 || !(ZSTD_LEVEL_MIN..=ZSTD_LEVEL_MAX).contains(&l) =>
             {
-                Err(Error::invalid("the level of Zstandard is out of range")
+                Err(Error::invalid("Zstandard level is out of range")
                     .expected(format_args!("{ZSTD_LEVEL_MIN} to {ZSTD_LEVEL_MAX}, not 0"), l))
             }
             _ => Ok(()),
@@ -145,30 +145,34 @@ impl CompressionMethod {
     }
 }
 
-/// Compresses for one writer: keeps the buffers that every block needs.
+/// Compresses the blocks of one writer; reuses its buffers from block to block.
 pub struct Compressor {
     out: Vec<u8>,
     snappy: snap::raw::Encoder,
-    /// With the level that it was made for.
+    /// The Zstandard context and the level it was created for.
     zstd: Option<(i32, zstd::bulk::Compressor<'static>)>,
 }
 
 impl Compressor {
-    /// With empty buffers.
+    /// Creates a compressor with empty buffers.
     pub fn new() -> Self {
         Compressor { out: Vec::new(), snappy: snap::raw::Encoder::new(), zstd: None }
     }
 
-    /// Memory of its buffers (not of the libraries' own).
+    /// Returns the memory of the buffers (not of the libraries), in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.out.capacity()
     }
 
-    /// The bytes to store and the codec they are under: `Codec::None` and the input itself unless
+    /// Returns the codec and the bytes to store: `Codec::None` and the input itself unless
     /// compression saves at least one eighth.
-    pub fn compress<'a>(&'a mut self, how: CompressionMethod, raw: &'a [u8]) -> (Codec, &'a [u8]) {
-        let codec = how.codec();
-        let stored = if raw.is_empty() { None } else { self.try_compress(how, raw) };
+    pub fn compress<'a>(
+        &'a mut self,
+        method: CompressionMethod,
+        raw: &'a [u8],
+    ) -> (Codec, &'a [u8]) {
+        let codec = method.codec();
+        let stored = if raw.is_empty() { None } else { self.try_compress(method, raw) };
         match stored {
             Some(n)
                 if n <= raw.len() - raw.len() / 8 && is_length_plausible(codec, n, raw.len()) =>
@@ -179,9 +183,9 @@ impl Compressor {
         }
     }
 
-    /// Fills `self.out`. A library that fails (for want of memory) only costs the saving.
-    fn try_compress(&mut self, how: CompressionMethod, raw: &[u8]) -> Option<usize> {
-        let most = match how {
+    /// Compresses into `self.out`. A library failure (out of memory) only loses the saving.
+    fn try_compress(&mut self, method: CompressionMethod, raw: &[u8]) -> Option<usize> {
+        let most = match method {
             CompressionMethod::None => return None,
             CompressionMethod::Lz4 | CompressionMethod::Lz4Fast(_) => {
                 lz4::block::compress_bound(raw.len()).ok()?
@@ -196,10 +200,10 @@ impl Compressor {
             let mode = lz4::block::CompressionMode::FAST(acceleration);
             lz4::block::compress_to_buffer(raw, Some(mode), false, out).ok()
         };
-        match how {
+        match method {
             CompressionMethod::None => None,
             CompressionMethod::Lz4 => lz4(1, &mut self.out),
-            CompressionMethod::Lz4Fast(_) => lz4(how.level(), &mut self.out),
+            CompressionMethod::Lz4Fast(_) => lz4(method.level(), &mut self.out),
             CompressionMethod::Snappy => self.snappy.compress(raw, &mut self.out).ok(),
             CompressionMethod::Zstd(level) => {
                 if self.zstd.as_ref().is_none_or(|(l, _)| *l != level) {
@@ -223,8 +227,8 @@ impl std::fmt::Debug for Compressor {
     }
 }
 
-/// Whether `raw` bytes can come out of `stored` bytes at all: asked before memory is taken for
-/// them.
+/// Returns true if `stored` bytes can decompress to `raw` bytes. Called before memory is allocated
+/// for them.
 pub fn is_length_plausible(codec: Codec, stored: usize, raw: usize) -> bool {
     match codec {
         Codec::None => stored == raw,
@@ -232,7 +236,7 @@ pub fn is_length_plausible(codec: Codec, stored: usize, raw: usize) -> bool {
     }
 }
 
-/// Fills `raw` from `stored`; anything but exactly `raw.len()` bytes is damage.
+/// Decompresses `stored` into `raw`; any other length than `raw.len()` is corruption.
 pub fn decompress(codec: Codec, stored: &[u8], raw: &mut [u8]) -> Result<()> {
     let damaged =
         |e: &dyn std::fmt::Display| Error::corruption(format!("payload does not decompress: {e}"));
@@ -252,43 +256,43 @@ pub fn decompress(codec: Codec, stored: &[u8], raw: &mut [u8]) -> Result<()> {
         Codec::Zstd => decompress_zstd(stored, raw, &damaged)?,
     };
     if got != raw.len() {
-        return Err(
-            Error::corruption("payload has another length than declared").expected(raw.len(), got)
-        );
+        return Err(Error::corruption("payload length differs from the declared length")
+            .expected(raw.len(), got));
     }
     Ok(())
 }
 
 thread_local! {
-    /// A context takes four times as long to make as a block of 16 KiB takes to decompress.
-    static ZSTD_DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
+    /// Creating a context takes four times as long as decompressing a block of 16 KiB.
+    static ZSTD_DECOMPRESSOR: RefCell<Option<zstd::bulk::Decompressor<'static>>> =
+        const { RefCell::new(None) };
 }
 
-/// Straight into `raw`, so that no window is allocated, whatever the frame claims.
+/// Decompresses directly into `raw`, so no window is allocated, whatever the frame declares.
 fn decompress_zstd(
     stored: &[u8],
     raw: &mut [u8],
     damaged: &dyn Fn(&dyn std::fmt::Display) -> Error,
 ) -> Result<usize> {
-    let mut with = |kept: &mut Option<zstd::bulk::Decompressor<'static>>| {
-        let context = match kept {
+    let mut run = |slot: &mut Option<zstd::bulk::Decompressor<'static>>| {
+        let context = match slot {
             Some(context) => context,
             none => {
-                let made = zstd::bulk::Decompressor::new().map_err(|e| {
+                let created = zstd::bulk::Decompressor::new().map_err(|e| {
                     Error::new(
                         ErrorKind::NoMemory,
                         format!("no memory to decompress Zstandard: {e}"),
                     )
                 })?;
-                none.insert(made)
+                none.insert(created)
             }
         };
         context.decompress_to_buffer(stored, raw).map_err(|e| damaged(&e))
     };
-    // A thread that ends has none any more, and may still read.
-    match ZSTD_DECOMPRESSOR.try_with(|kept| with(&mut kept.borrow_mut())) {
+    // While a thread exits, its context may already be destroyed; it may still read.
+    match ZSTD_DECOMPRESSOR.try_with(|slot| run(&mut slot.borrow_mut())) {
         Ok(done) => done,
-        Err(_) => with(&mut None),
+        Err(_) => run(&mut None),
     }
 }
 

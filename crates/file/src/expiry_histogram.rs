@@ -1,31 +1,32 @@
-//! When the entries of a table expire: a histogram of at most 32 stretches of time, as fine as that
-//! allows. Must not know what time it is.
+//! A histogram of the times at which the entries of a table expire, in at most 32 buckets, as fine
+//! as that allows. Independent of the current time.
 //!
 //! ```text
-//! raw  varint shift | (varint step, varint count) for each stretch that has entries, ascending
+//! raw  varint shift | (varint step, varint count) for each bucket that has entries, ascending
 //! ```
-//! Stretch *n* holds the times from `n << shift` up to before `(n + 1) << shift`, in milliseconds.
-//! A step is the difference to the stretch before; for the first it is its number. The shift is the
-//! smallest with which there are no more than 32 stretches, whatever order the times came in.
+//! Bucket *n* holds the times from `n << shift` up to but excluding `(n + 1) << shift`, in
+//! milliseconds. A step is the difference to the previous bucket number; the first is the bucket
+//! number itself. The shift is the smallest that needs no more than 32 buckets, in whatever order
+//! the times were added.
 
 use perigee_base::codec::{Decoder, put_varint};
 use perigee_base::{Error, Expiry, Result};
 
-/// Most stretches.
+/// Maximum number of buckets.
 const BUCKETS_MAX: usize = 32;
-/// With a larger shift there would be fewer stretches than 32 in all of time.
+/// A larger shift would leave fewer than 32 buckets for the whole 64-bit range.
 const SHIFT_MAX: u64 = 59;
 
-/// How many entries expire when.
+/// Number of entries by expiry time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExpiryHistogram {
     shift: u32,
-    /// Number and count, numbers ascending, counts above 0.
+    /// Bucket number and count; numbers ascend, counts are above 0.
     buckets: Vec<(u64, u64)>,
 }
 
 impl ExpiryHistogram {
-    /// Whether nothing expires.
+    /// Returns true if no entry expires.
     pub fn is_empty(&self) -> bool {
         self.buckets.is_empty()
     }
@@ -53,17 +54,18 @@ impl ExpiryHistogram {
         self.buckets = coarse;
     }
 
-    /// The last time of a stretch.
+    /// Returns the last millisecond of a bucket.
     fn bucket_end_ms(&self, n: u64) -> u64 {
         let end = ((u128::from(n) + 1) << self.shift) - 1;
         u64::try_from(end).unwrap_or(u64::MAX)
     }
-    /// How many entries have certainly expired by `now_ms`.
+    /// Returns the number of entries that have certainly expired by `now_ms`; a lower bound.
     pub fn expired_count(&self, now_ms: u64) -> u64 {
         let over = self.buckets.iter().take_while(|(n, _)| self.bucket_end_ms(*n) <= now_ms);
         over.fold(0, |sum, (_, count)| sum.saturating_add(*count))
     }
-    /// When so many have certainly expired; `None`: there are not so many.
+    /// Returns the time by which at least `count` entries have certainly expired; `None` if fewer
+    /// expire.
     pub fn nth_expiry_ms(&self, count: u64) -> Option<u64> {
         let mut sum = 0u64;
         self.buckets.iter().find_map(|(n, more)| {
@@ -71,12 +73,12 @@ impl ExpiryHistogram {
             (sum >= count).then(|| self.bucket_end_ms(*n))
         })
     }
-    /// Memory beside itself.
+    /// Returns the heap memory, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         (self.buckets.capacity() * size_of::<(u64, u64)>()) as u64
     }
 
-    /// The raw form.
+    /// Encodes the raw form.
     pub fn encode(&self) -> Vec<u8> {
         let (mut out, mut before) = (Vec::new(), 0);
         put_varint(&mut out, u64::from(self.shift));
@@ -87,32 +89,32 @@ impl ExpiryHistogram {
         }
         out
     }
-    /// Decodes it.
+    /// Decodes the raw form.
     ///
     /// # Errors
-    /// `Corruption` if it is none.
+    /// `Corruption` if it is malformed.
     pub fn decode(raw: &[u8]) -> Result<ExpiryHistogram> {
-        let wrong = || Error::corruption("the times at which entries expire make no sense");
+        let malformed = || Error::corruption("malformed expiry histogram");
         let mut d = Decoder::new(raw);
         let shift = d.varint()?;
-        let mut stretches: Vec<(u64, u64)> = Vec::new();
+        let mut buckets: Vec<(u64, u64)> = Vec::new();
         while !d.is_empty() {
             let (step, count) = (d.varint()?, d.varint()?);
-            let n = match stretches.last() {
-                Some((last, _)) if step > 0 => last.checked_add(step).ok_or_else(wrong)?,
-                Some(_) => return Err(wrong()),
+            let n = match buckets.last() {
+                Some((last, _)) if step > 0 => last.checked_add(step).ok_or_else(malformed)?,
+                Some(_) => return Err(malformed()),
                 None => step,
             };
-            if count == 0 || stretches.len() == BUCKETS_MAX {
-                return Err(wrong());
+            if count == 0 || buckets.len() == BUCKETS_MAX {
+                return Err(malformed());
             }
-            stretches.push((n, count));
+            buckets.push((n, count));
         }
-        let last = stretches.last().ok_or_else(wrong)?.0;
+        let last = buckets.last().ok_or_else(malformed)?.0;
         if shift > SHIFT_MAX || last > u64::MAX >> shift {
-            return Err(wrong());
+            return Err(malformed());
         }
-        Ok(ExpiryHistogram { shift: shift as u32, buckets: stretches })
+        Ok(ExpiryHistogram { shift: shift as u32, buckets })
     }
 }
 
@@ -144,8 +146,8 @@ mod tests {
         );
     }
 
-    /// What is said to have expired has, and what is not said is at most a stretch late; in
-    /// whatever order they came.
+    /// Entries counted as expired have expired, and the others are counted at most one bucket
+    /// later, in whatever order they were added.
     #[test]
     fn many_expiry_times_are_approximate_and_never_early() {
         let at = |i: u64| 1_000_000 + i.wrapping_mul(0x9E37_79B9) % 1_000_000;

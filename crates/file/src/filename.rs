@@ -1,35 +1,35 @@
-//! File names: `000012.klog` and back. Must not know directories.
+//! File names: formats and parses names such as `000012.klog`. Independent of directories.
 //!
-//! Invariant: a number and a kind have exactly one name, and no other name is taken for one.
+//! Invariant: each (file number, kind) has exactly one name, and no other name is accepted for it.
 
 use perigee_base::FileId;
 use perigee_base::file_header::FileKind;
 
-/// The manifest.
+/// Name of the manifest.
 pub const MANIFEST: &str = "MANIFEST";
-/// The log for people.
+/// Name of the current info log (human-readable events).
 pub const INFO_LOG: &str = "LOG";
-/// An older log for people: 1 is the newest of them.
+/// Returns the name of the `n`th rotated info log; 1 is the most recent.
 pub fn info_log_name(n: u32) -> String {
     format!("{INFO_LOG}.{n}")
 }
-/// Whether a name is one of these.
+/// Returns true for the current and for rotated info logs.
 pub fn is_info_log_name(name: &str) -> bool {
     name.strip_prefix(INFO_LOG).is_some_and(|rest| {
         rest.is_empty() || rest.strip_prefix('.').is_some_and(|n| n.parse::<u32>().is_ok())
     })
 }
-/// The manifest's successor, before it is renamed over it.
+/// The next manifest while it is being written; it is renamed over [`MANIFEST`].
 pub const MANIFEST_TMP: &str = "MANIFEST.tmp";
-/// Space that an open may use on a full disk: noise, no data.
+/// A file that reserves disk space, so that an open on a full disk can delete it; it holds no data.
 pub const BALLAST: &str = "BALLAST";
-/// The file that the exclusive lock is held on.
+/// The file that carries the exclusive lock.
 pub const LOCK: &str = "LOCK";
 
-/// Fewest digits in a name, so that names sort like numbers for a long time.
+/// Minimum number of digits in a name, so that lexicographic and numeric order usually agree.
 const DIGITS_MIN: usize = 6;
 
-/// The name of a file. The manifest has one name whatever its number.
+/// Returns the name of a file. The manifest has the same name whatever its number.
 pub fn file_name(id: FileId, kind: FileKind) -> String {
     match file_extension(kind) {
         Some(ext) => format!("{:0width$}.{ext}", id.0, width = DIGITS_MIN),
@@ -37,8 +37,8 @@ pub fn file_name(id: FileId, kind: FileKind) -> String {
     }
 }
 
-/// The number and kind in a numbered name; `None` for every other name, `MANIFEST` and `LOCK`
-/// included.
+/// Parses a numbered file name. Returns `None` for every other name, including `MANIFEST` and
+/// `LOCK`.
 pub fn parse_file_name(name: &str) -> Option<(FileId, FileKind)> {
     let (digits, ext) = name.split_once('.')?;
     let kind = [FileKind::Wal, FileKind::Klog, FileKind::Vlog]
@@ -48,7 +48,7 @@ pub fn parse_file_name(name: &str) -> Option<(FileId, FileKind)> {
         return None;
     }
     let id = FileId(digits.parse().ok()?);
-    // A second spelling of the same number (more zeros) is somebody else's file.
+    // A different spelling of the same number (more leading zeros) is a foreign file.
     (file_name(id, kind) == name).then_some((id, kind))
 }
 

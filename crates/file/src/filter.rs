@@ -1,14 +1,15 @@
-//! The filter of a klog: "certainly not here" or "perhaps". A split-block Bloom filter over XXH3-64
-//! of the keys; the only room that knows its kind. Format: `docs/format/klog.md`.
+//! The filter of a klog: answers "certainly absent" or "possibly present". A split-block Bloom
+//! filter over XXH3-64 of the keys; only this module depends on the filter type. Format:
+//! `docs/format/klog.md`.
 //!
-//! Invariant: it never says no to a hash that was added.
+//! Invariant: no false negatives.
 
 use perigee_base::codec::Decoder;
 use perigee_base::limits::INDEX_RAW_BYTES_MAX;
 use perigee_base::{Error, Result};
 
-/// Odd multipliers, one for each word of a block: the first 32 bits of the fractional parts of the
-/// square roots of the first eight primes, made odd.
+/// Odd multipliers, one for each word of a filter block: the first 32 bits of the fractional parts
+/// of the square roots of the first eight primes, made odd.
 const SALT: [u32; 8] = [
     0x6a09_e667,
     0xbb67_ae85,
@@ -19,14 +20,14 @@ const SALT: [u32; 8] = [
     0x1f83_d9ab,
     0x5be0_cd19,
 ];
-/// Bytes before the blocks.
+/// Bytes of the raw form before the filter blocks.
 const FILTER_HEADER_BYTES: usize = 8;
-/// Bytes of a block.
+/// Bytes of a filter block.
 const FILTER_BLOCK_BYTES: usize = 32;
 
 type FilterBlock = [u32; 8];
 
-/// Gathers the hashes of distinct keys.
+/// Collects the hashes of distinct keys and builds the filter.
 #[derive(Debug)]
 pub struct FilterWriter {
     bits_per_key: u8,
@@ -34,19 +35,19 @@ pub struct FilterWriter {
 }
 
 impl FilterWriter {
-    /// With that many bits a key; 0 gathers nothing.
+    /// Creates a writer with this many bits per key; 0 builds no filter.
     pub fn new(bits_per_key: u8) -> Self {
         FilterWriter { bits_per_key, hashes: Vec::new() }
     }
-    /// Whether there will be a filter.
+    /// Returns true if a filter will be built.
     pub fn is_enabled(&self) -> bool {
         self.bits_per_key > 0
     }
-    /// Adds a key's hash.
+    /// Adds the hash of a key.
     pub fn add(&mut self, hash: u64) {
         self.hashes.push(hash);
     }
-    /// Bytes of the raw form if it were built now.
+    /// Returns the size of the raw form if it were built now, in bytes.
     pub fn raw_bytes(&self) -> usize {
         if self.is_enabled() {
             FILTER_HEADER_BYTES + self.block_count() * FILTER_BLOCK_BYTES
@@ -55,7 +56,7 @@ impl FilterWriter {
         }
     }
 
-    /// Memory it takes until it is built and written, the raw form included.
+    /// Returns the memory needed until the filter is built and written, including the raw form.
     pub fn memory_bytes(&self) -> usize {
         self.hashes.capacity() * size_of::<u64>() + self.raw_bytes()
     }
@@ -66,7 +67,7 @@ impl FilterWriter {
             .clamp(1, (INDEX_RAW_BYTES_MAX - FILTER_HEADER_BYTES) / FILTER_BLOCK_BYTES)
     }
 
-    /// The raw form.
+    /// Builds the raw form.
     pub fn build(&self) -> Vec<u8> {
         let blocks = self.block_count();
         let mut out = vec![0; self.raw_bytes()];
@@ -84,7 +85,7 @@ impl FilterWriter {
     }
 }
 
-/// A filter in memory.
+/// A decoded filter.
 #[derive(Debug)]
 pub struct FilterReader {
     blocks: Vec<FilterBlock>,
@@ -118,7 +119,7 @@ impl FilterReader {
         })
     }
 
-    /// Whether a key with that hash may have been added.
+    /// Returns false if no key with this hash was added.
     #[inline]
     pub fn may_contain(&self, hash: u64) -> bool {
         let words = &self.blocks[block_index(hash, self.blocks.len())];
@@ -127,15 +128,15 @@ impl FilterReader {
         missing == 0
     }
 
-    /// Memory it holds.
+    /// Returns the memory of the filter, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         (self.blocks.len() * FILTER_BLOCK_BYTES) as u64
     }
 }
 
-/// The share of absent keys for which a filter of so many bits a key says "perhaps": keys fall into
-/// blocks like rain (Poisson); in a block of i keys each of the eight words has the asked bit set
-/// with 1 - (31/32)^i.
+/// Returns the expected false positive rate of a filter with this many bits per key. The number of
+/// keys in a block is Poisson distributed; in a block of i keys each of the eight words has the
+/// tested bit set with probability 1 - (31/32)^i.
 pub fn false_positive_rate(bits_per_key: u8) -> f64 {
     if bits_per_key == 0 {
         return 1.0;
@@ -150,19 +151,19 @@ pub fn false_positive_rate(bits_per_key: u8) -> f64 {
     rate
 }
 
-/// The fewest bits a key whose rate of false positives is at most `rate`, up to `most`; 0 if no
-/// filter is needed for it.
+/// Returns the fewest bits per key with a false positive rate of at most `rate`, limited to `most`;
+/// 0 if no filter is needed for that rate.
 pub fn bits_per_key_for_rate(rate: f64, most: u8) -> u8 {
     (0..most).find(|bits| false_positive_rate(*bits) <= rate).unwrap_or(most)
 }
 
-/// High bits choose the block, in proportion, so that any number of blocks is used evenly.
+/// The high bits select the block, proportionally, so that any number of blocks is used evenly.
 #[inline]
 fn block_index(hash: u64, blocks: usize) -> usize {
     (((hash >> 32) * blocks as u64) >> 32) as usize
 }
 
-/// Low bits choose one bit in each word.
+/// The low bits select one bit in each word.
 #[inline]
 fn block_mask(hash: u64) -> FilterBlock {
     SALT.map(|salt| 1 << ((hash as u32).wrapping_mul(salt) >> 27))

@@ -1,6 +1,6 @@
-//! One entry per decoder, for fuzz targets and for the mutation tests. Each takes any bytes, must
-//! neither panic nor take memory beyond the limits, and says whether the bytes were accepted.
-//! Checksums are mended first where there are any, so that the bytes reach the code behind them.
+//! One entry point per decoder, for fuzz targets and mutation tests. Each accepts any bytes, must
+//! neither panic nor allocate beyond the limits, and returns true if the bytes were accepted.
+//! Checksums are fixed first where there are any, so that the bytes reach the code after the check.
 
 use crate::block::column::{Column, SLACK_BYTES};
 use crate::block::frame::{self, Frame, FrameKind};
@@ -19,16 +19,16 @@ use perigee_base::{Error, FamilyId, FileId, KeyComparator, Result, SeqNo};
 use perigee_env::RandomAccessFile;
 use std::sync::Arc;
 
-/// The database that fuzzed files belong to.
+/// Database id of fuzzed files.
 pub const DATABASE: u64 = 0x1122_3344_5566_7788;
-/// The number of a fuzzed klog.
+/// File number of a fuzzed klog.
 pub const KLOG: FileId = FileId(7);
-/// The family of a fuzzed klog.
+/// Column family of a fuzzed klog.
 pub const FAMILY: FamilyId = FamilyId(2);
-/// The number of a fuzzed vlog.
+/// File number of a fuzzed vlog.
 pub const VLOG: FileId = FileId(10);
 
-/// Any bytes as a frame of every type.
+/// Decodes any bytes as a frame of every kind.
 pub fn fuzz_frame(bytes: &[u8]) -> bool {
     let mut bytes = bytes.to_vec();
     fix_checksum(&mut bytes, 0, KLOG, 72);
@@ -42,7 +42,7 @@ pub fn fuzz_frame(bytes: &[u8]) -> bool {
     kinds.iter().any(accepted)
 }
 
-/// Any bytes as a raw block; if they are one, every look-up in it.
+/// Parses any bytes as a raw block; if accepted, runs every lookup on it.
 pub fn fuzz_block(raw: &[u8]) -> bool {
     let Ok(block) = TableBlock::parse([raw, &[0xcc; TableBlock::SLACK]].concat()) else {
         return false;
@@ -59,7 +59,7 @@ pub fn fuzz_block(raw: &[u8]) -> bool {
     true
 }
 
-/// Any bytes as a number of integers (two bytes) and a column of them.
+/// Parses any bytes as an entry count (two bytes) and an integer column.
 pub fn fuzz_column(bytes: &[u8]) -> bool {
     let Some((n, raw)) = bytes.split_first_chunk::<2>() else { return false };
     let n = usize::from(u16::from_le_bytes(*n)).clamp(1, ENTRIES_MAX);
@@ -70,7 +70,7 @@ pub fn fuzz_column(bytes: &[u8]) -> bool {
     true
 }
 
-/// Any bytes as fragments of range tombstones.
+/// Decodes any bytes as range tombstone fragments.
 pub fn fuzz_ranges(raw: &[u8]) -> bool {
     let Ok(fragments) = RangeTombstones::decode(raw, KeyComparator::Bytes) else { return false };
     assert_eq!(
@@ -83,7 +83,7 @@ pub fn fuzz_ranges(raw: &[u8]) -> bool {
     true
 }
 
-/// Any bytes as a filter.
+/// Decodes any bytes as a filter.
 pub fn fuzz_filter(raw: &[u8]) -> bool {
     let Ok(filter) = FilterReader::decode(raw) else { return false };
     for hash in [0, 1, u64::MAX, 1 << 32, key_hash(raw)] {
@@ -92,12 +92,12 @@ pub fn fuzz_filter(raw: &[u8]) -> bool {
     true
 }
 
-/// Any bytes as properties.
+/// Decodes any bytes as klog properties.
 pub fn fuzz_props(raw: &[u8]) -> bool {
-    let Ok((summary, order)) = properties::decode(raw) else { return false };
+    let Ok((summary, comparator)) = properties::decode(raw) else { return false };
     assert_eq!(
-        properties::decode(&properties::encode(&summary, order)).ok(),
-        Some((summary, order))
+        properties::decode(&properties::encode(&summary, comparator)).ok(),
+        Some((summary, comparator))
     );
     if let Ok(Some(sketch)) = properties::decode_sketch(raw) {
         assert_eq!(crate::KeySketch::decode(sketch.raw()).ok(), Some(sketch.clone()));
@@ -114,7 +114,7 @@ pub fn fuzz_props(raw: &[u8]) -> bool {
     true
 }
 
-/// Any bytes as a footer.
+/// Decodes any bytes as a footer.
 pub fn fuzz_footer(bytes: &[u8]) -> bool {
     let mut bytes = bytes.to_vec();
     let offset = 1 << 20;
@@ -124,15 +124,15 @@ pub fn fuzz_footer(bytes: &[u8]) -> bool {
     true
 }
 
-/// Any bytes as a value-log pointer.
+/// Decodes any bytes as a value-log pointer.
 pub fn fuzz_pointer(bytes: &[u8]) -> bool {
     let Ok(p) = VlogPointer::decode(bytes) else { return false };
-    let mut again = Vec::new();
-    p.encode(&mut again);
-    again == bytes
+    let mut encoded = Vec::new();
+    p.encode(&mut encoded);
+    encoded == bytes
 }
 
-/// Any bytes as a whole klog: opened, read in both directions, searched, verified.
+/// Opens any bytes as a klog; if accepted, scans it in both directions, searches and verifies it.
 pub fn fuzz_klog(bytes: &[u8]) -> bool {
     let mut bytes = bytes.to_vec();
     fix_klog_checksums(&mut bytes);
@@ -150,10 +150,9 @@ pub fn fuzz_klog(bytes: &[u8]) -> bool {
 }
 
 fn check_all_reads(reader: &Arc<KlogReader>) -> Result<()> {
-    // Even a file out of order has no more entries than its footer says, or verify would have
-    // noticed.
-    let verified = reader.verify(0, &mut |_| {});
-    let whole = verified.err().filter(|e| !e.message().contains("whole file"));
+    // Even an unsorted file has no more entries than its footer says; otherwise `verify` fails.
+    let result = reader.verify(0, &mut |_| {});
+    let verify_error = result.err().filter(|e| !e.message().contains("whole file"));
     let mut cursor = reader.cursor(true);
     cursor.seek_first()?;
     while cursor.valid() {
@@ -162,7 +161,7 @@ fn check_all_reads(reader: &Arc<KlogReader>) -> Result<()> {
         let mut other = reader.cursor(false);
         other.seek(&key, seq)?;
         other.seek_before(&key, seq)?;
-        if whole.is_none() {
+        if verify_error.is_none() {
             assert_eq!(
                 got,
                 Some((seq, cursor.pinned_value())),
@@ -175,10 +174,10 @@ fn check_all_reads(reader: &Arc<KlogReader>) -> Result<()> {
     while cursor.valid() {
         cursor.prev()?;
     }
-    whole.map_or(Ok(()), Err)
+    verify_error.map_or(Ok(()), Err)
 }
 
-/// Any bytes as a whole vlog: every frame read as a value, then verified.
+/// Opens any bytes as a vlog, reads every frame as a value, then verifies the file.
 pub fn fuzz_vlog(bytes: &[u8]) -> bool {
     let mut bytes = bytes.to_vec();
     fix_header_checksum(&mut bytes, VLOG);
@@ -207,7 +206,7 @@ pub fn fuzz_vlog(bytes: &[u8]) -> bool {
     reader.verify(0, &mut |_| {}).is_err_and(|e| e.message().contains("whole file"))
 }
 
-/// A file that is a vector.
+/// An in-memory file.
 #[derive(Debug)]
 struct BytesFile(Vec<u8>);
 
@@ -222,7 +221,7 @@ impl RandomAccessFile for BytesFile {
     }
 }
 
-/// Puts the right checksum into the last eight of `bytes[start..]`.
+/// Writes the correct checksum into the last eight bytes of `bytes[start..]`.
 fn fix_checksum(bytes: &mut [u8], start: usize, file: FileId, offset: u64) {
     if let Some(end) = bytes.len().checked_sub(8).filter(|&end| end >= start) {
         let sum = checksum(file, offset, &bytes[start..end]);
@@ -243,7 +242,7 @@ fn fix_footer_checksum(bytes: &mut [u8], offset: u64) {
     }
 }
 
-/// Mends frame after frame from the header to `end`, as far as their lengths lead.
+/// Fixes the checksum of each frame from the header to `end`, as far as the frame lengths allow.
 fn fix_frame_checksums(
     bytes: &mut [u8],
     file: FileId,

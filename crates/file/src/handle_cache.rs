@@ -1,13 +1,18 @@
-//! Open files, bounded. Half of them stay open as long as their readers, who then find them without
-//! asking anybody (unless the process runs out of files and nothing else is idle); the readers of
-//! all others ask here at each read from disk, and files that were not asked for lately are closed
-//! when there are too many: in this directory, or in all databases of the process together
-//! ([`HandleLimit`]). Must not know what the bytes mean.
+//! A bounded cache of open file handles for one directory.
 //!
-//! Invariants: 1. a file in use is not closed, so there may be more than the limit while more are
-//! in use at once;
-//! 2. files are opened and closed outside the lock; 3. what is open under a shared limit is counted
-//!    there once, by whoever adds it to, or takes it out of, the list.
+//! Up to half of the limit are pinned: they stay open as long as their readers, which use them
+//! without taking the cache lock. (They are closed early only if the process runs out of file
+//! descriptors and nothing else is idle.) Readers of all other files look up the handle at each
+//! read from disk; when too many files are open, those not used recently are closed (CLOCK). The
+//! limit applies to this directory, or to all databases of the process together ([`HandleLimit`]).
+//! Independent of file contents.
+//!
+//! Invariants:
+//! 1. A file in use is not closed, so the limit can be exceeded while more files are in use at
+//! once.
+//! 2. Files are opened and closed outside the lock.
+//! 3. Under a process-wide limit each open file is counted exactly once, by the code that adds it
+//! to or removes it from the maps.
 
 use perigee_base::{FileId, Result};
 use perigee_env::fs::open_file_limiter::{IdleFileHolder, OpenFileLimiter};
@@ -25,40 +30,41 @@ pub struct FileHandleCache {
     files_opened: AtomicU64,
 }
 
-/// How many files may be open.
+/// Limit on the number of open files.
 #[derive(Clone, Debug)]
 pub enum HandleLimit {
-    /// So many of this directory (at least one), whatever others have open.
+    /// At most this many files (at least one) of this directory, whatever other databases have
+    /// open.
     PerDirectory(usize),
-    /// What all databases of the process have open together stays within their limit.
+    /// All databases of the process share one limit.
     ProcessWide(Arc<OpenFileLimiter>),
 }
 
 #[derive(Debug, Default)]
 struct OpenHandles {
-    /// Files that stay open with their readers, by number.
+    /// Pinned files, by pin id.
     pinned: BTreeMap<u64, Arc<PinnedFileSlot>>,
-    /// The number of the next.
+    /// The next pin id.
     next_pin_id: u64,
-    /// The others, each with whether it was asked for since the hand passed.
+    /// Unpinned files, each with its CLOCK reference bit.
     files: BTreeMap<FileId, (Arc<dyn RandomAccessFile>, bool)>,
-    /// The order in which the hand passes.
+    /// The order in which the CLOCK hand visits the files.
     clock_queue: VecDeque<FileId>,
-    /// Nothing is open any more, nor will be: the database is closed.
+    /// The database is closed: nothing is open, and nothing will be opened.
     closed: bool,
 }
 
-/// A file that stays open; nothing while it is being opened, and after it was closed for others.
-/// The lock guards the pointer.
+/// A pinned file; `None` while it is being opened, and after it was closed to free descriptors. The
+/// lock guards only the pointer.
 type PinnedFileSlot = RwLock<Option<Arc<dyn RandomAccessFile>>>;
 
-/// Closes the file, unless it is in use.
+/// Takes the file out of the slot unless it is in use.
 fn take_idle(slot: &PinnedFileSlot) -> Option<Arc<dyn RandomAccessFile>> {
     let mut slot = slot.write().unwrap_or_else(PoisonError::into_inner);
     slot.take_if(|file| Arc::strong_count(file) == 1)
 }
 
-/// A file that stays open with its reader.
+/// A file that stays open as long as its reader.
 #[derive(Debug)]
 pub struct PinnedFile {
     slot: Arc<PinnedFileSlot>,
@@ -67,12 +73,12 @@ pub struct PinnedFile {
 }
 
 impl PinnedFile {
-    /// The file, if it was not closed for others.
+    /// Returns the file unless it was closed to free descriptors.
     #[inline]
     pub fn file(&self) -> Option<Arc<dyn RandomAccessFile>> {
         self.slot.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
-    /// Where the file is found then.
+    /// Returns the cache, which reopens the file if it was closed.
     pub fn cache(&self) -> &FileHandleCache {
         &self.cache
     }
@@ -80,13 +86,14 @@ impl PinnedFile {
 
 impl Drop for PinnedFile {
     fn drop(&mut self) {
-        let gone = self.cache.lock().pinned.remove(&self.pin_id);
-        self.cache.count_unpinned(usize::from(gone.is_some()));
+        let removed = self.cache.lock().pinned.remove(&self.pin_id);
+        self.cache.count_unpinned(usize::from(removed.is_some()));
     }
 }
 
 impl FileHandleCache {
-    /// For files of `dir`. Those that are idle are closed when `files` of them all must give way.
+    /// Creates a cache for files of `dir`, and registers it with `files`, which may close its idle
+    /// files.
     pub fn new(
         dir: Arc<dyn Dir>,
         limit: HandleLimit,
@@ -106,7 +113,7 @@ impl FileHandleCache {
     fn lock(&self) -> MutexGuard<'_, OpenHandles> {
         self.open_files.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// The limit of this directory alone.
+    /// Returns the limit that applies to this directory alone.
     fn directory_limit(&self) -> usize {
         match &self.limit {
             HandleLimit::PerDirectory(files) => (*files).max(1),
@@ -120,14 +127,14 @@ impl FileHandleCache {
         }
     }
 
-    /// The file, opened if it is not open.
+    /// Returns the file, opening it if necessary.
     pub fn get_or_open(&self, id: FileId, name: &str) -> Result<Arc<dyn RandomAccessFile>> {
         if let Some((file, touched)) = self.lock().files.get_mut(&id) {
             *touched = true;
             return Ok(Arc::clone(file));
         }
         let file = self.open_file(name)?;
-        // Counted before anybody can find it, and take it out.
+        // Counted before another thread can find the file in the map and remove it.
         self.process_limiter().into_iter().for_each(|files| files.count_opened(1));
         let mut open = self.lock();
         if open.closed || open.files.contains_key(&id) {
@@ -142,7 +149,7 @@ impl FileHandleCache {
         Ok(file)
     }
 
-    /// The file, opened to stay so, if less than half of the files do.
+    /// Opens the file and pins it; returns `None` if half of the limit is already pinned.
     pub fn pin(self: &Arc<Self>, name: &str) -> Result<Option<PinnedFile>> {
         let mut open = self.lock();
         if open.closed
@@ -151,20 +158,20 @@ impl FileHandleCache {
         {
             return Ok(None);
         }
-        let (slot, number) = (Arc::<PinnedFileSlot>::default(), open.next_pin_id);
+        let (slot, pin_id) = (Arc::<PinnedFileSlot>::default(), open.next_pin_id);
         open.next_pin_id += 1;
-        open.pinned.insert(number, Arc::clone(&slot));
-        let closing = open.make_room(self.directory_limit());
+        open.pinned.insert(pin_id, Arc::clone(&slot));
+        let closing = open.evict_idle_to_limit(self.directory_limit());
         drop(open);
         drop(closing);
-        let kept = PinnedFile { slot, pin_id: number, cache: Arc::clone(self) };
+        let pinned = PinnedFile { slot, pin_id, cache: Arc::clone(self) };
         self.process_limiter().into_iter().for_each(OpenFileLimiter::enforce_limit);
         let file = self.open_file(name)?;
-        *kept.slot.write().unwrap_or_else(PoisonError::into_inner) = Some(file);
-        Ok(Some(kept))
+        *pinned.slot.write().unwrap_or_else(PoisonError::into_inner) = Some(file);
+        Ok(Some(pinned))
     }
 
-    /// Counts files that stayed open and are closed now.
+    /// Counts pinned files that are now closed.
     fn count_unpinned(&self, files: usize) {
         self.process_limiter().into_iter().for_each(|shared| shared.unpin(files));
     }
@@ -175,38 +182,39 @@ impl FileHandleCache {
         Ok(file)
     }
 
-    /// Counts files that are closed now.
+    /// Counts files that are now closed.
     fn count_closed(&self, files: usize) {
         self.process_limiter().into_iter().for_each(|shared| shared.count_closed(files));
     }
 
-    /// Closes a file that will not be asked for again, unless its reader keeps it.
+    /// Closes a file that is no longer needed; a pinned file stays open with its reader.
     pub fn evict(&self, id: FileId) {
-        let gone = self.lock().files.remove(&id);
-        self.count_closed(usize::from(gone.is_some()));
+        let removed = self.lock().files.remove(&id);
+        self.count_closed(usize::from(removed.is_some()));
     }
-    /// Forgets every file, when the directory is closed; files that stay with their readers do not
-    /// count any more.
+    /// Drops all handles when the directory is closed. Files still pinned by readers no longer
+    /// count.
     pub fn close_all(&self) {
         let mut open = self.lock();
         if std::mem::replace(&mut open.closed, true) {
             return;
         }
-        let (gone, kept) = (std::mem::take(&mut open.files), std::mem::take(&mut open.pinned));
+        let (unpinned, pinned) =
+            (std::mem::take(&mut open.files), std::mem::take(&mut open.pinned));
         drop(open);
-        self.count_closed(gone.len());
-        self.count_unpinned(kept.len());
+        self.count_closed(unpinned.len());
+        self.count_unpinned(pinned.len());
     }
-    /// How many are open.
+    /// Returns the number of open files.
     pub fn open_count(&self) -> usize {
         let open = self.lock();
         open.files.len() + open.pinned.len()
     }
-    /// How many are kept open at most, of all databases of the process where they share a limit.
+    /// Returns the limit: that of all databases of the process together if they share one.
     pub fn limit(&self) -> usize {
         self.process_limiter().map_or(self.directory_limit(), OpenFileLimiter::limit)
     }
-    /// How often a file was opened.
+    /// Returns how often a file was opened.
     pub fn files_opened(&self) -> u64 {
         self.files_opened.load(Relaxed)
     }
@@ -218,22 +226,22 @@ impl IdleFileHolder for FileHandleCache {
     }
     fn close_idle(&self, n: usize) -> usize {
         let mut open = self.lock();
-        let all = open.files.len() + open.pinned.len();
-        let closing = open.make_room(all.saturating_sub(n));
-        let mut kept = Vec::new();
+        let total = open.files.len() + open.pinned.len();
+        let closing = open.evict_idle_to_limit(total.saturating_sub(n));
+        let mut pinned = Vec::new();
         if closing.len() < n {
             open.pinned.retain(|_, slot| {
-                let idle = if closing.len() + kept.len() < n { take_idle(slot) } else { None };
+                let idle = if closing.len() + pinned.len() < n { take_idle(slot) } else { None };
                 idle.is_none_or(|file| {
-                    kept.push(file);
+                    pinned.push(file);
                     false
                 })
             });
         }
         drop(open);
         self.count_closed(closing.len());
-        self.count_unpinned(kept.len());
-        closing.len() + kept.len()
+        self.count_unpinned(pinned.len());
+        closing.len() + pinned.len()
     }
 }
 
@@ -244,23 +252,23 @@ impl Drop for FileHandleCache {
 }
 
 impl OpenHandles {
-    /// Adds a file; returns those that give way.
+    /// Adds a file; returns the files that were evicted for it.
     fn insert(
         &mut self,
         id: FileId,
         file: &Arc<dyn RandomAccessFile>,
         limit: usize,
     ) -> Vec<Arc<dyn RandomAccessFile>> {
-        let closing = self.make_room(limit.saturating_sub(1));
+        let closing = self.evict_idle_to_limit(limit.saturating_sub(1));
         self.files.insert(id, (Arc::clone(file), false));
         self.clock_queue.push_back(id);
         closing
     }
 
-    /// Takes files out until there are at most `limit`, but for those in use; returns them.
-    fn make_room(&mut self, limit: usize) -> Vec<Arc<dyn RandomAccessFile>> {
+    /// Removes files that are not in use until at most `limit` are open; returns them.
+    fn evict_idle_to_limit(&mut self, limit: usize) -> Vec<Arc<dyn RandomAccessFile>> {
         let mut closing = Vec::new();
-        // Two rounds: the first clears every mark.
+        // Two passes: the first clears every reference bit.
         let mut steps = self.clock_queue.len() * 2;
         while self.files.len() + self.pinned.len() > limit && steps > 0 {
             steps -= 1;
@@ -302,7 +310,7 @@ mod tests {
         for i in 0..20 {
             all[0].get_or_open(FileId(i), &format!("{i}")).unwrap();
         }
-        assert_eq!((open(), all[0].limit()), (8, 8), "one alone has all of it");
+        assert_eq!((open(), all[0].limit()), (8, 8), "a single directory may use the whole limit");
         for i in 0..20 {
             for handles in &all {
                 handles.get_or_open(FileId(i), &format!("{i}")).unwrap();
@@ -311,19 +319,19 @@ mod tests {
         }
         assert!(
             all.iter().all(|h| (1..=4).contains(&h.open_count())),
-            "those with the most gave way"
+            "files of the directories with the most open ones were closed"
         );
-        let kept: Vec<_> = (0..3).filter_map(|i| all[i].pin("0").unwrap()).collect();
-        assert_eq!((kept.len(), open()), (3, 8), "others gave way");
+        let pinned: Vec<_> = (0..3).filter_map(|i| all[i].pin("0").unwrap()).collect();
+        assert_eq!((pinned.len(), open()), (3, 8), "unpinned files were closed");
         let more = [all[0].pin("1").unwrap(), all[1].pin("1").unwrap()];
-        assert!(more[0].is_some() && more[1].is_none(), "half of the limit at most");
+        assert!(more[0].is_some() && more[1].is_none(), "at most half of the limit may be pinned");
         all[0].close_all();
         assert!(all[0].open_count() == 0 && all[0].pin("2").unwrap().is_none());
-        assert!(all[1].pin("2").unwrap().is_some(), "what was closed does not count");
-        drop((kept, more));
+        assert!(all[1].pin("2").unwrap().is_some(), "closed files do not count");
+        drop((pinned, more));
         drop(all);
         for _ in 0..4 {
-            assert!(files.try_pin(), "all of it is free again");
+            assert!(files.try_pin(), "the whole limit is free again");
         }
         assert!(!files.try_pin());
     }
@@ -334,7 +342,7 @@ mod tests {
         (0..20).for_each(|i| drop(dir.create(&format!("{i}")).unwrap()));
         let files = OpenFileLimiter::default();
         let handles = FileHandleCache::new(dir, HandleLimit::PerDirectory(100), &files);
-        let used = handles.get_or_open(FileId(0), "0").unwrap();
+        let in_use = handles.get_or_open(FileId(0), "0").unwrap();
         for i in 0..10 {
             handles.get_or_open(FileId(i), &format!("{i}")).unwrap();
         }
@@ -342,20 +350,19 @@ mod tests {
         assert_eq!(
             (files.close_idle_files(100), handles.open_count()),
             (5, 1),
-            "not the one in use"
+            "the file in use stays open"
         );
-        drop(used);
+        drop(in_use);
         assert_eq!((files.close_idle_files(100), files.close_idle_files(100)), (1, 0));
-        // Those that stay with their readers come last, and are found again when they are asked
-        // for.
-        let kept: Vec<_> = (0..3).filter_map(|i| handles.pin(&format!("{i}")).unwrap()).collect();
+        // Pinned files are closed last, and are reopened on demand.
+        let pinned: Vec<_> = (0..3).filter_map(|i| handles.pin(&format!("{i}")).unwrap()).collect();
         handles.get_or_open(FileId(9), "9").unwrap();
-        let used = kept[1].file();
+        let in_use = pinned[1].file();
         assert_eq!((files.close_idle_files(1), handles.open_count()), (1, 3));
         assert_eq!((files.close_idle_files(100), handles.open_count()), (2, 1));
-        assert!(kept[0].file().is_none() && used.is_some() && kept[1].file().is_some());
-        kept[0].cache().get_or_open(FileId(0), "0").unwrap();
-        drop((kept, used));
+        assert!(pinned[0].file().is_none() && in_use.is_some() && pinned[1].file().is_some());
+        pinned[0].cache().get_or_open(FileId(0), "0").unwrap();
+        drop((pinned, in_use));
         assert_eq!(handles.open_count(), 1);
     }
 
@@ -366,7 +373,7 @@ mod tests {
             dir.create(&format!("{i}")).unwrap();
         }
         let handles = with_directory_limit(dir, 4);
-        let used = handles.get_or_open(FileId(0), "0").unwrap();
+        let in_use = handles.get_or_open(FileId(0), "0").unwrap();
         for round in 0..3 {
             for i in 1..20 {
                 handles.get_or_open(FileId(i), &format!("{i}")).unwrap();
@@ -374,12 +381,15 @@ mod tests {
             }
         }
         let before = handles.files_opened();
-        assert!(Arc::ptr_eq(&used, &handles.get_or_open(FileId(0), "0").unwrap()), "it was in use");
+        assert!(
+            Arc::ptr_eq(&in_use, &handles.get_or_open(FileId(0), "0").unwrap()),
+            "it stayed open"
+        );
         assert_eq!(handles.files_opened(), before);
         let many: Vec<_> =
             (1..10).map(|i| handles.get_or_open(FileId(i), &format!("{i}")).unwrap()).collect();
-        assert!(handles.open_count() >= many.len(), "more than the limit while in use");
-        drop((many, used));
+        assert!(handles.open_count() >= many.len(), "the limit is exceeded while files are in use");
+        drop((many, in_use));
         handles.get_or_open(FileId(11), "11").unwrap();
         assert!(handles.open_count() <= 4);
         handles.evict(FileId(11));
@@ -396,20 +406,20 @@ mod tests {
         for i in 0..4 {
             handles.get_or_open(FileId(i), &format!("{i}")).unwrap();
         }
-        let keep = |i: u64| handles.pin(&format!("{i}")).unwrap();
-        let kept = [keep(10), keep(11)];
-        assert!(kept.iter().all(Option::is_some) && keep(12).is_none());
-        assert_eq!(handles.open_count(), 4, "others gave way");
+        let pin = |i: u64| handles.pin(&format!("{i}")).unwrap();
+        let pinned = [pin(10), pin(11)];
+        assert!(pinned.iter().all(Option::is_some) && pin(12).is_none());
+        assert_eq!(handles.open_count(), 4, "unpinned files were closed");
         for i in 0..20 {
             handles.get_or_open(FileId(i), &format!("{i}")).unwrap();
             assert!(handles.open_count() <= 4);
         }
-        drop(kept);
+        drop(pinned);
         assert!(
             handles.pin("30").is_err() && handles.open_count() == 2,
-            "what could not be opened does not count"
+            "a file that could not be opened does not count"
         );
-        assert!(keep(13).is_some());
+        assert!(pin(13).is_some());
         assert!(with_directory_limit(TestDir::new(), 1).pin("0").unwrap().is_none());
     }
 

@@ -1,11 +1,11 @@
-//! The index of a klog: which data block holds the first entry at or after a position. The only
-//! room that knows its kind: a block with one entry for each data block, searched like any block;
-//! in byte order through the [`Heads`] of the separators, which leave at most a few of them to
-//! compare.
+//! The index of a klog: finds the data block that holds the first entry at or after a key and
+//! sequence number. The index is a block with one entry per data block, searched like any block;
+//! under bytewise order the [`KeyPrefixIndex`] over the separators leaves only a few of them to
+//! compare. Only this module depends on the kind of index.
 //!
-//! Invariant (kept by the writer, checked by `verify`): last entry of block i <= separator i <
-//! first entry of block i + 1, in entry order. So a point read looks into exactly one block,
-//! however many versions a key has.
+//! Invariant (ensured by the writer, checked by `verify`): last entry of block i <= separator i <
+//! first entry of block i + 1, in entry order. So a point read searches exactly one block, however
+//! many versions a key has.
 
 use crate::block::TableBlock;
 use crate::block::frame::{self, FrameKind};
@@ -18,7 +18,7 @@ use perigee_base::{EntryKind, Error, KeyComparator, KeyRef, Result, SeqNo};
 use std::cmp::Ordering;
 use std::ops::Range;
 
-/// Gathers the index while data blocks are written.
+/// Builds the index while data blocks are written.
 #[derive(Debug)]
 pub struct IndexWriter {
     block: BlockWriter,
@@ -26,59 +26,60 @@ pub struct IndexWriter {
 }
 
 impl IndexWriter {
-    /// An empty index.
-    pub fn new(order: KeyComparator) -> Self {
-        IndexWriter { block: BlockWriter::new(order), value: Vec::new() }
+    /// Creates an empty index.
+    pub fn new(comparator: KeyComparator) -> Self {
+        IndexWriter { block: BlockWriter::new(comparator), value: Vec::new() }
     }
 
-    /// Adds the next data block, `length` bytes as a frame.
+    /// Adds the next data block; `length` is the size of its frame in bytes.
     pub fn add_block(&mut self, separator: (&[u8], SeqNo), length: u64) {
         self.value.clear();
         put_varint(&mut self.value, length);
         self.block.add_raw(separator.0, separator.1, EntryKind::Put, &self.value);
     }
 
-    /// Data blocks so far.
+    /// Returns the number of data blocks added.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.block.len()
     }
-    /// Raw bytes so far, about.
+    /// Returns the approximate size of the raw form, in bytes.
     pub fn estimated_bytes(&self) -> usize {
         self.block.estimated_bytes()
     }
-    /// Bytes in memory for it; see [`BlockWriter::buffered_bytes`].
+    /// Returns the bytes of the buffered separators; see [`BlockWriter::buffered_bytes`].
     pub fn buffered_bytes(&self) -> usize {
         self.block.buffered_bytes()
     }
-    /// Memory of its buffers.
+    /// Returns the memory of the buffers, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.block.memory_bytes()
     }
-    /// The raw form; there is at least one data block.
+    /// Builds the raw form; requires at least one data block.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         self.block.finish(out);
     }
 }
 
-/// The separator between the last entry of a block and the first of the next: a short key that
-/// sorts between theirs, with sequence number 0; or the last entry's own position, if the next
-/// block goes on with its key.
+/// Returns the separator between the last entry of a block and the first key of the next: a short
+/// key between the two with sequence number 0, or the last entry's key and sequence number if the
+/// next block continues with the same key.
 pub fn block_separator(
-    order: KeyComparator,
+    comparator: KeyComparator,
     last: (&[u8], SeqNo),
     next: &[u8],
 ) -> (Vec<u8>, SeqNo) {
-    if order.keys_equal(last.0, next) {
+    if comparator.keys_equal(last.0, next) {
         return (next.to_vec(), last.1);
     }
-    if order != KeyComparator::Bytes && !(bug::is_active(Bug::ShortSeparator) && last.0 < next) {
+    if comparator != KeyComparator::Bytes && !(bug::is_active(Bug::ShortSeparator) && last.0 < next)
+    {
         return (last.0.to_vec(), SeqNo::ZERO);
     }
     (short_separator(last.0, next), SeqNo::ZERO)
 }
 
-/// A short key that is at least `a` and less than `b`, for `a < b` in byte order.
+/// Returns a short key that is at least `a` and less than `b`, for `a < b` in byte order.
 fn short_separator(a: &[u8], b: &[u8]) -> Vec<u8> {
     let p = common_prefix_len(a, b);
     if p >= a.len() || p >= b.len() {
@@ -90,7 +91,7 @@ fn short_separator(a: &[u8], b: &[u8]) -> Vec<u8> {
     if b.len() > p + 1 {
         return b[..=p].to_vec();
     }
-    // b ends right after the differing byte: step up the first byte of a behind it that can be.
+    // `b` ends right after the differing byte: increment the first later byte of `a` below 0xff.
     match a[p + 1..].iter().position(|&x| x != 0xff) {
         Some(i) if p + 1 + i + 1 < a.len() => {
             let at = p + 1 + i;
@@ -100,15 +101,16 @@ fn short_separator(a: &[u8], b: &[u8]) -> Vec<u8> {
     }
 }
 
-/// How separators are searched. The file is the same: this is decided when it is opened.
+/// How separators are searched. This is decided when a klog is opened and does not affect the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IndexKind {
-    /// By halving, whole separators compared.
+    /// Binary search over whole separators.
     BinarySearch,
-    /// Through their heads: the fastest, eight bytes and a seventh for each.
+    /// Search over fixed-size key prefixes: the fastest; takes 8 bytes and a seventh of that per
+    /// separator.
     #[default]
     KeyPrefixes,
-    /// Through lines over their heads where that is small, else through the heads: the smallest.
+    /// A learned index over the key prefixes where that is small, else `KeyPrefixes`: the smallest.
     Learned,
 }
 
@@ -119,33 +121,37 @@ enum SeparatorSearch {
     Learned(LearnedIndex),
 }
 
-/// The index in memory.
+/// The decoded index.
 #[derive(Debug)]
 pub struct IndexReader {
-    /// `None`: no data blocks.
+    /// `None` if there are no data blocks.
     index_block: Option<TableBlock>,
-    /// Over the separators, behind the part that all begin with; in byte order only.
+    /// Search structure over the separators without their shared prefix; under bytewise order only.
     search: SeparatorSearch,
-    /// Start of each data block, and the end of the last.
+    /// Offset of each data block, and the end of the last.
     block_offsets: Vec<u64>,
-    /// Every search ends at the first block.
+    /// Every search returns the first block.
     covers_all_keys: bool,
 }
 
 impl IndexReader {
     /// Decodes the raw form (with slack) of an index whose data blocks fill `data` without a gap.
-    pub fn decode(buf: Vec<u8>, data: Range<u64>, order: KeyComparator) -> Result<IndexReader> {
-        Self::decode_with_kind(IndexKind::default(), buf, data, order)
+    pub fn decode(
+        buf: Vec<u8>,
+        data: Range<u64>,
+        comparator: KeyComparator,
+    ) -> Result<IndexReader> {
+        Self::decode_with_kind(IndexKind::default(), buf, data, comparator)
     }
-    /// The same for a kind of search.
+    /// Like [`IndexReader::decode`], with the given kind of search.
     pub fn decode_with_kind(
         kind: IndexKind,
         buf: Vec<u8>,
         data: Range<u64>,
-        order: KeyComparator,
+        comparator: KeyComparator,
     ) -> Result<IndexReader> {
-        let block = TableBlock::parse(buf)?.check_comparator(order)?;
-        let mut starts = Vec::with_capacity(block.len() + 1);
+        let block = TableBlock::parse(buf)?.check_comparator(comparator)?;
+        let mut block_offsets = Vec::with_capacity(block.len() + 1);
         let mut expected = data.start;
         for i in 0..block.len() {
             let mut d = Decoder::new(block.raw_value(i));
@@ -156,25 +162,20 @@ impl IndexReader {
                 return Err(Error::corruption(format!("entry {i} of the index is malformed"))
                     .expected(format_args!("the length of a data block at {expected}"), length));
             }
-            starts.push(expected);
+            block_offsets.push(expected);
             expected = expected.saturating_add(length);
         }
-        starts.push(expected);
+        block_offsets.push(expected);
         if expected != data.end {
             return Err(Error::corruption(
-                "the data blocks of the index do not fill their part of the file",
+                "the data blocks of the index do not fill the data section of the file",
             )
             .expected(data.end, expected));
         }
-        let guide = SeparatorSearch::new(kind, &block, order);
-        Ok(IndexReader {
-            index_block: Some(block),
-            search: guide,
-            block_offsets: starts,
-            covers_all_keys: false,
-        })
+        let search = SeparatorSearch::new(kind, &block, comparator);
+        Ok(IndexReader { index_block: Some(block), search, block_offsets, covers_all_keys: false })
     }
-    /// The index of a file without data blocks.
+    /// Returns the index of a file without data blocks.
     pub fn empty() -> IndexReader {
         IndexReader {
             index_block: None,
@@ -183,83 +184,83 @@ impl IndexReader {
             covers_all_keys: false,
         }
     }
-    /// An index that leads every search to its first block.
+    /// Returns this index with every search leading to its first block.
     #[must_use]
     pub fn covering_all_keys(self) -> IndexReader {
         IndexReader { covers_all_keys: true, ..self }
     }
 
-    /// Number of data blocks.
+    /// Returns the number of data blocks.
     #[allow(clippy::len_without_is_empty)]
     pub fn block_count(&self) -> usize {
         self.index_block.as_ref().map_or(0, TableBlock::len)
     }
 
-    /// The only data block that can hold the first entry at or after (key, seq), or `len()` if none
-    /// does. If all its entries are before, that entry is the first of the next block, and has a
-    /// greater key.
+    /// Returns the only data block that can hold the first entry at or after (key, seq), or
+    /// `block_count()` if none does. If all its entries are before that position, the entry is the
+    /// first of the next block and has a greater key.
     #[inline]
-    pub fn find_block(&self, order: KeyComparator, key: &[u8], seq: SeqNo) -> usize {
+    pub fn find_block(&self, comparator: KeyComparator, key: &[u8], seq: SeqNo) -> usize {
         if self.covers_all_keys {
             return 0;
         }
         match (&self.index_block, &self.search) {
-            (Some(block), SeparatorSearch::KeyPrefixes(heads)) => {
-                find_by_key_prefix(block, heads, key, seq)
+            (Some(block), SeparatorSearch::KeyPrefixes(prefixes)) => {
+                find_by_key_prefix(block, prefixes, key, seq)
             }
             (Some(block), SeparatorSearch::Learned(learned)) => block
                 .strip_shared_prefix(key)
-                .map_or_else(|place| place, |rest| learned.lower_bound(block, rest, seq)),
-            (Some(block), SeparatorSearch::BinarySearch) => block.lower_bound(order, key, seq),
+                .map_or_else(|position| position, |rest| learned.lower_bound(block, rest, seq)),
+            (Some(block), SeparatorSearch::BinarySearch) => block.lower_bound(comparator, key, seq),
             (None, _) => 0,
         }
     }
 
-    /// Offset and frame length of data block `i`.
+    /// Returns offset and frame length of data block `i`.
     #[inline]
     pub fn block_handle(&self, i: usize) -> (u64, u64) {
         (self.block_offsets[i], self.block_offsets[i + 1] - self.block_offsets[i])
     }
     fn index_block(&self) -> &TableBlock {
-        self.index_block.as_ref().expect("only an index with data blocks is asked for one of them")
+        self.index_block.as_ref().expect("an index without data blocks has no separators")
     }
-    /// Separator of data block `i`.
+    /// Returns the separator of data block `i`.
     pub fn separator(&self, i: usize) -> (Vec<u8>, SeqNo) {
         let mut key = Vec::new();
         let block = self.index_block();
         block.copy_key(i, &mut key);
         (key, block.seq(i))
     }
-    /// The separator of data block `i`, compared with a place.
+    /// Compares the separator of data block `i` with (key, seq).
     pub fn compare_separator(
         &self,
-        order: KeyComparator,
+        comparator: KeyComparator,
         i: usize,
         key: KeyRef<'_>,
         seq: SeqNo,
     ) -> Ordering {
         let block = self.index_block();
-        block.key(i).cmp(order, key).then_with(|| seq.cmp(&block.seq(i)))
+        block.key(i).cmp(comparator, key).then_with(|| seq.cmp(&block.seq(i)))
     }
-    /// Whether the separator of data block `i` has that key.
-    pub fn separator_has_key(&self, order: KeyComparator, i: usize, key: &[u8]) -> bool {
-        self.index_block().key_equals(order, i, key)
+    /// Returns true if the separator of data block `i` has this key.
+    pub fn separator_has_key(&self, comparator: KeyComparator, i: usize, key: &[u8]) -> bool {
+        self.index_block().key_equals(comparator, i, key)
     }
-    /// Memory it holds.
+    /// Returns the memory of the index, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.index_block.as_ref().map_or(0, TableBlock::memory_bytes)
             + self.search_bytes()
             + (self.block_offsets.len() * 8) as u64
     }
-    /// Memory of what leads to separators, a part of [`Index::memory_bytes`].
+    /// Returns the part of [`IndexReader::memory_bytes`] used by the search structure.
     pub fn search_bytes(&self) -> u64 {
         match &self.search {
             SeparatorSearch::BinarySearch => 0,
-            SeparatorSearch::KeyPrefixes(heads) => heads.memory_bytes(),
+            SeparatorSearch::KeyPrefixes(prefixes) => prefixes.memory_bytes(),
             SeparatorSearch::Learned(learned) => learned.memory_bytes(),
         }
     }
-    /// How it is searched.
+    /// Returns the kind of search in use.
     pub fn search_kind(&self) -> IndexKind {
         match &self.search {
             SeparatorSearch::BinarySearch => IndexKind::BinarySearch,
@@ -270,36 +271,41 @@ impl IndexReader {
 }
 
 impl SeparatorSearch {
-    /// Over the separators of `block`. A block in the wrong order gives wrong answers, as it would
-    /// without; `verify` finds it.
-    fn new(kind: IndexKind, block: &TableBlock, order: KeyComparator) -> SeparatorSearch {
-        if order != KeyComparator::Bytes || kind == IndexKind::BinarySearch {
+    /// Builds the search structure over the separators of `block`. A block that is not sorted gives
+    /// wrong answers with any kind; `verify` detects it.
+    fn new(kind: IndexKind, block: &TableBlock, comparator: KeyComparator) -> SeparatorSearch {
+        if comparator != KeyComparator::Bytes || kind == IndexKind::BinarySearch {
             return SeparatorSearch::BinarySearch;
         }
-        let heads: Vec<u64> =
+        let prefixes: Vec<u64> =
             (0..block.len()).map(|i| key_prefix::key_prefix(block.suffix(i))).collect();
-        let learned = if kind == IndexKind::Learned { LearnedIndex::new(&heads) } else { None };
+        let learned = if kind == IndexKind::Learned { LearnedIndex::new(&prefixes) } else { None };
         learned.map_or_else(
-            || SeparatorSearch::KeyPrefixes(KeyPrefixIndex::new(&heads)),
+            || SeparatorSearch::KeyPrefixes(KeyPrefixIndex::new(&prefixes)),
             SeparatorSearch::Learned,
         )
     }
 }
 
-/// What [`Block::lower_bound`] says, in byte order: whole separators are compared only where heads
-/// are equal.
+/// Like [`TableBlock::lower_bound`], under bytewise order: whole separators are compared only where
+/// their key prefixes are equal.
 #[inline]
-fn find_by_key_prefix(block: &TableBlock, heads: &KeyPrefixIndex, key: &[u8], seq: SeqNo) -> usize {
+fn find_by_key_prefix(
+    block: &TableBlock,
+    prefixes: &KeyPrefixIndex,
+    key: &[u8],
+    seq: SeqNo,
+) -> usize {
     let rest = match block.strip_shared_prefix(key) {
         Ok(rest) => rest,
-        Err(place) => return place,
+        Err(position) => return position,
     };
-    let head = key_prefix::key_prefix(rest);
-    let low = heads.rank(head);
-    if heads.get(low) != Some(head) {
+    let prefix = key_prefix::key_prefix(rest);
+    let low = prefixes.rank(prefix);
+    if prefixes.get(low) != Some(prefix) {
         return low;
     }
-    let high = head.checked_add(1).map_or(block.len(), |next| heads.rank(next));
+    let high = prefix.checked_add(1).map_or(block.len(), |next| prefixes.rank(next));
     block.lower_bound_in(rest, seq, low..high)
 }
 
@@ -327,7 +333,7 @@ mod tests {
         assert_eq!(short_separator(b"abc\x01\x05", b"abd"), b"abc\x02");
     }
 
-    /// Separators with few different heads, with equal keys, and shorter than a head.
+    /// Separators with few distinct prefixes, with equal keys, and shorter than a key prefix.
     #[test]
     fn all_index_kinds_find_the_same_block() {
         let mut rng = TestRng::new(12);
@@ -341,7 +347,7 @@ mod tests {
             };
             let mut keys: Vec<Vec<u8>> = (0..1 + case).map(|_| key()).collect();
             keys.sort();
-            let asked: Vec<Vec<u8>> =
+            let queries: Vec<Vec<u8>> =
                 keys.iter().cloned().chain((0..50).map(|_| key())).chain([vec![]]).collect();
             let mut w = IndexWriter::new(KeyComparator::Bytes);
             for (i, k) in keys.iter().enumerate() {
@@ -353,11 +359,11 @@ mod tests {
             let data = 72..72 + 100 * keys.len() as u64;
             let index =
                 IndexReader::decode(raw.clone(), data.clone(), KeyComparator::Bytes).unwrap();
-            let lines =
+            let learned_index =
                 IndexReader::decode_with_kind(IndexKind::Learned, raw, data, KeyComparator::Bytes)
                     .unwrap();
-            learned += usize::from(lines.search_kind() == IndexKind::Learned);
-            for k in &asked {
+            learned += usize::from(learned_index.search_kind() == IndexKind::Learned);
+            for k in &queries {
                 for k in [k.clone(), [k, &[0][..]].concat(), [k, &[255; 9][..]].concat()] {
                     for seq in [SeqNo::ZERO, SeqNo(3), SeqNo::MAX] {
                         let plain = index.index_block().lower_bound(KeyComparator::Bytes, &k, seq);
@@ -367,15 +373,15 @@ mod tests {
                             "{k:?} at {seq:?} among {keys:?}"
                         );
                         assert_eq!(
-                            lines.find_block(KeyComparator::Bytes, &k, seq),
+                            learned_index.find_block(KeyComparator::Bytes, &k, seq),
                             plain,
-                            "{k:?} by lines among {keys:?}"
+                            "{k:?} by the learned index among {keys:?}"
                         );
                     }
                 }
             }
         }
-        assert!(learned > 30, "only {learned} were searched by lines");
+        assert!(learned > 30, "only {learned} cases used a learned index");
     }
 
     #[test]

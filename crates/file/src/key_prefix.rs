@@ -1,26 +1,25 @@
-//! Heads: the first eight bytes of sorted keys as numbers, in a static tree of eight to a cache
-//! line, so that a search costs one line for each level and no unpredictable branch. Byte order
-//! only. Must not know whose keys they are.
+//! A static search tree over key prefixes: the first eight bytes of sorted keys as integers, eight
+//! per node (a cache line), so that a search costs one cache line per level and no unpredictable
+//! branches. Bytewise order only.
 //!
-//! A head says "before" or "behind" for certain; equal heads say nothing, and whoever asks compares
-//! whole keys among those. (Shorter keys are filled up with zeros: a head that is less belongs to a
-//! key that is less.)
+//! Prefixes that differ decide the comparison; where prefixes are equal, the caller compares whole
+//! keys. (Shorter keys are padded with zeros, so a smaller prefix belongs to a smaller key.)
 
-/// Heads in a node: a cache line.
+/// Prefixes per node: a cache line.
 const FANOUT: usize = 8;
 
 type PrefixNode = [u64; FANOUT];
 
-/// The heads of n sorted keys.
+/// The prefixes of n sorted keys.
 #[derive(Debug)]
 pub struct KeyPrefixIndex {
-    /// From the root to the leaves; each node above has the last head of each of its children.
-    /// Filled up with the greatest.
+    /// From the root to the leaves; an inner node holds the last prefix of each child. Unused
+    /// entries are filled with the maximum.
     levels: Vec<Vec<PrefixNode>>,
     len: usize,
 }
 
-/// The head of a key.
+/// Returns the first eight bytes of a key as a big-endian integer, zero-padded.
 #[inline]
 pub fn key_prefix(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
@@ -34,10 +33,10 @@ pub fn key_prefix(key: &[u8]) -> u64 {
 }
 
 impl KeyPrefixIndex {
-    /// Of keys in ascending order.
-    pub fn new(heads: &[u64]) -> KeyPrefixIndex {
-        let nodes = |heads: &[u64]| -> Vec<PrefixNode> {
-            heads
+    /// Builds the tree; `prefixes` must be ascending.
+    pub fn new(prefixes: &[u64]) -> KeyPrefixIndex {
+        let nodes = |prefixes: &[u64]| -> Vec<PrefixNode> {
+            prefixes
                 .chunks(FANOUT)
                 .map(|part| {
                     let mut node = [u64::MAX; FANOUT];
@@ -46,34 +45,34 @@ impl KeyPrefixIndex {
                 })
                 .collect()
         };
-        let mut levels = vec![nodes(heads)];
+        let mut levels = vec![nodes(prefixes)];
         while levels[0].len() > 1 {
             let lasts: Vec<u64> = levels[0].iter().map(|node| node[FANOUT - 1]).collect();
             levels.insert(0, nodes(&lasts));
         }
-        KeyPrefixIndex { levels, len: heads.len() }
+        KeyPrefixIndex { levels, len: prefixes.len() }
     }
 
-    /// How many heads are less than `head`.
+    /// Returns the number of prefixes less than `prefix`.
     #[inline]
-    pub fn rank(&self, head: u64) -> usize {
+    pub fn rank(&self, prefix: u64) -> usize {
         let mut at = 0;
         for level in &self.levels {
-            // Behind the last node: everything is less.
+            // Beyond the last node: all prefixes are less.
             let Some(node) = level.get(at) else { return self.len };
-            let less: usize = node.iter().map(|h| usize::from(*h < head)).sum();
+            let less: usize = node.iter().map(|h| usize::from(*h < prefix)).sum();
             at = at * FANOUT + less;
         }
         at.min(self.len)
     }
 
-    /// Head `i`, if there are so many.
+    /// Returns prefix `i`, or `None` beyond the last.
     #[inline]
     pub fn get(&self, i: usize) -> Option<u64> {
         (i < self.len).then(|| self.levels[self.levels.len() - 1][i / FANOUT][i % FANOUT])
     }
 
-    /// Memory it holds.
+    /// Returns the memory of the tree, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.levels.iter().map(|level| level.len() * size_of::<PrefixNode>()).sum::<usize>() as u64
     }
@@ -106,15 +105,15 @@ mod tests {
                 plain[1] = 0;
             }
             plain.sort_unstable();
-            let heads = KeyPrefixIndex::new(&plain);
-            let mut asked: Vec<u64> =
+            let tree = KeyPrefixIndex::new(&plain);
+            let mut queries: Vec<u64> =
                 plain.iter().flat_map(|h| [*h, h.wrapping_sub(1), h.wrapping_add(1)]).collect();
-            asked.extend([0, u64::MAX, rng.next()]);
-            for h in asked {
-                assert_eq!(heads.rank(h), plain.partition_point(|p| *p < h), "{h} among {n}");
+            queries.extend([0, u64::MAX, rng.next()]);
+            for h in queries {
+                assert_eq!(tree.rank(h), plain.partition_point(|p| *p < h), "{h} among {n}");
             }
-            assert!((0..n).all(|i| heads.get(i) == Some(plain[i])));
-            assert_eq!(heads.get(n), None);
+            assert!((0..n).all(|i| tree.get(i) == Some(plain[i])));
+            assert_eq!(tree.get(n), None);
         }
     }
 }

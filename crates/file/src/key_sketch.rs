@@ -1,17 +1,18 @@
-//! How many different keys a table holds, and how many several tables hold together: a HyperLogLog
-//! sketch over the hashes of keys (Flajolet et al., 2007). Two sketches become that of the union by
-//! taking the larger of each register.
+//! Estimates the number of distinct keys in a table, and in several tables together: a HyperLogLog
+//! sketch over key hashes (Flajolet et al., 2007). Sketches are merged by taking the maximum of
+//! each register.
 //!
-//! With 2048 registers the standard error is 1.04 / sqrt(2048) = 2.3 %: 7 % is exceeded once in 400
-//! times. Small sets are counted by empty registers ("linear counting"), which is more exact.
+//! With 2048 registers the standard error is 1.04 / sqrt(2048) = 2.3 %; an error of 7 % is exceeded
+//! once in 400 cases. Small sets are estimated from the number of empty registers (linear
+//! counting), which is more accurate.
 
 use perigee_base::{Error, Result};
 
-/// Bits of the hash that choose a register.
+/// Hash bits that select a register.
 const INDEX_BITS: u32 = 11;
-/// Registers, and bytes of the raw form.
+/// Number of registers, which is also the size of the raw form in bytes.
 pub const REGISTERS: usize = 1 << INDEX_BITS;
-/// Largest value of a register: position of the first one among the other bits, none of them set.
+/// Maximum value of a register: the rank when none of the remaining hash bits is set.
 const RANK_MAX: u8 = (64 - INDEX_BITS + 1) as u8;
 
 /// A sketch of a set of keys.
@@ -21,7 +22,7 @@ pub struct KeySketch {
 }
 
 impl KeySketch {
-    /// Of no keys.
+    /// Creates the sketch of the empty set.
     pub fn new() -> KeySketch {
         KeySketch { registers: vec![0; REGISTERS] }
     }
@@ -31,11 +32,11 @@ impl KeySketch {
         let rank = ((hash << INDEX_BITS).leading_zeros() as u8 + 1).min(RANK_MAX);
         self.registers[at] = self.registers[at].max(rank);
     }
-    /// Becomes the sketch of both sets together.
+    /// Merges another sketch; the result is the sketch of the union.
     pub fn merge(&mut self, other: &KeySketch) {
         self.registers.iter_mut().zip(&other.registers).for_each(|(a, b)| *a = (*a).max(*b));
     }
-    /// About how many different keys.
+    /// Returns the estimated number of distinct keys.
     pub fn estimate(&self) -> u64 {
         let m = REGISTERS as f64;
         let alpha = 0.7213 / (1.0 + 1.079 / m);
@@ -45,14 +46,14 @@ impl KeySketch {
         let counted = if raw <= 2.5 * m && empty > 0 { m * (m / empty as f64).ln() } else { raw };
         counted.round() as u64
     }
-    /// The raw form: one byte a register.
+    /// Returns the raw form: one byte per register.
     pub fn raw(&self) -> &[u8] {
         &self.registers
     }
     /// Decodes the raw form.
     pub fn decode(raw: &[u8]) -> Result<KeySketch> {
         if raw.len() != REGISTERS || raw.iter().any(|r| *r > RANK_MAX) {
-            return Err(Error::corruption("the sketch of keys is malformed")
+            return Err(Error::corruption("malformed key sketch")
                 .expected(format_args!("{REGISTERS} registers of at most {RANK_MAX}"), raw.len()));
         }
         Ok(KeySketch { registers: raw.to_vec() })

@@ -1,42 +1,45 @@
-//! Lines over the heads of an index's separators, in place of the [heads](crate::heads) themselves:
-//! a window of positions that is searched by comparing whole separators. Byte order only. Much
-//! smaller than the heads, and slower where those are in the processor's cache.
+//! A learned index over the key prefixes of an index's separators: linear segments predict a window
+//! of positions, which is searched by comparing whole separators. Used instead of a
+//! `KeyPrefixIndex`. Bytewise order only. Much smaller than the key prefixes, and slower where
+//! those are in the CPU cache.
 //!
-//! What is found never rests on the lines: a result at an end of the window is compared with what
-//! lies behind it.
+//! Correctness does not depend on the segments: a result at an end of the window is checked against
+//! the entries outside it.
 
 use crate::block::TableBlock;
 use crate::key_prefix;
 use perigee_base::SeqNo;
 use perigee_learned::Segments;
 
-/// Positions by which a line may be wrong.
+/// Maximum error of a predicted position.
 const POSITION_ERROR_MAX: usize = 8;
-/// Heads that there have to be for each piece: a piece takes 24 bytes, so this is half of what
-/// heads take, or less.
+/// Minimum number of prefixes per segment: a segment takes 24 bytes, so this is at most half the
+/// size of the prefixes.
 const PREFIXES_PER_SEGMENT_MIN: usize = 6;
-/// Of so many heads one may equal the one before it. Equal ones lie outside of the window.
+/// At most one of this many prefixes may equal its predecessor, because equal prefixes can lie
+/// outside the predicted window.
 const PREFIXES_PER_DUPLICATE_MIN: usize = 16;
 
-/// Lines over the separators of a block.
+/// Linear segments over the separators of a block.
 #[derive(Debug)]
 pub struct LearnedIndex {
     segments: Segments,
 }
 
 impl LearnedIndex {
-    /// Over heads in ascending order; `None` where they would not be small, or lead nowhere near.
-    pub fn new(heads: &[u64]) -> Option<LearnedIndex> {
-        let equal = heads.windows(2).filter(|w| w[0] == w[1]).count();
-        if !heads.is_sorted() || equal > heads.len() / PREFIXES_PER_DUPLICATE_MIN {
+    /// Builds the index over ascending prefixes; `None` if it would not be small or would predict
+    /// badly.
+    pub fn new(prefixes: &[u64]) -> Option<LearnedIndex> {
+        let equal = prefixes.windows(2).filter(|w| w[0] == w[1]).count();
+        if !prefixes.is_sorted() || equal > prefixes.len() / PREFIXES_PER_DUPLICATE_MIN {
             return None;
         }
-        let segments = Segments::new(heads, POSITION_ERROR_MAX)?;
-        (segments.len() * PREFIXES_PER_SEGMENT_MIN <= heads.len())
+        let segments = Segments::new(prefixes, POSITION_ERROR_MAX)?;
+        (segments.len() * PREFIXES_PER_SEGMENT_MIN <= prefixes.len())
             .then_some(LearnedIndex { segments })
     }
 
-    /// What [`Block::lower_bound_in`] all separators says.
+    /// Like [`TableBlock::lower_bound_in`] over all separators.
     #[inline]
     pub fn lower_bound(&self, block: &TableBlock, rest: &[u8], seq: SeqNo) -> usize {
         let window = self.segments.window(key_prefix::key_prefix(rest));
@@ -52,7 +55,7 @@ impl LearnedIndex {
         found
     }
 
-    /// Memory it holds.
+    /// Returns the memory of the index, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.segments.memory_bytes() as u64
     }

@@ -1,8 +1,9 @@
-//! L2: bytes at rest. How entries lie in files, and how they are read back and checked.
+//! On-disk formats: how entries are stored in files, and how they are read back and verified.
 //!
-//! Knows nothing of levels, transactions, paths or clocks; what a family means is not its business
-//! either. Everything that comes from a file is verified before it is used: damage is an error with
-//! a place, never a panic and never a wrong answer. The module order is the dependency order.
+//! Layer 2 of the engine. Independent of levels, transactions, paths and clocks, and of what a
+//! column family means. Everything read from a file is verified before it is used: damage is an
+//! error that names file and offset, never a panic and never a wrong answer. The module order is
+//! the dependency order.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

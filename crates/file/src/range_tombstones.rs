@@ -1,12 +1,13 @@
-//! Range tombstones as fragments: stretches of keys that do not overlap, each with the sequence
-//! numbers of the tombstones that cover it. In memory beside a memtable, resident with a klog, on
-//! disk as the raw form of its ranges frame.
+//! Range tombstones as fragments: key ranges that do not overlap, each with the sequence numbers of
+//! the tombstones that cover it. Kept next to a memtable, in memory with an open klog, and on disk
+//! as the raw form of the ranges frame.
 //!
 //! ```text
-//! for each fragment: varint length, begin | varint length, end | varint n | varint newest | n - 1 varints: differences
+//! for each fragment: varint length, begin | varint length, end | varint n | varint newest | n - 1
+//! varints: differences
 //! ```
-//! Invariants: fragments ascend and do not overlap; none is empty; each has at least one number,
-//! newest first.
+//! Invariants: fragments ascend and do not overlap; none is empty; each has at least one sequence
+//! number, newest first.
 
 use perigee_base::codec::{Decoder, put_bytes, put_varint};
 use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
@@ -15,14 +16,14 @@ use perigee_base::{Error, KeyComparator, Result, SeqNo};
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::sync::Arc;
 
-/// A stretch of keys and the tombstones over it.
+/// A key range and the tombstones that cover it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeTombstoneFragment {
-    /// Where it begins.
+    /// Start of the range.
     pub begin: KeyBoundary,
-    /// Where it ends.
+    /// End of the range.
     pub end: KeyBoundary,
-    /// The tombstones' sequence numbers, newest first.
+    /// Sequence numbers of the tombstones, newest first.
     pub seqs: Vec<SeqNo>,
 }
 
@@ -38,11 +39,11 @@ impl RangeTombstoneFragment {
             seqs: seqs.to_vec(),
         })
     }
-    /// The newest tombstone that a reader at `at` sees.
+    /// Returns the newest tombstone visible to a reader at `at`.
     pub fn newest_visible(&self, at: SeqNo) -> Option<SeqNo> {
         newest_visible_seq(&self.seqs, at)
     }
-    /// The oldest tombstone that is newer than an entry.
+    /// Returns the oldest tombstone that is newer than an entry at `seq`.
     pub fn oldest_newer_than(&self, seq: SeqNo) -> Option<SeqNo> {
         self.seqs.iter().rev().copied().find(|s| *s > seq)
     }
@@ -52,56 +53,56 @@ fn newest_visible_seq(seqs: &[SeqNo], at: SeqNo) -> Option<SeqNo> {
     seqs.get(seqs.partition_point(|s| *s > at)).copied()
 }
 
-/// A stretch around a key: a fragment, or the gap between two.
+/// The key range around a key: a fragment, or the gap between two fragments.
 #[derive(Clone, Copy, Debug)]
 pub struct TombstoneSpan<'a> {
-    /// Where it begins.
+    /// Start of the range.
     pub begin: KeyBoundaryRef<'a>,
-    /// Where it ends.
+    /// End of the range.
     pub end: KeyBoundaryRef<'a>,
-    /// The tombstones over it, newest first; none in a gap.
+    /// Sequence numbers of the tombstones that cover it, newest first; empty in a gap.
     pub seqs: &'a [SeqNo],
 }
 
 impl TombstoneSpan<'_> {
-    /// The newest tombstone that a reader at `at` sees.
+    /// Returns the newest tombstone visible to a reader at `at`.
     pub fn newest_visible(&self, at: SeqNo) -> Option<SeqNo> {
         newest_visible_seq(self.seqs, at)
     }
 }
 
-/// Range tombstones, fragmented.
+/// A set of range tombstones as fragments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeTombstones(Vec<Arc<RangeTombstoneFragment>>);
 
 impl RangeTombstones {
-    /// Around fragments that keep the invariants.
+    /// Wraps fragments that satisfy the invariants.
     pub fn new(list: Vec<Arc<RangeTombstoneFragment>>) -> RangeTombstones {
         RangeTombstones(list)
     }
-    /// The fragments, ascending.
+    /// Returns the fragments, ascending.
     pub fn fragments(&self) -> &[Arc<RangeTombstoneFragment>] {
         &self.0
     }
-    /// Whether there is none.
+    /// Returns true if there is no range tombstone.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-    /// Sequence numbers of all fragments together.
+    /// Returns the number of tombstones, counted once for each fragment.
     pub fn tombstone_count(&self) -> u64 {
         self.0.iter().map(|f| f.seqs.len() as u64).sum()
     }
-    /// From the first begin to the last end.
+    /// Returns the begin of the first fragment and the end of the last.
     pub fn extent(&self) -> Option<(KeyBoundaryRef<'_>, KeyBoundaryRef<'_>)> {
         Some((self.0.first()?.begin.as_ref(), self.0.last()?.end.as_ref()))
     }
-    /// The smallest and the largest sequence number.
+    /// Returns the smallest and the largest sequence number.
     pub fn seq_range(&self) -> Option<(SeqNo, SeqNo)> {
         let oldest = self.0.iter().filter_map(|f| f.seqs.last()).min()?;
         let newest = self.0.iter().filter_map(|f| f.seqs.first()).max()?;
         Some((*oldest, *newest))
     }
-    /// Memory it holds, about.
+    /// Returns the approximate memory, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         let one = |f: &Arc<RangeTombstoneFragment>| {
             f.begin.as_ref().encoded_bytes()
@@ -112,56 +113,56 @@ impl RangeTombstones {
         self.0.iter().map(|f| one(f) as u64).sum()
     }
 
-    /// The first fragment that ends behind `place`.
-    fn first_ending_after(&self, order: KeyComparator, place: KeyBoundaryRef<'_>) -> usize {
-        self.0.partition_point(|f| f.end.as_ref().cmp(order, place) != Greater)
+    /// Returns the index of the first fragment that ends after `boundary`.
+    fn first_ending_after(&self, comparator: KeyComparator, boundary: KeyBoundaryRef<'_>) -> usize {
+        self.0.partition_point(|f| f.end.as_ref().cmp(comparator, boundary) != Greater)
     }
-    /// The stretch around `key`.
-    pub fn span_at(&self, order: KeyComparator, key: &[u8]) -> TombstoneSpan<'_> {
-        let i = self.first_ending_after(order, KeyBoundaryRef::Before(key));
+    /// Returns the fragment or gap around `key`.
+    pub fn span_at(&self, comparator: KeyComparator, key: &[u8]) -> TombstoneSpan<'_> {
+        let i = self.first_ending_after(comparator, KeyBoundaryRef::Before(key));
         let before = i.checked_sub(1).map_or(KeyBoundaryRef::First, |i| self.0[i].end.as_ref());
         match self.0.get(i) {
             None => TombstoneSpan { begin: before, end: KeyBoundaryRef::Last, seqs: &[] },
-            Some(f) if f.begin.as_ref().is_before(order, key) => {
+            Some(f) if f.begin.as_ref().is_before(comparator, key) => {
                 TombstoneSpan { begin: f.begin.as_ref(), end: f.end.as_ref(), seqs: &f.seqs }
             }
             Some(f) => TombstoneSpan { begin: before, end: f.begin.as_ref(), seqs: &[] },
         }
     }
-    /// The fragment over `key`.
+    /// Returns the fragment that covers `key`.
     pub fn fragment_covering(
         &self,
-        order: KeyComparator,
+        comparator: KeyComparator,
         key: &[u8],
     ) -> Option<&Arc<RangeTombstoneFragment>> {
-        let f = self.0.get(self.first_ending_after(order, KeyBoundaryRef::Before(key)))?;
-        f.begin.as_ref().is_before(order, key).then_some(f)
+        let f = self.0.get(self.first_ending_after(comparator, KeyBoundaryRef::Before(key)))?;
+        f.begin.as_ref().is_before(comparator, key).then_some(f)
     }
 
-    /// Adds a tombstone. How many fragments it touched.
+    /// Adds a tombstone. Returns the number of fragments in the affected range afterwards.
     pub fn add(
         &mut self,
-        order: KeyComparator,
+        comparator: KeyComparator,
         begin: KeyBoundaryRef<'_>,
         end: KeyBoundaryRef<'_>,
         seq: SeqNo,
     ) -> usize {
-        if begin.cmp(order, end) != Less {
+        if begin.cmp(comparator, end) != Less {
             return 0;
         }
-        let from = self.first_ending_after(order, begin);
-        let to =
-            from + self.0[from..].partition_point(|f| f.begin.as_ref().cmp(order, end) == Less);
+        let from = self.first_ending_after(comparator, begin);
+        let to = from
+            + self.0[from..].partition_point(|f| f.begin.as_ref().cmp(comparator, end) == Less);
         let touched = RangeTombstones(self.0[from..to].to_vec());
         let one = RangeTombstones(vec![RangeTombstoneFragment::new(begin, end, &[seq])]);
-        let merged = touched.merge(order, &one).0;
+        let merged = touched.merge(comparator, &one).0;
         let n = merged.len();
         self.0.splice(from..to, merged);
         n
     }
 
-    /// Both together: a sweep over the two lists.
-    pub fn merge(&self, order: KeyComparator, other: &RangeTombstones) -> RangeTombstones {
+    /// Merges two sets by a sweep over both lists.
+    pub fn merge(&self, comparator: KeyComparator, other: &RangeTombstones) -> RangeTombstones {
         let (mut i, mut j) = (0, 0);
         let mut at = KeyBoundaryRef::First;
         let mut out = Vec::with_capacity(self.0.len() + other.0.len());
@@ -172,21 +173,23 @@ impl RangeTombstones {
                 (Some(a), None) => (a, &mut i),
                 (None, Some(b)) => (b, &mut j),
                 (Some(a), Some(b)) => {
-                    let (a_begin, b_begin) =
-                        (a.begin.as_ref().larger(order, at), b.begin.as_ref().larger(order, at));
+                    let (a_begin, b_begin) = (
+                        a.begin.as_ref().larger(comparator, at),
+                        b.begin.as_ref().larger(comparator, at),
+                    );
                     let (a_end, b_end) = (a.end.as_ref(), b.end.as_ref());
-                    if a_end.cmp(order, b_begin) != Greater {
+                    if a_end.cmp(comparator, b_begin) != Greater {
                         (a, &mut i)
-                    } else if b_end.cmp(order, a_begin) != Greater {
+                    } else if b_end.cmp(comparator, a_begin) != Greater {
                         (b, &mut j)
                     } else {
-                        at = match a_begin.cmp(order, b_begin) {
+                        at = match a_begin.cmp(comparator, b_begin) {
                             Less => push_fragment(&mut out, a_begin, b_begin, &a.seqs),
                             Greater => push_fragment(&mut out, b_begin, a_begin, &b.seqs),
                             Equal => {
-                                let end = a_end.smaller(order, b_end);
-                                i += usize::from(a_end.cmp(order, end) == Equal);
-                                j += usize::from(b_end.cmp(order, end) == Equal);
+                                let end = a_end.smaller(comparator, b_end);
+                                i += usize::from(a_end.cmp(comparator, end) == Equal);
+                                j += usize::from(b_end.cmp(comparator, end) == Equal);
                                 push_fragment(&mut out, a_begin, end, &merge_seqs(&a.seqs, &b.seqs))
                             }
                         };
@@ -194,7 +197,7 @@ impl RangeTombstones {
                     }
                 }
             };
-            let (begin, end) = (only.begin.as_ref().larger(order, at), only.end.as_ref());
+            let (begin, end) = (only.begin.as_ref().larger(comparator, at), only.end.as_ref());
             if begin == only.begin.as_ref() {
                 out.push(Arc::clone(only));
             } else {
@@ -205,19 +208,22 @@ impl RangeTombstones {
         }
     }
 
-    /// The part between two places, and how many numbers of fragments that reach over `end` stay
-    /// behind there.
+    /// Returns the part between two boundaries, and the number of tombstones (counted once for each
+    /// fragment) that extend beyond `end`.
     pub fn clip_to_range(
         &self,
-        order: KeyComparator,
+        comparator: KeyComparator,
         begin: KeyBoundaryRef<'_>,
         end: KeyBoundaryRef<'_>,
     ) -> (RangeTombstones, u64) {
-        let from = self.first_ending_after(order, begin);
+        let from = self.first_ending_after(comparator, begin);
         let (mut out, mut over) = (Vec::new(), 0);
-        for f in self.0[from..].iter().take_while(|f| f.begin.as_ref().cmp(order, end) == Less) {
-            let (b, e) =
-                (f.begin.as_ref().larger(order, begin), f.end.as_ref().smaller(order, end));
+        for f in self.0[from..].iter().take_while(|f| f.begin.as_ref().cmp(comparator, end) == Less)
+        {
+            let (b, e) = (
+                f.begin.as_ref().larger(comparator, begin),
+                f.end.as_ref().smaller(comparator, end),
+            );
             if e != f.end.as_ref() {
                 over += f.seqs.len() as u64;
             }
@@ -230,15 +236,15 @@ impl RangeTombstones {
         (RangeTombstones(out), over)
     }
 
-    /// Joins neighbours that meet and have the same numbers.
+    /// Joins adjacent fragments with the same sequence numbers.
     #[must_use]
-    pub fn coalesce(self, order: KeyComparator) -> RangeTombstones {
+    pub fn coalesce(self, comparator: KeyComparator) -> RangeTombstones {
         let mut out: Vec<Arc<RangeTombstoneFragment>> = Vec::with_capacity(self.0.len());
         for f in self.0 {
             match out.last_mut() {
                 Some(last)
                     if last.seqs == f.seqs
-                        && last.end.as_ref().cmp(order, f.begin.as_ref()) == Equal =>
+                        && last.end.as_ref().cmp(comparator, f.begin.as_ref()) == Equal =>
                 {
                     Arc::make_mut(last).end = f.end.clone();
                 }
@@ -248,7 +254,7 @@ impl RangeTombstones {
         RangeTombstones(out)
     }
 
-    /// All of them under one number.
+    /// Replaces all sequence numbers by `seq`.
     #[must_use]
     pub fn with_seq(&self, seq: SeqNo) -> RangeTombstones {
         let one = |f: &Arc<RangeTombstoneFragment>| {
@@ -260,15 +266,16 @@ impl RangeTombstones {
         };
         RangeTombstones(self.0.iter().map(one).collect())
     }
-    /// Those of numbers that are not in any of `gone`, which are ascending and apart.
+    /// Removes the tombstones whose sequence numbers lie in `removed`, which is ascending and
+    /// disjoint.
     #[must_use]
-    pub fn without_seqs(&self, gone: &[std::ops::Range<u64>]) -> RangeTombstones {
-        let stays = |seq: &SeqNo| {
-            let at = gone.partition_point(|r| r.end <= seq.0);
-            !gone.get(at).is_some_and(|r| r.contains(&seq.0))
+    pub fn without_seqs(&self, removed: &[std::ops::Range<u64>]) -> RangeTombstones {
+        let is_kept = |seq: &SeqNo| {
+            let at = removed.partition_point(|r| r.end <= seq.0);
+            !removed.get(at).is_some_and(|r| r.contains(&seq.0))
         };
         let one = |f: &Arc<RangeTombstoneFragment>| {
-            let seqs: Vec<SeqNo> = f.seqs.iter().copied().filter(stays).collect();
+            let seqs: Vec<SeqNo> = f.seqs.iter().copied().filter(is_kept).collect();
             (!seqs.is_empty()).then(|| {
                 Arc::new(RangeTombstoneFragment { seqs, ..RangeTombstoneFragment::clone(f) })
             })
@@ -276,14 +283,14 @@ impl RangeTombstones {
         RangeTombstones(self.0.iter().filter_map(one).collect())
     }
 
-    /// The raw form.
+    /// Encodes the raw form.
     pub fn encode(&self) -> Vec<u8> {
-        let (mut out, mut cut) = (Vec::new(), Vec::new());
+        let (mut out, mut boundary) = (Vec::new(), Vec::new());
         for f in &self.0 {
-            for place in [&f.begin, &f.end] {
-                cut.clear();
-                place.as_ref().encode(&mut cut);
-                put_bytes(&mut out, &cut);
+            for end in [&f.begin, &f.end] {
+                boundary.clear();
+                end.as_ref().encode(&mut boundary);
+                put_bytes(&mut out, &boundary);
             }
             put_varint(&mut out, f.seqs.len() as u64);
             let mut last = None;
@@ -295,21 +302,22 @@ impl RangeTombstones {
         out
     }
 
-    /// Decodes the raw form; there is at least one fragment.
-    pub fn decode(raw: &[u8], order: KeyComparator) -> Result<RangeTombstones> {
+    /// Decodes the raw form; fails if there is no fragment.
+    pub fn decode(raw: &[u8], comparator: KeyComparator) -> Result<RangeTombstones> {
         let mut d = Decoder::new(raw);
         let mut out: Vec<Arc<RangeTombstoneFragment>> = Vec::new();
         while !d.is_empty() {
             let begin = KeyBoundaryRef::decode(d.bytes(KEY_BYTES_MAX + 1)?)?;
             let end = KeyBoundaryRef::decode(d.bytes(KEY_BYTES_MAX + 1)?)?;
-            let behind = out.last().is_none_or(|l| l.end.as_ref().cmp(order, begin) != Greater);
-            if !behind || begin.cmp(order, end) != Less {
-                return Err(Error::corruption("fragments of range tombstones are out of order"));
+            let ascending =
+                out.last().is_none_or(|l| l.end.as_ref().cmp(comparator, begin) != Greater);
+            if !ascending || begin.cmp(comparator, end) != Less {
+                return Err(Error::corruption("range tombstone fragments are out of order"));
             }
             out.push(RangeTombstoneFragment::new(begin, end, &decode_seqs(&mut d)?));
         }
         if out.is_empty() {
-            return Err(Error::corruption("a ranges frame without range tombstones"));
+            return Err(Error::corruption("a ranges frame contains no range tombstones"));
         }
         Ok(RangeTombstones(out))
     }
@@ -325,7 +333,7 @@ fn push_fragment<'a>(
     end
 }
 
-/// The numbers of both, newest first.
+/// Merges two lists of sequence numbers, newest first.
 fn merge_seqs(a: &[SeqNo], b: &[SeqNo]) -> Vec<SeqNo> {
     let mut all = [a, b].concat();
     all.sort_unstable_by(|x, y| y.cmp(x));
@@ -336,7 +344,7 @@ fn merge_seqs(a: &[SeqNo], b: &[SeqNo]) -> Vec<SeqNo> {
 fn decode_seqs(d: &mut Decoder<'_>) -> Result<Vec<SeqNo>> {
     let n = d.varint()?;
     if n == 0 || n > d.remaining() as u64 {
-        return Err(Error::corruption("an impossible number of range tombstones")
+        return Err(Error::corruption("invalid range tombstone count")
             .expected(format_args!("1 to {}", d.remaining()), n));
     }
     let mut out = vec![SeqNo(d.varint()?)];
@@ -345,9 +353,7 @@ fn decode_seqs(d: &mut Decoder<'_>) -> Result<Vec<SeqNo>> {
         match out[out.len() - 1].0.checked_sub(difference) {
             Some(seq) if difference > 0 => out.push(SeqNo(seq)),
             _ => {
-                return Err(Error::corruption(
-                    "sequence numbers of range tombstones do not descend",
-                ));
+                return Err(Error::corruption("range tombstone sequence numbers do not descend"));
             }
         }
     }

@@ -1,8 +1,9 @@
-//! The shelf: the door of this crate. Opens readers once and keeps them by file number, hands out
-//! writers. Must not know which files should exist: that is the manifest's.
+//! Cache of open table readers, and the entry point of this crate: opens each klog and vlog once,
+//! keeps the readers by file number, and creates writers. Which files should exist is defined by
+//! the manifest, not here.
 //!
-//! Invariant: a file is opened (and so verified) outside the lock; of two that open it at once one
-//! reader stays.
+//! Invariant: a file is opened (and so verified) outside the lock; if two threads open it at once,
+//! one reader is kept.
 
 use crate::block_cache::BlockCache;
 use crate::compression::CompressionMethod;
@@ -30,16 +31,16 @@ pub struct TableCache {
     klogs: ReaderMap<KlogReader>,
     vlogs: ReaderMap<VlogReader>,
     file_handles: Arc<FileHandleCache>,
-    /// Bytes that the klog readers hold: indexes and filters.
+    /// Memory of the open klog readers, in bytes: indexes and filters.
     klog_memory_bytes: AtomicU64,
-    /// The filters' part of it.
+    /// The part of `klog_memory_bytes` used by filters.
     filter_memory_bytes: AtomicU64,
-    /// Bytes that writers gather.
+    /// Bytes that a writer buffers before it appends to its file.
     buffer_bytes: usize,
 }
 
 impl TableCache {
-    /// An empty shelf over `dir`.
+    /// Creates an empty cache for the files of `dir`, without a limit on open files.
     pub fn new(
         dir: Arc<dyn Dir>,
         database: u64,
@@ -53,7 +54,7 @@ impl TableCache {
         );
         Self::with_file_handles(dir, database, cache, counters, handles)
     }
-    /// The same, with files of `dir` that are opened through `handles`.
+    /// Like [`TableCache::new`]; files of `dir` are opened through `handles`.
     pub fn with_file_handles(
         dir: Arc<dyn Dir>,
         database: u64,
@@ -61,7 +62,7 @@ impl TableCache {
         counters: Arc<Counters>,
         handles: Arc<FileHandleCache>,
     ) -> TableCache {
-        let (klogs, vlogs, resident, filters) = Default::default();
+        let (klogs, vlogs, klog_memory_bytes, filter_memory_bytes) = Default::default();
         let buffer_bytes = BUFFER_BYTES;
         TableCache {
             dir,
@@ -71,18 +72,18 @@ impl TableCache {
             klogs,
             vlogs,
             file_handles: handles,
-            klog_memory_bytes: resident,
-            filter_memory_bytes: filters,
+            klog_memory_bytes,
+            filter_memory_bytes,
             buffer_bytes,
         }
     }
-    /// The same; writers gather at most so many bytes before they call the file system.
+    /// Sets how many bytes writers buffer before they append, at most the default.
     #[must_use]
     pub fn with_buffer_bytes(self, bytes: usize) -> TableCache {
         TableCache { buffer_bytes: bytes.min(BUFFER_BYTES), ..self }
     }
 
-    /// The reader of a klog, opened at the first call.
+    /// Returns the reader of a klog; opens it at the first call.
     pub fn klog_reader(&self, id: FileId, bytes: u64) -> Result<Arc<KlogReader>> {
         let (reader, new) = get_or_open(&self.klogs, id, || {
             let (cache, counters) = (self.cache.clone(), self.counters.clone());
@@ -96,7 +97,7 @@ impl TableCache {
         Ok(reader)
     }
 
-    /// The reader of a vlog, opened at the first call.
+    /// Returns the reader of a vlog; opens it at the first call.
     pub fn vlog_reader(&self, id: FileId, bytes: u64) -> Result<Arc<VlogReader>> {
         let open = || {
             VlogReader::open_cached(
@@ -112,83 +113,87 @@ impl TableCache {
         Ok(reader)
     }
 
-    /// Stands for a klog that could not be opened: every key in its range answers with the reason.
+    /// Builds a reader for a klog that could not be opened: every read of a key in its range fails
+    /// with `cause`.
     pub fn placeholder_klog(
         &self,
         id: FileId,
         summary: &KlogSummary,
-        order: KeyComparator,
-        why: Error,
+        comparator: KeyComparator,
+        cause: Error,
     ) -> Result<KlogReader> {
         let shared = (self.cache.clone(), self.counters.clone());
-        KlogReader::placeholder((id, self.database), summary, order, why, shared)
+        KlogReader::placeholder((id, self.database), summary, comparator, cause, shared)
     }
-    /// Stands for a vlog that could not be opened.
-    pub fn placeholder_vlog(&self, id: FileId, bytes: u64, why: Error) -> VlogReader {
-        VlogReader::placeholder(id, self.database, bytes, why, self.counters.clone())
+    /// Builds a reader for a vlog that could not be opened: every read fails with `cause`.
+    pub fn placeholder_vlog(&self, id: FileId, bytes: u64, cause: Error) -> VlogReader {
+        VlogReader::placeholder(id, self.database, bytes, cause, self.counters.clone())
     }
 
-    /// A writer of a new klog; `options.database` is filled in.
+    /// Creates a klog writer; `options.database` is overwritten.
     pub fn klog_writer(&self, id: FileId, options: KlogOptions) -> Result<KlogWriter> {
         let options = KlogOptions { database: self.database, ..options };
         let mut writer = KlogWriter::create(&*self.dir, id, options)?;
         writer.set_buffer_bytes(self.buffer_bytes);
         Ok(writer)
     }
-    /// A writer of a new vlog.
+    /// Creates a vlog writer.
     pub fn vlog_writer(&self, id: FileId, compression: CompressionMethod) -> Result<VlogWriter> {
         let mut writer = VlogWriter::create(&*self.dir, id, self.database, compression)?;
         writer.set_buffer_bytes(self.buffer_bytes);
         Ok(writer)
     }
 
-    /// Drops a reader and its cached blocks. Whoever still holds the reader may go on with it.
+    /// Drops the readers of a file and its cached blocks. A thread that still holds a reader can
+    /// continue to use it.
     pub fn evict(&self, id: FileId) {
-        if let Some(gone) = self.klogs.write().unwrap_or_else(PoisonError::into_inner).remove(&id) {
-            self.klog_memory_bytes.fetch_sub(gone.memory_bytes(), Relaxed);
-            self.filter_memory_bytes.fetch_sub(gone.filter_bytes(), Relaxed);
-            gone.evict_blocks();
+        if let Some(removed) =
+            self.klogs.write().unwrap_or_else(PoisonError::into_inner).remove(&id)
+        {
+            self.klog_memory_bytes.fetch_sub(removed.memory_bytes(), Relaxed);
+            self.filter_memory_bytes.fetch_sub(removed.filter_bytes(), Relaxed);
+            removed.evict_blocks();
         }
         self.vlogs.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         self.file_handles.evict(id);
     }
 
-    /// Bytes of the indexes and filters of all open tables.
+    /// Returns the memory of the indexes, filters and block slots of all open tables, in bytes.
     pub fn resident_bytes(&self) -> u64 {
         self.klog_memory_bytes.load(Relaxed) + self.cache.slot_bytes()
     }
-    /// The filters' part of [`TableCache::resident_bytes`].
+    /// Returns the part of [`TableCache::resident_bytes`] used by filters.
     pub fn filter_bytes(&self) -> u64 {
         self.filter_memory_bytes.load(Relaxed)
     }
-    /// Tables that are open.
+    /// Returns the number of open klogs.
     pub fn open_table_count(&self) -> usize {
         self.klogs.read().unwrap_or_else(PoisonError::into_inner).len()
     }
-    /// The open files.
+    /// Returns the cache of file handles.
     pub fn file_handles(&self) -> &Arc<FileHandleCache> {
         &self.file_handles
     }
 
-    /// The directory.
+    /// Returns the directory.
     pub fn dir(&self) -> &Arc<dyn Dir> {
         &self.dir
     }
-    /// The block cache.
+    /// Returns the block cache.
     pub fn cache(&self) -> &Arc<BlockCache> {
         &self.cache
     }
-    /// The counters.
+    /// Returns the counters.
     pub fn counters(&self) -> &Arc<Counters> {
         &self.counters
     }
-    /// The database's id.
+    /// Returns the database id.
     pub fn database(&self) -> u64 {
         self.database
     }
 }
 
-/// The kept reader, or a new one; and whether it is new here.
+/// Returns the cached reader or opens a new one; the flag is true if the new reader was cached.
 fn get_or_open<R>(
     readers: &ReaderMap<R>,
     id: FileId,
@@ -208,12 +213,14 @@ fn get_or_open<R>(
     Ok((kept, new))
 }
 
-/// Numbers are never reused and files never change, so two lengths for one number are a bug.
-fn check_same_length(id: FileId, open: u64, asked: u64) -> Result<()> {
-    if open == asked {
+/// Fails if the file was opened with another length. File numbers are never reused and files never
+/// change, so this is a bug.
+fn check_same_length(id: FileId, open: u64, requested: u64) -> Result<()> {
+    if open == requested {
         return Ok(());
     }
-    Err(Error::internal(format!("file {id} was opened with another length")).expected(open, asked))
+    Err(Error::internal(format!("file {id} was opened with another length"))
+        .expected(open, requested))
 }
 
 #[cfg(test)]
@@ -225,7 +232,7 @@ mod tests {
     #[test]
     fn readers_are_cached_until_evicted() {
         let cache = Arc::new(BlockCache::new(1 << 20));
-        let shelf = TableCache::new(TestDir::new(), 77, cache.clone(), Arc::default());
+        let tables = TableCache::new(TestDir::new(), 77, cache.clone(), Arc::default());
         let options = KlogOptions {
             database: 0,
             family: FamilyId(2),
@@ -234,22 +241,25 @@ mod tests {
             compression: CompressionMethod::Lz4,
             filter_bits: 10,
         };
-        let mut w = shelf.klog_writer(FileId(1), options).unwrap();
+        let mut w = tables.klog_writer(FileId(1), options).unwrap();
         w.add(TestEntry::put(b"k", 1, b"v").as_ref()).unwrap();
         let s = w.finish().unwrap();
-        let a = shelf.klog_reader(FileId(1), s.bytes).unwrap();
-        assert!(Arc::ptr_eq(&a, &shelf.klog_reader(FileId(1), s.bytes).unwrap()));
+        let a = tables.klog_reader(FileId(1), s.bytes).unwrap();
+        assert!(Arc::ptr_eq(&a, &tables.klog_reader(FileId(1), s.bytes).unwrap()));
         assert!(a.get(b"k", checksum::key_hash(b"k"), SeqNo::MAX).unwrap().is_some());
         assert!(cache.used_bytes() > 0);
-        shelf.evict(FileId(1));
+        tables.evict(FileId(1));
         assert_eq!(cache.used_bytes(), 0);
-        assert!(!Arc::ptr_eq(&a, &shelf.klog_reader(FileId(1), s.bytes).unwrap()));
-        shelf.evict(FileId(1));
-        assert!(shelf.klog_reader(FileId(1), s.bytes + 1).unwrap_err().is_corruption());
-        assert_eq!(shelf.vlog_reader(FileId(1), 72).unwrap_err().kind(), ErrorKind::NotFound);
-        let mut w = shelf.vlog_writer(FileId(2), CompressionMethod::None).unwrap();
+        assert!(!Arc::ptr_eq(&a, &tables.klog_reader(FileId(1), s.bytes).unwrap()));
+        tables.evict(FileId(1));
+        assert!(tables.klog_reader(FileId(1), s.bytes + 1).unwrap_err().is_corruption());
+        assert_eq!(tables.vlog_reader(FileId(1), 72).unwrap_err().kind(), ErrorKind::NotFound);
+        let mut w = tables.vlog_writer(FileId(2), CompressionMethod::None).unwrap();
         let p = w.append(b"value").unwrap();
         let s = w.finish().unwrap();
-        assert_eq!(&shelf.vlog_reader(FileId(2), s.bytes).unwrap().read(&p).unwrap()[..], b"value");
+        assert_eq!(
+            &tables.vlog_reader(FileId(2), s.bytes).unwrap().read(&p).unwrap()[..],
+            b"value"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! A file being read: every read is inside the length the manifest gives, every error has a place.
-//! Shared by the klog and vlog readers; must not know what the bytes mean.
+//! Reads a table file: every read is checked against the length recorded in the manifest, and every
+//! error names file and offset. Shared by the klog and vlog readers; independent of the contents.
 
 use crate::filename::file_name;
 use crate::handle_cache::{FileHandleCache, PinnedFile};
@@ -9,10 +9,10 @@ use perigee_base::{Error, ErrorKind, FileId, Result};
 use perigee_env::{Dir, RandomAccessFile};
 use std::sync::Arc;
 
-/// A pass over a file reads so much at a time, or one part that is longer.
+/// Read size of a sequential scan, unless one part is longer.
 const SCAN_READ_BYTES: u64 = 128 << 10;
 
-/// A file being read.
+/// An open table file.
 #[derive(Debug)]
 pub(crate) struct TableFileReader {
     source: TableFileSource,
@@ -21,26 +21,26 @@ pub(crate) struct TableFileReader {
     bytes: u64,
 }
 
-/// Where the open file is.
+/// How the file handle is obtained.
 #[derive(Debug)]
 enum TableFileSource {
-    /// Here.
+    /// Opened for this reader alone.
     Private(Arc<dyn RandomAccessFile>),
-    /// Here, counted among others.
+    /// Pinned in the handle cache for as long as this reader exists.
     Pinned(PinnedFile),
-    /// Among others, of which only so many are open at once.
+    /// Looked up in the handle cache at each read.
     Cached(Arc<FileHandleCache>),
 }
 
 impl TableFileReader {
-    /// Opens the file of that number, which the manifest says is `bytes` long.
+    /// Opens file `id`, which must be `bytes` long (the length recorded in the manifest).
     pub fn open(dir: &dyn Dir, id: FileId, kind: FileKind, bytes: u64) -> Result<TableFileReader> {
         let name = file_name(id, kind);
         let file = dir.open(&name).map_err(|e| e.in_file(&name))?;
         Self::from_file(file, id, name, bytes)
     }
 
-    /// The same, through a bounded number of open files.
+    /// Like [`TableFileReader::open`], through a handle cache that bounds the number of open files.
     pub fn open_cached(
         handles: &Arc<FileHandleCache>,
         id: FileId,
@@ -48,17 +48,17 @@ impl TableFileReader {
         bytes: u64,
     ) -> Result<TableFileReader> {
         let name = file_name(id, kind);
-        if let Some(kept) = handles.pin(&name)? {
-            let file = kept.file().map_or_else(|| handles.get_or_open(id, &name), Ok)?;
-            let own = Self::from_file(file, id, name, bytes)?;
-            return Ok(TableFileReader { source: TableFileSource::Pinned(kept), ..own });
+        if let Some(pinned) = handles.pin(&name)? {
+            let file = pinned.file().map_or_else(|| handles.get_or_open(id, &name), Ok)?;
+            let reader = Self::from_file(file, id, name, bytes)?;
+            return Ok(TableFileReader { source: TableFileSource::Pinned(pinned), ..reader });
         }
-        let own = Self::from_file(handles.get_or_open(id, &name)?, id, name, bytes)
+        let reader = Self::from_file(handles.get_or_open(id, &name)?, id, name, bytes)
             .inspect_err(|_| handles.evict(id))?;
-        Ok(TableFileReader { source: TableFileSource::Cached(Arc::clone(handles)), ..own })
+        Ok(TableFileReader { source: TableFileSource::Cached(Arc::clone(handles)), ..reader })
     }
 
-    /// Reads from an open file.
+    /// Wraps an open file; fails if its length is not `bytes`.
     pub fn from_file(
         file: Arc<dyn RandomAccessFile>,
         id: FileId,
@@ -67,61 +67,61 @@ impl TableFileReader {
     ) -> Result<TableFileReader> {
         let len = file.len().map_err(|e| e.in_file(&name))?;
         if len != bytes {
-            return Err(Error::corruption("the file has another length than the manifest says")
+            return Err(Error::corruption("file length differs from the manifest")
                 .expected(bytes, len)
                 .at(&name, len.min(bytes)));
         }
         Ok(TableFileReader { source: TableFileSource::Private(file), id, name, bytes })
     }
 
-    /// Does something with the file, which is open meanwhile.
+    /// Calls `work` with the file, which stays open during the call.
     fn with_file<T>(&self, work: impl FnOnce(&dyn RandomAccessFile) -> Result<T>) -> Result<T> {
         match &self.source {
             TableFileSource::Private(file) => work(&**file),
-            TableFileSource::Pinned(kept) => match kept.file() {
+            TableFileSource::Pinned(pinned) => match pinned.file() {
                 Some(file) => work(&*file),
-                None => work(&*kept.cache().get_or_open(self.id, &self.name)?),
+                None => work(&*pinned.cache().get_or_open(self.id, &self.name)?),
             },
             TableFileSource::Cached(handles) => work(&*handles.get_or_open(self.id, &self.name)?),
         }
     }
 
-    /// A file that could not be opened: every read answers with the reason.
-    pub fn placeholder(id: FileId, kind: FileKind, bytes: u64, why: Error) -> TableFileReader {
+    /// Builds a reader for a file that could not be opened: every read returns `cause`.
+    pub fn placeholder(id: FileId, kind: FileKind, bytes: u64, cause: Error) -> TableFileReader {
         TableFileReader {
-            source: TableFileSource::Private(Arc::new(FailedFile(why))),
+            source: TableFileSource::Private(Arc::new(FailedFile(cause))),
             id,
             name: file_name(id, kind),
             bytes,
         }
     }
 
-    /// The file's number.
+    /// Returns the file number.
     pub fn id(&self) -> FileId {
         self.id
     }
-    /// Its name.
+    /// Returns the file name.
     pub fn name(&self) -> &str {
         &self.name
     }
-    /// The file's length.
+    /// Returns the file length in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// An error at `offset` of this file.
+    /// Adds this file's name and `offset` to an error.
     pub fn error_at(&self, offset: u64, e: Error) -> Error {
         e.at(&self.name, offset)
     }
 
-    /// Reads the header and compares it with what the caller knows.
+    /// Reads the header and checks its kind, file number and database id.
     pub fn read_header(&self, kind: FileKind, database: u64) -> Result<FileHeader> {
         let raw = self.read(0, HEADER_BYTES as u64)?;
         FileHeader::decode(&raw, kind, Some(self.id), Some(database))
             .map_err(|e| self.error_at(0, e))
     }
 
-    /// Says that these bytes will be read soon. A hint: nothing depends on it.
+    /// Hints that these bytes will be read soon. Errors are ignored.
     pub fn will_need(&self, offset: u64, len: u64) {
         let _ = self.with_file(|file| {
             file.prefetch(offset, len);
@@ -129,20 +129,19 @@ impl TableFileReader {
         });
     }
 
-    /// `len` bytes at `offset`. Memory is taken only for bytes that lie in the file.
+    /// Reads `len` bytes at `offset`. Memory is allocated only after the range was checked.
     pub fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
         let mut buf = Vec::new();
         self.read_into(offset, len, &mut buf)?;
         Ok(buf)
     }
 
-    /// Demands that so many bytes at `offset` lie in the file: asked before memory is taken for
-    /// them.
+    /// Fails unless the range lies within the file. Called before memory is allocated for it.
     fn check_range(&self, offset: u64, len: u64) -> Result<()> {
         if offset.checked_add(len).is_none_or(|end| end > self.bytes) {
             return Err(self.error_at(
                 offset,
-                Error::corruption("a part lies outside the file").expected(
+                Error::corruption("a read range exceeds the file").expected(
                     format_args!("an end of at most {}", self.bytes),
                     format_args!("{offset} + {len}"),
                 ),
@@ -151,13 +150,13 @@ impl TableFileReader {
         Ok(())
     }
 
-    /// Fills `buf` from `offset`.
+    /// Fills `buf` with the bytes at `offset`.
     pub fn fill(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
         self.check_range(offset, buf.len() as u64)?;
         self.with_file(|file| file.read_exact_at(buf, offset)).map_err(|e| self.error_at(offset, e))
     }
 
-    /// Appends `len` bytes at `offset` to `buf`.
+    /// Reads `len` bytes at `offset` and appends them to `buf`.
     pub fn read_into(&self, offset: u64, len: u64, buf: &mut Vec<u8>) -> Result<()> {
         self.check_range(offset, len)?;
         let start = buf.len();
@@ -165,8 +164,8 @@ impl TableFileReader {
         self.fill(offset, &mut buf[start..])
     }
 
-    /// Starts a pass over the whole file; `pace` hears how far it is, may sleep, and ends the pass
-    /// with an error.
+    /// Starts a sequential scan of the whole file. `pace` is called with the current offset; it may
+    /// sleep for rate limiting, and an error it returns ends the scan.
     pub fn scan<'a>(&'a self, pace: &'a mut dyn FnMut(u64) -> Result<()>) -> TableFileScan<'a> {
         TableFileScan {
             input: self,
@@ -179,7 +178,7 @@ impl TableFileReader {
     }
 }
 
-/// What stands for a file that could not be opened.
+/// Returns the open error on every read.
 #[derive(Debug)]
 struct FailedFile(Error);
 
@@ -192,28 +191,28 @@ impl RandomAccessFile for FailedFile {
     }
 }
 
-/// One pass over a file from its first byte to its last, with the checksum of the whole.
+/// A scan over a file from the first byte to the last that computes the whole-file checksum.
 pub(crate) struct TableFileScan<'a> {
     input: &'a TableFileReader,
     offset: u64,
     checksum: FileChecksum,
-    /// What was read, and where that begins.
+    /// The bytes read, and the offset of the first of them.
     buffer: Vec<u8>,
     buffer_start: u64,
     pace: &'a mut dyn FnMut(u64) -> Result<()>,
 }
 
 impl TableFileScan<'_> {
-    /// Where the next bytes lie.
+    /// Returns the offset of the next bytes.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The next `len` bytes.
+    /// Returns the next `len` bytes.
     pub fn next_part(&mut self, len: u64) -> Result<&[u8]> {
         self.input.check_range(self.offset, len)?;
         if self.buffer_start + (self.buffer.len() as u64) < self.offset + len {
-            // An error further on belongs to the part that it hits.
+            // A read error further ahead must be reported for the part that it affects.
             let ahead = len.max(SCAN_READ_BYTES).min(self.input.bytes - self.offset);
             self.refill(ahead).or_else(|_| self.refill(len))?;
         }
@@ -225,7 +224,7 @@ impl TableFileScan<'_> {
         Ok(bytes)
     }
 
-    /// Reads `len` bytes anew from where the next ones lie.
+    /// Replaces the buffer by `len` bytes read at the current offset.
     fn refill(&mut self, len: u64) -> Result<()> {
         let len = len as usize;
         match len.checked_sub(self.buffer.len()) {
@@ -240,11 +239,11 @@ impl TableFileScan<'_> {
         done
     }
 
-    /// Demands that every byte was taken, and that the whole has that checksum, if there is one to
-    /// compare with.
+    /// Fails unless all bytes were consumed and, if `checksum` is given, the whole-file checksum
+    /// matches.
     pub fn finish(self, checksum: impl Into<Option<u64>>) -> Result<()> {
         if self.offset != self.input.bytes {
-            let e = Error::corruption("bytes behind the last part of the file")
+            let e = Error::corruption("trailing bytes after the last part of the file")
                 .expected(self.input.bytes, self.offset);
             return Err(self.input.error_at(self.offset, e));
         }
@@ -260,7 +259,7 @@ impl TableFileScan<'_> {
     }
 }
 
-/// Adds `n` zero bytes, or says that there is no memory for them.
+/// Appends `n` zero bytes; fails with `NoMemory` if they cannot be allocated.
 pub(crate) fn try_extend_zeroed(buf: &mut Vec<u8>, n: usize) -> Result<()> {
     buf.try_reserve_exact(n).map_err(|_| {
         Error::new(ErrorKind::NoMemory, format!("no memory for a buffer of {n} bytes"))

@@ -1,5 +1,5 @@
-//! A file on its way to disk: buffered, positioned, checksummed as a whole. Shared by the klog and
-//! vlog writers; must not know what the bytes mean.
+//! Writes a table file: buffers appends, tracks the offset, syncs at intervals and computes the
+//! whole-file checksum. Shared by the klog and vlog writers; independent of the contents.
 
 use crate::filename::file_name;
 use perigee_base::bug::{self, Bug};
@@ -9,11 +9,10 @@ use perigee_base::{Error, FileId, Result};
 use perigee_env::{Dir, WritableFile};
 use std::sync::Arc;
 
-/// Bytes gathered before the file system is called, unless somebody asks for less.
+/// Default number of bytes to buffer before an append to the file.
 pub(crate) const BUFFER_BYTES: usize = 512 << 10;
 
-/// So many bytes are put on stable storage without waiting for the end of the file, so that its
-/// last sync is short.
+/// The file is synced each time this many bytes were appended, so that the final sync is short.
 const SYNC_INTERVAL_BYTES: u64 = 8 << 20;
 
 /// A file being written.
@@ -23,29 +22,29 @@ pub(crate) struct TableFileWriter {
     id: FileId,
     name: String,
     buffer: Vec<u8>,
-    /// Bytes that make it worth a call of the file system.
+    /// Buffered bytes that trigger an append.
     flush_threshold: usize,
-    /// Bytes handed to the file system; the buffer follows.
+    /// Bytes appended to the file; the buffer follows them.
     appended_bytes: u64,
-    /// Those of them that are on stable storage already.
+    /// The part of `appended_bytes` that is already on stable storage.
     synced_bytes: u64,
-    /// Calls of the file system so far.
+    /// Number of append calls on the file.
     append_calls: u64,
     checksum: FileChecksum,
-    /// An append failed: what the file holds is unknown, and nothing may follow it.
+    /// An append failed: the file contents are unknown, and nothing may be appended after them.
     failed: bool,
 }
 
 impl TableFileWriter {
-    /// Creates the file and puts its header into the buffer.
+    /// Creates the file and buffers its header.
     pub fn create(dir: &dyn Dir, header: FileHeader) -> Result<TableFileWriter> {
         Self::create_named(dir, &file_name(header.file, header.kind), header)
     }
 
-    /// The same under another name.
+    /// Like [`TableFileWriter::create`], under the given name.
     pub fn create_named(dir: &dyn Dir, name: &str, header: FileHeader) -> Result<TableFileWriter> {
         let file = dir.create(name)?;
-        // Small tables need no large buffer: it grows with what is written.
+        // Small tables need no large buffer: it grows as needed.
         let buffer = header.encode().to_vec();
         Ok(TableFileWriter {
             file,
@@ -61,37 +60,37 @@ impl TableFileWriter {
         })
     }
 
-    /// The file's number.
+    /// Returns the file number.
     pub fn id(&self) -> FileId {
         self.id
     }
-    /// The file's name.
+    /// Returns the file name.
     pub fn name(&self) -> &str {
         &self.name
     }
-    /// Where the next byte goes.
+    /// Returns the offset of the next byte.
     pub fn offset(&self) -> u64 {
         self.appended_bytes + self.buffer.len() as u64
     }
-    /// How often the file system was called.
+    /// Returns the number of append calls on the file.
     pub fn append_calls(&self) -> u64 {
         self.append_calls
     }
-    /// The buffer, to append to. Call [`Output::spill`] afterwards.
+    /// Returns the buffer to append to. Call [`TableFileWriter::flush_if_full`] afterwards.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
 
-    /// Gathers so many bytes instead of the usual ones.
+    /// Sets the number of buffered bytes that triggers an append.
     pub fn set_buffer_bytes(&mut self, bytes: usize) {
         self.flush_threshold = bytes;
     }
-    /// Memory of the buffer.
+    /// Returns the memory used by the buffer, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.buffer.capacity()
     }
 
-    /// Hands the buffer to the file system if it has grown large.
+    /// Appends the buffer to the file if it has reached the threshold.
     pub fn flush_if_full(&mut self) -> Result<()> {
         if self.buffer.len() < self.flush_threshold { Ok(()) } else { self.flush() }
     }
@@ -117,11 +116,14 @@ impl TableFileWriter {
         Ok(())
     }
 
-    /// Writes the rest and puts the file on stable storage, unless the caller takes it to do so
-    /// later. Its length and whole-file checksum.
-    pub fn finish(mut self, later: Option<&mut Vec<Arc<dyn WritableFile>>>) -> Result<(u64, u64)> {
+    /// Appends the rest of the buffer and syncs the file. With `later`, adds the file to that list
+    /// instead of syncing it. Returns the file length and the whole-file checksum.
+    pub fn finish(
+        mut self,
+        deferred_syncs: Option<&mut Vec<Arc<dyn WritableFile>>>,
+    ) -> Result<(u64, u64)> {
         self.flush()?;
-        match later {
+        match deferred_syncs {
             _ if bug::is_active(Bug::SkipTableSync) => {}
             Some(files) => files.push(self.file),
             None => self.file.sync().map_err(|e| e.in_file(&self.name))?,
@@ -130,7 +132,7 @@ impl TableFileWriter {
     }
 }
 
-/// The header of a table file.
+/// Builds the header of a table file.
 pub(crate) fn table_header(kind: FileKind, database: u64, file: FileId, a: u64) -> FileHeader {
     FileHeader { kind, database, file, a, b: 0 }
 }

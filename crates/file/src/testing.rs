@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a seeded generator, model entries, a directory in memory,
+//! Test support for this crate: a seeded generator, owned entries, an in-memory directory, and
 //! damage.
 
 use perigee_base::entry::VlogPointer;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// A small generator of repeatable numbers (a counter through a mixer).
+/// A small deterministic random number generator (a counter through a mixer).
 pub struct TestRng(u64);
 
 impl TestRng {
@@ -72,8 +72,8 @@ impl TestEntry {
     }
 }
 
-/// At most `most` entries in entry order: shared prefixes, NULs, empty keys, chains of versions,
-/// every kind.
+/// Returns at most `most` entries in entry order: shared prefixes, NULs, empty keys, chains of
+/// versions, every kind.
 pub fn sorted_entries(rng: &mut TestRng, most: u64) -> Vec<TestEntry> {
     let n = 1 + rng.below(most);
     let prefix = {
@@ -117,7 +117,7 @@ fn pointer(rng: &mut TestRng) -> VlogPointer {
     }
 }
 
-/// One to three small damages.
+/// Applies one to three small mutations.
 pub fn mutate(rng: &mut TestRng, good: &[u8]) -> Vec<u8> {
     let mut bad = good.to_vec();
     for _ in 0..1 + rng.below(3) {
@@ -136,19 +136,19 @@ pub fn mutate(rng: &mut TestRng, good: &[u8]) -> Vec<u8> {
     bad
 }
 
-/// The `n`th hex example of a format page, without white space and comments (`# ...`).
+/// Returns the `n`th hex example of a format page, without white space and comments (`# ...`).
 pub fn hex_of_page(page: &str, n: usize) -> String {
     let example = page.split("```hex").nth(n + 1).unwrap_or_default();
     let lines = example.split("```").next().unwrap_or_default().lines();
     lines.flat_map(|l| l.split('#').next().unwrap_or_default().split_whitespace()).collect()
 }
 
-/// Hex digits as bytes.
+/// Decodes hex digits.
 pub fn from_hex(hex: &str) -> Vec<u8> {
     (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect()
 }
 
-/// Bytes as hex digits.
+/// Encodes bytes as hex digits.
 pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
@@ -238,7 +238,7 @@ impl Dir for TestDir {
         }
     }
     fn rename(&self, _from: &str, _to: &str) -> Result<()> {
-        unimplemented!("tables are never renamed")
+        unimplemented!("table files are never renamed")
     }
     fn remove(&self, name: &str) -> Result<()> {
         self.0.lock().unwrap().remove(name);
@@ -248,12 +248,12 @@ impl Dir for TestDir {
         Ok(())
     }
     fn lock(&self, _name: &str) -> Result<Box<dyn DirLock>> {
-        unimplemented!("tables take no lock")
+        unimplemented!("table files are never locked")
     }
     fn subdir(&self, _name: &str) -> Result<Arc<dyn Dir>> {
-        unimplemented!("tables lie in one directory")
+        unimplemented!("table files are in one directory")
     }
     fn move_into(&self, _name: &str, _subdir: &str) -> Result<()> {
-        unimplemented!("tables are never moved")
+        unimplemented!("table files are never moved")
     }
 }

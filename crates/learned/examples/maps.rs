@@ -1,9 +1,9 @@
-//! The learned map beside ordered maps that are not: `cargo run --release -p perigee-learned
+//! Compares the learned map with other ordered maps: `cargo run --release -p perigee-learned
 //! --example maps -- [ENTRIES] [REPS]`.
 //!
-//! Each cell is measured in a process of its own, interleaved, by time on the CPU; the median of
-//! the repetitions is printed, in nanoseconds per operation, and the growth of resident memory in
-//! bytes per entry. Values are u64.
+//! Each cell is measured in a separate process, interleaved, in CPU time. Prints the median of the
+//! repetitions in nanoseconds per operation, and the growth of resident memory in bytes per entry.
+//! Values are u64.
 
 use perigee_learned::Map;
 use std::collections::{BTreeMap, HashMap};
@@ -15,7 +15,7 @@ const MAPS: [&str; 4] = ["learned", "btreemap", "blart", "indexset"];
 const KEYS: [&str; 6] = ["ascending", "descending", "random", "lognormal", "heavy", "clustered"];
 const METRICS: [&str; 7] = ["insert", "get", "miss", "range100", "iterate", "remove", "bytes"];
 
-/// What every map can.
+/// Operations of every measured map.
 trait BenchMap: Default {
     fn put(&mut self, k: u64, v: u64);
     fn lookup(&self, k: u64) -> Option<u64>;
@@ -104,23 +104,23 @@ fn generate_keys(kind: &str, n: u64) -> Vec<u64> {
         "ascending" => i,
         "descending" => n - i,
         "random" => r.next(),
-        // As in the paper: mu 0, sigma 2, times 10^9.
+        // As in the ALEX paper: mu 0, sigma 2, times 10^9.
         "lognormal" => ((r.normal() * 2.0).exp() * 1e9) as u64,
         // Pareto with exponent 1/3: most keys are small, the largest fill the whole range.
         "heavy" => ((1.0 / (1.0 - r.unit())).powi(3) * 1e6) as u64,
-        // A thousand dense clusters, far from each other.
+        // A thousand dense clusters, far apart.
         _ => ((r.next() % 1000) * 0x40_0000_0000_0000 / 16) ^ (r.next() % (n / 100 + 1)),
     };
     (0..n).map(|i| one(i, &mut r)).collect()
 }
 
-/// Nanoseconds that this thread was on a CPU.
+/// Returns the CPU time of this thread, in nanoseconds.
 fn cpu_ns() -> u64 {
-    let line = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux tells");
+    let line = std::fs::read_to_string("/proc/thread-self/schedstat").expect("/proc is available (Linux)");
     line.split(' ').next().and_then(|w| w.parse().ok()).expect("a number")
 }
 fn resident_bytes() -> u64 {
-    let line = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
+    let line = std::fs::read_to_string("/proc/self/statm").expect("/proc is available (Linux)");
     line.split(' ').nth(1).and_then(|w| w.parse::<u64>().ok()).expect("a number") * 4096
 }
 
@@ -175,14 +175,14 @@ fn main() {
     }
     let number = |i: usize, or: u64| args.get(i).map_or(or, |a| a.parse().expect("a number"));
     let (n, reps) = (number(1, 1_000_000), number(2, 3));
-    let me = std::env::current_exe().expect("this program");
+    let me = std::env::current_exe().expect("the path of this program is known");
     println!("{n} entries; ns of CPU per operation, resident bytes per entry\n");
     println!("| keys | map | {} |\n|---|---|{}", METRICS.join(" | "), "---|".repeat(METRICS.len()));
     for kind in KEYS {
         let mut all: HashMap<&str, Vec<Vec<f64>>> = HashMap::new();
         for map in (0..reps).flat_map(|_| MAPS) {
             let out =
-                Command::new(&me).args([map, kind, &n.to_string()]).output().expect("it runs");
+                Command::new(&me).args([map, kind, &n.to_string()]).output().expect("the measuring process starts");
             let text = String::from_utf8_lossy(&out.stdout);
             let row: Vec<f64> = text.split_whitespace().filter_map(|w| w.parse().ok()).collect();
             assert_eq!(
@@ -195,9 +195,9 @@ fn main() {
         }
         for map in MAPS {
             let median = |f: usize| {
-                let mut of: Vec<f64> = all[map].iter().map(|r| r[f]).collect();
-                of.sort_by(f64::total_cmp);
-                format!("{:.0}", of[of.len() / 2])
+                let mut values: Vec<f64> = all[map].iter().map(|r| r[f]).collect();
+                values.sort_by(f64::total_cmp);
+                format!("{:.0}", values[values.len() / 2])
             };
             println!(
                 "| {kind} | {map} | {} |",

@@ -1,13 +1,14 @@
-//! What can be a key: anything that an unsigned 64-bit number stands for in the same order.
+//! Key types: anything that maps to unsigned 64-bit numbers in the same order.
 
 /// A key of a [`Map`](crate::Map).
 ///
-/// `a < b` exactly if `a.to_bits() < b.to_bits()`, and `from_bits` is the inverse of `to_bits`. An
-/// implementation that breaks this makes a map that finds the wrong keys, nothing worse.
+/// `a < b` exactly if `a.to_bits() < b.to_bits()`, and `from_bits` is the inverse of `to_bits`.
+/// With an implementation that breaks this, a map finds the wrong keys; memory safety is not
+/// affected.
 pub trait Key: Copy + Ord {
-    /// The number that stands for the key.
+    /// Returns the number that represents the key.
     fn to_bits(self) -> u64;
-    /// The key that the number stands for.
+    /// Returns the key that the number represents.
     fn from_bits(bits: u64) -> Self;
 }
 
@@ -26,7 +27,7 @@ macro_rules! unsigned {
     )*};
 }
 
-// Two's complement with its sign bit turned counts up from the smallest number.
+// Flipping the sign bit of a two's complement number makes the unsigned order equal the signed one.
 macro_rules! signed {
     ($($t:ty)*) => {$(
         impl Key for $t {

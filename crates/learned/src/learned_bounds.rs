@@ -1,6 +1,6 @@
-//! A sorted list of lower bounds with a line over it: which part holds a key.
+//! A sorted list of lower bounds with a linear model over it: finds the part that contains a key.
 //!
-//! Invariants: the bounds ascend strictly; a key below the first belongs to the first part.
+//! Invariants: the bounds ascend strictly; a key below the first bound belongs to the first part.
 
 use crate::linear_model::LinearModel;
 use crate::search::upper_bound_from;
@@ -10,24 +10,24 @@ use crate::search::upper_bound_from;
 pub struct LearnedBounds {
     bounds: Vec<u64>,
     model: LinearModel,
-    /// The line is too far off: halving the whole list is faster.
+    /// The model is too inaccurate: binary search over the whole list is faster.
     use_binary_search: bool,
-    /// Bounds that came or went since the line was fitted.
+    /// Bounds added or removed since the model was fitted.
     changes: usize,
 }
 
-/// Average distance above which a line does not pay, in positions.
+/// Mean error above which the model does not pay off, in positions.
 const ERROR_MAX: f64 = 24.0;
 
 impl LearnedBounds {
-    /// A guide over bounds that ascend.
+    /// Creates the list from ascending bounds.
     pub fn new(bounds: Vec<u64>) -> LearnedBounds {
-        let mut guide = LearnedBounds { bounds, ..LearnedBounds::default() };
-        guide.fit_model();
-        guide
+        let mut learned = LearnedBounds { bounds, ..LearnedBounds::default() };
+        learned.fit_model();
+        learned
     }
 
-    /// The part that holds `key`.
+    /// Returns the part that contains `key`.
     #[inline]
     pub fn find_part(&self, key: u64) -> usize {
         let after = if self.use_binary_search {
@@ -37,36 +37,36 @@ impl LearnedBounds {
         };
         after.saturating_sub(1)
     }
-    /// Number of parts.
+    /// Returns the number of parts.
     #[cfg(test)]
     pub fn len(&self) -> usize {
         self.bounds.len()
     }
-    /// Lower bound of part `i`, if there is one.
+    /// Returns the lower bound of part `i`, if it exists.
     #[inline]
     pub fn get(&self, i: usize) -> Option<u64> {
         self.bounds.get(i).copied()
     }
-    /// Bytes it holds.
+    /// Returns the heap memory that it uses, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.bounds.capacity() * 8
     }
 
-    /// A new part `i` from `bound` on.
+    /// Inserts a part `i` that starts at `bound`.
     pub fn insert(&mut self, i: usize, bound: u64) {
         debug_assert!(i == 0 || self.bounds[i - 1] < bound);
         debug_assert!(self.bounds.get(i).is_none_or(|&b| bound < b));
         self.bounds.insert(i, bound);
         self.note_change();
     }
-    /// Part `i` is gone: its keys belong to the part before it, those of the first to the part
-    /// after it.
+    /// Removes part `i`: its keys then belong to the part before it, those of the first part to the
+    /// part after it.
     pub fn remove(&mut self, i: usize) {
         self.bounds.remove(if i == 0 && self.bounds.len() > 1 { 1 } else { i });
         self.bounds.shrink_to(2 * self.bounds.len());
         self.note_change();
     }
-    /// Parts from `i` on, taken away.
+    /// Splits off the parts from `i` on.
     pub fn split_off(&mut self, i: usize) -> LearnedBounds {
         let bounds = self.bounds.split_off(i);
         self.bounds.shrink_to_fit();
@@ -74,12 +74,12 @@ impl LearnedBounds {
         LearnedBounds::new(bounds)
     }
 
-    /// The first part begins at `bound` now, which is not after where it began.
+    /// Lowers the bound of the first part to `bound`.
     pub fn set_first_bound(&mut self, bound: u64) {
         self.bounds[0] = bound;
         self.note_change();
     }
-    /// Takes over the parts of the next guide.
+    /// Appends the parts of `next`, whose bounds are all greater.
     pub fn append(&mut self, next: LearnedBounds) {
         self.bounds.extend(next.bounds);
         self.fit_model();

@@ -1,7 +1,7 @@
-//! Learned structures, beside `base`: no I/O, no clocks, no threads, nothing of the engine.
+//! Learned structures. No I/O, no clocks, no threads; independent of the engine.
 //!
-//! A model only ever says where to begin to look; what is found is decided by comparisons of keys.
-//! So a bad model costs time and never an answer. The module order is the dependency order.
+//! A model predicts where a search starts; key comparisons decide the result. A bad model costs
+//! time, never correctness. The modules are listed in dependency order.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

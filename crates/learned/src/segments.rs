@@ -1,14 +1,14 @@
-//! A static index over sorted numbers: straight pieces, each of which is wrong by at most a stated
-//! number of positions. The numbers themselves are not kept. After the PGM-index (Ferragina and
-//! Vinciguerra, 2020), with the simpler greedy pieces of FITing-Tree (Galakatos et al., 2019).
+//! A static index over sorted numbers: linear segments, each with a bounded error in positions. The
+//! numbers themselves are not stored. After the PGM-index (Ferragina and Vinciguerra, 2020), with
+//! the simpler greedy segments of FITing-Tree (Galakatos et al., 2019).
 //!
-//! Invariant: for every number, also those that were not there, the window holds its place. It does
-//! not rest on how floats round: the windows are as wide as the largest error that was found, and
-//! every place where a piece could be worst was looked at.
+//! Invariant: for every number, whether present or not, the window contains its position. This does
+//! not depend on floating-point rounding: the windows are as wide as the largest measured error,
+//! and the error was measured wherever it can be largest.
 
 use std::ops::Range;
 
-/// Where a piece begins, and its line.
+/// Start position and slope of a segment.
 #[derive(Clone, Copy, Debug)]
 struct LinearSegment {
     slope: f64,
@@ -16,7 +16,7 @@ struct LinearSegment {
     start: u32,
 }
 
-/// Lines over sorted numbers.
+/// Linear segments over sorted numbers.
 ///
 /// ```
 /// use perigee_learned::Segments;
@@ -24,20 +24,20 @@ struct LinearSegment {
 /// let numbers: Vec<u64> = (0..10_000).map(|i| i * i).collect();
 /// let segments = Segments::new(&numbers, 8).unwrap();
 /// let window = segments.window(5_000_000);
-/// let place = window.start + numbers[window.clone()].partition_point(|&n| n < 5_000_000);
-/// assert_eq!(numbers[place], 2237 * 2237);
+/// let position = window.start + numbers[window.clone()].partition_point(|&n| n < 5_000_000);
+/// assert_eq!(numbers[position], 2237 * 2237);
 /// assert!(window.len() <= 20 && segments.memory_bytes() < 2_000);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Segments {
-    /// The first number of each piece.
+    /// The first number of each segment.
     first_numbers: Vec<u64>,
     segments: Vec<LinearSegment>,
     len: usize,
     error: usize,
 }
 
-/// The slopes that a piece can still have.
+/// The slopes that a segment under construction can still have.
 struct SlopeRange {
     first: u64,
     start: usize,
@@ -49,7 +49,8 @@ impl SlopeRange {
     fn new(first: u64, start: usize) -> SlopeRange {
         SlopeRange { first, start, low: 0.0, high: f64::INFINITY }
     }
-    /// Narrows the cone so that the line passes the point within `error`; false if no line can.
+    /// Narrows the range so that the line passes within `error` of the point; returns false if no
+    /// slope does.
     fn try_add(&mut self, number: u64, position: usize, error: f64) -> bool {
         let (x, y) = ((number - self.first) as f64, (position - self.start) as f64);
         if x == 0.0 {
@@ -68,21 +69,22 @@ impl SlopeRange {
 }
 
 impl Segments {
-    /// Pieces over `numbers`, which ascend (equal ones allowed), each wrong by about `error`
-    /// positions at most. `None` for none, or for more than `u32::MAX`.
+    /// Builds segments over ascending `numbers` (duplicates allowed), with a target error of
+    /// `error` positions; [`Segments::error`] returns the measured one. `None` if `numbers` is
+    /// empty or longer than `u32::MAX`.
     pub fn new(numbers: &[u64], error: usize) -> Option<Segments> {
         let (&first, len) = (numbers.first()?, numbers.len());
         u32::try_from(len).ok()?;
         let mut all = Segments { first_numbers: Vec::new(), segments: Vec::new(), len, error: 0 };
-        let mut cone = SlopeRange::new(first, 0);
+        let mut slopes = SlopeRange::new(first, 0);
         let mut add = |number: u64, position: usize| {
-            if !cone.try_add(number, position, error as f64) {
-                all.push_segment(&cone);
-                cone = SlopeRange::new(number, position);
+            if !slopes.try_add(number, position, error as f64) {
+                all.push_segment(&slopes);
+                slopes = SlopeRange::new(number, position);
             }
         };
-        // One point for each number; behind equal ones another, because what follows them lies far
-        // behind them.
+        // One point per distinct number. After duplicates one more point, for the next number,
+        // because its position is far from that of the duplicates.
         let mut i = 0;
         while i < len {
             let equal = numbers[i..].iter().take_while(|&&n| n == numbers[i]).count();
@@ -95,69 +97,69 @@ impl Segments {
             }
             i += equal;
         }
-        all.push_segment(&cone);
+        all.push_segment(&slopes);
         all.error = all.measure_error(numbers);
         all.first_numbers.shrink_to_fit();
         all.segments.shrink_to_fit();
         Some(all)
     }
 
-    fn push_segment(&mut self, cone: &SlopeRange) {
-        self.first_numbers.push(cone.first);
-        self.segments.push(LinearSegment { slope: cone.slope(), start: cone.start as u32 });
+    fn push_segment(&mut self, slopes: &SlopeRange) {
+        self.first_numbers.push(slopes.first);
+        self.segments.push(LinearSegment { slope: slopes.slope(), start: slopes.start as u32 });
     }
 
-    /// The largest error, at each number and right before and behind it: between two of these a
-    /// line only rises, and the place stays the same.
+    /// Returns the largest error at each number and immediately before and after it: between two of
+    /// these the prediction only rises, and the position does not change.
     fn measure_error(&self, numbers: &[u64]) -> usize {
         let mut worst = 0;
-        let mut place = 0;
+        let mut position = 0;
         for &n in numbers {
             let near = [n.checked_sub(1), Some(n), n.checked_add(1)];
-            for asked in near.into_iter().flatten() {
-                while place > 0 && numbers[place - 1] >= asked {
-                    place -= 1;
+            for query in near.into_iter().flatten() {
+                while position > 0 && numbers[position - 1] >= query {
+                    position -= 1;
                 }
-                while place < numbers.len() && numbers[place] < asked {
-                    place += 1;
+                while position < numbers.len() && numbers[position] < query {
+                    position += 1;
                 }
-                worst = worst.max(self.predict(asked).abs_diff(place));
+                worst = worst.max(self.predict(query).abs_diff(position));
             }
         }
-        // Behind all of them too; before them the guess is 0, and so is the place.
+        // Also after all numbers. Before all of them, both the prediction and the position are 0.
         worst.max(self.predict(u64::MAX).abs_diff(numbers.partition_point(|&n| n < u64::MAX)))
     }
 
-    /// About how many numbers are less than `number`.
+    /// Predicts how many numbers are less than `number`.
     #[inline]
     fn predict(&self, number: u64) -> usize {
         let Some(i) = self.first_numbers.partition_point(|&f| f <= number).checked_sub(1) else {
             return 0;
         };
-        let piece = self.segments[i];
-        // A line is not followed beyond the beginning of the next one.
+        let segment = self.segments[i];
+        // A segment does not extend beyond the start of the next one.
         let end = self.segments.get(i + 1).map_or(self.len, |next| next.start as usize);
-        let steps = (number - self.first_numbers[i]) as f64 * piece.slope;
-        (piece.start as usize).saturating_add(steps as usize).min(end)
+        let steps = (number - self.first_numbers[i]) as f64 * segment.slope;
+        (segment.start as usize).saturating_add(steps as usize).min(end)
     }
 
-    /// Positions among which the first number is that is not less than `number`; or it is the end
-    /// of the window.
+    /// Returns a range of positions that contains the position of the first number not less than
+    /// `number`, unless that position is the end of the range.
     #[inline]
     pub fn window(&self, number: u64) -> Range<usize> {
         let guess = self.predict(number);
         guess.saturating_sub(self.error)..(guess + self.error).min(self.len)
     }
-    /// The largest distance between a guess and the place.
+    /// Returns the largest error of a prediction, in positions.
     pub fn error(&self) -> usize {
         self.error
     }
-    /// Number of pieces.
+    /// Returns the number of segments.
     #[allow(clippy::len_without_is_empty)]
     pub fn len(&self) -> usize {
         self.segments.len()
     }
-    /// Bytes it holds outside of itself.
+    /// Returns the heap memory that it uses, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.first_numbers.capacity() * 8 + self.segments.capacity() * size_of::<LinearSegment>()
     }
@@ -181,13 +183,13 @@ mod tests {
                 let near = numbers.iter().flat_map(|&n| [n.wrapping_sub(1), n, n.wrapping_add(1)]);
                 let far =
                     [0, 1, u64::MAX - 1, u64::MAX].into_iter().chain((0..1000).map(|_| rng.next()));
-                for asked in near.chain(far.collect::<Vec<_>>()) {
-                    let place = numbers.partition_point(|&n| n < asked);
-                    let window = segments.window(asked);
-                    let holds = window.contains(&place) || place == window.end;
+                for query in near.chain(far.collect::<Vec<_>>()) {
+                    let position = numbers.partition_point(|&n| n < query);
+                    let window = segments.window(query);
+                    let is_covered = window.contains(&position) || position == window.end;
                     assert!(
-                        holds && window.end <= numbers.len(),
-                        "{kind}: {asked} is at {place}, not in {window:?}"
+                        is_covered && window.end <= numbers.len(),
+                        "{kind}: {query} is at {position}, not in {window:?}"
                     );
                 }
             }
@@ -199,7 +201,7 @@ mod tests {
         let numbers: Vec<u64> = (0..100_000).map(|i| 1000 + i * 17).collect();
         assert_eq!(Segments::new(&numbers, 4).unwrap().len(), 1);
         assert!(Segments::new(&[], 4).is_none());
-        // Equal numbers cost pieces, not errors.
+        // Duplicates cost segments, not accuracy.
         let steps: Vec<u64> = (0..10_000).map(|i| i / 1000).collect();
         let segments = Segments::new(&steps, 4).unwrap();
         assert!(segments.error() <= 6 && segments.len() <= 21);

@@ -1,6 +1,6 @@
-//! Randomness from a seed, and kinds of keys, for the tests of this crate.
+//! Seeded random numbers and key distributions for the tests of this crate.
 
-/// A small generator.
+/// A small random number generator.
 pub struct LearnedTestRng(u64);
 
 impl LearnedTestRng {
@@ -17,7 +17,7 @@ impl LearnedTestRng {
     pub fn below(&mut self, n: u64) -> u64 {
         self.next() % n
     }
-    /// Between 0 and 1.
+    /// Returns a number between 0 and 1.
     pub fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
@@ -26,7 +26,7 @@ impl LearnedTestRng {
     }
 }
 
-/// The kinds of keys that a map is tested with.
+/// The key distributions that a map is tested with.
 pub const KEY_KINDS: [&str; 11] = [
     "ascending",
     "descending",
@@ -41,7 +41,7 @@ pub const KEY_KINDS: [&str; 11] = [
     "zigzag",
 ];
 
-/// Key number `i` of a kind.
+/// Returns key number `i` of a distribution.
 pub fn key_of_kind(kind: &str, i: u64, rng: &mut LearnedTestRng) -> u64 {
     match kind {
         "ascending" => i * 3 + rng.below(3),
@@ -50,13 +50,13 @@ pub fn key_of_kind(kind: &str, i: u64, rng: &mut LearnedTestRng) -> u64 {
         "lognormal" => {
             (rng.normal() * 2.0).exp().min(1e9) as u64 * 1_000_000 + rng.below(1_000_000)
         }
-        // Pareto with a tail so heavy that the mean does not exist.
+        // Pareto with a tail so heavy that it has no mean.
         "heavy" => (1.0 / (1.0 - rng.unit())).powf(3.0).min(1e19) as u64,
         "clustered" => (rng.below(20) << 55) + rng.below(2000),
         "duplicates" => rng.below(300),
         "extremes" => [0, 1, u64::MAX, u64::MAX - 1, 1 << 63][rng.below(5) as usize] ^ rng.below(2),
         "powers" => (1u64 << rng.below(64)).wrapping_add(rng.below(64)),
-        // Always into the same gap between two keys.
+        // Always inserts into the same gap between two keys.
         "squeezed" => u64::MAX / 2 + if i.is_multiple_of(2) { i } else { u64::MAX / 4 - i },
         "zigzag" => {
             if i.is_multiple_of(2) {
@@ -65,6 +65,6 @@ pub fn key_of_kind(kind: &str, i: u64, rng: &mut LearnedTestRng) -> u64 {
                 u64::MAX - i
             }
         }
-        other => panic!("no kind {other}"),
+        other => panic!("unknown key distribution {other}"),
     }
 }

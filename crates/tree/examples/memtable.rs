@@ -1,7 +1,7 @@
-//! What the memtable costs, alone: `cargo run --profile perf -p perigee-tree --example memtable
-//! [ENTRIES]`
+//! Benchmark of the memtable on its own: `cargo run --profile perf -p perigee-tree --example
+//! memtable [ENTRIES]`
 //!
-//! 16-byte keys, 100-byte values, nanoseconds of this thread's CPU time for each operation
+//! 16-byte keys, 100-byte values; nanoseconds of this thread's CPU time per operation
 //! (`/proc/thread-self/schedstat`).
 #![allow(clippy::unwrap_used)]
 
@@ -70,17 +70,17 @@ fn scan(t: &Arc<Memtable>) -> u64 {
 
 fn main() {
     let n: u64 = std::env::args().nth(1).and_then(|a| a.parse().ok()).unwrap_or(1_000_000);
-    let order = KeyComparator::Bytes;
+    let comparator = KeyComparator::Bytes;
     for (name, key) in [("random", random as fn(u64) -> [u8; 16]), ("ascending", ascending)] {
         let thousands = batches(n, 1000, key);
-        let t = Arc::new(Memtable::new(order));
+        let t = Arc::new(Memtable::new(comparator));
         time(&format!("{name}: insert, batch 1000"), n, || insert(&t, &thousands));
-        let sized = Memtable::with_expected_keys(order, n);
-        time(&format!("{name}: insert, batch 1000, sized ahead"), n, || insert(&sized, &thousands));
+        let sized = Memtable::with_expected_keys(comparator, n);
+        time(&format!("{name}: insert, batch 1000, presized"), n, || insert(&sized, &thousands));
         drop(sized);
         time(&format!("{name}: overwrite, batch 1000"), n, || insert(&t, &thousands));
         drop(t);
-        let t = Arc::new(Memtable::new(order));
+        let t = Arc::new(Memtable::new(comparator));
         insert(&t, &thousands);
         let get = |i: u64| t.get(black_box(&key(i)), SeqNo::MAX);
         time(&format!("{name}: get, hit"), n, || {
@@ -91,16 +91,16 @@ fn main() {
         });
         time(&format!("{name}: first seek (sorts)"), n, || t.cursor().seek_first());
         time(&format!("{name}: scan"), n, || assert_eq!(scan(&t), 16 * n));
-        println!("{:<44} {:>9.1} bytes", "  memory, each entry", t.bytes() as f64 / n as f64);
+        println!("{:<44} {:>9.1} bytes", "  memory per entry", t.bytes() as f64 / n as f64);
         drop((t, thousands));
     }
-    let ones = batches(n / 4, 1, random);
-    let t = Arc::new(Memtable::new(order));
-    time("random: insert, batch 1", n / 4, || insert(&t, &ones));
+    let single_op_batches = batches(n / 4, 1, random);
+    let t = Arc::new(Memtable::new(comparator));
+    time("random: insert, batch 1", n / 4, || insert(&t, &single_op_batches));
     for every in [1000, 1] {
-        let t = Arc::new(Memtable::new(order));
-        time(&format!("insert, batch 1, and a seek every {every}"), n / 4, || {
-            for (i, chunk) in ones.chunks(every).enumerate() {
+        let t = Arc::new(Memtable::new(comparator));
+        time(&format!("insert, batch 1, one seek per {every}"), n / 4, || {
+            for (i, chunk) in single_op_batches.chunks(every).enumerate() {
                 insert(&t, chunk);
                 let mut c = t.cursor();
                 c.seek(&random((i as u64 * 7919) % (n / 4)), SeqNo::MAX);

@@ -1,12 +1,12 @@
-//! What the rewrite road costs, alone: `cargo run --profile perf -p perigee-tree --example rewrite
-//! [ENTRIES [ROUNDS]]`
+//! Benchmark of the rewrite pipeline on its own: `cargo run --profile perf -p perigee-tree
+//! --example rewrite [ENTRIES [ROUNDS]]`
 //!
-//! Flushes of memtables and merges of four such runs with a last level ten times as large, random
-//! keys of 16 bytes, values of 100 of which half are random; then merges of a run of keys that
-//! follow each other, a hundredth of the last level, with that; with and without reading the
-//! outputs again. Nanoseconds of this thread's CPU time for each entry that was read
-//! (`/proc/thread-self/schedstat`), the least of all rounds in front, which disturbs least, then
-//! the median.
+//! Measures flushes of memtables and merges of four such runs with a last level ten times as large:
+//! random 16-byte keys, 100-byte values of which half is random. Then merges of one run of
+//! consecutive keys, a hundredth of the last level in size, with the last level. Each is measured
+//! with and without output verification. Reports nanoseconds of this thread's CPU time per entry
+//! read (`/proc/thread-self/schedstat`): first the minimum of all rounds, which noise affects
+//! least, then the median.
 #![allow(clippy::unwrap_used)]
 
 use perigee_base::expiry::FixedClock;
@@ -45,13 +45,13 @@ impl FileOpener for BenchOpener {
     }
 }
 
-/// The key of a number: sixteen bytes in no order.
+/// Returns the 16-byte key of number `k`; keys of consecutive numbers are not in order.
 fn key(k: u64) -> Vec<u8> {
     let mixed = (k + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     [(mixed ^ mixed >> 29).to_be_bytes(), k.to_be_bytes()].concat()
 }
 
-/// What jobs share, and the version as it is.
+/// State shared by the jobs, and the current version.
 struct RewriteBench {
     tables: BenchOpener,
     ids: AtomicU64,
@@ -69,7 +69,7 @@ impl RewriteBench {
         self.next_random
     }
 
-    /// A memtable of so many puts of keys that `pick` chooses.
+    /// Returns a memtable with `n` puts of the keys that `pick` chooses.
     fn memtable(
         &mut self,
         n: u64,
@@ -125,14 +125,14 @@ impl RewriteBench {
         }
     }
 
-    /// Nanoseconds for each entry of a job, which is then installed.
+    /// Runs a job, installs its edit and returns the nanoseconds per entry read.
     fn run_job(
         &mut self,
         name: &str,
         job: impl FnOnce(RewriteContext<'_>, &mut CreatedFiles) -> Result<(VersionEdit, RewriteOutput)>
         + Send,
     ) -> f64 {
-        // A thread of its own for each kind of job: profilers tell them apart by name.
+        // One named thread per kind of job, so that profilers can tell the kinds apart.
         let this = &*self;
         let (took, (edit, output)) = std::thread::scope(|scope| {
             let work = move || {
@@ -156,13 +156,13 @@ impl RewriteBench {
 
     fn flush(&mut self, memtable: &Arc<Memtable>) -> f64 {
         let run = RunId(self.seq);
-        self.run_job("flush", |setting, created| flush(memtable, run, setting, created))
+        self.run_job("flush", |context, created| flush(memtable, run, context, created))
     }
 
     fn merge(&mut self) -> f64 {
         let inputs = self.version.tables().map(|(level, _, t)| (level, t.meta.id)).collect();
         let plan = CompactionPlan::merge(CompactionReason::LevelBytes, inputs, LAST_LEVEL);
-        self.run_job("merge", |setting, created| run_compaction(&plan, setting, created))
+        self.run_job("merge", |context, created| run_compaction(&plan, context, created))
     }
 }
 
@@ -172,50 +172,51 @@ fn main() {
     for verify in [false, true] {
         let path = std::env::temp_dir().join(format!("perigee-rewrite-{}", std::process::id()));
         let dir = Env::real().fs.open_dir(&path, DirOpenMode::CreateIfMissing).unwrap();
-        let shelf = TableCache::new(dir, 1, Arc::new(BlockCache::new(1 << 20)), Arc::default());
+        let table_cache =
+            TableCache::new(dir, 1, Arc::new(BlockCache::new(1 << 20)), Arc::default());
         let (ids, version) = (AtomicU64::new(1), Version::empty(KeyComparator::Bytes));
-        let mut w = RewriteBench {
-            tables: BenchOpener(shelf),
+        let mut bench = RewriteBench {
+            tables: BenchOpener(table_cache),
             ids,
             version,
             verify,
             seq: 0,
             next_random: 7,
         };
-        let load = w.memtable(n, |_, i| i);
-        w.flush(&load);
+        let load = bench.memtable(n, |_, i| i);
+        bench.flush(&load);
         drop(load);
-        w.merge();
+        bench.merge();
         let mut sorted: Vec<u64> = (0..n).collect();
         sorted.sort_by_key(|k| key(*k));
         let (mut flushes, mut merges) = (Vec::new(), Vec::new());
         for _ in 0..rounds {
             for _ in 0..4 {
-                let memtable = w.memtable(n / 10, |w, _| w.next_random() % n);
-                memtable.cursor().seek_first(); // sorted apart
-                flushes.push(w.flush(&memtable));
+                let memtable = bench.memtable(n / 10, |bench, _| bench.next_random() % n);
+                memtable.cursor().seek_first(); // sort outside the measured time
+                flushes.push(bench.flush(&memtable));
             }
-            merges.push(w.merge());
+            merges.push(bench.merge());
         }
-        let mut stretches = Vec::new();
+        let mut range_merges = Vec::new();
         for round in 0..rounds {
             let memtable =
-                w.memtable(n / 100, |_, i| sorted[(round * n / 7 + i) as usize % sorted.len()]);
+                bench.memtable(n / 100, |_, i| sorted[(round * n / 7 + i) as usize % sorted.len()]);
             memtable.cursor().seek_first();
-            w.flush(&memtable);
-            stretches.push(w.merge());
+            bench.flush(&memtable);
+            range_merges.push(bench.merge());
         }
         let results = [
             ("flush", flushes),
             ("merge of 4 + 1 runs", merges),
-            ("merge of a stretch", stretches),
+            ("merge of a narrow key range", range_merges),
         ];
         for (what, mut ns) in results {
             ns.sort_by(f64::total_cmp);
-            let again = if verify { ", outputs read again" } else { "" };
+            let verified = if verify { ", outputs verified" } else { "" };
             println!(
-                "{:<44} {:>7.0} ns least, {:>7.0} median",
-                format!("{what}{again}"),
+                "{:<44} {:>7.0} ns min, {:>7.0} median",
+                format!("{what}{verified}"),
                 ns[0],
                 ns[ns.len() / 2]
             );

@@ -1,10 +1,9 @@
-//! What was written behind a reader's back: whether a key, any key of a range, or any key of a
-//! sorted run has a version newer than the reader's sequence number. Exact, and it looks only into
-//! sources that hold something newer.
+//! Conflict check of transactions: finds out if a key, any key of a range, or any key of a sorted
+//! run has a version newer than a sequence number. Exact; reads only sources with newer entries.
 //!
-//! In a memtable what is newer is what came last: if that is not much it is gone through from the
-//! newest back, and nothing is sorted. So a check in the commit section, after one before it, takes
-//! what came in between and not the whole memtable.
+//! In a memtable the newer entries are those inserted last. If they are few, they are checked from
+//! the newest backwards, without sorting the memtable. A check in the commit section that follows
+//! an earlier check therefore covers only what was inserted in between.
 
 use crate::get;
 use crate::memtable::Memtable;
@@ -17,11 +16,11 @@ use perigee_base::{KeyComparator, Result, SeqNo};
 use perigee_file::RangeTombstones;
 use std::sync::Arc;
 
-/// So many entries of a memtable are gone through for one range; for more of them its order is
-/// made.
+/// Maximum number of recent memtable entries checked one by one for a range; beyond that a sorted
+/// cursor is used.
 const RECENT_ENTRIES_MAX: usize = 512;
 
-/// Between two places.
+/// The key range between two boundaries.
 pub type KeyRangeRef<'a> = (KeyBoundaryRef<'a>, KeyBoundaryRef<'a>);
 
 fn newer_memtables(view: &View, since: SeqNo) -> impl Iterator<Item = &Arc<Memtable>> {
@@ -32,10 +31,11 @@ fn has_newer_entries(table: &Table, since: SeqNo) -> bool {
     table.meta.seq_range().1 > since
 }
 
-/// The newest version of `key`, tombstones included, if it is newer than `since`.
+/// Returns the sequence number of the newest version of `key`, tombstones included, if it is newer
+/// than `since`.
 pub fn newest_version_since(view: &View, key: &[u8], since: SeqNo) -> Result<Option<SeqNo>> {
-    let order = view.version.comparator;
-    let hash = order.filter_hash(key);
+    let comparator = view.version.comparator;
+    let hash = comparator.filter_hash(key);
     let newer =
         |point: Option<SeqNo>, cover: Option<SeqNo>| point.max(cover).filter(|seq| *seq > since);
     for m in newer_memtables(view, since) {
@@ -45,7 +45,8 @@ pub fn newest_version_since(view: &View, key: &[u8], since: SeqNo) -> Result<Opt
         }
     }
     for run in view.version.runs() {
-        let Some(table) = run.table_covering(order, key).filter(|t| has_newer_entries(t, since))
+        let Some(table) =
+            run.table_covering(comparator, key).filter(|t| has_newer_entries(t, since))
         else {
             continue;
         };
@@ -57,21 +58,21 @@ pub fn newest_version_since(view: &View, key: &[u8], since: SeqNo) -> Result<Opt
     Ok(None)
 }
 
-/// A key between two places that has a version newer than `since`, or the beginning of a newer
-/// range tombstone that reaches between them.
+/// Returns a key in the range that has a version newer than `since`, or the begin key of a newer
+/// range tombstone that overlaps the range.
 pub fn find_conflict_in_range(
     view: &View,
     (begin, end): KeyRangeRef<'_>,
     since: SeqNo,
 ) -> Result<Option<Vec<u8>>> {
-    let order = view.version.comparator;
-    if !begin.cmp(order, end).is_lt() {
+    let comparator = view.version.comparator;
+    if !begin.cmp(comparator, end).is_lt() {
         return Ok(None);
     }
     if let Some(key) = find_newer_range_tombstone(view, (begin, end), since) {
         return Ok(Some(key));
     }
-    let with = |run: &&Arc<Run>| run.tables.iter().any(|t| has_newer_entries(t, since));
+    let has_newer = |run: &&Arc<Run>| run.tables.iter().any(|t| has_newer_entries(t, since));
     let mut sources: Vec<SourceCursor> = Vec::new();
     for m in newer_memtables(view, since) {
         let Some(mut keys) = m.recent_keys(since, RECENT_ENTRIES_MAX) else {
@@ -79,14 +80,15 @@ pub fn find_conflict_in_range(
             continue;
         };
         if let Some(key) =
-            keys.find(|key| begin.is_before(order, key) && !end.is_before(order, key))
+            keys.find(|key| begin.is_before(comparator, key) && !end.is_before(comparator, key))
         {
             return Ok(Some(key.to_vec()));
         }
     }
-    let run = |r: &Arc<Run>| SourceCursor::Run(RunCursor::new(Arc::clone(r), order, true));
-    sources.extend(view.version.runs().filter(with).map(run));
-    let mut merge = MergeCursor::new(order, sources);
+    let run_cursor =
+        |r: &Arc<Run>| SourceCursor::Run(RunCursor::new(Arc::clone(r), comparator, true));
+    sources.extend(view.version.runs().filter(has_newer).map(run_cursor));
+    let mut merge = MergeCursor::new(comparator, sources);
     match begin {
         KeyBoundaryRef::First => merge.seek_first()?,
         KeyBoundaryRef::Before(k) => merge.seek(k, SeqNo::MAX)?,
@@ -96,7 +98,7 @@ pub fn find_conflict_in_range(
     let mut key = Vec::new();
     while merge.valid() {
         merge.key().copy_to(&mut key);
-        if end.is_before(order, &key) {
+        if end.is_before(comparator, &key) {
             break;
         }
         if merge.seq() > since {
@@ -107,27 +109,27 @@ pub fn find_conflict_in_range(
     Ok(None)
 }
 
-/// A key, or the beginning of a stretch, that the tables of `run` are about (they belong to
-/// nobody's version) and that has a version newer than `since`. The work is that of the smaller
-/// side: the run, or what is newer.
+/// Returns a key of `run`, or the begin key of a range tombstone, that has a version newer than
+/// `since`. The tables of `run` belong to no version. The cost is proportional to the smaller side:
+/// the run, or the newer entries.
 pub fn find_conflict_with_run(
     view: &View,
     run: &Arc<Run>,
     since: SeqNo,
 ) -> Result<Option<Vec<u8>>> {
-    let order = view.version.comparator;
-    for erased in run.tables.iter().flat_map(|t| t.reader.range_tombstones().fragments()) {
-        let met =
-            find_conflict_in_range(view, (erased.begin.as_ref(), erased.end.as_ref()), since)?;
-        if met.is_some() {
-            return Ok(met);
+    let comparator = view.version.comparator;
+    for fragment in run.tables.iter().flat_map(|t| t.reader.range_tombstones().fragments()) {
+        let conflict =
+            find_conflict_in_range(view, (fragment.begin.as_ref(), fragment.end.as_ref()), since)?;
+        if conflict.is_some() {
+            return Ok(conflict);
         }
     }
     for (begin, end) in newer_range_tombstones(view, since) {
-        let mut mine = SourceCursor::Run(RunCursor::new(Arc::clone(run), order, false));
-        mine.seek_past(begin.as_ref(), true)?;
-        if mine.valid() && !end.as_ref().is_before(order, &copy_key(&mine)) {
-            return Ok(Some(copy_key(&mine)));
+        let mut run_cursor = SourceCursor::Run(RunCursor::new(Arc::clone(run), comparator, false));
+        run_cursor.seek_past(begin.as_ref(), true)?;
+        if run_cursor.valid() && !end.as_ref().is_before(comparator, &copy_key(&run_cursor)) {
+            return Ok(Some(copy_key(&run_cursor)));
         }
     }
     let entries: u64 = run.tables.iter().map(|t| t.meta.summary.entries).sum();
@@ -141,8 +143,8 @@ pub fn find_conflict_with_run(
             continue;
         };
         for key in keys {
-            let Some(table) = run.table_covering(order, key) else { continue };
-            if table.reader.get(key, order.filter_hash(key), SeqNo::MAX)?.is_some() {
+            let Some(table) = run.table_covering(comparator, key) else { continue };
+            if table.reader.get(key, comparator.filter_hash(key), SeqNo::MAX)?.is_some() {
                 return Ok(Some(key.to_vec()));
             }
         }
@@ -151,12 +153,12 @@ pub fn find_conflict_with_run(
         let newer: Vec<_> =
             other.tables.iter().filter(|t| has_newer_entries(t, since)).cloned().collect();
         if !newer.is_empty() {
-            let newer = Arc::new(Run::new(other.id, newer, order));
-            sources.push(SourceCursor::Run(RunCursor::new(newer, order, false)));
+            let newer = Arc::new(Run::new(other.id, newer, comparator));
+            sources.push(SourceCursor::Run(RunCursor::new(newer, comparator, false)));
         }
     }
-    let mine = SourceCursor::Run(RunCursor::new(Arc::clone(run), order, false));
-    find_common_key(order, mine, MergeCursor::new(order, sources), since)
+    let run_cursor = SourceCursor::Run(RunCursor::new(Arc::clone(run), comparator, false));
+    find_common_key(comparator, run_cursor, MergeCursor::new(comparator, sources), since)
 }
 
 fn copy_key(source: &SourceCursor) -> Vec<u8> {
@@ -165,37 +167,37 @@ fn copy_key(source: &SourceCursor) -> Vec<u8> {
     key
 }
 
-/// The first key of `mine` that `others` have an entry of that is newer than `since`. Each side
-/// leaps to where the other is.
+/// Returns the first key of `run` for which `others` has an entry newer than `since`. Each side
+/// seeks to the position of the other.
 fn find_common_key(
-    order: KeyComparator,
-    mut mine: SourceCursor,
+    comparator: KeyComparator,
+    mut run: SourceCursor,
     mut others: MergeCursor,
     since: SeqNo,
 ) -> Result<Option<Vec<u8>>> {
     let mut key = Vec::new();
-    mine.seek_first()?;
+    run.seek_first()?;
     others.seek_first()?;
-    while mine.valid() && others.valid() {
-        mine.key().copy_to(&mut key);
+    while run.valid() && others.valid() {
+        run.key().copy_to(&mut key);
         others.seek_forward(&key, SeqNo::MAX)?;
         if !others.valid() {
             break;
         }
-        if others.key().equals(order, &key) {
+        if others.key().equals(comparator, &key) {
             if others.seq() > since {
                 return Ok(Some(key));
             }
-            mine.next()?;
+            run.next()?;
         } else {
             others.key().copy_to(&mut key);
-            mine.seek(&key, SeqNo::MAX)?;
+            run.seek(&key, SeqNo::MAX)?;
         }
     }
     Ok(None)
 }
 
-/// Where range tombstones newer than `since` reach from and to.
+/// Returns the begin and end boundaries of range tombstones newer than `since`.
 fn newer_range_tombstones(view: &View, since: SeqNo) -> Vec<(KeyBoundary, KeyBoundary)> {
     let mut all = Vec::new();
     let mut add = |list: &RangeTombstones| {
@@ -214,29 +216,29 @@ fn newer_range_tombstones(view: &View, since: SeqNo) -> Vec<(KeyBoundary, KeyBou
     all
 }
 
-/// The beginning of a range tombstone newer than `since` that reaches into the stretch.
+/// Returns the begin key of a range tombstone newer than `since` that overlaps the range.
 fn find_newer_range_tombstone(
     view: &View,
-    stretch: KeyRangeRef<'_>,
+    range: KeyRangeRef<'_>,
     since: SeqNo,
 ) -> Option<Vec<u8>> {
-    let order = view.version.comparator;
-    let look = |list: &RangeTombstones| {
+    let comparator = view.version.comparator;
+    let find_in = |list: &RangeTombstones| {
         let newer = list.fragments().iter().find(|f| {
             f.newest_visible(SeqNo::MAX).is_some_and(|seq| seq > since)
                 && KeyBoundaryRef::ranges_overlap(
-                    order,
-                    stretch,
+                    comparator,
+                    range,
                     (f.begin.as_ref(), f.end.as_ref()),
                 )
         })?;
         Some(newer.begin.as_ref().key().unwrap_or_default().to_vec())
     };
     let memtables = newer_memtables(view, since)
-        .find_map(|m| m.range_tombstones().with_fragments(look).flatten());
+        .find_map(|m| m.range_tombstones().with_fragments(find_in).flatten());
     memtables.or_else(|| {
         let tables =
             view.version.runs().flat_map(|r| &r.tables).filter(|t| has_newer_entries(t, since));
-        tables.map(|t| t.reader.range_tombstones()).find_map(|list| look(list))
+        tables.map(|t| t.reader.range_tombstones()).find_map(|list| find_in(list))
     })
 }

@@ -1,11 +1,11 @@
-//! How much a range holds and what a scan of it would touch, without reading a block. Pure
-//! functions of a view.
+//! Estimates the size of a range and the cost of scanning it without reading blocks. Pure functions
+//! of a view.
 //!
-//! What is exact: tables that lie inside the range. What is estimated: a table that an end of the
-//! range cuts, where the block at the cut counts half, so the error is at most half a block's share
-//! of that table (entries are taken to be spread evenly over the blocks of a table); value logs,
-//! apportioned by share of entries; where different bytes may be one key, memtables of more than a
-//! few hundred entries in the range (standard error 6 %).
+//! Exact: tables that lie inside the range. Estimated: a table cut by an end of the range, where
+//! the block at the cut counts half, so that the error is at most half a block's share of that
+//! table (assuming entries spread evenly over its blocks); value logs, apportioned by share of
+//! entries; with a comparator under which different bytes may be equal keys, memtables with more
+//! than a few hundred entries in the range (standard error 6 %).
 
 use crate::memtable::Memtable;
 use crate::scan::ScanBounds;
@@ -16,23 +16,23 @@ use perigee_file::KeySketch;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Entries of a memtable that are looked at to see which of them are new.
+/// Number of memtable entries sampled to estimate the share of new keys.
 const SAMPLE_ENTRIES: usize = 1024;
 
-/// About how much a range holds.
+/// Estimated size of a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RangeSize {
-    /// Bytes in tables and, of values stored apart, in value logs.
+    /// Bytes in tables, and in value logs for separated values.
     pub disk_bytes: u64,
     /// Bytes in memtables.
     pub memory_bytes: u64,
     /// Stored entries: every version, tombstones included.
     pub entries: u64,
-    /// Keys that a reader would see.
+    /// Keys visible to a reader.
     pub keys: u64,
 }
 
-/// What a scan of a range would touch.
+/// Sources and bytes that a scan of a range would read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScanCost {
     /// Memtables with entries in the range.
@@ -47,11 +47,11 @@ pub struct ScanCost {
     pub bytes: u64,
 }
 
-/// The part of a table that lies in the range.
+/// The share of a table that lies in the range.
 struct TableShare<'a> {
     run: usize,
     table: &'a Table,
-    /// Of its entries, about.
+    /// Estimated share of the table's entries, 0 to 1.
     share: f64,
     blocks: u64,
     bytes: u64,
@@ -64,7 +64,7 @@ fn bound_key(bound: &Bound<Vec<u8>>) -> Option<&[u8]> {
     }
 }
 
-/// Entries of a memtable in the range.
+/// Returns the number of memtable entries in the range.
 fn count_in_bounds(memtable: &Memtable, bounds: &ScanBounds) -> u64 {
     let from = match &bounds.lower {
         Bound::Included(k) => Some((&k[..], SeqNo::MAX)),
@@ -86,7 +86,7 @@ fn is_empty_range(version: &Version, bounds: &ScanBounds) -> bool {
 }
 
 fn overlapping_tables<'a>(version: &'a Version, bounds: &'a ScanBounds) -> Vec<TableShare<'a>> {
-    let order = version.comparator;
+    let comparator = version.comparator;
     let mut all = Vec::new();
     if is_empty_range(version, bounds) {
         return all;
@@ -94,13 +94,15 @@ fn overlapping_tables<'a>(version: &'a Version, bounds: &'a ScanBounds) -> Vec<T
     for (number, run) in version.runs().enumerate() {
         for table in &run.tables {
             let (first, last) = (&table.meta.summary.first_key, &table.meta.summary.last_key);
-            if !bounds.is_before_lower(order, last) && !bounds.is_after_upper(order, first) {
+            if !bounds.is_before_lower(comparator, last)
+                && !bounds.is_after_upper(comparator, first)
+            {
                 all.extend(table_share(
                     number,
                     table,
                     bounds,
-                    bounds.is_before_lower(order, first),
-                    bounds.is_after_upper(order, last),
+                    bounds.is_before_lower(comparator, first),
+                    bounds.is_after_upper(comparator, last),
                 ));
             }
         }
@@ -108,7 +110,7 @@ fn overlapping_tables<'a>(version: &'a Version, bounds: &'a ScanBounds) -> Vec<T
     all
 }
 
-/// `low`, `high`: the range cuts the table there.
+/// Returns the table's share of the range. `low`, `high`: that end of the range cuts the table.
 fn table_share<'a>(
     run: usize,
     table: &'a Table,
@@ -129,14 +131,14 @@ impl TableShare<'_> {
     fn scale(&self, whole: u64) -> f64 {
         whole as f64 * self.share
     }
-    /// Distinct keys of the whole table.
+    /// Estimated distinct keys of the whole table.
     fn distinct_keys(&self) -> u64 {
         let entries = self.table.meta.summary.entries;
         self.table.reader.sketch().map_or(entries, |s| s.estimate().min(entries))
     }
 }
 
-/// About how much lies in `bounds`.
+/// Estimates how much data lies in `bounds`.
 pub fn estimate_range_size(view: &View, bounds: &ScanBounds) -> RangeSize {
     let parts = overlapping_tables(&view.version, bounds);
     let mut out = RangeSize { keys: estimate_table_keys(&parts), ..RangeSize::default() };
@@ -152,15 +154,15 @@ pub fn estimate_range_size(view: &View, bounds: &ScanBounds) -> RangeSize {
         out.entries += entries;
         out.memory_bytes +=
             (memtable.bytes() as u128 * entries.min(all) as u128 / all as u128) as u64;
-        let (new, gone) = sample_key_changes(view, memtable, bounds);
-        let change = (new - gone) * entries as f64;
+        let (added, removed) = sample_key_changes(view, memtable, bounds);
+        let change = (added - removed) * entries as f64;
         out.keys = (out.keys as f64 + change).round().max(0.0) as u64;
     }
     out
 }
 
-/// Keys in tables that a reader sees: distinct ones (common keys of several runs once, as far as
-/// sketches tell), without those that tombstones hide.
+/// Estimates the keys in tables visible to a reader: distinct keys (those common to several runs
+/// count once, by their sketches), less those that tombstones hide.
 fn estimate_table_keys(parts: &[TableShare<'_>]) -> u64 {
     let sum: f64 = parts.iter().map(|p| p.scale(p.distinct_keys())).sum();
     let tombstones: f64 = parts.iter().map(|p| p.scale(p.table.meta.summary.tombstones)).sum();
@@ -183,39 +185,39 @@ fn union_sketches<'a>(sketches: impl Iterator<Item = &'a KeySketch>) -> KeySketc
     })
 }
 
-/// Of the memtable's entries in the range, as far as a sample of them tells: the share that adds a
-/// key, and the share that takes one away.
+/// Estimates, from a sample of the memtable's entries in the range, the share of entries that add a
+/// key and the share that remove one.
 fn sample_key_changes(view: &View, memtable: &Arc<Memtable>, bounds: &ScanBounds) -> (f64, f64) {
-    let order = view.version.comparator;
+    let comparator = view.version.comparator;
     let mut cursor = memtable.cursor();
     match bound_key(&bounds.lower) {
         Some(key) => cursor.seek(key, SeqNo::MAX),
         None => cursor.seek_first(),
     }
-    let (mut looked, mut new, mut gone) = (0u32, 0u32, 0u32);
+    let (mut sampled, mut added, mut removed) = (0u32, 0u32, 0u32);
     let mut last: Option<Vec<u8>> = None;
-    while cursor.valid() && (looked as usize) < SAMPLE_ENTRIES {
+    while cursor.valid() && (sampled as usize) < SAMPLE_ENTRIES {
         let e = cursor.entry();
-        if bounds.is_after_upper(order, e.key) {
+        if bounds.is_after_upper(comparator, e.key) {
             break;
         }
-        if !bounds.is_before_lower(order, e.key) {
-            looked += 1;
-            if last.as_deref().is_none_or(|last| !order.keys_equal(last, e.key)) {
+        if !bounds.is_before_lower(comparator, e.key) {
+            sampled += 1;
+            if last.as_deref().is_none_or(|last| !comparator.keys_equal(last, e.key)) {
                 let known = may_be_in_tables(&view.version, e.key);
                 let deletes = e.value.is_tombstone();
-                new += u32::from(!known && !deletes);
-                gone += u32::from(known && deletes);
+                added += u32::from(!known && !deletes);
+                removed += u32::from(known && deletes);
                 last = Some(e.key.to_vec());
             }
         }
         cursor.next();
     }
-    let share = |n: u32| f64::from(n) / f64::from(looked.max(1));
-    (share(new), share(gone))
+    let share = |n: u32| f64::from(n) / f64::from(sampled.max(1));
+    (share(added), share(removed))
 }
 
-/// Whether the filters say that the key may be in a table.
+/// Returns true if the filters report that the key may be in a table.
 fn may_be_in_tables(version: &Version, key: &[u8]) -> bool {
     let hash = version.comparator.filter_hash(key);
     version
@@ -224,7 +226,7 @@ fn may_be_in_tables(version: &Version, key: &[u8]) -> bool {
         .any(|t| t.reader.may_contain(hash))
 }
 
-/// What a scan of `bounds` would touch. Runs, tables and blocks are exact for this view.
+/// Returns what a scan of `bounds` would read. Runs, tables and blocks are exact for this view.
 pub fn estimate_scan_cost(view: &View, bounds: &ScanBounds) -> ScanCost {
     let parts = overlapping_tables(&view.version, bounds);
     let holds = |m: &&Arc<Memtable>| {
@@ -241,9 +243,9 @@ pub fn estimate_scan_cost(view: &View, bounds: &ScanBounds) -> ScanCost {
     }
 }
 
-/// About how many different keys are stored (7 % off at most, once in 400 times more), and the
-/// number of tombstones among all entries. Walks memtables, and the tables that are too small to
-/// have a sketch.
+/// Estimates the number of distinct keys stored (error at most 7 %, in one of 400 cases more), and
+/// returns the number of tombstones among all entries. Reads all entries of memtables, and of the
+/// tables that are too small to have a sketch.
 pub fn estimate_distinct_keys(view: &View) -> Result<(u64, u64)> {
     let with_sketch = view.version.tables().filter_map(|(_, _, t)| t.reader.sketch());
     let mut all = union_sketches(with_sketch);
@@ -271,6 +273,6 @@ pub fn estimate_distinct_keys(view: &View) -> Result<(u64, u64)> {
             cursor.next();
         }
     }
-    // There are no more keys than entries, whatever the sketch says.
+    // The number of keys cannot exceed the number of entries, even if the sketch says so.
     Ok((all.estimate().min(entries), tombstones))
 }

@@ -1,6 +1,6 @@
-//! A point read that tells what it asked, and what each question cost. The tables are asked by the
-//! very walk of [`get`](crate::get::get); the memtables before it are asked once more to tell which
-//! of them answered.
+//! Explains a point read: the sources that a get reads, with the outcome and the time of each. The
+//! tables are read by the same function as in [`get`](crate::get::get); the memtables before them
+//! are read once more to report which of them holds the key.
 
 use crate::View;
 use crate::get;
@@ -10,89 +10,96 @@ use perigee_file::EntryValue;
 use perigee_file::klog::KlogLookupTrace;
 use std::sync::Arc;
 
-/// What was found at one place.
+/// Outcome of the lookup in one source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LookupOutcome {
-    /// No version of the key that the reader may see.
+    /// No version of the key is visible to the reader.
     NotFound,
     /// A value.
     Value(SeqNo),
     /// A pointer into a value log.
     Pointer(SeqNo),
-    /// A tombstone: the key is deleted, older places are not asked.
+    /// A tombstone: the key is deleted, older sources are not read.
     Tombstone(SeqNo),
-    /// A value whose time has passed: as a tombstone.
+    /// A value that has expired; equivalent to a tombstone.
     Expired(SeqNo),
-    /// An operand: what is below matters too, and is read once more, not told here.
+    /// A merge operand: older sources are read as well, but not reported here.
     Operand(SeqNo),
-    /// The place could not be read.
+    /// The source could not be read.
     Failed,
 }
 
-/// A place that was asked, or passed over, newest first.
+/// A source of a point read, or a run that it skipped; newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LookupSource {
-    /// A memtable: 0 takes the inserts, the others wait for their flush.
+    /// A memtable: 0 is the active one, the others are immutable and wait for their flush.
     Memtable(usize),
-    /// A run of which no table covers the key: level and run.
+    /// A run without a table that covers the key: level and run.
     UncoveredRun(u8, u64),
-    /// A table: level, run, file.
+    /// A table: level, run and file, with the steps inside it.
     Table(u8, u64, perigee_base::FileId, KlogLookupTrace),
     /// A value log: file and stored bytes.
     Vlog(perigee_base::FileId, u64),
 }
 
-/// One question.
+/// One step of a point read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LookupStep {
-    /// Who was asked.
+    /// Source that was read.
     pub source: LookupSource,
-    /// The answer.
+    /// Outcome in that source.
     pub outcome: LookupOutcome,
-    /// How long it took.
+    /// Duration in nanoseconds.
     pub ns: u64,
 }
 
-/// The value, and every step on the way to it. `clock` reads the time in nanoseconds.
+/// Returns the value of `key` for a reader at `at`, and every step of the lookup. `clock` returns
+/// the time in nanoseconds.
 pub fn explain(
     view: &View,
     key: &[u8],
     at: SeqNo,
     clock: &dyn Fn() -> u64,
 ) -> (Result<Option<PinnedSlice>>, Vec<LookupStep>) {
-    // The outcome that is told and the answer that is given are about one moment.
+    // Expiry is evaluated at one time, for the reported outcomes and for the value.
     let view = &View { now: Arc::new(CachedClock::new(&view.now)), ..view.clone() };
     let mut steps = Vec::new();
-    let timed = |since: u64| clock().saturating_sub(since);
+    let elapsed = |started: u64| clock().saturating_sub(started);
     for (number, memtable) in view.memtables().enumerate() {
-        let since = clock();
+        let started = clock();
         let found = get::newest_of(memtable.get(key, at), memtable.covering_tombstone(key, at));
         let outcome = classify_outcome(view, &Ok(found));
         steps.push(LookupStep {
             source: LookupSource::Memtable(number),
             outcome,
-            ns: timed(since),
+            ns: elapsed(started),
         });
         if outcome != LookupOutcome::NotFound {
             break;
         }
     }
-    let mut asked = Vec::new();
+    let mut table_lookups = Vec::new();
     let answer = get::lookup_in_sources(view, key, at, |run, table, hash| {
-        let since = clock();
+        let started = clock();
         let (answer, trace) = table.reader.get_traced(key, hash, at);
-        let told = answer
+        let lookup = answer
             .clone()
             .map(|point| get::newest_of(point, get::covering_tombstone(table, view, key, at)));
-        asked.push((run, table.meta.id, trace, classify_outcome(view, &told), timed(since)));
+        table_lookups.push((
+            run,
+            table.meta.id,
+            trace,
+            classify_outcome(view, &lookup),
+            elapsed(started),
+        ));
         answer
     });
     let in_memory = steps.last().is_some_and(|s| s.outcome != LookupOutcome::NotFound);
     if !in_memory {
-        steps.extend(table_steps(view, &asked));
+        steps.extend(table_steps(view, &table_lookups));
     }
     let value = answer.and_then(|found| {
-        let since = clock();
+        let started = clock();
         let found = found.map(|(_, found)| found);
         let pointer = found.as_ref().and_then(EntryValue::vlog_pointer);
         let value = get::read_live_value(view, key, at, found);
@@ -105,7 +112,7 @@ pub fn explain(
             steps.push(LookupStep {
                 source: LookupSource::Vlog(p.file, p.stored_bytes),
                 outcome,
-                ns: timed(since),
+                ns: elapsed(started),
             });
         }
         value
@@ -113,13 +120,13 @@ pub fn explain(
     (value, steps)
 }
 
-/// The runs in order: those that were asked, and before the last of them those that do not cover
-/// the key.
+/// Returns the steps of the runs, newest first: the runs that were read, and those before the last
+/// of them that do not cover the key.
 fn table_steps(
     view: &View,
-    asked: &[(usize, perigee_base::FileId, KlogLookupTrace, LookupOutcome, u64)],
+    table_lookups: &[(usize, perigee_base::FileId, KlogLookupTrace, LookupOutcome, u64)],
 ) -> Vec<LookupStep> {
-    let ended = asked
+    let last_run = table_lookups
         .iter()
         .find(|(_, _, _, outcome, _)| *outcome != LookupOutcome::NotFound)
         .map(|(run, ..)| *run);
@@ -127,13 +134,13 @@ fn table_steps(
     let runs = levels.flat_map(|(level, runs)| runs.iter().map(move |r| (level as u8, r.id.0)));
     let mut steps = Vec::new();
     for (number, (level, run)) in runs.enumerate() {
-        if ended.is_some_and(|last| number > last) {
+        if last_run.is_some_and(|last| number > last) {
             break;
         }
-        match asked.iter().find(|(n, ..)| *n == number) {
+        match table_lookups.iter().find(|(n, ..)| *n == number) {
             Some((_, file, trace, outcome, ns)) => {
-                let place = LookupSource::Table(level, run, *file, *trace);
-                steps.push(LookupStep { source: place, outcome: *outcome, ns: *ns });
+                let source = LookupSource::Table(level, run, *file, *trace);
+                steps.push(LookupStep { source, outcome: *outcome, ns: *ns });
             }
             None => steps.push(LookupStep {
                 source: LookupSource::UncoveredRun(level, run),

@@ -1,4 +1,4 @@
-//! Separated values: from a pointer to the bytes.
+//! Reads separated values from value logs.
 
 use crate::Version;
 use perigee_base::entry::VlogPointer;
@@ -10,7 +10,7 @@ pub fn fetch_value(version: &Version, p: &VlogPointer) -> Result<PinnedSlice> {
     fetch_value_with_cause(version, p, IoActivity::Get)
 }
 
-/// Reads a separated value, counted for `cause`.
+/// Reads a separated value; the I/O is counted under `cause`.
 pub fn fetch_value_with_cause(
     version: &Version,
     p: &VlogPointer,
@@ -19,7 +19,7 @@ pub fn fetch_value_with_cause(
     match version.vlogs.get(&p.file) {
         Some(vlog) => vlog.reader.read_with_cause(p, cause),
         None => Err(Error::corruption(format!(
-            "a table references value log {}, which is not there",
+            "a table references value log {}, which does not exist",
             p.file
         ))),
     }

@@ -1,4 +1,4 @@
-//! Memtable to level 0: the rewrite road with a memtable as its source.
+//! Flush of a memtable to level 0: the rewrite pipeline with a memtable as its source.
 
 use crate::memtable::Memtable;
 use crate::rewrite::{CreatedFiles, RewriteContext, RewriteInput, RewriteOutput, run_rewrite};
@@ -9,28 +9,29 @@ use perigee_file::RangeTombstones;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Writes a sealed memtable as run `run_id` of level 0. Files are synced, the directory is not.
+/// Writes an immutable memtable as run `run_id` of level 0. The files are synced, the directory is
+/// not.
 pub fn flush(
     memtable: &Arc<Memtable>,
     run_id: RunId,
-    setting: RewriteContext<'_>,
+    context: RewriteContext<'_>,
     created: &mut CreatedFiles,
 ) -> Result<(VersionEdit, RewriteOutput)> {
-    let order = setting.options.comparator;
+    let comparator = context.options.comparator;
     let source =
-        MergeCursor::new(order, vec![SourceCursor::from(memtable.cursor().with_prefetch())]);
-    let ranges =
+        MergeCursor::new(comparator, vec![SourceCursor::from(memtable.cursor().with_prefetch())]);
+    let range_tombstones =
         memtable.range_tombstones().with_fragments(RangeTombstones::clone).unwrap_or_default();
     let input = RewriteInput {
         source,
-        range_tombstones: ranges,
+        range_tombstones,
         bottommost: false,
         relocate_vlogs: BTreeSet::new(),
         zero_seqs: false,
         pass_through_blocks: false,
         rolled_back: Arc::default(),
     };
-    let output = run_rewrite(input, setting, created)?;
+    let output = run_rewrite(input, context, created)?;
     let added =
         |meta: &crate::TableMeta| AddedTable { level: LevelNo(0), run: run_id, meta: meta.clone() };
     let edit = VersionEdit {

@@ -1,8 +1,8 @@
-//! The point read: sources newest first, the first answer wins.
+//! Point reads: sources are read newest first, and the first version found is the result.
 //!
-//! "Not found" is an assertion: it is given only when every source that could hold the key was
-//! read; an error of any source is the answer. Where a part of the log was lost (salvage), it is
-//! given only for a tombstone that is newer than the lost part.
+//! "Not found" is a guarantee: it is returned only if every source that could hold the key was
+//! read; an error in any source is returned as an error. Where a part of the log was lost
+//! (salvage), it is returned only for a tombstone that is newer than the lost part.
 
 pub use crate::fetch_value::{fetch_value, fetch_value_with_cause};
 use crate::memtable::Memtable;
@@ -14,8 +14,8 @@ use perigee_base::io_stats::IoActivity;
 use perigee_base::{Error, ExpiryClock, KeyComparator, PinnedSlice, Result, SeqNo};
 use perigee_file::{BlockHint, EntryValue};
 
-/// The block that each run was asked for last. Look-ups of neighbouring keys share it; a single one
-/// starts empty-handed.
+/// For each run, the block that was read last. Lookups of adjacent keys reuse it; a single lookup
+/// starts without hints.
 #[derive(Debug, Default)]
 pub struct RunBlockHints {
     hints: Vec<Option<BlockHint>>,
@@ -23,11 +23,11 @@ pub struct RunBlockHints {
 }
 
 impl RunBlockHints {
-    /// How many blocks were read from disk.
+    /// Number of blocks read from disk.
     pub fn blocks_read(&self) -> u64 {
         self.blocks_read
     }
-    /// Asks the table of run number `run`.
+    /// Looks the key up in the table of run number `run`.
     fn get_from_table(
         &mut self,
         run: usize,
@@ -45,35 +45,35 @@ impl RunBlockHints {
     }
 }
 
-/// The newest version of `key` that a reader at `at` sees, tombstones included.
+/// Returns the newest version of `key` visible at `at`, tombstones included.
 pub fn lookup(view: &View, key: &[u8], at: SeqNo) -> Result<Option<(SeqNo, EntryValue)>> {
     lookup_in_sources(view, key, at, |_, table, hash| table.reader.get(key, hash, at))
 }
 
-/// The same for one of many keys that come in order.
+/// Like [`lookup`], for one of many keys in ascending order.
 pub fn lookup_with_hints(
     view: &View,
     key: &[u8],
     at: SeqNo,
-    hand: &mut RunBlockHints,
+    hints: &mut RunBlockHints,
 ) -> Result<Option<(SeqNo, EntryValue)>> {
     lookup_in_sources(view, key, at, |run, table, hash| {
-        hand.get_from_table(run, table, key, hash, at)
+        hints.get_from_table(run, table, key, hash, at)
     })
 }
 
-/// The walk: what a transaction has written itself, memtables, then runs, the newest first. `ask`
-/// asks one table, of the run of that number.
+/// Searches a transaction's own writes, the memtables, then the runs, newest first.
+/// `get_from_table` looks the key up in a table of the run with the given number.
 #[inline]
 pub(crate) fn lookup_in_sources(
     view: &View,
     key: &[u8],
     at: SeqNo,
-    mut ask: impl FnMut(usize, &Table, u64) -> Result<Option<(SeqNo, EntryValue)>>,
+    mut get_from_table: impl FnMut(usize, &Table, u64) -> Result<Option<(SeqNo, EntryValue)>>,
 ) -> Result<Option<(SeqNo, EntryValue)>> {
-    let order = view.version.comparator;
-    if let Some(own) = &view.overlay
-        && let Some(found) = lookup_overlay(own, order, key)?
+    let comparator = view.version.comparator;
+    if let Some(overlay) = &view.overlay
+        && let Some(found) = lookup_overlay(overlay, comparator, key)?
     {
         return Ok(Some(found));
     }
@@ -83,11 +83,11 @@ pub(crate) fn lookup_in_sources(
             return check_gap(view, found);
         }
     }
-    let hash = order.filter_hash(key);
+    let hash = comparator.filter_hash(key);
     for (number, run) in view.version.runs().enumerate() {
-        let Some(table) = run.table_covering(order, key) else { continue };
+        let Some(table) = run.table_covering(comparator, key) else { continue };
         let cover = covering_tombstone(table, view, key, at);
-        let point = match ask(number, table, hash) {
+        let point = match get_from_table(number, table, hash) {
             Err(_) if bug::is_active(Bug::ErrorIsNotFound) => None,
             answer => answer?,
         };
@@ -98,8 +98,9 @@ pub(crate) fn lookup_in_sources(
     view.version.check_absent()
 }
 
-/// The newest version that was found. Where operations were lost, one that is older and not live
-/// says as little as no version at all: the key may have been put again.
+/// Returns the newest version found, unless operations were lost from the log. In that case an
+/// older version that is not live proves nothing, as the key may have been put again: returns an
+/// error.
 #[inline]
 fn check_gap(
     view: &View,
@@ -111,44 +112,53 @@ fn check_gap(
     Ok(Some((seq, found)))
 }
 
-/// What a transaction last did to `key`.
+/// Returns the newest version of `key` in a transaction's own writes.
 fn lookup_overlay(
-    own: &TxnOverlay,
-    order: KeyComparator,
+    overlay: &TxnOverlay,
+    comparator: KeyComparator,
     key: &[u8],
 ) -> Result<Option<(SeqNo, EntryValue)>> {
-    let found = lookup_overlay_memtable(own.memtable(), own.visible_seqs(), order, key);
-    match own.spilled().filter(|_| found.is_none()) {
-        Some(spilled) => {
-            lookup_spilled_runs(spilled, own.visible_seqs(), order, key, order.filter_hash(key))
-        }
+    let found =
+        lookup_overlay_memtable(overlay.memtable(), overlay.visible_seqs(), comparator, key);
+    match overlay.spilled().filter(|_| found.is_none()) {
+        Some(spilled) => lookup_spilled_runs(
+            spilled,
+            overlay.visible_seqs(),
+            comparator,
+            key,
+            comparator.filter_hash(key),
+        ),
         None => Ok(found),
     }
 }
 
-/// What the memtable of a transaction says last of `key`.
+/// Returns the newest version of `key` in a transaction's memtable.
 pub fn lookup_overlay_memtable(
     memtable: &Memtable,
-    shown: VisibleSeqs<'_>,
-    order: KeyComparator,
+    visible: VisibleSeqs<'_>,
+    comparator: KeyComparator,
     key: &[u8],
 ) -> Option<(SeqNo, EntryValue)> {
-    newest_of(shown.newest_point(memtable, key), shown.covering_tombstone(memtable, order, key))
+    newest_of(
+        visible.newest_point(memtable, key),
+        visible.covering_tombstone(memtable, comparator, key),
+    )
 }
 
-/// What the runs of a transaction say last of `key`.
+/// Returns the newest version of `key` in a transaction's spilled runs.
 pub fn lookup_spilled_runs(
     spilled: &OverlayRuns,
-    shown: VisibleSeqs<'_>,
-    order: KeyComparator,
+    visible: VisibleSeqs<'_>,
+    comparator: KeyComparator,
     key: &[u8],
     hash: u64,
 ) -> Result<Option<(SeqNo, EntryValue)>> {
     for run in &spilled.runs {
-        let Some(table) = run.table_covering(order, key) else { continue };
-        let point = shown.try_newest_visible(|at| table.reader.get(key, hash, at))?;
-        let fragment = table.reader.range_tombstones().fragment_covering(order, key);
-        let cover = fragment.and_then(|f| shown.newest_range_tombstone(|at| f.newest_visible(at)));
+        let Some(table) = run.table_covering(comparator, key) else { continue };
+        let point = visible.try_newest_visible(|at| table.reader.get(key, hash, at))?;
+        let fragment = table.reader.range_tombstones().fragment_covering(comparator, key);
+        let cover =
+            fragment.and_then(|f| visible.newest_range_tombstone(|at| f.newest_visible(at)));
         if let Some(found) = newest_of(point, cover) {
             return Ok(Some(found));
         }
@@ -156,7 +166,7 @@ pub fn lookup_spilled_runs(
     Ok(None)
 }
 
-/// The newest range tombstone of a table over `key` that a reader at `at` sees.
+/// Returns the newest range tombstone of a table that covers `key` and is visible at `at`.
 pub fn covering_tombstone(table: &Table, view: &View, key: &[u8], at: SeqNo) -> Option<SeqNo> {
     table
         .reader
@@ -165,8 +175,8 @@ pub fn covering_tombstone(table: &Table, view: &View, key: &[u8], at: SeqNo) -> 
         .newest_visible(at)
 }
 
-/// What one source has to say: its newest version of the key, or the range tombstone over that.
-/// Either hides all that older sources hold.
+/// Combines the point entry and the covering range tombstone of one source: the newer one is the
+/// result. Either hides the entries of all older sources.
 pub fn newest_of(
     point: Option<(SeqNo, EntryValue)>,
     cover: Option<SeqNo>,
@@ -178,7 +188,7 @@ pub fn newest_of(
     }
 }
 
-/// Whether a reader sees a value there now: it is no tombstone, and its time has not passed.
+/// Returns true if the entry is a live value: neither a tombstone nor expired.
 #[inline]
 pub fn is_live(found: &EntryValue, now: &dyn ExpiryClock) -> bool {
     match found {
@@ -187,13 +197,13 @@ pub fn is_live(found: &EntryValue, now: &dyn ExpiryClock) -> bool {
         EntryValue::ValueExpiring(_, x) | EntryValue::PointerExpiring(_, x) => {
             !x.is_expired(now.now_ms())
         }
-        // Merged onto whatever is below, it is a value.
+        // An operand merges with whatever is below into a value.
         EntryValue::Operand(_) | EntryValue::OperandPointer(_) => true,
     }
 }
 
-/// The newest version, if a reader at `at` sees a value in it. An expired one hides the older ones,
-/// as a tombstone does.
+/// Returns the newest version if it is a live value for a reader at `at`. An expired version hides
+/// the older ones, as a tombstone does.
 pub fn lookup_live(view: &View, key: &[u8], at: SeqNo) -> Result<Option<EntryValue>> {
     let Some((seq, found)) = lookup(view, key, at)? else { return Ok(None) };
     if is_live(&found, &*view.now) {
@@ -205,18 +215,18 @@ pub fn lookup_live(view: &View, key: &[u8], at: SeqNo) -> Result<Option<EntryVal
     Ok(None)
 }
 
-/// The value of `key` for a reader at `at`, fetched from the value log if it is separated.
+/// Returns the value of `key` for a reader at `at`, read from the value log if it is separated.
 pub fn get(view: &View, key: &[u8], at: SeqNo) -> Result<Option<PinnedSlice>> {
     lookup_live(view, key, at)?.map(|found| read_value(view, key, at, found)).transpose()
 }
 
-/// The bytes of what was found live under `key` by a reader at `at`.
+/// Returns the bytes of `found`, a live version of `key` for a reader at `at`.
 #[inline]
 pub fn read_value(view: &View, key: &[u8], at: SeqNo, found: EntryValue) -> Result<PinnedSlice> {
     read_value_with_cause(view, (key, at), found, IoActivity::Get)
 }
 
-/// The same, a read of a separated value counted for `cause`.
+/// Like [`read_value`]; reads of a separated value are counted under `cause`.
 #[inline]
 pub fn read_value_with_cause(
     view: &View,
@@ -229,15 +239,14 @@ pub fn read_value_with_cause(
         EntryValue::Pointer(p) | EntryValue::PointerExpiring(p, _) => {
             fetch_value_with_cause(&view.version, &p, cause)
         }
-        EntryValue::Tombstone => Err(Error::internal("a tombstone has no value")),
+        EntryValue::Tombstone => Err(Error::internal("attempt to read the value of a tombstone")),
         EntryValue::Operand(_) | EntryValue::OperandPointer(_) => {
             merge_operands::merged_value(view, key, at, cause)
         }
     }
 }
 
-/// The value that a look-up stands for, if a reader sees one, fetched from the value log if it is
-/// separated.
+/// Returns the value of a lookup result, if it is live, read from the value log if it is separated.
 pub fn read_live_value(
     view: &View,
     key: &[u8],
@@ -247,7 +256,7 @@ pub fn read_live_value(
     found.filter(|f| is_live(f, &*view.now)).map(|f| read_value(view, key, at, f)).transpose()
 }
 
-/// Whether a reader at `at` sees a value under `key`.
+/// Returns true if a reader at `at` sees a value under `key`.
 pub fn contains(view: &View, key: &[u8], at: SeqNo) -> Result<bool> {
     Ok(lookup_live(view, key, at)?.is_some())
 }

@@ -1,8 +1,9 @@
-//! L3: one sorted map over time. Memtables, an immutable version of table runs, reads over both,
-//! and the one road by which entries move into new tables.
+//! L3: one LSM tree. Memtables, immutable versions of table runs, reads over both, and the single
+//! rewrite pipeline by which entries move into new tables.
 //!
-//! It does not know paths, clocks, threads, the log or the manifest: jobs hand it inputs and carry
-//! away a [`version::VersionEdit`]. The module order is the dependency order.
+//! Independent of paths, clocks, threads, the log and the manifest: jobs supply the inputs and
+//! apply the resulting [`version::VersionEdit`]. The order of the modules is the order of their
+//! dependencies.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 

@@ -1,11 +1,10 @@
-//! Many point reads in one pass: keys sorted, so that neighbours find their block at hand, and
-//! answers in the caller's order. What a key's answer is, `get` decides; this room decides only the
-//! order of the work.
+//! Many point reads in one pass: keys are sorted, so that adjacent keys reuse a block, and results
+//! are returned in the caller's order. The result of each key is that of [`get`]; this module only
+//! orders the work.
 //!
-//! Keys are worked off in stretches. When a stretch had to go to the disk, the next one says
-//! beforehand which blocks it will read, so that the device fetches them side by side instead of
-//! one after the other; the same for values in value logs, which are known when a stretch has been
-//! looked up.
+//! Keys are processed in chunks. If a chunk had to read from disk, the blocks of the next chunk are
+//! prefetched first, so that the device reads them in parallel instead of one after the other;
+//! likewise values in value logs, which are known once a chunk has been looked up.
 
 use crate::View;
 use crate::get::{self, RunBlockHints};
@@ -13,27 +12,28 @@ use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, FileId, PinnedSlice, Result, SeqNo};
 use perigee_file::EntryValue;
 
-/// Keys whose reads are announced together.
+/// Number of keys whose reads are prefetched together.
 const KEYS_PER_CHUNK: usize = 128;
 
-/// One answer for each key, in the order of `keys`; a failure of one is no failure of the others.
+/// Returns one result per key, in the order of `keys`; a failure of one key does not affect the
+/// others.
 pub fn multi_get(view: &View, keys: &[&[u8]], at: SeqNo) -> Vec<Result<Option<PinnedSlice>>> {
-    let order = &view.version.comparator;
+    let comparator = &view.version.comparator;
     let mut sorted: Vec<usize> = (0..keys.len()).collect();
-    sorted.sort_by(|a, b| order.cmp(keys[*a], keys[*b]));
+    sorted.sort_by(|a, b| comparator.cmp(keys[*a], keys[*b]));
     let mut answers: Vec<Option<Result<Option<PinnedSlice>>>> = keys.iter().map(|_| None).collect();
-    let mut hand = RunBlockHints::default();
+    let mut hints = RunBlockHints::default();
     let mut cold = keys.len() > 1;
-    for stretch in sorted.chunks(KEYS_PER_CHUNK) {
+    for chunk in sorted.chunks(KEYS_PER_CHUNK) {
         if cold {
             let mut last = vec![None; view.version.runs().count()];
-            stretch.iter().for_each(|i| prefetch_key_blocks(view, keys[*i], at, &mut last));
+            chunk.iter().for_each(|i| prefetch_key_blocks(view, keys[*i], at, &mut last));
         }
-        let misses = hand.blocks_read();
-        let found = lookup_chunk(view, keys, stretch, at, &mut hand);
-        cold = hand.blocks_read() > misses;
-        let asked = stretch.iter().map(|i| keys[*i]);
-        for (i, answer) in stretch.iter().zip(fetch_values(view, at, asked, found)) {
+        let misses = hints.blocks_read();
+        let found = lookup_chunk(view, keys, chunk, at, &mut hints);
+        cold = hints.blocks_read() > misses;
+        let chunk_keys = chunk.iter().map(|i| keys[*i]);
+        for (i, answer) in chunk.iter().zip(fetch_values(view, at, chunk_keys, found)) {
             answers[*i] = Some(answer);
         }
     }
@@ -44,8 +44,8 @@ pub fn multi_get(view: &View, keys: &[&[u8]], at: SeqNo) -> Vec<Result<Option<Pi
     answers.into_iter().map(|a| a.unwrap_or_else(missing)).collect()
 }
 
-/// Tells the file system which blocks the look-up of `key` would read now; `last`: the one that
-/// each run announced last.
+/// Prefetches the block that a lookup of `key` would read; `last`: the block that was last
+/// prefetched in each run.
 fn prefetch_key_blocks(view: &View, key: &[u8], at: SeqNo, last: &mut [Option<(FileId, usize)>]) {
     let hash = view.version.comparator.filter_hash(key);
     for (run, last) in view.version.runs().zip(last) {
@@ -57,28 +57,28 @@ fn prefetch_key_blocks(view: &View, key: &[u8], at: SeqNo, last: &mut [Option<(F
 
 type LookupResult = Result<Option<EntryValue>>;
 
-/// What each key of a stretch has; equal neighbours are looked up once.
+/// Looks up each key of a chunk; equal adjacent keys are looked up once.
 fn lookup_chunk(
     view: &View,
     keys: &[&[u8]],
-    stretch: &[usize],
+    chunk: &[usize],
     at: SeqNo,
-    hand: &mut RunBlockHints,
+    hints: &mut RunBlockHints,
 ) -> Vec<LookupResult> {
-    let mut out: Vec<LookupResult> = Vec::with_capacity(stretch.len());
-    for (n, i) in stretch.iter().enumerate() {
-        let same = n > 0 && view.version.comparator.keys_equal(keys[stretch[n - 1]], keys[*i]);
+    let mut out: Vec<LookupResult> = Vec::with_capacity(chunk.len());
+    for (n, i) in chunk.iter().enumerate() {
+        let same = n > 0 && view.version.comparator.keys_equal(keys[chunk[n - 1]], keys[*i]);
         out.push(match out.last() {
             Some(last) if same => last.clone(),
             _ => {
-                get::lookup_with_hints(view, keys[*i], at, hand).map(|found| found.map(|(_, f)| f))
+                get::lookup_with_hints(view, keys[*i], at, hints).map(|found| found.map(|(_, f)| f))
             }
         });
     }
     out
 }
 
-/// The values, those in value logs announced before the first of them is read.
+/// Returns the values. Those in value logs are prefetched before the first one is read.
 fn fetch_values<'k>(
     view: &View,
     at: SeqNo,

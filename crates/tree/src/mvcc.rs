@@ -1,8 +1,8 @@
-//! What a reader at a sequence number may see, and what nobody can see any more. Pure.
+//! Visibility of versions to readers and snapshots. Pure.
 
 use perigee_base::SeqNo;
 
-/// Whether a version written at `seq` exists for a reader at `at`.
+/// Returns true if a version written at `seq` is visible to a reader at `at`.
 #[inline]
 pub fn is_visible(seq: SeqNo, at: SeqNo) -> bool {
     seq <= at
@@ -10,20 +10,20 @@ pub fn is_visible(seq: SeqNo, at: SeqNo) -> bool {
 
 /// The readers that a rewrite must respect: ascending, without duplicates, the present as the last.
 ///
-/// Every version belongs to the stratum of the first reader that can see it; of each key, only the
-/// newest version of a stratum can ever be seen.
+/// Every version belongs to the snapshot stripe of the first reader that can see it; of each key,
+/// only the newest version in a stripe is ever visible.
 #[derive(Clone, Debug)]
 pub struct SnapshotStripes {
     readers: Vec<SeqNo>,
     /// The newest snapshot.
     newest_snapshot: Option<SeqNo>,
-    /// Each version above it is the only one of its stratum.
+    /// Each version above it is the only one in its stripe.
     horizon: SeqNo,
 }
 
 impl SnapshotStripes {
-    /// From the live snapshots and the present, which must not be older than any input of the
-    /// rewrite.
+    /// Creates the stripes of the live snapshots and the present, which must not be older than any
+    /// input of the rewrite.
     pub fn new(mut snapshots: Vec<SeqNo>, present: SeqNo) -> SnapshotStripes {
         let newest = snapshots.iter().max().copied();
         snapshots.push(present);
@@ -31,8 +31,8 @@ impl SnapshotStripes {
         snapshots.dedup();
         SnapshotStripes { readers: snapshots, newest_snapshot: newest, horizon: SeqNo::MAX }
     }
-    /// The same for readers that may yet come, at any number from `horizon` on: every version above
-    /// it can be seen.
+    /// Adds readers that may still come, at any sequence number from `horizon` on: every version
+    /// above it may become visible.
     #[must_use]
     pub fn with_history_from(mut self, horizon: Option<SeqNo>) -> SnapshotStripes {
         if let Some(horizon) = horizon {
@@ -44,7 +44,7 @@ impl SnapshotStripes {
         }
         self
     }
-    /// The stratum of a version.
+    /// Returns the stripe of a version.
     pub fn stripe_of(&self, seq: SeqNo) -> usize {
         if seq > self.horizon {
             let above = usize::try_from(seq.0 - self.horizon.0).unwrap_or(usize::MAX);
@@ -52,12 +52,14 @@ impl SnapshotStripes {
         }
         self.readers.partition_point(|&reader| reader < seq)
     }
-    /// Whether no snapshot sees the version, nor one that may yet be taken of the past.
+    /// Returns true if the version is visible neither to a snapshot nor to one that may still be
+    /// taken of the past.
     pub fn is_above_snapshots(&self, seq: SeqNo) -> bool {
-        // Not by the stratum: a snapshot taken since the last write is the present too.
+        // The stripe does not decide: a snapshot taken since the last write equals the present.
         seq <= self.horizon && self.newest_snapshot.is_none_or(|snapshot| snapshot < seq)
     }
-    /// Whether every reader sees the version (or something newer): it lies in the oldest stratum.
+    /// Returns true if every reader sees the version, or something newer: it is in the oldest
+    /// stripe.
     pub fn is_in_oldest_stripe(&self, seq: SeqNo) -> bool {
         self.stripe_of(seq) == 0
     }
@@ -80,11 +82,11 @@ mod tests {
             SnapshotStripes::new(vec![SeqNo(5)], SeqNo(20)).with_history_from(Some(SeqNo(10)));
         let all: Vec<usize> =
             [4, 5, 6, 10, 11, 12].into_iter().map(|seq| kept.stripe_of(SeqNo(seq))).collect();
-        assert_eq!(all[..4], [0, 0, 1, 1], "below the horizon as before");
-        assert!(all[3] < all[4] && all[4] < all[5], "above it each is alone");
+        assert_eq!(all[..4], [0, 0, 1, 1], "unchanged below the horizon");
+        assert!(all[3] < all[4] && all[4] < all[5], "one stripe per version above the horizon");
         assert!(
             kept.is_above_snapshots(SeqNo(10)) && !kept.is_above_snapshots(SeqNo(11)),
-            "a reader may yet come"
+            "a reader may still come"
         );
         let of_now = SnapshotStripes::new(vec![SeqNo(20)], SeqNo(20));
         assert!(!of_now.is_above_snapshots(SeqNo(20)), "a snapshot of the present");

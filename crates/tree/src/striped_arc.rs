@@ -1,28 +1,28 @@
-//! The current value of something that is replaced as a whole: readers take it without writing to a
-//! cache line that another reader writes to. Must not know what it holds.
+//! A shared pointer to a value that is replaced as a whole: readers take it without writing to a
+//! cache line that another reader writes to. Independent of the type of the value.
 //!
-//! Each stripe of threads has a copy of the pointer, with a lock and a reference count of its own;
-//! replacing takes all of them. Invariants: 1. nobody gets the old value once somebody got the new
-//! one: all stripes are locked before the first is changed; 2. nothing of the old value stays but
-//! what readers hold: a thread that sleeps keeps no memory and no file;
-//! 3. a stripe is made, once, under the read side of `latest`, so none is missed.
+//! Each thread stripe has a copy of the pointer, with its own lock and reference count; a
+//! replacement updates all copies. Invariants: 1. once any reader got the new value, no reader gets
+//! the old one: all stripes are locked before the first is changed; 2. the old value stays alive
+//! only through readers that hold it: an idle thread keeps no memory and no file; 3. a stripe is
+//! created once, under the read lock of `latest`, so that none is missed.
 
 use perigee_base::thread_stripe::{self, THREAD_STRIPES};
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// A cache line of its own.
+/// A value on its own cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 struct AlignedLine<T>(T);
 
 type ArcStripe<T> = AlignedLine<RwLock<Arc<AlignedLine<Arc<T>>>>>;
 
-/// The current value.
+/// A pointer to the current value, with one copy per thread stripe.
 #[derive(Debug)]
 pub struct StripedArc<T> {
     latest: RwLock<Arc<T>>,
-    /// Made when the first reader comes: most of a thousand families have none.
+    /// Created by the first reader: of a thousand column families most have none.
     stripes: OnceLock<Box<[OnceLock<Box<ArcStripe<T>>>; THREAD_STRIPES]>>,
 }
 
@@ -39,21 +39,21 @@ impl<T> Deref for StripedGuard<T> {
 }
 
 impl<T> StripedArc<T> {
-    /// Begins with that value.
+    /// Creates the pointer with an initial value.
     pub fn new(value: Arc<T>) -> StripedArc<T> {
         StripedArc { latest: RwLock::new(value), stripes: OnceLock::new() }
     }
 
-    /// The value, for as long as one wants it.
+    /// Returns the value, for use of any duration.
     pub fn get(&self) -> Arc<T> {
         Arc::clone(&read_lock(&self.latest))
     }
 
-    /// The value, for a moment: cheap where many threads do it at once.
+    /// Returns the value for short use, without contention between threads.
     #[inline]
     pub fn pin(&self) -> StripedGuard<T> {
-        let mine = self.stripes.get().and_then(|all| all[thread_stripe::thread_stripe()].get());
-        let stripe = match mine {
+        let existing = self.stripes.get().and_then(|all| all[thread_stripe::thread_stripe()].get());
+        let stripe = match existing {
             Some(stripe) => stripe,
             None => self.init_stripe(),
         };
@@ -70,26 +70,27 @@ impl<T> StripedArc<T> {
         })
     }
 
-    /// Replaces the value by what `change` makes of it. One at a time; `change` does no I/O.
+    /// Replaces the value by the result of `change`. Replacements are serialised; `change` must do
+    /// no I/O.
     pub fn replace(&self, change: impl FnOnce(&T) -> T) {
         let mut latest = write_lock(&self.latest);
         let next = Arc::new(change(&latest));
         let stripes =
             self.stripes.get().into_iter().flat_map(|all| all.iter().filter_map(OnceLock::get));
-        let mut held: Vec<_> = stripes.map(|s| write_lock(&s.0)).collect();
-        // What goes is let go after the locks: freeing a memtable takes a while.
+        let mut locked: Vec<_> = stripes.map(|s| write_lock(&s.0)).collect();
+        // Old values are dropped after the locks are released: freeing a memtable takes a while.
         let swap = |slot: &mut RwLockWriteGuard<'_, _>| {
             std::mem::replace(&mut **slot, Arc::new(AlignedLine(Arc::clone(&next))))
         };
-        let gone: Vec<_> = held.iter_mut().map(swap).collect();
-        drop(held);
+        let replaced: Vec<_> = locked.iter_mut().map(swap).collect();
+        drop(locked);
         let old = std::mem::replace(&mut *latest, next);
         drop(latest);
-        drop((gone, old));
+        drop((replaced, old));
     }
 }
 
-// A panic cannot leave a slot half changed: it holds one pointer.
+// A panic cannot leave a slot in an inconsistent state: it is a single pointer.
 fn read_lock<T>(slot: &RwLock<T>) -> RwLockReadGuard<'_, T> {
     slot.read().unwrap_or_else(PoisonError::into_inner)
 }
@@ -112,24 +113,24 @@ mod tests {
         let old = Arc::downgrade(&current.get());
         current.replace(|v| v + 1);
         assert_eq!((*held, *current.pin(), *current.get()), (1, 2, 2));
-        assert_eq!(old.strong_count(), 1, "only what a reader holds");
+        assert_eq!(old.strong_count(), 1, "only the reader holds the old value");
         drop(held);
         assert_eq!(old.strong_count(), 0);
     }
 
-    /// Whoever was told of a value never gets an older one, in whichever stripe.
+    /// After any thread has seen a value, no thread gets an older one, in any stripe.
     #[test]
     fn reads_are_monotonic() {
         let current = StripedArc::new(Arc::new(0));
-        let told = AtomicU64::new(0);
+        let newest_seen = AtomicU64::new(0);
         std::thread::scope(|s| {
             for _ in 0..6 {
                 s.spawn(|| {
                     loop {
-                        let before = told.load(SeqCst);
+                        let before = newest_seen.load(SeqCst);
                         let now = *current.pin();
                         assert!(now >= before, "{now} after {before}");
-                        told.fetch_max(now, SeqCst);
+                        newest_seen.fetch_max(now, SeqCst);
                         if now == 2000 {
                             break;
                         }

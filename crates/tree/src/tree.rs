@@ -1,5 +1,5 @@
-//! The tree: the door of this crate. Holds the current view and swaps it; everything else is a
-//! function of a view.
+//! The LSM tree, the public interface of this crate: holds the current view and replaces it.
+//! Everything else is a function of a view.
 
 use crate::striped_arc::{StripedArc, StripedGuard};
 use crate::version::FileOpener;
@@ -7,12 +7,12 @@ use crate::{Memtable, Version, VersionEdit, View};
 use perigee_base::{ExpiryClock, KeyComparator, OperandMerger, Result};
 use std::sync::Arc;
 
-/// One family's sorted map.
+/// The LSM tree of one column family.
 ///
-/// The view is replaced, never changed. Readers take it in a critical section of one reference
-/// count, a point read in one that no other thread meets ([`Tree::pin`]); replacing is serialised
-/// by the callers: sealing under the commit lock, installing under the manifest lock, both through
-/// [`Tree::swap`], whose closure does no I/O.
+/// A view is replaced, never changed. Readers take it by incrementing a reference count, point
+/// reads without contention between threads ([`LsmTree::pin`]). The callers serialise replacements:
+/// memtables are sealed under the commit lock, versions installed under the manifest lock, both
+/// through [`StripedArc::replace`], whose closure does no I/O.
 #[derive(Debug)]
 pub struct LsmTree {
     comparator: KeyComparator,
@@ -21,46 +21,47 @@ pub struct LsmTree {
 }
 
 impl LsmTree {
-    /// A tree with these tables and an empty memtable; `now` is asked where an entry expires.
+    /// Creates a tree with these tables and an empty memtable; `now` is read at entries with an
+    /// expiry.
     pub fn new(version: Version, now: Arc<dyn ExpiryClock>) -> LsmTree {
-        let order = version.comparator;
+        let comparator = version.comparator;
         let view = View {
             overlay: None,
-            active: Arc::new(Memtable::new(order)),
+            active: Arc::new(Memtable::new(comparator)),
             immutables: Vec::new(),
             version: Arc::new(version),
             now: Arc::clone(&now),
             merge_operator: Arc::default(),
         };
-        LsmTree { comparator: order, now, view: StripedArc::new(Arc::new(view)) }
+        LsmTree { comparator, now, view: StripedArc::new(Arc::new(view)) }
     }
-    /// The order of keys.
+    /// Returns the comparator.
     pub fn comparator(&self) -> KeyComparator {
         self.comparator
     }
-    /// The current view.
+    /// Returns the current view.
     pub fn view(&self) -> Arc<View> {
         self.view.get()
     }
-    /// The current view for the time of one read.
+    /// Pins the current view for the duration of one read.
     #[inline]
     pub fn pin(&self) -> StripedGuard<View> {
         self.view.pin()
     }
 
-    /// Operands are merged by `merger` from now on, in views taken before too. The first one stays.
+    /// Sets the merge operator, also in views taken before. If one is set already, it is kept.
     pub fn set_merge_operator(&self, merger: Option<Arc<OperandMerger>>) {
         if let Some(merger) = merger {
-            // A second one has the same rule: another is refused where settings change.
+            // A second operator has the same rule: option changes reject a different one.
             let _ = self.pin().merge_operator.set(merger);
         }
     }
 
-    /// The active memtable.
+    /// Returns the active memtable.
     pub fn active(&self) -> Arc<Memtable> {
         Arc::clone(&self.pin().active)
     }
-    /// Its bytes.
+    /// Bytes of the active memtable.
     pub fn active_bytes(&self) -> u64 {
         self.pin().active.bytes()
     }
@@ -69,7 +70,8 @@ impl LsmTree {
         self.view.replace(change);
     }
 
-    /// Seals the active memtable, if it holds anything, and starts another.
+    /// Makes the active memtable immutable and starts a new one, unless it is empty. Returns true
+    /// if it did.
     pub fn seal_memtable(&self) -> bool {
         let mut sealed = false;
         self.replace_view(|v| {
@@ -77,19 +79,19 @@ impl LsmTree {
                 return v.clone();
             }
             sealed = true;
-            let mut all = vec![Arc::clone(&v.active)];
-            all.extend(v.immutables.iter().cloned());
+            let mut immutables = vec![Arc::clone(&v.active)];
+            immutables.extend(v.immutables.iter().cloned());
             let active = Arc::new(
                 Memtable::with_expected_keys(self.comparator, v.active.distinct_keys())
                     .with_predecessor(&v.active),
             );
-            View { overlay: None, active, immutables: all, ..v.clone() }
+            View { overlay: None, active, immutables, ..v.clone() }
         });
         sealed
     }
 
-    /// Starts another memtable even if the active one is empty. Whoever holds the old view sees no
-    /// insert from here on.
+    /// Starts a new memtable even if the active one is empty. Holders of an older view see no
+    /// inserts from here on.
     pub fn force_new_memtable(&self) {
         if !self.seal_memtable() {
             self.replace_view(|v| View { active: self.new_memtable(v), ..v.clone() });
@@ -110,13 +112,13 @@ impl LsmTree {
         });
     }
 
-    /// The version after `edit`, not installed. The caller holds the manifest lock until
-    /// [`Tree::install`].
+    /// Returns the version after `edit`, not installed. The caller must hold the manifest lock
+    /// until [`LsmTree::install_version`].
     pub fn apply_edit(&self, edit: &VersionEdit, open: &dyn FileOpener) -> Result<Version> {
         self.view().version.apply(edit, open)
     }
 
-    /// Makes a prepared version current; `flushed` is the memtable whose entries it now holds.
+    /// Makes a prepared version current; `flushed`: the memtable whose entries it now contains.
     pub fn install_version(&self, version: Version, flushed: Option<&Arc<Memtable>>) {
         let version = Arc::new(version);
         self.replace_view(|v| {
@@ -126,7 +128,7 @@ impl LsmTree {
         });
     }
 
-    /// Lets go of everything: the family was dropped. Views taken before stay whole.
+    /// Drops all data, because the column family was dropped. Views taken before stay complete.
     pub fn clear(&self) {
         self.replace_view(|v| View {
             overlay: None,

@@ -1,17 +1,17 @@
-//! What an open transaction has written to one family, laid over a view for its own eyes.
+//! The writes of an open transaction in one column family, laid over a view for its own reads.
 //!
-//! Own entries are numbered above every sequence number there can be, in the order in which they
-//! were written. So in entry order they stand before what others committed, and range tombstones
-//! among them hide what a committed one would. The newest lie in a memtable; what did not fit into
-//! memory lies in runs of tables of the transaction's own ([`Spilled`]). What a rollback to a
-//! savepoint took back stays in either and is passed over.
+//! Own entries have sequence numbers above all that can be committed, in the order in which they
+//! were written. So in entry order they precede committed entries, and their range tombstones hide
+//! what committed ones would hide. The newest entries are in a memtable; those that did not fit
+//! into memory are in the transaction's own runs of tables ([`OverlayRuns`]). Entries rolled back
+//! to a savepoint stay in both, and are skipped.
 //!
-//! It is a picture: what is written later has a higher number than it shows, so that a cursor goes
-//! on undisturbed.
+//! An overlay shows a fixed state: later writes have higher sequence numbers than it shows, so that
+//! they do not disturb a cursor.
 //!
-//! Invariant: every number in the memtable is above every number in a run, and every number of a
-//! run above every one of the runs behind it. So the first source that has something to say about a
-//! key has the last word.
+//! Invariant: every sequence number in the memtable is above all in the runs, and every one in a
+//! run is above all in the runs after it. The first source with an entry for a key therefore has
+//! the newest version.
 
 use crate::Memtable;
 use crate::version::{Run, Vlog};
@@ -22,46 +22,47 @@ use std::convert::Infallible;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Own entries are numbered from here up. No operation of a database reaches it.
+/// First sequence number of a transaction's own entries. Committed operations never reach it.
 pub const TXN_SEQ_BASE: u64 = 1 << 62;
 
 /// The runs of a transaction that did not fit into memory.
 #[derive(Debug, Default)]
 pub struct OverlayRuns {
-    /// The newest first.
+    /// Runs, newest first.
     pub runs: Vec<Arc<Run>>,
-    /// The value logs that they use.
+    /// Value logs that the runs reference.
     pub vlogs: BTreeMap<FileId, Arc<Vlog>>,
 }
 
 impl OverlayRuns {
-    /// Whether there are range tombstones.
+    /// Returns true if there are range tombstones.
     pub fn has_range_tombstones(&self) -> bool {
         self.runs.iter().flat_map(|r| &r.tables).any(|t| t.meta.summary.ranges.is_some())
     }
 }
 
-/// Which of a transaction's numbers are shown.
+/// The sequence numbers of a transaction that are visible.
 #[derive(Clone, Copy, Debug)]
 pub struct VisibleSeqs<'a> {
-    /// The first number that is not.
+    /// First sequence number that is not visible.
     pub end_seq: u64,
-    /// Numbers taken back, ascending and apart.
+    /// Sequence numbers that were rolled back, ascending and disjoint.
     pub rolled_back: &'a [Range<u64>],
 }
 
 impl VisibleSeqs<'_> {
-    /// Whether an entry of this number is.
+    /// Returns true if an entry with this sequence number is visible.
     pub fn is_visible(&self, seq: SeqNo) -> bool {
         (TXN_SEQ_BASE..self.end_seq).contains(&seq.0) && self.before_rolled_back(seq.0).is_none()
     }
-    /// Where an entry was taken back: the number to look for an older one from.
-    fn before_rolled_back(&self, number: u64) -> Option<SeqNo> {
-        let at = self.rolled_back.partition_point(|r| r.end <= number);
-        self.rolled_back.get(at).filter(|r| r.contains(&number)).map(|r| SeqNo(r.start).prev())
+    /// If `seq` was rolled back, returns the sequence number from which to search for an older
+    /// version.
+    fn before_rolled_back(&self, seq: u64) -> Option<SeqNo> {
+        let at = self.rolled_back.partition_point(|r| r.end <= seq);
+        self.rolled_back.get(at).filter(|r| r.contains(&seq)).map(|r| SeqNo(r.start).prev())
     }
-    /// The newest that `older` has and this shows; `older` answers with the newest at or before a
-    /// number.
+    /// Returns the newest visible version. `older` returns the newest version at or before a
+    /// sequence number.
     pub fn try_newest_visible<T, E>(
         &self,
         older: impl Fn(SeqNo) -> Result<Option<(SeqNo, T)>, E>,
@@ -81,32 +82,33 @@ impl VisibleSeqs<'_> {
         let Ok(found) = self.try_newest_visible(|at| Ok::<_, Infallible>(older(at)));
         found
     }
-    /// What a memtable of own entries says last of `key` itself.
+    /// Returns the newest visible version of `key` in a memtable of own entries, range tombstones
+    /// excluded.
     pub fn newest_point(&self, memtable: &Memtable, key: &[u8]) -> Option<(SeqNo, EntryValue)> {
         self.newest_visible(|at| memtable.get(key, at))
     }
-    /// The newest of a stretch's range tombstones; `older` answers with the newest at or before a
-    /// number.
+    /// Returns the newest visible range tombstone. `older` returns the newest one at or before a
+    /// sequence number.
     pub fn newest_range_tombstone(&self, older: impl Fn(SeqNo) -> Option<SeqNo>) -> Option<SeqNo> {
         self.newest_visible(|at| Some((older(at)?, ()))).map(|(seq, ())| seq)
     }
-    /// The newest range tombstone of a memtable of own entries over `key`.
+    /// Returns the newest visible range tombstone over `key` in a memtable of own entries.
     pub fn covering_tombstone(
         &self,
         memtable: &Memtable,
-        order: KeyComparator,
+        comparator: KeyComparator,
         key: &[u8],
     ) -> Option<SeqNo> {
         self.newest_range_tombstone(|at| {
             memtable
                 .range_tombstones()
-                .with_fragments(|list| list.fragment_covering(order, key)?.newest_visible(at))
+                .with_fragments(|list| list.fragment_covering(comparator, key)?.newest_visible(at))
                 .flatten()
         })
     }
 }
 
-/// The transaction's entries in one family, up to a moment.
+/// The transaction's entries in one column family, up to a sequence number.
 #[derive(Clone, Debug)]
 pub struct TxnOverlay {
     memtable: Arc<Memtable>,
@@ -116,52 +118,52 @@ pub struct TxnOverlay {
 }
 
 impl TxnOverlay {
-    /// The entries of `memtable` that are shown.
-    pub fn new(memtable: Arc<Memtable>, shown: VisibleSeqs<'_>) -> TxnOverlay {
+    /// Creates an overlay of the visible entries of `memtable`.
+    pub fn new(memtable: Arc<Memtable>, visible: VisibleSeqs<'_>) -> TxnOverlay {
         TxnOverlay {
             memtable,
             spilled: None,
-            end_seq: shown.end_seq,
-            rolled_back: shown.rolled_back.into(),
+            end_seq: visible.end_seq,
+            rolled_back: visible.rolled_back.into(),
         }
     }
-    /// With what lies in runs.
+    /// Adds the spilled runs.
     #[must_use]
     pub fn with_spilled(self, spilled: Option<Arc<OverlayRuns>>) -> TxnOverlay {
         TxnOverlay { spilled, ..self }
     }
-    /// The memtable.
+    /// Returns the memtable.
     pub fn memtable(&self) -> &Arc<Memtable> {
         &self.memtable
     }
-    /// What lies in runs, if anything.
+    /// Returns the spilled runs and their value logs, if any.
     pub fn spilled(&self) -> Option<&Arc<OverlayRuns>> {
         self.spilled.as_ref()
     }
-    /// The runs, the newest first.
+    /// Returns the spilled runs, newest first.
     pub fn runs(&self) -> &[Arc<Run>] {
         self.spilled.as_ref().map_or(&[], |s| &s.runs)
     }
-    /// Which numbers are shown.
+    /// Returns the visible sequence numbers.
     pub fn visible_seqs(&self) -> VisibleSeqs<'_> {
         VisibleSeqs { end_seq: self.end_seq, rolled_back: &self.rolled_back }
     }
-    /// Whether an entry of this number is shown.
+    /// Returns true if an entry with this sequence number is visible.
     pub fn is_visible(&self, seq: SeqNo) -> bool {
         self.visible_seqs().is_visible(seq)
     }
-    /// Shows what the transaction did to `key` itself, the newest first, until `show` has seen
-    /// enough (false).
-    pub fn for_each_version(&self, key: &[u8], mut show: impl FnMut(SeqNo, EntryValue) -> bool) {
+    /// Calls `visit` with the transaction's own versions of `key` in memory, newest first, until it
+    /// returns false.
+    pub fn for_each_version(&self, key: &[u8], mut visit: impl FnMut(SeqNo, EntryValue) -> bool) {
         let last = SeqNo(self.end_seq).prev();
         self.memtable
-            .for_each_version(key, last, |seq, found| !self.is_visible(seq) || show(seq, found));
+            .for_each_version(key, last, |seq, found| !self.is_visible(seq) || visit(seq, found));
     }
-    /// The newest of its range tombstones in memory over `key`.
-    pub fn covering_tombstone(&self, order: KeyComparator, key: &[u8]) -> Option<SeqNo> {
-        self.visible_seqs().covering_tombstone(&self.memtable, order, key)
+    /// Returns the newest visible range tombstone in memory over `key`.
+    pub fn covering_tombstone(&self, comparator: KeyComparator, key: &[u8]) -> Option<SeqNo> {
+        self.visible_seqs().covering_tombstone(&self.memtable, comparator, key)
     }
-    /// Whether there are range tombstones.
+    /// Returns true if there are range tombstones.
     pub fn has_range_tombstones(&self) -> bool {
         self.memtable.range_tombstones().has_any()
             || self.spilled.as_ref().is_some_and(|s| s.has_range_tombstones())

@@ -1,45 +1,45 @@
-//! The view: everything a read needs, immutable, in one object. There are no races between levels
-//! because there is only one thing to load.
+//! The view: everything that a read needs, immutable, in one object. A reader loads a single
+//! pointer, so there are no races between levels.
 
 use crate::txn_overlay::TxnOverlay;
 use crate::{Memtable, Version};
 use perigee_base::{ExpiryClock, OperandMerger};
 use std::sync::{Arc, OnceLock};
 
-/// The sources of a family, newest first: active memtable, sealed memtables, version.
+/// The sources of a column family, newest first: active memtable, immutable memtables, version.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// What the transaction that reads has written itself, before all others.
+    /// Own writes of the transaction that reads, newer than all other sources.
     pub overlay: Option<TxnOverlay>,
-    /// Takes the inserts.
+    /// Active memtable.
     pub active: Arc<Memtable>,
-    /// Wait for their flush, newest first.
+    /// Immutable memtables that wait for their flush, newest first.
     pub immutables: Vec<Arc<Memtable>>,
     /// The tables.
     pub version: Arc<Version>,
-    /// Asked where an entry that expires is met.
+    /// Clock, read at entries with an expiry.
     pub now: Arc<dyn ExpiryClock>,
-    /// Merges operands, if the family has an operator. One that it gets later, which stays, is in
-    /// views taken before too: their active memtable takes operands from then on.
+    /// Merges operands, if the column family has an operator. An operator set later also applies to
+    /// views taken before, as their active memtable takes operands from then on.
     pub merge_operator: Arc<OnceLock<Arc<OperandMerger>>>,
 }
 
 impl View {
-    /// The view as a transaction sees it that has written `own`.
+    /// Returns the view as seen by a transaction with the writes in `overlay`.
     #[must_use]
-    pub fn with_overlay(&self, own: TxnOverlay) -> View {
-        let logs = own.spilled().map(|s| &s.vlogs).filter(|logs| !logs.is_empty());
-        let version = match logs {
+    pub fn with_overlay(&self, overlay: TxnOverlay) -> View {
+        let vlogs = overlay.spilled().map(|s| &s.vlogs).filter(|vlogs| !vlogs.is_empty());
+        let version = match vlogs {
             None => Arc::clone(&self.version),
-            Some(logs) => {
+            Some(vlogs) => {
                 let mut version = Version::clone(&self.version);
-                version.vlogs.extend(logs.iter().map(|(id, log)| (*id, Arc::clone(log))));
+                version.vlogs.extend(vlogs.iter().map(|(id, vlog)| (*id, Arc::clone(vlog))));
                 Arc::new(version)
             }
         };
-        View { overlay: Some(own), version, ..self.clone() }
+        View { overlay: Some(overlay), version, ..self.clone() }
     }
-    /// All memtables that everybody reads, newest first.
+    /// Returns all memtables except the transaction's own, newest first.
     pub fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
         std::iter::once(&self.active).chain(&self.immutables)
     }

@@ -1,6 +1,6 @@
-//! The memtable's lock-free rooms under `loom`, which runs every interleaving of a writer and a
-//! reader and every reordering that the memory model allows. The rooms are compiled here once more,
-//! with loom's atomics.
+//! Runs the memtable's lock-free modules under `loom`, which explores every interleaving of a
+//! writer and a reader and every reordering that the memory model allows. The modules are compiled
+//! here again, with loom's atomics.
 #![allow(clippy::unwrap_used, dead_code, missing_docs)]
 
 mod sync {
@@ -43,11 +43,11 @@ impl LoomHashMemtable {
             visible: sync::AtomicU64::new(0),
         })
     }
-    /// As the memtable does it; the key is the record's batch number.
+    /// Inserts as the memtable does; the key is the record's batch number.
     fn insert(&self, key: u32, seq: u64) {
         let hash = u64::from(key) << 32;
         self.index.reserve(1).unwrap();
-        let spot = self.index.find_slot(hash, |e| self.entries.node(e).batch == key);
+        let slot = self.index.find_slot(hash, |e| self.entries.node(e).batch == key);
         let node = MemtableEntry {
             batch: key,
             key: (key, 1),
@@ -55,8 +55,8 @@ impl LoomHashMemtable {
             seq: SeqNo(seq),
             kind: EntryKind::Put,
         };
-        let entry = self.entries.push(&node, spot.older).unwrap();
-        self.index.set_slot(spot, hash, entry);
+        let entry = self.entries.push(&node, slot.older).unwrap();
+        self.index.set_slot(slot, hash, entry);
         self.visible.store(seq, Release);
     }
     fn get(&self, key: u32, at: u64) -> Option<MemtableEntry> {
@@ -66,8 +66,8 @@ impl LoomHashMemtable {
     }
 }
 
-/// Three keys in a table of four slots: the last of them makes it grow beside the reader. Two of
-/// them share a slot's place.
+/// Three keys in a table of four slots: the last one makes it grow while the reader runs. Two of
+/// them hash to the same slot.
 const WRITES: [(u32, u64); 5] = [(4, 1), (8, 2), (4, 3), (5, 4), (4, 5)];
 
 fn check_reads(table: &LoomHashMemtable, already: usize) {
@@ -83,7 +83,7 @@ fn check_reads(table: &LoomHashMemtable, already: usize) {
     }
 }
 
-/// The reader comes with the first `already` writes done, the writer does the others up to `until`.
+/// The reader starts after the first `already` writes; the writer does the others up to `until`.
 fn run_model(already: usize, until: usize) {
     loom::model(move || {
         let table = LoomHashMemtable::new();
@@ -120,7 +120,7 @@ fn reader_during_overwrite_after_growth() {
     run_model(3, 5);
 }
 
-/// Keys of the list, by batch number.
+/// Keys of the skip list, by batch number.
 const KEYS: [&[u8]; 4] = [b"a", b"b", b"c", b"d"];
 
 fn key_of(n: &MemtableEntry) -> &'static [u8] {
@@ -146,8 +146,7 @@ impl LoomListMemtable {
     }
 }
 
-/// A node that comes between the one before a key and that key, and one that is a younger version
-/// of it, hide nothing.
+/// Neither a node inserted directly before a key, nor a newer version of it, hides the key.
 #[test]
 fn skiplist_reader_during_insert() {
     const WRITES: [(u32, u64); 4] = [(0, 1), (2, 2), (1, 3), (2, 4)];

@@ -1,9 +1,11 @@
-//! The order of a family's keys. Byte order is the fast path; the name of every order is stored, so
-//! that a family is never read under another order than it was written in.
+//! Comparators: the order of the keys of a column family. Byte order has a fast path. The name of
+//! the comparator is stored, so that a column family is never read under another comparator than
+//! the one it was written with.
 //!
-//! Two keys that an order calls equal are **one key**, whatever their bytes: equality goes through
-//! [`KeyComparator::equal`], filters hash [`KeyComparator::filter_hash`]. Invariant: `equal(a, b)`
-//! exactly if `cmp(a, b)` is `Equal` exactly if the canonical forms are the same bytes.
+//! Two keys that compare equal are **one key**, whatever their bytes: equality is tested by
+//! [`KeyComparator::keys_equal`], and filters hash [`KeyComparator::filter_hash`]. Invariant:
+//! `keys_equal(a, b)` exactly if `cmp(a, b)` is `Equal`, and exactly if the canonical forms are the
+//! same bytes.
 
 mod registered;
 
@@ -25,31 +27,31 @@ use std::ops::Bound;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum KeyComparator {
-    /// Unsigned bytes, shorter first (`memcmp`). The fastest.
+    /// Unsigned bytes, a prefix before longer keys (`memcmp`). The fastest.
     #[default]
     Bytes,
-    /// Bytes, backward: largest first.
+    /// Reverse byte order: largest first.
     Reverse,
-    /// Keys of 8 bytes by their value as a little-endian unsigned integer; all shorter keys come
-    /// before them and all longer keys behind them, each in byte order.
+    /// Keys of 8 bytes compare as little-endian unsigned integers; all shorter keys come before
+    /// them and all longer keys after them, each in byte order.
     U64,
-    /// The same with signed integers.
+    /// Like `U64`, with signed integers.
     I64,
-    /// Bytes after `A` to `Z` became `a` to `z` (ASCII only). Keys that differ only in case are the
-    /// same key; it is shown as it was last written.
+    /// Byte order after mapping `A` to `Z` to `a` to `z` (ASCII only). Keys that differ only in
+    /// case are the same key; reads return the key as it was last written.
     CaseInsensitive,
-    /// Text as C compares it: a key ends before its first NUL byte. Keys that differ only behind it
-    /// are the same key; it is shown as it was last written.
+    /// C string order: a key ends before its first NUL byte. Keys that differ only after it are the
+    /// same key; reads return the key as it was last written.
     Lexicographic,
-    /// A user's own; see [`KeyComparator::register`].
+    /// A user-defined comparator; see [`KeyComparator::register`].
     Registered(&'static RegisteredComparator),
 }
 
-/// What an error expects ([`Error::expected_value`]) if it misses a user's order; what it got is
-/// the order's name, without what stored names begin with.
-pub const REGISTERED_COMPARATOR: &str = "a registered key order";
+/// The expected value ([`Error::expected_value`]) of the error for a comparator that is not
+/// registered; the actual value is the name of the comparator, without the prefix of stored names.
+pub const REGISTERED_COMPARATOR: &str = "a registered comparator";
 
-/// The built-in orders, each with its stored name.
+/// The built-in comparators, each with its stored name.
 pub const BUILT_IN_COMPARATORS: [(KeyComparator, &str); 6] = [
     (KeyComparator::Bytes, "bytes"),
     (KeyComparator::Reverse, "reverse"),
@@ -60,18 +62,18 @@ pub const BUILT_IN_COMPARATORS: [(KeyComparator, &str); 6] = [
 ];
 
 impl KeyComparator {
-    /// Registers a user's own order under a name, for the life of the process. The function must be
-    /// a total order over all byte strings (it is tried on some), must always answer the same, and
-    /// stands for its name for ever: a changed function needs a new name. What it needs to know
-    /// beside the keys, it captures.
+    /// Registers a user-defined comparator under a name, for the life of the process. The function
+    /// must be a total order over all byte strings (it is checked for some) and must be
+    /// deterministic. The name stands for this function for ever: a changed function needs a new
+    /// name. Additional state is captured by the closure.
     ///
-    /// Files of families with such an order have no filters, because equal keys may have different
-    /// bytes; see [`KeyComparator::register_canonical`]. Registering the same function again gives
-    /// the same order.
+    /// Files of column families with such a comparator have no filters, because equal keys may have
+    /// different bytes; see [`KeyComparator::register_canonical`]. Registering the same function
+    /// again returns the same comparator.
     ///
     /// # Errors
-    /// `InvalidArgument`: a bad name, no order, another function under a name that is taken, more
-    /// than 65,536 orders.
+    /// `InvalidArgument`: an invalid name, a function that is not a total order, another function
+    /// under a name in use, or more than 65,536 comparators.
     pub fn register(
         name: &str,
         compare: impl Fn(&[u8], &[u8]) -> Ordering + Send + Sync + 'static,
@@ -79,12 +81,12 @@ impl KeyComparator {
         registered::register(name, Box::new(compare), None).map(KeyComparator::Registered)
     }
 
-    /// The same with a canonical form: bytes that are the same exactly for keys that the order
-    /// calls equal. Filters hash it, so files have filters. If only identical keys are equal, it is
-    /// `|key| key.to_vec()`.
+    /// Like [`KeyComparator::register`], with a canonical form: bytes that are the same exactly for
+    /// keys that compare equal. Filters hash the canonical form, so files have filters. If only
+    /// identical keys are equal, it is `|key| key.to_vec()`.
     ///
     /// # Errors
-    /// As [`KeyComparator::register`].
+    /// Same as [`KeyComparator::register`].
     pub fn register_canonical(
         name: &str,
         compare: impl Fn(&[u8], &[u8]) -> Ordering + Send + Sync + 'static,
@@ -94,42 +96,47 @@ impl KeyComparator {
             .map(KeyComparator::Registered)
     }
 
-    /// The name in the manifest; that of a user's order begins with `user:`.
+    /// Returns the name stored in the manifest; that of a user-defined comparator begins with
+    /// `user:`.
     pub fn name(self) -> &'static str {
         match self {
             KeyComparator::Registered(r) => r.name(),
-            order => {
-                BUILT_IN_COMPARATORS.iter().find(|(o, _)| *o == order).map_or("", |(_, name)| name)
+            built_in => {
+                BUILT_IN_COMPARATORS.iter().find(|(o, _)| *o == built_in).map_or("", |(_, name)| name)
             }
         }
     }
 
-    /// The order of that name.
+    /// Returns the comparator with a stored name.
     ///
     /// # Errors
-    /// `InvalidArgument` for a user's order that is not registered in this process; `FormatTooNew`
-    /// for an unknown name.
+    /// `InvalidArgument` for a user-defined comparator that is not registered in this process;
+    /// `FormatTooNew` for an unknown name.
     pub fn by_name(name: &str) -> Result<KeyComparator> {
-        if let Some((order, _)) = BUILT_IN_COMPARATORS.iter().find(|(_, n)| *n == name) {
-            return Ok(*order);
+        if let Some((comparator, _)) = BUILT_IN_COMPARATORS.iter().find(|(_, n)| *n == name) {
+            return Ok(*comparator);
         }
         match name.strip_prefix(registered::USER_PREFIX) {
-            Some(own) => registered::find_registered(name)
+            Some(user_name) => registered::find_registered(name)
                 .map(KeyComparator::Registered)
-                .ok_or_else(|| unregistered_error(own)),
+                .ok_or_else(|| unregistered_error(user_name)),
             None => Err(Error::new(
                 ErrorKind::FormatTooNew,
-                format!("the family uses the key order {name:?}, which this version does not know"),
+                format!(
+                    "the column family uses the comparator {name:?}, which this version does not \
+                     support: open it with a newer Perigee"
+                ),
             )),
         }
     }
 
-    /// For a user's order: what tells it from another function under its name.
+    /// Returns the fingerprint of a user-defined comparator, which distinguishes it from other
+    /// functions of the same name; `None` for a built-in one.
     pub fn fingerprint(self) -> Option<u64> {
         if let KeyComparator::Registered(r) = self { Some(r.fingerprint()) } else { None }
     }
 
-    /// Fails unless `stored` is the order's fingerprint.
+    /// Fails unless `stored` is the fingerprint of this comparator.
     pub fn check_fingerprint(self, stored: Option<u64>) -> Result<()> {
         if self.fingerprint() == stored {
             Ok(())
@@ -138,8 +145,8 @@ impl KeyComparator {
         }
     }
 
-    /// Fails for a user's order that is not in `known`, the orders that the caller of `open`
-    /// registered.
+    /// Fails for a user-defined comparator that is not in `known`, the comparators that the caller
+    /// of `open` registered.
     pub fn check_registered(self, known: &[KeyComparator]) -> Result<()> {
         match self {
             KeyComparator::Registered(r) if !known.contains(&self) => {
@@ -158,13 +165,13 @@ impl KeyComparator {
         }
     }
 
-    /// Whether two user keys are the same key.
+    /// Returns true if two user keys are the same key.
     #[inline]
     pub fn keys_equal(self, a: &[u8], b: &[u8]) -> bool {
         if self.has_bytewise_equality() { a == b } else { self.cmp_special(a, b).is_eq() }
     }
 
-    /// Whether only identical bytes are the same key.
+    /// Returns true if only identical bytes are the same key.
     #[inline]
     pub fn has_bytewise_equality(self) -> bool {
         matches!(
@@ -189,8 +196,8 @@ impl KeyComparator {
         }
     }
 
-    /// The bytes that all keys equal to this one have in common; the key itself where that is not
-    /// known.
+    /// Returns the canonical form of a key, which all equal keys share; the key itself if the
+    /// comparator has no canonical form.
     pub fn canonical(self, key: &[u8]) -> Cow<'_, [u8]> {
         match self {
             KeyComparator::CaseInsensitive if key.iter().any(u8::is_ascii_uppercase) => {
@@ -204,18 +211,18 @@ impl KeyComparator {
         }
     }
 
-    /// Whether filters work: the canonical form of a key is known.
+    /// Returns true if files can have filters, which requires a canonical form.
     pub fn supports_filters(self) -> bool {
         !matches!(self, KeyComparator::Registered(RegisteredComparator { canonical: None, .. }))
     }
-    /// A hash that equal keys share in every order: [`KeyComparator::filter_hash`] where that is
-    /// one, else always the same.
+    /// Returns a hash that equal keys share under every comparator: [`KeyComparator::filter_hash`]
+    /// if filters are supported, else a constant.
     #[inline]
     pub fn equality_hash(self, key: &[u8]) -> u64 {
         if self.supports_filters() { self.filter_hash(key) } else { 0 }
     }
 
-    /// The hash of a key for filters: equal keys have the same.
+    /// Returns the hash of a key for filters; equal keys have the same hash.
     #[inline]
     pub fn filter_hash(self, key: &[u8]) -> u64 {
         if self.has_bytewise_equality() {
@@ -225,12 +232,13 @@ impl KeyComparator {
         }
     }
 
-    /// The range of the keys that begin with `prefix`, first bound first in this order; case and
-    /// text as the order sees them.
+    /// Returns the range of the keys that begin with `prefix`, lower bound first under this
+    /// comparator. Prefixes are compared by canonical form (case-folded, or up to the first NUL
+    /// byte).
     ///
     /// # Errors
-    /// `InvalidArgument` where such keys are no range: `u64`, `i64` and users' orders (unless the
-    /// prefix is empty).
+    /// `InvalidArgument` if keys with a common prefix are not contiguous: `u64`, `i64` and
+    /// user-defined comparators (unless the prefix is empty).
     #[allow(clippy::type_complexity)]
     pub fn prefix_range(self, prefix: &[u8]) -> Result<(Bound<Vec<u8>>, Bound<Vec<u8>>)> {
         if prefix.is_empty() {
@@ -250,7 +258,8 @@ impl KeyComparator {
             }
             KeyComparator::U64 | KeyComparator::I64 | KeyComparator::Registered(_) => {
                 Err(Error::invalid(format!(
-                    "keys with one prefix do not lie together in the key order {:?}: ask for a range",
+                    "keys with a common prefix are not contiguous under the comparator {:?}: \
+                     use a key range instead",
                     self.name()
                 )))
             }
@@ -260,13 +269,13 @@ impl KeyComparator {
 
 fn unregistered_error(name: &str) -> Error {
     Error::invalid(format!(
-        "the family uses the user's key order {name:?}, which is not registered: pass it to Options::register_comparator, as \
-         the program that wrote the database does"
+        "the column family uses the user-defined comparator {name:?}, which is not registered: \
+         pass it to Options::register_comparator, as the program that wrote the database does"
     ))
     .expected(REGISTERED_COMPARATOR, name)
 }
 
-/// The key as text ends before its first NUL.
+/// Returns the key up to its first NUL byte.
 fn text_before_nul(key: &[u8]) -> &[u8] {
     key.iter().position(|b| *b == 0).map_or(key, |end| &key[..end])
 }
@@ -278,8 +287,8 @@ fn cmp_integer_keys<N: Ord>(a: &[u8], b: &[u8], number: impl Fn([u8; 8]) -> N) -
     }
 }
 
-/// The first bytes behind everything that begins with `prefix`; none if nothing is. Folded: among
-/// lower-case bytes.
+/// Returns the smallest bytes greater than everything that begins with `prefix`; `None` if there
+/// are none. If `folded`, among bytes without uppercase letters.
 fn prefix_successor(mut prefix: Vec<u8>, folded: bool) -> Option<Vec<u8>> {
     while let Some(last) = prefix.pop() {
         let next = match last.checked_add(1) {

@@ -1,4 +1,4 @@
-//! Every order against what its page says, over keys chosen to be awkward.
+//! Tests every comparator against its documentation, over awkward keys.
 
 use super::*;
 use std::cmp::Ordering::{Equal, Greater, Less};
@@ -42,32 +42,32 @@ fn awkward_keys() -> Vec<Vec<u8>> {
 #[test]
 fn comparators_are_total_and_match_canonical_form() {
     let keys = awkward_keys();
-    for order in all_comparators() {
+    for comparator in all_comparators() {
         for a in &keys {
             for b in &keys {
-                let ab = order.cmp(a, b);
-                assert_eq!(ab, order.cmp(b, a).reverse(), "{order:?} {a:?} {b:?}");
-                assert_eq!(order.keys_equal(a, b), ab == Equal, "{order:?} {a:?} {b:?}");
-                if order.supports_filters() {
+                let ab = comparator.cmp(a, b);
+                assert_eq!(ab, comparator.cmp(b, a).reverse(), "{comparator:?} {a:?} {b:?}");
+                assert_eq!(comparator.keys_equal(a, b), ab == Equal, "{comparator:?} {a:?} {b:?}");
+                if comparator.supports_filters() {
                     assert_eq!(
-                        order.canonical(a) == order.canonical(b),
+                        comparator.canonical(a) == comparator.canonical(b),
                         ab == Equal,
-                        "{order:?} {a:?} {b:?}"
+                        "{comparator:?} {a:?} {b:?}"
                     );
-                    assert!(ab != Equal || order.filter_hash(a) == order.filter_hash(b));
+                    assert!(ab != Equal || comparator.filter_hash(a) == comparator.filter_hash(b));
                 }
-                if order.has_bytewise_equality() {
+                if comparator.has_bytewise_equality() {
                     assert_eq!(ab == Equal, a == b);
                 }
             }
         }
         let mut sorted = keys.clone();
-        sorted.sort_by(|a, b| order.cmp(a, b));
+        sorted.sort_by(|a, b| comparator.cmp(a, b));
         assert!(
             sorted
                 .iter()
                 .enumerate()
-                .all(|(i, a)| sorted[i..].iter().all(|b| order.cmp(a, b) != Greater))
+                .all(|(i, a)| sorted[i..].iter().all(|b| comparator.cmp(a, b) != Greater))
         );
     }
 }
@@ -95,31 +95,31 @@ fn built_in_comparators_order_as_documented() {
 #[test]
 fn prefix_range_holds_exactly_the_keys_with_the_prefix() {
     let keys = awkward_keys();
-    for order in all_comparators() {
+    for comparator in all_comparators() {
         for prefix in keys.iter().filter(|k| k.len() < 3) {
-            let Ok((low, high)) = order.prefix_range(prefix) else {
+            let Ok((low, high)) = comparator.prefix_range(prefix) else {
                 assert!(matches!(
-                    order,
+                    comparator,
                     KeyComparator::U64 | KeyComparator::I64 | KeyComparator::Registered(_)
                 ));
                 continue;
             };
             for key in &keys {
                 let above = match &low {
-                    Bound::Included(l) => order.cmp(key, l) != Less,
-                    Bound::Excluded(l) => order.cmp(key, l) == Greater,
+                    Bound::Included(l) => comparator.cmp(key, l) != Less,
+                    Bound::Excluded(l) => comparator.cmp(key, l) == Greater,
                     Bound::Unbounded => true,
                 };
                 let below = match &high {
-                    Bound::Included(h) => order.cmp(key, h) != Greater,
-                    Bound::Excluded(h) => order.cmp(key, h) == Less,
+                    Bound::Included(h) => comparator.cmp(key, h) != Greater,
+                    Bound::Excluded(h) => comparator.cmp(key, h) == Less,
                     Bound::Unbounded => true,
                 };
-                let begins = order.canonical(key).starts_with(&order.canonical(prefix));
+                let begins = comparator.canonical(key).starts_with(&comparator.canonical(prefix));
                 assert_eq!(
                     above && below,
                     begins,
-                    "{order:?} {prefix:?} {key:?}: {low:?} to {high:?}"
+                    "{comparator:?} {prefix:?} {key:?}: {low:?} to {high:?}"
                 );
             }
         }
@@ -128,9 +128,9 @@ fn prefix_range_holds_exactly_the_keys_with_the_prefix() {
 
 #[test]
 fn registered_comparators_have_names_and_fingerprints() {
-    for order in all_comparators() {
-        assert_eq!(KeyComparator::by_name(order.name()).unwrap(), order);
-        order.check_fingerprint(order.fingerprint()).unwrap();
+    for comparator in all_comparators() {
+        assert_eq!(KeyComparator::by_name(comparator.name()).unwrap(), comparator);
+        comparator.check_fingerprint(comparator.fingerprint()).unwrap();
     }
     assert_eq!(KeyComparator::by_name("tides").unwrap_err().kind(), ErrorKind::FormatTooNew);
     let e = KeyComparator::by_name("user:tides").unwrap_err();
@@ -138,7 +138,7 @@ fn registered_comparators_have_names_and_fingerprints() {
         e.kind() == ErrorKind::InvalidArgument && e.to_string().contains("register_comparator"),
         "{e}"
     );
-    assert_eq!(length_comparator(), length_comparator(), "the same again is the same");
+    assert_eq!(length_comparator(), length_comparator(), "registering again returns the same");
     assert!(length_comparator().check_fingerprint(Some(1)).is_err());
     assert!(length_comparator().check_registered(&[digits_last_comparator()]).is_err());
     length_comparator().check_registered(&[length_comparator()]).unwrap();
@@ -152,13 +152,13 @@ fn invalid_comparators_are_refused() {
         assert!(e.kind() == ErrorKind::InvalidArgument && e.to_string().contains(what), "{e}");
     };
     length_comparator();
-    refuse(KeyComparator::register("length", |a, b| b.len().cmp(&a.len())), "a name of its own");
-    refuse(KeyComparator::register("less", |_, _| Less), "contradicts");
+    refuse(KeyComparator::register("length", |a, b| b.len().cmp(&a.len())), "another name");
+    refuse(KeyComparator::register("less", |_, _| Less), "contradict");
     let circle = |a: &[u8], b: &[u8]| {
         let third = |k: &[u8]| k.iter().map(|b| i32::from(*b)).sum::<i32>() % 3;
         [Equal, Less, Greater][(third(b) - third(a)).rem_euclid(3) as usize]
     };
-    refuse(KeyComparator::register("circle", circle), "circle");
+    refuse(KeyComparator::register("circle", circle), "transitive");
     let upper = |k: &[u8]| k.to_ascii_uppercase();
     refuse(KeyComparator::register_canonical("odd", |a, b| a.cmp(b), upper), "canonical");
     refuse(KeyComparator::register("", |a, b| a.cmp(b)), "1 to 96");

@@ -1,4 +1,4 @@
-//! The only place where a writer waits for background work.
+//! Throttles writers: the only module in which a writer waits for background work.
 
 use crate::core::EngineCore;
 use crate::events::{self, EngineEvent};
@@ -7,18 +7,20 @@ use crate::write_pressure::{DELAY_CHUNK_BYTES, StallReason, WritePressure};
 use perigee_base::{ErrorKind, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// A delayed writer looks this often whether the load is gone.
+/// A delayed writer checks at this interval whether the write pressure has ended.
 const DELAY_SLICE_US: u64 = 20_000;
-/// A stopped writer looks again at least this often.
+/// A stopped writer rechecks at least this often.
 const STALL_RECHECK_US: u64 = 50_000;
 
-/// Jobs that failed for want of space need not wait out their back-off: somebody wants to write.
+/// Lets jobs that failed for lack of space retry at once, without their back-off: a writer needs
+/// the space.
 fn retry_failed_jobs(core: &EngineCore) {
     core.no_space_refusals.fetch_add(1, Relaxed);
     core.signal.notify();
 }
 
-/// Refuses a write that is not only deletes while the disk is all but full.
+/// Rejects a write while the disk is nearly full. Callers skip the check for batches that only
+/// delete.
 ///
 /// # Errors
 /// `NoSpace`: nothing was written.
@@ -27,7 +29,7 @@ pub fn check_free_space(core: &EngineCore, bytes: usize) -> Result<()> {
     admitted.inspect_err(|_| retry_failed_jobs(core))
 }
 
-/// Sleeps so long, or until nobody has to wait any more; returns how long it was.
+/// Sleeps for `us` microseconds, or until the write pressure ends; returns the time slept.
 fn sleep_while_throttled(core: &EngineCore, us: u64) -> u64 {
     let mut slept = 0;
     while slept < us
@@ -41,19 +43,19 @@ fn sleep_while_throttled(core: &EngineCore, us: u64) -> u64 {
     slept
 }
 
-/// Delays or stops the writer of a batch of `bytes`, as the pressure demands.
+/// Delays or stops the writer of a batch of `bytes`, as the write pressure requires.
 ///
 /// # Errors
-/// The failure of the background work, if that is why the writer would have to wait.
+/// The failure of the background work that the writer would have to wait for.
 pub fn throttle_write(core: &EngineCore, bytes: usize) -> Result<()> {
-    // Nearly always: nothing but a few loads.
+    // The common case: only a few atomic loads.
     if core.write_pressure() == WritePressure::None {
         return core.health.check_writable();
     }
     let mut stopped_since = None;
     let mut _span = None;
     loop {
-        let seen = core.signal.generation();
+        let generation = core.signal.generation();
         match core.write_pressure() {
             WritePressure::None => break,
             WritePressure::Delay(us_per_chunk, reason) => {
@@ -81,27 +83,34 @@ pub fn throttle_write(core: &EngineCore, bytes: usize) -> Result<()> {
                     };
                     return Err(cause.wrap(
                         kind,
-                        &format!("writes wait for background work ({})", reason.name()),
+                        &format!(
+                            "writes are stopped and background work fails ({})",
+                            reason.name()
+                        ),
                     ));
                 }
-                // A writer that waited for work that is held back might wait for itself.
-                let wanted = match reason {
+                // Paused work might be resumed only by this thread: waiting for it could deadlock.
+                let job = match reason {
                     StallReason::ImmutableMemtables | StallReason::Memory => JobKind::Flush,
                     StallReason::Level0Runs | StallReason::Space => JobKind::Compaction,
                 };
-                if let Err(held) = core.job_control.check_allowed(wanted) {
-                    // Who has cancelled compactions wants no waiting for them: level 0 grows.
-                    if wanted == JobKind::Compaction && core.job_control.pause_state() == (0, true)
-                    {
+                if let Err(paused) = core.job_control.check_allowed(job) {
+                    // A caller that cancelled compactions accepts that level 0 grows; writes do not
+                    // wait for them.
+                    if job == JobKind::Compaction && core.job_control.pause_state() == (0, true) {
                         break;
                     }
-                    return Err(
-                        held.wrap(ErrorKind::Busy, &format!("writes wait ({})", reason.name()))
-                    );
+                    return Err(paused.wrap(
+                        ErrorKind::Busy,
+                        &format!(
+                            "writes are stopped and background work is paused ({})",
+                            reason.name()
+                        ),
+                    ));
                 }
                 _span.get_or_insert_with(|| events::enter_span("stall", reason.name()));
                 stopped_since.get_or_insert_with(|| (core.env.clock.monotonic_us(), reason.name()));
-                core.signal.wait_timeout_us(seen, STALL_RECHECK_US);
+                core.signal.wait_timeout_us(generation, STALL_RECHECK_US);
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Into the memtables, then visible.
+//! Applies a logged group to the memtables and makes it visible.
 
 use super::request::{CommitRequest, FamilyBatch, TwoPhaseStep};
 use crate::commit_hooks::{HookEvent, PendingHook};
@@ -13,11 +13,11 @@ use std::sync::atomic::Ordering::Release;
 /// logged.
 const COPIED_BYTES_MAX: usize = 4 << 10;
 
-/// What the hooks of a group's families are to be told, in commit order.
+/// Hook calls for a group, in commit order.
 pub type PendingHooks = Vec<PendingHook>;
 
-/// Inserts the group's operations, the first with sequence number `first`. The records are logged
-/// already, so a failure here poisons the database.
+/// Applies the group's operations, the first with sequence number `first`. The records are already
+/// logged, so a failure poisons the database. Returns the hook calls to queue.
 pub fn apply_group(
     core: &EngineCore,
     group: &mut [CommitRequest],
@@ -25,77 +25,77 @@ pub fn apply_group(
 ) -> Result<PendingHooks> {
     let mut base = first;
     let mut grown = 0;
-    let mut told = Vec::new();
-    for work in group.iter_mut().filter(|w| w.rejected.is_none()) {
-        work.last_seq = SeqNo(base + u64::from(work.record.lsn_count) - 1);
-        match work.step.take() {
-            Some(TwoPhaseStep::Prepare(undecided)) => {
-                undecided.set_lsn(base);
-                base += u64::from(work.record.lsn_count);
+    let mut hooks = Vec::new();
+    for request in group.iter_mut().filter(|w| w.rejected.is_none()) {
+        request.last_seq = SeqNo(base + u64::from(request.record.lsn_count) - 1);
+        match request.step.take() {
+            Some(TwoPhaseStep::Prepare(prepared)) => {
+                prepared.set_lsn(base);
+                base += u64::from(request.record.lsn_count);
                 continue;
             }
-            Some(TwoPhaseStep::Decide(undecided, _)) => core.prepared_txns.remove(&undecided),
+            Some(TwoPhaseStep::Decide(prepared, _)) => core.prepared_txns.remove(&prepared),
             None => {}
         }
-        if work.log_bytes() <= COPIED_BYTES_MAX
-            && !work.family_batches.iter().any(|p| p.family().hook().is_some())
+        if request.log_bytes() <= COPIED_BYTES_MAX
+            && !request.family_batches.iter().any(|p| p.family().hook().is_some())
         {
-            grown += insert_small_batch(core, work, base)?;
-            base += u64::from(work.record.lsn_count);
+            grown += insert_small_batch(core, request, base)?;
+            base += u64::from(request.record.lsn_count);
             continue;
         }
-        let buffer = Arc::new(std::mem::take(&mut work.record.buf));
-        let last = work.last_seq.0;
-        // Nearly every batch is of one family.
-        let shared = (work.family_batches.len() > 1)
+        let buffer = Arc::new(std::mem::take(&mut request.record.buf));
+        let last = request.last_seq.0;
+        // Nearly every batch writes to one column family.
+        let shared = (request.family_batches.len() > 1)
             .then(|| core.shared_batches.add(buffer.capacity(), last));
         let all: u64 = if shared.is_some() {
-            work.family_batches.iter().map(FamilyBatch::op_bytes).sum()
+            request.family_batches.iter().map(FamilyBatch::op_bytes).sum()
         } else {
             0
         };
-        for part in &mut work.family_batches {
+        for part in &mut request.family_batches {
             publish_early(core, last);
             let active = part.family().tree.active();
             let before = active.bytes();
-            let mine = shared.as_ref().map(|of| batch_share(of, part.op_bytes(), all));
+            let share = shared.as_ref().map(|of| batch_share(of, part.op_bytes(), all));
             active
-                .insert_shared(&buffer, base, &part.ops, mine)
+                .insert_shared(&buffer, base, &part.ops, share)
                 .map_err(|e| poison_unapplied(core, e))?;
             grown += active.bytes().saturating_sub(before);
             if let Some(hook) = part.family().hook() {
-                let (owner, family) = (work.thread_id, part.family().id);
+                let (thread_id, family) = (request.thread_id, part.family().id);
                 let event = HookEvent::new(
                     Arc::clone(&buffer),
                     base,
                     std::mem::take(&mut part.ops).into_vec(),
                 );
-                told.push(PendingHook { thread_id: owner, family, hook, event: Arc::new(event) });
+                hooks.push(PendingHook { thread_id, family, hook, event: Arc::new(event) });
             }
         }
-        base += u64::from(work.record.lsn_count);
+        base += u64::from(request.record.lsn_count);
     }
     core.add_memtable_bytes(grown);
-    Ok(told)
+    Ok(hooks)
 }
 
-/// Inserts a small batch: each family copies its part, and nobody keeps the buffer. How much
-/// memtables grew.
-fn insert_small_batch(core: &EngineCore, work: &CommitRequest, base: u64) -> Result<u64> {
+/// Applies a small batch: each column family copies its part, and the buffer is not retained.
+/// Returns the memtable growth in bytes.
+fn insert_small_batch(core: &EngineCore, request: &CommitRequest, base: u64) -> Result<u64> {
     let mut grown = 0;
-    for part in &work.family_batches {
-        publish_early(core, work.last_seq.0);
+    for part in &request.family_batches {
+        publish_early(core, request.last_seq.0);
         let active = part.family().tree.active();
         let before = active.bytes();
         active
-            .insert_copied(&work.record.buf, base, &part.ops)
+            .insert_copied(&request.record.buf, base, &part.ops)
             .map_err(|e| poison_unapplied(core, e))?;
         grown += active.bytes().saturating_sub(before);
     }
     Ok(grown)
 }
 
-/// The seeded bug.
+/// Seeded bug: makes the batch visible before it is applied.
 fn publish_early(core: &EngineCore, last: u64) {
     if bug::is_active(Bug::PublishEarly) {
         core.visible_seq.store(last, Release);
@@ -109,9 +109,9 @@ fn poison_unapplied(core: &EngineCore, e: Error) -> Error {
     e
 }
 
-/// Makes everything up to `last` visible, and only then lines up what hooks are told: a hook that
-/// reads sees it.
-pub fn publish_group(core: &EngineCore, last: u64, told: PendingHooks) {
+/// Makes everything up to `last` visible and then queues the hook calls, so that a hook that reads
+/// sees the commit.
+pub fn publish_group(core: &EngineCore, last: u64, hooks: PendingHooks) {
     core.visible_seq.store(last, Release);
-    told.into_iter().for_each(|due| core.commit_hooks.enqueue(due));
+    hooks.into_iter().for_each(|due| core.commit_hooks.enqueue(due));
 }

@@ -1,29 +1,29 @@
-//! How a writer that waits for no sync enters the commit section where others want it all the time.
+//! Controls how writers that need no sync enter a contended commit section.
 //!
-//! A small commit takes less than it costs to hand the section from one processor to another, and
-//! waking a thread that sleeps for it costs ten times that. So a writer that finds the section
-//! taken waits a moment without going to sleep; and where writers meet again and again, one of them
-//! rests, nobody wakes it, and the other goes through at full speed meanwhile. Then they meet
-//! again, and the next one rests: each has its turn, and both together write more than if they had
-//! pushed.
+//! A small commit takes less time than handing the section from one processor to another, and
+//! waking a thread that sleeps on the lock costs ten times as much. So a writer that finds the
+//! section taken spins briefly instead of sleeping. Where writers collide repeatedly, one of them
+//! sleeps for a short time, without being woken, and the others run at full speed meanwhile; then
+//! they collide again, and the next one sleeps. Over time each gets its share, and together they
+//! write more than if all contended.
 //!
-//! Must not know what the section guards. Decides nothing but when somebody waits: no promise
-//! depends on it.
+//! Independent of what the section guards. It only decides when threads wait; correctness does not
+//! depend on it.
 
 use perigee_env::clock::Clock;
 use perigee_env::spin;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Turns that a writer waits before it sleeps for the section: longer than a small commit takes.
+/// Spin iterations before a writer sleeps on the lock: longer than a small commit takes.
 const SPINS_MAX: u32 = 150;
-/// It looks every so many turns: looking takes the lock's cache line from who is inside.
+/// Spin iterations per attempt: each attempt takes the lock's cache line from the lock holder.
 const SPINS_PER_TRY: u32 = 4;
-/// A rest, times those that rest.
+/// Duration of a back-off per thread that is backing off, in microseconds.
 const BACKOFF_US: u64 = 50;
-/// No rest is longer.
+/// Upper limit of a back-off.
 const BACKOFF_US_MAX: u64 = 1_000;
 
-/// How often writers meet, and how many rest.
+/// Contention level, and the number of threads backing off.
 #[derive(Debug, Default)]
 pub struct ContentionBackoff {
     contention: AtomicU32,
@@ -31,12 +31,12 @@ pub struct ContentionBackoff {
 }
 
 impl ContentionBackoff {
-    /// Nobody has met.
+    /// Creates a state without contention.
     pub fn new() -> ContentionBackoff {
         ContentionBackoff::default()
     }
 
-    /// Enters by `try_enter`, or by `enter`, which sleeps.
+    /// Enters the section with `try_enter`, or with `enter`, which may sleep.
     #[inline]
     pub fn enter<S>(
         &self,
@@ -45,32 +45,32 @@ impl ContentionBackoff {
         enter: impl Fn() -> S,
     ) -> S {
         let section = try_enter();
-        let met = self.contention.load(Relaxed);
-        let after = next_contention(met, section.is_none());
-        if after != met {
-            self.contention.store(after, Relaxed);
+        let level = self.contention.load(Relaxed);
+        let next_level = next_contention(level, section.is_none());
+        if next_level != level {
+            self.contention.store(next_level, Relaxed);
         }
-        section.unwrap_or_else(|| self.enter_contended(after, clock, try_enter, enter))
+        section.unwrap_or_else(|| self.enter_contended(next_level, clock, try_enter, enter))
     }
 
     #[cold]
     fn enter_contended<S>(
         &self,
-        met: u32,
+        level: u32,
         clock: &dyn Clock,
         try_enter: impl Fn() -> Option<S>,
         enter: impl Fn() -> S,
     ) -> S {
-        if met >= CONTENTION_MAX {
+        if level >= CONTENTION_MAX {
             self.contention.store(0, Relaxed);
             let others = self.backing_off.fetch_add(1, Relaxed);
             clock.sleep_us((BACKOFF_US * u64::from(others + 1)).min(BACKOFF_US_MAX));
             self.backing_off.fetch_sub(1, Relaxed);
         }
-        let (mut section, mut turn) = (None, 0);
+        let (mut section, mut spins) = (None, 0);
         spin::spin_until(SPINS_MAX, || {
-            turn += 1;
-            if turn % SPINS_PER_TRY == 0 {
+            spins += 1;
+            if spins % SPINS_PER_TRY == 0 {
                 section = try_enter();
             }
             section.is_some()
@@ -79,12 +79,13 @@ impl ContentionBackoff {
     }
 }
 
-/// Meetings count two, passing through alone takes back one: so many, and somebody rests.
+/// Contention level at which a writer backs off: a collision adds two, an uncontended entry
+/// subtracts one.
 const CONTENTION_MAX: u32 = 8;
 
-/// The count after another writer came.
-fn next_contention(met: u32, taken: bool) -> u32 {
-    if taken { met.saturating_add(2).min(CONTENTION_MAX) } else { met.saturating_sub(1) }
+/// Returns the contention level after another entry.
+fn next_contention(level: u32, taken: bool) -> u32 {
+    if taken { level.saturating_add(2).min(CONTENTION_MAX) } else { level.saturating_sub(1) }
 }
 
 #[cfg(test)]
@@ -95,32 +96,32 @@ mod tests {
 
     #[test]
     fn uncontended_writer_never_backs_off() {
-        let mut met = 0;
+        let mut level = 0;
         for i in 0..1000 {
-            met = next_contention(met, i % 4 == 0);
-            assert!(met < CONTENTION_MAX, "one in four");
+            level = next_contention(level, i % 4 == 0);
+            assert!(level < CONTENTION_MAX, "one entry in four collides");
         }
-        let rests = (0..1000).filter(|i| {
-            met = next_contention(met, i % 8 != 0);
-            let rests = met >= CONTENTION_MAX;
-            if rests {
-                met = 0;
+        let backs_off = (0..1000).filter(|i| {
+            level = next_contention(level, i % 8 != 0);
+            let backs_off = level >= CONTENTION_MAX;
+            if backs_off {
+                level = 0;
             }
-            rests
+            backs_off
         });
-        assert!((100..300).contains(&rests.count()), "seven of eight");
+        assert!((100..300).contains(&backs_off.count()), "seven entries in eight collide");
     }
 
     #[test]
     fn all_contending_writers_enter() {
-        let (turns, section) = (ContentionBackoff::new(), Mutex::new([0u64; 4]));
+        let (backoff, section) = (ContentionBackoff::new(), Mutex::new([0u64; 4]));
         let clock = RealClock::default();
         std::thread::scope(|s| {
             for writer in 0..4 {
-                let (turns, section, clock) = (&turns, &section, &clock);
+                let (backoff, section, clock) = (&backoff, &section, &clock);
                 s.spawn(move || {
                     for _ in 0..10_000 {
-                        let mut at = turns.enter(
+                        let mut at = backoff.enter(
                             clock,
                             || section.try_lock().ok(),
                             || section.lock().unwrap(),
@@ -131,6 +132,6 @@ mod tests {
             }
         });
         assert_eq!(section.into_inner().unwrap(), [10_000; 4]);
-        assert_eq!(turns.backing_off.into_inner(), 0);
+        assert_eq!(backoff.backing_off.into_inner(), 0);
     }
 }

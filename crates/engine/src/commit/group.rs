@@ -1,133 +1,133 @@
-//! Group commit: writers that want a sync queue, one of them leads for all that wait, the others
-//! sleep. (A writer that wants none has nothing to share, and does not come here.)
+//! Group commit: writers that need a sync queue here; one of them leads for all that wait, and the
+//! others sleep. Writers that do not need a sync bypass this module.
 //!
-//! While a group is being synced the next one gathers. A writer that has no company leads at once,
-//! with neither a request nor an allocation.
+//! While one group is being synced, the next one gathers. A writer without competitors leads at
+//! once, without a queue entry and without an allocation.
 //!
-//! Those who were just answered come back a moment after the next leader has begun, and would wait
-//! for a whole sync: with two writers every sync would serve one. So a leader waits until as many
-//! have come as were about at the end of the last group (those answered and those queued), but for
-//! no longer than a part of what a group takes. A wait in vain makes the company smaller, so a
-//! writer that is left alone waits once.
+//! Writers whose commit has just finished come back shortly after the next leader has started and
+//! would have to wait for a whole sync: with two writers, every sync would serve only one. So a
+//! leader waits until as many writers have arrived as were active at the end of the last group
+//! (committed plus queued), but no longer than a fraction of the duration of a group. After a wait
+//! in vain fewer writers are expected, so a writer that remains alone waits only once.
 
 use super::request::CommitRequest;
 use perigee_base::{Error, ErrorKind, Result, SeqNo, limits};
 use perigee_env::clock::Clock;
-use perigee_env::sync::{Condvar, Mutex, MutexGuard as Held};
+use perigee_env::sync::{Condvar, Mutex, MutexGuard as EnvMutexGuard};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex as Short, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
 
-/// A leader waits for its company no longer than this.
+/// Upper limit for the time a leader waits for more writers, in microseconds.
 const GROUP_WAIT_US_MAX: u64 = 2_000;
 
-/// A writer in the queue. `work` is taken by the leader, `outcome` is set by it.
+/// A writer in the queue. The leader takes `request` and sets `outcome`.
 #[derive(Debug)]
 struct QueuedWriter {
-    request: Short<Option<CommitRequest>>,
-    outcome: Short<Option<Result<SeqNo>>>,
+    request: StdMutex<Option<CommitRequest>>,
+    outcome: StdMutex<Option<Result<SeqNo>>>,
     bytes: usize,
     woken: Condvar,
 }
 
-fn lock_short<T>(short: &Short<T>) -> MutexGuard<'_, T> {
-    short.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock_std<T>(mutex: &StdMutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[derive(Debug, Default)]
 struct CommitQueueState {
     queue: VecDeque<Arc<QueuedWriter>>,
     has_leader: bool,
-    /// Writers that were about when the last group ended.
+    /// Writers that were active when the last group ended.
     expected_writers: usize,
-    /// The leader waits for them.
+    /// The leader is state for more writers.
     is_gathering: bool,
-    /// How long a group takes, about.
+    /// Moving average of the duration of a group, in microseconds.
     group_us: u64,
 }
 
-/// The writers' queue.
+/// The queue of writers that need a sync.
 #[derive(Debug, Default)]
 pub struct CommitQueue {
     state: Mutex<CommitQueueState>,
-    /// The company is complete.
+    /// Notified when the expected number of writers has arrived.
     writers_arrived: Condvar,
 }
 
 impl CommitQueue {
-    /// Empty.
+    /// Creates an empty queue.
     pub fn new() -> CommitQueue {
         CommitQueue::default()
     }
 
-    /// Waits until `mine` is committed, leading a group when it is this thread's turn.
+    /// Waits until `request` is committed; leads a group if no other thread does.
     pub fn submit(
         &self,
         clock: &dyn Clock,
-        mut mine: CommitRequest,
+        mut request: CommitRequest,
         lead: impl Fn(&mut [CommitRequest]) -> Result<()>,
     ) -> Result<SeqNo> {
-        let mut waiting = self.state.lock();
-        if !waiting.has_leader && waiting.queue.is_empty() && waiting.expected_writers < 2 {
-            waiting.has_leader = true;
+        let mut state = self.state.lock();
+        if !state.has_leader && state.queue.is_empty() && state.expected_writers < 2 {
+            state.has_leader = true;
             let _led = CommitGroup::new(self, clock, Vec::new());
-            drop(waiting);
-            lead(std::slice::from_mut(&mut mine))?;
-            return mine.into_result();
+            drop(state);
+            lead(std::slice::from_mut(&mut request))?;
+            return request.into_result();
         }
-        let request = Arc::new(QueuedWriter {
-            bytes: mine.log_bytes(),
-            request: Short::new(Some(mine)),
-            outcome: Short::new(None),
+        let writer = Arc::new(QueuedWriter {
+            bytes: request.log_bytes(),
+            request: StdMutex::new(Some(request)),
+            outcome: StdMutex::new(None),
             woken: Condvar::new(),
         });
-        waiting.queue.push_back(Arc::clone(&request));
-        if waiting.is_gathering && waiting.queue.len() >= waiting.expected_writers {
+        state.queue.push_back(Arc::clone(&writer));
+        if state.is_gathering && state.queue.len() >= state.expected_writers {
             self.writers_arrived.notify_one();
         }
         loop {
-            if let Some(outcome) = lock_short(&request.outcome).take() {
+            if let Some(outcome) = lock_std(&writer.outcome).take() {
                 return outcome;
             }
-            if waiting.has_leader {
-                waiting = request.woken.wait(waiting);
+            if state.has_leader {
+                state = writer.woken.wait(state);
                 continue;
             }
-            waiting.has_leader = true;
+            state.has_leader = true;
             let mut led = CommitGroup::new(self, clock, Vec::new());
-            waiting = self.wait_for_writers(clock, waiting);
+            state = self.wait_for_writers(clock, state);
             led.started_us = clock.monotonic_us();
-            led.members = take_group(&mut waiting.queue);
-            drop(waiting);
+            led.members = take_group(&mut state.queue);
+            drop(state);
             let mut group: Vec<CommitRequest> =
-                led.members.iter().filter_map(|m| lock_short(&m.request).take()).collect();
+                led.members.iter().filter_map(|m| lock_std(&m.request).take()).collect();
             led.deliver_results(lead(&mut group), group);
             drop(led);
-            waiting = self.state.lock();
+            state = self.state.lock();
         }
     }
 
-    /// Waits, as the leader, for those that are about to come.
+    /// Waits, as the leader, for the expected writers.
     fn wait_for_writers<'a>(
         &'a self,
         clock: &dyn Clock,
-        mut waiting: Held<'a, CommitQueueState>,
-    ) -> Held<'a, CommitQueueState> {
-        let patience = (waiting.group_us / 2).min(GROUP_WAIT_US_MAX);
+        mut state: EnvMutexGuard<'a, CommitQueueState>,
+    ) -> EnvMutexGuard<'a, CommitQueueState> {
+        let patience = (state.group_us / 2).min(GROUP_WAIT_US_MAX);
         let until = clock.monotonic_us() + patience;
-        waiting.is_gathering = true;
-        while waiting.queue.len() < waiting.expected_writers {
+        state.is_gathering = true;
+        while state.queue.len() < state.expected_writers {
             let now = clock.monotonic_us();
             if now >= until {
                 break;
             }
-            waiting = self.writers_arrived.wait_timeout_us(waiting, until - now).0;
+            state = self.writers_arrived.wait_timeout_us(state, until - now).0;
         }
-        waiting.is_gathering = false;
-        waiting
+        state.is_gathering = false;
+        state
     }
 }
 
-/// The oldest writers, up to the group's size.
+/// Takes the oldest writers from the queue, up to the maximum size of a group.
 fn take_group(queue: &mut VecDeque<Arc<QueuedWriter>>) -> Vec<Arc<QueuedWriter>> {
     let (mut members, mut bytes) = (Vec::new(), 0);
     while let Some(next) = queue.front() {
@@ -140,14 +140,15 @@ fn take_group(queue: &mut VecDeque<Arc<QueuedWriter>>) -> Vec<Arc<QueuedWriter>>
     members
 }
 
-/// A group with its leader. Dropping it answers everybody, also when the leader panicked.
+/// A group with its leader. Dropping it sends a result to every member, also if the leader
+/// panicked.
 struct CommitGroup<'a> {
     queue: &'a CommitQueue,
     clock: &'a dyn Clock,
     started_us: u64,
-    /// The requests that are led; none when a writer leads for itself alone.
+    /// The members; empty if a writer leads only for itself.
     members: Vec<Arc<QueuedWriter>>,
-    /// Why nobody's batch is there, if it went wrong.
+    /// The failure of the whole group, if it failed.
     error: Option<Error>,
 }
 
@@ -159,12 +160,12 @@ impl<'a> CommitGroup<'a> {
     ) -> CommitGroup<'a> {
         CommitGroup { queue, clock, started_us: clock.monotonic_us(), members, error: None }
     }
-    /// Everybody hears the number of his batch, and those that were left out why.
+    /// Delivers its sequence number to each member of the group, or the reason for its rejection.
     fn deliver_results(&mut self, led: Result<()>, group: Vec<CommitRequest>) {
         self.error = led.err();
-        for (member, work) in self.members.iter().zip(group) {
-            if self.error.is_none() || work.rejected.is_some() {
-                *lock_short(&member.outcome) = Some(work.into_result());
+        for (member, request) in self.members.iter().zip(group) {
+            if self.error.is_none() || request.rejected.is_some() {
+                *lock_std(&member.outcome) = Some(request.into_result());
             }
         }
     }
@@ -173,19 +174,19 @@ impl<'a> CommitGroup<'a> {
 impl Drop for CommitGroup<'_> {
     fn drop(&mut self) {
         let died =
-            || Error::new(ErrorKind::OutcomeUnknown, "the thread that led the commit panicked");
+            || Error::new(ErrorKind::OutcomeUnknown, "the leader of the commit group panicked");
         let failed = self.error.take().unwrap_or_else(died);
         let took = self.clock.monotonic_us().saturating_sub(self.started_us);
-        let mut waiting = self.queue.state.lock();
-        waiting.has_leader = false;
-        waiting.is_gathering = false;
-        waiting.group_us = (waiting.group_us * 3 + took) / 4;
-        waiting.expected_writers = self.members.len().max(1) + waiting.queue.len();
+        let mut state = self.queue.state.lock();
+        state.has_leader = false;
+        state.is_gathering = false;
+        state.group_us = (state.group_us * 3 + took) / 4;
+        state.expected_writers = self.members.len().max(1) + state.queue.len();
         for member in &self.members {
-            lock_short(&member.outcome).get_or_insert_with(|| Err(failed.clone()));
+            lock_std(&member.outcome).get_or_insert_with(|| Err(failed.clone()));
             member.woken.notify_one();
         }
-        if let Some(next) = waiting.queue.front() {
+        if let Some(next) = state.queue.front() {
             next.woken.notify_one();
         }
     }

@@ -1,4 +1,4 @@
-//! Into the log, and onto stable storage as far as the group's most careful writer asks.
+//! Appends a group to the log, and syncs it if one of its members needs that.
 
 use super::request::CommitRequest;
 use super::segment;
@@ -11,7 +11,7 @@ use perigee_file::log::batch::EncodedRecord;
 use smallvec::SmallVec;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Appends the group's records; returns the sequence number of its first operation.
+/// Appends the group's records. Returns the sequence number of the first operation.
 pub fn append_group(
     core: &EngineCore,
     appender: &mut Appender,
@@ -19,13 +19,13 @@ pub fn append_group(
 ) -> Result<u64> {
     let (mut full, mut interval) = (false, None);
     let mut records: SmallVec<[&mut EncodedRecord; 1]> = SmallVec::new();
-    for work in group.iter_mut().filter(|w| w.rejected.is_none()) {
-        match work.durability {
+    for request in group.iter_mut().filter(|w| w.rejected.is_none()) {
+        match request.durability {
             DurabilityLevel::Full => full = true,
             DurabilityLevel::Interval(us) => interval = Some(interval.unwrap_or(u64::MAX).min(us)),
             DurabilityLevel::None => {}
         }
-        records.push(&mut work.record);
+        records.push(&mut request.record);
     }
     if records.is_empty() {
         return Ok(appender.next_lsn);

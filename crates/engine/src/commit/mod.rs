@@ -1,14 +1,14 @@
-//! The write walk: admit, group, log, apply, publish. One screen names the stages; each is a file.
+//! The commit pipeline: admit, group, log, apply, publish. One file per stage.
 //!
-//! Writers that want a sync queue for it (`group`). The others go straight to the commit section,
-//! and where they meet there all the time, they take turns (`turns`).
+//! Writers that need a sync go through the commit queue (`group`). The others enter the commit
+//! section directly and, under contention, back off (`contention_backoff`).
 //!
-//! Why writers without a sync may pass by the queue: the order of commits is not the queue's.
-//! Whoever leads, for itself or for a group, holds `wal.appender` from the first number it takes
-//! until the watermark has passed the last one. So numbers, log records, memtable entries and the
-//! watermark grow in the same order, whoever comes in between; a group that is being synced keeps
-//! everybody else out, and nothing behind an unsynced `Full` commit is visible before it. The queue
-//! only decides who shares a sync.
+//! Writers without a sync may bypass the queue because the queue does not define the commit order.
+//! A leader, whether for one batch or for a group, holds `wal.appender` from the first sequence
+//! number it takes until the visible sequence number has passed its last one. So sequence numbers,
+//! log records, memtable entries and the visible sequence number all grow in the same order. A
+//! group that is being synced excludes every other writer, so nothing behind an unsynced `Full`
+//! commit becomes visible before it. The queue only decides which writers share a sync.
 
 mod admit;
 mod request;
@@ -33,31 +33,33 @@ use request::CommitRequest;
 pub use request::TwoPhaseDecision;
 pub use two_phase::{decide_txn, prepare_txn, relog_prepared, restore_prepared};
 
-/// Writers of larger batches sleep for their turn: they are longer inside than waking them costs.
+/// Writers of larger batches block on the lock right away: they hold it longer than a wake-up
+/// costs.
 const SMALL_BATCH_BYTES: usize = 8 << 10;
 
-/// Where writers meet.
+/// Entry points of the commit section.
 #[derive(Debug)]
 pub struct CommitPipeline {
-    /// Those that want a sync.
+    /// Writers that need a sync.
     queue: CommitQueue,
-    /// The others.
+    /// Writers that do not.
     backoff: ContentionBackoff,
 }
 
 impl CommitPipeline {
-    /// Nobody there.
+    /// Creates a pipeline without waiting writers.
     pub fn new() -> CommitPipeline {
         CommitPipeline { queue: CommitQueue::new(), backoff: ContentionBackoff::new() }
     }
 }
 
-/// Makes everything up to `seq` visible, in the commit section, and lines up what hooks are told.
-pub fn publish_up_to(core: &EngineCore, seq: SeqNo, told: apply::PendingHooks) {
-    apply::publish_group(core, seq.0, told);
+/// Makes everything up to `seq` visible and queues the hook calls. Called in the commit section.
+pub fn publish_up_to(core: &EngineCore, seq: SeqNo, hooks: apply::PendingHooks) {
+    apply::publish_group(core, seq.0, hooks);
 }
 
-/// Commits a batch; the number of its last operation.
+/// Commits a batch and runs pending commit hooks. Returns the sequence number of its last
+/// operation.
 pub fn write_batch(
     core: &EngineCore,
     writers: &CommitPipeline,
@@ -69,11 +71,12 @@ pub fn write_batch(
     written
 }
 
-/// Commits a batch if conditions hold when its turn has come; an empty one has the number of the
-/// present. The caller calls the hooks, when it holds nothing.
+/// Commits a batch if `conditions` hold when it enters the commit section. Returns the sequence
+/// number of its last operation, or the visible sequence number if the batch is empty. The caller
+/// runs the pending commit hooks once it holds no locks.
 ///
 /// # Errors
-/// `Conflict` if they do not.
+/// `Conflict` if a condition does not hold.
 pub fn write_batch_if(
     core: &EngineCore,
     writers: &CommitPipeline,
@@ -86,17 +89,17 @@ pub fn write_batch_if(
     }
     core.health.check_writable()?;
     let (operations, user_bytes) = (u64::from(batch.count()), batch.user_bytes());
-    let mut work = CommitRequest::from_batch(core, batch, durability)?;
-    admit::throttle_write(core, work.log_bytes())?;
+    let mut request = CommitRequest::from_batch(core, batch, durability)?;
+    admit::throttle_write(core, request.log_bytes())?;
     if let Some(mut conditions) = conditions {
-        conditions.check_before_section(core, &work)?;
-        work.conditions = Some(conditions);
+        conditions.check_before_section(core, &request)?;
+        request.conditions = Some(conditions);
     }
     let outcome = match durability {
-        DurabilityLevel::Full => writers.queue.submit(&*core.env.clock, work, |group| {
+        DurabilityLevel::Full => writers.queue.submit(&*core.env.clock, request, |group| {
             commit_group(core, &mut core.wal.appender(), group)
         }),
-        _ => commit_without_queue(core, &writers.backoff, work),
+        _ => commit_without_queue(core, &writers.backoff, request),
     };
     let last = outcome?;
     core.counters.commits.add(1);
@@ -105,51 +108,52 @@ pub fn write_batch_if(
     Ok(last)
 }
 
-/// A writer that waits for no sync has nothing to share: it goes through the commit section by
-/// itself.
+/// Commits one batch without the queue: without a sync, there is nothing to share with other
+/// writers.
 fn commit_without_queue(
     core: &EngineCore,
-    turns: &ContentionBackoff,
-    mut work: CommitRequest,
+    backoff: &ContentionBackoff,
+    mut request: CommitRequest,
 ) -> Result<SeqNo> {
     let wait = || core.wal.appender();
-    let small = work.log_bytes() <= SMALL_BATCH_BYTES;
+    let small = request.log_bytes() <= SMALL_BATCH_BYTES;
     let mut appender = if small {
-        turns.enter(&*core.env.clock, || core.wal.try_appender(), wait)
+        backoff.enter(&*core.env.clock, || core.wal.try_appender(), wait)
     } else {
         wait()
     };
-    commit_group(core, &mut appender, std::slice::from_mut(&mut work))?;
+    commit_group(core, &mut appender, std::slice::from_mut(&mut request))?;
     drop(appender);
-    work.into_result()
+    request.into_result()
 }
 
-/// What the leader does for its group, in the commit section.
+/// Runs the stages of the commit section for a group, on the leader's thread.
 fn commit_group(
     core: &EngineCore,
     appender: &mut Appender,
     group: &mut [CommitRequest],
 ) -> Result<()> {
-    // Dropped before the lock: nobody gets in between a panic and the poison.
+    // Dropped before the commit lock is released: no writer enters between a panic and the
+    // poisoning.
     let _poison_on_panic = PoisonOnPanic(core);
     core.health.check_writable()?;
-    group.iter_mut().for_each(|work| work.reject_unwritable(core));
+    group.iter_mut().for_each(|request| request.reject_unwritable(core));
     request::reject_conflicts(core, group);
     rotate::seal_full_memtables(core, appender, group)?;
     let first = log::append_group(core, appender, group)?;
-    let told = apply::apply_group(core, group, first)?;
-    apply::publish_group(core, appender.next_lsn - 1, told);
+    let hooks = apply::apply_group(core, group, first)?;
+    apply::publish_group(core, appender.next_lsn - 1, hooks);
     Ok(())
 }
 
-/// A leader that panics between log and publish leaves operations that are numbered but not
-/// applied: nothing may be written behind them.
+/// Poisons the database if a leader panics between log and publish: that leaves operations that
+/// have sequence numbers but are not applied, and nothing may be written behind them.
 struct PoisonOnPanic<'a>(&'a EngineCore);
 
 impl Drop for PoisonOnPanic<'_> {
     fn drop(&mut self) {
         if perigee_env::spawn::panicking() {
-            self.0.health.poison(&Error::internal("the thread that led a commit panicked"));
+            self.0.health.poison(&Error::internal("the leader of a commit group panicked"));
         }
     }
 }

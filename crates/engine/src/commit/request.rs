@@ -1,6 +1,6 @@
-//! A batch on its way: checked, sealed but for its place in the log and sorted by family, before
-//! anything is locked. Must not know queues or the log. One operation on one family, the commonest
-//! batch, allocates nothing here.
+//! A batch on its way through the commit pipeline: checked, encoded except for its log position,
+//! and divided by column family before any lock is taken. Independent of the queue and of the log.
+//! A batch with a single operation, the most common kind, allocates nothing here.
 
 use super::admit;
 use crate::commit_hooks;
@@ -19,70 +19,71 @@ use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Operations of a batch, each with its position in it as a sequence number.
+/// Operations of a batch, each with its index in the batch as a sequence number.
 pub type IndexedOps = SmallVec<[(BatchOp, SeqNo); 1]>;
 
-/// What one family receives of a batch.
+/// The operations of a batch on one column family.
 #[derive(Debug)]
 pub struct FamilyBatch {
     id: FamilyId,
-    /// Found before the commit section, or in it if that is quickly done.
+    /// Looked up before the commit section, or inside it for small batches.
     family: Option<Arc<FamilyState>>,
-    /// Its operations.
+    /// The operations.
     pub ops: IndexedOps,
 }
 
 impl FamilyBatch {
-    /// The family; of a batch that was not refused.
+    /// Returns the column family; panics for a request that was rejected.
     pub fn family(&self) -> &Arc<FamilyState> {
-        self.family.as_ref().expect("a batch whose families were not found was refused")
+        self.family.as_ref().expect("a batch with an unknown column family is rejected")
     }
-    /// Bytes of its operations, for dividing the batch.
+    /// Returns the bytes of the operations, used to divide the batch's buffer among column
+    /// families.
     pub fn op_bytes(&self) -> u64 {
         shared_batches::operation_bytes(&self.ops)
     }
 }
 
-/// So many operations find their families in the commit section: there the list of families is at
-/// hand, and outside writers would meet at its lock.
+/// Batches of at most this many operations look up their column families in the commit section: the
+/// list is readily available there, and outside of it writers would contend for its lock.
 const LATE_LOOKUP_OPS_MAX: u32 = 4;
 
-/// What was decided.
+/// The outcome of a prepared transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TwoPhaseDecision {
-    /// All of it happens.
+    /// Applies all of its operations.
     Commit,
-    /// Nothing of it does.
+    /// Discards all of its operations.
     RollBack,
 }
 
 /// A step of two-phase commit.
 #[derive(Debug)]
 pub enum TwoPhaseStep {
-    /// A transaction is prepared: its operations are claims, and go into no memtable.
+    /// Prepares a transaction: its operations become claims and are not applied to memtables.
     Prepare(Arc<PreparedTxn>),
-    /// It is decided: its operations, if there are any, come true.
+    /// Commits or rolls back a prepared transaction; on commit its operations are applied.
     Decide(Arc<PreparedTxn>, TwoPhaseDecision),
 }
 
-/// A batch ready to be logged.
+/// A batch that is ready to be logged.
 #[derive(Debug)]
 pub struct CommitRequest {
-    /// The record.
+    /// The encoded log record.
     pub record: EncodedRecord,
-    /// Its operations by family.
+    /// The operations, divided by column family.
     pub family_batches: SmallVec<[FamilyBatch; 1]>,
-    /// What the writer asked for.
+    /// The requested durability.
     pub durability: DurabilityLevel,
-    /// What must not have changed, if a transaction wrote it.
+    /// What must not have changed since, if a transaction wrote the batch.
     pub conditions: Option<Box<CommitConditions>>,
-    /// Its part in two-phase commit, if it has one.
+    /// The two-phase commit step, if this is one.
     pub step: Option<TwoPhaseStep>,
-    /// Why it was left out of its group, if it was.
+    /// The reason, if the request was excluded from its group.
     pub rejected: Option<Error>,
-    /// The number of its last operation, once it is applied.
+    /// Sequence number of the last operation; set when it is applied.
     pub last_seq: SeqNo,
-    /// The thread that commits it, which runs the hooks.
+    /// The committing thread, which also runs the hooks.
     pub thread_id: u64,
 }
 
@@ -90,8 +91,8 @@ impl CommitRequest {
     /// Checks and prepares a batch.
     ///
     /// # Errors
-    /// `NotFound` if it is a large one and writes to a family that was dropped. Small ones hear it
-    /// in the commit section.
+    /// `NotFound` if a large batch writes to a column family that was dropped. For small batches
+    /// this is checked in the commit section.
     pub fn from_batch(
         core: &EngineCore,
         batch: Batch,
@@ -101,7 +102,8 @@ impl CommitRequest {
         let ops = record.payload_range();
         CommitRequest::from_record(core, record, ops, durability)
     }
-    /// The same for a record whose operations lie at `ops`.
+    /// Like [`from_batch`](CommitRequest::from_batch), for an encoded record with its operations in
+    /// the byte range `ops`.
     pub fn from_record(
         core: &EngineCore,
         record: EncodedRecord,
@@ -111,11 +113,11 @@ impl CommitRequest {
         let mut parts: SmallVec<[FamilyBatch; 1]> = SmallVec::new();
         for (i, op) in BatchOps::new(&record.buf, ops).enumerate() {
             let op = op?;
-            let at = match parts.iter().position(|p| p.id == op.family) {
+            let index = match parts.iter().position(|p| p.id == op.family) {
                 Some(at) => at,
                 None => {
-                    // Nearly every batch writes to one family.
-                    let room = if parts.is_empty() { record.lsn_count as usize } else { 0 };
+                    // Nearly every batch writes to one column family.
+                    let capacity = if parts.is_empty() { record.lsn_count as usize } else { 0 };
                     let family = if record.lsn_count > LATE_LOOKUP_OPS_MAX {
                         Some(find_family(core, op.family)?)
                     } else {
@@ -124,45 +126,46 @@ impl CommitRequest {
                     parts.push(FamilyBatch {
                         id: op.family,
                         family,
-                        ops: SmallVec::with_capacity(room),
+                        ops: SmallVec::with_capacity(capacity),
                     });
                     parts.len() - 1
                 }
             };
-            parts[at].ops.push((op, SeqNo(i as u64)));
+            parts[index].ops.push((op, SeqNo(i as u64)));
         }
-        let (conditions, step, refused) = (None, None, None);
-        let (last, owner) = (SeqNo::ZERO, commit_hooks::this_thread_id());
+        let (conditions, step, rejected) = (None, None, None);
+        let (last, thread_id) = (SeqNo::ZERO, commit_hooks::this_thread_id());
         Ok(CommitRequest {
             record,
             family_batches: parts,
             durability,
             conditions,
             step,
-            rejected: refused,
+            rejected,
             last_seq: last,
-            thread_id: owner,
+            thread_id,
         })
     }
-    /// Whether it does anything but delete.
+    /// Returns true if the batch contains anything but deletes.
     pub fn writes_data(&self) -> bool {
         self.family_batches.iter().flat_map(|p| &p.ops).any(|(op, _)| !op.kind.is_delete())
     }
-    /// What its writer is answered after its group went well: its number, or why it was left out.
+    /// Returns the sequence number of the last operation, or the reason for the rejection. Called
+    /// after the group was committed.
     pub fn into_result(self) -> Result<SeqNo> {
         self.rejected.map_or(Ok(self.last_seq), Err)
     }
-    /// Bytes of its keys and values.
+    /// Returns the bytes of keys and values.
     pub fn user_bytes(&self) -> u64 {
         let ops = self.family_batches.iter().flat_map(|p| &p.ops);
         ops.map(|(op, _)| op.key.len() as u64 + op.user_value_bytes()).sum()
     }
-    /// Bytes it takes in the log.
+    /// Returns the bytes of the log record.
     pub fn log_bytes(&self) -> usize {
         self.record.buf.len()
     }
-    /// Leaves it out if a family that it writes to was dropped, or if the disk is all but full; in
-    /// the commit section.
+    /// Rejects the request if one of its column families was dropped or the disk is nearly full.
+    /// Called in the commit section.
     pub fn reject_unwritable(&mut self, core: &EngineCore) {
         let check = |part: &mut FamilyBatch| {
             if part.family.is_none() {
@@ -185,7 +188,7 @@ impl BatchOperations for CommitRequest {
     }
 }
 
-/// Leaves out what transactions wrote whose conditions do not hold, in the commit section.
+/// Rejects the requests of transactions whose conditions do not hold. Called in the commit section.
 pub fn reject_conflicts(core: &EngineCore, group: &mut [CommitRequest]) {
     let special = |w: &CommitRequest| w.conditions.is_some() || w.step.is_some();
     if !core.prepared_txns.has_any() && !group.iter().any(special) {
@@ -193,46 +196,46 @@ pub fn reject_conflicts(core: &EngineCore, group: &mut [CommitRequest]) {
     }
     let alone = group.len() == 1;
     let mut earlier = AdmittedWrites::default();
-    for work in group.iter_mut().filter(|w| w.rejected.is_none()) {
-        work.rejected = check_request_conflicts(core, work, &earlier).err();
-        let writes = !matches!(work.step, Some(TwoPhaseStep::Prepare(_)));
-        if !alone && writes && work.rejected.is_none() {
-            earlier.add_writes(core, work);
+    for request in group.iter_mut().filter(|w| w.rejected.is_none()) {
+        request.rejected = check_request_conflicts(core, request, &earlier).err();
+        let writes = !matches!(request.step, Some(TwoPhaseStep::Prepare(_)));
+        if !alone && writes && request.rejected.is_none() {
+            earlier.add_writes(core, request);
         }
     }
 }
 
 fn check_request_conflicts(
     core: &EngineCore,
-    work: &mut CommitRequest,
+    request: &mut CommitRequest,
     earlier: &AdmittedWrites,
 ) -> Result<()> {
-    // Nobody can be in the way of a transaction that was prepared.
-    if let Some(TwoPhaseStep::Decide(undecided, verdict)) = &work.step {
+    // Nothing can conflict with a prepared transaction.
+    if let Some(TwoPhaseStep::Decide(prepared, decision)) = &request.step {
         if let Some(member) =
-            undecided.serializable.as_ref().filter(|_| *verdict == TwoPhaseDecision::Commit)
+            prepared.serializable.as_ref().filter(|_| *decision == TwoPhaseDecision::Commit)
         {
-            let order_of = |id| core.families.by_id(id).map(|f| f.tree.comparator());
+            let comparator_of = |id| core.families.by_id(id).map(|f| f.tree.comparator());
             core.serializable_txns.commit_prepared(
                 member,
-                WriteSet::of_batch(work, &order_of),
+                WriteSet::of_batch(request, &comparator_of),
                 core.visible_seq().plus(1),
             );
         }
         return Ok(());
     }
     if core.prepared_txns.has_any() && !bug::is_active(Bug::WriterPassesPrepared) {
-        validate::check_prepared_writes(core, work)?;
+        validate::check_prepared_writes(core, request)?;
     }
-    let conditions = work.conditions.take();
-    match &work.step {
-        Some(TwoPhaseStep::Prepare(undecided)) => {
+    let conditions = request.conditions.take();
+    match &request.step {
+        Some(TwoPhaseStep::Prepare(prepared)) => {
             if let Some(mut conditions) = conditions {
-                conditions.check_prepare(core, work, earlier)?;
+                conditions.check_prepare(core, request, earlier)?;
             }
-            core.prepared_txns.insert(undecided)
+            core.prepared_txns.insert(prepared)
         }
-        _ => conditions.map_or(Ok(()), |mut c| c.check_in_section(core, work, earlier)),
+        _ => conditions.map_or(Ok(()), |mut c| c.check_in_section(core, request, earlier)),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Sealing memtables, and the new log segment that goes with it.
+//! Seals memtables and starts the log segment that goes with them.
 
 use super::request::CommitRequest;
 use super::segment;
@@ -10,11 +10,11 @@ use perigee_base::Result;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Records of prepared transactions are copied when the log from the oldest of them on is this many
-/// times as large as they are.
+/// Records of prepared transactions are re-logged when the log from the oldest of them on is this
+/// many times as large as the records.
 pub const RELOG_RATIO: u64 = 4;
 
-/// Seals the memtables that are full, and those that keep too much log alive.
+/// Seals the memtables that are full and those that retain too much log.
 pub fn seal_full_memtables(
     core: &EngineCore,
     appender: &mut Appender,
@@ -32,12 +32,13 @@ pub fn seal_full_memtables(
     if full.is_empty() { Ok(()) } else { seal_memtables(core, appender, &full) }
 }
 
-/// The families to seal because all memtables together exceed their share of the memory budget.
+/// Returns the column families to seal because all memtables together exceed their share of the
+/// memory budget.
 pub fn families_over_budget(core: &EngineCore) -> Vec<Arc<FamilyState>> {
     if core.memory_budget.bytes_to_seal().is_none() {
         return Vec::new();
     }
-    // What is counted while others commit may be a little off; here nobody does.
+    // Usage counted while others commit may be slightly off; in the commit section it is exact.
     core.refresh_load();
     let Some(excess) = core.memory_budget.bytes_to_seal() else { return Vec::new() };
     let all = core.families.all();
@@ -60,7 +61,8 @@ pub fn families_over_budget(core: &EngineCore) -> Vec<Arc<FamilyState>> {
     seal.into_iter().map(|i| Arc::clone(&all[i])).collect()
 }
 
-/// What a log that may be too long asks for, and when to look again.
+/// Checks a log that may be too long, and schedules the next check. Returns the column families to
+/// seal.
 fn check_log_length(
     core: &EngineCore,
     appender: &mut Appender,
@@ -71,10 +73,11 @@ fn check_log_length(
     families
 }
 
-/// The families whose active memtable keeps the oldest operations of a log that has grown too long;
-/// if there is none, so many bytes are missing until there may be one. What only sealed memtables
-/// keep does not count: it goes with their flush, and sealing more would not make that sooner. Nor
-/// does what is undecided: copied behind the memtable, it would have it sealed again.
+/// Returns the column families whose active memtable retains the oldest operations of a log that is
+/// too long; if there is none, the bytes to be logged before there can be one. Log that only sealed
+/// memtables retain does not count: their flush releases it, and sealing more would not speed that
+/// up. Nor do prepared transactions: re-logged behind the memtable, they would cause it to be
+/// sealed again.
 fn families_pinning_log(
     core: &EngineCore,
     appender: &mut Appender,
@@ -89,8 +92,8 @@ fn families_pinning_log(
     let Some(oldest) = all.iter().map(first).min() else {
         return (request_segment_drop(core, appender, limit), Vec::new());
     };
-    let undecided = core.prepared_txns.log_bytes(appender.segment_start_of(oldest));
-    let kept = appender.bytes_from(oldest).saturating_sub(undecided);
+    let prepared = core.prepared_txns.log_bytes(appender.segment_start_of(oldest));
+    let kept = appender.bytes_from(oldest).saturating_sub(prepared);
     if kept < limit {
         return (limit - kept, Vec::new());
     }
@@ -98,9 +101,9 @@ fn families_pinning_log(
     (0, all.into_iter().filter(|f| first(f) < end).collect())
 }
 
-/// Nothing is in memtables, so no flush will drop any of the log (of transactions that were rolled
-/// back, of families that are gone): the flush thread is asked to, with what is in the newest
-/// segment, if it is much. Returns how many bytes must be logged before it is worth asking again.
+/// Requests that the flush thread drop log segments: all memtables are empty, so no flush will do
+/// it (the log holds rolled-back transactions or dropped column families). Includes the newest
+/// segment if it is large. Returns the bytes to be logged before the next request is worthwhile.
 fn request_segment_drop(core: &EngineCore, appender: &mut Appender, limit: u64) -> u64 {
     let enough = limit.max(core.prepared_txns.log_bytes(0).saturating_mul(RELOG_RATIO));
     let total = appender.total_bytes();
@@ -108,8 +111,8 @@ fn request_segment_drop(core: &EngineCore, appender: &mut Appender, limit: u64) 
         return enough - total;
     }
     if appender.has_operations() && appender.writer.offset() >= limit / 2 {
-        // It was not needed: if it fails, nothing is lost, and whoever needs the next segment will
-        // hear why.
+        // Optional: a failure loses nothing, and the writer that needs the next segment gets the
+        // error.
         let _ = segment::begin_segment(core, appender);
     }
     core.wal.set_drop_requested(true);
@@ -117,7 +120,8 @@ fn request_segment_drop(core: &EngineCore, appender: &mut Appender, limit: u64) 
     limit.saturating_sub(appender.writer.offset()).max(limit / 2)
 }
 
-/// Starts a new segment if the newest holds operations, then seals the families' memtables.
+/// Starts a new segment if the newest holds operations, then seals the memtables of the column
+/// families.
 pub fn seal_memtables(
     core: &EngineCore,
     appender: &mut Appender,

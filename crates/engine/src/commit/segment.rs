@@ -1,9 +1,9 @@
-//! A new segment of the log: the one that a background thread has made meanwhile, or, if there is
-//! none, one that is made now.
+//! Starts log segments: uses the spare segment that a background thread has prepared, or creates
+//! one if there is none.
 //!
-//! Invariant: file, header synced, directory synced, edit synced; only then may a record go there.
-//! One that is made ahead does not know where it begins: its header and the manifest say 0, and the
-//! next edit that has to do with segments says it.
+//! Invariant: file and header synced, directory synced, manifest edit synced; only then may a
+//! record be appended. The first LSN of a spare segment is not known when it is created: its header
+//! and the manifest say 0, and the next edit that concerns segments records it.
 
 use crate::core::{EngineCore, allocate_file_id};
 use crate::events::EngineEvent;
@@ -15,10 +15,10 @@ use perigee_base::{ErrorKind, FileId, Result};
 use perigee_file::filename;
 use perigee_file::log::LogWriter;
 
-/// Space for a segment is taken ahead only where this many times as much is free.
+/// Space for a segment is preallocated only if at least this many times its size is free.
 const FREE_SPACE_RATIO: u64 = 8;
 
-/// Begins a new segment, in the commit section.
+/// Starts a new segment. Called in the commit section.
 pub fn begin_segment(core: &EngineCore, appender: &mut Appender) -> Result<()> {
     let mut spare = core.wal.spare().lock_writer();
     let writer = match spare.take() {
@@ -29,7 +29,7 @@ pub fn begin_segment(core: &EngineCore, appender: &mut Appender) -> Result<()> {
     Ok(())
 }
 
-/// Asks for the next one when it is time, in the commit section.
+/// Requests a spare segment once the current one is full enough. Called in the commit section.
 pub fn request_spare_segment(core: &EngineCore, appender: &mut Appender) {
     if let Some(bytes) = appender.take_spare_request() {
         core.wal.spare().request_segment(bytes);
@@ -37,8 +37,8 @@ pub fn request_spare_segment(core: &EngineCore, appender: &mut Appender) {
     }
 }
 
-/// Makes the segment that was asked for, on a background thread. If that fails, a rotation tries
-/// again and says why.
+/// Creates the requested spare segment, on a background thread. After a failure the next rotation
+/// tries again and returns the error.
 pub fn make_spare_segment(core: &EngineCore) -> Result<()> {
     let Some(bytes) = core.wal.spare().take_request() else { return Ok(()) };
     let mut spare = core.wal.spare().lock_writer();
@@ -54,7 +54,7 @@ pub fn make_spare_segment(core: &EngineCore) -> Result<()> {
         Err(e) if core.health.poisoned().is_some() => Err(e),
         Err(e) => {
             core.report_event(&EngineEvent::Failed {
-                what: "making a log segment ahead",
+                what: "creating a spare log segment",
                 error: &e,
             });
             Ok(())
@@ -62,28 +62,29 @@ pub fn make_spare_segment(core: &EngineCore) -> Result<()> {
     }
 }
 
-/// On a full disk: gives back what the log has taken ahead; whether that was anything.
+/// Releases the preallocated space of the log, for a full disk. Returns true if any was released.
 pub fn release_preallocated(core: &EngineCore) -> bool {
     let mut appender = core.wal.appender();
     let mut spare = core.wal.spare().lock_writer();
-    let mut given = appender.writer.has_preallocated_space();
+    let mut released = appender.writer.has_preallocated_space();
     let trimmed = appender.writer.trim_preallocated();
     if let Some(writer) = spare.as_mut() {
-        given |= writer.has_preallocated_space();
-        // What stays is taken back by the next open.
+        released |= writer.has_preallocated_space();
+        // What remains is trimmed at the next open.
         let _ = writer.trim_preallocated();
     }
     for older in &appender.older_segments {
         let name = filename::file_name(older.id, FileKind::Wal);
         if core.dir.file_len(&name).ok().flatten().is_some_and(|len| len > older.bytes) {
-            given |= core.dir.append_to(&name).and_then(|file| file.truncate(older.bytes)).is_ok();
+            released |=
+                core.dir.append_to(&name).and_then(|file| file.truncate(older.bytes)).is_ok();
         }
     }
-    given && trimmed.is_ok()
+    released && trimmed.is_ok()
 }
 
-/// Makes a segment that begins at `first` (0: not known yet), with so many bytes allocated. The
-/// edit also says where those that are `known` begin, if the manifest does not know.
+/// Creates a segment with `bytes` preallocated that starts at LSN `first` (0: not known yet). The
+/// manifest edit also records the first LSNs of the `known` segments where the manifest lacks them.
 fn create_segment(
     core: &EngineCore,
     first: u64,
@@ -98,7 +99,7 @@ fn create_segment(
         a: first,
         b: core.boot_id,
     };
-    let made = create_segment_file(core, id, &header, bytes).and_then(|writer| {
+    let created = create_segment_file(core, id, &header, bytes).and_then(|writer| {
         let prepare = |catalog: &crate::manifest::Catalog| {
             let mut logs_added = catalog.missing_log_starts(known);
             logs_added.push((id, first));
@@ -114,7 +115,7 @@ fn create_segment(
         core.manifest.commit_edit(&core.health, &core.next_file_id, prepare, |()| {})?;
         Ok(writer)
     });
-    made.inspect_err(|e| {
+    created.inspect_err(|e| {
         if core.health.poisoned().is_none() && e.kind() != ErrorKind::AlreadyExists {
             let _ = core.dir.remove(&filename::file_name(id, FileKind::Wal));
         }

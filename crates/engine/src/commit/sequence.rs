@@ -1,16 +1,17 @@
-//! A sequence number for what is not an operation of the log: a load as a whole, a change of the
-//! families. Numbers are contiguous in the log, so one is taken by a record: a delete in the family
-//! that nobody has, which replay counts and skips. Range tombstones of a load take the number
-//! before its own, if there are any, and the event of each further family that it loads takes the
-//! next one behind it, so that a consumer of the feed can stop between any two of them.
+//! Reserves sequence numbers for what is not an operation in the log: a bulk load as a whole, or a
+//! column-family change. LSNs are contiguous, so each number is taken by a record: a delete in a
+//! column family that does not exist, which replay counts and skips. The range tombstones of a
+//! load, if it has any, take the number before that of the load, and the event of each further
+//! column family takes the next one after it, so that a consumer of the change feed can stop
+//! between any two of them.
 
 use crate::core::EngineCore;
 use crate::wal::Appender;
 use perigee_base::{FamilyId, Result, SeqNo};
 use perigee_file::log::Batch;
 
-/// Takes the next `count` numbers, at least one, in the commit section, and makes the log durable
-/// up to them. Returns the first of them; none is visible yet.
+/// Takes the next `count` sequence numbers, at least one, and syncs the log up to them. Returns the
+/// first; none is visible yet. Called in the commit section.
 pub fn reserve_sequence_numbers(
     core: &EngineCore,
     appender: &mut Appender,

@@ -1,4 +1,4 @@
-//! Carries out compactions that are due, several small ones by one edit, or a manual one.
+//! Runs compactions: those that are due, several small ones with a single edit, and manual ones.
 
 use super::due_compactions::{self, DueCompaction};
 use super::flush::{
@@ -31,11 +31,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Does the most urgent plan of any family, and small ones of others with it; false if no family
-/// needs one.
+/// Runs the most urgent compaction of any column family, together with small ones of others.
+/// Returns false if none is due.
 pub fn compact_most_urgent(core: &Arc<EngineCore>) -> Result<bool> {
     let _alone = core.compaction_lock.lock();
-    // A plan made while the gate is closed would be an old one when it opens.
+    // A plan made while compactions are paused would be outdated when they resume.
     if core.job_control.check_allowed(JobKind::Compaction).is_err() {
         return Ok(false);
     }
@@ -44,12 +44,12 @@ pub fn compact_most_urgent(core: &Arc<EngineCore>) -> Result<bool> {
         return Ok(false);
     }
     match run_compactions(core, due) {
-        // Held back, or cancelled on the way: the bell rings when it may go on, and may have rung
-        // already. Only the gate answers a job with `Busy`; asking it again would take a job that
-        // was resumed meanwhile for a failed one.
+        // Paused, or cancelled while running: the signal is notified when compactions may resume,
+        // perhaps already. Only `job_control` returns `Busy` to a job; checking the state again
+        // here would report a job as failed that was resumed in the meantime.
         Err(e) if e.kind() == ErrorKind::Busy => {
-            // A canceller that waits for this job goes on here, and may resume before the next
-            // line.
+            // A thread that waits for this job to be cancelled may run now, and resume compactions
+            // before the next statement.
             yield_point();
             let failed = bug::is_active(Bug::ResumedIsFailure)
                 && core.job_control.check_allowed(JobKind::Compaction).is_ok();
@@ -59,20 +59,19 @@ pub fn compact_most_urgent(core: &Arc<EngineCore>) -> Result<bool> {
     }
 }
 
-/// How much of a family a manual compaction merges.
+/// How much of a column family a manual compaction merges.
 #[derive(Clone, Debug)]
 pub enum CompactionExtent {
-    /// All of it; `any_garbage`: value logs are emptied for any garbage at all, not only where it
-    /// is worth while.
+    /// All of it.
     Whole {
-        /// See above.
+        /// Collects value logs with any garbage at all, not only where it is worthwhile.
         any_garbage: bool,
     },
-    /// The tables that share keys with the span.
+    /// The tables that overlap the key range.
     Range(CompactionRange),
 }
 
-/// Merges what was asked for into the deepest level that it reaches (at least level 1).
+/// Merges the requested extent into the deepest level that it reaches (at least level 1).
 pub fn compact_manually(
     core: &Arc<EngineCore>,
     family: &Arc<FamilyState>,
@@ -82,8 +81,8 @@ pub fn compact_manually(
     let percent =
         if matches!(extent, CompactionExtent::Whole { any_garbage: true }) { 100 } else { 90 };
     merge_extent(core, family, extent, percent)?;
-    // What the merge dropped may have been the last to reference a value: only now its log is known
-    // to hold garbage.
+    // The merge may have dropped the last reference to a value: only now is its value log known to
+    // hold garbage.
     if percent == 100 && !garbage_vlogs(&family.tree.view().version, percent).is_empty() {
         merge_extent(core, family, extent, percent)?;
     }
@@ -110,22 +109,22 @@ fn merge_extent(
     })
 }
 
-/// Value logs of which less than so many percent are referenced.
+/// Returns the value logs of which less than `percent` percent is referenced.
 fn garbage_vlogs(version: &Version, percent: u64) -> BTreeSet<FileId> {
     let refs = version.vlog_referenced_bytes();
-    let wasteful = |v: &Arc<perigee_tree::Vlog>| {
+    let has_garbage = |v: &Arc<perigee_tree::Vlog>| {
         refs.get(&v.meta.id).is_none_or(|live| {
             live * 100 < v.meta.bytes.saturating_sub(HEADER_BYTES as u64) * percent
         })
     };
-    version.vlogs.values().filter(|v| wasteful(v)).map(|v| v.meta.id).collect()
+    version.vlogs.values().filter(|v| has_garbage(v)).map(|v| v.meta.id).collect()
 }
 
-/// A compaction on its way.
+/// A running compaction.
 #[derive(Debug)]
 struct CompactionTask {
     due: DueCompaction,
-    /// The family's name when the job began.
+    /// The name of the column family when the job started.
     name: Arc<str>,
     created: CreatedFiles,
     built: Option<BuiltTables>,
@@ -136,8 +135,8 @@ impl BuildTask for CompactionTask {
     fn built(&self) -> Option<&BuiltTables> {
         self.built.as_ref()
     }
-    fn set_built(&mut self, made: Option<BuiltTables>) {
-        self.built = made;
+    fn set_built(&mut self, built: Option<BuiltTables>) {
+        self.built = built;
     }
 }
 
@@ -152,21 +151,21 @@ impl CompactionTask {
             installed: false,
         }
     }
-    /// Whether there is nothing to merge any more: the family was dropped, or cleared. (Compactions
-    /// run one at a time, so nobody else takes its tables.)
+    /// Returns true if there is nothing left to merge: the column family was dropped or cleared.
+    /// (Compactions run one at a time, so no other job removes its tables.)
     fn has_lost_inputs(&self) -> bool {
-        let there = self.due.family.tree.view().version.file_ids();
+        let live_files = self.due.family.tree.view().version.file_ids();
         self.due.family.is_dropped()
-            || self.due.plan.inputs.iter().any(|(_, id)| !there.contains(id))
+            || self.due.plan.inputs.iter().any(|(_, id)| !live_files.contains(id))
     }
 }
 
-/// Compactions as they are listed while they run.
+/// Describes the compactions for the list of running jobs.
 fn describe_job(core: &EngineCore, due: &[DueCompaction], threads: usize) -> RunningJob {
     let first = due.first().map_or(String::new(), |d| d.family.name().to_string());
     let families = due.iter().map(|d| d.family.id).collect::<BTreeSet<_>>().len();
     let summaries = || due.iter().flat_map(DueCompaction::input_summaries);
-    let held = |d: &DueCompaction| {
+    let input_memory = |d: &DueCompaction| {
         let bytes = d.input_summaries().map(|s| s.bytes).sum();
         memory_budget::job_input_bytes(
             source_count(&d.plan),
@@ -187,19 +186,21 @@ fn describe_job(core: &EngineCore, due: &[DueCompaction], threads: usize) -> Run
         started_us: core.env.clock.monotonic_us(),
         entries_done: AtomicU64::new(0),
         bytes_written: AtomicU64::new(0),
-        // So many at a time are read.
-        input_memory_bytes: due.iter().map(held).max().unwrap_or(0) * threads.min(due.len()) as u64,
+        // This many are read in parallel.
+        input_memory_bytes: due.iter().map(input_memory).max().unwrap_or(0)
+            * threads.min(due.len()) as u64,
         output_memory_bytes: AtomicU64::new(0),
     }
 }
 
-/// The levels that plans read, ascending.
+/// Returns the levels that the plans read, ascending.
 fn input_levels<'a>(plans: impl Iterator<Item = &'a CompactionPlan>) -> Vec<u8> {
     let all: BTreeSet<u8> = plans.flat_map(|p| p.inputs.iter().map(|(level, _)| level.0)).collect();
     all.into_iter().collect()
 }
 
-/// Sources that are read side by side: each run of level 0, of a deeper level one table at a time.
+/// Returns the number of sources read in parallel: each level-0 run, and one table at a time of
+/// each deeper level.
 fn source_count(plan: &CompactionPlan) -> usize {
     if plan.trivial_move {
         return 0;
@@ -208,8 +209,8 @@ fn source_count(plan: &CompactionPlan) -> usize {
     above + input_levels(std::iter::once(plan)).iter().filter(|level| **level > 0).count()
 }
 
-/// Merges, and installs what came of it by one edit. What was made before something failed is
-/// installed all the same.
+/// Merges, and installs the results with one edit. Tables built before a failure are installed
+/// nevertheless.
 fn run_compactions(core: &Arc<EngineCore>, due: Vec<DueCompaction>) -> Result<()> {
     let threads = due_compactions::thread_count(core, &due);
     let running = core.job_control.start_job(&core.signal, describe_job(core, &due, threads))?;
@@ -220,13 +221,14 @@ fn run_compactions(core: &Arc<EngineCore>, due: Vec<DueCompaction>) -> Result<()
     if done.is_ok() {
         core.stop_timer(Operation::Compaction, started);
     }
-    let left = || merges.iter().filter(|m| !m.installed);
-    left().for_each(|m| discard_outputs(core, &m.created));
-    let over = left().all(CompactionTask::has_lost_inputs) && core.health.poisoned().is_none();
-    // Whoever waits for the end of the job may remove its inputs.
+    let unfinished = || merges.iter().filter(|m| !m.installed);
+    unfinished().for_each(|m| discard_outputs(core, &m.created));
+    let inputs_gone =
+        unfinished().all(CompactionTask::has_lost_inputs) && core.health.poisoned().is_none();
+    // A thread that waits for the end of the job may remove its inputs.
     drop(merges);
     drop(running);
-    if over { Ok(()) } else { done }
+    if inputs_gone { Ok(()) } else { done }
 }
 
 fn build_and_install(
@@ -236,15 +238,15 @@ fn build_and_install(
     running: &JobRegistration<'_>,
 ) -> Result<()> {
     let _span = events::enter_span("compaction", merges.first().map_or("", |m| &m.name));
-    let make = |m: &mut CompactionTask, later: &DeferredSync| {
-        build_task(core, m, &JobPace::new(core, running), later)
+    let make = |m: &mut CompactionTask, deferred: &DeferredSync| {
+        build_task(core, m, &JobPace::new(core, running), deferred)
     };
     let built = task_group::build_all(core, merges, threads, make);
     built.and(install_tasks(core, merges))
 }
 
-/// The newest operation of which a merge may drop something: whoever reads at an older number may
-/// miss what it dropped.
+/// Returns the newest operation of which a merge may drop something: a reader at an older sequence
+/// number may miss what it dropped.
 fn newest_input_seq(m: &CompactionTask) -> SeqNo {
     if m.due.plan.trivial_move {
         return SeqNo::ZERO;
@@ -258,12 +260,12 @@ fn newest_input_seq(m: &CompactionTask) -> SeqNo {
     counts.map(|t| t.meta.seq_range().1).max().unwrap_or_default()
 }
 
-/// Writes the tables of a merge.
+/// Writes the tables of one merge.
 fn build_task(
     core: &EngineCore,
     m: &mut CompactionTask,
     pace: &dyn RewritePacer,
-    later: &DeferredSync,
+    deferred: &DeferredSync,
 ) -> Result<BuiltTables> {
     let since = core.env.clock.monotonic_us();
     let DueCompaction { family, version, plan, .. } = &m.due;
@@ -271,14 +273,17 @@ fn build_task(
     let filter = filter.as_deref().map(|filter| RewriteFilter { filter, level: plan.target_level });
     let mut setting = RewriteContext {
         filter,
-        deferred_sync: Some(later),
+        deferred_sync: Some(deferred),
         ..rewrite_setting(core, family, version, pace, newest_input_seq(m))
     };
     if plan.reason == CompactionReason::RangeDeleted
         && !range_deleted::is_still_valid(plan, &TreeShape::from_version(version), &setting.stripes)
     {
-        // A reader of the past has come between: another plan will know it.
-        return Err(Error::new(ErrorKind::Busy, "a reader needs what was to be dropped"));
+        // A reader of an older state has appeared; the next plan will take it into account.
+        return Err(Error::new(
+            ErrorKind::Busy,
+            "a new reader needs the tables that were to be dropped",
+        ));
     }
     setting.bottom_seq = bottom_seq::common_seq(plan, &family.tree.view(), &setting.stripes);
     let (edit, output) = run_compaction(plan, setting, &mut m.created)?;
@@ -292,10 +297,10 @@ fn build_task(
 fn install_tasks(core: &EngineCore, merges: &mut [CompactionTask]) -> Result<()> {
     let mut changes: Vec<VersionInstall> = Vec::new();
     for m in merges.iter_mut() {
-        let Some(edit) = m.built.as_mut().map(|made| std::mem::take(&mut made.edit)) else {
+        let Some(edit) = m.built.as_mut().map(|built| std::mem::take(&mut built.edit)) else {
             continue;
         };
-        // Several merges of one family are neighbours, and share no table.
+        // Merges of the same column family are adjacent and share no table.
         match changes.last_mut().filter(|c| Arc::ptr_eq(&c.family, &m.due.family)) {
             Some(same) => same.edit.join(edit),
             None => changes.push(VersionInstall {
@@ -310,32 +315,33 @@ fn install_tasks(core: &EngineCore, merges: &mut [CompactionTask]) -> Result<()>
     }
     core.sync_dir()?;
     let installed = install_versions(core, changes, &mut ObsoleteLogs::default())?;
-    let whole = |m: &&mut CompactionTask| m.built.is_some() && installed.contains(&m.due.family.id);
-    for m in merges.iter_mut().filter(whole) {
+    let is_complete =
+        |m: &&mut CompactionTask| m.built.is_some() && installed.contains(&m.due.family.id);
+    for m in merges.iter_mut().filter(is_complete) {
         m.installed = true;
         if let Some(progress) = m.due.progress.take() {
             m.due.family.compaction_cursor.set_progress(progress);
         }
-        m.built.iter().for_each(|made| record_stats(core, m, made));
+        m.built.iter().for_each(|built| record_stats(core, m, built));
     }
     Ok(())
 }
 
-fn record_stats(core: &EngineCore, m: &CompactionTask, made: &BuiltTables) {
-    let output = &made.output;
+fn record_stats(core: &EngineCore, m: &CompactionTask, built: &BuiltTables) {
+    let output = &built.output;
     core.counters.compactions.add(1);
     core.counters.compaction_bytes_read.add(m.due.read_bytes());
     core.counters.compaction_bytes_written.add(output_bytes(output));
-    let figures = &m.due.family.counters;
-    figures.compaction_tables.add(output.tables.len() as u64);
-    figures.compaction_bytes_read.add(m.due.read_bytes());
-    figures.compaction_bytes_written.add(output_bytes(output));
+    let counters = &m.due.family.counters;
+    counters.compaction_tables.add(output.tables.len() as u64);
+    counters.compaction_bytes_read.add(m.due.read_bytes());
+    counters.compaction_bytes_written.add(output_bytes(output));
     core.counters.io.record_writes(
         IoActivity::Compaction,
         output.write_calls,
         output_bytes(output),
     );
-    report_compaction(core, m, made);
+    report_compaction(core, m, built);
     core.counters.dropped_shadowed.add(output.counts.shadowed);
     core.counters.dropped_tombstones.add(output.counts.obsolete_tombstones);
     core.counters.dropped_covered.add(output.counts.covered);

@@ -1,5 +1,5 @@
-//! Which compactions are due, and which of them one job carries out: a large one alone, small ones
-//! of many families together, as `group` does for flushes. Must not carry anything out.
+//! Determines which compactions are due and which of them one job runs: a large one alone, small
+//! ones of many column families together, as `task_group` does for flushes. Runs none of them.
 
 use super::flush::snapshot_stripes;
 use crate::core::EngineCore;
@@ -17,28 +17,28 @@ use perigee_tree::compact::{CompactionPlan, CompactionReason, TreeShape};
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Most families of one job: so many merges are done in vain if its edit fails.
+/// Maximum number of column families per job: if its edit fails, all merges were done in vain.
 const JOB_FAMILIES_MAX: usize = 512;
-/// Most bytes that they read together, unless the first is larger: then it goes alone. They lie
-/// beside their outputs until the job is over.
+/// Maximum input bytes of a job, unless its first compaction is larger: then it runs alone. Inputs
+/// and outputs exist side by side until the job ends.
 const JOB_BYTES_MAX: u64 = 8 << 20;
 
-/// A plan that a family needs, and what it was made of.
+/// A compaction plan for a column family, with the version it applies to.
 #[derive(Debug)]
 pub struct DueCompaction {
-    /// The family.
+    /// The column family.
     pub family: Arc<FamilyState>,
     /// The version that the plan was made for.
     pub version: Arc<Version>,
     /// The plan.
     pub plan: CompactionPlan,
-    /// How far the family's merges are once it is carried out, if it is a step of one.
+    /// The picker's progress after this plan, if the plan is a step of a level merge.
     pub progress: Option<PickerProgress>,
     score: f64,
 }
 
 impl DueCompaction {
-    /// A plan that is no step of anything.
+    /// Creates a plan that is not a step of a level merge.
     pub fn new(
         family: &Arc<FamilyState>,
         version: Arc<Version>,
@@ -46,26 +46,26 @@ impl DueCompaction {
     ) -> DueCompaction {
         DueCompaction { family: Arc::clone(family), version, plan, progress: None, score: f64::MAX }
     }
-    /// What its inputs say of themselves.
+    /// Returns the summaries of the input tables.
     pub fn input_summaries(&self) -> impl Iterator<Item = &KlogSummary> {
-        let named: HashSet<FileId> = self.plan.inputs.iter().map(|(_, id)| *id).collect();
+        let input_ids: HashSet<FileId> = self.plan.inputs.iter().map(|(_, id)| *id).collect();
         self.version
             .tables()
-            .filter(move |(_, _, t)| named.contains(&t.meta.id))
+            .filter(move |(_, _, t)| input_ids.contains(&t.meta.id))
             .map(|(_, _, t)| &t.meta.summary)
     }
-    /// Whether its tables are written anew.
+    /// Returns true if the input tables are rewritten.
     pub fn rewrites_tables(&self) -> bool {
         !self.plan.trivial_move && self.plan.reason != CompactionReason::RangeDeleted
     }
-    /// Bytes that it reads.
+    /// Returns the bytes that the compaction reads.
     pub fn read_bytes(&self) -> u64 {
         if self.rewrites_tables() { self.input_summaries().map(|s| s.bytes).sum() } else { 0 }
     }
 }
 
-/// The most urgent plan of any family, and of other families those that are small together with it;
-/// none if no family needs one.
+/// Selects the most urgent plan of all column families, and those of other column families that are
+/// small together with it. Empty if no compaction is due.
 pub fn select_due(core: &EngineCore) -> Vec<DueCompaction> {
     let families = core.families.all();
     let mut all: Vec<DueCompaction> =
@@ -74,9 +74,9 @@ pub fn select_due(core: &EngineCore) -> Vec<DueCompaction> {
         all = families.iter().filter_map(|f| next_due(core, f)).collect();
         all.sort_by(|a, b| b.score.total_cmp(&a.score));
     }
-    let chosen = select_small(all.iter().map(DueCompaction::read_bytes));
-    let mut chosen = chosen.into_iter();
-    all.retain(|_| chosen.next() == Some(true));
+    let selected = select_small(all.iter().map(DueCompaction::read_bytes));
+    let mut selected = selected.into_iter();
+    all.retain(|_| selected.next() == Some(true));
     let threads = thread_count(core, &all);
     if let [alone] = &all[..] {
         let more = disjoint_steps(core, alone, threads - 1);
@@ -85,13 +85,14 @@ pub fn select_due(core: &EngineCore) -> Vec<DueCompaction> {
     all
 }
 
-/// How many of them are carried out at once.
+/// Returns the number of compactions to run in parallel.
 pub fn thread_count(core: &EngineCore, due: &[DueCompaction]) -> usize {
     let largest = due.iter().map(|d| picker_limits(core, &d.family).table_bytes).max().unwrap_or(0);
     memory_budget::max_parallel_merges(core.memory_budget.limit, largest, core.env.spawn.cores())
 }
 
-/// So many plans at most that follow in the same merge, and share no keys with it or each other.
+/// Returns up to `most` further steps of the same merge that share no keys with `due` or each
+/// other.
 fn disjoint_steps(core: &EngineCore, due: &DueCompaction, most: usize) -> Vec<DueCompaction> {
     let mut all: Vec<DueCompaction> = Vec::new();
     if most == 0 || !due.rewrites_tables() || !due.plan.reason.is_level_merge() {
@@ -114,13 +115,13 @@ fn disjoint_steps(core: &EngineCore, due: &DueCompaction, most: usize) -> Vec<Du
     all
 }
 
-/// The shape of a version, with what pickers want to know of it counted.
+/// Returns the shape of a version, with distinct keys counted if a picker needs that.
 fn counted_shape(version: &Version) -> TreeShape {
     let shape = TreeShape::from_version(version);
     if spooky::may_have_garbage(&shape) { shape.with_distinct_keys(version) } else { shape }
 }
 
-/// Which of merges that read so many bytes, the most urgent first, go together.
+/// Selects which of several merges, given by their input bytes and most urgent first, run together.
 fn select_small(bytes: impl Iterator<Item = u64>) -> Vec<bool> {
     let (mut sum, mut taken) = (0, 0);
     bytes
@@ -134,18 +135,18 @@ fn select_small(bytes: impl Iterator<Item = u64>) -> Vec<bool> {
         .collect()
 }
 
-/// Whether any family needs a compaction.
+/// Returns true if any column family needs a compaction.
 pub fn is_any_due(core: &EngineCore) -> bool {
     core.families.all().iter().any(|f| is_due(core, f))
 }
 
-/// Whether a family needs one.
+/// Returns true if the column family needs a compaction.
 pub fn is_due(core: &EngineCore, family: &Arc<FamilyState>) -> bool {
     plan_reclamation(core, family).is_some() || next_due(core, family).is_some()
 }
 
-/// The next plan that the shape of a family asks for. A version that asked for nothing is
-/// remembered.
+/// Returns the next plan that the shape of the column family requires. Remembers a version that
+/// needs none.
 fn next_due(core: &EngineCore, family: &Arc<FamilyState>) -> Option<DueCompaction> {
     let version = Arc::clone(&family.tree.view().version);
     let limits = picker_limits(core, family);
@@ -163,41 +164,42 @@ fn next_due(core: &EngineCore, family: &Arc<FamilyState>) -> Option<DueCompactio
     })
 }
 
-/// The tables of a family that range tombstones hide as a whole, from everybody, that are mostly
-/// tombstones which everybody sees, or whose tombstones are in the way of scans, or of which much
-/// has expired.
+/// Plans the reclamation of tables that range tombstones hide completely from all readers, that
+/// consist mostly of tombstones visible to all readers, whose tombstones slow down scans, or that
+/// hold many expired entries.
 fn plan_reclamation(core: &EngineCore, family: &Arc<FamilyState>) -> Option<DueCompaction> {
     let version = Arc::clone(&family.tree.view().version);
-    // Only where an entry expires somebody asks for the time.
+    // The clock is read only if the version has entries that expire.
     let now_ms = if version.expiry_compaction_ms == u64::MAX {
         0
     } else {
         core.logical_clock.confirmed_ms()
     };
     let expired = version.expiry_compaction_ms <= now_ms;
-    let look = core.skipped_tombstones.threshold_crossings();
-    let passed = family.compaction_cursor.needs_tombstone_check(look);
-    if !version.has_range_tombstones && !version.has_dense_tombstones && !expired && !passed {
+    let crossings = core.skipped_tombstones.threshold_crossings();
+    let skipped = family.compaction_cursor.needs_tombstone_check(crossings);
+    if !version.has_range_tombstones && !version.has_dense_tombstones && !expired && !skipped {
         return None;
     }
-    let (shape, strata) =
+    let (shape, stripes) =
         (TreeShape::from_version(&version), snapshot_stripes(core.live_snapshots(None)));
     let plan =
-        range_deleted::pick(&shape, &strata).or_else(|| dense_tombstones::pick(&shape, &strata));
+        range_deleted::pick(&shape, &stripes).or_else(|| dense_tombstones::pick(&shape, &stripes));
     let plan = plan.or_else(|| {
-        let plan = skipped_tombstones::pick(&shape, &strata).filter(|_| passed);
+        let plan = skipped_tombstones::pick(&shape, &stripes).filter(|_| skipped);
         if plan.is_none() {
-            family.compaction_cursor.mark_tombstone_check_done(look);
+            family.compaction_cursor.mark_tombstone_check_done(crossings);
         }
         plan
     });
     let plan =
-        plan.or_else(|| expired_entries::pick(&shape, &strata, now_ms).filter(|_| expired))?;
+        plan.or_else(|| expired_entries::pick(&shape, &stripes, now_ms).filter(|_| expired))?;
     Some(DueCompaction::new(family, version, plan))
 }
 
-/// How long until the next table will be worth a merge for what has expired in it, if there is one;
-/// the longest wait if only what is due already, and not worth it or held by a snapshot, is left.
+/// Returns the time until another table is worth a merge because of expired entries, in
+/// microseconds, or `None` if nothing expires. `u64::MAX` if all expiry is past and the tables are
+/// not worth a merge or are held by a snapshot.
 pub fn next_expiry_us(core: &EngineCore) -> Option<u64> {
     let all = core.families.all();
     let times = || {
@@ -209,12 +211,12 @@ pub fn next_expiry_us(core: &EngineCore) -> Option<u64> {
     Some(next.map_or(u64::MAX, |ms| (ms - now).saturating_mul(1000)))
 }
 
-/// Whether a family has tables that go once a snapshot does.
+/// Returns true if a column family has tables that can be reclaimed once a snapshot is released.
 pub fn has_reclaimable_tables(core: &EngineCore) -> bool {
     core.families.all().iter().any(|f| plan_reclamation(core, f).is_some())
 }
 
-/// The pickers' settings of a family.
+/// Returns the picker options of a column family.
 fn picker_limits(core: &EngineCore, family: &FamilyState) -> PickerOptions {
     PickerOptions {
         level0_runs: LEVEL0_TRIGGER,
@@ -239,7 +241,7 @@ mod tests {
         assert_eq!(
             n(&[1, JOB_BYTES_MAX, 2]),
             [true, false, true],
-            "small ones do not wait for a large one"
+            "small ones do not wait for the large one"
         );
         assert_eq!(n(&[JOB_BYTES_MAX - 1, 1, 0, 1]), [true, true, true, false]);
         assert_eq!(n(&vec![0; 5000]).iter().filter(|taken| **taken).count(), JOB_FAMILIES_MAX);

@@ -1,5 +1,6 @@
-//! Sealed memtables become runs of level 0: a large one alone, small ones of many families
-//! together, by one edit. Files, sync, log sync, edit, sync, install, delete.
+//! Flushes: turns sealed memtables into level-0 runs, a large one alone, small ones of many column
+//! families together with a single manifest edit. Steps: write tables, sync them, sync the log,
+//! append and sync the edit, install versions, delete obsolete files.
 
 use super::obsolete_logs::{self, ObsoleteLogs};
 use super::pace::JobPace;
@@ -36,11 +37,12 @@ use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 
-/// Flushes the oldest sealed memtable there is, and small ones with it; false if there is none.
-/// Called by one thread only, so that a family's memtables are installed oldest first.
+/// Flushes the oldest sealed memtable, together with small ones of other column families. Returns
+/// false if there is none. Called by one thread only, so that the memtables of a column family are
+/// installed oldest first.
 pub fn flush_oldest(core: &Arc<EngineCore>) -> Result<bool> {
     match flush_once(core) {
-        // The log's own space ahead is the first to go.
+        // The preallocated log space is the first to be released.
         Err(e) if e.kind() == ErrorKind::NoSpace && segment::release_preallocated(core) => {
             flush_once(core)
         }
@@ -74,22 +76,23 @@ fn flush_once(core: &Arc<EngineCore>) -> Result<bool> {
     done.map(|()| true)
 }
 
-/// Drops log that nobody needs, and that no flush will drop: a commit has asked for it.
+/// Drops obsolete log segments that no flush will drop, if a commit has requested it.
 fn drop_obsolete_log(core: &Arc<EngineCore>) -> Result<bool> {
     if !core.wal.is_drop_requested() {
         return Ok(false);
     }
-    let job = RunningJob { reason: "log that nobody needs", ..describe_job(core, &[]) };
+    let job = RunningJob { reason: "obsolete log segments", ..describe_job(core, &[]) };
     let Ok(_running) = core.job_control.start_job(&core.signal, job) else {
         return Ok(false);
     };
     core.wal.set_drop_requested(false);
-    // Tried again until it is done: who waits for an idle database waits for this, too.
+    // On failure the request stays set and is retried: waiting for an idle database includes this
+    // job.
     install_log_drop(core).inspect_err(|_| core.wal.set_drop_requested(true))?;
     Ok(true)
 }
 
-/// The end of a flush that has flushed nothing.
+/// The final steps of a flush, without flushed memtables.
 fn install_log_drop(core: &EngineCore) -> Result<()> {
     core.wal.sync(&core.health)?;
     let mut logs =
@@ -107,34 +110,34 @@ fn install_log_drop(core: &EngineCore) -> Result<()> {
     Ok(())
 }
 
-/// Seals the memtables whose tombstones scans have passed so often that a flush, and the merge that
-/// follows, is worth it.
+/// Seals the memtables whose tombstones scans have skipped so often that a flush and the following
+/// compaction are worthwhile.
 fn seal_tombstone_heavy(core: &EngineCore) {
     if !core.skipped_tombstones.take_memtable_check()
         || core.job_control.check_allowed(JobKind::Flush).is_err()
     {
         return;
     }
-    let strata = snapshot_stripes(core.live_snapshots(None));
+    let stripes = snapshot_stripes(core.live_snapshots(None));
     let due = |f: &Arc<FamilyState>| {
         let m = f.tree.active();
         is_rewrite_worthwhile(m.skipped_tombstones(), m.entries())
-            && strata.is_in_oldest_stripe(m.last_seq())
+            && stripes.is_in_oldest_stripe(m.last_seq())
     };
     let families: Vec<Arc<FamilyState>> = core.families.all().into_iter().filter(due).collect();
     if !families.is_empty() {
-        // It was not needed: if it fails, nothing is lost, and whoever needs the next segment will
-        // hear why.
+        // Optional: a failure loses nothing, and the writer that needs the next segment gets the
+        // error.
         let _ = rotate::seal_memtables(core, &mut core.wal.appender(), &families);
     }
 }
 
-/// The readers as rewrites see them.
+/// Converts the live readers to the snapshot stripes that rewrites use.
 pub fn snapshot_stripes(readers: LiveSnapshots) -> SnapshotStripes {
     SnapshotStripes::new(readers.snapshots, readers.visible_seq).with_history_from(readers.horizon)
 }
 
-/// The flush as it is listed while it runs.
+/// Describes the flush for the list of running jobs.
 fn describe_job(core: &EngineCore, group: &[FlushTask]) -> RunningJob {
     let first = group.first().map_or(String::new(), |m| m.family.name().to_string());
     RunningJob {
@@ -159,18 +162,18 @@ fn describe_job(core: &EngineCore, group: &[FlushTask]) -> RunningJob {
     }
 }
 
-/// Flushes every sealed memtable of a family, on the thread of a caller that holds `flushing`, and
-/// perhaps (`held`) the commit section.
+/// Flushes all sealed memtables of a column family on the caller's thread. The caller holds
+/// `flush_lock`, and the commit section if `held_appender` is set.
 pub fn flush_sealed(
     core: &EngineCore,
     family: &Arc<FamilyState>,
-    held: &mut Option<&mut Appender>,
+    held_appender: &mut Option<&mut Appender>,
 ) -> Result<()> {
     while let Some(memtable) = family.tree.view().immutables.last().cloned() {
         let mut alone = [FlushTask::new(Arc::clone(family), memtable)];
-        let done = flush_tasks(core, &mut alone, &NoPacing, held);
-        // If it waits no more, the family was cleared or dropped meanwhile: nothing is left to
-        // flush.
+        let done = flush_tasks(core, &mut alone, &NoPacing, held_appender);
+        // If the memtable is not pending any more, the column family was cleared or dropped
+        // meanwhile and nothing is left to flush.
         if alone[0].is_pending() || core.health.poisoned().is_some() {
             done?;
         }
@@ -178,52 +181,54 @@ pub fn flush_sealed(
     Ok(())
 }
 
-/// Does something in the commit section, which may be held already.
+/// Runs `act` in the commit section, which the caller may already hold (`held_appender`).
 fn in_commit_section<T>(
     core: &EngineCore,
-    held: &mut Option<&mut Appender>,
+    held_appender: &mut Option<&mut Appender>,
     act: impl FnOnce(&mut Appender) -> T,
 ) -> T {
-    match held {
+    match held_appender {
         Some(appender) => act(appender),
         None => act(&mut core.wal.appender()),
     }
 }
 
-/// Flushes memtables of different families. What was made before something failed is installed all
-/// the same: a full disk may have room for a few tables, and the log that they free.
+/// Flushes memtables of different column families. Tables that were built before a failure are
+/// installed nevertheless: a full disk may have space for a few tables, and for the log they
+/// release.
 fn flush_tasks(
     core: &EngineCore,
     group: &mut [FlushTask],
     pace: &(dyn RewritePacer + Sync),
-    held: &mut Option<&mut Appender>,
+    held_appender: &mut Option<&mut Appender>,
 ) -> Result<()> {
     let _span = events::enter_span("flush", group.first().map_or("", |m| &m.name));
-    let built = task_group::build_all(core, group, 1, |m, later| build_task(core, m, pace, later));
-    let installed = install_tasks(core, group, held);
+    let built =
+        task_group::build_all(core, group, 1, |m, deferred| build_task(core, m, pace, deferred));
+    let installed = install_tasks(core, group, held_appender);
     for m in group.iter().filter(|m| !m.installed) {
         discard_outputs(core, &m.created);
     }
     built.and(installed)
 }
 
-/// Writes the tables of a memtable.
+/// Writes the tables of one memtable.
 fn build_task(
     core: &EngineCore,
     m: &mut FlushTask,
     pace: &(dyn RewritePacer + Sync),
-    later: &DeferredSync,
+    deferred: &DeferredSync,
 ) -> Result<BuiltTables> {
     let since = core.env.clock.monotonic_us();
     let view = m.family.tree.view();
     let run = RunId(core.next_run_id.fetch_add(1, SeqCst));
-    // Cut at the last level's boundaries, it can be merged piece by piece. (Half of it: tables are
-    // compressed.)
+    // Cutting at the table boundaries of the last level lets later compactions merge table by
+    // table. Half of the memtable size, because tables are compressed.
     let everywhere = (KeyBoundaryRef::First, KeyBoundaryRef::Last);
     let setting = rewrite_setting(core, &m.family, &view.version, pace, m.memtable.last_seq());
     let shape = TreeShape::from_version(&view.version);
     let cuts = boundaries(&shape, everywhere, m.memtable.bytes() / 2, setting.target_bytes);
-    let setting = RewriteContext { cuts, deferred_sync: Some(later), ..setting };
+    let setting = RewriteContext { cuts, deferred_sync: Some(deferred), ..setting };
     let (edit, output) = flush(&m.memtable, run, setting, &mut m.created)?;
     Ok(BuiltTables {
         edit,
@@ -232,25 +237,25 @@ fn build_task(
     })
 }
 
-/// Installs what was made, by one edit, and drops the log that nobody needs any more.
+/// Installs the built tables with one edit and drops the log that is obsolete then.
 fn install_tasks(
     core: &EngineCore,
     group: &mut [FlushTask],
-    held: &mut Option<&mut Appender>,
+    held_appender: &mut Option<&mut Appender>,
 ) -> Result<()> {
-    let made = || group.iter().filter_map(|m| Some((m, m.built.as_ref()?)));
-    if made().next().is_none() {
+    let built = || group.iter().filter_map(|m| Some((m, m.built.as_ref()?)));
+    if built().next().is_none() {
         return Ok(());
     }
     core.sync_dir()?;
-    // Families must not disagree after a power cut: what goes into tables is durable in the log
-    // first.
+    // Column families must be consistent with each other after a power failure: what goes into
+    // tables must first be durable in the log.
     if !bug::is_active(Bug::FlushBeforeLogSync) {
         core.wal.sync(&core.health)?;
     }
     let flushing: HashSet<*const Memtable> =
-        made().map(|(m, _)| Arc::as_ptr(&m.memtable)).collect();
-    let mut logs = in_commit_section(core, held, |appender| {
+        built().map(|(m, _)| Arc::as_ptr(&m.memtable)).collect();
+    let mut logs = in_commit_section(core, held_appender, |appender| {
         obsolete_logs::find_obsolete_logs(core, appender, &flushing)
     });
     if logs.needs_sync {
@@ -271,19 +276,19 @@ fn install_tasks(
         install_versions(core, group.iter_mut().filter_map(change).collect(), &mut logs);
     core.flush_progress.store(0, Relaxed);
     let installed = installed?;
-    in_commit_section(core, held, |appender| appender.remove_segments(&logs.obsolete));
+    in_commit_section(core, held_appender, |appender| appender.remove_segments(&logs.obsolete));
     obsolete_logs::remove_segments(core, &logs.deleted);
     obsolete_logs::trim_segments(core, &logs.retained);
     core.logical_clock.record_flush();
     for m in group.iter_mut().filter(|m| installed.contains(&m.family.id)) {
         m.installed = true;
-        m.built.iter().for_each(|made| record_stats(core, m, made));
+        m.built.iter().for_each(|built| record_stats(core, m, built));
     }
     Ok(())
 }
 
-fn record_stats(core: &EngineCore, m: &FlushTask, made: &BuiltTables) {
-    let (output, us) = (&made.output, made.elapsed_us);
+fn record_stats(core: &EngineCore, m: &FlushTask, built: &BuiltTables) {
+    let (output, us) = (&built.output, built.elapsed_us);
     core.counters.flushes.add(1);
     core.counters.flush_bytes_written.add(output_bytes(output));
     core.report_event(&EngineEvent::Flushed {
@@ -302,8 +307,8 @@ fn record_stats(core: &EngineCore, m: &FlushTask, made: &BuiltTables) {
     core.counters.dropped_expired.add(output.counts.expired + output.counts.expired_to_tombstones);
 }
 
-/// What a rewrite of `family` needs to know, whose newest operation is `newest` (0: readers see
-/// nothing of it). The readers are listed now, after the inputs were fixed.
+/// Returns the context for a rewrite of `family` whose newest operation is `newest` (0: it changes
+/// nothing that readers see). The live readers are listed now, after the inputs were fixed.
 pub fn rewrite_setting<'a>(
     core: &'a EngineCore,
     family: &FamilyState,
@@ -336,34 +341,34 @@ pub fn rewrite_setting<'a>(
     }
 }
 
-/// What a job does to one family.
+/// The change that a job makes to one column family.
 #[derive(Debug)]
 pub struct VersionInstall {
-    /// The family.
+    /// The column family.
     pub family: Arc<FamilyState>,
-    /// Its tables.
+    /// The tables added and removed.
     pub edit: VersionEdit,
-    /// The memtable that they replace.
+    /// The memtable that the tables replace.
     pub flushed_memtable: Option<Arc<Memtable>>,
 }
 
 impl VersionInstall {
-    /// Whether it still has somebody to change.
+    /// Fails if the column family was dropped or cleared in the meantime.
     fn check_installable(&self) -> Result<()> {
         self.family.check_not_dropped()?;
         if self.flushed_memtable.as_ref().is_some_and(|m| !self.family.awaits_flush(m)) {
             return Err(Error::new(
                 ErrorKind::NotFound,
-                "the family was cleared while it was flushed",
+                "the column family was cleared during the flush",
             ));
         }
         if self.flushed_memtable.is_none() && !self.edit.removed.is_empty() {
-            // Compactions run one at a time: nobody else takes their tables.
-            let there = self.family.tree.view().version.file_ids();
-            if self.edit.removed.iter().any(|(_, id)| !there.contains(id)) {
+            // Compactions run one at a time: no other job removes their inputs.
+            let live_files = self.family.tree.view().version.file_ids();
+            if self.edit.removed.iter().any(|(_, id)| !live_files.contains(id)) {
                 return Err(Error::new(
                     ErrorKind::NotFound,
-                    "the family was cleared while it was compacted",
+                    "the column family was cleared during the compaction",
                 ));
             }
         }
@@ -371,11 +376,12 @@ impl VersionInstall {
     }
 }
 
-/// The end of every job: edit appended and synced, versions installed, files retired. Families that
-/// were dropped or cleared meanwhile are left out; returns the others.
+/// The final steps of every job: appends and syncs the edit, installs the versions and retires
+/// replaced files. Skips column families that were dropped or cleared meanwhile; returns the
+/// others.
 ///
 /// # Errors
-/// Nothing was installed; also if no family is left.
+/// On an error nothing was installed. Also fails if no column family is left.
 pub fn install_versions(
     core: &EngineCore,
     mut changes: Vec<VersionInstall>,
@@ -386,17 +392,17 @@ pub fn install_versions(
         &core.health,
         &core.next_file_id,
         |catalog| {
-            let mut refused = Ok(());
-            changes.retain(|c| c.check_installable().map_err(|e| refused = Err(e)).is_ok());
+            let mut rejected = Ok(());
+            changes.retain(|c| c.check_installable().map_err(|e| rejected = Err(e)).is_ok());
             if changes.is_empty() {
-                refused?;
+                rejected?;
             }
             let mut prepared = Vec::with_capacity(changes.len());
-            let mut whole = ManifestEdit {
+            let mut combined = ManifestEdit {
                 next_ids: Some((0, 0, core.next_run_id.load(SeqCst))),
                 logs_added: catalog.missing_log_starts(&logs.segment_starts),
                 oldest_readable: Some(core.snapshots.oldest_readable())
-                    .filter(|floor| *floor > catalog.oldest_readable),
+                    .filter(|oldest| *oldest > catalog.oldest_readable),
                 durable_seq: Some(core.wal.durable()),
                 ..ManifestEdit::default()
             };
@@ -404,23 +410,23 @@ pub fn install_versions(
                 logs,
                 &catalog.retained,
                 core.settings.log_retention,
-                &mut whole,
+                &mut combined,
             );
             for c in changes {
                 let (family, mut edit) = (c.family, c.edit);
-                let made = added_size(&edit);
+                let added = added_size(&edit);
                 let mut version = family.tree.apply_edit(&edit, &core.table_opener())?;
                 edit.vlogs_removed = version.drop_unreferenced_vlogs();
-                whole.versions.push((family.id, edit));
-                prepared.push((family, version, c.flushed_memtable, made));
+                combined.versions.push((family.id, edit));
+                prepared.push((family, version, c.flushed_memtable, added));
             }
-            Ok((whole, prepared))
+            Ok((combined, prepared))
         },
         |prepared| {
             for (family, version, flushed, (tables, bytes)) in prepared {
                 let old = family.tree.view();
                 if flushed.is_some() {
-                    // Before: who waits for the flush finds it counted.
+                    // Before the install: a thread that waits for the flush finds it counted.
                     family.counters.flush_tables.add(tables);
                     family.counters.flush_bytes.add(bytes);
                 }
@@ -435,14 +441,14 @@ pub fn install_versions(
     Ok(installed)
 }
 
-/// Tables that an edit adds, and bytes of all that it adds.
+/// Returns the number of tables that an edit adds, and the bytes of all files that it adds.
 fn added_size(edit: &VersionEdit) -> (u64, u64) {
     let tables: u64 = edit.added.iter().map(|t| t.meta.summary.bytes).sum();
     (edit.added.len() as u64, tables + edit.vlogs_added.iter().map(|v| v.bytes).sum::<u64>())
 }
 
 /// Removes the outputs of a job that failed before its edit was written. If the database is
-/// poisoned, the edit may have been: then nothing is removed.
+/// poisoned, the edit may have been written, so nothing is removed.
 pub fn discard_outputs(core: &EngineCore, created: &CreatedFiles) {
     if core.health.poisoned().is_some() {
         return;
@@ -455,7 +461,7 @@ pub fn discard_outputs(core: &EngineCore, created: &CreatedFiles) {
     }
 }
 
-/// Bytes of a job's outputs.
+/// Returns the total bytes of a job's outputs.
 pub fn output_bytes(output: &RewriteOutput) -> u64 {
     output.tables.iter().map(|t| t.summary.bytes).sum::<u64>()
         + output.vlogs.iter().map(|v| v.bytes).sum::<u64>()

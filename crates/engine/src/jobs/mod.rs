@@ -1,5 +1,5 @@
-//! Background work: threads that pull flushes, compactions, log syncs and the scrub, and give up
-//! when told.
+//! Background jobs: flushes, compactions, log syncs and the scrub, with the threads that run and
+//! cancel them.
 
 pub mod pace;
 mod task_group;

@@ -1,7 +1,7 @@
-//! Which segments of the log go with the end of a job, and what becomes of them: removed, or kept
-//! for readers. Records of prepared transactions in them are copied to the end of the log first.
+//! Determines which log segments become obsolete at the end of a job, and removes them or retains
+//! them for readers. Records of prepared transactions in them are re-logged first.
 //!
-//! Invariant: copied and synced, edit, and only then removed.
+//! Invariant: re-log and sync, then the edit, then the removal.
 
 use crate::commit;
 use crate::commit::rotate::RELOG_RATIO;
@@ -18,23 +18,23 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// What the end of a job says of the log.
+/// The changes to the log at the end of a job.
 #[derive(Debug, Default)]
 pub struct ObsoleteLogs {
-    /// Segments that recovery does not need any more.
+    /// Segments that recovery no longer needs.
     pub obsolete: Vec<LogSpan>,
-    /// Those of them that stay for readers.
+    /// Those of them that are retained for readers.
     pub retained: Vec<LogSpan>,
-    /// All that go now.
+    /// Segments to delete now, including formerly retained ones.
     pub deleted: Vec<LogSpan>,
-    /// Where those that stay begin.
+    /// The first LSNs of the segments that stay.
     pub segment_starts: Vec<(FileId, u64)>,
-    /// Something of them was copied, and is not synced yet.
+    /// Records were re-logged and are not synced yet.
     pub needs_sync: bool,
 }
 
-/// The segments that nobody needs once `flushing` are in tables. In the commit section, so that no
-/// operation is between log and memtable.
+/// Finds the segments that are obsolete once the `flushing` memtables are in tables. Called in the
+/// commit section, so that no operation is between log and memtable.
 pub fn find_obsolete_logs(
     core: &EngineCore,
     appender: &mut Appender,
@@ -43,73 +43,81 @@ pub fn find_obsolete_logs(
     if appender.older_segments.is_empty() {
         return ObsoleteLogs::default();
     }
-    let mut floor = appender.next_lsn;
+    let mut oldest_needed = appender.next_lsn;
     if !bug::is_active(Bug::ReplayForgetsLog) {
-        floor = floor.min(core.replay_position.load(SeqCst));
+        oldest_needed = oldest_needed.min(core.replay_position.load(SeqCst));
     }
     for f in core.families.all() {
         for m in f.tree.view().memtables() {
             if !m.is_empty() && !flushing.contains(&Arc::as_ptr(m)) {
-                floor = floor.min(m.first_seq().0);
+                oldest_needed = oldest_needed.min(m.first_seq().0);
             }
         }
     }
-    let (floor, carried) = relog_pinned_txns(core, appender, floor);
-    let removable = appender.segments_below(floor);
+    let (oldest_needed, relogged) = relog_pinned_txns(core, appender, oldest_needed);
+    let removable = appender.segments_below(oldest_needed);
     let stays = |(id, _): &(FileId, u64)| !removable.iter().any(|s| s.id == *id);
     let known = appender.segment_first_lsns().into_iter().filter(stays).collect();
     ObsoleteLogs {
         obsolete: removable,
         segment_starts: known,
-        needs_sync: carried,
+        needs_sync: relogged,
         ..ObsoleteLogs::default()
     }
 }
 
-/// Records of prepared transactions in segments that would go are copied to the end of the log, all
-/// of them, or keep their segments. They are copied when the log from the oldest of them on has
-/// grown to a few times what they are together: so transactions that nobody decides hold only so
-/// much log, and copying is a small part of what is logged. The floor that is left, and whether
-/// there are copies, which must be synced.
-fn relog_pinned_txns(core: &EngineCore, appender: &mut Appender, mut floor: u64) -> (u64, bool) {
-    let mut carried = false;
+/// Re-logs the records of all prepared transactions in segments that would become obsolete, or
+/// keeps those segments. Records are re-logged when the log from the oldest of them on has grown to
+/// a multiple of their total size: so prepared transactions that are never decided retain a bounded
+/// amount of log, and re-logging is a small part of what is logged. Returns the resulting oldest
+/// LSN to keep, and whether records were re-logged, which requires a sync.
+fn relog_pinned_txns(
+    core: &EngineCore,
+    appender: &mut Appender,
+    mut oldest_needed: u64,
+) -> (u64, bool) {
+    let mut relogged = false;
     if !core.prepared_txns.has_any() || bug::is_active(Bug::PrepareLostWithSegment) {
-        return (floor, carried);
+        return (oldest_needed, relogged);
     }
-    let goes = |lsn| lsn < appender.first_lsn && appender.segment_end_of(lsn) <= floor;
-    let going: Vec<_> = core.prepared_txns.all().into_iter().filter(|u| goes(u.lsn())).collect();
-    let Some(oldest) = going.iter().map(|u| u.lsn()).min() else { return (floor, carried) };
-    let bytes: u64 = going.iter().map(|u| u.log_bytes()).sum();
+    let is_obsolete =
+        |lsn| lsn < appender.first_lsn && appender.segment_end_of(lsn) <= oldest_needed;
+    let pinned: Vec<_> =
+        core.prepared_txns.all().into_iter().filter(|u| is_obsolete(u.lsn())).collect();
+    let Some(oldest) = pinned.iter().map(|u| u.lsn()).min() else {
+        return (oldest_needed, relogged);
+    };
+    let bytes: u64 = pinned.iter().map(|u| u.log_bytes()).sum();
     if appender.bytes_from(oldest) < bytes.saturating_mul(RELOG_RATIO) {
-        return (floor.min(oldest), carried);
+        return (oldest_needed.min(oldest), relogged);
     }
-    for undecided in going {
-        let lsn = undecided.lsn();
-        if commit::relog_prepared(core, appender, &undecided).is_ok() {
-            carried = true;
+    for prepared in pinned {
+        let lsn = prepared.lsn();
+        if commit::relog_prepared(core, appender, &prepared).is_ok() {
+            relogged = true;
         } else {
-            floor = floor.min(lsn);
+            oldest_needed = oldest_needed.min(lsn);
         }
     }
-    (floor, carried)
+    (oldest_needed, relogged)
 }
 
-/// Removes the files of segments.
+/// Removes the files of the segments.
 pub fn remove_segments(core: &EngineCore, gone: &[LogSpan]) {
     for span in gone {
-        // What cannot be removed now is an orphan of the next open.
+        // A file that cannot be removed now is an orphan, removed at the next open.
         let _ = core.dir.remove(&filename::file_name(span.id, FileKind::Wal));
     }
 }
 
-/// Gives back what complete segments had taken ahead. What stays is given back by the next open.
+/// Releases the preallocated space of complete segments. Failures are left to the next open.
 pub fn trim_segments(core: &EngineCore, kept: &[LogSpan]) {
     for span in kept {
         let _ = wal::trim_segment(&*core.dir, span);
     }
 }
 
-/// What becomes of segments that recovery does not need: some stay for readers.
+/// Decides which obsolete segments are retained for readers, and adds the changes to `edit`.
 pub fn retain_segments(
     logs: &mut ObsoleteLogs,
     kept: &[LogSpan],

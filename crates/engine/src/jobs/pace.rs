@@ -1,6 +1,6 @@
-//! The pace of a running job: it tells how far it is and what it holds, keeps to the rate, and
-//! gives up when told. Called by the rewrite road after every quantum, with no lock held but
-//! `compacting`.
+//! Pacing of a running job: reports its progress and memory use, enforces the rate limit and
+//! cancels the job on request. Called by rewrites after every quantum, with no lock held but
+//! `compaction_lock`.
 
 use crate::core::EngineCore;
 use crate::job_control::{JobKind, JobRegistration};
@@ -12,18 +12,18 @@ use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 
-/// Longest wait without a look at whether to give up.
+/// Maximum wait between two checks for cancellation, in microseconds.
 const CANCEL_CHECK_US: u64 = 50_000;
 
-/// What a job holds is told on when it has changed by so many bits' worth: 64 KiB.
+/// Changes of a job's memory use are reported at a granularity of 2^16 bytes (64 KiB).
 const REPORT_SHIFT: u32 = 16;
 
-/// The pace of one job.
+/// The pacing of one job, or of one task of it.
 #[derive(Debug)]
 pub struct JobPace<'a> {
     core: &'a EngineCore,
     running: &'a JobRegistration<'a>,
-    /// What this part of the job holds.
+    /// Memory held by this task of the job.
     held_bytes: AtomicU64,
 }
 
@@ -34,13 +34,16 @@ impl Drop for JobPace<'_> {
 }
 
 impl<'a> JobPace<'a> {
-    /// The pace of a job that is in the list, or of a part of it.
+    /// Creates the pacing for a registered job, or for one task of it.
     pub fn new(core: &'a EngineCore, running: &'a JobRegistration<'a>) -> JobPace<'a> {
         JobPace { core, running, held_bytes: AtomicU64::new(0) }
     }
     fn check_cancelled(&self) -> Result<()> {
         if self.core.closing.load(SeqCst) {
-            return Err(Error::new(ErrorKind::Closed, "the database is closing, the job gave up"));
+            return Err(Error::new(
+                ErrorKind::Closed,
+                "the database is closing; the job was cancelled",
+            ));
         }
         match self.running.job.kind {
             JobKind::Flush => Ok(()),
@@ -61,40 +64,40 @@ impl JobPace<'_> {
             self.core.update_job_memory();
         }
     }
-    /// Tells how far the job is and what it holds; bytes of the rate that it has to pay for.
-    fn report_progress(&self, moved: RewriteProgress) -> (RateLimitClass, u64) {
+    /// Updates the job's progress and memory use. Returns the bytes to charge to the rate limiter.
+    fn report_progress(&self, progress: RewriteProgress) -> (RateLimitClass, u64) {
         let job = &self.running.job;
-        let entries = job.entries_done.fetch_add(moved.entries, Relaxed) + moved.entries;
+        let entries = job.entries_done.fetch_add(progress.entries, Relaxed) + progress.entries;
         if job.kind == JobKind::Flush {
             self.core
                 .flush_progress
                 .store(entries.saturating_mul(1000) / job.input_entries.max(1), Relaxed);
         }
-        job.bytes_written.fetch_add(moved.written_bytes, Relaxed);
-        self.set_held_bytes(moved.memory_bytes);
+        job.bytes_written.fetch_add(progress.written_bytes, Relaxed);
+        self.set_held_bytes(progress.memory_bytes);
         match job.kind {
-            JobKind::Flush => (RateLimitClass::Flush, moved.written_bytes),
+            JobKind::Flush => (RateLimitClass::Flush, progress.written_bytes),
             JobKind::Compaction => {
-                (RateLimitClass::Compaction, moved.read_bytes + moved.written_bytes)
+                (RateLimitClass::Compaction, progress.read_bytes + progress.written_bytes)
             }
         }
     }
 }
 
 impl RewritePacer for JobPace<'_> {
-    fn throttle(&self, moved: RewriteProgress) -> Result<()> {
-        let (class, bytes) = self.report_progress(moved);
+    fn throttle(&self, progress: RewriteProgress) -> Result<()> {
+        let (class, bytes) = self.report_progress(progress);
         self.check_cancelled()?;
         wait_for_rate(self.core, class, bytes, &|| self.check_cancelled())
     }
-    fn record_final(&self, moved: RewriteProgress) {
-        let (class, bytes) = self.report_progress(moved);
+    fn record_final(&self, progress: RewriteProgress) {
+        let (class, bytes) = self.report_progress(progress);
         let _owed = self.core.rate_limiter.charge(self.core.env.clock.monotonic_us(), bytes, class);
     }
 }
 
-/// Takes `bytes` of the background rate and waits until they are paid for; `check` says when to
-/// give up.
+/// Charges `bytes` to the background rate limiter and waits until they are paid for, or until
+/// `check` fails.
 pub fn wait_for_rate(
     core: &EngineCore,
     class: RateLimitClass,
@@ -109,13 +112,13 @@ pub fn wait_for_rate(
     }
     let until = now.saturating_add(debt.wait_us);
     loop {
-        let seen = core.signal.generation();
+        let signal_generation = core.signal.generation();
         let now = clock.monotonic_us();
-        // A new rate forgives what the old one asked.
+        // A changed rate cancels debts incurred at the old rate.
         if now >= until || core.rate_limiter.generation() != debt.generation {
             return Ok(());
         }
         check()?;
-        core.signal.wait_timeout_us(seen, (until - now).min(CANCEL_CHECK_US));
+        core.signal.wait_timeout_us(signal_generation, (until - now).min(CANCEL_CHECK_US));
     }
 }

@@ -1,11 +1,13 @@
-//! Reads the files that nobody reads, slowly, so that damage is found while there is still a good
-//! copy somewhere. A thread of its own: it may sleep in the middle of a file, and no flush or
-//! compaction waits for it.
+//! The scrub: slowly reads files that are rarely read otherwise, so that damage is found while a
+//! good copy may still exist. It runs on a thread of its own, because it may sleep in the middle of
+//! a file; no flush or compaction waits for it.
 //!
-//! Segments of the log that stay for readers are read too: no open reads them.
+//! Log segments retained for readers are verified as well, since opening the database does not read
+//! them.
 //!
-//! It holds one table or value log at a time, by which the file stays (see `retire`), and lets go
-//! of one that was replaced. It writes nothing and stops nobody.
+//! The scrub holds a reference to one table or value log at a time, which keeps the file alive (see
+//! `obsolete_files`), and releases it if the file was replaced. It writes nothing and blocks no
+//! other thread.
 
 use crate::core::EngineCore;
 use crate::events::EngineEvent;
@@ -22,10 +24,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Longest that a quantum waits for jobs that run: a database that is never at rest is read, too.
+/// Maximum time that a quantum waits for running jobs: a busy database is scrubbed, too.
 const YIELD_US_MAX: u64 = 10_000_000;
 
-/// A file that is being read.
+/// The file being verified.
 enum ScrubTarget {
     Table(Arc<Table>),
     Vlog(Arc<Vlog>),
@@ -47,12 +49,12 @@ impl ScrubTarget {
             ScrubTarget::Log(s) => s.bytes,
         }
     }
-    /// Whether no version and no reader holds it any more.
+    /// Returns true if no version and no other reader references the file.
     fn is_replaced(&self) -> bool {
         match self {
             ScrubTarget::Table(t) => Arc::strong_count(t) == 1,
             ScrubTarget::Vlog(v) => Arc::strong_count(v) == 1,
-            // Nothing holds it: whoever reads it finds out.
+            // Not reference-counted: reading a removed segment fails.
             ScrubTarget::Log(_) => false,
         }
     }
@@ -65,7 +67,7 @@ impl ScrubTarget {
     }
 }
 
-/// Reads a segment of the log, unless it was removed.
+/// Verifies a log segment; `Busy` if it was removed.
 fn verify_segment(
     core: &EngineCore,
     span: &LogSpan,
@@ -82,7 +84,7 @@ fn verify_segment(
     );
     let mut log = match opened {
         Err(e) if e.kind() == ErrorKind::NotFound => {
-            return Err(Error::new(ErrorKind::Busy, "the segment is no longer kept"));
+            return Err(Error::new(ErrorKind::Busy, "the log segment is no longer retained"));
         }
         opened => opened?,
     };
@@ -95,36 +97,37 @@ fn verify_segment(
     }
 }
 
-/// Longest single sleep.
+/// Maximum duration of a single wait, in microseconds.
 const SLEEP_US_MAX: u64 = 3_600_000_000;
 
-/// Waits for the turn of the next file, and reads it.
+/// Waits until the next file is due, and verifies it.
 ///
 /// # Errors
-/// `Closed`. Damage is no error of the job.
+/// `Closed`. Damage is recorded, not returned as an error.
 pub fn scrub_next_file(core: &Arc<EngineCore>) -> Result<bool> {
-    let (pass, rested_since) = core.scrub.pass();
+    let (pass, idle_since) = core.scrub.pass();
     let pass = pass.unwrap_or_else(|| begin_pass(core));
     let now = core.env.clock.monotonic_us();
-    let (elapsed, rested) = (now.saturating_sub(pass.started_us), now.saturating_sub(rested_since));
+    let (elapsed, idle) = (now.saturating_sub(pass.started_us), now.saturating_sub(idle_since));
     let (step, left) = quantum_and_remaining(core, &pass);
-    // With nothing left the rest of the interval is waited for.
+    // If no file is left, the rest of the interval is waited for.
     let (total, done) = if left == 0 { (1, 1) } else { (pass.bytes + left, pass.bytes + step) };
-    let pause = pause_us(total, done, elapsed, rested, core.settings.scrub_interval_us);
+    let pause = pause_us(total, done, elapsed, idle, core.settings.scrub_interval_us);
     wait_for_quantum(core, now.saturating_add(pause), None, None)?;
-    // Looked for only now: what is not being read may be replaced and removed.
+    // Listed only after the wait: until a file is read, it may be replaced and removed.
     let mut files = remaining_files(core, &pass);
     let left = files.values().map(ScrubTarget::bytes).sum();
-    let Some((place, file)) = files.pop_first() else {
+    let Some((position, file)) = files.pop_first() else {
         finish_pass(core, &pass);
         return Ok(true);
     };
     drop(files);
-    let (pass, moved) = read_file(core, ScrubPass { position: Some(place), ..pass }, &file, left)?;
+    let (pass, uncharged) =
+        read_file(core, ScrubPass { position: Some(position), ..pass }, &file, left)?;
     drop(file);
     let now = core.env.clock.monotonic_us();
     core.scrub.set_pass(Some(pass), now);
-    let debt = core.rate_limiter.charge(now, moved, RateLimitClass::Compaction);
+    let debt = core.rate_limiter.charge(now, uncharged, RateLimitClass::Compaction);
     wait_for_quantum(core, now, Some((now, debt)), None)?;
     Ok(true)
 }
@@ -135,9 +138,9 @@ fn begin_pass(core: &EngineCore) -> ScrubPass {
         core.next_file_id.load(SeqCst),
         core.env.rand.next_u64(),
     );
-    let lives: BTreeSet<FileId> =
+    let live_files: BTreeSet<FileId> =
         remaining_files(core, &pass).values().map(ScrubTarget::id).collect();
-    core.scrub.retain_files(|id| lives.contains(&id));
+    core.scrub.retain_files(|id| live_files.contains(&id));
     core.scrub.set_pass(Some(pass), pass.started_us);
     pass
 }
@@ -156,8 +159,8 @@ fn finish_pass(core: &EngineCore, pass: &ScrubPass) {
     }
 }
 
-/// The files that the pass has still to read, by their place on its way. What clones share is there
-/// once.
+/// Returns the files that the pass has not read yet, by their position in the pass. Files shared by
+/// clones appear once.
 fn remaining_files(core: &EngineCore, pass: &ScrubPass) -> BTreeMap<u64, ScrubTarget> {
     let mut files = BTreeMap::new();
     for family in core.families.all() {
@@ -166,40 +169,40 @@ fn remaining_files(core: &EngineCore, pass: &ScrubPass) -> BTreeMap<u64, ScrubTa
         for file in
             tables.chain(view.version.vlogs.values().map(|v| ScrubTarget::Vlog(Arc::clone(v))))
         {
-            if let Some(place) = pass.position_of(file.id()) {
-                files.insert(place, file);
+            if let Some(position) = pass.position_of(file.id()) {
+                files.insert(position, file);
             }
         }
     }
     for span in core.manifest.with_catalog(|catalog| catalog.retained.clone()) {
-        if let Some(place) = pass.position_of(span.id) {
-            files.insert(place, ScrubTarget::Log(span));
+        if let Some(position) = pass.position_of(span.id) {
+            files.insert(position, ScrubTarget::Log(span));
         }
     }
     files
 }
 
-/// Bytes of the next quantum, and of all that is left.
+/// Returns the bytes of the next quantum, and of all remaining files.
 fn quantum_and_remaining(core: &EngineCore, pass: &ScrubPass) -> (u64, u64) {
     let files = remaining_files(core, pass);
     let step = files.values().next().map_or(0, |file| file.bytes().min(QUANTUM_BYTES));
     (step, files.values().map(ScrubTarget::bytes).sum())
 }
 
-/// Reads a file in quanta; `left` counts it and what comes behind it. How far the pass is then, and
-/// the bytes for which nothing was paid yet.
+/// Verifies a file in quanta; `left` is the bytes of this and all later files. Returns the updated
+/// pass and the bytes not yet charged to the rate limiter.
 fn read_file(
     core: &EngineCore,
     mut pass: ScrubPass,
     file: &ScrubTarget,
     left: u64,
 ) -> Result<(ScrubPass, u64)> {
-    let (total, before, mut paid, mut seen) = (pass.bytes + left, pass.bytes, 0, 0);
+    let (total, before, mut paid, mut reported) = (pass.bytes + left, pass.bytes, 0, 0);
     let interval = core.settings.scrub_interval_us;
     let read = file.verify(core, &mut |done| {
         check_closing(core)?;
-        core.counters.scrub_bytes.add(done - seen);
-        seen = done;
+        core.counters.scrub_bytes.add(done - reported);
+        reported = done;
         if done - paid < QUANTUM_BYTES {
             return Ok(());
         }
@@ -214,31 +217,34 @@ fn read_file(
     pass.bytes += file.bytes();
     match read {
         Err(e) if e.kind() == ErrorKind::Closed => return Err(e),
-        // Replaced, or no memory to read it: it was not judged.
+        // Replaced, or not enough memory to read it: neither intact nor damaged.
         Err(e) if matches!(e.kind(), ErrorKind::Busy | ErrorKind::NoMemory) => {}
-        judged => {
+        verified => {
             pass.files += 1;
             core.counters.scrub_files.add(1);
-            if let Err(e) = &judged {
+            if let Err(e) = &verified {
                 pass.errors += 1;
                 core.counters.scrub_errors.add(1);
                 core.report_event(&EngineEvent::Failed { what: "scrub", error: e });
             }
-            core.scrub.set_damage(file.id(), judged.err());
+            core.scrub.set_damage(file.id(), verified.err());
         }
     }
-    Ok((pass, seen - paid))
+    Ok((pass, reported - paid))
 }
 
 fn check_closing(core: &EngineCore) -> Result<()> {
     if core.closing.load(SeqCst) {
-        return Err(Error::new(ErrorKind::Closed, "the database is closing, the scrub gave up"));
+        return Err(Error::new(
+            ErrorKind::Closed,
+            "the database is closing; the scrub was cancelled",
+        ));
     }
     Ok(())
 }
 
-/// Waits until `until_us`, until the debt is paid that was made then (a new rate forgives it),
-/// while background work is held back, and a while for the jobs that run. `Busy` if the file was
+/// Waits until `until_us`, until the debt incurred then is paid (a changed rate cancels it), while
+/// background work is paused, and for a limited time for running jobs. `Busy` if the file was
 /// replaced meanwhile.
 fn wait_for_quantum(
     core: &EngineCore,
@@ -247,16 +253,13 @@ fn wait_for_quantum(
     file: Option<&ScrubTarget>,
 ) -> Result<()> {
     loop {
-        let seen = core.signal.generation();
+        let generation = core.signal.generation();
         check_closing(core)?;
         if file.is_some_and(ScrubTarget::is_replaced) {
-            return Err(Error::new(
-                ErrorKind::Busy,
-                "the file was replaced while the scrub read it",
-            ));
+            return Err(Error::new(ErrorKind::Busy, "the file was replaced during the scrub"));
         }
         if core.job_control.check_allowed(JobKind::Compaction).is_err() {
-            core.signal.wait(seen);
+            core.signal.wait(generation);
             continue;
         }
         let owed = debt.filter(|(_, debt)| debt.generation == core.rate_limiter.generation());
@@ -269,6 +272,6 @@ fn wait_for_quantum(
         if now >= until {
             return Ok(());
         }
-        core.signal.wait_timeout_us(seen, (until - now).min(SLEEP_US_MAX));
+        core.signal.wait_timeout_us(generation, (until - now).min(SLEEP_US_MAX));
     }
 }

@@ -1,7 +1,7 @@
-//! Which sealed memtables one job flushes, and how far each of them is. Small memtables of many
-//! families share what a flush costs beside its table: the syncs of directory and log, the edit and
-//! its sync, and a look at every family. Their tables are synced side by side. Small compactions do
-//! the same ([`build`]).
+//! Selects the sealed memtables that one job flushes, and tracks the progress of each. Small
+//! memtables of many column families share the fixed costs of a flush: the syncs of directory and
+//! log, the edit with its sync, and a check of every column family. Their tables are synced in
+//! parallel. Small compactions use the same mechanism ([`build_all`]).
 
 use crate::core::EngineCore;
 use crate::family::FamilyState;
@@ -10,60 +10,61 @@ use perigee_tree::rewrite::{CreatedFiles, DeferredSync, RewriteOutput};
 use perigee_tree::{Memtable, VersionEdit};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Most memtables of one job: so many tables are written in vain if its edit fails.
+/// Maximum number of memtables per job: if its edit fails, all of their tables were written in
+/// vain.
 const JOB_MEMTABLES_MAX: usize = 512;
-/// Most bytes of them together, unless the first is larger: then it goes alone.
+/// Maximum bytes of the memtables of a job, unless the first one is larger: then it goes alone.
 const JOB_BYTES_MAX: u64 = 4 << 20;
-/// So many are synced side by side. Their files are open until then.
+/// Number of tasks whose files are synced in parallel. The files stay open until then.
 const SYNC_BATCH_TASKS: usize = 64;
 
-/// A memtable on its way into a table.
+/// The flush of one memtable, as part of a job.
 #[derive(Debug)]
 pub struct FlushTask {
-    /// Its family.
+    /// The column family.
     pub family: Arc<FamilyState>,
-    /// The family's name when the job began.
+    /// The name of the column family when the job started.
     pub name: Arc<str>,
-    /// The oldest sealed memtable of the family.
+    /// The oldest sealed memtable of the column family.
     pub memtable: Arc<Memtable>,
-    /// The files that were made of it.
+    /// The files created so far.
     pub created: CreatedFiles,
-    /// What they hold, once they are synced.
+    /// The tables, once they are synced.
     pub built: Option<BuiltTables>,
-    /// Whether the edit that names them was installed.
+    /// True once the edit that adds the tables is installed.
     pub installed: bool,
 }
 
-/// A memtable as tables, not installed.
+/// The tables built from one memtable or compaction, not yet installed.
 #[derive(Debug)]
 pub struct BuiltTables {
-    /// Says so to the manifest.
+    /// The version edit that adds them.
     pub edit: VersionEdit,
-    /// What was written.
+    /// The tables and value logs written.
     pub output: RewriteOutput,
-    /// How long it took.
+    /// Duration of the build, in microseconds.
     pub elapsed_us: u64,
 }
 
-/// What a job of several makes one of.
+/// One part of a job that builds tables.
 pub trait BuildTask {
-    /// Its tables, once they are synced.
+    /// Returns the tables, once they are synced.
     fn built(&self) -> Option<&BuiltTables>;
-    /// They are, or they are worthless.
-    fn set_built(&mut self, made: Option<BuiltTables>);
+    /// Sets the built tables; `None` if their sync failed.
+    fn set_built(&mut self, built_tables: Option<BuiltTables>);
 }
 
 impl BuildTask for FlushTask {
     fn built(&self) -> Option<&BuiltTables> {
         self.built.as_ref()
     }
-    fn set_built(&mut self, made: Option<BuiltTables>) {
-        self.built = made;
+    fn set_built(&mut self, built_tables: Option<BuiltTables>) {
+        self.built = built_tables;
     }
 }
 
 impl FlushTask {
-    /// Nothing made yet.
+    /// Creates a task with nothing built.
     pub fn new(family: Arc<FamilyState>, memtable: Arc<Memtable>) -> FlushTask {
         let name = family.name();
         FlushTask {
@@ -75,14 +76,14 @@ impl FlushTask {
             installed: false,
         }
     }
-    /// Whether the memtable still waits for its flush.
+    /// Returns true if the memtable still awaits its flush.
     pub fn is_pending(&self) -> bool {
         self.family.awaits_flush(&self.memtable)
     }
 }
 
-/// The oldest sealed memtable of all families, and those next in age, one of each family, that are
-/// small together with it.
+/// Selects the oldest sealed memtable of all column families and the next ones by age, one per
+/// column family, as long as they are small together.
 pub fn select_oldest(core: &EngineCore) -> Vec<FlushTask> {
     let sealed = |f: Arc<FamilyState>| {
         f.tree.view().immutables.last().map(|m| (m.first_seq(), Arc::clone(m), f))
@@ -93,7 +94,7 @@ pub fn select_oldest(core: &EngineCore) -> Vec<FlushTask> {
     all.into_iter().map(|(_, memtable, family)| FlushTask::new(family, memtable)).collect()
 }
 
-/// How many of memtables of these sizes, the oldest first, go together.
+/// Returns how many memtables of these sizes, oldest first, one job flushes.
 fn job_len(mut sizes: impl Iterator<Item = u64>) -> usize {
     let Some(mut sum) = sizes.next() else { return 0 };
     1 + sizes
@@ -105,9 +106,9 @@ fn job_len(mut sizes: impl Iterator<Item = u64>) -> usize {
         .count()
 }
 
-/// Makes the tables of all with `make`, by so many threads, which is given somebody to leave syncs
-/// to. After an error those that are whole and synced have been told ([`Piece::set_built`]), the
-/// others have not.
+/// Builds the tables of every task with `make`, on up to `threads` threads; `make` leaves syncs to
+/// the [`DeferredSync`]. After an error, the tasks whose tables are complete and synced have them
+/// set ([`BuildTask::set_built`]), the others do not.
 pub fn build_all<P: BuildTask + Send>(
     core: &EngineCore,
     group: &mut [P],
@@ -115,15 +116,15 @@ pub fn build_all<P: BuildTask + Send>(
     make: impl Fn(&mut P, &DeferredSync) -> Result<BuiltTables> + Sync,
 ) -> Result<()> {
     for slice in group.chunks_mut(SYNC_BATCH_TASKS) {
-        let later = DeferredSync::default();
+        let deferred = DeferredSync::default();
         let built = run_parallel(core, slice, threads, |m| {
-            let made = make(m, &later)?;
-            m.set_built(Some(made));
+            let built_tables = make(m, &deferred)?;
+            m.set_built(Some(built_tables));
             Ok(())
         });
         let outputs = slice.iter().filter_map(|m| m.built()).map(|m| &m.output);
         let files = outputs.map(|o| (&o.tables[..], &o.vlogs[..]));
-        let synced = later.finish(&core.table_cache, files, core.settings.verify_outputs);
+        let synced = deferred.finish(&core.table_cache, files, core.settings.verify_outputs);
         if synced.is_err() {
             slice.iter_mut().for_each(|m| m.set_built(None));
         }
@@ -132,7 +133,7 @@ pub fn build_all<P: BuildTask + Send>(
     Ok(())
 }
 
-/// Does each with `act`, by so many threads; after the first error no other is begun.
+/// Runs `act` for every task on up to `threads` threads; starts no further task after an error.
 fn run_parallel<P: Send>(
     core: &EngineCore,
     group: &mut [P],
@@ -144,8 +145,8 @@ fn run_parallel<P: Send>(
     let next = || rest.lock().unwrap_or_else(PoisonError::into_inner).next();
     core.env.spawn.run_parallel(threads, &|| {
         while failed.get().is_none() {
-            let Some(piece) = next() else { return };
-            if let Err(e) = act(piece) {
+            let Some(task) = next() else { return };
+            if let Err(e) = act(task) {
                 let _ = failed.set(e);
             }
         }
@@ -162,7 +163,7 @@ mod tests {
         let n = |sizes: &[u64]| job_len(sizes.iter().copied());
         assert_eq!((n(&[]), n(&[9 << 20]), n(&[9 << 20, 1])), (0, 1, 1));
         assert_eq!(n(&[1 << 20, 2 << 20, 1 << 20, 1]), 3);
-        assert_eq!(n(&[1, 5 << 20, 1]), 1, "in the order of age: none waits behind younger ones");
+        assert_eq!(n(&[1, 5 << 20, 1]), 1, "oldest first: no memtable waits for younger ones");
         assert_eq!(n(&vec![300; 5000]), JOB_MEMTABLES_MAX);
     }
 }

@@ -1,5 +1,5 @@
-//! Writes the watermark of the log: an edit that records how far it is durable. Only what a sync
-//! covered is claimed.
+//! Writes the log watermark: a manifest edit that records up to which LSN the log is durable. It
+//! never claims more than a sync has covered.
 
 use crate::core::EngineCore;
 use crate::manifest::ManifestEdit;
@@ -7,13 +7,13 @@ use perigee_base::bug::{self, Bug};
 use perigee_base::{ErrorKind, Result};
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Writes it if it is due and no other edit has recorded as much. A full disk is no failure: the
-/// next sync sets another time.
+/// Writes the watermark if it is due and no other edit has recorded as much. A full disk is not a
+/// failure: the next sync reschedules it.
 ///
 /// # Errors
-/// As any edit of the manifest: the database is poisoned.
+/// Same as for any manifest edit: the database is poisoned.
 pub fn write_watermark_if_due(core: &EngineCore) -> Result<()> {
-    // The clock is read only while a time is set.
+    // The clock is read only if a watermark is scheduled.
     let set = core.watermark_timer.due_us() != u64::MAX;
     if !set || !core.watermark_timer.take_due(core.env.clock.monotonic_us()) {
         return Ok(());

@@ -1,5 +1,5 @@
-//! The threads. Each looks for work, does one job, looks again; with nothing to do it waits for the
-//! bell.
+//! The background threads. Each looks for a job, runs it and starts over; without a job it waits
+//! for the signal.
 
 use super::{compact, due_compactions, flush, scrub, watermark};
 use crate::commit::segment;
@@ -15,14 +15,13 @@ use std::sync::atomic::Ordering::SeqCst;
 const BACK_OFF_US_MIN: u64 = 50_000;
 const BACK_OFF_US_MAX: u64 = 5_000_000;
 
-/// The clock is looked at this often while somebody waits for entries to expire: it may have been
-/// set.
+/// Interval at which the clock is rechecked while expiring entries exist: it may have been set.
 const EXPIRY_RECHECK_US: u64 = 600_000_000;
 
-/// Looks for one job and does it; false if there was none.
+/// Looks for one job and runs it; returns false if there was none.
 type JobFn = fn(&Arc<EngineCore>) -> Result<bool>;
 
-/// Running threads.
+/// The running background threads.
 pub struct Workers(Vec<Box<dyn Join>>);
 
 impl std::fmt::Debug for Workers {
@@ -31,7 +30,7 @@ impl std::fmt::Debug for Workers {
     }
 }
 
-/// Starts the threads.
+/// Starts the background threads.
 pub fn start_workers(core: &Arc<EngineCore>) -> Result<Workers> {
     let mut jobs: Vec<(&'static str, JobFn, BackgroundTask)> = vec![
         ("perigee-flush", flush::flush_oldest, BackgroundTask::Flush),
@@ -42,13 +41,13 @@ pub fn start_workers(core: &Arc<EngineCore>) -> Result<Workers> {
         jobs.push(("perigee-scrub", scrub::scrub_next_file, BackgroundTask::Scrub));
     }
     let work = |(name, job, slot): (&'static str, JobFn, BackgroundTask)| {
-        let mine = Arc::clone(core);
-        (name, Box::new(move || run_worker(&mine, job, slot)) as Box<dyn FnOnce() + Send>)
+        let core_ref = Arc::clone(core);
+        (name, Box::new(move || run_worker(&core_ref, job, slot)) as Box<dyn FnOnce() + Send>)
     };
     let mut threads: Vec<_> = jobs.into_iter().map(work).collect();
     if core.listener_queue.has_listener() {
-        let mine = Arc::clone(core);
-        threads.push(("perigee-listen", Box::new(move || deliver_log_lines(&mine))));
+        let core_ref = Arc::clone(core);
+        threads.push(("perigee-listen", Box::new(move || deliver_log_lines(&core_ref))));
     }
     let mut workers = Workers(Vec::new());
     for (name, body) in threads {
@@ -66,7 +65,7 @@ pub fn start_workers(core: &Arc<EngineCore>) -> Result<Workers> {
 }
 
 impl Workers {
-    /// Waits for their end; `closing` is set already.
+    /// Waits for the threads to end; `closing` must be set.
     pub fn join(self) {
         for thread in self.0 {
             // A panic was caught and has poisoned the database.
@@ -75,25 +74,25 @@ impl Workers {
     }
 }
 
-/// Tells the log listener its lines, as they come, on a thread that does nothing else: what it
-/// calls may wait for the others.
+/// Delivers log lines to the log listener. Runs on a thread of its own, because the listener may
+/// call functions that wait for the other threads.
 fn deliver_log_lines(core: &EngineCore) {
     loop {
-        let seen = core.signal.generation();
+        let generation = core.signal.generation();
         core.listener_queue.deliver();
         if core.closing.load(SeqCst) {
             return;
         }
-        core.signal.wait(seen);
+        core.signal.wait(generation);
     }
 }
 
 fn run_worker(core: &Arc<EngineCore>, job: JobFn, slot: BackgroundTask) {
     let mut back_off = BACK_OFF_US_MIN;
     loop {
-        // The bell is read before the state that it announces, `closing` included: no change is
-        // missed.
-        let seen = core.signal.generation();
+        // The generation is read before the state that a notification announces, including
+        // `closing`, so no change is missed.
+        let generation = core.signal.generation();
         if core.closing.load(SeqCst) {
             return;
         }
@@ -114,7 +113,7 @@ fn run_worker(core: &Arc<EngineCore>, job: JobFn, slot: BackgroundTask) {
                         None
                     },
                 );
-                if done { core.signal.notify() } else { wait_for_work(core, slot, seen) }
+                if done { core.signal.notify() } else { wait_for_work(core, slot, generation) }
             }
             Ok(Err(e)) => {
                 if e.kind() != ErrorKind::Closed {
@@ -147,43 +146,48 @@ fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default()
 }
 
-/// Waits so long whatever rings, unless the database is closing, or somebody asks for another try
-/// (not at once, either).
+/// Sleeps for `us` microseconds, despite notifications. Ends early if the database is closing, or,
+/// after the minimum back-off, if a writer was refused for lack of space.
 fn sleep_backoff(core: &EngineCore, us: u64) {
     let start = core.env.clock.monotonic_us();
     let (until, retries) = (start.saturating_add(us), core.no_space_refusals.load(SeqCst));
     loop {
-        let seen = core.signal.generation();
+        let generation = core.signal.generation();
         let now = core.env.clock.monotonic_us();
-        let asked = core.no_space_refusals.load(SeqCst) != retries;
-        if core.closing.load(SeqCst) || now >= until || (asked && now >= start + BACK_OFF_US_MIN) {
+        let retry_requested = core.no_space_refusals.load(SeqCst) != retries;
+        if core.closing.load(SeqCst)
+            || now >= until
+            || (retry_requested && now >= start + BACK_OFF_US_MIN)
+        {
             return;
         }
-        let rest = if asked { start + BACK_OFF_US_MIN } else { until };
-        core.signal.wait_timeout_us(seen, rest - now);
+        let rest = if retry_requested { start + BACK_OFF_US_MIN } else { until };
+        core.signal.wait_timeout_us(generation, rest - now);
     }
 }
 
-/// Until the bell rings, or, for the log syncer, until a sync or a watermark is due, and for
-/// compaction until entries expire.
-fn wait_for_work(core: &EngineCore, slot: BackgroundTask, seen: u64) {
+/// Waits for a notification; the sync thread also for the next sync or watermark, the compaction
+/// thread also for the next expiry.
+fn wait_for_work(core: &EngineCore, slot: BackgroundTask, generation: u64) {
     if slot == BackgroundTask::Compact
         && let Some(us) = due_compactions::next_expiry_us(core)
     {
-        core.signal.wait_timeout_us(seen, us.min(EXPIRY_RECHECK_US));
+        core.signal.wait_timeout_us(generation, us.min(EXPIRY_RECHECK_US));
         return;
     }
     match core.sync_due_us.load(SeqCst).min(core.watermark_timer.due_us()) {
         due if slot == BackgroundTask::Sync && due != u64::MAX => {
-            core.signal
-                .wait_timeout_us(seen, due.saturating_sub(core.env.clock.monotonic_us()).max(1));
+            core.signal.wait_timeout_us(
+                generation,
+                due.saturating_sub(core.env.clock.monotonic_us()).max(1),
+            );
         }
-        _ => core.signal.wait(seen),
+        _ => core.signal.wait(generation),
     }
 }
 
-/// Also the thread that makes the next log segment, and looks whether freed memory goes back: the
-/// one that has least to do.
+/// Syncs the log if that is due. This thread has the least to do, so it also creates spare log
+/// segments and returns freed memory to the system.
 fn sync_if_due(core: &Arc<EngineCore>) -> Result<bool> {
     core.release_freed_memory();
     let due = core.sync_due_us.load(SeqCst);

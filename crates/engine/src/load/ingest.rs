@@ -1,7 +1,6 @@
-//! Ingest: standalone tables, built elsewhere, become tables of the database. Every byte of a file
-//! is verified before an entry of it is believed, then the entries take the one road into new files
-//! with our ids, our settings and one sequence number: nothing of the foreign file's identity comes
-//! in.
+//! Ingests standalone tables. A file is verified completely before any of its entries is used. The
+//! entries are then rewritten into new files with IDs of the database, its settings and one
+//! sequence number: no metadata of the original file is taken over.
 
 use super::publish::{LoadedTables, publish_tables};
 use super::{LoadGuard, LoadPace};
@@ -21,15 +20,16 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Files for one family, in key order.
+/// Files for one column family, in key order.
 pub type IngestFiles = (Arc<FamilyState>, Vec<PathBuf>);
 
-/// Ingests all files, of all families, at one sequence number; the number, the entries and the
-/// bytes of keys and values.
+/// Ingests all files of all column families at one sequence number. Returns the sequence number,
+/// the number of entries, and the bytes of keys and values.
 ///
 /// # Errors
-/// `InvalidArgument` for files that overlap, do not fit the family, or hold range tombstones;
-/// `Corruption` naming file and place; as `publish`. Nothing of it is there then.
+/// `InvalidArgument` for files that overlap, do not fit the column family, or contain range
+/// tombstones; `Corruption` with file and offset; those of [`publish_tables`]. On an error nothing
+/// is ingested.
 pub fn ingest_files(core: &Arc<EngineCore>, files: &[IngestFiles]) -> Result<(SeqNo, u64, u64)> {
     let _working = LoadGuard::start(core)?;
     let mut created = CreatedFiles::default();
@@ -49,13 +49,13 @@ fn build_tables(
     created: &mut CreatedFiles,
 ) -> Result<Vec<LoadedTables>> {
     let mut parts: Vec<LoadedTables> = Vec::new();
-    // Everything is looked at before anything is written.
+    // Everything is checked before anything is written.
     let mut opened = Vec::new();
     for (family, paths) in files {
         family.check_not_dropped()?;
         if opened.iter().any(|(f, _): &(Arc<FamilyState>, _)| f.id == family.id) {
             let text = format!(
-                "the family {:?} is named twice: give all its files at once",
+                "the column family {:?} is named twice: list all of its files at once",
                 family.name()
             );
             return Err(Error::invalid(text));
@@ -75,55 +75,58 @@ fn build_tables(
 }
 
 fn open_table_file(core: &EngineCore, path: &Path) -> Result<Arc<KlogReader>> {
-    let shown = path.display();
+    let path_text = path.display();
     let name = path.file_name().and_then(|n| n.to_str());
-    let name = name.ok_or_else(|| Error::invalid(format!("{shown} names no file")))?;
+    let name = name.ok_or_else(|| Error::invalid(format!("{path_text} names no file")))?;
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let dir = core.env.fs.open_dir(parent, DirOpenMode::Existing)?;
     let reader = standalone::open(&*dir, name)?;
     let s = reader.summary();
-    // The rewrite below takes entries only: what the ranges hide would come back.
+    // The rewrite below only takes entries: what the range tombstones cover would reappear.
     if s.ranges.is_some() {
         return Err(Error::invalid(format!(
-            "{name} holds range tombstones, which ingest does not take: build it without them, and call delete_range first"
+            "{name} contains range tombstones, which cannot be ingested: build it without them, \
+             and call delete_range first"
         )));
     }
     if reader.operand_count() > 0 {
         return Err(Error::invalid(format!(
-            "{name} holds operands of merges, which ingest does not take: build it of values"
+            "{name} contains merge operands, which cannot be ingested: build it from values"
         )));
     }
     if s.largest_seq != SeqNo::ZERO || !s.vlogs.is_empty() {
         return Err(Error::corruption(
-            "a standalone table numbers entries, or references value logs",
+            "a standalone table has sequence numbers or references value logs",
         )
         .in_file(name));
     }
     Ok(Arc::new(reader))
 }
 
-/// The family's order, keys ascending from file to file.
+/// Checks that the files use the comparator of the column family and ascend from file to file.
 fn check_key_order(family: &FamilyState, readers: &[Arc<KlogReader>]) -> Result<()> {
-    let order = family.tree.comparator();
-    if let Some(other) = readers.iter().find(|r| r.comparator() != order) {
+    let comparator = family.tree.comparator();
+    if let Some(other) = readers.iter().find(|r| r.comparator() != comparator) {
         return Err(Error::invalid(format!(
-            "{} is sorted in another order than the family {:?}: build it again with the family's options",
+            "{} uses another comparator than the column family {:?}: build it again with the \
+             options of the column family",
             other.name(),
             family.name()
         ))
-        .expected(order.name(), other.comparator().name()));
+        .expected(comparator.name(), other.comparator().name()));
     }
     for pair in readers.windows(2) {
         let (a, b) = (pair[0].summary(), pair[1].summary());
-        if order.cmp(&a.last_key, &b.first_key) == Less {
+        if comparator.cmp(&a.last_key, &b.first_key) == Less {
             continue;
         }
         let (a_name, b_name) = (pair[0].name(), pair[1].name());
-        return Err(Error::invalid(if order.cmp(&b.last_key, &a.first_key) == Less {
-            format!("the files are not in key order: give {b_name} before {a_name}")
+        return Err(Error::invalid(if comparator.cmp(&b.last_key, &a.first_key) == Less {
+            format!("the files are not in key order: list {b_name} before {a_name}")
         } else {
             format!(
-                "{a_name} and {b_name} share keys: ingest one after the other, or build one file of both"
+                "{a_name} and {b_name} share keys: ingest one after the other, or build one file \
+                 from both"
             )
         }));
     }
@@ -136,16 +139,18 @@ fn rewrite_tables(
     readers: Vec<Arc<KlogReader>>,
     created: &mut CreatedFiles,
 ) -> Result<LoadedTables> {
-    let order = family.tree.comparator();
+    let comparator = family.tree.comparator();
     let table = |reader: Arc<KlogReader>| {
         let meta =
             TableMeta { id: reader.id(), summary: reader.summary().clone(), global_seq: None };
         Arc::new(Table { meta, reader })
     };
-    let all = Arc::new(Run::new(RunId(0), readers.into_iter().map(table).collect(), order));
-    let source =
-        MergeCursor::new(order, vec![SourceCursor::Run(RunCursor::new(all, order, false))]);
-    let (empty, pace) = (Version::empty(order), LoadPace::new(core));
+    let all = Arc::new(Run::new(RunId(0), readers.into_iter().map(table).collect(), comparator));
+    let source = MergeCursor::new(
+        comparator,
+        vec![SourceCursor::Run(RunCursor::new(all, comparator, false))],
+    );
+    let (empty, pace) = (Version::empty(comparator), LoadPace::new(core));
     let job = rewrite_setting(core, &family, &empty, &pace, SeqNo::ZERO);
     let job = RewriteContext { stripes: SnapshotStripes::new(Vec::new(), SeqNo::MAX), ..job };
     let (ranges, relocate) = (RangeTombstones::default(), BTreeSet::new());

@@ -1,4 +1,4 @@
-//! A load in the making: entries in any order, on a caller's thread, invisible until it is
+//! Builds a bulk load: entries in any order, on a caller's thread, invisible until the load is
 //! published.
 
 use super::publish::{LoadedTables, publish_tables};
@@ -15,10 +15,10 @@ use perigee_tree::bulk::{LoadBuffer, LoadRunSet};
 use perigee_tree::rewrite::{CreatedFiles, RewriteContext};
 use std::sync::Arc;
 
-/// How far a load is.
+/// The progress of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoadStatus {
-    /// Entries given so far.
+    /// Entries added so far.
     pub entries: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,
@@ -26,34 +26,35 @@ pub struct LoadStatus {
     pub runs: usize,
 }
 
-/// Builds tables for one family. Dropped before it is published, it leaves nothing.
+/// Builds tables for one column family. If it is dropped before it is published, it removes its
+/// files.
 #[derive(Debug)]
 pub struct LoadBuilder {
     core: Arc<EngineCore>,
     family: Arc<FamilyState>,
     chunk: LoadBuffer,
-    pile: LoadRunSet,
+    runs: LoadRunSet,
     created: CreatedFiles,
     memory_bytes: usize,
-    /// Memory of the chunk, as the budget knows it: it is kept from run to run.
+    /// Memory of the chunk as charged to the budget: it is reused for every run.
     held_bytes: u64,
     status: LoadStatus,
-    /// Built, not yet published.
+    /// The tables, if they are built but not published.
     built: Option<LoadedTables>,
     published_at: Option<SeqNo>,
 }
 
 impl LoadBuilder {
-    /// An empty load.
+    /// Creates an empty load.
     pub fn new(core: &Arc<EngineCore>, family: &Arc<FamilyState>) -> Result<LoadBuilder> {
         core.health.check_writable()?;
         family.check_not_dropped()?;
-        let order = family.tree.comparator();
+        let comparator = family.tree.comparator();
         Ok(LoadBuilder {
             core: Arc::clone(core),
             family: Arc::clone(family),
-            chunk: LoadBuffer::new(order),
-            pile: LoadRunSet::new(order),
+            chunk: LoadBuffer::new(comparator),
+            runs: LoadRunSet::new(comparator),
             created: CreatedFiles::default(),
             memory_bytes: memory_budget::bulk_load_bytes(core.memory_budget.limit, 64 << 20),
             held_bytes: 0,
@@ -62,18 +63,18 @@ impl LoadBuilder {
             published_at: None,
         })
     }
-    /// Entries are gathered up to so many bytes before they are sorted and written; never more than
-    /// the budget has for a load.
+    /// Sets how many bytes of entries are buffered before they are sorted and written, limited to
+    /// the share of a load in the memory budget.
     pub fn set_memory_bytes(&mut self, bytes: usize) {
         self.memory_bytes = memory_budget::bulk_load_bytes(self.core.memory_budget.limit, bytes);
     }
-    /// How far it is.
+    /// Returns the progress.
     pub fn status(&self) -> LoadStatus {
-        LoadStatus { runs: self.pile.run_count(), ..self.status }
+        LoadStatus { runs: self.runs.run_count(), ..self.status }
     }
 
-    /// Adds an entry, which may expire; whether it led to a write to disk. After an error other
-    /// than `InvalidArgument` the load is of no more use.
+    /// Adds an entry, which may expire. Returns true if that caused a write to disk. After an error
+    /// other than `InvalidArgument` the load cannot be continued.
     pub fn put(&mut self, key: &[u8], value: &[u8], expiry: Option<Expiry>) -> Result<bool> {
         if self.built.is_some() || self.published_at.is_some() {
             return Err(Error::invalid("the load is finished: start another one"));
@@ -97,7 +98,7 @@ impl LoadBuilder {
         Ok(true)
     }
 
-    /// Tells the budget when the chunk has grown by a step.
+    /// Updates the memory budget when the chunk has grown by a step.
     fn charge_memory(&mut self) {
         let now = self.chunk.allocated_bytes() as u64;
         if now > self.held_bytes + memory_budget::rebalance_step(self.core.memory_budget.limit) {
@@ -106,8 +107,8 @@ impl LoadBuilder {
         }
     }
 
-    /// Works on the pile with what a rewrite needs to know.
-    fn rewrite_pile(
+    /// Runs `work` on the runs with the context of a rewrite.
+    fn rewrite_runs(
         &mut self,
         work: impl FnOnce(
             &mut LoadRunSet,
@@ -122,32 +123,32 @@ impl LoadBuilder {
         let pace = LoadPace::new(&self.core);
         pace.check_free_space(self.chunk.used_bytes() as u64)?;
         let setting = rewrite_setting(&self.core, &self.family, &empty, &pace, SeqNo::ZERO);
-        work(&mut self.pile, &mut self.chunk, setting, &mut self.created)?;
-        let spent = self.pile.take_obsolete();
-        remove_files(&self.core, &spent);
-        self.created.0.retain(|id| !spent.contains(id));
+        work(&mut self.runs, &mut self.chunk, setting, &mut self.created)?;
+        let obsolete = self.runs.take_obsolete();
+        remove_files(&self.core, &obsolete);
+        self.created.0.retain(|id| !obsolete.contains(id));
         Ok(())
     }
 
     fn spill_chunk(&mut self) -> Result<()> {
-        self.rewrite_pile(|pile, chunk, setting, created| pile.write_run(chunk, setting, created))?;
-        while self.pile.needs_merge() {
-            self.rewrite_pile(|pile, _, setting, created| pile.merge_newest(setting, created))?;
+        self.rewrite_runs(|runs, chunk, setting, created| runs.write_run(chunk, setting, created))?;
+        while self.runs.needs_merge() {
+            self.rewrite_runs(|runs, _, setting, created| runs.merge_newest(setting, created))?;
         }
         Ok(())
     }
 
-    /// Sorts and merges what is left; nothing is visible yet.
+    /// Sorts and merges the remaining entries; nothing becomes visible.
     pub fn build_tables(&mut self) -> Result<&LoadedTables> {
         if self.built.is_none() {
-            self.rewrite_pile(|pile, chunk, setting, created| {
-                pile.write_run(chunk, setting.clone(), created)?;
-                pile.merge_all(setting, created)
+            self.rewrite_runs(|runs, chunk, setting, created| {
+                runs.write_run(chunk, setting.clone(), created)?;
+                runs.merge_all(setting, created)
             })?;
-            let (tables, vlogs) = self.pile.take_outputs();
-            let spent = self.pile.take_obsolete();
-            remove_files(&self.core, &spent);
-            self.created.0.retain(|id| !spent.contains(id));
+            let (tables, vlogs) = self.runs.take_outputs();
+            let obsolete = self.runs.take_obsolete();
+            remove_files(&self.core, &obsolete);
+            self.created.0.retain(|id| !obsolete.contains(id));
             self.built = Some(LoadedTables {
                 family: Arc::clone(&self.family),
                 tables,
@@ -158,36 +159,39 @@ impl LoadBuilder {
         self.built.as_ref().ok_or_else(|| Error::internal("a load was built but is not ready"))
     }
 
-    /// It is published.
+    /// Marks the load as published at `seq`.
     fn mark_published(&mut self, seq: SeqNo) {
         self.published_at = Some(seq);
         self.created.0.clear();
     }
 }
 
-/// Makes loads of different families visible together, wholly, and durable; their sequence number.
-/// After `Busy` it may be called again.
+/// Publishes loads of different column families atomically and durably. Returns their sequence
+/// number. May be called again after `Busy`.
 pub fn finish_loads(core: &Arc<EngineCore>, loads: &mut [&mut LoadBuilder]) -> Result<SeqNo> {
-    let mut parts: Vec<LoadedTables> = Vec::new();
+    let mut all_tables: Vec<LoadedTables> = Vec::new();
     for load in loads.iter_mut() {
         if let Some(seq) = load.published_at {
-            return Err(Error::invalid(format!("the load is finished already, as number {seq}")));
+            return Err(Error::invalid(format!(
+                "the load is already finished, with sequence number {seq}"
+            )));
         }
         if !Arc::ptr_eq(core, &load.core) {
             return Err(Error::invalid("a load belongs to another database"));
         }
-        let part = load.build_tables()?;
-        if parts.iter().any(|p| p.family.id == part.family.id) {
+        let tables = load.build_tables()?;
+        if all_tables.iter().any(|p| p.family.id == tables.family.id) {
             return Err(Error::invalid(format!(
-                "two loads of the family {:?} at once: put everything into one",
-                part.family.name()
+                "two loads for the column family {:?}: put all entries into one",
+                tables.family.name()
             )));
         }
-        parts.push(part.clone());
+        all_tables.push(tables.clone());
     }
     let _working = LoadGuard::start(core)?;
-    parts.retain(|p| !p.tables.is_empty());
-    let seq = if parts.is_empty() { core.visible_seq() } else { publish_tables(core, &parts)? };
+    all_tables.retain(|p| !p.tables.is_empty());
+    let seq =
+        if all_tables.is_empty() { core.visible_seq() } else { publish_tables(core, &all_tables)? };
     loads.iter_mut().for_each(|l| l.mark_published(seq));
     Ok(seq)
 }
@@ -197,8 +201,8 @@ impl Drop for LoadBuilder {
         self.core.memory_budget.add_freed_bytes(self.held_bytes);
         self.core.memory_budget.set_load_bytes(&mut self.held_bytes, 0);
         self.core.update_job_memory();
-        // Once the database is closed the files are not ours any more: they are orphans of the next
-        // open.
+        // Once the database is closed, the files must not be touched: the next open treats them as
+        // orphans.
         if self.published_at.is_none()
             && let Ok(_working) = LoadGuard::start(&self.core)
         {
@@ -207,10 +211,10 @@ impl Drop for LoadBuilder {
     }
 }
 
-/// Removes files that merges have emptied. What cannot be removed now is an orphan of the next
-/// open.
-fn remove_files(core: &EngineCore, spent: &[FileId]) {
-    for id in spent {
+/// Removes files made obsolete by merges. A file that cannot be removed now is an orphan, removed
+/// at the next open.
+fn remove_files(core: &EngineCore, obsolete: &[FileId]) {
+    for id in obsolete {
         core.table_cache.evict(*id);
         for kind in [FileKind::Klog, FileKind::Vlog] {
             let _ = core.dir.remove(&filename::file_name(*id, kind));

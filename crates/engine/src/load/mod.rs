@@ -1,11 +1,12 @@
-//! Bulk load: tables are built beside the living tree, then installed by one edit at one sequence
+//! Bulk load: tables are built outside of the tree, then installed by one edit at one sequence
 //! number.
 //!
-//! Rooms: `publish` (the argument why nothing can see half of it, or see
-//! it under the wrong age), `build` (a load in the making, on a caller's thread).
+//! Modules: `publish` (installs the tables; explains why no reader sees a partial load or one at
+//! the wrong sequence number), `load_builder` (builds a load on a caller's thread), `ingest` (loads
+//! standalone tables).
 //!
-//! Invariant: whoever builds holds a [`LoadGuard`], so that closing waits for it; outputs that no
-//! edit named are removed.
+//! Invariant: a thread that builds holds a [`LoadGuard`], so that close waits for it; outputs that
+//! no edit references are removed.
 
 pub mod publish;
 pub mod load_builder;
@@ -23,21 +24,21 @@ use perigee_tree::rewrite::{RewritePacer, RewriteProgress};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// A caller's thread at work on a load. Closing waits until there is none.
+/// Held while a caller's thread works on a load. Close waits until there is none.
 #[derive(Debug)]
 pub struct LoadGuard<'a>(&'a EngineCore);
 
 impl<'a> LoadGuard<'a> {
-    /// Starts to work.
+    /// Registers the calling thread.
     ///
     /// # Errors
     /// `Closed`, `Poisoned`.
     pub fn start(core: &'a EngineCore) -> Result<LoadGuard<'a>> {
         core.running_loads.fetch_add(1, SeqCst);
-        let working = LoadGuard(core);
+        let guard = LoadGuard(core);
         check_closing(core)?;
         core.health.check_writable()?;
-        Ok(working)
+        Ok(guard)
     }
 }
 
@@ -52,23 +53,23 @@ fn check_closing(core: &EngineCore) -> Result<()> {
     if core.closing.load(SeqCst) {
         return Err(Error::new(
             ErrorKind::Closed,
-            "the database is closing, the load was given up",
+            "the database is closing; the load was cancelled",
         ));
     }
     Ok(())
 }
 
-/// The pace of a load's rewrites: within the background rate like a compaction (nobody waits for
-/// it), until the database closes.
+/// Pacing of a load's rewrites: uses the background rate like a compaction, since no writer waits
+/// for it, and stops when the database closes.
 #[derive(Debug)]
 pub struct LoadPace<'a> {
     core: &'a EngineCore,
-    /// Memory that the outputs hold.
+    /// Memory held by the outputs.
     held_bytes: Cell<u64>,
 }
 
 impl<'a> LoadPace<'a> {
-    /// The pace of a rewrite that begins.
+    /// Creates the pacing for a rewrite.
     pub fn new(core: &'a EngineCore) -> LoadPace<'a> {
         LoadPace { core, held_bytes: Cell::new(0) }
     }
@@ -80,7 +81,8 @@ impl<'a> LoadPace<'a> {
             self.core.update_job_memory();
         }
     }
-    /// The reserve is for deletes and compactions: a load gives up before it takes that.
+    /// Fails before the load would use the reserved disk space, which is for deletes and
+    /// compactions.
     pub fn check_free_space(&self, bytes: u64) -> Result<()> {
         self.core.disk_space.admit(&*self.core.dir, self.core.env.clock.monotonic_us(), bytes)
     }
@@ -93,17 +95,17 @@ impl Drop for LoadPace<'_> {
 }
 
 impl RewritePacer for LoadPace<'_> {
-    fn throttle(&self, moved: RewriteProgress) -> Result<()> {
+    fn throttle(&self, progress: RewriteProgress) -> Result<()> {
         check_closing(self.core)?;
-        self.set_held_bytes(moved.memory_bytes);
-        self.check_free_space(moved.written_bytes)?;
-        let bytes = moved.read_bytes + moved.written_bytes;
+        self.set_held_bytes(progress.memory_bytes);
+        self.check_free_space(progress.written_bytes)?;
+        let bytes = progress.read_bytes + progress.written_bytes;
         wait_for_rate(self.core, RateLimitClass::Compaction, bytes, &|| check_closing(self.core))
     }
-    fn record_final(&self, moved: RewriteProgress) {
-        self.set_held_bytes(moved.memory_bytes);
-        let bytes = moved.read_bytes + moved.written_bytes;
-        let _owed = self.core.rate_limiter.charge(
+    fn record_final(&self, progress: RewriteProgress) {
+        self.set_held_bytes(progress.memory_bytes);
+        let bytes = progress.read_bytes + progress.written_bytes;
+        let _debt = self.core.rate_limiter.charge(
             self.core.env.clock.monotonic_us(),
             bytes,
             RateLimitClass::Compaction,

@@ -1,30 +1,33 @@
-//! Installs loaded tables: all of them, of all families, by one edit, under one sequence number.
+//! Publishes loaded tables: installs the tables of all column families with one edit, at one
+//! sequence number.
 //!
-//! Why it is right beside writers, readers, flushes and compactions:
-//! 1. *One number.* The load's number G is taken in the commit section, which is held until the
-//!    load is visible: every write acknowledged before has a smaller number, every later one a
-//!    larger.
-//! 2. *Nothing older lies above it.* Reads ask memtables first, so no memtable may hold a key of
-//!    the load when it is installed. Those that do are flushed first; what writers add meanwhile is
-//!    flushed with the section held. Tables go above every table that shares keys with them
-//!    (`bulk::level`). Levels do not change under us: `compacting` and `flushing` are held, so that
-//!    no job is between its inputs and its edit.
-//! 3. *Nobody sees half of it.* Until the watermark reaches G no reader has a number that shows it.
-//!    A reader whose view is older than the load may get a number of G or more; it must then not
-//!    see writes behind G either. So the active memtables are replaced: later writes are not in
-//!    that view. Such a reader answers as of just before the load.
-//! 4. *All or nothing after a crash.* Files and their names are durable, and the log is durable up
-//!    to G, before the edit is written. Without the edit the files are orphans, and G is a number
-//!    that nothing has.
-//! 5. *Snapshots* have numbers below G or were taken after the watermark moved.
-//! 6. *One event, one number.* The entries of all families have number G; the events that tell of
-//!    them have G, G + 1, ..., one for each family. The watermark moves past all of them at once.
+//! Why this is correct alongside writers, readers, flushes and compactions:
+//! 1. *One sequence number.* The load's sequence number G is taken in the commit section, which is
+//!    held until the load is visible: every write acknowledged before has a smaller number, every
+//!    later one a larger.
+//! 2. *No older data above it.* Reads search memtables first, so no memtable may hold a key of the
+//!    load when it is installed. Those that do are flushed first; what writers add meanwhile is
+//!    flushed with the section held. Tables are placed above every table with which they share keys
+//!    ([`target_level`]). Levels do not change meanwhile: `compaction_lock` and `flush_lock` are
+//!    held, so that no job is between its inputs and its edit.
+//! 3. *No partial visibility.* Until the visible sequence number reaches G, no reader has a number
+//!    that shows the load. A reader whose view is older than the load may get a number of G or
+//!    more; it must then not see writes after G either. So the active memtables are replaced: later
+//!    writes are not in that view. Such a reader sees the state just before the load.
+//! 4. *All or nothing after a crash.* Files and their directory entries are durable, and the log is
+//!    durable up to G, before the edit is written. Without the edit the files are orphans, and G is
+//!    an unused number.
+//! 5. *Snapshots* have numbers below G or were taken after the visible sequence number had moved.
+//! 6. *One sequence number per event.* The entries of all column families have number G; the events
+//!    that report them have G, G + 1, ..., one per column family. The visible sequence number moves
+//!    past all of them at once.
 //!
-//! A transaction larger than memory goes the same way. Its tables hold tombstones too: they hide
-//! what lies beneath them, and by 2 everything older does. Its range tombstones have number G - 1,
-//! which nobody reads at; what they hid of the transaction's own writes was dropped when the tables
-//! were made. Whether it may commit is asked before anything is locked, once more when the
-//! memtables have been flushed, and for the rest in the commit section, before its number is taken.
+//! A transaction larger than memory is published in the same way. Its tables contain tombstones
+//! too: they cover what is below them, and by 2 that is everything older. Its range tombstones have
+//! number G - 1, at which no reader reads; what they covered of the transaction's own writes was
+//! dropped when the tables were built. Its conditions are checked before anything is locked, again
+//! after the memtables have been flushed, and for the rest in the commit section, before its number
+//! is taken.
 
 use crate::commit::{publish_up_to, rotate, sequence};
 use crate::commit_hooks::{HookEvent, PendingHook, this_thread_id};
@@ -46,17 +49,17 @@ use perigee_tree::{Table, TableMeta, VersionEdit, View, Vlog, VlogMeta};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// What one family gets: tables in key order whose entries are stored under number 0, and their
-/// value logs.
+/// The tables of one column family, in key order, with entries stored at sequence number 0, and
+/// their value logs.
 #[derive(Clone, Debug)]
 pub struct LoadedTables {
-    /// The family.
+    /// The column family.
     pub family: Arc<FamilyState>,
-    /// Tables.
+    /// The tables.
     pub tables: Vec<TableMeta>,
-    /// Value logs.
+    /// The value logs.
     pub vlogs: Vec<VlogMeta>,
-    /// Those of them that are open, and must not be opened once more.
+    /// Those of the value logs that are open already and must not be opened again.
     pub open: Vec<Arc<Vlog>>,
 }
 
@@ -67,56 +70,58 @@ impl LoadedTables {
     fn entries(&self) -> u64 {
         self.tables.iter().map(|t| t.summary.entries).sum()
     }
-    /// Bytes of the keys and values in its tables.
+    /// Returns the bytes of the keys and values in the tables.
     pub fn user_bytes(&self) -> u64 {
         self.tables.iter().map(|t| t.summary.raw_key_bytes + t.summary.raw_value_bytes).sum()
     }
 }
 
-/// What a transaction asks of its publication.
+/// The commit of a transaction with spilled writes.
 #[derive(Debug)]
 pub struct SpilledCommit<'a> {
-    /// What must hold, if anything.
+    /// The conditions for the commit, if it has any.
     pub conditions: Option<&'a mut CommitConditions>,
-    /// Its tables.
+    /// The tables.
     pub spilled: &'a SpilledFamilyRuns,
 }
 
 impl SpilledCommit<'_> {
-    /// Whether it may be, as far as one can say now.
+    /// Checks the conditions, as of now.
     ///
     /// # Errors
     /// `Conflict`.
     pub fn check_conflicts(&mut self, core: &EngineCore) -> Result<()> {
         self.conditions.as_mut().map_or(Ok(()), |c| c.check_spilled(core, self.spilled))
     }
-    /// The last word before its number is taken.
+    /// The final check, before its sequence number is taken.
     fn register_writes(&self, core: &EngineCore) -> Result<()> {
         self.conditions.as_ref().map_or(Ok(()), |c| c.register_spilled(core, self.spilled))
     }
 }
 
-/// Installs the parts; returns the last of their numbers.
+/// Publishes the tables. Returns the last of their sequence numbers.
 ///
 /// # Errors
-/// `Busy` while background work is paused, `Conflict` where a prepared transaction is in the way:
-/// nothing happened, try again. `OutcomeUnknown`: it may or may not be there after reopen, wholly.
-/// Anything else: nothing of it is there.
+/// `Busy` while background work is paused, `Conflict` with a prepared transaction: nothing
+/// happened, retry. `OutcomeUnknown`: after reopen all or nothing is there. Other errors: nothing
+/// is there.
 pub fn publish_tables(core: &Arc<EngineCore>, parts: &[LoadedTables]) -> Result<SeqNo> {
     publish_tables_if(core, parts, None)
 }
 
-/// The same, if it is what a transaction has written and nothing speaks against it.
+/// Like [`publish_tables`], for the spilled writes of a transaction if its conditions hold.
 ///
 /// # Errors
-/// Those of [`publish`]; `Conflict`.
+/// Those of [`publish_tables`]; `Conflict`.
 pub fn publish_tables_if(
     core: &Arc<EngineCore>,
     parts: &[LoadedTables],
-    mut asked: Option<SpilledCommit<'_>>,
+    mut txn_commit: Option<SpilledCommit<'_>>,
 ) -> Result<SeqNo> {
-    let mut check = || match &mut asked {
-        Some(asked) if !bug::is_active(Bug::SpilledUnchecked) => asked.check_conflicts(core),
+    let mut check = || match &mut txn_commit {
+        Some(txn_commit) if !bug::is_active(Bug::SpilledUnchecked) => {
+            txn_commit.check_conflicts(core)
+        }
         _ => Ok(()),
     };
     if !bug::is_active(Bug::LoadBeforeDirSync) {
@@ -127,7 +132,7 @@ pub fn publish_tables_if(
     let _flushing = core.flush_lock.lock();
     check_against_prepared(core, parts)?;
     if parts.iter().any(overlaps_memtables) {
-        // Most of it without stopping writers.
+        // Flushes most of it without blocking writers.
         rotate::seal_memtables(core, &mut core.wal.appender(), &loaded_families(parts))?;
         for p in parts.iter().filter(|p| overlaps_memtables(p)) {
             flush::flush_sealed(core, &p.family, &mut None)?;
@@ -140,17 +145,17 @@ pub fn publish_tables_if(
     check()?;
     check_against_prepared(core, parts)?;
     flush_overlapping(core, &mut appender, parts)?;
-    asked.as_ref().map_or(Ok(()), |a| a.register_writes(core))?;
+    txn_commit.as_ref().map_or(Ok(()), |a| a.register_writes(core))?;
     let ranges = u64::from(parts.iter().any(LoadedTables::has_ranges));
     let first =
         sequence::reserve_sequence_numbers(core, &mut appender, ranges + parts.len() as u64)?;
     let seq = first.plus(ranges);
     let last = event_seq(seq, parts.len().saturating_sub(1));
     let installed = install_tables(core, parts, seq);
-    // Also after a failure: then the numbers are ones that nothing has.
-    let mut told = Vec::new();
-    if installed.is_ok() && asked.is_some() {
-        // The thread that commits the transaction is this one.
+    // Published after a failure, too: then the sequence numbers stay unused.
+    let mut hooks = Vec::new();
+    if installed.is_ok() && txn_commit.is_some() {
+        // This thread commits the transaction.
         let due = |p: &LoadedTables| {
             let event = Arc::new(HookEvent::of_spilled_txn(last, p.entries()));
             Some(PendingHook {
@@ -160,21 +165,21 @@ pub fn publish_tables_if(
                 event,
             })
         };
-        told.extend(parts.iter().filter_map(due));
+        hooks.extend(parts.iter().filter_map(due));
     }
-    publish_up_to(core, last, told);
+    publish_up_to(core, last, hooks);
     installed.map(|()| last)
 }
 
-/// Sequence number of the event of the n-th family. Each has one of its own, so that a position of
-/// the feed lies between any two; the entries of all families have the first, so that a snapshot at
-/// any of these numbers shows the whole load.
+/// Returns the sequence number of the event of the n-th column family. Each has its own, so that a
+/// feed position can be between any two; the entries of all column families have the first, so that
+/// a snapshot at any of these numbers shows the whole load.
 fn event_seq(seq: SeqNo, n: usize) -> SeqNo {
     seq.plus(n as u64)
 }
 
-/// Refuses a load whose tables reach over what a prepared transaction wrote, or read where that
-/// counts.
+/// Fails if the key range of a table includes keys that a prepared transaction wrote, or read where
+/// that counts.
 fn check_against_prepared(core: &EngineCore, parts: &[LoadedTables]) -> Result<()> {
     if !core.prepared_txns.has_any() {
         return Ok(());
@@ -213,7 +218,7 @@ fn describe_job(core: &EngineCore, parts: &[LoadedTables]) -> RunningJob {
     }
 }
 
-/// A cut as a place between entries; either end is no place.
+/// Converts a boundary to a position between entries; `None` for either end.
 fn cut_position(cut: KeyBoundaryRef<'_>) -> Option<(&[u8], SeqNo)> {
     match cut {
         KeyBoundaryRef::Before(key) => Some((key, SeqNo::MAX)),
@@ -222,19 +227,19 @@ fn cut_position(cut: KeyBoundaryRef<'_>) -> Option<(&[u8], SeqNo)> {
     }
 }
 
-/// Whether a memtable of the family may hold a key of the part.
+/// Returns true if a memtable of the column family may hold a key of the tables.
 fn overlaps_memtables(part: &LoadedTables) -> bool {
     let order = part.family.tree.comparator();
     let holds = |view: &View, t: &TableMeta| {
         let (from, to) = (cut_position(t.summary.begin(order)), cut_position(t.summary.end(order)));
-        // A range tombstone may reach over any key.
+        // A range tombstone may cover any key.
         view.memtables().any(|m| m.range_tombstones().has_any() || m.count_between(from, to) > 0)
     };
     let view = part.family.tree.view();
     !bug::is_active(Bug::LoadUnderMemtables) && part.tables.iter().any(|t| holds(&view, t))
 }
 
-/// Replaces the active memtables, and flushes those that would hide the load.
+/// Replaces the active memtables, and flushes those that would cover the load.
 fn flush_overlapping(
     core: &EngineCore,
     appender: &mut Appender,
@@ -292,7 +297,7 @@ fn install_tables(core: &EngineCore, parts: &[LoadedTables], seq: SeqNo) -> Resu
         },
     );
     if installed.is_err() {
-        // Their readers carry a number that will not be theirs.
+        // Their readers have a sequence number that was not assigned.
         parts.iter().flat_map(|p| &p.tables).for_each(|t| core.table_cache.evict(t.id));
     }
     installed?;
@@ -301,7 +306,7 @@ fn install_tables(core: &EngineCore, parts: &[LoadedTables], seq: SeqNo) -> Resu
     Ok(())
 }
 
-/// Opens what is not open: a file has one object in the process.
+/// Uses value logs that are already open: each file has one object per process.
 struct LoadOpener<'a> {
     core: &'a EngineCore,
     open: &'a [Arc<Vlog>],

@@ -1,4 +1,4 @@
-//! Who waits for whom, and that nobody waits for ever.
+//! Tests: which requests wait for which, and that no wait is endless.
 
 use super::*;
 use perigee_base::key_boundary::KeyBoundary;
@@ -19,16 +19,16 @@ fn range(from: &str, to: &str) -> KeyOrRange {
     )
 }
 
-/// Whether the lock is to be had at once.
+/// Returns true if the lock is granted without waiting.
 fn try_lock(
     locks: &LockManager,
     owner: LockOwner,
     mine: &mut TxnLocks,
-    place: KeyOrRange,
+    target: KeyOrRange,
     mode: LockMode,
 ) -> bool {
     let clock = perigee_env::clock::RealClock::default();
-    locks.lock(&clock, FAMILY, (owner, mine), place, mode, 0).is_ok()
+    locks.lock(&clock, FAMILY, (owner, mine), target, mode, 0).is_ok()
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn owner_can_relock_and_upgrade_its_own_keys() {
         (LockManager::new(), TxnLocks::default(), TxnLocks::default());
     assert!(try_lock(&locks, 1, &mut one, key("k"), Shared));
     assert!(try_lock(&locks, 2, &mut other, key("k"), Shared));
-    assert!(!try_lock(&locks, 1, &mut one, key("k"), Exclusive), "the other reads it");
+    assert!(!try_lock(&locks, 1, &mut one, key("k"), Exclusive), "the other holds a shared lock");
     locks.release(2, &mut other, 0);
     assert!(try_lock(&locks, 1, &mut one, key("k"), Exclusive));
     assert!(try_lock(&locks, 1, &mut one, range("a", "z"), Exclusive));
@@ -89,12 +89,12 @@ fn rollback_to_savepoint_keeps_earlier_locks() {
     assert!(try_lock(&locks, 1, &mut one, key("c"), Exclusive));
     locks.release(1, &mut one, savepoint);
     assert!(!try_lock(&locks, 2, &mut other, key("a"), Shared));
-    assert!(try_lock(&locks, 2, &mut other, key("b"), Shared), "the upgrade is taken back");
+    assert!(try_lock(&locks, 2, &mut other, key("b"), Shared), "the upgrade was rolled back");
     assert!(!try_lock(&locks, 2, &mut other, key("b"), Exclusive));
     assert!(try_lock(&locks, 2, &mut other, key("c"), Exclusive));
 }
 
-/// A client of the storm: locks a few of the same keys in a random order until that went well three
+/// A client of the stress test: locks a few keys in random order until it has succeeded three
 /// times.
 fn run_storm_client(
     (locks, inside): &(LockManager, std::sync::Mutex<[u32; 6]>),
@@ -111,25 +111,25 @@ fn run_storm_client(
     let (mut done, mut tries) = (0, 0u64);
     while done < 3 {
         tries += 1;
-        assert!(tries < 5_000, "nobody gets on");
+        assert!(tries < 5_000, "no progress");
         let (mut mine, owner) = (TxnLocks::default(), tries * 64 + t + 1);
-        let mut had = Vec::new();
+        let mut acquired = Vec::new();
         let wanted: Vec<u64> = (0..3).map(|_| random(6)).collect();
         let all = wanted.iter().all(|k| {
-            let place = KeyOrRange::Key(vec![*k as u8]);
-            let got = locks.lock(clock, FAMILY, (owner, &mut mine), place, Exclusive, 50_000);
-            let told = |e: &Error| matches!(e.kind(), ErrorKind::Conflict | ErrorKind::Busy);
-            assert!(got.as_ref().err().is_none_or(told), "told why");
-            if got.is_ok() && !had.contains(k) {
-                had.push(*k);
+            let target = KeyOrRange::Key(vec![*k as u8]);
+            let result = locks.lock(clock, FAMILY, (owner, &mut mine), target, Exclusive, 50_000);
+            let is_expected = |e: &Error| matches!(e.kind(), ErrorKind::Conflict | ErrorKind::Busy);
+            assert!(result.as_ref().err().is_none_or(is_expected), "unexpected error");
+            if result.is_ok() && !acquired.contains(k) {
+                acquired.push(*k);
                 let mut inside = inside.lock().unwrap();
                 inside[*k as usize] += 1;
-                assert_eq!(inside[*k as usize], 1, "two hold it");
+                assert_eq!(inside[*k as usize], 1, "two owners hold it");
             }
-            got.is_ok()
+            result.is_ok()
         });
         clock.sleep_us(random(20));
-        had.iter().for_each(|k| inside.lock().unwrap()[*k as usize] -= 1);
+        acquired.iter().for_each(|k| inside.lock().unwrap()[*k as usize] -= 1);
         locks.release(owner, &mut mine, 0);
         if all {
             done += 1;
@@ -139,7 +139,7 @@ fn run_storm_client(
     }
 }
 
-/// 64 threads, in the seeded scheduler: all of them end, and nobody holds anything then.
+/// 64 threads in the seeded scheduler: all of them terminate and release all locks.
 #[test]
 fn deadlock_storm_terminates_simulated() {
     for seed in 1..=6 {
@@ -162,7 +162,7 @@ fn deadlock_storm_terminates_simulated() {
     }
 }
 
-/// The same with threads of the system.
+/// Like `deadlock_storm_terminates_simulated`, with threads of the operating system.
 #[test]
 fn deadlock_storm_terminates_on_real_threads() {
     let shared = (LockManager::new(), std::sync::Mutex::default());
@@ -177,17 +177,16 @@ fn deadlock_storm_terminates_on_real_threads() {
     assert_eq!(shared.0.count(), (0, 0));
 }
 
-/// Nobody waits that long (an hour of the simulated world, in which nobody else sleeps for more
-/// than a moment).
+/// Longer than any expected wait (an hour of simulated time, in which all other sleeps are short).
 const LONG_WAIT_US: u64 = 3_600_000_000;
 
-/// No wake-up is lost, over many schedules: waiting, upgrades, time-outs, deadlocks, ends from
-/// outside, locks let go to a savepoint. Every switch of the scheduler is at a lock of `env::sync`,
-/// the very locks of this room, so these schedules are what a separate checker with locks of its
-/// own (shuttle) would try; that one could not be bound without a third kind of them.
+/// No wake-up is lost, over many schedules with waits, upgrades, timeouts, deadlocks, external
+/// aborts and releases to a savepoint. Every switch of the scheduler is at a lock of `env::sync`,
+/// the locks that this module uses, so these are the schedules that a separate checker (shuttle)
+/// would try; it could not be used without a third kind of locks.
 #[test]
 fn no_wakeup_is_lost() {
-    let (mut victims, mut ended, mut late) = (0, 0, 0);
+    let (mut victims, mut aborts, mut timeouts) = (0, 0, 0);
     for seed in 1..=400 {
         let mut world = SimWorld::new(seed);
         world.lock_switch_probability(0.5);
@@ -206,15 +205,19 @@ fn no_wakeup_is_lost() {
                 .collect();
             threads.into_iter().for_each(|t| t.join().unwrap());
             assert_eq!(shared.0.count(), (0, 0), "seed {seed}");
-            assert!(env.clock.monotonic_us() < LONG_WAIT_US, "seed {seed}: somebody was forgotten");
+            assert!(
+                env.clock.monotonic_us() < LONG_WAIT_US,
+                "seed {seed}: a waiting request was not woken"
+            );
             *shared.1.lock().unwrap()
         });
-        (victims, ended, late) = (victims + counts[0], ended + counts[1], late + counts[2]);
+        (victims, aborts, timeouts) =
+            (victims + counts[0], aborts + counts[1], timeouts + counts[2]);
     }
-    assert!(victims > 50 && ended > 50 && late > 50, "{victims} {ended} {late}");
+    assert!(victims > 50 && aborts > 50 && timeouts > 50, "{victims} {aborts} {timeouts}");
 }
 
-/// Counts conflicts, ends from outside, and time-outs.
+/// Counts conflicts, external aborts and timeouts.
 fn run_waiting_client(
     (locks, counts): &(LockManager, std::sync::Mutex<[u32; 3]>),
     clock: &dyn Clock,
@@ -233,15 +236,15 @@ fn run_waiting_client(
         let mut savepoint = 0;
         for _ in 0..3 {
             let modes = [Shared, Shared, Exclusive, Insert, Gap];
-            let (mode, patience) =
+            let (mode, timeout_us) =
                 (modes[random(5) as usize], [LONG_WAIT_US, LONG_WAIT_US, 5][random(3) as usize]);
-            let place =
+            let target =
                 if random(5) == 0 { range("a", "c") } else { key(["a", "b"][random(2) as usize]) };
-            let got = locks.lock(clock, FAMILY, (owner, &mut mine), place, mode, patience);
-            match got.map_err(|e| e.kind()) {
+            let result = locks.lock(clock, FAMILY, (owner, &mut mine), target, mode, timeout_us);
+            match result.map_err(|e| e.kind()) {
                 Ok(()) => {}
                 Err(ErrorKind::Busy) => {
-                    assert_eq!(patience, 5, "seed {seed}: it waited for ever");
+                    assert_eq!(timeout_us, 5, "seed {seed}: it waited too long");
                     counts.lock().unwrap()[2] += 1;
                 }
                 Err(kind) => {
@@ -254,7 +257,7 @@ fn run_waiting_client(
                 0 => savepoint = mine.count(),
                 1 => locks.release(owner, &mut mine, savepoint),
                 2 => {
-                    // Whoever that is waits no longer.
+                    // May abort a waiting request of any owner.
                     locks.abort_waits(round * 4 + random(4) + 1);
                     counts.lock().unwrap()[1] += 1;
                 }

@@ -1,4 +1,4 @@
-//! The state that the edits add up to. Pure.
+//! The catalog: the state that results from all manifest edits. Pure.
 
 use super::edit::{CleanClose, FamilyEvent, ManifestEdit};
 use crate::settings::FamilySettings;
@@ -8,68 +8,70 @@ use perigee_tree::version::AddedTable;
 use perigee_tree::{VersionEdit, VlogMeta};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// No honest number comes near; beyond it, arithmetic could overflow.
+/// Upper limit of valid IDs and numbers; larger ones could overflow in calculations.
 const ID_MAX: u64 = 1 << 60;
 
-/// One family.
+/// The state of one column family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CatalogFamily {
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// Its settings.
+    /// The settings.
     pub settings: FamilySettings,
-    /// Its tables. (In boxes: a map of one, and most families have one, keeps room for eleven.)
+    /// The tables. (Boxed: a map node has space for eleven entries, and most column families have
+    /// one table.)
     pub tables: BTreeMap<FileId, Box<AddedTable>>,
-    /// Its value logs.
+    /// The value logs.
     pub vlogs: BTreeMap<FileId, VlogMeta>,
-    /// Every operation up to here is in tables.
+    /// Every operation up to this sequence number is in tables.
     pub flushed: SeqNo,
-    /// The name of its compaction filter (empty: none).
+    /// Name of the compaction filter (empty: none).
     pub filter: String,
-    /// Its contents begin with this number: older readers would miss what was there before.
+    /// Sequence number at which the contents start: older readers would miss previous contents.
     pub contents_start: SeqNo,
 }
 
-/// Everything the manifest says.
+/// The state described by the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalog {
-    /// Next file id, family id, run id.
+    /// Next file ID, column-family ID, run ID.
     pub next_ids: (u64, u32, u64),
-    /// Families by id.
+    /// Column families by ID.
     pub families: BTreeMap<FamilyId, CatalogFamily>,
-    /// Log segments, oldest first, each with its first LSN (0: not known yet, it follows the one
-    /// before; never of the first).
+    /// Log segments, oldest first, each with its first LSN (0: not known yet, it follows the
+    /// previous segment; never for the first).
     pub logs: Vec<(FileId, u64)>,
-    /// Complete segments that stay for readers, oldest first, without a gap between them.
+    /// Complete segments retained for readers, oldest first, without gaps.
     pub retained: Vec<LogSpan>,
-    /// What befell families beside the log, as far back as the log is there.
+    /// Column-family events, as far back as the log is available.
     pub events: Vec<FamilyEvent>,
-    /// Up to here they were too many to remember.
+    /// Column-family events up to this sequence number were discarded.
     pub events_discarded: SeqNo,
-    /// Readers at this number or a newer one find everything.
+    /// Reads at this sequence number or later find complete data.
     pub oldest_readable: SeqNo,
     /// Named snapshots.
     pub snapshots: BTreeMap<String, SeqNo>,
-    /// The log is durable up to here.
+    /// The log is durable up to this LSN.
     pub durable_seq: u64,
-    /// Entries may have expired by this time, in milliseconds (0: none ever did).
+    /// Entries may have expired up to this time, in milliseconds since the Unix epoch (0: no entry
+    /// ever expired).
     pub expiry_clock_ms: u64,
     /// Set if the last edit was a clean close.
     pub clean_close: Option<CleanClose>,
 }
 
 impl Catalog {
-    /// Applies an edit, all of it or nothing.
+    /// Applies an edit completely or not at all.
     ///
     /// # Errors
-    /// `Corruption` if it does not fit the state.
+    /// `Corruption` if it does not fit the catalog.
     pub fn apply(&mut self, e: &ManifestEdit) -> Result<()> {
         self.check(e)?;
         self.apply_checked(e);
         Ok(())
     }
 
-    /// Applies an edit that [`Catalog::check`] found to fit.
+    /// Applies an edit that has passed [`Catalog::check`].
     pub fn apply_checked(&mut self, e: &ManifestEdit) {
         self.clean_close = e.clean_close;
         if let Some((file, family, run)) = e.next_ids {
@@ -119,14 +121,14 @@ impl Catalog {
         self.discard_old_events();
     }
 
-    /// Everything behind this number is told by the log that is still there, with what is retained,
-    /// and by the events.
+    /// Returns the sequence number after which the retained log and the events describe every
+    /// change.
     pub fn oldest_position(&self) -> SeqNo {
         let first = self.logs.first().map(|(_, first)| *first);
         let logged = self.retained.first().map(|s| s.first_lsn).or(first).unwrap_or(0);
         SeqNo(logged).prev().max(self.events_discarded)
     }
-    /// Events go with the log before them; the oldest, if there are too many.
+    /// Discards events that are older than the log, and the oldest ones if there are too many.
     pub fn discard_old_events(&mut self) {
         let excess = self.events.len().saturating_sub(limits::FAMILY_EVENTS_MAX);
         if let Some(last) = excess.checked_sub(1) {
@@ -136,12 +138,12 @@ impl Catalog {
         self.events.retain(|e| e.seq > oldest);
     }
 
-    /// Those of the segments whose first LSN is not known here.
+    /// Returns those of the `known` segments whose first LSN is missing here.
     pub fn missing_log_starts(&self, known: &[(FileId, u64)]) -> Vec<(FileId, u64)> {
         known.iter().filter(|(id, _)| self.logs.contains(&(*id, 0))).copied().collect()
     }
 
-    /// The segments after an edit: it may say where one begins that is there already.
+    /// Returns the segments after an edit, which may also set the first LSN of an existing segment.
     fn logs_after(&self, e: &ManifestEdit) -> Vec<(FileId, u64)> {
         let mut logs: Vec<_> =
             self.logs.iter().filter(|(id, _)| !e.logs_removed.contains(id)).copied().collect();
@@ -154,22 +156,22 @@ impl Catalog {
         logs
     }
 
-    /// Whether an edit fits the state.
+    /// Checks that an edit fits the catalog.
     ///
     /// # Errors
-    /// `Corruption` saying why not.
+    /// `Corruption` with the reason if it does not.
     pub fn check(&self, e: &ManifestEdit) -> Result<()> {
         for id in &e.dropped {
             if !self.families.contains_key(id) {
                 return Err(Error::corruption(format!(
-                    "an edit drops family {id}, which does not exist"
+                    "an edit drops column family {id}, which does not exist"
                 )));
             }
         }
         for (id, _) in &e.filters {
             if !self.families.contains_key(id) && !e.families.iter().any(|(new, _, _)| new == id) {
                 return Err(Error::corruption(format!(
-                    "an edit gives a filter to family {id}, which does not exist"
+                    "an edit sets the filter of column family {id}, which does not exist"
                 )));
             }
         }
@@ -179,7 +181,7 @@ impl Catalog {
                 None if e.families.iter().any(|(new, _, _)| new == id) => continue,
                 None => {
                     return Err(Error::corruption(format!(
-                        "an edit changes family {id}, which does not exist"
+                        "an edit changes column family {id}, which does not exist"
                     )));
                 }
             };
@@ -187,7 +189,7 @@ impl Catalog {
         }
         let prefix: BTreeSet<_> =
             self.logs.iter().take(e.logs_removed.len()).map(|(id, _)| *id).collect();
-        // A segment that was made ahead and never used is the last.
+        // An unused spare segment is the last one.
         let unused = self.logs.last().filter(|(_, lsn)| *lsn == 0).map(|(id, _)| *id);
         if e.logs_removed.iter().any(|id| !prefix.contains(id) && Some(*id) != unused) {
             return Err(Error::corruption(
@@ -204,65 +206,65 @@ impl Catalog {
     }
 
     fn check_history(&self, e: &ManifestEdit) -> Result<()> {
-        let wrong = |what: &str| Err(Error::corruption(format!("an edit {what}")));
+        let invalid = |what: &str| Err(Error::corruption(format!("an edit {what}")));
         let stay = self.retained.iter().filter(|s| !e.retained_removed.contains(&s.id));
         let all: Vec<_> = stay.chain(&e.logs_retained).collect();
         if all.windows(2).any(|w| w[0].end_lsn != w[1].first_lsn)
             || all.iter().any(|s| s.first_lsn >= s.end_lsn)
         {
-            return wrong("keeps log segments with a gap between them");
+            return invalid("retains log segments with a gap between them");
         }
         if e.retained_removed.iter().any(|id| !self.retained.iter().any(|s| s.id == *id)) {
-            return wrong("removes a log segment that was not kept");
+            return invalid("removes a log segment that was not retained");
         }
         if e.snapshots_dropped.iter().any(|name| !self.snapshots.contains_key(name)) {
-            return wrong("drops a snapshot that does not exist");
+            return invalid("drops a snapshot that does not exist");
         }
         if e.snapshots.iter().any(|(name, _)| self.snapshots.contains_key(name)) {
-            return wrong("makes a snapshot a second time");
+            return invalid("creates a snapshot that exists already");
         }
         Ok(())
     }
 
-    /// Whether the whole of it makes sense, before anything is built on it.
+    /// Checks the consistency of the whole catalog before it is used.
     ///
     /// # Errors
-    /// `Corruption` saying what does not.
+    /// `Corruption` with the reason.
     pub fn validate(&self, edits: u64) -> Result<()> {
-        let wrong =
-            |what: &str| Err(Error::corruption(format!("the manifest makes no sense: {what}")));
+        let invalid =
+            |what: &str| Err(Error::corruption(format!("the manifest is inconsistent: {what}")));
         let (files, families, runs) = self.next_ids;
         if files > ID_MAX || runs > ID_MAX || self.durable_seq > ID_MAX || edits > ID_MAX {
-            return wrong("a number is too large");
+            return invalid("a number is too large");
         }
         if self.families.get(&FamilyId::DEFAULT).is_none_or(|f| f.name != "default") {
-            return wrong("there is no default family");
+            return invalid("there is no default column family");
         }
         let names: BTreeSet<&str> = self.families.values().map(|f| &f.name[..]).collect();
         if names.len() < self.families.len()
             || names.iter().any(|n| n.is_empty() || n.contains('\0'))
         {
-            return wrong("two families share a name, or one has none");
+            return invalid("two column families share a name, or one has no valid name");
         }
         if self.families.keys().any(|id| id.0 >= families)
             || self.data_files().iter().any(|id| id.0 >= files)
         {
-            return wrong("something has a number that was not given out");
+            return invalid("a column family or file has an ID that was never allocated");
         }
         let tables = || self.families.values().flat_map(|f| f.tables.values());
         if tables().any(|t| t.run.0 >= runs.max(1) || t.meta.summary.bytes > ID_MAX) {
-            return wrong("a table has a run number that was not given out");
+            return invalid("a table has a run ID that was never allocated");
         }
         let references = || tables().flat_map(|t| &t.meta.summary.vlogs);
         if references().any(|(_, bytes)| *bytes > ID_MAX) {
-            return wrong("a table references more of a value log than can be");
+            return invalid("a table references too many bytes of a value log");
         }
         let ascending = self.logs.windows(2).all(|w| w[0].0 < w[1].0) && logs_in_order(&self.logs);
         if !ascending || self.logs.iter().any(|(id, lsn)| id.0 >= files || *lsn > ID_MAX) {
-            return wrong("the log segments are out of order");
+            return invalid("the log segments are out of order");
         }
         if self.retained.iter().any(|s| s.id.0 >= files || s.end_lsn.max(s.bytes) > ID_MAX) {
-            return wrong("a log segment that is kept has a number that was not given out");
+            return invalid("a retained log segment has an ID that was never allocated");
         }
         let begun = self.families.values().map(|f| f.contents_start);
         let named = self.snapshots.values().copied().chain(self.events.iter().map(|e| e.seq));
@@ -271,12 +273,12 @@ impl Catalog {
             .chain([self.oldest_readable, self.events_discarded])
             .any(|seq| seq.0 > ID_MAX)
         {
-            return wrong("a sequence number is too large");
+            return invalid("a sequence number is too large");
         }
         Ok(())
     }
 
-    /// The edit that says all of it.
+    /// Returns an edit that contains the whole catalog.
     pub fn to_edit(&self) -> ManifestEdit {
         let version = |f: &CatalogFamily| VersionEdit {
             added: f.added_tables(),
@@ -305,7 +307,7 @@ impl Catalog {
                 .map(|(id, f)| (*id, f.contents_start))
                 .filter(|(_, s)| s.0 > 0)
                 .collect(),
-            oldest_readable: Some(self.oldest_readable).filter(|floor| floor.0 > 0),
+            oldest_readable: Some(self.oldest_readable).filter(|seq| seq.0 > 0),
             snapshots: self.snapshots.iter().map(|(name, seq)| (name.clone(), *seq)).collect(),
             durable_seq: Some(self.durable_seq),
             expiry_clock_ms: (self.expiry_clock_ms > 0).then_some(self.expiry_clock_ms),
@@ -313,7 +315,7 @@ impl Catalog {
         }
     }
 
-    /// Ids of every table and value log.
+    /// Returns the IDs of all tables and value logs.
     pub fn data_files(&self) -> BTreeSet<FileId> {
         self.families
             .values()
@@ -322,7 +324,8 @@ impl Catalog {
     }
 }
 
-/// First LSNs ascend, as far as they are known; that of the first segment is.
+/// Returns true if the known first LSNs ascend and precede the unknown ones; that of the first
+/// segment must be known.
 fn logs_in_order(logs: &[(FileId, u64)]) -> bool {
     let known = logs.iter().take_while(|(_, lsn)| *lsn > 0).count();
     logs[..known].windows(2).all(|w| w[0].1 <= w[1].1)
@@ -343,7 +346,7 @@ impl CatalogFamily {
         }
     }
 
-    /// Its tables, as an edit adds them.
+    /// Returns the tables in the form in which an edit adds them.
     pub fn added_tables(&self) -> Vec<AddedTable> {
         self.tables.values().map(|t| (**t).clone()).collect()
     }
@@ -361,26 +364,28 @@ impl CatalogFamily {
     }
 
     fn check(&self, id: FamilyId, v: &VersionEdit) -> Result<()> {
-        let wrong = |what: &str, file: FileId| {
-            Error::corruption(format!("an edit of family {id} {what} file {file}"))
+        let invalid = |what: &str, file: FileId| {
+            Error::corruption(format!("an edit of column family {id} {what} file {file}"))
         };
         for (level, file) in &v.removed {
             if self.tables.get(file).is_none_or(|t| t.level != *level) {
-                return Err(wrong("removes, from a level where it is not,", *file));
+                return Err(invalid("removes, from the wrong level,", *file));
             }
         }
         for t in &v.added {
             if self.tables.contains_key(&t.meta.id)
                 && !v.removed.iter().any(|(_, gone)| *gone == t.meta.id)
             {
-                return Err(wrong("adds, a second time,", t.meta.id));
+                return Err(invalid("adds, a second time,", t.meta.id));
             }
         }
         if let Some(file) = v.vlogs_removed.iter().find(|file| !self.vlogs.contains_key(file)) {
-            return Err(wrong("removes the unknown", *file));
+            return Err(invalid("removes the unknown", *file));
         }
         if v.flushed_up_to.is_some_and(|seq| seq < self.flushed) {
-            return Err(Error::corruption(format!("an edit of family {id} flushes backwards")));
+            return Err(Error::corruption(format!(
+                "an edit of column family {id} lowers the flushed sequence number"
+            )));
         }
         Ok(())
     }

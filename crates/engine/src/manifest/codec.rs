@@ -1,4 +1,4 @@
-//! Edits to bytes and back. The decoder is total.
+//! Encodes and decodes manifest edits. The decoder accepts arbitrary input without panicking.
 
 use super::edit::{CleanClose, FamilyEvent, FamilyEventKind, ManifestEdit};
 use crate::isolation::IsolationLevel;
@@ -49,7 +49,7 @@ fn put_numbers(out: &mut Vec<u8>, tag: u64, ns: &[u64]) {
     put_field(out, tag, |b| ns.iter().for_each(|n| put_varint(b, *n)));
 }
 
-/// The bytes of an edit.
+/// Encodes an edit.
 pub fn encode_edit(e: &ManifestEdit) -> Vec<u8> {
     let mut out = Vec::new();
     if e.snapshot {
@@ -90,7 +90,7 @@ pub fn encode_edit(e: &ManifestEdit) -> Vec<u8> {
     out
 }
 
-/// What feeds and readers of the past need.
+/// Encodes the fields that change feeds and historical reads need.
 fn put_history(out: &mut Vec<u8>, e: &ManifestEdit) {
     e.logs_retained
         .iter()
@@ -221,20 +221,21 @@ pub fn decode_edit(bytes: &[u8]) -> Result<ManifestEdit> {
     Ok(e)
 }
 
-/// Unknown even fields are skipped; unknown odd ones must be understood.
-fn check_unknown_tag(tag: u64, place: &str) -> Result<()> {
+/// Skips unknown even fields; fails for unknown odd ones.
+fn check_unknown_tag(tag: u64, context: &str) -> Result<()> {
     if tag.is_multiple_of(2) {
         return Ok(());
     }
     Err(Error::new(
         ErrorKind::FormatTooNew,
         format!(
-            "{place} has field {tag}, which this version does not know: open it with a newer Perigee"
+            "{context} has field {tag}, which this version does not know: open it with a newer \
+             Perigee"
         ),
     ))
 }
 
-/// Takes one field; false if the tag is unknown.
+/// Decodes one field; returns false if the tag is unknown.
 fn take_field(e: &mut ManifestEdit, tag: u64, b: &mut Decoder<'_>) -> Result<bool> {
     match tag {
         SNAPSHOT => e.snapshot = true,
@@ -242,13 +243,13 @@ fn take_field(e: &mut ManifestEdit, tag: u64, b: &mut Decoder<'_>) -> Result<boo
         FAMILY => {
             let id = FamilyId(b.varint32()?);
             let name = std::str::from_utf8(b.bytes(limits::FAMILY_NAME_BYTES_MAX)?)
-                .map_err(|_| Error::corruption("a family's name is not UTF-8"))?;
+                .map_err(|_| Error::corruption("the name of a column family is not UTF-8"))?;
             e.families.push((id, name.to_owned(), take_settings(b)?));
         }
         FILTER => {
             let id = FamilyId(b.varint32()?);
             let name = std::str::from_utf8(b.bytes(limits::FAMILY_NAME_BYTES_MAX)?)
-                .map_err(|_| Error::corruption("a filter's name is not UTF-8"))?;
+                .map_err(|_| Error::corruption("the name of a compaction filter is not UTF-8"))?;
             e.filters.push((id, name.to_owned()));
         }
         FAMILY_DROPPED => e.dropped.push(FamilyId(b.varint32()?)),
@@ -264,7 +265,7 @@ fn take_field(e: &mut ManifestEdit, tag: u64, b: &mut Decoder<'_>) -> Result<boo
                 Some(t) if seq > SeqNo::ZERO => t.meta.global_seq = Some(seq),
                 _ => {
                     return Err(Error::corruption(format!(
-                        "a stamp of klog {id}, which the edit does not add"
+                        "a sequence number for klog {id}, which the edit does not add"
                     )));
                 }
             }
@@ -346,7 +347,8 @@ fn take_event(b: &mut Decoder<'_>) -> Result<FamilyEvent> {
             return Err(Error::new(
                 ErrorKind::FormatTooNew,
                 format!(
-                    "a family's event has kind {other}, which this version does not know: open it with a newer Perigee"
+                    "a column-family event has kind {other}, which this version does not know: \
+                     open it with a newer Perigee"
                 ),
             ));
         }
@@ -368,7 +370,7 @@ fn version_of(e: &mut ManifestEdit, family: FamilyId) -> &mut VersionEdit {
 fn take_level(b: &mut Decoder<'_>) -> Result<LevelNo> {
     let n = b.varint()?;
     if n >= limits::LEVELS as u64 {
-        return Err(Error::corruption("no such level")
+        return Err(Error::corruption("invalid level")
             .expected(format_args!("less than {}", limits::LEVELS), n));
     }
     Ok(LevelNo(n as u8))
@@ -406,7 +408,7 @@ fn take_table(b: &mut Decoder<'_>) -> Result<(FamilyId, AddedTable)> {
     Ok((family, AddedTable { level, run, meta: TableMeta { id, summary, global_seq: None } }))
 }
 
-/// Small negative numbers as small numbers: 0, -1, 1, -2, ...
+/// Maps small negative numbers to small unsigned ones: 0, -1, 1, -2, ...
 fn zigzag(n: i32) -> u64 {
     u64::from(((n << 1) ^ (n >> 31)) as u32)
 }
@@ -425,7 +427,7 @@ fn take_settings(d: &mut Decoder<'_>) -> Result<FamilySettings> {
         match tag {
             1 => {
                 let name = std::str::from_utf8(body)
-                    .map_err(|_| Error::corruption("a key order is not UTF-8"))?;
+                    .map_err(|_| Error::corruption("the name of a comparator is not UTF-8"))?;
                 s.comparator = KeyComparator::by_name(name)?;
                 continue;
             }
@@ -448,21 +450,22 @@ fn take_settings(d: &mut Decoder<'_>) -> Result<FamilySettings> {
             25 => {
                 let level = u8::try_from(b.varint()?).ok().and_then(IsolationLevel::decode);
                 s.isolation = Some(level.ok_or_else(|| {
-                    Error::corruption("a family's level of isolation is unknown")
+                    Error::corruption("the isolation level of a column family is unknown")
                 })?);
             }
             other => {
-                check_unknown_tag(other, "a family's settings")?;
+                check_unknown_tag(other, "the settings of a column family")?;
                 continue;
             }
         }
         if !b.is_empty() {
-            return Err(Error::corruption(format!("bytes after setting {tag} of a family")));
+            return Err(Error::corruption(format!("bytes after setting {tag} of a column family")));
         }
     }
     s.comparator.check_fingerprint(fingerprint)?;
-    let damaged =
-        |e: Error| e.wrap(ErrorKind::Corruption, "a family's stored settings are damaged");
+    let damaged = |e: Error| {
+        e.wrap(ErrorKind::Corruption, "the stored settings of a column family are damaged")
+    };
     s.compression = CompressionMethod::new(codec, effort).map_err(damaged)?;
     s.check().map_err(damaged)?;
     Ok(s)

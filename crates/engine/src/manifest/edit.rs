@@ -1,105 +1,106 @@
-//! A change of the catalog (drawn in `docs/format/manifest.md`).
+//! The manifest edit: a change of the catalog. Format: `docs/format/manifest.md`.
 
 use crate::settings::FamilySettings;
 use crate::wal::LogSpan;
 use perigee_base::{FamilyId, FileId, SeqNo};
 use perigee_tree::VersionEdit;
 
-/// The mark of a clean close.
+/// The record of a clean close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CleanClose {
     /// The newest log segment.
     pub log: FileId,
-    /// Its exact length.
+    /// Its exact length in bytes.
     pub bytes: u64,
-    /// The last operation.
+    /// Sequence number of the last operation.
     pub last_seq: u64,
 }
 
-/// What befell a family beside the log.
+/// The kind of a column-family event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FamilyEventKind {
-    /// It was created, empty.
+    /// The column family was created, empty.
     Created {
         /// Its name.
         name: String,
     },
-    /// It was dropped.
+    /// The column family was dropped.
     Dropped {
         /// The name that it had.
         name: String,
     },
-    /// It was renamed.
+    /// The column family was renamed.
     Renamed {
         /// The old name.
         from: String,
         /// The new one.
         to: String,
     },
-    /// Everything in it was removed.
+    /// All entries were removed.
     Cleared,
-    /// It was created with the contents of another.
+    /// The column family was created with the contents of another.
     Cloned {
         /// Its name.
         name: String,
-        /// The other family.
+        /// The source column family.
         source: FamilyId,
     },
-    /// Entries were loaded into it.
+    /// Entries were bulk-loaded.
     Loaded,
 }
 
-/// What befell which family, and when.
+/// A change of a column family that is not in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FamilyEvent {
-    /// Under this number, which no operation has.
+    /// Sequence number of the event; no operation has the same.
     pub seq: SeqNo,
-    /// The family.
+    /// The column family.
     pub family: FamilyId,
-    /// What it was.
+    /// The kind of the event.
     pub kind: FamilyEventKind,
 }
 
-/// One edit. Everything in it happens together.
+/// A manifest edit. It takes effect as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ManifestEdit {
-    /// The whole state, not a change.
+    /// True if the edit is the whole state rather than a change.
     pub snapshot: bool,
-    /// Next file id, next family id, next run id.
+    /// Next file ID, next column-family ID, next run ID.
     pub next_ids: Option<(u64, u32, u64)>,
-    /// Families that come, or whose settings change.
+    /// Column families that are created, or whose settings change.
     pub families: Vec<(FamilyId, String, FamilySettings)>,
-    /// Families' compaction filters, by name (empty: none any more).
+    /// Compaction filters of column families, by name (empty: removed).
     pub filters: Vec<(FamilyId, String)>,
-    /// Families that go.
+    /// Column families that are dropped.
     pub dropped: Vec<FamilyId>,
-    /// Changes of families' versions.
+    /// Version edits of column families.
     pub versions: Vec<(FamilyId, VersionEdit)>,
-    /// Log segments that come, with their first LSN (0: not known yet), or whose first LSN is known
-    /// now.
+    /// Log segments that are added, with their first LSN (0: not known yet), or whose first LSN is
+    /// known now.
     pub logs_added: Vec<(FileId, u64)>,
-    /// Log segments that go.
+    /// Log segments that are removed.
     pub logs_removed: Vec<FileId>,
-    /// Log segments that stay for readers although recovery does not need them.
+    /// Log segments that recovery does not need and that are retained for readers.
     pub logs_retained: Vec<LogSpan>,
-    /// Those of them that go.
+    /// Retained log segments that are removed.
     pub retained_removed: Vec<FileId>,
-    /// What befell families beside the log.
+    /// Column-family events.
     pub events: Vec<FamilyEvent>,
-    /// What befell them up to here was too much to remember.
+    /// Column-family events up to this sequence number were discarded.
     pub events_discarded: Option<SeqNo>,
-    /// Families whose contents begin with this number: before it they were others.
+    /// Column families whose contents start at this sequence number; before it they had other
+    /// contents.
     pub contents_start: Vec<(FamilyId, SeqNo)>,
-    /// What older numbers would read may be gone.
+    /// Oldest readable sequence number: data for older reads may be gone.
     pub oldest_readable: Option<SeqNo>,
-    /// Named snapshots that come.
+    /// Named snapshots that are created.
     pub snapshots: Vec<(String, SeqNo)>,
-    /// Named snapshots that go.
+    /// Named snapshots that are dropped.
     pub snapshots_dropped: Vec<String>,
-    /// The log is on stable storage up to here.
+    /// The log is on stable storage up to this LSN.
     pub durable_seq: Option<u64>,
-    /// The latest time, in milliseconds, that entries may have expired by.
+    /// The latest time, in milliseconds since the Unix epoch, up to which entries may have expired.
     pub expiry_clock_ms: Option<u64>,
-    /// The database was closed.
+    /// The database was closed cleanly.
     pub clean_close: Option<CleanClose>,
 }

@@ -1,6 +1,6 @@
-//! The manifest: the only record of what the database is. Edits are checked against the catalog
-//! before they are written, synced before anything depends on them, and installed under the same
-//! lock.
+//! The manifest: the only record of the state of the database. Edits are checked against the
+//! catalog before they are written, synced before anything depends on them, and installed under the
+//! same lock.
 
 mod edit;
 mod codec;

@@ -1,5 +1,5 @@
-//! Edits survive the round trip; damaged and foreign ones are refused; the catalog refuses what
-//! does not fit.
+//! Tests that edits survive the round trip, that damaged and foreign edits are rejected, and that
+//! the catalog rejects edits that do not fit.
 
 use super::*;
 use crate::settings::FamilySettings;
@@ -104,7 +104,7 @@ fn damaged_edits_give_errors_not_panics() {
 }
 
 #[test]
-fn unknown_fields_are_skipped_or_refused_by_parity() {
+fn unknown_fields_are_skipped_or_rejected_by_parity() {
     assert_eq!(decode_edit(&[100, 1, 0]).unwrap(), ManifestEdit::default());
     assert_eq!(
         decode_edit(&[101, 1, 0]).unwrap_err().kind(),
@@ -135,21 +135,21 @@ fn catalog_rejects_unfit_edits_and_round_trips() {
         c.apply(&ManifestEdit { logs_removed: vec![FileId(3)], ..ManifestEdit::default() })
             .is_err()
     );
-    assert_eq!(c, before, "a refused edit changes nothing");
+    assert_eq!(c, before, "a rejected edit changes nothing");
     let mut again = Catalog::default();
     again.apply(&c.to_edit()).unwrap();
     assert_eq!(again, c);
 }
 
 #[test]
-fn preallocated_segment_learns_first_lsn_later() {
+fn preallocated_segment_gets_first_lsn_later() {
     let logs = |added: &[(u64, u64)], removed: &[u64]| ManifestEdit {
         logs_added: added.iter().map(|(id, lsn)| (FileId(*id), *lsn)).collect(),
         logs_removed: removed.iter().map(|id| FileId(*id)).collect(),
         ..ManifestEdit::default()
     };
     let mut c = Catalog::default();
-    assert!(c.apply(&logs(&[(2, 0)], &[])).is_err(), "nobody would know where the log begins");
+    assert!(c.apply(&logs(&[(2, 0)], &[])).is_err(), "the start of the log would be unknown");
     c.apply(&logs(&[(2, 1)], &[])).unwrap();
     c.apply(&logs(&[(3, 0)], &[])).unwrap();
     c.apply(&logs(&[(4, 0)], &[])).unwrap();
@@ -157,21 +157,24 @@ fn preallocated_segment_learns_first_lsn_later() {
     closed.apply(&logs(&[], &[4])).unwrap();
     assert_eq!(closed.logs, [(FileId(2), 1), (FileId(3), 0)], "the last was never used");
     assert!(c.clone().apply(&logs(&[], &[3])).is_err(), "it is neither the first nor the last");
-    assert!(c.clone().apply(&logs(&[], &[2])).is_err(), "the first must be known");
-    assert!(c.clone().apply(&logs(&[(5, 40)], &[])).is_err(), "in order");
-    assert!(c.clone().apply(&logs(&[(4, 40)], &[])).is_err(), "in order");
+    assert!(
+        c.clone().apply(&logs(&[], &[2])).is_err(),
+        "the first LSN of the first segment must be known"
+    );
+    assert!(c.clone().apply(&logs(&[(5, 40)], &[])).is_err(), "out of order");
+    assert!(c.clone().apply(&logs(&[(4, 40)], &[])).is_err(), "out of order");
     let known = c.missing_log_starts(&[(FileId(2), 1), (FileId(3), 20)]);
     c.apply(&ManifestEdit { logs_added: known, ..logs(&[], &[2]) }).unwrap();
     assert_eq!(c.logs, [(FileId(3), 20), (FileId(4), 0)]);
     let mut both = c.clone();
     both.apply(&logs(&[(5, 0)], &[])).unwrap();
     both.apply(&logs(&[(5, 60)], &[3, 4])).unwrap();
-    assert_eq!(both.logs, [(FileId(5), 60)], "of one that goes nobody has to know where it began");
+    assert_eq!(both.logs, [(FileId(5), 60)], "the first LSN of a removed segment is not needed");
     assert!(
         c.clone().apply(&logs(&[(4, 30), (3, 20)], &[3])).is_err(),
-        "one that goes does not come"
+        "a segment is not added and removed by the same edit"
     );
-    assert!(c.clone().apply(&logs(&[(4, 19)], &[])).is_err(), "it begins before its predecessor");
+    assert!(c.clone().apply(&logs(&[(4, 19)], &[])).is_err(), "it starts before its predecessor");
     let mut again = Catalog::default();
     again.apply(&c.to_edit()).unwrap();
     assert_eq!(again.logs, c.logs);
@@ -186,7 +189,7 @@ fn retained_log_has_no_gap_and_bounds_events() {
         ..ManifestEdit::default()
     })
     .unwrap();
-    assert!(c.events.is_empty(), "the log begins behind them");
+    assert!(c.events.is_empty(), "the log starts after them");
     let kept = ManifestEdit {
         logs_retained: vec![span(2, 1, 5), span(3, 5, 13)],
         ..ManifestEdit::default()
@@ -200,22 +203,22 @@ fn retained_log_has_no_gap_and_bounds_events() {
     };
     let mut full = c.clone();
     full.apply(&many).unwrap();
-    assert_eq!(full.oldest_position(), SeqNo(7), "the oldest three are forgotten");
+    assert_eq!(full.oldest_position(), SeqNo(7), "the oldest three are discarded");
     assert_eq!(full.events.iter().filter(|e| e.seq <= SeqNo(7)).count(), 0);
-    let refused = |e: ManifestEdit| assert!(c.clone().apply(&e).is_err(), "{e:?}");
-    refused(ManifestEdit { logs_retained: vec![span(5, 14, 15)], ..ManifestEdit::default() });
-    refused(ManifestEdit { logs_retained: vec![span(5, 13, 13)], ..ManifestEdit::default() });
-    refused(ManifestEdit { retained_removed: vec![FileId(9)], ..ManifestEdit::default() });
-    refused(ManifestEdit { snapshots_dropped: vec!["none".into()], ..ManifestEdit::default() });
+    let rejected = |e: ManifestEdit| assert!(c.clone().apply(&e).is_err(), "{e:?}");
+    rejected(ManifestEdit { logs_retained: vec![span(5, 14, 15)], ..ManifestEdit::default() });
+    rejected(ManifestEdit { logs_retained: vec![span(5, 13, 13)], ..ManifestEdit::default() });
+    rejected(ManifestEdit { retained_removed: vec![FileId(9)], ..ManifestEdit::default() });
+    rejected(ManifestEdit { snapshots_dropped: vec!["none".into()], ..ManifestEdit::default() });
     let named = ManifestEdit {
         snapshots: vec![("a".into(), SeqNo(3))],
         oldest_readable: Some(SeqNo(2)),
         ..ManifestEdit::default()
     };
     c.apply(&named).unwrap();
-    assert!(c.clone().apply(&named).is_err(), "the name is taken");
+    assert!(c.clone().apply(&named).is_err(), "the name exists already");
     c.apply(&ManifestEdit { oldest_readable: Some(SeqNo(1)), ..ManifestEdit::default() }).unwrap();
-    assert_eq!(c.oldest_readable, SeqNo(2), "it never goes back");
+    assert_eq!(c.oldest_readable, SeqNo(2), "it never decreases");
     let mut again = Catalog::default();
     again.apply(&c.to_edit()).unwrap();
     assert_eq!(again, c);
@@ -224,7 +227,7 @@ fn retained_log_has_no_gap_and_bounds_events() {
         ..ManifestEdit::default()
     })
     .unwrap();
-    assert_eq!(c.events, [], "they end before the log begins");
+    assert_eq!(c.events, [], "they end before the log starts");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Appends edits: checked, written, synced, then installed, under one lock.
+//! Writes the manifest: an edit is checked, written, synced and then installed, under one lock.
 
 use super::catalog::Catalog;
 use super::codec;
@@ -18,15 +18,15 @@ use perigee_file::log::{LogWriter, RecordKind, RecordStamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// A manifest is written anew when it has grown by this and to four times its first size.
+/// The manifest is rewritten when it exceeds this size and four times the size of its snapshot.
 const REWRITE_BYTES: u64 = 4 << 20;
 
-/// Which database, and under which boot of the machine it is written.
+/// Identifies the database, and the boot of the machine during which the manifest is written.
 #[derive(Clone, Copy, Debug)]
 pub struct DatabaseIdentity {
-    /// The database's id.
+    /// Database ID.
     pub database: u64,
-    /// The boot id now.
+    /// The current boot ID.
     pub boot: u64,
 }
 
@@ -47,16 +47,16 @@ pub struct Manifest {
     /// Number of the last synced edit.
     last_edit: AtomicU64,
     counters: Arc<Counters>,
-    /// Goes into every edit that is written anyway.
+    /// Included in every edit.
     clock: Arc<ClockHighWater>,
 }
 
-/// Writes `catalog` as edit number `edit` into a new manifest and puts it in the place of the old
-/// one. Durable when it returns. A failure before the rename leaves the old one; a failure after it
-/// leaves either.
+/// Writes `catalog` as edit number `edit` into a new manifest that replaces the old one. Durable on
+/// return. After a failure before the rename the old manifest stays; after a later failure it may
+/// be either.
 pub fn write_snapshot(
     dir: &dyn Dir,
-    place: DatabaseIdentity,
+    identity: DatabaseIdentity,
     id: FileId,
     edit: u64,
     catalog: &Catalog,
@@ -65,28 +65,29 @@ pub fn write_snapshot(
     if dir.file_len(filename::MANIFEST_TMP)?.is_some() {
         dir.remove(filename::MANIFEST_TMP)?;
     }
-    let writer = write_snapshot_file(dir, filename::MANIFEST_TMP, place, id, edit, catalog)?;
+    let writer = write_snapshot_file(dir, filename::MANIFEST_TMP, identity, id, edit, catalog)?;
     dir.rename(filename::MANIFEST_TMP, filename::MANIFEST)?;
     sync_dir()
         .map_err(|e| e.wrap(ErrorKind::OutcomeUnknown, "the new manifest may not be durable"))?;
     Ok(writer)
 }
 
-/// Writes `catalog` as edit number `edit` into the new file `file`, synced; its name is not.
+/// Writes `catalog` as edit number `edit` into the new file `file` and syncs the file, but not the
+/// directory.
 pub fn write_snapshot_file(
     dir: &dyn Dir,
     file: &str,
-    place: DatabaseIdentity,
+    identity: DatabaseIdentity,
     id: FileId,
     edit: u64,
     catalog: &Catalog,
 ) -> Result<LogWriter> {
     let header = FileHeader {
         kind: FileKind::Manifest,
-        database: place.database,
+        database: identity.database,
         file: id,
         a: edit,
-        b: place.boot,
+        b: identity.boot,
     };
     let mut writer = LogWriter::create(dir, file, &header)?;
     let mut record =
@@ -100,12 +101,12 @@ pub fn write_snapshot_file(
 }
 
 impl Manifest {
-    /// Around a manifest just written by [`write_snapshot`].
+    /// Creates the state for a manifest just written by [`write_snapshot`].
     #[allow(clippy::too_many_arguments)]
     pub fn new(
         dir: Arc<dyn Dir>,
         dir_sync: Arc<DirSync>,
-        place: DatabaseIdentity,
+        identity: DatabaseIdentity,
         writer: LogWriter,
         edit: u64,
         catalog: Catalog,
@@ -118,7 +119,7 @@ impl Manifest {
         Manifest {
             dir,
             dir_sync,
-            identity: place,
+            identity,
             state: Mutex::new(ManifestState { writer, catalog, snapshot_bytes }),
             last_edit: AtomicU64::new(edit),
             counters,
@@ -126,37 +127,37 @@ impl Manifest {
         }
     }
 
-    /// Number of the last synced edit.
+    /// Returns the number of the last synced edit.
     pub fn last_edit(&self) -> u64 {
         self.last_edit.load(SeqCst)
     }
-    /// The catalog now.
+    /// Returns a copy of the current catalog.
     pub fn catalog(&self) -> Catalog {
         self.state.lock().catalog.clone()
     }
-    /// Looks at the catalog while nothing can be installed.
+    /// Calls `at` with the catalog while nothing can be installed.
     pub fn with_catalog<T>(&self, at: impl FnOnce(&Catalog) -> T) -> T {
         at(&self.state.lock().catalog)
     }
-    /// The manifest's own file id, and its bytes.
+    /// Returns the file ID and the size of the manifest in bytes.
     pub fn file_and_bytes(&self) -> (FileId, u64) {
         let state = self.state.lock();
         (state.writer.id(), state.writer.offset())
     }
-    /// Bytes of the manifest.
+    /// Returns the size of the manifest in bytes.
     pub fn bytes(&self) -> u64 {
         self.state.lock().writer.offset()
     }
 
     /// Appends an edit durably, then runs `install` under the same lock.
     ///
-    /// `prepare` runs first, under the lock: it may complete the edit, and refuse it while nothing
-    /// has been written.
+    /// `prepare` runs first, under the lock: it completes the edit, or rejects it while nothing is
+    /// written.
     ///
     /// # Errors
-    /// From `prepare`, or `Corruption` if the edit does not fit: nothing happened. `NoSpace`:
-    /// nothing happened. `OutcomeUnknown`: the edit may or may not be there after reopen; the
-    /// database is poisoned, and no file that the edit names may be removed.
+    /// From `prepare`, or `Corruption` if the edit does not fit the catalog: nothing was changed.
+    /// `NoSpace`: nothing was changed. `OutcomeUnknown`: the edit may or may not survive a reopen;
+    /// the database is poisoned, and no file that the edit references may be removed.
     pub fn commit_edit<T>(
         &self,
         health: &Health,
@@ -177,7 +178,7 @@ impl Manifest {
         self.rewrite_if_large(&mut state, health, ids)
     }
 
-    /// The last edit of a clean close: a database that is already closed for everybody else.
+    /// Appends the last edit of a clean close, after the database was closed for all other threads.
     pub fn append_clean_close(&self, edit: &ManifestEdit, health: &Health) -> Result<()> {
         let mut state = self.state.lock();
         let clock = self.clock.newer_than(state.catalog.expiry_clock_ms);
@@ -238,10 +239,10 @@ impl Manifest {
                 health.set_background_error(BackgroundTask::Manifest, None);
                 Ok(())
             }
-            // Whether the rename survives a crash is unknown: both manifests would have to be
+            // It is unknown whether the rename survives a crash: both manifests would have to be
             // appended to.
             Err(e) if e.kind() == ErrorKind::OutcomeUnknown => Err(poison_health(e, health)),
-            // The old manifest still stands and goes on growing; the next edit tries again.
+            // The old manifest is still valid and keeps growing; the next edit tries again.
             Err(e) => {
                 health.set_background_error(BackgroundTask::Manifest, Some(e));
                 Ok(())

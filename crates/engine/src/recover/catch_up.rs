@@ -1,13 +1,13 @@
-//! Replays a log that is larger than memory: it was verified whole, the manifest names it, and now
-//! it is read again, and flushed as it goes, by the same flushes and edits as in normal operation.
-//! A crash at any time leaves a database whose log begins behind what was flushed.
+//! Replays a log that is larger than memory. The log was verified completely and the manifest
+//! references it; now it is read again and flushed along the way, with the same flushes and edits
+//! as in normal operation. A crash at any time leaves a database whose log starts after what was
+//! flushed.
 //!
-//! Many families would each leave a tiny table at each flush, more than there is memory for. So
-//! then the log is read several times, each time for as many families as there is room for, and
-//! each of them makes one table.
+//! With many column families, each flush would write a tiny table for each of them, more tables
+//! than memory allows. In that case the log is read several times, each time for as many column
+//! families as fit, and each of them gets one table.
 //!
-//! Bounded is what memtables hold, by their share of the memory budget; beside them one record at a
-//! time is in memory.
+//! Memory is bounded by the share of memtables in the memory budget, plus one record.
 
 use super::insert::{ReplayedOps, insert_ops};
 use super::new_log::{read_record, reopen_segment};
@@ -25,45 +25,46 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Runs in level 0 of one family after which tables are merged before more are made.
+/// Level-0 runs of a column family at which compactions run before more tables are written.
 const LEVEL0_RUNS: u64 = 12;
 
-/// Families that would be flushed with fewer bytes than this, because of their number, are replayed
-/// in groups.
+/// If the number of column families would make their average flush smaller than this, they are
+/// replayed in groups.
 const FLUSH_BYTES_MIN: u64 = 256 << 10;
 
-/// What is replayed.
+/// The LSNs to replay.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayRange {
     /// The first operation that may not be in tables.
     pub from: u64,
-    /// The one behind the last.
+    /// The LSN after the last operation.
     pub to: u64,
 }
 
-/// What the second reading did.
+/// Statistics of the second pass over the log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CatchUpSummary {
     /// Operations put into memtables.
     pub operations: u64,
-    /// Most bytes that memtables held at a time.
+    /// Peak memory of the memtables, in bytes.
     pub peak_bytes: u64,
 }
 
 struct LogCatchUp<'a> {
     core: &'a Arc<EngineCore>,
-    /// The families, and how far each had been flushed when the log was verified.
+    /// The column families, and up to where each had been flushed when the log was verified.
     families: BTreeMap<FamilyId, (Arc<FamilyState>, SeqNo)>,
-    /// Segments stay from here on, because others of their operations are replayed later.
+    /// Segments from here on are kept: a later group needs operations in them.
     pinned_from: u64,
     summary: CatchUpSummary,
-    /// No room for tables: the rest stays in memory, or the database could not be opened at all.
+    /// No disk space for tables: the rest stays in memory, since otherwise the database could not
+    /// be opened at all.
     is_full: bool,
 }
 
-/// Reads the log once more, or once for each group of families, and puts what is not in tables into
-/// memtables, which are flushed when they exceed their share. `bytes`: what the operations of each
-/// family take in memory.
+/// Reads the log again, once or once per group of column families, and inserts what is not in
+/// tables into memtables, which are flushed when they exceed their share. `bytes`: the memory
+/// needed for the operations of each column family.
 pub fn catch_up_log(
     core: &Arc<EngineCore>,
     span: ReplayRange,
@@ -89,8 +90,8 @@ pub fn catch_up_log(
     Ok(done)
 }
 
-/// Which families are replayed together, so that memtables hold no more than `limit`: all, where
-/// each can be flushed with enough bytes; else the small ones together, and one that is larger than
+/// Groups the column families so that the memtables hold no more than `limit` bytes: a single group
+/// if each can be flushed with enough bytes; otherwise small ones together, and those larger than
 /// the limit alone.
 fn group_families(bytes: &BTreeMap<FamilyId, u64>, limit: u64) -> Vec<Vec<FamilyId>> {
     let mut all: Vec<(u64, FamilyId)> = bytes.iter().map(|(id, bytes)| (*bytes, *id)).collect();
@@ -123,7 +124,7 @@ impl LogCatchUp<'_> {
         Ok(())
     }
 
-    /// The memtables of this group make room for the next.
+    /// Seals and flushes the memtables of this group to free memory for the next.
     fn seal_group(&mut self) -> Result<()> {
         for (family, _) in self.families.values() {
             family.tree.seal_memtable();
@@ -141,7 +142,7 @@ impl LogCatchUp<'_> {
             let offset = record.offset;
             next = record.header.lsn + u64::from(record.header.lsn_count);
             self.replay_record(record).map_err(|e| e.at(&file, offset))?;
-            // What is not replayed yet keeps its segment.
+            // Operations that are not replayed yet keep their segment.
             self.core.replay_position.store(next.min(self.pinned_from), SeqCst);
             self.flush_over_share()?;
         }
@@ -155,8 +156,8 @@ impl LogCatchUp<'_> {
         for (n, op) in BatchOps::new(&record.payload, at.unwrap_or(0..0)).enumerate() {
             let op = op?;
             let seq = SeqNo(n as u64);
-            // Families that are gone, and operations that only take a number, were checked when the
-            // log was verified.
+            // Dropped column families and operations that only reserve a sequence number were
+            // checked when the log was verified.
             if self.families.get(&op.family).is_some_and(|(_, flushed)| seq.plus(base) > *flushed) {
                 parts.entry(op.family).or_default().push((op, seq));
             }
@@ -177,25 +178,25 @@ impl LogCatchUp<'_> {
         Ok(())
     }
 
-    /// Flushes memtables that are full, and others while all together exceed their share.
+    /// Flushes memtables that are full, and more while all together exceed their share.
     fn flush_over_share(&mut self) -> Result<()> {
         let core = self.core;
         if self.is_full {
             return Ok(());
         }
-        let over = rotate::families_over_budget(core);
-        for family in &over {
+        let over_budget = rotate::families_over_budget(core);
+        for family in &over_budget {
             family.tree.seal_memtable();
         }
-        if over.is_empty() && core.memory_budget.memtable_bytes().1 == 0 {
+        if over_budget.is_empty() && core.memory_budget.memtable_bytes().1 == 0 {
             return Ok(());
         }
         match flush_and_compact(core) {
             Err(e) if e.kind() == ErrorKind::NoSpace => {
-                let again =
+                let retried =
                     if ballast::remove(&*core.dir)? { flush_and_compact(core) } else { Err(e) };
-                self.is_full = is_no_space(&again);
-                if self.is_full { Ok(()) } else { again }
+                self.is_full = is_no_space(&retried);
+                if self.is_full { Ok(()) } else { retried }
             }
             done => done,
         }
@@ -206,14 +207,14 @@ fn is_no_space(done: &Result<()>) -> bool {
     done.as_ref().is_err_and(|e: &Error| e.kind() == ErrorKind::NoSpace)
 }
 
-/// Flushes all sealed memtables, and merges tables where many have come together.
+/// Flushes all sealed memtables, and compacts where many level-0 runs have accumulated.
 fn flush_and_compact(core: &Arc<EngineCore>) -> Result<()> {
     core.memory_budget.clear_nothing_to_seal();
     core.refresh_load();
     while flush::flush_oldest(core)? {
         finish_job(core);
     }
-    // A merge that fails is tried again, and told of, by the thread that it belongs to.
+    // A failed compaction is retried and reported later, by the compaction thread.
     while core.worst_family_load.load(SeqCst) & 0xffff_ffff >= LEVEL0_RUNS
         && compact::compact_most_urgent(core).is_ok_and(|done| done)
     {
@@ -224,7 +225,7 @@ fn flush_and_compact(core: &Arc<EngineCore>) -> Result<()> {
 
 fn finish_job(core: &EngineCore) {
     core.release_job_memory();
-    // What cannot be removed now is an orphan of the next open.
+    // A file that cannot be removed now is an orphan, removed at the next open.
     let _ = core.obsolete_files.delete_unreferenced(&core.table_cache);
 }
 

@@ -1,14 +1,14 @@
 //! Recognizes directories that belong to another program, so that an open does not create a
 //! database among foreign files.
 //!
-//! Only directories without a manifest of ours are examined, before anything is created.
-//! [`recognize`] is a pure function over the listing; [`check`] reads the listing. Must not know
-//! what is stored in foreign files: names decide.
+//! Only directories without a Perigee manifest are examined, before anything is created.
+//! [`recognize`] is a pure function of the listing; [`find_foreign`] reads the listing. Only file
+//! names are considered, not the contents of foreign files.
 //!
-//! What may lie in a directory where a database is created: nothing; what an interrupted first open
-//! has left (`LOCK`, `LOG`, `LOG.n`, `BALLAST`, `MANIFEST.tmp`, log segments without a record,
+//! A database may be created in a directory that contains nothing but: leftovers of an interrupted
+//! first open (`LOCK`, `LOG`, `LOG.n`, `BALLAST`, `MANIFEST.tmp`, log segments without a record,
 //! `trash/`); the options file `perigee.toml`; hidden entries (`.gitkeep`, `.DS_Store`, `.nfs...`);
-//! and `lost+found`, which a new ext4 file system has.
+//! and `lost+found`, which a new ext4 file system contains.
 
 use super::manifest_reader::data_without_manifest;
 use super::orphans::TRASH_DIR;
@@ -22,11 +22,11 @@ use std::path::Path;
 const OPTIONS_FILE: &str = "perigee.toml";
 /// The options file while it is written.
 const OPTIONS_FILE_TMP: &str = "perigee.toml.tmp";
-/// So many subdirectories are looked into: databases of TidesDB may have thousands of column
+/// Maximum number of subdirectories examined: TidesDB databases may have thousands of column
 /// families.
 const SUBDIRECTORIES_MAX: usize = 256;
 
-/// Whose directory it is.
+/// The kind of a foreign directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ForeignDir {
     /// A database of TidesDB.
@@ -39,27 +39,26 @@ pub enum ForeignDir {
     Lmdb,
     /// A directory of backups that this engine made.
     Backups,
-    /// Something else; the first foreign name in it.
+    /// Something else, with the first foreign name in it.
     Other(String),
 }
 
-/// Names in a directory.
+/// The names in a directory.
 #[derive(Clone, Debug, Default)]
 pub struct DirListing {
     /// Regular files.
     pub files: Vec<String>,
-    /// Everything else, with the names of the regular files inside if it is a directory that can be
-    /// read.
+    /// Everything else; for readable directories with the names of the regular files inside.
     pub others: Vec<(String, Vec<String>)>,
 }
 
 impl ForeignDir {
-    /// What the directory at `place` is, and what to do, in words.
-    pub fn describe(&self, place: &str) -> String {
+    /// Describes the contents of the directory at `path`, and what to do about it.
+    pub fn describe(&self, path: &str) -> String {
         let import = |what: &str, option: &str| {
             format!(
-                "{place} holds a {what}, not a Perigee database; nothing was changed. \
-                 Import it: `perigee import {option} {place} --to NEW_DIRECTORY`"
+                "{path} holds a {what}, not a Perigee database; nothing was changed. \
+                 Import it: `perigee import {option} {path} --to NEW_DIRECTORY`"
             )
         };
         match self {
@@ -69,24 +68,24 @@ impl ForeignDir {
             ForeignDir::RocksDb => import("RocksDB database", "--from-rocksdb"),
             ForeignDir::Lmdb => import("LMDB environment", "--from-lmdb"),
             ForeignDir::LevelDb => format!(
-                "{place} holds a LevelDB database, not a Perigee database; nothing was changed. There is no importer for \
-                 LevelDB: name an empty directory"
+                "{path} holds a LevelDB database, not a Perigee database; nothing was changed. \
+                 There is no importer for LevelDB: name an empty directory"
             ),
             ForeignDir::Backups => format!(
-                "{place} holds backups of a Perigee database, not a database; nothing was changed. \
-                 Restore one: `perigee restore {place} NEW_DIRECTORY`"
+                "{path} holds backups of a Perigee database, not a database; nothing was changed. \
+                 Restore one: `perigee restore {path} NEW_DIRECTORY`"
             ),
             ForeignDir::Other(name) => format!(
-                "{place} is not empty and holds no Perigee database (no {}): it holds {name:?}; nothing was changed. Name an \
-                 empty directory",
+                "{path} is not empty and holds no Perigee database (no {}): it holds {name:?}; \
+                 nothing was changed. Name an empty directory",
                 filename::MANIFEST
             ),
         }
     }
 }
 
-/// Whether a database of ours that is being created has a file of that name, or the directory may
-/// hold it anyway.
+/// Returns true if a database being created has a file of that name, or the name is allowed in its
+/// directory anyway.
 fn is_allowed_file(file: &str) -> bool {
     filename::parse_file_name(file).is_some()
         || filename::is_info_log_name(file)
@@ -101,13 +100,14 @@ fn is_allowed_file(file: &str) -> bool {
         || file.starts_with('.')
 }
 
-/// `PREFIX` and digits, as RocksDB and LevelDB number their files.
+/// Returns true for `prefix` followed by digits, as RocksDB and LevelDB name their files.
 fn has_numbered_name(file: &str, prefix: &str) -> bool {
     file.strip_prefix(prefix)
         .is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// Whose directory without a manifest of ours this is; `None` if a database may be created in it.
+/// Recognizes the kind of a directory without a Perigee manifest; `None` if a database may be
+/// created in it.
 pub fn recognize(listing: &DirListing) -> Option<ForeignDir> {
     let any = |is: &dyn Fn(&str) -> bool| listing.files.iter().any(|f| is(f));
     let has = |file: &str| any(&|f| f == file);
@@ -141,15 +141,16 @@ pub fn recognize(listing: &DirListing) -> Option<ForeignDir> {
     file.or(other).cloned().map(ForeignDir::Other)
 }
 
-/// Whose directory `dir` is, if it holds no manifest of ours and no data of ours.
+/// Returns the kind of `dir` if it is foreign; `None` if it has a Perigee manifest or data, or may
+/// hold a new database.
 ///
 /// # Errors
-/// `Io`: it cannot be listed.
+/// `Io` if it cannot be listed.
 pub fn find_foreign(env: &Env, dir: &dyn Dir) -> Result<Option<ForeignDir>> {
     if bug::is_active(Bug::ForeignFilesIgnored) || dir.file_len(filename::MANIFEST)?.is_some() {
         return Ok(None);
     }
-    // A damaged database of ours, which the open reports as such and repair can read.
+    // A damaged Perigee database: the open reports it as such, and repair can read it.
     if !matches!(data_without_manifest(dir), Ok(None)) {
         return Ok(None);
     }
@@ -166,18 +167,18 @@ pub fn find_foreign(env: &Env, dir: &dyn Dir) -> Result<Option<ForeignDir>> {
     Ok(recognize(&listing))
 }
 
-/// Refuses a directory that belongs to another program; nothing is created in it.
+/// Returns an error for a directory that belongs to another program; creates nothing in it.
 ///
 /// # Errors
-/// `InvalidArgument` if a database was to be created, else `NotFound`; both name what is there and
-/// what to do.
+/// `InvalidArgument` if a database was to be created, otherwise `NotFound`; both say what the
+/// directory contains and what to do.
 pub fn refuse_foreign(env: &Env, dir: &dyn Dir, create: bool) -> Result<()> {
     let Some(foreign) = find_foreign(env, dir)? else { return Ok(()) };
     let kind = if create { ErrorKind::InvalidArgument } else { ErrorKind::NotFound };
     Err(Error::new(kind, foreign.describe(&dir.path().display().to_string())))
 }
 
-/// The same for a path; a missing directory is accepted.
+/// Like [`refuse_foreign`], for a path; a missing directory is accepted.
 ///
 /// # Errors
 /// `InvalidArgument`, `Io`.
@@ -259,14 +260,14 @@ mod tests {
     }
 
     #[test]
-    fn messages_say_what_to_do() {
-        let said = |foreign: ForeignDir| foreign.describe("/data");
-        assert!(said(ForeignDir::TidesDb).contains("perigee import --tidesdb-lib"));
-        assert!(said(ForeignDir::TidesDb).contains("--from-tidesdb /data"));
-        assert!(said(ForeignDir::RocksDb).contains("--from-rocksdb /data"));
-        assert!(said(ForeignDir::Lmdb).contains("--from-lmdb /data"));
-        assert!(said(ForeignDir::LevelDb).contains("no importer"));
-        assert!(said(ForeignDir::Backups).contains("perigee restore /data"));
-        assert!(said(ForeignDir::Other("letter.txt".into())).contains("letter.txt"));
+    fn messages_explain_what_to_do() {
+        let message = |foreign: ForeignDir| foreign.describe("/data");
+        assert!(message(ForeignDir::TidesDb).contains("perigee import --tidesdb-lib"));
+        assert!(message(ForeignDir::TidesDb).contains("--from-tidesdb /data"));
+        assert!(message(ForeignDir::RocksDb).contains("--from-rocksdb /data"));
+        assert!(message(ForeignDir::Lmdb).contains("--from-lmdb /data"));
+        assert!(message(ForeignDir::LevelDb).contains("no importer"));
+        assert!(message(ForeignDir::Backups).contains("perigee restore /data"));
+        assert!(message(ForeignDir::Other("letter.txt".into())).contains("letter.txt"));
     }
 }

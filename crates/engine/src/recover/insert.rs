@@ -1,5 +1,5 @@
-//! Puts the operations of a log record into the memtables of their families. Must not know where
-//! the record was read, or what becomes of it.
+//! Inserts the operations of a log record into the memtables of their column families. Independent
+//! of where the record was read, and of what becomes of it.
 
 use crate::family::FamilyState;
 use crate::shared_batches::{SharedBatches, batch_share, operation_bytes};
@@ -8,23 +8,24 @@ use perigee_file::log::BatchOp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Records up to this length may be copied into the memtables, so that their buffers are not kept.
+/// Records up to this size may be copied into the memtables, so that their buffers can be freed.
 const COPIED_BYTES_MAX: usize = 4 << 10;
 
-/// The operations of a record by family, each with its place among the record's numbers.
+/// The operations of a record by column family, each with its index among the record's sequence
+/// numbers.
 pub type ReplayedOps = BTreeMap<FamilyId, Vec<(BatchOp, SeqNo)>>;
 
-/// What an operation takes in a memtable beside its key and value, about.
+/// Approximate overhead of an operation in a memtable, beside its key and value.
 const OP_BYTES: usize = 72;
 
-/// Bytes that an operation takes in a memtable, about.
+/// Returns the approximate bytes of an operation in a memtable.
 pub fn op_memory_bytes(op: &BatchOp) -> u64 {
     (op.key.len() + op.value.len() + OP_BYTES) as u64
 }
 
-/// Inserts `parts`, which lie in `buffer`, a record of `count` operations from number `base` on.
-/// With `copied`, the buffer of a small record, or of one most of which is not inserted, is not
-/// kept. Returns how many bytes the memtables grew by.
+/// Inserts `parts`, the operations of a record of `count` operations in `buffer`, starting at
+/// sequence number `base`. With `copied`, the buffer of a small record, or of one of which little
+/// is inserted, is not retained. Returns the memtable growth in bytes.
 ///
 /// # Errors
 /// `NoMemory` if a memtable's address space is exhausted.
@@ -48,8 +49,8 @@ pub fn insert_ops(
         if copied {
             active.insert_copied(buffer, base, ops)?;
         } else {
-            let mine = shared.as_ref().map(|of| batch_share(of, operation_bytes(ops), all));
-            active.insert_shared(buffer, base, ops, mine)?;
+            let share = shared.as_ref().map(|of| batch_share(of, operation_bytes(ops), all));
+            active.insert_shared(buffer, base, ops, share)?;
         }
         grown += active.bytes().saturating_sub(before);
     }

@@ -1,9 +1,10 @@
-//! Follows the manifest of a database beside its writer: opens every file that one edit's catalog
-//! names, and reports later changes of the contents that did not pass through the log.
+//! Follows the manifest while another process writes to the database: opens every file that the
+//! catalog of one edit references, and reports later changes of the contents that did not pass
+//! through the log.
 //!
-//! A writer removes a file only after an edit that no longer names it. So a file that cannot be
-//! opened, and that the manifest read afterwards still names, was not removed by a writer. Each
-//! round reads and opens only what the writer has added since the round before.
+//! A writer removes a file only after an edit that no longer references it. So a file that cannot
+//! be opened, and that the manifest read afterwards still references, was not removed by a writer.
+//! Each round reads and opens only what the writer has added since the previous round.
 
 use super::manifest_reader::{ManifestReader, RecoveredManifest};
 use crate::manifest::{Catalog, ManifestEdit};
@@ -15,32 +16,32 @@ use perigee_env::fs::read_only_dir::ReadOnlyDir;
 use perigee_file::filename;
 use std::collections::BTreeSet;
 
-/// Rounds in a row in which files vanish before they are open. Only damage, or a writer that
-/// removes files faster than they can be opened, comes near.
+/// Maximum number of consecutive rounds in which files disappear before they are opened. Only
+/// damage, or a writer that removes files faster than they can be opened, gets close to it.
 const ROUNDS_MAX: u32 = 10_000;
-/// Handles of files that are no longer named are closed once in this number of rounds.
+/// Handles of unreferenced files are closed once per this number of rounds.
 const ROUNDS_KEPT: u32 = 64;
 
-/// A file that a catalog names, with the family that it is of (a segment of the log:
-/// [`FamilyId::NOBODY`]). Clones share files.
+/// A file referenced by a catalog, with its column family ([`FamilyId::NONE`] for a log segment).
+/// Clones share files.
 type NamedFile = (FileId, FileKind, FamilyId);
 
-/// A change of the contents that is in the manifest, but not in the catalog that was pinned.
+/// A change of the contents that is in the manifest but not in the pinned catalog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnloggedChange {
-    /// The first of them has this number.
+    /// Sequence number of the first such change.
     FirstAt(SeqNo),
-    /// There may be some: the manifest was replaced, and the new one no longer lists them.
+    /// There may be some: the manifest was replaced, and the new one does not list them any more.
     Unknown,
 }
 
-/// The manifest as far as it was read, and what came after the catalog that was pinned.
+/// A reader of the manifest that tracks changes since the catalog was pinned.
 #[derive(Debug)]
 pub struct ManifestFollower<'a> {
     dir: &'a ReadOnlyDir,
     boot: u64,
     manifest: ManifestReader,
-    /// Every change that the pinned catalog lacks has a larger number.
+    /// Every change that the pinned catalog lacks has a larger sequence number.
     known_up_to: SeqNo,
     change: Option<UnloggedChange>,
     /// The manifest was replaced since the catalog was pinned.
@@ -62,22 +63,22 @@ impl<'a> ManifestFollower<'a> {
         })
     }
 
-    /// The boot of the machine now.
+    /// Returns the current boot ID of the machine.
     pub fn boot(&self) -> u64 {
         self.boot
     }
-    /// Number of the last edit read.
+    /// Returns the number of the last edit read.
     pub fn last_edit(&self) -> u64 {
         self.manifest.last_edit()
     }
-    /// The catalog as of the last edit read.
+    /// Returns the catalog as of the last edit read.
     pub fn catalog(&self) -> &Catalog {
         self.manifest.catalog()
     }
 
-    /// Holds open every file that the newest catalog names, and returns that catalog. A file that
-    /// is missing although the manifest names it, or that cannot be opened, is reported when it is
-    /// read.
+    /// Opens and holds every file that the newest catalog references, and returns that catalog. A
+    /// file that is missing although the manifest references it, or that cannot be opened, is
+    /// reported when it is read.
     ///
     /// # Errors
     /// `Busy` if the writer removed files before they could be opened, very often in a row.
@@ -90,14 +91,15 @@ impl<'a> ManifestFollower<'a> {
         let mut rounds = 0;
         while !missing.is_empty() {
             let added = self.read_new_edits()?;
-            if missing.iter().any(|file| is_named(self.catalog(), *file)) {
+            if missing.iter().any(|file| is_referenced(self.catalog(), *file)) {
                 break;
             }
             rounds += 1;
             if rounds > ROUNDS_MAX || rereads {
                 return Err(Error::new(
                     ErrorKind::Busy,
-                    "the writer removes files faster than they can be opened; open again, or take a checkpoint",
+                    "the writer removes files faster than they can be opened; open again, or take \
+                     a checkpoint",
                 ));
             }
             if rounds % ROUNDS_KEPT == 0 {
@@ -111,8 +113,8 @@ impl<'a> ManifestFollower<'a> {
         self.manifest.validated()
     }
 
-    /// Reads on, and returns the first change since [`ManifestFollower::pin`], if its number is not
-    /// larger than `last`.
+    /// Reads new edits, and returns the first change since [`ManifestFollower::pin_files`] if its
+    /// sequence number is not larger than `last`.
     pub fn change_up_to(&mut self, last: u64) -> Result<Option<UnloggedChange>> {
         self.read_new_edits()?;
         Ok(self
@@ -120,9 +122,9 @@ impl<'a> ManifestFollower<'a> {
             .filter(|change| !matches!(change, UnloggedChange::FirstAt(seq) if seq.0 > last)))
     }
 
-    /// Whether a pinned segment of the log may have lost its end: an open of the database keeps a
-    /// segment, copies what is not known to be synced into a new one, replaces the manifest, and
-    /// then truncates the segment. As of the last [`ManifestFollower::read_on`].
+    /// Returns true if a pinned log segment may have been truncated: an open of the database keeps
+    /// a segment, copies what is not known to be synced into a new one, replaces the manifest, and
+    /// then truncates the segment. As of the last [`ManifestFollower::read_new_edits`].
     pub fn may_have_lost_log(&self, pinned: &Catalog) -> bool {
         let now = self.catalog();
         let stays = |id: FileId| {
@@ -134,16 +136,16 @@ impl<'a> ManifestFollower<'a> {
             && pinned.logs.iter().any(|(id, _)| stays(*id))
     }
 
-    /// Reads on; returns the files that came and are still named.
+    /// Reads new edits. Returns the files that they added and that are still referenced.
     pub fn read_new_edits(&mut self) -> Result<Vec<NamedFile>> {
         let (mut added, mut first) = (Vec::new(), None);
         self.manifest.read_new_edits(&mut |edit| {
             added.extend(files_added(edit));
             first = first.or(edit.events.iter().map(|e| e.seq).min());
         })?;
-        added.retain(|file| is_named(self.catalog(), *file));
+        added.retain(|file| is_referenced(self.catalog(), *file));
         self.note_change(first.map(UnloggedChange::FirstAt));
-        // Asked after reading: the edits of a manifest that is still current were all there.
+        // Checked after reading: if the manifest is still current, all of its edits were read.
         if !self.manifest.is_current(self.dir)? {
             self.manifest = open_manifest(self.dir, self.boot)?;
             self.is_replaced = true;
@@ -160,12 +162,13 @@ impl<'a> ManifestFollower<'a> {
         Ok(added)
     }
 
-    /// Notes a change; the first one counts.
+    /// Records a change, unless an earlier one is recorded.
     fn note_change(&mut self, change: Option<UnloggedChange>) {
         self.change = self.change.or(change);
     }
 
-    /// Opens files, newest first: they are the first to go. Returns those that could not be opened.
+    /// Opens files, newest first, because those are removed first. Returns those that could not be
+    /// opened.
     fn open_files(&self, mut files: Vec<NamedFile>) -> Vec<NamedFile> {
         files.sort_unstable_by_key(|(id, ..)| std::cmp::Reverse(*id));
         files.retain(|(id, kind, _)| self.dir.pin_file(&filename::file_name(*id, *kind)).is_err());
@@ -180,16 +183,16 @@ impl<'a> ManifestFollower<'a> {
     }
 }
 
-/// Opens the manifest and reads all of it.
+/// Opens the manifest and reads all of its edits.
 fn open_manifest(dir: &dyn Dir, boot: u64) -> Result<ManifestReader> {
     let mut manifest = ManifestReader::open(dir, boot)?;
     manifest.read_new_edits(&mut |_| {})?;
     Ok(manifest)
 }
 
-/// A number so that every change that the catalog lacks has a larger one. Numbers of changes ascend
-/// from edit to edit, and a segment of the log goes only after the edits of all changes whose
-/// numbers are in it.
+/// Returns a sequence number that is smaller than that of every change the catalog lacks. Sequence
+/// numbers of changes ascend from edit to edit, and a log segment is removed only after the edits
+/// of all changes whose sequence numbers are in it.
 fn last_change(catalog: &Catalog) -> SeqNo {
     let last = catalog.events.last().map_or(SeqNo::ZERO, |e| e.seq);
     last.max(catalog.oldest_position())
@@ -215,7 +218,7 @@ fn log_file((id, _): &(FileId, u64)) -> NamedFile {
     (*id, FileKind::Wal, FamilyId::NONE)
 }
 
-fn is_named(catalog: &Catalog, (id, kind, family): NamedFile) -> bool {
+fn is_referenced(catalog: &Catalog, (id, kind, family): NamedFile) -> bool {
     match kind {
         FileKind::Klog => catalog.families.get(&family).is_some_and(|f| f.tables.contains_key(&id)),
         FileKind::Vlog => catalog.families.get(&family).is_some_and(|f| f.vlogs.contains_key(&id)),
@@ -274,7 +277,7 @@ mod tests {
             self.log.append(stamp, &mut [&mut record]).unwrap();
             self.catalog.apply(&edit).unwrap();
         }
-        /// The manifest is replaced by one that holds the catalog alone.
+        /// Replaces the manifest by one that only holds a snapshot of the catalog.
         fn replace(&mut self) {
             self.last_edit += 1;
             let id = FileId(1 + self.last_edit);
@@ -309,7 +312,7 @@ mod tests {
         writer.add_log(10, 1);
         let dir = ReadOnlyDir::new(Arc::clone(&writer.dir));
         let mut follower = ManifestFollower::new(&dir, 1).unwrap();
-        // What was read is out of date before anything is open.
+        // The manifest that was read is outdated before any file is opened.
         writer.add_log(11, 5);
         writer.remove_log(10);
         let found = follower.pin_files().unwrap();
@@ -319,11 +322,11 @@ mod tests {
         assert!(dir.open(&filename::file_name(FileId(11), FileKind::Wal)).is_ok());
         assert_eq!(dir.pinned_files(), 1);
         assert_eq!(follower.pin_files().unwrap().catalog.logs, [(FileId(12), 9)]);
-        assert_eq!(dir.pinned_files(), 1, "what is no longer named is let go of");
+        assert_eq!(dir.pinned_files(), 1, "unreferenced files are released");
     }
 
     #[test]
-    fn missing_file_that_is_named_ends_pin() {
+    fn missing_referenced_file_does_not_fail_pin() {
         let mut writer = ManifestTestWriter::new();
         writer.add_log(10, 1);
         writer.dir.remove(&filename::file_name(FileId(10), FileKind::Wal)).unwrap();
@@ -341,17 +344,17 @@ mod tests {
         let dir = ReadOnlyDir::new(Arc::clone(&writer.dir));
         let mut follower = ManifestFollower::new(&dir, 1).unwrap();
         follower.pin_files().unwrap();
-        assert_eq!(follower.change_up_to(100).unwrap(), None, "the catalog has it");
+        assert_eq!(follower.change_up_to(100).unwrap(), None, "the catalog contains it");
         writer.change(7);
         writer.change(9);
-        assert_eq!(follower.change_up_to(6).unwrap(), None, "it is behind what was replayed");
+        assert_eq!(follower.change_up_to(6).unwrap(), None, "it comes after what was replayed");
         assert_eq!(follower.change_up_to(7).unwrap(), Some(UnloggedChange::FirstAt(SeqNo(7))));
         follower.pin_files().unwrap();
         assert_eq!(follower.change_up_to(100).unwrap(), None);
     }
 
     #[test]
-    fn replaced_manifest_lists_changes_or_says_that_it_cannot() {
+    fn replaced_manifest_lists_changes_or_reports_unknown() {
         let mut writer = ManifestTestWriter::new();
         writer.add_log(10, 1);
         writer.change(3);
@@ -359,14 +362,15 @@ mod tests {
         let mut follower = ManifestFollower::new(&dir, 1).unwrap();
         follower.pin_files().unwrap();
         writer.replace();
-        assert_eq!(follower.change_up_to(100).unwrap(), None, "nothing has changed but the file");
-        // Replaced twice: the change is in no manifest that was read, but in the list of the last.
+        assert_eq!(follower.change_up_to(100).unwrap(), None, "only the file was replaced");
+        // Replaced twice: the change is in no manifest that was read, but in the event list of the
+        // last.
         writer.replace();
         writer.change(7);
         writer.replace();
         assert_eq!(follower.change_up_to(100).unwrap(), Some(UnloggedChange::FirstAt(SeqNo(7))));
         follower.pin_files().unwrap();
-        // The log goes, and the event with it.
+        // The log segment is removed, and the event with it.
         writer.replace();
         writer.change(20);
         writer.add_log(11, 30);

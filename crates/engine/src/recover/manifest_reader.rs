@@ -9,24 +9,25 @@ use perigee_env::{Dir, Env};
 use perigee_file::filename;
 use perigee_file::log::{LogReader, NextLogRecord, RecordKind};
 
-/// What the manifest said.
+/// The contents of the manifest.
 #[derive(Clone, Debug)]
 pub struct RecoveredManifest {
-    /// The state.
+    /// The state after the last edit.
     pub catalog: Catalog,
-    /// The database's id.
+    /// Database ID.
     pub database: u64,
-    /// The boot of the machine under which it was begun.
+    /// Boot ID of the machine when this manifest was started.
     pub boot: u64,
     /// Number of the last edit (0: a new database).
     pub last_edit: u64,
-    /// Bytes of a torn last edit.
+    /// Bytes of a torn last edit that was cut off.
     pub cut_bytes: u64,
-    /// Why they were cut.
+    /// Why they were cut off.
     pub cut_reason: String,
 }
 
-/// Reads the manifest, or describes a new database if there is none and that is allowed.
+/// Reads the manifest, or describes a new database if there is none and the settings allow to
+/// create one.
 pub fn read_or_create(
     env: &Env,
     dir: &dyn Dir,
@@ -50,27 +51,27 @@ pub fn read_existing(dir: &dyn Dir, boot: u64) -> Result<Option<RecoveredManifes
     manifest.validated().map(Some)
 }
 
-/// Whether there is a manifest.
+/// Returns true if there is a manifest.
 ///
 /// # Errors
-/// `AlreadyExists` if there is, and a new database is wanted.
+/// `AlreadyExists` if there is one and `error_if_exists` is set.
 pub fn check_present(dir: &dyn Dir, settings: &Settings) -> Result<bool> {
     let present = dir.file_len(filename::MANIFEST)?.is_some();
     if present && settings.error_if_exists {
         return Err(Error::new(
             ErrorKind::AlreadyExists,
-            format!("there is a database in {} already", dir.path().display()),
+            format!("there is already a database in {}", dir.path().display()),
         ));
     }
     Ok(present)
 }
 
-/// Reads a manifest, and reads on where it stopped when a writer has added edits.
+/// Reads a manifest, and continues where it stopped when a writer has added edits.
 #[derive(Debug)]
 pub struct ManifestReader {
     log: LogReader,
     recovered: RecoveredManifest,
-    /// The boot of the machine now.
+    /// The current boot ID of the machine.
     boot: u64,
 }
 
@@ -95,7 +96,7 @@ impl ManifestReader {
         Ok(ManifestReader { log, recovered: found, boot })
     }
 
-    /// What was read so far, checked as a whole.
+    /// Returns what was read so far, after checking it as a whole.
     pub fn validated(&self) -> Result<RecoveredManifest> {
         self.recovered
             .catalog
@@ -103,24 +104,23 @@ impl ManifestReader {
             .map_err(|e| e.in_file(filename::MANIFEST))?;
         Ok(self.recovered.clone())
     }
-    /// The catalog as of the last edit read.
+    /// Returns the catalog as of the last edit read.
     pub fn catalog(&self) -> &Catalog {
         &self.recovered.catalog
     }
-    /// Number of the last edit read.
+    /// Returns the number of the last edit read.
     pub fn last_edit(&self) -> u64 {
         self.recovered.last_edit
     }
-    /// Whether the directory's manifest is still this file: a writer replaces it by a new one when
-    /// it has grown large.
+    /// Returns true if the directory's manifest is still this file: a writer replaces it when it
+    /// has grown large.
     pub fn is_current(&self, dir: &dyn Dir) -> Result<bool> {
         let header = Some(HEADER_BYTES as u64);
         let log = LogReader::open(dir, filename::MANIFEST, FileKind::Manifest, None, None, header)?;
         Ok(log.header() == self.log.header())
     }
 
-    /// Reads all edits that follow those read before, each of them passed to `each` after it was
-    /// applied.
+    /// Reads all edits after those read before, and calls `each` with every edit after applying it.
     pub fn read_new_edits(&mut self, each: &mut dyn FnMut(&ManifestEdit)) -> Result<()> {
         let (log, found) = (&mut self.log, &mut self.recovered);
         let first = log.header().a;
@@ -129,15 +129,15 @@ impl ManifestReader {
         loop {
             match log.next_record()? {
                 NextLogRecord::Record(r) => {
-                    let place = |e: Error| e.at(filename::MANIFEST, r.offset);
-                    let edit = decode_edit(&r.payload).map_err(place)?;
+                    let with_position = |e: Error| e.at(filename::MANIFEST, r.offset);
+                    let edit = decode_edit(&r.payload).map_err(with_position)?;
                     if r.header.kind != RecordKind::Edit || edit.snapshot != (r.header.lsn == first)
                     {
-                        return Err(place(Error::corruption(
-                            "the manifest does not start with a snapshot, or holds two",
+                        return Err(with_position(Error::corruption(
+                            "the manifest does not start with a snapshot, or contains two",
                         )));
                     }
-                    found.catalog.apply(&edit).map_err(place)?;
+                    found.catalog.apply(&edit).map_err(with_position)?;
                     found.last_edit = r.header.lsn;
                     each(&edit);
                 }
@@ -166,14 +166,14 @@ impl ManifestReader {
 }
 
 fn new_database(env: &Env, dir: &dyn Dir, settings: &Settings) -> Result<RecoveredManifest> {
-    let place = dir.path().display().to_string();
+    let path = dir.path().display().to_string();
     if !settings.create_if_missing {
-        return Err(Error::new(ErrorKind::NotFound, format!("there is no database in {place}")));
+        return Err(Error::new(ErrorKind::NotFound, format!("there is no database in {path}")));
     }
     // A directory that holds data but no manifest is a damaged database, not a missing one.
     if let Some(file) = data_without_manifest(dir)? {
         return Err(Error::corruption(format!(
-            "{place} holds {file} but no {}",
+            "{path} holds {file} but no {}",
             filename::MANIFEST
         ))
         .in_file(file));
@@ -196,7 +196,7 @@ fn new_database(env: &Env, dir: &dyn Dir, settings: &Settings) -> Result<Recover
     })
 }
 
-/// The first file of ours that holds data, in a directory without a manifest.
+/// Returns the first engine file with data in a directory without a manifest.
 pub fn data_without_manifest(dir: &dyn Dir) -> Result<Option<String>> {
     for file in dir.list()? {
         let holds_data = match filename::parse_file_name(&file) {
@@ -218,8 +218,7 @@ fn holds_records(dir: &dyn Dir, file: &str) -> Result<bool> {
             NextLogRecord::End => false,
             NextLogRecord::Bad(_) => log.find_records_after_bad()?.is_some(),
         }),
-        // A header that was never finished precedes all records; a longer file without a header is
-        // damaged.
+        // An unfinished header precedes all records; a longer file without a header is damaged.
         Err(e) if e.kind() == ErrorKind::Corruption => {
             Ok(dir.file_len(file)?.unwrap_or(0) > HEADER_BYTES as u64)
         }

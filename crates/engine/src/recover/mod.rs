@@ -1,10 +1,11 @@
-//! Opening a database: read everything, check it against itself, and only then write.
+//! Opening a database: reads everything, validates it, and only then writes.
 //!
-//! The stages, each a file: `foreign` (refuses the directory of another program, before anything is
-//! created), `manifest` (the catalog, or a new database), `replay` (the log, judged by the rules of
-//! `docs/format/log.md`), `relog` (the log and the manifest that the database goes on with),
-//! `orphans` (files that nothing names), `catch_up` (a log that is larger than memory). Until
-//! [`open`] says "from here on we write", a failure has changed no byte.
+//! The stages, one file each: `foreign_dir` (refuses the directory of another program before
+//! anything is created), `manifest_reader` (reads the catalog, or starts a new database), `replay`
+//! (replays the log by the rules of `docs/format/log.md`), `new_log` (writes the log and the
+//! manifest that the database continues with), `orphans` (unreferenced files), `catch_up` (replays
+//! a log that is larger than memory). Until [`open_database`] reaches the comment "From here on we
+//! write", a failure has changed no byte.
 
 mod insert;
 mod manifest_reader;
@@ -56,8 +57,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-/// Names of the column families of the database in `path`, each with the name of its comparator and
-/// whether it has tables; read from the manifest, without opening the database.
+/// Returns the names of the column families of the database in `path`, each with the name of its
+/// comparator and whether it has tables. Reads the manifest without opening the database.
 ///
 /// # Errors
 /// `NotFound` if there is no database; `Corruption`, `FormatTooNew`, `Io`.
@@ -73,30 +74,30 @@ pub fn list_families(env: &Env, path: &Path) -> Result<Vec<(String, String, bool
     Ok(found.catalog.families.values().map(of).collect())
 }
 
-/// What recovery found and did.
+/// Summary of a recovery.
 #[derive(Clone, Debug, Default)]
 pub struct RecoverySummary {
-    /// The last operation.
+    /// Sequence number of the last operation.
     pub last_seq: u64,
     /// Operations replayed from the log.
     pub replayed: u64,
     /// Bytes cut from the ends of logs.
     pub truncated_bytes: u64,
-    /// Why.
+    /// The reasons for the truncation.
     pub reason: String,
     /// Files moved to the trash.
     pub orphans: u64,
-    /// Whether the last close was clean.
+    /// True if the last close was clean.
     pub clean: bool,
-    /// Most bytes that replay held at a time, in memtables and in records to be copied.
+    /// Peak memory of the replay: memtables and records to be copied, in bytes.
     pub peak_bytes: u64,
-    /// How long it took.
+    /// Duration of the recovery, in microseconds.
     pub elapsed_us: u64,
-    /// Family settings that differ from those stored before, `family: name: old -> new`.
+    /// Column-family settings that differ from the stored ones, as `family: name: old -> new`.
     pub changed_settings: Vec<String>,
 }
 
-/// Opens the database in `dir`, whose lock is held.
+/// Opens the database in `dir`. The caller holds the directory lock.
 pub fn open_database(
     env: Env,
     dir: Arc<dyn Dir>,
@@ -114,18 +115,19 @@ pub fn open_database(
         MemoryBudget::new(resolve_memory_budget(&env, &settings), settings.block_cache_bytes);
     let cache = Arc::new(BlockCache::new(memory.block_cache_max.min(memory.limit)));
     let handles = file_handles(&env, &dir, &settings);
-    let shelf = TableCache::with_file_handles(
+    let table_cache = TableCache::with_file_handles(
         Arc::clone(&dir),
         found.database,
         cache,
         Arc::clone(&counters),
         handles,
     );
-    let shelf = Arc::new(shelf.with_buffer_bytes(memory_budget::file_buffer_bytes(memory.limit)));
+    let table_cache =
+        Arc::new(table_cache.with_buffer_bytes(memory_budget::file_buffer_bytes(memory.limit)));
     let clock = Arc::clone(&env.clock);
     let now =
         Arc::new(LogicalClock::new(clock, found.catalog.expiry_clock_ms, Arc::clone(&counters)));
-    let families = open_families(&found.catalog, &shelf, &now, false)?;
+    let families = open_families(&found.catalog, &table_cache, &now, false)?;
     let mut replayed = {
         let _span = events::enter_span("recovery", "replay");
         replay::replay_log(
@@ -133,7 +135,7 @@ pub fn open_database(
             &found,
             boot,
             &families,
-            replay_limit(&memory, &shelf, families.len()),
+            replay_limit(&memory, &table_cache, families.len()),
         )?
     };
     let changed = adopt_settings(&mut found.catalog, &settings)?;
@@ -144,7 +146,7 @@ pub fn open_database(
     let cut = replayed.cut_bytes + found.cut_bytes > 0;
     let retention = settings.log_retention;
     let segment_bytes = memory.relog_segment_bytes();
-    let anew = NewLogInput {
+    let input = NewLogInput {
         dir: &dir,
         manifest: &found,
         boot,
@@ -155,8 +157,8 @@ pub fn open_database(
         ids: &ids,
     };
     let clocks = || (&counters, now.high_water());
-    let (log, (manifest, dir_sync)) = write_log_and_manifest(anew, &clocks)?;
-    // The database is whole already: what cannot be tidied now is left for the next open.
+    let (log, (manifest, dir_sync)) = write_log_and_manifest(input, &clocks)?;
+    // The database is complete: cleanup that fails now is left for the next open.
     let catalog = manifest.catalog();
     if !cut {
         remove_old_segments(&*dir, &found.catalog, &catalog);
@@ -177,13 +179,13 @@ pub fn open_database(
     };
     replayed.records = Vec::new();
     let clock = Arc::clone(&env.clock);
-    let standing =
-        RecoveredState { memory, env, dir, boot, settings, counters, now, shelf, families };
+    let recovered =
+        RecoveredState { memory, env, dir, boot, settings, counters, now, table_cache, families };
     let flushed = found.catalog.families.iter().map(|(id, f)| (*id, f.flushed)).collect();
     let numbers = (found.database, catalog.next_ids.2);
-    // What follows may need the memory.
+    // The following steps may need the memory.
     drop((found, catalog));
-    let core = assemble_core(standing, numbers, &mut replayed, log, (manifest, dir_sync), ids)?;
+    let core = assemble_core(recovered, numbers, &mut replayed, log, (manifest, dir_sync), ids)?;
     let core = Arc::new(core);
     if replayed.is_deferred {
         let span = ReplayRange { from: replayed.first_lsn, to: replayed.next_lsn };
@@ -197,11 +199,11 @@ pub fn open_database(
     Ok((core, report))
 }
 
-/// What replay may hold before it has to flush: as much as active memtables may before some of them
-/// are sealed.
-fn replay_limit(memory: &MemoryBudget, shelf: &TableCache, families: usize) -> u64 {
-    let (all, filters) = (shelf.resident_bytes(), shelf.filter_bytes());
-    let objects = memory_budget::object_bytes(families, shelf.open_table_count());
+/// Returns the bytes that replay may hold before it has to flush: the share of active memtables in
+/// the memory budget.
+fn replay_limit(memory: &MemoryBudget, table_cache: &TableCache, families: usize) -> u64 {
+    let (all, filters) = (table_cache.resident_bytes(), table_cache.filter_bytes());
+    let objects = memory_budget::object_bytes(families, table_cache.open_table_count());
     let owners = MemoryUsage {
         indexes: all.saturating_sub(filters),
         filters,
@@ -211,31 +213,31 @@ fn replay_limit(memory: &MemoryBudget, shelf: &TableCache, families: usize) -> u
     memory_budget::memtable_share(memory.limit, &owners) / 2
 }
 
-/// Writes the log and the manifest. A full disk needs room first; where there is none, as much of
-/// the old log stays as can be trusted.
+/// Writes the log and the manifest. On a full disk, frees space first and retries; if that is not
+/// enough, keeps as much of the old log as can be trusted.
 fn write_log_and_manifest<'a>(
-    anew: NewLogInput<'_>,
+    input: NewLogInput<'_>,
     clocks: &dyn Fn() -> (&'a Arc<Counters>, Arc<ClockHighWater>),
 ) -> Result<NewLogAndManifest> {
     let is_full =
         |w: &Result<NewLogAndManifest>| w.as_ref().is_err_and(|e| e.kind() == ErrorKind::NoSpace);
-    let copying = if anew.replayed.is_deferred { LogCopyMode::Unsynced } else { LogCopyMode::All };
-    let mut written = new_log::write_new_log(anew, copying, clocks());
-    if is_full(&written) && reclaim_space(&**anew.dir, anew.manifest, anew.boot, anew.is_cut)? {
-        written = new_log::write_new_log(anew, copying, clocks());
+    let mode = if input.replayed.is_deferred { LogCopyMode::Unsynced } else { LogCopyMode::All };
+    let mut written = new_log::write_new_log(input, mode, clocks());
+    if is_full(&written) && reclaim_space(&**input.dir, input.manifest, input.boot, input.is_cut)? {
+        written = new_log::write_new_log(input, mode, clocks());
     }
-    for less in [LogCopyMode::Unsynced, LogCopyMode::RewriteInPlace] {
-        if is_full(&written) && less != copying && !bug::is_active(Bug::FullDiskCopiesLog) {
-            written = new_log::write_new_log(anew, less, clocks());
+    for fallback in [LogCopyMode::Unsynced, LogCopyMode::RewriteInPlace] {
+        if is_full(&written) && fallback != mode && !bug::is_active(Bug::FullDiskCopiesLog) {
+            written = new_log::write_new_log(input, fallback, clocks());
         }
     }
     written
 }
 
-/// The new log, and the manifest that names it.
+/// The new log, and the manifest that references it.
 type NewLogAndManifest = (NewLog, (Manifest, Arc<DirSync>));
 
-/// What recovery has built, before there is anything to write to.
+/// The state built by recovery before the log and the manifest are written.
 struct RecoveredState {
     memory: MemoryBudget,
     env: Env,
@@ -244,33 +246,33 @@ struct RecoveredState {
     settings: Settings,
     counters: Arc<Counters>,
     now: Arc<LogicalClock>,
-    shelf: Arc<TableCache>,
+    table_cache: Arc<TableCache>,
     families: Families,
 }
 
-/// Puts the rooms together.
+/// Assembles the engine core from the recovered state.
 fn assemble_core(
-    standing: RecoveredState,
+    recovered: RecoveredState,
     (database, runs): (u64, u64),
     replayed: &mut ReplayResult,
     log: NewLog,
     (manifest, dir_sync): (Manifest, Arc<DirSync>),
     ids: Arc<AtomicU64>,
 ) -> Result<EngineCore> {
-    let RecoveredState { memory, env, dir, boot, settings, counters, now, shelf, families } =
-        standing;
+    let RecoveredState { memory, env, dir, boot, settings, counters, now, table_cache, families } =
+        recovered;
     let clock = settings.latency_stats.then(|| Arc::clone(&env.clock));
     let expected = families.all().iter().map(|f| f.settings().memtable_bytes).min().unwrap_or(0);
-    let throttle = RateLimiter::new(settings.background_bytes_per_second);
+    let rate_limiter = RateLimiter::new(settings.background_bytes_per_second);
     let log_bytes = if settings.read_only { 0 } else { settings.log_file_bytes };
-    let (floor, named) =
+    let (oldest_readable, named) =
         manifest.with_catalog(|catalog| (catalog.oldest_readable, catalog.snapshots.clone()));
-    let snapshots = Arc::new(SnapshotList::new(settings.history, floor));
+    let snapshots = Arc::new(SnapshotList::new(settings.history, oldest_readable));
     let named = if bug::is_active(Bug::ForgetNamedSnapshot) { Default::default() } else { named };
     let named = named.into_iter().map(|(name, seq)| (name, snapshots.acquire_named(seq))).collect();
     let info_log =
         InfoLog::new(Arc::clone(&dir), Arc::clone(&env.clock), log_bytes, settings.log_files_kept);
-    let audience = ListenerQueue::new(settings.listener.clone());
+    let listener_queue = ListenerQueue::new(settings.listener.clone());
     let core = EngineCore {
         memory_budget: memory,
         shared_batches: std::mem::take(&mut replayed.shared_batches),
@@ -278,7 +280,7 @@ fn assemble_core(
         disk_space: DiskSpaceGuard::new(settings.min_free_space),
         no_space_refusals: AtomicU64::new(0),
         info_log,
-        listener_queue: audience,
+        listener_queue,
         wal: Wal::new(
             log.older(),
             log.writer,
@@ -307,7 +309,7 @@ fn assemble_core(
         snapshots,
         named_snapshots: std::sync::Mutex::new(named),
         obsolete_files: ObsoleteFiles::default(),
-        table_cache: shelf,
+        table_cache,
         manifest,
         families,
         next_file_id: ids,
@@ -322,7 +324,7 @@ fn assemble_core(
         write_throttle: Default::default(),
         write_stalls: WriteStalls::default(),
         scrub: Default::default(),
-        rate_limiter: throttle,
+        rate_limiter,
         sync_due_us: AtomicU64::new(u64::MAX),
         watermark_timer: WatermarkTimer::default(),
         worst_family_load: AtomicU64::new(0),
@@ -332,7 +334,7 @@ fn assemble_core(
     };
     core.refresh_limits();
     core.refresh_load();
-    // History counts from now.
+    // History is counted from now on.
     core.live_snapshots(None);
     crate::commit::restore_prepared(
         &core,
@@ -348,8 +350,8 @@ fn resolve_memory_budget(env: &Env, settings: &Settings) -> u64 {
     }
 }
 
-/// The open files of the directory. Without a limit of its own the databases of the process share
-/// half of what it may have open: the other half is the application's.
+/// Returns the cache of open files of the directory. Without a limit of their own, the databases of
+/// the process share half of the process's file limit; the other half is left to the application.
 fn file_handles(env: &Env, dir: &Arc<dyn Dir>, settings: &Settings) -> Arc<FileHandleCache> {
     let files = env.fs.open_file_limiter();
     let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
@@ -363,16 +365,16 @@ fn file_handles(env: &Env, dir: &Arc<dyn Dir>, settings: &Settings) -> Arc<FileH
     FileHandleCache::new(Arc::clone(dir), limit, &files)
 }
 
-/// Opens every table and value log of the catalog: a missing or damaged one is an error, and
-/// nothing was written.
+/// Opens every table and value log of the catalog. A missing or damaged file is an error; nothing
+/// has been written at this point.
 fn open_families(
     catalog: &Catalog,
-    shelf: &TableCache,
+    table_cache: &TableCache,
     now: &Arc<LogicalClock>,
     salvage: bool,
 ) -> Result<Vec<Arc<FamilyState>>> {
-    let strict = crate::core::TableCacheOpener { table_cache: shelf };
-    let shared = SharedFileOpener::new(crate::core::TableCacheOpener { table_cache: shelf });
+    let strict = crate::core::TableCacheOpener { table_cache };
+    let shared = SharedFileOpener::new(crate::core::TableCacheOpener { table_cache });
     let mut all = Vec::new();
     for (id, entry) in &catalog.families {
         let edit = VersionEdit {
@@ -381,7 +383,7 @@ fn open_families(
             ..VersionEdit::default()
         };
         let salvaging =
-            read_only::SalvageOpener { strict: &strict, order: entry.settings.comparator };
+            read_only::SalvageOpener { strict: &strict, comparator: entry.settings.comparator };
         let opener: &dyn FileOpener = if salvage { &salvaging } else { &shared };
         let version = Version::empty(entry.settings.comparator).apply(&edit, opener)?;
         let tree = LsmTree::new(version, now.clone());
@@ -392,52 +394,54 @@ fn open_families(
     Ok(all)
 }
 
-/// A user's order must be one that the caller registered for this database, not only somewhere in
-/// this process; so must a user's merge operator.
+/// Checks that custom comparators were registered by the caller for this database, not only
+/// elsewhere in this process; likewise custom merge operators.
 fn check_comparators(catalog: &Catalog, settings: &Settings) -> Result<()> {
     for entry in catalog.families.values() {
         let mut known = entry.settings.comparator.check_registered(&settings.comparators);
-        // Who only reads may go without: keys with operands answer with an error.
+        // Optional for read-only opens: reads of keys with operands return an error.
         if !settings.read_only && !settings.salvage {
-            let rule = entry.settings.merge_operator.as_ref();
-            known = known.and_then(|()| settings.merge_operators.check_registered(rule));
+            let merge_operator = entry.settings.merge_operator.as_ref();
+            known = known.and_then(|()| settings.merge_operators.check_registered(merge_operator));
         }
-        known
-            .map_err(|e| e.wrap(ErrorKind::InvalidArgument, &format!("family {:?}", entry.name)))?;
+        known.map_err(|e| {
+            e.wrap(ErrorKind::InvalidArgument, &format!("column family {:?}", entry.name))
+        })?;
     }
     Ok(())
 }
 
-/// Takes over settings that were given at open: compared with those stored, refused if they cannot
-/// be, else recorded with the new manifest. What changed.
+/// Adopts the column-family settings given at open: compares them with the stored ones, fails if a
+/// change is not allowed, and records the rest in the new manifest. Returns a description of the
+/// changes.
 fn adopt_settings(catalog: &mut Catalog, settings: &Settings) -> Result<Vec<String>> {
-    for (name, wanted) in &settings.families {
+    for (name, requested) in &settings.families {
         crate::ddl::check_family_name(name)?;
-        wanted.comparator.check_registered(&settings.comparators)?;
-        wanted.check()?;
+        requested.comparator.check_registered(&settings.comparators)?;
+        requested.check()?;
     }
     let mut changed = Vec::new();
     for entry in catalog.families.values_mut() {
-        // Who only reads compacts nothing.
+        // Read-only opens run no compactions.
         if !settings.read_only && !settings.salvage {
             entry.filter =
                 settings.compaction_filters.check_filter_name(&entry.name, &entry.filter)?;
         }
-        let wanted = match &entry.name[..] {
+        let requested = match &entry.name[..] {
             "default" => settings.default_family.as_ref(),
             name => settings.families.get(name),
         };
-        let Some(wanted) = wanted else { continue };
-        wanted.check()?;
-        entry.settings.check_change(wanted, &entry.name)?;
-        let lines = entry.settings.describe_changes(wanted);
+        let Some(requested) = requested else { continue };
+        requested.check()?;
+        entry.settings.check_change(requested, &entry.name)?;
+        let lines = entry.settings.describe_changes(requested);
         changed.extend(lines.into_iter().map(|line| format!("{}: {line}", entry.name)));
-        entry.settings = wanted.clone();
+        entry.settings = requested.clone();
     }
     Ok(changed)
 }
 
-/// The same families under the settings of the catalog.
+/// Returns the column families with the settings of the catalog applied.
 fn apply_family_settings(
     families: Vec<Arc<FamilyState>>,
     catalog: &Catalog,
@@ -457,9 +461,9 @@ fn apply_family_settings(
     all
 }
 
-/// A disk without a free byte: the ballast goes, and, if nothing was cut, what no manifest names.
-/// Whether that made room. What was read is certainly on the disk if the machine has started anew
-/// since it was written.
+/// Frees space on a full disk: removes the ballast and, unless a log was truncated, files that no
+/// manifest references. Returns true if that freed space. What was read is certain to be on disk if
+/// the machine has rebooted since it was written.
 fn reclaim_space(
     dir: &dyn Dir,
     found: &manifest_reader::RecoveredManifest,

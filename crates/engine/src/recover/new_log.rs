@@ -1,13 +1,14 @@
-//! The log that an opened database goes on with, and the manifest that names it.
+//! Writes the log that an opened database continues with, and the manifest that references it.
 //!
-//! What is not in tables is copied into a fresh segment. Old bytes are not made durable by syncing
-//! the old file: a sync that failed in an earlier process may now be answered with success. Where
-//! copying all would cost too much (the log is larger than memory, or the disk is full), old
-//! segments stay up to where they are known to be synced, and only what follows is copied; or, if
-//! there is no room even for that, written over itself, so that a sync of the old file covers it.
+//! What is not in tables is copied into a new segment. Syncing the old file would not make its
+//! bytes durable: a sync that failed in an earlier process may now report success. Where copying
+//! everything would cost too much (the log is larger than memory, or the disk is full), old
+//! segments are kept up to the point to which they are known to be synced, and only the rest is
+//! copied. If there is no space even for that, the rest is rewritten in place, so that a sync of
+//! the old file covers it.
 //!
-//! Invariant: segments synced, directory synced, manifest; what fails before that leaves nothing
-//! behind.
+//! Invariant: segments synced, directory synced, then the manifest. A failure before that leaves no
+//! files behind.
 
 use super::manifest_reader::RecoveredManifest;
 use super::replay_result::ReplayResult;
@@ -30,34 +31,34 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 /// How much of the log is copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogCopyMode {
-    /// All that is not in tables.
+    /// Everything that is not in tables.
     All,
-    /// What old segments hold behind the last operation that is known to be synced.
+    /// The part of old segments after the last operation that is known to be synced.
     Unsynced,
-    /// Nothing: that is written over itself.
+    /// Nothing: that part is rewritten in place.
     RewriteInPlace,
 }
 
-/// Bytes of a segment that are read and written back at a time.
+/// Chunk size for rewriting a segment.
 const REWRITE_CHUNK_BYTES: usize = 256 << 10;
 
-/// The segments of the opened database.
+/// The log segments of the opened database.
 #[derive(Debug)]
 pub struct NewLog {
-    /// Old segments that stay, as far as they count.
+    /// Old segments that are kept, up to their valid end.
     pub retained_segments: Vec<LogSpan>,
-    /// Fresh ones that are complete.
+    /// New segments that are complete.
     copied_segments: Vec<LogSegment>,
     /// The newest segment, which the database appends to.
     pub writer: LogWriter,
     /// First LSN of the newest segment.
     pub first_lsn: u64,
-    /// Old segments that are not needed any more.
+    /// Old segments that are no longer needed.
     obsolete: Vec<LogSpan>,
 }
 
 impl NewLog {
-    /// A log without a writer, for read-only opens.
+    /// Creates a log without records, for read-only opens.
     pub fn without_records(writer: LogWriter, first: u64) -> NewLog {
         NewLog {
             retained_segments: Vec::new(),
@@ -67,7 +68,7 @@ impl NewLog {
             obsolete: Vec::new(),
         }
     }
-    /// All but the newest.
+    /// Returns all segments but the newest.
     pub fn older(&self) -> Vec<LogSegment> {
         let kept = self.retained_segments.iter().map(|s| LogSegment {
             id: s.id,
@@ -82,77 +83,77 @@ impl NewLog {
     }
 }
 
-/// Input of [`write_anew`].
+/// Input of [`write_new_log`].
 #[derive(Clone, Copy)]
 pub struct NewLogInput<'a> {
     /// The directory.
     pub dir: &'a Arc<dyn Dir>,
-    /// What the old manifest said.
+    /// The manifest that was read.
     pub manifest: &'a RecoveredManifest,
-    /// The boot id now.
+    /// The current boot ID.
     pub boot: u64,
-    /// What the log held.
+    /// The result of the replay.
     pub replayed: &'a ReplayResult,
-    /// Something was cut from its end: the file that it was cut from is left as it is, for the
-    /// trash.
+    /// The end of the log was truncated: the file concerned is left as it is, for the trash.
     pub is_cut: bool,
-    /// Bytes of the log that stay for readers.
+    /// Bytes of the log to retain for readers.
     pub retention_bytes: u64,
-    /// Copies of a large log are cut into segments of this size, which are removed one by one as
+    /// Segment size for copies of a large log: smaller segments can be removed one by one as
     /// memtables are flushed.
     pub segment_bytes: u64,
-    /// The next file id.
+    /// The next file ID.
     pub ids: &'a AtomicU64,
 }
 
-/// Writes the log, then the manifest that names it. What fails leaves nothing behind.
+/// Writes the log, then the manifest that references it. On failure no new files are left behind.
 pub fn write_new_log(
-    anew: NewLogInput<'_>,
-    copying: LogCopyMode,
+    input: NewLogInput<'_>,
+    mode: LogCopyMode,
     clocks: (&Arc<Counters>, Arc<ClockHighWater>),
 ) -> Result<(NewLog, (Manifest, Arc<DirSync>))> {
-    let first_id = anew.ids.load(SeqCst);
-    let written = match copying {
-        LogCopyMode::All => copy_all(anew),
-        LogCopyMode::Unsynced => copy_unsynced(anew),
-        LogCopyMode::RewriteInPlace => rewrite_unsynced(anew),
+    let first_id = input.ids.load(SeqCst);
+    let written = match mode {
+        LogCopyMode::All => copy_all(input),
+        LogCopyMode::Unsynced => copy_unsynced(input),
+        LogCopyMode::RewriteInPlace => rewrite_unsynced(input),
     };
     let written = written.and_then(|log| {
-        let made = new_manifest(anew, &log, clocks)?;
-        Ok((log, made))
+        let manifest = new_manifest(input, &log, clocks)?;
+        Ok((log, manifest))
     });
-    written.inspect_err(|e| remove_new_files(anew, first_id, e))
+    written.inspect_err(|e| remove_new_files(input, first_id, e))
 }
 
-/// An open that fails leaves no new files behind: on a full disk the next attempt needs their
-/// space. Whether a manifest whose rename was not synced names the log is unknown; then both stay.
-fn remove_new_files(anew: NewLogInput<'_>, first_id: u64, e: &Error) {
+/// Removes the new files of a failed open: on a full disk the next attempt needs their space. If
+/// the rename of the manifest was not synced, it is unknown whether it references the log; then
+/// both stay.
+fn remove_new_files(input: NewLogInput<'_>, first_id: u64, e: &Error) {
     if e.kind() != ErrorKind::OutcomeUnknown {
-        let _ = anew.dir.remove(filename::MANIFEST_TMP);
-        for id in first_id..anew.ids.load(SeqCst) {
-            let _ = anew.dir.remove(&filename::file_name(FileId(id), FileKind::Wal));
+        let _ = input.dir.remove(filename::MANIFEST_TMP);
+        for id in first_id..input.ids.load(SeqCst) {
+            let _ = input.dir.remove(&filename::file_name(FileId(id), FileKind::Wal));
         }
     }
 }
 
-/// Fresh segments in the making.
+/// Copies records into new segments.
 struct LogCopier<'a> {
-    anew: NewLogInput<'a>,
+    input: NewLogInput<'a>,
     segment_bytes: u64,
     complete_segments: Vec<LogSegment>,
-    /// The newest and its first LSN.
+    /// The newest segment and its first LSN.
     newest: Option<(LogWriter, u64)>,
-    /// The LSN behind the last copied record.
+    /// The LSN after the last copied record.
     next_lsn: u64,
 }
 
 impl LogCopier<'_> {
-    fn new(anew: NewLogInput<'_>, segment_bytes: u64) -> LogCopier<'_> {
-        LogCopier { anew, segment_bytes, complete_segments: Vec::new(), newest: None, next_lsn: 0 }
+    fn new(input: NewLogInput<'_>, segment_bytes: u64) -> LogCopier<'_> {
+        LogCopier { input, segment_bytes, complete_segments: Vec::new(), newest: None, next_lsn: 0 }
     }
 
     fn begin_segment(&self, first: u64) -> Result<LogWriter> {
-        let NewLogInput { dir, manifest: found, boot, ids, .. } = self.anew;
+        let NewLogInput { dir, manifest: found, boot, ids, .. } = self.input;
         let id = allocate_file_id(ids);
         let header = FileHeader {
             kind: FileKind::Wal,
@@ -185,18 +186,17 @@ impl LogCopier<'_> {
         let Some((writer, _)) = &mut self.newest else {
             return Err(Error::internal("no log segment"));
         };
-        // No edit is vouched for: the last ones may have been read from the page cache of a process
-        // that was killed, and a power cut during this open may still lose them.
+        // Records no manifest edit: the last edits may have been read from the page cache of a
+        // killed process, and a power failure during this open may still lose them.
         let stamp = RecordStamp { lsn, durable_lsn: lsn - 1, manifest_edits: 0 };
         writer.append(stamp, &mut [&mut EncodedRecord::from_payload(kind, payload, count)])?;
         self.next_lsn = lsn + u64::from(count);
         Ok(())
     }
 
-    /// Makes the copies durable. The newest segment is there in any case: the database appends to
-    /// it.
-    fn finish(mut self, kept: Vec<LogSpan>, spent: Vec<LogSpan>) -> Result<NewLog> {
-        let next = self.anew.replayed.next_lsn;
+    /// Makes the copies durable. The newest segment exists in any case: the database appends to it.
+    fn finish(mut self, kept: Vec<LogSpan>, obsolete: Vec<LogSpan>) -> Result<NewLog> {
+        let next = self.input.replayed.next_lsn;
         let (mut writer, first) = match self.newest.take() {
             Some(newest) if self.next_lsn == next => newest,
             None => (self.begin_segment(next)?, next),
@@ -206,69 +206,70 @@ impl LogCopier<'_> {
             }
         };
         writer.file().sync()?;
-        self.anew.dir.sync()?;
+        self.input.dir.sync()?;
         writer.preallocate(0)?;
         Ok(NewLog {
             retained_segments: kept,
             copied_segments: self.complete_segments,
             writer,
             first_lsn: first,
-            obsolete: spent,
+            obsolete,
         })
     }
 }
 
-/// Copies all that is not in tables, from memory, into one segment.
-fn copy_all(anew: NewLogInput<'_>) -> Result<NewLog> {
-    let mut copies = LogCopier::new(anew, u64::MAX);
-    for record in &anew.replayed.records {
+/// Copies everything that is not in tables, from memory, into one segment.
+fn copy_all(input: NewLogInput<'_>) -> Result<NewLog> {
+    let mut copies = LogCopier::new(input, u64::MAX);
+    for record in &input.replayed.records {
         copies.copy_record(record.kind, record.payload(), (record.lsn, record.count))?;
     }
-    copies.finish(Vec::new(), anew.replayed.complete.clone())
+    copies.finish(Vec::new(), input.replayed.complete.clone())
 }
 
-/// Keeps the old segments up to the last operation that is known to be synced, and copies what
-/// follows, from the files.
-fn copy_unsynced(anew: NewLogInput<'_>) -> Result<NewLog> {
-    let replayed = anew.replayed;
+/// Keeps the old segments up to the last operation that is known to be synced, and copies the rest
+/// from the files.
+fn copy_unsynced(input: NewLogInput<'_>) -> Result<NewLog> {
+    let replayed = input.replayed;
     let synced = if bug::is_active(Bug::KeepUnsyncedLog) {
         replayed.next_lsn - 1
     } else {
         replayed.synced_lsn
     };
-    let (mut kept, mut spent) = (Vec::new(), Vec::new());
-    let mut copies = LogCopier::new(anew, anew.segment_bytes);
+    let (mut kept, mut obsolete) = (Vec::new(), Vec::new());
+    let mut copies = LogCopier::new(input, input.segment_bytes);
     for (i, span) in replayed.segments.iter().enumerate().filter(|(_, s)| s.first_lsn < s.end_lsn) {
-        let is_cut = anew.is_cut && i + 1 == replayed.segments.len();
+        let is_cut = input.is_cut && i + 1 == replayed.segments.len();
         let synced = if is_cut { span.first_lsn - 1 } else { synced };
         if span.end_lsn <= replayed.first_lsn {
-            spent.push(*span);
+            obsolete.push(*span);
         } else if span.end_lsn <= synced + 1 {
             kept.push(*span);
         } else {
-            let before = copy_unsynced_tail(anew, span, synced, &mut copies)?;
-            let list = if before.end_lsn <= replayed.first_lsn { &mut spent } else { &mut kept };
+            let before = copy_unsynced_tail(input, span, synced, &mut copies)?;
+            let list = if before.end_lsn <= replayed.first_lsn { &mut obsolete } else { &mut kept };
             list.extend((before.first_lsn < before.end_lsn).then_some(before));
         }
     }
-    copies.finish(kept, spent)
+    copies.finish(kept, obsolete)
 }
 
-/// Copies what must survive of a segment and is not known to be synced. The part before that.
+/// Copies the part of a segment that is needed but not known to be synced. Returns the span before
+/// it.
 fn copy_unsynced_tail(
-    anew: NewLogInput<'_>,
+    input: NewLogInput<'_>,
     span: &LogSpan,
     synced: u64,
     copies: &mut LogCopier<'_>,
 ) -> Result<LogSpan> {
     let file = filename::file_name(span.id, FileKind::Wal);
-    let mut log = reopen_segment(&**anew.dir, anew.manifest.database, span.id, span.first_lsn)?;
+    let mut log = reopen_segment(&**input.dir, input.manifest.database, span.id, span.first_lsn)?;
     let mut before = LogSpan { end_lsn: span.first_lsn, bytes: log.offset(), ..*span };
     let mut next = span.first_lsn;
     while next < span.end_lsn {
         let r = read_record(&mut log, &file)?;
         next = r.header.lsn + u64::from(r.header.lsn_count);
-        if r.header.lsn < anew.replayed.first_lsn || next <= synced + 1 {
+        if r.header.lsn < input.replayed.first_lsn || next <= synced + 1 {
             (before.end_lsn, before.bytes) = (next, log.offset());
         } else if r.header.lsn_count > 0 {
             copies.copy_record(r.header.kind, &r.payload, (r.header.lsn, r.header.lsn_count))?;
@@ -277,25 +278,25 @@ fn copy_unsynced_tail(
     Ok(before)
 }
 
-/// Keeps the old segments, and makes certain that all of them is on stable storage. Syncing them
-/// would not: a sync that failed in an earlier process may have marked pages as written that were
-/// not. Writing the same bytes again marks them as not written.
-fn rewrite_unsynced(anew: NewLogInput<'_>) -> Result<NewLog> {
-    let replayed = anew.replayed;
+/// Keeps the old segments and ensures that they are on stable storage. A sync alone is not enough:
+/// after a failed sync in an earlier process, pages may be marked clean that were never written.
+/// Rewriting the same bytes marks them dirty again.
+fn rewrite_unsynced(input: NewLogInput<'_>) -> Result<NewLog> {
+    let replayed = input.replayed;
     let all = replayed.segments.iter().filter(|s| s.first_lsn < s.end_lsn).copied();
-    let (spent, kept): (Vec<_>, Vec<_>) = all.partition(|s| s.end_lsn <= replayed.first_lsn);
+    let (obsolete, kept): (Vec<_>, Vec<_>) = all.partition(|s| s.end_lsn <= replayed.first_lsn);
     for span in kept
         .iter()
         .filter(|s| s.end_lsn > replayed.synced_lsn + 1 && !bug::is_active(Bug::KeepUnsyncedLog))
     {
-        rewrite_segment(&**anew.dir, anew.manifest.database, span)?;
+        rewrite_segment(&**input.dir, input.manifest.database, span)?;
     }
-    LogCopier::new(anew, 0).finish(kept, spent)
+    LogCopier::new(input, 0).finish(kept, obsolete)
 }
 
-/// Writes a segment over itself, verifies it, and syncs it. Verified after it is written: a page
-/// whose sync had failed may have been dropped from the page cache since the replay, and then the
-/// disk's older bytes were read.
+/// Rewrites a segment in place, verifies it and syncs it. Verified after the write: a page whose
+/// sync failed may have been dropped from the page cache since the replay, and then older bytes
+/// were read from disk.
 fn rewrite_segment(dir: &dyn Dir, database: u64, span: &LogSpan) -> Result<()> {
     let file = filename::file_name(span.id, FileKind::Wal);
     let (from, to) = (dir.open(&file)?, dir.append_to(&file)?);
@@ -316,7 +317,7 @@ fn rewrite_segment(dir: &dyn Dir, database: u64, span: &LogSpan) -> Result<()> {
     to.sync()
 }
 
-/// A segment that was read before, to be read again.
+/// Reopens a segment that was read before.
 pub fn reopen_segment(dir: &dyn Dir, database: u64, id: FileId, first: u64) -> Result<LogReader> {
     let file = filename::file_name(id, FileKind::Wal);
     let mut log = LogReader::open(dir, &file, FileKind::Wal, Some(id), Some(database), None)?;
@@ -324,26 +325,25 @@ pub fn reopen_segment(dir: &dyn Dir, database: u64, id: FileId, first: u64) -> R
     Ok(log)
 }
 
-/// The next record, which was there before.
+/// Reads the next record of a log that was verified before.
 pub fn read_record(log: &mut LogReader, file: &str) -> Result<LogRecord> {
     match log.next_record()? {
         NextLogRecord::Record(r) => Ok(r),
         NextLogRecord::Bad(bad) => Err(bad.error),
         NextLogRecord::End => {
-            Err(Error::corruption("the log has become shorter while it was read")
-                .at(file, log.offset()))
+            Err(Error::corruption("the log was truncated while it was read").at(file, log.offset()))
         }
     }
 }
 
 fn new_manifest(
-    anew: NewLogInput<'_>,
+    input: NewLogInput<'_>,
     log: &NewLog,
     (counters, clock): (&Arc<Counters>, Arc<ClockHighWater>),
 ) -> Result<(Manifest, Arc<DirSync>)> {
     let NewLogInput {
         dir, manifest: found, boot, replayed, retention_bytes: retention, ids, ..
-    } = anew;
+    } = input;
     let id: FileId = allocate_file_id(ids);
     let mut catalog = found.catalog.clone();
     catalog.logs = log.manifest_entries();
@@ -356,13 +356,13 @@ fn new_manifest(
     };
     catalog.apply(&next)?;
     let edit = found.last_edit + 1;
-    let place = DatabaseIdentity { database: found.database, boot };
-    let file = write_snapshot(&**dir, place, id, edit, &catalog, || dir.sync())?;
+    let identity = DatabaseIdentity { database: found.database, boot };
+    let file = write_snapshot(&**dir, identity, id, edit, &catalog, || dir.sync())?;
     let dir_sync = Arc::new(DirSync::new(Arc::clone(dir)));
     let manifest = Manifest::new(
         Arc::clone(dir),
         Arc::clone(&dir_sync),
-        place,
+        identity,
         file,
         edit,
         catalog,
@@ -372,9 +372,9 @@ fn new_manifest(
     Ok((manifest, dir_sync))
 }
 
-/// Removes the old segments whose operations are in tables or in a fresh one. Those that stay, for
-/// recovery or for readers, lose what does not count any more. (After a cut all this goes to the
-/// trash, or stays as it is, so that it can be looked at.)
+/// Removes the old segments whose operations are in tables or in a new segment. Segments kept for
+/// recovery or for readers are trimmed to their valid bytes. (After a truncation all of this goes
+/// to the trash or stays as it is, for inspection.)
 pub fn remove_old_segments(dir: &dyn Dir, old: &Catalog, new: &Catalog) {
     let before = old.retained.iter().map(|s| s.id).chain(old.logs.iter().map(|(id, _)| *id));
     let stays = |id: FileId| {
@@ -386,7 +386,7 @@ pub fn remove_old_segments(dir: &dyn Dir, old: &Catalog, new: &Catalog) {
     trim_segments(dir, &new.retained);
 }
 
-/// Takes away what does not count behind the end of old segments that stay.
+/// Truncates old segments that are kept to their valid bytes.
 pub fn trim_segments(dir: &dyn Dir, spans: &[LogSpan]) {
     for span in spans {
         let _ = trim_segment(dir, span);

@@ -1,6 +1,6 @@
-//! Files that nothing names: outputs of jobs that did not finish, segments and tables whose removal
-//! did not. They go to `trash/`, and only after the manifest was read whole and a new one is
-//! durable.
+//! Orphans: unreferenced files, such as outputs of unfinished jobs, and segments and tables whose
+//! removal failed. They are moved to `trash/`, but only after the whole manifest was read and a new
+//! one is durable.
 
 use crate::manifest::Catalog;
 use perigee_base::Result;
@@ -8,15 +8,15 @@ use perigee_base::file_header::FileKind;
 use perigee_env::Dir;
 use perigee_file::filename;
 
-/// The directory of orphans.
+/// Name of the directory for orphans.
 pub const TRASH_DIR: &str = "trash";
 
-/// A file id larger than any in use: ids are never used twice, also not after a crash that left
+/// Returns a file ID larger than any in use. IDs are never reused, not even after a crash that left
 /// files behind.
 pub fn next_unused_id(dir: &dyn Dir, catalog: &Catalog) -> Result<u64> {
     let mut names = dir.list()?;
     names.extend(dir.subdir(TRASH_DIR)?.list()?);
-    // A stray file with an absurd number is not ours.
+    // A stray file with an implausible number was not created by the engine.
     let ids = names
         .iter()
         .filter_map(|n| filename::parse_file_name(n))
@@ -25,8 +25,8 @@ pub fn next_unused_id(dir: &dyn Dir, catalog: &Catalog) -> Result<u64> {
     Ok(catalog.next_ids.0.max(ids.max().unwrap_or(0) + 1))
 }
 
-/// Empties the trash of earlier opens, unless something was cut from a log just now, and moves new
-/// orphans into it. Returns how many.
+/// Deletes the trash of earlier opens, unless a log was just truncated, and moves new orphans into
+/// it. Returns the number of files moved.
 pub fn move_to_trash(dir: &dyn Dir, catalog: &Catalog, edits: u64, cut: bool) -> Result<u64> {
     let trash = dir.subdir(TRASH_DIR)?;
     if !cut && edits > 1 {
@@ -44,7 +44,7 @@ pub fn move_to_trash(dir: &dyn Dir, catalog: &Catalog, edits: u64, cut: bool) ->
 
 fn unknown_files(dir: &dyn Dir, catalog: &Catalog) -> Result<Vec<String>> {
     let data = catalog.data_files();
-    let named = |file: &String| match filename::parse_file_name(file) {
+    let is_referenced = |file: &String| match filename::parse_file_name(file) {
         Some((id, FileKind::Wal)) => {
             let mut logs = catalog.logs.iter().map(|(log, _)| *log);
             logs.any(|log| log == id) || catalog.retained.iter().any(|s| s.id == id)
@@ -52,21 +52,22 @@ fn unknown_files(dir: &dyn Dir, catalog: &Catalog) -> Result<Vec<String>> {
         Some((id, FileKind::Klog | FileKind::Vlog)) => data.contains(&id),
         _ => true,
     };
-    Ok(dir.list()?.into_iter().filter(|f| !named(f)).collect())
+    Ok(dir.list()?.into_iter().filter(|f| !is_referenced(f)).collect())
 }
 
-/// On a full disk, when everything was read and nothing was cut: removes what an open that was cut
-/// short left behind, and what lies in the trash; whether there was anything.
+/// Frees space on a full disk, after everything was read and nothing was truncated: removes the
+/// leftovers of an interrupted open and the contents of the trash. Returns true if there were any.
 ///
-/// Unless the manifest that was read is certainly `durable`, only those of the unknown files go
-/// whose number it had not given out yet: its rename may never have reached the disk, and a power
-/// cut would bring back an older one, which names older files.
+/// Unless the manifest that was read is certainly `durable`, only unreferenced files with IDs that
+/// it had not yet allocated are removed: its rename may not have reached the disk, and a power
+/// failure would bring back an older manifest that references older files.
 pub fn remove_orphans(dir: &dyn Dir, catalog: &Catalog, durable: bool) -> Result<bool> {
-    let later = |file: &String| {
+    let is_removable = |file: &String| {
         durable || filename::parse_file_name(file).is_some_and(|(id, _)| id.0 >= catalog.next_ids.0)
     };
     let (unknown, trash) = (unknown_files(dir, catalog)?, dir.subdir(TRASH_DIR)?);
-    let (left, old): (Vec<_>, _) = (unknown.into_iter().filter(later).collect(), trash.list()?);
+    let (left, old): (Vec<_>, _) =
+        (unknown.into_iter().filter(is_removable).collect(), trash.list()?);
     left.iter().try_for_each(|file| dir.remove(file))?;
     old.iter().try_for_each(|file| trash.remove(file))?;
     if dir.file_len(filename::MANIFEST_TMP)?.is_some() {
@@ -77,7 +78,7 @@ pub fn remove_orphans(dir: &dyn Dir, catalog: &Catalog, durable: bool) -> Result
     Ok(!left.is_empty() || !old.is_empty())
 }
 
-/// The seeded bug: remove first, check later.
+/// Seeded bug: removes unknown files before anything is validated.
 pub fn remove_all_unknown(dir: &dyn Dir, catalog: &Catalog) -> Result<()> {
     unknown_files(dir, catalog)?.iter().try_for_each(|file| dir.remove(file))
 }

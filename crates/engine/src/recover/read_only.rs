@@ -1,18 +1,18 @@
-//! Opening without writing a byte: beside the writer that holds the lock, or on a read-only medium,
-//! or (salvage) on a database too damaged to be opened otherwise.
+//! Opens a database without writing a byte: alongside the writer that holds the lock, on a
+//! read-only medium, or (salvage) when the database is too damaged to be opened otherwise.
 //!
-//! What is seen is the state after a prefix of the commits: not shorter than what was acknowledged
-//! before this open began.
-//! 1. The manifest is read, and every file that it names is opened before any is read: the writer
-//!    may remove them from then on. Where files vanish meanwhile, the manifest is read on, and only
-//!    what is new is opened ([`ManifestFollower`]).
-//! 2. The log is replayed in memory. It may have grown, and hold commits behind a load, a clear or
-//!    another change that is in the manifest alone, and not in what was read of it.
-//! 3. So the manifest is read on once more. If it has such a change with a number that the replay
-//!    has passed, the same files are replayed again, up to just before it. What the catalog says
-//!    belongs to a smaller number, and what was acknowledged before this open began does too.
-//!    Flushes and compactions do not count: they say where entries are, and the files that had them
-//!    are open.
+//! The opened state is the state after a prefix of the commits that contains at least everything
+//! acknowledged before this open began.
+//! 1. The manifest is read, and every file that it references is opened before any is read, because
+//!    the writer may remove files from then on. If files disappear meanwhile, newer edits are read,
+//!    and only what is new is opened ([`ManifestFollower`]).
+//! 2. The log is replayed in memory. It may have grown, and may contain commits after a bulk load,
+//!    a clear or another change that is only in the manifest, and not in what was read of it.
+//! 3. So the newer edits of the manifest are read once more. If they contain such a change with a
+//!    sequence number that the replay has passed, the same files are replayed again, up to just
+//!    before it. What the catalog contains has a smaller sequence number, and so has what was
+//!    acknowledged before this open began. Flushes and compactions do not matter: they only move
+//!    entries, and the files that held them are open.
 
 use super::manifest_follower::{ManifestFollower, UnloggedChange};
 use super::manifest_reader::RecoveredManifest;
@@ -43,11 +43,11 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// How often we begin again, each time after a longer pause.
+/// Maximum number of retries, each after a longer pause.
 const ATTEMPTS: u64 = 30;
 const PAUSE_US: u64 = 500;
 
-/// Opens the database in `dir` and changes nothing.
+/// Opens the database in `dir` without changing anything.
 pub fn open_read_only(
     env: Env,
     dir: Arc<dyn Dir>,
@@ -72,16 +72,17 @@ pub fn open_read_only(
                 drop(e);
                 env.clock.sleep_us(PAUSE_US * attempt);
             }
-            // A last look: the writer may have been between two steps.
+            // One retry: the writer may have been between two steps.
             Err(e) if attempt == 0 && e.is_corruption() && !settings.salvage => {
                 attempt = 1;
                 env.clock.sleep_us(PAUSE_US);
             }
-            // What does not fit together while the writer moves is no damage.
+            // An inconsistency caused by a concurrent writer is not damage.
             Err(e) if manifest_fingerprint(&*dir) != before => {
                 return Err(e.wrap(
                     ErrorKind::Busy,
-                    "the writer changes the database faster than it can be read; open again, or take a checkpoint",
+                    "the writer changes the database faster than it can be read; open again, or \
+                     take a checkpoint",
                 ));
             }
             Err(e) => return Err(e),
@@ -89,7 +90,7 @@ pub fn open_read_only(
     }
 }
 
-/// Header and length of the manifest: they change with every edit.
+/// Returns length and header of the manifest: one of them changes with every edit.
 fn manifest_fingerprint(dir: &dyn Dir) -> Option<(u64, [u8; HEADER_BYTES])> {
     let len = dir.file_len(filename::MANIFEST).ok()??;
     let mut header = [0; HEADER_BYTES];
@@ -99,26 +100,26 @@ fn manifest_fingerprint(dir: &dyn Dir) -> Option<(u64, [u8; HEADER_BYTES])> {
 
 fn open_once(
     env: Env,
-    held: Arc<ReadOnlyDir>,
+    pinned_dir: Arc<ReadOnlyDir>,
     boot: u64,
     settings: Settings,
 ) -> Result<(EngineCore, RecoverySummary)> {
     let start = env.clock.monotonic_us();
-    let dir: Arc<dyn Dir> = Arc::clone(&held) as Arc<dyn Dir>;
+    let dir: Arc<dyn Dir> = Arc::clone(&pinned_dir) as Arc<dyn Dir>;
     if !manifest_reader::check_present(&*dir, &settings)? {
-        // Never a new database: this says what is missing.
+        // Never creates a database: this returns the error that says what is missing.
         manifest_reader::read_or_create(&env, &*dir, boot, &settings)?;
     }
-    let mut follower =
-        ManifestFollower::new(&held, boot).map_err(|e| explain_manifest_error(e, &settings))?;
+    let mut follower = ManifestFollower::new(&pinned_dir, boot)
+        .map_err(|e| explain_manifest_error(e, &settings))?;
     let mut found = follower.pin_files().map_err(|e| explain_manifest_error(e, &settings))?;
     check_comparators(&found.catalog, &settings)?;
     let counters = Arc::new(Counters::default());
     let memory =
         MemoryBudget::new(resolve_memory_budget(&env, &settings), settings.block_cache_bytes);
     let cache = Arc::new(BlockCache::new(memory.block_cache_max.min(memory.limit)));
-    // Files stay open: a writer beside us may remove them.
-    let shelf =
+    // Files stay open: a concurrent writer may remove them.
+    let table_cache =
         Arc::new(TableCache::new(Arc::clone(&dir), found.database, cache, Arc::clone(&counters)));
     let now = LogicalClock::new(
         Arc::clone(&env.clock),
@@ -126,13 +127,14 @@ fn open_once(
         Arc::clone(&counters),
     );
     let now = Arc::new(now);
-    let families = |catalog: &Catalog| open_families(catalog, &shelf, &now, settings.salvage);
+    let families = |catalog: &Catalog| open_families(catalog, &table_cache, &now, settings.salvage);
     let (families, mut replayed) =
-        replay_prefix(&held, &mut follower, &mut found, &settings, &families)?;
-    if let Some(hole) = replayed.read_errors.first() {
-        let why = hole.clone().wrap(
+        replay_prefix(&pinned_dir, &mut follower, &mut found, &settings, &families)?;
+    if let Some(damage) = replayed.read_errors.first() {
+        let why = damage.clone().wrap(
             ErrorKind::Corruption,
-            "part of the log is damaged, and this key may have been written there; see `perigee repair`",
+            "part of the log is damaged, and this key may have been written there; see `perigee \
+             repair`",
         );
         for f in &families {
             let mut version = (*f.tree.view().version).clone();
@@ -143,21 +145,21 @@ fn open_once(
     }
     adopt_settings(&mut found.catalog, &settings)?;
     let families = apply_family_settings(families, &found.catalog, &settings);
-    let holes = replayed.read_errors.iter().map(|e| format!("{e}; "));
+    let damages = replayed.read_errors.iter().map(|e| format!("{e}; "));
     let report = RecoverySummary {
         last_seq: replayed.next_lsn - 1,
         replayed: replayed.operations,
         truncated_bytes: replayed.cut_bytes + found.cut_bytes,
         reason: [found.cut_reason.clone(), replayed.cut_reason.clone()]
             .into_iter()
-            .chain(holes)
+            .chain(damages)
             .collect(),
         clean: found.catalog.clean_close.is_some(),
         elapsed_us: env.clock.monotonic_us().saturating_sub(start),
         ..RecoverySummary::default()
     };
-    let nothing = || LogWriter::read_only(FileId(0), found.database);
-    let (place, high_water) =
+    let empty_writer = || LogWriter::read_only(FileId(0), found.database);
+    let (identity, high_water) =
         (DatabaseIdentity { database: found.database, boot }, now.high_water());
     let dir_sync = Arc::new(DirSync::new(Arc::clone(&dir)));
     let catalog = found.catalog.clone();
@@ -166,18 +168,18 @@ fn open_once(
     let manifest = Manifest::new(
         Arc::clone(&dir),
         Arc::clone(&dir_sync),
-        place,
-        nothing(),
+        identity,
+        empty_writer(),
         found.last_edit,
         catalog,
         Arc::clone(&counters),
         high_water,
     );
-    let standing =
-        RecoveredState { memory, env, dir, boot, settings, counters, now, shelf, families };
-    let log = NewLog::without_records(nothing(), replayed.first_lsn);
+    let recovered =
+        RecoveredState { memory, env, dir, boot, settings, counters, now, table_cache, families };
+    let log = NewLog::without_records(empty_writer(), replayed.first_lsn);
     let core = assemble_core(
-        standing,
+        recovered,
         (found.database, runs),
         &mut replayed,
         log,
@@ -188,8 +190,8 @@ fn open_once(
     Ok((core, report))
 }
 
-/// Replays the log in memory, as far as `found` has all changes of the contents that did not pass
-/// through the log.
+/// Replays the log in memory, up to the first change of the contents that did not pass through the
+/// log and is not in `found`.
 fn replay_prefix(
     dir: &ReadOnlyDir,
     follower: &mut ManifestFollower<'_>,
@@ -210,14 +212,14 @@ fn replay_prefix(
     };
     let mut families = open(&found.catalog)?;
     let mut replayed = replay(&families, u64::MAX);
-    // A change that was missed may also be why the replay failed: the log writes to a family that
-    // has just been created.
+    // A missed change may also be why the replay failed, for example because the log writes to a
+    // column family that was just created.
     let last = replayed.as_ref().map_or(u64::MAX, |r| r.next_lsn - 1);
     let change = follower.borrow_mut().change_up_to(last)?;
     match change.filter(|_| !bug::is_active(Bug::ReaderSkipsManifestCheck)) {
         None => {}
         Some(UnloggedChange::FirstAt(seq)) => {
-            // Their memory, before it is used again.
+            // Frees their memory before it is needed again.
             drop((families, replayed));
             families = open(&found.catalog)?;
             replayed = replay(&families, seq.prev().0);
@@ -237,8 +239,8 @@ fn replay_prefix(
     }
     let mut replayed = replayed?;
     drop_pending_number(&mut replayed, &found.catalog);
-    // Settings have no number. A merge operator is in the manifest before the first operand is in
-    // the log.
+    // Settings have no sequence number. A merge operator is in the manifest before its first
+    // operand is in the log.
     for (id, entry) in &mut found.catalog.families {
         if let Some(now) = follower.borrow().catalog().families.get(id) {
             entry.settings = now.settings.clone();
@@ -247,8 +249,9 @@ fn replay_prefix(
     Ok((families, replayed))
 }
 
-/// Leaves out the last number of the log if it was taken for a change that the catalog does not
-/// have: a change feed that starts at the number of this open has to report that change.
+/// Excludes the last sequence number of the log if it was reserved for a change that the catalog
+/// does not contain: a change feed that starts at the sequence number of this open must report that
+/// change.
 fn drop_pending_number(replayed: &mut ReplayResult, catalog: &Catalog) {
     if let Some((first, last)) = replayed.reserved_seqs
         && !catalog.events.iter().any(|e| e.seq == last)
@@ -259,19 +262,20 @@ fn drop_pending_number(replayed: &mut ReplayResult, catalog: &Catalog) {
     }
 }
 
-/// Without a manifest nobody knows what the database was; repair finds out what can be found out.
+/// Explains a damaged manifest to a salvaging caller: without it the extent of the loss is unknown,
+/// and only repair can recover data.
 fn explain_manifest_error(e: Error, settings: &Settings) -> Error {
     if settings.salvage && e.is_corruption() {
         return e.wrap(
             ErrorKind::Corruption,
-            "the manifest is damaged, so it cannot be said what is missing; `perigee repair` makes a new database of \
-             what can be read",
+            "the manifest is damaged, so the extent of the loss is unknown; `perigee repair` \
+             builds a new database from what is readable",
         );
     }
     e
 }
 
-/// The seeded bug.
+/// Seeded bug: truncates the log during a read-only open.
 fn truncate_log(dir: &dyn Dir, core: &EngineCore, report: &RecoverySummary) {
     let last =
         core.manifest.catalog().logs.last().map(|(id, _)| filename::file_name(*id, FileKind::Wal));
@@ -282,12 +286,12 @@ fn truncate_log(dir: &dyn Dir, core: &EngineCore, report: &RecoverySummary) {
     }
 }
 
-/// Opens what can be opened; what cannot keeps its place and answers with the reason.
+/// Opens the files that can be opened; for the others, reads return the reason.
 pub struct SalvageOpener<'a> {
-    /// Tried first.
+    /// The opener tried first.
     pub strict: &'a TableCacheOpener<'a>,
-    /// The order of the family's keys.
-    pub order: KeyComparator,
+    /// The comparator of the column family.
+    pub comparator: KeyComparator,
 }
 
 fn wrap_damage(e: Error, what: &str) -> Result<Error> {
@@ -302,8 +306,7 @@ impl FileOpener for SalvageOpener<'_> {
         self.strict.open_table(meta).or_else(|e| {
             let why = wrap_damage(e, "the table that may hold this key cannot be opened")?;
             if meta.summary.ranges.is_some() {
-                // Its range tombstones hid keys of other tables, which would come back without a
-                // word.
+                // Its range tombstones covered keys of other tables, which would silently reappear.
                 return Err(why.wrap(
                     ErrorKind::Corruption,
                     "a table with range tombstones is damaged; use `perigee repair`",
@@ -312,7 +315,7 @@ impl FileOpener for SalvageOpener<'_> {
             let reader = self.strict.table_cache.placeholder_klog(
                 meta.id,
                 &meta.summary,
-                self.order,
+                self.comparator,
                 why,
             )?;
             Ok(Arc::new(Table { meta: meta.clone(), reader: Arc::new(reader) }))

@@ -1,9 +1,8 @@
-//! Reads the log, judges where it ends, and puts what is not yet in tables into memtables. Writes
-//! nothing.
+//! Replays the log: finds its end, and puts what is not in tables into memtables. Writes nothing.
 //!
-//! A salvaging replay goes on behind damage and lists it; a strict one ends there with an error. If
-//! the memtables grow beyond a limit, they are dropped, and the rest of the log is only verified,
-//! one record in memory at a time: `catch_up` then reads it a second time and flushes as it goes.
+//! A salvaging replay records damage and continues after it; a strict one fails. If the memtables
+//! grow beyond a limit, they are dropped and the rest of the log is only verified, with one record
+//! in memory at a time; `catch_up` then reads it a second time and flushes while it reads.
 
 use super::insert::{ReplayedOps, insert_ops, op_memory_bytes};
 use super::manifest_reader::RecoveredManifest;
@@ -28,39 +27,38 @@ struct LogReplay<'a> {
     manifest: &'a RecoveredManifest,
     families: BTreeMap<FamilyId, Arc<FamilyState>>,
     result: ReplayResult,
-    /// Highest number of manifest edits that any record names.
+    /// Highest manifest edit number recorded in any log record.
     newest_edit: u64,
     mode: ReplayMode<'a>,
-    /// The log goes on behind the limit.
+    /// The log continues beyond the limit.
     limit_reached: bool,
     /// The last segment that held a record.
     last_segment: usize,
     /// Where that record ended.
     last_record_end: u64,
-    /// What memtables and records hold.
+    /// Bytes held by memtables and records.
     held_bytes: u64,
     /// LSN of the first record that must survive, once the replay is deferred.
     first_needed: Option<u64>,
-    /// The segment that is being read was written before the machine was restarted: what can be
-    /// read is on stable storage.
+    /// The segment was written before the last reboot: what is readable is on stable storage.
     machine_restarted: bool,
 }
 
 /// How a log is replayed.
 pub struct ReplayMode<'a> {
-    /// Damage is noted and passed over.
+    /// Damage is recorded and skipped.
     pub salvage: bool,
-    /// Operations behind this number are left out: records that reach beyond it end the log.
+    /// Last sequence number to replay: a record that extends beyond it ends the replay.
     pub limit: u64,
-    /// Most bytes that memtables and records may hold; `None`: no limit, and no record is kept,
-    /// because none will be copied.
+    /// Maximum bytes of memtables and records; `None`: no limit, and no records are kept, because
+    /// none will be copied.
     pub memory: Option<u64>,
-    /// Returns how many edits the manifest holds by now, beside a writer.
+    /// Returns the current number of manifest edits, while another process is the writer.
     pub edits_now: &'a dyn Fn() -> Result<u64>,
 }
 
-/// Replays the segments of the catalog into `families`, or only verifies them, if the memtables
-/// would hold more than `memory` bytes.
+/// Replays the segments of the catalog into `families`, or only verifies them if the memtables
+/// would exceed `memory` bytes.
 pub fn replay_log(
     dir: &dyn Dir,
     found: &RecoveredManifest,
@@ -74,7 +72,7 @@ pub fn replay_log(
     replay_with_mode(dir, found, boot, families, mode)
 }
 
-/// Replays the segments of the catalog as `mode` says.
+/// Replays the segments of the catalog in the given mode.
 pub fn replay_with_mode(
     dir: &dyn Dir,
     found: &RecoveredManifest,
@@ -108,8 +106,8 @@ pub fn replay_with_mode(
             Err(e) => r.note_damage(e)?,
         }
     }
-    let unlisted = r.check_unlisted();
-    unlisted.or_else(|e| r.note_damage(e))?;
+    let unlisted_checked = r.check_unlisted();
+    unlisted_checked.or_else(|e| r.note_damage(e))?;
     let end = r.check_end();
     end.or_else(|e| r.note_damage(e))?;
     r.result.synced_lsn =
@@ -126,7 +124,7 @@ pub fn replay_with_mode(
 }
 
 impl LogReplay<'_> {
-    /// Notes damage and goes on, if that is wanted.
+    /// Records damage in a salvaging replay; returns the error otherwise.
     fn note_damage(&mut self, e: Error) -> Result<()> {
         if !self.mode.salvage || !matches!(e.kind(), ErrorKind::Corruption | ErrorKind::Io) {
             return Err(e);
@@ -144,10 +142,10 @@ impl LogReplay<'_> {
         let (id, first) = self.manifest.catalog.logs[i];
         let file = self.segment_name(i);
         let log = open_log(self.dir, &file, id, self.manifest.database)?;
-        // One that was made ahead does not know where it begins.
+        // A spare segment was created without its first LSN.
         if !matches!(log.header().a, a if a == first || a == 0) {
             return Err(Error::corruption(
-                "the log segment starts at another operation than the manifest says",
+                "the first LSN of a log segment differs from the manifest",
             )
             .at(file, 0)
             .expected(first, log.header().a));
@@ -155,7 +153,7 @@ impl LogReplay<'_> {
         Ok(log)
     }
 
-    /// Replays segment `i`; false if the log ends in it.
+    /// Replays segment `i`; returns false if the log ends in it.
     fn replay_segment(&mut self, i: usize, boot: u64) -> Result<bool> {
         let mut log = self.open_segment(i)?;
         match self.manifest.catalog.logs[i].1 {
@@ -174,16 +172,15 @@ impl LogReplay<'_> {
         self.machine_restarted = !same_boot && boot != 0 && log.header().b != 0;
         loop {
             if self.reached_successor(i) {
-                // Records here were copied to the successor by an open that kept this segment.
-                // Anything else belongs to nothing.
+                // An earlier open copied the remaining records to the successor; the rest is
+                // garbage.
                 if let NextLogRecord::Bad(bad) = log.next_record()? {
                     self.note_cut(i, &log, log.end() - log.offset(), &bad.error);
                 }
                 return Ok(true);
             }
             let step = log.next_record()?;
-            // The successor is looked at after the end: beside a writer it may just have been
-            // begun.
+            // Checked after the end of the segment: a concurrent writer may just have started it.
             let successor = if matches!(step, NextLogRecord::Record(_)) {
                 None
             } else {
@@ -201,7 +198,7 @@ impl LogReplay<'_> {
                         self.result.errors_before_lsn.min(record.header.lsn);
                     self.replay_record(i, record).or_else(|e| self.note_damage(e))?;
                 }
-                // Beside a writer: what it wrote before it began the successor.
+                // A concurrent writer appended more before it started the successor.
                 _ if successor.is_some_and(|lsn| lsn != self.result.next_lsn)
                     && log.refresh_end()? => {}
                 NextLogRecord::End => match successor {
@@ -218,8 +215,7 @@ impl LogReplay<'_> {
                     if successor == Some(self.result.next_lsn)
                         && log.find_records_after_bad()?.is_none() =>
                 {
-                    // Every operation up to the successor's first was read: what follows belongs to
-                    // nothing.
+                    // All operations before the successor were read: the rest is garbage.
                     self.note_cut(i, &log, log.end() - log.offset(), &bad.error);
                     return Ok(true);
                 }
@@ -238,8 +234,8 @@ impl LogReplay<'_> {
         }
     }
 
-    /// Whether the next record is the first of the successor of segment `i`, as the manifest says;
-    /// in a salvage, which may have passed over records, or a later one.
+    /// Returns true if the next record belongs to the successor of segment `i`. A salvage, which
+    /// may have skipped records, also accepts a later record.
     fn reached_successor(&self, i: usize) -> bool {
         let next = self.result.next_lsn;
         let reached =
@@ -247,8 +243,8 @@ impl LogReplay<'_> {
         self.manifest.catalog.logs.get(i + 1).is_some_and(|(_, first)| reached(*first))
     }
 
-    /// Where the successor of segment `i` begins; `None` if it has none, or holds no record that
-    /// could say.
+    /// Returns the first LSN of the successor of segment `i`; `None` if there is no successor, or
+    /// if it has no record that determines it.
     fn successor_first_lsn(&self, i: usize) -> Result<Option<u64>> {
         match self.manifest.catalog.logs.get(i + 1) {
             None => Ok(None),
@@ -260,7 +256,7 @@ impl LogReplay<'_> {
         }
     }
 
-    /// Damage, or the torn end of the log? The rules of `docs/format/log.md`.
+    /// Distinguishes damage from a torn end of the log, by the rules of `docs/format/log.md`.
     fn check_torn_end(
         &mut self,
         i: usize,
@@ -288,7 +284,7 @@ impl LogReplay<'_> {
         Ok(false)
     }
 
-    /// Notes that so many bytes from here on do not count, and why.
+    /// Records that `bytes` bytes from here on are ignored, and why.
     fn note_cut(&mut self, i: usize, log: &LogReader, bytes: u64, why: &Error) {
         self.result.cut_bytes += bytes;
         let why =
@@ -296,7 +292,7 @@ impl LogReplay<'_> {
         self.result.cut_reason.push_str(&why);
     }
 
-    /// The highest durable LSN that a segment carries, and its length.
+    /// Returns the highest durable LSN recorded in a segment, and its length.
     fn durable_watermark(&mut self, j: usize) -> Result<(u64, u64)> {
         let mut log = self.open_segment(j)?;
         let mut durable = 0;
@@ -320,7 +316,7 @@ impl LogReplay<'_> {
         self.last_segment = i;
         self.newest_edit = self.newest_edit.max(record.header.manifest_edits);
         self.result.synced_lsn = self.result.synced_lsn.max(record.header.durable_lsn);
-        let place = |e: Error| e.at(self.segment_name(i), record.offset);
+        let locate = |e: Error| e.at(self.segment_name(i), record.offset);
         let (base, count) = (record.header.lsn, record.header.lsn_count);
         let next = base + u64::from(count);
         match record.header.kind {
@@ -329,44 +325,40 @@ impl LogReplay<'_> {
                 return Ok(());
             }
             RecordKind::Edit => {
-                return Err(place(Error::corruption("a manifest edit in the write-ahead log")));
+                return Err(locate(Error::corruption("a manifest edit in the write-ahead log")));
             }
             RecordKind::Batch | RecordKind::Prepare | RecordKind::Decision => {}
         }
-        let at = ops_payload_range(record.header.kind, &record.payload).map_err(place)?;
-        let (mut parts, mut taken) = (ReplayedOps::new(), BTreeMap::<FamilyId, u64>::new());
-        let (mut n, mut numbers_only) = (0, 0);
+        let at = ops_payload_range(record.header.kind, &record.payload).map_err(locate)?;
+        let (mut parts, mut memory_bytes) = (ReplayedOps::new(), BTreeMap::<FamilyId, u64>::new());
+        let (mut n, mut reserved) = (0, 0);
         for op in BatchOps::new(&record.payload, at.unwrap_or(0..0)) {
-            let op = op.map_err(place)?;
+            let op = op.map_err(locate)?;
             if n >= u64::from(count) {
-                return Err(place(Error::corruption(
-                    "a batch holds more operations than its header says",
-                )));
+                return Err(locate(Error::corruption("a batch exceeds its operation count")));
             }
             let seq = base + n;
             n += 1;
-            numbers_only += u64::from(op.family == FamilyId::NONE);
-            if let Some(family) = self.target_family(op.family, seq, op.kind).map_err(place)? {
-                *taken.entry(family).or_default() += op_memory_bytes(&op);
+            reserved += u64::from(op.family == FamilyId::NONE);
+            if let Some(family) = self.target_family(op.family, seq, op.kind).map_err(locate)? {
+                *memory_bytes.entry(family).or_default() += op_memory_bytes(&op);
                 let part = parts.entry(family).or_default();
-                // Who only verifies wants to know whether there are any.
+                // A deferred replay only needs to know whether there are any.
                 if !self.result.is_deferred || part.is_empty() {
                     part.push((op, SeqNo(seq - base)));
                 }
             }
         }
         if record_lsn_count(record.header.kind, n) != u64::from(count) {
-            return Err(place(
-                Error::corruption(
-                    "a batch holds another number of operations than its header says",
-                )
-                .expected(count, n),
+            return Err(locate(
+                Error::corruption("the operation count of a batch differs from its header")
+                    .expected(count, n),
             ));
         }
         if bug::is_active(Bug::LosePartOfCommit) && parts.len() > 1 {
             parts.pop_last();
         }
-        for (family, bytes) in taken {
+        for (family, bytes) in memory_bytes {
             *self.result.family_bytes.entry(family).or_default() += bytes;
         }
         let (kind, payload) = (record.header.kind, Arc::new(record.payload));
@@ -377,21 +369,19 @@ impl LogReplay<'_> {
         if self.machine_restarted {
             self.result.synced_lsn = self.result.synced_lsn.max(next - 1);
         }
-        self.result.reserved_seqs = (n > 0 && numbers_only == n).then_some((base, SeqNo(next - 1)));
+        self.result.reserved_seqs = (n > 0 && reserved == n).then_some((base, SeqNo(next - 1)));
         if let Some(span) = self.result.complete.last_mut() {
             (span.end_lsn, span.bytes) = (next, self.last_record_end);
         }
         Ok(())
     }
 
-    /// Notes a prepared transaction, or that one was decided. (A decision over one that is not
-    /// known: its record is gone with what was spent.)
+    /// Records that a transaction was prepared or decided. (If it is unknown, it is obsolete.)
     fn note_prepared(&mut self, kind: RecordKind, lsn: u64, payload: &Arc<Vec<u8>>) -> Result<()> {
         match kind {
             RecordKind::Prepare => {
                 let p = PrepareRecord::decode(payload)?;
-                // All that would make it impossible to restore is refused here, before anything is
-                // written.
+                // Whatever could make the restore fail is checked before anything is written.
                 check_isolation_code(p.header.isolation_level)?;
                 let mut n = 0;
                 for op in BatchOps::new(payload, p.ops_range.clone()) {
@@ -413,23 +403,23 @@ impl LogReplay<'_> {
         Ok(())
     }
 
-    /// The family that the operation still has to reach.
+    /// Returns the column family to which the operation still has to be applied.
     fn target_family(
         &self,
         family: FamilyId,
         seq: u64,
         kind: EntryKind,
     ) -> Result<Option<FamilyId>> {
-        let again = kind.is_operand() && bug::is_active(Bug::ReplayFlushedOperands);
+        let replay_anyway = kind.is_operand() && bug::is_active(Bug::ReplayFlushedOperands);
         match self.manifest.catalog.families.get(&family) {
-            Some(entry) if SeqNo(seq) <= entry.flushed && !again => Ok(None),
+            Some(entry) if SeqNo(seq) <= entry.flushed && !replay_anyway => Ok(None),
             Some(_) => Ok(Some(family)),
             None if family == FamilyId::NONE => Ok(None),
             None if family.0 < self.manifest.catalog.next_ids.1 => {
                 Ok(bug::is_active(Bug::ReplayDroppedFamily).then_some(FamilyId::DEFAULT))
             }
             None => Err(Error::corruption(format!(
-                "the log writes to family {family}, which the manifest never knew"
+                "the log writes to column family {family}, which is not in the manifest"
             ))),
         }
     }
@@ -439,24 +429,24 @@ impl LogReplay<'_> {
         kind: RecordKind,
         buffer: Arc<Vec<u8>>,
         (base, count): (u64, u32),
-        place: (usize, u64),
+        position: (usize, u64),
         parts: ReplayedOps,
     ) -> Result<()> {
-        // What is copied nowhere must not be lost: the manifest vouches for it.
-        let vouched = base + u64::from(count) <= self.manifest.catalog.durable_seq + 1;
-        let needed = !parts.is_empty() || !vouched;
+        // A record that is not copied is only skipped if the manifest records it as durable.
+        let recorded_durable = base + u64::from(count) <= self.manifest.catalog.durable_seq + 1;
+        let is_needed = !parts.is_empty() || !recorded_durable;
         if self.result.is_deferred {
-            self.first_needed = self.first_needed.or(needed.then_some(base));
+            self.first_needed = self.first_needed.or(is_needed.then_some(base));
             return Ok(());
         }
-        if !needed && kind != RecordKind::Prepare && self.result.records.is_empty() {
+        if !is_needed && kind != RecordKind::Prepare && self.result.records.is_empty() {
             return Ok(());
         }
         let mut grown = size_of::<KeptRecord>() as u64;
         if parts.is_empty() {
             grown += buffer.capacity() as u64;
         }
-        // No record is kept for a reader, nor then the buffers of small ones.
+        // A read-only open keeps no records, and therefore not the buffers of small ones.
         let copied = self.mode.memory.is_none();
         let families = |id: FamilyId| self.families.get(&id).cloned();
         grown += insert_ops(
@@ -482,8 +472,8 @@ impl LogReplay<'_> {
             buffer,
             lsn: base,
             count,
-            needed,
-            position: place,
+            needed: is_needed,
+            position,
         });
         self.held_bytes += grown;
         self.result.peak_bytes = self.result.peak_bytes.max(self.held_bytes);
@@ -493,7 +483,7 @@ impl LogReplay<'_> {
         Ok(())
     }
 
-    /// The log is too large: forgets what was kept of it, and only verifies the rest.
+    /// Switches to a deferred replay: drops what was kept and only verifies the rest of the log.
     fn defer_replay(&mut self) {
         self.result.is_deferred = true;
         self.first_needed = self.result.records.iter().find(|k| k.needed).map(|k| k.lsn);
@@ -502,8 +492,8 @@ impl LogReplay<'_> {
         (self.result.operations, self.held_bytes) = (0, 0);
     }
 
-    /// Segments that the manifest does not list: copies of an open that did not finish, or removed
-    /// ones. If one names more edits than the manifest holds, the manifest has lost some.
+    /// Checks segments that the manifest does not list: copies from an unfinished open, or removed
+    /// ones. If one records more edits than the manifest holds, the manifest has lost edits.
     fn check_unlisted(&mut self) -> Result<()> {
         for file in self.dir.list()? {
             let Some((id, FileKind::Wal)) = filename::parse_file_name(&file) else { continue };
@@ -550,7 +540,7 @@ impl LogReplay<'_> {
         }
     }
 
-    /// The log reaches as far as anything says it must.
+    /// Checks that the log reaches at least as far as tables, manifest and clean close require.
     fn check_end(&self) -> Result<()> {
         let c = &self.manifest.catalog;
         let newest = |t: &AddedTable| t.meta.global_seq.unwrap_or(t.meta.summary.largest_seq);
@@ -564,10 +554,10 @@ impl LogReplay<'_> {
             && !bug::is_active(Bug::ReplayFirstSegmentOnly)
             && !bug::is_active(Bug::FlushBeforeLogSync)
         {
-            return Err(Error::corruption("tables hold operations that the log never had")
+            return Err(Error::corruption("tables hold operations after the end of the log")
                 .in_file(filename::MANIFEST));
         }
-        // Of those that were made ahead and hold nothing, none can tell.
+        // Empty spare segments do not count: their first LSN is not known.
         let known = c.logs.iter().take_while(|(_, lsn)| *lsn > 0).count();
         let Some((id, _)) = c.logs.get(self.last_segment.max(known.saturating_sub(1))) else {
             return Ok(());
@@ -578,7 +568,7 @@ impl LogReplay<'_> {
             && !bug::is_active(Bug::TruncateDamagedLog)
             && !bug::is_active(Bug::ReplayFirstSegmentOnly)
         {
-            return Err(Error::corruption("the log ends before what was durable")
+            return Err(Error::corruption("the log ends before operations that were durable")
                 .in_file(file)
                 .expected(
                     format_args!("operation {}", c.durable_seq),
@@ -587,11 +577,11 @@ impl LogReplay<'_> {
         }
         if let Some(clean) = c.clean_close {
             let len = self.dir.file_len(&file)?.unwrap_or(0);
-            let whole = clean.bytes == self.last_record_end;
-            if !whole
+            let is_complete = clean.bytes == self.last_record_end;
+            if !is_complete
                 || (clean.log, clean.bytes, clean.last_seq) != (*id, len, self.result.next_lsn - 1)
             {
-                return Err(Error::corruption("the log is not as the clean close left it")
+                return Err(Error::corruption("the log was changed after the clean close")
                     .at(file, len.min(clean.bytes))
                     .expected(format_args!("{} bytes", clean.bytes), len));
             }
@@ -603,8 +593,7 @@ impl LogReplay<'_> {
 fn open_log(dir: &dyn Dir, file: &str, id: FileId, database: u64) -> Result<LogReader> {
     LogReader::open(dir, file, FileKind::Wal, Some(id), Some(database), None).map_err(|e| {
         if e.kind() == ErrorKind::NotFound {
-            return Error::corruption("a log segment that the manifest names is missing")
-                .in_file(file);
+            return Error::corruption("a log segment in the manifest is missing").in_file(file);
         }
         e
     })

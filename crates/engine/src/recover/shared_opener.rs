@@ -1,5 +1,5 @@
-//! Opens the files of the catalog, each once: families that share a file (a clone and its source)
-//! hold one object, so that its readers are counted together. Must not know what the families are.
+//! Opens each file of the catalog once: column families that share a file (a clone and its source)
+//! hold the same object, so that its references are counted together.
 
 use perigee_base::{Error, FileId, Result};
 use perigee_tree::version::FileOpener;
@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// An opener that remembers.
+/// An opener that caches the files it has opened.
 #[derive(Debug)]
 pub struct SharedFileOpener<O> {
     inner: O,
@@ -17,7 +17,7 @@ pub struct SharedFileOpener<O> {
 }
 
 impl<O: FileOpener> SharedFileOpener<O> {
-    /// Nothing opened yet.
+    /// Creates an opener with an empty cache.
     pub fn new(inner: O) -> SharedFileOpener<O> {
         SharedFileOpener { inner, tables: RefCell::default(), vlogs: RefCell::default() }
     }
@@ -53,5 +53,5 @@ impl<O: FileOpener> FileOpener for SharedFileOpener<O> {
 }
 
 fn mismatch_error(id: FileId) -> Error {
-    Error::corruption(format!("two families disagree about file {id}"))
+    Error::corruption(format!("two column families have different metadata for file {id}"))
 }

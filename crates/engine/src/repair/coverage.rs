@@ -1,6 +1,6 @@
-//! Which sequence numbers the readable log records cover, and which ones the database proves to
-//! have existed. Every number that is proved and not covered was lost, and is attributed to a byte
-//! range of a segment. Must not read files.
+//! Tracks which sequence numbers the readable log records cover, and which ones are proven to have
+//! existed. Every number that is proven and not covered was lost, and is attributed to a byte range
+//! of a segment. Reads no log contents.
 
 use super::report::{LostRange, RepairSummary};
 use super::survey::Survey;
@@ -10,21 +10,21 @@ use perigee_base::{Error, FileId};
 use perigee_file::filename;
 use std::collections::BTreeMap;
 
-/// A place in a segment where no record could be read.
+/// A part of a segment in which no record could be read.
 struct UnreadRange {
     loss: LostRange,
     /// First sequence number that may have been there.
     first_seq: u64,
     /// Last sequence number that may have been there.
     last_seq: u64,
-    /// The end of the log cut a record short, as a crash does: a loss only if a lost number is
-    /// proved.
+    /// The log ends inside a record, as after a crash: a loss only if a lost sequence number is
+    /// proven.
     torn: bool,
-    /// Numbers that were lost there.
+    /// Range of the sequence numbers lost there.
     lost_seqs: Option<(u64, u64)>,
 }
 
-/// Where the readable records of a segment end.
+/// The end of the readable records of a segment.
 #[derive(Clone, Copy)]
 struct SegmentEnd {
     id: FileId,
@@ -35,20 +35,20 @@ struct SegmentEnd {
 /// The sequence numbers of the log.
 #[derive(Default)]
 pub struct SeqCoverage {
-    /// Covered ranges, merged: first number, and the number behind the last.
+    /// Covered ranges, merged: from the first number to the number after the last.
     covered: BTreeMap<u64, u64>,
-    /// Every number up to this one existed and was durable.
+    /// Every sequence number up to this one existed and was durable.
     proven_seq: u64,
-    /// First number of the log, if the manifest is whole.
+    /// First sequence number of the log, if the manifest is complete.
     start: Option<u64>,
-    /// First number of each segment, where it is known.
+    /// First sequence number of each segment, if known.
     firsts: BTreeMap<u64, FileId>,
     ends: Vec<SegmentEnd>,
     unread: Vec<UnreadRange>,
 }
 
 impl SeqCoverage {
-    /// Knows what the manifest proves.
+    /// Creates the coverage with what the manifest proves.
     pub fn new(survey: &Survey) -> SeqCoverage {
         let mut coverage = SeqCoverage::default();
         if bug::is_active(Bug::RepairIgnoresCleanClose) {
@@ -69,25 +69,25 @@ impl SeqCoverage {
         coverage
     }
 
-    /// Everything up to `seq` existed.
+    /// Records that everything up to `seq` existed.
     pub fn prove_up_to(&mut self, seq: u64) {
         self.proven_seq = self.proven_seq.max(seq);
     }
 
-    /// Segment `id` begins with number `first` (0: not known).
+    /// Records that segment `id` starts at sequence number `first` (0: not known).
     pub fn add_segment_start(&mut self, id: FileId, first: u64) {
         if first > 0 {
             self.firsts.entry(first).or_insert(id);
         }
     }
 
-    /// First number of segment `id`, where that is known; else 0.
+    /// Returns the first sequence number of segment `id`, or 0 if it is not known.
     pub fn segment_first_seq(&self, id: FileId) -> u64 {
         self.firsts.iter().find(|(_, of)| **of == id).map_or(0, |(first, _)| *first)
     }
 
-    /// A record of segment `id` with numbers from `first` on to before `next` was read; it ends at
-    /// `offset`.
+    /// Records that a record of segment `id` with the sequence numbers `first..next` was read,
+    /// which ends at `offset`.
     pub fn add_covered(&mut self, id: FileId, (first, next): (u64, u64), offset: u64) {
         match self.ends.last_mut() {
             Some(end) if end.id == id => (end.next_seq, end.offset) = (next, offset),
@@ -110,7 +110,8 @@ impl SeqCoverage {
         }
     }
 
-    /// Nothing could be read at that place, which may have held the numbers from `first` on.
+    /// Records a part that could not be read and may have contained sequence numbers from `first`
+    /// on.
     pub fn add_unread(&mut self, loss: LostRange, first: u64, torn: bool) {
         self.unread.push(UnreadRange {
             loss,
@@ -121,7 +122,7 @@ impl SeqCoverage {
         });
     }
 
-    /// The record with these numbers could not be read.
+    /// Records that the record with these sequence numbers could not be read.
     pub fn add_unread_record(&mut self, loss: LostRange, (first, next): (u64, u64)) {
         let last = next.saturating_sub(1);
         self.unread.push(UnreadRange {
@@ -133,11 +134,11 @@ impl SeqCoverage {
         });
     }
 
-    /// Numbers that are proved and not covered, cut at the beginnings of segments.
+    /// Returns the proven but uncovered ranges of sequence numbers, split at segment starts.
     fn find_gaps(&self, start: u64) -> Vec<(u64, u64)> {
         let (mut gaps, mut at) = (Vec::new(), start);
-        let behind = self.proven_seq.saturating_add(1);
-        for (from, to) in self.covered.iter().map(|(f, t)| (*f, *t)).chain([(behind, behind)]) {
+        let end_seq = self.proven_seq.saturating_add(1);
+        for (from, to) in self.covered.iter().map(|(f, t)| (*f, *t)).chain([(end_seq, end_seq)]) {
             while at < from {
                 let cut = self.firsts.range(at + 1..from).next().map_or(from, |(first, _)| *first);
                 gaps.push((at, cut - 1));
@@ -148,7 +149,7 @@ impl SeqCoverage {
         gaps
     }
 
-    /// Lists in the report every byte range that is not accounted for.
+    /// Reports every byte range that is not accounted for.
     pub fn report_losses(mut self, survey: &Survey, report: &mut RepairSummary) {
         let start = self.start.or_else(|| self.covered.keys().next().copied());
         for gap in start.map(|start| self.find_gaps(start)).unwrap_or_default() {
@@ -158,8 +159,8 @@ impl SeqCoverage {
         for u in std::mem::take(&mut self.unread) {
             if u.torn && u.lost_seqs.is_none() {
                 report.warn(format!(
-                    "{}: the log ends inside a record, as a crash leaves it, and nothing proves that this record was \
-                     durable: {} bytes at offset {} were left out",
+                    "{}: the log ends inside a record, as after a crash, and nothing proves that \
+                     this record was durable: {} bytes at offset {} were left out",
                     u.loss.file,
                     u.loss.bytes.unwrap_or(0),
                     u.loss.offset.unwrap_or(0),
@@ -172,16 +173,16 @@ impl SeqCoverage {
         }
     }
 
-    /// Attributes a gap to the place that held it: one that could not be read, a missing segment,
-    /// or the end of a segment.
+    /// Attributes a gap to its location: a part that could not be read, a missing segment, or the
+    /// end of a segment.
     fn attribute_gap(
         &mut self,
         survey: &Survey,
         (first, last): (u64, u64),
         report: &mut RepairSummary,
     ) {
-        let place = self.unread.iter_mut().find(|u| u.first_seq <= first && first <= u.last_seq);
-        if let Some(u) = place {
+        let unread = self.unread.iter_mut().find(|u| u.first_seq <= first && first <= u.last_seq);
+        if let Some(u) = unread {
             let known = u.lost_seqs.unwrap_or((first, last));
             u.lost_seqs = Some((known.0.min(first), known.1.max(last)));
             return;
@@ -217,14 +218,15 @@ impl SeqCoverage {
         });
     }
 
-    /// The last number of a gap. At the end of the log what is proved is not all that may have been
-    /// there, unless it was closed.
+    /// Returns the last sequence number of a gap, or `None` at the end of a log that was not closed
+    /// cleanly: more than is proven may have been lost there.
     fn gap_end(&self, survey: &Survey, last: u64) -> Option<u64> {
         let open = last >= self.proven_seq && survey.catalog.clean_close.is_none();
         (!open).then_some(last)
     }
 
-    /// Bytes from `offset` on that the clean close says were there, or else those of the file.
+    /// Returns the bytes from `offset` to the end recorded by the clean close, or else to the end
+    /// of the file.
     fn missing_bytes(&self, survey: &Survey, id: FileId, offset: u64) -> Option<u64> {
         let clean =
             survey.catalog.clean_close.filter(|clean| clean.log == id).map(|clean| clean.bytes);
@@ -232,8 +234,8 @@ impl SeqCoverage {
         clean.or_else(len).map(|end| end.saturating_sub(offset)).filter(|bytes| *bytes > 0)
     }
 
-    /// The clean close recorded the exact end of the log: a shorter or longer segment is listed
-    /// even if no operation is missing.
+    /// Checks the end of the log that the clean close recorded: a shorter or longer segment is
+    /// reported even if no operation is missing.
     fn check_clean_end(&mut self, survey: &Survey) {
         let Some(clean) =
             survey.catalog.clean_close.filter(|_| !bug::is_active(Bug::RepairIgnoresCleanClose))
@@ -250,7 +252,7 @@ impl SeqCoverage {
             return;
         }
         let from = read.min(clean.bytes);
-        let why = Error::corruption("the log is not as the clean close left it").at(&file, from);
+        let why = Error::corruption("the log was changed after the clean close").at(&file, from);
         let mut loss =
             LostRange::new(&file, why.expected(format_args!("{} bytes", clean.bytes), len));
         (loss.bytes, loss.entries) = (Some(len.max(clean.bytes) - from), Some(0));

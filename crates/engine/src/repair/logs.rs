@@ -1,5 +1,5 @@
-//! The records of each log, on both sides of its holes. A torn end is no loss, unless something
-//! proves what was there.
+//! Gathers the records of each log, before and after damage. A torn end is not a loss, unless it is
+//! proven that there was more.
 
 use super::coverage::SeqCoverage;
 use super::is_damage;
@@ -17,27 +17,27 @@ use perigee_file::log::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What reading the logs has found so far.
+/// State of reading the logs.
 #[derive(Default)]
 struct LogScanState {
-    /// LSNs of the records that were taken: a log may be there twice, as it was and copied.
+    /// LSNs of the records taken: a log may exist twice, the original and a copy.
     seen_lsns: BTreeSet<u64>,
     prepared: BTreeMap<Vec<u8>, PreparedLsns>,
     coverage: SeqCoverage,
 }
 
-/// Gathers all logs.
+/// Gathers the records of all logs.
 pub fn gather_logs(
     survey: &Survey,
-    making: &mut RepairBuilder,
+    builder: &mut RepairBuilder,
     report: &mut RepairSummary,
 ) -> Result<()> {
     let mut progress =
         LogScanState { coverage: SeqCoverage::new(survey), ..LogScanState::default() };
     for (i, id) in survey.logs.iter().enumerate() {
-        // Behind the last there may be one that was made ahead and holds nothing.
+        // After the last segment there may be an empty spare segment.
         let last = survey.logs[i + 1..].iter().all(|id| is_empty(survey, *id));
-        match gather_segment(survey, *id, last, &mut progress, making, report) {
+        match gather_segment(survey, *id, last, &mut progress, builder, report) {
             Err(e) if is_damage(&e) => {
                 let file = filename::file_name(*id, FileKind::Wal);
                 if !report.lost.iter().any(|l| l.file == file) {
@@ -51,7 +51,7 @@ pub fn gather_logs(
     progress.coverage.report_losses(survey, report);
     for (gid, _) in progress.prepared.into_iter().filter(|(_, p)| p.prepared_lsn > p.decided_lsn) {
         report.warn(format!(
-            "the transaction prepared as {} was not decided, and is not in the new database",
+            "the transaction prepared as {} was not decided and is not in the new database",
             display_gid(&gid)
         ));
     }
@@ -64,7 +64,7 @@ fn is_empty(survey: &Survey, id: FileId) -> bool {
     log.is_ok_and(|log| log.offset() == log.end())
 }
 
-/// Opens a segment, also behind a damaged header; `None` if no record follows one.
+/// Opens a segment, even if its header is damaged; `None` if no record follows the damage.
 fn open_segment(
     survey: &Survey,
     id: FileId,
@@ -89,9 +89,9 @@ fn open_segment(
     }
 }
 
-/// LSN with which the successor of a segment begins, if the manifest says so: an open that kept the
-/// segment copied what followed into the successor, or cut it and gave its numbers to other
-/// records. [`u64::MAX`]: not known.
+/// Returns the first LSN of the successor of a segment, according to the manifest: an open that
+/// kept the segment copied the following records into the successor, or truncated the segment and
+/// reused their LSNs. [`u64::MAX`]: not known.
 fn first_of_successor(survey: &Survey, id: FileId) -> u64 {
     let logs = &survey.catalog.logs;
     let next = logs.iter().position(|(log, _)| *log == id).and_then(|i| logs.get(i + 1));
@@ -105,7 +105,7 @@ fn gather_segment(
     id: FileId,
     last: bool,
     progress: &mut LogScanState,
-    making: &mut RepairBuilder,
+    builder: &mut RepairBuilder,
     report: &mut RepairSummary,
 ) -> Result<()> {
     let file = filename::file_name(id, FileKind::Wal);
@@ -124,7 +124,7 @@ fn gather_segment(
                 let (offset, lsn) = (r.offset, r.header.lsn);
                 next_lsn = lsn.saturating_add(u64::from(r.header.lsn_count));
                 progress.coverage.prove_up_to(r.header.durable_lsn);
-                match add_record(survey, r, progress, making, report) {
+                match add_record(survey, r, progress, builder, report) {
                     Ok(()) => progress.coverage.add_covered(id, (lsn, next_lsn), log.offset()),
                     Err(e) if e.is_corruption() => {
                         let loss = LostRange::new(&file, e.at(&file, offset));
@@ -153,7 +153,7 @@ fn add_record(
     survey: &Survey,
     r: LogRecord,
     progress: &mut LogScanState,
-    making: &mut RepairBuilder,
+    builder: &mut RepairBuilder,
     report: &mut RepairSummary,
 ) -> Result<()> {
     let (base, count) = (r.header.lsn, u64::from(r.header.lsn_count));
@@ -170,7 +170,7 @@ fn add_record(
         let op = op?;
         let seq = SeqNo(base + n);
         n += 1;
-        // Operations of nobody only took a number.
+        // Operations without a column family only reserved a sequence number.
         if op.family != FamilyId::NONE
             && !survey.is_dropped(op.family)
             && seq > survey.flushed(op.family)
@@ -179,27 +179,26 @@ fn add_record(
         }
     }
     if record_lsn_count(r.header.kind, n) != count {
-        let e =
-            Error::corruption("a batch holds another number of operations than its header says");
+        let e = Error::corruption("the operation count of a batch differs from its header");
         return Err(e.expected(count, n));
     }
     let buffer = Arc::new(r.payload);
     for (family, ops) in parts {
-        making.add_family(survey, family, None);
-        making.insert_ops(family, &buffer, base, &ops)?;
+        builder.add_family(survey, family, None);
+        builder.insert_ops(family, &buffer, base, &ops)?;
     }
     Ok(())
 }
 
-/// The numbers of the last records about an identifier: a log may be there twice, as it was and
-/// copied.
+/// The LSNs of the last records of a prepared transaction: a log may exist twice, the original and
+/// a copy.
 #[derive(Debug, Default)]
 struct PreparedLsns {
     prepared_lsn: u64,
     decided_lsn: u64,
 }
 
-/// Notes a prepared transaction, or the decision over it.
+/// Records a prepared transaction, or the decision about it.
 fn note_decision(r: &LogRecord, prepared: &mut BTreeMap<Vec<u8>, PreparedLsns>) -> Result<()> {
     let lsn = r.header.lsn;
     match r.header.kind {

@@ -1,14 +1,14 @@
-//! A new database of everything that can still be read of a damaged one, and a list of what cannot.
-//! The source is only read, through a directory that refuses every change.
+//! Repair: builds a new database from everything that is readable in a damaged one, and a list of
+//! what is not. The source is only read, through a directory that rejects every change.
 //!
-//! The stages, each a file: `survey` (what files there are, and how far the manifest can be
-//! believed), `write` (one merge of all that is found, by the rewrite road), `tables` (the entries
-//! of each table, around its damage), `logs` (the records of each log, on both sides of its holes;
-//! `coverage`: which operations they lack). The directory appears whole or not at all.
+//! The stages, one file each: `survey` (which files exist, and how far the manifest can be
+//! trusted), `tables` (the entries of each table, around its damage), `logs` (the records of each
+//! log, before and after damage; `coverage`: which operations are missing), `repair_builder` (one
+//! merge of everything found, as a rewrite). The target directory appears completely or not at all.
 //!
-//! Every entry carries its sequence number, so no order between files has to be trusted: of each
-//! key the newest version that was found counts. What was lost may have hidden older versions; the
-//! report says so.
+//! Every entry has its sequence number, so no order between files has to be trusted: of each key
+//! the newest version found counts. Lost entries may have hidden older versions; the report says
+//! so.
 
 pub mod report;
 mod survey;
@@ -28,12 +28,12 @@ use perigee_file::filename;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Makes a database in `target` of what can be read in `source`; `progress` is told (bytes read,
-/// bytes in all).
+/// Builds a database in `target` from what is readable in `source`; calls `progress` with the bytes
+/// read and the total bytes.
 ///
 /// # Errors
-/// `Locked` if the source is open for writing; `NotFound` if it holds no file of a database;
-/// `AlreadyExists` if the target holds anything. Damage is no error: it is in the report.
+/// `Locked` if the source is open for writing; `NotFound` if it contains no database files;
+/// `AlreadyExists` if the target is not empty. Damage is not an error: it is in the report.
 pub fn repair_database(
     env: &Env,
     source: &Path,
@@ -42,22 +42,22 @@ pub fn repair_database(
 ) -> Result<RepairSummary> {
     let real = env.fs.open_dir(source, DirOpenMode::Existing)?;
     foreign_dir::refuse_foreign(env, &*real, false)?;
-    let _nobody_writes = lock_source(&*real)?;
+    let _lock = lock_source(&*real)?;
     let from = ReadOnlyDir::wrap(real);
     let survey = survey::survey_files(&from)?;
     DirectoryBuilder::begin(env, target)?.fill(|to| {
         let mut report = survey.report.clone();
-        let mut making =
+        let mut builder =
             repair_builder::RepairBuilder::new(env, Arc::clone(&from), Arc::clone(to), &survey);
-        tables::gather_tables(&survey, &mut making, &mut report, progress)?;
-        logs::gather_logs(&survey, &mut making, &mut report)?;
-        making.write_database(&survey, &mut report)?;
+        tables::gather_tables(&survey, &mut builder, &mut report, progress)?;
+        logs::gather_logs(&survey, &mut builder, &mut report)?;
+        builder.write_database(&survey, &mut report)?;
         Ok(report)
     })
 }
 
-/// Whoever writes must have closed. A lock file that cannot be opened (a read-only medium) means
-/// that nobody does.
+/// Locks the source, to exclude a writer. A lock file that cannot be opened (on a read-only medium)
+/// means that there is no writer.
 fn lock_source(dir: &dyn Dir) -> Result<Option<Box<dyn perigee_env::DirLock>>> {
     if dir.file_len(filename::LOCK)?.is_none() {
         return Ok(None);
@@ -69,8 +69,8 @@ fn lock_source(dir: &dyn Dir) -> Result<Option<Box<dyn perigee_env::DirLock>>> {
     }
 }
 
-/// Damage goes into the report; what the operating system refuses to read for another reason too,
-/// but not a format that is too new.
+/// Returns true for errors that go into the report: damage, and files that cannot be read for
+/// another reason, but not a format that is too new.
 fn is_damage(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::Corruption | ErrorKind::Io | ErrorKind::NotFound)
 }

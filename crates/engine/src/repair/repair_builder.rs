@@ -1,5 +1,5 @@
-//! One merge per family of everything that was found, by the rewrite road, into a new database with
-//! an id of its own.
+//! Builds the new database: one merge per column family of everything found, as a rewrite, into a
+//! database with a new ID.
 
 use super::is_damage;
 use super::report::RepairSummary;
@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// What was found of a family.
+/// What was found of a column family.
 struct SalvagedFamily {
     name: String,
     settings: FamilySettings,
@@ -34,13 +34,13 @@ struct SalvagedFamily {
     memtable: Arc<Memtable>,
 }
 
-/// The new database being made.
+/// The new database under construction.
 pub struct RepairBuilder {
     env: Env,
     database: u64,
-    /// The old tables.
+    /// Tables of the source.
     source_tables: TableCache,
-    /// The new ones, and interim ones.
+    /// New and interim tables.
     target_tables: TableCache,
     dir: Arc<dyn Dir>,
     ids: AtomicU64,
@@ -50,10 +50,10 @@ pub struct RepairBuilder {
 }
 
 impl RepairBuilder {
-    /// An empty one, with the families that the manifest knows.
+    /// Creates a builder with the column families of the manifest.
     pub fn new(env: &Env, from: Arc<dyn Dir>, to: Arc<dyn Dir>, survey: &Survey) -> RepairBuilder {
         let database = env.rand.next_u64();
-        let shelf = |dir, database| {
+        let new_cache = |dir, database| {
             TableCache::new(
                 dir,
                 database,
@@ -61,28 +61,29 @@ impl RepairBuilder {
                 Arc::new(Counters::default()),
             )
         };
-        let mut making = RepairBuilder {
+        let mut builder = RepairBuilder {
             env: env.clone(),
             database,
-            source_tables: shelf(from, survey.database.unwrap_or_default()),
-            target_tables: shelf(Arc::clone(&to), database),
+            source_tables: new_cache(from, survey.database.unwrap_or_default()),
+            target_tables: new_cache(Arc::clone(&to), database),
             dir: to,
             ids: AtomicU64::new(1),
             families: BTreeMap::new(),
             vlogs: BTreeMap::new(),
             interim_ids: Vec::new(),
         };
-        making.add_family(survey, FamilyId::DEFAULT, None);
-        survey.catalog.families.keys().for_each(|id| making.add_family(survey, *id, None));
-        making
+        builder.add_family(survey, FamilyId::DEFAULT, None);
+        survey.catalog.families.keys().for_each(|id| builder.add_family(survey, *id, None));
+        builder
     }
 
     fn next_file_id(&self) -> FileId {
         FileId(self.ids.fetch_add(1, SeqCst))
     }
 
-    /// Makes a family known; its order counts when it is the first that is heard.
-    pub fn add_family(&mut self, survey: &Survey, id: FamilyId, order: Option<KeyComparator>) {
+    /// Registers a column family. Uses `comparator` if the manifest does not contain the column
+    /// family and nothing was added to it yet.
+    pub fn add_family(&mut self, survey: &Survey, id: FamilyId, comparator: Option<KeyComparator>) {
         let known_order = survey.catalog.families.contains_key(&id);
         let entry = self.families.entry(id).or_insert_with(|| {
             let (name, settings) = survey.family(id);
@@ -96,15 +97,15 @@ impl RepairBuilder {
             }
         });
         let fresh = entry.tables.is_empty() && entry.memtable.is_empty();
-        if let Some(order) =
-            order.filter(|o| fresh && !known_order && *o != entry.settings.comparator)
+        if let Some(comparator) =
+            comparator.filter(|o| fresh && !known_order && *o != entry.settings.comparator)
         {
-            entry.settings.comparator = order;
-            entry.memtable = Arc::new(Memtable::new(order));
+            entry.settings.comparator = comparator;
+            entry.memtable = Arc::new(Memtable::new(comparator));
         }
     }
 
-    /// The name of a known family.
+    /// Returns the name of a registered column family.
     pub fn family_name(&self, id: FamilyId) -> String {
         self.families.get(&id).map(|f| f.name.clone()).unwrap_or_default()
     }
@@ -112,10 +113,10 @@ impl RepairBuilder {
     fn family(&mut self, id: FamilyId) -> Result<&mut SalvagedFamily> {
         self.families
             .get_mut(&id)
-            .ok_or_else(|| Error::internal(format!("family {id} was not made known")))
+            .ok_or_else(|| Error::internal(format!("column family {id} was not registered")))
     }
 
-    /// Opens the value logs that can be opened.
+    /// Opens the readable value logs.
     pub fn open_vlogs(&mut self, survey: &Survey, report: &mut RepairSummary) -> Result<()> {
         for (id, bytes) in &survey.vlogs {
             match self.source_tables.vlog_reader(*id, *bytes) {
@@ -132,7 +133,7 @@ impl RepairBuilder {
         Ok(())
     }
 
-    /// Whether a separated value can be read.
+    /// Checks that a separated value is readable.
     pub fn check_value(&self, value: &ValueRef<'_>) -> Result<()> {
         let Some(p) = vlog_pointer(value) else { return Ok(()) };
         match self.vlogs.get(&p.file) {
@@ -153,14 +154,14 @@ impl RepairBuilder {
         }
     }
 
-    /// A table for what can be read of a damaged one.
+    /// Starts an interim table for the readable entries of a damaged one.
     pub fn begin_interim_table(&mut self, family: FamilyId) -> Result<KlogWriter> {
         let id = self.next_file_id();
         let settings = self.family(family)?.settings.clone();
         self.interim_ids.push(id);
         self.target_tables.klog_writer(id, self.klog_options(family, &settings))
     }
-    /// Adds an interim table.
+    /// Finishes and adds the interim table.
     pub fn add_interim_table(&mut self, family: FamilyId, writer: KlogWriter) -> Result<()> {
         let id =
             *self.interim_ids.last().ok_or_else(|| Error::internal("there is no interim table"))?;
@@ -170,7 +171,7 @@ impl RepairBuilder {
         self.family(family)?.tables.push(Arc::new(Table { meta, reader }));
         Ok(())
     }
-    /// Adds a whole table of the source.
+    /// Adds an intact table of the source.
     pub fn add_table(&mut self, survey: &Survey, id: FileId, family: FamilyId) -> Result<()> {
         let bytes = survey.dir.file_len(&filename::file_name(id, FileKind::Klog))?.unwrap_or(0);
         let reader = self.source_tables.klog_reader(id, bytes)?;
@@ -181,8 +182,8 @@ impl RepairBuilder {
         self.family(family)?.tables.push(Arc::new(Table { meta, reader }));
         Ok(())
     }
-    /// The order of a known family.
-    pub fn order(&self, family: FamilyId) -> KeyComparator {
+    /// Returns the comparator of a registered column family.
+    pub fn comparator(&self, family: FamilyId) -> KeyComparator {
         self.families.get(&family).map_or(KeyComparator::Bytes, |f| f.settings.comparator)
     }
     /// Adds range tombstones.
@@ -202,7 +203,8 @@ impl RepairBuilder {
         self.family(family)?.memtable.insert(buffer, base, ops)
     }
 
-    /// Merges, and writes log and manifest. The directory is synced; its name is the caller's.
+    /// Merges everything, and writes log and manifest. The directory is synced; renaming it is left
+    /// to the caller.
     pub fn write_database(&mut self, survey: &Survey, report: &mut RepairSummary) -> Result<()> {
         let newest = |f: &SalvagedFamily| {
             let tables = f
@@ -213,7 +215,7 @@ impl RepairBuilder {
             tables.chain(ranges).chain([f.memtable.last_seq()]).max().unwrap_or_default().0
         };
         let last = self.families.values().map(newest).max().unwrap_or(0);
-        // A merge may give number 1 to what was loaded under none.
+        // A merge may assign sequence number 1 to loaded entries that have none.
         let last = last.max(report.last_seq).max(survey.catalog.durable_seq).max(1);
         report.last_seq = last;
         let mut edit = ManifestEdit {
@@ -221,15 +223,16 @@ impl RepairBuilder {
             expiry_clock_ms: Some(survey.catalog.expiry_clock_ms),
             ..ManifestEdit::default()
         };
-        // One version of each key is left.
+        // Only one version of each key is left.
         edit.oldest_readable = Some(SeqNo(last));
         for (id, found) in &self.families {
             if !survey.is_manifest_trusted
                 && found.tables.iter().any(|t| t.reader.operand_count() > 0)
             {
                 report.warn(format!(
-                    "operands of merges were found in the family {:?}, and no manifest that says which tables count: its \
-                     merged values may count some twice, or lack some",
+                    "operands of merges were found in the column family {:?}, but no manifest \
+                     that lists the current tables: its merged values may contain operands twice \
+                     or lack some",
                     found.name
                 ));
             }
@@ -252,22 +255,22 @@ impl RepairBuilder {
         found: &SalvagedFamily,
         last: SeqNo,
     ) -> Result<VersionEdit> {
-        let order = found.settings.comparator;
-        let mut version = Version::empty(order);
+        let comparator = found.settings.comparator;
+        let mut version = Version::empty(comparator);
         version.vlogs = self.vlogs.clone();
         let mut sources = vec![SourceCursor::from(found.memtable.cursor())];
         for t in &found.tables {
-            let run = Arc::new(Run::new(RunId(0), vec![Arc::clone(t)], order));
-            sources.push(SourceCursor::Run(RunCursor::new(run, order, false)));
+            let run = Arc::new(Run::new(RunId(0), vec![Arc::clone(t)], comparator));
+            sources.push(SourceCursor::Run(RunCursor::new(run, comparator, false)));
         }
-        let of_log = found
+        let log_ranges = found
             .memtable
             .range_tombstones()
             .with_fragments(RangeTombstones::clone)
             .unwrap_or_default();
         let input = RewriteInput {
-            range_tombstones: found.ranges.merge(order, &of_log),
-            source: MergeCursor::new(order, sources),
+            range_tombstones: found.ranges.merge(comparator, &log_ranges),
+            source: MergeCursor::new(comparator, sources),
             bottommost: true,
             relocate_vlogs: self.vlogs.keys().copied().collect::<BTreeSet<_>>(),
             zero_seqs: false,
@@ -285,9 +288,9 @@ impl RepairBuilder {
             table_cache: &self.target_tables,
             next_file_id: &self.ids,
             pacer: &NoPacing,
-            // Nothing expires by a repair.
+            // A repair expires nothing.
             now: &FixedClock(0),
-            // Whether an operand was joined already, nobody says: each stays as it is.
+            // It is unknown whether an operand was already merged: operands are kept as they are.
             merge_operator: None,
             filter: None,
             bottom_seq: None,
@@ -295,16 +298,16 @@ impl RepairBuilder {
         };
         let output = run_rewrite(input, setting, &mut CreatedFiles::default())?;
         let level = LevelNo((LEVELS - 1) as u8);
-        let place = |meta: TableMeta| AddedTable { level, run: RunId(0), meta };
+        let added_table = |meta: TableMeta| AddedTable { level, run: RunId(0), meta };
         Ok(VersionEdit {
-            added: output.tables.into_iter().map(place).collect(),
+            added: output.tables.into_iter().map(added_table).collect(),
             vlogs_added: output.vlogs,
             flushed_up_to: Some(last),
             ..VersionEdit::default()
         })
     }
 
-    /// An empty log, names synced, then the manifest.
+    /// Writes an empty log, syncs the directory, then writes the manifest.
     fn write_log_and_manifest(&self, mut edit: ManifestEdit, last: u64) -> Result<()> {
         let (log, manifest) = (self.next_file_id(), self.next_file_id());
         let boot = self.env.fs.boot_id();
@@ -324,14 +327,14 @@ impl RepairBuilder {
         let mut catalog = Catalog::default();
         catalog.apply(&edit)?;
         catalog.validate(1)?;
-        let place = DatabaseIdentity { database: self.database, boot };
-        write_snapshot_file(&*self.dir, filename::MANIFEST_TMP, place, manifest, 1, &catalog)?;
+        let identity = DatabaseIdentity { database: self.database, boot };
+        write_snapshot_file(&*self.dir, filename::MANIFEST_TMP, identity, manifest, 1, &catalog)?;
         self.dir.rename(filename::MANIFEST_TMP, filename::MANIFEST)?;
         self.dir.sync()
     }
 }
 
-/// Where a separated value lies.
+/// Returns the location of a separated value.
 fn vlog_pointer(value: &ValueRef<'_>) -> Option<perigee_base::entry::VlogPointer> {
     value.vlog_pointer()
 }

@@ -1,34 +1,33 @@
-//! What a repair found and lost. Plain data.
+//! The report of a repair: what was found and lost. Plain data.
 
 use perigee_base::Error;
 
-/// A piece that could not be read.
+/// A part of a file that could not be read.
 #[derive(Clone, Debug)]
 pub struct LostRange {
-    /// The file.
+    /// File name.
     pub file: String,
-    /// Where in it, if it is not the whole file.
+    /// Offset in the file, unless the whole file is lost.
     pub offset: Option<u64>,
-    /// How many bytes, where that is known.
+    /// Number of bytes, if known.
     pub bytes: Option<u64>,
-    /// The family, where that is known.
+    /// The column family, if known.
     pub family: Option<String>,
-    /// No key before this one was lost here, where that is known.
+    /// Lower bound of the lost keys, if known.
     pub first_key: Option<Vec<u8>>,
-    /// No key behind this one was lost here, where that is known.
+    /// Upper bound of the lost keys, if known.
     pub last_key: Option<Vec<u8>>,
-    /// How many entries, where that is known.
+    /// Number of lost entries, if known.
     pub entries: Option<u64>,
-    /// First and last sequence number of the operations that were lost here, where they are known:
-    /// at the end of a log that was not closed more may have been lost than anything proves, and
-    /// then there is no last one.
+    /// First and last sequence number of the lost operations, if known. At the end of a log that
+    /// was not closed cleanly, more may have been lost than is proven; then there is no last one.
     pub sequences: Option<(u64, Option<u64>)>,
-    /// What is wrong.
+    /// The reason.
     pub error: Error,
 }
 
 impl LostRange {
-    /// Damage to a file, at the place that the error names; the rest is not known.
+    /// Creates a loss at the offset of the error; everything else is unknown.
     pub fn new(file: &str, why: Error) -> LostRange {
         LostRange {
             file: file.to_owned(),
@@ -44,27 +43,27 @@ impl LostRange {
     }
 }
 
-/// What was made.
+/// Summary of a repair.
 #[derive(Clone, Debug, Default)]
 pub struct RepairSummary {
-    /// Families and the entries that each has now.
+    /// Column families, with the number of entries in the new database.
     pub families: Vec<(String, u64)>,
     /// Tables read.
     pub tables: u64,
     /// Entries found in them, all versions.
     pub entries_found: u64,
-    /// Log records read.
+    /// Number of log records read.
     pub records: u64,
-    /// The last operation found.
+    /// Sequence number of the last operation found.
     pub last_seq: u64,
     /// Everything that could not be read.
     pub lost: Vec<LostRange>,
-    /// What follows from it.
+    /// Consequences of the losses.
     pub warnings: Vec<String>,
 }
 
 impl RepairSummary {
-    /// Adds a sentence once.
+    /// Adds a warning once.
     pub fn warn(&mut self, text: impl Into<String>) {
         let text = text.into();
         if !self.warnings.contains(&text) {
@@ -72,7 +71,7 @@ impl RepairSummary {
         }
     }
 
-    /// Adds a whole file, or a place in it.
+    /// Adds the loss of a file, or of the part of it named by the error.
     pub fn add_lost_file(&mut self, file: &str, family: Option<&str>, why: Error) {
         self.add_lost_range(LostRange {
             family: family.map(str::to_owned),
@@ -80,11 +79,11 @@ impl RepairSummary {
         });
     }
 
-    /// Adds a loss, and the warning that follows from it.
+    /// Adds a loss, and the warning about its consequences.
     pub fn add_lost_range(&mut self, loss: LostRange) {
         self.warn(
-            "lost entries may have replaced or deleted others: older versions, and keys that had been deleted, may have \
-             come back",
+            "lost entries may have replaced or deleted others: older versions and deleted keys \
+             may have come back",
         );
         self.lost.push(loss);
     }

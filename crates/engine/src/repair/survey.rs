@@ -1,6 +1,6 @@
-//! What files there are, and how far the manifest can be believed. If it is whole and every file
-//! that it names is there, it says which tables count and what of the log is in them already. If
-//! not, every table and every log that is found counts.
+//! Surveys the files, and determines how far the manifest can be trusted. If it is complete and
+//! every file that it references exists, it determines which tables count and which operations of
+//! the log are already in them. Otherwise every table and every log found counts.
 
 use super::is_damage;
 use super::report::RepairSummary;
@@ -14,30 +14,30 @@ use perigee_file::log::{LogReader, NextLogRecord};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What is known before a table or a log was read.
+/// What is known before tables and logs are read.
 pub struct Survey {
-    /// The source, which refuses changes.
+    /// The source directory, which rejects changes.
     pub dir: Arc<dyn Dir>,
-    /// The state that the manifest's readable part adds up to.
+    /// The catalog that results from the readable part of the manifest.
     pub catalog: Catalog,
-    /// Whether no edit of the manifest is missing.
+    /// True if no manifest edit is missing.
     pub is_manifest_complete: bool,
-    /// Whether it is the whole state, and every file that it names is there.
+    /// True if the manifest is complete and every file that it references exists.
     pub is_manifest_trusted: bool,
-    /// The database's id, where any header says it.
+    /// Database ID, if any file header contains it.
     pub database: Option<u64>,
     /// Klogs to read.
     pub klogs: Vec<FileId>,
-    /// Value logs that are there.
+    /// Existing value logs, with their sizes.
     pub vlogs: BTreeMap<FileId, u64>,
     /// Logs to read, oldest first.
     pub logs: Vec<FileId>,
-    /// What is lost already.
+    /// The report, with the losses found so far.
     pub report: RepairSummary,
 }
 
 impl Survey {
-    /// What the manifest says of a family.
+    /// Returns name and settings of a column family, according to the manifest.
     pub fn family(&self, id: FamilyId) -> (String, FamilySettings) {
         match self.catalog.families.get(&id) {
             Some(f) => (f.name.clone(), f.settings.clone()),
@@ -45,30 +45,31 @@ impl Survey {
             None => (format!("family-{id}"), FamilySettings::default()),
         }
     }
-    /// Operations of a family up to here are in tables.
+    /// Returns the sequence number up to which operations of a column family are in tables.
     pub fn flushed(&self, id: FamilyId) -> SeqNo {
         match self.catalog.families.get(&id) {
             Some(f) if self.is_manifest_trusted => f.flushed,
             _ => SeqNo::ZERO,
         }
     }
-    /// The families that the manifest puts a table into: clones share it.
+    /// Returns the column families that contain a table according to the manifest: clones share
+    /// tables.
     pub fn families_of(&self, table: FileId) -> Vec<FamilyId> {
         let holds = self.catalog.families.iter().filter(|(_, f)| f.tables.contains_key(&table));
         holds.map(|(id, _)| *id).collect()
     }
-    /// The number of all entries of a bulk-loaded table, which only the manifest knows.
+    /// Returns the global sequence number of a bulk-loaded table, which is only in the manifest.
     pub fn stamp(&self, table: FileId) -> Option<SeqNo> {
         let mut all = self.catalog.families.values();
         all.find_map(|f| f.tables.get(&table)).and_then(|t| t.meta.global_seq)
     }
-    /// Whether a family was dropped, as far as anybody knows.
+    /// Returns true if the column family is known to have been dropped.
     pub fn is_dropped(&self, id: FamilyId) -> bool {
         self.is_manifest_trusted && !self.catalog.families.contains_key(&id)
     }
 }
 
-/// Looks around.
+/// Surveys the source directory.
 pub fn survey_files(dir: &Arc<dyn Dir>) -> Result<Survey> {
     let files = dir.list()?;
     let of = |kind| -> Vec<FileId> {
@@ -81,23 +82,23 @@ pub fn survey_files(dir: &Arc<dyn Dir>) -> Result<Survey> {
     };
     let (klogs, vlogs, logs) = (of(FileKind::Klog), of(FileKind::Vlog), of(FileKind::Wal));
     if klogs.is_empty() && logs.is_empty() && dir.file_len(filename::MANIFEST)?.is_none() {
-        let text = format!("{} holds no file of a database", dir.path().display());
+        let text = format!("{} contains no database files", dir.path().display());
         return Err(Error::new(ErrorKind::NotFound, text));
     }
     let mut report = RepairSummary::default();
-    let ReadableManifest { catalog, is_complete: mut whole, mut database, edits } =
+    let ReadableManifest { catalog, mut is_complete, mut database, edits } =
         read_manifest(&**dir, &mut report)?;
-    if whole && edits < newest_edit_named(&**dir, &logs, database)? {
+    if is_complete && edits < newest_edit_named(&**dir, &logs, database)? {
         let why = Error::corruption("the manifest has lost its last edits");
         report.add_lost_file(
             filename::MANIFEST,
             None,
             why.at(filename::MANIFEST, dir.file_len(filename::MANIFEST)?.unwrap_or(0)),
         );
-        whole = false;
+        is_complete = false;
     }
-    let mut trusted = whole;
-    if whole {
+    let mut trusted = is_complete;
+    if is_complete {
         trusted = check_files_present(&catalog, &klogs, &vlogs, &logs, &mut report);
     }
     if database.is_none() {
@@ -105,8 +106,8 @@ pub fn survey_files(dir: &Arc<dyn Dir>) -> Result<Survey> {
     }
     if !trusted {
         report.warn(
-            "the manifest cannot be relied on: every table and log that was found was read, also such as had been \
-             replaced; keys that had been deleted, and families that had been dropped, may have come back",
+            "the manifest cannot be trusted: every table and log found was read, including those \
+             that had been replaced; deleted keys and dropped column families may have come back",
         );
     }
     let klogs = if trusted {
@@ -121,20 +122,20 @@ pub fn survey_files(dir: &Arc<dyn Dir>) -> Result<Survey> {
         klogs
     };
     let logs = if trusted { catalog.logs.iter().map(|(id, _)| *id).collect() } else { logs };
-    let mut there = BTreeMap::new();
+    let mut vlog_bytes = BTreeMap::new();
     for id in vlogs {
         let bytes = dir.file_len(&filename::file_name(id, FileKind::Vlog))?.unwrap_or(0);
-        there.insert(id, bytes);
+        vlog_bytes.insert(id, bytes);
     }
     let dir = Arc::clone(dir);
     Ok(Survey {
         dir,
         catalog,
-        is_manifest_complete: whole,
+        is_manifest_complete: is_complete,
         is_manifest_trusted: trusted,
         database,
         klogs,
-        vlogs: there,
+        vlogs: vlog_bytes,
         logs,
         report,
     })
@@ -144,16 +145,16 @@ pub fn survey_files(dir: &Arc<dyn Dir>) -> Result<Survey> {
 #[derive(Default)]
 struct ReadableManifest {
     catalog: Catalog,
-    /// Whether that is all of it.
+    /// True if it is the whole manifest.
     is_complete: bool,
-    /// The database's id.
+    /// Database ID.
     database: Option<u64>,
     /// Number of the last edit.
     edits: u64,
 }
 
-/// The highest number of a manifest edit that any record of these logs names: records name only
-/// edits that were synced.
+/// Returns the highest manifest edit number recorded in these logs: log records only name edits
+/// that were synced.
 fn newest_edit_named(dir: &dyn Dir, logs: &[FileId], database: Option<u64>) -> Result<u64> {
     let mut newest = 0;
     for id in logs {
@@ -168,7 +169,7 @@ fn newest_edit_named(dir: &dyn Dir, logs: &[FileId], database: Option<u64>) -> R
                     Err(e) => return Err(e),
                 }
             }
-            // Who reads the records lists it.
+            // The loss is reported when its records are read.
             (Err(e), _) if is_damage(&e) => continue,
             (Err(e), _) => return Err(e),
         };
@@ -190,7 +191,7 @@ fn newest_edit_named(dir: &dyn Dir, logs: &[FileId], database: Option<u64>) -> R
     Ok(newest)
 }
 
-/// Reads the manifest as far as it can be read.
+/// Reads the manifest as far as possible.
 fn read_manifest(dir: &dyn Dir, report: &mut RepairSummary) -> Result<ReadableManifest> {
     let mut catalog = Catalog::default();
     let len = dir.file_len(filename::MANIFEST)?;
@@ -200,7 +201,7 @@ fn read_manifest(dir: &dyn Dir, report: &mut RepairSummary) -> Result<ReadableMa
         Err(e) if is_damage(&e) => {
             let e = e.wrap(
                 ErrorKind::Corruption,
-                "the manifest cannot be read; names and settings of families are lost",
+                "the manifest cannot be read; names and settings of column families are lost",
             );
             report.add_lost_file(filename::MANIFEST, None, e);
             return Ok(ReadableManifest::default());
@@ -210,7 +211,7 @@ fn read_manifest(dir: &dyn Dir, report: &mut RepairSummary) -> Result<ReadableMa
     let database = Some(log.header().database);
     let first = log.header().a;
     let mut edits = 0;
-    let wrong = loop {
+    let error = loop {
         match log.next_record()? {
             NextLogRecord::Record(r) => {
                 let applied = decode_edit(&r.payload).and_then(|edit| catalog.apply(&edit));
@@ -223,9 +224,10 @@ fn read_manifest(dir: &dyn Dir, report: &mut RepairSummary) -> Result<ReadableMa
                 return Ok(ReadableManifest { catalog, is_complete: true, database, edits });
             }
             NextLogRecord::End => {
-                break Error::corruption("the manifest makes no sense").in_file(filename::MANIFEST);
+                break Error::corruption("the manifest is inconsistent")
+                    .in_file(filename::MANIFEST);
             }
-            // The end that a crash left: the same rule as at open, but for the boot, which has
+            // The end left by a crash: the same rule as at open, except for the boot ID, which has
             // changed since.
             NextLogRecord::Bad(bad)
                 if bad.is_truncated
@@ -233,7 +235,8 @@ fn read_manifest(dir: &dyn Dir, report: &mut RepairSummary) -> Result<ReadableMa
                     && log.find_records_after_bad()?.is_none() =>
             {
                 report.warn(format!(
-                    "{}: the last {} bytes are the beginning of an edit, as a crash leaves it; they were left out",
+                    "{}: the last {} bytes are an incomplete edit, as after a crash; they were \
+                     left out",
                     filename::MANIFEST,
                     log.end() - bad.offset
                 ));
@@ -243,12 +246,11 @@ fn read_manifest(dir: &dyn Dir, report: &mut RepairSummary) -> Result<ReadableMa
             NextLogRecord::Bad(bad) => break bad.error,
         }
     };
-    report.add_lost_file(filename::MANIFEST, None, wrong);
+    report.add_lost_file(filename::MANIFEST, None, error);
     Ok(ReadableManifest { catalog, is_complete: false, database, edits })
 }
 
-/// Whether every file that the catalog names is there. A missing log is a hole, a missing table a
-/// loss.
+/// Returns true if every file that the catalog references exists. Reports missing files as losses.
 fn check_files_present(
     catalog: &Catalog,
     klogs: &[FileId],
@@ -297,16 +299,16 @@ fn check_files_present(
     all
 }
 
-/// The id that most headers carry.
+/// Returns the database ID that most file headers contain.
 fn most_common_database_id(dir: &dyn Dir, files: &[String]) -> Option<u64> {
-    let mut votes: BTreeMap<u64, usize> = BTreeMap::new();
+    let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
     for (file, (id, kind)) in files.iter().filter_map(|f| Some((f, filename::parse_file_name(f)?)))
     {
         let mut head = [0; HEADER_BYTES];
         let read = dir.open(file).and_then(|f| f.read_exact_at(&mut head, 0));
         if let Ok(h) = read.and_then(|()| FileHeader::decode(&head, kind, Some(id), None)) {
-            *votes.entry(h.database).or_default() += 1;
+            *counts.entry(h.database).or_default() += 1;
         }
     }
-    votes.into_iter().max_by_key(|(_, n)| *n).map(|(id, _)| id)
+    counts.into_iter().max_by_key(|(_, n)| *n).map(|(id, _)| id)
 }

@@ -1,5 +1,5 @@
-//! The entries of each table. A whole table is merged as it is; of a damaged one the readable
-//! entries are written to an interim table first, so that the merge meets whole files only.
+//! Gathers the entries of each table. An intact table is merged as it is; the readable entries of a
+//! damaged one are written to an interim table first, so that the merge only reads intact files.
 
 use super::is_damage;
 use super::repair_builder::RepairBuilder;
@@ -10,13 +10,13 @@ use perigee_base::{EntryRef, Error, ErrorKind, FamilyId, FileId, KeyComparator, 
 use perigee_file::filename;
 use perigee_file::klog::KlogSalvager;
 
-/// Families made up for tables without one are numbered down from here.
+/// IDs of column families created for tables without a known one, counting down from here.
 const STRAY_FAMILY_BASE: u32 = 1 << 30;
 
-/// Gathers all tables.
+/// Gathers the entries of all tables.
 pub fn gather_tables(
     survey: &Survey,
-    making: &mut RepairBuilder,
+    builder: &mut RepairBuilder,
     report: &mut RepairSummary,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<()> {
@@ -25,12 +25,12 @@ pub fn gather_tables(
     };
     let total: u64 = survey.klogs.iter().map(bytes).sum();
     let mut done = 0;
-    making.open_vlogs(survey, report)?;
+    builder.open_vlogs(survey, report)?;
     for id in &survey.klogs {
-        match gather_table(survey, *id, making, report) {
+        match gather_table(survey, *id, builder, report) {
             Err(e) if is_damage(&e) => {
                 let file = filename::file_name(*id, FileKind::Klog);
-                // A missing one is listed already.
+                // A missing table is already reported.
                 if !report.lost.iter().any(|l| l.file == file) {
                     report.add_lost_file(&file, None, e);
                 }
@@ -46,62 +46,61 @@ pub fn gather_tables(
 fn gather_table(
     survey: &Survey,
     id: FileId,
-    making: &mut RepairBuilder,
+    builder: &mut RepairBuilder,
     report: &mut RepairSummary,
 ) -> Result<()> {
     let file = filename::file_name(id, FileKind::Klog);
     let table = KlogSalvager::open(&*survey.dir, id, survey.database)?;
     if table.family == Some(FamilyId::NONE) && !survey.is_manifest_trusted {
-        report
-            .warn(format!("{file} is part of a bulk load that was not finished: it was left out"));
+        report.warn(format!("{file} is part of an unfinished bulk load: it was left out"));
         return Ok(());
     }
     let (mut found, mut values, mut largest) = (0, Vec::new(), SeqNo::ZERO);
     let lost = table.read_entries(|e| {
         found += 1;
         largest = largest.max(e.seq);
-        if let Err(why) = making.check_value(&e.value) {
+        if let Err(why) = builder.check_value(&e.value) {
             values.push((why, e.key.to_vec()));
         }
         Ok(())
     })?;
     let stamp = survey.stamp(id);
     let families = if stamp.is_none() && largest == SeqNo::ZERO && found > 0 {
-        // Beside other versions it would win or lose by chance.
+        // Merged with other versions, it would win or lose by chance.
         report.warn(format!(
-            "{file} was loaded in bulk, perhaps by a load that was not finished, and its age is lost: its entries are \
-             in a family of their own"
+            "{file} was bulk-loaded, possibly by an unfinished load, and its sequence number is \
+             lost: its entries are in a separate column family"
         ));
         vec![stray_family_id(id)]
     } else {
         table_families(survey, id, &table, report)
     };
     for family in &families {
-        let order =
+        let comparator =
             survey.catalog.families.get(family).map(|f| f.settings.comparator).or(table.comparator);
-        making.add_family(survey, *family, order);
+        builder.add_family(survey, *family, comparator);
     }
-    let family_name = families.first().map(|f| making.family_name(*f)).unwrap_or_default();
+    let family_name = families.first().map(|f| builder.family_name(*f)).unwrap_or_default();
     let bad_values = values.len() as u64;
     report.tables += 1;
     report.entries_found += found - bad_values;
-    let parts = survey.database.is_some_and(|db| table.check_metadata(db).is_ok());
-    let whole = parts && lost.is_empty() && bad_values == 0;
-    let order = families.first().map_or(KeyComparator::Bytes, |f| making.order(*f));
-    let ranges = table.read_range_tombstones(order);
+    let metadata_intact = survey.database.is_some_and(|db| table.check_metadata(db).is_ok());
+    let is_intact = metadata_intact && lost.is_empty() && bad_values == 0;
+    let comparator = families.first().map_or(KeyComparator::Bytes, |f| builder.comparator(*f));
+    let ranges = table.read_range_tombstones(comparator);
     for family in families {
         if let Ok(ranges) = &ranges {
-            making.add_ranges(family, ranges)?;
+            builder.add_ranges(family, ranges)?;
         }
-        if whole {
-            making.add_table(survey, id, family)?;
+        if is_intact {
+            builder.add_table(survey, id, family)?;
         } else if found > bad_values {
-            write_interim_table(&table, family, stamp, making)?;
+            write_interim_table(&table, family, stamp, builder)?;
         }
     }
     let counted =
         table.expected_entries.filter(|_| lost.len() == 1).map(|n| n.saturating_sub(found));
-    if !whole && lost.is_empty() && bad_values == 0 {
+    if !is_intact && lost.is_empty() && bad_values == 0 {
         let why = Error::corruption("index, filter or properties are damaged; no entry was lost")
             .in_file(&file);
         report.lost.push(LostRange {
@@ -131,8 +130,8 @@ fn gather_table(
     Ok(())
 }
 
-/// The families that a table belongs to: as the manifest says, else as its header says, else nobody
-/// knows.
+/// Returns the column families of a table: those in the manifest, or else that in its header, or
+/// else a new one.
 fn table_families(
     survey: &Survey,
     id: FileId,
@@ -148,28 +147,28 @@ fn table_families(
     }
     let file = filename::file_name(id, FileKind::Klog);
     report.warn(format!(
-        "nobody knows to which family {file} belonged: its entries are in a family of their own"
+        "the column family of {file} is unknown: its entries are in a separate column family"
     ));
     vec![stray_family_id(id)]
 }
 
-/// The number of a family for one table.
+/// Returns the ID of a column family for a single table.
 fn stray_family_id(id: FileId) -> FamilyId {
     FamilyId(STRAY_FAMILY_BASE - (id.0 % u64::from(STRAY_FAMILY_BASE / 2)) as u32)
 }
 
-/// Writes what can be read to an interim table.
+/// Writes the readable entries to an interim table.
 fn write_interim_table(
     table: &KlogSalvager,
     family: FamilyId,
     stamp: Option<SeqNo>,
-    making: &mut RepairBuilder,
+    builder: &mut RepairBuilder,
 ) -> Result<()> {
-    let mut writer = making.begin_interim_table(family)?;
+    let mut writer = builder.begin_interim_table(family)?;
     table.read_entries(|e: EntryRef<'_>| {
-        let readable = making.check_value(&e.value).is_ok();
+        let readable = builder.check_value(&e.value).is_ok();
         let e = EntryRef { seq: stamp.unwrap_or(e.seq), ..e };
         if readable { writer.add(e) } else { Ok(()) }
     })?;
-    making.add_interim_table(family, writer)
+    builder.add_interim_table(family, writer)
 }

@@ -1,6 +1,6 @@
-//! Makes a generation: files that the backup does not hold yet are copied, each compared with its
-//! recorded checksum on the way; log and manifest are written anew; the record comes last. Until it
-//! has its name there is no new generation, and the earlier ones are never touched.
+//! Creates a backup generation: copies the files that the backup does not contain yet, verifying
+//! their recorded checksums, writes a new log and manifest, and finally the record. Until the
+//! record has its name there is no new generation; earlier generations are never changed.
 
 use super::backup_store::{BackupStore, INCOMING_PREFIX, generation_name, stored_name};
 use super::database_image::DatabaseImage;
@@ -12,21 +12,21 @@ use perigee_base::{ErrorKind, FileId, Result};
 use perigee_file::filename;
 use std::path::Path;
 
-/// What was made.
+/// Summary of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackupSummary {
     /// The new generation.
     pub generation: u64,
-    /// The last operation in it.
+    /// Sequence number of the last operation in it.
     pub last_seq: u64,
-    /// Files and bytes that were copied.
+    /// Number and bytes of files that were copied.
     pub copied: (u64, u64),
-    /// Files and bytes that an earlier generation had brought.
+    /// Number and bytes of files already contained in earlier generations.
     pub reused: (u64, u64),
 }
 
-/// Makes a generation in the backup directory `path`; `progress` is told (bytes done, bytes in
-/// all).
+/// Creates a generation in the backup directory `path`; calls `progress` with the bytes done and
+/// the total bytes.
 pub fn create_backup(
     core: &EngineCore,
     path: &Path,
@@ -37,15 +37,12 @@ pub fn create_backup(
     let (store, _lock) = BackupStore::open_for_writing(&core.env, path)?;
     store.clear_incoming()?;
     let number = store.generation_numbers()?.last().map_or(1, |n| n + 1);
-    let mut picture = DatabaseImage::capture(core)?;
-    let database = picture.database();
-    let mut out = BackupSummary {
-        generation: number,
-        last_seq: picture.last_seq,
-        ..BackupSummary::default()
-    };
+    let mut image = DatabaseImage::capture(core)?;
+    let database = image.database();
+    let mut out =
+        BackupSummary { generation: number, last_seq: image.last_seq, ..BackupSummary::default() };
     let mut files = Vec::new();
-    let data = picture.files();
+    let data = image.files();
     let total = data.iter().map(|f| f.bytes).sum();
     let mut done = 0;
     for f in data {
@@ -60,10 +57,10 @@ pub fn create_backup(
         progress(done, total);
     }
     let incoming = format!("{INCOMING_PREFIX}.log");
-    let (log, bytes) = picture.write_log(&*store.dir, &incoming)?;
+    let (log, bytes) = image.write_log(&*store.dir, &incoming)?;
     files.push(name_by_checksum(&store, database, &incoming, FileKind::Wal, (log, bytes))?);
     let incoming = format!("{INCOMING_PREFIX}.manifest");
-    let (manifest, bytes) = picture.write_manifest(&*store.dir, &incoming)?;
+    let (manifest, bytes) = image.write_manifest(&*store.dir, &incoming)?;
     files.push(name_by_checksum(
         &store,
         database,
@@ -75,12 +72,12 @@ pub fn create_backup(
     store.dir.sync()?;
     let created_ms = core.env.clock.wall_ms();
     let generation =
-        BackupGeneration { number, database, last_seq: picture.last_seq, created_ms, files };
+        BackupGeneration { number, database, last_seq: image.last_seq, created_ms, files };
     write_record(&store, &generation)?;
     Ok(out)
 }
 
-/// Copies a data file, unless the backup holds it.
+/// Copies a data file, unless the backup contains it.
 fn copy_data_file(
     core: &EngineCore,
     store: &BackupStore,
@@ -92,16 +89,16 @@ fn copy_data_file(
         return Ok(());
     }
     let incoming = format!("{INCOMING_PREFIX}.data");
-    let called = filename::file_name(file.id, file.kind);
+    let name = filename::file_name(file.id, file.kind);
     let recorded = (file.bytes, file.checksum);
-    file_copy::copy_file((&*core.dir, &called), (&*store.dir, &incoming), file.id, recorded)?;
+    file_copy::copy_file((&*core.dir, &name), (&*store.dir, &incoming), file.id, recorded)?;
     if reread {
         file_copy::verify_file(&*store.dir, &incoming, file.id, recorded, |_| Ok(()))?;
     }
     store.dir.rename(&incoming, &stored_name(database, file))
 }
 
-/// Reads a file that was just written again, and names it by what it holds.
+/// Reads back a file that was just written, and renames it according to its checksum.
 fn name_by_checksum(
     store: &BackupStore,
     database: u64,
@@ -115,7 +112,7 @@ fn name_by_checksum(
     Ok(file)
 }
 
-/// Contents synced, then the name, then the name synced.
+/// Writes the record: syncs its contents, renames it, then syncs the directory.
 fn write_record(store: &BackupStore, generation: &BackupGeneration) -> Result<()> {
     let incoming = format!("{INCOMING_PREFIX}.generation");
     let out = store.dir.create(&incoming)?;
@@ -124,6 +121,9 @@ fn write_record(store: &BackupStore, generation: &BackupGeneration) -> Result<()
     store.dir.rename(&incoming, &generation_name(generation.number))?;
     let synced = store.dir.sync();
     synced.map_err(|e| {
-        e.wrap(ErrorKind::OutcomeUnknown, "the new generation may or may not survive a power cut")
+        e.wrap(
+            ErrorKind::OutcomeUnknown,
+            "the new generation may or may not survive a power failure",
+        )
     })
 }

@@ -1,14 +1,14 @@
-//! The directory of a backup: files by content, shared between generations, and one record for each
-//! generation.
+//! The directory of a backup: data files named by content and shared between generations, and one
+//! record per generation.
 //!
 //! ```text
 //! 000003.generation                                the record of generation 3
 //! 1122334455667788-000007-0102030405060708.klog   database, number, checksum of the whole file
-//! incoming.*                                       being written; means nothing
+//! incoming.*                                       being written; ignored
 //! LOCK                                             one writer at a time
 //! ```
-//! Invariant: a file under its name is whole (it was synced before it was renamed), and a record
-//! under its name refers to files whose names are durable.
+//! Invariant: a file with a final name is complete (it was synced before it was renamed), and a
+//! record with a final name references files whose names are durable.
 
 use super::generation::{BackupGeneration, StoredFile};
 use perigee_base::file_header::FileKind;
@@ -19,27 +19,27 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Names of files that are being written start with this.
+/// Name prefix of files that are being written.
 pub const INCOMING_PREFIX: &str = "incoming";
-/// No record is longer: a million files.
+/// Maximum size of a record, enough for a million files.
 const RECORD_BYTES_MAX: u64 = 32 << 20;
 
 /// A backup directory.
 #[derive(Debug)]
 pub struct BackupStore {
-    /// Where the files are.
+    /// The directory.
     pub dir: Arc<dyn Dir>,
 }
 
 impl BackupStore {
-    /// Opens a backup for reading; nothing is written, so it may lie on a read-only medium.
+    /// Opens a backup for reading; nothing is written, so it may be on a read-only medium.
     pub fn open(env: &Env, path: &Path) -> Result<BackupStore> {
         let dir = env.fs.open_dir(path, DirOpenMode::Existing)?;
         check_not_database(env, &*dir)?;
         Ok(BackupStore { dir })
     }
 
-    /// Opens or creates a backup for writing; nobody else may meanwhile.
+    /// Opens or creates a backup for exclusive writing.
     pub fn open_for_writing(env: &Env, path: &Path) -> Result<(BackupStore, Box<dyn DirLock>)> {
         let dir = env.fs.open_dir(path, DirOpenMode::CreateIfMissing)?;
         check_not_database(env, &*dir)?;
@@ -47,7 +47,7 @@ impl BackupStore {
         Ok((BackupStore { dir }, lock))
     }
 
-    /// Numbers of all generations, ascending, readable or not.
+    /// Returns the numbers of all generations, ascending, readable or not.
     pub fn generation_numbers(&self) -> Result<Vec<u64>> {
         let names = self.dir.list()?;
         let mut all: Vec<u64> = names.iter().filter_map(|n| generation_number(n)).collect();
@@ -58,7 +58,7 @@ impl BackupStore {
     /// Reads the record of a generation.
     ///
     /// # Errors
-    /// `NotFound` if there is none of that number; `Corruption` naming its file.
+    /// `NotFound` if there is none with that number; `Corruption` with the file name.
     pub fn read_generation(&self, number: u64) -> Result<BackupGeneration> {
         let file = generation_name(number);
         let Some(bytes) = self.dir.file_len(&file)? else {
@@ -66,7 +66,7 @@ impl BackupStore {
             return Err(Error::new(ErrorKind::NotFound, text));
         };
         if bytes > RECORD_BYTES_MAX {
-            return Err(Error::corruption("the record of a backup is too long")
+            return Err(Error::corruption("a backup record is too long")
                 .in_file(file)
                 .expected(format_args!("at most {RECORD_BYTES_MAX}"), bytes));
         }
@@ -75,12 +75,12 @@ impl BackupStore {
         BackupGeneration::decode(&content, number).map_err(|e| e.in_file(&file))
     }
 
-    /// Whether a file of that name and length is there.
+    /// Returns true if the backup contains a file with that name and length.
     pub fn contains_file(&self, database: u64, file: &StoredFile) -> Result<bool> {
         Ok(self.dir.file_len(&stored_name(database, file))? == Some(file.bytes))
     }
 
-    /// Removes what attempts that did not finish left.
+    /// Removes the files of unfinished attempts.
     pub fn clear_incoming(&self) -> Result<()> {
         for file in self.dir.list()?.iter().filter(|f| f.starts_with(INCOMING_PREFIX)) {
             self.dir.remove(file)?;
@@ -88,7 +88,7 @@ impl BackupStore {
         Ok(())
     }
 
-    /// Every stored file, referenced or not.
+    /// Returns the names of all stored files, referenced or not.
     pub fn stored_file_names(&self) -> Result<BTreeSet<String>> {
         Ok(self.dir.list()?.into_iter().filter(|f| is_stored_name(f)).collect())
     }
@@ -101,21 +101,23 @@ fn check_not_database(env: &Env, dir: &dyn Dir) -> Result<()> {
             dir.path().display()
         )));
     }
-    // A database clears its own subdirectories.
+    // A database deletes its own subdirectories.
     let above = match dir.path().parent() {
         Some(p) if p.as_os_str().is_empty() => Some(Path::new(".")),
         parent => parent,
     };
     let above = above.and_then(|p| env.fs.open_dir(p, DirOpenMode::Existing).ok());
     if above.is_some_and(|above| matches!(above.file_len(filename::MANIFEST), Ok(Some(_)))) {
-        let text =
-            format!("{} lies inside a database: name a directory outside", dir.path().display());
+        let text = format!(
+            "{} is inside a database: name a directory outside of it",
+            dir.path().display()
+        );
         return Err(Error::invalid(text));
     }
     Ok(())
 }
 
-/// The name of a generation's record.
+/// Returns the name of a generation's record.
 pub fn generation_name(number: u64) -> String {
     format!("{number:06}.generation")
 }
@@ -125,14 +127,14 @@ fn generation_number(file: &str) -> Option<u64> {
     (generation_name(number) == file).then_some(number)
 }
 
-/// The name of a file in a backup: its content's identity.
+/// Returns the name of a file in a backup, which identifies its contents.
 pub fn stored_name(database: u64, file: &StoredFile) -> String {
     let plain = filename::file_name(file.id, file.kind);
     let extension = plain.rsplit_once('.').map_or("manifest", |(_, ext)| ext);
     format!("{database:016x}-{:06}-{:016x}.{extension}", file.id.0, file.checksum)
 }
 
-/// The name that the file has in a database.
+/// Returns the name of the file in a database.
 pub fn database_file_name(file: &StoredFile) -> String {
     filename::file_name(file.id, file.kind)
 }

@@ -1,6 +1,6 @@
-//! A second database with the same contents, at the price of names: immutable files are linked
-//! (copied where the file system cannot link), the manifest and the log are its own. What is not in
-//! tables yet travels in the copied log: nothing is flushed, nobody waits.
+//! Creates a second database with the same contents cheaply: immutable files are hard-linked
+//! (copied where the file system does not support links); manifest and log are new. Data that is
+//! not in tables is contained in the copied log: nothing is flushed, and writers do not wait.
 
 use super::database_image::DatabaseImage;
 use super::directory_builder::DirectoryBuilder;
@@ -13,12 +13,12 @@ use perigee_env::Dir;
 use perigee_file::filename;
 use std::path::Path;
 
-/// What was made.
+/// Summary of a checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointSummary {
-    /// The last operation in it.
+    /// Sequence number of the last operation in it.
     pub last_seq: u64,
-    /// Files that share their bytes with the source.
+    /// Files linked to those of the source.
     pub linked_files: u64,
     /// Their bytes.
     pub linked_bytes: u64,
@@ -30,24 +30,24 @@ pub struct CheckpointSummary {
     pub own_bytes: u64,
 }
 
-/// Makes a checkpoint in `target`.
+/// Creates a checkpoint in `target`.
 pub fn create_checkpoint(core: &EngineCore, target: &Path) -> Result<CheckpointSummary> {
     core.health.check_log_readable()?;
-    let building = DirectoryBuilder::begin(&core.env, target)?;
-    building.fill(|dir| {
-        let mut picture = DatabaseImage::capture(core)?;
+    let builder = DirectoryBuilder::begin(&core.env, target)?;
+    builder.fill(|dir| {
+        let mut image = DatabaseImage::capture(core)?;
         let mut out =
-            CheckpointSummary { last_seq: picture.last_seq, ..CheckpointSummary::default() };
-        for file in picture.files() {
+            CheckpointSummary { last_seq: image.last_seq, ..CheckpointSummary::default() };
+        for file in image.files() {
             core.health.check_open()?;
-            let called = filename::file_name(file.id, file.kind);
-            if core.dir.link_into(&called, &**dir)? {
+            let name = filename::file_name(file.id, file.kind);
+            if core.dir.link_into(&name, &**dir)? {
                 out.linked_files += 1;
                 out.linked_bytes += file.bytes;
             } else {
                 file_copy::copy_file(
-                    (&*core.dir, &called),
-                    (&**dir, &called),
+                    (&*core.dir, &name),
+                    (&**dir, &name),
                     file.id,
                     (file.bytes, file.checksum),
                 )?;
@@ -55,17 +55,18 @@ pub fn create_checkpoint(core: &EngineCore, target: &Path) -> Result<CheckpointS
                 out.copied_bytes += file.bytes;
             }
         }
-        out.own_bytes = write_log_and_manifest(&mut picture, &**dir)?;
+        out.own_bytes = write_log_and_manifest(&mut image, &**dir)?;
         Ok(out)
     })
 }
 
-/// Log, names synced, then the manifest under its temporary name, renamed, names synced.
-fn write_log_and_manifest(picture: &mut DatabaseImage, dir: &dyn Dir) -> Result<u64> {
+/// Writes the log, syncs the directory, writes the manifest under its temporary name, renames it
+/// and syncs the directory.
+fn write_log_and_manifest(image: &mut DatabaseImage, dir: &dyn Dir) -> Result<u64> {
     let temporary = "000000.wal";
-    let (id, log) = picture.write_log(dir, temporary)?;
+    let (id, log) = image.write_log(dir, temporary)?;
     dir.rename(temporary, &wal_file_name(id))?;
-    let (_, manifest) = picture.write_manifest(dir, filename::MANIFEST_TMP)?;
+    let (_, manifest) = image.write_manifest(dir, filename::MANIFEST_TMP)?;
     dir.rename(filename::MANIFEST_TMP, filename::MANIFEST)?;
     if !bug::is_active(Bug::CheckpointSkipsDirSync) {
         dir.sync()?;

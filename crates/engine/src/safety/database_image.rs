@@ -1,8 +1,8 @@
-//! The whole database at one sequence number, over all families: the catalog, the files it names
-//! (held, so that none of them goes away), and the part of the log that is not in tables yet.
+//! The whole database at one sequence number, with all column families: the catalog, the files it
+//! references (pinned, so that none is removed), and the part of the log that is not in tables yet.
 //!
-//! Taken in the commit section and under the manifest's lock, which is short: nothing is copied
-//! there. Writers go on while the picture is written out.
+//! Captured in the commit section and under the manifest lock, which are held briefly: nothing is
+//! copied there. Writers continue while the image is written.
 
 use crate::core::{EngineCore, allocate_file_id};
 use crate::manifest::{Catalog, DatabaseIdentity, write_snapshot_file};
@@ -16,41 +16,41 @@ use perigee_tree::View;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A file of the picture that never changes.
+/// An immutable file of the image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataFile {
-    /// Its number.
+    /// File ID.
     pub id: FileId,
-    /// A klog or a vlog.
+    /// Klog or vlog.
     pub kind: FileKind,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
-    /// The checksum of the whole file.
+    /// Checksum of the whole file.
     pub checksum: u64,
 }
 
-/// The database at one moment.
+/// The database at one sequence number.
 pub struct DatabaseImage {
     catalog: Catalog,
     identity: DatabaseIdentity,
-    /// The last operation in it.
+    /// Sequence number of the last operation in it.
     pub last_seq: u64,
-    /// Operations before this are in tables.
+    /// Operations before this LSN are in tables.
     first_unflushed: u64,
     edit: u64,
     logs: Vec<LogReader>,
     log: FileId,
     manifest: FileId,
-    /// Keeps the files from being removed.
+    /// Pins the files.
     _pinned_views: Vec<Arc<View>>,
 }
 
 impl DatabaseImage {
-    /// The database as it is now.
+    /// Captures the current state of the database.
     pub fn capture(core: &EngineCore) -> Result<DatabaseImage> {
         core.health.check_open()?;
         let appender = core.wal.appender();
-        let (mut catalog, held, edits) = core.manifest.with_catalog(|catalog| {
+        let (mut catalog, pinned_views, edits) = core.manifest.with_catalog(|catalog| {
             let views: Vec<_> = core.families.all().iter().map(|f| f.tree.view()).collect();
             (catalog.clone(), views, core.manifest.last_edit())
         });
@@ -60,10 +60,11 @@ impl DatabaseImage {
             let newest = || (appender.writer.id() == *id).then(|| appender.writer.offset());
             let Some(bytes) = older.or_else(newest) else {
                 if *first == 0 {
-                    // Made ahead, and not begun.
+                    // An unused spare segment.
                     continue;
                 }
-                let text = format!("the manifest names log {id}, which the log does not know");
+                let text =
+                    format!("the manifest lists log {id}, which is not a segment of the log");
                 return Err(Error::internal(text));
             };
             let file = filename::file_name(*id, FileKind::Wal);
@@ -78,36 +79,36 @@ impl DatabaseImage {
             logs.push(reader);
         }
         let next = appender.next_lsn;
-        // Records of prepared transactions are copied, with all that follows them.
-        let undecided = core.prepared_txns.oldest_lsn();
+        // Records of prepared transactions are copied, with everything after them.
+        let oldest_prepared = core.prepared_txns.oldest_lsn();
         drop(appender);
-        let memtables = held.iter().flat_map(|v| v.memtables());
+        let memtables = pinned_views.iter().flat_map(|v| v.memtables());
         let unflushed = memtables.filter(|m| !m.is_empty()).map(|m| m.first_seq().0);
-        let floor = unflushed.chain(undecided).min().unwrap_or(next);
+        let first_unflushed = unflushed.chain(oldest_prepared).min().unwrap_or(next);
         let (log, manifest) =
             (allocate_file_id(&core.next_file_id), allocate_file_id(&core.next_file_id));
         catalog.next_ids.0 = catalog.next_ids.0.max(manifest.0 + 1);
         catalog.clean_close = None;
-        // The copy has a log of its own, and nobody has read it.
+        // The copy has a log of its own, without readers.
         catalog.retained.clear();
         Ok(DatabaseImage {
             catalog,
             identity: DatabaseIdentity { database: core.database_id, boot: core.boot_id },
             last_seq: next - 1,
-            first_unflushed: floor,
+            first_unflushed,
             edit: edits + 1,
             logs,
             log,
             manifest,
-            _pinned_views: held,
+            _pinned_views: pinned_views,
         })
     }
 
-    /// The database's id.
+    /// Returns the database ID.
     pub fn database(&self) -> u64 {
         self.identity.database
     }
-    /// Its tables and value logs, each once.
+    /// Returns the tables and value logs, each once.
     pub fn files(&self) -> Vec<DataFile> {
         let mut all = BTreeMap::new();
         for f in self.catalog.families.values() {
@@ -134,8 +135,8 @@ impl DatabaseImage {
         all.into_values().collect()
     }
 
-    /// Writes a log of its own, synced: the operations that are not in tables. Its number and
-    /// length.
+    /// Writes and syncs a new log with the operations that are not in tables. Returns its file ID
+    /// and length.
     pub fn write_log(&mut self, dir: &dyn Dir, file: &str) -> Result<(FileId, u64)> {
         let mut out: Option<LogWriter> = None;
         let (mut first, mut next) = (self.last_seq + 1, self.last_seq + 1);
@@ -160,10 +161,10 @@ impl DatabaseImage {
                 };
                 if lsn != next {
                     return Err(Error::internal(format!(
-                        "the log goes on at {lsn} instead of {next}"
+                        "the log continues at {lsn} instead of {next}"
                     )));
                 }
-                // As at open: the copy vouches for no edit.
+                // As at open, records of the copy name no manifest edit.
                 let stamp = RecordStamp { lsn, durable_lsn: lsn - 1, manifest_edits: 0 };
                 let mut copy =
                     EncodedRecord::from_payload(record.header.kind, &record.payload, count);
@@ -188,7 +189,8 @@ impl DatabaseImage {
         Ok((self.log, writer.offset()))
     }
 
-    /// Writes the manifest, synced; after [`DatabaseImage::write_log`]. Its number and length.
+    /// Writes and syncs the manifest; must follow [`DatabaseImage::write_log`]. Returns its file ID
+    /// and length.
     pub fn write_manifest(&self, dir: &dyn Dir, file: &str) -> Result<(FileId, u64)> {
         let writer =
             write_snapshot_file(dir, file, self.identity, self.manifest, self.edit, &self.catalog)?;
@@ -199,16 +201,16 @@ impl DatabaseImage {
 fn create_log(
     dir: &dyn Dir,
     file: &str,
-    place: DatabaseIdentity,
+    identity: DatabaseIdentity,
     id: FileId,
     first: u64,
 ) -> Result<LogWriter> {
     let header = FileHeader {
         kind: FileKind::Wal,
-        database: place.database,
+        database: identity.database,
         file: id,
         a: first,
-        b: place.boot,
+        b: identity.boot,
     };
     LogWriter::create(dir, file, &header)
 }

@@ -1,15 +1,14 @@
-//! Copies a file, and computes the checksum of the whole on the way. Must not know what the bytes
-//! mean.
+//! Copies files and computes their checksums on the way. Independent of the contents.
 
 use perigee_base::checksum::FileChecksum;
 use perigee_base::{Error, FileId, Result};
 use perigee_env::Dir;
 
-/// Bytes copied at a time.
+/// Bytes copied per read.
 const COPY_CHUNK_BYTES: usize = 1 << 20;
 
-/// Reads `file` from its first byte to its last and hands out pieces. The checksum of the whole,
-/// seeded with `id`.
+/// Reads `file` completely and passes it to `take` in chunks. Returns the checksum of the whole
+/// file, seeded with `id`.
 pub fn read_file(
     dir: &dyn Dir,
     file: &str,
@@ -20,7 +19,7 @@ pub fn read_file(
     let source = dir.open(file).map_err(|e| e.in_file(file))?;
     let len = source.len()?;
     if len != bytes {
-        let e = Error::corruption("the file has another length than it should");
+        let e = Error::corruption("the file does not have the expected length");
         return Err(e.at(file, len.min(bytes)).expected(format_args!("{bytes} bytes"), len));
     }
     let mut running = FileChecksum::new(id);
@@ -37,10 +36,10 @@ pub fn read_file(
     Ok(running.finish())
 }
 
-/// The same, compared with what the checksum should be.
+/// Like [`read_file`], and verifies the checksum.
 ///
 /// # Errors
-/// `Corruption` naming the file.
+/// `Corruption` with the file name.
 pub fn verify_file(
     dir: &dyn Dir,
     file: &str,
@@ -50,7 +49,7 @@ pub fn verify_file(
 ) -> Result<()> {
     let got = read_file(dir, file, id, bytes, take)?;
     if got != checksum {
-        let e = Error::corruption("the checksum of the whole file differs from what was recorded");
+        let e = Error::corruption("the checksum of the whole file does not match the recorded one");
         return Err(e
             .in_file(file)
             .expected(format_args!("{checksum:#018x}"), format_args!("{got:#018x}")));
@@ -58,8 +57,8 @@ pub fn verify_file(
     Ok(())
 }
 
-/// Copies a file under another name into another directory; contents synced, the name not. A file
-/// that differs from its recorded checksum is not copied: what was written of it is removed.
+/// Copies a file to a new name in another directory and syncs its contents, but not the directory.
+/// If it differs from its recorded checksum, the copy is removed.
 pub fn copy_file(
     (from, name): (&dyn Dir, &str),
     (to, new_name): (&dyn Dir, &str),
@@ -67,7 +66,7 @@ pub fn copy_file(
     recorded: (u64, u64),
 ) -> Result<()> {
     let out = to.create(new_name)?;
-    let copied = verify_file(from, name, id, recorded, |piece| out.append(&[piece]))
+    let copied = verify_file(from, name, id, recorded, |chunk| out.append(&[chunk]))
         .and_then(|()| out.sync().map_err(|e| e.in_file(new_name)));
     copied.inspect_err(|_| {
         let _ = to.remove(new_name);

@@ -1,11 +1,12 @@
-//! What a generation of a backup consists of: one small file, checksummed (drawn in
-//! `docs/format/backup.md`).
+//! The record of a backup generation: a small file with a checksum. Format:
+//! `docs/format/backup.md`.
 //!
 //! ```text
 //!  0   72  file header, kind 5: database id, file id = generation, A = last sequence number, B = 0
 //! 72    4  length of the body
 //! 76    4  zero
-//! 80    n  body: varint wall clock (ms), varint files, then each: u8 kind | varint number | varint bytes | u64 checksum
+//! 80    n  body: varint wall clock (ms), varint files, then for each file:
+//!          u8 kind | varint number | varint bytes | u64 checksum
 //! 80+n  8  checksum(generation, 72) of bytes 72..80+n
 //! ```
 //! Files ascend by (kind, number); there is exactly one log and one manifest.
@@ -14,44 +15,44 @@ use perigee_base::codec::{Decoder, put_varint};
 use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use perigee_base::{Error, FileId, Result, checksum};
 
-/// The least bytes that a file takes in a record.
+/// Minimum encoded size of a file entry.
 const FILE_BYTES_MIN: usize = 11;
 
 /// A file of a generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StoredFile {
-    /// What it is.
+    /// File kind.
     pub kind: FileKind,
-    /// Its number in the database.
+    /// File ID in the database.
     pub id: FileId,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
-    /// The checksum of the whole file.
+    /// Checksum of the whole file.
     pub checksum: u64,
 }
 
-/// A generation.
+/// A backup generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupGeneration {
-    /// Its number, from 1.
+    /// Its number, starting at 1.
     pub number: u64,
-    /// The database it was made of.
+    /// ID of the database.
     pub database: u64,
-    /// The last operation in it.
+    /// Sequence number of the last operation in it.
     pub last_seq: u64,
-    /// When it was made, by the wall clock, in milliseconds since 1970.
+    /// Wall-clock time of its creation, in milliseconds since 1970.
     pub created_ms: u64,
-    /// Everything it consists of.
+    /// All files of the generation.
     pub files: Vec<StoredFile>,
 }
 
 impl BackupGeneration {
-    /// Bytes of all its files.
+    /// Returns the total bytes of its files.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|f| f.bytes).fold(0, u64::saturating_add)
     }
 
-    /// The bytes on disk.
+    /// Encodes the record.
     pub fn encode(&self) -> Vec<u8> {
         let header = FileHeader {
             kind: FileKind::Backup,
@@ -86,17 +87,15 @@ impl BackupGeneration {
         let header = FileHeader::decode(head, FileKind::Backup, Some(FileId(number)), None)?;
         let (length, zero) = (d.u32()? as usize, d.u32()?);
         if zero != 0 || header.b != 0 || d.remaining() != length.saturating_add(8) {
-            return Err(Error::corruption(
-                "the record of a backup has another length than it says",
-            )
-            .expected(length.saturating_add(8), d.remaining()));
+            return Err(Error::corruption("the length of a backup record differs from its header")
+                .expected(length.saturating_add(8), d.remaining()));
         }
         let body = d.take(length)?;
         let covered = &bytes[HEADER_BYTES..d.position()];
         let got = checksum::checksum(FileId(number), HEADER_BYTES as u64, covered);
         let stored = d.u64()?;
         if stored != got {
-            return Err(Error::corruption("the checksum of a backup's record differs")
+            return Err(Error::corruption("the checksum of a backup record does not match")
                 .expected(format_args!("{stored:#018x}"), format_args!("{got:#018x}")));
         }
         let (created_ms, files) = decode_body(body)?;
@@ -114,7 +113,7 @@ fn decode_body(body: &[u8]) -> Result<(u64, Vec<StoredFile>)> {
     let mut d = Decoder::new(body);
     let (created_ms, count) = (d.varint()?, d.varint()?);
     if count > (d.remaining() / FILE_BYTES_MIN) as u64 {
-        return Err(Error::corruption("the record of a backup names more files than it can hold"));
+        return Err(Error::corruption("a backup record lists more files than it can contain"));
     }
     let mut files: Vec<StoredFile> = Vec::with_capacity(count as usize);
     for _ in 0..count {
@@ -123,14 +122,16 @@ fn decode_body(body: &[u8]) -> Result<(u64, Vec<StoredFile>)> {
             StoredFile { kind, id: FileId(d.varint()?), bytes: d.varint()?, checksum: d.u64()? };
         if files.last().is_some_and(|last| (last.kind as u8, last.id) >= (file.kind as u8, file.id))
         {
-            return Err(Error::corruption("the files in the record of a backup do not ascend"));
+            return Err(Error::corruption(
+                "the files in a backup record are not in ascending order",
+            ));
         }
         files.push(file);
     }
     let one = |kind| files.iter().filter(|f| f.kind == kind).count() == 1;
     if !d.is_empty() || !one(FileKind::Wal) || !one(FileKind::Manifest) {
         return Err(Error::corruption(
-            "the record of a backup has not exactly one log and one manifest",
+            "a backup record does not have exactly one log and one manifest",
         ));
     }
     Ok((created_ms, files))
@@ -140,7 +141,7 @@ fn decode_kind(code: u8) -> Result<FileKind> {
     let kinds = [FileKind::Wal, FileKind::Manifest, FileKind::Klog, FileKind::Vlog];
     let found = kinds.into_iter().find(|k| *k as u8 == code);
     found.ok_or_else(|| {
-        Error::corruption(format!("the record of a backup names a file of kind {code}"))
+        Error::corruption(format!("a backup record lists a file of unknown kind {code}"))
     })
 }
 

@@ -1,11 +1,10 @@
-//! Keeping data safe outside the database's own directory: checkpoints, backups and their way back.
-//! Everything here reads an open database (or none at all) and writes somewhere else; nothing here
-//! changes the source.
+//! Checkpoints, backups and restores. Everything here reads an open database (or none at all) and
+//! writes elsewhere; nothing here changes the source.
 //!
-//! The stages, each a file: `picture` (what the database is at one sequence number), `copy` (a file
-//! with its checksum compared on the way), `build` (a directory under a temporary name until it is
-//! whole), `checkpoint`; then for backups `record` (what a generation consists of), `store` (the
-//! directory of generations), `backup`, `restore`, `prune`.
+//! The stages, one file each: `database_image` (the database at one sequence number), `file_copy`
+//! (copies a file and verifies its checksum), `directory_builder` (a directory under a temporary
+//! name until it is complete), `checkpoint`; for backups `generation` (the record of a generation),
+//! `backup_store` (the directory of generations), `backup`, `restore`, `prune`.
 
 pub mod database_image;
 pub mod file_copy;

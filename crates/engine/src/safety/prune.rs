@@ -1,6 +1,6 @@
-//! Forgets old generations. Records go first and their going is made durable; only then files that
-//! no record names any more. A crash at any point leaves the kept generations whole, and the next
-//! prune removes the rest.
+//! Removes old generations. Their records are removed first, durably; only then the files that no
+//! record references any more. A crash at any point leaves the kept generations complete, and the
+//! next prune removes the rest.
 
 use super::backup_store::{BackupStore, generation_name, stored_name};
 use super::generation::BackupGeneration;
@@ -10,23 +10,23 @@ use perigee_env::Env;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// What went.
+/// Summary of a prune.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PruneSummary {
-    /// Generations that went.
+    /// The removed generations.
     pub removed: Vec<u64>,
-    /// Generations that are left.
+    /// The remaining generations.
     pub kept: Vec<u64>,
-    /// Files that nothing needed any more.
+    /// Number of files removed.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
 }
 
-/// Keeps the newest `keep` generations of each database.
+/// Keeps the newest `keep` generations of each database and removes the others.
 ///
 /// # Errors
-/// `Corruption` if any record cannot be read: what it needs is unknown, so nothing is removed.
+/// `Corruption` if a record cannot be read: the files it needs are unknown, so nothing is removed.
 pub fn prune_generations(env: &Env, backup: &Path, keep: usize) -> Result<PruneSummary> {
     if keep == 0 {
         return Err(Error::invalid(
@@ -39,27 +39,27 @@ pub fn prune_generations(env: &Env, backup: &Path, keep: usize) -> Result<PruneS
     for number in store.generation_numbers()? {
         all.push(store.read_generation(number).map_err(|e| {
             let kind = e.kind();
-            e.wrap(kind, "nothing was removed, because what this generation needs is unknown")
+            e.wrap(kind, "nothing was removed, because the files of this generation are unknown")
         })?);
     }
     let mut out = PruneSummary::default();
-    let (going, staying) = split_generations(all, keep);
-    for g in &going {
+    let (removed, kept) = split_generations(all, keep);
+    for g in &removed {
         store.dir.remove(&generation_name(g.number))?;
         out.removed.push(g.number);
     }
-    out.kept = staying.iter().map(|g| g.number).collect();
-    if !going.is_empty() {
+    out.kept = kept.iter().map(|g| g.number).collect();
+    if !removed.is_empty() {
         store.dir.sync()?;
     }
     let names = |g: &BackupGeneration| {
         g.files.iter().map(|f| stored_name(g.database, f)).collect::<Vec<_>>()
     };
-    let needed: BTreeSet<String> = staying.iter().flat_map(names).collect();
+    let needed: BTreeSet<String> = kept.iter().flat_map(names).collect();
     let mut unneeded: Vec<String> =
         store.stored_file_names()?.into_iter().filter(|f| !needed.contains(f)).collect();
     if bug::is_active(Bug::PruneDropsShared) {
-        unneeded = going.iter().flat_map(names).collect();
+        unneeded = removed.iter().flat_map(names).collect();
     }
     for file in unneeded {
         out.bytes += store.dir.file_len(&file)?.unwrap_or(0);
@@ -71,7 +71,8 @@ pub fn prune_generations(env: &Env, backup: &Path, keep: usize) -> Result<PruneS
     Ok(out)
 }
 
-/// Those that go and those that stay; a directory may hold generations of several databases.
+/// Splits generations into those to remove and those to keep; a directory may hold generations of
+/// several databases.
 fn split_generations(
     all: Vec<BackupGeneration>,
     keep: usize,

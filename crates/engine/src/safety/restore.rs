@@ -1,4 +1,4 @@
-//! The way back: a generation as a database directory of its own, and the check that it would work.
+//! Restores a generation into a new database directory, and verifies backups.
 
 use super::backup_store::{BackupStore, database_file_name, stored_name};
 use super::directory_builder::DirectoryBuilder;
@@ -9,12 +9,12 @@ use perigee_env::Env;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// What was restored.
+/// Summary of a restore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RestoreSummary {
     /// The generation.
     pub generation: u64,
-    /// The last operation in it.
+    /// Sequence number of the last operation in it.
     pub last_seq: u64,
     /// Files copied.
     pub files: u64,
@@ -22,10 +22,10 @@ pub struct RestoreSummary {
     pub bytes: u64,
 }
 
-/// What was checked, and everything wrong.
+/// Result of a backup check.
 #[derive(Clone, Debug, Default)]
 pub struct BackupCheckSummary {
-    /// Generations looked at.
+    /// Generations checked.
     pub generations: u64,
     /// Files read.
     pub files: u64,
@@ -35,7 +35,7 @@ pub struct BackupCheckSummary {
     pub errors: Vec<(Error, Vec<u64>)>,
 }
 
-/// Restores a generation (`None`: the newest) into `target`, which must not exist or be empty.
+/// Restores a generation (`None`: the newest) into `target`, which must not exist or must be empty.
 pub fn restore_generation(
     env: &Env,
     backup: &Path,
@@ -70,16 +70,17 @@ pub fn restore_generation(
     Ok(out)
 }
 
-/// The newest generation, if there can be no doubt which database is meant.
+/// Returns the newest generation, if all generations are of one database.
 fn newest_generation(store: &BackupStore, backup: &Path) -> Result<u64> {
     let numbers = store.generation_numbers()?;
     let newest = *numbers.last().ok_or_else(|| no_generation(backup))?;
     let databases: BTreeSet<u64> =
         numbers.iter().filter_map(|n| store.read_generation(*n).ok()).map(|g| g.database).collect();
     if databases.len() > 1 {
-        let (shown, count) = (backup.display(), databases.len());
+        let (path_text, count) = (backup.display(), databases.len());
         return Err(Error::invalid(format!(
-            "{shown} holds generations of {count} databases: say the number of the one to restore"
+            "{path_text} holds generations of {count} databases: specify the number of the \
+             generation to restore"
         )));
     }
     Ok(newest)
@@ -89,14 +90,14 @@ fn no_generation(backup: &Path) -> Error {
     Error::new(ErrorKind::NotFound, format!("{} holds no generation", backup.display()))
 }
 
-/// A missing file of a generation is damage, and the error says what is left to do.
+/// Explains a failed copy: a missing file is damage, and the message says what to do.
 fn explain_missing_file(store: &BackupStore, e: Error, file: &str, number: u64) -> Error {
     match e.kind() {
-        // Its record goes before its files.
+        // Records are removed before their files.
         ErrorKind::NotFound if !matches!(store.generation_numbers(), Ok(n) if n.contains(&number)) => {
             Error::new(
                 ErrorKind::NotFound,
-                format!("generation {number} was pruned meanwhile: choose another one"),
+                format!("generation {number} was pruned in the meantime: choose another one"),
             )
         }
         ErrorKind::NotFound => Error::corruption(format!(
@@ -105,13 +106,13 @@ fn explain_missing_file(store: &BackupStore, e: Error, file: &str, number: u64) 
         .in_file(file),
         ErrorKind::Corruption => e.wrap(
             ErrorKind::Corruption,
-            &format!("generation {number} is damaged, restore another generation"),
+            &format!("generation {number} is damaged: restore another generation"),
         ),
         _ => e,
     }
 }
 
-/// All generations that can be read, oldest first, and the errors of the others.
+/// Returns all readable generations, oldest first, and the errors of the others.
 pub fn list_generations(env: &Env, backup: &Path) -> Result<(Vec<BackupGeneration>, Vec<Error>)> {
     let store = BackupStore::open(env, backup)?;
     let (mut good, mut bad) = (Vec::new(), Vec::new());
@@ -124,7 +125,8 @@ pub fn list_generations(env: &Env, backup: &Path) -> Result<(Vec<BackupGeneratio
     Ok((good, bad))
 }
 
-/// Reads every file of a generation (`None`: of all), each once, and compares it with its record.
+/// Reads every file of a generation (`None`: of all generations) once, and verifies it against its
+/// record.
 pub fn verify_backup(
     env: &Env,
     backup: &Path,

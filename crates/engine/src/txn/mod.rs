@@ -1,9 +1,11 @@
-//! Transactions: private writes over a snapshot, checked and committed in the one commit section.
+//! Transactions: private writes over a snapshot, validated and committed in the same commit section
+//! as batches.
 //!
-//! A transaction holds nothing that others meet: its writes are a batch in log format ([`writes`]),
-//! and beyond some size tables that nobody else knows ([`runs`]); its snapshot is a number, and
-//! what it has read is a list that [`validate`] goes through at commit; serializable ones are known
-//! to each other ([`crate::serial`]). Writers that use none pay nothing.
+//! A transaction holds no shared state: its writes are a batch in log format ([`writes`]) and,
+//! beyond a size limit, private tables ([`spill_store`]). Its snapshot is a sequence number, and
+//! its reads are a list that [`validate`] checks at commit. Serializable transactions are
+//! registered with each other ([`crate::serializable_txns`]). Writers without transactions pay
+//! nothing.
 
 pub mod settings;
 pub mod validate;

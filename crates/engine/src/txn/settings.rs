@@ -1,22 +1,23 @@
-//! What a transaction is asked to be.
+//! Settings of a transaction.
 
 pub use crate::isolation::IsolationLevel;
 
 /// Settings of a transaction.
 #[derive(Clone, Debug)]
 pub struct TxnSettings {
-    /// What it is protected from.
+    /// The isolation level.
     pub isolation: IsolationLevel,
-    /// It refuses to write, and never conflicts.
+    /// Writes are rejected, and the transaction never conflicts.
     pub read_only: bool,
-    /// What it writes it locks first.
+    /// Every write locks its key or range first.
     pub pessimistic: bool,
-    /// It waits for a lock no longer than that.
+    /// Maximum wait for a lock, in microseconds.
     pub lock_timeout_us: u64,
-    /// It is ended when it is older than that; 0: it may last.
+    /// Maximum duration of the transaction, in microseconds; it is aborted afterwards. 0: no limit.
     pub timeout_us: u64,
-    /// Writes beyond so many bytes are refused; 0: none are.
+    /// Maximum bytes of writes; more are rejected. 0: no limit.
     pub max_bytes: u64,
-    /// Beyond so many bytes of memory writes go to files; 0: as the memory budget says.
+    /// Memory in bytes beyond which writes are spilled to files; 0: determined by the memory
+    /// budget.
     pub spill_bytes: u64,
 }

@@ -1,5 +1,6 @@
-//! What a transaction asks of the room that keeps what does not fit into its memory. It must not
-//! know files, budgets or how tables come into families: those are the rooms behind the commit.
+//! The interface between a transaction and the store for writes that do not fit into its memory.
+//! Independent of files, budgets and the way tables are installed; the implementation handles
+//! those.
 
 use super::validate::CommitConditions;
 use perigee_base::{FamilyId, Result, SeqNo};
@@ -9,29 +10,30 @@ use perigee_tree::txn_overlay::OverlayRuns;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-/// A transaction's writes outside its memory. Dropped, it leaves nothing.
+/// The spilled writes of a transaction. Dropping it removes them.
 pub trait SpillStore: Debug + Send {
-    /// The transaction holds so many bytes of memory.
+    /// Sets the memory held by the transaction, in bytes.
     fn set_memory_bytes(&mut self, bytes: u64);
-    /// What lies here of a family.
+    /// Returns the spilled runs of a column family.
     fn spilled_in(&self, family: FamilyId) -> Option<Arc<OverlayRuns>>;
-    /// Writes memtables of own entries, none of which was taken back, as the newest runs of their
-    /// families.
+    /// Writes memtables of the transaction's entries, none of them rolled back, as the newest runs
+    /// of their column families.
     ///
     /// # Errors
-    /// `NoSpace`, `Io`: none of it is here, try again or give up. `NotFound`: a family was dropped.
+    /// `NoSpace`, `Io`: nothing was added; retry or give up. `NotFound`: a column family was
+    /// dropped.
     fn add_runs(
         &mut self,
         memtables: &[(FamilyId, Arc<Memtable>)],
         numbers: &TxnSeqInfo,
     ) -> Result<()>;
-    /// Everything from that number on was taken back.
+    /// Rolls back everything from sequence number `number` on.
     fn roll_back_from(&mut self, number: SeqNo);
-    /// Makes everything that is here visible to all at once, and durable, if the conditions hold;
-    /// of what is in memory the transaction has made runs before. The number of all of it.
+    /// Makes all runs visible atomically and durable if the conditions hold; the transaction has
+    /// spilled its memory before. Returns the sequence number of all of it.
     ///
     /// # Errors
-    /// `Conflict`; as the publication of a load.
+    /// `Conflict`; same as for the publication of a bulk load.
     fn commit_spilled(
         self: Box<Self>,
         numbers: &TxnSeqInfo,

@@ -1,4 +1,4 @@
-//! One transaction: its snapshot, its writes, its savepoints, its end.
+//! A transaction: snapshot, writes, savepoints, commit and rollback.
 
 use super::settings::{IsolationLevel, TxnSettings};
 use super::spill_store::SpillStore;
@@ -9,7 +9,7 @@ use crate::family::FamilyState;
 use crate::locks::{LockManager, LockMode, LockOwner, TxnLocks};
 use crate::memory_budget;
 use crate::open_txns::{OpenTxnToken, OpenTxns};
-use crate::read_write_sets::{KeyOrRange as Locked, ReadSet};
+use crate::read_write_sets::{KeyOrRange, ReadSet};
 use crate::serializable_txns::{SerializableTxn, SerializableTxns};
 use crate::snapshot::SnapshotHandle;
 use perigee_base::bug::{self, Bug};
@@ -21,11 +21,11 @@ use perigee_tree::{View, conflict_check, get};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 
-/// Goes on.
+/// Accepts calls.
 const ACTIVE: u8 = 0;
 /// Committed or rolled back.
 const ENDED: u8 = 1;
-/// Ended from outside.
+/// Aborted by its deadline or from another thread.
 const ABORTED: u8 = 2;
 
 /// A savepoint.
@@ -33,11 +33,11 @@ const ABORTED: u8 = 2;
 struct Savepoint {
     name: String,
     position: WritesPosition,
-    /// Locks taken before it.
+    /// Number of locks held when it was set.
     lock_count: u64,
 }
 
-/// Ends a transaction from outside.
+/// Aborts a transaction from another thread.
 #[derive(Clone, Debug)]
 pub struct TxnAbortHandle {
     state: Arc<AtomicU8>,
@@ -46,8 +46,8 @@ pub struct TxnAbortHandle {
 }
 
 impl TxnAbortHandle {
-    /// From now on the transaction answers every call with `Aborted`, also one that waits for a
-    /// lock; false if it has ended already.
+    /// Aborts the transaction: from now on every call, including one that waits for a lock, returns
+    /// `Aborted`. Returns false if it has already ended.
     pub fn abort(&self) -> bool {
         let aborted = self.state.compare_exchange(ACTIVE, ABORTED, SeqCst, SeqCst).is_ok();
         if aborted {
@@ -57,34 +57,34 @@ impl TxnAbortHandle {
     }
 }
 
-/// A transaction. Calls of one are not made at the same time.
+/// A transaction. Its methods must not be called concurrently.
 #[derive(Debug)]
 pub struct EngineTxn {
     settings: TxnSettings,
     held_snapshot: Option<SnapshotHandle>,
     writes: TxnWrites,
-    /// Memory from which on it goes to files; memory at which somebody has to look.
+    /// Memory at which it spills to files; memory at which the next check is due.
     spill_bytes: u64,
     next_check_bytes: u64,
     reads: ReadSet,
-    /// Its place among the serializable ones, if it is one.
+    /// Its registration as a serializable transaction, if it is one.
     serial_member: Option<Arc<SerializableTxn>>,
     registry: Arc<SerializableTxns>,
-    /// Where it counts while it is open, and as what.
+    /// The registry of open transactions, and its entry there.
     open_txns: Arc<OpenTxns>,
     open_entry: Option<OpenTxnToken>,
     savepoints: Vec<Savepoint>,
-    /// As which it takes locks; those it holds.
+    /// Its identity as a lock owner, and the locks it holds.
     owner: LockOwner,
     held_locks: TxnLocks,
     locks: Arc<LockManager>,
     state: Arc<AtomicU8>,
-    /// When its time is over (0: never).
+    /// Monotonic time at which it is aborted (0: never).
     deadline_us: u64,
 }
 
 impl EngineTxn {
-    /// Begins one.
+    /// Begins a transaction.
     pub fn begin(core: &EngineCore, settings: TxnSettings) -> Result<EngineTxn> {
         let budget = core.memory_budget.limit;
         let spill_bytes = match settings.spill_bytes {
@@ -112,12 +112,11 @@ impl EngineTxn {
         txn.reset(core)?;
         Ok(txn)
     }
-    /// Begins anew, everything forgotten.
+    /// Discards all state and begins again.
     pub fn reset(&mut self, core: &EngineCore) -> Result<()> {
         core.health.check_open()?;
         self.end();
-        // Tried again, it is not younger than before: in the end it is the oldest, and gives way to
-        // nobody.
+        // A retry keeps its age as a lock owner: eventually it is the oldest and never the victim.
         if self.owner == 0 {
             self.owner = self.locks.next_owner();
         }
@@ -126,12 +125,11 @@ impl EngineTxn {
             false => core.snapshots.acquire(&core.visible_seq),
         };
         if self.settings.isolation == IsolationLevel::Serializable {
-            // One that only reads is never refused: so it must not begin between a commit's check
-            // and its publication.
+            // A read-only one never fails: it must not begin between a check and its publication.
             let _section = self.settings.read_only.then(|| core.wal.appender());
             let begun = self.registry.begin(self.settings.read_only, || {
-                let held = take();
-                (held.seq(), held)
+                let snapshot = take();
+                (snapshot.seq(), snapshot)
             });
             (self.serial_member, self.held_snapshot) = (Some(begun.0), Some(begun.1));
         } else {
@@ -147,21 +145,21 @@ impl EngineTxn {
             self.spill_bytes.min(memory_budget::rebalance_step(core.memory_budget.limit));
         Ok(())
     }
-    /// Forgets everything and takes no more calls.
+    /// Ends the transaction: discards all state and accepts no more calls.
     pub fn end(&mut self) {
         let _ = self.state.compare_exchange(ACTIVE, ENDED, SeqCst, SeqCst);
         self.release_all();
     }
-    /// Forgets what it has written and read, its snapshot and its locks.
+    /// Releases its writes, reads, snapshot and locks.
     fn release_all(&mut self) {
-        if let Some(counted) = self.open_entry.take() {
-            self.open_txns.end(counted);
+        if let Some(entry) = self.open_entry.take() {
+            self.open_txns.end(entry);
         }
         self.held_snapshot = None;
         self.writes.clear();
         self.reads = ReadSet::default();
         if let Some(member) = self.serial_member.take() {
-            // What it has seen was seen, however it ends.
+            // What it has read counts, however it ends.
             if !self.settings.read_only || self.registry.end_read_only(&member).is_err() {
                 self.registry.remove(&member);
             }
@@ -169,14 +167,14 @@ impl EngineTxn {
         self.savepoints.clear();
         self.locks.release(self.owner, &mut self.held_locks, 0);
     }
-    /// Says how much memory its writes hold.
+    /// Reports the memory of its writes.
     #[inline]
     fn report_memory(&mut self) {
-        if let Some(counted) = &mut self.open_entry {
-            self.open_txns.set_bytes(counted, self.writes.memory_bytes());
+        if let Some(entry) = &mut self.open_entry {
+            self.open_txns.set_bytes(entry, self.writes.memory_bytes());
         }
     }
-    /// To end it from outside.
+    /// Returns a handle to abort it from another thread.
     pub fn abort_handle(&self) -> TxnAbortHandle {
         TxnAbortHandle {
             state: Arc::clone(&self.state),
@@ -184,32 +182,32 @@ impl EngineTxn {
             owner: self.owner,
         }
     }
-    /// Its settings.
+    /// Returns the settings.
     pub fn settings(&self) -> &TxnSettings {
         &self.settings
     }
-    /// The sequence number that it reads at, if it holds one.
+    /// Returns the sequence number of its snapshot, if it has one.
     pub fn snapshot(&self) -> Option<SeqNo> {
         self.held_snapshot.as_ref().map(SnapshotHandle::seq)
     }
-    /// Operations written, and bytes that they take in the log.
+    /// Returns the number of operations written, and their bytes in the log.
     pub fn written(&self) -> (usize, u64) {
         self.writes.written_size()
     }
-    /// Whether what it has written lies in files, beyond its memory.
+    /// Returns true if writes were spilled to files.
     pub fn is_spilled(&self) -> bool {
         self.writes.is_spilled()
     }
-    /// Whether [`Txn::make_room`] is due before more is written.
+    /// Returns true if [`EngineTxn::spill_if_needed`] is due before the next write.
     #[inline]
     pub fn needs_spill_check(&self) -> bool {
         self.writes.memory_bytes() >= self.next_check_bytes
     }
-    /// Tells the budget what it holds, and empties its memory into files if that is too much.
-    /// `make` makes the room for them.
+    /// Reports the memory to the budget, and spills it to files if it is too large. `make` creates
+    /// the spill store.
     ///
     /// # Errors
-    /// `NoSpace`, `Io`: what it has written is as it was, and nothing else has changed.
+    /// `NoSpace`, `Io`: its writes and everything else are unchanged.
     pub fn spill_if_needed(
         &mut self,
         core: &EngineCore,
@@ -228,7 +226,7 @@ impl EngineTxn {
         Ok(())
     }
 
-    /// Whether it takes calls.
+    /// Checks that the transaction accepts calls.
     pub fn check(&mut self, core: &EngineCore) -> Result<()> {
         core.health.check_open()?;
         if self.deadline_us != 0 && core.env.clock.monotonic_us() >= self.deadline_us {
@@ -241,21 +239,22 @@ impl EngineTxn {
                 self.release_all();
                 Err(Error::new(
                     ErrorKind::Aborted,
-                    "the transaction was ended by its time limit or from another thread: begin it anew",
+                    "the transaction was aborted by its time limit or from another thread: begin \
+                     a new one",
                 ))
             }
         }
     }
 
-    /// The number to read a family at, whose view was taken before.
+    /// Returns the sequence number for reads of a column family whose view was taken before.
     fn read_seq(&self, core: &EngineCore, family: &FamilyState) -> Result<SeqNo> {
         family.check_not_dropped()?;
         match &self.held_snapshot {
-            Some(held) => check_not_replaced(family, held).map(|()| held.seq()),
+            Some(snapshot) => check_not_replaced(family, snapshot).map(|()| snapshot.seq()),
             None => Ok(core.visible_seq()),
         }
     }
-    /// What a walk through a family reads: a picture that later writes do not change.
+    /// Returns the view for a scan of a column family; later writes do not change it.
     pub fn read_view(
         &mut self,
         core: &EngineCore,
@@ -271,14 +270,14 @@ impl EngineTxn {
             _ => (view, at),
         })
     }
-    /// Where a walk lists what it passes, if that matters.
+    /// Returns the tracker for the ranges that a scan reads, if they must be tracked.
     pub fn scan_tracker(&self, family: &FamilyState) -> Option<ScanTracker> {
-        let listed = !self.settings.read_only && !bug::is_active(Bug::RangeNotTracked);
-        let member = self.serial_member.as_ref().filter(|_| listed)?;
-        let (family, order) = (family.id, family.tree.comparator());
-        Some(ScanTracker { member: Arc::clone(member), family, order, range_index: None })
+        let is_tracked = !self.settings.read_only && !bug::is_active(Bug::RangeNotTracked);
+        let member = self.serial_member.as_ref().filter(|_| is_tracked)?;
+        let (family, comparator) = (family.id, family.tree.comparator());
+        Some(ScanTracker { member: Arc::clone(member), family, comparator, range_index: None })
     }
-    /// The value of `key`; `tracked`: as a read that the transaction depends on.
+    /// Returns the value of `key`; `tracked`: records the read as a dependency of the transaction.
     pub fn get(
         &mut self,
         core: &EngineCore,
@@ -287,9 +286,9 @@ impl EngineTxn {
         tracked: bool,
     ) -> Result<Option<PinnedSlice>> {
         self.check(core)?;
-        let order = family.tree.comparator();
-        let own = self.writes.find(family.id, order, key)?;
-        // Of an own operand's value a part is what others committed.
+        let comparator = family.tree.comparator();
+        let own = self.writes.find(family.id, comparator, key)?;
+        // The value of an operand also depends on committed data.
         let merged = own.as_ref().is_some_and(EntryValue::is_operand);
         if let Some(found) = own.filter(|_| !merged) {
             let live = get::is_live(&found, &*core.logical_clock);
@@ -304,7 +303,7 @@ impl EngineTxn {
         let at = self.read_seq(core, family)?;
         get::get(&view, key, at)
     }
-    /// Whether `key` is there; its value is not asked for.
+    /// Returns true if `key` exists; does not read the value.
     pub fn contains(
         &mut self,
         core: &EngineCore,
@@ -324,44 +323,44 @@ impl EngineTxn {
         let at = self.read_seq(core, family)?;
         get::contains(&view, key, at)
     }
-    /// Notes a read that the transaction depends on.
+    /// Records a read that the transaction depends on.
     fn track_read(&mut self, family: &FamilyState, key: &[u8], tracked: bool) {
-        let order = family.tree.comparator();
+        let comparator = family.tree.comparator();
         match &self.serial_member {
             _ if !tracked || self.settings.read_only => {}
-            Some(member) => member.record_reads(|reads| reads.add_key(family.id, order, key)),
+            Some(member) => member.record_reads(|reads| reads.add_key(family.id, comparator, key)),
             None if self.settings.isolation.checks_reads() => {
-                self.reads.add_key(family.id, order, key)
+                self.reads.add_key(family.id, comparator, key)
             }
             None => {}
         }
     }
 
-    /// Locks a key or a stretch until the end, or until a savepoint set before is gone back to.
+    /// Locks a key or key range until the end, or until a rollback to an earlier savepoint.
     ///
     /// # Errors
-    /// `Busy` if it was not to be had in time; `Conflict` for the victim of a deadlock.
+    /// `Busy` if it was not available in time; `Conflict` for the victim of a deadlock.
     pub fn lock(
         &mut self,
         core: &EngineCore,
         family: &FamilyState,
-        place: Locked,
+        target: KeyOrRange,
         mode: LockMode,
     ) -> Result<()> {
         self.check(core)?;
         family.check_not_dropped()?;
-        let whose = (self.owner, &mut self.held_locks);
-        let place_of = (family.id, &*family.name(), family.tree.comparator());
+        let holder = (self.owner, &mut self.held_locks);
+        let location = (family.id, &*family.name(), family.tree.comparator());
         let now = core.env.clock.monotonic_us();
         let left =
             if self.deadline_us == 0 { u64::MAX } else { self.deadline_us.saturating_sub(now) };
         let patience = self.settings.lock_timeout_us.min(left);
-        let locked = self.locks.lock(&*core.env.clock, place_of, whose, place, mode, patience);
+        let locked = self.locks.lock(&*core.env.clock, location, holder, target, mode, patience);
         self.check(core)?;
         locked
     }
-    /// Locks a key, then reads it. If all reads see one moment and the key was changed since, it is
-    /// a conflict now and not only at commit.
+    /// Locks a key, then reads it. With a snapshot, a change of the key since then is a conflict
+    /// now, not only at commit.
     pub fn get_for_update(
         &mut self,
         core: &EngineCore,
@@ -369,15 +368,15 @@ impl EngineTxn {
         key: &[u8],
         mode: LockMode,
     ) -> Result<Option<PinnedSlice>> {
-        self.lock(core, family, Locked::Key(key.to_vec()), mode)?;
-        if let Some(held) = &self.held_snapshot {
+        self.lock(core, family, KeyOrRange::Key(key.to_vec()), mode)?;
+        if let Some(snapshot) = &self.held_snapshot {
             let view = family.tree.pin();
-            if conflict_check::newest_version_since(&view, key, held.seq())?.is_some() {
+            if conflict_check::newest_version_since(&view, key, snapshot.seq())?.is_some() {
                 let text = "the key was changed after the transaction began; begin it anew";
                 return Err(Error::conflict(&family.name(), key, text));
             }
         }
-        // At commit it must not have changed, whatever the level: who takes no locks does not wait.
+        // It must not change before the commit, at any level: writers without locks do not wait.
         if self.held_snapshot.is_some() && self.serial_member.is_none() && !self.settings.read_only
         {
             self.reads.add_key(family.id, family.tree.comparator(), key);
@@ -385,30 +384,30 @@ impl EngineTxn {
         self.get(core, family, key, true)
     }
 
-    /// Writes what `write` adds to a batch; `place` is what it is about.
+    /// Adds the operations that `write` writes to a batch; `lock_target` returns what to lock.
     pub fn write(
         &mut self,
         core: &EngineCore,
         family: &FamilyState,
-        place: impl FnOnce() -> (Locked, LockMode),
+        lock_target: impl FnOnce() -> (KeyOrRange, LockMode),
         write: impl FnOnce(&mut Batch) -> Result<()>,
     ) -> Result<()> {
         if self.settings.pessimistic {
-            let (place, mode) = place();
-            self.lock(core, family, place, mode)?;
+            let (target, mode) = lock_target();
+            self.lock(core, family, target, mode)?;
         }
         self.check(core)?;
         family.check_not_dropped()?;
         if self.settings.read_only {
-            return Err(Error::invalid("the transaction was begun for reading only"));
+            return Err(Error::invalid("the transaction is read-only"));
         }
-        let place = self.writes.position();
-        let order = family.tree.comparator();
-        self.writes.add_family(family.id, order);
-        self.writes.add_ops(order, write)?;
+        let position = self.writes.position();
+        let comparator = family.tree.comparator();
+        self.writes.add_family(family.id, comparator);
+        self.writes.add_ops(comparator, write)?;
         let (limit, bytes) = (self.settings.max_bytes, self.writes.written_size().1);
         if limit != 0 && bytes > limit {
-            self.writes.roll_back(place);
+            self.writes.roll_back(position);
             return Err(Error::invalid(
                 "the transaction is too large: commit what it has, or raise its limit",
             )
@@ -418,7 +417,7 @@ impl EngineTxn {
         Ok(())
     }
 
-    /// Sets a savepoint. Names may repeat: the newest is meant.
+    /// Sets a savepoint. Names may repeat: the newest one counts.
     pub fn set_savepoint(&mut self, core: &EngineCore, name: &str) -> Result<()> {
         self.check(core)?;
         self.savepoints.push(Savepoint {
@@ -433,7 +432,7 @@ impl EngineTxn {
             Error::new(ErrorKind::NotFound, format!("the transaction has no savepoint {name:?}"))
         })
     }
-    /// Takes back what was written since a savepoint, which stays; later ones go.
+    /// Rolls back to a savepoint and keeps it; removes later ones.
     pub fn roll_back_to_savepoint(&mut self, core: &EngineCore, name: &str) -> Result<()> {
         self.check(core)?;
         let at = self.find_savepoint(name)?;
@@ -445,7 +444,7 @@ impl EngineTxn {
         self.savepoints.truncate(at + 1);
         Ok(())
     }
-    /// Forgets a savepoint and later ones; what was written stays.
+    /// Removes a savepoint and later ones; the writes stay.
     pub fn release_savepoint(&mut self, core: &EngineCore, name: &str) -> Result<()> {
         self.check(core)?;
         let at = self.find_savepoint(name)?;
@@ -453,8 +452,8 @@ impl EngineTxn {
         Ok(())
     }
 
-    /// Takes no more calls; what is to be committed, and under which conditions. The snapshot stays
-    /// until [`Txn::end`].
+    /// Ends the transaction and returns the batch to commit with its conditions. The snapshot is
+    /// held until [`EngineTxn::end`].
     pub fn finish_commit(
         &mut self,
         core: &EngineCore,
@@ -473,7 +472,7 @@ impl EngineTxn {
         }
         Ok((batch, self.take_conditions()))
     }
-    /// Takes no more calls, unless somebody ended it just now: then that is the answer.
+    /// Marks the transaction as ended, unless it was just aborted: then returns that error.
     fn mark_ended(&mut self, core: &EngineCore) -> Result<()> {
         match self.state.compare_exchange(ACTIVE, ENDED, SeqCst, SeqCst) {
             Ok(_) => Ok(()),
@@ -481,23 +480,23 @@ impl EngineTxn {
         }
     }
     fn take_conditions(&mut self) -> Option<Box<CommitConditions>> {
-        let held = self.held_snapshot.as_ref()?;
+        let snapshot = self.held_snapshot.as_ref()?;
         let depends = match &self.serial_member {
             Some(member) => {
                 ReadDependencies::Serial(Arc::clone(&self.registry), Arc::clone(member))
             }
             None => ReadDependencies::Reads(std::mem::take(&mut self.reads)),
         };
-        let (since, era) = (held.seq(), held.epoch());
+        let (since, contents_epoch) = (snapshot.seq(), snapshot.epoch());
         Some(Box::new(CommitConditions {
             checked_seq: since,
-            era,
+            contents_epoch,
             depends,
             reads_overwritten: false,
         }))
     }
-    /// Takes no more calls, and commits what lies in files; what is in memory goes there first. The
-    /// snapshot stays until [`Txn::end`].
+    /// Spills the memory, ends the transaction and commits the spilled writes. The snapshot is held
+    /// until [`EngineTxn::end`].
     pub fn commit_spilled(&mut self, core: &EngineCore) -> Result<SeqNo> {
         self.check(core)?;
         self.writes.spill(self.savepoints.iter().map(|s| s.position))?;
@@ -512,53 +511,53 @@ impl EngineTxn {
     }
 }
 
-/// What a transaction leaves behind that is to be prepared.
+/// What a transaction hands over to be prepared.
 #[derive(Debug)]
 pub struct PrepareRequest {
-    /// What it writes.
+    /// Its writes.
     pub batch: Batch,
-    /// What must hold, and then go on to hold.
+    /// What must hold now and until the decision.
     pub conditions: Option<Box<CommitConditions>>,
-    /// As which it holds locks, and which.
+    /// Lock owner, and the locks held.
     pub locks: (LockOwner, TxnLocks),
 }
 
 impl EngineTxn {
-    /// Whether it can be prepared.
+    /// Checks that it can be prepared.
     ///
     /// # Errors
-    /// `InvalidArgument` if what it has written lies in files; it goes on.
+    /// `InvalidArgument` if writes were spilled to files; the transaction can continue.
     pub fn check_preparable(&self) -> Result<()> {
         if !self.is_spilled() {
             return Ok(());
         }
-        let text = "the transaction is larger than its memory, and cannot be prepared: commit it, or split it";
+        let text = "the transaction is larger than its memory and cannot be prepared: commit it, \
+            or split it";
         Err(Error::invalid(text))
     }
-    /// It could not be prepared, and its locks are released: tried again, it is no younger than it
-    /// was.
+    /// Restores the lock owner after a failed prepare released its locks: a retry keeps its age.
     pub fn restore_lock_owner(&mut self, owner: LockOwner) {
         self.owner = owner;
     }
-    /// The same for one that is to be prepared: its locks stay behind, too. One that wrote nothing
-    /// is prepared like any other.
+    /// Like [`finish_commit`](EngineTxn::finish_commit), but hands over the locks as well. A
+    /// transaction without writes is prepared like any other.
     pub fn finish_prepare(&mut self, core: &EngineCore) -> Result<PrepareRequest> {
         self.check(core)?;
         self.mark_ended(core)?;
         let batch = self.writes.take_batch();
         let conditions = if self.settings.read_only { None } else { self.take_conditions() };
-        // While this one is undecided, the next is another owner of locks.
+        // Until the decision this owner stays in use: the next transaction needs another.
         let locks = (std::mem::take(&mut self.owner), std::mem::take(&mut self.held_locks));
         Ok(PrepareRequest { batch, conditions, locks })
     }
 }
 
-/// Lists what a walk has passed, as one stretch that grows. A clone is a walk of its own.
+/// Records the range that a scan has read, as it grows. A clone tracks a range of its own.
 #[derive(Debug)]
 pub struct ScanTracker {
     member: Arc<SerializableTxn>,
     family: FamilyId,
-    order: KeyComparator,
+    comparator: KeyComparator,
     range_index: Option<usize>,
 }
 
@@ -569,12 +568,12 @@ impl Clone for ScanTracker {
 }
 
 impl ScanTracker {
-    /// The walk knows now what is between two places.
+    /// Records that the scan has read everything between two boundaries.
     pub fn record_range(&mut self, begin: KeyBoundaryRef<'_>, end: KeyBoundaryRef<'_>) {
-        let (number, family, order) = (self.range_index, self.family, self.order);
+        let (number, family, comparator) = (self.range_index, self.family, self.comparator);
         self.range_index = Some(self.member.record_reads(|reads| match number {
             Some(number) => {
-                reads.widen_range(number, order, (begin, end));
+                reads.widen_range(number, comparator, (begin, end));
                 number
             }
             None => reads.add_range(family, (begin, end)),
@@ -588,13 +587,13 @@ impl Drop for EngineTxn {
     }
 }
 
-/// A conflict if the family's contents are no longer those that the transaction's snapshot knows.
-fn check_not_replaced(family: &FamilyState, held: &SnapshotHandle) -> Result<()> {
-    family.check_contents_epoch(held.epoch()).map_err(|_| {
+/// Conflict if the contents of the column family are not those of the snapshot any more.
+fn check_not_replaced(family: &FamilyState, snapshot: &SnapshotHandle) -> Result<()> {
+    family.check_contents_epoch(snapshot.epoch()).map_err(|_| {
         Error::conflict(
             &family.name(),
             b"",
-            "the family was cleared or replaced after the transaction began",
+            "the column family was cleared or replaced after the transaction began",
         )
     })
 }

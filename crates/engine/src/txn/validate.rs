@@ -1,6 +1,6 @@
-//! Whether a transaction may commit: exact, by asking for what was written since it began. First
-//! before the commit section, for all that was committed by then; in the section only for the rest,
-//! which lies in memtables.
+//! Validates transactions at commit: exactly, by searching for versions written since the
+//! transaction began. First outside of the commit section, for everything committed by then; in the
+//! section only for the rest, which is in memtables.
 
 use crate::core::EngineCore;
 use crate::family::FamilyState;
@@ -15,29 +15,30 @@ use perigee_tree::{Run, Table, conflict_check};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What a transaction depends on beside what it writes.
+/// What a transaction depends on besides its writes.
 #[derive(Debug)]
 pub enum ReadDependencies {
-    /// On these, as they were.
+    /// Its reads must be unchanged.
     Reads(ReadSet),
-    /// On what the registry makes of them.
+    /// The registry of serializable transactions decides.
     Serial(Arc<SerializableTxns>, Arc<SerializableTxn>),
 }
 
-/// What must hold for a transaction to commit.
+/// The conditions for a transaction to commit.
 #[derive(Debug)]
 pub struct CommitConditions {
-    /// What it has seen reaches up to here, or was checked up to here.
+    /// Sequence number of its snapshot, or up to which its conditions were checked.
     pub checked_seq: SeqNo,
-    /// The era that it began in.
-    pub era: u64,
-    /// What it has read.
+    /// The contents epoch in which it began.
+    pub contents_epoch: u64,
+    /// Its reads.
     pub depends: ReadDependencies,
-    /// What it has read was written since (of serializable ones, which may commit all the same).
+    /// Something it has read was overwritten (serializable transactions only, which may still
+    /// commit).
     pub reads_overwritten: bool,
 }
 
-/// Goes through targets until one fails.
+/// Callback for each key or range to check.
 type TargetVisitor<'a> = &'a mut dyn FnMut(FamilyId, KeyOrRangeRef<'_>);
 
 fn visit_write_targets(parts: &dyn BatchOperations, visit: TargetVisitor<'_>) {
@@ -46,7 +47,7 @@ fn visit_write_targets(parts: &dyn BatchOperations, visit: TargetVisitor<'_>) {
     });
 }
 
-/// The first of the targets over which there is a conflict.
+/// Returns the first conflict of the targets.
 fn find_first_conflict(
     targets: impl FnOnce(TargetVisitor<'_>),
     mut conflict: impl FnMut(FamilyId, KeyOrRangeRef<'_>) -> Result<Option<Error>>,
@@ -71,7 +72,8 @@ impl CommitConditions {
         matches!(self.depends, ReadDependencies::Serial(..))
     }
 
-    /// Refuses if what it is about was written since; or notes it, where that alone is no reason.
+    /// Fails if a target was written since; for the reads of a serializable transaction only
+    /// records that.
     fn check_conflicts(
         &mut self,
         core: &EngineCore,
@@ -93,18 +95,19 @@ impl CommitConditions {
         core.health.check_open()
     }
 
-    /// The check before the commit section; what it has seen need not be looked at again.
+    /// The check before the commit section; what it covers need not be checked again.
     ///
     /// # Errors
-    /// `Conflict`; a read that failed, and then nothing is known.
+    /// `Conflict`; the error of a failed read, and then the result is unknown.
     pub fn check_before_section(
         &mut self,
         core: &EngineCore,
         writes: &dyn BatchOperations,
     ) -> Result<()> {
-        let (seen, since, era) = (core.visible_seq(), self.checked_seq, self.era);
+        let (seen, since, contents_epoch) =
+            (core.visible_seq(), self.checked_seq, self.contents_epoch);
         self.check_conflicts(core, writes, &|id, target| {
-            find_conflict_since(core, id, target, since, era)
+            find_conflict_since(core, id, target, since, contents_epoch)
         })?;
         self.checked_seq = self.checked_seq.max(if bug::is_active(Bug::StaleConditions) {
             read_visible_late(core)
@@ -114,11 +117,11 @@ impl CommitConditions {
         Ok(())
     }
 
-    /// The last check, in the commit section, beside the `earlier` batches of its group, which are
-    /// not applied yet.
+    /// The final check, in the commit section; includes the `earlier` batches of the same group,
+    /// which are not applied yet.
     ///
     /// # Errors
-    /// As [`CommitConditions::check_before_section`].
+    /// Same as [`CommitConditions::check_before_section`].
     pub fn check_in_section(
         &mut self,
         core: &EngineCore,
@@ -128,9 +131,9 @@ impl CommitConditions {
         if bug::is_active(Bug::SkipLastCheck) {
             return Ok(());
         }
-        let (since, era) = (self.checked_seq, self.era);
+        let (since, contents_epoch) = (self.checked_seq, self.contents_epoch);
         self.check_conflicts(core, writes, &|id, target| {
-            find_conflict_since(core, id, target, since, era)
+            find_conflict_since(core, id, target, since, contents_epoch)
         })?;
         if !earlier.is_empty() {
             self.check_conflicts(core, writes, &|id, target| {
@@ -138,8 +141,8 @@ impl CommitConditions {
             })?;
         }
         let ReadDependencies::Serial(registry, member) = &self.depends else { return Ok(()) };
-        let order_of = |id| core.families.by_id(id).map(|f| f.tree.comparator());
-        let written = WriteSet::of_batch(writes, &order_of);
+        let comparator_of = |id| core.families.by_id(id).map(|f| f.tree.comparator());
+        let written = WriteSet::of_batch(writes, &comparator_of);
         let next = core.visible_seq().plus(1);
         registry
             .commit(member, written, self.reads_overwritten, next)
@@ -147,11 +150,10 @@ impl CommitConditions {
     }
 }
 
-/// What a transaction has written beyond its memory: the final tables of each family, which nobody
-/// else knows yet.
+/// The spilled writes of a transaction: the final tables of each column family, not yet installed.
 pub type SpilledFamilyRuns = [(Arc<FamilyState>, Arc<Run>)];
 
-/// No writes.
+/// An empty set of writes.
 struct NoWrites;
 
 impl BatchOperations for NoWrites {
@@ -159,17 +161,18 @@ impl BatchOperations for NoWrites {
 }
 
 impl CommitConditions {
-    /// Refuses if what tables hold, or what was read, was written since. What it has seen need not
-    /// be looked at again: so the last check, in the commit section, has little left to look at.
+    /// Fails if entries of the spilled tables, or reads, were written since. What it covers need
+    /// not be checked again, so the final check in the commit section is short.
     ///
     /// # Errors
-    /// As [`CommitConditions::check_before_section`].
+    /// Same as [`CommitConditions::check_before_section`].
     pub fn check_spilled(&mut self, core: &EngineCore, spilled: &SpilledFamilyRuns) -> Result<()> {
-        let (seen, since, era) = (core.visible_seq(), self.checked_seq, self.era);
+        let (seen, since, contents_epoch) =
+            (core.visible_seq(), self.checked_seq, self.contents_epoch);
         for (family, run) in spilled {
             let view = family.tree.view();
-            if family.check_contents_epoch(era).is_err() {
-                let text = "the family was cleared or replaced meanwhile";
+            if family.check_contents_epoch(contents_epoch).is_err() {
+                let text = "the column family was cleared or replaced in the meantime";
                 return Err(Error::conflict(&family.name(), b"", text));
             }
             if let Some(key) = conflict_check::find_conflict_with_run(&view, run, since)? {
@@ -177,28 +180,31 @@ impl CommitConditions {
             }
         }
         self.check_conflicts(core, &NoWrites, &|id, target| {
-            find_conflict_since(core, id, target, since, era)
+            find_conflict_since(core, id, target, since, contents_epoch)
         })?;
         self.checked_seq = self.checked_seq.max(seen);
         Ok(())
     }
-    /// Takes its place among the serializable ones, if it is one, in the commit section. They know
-    /// of its writes only from where to where each table reaches: more may meet what they read,
-    /// never less.
+    /// Registers the commit with the serializable transactions, if it is one. Called in the commit
+    /// section. Its writes are approximated by the key range of each table: that may cause more
+    /// conflicts, never fewer.
     ///
     /// # Errors
     /// `Conflict`.
     pub fn register_spilled(&self, core: &EngineCore, spilled: &SpilledFamilyRuns) -> Result<()> {
         let ReadDependencies::Serial(registry, member) = &self.depends else { return Ok(()) };
         let of = |(family, run): &(Arc<FamilyState>, Arc<Run>)| {
-            let (id, order) = (family.id, family.tree.comparator());
+            let (id, comparator) = (family.id, family.tree.comparator());
             let reach = |t: &Arc<Table>| {
                 let s = &t.meta.summary;
                 (
                     id,
-                    order,
+                    comparator,
                     0,
-                    KeyOrRange::Range(s.begin(order).to_boundary(), s.end(order).to_boundary()),
+                    KeyOrRange::Range(
+                        s.begin(comparator).to_boundary(),
+                        s.end(comparator).to_boundary(),
+                    ),
                 )
             };
             run.tables.iter().map(reach).collect::<Vec<_>>()
@@ -211,29 +217,29 @@ impl CommitConditions {
     }
 }
 
-/// The seeded bug.
+/// Seeded bug: reads the visible sequence number after the check.
 fn read_visible_late(core: &EngineCore) -> SeqNo {
     core.env.clock.sleep_us(1);
     core.visible_seq()
 }
 
 impl CommitConditions {
-    /// The last check of a transaction that is being prepared, in the commit section. It promises
-    /// more than a commit does: nothing that it is about may change until the decision, so nothing
-    /// may be about to.
+    /// The final check before a transaction is prepared, in the commit section. It promises more
+    /// than a commit: nothing it depends on may change until the decision, so no prepared
+    /// transaction may have a pending write to it.
     ///
     /// # Errors
-    /// As [`CommitConditions::check_before_section`]; also where a serializable transaction might
-    /// still commit.
+    /// Same as [`CommitConditions::check_before_section`]; also where a serializable transaction
+    /// might still commit.
     pub fn check_prepare(
         &mut self,
         core: &EngineCore,
         writes: &dyn BatchOperations,
         earlier: &AdmittedWrites,
     ) -> Result<()> {
-        let (since, era) = (self.checked_seq, self.era);
+        let (since, contents_epoch) = (self.checked_seq, self.contents_epoch);
         self.check_conflicts(core, writes, &|id, target| {
-            find_conflict_since(core, id, target, since, era)
+            find_conflict_since(core, id, target, since, contents_epoch)
         })?;
         if !earlier.is_empty() {
             self.check_conflicts(core, writes, &|id, target| {
@@ -241,21 +247,22 @@ impl CommitConditions {
             })?;
         }
         if self.reads_overwritten && !bug::is_active(Bug::PrepareOverwritten) {
-            let text = "what it read was overwritten, so it cannot be prepared; begin the transaction anew";
+            let text = "the transaction cannot be prepared because a key it has read was \
+                overwritten; begin it again";
             return Err(Error::new(ErrorKind::Conflict, text));
         }
-        let about_to_be_written =
+        let pending_write =
             |id, target: KeyOrRangeRef<'_>| Ok(find_prepared_conflict(core, id, target, false));
-        find_first_conflict(|visit| self.visit_reads(visit), about_to_be_written)?
-            .map_or(Ok(()), Err)
+        find_first_conflict(|visit| self.visit_reads(visit), pending_write)?.map_or(Ok(()), Err)
     }
-    /// Everything that it has read and its level protects.
+    /// Calls `visit` for everything it has read that its isolation level protects.
     pub fn visit_protected_reads(&self, visit: &mut dyn FnMut(FamilyId, KeyOrRangeRef<'_>)) {
         self.visit_reads(visit);
     }
 }
 
-/// The conflict, if a prepared transaction wrote something of `target`; `writes`: or has read it.
+/// Returns the conflict if a prepared transaction wrote something in `target`; with `writes`, also
+/// if it read it.
 fn find_prepared_conflict(
     core: &EngineCore,
     id: FamilyId,
@@ -263,13 +270,15 @@ fn find_prepared_conflict(
     writes: bool,
 ) -> Option<Error> {
     let family = core.families.by_id(id)?;
-    let met = core.prepared_txns.find_conflict(id, family.tree.comparator(), target, writes)?;
-    let text =
-        format!("the transaction prepared as {} is not decided; try again", display_gid(&met.gid));
-    Some(Error::conflict(&family.name(), &met.key, &text))
+    let claim = core.prepared_txns.find_conflict(id, family.tree.comparator(), target, writes)?;
+    let text = format!(
+        "the transaction prepared as {} is not decided; try again",
+        display_gid(&claim.gid)
+    );
+    Some(Error::conflict(&family.name(), &claim.key, &text))
 }
 
-/// Refuses a write of `target`, as [`check_prepared_writes`] does.
+/// Fails for a write of `target`, like [`check_prepared_writes`].
 ///
 /// # Errors
 /// `Conflict`.
@@ -281,8 +290,8 @@ pub fn check_prepared_target(
     find_prepared_conflict(core, id, target, true).map_or(Ok(()), Err)
 }
 
-/// Refuses a batch that writes what a prepared transaction wrote, or read where that counts; in the
-/// commit section.
+/// Fails if a batch writes what a prepared transaction wrote, or read where that counts. Called in
+/// the commit section.
 ///
 /// # Errors
 /// `Conflict`.
@@ -294,21 +303,21 @@ pub fn check_prepared_writes(core: &EngineCore, writes: &dyn BatchOperations) ->
 
 type ConflictCheck<'a> = &'a dyn Fn(FamilyId, KeyOrRangeRef<'_>) -> Result<Option<Error>>;
 
-/// The conflict, if what `target` is about has a version newer than `since`.
+/// Returns the conflict if `target` has a version newer than `since`.
 fn find_conflict_since(
     core: &EngineCore,
     id: FamilyId,
     target: KeyOrRangeRef<'_>,
     since: SeqNo,
-    era: u64,
+    contents_epoch: u64,
 ) -> Result<Option<Error>> {
     let Some(family) = core.families.by_id(id) else {
-        let text = format!("the transaction is about family {id}, which was dropped");
+        let text = format!("the transaction uses column family {id}, which was dropped");
         return Err(Error::new(ErrorKind::NotFound, text));
     };
     let view = family.tree.pin();
-    if family.check_contents_epoch(era).is_err() {
-        let text = "the family was cleared or replaced meanwhile";
+    if family.check_contents_epoch(contents_epoch).is_err() {
+        let text = "the column family was cleared or replaced in the meantime";
         return Ok(Some(Error::conflict(&family.name(), target.start_key(), text)));
     }
     let changed = match target {
@@ -322,18 +331,18 @@ fn find_conflict_since(
     Ok(changed.map(|key| conflict_error(&family, &key)))
 }
 
-/// What the batches of a group write that were admitted so far.
+/// The writes of those batches of a group that were admitted so far.
 #[derive(Debug, Default)]
 pub struct AdmittedWrites {
     keys: Vec<(FamilyId, Vec<u8>)>,
-    /// Where in `keys` those of a hash are (0 for all of an order in which equal keys may differ in
-    /// it).
+    /// Indexes in `keys` by hash (0 for all keys of a comparator that treats different bytes as
+    /// equal).
     by_hash: HashMap<(FamilyId, u64), Vec<usize>>,
     ranges: Vec<(FamilyId, KeyBoundary, KeyBoundary)>,
 }
 
 impl AdmittedWrites {
-    /// Adds a batch.
+    /// Adds the writes of a batch.
     pub fn add_writes(&mut self, core: &EngineCore, writes: &dyn BatchOperations) {
         writes.for_each_operation(&mut |id, buf, op| {
             let Some(family) = core.families.by_id(id) else { return };
@@ -352,34 +361,40 @@ impl AdmittedWrites {
     fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.ranges.is_empty()
     }
-    /// A key that both `target` and the batches are about.
+    /// Returns a key that is in `target` and was written by one of the batches.
     fn find_overlap(
         &self,
-        order: KeyComparator,
+        comparator: KeyComparator,
         id: FamilyId,
         target: KeyOrRangeRef<'_>,
     ) -> Option<Vec<u8>> {
         let ranges = self.ranges.iter().filter(|(f, ..)| *f == id);
         let mut ranges = ranges.map(|(_, b, e)| KeyOrRangeRef::Range(b.as_ref(), e.as_ref()));
-        let in_range = ranges.find(|r| target.overlaps(order, *r));
+        let in_range = ranges.find(|r| target.overlaps(comparator, *r));
         if let Some(range) = in_range {
             let key = if let KeyOrRangeRef::Key(key) = target { key } else { range.start_key() };
             return Some(key.to_vec());
         }
         match target {
             KeyOrRangeRef::Key(key) => {
-                let same = self.by_hash.get(&(id, order.equality_hash(key)))?;
-                same.iter().map(|at| &self.keys[*at].1).find(|k| order.keys_equal(k, key)).cloned()
+                let same = self.by_hash.get(&(id, comparator.equality_hash(key)))?;
+                same.iter()
+                    .map(|at| &self.keys[*at].1)
+                    .find(|k| comparator.keys_equal(k, key))
+                    .cloned()
             }
             KeyOrRangeRef::Range(..) => {
-                let mine = self.keys.iter().filter(|(f, _)| *f == id).map(|(_, k)| k);
-                mine.into_iter().find(|k| target.overlaps(order, KeyOrRangeRef::Key(k))).cloned()
+                let family_keys = self.keys.iter().filter(|(f, _)| *f == id).map(|(_, k)| k);
+                family_keys
+                    .into_iter()
+                    .find(|k| target.overlaps(comparator, KeyOrRangeRef::Key(k)))
+                    .cloned()
             }
         }
     }
 }
 
-/// The conflict, if a batch of the group writes what `target` is about.
+/// Returns the conflict if a batch of the group writes something in `target`.
 fn find_group_conflict(
     core: &EngineCore,
     id: FamilyId,
@@ -393,16 +408,21 @@ fn find_group_conflict(
 }
 
 fn conflict_error(family: &FamilyState, key: &[u8]) -> Error {
-    Error::conflict(&family.name(), key, "another commit came first; begin the transaction anew")
+    Error::conflict(
+        &family.name(),
+        key,
+        "another commit changed the key; begin the transaction again",
+    )
 }
 
-/// What the registry answered, as an error.
+/// Converts a serialization failure to an error.
 pub fn serialization_error(core: &EngineCore, why: SerializationFailure) -> Error {
-    const TEXT: &str = "it would be in no order with transactions beside it; begin it anew";
-    let place = why.0.and_then(|(id, place)| Some((core.families.by_id(id)?, place)));
-    match place {
-        Some((family, place)) => {
-            Error::conflict(&family.name(), place.borrowed().start_key(), TEXT)
+    const TEXT: &str =
+        "the transaction cannot be serialized with concurrent transactions; begin it again";
+    let target = why.0.and_then(|(id, target)| Some((core.families.by_id(id)?, target)));
+    match target {
+        Some((family, target)) => {
+            Error::conflict(&family.name(), target.borrowed().start_key(), TEXT)
         }
         None => Error::new(ErrorKind::Conflict, TEXT),
     }

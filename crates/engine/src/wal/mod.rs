@@ -1,9 +1,9 @@
-//! The write-ahead log: one for all families. Appends in one order, syncs in that order, knows what
-//! is durable.
+//! The write-ahead log, shared by all column families. Appends and syncs in LSN order, and tracks
+//! what is durable.
 //!
-//! Locks: `appender` is the commit section, held by one committer for a whole group; `sync_lock`
-//! serialises every sync of log files, so that no failure can be answered to one caller and a
-//! success to another; `tail` holds no I/O.
+//! Locks: `appender` is the commit section, held by one committer for a whole group. `sync_lock`
+//! serialises every sync of log files, so that no failure can be reported to one caller and success
+//! to another. `tail` is not held during I/O.
 
 mod spare_segment;
 mod retain;
@@ -28,39 +28,39 @@ use perigee_file::log::batch::EncodedRecord;
 use perigee_file::log::{LogWriter, RecordStamp};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Mutex as Short, PoisonError};
+use std::sync::{Mutex as StdMutex, PoisonError};
 
-/// What a sync has to cover.
+/// The appends that the next sync has to cover.
 #[derive(Debug, Default)]
 struct UnsyncedTail {
     last_lsn: u64,
-    /// Appends so far: a close mark has no LSN of its own, and must be synced all the same.
+    /// Number of appends: a close record has no LSN of its own, but must be synced as well.
     appends: u64,
     /// Files with appends that no sync has covered, oldest first.
     unsynced: Vec<(FileId, Arc<dyn WritableFile>)>,
 }
 
-/// The log.
+/// The write-ahead log.
 #[derive(Debug)]
 pub struct Wal {
     appender: Mutex<Appender>,
     spare: SpareSegment,
     sync_lock: Mutex<()>,
-    tail: Short<UnsyncedTail>,
+    tail: StdMutex<UnsyncedTail>,
     durable: AtomicU64,
-    /// Rings after each sync, while somebody watches.
+    /// Notified after each sync while there are watchers.
     sync_signal: Signal,
     watchers: AtomicUsize,
-    /// Segments are to be dropped, though nothing is flushed.
+    /// Obsolete segments are to be dropped without a flush.
     drop_requested: AtomicBool,
     counters: Arc<Counters>,
-    /// Times syncs; `None` measures nothing.
+    /// Measures the duration of syncs; `None` disables that.
     clock: Option<Arc<dyn Clock>>,
 }
 
 impl Wal {
-    /// The log with the segments `older`, oldest first, and `writer`, which is appended to;
-    /// everything in them is durable. Segments will be of about `expected` bytes.
+    /// Creates the log from the segments `older`, oldest first, and the open segment `writer`; all
+    /// of their contents are durable. Segments are expected to grow to about `expected` bytes.
     pub fn new(
         older: Vec<LogSegment>,
         writer: LogWriter,
@@ -78,7 +78,7 @@ impl Wal {
             )),
             spare: SpareSegment::new(),
             sync_lock: Mutex::new(()),
-            tail: Short::new(UnsyncedTail { last_lsn: next_lsn - 1, ..UnsyncedTail::default() }),
+            tail: StdMutex::new(UnsyncedTail { last_lsn: next_lsn - 1, ..UnsyncedTail::default() }),
             durable: AtomicU64::new(next_lsn - 1),
             sync_signal: Signal::new(),
             watchers: AtomicUsize::new(0),
@@ -92,32 +92,33 @@ impl Wal {
     pub fn appender(&self) -> MutexGuard<'_, Appender> {
         self.appender.lock()
     }
-    /// Enters it if nobody is inside.
+    /// Enters the commit section if it is free.
     pub fn try_appender(&self) -> Option<MutexGuard<'_, Appender>> {
         self.appender.try_lock()
     }
-    /// The segment that comes next.
+    /// Returns the spare segment.
     pub fn spare(&self) -> &SpareSegment {
         &self.spare
     }
-    /// Whether segments that nobody needs are to be dropped although nothing is flushed.
+    /// Returns true if obsolete segments are to be dropped without a flush.
     pub fn is_drop_requested(&self) -> bool {
         self.drop_requested.load(SeqCst)
     }
-    /// Says so.
+    /// Sets or clears that request.
     pub fn set_drop_requested(&self, due: bool) {
         self.drop_requested.store(due, SeqCst);
     }
-    /// Everything up to here is on stable storage.
+    /// Returns the LSN up to which the log is durable.
     pub fn durable(&self) -> u64 {
         self.durable.load(SeqCst)
     }
 
-    /// Rings after a sync, for whoever [watches](Wal::watch).
+    /// Returns the signal that is notified after a sync, while a [watcher](Wal::watch_syncs)
+    /// exists.
     pub fn sync_signal(&self) -> &Signal {
         &self.sync_signal
     }
-    /// As long as what is returned lives, syncs ring.
+    /// Enables sync notifications as long as the returned guard lives.
     pub fn watch_syncs(&self) -> SyncWatcher<'_> {
         self.watchers.fetch_add(1, SeqCst);
         SyncWatcher(self)
@@ -143,7 +144,7 @@ impl Wal {
         self.append_at_close(appender, edits, records, health)
     }
 
-    /// The same for a database that is closed to everybody but its closer.
+    /// Like [`append`](Wal::append), for a database that is closed except for the closing thread.
     pub fn append_at_close(
         &self,
         appender: &mut Appender,
@@ -185,13 +186,13 @@ impl Wal {
         }
         let unknown = e.wrap(
             ErrorKind::OutcomeUnknown,
-            "a log write failed, the commit may or may not survive",
+            "a log write failed; the commit may or may not survive",
         );
         health.poison(&unknown);
         unknown
     }
 
-    /// Makes everything appended so far durable, and returns how far that is.
+    /// Syncs everything appended so far. Returns the LSN up to which the log is durable.
     ///
     /// # Errors
     /// `OutcomeUnknown` if a sync fails; the database is poisoned, and no file is ever synced
@@ -219,14 +220,14 @@ impl Wal {
             if let Err(e) = synced {
                 let unknown = e.wrap(
                     ErrorKind::OutcomeUnknown,
-                    "a log sync failed, the commit may or may not survive",
+                    "a log sync failed; the commit may or may not survive",
                 );
                 health.poison(&unknown);
                 return Err(unknown);
             }
         }
-        // The newest of them may have grown meanwhile: it stays on the list until a sync finds
-        // nothing new.
+        // The newest file may have grown meanwhile: it stays on the list until a sync finds no new
+        // appends.
         let mut tail = self.lock_tail();
         let grown = tail.appends != appends;
         let newest = files.last().map(|(id, _)| *id);
@@ -242,7 +243,7 @@ impl Wal {
     }
 }
 
-/// Somebody waits for syncs.
+/// Enables sync notifications while it lives.
 #[derive(Debug)]
 pub struct SyncWatcher<'a>(&'a Wal);
 

@@ -1,27 +1,28 @@
-//! Which segments of the log stay for readers, behind what recovery needs. Pure, but for trimming.
+//! Decides which log segments are retained for readers beyond what recovery needs. Pure except for
+//! trimming.
 //!
-//! Invariant: those that stay are the newest, without a gap, so that a reader who has come so far
-//! can go on.
+//! Invariant: the retained segments are the newest and have no gaps, so that a reader can continue
+//! from any position in them.
 
 use perigee_base::file_header::FileKind;
 use perigee_base::{FileId, Result};
 use perigee_env::Dir;
 use perigee_file::filename;
 
-/// A complete segment, or the part of one that counts.
+/// A complete segment, or the valid prefix of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSpan {
-    /// Its file.
+    /// File ID.
     pub id: FileId,
     /// LSN of its first record.
     pub first_lsn: u64,
-    /// The LSN behind its last record.
+    /// LSN after its last record.
     pub end_lsn: u64,
-    /// Where its last record ends in the file; what is behind it does not count.
+    /// File offset of the end of its last record; anything after it is ignored.
     pub bytes: u64,
 }
 
-/// How many of the oldest go, so that what stays has at most `limit` bytes.
+/// Returns how many of the oldest segments exceed `limit` bytes.
 pub fn excess_segments(spans: &[LogSpan], limit: u64) -> usize {
     let mut kept = 0u64;
     let newest = spans.iter().rev().take_while(|s| {
@@ -31,7 +32,8 @@ pub fn excess_segments(spans: &[LogSpan], limit: u64) -> usize {
     spans.len() - newest.count()
 }
 
-/// The segments that stay when `more` are no longer needed by recovery, and those that go.
+/// Splits the retained segments and the `more` that recovery no longer needs into those to keep and
+/// those to delete.
 pub fn split_retained(
     kept: &[LogSpan],
     more: &[LogSpan],
@@ -39,7 +41,7 @@ pub fn split_retained(
 ) -> (Vec<LogSpan>, Vec<LogSpan>) {
     let mut all = kept.to_vec();
     for span in more.iter().filter(|s| s.first_lsn < s.end_lsn) {
-        // A gap ends what came before it: nobody could read on.
+        // A reader could not continue across a gap: everything before it goes.
         if all.last().is_some_and(|last| last.end_lsn != span.first_lsn) {
             all.clear();
         }
@@ -51,7 +53,7 @@ pub fn split_retained(
     (stay, gone)
 }
 
-/// Takes away what does not count behind the end of a segment that stays.
+/// Truncates a retained segment to its valid bytes.
 pub fn trim_segment(dir: &dyn Dir, span: &LogSpan) -> Result<()> {
     let name = filename::file_name(span.id, FileKind::Wal);
     if dir.file_len(&name)?.is_some_and(|len| len > span.bytes) {
@@ -75,22 +77,22 @@ mod tests {
     fn newest_segments_are_retained_within_limit() {
         let kept = [span(1, 1, 5, 40), span(2, 5, 9, 40)];
         let more = [span(3, 9, 12, 30)];
-        let show = |limit| {
+        let split = |limit| {
             let (stay, gone) = split_retained(&kept, &more, limit);
             (ids(&stay), ids(&gone))
         };
-        assert_eq!(show(0), (vec![], vec![1, 2, 3]));
-        assert_eq!(show(70), (vec![2, 3], vec![1]));
-        assert_eq!(show(1000), (vec![1, 2, 3], vec![]));
+        assert_eq!(split(0), (vec![], vec![1, 2, 3]));
+        assert_eq!(split(70), (vec![2, 3], vec![1]));
+        assert_eq!(split(1000), (vec![1, 2, 3], vec![]));
         assert_eq!(
-            show(29),
+            split(29),
             (vec![], vec![1, 2, 3]),
-            "one that is too large hides those before it"
+            "a segment that is too large removes those before it"
         );
     }
 
     #[test]
-    fn segments_before_gap_and_empty_ones_go() {
+    fn segments_before_gap_and_empty_segments_are_removed() {
         let (stay, gone) =
             split_retained(&[span(1, 1, 5, 40)], &[span(2, 6, 9, 1), span(3, 9, 9, 1)], 1000);
         assert_eq!((ids(&stay), ids(&gone)), (vec![2], vec![1, 3]));

@@ -1,4 +1,4 @@
-//! The segments of the log, and the writer of the newest.
+//! The segments of the log, and the writer of the newest segment.
 
 use super::retain::LogSpan;
 use super::retention_check::RetentionCheck;
@@ -10,30 +10,30 @@ use std::collections::VecDeque;
 /// An older segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSegment {
-    /// Its file.
+    /// File ID.
     pub id: FileId,
     /// LSN of its first record.
     pub first_lsn: u64,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
-/// The state of the commit section.
+/// The state protected by the commit section.
 #[derive(Debug)]
 pub struct Appender {
-    /// The newest segment.
+    /// Writer of the newest segment.
     pub writer: LogWriter,
     /// LSN of its first record.
     pub first_lsn: u64,
-    /// The next LSN.
+    /// LSN of the next operation.
     pub next_lsn: u64,
     /// Older segments, oldest first.
     pub older_segments: VecDeque<LogSegment>,
-    /// When the newest is so long, the next one is asked for.
+    /// Size of the newest segment at which a spare segment is requested.
     request_spare_at: u64,
-    /// Bytes of records that were appended so far.
+    /// Bytes of records appended since open.
     pub logged_bytes: u64,
-    /// When to look again whether all of it is too long.
+    /// Schedule of the checks for excessive log retention.
     pub retention_check: RetentionCheck,
 }
 
@@ -44,18 +44,19 @@ impl Appender {
         (first_lsn, next_lsn): (u64, u64),
         expected: u64,
     ) -> Appender {
-        let (ask_at, look) = (spare_request_offset(expected), RetentionCheck::default());
+        let (request_spare_at, retention_check) =
+            (spare_request_offset(expected), RetentionCheck::default());
         Appender {
             writer,
             first_lsn,
             next_lsn,
             older_segments: older,
-            request_spare_at: ask_at,
+            request_spare_at,
             logged_bytes: 0,
-            retention_check: look,
+            retention_check,
         }
     }
-    /// Starts appending to a new segment, which the manifest names already.
+    /// Starts appending to a new segment, which the manifest already contains.
     pub fn switch_segment(&mut self, writer: LogWriter) {
         let old = std::mem::replace(&mut self.writer, writer);
         self.request_spare_at = spare_request_offset(old.offset());
@@ -66,7 +67,7 @@ impl Appender {
         });
         self.first_lsn = self.next_lsn;
     }
-    /// The bytes that the next segment will hold, about, when it is time to make it; once for each
+    /// Returns the expected bytes of the next segment when it is time to create it; once per
     /// segment.
     pub fn take_spare_request(&mut self) -> Option<u64> {
         let bytes = self.writer.offset();
@@ -76,50 +77,51 @@ impl Appender {
         self.request_spare_at = u64::MAX;
         Some(bytes.saturating_mul(2))
     }
-    /// All segments with their first LSNs.
+    /// Returns all segments with their first LSNs.
     pub fn segment_first_lsns(&self) -> Vec<(FileId, u64)> {
         let older = self.older_segments.iter().map(|s| (s.id, s.first_lsn));
         older.chain([(self.writer.id(), self.first_lsn)]).collect()
     }
-    /// Bytes of all segments.
+    /// Returns the bytes of all segments.
     pub fn total_bytes(&self) -> u64 {
         self.older_segments.iter().map(|s| s.bytes).sum::<u64>() + self.writer.offset()
     }
-    /// The older segments, each with the first LSN behind it.
+    /// Returns the older segments, each with the LSN after its last operation.
     fn older_with_ends(&self) -> impl Iterator<Item = (&LogSegment, u64)> {
         let ends = self.older_segments.iter().skip(1).map(|s| s.first_lsn).chain([self.first_lsn]);
         self.older_segments.iter().zip(ends)
     }
-    /// Bytes of the segment that holds `lsn` and of all later ones.
+    /// Returns the bytes of the segment that holds `lsn` and of all later ones.
     pub fn bytes_from(&self, lsn: u64) -> u64 {
         let kept = self.older_with_ends().filter(|(_, end)| *end > lsn);
         kept.map(|(s, _)| s.bytes).sum::<u64>() + self.writer.offset()
     }
-    /// The first LSN of the segment that holds `lsn`.
+    /// Returns the first LSN of the segment that holds `lsn`.
     pub fn segment_start_of(&self, lsn: u64) -> u64 {
         let starts = self.older_segments.iter().map(|s| s.first_lsn).chain([self.first_lsn]);
         starts.filter(|start| *start <= lsn).max().unwrap_or(0)
     }
-    /// Whether the newest segment holds operations.
+    /// Returns true if the newest segment holds operations.
     pub fn has_operations(&self) -> bool {
         self.next_lsn > self.first_lsn
     }
-    /// Where the segment that holds `lsn` ends: the first LSN of its successor.
+    /// Returns the end of the segment that holds `lsn`: the first LSN of its successor.
     pub fn segment_end_of(&self, lsn: u64) -> u64 {
         let starts = self.older_segments.iter().map(|s| s.first_lsn).chain([self.first_lsn]);
         starts.filter(|start| *start > lsn).min().unwrap_or(self.next_lsn)
     }
-    /// The older segments (a prefix of the list) that hold only operations before `floor`.
-    pub fn segments_below(&self, floor: u64) -> Vec<LogSpan> {
+    /// Returns the older segments (a prefix of the list) that only hold operations before
+    /// `oldest_needed`.
+    pub fn segments_below(&self, oldest_needed: u64) -> Vec<LogSpan> {
         let span = |(s, end): (&LogSegment, u64)| LogSpan {
             id: s.id,
             first_lsn: s.first_lsn,
             end_lsn: end,
             bytes: s.bytes,
         };
-        self.older_with_ends().take_while(|(_, end)| *end <= floor).map(span).collect()
+        self.older_with_ends().take_while(|(_, end)| *end <= oldest_needed).map(span).collect()
     }
-    /// Forgets segments that [`Appender::below`] named and the manifest dropped.
+    /// Removes segments that [`Appender::segments_below`] returned and the manifest dropped.
     pub fn remove_segments(&mut self, gone: &[LogSpan]) {
         self.older_segments.retain(|s| !gone.iter().any(|g| g.id == s.id));
     }

@@ -1,12 +1,11 @@
-//! A directory whose files close together: what an open database stands on. When the database is
-//! closed no file of it stays open, even while handles, snapshots or iterators exist; each call on
-//! one of them answers `Closed` from then on. A call that has begun ends with the file that it
-//! began with.
+//! A directory whose files are closed together; used by an open database. After the database is
+//! closed none of its files stays open, even while handles, snapshots or iterators exist: each call
+//! on one of them fails with `Closed`. Calls in progress finish with the file they started with.
 //!
-//! Where the system refuses to open another file, idle ones are closed first
+//! If the system refuses to open another file, idle ones are closed first
 //! ([`OpenFileLimiter::open_with_retry`]).
 //!
-//! Must not know what the files hold. The locks guard pointers; no I/O happens under them.
+//! The locks guard pointers only; no I/O happens under them.
 
 use super::open_file_limiter::OpenFileLimiter;
 use super::{Dir, DirLock, RandomAccessFile, WritableFile};
@@ -17,7 +16,7 @@ use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
-/// Something open, until it is closed.
+/// An open handle that can be closed once for all its users.
 #[derive(Debug)]
 struct ClosableSlot<T: ?Sized>(RwLock<Option<Arc<T>>>);
 
@@ -31,15 +30,15 @@ impl<T: ?Sized> ClosableSlot<T> {
     }
 }
 
-/// Something that can be closed.
+/// A handle that can be closed.
 trait CloseHandle: Send + Sync + Debug {
     fn close(&self);
 }
 
 impl<T: ?Sized + Send + Sync + Debug> CloseHandle for ClosableSlot<T> {
     fn close(&self) {
-        let gone = self.0.write().unwrap_or_else(PoisonError::into_inner).take();
-        drop(gone);
+        let handle = self.0.write().unwrap_or_else(PoisonError::into_inner).take();
+        drop(handle);
     }
 }
 
@@ -48,7 +47,7 @@ fn closed_error() -> Error {
     Error::new(ErrorKind::Closed, "the database is closed")
 }
 
-/// Everything that is open, by number.
+/// All open handles, by number.
 #[derive(Debug, Default)]
 struct HandleRegistry {
     next: u64,
@@ -56,7 +55,7 @@ struct HandleRegistry {
     closed: bool,
 }
 
-/// What a directory and those inside it share.
+/// State shared by a directory and its subdirectories.
 #[derive(Debug)]
 struct ClosableDirShared {
     registry: Mutex<HandleRegistry>,
@@ -67,27 +66,27 @@ impl ClosableDirShared {
     fn lock_registry(&self) -> MutexGuard<'_, HandleRegistry> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Lists something that was opened; what comes after the close is closed at once.
+    /// Registers an open handle; fails with `Closed` after the directory was closed.
     fn register_handle<T: ?Sized + Send + Sync + Debug + 'static>(
         self: &Arc<Self>,
         inner: Arc<T>,
     ) -> Result<RegisteredHandle<T>> {
         let slot = ClosableSlot::new(inner);
-        let mut register = self.lock_registry();
-        if register.closed {
-            drop(register);
+        let mut registry = self.lock_registry();
+        if registry.closed {
+            drop(registry);
             return Err(closed_error());
         }
-        register.next += 1;
-        let number = register.next;
+        registry.next += 1;
+        let number = registry.next;
         let weak: Weak<ClosableSlot<T>> = Arc::downgrade(&slot);
-        register.open.insert(number, weak);
-        drop(register);
+        registry.open.insert(number, weak);
+        drop(registry);
         Ok(RegisteredHandle { slot, number, shared: Arc::clone(self) })
     }
 }
 
-/// Something open and listed.
+/// An open handle in the registry.
 #[derive(Debug)]
 struct RegisteredHandle<T: ?Sized> {
     slot: Arc<ClosableSlot<T>>,
@@ -97,12 +96,12 @@ struct RegisteredHandle<T: ?Sized> {
 
 impl<T: ?Sized> Drop for RegisteredHandle<T> {
     fn drop(&mut self) {
-        let gone = self.shared.lock_registry().open.remove(&self.number);
-        drop(gone);
+        let handle = self.shared.lock_registry().open.remove(&self.number);
+        drop(handle);
     }
 }
 
-/// The directory.
+/// A directory that can be closed with everything opened in it.
 #[derive(Debug)]
 pub struct ClosableDir {
     path: PathBuf,
@@ -110,27 +109,27 @@ pub struct ClosableDir {
 }
 
 impl ClosableDir {
-    /// Over `inner`, with the open files of its file system.
+    /// Wraps `inner`; opens go through the limiter `files`.
     ///
     /// # Errors
-    /// None in practice: a new directory is open.
+    /// None in practice: a new directory is not closed.
     pub fn new(inner: Arc<dyn Dir>, files: Arc<OpenFileLimiter>) -> Result<ClosableDir> {
         Self::with_shared(inner, &Arc::new(ClosableDirShared { registry: Mutex::default(), files }))
     }
     fn with_shared(inner: Arc<dyn Dir>, shared: &Arc<ClosableDirShared>) -> Result<ClosableDir> {
         Ok(ClosableDir { path: inner.path().to_owned(), inner: shared.register_handle(inner)? })
     }
-    /// Closes everything that was opened here, and the directory itself.
+    /// Closes every handle opened in this directory, and the directory itself.
     pub fn close(&self) {
         if bug::is_active(Bug::CloseKeepsFiles) {
             return;
         }
         let all = {
-            let mut register = self.inner.shared.lock_registry();
-            register.closed = true;
-            std::mem::take(&mut register.open)
+            let mut registry = self.inner.shared.lock_registry();
+            registry.closed = true;
+            std::mem::take(&mut registry.open)
         };
-        all.values().filter_map(Weak::upgrade).for_each(|open| open.close());
+        all.values().filter_map(Weak::upgrade).for_each(|handle| handle.close());
     }
     fn get(&self) -> Result<Arc<dyn Dir>> {
         self.inner.slot.get()
@@ -186,7 +185,7 @@ impl Dir for ClosableDir {
     fn free_space(&self) -> Result<u64> {
         self.get()?.free_space()
     }
-    /// Its owner lets the lock go.
+    /// The lock is not registered: its owner releases it.
     fn lock(&self, name: &str) -> Result<Box<dyn DirLock>> {
         self.open_with_retry(|dir| dir.lock(name))
     }
@@ -211,7 +210,7 @@ impl WritableFile for ClosableWritableFile {
     fn append(&self, parts: &[&[u8]]) -> Result<()> {
         self.0.slot.get()?.append(parts)
     }
-    /// 0 after the close.
+    /// Returns 0 after the close.
     fn len(&self) -> u64 {
         self.0.slot.get().map_or(0, |file| file.len())
     }
@@ -284,7 +283,7 @@ mod tests {
         let held = [dir.create("a").unwrap(), dir.create("b").unwrap()];
         let e = dir.create("c").unwrap_err();
         assert_eq!((e.kind(), e.os_error()), (ErrorKind::Io, Some(24)), "{e}");
-        assert_eq!(dir.list().unwrap(), ["a", "b"], "nothing happened");
+        assert_eq!(dir.list().unwrap(), ["a", "b"], "the failed create left no file");
         drop(held);
         dir.create("c").unwrap();
     }

@@ -1,20 +1,21 @@
-//! Planned failures: which mutating call of a simulated disk fails, and how. Pure counting; what a
-//! failure does to the bytes is the disk's business.
+//! Fault injection: which mutating call of a simulated disk fails, and how. Only counts calls; the
+//! disk applies the effect of a failure to the bytes.
 
 use perigee_base::{Error, ErrorKind};
 
-/// A way in which a call can fail.
+/// A kind of failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Any mutating call: input/output error. An append may leave a prefix, a sync loses its dirty
-    /// pages.
+    /// Any mutating call fails with an input/output error. An append may leave a prefix, a sync
+    /// loses its dirty pages.
     Eio,
-    /// An append (which leaves a prefix), an allocation, a creation or a link: the disk is full.
+    /// An append (which leaves a prefix), an allocation, a creation or a link fails because the
+    /// disk is full.
     Enospc,
-    /// An append: only a prefix was written, then an error.
+    /// An append writes only a prefix and fails.
     ShortWrite,
-    /// A sync of a file or directory: what was dirty is clean but not written, or reverted, by the
-    /// seed.
+    /// A sync of a file or directory fails: dirty data is marked clean without being written, or
+    /// reverted, chosen by the seed.
     SyncFails,
 }
 
@@ -49,7 +50,7 @@ impl Fault {
         }
     }
 
-    /// The error that the caller sees.
+    /// Returns the error that the caller sees.
     pub(crate) fn error(self, doing: &str) -> Error {
         let os = |code| Error::io(doing, &std::io::Error::from_raw_os_error(code));
         match self {
@@ -60,14 +61,14 @@ impl Fault {
     }
 }
 
-/// What happens to a mutating call.
+/// Decision about a mutating call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FaultVerdict {
-    /// It works.
+    /// The call succeeds.
     Proceed,
-    /// It fails like this.
+    /// The call fails with this fault.
     Fail(Fault),
-    /// The simulated machine stops inside it.
+    /// The simulated machine crashes during the call.
     Crash,
 }
 
@@ -79,19 +80,19 @@ struct PlannedFault {
     sticky: bool,
 }
 
-/// The plans of one disk.
+/// The planned faults of one disk.
 #[derive(Debug, Default)]
 pub(crate) struct FaultInjector {
     calls: u64,
     plans: Vec<PlannedFault>,
     crash_at: Option<u64>,
     crashed: bool,
-    /// Suffix of the names whose reads fail, and how often still.
+    /// Suffix of the names whose reads fail, and the remaining number of failures.
     read_faults: Vec<(String, u64)>,
 }
 
 impl FaultInjector {
-    /// Counts a mutating call and decides about it.
+    /// Counts a mutating call and decides its result.
     pub fn decide_call(&mut self, op: MutatingCall) -> Result<FaultVerdict, Error> {
         self.check_alive()?;
         self.calls += 1;
@@ -111,12 +112,12 @@ impl FaultInjector {
         }))
     }
 
-    /// The error of every call after the crash.
+    /// Fails after the crash.
     pub fn check_alive(&self) -> Result<(), Error> {
         if self.crashed { Err(crash_error()) } else { Ok(()) }
     }
 
-    /// Whether a read of `name` fails.
+    /// Fails if a read of `name` is to fail.
     pub fn decide_read(&mut self, name: &str) -> Result<(), Error> {
         self.check_alive()?;
         for (suffix, left) in &mut self.read_faults {

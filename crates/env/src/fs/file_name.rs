@@ -1,20 +1,20 @@
-//! Which file names are allowed: one rule for every file system.
+//! Validation of file names, the same for every file system.
 
 use perigee_base::{Error, Result};
 
-/// What every common file system takes.
+/// Longest name that common file systems support.
 const NAME_BYTES_MAX: usize = 255;
 
-/// Refuses everything but a plain file name.
+/// Accepts only plain file names.
 pub(crate) fn check_file_name(name: &str) -> Result<()> {
     let why = if name.is_empty() {
         "it is empty"
     } else if name == "." || name == ".." {
         "it names a directory"
     } else if name.contains('/') {
-        "it holds a slash"
+        "it contains a slash"
     } else if name.contains('\0') {
-        "it holds a NUL byte"
+        "it contains a NUL byte"
     } else if name.len() > NAME_BYTES_MAX {
         "it is longer than 255 bytes"
     } else {

@@ -1,12 +1,11 @@
-//! The files that a process may have open, shared by all databases in it.
+//! Limits the number of open files, shared by all databases of a process.
 //!
-//! Each database keeps files of its tables open between reads. All of them together stay within one
-//! limit; beyond it the database with the most gives some back. When the system refuses to open
-//! another file (`EMFILE`, `ENFILE`: the rest of the process may have taken them), idle files of
-//! every database are closed, and the call is repeated.
+//! Each database keeps files of its tables open between reads. Together they stay within one limit;
+//! above it, the database with the most idle files closes some. When the system refuses to open
+//! another file (`EMFILE`, `ENFILE`: other code of the process may use them), idle files of all
+//! databases are closed, and the call is retried.
 //!
-//! Must not know what the files hold. The lock guards the list of members; no member is called, and
-//! no file closed, under it.
+//! The lock guards the list of holders; no holder is called, and no file closed, under it.
 
 use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, Result};
@@ -14,23 +13,23 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-/// Error numbers of a process, or a system, that has too many files open.
+/// Error numbers for too many open files in the process or in the system.
 const EMFILE: i32 = 24;
 const ENFILE: i32 = 23;
-/// So many idle files are closed before a call is repeated.
+/// Number of idle files closed before a retry.
 const RECLAIM_BATCH: usize = 16;
-/// So often a call is repeated: others may be faster to take what was given back.
+/// Most retries of a call: other threads may take the freed slots first.
 const RETRIES_MAX: usize = 64;
 
-/// Something that holds files open which it could open again.
+/// An owner of open files that can be closed and reopened.
 pub trait IdleFileHolder: Send + Sync + Debug {
-    /// About how many.
+    /// Returns the approximate number of idle files.
     fn idle_count(&self) -> usize;
-    /// Closes up to `n` of them; returns how many.
+    /// Closes up to `n` idle files; returns the number closed.
     fn close_idle(&self, n: usize) -> usize;
 }
 
-/// What the members hold together, and how much that may be.
+/// Number of open files of all holders, and its limit.
 #[derive(Debug)]
 pub struct OpenFileLimiter {
     limit: AtomicUsize,
@@ -42,90 +41,91 @@ pub struct OpenFileLimiter {
 
 impl Default for OpenFileLimiter {
     fn default() -> OpenFileLimiter {
-        let (count, kept, reclaimed, members) = Default::default();
+        let (open, pinned, reclaimed_total, holders) = Default::default();
         OpenFileLimiter {
             limit: AtomicUsize::new(usize::MAX),
-            open: count,
-            pinned: kept,
-            reclaimed_total: reclaimed,
-            holders: members,
+            open,
+            pinned,
+            reclaimed_total,
+            holders,
         }
     }
 }
 
 impl OpenFileLimiter {
-    /// Those of this process.
+    /// Returns the limiter of this process.
     pub fn process_wide() -> Arc<OpenFileLimiter> {
         static ALL: OnceLock<Arc<OpenFileLimiter>> = OnceLock::new();
         Arc::clone(ALL.get_or_init(Arc::default))
     }
-    /// Limits the number of files that the members hold.
+    /// Sets the limit of files that the holders keep open.
     pub fn set_limit(&self, files: usize) {
         self.limit.store(files.max(2), Relaxed);
     }
-    /// How many files the members may hold together.
+    /// Returns the limit of files that the holders keep open together.
     pub fn limit(&self) -> usize {
         self.limit.load(Relaxed)
     }
-    /// How many files were closed for others to be opened.
+    /// Returns the number of idle files closed so far.
     pub fn reclaimed_files(&self) -> u64 {
         self.reclaimed_total.load(Relaxed)
     }
-    /// Adds a member, whose idle files may be closed from now on.
-    pub fn register(&self, member: Weak<dyn IdleFileHolder>) {
-        self.lock_holders().push(member);
+    /// Registers a holder, whose idle files may be closed from now on.
+    pub fn register(&self, holder: Weak<dyn IdleFileHolder>) {
+        self.lock_holders().push(holder);
     }
-    /// Counts files that a member has opened.
+    /// Counts files opened by a holder.
     pub fn count_opened(&self, n: usize) {
         self.open.fetch_add(n, Relaxed);
     }
-    /// Counts files that a member has closed.
+    /// Counts files closed by a holder.
     pub fn count_closed(&self, n: usize) {
         self.open.fetch_sub(n, Relaxed);
     }
-    /// Counts a file that stays open until it is closed for good, if less than half of all are
-    /// such.
+    /// Counts a file that is never idle, and returns true, unless half of the limit is already used
+    /// by such files.
     pub fn try_pin(&self) -> bool {
-        let below = |kept: usize| (kept < self.limit() / 2).then_some(kept + 1);
-        let kept = self.pinned.fetch_update(Relaxed, Relaxed, below).is_ok();
-        if kept {
+        let increment = |pinned: usize| (pinned < self.limit() / 2).then_some(pinned + 1);
+        let pinned = self.pinned.fetch_update(Relaxed, Relaxed, increment).is_ok();
+        if pinned {
             self.count_opened(1);
         }
-        kept
+        pinned
     }
-    /// Counts the end of files that stayed open.
+    /// Counts pinned files that were closed.
     pub fn unpin(&self, n: usize) {
         self.pinned.fetch_sub(n, Relaxed);
         self.count_closed(n);
     }
-    /// Closes idle files while the members hold more than they may.
+    /// Closes idle files if the holders keep more files open than the limit.
     pub fn enforce_limit(&self) {
         let excess = self.open.load(Relaxed).saturating_sub(self.limit());
         if excess > 0 {
             self.close_idle_files(excess);
         }
     }
-    /// Closes up to `n` idle files, of the members that have the most of them; returns how many.
+    /// Closes up to `n` idle files, starting with the holder that has the most; returns the number
+    /// closed.
     pub fn close_idle_files(&self, n: usize) -> usize {
-        let mut members: Vec<Arc<dyn IdleFileHolder>> = Vec::new();
-        self.lock_holders().retain(|m| m.upgrade().map(|m| members.push(m)).is_some());
+        let mut holders: Vec<Arc<dyn IdleFileHolder>> = Vec::new();
+        self.lock_holders().retain(|m| m.upgrade().map(|m| holders.push(m)).is_some());
         let mut idle: Vec<(usize, Arc<dyn IdleFileHolder>)> =
-            members.into_iter().map(|m| (m.idle_count(), m)).collect();
+            holders.into_iter().map(|m| (m.idle_count(), m)).collect();
         idle.sort_by_key(|(idle, _)| std::cmp::Reverse(*idle));
         let mut closed = 0;
-        for (_, member) in idle {
+        for (_, holder) in idle {
             if closed < n {
-                closed += member.close_idle(n - closed);
+                closed += holder.close_idle(n - closed);
             }
         }
         self.reclaimed_total.fetch_add(closed as u64, Relaxed);
         closed
     }
-    /// Calls `open`; where it fails because too many files are open, closes idle ones and calls it
-    /// again. A call that fails so has done nothing.
+    /// Calls `open`. If it fails because too many files are open, closes idle files and calls it
+    /// again. A failed call must have had no effect.
     ///
     /// # Errors
-    /// Those of `open`; also of too many open files, if no file is idle.
+    /// Errors of `open`, including too many open files if no file is idle.
     pub fn open_with_retry<T>(&self, mut open: impl FnMut() -> Result<T>) -> Result<T> {
         let mut tries = if bug::is_active(Bug::NoFilesReclaimed) { RETRIES_MAX } else { 0 };
         loop {
@@ -147,7 +147,7 @@ impl OpenFileLimiter {
     }
 }
 
-/// The error of a simulated process that has too many files open.
+/// Returns the error for too many open files, in the simulation.
 pub(crate) fn too_many_files_error(doing: &str) -> Error {
     Error::io(doing, &std::io::Error::from_raw_os_error(EMFILE))
 }
@@ -176,10 +176,10 @@ mod tests {
     }
 
     fn add_holder(files: &OpenFileLimiter, idle: usize) -> Arc<TestIdleFiles> {
-        let member = Arc::new(TestIdleFiles(AtomicUsize::new(idle)));
-        let weak: Weak<TestIdleFiles> = Arc::downgrade(&member);
+        let holder = Arc::new(TestIdleFiles(AtomicUsize::new(idle)));
+        let weak: Weak<TestIdleFiles> = Arc::downgrade(&holder);
         files.register(weak);
-        member
+        holder
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! Real files. Everything inside a directory is reached through its handle, never by path, never
-//! through a symbolic link; directories are 0700 and files 0600 whatever the umask says.
+//! The real file system. Files in a directory are accessed relative to its handle, never by path
+//! and never through symbolic links. Directories have mode 0700 and files 0600, regardless of the
+//! umask.
 //!
-//! A rename, creation or removal is durable after an `fsync` of the directory, contents after
-//! `fdatasync`.
+//! A rename, creation or removal is durable after an `fsync` of the directory; contents are durable
+//! after `fdatasync`.
 
 mod lock;
 mod file;
@@ -24,8 +25,7 @@ use std::sync::Arc;
 
 const DIR_MODE: Mode = Mode::RWXU;
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
-/// A fifo or device in a file's place must not block the open; on regular files the flag does
-/// nothing.
+/// Opening a fifo or device by mistake must not block; the flag has no effect on regular files.
 const FILE_FLAGS: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NONBLOCK);
 const DIR_FLAGS: OFlags = OFlags::CLOEXEC.union(OFlags::DIRECTORY);
 
@@ -36,7 +36,7 @@ pub struct PosixFs {
 }
 
 impl PosixFs {
-    /// The file system, and the number of this start of the system.
+    /// Creates the file system, reads the boot id and installs the fork handler.
     pub fn new() -> Self {
         crate::fork::install_fork_handler();
         PosixFs { boot_id: read_boot_id() }
@@ -50,8 +50,7 @@ impl Default for PosixFs {
 }
 
 impl Fs for PosixFs {
-    /// A symbolic link to a directory is followed here: where a database lies is its owner's
-    /// business.
+    /// A symbolic link to a directory is followed: the owner decides where a database is stored.
     fn open_dir(&self, path: &Path, mode: DirOpenMode) -> Result<Arc<dyn Dir>> {
         let created = mode == DirOpenMode::CreateIfMissing && create_dir(path)?;
         let handle = rustix::fs::open(path, DIR_FLAGS, Mode::empty())
@@ -61,7 +60,7 @@ impl Fs for PosixFs {
         }
         let dir = PosixDir::new(File::from(handle), path.to_owned())?;
         if mode == DirOpenMode::CreateIfMissing {
-            // Also when it exists: whoever created it may have crashed before this.
+            // Also if it exists: the process that created it may have crashed before this sync.
             sync_parent(path, created)?;
         }
         Ok(Arc::new(dir))
@@ -118,9 +117,9 @@ impl Fs for PosixFs {
     }
 }
 
-/// Linux names each of its starts. Where that cannot be read the number is a random one: it equals
-/// no number that was stored before, so the reader concludes that the system may have stopped in
-/// between, which is the safe side. (0 for "unknown" would have equalled itself.)
+/// Returns a number derived from the boot id of Linux. If the boot id cannot be read, the number is
+/// random: it differs from every stored number, so the reader assumes that the system may have
+/// stopped in between, which is safe. (0 for "unknown" would be equal to itself.)
 fn read_boot_id() -> u64 {
     match std::fs::read("/proc/sys/kernel/random/boot_id") {
         Ok(id) if !id.is_empty() => checksum::key_hash(&id),
@@ -128,7 +127,7 @@ fn read_boot_id() -> u64 {
     }
 }
 
-/// True if this call created it.
+/// Creates a directory. Returns true if this call created it, false if it existed.
 fn create_dir(path: &Path) -> Result<bool> {
     match rustix::fs::mkdir(path, DIR_MODE) {
         Ok(()) => Ok(true),
@@ -150,8 +149,8 @@ fn sync_parent(path: &Path, created: bool) -> Result<()> {
     let parent = parent_of(path);
     let result = File::open(&parent).and_then(|dir| dir.sync_all());
     match result {
-        // One may pass through a directory that one may not list; an old entry in it needs nothing
-        // of us.
+        // The parent may be searchable but not readable; an existing entry in it need not be
+        // synced.
         Err(e) if !created && e.kind() == std::io::ErrorKind::PermissionDenied => Ok(()),
         Err(e) => Err(Error::io(format_args!("sync directory {}", parent.display()), &e)),
         Ok(()) => Ok(()),
@@ -171,9 +170,9 @@ fn open_dir_error(path: &Path, e: Errno) -> Error {
     match e {
         Errno::NOTDIR => Error::invalid(format!("{shown} is not a directory")),
         Errno::NOENT if is_link => {
-            Error::new(ErrorKind::NotFound, format!("{shown} is a symbolic link to nothing"))
+            Error::new(ErrorKind::NotFound, format!("{shown} is a dangling symbolic link"))
         }
-        Errno::NOENT => Error::new(ErrorKind::NotFound, format!("there is no directory {shown}")),
+        Errno::NOENT => Error::new(ErrorKind::NotFound, format!("directory {shown} does not exist")),
         e => os_error(format_args!("open directory {shown}"), e),
     }
 }

@@ -1,5 +1,5 @@
-//! A directory that refuses every change: what a read-only database stands on. The engine does not
-//! write when it is told not to; this is the second lock on that door.
+//! A directory that refuses every change; used by a read-only database. The engine does not write
+//! in read-only mode; this enforces it.
 
 use super::{Dir, DirLock, RandomAccessFile, WritableFile};
 use perigee_base::{Error, ErrorKind, Result};
@@ -7,28 +7,27 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Reads what another directory holds, and changes nothing. Files that it holds open stay, whoever
-/// removes them.
+/// A read-only view of another directory. Pinned files stay readable even if they are removed.
 #[derive(Debug)]
 pub struct ReadOnlyDir(Arc<dyn Dir>, Mutex<BTreeMap<String, Arc<dyn RandomAccessFile>>>);
 
 impl ReadOnlyDir {
-    /// Over `inner`.
+    /// Wraps `inner`.
     pub fn wrap(inner: Arc<dyn Dir>) -> Arc<dyn Dir> {
         Self::new(inner)
     }
-    /// The same, to hold files with.
+    /// Wraps `inner`; the concrete type can pin files.
     pub fn new(inner: Arc<dyn Dir>) -> Arc<ReadOnlyDir> {
         Arc::new(ReadOnlyDir(inner, Mutex::default()))
     }
     fn lock_pinned(&self) -> MutexGuard<'_, BTreeMap<String, Arc<dyn RandomAccessFile>>> {
         self.1.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Opens the file now, unless it is open: [`Dir::open`] returns this handle from here on, also
-    /// after the file was removed.
+    /// Opens and pins the file, unless it is pinned: from then on [`Dir::open`] returns this
+    /// handle, even after the file was removed.
     ///
     /// # Errors
-    /// Those of [`Dir::open`]; the file is not held then.
+    /// Errors of [`Dir::open`]; the file is not pinned then.
     pub fn pin_file(&self, name: &str) -> Result<()> {
         if !self.lock_pinned().contains_key(name) {
             let file = self.0.open(name)?;
@@ -36,22 +35,22 @@ impl ReadOnlyDir {
         }
         Ok(())
     }
-    /// Number of files held open.
+    /// Returns the number of pinned files.
     pub fn pinned_files(&self) -> usize {
         self.lock_pinned().len()
     }
-    /// Lets go of the files that are not in `names`.
+    /// Unpins the files that are not in `names`.
     pub fn retain_pinned(&self, names: &BTreeSet<String>) {
         self.lock_pinned().retain(|name, _| names.contains(name));
     }
-    /// Lets go of all of them; who has opened one keeps it.
+    /// Unpins all files; handles that were opened before stay valid.
     pub fn unpin_all(&self) {
         let all = std::mem::take(&mut *self.lock_pinned());
         drop(all);
     }
 }
 
-/// The answer to every change.
+/// Returns the error of every change.
 pub fn read_only_error() -> Error {
     Error::new(
         ErrorKind::ReadOnly,
@@ -105,7 +104,7 @@ impl Dir for ReadOnlyDir {
     }
 }
 
-/// A file that takes no byte.
+/// A file that refuses every write.
 #[derive(Debug)]
 pub struct ReadOnlyFile;
 

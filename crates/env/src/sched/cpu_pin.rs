@@ -1,33 +1,33 @@
-//! Keeps the threads of one world on one processor. Only one of them runs at a time anyway, and a
-//! hand-over there costs a tenth of one that must wake another processor. Speed only: failing to
-//! pin changes nothing.
+//! Pins the threads of one simulation to one processor. Only one of them runs at a time anyway, and
+//! switching to a thread on the same processor costs a tenth of waking another processor. Affects
+//! only speed: a failure to pin is ignored.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 thread_local! {
-    /// Threads that run worlds side by side spread over the processors, and each keeps to its own.
+    /// Spreads threads that run simulations concurrently over the processors, each on its own.
     static CPU_SLOT: usize = NEXT_CPU_SLOT.fetch_add(1, Ordering::Relaxed);
 }
 static NEXT_CPU_SLOT: AtomicUsize = AtomicUsize::new(0);
 
-/// The calling thread, and those it starts, stay on one processor until this is dropped.
+/// Pins the calling thread, and the threads it starts, to one processor until dropped.
 pub(super) struct CpuPin {
     previous_set: Option<CpuSet>,
 }
 
 impl CpuPin {
     pub fn new() -> CpuPin {
-        let before = sched_getaffinity(None).ok().filter(|set| set.count() > 1);
-        if let Some(set) = &before {
-            let turn = CPU_SLOT.with(|t| *t) % set.count() as usize;
-            let cpu = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).nth(turn);
+        let previous_set = sched_getaffinity(None).ok().filter(|set| set.count() > 1);
+        if let Some(set) = &previous_set {
+            let slot = CPU_SLOT.with(|slot| *slot) % set.count() as usize;
+            let cpu = (0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).nth(slot);
             let mut one = CpuSet::new();
-            one.set(cpu.expect("the turn is below the count"));
-            // An error leaves the thread where it is.
+            one.set(cpu.expect("the slot is below the processor count"));
+            // On an error the thread is not pinned.
             let _ = sched_setaffinity(None, &one);
         }
-        CpuPin { previous_set: before }
+        CpuPin { previous_set }
     }
 }
 

@@ -1,13 +1,12 @@
-//! The deterministic scheduler. Each simulated thread is an OS thread, but exactly one of them, the
-//! holder of the baton, runs; at every yield point a seeded choice says who goes on. This room
-//! knows threads, waits and virtual time; it does not know files.
+//! The deterministic scheduler. Each simulated thread is an OS thread, but exactly one of them runs
+//! at a time; at every yield point a seeded choice selects the thread that continues. The scheduler
+//! manages threads, waits and virtual time; it does no file I/O.
 //!
 //! Invariants:
-//! 1. Only the baton holder touches [`State`] or runs code of the program.
+//! 1. Only the running thread accesses [`SchedulerState`] or runs code of the program.
 //! 2. No choice depends on real time, addresses or hash order: the same seed and program give the
 //!    same schedule.
-//! 3. A broken world (deadlock, step limit) unwinds its threads one at a time, still under the
-//!    baton.
+//! 3. A broken simulation (deadlock, step limit) unwinds its threads one at a time.
 
 mod state;
 #[cfg(target_os = "linux")]
@@ -22,84 +21,84 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How a world behaves.
+/// Parameters of a simulation.
 #[derive(Clone, Debug)]
 pub(crate) struct SchedulerConfig {
     pub seed: u64,
-    /// Chance of a switch at an I/O point.
+    /// Probability of a switch at an I/O point.
     pub switch_probability: f64,
-    /// Chance of a switch before a lock is taken.
+    /// Probability of a switch before a lock is taken.
     pub lock_switch_probability: f64,
     pub step_limit: u64,
-    /// Virtual time that one step takes.
+    /// Virtual time per step.
     pub step_us: u64,
     pub wall_base_ms: u64,
 }
 
-/// What a run did.
+/// Summary of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScheduleTrace {
     /// Yield points passed.
     pub steps: u64,
-    /// Hand-overs from one thread to another.
+    /// Switches from one thread to another.
     pub switches: u64,
-    /// Virtual microseconds that passed.
+    /// Virtual time elapsed, in microseconds.
     pub elapsed_us: u64,
-    /// Fingerprint of the schedule: equal exactly if every hand-over was.
+    /// Fingerprint of the schedule: equal for equal sequences of switches.
     pub fingerprint: u64,
 }
 
-/// One world's scheduler.
+/// The scheduler of one simulation.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     state: Mutex<SchedulerState>,
-    /// Who holds the baton.
+    /// The running thread.
     running: AtomicUsize,
 }
 
-/// The value of `turn` when every thread has ended.
+/// The value of `running` after every thread has finished.
 const NO_THREAD: usize = usize::MAX;
 
 thread_local! {
-    /// Whether this is a thread of a simulation: the one check that real threads pay.
+    /// True on a thread of a simulation. This check is the only cost for real threads.
     static SIMULATED: Cell<bool> = const { Cell::new(false) };
     static CURRENT: RefCell<Option<(Arc<Scheduler>, Tid)>> = const { RefCell::new(None) };
 }
 
-/// Whether the calling thread belongs to a simulation.
+/// Returns true if the calling thread belongs to a simulation.
 #[inline]
 pub(crate) fn on_simulated_thread() -> bool {
-    // A thread that is being torn down belongs to none any more.
+    // A thread whose thread-locals are being destroyed no longer belongs to a simulation.
     SIMULATED.try_with(Cell::get).unwrap_or(false)
 }
 
-/// A possible switch around I/O.
+/// Yield point around I/O: may switch to another thread.
 pub(crate) fn io_yield_point() {
     with_current_thread(|s, me| s.maybe_switch(me, |c| c.switch_probability));
 }
 
-/// A possible switch before a lock is taken.
+/// Yield point before a lock is taken: may switch to another thread.
 pub(crate) fn lock_yield_point() {
     with_current_thread(|s, me| s.maybe_switch(me, |c| c.lock_switch_probability));
 }
 
-/// Hands the baton to another thread if one can run. False on an ordinary thread.
+/// Switches to another thread if one can run. Returns false on an ordinary thread.
 pub(crate) fn yield_now() -> bool {
     with_current_thread(|s, me| s.maybe_switch(me, |_| 1.0)).is_some()
 }
 
-/// Notes that the calling simulated thread has taken the lock at `lock`.
+/// Records that the calling simulated thread has taken the lock at `lock`.
 pub(crate) fn note_lock_acquired(lock: usize) {
     with_current_thread(|s, me| s.state().note_lock_acquired(lock, me));
 }
 
-/// Notes that it is free again, and wakes whoever waits for it.
+/// Records that the lock at `lock` was released, and wakes its waiters.
 pub(crate) fn note_lock_released(lock: usize) {
     with_current_thread(|s, _| s.state().note_lock_released(lock));
 }
 
-/// Waits until a taken lock may be free. False: no thread of this world holds it, so waiting is the
-/// OS's.
+/// Waits until the lock at `lock` may be free. Returns false if no thread of this simulation holds
+/// it; the caller must then wait on the OS lock.
 pub(crate) fn wait_lock(lock: usize, guards: &'static str) -> bool {
     let waited = with_current_thread(|s, me| {
         let known = s.state().lock_holder(lock).is_some();
@@ -111,12 +110,12 @@ pub(crate) fn wait_lock(lock: usize, guards: &'static str) -> bool {
     waited.unwrap_or(false)
 }
 
-/// Waits on the condition at `cond`. True if the time ran out first.
+/// Waits on the condition variable at `cond`. Returns true on timeout.
 pub(crate) fn wait_cond(cond: usize, timeout_us: Option<u64>) -> bool {
     with_current_thread(|s, me| s.block(me, WaitReason::Cond(cond), timeout_us)).unwrap_or(false)
 }
 
-/// Wakes one (chosen by the seed) or all of those who wait on the condition at `cond`.
+/// Wakes one waiter (chosen by the seed) or all waiters of the condition variable at `cond`.
 pub(crate) fn notify(cond: usize, all: bool) {
     with_current_thread(|s, _| {
         let mut state = s.state();
@@ -128,7 +127,8 @@ pub(crate) fn notify(cond: usize, all: bool) {
     });
 }
 
-/// Moves the wall clock of the calling thread's world. False on an ordinary thread.
+/// Shifts the wall clock of the calling thread's simulation by `by` milliseconds. Returns false on
+/// an ordinary thread.
 pub(crate) fn shift_wall_ms(by: i64) -> bool {
     with_current_thread(|s, _| {
         let mut state = s.state();
@@ -137,7 +137,7 @@ pub(crate) fn shift_wall_ms(by: i64) -> bool {
     .is_some()
 }
 
-/// What the calling thread's world did so far.
+/// Returns the trace so far of the calling thread's simulation; `None` on an ordinary thread.
 pub(crate) fn current_trace() -> Option<ScheduleTrace> {
     with_current_thread(|s, _| s.trace())
 }
@@ -160,13 +160,13 @@ fn clear_current_thread() {
 }
 
 impl Scheduler {
-    /// Runs `root` as thread 0 of a new world on the calling thread, then the threads it left
-    /// behind. A panic of the root, or the break-down of the world, becomes the caller's.
+    /// Runs `root` as thread 0 of a new simulation on the calling thread, then the threads that are
+    /// still running. Panics if the root panics or the simulation breaks (deadlock, step limit).
     pub fn run<R>(
         config: SchedulerConfig,
         root: impl FnOnce(&Arc<Scheduler>) -> R,
     ) -> (R, ScheduleTrace) {
-        assert!(!on_simulated_thread(), "a simulated thread cannot run a world of its own");
+        assert!(!on_simulated_thread(), "a simulated thread cannot start another simulation");
         let sched = Arc::new(Scheduler {
             state: Mutex::new(SchedulerState::new(config)),
             running: AtomicUsize::new(ROOT),
@@ -188,12 +188,12 @@ impl Scheduler {
         }
     }
 
-    /// Starts a thread of this world. Only a thread of this world may.
+    /// Starts a thread in this simulation. Fails unless the caller is a thread of this simulation.
     pub fn spawn(self: &Arc<Self>, name: &str, body: Box<dyn FnOnce() + Send>) -> Result<Tid> {
         check_name(name)?;
         if !with_current_thread(|s, _| Arc::ptr_eq(s, self)).unwrap_or(false) {
             return Err(Error::invalid(format!(
-                "thread {name} was started from outside its simulation"
+                "thread {name} must be started by a thread of its simulation"
             )));
         }
         let tid = self.state().add_thread(name, None);
@@ -222,40 +222,41 @@ impl Scheduler {
         self.finish_thread(me, result);
     }
 
-    /// Waits for the end of `tid`; its panic message if it panicked.
+    /// Waits until thread `tid` has finished; returns its panic message as `Err` if it panicked.
     pub fn join(&self, tid: Tid) -> std::result::Result<(), String> {
         loop {
             if let Some(result) = self.state().threads[tid].result.clone() {
                 return result;
             }
             if !on_simulated_thread() {
-                return Err("joined from outside the simulation".to_owned());
+                return Err("the thread was joined from outside the simulation".to_owned());
             }
             if self.state().broken.is_some() && std::thread::panicking() {
-                return Err("the simulation broke down".to_owned());
+                return Err("the simulation is broken".to_owned());
             }
             with_current_thread(|s, me| s.block(me, WaitReason::Join(tid), None));
         }
     }
 
-    /// Virtual microseconds since the start.
+    /// Returns the virtual time since the start, in microseconds.
     pub fn now_us(&self) -> u64 {
         self.state().now_us
     }
 
-    /// Virtual wall clock.
+    /// Returns the virtual wall clock, in milliseconds since the Unix epoch.
     pub fn wall_ms(&self) -> u64 {
         let state = self.state();
         let now = state.config.wall_base_ms.saturating_add(state.now_us / 1000);
         now.saturating_add_signed(state.wall_shift_ms)
     }
 
-    /// Lets virtual time pass.
+    /// Sleeps for `us` microseconds of virtual time.
     pub fn sleep_us(&self, us: u64) {
         with_current_thread(|s, me| s.block(me, WaitReason::Sleep, Some(us)));
     }
 
-    /// The program's own random numbers, apart from the schedule's.
+    /// Returns the next random number for the program, from a sequence separate from the
+    /// schedule's.
     pub fn next_u64(&self) -> u64 {
         self.state().program_rng.next_u64()
     }
@@ -274,7 +275,7 @@ impl Scheduler {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A yield point of a thread that can go on.
+    /// Yield point of a thread that can continue.
     fn maybe_switch(&self, me: Tid, chance: impl FnOnce(&SchedulerConfig) -> f64) {
         let mut state = self.state();
         if state.broken.is_none() {
@@ -290,8 +291,7 @@ impl Scheduler {
         }
     }
 
-    /// A yield point of a thread that cannot go on before it is woken or its time is up (then:
-    /// true).
+    /// Yield point of a thread that blocks until it is woken or times out; returns true on timeout.
     fn block(&self, me: Tid, on: WaitReason, timeout_us: Option<u64>) -> bool {
         let mut state = self.state();
         if state.broken.is_none() {
@@ -308,12 +308,12 @@ impl Scheduler {
         self.state().threads[me].timed_out
     }
 
-    /// Gives the baton to the seed's choice and returns when it is back.
+    /// Switches to a thread chosen by the seed; returns when this thread runs again.
     fn switch_to_next(&self, mut state: MutexGuard<'_, SchedulerState>, me: Tid) {
         let next = state.choose_next(me).unwrap_or_else(|| {
             let text = state.deadlock_text();
             state.mark_broken(text);
-            // The root tells the caller, so it is unwound first.
+            // The root panics in the caller's thread, so it is unwound first.
             if state.is_done(ROOT) { me } else { ROOT }
         });
         self.hand_over(state, me, next);
@@ -328,10 +328,10 @@ impl Scheduler {
 
     fn resume_thread(&self, mut state: MutexGuard<'_, SchedulerState>, next: Tid) {
         state.record_switch(next);
-        let os = state.threads[next].os_thread.clone();
+        let os_thread = state.threads[next].os_thread.clone();
         drop(state);
         self.running.store(next, Ordering::Release);
-        os.expect("a thread is known before it can be chosen").unpark();
+        os_thread.expect("the handle of a thread is set before it can be chosen").unpark();
     }
 
     fn wait_for_turn(&self, me: usize) {
@@ -347,7 +347,7 @@ impl Scheduler {
             let root = state.threads[ROOT].os_thread.clone();
             drop(state);
             self.running.store(NO_THREAD, Ordering::Release);
-            root.expect("the root is known from the start").unpark();
+            root.expect("the handle of the root is set from the start").unpark();
             return;
         }
         let next = if state.broken.is_some() { None } else { state.choose_next(me) };
@@ -368,13 +368,13 @@ impl Scheduler {
         }
     }
 
-    /// A call in a broken world: panics, or, in a thread that unwinds already, lets the others
-    /// unwind too.
+    /// Handles a scheduler call in a broken simulation: panics, or, on a thread that is already
+    /// unwinding, lets the other threads unwind.
     fn unwind_broken(&self, mut state: MutexGuard<'_, SchedulerState>, me: Tid) {
-        let text = state.broken.clone().expect("only a broken world is unwound");
+        let text = state.broken.clone().expect("only a broken simulation is unwound");
         if state.unwind_calls_left == 0 {
-            // Destructors wait for each other for ever, or a thread catches every panic and goes
-            // on.
+            // Destructors wait for each other for ever, or a thread catches every panic and
+            // continues.
             eprintln!("simulation cannot be unwound, giving up: {text}");
             std::process::abort();
         }
@@ -384,7 +384,7 @@ impl Scheduler {
             if me == ROOT {
                 panic!("{text}");
             }
-            // Without the hook: the root's report is enough.
+            // Skips the panic hook: the report of the root is enough.
             resume_unwind(Box::new(text.to_string()));
         }
         let next = state.next_live(me);

@@ -1,26 +1,26 @@
-//! What the scheduler knows: threads, who waits for what, virtual time. Pure bookkeeping: nothing
-//! here blocks. Every order comes from thread numbers and the seed; addresses of locks are
-//! compared, never ordered.
+//! State of the scheduler: threads, what each waits for, virtual time. Pure bookkeeping: nothing
+//! here blocks. All choices derive from thread numbers and the seed; lock addresses are only tested
+//! for equality, never ordered.
 
 use super::SchedulerConfig;
 use crate::rand::SeededRng;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// A thread of one world, numbered in spawn order; the root is 0.
+/// A thread of one simulation, numbered in spawn order; the root is 0.
 pub(super) type Tid = usize;
 pub(super) const ROOT: Tid = 0;
 
 /// What a blocked thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitReason {
-    /// A lock, by address, and the type it guards.
+    /// A lock, by address, with the name of the type that it guards.
     Lock(usize, &'static str),
     /// A condition variable, by address.
     Cond(usize),
     /// The end of a thread.
     Join(usize),
-    /// Time alone.
+    /// Only the deadline.
     Sleep,
 }
 
@@ -34,14 +34,14 @@ enum SimThreadStatus {
 #[derive(Debug)]
 pub(super) struct SimThread {
     pub name: String,
-    /// Wakes the OS thread; set before the thread can first be chosen.
+    /// Handle to unpark the OS thread; set before the thread can first be chosen.
     pub os_thread: Option<std::thread::Thread>,
     pub timed_out: bool,
     pub result: Option<Result<(), String>>,
     status: SimThreadStatus,
 }
 
-/// Guarded by the scheduler's lock; only the thread with the baton takes it, so it is never
+/// Guarded by the lock of the scheduler; only the running thread takes it, so it is never
 /// contended.
 #[derive(Debug)]
 pub(super) struct SchedulerState {
@@ -55,16 +55,16 @@ pub(super) struct SchedulerState {
     pub fingerprint: u64,
     pub threads: Vec<SimThread>,
     pub live_threads: usize,
-    /// Why the world ended early (deadlock, step limit). From then on every call of a thread
-    /// panics.
+    /// Why the simulation ended early (deadlock, step limit). From then on every scheduler call of
+    /// a thread panics.
     pub broken: Option<Arc<str>>,
-    /// Calls that unwinding threads may still make in a broken world.
+    /// Scheduler calls that unwinding threads may still make in a broken simulation.
     pub unwind_calls_left: u32,
-    /// Runnable threads, the running one among them. Its order is a function of the history.
+    /// Runnable threads, including the running one. Their order is a function of the history.
     runnable: Vec<Tid>,
-    /// Locks held by threads of this world.
+    /// Locks held by threads of this simulation.
     held: Vec<(usize, Tid)>,
-    /// No blocked thread has an earlier deadline than this.
+    /// Lower bound of the deadlines of all blocked threads.
     earliest_deadline_us: u64,
 }
 
@@ -90,12 +90,12 @@ impl SchedulerState {
         }
     }
 
-    pub fn add_thread(&mut self, name: &str, os: Option<std::thread::Thread>) -> Tid {
+    pub fn add_thread(&mut self, name: &str, os_thread: Option<std::thread::Thread>) -> Tid {
         let tid = self.threads.len();
         let status = SimThreadStatus::Runnable;
         self.threads.push(SimThread {
             name: name.to_owned(),
-            os_thread: os,
+            os_thread,
             timed_out: false,
             result: None,
             status,
@@ -105,7 +105,8 @@ impl SchedulerState {
         tid
     }
 
-    /// Undoes the latest [`State::add_thread`]: the operating system had no thread for it.
+    /// Undoes the latest [`SchedulerState::add_thread`], after the operating system failed to start
+    /// the thread.
     pub fn remove_newest_thread(&mut self) {
         self.threads.pop();
         self.live_threads -= 1;
@@ -113,7 +114,8 @@ impl SchedulerState {
         self.runnable.retain(|&t| t != tid);
     }
 
-    /// One yield point: counts it, lets a little time pass and wakes whom that made due.
+    /// Counts a yield point: advances virtual time by one step and wakes threads whose deadline has
+    /// passed.
     pub fn count_step(&mut self) {
         self.steps += 1;
         self.now_us += self.config.step_us;
@@ -151,13 +153,13 @@ impl SchedulerState {
         matches!(self.threads[tid].status, SimThreadStatus::Done)
     }
 
-    /// Whether another thread could run now.
+    /// Returns true if another thread could run now.
     pub fn has_other_runnable(&self) -> bool {
         self.runnable.len() > 1
     }
 
-    /// Another runnable thread than `me`; time jumps to the next deadline if there is none but
-    /// sleepers. `None`: nobody can ever run again.
+    /// Chooses a runnable thread other than `me`. If all other threads sleep, advances time to the
+    /// next deadline. `None`: no thread can ever run again.
     pub fn choose_next(&mut self, me: Tid) -> Option<Tid> {
         if self.runnable.is_empty() {
             self.refresh_earliest_deadline();
@@ -167,15 +169,15 @@ impl SchedulerState {
             self.now_us = self.now_us.max(self.earliest_deadline_us);
             self.wake_due();
         }
-        let rivals = self.runnable.iter().filter(|&&t| t != me).count();
-        if rivals == 0 {
+        let others = self.runnable.iter().filter(|&&t| t != me).count();
+        if others == 0 {
             return self.runnable.first().copied();
         }
-        let pick = self.rng.index(rivals);
+        let pick = self.rng.index(others);
         self.runnable.iter().copied().filter(|&t| t != me).nth(pick)
     }
 
-    /// Makes every thread whose wait fits `what` runnable.
+    /// Makes every thread runnable whose wait reason matches `what`.
     pub fn wake_all(&mut self, what: impl Fn(WaitReason) -> bool) {
         for tid in 0..self.threads.len() {
             if let SimThreadStatus::Blocked { on, .. } = self.threads[tid].status
@@ -186,14 +188,14 @@ impl SchedulerState {
         }
     }
 
-    /// Makes one of those threads runnable, chosen by the seed.
+    /// Makes one thread runnable whose wait reason matches `what`, chosen by the seed.
     pub fn wake_one(&mut self, what: impl Fn(WaitReason) -> bool) {
-        let fits =
+        let matches =
             |t: &SimThread| matches!(t.status, SimThreadStatus::Blocked { on, .. } if what(on));
-        let count = self.threads.iter().filter(|t| fits(t)).count();
+        let count = self.threads.iter().filter(|t| matches(t)).count();
         if count > 0 {
             let pick = self.rng.index(count);
-            let tid = (0..self.threads.len()).filter(|&t| fits(&self.threads[t])).nth(pick);
+            let tid = (0..self.threads.len()).filter(|&t| matches(&self.threads[t])).nth(pick);
             self.make_runnable(tid.expect("the pick is below the count"));
         }
     }
@@ -213,7 +215,8 @@ impl SchedulerState {
         self.held.iter().find(|&&(l, _)| l == lock).map(|&(_, t)| t)
     }
 
-    /// The next thread after `me` that has not ended, or `me`: how a broken world is unwound.
+    /// Returns the next thread after `me` that has not finished, or `me`. Used to unwind a broken
+    /// simulation.
     pub fn next_live(&self, me: Tid) -> Tid {
         let n = self.threads.len();
         (1..=n).map(|i| (me + i) % n).find(|&t| !self.is_done(t)).unwrap_or(me)
@@ -231,7 +234,7 @@ impl SchedulerState {
         self.broken = Some(text.into());
     }
 
-    /// The fingerprint of the schedule: every hand-over, and when.
+    /// Adds a switch, with its step and target, to the fingerprint of the schedule.
     pub fn record_switch(&mut self, to: Tid) {
         self.switches += 1;
         let mut next = SeededRng::new(self.fingerprint ^ self.steps.rotate_left(20) ^ to as u64);

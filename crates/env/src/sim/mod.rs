@@ -1,11 +1,11 @@
-//! The simulated world: virtual time, seeded randomness, a simulated disk and threads whose every
+//! The simulation: virtual time, seeded randomness, a simulated disk, and threads whose every
 //! switch is chosen by a seed. The same seed and the same program give the same run, bit for bit.
 //!
 //! ```
 //! use perigee_env::fs::memory::SimDisk;
-//! use perigee_env::sim::World;
+//! use perigee_env::sim::SimWorld;
 //!
-//! let world = World::new(7);
+//! let world = SimWorld::new(7);
 //! let woke_at = world.run(SimDisk::new(7), |env| {
 //!     let clock = env.clock.clone();
 //!     let thread = env.spawn.spawn("sleeper", Box::new(move || clock.sleep_us(5_000))).unwrap();
@@ -26,7 +26,7 @@ use crate::sched::{self, Scheduler, SchedulerConfig};
 use sim_env::{SimClock, SimRand, SimSpawn};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A seeded world in which programs can be run.
+/// A seeded simulation in which programs can be run.
 #[derive(Debug)]
 pub struct SimWorld {
     config: SchedulerConfig,
@@ -34,7 +34,7 @@ pub struct SimWorld {
 }
 
 impl SimWorld {
-    /// The world of `seed`.
+    /// Creates the simulation with seed `seed`.
     pub fn new(seed: u64) -> SimWorld {
         let config = SchedulerConfig {
             seed,
@@ -47,49 +47,51 @@ impl SimWorld {
         SimWorld { config, last_trace: Mutex::new(None) }
     }
 
-    /// Chance of a switch at an I/O point (default 1/3). Threads that block always switch.
+    /// Sets the probability of a switch at an I/O point (default 1/3). Threads that block always
+    /// switch.
     pub fn switch_probability(&mut self, p: f64) -> &mut SimWorld {
         self.config.switch_probability = p;
         self
     }
 
-    /// Chance of a switch before a lock is taken (default 1/16): finds races between critical
-    /// sections.
+    /// Sets the probability of a switch before a lock is taken (default 1/16), which finds races
+    /// between critical sections.
     pub fn lock_switch_probability(&mut self, p: f64) -> &mut SimWorld {
         self.config.lock_switch_probability = p;
         self
     }
 
-    /// Yield points after which the run is given up with a panic (default 5 million).
+    /// Sets the number of yield points after which the run is aborted with a panic (default 5
+    /// million).
     pub fn step_limit(&mut self, steps: u64) -> &mut SimWorld {
         self.config.step_limit = steps;
         self
     }
 
-    /// Virtual microseconds that every yield point takes (default 1), so that timers fire under
-    /// load too.
+    /// Sets the virtual time of each yield point, in microseconds (default 1), so that timers also
+    /// fire under load.
     pub fn step_us(&mut self, us: u64) -> &mut SimWorld {
         self.config.step_us = us;
         self
     }
 
-    /// What the wall clock shows at the start, in milliseconds since 1970.
+    /// Sets the initial wall clock, in milliseconds since 1970.
     pub fn wall_base_ms(&mut self, ms: u64) -> &mut SimWorld {
         self.config.wall_base_ms = ms;
         self
     }
 
-    /// Runs `root` as the first simulated thread and returns its result when it, and every thread
-    /// started in it, has ended. Each call is a new start of the same schedule.
+    /// Runs `root` as the first simulated thread. Returns its result after it and every thread
+    /// started in it have finished. Each call restarts the same schedule.
     ///
     /// # Panics
-    /// If `root` panics (with its panic), if no thread can ever run again, or at the step limit;
-    /// the message lists the threads and what each waits for.
+    /// If `root` panics (with the same panic), if no thread can ever run again, or at the step
+    /// limit; the message lists the threads and what each waits for.
     pub fn run<R>(&self, disk: Arc<SimDisk>, root: impl FnOnce(Env) -> R) -> R {
         self.run_on(disk, root)
     }
 
-    /// As [`World::run`], over another file system.
+    /// Like [`SimWorld::run`], over another file system.
     pub fn run_on<R>(&self, fs: Arc<dyn Fs>, root: impl FnOnce(Env) -> R) -> R {
         let (result, trace) = Scheduler::run(self.config.clone(), |sched| {
             root(Env {
@@ -103,36 +105,39 @@ impl SimWorld {
         result
     }
 
-    /// What the latest successful run did.
+    /// Returns the trace of the latest successful run.
     pub fn trace(&self) -> Option<ScheduleTrace> {
         *self.last_trace.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Lets another thread of the world run now. On an ordinary thread, the operating system's yield.
+/// Lets another thread of the simulation run. On an ordinary thread, yields to the operating
+/// system.
 pub fn yield_now() {
     if !sched::yield_now() {
         std::thread::yield_now();
     }
 }
 
-/// A moment at which it matters what other threads do, and where no lock and no I/O is that would
-/// let them run: they run now. On an ordinary thread, nothing.
+/// Yield point for code where the interleaving matters but that has neither a lock nor I/O at which
+/// the scheduler could switch. Always switches if another thread can run. Does nothing on an
+/// ordinary thread.
 pub fn yield_point() {
     sched::yield_now();
 }
 
-/// Whether the calling thread is a simulated one.
+/// Returns true on a simulated thread.
 pub fn is_simulated() -> bool {
     sched::on_simulated_thread()
 }
 
-/// What the calling thread's world did so far; `None` on an ordinary thread.
+/// Returns the trace so far of the calling thread's simulation; `None` on an ordinary thread.
 pub fn current_trace() -> Option<ScheduleTrace> {
     sched::current_trace()
 }
 
-/// Makes the wall clock of the calling thread's world jump. Does nothing on an ordinary thread.
+/// Shifts the wall clock of the calling thread's simulation by `by` milliseconds. Does nothing on
+/// an ordinary thread.
 pub fn shift_wall_clock_ms(by: i64) {
     sched::shift_wall_ms(by);
 }

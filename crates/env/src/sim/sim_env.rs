@@ -1,4 +1,4 @@
-//! The scheduler as the traits that [`crate::Env`] holds.
+//! Implements the traits of [`crate::Env`] on top of the scheduler.
 
 use crate::clock::Clock;
 use crate::rand::Rand;
@@ -23,7 +23,7 @@ impl Clock for SimClock {
     }
 }
 
-/// Seeded numbers.
+/// Seeded random numbers.
 #[derive(Debug)]
 pub(super) struct SimRand(pub Arc<Scheduler>);
 
@@ -47,7 +47,7 @@ impl Spawn for SimSpawn {
         let thread = self.0.spawn(name, body)?;
         Ok(Box::new(SimJoin { sched: self.0.clone(), thread }))
     }
-    /// So that what is done side by side is met here, one after the other.
+    /// More than one, so that the parallel code paths run in the simulation (sequentially).
     fn cores(&self) -> usize {
         8
     }

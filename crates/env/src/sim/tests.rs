@@ -1,4 +1,5 @@
-//! The scheduler: same seed same schedule, exclusion, waiting in virtual time, deadlocks found.
+//! Tests of the scheduler: reproducible schedules, mutual exclusion, virtual time, deadlock
+//! detection.
 
 use super::*;
 use crate::spawn::Join;
@@ -15,7 +16,7 @@ fn file(env: &Env, name: &str) -> Arc<dyn WritableFile> {
     env.fs.open_dir(Path::new("/db"), DirOpenMode::CreateIfMissing).unwrap().create(name).unwrap()
 }
 
-/// Three threads write to files of their own and note the order.
+/// Runs three threads that write to separate files and record the order of their writes.
 fn run_three_writers(seed: u64) -> (Vec<usize>, ScheduleTrace) {
     let world = SimWorld::new(seed);
     let order = world.run(SimDisk::new(seed), |env| {
@@ -175,11 +176,10 @@ fn notify_one_wakes_one_waiter() {
         assert_eq!(order.len(), 3);
         first.insert(order[0]);
     }
-    assert_eq!(first.len(), 3, "any of them");
+    assert_eq!(first.len(), 3, "any waiter can be woken first");
 }
 
-/// Runs a world that breaks down, without the noise of the panic hook's report in other tests'
-/// output.
+/// Runs a simulation that breaks, and returns its panic message.
 fn run_until_broken(world: &SimWorld, root: impl FnOnce(Env)) -> String {
     let caught = catch_unwind(AssertUnwindSafe(|| world.run(SimDisk::new(1), root)));
     crate::spawn::panic_message(&*caught.unwrap_err())
@@ -284,7 +284,7 @@ fn thread_panic_is_returned_by_join_only() {
         *m.lock() += 1;
         *m.lock()
     });
-    assert_eq!(done, 1, "and its locks are free");
+    assert_eq!(done, 1, "the locks of a panicked thread are released");
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! Buffers between two reads, a few for each thread: a read that misses the cache neither asks the
-//! allocator for memory nor fills it with zeros first. Must not know what the bytes mean.
+//! Thread-local pool of read buffers: a read that misses the cache neither allocates nor zeroes
+//! memory. Independent of the contents.
 //!
-//! Invariants: a buffer is here only while nobody else holds it; no buffer is kept that is longer
-//! than [`KEPT_BYTES_MAX`], and no more than [`POOLED_BUFFERS_MAX`] of blocks and of walks, so a
-//! thread keeps a bounded amount.
+//! Invariants: a buffer is in the pool only while there is no other reference to it. No buffer
+//! longer than [`POOLED_BYTES_MAX`] is kept, and at most [`POOLED_BUFFERS_MAX`] each for blocks and
+//! scans, so the memory kept per thread is bounded.
 
 use super::TableBlock;
 use crate::table_file_reader::try_extend_zeroed;
@@ -11,14 +11,14 @@ use perigee_base::Result;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Buffers of blocks have at least this length, so that one that comes back fits the next block.
+/// Minimum length of a block buffer, so that a recycled one fits the next block.
 const BLOCK_BUFFER_BYTES_MIN: usize = 5 << 10;
-/// Longest buffer that is kept.
+/// Maximum length of a pooled buffer.
 const POOLED_BYTES_MAX: usize = 64 << 10;
-/// Longest buffer of a walk that is kept.
+/// Maximum length of a pooled scan buffer.
 const SCAN_BUFFER_BYTES_MAX: usize = 8 << 10;
-/// Most buffers of blocks, and of walks, that a thread keeps: a scan gives one back for each that
-/// it takes.
+/// Maximum number of block buffers, and of scan buffers, in the pool of a thread: a scan returns
+/// one for each that it takes.
 const POOLED_BUFFERS_MAX: usize = 4;
 
 #[derive(Default)]
@@ -32,7 +32,7 @@ thread_local! {
     static BUFFER_POOL: RefCell<BufferPool> = RefCell::default();
 }
 
-/// Runs `work` with `len` bytes of whatever content.
+/// Calls `work` with a buffer of `len` bytes of unspecified content.
 pub(crate) fn with_frame_buffer<T>(
     len: usize,
     work: impl FnOnce(&mut [u8]) -> Result<T>,
@@ -43,35 +43,34 @@ pub(crate) fn with_frame_buffer<T>(
         let missing = len - frame.len();
         try_extend_zeroed(&mut frame, missing)?;
     }
-    let done = work(&mut frame[..len]);
+    let result = work(&mut frame[..len]);
     if frame.capacity() <= POOLED_BYTES_MAX {
         let _ = BUFFER_POOL.try_with(|s| s.borrow_mut().frame = frame);
     }
-    done
+    result
 }
 
-/// A buffer of a short walk that is over, of whatever length and content; an empty one if there is
-/// none.
+/// Takes a scan buffer from the pool, of any length and content; an empty one if the pool has none.
 pub(crate) fn take_scan_buffer() -> Vec<u8> {
     BUFFER_POOL.try_with(|s| s.borrow_mut().scan_buffers.pop()).ok().flatten().unwrap_or_default()
 }
 
-/// Keeps the buffer of a walk, unless it was a long one.
-pub(crate) fn recycle_scan_buffer(frames: Vec<u8>) {
-    if (1..=SCAN_BUFFER_BYTES_MAX).contains(&frames.capacity()) {
+/// Returns a scan buffer to the pool unless it is too long.
+pub(crate) fn recycle_scan_buffer(buffer: Vec<u8>) {
+    if (1..=SCAN_BUFFER_BYTES_MAX).contains(&buffer.capacity()) {
         let _ = BUFFER_POOL.try_with(|s| {
-            let kept = &mut s.borrow_mut().scan_buffers;
-            if kept.len() < POOLED_BUFFERS_MAX {
-                kept.push(frames);
+            let pool = &mut s.borrow_mut().scan_buffers;
+            if pool.len() < POOLED_BUFFERS_MAX {
+                pool.push(buffer);
             }
         });
     }
 }
 
-/// A buffer of at least `len` bytes of whatever content, which nobody else holds.
+/// Returns an unshared buffer of at least `len` bytes of unspecified content.
 pub(crate) fn take_block_buffer(len: usize) -> Result<Arc<[u8]>> {
-    let kept = BUFFER_POOL.try_with(|s| s.borrow_mut().blocks.pop()).ok().flatten();
-    match kept.filter(|buf| buf.len() >= len) {
+    let pooled = BUFFER_POOL.try_with(|s| s.borrow_mut().blocks.pop()).ok().flatten();
+    match pooled.filter(|buf| buf.len() >= len) {
         Some(buf) => Ok(buf),
         None => {
             let mut buf = Vec::new();
@@ -81,14 +80,14 @@ pub(crate) fn take_block_buffer(len: usize) -> Result<Arc<[u8]>> {
     }
 }
 
-/// Keeps the buffer of a block, unless somebody still holds it.
+/// Returns the buffer of a block to the pool unless it is shared or too long.
 pub(crate) fn recycle_block(block: TableBlock) {
     let mut buf = block.into_buffer();
     if buf.len() <= POOLED_BYTES_MAX && Arc::get_mut(&mut buf).is_some() {
         let _ = BUFFER_POOL.try_with(|s| {
-            let blocks = &mut s.borrow_mut().blocks;
-            if blocks.len() < POOLED_BUFFERS_MAX {
-                blocks.push(buf);
+            let pool = &mut s.borrow_mut().blocks;
+            if pool.len() < POOLED_BUFFERS_MAX {
+                pool.push(buf);
             }
         });
     }
@@ -127,7 +126,7 @@ mod tests {
                 (0..2 * POOLED_BUFFERS_MAX).map(|_| block(&[4; 70_000])).collect();
             many.into_iter().for_each(recycle_block);
         }
-        assert!(BUFFER_POOL.with_borrow(|s| s.blocks.is_empty()), "too long to be kept");
+        assert!(BUFFER_POOL.with_borrow(|s| s.blocks.is_empty()), "too long for the pool");
     }
 
     #[test]

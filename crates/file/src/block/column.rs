@@ -1,26 +1,25 @@
-//! Integer columns: n integers as `base + stride * i + delta_i`, each read at random without
+//! Integer columns: n integers as `base + stride * i + delta_i`, with random access without
 //! decoding.
 //!
 //! ```text
 //!  0  u8   width of a delta in bytes: 0 to 8
 //!  1  u8   widths of base (low half) and stride (high half): 0 to 8 each
-//!  2  base, stride: zigzag numbers of so many bytes
+//!  2  base, stride: zigzag-encoded, of those widths
 //!     n deltas of `width` bytes
 //! ```
-//! All arithmetic wraps. A parsed column may be read at every index below its n without a check
-//! that fails, in a buffer with [`SLACK_BYTES`] spare bytes at its end.
+//! All arithmetic wraps. A parsed column can be read at every index below n without a fallible
+//! check, in a buffer with [`SLACK_BYTES`] spare bytes at its end.
 
 use perigee_base::{Error, Result};
 use std::ops::Range;
 
-/// Bytes before the deltas, usually: two of widths, one of base, one of stride.
+/// Typical number of bytes before the deltas: two of widths, one of base, one of stride.
 pub const COLUMN_HEADER_BYTES: usize = 4;
-/// A delta is loaded as eight bytes and masked, so a buffer has this many bytes after its last
-/// column.
+/// A delta is loaded as eight bytes and masked, so this many bytes must follow the last column in
+/// the buffer.
 pub const SLACK_BYTES: usize = 8;
 
-/// Appends the column of `values`, in the narrower of two models: with the mean stride, or with
-/// none.
+/// Appends the column of `values`, with the mean stride or with stride 0, whichever is narrower.
 pub fn encode(values: &[u64], out: &mut Vec<u8>) {
     let flat = fit_model(values, 0);
     let sloped = fit_model(values, mean_stride(values));
@@ -37,7 +36,7 @@ pub fn encode(values: &[u64], out: &mut Vec<u8>) {
     }
 }
 
-/// Small numbers for those around zero, above and below.
+/// Zigzag encoding: maps integers near zero, positive or negative, to small integers.
 fn zigzag(x: u64) -> u64 {
     x << 1 ^ ((x as i64) >> 63) as u64
 }
@@ -46,12 +45,12 @@ fn unzigzag(z: u64) -> u64 {
     z >> 1 ^ (z & 1).wrapping_neg()
 }
 
-/// Bytes that hold a number.
+/// Returns the number of bytes needed for an integer.
 fn byte_width(x: u64) -> usize {
     (64 - x.leading_zeros() as usize).div_ceil(8)
 }
 
-/// The slope from the first to the last value; it may be negative, as two's complement.
+/// Returns the slope from the first to the last value; it may be negative, in two's complement.
 fn mean_stride(values: &[u64]) -> u64 {
     match values {
         [first, .., last] => (last.wrapping_sub(*first) as i64 / (values.len() as i64 - 1)) as u64,
@@ -59,8 +58,8 @@ fn mean_stride(values: &[u64]) -> u64 {
     }
 }
 
-/// (base, stride, width) that hold all values with that stride. Residuals are compared as signed
-/// numbers, so that values around a slope lie close together.
+/// Returns the (base, stride, width) that represent all values with this stride. Residuals are
+/// compared as signed integers, so that values on both sides of the line need few bytes.
 fn fit_model(values: &[u64], stride: u64) -> (u64, u64, usize) {
     let residual = |(i, &v): (usize, &u64)| v.wrapping_sub(stride.wrapping_mul(i as u64)) as i64;
     let all = || values.iter().enumerate().map(residual);
@@ -69,8 +68,8 @@ fn fit_model(values: &[u64], stride: u64) -> (u64, u64, usize) {
     (low as u64, stride, byte_width(span))
 }
 
-/// The zigzag number of `width` bytes at `at`, which lie inside `raw`: eight bytes at once where
-/// there are so many.
+/// Reads the zigzag integer of `width` bytes at `at`, which must lie inside `raw`; loads eight
+/// bytes at once where available.
 #[inline]
 fn read_zigzag(raw: &[u8], at: usize, width: usize) -> u64 {
     if width == 0 {
@@ -87,28 +86,27 @@ fn read_zigzag(raw: &[u8], at: usize, width: usize) -> u64 {
     unzigzag(u64::from_le_bytes(bytes) & u64::MAX >> (64 - 8 * width))
 }
 
-/// A column inside a buffer that the caller keeps.
+/// A column; the caller keeps the buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Column {
     base: u64,
     stride: u64,
-    // Narrow: every cached block holds four of these, and every look-up reads them.
+    // `u32`, because every cached block holds four of these and every lookup reads them.
     deltas_start: u32,
     width: u8,
 }
 
 impl Column {
-    /// Parses the column of `n` integers that starts at `at` of `raw`. Also where the next thing
-    /// starts.
+    /// Parses the column of `n` integers at offset `at` of `raw`. Also returns the offset after it.
     pub fn parse(raw: &[u8], at: usize, n: usize) -> Result<(Column, usize)> {
         let head = raw.get(at..).and_then(|rest| rest.first_chunk::<2>());
         let Some(&[width, widths]) = head else {
-            return Err(Error::corruption("a column is cut off"));
+            return Err(Error::corruption("a column is truncated"));
         };
         let (width, base_width, stride_width) =
             (usize::from(width), usize::from(widths & 15), usize::from(widths >> 4));
         if width.max(base_width).max(stride_width) > 8 {
-            return Err(Error::corruption("malformed column head").expected(
+            return Err(Error::corruption("malformed column header").expected(
                 "widths of at most 8",
                 format_args!("{width}, {base_width}, {stride_width}"),
             ));
@@ -117,21 +115,21 @@ impl Column {
         let start = stride_at + stride_width;
         let end = n.checked_mul(width).and_then(|deltas| deltas.checked_add(start));
         let Some(end) = end.filter(|end| *end <= raw.len()) else {
-            return Err(Error::corruption("a column reaches over the end of its block"));
+            return Err(Error::corruption("a column exceeds its block"));
         };
         let (base, stride) =
             (read_zigzag(raw, base_at, base_width), read_zigzag(raw, stride_at, stride_width));
         let deltas = u32::try_from(start)
-            .map_err(|_| Error::corruption("a column starts behind the end of every block"))?;
+            .map_err(|_| Error::corruption("a column starts after the end of every block"))?;
         Ok((Column { base, stride, deltas_start: deltas, width: width as u8 }, end))
     }
 
-    /// Integer `i`, which must be below the column's n, from the buffer it was parsed from.
+    /// Returns integer `i`, which must be below the column's n, from the buffer it was parsed from.
     #[inline]
     pub fn get(&self, raw: &[u8], i: usize) -> u64 {
         let line = self.base.wrapping_add(self.stride.wrapping_mul(i as u64));
         if self.width == 0 {
-            return line; // without waiting for memory that has nothing to add
+            return line; // constant slope: no load of a delta
         }
         let width = usize::from(self.width);
         let at = self.deltas_start as usize + i * width;
@@ -139,40 +137,40 @@ impl Column {
         line.wrapping_add(u64::from_le_bytes(bytes) & u64::MAX >> (64 - 8 * width))
     }
 
-    /// Integers `range` in order, each as [`Column::get`] gives it: the width is asked once for all
-    /// of them.
+    /// Calls `visit` with each index in `range` and its integer, in order; dispatches on the width
+    /// once.
     #[inline]
-    pub fn for_each(&self, raw: &[u8], range: Range<usize>, mut take: impl FnMut(usize, u64)) {
+    pub fn for_each(&self, raw: &[u8], range: Range<usize>, mut visit: impl FnMut(usize, u64)) {
         let width = usize::from(self.width);
-        let mut line = self.base.wrapping_add(self.stride.wrapping_mul(range.start as u64));
+        let mut base = self.base.wrapping_add(self.stride.wrapping_mul(range.start as u64));
         let deltas = self.deltas_start as usize + range.start * width;
         let deltas = &raw[deltas..deltas + range.len() * width];
-        let mut next = |delta: u64, i: usize| {
-            take(i, line.wrapping_add(delta));
-            line = line.wrapping_add(self.stride);
+        let mut emit = |delta: u64, i: usize| {
+            visit(i, base.wrapping_add(delta));
+            base = base.wrapping_add(self.stride);
         };
         match width {
-            0 => range.for_each(|i| next(0, i)),
-            1 => deltas.iter().zip(range).for_each(|(d, i)| next(u64::from(*d), i)),
+            0 => range.for_each(|i| emit(0, i)),
+            1 => deltas.iter().zip(range).for_each(|(d, i)| emit(u64::from(*d), i)),
             2 => deltas
                 .as_chunks()
                 .0
                 .iter()
                 .zip(range)
-                .for_each(|(d, i)| next(u16::from_le_bytes(*d).into(), i)),
-            _ => range.for_each(|i| take(i, self.get(raw, i))),
+                .for_each(|(d, i)| emit(u16::from_le_bytes(*d).into(), i)),
+            _ => range.for_each(|i| visit(i, self.get(raw, i))),
         }
     }
 
-    /// The one value of the column, if all are the same by construction.
+    /// Returns the value of the column if it is constant by construction.
     pub fn constant_value(&self) -> Option<u64> {
         (self.width == 0 && self.stride == 0).then_some(self.base)
     }
 
-    /// Whether the n integers ascend (not strictly) from at least 0 to exactly `end`.
+    /// Returns true if the n integers ascend (not strictly) from at least 0 to exactly `end`.
     pub fn ascends_to(&self, raw: &[u8], n: usize, end: u64) -> bool {
         if self.width == 0 {
-            // Exact on a straight line: no wrapping before the last value means none at all.
+            // Exact for constant slope: if the last value does not wrap, none does.
             let rise = self.stride.checked_mul(n as u64 - 1);
             return rise.and_then(|r| self.base.checked_add(r)) == Some(end);
         }
@@ -224,7 +222,7 @@ mod tests {
         assert_eq!(round_trip(&(0..100).map(|i| 16 * (i + 1)).collect::<Vec<_>>()), 4);
         assert_eq!(round_trip(&(0..100).map(|i| 5000 - i).collect::<Vec<_>>()), 5);
         assert_eq!(round_trip(&[42]), 3);
-        assert_eq!(round_trip(&[0, u64::MAX]), 3, "wrapping: one step down");
+        assert_eq!(round_trip(&[0, u64::MAX]), 3, "wraps: one step down");
         assert_eq!(round_trip(&(0..100).map(|i| 1000 * i + i % 3).collect::<Vec<_>>()), 4 + 100);
         assert_eq!(round_trip(&[1 << 63, (1 << 63) + 1, 5]), 2 + 8 + 3 * 8);
     }

@@ -1,50 +1,49 @@
-//! Some entries of a block that follow each other, decoded at once for a walk: where their values
-//! lie, and which of them a reader may be shown without a closer look. Must not know other blocks.
+//! A window of consecutive entries of a block, decoded together for a scan: where their values are,
+//! and which of them a reader may return without further checks. Independent of other blocks.
 //!
-//! Invariant: what it says holds for the block, the reader and the order that it was decoded for;
-//! whoever keeps it [forgets](Window::forget) it when the block goes.
+//! Invariant: the contents are valid only for the block, reader and comparator they were decoded
+//! for; the owner [clears](EntryWindow::clear) it when the block changes.
 
 use super::TableBlock;
 use perigee_base::{EntryKind, KeyComparator, KeyRef, SeqNo};
 use std::ops::Range;
 
-/// Most entries of a window: a block of the usual size holds fewer.
+/// Maximum number of entries in a window; a block of the default size holds fewer.
 const WINDOW_ENTRIES_MAX: usize = 64;
 
-/// The entries, by their numbers in the block.
+/// The decoded entries, by their index in the block.
 #[derive(Debug)]
 pub struct EntryWindow {
     start: usize,
     len: usize,
-    /// Value `start + i` lies between ends i and i + 1, in bytes of the block's buffer.
+    /// Value `start + i` lies between ends i and i + 1, as offsets in the block's buffer.
     value_ends: [u32; WINDOW_ENTRIES_MAX + 1],
-    /// What a comparison of suffixes begins with; see [`KeyRef::head`].
+    /// Key prefixes of the suffixes; see [`KeyRef::key_prefix`].
     key_prefixes: [u64; WINDOW_ENTRIES_MAX],
-    /// Bit i: entry `start + i` is a plain put that the reader sees.
+    /// Bit i: entry `start + i` is a plain put visible to the reader.
     visible_puts: u64,
-    /// Bit i: its key is not that of the entry before it in the block; never of the first entry, of
-    /// which nobody knows here whether the block before ends with its key.
+    /// Bit i: its key differs from that of the previous entry in the block. Never set for the first
+    /// entry, because the last key of the previous block is unknown here.
     new_keys: u64,
 }
 
-/// A window as a merge of several sources sees it: what is known of the entries around the one that
-/// a cursor is on.
+/// A window as a merging iterator uses it: what is known about the entries around a cursor.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryWindowView<'a> {
-    /// What all keys of the block begin with.
+    /// Prefix shared by all keys of the block.
     pub prefix: &'a [u8],
-    /// The heads of the keys without that, of the entries that are known.
+    /// Key prefixes of the decoded entries, without the shared prefix.
     pub key_prefixes: &'a [u64],
-    /// Which of them are plain puts that the reader sees: bit i for head i.
+    /// Bit i: entry i is a plain put visible to the reader.
     pub visible_puts: u64,
-    /// Which of them certainly have another key than the entry before.
+    /// Bit i: the key of entry i certainly differs from that of the previous entry.
     pub new_keys: u64,
-    /// The entry that the cursor is on.
+    /// Index of the cursor's entry in `key_prefixes`.
     pub position: usize,
 }
 
 impl EntryWindow {
-    /// Of nothing.
+    /// Creates an empty window.
     pub fn new() -> EntryWindow {
         EntryWindow {
             start: 0,
@@ -55,31 +54,32 @@ impl EntryWindow {
             new_keys: 0,
         }
     }
-    /// It is of nothing from now on.
+    /// Empties the window.
     #[inline]
     pub fn clear(&mut self) {
         self.len = 0;
     }
-    /// The place of entry `entry` in it, if it is one of its entries.
+    /// Returns the position of an entry in the window, if it is decoded.
     #[inline]
     fn position_of(&self, entry: usize) -> Option<usize> {
         let i = entry.wrapping_sub(self.start);
         (i < self.len).then_some(i)
     }
-    /// The stored value of that entry, if it is a plain put that the reader sees.
+    /// Returns the stored value of an entry if it is decoded and a plain put visible to the reader.
     #[inline]
     pub fn visible_put<'b>(&self, block: &'b TableBlock, entry: usize) -> Option<&'b [u8]> {
         let i = self.position_of(entry).filter(|i| self.visible_puts >> i & 1 == 1)?;
         Some(block.bytes(self.value_ends[i] as usize..self.value_ends[i + 1] as usize))
     }
 
-    /// How many entries behind `entry` (or, not `forward`, from `entry` down) are clear: a walk may
-    /// show them one after the other. All of them are before (behind) `limit`, if there is one.
-    /// Fewer may be said. `at`: the reader's number; `None`: a reader that sees all entries of the
-    /// block.
+    /// Returns how many entries after `entry` (or, if not `forward`, from `entry` backward) are
+    /// clear: a scan may return them one after the other without further checks. All of them are
+    /// before (after, if backward) `limit`, if given. The count may be too low, never too high.
+    /// `at` is the reader's sequence number; `None` means that all entries of the block are
+    /// visible.
     pub fn count_clear_ahead(
         &mut self,
-        (block, order): (&TableBlock, KeyComparator),
+        (block, comparator): (&TableBlock, KeyComparator),
         entry: usize,
         forward: bool,
         at: Option<SeqNo>,
@@ -90,54 +90,54 @@ impl EntryWindow {
             return 0;
         }
         if self.position_of(next).is_none() {
-            self.decode(block, order, window_range(block, next, forward), at);
+            self.decode(block, comparator, window_range(block, next, forward), at);
         }
         let i = next - self.start;
-        let limit = limit.map(|key| key.key_prefix(order, block.prefix()));
+        let limit_prefix = limit.map(|key| key.key_prefix(comparator, block.prefix()));
         let clear = self.visible_puts & self.new_keys;
         if forward {
             let count = ((clear >> i).trailing_ones() as usize).min(self.len - i);
-            let heads = &self.key_prefixes[i..i + count];
-            limit.map_or(count, |limit| count_leading(heads.iter(), |head| *head < limit))
+            let prefixes = &self.key_prefixes[i..i + count];
+            limit_prefix.map_or(count, |limit| count_leading(prefixes.iter(), |p| *p < limit))
         } else {
             let count = ((clear << (63 - i)).leading_ones() as usize).min(i + 1);
-            let heads = &self.key_prefixes[i + 1 - count..=i];
-            limit.map_or(count, |limit| count_leading(heads.iter().rev(), |head| *head > limit))
+            let prefixes = &self.key_prefixes[i + 1 - count..=i];
+            limit_prefix.map_or(count, |limit| count_leading(prefixes.iter().rev(), |p| *p > limit))
         }
     }
 
-    /// Learns of the entries around `entry`, at least of those next to it on the way; `at` as
-    /// above.
+    /// Decodes the entries around `entry`, at least the next one in scan direction. `at`: see
+    /// [`EntryWindow::count_clear_ahead`].
     #[inline]
     pub fn decode_around(
         &mut self,
-        (block, order): (&TableBlock, KeyComparator),
+        (block, comparator): (&TableBlock, KeyComparator),
         entry: usize,
         forward: bool,
         at: Option<SeqNo>,
     ) {
         let next = if forward { block.len().min(entry + 2) - 1 } else { entry.saturating_sub(1) };
         if self.position_of(entry).is_none() || self.position_of(next).is_none() {
-            self.decode(block, order, window_range(block, entry, forward), at);
+            self.decode(block, comparator, window_range(block, entry, forward), at);
         }
     }
-    /// What it knows of the entries around `entry`, if it is one of its own.
+    /// Returns a view positioned at `entry`, if it is decoded.
     #[inline]
     pub fn view<'a>(&'a self, block: &'a TableBlock, entry: usize) -> Option<EntryWindowView<'a>> {
-        let (heads, here) = (&self.key_prefixes[..self.len], self.position_of(entry)?);
+        let (key_prefixes, position) = (&self.key_prefixes[..self.len], self.position_of(entry)?);
         Some(EntryWindowView {
             prefix: block.prefix(),
-            key_prefixes: heads,
+            key_prefixes,
             visible_puts: self.visible_puts,
             new_keys: self.new_keys,
-            position: here,
+            position,
         })
     }
 
     fn decode(
         &mut self,
         block: &TableBlock,
-        order: KeyComparator,
+        comparator: KeyComparator,
         range: Range<usize>,
         at: Option<SeqNo>,
     ) {
@@ -147,7 +147,7 @@ impl EntryWindow {
         layout.value_ends.for_each(raw, range.clone(), |i, end| {
             self.value_ends[i + 1 - range.start] = (layout.values_start as u64 + end) as u32;
         });
-        self.new_keys = self.load_key_prefixes(block, order);
+        self.new_keys = self.load_key_prefixes(block, comparator);
         self.visible_puts = u64::MAX;
         if let Some(at) = at.filter(|at| layout.seqs.constant_value().is_none_or(|seq| seq > at.0))
         {
@@ -163,14 +163,14 @@ impl EntryWindow {
         }
     }
 
-    /// Takes the heads; the bits of entries whose key is not that of the entry before.
-    fn load_key_prefixes(&mut self, block: &TableBlock, order: KeyComparator) -> u64 {
+    /// Loads the key prefixes; returns the bits of entries whose key differs from the previous one.
+    fn load_key_prefixes(&mut self, block: &TableBlock, comparator: KeyComparator) -> u64 {
         let mut start = block.suffix_range(self.start).start;
         let mut last = match self.start.checked_sub(1) {
             Some(before) => block.suffix(before),
             None => &[],
         };
-        let mut last_head = KeyRef::from_key(last).key_prefix(order, &[]);
+        let mut last_prefix = KeyRef::from_key(last).key_prefix(comparator, &[]);
         let mut differ = 0;
         block.layout().key_ends.for_each(
             block.buffer(),
@@ -178,18 +178,19 @@ impl EntryWindow {
             |i, end| {
                 let end = block.layout().suffixes_start + end as usize;
                 let suffix = block.bytes(start..end);
-                let head = KeyRef::from_key(suffix).key_prefix(order, &[]);
-                let another = i > 0 && (head != last_head || !order.keys_equal(suffix, last));
-                differ |= u64::from(another) << (i - self.start);
-                self.key_prefixes[i - self.start] = head;
-                (last, last_head, start) = (suffix, head, end);
+                let prefix = KeyRef::from_key(suffix).key_prefix(comparator, &[]);
+                let is_new =
+                    i > 0 && (prefix != last_prefix || !comparator.keys_equal(suffix, last));
+                differ |= u64::from(is_new) << (i - self.start);
+                self.key_prefixes[i - self.start] = prefix;
+                (last, last_prefix, start) = (suffix, prefix, end);
             },
         );
         differ
     }
 }
 
-/// The entries to decode for a way from `entry` on.
+/// Returns the range of entries to decode for a scan that starts at `entry`.
 fn window_range(block: &TableBlock, entry: usize, forward: bool) -> Range<usize> {
     if forward {
         entry..block.len().min(entry + WINDOW_ENTRIES_MAX)
@@ -198,15 +199,16 @@ fn window_range(block: &TableBlock, entry: usize, forward: bool) -> Range<usize>
     }
 }
 
-/// How many of the heads pass; the last one is asked first.
+/// Counts the leading prefixes that satisfy `pass`; tests the last one first, because usually all
+/// do.
 #[inline]
 fn count_leading<'h>(
-    heads: impl DoubleEndedIterator<Item = &'h u64> + ExactSizeIterator + Clone,
+    prefixes: impl DoubleEndedIterator<Item = &'h u64> + ExactSizeIterator + Clone,
     pass: impl Fn(&u64) -> bool,
 ) -> usize {
-    match heads.clone().next_back() {
-        Some(last) if pass(last) => heads.len(),
-        _ => heads.take_while(|head| pass(head)).count(),
+    match prefixes.clone().next_back() {
+        Some(last) if pass(last) => prefixes.len(),
+        _ => prefixes.take_while(|prefix| pass(prefix)).count(),
     }
 }
 
@@ -218,7 +220,7 @@ mod tests {
 
     type WindowTestEntry = (Vec<u8>, SeqNo, EntryKind, Vec<u8>);
 
-    fn entries(rng: &mut TestRng, order: KeyComparator, case: u64) -> Vec<WindowTestEntry> {
+    fn entries(rng: &mut TestRng, comparator: KeyComparator, case: u64) -> Vec<WindowTestEntry> {
         let start: &[u8] = if case % 3 == 0 { b"a long way into the tree/" } else { b"" };
         let mut keys: Vec<Vec<u8>> = (0..1 + rng.below(150))
             .map(|_| {
@@ -227,7 +229,7 @@ mod tests {
                 [start, &b"ABab01234567"[..long as usize], &rng.bytes(end)].concat()
             })
             .collect();
-        keys.sort_by(|a, b| order.cmp(a, b));
+        keys.sort_by(|a, b| comparator.cmp(a, b));
         let mut seq = 1000;
         let plain = case % 2 == 0;
         keys.into_iter()
@@ -242,8 +244,8 @@ mod tests {
             .collect()
     }
 
-    fn block(order: KeyComparator, entries: &[WindowTestEntry]) -> TableBlock {
-        let mut w = BlockWriter::new(order);
+    fn block(comparator: KeyComparator, entries: &[WindowTestEntry]) -> TableBlock {
+        let mut w = BlockWriter::new(comparator);
         entries.iter().for_each(|(k, seq, kind, v)| w.add_raw(k, *seq, *kind, v));
         let mut raw = Vec::new();
         w.finish(&mut raw);
@@ -251,20 +253,20 @@ mod tests {
         TableBlock::parse(raw).unwrap()
     }
 
-    /// Against a walk that asks each entry everything.
+    /// Compares with a scan that checks each entry individually.
     #[test]
     fn count_clear_ahead_respects_visibility_and_limit() {
         let mut rng = TestRng::new(21);
-        for order in [
+        for comparator in [
             KeyComparator::Bytes,
             KeyComparator::Reverse,
             KeyComparator::U64,
             KeyComparator::CaseInsensitive,
         ] {
-            let (mut said, mut there) = (0, 0);
+            let (mut counted, mut expected) = (0, 0);
             for case in 0..400 {
-                let entries = entries(&mut rng, order, case);
-                let block = block(order, &entries);
+                let entries = entries(&mut rng, comparator, case);
+                let block = block(comparator, &entries);
                 let at = [None, Some(SeqNo(2000)), Some(SeqNo(940))][rng.below(3) as usize];
                 let mut w = EntryWindow::new();
                 for _ in 0..40 {
@@ -275,12 +277,13 @@ mod tests {
                     let clear = |i: usize| {
                         let (key, seq, kind, _) = &entries[i];
                         let side = limit.is_none_or(|l| {
-                            order.cmp(key, l).is_lt() == forward && !order.keys_equal(key, l)
+                            comparator.cmp(key, l).is_lt() == forward
+                                && !comparator.keys_equal(key, l)
                         });
                         *kind == EntryKind::Put
                             && at.is_none_or(|at| *seq <= at)
                             && i > 0
-                            && !order.keys_equal(key, &entries[i - 1].0)
+                            && !comparator.keys_equal(key, &entries[i - 1].0)
                             && side
                     };
                     let want = if forward {
@@ -289,14 +292,14 @@ mod tests {
                         (0..=entry).rev().take_while(|i| clear(*i)).count()
                     };
                     let got = w.count_clear_ahead(
-                        (&block, order),
+                        (&block, comparator),
                         entry,
                         forward,
                         at,
                         limit.map(KeyRef::from_key),
                     );
-                    assert!(got <= want, "{order:?} {entry} {forward} {got} {want}");
-                    (said, there) = (said + got, there + want);
+                    assert!(got <= want, "{comparator:?} {entry} {forward} {got} {want}");
+                    (counted, expected) = (counted + got, expected + want);
                     for i in 0..got {
                         let i = if forward { entry + 1 + i } else { entry - i };
                         assert_eq!(w.visible_put(&block, i), Some(&entries[i].3[..]));
@@ -304,8 +307,8 @@ mod tests {
                 }
             }
             assert!(
-                said * 3 > there || order == KeyComparator::CaseInsensitive,
-                "{order:?}: {said} of {there}"
+                counted * 3 > expected || comparator == KeyComparator::CaseInsensitive,
+                "{comparator:?}: {counted} of {expected}"
             );
         }
     }

@@ -1,16 +1,16 @@
-//! Fingerprints: one byte for each key of a block, beside the block's head, so that a look-up in a
-//! block that is kept goes straight to one key, where a binary search meets a new line of memory at
-//! every step. Must not know blocks.
+//! Fingerprints: one byte per key of a block, stored next to the block header, so that a lookup in
+//! a cached block goes straight to one key, where a binary search touches a new cache line at every
+//! step. Independent of blocks.
 //!
-//! A fingerprint never answers: it says where to look first. Whole keys are compared, and where
-//! nothing is found the search goes the long way.
+//! A fingerprint is only a hint about which entries to compare first. Whole keys are compared, and
+//! if no candidate matches, the regular search runs.
 
 use crate::key_prefix::key_prefix;
 
-/// As many lie in place; those of more keys lie elsewhere.
+/// Up to this many fingerprints are stored inline, more on the heap.
 const INLINE_MAX: usize = 64;
 
-/// The fingerprints of a block, when there are any.
+/// The fingerprints of a block, if it has any.
 #[derive(Clone, Debug)]
 pub struct Fingerprints {
     inline: [u8; INLINE_MAX],
@@ -25,24 +25,28 @@ impl Default for Fingerprints {
 }
 
 impl Fingerprints {
-    /// Of keys without what they have in common.
+    /// Computes the fingerprints of keys without their shared prefix.
     pub fn new<'a>(keys: impl ExactSizeIterator<Item = &'a [u8]>) -> Fingerprints {
-        let mut prints = Fingerprints { count: keys.len() as u32, ..Fingerprints::default() };
+        let mut fingerprints = Fingerprints { count: keys.len() as u32, ..Fingerprints::default() };
         if keys.len() <= INLINE_MAX {
-            prints.inline.iter_mut().zip(keys).for_each(|(print, key)| *print = fingerprint(key));
+            fingerprints
+                .inline
+                .iter_mut()
+                .zip(keys)
+                .for_each(|(fingerprint_byte, key)| *fingerprint_byte = fingerprint(key));
         } else {
-            prints.boxed = keys.map(fingerprint).collect();
+            fingerprints.boxed = keys.map(fingerprint).collect();
         }
-        prints
+        fingerprints
     }
 
-    /// Whether there are none.
+    /// Returns true if the block has no fingerprints.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// The entries that may have that key, in order.
+    /// Iterates over the entries that may have this key, ascending.
     #[inline]
     pub fn candidates(&self, key: &[u8]) -> impl Iterator<Item = usize> {
         let all =
@@ -50,13 +54,13 @@ impl Fingerprints {
         memchr::memchr_iter(fingerprint(key), all)
     }
 
-    /// Memory beside the struct.
+    /// Returns the heap memory, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         self.boxed.len() as u64
     }
 }
 
-/// Neighbours differ in their first bytes, in their last, or in length.
+/// Neighbouring keys differ in their first bytes, in their last bytes, or in length.
 #[inline]
 fn fingerprint(key: &[u8]) -> u8 {
     let last = key.last_chunk::<8>().map_or(0, |last| u64::from_le_bytes(*last));
@@ -76,11 +80,11 @@ mod tests {
                 let keys: Vec<Vec<u8>> = (0..n as u32)
                     .map(|i| [&i.to_be_bytes()[..], &vec![7; wide]].concat())
                     .collect();
-                let prints = Fingerprints::new(keys.iter().map(|k| &k[..]));
-                assert!(!prints.is_empty());
+                let fingerprints = Fingerprints::new(keys.iter().map(|k| &k[..]));
+                assert!(!fingerprints.is_empty());
                 let mut sum = 0;
                 for (i, key) in keys.iter().enumerate() {
-                    let found: Vec<usize> = prints.candidates(key).collect();
+                    let found: Vec<usize> = fingerprints.candidates(key).collect();
                     assert!(found.contains(&i) && found.is_sorted());
                     sum += found.len();
                 }

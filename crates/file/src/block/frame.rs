@@ -1,5 +1,5 @@
-//! Frames: the envelope of every part of a klog and every chunk of a vlog. Must not know what is
-//! inside.
+//! Frames: the envelope of every part of a klog and every chunk of a vlog. Independent of the
+//! contents.
 //!
 //! ```text
 //!  0  u32  stored payload length
@@ -10,8 +10,8 @@
 //! 16  payload
 //!     u64  checksum of everything before, seeded with (file id, offset of the frame)
 //! ```
-//! Invariant: nothing of a frame is used before its checksum was compared, and no memory is taken
-//! for the raw form before its declared length was bounded.
+//! Invariant: no part of a frame is used before its checksum was verified, and no memory is
+//! allocated for the raw form before its declared length was checked.
 
 use crate::compression::{self, Codec, CompressionMethod, Compressor};
 use crate::table_file_reader::try_extend_zeroed;
@@ -23,10 +23,10 @@ use perigee_base::{Error, FileId, Result};
 
 /// Bytes before the payload.
 pub const FRAME_HEADER_BYTES: usize = 16;
-/// Bytes of the envelope: head and checksum.
+/// Bytes of the envelope: header and checksum.
 pub const FRAME_OVERHEAD_BYTES: usize = FRAME_HEADER_BYTES + 8;
 
-/// What a frame holds. Numbers are part of the format.
+/// Contents of a frame. The codes are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FrameKind {
@@ -45,7 +45,7 @@ pub enum FrameKind {
 }
 
 impl FrameKind {
-    /// The longest raw form.
+    /// Returns the maximum length of the raw form.
     pub fn raw_bytes_max(self) -> usize {
         match self {
             FrameKind::Data | FrameKind::Properties => BLOCK_RAW_BYTES_MAX,
@@ -53,13 +53,13 @@ impl FrameKind {
             FrameKind::Chunk => VLOG_CHUNK_BYTES,
         }
     }
-    /// The longest frame: a payload is never stored longer than it is.
+    /// Returns the maximum length of a frame: a payload is never stored longer than its raw form.
     pub fn frame_bytes_max(self) -> usize {
         self.raw_bytes_max() + FRAME_OVERHEAD_BYTES
     }
 }
 
-/// Appends the frame of `raw`, which will lie at `offset` of `file`, to `out`. Its length.
+/// Appends the frame of `raw`, to be stored at `offset` of `file`, to `out`. Returns its length.
 pub fn append_frame(
     out: &mut Vec<u8>,
     (file, offset): (FileId, u64),
@@ -80,7 +80,8 @@ pub fn append_frame(
     ))
 }
 
-/// Appends the frame of what is stored already, perhaps in another place. Its length.
+/// Appends a frame with an already compressed payload, possibly from another file. Returns its
+/// length.
 pub fn append_stored_frame(
     out: &mut Vec<u8>,
     (file, offset): (FileId, u64),
@@ -99,7 +100,7 @@ pub fn append_stored_frame(
     (out.len() - start) as u64
 }
 
-/// A frame whose checksum and head were verified.
+/// A frame whose checksum and header were verified.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     /// How the payload is compressed.
@@ -111,7 +112,7 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    /// Verifies the frame that is exactly `bytes` and lies at `offset` of `file`.
+    /// Verifies the frame that consists of exactly `bytes` and is stored at `offset` of `file`.
     pub fn decode(
         file: FileId,
         offset: u64,
@@ -119,11 +120,10 @@ impl<'a> Frame<'a> {
         kind: FrameKind,
     ) -> Result<Frame<'a>> {
         if bytes.len() < FRAME_OVERHEAD_BYTES || bytes.len() > kind.frame_bytes_max() {
-            return Err(Error::corruption(format!("a {kind:?} frame has an impossible length"))
-                .expected(
-                    format_args!("{FRAME_OVERHEAD_BYTES} to {}", kind.frame_bytes_max()),
-                    bytes.len(),
-                ));
+            return Err(Error::corruption(format!("invalid length of a {kind:?} frame")).expected(
+                format_args!("{FRAME_OVERHEAD_BYTES} to {}", kind.frame_bytes_max()),
+                bytes.len(),
+            ));
         }
         let (body, tail) = bytes.split_at(bytes.len() - 8);
         let stored_sum = Decoder::new(tail).u64()?;
@@ -132,7 +132,7 @@ impl<'a> Frame<'a> {
             && !bug::is_active(Bug::RepairTakesBadBlock)
             && stored_sum != got
         {
-            return Err(Error::corruption(format!("the checksum of a {kind:?} frame differs"))
+            return Err(Error::corruption(format!("checksum mismatch of a {kind:?} frame"))
                 .expected(format_args!("{stored_sum:#018x}"), format_args!("{got:#018x}")));
         }
         Self::decode_body(body, kind)
@@ -144,21 +144,21 @@ impl<'a> Frame<'a> {
         let (codec, kind_byte) = (Codec::decode(d.u8()?)?, d.u8()?);
         let (zero, key_id) = (d.u16()?, d.u32()?);
         if kind_byte != kind as u8 {
-            return Err(Error::corruption("another type of frame").expected(kind as u8, kind_byte));
+            return Err(Error::corruption("wrong frame type").expected(kind as u8, kind_byte));
         }
         if zero != 0 || key_id != 0 {
             return Err(Error::corruption("reserved bytes of a frame are not zero"));
         }
         if stored != d.remaining() {
             return Err(Error::corruption(
-                "the payload length of a frame disagrees with the frame's",
+                "the payload length of a frame does not match the frame length",
             )
             .expected(d.remaining(), stored));
         }
         if raw_bytes > kind.raw_bytes_max()
             || !compression::is_length_plausible(codec, stored, raw_bytes)
         {
-            return Err(Error::corruption("the declared raw length of a frame is impossible")
+            return Err(Error::corruption("the declared raw length of a frame is invalid")
                 .expected(
                     format_args!(
                         "at most {}, from {stored} bytes ({})",
@@ -171,19 +171,19 @@ impl<'a> Frame<'a> {
         Ok(Frame { codec, raw_bytes, payload: d.take(stored)? })
     }
 
-    /// Appends the raw form to `out`.
+    /// Decompresses the payload and appends the raw form to `out`.
     pub fn decompress_append(&self, out: &mut Vec<u8>) -> Result<()> {
         let start = out.len();
         try_extend_zeroed(out, self.raw_bytes)?;
         compression::decompress(self.codec, self.payload, &mut out[start..])
     }
 
-    /// Fills `raw`, which has the length of the raw form.
+    /// Decompresses the payload into `raw`, whose length must be `raw_bytes`.
     pub fn decompress_to(&self, raw: &mut [u8]) -> Result<()> {
         compression::decompress(self.codec, self.payload, raw)
     }
 
-    /// The raw form, followed by `slack` zero bytes.
+    /// Decompresses the payload; returns the raw form followed by `slack` zero bytes.
     pub fn decompress(&self, slack: usize) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         try_extend_zeroed(&mut out, self.raw_bytes + slack)?;
@@ -192,13 +192,13 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The length that the first bytes of a frame claim for it, bounded by its type. It is believed
-/// only as far as reading that many bytes and comparing their checksum: for walking frames that no
-/// index names.
-pub fn declared_frame_bytes(head: &[u8], kind: FrameKind) -> Result<u64> {
-    let stored = Decoder::new(head).u32()? as usize;
+/// Returns the frame length that the header declares, bounded by the frame kind. It is not
+/// verified: use it only to read that many bytes and verify their checksum. For frames that no
+/// index refers to.
+pub fn declared_frame_bytes(header: &[u8], kind: FrameKind) -> Result<u64> {
+    let stored = Decoder::new(header).u32()? as usize;
     if stored > kind.raw_bytes_max() {
-        return Err(Error::corruption(format!("a {kind:?} frame claims an impossible length"))
+        return Err(Error::corruption(format!("invalid declared length of a {kind:?} frame"))
             .expected(format_args!("at most {}", kind.raw_bytes_max()), stored));
     }
     Ok((stored + FRAME_OVERHEAD_BYTES) as u64)
@@ -241,7 +241,7 @@ mod tests {
             );
         }
         assert!(Frame::decode(FileId(8), 72, &good, FrameKind::Data).is_err(), "another file");
-        assert!(Frame::decode(FileId(7), 73, &good, FrameKind::Data).is_err(), "another place");
+        assert!(Frame::decode(FileId(7), 73, &good, FrameKind::Data).is_err(), "another offset");
         assert!(Frame::decode(FileId(7), 72, &good, FrameKind::Index).is_err(), "another type");
     }
 

@@ -1,4 +1,4 @@
-//! Where things lie in a block, and the one check that makes every later look-up safe.
+//! The layout of a block, and the one check that makes every later lookup safe.
 //!
 //! ```text
 //! varint n, number of entries (at least 1)
@@ -9,23 +9,23 @@
 //!     key suffixes, one after another
 //!     values, one after another
 //! ```
-//! Invariants after [`Layout::parse`]: every column lies inside the block; key ends and value ends
-//! ascend and stop exactly where their areas do; no key is too long; every kind is known; a
-//! tombstone has no value; a pointer decodes. The order of the entries is not checked here (the
-//! writer keeps it, `verify` checks it): a wrong order gives wrong answers, never a panic.
+//! Invariants after [`BlockLayout::parse`]: every column lies inside the block; key ends and value
+//! ends ascend and end exactly where their areas do; no key is too long; every kind is known; a
+//! tombstone has no value; a pointer decodes. The entry order is not checked here (the writer
+//! ensures it, `verify` checks it): unsorted entries give wrong answers, never a panic.
 
 use super::column::{Column, SLACK_BYTES};
 use perigee_base::codec::Decoder;
 use perigee_base::limits::KEY_BYTES_MAX;
 use perigee_base::{EntryKind, Error, Result, ValueRef};
 
-/// Bytes before the columns, about.
+/// Approximate number of bytes before the columns.
 pub const BLOCK_HEADER_BYTES: usize = 5;
-/// Most entries in a data block. Uniform entries cost no bytes, so their number needs a bound of
-/// its own.
+/// Maximum number of entries in a data block. Uniform entries take no bytes, so their number needs
+/// a separate limit.
 pub const ENTRIES_MAX: usize = 1 << 16;
 
-/// A checked block's parts.
+/// Offsets and columns of a validated block.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockLayout {
     /// Number of entries.
@@ -36,7 +36,7 @@ pub struct BlockLayout {
     pub suffixes_start: usize,
     /// Start of the values; the suffixes end here.
     pub values_start: usize,
-    /// Ends of the suffixes.
+    /// Ends of the key suffixes.
     pub key_ends: Column,
     /// Sequence numbers.
     pub seqs: Column,
@@ -44,12 +44,12 @@ pub struct BlockLayout {
     pub kinds: Column,
     /// Ends of the values.
     pub value_ends: Column,
-    /// Every entry is a plain put, as nearly always.
+    /// Every entry is a plain put (the usual case).
     pub all_puts: bool,
 }
 
 impl BlockLayout {
-    /// Checks the block in the first `len` bytes of `buf`, which has [`SLACK_BYTES`] more.
+    /// Validates the block in the first `len` bytes of `buf`, which has [`SLACK_BYTES`] more.
     pub fn parse(buf: &[u8], len: usize) -> Result<BlockLayout> {
         assert!(buf.len() >= len + SLACK_BYTES, "a block's buffer has slack");
         let raw = &buf[..len];
@@ -57,15 +57,16 @@ impl BlockLayout {
         let (n, key_bytes, prefix_len) = (d.varint()?, d.varint()?, d.varint()?);
         let most = len as u64;
         if key_bytes > most || prefix_len > key_bytes {
-            return Err(Error::corruption("the areas of a block overlap").expected(
-                format_args!("at most {most} bytes of keys"),
-                format_args!("{prefix_len} of {key_bytes}"),
-            ));
+            return Err(Error::corruption("the key area of a block is larger than the block")
+                .expected(
+                    format_args!("at most {most} bytes of keys"),
+                    format_args!("{prefix_len} of {key_bytes}"),
+                ));
         }
         let (key_bytes, prefix_len) = (key_bytes as usize, prefix_len as usize);
         let n = usize::try_from(n).unwrap_or(usize::MAX);
         if n == 0 || n > ENTRIES_MAX.max(len) {
-            return Err(Error::corruption("a block has an impossible number of entries")
+            return Err(Error::corruption("invalid number of entries in a block")
                 .expected(format_args!("1 to {}", ENTRIES_MAX.max(len)), n));
         }
         let (key_ends, at) = Column::parse(raw, d.position(), n)?;
@@ -76,7 +77,7 @@ impl BlockLayout {
         let (suffixes, values) = (prefix + prefix_len, prefix + key_bytes);
         if values > len {
             return Err(
-                Error::corruption("the keys of a block reach over its end").expected(len, values)
+                Error::corruption("the keys of a block exceed the block").expected(len, values)
             );
         }
         let all_puts = kinds.constant_value() == Some(u64::from(EntryKind::Put.code()));
@@ -103,7 +104,7 @@ impl BlockLayout {
             (self.values_start - self.suffixes_start) as u64,
         ) {
             return Err(Error::corruption(
-                "the key ends of a block do not ascend to the end of its keys",
+                "the key ends of a block do not ascend to the end of its key area",
             ));
         }
         let shared = self.suffixes_start - self.prefix_start;
@@ -131,14 +132,14 @@ impl BlockLayout {
         Ok(())
     }
 
-    /// Where suffix `i` lies in the buffer.
+    /// Returns the range of suffix `i` in the buffer.
     #[inline]
     pub fn suffix_range(&self, buf: &[u8], i: usize) -> std::ops::Range<usize> {
         let start = if i == 0 { 0 } else { self.key_ends.get(buf, i - 1) as usize };
         self.suffixes_start + start..self.suffixes_start + self.key_ends.get(buf, i) as usize
     }
 
-    /// Where value `i` lies in the buffer.
+    /// Returns the range of value `i` in the buffer.
     #[inline]
     pub fn value_range(&self, buf: &[u8], i: usize) -> std::ops::Range<usize> {
         let start = if i == 0 { 0 } else { self.value_ends.get(buf, i - 1) as usize };

@@ -1,4 +1,4 @@
-//! Frames (bytes with a checksum) and blocks (sorted entries in columns, searchable as they lie).
+//! Frames (checksummed byte sequences) and blocks (sorted entries in columns, searchable in place).
 //! Format: `docs/format/block.md`.
 
 pub mod column;

@@ -1,4 +1,4 @@
-//! Blocks against a sorted list, the worked example, and damage.
+//! Blocks compared with a sorted list; the example of the format page; damaged blocks.
 
 use super::writer::BlockWriter;
 use super::*;
@@ -51,9 +51,9 @@ fn block_matches_format_page_example() {
     let mut raw = Vec::new();
     w.finish(&mut raw);
     let mut framed = Vec::new();
-    let place = (perigee_base::FileId(7), 72);
+    let location = (perigee_base::FileId(7), 72);
     let codec = (crate::CompressionMethod::None, &mut crate::compression::Compressor::new());
-    frame::append_frame(&mut framed, place, frame::FrameKind::Data, &raw, codec).unwrap();
+    frame::append_frame(&mut framed, location, frame::FrameKind::Data, &raw, codec).unwrap();
     let page = include_str!("../../../../docs/format/block.md");
     assert_eq!(hex_of_page(page, 0), to_hex(&raw), "block");
     assert_eq!(hex_of_page(page, 1), to_hex(&framed), "frame");
@@ -66,7 +66,7 @@ fn damaged_blocks_are_errors_or_harmless() {
     for _ in 0..60 {
         let good = write(&sorted_entries(&mut rng, 12));
         for len in 0..good.len() {
-            assert!(parse(&good[..len]).is_err(), "a cut block");
+            assert!(parse(&good[..len]).is_err(), "a truncated block");
         }
         for _ in 0..400 {
             let bad = mutate(&mut rng, &good);
@@ -78,7 +78,7 @@ fn damaged_blocks_are_errors_or_harmless() {
 
 #[test]
 fn entry_count_of_zero_width_columns_is_bounded() {
-    // Four columns of width 0 describe any number of empty keys in a dozen bytes.
+    // Four columns of width 0 can describe any number of empty keys in a dozen bytes.
     let raw = write(&[TestEntry::delete(b"", 9), TestEntry::delete(b"", 8)]);
     let counted = |n: u64| {
         let mut out = Vec::new();

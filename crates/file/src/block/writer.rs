@@ -1,14 +1,15 @@
-//! Gathers sorted entries and lays them out as a block. The caller keeps the order; must not know
-//! files.
+//! Collects sorted entries and encodes them as a block. The caller ensures the order. Independent
+//! of files.
 
 use super::{column, layout};
 use perigee_base::codec::put_varint;
 use perigee_base::{EntryKind, EntryRef, KeyComparator, SeqNo};
 
-/// What an entry costs in the columns, about: two bytes of key end, value end and sequence number.
+/// Approximate cost of an entry in the columns: two bytes each for key end, value end and sequence
+/// number.
 const ENTRY_OVERHEAD_BYTES: usize = 6;
 
-/// A block being gathered. Reused from block to block, so that its buffers are allocated once.
+/// A block being built. Reused for the next block, so that its buffers are allocated once.
 #[derive(Debug)]
 pub struct BlockWriter {
     comparator: KeyComparator,
@@ -23,10 +24,10 @@ pub struct BlockWriter {
 }
 
 impl BlockWriter {
-    /// An empty block.
-    pub fn new(order: KeyComparator) -> Self {
+    /// Creates an empty block.
+    pub fn new(comparator: KeyComparator) -> Self {
         BlockWriter {
-            comparator: order,
+            comparator,
             keys: Vec::new(),
             key_ends: Vec::new(),
             seqs: Vec::new(),
@@ -37,13 +38,13 @@ impl BlockWriter {
         }
     }
 
-    /// Adds an entry behind the others.
+    /// Appends an entry.
     pub fn add(&mut self, e: EntryRef<'_>) {
         e.value.encode(&mut self.values);
         self.push_entry(e.key, e.seq, e.value.kind());
     }
 
-    /// Adds an entry whose value is `value` as it is.
+    /// Appends an entry with an already encoded value.
     pub fn add_raw(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind, value: &[u8]) {
         self.values.extend_from_slice(value);
         self.push_entry(key, seq, kind);
@@ -58,30 +59,31 @@ impl BlockWriter {
         self.value_ends.push(self.values.len() as u64);
     }
 
-    /// Entries so far.
+    /// Returns the number of entries added.
     pub fn len(&self) -> usize {
         self.key_ends.len()
     }
-    /// Whether there is none.
+    /// Returns true if no entry was added.
     pub fn is_empty(&self) -> bool {
         self.key_ends.is_empty()
     }
-    /// The raw length if it were finished now, about.
+    /// Returns the approximate raw length if the block were finished now.
     pub fn estimated_bytes(&self) -> usize {
         self.estimate_bytes(self.shared_prefix_len)
     }
-    /// The raw length behind an entry more, about. Not the sum of both: one key that begins
-    /// otherwise ends the sharing for all keys before it.
+    /// Returns the approximate raw length with one more entry. Not additive: a key with another
+    /// prefix ends the prefix sharing of all previous keys.
     pub fn estimated_bytes_with(&self, key: &[u8], value_bytes: usize) -> usize {
         let shared = self.shared_prefix_len_with(key);
         self.estimate_bytes(shared) + key.len() - shared + value_bytes + ENTRY_OVERHEAD_BYTES
     }
-    /// Bytes of all keys and values in memory; the raw length never exceeds this and the columns.
+    /// Returns the bytes of all buffered keys and values; the raw length never exceeds these plus
+    /// the columns.
     pub fn buffered_bytes(&self) -> usize {
         self.keys.len() + self.values.len()
     }
 
-    /// Memory of its buffers.
+    /// Returns the memory of the buffers, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let columns = [&self.key_ends, &self.seqs, &self.kinds, &self.value_ends];
         let words: usize = columns.iter().map(|c| c.capacity()).sum();
@@ -97,8 +99,8 @@ impl BlockWriter {
             + ENTRY_OVERHEAD_BYTES * self.len()
     }
 
-    /// Length of the prefix that all keys and `key` share. Other orders compare whole keys, in
-    /// place.
+    /// Returns the length of the prefix shared by all keys and `key`. With comparators other than
+    /// bytewise, whole keys are compared in place, so nothing is shared.
     fn shared_prefix_len_with(&self, key: &[u8]) -> usize {
         if self.comparator != KeyComparator::Bytes {
             0
@@ -109,10 +111,10 @@ impl BlockWriter {
         }
     }
 
-    /// Lays the block out in `out` (cleared first) and starts an empty one.
+    /// Encodes the block into `out` (cleared first) and starts an empty one.
     ///
     /// # Panics
-    /// If there is no entry: an empty block does not exist.
+    /// If there is no entry: a block cannot be empty.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
         assert!(!self.is_empty(), "a block has at least one entry");
         out.clear();
@@ -145,10 +147,10 @@ impl BlockWriter {
     }
 }
 
-/// Length of the longest common prefix.
+/// Returns the length of the longest common prefix.
 pub(crate) fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
     if b.starts_with(a) {
-        return a.len(); // the usual case, at the speed of memcmp
+        return a.len(); // the usual case, as fast as memcmp
     }
     a.iter().zip(b).take_while(|(x, y)| x == y).count()
 }

@@ -1,51 +1,52 @@
-//! How the data blocks of a table are compressed, and how large they are: as the family says, or,
-//! under the default codec and where data is regular, larger and with Zstandard. Pure: hears what
-//! each block became, says what to do with the next.
+//! Chooses compression and size of the data blocks of a table: as configured for the column family,
+//! or, with the default codec and regular data, larger blocks with Zstandard. Pure logic: takes the
+//! result of each block and decides about the next.
 //!
-//! Regular data (counters, repeated records) becomes long copies, which Zstandard describes in half
-//! the bytes; undoing them costs two microseconds a block more. Text it would undo four times
-//! slower than LZ4, for a third less: there LZ4 stays.
+//! Regular data (counters, repeated records) becomes long matches, which Zstandard encodes in half
+//! the bytes; decompressing them costs two microseconds more per block. Text decompresses four
+//! times slower than with LZ4 and gets only a third smaller, so LZ4 is kept for it.
 
 use crate::compression::{Codec, CompressionMethod};
 
-/// Regular: the family's codec leaves a quarter, Zstandard an eighth, and no more than three
-/// quarters of what the other would.
+/// Data counts as regular if LZ4 reduces it to a quarter, and Zstandard to an eighth and to at most
+/// three quarters of the LZ4 size.
 const LZ4_RATIO_MIN: usize = 4;
 const ZSTD_RATIO_MIN: usize = 8;
-/// So many halves of a block of the usual size together: their first record and their tables of
-/// codes are then stored once.
+/// Size of a Zstandard block in halves of the configured block size: the first record and the code
+/// tables are then stored once for all of them.
 const BLOCK_GROWTH_HALVES: usize = 5;
-/// Blocks do not grow beyond this.
+/// Upper limit for the enlarged blocks.
 const LARGE_BLOCK_BYTES_MAX: usize = 64 << 10;
-/// After a failed attempt so many blocks are written as usual.
+/// After a failed attempt this many blocks are written as configured.
 const COOLDOWN_BLOCKS: u32 = 32;
-/// Higher levels gain nothing on such data.
+/// Higher levels gain nothing on regular data.
 const ZSTD_LEVEL: i32 = 1;
 
-/// The policy of one table.
+/// The compression policy of one table.
 #[derive(Clone, Debug)]
 pub struct AdaptiveCompression {
     enabled: bool,
     configured: CompressionMethod,
     block_bytes: usize,
-    /// The next block is a dense one.
+    /// The next block uses Zstandard.
     use_zstd: bool,
-    /// Blocks to write as usual before the next attempt.
+    /// Blocks to write as configured before the next attempt.
     cooldown_blocks: u32,
-    /// Raw and stored bytes of the last usual block.
+    /// Raw and stored bytes of the last block written as configured.
     last_usual_bytes: (usize, usize),
-    /// The last block was not worth compressing.
+    /// Compression did not make the last block smaller.
     incompressible: bool,
 }
 
 impl AdaptiveCompression {
-    /// For a table of a family. One that asked for anything but plain LZ4 gets what it asked for.
-    pub fn new(usual: CompressionMethod, block_bytes: usize) -> AdaptiveCompression {
-        let on = usual == CompressionMethod::Lz4
+    /// Creates the policy for a table. Any configured method other than plain LZ4 is used
+    /// unchanged.
+    pub fn new(configured: CompressionMethod, block_bytes: usize) -> AdaptiveCompression {
+        let enabled = configured == CompressionMethod::Lz4
             && block_bytes * BLOCK_GROWTH_HALVES / 2 <= LARGE_BLOCK_BYTES_MAX;
         AdaptiveCompression {
-            enabled: on,
-            configured: usual,
+            enabled,
+            configured,
             block_bytes,
             use_zstd: false,
             cooldown_blocks: 0,
@@ -54,17 +55,17 @@ impl AdaptiveCompression {
         }
     }
 
-    /// How the next block is compressed.
+    /// Returns the compression method of the next block.
     pub fn compression(&self) -> CompressionMethod {
         if self.use_zstd { CompressionMethod::Zstd(ZSTD_LEVEL) } else { self.configured }
     }
-    /// Raw bytes that the next block stays under.
+    /// Returns the size limit of the next block, in raw bytes.
     pub fn block_bytes(&self) -> usize {
         if self.use_zstd { self.block_bytes * BLOCK_GROWTH_HALVES / 2 } else { self.block_bytes }
     }
 
-    /// Whether a block under that codec could be one of the table's; one that did not compress,
-    /// only where others do not.
+    /// Returns true if a block with this codec could have been written here; an uncompressed block
+    /// only if the table is not compressed or its last block was incompressible too.
     pub fn may_use_codec(&self, codec: Codec) -> bool {
         match codec {
             Codec::None => self.incompressible || self.configured == CompressionMethod::None,
@@ -72,7 +73,7 @@ impl AdaptiveCompression {
         }
     }
 
-    /// The block became `stored` of `raw` bytes.
+    /// Records that a block of `raw` bytes was stored in `stored` bytes.
     pub fn record_block(&mut self, raw: usize, stored: usize) {
         self.incompressible = stored >= raw;
         if !self.enabled {
@@ -105,37 +106,41 @@ mod tests {
         assert!(d.may_use_codec(Codec::Lz4) && d.may_use_codec(Codec::Zstd));
         assert!(!d.may_use_codec(Codec::None) && !d.may_use_codec(Codec::Snappy));
         d.record_block(4000, 4024);
-        assert!(d.may_use_codec(Codec::None), "nor would it be compressed here");
+        assert!(d.may_use_codec(Codec::None), "this table would not compress it either");
         d.record_block(4000, 600);
         assert_eq!((d.compression(), d.block_bytes()), (CompressionMethod::Zstd(1), 10_240));
         d.record_block(10_000, 1000);
-        assert_eq!(d.compression(), CompressionMethod::Zstd(1), "it goes on");
+        assert_eq!(d.compression(), CompressionMethod::Zstd(1), "still regular");
         d.record_block(10_000, 1251);
-        assert_eq!((d.compression(), d.block_bytes()), (CompressionMethod::Lz4, 4096), "not dense");
+        assert_eq!(
+            (d.compression(), d.block_bytes()),
+            (CompressionMethod::Lz4, 4096),
+            "not regular"
+        );
         for _ in 0..COOLDOWN_BLOCKS {
             d.record_block(4000, 600);
-            assert_eq!(d.compression(), CompressionMethod::Lz4, "no other attempt so soon");
+            assert_eq!(d.compression(), CompressionMethod::Lz4, "no attempt during the cooldown");
         }
         d.record_block(4000, 600);
         d.record_block(10_000, 1200);
         assert_eq!(
             d.compression(),
             CompressionMethod::Lz4,
-            "an eighth, but not a quarter less than the other"
+            "an eighth, but more than three quarters of the LZ4 size"
         );
     }
 
     #[test]
     fn explicit_compression_is_kept() {
-        for how in [
+        for method in [
             CompressionMethod::None,
             CompressionMethod::Lz4Fast(1),
             CompressionMethod::Snappy,
             CompressionMethod::Zstd(3),
         ] {
-            let mut d = AdaptiveCompression::new(how, 4096);
+            let mut d = AdaptiveCompression::new(method, 4096);
             d.record_block(4000, 100);
-            assert_eq!((d.compression(), d.block_bytes()), (how, 4096));
+            assert_eq!((d.compression(), d.block_bytes()), (method, 4096));
         }
         let mut large = AdaptiveCompression::new(CompressionMethod::Lz4, 32 << 10);
         large.record_block(32_000, 100);

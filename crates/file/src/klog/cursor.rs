@@ -1,8 +1,8 @@
-//! Walks the entries of a klog in both directions. Holds one block, and the frames it has read
-//! ahead; keys and values leave it without a copy.
+//! A bidirectional cursor over the entries of a klog. Holds one block and the frames it has read
+//! ahead; keys and values are returned without a copy.
 //!
-//! Invariant: a cursor is on an entry, or invalid. Any error makes it invalid, so that nobody reads
-//! on from a place that was not reached.
+//! Invariant: a cursor is on an entry, or invalid. Any error invalidates it, so a caller cannot
+//! continue from a position that was not reached.
 
 use super::read_ahead::ReadAhead;
 use super::reader::{EntryValue, KlogReader};
@@ -14,56 +14,58 @@ use perigee_base::{EntryKind, EntryRef, KeyRef, Result, SeqNo, ValueRef};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Walks the entries of a klog.
+/// A bidirectional cursor over the entries of a klog.
 #[derive(Debug)]
 pub struct KlogCursor {
     reader: Arc<KlogReader>,
     fill_cache: bool,
     cause: IoActivity,
-    /// The block at hand; kept while the cursor is invalid, for the next seek.
+    /// The current block; kept while the cursor is invalid, for the next seek.
     block: Option<Arc<TableBlock>>,
-    /// Its number.
+    /// The index of the current block.
     block_index: usize,
-    /// What was read beyond it.
+    /// Frames read ahead of it.
     read_ahead: ReadAhead,
-    /// The entry in it.
+    /// The current entry in the block.
     entry: usize,
-    /// Where the rest of its key lies, behind the block's prefix.
+    /// The range of the key's suffix (without the block's prefix).
     suffix: Range<usize>,
     valid: bool,
-    /// What `prev` left: an entry of the block at hand, or (if it left that block) its value.
+    /// The entry that the last `prev` left: its index in the current block, or (if `prev` changed
+    /// the block) its value.
     left_entry: (usize, Option<EntryValue>),
-    /// An entry's key in one piece, for who wants it so.
+    /// A buffer for whole keys, used by [`KlogCursor::entry`].
     key: Vec<u8>,
-    /// Entries of the block at hand that were decoded together, once a walk asked for that.
+    /// Entries of the current block that were decoded together; allocated when a scan first uses
+    /// it.
     window: Option<Box<EntryWindow>>,
 }
 
-/// What a merge asks of the entry that a source is on.
+/// Metadata of the current entry that a merging iterator needs.
 #[derive(Clone, Copy, Debug)]
 pub struct EntryMeta {
-    /// The head of its key; see [`KeyRef::head`].
+    /// Key prefix; see [`KeyRef::key_prefix`].
     pub key_prefix: u64,
-    /// Its sequence number.
+    /// Sequence number.
     pub seq: SeqNo,
-    /// What it is.
+    /// Kind of the entry.
     pub kind: EntryKind,
 }
 
 impl KlogReader {
-    /// A cursor, on no entry yet. A scan that should not disturb the cache reads it without filling
-    /// it.
+    /// Creates a cursor, initially invalid. With `fill_cache` false it uses cached blocks but
+    /// inserts none, so that a scan does not disturb the cache.
     pub fn cursor(self: &Arc<Self>, fill_cache: bool) -> KlogCursor {
         KlogCursor::new(Arc::clone(self), fill_cache)
     }
 
-    /// Whether the filter says that the hash of a key is not here; counted as in a point read.
+    /// Returns true if the filter excludes this key hash; counted like a point read.
     pub fn filter_excludes(&self, hash: u64) -> bool {
-        let out = !self.may_contain(hash);
-        if out {
+        let excluded = !self.may_contain(hash);
+        if excluded {
             self.counters.filter_negatives.add(1);
         }
-        out
+        excluded
     }
 }
 
@@ -85,22 +87,23 @@ impl KlogCursor {
         }
     }
 
-    /// The same cursor, its reads counted for `cause` instead of scans.
+    /// Counts the cursor's reads under `cause` instead of scans.
     #[must_use]
     pub fn caused_by(self, cause: IoActivity) -> Self {
         KlogCursor { cause, ..self }
     }
 
-    /// To the first entry at or after (key, seq) in entry order.
+    /// Moves to the first entry at or after (key, seq) in entry order.
     pub fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         self.seek_stored(key, seq)?;
         if self.hides_key(key, seq) { self.next() } else { Ok(()) }
     }
 
-    /// Whether the cursor is on `key`, whose stamp is newer than `seq`.
+    /// Returns true if the cursor is on `key` and the table's global sequence number is newer than
+    /// `seq`.
     fn hides_key(&self, key: &[u8], seq: SeqNo) -> bool {
-        let same = || self.valid && self.key().equals(self.reader.comparator(), key);
-        self.reader.global_seq().is_some_and(|stamp| stamp > seq) && same()
+        let is_on_key = || self.valid && self.key().equals(self.reader.comparator(), key);
+        self.reader.global_seq().is_some_and(|global| global > seq) && is_on_key()
     }
 
     fn seek_stored(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
@@ -113,9 +116,9 @@ impl KlogCursor {
         if i == self.block_count() {
             return Ok(());
         }
-        let order = self.reader.comparator();
+        let comparator = self.reader.comparator();
         let block = self.load_block(i)?;
-        let entry = block.lower_bound(order, key, seq);
+        let entry = block.lower_bound(comparator, key, seq);
         if entry < block.len() {
             self.set_entry(entry);
             return Ok(());
@@ -124,9 +127,9 @@ impl KlogCursor {
         self.seek_block_start(i + 1)
     }
 
-    /// To the last entry before (key, seq) in entry order.
+    /// Moves to the last entry before (key, seq) in entry order.
     pub fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
-        if self.reader.global_seq().is_some_and(|stamp| stamp > seq) {
+        if self.reader.global_seq().is_some_and(|global| global > seq) {
             self.seek_stored(key, SeqNo::MAX)?;
             if self.hides_key(key, seq) {
                 return Ok(());
@@ -145,8 +148,8 @@ impl KlogCursor {
         if i == self.block_count() {
             return self.seek_end_before_block(i);
         }
-        let order = self.reader.comparator();
-        match self.load_block(i)?.lower_bound(order, key, seq) {
+        let comparator = self.reader.comparator();
+        match self.load_block(i)?.lower_bound(comparator, key, seq) {
             0 => self.seek_end_before_block(i),
             entry => {
                 self.set_entry(entry - 1);
@@ -155,32 +158,33 @@ impl KlogCursor {
         }
     }
 
-    /// To the first entry, to go on from there.
+    /// Moves to the first entry; expects a forward scan.
     pub fn seek_first(&mut self) -> Result<()> {
         self.expect_scan(true);
         self.seek_block_start(0)
     }
-    /// To the last entry, to go back from there.
+    /// Moves to the last entry; expects a backward scan.
     pub fn seek_last(&mut self) -> Result<()> {
         self.expect_scan(false);
         self.seek_end_before_block(self.block_count())
     }
-    /// The next seek begins a walk: more than one block is read at once, if any is.
+    /// Announces that the next seek starts a scan: if it reads from disk, it reads more than one
+    /// block at once.
     #[inline]
     pub fn expect_scan(&mut self, forward: bool) {
         self.read_ahead.scan_forward = Some(forward);
     }
 
-    /// The first entry at or after (key, seq), if it and the one before it are in the block at
-    /// hand: between the two there is room in no other block.
+    /// Returns the first entry at or after (key, seq) if it and its predecessor are in the current
+    /// block: then the position cannot be in another block.
     fn find_in_current_block(&self, key: &[u8], seq: SeqNo) -> Option<usize> {
         let block = self.block.as_ref()?;
         let entry = block.lower_bound(self.reader.comparator(), key, seq);
         (entry > 0 && entry < block.len()).then_some(entry)
     }
 
-    /// A step inside the block at hand, if it goes on there; what a merge wants to know of the
-    /// entry. `skip`: as for its head.
+    /// Steps to the next (or previous) entry if it is in the current block; returns its metadata.
+    /// `skip`: the prefix to skip, see [`KeyRef::key_prefix`].
     #[inline]
     pub fn step_in_block(&mut self, forward: bool, skip: &[u8]) -> Option<EntryMeta> {
         let block = self.block.as_deref().filter(|_| self.valid)?;
@@ -210,39 +214,41 @@ impl KlogCursor {
         }
     }
 
-    /// The block that begins with the entry it is on, if it may be moved as it is. Not so where a
-    /// stamp says another number than the block.
+    /// Returns the current block if the cursor is on its first entry and the block may be copied
+    /// unchanged. Blocks of a table with a global sequence number may not, because their stored
+    /// sequence numbers are not the effective ones.
     #[inline]
     pub fn block_at_start(&self) -> Option<&Arc<TableBlock>> {
         let block = self.block.as_ref().filter(|_| self.entry == 0 && self.valid)?;
         self.reader.global_seq().is_none().then_some(block)
     }
-    /// Whether so many blocks, that at hand the first of them, end before `key` (`None`: there are
-    /// so many).
+    /// Returns true if this many blocks, starting with the current one, exist and end before `key`
+    /// (`None`: no upper limit).
     pub fn blocks_end_before(&self, blocks: usize, key: Option<KeyRef<'_>>) -> bool {
         let (index, last) = (&self.reader.metadata.index, self.block_index + blocks - 1);
         let before =
             |key| index.compare_separator(self.reader.comparator(), last, key, SeqNo::ZERO).is_lt();
         last < index.block_count() && key.is_none_or(before)
     }
-    /// Hands out the block at hand as it is stored, its checksum compared.
+    /// Calls `work` with the current block's frame as stored; its checksum was verified.
     pub fn with_stored_frame<T>(&self, work: impl FnOnce(&Frame<'_>) -> Result<T>) -> Result<T> {
         self.reader.with_stored_frame(self.block_index, self.cause, &self.read_ahead, work)
     }
-    /// To the first entry behind the block at hand.
+    /// Moves to the first entry after the current block.
     pub fn skip_block(&mut self) -> Result<()> {
         if self.valid { self.seek_block_start(self.block_index + 1) } else { Ok(()) }
     }
 
-    /// Whether it is on an entry of a block whose last key is not before `key`.
+    /// Returns true if the cursor is valid and the last key of the current block is not before
+    /// `key`.
     pub fn block_covers_key(&self, key: &[u8]) -> bool {
-        let last = |b: &Arc<TableBlock>| {
+        let reaches_key = |b: &Arc<TableBlock>| {
             self.key_at(b.len() - 1).cmp(self.reader.comparator(), KeyRef::from_key(key)).is_ge()
         };
-        self.valid && self.block.as_ref().is_some_and(last)
+        self.valid && self.block.as_ref().is_some_and(reaches_key)
     }
 
-    /// To the next entry; from the last one, or from none, to none.
+    /// Moves to the next entry; invalid after the last one.
     #[allow(clippy::should_implement_trait)]
     #[inline]
     pub fn next(&mut self) -> Result<()> {
@@ -257,7 +263,7 @@ impl KlogCursor {
         }
     }
 
-    /// To the previous entry; from the first one, or from none, to none.
+    /// Moves to the previous entry; invalid before the first one.
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
         let (Some(block), true) = (&self.block, self.valid) else { return Ok(()) };
@@ -271,10 +277,10 @@ impl KlogCursor {
         self.seek_end_before_block(self.block_index)
     }
 
-    /// How many entries of the way may follow the one it is on (not `forward`: beginning with that
-    /// one) that a reader at `at` is shown without another look: plain puts that it sees, each of
-    /// another key than the one before in the block, all before (behind) `limit`. They are in the
-    /// block at hand: [`KlogCursor::glide`] goes there.
+    /// Returns how many entries after the current one (backward: from the current one on) a reader
+    /// at `at` may return without further checks: visible plain puts, each with another key than
+    /// the previous entry of the block, all before (backward: after) `limit`. They are in the
+    /// current block: [`KlogCursor::step_clear`] moves to them.
     #[inline]
     pub fn count_clear_ahead(
         &mut self,
@@ -288,8 +294,8 @@ impl KlogCursor {
         window.count_clear_ahead((block, self.reader.comparator()), self.entry, forward, at, limit)
     }
 
-    /// Learns of the entries around the one it is on, for a merge of several sources; whether there
-    /// is anything to learn for a reader at `at`.
+    /// Decodes the entries around the current one, for a merging iterator. Returns false if the
+    /// cursor is invalid or the table is not visible to a reader at `at`.
     #[inline]
     pub fn decode_around(&mut self, forward: bool, at: SeqNo) -> bool {
         let (Some(block), true) = (&self.block, self.valid) else { return false };
@@ -298,14 +304,14 @@ impl KlogCursor {
         window.decode_around((block, self.reader.comparator()), self.entry, forward, at);
         true
     }
-    /// What was learned.
+    /// Returns the decoded entries, if [`KlogCursor::decode_around`] covered the current one.
     #[inline]
     pub fn window_view(&self) -> Option<EntryWindowView<'_>> {
         let (Some(block), true) = (&self.block, self.valid) else { return None };
         self.window.as_ref()?.view(block, self.entry)
     }
 
-    /// A step to an entry that was said to be clear: nothing can go wrong on the way.
+    /// Steps to an entry counted by [`KlogCursor::count_clear_ahead`]; cannot fail.
     #[inline]
     pub fn step_clear(&mut self, forward: bool) {
         let Some(block) = &self.block else { return };
@@ -319,26 +325,26 @@ impl KlogCursor {
         }
     }
 
-    /// The value of the entry that the last `prev` left, if nothing moved the cursor since.
+    /// Returns the value of the entry that the last `prev` left, if the cursor was not moved since.
     #[inline]
     pub fn left_value(&self) -> Option<EntryValue> {
         let (entry, found) = &self.left_entry;
-        let here = || {
+        let in_block = || {
             self.block
                 .as_ref()
                 .filter(|b| *entry < b.len())
                 .map(|b| EntryValue::from_block(b, *entry))
         };
-        found.clone().or_else(here)
+        found.clone().or_else(in_block)
     }
 
-    /// Whether the cursor is on an entry.
+    /// Returns true if the cursor is on an entry.
     #[inline]
     pub fn valid(&self) -> bool {
         self.valid
     }
 
-    /// The key of the entry.
+    /// Returns the key of the current entry.
     ///
     /// # Panics
     /// If the cursor is not valid.
@@ -352,7 +358,7 @@ impl KlogCursor {
         KeyRef { prefix: block.prefix(), suffix: block.suffix(entry) }
     }
 
-    /// Its sequence number.
+    /// Returns the sequence number of the current entry.
     ///
     /// # Panics
     /// If the cursor is not valid.
@@ -361,7 +367,7 @@ impl KlogCursor {
         self.reader.effective_seq(self.current_block().seq(self.entry))
     }
 
-    /// What it is.
+    /// Returns the kind of the current entry.
     ///
     /// # Panics
     /// If the cursor is not valid.
@@ -370,7 +376,7 @@ impl KlogCursor {
         self.current_block().kind(self.entry)
     }
 
-    /// Its value, borrowed.
+    /// Returns the value of the current entry, borrowed.
     ///
     /// # Panics
     /// If the cursor is not valid.
@@ -388,38 +394,38 @@ impl KlogCursor {
         }
     }
 
-    /// The key so many entries further on the way, which were said to be clear (or is the one it is
-    /// on).
+    /// Returns the key `n` entries ahead, which must be among those counted by
+    /// [`KlogCursor::count_clear_ahead`] (or the current one).
     ///
     /// # Panics
-    /// If the cursor is not valid, or the way is not that long.
+    /// If the cursor is not valid, or the block does not have that many entries ahead.
     pub fn key_ahead(&self, forward: bool, n: usize) -> KeyRef<'_> {
         self.key_at(if forward { self.entry + n } else { self.entry - n })
     }
 
-    /// The value of the entry that the last step backward left, borrowed, if that is in the block
-    /// at hand.
+    /// Returns the value of the entry that the last backward step left, borrowed, if it is in the
+    /// current block.
     #[inline]
     pub fn left_value_ref(&self) -> Option<ValueRef<'_>> {
-        let inside = self.valid
+        let in_block = self.valid
             && self.left_entry.1.is_none()
             && self.left_entry.0 < self.current_block().len();
-        inside.then(|| self.value_at(self.left_entry.0))
+        in_block.then(|| self.value_at(self.left_entry.0))
     }
 
-    /// All of it, the key put together.
+    /// Returns the current entry, with its key copied into a contiguous buffer.
     ///
     /// # Panics
     /// If the cursor is not valid.
     pub fn entry(&mut self) -> EntryRef<'_> {
-        assert!(self.valid, "a cursor is read only while it is valid");
+        assert!(self.valid, "an invalid cursor has no entry");
         let block = self.block.as_ref().expect("a valid cursor has a block");
         block.copy_key(self.entry, &mut self.key);
         let seq = self.reader.effective_seq(block.seq(self.entry));
         EntryRef { key: &self.key, seq, value: block.value(self.entry) }
     }
 
-    /// The entry's value, pinned.
+    /// Returns the value of the current entry, pinned.
     ///
     /// # Panics
     /// If the cursor is not valid.
@@ -430,7 +436,7 @@ impl KlogCursor {
 
     #[inline]
     fn current_block(&self) -> &TableBlock {
-        assert!(self.valid, "a cursor is read only while it is valid");
+        assert!(self.valid, "an invalid cursor has no entry");
         self.block.as_ref().expect("a valid cursor has a block")
     }
 
@@ -450,7 +456,7 @@ impl KlogCursor {
         Ok(())
     }
 
-    /// To the last entry of the block before block `i`.
+    /// Moves to the last entry of the block before block `i`.
     fn seek_end_before_block(&mut self, i: usize) -> Result<()> {
         self.valid = false;
         if i > 0 {
@@ -460,27 +466,26 @@ impl KlogCursor {
         Ok(())
     }
 
-    /// Makes block `i` the one at hand.
+    /// Makes block `i` the current one.
     fn load_block(&mut self, i: usize) -> Result<&TableBlock> {
         if self.block_index != i || self.block.is_none() {
             let last = self.block.take();
             if let Some(window) = &mut self.window {
                 window.clear();
             }
-            let how = (self.fill_cache, self.cause);
+            let options = (self.fill_cache, self.cause);
             self.block =
-                Some(self.reader.load_block_for_scan(i, how, &mut self.read_ahead, last)?);
+                Some(self.reader.load_block_for_scan(i, options, &mut self.read_ahead, last)?);
             self.block_index = i;
         }
         Ok(self.block.as_ref().expect("just loaded"))
     }
 
-    /// Stands on that entry of the block at hand.
+    /// Moves to an entry of the current block.
     #[inline]
     fn set_entry(&mut self, entry: usize) {
         self.entry = entry;
-        self.suffix =
-            self.block.as_ref().expect("the entry's block is at hand").suffix_range(entry);
+        self.suffix = self.block.as_ref().expect("the current block is loaded").suffix_range(entry);
         self.valid = true;
     }
 }

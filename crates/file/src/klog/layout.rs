@@ -1,14 +1,15 @@
 //! The footer of a klog and the order of its parts.
 //!
 //! ```text
-//! file header, data frames, ranges frame (perhaps), filter frame (perhaps), index frame, property frame, footer
+//! file header, data frames, [ranges frame], [filter frame], index frame, property frame,
+//! footer
 //!
 //! footer:  0  filter frame: offset u64, length u64 (0, 0 if absent)
 //!         16  index frame
 //!         32  property frame
 //!         48  u64  number of data frames
 //!         56  u64  number of entries
-//!         64  u64  length of the ranges frame, which lies behind the data frames (0: none)
+//!         64  u64  length of the ranges frame, which follows the data frames (0: none)
 //!         72  u64  checksum of bytes 0..72, seeded with (file id, offset of the footer)
 //!         80  magic "PERIKLOG"
 //! ```
@@ -31,10 +32,10 @@ pub const FOOTER_MAGIC: [u8; 8] = *b"PERIKLOG";
 /// Bytes before the checksum.
 const BODY_BYTES: usize = 72;
 
-/// Offset and length of a frame; (0, 0) is none.
+/// Offset and length of a frame; (0, 0) if absent.
 pub type BlockHandle = (u64, u64);
 
-/// Where the parts lie.
+/// Offsets and lengths of the parts of a klog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
     /// The filter frame, or (0, 0).
@@ -52,7 +53,7 @@ pub struct Footer {
 }
 
 impl Footer {
-    /// The bytes on disk, for a footer at `offset` of `file`.
+    /// Encodes the footer, to be stored at `offset` of `file`.
     pub fn encode(&self, file: FileId, offset: u64) -> [u8; FOOTER_BYTES] {
         let mut out = [0; FOOTER_BYTES];
         let (f, i, p) = (self.filter, self.index, self.properties);
@@ -65,23 +66,23 @@ impl Footer {
         out
     }
 
-    /// Verifies the footer that lies at `offset` of `file`, and that its parts fill the file up to
-    /// it.
+    /// Decodes and verifies the footer stored at `offset` of `file`, and checks that its parts fill
+    /// the file up to it.
     pub fn decode(bytes: &[u8], file: FileId, offset: u64) -> Result<Footer> {
         let mut d = Decoder::new(bytes);
         let body = d.take(BODY_BYTES)?;
         let (stored, magic) = (d.u64()?, d.take(8)?);
         if magic != FOOTER_MAGIC || !d.is_empty() {
-            return Err(Error::corruption("the file does not end like a klog: wrong magic bytes"));
+            return Err(Error::corruption("not a klog footer: wrong magic bytes"));
         }
         let got = checksum(file, offset, body);
         if stored != got {
-            return Err(Error::corruption("the checksum of the footer differs")
+            return Err(Error::corruption("footer checksum mismatch")
                 .expected(format_args!("{stored:#018x}"), format_args!("{got:#018x}")));
         }
         let mut d = Decoder::new(body);
-        let mut place = || -> Result<BlockHandle> { Ok((d.u64()?, d.u64()?)) };
-        let (filter, index, properties) = (place()?, place()?, place()?);
+        let mut handle = || -> Result<BlockHandle> { Ok((d.u64()?, d.u64()?)) };
+        let (filter, index, properties) = (handle()?, handle()?, handle()?);
         let footer = Footer {
             filter,
             index,
@@ -99,7 +100,7 @@ impl Footer {
             || (self.block_count == 0 && (self.filter != (0, 0) || self.ranges_len == 0))
         {
             return Err(Error::corruption(
-                "a klog without data has index or filter, or no range tombstones",
+                "a klog without data frames has an index or filter, or no range tombstones",
             ));
         }
         let mut end = offset;
@@ -109,7 +110,7 @@ impl Footer {
             _ if self.ranges_len == 0 => (0, 0),
             _ => {
                 return Err(Error::corruption(
-                    "the ranges frame is longer than the file before it",
+                    "the ranges frame is longer than the file before the next part",
                 ));
             }
         };
@@ -129,7 +130,7 @@ impl Footer {
                 || start < HEADER_BYTES as u64
             {
                 return Err(Error::corruption(format!(
-                    "the {kind:?} frame does not follow the part before it"
+                    "the {kind:?} frame does not end where the next part begins"
                 ))
                 .expected(
                     format_args!("an end at {end}"),
@@ -141,16 +142,16 @@ impl Footer {
         Ok(())
     }
 
-    /// Where the first part behind data and ranges lies.
+    /// Returns the offset of the first part after data and ranges.
     fn data_and_ranges_end(&self) -> u64 {
-        let there = |place: &BlockHandle| *place != (0, 0);
-        [self.filter, self.index].iter().copied().find(there).unwrap_or(self.properties).0
+        let is_present = |handle: &BlockHandle| *handle != (0, 0);
+        [self.filter, self.index].iter().copied().find(is_present).unwrap_or(self.properties).0
     }
-    /// The ranges frame; (0, 0) if absent.
+    /// Returns the handle of the ranges frame; (0, 0) if absent.
     pub fn ranges_handle(&self) -> BlockHandle {
         if self.ranges_len == 0 { (0, 0) } else { (self.data_range().end, self.ranges_len) }
     }
-    /// The bytes that the data frames fill.
+    /// Returns the range of bytes that the data frames fill.
     pub fn data_range(&self) -> Range<u64> {
         HEADER_BYTES as u64..self.data_and_ranges_end() - self.ranges_len
     }

@@ -1,5 +1,5 @@
-//! The klog: keys, small values and pointers of a sorted table. Immutable once named by the
-//! manifest. Format: `docs/format/klog.md`.
+//! The klog: the keys, small values and value-log pointers of a sorted table. Immutable once
+//! referenced by the manifest. Format: `docs/format/klog.md`.
 
 pub mod layout;
 pub mod properties;

@@ -1,6 +1,6 @@
-//! The stand-in for a klog that could not be opened: its place in the tree is known, its contents
-//! are not. One block covers all its keys, and reading that block answers with the reason; so "not
-//! here" is never said.
+//! Placeholder for a klog that could not be opened: its position in the tree is known, its contents
+//! are not. A single block covers all its keys, and reading that block fails with the open error;
+//! so a key is never reported as absent.
 
 use super::layout::{FOOTER_BYTES, Footer};
 use super::properties::KlogSummary;
@@ -16,16 +16,17 @@ use perigee_base::{Error, FamilyId, FileId, KeyComparator, Result, SeqNo};
 use std::sync::Arc;
 
 impl KlogReader {
-    /// Stands for klog `id` of which only the summary in the manifest is known.
+    /// Builds a reader for klog `id`, of which only the summary in the manifest is known. Every
+    /// read fails with `cause`.
     pub fn placeholder(
         (id, database): (FileId, u64),
         summary: &KlogSummary,
-        order: KeyComparator,
-        why: Error,
+        comparator: KeyComparator,
+        cause: Error,
         shared: (Arc<BlockCache>, Arc<Counters>),
     ) -> Result<KlogReader> {
         let (start, length) = (HEADER_BYTES as u64, FRAME_OVERHEAD_BYTES as u64);
-        let mut index = IndexWriter::new(order);
+        let mut index = IndexWriter::new(comparator);
         index.add_block((&summary.last_key, SeqNo::ZERO), length);
         let mut raw = Vec::new();
         index.finish(&mut raw);
@@ -40,20 +41,20 @@ impl KlogReader {
             ranges_len: 0,
         };
         let bytes = summary.bytes.max(end + FOOTER_BYTES as u64);
-        let parts = KlogMetadata {
+        let metadata = KlogMetadata {
             operand_count: 0,
             family: FamilyId::DEFAULT,
             footer,
             summary: summary.clone(),
-            comparator: order,
-            index: IndexReader::decode(raw, start..end, order)?.covering_all_keys(),
+            comparator,
+            index: IndexReader::decode(raw, start..end, comparator)?.covering_all_keys(),
             filter: None,
             sketch: None,
             expiries: Arc::default(),
-            // Unknown too: every key is answered with the reason before they could matter.
+            // Unknown as well: every read fails before it could use them.
             ranges: Arc::default(),
         };
-        let input = TableFileReader::placeholder(id, FileKind::Klog, bytes, why);
-        Ok(KlogReader::with_metadata(input, database, parts, shared))
+        let input = TableFileReader::placeholder(id, FileKind::Klog, bytes, cause);
+        Ok(KlogReader::with_metadata(input, database, metadata, shared))
     }
 }

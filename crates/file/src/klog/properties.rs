@@ -1,13 +1,13 @@
-//! What a klog says about itself: the summary that the manifest keeps, its encoding as properties,
-//! and the tally that counts it (in the writer, and again in `verify`).
+//! Properties of a klog: the summary that the manifest keeps, its encoding in the property frame,
+//! and the collector that computes it (in the writer, and again in `verify`).
 //!
 //! ```text
 //! pairs  varint tag | varint length | bytes, tags ascending
 //! ```
-//! Tag 22 (the sketch of keys, see `sketch.rs`) is there from [`SKETCHED_KEYS_MIN`] keys on, tag 24
-//! (when entries expire, see `expiries.rs`) if any do. Tag 27 (the number of operands of merges) is
-//! there if there are any. Even tags may be unknown; an unknown odd tag refuses the file; every
-//! known odd tag but 27 is there.
+//! Tag 22 (the key sketch, see `key_sketch.rs`) is present from [`SKETCHED_KEYS_MIN`] keys on, tag
+//! 24 (the expiry histogram, see `expiry_histogram.rs`) if any entry expires, tag 27 (the number of
+//! merge operands) if there are any. Unknown even tags are skipped; an unknown odd tag rejects the
+//! file; every known odd tag except 27 is required.
 
 use crate::block::TableBlock;
 use crate::expiry_histogram::ExpiryHistogram;
@@ -22,20 +22,20 @@ use perigee_base::{
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// The range tombstones of a klog: their number, counted once for each fragment, and how far they
-/// reach together.
+/// Summary of the range tombstones of a klog: their number, counted once for each fragment, and
+/// their total key range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RangeTombstoneSummary {
-    /// Sequence numbers of all fragments.
+    /// Number of tombstones, counted once for each fragment.
     pub count: u64,
-    /// Where the first begins.
+    /// Begin of the first fragment.
     pub begin: KeyBoundary,
-    /// Where the last ends.
+    /// End of the last fragment.
     pub end: KeyBoundary,
 }
 
 impl RangeTombstoneSummary {
-    /// The summary of fragments, if there are any.
+    /// Summarizes fragments; `None` if there are none.
     pub fn from_tombstones(fragments: &RangeTombstones) -> Option<RangeTombstoneSummary> {
         let (begin, end) = fragments.extent()?;
         Some(RangeTombstoneSummary {
@@ -44,40 +44,40 @@ impl RangeTombstoneSummary {
             end: end.to_boundary(),
         })
     }
-    /// Appends the encoded form: varint count, and if it is not 0 the two ends.
+    /// Appends the encoded form: varint count, and if it is not 0 the two boundaries.
     pub fn encode(ranges: Option<&RangeTombstoneSummary>, out: &mut Vec<u8>) {
         put_varint(out, ranges.map_or(0, |r| r.count));
-        for cut in ranges.iter().flat_map(|r| [&r.begin, &r.end]) {
+        for boundary in ranges.iter().flat_map(|r| [&r.begin, &r.end]) {
             let mut bytes = Vec::new();
-            cut.as_ref().encode(&mut bytes);
+            boundary.as_ref().encode(&mut bytes);
             put_bytes(out, &bytes);
         }
     }
-    /// Decodes it.
+    /// Decodes the form written by [`RangeTombstoneSummary::encode`].
     pub fn decode(d: &mut Decoder<'_>) -> Result<Option<RangeTombstoneSummary>> {
         let count = d.varint()?;
         if count == 0 {
             return Ok(None);
         }
-        let mut cut = || {
+        let mut boundary = || {
             Ok::<KeyBoundary, Error>(
                 KeyBoundaryRef::decode(d.bytes(KEY_BYTES_MAX + 1)?)?.to_boundary(),
             )
         };
-        Ok(Some(RangeTombstoneSummary { count, begin: cut()?, end: cut()? }))
+        Ok(Some(RangeTombstoneSummary { count, begin: boundary()?, end: boundary()? }))
     }
 }
 
-/// What a klog holds: for the manifest and for statistics.
+/// Summary of a klog's contents, for the manifest and for statistics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KlogSummary {
-    /// Length of the file.
+    /// Length of the file in bytes.
     pub bytes: u64,
-    /// Checksum of the whole file.
+    /// Whole-file checksum.
     pub checksum: u64,
-    /// Entries, tombstones included.
+    /// Number of entries, including tombstones.
     pub entries: u64,
-    /// Tombstones.
+    /// Number of tombstones.
     pub tombstones: u64,
     /// Smallest sequence number.
     pub smallest_seq: SeqNo,
@@ -87,55 +87,56 @@ pub struct KlogSummary {
     pub first_key: Vec<u8>,
     /// Last key.
     pub last_key: Vec<u8>,
-    /// Bytes of all keys.
+    /// Total bytes of all keys.
     pub raw_key_bytes: u64,
-    /// Bytes of all values, inline and separated.
+    /// Total bytes of all values, inline and separated.
     pub raw_value_bytes: u64,
-    /// Value logs referenced, ascending, each with the stored bytes referenced.
+    /// Referenced value logs, ascending, each with the stored bytes referenced.
     pub vlogs: Vec<(FileId, u64)>,
-    /// Range tombstones. First and last key are those of the entries; how far the klog reaches is
-    /// [`KlogSummary::begin`] to [`KlogSummary::end`].
+    /// Range tombstones. `first_key` and `last_key` are those of the entries; the klog covers the
+    /// range from [`KlogSummary::begin`] to [`KlogSummary::end`].
     pub ranges: Option<RangeTombstoneSummary>,
 }
 
 impl KlogSummary {
-    /// The place before everything in it, range tombstones included.
-    pub fn begin(&self, order: KeyComparator) -> KeyBoundaryRef<'_> {
+    /// Returns the boundary before all entries and range tombstones.
+    pub fn begin(&self, comparator: KeyComparator) -> KeyBoundaryRef<'_> {
         let entries = KeyBoundaryRef::Before(&self.first_key);
         match &self.ranges {
             None => entries,
             Some(r) if self.entries == 0 => r.begin.as_ref(),
-            Some(r) => r.begin.as_ref().smaller(order, entries),
+            Some(r) => r.begin.as_ref().smaller(comparator, entries),
         }
     }
-    /// The place behind everything in it.
-    pub fn end(&self, order: KeyComparator) -> KeyBoundaryRef<'_> {
+    /// Returns the boundary after all entries and range tombstones.
+    pub fn end(&self, comparator: KeyComparator) -> KeyBoundaryRef<'_> {
         let entries = KeyBoundaryRef::After(&self.last_key);
         match &self.ranges {
             None => entries,
             Some(r) if self.entries == 0 => r.end.as_ref(),
-            Some(r) => r.end.as_ref().larger(order, entries),
+            Some(r) => r.end.as_ref().larger(comparator, entries),
         }
     }
-    /// Whether it reaches into what another reaches over.
-    pub fn overlaps(&self, order: KeyComparator, other: &KlogSummary) -> bool {
-        let reach = |s: &KlogSummary| (s.begin(order).to_boundary(), s.end(order).to_boundary());
-        let (a, b) = (reach(self), reach(other));
+    /// Returns true if the key ranges of the two klogs overlap.
+    pub fn overlaps(&self, comparator: KeyComparator, other: &KlogSummary) -> bool {
+        let key_range =
+            |s: &KlogSummary| (s.begin(comparator).to_boundary(), s.end(comparator).to_boundary());
+        let (a, b) = (key_range(self), key_range(other));
         KeyBoundaryRef::ranges_overlap(
-            order,
+            comparator,
             (a.0.as_ref(), a.1.as_ref()),
             (b.0.as_ref(), b.1.as_ref()),
         )
     }
-    /// Whether its parts agree with each other.
-    fn is_consistent(&self, order: KeyComparator) -> bool {
+    /// Returns true if the fields do not contradict each other.
+    fn is_consistent(&self, comparator: KeyComparator) -> bool {
         let keys = self.first_key.len().max(self.last_key.len()) <= KEY_BYTES_MAX
-            && order.cmp(&self.first_key, &self.last_key).is_le()
+            && comparator.cmp(&self.first_key, &self.last_key).is_le()
             && (self.entries > 0 || self.first_key.len() + self.last_key.len() == 0);
         let ranges = self
             .ranges
             .as_ref()
-            .is_none_or(|r| r.begin.as_ref().cmp(order, r.end.as_ref()).is_lt());
+            .is_none_or(|r| r.begin.as_ref().cmp(comparator, r.end.as_ref()).is_lt());
         (self.entries > 0 || self.ranges.is_some())
             && self.tombstones <= self.entries
             && self.smallest_seq <= self.largest_seq
@@ -144,24 +145,25 @@ impl KlogSummary {
     }
 }
 
-/// The tags, in the order they are written.
+/// The tags that every klog has, in the order they are written.
 const REQUIRED_TAGS: [u64; 11] = [1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21];
 
-/// The tag of the sketch of keys.
+/// Tag of the key sketch.
 const SKETCH_TAG: u64 = 22;
-/// A table of fewer keys has no sketch: it is small enough to be walked.
+/// A table with fewer keys has no sketch: it is small enough to be scanned.
 pub const SKETCHED_KEYS_MIN: u64 = 2048;
 
-/// Adds the sketch to the raw form.
+/// Appends the key sketch to the raw form.
 pub fn append_sketch(out: &mut Vec<u8>, sketch: &KeySketch) {
     put_varint(out, SKETCH_TAG);
     put_bytes(out, sketch.raw());
 }
 
-/// The tag of the times at which entries expire.
+/// Tag of the expiry histogram.
 const EXPIRIES_TAG: u64 = 24;
 
-/// Adds them to the raw form, if there are any; behind the sketch.
+/// Appends the expiry histogram to the raw form unless it is empty; call it after
+/// [`append_sketch`].
 pub fn append_expiries(out: &mut Vec<u8>, expiries: &ExpiryHistogram) {
     if !expiries.is_empty() {
         put_varint(out, EXPIRIES_TAG);
@@ -169,10 +171,12 @@ pub fn append_expiries(out: &mut Vec<u8>, expiries: &ExpiryHistogram) {
     }
 }
 
-/// The tag of the number of operands. Odd: who does not know operands must not read the file.
+/// Tag of the number of merge operands. Odd: builds that do not support operands must reject the
+/// file.
 const OPERANDS_TAG: u64 = 27;
 
-/// Adds the number of operands to the raw form, if there are any; behind the times.
+/// Appends the number of merge operands to the raw form unless it is 0; call it after
+/// [`append_expiries`].
 pub fn append_operands(out: &mut Vec<u8>, operands: u64) {
     if operands > 0 {
         let mut number = Vec::new();
@@ -182,12 +186,12 @@ pub fn append_operands(out: &mut Vec<u8>, operands: u64) {
     }
 }
 
-/// The number of operands: none, if the raw form does not say.
+/// Returns the number of merge operands: 0 if the property is absent.
 pub fn decode_operands(raw: &[u8]) -> Result<u64> {
     Ok(find_property(raw, OPERANDS_TAG)?.map(decode_number).transpose()?.unwrap_or(0))
 }
 
-/// The value of a tag in the raw form, if it is there.
+/// Returns the value of a tag in the raw form, if present.
 fn find_property(raw: &[u8], wanted: u64) -> Result<Option<&[u8]>> {
     let mut d = Decoder::new(raw);
     while !d.is_empty() {
@@ -199,12 +203,12 @@ fn find_property(raw: &[u8], wanted: u64) -> Result<Option<&[u8]>> {
     Ok(None)
 }
 
-/// The sketch in the raw form, if it is there.
+/// Returns the key sketch in the raw form, if present.
 pub fn decode_sketch(raw: &[u8]) -> Result<Option<KeySketch>> {
     find_property(raw, SKETCH_TAG)?.map(KeySketch::decode).transpose()
 }
 
-/// The times at which entries expire: none, if the raw form does not say.
+/// Returns the expiry histogram in the raw form: empty if the property is absent.
 pub fn decode_expiries(raw: &[u8]) -> Result<ExpiryHistogram> {
     Ok(find_property(raw, EXPIRIES_TAG)?
         .map(ExpiryHistogram::decode)
@@ -212,8 +216,8 @@ pub fn decode_expiries(raw: &[u8]) -> Result<ExpiryHistogram> {
         .unwrap_or_default())
 }
 
-/// The raw form of the property frame.
-pub fn encode(s: &KlogSummary, order: KeyComparator) -> Vec<u8> {
+/// Encodes the required properties.
+pub fn encode(s: &KlogSummary, comparator: KeyComparator) -> Vec<u8> {
     let number = |v: u64| {
         let mut out = Vec::new();
         put_varint(&mut out, v);
@@ -236,7 +240,7 @@ pub fn encode(s: &KlogSummary, order: KeyComparator) -> Vec<u8> {
         number(s.raw_key_bytes),
         number(s.raw_value_bytes),
         vlogs,
-        order.name().as_bytes().to_vec(),
+        comparator.name().as_bytes().to_vec(),
         ranges,
     ];
     let mut out = Vec::new();
@@ -247,7 +251,7 @@ pub fn encode(s: &KlogSummary, order: KeyComparator) -> Vec<u8> {
     out
 }
 
-/// Decodes the raw form. `bytes` and `checksum` are 0: the file cannot say them of itself.
+/// Decodes the raw form. `bytes` and `checksum` are set to 0: they are not stored in the file.
 pub fn decode(raw: &[u8]) -> Result<(KlogSummary, KeyComparator)> {
     let fields = decode_required(raw)?;
     let s = KlogSummary {
@@ -265,15 +269,15 @@ pub fn decode(raw: &[u8]) -> Result<(KlogSummary, KeyComparator)> {
         ranges: decode_ranges(fields[10])?,
     };
     let name = std::str::from_utf8(fields[9])
-        .map_err(|_| Error::corruption("the name of a key order is not text"))?;
-    let order = KeyComparator::by_name(name)?;
-    if !s.is_consistent(order) {
+        .map_err(|_| Error::corruption("the comparator name in the properties is not UTF-8"))?;
+    let comparator = KeyComparator::by_name(name)?;
+    if !s.is_consistent(comparator) {
         return Err(Error::corruption("the properties of a klog contradict each other"));
     }
-    Ok((s, order))
+    Ok((s, comparator))
 }
 
-/// The value of each known tag.
+/// Returns the value of each required tag.
 fn decode_required(raw: &[u8]) -> Result<[&[u8]; REQUIRED_TAGS.len()]> {
     let mut found = [None; REQUIRED_TAGS.len()];
     let mut d = Decoder::new(raw);
@@ -290,7 +294,8 @@ fn decode_required(raw: &[u8]) -> Result<[&[u8]; REQUIRED_TAGS.len()]> {
             None if tag % 2 == 0 || tag == OPERANDS_TAG => {}
             None => {
                 let what = format!(
-                    "the klog has a property {tag} that this build does not know: use a newer Perigee"
+                    "the klog has property {tag}, which this version does not know: open it with \
+                     a newer Perigee"
                 );
                 return Err(Error::new(ErrorKind::FormatTooNew, what));
             }
@@ -308,7 +313,7 @@ fn decode_number(bytes: &[u8]) -> Result<u64> {
     if d.is_empty() {
         Ok(v)
     } else {
-        Err(Error::corruption("bytes after a number in the properties"))
+        Err(Error::corruption("trailing bytes after a number in the properties"))
     }
 }
 
@@ -318,7 +323,7 @@ fn decode_ranges(bytes: &[u8]) -> Result<Option<RangeTombstoneSummary>> {
     if d.is_empty() {
         Ok(ranges)
     } else {
-        Err(Error::corruption("bytes after the ends of the ranges"))
+        Err(Error::corruption("trailing bytes after the range tombstone summary"))
     }
 }
 
@@ -335,7 +340,7 @@ fn decode_vlogs(bytes: &[u8]) -> Result<Vec<(FileId, u64)>> {
     Ok(out)
 }
 
-/// Counts entries as they pass, and refuses those out of order.
+/// Computes the properties of entries added in order, and rejects entries out of order.
 #[derive(Debug)]
 pub(crate) struct PropertiesCollector {
     comparator: KeyComparator,
@@ -344,7 +349,7 @@ pub(crate) struct PropertiesCollector {
     smallest_seq: SeqNo,
     largest_seq: SeqNo,
     first_key: Vec<u8>,
-    /// The newest entry's place.
+    /// Key of the last entry.
     last_key: Vec<u8>,
     last_seq: SeqNo,
     raw_key_bytes: u64,
@@ -356,9 +361,9 @@ pub(crate) struct PropertiesCollector {
 }
 
 impl PropertiesCollector {
-    pub fn new(order: KeyComparator) -> PropertiesCollector {
+    pub fn new(comparator: KeyComparator) -> PropertiesCollector {
         PropertiesCollector {
-            comparator: order,
+            comparator,
             entries: 0,
             tombstones: 0,
             smallest_seq: SeqNo::MAX,
@@ -375,23 +380,23 @@ impl PropertiesCollector {
         }
     }
 
-    /// How many of them are operands.
+    /// Returns the number of merge operands.
     pub fn operand_count(&self) -> u64 {
         self.operand_count
     }
 
-    /// When its entries expire.
+    /// Returns the expiry histogram of the entries.
     pub fn expiries(&self) -> &ExpiryHistogram {
         &self.expiries
     }
 
-    /// The last entry's place, if there is one.
+    /// Returns key and sequence number of the last entry, if any.
     pub fn last_entry(&self) -> Option<(&[u8], SeqNo)> {
         (self.entries > 0).then_some((&self.last_key, self.last_seq))
     }
 
-    /// Counts an entry. Whether its key is another than the entry's before; `None` if it is out of
-    /// order.
+    /// Adds an entry. Returns true if its key differs from the previous entry's; `None` if it is
+    /// out of order.
     pub fn add_entry(&mut self, e: EntryRef<'_>) -> Option<bool> {
         let new_key = match self.last_entry() {
             None => {
@@ -420,29 +425,29 @@ impl PropertiesCollector {
         Some(new_key)
     }
 
-    /// Counts the entries of a block. `tell` hears each key that is another than the one before;
-    /// the number of an entry that is out of order is an error.
+    /// Adds the entries of a block; calls `on_new_key` with each key that differs from the previous
+    /// one. The error is the index of the first entry that is out of order.
     pub fn add_block(
         &mut self,
         block: &TableBlock,
-        mut tell: impl FnMut(&[u8]),
+        mut on_new_key: impl FnMut(&[u8]),
     ) -> std::result::Result<(), usize> {
-        let order = self.comparator;
+        let comparator = self.comparator;
         let prefix = block.prefix();
-        let mut place = block.suffix_range(0);
+        let mut range = block.suffix_range(0);
         for i in 0..block.len() {
-            let before = place.clone();
+            let previous = range.clone();
             if i > 0 {
-                place = block.suffix_range_after(i, &place);
+                range = block.suffix_range_after(i, &range);
             }
-            let (suffix, seq) = (block.bytes(place.clone()), block.seq(i));
-            let against = match i {
+            let (suffix, seq) = (block.bytes(range.clone()), block.seq(i));
+            let ordering = match i {
                 0 if self.entries == 0 => Ordering::Less,
-                0 => KeyRef::from_key(&self.last_key).cmp(order, KeyRef { prefix, suffix }),
-                // Keys of a block begin alike, or (in other orders) lie there whole.
-                _ => order.cmp(block.bytes(before), suffix),
+                0 => KeyRef::from_key(&self.last_key).cmp(comparator, KeyRef { prefix, suffix }),
+                // Keys of a block share the prefix or, with other comparators, are stored whole.
+                _ => comparator.cmp(block.bytes(previous), suffix),
             };
-            match against {
+            match ordering {
                 Ordering::Less => {
                     if i == 0 {
                         self.last_key.clear();
@@ -453,7 +458,7 @@ impl PropertiesCollector {
                     if self.entries == 0 && i == 0 {
                         self.first_key.clone_from(&self.last_key);
                     }
-                    tell(&self.last_key);
+                    on_new_key(&self.last_key);
                 }
                 Ordering::Equal if self.last_seq > seq => {}
                 _ => return Err(i),
@@ -478,8 +483,7 @@ impl PropertiesCollector {
         Ok(())
     }
 
-    // Wrapping: a file made to mislead may claim any sizes in its pointers; the sums are compared,
-    // not used.
+    // Wrapping: a crafted file may declare any sizes in its pointers; the sums are only compared.
     fn add_value(&mut self, value: ValueRef<'_>) {
         self.operand_count += u64::from(value.is_operand());
         let bytes = match value {
@@ -501,7 +505,7 @@ impl PropertiesCollector {
         self.raw_value_bytes = self.raw_value_bytes.wrapping_add(bytes);
     }
 
-    /// Counts range tombstones.
+    /// Adds the range tombstones.
     pub fn add_range_tombstones(&mut self, fragments: &RangeTombstones) {
         if let Some((oldest, newest)) = fragments.seq_range() {
             self.smallest_seq = self.smallest_seq.min(oldest);
@@ -510,7 +514,7 @@ impl PropertiesCollector {
         self.ranges = RangeTombstoneSummary::from_tombstones(fragments);
     }
 
-    /// Everything counted, without length and checksum.
+    /// Returns the summary without file length and checksum.
     pub fn into_summary(self) -> KlogSummary {
         KlogSummary {
             bytes: 0,
@@ -545,12 +549,12 @@ mod tests {
         assert!(
             t.add_entry(EntryRef { key: b"b", seq: SeqNo(5), value: ValueRef::Tombstone })
                 .is_none(),
-            "the same twice"
+            "a duplicate entry"
         );
         assert!(
             t.add_entry(EntryRef { key: b"a", seq: SeqNo(1), value: ValueRef::Tombstone })
                 .is_none(),
-            "backwards"
+            "a smaller key"
         );
         KlogSummary { vlogs: vec![(FileId(3), 700), (FileId(9), 1)], ..t.into_summary() }
     }
@@ -572,7 +576,7 @@ mod tests {
         assert_eq!(
             decode(&other).unwrap_err().kind(),
             ErrorKind::FormatTooNew,
-            "an unknown key order"
+            "an unknown comparator"
         );
     }
 }

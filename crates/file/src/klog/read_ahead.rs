@@ -1,8 +1,8 @@
-//! Data blocks from disk: one for the cache, one in passing, or a stretch of them ahead of a walk.
-//! The checksum of a frame is compared before anything of it is used, whichever way it came.
+//! Reads data blocks from disk: one to insert into the cache, one to use once, or several ahead of
+//! a scan. The checksum of a frame is verified before use in every case.
 //!
-//! A block in passing lies in a buffer that the thread keeps ([`spare`]): most reads that miss the
-//! cache want one entry of a block that nobody asks for again soon.
+//! A block that is used once is read into a buffer of the thread's [`buffer_pool`]: most reads that
+//! miss the cache need one entry of a block that is not requested again soon.
 
 use super::reader::{EntryValue, KlogReader};
 use crate::block::frame::{Frame, FrameKind};
@@ -13,22 +13,22 @@ use perigee_base::limits::READ_AHEAD_BYTES_MAX;
 use perigee_base::{FileId, KeyComparator, Result, SeqNo};
 use std::sync::Arc;
 
-/// A walk reads this much ahead at first, twice as much each time, and so much at most.
+/// Minimum and maximum size of a read-ahead: it starts with the minimum and doubles with each read.
 const READ_AHEAD_BYTES: (u64, u64) = (4 << 10, READ_AHEAD_BYTES_MAX);
-/// A walk that reads so much at a time is a long one: its blocks come into the cache only where
-/// there is room.
+/// A scan with a read-ahead of this size is a long one: its blocks are cached only if there is free
+/// space.
 const LONG_SCAN_BYTES: u64 = 32 << 10;
 
-/// What a walk has read ahead: the frames of some blocks that follow each other.
+/// Read-ahead state of a scan: the frames of some consecutive blocks.
 #[derive(Debug, Default)]
 pub(super) struct ReadAhead {
-    /// The last block that was asked for.
+    /// The last block requested.
     last_block: Option<usize>,
-    /// The next block is the first of a walk (forward: true).
+    /// The next block is the first of a scan (forward: true).
     pub scan_forward: Option<bool>,
-    /// How much was read the last time.
+    /// Size of the last read-ahead, in bytes.
     window_bytes: u64,
-    /// Where `frames` lies in the file.
+    /// File offset of `frames`.
     offset: u64,
     frames: Vec<u8>,
 }
@@ -40,12 +40,13 @@ impl Drop for ReadAhead {
 }
 
 impl ReadAhead {
-    /// Which way it reads on for block `i`, if that is a part of a walk.
+    /// Returns the direction in which to read ahead for block `i`; `None` if it is not part of a
+    /// scan.
     fn direction(&self, i: usize) -> Option<bool> {
         self.scan_forward
             .or(self.last_block.filter(|last| i.abs_diff(*last) == 1).map(|last| i > last))
     }
-    /// The frame at a place, if it was read.
+    /// Returns the frame with this handle, if it was read ahead.
     fn buffered_frame(&self, (offset, length): (u64, u64)) -> Option<&[u8]> {
         let start = usize::try_from(offset.checked_sub(self.offset)?).ok()?;
         self.frames.get(start..start.checked_add(usize::try_from(length).ok()?)?)
@@ -53,7 +54,7 @@ impl ReadAhead {
 }
 
 impl KlogReader {
-    /// What a look-up that has come to data block `i` finds there, if that is not in the cache.
+    /// Completes a point lookup in data block `i`, which is not cached.
     pub(super) fn get_uncached(
         &self,
         i: usize,
@@ -72,7 +73,7 @@ impl KlogReader {
         Ok(answer)
     }
 
-    /// Data block `i` for a walk that was in block `last` before, which goes.
+    /// Returns data block `i` for a scan; `last`, the scan's previous block, is recycled.
     pub(super) fn load_block_for_scan(
         &self,
         i: usize,
@@ -86,10 +87,10 @@ impl KlogReader {
         let block = match self.cached_block(i) {
             Some(block) => block,
             None => {
-                let kept =
+                let admit =
                     fill_cache && self.cache.should_admit(i, ahead.window_bytes >= LONG_SCAN_BYTES);
-                self.load_uncached_block(i, kept, |kept| {
-                    self.read_block_for_scan(i, cause, kept, ahead)
+                self.load_uncached_block(i, admit, |admit| {
+                    self.read_block_for_scan(i, cause, admit, ahead)
                 })?
             }
         };
@@ -97,44 +98,49 @@ impl KlogReader {
         Ok(block)
     }
 
-    /// Data block `i` from disk, in a buffer of its own to be kept, or in a spare one.
-    pub(super) fn read_block(&self, i: usize, cause: IoActivity, kept: bool) -> Result<TableBlock> {
+    /// Reads data block `i` from disk; with `for_cache`, into a buffer of its own for the cache,
+    /// else into a pooled one.
+    pub(super) fn read_block(
+        &self,
+        i: usize,
+        cause: IoActivity,
+        for_cache: bool,
+    ) -> Result<TableBlock> {
         let (offset, length) = self.metadata.index.block_handle(i);
         self.count_block_read(cause, length);
         buffer_pool::with_frame_buffer(length as usize, |frame| {
             self.input.fill(offset, frame)?;
-            self.decode_block(offset, frame, kept)
+            self.decode_block(offset, frame, for_cache)
         })
     }
 
-    /// The same for a walk: blocks that are asked for one after the other are read together.
+    /// Like [`KlogReader::read_block`], for a scan: consecutive blocks are read together.
     fn read_block_for_scan(
         &self,
         i: usize,
         cause: IoActivity,
-        kept: bool,
+        for_cache: bool,
         ahead: &mut ReadAhead,
     ) -> Result<TableBlock> {
-        let place = self.metadata.index.block_handle(i);
-        if ahead.buffered_frame(place).is_none() {
+        let handle = self.metadata.index.block_handle(i);
+        if ahead.buffered_frame(handle).is_none() {
             let Some(forward) = ahead.direction(i) else {
                 ahead.window_bytes = 0;
-                return self.read_block(i, cause, kept);
+                return self.read_block(i, cause, for_cache);
             };
-            // An error ahead belongs to the block that it hits: the walk meets it there, or not at
-            // all.
+            // A read error ahead must be reported for the block that it affects, if the scan
+            // reaches it at all.
             if self.read_ahead(i, forward, cause, ahead).is_err() {
                 ahead.window_bytes = 0;
-                return self.read_block(i, cause, kept);
+                return self.read_block(i, cause, for_cache);
             }
         }
-        let frame = ahead
-            .buffered_frame(place)
-            .expect("what was read ahead begins or ends with this block");
-        self.decode_block(place.0, frame, kept)
+        let frame =
+            ahead.buffered_frame(handle).expect("the read-ahead includes the requested block");
+        self.decode_block(handle.0, frame, for_cache)
     }
 
-    /// Reads block `i` and those behind it (or before it) that fit into the window.
+    /// Reads block `i` and the blocks after it (or before it) that fit into the window.
     fn read_ahead(
         &self,
         i: usize,
@@ -149,7 +155,7 @@ impl KlogReader {
         let mut next = i;
         while to - from < ahead.window_bytes {
             next = if forward { next + 1 } else { next.wrapping_sub(1) };
-            // A long walk reads through what is cached: one call more would cost more than some
+            // A long scan also reads cached blocks: splitting the read would cost more than their
             // bytes.
             if next >= index.block_count()
                 || (ahead.window_bytes < LONG_SCAN_BYTES && self.cache.contains(next))
@@ -169,14 +175,14 @@ impl KlogReader {
         }
         ahead.offset = from;
         self.count_block_read(cause, to - from);
-        let done = self.input.fill(from, &mut ahead.frames);
-        if done.is_err() {
+        let result = self.input.fill(from, &mut ahead.frames);
+        if result.is_err() {
             ahead.frames.clear();
         }
-        done
+        result
     }
 
-    /// Data block `i` as it is stored: from what a walk read ahead, or from disk.
+    /// Calls `work` with the stored frame of data block `i`, from the read-ahead or from disk.
     pub(super) fn with_stored_frame<T>(
         &self,
         i: usize,
@@ -184,47 +190,47 @@ impl KlogReader {
         ahead: &ReadAhead,
         work: impl FnOnce(&Frame<'_>) -> Result<T>,
     ) -> Result<T> {
-        let place = self.metadata.index.block_handle(i);
-        let with = |bytes: &[u8]| {
-            let frame = Frame::decode(self.id(), place.0, bytes, FrameKind::Data);
-            work(&frame.map_err(|e| self.input.error_at(place.0, e))?)
+        let handle = self.metadata.index.block_handle(i);
+        let decode = |bytes: &[u8]| {
+            let frame = Frame::decode(self.id(), handle.0, bytes, FrameKind::Data);
+            work(&frame.map_err(|e| self.input.error_at(handle.0, e))?)
         };
-        if let Some(bytes) = ahead.buffered_frame(place) {
-            return with(bytes);
+        if let Some(bytes) = ahead.buffered_frame(handle) {
+            return decode(bytes);
         }
-        self.count_block_read(cause, place.1);
-        buffer_pool::with_frame_buffer(place.1 as usize, |bytes| {
-            self.input.fill(place.0, bytes)?;
-            with(bytes)
+        self.count_block_read(cause, handle.1);
+        buffer_pool::with_frame_buffer(handle.1 as usize, |bytes| {
+            self.input.fill(handle.0, bytes)?;
+            decode(bytes)
         })
     }
 
-    fn decode_block(&self, offset: u64, frame: &[u8], kept: bool) -> Result<TableBlock> {
-        let order = self.metadata.comparator;
-        let block = decode_frame(self.id(), offset, frame, order)
+    fn decode_block(&self, offset: u64, frame: &[u8], for_cache: bool) -> Result<TableBlock> {
+        let comparator = self.metadata.comparator;
+        let block = decode_frame(self.id(), offset, frame, comparator)
             .map_err(|e| self.input.error_at(offset, e))?;
-        if !kept {
+        if !for_cache {
             return Ok(block);
         }
-        let copy = block.to_cached(order);
+        let copy = block.to_cached(comparator);
         buffer_pool::recycle_block(block);
         Ok(copy)
     }
 }
 
-/// The block of a frame that lies at `offset` of file `id`, in a spare buffer.
+/// Decodes the block in a frame stored at `offset` of file `id` into a pooled buffer.
 pub(super) fn decode_frame(
     id: FileId,
     offset: u64,
     frame: &[u8],
-    order: KeyComparator,
+    comparator: KeyComparator,
 ) -> Result<TableBlock> {
     let frame = Frame::decode(id, offset, frame, FrameKind::Data)?;
     let length = frame.raw_bytes + TableBlock::SLACK;
     let mut buf = buffer_pool::take_block_buffer(length)?;
-    let raw = Arc::get_mut(&mut buf).expect("nobody else holds it yet");
+    let raw = Arc::get_mut(&mut buf).expect("a buffer from the pool is not shared");
     frame.decompress_to(&mut raw[..frame.raw_bytes])?;
-    TableBlock::parse_in_buffer(buf, frame.raw_bytes)?.check_comparator(order)
+    TableBlock::parse_in_buffer(buf, frame.raw_bytes)?.check_comparator(comparator)
 }
 
 #[cfg(test)]
@@ -240,7 +246,7 @@ mod tests {
     const NAME: &str = "000007.klog";
     const ENTRIES: u32 = 5000;
 
-    /// A klog of blocks of about 4 KiB that do not compress, read through a cache of so many bytes.
+    /// A klog of incompressible blocks of about 4 KiB, read through a cache of `cache` bytes.
     fn klog(cache: u64) -> (Arc<TestDir>, Arc<KlogReader>, Arc<Counters>) {
         let dir = TestDir::new();
         let options = KlogOptions {
@@ -342,7 +348,7 @@ mod tests {
         }
     }
 
-    /// A file of which some bytes cannot be read.
+    /// A file with an unreadable range.
     #[derive(Debug)]
     struct UnreadableFile {
         bytes: Vec<u8>,
@@ -352,7 +358,7 @@ mod tests {
     impl perigee_env::RandomAccessFile for UnreadableFile {
         fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
             if offset < self.bad.end && self.bad.start < offset + buf.len() as u64 {
-                return Err(perigee_base::Error::new(perigee_base::ErrorKind::Io, "scratched"));
+                return Err(perigee_base::Error::new(perigee_base::ErrorKind::Io, "unreadable"));
             }
             buf.copy_from_slice(&self.bytes[offset as usize..][..buf.len()]);
             Ok(())
@@ -362,8 +368,8 @@ mod tests {
         }
     }
 
-    /// Reads ahead used to fail as a whole: a walk ended up to 64 KiB before what could not be
-    /// read.
+    /// Regression test: a failed read-ahead used to end a scan up to 64 KiB before the unreadable
+    /// block.
     #[test]
     fn scan_returns_all_entries_before_unreadable_block() {
         let (dir, r, _) = klog(0);
@@ -377,7 +383,7 @@ mod tests {
                 .unwrap();
         let cache = Arc::new(BlockCache::new(0));
         let r = Arc::new(KlogReader::from_file(input, 1, cache, Arc::default()).unwrap());
-        let shown = |forward: bool| {
+        let entries_scanned = |forward: bool| {
             let (mut c, mut n) = (r.cursor(false), 0);
             if forward {
                 c.seek_first().unwrap()
@@ -396,29 +402,29 @@ mod tests {
             (0..ENTRIES).filter(|i| inside(&i.to_be_bytes())).count()
         };
         let before = count(&|key| key <= &blocks[49].2[..]);
-        let behind = count(&|key| key > &blocks[50].2[..]);
-        assert_eq!([shown(true), shown(false)], [before, behind]);
+        let after = count(&|key| key > &blocks[50].2[..]);
+        assert_eq!([entries_scanned(true), entries_scanned(false)], [before, after]);
     }
 
     #[test]
     fn uncached_lookup_matches_cached_lookup() {
-        let (_dir, passing, counters) = klog(20_000);
+        let (_dir, uncached, counters) = klog(20_000);
         let (_dir, cached, _) = klog(10 << 20);
         let mut rng = TestRng::new(8);
-        let mut held = Vec::new();
+        let mut results = Vec::new();
         for _ in 0..3000 {
             let key = (rng.below(u64::from(ENTRIES) + 100) as u32).to_be_bytes();
             let at = SeqNo(8 + rng.below(2));
             let get = |r: &KlogReader| r.get(&key, key_hash(&key), at).unwrap();
-            let (one, other) = (get(&passing), get(&cached));
+            let (one, other) = (get(&uncached), get(&cached));
             assert_eq!(one, other);
-            held.push((one, other));
+            results.push((one, other));
         }
         assert!(
-            held.iter().all(|(one, other)| one == other),
-            "buffers that went were not written over"
+            results.iter().all(|(one, other)| one == other),
+            "recycled buffers did not overwrite returned values"
         );
         let read = counters.cache_misses.get();
-        assert!(read > 2000 && passing.cache.cache().block_count() < 10, "{read}");
+        assert!(read > 2000 && uncached.cache.cache().block_count() < 10, "{read}");
     }
 }

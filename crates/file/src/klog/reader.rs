@@ -1,8 +1,8 @@
 //! Reads a klog: filter, then index, then one block, then the entry. Index and filter stay in
 //! memory; data blocks come from the cache or from one read, verified before use.
 //!
-//! "Not here" is an assertion: it is said only when the filter excludes the key, or the one block
-//! that could hold it was read and verified.
+//! A key is reported as absent only if the filter excludes it, or if the one block that could
+//! contain it was read and verified.
 
 use super::layout::{BlockHandle, FOOTER_BYTES, Footer};
 use super::properties::{self, KlogSummary, RangeTombstoneSummary};
@@ -30,27 +30,27 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock};
 
-/// What a look-up found.
+/// Result of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryValue {
     /// The key is deleted.
     Tombstone,
-    /// The value, pinned in its block.
+    /// The value, pinned in its block's buffer.
     Value(PinnedSlice),
-    /// The value lies in a value log.
+    /// The value is in a value log.
     Pointer(VlogPointer),
-    /// The value, pinned, up to a time.
+    /// The value, pinned, valid until it expires.
     ValueExpiring(PinnedSlice, Expiry),
-    /// The value lies in a value log, up to a time.
+    /// The value is in a value log, valid until it expires.
     PointerExpiring(VlogPointer, Expiry),
-    /// An operand, pinned, to be merged into what lies below.
+    /// A merge operand, pinned.
     Operand(PinnedSlice),
-    /// An operand in a value log.
+    /// A merge operand in a value log.
     OperandPointer(VlogPointer),
 }
 
 impl EntryValue {
-    /// Entry `i` of a block.
+    /// Returns the value of entry `i` of a block, pinned.
     #[inline]
     pub(crate) fn from_block(block: &TableBlock, i: usize) -> EntryValue {
         if block.kind(i) == EntryKind::Put {
@@ -68,7 +68,7 @@ impl EntryValue {
             ValueRef::OperandPointer(p) => EntryValue::OperandPointer(p),
         }
     }
-    /// The same, its value copied: the block goes.
+    /// Like [`EntryValue::from_block`], with the value copied, so that the block can be recycled.
     pub(super) fn copy_from_block(block: &TableBlock, i: usize) -> EntryValue {
         match block.value(i) {
             ValueRef::Inline(v) => EntryValue::Value(v.to_vec().into()),
@@ -77,12 +77,12 @@ impl EntryValue {
             _ => EntryValue::from_block(block, i),
         }
     }
-    /// Whether it is an operand.
+    /// Returns true for a merge operand.
     #[inline]
     pub fn is_operand(&self) -> bool {
         matches!(self, EntryValue::Operand(_) | EntryValue::OperandPointer(_))
     }
-    /// Where its bytes lie, if that is in a value log.
+    /// Returns the value-log pointer, if the value is in a value log.
     pub fn vlog_pointer(&self) -> Option<VlogPointer> {
         match self {
             EntryValue::Pointer(p)
@@ -91,7 +91,7 @@ impl EntryValue {
             _ => None,
         }
     }
-    /// When it ends, if it does.
+    /// Returns the expiry time, if any.
     pub fn expiry(&self) -> Option<Expiry> {
         match self {
             EntryValue::ValueExpiring(_, x) | EntryValue::PointerExpiring(_, x) => Some(*x),
@@ -100,19 +100,20 @@ impl EntryValue {
     }
 }
 
-/// The block in which a key was looked for last, and how many were read from disk on the way.
+/// The block searched last by a sequence of sorted lookups, and the number of blocks read from
+/// disk.
 #[derive(Debug)]
 pub struct BlockHint {
     file: FileId,
     block_index: usize,
     block: Arc<TableBlock>,
     blocks_read: u64,
-    /// The last key lay in the block of the one before it: the next one may too.
+    /// The last two keys were in the same block: the next one may be too.
     same_block: bool,
 }
 
 impl BlockHint {
-    /// Blocks read from disk since the last call.
+    /// Returns the number of blocks read from disk since the last call.
     pub fn take_blocks_read(&mut self) -> u64 {
         std::mem::take(&mut self.blocks_read)
     }
@@ -126,15 +127,15 @@ pub struct KlogReader {
     pub(super) metadata: KlogMetadata,
     pub(super) cache: FileBlocks,
     pub(super) counters: Arc<Counters>,
-    /// The sequence number of all entries, if the manifest says one (0: each has its own).
+    /// Sequence number assigned to all entries by the manifest; 0: each entry has its own.
     stored_global_seq: AtomicU64,
-    /// The range tombstones under the stamp, if there are both.
+    /// The range tombstones under the global sequence number, if there are both.
     global_seq_ranges: OnceLock<Arc<RangeTombstones>>,
-    /// Tombstones in it that scans passed.
+    /// Tombstones of this klog that scans skipped.
     skipped_tombstones: AtomicU64,
 }
 
-/// Everything of a klog but its data blocks.
+/// All parts of a klog except the data blocks.
 #[derive(Debug)]
 pub(super) struct KlogMetadata {
     pub family: FamilyId,
@@ -150,18 +151,20 @@ pub(super) struct KlogMetadata {
 }
 
 impl KlogMetadata {
-    /// Reads header, footer, properties, index and filter from disk, and verifies each and that
-    /// they agree.
+    /// Reads and verifies header, footer, properties, index, filter and range tombstones, and
+    /// checks that they agree.
     pub fn read(input: &TableFileReader, database: u64) -> Result<KlogMetadata> {
         let header = input.read_header(FileKind::Klog, database)?;
         let family = u32::try_from(header.a).ok().filter(|_| header.b == 0).ok_or_else(|| {
             input.error_at(
                 0,
-                Error::corruption("a klog header names no family, or an unused field is not zero"),
+                Error::corruption(
+                    "invalid column family id, or an unused field is not zero, in a klog header",
+                ),
             )
         })?;
         let footer = read_footer(input)?;
-        let ((summary, order), sketch, expiries, operands) =
+        let ((summary, comparator), sketch, expiries, operands) =
             read_frame(input, footer.properties, FrameKind::Properties, |raw| {
                 let (sketch, expiries) =
                     (properties::decode_sketch(&raw)?, properties::decode_expiries(&raw)?);
@@ -174,27 +177,28 @@ impl KlogMetadata {
             })?;
         let index = match footer.index {
             (0, 0) => IndexReader::empty(),
-            place => read_frame_with_slack(input, place, FrameKind::Index, |raw| {
-                IndexReader::decode(raw, footer.data_range(), order)
+            handle => read_frame_with_slack(input, handle, FrameKind::Index, |raw| {
+                IndexReader::decode(raw, footer.data_range(), comparator)
             })?,
         };
         let ranges = match footer.ranges_handle() {
             (0, 0) => RangeTombstones::default(),
-            place => read_frame(input, place, FrameKind::Ranges, |raw| {
-                RangeTombstones::decode(&raw, order)
+            handle => read_frame(input, handle, FrameKind::Ranges, |raw| {
+                RangeTombstones::decode(&raw, comparator)
             })?,
         };
         if RangeTombstoneSummary::from_tombstones(&ranges) != summary.ranges {
-            let e = Error::corruption("the properties are not those of the range tombstones");
+            let e = Error::corruption("the properties do not match the range tombstones");
             return Err(input.error_at(footer.properties.0, e));
         }
         let filter = match footer.filter {
             (0, 0) => None,
-            // Equal keys may have different hashes: then a filter, whoever wrote it, says nothing.
-            _ if !order.supports_filters() => None,
-            place => {
-                Some(read_frame(input, place, FrameKind::Filter, |raw| FilterReader::decode(&raw))?)
-            }
+            // Equal keys may have different hashes: then a filter, if there is one, must not be
+            // used.
+            _ if !comparator.supports_filters() => None,
+            handle => Some(read_frame(input, handle, FrameKind::Filter, |raw| {
+                FilterReader::decode(&raw)
+            })?),
         };
         if summary.entries != footer.entry_count || index.block_count() as u64 != footer.block_count
         {
@@ -210,7 +214,7 @@ impl KlogMetadata {
             family,
             footer,
             summary,
-            comparator: order,
+            comparator,
             index,
             filter,
             sketch,
@@ -235,37 +239,37 @@ fn read_footer(input: &TableFileReader) -> Result<Footer> {
 
 fn read_frame<T>(
     input: &TableFileReader,
-    place: BlockHandle,
+    handle: BlockHandle,
     kind: FrameKind,
     decode: impl Fn(Vec<u8>) -> Result<T>,
 ) -> Result<T> {
-    read_raw_frame(input, place, kind, 0).and_then(decode).map_err(|e| input.error_at(place.0, e))
+    read_raw_frame(input, handle, kind, 0).and_then(decode).map_err(|e| input.error_at(handle.0, e))
 }
 
 fn read_frame_with_slack<T>(
     input: &TableFileReader,
-    place: BlockHandle,
+    handle: BlockHandle,
     kind: FrameKind,
     decode: impl Fn(Vec<u8>) -> Result<T>,
 ) -> Result<T> {
-    read_raw_frame(input, place, kind, TableBlock::SLACK)
+    read_raw_frame(input, handle, kind, TableBlock::SLACK)
         .and_then(decode)
-        .map_err(|e| input.error_at(place.0, e))
+        .map_err(|e| input.error_at(handle.0, e))
 }
 
 fn read_raw_frame(
     input: &TableFileReader,
-    place: BlockHandle,
+    handle: BlockHandle,
     kind: FrameKind,
     slack: usize,
 ) -> Result<Vec<u8>> {
-    let bytes = input.read(place.0, place.1)?;
-    Frame::decode(input.id(), place.0, &bytes, kind)?.decompress(slack)
+    let bytes = input.read(handle.0, handle.1)?;
+    Frame::decode(input.id(), handle.0, &bytes, kind)?.decompress(slack)
 }
 
 impl KlogReader {
-    /// Opens a klog that the manifest says is `bytes` long, and verifies everything but the data
-    /// blocks.
+    /// Opens a klog that must be `bytes` long (the length recorded in the manifest), and verifies
+    /// everything but the data blocks.
     #[allow(clippy::too_many_arguments)]
     pub fn open(
         dir: &dyn Dir,
@@ -283,7 +287,7 @@ impl KlogReader {
         )
     }
 
-    /// The same, through a bounded number of open files.
+    /// Like [`KlogReader::open`], through a handle cache that bounds the number of open files.
     pub fn open_cached(
         handles: &Arc<FileHandleCache>,
         id: FileId,
@@ -306,21 +310,21 @@ impl KlogReader {
         cache: Arc<BlockCache>,
         counters: Arc<Counters>,
     ) -> Result<KlogReader> {
-        let parts = KlogMetadata::read(&input, database)?;
-        Ok(Self::with_metadata(input, database, parts, (cache, counters)))
+        let metadata = KlogMetadata::read(&input, database)?;
+        Ok(Self::with_metadata(input, database, metadata, (cache, counters)))
     }
 
     pub(super) fn with_metadata(
         input: TableFileReader,
         database: u64,
-        parts: KlogMetadata,
+        metadata: KlogMetadata,
         (cache, counters): (Arc<BlockCache>, Arc<Counters>),
     ) -> KlogReader {
-        let cache = FileBlocks::new(cache, input.id(), parts.index.block_count());
+        let cache = FileBlocks::new(cache, input.id(), metadata.index.block_count());
         KlogReader {
             input,
             database,
-            metadata: parts,
+            metadata,
             cache,
             counters,
             stored_global_seq: AtomicU64::new(0),
@@ -329,17 +333,18 @@ impl KlogReader {
         }
     }
 
-    /// Scans passed so many more tombstones in it.
+    /// Adds to the number of tombstones that scans skipped in this klog.
     pub fn add_skipped_tombstones(&self, tombstones: u64) {
         self.skipped_tombstones.fetch_add(tombstones, Relaxed);
     }
-    /// Tombstones in it that scans passed since it was opened, each as often as it was.
+    /// Returns the number of tombstones that scans skipped since the klog was opened; a tombstone
+    /// counts each time.
     pub fn skipped_tombstones(&self) -> u64 {
         self.skipped_tombstones.load(Relaxed)
     }
 
-    /// The newest version of `key` that is not newer than `at`. `hash` is the key's
-    /// [`filter_hash`](KeyOrder::filter_hash), computed once for all files.
+    /// Returns the newest version of `key` that is not newer than `at`. `hash` is the key's
+    /// [`filter_hash`](KeyComparator::filter_hash), computed once for all files.
     pub fn get(&self, key: &[u8], hash: u64, at: SeqNo) -> Result<Option<(SeqNo, EntryValue)>> {
         let Some(i) = self.find_block(key, hash, at) else { return Ok(None) };
         match self
@@ -354,8 +359,8 @@ impl KlogReader {
         }
     }
 
-    /// The same for one of many keys that come in order: the block that the last one was found in
-    /// is at hand.
+    /// Like [`KlogReader::get`], for one of many sorted keys: `near` keeps the block of the
+    /// previous lookup.
     pub fn get_with_hint(
         &self,
         key: &[u8],
@@ -365,7 +370,7 @@ impl KlogReader {
     ) -> Result<Option<(SeqNo, EntryValue)>> {
         if let Some(n) = near.as_mut().filter(|n| n.same_block && n.file == self.id()) {
             let entry = n.block.lower_bound(self.metadata.comparator, key, at);
-            // Between two entries of one block there is room in no other block.
+            // Between two entries of a block the key can be in no other block.
             if entry > 0 && entry < n.block.len() {
                 return Ok(if n.block.key_equals(self.metadata.comparator, entry, key) {
                     self.visible_entry(&n.block, entry, at, EntryValue::from_block)
@@ -380,8 +385,8 @@ impl KlogReader {
                 n.same_block = true;
                 return Ok(Arc::clone(&n.block));
             }
-            let held = near.take().map_or(0, |n| n.blocks_read);
-            let loaded = held + u64::from(!self.cache.contains(i));
+            let before = near.take().map_or(0, |n| n.blocks_read);
+            let loaded = before + u64::from(!self.cache.contains(i));
             let block = self.load_block(i, true, IoActivity::Get)?;
             *near = Some(BlockHint {
                 file: self.id(),
@@ -394,8 +399,8 @@ impl KlogReader {
         })
     }
 
-    /// Tells the file system that the look-up of `key` is going to read its block, unless that is
-    /// cached or the `last` one announced.
+    /// Hints to the file system that a lookup of `key` will read its block, unless the block is
+    /// cached or was announced last (`last`).
     pub fn prefetch_block_for(
         &self,
         key: &[u8],
@@ -429,7 +434,8 @@ impl KlogReader {
         Ok(self.search_block(&block, i, key, at, EntryValue::from_block))
     }
 
-    /// The one data block that may hold the newest version of `key` that is not newer than `at`.
+    /// Returns the one data block that may hold the newest version of `key` that is not newer than
+    /// `at`.
     #[inline]
     fn find_block(&self, key: &[u8], hash: u64, at: SeqNo) -> Option<usize> {
         if self.metadata.filter.as_ref().is_some_and(|f| !f.may_contain(hash)) {
@@ -444,7 +450,7 @@ impl KlogReader {
         Some(i)
     }
 
-    /// What data block `i`, which is at hand, says about the key.
+    /// Searches data block `i` for the key.
     #[inline]
     pub(super) fn search_block(
         &self,
@@ -452,41 +458,43 @@ impl KlogReader {
         i: usize,
         key: &[u8],
         at: SeqNo,
-        found: impl FnOnce(&TableBlock, usize) -> EntryValue,
+        value_of: impl FnOnce(&TableBlock, usize) -> EntryValue,
     ) -> Option<(SeqNo, EntryValue)> {
-        let order = self.metadata.comparator;
-        let by_print = block.find_by_fingerprint(order, key, at);
-        let entry = by_print.unwrap_or_else(|| block.lower_bound(order, key, at));
-        if by_print.is_some() || (entry < block.len() && block.key_equals(order, entry, key)) {
-            return self.visible_entry(block, entry, at, found);
+        let comparator = self.metadata.comparator;
+        let by_fingerprint = block.find_by_fingerprint(comparator, key, at);
+        let entry = by_fingerprint.unwrap_or_else(|| block.lower_bound(comparator, key, at));
+        if by_fingerprint.is_some()
+            || (entry < block.len() && block.key_equals(comparator, entry, key))
+        {
+            return self.visible_entry(block, entry, at, value_of);
         }
         self.count_false_positive(key, i, Some((block, entry)));
         None
     }
 
-    /// An entry as a reader at `at` sees it: under the stamp, if there is one, it may be too new.
+    /// Returns an entry if it is visible at `at`: with a global sequence number it may be too new.
     fn visible_entry(
         &self,
         block: &TableBlock,
         entry: usize,
         at: SeqNo,
-        found: impl FnOnce(&TableBlock, usize) -> EntryValue,
+        value_of: impl FnOnce(&TableBlock, usize) -> EntryValue,
     ) -> Option<(SeqNo, EntryValue)> {
         let seq = self.effective_seq(block.seq(entry));
-        (seq <= at).then(|| (seq, found(block, entry)))
+        (seq <= at).then(|| (seq, value_of(block, entry)))
     }
 
-    /// From now on all entries have this sequence number: a table that was loaded, whose number was
-    /// not known when it was written. Its entries are stored under number 0, one for each key. Its
-    /// range tombstones come right before them: they hide none of its own entries. Called before
-    /// any reader of the tree sees it.
+    /// Assigns a sequence number to all entries: for a loaded table, whose number was not known
+    /// when it was written. Its entries are stored with number 0, one per key. Its range tombstones
+    /// get the number just before, so they hide none of its own entries. Must be called before any
+    /// reader of the tree can see the table.
     pub fn set_global_seq(&self, seq: SeqNo) {
         if !self.metadata.ranges.is_empty() {
             let _ = self.global_seq_ranges.set(Arc::new(self.metadata.ranges.with_seq(seq.prev())));
         }
         self.stored_global_seq.store(seq.0, Release);
     }
-    /// The stamp, if there is one.
+    /// Returns the global sequence number, if one is set.
     #[inline]
     pub fn global_seq(&self) -> Option<SeqNo> {
         match self.stored_global_seq.load(Acquire) {
@@ -494,24 +502,24 @@ impl KlogReader {
             seq => Some(SeqNo(seq)),
         }
     }
-    /// The sequence number of an entry that is stored under `stored`.
+    /// Returns the effective sequence number of an entry stored with `stored`.
     #[inline]
     pub fn effective_seq(&self, stored: SeqNo) -> SeqNo {
         self.global_seq().unwrap_or(stored)
     }
 
-    /// Up to which stored number a reader at `at` sees entries; `Some(None)`: all of them; `None`:
-    /// none.
+    /// Returns the largest stored sequence number visible to a reader at `at`. `Some(None)`: all
+    /// entries are visible; `None`: none is.
     #[inline]
     pub(super) fn visible_seq_bound(&self, at: SeqNo) -> Option<Option<SeqNo>> {
         match self.global_seq() {
             None => Some(Some(at)),
-            Some(stamp) => (stamp <= at).then_some(None),
+            Some(global) => (global <= at).then_some(None),
         }
     }
 
-    /// Counts a false positive of the filter: nothing was found, and not because all versions are
-    /// too new.
+    /// Counts a false positive of the filter: nothing was found, although not because all versions
+    /// are too new.
     fn count_false_positive(&self, key: &[u8], i: usize, at: Option<(&TableBlock, usize)>) {
         let has_newer = match at {
             Some((block, entry)) if entry > 0 => {
@@ -526,7 +534,7 @@ impl KlogReader {
         }
     }
 
-    /// Data block `i`, if the cache has it.
+    /// Returns data block `i` if it is cached.
     #[inline]
     pub(super) fn cached_block(&self, i: usize) -> Option<Arc<TableBlock>> {
         let block = self.cache.get(i)?;
@@ -534,7 +542,7 @@ impl KlogReader {
         Some(block)
     }
 
-    /// Data block `i`, from the cache or from disk.
+    /// Returns data block `i`, from the cache or from disk.
     pub(super) fn load_block(
         &self,
         i: usize,
@@ -544,28 +552,29 @@ impl KlogReader {
         match self.cached_block(i) {
             Some(block) => Ok(block),
             None => {
-                let kept = fill_cache && self.cache.should_admit(i, false);
-                self.load_uncached_block(i, kept, |kept| self.read_block(i, cause, kept))
+                let admit = fill_cache && self.cache.should_admit(i, false);
+                self.load_uncached_block(i, admit, |admit| self.read_block(i, cause, admit))
             }
         }
     }
 
-    /// Data block `i`, which the cache has not; `read` reads it, to be `kept` in the cache or not.
+    /// Reads data block `i`, which is not cached, with `read`; inserts it into the cache if `admit`
+    /// is set.
     pub(super) fn load_uncached_block(
         &self,
         i: usize,
-        kept: bool,
+        admit: bool,
         read: impl FnOnce(bool) -> Result<TableBlock>,
     ) -> Result<Arc<TableBlock>> {
         self.counters.cache_misses.add(1);
-        let block = Arc::new(read(kept)?);
-        if kept {
+        let block = Arc::new(read(admit)?);
+        if admit {
             self.cache.insert(i, Arc::clone(&block));
         }
         Ok(block)
     }
 
-    /// Drops its blocks from the cache. Whoever still reads it may go on.
+    /// Evicts its blocks from the cache. The reader stays usable.
     pub fn evict_blocks(&self) {
         self.cache.evict_all();
     }
@@ -575,29 +584,29 @@ impl KlogReader {
         self.counters.klog_bytes_read.add(bytes);
         self.counters.io.record_read(cause, bytes);
     }
-    /// Counts a look-up of which the cache had nothing.
+    /// Counts a lookup that missed the cache.
     pub(super) fn count_cache_miss(&self) {
         self.counters.cache_misses.add(1);
     }
 
-    /// The file.
+    /// Returns the file number.
     pub fn id(&self) -> FileId {
         self.input.id()
     }
-    /// Its range tombstones.
+    /// Returns the range tombstones.
     pub fn range_tombstones(&self) -> &Arc<RangeTombstones> {
         self.global_seq_ranges.get().unwrap_or(&self.metadata.ranges)
     }
-    /// The family it was written for. A clone of that family may share it.
+    /// Returns the column family it was written for. A clone of that family may share the file.
     pub fn family(&self) -> FamilyId {
         self.metadata.family
     }
-    /// The order of its keys.
+    /// Returns the comparator of its keys.
     #[inline]
     pub fn comparator(&self) -> KeyComparator {
         self.metadata.comparator
     }
-    /// Memory held outside the block cache.
+    /// Returns the memory used outside the block cache, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         let filter = self.metadata.filter.as_ref().map_or(0, FilterReader::memory_bytes);
         let sketch = self.metadata.sketch.as_ref().map_or(0, |s| s.raw().len() as u64);
@@ -608,32 +617,33 @@ impl KlogReader {
             + sketch
             + self.metadata.expiries.memory_bytes()
     }
-    /// Memory of its filter, a part of [`KlogReader::memory_bytes`].
+    /// Returns the part of [`KlogReader::memory_bytes`] used by the filter.
     pub fn filter_bytes(&self) -> u64 {
         self.metadata.filter.as_ref().map_or(0, FilterReader::memory_bytes)
     }
-    /// What the file says about itself; `checksum` is 0, which only the manifest knows.
+    /// Returns the summary stored in the file; `checksum` is 0, because only the manifest has it.
     pub fn summary(&self) -> &KlogSummary {
         &self.metadata.summary
     }
-    /// The sketch of its keys; tables of few keys have none.
+    /// Returns the key sketch; tables with few keys have none.
     pub fn sketch(&self) -> Option<&KeySketch> {
         self.metadata.sketch.as_ref()
     }
-    /// How many of its entries are operands.
+    /// Returns the number of merge operands.
     pub fn operand_count(&self) -> u64 {
         self.metadata.operand_count
     }
-    /// When its entries expire.
+    /// Returns the expiry histogram of its entries.
     pub fn expiry_histogram(&self) -> &Arc<ExpiryHistogram> {
         &self.metadata.expiries
     }
-    /// Whether the filter lets the hash of a key pass. Without a filter everything passes.
+    /// Returns false if the filter excludes the key hash. True for every hash if there is no
+    /// filter.
     pub fn may_contain(&self, hash: u64) -> bool {
         self.metadata.filter.as_ref().is_none_or(|f| f.may_contain(hash))
     }
-    /// The data blocks that a range of keys touches: the first, the last, and the bytes from the
-    /// one to the other; `None` for a bound: to that end. No block is read.
+    /// Returns the data blocks that a key range touches: the first, the last, and the bytes from
+    /// the first to the end of the last. A bound of `None` is unbounded. Reads no block.
     pub fn blocks_in_range(
         &self,
         lower: Option<&[u8]>,
@@ -650,11 +660,11 @@ impl KlogReader {
         let (start, (end, length)) = (index.block_handle(first).0, index.block_handle(last));
         Some((first, last, end + length - start))
     }
-    /// Number of data blocks.
+    /// Returns the number of data blocks.
     pub fn block_count(&self) -> usize {
         self.metadata.index.block_count()
     }
-    /// Offset, frame length and separator of every data block.
+    /// Returns offset, frame length and separator key of every data block.
     pub fn list_blocks(&self) -> Result<Vec<(u64, u64, Vec<u8>)>> {
         let index = &self.metadata.index;
         Ok((0..index.block_count())

@@ -1,6 +1,6 @@
-//! Reads whatever can be read of a klog, without its index: data frames one after the other, and
-//! behind a damaged one the next place where a whole frame lies. A frame is believed only with its
-//! checksum, which is bound to file and place.
+//! Salvages the readable parts of a klog without its index: reads data frames one after the other,
+//! and after a damaged one searches for the next offset with a valid frame. A frame is accepted
+//! only with a matching checksum, which covers its file and offset.
 
 use super::layout::{BlockHandle, FOOTER_BYTES, Footer};
 use super::properties;
@@ -19,18 +19,18 @@ use std::cell::Cell;
 /// Bytes searched at once for the next frame.
 const SEARCH_WINDOW_BYTES: u64 = 1 << 20;
 
-/// A piece that could not be read.
+/// A byte range that could not be read.
 #[derive(Clone, Debug)]
 pub struct UnreadableRange {
-    /// Where it starts.
+    /// Offset of its first byte.
     pub offset: u64,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
-    /// The last key before it.
+    /// The last key read before it.
     pub last_key_before: Option<Vec<u8>>,
-    /// The first key behind it.
+    /// The first key read after it.
     pub first_key_after: Option<Vec<u8>>,
-    /// What is wrong.
+    /// The read error.
     pub error: Error,
 }
 
@@ -38,26 +38,26 @@ pub struct UnreadableRange {
 #[derive(Debug)]
 pub struct KlogSalvager {
     input: TableFileReader,
-    /// The family in its header, if that can be read.
+    /// The column family in the header, if the header can be read.
     pub family: Option<FamilyId>,
-    /// The order of its keys, if its properties can be read.
+    /// The comparator of its keys, if the properties can be read.
     pub comparator: Option<KeyComparator>,
-    /// Entries that it should hold, if its footer can be read.
+    /// The number of entries in the footer, if the footer can be read.
     pub expected_entries: Option<u64>,
-    /// Where its data ends.
+    /// End of the data section.
     data_end: u64,
-    /// The header, if it is damaged.
+    /// The header error, if the header is damaged.
     header_error: Option<Error>,
     footer: Option<Footer>,
-    /// The part behind the data, once a walk has come to it: kind and place.
+    /// Kind and handle of the part after the data, set once a scan has reached it.
     part_after_data: Cell<Option<(FrameKind, BlockHandle)>>,
 }
 
 impl KlogSalvager {
-    /// Opens a klog for what can be read of it.
+    /// Opens a klog that may be damaged.
     ///
     /// # Errors
-    /// Only for failures of the operating system, and formats too new to read.
+    /// Only failures of the operating system, and formats too new to read.
     pub fn open(dir: &dyn Dir, id: FileId, database: Option<u64>) -> Result<KlogSalvager> {
         let name = crate::filename::file_name(id, FileKind::Klog);
         let bytes = dir.open(&name)?.len()?;
@@ -83,7 +83,7 @@ impl KlogSalvager {
         };
         Ok(KlogSalvager {
             family,
-            comparator: properties.map(|(_, order)| order),
+            comparator: properties.map(|(_, comparator)| comparator),
             expected_entries: footer.map(|f| f.entry_count),
             data_end: footer.map_or(bytes, |f| f.data_range().end),
             header_error: header,
@@ -93,16 +93,16 @@ impl KlogSalvager {
         })
     }
 
-    /// Hands out every entry that can be read, in order, and returns what cannot.
+    /// Calls `take` with every readable entry, in order; returns the unreadable ranges.
     pub fn read_entries(
         &self,
-        mut take: impl FnMut(EntryRef<'_>) -> Result<()>,
+        mut visit: impl FnMut(EntryRef<'_>) -> Result<()>,
     ) -> Result<Vec<UnreadableRange>> {
-        let mut lost: Vec<UnreadableRange> = Vec::new();
+        let mut unreadable: Vec<UnreadableRange> = Vec::new();
         let mut open_gap = false;
         if let Some(e) = &self.header_error {
             let bytes = HEADER_BYTES as u64;
-            lost.push(UnreadableRange {
+            unreadable.push(UnreadableRange {
                 offset: 0,
                 bytes,
                 last_key_before: None,
@@ -119,11 +119,11 @@ impl KlogSalvager {
                     for i in 0..block.len() {
                         block.copy_key(i, &mut key);
                         if std::mem::take(&mut open_gap)
-                            && let Some(gap) = lost.last_mut()
+                            && let Some(gap) = unreadable.last_mut()
                         {
                             gap.first_key_after = Some(key.clone());
                         }
-                        take(EntryRef { key: &key, seq: block.seq(i), value: block.value(i) })?;
+                        visit(EntryRef { key: &key, seq: block.seq(i), value: block.value(i) })?;
                     }
                     last = Some(key.clone());
                     offset += length;
@@ -133,25 +133,25 @@ impl KlogSalvager {
                     self.part_after_data.set(self.find_other_frame(offset));
                     break;
                 }
-                Err(why) => {
+                Err(error) => {
                     let next = self.find_next_block(offset)?.unwrap_or(self.data_end);
-                    let why = self.input.error_at(offset, why);
-                    lost.push(UnreadableRange {
+                    let error = self.input.error_at(offset, error);
+                    unreadable.push(UnreadableRange {
                         offset,
                         bytes: next - offset,
                         last_key_before: last.clone(),
                         first_key_after: None,
-                        error: why,
+                        error,
                     });
                     open_gap = true;
                     offset = next;
                 }
             }
         }
-        Ok(lost)
+        Ok(unreadable)
     }
 
-    /// The data block at `offset` and the bytes of its frame.
+    /// Returns the data block at `offset` and the length of its frame.
     fn read_block(&self, offset: u64) -> Result<(TableBlock, u64)> {
         let head =
             self.input.read(offset, (FRAME_HEADER_BYTES as u64).min(self.data_end - offset))?;
@@ -166,7 +166,7 @@ impl KlogSalvager {
         Ok((TableBlock::parse(raw)?, length))
     }
 
-    /// The part behind the data, if it starts here (when the footer that says so is lost).
+    /// Returns the part after the data if it starts here (used if the footer is lost).
     fn find_other_frame(&self, offset: u64) -> Option<(FrameKind, BlockHandle)> {
         let kinds = [FrameKind::Ranges, FrameKind::Filter, FrameKind::Index, FrameKind::Properties];
         kinds.into_iter().find_map(|kind| {
@@ -183,7 +183,7 @@ impl KlogSalvager {
         })
     }
 
-    /// The first place behind `offset` where a whole data block lies.
+    /// Returns the first offset after `offset` with a valid data block.
     fn find_next_block(&self, offset: u64) -> Result<Option<u64>> {
         let mut start = offset + 1;
         while start + FRAME_OVERHEAD_BYTES as u64 <= self.data_end {
@@ -193,11 +193,11 @@ impl KlogSalvager {
             )?;
             let last = window.len().saturating_sub(FRAME_HEADER_BYTES);
             for at in 0..=last {
-                let place = start + at as u64;
+                let candidate = start + at as u64;
                 let plausible =
                     matches!(window[at..], [_, _, _, _, _, _, _, _, _, 1, 0, 0, 0, 0, 0, 0, ..]);
-                if plausible && self.read_block(place).is_ok() {
-                    return Ok(Some(place));
+                if plausible && self.read_block(candidate).is_ok() {
+                    return Ok(Some(candidate));
                 }
             }
             start += last as u64 + 1;
@@ -205,33 +205,33 @@ impl KlogSalvager {
         Ok(None)
     }
 
-    /// The range tombstones. After a walk.
+    /// Returns the range tombstones. Call it after [`KlogSalvager::read_entries`].
     ///
     /// # Errors
-    /// `Corruption` if there are, or may have been, some that cannot be read.
-    pub fn read_range_tombstones(&self, order: KeyComparator) -> Result<RangeTombstones> {
-        let place = match (self.footer, self.part_after_data.get()) {
+    /// `Corruption` if range tombstones exist, or may have existed, that cannot be read.
+    pub fn read_range_tombstones(&self, comparator: KeyComparator) -> Result<RangeTombstones> {
+        let handle = match (self.footer, self.part_after_data.get()) {
             (Some(footer), _) => footer.ranges_handle(),
-            (None, Some((FrameKind::Ranges, place))) => place,
+            (None, Some((FrameKind::Ranges, handle))) => handle,
             (None, Some(_)) => (0, 0),
             (None, None) => {
-                let e = Error::corruption("range tombstones, if it had any, cannot be found");
+                let e = Error::corruption("range tombstones cannot be located, and may be lost");
                 return Err(self.input.error_at(self.data_end, e));
             }
         };
-        if place == (0, 0) {
+        if handle == (0, 0) {
             return Ok(RangeTombstones::default());
         }
         let decode = || {
-            let bytes = self.input.read(place.0, place.1)?;
-            let raw = Frame::decode(self.input.id(), place.0, &bytes, FrameKind::Ranges)?
+            let bytes = self.input.read(handle.0, handle.1)?;
+            let raw = Frame::decode(self.input.id(), handle.0, &bytes, FrameKind::Ranges)?
                 .decompress(0)?;
-            RangeTombstones::decode(&raw, order)
+            RangeTombstones::decode(&raw, comparator)
         };
-        decode().map_err(|e| self.input.error_at(place.0, e))
+        decode().map_err(|e| self.input.error_at(handle.0, e))
     }
 
-    /// Whether everything beside the data blocks is as it should be.
+    /// Fails unless all parts other than the data blocks are valid.
     pub fn check_metadata(&self, database: u64) -> Result<()> {
         KlogMetadata::read(&self.input, database).map(|_| ())
     }

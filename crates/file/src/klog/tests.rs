@@ -1,5 +1,5 @@
-//! Klogs against a sorted list: round trips, look-ups, cursors; the worked example; damage of every
-//! kind.
+//! Klogs compared with a sorted list: round trips, lookups, cursors; the example of the format
+//! page; every kind of damage.
 
 use super::*;
 use crate::testing::{
@@ -84,7 +84,7 @@ fn check_summary(s: &KlogSummary, entries: &[TestEntry]) {
     assert_eq!(s.vlogs, vlogs.into_iter().collect::<Vec<_>>());
 }
 
-/// Every key that there is and some that are not, at every sequence number that matters.
+/// Looks up all keys and some absent ones, at every relevant sequence number.
 fn check_gets(r: &KlogReader, entries: &[TestEntry]) {
     for e in entries {
         for key in [e.key.clone(), [&e.key[..], &[0]].concat(), [&e.key[..], &[255]].concat()] {
@@ -192,7 +192,7 @@ fn uniform_entries_respect_block_entry_limit() {
 }
 
 /// Keys that share a long prefix make a short block, until one key without it makes the block as
-/// long as all of them together: the writer must close the block before that key.
+/// long as all of them together: the writer must finish the block before that key.
 #[test]
 fn key_without_shared_prefix_does_not_overflow_block() {
     let long = |i: u32| [&[7; 60_000][..], &i.to_be_bytes()].concat();
@@ -230,8 +230,7 @@ fn block_size_is_exceeded_only_by_single_entry() {
     }
 }
 
-/// A file whose checksums are all right and whose properties are not: written by a bug, or by an
-/// enemy.
+/// A file with valid checksums but wrong properties, as written by a bug or an attacker.
 #[test]
 fn verify_detects_wrong_properties() {
     let dir = TestDir::new();
@@ -301,7 +300,7 @@ fn lookups_update_counters() {
     assert_eq!(
         counters.filter_false_positives.get(),
         0,
-        "a version that is too new is no false positive"
+        "a version that is too new is not a false positive"
     );
     (0..2000).for_each(|i| assert!(get(2 * i + 1, 9).is_none()));
     let wrong = counters.filter_false_positives.get();
@@ -332,7 +331,7 @@ fn klog_matches_format_page_example() {
     assert_eq!(hex_of_page(page, 0), to_hex(&dir.get(NAME)));
 }
 
-/// Several small blocks of both codecs, with a key over a block's end.
+/// Several small blocks per codec, with the versions of one key in more than one block.
 fn damage_sample(dir: &TestDir, codec: CompressionMethod) -> KlogSummary {
     let mut entries = small();
     entries.extend((0..12).rev().map(|i| TestEntry::put(b"banana", 20 + i, &[b'b'; 40])));
@@ -366,14 +365,14 @@ fn bit_flips_and_truncations_are_detected() {
             assert!(check(good[..len].to_vec(), s.bytes).unwrap_err().is_corruption());
             assert!(
                 check(good[..len].to_vec(), len as u64).is_err(),
-                "length {len}, and the manifest agrees"
+                "length {len}, matching the manifest"
             );
         }
         assert!(check([&good[..], &[0]].concat(), s.bytes + 1).is_err());
     }
 }
 
-/// Also after opening: damage that comes while the file is in use is met by gets and by verify.
+/// Damage that appears after the file was opened is detected by gets and by verify.
 #[test]
 fn damage_after_open_is_reported() {
     let dir = TestDir::new();
@@ -386,8 +385,8 @@ fn damage_after_open_is_reported() {
         let mut bad = good.clone();
         bad[bit / 8] ^= 1 << (bit % 8);
         dir.put(NAME, bad);
-        // The directory of the tests replaces the file, so it is opened anew; index and filter may
-        // be refused.
+        // The test directory replaces the file, so it is opened again; index or filter may be
+        // rejected.
         let Ok(r) = open(&dir, s.bytes, 0) else { continue };
         let hit = (offset..offset + length).contains(&(bit as u64 / 8));
         assert_eq!(r.get(b"apple", key_hash(b"apple"), SeqNo(12)).is_err(), hit, "bit {bit}");
@@ -413,7 +412,7 @@ fn mutated_files_never_panic() {
             accepted += u32::from(crate::fuzz::fuzz_klog(&mutate(&mut rng, &good)));
         }
     }
-    assert!(accepted < 6000, "verify notices more than checksums: {accepted}");
+    assert!(accepted < 6000, "verify detects more than checksum errors: {accepted}");
 }
 
 #[test]

@@ -1,35 +1,34 @@
-//! A point read that tells what it did: for `explain`. It takes the same way through the reader as
-//! every read, and counts and caches as one does.
+//! A point read that records what it did, for `explain`. It uses the same path through the reader
+//! as every read, including counters and cache.
 
 use super::reader::{EntryValue, KlogReader};
 use perigee_base::io_stats::IoActivity;
 use perigee_base::{Result, SeqNo};
 
-/// What a look-up in one klog asked.
+/// Trace of a lookup in one klog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KlogLookupTrace {
-    /// Whether the filter let the key pass; `None`: the klog has none.
+    /// Filter result; `None` if the klog has no filter.
     pub filter_passed: Option<bool>,
-    /// The data block that was asked; `None`: the filter or the index said that none could hold the
-    /// key.
+    /// The data block that was searched; `None` if the filter or the index excluded the key.
     pub block: Option<BlockLookupTrace>,
 }
 
-/// A data block that was asked.
+/// A data block that was searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLookupTrace {
-    /// Its number in the klog.
+    /// Its index in the klog.
     pub index: usize,
-    /// Where it lies.
+    /// Its offset in the file.
     pub offset: u64,
-    /// Its stored bytes.
+    /// Its stored length in bytes.
     pub bytes: u64,
-    /// Whether the block cache had it; otherwise its bytes were read.
+    /// True if the block was in the cache; otherwise it was read.
     pub was_cached: bool,
 }
 
 impl KlogReader {
-    /// [`KlogReader::get`], and what it asked.
+    /// Like [`KlogReader::get`]; also returns the trace.
     pub fn get_traced(
         &self,
         key: &[u8],
@@ -37,11 +36,11 @@ impl KlogReader {
         at: SeqNo,
     ) -> (Result<Option<(SeqNo, EntryValue)>>, KlogLookupTrace) {
         let mut block = None;
-        let answer = self.get_with(key, hash, at, |number| {
-            let (offset, bytes) = self.metadata.index.block_handle(number);
-            let cached = self.cache.contains(number);
-            block = Some(BlockLookupTrace { index: number, offset, bytes, was_cached: cached });
-            self.load_block(number, true, IoActivity::Get)
+        let answer = self.get_with(key, hash, at, |index| {
+            let (offset, bytes) = self.metadata.index.block_handle(index);
+            let cached = self.cache.contains(index);
+            block = Some(BlockLookupTrace { index, offset, bytes, was_cached: cached });
+            self.load_block(index, true, IoActivity::Get)
         });
         let filter = self.metadata.filter.as_ref().map(|f| f.may_contain(hash));
         (answer, KlogLookupTrace { filter_passed: filter, block })

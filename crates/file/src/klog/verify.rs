@@ -1,4 +1,4 @@
-//! Reads every byte of a klog from disk and checks everything that the format promises.
+//! Verifies a klog: reads every byte from disk and checks everything that the format guarantees.
 
 use super::layout::FOOTER_BYTES;
 use super::properties::{KlogSummary, PropertiesCollector, SKETCHED_KEYS_MIN};
@@ -10,14 +10,15 @@ use perigee_base::file_header::HEADER_BYTES;
 use perigee_base::{Error, Result};
 
 impl KlogReader {
-    /// Reads every byte from disk, not from the cache: frames without a gap, the whole-file
-    /// checksum, strict entry order, separators, every key in the filter, and counts and key range
-    /// as the properties say. `progress` hears how many bytes were checked so far.
+    /// Verifies the whole file, from disk and not from the cache: frames without a gap, the
+    /// whole-file checksum, strict entry order, separators, every key in the filter, and the
+    /// properties. `progress` is called with the number of bytes checked so far.
     pub fn verify(&self, checksum: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
         self.verify_paced(checksum, &mut pace_from_progress(progress))
     }
 
-    /// The same at a pace: `pace` may sleep, or end it with an error.
+    /// Like [`KlogReader::verify`]; `pace` may sleep for rate limiting, and an error it returns
+    /// ends the verification.
     pub fn verify_paced(
         &self,
         checksum: u64,
@@ -31,63 +32,63 @@ impl KlogReader {
         checksum: Option<u64>,
         pace: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<()> {
-        let parts = KlogMetadata::read(&self.input, self.database)?;
-        let mut pass = self.input.scan(pace);
-        let mut walk = KlogVerifier {
-            metadata: &parts,
-            properties: PropertiesCollector::new(parts.comparator),
+        let metadata = KlogMetadata::read(&self.input, self.database)?;
+        let mut scan = self.input.scan(pace);
+        let mut verifier = KlogVerifier {
+            metadata: &metadata,
+            properties: PropertiesCollector::new(metadata.comparator),
             sketch: KeySketch::new(),
             key_count: 0,
         };
-        pass.next_part(HEADER_BYTES as u64)?;
-        for i in 0..parts.index.block_count() {
-            let (offset, length) = parts.index.block_handle(i);
-            let bytes = pass.next_part(length)?;
-            let checked =
-                read_ahead::decode_frame(self.input.id(), offset, bytes, parts.comparator)
+        scan.next_part(HEADER_BYTES as u64)?;
+        for i in 0..metadata.index.block_count() {
+            let (offset, length) = metadata.index.block_handle(i);
+            let bytes = scan.next_part(length)?;
+            let result =
+                read_ahead::decode_frame(self.input.id(), offset, bytes, metadata.comparator)
                     .and_then(|block| {
-                        walk.check_block(i, &block)?;
+                        verifier.check_block(i, &block)?;
                         buffer_pool::recycle_block(block);
                         Ok(())
                     });
-            checked.map_err(|e| self.input.error_at(offset, e))?;
+            result.map_err(|e| self.input.error_at(offset, e))?;
         }
-        // These were verified above; here they only count for the checksum of the whole.
-        walk.properties.add_range_tombstones(&parts.ranges);
+        // These parts were verified above; here they only count for the whole-file checksum.
+        verifier.properties.add_range_tombstones(&metadata.ranges);
         for (_, length) in [
-            parts.footer.ranges_handle(),
-            parts.footer.filter,
-            parts.footer.index,
-            parts.footer.properties,
+            metadata.footer.ranges_handle(),
+            metadata.footer.filter,
+            metadata.footer.index,
+            metadata.footer.properties,
         ] {
-            pass.next_part(length)?;
+            scan.next_part(length)?;
         }
-        pass.next_part(FOOTER_BYTES as u64)?;
-        if walk.properties.expiries() != &*parts.expiries {
-            let e =
-                Error::corruption("the times at which entries expire are not those of the entries");
-            return Err(self.input.error_at(parts.footer.properties.0, e));
+        scan.next_part(FOOTER_BYTES as u64)?;
+        if verifier.properties.expiries() != &*metadata.expiries {
+            let e = Error::corruption("the expiry histogram does not match the entries");
+            return Err(self.input.error_at(metadata.footer.properties.0, e));
         }
-        if walk.properties.operand_count() != parts.operand_count {
-            let e = Error::corruption("the number of operands is not that of the entries")
-                .expected(parts.operand_count, walk.properties.operand_count());
-            return Err(self.input.error_at(parts.footer.properties.0, e));
+        if verifier.properties.operand_count() != metadata.operand_count {
+            let e = Error::corruption("the number of merge operands does not match the entries")
+                .expected(metadata.operand_count, verifier.properties.operand_count());
+            return Err(self.input.error_at(metadata.footer.properties.0, e));
         }
-        if walk.expected_sketch() != parts.sketch {
-            let e = Error::corruption("the sketch of keys is not that of the keys");
-            return Err(self.input.error_at(parts.footer.properties.0, e));
+        if verifier.expected_sketch() != metadata.sketch {
+            let e = Error::corruption("the key sketch does not match the keys");
+            return Err(self.input.error_at(metadata.footer.properties.0, e));
         }
-        let counted = KlogSummary { bytes: self.input.bytes(), ..walk.properties.into_summary() };
-        if counted != parts.summary || counted != *self.summary() {
-            let e = Error::corruption("the properties are not those of the entries")
-                .expected(format_args!("{:?}", parts.summary), format_args!("{counted:?}"));
-            return Err(self.input.error_at(parts.footer.properties.0, e));
+        let counted =
+            KlogSummary { bytes: self.input.bytes(), ..verifier.properties.into_summary() };
+        if counted != metadata.summary || counted != *self.summary() {
+            let e = Error::corruption("the properties do not match the entries")
+                .expected(format_args!("{:?}", metadata.summary), format_args!("{counted:?}"));
+            return Err(self.input.error_at(metadata.footer.properties.0, e));
         }
-        pass.finish(checksum)
+        scan.finish(checksum)
     }
 }
 
-/// A pace that only tells.
+/// Wraps a progress callback as a pace that never sleeps or fails.
 pub(crate) fn pace_from_progress(progress: &mut dyn FnMut(u64)) -> impl FnMut(u64) -> Result<()> {
     |done| {
         progress(done);
@@ -95,7 +96,7 @@ pub(crate) fn pace_from_progress(progress: &mut dyn FnMut(u64)) -> impl FnMut(u6
     }
 }
 
-/// Goes through the blocks in order.
+/// Checks the blocks of a klog in order.
 struct KlogVerifier<'a> {
     metadata: &'a KlogMetadata,
     properties: PropertiesCollector,
@@ -104,36 +105,41 @@ struct KlogVerifier<'a> {
 }
 
 impl KlogVerifier<'_> {
-    /// The sketch that the table should have.
+    /// Returns the sketch that the table must have.
     fn expected_sketch(&self) -> Option<KeySketch> {
         (self.key_count >= SKETCHED_KEYS_MIN).then(|| self.sketch.clone())
     }
 
     fn check_block(&mut self, i: usize, block: &TableBlock) -> Result<()> {
-        let KlogVerifier { metadata: parts, properties: tally, sketch, key_count: keys } = self;
-        let order = parts.comparator;
-        if i > 0 && parts.index.compare_separator(order, i - 1, block.key(0), block.seq(0)).is_ge()
+        let KlogVerifier { metadata, properties, sketch, key_count } = self;
+        let comparator = metadata.comparator;
+        if i > 0
+            && metadata
+                .index
+                .compare_separator(comparator, i - 1, block.key(0), block.seq(0))
+                .is_ge()
         {
             let before = i - 1;
             return Err(Error::corruption(format!(
                 "the separator of block {before} is not before the next block"
             )));
         }
-        let mut denied = false;
-        let counted = tally.add_block(block, |key| {
-            let hash = order.filter_hash(key);
-            *keys += 1;
+        let mut filter_misses_key = false;
+        let result = properties.add_block(block, |key| {
+            let hash = comparator.filter_hash(key);
+            *key_count += 1;
             sketch.add(hash);
-            denied |= parts.filter.as_ref().is_some_and(|f| !f.may_contain(hash));
+            filter_misses_key |= metadata.filter.as_ref().is_some_and(|f| !f.may_contain(hash));
         });
-        if let Err(entry) = counted {
+        if let Err(entry) = result {
             return Err(Error::corruption(format!("entry {entry} of block {i} is out of order")));
         }
-        if denied {
-            return Err(Error::corruption(format!("the filter denies a key of block {i}")));
+        if filter_misses_key {
+            return Err(Error::corruption(format!("the filter excludes a key of block {i}")));
         }
         let last = block.len() - 1;
-        if parts.index.compare_separator(order, i, block.key(last), block.seq(last)).is_lt() {
+        if metadata.index.compare_separator(comparator, i, block.key(last), block.seq(last)).is_lt()
+        {
             return Err(Error::corruption(format!(
                 "the separator of block {i} is before its last entry"
             )));

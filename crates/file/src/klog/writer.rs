@@ -1,8 +1,7 @@
-//! Writes a klog: entries in order, gathered into blocks, then filter, index, properties and
-//! footer.
+//! Writes a klog: sorted entries collected into blocks, then filter, index, properties and footer.
 //!
-//! Invariants: entries come strictly in entry order (checked); a separator is written only when the
-//! first entry behind it is known.
+//! Invariants: entries are added strictly in entry order (checked); a separator is written only
+//! when the first entry after it is known.
 
 use super::adaptive_compression::AdaptiveCompression;
 use super::layout::Footer;
@@ -26,43 +25,43 @@ use perigee_base::{EntryRef, Error, FamilyId, FileId, KeyComparator, Result, Seq
 use perigee_env::{Dir, WritableFile};
 use std::sync::Arc;
 
-/// Largest block size that may be asked for, and most bytes gathered for a block: with one entry
-/// more and the columns that still fits under the readers' bound.
+/// Maximum configurable block size, and maximum bytes buffered for a block: with one more entry and
+/// the columns the block still satisfies the readers' limit.
 const BLOCK_BYTES_MAX: usize = BLOCK_RAW_BYTES_MAX / 2;
-/// What a file holds beside data, filter and index, about.
+/// Approximate size of everything except data, filter and index.
 const METADATA_BYTES_ESTIMATE: u64 = 300;
 
-/// What a klog is written with.
+/// Options of a klog.
 #[derive(Clone, Debug)]
 pub struct KlogOptions {
-    /// The database's id (the shelf fills it in).
+    /// Database id (set by the table cache).
     pub database: u64,
-    /// The family the entries belong to.
+    /// The column family that the entries belong to.
     pub family: FamilyId,
-    /// The order of its keys.
+    /// The comparator of its keys.
     pub comparator: KeyComparator,
-    /// Raw bytes that a data block stays under, unless one entry is larger.
+    /// Maximum raw size of a data block, unless a single entry is larger.
     pub block_bytes: usize,
     /// How blocks are compressed.
     pub compression: CompressionMethod,
-    /// Filter bits per distinct key; 0 writes no filter, and so does an order without a canonical
-    /// form.
+    /// Filter bits per distinct key; 0 writes no filter. Comparators without a canonical form never
+    /// have filters.
     pub filter_bits: u8,
 }
 
-/// Whether a block is of a size and under a codec that it could have here.
+/// Returns true if the block has a size and codec that this table could have given it.
 fn can_copy_block(
-    usual: usize,
-    dense: &AdaptiveCompression,
+    block_bytes: usize,
+    adaptive: &AdaptiveCompression,
     block: &TableBlock,
     stored: &Frame<'_>,
 ) -> bool {
-    let large =
-        stored.raw_bytes * 2 >= usual && (block.len() == 1 || stored.raw_bytes <= usual * 4);
-    large && dense.may_use_codec(stored.codec)
+    let size_fits = stored.raw_bytes * 2 >= block_bytes
+        && (block.len() == 1 || stored.raw_bytes <= block_bytes * 4);
+    size_fits && adaptive.may_use_codec(stored.codec)
 }
 
-/// What is made of the distinct keys.
+/// Collects the distinct keys for the filter and the sketch.
 #[derive(Debug)]
 struct DistinctKeyCollector {
     comparator: KeyComparator,
@@ -92,7 +91,7 @@ impl DistinctKeyCollector {
     }
 }
 
-/// Writes one klog. After an error it is of no more use; the caller removes the file.
+/// Writes one klog. After an error it cannot be used any more; the caller removes the file.
 #[derive(Debug)]
 pub struct KlogWriter {
     output: TableFileWriter,
@@ -106,7 +105,7 @@ pub struct KlogWriter {
     compressor: Compressor,
     /// The raw form of the part being written.
     raw: Vec<u8>,
-    /// The length of a block that was moved here and waits for its separator.
+    /// The frame length of a copied block whose separator is not yet known.
     copied_frame_bytes: Option<u64>,
 }
 
@@ -143,7 +142,7 @@ impl KlogWriter {
         })
     }
 
-    /// Adds the next entry; one that is out of order or too large is a bug of the caller.
+    /// Adds the next entry; an entry out of order or too large is an internal error.
     pub fn add(&mut self, e: EntryRef<'_>) -> Result<()> {
         let inline = e.value.inline_bytes().map_or(0, <[u8]>::len);
         if e.key.len() > KEY_BYTES_MAX || inline > INLINE_VALUE_BYTES_MAX {
@@ -167,26 +166,32 @@ impl KlogWriter {
         Ok(())
     }
 
-    /// Whether a block of another table may be moved here as it is stored: under the codec that it
-    /// would get here, not small, and leaving no small one before it, unless `many` such blocks
-    /// follow each other.
+    /// Returns true if a block of another table may be copied as stored: it has a codec that this
+    /// table would use, it is not small, and the unfinished block before it is not small either,
+    /// unless `many` such blocks follow each other.
     pub fn accepts_block(&self, block: &TableBlock, stored: &Frame<'_>, many: bool) -> bool {
-        let usual = self.options.block_bytes;
-        let before = self.block.is_empty() || many || self.block.estimated_bytes() * 2 >= usual;
-        before && can_copy_block(usual, &self.adaptive, block, stored)
+        let block_bytes = self.options.block_bytes;
+        let previous_is_full =
+            self.block.is_empty() || many || self.block.estimated_bytes() * 2 >= block_bytes;
+        previous_is_full && can_copy_block(block_bytes, &self.adaptive, block, stored)
     }
-    /// The same for a table that is not begun.
+    /// Like [`KlogWriter::accepts_block`], for a table that is not yet created.
     pub fn would_accept_block(
         options: &KlogOptions,
         block: &TableBlock,
         stored: &Frame<'_>,
     ) -> bool {
-        let usual = options.block_bytes;
-        can_copy_block(usual, &AdaptiveCompression::new(options.compression, usual), block, stored)
+        let block_bytes = options.block_bytes;
+        can_copy_block(
+            block_bytes,
+            &AdaptiveCompression::new(options.compression, block_bytes),
+            block,
+            stored,
+        )
     }
 
-    /// Adds all entries of a block, which lies in another table as `stored`, whose checksum was
-    /// compared.
+    /// Adds all entries of a block that is stored as `stored` in another table; its checksum must
+    /// have been verified.
     pub fn copy_block(&mut self, block: &TableBlock, stored: &Frame<'_>) -> Result<()> {
         if self.copied_frame_bytes.is_some() || !self.block.is_empty() {
             let mut first = Vec::new();
@@ -196,15 +201,19 @@ impl KlogWriter {
         if self.properties.add_block(block, |key| self.keys.add(key)).is_err() {
             return Err(Error::internal("entries are not in order").in_file(self.output.name()));
         }
-        let place = (self.output.id(), self.output.offset());
-        self.copied_frame_bytes =
-            Some(frame::append_stored_frame(self.output.buffer(), place, FrameKind::Data, stored));
+        let location = (self.output.id(), self.output.offset());
+        self.copied_frame_bytes = Some(frame::append_stored_frame(
+            self.output.buffer(),
+            location,
+            FrameKind::Data,
+            stored,
+        ));
         self.output.flush_if_full()
     }
 
-    /// Ends the block at hand, behind which comes the key `next`.
+    /// Finishes the current block; `next` is the first key after it.
     fn finish_block(&mut self, next: &[u8]) -> Result<()> {
-        let last = self.properties.last_entry().expect("a block that ends has a last entry");
+        let last = self.properties.last_entry().expect("a block being finished has an entry");
         let (key, seq) = index::block_separator(self.options.comparator, last, next);
         self.write_block(&key, seq)
     }
@@ -229,21 +238,22 @@ impl KlogWriter {
         Ok(())
     }
 
-    /// Writes `self.raw`. Where it lies.
+    /// Writes `self.raw` as a frame. Returns its offset and length.
     fn write_frame(
         &mut self,
         kind: FrameKind,
         compression: CompressionMethod,
     ) -> Result<(u64, u64)> {
-        let place = (self.output.id(), self.output.offset());
-        let how = (compression, &mut self.compressor);
-        let length = frame::append_frame(self.output.buffer(), place, kind, &self.raw, how)
-            .map_err(|e| e.at(self.output.name(), place.1))?;
+        let location = (self.output.id(), self.output.offset());
+        let compression = (compression, &mut self.compressor);
+        let length =
+            frame::append_frame(self.output.buffer(), location, kind, &self.raw, compression)
+                .map_err(|e| e.at(self.output.name(), location.1))?;
         self.output.flush_if_full()?;
-        Ok((place.1, length))
+        Ok((location.1, length))
     }
 
-    /// Bytes of the file if it were finished now, about.
+    /// Returns the approximate file size if it were finished now, in bytes.
     pub fn estimated_file_bytes(&self) -> u64 {
         let block = if self.block.is_empty() { 0 } else { self.block.estimated_bytes() };
         self.output.offset()
@@ -251,11 +261,11 @@ impl KlogWriter {
             + METADATA_BYTES_ESTIMATE
     }
 
-    /// Gathers so many bytes before the file system is called.
+    /// Sets the number of buffered bytes that triggers an append to the file.
     pub fn set_buffer_bytes(&mut self, bytes: usize) {
         self.output.set_buffer_bytes(bytes);
     }
-    /// Memory it holds, and will until it is finished: buffers, index, filter.
+    /// Returns the memory used until the klog is finished, in bytes: buffers, index, filter.
     pub fn memory_bytes(&self) -> u64 {
         let buffers =
             self.output.memory_bytes() + self.raw.capacity() + self.compressor.memory_bytes();
@@ -264,36 +274,38 @@ impl KlogWriter {
         (buffers + parts + REGISTERS + size_of::<KlogWriter>()) as u64
     }
 
-    /// Write calls so far; finishing makes one more.
+    /// Returns the number of append calls so far; finishing makes one more.
     pub fn append_calls(&self) -> u64 {
         self.output.append_calls()
     }
 
-    /// Bytes that the index takes so far; its raw form will not be longer by more than its columns.
+    /// Returns the bytes buffered for the index; its raw form exceeds them at most by its columns.
     pub fn pending_index_bytes(&self) -> usize {
         self.index.buffered_bytes()
     }
 
-    /// The range tombstones of the file.
+    /// Sets the range tombstones of the klog.
     pub fn set_range_tombstones(&mut self, ranges: RangeTombstones) {
         self.properties.add_range_tombstones(&ranges);
         self.ranges = ranges;
     }
 
-    /// Writes the rest and syncs the file; the directory is the caller's. A klog has at least one
-    /// entry or range tombstone.
+    /// Writes the rest and syncs the file; the caller syncs the directory. Fails if there is
+    /// neither an entry nor a range tombstone.
     pub fn finish(self) -> Result<KlogSummary> {
         self.finish_with_deferred_sync(None)
     }
 
-    /// The same; the file goes to `later`, if there is such a list, for the caller to sync.
+    /// Like [`KlogWriter::finish`]; with `deferred_syncs`, adds the file to that list instead of
+    /// syncing it.
     pub fn finish_with_deferred_sync(
         mut self,
-        later: Option<&mut Vec<Arc<dyn WritableFile>>>,
+        deferred_syncs: Option<&mut Vec<Arc<dyn WritableFile>>>,
     ) -> Result<KlogSummary> {
         let last = self.properties.last_entry().map(|(key, _)| key.to_vec());
         if last.is_none() && self.ranges.is_empty() {
-            return Err(Error::internal("a klog without entries").in_file(self.output.name()));
+            return Err(Error::internal("a klog without entries and range tombstones")
+                .in_file(self.output.name()));
         }
         if let Some(last) = &last {
             self.write_block(last, SeqNo::ZERO)?;
@@ -306,12 +318,12 @@ impl KlogWriter {
             self.index.finish(&mut self.raw);
             index = self.write_frame(FrameKind::Index, self.options.compression)?;
         }
-        let order = self.options.comparator;
+        let comparator = self.options.comparator;
         let (expiries, operands) =
             (self.properties.expiries().clone(), self.properties.operand_count());
-        let summary =
-            std::mem::replace(&mut self.properties, PropertiesCollector::new(order)).into_summary();
-        self.raw = properties::encode(&summary, order);
+        let summary = std::mem::replace(&mut self.properties, PropertiesCollector::new(comparator))
+            .into_summary();
+        self.raw = properties::encode(&summary, comparator);
         if self.keys.count >= properties::SKETCHED_KEYS_MIN {
             properties::append_sketch(&mut self.raw, &self.keys.sketch);
         }
@@ -328,11 +340,11 @@ impl KlogWriter {
         };
         let end = footer.encode(self.output.id(), self.output.offset());
         self.output.buffer().extend_from_slice(&end);
-        let (bytes, checksum) = self.output.finish(later)?;
+        let (bytes, checksum) = self.output.finish(deferred_syncs)?;
         Ok(KlogSummary { bytes, checksum, ..summary })
     }
 
-    /// The length of the frame; 0 if there is none.
+    /// Writes the ranges frame. Returns its length; 0 if there are no range tombstones.
     fn write_ranges(&mut self) -> Result<u64> {
         if self.ranges.is_empty() {
             return Ok(0);
@@ -341,12 +353,12 @@ impl KlogWriter {
         Ok(self.write_frame(FrameKind::Ranges, self.options.compression)?.1)
     }
 
-    /// A filter is noise to every codec, so it is stored as it is.
+    /// Writes the filter frame, uncompressed, because filter bits do not compress.
     fn write_filter(&mut self) -> Result<(u64, u64)> {
         if !self.keys.filter.is_enabled() {
             return Ok((0, 0));
         }
-        // The hashes go before the filter is copied on its way out.
+        // Frees the hashes before the filter is copied to the output buffer.
         self.raw = std::mem::replace(&mut self.keys.filter, FilterWriter::new(0)).build();
         self.write_frame(FrameKind::Filter, CompressionMethod::None)
     }

@@ -1,5 +1,5 @@
-//! The write batch: operations in log format, with room for the record header in front.
-//! See `docs/format/batch.md`.
+//! The write batch: operations in log format, with space for the record header in front. See
+//! `docs/format/batch.md`.
 
 use super::layout::{self, RECORD_HEADER_BYTES, RecordKind, padded_len};
 use perigee_base::codec::{self, Decoder};
@@ -10,13 +10,13 @@ use std::ops::Range;
 /// Operations in log format.
 #[derive(Clone, Debug)]
 pub struct Batch {
-    /// `RECORD_HEADER_BYTES` of room, then the payload.
+    /// `RECORD_HEADER_BYTES` of reserved space, then the payload.
     buf: Vec<u8>,
     count: u32,
     user_bytes: u64,
 }
 
-/// A place in a batch.
+/// A position in a batch, to roll back to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchSavepoint {
     bytes: usize,
@@ -31,12 +31,12 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// An empty batch.
+    /// Creates an empty batch.
     pub fn new() -> Batch {
         Batch::with_capacity(0)
     }
 
-    /// An empty batch with room for `payload` bytes.
+    /// Creates an empty batch with capacity for `payload` bytes.
     pub fn with_capacity(payload: usize) -> Batch {
         let mut buf = Vec::new();
         if payload > 0 {
@@ -46,7 +46,7 @@ impl Batch {
         Batch { buf, count: 0, user_bytes: 0 }
     }
 
-    /// Bytes that one put takes.
+    /// Returns the encoded size of a put, in bytes.
     pub fn encoded_put_bytes(family: FamilyId, key: &[u8], value: &[u8]) -> usize {
         1 + codec::varint_len(u64::from(family.0))
             + codec::varint_len(key.len() as u64)
@@ -73,7 +73,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Adds a put that ends at `expiry`.
+    /// Adds a put that expires at `expiry`.
     pub fn put_expiring(
         &mut self,
         family: FamilyId,
@@ -121,7 +121,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Adds an operand.
+    /// Adds a merge operand.
     pub fn merge(&mut self, family: FamilyId, key: &[u8], operand: &[u8]) -> Result<()> {
         let at = self.buf.len().max(RECORD_HEADER_BYTES);
         self.put(family, key, operand)?;
@@ -129,7 +129,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Adds a delete of every key between two places.
+    /// Adds a delete of every key between two boundaries.
     pub fn delete_range(
         &mut self,
         family: FamilyId,
@@ -155,7 +155,7 @@ impl Batch {
         Ok(())
     }
 
-    /// Checks the limits and takes the memory, before anything is changed.
+    /// Checks the limits and reserves memory, before the batch is changed.
     fn check_and_reserve(&mut self, key: &[u8], bytes: usize) -> Result<()> {
         if key.len() > limits::KEY_BYTES_MAX {
             return Err(Error::invalid("the key is too long")
@@ -170,61 +170,61 @@ impl Batch {
                     self.payload_bytes() + bytes,
                 ));
         }
-        let room = if self.buf.is_empty() { RECORD_HEADER_BYTES } else { 0 };
+        let header_bytes = if self.buf.is_empty() { RECORD_HEADER_BYTES } else { 0 };
         if bytes > 64 << 10 {
-            self.buf.try_reserve(room + bytes + 8).map_err(|_| {
+            self.buf.try_reserve(header_bytes + bytes + 8).map_err(|_| {
                 Error::new(
                     perigee_base::ErrorKind::NoMemory,
                     format!("no memory for a batch of {bytes} bytes"),
                 )
             })?;
         }
-        self.buf.resize(self.buf.len() + room, 0);
+        self.buf.resize(self.buf.len() + header_bytes, 0);
         Ok(())
     }
 
-    /// Where it stands, to come back to.
+    /// Returns the current position, for [`Batch::roll_back_to`].
     pub fn savepoint(&self) -> BatchSavepoint {
         BatchSavepoint { bytes: self.buf.len(), count: self.count, user_bytes: self.user_bytes }
     }
-    /// Forgets what was added after a mark of this batch; costs the same whatever that was.
-    pub fn roll_back_to(&mut self, mark: BatchSavepoint) {
-        self.buf.truncate(mark.bytes);
-        (self.count, self.user_bytes) = (mark.count, mark.user_bytes);
+    /// Removes the operations added after a savepoint of this batch, in constant time.
+    pub fn roll_back_to(&mut self, savepoint: BatchSavepoint) {
+        self.buf.truncate(savepoint.bytes);
+        (self.count, self.user_bytes) = (savepoint.count, savepoint.user_bytes);
     }
-    /// Its bytes, into which its operations point.
+    /// Returns the buffer that the ranges of its operations refer to.
     pub fn buf(&self) -> &[u8] {
         &self.buf
     }
-    /// The operations added after a mark.
-    pub fn ops_since(&self, mark: BatchSavepoint) -> BatchOps<'_> {
+    /// Iterates over the operations added after a savepoint.
+    pub fn ops_since(&self, savepoint: BatchSavepoint) -> BatchOps<'_> {
         BatchOps::new(
             &self.buf,
-            mark.bytes.max(RECORD_HEADER_BYTES).min(self.buf.len())..self.buf.len(),
+            savepoint.bytes.max(RECORD_HEADER_BYTES).min(self.buf.len())..self.buf.len(),
         )
     }
 
-    /// Operations in it.
+    /// Returns the number of operations.
     pub fn count(&self) -> u32 {
         self.count
     }
-    /// Bytes of keys and values in it.
+    /// Returns the total bytes of keys and values.
     pub fn user_bytes(&self) -> u64 {
         self.user_bytes
     }
-    /// Bytes of its payload.
+    /// Returns the payload size in bytes.
     pub fn payload_bytes(&self) -> usize {
         self.buf.len().saturating_sub(RECORD_HEADER_BYTES)
     }
-    /// Forgets the operations, keeps the memory.
+    /// Removes all operations; keeps the allocated memory.
     pub fn clear(&mut self) {
         self.buf.truncate(RECORD_HEADER_BYTES);
         self.count = 0;
         self.user_bytes = 0;
     }
 
-    /// Pads the payload and computes its checksum: the part of sealing that needs no place in the
-    /// log.
+    /// Pads the payload and computes its checksum: the part of record encoding that does not depend
+    /// on the position in the log.
     pub fn finish(self) -> EncodedRecord {
         let payload_bytes = self.payload_bytes();
         let mut buf = self.buf;
@@ -241,29 +241,29 @@ impl Batch {
     }
 }
 
-/// A record that lacks only its header.
+/// A record that is complete except for its header.
 #[derive(Debug)]
 pub struct EncodedRecord {
-    /// What the payload is.
+    /// Kind of the record.
     pub kind: RecordKind,
-    /// Room for the header, payload, padding.
+    /// Space for the header, then payload and padding.
     pub buf: Vec<u8>,
-    /// Payload bytes without padding.
+    /// Payload length without padding.
     pub payload_bytes: u32,
-    /// LSNs it will occupy.
+    /// Number of LSNs that the record occupies.
     pub lsn_count: u32,
     /// Checksum of payload and padding.
     pub payload_checksum: u64,
 }
 
 impl EncodedRecord {
-    /// A record around any payload.
+    /// Builds a record with the given payload.
     pub fn from_payload(kind: RecordKind, payload: &[u8], count: u32) -> EncodedRecord {
         EncodedRecord::build_payload(kind, count, payload.len(), |buf| {
             buf.extend_from_slice(payload)
         })
     }
-    /// A record whose payload, of about so many bytes, `fill` appends.
+    /// Builds a record whose payload `fill` appends; `bytes` is the expected payload size.
     pub fn build_payload(
         kind: RecordKind,
         count: u32,
@@ -278,27 +278,28 @@ impl EncodedRecord {
         let payload_checksum = checksum::payload_checksum(&buf[RECORD_HEADER_BYTES..]);
         EncodedRecord { kind, buf, payload_bytes, lsn_count: count, payload_checksum }
     }
-    /// Where the payload lies in `buf`.
+    /// Returns the range of the payload in `buf`.
     pub fn payload_range(&self) -> Range<usize> {
         RECORD_HEADER_BYTES..RECORD_HEADER_BYTES + self.payload_bytes as usize
     }
 }
 
-/// One operation: kind, family, and where its key and value lie in the buffer it was read from.
+/// An operation: kind, column family, and the ranges of key and value in the buffer it was read
+/// from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchOp {
-    /// What it does.
+    /// Kind of the operation.
     pub kind: EntryKind,
-    /// The family.
+    /// The column family.
     pub family: FamilyId,
-    /// The key's bytes.
+    /// Range of the key.
     pub key: Range<usize>,
-    /// The stored value's bytes (empty for a delete).
+    /// Range of the stored value (empty for a delete).
     pub value: Range<usize>,
 }
 
 impl BatchOp {
-    /// The ends of the range that it deletes; `None` if it is about one key.
+    /// Returns the boundaries of a range delete; `None` for every other operation.
     pub fn deleted_range_in<'a>(
         &self,
         buf: &'a [u8],
@@ -306,21 +307,21 @@ impl BatchOp {
         if self.kind != EntryKind::RangeDelete {
             return None;
         }
-        let cut = |r: &Range<usize>| KeyBoundaryRef::decode(&buf[r.clone()]).ok();
-        cut(&self.key).zip(cut(&self.value))
+        let boundary = |r: &Range<usize>| KeyBoundaryRef::decode(&buf[r.clone()]).ok();
+        boundary(&self.key).zip(boundary(&self.value))
     }
-    /// Bytes of its value as the user gave it.
+    /// Returns the length of the value as the user supplied it.
     pub fn user_value_bytes(&self) -> u64 {
         let expiry = if self.kind == EntryKind::PutExpiring { Expiry::BYTES } else { 0 };
         self.value.len().saturating_sub(expiry) as u64
     }
-    /// Its value; `buf` is the buffer that it was read from.
+    /// Decodes the value; `buf` is the buffer that the operation was read from.
     pub fn value_in<'a>(&self, buf: &'a [u8]) -> Result<ValueRef<'a>> {
         ValueRef::decode(self.kind, &buf[self.value.clone()])
     }
 }
 
-/// Reads the operations of the payload `buf[range]`, with ranges relative to `buf`.
+/// Iterates over the operations of the payload `buf[range]`; their ranges are relative to `buf`.
 #[derive(Clone, Debug)]
 pub struct BatchOps<'a> {
     decoder: Decoder<'a>,
@@ -328,7 +329,7 @@ pub struct BatchOps<'a> {
 }
 
 impl<'a> BatchOps<'a> {
-    /// Starts at the first operation.
+    /// Creates an iterator at the first operation.
     pub fn new(buf: &'a [u8], payload: Range<usize>) -> BatchOps<'a> {
         BatchOps { base: payload.start, decoder: Decoder::new(&buf[payload]) }
     }
@@ -337,14 +338,14 @@ impl<'a> BatchOps<'a> {
         let d = &mut self.decoder;
         let kind = EntryKind::decode(d.u8()?)?;
         let family = FamilyId(d.varint32()?);
-        let longest = limits::KEY_BYTES_MAX + usize::from(kind == EntryKind::RangeDelete);
-        let key_len = check_len(d.varint()?, longest, "key")?;
+        let key_bytes_max = limits::KEY_BYTES_MAX + usize::from(kind == EntryKind::RangeDelete);
+        let key_len = check_len(d.varint()?, key_bytes_max, "key")?;
         let value_len = match kind {
             EntryKind::Put | EntryKind::Merge => {
                 check_len(d.varint()?, limits::VALUE_BYTES_MAX, "value")?
             }
             EntryKind::Delete | EntryKind::SingleDelete => 0,
-            EntryKind::RangeDelete => check_len(d.varint()?, longest, "key")?,
+            EntryKind::RangeDelete => check_len(d.varint()?, key_bytes_max, "key")?,
             EntryKind::PutExpiring => check_expiring_value_len(d.varint()?)?,
             EntryKind::PutPointer | EntryKind::PointerExpiring | EntryKind::MergePointer => {
                 return Err(Error::corruption("a value-log pointer inside a batch"));
@@ -375,11 +376,13 @@ impl Iterator for BatchOps<'_> {
     }
 }
 
-/// The length of a stored value that starts with its time.
+/// Checks the length of a stored value that starts with its expiry time.
 fn check_expiring_value_len(n: u64) -> Result<usize> {
     match n.checked_sub(Expiry::BYTES as u64) {
         Some(value) => Ok(check_len(value, limits::VALUE_BYTES_MAX, "value")? + Expiry::BYTES),
-        None => Err(Error::corruption("an expiring entry of a batch is too short for its time")),
+        None => {
+            Err(Error::corruption("an expiring value in a batch is too short for its expiry time"))
+        }
     }
 }
 

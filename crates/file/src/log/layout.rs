@@ -1,16 +1,16 @@
-//! The record header (drawn in `docs/format/log.md`).
+//! The record header (see the table in `docs/format/log.md`).
 
 use perigee_base::codec::Decoder;
 use perigee_base::{Error, FileId, Result, checksum};
 
 /// Bytes of a record header.
 pub const RECORD_HEADER_BYTES: usize = 64;
-/// `PRLG`.
+/// The magic number `PRLG`.
 pub const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"PRLG");
 /// Records start at multiples of this.
 pub const ALIGNMENT: usize = 8;
 
-/// What a payload is.
+/// Kind of a log record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum RecordKind {
@@ -18,11 +18,11 @@ pub enum RecordKind {
     Batch = 1,
     /// A manifest edit.
     Edit = 2,
-    /// The mark of a clean close.
+    /// Marks a clean close.
     Close = 3,
-    /// A transaction that waits for a decision.
+    /// A prepared transaction.
     Prepare = 4,
-    /// The decision over one.
+    /// The decision about a prepared transaction.
     Decision = 5,
 }
 
@@ -42,28 +42,27 @@ impl RecordKind {
 /// A decoded record header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordHeader {
-    /// What the payload is.
+    /// Kind of the record.
     pub kind: RecordKind,
-    /// Bytes of the payload without padding.
+    /// Payload length without padding.
     pub payload_bytes: u32,
-    /// LSNs the record occupies.
+    /// Number of LSNs that the record occupies.
     pub lsn_count: u32,
-    /// Its first LSN.
+    /// First LSN of the record.
     pub lsn: u64,
-    /// Everything up to this LSN was durable when the record was sealed.
+    /// Highest LSN known to be durable when the record was written.
     pub durable_lsn: u64,
-    /// The manifest held this many synced edits when the record was sealed (0 in the manifest
-    /// itself).
+    /// Number of synced manifest edits when the record was written (0 in the manifest itself).
     pub manifest_edits: u64,
-    /// Header checksum of the record before.
+    /// Header checksum of the previous record.
     pub previous_checksum: u64,
     /// Checksum of payload and padding.
     pub payload_checksum: u64,
 }
 
 impl RecordHeader {
-    /// The bytes on disk at `offset` of the log with this seal (see [`seal`]).
-    pub fn encode(&self, seal: FileId, offset: u64) -> [u8; RECORD_HEADER_BYTES] {
+    /// Encodes the header for `offset` of the log with this seed (see [`checksum_seed`]).
+    pub fn encode(&self, seed: FileId, offset: u64) -> [u8; RECORD_HEADER_BYTES] {
         let mut out = [0u8; RECORD_HEADER_BYTES];
         out[8..12].copy_from_slice(&RECORD_MAGIC.to_le_bytes());
         out[12..16].copy_from_slice(&self.payload_bytes.to_le_bytes());
@@ -74,26 +73,26 @@ impl RecordHeader {
         out[40..48].copy_from_slice(&self.manifest_edits.to_le_bytes());
         out[48..56].copy_from_slice(&self.previous_checksum.to_le_bytes());
         out[56..64].copy_from_slice(&self.payload_checksum.to_le_bytes());
-        let sum = checksum::checksum(seal, offset, &out[8..]);
+        let sum = checksum::checksum(seed, offset, &out[8..]);
         out[0..8].copy_from_slice(&sum.to_le_bytes());
         out
     }
 
-    /// Decodes the header at `offset` of the log with this seal; the second value is its checksum,
-    /// which the next record names.
-    pub fn decode(bytes: &[u8], seal: FileId, offset: u64) -> Result<(RecordHeader, u64)> {
+    /// Decodes the header at `offset` of the log with this seed. The second value is the header
+    /// checksum, which the next record repeats.
+    pub fn decode(bytes: &[u8], seed: FileId, offset: u64) -> Result<(RecordHeader, u64)> {
         let mut d = Decoder::new(bytes);
         let stored = d.u64()?;
         let magic = d.u32()?;
         if magic != RECORD_MAGIC {
-            return Err(Error::corruption("no log record here")
+            return Err(Error::corruption("no log record at this offset")
                 .expected(format_args!("{RECORD_MAGIC:#010x}"), format_args!("{magic:#010x}")));
         }
         let (payload_bytes, count) = (d.u32()?, d.u32()?);
         let (kind, codec, zero) = (d.u8()?, d.u8()?, d.u16()?);
         let (lsn, durable, edits) = (d.u64()?, d.u64()?, d.u64()?);
         let (previous, payload_checksum) = (d.u64()?, d.u64()?);
-        let got = checksum::checksum(seal, offset, &bytes[8..RECORD_HEADER_BYTES]);
+        let got = checksum::checksum(seed, offset, &bytes[8..RECORD_HEADER_BYTES]);
         if stored != got {
             return Err(Error::corruption("log record header checksum differs")
                 .expected(format_args!("{stored:#018x}"), format_args!("{got:#018x}")));
@@ -120,14 +119,14 @@ impl RecordHeader {
         ))
     }
 
-    /// Bytes of the whole record, padding included.
+    /// Returns the length of the whole record, including padding.
     pub fn record_bytes(&self) -> u64 {
         (RECORD_HEADER_BYTES + padded_len(self.payload_bytes as usize)) as u64
     }
 }
 
-/// What binds record headers to their log: the database's random id and the file's, so that neither
-/// a stale record nor bytes that a user stored can pass for a record.
+/// Returns the checksum seed that binds record headers to their log: made of the random database id
+/// and the file number, so that neither a stale record nor user data can be accepted as a record.
 pub fn checksum_seed(database: u64, file: FileId) -> FileId {
     FileId(database.wrapping_add(file.0))
 }
@@ -136,21 +135,22 @@ fn format_too_new(what: std::fmt::Arguments<'_>) -> Error {
     Error::new(
         perigee_base::ErrorKind::FormatTooNew,
         format!(
-            "a log record uses {what}, which this version does not know: open it with a newer Perigee"
+            "a log record uses {what}, which this version does not know: open it with a \
+             newer Perigee"
         ),
     )
 }
 
-/// Bytes of a payload of `n` bytes with its padding, of which there is at least one byte.
+/// Returns the padded length of a payload of `n` bytes; there is at least one byte of padding.
 pub fn padded_len(n: usize) -> usize {
     (n + 1).next_multiple_of(ALIGNMENT)
 }
 
-/// The last byte of every record. It is not zero, nor one flipped bit from it: so zeros at the end
-/// of a file are no part of a record, and a record that lacks its end was cut short.
+/// The last byte of every record. It is neither zero nor one bit flip away from zero: so trailing
+/// zeros of a file are never part of a record, and a record without this byte was truncated.
 pub const END_MARKER: u8 = 0xFF;
 
-/// Pads the payload that begins at `start` of `buf`.
+/// Pads the payload that starts at `start` of `buf`.
 pub fn pad_payload(buf: &mut Vec<u8>, start: usize) {
     let end = start + padded_len(buf.len().saturating_sub(start));
     buf.resize(end, 0);

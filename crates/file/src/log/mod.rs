@@ -1,7 +1,8 @@
-//! Log framing, for the write-ahead log and the manifest alike. See `docs/format/log.md`.
+//! Log framing, shared by the write-ahead log and the manifest. See `docs/format/log.md`.
 //!
-//! This room seals and reads records. What a payload means, which segments exist and whether a bad
-//! record is a torn end or damage is decided above, from what is reported here.
+//! This module encodes and reads records. The meaning of payloads, the list of segments, and the
+//! decision whether a bad record is a torn end or damage belong to the layers above, which use what
+//! is reported here.
 
 pub mod layout;
 pub mod batch;

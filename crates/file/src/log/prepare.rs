@@ -1,7 +1,7 @@
-//! The payloads of two-phase commit: what a prepared transaction claims and will write, and the
-//! decision over it. See `docs/format/log.md`. Decoding is total.
+//! Payloads of two-phase commit: what a prepared transaction claims and will write, and the
+//! decision about it. See `docs/format/log.md`. Decoding never panics.
 //!
-//! Must not know levels of isolation, locks or families: here they are numbers.
+//! Isolation levels, lock modes and column families are only numbers here.
 
 use super::batch::EncodedRecord;
 use super::layout::RecordKind;
@@ -10,62 +10,64 @@ use perigee_base::key_boundary::KeyBoundaryRef;
 use perigee_base::{Error, FamilyId, Result, limits};
 use std::ops::Range;
 
-/// What a claim is on.
+/// Target of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClaimTarget<'a> {
-    /// A key.
+    /// A single key.
     Key(&'a [u8]),
-    /// All keys between two places.
+    /// All keys between two boundaries.
     Range(KeyBoundaryRef<'a>, KeyBoundaryRef<'a>),
 }
 
-/// A key or a range that others must leave alone until the decision, beside what is written: read,
-/// or locked.
+/// A key or range, other than those written, that other transactions must not touch until the
+/// decision: it was read, or is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PreparedClaim<'a> {
-    /// Its family.
+    /// Its column family.
     pub family: FamilyId,
-    /// 0: it was read and must not change. Others: the kind of lock that is held.
+    /// 0: it was read and must not change. Other values: the mode of the lock that is held.
     pub mode: u8,
-    /// On what.
+    /// The claimed key or range.
     pub target: ClaimTarget<'a>,
 }
 
-/// The kinds of claims: 0 to 4.
+/// Number of claim modes: 0 to 4.
 pub const CLAIM_MODES: u8 = 5;
 
-/// What is known of a prepared transaction beside its claims and its batch.
+/// Attributes of a prepared transaction, without claims and batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrepareHeader<'a> {
-    /// Its global identifier.
+    /// Global transaction identifier.
     pub gid: &'a [u8],
-    /// Its level of isolation.
+    /// Isolation level.
     pub isolation_level: u8,
-    /// When it was prepared, in milliseconds since the Unix epoch.
+    /// Time of the prepare, in milliseconds since the Unix epoch.
     pub prepared_at_ms: u64,
-    /// Operations of its batch.
+    /// Number of operations in its batch.
     pub op_count: u32,
 }
 
 /// A decoded prepare record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrepareRecord<'a> {
-    /// What it is.
+    /// Attributes of the transaction.
     pub header: PrepareHeader<'a>,
-    /// What it claims.
+    /// Keys and ranges that it claims.
     pub claims: Vec<PreparedClaim<'a>>,
-    /// Where its operations lie in the payload.
+    /// Range of its operations in the payload.
     pub ops_range: Range<usize>,
 }
 
-/// Refuses an identifier that no transaction can have.
+/// Fails if `gid` is not a valid transaction identifier.
 ///
 /// # Errors
 /// `InvalidArgument`.
 pub fn check_gid(gid: &[u8]) -> Result<()> {
     if gid.is_empty() || gid.len() > limits::GID_BYTES_MAX {
-        return Err(Error::invalid("the identifier of a prepared transaction has 1 to 255 bytes")
-            .expected(format_args!("1 to {} bytes", limits::GID_BYTES_MAX), gid.len()));
+        return Err(Error::invalid(
+            "the identifier of a prepared transaction must have 1 to 255 bytes",
+        )
+        .expected(format_args!("1 to {} bytes", limits::GID_BYTES_MAX), gid.len()));
     }
     Ok(())
 }
@@ -83,44 +85,44 @@ fn decode_gid<'a>(d: &mut Decoder<'a>) -> Result<&'a [u8]> {
     }
 }
 
-fn encode_boundary(out: &mut Vec<u8>, cut: KeyBoundaryRef<'_>) {
-    codec::put_varint(out, cut.encoded_bytes() as u64);
-    cut.encode(out);
+fn encode_boundary(out: &mut Vec<u8>, boundary: KeyBoundaryRef<'_>) {
+    codec::put_varint(out, boundary.encoded_bytes() as u64);
+    boundary.encode(out);
 }
 
 fn decode_boundary<'a>(d: &mut Decoder<'a>) -> Result<KeyBoundaryRef<'a>> {
     KeyBoundaryRef::decode_read_range(d.bytes(limits::PREPARE_BYTES_MAX)?)
 }
 
-/// The record of a prepared transaction; `claims` visits all of them. It takes one number, which no
-/// operation has.
+/// Encodes the prepare record of a transaction; `claims` calls its argument with each claim. The
+/// record occupies one LSN, which belongs to no operation.
 ///
 /// # Errors
-/// `InvalidArgument` if it is larger than a record may be.
+/// `InvalidArgument` if it exceeds the maximum size of a prepare record.
 pub fn encode_prepare(
-    head: PrepareHeader<'_>,
+    header: PrepareHeader<'_>,
     claims: &dyn Fn(&mut dyn FnMut(PreparedClaim<'_>)),
     batch: &[u8],
 ) -> Result<EncodedRecord> {
-    let (mut listed, mut count) = (Vec::new(), 0u64);
+    let (mut encoded_claims, mut count) = (Vec::new(), 0u64);
     claims(&mut |claim: PreparedClaim<'_>| {
         count += 1;
-        encode_claim(&mut listed, &claim);
+        encode_claim(&mut encoded_claims, &claim);
     });
-    let bytes = listed.len() + batch.len();
+    let bytes = encoded_claims.len() + batch.len();
     if bytes > limits::PREPARE_BYTES_MAX {
         return Err(Error::invalid(
-            "the transaction is too large to be prepared, with what it has read",
+            "the transaction, including what it has read, is too large to be prepared",
         )
         .expected(format_args!("at most {} bytes", limits::PREPARE_BYTES_MAX), bytes));
     }
     Ok(EncodedRecord::build_payload(RecordKind::Prepare, 1, bytes + 300, |out| {
-        encode_gid(out, head.gid);
-        out.push(head.isolation_level);
-        out.extend_from_slice(&head.prepared_at_ms.to_le_bytes());
-        codec::put_varint(out, u64::from(head.op_count));
+        encode_gid(out, header.gid);
+        out.push(header.isolation_level);
+        out.extend_from_slice(&header.prepared_at_ms.to_le_bytes());
+        codec::put_varint(out, u64::from(header.op_count));
         codec::put_varint(out, count);
-        out.extend_from_slice(&listed);
+        out.extend_from_slice(&encoded_claims);
         out.extend_from_slice(batch);
     }))
 }
@@ -141,41 +143,42 @@ fn encode_claim(out: &mut Vec<u8>, claim: &PreparedClaim<'_>) {
 fn decode_claim<'a>(d: &mut Decoder<'a>) -> Result<PreparedClaim<'a>> {
     let code = d.u8()?;
     if code >> 1 >= CLAIM_MODES {
-        return Err(Error::corruption("a claim of an unknown kind").expected("0 to 9", code));
+        return Err(Error::corruption("unknown claim mode").expected("0 to 9", code));
     }
     let family = FamilyId(d.varint32()?);
-    let on = match code & 1 {
-        // What was read or locked may be longer than a key that can be written.
+    let target = match code & 1 {
+        // A key that was read or locked may be longer than a key that can be written.
         0 => ClaimTarget::Key(d.bytes(limits::PREPARE_BYTES_MAX)?),
         _ => ClaimTarget::Range(decode_boundary(d)?, decode_boundary(d)?),
     };
-    Ok(PreparedClaim { family, mode: code >> 1, target: on })
+    Ok(PreparedClaim { family, mode: code >> 1, target })
 }
 
 impl PrepareRecord<'_> {
-    /// Decodes the payload of a prepare record. The operations are not looked at.
+    /// Decodes the payload of a prepare record. The operations are not decoded.
     pub fn decode(payload: &[u8]) -> Result<PrepareRecord<'_>> {
         let mut d = Decoder::new(payload);
         let gid = decode_gid(&mut d)?;
         let (level, at_ms, operations) = (d.u8()?, d.u64()?, d.varint32()?);
         let mut claims = Vec::new();
-        // Each takes bytes: a count that is not true ends at the end of the payload.
+        // Each claim takes at least one byte, so an excessive count fails at the end of the
+        // payload.
         for _ in 0..d.varint()? {
             claims.push(decode_claim(&mut d)?);
         }
-        let head = PrepareHeader {
+        let header = PrepareHeader {
             gid,
             isolation_level: level,
             prepared_at_ms: at_ms,
             op_count: operations,
         };
-        Ok(PrepareRecord { header: head, claims, ops_range: d.position()..payload.len() })
+        Ok(PrepareRecord { header, claims, ops_range: d.position()..payload.len() })
     }
 }
 
-/// The record of a decision. Committed, `batch` is all that the transaction writes, so that the
-/// record replays by itself; rolled back, it is empty. It takes a number for each operation, and
-/// one if there is none.
+/// Encodes a decision record. For a commit, `batch` has all writes of the transaction, so that the
+/// record can be replayed on its own; for a rollback it is empty. The record occupies one LSN per
+/// operation, and one if there is none.
 pub fn encode_decision(gid: &[u8], batch: &[u8], operations: u32) -> EncodedRecord {
     EncodedRecord::build_payload(
         RecordKind::Decision,
@@ -188,16 +191,16 @@ pub fn encode_decision(gid: &[u8], batch: &[u8], operations: u32) -> EncodedReco
     )
 }
 
-/// Decodes the payload of a decision: about which transaction, and where the operations lie that
-/// come true with it.
+/// Decodes the payload of a decision. Returns the transaction identifier and the range of the
+/// operations to apply.
 pub fn decode_decision(payload: &[u8]) -> Result<(&[u8], Range<usize>)> {
     let mut d = Decoder::new(payload);
     let gid = decode_gid(&mut d)?;
     Ok((gid, d.position()..payload.len()))
 }
 
-/// Where the operations lie that come true with a record of this kind; `None` if it has none by its
-/// nature.
+/// Returns the range of the operations that a record of this kind applies; `None` if the kind
+/// applies none.
 pub fn ops_payload_range(kind: RecordKind, payload: &[u8]) -> Result<Option<Range<usize>>> {
     match kind {
         RecordKind::Batch => Ok(Some(0..payload.len())),
@@ -206,7 +209,7 @@ pub fn ops_payload_range(kind: RecordKind, payload: &[u8]) -> Result<Option<Rang
     }
 }
 
-/// How many numbers a record of this kind takes that holds so many operations.
+/// Returns the number of LSNs that a record of this kind with this many operations occupies.
 pub fn record_lsn_count(kind: RecordKind, operations: u64) -> u64 {
     match kind {
         RecordKind::Decision | RecordKind::Prepare => operations.max(1),
@@ -288,7 +291,7 @@ mod tests {
                 && decode_decision(b"\x05abc").is_err()
         );
         let huge = [&b"\x01x\x00"[..], &[0; 8], b"\x00", &[0xff; 9], &[1]].concat();
-        assert!(PrepareRecord::decode(&huge).is_err(), "a count that nothing backs");
+        assert!(PrepareRecord::decode(&huge).is_err(), "a claim count without claims");
         assert!(
             check_gid(b"").is_err()
                 && check_gid(&[1; 256]).is_err()

@@ -1,4 +1,4 @@
-//! Reads records in order, and looks behind a bad one.
+//! Reads records in order, and searches for records after a bad one.
 
 use super::layout::{self, ALIGNMENT, RECORD_HEADER_BYTES, RECORD_MAGIC, RecordHeader, padded_len};
 use perigee_base::bug::{self, Bug};
@@ -7,7 +7,7 @@ use perigee_base::{Error, ErrorKind, FileId, Result, checksum};
 use perigee_env::{Dir, RandomAccessFile};
 use std::sync::Arc;
 
-/// How much is looked through at a time.
+/// Number of bytes scanned at a time.
 const SCAN_WINDOW_BYTES: usize = 1 << 20;
 
 /// Reads one log file from its start.
@@ -23,43 +23,43 @@ pub struct LogReader {
     expected_lsn: Option<u64>,
 }
 
-/// A whole, verified record.
+/// A complete, verified record.
 #[derive(Debug)]
 pub struct LogRecord {
     /// Its header.
     pub header: RecordHeader,
-    /// Its payload without padding.
+    /// Payload without padding.
     pub payload: Vec<u8>,
-    /// Where it starts.
+    /// Offset of the record.
     pub offset: u64,
 }
 
-/// What comes next in a log.
+/// Result of reading the next record.
 #[derive(Debug)]
 pub enum NextLogRecord {
-    /// A record.
+    /// A valid record.
     Record(LogRecord),
     /// The exact end of the log.
     End,
-    /// Something that is not the expected record.
+    /// Bytes that are not the expected record.
     Bad(BadLogRecord),
 }
 
-/// A place where the expected record is not.
+/// An offset without the expected record.
 #[derive(Debug)]
 pub struct BadLogRecord {
-    /// Its offset.
+    /// Offset of the bad record.
     pub offset: u64,
-    /// The end of the log cuts it short, as a process that dies while writing leaves it; otherwise
-    /// bytes are wrong.
+    /// The log ends inside the record, as after a process died while writing; otherwise bytes are
+    /// wrong.
     pub is_truncated: bool,
-    /// What is wrong.
+    /// The error.
     pub error: Error,
 }
 
 impl LogReader {
-    /// Opens a log and reads its header. `end`: stop there instead of at the end of the file, zeros
-    /// at which do not count.
+    /// Opens a log and reads its header. Reading stops at `end`, or at the end of the file without
+    /// its trailing zeros if `end` is `None`.
     pub fn open(
         dir: &dyn Dir,
         name: &str,
@@ -72,7 +72,7 @@ impl LogReader {
         let len = file.len()?;
         let (end, given) = (end.unwrap_or(len), end.is_some());
         if len < end || len < HEADER_BYTES as u64 {
-            return Err(Error::corruption("the log is shorter than it was")
+            return Err(Error::corruption("the log is shorter than expected")
                 .at(name, len)
                 .expected(format_args!("{} bytes", end.max(HEADER_BYTES as u64)), len));
         }
@@ -95,9 +95,9 @@ impl LogReader {
         })
     }
 
-    /// Opens a log for what can be read of it, also behind a damaged header; then
-    /// [`LogReader::resume`] finds the first record. `id` and `database` are what its records were
-    /// sealed with.
+    /// Opens a log to salvage what is readable, even if its header is damaged; call
+    /// [`LogReader::resume_after_bad_record`] to find the first record. `id` and `database` are
+    /// those its records were written with.
     pub fn open_for_salvage(
         dir: &dyn Dir,
         name: &str,
@@ -121,37 +121,37 @@ impl LogReader {
         })
     }
 
-    /// Goes on at the first record behind the bad one, whatever was between them. Its offset;
-    /// `None` if there is none.
+    /// Continues at the first valid record after the bad one, skipping everything between. Returns
+    /// its offset; `None` if there is none.
     pub fn resume_after_bad_record(&mut self) -> Result<Option<u64>> {
-        let Some(behind) = self.find_records_after_bad()? else { return Ok(None) };
+        let Some(found) = self.find_records_after_bad()? else { return Ok(None) };
         let mut head = [0u8; RECORD_HEADER_BYTES];
-        self.file.read_exact_at(&mut head, behind.first_offset)?;
-        let (header, _) = RecordHeader::decode(&head, self.checksum_seed, behind.first_offset)?;
+        self.file.read_exact_at(&mut head, found.first_offset)?;
+        let (header, _) = RecordHeader::decode(&head, self.checksum_seed, found.first_offset)?;
         (self.offset, self.previous_checksum, self.expected_lsn) =
-            (behind.first_offset, header.previous_checksum, None);
-        Ok(Some(behind.first_offset))
+            (found.first_offset, header.previous_checksum, None);
+        Ok(Some(found.first_offset))
     }
 
-    /// The file's header.
+    /// Returns the file header.
     pub fn header(&self) -> &FileHeader {
         &self.header
     }
-    /// The end of the last record that was read.
+    /// Returns the end offset of the last record read.
     pub fn offset(&self) -> u64 {
         self.offset
     }
-    /// Where the log stops being read.
+    /// Returns the offset at which reading stops.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// From now on the first record must have this LSN: its segment was made before anybody knew
-    /// it.
+    /// Sets the expected LSN of the first record, for a segment that was created before its first
+    /// LSN was known.
     pub fn expect_lsn(&mut self, lsn: u64) {
         self.expected_lsn = Some(lsn);
     }
-    /// The LSN of the next record, if its header is whole and follows the record before.
+    /// Returns the LSN of the next record, if its header is valid and follows the previous record.
     pub fn peek_lsn(&self) -> Result<Option<u64>> {
         let mut head = [0u8; RECORD_HEADER_BYTES];
         if self.end - self.offset < RECORD_HEADER_BYTES as u64 {
@@ -162,8 +162,9 @@ impl LogReader {
             RecordHeader::decode(&head, self.checksum_seed, self.offset).ok().map(|(h, _)| h);
         Ok(header.filter(|h| h.previous_checksum == self.previous_checksum).map(|h| h.lsn))
     }
-    /// Opens the log that a writer of this process appends to, for records that are known to be
-    /// there. Where it ends is not looked for: see [`LogReader::extend_to_file_end`].
+    /// Opens the log that a writer of this process is appending to, to read records that are known
+    /// to be written. Does not search for the end of the log: see
+    /// [`LogReader::extend_to_file_end`].
     pub fn open_while_writing(
         dir: &dyn Dir,
         name: &str,
@@ -173,13 +174,14 @@ impl LogReader {
         let header = Some(HEADER_BYTES as u64);
         LogReader::open(dir, name, FileKind::Wal, Some(id), Some(database), header)
     }
-    /// Reads on to the end that the file has now, zeros or not.
+    /// Extends reading to the current end of the file, including trailing zeros.
     pub fn extend_to_file_end(&mut self) -> Result<()> {
-        // Zeros at its end may have been taken away.
+        // The file may have become shorter: trailing zeros may have been trimmed.
         self.end = self.file.len()?.max(self.offset);
         Ok(())
     }
-    /// Looks again where the log ends; whether it has grown. (Beside a writer it may.)
+    /// Searches for the current end of the log, which a concurrent writer may have moved; returns
+    /// true if it has grown.
     pub fn refresh_end(&mut self) -> Result<bool> {
         let end = end_without_zeros(&*self.file, self.end, self.file.len()?)?;
         let grown = end > self.end;
@@ -187,8 +189,8 @@ impl LogReader {
         Ok(grown)
     }
 
-    /// The next record. `Err` only for failures of the operating system and formats too new to
-    /// read.
+    /// Reads the next record. Fails only for failures of the operating system and formats too new
+    /// to read.
     pub fn next_record(&mut self) -> Result<NextLogRecord> {
         if self.offset == self.end {
             return Ok(NextLogRecord::End);
@@ -201,10 +203,10 @@ impl LogReader {
                 Ok(NextLogRecord::Record(record))
             }
             Err(e) if e.kind() == ErrorKind::Corruption => {
-                let cut_short = self.is_record_truncated()?;
+                let is_truncated = self.is_record_truncated()?;
                 Ok(NextLogRecord::Bad(BadLogRecord {
                     offset: self.offset,
-                    is_truncated: cut_short,
+                    is_truncated,
                     error: e.at(&self.name, self.offset),
                 }))
             }
@@ -212,7 +214,7 @@ impl LogReader {
         }
     }
 
-    /// Whether the record here is a beginning that the end of the log cuts.
+    /// Returns true if the log ends inside the record at the current offset.
     fn is_record_truncated(&self) -> Result<bool> {
         let left = self.end - self.offset;
         if left < RECORD_HEADER_BYTES as u64 {
@@ -261,9 +263,9 @@ impl LogReader {
         Ok((LogRecord { header, payload, offset: self.offset }, sum))
     }
 
-    /// Looks for records behind the bad one at [`LogReader::offset`]: the first record header that
-    /// is valid in its place, and the highest durable LSN and edit number that any of them carries.
-    /// If the bad record's own header is valid, its payload is skipped.
+    /// Searches for records after the bad one at [`LogReader::offset`]: returns the offset of the
+    /// first valid record header, and the highest durable LSN and edit number in any of them. If
+    /// the header of the bad record is valid, its payload is skipped.
     pub fn find_records_after_bad(&self) -> Result<Option<RecordsAfterBad>> {
         let mut found: Option<RecordsAfterBad> = None;
         let mut start = self.offset + self.bad_record_bytes()?;
@@ -278,14 +280,14 @@ impl LogReader {
                 if buf[at + 8..at + 12] != RECORD_MAGIC.to_le_bytes() {
                     continue;
                 }
-                let place = start + at as u64;
+                let offset = start + at as u64;
                 if let Ok((h, _)) = RecordHeader::decode(
                     &buf[at..at + RECORD_HEADER_BYTES],
                     self.checksum_seed,
-                    place,
+                    offset,
                 ) {
                     let b = found.get_or_insert(RecordsAfterBad {
-                        first_offset: place,
+                        first_offset: offset,
                         durable_lsn: 0,
                         manifest_edits: 0,
                     });
@@ -312,19 +314,19 @@ impl LogReader {
     }
 }
 
-/// What lies behind a bad record.
+/// Valid records found after a bad one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordsAfterBad {
     /// Offset of the first valid record header.
     pub first_offset: u64,
     /// Highest durable LSN in any of them.
     pub durable_lsn: u64,
-    /// Highest number of manifest edits in any of them.
+    /// Highest manifest edit number in any of them.
     pub manifest_edits: u64,
 }
 
-/// Where a file ends if zeros at its end do not count (no record ends with one), but for `from`
-/// bytes.
+/// Returns the end of a file without its trailing zeros (no record ends with a zero), at least
+/// `from`.
 fn end_without_zeros(file: &dyn RandomAccessFile, from: u64, len: u64) -> Result<u64> {
     let mut buf = vec![0u8; SCAN_WINDOW_BYTES.min(len.saturating_sub(from) as usize)];
     let mut end = len;

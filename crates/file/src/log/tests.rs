@@ -1,5 +1,5 @@
-//! Logs round trip; every bit and every length counts; what lies behind damage is found; a full
-//! disk is rolled back.
+//! Log tests: round trips; every bit flip and truncation is detected; records after damage are
+//! found; appends on a full disk are rolled back.
 
 use super::batch::EncodedRecord;
 use super::*;
@@ -47,7 +47,7 @@ fn open(dir: &dyn Dir) -> perigee_base::Result<LogReader> {
     LogReader::open(dir, NAME, FileKind::Wal, Some(FileId(3)), Some(DATABASE), None)
 }
 
-/// LSNs read, and how it ended.
+/// Returns the LSNs read, the bad record, and the records found after it.
 fn read(dir: &dyn Dir) -> (Vec<u64>, Option<BadLogRecord>, Option<RecordsAfterBad>) {
     let mut log = open(dir).unwrap();
     let mut seen = Vec::new();
@@ -56,8 +56,8 @@ fn read(dir: &dyn Dir) -> (Vec<u64>, Option<BadLogRecord>, Option<RecordsAfterBa
             NextLogRecord::Record(r) => seen.push(r.header.lsn),
             NextLogRecord::End => return (seen, None, None),
             NextLogRecord::Bad(bad) => {
-                let behind = log.find_records_after_bad().unwrap();
-                return (seen, Some(bad), behind);
+                let after = log.find_records_after_bad().unwrap();
+                return (seen, Some(bad), after);
             }
         }
     }
@@ -84,13 +84,13 @@ fn bit_flips_are_detected_and_later_records_found() {
             assert!(open(&*dir).is_err(), "header bit {bit}");
             continue;
         }
-        let (seen, bad, behind) = read(&*dir);
-        let bad = bad.unwrap_or_else(|| panic!("bit {bit} was not noticed"));
+        let (seen, bad, after) = read(&*dir);
+        let bad = bad.unwrap_or_else(|| panic!("bit {bit} was not detected"));
         assert!(!bad.is_truncated, "bit {bit}");
         assert_eq!(bad.error.offset(), Some(bad.offset));
-        // Everything behind is still there to testify, but for the last record.
-        assert_eq!(behind.is_some(), seen.len() < 4, "bit {bit}");
-        assert!(behind.is_none_or(|b| b.durable_lsn >= 7 && b.manifest_edits == 4));
+        // All records after the bad one are found, unless the last record is bad.
+        assert_eq!(after.is_some(), seen.len() < 4, "bit {bit}");
+        assert!(after.is_none_or(|b| b.durable_lsn >= 7 && b.manifest_edits == 4));
     }
 }
 
@@ -102,16 +102,17 @@ fn truncated_log_ends_cleanly_or_reports_truncation() {
     let good = disk.read_raw(&path);
     for len in HEADER_BYTES..good.len() {
         disk.write_raw(&path, good[..len].to_vec());
-        let (seen, bad, behind) = read(&*dir);
-        assert!(seen.len() < 5 && behind.is_none());
+        let (seen, bad, after) = read(&*dir);
+        assert!(seen.len() < 5 && after.is_none());
         assert!(bad.is_none_or(|b| b.is_truncated), "length {len}");
-        // A file whose tail was never written holds zeros there: they are no bytes.
+        // If the tail of the file was never written, it reads as zeros, which do not belong to the
+        // log.
         for full in [len + 1, good.len(), good.len() + 5000] {
             let mut zeros = good[..len].to_vec();
             zeros.resize(full, 0);
             disk.write_raw(&path, zeros);
-            let (before, bad, behind) = read(&*dir);
-            assert_eq!((before, behind.is_none()), (seen.clone(), true));
+            let (before, bad, after) = read(&*dir);
+            assert_eq!((before, after.is_none()), (seen.clone(), true));
             assert!(bad.is_none_or(|b| b.is_truncated), "length {len} of {full}");
         }
     }
@@ -136,24 +137,24 @@ fn preallocated_space_is_not_part_of_the_log() {
     assert_eq!(log.peek_lsn().unwrap(), Some(7));
     assert_eq!(read(&*dir).0, (7..60).collect::<Vec<_>>());
     let whole = disk.read_raw(&path);
-    assert!(whole.len() as u64 > w.offset() && whole.len() % 4096 == 0, "it goes on taking space");
+    assert!(whole.len() as u64 > w.offset() && whole.len() % 4096 == 0, "still preallocates");
     let end = w.offset() as usize;
     for at in [end - 1, end, end + 1, end + 63, end + 200, whole.len() - 1] {
         let mut bad = whole.clone();
         bad[at] ^= 0x10;
         disk.write_raw(&path, bad);
-        let (seen, bad, behind) = read(&*dir);
-        assert!(bad.is_some() && behind.is_none(), "byte {at}");
+        let (seen, bad, after) = read(&*dir);
+        assert!(bad.is_some() && after.is_none(), "byte {at}");
         assert_eq!(seen.len(), if at < end { 52 } else { 53 });
     }
     disk.write_raw(&path, whole);
     let mut log = open(&*dir).unwrap();
     log.expect_lsn(8);
-    assert!(matches!(log.next_record().unwrap(), NextLogRecord::Bad(_)), "it begins at 7");
+    assert!(matches!(log.next_record().unwrap(), NextLogRecord::Bad(_)), "the first LSN is 7");
     w.trim_preallocated().unwrap();
     assert_eq!(disk.read_raw(&path).len() as u64, w.offset());
     w.append(stamp(60, 6), &mut [&mut batch("one", "more")]).unwrap();
-    assert_eq!(disk.read_raw(&path).len() as u64, w.offset(), "no more space is taken");
+    assert_eq!(disk.read_raw(&path).len() as u64, w.offset(), "no more preallocation");
     assert_eq!(read(&*dir).0.len(), 54);
 }
 

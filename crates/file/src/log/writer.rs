@@ -1,4 +1,4 @@
-//! Appends records. The caller serialises; [`LogWriter::file`] may be synced beside an append.
+//! Appends records. The caller serializes appends; [`LogWriter::file`] may be synced concurrently.
 
 use super::batch::EncodedRecord;
 use super::layout::{self, RECORD_HEADER_BYTES, RecordHeader};
@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 /// Writes one log file.
 ///
-/// Invariant: while whole, `offset` is the end of the last record, and behind it the file holds
-/// nothing but zeros, if anything.
+/// Invariant: in state `Clean`, `offset` is the end of the last record, and the file has at most
+/// zeros after it.
 #[derive(Debug)]
 pub struct LogWriter {
     file: Arc<dyn WritableFile>,
@@ -22,17 +22,18 @@ pub struct LogWriter {
     checksum_seed: FileId,
     state: LogWriterState,
     scratch: Vec<u8>,
-    /// The file is at most so long, with zeros behind the last record; 0: nothing was allocated.
+    /// The file length is at most this, with zeros after the last record; 0: nothing was
+    /// preallocated.
     allocated_len: u64,
-    /// Whether space is allocated ahead.
+    /// Space is preallocated.
     preallocates: bool,
 }
 
-/// So much is allocated ahead of the records: as much as there is already, within these bounds.
+/// Bounds on the preallocated space, which is otherwise as large as the log already is.
 const PREALLOCATE_BYTES_MIN: u64 = 4 << 10;
 const PREALLOCATE_BYTES_MAX: u64 = 8 << 20;
 
-/// How long a file becomes whose records will end at `end`.
+/// Returns the file length to preallocate when the records will end at `end`.
 fn preallocation_end(end: u64) -> u64 {
     (end + end.clamp(PREALLOCATE_BYTES_MIN, PREALLOCATE_BYTES_MAX))
         .next_multiple_of(PREALLOCATE_BYTES_MIN)
@@ -41,24 +42,24 @@ fn preallocation_end(end: u64) -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LogWriterState {
     Clean,
-    /// A full disk cut an append short: [`LogWriter::roll_back`] must come before anything else.
+    /// A full disk interrupted an append: only [`LogWriter::roll_back_append`] may follow.
     PartialAppend,
     Failed,
 }
 
-/// What every record of one append carries besides its payload.
+/// Fields of the record headers of one append.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordStamp {
-    /// LSN of the first.
+    /// LSN of the first record.
     pub lsn: u64,
-    /// Everything up to here is durable.
+    /// Highest LSN known to be durable.
     pub durable_lsn: u64,
-    /// Synced edits of the manifest.
+    /// Number of synced manifest edits.
     pub manifest_edits: u64,
 }
 
 impl LogWriter {
-    /// Creates the file and writes its header; nothing is synced.
+    /// Creates the file and writes its header; syncs nothing.
     pub fn create(dir: &dyn Dir, name: &str, header: &FileHeader) -> Result<LogWriter> {
         let file = dir.create(name)?;
         let bytes = header.encode();
@@ -79,7 +80,7 @@ impl LogWriter {
         })
     }
 
-    /// A writer that writes nothing: a read-only database's.
+    /// Creates a writer for a read-only database; every append fails.
     pub fn read_only(id: FileId, database: u64) -> LogWriter {
         LogWriter {
             file: Arc::new(ReadOnlyFile),
@@ -94,32 +95,33 @@ impl LogWriter {
         }
     }
 
-    /// The file, for syncing.
+    /// Returns the file, for syncing.
     pub fn file(&self) -> &Arc<dyn WritableFile> {
         &self.file
     }
-    /// Its id.
+    /// Returns the file number.
     pub fn id(&self) -> FileId {
         self.id
     }
-    /// The end of its last record.
+    /// Returns the end offset of the last record.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// From now on takes space ahead of the records, where the file system can: a sync need not
-    /// write a new length each time. `bytes` are taken now.
+    /// Enables preallocation where the file system supports it, so that a sync does not have to
+    /// update the file length each time. Allocates up to `bytes` now.
     ///
     /// # Errors
-    /// As an append; the writer is as it was, but for zeros at the end of the file.
+    /// As for an append; the writer is unchanged, except for zeros at the end of the file.
     pub fn preallocate(&mut self, bytes: u64) -> Result<()> {
         self.preallocates = true;
         if bytes > self.offset { self.extend_file(bytes) } else { Ok(()) }
     }
 
-    /// Makes the file so long. A full disk ends it: what is left of the space is for the records.
+    /// Extends the file to this length. On a full disk preallocation is turned off: the remaining
+    /// space is left for the records.
     fn extend_file(&mut self, bytes: u64) -> Result<()> {
-        // After an error, too, the file may be longer.
+        // Set first: even after an error the file may be longer.
         self.allocated_len = self.allocated_len.max(bytes);
         match self.file.allocate(bytes) {
             Ok(true) => {}
@@ -130,11 +132,11 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Whether there are zeros behind the last record.
+    /// Returns true if there may be zeros after the last record.
     pub fn has_preallocated_space(&self) -> bool {
         self.allocated_len > self.offset
     }
-    /// Takes the zeros at the end away.
+    /// Turns preallocation off and truncates the file after the last record.
     pub fn trim_preallocated(&mut self) -> Result<()> {
         self.preallocates = false;
         if std::mem::take(&mut self.allocated_len) > self.offset
@@ -145,12 +147,12 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Seals the records with consecutive LSNs and appends them in one call.
+    /// Encodes the record headers with consecutive LSNs and appends the records in one call.
     ///
     /// # Errors
-    /// `NoSpace`: call [`LogWriter::roll_back`]; if that succeeds nothing was added and the writer
-    /// goes on. Anything else: the file may hold any prefix, and the writer refuses further
-    /// records.
+    /// `NoSpace`: call [`LogWriter::roll_back_append`]; if it succeeds, nothing was added and the
+    /// writer can be used again. Any other error: the file may hold any prefix of the records, and
+    /// every further append fails.
     pub fn append(&mut self, stamp: RecordStamp, records: &mut [&mut EncodedRecord]) -> Result<()> {
         if self.state != LogWriterState::Clean {
             return Err(Error::new(ErrorKind::Poisoned, "an earlier append to this log failed"));
@@ -167,11 +169,11 @@ impl LogWriter {
                 previous_checksum: previous,
                 payload_checksum: r.payload_checksum,
             };
-            let sealed = header.encode(self.checksum_seed, at);
-            r.buf[..RECORD_HEADER_BYTES].copy_from_slice(&sealed);
+            let encoded = header.encode(self.checksum_seed, at);
+            r.buf[..RECORD_HEADER_BYTES].copy_from_slice(&encoded);
             previous = u64::from_le_bytes([
-                sealed[0], sealed[1], sealed[2], sealed[3], sealed[4], sealed[5], sealed[6],
-                sealed[7],
+                encoded[0], encoded[1], encoded[2], encoded[3], encoded[4], encoded[5], encoded[6],
+                encoded[7],
             ]);
             at += r.buf.len() as u64;
             lsn += u64::from(r.lsn_count);
@@ -208,12 +210,11 @@ impl LogWriter {
         Err(e)
     }
 
-    /// Takes back, for certain, what a full disk let through of the last append. The caller holds
-    /// off other syncs of this file, so that their failure cannot hide behind the success of this
-    /// one.
+    /// Durably removes what an append on a full disk left behind. The caller must prevent other
+    /// syncs of this file, so that their failure cannot be hidden by the success of this one.
     pub fn roll_back_append(&mut self) -> Result<()> {
         if self.state != LogWriterState::PartialAppend {
-            return Err(Error::internal("there is nothing to roll back"));
+            return Err(Error::internal("no interrupted append to roll back"));
         }
         self.state = LogWriterState::Failed;
         (self.allocated_len, self.preallocates) = (0, false);

@@ -1,5 +1,5 @@
-//! Reads values out of a vlog, each chunk verified before it is used. A pointer is believed only as
-//! far as it lies inside the file and its chunks add up to it.
+//! Reads values from a vlog; each chunk is verified before use. A pointer is accepted only if it
+//! lies within the file and its chunks add up to its length.
 
 use crate::block::frame::{self, Frame, FrameKind};
 use crate::compression::{self, Codec};
@@ -23,7 +23,8 @@ pub struct VlogReader {
 }
 
 impl VlogReader {
-    /// Opens a vlog that the manifest says is `bytes` long, and verifies its header.
+    /// Opens a vlog that must be `bytes` long (the length recorded in the manifest), and verifies
+    /// its header.
     pub fn open(
         dir: &dyn Dir,
         id: FileId,
@@ -34,7 +35,7 @@ impl VlogReader {
         Self::from_file(TableFileReader::open(dir, id, FileKind::Vlog, bytes)?, database, counters)
     }
 
-    /// The same, through a bounded number of open files.
+    /// Like [`VlogReader::open`], through a handle cache that bounds the number of open files.
     pub fn open_cached(
         handles: &Arc<FileHandleCache>,
         id: FileId,
@@ -49,16 +50,16 @@ impl VlogReader {
         )
     }
 
-    /// Stands for a vlog that could not be opened: every value in it answers with the reason.
+    /// Builds a reader for a vlog that could not be opened: every read fails with `cause`.
     pub fn placeholder(
         id: FileId,
         database: u64,
         bytes: u64,
-        why: Error,
+        cause: Error,
         counters: Arc<Counters>,
     ) -> VlogReader {
         VlogReader {
-            input: TableFileReader::placeholder(id, FileKind::Vlog, bytes, why),
+            input: TableFileReader::placeholder(id, FileKind::Vlog, bytes, cause),
             database,
             counters,
         }
@@ -78,21 +79,21 @@ impl VlogReader {
         Ok(VlogReader { input, database, counters })
     }
 
-    /// The file.
+    /// Returns the file number.
     pub fn id(&self) -> FileId {
         self.input.id()
     }
-    /// Its length.
+    /// Returns the file length in bytes.
     pub fn bytes(&self) -> u64 {
         self.input.bytes()
     }
 
-    /// The value that a pointer names, for a point read.
+    /// Reads the value of a pointer, counted as a point read.
     pub fn read(&self, p: &VlogPointer) -> Result<PinnedSlice> {
         self.read_with_cause(p, IoActivity::Get)
     }
 
-    /// The same, counted for `cause`.
+    /// Like [`VlogReader::read`], counted under `cause`.
     pub fn read_with_cause(&self, p: &VlogPointer, cause: IoActivity) -> Result<PinnedSlice> {
         self.check_pointer(p).map_err(|e| self.input.error_at(p.offset, e))?;
         self.counters.vlog_bytes_read.add(p.stored_bytes);
@@ -104,14 +105,14 @@ impl VlogReader {
         }
     }
 
-    /// Tells the file system that this value is going to be read.
+    /// Hints to the file system that this value will be read soon.
     pub fn prefetch(&self, p: &VlogPointer) {
         if self.check_pointer(p).is_ok() {
             self.input.will_need(p.offset, p.stored_bytes);
         }
     }
 
-    /// Refuses a pointer that cannot be right, before memory is taken for its value.
+    /// Rejects an impossible pointer before memory is allocated for its value.
     fn check_pointer(&self, p: &VlogPointer) -> Result<()> {
         let chunks = p.value_bytes.div_ceil(VLOG_CHUNK_BYTES as u64);
         let overhead = chunks.saturating_mul(frame::FRAME_OVERHEAD_BYTES as u64);
@@ -122,20 +123,18 @@ impl VlogReader {
             && payload <= p.value_bytes
             && p.value_bytes <= payload.saturating_mul(ZSTD_RATIO_MAX as u64);
         if p.file != self.input.id() || !inside || !plausible {
-            return Err(Error::corruption("a value-log pointer names no value of this file")
-                .expected(
-                    format_args!(
-                        "a value in {} bytes of file {}",
-                        self.input.bytes(),
-                        self.input.id()
-                    ),
-                    format_args!("{p:?}"),
-                ));
+            return Err(Error::corruption(
+                "a value-log pointer does not refer to a value of this file",
+            )
+            .expected(
+                format_args!("a value in {} bytes of file {}", self.input.bytes(), self.input.id()),
+                format_args!("{p:?}"),
+            ));
         }
         Ok(())
     }
 
-    /// A value of one chunk. Stored as it is, it is not copied.
+    /// Reads a value of one chunk, without a copy if it is stored uncompressed.
     fn read_chunk(&self, p: &VlogPointer) -> Result<PinnedSlice> {
         let value_bytes = p.value_bytes as usize;
         let bytes = self.input.read(p.offset, p.stored_bytes)?;
@@ -164,20 +163,22 @@ impl VlogReader {
             offset += length;
         }
         if offset != end {
-            let e = Error::corruption("the chunks of a value do not add up to its pointer")
-                .expected(end, offset);
+            let e = Error::corruption(
+                "the chunks of a value do not add up to the length in its pointer",
+            )
+            .expected(end, offset);
             return Err(self.input.error_at(p.offset, e));
         }
         Ok(PinnedSlice::from(value))
     }
 
-    /// The length that the frame at `offset` claims, which must end by `end`.
+    /// Returns the length that the frame at `offset` declares; fails if it ends after `end`.
     fn chunk_frame_bytes(&self, offset: u64, end: u64) -> Result<u64> {
         let head = self.input.read(offset, (frame::FRAME_HEADER_BYTES as u64).min(end - offset))?;
         let length = frame::declared_frame_bytes(&head, FrameKind::Chunk)
             .map_err(|e| self.input.error_at(offset, e))?;
         if length > end - offset {
-            let e = Error::corruption("a chunk ends behind its value or file")
+            let e = Error::corruption("a chunk extends beyond its value or file")
                 .expected(end - offset, length);
             return Err(self.input.error_at(offset, e));
         }
@@ -192,15 +193,15 @@ impl VlogReader {
     ) -> Result<Frame<'a>> {
         let check = |f: Frame<'a>| match f.raw_bytes == raw_bytes {
             true => Ok(f),
-            false => Err(Error::corruption("a chunk has another length than its pointer says")
+            false => Err(Error::corruption("the length of a chunk does not match its pointer")
                 .expected(raw_bytes, f.raw_bytes)),
         };
         let frame = Frame::decode(self.input.id(), offset, bytes, FrameKind::Chunk).and_then(check);
         frame.map_err(|e| self.input.error_at(offset, e))
     }
 
-    /// Reads every byte from disk: frames without a gap, each one decompressed, and the whole-file
-    /// checksum.
+    /// Reads every byte from disk and checks that frames follow each other without a gap, that each
+    /// decompresses, and that the whole-file checksum matches.
     pub fn verify(&self, checksum: u64, progress: &mut dyn FnMut(u64)) -> Result<()> {
         let mut pace = |done| {
             progress(done);
@@ -208,24 +209,25 @@ impl VlogReader {
         };
         self.verify_paced(checksum, &mut pace)
     }
-    /// The same at a pace: `pace` may sleep, or end it with an error.
+    /// Like [`VlogReader::verify`]; `pace` may sleep for rate limiting, and an error it returns
+    /// ends the verification.
     pub fn verify_paced(
         &self,
         checksum: u64,
         pace: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<()> {
         self.input.read_header(FileKind::Vlog, self.database)?;
-        let mut pass = self.input.scan(pace);
+        let mut scan = self.input.scan(pace);
         let mut raw = Vec::new();
-        pass.next_part(HEADER_BYTES as u64)?;
-        while pass.offset() < self.input.bytes() {
-            let offset = pass.offset();
-            let bytes = pass.next_part(self.chunk_frame_bytes(offset, self.input.bytes())?)?;
+        scan.next_part(HEADER_BYTES as u64)?;
+        while scan.offset() < self.input.bytes() {
+            let offset = scan.offset();
+            let bytes = scan.next_part(self.chunk_frame_bytes(offset, self.input.bytes())?)?;
             raw.clear();
             Frame::decode(self.input.id(), offset, bytes, FrameKind::Chunk)
                 .and_then(|f| f.decompress_append(&mut raw))
                 .map_err(|e| self.input.error_at(offset, e))?;
         }
-        pass.finish(checksum)
+        scan.finish(checksum)
     }
 }

@@ -1,4 +1,4 @@
-//! Round trips, the worked example, and damage of every kind.
+//! Round trips, the example of the format page, and every kind of damage.
 
 use super::*;
 use crate::CompressionMethod;
@@ -62,7 +62,8 @@ fn empty_value_is_refused() {
     assert!(w.append(b"").is_err());
 }
 
-/// Read, not compared: another encoder may choose other, equally good LZ4 bytes.
+/// Reads the example instead of comparing bytes: another encoder may produce different valid LZ4
+/// output.
 #[test]
 fn vlog_matches_format_page_example() {
     let page = from_hex(&hex_of_page(include_str!("../../../../docs/format/vlog.md"), 0));
@@ -80,9 +81,9 @@ fn vlog_matches_format_page_example() {
     let mut whole = perigee_base::checksum::FileChecksum::new(FileId(10));
     whole.update(&page);
     r.verify(whole.finish(), &mut |_| {}).unwrap();
-    let again = TestDir::new();
-    write(&*again, CompressionMethod::None, &[b"a value".to_vec()]);
-    assert_eq!(again.get(NAME), page[..103]);
+    let rewritten = TestDir::new();
+    write(&*rewritten, CompressionMethod::None, &[b"a value".to_vec()]);
+    assert_eq!(rewritten.get(NAME), page[..103]);
 }
 
 #[test]
@@ -110,7 +111,7 @@ fn bit_flips_and_truncations_are_detected() {
         assert!(check(good[..len].to_vec()).unwrap_err().is_corruption(), "length {len}");
         dir.put(NAME, good[..len].to_vec());
         let open_short = open(&*dir, len as u64).and_then(|r| r.verify(s.checksum, &mut |_| {}));
-        assert!(open_short.is_err(), "length {len}, and the manifest agrees");
+        assert!(open_short.is_err(), "length {len}, matching the manifest");
     }
 }
 

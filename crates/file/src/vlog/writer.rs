@@ -1,7 +1,7 @@
-//! Writes a vlog: each value as one frame per chunk of 1 MiB. Must not know keys.
+//! Writes a vlog: each value as one frame per chunk of 1 MiB. Independent of keys.
 //!
-//! Invariant: an offset that was handed out names the first frame of its value, and the value's
-//! frames follow each other.
+//! Invariant: the offset in a returned pointer is that of the first frame of its value, and the
+//! frames of a value are consecutive.
 
 use crate::block::frame::{self, FrameKind};
 use crate::compression::{CompressionMethod, Compressor};
@@ -13,16 +13,16 @@ use perigee_base::{Error, FileId, Result};
 use perigee_env::{Dir, WritableFile};
 use std::sync::Arc;
 
-/// What a finished vlog is, for the manifest.
+/// Summary of a finished vlog, for the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VlogSummary {
     /// Length of the file.
     pub bytes: u64,
-    /// Checksum of the whole file.
+    /// Whole-file checksum.
     pub checksum: u64,
 }
 
-/// Writes one vlog. After an error it is of no more use; the caller removes the file.
+/// Writes one vlog. After an error it cannot be used any more; the caller removes the file.
 #[derive(Debug)]
 pub struct VlogWriter {
     output: TableFileWriter,
@@ -42,54 +42,61 @@ impl VlogWriter {
         Ok(VlogWriter { output, compression, compressor: Compressor::new() })
     }
 
-    /// Appends a value (never an empty one) and says where it lies.
+    /// Appends a value, which must not be empty; returns its pointer.
     pub fn append(&mut self, value: &[u8]) -> Result<VlogPointer> {
         if value.is_empty() || value.len() > VALUE_BYTES_MAX {
-            return Err(Error::internal("a separated value has an impossible length")
+            return Err(Error::internal("invalid length of a separated value")
                 .expected(format_args!("1 to {VALUE_BYTES_MAX}"), value.len()));
         }
         let file = self.output.id();
         let start = self.output.offset();
         for chunk in value.chunks(VLOG_CHUNK_BYTES) {
-            let place = (file, self.output.offset());
-            let how = (self.compression, &mut self.compressor);
-            frame::append_frame(self.output.buffer(), place, FrameKind::Chunk, chunk, how)?;
+            let location = (file, self.output.offset());
+            let compression = (self.compression, &mut self.compressor);
+            frame::append_frame(
+                self.output.buffer(),
+                location,
+                FrameKind::Chunk,
+                chunk,
+                compression,
+            )?;
             self.output.flush_if_full()?;
         }
         let stored_bytes = self.output.offset() - start;
         Ok(VlogPointer { file, offset: start, stored_bytes, value_bytes: value.len() as u64 })
     }
 
-    /// Bytes of the file so far.
+    /// Returns the file size so far, in bytes.
     pub fn bytes_written(&self) -> u64 {
         self.output.offset()
     }
 
-    /// Gathers so many bytes before the file system is called.
+    /// Sets the number of buffered bytes that triggers an append to the file.
     pub fn set_buffer_bytes(&mut self, bytes: usize) {
         self.output.set_buffer_bytes(bytes);
     }
-    /// Memory of its buffers.
+    /// Returns the memory of the buffers, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         (self.output.memory_bytes() + self.compressor.memory_bytes() + size_of::<VlogWriter>())
             as u64
     }
 
-    /// Write calls so far; finishing makes one more.
+    /// Returns the number of append calls so far; finishing makes one more.
     pub fn append_calls(&self) -> u64 {
         self.output.append_calls()
     }
 
-    /// Writes the rest and syncs the file; the directory is the caller's.
+    /// Writes the rest and syncs the file; the caller syncs the directory.
     pub fn finish(self) -> Result<VlogSummary> {
         self.finish_with_deferred_sync(None)
     }
-    /// The same; the file goes to `later`, if there is such a list, for the caller to sync.
+    /// Like [`VlogWriter::finish`]; with `deferred_syncs`, adds the file to that list instead of
+    /// syncing it.
     pub fn finish_with_deferred_sync(
         self,
-        later: Option<&mut Vec<Arc<dyn WritableFile>>>,
+        deferred_syncs: Option<&mut Vec<Arc<dyn WritableFile>>>,
     ) -> Result<VlogSummary> {
-        let (bytes, checksum) = self.output.finish(later)?;
+        let (bytes, checksum) = self.output.finish(deferred_syncs)?;
         Ok(VlogSummary { bytes, checksum })
     }
 }

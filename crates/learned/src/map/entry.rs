@@ -1,9 +1,9 @@
-//! One key of a map, whether it is there or not.
+//! Entry API of the map: a key that may or may not be present.
 
 use super::Map;
 use crate::key::Key;
 
-/// A key and its place in a map: look first, then put.
+/// A key of a map, to inspect and then insert or modify.
 ///
 /// ```
 /// let mut seen = perigee_learned::Map::<u64, u32>::new();
@@ -18,11 +18,11 @@ pub struct MapEntry<'a, K, V> {
 }
 
 impl<'a, K: Key, V> MapEntry<'a, K, V> {
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> K {
         self.key
     }
-    /// Changes the value, if there is one.
+    /// Modifies the value, if the key is present.
     #[must_use]
     pub fn and_modify(self, change: impl FnOnce(&mut V)) -> Self {
         if let Some(value) = self.map.get_mut(self.key) {
@@ -30,18 +30,18 @@ impl<'a, K: Key, V> MapEntry<'a, K, V> {
         }
         self
     }
-    /// The value, which is `value` if there was none.
+    /// Returns the value, after inserting `value` if the key is absent.
     pub fn or_insert(self, value: V) -> &'a mut V {
         self.or_insert_with(|| value)
     }
-    /// The value, which is made if there was none.
+    /// Returns the value, after inserting the result of `make` if the key is absent.
     pub fn or_insert_with(self, make: impl FnOnce() -> V) -> &'a mut V {
         if !self.map.contains(self.key) {
             self.map.insert(self.key, make());
         }
-        self.map.get_mut(self.key).expect("it was there or was put there")
+        self.map.get_mut(self.key).expect("the key is present or was just inserted")
     }
-    /// The value, which is the default if there was none.
+    /// Returns the value, after inserting the default value if the key is absent.
     pub fn or_default(self) -> &'a mut V
     where
         V: Default,

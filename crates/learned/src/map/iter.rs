@@ -1,4 +1,4 @@
-//! Walking a map in order, from both ends.
+//! Iterators over a map in key order, from both ends.
 
 use crate::directory::{Directory, LeafPosition};
 use crate::key::Key;
@@ -6,13 +6,13 @@ use crate::leaf::Leaf;
 use std::iter::FusedIterator;
 use std::marker::PhantomData;
 
-/// Entries of a map in ascending order.
+/// Iterator over the entries of a map in ascending order.
 pub struct MapIter<'a, K, V> {
     directory: &'a Directory<V>,
-    /// The next entry, and its leaf.
+    /// Position and leaf of the next entry.
     front: LeafPosition,
     front_leaf: Option<&'a Leaf<V>>,
-    /// The entry behind the last one.
+    /// Position after the last remaining entry.
     back: LeafPosition,
     keys: PhantomData<K>,
 }
@@ -68,7 +68,7 @@ impl<K, V> Clone for MapIter<'_, K, V> {
     }
 }
 
-/// Entries of a map that is taken apart.
+/// Owning iterator over the entries of a map in ascending order.
 pub struct MapIntoIter<K, V> {
     leaves: std::vec::IntoIter<Leaf<V>>,
     entries: std::vec::IntoIter<(u64, V)>,
@@ -77,12 +77,12 @@ pub struct MapIntoIter<K, V> {
 }
 
 impl<K, V> MapIntoIter<K, V> {
-    pub(super) fn new(all: Directory<V>, left: usize) -> Self {
+    pub(super) fn new(all: Directory<V>, remaining: usize) -> Self {
         let leaves: Vec<Leaf<V>> = all.into_leaves().collect();
         MapIntoIter {
             leaves: leaves.into_iter(),
             entries: Vec::new().into_iter(),
-            remaining: left,
+            remaining,
             keys: PhantomData,
         }
     }

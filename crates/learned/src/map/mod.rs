@@ -1,4 +1,4 @@
-//! The map: the door of this crate's updatable half.
+//! The ordered map, the public interface to the updatable structures.
 
 pub mod entry;
 pub mod iter;
@@ -13,18 +13,18 @@ use iter::{MapIntoIter, MapIter};
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 
-/// An ordered map whose keys lie where a model expects them.
+/// An ordered map that stores keys near the positions that linear models predict.
 ///
-/// Leaves are arrays with gaps, after ALEX (Ding et al., SIGMOD 2020): a line fitted to a leaf's
-/// keys says where one is, and the search begins there and doubles its steps. A leaf whose keys do
-/// not follow a line is searched by halving and its gaps are spread evenly, so the worst keys cost
-/// what a B-tree costs. There are always two levels above the leaves.
+/// Leaves are arrays with gaps, after ALEX (Ding et al., SIGMOD 2020): a line fitted to the keys of
+/// a leaf predicts the position of a key, and an exponential search starts there. A leaf whose keys
+/// do not follow a line uses binary search and evenly spread gaps, so the worst keys cost what a
+/// B-tree costs. There are always two levels above the leaves.
 ///
-/// - Reading and iterating: no allocation. `insert`, `remove`: amortised constant work beside the
-///   search; the largest single step lays out a leaf of at most 2048 slots.
+/// - Reads and iteration do not allocate. `insert` and `remove` cost amortised constant work in
+///   addition to the search; the largest single step lays out a leaf of at most 2048 slots.
 /// - [`memory_bytes`](Map::memory_bytes) is at most `3 * len * (10 + size of V) + 8 KiB + 16 * size
-///   of V`, whatever was inserted and removed; a random load needs about half of it. What values
-///   own is not counted.
+///   of V`, whatever was inserted and removed; a random load needs about half of it. Memory owned
+///   by values is not counted.
 ///
 /// ```
 /// use perigee_learned::Map;
@@ -47,25 +47,25 @@ pub struct Map<K, V> {
     keys: PhantomData<K>,
 }
 
-/// Entries of a leaf after a bulk load: room for a third more.
+/// Number of entries per leaf after a bulk load: leaves space for a third more.
 const BULK_LEAF_ENTRIES: usize = ENTRIES_MAX * 3 / 4;
 
 impl<K: Key, V> Map<K, V> {
-    /// An empty map; allocates nothing.
+    /// Creates an empty map; allocates nothing.
     pub fn new() -> Self {
         Map { directory: Directory::new(), len: 0, keys: PhantomData }
     }
 
-    /// A map of entries in ascending order, faster than by inserting them. From the first one that
-    /// is out of order on, they are inserted; of equal keys the last one counts.
+    /// Creates a map from entries in ascending order, faster than by inserting them. From the first
+    /// entry out of order on, entries are inserted one by one; of equal keys the last one wins.
     pub fn from_sorted(entries: impl IntoIterator<Item = (K, V)>) -> Self {
         let mut entries = entries.into_iter().map(|(k, v)| (k.to_bits(), v));
         let (mut leaves, mut pending, mut len) =
             (Vec::new(), Vec::with_capacity(BULK_LEAF_ENTRIES), 0);
-        let (mut last, mut stray) = (None, None);
+        let (mut last, mut first_unsorted) = (None, None);
         for (key, value) in entries.by_ref() {
             if last.is_some_and(|l| l >= key) {
-                stray = Some((key, value));
+                first_unsorted = Some((key, value));
                 break;
             }
             last = Some(key);
@@ -80,63 +80,64 @@ impl<K: Key, V> Map<K, V> {
             leaves.push(Leaf::build(pending.into_iter(), n));
         }
         let mut map = Map { directory: Directory::from_leaves(leaves), len, keys: PhantomData };
-        stray.into_iter().chain(entries).for_each(|(k, v)| {
+        first_unsorted.into_iter().chain(entries).for_each(|(k, v)| {
             map.insert(K::from_bits(k), v);
         });
         map
     }
 
-    /// Number of entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.len
     }
-    /// Whether there are none.
+    /// Returns true if the map is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
-    /// The value under `key`.
+    /// Returns the value of `key`.
     #[inline]
     pub fn get(&self, key: K) -> Option<&V> {
         self.directory.find_leaf(key.to_bits())?.get(key.to_bits())
     }
-    /// The value under `key`, to change it.
+    /// Returns the value of `key` for modification.
     #[inline]
     pub fn get_mut(&mut self, key: K) -> Option<&mut V> {
         self.directory.find_leaf_mut(key.to_bits())?.get_mut(key.to_bits())
     }
-    /// Whether there is an entry under `key`.
+    /// Returns true if the map contains `key`.
     #[inline]
     pub fn contains(&self, key: K) -> bool {
         self.get(key).is_some()
     }
 
-    /// Puts `value` under `key`; the value that was there, if any.
+    /// Inserts `value` under `key`; returns the old value, if any.
     #[inline]
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {
         let old = self.directory.insert(key.to_bits(), value);
         self.len += usize::from(old.is_none());
         old
     }
-    /// Takes the entry under `key` out.
+    /// Removes `key` and returns its value.
     pub fn remove(&mut self, key: K) -> Option<V> {
         let old = self.directory.remove(key.to_bits());
         self.len -= usize::from(old.is_some());
         old
     }
-    /// Takes all entries out.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         *self = Map::new();
     }
-    /// The place of `key`, to look at and to fill.
+    /// Returns the entry of `key`, for inspection and modification.
     pub fn entry(&mut self, key: K) -> MapEntry<'_, K, V> {
         MapEntry { map: self, key }
     }
 
-    /// All entries in ascending order of keys, from both ends.
+    /// Returns a double-ended iterator over all entries in ascending order of keys.
     pub fn iter(&self) -> MapIter<'_, K, V> {
         MapIter::new(&self.directory, self.directory.begin(), self.directory.end())
     }
-    /// The entries of a range, from both ends. A range whose start is behind its end is empty.
+    /// Returns a double-ended iterator over the entries of a range. A range whose start is after
+    /// its end is empty.
     pub fn range(&self, range: impl RangeBounds<K>) -> MapIter<'_, K, V> {
         let from = match range.start_bound() {
             Bound::Included(k) => self.directory.seek(k.to_bits(), false),
@@ -150,16 +151,17 @@ impl<K: Key, V> Map<K, V> {
         };
         MapIter::new(&self.directory, from, to.max(from))
     }
-    /// The entry with the smallest key.
+    /// Returns the entry with the smallest key.
     pub fn first(&self) -> Option<(K, &V)> {
         self.iter().next()
     }
-    /// The entry with the largest key.
+    /// Returns the entry with the largest key.
     pub fn last(&self) -> Option<(K, &V)> {
         self.iter().next_back()
     }
 
-    /// Bytes it holds, without what values own. Asks every leaf.
+    /// Returns the memory that it uses in bytes, excluding memory owned by values. Visits every
+    /// leaf.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.directory.memory_bytes()
     }

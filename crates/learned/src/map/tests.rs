@@ -1,4 +1,4 @@
-//! The map beside `BTreeMap`, over many kinds of keys.
+//! Tests the map against `BTreeMap`, over many key distributions.
 
 use super::*;
 use crate::testing::{KEY_KINDS, LearnedTestRng, key_of_kind};
@@ -35,7 +35,7 @@ fn assert_same_range(
         return;
     }
     let (mut mine, mut theirs) = (map.range((from, to)), model.range((from, to)));
-    // Both ends in any order, until they meet.
+    // Advances both ends in random order until they meet.
     for _ in 0..60 {
         if rng.below(2) == 0 {
             assert_eq!(mine.next(), theirs.next().map(|(&k, v)| (k, v)));
@@ -51,33 +51,33 @@ fn map_matches_btree_map() {
         for seed in 0..4 {
             let mut rng = LearnedTestRng::new(1000 * k as u64 + seed);
             let (mut map, mut model) = (Map::new(), BTreeMap::new());
-            // Phases that grow and phases that shrink; keys of other kinds mixed in.
+            // Alternates phases of growth and shrinking, with keys of other distributions mixed in.
             for i in 0..30_000u64 {
                 let other = KEY_KINDS[rng.below(KEY_KINDS.len() as u64) as usize];
                 let kind = if seed == 3 && rng.below(10) == 0 { other } else { kind };
                 let now = key_of_kind(kind, i, &mut rng);
                 let grows = i / 10_000 != 1;
-                // Of those that are there, and near them.
-                let there = model.range(now..).next().map_or(now, |(&k, _)| k);
+                // An existing key near the new one.
+                let existing = model.range(now..).next().map_or(now, |(&k, _)| k);
                 match rng.below(100) {
                     0..70 if grows => assert_eq!(map.insert(now, i), model.insert(now, i)),
-                    0..60 => assert_eq!(map.remove(there), model.remove(&there)),
-                    60..70 => assert_eq!(map.insert(there, i), model.insert(there, i)),
-                    70..80 => assert_eq!(map.remove(there), model.remove(&there)),
+                    0..60 => assert_eq!(map.remove(existing), model.remove(&existing)),
+                    60..70 => assert_eq!(map.insert(existing, i), model.insert(existing, i)),
+                    70..80 => assert_eq!(map.remove(existing), model.remove(&existing)),
                     80..84 => {
                         *map.entry(now).and_modify(|v| *v += 1).or_insert(i) += 3;
                         *model.entry(now).and_modify(|v| *v += 1).or_insert(i) += 3;
                     }
                     84..98 => {
                         assert_eq!(map.get(now), model.get(&now));
-                        assert_eq!(map.get_mut(there), model.get_mut(&there));
-                        assert_eq!(map.contains(there), model.contains_key(&there));
+                        assert_eq!(map.get_mut(existing), model.get_mut(&existing));
+                        assert_eq!(map.contains(existing), model.contains_key(&existing));
                     }
                     _ => assert_same_range(
                         &map,
                         &model,
                         now,
-                        there.wrapping_add(rng.next() >> 8),
+                        existing.wrapping_add(rng.next() >> 8),
                         &mut rng,
                     ),
                 }
@@ -89,7 +89,7 @@ fn map_matches_btree_map() {
             assert_eq!(map.first().map(|e| e.0), model.keys().next().copied());
             assert_eq!(map.last().map(|e| e.0), model.keys().next_back().copied());
             assert!(map.clone().into_iter().eq(model.clone()));
-            // To nothing, and on.
+            // Empties the map, then uses it again.
             while let Some((k, _)) = model.pop_first() {
                 assert!(map.remove(k).is_some());
             }
@@ -112,7 +112,7 @@ fn memory_stays_bounded_while_loading_and_emptying() {
             }
         }
         map.directory.check();
-        // All but every hundredth: leaves that are nearly empty must join.
+        // Removes all but every hundredth key: nearly empty leaves must be merged.
         let keys: Vec<u64> = map.iter().map(|e| e.0).collect();
         for (i, k) in keys.iter().enumerate().filter(|(i, _)| i % 100 != 0) {
             assert!(map.remove(*k).is_some());
@@ -137,7 +137,7 @@ fn from_sorted_matches_inserts() {
             assert_same(&map, &model);
             assert_memory_bounded(&map, 2);
         }
-        // Out of order from somewhere on.
+        // Input that is sorted only at the beginning.
         let mut rng = LearnedTestRng::new(3);
         let entries: Vec<(u64, u64)> = (0..3000)
             .map(|i| (i, i))

@@ -1,56 +1,57 @@
-//! Entries of a load in memory, until there are enough for a run.
+//! In-memory buffer of a bulk load's entries, until there are enough of them for a run.
 
 use perigee_base::bug::{self, Bug};
 use perigee_base::{EntryRef, Error, ErrorKind, Expiry, KeyComparator, Result, SeqNo, ValueRef};
 use std::cmp::Ordering::{Equal, Less};
 
-/// In the length of a value, which is at most 2^30: its end lies between key and value.
+/// Flag in `BufferedEntry::value`, above the value length (at most 2^30): the entry's expiry is
+/// stored between key and value.
 const EXPIRING_FLAG: u32 = 1 << 31;
 
 #[derive(Clone, Copy, Debug)]
 struct BufferedEntry {
     start: usize,
     key: u32,
-    /// Length, and `EXPIRING_FLAG`.
+    /// Length of the value, and `EXPIRING_FLAG`.
     value: u32,
 }
 
-/// Entries in the order they came, sorted when asked.
+/// Entries in insertion order; `sort` puts them in key order.
 #[derive(Debug)]
 pub struct LoadBuffer {
     comparator: KeyComparator,
     bytes: Vec<u8>,
     entries_meta: Vec<BufferedEntry>,
-    /// They came in order, each key once.
+    /// True while the entries are in key order, each key once.
     sorted: bool,
 }
 
 impl LoadBuffer {
-    /// Empty.
-    pub fn new(order: KeyComparator) -> LoadBuffer {
-        LoadBuffer { comparator: order, bytes: Vec::new(), entries_meta: Vec::new(), sorted: true }
+    /// Creates an empty buffer.
+    pub fn new(comparator: KeyComparator) -> LoadBuffer {
+        LoadBuffer { comparator, bytes: Vec::new(), entries_meta: Vec::new(), sorted: true }
     }
-    /// Adds an entry, whose lengths the caller has checked.
+    /// Adds an entry. The caller has checked the lengths of key and value.
     ///
     /// # Errors
-    /// `NoMemory`; the chunk is as it was.
+    /// `NoMemory`; the buffer is unchanged.
     pub fn push(&mut self, key: &[u8], value: &[u8], expiry: Option<Expiry>) -> Result<()> {
         let end = expiry.map(Expiry::encode);
         let n = key.len() + value.len() + end.map_or(0, |e| e.len());
         self.bytes.try_reserve(n).map_err(|_| {
             Error::new(
                 ErrorKind::NoMemory,
-                format!("no memory for an entry of {n} bytes in a load"),
+                format!("out of memory for an entry of {n} bytes in a bulk load"),
             )
         })?;
         if let Some(last) = self.entries_meta.last() {
             self.sorted &= self.comparator.cmp(self.key(last), key) == Less;
         }
-        let timed = if end.is_some() { EXPIRING_FLAG } else { 0 };
+        let expiring_flag = if end.is_some() { EXPIRING_FLAG } else { 0 };
         let slot = BufferedEntry {
             start: self.bytes.len(),
             key: key.len() as u32,
-            value: value.len() as u32 | timed,
+            value: value.len() as u32 | expiring_flag,
         };
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(end.as_ref().map_or(&[], |e| &e[..]));
@@ -71,31 +72,31 @@ impl LoadBuffer {
             _ => ValueRef::Inline(&rest[..n]),
         }
     }
-    /// Bytes of memory that are taken for it, those that wait for the next entries included.
+    /// Bytes of memory allocated, including unused capacity.
     pub fn allocated_bytes(&self) -> usize {
         self.bytes.capacity() + self.entries_meta.capacity() * size_of::<BufferedEntry>()
     }
-    /// Bytes of its entries.
+    /// Bytes that the entries occupy.
     pub fn used_bytes(&self) -> usize {
         self.bytes.len() + self.entries_meta.len() * size_of::<BufferedEntry>()
     }
-    /// Whether it holds nothing.
+    /// Returns true if the buffer has no entries.
     pub fn is_empty(&self) -> bool {
         self.entries_meta.is_empty()
     }
-    /// Forgets everything, keeps the memory.
+    /// Removes all entries and keeps the allocated memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.entries_meta.clear();
         self.sorted = true;
     }
-    /// Sorts, and keeps the last entry of each key.
+    /// Sorts the entries and keeps only the last entry added for each key.
     pub fn sort(&mut self) {
         if self.sorted {
             return;
         }
         let mut slots = std::mem::take(&mut self.entries_meta);
-        // Stable: of equal keys the last one came last.
+        // The sort is stable: among equal keys, the last one is the one added last.
         slots.sort_by(|a, b| self.comparator.cmp(self.key(a), self.key(b)));
         let same = |a: &BufferedEntry, b: &BufferedEntry| {
             self.comparator.cmp(self.key(a), self.key(b)) == Equal
@@ -110,11 +111,11 @@ impl LoadBuffer {
         self.entries_meta = slots;
         self.sorted = true;
     }
-    /// The first key of a sorted chunk.
+    /// Returns the first key. The buffer must be sorted.
     pub fn first_key(&self) -> Option<&[u8]> {
         self.entries_meta.first().map(|s| self.key(s))
     }
-    /// The entries of a sorted chunk, all under one number.
+    /// Returns the entries with sequence number `seq`. The buffer must be sorted.
     pub fn entries(&self, seq: SeqNo) -> impl Iterator<Item = EntryRef<'_>> {
         self.entries_meta.iter().map(move |s| EntryRef {
             key: self.key(s),
@@ -130,13 +131,13 @@ mod tests {
 
     #[test]
     fn last_of_equal_keys_wins() {
-        let mut c = LoadBuffer::new(KeyComparator::Bytes);
+        let mut buffer = LoadBuffer::new(KeyComparator::Bytes);
         for (k, v) in [("b", "1"), ("a", "2"), ("b", "3"), ("c", "4"), ("b", "5"), ("a", "")] {
-            c.push(k.as_bytes(), v.as_bytes(), None).unwrap();
+            buffer.push(k.as_bytes(), v.as_bytes(), None).unwrap();
         }
-        c.push(b"c", b"6", Some(Expiry(7))).unwrap();
-        c.sort();
-        let text: Vec<String> = c
+        buffer.push(b"c", b"6", Some(Expiry(7))).unwrap();
+        buffer.sort();
+        let text: Vec<String> = buffer
             .entries(SeqNo(7))
             .map(|e| match e.value {
                 ValueRef::Inline(v) => format!("{}={}", e.key.escape_ascii(), v.escape_ascii()),
@@ -147,8 +148,8 @@ mod tests {
             })
             .collect();
         assert_eq!(text.join(" "), "a= b=5 c=6<7");
-        assert_eq!(c.first_key(), Some(&b"a"[..]));
-        c.clear();
-        assert!(c.is_empty() && c.first_key().is_none());
+        assert_eq!(buffer.first_key(), Some(&b"a"[..]));
+        buffer.clear();
+        assert!(buffer.is_empty() && buffer.first_key().is_none());
     }
 }

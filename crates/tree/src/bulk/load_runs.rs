@@ -1,9 +1,9 @@
-//! The runs of a load: written as chunks fill up, merged when there are many, and into one at the
-//! end.
+//! The runs of a bulk load: written as the buffer fills up, merged when there are many, and merged
+//! into one at the end.
 //!
-//! A run's number is the sequence number of its entries, so that of equal keys the later run wins,
-//! as in any merge. Run 0 has number 0, which is what the final tables need: sorted input is one
-//! run, and its tables are final as they are.
+//! The sequence number of all entries of a run is the run's number, so that of equal keys the later
+//! run wins, as in any merge. Run 0 has sequence number 0, which is what the final tables need:
+//! sorted input makes a single run, whose tables are final without a merge.
 
 use super::load_buffer::LoadBuffer;
 use crate::mvcc::SnapshotStripes;
@@ -17,34 +17,34 @@ use std::cmp::Ordering::Less;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-/// Runs of one generation that are merged into one of the next.
+/// Number of runs of one generation that are merged into one run of the next generation.
 const FAN_IN: usize = 32;
 
 #[derive(Debug)]
 struct LoadRun {
     tables: Vec<TableMeta>,
-    /// How often its entries were merged.
+    /// Number of times that the entries were merged.
     generation: u32,
 }
 
-/// The runs so far.
+/// The runs written so far, oldest first.
 #[derive(Debug)]
 pub struct LoadRunSet {
     comparator: KeyComparator,
     runs: Vec<LoadRun>,
-    /// The number of the next run.
+    /// Number of the next run, which is the sequence number of its entries.
     next_seq: u64,
     vlogs: Vec<VlogMeta>,
-    /// Files that merges have emptied.
+    /// Files whose entries were merged into other files.
     obsolete: Vec<FileId>,
     fan_in: usize,
 }
 
 impl LoadRunSet {
-    /// No runs.
-    pub fn new(order: KeyComparator) -> LoadRunSet {
+    /// Creates an empty set.
+    pub fn new(comparator: KeyComparator) -> LoadRunSet {
         LoadRunSet {
-            comparator: order,
+            comparator,
             runs: Vec::new(),
             next_seq: 0,
             vlogs: Vec::new(),
@@ -52,32 +52,33 @@ impl LoadRunSet {
             fan_in: FAN_IN,
         }
     }
-    /// How many runs there are.
+    /// Number of runs.
     pub fn run_count(&self) -> usize {
         self.runs.len()
     }
 
-    /// Writes a chunk as a run, or behind the newest run if it goes on where that ended.
+    /// Writes the buffer as a new run, or appends it to the newest run if all its keys are greater.
+    /// Clears the buffer.
     pub fn write_run(
         &mut self,
-        chunk: &mut LoadBuffer,
-        setting: RewriteContext<'_>,
+        buffer: &mut LoadBuffer,
+        context: RewriteContext<'_>,
         created: &mut CreatedFiles,
     ) -> Result<()> {
-        chunk.sort();
-        let Some(first) = chunk.first_key() else { return Ok(()) };
+        buffer.sort();
+        let Some(first) = buffer.first_key() else { return Ok(()) };
         let last = self.runs.last().filter(|r| r.generation == 0).and_then(|r| r.tables.last());
-        let goes_on = last.is_some_and(|t| self.comparator.cmp(&t.summary.last_key, first) == Less);
-        let number = if goes_on { self.next_seq - 1 } else { self.next_seq };
+        let appends = last.is_some_and(|t| self.comparator.cmp(&t.summary.last_key, first) == Less);
+        let number = if appends { self.next_seq - 1 } else { self.next_seq };
         let output = write_sorted(
-            chunk.entries(SeqNo(number)),
-            self.intermediate_context(number, setting),
+            buffer.entries(SeqNo(number)),
+            self.intermediate_context(number, context),
             created,
         )?;
-        chunk.clear();
+        buffer.clear();
         self.vlogs.extend(output.vlogs);
         match self.runs.last_mut() {
-            Some(newest) if goes_on => newest.tables.extend(output.tables),
+            Some(newest) if appends => newest.tables.extend(output.tables),
             _ => {
                 self.runs.push(LoadRun { tables: output.tables, generation: 0 });
                 self.next_seq += 1;
@@ -86,51 +87,51 @@ impl LoadRunSet {
         Ok(())
     }
 
-    /// Only the first run may be final: of the others nobody asks a filter, and the merge verifies
-    /// every block.
+    /// Returns the context for a run. Only run 0 can become final: the others need no filters, as
+    /// no get reads them, and no output verification, as the merge verifies every block.
     fn intermediate_context<'a>(
         &self,
         number: u64,
-        mut setting: RewriteContext<'a>,
+        mut context: RewriteContext<'a>,
     ) -> RewriteContext<'a> {
         if number > 0 {
-            // Of a load that was never finished nothing may pass for a table of the family.
-            setting.options.family = FamilyId::NONE;
-            setting.options.filter_bits = 0;
-            setting.verify_outputs = false;
+            // The tables of an unfinished load must not be taken for tables of the column family.
+            context.options.family = FamilyId::NONE;
+            context.options.filter_bits = 0;
+            context.verify_outputs = false;
         }
-        setting
+        context
     }
 
-    /// Whether the newest runs should be merged before another is added.
+    /// Returns true if the newest runs should be merged before another one is added.
     pub fn needs_merge(&self) -> bool {
         let Some(generation) = self.runs.last().map(|r| r.generation) else { return false };
         self.runs.iter().rev().take_while(|r| r.generation == generation).count() >= self.fan_in
     }
 
-    /// Merges the newest runs of one generation.
+    /// Merges the newest runs, all of one generation, into one run of the next generation.
     pub fn merge_newest(
         &mut self,
-        setting: RewriteContext<'_>,
+        context: RewriteContext<'_>,
         created: &mut CreatedFiles,
     ) -> Result<()> {
         let Some(generation) = self.runs.last().map(|r| r.generation) else { return Ok(()) };
         let from = self.runs.len()
             - self.runs.iter().rev().take_while(|r| r.generation == generation).count();
-        let setting = self.intermediate_context(1, setting);
-        let output = self.merge_runs(from, false, setting, created)?;
+        let context = self.intermediate_context(1, context);
+        let output = self.merge_runs(from, false, context, created)?;
         self.replace_runs(from, generation + 1, output);
         Ok(())
     }
 
-    /// Makes one run of all, whose entries have number 0.
+    /// Merges all runs into one, whose entries have sequence number 0.
     pub fn merge_all(
         &mut self,
-        setting: RewriteContext<'_>,
+        context: RewriteContext<'_>,
         created: &mut CreatedFiles,
     ) -> Result<()> {
         if self.runs.len() > 1 || self.runs.iter().any(|r| r.generation > 0) {
-            let output = self.merge_runs(0, true, setting, created)?;
+            let output = self.merge_runs(0, true, context, created)?;
             self.replace_runs(0, 0, output);
             self.next_seq = 1;
         }
@@ -141,13 +142,13 @@ impl LoadRunSet {
         &self,
         from: usize,
         renumber: bool,
-        setting: RewriteContext<'_>,
+        context: RewriteContext<'_>,
         created: &mut CreatedFiles,
     ) -> Result<RewriteOutput> {
         let mut sources = Vec::new();
         for (n, sorted) in self.runs[from..].iter().enumerate() {
             let open = |meta: &TableMeta| {
-                let reader = setting.table_cache.klog_reader(meta.id, meta.summary.bytes)?;
+                let reader = context.table_cache.klog_reader(meta.id, meta.summary.bytes)?;
                 Ok(Arc::new(Table { meta: meta.clone(), reader }))
             };
             let tables = sorted.tables.iter().map(open).collect::<Result<_>>()?;
@@ -155,9 +156,9 @@ impl LoadRunSet {
             sources.push(SourceCursor::Run(RunCursor::new(run, self.comparator, false)));
         }
         let source = MergeCursor::new(self.comparator, sources);
-        // No reader sees any of it yet: of each key only the newest entry counts.
-        let setting =
-            RewriteContext { stripes: SnapshotStripes::new(Vec::new(), SeqNo::MAX), ..setting };
+        // No reader sees any of the entries yet, so only the newest entry of each key is kept.
+        let context =
+            RewriteContext { stripes: SnapshotStripes::new(Vec::new(), SeqNo::MAX), ..context };
         let ranges = perigee_file::RangeTombstones::default();
         run_rewrite(
             RewriteInput {
@@ -169,7 +170,7 @@ impl LoadRunSet {
                 pass_through_blocks: false,
                 rolled_back: Arc::default(),
             },
-            setting,
+            context,
             created,
         )
     }
@@ -181,13 +182,13 @@ impl LoadRunSet {
         self.runs.push(LoadRun { tables: output.tables, generation });
     }
 
-    /// Files that are not needed any more, each named once.
+    /// Returns the files that are no longer needed, and forgets them: each file is returned once.
     pub fn take_obsolete(&mut self) -> Vec<FileId> {
         std::mem::take(&mut self.obsolete)
     }
 
-    /// The tables of the one run that is left, and the value logs that they use; the others are
-    /// spent.
+    /// Returns the tables of the one remaining run and the value logs that they reference; all
+    /// other value logs become obsolete.
     pub fn take_outputs(&mut self) -> (Vec<TableMeta>, Vec<VlogMeta>) {
         let tables: Vec<TableMeta> = self.runs.drain(..).flat_map(|r| r.tables).collect();
         let used: HashSet<FileId> =

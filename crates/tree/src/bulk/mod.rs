@@ -1,9 +1,9 @@
-//! Bulk load: entries in any order become tables of which each key has one entry. Gathered in
-//! memory, sorted, written as runs, merged. It knows nothing of the log, sequence numbers or who
-//! will name the tables.
+//! Bulk load: turns entries in any order into tables with one entry per key. Entries are buffered
+//! in memory, sorted, written as runs, and merged. Independent of the log, of sequence numbers, and
+//! of how the tables are added to a version.
 //!
-//! Runs are ordinary tables under ordinary file ids that no manifest names: every byte of them is
-//! checksummed, and after a crash they are orphans like the outputs of any job that did not finish.
+//! Runs are ordinary tables with ordinary file ids that are not in the manifest: every byte is
+//! checksummed, and after a crash they are orphans, like the outputs of any unfinished job.
 
 pub mod load_buffer;
 pub mod target_level;

@@ -1,14 +1,15 @@
-//! The runs of a transaction that does not fit into memory, of one family: written as its memtables
-//! fill up, merged when there are many, and into tables for everybody at the end. It knows nothing
-//! of commits, and not who will name the tables.
+//! The spilled runs of one column family in a transaction that does not fit into memory: written as
+//! its memtables fill up, merged when there are many, and turned into final tables at commit.
+//! Independent of the commit, and of how the tables are added to a version.
 //!
-//! Entries keep the numbers that the transaction gave them ([`FLOOR`] and up), so that its reads
-//! see them in their order. Its savepoints are readers: a rewrite keeps what each of them sees.
-//! What was taken back is dropped with the next rewrite, or with its whole table. Tombstones stay:
-//! what others have written lies beneath, and the commit's check asks for every key.
+//! Entries keep the sequence numbers that the transaction assigned ([`TXN_SEQ_BASE`] and up), so
+//! that its reads see them in order. Its savepoints act as snapshots: a rewrite keeps what each of
+//! them sees. Entries that were rolled back are dropped by the next rewrite, or with their whole
+//! table. Tombstones stay: they hide committed entries below, and the conflict check at commit
+//! needs every key.
 //!
-//! Like the runs of a load these are ordinary tables that no manifest names: after a crash they are
-//! orphans.
+//! Like the runs of a bulk load, these are ordinary tables that are not in the manifest: after a
+//! crash they are orphans.
 
 use crate::flush::flush;
 use crate::memtable::Memtable;
@@ -23,26 +24,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Runs of one generation that are merged into one of the next.
+/// Number of runs of one generation that are merged into one run of the next generation.
 const FAN_IN: usize = 32;
 
-/// What a transaction says of its numbers.
+/// A transaction's sequence numbers, as far as a rewrite of its runs needs them.
 #[derive(Clone, Debug, Default)]
 pub struct TxnSeqInfo {
-    /// For each savepoint the last number before it.
+    /// For each savepoint, the last sequence number before it.
     pub savepoints: Vec<SeqNo>,
-    /// Those taken back, ascending and apart.
+    /// Ranges of sequence numbers that were rolled back, ascending and disjoint.
     pub rolled_back: Arc<[Range<u64>]>,
 }
 
 #[derive(Debug)]
 struct SpillRun {
     run: Arc<Run>,
-    /// How often its entries were merged.
+    /// Number of times that the entries were merged.
     generation: u32,
 }
 
-/// Files that are not needed any more.
+/// Files that are no longer needed.
 #[derive(Debug, Default)]
 pub struct ObsoleteSpillFiles {
     /// Tables.
@@ -51,19 +52,18 @@ pub struct ObsoleteSpillFiles {
     pub vlogs: Vec<Arc<Vlog>>,
 }
 
-/// What a transaction leaves: final tables, whose entries have number 0, and the value logs that
-/// they use.
+/// The tables that a transaction commits. Their entries have sequence number 0.
 #[derive(Debug, Default)]
 pub struct SpillOutput {
-    /// In key order.
+    /// Tables in key order.
     pub tables: Vec<TableMeta>,
-    /// Value logs.
+    /// Value logs that the tables reference.
     pub vlogs: Vec<VlogMeta>,
-    /// Those of them that are open: nobody may open them a second time.
+    /// Those of `vlogs` that are already open: they must not be opened a second time.
     pub open_vlogs: Vec<Arc<Vlog>>,
 }
 
-/// The runs so far, the oldest first.
+/// The runs written so far, oldest first.
 #[derive(Debug)]
 pub struct SpillRunSet {
     comparator: KeyComparator,
@@ -74,34 +74,34 @@ pub struct SpillRunSet {
 }
 
 impl SpillRunSet {
-    /// No runs.
-    pub fn new(order: KeyComparator) -> SpillRunSet {
+    /// Creates an empty set.
+    pub fn new(comparator: KeyComparator) -> SpillRunSet {
         SpillRunSet {
-            comparator: order,
+            comparator,
             runs: Vec::new(),
             vlogs: BTreeMap::new(),
             obsolete: ObsoleteSpillFiles::default(),
             fan_in: FAN_IN,
         }
     }
-    /// What the transaction reads.
+    /// Returns the runs and value logs for the transaction's reads, newest run first.
     pub fn spilled_runs(&self) -> Arc<OverlayRuns> {
         let runs = self.runs.iter().rev().map(|r| Arc::clone(&r.run)).collect();
         Arc::new(OverlayRuns { runs, vlogs: self.vlogs.clone() })
     }
 
-    /// Writes a memtable, which holds nothing that was taken back, as the newest run; or behind the
-    /// newest one, if it goes on where that ends. After an error nothing has changed.
+    /// Writes a memtable, which holds no rolled-back entries, as the newest run, or appends it to
+    /// the newest run if that ends before the memtable begins. After an error the set is unchanged.
     pub fn write_run(
         &mut self,
         memtable: &Arc<Memtable>,
-        numbers: &TxnSeqInfo,
-        setting: RewriteContext<'_>,
+        seq_info: &TxnSeqInfo,
+        context: RewriteContext<'_>,
         created: &mut CreatedFiles,
     ) -> Result<()> {
-        let setting = intermediate_context(numbers, setting);
-        let (_, output) = flush(memtable, RunId(0), setting.clone(), created)?;
-        let tables = self.open_outputs(&output, setting.table_cache)?;
+        let context = intermediate_context(seq_info, context);
+        let (_, output) = flush(memtable, RunId(0), context.clone(), created)?;
+        let tables = self.open_outputs(&output, context.table_cache)?;
         let Some(first) = tables.first().map(|t| t.meta.summary.begin(self.comparator)) else {
             return Ok(());
         };
@@ -122,18 +122,18 @@ impl SpillRunSet {
         Ok(())
     }
 
-    /// Opens what was made. What fails changes nothing.
+    /// Opens the output files. After an error the set is unchanged.
     fn open_outputs(
         &mut self,
         output: &RewriteOutput,
-        shelf: &TableCache,
+        table_cache: &TableCache,
     ) -> Result<Vec<Arc<Table>>> {
         let vlog = |meta: &VlogMeta| {
-            let reader = shelf.vlog_reader(meta.id, meta.bytes)?;
+            let reader = table_cache.vlog_reader(meta.id, meta.bytes)?;
             Ok((meta.id, Arc::new(Vlog { meta: meta.clone(), reader })))
         };
         let table = |meta: &TableMeta| {
-            let reader = shelf.klog_reader(meta.id, meta.summary.bytes)?;
+            let reader = table_cache.klog_reader(meta.id, meta.summary.bytes)?;
             Ok(Arc::new(Table { meta: meta.clone(), reader }))
         };
         let vlogs = output.vlogs.iter().map(vlog).collect::<Result<Vec<_>>>()?;
@@ -142,27 +142,27 @@ impl SpillRunSet {
         Ok(tables)
     }
 
-    /// How many of the newest runs are of one generation.
+    /// Number of newest runs that share one generation.
     fn newest_generation_len(&self) -> usize {
         let newest = self.runs.last().map(|r| r.generation);
         self.runs.iter().rev().take_while(|r| Some(r.generation) == newest).count()
     }
-    /// Whether the newest runs should be merged before another is added.
+    /// Returns true if the newest runs should be merged before another one is added.
     pub fn needs_merge(&self) -> bool {
         self.newest_generation_len() >= self.fan_in
     }
-    /// Merges the newest runs of one generation.
+    /// Merges the newest runs, all of one generation, into one run of the next generation.
     pub fn merge_newest(
         &mut self,
-        numbers: &TxnSeqInfo,
-        setting: RewriteContext<'_>,
+        seq_info: &TxnSeqInfo,
+        context: RewriteContext<'_>,
         created: &mut CreatedFiles,
     ) -> Result<()> {
         let Some(generation) = self.runs.last().map(|r| r.generation) else { return Ok(()) };
         let from = self.runs.len() - self.newest_generation_len();
-        let setting = intermediate_context(numbers, setting);
-        let output = self.merge_runs(from, numbers, false, setting.clone(), created)?;
-        let tables = self.open_outputs(&output, setting.table_cache)?;
+        let context = intermediate_context(seq_info, context);
+        let output = self.merge_runs(from, seq_info, false, context.clone(), created)?;
+        let tables = self.open_outputs(&output, context.table_cache)?;
         let old = self.runs.drain(from..).flat_map(|r| r.run.tables.clone());
         self.obsolete.tables.extend(old);
         if !tables.is_empty() {
@@ -172,19 +172,19 @@ impl SpillRunSet {
         Ok(())
     }
 
-    /// Makes the tables that everybody will see; the runs stay as they are. `setting` is that of
-    /// the family.
+    /// Writes the final tables, for all readers; the runs stay as they are. `context` is the
+    /// context of the column family.
     pub fn finish(
         &self,
-        numbers: &TxnSeqInfo,
-        setting: RewriteContext<'_>,
+        seq_info: &TxnSeqInfo,
+        context: RewriteContext<'_>,
         created: &mut CreatedFiles,
     ) -> Result<SpillOutput> {
-        let none = TxnSeqInfo { savepoints: Vec::new(), ..numbers.clone() };
-        let setting =
-            RewriteContext { stripes: SnapshotStripes::new(Vec::new(), SeqNo::MAX), ..setting };
+        let none = TxnSeqInfo { savepoints: Vec::new(), ..seq_info.clone() };
+        let context =
+            RewriteContext { stripes: SnapshotStripes::new(Vec::new(), SeqNo::MAX), ..context };
         let RewriteOutput { tables, mut vlogs, .. } =
-            self.merge_runs(0, &none, true, setting, created)?;
+            self.merge_runs(0, &none, true, context, created)?;
         let used: BTreeSet<FileId> =
             tables.iter().flat_map(|t| t.summary.vlogs.iter().map(|(id, _)| *id)).collect();
         let open: Vec<_> =
@@ -196,20 +196,21 @@ impl SpillRunSet {
     fn merge_runs(
         &self,
         from: usize,
-        numbers: &TxnSeqInfo,
+        seq_info: &TxnSeqInfo,
         renumber: bool,
-        setting: RewriteContext<'_>,
+        context: RewriteContext<'_>,
         created: &mut CreatedFiles,
     ) -> Result<RewriteOutput> {
-        let order = self.comparator;
+        let comparator = self.comparator;
         let runs = || self.runs[from..].iter().map(|r| &r.run);
-        let source = |r: &Arc<Run>| SourceCursor::Run(RunCursor::new(Arc::clone(r), order, false));
-        let source = MergeCursor::new(order, runs().map(source).collect());
+        let source =
+            |r: &Arc<Run>| SourceCursor::Run(RunCursor::new(Arc::clone(r), comparator, false));
+        let source = MergeCursor::new(comparator, runs().map(source).collect());
         let tables = runs().flat_map(|r| &r.tables);
         let ranges = tables.fold(RangeTombstones::default(), |all, t| {
-            all.merge(order, t.reader.range_tombstones())
+            all.merge(comparator, t.reader.range_tombstones())
         });
-        let (relocate, taken_back) = (BTreeSet::new(), Arc::clone(&numbers.rolled_back));
+        let (relocate, rolled_back) = (BTreeSet::new(), Arc::clone(&seq_info.rolled_back));
         run_rewrite(
             RewriteInput {
                 source,
@@ -218,15 +219,15 @@ impl SpillRunSet {
                 relocate_vlogs: relocate,
                 zero_seqs: renumber,
                 pass_through_blocks: false,
-                rolled_back: taken_back,
+                rolled_back,
             },
-            setting,
+            context,
             created,
         )
     }
 
-    /// Lets go of tables that hold nothing but what was written at `number` or later; of what else
-    /// was, its numbers say it.
+    /// Drops tables whose entries were all written at `number` or later. In tables that stay,
+    /// rolled-back entries are recognised by [`TxnSeqInfo::rolled_back`].
     pub fn roll_back_to(&mut self, number: SeqNo) {
         while let Some(newest) = self.runs.last_mut() {
             let (gone, kept): (Vec<_>, Vec<_>) =
@@ -243,7 +244,7 @@ impl SpillRunSet {
         }
     }
 
-    /// Files that are not needed any more, each named once.
+    /// Returns the files that are no longer needed, and forgets them: each file is returned once.
     pub fn take_obsolete(&mut self) -> ObsoleteSpillFiles {
         let used: BTreeSet<FileId> = self
             .runs
@@ -251,36 +252,39 @@ impl SpillRunSet {
             .flat_map(|r| &r.run.tables)
             .flat_map(|t| t.meta.summary.vlogs.iter().map(|(id, _)| *id))
             .collect();
-        let mut spent = std::mem::take(&mut self.obsolete);
-        self.vlogs.retain(|id, log| {
+        let mut obsolete = std::mem::take(&mut self.obsolete);
+        self.vlogs.retain(|id, vlog| {
             let stays = used.contains(id);
             if !stays {
-                spent.vlogs.push(Arc::clone(log));
+                obsolete.vlogs.push(Arc::clone(vlog));
             }
             stays
         });
-        spent
+        obsolete
     }
-    /// All of its files, but for value logs that are in `kept`.
+    /// Returns all files except the value logs in `kept`.
     pub fn into_obsolete(mut self, kept: &[FileId]) -> ObsoleteSpillFiles {
         self.obsolete.tables.extend(self.runs.drain(..).flat_map(|r| r.run.tables.clone()));
-        let mut spent = self.take_obsolete();
-        spent.vlogs.retain(|v| !kept.contains(&v.meta.id));
-        spent
+        let mut obsolete = self.take_obsolete();
+        obsolete.vlogs.retain(|v| !kept.contains(&v.meta.id));
+        obsolete
     }
 }
 
-/// For runs that nobody but the transaction reads, of which nothing may pass for a table of the
-/// family after a crash.
+/// Returns the context for runs that only the transaction reads. Their tables must not be taken for
+/// tables of the column family after a crash.
 fn intermediate_context<'a>(
-    numbers: &TxnSeqInfo,
-    mut setting: RewriteContext<'a>,
+    seq_info: &TxnSeqInfo,
+    mut context: RewriteContext<'a>,
 ) -> RewriteContext<'a> {
-    setting.options.family = FamilyId::NONE;
-    debug_assert!(numbers.savepoints.iter().all(|s| s.0 >= TXN_SEQ_BASE - 1), "own numbers");
+    context.options.family = FamilyId::NONE;
+    debug_assert!(
+        seq_info.savepoints.iter().all(|s| s.0 >= TXN_SEQ_BASE - 1),
+        "savepoints use the transaction's own sequence numbers"
+    );
     RewriteContext {
-        stripes: SnapshotStripes::new(numbers.savepoints.clone(), SeqNo::MAX),
+        stripes: SnapshotStripes::new(seq_info.savepoints.clone(), SeqNo::MAX),
         verify_outputs: false,
-        ..setting
+        ..context
     }
 }

@@ -1,23 +1,23 @@
-//! To which level a loaded table goes. Pure.
+//! Chooses the level that a bulk-loaded table goes to. Pure.
 //!
-//! A loaded entry is newer than everything in the tree, so its table must stand above every table
-//! that shares keys with it: at best in the level over the first one that does. Where nothing is in
-//! the way it goes to the last level.
+//! A loaded entry is newer than everything in the tree, so its table must lie above every table
+//! that overlaps it: at best directly above the first level with such a table. Without any overlap
+//! it goes to the last level.
 
 use crate::compact::pick::spooky::{LAST_LEVEL, overlapping};
 use crate::compact::plan::TreeShape;
 use perigee_base::LevelNo;
 use perigee_base::key_boundary::KeyBoundaryRef;
 
-/// The level for a table of a load that reaches from one place to another, range tombstones
-/// included. 0: a new run there.
+/// Returns the level for a loaded table with the given bounds, range tombstones included. Level 0
+/// means a new run there.
 pub fn target_level(
     shape: &TreeShape,
     (from, to): (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>),
 ) -> LevelNo {
-    let in_the_way =
+    let overlapping_level =
         (0..=LAST_LEVEL).find(|level| overlapping(shape, *level, from, to).next().is_some());
-    LevelNo(in_the_way.map_or(LAST_LEVEL, |level| level.saturating_sub(1)) as u8)
+    LevelNo(overlapping_level.map_or(LAST_LEVEL, |level| level.saturating_sub(1)) as u8)
 }
 
 #[cfg(test)]
@@ -52,11 +52,11 @@ mod tests {
         assert_eq!(at(&shape(&[]), "a", "z"), 6);
         let some =
             shape(&[(0, "a", "c", 5), (2, "f", "h", 500), (3, "m", "p", 500), (6, "x", "z", 9)]);
-        assert_eq!(at(&some, "b", "b"), 0, "over a run of level 0: a newer run");
-        assert_eq!(at(&some, "g", "n"), 1, "over level 2");
-        assert_eq!(at(&some, "h", "k"), 1, "the last key counts");
+        assert_eq!(at(&some, "b", "b"), 0, "overlaps a run of level 0: new run above it");
+        assert_eq!(at(&some, "g", "n"), 1, "above level 2");
+        assert_eq!(at(&some, "h", "k"), 1, "the last key is inclusive");
         assert_eq!(at(&some, "m", "o"), 2);
         assert_eq!(at(&some, "q", "x"), 5);
-        assert_eq!(at(&some, "q", "v"), 6, "nothing in the way");
+        assert_eq!(at(&some, "q", "v"), 6, "no overlap");
     }
 }

@@ -1,4 +1,4 @@
-//! Carries a plan out.
+//! Executes a compaction plan.
 
 use super::plan::{CompactionPlan, CompactionReason};
 use crate::rewrite::{CreatedFiles, RewriteContext, RewriteInput, RewriteOutput, run_rewrite};
@@ -10,13 +10,13 @@ use perigee_file::RangeTombstones;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Merges the plan's inputs. Files are synced, the directory is not.
+/// Merges the plan's inputs. The files are synced, the directory is not.
 pub fn run_compaction(
     plan: &CompactionPlan,
-    setting: RewriteContext<'_>,
+    context: RewriteContext<'_>,
     created: &mut CreatedFiles,
 ) -> Result<(VersionEdit, RewriteOutput)> {
-    let version = setting.version;
+    let version = context.version;
     let inputs = collect_inputs(plan, version)?;
     let removed = plan.inputs.clone();
     if plan.reason == CompactionReason::RangeDeleted {
@@ -33,35 +33,39 @@ pub fn run_compaction(
             RewriteOutput::default(),
         ));
     }
-    let bottom = is_bottommost(plan, version, &inputs);
-    let order = version.comparator;
-    let of = |r: &Arc<Run>| {
+    let bottommost = is_bottommost(plan, version, &inputs);
+    let comparator = version.comparator;
+    let range_tombstones_of = |r: &Arc<Run>| {
         r.tables.iter().map(|t| Arc::clone(t.reader.range_tombstones())).collect::<Vec<_>>()
     };
-    let ranges =
-        inputs.iter().flat_map(of).fold(RangeTombstones::default(), |all, r| all.merge(order, &r));
+    let range_tombstones = inputs
+        .iter()
+        .flat_map(range_tombstones_of)
+        .fold(RangeTombstones::default(), |all, r| all.merge(comparator, &r));
     let sources = inputs
         .into_iter()
         .map(|r| {
-            SourceCursor::Run(RunCursor::new(r, order, false).with_cause(IoActivity::Compaction))
+            SourceCursor::Run(
+                RunCursor::new(r, comparator, false).with_cause(IoActivity::Compaction),
+            )
         })
         .collect();
-    let source = MergeCursor::new(order, sources);
-    let relocate = plan.relocate_vlogs.clone();
-    let target_bytes = plan.table_bytes.unwrap_or(setting.target_bytes);
-    let setting = RewriteContext { target_bytes, cuts: plan.cuts.clone(), ..setting };
-    // Who asks for it wants everything written as the settings are now.
-    let whole = plan.reason != CompactionReason::Manual;
+    let source = MergeCursor::new(comparator, sources);
+    let relocate_vlogs = plan.relocate_vlogs.clone();
+    let target_bytes = plan.table_bytes.unwrap_or(context.target_bytes);
+    let context = RewriteContext { target_bytes, cuts: plan.cuts.clone(), ..context };
+    // A manual compaction applies the current options to every entry, so no block is copied.
+    let pass_through_blocks = plan.reason != CompactionReason::Manual;
     let input = RewriteInput {
         source,
-        range_tombstones: ranges,
-        bottommost: bottom,
-        relocate_vlogs: relocate,
+        range_tombstones,
+        bottommost,
+        relocate_vlogs,
         zero_seqs: false,
-        pass_through_blocks: whole,
+        pass_through_blocks,
         rolled_back: Arc::default(),
     };
-    let output = run_rewrite(input, setting, created)?;
+    let output = run_rewrite(input, context, created)?;
     let edit = VersionEdit {
         added: output.tables.iter().map(|meta| added_table(plan, meta.clone())).collect(),
         removed,
@@ -75,7 +79,7 @@ fn added_table(plan: &CompactionPlan, meta: crate::TableMeta) -> AddedTable {
     AddedTable { level: plan.target_level, run: RunId(0), meta }
 }
 
-/// The inputs as runs: the planned tables of each run of the version.
+/// Returns the inputs as runs: the planned tables of each run of the version.
 fn collect_inputs(plan: &CompactionPlan, version: &Version) -> Result<Vec<Arc<Run>>> {
     let wanted: HashSet<(LevelNo, FileId)> = plan.inputs.iter().copied().collect();
     let mut found = 0;
@@ -92,21 +96,23 @@ fn collect_inputs(plan: &CompactionPlan, version: &Version) -> Result<Vec<Arc<Ru
     }
     if found != plan.inputs.len() {
         return Err(Error::internal(format!(
-            "a plan names {} tables, {found} exist",
+            "a compaction plan names {} tables, of which {found} exist",
             plan.inputs.len()
         )));
     }
     Ok(runs)
 }
 
-/// Whether no table that is not an input, in the target level or deeper, could hold an older
-/// version of an input's key.
+/// Returns true if no table in the target level or deeper, inputs excepted, overlaps an input, so
+/// that none can hold an older version of an input's key.
 fn is_bottommost(plan: &CompactionPlan, version: &Version, inputs: &[Arc<Run>]) -> bool {
-    let order = version.comparator;
+    let comparator = version.comparator;
     let named: HashSet<FileId> = plan.inputs.iter().map(|(_, id)| *id).collect();
     let tables = || inputs.iter().flat_map(|r| &r.tables);
     !version
         .tables()
         .filter(|(level, _, t)| *level >= plan.target_level && !named.contains(&t.meta.id))
-        .any(|(_, _, other)| tables().any(|t| other.meta.summary.overlaps(order, &t.meta.summary)))
+        .any(|(_, _, other)| {
+            tables().any(|t| other.meta.summary.overlaps(comparator, &t.meta.summary))
+        })
 }

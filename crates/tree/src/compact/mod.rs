@@ -1,4 +1,5 @@
-//! Compaction: a pure picker proposes a plan, the rewrite road carries it out, an edit comes back.
+//! Compaction: a pure picker returns a plan, the rewrite pipeline executes it, the result is a
+//! version edit.
 
 pub mod plan;
 pub mod pick;

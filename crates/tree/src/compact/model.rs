@@ -1,9 +1,9 @@
-//! A tree without values: the pickers' plans carried out on lists of keys, to see what they cost.
-//! Pure.
+//! A model of a tree without values: executes the pickers' plans on lists of keys to measure their
+//! cost. Pure.
 //!
-//! Every key of a table is really there, so overwritten keys and spent tombstones leave exactly as
-//! they would; bytes are counted as `entry_bytes` for each entry (an eighth for a tombstone).
-//! Reader and writers are left out: no snapshots.
+//! Every key of a table is kept, so overwritten keys and dropped tombstones disappear exactly as in
+//! a real tree; an entry counts as `entry_bytes` bytes, a tombstone as an eighth of that. Readers
+//! are not modelled: there are no snapshots.
 
 use super::pick::spooky::{boundaries, pick_parallel};
 use super::pick::{PickerOptions, PickerProgress, leveled, pick};
@@ -13,42 +13,42 @@ use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
 use perigee_base::{FileId, KeyComparator, LevelNo, RunId, limits};
 use std::collections::{BTreeMap, HashSet};
 
-/// Which picker.
+/// Compaction picker to simulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PickerKind {
-    /// What the engine uses.
+    /// The picker that the engine uses.
     Spooky,
-    /// Level by level, table by table, capacities fixed.
+    /// Leveled: one table at a time, fixed level capacities.
     Leveled,
 }
 
-/// An entry: key, age (larger is newer), and whether it is a tombstone.
+/// An entry: its key, its age (larger is newer), and whether it is a tombstone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ModelEntry {
-    /// The key; keys are ordered as numbers.
+    /// Key; keys are ordered as numbers.
     pub key: u32,
-    /// When it was written.
+    /// Sequence number of the write.
     pub seq: u32,
-    /// A tombstone.
+    /// True for a tombstone.
     pub is_tombstone: bool,
 }
 
-/// What was done so far, in bytes, and the worst moment.
+/// Bytes written so far, and the peak disk usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct SimulationTotals {
-    /// Entries that users wrote.
+    /// Bytes of entries written by users.
     pub user_bytes: u64,
-    /// Tables that flushes wrote.
+    /// Bytes of tables written by flushes.
     pub flushed_bytes: u64,
-    /// Tables that compactions wrote.
+    /// Bytes of tables written by compactions.
     pub compacted_bytes: u64,
-    /// Tables moved as they are.
+    /// Bytes of tables moved without a rewrite.
     pub moved_bytes: u64,
-    /// Compactions, moves left out.
+    /// Number of compactions, moves excluded.
     pub merges: u64,
-    /// Largest of them: what it read.
+    /// Input bytes of the largest compaction.
     pub largest_merge_bytes: u64,
-    /// Most bytes of tables at any moment, outputs beside their inputs included.
+    /// Peak bytes of all tables, counting the outputs of a compaction beside its inputs.
     pub peak_bytes: u64,
 }
 
@@ -62,7 +62,7 @@ pub struct LsmModel {
     progress: PickerProgress,
     tables: BTreeMap<FileId, Vec<ModelEntry>>,
     next_id: u64,
-    /// So far.
+    /// Totals so far.
     pub totals: SimulationTotals,
 }
 
@@ -71,7 +71,7 @@ fn key(k: u32) -> [u8; 4] {
 }
 
 impl LsmModel {
-    /// An empty tree.
+    /// Creates an empty tree.
     pub fn new(picker: PickerKind, limits: PickerOptions, entry_bytes: u64) -> LsmModel {
         let shape = TreeShape { levels: vec![Vec::new(); limits::LEVELS], ..TreeShape::default() };
         let (progress, tables) = (PickerProgress::default(), BTreeMap::new());
@@ -87,13 +87,13 @@ impl LsmModel {
         }
     }
 
-    fn entry_bytes_sum(&self, marks: &[ModelEntry]) -> u64 {
-        marks
+    fn entry_bytes_sum(&self, entries: &[ModelEntry]) -> u64 {
+        entries
             .iter()
             .map(|m| if m.is_tombstone { self.entry_bytes / 8 } else { self.entry_bytes })
             .sum()
     }
-    /// Its shape.
+    /// Returns the tree's shape.
     pub fn shape(&self) -> &TreeShape {
         &self.shape
     }
@@ -101,31 +101,32 @@ impl LsmModel {
     pub fn stored_bytes(&self) -> u64 {
         (0..limits::LEVELS).map(|i| self.shape.bytes(i)).sum()
     }
-    /// Runs that a seek must look into.
+    /// Number of runs that a seek must read.
     pub fn run_count(&self) -> usize {
         self.shape.levels.iter().map(Vec::len).sum()
     }
-    /// Bytes of the entries that a reader sees, and how many different keys the tables hold.
+    /// Returns the bytes of the entries visible to a reader, and the number of distinct keys in the
+    /// tables.
     pub fn live_bytes_and_keys(&self) -> (u64, u64) {
         let mut all: Vec<ModelEntry> = self.tables.values().flatten().copied().collect();
         keep_newest(&mut all);
         (self.entry_bytes * all.iter().filter(|m| !m.is_tombstone).count() as u64, all.len() as u64)
     }
 
-    /// A memtable becomes a run of level 0.
-    pub fn flush(&mut self, mut marks: Vec<ModelEntry>) {
-        self.totals.user_bytes += self.entry_bytes_sum(&marks);
-        keep_newest(&mut marks);
+    /// Writes a memtable as a run of level 0.
+    pub fn flush(&mut self, mut entries: Vec<ModelEntry>) {
+        self.totals.user_bytes += self.entry_bytes_sum(&entries);
+        keep_newest(&mut entries);
         let run = RunId(self.next_id);
         let (all, table_bytes) =
             ((KeyBoundaryRef::First, KeyBoundaryRef::Last), self.limits.table_bytes);
         let cuts = match self.picker {
             PickerKind::Spooky => {
-                boundaries(&self.shape, all, self.entry_bytes_sum(&marks), table_bytes)
+                boundaries(&self.shape, all, self.entry_bytes_sum(&entries), table_bytes)
             }
             PickerKind::Leveled => Vec::new(),
         };
-        let made = self.cut_tables(&marks, run, self.limits.table_bytes, cuts);
+        let made = self.cut_tables(&entries, run, self.limits.table_bytes, cuts);
         self.totals.flushed_bytes += made.iter().map(|t| t.bytes).sum::<u64>();
         self.shape.levels[0].insert(0, made);
         self.totals.peak_bytes = self.totals.peak_bytes.max(self.stored_bytes());
@@ -134,49 +135,52 @@ impl LsmModel {
 
     fn cut_tables(
         &mut self,
-        marks: &[ModelEntry],
+        entries: &[ModelEntry],
         run: RunId,
         target: u64,
         cuts: Vec<KeyBoundary>,
     ) -> Vec<TableShape> {
         let mut split = TableSplitter::new(KeyComparator::Bytes, target, cuts);
         let (mut made, mut from, mut bytes) = (Vec::new(), 0, 0);
-        for (i, m) in marks.iter().enumerate() {
+        for (i, m) in entries.iter().enumerate() {
             if i > from && split.cut_before(&key(m.key), true, bytes, 0).is_some() {
-                made.push(self.add_table(&marks[from..i], run));
+                made.push(self.add_table(&entries[from..i], run));
                 (from, bytes) = (i, 0);
             }
             bytes += if m.is_tombstone { self.entry_bytes / 8 } else { self.entry_bytes };
         }
-        if let rest @ [_, ..] = &marks[from..] {
+        if let rest @ [_, ..] = &entries[from..] {
             made.push(self.add_table(rest, run));
         }
         made
     }
 
-    fn add_table(&mut self, marks: &[ModelEntry], run: RunId) -> TableShape {
+    fn add_table(&mut self, entries: &[ModelEntry], run: RunId) -> TableShape {
         let id = FileId(self.next_id);
         self.next_id += 1;
-        let place = |m: Option<&ModelEntry>| key(m.map_or(0, |m| m.key)).to_vec();
-        let (first, last) =
-            (KeyBoundary::Before(place(marks.first())), KeyBoundary::After(place(marks.last())));
+        let key_of = |m: Option<&ModelEntry>| key(m.map_or(0, |m| m.key)).to_vec();
+        let (first, last) = (
+            KeyBoundary::Before(key_of(entries.first())),
+            KeyBoundary::After(key_of(entries.last())),
+        );
         let shape = TableShape {
             run,
-            entries: marks.len() as u64,
-            tombstones: marks.iter().filter(|m| m.is_tombstone).count() as u64,
-            ..TableShape::new(id, first, last, self.entry_bytes_sum(marks))
+            entries: entries.len() as u64,
+            tombstones: entries.iter().filter(|m| m.is_tombstone).count() as u64,
+            ..TableShape::new(id, first, last, self.entry_bytes_sum(entries))
         };
-        self.tables.insert(id, marks.to_vec());
+        self.tables.insert(id, entries.to_vec());
         shape
     }
 
-    /// Does the most urgent plan; what it wrote, or `None` if nothing is due.
+    /// Executes the most urgent plan. Returns the bytes written, or `None` if no compaction is due.
     pub fn compact(&mut self) -> Option<u64> {
         self.compact_parallel(0)
     }
 
-    /// The same, and so many plans at most that the picker says can be carried out beside it.
-    pub fn compact_parallel(&mut self, most: usize) -> Option<u64> {
+    /// Like [`LsmModel::compact`], with up to `parallel_max` further plans that the picker allows
+    /// in parallel.
+    pub fn compact_parallel(&mut self, parallel_max: usize) -> Option<u64> {
         if self.shape.distinct_keys.is_none() {
             self.shape.distinct_keys = Some(self.live_bytes_and_keys().1);
         }
@@ -189,7 +193,7 @@ impl LsmModel {
                 plans.push(plan);
             }
         }
-        while plans.len() <= most && plans[0].reason.is_level_merge() {
+        while plans.len() <= parallel_max && plans[0].reason.is_level_merge() {
             let Some((plan, progress)) = pick_parallel(&self.shape, &self.limits, &self.progress)
             else {
                 break;
@@ -206,29 +210,33 @@ impl LsmModel {
         for (level, runs) in self.shape.levels.iter_mut().enumerate() {
             let level = LevelNo(level as u8);
             for run in runs.iter_mut() {
-                let (mine, rest): (Vec<_>, Vec<_>) =
+                let (inputs_of_run, rest): (Vec<_>, Vec<_>) =
                     run.drain(..).partition(|t| named.contains(&(level, t.id)));
-                taken.extend(mine);
+                taken.extend(inputs_of_run);
                 *run = rest;
             }
             runs.retain(|r| !r.is_empty());
         }
-        assert_eq!(taken.len(), plan.inputs.len(), "a plan names tables that exist: {plan:?}");
+        assert_eq!(
+            taken.len(),
+            plan.inputs.len(),
+            "the plan names a table that does not exist: {plan:?}"
+        );
         let read: u64 = taken.iter().map(|t| t.bytes).sum();
         let mut written = 0;
         if plan.trivial_move {
             self.totals.moved_bytes += read;
         } else {
-            let mut marks = Vec::new();
+            let mut entries = Vec::new();
             for t in &taken {
-                marks.extend(self.tables.remove(&t.id).unwrap_or_default());
+                entries.extend(self.tables.remove(&t.id).unwrap_or_default());
             }
-            keep_newest(&mut marks);
+            keep_newest(&mut entries);
             if self.is_bottommost(plan, &taken) {
-                marks.retain(|m| !m.is_tombstone);
+                entries.retain(|m| !m.is_tombstone);
             }
             let target = plan.table_bytes.unwrap_or(self.limits.table_bytes);
-            taken = self.cut_tables(&marks, RunId(0), target, plan.cuts.clone());
+            taken = self.cut_tables(&entries, RunId(0), target, plan.cuts.clone());
             written = taken.iter().map(|t| t.bytes).sum();
             self.totals.merges += 1;
             self.totals.largest_merge_bytes = self.totals.largest_merge_bytes.max(read);
@@ -250,12 +258,8 @@ impl LsmModel {
         run.extend(tables);
         run.sort_by(|a, b| a.first.as_ref().cmp(KeyComparator::Bytes, b.first.as_ref()));
         for pair in run.windows(2) {
-            let apart = pair[0].last.as_ref().cmp(KeyComparator::Bytes, pair[1].first.as_ref());
-            assert_ne!(
-                apart,
-                std::cmp::Ordering::Greater,
-                "tables of a run share no key: level {level}"
-            );
+            let gap = pair[0].last.as_ref().cmp(KeyComparator::Bytes, pair[1].first.as_ref());
+            assert_ne!(gap, std::cmp::Ordering::Greater, "tables of a run overlap: level {level}");
         }
         runs.retain(|r| !r.is_empty());
     }
@@ -266,14 +270,18 @@ impl LsmModel {
         let deeper =
             (usize::from(plan.target_level.0)..limits::LEVELS).flat_map(|i| self.shape.tables(i));
         !deeper.into_iter().any(|t| {
-            let own = (t.first.as_ref(), t.last.as_ref());
+            let bounds = (t.first.as_ref(), t.last.as_ref());
             within.iter().any(|(a, b)| {
-                KeyBoundaryRef::ranges_overlap(KeyComparator::Bytes, own, (a.as_ref(), b.as_ref()))
+                KeyBoundaryRef::ranges_overlap(
+                    KeyComparator::Bytes,
+                    bounds,
+                    (a.as_ref(), b.as_ref()),
+                )
             })
         })
     }
 
-    /// Whether of each key the newest version is the first one that a read meets: the order of
+    /// Returns true if a read meets the newest version of every key first, so that the order of
     /// levels and runs is right.
     pub fn is_ordered(&self) -> bool {
         let mut newest_met: BTreeMap<u32, u32> = BTreeMap::new();
@@ -286,7 +294,7 @@ impl LsmModel {
         }
         true
     }
-    /// What a reader finds: live keys and when they were written.
+    /// Returns what a reader sees: live keys and their sequence numbers.
     pub fn contents(&self) -> BTreeMap<u32, u32> {
         let mut all: Vec<ModelEntry> = self.tables.values().flatten().copied().collect();
         keep_newest(&mut all);
@@ -294,8 +302,8 @@ impl LsmModel {
     }
 }
 
-/// In key order, of each key the newest.
-fn keep_newest(marks: &mut Vec<ModelEntry>) {
-    marks.sort_by_key(|m| (m.key, std::cmp::Reverse(m.seq)));
-    marks.dedup_by_key(|m| m.key);
+/// Sorts by key and keeps the newest entry of each key.
+fn keep_newest(entries: &mut Vec<ModelEntry>) {
+    entries.sort_by_key(|m| (m.key, std::cmp::Reverse(m.seq)));
+    entries.dedup_by_key(|m| m.key);
 }

@@ -1,4 +1,4 @@
-//! What a picker sees, and what it proposes. Plain data.
+//! Input and output of the pickers as plain data: shapes and plans.
 
 use crate::version::Version;
 use perigee_base::key_boundary::KeyBoundary;
@@ -10,36 +10,36 @@ use std::sync::Arc;
 /// A table as a picker sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableShape {
-    /// Its id.
+    /// File id.
     pub id: FileId,
-    /// Its bytes.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Its run; larger is newer (level 0 only).
+    /// Run id; larger is newer (level 0 only).
     pub run: RunId,
-    /// Its entries, and how many of them are tombstones.
+    /// Number of entries, tombstones included.
     pub entries: u64,
-    /// See [`TableShape::entries`].
+    /// Number of tombstones.
     pub tombstones: u64,
-    /// How many of them scans have passed, each as often as it was.
+    /// Number of tombstones that scans have skipped, counted once per skip.
     pub skipped_tombstones: u64,
-    /// The place before everything in it, range tombstones included.
+    /// Boundary before all entries and range tombstones.
     pub first: KeyBoundary,
-    /// The place behind everything in it.
+    /// Boundary after all entries and range tombstones.
     pub last: KeyBoundary,
-    /// Its oldest operation.
+    /// Smallest sequence number.
     pub smallest_seq: SeqNo,
-    /// Its newest operation.
+    /// Largest sequence number.
     pub largest_seq: SeqNo,
-    /// Its range tombstones, if it has any.
+    /// Range tombstones, if there are any.
     pub range_tombstones: Option<Arc<RangeTombstones>>,
-    /// When its entries expire, if any do.
+    /// Histogram of expiry times, if any entry expires.
     pub expiries: Option<Arc<ExpiryHistogram>>,
-    /// Value logs that it references.
+    /// Value logs that the table references.
     pub vlogs: Vec<FileId>,
 }
 
 impl TableShape {
-    /// A table without entries to speak of, for models and tests.
+    /// Creates a table with zero entries, for models and tests.
     pub fn new(id: FileId, first: KeyBoundary, last: KeyBoundary, bytes: u64) -> TableShape {
         TableShape {
             id,
@@ -63,18 +63,18 @@ impl TableShape {
 /// logs.
 #[derive(Clone, Debug, Default)]
 pub struct TreeShape {
-    /// The order of keys.
+    /// Comparator of the keys.
     pub comparator: KeyComparator,
-    /// Levels, runs, tables.
+    /// Tables, by level and run.
     pub levels: Vec<Vec<Vec<TableShape>>>,
-    /// Bytes of each value log, and how many of them are referenced.
+    /// Per value log: its size in bytes, and how many of them are referenced.
     pub vlogs: BTreeMap<FileId, (u64, u64)>,
-    /// About how many different keys the tables hold together, if that was counted.
+    /// Estimated number of distinct keys in all tables, if it was counted.
     pub distinct_keys: Option<u64>,
 }
 
 impl TreeShape {
-    /// The shape of a version.
+    /// Returns the shape of a version.
     pub fn from_version(version: &Version) -> TreeShape {
         let refs = version.vlog_referenced_bytes();
         let table = |run: RunId, t: &Arc<crate::Table>| TableShape {
@@ -109,7 +109,7 @@ impl TreeShape {
             distinct_keys: None,
         }
     }
-    /// With the number of different keys of its version, if merges depend on it.
+    /// Adds the number of distinct keys of the version, for pickers that depend on it.
     #[must_use]
     pub fn with_distinct_keys(self, version: &Version) -> TreeShape {
         TreeShape { distinct_keys: Some(version.distinct_keys()), ..self }
@@ -118,13 +118,13 @@ impl TreeShape {
     pub fn bytes(&self, level: usize) -> u64 {
         self.tables(level).map(|t| t.bytes).sum()
     }
-    /// Tables of a level.
+    /// Returns the tables of a level.
     pub fn tables(&self, level: usize) -> impl Iterator<Item = &TableShape> {
         self.levels.get(level).into_iter().flatten().flatten()
     }
 }
 
-/// Why a plan was made.
+/// Reason for a compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CompactionReason {
     /// Level 0 holds too many runs.
@@ -133,24 +133,24 @@ pub enum CompactionReason {
     LevelBytes,
     /// A value log is mostly garbage.
     VlogGarbage,
-    /// Somebody asked.
+    /// Requested by the user.
     Manual,
-    /// A range tombstone hides the tables as a whole: they are dropped unread.
+    /// A range tombstone hides the tables entirely: they are dropped without being read.
     RangeDeleted,
     /// Overwritten entries take up too much space.
     OverwrittenEntries,
-    /// A table is mostly tombstones.
+    /// A table consists mostly of tombstones.
     Tombstones,
-    /// Scans pass many tombstones.
+    /// Scans skip many tombstones.
     SkippedTombstones,
-    /// Small tables beside each other become one.
+    /// Adjacent small tables are merged into one.
     SmallTables,
     /// Many entries of a table have expired.
     ExpiredEntries,
 }
 
 impl CompactionReason {
-    /// Whether such a plan is a step of a merge that goes on in key order.
+    /// Returns true if such a plan is one step of a level merge that proceeds in key order.
     pub fn is_level_merge(self) -> bool {
         matches!(
             self,
@@ -159,7 +159,7 @@ impl CompactionReason {
                 | CompactionReason::OverwrittenEntries
         )
     }
-    /// In words.
+    /// Returns the reason in words.
     pub fn name(self) -> &'static str {
         match self {
             CompactionReason::Level0Runs => "level 0 runs",
@@ -176,40 +176,40 @@ impl CompactionReason {
     }
 }
 
-/// A compaction, as data.
+/// A compaction plan, as plain data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompactionPlan {
-    /// Why.
+    /// Reason for the compaction.
     pub reason: CompactionReason,
-    /// The tables to merge.
+    /// Tables to merge, with their levels.
     pub inputs: Vec<(LevelNo, FileId)>,
-    /// The level that the result goes to.
+    /// Level of the outputs.
     pub target_level: LevelNo,
-    /// Move the inputs as they are: nothing on the way down overlaps them.
+    /// True to move the inputs without a rewrite: nothing on the way down overlaps them.
     pub trivial_move: bool,
-    /// Value logs whose values move.
+    /// Value logs whose values are moved to new files.
     pub relocate_vlogs: BTreeSet<FileId>,
-    /// Places, ascending, at which tables end if they are large enough: the boundaries of a deeper
-    /// level.
+    /// Boundaries, ascending, at which output tables end if they are large enough: those of a
+    /// deeper level's tables.
     pub cuts: Vec<KeyBoundary>,
-    /// Bytes at which tables end anywhere; `None`: the family's.
+    /// Target size of output tables in bytes; `None` for the column family's.
     pub table_bytes: Option<u64>,
 }
 
 impl CompactionPlan {
-    /// A merge of these tables.
+    /// Creates a plan that merges these tables into level `target_level`.
     pub fn merge(
         reason: CompactionReason,
         inputs: Vec<(LevelNo, FileId)>,
-        to: LevelNo,
+        target_level: LevelNo,
     ) -> CompactionPlan {
-        let (cuts, relocate) = (Vec::new(), BTreeSet::new());
+        let (cuts, relocate_vlogs) = (Vec::new(), BTreeSet::new());
         CompactionPlan {
             reason,
             inputs,
-            target_level: to,
+            target_level,
             trivial_move: false,
-            relocate_vlogs: relocate,
+            relocate_vlogs,
             cuts,
             table_bytes: None,
         }

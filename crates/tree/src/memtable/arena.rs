@@ -1,4 +1,4 @@
-//! Append-only storage that readers index without a lock: buckets of doubling size, each created
+//! Append-only storage that readers index without locks: buckets of doubling size, each allocated
 //! once.
 
 use super::sync::AtomicU32;
@@ -6,11 +6,11 @@ use perigee_base::{Error, ErrorKind, Result};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Enough for 4 Gi items in buckets from the smallest base up.
+/// Enough for 4 Gi items with the smallest first bucket.
 const BUCKETS: usize = 27;
 
-/// Where index `i` lies: bucket, offset, and the bucket's size, for a first bucket of `1 << base`
-/// items.
+/// Returns the bucket, the offset and the bucket's size for index `i`, with a first bucket of `1 <<
+/// base` items.
 #[inline]
 fn locate(i: u32, base: u32) -> (usize, usize, usize) {
     let n = (i >> base) + 1;
@@ -26,7 +26,7 @@ fn address_space_exhausted() -> Error {
     )
 }
 
-/// A list that grows at the end. Items never move and are set before their index is handed out.
+/// An append-only list. Items never move and are set before their index is returned.
 #[derive(Debug)]
 pub struct ArenaSlots<T> {
     buckets: [OnceLock<Box<[OnceLock<T>]>>; BUCKETS],
@@ -34,14 +34,14 @@ pub struct ArenaSlots<T> {
 }
 
 impl<T> ArenaSlots<T> {
-    /// Small: a database may have thousands of families with an entry or two each.
+    /// Small: a database may have thousands of column families with one or two entries each.
     const FIRST_BUCKET_LOG2: u32 = 2;
 
-    /// Empty.
+    /// Creates an empty list.
     pub fn new() -> Self {
         ArenaSlots { buckets: [const { OnceLock::new() }; BUCKETS], len: AtomicU32::new(0) }
     }
-    /// Adds an item, by one thread at a time.
+    /// Adds an item and returns its index. Only one thread at a time may call this.
     pub fn push(&self, item: T) -> Result<u32> {
         let i = self.len.load(Relaxed);
         let (bucket, offset, size) = locate(i, Self::FIRST_BUCKET_LOG2);
@@ -51,25 +51,26 @@ impl<T> ArenaSlots<T> {
             .ok_or_else(address_space_exhausted)?
             .get_or_init(|| (0..size).map(|_| OnceLock::new()).collect());
         if slots[offset].set(item).is_err() {
-            return Err(Error::internal("two writers in one memtable"));
+            return Err(Error::internal("concurrent writers in one memtable"));
         }
         self.len.store(i + 1, Relaxed);
         Ok(i)
     }
-    /// Bytes of memory that its buckets take.
+    /// Bytes of memory that the buckets occupy.
     pub fn memory_bytes(&self) -> u64 {
         match self.len.load(Relaxed) {
             0 => 0,
             n => {
                 let (bucket, _, size) = locate(n - 1, Self::FIRST_BUCKET_LOG2);
-                // All smaller buckets are as large as the last one together, but for the smallest.
+                // All smaller buckets together are as large as the last one, less the first
+                // bucket's size.
                 let slots =
                     if bucket == 0 { size } else { 2 * size - (1 << Self::FIRST_BUCKET_LOG2) };
                 (slots * size_of::<OnceLock<T>>()) as u64
             }
         }
     }
-    /// The item at `i`.
+    /// Returns the item at `i`.
     #[inline]
     pub fn get(&self, i: u32) -> Option<&T> {
         let (bucket, offset, _) = locate(i, Self::FIRST_BUCKET_LOG2);
@@ -77,7 +78,7 @@ impl<T> ArenaSlots<T> {
     }
 }
 
-/// Words, handed out in runs that do not straddle buckets.
+/// Words, allocated in runs that do not straddle buckets.
 #[derive(Debug)]
 pub struct ArenaWords {
     buckets: [OnceLock<Box<[AtomicU32]>>; BUCKETS],
@@ -85,14 +86,15 @@ pub struct ArenaWords {
 }
 
 impl ArenaWords {
-    /// Small, see [`Slots`]; the largest node still fits.
+    /// Small, see [`ArenaSlots`]; the largest node still fits.
     const FIRST_BUCKET_LOG2: u32 = 6;
 
-    /// Empty; index 0 is never handed out, so that 0 can mean "none".
+    /// Creates an empty arena. Index 0 is never allocated, so that 0 can mean "none".
     pub fn new() -> Self {
         ArenaWords { buckets: [const { OnceLock::new() }; BUCKETS], len: AtomicU32::new(1) }
     }
-    /// `n` zeroed words, by one thread at a time; also the bytes of memory that were newly taken.
+    /// Allocates `n` zeroed words. Returns their index and the bytes of memory newly allocated.
+    /// Only one thread at a time may call this.
     pub fn allocate(&self, n: u32) -> Result<(u32, u64)> {
         let mut i = self.len.load(Relaxed);
         let (_, offset, size) = locate(i, Self::FIRST_BUCKET_LOG2);
@@ -106,17 +108,16 @@ impl ArenaWords {
         self.len.store(i.checked_add(n).ok_or_else(address_space_exhausted)?, Relaxed);
         Ok((i, grown))
     }
-    /// The word at `i`, which was handed out.
+    /// Returns the word at `i`, which must have been allocated.
     #[inline]
     pub fn word(&self, i: u32) -> &AtomicU32 {
         let (bucket, offset, _) = locate(i, Self::FIRST_BUCKET_LOG2);
-        &self.buckets[bucket].get().expect("a word that was handed out has a bucket")[offset]
+        &self.buckets[bucket].get().expect("an allocated word has a bucket")[offset]
     }
-    /// `n` words from `i`, which were handed out together.
+    /// Returns the `n` words from `i`, which must have been allocated together.
     #[inline]
     pub fn word_slice(&self, i: u32, n: usize) -> &[AtomicU32] {
         let (bucket, offset, _) = locate(i, Self::FIRST_BUCKET_LOG2);
-        &self.buckets[bucket].get().expect("a word that was handed out has a bucket")
-            [offset..offset + n]
+        &self.buckets[bucket].get().expect("an allocated word has a bucket")[offset..offset + n]
     }
 }

@@ -1,4 +1,4 @@
-//! Storage that only grows: items and runs keep their place.
+//! Tests of the memtable's arenas: items and word runs keep their index.
 
 use super::arena::*;
 

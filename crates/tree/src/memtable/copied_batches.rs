@@ -1,9 +1,8 @@
-//! Small batches, copied: their keys and values lie side by side in chunks, in the order of their
-//! arrival. Each in a buffer of its own would cost an allocation that outlives the commit, a slot,
-//! and three places in memory on the way to a key instead of one.
+//! Copies of small batches: their keys and values are appended to chunks, in insertion order. One
+//! buffer per batch would cost an allocation that outlives the commit, a slot, and three memory
+//! accesses on the way to a key instead of one.
 //!
-//! Must not know what is written. One writer; readers reach a chunk through the slot of the batches
-//! that it takes.
+//! Independent of the entry format. One writer; readers reach a chunk through its batch slot.
 
 use super::hashed_entries::BatchSlots;
 use perigee_base::append_buffer::AppendBuffer;
@@ -12,23 +11,23 @@ use perigee_base::{Error, Result};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// The first chunk of a memtable: a database may have thousands of families with an entry or two
-/// each.
+/// Size of a memtable's first chunk: a database may have thousands of column families with one or
+/// two entries each.
 const CHUNK_BYTES_MIN: usize = 64;
-/// No chunk is larger: a value that a reader keeps holds all of it.
+/// Maximum chunk size: a value pinned by a reader pins the whole chunk.
 const CHUNK_BYTES_MAX: usize = 64 << 10;
 
-/// Where small batches go.
+/// The chunks that small batches are copied into.
 #[derive(Debug, Default)]
 pub(super) struct CopiedBatches {
-    /// Slot of the newest chunk, plus one; 0: there is none yet.
+    /// Slot of the newest chunk, plus one; 0: no chunk yet.
     newest_slot: AtomicU32,
 }
 
 impl CopiedBatches {
-    /// The chunk with room for `bytes` more, its slot, and the bytes of memory newly taken. By one
-    /// thread at a time.
-    pub fn chunk_with_room(
+    /// Returns a chunk with space for `bytes` more, its slot, and the bytes of memory newly
+    /// allocated. Only one thread at a time may call this.
+    pub fn chunk_with_space(
         &self,
         bytes: usize,
         batches: &BatchSlots,
@@ -50,14 +49,14 @@ impl CopiedBatches {
     }
 }
 
-/// How large the chunk after one of `previous` bytes is, for a batch of `bytes`.
+/// Returns the capacity of the chunk that follows one of `previous` bytes, for a batch of `bytes`.
 fn next_chunk_capacity(previous: usize, bytes: usize) -> usize {
     (previous * 2).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX).max(bytes)
 }
 
-/// The error of a chunk that has no room after all.
+/// Error for a chunk whose space another writer has taken.
 pub(super) fn concurrent_writers_error() -> Error {
-    Error::internal("two writers in one memtable")
+    Error::internal("concurrent writers in one memtable")
 }
 
 #[cfg(test)]
@@ -69,7 +68,7 @@ mod tests {
         let (copied, batches) = (CopiedBatches::default(), BatchSlots::new());
         let mut grown = 0;
         for n in 0..10_000u32 {
-            let (slot, chunk, more) = copied.chunk_with_room(100, &batches).unwrap();
+            let (slot, chunk, more) = copied.chunk_with_space(100, &batches).unwrap();
             let at = chunk.append(&[n as u8; 100]).unwrap();
             assert!(batches.get(slot).unwrap()[at..].iter().all(|b| *b == n as u8));
             grown += more;

@@ -1,5 +1,5 @@
-//! Entries by number, in the order of their sequence numbers, and the versions of each key: one
-//! writer, lock-free readers.
+//! Entries by number, in the order of their sequence numbers, with links between the versions of
+//! each key: one writer, lock-free readers.
 //!
 //! ```text
 //! record, 4 words of 64 bits, low bits first:
@@ -8,14 +8,14 @@
 //!   sequence number 64
 //!   older 32 | jump 32          entry number + 1 each; 0: none
 //! ```
-//! `older` is the next older version of the same key. `jump` is one further back, so that a reader
-//! of old versions takes a logarithmic number of steps (skew-binary jump pointers: Myers, "An
-//! applicative random-access stack", 1983): the jump of an entry of rank r passes over 2^r - 1
+//! `older` is the next older version of the same key. `jump` is a version further back, so that a
+//! reader of old versions takes a logarithmic number of steps (skew-binary jump pointers: Myers,
+//! "An applicative random-access stack", 1983): the jump of an entry of rank r skips 2^r - 1
 //! versions.
 //!
-//! Invariants: 1. a record is written before its number is handed to a reader (who publishes
-//! numbers with release: the hash index, or the count of entries) and never changes; 2. numbers
-//! grow with sequence numbers; 3. the value lies right behind the key, as in a batch.
+//! Invariants: 1. a record is written before its number is published to readers (with release: by
+//! the hash index, or by the count of entries) and never changes; 2. numbers grow with sequence
+//! numbers; 3. the value directly follows the key, as in a batch.
 
 use super::sync::{AtomicU32, EntryRecord, zeroed_records};
 use perigee_base::{EntryKind, Error, ErrorKind, Result, SeqNo};
@@ -24,15 +24,16 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Enough for 4 Gi entries in buckets of doubling size.
 const BUCKETS: usize = 30;
-/// The first bucket holds 4: a database may have thousands of families with an entry or two each.
+/// The first bucket holds 4 entries: a database may have thousands of column families with one or
+/// two entries each.
 const FIRST_BUCKET_LOG2: u32 = 2;
-/// Bytes of a record.
+/// Size of a record in bytes.
 const RECORD_BYTES: u64 = 32;
 
-/// An entry: where its bytes lie, and what they are.
+/// Location, kind and sequence number of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemtableEntry {
-    /// Slot of its batch.
+    /// Slot of the entry's batch.
     pub batch: u32,
     /// Start and length of the key in the batch's buffer.
     pub key: (u32, u32),
@@ -40,7 +41,7 @@ pub struct MemtableEntry {
     pub value: (u32, u32),
     /// Sequence number.
     pub seq: SeqNo,
-    /// What it is; never a pointer.
+    /// Kind of the entry; never a pointer.
     pub kind: EntryKind,
 }
 
@@ -51,16 +52,16 @@ pub struct Entries {
     len: AtomicU32,
 }
 
-/// What memory cannot give.
+/// Error for an index that cannot be allocated or has reached its maximum size.
 pub fn index_memory_exhausted() -> Error {
     Error::new(
         ErrorKind::NoMemory,
-        "no memory for the memtable's index: use a smaller memtable_bytes",
+        "out of memory for the memtable's index: use a smaller memtable_bytes",
     )
 }
 
 impl Entries {
-    /// None yet.
+    /// Creates an empty list.
     pub fn new() -> Entries {
         Entries { buckets: [const { OnceLock::new() }; BUCKETS], len: AtomicU32::new(0) }
     }
@@ -75,11 +76,11 @@ impl Entries {
     #[inline]
     fn record(&self, i: u32) -> &EntryRecord {
         let (bucket, offset) = Entries::locate(i);
-        &self.buckets[bucket].get().expect("an entry that was handed out has a bucket")[offset]
+        &self.buckets[bucket].get().expect("a published entry has a bucket")[offset]
     }
 
-    /// Adds an entry and returns its number, by one thread at a time; `older`: the version of the
-    /// same key before it.
+    /// Adds an entry and returns its number. `older`: previous version of the same key. Only one
+    /// thread at a time may call this.
     pub fn push(&self, node: &MemtableEntry, older: Option<u32>) -> Result<u32> {
         let i = self.len.load(Relaxed);
         let (bucket, offset) = Entries::locate(i);
@@ -94,12 +95,12 @@ impl Entries {
             Some(o) => self.next_jump(o),
             None => (i, 0),
         };
-        let what =
+        let packed =
             u64::from(node.key.1) << 32 | u64::from(node.kind.code()) << 51 | u64::from(rank) << 59;
         let r = self.record(i);
         debug_assert_eq!(offset as u64, Entries::locate(i).1 as u64);
         r[0].store(u64::from(node.batch) | u64::from(node.key.0) << 32, Relaxed);
-        r[1].store(u64::from(node.value.1) | what, Relaxed);
+        r[1].store(u64::from(node.value.1) | packed, Relaxed);
         r[2].store(node.seq.0, Relaxed);
         r[3].store(older.map_or(0, |o| u64::from(o) + 1) | (u64::from(jump) + 1) << 32, Relaxed);
         self.len.store(
@@ -109,11 +110,12 @@ impl Entries {
         Ok(i)
     }
 
-    /// Bytes of memory that its buckets take.
+    /// Bytes of memory that the buckets occupy.
     pub fn memory_bytes(&self) -> u64 {
         match self.len.load(Relaxed) {
             0 => 0,
-            // All smaller buckets are as large as the last one together, but for the smallest.
+            // All smaller buckets together are as large as the last one, less the first bucket's
+            // size.
             n => {
                 (((2u64 << FIRST_BUCKET_LOG2) << Entries::locate(n - 1).0)
                     - (1 << FIRST_BUCKET_LOG2))
@@ -121,12 +123,12 @@ impl Entries {
             }
         }
     }
-    /// How many there are, for the writer.
+    /// Number of entries, for the writer.
     pub fn count(&self) -> u32 {
         self.len.load(Relaxed)
     }
 
-    /// Where the successor of `o` jumps to, and its rank.
+    /// Returns the jump target of the version that follows `o`, and its rank.
     fn next_jump(&self, o: u32) -> (u32, u32) {
         let (rank, jump) = (self.rank(o), self.jump(o));
         if rank == self.rank(jump) { (self.jump(jump), rank + 1) } else { (o, 1) }
@@ -134,46 +136,47 @@ impl Entries {
     fn rank(&self, i: u32) -> u32 {
         (self.record(i)[1].load(Relaxed) >> 59) as u32
     }
-    /// The version that entry `i` jumps to; itself, if it is the first of its key.
+    /// Returns the version that entry `i` jumps to; `i` itself if it is the first of its key.
     pub fn jump(&self, i: u32) -> u32 {
         ((self.record(i)[3].load(Relaxed) >> 32) as u32).wrapping_sub(1)
     }
 
-    /// The version of the same key before entry `i`.
+    /// Returns the previous version of the key of entry `i`.
     pub fn older_version(&self, i: u32) -> Option<u32> {
         (self.record(i)[3].load(Relaxed) as u32).checked_sub(1)
     }
 
-    /// The sequence number of entry `i`.
+    /// Returns the sequence number of entry `i`.
     #[inline]
     pub fn seq(&self, i: u32) -> SeqNo {
         SeqNo(self.record(i)[2].load(Relaxed))
     }
 
-    /// Batch, start and length of the key of entry `i`.
+    /// Returns batch slot, start and length of the key of entry `i`.
     #[inline]
     pub fn key_location(&self, i: u32) -> (u32, usize, usize) {
         let r = self.record(i);
-        let (at, what) = (r[0].load(Relaxed), r[1].load(Relaxed));
-        (at as u32, (at >> 32) as usize, (what >> 32 & 0x7FFFF) as usize)
+        let (location, packed) = (r[0].load(Relaxed), r[1].load(Relaxed));
+        (location as u32, (location >> 32) as usize, (packed >> 32 & 0x7FFFF) as usize)
     }
 
-    /// Entry `i`.
+    /// Returns entry `i`.
     #[inline]
     pub fn node(&self, i: u32) -> MemtableEntry {
         let r = self.record(i);
-        let (at, what) = (r[0].load(Relaxed), r[1].load(Relaxed));
-        let key = ((at >> 32) as u32, (what >> 32 & 0x7FFFF) as u32);
+        let (location, packed) = (r[0].load(Relaxed), r[1].load(Relaxed));
+        let key = ((location >> 32) as u32, (packed >> 32 & 0x7FFFF) as u32);
         MemtableEntry {
-            batch: at as u32,
+            batch: location as u32,
             key,
-            value: (key.0 + key.1, what as u32),
+            value: (key.0 + key.1, packed as u32),
             seq: SeqNo(r[2].load(Relaxed)),
-            kind: EntryKind::decode((what >> 51) as u8).expect("the word was written from a kind"),
+            kind: EntryKind::decode((packed >> 51) as u8)
+                .expect("the word was written from a kind"),
         }
     }
 
-    /// The newest version at or before `at`, beginning with version `i`.
+    /// Returns the newest version at or before `at`, starting from version `i`.
     pub fn visible_version(&self, mut i: u32, at: SeqNo) -> Option<u32> {
         loop {
             let r = self.record(i);

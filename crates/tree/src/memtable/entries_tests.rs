@@ -1,4 +1,5 @@
-//! Entries and versions, one thread; beside a reader: `tests/memtable_loom.rs`.
+//! Single-threaded tests of entries and versions; with a concurrent reader:
+//! `tests/memtable_loom.rs`.
 
 use super::entries::*;
 use perigee_base::{EntryKind, SeqNo};
@@ -30,7 +31,7 @@ fn old_version_is_found_in_logarithmic_steps() {
     let mut last = None;
     for n in 0..5000u32 {
         last = Some(e.push(&node(n), last).unwrap());
-        // A reader far back: a walk from version to version would take minutes at this scale.
+        // For an old reader, following the versions one by one would take minutes at this scale.
         for at in [0, 1, u64::from(n), u64::from(n) * 3, u64::from(n) * 3 + 1, u64::MAX] {
             let want = at.checked_sub(1).map(|a| ((a / 3) as u32).min(n));
             assert_eq!(e.visible_version(n, SeqNo(at)), want, "{n} {at}");

@@ -1,18 +1,18 @@
-//! From the hash of a key to its newest entry: open addressing in a table that doubles. One writer,
-//! lock-free readers.
+//! Hash index from keys to their newest entries: open addressing in a table that doubles. One
+//! writer, lock-free readers.
 //!
 //! ```text
 //! slot, 64 bits:  entry number + 1, 32 | tag 32     0: empty
 //! ```
 //! The tag is the upper half of the key's hash; its low bits choose the first slot, so that
-//! doubling needs no key.
+//! doubling does not need the keys.
 //!
-//! Invariants: 1. slots are stored with release, after the entry they name; they never become empty
-//! again; 2. a larger table holds everything before it is made current (release); the smaller ones
-//! stay until the memtable goes, because a reader may be in one: what that reader may see was in it
-//! when the reader came; 3. a table is never full.
+//! Invariants: 1. a slot is stored with release, after the entry that it refers to, and never
+//! becomes empty again; 2. a larger table is filled before it is made current (release). Smaller
+//! tables stay until the memtable is dropped, because a reader may still use one: everything
+//! visible to that reader was in the table when it started; 3. a table is never full.
 //!
-//! Whether two keys are the same is asked of the caller: this room knows no keys.
+//! Key equality is decided by the caller: the index has no access to keys.
 
 use super::entries::index_memory_exhausted;
 use super::sync::{AtomicU32, AtomicU64, zeroed_words};
@@ -20,31 +20,31 @@ use perigee_base::Result;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-/// Tables of doubling size.
+/// Maximum number of tables, of doubling size.
 const TABLES: usize = 26;
 
 /// The hash index.
 #[derive(Debug)]
 pub struct HashIndex {
     tables: [OnceLock<Box<[AtomicU64]>>; TABLES],
-    /// Which table is current.
+    /// Number of the current table.
     current: AtomicU32,
-    /// The first table has so many slots, as a power of two.
+    /// Size of the first table in slots, as a power of two.
     first_log2: u32,
     /// Slots in use.
     used: AtomicU32,
 }
 
-/// Where an entry goes, and the entry that was there.
+/// Slot for a key's new entry, and the entry that it holds.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexSlot {
     slot: usize,
-    /// The newest entry of the same key.
+    /// Newest existing entry of the same key.
     pub older: Option<u32>,
 }
 
 impl HashIndex {
-    /// Empty, with room for `expected` keys before it grows.
+    /// Creates an empty index that holds `expected` keys before it grows.
     pub fn new(expected: u64) -> HashIndex {
         let slots = (expected.min(1 << 26) * 10 / 7 + 1).next_power_of_two();
         HashIndex {
@@ -55,7 +55,7 @@ impl HashIndex {
         }
     }
 
-    /// Different keys in it.
+    /// Number of distinct keys.
     pub fn distinct_keys(&self) -> u64 {
         u64::from(self.used.load(Relaxed))
     }
@@ -65,7 +65,7 @@ impl HashIndex {
         self.tables[self.current.load(Acquire) as usize].get().map(|t| &t[..])
     }
 
-    /// The newest entry of a key; `same`: whether an entry is of it.
+    /// Returns the newest entry of a key. `same` returns true if an entry has that key.
     #[inline]
     pub fn find(&self, hash: u64, mut same: impl FnMut(u32) -> bool) -> Option<u32> {
         let table = self.table()?;
@@ -84,7 +84,7 @@ impl HashIndex {
         }
     }
 
-    /// Slots that a search for a key that is not there looks at.
+    /// Returns the number of slots probed when searching for an absent key with this hash.
     #[cfg(test)]
     pub fn probes(&self, hash: u64) -> usize {
         let Some(table) = self.table() else { return 0 };
@@ -94,7 +94,7 @@ impl HashIndex {
             .count()
     }
 
-    /// Makes room for `n` more keys, by the writer; returns the bytes of memory newly taken.
+    /// Makes space for `n` more keys; returns the bytes of memory newly allocated. Writer only.
     pub fn reserve(&self, n: u32) -> Result<u64> {
         let mut grown = 0;
         let used = u64::from(self.used.load(Relaxed)) + u64::from(n);
@@ -104,7 +104,7 @@ impl HashIndex {
         Ok(grown)
     }
 
-    /// The next table, with everything in it.
+    /// Creates the next table, with all entries of the current one, and makes it current.
     fn grow(&self) -> Result<u64> {
         let old = self.table().unwrap_or_default();
         let next = if old.is_empty() { 1 } else { self.current.load(Relaxed) + 1 };
@@ -123,17 +123,17 @@ impl HashIndex {
         Ok(len as u64 * 8)
     }
 
-    /// What lies in the first slot of a hash: many calls in a row fetch their cache lines side by
-    /// side.
+    /// Loads the first slot of a hash. Consecutive calls let the CPU fetch their cache lines in
+    /// parallel.
     #[inline]
     pub fn prefetch_slot(&self, hash: u64) -> u64 {
         self.table().map_or(0, |t| t[(hash >> 32) as usize & (t.len() - 1)].load(Relaxed))
     }
 
-    /// Where the next entry of a key goes, by the writer, after [`HashIndex::reserve`].
+    /// Returns the slot for the next entry of a key. Writer only, after [`HashIndex::reserve`].
     #[inline]
     pub fn find_slot(&self, hash: u64, mut same: impl FnMut(u32) -> bool) -> IndexSlot {
-        let table = self.table().expect("room was reserved");
+        let table = self.table().expect("reserve() has created a table");
         let mask = table.len() - 1;
         let tag = hash >> 32;
         let mut i = tag as usize & mask;
@@ -149,12 +149,12 @@ impl HashIndex {
         }
     }
 
-    /// Puts an entry, which is written, in its place, by the writer.
+    /// Stores the number of an entry, already written, in its slot. Writer only.
     #[inline]
-    pub fn set_slot(&self, spot: IndexSlot, hash: u64, entry: u32) {
-        let table = self.table().expect("room was reserved");
-        table[spot.slot].store(hash >> 32 << 32 | (u64::from(entry) + 1), Release);
-        if spot.older.is_none() {
+    pub fn set_slot(&self, slot: IndexSlot, hash: u64, entry: u32) {
+        let table = self.table().expect("reserve() has created a table");
+        table[slot.slot].store(hash >> 32 << 32 | (u64::from(entry) + 1), Release);
+        if slot.older.is_none() {
             self.used.store(self.used.load(Relaxed) + 1, Relaxed);
         }
     }

@@ -1,4 +1,5 @@
-//! The hash index against a map, one thread; beside a reader: `tests/memtable_loom.rs`.
+//! Single-threaded test of the hash index against a map; with a concurrent reader:
+//! `tests/memtable_loom.rs`.
 
 use super::hash::*;
 use std::collections::HashMap;
@@ -16,10 +17,10 @@ fn matches_map_while_growing_with_tag_collisions() {
             let hash =
                 if few_tags { (key % 5) << 32 } else { key.wrapping_mul(0x9E37_79B9_7F4A_7C15) };
             index.reserve(1).unwrap();
-            let spot = index.find_slot(hash, |e| keys[e as usize] == key);
-            assert_eq!(spot.older, model.get(&key).copied());
+            let slot = index.find_slot(hash, |e| keys[e as usize] == key);
+            assert_eq!(slot.older, model.get(&key).copied());
             keys.push(key);
-            index.set_slot(spot, hash, entry);
+            index.set_slot(slot, hash, entry);
             model.insert(key, entry);
             if entry % 100 == 0 || entry < 20 {
                 for k in 0..4096u64 {

@@ -1,9 +1,9 @@
-//! The memtable that does not pay for order: entries in the order of their arrival, found by hash,
-//! sorted when a cursor first asks. For orders in which only identical bytes are the same key.
+//! The hash-indexed memtable: entries in insertion order, found by hash, and sorted when a cursor
+//! first needs the order. For comparators under which only identical bytes are equal keys.
 //!
-//! Invariants: 1. one writer; it publishes the count of entries (release) after all else; 2.
-//! readers of `get` take no lock and wait for nobody; 3. a cursor holds the order as of its first
-//! positioning: every entry that its reader may see was there, because a reader's sequence number
+//! Invariants: 1. one writer; it publishes the count of entries (release) after everything else; 2.
+//! `get` takes no lock and never waits; 3. a cursor keeps the sorted runs as of its first
+//! positioning: they contain every entry visible to its reader, because a reader's sequence number
 //! is older than its cursor.
 
 use super::arena::ArenaSlots;
@@ -20,46 +20,48 @@ use perigee_file::log::BatchOp;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// Operations whose slots are fetched side by side, and entries on a way through all of them.
+/// Number of operations whose index slots are prefetched together, and of entries that a full scan
+/// prefetches.
 const PREFETCH_ENTRIES: usize = 32;
-/// Of a long value so many bytes are fetched; the rest follows by itself.
+/// Bytes of a long value that are prefetched; the rest is left to the hardware prefetcher.
 const PREFETCH_BYTES_MAX: usize = 512;
-/// Bytes that come from memory together.
+/// Bytes that are loaded from memory together.
 const CACHE_LINE_BYTES: usize = 64;
 
-/// The batches of a memtable.
+/// Batch buffers of a memtable, by slot.
 pub type BatchSlots = ArenaSlots<SharedBuffer>;
 
-/// Seeds the hash of keys in memtables that are made from now on, in the whole process, unless that
-/// was done before. A number that nobody can guess: keys could be made that all have one hash, and
-/// then each insert would pass all others.
+/// Seeds the key hashes of memtables created from now on, in the whole process; has no effect if a
+/// seed was set before. The seed must be unpredictable: otherwise keys could be chosen that all
+/// have the same hash, and each insert would probe all of them.
 pub fn seed_key_hashes(seed: u64) {
     let _ = SEED.compare_exchange(UNSEEDED, seed.max(UNSEEDED + 1), Relaxed, Relaxed);
 }
 
-/// The seed of new memtables. Not set in the simulation, so that runs are reproducible.
+/// Seed of new memtables. Not set in the simulation, so that runs are reproducible.
 static SEED: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(UNSEEDED);
 const UNSEEDED: u64 = 0;
 
-/// Entries found by hash.
+/// Entries with a hash index.
 #[derive(Debug)]
 pub struct HashedEntries {
     comparator: KeyComparator,
     seed: u64,
     entries: Entries,
     index: HashIndex,
-    /// Entries that readers may look at.
+    /// Number of entries visible to readers.
     published: AtomicU32,
-    /// Bytes that all keys have in common; only the writer narrows it.
+    /// Bytes of the prefix that all keys share; only the writer shortens it.
     common_prefix_len: AtomicU32,
-    /// The order of the first entries. The lock guards the pointer only.
+    /// Sorted runs of the first entries. The lock guards the pointer only.
     sorted: RwLock<Arc<SortedEntries>>,
     sorted_bytes: AtomicU64,
-    /// Held while somebody sorts: whoever also wants order waits for that. No I/O inside.
+    /// Held while a thread sorts; other threads that need the order wait for it. No I/O while it is
+    /// held.
     sort_lock: Mutex<()>,
 }
 
-/// The keys of entries, in their batches.
+/// Access to the keys of entries in their batches.
 struct BatchKeys<'a>(&'a Entries, &'a BatchSlots);
 
 impl EntryKeys for BatchKeys<'_> {
@@ -73,27 +75,27 @@ impl EntryKeys for BatchKeys<'_> {
 }
 
 impl HashedEntries {
-    /// Empty; `expected`: keys that it will hold, as far as one can tell.
-    pub fn new(order: KeyComparator, expected: u64) -> HashedEntries {
+    /// Creates an empty index; `expected`: estimated number of keys.
+    pub fn new(comparator: KeyComparator, expected: u64) -> HashedEntries {
         HashedEntries {
-            comparator: order,
+            comparator,
             seed: SEED.load(Relaxed),
             entries: Entries::new(),
             index: HashIndex::new(expected),
             published: AtomicU32::new(0),
             common_prefix_len: AtomicU32::new(0),
-            sorted: RwLock::new(Arc::new(SortedEntries::new(order))),
+            sorted: RwLock::new(Arc::new(SortedEntries::new(comparator))),
             sorted_bytes: AtomicU64::new(0),
             sort_lock: Mutex::new(()),
         }
     }
 
-    /// The same with a seed of its own.
+    /// Replaces the hash seed.
     #[cfg(test)]
     pub fn with_seed(self, seed: u64) -> HashedEntries {
         HashedEntries { seed, ..self }
     }
-    /// Slots of the index that a search for `key` looks at.
+    /// Returns the number of index slots probed when searching for `key`.
     #[cfg(test)]
     pub fn probes(&self, key: &[u8]) -> usize {
         self.index.probes(self.hash(key))
@@ -103,23 +105,23 @@ impl HashedEntries {
         seeded_key_hash(self.seed, key)
     }
 
-    /// Different keys in it.
+    /// Number of distinct keys.
     pub fn distinct_keys(&self) -> u64 {
         self.index.distinct_keys()
     }
-    /// Bytes of memory beside what inserts have returned: of its entries, and of its order, which
-    /// readers made.
+    /// Bytes of memory of the entries and of the sorted runs, in addition to those returned by
+    /// inserts.
     pub fn memory_bytes(&self) -> u64 {
         self.entries.memory_bytes() + self.sorted_bytes.load(Relaxed)
     }
-    /// Entry `i`, whose number a reader was given.
+    /// Returns entry `i`, which must have been published.
     #[inline]
     pub fn node(&self, i: u32) -> MemtableEntry {
         self.entries.node(i)
     }
 
-    /// Adds operations, without those on ranges, of the batch in slot `slot`, whose buffer is
-    /// `buf`; returns the bytes of memory newly taken.
+    /// Adds the operations of a batch, range operations excepted. `slot`: slot of the batch, `buf`:
+    /// its buffer. Returns the bytes of memory newly allocated.
     pub fn insert(
         &self,
         (slot, buf): (u32, &[u8]),
@@ -131,17 +133,19 @@ impl HashedEntries {
         for ops in ops.chunks(PREFETCH_ENTRIES) {
             grown += self.index.reserve(ops.len() as u32)?;
             let mut hashes = [0; PREFETCH_ENTRIES];
-            let mut seen = 0;
+            let mut loaded = 0;
             for ((op, _), hash) in ops.iter().zip(&mut hashes) {
                 *hash = self.hash(&buf[op.key.clone()]);
-                seen |= self.index.prefetch_slot(*hash);
+                loaded |= self.index.prefetch_slot(*hash);
             }
-            std::hint::black_box(seen);
+            std::hint::black_box(loaded);
             let points =
                 |((op, _), _): &(&(BatchOp, SeqNo), u64)| op.kind != EntryKind::RangeDelete;
             for ((op, seq), hash) in ops.iter().zip(hashes).filter(points) {
                 if op.key.end != op.value.start {
-                    return Err(Error::internal("a value does not lie behind its key"));
+                    return Err(Error::internal(
+                        "value does not directly follow its key in the batch",
+                    ));
                 }
                 let node = MemtableEntry {
                     batch: slot,
@@ -166,9 +170,9 @@ impl HashedEntries {
         batches: &BatchSlots,
     ) -> Result<()> {
         let keys = BatchKeys(&self.entries, batches);
-        let spot = self.index.find_slot(hash, |e| keys.key(e) == key);
-        let entry = self.entries.push(node, spot.older)?;
-        self.index.set_slot(spot, hash, entry);
+        let slot = self.index.find_slot(hash, |e| keys.key(e) == key);
+        let entry = self.entries.push(node, slot.older)?;
+        self.index.set_slot(slot, hash, entry);
         if entry == 0 {
             self.common_prefix_len.store(
                 if PrefixEncoding::can_skip_common(self.comparator) { key.len() as u32 } else { 0 },
@@ -176,7 +180,7 @@ impl HashedEntries {
             );
         }
         let common = self.common_prefix_len.load(Relaxed) as usize;
-        if common > 0 && spot.older.is_none() {
+        if common > 0 && slot.older.is_none() {
             let first = &keys.key(0)[..common];
             if !key.starts_with(first) {
                 self.common_prefix_len.store(shared_prefix_len(first, key) as u32, Relaxed);
@@ -185,13 +189,14 @@ impl HashedEntries {
         Ok(())
     }
 
-    /// The newest version of `key` that a reader at `at` sees.
+    /// Returns the newest version of `key` visible at `at`.
     #[inline]
     pub fn get(&self, key: &[u8], at: SeqNo, batches: &BatchSlots) -> Option<MemtableEntry> {
         self.find_entry(key, at, batches).map(|e| self.entries.node(e))
     }
 
-    /// The same by its number; [`Hashed::older`] leads on from there.
+    /// Like [`HashedEntries::get`], but returns the entry's number, for
+    /// [`HashedEntries::older_version`].
     #[inline]
     pub fn find_entry(&self, key: &[u8], at: SeqNo, batches: &BatchSlots) -> Option<u32> {
         if self.index.distinct_keys() == 0 {
@@ -201,44 +206,48 @@ impl HashedEntries {
         let newest = self.index.find(self.hash(key), |e| keys.key(e) == key)?;
         self.entries.visible_version(newest, at)
     }
-    /// The version of its key before entry `i`.
+    /// Returns the previous version of the key of entry `i`.
     pub fn older_version(&self, i: u32) -> Option<u32> {
         self.entries.older_version(i)
     }
 
-    /// All entries published so far, in order: what is not yet sorted is sorted now.
+    /// Returns all entries published so far in sorted runs; sorts those that are not sorted yet.
     pub fn sorted_entries(&self, batches: &BatchSlots) -> Arc<SortedEntries> {
-        let upto = self.published.load(Acquire);
-        let known = || Arc::clone(&self.sorted.read().unwrap_or_else(PoisonError::into_inner));
-        let at_hand = known();
-        if at_hand.entry_count >= upto {
-            return at_hand;
+        let published = self.published.load(Acquire);
+        let current = || Arc::clone(&self.sorted.read().unwrap_or_else(PoisonError::into_inner));
+        let sorted = current();
+        if sorted.entry_count >= published {
+            return sorted;
         }
-        drop(at_hand);
-        let _one_at_a_time = self.sort_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = known();
-        if before.entry_count >= upto {
+        drop(sorted);
+        let _sort_guard = self.sort_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = current();
+        if before.entry_count >= published {
             return before;
         }
-        let upto = self.published.load(Acquire);
+        let published = self.published.load(Acquire);
         let keys = BatchKeys(&self.entries, batches);
-        let now =
-            Arc::new(before.extend_to(upto, self.common_prefix_len.load(Relaxed) as usize, &keys));
-        *self.sorted.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&now);
-        self.sorted_bytes.store(u64::from(upto) * size_of::<SortItem>() as u64, Relaxed);
-        now
+        let extended = Arc::new(before.extend_to(
+            published,
+            self.common_prefix_len.load(Relaxed) as usize,
+            &keys,
+        ));
+        *self.sorted.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&extended);
+        self.sorted_bytes.store(u64::from(published) * size_of::<SortItem>() as u64, Relaxed);
+        extended
     }
 
-    /// The keys of the entries newer than `since`, the newest first, if there are at most `most`:
-    /// without a sort.
+    /// Returns the keys of the entries newer than `since`, newest first, without sorting. Returns
+    /// `None` if there are more than `limit`.
     pub fn recent_keys<'a>(
         &'a self,
         since: SeqNo,
-        most: usize,
+        limit: usize,
         batches: &'a BatchSlots,
     ) -> Option<impl Iterator<Item = &'a [u8]>> {
         let all = self.published.load(Acquire);
-        let last = u32::try_from(most).ok().and_then(|most| all.checked_sub(most)?.checked_sub(1));
+        let last =
+            u32::try_from(limit).ok().and_then(|limit| all.checked_sub(limit)?.checked_sub(1));
         if last.is_some_and(|e| self.entries.seq(e) > since) {
             return None;
         }
@@ -251,7 +260,7 @@ impl HashedEntries {
         }))
     }
 
-    /// How many entries lie between two places in entry order (`None`: to that end).
+    /// Number of entries between two positions in entry order (`None`: unbounded on that side).
     pub fn count_between(
         &self,
         from: Option<(&[u8], SeqNo)>,
@@ -273,22 +282,22 @@ impl HashedEntries {
     }
 }
 
-/// A position in the order of a [`Hashed`]. Either way may be gone from any place.
+/// Position in sorted runs. The cursor can step in both directions.
 #[derive(Debug)]
 pub struct SortedEntriesCursor {
     sorted: Arc<SortedEntries>,
-    /// For each run, the first item that is not before the place. Going forward the current item is
-    /// one of these, going backward it is right before one of these.
+    /// For each run, the first item that is not before the position. After a forward step the
+    /// current item is one of these; after a backward step it directly precedes one of these.
     positions: Vec<usize>,
     /// The run of the current item.
     current_run: usize,
     forward: bool,
-    /// On a way through everything: for each run, the first item that was not fetched yet.
+    /// For a full forward scan: for each run, the first item that was not prefetched yet.
     prefetched: Option<Vec<usize>>,
 }
 
 impl SortedEntriesCursor {
-    /// Over everything, not positioned.
+    /// Creates a cursor over all published entries, not positioned.
     pub fn new(table: &HashedEntries, batches: &BatchSlots) -> SortedEntriesCursor {
         let sorted = table.sorted_entries(batches);
         SortedEntriesCursor {
@@ -300,13 +309,13 @@ impl SortedEntriesCursor {
         }
     }
 
-    /// From now on entries are fetched ahead: it goes forward, through all of them.
+    /// Prefetches entries from now on, for a full forward scan.
     pub fn enable_prefetch(&mut self) {
         self.prefetched = Some(vec![0; self.positions.len()]);
     }
 
-    /// Touches the next entries of a run, their keys and values: loads from memory that do not wait
-    /// for each other, where stepping would wait for each in turn.
+    /// Touches the next entries of a run, their keys and values: these loads run in parallel,
+    /// whereas stepping would wait for each in turn.
     #[cold]
     fn prefetch_run(&mut self, run: usize, table: &HashedEntries, batches: &BatchSlots) {
         let (Some(fetched), items) = (&mut self.prefetched, &self.sorted.runs[run]) else { return };
@@ -318,18 +327,19 @@ impl SortedEntriesCursor {
             .iter_mut()
             .zip(items)
             .for_each(|(n, i)| *n = Some(table.node(super::sorted_entries::item_entry(*i))));
-        let mut seen = 0;
+        let mut loaded = 0;
         for n in nodes.iter().flatten() {
             let Some(buffer) = batches.get(n.batch) else { continue };
             let (start, end) = (n.key.0 as usize, n.value.0 as usize + n.value.1 as usize);
             let end = end.min(start + PREFETCH_BYTES_MAX);
-            (start..end).step_by(CACHE_LINE_BYTES).for_each(|at| seen |= buffer[at]);
-            seen |= end.checked_sub(1).map_or(0, |last| buffer[last]);
+            (start..end).step_by(CACHE_LINE_BYTES).for_each(|at| loaded |= buffer[at]);
+            loaded |= end.checked_sub(1).map_or(0, |last| buffer[last]);
         }
-        std::hint::black_box(seen);
+        std::hint::black_box(loaded);
     }
 
-    /// To the first entry at or behind (key, seq), or (not `forward`) to the last before it.
+    /// Moves to the first entry at or after (key, seq), or if not `forward` to the last one before
+    /// it.
     pub fn seek(
         &mut self,
         key: &[u8],
@@ -343,7 +353,7 @@ impl SortedEntriesCursor {
         self.positions.iter_mut().zip(bounds).for_each(|(at, bound)| *at = bound);
         self.select_run(forward, &keys)
     }
-    /// To the first entry, or (not `forward`) to the last.
+    /// Moves to the first entry, or if not `forward` to the last one.
     pub fn seek_end(
         &mut self,
         forward: bool,
@@ -359,14 +369,16 @@ impl SortedEntriesCursor {
         }
         self.select_run(forward, &BatchKeys(&table.entries, batches))
     }
-    /// To the next entry, or (not `forward`) to the one before; it is on an entry.
+    /// Moves to the next entry, or if not `forward` to the previous one. The cursor must be on an
+    /// entry.
     pub fn step(
         &mut self,
         forward: bool,
         table: &HashedEntries,
         batches: &BatchSlots,
     ) -> Option<u32> {
-        // On turning round the current item already lies on the other side of the place.
+        // After a change of direction the current item is already on the other side of the
+        // position.
         if self.forward == forward {
             let at = &mut self.positions[self.current_run];
             *at = if forward { *at + 1 } else { *at - 1 };
@@ -384,8 +396,8 @@ impl SortedEntriesCursor {
         self.sorted.runs[run].get(i).copied()
     }
 
-    /// The smallest item behind the place, or (not `forward`) the largest before it. Linear: there
-    /// are few runs.
+    /// Returns the smallest item after the position, or if not `forward` the largest before it.
+    /// Linear in the number of runs, which is small.
     #[inline]
     fn select_run(&mut self, forward: bool, keys: &impl EntryKeys) -> Option<u32> {
         self.forward = forward;

@@ -1,9 +1,9 @@
-//! The memtable: the newest entries of a family, in memory.
+//! The memtable: the newest entries of a column family, in memory.
 //!
-//! Batches are kept as the buffers that were logged, small ones copied into chunks; entries point
-//! into them. One writer at a time (the commit section), any number of readers without a lock. How
-//! entries are found, nothing outside sees: by hash, and sorted when a cursor asks, where only
-//! identical bytes are the same key; in a skip list where that is not so.
+//! Batches are kept in the buffers that were logged, small ones are copied into chunks; entries
+//! point into them. One writer at a time (in the commit section), any number of lock-free readers.
+//! Two kinds of index, hidden behind one interface: if only identical bytes are equal keys, a hash
+//! index, sorted when a cursor needs the order; otherwise a skip list.
 
 mod sync;
 mod shared_batch;
@@ -37,17 +37,17 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// Bytes charged for each batch beside its buffer and its slot.
+/// Bytes charged per batch, in addition to its buffer and its slot.
 const BATCH_OVERHEAD: u64 = 56;
 
-/// How entries are found.
+/// Index over the entries.
 #[derive(Debug)]
 enum MemtableIndex {
     Hash(Box<HashedEntries>),
     SkipList(Box<SkipList>),
 }
 
-/// Entries of one family, newest last.
+/// Entries of one column family in write order, newest last.
 ///
 /// Invariants: 1. sequence numbers of inserts only grow; 2. an entry is linked after its batch is
 /// in its slot.
@@ -59,7 +59,7 @@ pub struct Memtable {
     index: MemtableIndex,
     range_tombstones: MemtableRangeTombstones,
     batch_shares: BatchShares,
-    // Stored by the one writer, loaded by anybody.
+    // Stored by the single writer, loaded by any thread.
     bytes: AtomicU64,
     entries: AtomicU64,
     first_seq: AtomicU64,
@@ -67,33 +67,33 @@ pub struct Memtable {
     tombstones: AtomicU64,
     key_bytes: AtomicU64,
     value_bytes: AtomicU64,
-    /// Bytes of keys and values in the memtables before this one.
+    /// Bytes of keys and values in the preceding memtables.
     written_before: u64,
-    /// Tombstones in it that scans passed.
+    /// Number of tombstones that scans have skipped.
     skipped_tombstones: AtomicU64,
 }
 
-/// Adds to what only this thread writes just now: no other addition is lost.
+/// Adds to a counter that only this thread writes, so that no concurrent addition can be lost.
 fn add_relaxed(cell: &AtomicU64, n: u64) {
     cell.store(cell.load(Relaxed) + n, Relaxed);
 }
 
 impl Memtable {
-    /// An empty memtable.
-    pub fn new(order: KeyComparator) -> Memtable {
-        Memtable::with_expected_keys(order, 0)
+    /// Creates an empty memtable.
+    pub fn new(comparator: KeyComparator) -> Memtable {
+        Memtable::with_expected_keys(comparator, 0)
     }
 
-    /// An empty memtable that will hold about `keys` different keys: so many as [`Memtable::keys`]
-    /// of the one before.
-    pub fn with_expected_keys(order: KeyComparator, keys: u64) -> Memtable {
-        let index = if order.has_bytewise_equality() {
-            MemtableIndex::Hash(Box::new(HashedEntries::new(order, keys)))
+    /// Creates an empty memtable for about `keys` distinct keys, for example
+    /// [`Memtable::distinct_keys`] of the previous one.
+    pub fn with_expected_keys(comparator: KeyComparator, keys: u64) -> Memtable {
+        let index = if comparator.has_bytewise_equality() {
+            MemtableIndex::Hash(Box::new(HashedEntries::new(comparator, keys)))
         } else {
             MemtableIndex::SkipList(Box::new(SkipList::new()))
         };
         Memtable {
-            comparator: order,
+            comparator,
             batches: ArenaSlots::new(),
             copied: CopiedBatches::default(),
             index,
@@ -111,22 +111,22 @@ impl Memtable {
         }
     }
 
-    /// The same, counting [`Memtable::written`] on from where another is.
+    /// Continues the count of [`Memtable::user_bytes_written`] of the preceding memtable.
     pub fn with_predecessor(self, before: &Memtable) -> Memtable {
         Memtable { written_before: before.user_bytes_written(), ..self }
     }
 
-    /// Scans passed so many more tombstones in it.
+    /// Adds to the number of tombstones that scans have skipped.
     pub fn add_skipped_tombstones(&self, tombstones: u64) {
         self.skipped_tombstones.fetch_add(tombstones, Relaxed);
     }
-    /// Tombstones in it that scans passed, each as often as it was.
+    /// Number of tombstones that scans have skipped, counted once per skip.
     pub fn skipped_tombstones(&self) -> u64 {
         self.skipped_tombstones.load(Relaxed)
     }
 
-    /// Adds operations of one batch, whose buffer no other memtable holds; each has the sequence
-    /// number `base` plus the one beside it. Called by one thread at a time.
+    /// Adds operations of one batch, whose buffer no other memtable holds. The sequence number of
+    /// each is `base` plus the number next to it. Only one thread at a time may call this.
     ///
     /// # Errors
     /// `NoMemory` if the memtable's address space (4 Gi entries) is exhausted.
@@ -134,52 +134,52 @@ impl Memtable {
         self.insert_shared(batch, base, ops, None)
     }
 
-    /// The same; if other memtables hold the buffer too, `part` says which part of it this one is
-    /// charged.
+    /// Like [`Memtable::insert`]. If other memtables hold the buffer too, `share` is the part of it
+    /// that this memtable is charged for.
     pub fn insert_shared(
         &self,
         batch: &Arc<Vec<u8>>,
         base: u64,
         ops: &[(BatchOp, SeqNo)],
-        part: Option<BatchShare<'_>>,
+        share: Option<BatchShare<'_>>,
     ) -> Result<()> {
         if ops.is_empty() {
             return Ok(());
         }
         let slot = self.batches.push(SharedBuffer::Vector(Arc::clone(batch)))?;
-        let grown = match part {
+        let grown = match share {
             None => batch.capacity() as u64 + BATCH_OVERHEAD,
-            Some(part) => part.bytes + self.batch_shares.add(part),
+            Some(share) => share.bytes + self.batch_shares.add(share),
         };
         self.link_entries((slot, batch), base, ops, grown)
     }
 
-    /// Adds operations of a small batch by copying them: its buffer is not kept.
+    /// Adds operations of a small batch by copying them; the batch's buffer is not kept.
     ///
     /// # Errors
     /// As [`Memtable::insert`].
     pub fn insert_copied(&self, batch: &[u8], base: u64, ops: &[(BatchOp, SeqNo)]) -> Result<()> {
         let bytes = ops.iter().map(|(op, _)| op.value.end - op.key.start).sum();
-        let (slot, chunk, mut grown) = self.copied.chunk_with_room(bytes, &self.batches)?;
+        let (slot, chunk, mut grown) = self.copied.chunk_with_space(bytes, &self.batches)?;
         for (op, seq) in ops {
             let bytes = &batch[op.key.start..op.value.end];
             let at = chunk.append(bytes).ok_or_else(copied_batches::concurrent_writers_error)?;
-            // In a batch the value lies right behind the key, and so it does here.
+            // The value directly follows the key, as it does in a batch.
             let (value, end) = (at + op.key.len(), at + bytes.len());
-            let moved =
+            let copied_op =
                 BatchOp { kind: op.kind, family: op.family, key: at..value, value: value..end };
             self.link_entries(
                 (slot, chunk.bytes()),
                 base,
-                &[(moved, *seq)],
+                &[(copied_op, *seq)],
                 std::mem::take(&mut grown),
             )?;
         }
         Ok(())
     }
 
-    /// Links entries that lie in the buffer of slot `slot`, which is `batch`; `grown`: bytes taken
-    /// for it.
+    /// Links entries whose keys and values are in `batch`, the buffer of slot `slot`; `grown`:
+    /// bytes allocated for it.
     fn link_entries(
         &self,
         (slot, batch): (u32, &[u8]),
@@ -264,7 +264,7 @@ impl Memtable {
         ValueRef::decode(n.kind, stored).expect("the batch was decoded before it was inserted")
     }
 
-    /// The newest version of `key` that a reader at `at` sees.
+    /// Returns the newest version of `key` visible at `at`.
     pub fn get(&self, key: &[u8], at: SeqNo) -> Option<(SeqNo, EntryValue)> {
         let node = match &self.index {
             MemtableIndex::Hash(table) => table.get(key, at, &self.batches)?,
@@ -276,30 +276,30 @@ impl Memtable {
         Some((node.seq, self.entry_value(&node)))
     }
 
-    /// The keys of the entries newer than `since`, each as often as it was written, the newest
-    /// first. `None` if there are more than `most`, or if they cannot be told without going through
-    /// all: then a cursor is the way.
-    pub fn recent_keys(&self, since: SeqNo, most: usize) -> Option<impl Iterator<Item = &[u8]>> {
+    /// Returns the keys of the entries newer than `since`, newest first, once per write. Returns
+    /// `None` if there are more than `limit`, or if the index cannot list them without a full scan:
+    /// use a cursor instead.
+    pub fn recent_keys(&self, since: SeqNo, limit: usize) -> Option<impl Iterator<Item = &[u8]>> {
         match &self.index {
-            MemtableIndex::Hash(table) => table.recent_keys(since, most, &self.batches),
+            MemtableIndex::Hash(table) => table.recent_keys(since, limit, &self.batches),
             MemtableIndex::SkipList(_) => None,
         }
     }
 
-    /// Shows `show` the versions of `key` that a reader at `at` sees, the newest first, until it
-    /// has seen enough (false).
+    /// Calls `visit` with the versions of `key` visible at `at`, newest first, until it returns
+    /// false.
     pub fn for_each_version(
         &self,
         key: &[u8],
         at: SeqNo,
-        mut show: impl FnMut(SeqNo, EntryValue) -> bool,
+        mut visit: impl FnMut(SeqNo, EntryValue) -> bool,
     ) {
         match &self.index {
             MemtableIndex::Hash(table) => {
                 let mut next = table.find_entry(key, at, &self.batches);
                 while let Some(i) = next {
                     let node = table.node(i);
-                    if !show(node.seq, self.entry_value(&node)) {
+                    if !visit(node.seq, self.entry_value(&node)) {
                         return;
                     }
                     next = table.older_version(i);
@@ -310,7 +310,7 @@ impl Memtable {
                 while let Some(i) = next {
                     let node = list.node(i);
                     let same = self.comparator.keys_equal(self.key_of(&node), key);
-                    if !same || !show(node.seq, self.entry_value(&node)) {
+                    if !same || !visit(node.seq, self.entry_value(&node)) {
                         return;
                     }
                     next = list.next(i);
@@ -319,9 +319,9 @@ impl Memtable {
         }
     }
 
-    /// How many entries lie between two places in entry order (`None`: to that end). Where only
-    /// identical bytes are the same key, exactly; else exactly up to a few hundred, then with a
-    /// standard error of 6 %.
+    /// Number of entries between two positions in entry order (`None`: unbounded on that side).
+    /// With the hash index the result is exact; with the skip list it is exact up to a few hundred
+    /// entries, and beyond that has a standard error of 6 %.
     pub fn count_between(&self, from: Option<(&[u8], SeqNo)>, to: Option<(&[u8], SeqNo)>) -> u64 {
         let n = match &self.index {
             MemtableIndex::Hash(table) => table.count_between(from, to, &self.batches),
@@ -332,68 +332,69 @@ impl Memtable {
         n.min(self.entries())
     }
 
-    /// Different keys in it, if that is known: what the next memtable may expect.
+    /// Number of distinct keys, 0 if unknown; an estimate for the next memtable.
     pub fn distinct_keys(&self) -> u64 {
         if let MemtableIndex::Hash(table) = &self.index { table.distinct_keys() } else { 0 }
     }
 
-    /// Its range tombstones.
+    /// Returns the range tombstones.
     pub fn range_tombstones(&self) -> &MemtableRangeTombstones {
         &self.range_tombstones
     }
-    /// The newest range tombstone over `key` that a reader at `at` sees.
+    /// Returns the newest range tombstone that covers `key` and is visible at `at`.
     pub fn covering_tombstone(&self, key: &[u8], at: SeqNo) -> Option<SeqNo> {
         self.range_tombstones
             .with_fragments(|list| list.fragment_covering(self.comparator, key)?.newest_visible(at))
             .flatten()
     }
-    /// Bytes of memory it holds.
+    /// Bytes of memory that the memtable holds.
     pub fn bytes(&self) -> u64 {
         let index =
             if let MemtableIndex::Hash(table) = &self.index { table.memory_bytes() } else { 0 };
         self.bytes.load(Relaxed) + self.batches.memory_bytes() + index
     }
-    /// Those of them that lie in buffers which memtables of other families hold as well.
+    /// Bytes of memory in buffers shared with memtables of other column families.
     pub fn shared_batch_bytes(&self) -> u64 {
         self.batch_shares.bytes()
     }
-    /// Bytes of an empty one.
+    /// Bytes of an empty memtable.
     pub const EMPTY_BYTES: u64 = (size_of::<Memtable>() + size_of::<HashedEntries>()) as u64;
-    /// Entries in it.
+    /// Number of entries.
     pub fn entries(&self) -> u64 {
         self.entries.load(Relaxed)
     }
-    /// Tombstones among them, without those on ranges.
+    /// Number of tombstones, range tombstones excluded.
     pub fn tombstones(&self) -> u64 {
         self.tombstones.load(Relaxed)
     }
-    /// Bytes of their keys, and of their values as they were given.
+    /// Bytes of all keys, and of all values as the user wrote them.
     pub fn raw_bytes(&self) -> (u64, u64) {
         (self.key_bytes.load(Relaxed), self.value_bytes.load(Relaxed))
     }
-    /// Both together, and those of all memtables that this one follows.
+    /// Bytes of keys and values in this memtable and all that precede it.
     pub fn user_bytes_written(&self) -> u64 {
         let (keys, values) = self.raw_bytes();
         self.written_before + keys + values
     }
-    /// Whether it holds none.
+    /// Returns true if there are no entries.
     pub fn is_empty(&self) -> bool {
         self.entries() == 0
     }
-    /// Sequence number of the first operation in it (0: none).
+    /// Sequence number of the first operation (0: none).
     pub fn first_seq(&self) -> SeqNo {
         SeqNo(self.first_seq.load(Relaxed))
     }
-    /// Sequence number of the last operation in it (0: none).
+    /// Sequence number of the last operation (0: none).
     pub fn last_seq(&self) -> SeqNo {
         SeqNo(self.last_seq.load(Acquire))
     }
-    /// A cursor, not positioned.
+    /// Creates a cursor, not positioned.
     pub fn cursor(self: &Arc<Self>) -> MemtableCursor {
         MemtableCursor::new(Arc::clone(self))
     }
 
-    // What a cursor needs. `walk` is its way through the order, which begins here.
+    // Primitives of the cursor. `sorted_cursor` is its position in the sorted runs, created on
+    // first use.
 
     fn node(&self, i: u32) -> MemtableEntry {
         match &self.index {
@@ -403,35 +404,44 @@ impl Memtable {
     }
     fn seek(
         &self,
-        walk: &mut Option<SortedEntriesCursor>,
+        sorted_cursor: &mut Option<SortedEntriesCursor>,
         key: &[u8],
         seq: SeqNo,
         forward: bool,
     ) -> Option<u32> {
-        let order = self.comparator;
+        let comparator = self.comparator;
         match &self.index {
             MemtableIndex::Hash(t) => {
-                let walk = walk.get_or_insert_with(|| SortedEntriesCursor::new(t, &self.batches));
-                walk.seek(key, seq, forward, t, &self.batches)
+                let sorted_cursor =
+                    sorted_cursor.get_or_insert_with(|| SortedEntriesCursor::new(t, &self.batches));
+                sorted_cursor.seek(key, seq, forward, t, &self.batches)
             }
             MemtableIndex::SkipList(list) if forward => {
-                list.seek(key, seq, |n| self.key_of(n), order)
+                list.seek(key, seq, |n| self.key_of(n), comparator)
             }
-            MemtableIndex::SkipList(list) => list.seek_before(key, seq, |n| self.key_of(n), order),
+            MemtableIndex::SkipList(list) => {
+                list.seek_before(key, seq, |n| self.key_of(n), comparator)
+            }
         }
     }
-    /// From now on entries are fetched ahead.
-    fn enable_prefetch(&self, walk: &mut Option<SortedEntriesCursor>) {
+    /// Enables prefetching of entries for a full forward scan.
+    fn enable_prefetch(&self, sorted_cursor: &mut Option<SortedEntriesCursor>) {
         if let MemtableIndex::Hash(t) = &self.index {
-            walk.get_or_insert_with(|| SortedEntriesCursor::new(t, &self.batches))
+            sorted_cursor
+                .get_or_insert_with(|| SortedEntriesCursor::new(t, &self.batches))
                 .enable_prefetch();
         }
     }
-    fn seek_end(&self, walk: &mut Option<SortedEntriesCursor>, forward: bool) -> Option<u32> {
+    fn seek_end(
+        &self,
+        sorted_cursor: &mut Option<SortedEntriesCursor>,
+        forward: bool,
+    ) -> Option<u32> {
         match &self.index {
             MemtableIndex::Hash(t) => {
-                let walk = walk.get_or_insert_with(|| SortedEntriesCursor::new(t, &self.batches));
-                walk.seek_end(forward, t, &self.batches)
+                let sorted_cursor =
+                    sorted_cursor.get_or_insert_with(|| SortedEntriesCursor::new(t, &self.batches));
+                sorted_cursor.seek_end(forward, t, &self.batches)
             }
             MemtableIndex::SkipList(list) if forward => list.first(),
             MemtableIndex::SkipList(list) => list.last(),
@@ -439,16 +449,16 @@ impl Memtable {
     }
     fn step(
         &self,
-        walk: &mut Option<SortedEntriesCursor>,
+        sorted_cursor: &mut Option<SortedEntriesCursor>,
         from: u32,
         forward: bool,
     ) -> Option<u32> {
         match &self.index {
-            MemtableIndex::Hash(t) => walk.as_mut()?.step(forward, t, &self.batches),
+            MemtableIndex::Hash(t) => sorted_cursor.as_mut()?.step(forward, t, &self.batches),
             MemtableIndex::SkipList(list) if forward => list.next(from),
             MemtableIndex::SkipList(_) => {
                 let node = self.node(from);
-                self.seek(walk, self.key_of(&node), node.seq, false)
+                self.seek(sorted_cursor, self.key_of(&node), node.seq, false)
             }
         }
     }

@@ -1,5 +1,5 @@
-//! Batches that memtables of several families point into. Each memtable is charged its part; the
-//! whole buffer is counted once, for as long as any of them lives. Must not know families.
+//! Batches that memtables of several column families share. Each memtable is charged its share; the
+//! whole buffer is counted once, as long as any of them exists. Independent of column families.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,16 +9,16 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug)]
 pub struct SharedBatch {
     bytes: u64,
-    /// All that live.
+    /// Bytes of all shared batches that still exist.
     live_bytes: Arc<AtomicU64>,
 }
 
 impl SharedBatch {
-    /// A buffer of so many bytes, which are counted in `held` until the last memtable lets go of
+    /// Registers a buffer of `bytes` bytes, counted in `live_bytes` until the last memtable drops
     /// it.
-    pub fn new(bytes: u64, held: &Arc<AtomicU64>) -> Arc<SharedBatch> {
-        held.fetch_add(bytes, Relaxed);
-        Arc::new(SharedBatch { bytes, live_bytes: Arc::clone(held) })
+    pub fn new(bytes: u64, live_bytes: &Arc<AtomicU64>) -> Arc<SharedBatch> {
+        live_bytes.fetch_add(bytes, Relaxed);
+        Arc::new(SharedBatch { bytes, live_bytes: Arc::clone(live_bytes) })
     }
     /// Bytes of the buffer.
     pub fn bytes(&self) -> u64 {
@@ -32,33 +32,34 @@ impl Drop for SharedBatch {
     }
 }
 
-/// What one memtable receives of a shared batch.
+/// One memtable's share of a shared batch.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchShare<'a> {
-    /// The batch.
+    /// The shared batch.
     pub batch: &'a Arc<SharedBatch>,
-    /// Its part of the buffer: that of all memtables together is the whole.
+    /// Bytes of the buffer charged to this memtable; the shares of all memtables add up to the
+    /// whole.
     pub bytes: u64,
 }
 
 /// The shared batches of a memtable.
 #[derive(Debug, Default)]
 pub(super) struct BatchShares {
-    /// The mutex guards the list, which only the writer touches.
+    /// The mutex guards the list, which only the writer accesses.
     batches: Mutex<Vec<Arc<SharedBatch>>>,
     bytes: AtomicU64,
 }
 
 impl BatchShares {
-    /// Takes one; bytes of memory that holding it takes, beside its part of the buffer.
-    pub fn add(&self, part: BatchShare<'_>) -> u64 {
-        let mut held = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = held.capacity();
-        held.push(Arc::clone(part.batch));
-        self.bytes.fetch_add(part.bytes, Relaxed);
-        ((held.capacity() - before) * size_of::<Arc<SharedBatch>>()) as u64
+    /// Adds a share; returns the bytes of memory newly allocated for it, the share itself excluded.
+    pub fn add(&self, share: BatchShare<'_>) -> u64 {
+        let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = batches.capacity();
+        batches.push(Arc::clone(share.batch));
+        self.bytes.fetch_add(share.bytes, Relaxed);
+        ((batches.capacity() - before) * size_of::<Arc<SharedBatch>>()) as u64
     }
-    /// Bytes of all its parts.
+    /// Bytes of all shares.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }

@@ -1,12 +1,12 @@
-//! An ordered list with express lanes, in words of an arena: one writer, lock-free readers, no
-//! unsafe.
+//! A skip list in words of an arena: one writer, lock-free readers, no unsafe code.
 //!
 //! ```text
-//! node: batch | key start | key length | value start | value length | seq low | seq high | kind | link[0..height]
+//! node: batch | key start | key length | value start | value length |
+//!       seq low | seq high | kind | link[0..height]
 //! ```
 //! Invariants: 1. a node's words are written before a link to it is stored (release) and never
 //! change afterwards, links excepted; 2. links lead forward in entry order; 3. link 0 reaches every
-//! node. Link 0 means "none": index 0 is never handed out by the arena.
+//! node. A link of value 0 means "none": the arena never allocates index 0.
 
 use super::arena::ArenaWords;
 use super::entries::MemtableEntry;
@@ -18,10 +18,10 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 const HEIGHT_MAX: usize = 12;
 const NODE_HEADER_WORDS: usize = 8;
-/// Nodes of a lane that are enough to estimate by.
+/// Number of nodes of one level that suffice for an estimate.
 const LEVEL_SAMPLE_NODES: u64 = 256;
 
-/// The list.
+/// The skip list.
 #[derive(Debug)]
 pub struct SkipList {
     words: ArenaWords,
@@ -30,7 +30,7 @@ pub struct SkipList {
 }
 
 impl SkipList {
-    /// Empty.
+    /// Creates an empty list.
     pub fn new() -> Self {
         SkipList {
             words: ArenaWords::new(),
@@ -39,7 +39,7 @@ impl SkipList {
         }
     }
 
-    /// One of four nodes reaches the next height.
+    /// Returns a random height; one of four nodes reaches the next level.
     fn random_height(&self) -> usize {
         let mut x = self.random.load(Relaxed);
         x ^= x << 13;
@@ -57,7 +57,7 @@ impl SkipList {
         }
     }
 
-    /// The node at `i`, which a link named.
+    /// Returns the node at `i`, which must come from a link.
     #[inline]
     pub fn node(&self, i: u32) -> MemtableEntry {
         let w = self.words.word_slice(i, NODE_HEADER_WORDS);
@@ -71,15 +71,15 @@ impl SkipList {
         }
     }
 
-    /// The last node before (key, seq) on each lane (0: the head), and the first at or after it.
-    /// That one is no second look at a link: by then the writer may have put a node between the
-    /// two, which is before the place that was asked for.
+    /// Returns the last node before (key, seq) on each level (0: the head), and the first node at
+    /// or after it. The latter must not be found by loading a link again: in the meantime the
+    /// writer may have inserted a node in between, which is before (key, seq).
     fn find_path<'a>(
         &self,
         key: &[u8],
         seq: SeqNo,
         key_of: impl Fn(&MemtableEntry) -> &'a [u8],
-        order: KeyComparator,
+        comparator: KeyComparator,
     ) -> ([u32; HEIGHT_MAX], u32) {
         let mut path = [0u32; HEIGHT_MAX];
         let mut at = 0u32;
@@ -95,7 +95,7 @@ impl SkipList {
                     break;
                 }
                 let n = self.node(next);
-                if cmp_entry(order, (key_of(&n), n.seq), (key, seq)) != Less {
+                if cmp_entry(comparator, (key_of(&n), n.seq), (key, seq)) != Less {
                     not_before = next;
                     break;
                 }
@@ -106,18 +106,19 @@ impl SkipList {
         (path, not_before)
     }
 
-    /// Adds a node, by one thread at a time; returns the bytes of memory newly taken.
+    /// Adds a node; returns the bytes of memory newly allocated. Only one thread at a time may call
+    /// this.
     pub fn insert<'a>(
         &self,
         node: &MemtableEntry,
         key_of: impl Fn(&MemtableEntry) -> &'a [u8],
-        order: KeyComparator,
+        comparator: KeyComparator,
     ) -> Result<u64> {
-        let (path, _) = self.find_path(key_of(node), node.seq, &key_of, order);
+        let (path, _) = self.find_path(key_of(node), node.seq, &key_of, comparator);
         let height = self.random_height();
         let (at, grown) = self.words.allocate((NODE_HEADER_WORDS + height) as u32)?;
         let w = self.words.word_slice(at, NODE_HEADER_WORDS + height);
-        let fixed = [
+        let header = [
             node.batch,
             node.key.0,
             node.key.1,
@@ -127,7 +128,7 @@ impl SkipList {
             (node.seq.0 >> 32) as u32,
             u32::from(node.kind.code()),
         ];
-        w.iter().zip(fixed).for_each(|(word, v)| word.store(v, Relaxed));
+        w.iter().zip(header).for_each(|(word, v)| word.store(v, Relaxed));
         for (level, before) in path.iter().enumerate().take(height) {
             let link = self.link(*before, level);
             w[NODE_HEADER_WORDS + level].store(link.load(Relaxed), Relaxed);
@@ -136,31 +137,31 @@ impl SkipList {
         Ok(grown)
     }
 
-    /// The first node at or after (key, seq).
+    /// Returns the first node at or after (key, seq).
     pub fn seek<'a>(
         &self,
         key: &[u8],
         seq: SeqNo,
         key_of: impl Fn(&MemtableEntry) -> &'a [u8],
-        order: KeyComparator,
+        comparator: KeyComparator,
     ) -> Option<u32> {
-        self.non_zero(self.find_path(key, seq, key_of, order).1)
+        self.non_zero(self.find_path(key, seq, key_of, comparator).1)
     }
-    /// The last node before (key, seq).
+    /// Returns the last node before (key, seq).
     pub fn seek_before<'a>(
         &self,
         key: &[u8],
         seq: SeqNo,
         key_of: impl Fn(&MemtableEntry) -> &'a [u8],
-        order: KeyComparator,
+        comparator: KeyComparator,
     ) -> Option<u32> {
-        self.non_zero(self.find_path(key, seq, key_of, order).0[0])
+        self.non_zero(self.find_path(key, seq, key_of, comparator).0[0])
     }
-    /// The first node.
+    /// Returns the first node.
     pub fn first(&self) -> Option<u32> {
         self.non_zero(self.head[0].load(Acquire))
     }
-    /// The last node.
+    /// Returns the last node.
     pub fn last(&self) -> Option<u32> {
         let mut at = 0;
         for level in (0..HEIGHT_MAX).rev() {
@@ -174,28 +175,28 @@ impl SkipList {
         }
         self.non_zero(at)
     }
-    /// The node after `at`.
+    /// Returns the node after `at`.
     pub fn next(&self, at: u32) -> Option<u32> {
         self.non_zero(self.link(at, 0).load(Acquire))
     }
 
-    /// About how many nodes lie at or after `from` and before `to` (`None`: to that end). Exact up
-    /// to [`LEVEL_SAMPLE_NODES`]; above that, nodes of a higher lane are counted, of which each
-    /// stands for a power of four.
+    /// Estimates the number of nodes at or after `from` and before `to` (`None`: unbounded on that
+    /// side). Exact up to [`LEVEL_SAMPLE_NODES`]; above that, the nodes of a higher level are
+    /// counted, each of which stands for a power of four nodes.
     pub fn count_between<'a>(
         &self,
         from: Option<(&[u8], SeqNo)>,
         to: Option<(&[u8], SeqNo)>,
         key_of: impl Fn(&MemtableEntry) -> &'a [u8],
-        order: KeyComparator,
+        comparator: KeyComparator,
     ) -> u64 {
-        let path =
-            from.map_or([0; HEIGHT_MAX], |(key, seq)| self.find_path(key, seq, &key_of, order).0);
+        let path = from
+            .map_or([0; HEIGHT_MAX], |(key, seq)| self.find_path(key, seq, &key_of, comparator).0);
         for level in (0..HEIGHT_MAX).rev() {
             let (mut at, mut nodes) = (self.link(path[level], level).load(Acquire), 0u64);
             while at != 0 {
                 let n = self.node(at);
-                if to.is_some_and(|to| cmp_entry(order, (key_of(&n), n.seq), to) != Less) {
+                if to.is_some_and(|to| cmp_entry(comparator, (key_of(&n), n.seq), to) != Less) {
                     break;
                 }
                 nodes += 1;

@@ -1,15 +1,15 @@
-//! Order made after the fact: entries sorted by key prefix, as immutable runs. Pure functions; who
-//! wants order, and when, is not known here.
+//! Sorts entries by key prefix into immutable runs. Pure functions, independent of when sorting is
+//! needed.
 //!
 //! ```text
 //! item, 128 bits:   key prefix 64 | unused 32 | inverted entry number 32
 //! ```
-//! The prefix is the eight bytes of a key behind what all keys have in common, as a number that is
-//! never smaller for a later key ([`Prefix`]). Equal prefixes are told apart by the whole keys; of
-//! one key the newest version comes first, which is the one with the largest number. So entry order
-//! is the order of items, but for keys that share a prefix.
+//! The prefix is the eight bytes of a key after the prefix common to all keys, encoded as a number
+//! that never decreases in key order ([`PrefixEncoding`]). Items with equal prefixes are compared
+//! by their full keys; among the versions of one key the newest comes first, which has the largest
+//! number. Items therefore sort in entry order, except for keys with equal prefixes.
 //!
-//! Invariant: the runs of a [`Sorted`] hold every entry below `upto` exactly once.
+//! Invariant: the runs of a [`SortedEntries`] hold every entry below `entry_count` exactly once.
 
 use perigee_base::KeyComparator;
 use std::cmp::Ordering;
@@ -18,40 +18,41 @@ use std::sync::Arc;
 /// A key's prefix and an entry of that key.
 pub type SortItem = u128;
 
-/// Up to so many keys of one prefix are compared with each other; more are sorted by their next
-/// bytes.
+/// Maximum number of items with equal prefixes that are sorted by comparing keys; more are sorted
+/// by their next bytes.
 const COMPARE_SORT_MAX: usize = 24;
-/// So often by their next bytes, then compared.
+/// Maximum depth of sorting by next bytes, after which keys are compared.
 const PREFIX_DEPTH_MAX: usize = 16;
-/// Shorter runs are merged with whatever comes: that moves few bytes. Longer ones with runs as long
-/// as they, to the next power of two: an entry is moved a logarithmic number of times, and a scan
-/// meets a logarithmic number of runs.
+/// Runs shorter than this are merged with any following run, as that moves few bytes. Longer runs
+/// are merged with runs of similar length, to the next power of two: each entry is moved a
+/// logarithmic number of times, and a scan merges a logarithmic number of runs.
 const SHORT_RUN_ITEMS: usize = 64;
-/// Longer runs are left alone: no reader waits for more than this to be merged.
+/// Runs longer than this are not merged any more, which bounds the time that a reader waits.
 const MERGE_ITEMS_MAX: usize = 128 << 10;
 
-/// Where keys are found by the number of an entry.
+/// Access to the keys of entries by number.
 pub trait EntryKeys {
-    /// The key of an entry.
+    /// Returns the key of an entry.
     fn key(&self, entry: u32) -> &[u8];
 }
 
-/// How keys become numbers.
+/// Encoding of key prefixes as numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct PrefixEncoding {
-    /// The order of keys; one in which only identical bytes are the same key.
+    /// Comparator under which only identical bytes are equal keys.
     pub comparator: KeyComparator,
-    /// Bytes that all keys have in common.
+    /// Length of the prefix common to all keys.
     pub common_len: usize,
 }
 
 impl PrefixEncoding {
-    /// Whether common bytes may be skipped: bytes are compared from the first on.
-    pub fn can_skip_common(order: KeyComparator) -> bool {
-        matches!(order, KeyComparator::Bytes | KeyComparator::Reverse)
+    /// Returns true if a common prefix may be skipped, because the comparator compares bytes from
+    /// the first one on.
+    pub fn can_skip_common(comparator: KeyComparator) -> bool {
+        matches!(comparator, KeyComparator::Bytes | KeyComparator::Reverse)
     }
 
-    /// The number of a key; of two keys, the later one's is not smaller.
+    /// Returns the prefix of a key as a number that never decreases in key order.
     #[inline]
     pub fn encode(self, key: &[u8]) -> u64 {
         match self.comparator {
@@ -70,11 +71,11 @@ impl PrefixEncoding {
     }
 }
 
-/// Eight bytes from `at` on, as a number; those behind the end are zero.
+/// Returns eight bytes from `at` on as a number; bytes beyond the end are zero.
 #[inline]
 fn bytes_at(key: &[u8], at: usize) -> u64 {
-    if let Some(whole) = key.get(at..at + 8) {
-        return u64::from_be_bytes(whole.try_into().expect("eight bytes"));
+    if let Some(eight) = key.get(at..at + 8) {
+        return u64::from_be_bytes(eight.try_into().expect("a slice of eight bytes"));
     }
     let mut eight = [0; 8];
     let rest = key.get(at..).unwrap_or_default();
@@ -82,7 +83,7 @@ fn bytes_at(key: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(eight)
 }
 
-/// The entry of an item.
+/// Returns the entry of an item.
 #[inline]
 pub fn item_entry(item: SortItem) -> u32 {
     !(item as u32)
@@ -92,19 +93,19 @@ fn item_prefix(item: SortItem) -> u64 {
     (item >> 64) as u64
 }
 
-/// Two items in entry order.
+/// Compares two items in entry order.
 #[inline]
 pub fn cmp_items(
-    order: KeyComparator,
+    comparator: KeyComparator,
     keys: &impl EntryKeys,
     a: SortItem,
     b: SortItem,
 ) -> Ordering {
-    let by_key = || order.cmp(keys.key(item_entry(a)), keys.key(item_entry(b)));
+    let by_key = || comparator.cmp(keys.key(item_entry(a)), keys.key(item_entry(b)));
     item_prefix(a).cmp(&item_prefix(b)).then_with(by_key).then(item_entry(b).cmp(&item_entry(a)))
 }
 
-/// Entries `from..to` in entry order.
+/// Returns entries `from..to` in entry order.
 pub fn sort_entries(
     from: u32,
     to: u32,
@@ -117,7 +118,7 @@ pub fn sort_entries(
     items
 }
 
-/// Brings items of one prefix, which lie together, into order.
+/// Sorts each group of adjacent items with equal prefixes.
 fn sort_equal_prefixes(
     items: &mut [SortItem],
     by: PrefixEncoding,
@@ -126,8 +127,8 @@ fn sort_equal_prefixes(
 ) {
     let mut start = 0;
     while start < items.len() {
-        let of = item_prefix(items[start]);
-        let len = items[start..].iter().take_while(|i| item_prefix(**i) == of).count();
+        let prefix = item_prefix(items[start]);
+        let len = items[start..].iter().take_while(|i| item_prefix(**i) == prefix).count();
         if len > 1 {
             sort_one_prefix(&mut items[start..start + len], by, depth, keys);
         }
@@ -135,62 +136,62 @@ fn sort_equal_prefixes(
     }
 }
 
-/// The same for items of which all have the same prefix.
+/// Sorts items that all have the same prefix.
 fn sort_one_prefix(
     items: &mut [SortItem],
     by: PrefixEncoding,
     depth: usize,
     keys: &impl EntryKeys,
 ) {
-    let compared = items.len() <= COMPARE_SORT_MAX
+    let by_comparison = items.len() <= COMPARE_SORT_MAX
         || depth == PREFIX_DEPTH_MAX
         || !PrefixEncoding::can_skip_common(by.comparator);
-    let common = if compared { 0 } else { common_prefix_len(items, keys) };
-    // With less in common than the prefix covers, a key ended in it.
-    if compared || common < by.common_len + 8 {
+    let common = if by_comparison { 0 } else { common_prefix_len(items, keys) };
+    // If less is common than the prefix covers, some key ends within the prefix.
+    if by_comparison || common < by.common_len + 8 {
         return items.sort_unstable_by(|a, b| cmp_items(by.comparator, keys, *a, *b));
     }
     if items.iter().all(|i| keys.key(item_entry(*i)).len() == common) {
-        // Versions of one key, which lie in order.
+        // Versions of a single key, which are in order already.
         return;
     }
-    let of = items[0] >> 64 << 64;
+    let prefix = items[0] >> 64 << 64;
     let next = PrefixEncoding { common_len: common, ..by };
     let mut finer: Vec<SortItem> =
         items.iter().map(|i| next.make_item(keys.key(item_entry(*i)), item_entry(*i))).collect();
     finer.sort_unstable();
     sort_equal_prefixes(&mut finer, next, depth + 1, keys);
-    items.iter_mut().zip(finer).for_each(|(i, f)| *i = of | SortItem::from(f as u32));
+    items.iter_mut().zip(finer).for_each(|(i, f)| *i = prefix | SortItem::from(f as u32));
 }
 
-/// How many bytes the keys have in common.
+/// Returns the length of the prefix that the keys of all items share.
 fn common_prefix_len(items: &[SortItem], keys: &impl EntryKeys) -> usize {
     let first = keys.key(item_entry(items[0]));
     items.iter().fold(first.len(), |n, i| shared_prefix_len(&first[..n], keys.key(item_entry(*i))))
 }
 
-/// How many bytes two keys begin with alike.
+/// Returns the length of the prefix that two keys share.
 pub fn shared_prefix_len(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Two runs as one.
+/// Merges two runs into one.
 fn merge_items(
     mut a: &[SortItem],
     mut b: &[SortItem],
-    order: KeyComparator,
+    comparator: KeyComparator,
     keys: &impl EntryKeys,
 ) -> Vec<SortItem> {
     let mut out = Vec::with_capacity(a.len() + b.len());
-    // Few into many: what lies between two of the few is moved at once.
-    let few = a.len() / 8 > b.len();
+    // If `b` is much shorter, items of `a` between two items of `b` are copied at once.
+    let b_is_short = a.len() / 8 > b.len();
     while let (Some(x), Some(y)) = (a.first(), b.first()) {
-        if few {
-            let before = gallop(a, |i| cmp_items(order, keys, *i, *y).is_lt());
+        if b_is_short {
+            let before = gallop(a, |i| cmp_items(comparator, keys, *i, *y).is_lt());
             out.extend_from_slice(&a[..before]);
             out.push(*y);
             (a, b) = (&a[before..], &b[1..]);
-        } else if cmp_items(order, keys, *x, *y).is_lt() {
+        } else if cmp_items(comparator, keys, *x, *y).is_lt() {
             out.push(*x);
             a = &a[1..];
         } else {
@@ -203,7 +204,8 @@ fn merge_items(
     out
 }
 
-/// How many items at the start pass a test that no item behind them passes; soon, if they are few.
+/// Returns the number of leading items for which `test` holds, given that it holds for no later
+/// item. Fast if they are few.
 fn gallop(items: &[SortItem], test: impl Fn(&SortItem) -> bool) -> usize {
     let mut step = 1;
     while step < items.len() && test(&items[step - 1]) {
@@ -213,36 +215,42 @@ fn gallop(items: &[SortItem], test: impl Fn(&SortItem) -> bool) -> usize {
     start + items[start..step.min(items.len())].partition_point(test)
 }
 
-/// The first entries of a memtable, in order.
+/// The first entries of a memtable, sorted.
 #[derive(Clone, Debug)]
 pub struct SortedEntries {
-    /// How many.
+    /// Number of entries.
     pub entry_count: u32,
-    /// By which prefix.
+    /// Prefix encoding of the items.
     pub encoding: PrefixEncoding,
-    /// The runs; older ones first, which are longer.
+    /// The sorted runs; older ones first, which are longer.
     pub runs: Vec<Arc<Vec<SortItem>>>,
 }
 
 impl SortedEntries {
-    /// Nothing.
-    pub fn new(order: KeyComparator) -> SortedEntries {
+    /// Creates an empty list.
+    pub fn new(comparator: KeyComparator) -> SortedEntries {
         SortedEntries {
             entry_count: 0,
-            encoding: PrefixEncoding { comparator: order, common_len: 0 },
+            encoding: PrefixEncoding { comparator, common_len: 0 },
             runs: Vec::new(),
         }
     }
 
-    /// The same with all entries below `upto`; `skip`: what their keys have in common.
-    pub fn extend_to(&self, upto: u32, skip: usize, keys: &impl EntryKeys) -> SortedEntries {
-        let by = PrefixEncoding { common_len: skip, ..self.encoding };
+    /// Returns these runs extended to all entries below `entry_count`; `common_len`: length of the
+    /// prefix that all keys share.
+    pub fn extend_to(
+        &self,
+        entry_count: u32,
+        common_len: usize,
+        keys: &impl EntryKeys,
+    ) -> SortedEntries {
+        let by = PrefixEncoding { common_len, ..self.encoding };
         let mut runs = self.runs.clone();
-        if skip != self.encoding.common_len {
-            let again = |i: &SortItem| by.make_item(keys.key(item_entry(*i)), item_entry(*i));
-            runs.iter_mut().for_each(|r| *r = Arc::new(r.iter().map(again).collect()));
+        if common_len != self.encoding.common_len {
+            let reencode = |i: &SortItem| by.make_item(keys.key(item_entry(*i)), item_entry(*i));
+            runs.iter_mut().for_each(|r| *r = Arc::new(r.iter().map(reencode).collect()));
         }
-        let mut last = sort_entries(self.entry_count, upto, by, keys);
+        let mut last = sort_entries(self.entry_count, entry_count, by, keys);
         while let Some(before) = runs.last() {
             if before.len().ilog2() > last.len().max(SHORT_RUN_ITEMS).ilog2()
                 || before.len() > MERGE_ITEMS_MAX
@@ -253,44 +261,44 @@ impl SortedEntries {
             runs.pop();
         }
         runs.push(Arc::new(last));
-        SortedEntries { entry_count: upto, encoding: by, runs }
+        SortedEntries { entry_count, encoding: by, runs }
     }
 
-    /// Where in each run the first entry at or behind a place lies: `key` and, of its versions, the
-    /// first for which `behind` holds.
+    /// Returns, for each run, the index of the first item at or after a position: that of `key`
+    /// and, among its versions, of the first one for which `at_or_after` returns true.
     pub fn lower_bounds<'a>(
         &'a self,
         key: &'a [u8],
-        behind: impl Fn(u32) -> bool + Copy + 'a,
+        at_or_after: impl Fn(u32) -> bool + Copy + 'a,
         keys: &'a impl EntryKeys,
     ) -> impl Iterator<Item = usize> + 'a {
-        let order = self.encoding.comparator;
-        let of = self.target_prefix(key, keys);
-        let before = move |i: &SortItem| match order.cmp(keys.key(item_entry(*i)), key) {
+        let comparator = self.encoding.comparator;
+        let prefix = self.target_prefix(key, keys);
+        let before = move |i: &SortItem| match comparator.cmp(keys.key(item_entry(*i)), key) {
             Ordering::Less => true,
-            Ordering::Equal => !behind(item_entry(*i)),
+            Ordering::Equal => !at_or_after(item_entry(*i)),
             Ordering::Greater => false,
         };
-        self.runs.iter().map(move |run| match of {
+        self.runs.iter().map(move |run| match prefix {
             Err(Ordering::Less) => 0,
             Err(_) => run.len(),
-            Ok(of) => {
-                let start = run.partition_point(|i| item_prefix(*i) < of);
-                let len = gallop(&run[start..], |i| item_prefix(*i) == of);
+            Ok(prefix) => {
+                let start = run.partition_point(|i| item_prefix(*i) < prefix);
+                let len = gallop(&run[start..], |i| item_prefix(*i) == prefix);
                 start + run[start..start + len].partition_point(before)
             }
         })
     }
 
-    /// The prefix of any key, or on which side of all entries it lies.
+    /// Returns the prefix of any key, or the side of all entries on which the key lies.
     fn target_prefix(&self, key: &[u8], keys: &impl EntryKeys) -> Result<u64, Ordering> {
-        let skip = self.encoding.common_len;
-        let Some(any) = self.runs.first().and_then(|r| r.first()) else {
+        let common_len = self.encoding.common_len;
+        let Some(first_key) = self.runs.first().and_then(|r| r.first()) else {
             return Err(Ordering::Less);
         };
-        let any = keys.key(item_entry(*any));
-        if skip > 0 && key.get(..skip) != Some(&any[..skip]) {
-            return Err(self.encoding.comparator.cmp(key, any));
+        let first_key = keys.key(item_entry(*first_key));
+        if common_len > 0 && key.get(..common_len) != Some(&first_key[..common_len]) {
+            return Err(self.encoding.comparator.cmp(key, first_key));
         }
         Ok(self.encoding.encode(key))
     }
@@ -314,7 +322,7 @@ mod tests {
         *x
     }
 
-    /// Keys of every kind that the sorter treats in its own way.
+    /// Key sets that exercise every case of the sort.
     fn key_sets(n: usize) -> Vec<TestKeys> {
         let mut x = 11;
         let mut make = |f: &dyn Fn(&mut u64, usize) -> Vec<u8>| {
@@ -355,16 +363,16 @@ mod tests {
         for table in key_sets(1500) {
             let first = &table.0[0];
             let skip = table.0.iter().fold(first.len(), |n, k| shared_prefix_len(&first[..n], k));
-            for order in ORDERS {
+            for comparator in ORDERS {
                 let by = PrefixEncoding {
-                    comparator: order,
-                    common_len: if PrefixEncoding::can_skip_common(order) { skip } else { 0 },
+                    comparator,
+                    common_len: if PrefixEncoding::can_skip_common(comparator) { skip } else { 0 },
                 };
                 let items = sort_entries(0, 1500, by, &table);
                 let got: Vec<u32> = items.iter().map(|i| item_entry(*i)).collect();
                 let mut want: Vec<u32> = (0..1500).collect();
-                want.sort_by(|a, b| order.cmp(table.key(*a), table.key(*b)).then(b.cmp(a)));
-                assert_eq!(got, want, "{order:?} {:?}", String::from_utf8_lossy(first));
+                want.sort_by(|a, b| comparator.cmp(table.key(*a), table.key(*b)).then(b.cmp(a)));
+                assert_eq!(got, want, "{comparator:?} {:?}", String::from_utf8_lossy(first));
             }
         }
     }
@@ -372,8 +380,8 @@ mod tests {
     #[test]
     fn incremental_sort_keeps_each_entry_once_in_few_runs() {
         for table in key_sets(3000) {
-            for order in ORDERS {
-                let mut sorted = SortedEntries::new(order);
+            for comparator in ORDERS {
+                let mut sorted = SortedEntries::new(comparator);
                 let (mut upto, mut x, mut skip) = (0, 5, table.0[0].len());
                 while upto < 3000u32 {
                     let to = (upto + 1 + (next_random(&mut x) % 40) as u32).min(3000);
@@ -383,12 +391,14 @@ mod tests {
                     upto = to;
                     sorted = sorted.extend_to(
                         upto,
-                        if PrefixEncoding::can_skip_common(order) { skip } else { 0 },
+                        if PrefixEncoding::can_skip_common(comparator) { skip } else { 0 },
                         &table,
                     );
                     assert!(sorted.runs.len() <= 8, "{} runs", sorted.runs.len());
                     for r in &sorted.runs {
-                        assert!(r.windows(2).all(|w| cmp_items(order, &table, w[0], w[1]).is_lt()));
+                        assert!(
+                            r.windows(2).all(|w| cmp_items(comparator, &table, w[0], w[1]).is_lt())
+                        );
                     }
                 }
                 let mut all: Vec<u32> =

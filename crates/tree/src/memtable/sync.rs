@@ -1,5 +1,5 @@
-//! The atomics of the lock-free rooms, by one name: the model test (`tests/memtable_loom.rs`)
-//! compiles those rooms with atomics of its own, which try every interleaving and every allowed
+//! The atomics of the lock-free modules, under one name: the loom test (`tests/memtable_loom.rs`)
+//! compiles these modules with loom's atomics, which explore every interleaving and every allowed
 //! reordering.
 
 pub use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -7,12 +7,14 @@ pub use std::sync::atomic::{AtomicU32, AtomicU64};
 /// The words of one entry.
 pub type EntryRecord = [AtomicU64; 4];
 
-/// `n` zeroed words; `None`: there is no memory. Pages of large ones are not touched.
+/// Returns `n` zeroed words, or `None` if memory is exhausted. Pages of large slices are not
+/// touched.
 pub fn zeroed_words(n: usize) -> Option<Box<[AtomicU64]>> {
     bytemuck::try_zeroed_slice_box(n).ok()
 }
 
-/// `n` zeroed records; `None`: there is no memory. Pages of large ones are not touched.
+/// Returns `n` zeroed records, or `None` if memory is exhausted. Pages of large slices are not
+/// touched.
 pub fn zeroed_records(n: usize) -> Option<Box<[EntryRecord]>> {
     bytemuck::try_zeroed_slice_box(n).ok()
 }

@@ -1,4 +1,4 @@
-//! The memtable against a sorted map, and readers beside a writer.
+//! Tests of the memtable against a sorted list, and of readers concurrent with a writer.
 
 use super::*;
 use perigee_base::FamilyId;
@@ -20,7 +20,7 @@ fn insert(t: &Memtable, seq: u64, ops: &[(&[u8], Option<&[u8]>)]) {
         .enumerate()
         .map(|(i, op)| (op.unwrap(), SeqNo(seq + i as u64)))
         .collect();
-    // Kept and copied ones side by side.
+    // Alternates between inserts that keep the buffer and inserts that copy it.
     if seq % 2 == 0 {
         t.insert(&Arc::new(f.buf), 0, &parsed)
     } else {
@@ -39,13 +39,13 @@ fn next_random(x: &mut u64) -> u64 {
 fn all_comparators() -> Vec<KeyComparator> {
     let by_length = |a: &[u8], b: &[u8]| a.len().cmp(&b.len()).then_with(|| a.cmp(b));
     let mut all: Vec<KeyComparator> =
-        BUILT_IN_COMPARATORS.iter().map(|(order, _)| *order).collect();
+        BUILT_IN_COMPARATORS.iter().map(|(comparator, _)| *comparator).collect();
     all.push(KeyComparator::register("memtable-by-length", by_length).unwrap());
     all
 }
 
-/// Of the length that numbers have, and of others; few different ones, in both cases and with bytes
-/// that end a text.
+/// Returns a random key: sometimes of the length that the numeric comparators use, sometimes not;
+/// with few distinct values, letters in both cases, and bytes such as 0 and 0xff.
 fn random_key(x: &mut u64) -> Vec<u8> {
     let letters = b"aAbB\0\x01\xff~";
     match next_random(x) % 4 {
@@ -60,7 +60,7 @@ fn random_key(x: &mut u64) -> Vec<u8> {
 struct MemtableModel(KeyComparator, Vec<(Vec<u8>, u64, Option<Vec<u8>>)>);
 
 impl MemtableModel {
-    /// The first entry at or behind a place.
+    /// Returns the index of the first entry at or after a position.
     fn lower_bound(&self, key: &[u8], seq: u64) -> usize {
         self.1.partition_point(|(k, s, _)| {
             cmp_entry(self.0, (k, SeqNo(*s)), (key, SeqNo(seq))).is_lt()
@@ -111,17 +111,17 @@ fn check_all(t: &Arc<Memtable>, model: &MemtableModel, x: &mut u64) {
             Some((_, EntryValue::Value(v))) => assert_eq!(Some(&v[..]), want.unwrap().2.as_deref()),
             other => assert!(other.is_none_or(|(_, f)| matches!(f, EntryValue::Tombstone))),
         }
-        // A walk with turns, from where a seek led.
-        let mut place = model.lower_bound(&key, at);
+        // Steps in random directions from the position of a seek.
+        let mut position = model.lower_bound(&key, at);
         if next_random(x) % 2 == 0 {
             c.seek(&key, SeqNo(at));
         } else {
             c.seek_before(&key, SeqNo(at));
-            place = place.wrapping_sub(1);
+            position = position.wrapping_sub(1);
         }
         for _ in 0..6 {
-            check_cursor(&c, model, Some(place));
-            if place >= n {
+            check_cursor(&c, model, Some(position));
+            if position >= n {
                 break;
             }
             let forward = next_random(x) % 2 == 0;
@@ -130,7 +130,7 @@ fn check_all(t: &Arc<Memtable>, model: &MemtableModel, x: &mut u64) {
             } else {
                 c.prev()
             }
-            place = if forward { place + 1 } else { place.wrapping_sub(1) };
+            position = if forward { position + 1 } else { position.wrapping_sub(1) };
         }
         let (other, other_at) = (random_key(x), next_random(x) % (n as u64 + 2));
         let (low, high) = (model.lower_bound(&key, at), model.lower_bound(&other, other_at));
@@ -143,18 +143,18 @@ fn check_all(t: &Arc<Memtable>, model: &MemtableModel, x: &mut u64) {
 
 #[test]
 fn matches_sorted_list_in_every_comparator() {
-    for (number, order) in all_comparators().into_iter().enumerate() {
-        let t = Arc::new(Memtable::with_expected_keys(order, number as u64 % 2 * 200));
-        let mut model = MemtableModel(order, Vec::new());
+    for (number, comparator) in all_comparators().into_iter().enumerate() {
+        let t = Arc::new(Memtable::with_expected_keys(comparator, number as u64 % 2 * 200));
+        let mut model = MemtableModel(comparator, Vec::new());
         let mut x = 7 + number as u64;
         let mut seq = 1;
         check_all(&t, &model, &mut x);
-        // Lists count exactly up to 256 entries.
-        let most = if order.has_bytewise_equality() { 1500 } else { 256 };
-        while seq < most {
+        // With the skip list, counts are exact up to 256 entries.
+        let entries_max = if comparator.has_bytewise_equality() { 1500 } else { 256 };
+        while seq < entries_max {
             let mut ops = Vec::new();
             let first = seq;
-            for _ in 0..(1 + next_random(&mut x) % 60).min(most - seq) {
+            for _ in 0..(1 + next_random(&mut x) % 60).min(entries_max - seq) {
                 let value = (next_random(&mut x) % 4 > 0).then(|| seq.to_le_bytes().to_vec());
                 ops.push((random_key(&mut x), value));
                 seq += 1;
@@ -172,8 +172,8 @@ fn matches_sorted_list_in_every_comparator() {
     }
 }
 
-/// An iterator for every insert: each sees all that was there, and the order is not made anew each
-/// time.
+/// Creates a cursor after every insert: each sees all entries so far, and the sorted runs are
+/// extended rather than rebuilt.
 #[test]
 fn cursor_after_every_insert_sees_all_entries() {
     let t = Arc::new(Memtable::new(KeyComparator::Bytes));
@@ -194,7 +194,7 @@ fn cursor_after_every_insert_sees_all_entries() {
     }
 }
 
-/// The first entry of a family takes little; what readers sort is counted.
+/// The first entry of a column family takes little memory; sorted runs are counted.
 #[test]
 fn memory_bytes_are_accounted() {
     let t = Arc::new(Memtable::new(KeyComparator::Bytes));
@@ -206,14 +206,14 @@ fn memory_bytes_are_accounted() {
     }
     let before = t.bytes();
     let mut c = t.cursor();
-    assert_eq!(t.bytes(), before, "a cursor that is not used costs nothing");
+    assert_eq!(t.bytes(), before, "a cursor that was not positioned takes no memory");
     c.seek_first();
     assert_eq!(t.bytes(), before + 16 * 999);
     assert_eq!(t.distinct_keys(), 999);
 }
 
-/// Two memtables hold one buffer: each is charged its part, the whole is counted until the second
-/// goes.
+/// Two memtables hold one buffer: each is charged its share, and the whole is counted until the
+/// second one is dropped.
 #[test]
 fn shared_batch_is_charged_once() {
     let mut b = Batch::new();
@@ -222,40 +222,40 @@ fn shared_batch_is_charged_once() {
     let f = b.finish();
     let ops: Vec<BatchOp> =
         BatchOps::new(&f.buf, f.payload_range()).map(|op| op.unwrap()).collect();
-    let (buf, held) = (Arc::new(f.buf), Arc::default());
-    let of = SharedBatch::new(4100, &held);
+    let (buf, live_bytes) = (Arc::new(f.buf), Arc::default());
+    let shared = SharedBatch::new(4100, &live_bytes);
     let tables =
         [Memtable::new(KeyComparator::Bytes), Memtable::new(KeyComparator::CaseInsensitive)];
     for (i, (table, bytes)) in tables.iter().zip([1050, 3050]).enumerate() {
         let op = [(ops[i].clone(), SeqNo(i as u64))];
-        table.insert_shared(&buf, 5, &op, Some(BatchShare { batch: &of, bytes })).unwrap();
+        table.insert_shared(&buf, 5, &op, Some(BatchShare { batch: &shared, bytes })).unwrap();
         assert_eq!(table.shared_batch_bytes(), bytes);
         assert!((bytes..bytes + 1000).contains(&table.bytes()), "{}", table.bytes());
     }
-    drop(of);
+    drop(shared);
     let [one, other] = tables;
     drop(one);
-    assert_eq!(held.load(std::sync::atomic::Ordering::Relaxed), 4100);
+    assert_eq!(live_bytes.load(std::sync::atomic::Ordering::Relaxed), 4100);
     drop(other);
-    assert_eq!(held.load(std::sync::atomic::Ordering::Relaxed), 0);
+    assert_eq!(live_bytes.load(std::sync::atomic::Ordering::Relaxed), 0);
 }
 
-/// The list once answered a get from a link that it loaded again after it had compared keys: a node
-/// that the writer had put there in between hid the key that was asked for.
+/// Regression test: the skip list once answered a get from a link that it loaded again after
+/// comparing keys; a node inserted there in between hid the requested key.
 #[test]
 fn concurrent_readers_see_every_published_entry() {
-    for order in [KeyComparator::Bytes, KeyComparator::CaseInsensitive] {
-        run_concurrent_readers(order);
+    for comparator in [KeyComparator::Bytes, KeyComparator::CaseInsensitive] {
+        run_concurrent_readers(comparator);
     }
 }
 
-/// A key that is the same in every case.
+/// Returns a key of digits, which is the same in every case.
 fn digit_key(seq: u64) -> Vec<u8> {
     format!("{:08}", seq.wrapping_mul(0x9E37) % 4096).into_bytes()
 }
 
-fn run_concurrent_readers(order: KeyComparator) {
-    let t = Arc::new(Memtable::new(order));
+fn run_concurrent_readers(comparator: KeyComparator) {
+    let t = Arc::new(Memtable::new(comparator));
     std::thread::scope(|s| {
         s.spawn(|| {
             for seq in 1..=20_000u64 {
@@ -287,8 +287,8 @@ fn run_concurrent_readers(order: KeyComparator) {
             let mut x = 9;
             while t.last_seq().0 < 20_000 {
                 let at = t.last_seq();
-                // The newest write of a key up to `at` is known, because each writes its own
-                // number's key.
+                // The newest write of a key up to `at` is known, because the key depends only on
+                // the sequence number.
                 let seq = 1 + next_random(&mut x) % at.0.max(1);
                 let key = digit_key(seq);
                 let got = t.get(&key, at);
@@ -296,14 +296,15 @@ fn run_concurrent_readers(order: KeyComparator) {
                     let (found, _) = got.expect("a published key is missing");
                     let newest =
                         (0..).map(|n| seq + n * 4096).take_while(|s| *s <= at.0).last().unwrap();
-                    assert_eq!(found.0, newest, "the newest at {at}");
+                    assert_eq!(found.0, newest, "newest version at {at}");
                 }
             }
         });
     });
 }
 
-/// Keys and values count as they were given, however they came; what follows counts on.
+/// Keys and values count as the user wrote them, however they were inserted; the next memtable
+/// continues the count.
 #[test]
 fn user_bytes_written_are_counted() {
     let mut b = Batch::new();
@@ -321,8 +322,8 @@ fn user_bytes_written_are_counted() {
         .map(|(op, i)| (op.unwrap(), SeqNo(i)))
         .collect();
     for copied in [false, true] {
-        for order in [KeyComparator::Bytes, KeyComparator::CaseInsensitive] {
-            let t = Memtable::new(order);
+        for comparator in [KeyComparator::Bytes, KeyComparator::CaseInsensitive] {
+            let t = Memtable::new(comparator);
             if copied {
                 t.insert_copied(&f.buf, 1, &ops).unwrap();
             } else {
@@ -332,24 +333,24 @@ fn user_bytes_written_are_counted() {
             assert_eq!(
                 t.raw_bytes(),
                 (3 + 5 + 4 + 4 + 1 + 2, 5 + 4 + 7 + 3),
-                "an end of a range has a byte more"
+                "the end of a range has one byte more"
             );
-            let next = Memtable::new(order).with_predecessor(&t);
+            let next = Memtable::new(comparator).with_predecessor(&t);
             assert_eq!(
                 (next.user_bytes_written(), next.raw_bytes(), next.is_empty()),
                 (given, (0, 0), true)
             );
             insert(&next, 9, &[(b"k", None)]);
             assert_eq!(
-                Memtable::new(order).with_predecessor(&next).user_bytes_written(),
+                Memtable::new(comparator).with_predecessor(&next).user_bytes_written(),
                 given + 1
             );
         }
     }
 }
 
-/// The story: the hash of keys had no seed, so anybody could make keys that all begin their search
-/// at one slot, and each insert looked at all that were there. Slots are counted, not time.
+/// Regression test: key hashes had no seed, so that keys could be crafted that all start at one
+/// slot, and each insert probed all of them. Counts slots, not time.
 #[test]
 fn seeded_hash_resists_crafted_keys() {
     let crafted: Vec<Vec<u8>> = (0u64..)
@@ -357,11 +358,11 @@ fn seeded_hash_resists_crafted_keys() {
         .filter(|key| (perigee_base::checksum::key_hash(key) >> 32) & 0xfff == 0)
         .take(300)
         .collect();
-    let longest = |t: &Memtable| {
+    let longest_probe = |t: &Memtable| {
         for (i, key) in crafted.iter().enumerate() {
             insert(t, 1 + i as u64, &[(key, Some(b"v"))]);
         }
-        let MemtableIndex::Hash(table) = &t.index else { panic!("found by hash") };
+        let MemtableIndex::Hash(table) = &t.index else { panic!("not a hash index") };
         assert!(crafted.iter().all(|key| t.get(key, SeqNo::MAX).is_some()));
         crafted.iter().map(|key| table.probes(key)).max().unwrap()
     };
@@ -370,11 +371,15 @@ fn seeded_hash_resists_crafted_keys() {
         index: MemtableIndex::Hash(Box::new(unseeded)),
         ..Memtable::new(KeyComparator::Bytes)
     };
-    assert!(longest(&before) >= 300, "the keys are crafted well");
+    assert!(longest_probe(&before) >= 300, "the crafted keys collide without a seed");
     hashed_entries::seed_key_hashes(0x9e37_79b9_7f4a_7c15);
     let after = Memtable::new(KeyComparator::Bytes);
-    assert!(longest(&after) < 60, "{} slots", longest(&Memtable::new(KeyComparator::Bytes)));
+    assert!(
+        longest_probe(&after) < 60,
+        "{} slots",
+        longest_probe(&Memtable::new(KeyComparator::Bytes))
+    );
     hashed_entries::seed_key_hashes(1);
     let later = Memtable::new(KeyComparator::Bytes);
-    assert_eq!(longest(&later), longest(&after), "the first seed stays");
+    assert_eq!(longest_probe(&later), longest_probe(&after), "the first seed is kept");
 }

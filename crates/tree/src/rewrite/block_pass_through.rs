@@ -1,10 +1,10 @@
-//! Blocks that are moved as they lie: where no other source has a key among those of a block, and
-//! nothing in it can be hidden, dropped, or written otherwise, its stored bytes go into the new
-//! table without being compressed again.
+//! Block pass-through: where no other source has a key within the key range of a block, and nothing
+//! in the block can be hidden, dropped or rewritten, its stored bytes are copied into the new table
+//! without compressing them again.
 //!
-//! Invariant: what is moved is what the road would have written entry by entry, but for where
-//! blocks begin. So nothing is moved past what decides about entries: every other verdict than
-//! "keep" is `collapse`'s.
+//! Invariant: the output is what the pipeline would have written entry by entry, apart from block
+//! boundaries. So a block is copied only if every entry's verdict is "keep"; all other verdicts are
+//! left to `collapse`.
 
 use super::collapse::VersionCollapser;
 use super::output_writer::OutputWriter;
@@ -13,35 +13,36 @@ use crate::scan::MergeCursor;
 use perigee_base::Result;
 use perigee_file::TableBlock;
 
-/// So many blocks in a row are worth a small block before the first of them.
+/// Number of consecutive blocks that justify ending the current block early, which makes it small.
 const BLOCKS_IN_A_ROW: usize = 4;
 
-/// Whether blocks may be moved, and what is needed on the way.
+/// Decides if blocks may be copied.
 #[derive(Debug)]
 pub struct BlockPassThrough {
     enabled: bool,
-    /// Inline values are shorter.
+    /// Values shorter than this are stored inline.
     threshold: usize,
     first: Vec<u8>,
     last: Vec<u8>,
 }
 
-/// What was moved.
+/// Entries that were copied in a block.
 #[derive(Clone, Copy, Debug)]
 pub struct PassThroughCounts {
-    /// Entries.
+    /// Number of entries.
     pub entries: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,
 }
 
 impl BlockPassThrough {
-    /// `on`: nobody wants to see each entry. `threshold`: values of that length are separated.
-    pub fn new(on: bool, threshold: usize) -> BlockPassThrough {
-        BlockPassThrough { enabled: on, threshold, first: Vec::new(), last: Vec::new() }
+    /// Creates a pass-through; `enabled`: no filter needs to see each entry. Values of `threshold`
+    /// bytes and more are separated.
+    pub fn new(enabled: bool, threshold: usize) -> BlockPassThrough {
+        BlockPassThrough { enabled, threshold, first: Vec::new(), last: Vec::new() }
     }
 
-    /// Moves the block that begins with the entry at hand, if there is one that may be moved.
+    /// Copies the block that begins with the current entry, if there is one that may be copied.
     #[inline]
     pub fn pass_block(
         &mut self,
@@ -59,14 +60,14 @@ impl BlockPassThrough {
         if !self.is_unchanged(block, collapse, split) {
             return Ok(None);
         }
-        let stretch = PassThroughCounts {
+        let counts = PassThroughCounts {
             entries: block.len() as u64,
             bytes: (block.key_bytes() + block.value_bytes()) as u64,
         };
         let seq = block.seq(block.len() - 1);
-        let many = cursor.blocks_end_before(BLOCKS_IN_A_ROW, limit);
-        let moved = cursor.with_stored_frame(|stored| {
-            if !sink.accepts_block(block, stored, many) {
+        let many_follow = cursor.blocks_end_before(BLOCKS_IN_A_ROW, limit);
+        let copied = cursor.with_stored_frame(|stored| {
+            if !sink.accepts_block(block, stored, many_follow) {
                 return Ok(false);
             }
             let (table_bytes, index_bytes) = sink.pending_bytes();
@@ -76,28 +77,28 @@ impl BlockPassThrough {
             sink.copy_block(block, stored)?;
             Ok(true)
         })?;
-        if !moved {
+        if !copied {
             return Ok(None);
         }
         collapse.record_passed_through(&self.last, seq);
         source.skip_block()?;
-        Ok(Some(stretch))
+        Ok(Some(counts))
     }
 
-    /// Whether every entry of the block goes on as it is, all of them into one table.
+    /// Returns true if every entry of the block goes unchanged into one table.
     fn is_unchanged(
         &mut self,
         block: &TableBlock,
         collapse: &mut VersionCollapser<'_>,
         split: &TableSplitter,
     ) -> bool {
-        let short =
+        let is_inline =
             |i: usize| block.raw_value(i).len() < self.threshold || block.raw_value(i).is_empty();
-        let inline = block.value_bytes() < self.threshold || (0..block.len()).all(short);
-        let settled = !collapse.rewrites_seqs() || block.has_single_seq();
-        if !settled
+        let all_inline = block.value_bytes() < self.threshold || (0..block.len()).all(is_inline);
+        let seqs_unchanged = !collapse.rewrites_seqs() || block.has_single_seq();
+        if !seqs_unchanged
             || !block.has_only_values()
-            || !inline
+            || !all_inline
             || !block.has_distinct_keys(collapse.comparator())
         {
             return false;

@@ -1,4 +1,4 @@
-//! The only file that may drop an entry.
+//! Decides which entries a rewrite drops. No other file may drop an entry.
 
 use crate::mvcc::SnapshotStripes;
 use perigee_base::bug::{self, Bug};
@@ -8,104 +8,110 @@ use perigee_file::{RangeTombstoneFragment, RangeTombstones};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// So many entries that one range tombstone hides are read before the rest of them is sought over.
+/// Number of entries hidden by one range tombstone that are read before the rewrite seeks past the
+/// rest.
 const HIDDEN_BEFORE_SEEK: u32 = 16;
 
-/// What becomes of an entry.
+/// Verdict on an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryVerdict {
-    /// It goes on.
+    /// The entry is written.
     Keep,
     /// A newer version hides it from every reader.
     Shadowed,
-    /// A tombstone with nothing left to hide.
+    /// A tombstone that no longer hides anything.
     SpentTombstone,
-    /// Its time has passed, and there is nothing left to hide.
+    /// The entry has expired and hides nothing.
     Expired,
-    /// Its time has passed: it goes on as a tombstone.
+    /// The entry has expired: it is written as a tombstone.
     ConvertToTombstone,
     /// A range tombstone hides it.
     Covered,
-    /// A single delete: it waits for the next entry, and goes on if that is not the put it cancels.
+    /// A single delete: it is held until the next entry, and written unless that is the put that it
+    /// cancels.
     HoldSingleDelete,
-    /// The put that the waiting single delete cancels: both go.
+    /// The put that the held single delete cancels: both are dropped.
     CancelPair,
-    /// A tombstone that hides at least what the waiting single delete does: it goes on alone.
+    /// A tombstone that hides at least what the held single delete does: only the tombstone is
+    /// written.
     ReplaceHeld,
-    /// Its transaction has taken it back: it never was.
+    /// The entry's transaction has rolled it back: it is dropped.
     RolledBack,
-    /// An operand: it waits for what lies below it.
+    /// An operand: it is held until its base is known.
     Operand,
-    /// The value that waiting operands are about.
+    /// The value that held operands are merged onto.
     MergeBase,
-    /// A tombstone, or a value whose time has passed: waiting operands are about nothing.
+    /// A tombstone, or an expired value: held operands have no base.
     NoMergeBase,
-    /// An operand below a waiting single delete, which must hide all of them: it goes on as a
-    /// delete.
+    /// An operand below a held single delete, which must hide all operands: the single delete is
+    /// written as a delete.
     HeldBecomesDelete,
 }
 
-/// What became of range tombstones, counted once for each fragment.
+/// Counts of range tombstones, one per fragment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RangeTombstoneCounts {
-    /// Those of the source.
+    /// Range tombstones of the source.
     pub read: u64,
-    /// Hidden by a newer one.
+    /// Hidden by a newer range tombstone.
     pub shadowed: u64,
-    /// With nothing left to hide.
+    /// Range tombstones that no longer hide anything.
     pub obsolete: u64,
 }
 
-/// What the last entry left behind for the older versions of its key.
+/// Effect of the previous entry on older versions of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PreviousVersion {
-    /// It hides those of its stratum, and those below them too.
+    /// Hides all versions in its stripe, and the deeper versions that those hide.
     Hides(usize),
-    /// It is a value: it hides those of its stratum but single deletes, whose puts may lie deeper
-    /// and would come back.
+    /// A value: hides those in its stripe except single deletes, whose puts may be deeper and would
+    /// reappear.
     Put(usize),
-    /// It is a single delete of that stratum, and waits.
+    /// A single delete of that stripe, which is held.
     SingleDeleteHeld(usize),
-    /// A single delete and its put went together; another put right below is one too many, and
-    /// hidden all the same.
+    /// A single delete and its put were dropped together; another put directly below is one too
+    /// many, and is hidden as well.
     Cancelled(usize),
-    /// It is an operand of that stratum, and waits.
+    /// An operand of that stripe, which is held.
     Operand(usize),
 }
 
-/// Decides entry by entry; entries come in entry order.
+/// Decides on each entry; entries must come in entry order.
 #[derive(Debug)]
 pub struct VersionCollapser<'a> {
     comparator: KeyComparator,
     stripes: SnapshotStripes,
     bottommost: bool,
-    /// The number of settled entries; at the bottom only.
+    /// Sequence number for values that every reader sees; only at the bottommost level.
     bottom_seq: Option<SeqNo>,
-    /// Asked once, at the first entry that expires.
+    /// Clock, read once, at the first entry with an expiry.
     now: &'a dyn ExpiryClock,
     now_ms: Option<u64>,
-    /// Numbers that a transaction has taken back, ascending and apart.
+    /// Sequence numbers that a transaction has rolled back, ascending and disjoint.
     rolled_back: Arc<[Range<u64>]>,
-    /// All range tombstones of the source, and which of them is near.
+    /// All range tombstones of the source, and the index of the current fragment.
     ranges: RangeTombstones,
     near_range: usize,
-    /// Entries that the near one has hidden, since it was near or was left.
+    /// Number of entries hidden by the current fragment since it became current, or since the last
+    /// seek.
     hidden_entries: u32,
-    /// The last key and what its last version means for older ones; `None` before the first.
+    /// The last key, and the effect of its last version on older ones; `None` before the first
+    /// entry.
     last_version: Option<(Vec<u8>, PreviousVersion)>,
 }
 
 impl<'a> VersionCollapser<'a> {
-    /// `bottom`: below the output lies no older version of any key of the input.
+    /// Creates a collapser; `bottommost`: no older version of any input key exists below the
+    /// output.
     pub fn new(
-        order: KeyComparator,
-        strata: SnapshotStripes,
-        bottom: bool,
+        comparator: KeyComparator,
+        stripes: SnapshotStripes,
+        bottommost: bool,
         now: &'a dyn ExpiryClock,
     ) -> VersionCollapser<'a> {
         VersionCollapser {
-            stripes: strata,
-            bottommost: bottom || bug::is_active(Bug::DropTombstoneEarly),
+            stripes,
+            bottommost: bottommost || bug::is_active(Bug::DropTombstoneEarly),
             bottom_seq: None,
             now,
             now_ms: None,
@@ -116,45 +122,42 @@ impl<'a> VersionCollapser<'a> {
             comparator: if bug::is_active(Bug::CollapseByBytes) {
                 KeyComparator::Bytes
             } else {
-                order
+                comparator
             },
             last_version: None,
         }
     }
-    /// With a number for values that every reader sees; it is at least that of every entry (see
-    /// `compact/settle.rs`).
+    /// Sets a sequence number for values that every reader sees. It must be at least that of every
+    /// entry (see `compact/bottom_seq.rs`).
     #[must_use]
-    pub fn with_bottom_seq(self, number: Option<SeqNo>) -> VersionCollapser<'a> {
-        VersionCollapser { bottom_seq: number.filter(|_| self.bottommost), ..self }
+    pub fn with_bottom_seq(self, seq: Option<SeqNo>) -> VersionCollapser<'a> {
+        VersionCollapser { bottom_seq: seq.filter(|_| self.bottommost), ..self }
     }
-    /// Of a transaction's own entries, with the numbers that it has taken back.
+    /// Sets the sequence numbers that a transaction has rolled back, for a rewrite of its own
+    /// entries.
     #[must_use]
-    pub fn without_rolled_back(self, taken_back: Arc<[Range<u64>]>) -> VersionCollapser<'a> {
-        if taken_back.is_empty() {
+    pub fn without_rolled_back(self, rolled_back: Arc<[Range<u64>]>) -> VersionCollapser<'a> {
+        if rolled_back.is_empty() {
             return self;
         }
-        VersionCollapser {
-            ranges: self.ranges.without_seqs(&taken_back),
-            rolled_back: taken_back,
-            ..self
-        }
+        VersionCollapser { ranges: self.ranges.without_seqs(&rolled_back), rolled_back, ..self }
     }
-    /// The stratum of a version.
+    /// Returns the stripe of a version.
     pub fn stripe_of(&self, seq: SeqNo) -> usize {
         self.stripes.stripe_of(seq)
     }
-    /// The order of keys.
+    /// Returns the comparator.
     pub fn comparator(&self) -> KeyComparator {
         self.comparator
     }
-    /// With the range tombstones of the source.
+    /// Sets the range tombstones of the source.
     #[must_use]
     pub fn with_ranges(self, ranges: RangeTombstones) -> VersionCollapser<'a> {
         VersionCollapser { ranges, ..self }
     }
 
-    /// The range tombstones that go on: of each fragment the newest of each stratum, and none that
-    /// is spent.
+    /// Returns the range tombstones to write: of each fragment the newest one per stripe, without
+    /// those that no longer hide anything.
     pub fn output_ranges(&self) -> (RangeTombstones, RangeTombstoneCounts) {
         let mut counts = RangeTombstoneCounts {
             read: self.ranges.tombstone_count(),
@@ -164,10 +167,10 @@ impl<'a> VersionCollapser<'a> {
         for f in self.ranges.fragments() {
             let (mut seqs, mut last) = (Vec::new(), None);
             for seq in &f.seqs {
-                let stratum = self.stripes.stripe_of(*seq);
-                if last.replace(stratum) == Some(stratum) {
+                let stripe = self.stripes.stripe_of(*seq);
+                if last.replace(stripe) == Some(stripe) {
                     counts.shadowed += 1;
-                } else if stratum == 0 && (self.bottommost || bug::is_active(Bug::DropRangeEarly)) {
+                } else if stripe == 0 && (self.bottommost || bug::is_active(Bug::DropRangeEarly)) {
                     counts.obsolete += 1;
                 } else {
                     seqs.push(*seq);
@@ -181,9 +184,9 @@ impl<'a> VersionCollapser<'a> {
         (RangeTombstones::new(kept), counts)
     }
 
-    /// Whether a range tombstone hides an entry from every reader that could see it. Keys come in
-    /// order.
-    fn is_covered(&mut self, key: &[u8], seq: SeqNo, stratum: usize) -> bool {
+    /// Returns true if a range tombstone hides the entry from every reader that could see it. Keys
+    /// must come in order.
+    fn is_covered(&mut self, key: &[u8], seq: SeqNo, stripe: usize) -> bool {
         let list = self.ranges.fragments();
         while list
             .get(self.near_range)
@@ -191,14 +194,15 @@ impl<'a> VersionCollapser<'a> {
         {
             (self.near_range, self.hidden_entries) = (self.near_range + 1, 0);
         }
-        let over =
+        let fragment =
             list.get(self.near_range).filter(|f| f.begin.as_ref().is_before(self.comparator, key));
-        over.and_then(|f| f.oldest_newer_than(seq))
-            .is_some_and(|t| self.stripes.stripe_of(t) == stratum)
+        fragment
+            .and_then(|f| f.oldest_newer_than(seq))
+            .is_some_and(|t| self.stripes.stripe_of(t) == stripe)
     }
 
-    /// Whether nothing that was judged so far, and no range tombstone, has a say about the keys
-    /// from `first` to `last`. Keys come in order.
+    /// Returns true if neither the previous entries nor a range tombstone affect the keys from
+    /// `first` to `last`. Keys must come in order.
     pub fn does_not_affect(&mut self, first: &[u8], last: &[u8]) -> bool {
         if self.last_version.as_ref().is_some_and(|(key, _)| self.comparator.keys_equal(key, first))
         {
@@ -215,49 +219,52 @@ impl<'a> VersionCollapser<'a> {
             .get(self.near_range)
             .is_some_and(|f| f.begin.as_ref().is_before(self.comparator, last))
     }
-    /// Values of different keys went on unjudged, the last of them this one.
+    /// Records that values of distinct keys were written without a verdict, the last of them with
+    /// this key and sequence number.
     pub fn record_passed_through(&mut self, key: &[u8], seq: SeqNo) {
-        let stratum = self.stripes.stripe_of(seq);
+        let stripe = self.stripes.stripe_of(seq);
         let e = EntryRef { key, seq, value: ValueRef::Inline(&[]) };
-        self.record_version(&e, true, EntryVerdict::Keep, stratum);
+        self.record_version(&e, true, EntryVerdict::Keep, stripe);
     }
-    /// After a verdict of [`Verdict::Covered`]: where the tombstone ends that hides the entry, and
-    /// its number, once it is worth to seek there. Everything older than that number and before
-    /// that place is hidden from every reader.
+    /// To be called after [`EntryVerdict::Covered`]. Returns the end and the sequence number of the
+    /// hiding tombstone once seeking there is worthwhile. All entries before that end and older
+    /// than that number are hidden from every reader.
     pub fn seek_past_tombstone(&mut self) -> Option<(KeyBoundaryRef<'_>, SeqNo)> {
         self.hidden_entries += 1;
         if self.hidden_entries < HIDDEN_BEFORE_SEEK {
             return None;
         }
         self.hidden_entries = 0;
-        let over = self.ranges.fragments().get(self.near_range)?;
-        // In the oldest stratum all that is older is in the same one.
-        let seq = over.seqs.iter().copied().find(|seq| self.stripes.is_in_oldest_stripe(*seq))?;
-        Some((over.end.as_ref(), seq))
+        let fragment = self.ranges.fragments().get(self.near_range)?;
+        // In the oldest stripe, everything older is in the same stripe.
+        let seq =
+            fragment.seqs.iter().copied().find(|seq| self.stripes.is_in_oldest_stripe(*seq))?;
+        Some((fragment.end.as_ref(), seq))
     }
 
     fn is_expired(&mut self, expiry: Expiry) -> bool {
         let now = self.now;
-        let ask = || {
+        let read_clock = || {
             if bug::is_active(Bug::ExpireDespiteJump) { now.now_ms() } else { now.confirmed_ms() }
         };
-        expiry.is_expired(*self.now_ms.get_or_insert_with(ask))
+        expiry.is_expired(*self.now_ms.get_or_insert_with(read_clock))
     }
 
-    /// Whether a filter may be asked about the entry: it has a value that no snapshot sees.
+    /// Returns true if the entry may be passed to the compaction filter: it is a value, and no
+    /// snapshot sees it.
     pub fn is_filterable(&self, e: &EntryRef<'_>) -> bool {
         let is_put = !matches!(e.value, ValueRef::Tombstone | ValueRef::SingleDelete)
             && !e.value.is_operand();
         is_put
             && (self.stripes.is_above_snapshots(e.seq) || bug::is_active(Bug::FilterUnderSnapshot))
     }
-    /// Whether a tombstone in the place of the entry would have nothing to hide.
+    /// Returns true if a tombstone instead of the entry would hide nothing.
     pub fn can_drop_tombstone(&self, e: &EntryRef<'_>) -> bool {
         self.bottommost && self.stripes.is_in_oldest_stripe(e.seq)
     }
 
-    /// The number that an entry goes on under: that of all settled ones, if every reader sees it
-    /// and it is a value.
+    /// Returns the sequence number to write an entry with: the common one, if it is a value that
+    /// every reader sees.
     pub fn output_seq(&self, e: &EntryRef<'_>) -> SeqNo {
         match self.bottom_seq {
             Some(number)
@@ -270,56 +277,62 @@ impl<'a> VersionCollapser<'a> {
             _ => e.seq,
         }
     }
-    /// Whether entries go on under one number.
+    /// Returns true if values may be written with a common sequence number.
     pub fn rewrites_seqs(&self) -> bool {
         self.bottom_seq.is_some()
     }
 
-    /// The verdict on the next entry, and whether it starts a new key; `another`: it is known to.
-    pub fn classify(&mut self, e: &EntryRef<'_>, another: bool) -> (EntryVerdict, bool) {
+    /// Returns the verdict on the next entry, and true if it starts a new key. `known_new_key`: the
+    /// caller knows that it does.
+    pub fn classify(&mut self, e: &EntryRef<'_>, known_new_key: bool) -> (EntryVerdict, bool) {
         if !self.rolled_back.is_empty() {
             let at = self.rolled_back.partition_point(|r| r.end <= e.seq.0);
             if self.rolled_back.get(at).is_some_and(|r| r.contains(&e.seq.0)) {
                 return (EntryVerdict::RolledBack, false);
             }
         }
-        let stratum = self.stripes.stripe_of(e.seq);
-        let new_key = another
+        let stripe = self.stripes.stripe_of(e.seq);
+        let new_key = known_new_key
             || !self
                 .last_version
                 .as_ref()
                 .is_some_and(|(key, _)| self.comparator.keys_equal(key, e.key));
-        let spent = self.bottommost && stratum == 0;
-        let verdict = match self.last_version.as_ref().filter(|_| !new_key).map(|(_, wake)| *wake) {
-            Some(PreviousVersion::Hides(s)) if s == stratum => EntryVerdict::Shadowed,
-            Some(PreviousVersion::Put(s)) if s == stratum && e.value != ValueRef::SingleDelete => {
+        let hides_nothing = self.bottommost && stripe == 0;
+        let verdict = match self
+            .last_version
+            .as_ref()
+            .filter(|_| !new_key)
+            .map(|(_, effect)| *effect)
+        {
+            Some(PreviousVersion::Hides(s)) if s == stripe => EntryVerdict::Shadowed,
+            Some(PreviousVersion::Put(s)) if s == stripe && e.value != ValueRef::SingleDelete => {
                 EntryVerdict::Shadowed
             }
             Some(PreviousVersion::SingleDeleteHeld(s))
-                if s == stratum && e.value == ValueRef::Tombstone =>
+                if s == stripe && e.value == ValueRef::Tombstone =>
             {
                 EntryVerdict::ReplaceHeld
             }
             Some(PreviousVersion::SingleDeleteHeld(s))
-                if s == stratum && e.value == ValueRef::SingleDelete =>
+                if s == stripe && e.value == ValueRef::SingleDelete =>
             {
                 EntryVerdict::Shadowed
             }
-            Some(PreviousVersion::SingleDeleteHeld(s)) if s == stratum && e.value.is_operand() => {
+            Some(PreviousVersion::SingleDeleteHeld(s)) if s == stripe && e.value.is_operand() => {
                 EntryVerdict::HeldBecomesDelete
             }
-            Some(PreviousVersion::SingleDeleteHeld(s)) if s == stratum => EntryVerdict::CancelPair,
-            Some(PreviousVersion::Cancelled(s)) if s == stratum && !e.value.is_tombstone() => {
+            Some(PreviousVersion::SingleDeleteHeld(s)) if s == stripe => EntryVerdict::CancelPair,
+            Some(PreviousVersion::Cancelled(s)) if s == stripe && !e.value.is_tombstone() => {
                 EntryVerdict::Shadowed
             }
-            _ if self.is_covered(e.key, e.seq, stratum) => EntryVerdict::Covered,
+            _ if self.is_covered(e.key, e.seq, stripe) => EntryVerdict::Covered,
             _ if e.value.is_operand() => EntryVerdict::Operand,
             Some(PreviousVersion::Operand(s))
-                if s == stratum && e.value != ValueRef::SingleDelete =>
+                if s == stripe && e.value != ValueRef::SingleDelete =>
             {
                 match e.value.expiry() {
                     Some(x) if self.is_expired(x) => EntryVerdict::NoMergeBase,
-                    // Onto what will end nothing is merged for good.
+                    // Operands are not merged permanently onto a value that will expire.
                     Some(_) => EntryVerdict::Keep,
                     None if e.value == ValueRef::Tombstone => EntryVerdict::NoMergeBase,
                     None => EntryVerdict::MergeBase,
@@ -327,13 +340,13 @@ impl<'a> VersionCollapser<'a> {
             }
             _ => match e.value.expiry() {
                 Some(x) if self.is_expired(x) => {
-                    if spent {
+                    if hides_nothing {
                         EntryVerdict::Expired
                     } else {
                         EntryVerdict::ConvertToTombstone
                     }
                 }
-                _ if e.value.is_tombstone() && spent => EntryVerdict::SpentTombstone,
+                _ if e.value.is_tombstone() && hides_nothing => EntryVerdict::SpentTombstone,
                 _ if e.value == ValueRef::SingleDelete && bug::is_active(Bug::SingleDeleteLost) => {
                     EntryVerdict::SpentTombstone
                 }
@@ -341,7 +354,7 @@ impl<'a> VersionCollapser<'a> {
                 _ => EntryVerdict::Keep,
             },
         };
-        self.record_version(e, new_key, verdict, stratum);
+        self.record_version(e, new_key, verdict, stripe);
         (verdict, new_key)
     }
 
@@ -350,26 +363,26 @@ impl<'a> VersionCollapser<'a> {
         e: &EntryRef<'_>,
         new_key: bool,
         verdict: EntryVerdict,
-        stratum: usize,
+        stripe: usize,
     ) {
-        let wake = match (verdict, &self.last_version) {
-            (EntryVerdict::Shadowed, Some((_, wake))) => *wake,
-            (EntryVerdict::HoldSingleDelete, _) => PreviousVersion::SingleDeleteHeld(stratum),
-            (EntryVerdict::CancelPair, _) => PreviousVersion::Cancelled(stratum),
+        let effect = match (verdict, &self.last_version) {
+            (EntryVerdict::Shadowed, Some((_, effect))) => *effect,
+            (EntryVerdict::HoldSingleDelete, _) => PreviousVersion::SingleDeleteHeld(stripe),
+            (EntryVerdict::CancelPair, _) => PreviousVersion::Cancelled(stripe),
             (EntryVerdict::Keep | EntryVerdict::MergeBase, _) if !e.value.is_tombstone() => {
-                PreviousVersion::Put(stratum)
+                PreviousVersion::Put(stripe)
             }
-            (EntryVerdict::Operand, _) => PreviousVersion::Operand(stratum),
-            _ => PreviousVersion::Hides(stratum),
+            (EntryVerdict::Operand, _) => PreviousVersion::Operand(stripe),
+            _ => PreviousVersion::Hides(stripe),
         };
         match &mut self.last_version {
-            Some((_, last)) if !new_key => *last = wake,
+            Some((_, last)) if !new_key => *last = effect,
             Some((key, last)) => {
                 key.clear();
                 key.extend_from_slice(e.key);
-                *last = wake;
+                *last = effect;
             }
-            none => *none = Some((e.key.to_vec(), wake)),
+            none => *none = Some((e.key.to_vec(), effect)),
         }
     }
 }
@@ -380,9 +393,9 @@ mod tests {
     use perigee_base::expiry::FixedClock;
 
     fn collapse_all(bottom: bool, snapshots: &[u64], entries: &[(&str, u64, bool)]) -> String {
-        let strata =
+        let stripes =
             SnapshotStripes::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
-        let mut c = VersionCollapser::new(KeyComparator::Bytes, strata, bottom, &FixedClock(50));
+        let mut c = VersionCollapser::new(KeyComparator::Bytes, stripes, bottom, &FixedClock(50));
         let mut out = String::new();
         for (k, s, put) in entries {
             let value = if *put { ValueRef::Inline(b"") } else { ValueRef::Tombstone };
@@ -421,18 +434,18 @@ mod tests {
 
     #[test]
     fn bottommost_visible_values_share_one_seq() {
-        let settled = |bottom, snapshots: &[u64], seq, value| {
-            let strata =
+        let output_seq = |bottom, snapshots: &[u64], seq, value| {
+            let stripes =
                 SnapshotStripes::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
-            let c = VersionCollapser::new(KeyComparator::Bytes, strata, bottom, &FixedClock(50))
+            let c = VersionCollapser::new(KeyComparator::Bytes, stripes, bottom, &FixedClock(50))
                 .with_bottom_seq(Some(SeqNo(70)));
             c.output_seq(&EntryRef { key: b"a", seq: SeqNo(seq), value }).0
         };
         let value = ValueRef::Inline(b"v");
-        assert_eq!((settled(true, &[], 9, value), settled(true, &[80], 9, value)), (70, 70));
-        assert_eq!(settled(true, &[8, 80], 9, value), 9, "a snapshot does not see it");
+        assert_eq!((output_seq(true, &[], 9, value), output_seq(true, &[80], 9, value)), (70, 70));
+        assert_eq!(output_seq(true, &[8, 80], 9, value), 9, "a snapshot does not see it");
         assert_eq!(
-            (settled(false, &[], 9, value), settled(true, &[], 9, ValueRef::Tombstone)),
+            (output_seq(false, &[], 9, value), output_seq(true, &[], 9, ValueRef::Tombstone)),
             (9, 9)
         );
     }
@@ -440,10 +453,10 @@ mod tests {
     #[test]
     fn expired_version_hides_older_versions() {
         let verdicts = |bottom, snapshots: &[u64], entries: &[(&[u8], u64, ValueRef<'_>)]| {
-            let strata =
+            let stripes =
                 SnapshotStripes::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
             let mut c =
-                VersionCollapser::new(KeyComparator::Bytes, strata, bottom, &FixedClock(50));
+                VersionCollapser::new(KeyComparator::Bytes, stripes, bottom, &FixedClock(50));
             entries
                 .iter()
                 .map(|(key, seq, value)| {
@@ -461,7 +474,7 @@ mod tests {
         assert_eq!(
             verdicts(true, &[6], &entries),
             [ConvertToTombstone, Keep, Keep, Keep],
-            "a reader sees the older one"
+            "a snapshot sees the older version"
         );
     }
 }

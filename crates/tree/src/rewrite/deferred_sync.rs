@@ -1,11 +1,11 @@
-//! Outputs that are synced together: tables of one rewrite or small ones of many, side by side.
-//! Must not know whose they are.
+//! Deferred syncs: outputs of one rewrite, or small outputs of many, are synced together and in
+//! parallel. Independent of the jobs that own them.
 //!
-//! They are synced in steps, so that neither their number nor their bytes make the end of a job
+//! Files are synced in steps, so that neither their number nor their bytes make the end of a job
 //! long.
 //!
-//! Invariant: an output that was left here is worth nothing before [`Later::finish`] has returned
-//! `Ok`.
+//! Invariant: an output handed over here must not be used before [`DeferredSync::finish`] has
+//! returned `Ok`.
 
 use super::output_verification;
 use crate::version::{TableMeta, VlogMeta};
@@ -14,7 +14,7 @@ use perigee_env::WritableFile;
 use perigee_file::TableCache;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// So many files, or files of so many bytes, are synced without waiting for more. They are open
+/// Number and bytes of files at which they are synced without waiting for more. They stay open
 /// until then.
 const FILES_MAX: usize = 64;
 const BYTES_MAX: u64 = 8 << 20;
@@ -23,11 +23,11 @@ const BYTES_MAX: u64 = 8 << 20;
 struct DeferredFiles {
     files: Vec<Arc<dyn WritableFile>>,
     bytes: u64,
-    /// A step failed: nothing that was ever left here is worth anything.
+    /// Error of a failed step: all outputs handed over so far and later are unusable.
     failed: Option<Error>,
 }
 
-/// Files that are written and not synced. The mutex guards the list; no I/O inside.
+/// Files that are written but not synced. The mutex guards the list; no I/O while it is held.
 #[derive(Debug, Default)]
 pub struct DeferredSync(Mutex<DeferredFiles>);
 
@@ -35,46 +35,45 @@ impl DeferredSync {
     fn lock_files(&self) -> MutexGuard<'_, DeferredFiles> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
-    /// Takes finished files; syncs them if there are enough.
+    /// Adds finished files; syncs all files if there are enough.
     pub(super) fn add_files(
         &self,
-        shelf: &TableCache,
+        table_cache: &TableCache,
         files: Vec<Arc<dyn WritableFile>>,
     ) -> Result<()> {
-        let mut left = self.lock_files();
-        left.bytes += files.iter().map(|f| f.len()).sum::<u64>();
-        left.files.extend(files);
-        let due = left.files.len() >= FILES_MAX || left.bytes >= BYTES_MAX;
-        drop(left);
-        if due { self.sync_files(shelf) } else { Ok(()) }
+        let mut deferred = self.lock_files();
+        deferred.bytes += files.iter().map(|f| f.len()).sum::<u64>();
+        deferred.files.extend(files);
+        let due = deferred.files.len() >= FILES_MAX || deferred.bytes >= BYTES_MAX;
+        drop(deferred);
+        if due { self.sync_files(table_cache) } else { Ok(()) }
     }
-    fn sync_files(&self, shelf: &TableCache) -> Result<()> {
+    fn sync_files(&self, table_cache: &TableCache) -> Result<()> {
         let (files, failed) = {
-            let mut left = self.lock_files();
-            left.bytes = 0;
-            (std::mem::take(&mut left.files), left.failed.clone())
+            let mut deferred = self.lock_files();
+            deferred.bytes = 0;
+            (std::mem::take(&mut deferred.files), deferred.failed.clone())
         };
-        let synced = failed.map_or(Ok(()), Err).and_then(|()| shelf.dir().sync_files(&files));
+        let synced = failed.map_or(Ok(()), Err).and_then(|()| table_cache.dir().sync_files(&files));
         if let Err(e) = &synced {
             self.lock_files().failed.get_or_insert_with(|| e.clone());
         }
         synced
     }
-    /// Syncs them all, then (if `verify`) reads the outputs again, from their first byte to their
-    /// last.
+    /// Syncs all files, then, if `verify`, reads the outputs back in full and verifies them.
     ///
     /// # Errors
-    /// Then all of the outputs are worthless.
+    /// If any file fails; all of the outputs are then unusable.
     pub fn finish<'a>(
         &self,
-        shelf: &TableCache,
+        table_cache: &TableCache,
         outputs: impl Iterator<Item = (&'a [TableMeta], &'a [VlogMeta])>,
         verify: bool,
     ) -> Result<()> {
-        self.sync_files(shelf)?;
+        self.sync_files(table_cache)?;
         for (tables, vlogs) in outputs.filter(|_| verify) {
-            tables.iter().try_for_each(|t| output_verification::verify_table(shelf, t))?;
-            vlogs.iter().try_for_each(|v| output_verification::verify_vlog(shelf, v))?;
+            tables.iter().try_for_each(|t| output_verification::verify_table(table_cache, t))?;
+            vlogs.iter().try_for_each(|v| output_verification::verify_vlog(table_cache, v))?;
         }
         Ok(())
     }
@@ -90,11 +89,12 @@ mod tests {
     use std::path::Path;
     use std::sync::mpsc::{Receiver, Sender, channel};
 
-    /// A file whose sync tells that it has begun, waits until it may end, and ends so.
+    /// A file whose sync signals that it has begun, waits for a signal to end, and then succeeds or
+    /// fails.
     #[derive(Debug)]
     struct SlowSyncFile {
         begun: Mutex<Sender<()>>,
-        go_on: Mutex<Receiver<()>>,
+        may_end: Mutex<Receiver<()>>,
         fails: bool,
     }
 
@@ -110,36 +110,40 @@ mod tests {
         }
         fn sync(&self) -> Result<()> {
             self.begun.lock().unwrap().send(()).unwrap();
-            self.go_on.lock().unwrap().recv().unwrap();
+            self.may_end.lock().unwrap().recv().unwrap();
             if self.fails { Err(Error::new(ErrorKind::Io, "a sync failed")) } else { Ok(()) }
         }
     }
 
     fn slow_sync_file(fails: bool) -> (Arc<dyn WritableFile>, Receiver<()>, Sender<()>) {
-        let ((begun, has_begun), (let_go, go_on)) = (channel(), channel());
-        let file = SlowSyncFile { begun: Mutex::new(begun), go_on: Mutex::new(go_on), fails };
-        (Arc::new(file), has_begun, let_go)
+        let ((begun, has_begun), (end, may_end)) = (channel(), channel());
+        let file = SlowSyncFile { begun: Mutex::new(begun), may_end: Mutex::new(may_end), fails };
+        (Arc::new(file), has_begun, end)
     }
 
-    /// Two merges sync at once; the one that succeeds ends later, and made the end of the job
-    /// forget that the other had failed.
+    /// Regression test: two merges sync at the same time; the successful one ended later, and
+    /// `finish` no longer returned the failure of the other.
     #[test]
     fn failed_sync_step_fails_finish() {
         let dir = SimDisk::new(1).open_dir(Path::new("/db"), DirOpenMode::CreateIfMissing).unwrap();
-        let shelf = TableCache::new(dir, 1, Arc::new(BlockCache::new(1 << 16)), Arc::default());
-        let later = DeferredSync::default();
+        let table_cache =
+            TableCache::new(dir, 1, Arc::new(BlockCache::new(1 << 16)), Arc::default());
+        let deferred_sync = DeferredSync::default();
         let (bad, bad_begun, end_bad) = slow_sync_file(true);
         let (good, good_begun, end_good) = slow_sync_file(false);
         std::thread::scope(|s| {
-            let one = s.spawn(|| later.add_files(&shelf, vec![bad]));
+            let one = s.spawn(|| deferred_sync.add_files(&table_cache, vec![bad]));
             bad_begun.recv().unwrap();
-            let other = s.spawn(|| later.add_files(&shelf, vec![good]));
+            let other = s.spawn(|| deferred_sync.add_files(&table_cache, vec![good]));
             good_begun.recv().unwrap();
             end_bad.send(()).unwrap();
             assert!(one.join().unwrap().is_err());
             end_good.send(()).unwrap();
             assert!(other.join().unwrap().is_ok());
         });
-        assert!(later.finish(&shelf, std::iter::empty(), false).is_err(), "it is worth nothing");
+        assert!(
+            deferred_sync.finish(&table_cache, std::iter::empty(), false).is_err(),
+            "finish must return the failure"
+        );
     }
 }

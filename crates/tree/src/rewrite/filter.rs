@@ -1,10 +1,10 @@
-//! The compaction filter: a user's code that looks at entries as they are compacted, and keeps,
-//! drops or changes them.
+//! The compaction filter: user code that examines entries during compaction, and keeps, drops or
+//! changes them.
 //!
-//! It is asked only about the newest version of a key, and only if no snapshot that was there when
-//! the compaction began can see it: what a snapshot sees stays. What it drops becomes a tombstone,
-//! unless nothing older can lie beneath. A panic in it is an error of the compaction, which then
-//! changes nothing.
+//! It is called only for the newest version of a key, and only if no snapshot that existed when the
+//! compaction began can see it: what a snapshot sees is kept. A dropped entry becomes a tombstone,
+//! unless nothing older can lie below. A panic in the filter is an error of the compaction, which
+//! then changes nothing.
 
 use crate::get;
 use crate::version::Version;
@@ -12,30 +12,30 @@ use perigee_base::pinned_slice::BytesPreview;
 use perigee_base::{EntryRef, Error, LevelNo, PinnedSlice, Result, ValueRef, limits};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What becomes of an entry.
+/// Decision on an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FilterDecision {
-    /// It stays.
+    /// Keeps the entry.
     Keep,
-    /// It goes: readers find nothing under the key.
+    /// Drops the entry: readers no longer find the key.
     Drop,
-    /// It stays with another value (and the same time to live).
+    /// Replaces the value; the expiry stays.
     Change(Vec<u8>),
 }
 
-/// A user's decision about entries as they are compacted. The same entry may be asked about in
-/// every compaction that it takes part in, or in none (a table that overlaps nothing is moved as it
-/// is), and by several threads at once.
+/// A user's decision about entries during compaction. The filter may be called for the same entry
+/// in every compaction that the entry takes part in, or in none (a table that overlaps nothing is
+/// moved without a rewrite), and by several threads at once.
 pub trait CompactionFilter: Send + Sync {
-    /// Its name, stored with the family: a database whose family has a filter opens only with the
-    /// filter of that name.
+    /// Name of the filter, stored with the column family: the database opens only with a filter of
+    /// the same name.
     fn name(&self) -> &str;
-    /// Decides. An error ends the compaction, which changes nothing and is tried again later. It
-    /// runs inside the compaction: it must not compact, load into, purge or write to the same
-    /// database, which may wait for that very compaction.
+    /// Decides on an entry. An error ends the compaction, which changes nothing and is retried
+    /// later. The filter runs inside the compaction: it must not compact, bulk load, purge or write
+    /// in the same database, as these may wait for that very compaction.
     ///
     /// # Errors
-    /// Whatever [`FilterEntry::value`] answered, or an error of its own.
+    /// Errors of [`FilterEntry::value`], or the filter's own.
     fn decide(&self, entry: &FilterEntry<'_>) -> Result<FilterDecision>;
 }
 
@@ -54,20 +54,20 @@ impl std::fmt::Debug for FilterEntry<'_> {
 }
 
 impl FilterEntry<'_> {
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &[u8] {
         self.key
     }
-    /// The level that the compaction writes to.
+    /// Returns the level that the compaction writes to.
     pub fn level(&self) -> u8 {
         self.level.0
     }
-    /// The length of the value, known without reading it.
+    /// Returns the length of the value, without reading it.
     pub fn value_len(&self) -> u64 {
-        let beside = self.value.inline_bytes().map_or(0, |v| v.len() as u64);
-        self.value.vlog_pointer().map_or(beside, |p| p.value_bytes)
+        let inline_len = self.value.inline_bytes().map_or(0, |v| v.len() as u64);
+        self.value.vlog_pointer().map_or(inline_len, |p| p.value_bytes)
     }
-    /// The value; read from the value log now if it is stored apart.
+    /// Returns the value; reads the value log if the value is separated.
     pub fn value(&self) -> Result<PinnedSlice> {
         match self.value {
             ValueRef::Inline(v) | ValueRef::InlineExpiring(v, _) => {
@@ -76,36 +76,36 @@ impl FilterEntry<'_> {
             ValueRef::Pointer(p) | ValueRef::PointerExpiring(p, _) => {
                 get::fetch_value(self.version, &p)
             }
-            _ => Err(Error::internal("a filter is asked about an entry without a value")),
+            _ => Err(Error::internal("compaction filter called for an entry without a value")),
         }
     }
 }
 
-/// The filter of a rewrite, and where its outputs go.
+/// The filter of a rewrite, and the level of its outputs.
 #[derive(Clone, Copy)]
 pub struct RewriteFilter<'a> {
-    /// The user's code.
+    /// The user's filter.
     pub filter: &'a dyn CompactionFilter,
     /// The level of the outputs.
     pub level: LevelNo,
 }
 
 impl RewriteFilter<'_> {
-    /// Asks about a put.
+    /// Calls the filter for a put.
     pub fn decide(&self, e: &EntryRef<'_>, version: &Version) -> Result<FilterDecision> {
         let entry = FilterEntry { key: e.key, value: e.value, level: self.level, version };
-        let decided =
-            catch_unwind(AssertUnwindSafe(|| self.filter.decide(&entry))).unwrap_or_else(|panic| {
-                Err(Error::internal(format!("it panicked: {}", panic_message(&*panic))))
+        let decision = catch_unwind(AssertUnwindSafe(|| self.filter.decide(&entry)))
+            .unwrap_or_else(|panic| {
+                Err(Error::internal(format!("the filter panicked: {}", panic_message(&*panic))))
             });
-        let decided = decided.and_then(|d| match &d {
+        let decision = decision.and_then(|d| match &d {
             FilterDecision::Change(v) if v.len() > limits::VALUE_BYTES_MAX => {
-                Err(Error::invalid("the new value is too long")
+                Err(Error::invalid("the filter's new value is too long")
                     .expected(format_args!("at most {} bytes", limits::VALUE_BYTES_MAX), v.len()))
             }
             _ => Ok(d),
         });
-        decided.map_err(|e| {
+        decision.map_err(|e| {
             let kind = e.kind();
             e.wrap(kind, "the compaction filter failed")
         })

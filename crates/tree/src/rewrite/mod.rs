@@ -1,6 +1,6 @@
-//! The one road by which entries move into tables: source, collapse, place, split, sink. Flush,
-//! compaction, value-log collection and (later) ingest differ only in their source and their
-//! settings.
+//! The rewrite pipeline, the only way by which entries move into tables: source, collapse, value
+//! separation, split, output. Flush, compaction, value-log garbage collection and bulk load differ
+//! only in their source and context.
 
 pub mod collapse;
 pub mod split;

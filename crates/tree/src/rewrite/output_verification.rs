@@ -1,20 +1,20 @@
-//! Outputs read again before they are believed, from their first byte to their last: what lies on
-//! disk is what was meant.
+//! Verification of outputs before they are installed: each is read back in full, to check that the
+//! bytes on disk are those that were written.
 
 use crate::version::{TableMeta, VlogMeta};
 use perigee_base::Result;
 use perigee_base::bug::{self, Bug};
 use perigee_file::TableCache;
 
-/// Reads a finished table again.
-pub fn verify_table(shelf: &TableCache, t: &TableMeta) -> Result<()> {
+/// Reads a finished table back and verifies it.
+pub fn verify_table(table_cache: &TableCache, t: &TableMeta) -> Result<()> {
     if bug::is_active(Bug::IgnoreBlockChecksum) {
         return Ok(());
     }
-    shelf.klog_reader(t.id, t.summary.bytes)?.verify(t.summary.checksum, &mut |_| {})
+    table_cache.klog_reader(t.id, t.summary.bytes)?.verify(t.summary.checksum, &mut |_| {})
 }
 
-/// Reads a finished value log again.
-pub fn verify_vlog(shelf: &TableCache, v: &VlogMeta) -> Result<()> {
-    shelf.vlog_reader(v.id, v.bytes)?.verify(v.checksum, &mut |_| {})
+/// Reads a finished value log back and verifies it.
+pub fn verify_vlog(table_cache: &TableCache, v: &VlogMeta) -> Result<()> {
+    table_cache.vlog_reader(v.id, v.bytes)?.verify(v.checksum, &mut |_| {})
 }

@@ -1,5 +1,5 @@
-//! Where entries go: tables and value logs, cut as told, each finished file synced and (option)
-//! read again.
+//! Writes entries to tables and value logs, cut at given boundaries; each finished file is synced
+//! and, as an option, verified.
 
 use super::deferred_sync::DeferredSync;
 use super::output_verification;
@@ -14,10 +14,10 @@ use perigee_file::{KlogOptions, KlogWriter, RangeTombstones, TableBlock, TableCa
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// A value log is cut here.
+/// Size at which a value log is finished.
 const VLOG_BYTES_CUT: u64 = 256 << 20;
 
-/// Every file that a job has created so far, whatever became of the job.
+/// Files that a job has created so far, even if it fails.
 #[derive(Debug, Default)]
 pub struct CreatedFiles(pub Vec<FileId>);
 
@@ -30,10 +30,10 @@ pub struct OutputWriter<'a> {
     created: &'a mut CreatedFiles,
     klog: Option<(FileId, KlogWriter)>,
     vlog: Option<(FileId, VlogWriter)>,
-    /// Who syncs finished files, if not this.
+    /// Syncs finished files instead of this writer, if set.
     deferred_sync: Option<&'a DeferredSync>,
-    /// Range tombstones for all outputs, where the last table was cut, and how many reached over
-    /// cuts.
+    /// Range tombstones for all outputs, the boundary at which the last table was cut, and the
+    /// number of range tombstones that were split at cuts.
     ranges: RangeTombstones,
     last_cut: KeyBoundary,
     ranges_split: u64,
@@ -41,22 +41,22 @@ pub struct OutputWriter<'a> {
     pub tables: Vec<TableMeta>,
     /// Finished value logs.
     pub vlogs: Vec<VlogMeta>,
-    /// Write calls of the finished files.
+    /// Number of write calls of the finished files.
     pub write_calls: u64,
 }
 
 impl<'a> OutputWriter<'a> {
-    /// An empty sink. File ids come from `ids`.
+    /// Creates a writer without outputs. File ids are taken from `next_file_id`.
     pub fn new(
-        shelf: &'a TableCache,
-        ids: &'a AtomicU64,
+        table_cache: &'a TableCache,
+        next_file_id: &'a AtomicU64,
         options: KlogOptions,
         verify: bool,
         created: &'a mut CreatedFiles,
     ) -> OutputWriter<'a> {
         OutputWriter {
-            table_cache: shelf,
-            next_file_id: ids,
+            table_cache,
+            next_file_id,
             options,
             verify,
             created,
@@ -72,15 +72,16 @@ impl<'a> OutputWriter<'a> {
         }
     }
 
-    /// Finished files are left to `later`, if there is one: neither synced nor read again here.
+    /// Leaves finished files to `deferred_sync`, if given: they are neither synced nor verified
+    /// here.
     #[must_use]
-    pub fn with_deferred_sync(self, later: Option<&'a DeferredSync>) -> OutputWriter<'a> {
-        OutputWriter { verify: self.verify && later.is_none(), deferred_sync: later, ..self }
+    pub fn with_deferred_sync(self, deferred_sync: Option<&'a DeferredSync>) -> OutputWriter<'a> {
+        OutputWriter { verify: self.verify && deferred_sync.is_none(), deferred_sync, ..self }
     }
 
     fn defer_sync(&self, files: Option<Vec<Arc<dyn WritableFile>>>) -> Result<()> {
-        if let (Some(later), Some(files)) = (self.deferred_sync, files) {
-            later.add_files(self.table_cache, files)
+        if let (Some(deferred_sync), Some(files)) = (self.deferred_sync, files) {
+            deferred_sync.add_files(self.table_cache, files)
         } else {
             Ok(())
         }
@@ -97,7 +98,7 @@ impl<'a> OutputWriter<'a> {
             .map_or((0, 0), |(_, k)| (k.estimated_file_bytes(), k.pending_index_bytes()))
     }
 
-    /// Bytes written so far, buffers included.
+    /// Bytes written so far, including buffered bytes.
     pub fn written_bytes(&self) -> u64 {
         let finished: u64 = self.tables.iter().map(|t| t.summary.bytes).sum();
         let logs: u64 = self.vlogs.iter().map(|v| v.bytes).sum();
@@ -105,7 +106,7 @@ impl<'a> OutputWriter<'a> {
         finished + logs + open + self.pending_bytes().0
     }
 
-    /// Bytes written so far, and the memory that the open files hold.
+    /// Returns the bytes written so far, and the memory that the open files hold.
     pub fn written_and_memory_bytes(&self) -> (u64, u64) {
         let klog = self.klog.as_ref().map_or(0, |(_, k)| k.memory_bytes());
         let vlog = self.vlog.as_ref().map_or(0, |(_, v)| v.memory_bytes());
@@ -122,7 +123,7 @@ impl<'a> OutputWriter<'a> {
             self.vlog = Some((id, self.table_cache.vlog_writer(id, self.options.compression)?));
             self.created.0.push(id);
         }
-        let (_, vlog) = self.vlog.as_mut().expect("made above");
+        let (_, vlog) = self.vlog.as_mut().expect("created above");
         vlog.append(value)
     }
 
@@ -131,7 +132,8 @@ impl<'a> OutputWriter<'a> {
         self.open_klog()?.add(e)
     }
 
-    /// Whether the current table takes a block as it is stored; see [`KlogWriter::takes`].
+    /// Returns true if the current table can take a block as it is stored; see
+    /// [`KlogWriter::accepts_block`].
     pub fn accepts_block(&self, block: &TableBlock, stored: &Frame<'_>, many: bool) -> bool {
         match &self.klog {
             Some((_, klog)) => klog.accepts_block(block, stored, many),
@@ -143,12 +145,11 @@ impl<'a> OutputWriter<'a> {
         self.open_klog()?.copy_block(block, stored)
     }
 
-    /// The range tombstones that go into the tables, each into those that it covers a part of.
+    /// Sets the range tombstones; each goes into all tables that it overlaps.
     pub fn set_range_tombstones(&mut self, ranges: RangeTombstones) {
         self.ranges = ranges;
     }
-    /// How many range tombstones the tables must have, counted once for each fragment in each
-    /// table.
+    /// Number of range tombstones that the tables must contain, counted per fragment and table.
     pub fn ranges_expected(&self) -> u64 {
         self.ranges.tombstone_count() + self.ranges_split
     }
@@ -159,27 +160,27 @@ impl<'a> OutputWriter<'a> {
             self.klog = Some((id, self.table_cache.klog_writer(id, self.options.clone())?));
             self.created.0.push(id);
         }
-        Ok(&mut self.klog.as_mut().expect("made above").1)
+        Ok(&mut self.klog.as_mut().expect("created above").1)
     }
 
-    /// Ends the current table; everything that follows lies behind `at`. Range tombstones that
-    /// reach over it are cut in two.
+    /// Finishes the current table; all following keys lie after `at`. Range tombstones that extend
+    /// beyond `at` are split.
     pub fn finish_table(&mut self, at: KeyBoundaryRef<'_>) -> Result<()> {
-        let order = self.options.comparator;
-        let (mine, over) = self.ranges.clip_to_range(order, self.last_cut.as_ref(), at);
-        self.ranges_split += over;
+        let comparator = self.options.comparator;
+        let (clipped, split) = self.ranges.clip_to_range(comparator, self.last_cut.as_ref(), at);
+        self.ranges_split += split;
         self.last_cut = at.to_boundary();
-        if bug::is_active(Bug::RangeLostAtCut) && over > 0 {
-            self.ranges = self.ranges.clip_to_range(order, KeyBoundaryRef::First, at).0;
+        if bug::is_active(Bug::RangeLostAtCut) && split > 0 {
+            self.ranges = self.ranges.clip_to_range(comparator, KeyBoundaryRef::First, at).0;
         }
-        if !mine.is_empty() {
-            self.open_klog()?.set_range_tombstones(mine);
+        if !clipped.is_empty() {
+            self.open_klog()?.set_range_tombstones(clipped);
         }
         let Some((id, klog)) = self.klog.take() else { return Ok(()) };
         self.write_calls += klog.append_calls() + 1;
-        let mut left = self.deferred_sync.map(|_| Vec::new());
-        let summary = klog.finish_with_deferred_sync(left.as_mut())?;
-        self.defer_sync(left)?;
+        let mut to_sync = self.deferred_sync.map(|_| Vec::new());
+        let summary = klog.finish_with_deferred_sync(to_sync.as_mut())?;
+        self.defer_sync(to_sync)?;
         let table = TableMeta { id, summary, global_seq: None };
         if self.verify {
             output_verification::verify_table(self.table_cache, &table)?;
@@ -191,9 +192,9 @@ impl<'a> OutputWriter<'a> {
     fn finish_vlog(&mut self) -> Result<()> {
         let Some((id, vlog)) = self.vlog.take() else { return Ok(()) };
         self.write_calls += vlog.append_calls() + 1;
-        let mut left = self.deferred_sync.map(|_| Vec::new());
-        let s = vlog.finish_with_deferred_sync(left.as_mut())?;
-        self.defer_sync(left)?;
+        let mut to_sync = self.deferred_sync.map(|_| Vec::new());
+        let s = vlog.finish_with_deferred_sync(to_sync.as_mut())?;
+        self.defer_sync(to_sync)?;
         let vlog = VlogMeta { id, bytes: s.bytes, checksum: s.checksum };
         if self.verify {
             output_verification::verify_vlog(self.table_cache, &vlog)?;
@@ -202,7 +203,7 @@ impl<'a> OutputWriter<'a> {
         Ok(())
     }
 
-    /// Ends everything.
+    /// Finishes the open files.
     pub fn finish(&mut self) -> Result<()> {
         self.finish_vlog()?;
         self.finish_table(KeyBoundaryRef::Last)

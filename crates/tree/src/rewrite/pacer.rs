@@ -1,43 +1,43 @@
-//! How a rewrite asks, now and then, whether and how fast it may go on. It knows no clock, no limit
-//! and nobody who cancels: those are the job's.
+//! Pacing of rewrites: at intervals, a rewrite calls its pacer, which delays or cancels it.
+//! Independent of clocks, limits and the cause of a cancellation, which belong to the job.
 //!
-//! Invariant: an error of the pace ends the rewrite as any other error does; its outputs are
-//! worthless.
+//! Invariant: an error of the pacer ends the rewrite as any other error does; its outputs are
+//! unusable.
 
 use perigee_base::Result;
 
-/// What a rewrite has moved since it last asked.
+/// Work of a rewrite since it last called its pacer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RewriteProgress {
-    /// Entries of the source.
+    /// Entries read from the source.
     pub entries: u64,
     /// Bytes of their keys and inline values.
     pub read_bytes: u64,
     /// Bytes of tables and value logs written.
     pub written_bytes: u64,
-    /// Memory that the outputs hold now: not since, but altogether.
+    /// Memory that the outputs hold at present (not a difference).
     pub memory_bytes: u64,
 }
 
-/// Asked after every quantum: at most [`QUANTUM_BYTES`] or [`QUANTUM_ENTRIES`], or one larger
+/// Called after every quantum: at most [`QUANTUM_BYTES`] or [`QUANTUM_ENTRIES`], or one larger
 /// entry.
 pub trait RewritePacer: std::fmt::Debug {
-    /// Returns when the rewrite may go on.
+    /// Returns when the rewrite may continue.
     ///
     /// # Errors
-    /// If it must give up.
+    /// If the rewrite must stop.
     fn throttle(&self, moved: RewriteProgress) -> Result<()>;
-    /// The same at the end, when there is nothing left to wait for: what it would have to wait is
-    /// left to whoever is next.
+    /// Records the last quantum, at the end of the rewrite, without waiting: the delay is carried
+    /// over to the next caller.
     fn record_final(&self, moved: RewriteProgress);
 }
 
-/// Bytes after which a rewrite asks.
+/// Bytes after which a rewrite calls its pacer.
 pub const QUANTUM_BYTES: u64 = 64 << 10;
-/// Entries after which a rewrite asks.
+/// Entries after which a rewrite calls its pacer.
 pub const QUANTUM_ENTRIES: u64 = 64;
 
-/// Never waits, never gives up.
+/// A pacer that never waits and never fails.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPacing;
 
@@ -48,7 +48,7 @@ impl RewritePacer for NoPacing {
     fn record_final(&self, _: RewriteProgress) {}
 }
 
-/// Gathers what was moved until a quantum is full.
+/// Accumulates progress until a quantum is full.
 #[derive(Debug, Default)]
 pub struct Quantum {
     progress: RewriteProgress,
@@ -56,27 +56,27 @@ pub struct Quantum {
 }
 
 impl Quantum {
-    /// One more entry of so many bytes.
+    /// Adds one entry of `bytes` bytes.
     pub fn add(&mut self, bytes: u64) {
         self.progress.entries += 1;
         self.progress.read_bytes += bytes;
     }
-    /// So many entries more, together of so many bytes.
+    /// Adds several entries with `bytes` bytes in total.
     pub fn add_all(&mut self, entries: u64, bytes: u64) {
         self.progress.entries += entries;
         self.progress.read_bytes += bytes;
     }
-    /// Whether it is time to ask.
+    /// Returns true if the pacer is to be called.
     pub fn is_full(&self) -> bool {
         self.progress.read_bytes >= QUANTUM_BYTES || self.progress.entries >= QUANTUM_ENTRIES
     }
-    /// What to ask with, given all bytes written so far and the memory held now; starts the next
-    /// quantum.
+    /// Returns the progress for the pacer and starts the next quantum. Takes the bytes written so
+    /// far and the memory held at present.
     pub fn take(&mut self, (written, held_bytes): (u64, u64)) -> RewriteProgress {
         let written_bytes = written.saturating_sub(self.written_before);
-        let moved = RewriteProgress { written_bytes, memory_bytes: held_bytes, ..self.progress };
+        let progress = RewriteProgress { written_bytes, memory_bytes: held_bytes, ..self.progress };
         *self = Quantum { progress: RewriteProgress::default(), written_before: written };
-        moved
+        progress
     }
 }
 

@@ -1,11 +1,11 @@
-//! Operands of one key on the rewrite road: they wait until it is known what lies below them, and
-//! go on as few as can be: as a value, if that is known, else as one operand. Operands that some
-//! reader tells apart are not joined (`collapse` says which).
+//! Operands of one key in a rewrite: they are held until their base is known, and then written as
+//! one value, or as one operand if the base remains unknown. Operands in different snapshot stripes
+//! are not joined (decided by `collapse`).
 //!
-//! Nothing is lost to a merge operator that fails: its operands go on as they came, and the road
-//! goes on.
+//! If a merge operator fails, its operands are written unchanged and the rewrite continues, so that
+//! nothing is lost.
 //!
-//! Invariant: all that waits is of one key and one stratum, newest first.
+//! Invariant: all held operands belong to one key and one snapshot stripe, newest first.
 
 use crate::fetch_value::fetch_value_with_cause;
 use crate::version::Version;
@@ -16,41 +16,41 @@ use perigee_base::{
 };
 use std::ops::Range;
 
-/// So many operands, or bytes of them, are joined before more are taken.
+/// Number and bytes of operands at which they are joined before more are added.
 const OPERANDS_MAX: usize = 64 << 10;
 const BYTES_MAX: usize = 8 << 20;
 
-/// What lies below operands.
+/// Base below operands.
 #[derive(Clone, Copy, Debug)]
 pub enum OperandBase<'v> {
-    /// This value.
+    /// A value.
     Value(ValueRef<'v>),
-    /// Nothing, for every reader that sees them.
+    /// No value, for every reader that sees the operands.
     Absent,
-    /// Nobody knows here.
+    /// Not known in this rewrite.
     Unknown,
 }
 
-/// What became of operands.
+/// Result of merging operands.
 #[derive(Debug)]
 pub enum MergeOutcome {
     /// A value.
     Value(Vec<u8>),
     /// One operand.
     Operand(Vec<u8>),
-    /// They stay what they are.
+    /// The operands stay unmerged.
     Unmerged,
 }
 
 #[derive(Clone, Debug)]
 struct PendingOperand {
     seq: SeqNo,
-    /// Where its bytes are in the buffer, if they are not apart.
+    /// Range of its bytes in the buffer, unless it is separated.
     bytes: Range<usize>,
     vlog_pointer: Option<VlogPointer>,
 }
 
-/// Operands that wait.
+/// The held operands.
 #[derive(Debug, Default)]
 pub struct PendingOperands {
     key: Vec<u8>,
@@ -58,100 +58,104 @@ pub struct PendingOperands {
     new_key: bool,
     operands: Vec<PendingOperand>,
     buffer: Vec<u8>,
-    /// Bytes of it that were joined before.
+    /// Bytes of the buffer that were joined before.
     joined_bytes: usize,
-    /// Bytes of operands that are apart: to join them they are all read.
+    /// Bytes of separated operands: to join them all are read.
     vlog_bytes: usize,
-    /// Operands of the key at hand went on: what lies below is not what readers see.
+    /// Operands of the current key were written: what lies below is not what readers see.
     has_emitted_operands: bool,
-    /// The operator failed for this key.
+    /// The merge operator failed for this key.
     merge_failed: bool,
-    /// The number of the last operand of the key that was taken.
+    /// Sequence number of the last operand of the key.
     last_seq: Option<SeqNo>,
 }
 
 impl PendingOperands {
-    /// Whether none wait.
+    /// Returns true if no operand is held.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.operands.is_empty()
     }
-    /// How many wait.
+    /// Number of held operands.
     pub fn len(&self) -> usize {
         self.operands.len()
     }
-    /// Whether those that wait are of this key.
-    pub fn is_for_key(&self, order: KeyComparator, key: KeyRef<'_>) -> bool {
-        key.equals(order, &self.key)
+    /// Returns true if the held operands belong to this key.
+    pub fn is_for_key(&self, comparator: KeyComparator, key: KeyRef<'_>) -> bool {
+        key.equals(comparator, &self.key)
     }
-    /// Whether those that wait are of this stratum.
-    pub fn is_in_stripe(&self, stratum: usize) -> bool {
-        self.stripe == stratum
+    /// Returns true if the held operands belong to this snapshot stripe.
+    pub fn is_in_stripe(&self, stripe: usize) -> bool {
+        self.stripe == stripe
     }
-    /// Whether it is better to join them now.
+    /// Returns true if the operands should be joined now.
     pub fn should_join_early(&self) -> bool {
-        // What is joined already is copied again only with as much again: all of it together twice.
-        let new = (self.buffer.len() - self.joined_bytes).saturating_add(self.vlog_bytes);
-        let much = self.operands.len() >= OPERANDS_MAX || new >= BYTES_MAX.max(self.joined_bytes);
-        // A single one, however large, waits for what is below.
-        much && self.operands.len() > 1
+        // Joined bytes are copied again only together with at least as many new ones: in total
+        // every byte is copied about twice.
+        let unjoined = (self.buffer.len() - self.joined_bytes).saturating_add(self.vlog_bytes);
+        let is_large =
+            self.operands.len() >= OPERANDS_MAX || unjoined >= BYTES_MAX.max(self.joined_bytes);
+        // A single operand, however large, is held until its base is known.
+        is_large && self.operands.len() > 1
     }
-    /// The next entry begins a key, or not.
+    /// Starts the next entry, which may begin a new key.
     #[inline]
     pub fn begin_entry(&mut self, new_key: bool) {
         if new_key {
             (self.has_emitted_operands, self.merge_failed, self.last_seq) = (false, false, None);
         }
     }
-    /// Whether operands of the key at hand have gone on, above what comes now.
+    /// Returns true if operands of the current key, newer than the current entry, were written.
     #[inline]
     pub fn has_emitted(&self) -> bool {
         self.has_emitted_operands
     }
-    /// Whether an operand of that number was taken already: a repair may find one several times.
+    /// Returns true if the operand with this sequence number was already added: a repair may find
+    /// one several times.
     pub fn is_duplicate(&self, seq: SeqNo) -> bool {
         self.last_seq == Some(seq)
     }
-    /// Gives back the operand that was taken last; whether it waited. A value of its number was
-    /// made of it, and has more.
+    /// Removes the operand that was added last, because a value with its sequence number, already
+    /// merged from it, was found. Returns true if there was one.
     pub fn pop_last(&mut self) -> bool {
         self.operands.pop().is_some()
     }
     /// Adds an operand.
-    pub fn push(&mut self, e: &EntryRef<'_>, stratum: usize, new_key: bool) {
+    pub fn push(&mut self, e: &EntryRef<'_>, stripe: usize, new_key: bool) {
         self.last_seq = Some(e.seq);
         if self.operands.is_empty() {
             self.key.clear();
             self.key.extend_from_slice(e.key);
             self.buffer.clear();
-            (self.stripe, self.new_key) = (stratum, new_key);
+            (self.stripe, self.new_key) = (stripe, new_key);
             (self.joined_bytes, self.vlog_bytes) = (0, 0);
         }
         let start = self.buffer.len();
         self.buffer.extend_from_slice(e.value.inline_bytes().unwrap_or_default());
-        let apart = e.value.vlog_pointer();
+        let vlog_pointer = e.value.vlog_pointer();
         let length = |p: &VlogPointer| usize::try_from(p.value_bytes).unwrap_or(usize::MAX);
-        self.vlog_bytes = self.vlog_bytes.saturating_add(apart.as_ref().map_or(0, length));
+        self.vlog_bytes = self.vlog_bytes.saturating_add(vlog_pointer.as_ref().map_or(0, length));
         self.operands.push(PendingOperand {
             seq: e.seq,
             bytes: start..self.buffer.len(),
-            vlog_pointer: apart,
+            vlog_pointer,
         });
     }
-    /// The newest of them.
+    /// Sequence number of the newest operand.
     pub fn newest_seq(&self) -> SeqNo {
         self.operands.first().map_or(SeqNo::ZERO, |p| p.seq)
     }
-    /// The key.
+    /// Returns the key.
     pub fn key(&self) -> &[u8] {
         &self.key
     }
-    /// Whether the first of them began its key.
+    /// Returns true if the newest operand is the first entry of its key.
     pub fn starts_key(&self) -> bool {
         self.new_key
     }
 
-    /// What they come to. Fails only if something cannot be read.
+    /// Merges the operands. Fails only if a value cannot be read; a failure of the merge operator
+    /// results in [`MergeOutcome::Unmerged`].
     pub fn resolve(
         &mut self,
         merger: Option<&OperandMerger>,
@@ -165,9 +169,9 @@ impl PendingOperands {
             return Ok(MergeOutcome::Unmerged);
         }
         let read = |p: &VlogPointer| fetch_value_with_cause(version, p, IoActivity::Compaction);
-        let apart = |p: &PendingOperand| p.vlog_pointer.as_ref().map(read).transpose();
+        let fetch = |p: &PendingOperand| p.vlog_pointer.as_ref().map(read).transpose();
         let fetched: Vec<Option<PinnedSlice>> =
-            self.operands.iter().map(apart).collect::<Result<_>>()?;
+            self.operands.iter().map(fetch).collect::<Result<_>>()?;
         let both = self.operands.iter().zip(&fetched).rev();
         let operands: Vec<&[u8]> =
             both.map(|(p, f)| f.as_deref().unwrap_or(&self.buffer[p.bytes.clone()])).collect();
@@ -175,7 +179,7 @@ impl PendingOperands {
             OperandBase::Value(v) => v.vlog_pointer().as_ref().map(read).transpose()?,
             _ => None,
         };
-        let done = match below {
+        let merged = match below {
             OperandBase::Unknown => {
                 merger.partial_merge(&self.key, &operands).map(MergeOutcome::Operand)
             }
@@ -183,24 +187,24 @@ impl PendingOperands {
                 merger.full_merge(&self.key, None, &operands).map(MergeOutcome::Value)
             }
             OperandBase::Value(v) => {
-                let left = base.as_deref().or(v.inline_bytes()).unwrap_or_default();
-                merger.full_merge(&self.key, Some(left), &operands).map(MergeOutcome::Value)
+                let base_value = base.as_deref().or(v.inline_bytes()).unwrap_or_default();
+                merger.full_merge(&self.key, Some(base_value), &operands).map(MergeOutcome::Value)
             }
         };
-        Ok(done.unwrap_or_else(|_| {
+        Ok(merged.unwrap_or_else(|_| {
             self.merge_failed = true;
             MergeOutcome::Unmerged
         }))
     }
-    /// Each of them as it came, newest first.
+    /// Returns each operand unchanged, newest first.
     pub fn entries(&self) -> impl Iterator<Item = EntryRef<'_>> {
         self.operands.iter().map(|p| {
-            let beside = || ValueRef::Operand(&self.buffer[p.bytes.clone()]);
-            let value = p.vlog_pointer.map_or_else(beside, ValueRef::OperandPointer);
+            let inline = || ValueRef::Operand(&self.buffer[p.bytes.clone()]);
+            let value = p.vlog_pointer.map_or_else(inline, ValueRef::OperandPointer);
             EntryRef { key: &self.key, seq: p.seq, value }
         })
     }
-    /// One operand takes the place of all.
+    /// Replaces all operands by one.
     pub fn replace_all(&mut self, joined: &[u8]) {
         self.operands.truncate(1);
         self.buffer.clear();
@@ -210,10 +214,10 @@ impl PendingOperands {
             (p.bytes, p.vlog_pointer) = (0..joined.len(), None);
         }
     }
-    /// Forgets them; `over`: they went on as operands.
-    pub fn clear(&mut self, over: bool) {
+    /// Removes all operands; `emitted`: they were written as operands.
+    pub fn clear(&mut self, emitted: bool) {
         self.operands.clear();
-        self.has_emitted_operands |= over;
+        self.has_emitted_operands |= emitted;
     }
 }
 
@@ -224,15 +228,15 @@ mod tests {
 
     #[test]
     fn long_operand_list_is_copied_few_times() {
-        let (mut chain, mut copied, mut all) = (PendingOperands::default(), 0, Vec::new());
+        let (mut pending, mut copied, mut all) = (PendingOperands::default(), 0, Vec::new());
         let operand = vec![7; 64 << 10];
         for n in 0..2000 {
             let value = ValueRef::Operand(&operand);
-            chain.push(&EntryRef { key: b"list", seq: SeqNo(3000 - n), value }, 0, n == 0);
+            pending.push(&EntryRef { key: b"list", seq: SeqNo(3000 - n), value }, 0, n == 0);
             all.extend_from_slice(&operand);
-            if chain.should_join_early() {
+            if pending.should_join_early() {
                 copied += all.len();
-                chain.replace_all(&all);
+                pending.replace_all(&all);
             }
         }
         assert!(copied > 0 && copied < 3 * all.len(), "{copied} of {}", all.len());
@@ -240,7 +244,7 @@ mod tests {
 
     #[test]
     fn separated_operands_count_toward_join_limit() {
-        let mut chain = PendingOperands::default();
+        let mut pending = PendingOperands::default();
         let pointer = |value_bytes| {
             ValueRef::OperandPointer(VlogPointer {
                 file: FileId(1),
@@ -249,14 +253,14 @@ mod tests {
                 value_bytes,
             })
         };
-        chain.push(&EntryRef { key: b"list", seq: SeqNo(9), value: pointer(u64::MAX) }, 0, true);
-        assert!(!chain.should_join_early());
-        chain.push(&EntryRef { key: b"list", seq: SeqNo(8), value: pointer(u64::MAX) }, 0, false);
-        assert!(chain.should_join_early());
-        chain.replace_all(b"both");
-        chain.push(&EntryRef { key: b"list", seq: SeqNo(7), value: pointer(4 << 20) }, 0, false);
-        assert!(!chain.should_join_early());
-        chain.push(&EntryRef { key: b"list", seq: SeqNo(6), value: pointer(4 << 20) }, 0, false);
-        assert!(chain.should_join_early());
+        pending.push(&EntryRef { key: b"list", seq: SeqNo(9), value: pointer(u64::MAX) }, 0, true);
+        assert!(!pending.should_join_early());
+        pending.push(&EntryRef { key: b"list", seq: SeqNo(8), value: pointer(u64::MAX) }, 0, false);
+        assert!(pending.should_join_early());
+        pending.replace_all(b"both");
+        pending.push(&EntryRef { key: b"list", seq: SeqNo(7), value: pointer(4 << 20) }, 0, false);
+        assert!(!pending.should_join_early());
+        pending.push(&EntryRef { key: b"list", seq: SeqNo(6), value: pointer(4 << 20) }, 0, false);
+        assert!(pending.should_join_early());
     }
 }

@@ -1,5 +1,4 @@
-//! The road itself: every entry of the source is kept or dropped for a reason, and they are
-//! counted.
+//! The rewrite pipeline: every entry of the source is kept, or dropped for a reason, and counted.
 
 use super::block_pass_through::BlockPassThrough;
 use super::collapse::{EntryVerdict, RangeTombstoneCounts, VersionCollapser};
@@ -24,61 +23,63 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// For whom a rewrite works, and into what: the same for flush and compaction.
+/// Inputs and settings common to all rewrites, for flush and compaction alike.
 #[derive(Clone)]
 pub struct RewriteContext<'a> {
-    /// The current version of the family; separated values of the source are read there.
+    /// Current version of the column family; separated values of the source are read from its value
+    /// logs.
     pub version: &'a Version,
-    /// The readers to respect.
+    /// Readers to respect.
     pub stripes: SnapshotStripes,
     /// Format of the outputs.
     pub options: KlogOptions,
     /// Values of this length and up are separated.
     pub separation_threshold: usize,
-    /// Bytes at which tables are cut.
+    /// Target size of output tables in bytes.
     pub target_bytes: u64,
-    /// Places, ascending, at which they are cut where they are large enough.
+    /// Boundaries, ascending, at which tables are cut if they are large enough.
     pub cuts: Vec<KeyBoundary>,
-    /// Read outputs again before they are believed.
+    /// True to verify outputs before they are installed.
     pub verify_outputs: bool,
     /// Opens and creates files.
     pub table_cache: &'a TableCache,
-    /// Where file ids come from.
+    /// Source of file ids.
     pub next_file_id: &'a AtomicU64,
-    /// Whether and how fast it may go on.
+    /// Delays or cancels the rewrite.
     pub pacer: &'a dyn RewritePacer,
-    /// Asked if an entry expires.
+    /// Clock, read if an entry has an expiry.
     pub now: &'a dyn ExpiryClock,
-    /// Merges operands; without it they stay what they are.
+    /// Merges operands; without it they stay unmerged.
     pub merge_operator: Option<Arc<OperandMerger>>,
-    /// The user's filter, for compactions.
+    /// The user's compaction filter.
     pub filter: Option<RewriteFilter<'a>>,
-    /// The number for values that every reader sees and beneath which nothing lies, if they may
-    /// have one.
+    /// Sequence number for values that every reader sees and that have no older versions below, if
+    /// they may share one.
     pub bottom_seq: Option<SeqNo>,
-    /// Who syncs the outputs and reads them again, if not the rewrite.
+    /// Syncs and verifies the outputs instead of the rewrite, if set.
     pub deferred_sync: Option<&'a DeferredSync>,
 }
 
-/// What a rewrite moves.
+/// Entries that a rewrite moves.
 pub struct RewriteInput {
-    /// Not positioned.
+    /// Merged source, not positioned.
     pub source: MergeCursor,
-    /// Below the output lies no older version of any key of the source.
+    /// True if no older version of any source key exists below the output.
     pub bottommost: bool,
-    /// The range tombstones of all that is in the source.
+    /// Range tombstones of all sources.
     pub range_tombstones: RangeTombstones,
-    /// Value logs whose values move to a new one.
+    /// Value logs whose values are moved to a new one.
     pub relocate_vlogs: BTreeSet<FileId>,
-    /// Every entry is written under number 0: the table will get a stamp.
+    /// True to write every entry with sequence number 0: the table will get a global sequence
+    /// number.
     pub zero_seqs: bool,
-    /// Blocks in which nothing changes may be moved as they are stored.
+    /// True if blocks in which nothing changes may be copied as they are stored.
     pub pass_through_blocks: bool,
-    /// Numbers of entries that their transaction has taken back, ascending and apart.
+    /// Sequence numbers that the entries' transaction has rolled back, ascending and disjoint.
     pub rolled_back: Arc<[Range<u64>]>,
 }
 
-/// What was made.
+/// Outputs of a rewrite.
 #[derive(Debug, Default)]
 pub struct RewriteOutput {
     /// Tables in key order, synced.
@@ -87,13 +88,13 @@ pub struct RewriteOutput {
     pub vlogs: Vec<VlogMeta>,
     /// Entry counts.
     pub counts: RewriteCounts,
-    /// Write calls that the files took.
+    /// Number of write calls for the files.
     pub write_calls: u64,
 }
 
-/// Entries in, out, and dropped by reason: `read = written + shadowed + tombstones + expired +
-/// covered + cancelled + filtered + merged + taken back`. Range tombstones are counted apart, once
-/// for each fragment.
+/// Entries read, written, and dropped by reason: `read = written + shadowed + obsolete_tombstones +
+/// expired + covered + cancelled + filtered + merged + rolled_back`. Range tombstones are counted
+/// separately, once per fragment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RewriteCounts {
     /// Entries of the source.
@@ -102,51 +103,50 @@ pub struct RewriteCounts {
     pub written: u64,
     /// Dropped because a newer version hides them.
     pub shadowed: u64,
-    /// Tombstones dropped because nothing is left to hide.
+    /// Tombstones dropped because they hide nothing any more.
     pub obsolete_tombstones: u64,
-    /// Expired entries dropped because nothing is left to hide.
+    /// Expired entries dropped because they hide nothing.
     pub expired: u64,
-    /// Dropped by the user's filter, with nothing left to hide.
+    /// Entries dropped by the user's filter that hide nothing.
     pub filtered: u64,
-    /// Of those written: expired entries that became tombstones.
+    /// Of those written: expired entries converted to tombstones.
     pub expired_to_tombstones: u64,
-    /// Of those written: entries of blocks that were moved as they were stored.
+    /// Of those written: entries of blocks that were copied as stored.
     pub passed_through: u64,
-    /// Dropped because a range tombstone hides them. (Of many in a row most are not read at all,
-    /// and not counted anywhere.)
+    /// Entries dropped because a range tombstone hides them. (Of a long sequence most are not read
+    /// at all, and not counted anywhere.)
     pub covered: u64,
-    /// Single deletes and what they cancelled.
+    /// Single deletes, and the puts that they cancelled.
     pub cancelled: u64,
-    /// Taken back by the transaction that wrote them.
+    /// Entries rolled back by the transaction that wrote them.
     pub rolled_back: u64,
-    /// Operands, and what lay below them, that became part of another entry.
+    /// Operands, and bases below them, that became part of another entry.
     pub merged: u64,
-    /// Of those written: operands that the merge operator could not join to what is known of what
-    /// lies below.
+    /// Of those written: operands that could not be merged with what is known of their base.
     pub unmerged: u64,
     /// Range tombstones.
     pub range_tombstones: RangeTombstoneCounts,
 }
 
-/// Moves every entry of the source. Files are synced, the directory is not. After an error the
-/// outputs are worthless and named in `created`.
+/// Rewrites all entries of the source. The files are synced, the directory is not. After an error
+/// the outputs are unusable and listed in `created`.
 pub fn run_rewrite(
     input: RewriteInput,
     job: RewriteContext<'_>,
     created: &mut CreatedFiles,
 ) -> Result<RewriteOutput> {
     let mut source = input.source;
-    let place = SeparationPolicy {
+    let separation = SeparationPolicy {
         threshold: job.separation_threshold,
         relocate_vlogs: input.relocate_vlogs,
     };
-    let unseen = input.pass_through_blocks
+    let can_pass_through = input.pass_through_blocks
         && !input.zero_seqs
         && job.filter.is_none()
-        && place.relocate_vlogs.is_empty();
-    let mut whole = BlockPassThrough::new(unseen, place.threshold);
-    let order = job.options.comparator;
-    let split = TableSplitter::new(order, job.target_bytes, job.cuts.clone());
+        && separation.relocate_vlogs.is_empty();
+    let mut pass_through = BlockPassThrough::new(can_pass_through, separation.threshold);
+    let comparator = job.options.comparator;
+    let split = TableSplitter::new(comparator, job.target_bytes, job.cuts.clone());
     let sink = OutputWriter::new(
         job.table_cache,
         job.next_file_id,
@@ -155,44 +155,40 @@ pub fn run_rewrite(
         created,
     );
     let sink = sink.with_deferred_sync(job.deferred_sync);
-    let mut exit = RewriteWriter {
-        version: job.version,
-        separation: place,
-        split,
-        sink,
-        zero_seqs: input.zero_seqs,
-    };
-    let collapse = VersionCollapser::new(order, job.stripes.clone(), input.bottommost, job.now);
+    let mut writer =
+        RewriteWriter { version: job.version, separation, split, sink, zero_seqs: input.zero_seqs };
+    let collapse =
+        VersionCollapser::new(comparator, job.stripes.clone(), input.bottommost, job.now);
     let mut collapse = collapse
         .with_ranges(input.range_tombstones)
         .with_bottom_seq(job.bottom_seq)
         .without_rolled_back(input.rolled_back);
     let (mut counts, mut quantum) = (RewriteCounts::default(), Quantum::default());
-    let (ranges, of_ranges) = collapse.output_ranges();
-    counts.range_tombstones = of_ranges;
+    let (ranges, range_counts) = collapse.output_ranges();
+    counts.range_tombstones = range_counts;
     let ranges = if input.zero_seqs { ranges.with_seq(SeqNo::ZERO) } else { ranges };
-    exit.sink.set_range_tombstones(ranges.coalesce(order));
+    writer.sink.set_range_tombstones(ranges.coalesce(comparator));
     let mut held: Option<HeldSingleDelete> = None;
-    let mut chain = PendingOperands::default();
-    // Below the last version of a key.
+    let mut pending = PendingOperands::default();
+    // Base below the last version of a key.
     let end = if input.bottommost { OperandBase::Absent } else { OperandBase::Unknown };
-    // What a job before this one left to pay.
-    job.pacer.throttle(quantum.take(exit.sink.written_and_memory_bytes()))?;
+    // Waits for the delay that the previous job left.
+    job.pacer.throttle(quantum.take(writer.sink.written_and_memory_bytes()))?;
     source.seek_first()?;
     while source.valid() {
         if quantum.is_full() {
-            match job.pacer.throttle(quantum.take(exit.sink.written_and_memory_bytes())) {
+            match job.pacer.throttle(quantum.take(writer.sink.written_and_memory_bytes())) {
                 Err(_) if bug::is_active(Bug::InstallCancelled) => break,
-                go_on => go_on?,
+                result => result?,
             }
         }
-        if !chain.is_empty() && !chain.is_for_key(order, source.key()) {
-            emit_operands(&mut chain, end, &job, &collapse, &mut exit, &mut counts)?;
+        if !pending.is_empty() && !pending.is_for_key(comparator, source.key()) {
+            emit_operands(&mut pending, end, &job, &collapse, &mut writer, &mut counts)?;
         }
         if held.is_none()
-            && chain.is_empty()
-            && let Some(s) =
-                whole.pass_block(&mut source, (&mut collapse, &mut exit.split, &mut exit.sink))?
+            && pending.is_empty()
+            && let Some(s) = pass_through
+                .pass_block(&mut source, (&mut collapse, &mut writer.split, &mut writer.sink))?
         {
             counts.passed_through += s.entries;
             counts.read += s.entries;
@@ -201,11 +197,11 @@ pub fn run_rewrite(
             continue;
         }
         counts.read += 1;
-        let another = source.key_changed();
+        let known_new_key = source.key_changed();
         let mut entry = source.entry();
         quantum.add(key_and_inline_bytes(&entry));
-        let (mut verdict, new_key) = collapse.classify(&entry, another);
-        chain.begin_entry(new_key);
+        let (mut verdict, new_key) = collapse.classify(&entry, known_new_key);
+        pending.begin_entry(new_key);
         if let Some(single) = held.take() {
             if matches!(verdict, EntryVerdict::CancelPair | EntryVerdict::ReplaceHeld) {
                 counts.cancelled += 1;
@@ -217,41 +213,41 @@ pub fn run_rewrite(
                     ..single
                 });
             } else {
-                exit.write_entry(single.entry(), single.new_key)?;
+                writer.write_entry(single.entry(), single.new_key)?;
                 counts.written += 1;
             }
         }
-        if !chain.is_empty()
+        if !pending.is_empty()
             || matches!(
                 verdict,
                 EntryVerdict::Operand | EntryVerdict::MergeBase | EntryVerdict::NoMergeBase
             )
         {
-            let rest = (&job, &collapse, &mut exit, &mut counts);
-            match resolve_operands(&mut chain, &entry, (verdict, new_key), rest)? {
-                Some(then) => verdict = then,
+            let state = (&job, &collapse, &mut writer, &mut counts);
+            match resolve_operands(&mut pending, &entry, (verdict, new_key), state)? {
+                Some(replaced) => verdict = replaced,
                 None => {
                     source.step()?;
                     continue;
                 }
             }
         }
-        let decided = match &job.filter {
+        let decision = match &job.filter {
             Some(f)
                 if verdict == EntryVerdict::Keep
-                    && !chain.has_emitted()
+                    && !pending.has_emitted()
                     && collapse.is_filterable(&entry) =>
             {
                 f.decide(&entry, job.version)?
             }
             _ => FilterDecision::Keep,
         };
-        if decided == FilterDecision::Drop && collapse.can_drop_tombstone(&entry) {
+        if decision == FilterDecision::Drop && collapse.can_drop_tombstone(&entry) {
             counts.filtered += 1;
             source.step()?;
             continue;
         }
-        entry.value = apply_decision(&decided, entry.value);
+        entry.value = apply_decision(&decision, entry.value);
         match verdict {
             EntryVerdict::HoldSingleDelete => {
                 held = Some(HeldSingleDelete {
@@ -274,7 +270,7 @@ pub fn run_rewrite(
             EntryVerdict::SpentTombstone => counts.obsolete_tombstones += 1,
             EntryVerdict::Expired => counts.expired += 1,
             EntryVerdict::Operand | EntryVerdict::MergeBase | EntryVerdict::NoMergeBase => {
-                return Err(Error::internal("a rewrite has forgotten operands"));
+                return Err(Error::internal("a rewrite left operands unresolved"));
             }
             EntryVerdict::Keep if bug::is_active(Bug::LoseLastEntry) && counts.read % 50 == 0 => {}
             EntryVerdict::Keep | EntryVerdict::ReplaceHeld | EntryVerdict::ConvertToTombstone => {
@@ -282,24 +278,24 @@ pub fn run_rewrite(
                     entry.value = ValueRef::Tombstone;
                     counts.expired_to_tombstones += 1;
                 }
-                // Below operands that went on it keeps its number: that must be smaller than
-                // theirs.
-                let seq = if chain.has_emitted() { entry.seq } else { collapse.output_seq(&entry) };
-                exit.write_entry(EntryRef { seq, ..entry }, new_key)?;
+                // Below operands that were written, the entry keeps its sequence number, which must
+                // be smaller than theirs.
+                let seq =
+                    if pending.has_emitted() { entry.seq } else { collapse.output_seq(&entry) };
+                writer.write_entry(EntryRef { seq, ..entry }, new_key)?;
                 counts.written += 1;
             }
         }
         source.step()?;
     }
     if let Some(single) = held.take() {
-        exit.write_entry(single.entry(), single.new_key)?;
+        writer.write_entry(single.entry(), single.new_key)?;
         counts.written += 1;
     }
-    emit_operands(&mut chain, end, &job, &collapse, &mut exit, &mut counts)?;
-    let mut sink = exit.sink;
+    emit_operands(&mut pending, end, &job, &collapse, &mut writer, &mut counts)?;
+    let mut sink = writer.sink;
     sink.finish()?;
-    // What is finished is not thrown away because somebody cancels now, and nobody waits with it in
-    // hand.
+    // Finished outputs are neither discarded for a late cancellation nor delayed by pacing.
     job.pacer.record_final(quantum.take(sink.written_and_memory_bytes()));
     check_counts(&counts, &sink)?;
     Ok(RewriteOutput {
@@ -310,39 +306,50 @@ pub fn run_rewrite(
     })
 }
 
-/// An operand, or what comes below operands that wait. What it is to be treated as now; `None`: it
-/// waits, or became a part of another entry.
+/// Handles an operand, or the entry below held operands. Returns the verdict to apply to the entry
+/// now, or `None` if it is held or became part of another entry.
 fn resolve_operands(
-    chain: &mut PendingOperands,
+    pending: &mut PendingOperands,
     entry: &EntryRef<'_>,
     (verdict, new_key): (EntryVerdict, bool),
-    (job, collapse, exit, counts): (
+    (job, collapse, writer, counts): (
         &RewriteContext<'_>,
         &VersionCollapser<'_>,
         &mut RewriteWriter<'_, '_>,
         &mut RewriteCounts,
     ),
 ) -> Result<Option<EntryVerdict>> {
-    if verdict == EntryVerdict::Operand && chain.is_duplicate(entry.seq) && !new_key {
+    if verdict == EntryVerdict::Operand && pending.is_duplicate(entry.seq) && !new_key {
         counts.shadowed += 1;
         return Ok(None);
     }
-    if verdict == EntryVerdict::MergeBase && chain.is_duplicate(entry.seq) && chain.pop_last() {
+    if verdict == EntryVerdict::MergeBase && pending.is_duplicate(entry.seq) && pending.pop_last() {
         counts.shadowed += 1;
     }
     if verdict == EntryVerdict::Operand {
-        let stratum = collapse.stripe_of(entry.seq);
-        if !chain.is_in_stripe(stratum) && !bug::is_active(Bug::FoldAcrossSnapshot) {
-            emit_operands(chain, OperandBase::Unknown, job, collapse, exit, counts)?;
+        let stripe = collapse.stripe_of(entry.seq);
+        if !pending.is_in_stripe(stripe) && !bug::is_active(Bug::FoldAcrossSnapshot) {
+            emit_operands(pending, OperandBase::Unknown, job, collapse, writer, counts)?;
         }
-        chain.push(entry, stratum, new_key);
-        if chain.should_join_early() {
-            match chain.resolve(job.merge_operator.as_deref(), OperandBase::Unknown, job.version)? {
+        pending.push(entry, stripe, new_key);
+        if pending.should_join_early() {
+            match pending.resolve(
+                job.merge_operator.as_deref(),
+                OperandBase::Unknown,
+                job.version,
+            )? {
                 MergeOutcome::Operand(joined) => {
-                    counts.merged += chain.len() as u64 - 1;
-                    chain.replace_all(&joined);
+                    counts.merged += pending.len() as u64 - 1;
+                    pending.replace_all(&joined);
                 }
-                _ => drop(emit_operands(chain, OperandBase::Unknown, job, collapse, exit, counts)?),
+                _ => drop(emit_operands(
+                    pending,
+                    OperandBase::Unknown,
+                    job,
+                    collapse,
+                    writer,
+                    counts,
+                )?),
             }
         }
         return Ok(None);
@@ -356,8 +363,8 @@ fn resolve_operands(
         | EntryVerdict::Covered => OperandBase::Absent,
         _ => OperandBase::Unknown,
     };
-    let merged = emit_operands(chain, below, job, collapse, exit, counts)?;
-    let spent = collapse.can_drop_tombstone(entry);
+    let merged = emit_operands(pending, below, job, collapse, writer, counts)?;
+    let can_drop = collapse.can_drop_tombstone(entry);
     Ok(match verdict {
         EntryVerdict::MergeBase | EntryVerdict::NoMergeBase if merged => {
             counts.merged += 1;
@@ -365,67 +372,68 @@ fn resolve_operands(
         }
         EntryVerdict::MergeBase => Some(EntryVerdict::Keep),
         EntryVerdict::NoMergeBase if entry.value.is_tombstone() => {
-            Some(if spent { EntryVerdict::SpentTombstone } else { EntryVerdict::Keep })
+            Some(if can_drop { EntryVerdict::SpentTombstone } else { EntryVerdict::Keep })
         }
         EntryVerdict::NoMergeBase => {
-            Some(if spent { EntryVerdict::Expired } else { EntryVerdict::ConvertToTombstone })
+            Some(if can_drop { EntryVerdict::Expired } else { EntryVerdict::ConvertToTombstone })
         }
         other => Some(other),
     })
 }
 
-/// The operands that wait go on, if there are any; whether as a value.
+/// Writes the held operands, if there are any. Returns true if they were written as a value.
 fn emit_operands(
-    chain: &mut PendingOperands,
+    pending: &mut PendingOperands,
     below: OperandBase<'_>,
     job: &RewriteContext<'_>,
     collapse: &VersionCollapser<'_>,
-    exit: &mut RewriteWriter<'_, '_>,
+    writer: &mut RewriteWriter<'_, '_>,
     counts: &mut RewriteCounts,
 ) -> Result<bool> {
-    if chain.is_empty() {
+    if pending.is_empty() {
         return Ok(false);
     }
-    let (n, new_key) = (chain.len() as u64, chain.starts_key());
-    let outcome = chain.resolve(job.merge_operator.as_deref(), below, job.version)?;
+    let (n, new_key) = (pending.len() as u64, pending.starts_key());
+    let outcome = pending.resolve(job.merge_operator.as_deref(), below, job.version)?;
     let bytes = match &outcome {
         MergeOutcome::Value(bytes) | MergeOutcome::Operand(bytes) => bytes,
         MergeOutcome::Unmerged => {
-            for (i, e) in chain.entries().enumerate() {
-                exit.write_entry(e, new_key && i == 0)?;
+            for (i, e) in pending.entries().enumerate() {
+                writer.write_entry(e, new_key && i == 0)?;
             }
             counts.written += n;
             counts.unmerged += if n > 1 || !matches!(below, OperandBase::Unknown) { n } else { 0 };
-            chain.clear(true);
+            pending.clear(true);
             return Ok(false);
         }
     };
     let is_value = matches!(outcome, MergeOutcome::Value(_));
     let value = if is_value { ValueRef::Inline(bytes) } else { ValueRef::Operand(bytes) };
-    let e = EntryRef { key: chain.key(), seq: chain.newest_seq(), value };
-    let decided = match &job.filter {
-        Some(f) if is_value && !chain.has_emitted() && collapse.is_filterable(&e) => {
+    let e = EntryRef { key: pending.key(), seq: pending.newest_seq(), value };
+    let decision = match &job.filter {
+        Some(f) if is_value && !pending.has_emitted() && collapse.is_filterable(&e) => {
             f.decide(&e, job.version)?
         }
         _ => FilterDecision::Keep,
     };
     counts.merged += n - 1;
-    if decided == FilterDecision::Drop && collapse.can_drop_tombstone(&e) {
+    if decision == FilterDecision::Drop && collapse.can_drop_tombstone(&e) {
         counts.filtered += 1;
     } else {
-        let e = EntryRef { value: apply_decision(&decided, e.value), ..e };
-        // Below operands that went on it keeps its number: that must be smaller than theirs.
-        let seq = if chain.has_emitted() { e.seq } else { collapse.output_seq(&e) };
-        exit.write_entry(EntryRef { seq, ..e }, new_key)?;
+        let e = EntryRef { value: apply_decision(&decision, e.value), ..e };
+        // Below operands that were written, the entry keeps its sequence number, which must be
+        // smaller than theirs.
+        let seq = if pending.has_emitted() { e.seq } else { collapse.output_seq(&e) };
+        writer.write_entry(EntryRef { seq, ..e }, new_key)?;
         counts.written += 1;
     }
-    chain.clear(!is_value);
+    pending.clear(!is_value);
     Ok(is_value)
 }
 
-/// The value after the filter's decision.
-fn apply_decision<'a>(decided: &'a FilterDecision, value: ValueRef<'a>) -> ValueRef<'a> {
-    match (decided, value.expiry()) {
+/// Returns the value after the filter's decision.
+fn apply_decision<'a>(decision: &'a FilterDecision, value: ValueRef<'a>) -> ValueRef<'a> {
+    match (decision, value.expiry()) {
         (FilterDecision::Keep, _) => value,
         (FilterDecision::Drop, _) => ValueRef::Tombstone,
         (FilterDecision::Change(v), None) => ValueRef::Inline(v),
@@ -433,14 +441,14 @@ fn apply_decision<'a>(decided: &'a FilterDecision, value: ValueRef<'a>) -> Value
     }
 }
 
-/// The end of the road alone, for entries that are in order already, each key once: nothing is
-/// dropped.
+/// Writes entries that are already in order, each key once, without dropping any: only the output
+/// part of the pipeline.
 pub fn write_sorted<'e>(
     entries: impl Iterator<Item = EntryRef<'e>>,
     job: RewriteContext<'_>,
     created: &mut CreatedFiles,
 ) -> Result<RewriteOutput> {
-    let place =
+    let separation =
         SeparationPolicy { threshold: job.separation_threshold, relocate_vlogs: BTreeSet::new() };
     let mut split = TableSplitter::new(job.options.comparator, job.target_bytes, job.cuts.clone());
     let sink = OutputWriter::new(
@@ -462,7 +470,7 @@ pub fn write_sorted<'e>(
         if let Some(at) = split.cut_before(entry.key, true, table_bytes, index_bytes) {
             sink.finish_table(at)?;
         }
-        write_entry(job.version, &place, &mut sink, entry)?;
+        write_entry(job.version, &separation, &mut sink, entry)?;
         counts.written += 1;
     }
     sink.finish()?;
@@ -475,25 +483,25 @@ pub fn write_sorted<'e>(
     })
 }
 
-/// Bytes that an entry brings along; a separated value stays where it is, or is counted where it is
-/// written.
+/// Bytes of the key and the inline value. A separated value either is not moved, or is counted when
+/// it is written.
 fn key_and_inline_bytes(e: &EntryRef<'_>) -> u64 {
     let value = e.value.inline_bytes().map_or(0, <[u8]>::len);
     (e.key.len() + value) as u64
 }
 
-/// Where entries leave the road.
+/// Output part of the pipeline.
 struct RewriteWriter<'x, 's> {
     version: &'x Version,
     separation: SeparationPolicy,
     split: TableSplitter,
     sink: OutputWriter<'s>,
-    /// Every entry goes under number 0.
+    /// True to write every entry with sequence number 0.
     zero_seqs: bool,
 }
 
 impl RewriteWriter<'_, '_> {
-    /// Writes an entry, behind a cut if one is due; `new_key`: it begins a key.
+    /// Writes an entry, after a cut if one is due; `new_key`: it is the first of its key.
     fn write_entry(&mut self, e: EntryRef<'_>, new_key: bool) -> Result<()> {
         let (table_bytes, index_bytes) = self.sink.pending_bytes();
         if let Some(at) = self.split.cut_before(e.key, new_key, table_bytes, index_bytes) {
@@ -506,25 +514,26 @@ impl RewriteWriter<'_, '_> {
 
 fn write_entry(
     version: &Version,
-    place: &SeparationPolicy,
+    separation: &SeparationPolicy,
     sink: &mut OutputWriter<'_>,
     e: EntryRef<'_>,
 ) -> Result<()> {
-    let value = match (place.placement(&e.value), e.value.inline_bytes(), e.value.vlog_pointer()) {
-        (ValuePlacement::Separate, Some(v), _) => e.value.with_pointer(sink.write_to_vlog(v)?),
-        (ValuePlacement::Relocate, _, Some(p)) => {
-            let v = get::fetch_value_with_cause(version, &p, IoActivity::Compaction)?;
-            if v.len() < place.threshold {
-                return sink.add_entry(EntryRef { value: e.value.with_bytes(&v), ..e });
+    let value =
+        match (separation.placement(&e.value), e.value.inline_bytes(), e.value.vlog_pointer()) {
+            (ValuePlacement::Separate, Some(v), _) => e.value.with_pointer(sink.write_to_vlog(v)?),
+            (ValuePlacement::Relocate, _, Some(p)) => {
+                let v = get::fetch_value_with_cause(version, &p, IoActivity::Compaction)?;
+                if v.len() < separation.threshold {
+                    return sink.add_entry(EntryRef { value: e.value.with_bytes(&v), ..e });
+                }
+                e.value.with_pointer(sink.write_to_vlog(&v)?)
             }
-            e.value.with_pointer(sink.write_to_vlog(&v)?)
-        }
-        _ => e.value,
-    };
+            _ => e.value,
+        };
     sink.add_entry(EntryRef { value, ..e })
 }
 
-/// What went in came out, or was dropped for a reason.
+/// Checks that every entry read was written, or dropped for a reason.
 fn check_counts(c: &RewriteCounts, sink: &OutputWriter<'_>) -> Result<()> {
     let in_tables: u64 = sink.tables.iter().map(|t| t.summary.entries).sum();
     let dropped = c.shadowed
@@ -553,12 +562,12 @@ fn check_counts(c: &RewriteCounts, sink: &OutputWriter<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A single delete that waits for its put.
+/// A single delete that is held until the next entry.
 struct HeldSingleDelete {
     key: Vec<u8>,
     seq: SeqNo,
     new_key: bool,
-    /// It became a delete.
+    /// True once it is to be written as a delete.
     is_delete: bool,
 }
 

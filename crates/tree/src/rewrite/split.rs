@@ -1,29 +1,33 @@
-//! Where an output table ends. Pure.
+//! Chooses the boundaries between output tables. Pure.
 
 use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
 use perigee_base::{KeyComparator, limits};
 
-/// Tables that end at a boundary hold at least this part of the target.
+/// Tables that end at a boundary have at least this fraction (1/256) of the target size.
 const CUT_FRACTION: u64 = 256;
 
-/// When to cut.
+/// Decides where output tables are cut.
 #[derive(Clone, Debug)]
 pub struct TableSplitter {
-    /// Bytes at which a table is cut.
+    /// Target size of a table in bytes.
     pub target_bytes: u64,
     comparator: KeyComparator,
-    /// Boundaries of a deeper level, ascending, and how many of them are behind.
+    /// Boundaries of a deeper level, ascending, and the number of them already passed.
     cuts: Vec<KeyBoundary>,
     cuts_passed: usize,
 }
 
 impl TableSplitter {
-    /// Cuts at `target_bytes`, and, where a table is large enough, at the places `cuts`.
-    pub fn new(order: KeyComparator, target_bytes: u64, cuts: Vec<KeyBoundary>) -> TableSplitter {
-        TableSplitter { target_bytes, comparator: order, cuts, cuts_passed: 0 }
+    /// Cuts at `target_bytes`, and at each boundary in `cuts` if the table is large enough.
+    pub fn new(
+        comparator: KeyComparator,
+        target_bytes: u64,
+        cuts: Vec<KeyBoundary>,
+    ) -> TableSplitter {
+        TableSplitter { target_bytes, comparator, cuts, cuts_passed: 0 }
     }
 
-    /// Whether a boundary lies behind the key `first` and before `last`.
+    /// Returns true if a boundary lies after the key `first` and before `last`.
     pub fn has_cut_between(&self, first: &[u8], last: &[u8]) -> bool {
         let ahead = self.cuts[self.cuts_passed..]
             .iter()
@@ -31,8 +35,8 @@ impl TableSplitter {
         ahead.is_some_and(|c| c.as_ref().is_before(self.comparator, last))
     }
 
-    /// Where to cut before the next entry, if anywhere. Versions of one key stay together. Keys
-    /// come in order.
+    /// Returns the boundary at which to cut before the next entry, if any. Versions of one key stay
+    /// together. Keys must come in order.
     #[inline]
     pub fn cut_before<'a>(
         &'a mut self,
@@ -41,7 +45,7 @@ impl TableSplitter {
         table_bytes: u64,
         index_bytes: usize,
     ) -> Option<KeyBoundaryRef<'a>> {
-        let before = self.cuts_passed;
+        let passed_before = self.cuts_passed;
         while self
             .cuts
             .get(self.cuts_passed)
@@ -50,10 +54,10 @@ impl TableSplitter {
             self.cuts_passed += 1;
         }
         if !new_key {
-            // A boundary that was passed inside a key is gone: entries behind it are in the table.
+            // A boundary passed inside a key is void: entries after it are in the table.
             return None;
         }
-        if self.cuts_passed > before && table_bytes >= self.target_bytes / CUT_FRACTION {
+        if self.cuts_passed > passed_before && table_bytes >= self.target_bytes / CUT_FRACTION {
             return Some(self.cuts[self.cuts_passed - 1].as_ref());
         }
         (table_bytes >= self.target_bytes || index_bytes >= limits::INDEX_BYTES_CUT)
@@ -61,12 +65,12 @@ impl TableSplitter {
     }
 }
 
-/// Of `boundaries` places every how many-th to cut at, so that pieces of `bytes` bytes in all are
-/// not smaller than `piece`. A power of two: what was cut by one step and by another still has
-/// common ends.
-pub fn boundary_stride(boundaries: usize, bytes: u64, piece: u64) -> usize {
-    let pieces = (bytes / piece.max(1)).max(1);
-    (boundaries as u64 + 1).div_ceil(pieces).next_power_of_two() as usize
+/// Returns the stride at which to select from `boundaries` boundaries, so that tables of `bytes`
+/// bytes in total are not smaller than `min_bytes`. A power of two, so that cuts with different
+/// strides still have common boundaries.
+pub fn boundary_stride(boundaries: usize, bytes: u64, min_bytes: u64) -> usize {
+    let tables_max = (bytes / min_bytes.max(1)).max(1);
+    (boundaries as u64 + 1).div_ceil(tables_max).next_power_of_two() as usize
 }
 
 #[cfg(test)]
@@ -78,11 +82,15 @@ mod tests {
         let cuts = ["d", "f", "m"].map(|k| KeyBoundary::Before(k.into())).to_vec();
         let mut s = TableSplitter::new(KeyComparator::Bytes, 2560, cuts);
         assert_eq!(s.cut_before(b"a", true, 5, 0), None);
-        assert_eq!(s.cut_before(b"d", true, 9, 0), None, "too small");
-        assert_eq!(s.cut_before(b"e", true, 100, 0), None, "between boundaries");
+        assert_eq!(s.cut_before(b"d", true, 9, 0), None, "table too small");
+        assert_eq!(s.cut_before(b"e", true, 100, 0), None, "no boundary passed");
         assert_eq!(s.cut_before(b"g", true, 100, 0), Some(KeyBoundaryRef::Before(b"f")));
-        assert_eq!(s.cut_before(b"h", true, 2560, 0), Some(KeyBoundaryRef::Before(b"h")), "full");
-        assert_eq!(s.cut_before(b"h", false, 2570, 0), None, "the same key");
+        assert_eq!(
+            s.cut_before(b"h", true, 2560, 0),
+            Some(KeyBoundaryRef::Before(b"h")),
+            "table full"
+        );
+        assert_eq!(s.cut_before(b"h", false, 2570, 0), None, "same key");
         assert_eq!(
             s.cut_before(b"i", true, 0, limits::INDEX_BYTES_CUT),
             Some(KeyBoundaryRef::Before(b"i"))
@@ -92,9 +100,9 @@ mod tests {
         assert_eq!(s.cut_before(b"n", true, 10, 0), Some(KeyBoundaryRef::Before(b"m")));
     }
 
-    /// The first version of a key was dropped, the second went into the table: the boundary before
-    /// the key was then taken for the end of that table, and range tombstones behind it came into
-    /// two.
+    /// Regression test: the first version of a key was dropped, and the second was written to the
+    /// table. The boundary before the key was then used as the end of that table, and range
+    /// tombstones after it were written to two tables.
     #[test]
     fn boundary_inside_a_key_is_not_a_cut() {
         let mut s =

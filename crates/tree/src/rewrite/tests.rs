@@ -1,4 +1,4 @@
-//! Merges that move blocks as they lie, against merges that look at every entry.
+//! Merges with block pass-through against merges that process every entry.
 
 use super::*;
 use crate::compact::{CompactionPlan, CompactionReason, run_compaction};
@@ -47,15 +47,16 @@ struct RewriteFixture {
 }
 
 impl RewriteFixture {
-    fn new(seed: u64, order: KeyComparator) -> RewriteFixture {
+    fn new(seed: u64, comparator: KeyComparator) -> RewriteFixture {
         let dir =
             SimDisk::new(seed).open_dir(Path::new("/db"), DirOpenMode::CreateIfMissing).unwrap();
-        let shelf = TableCache::new(dir, 1, Arc::new(BlockCache::new(1 << 16)), Arc::default());
+        let table_cache =
+            TableCache::new(dir, 1, Arc::new(BlockCache::new(1 << 16)), Arc::default());
         RewriteFixture {
-            tables: TestOpener(shelf),
+            tables: TestOpener(table_cache),
             ids: AtomicU64::new(1),
-            version: Version::empty(order),
-            comparator: order,
+            version: Version::empty(comparator),
+            comparator,
             seq: 0,
             random: seed * 2 + 1,
             snapshots: Vec::new(),
@@ -72,8 +73,9 @@ impl RewriteFixture {
         self.random % n
     }
 
-    /// Keys of a stretch, every `step`-th of them; now and then something other than a put.
-    fn flush(&mut self, keys: std::ops::Range<u64>, step: usize, odd: u64) {
+    /// Flushes every `step`-th key of a range. Of every `odd_every` entries about one is a delete,
+    /// one an expiring put, one a single delete and one a range delete (0: none).
+    fn flush(&mut self, keys: std::ops::Range<u64>, step: usize, odd_every: u64) {
         let memtable = Arc::new(Memtable::new(self.comparator));
         let kinds = [2, 250][self.seq as usize % 4 / 3];
         for k in keys.clone().step_by(step) {
@@ -81,7 +83,7 @@ impl RewriteFixture {
             let key = format!("key{k:06}").into_bytes();
             let len = 20 + self.random_below(30) as usize;
             let value: Vec<u8> = (0..len).map(|_| self.random_below(kinds) as u8).collect();
-            match if odd == 0 { 9 } else { self.random_below(odd) } {
+            match if odd_every == 0 { 9 } else { self.random_below(odd_every) } {
                 0 => b.delete(FamilyId(0), &key).unwrap(),
                 1 => b
                     .put_expiring(FamilyId(0), &key, &value, Expiry(40 + self.random_below(20)))
@@ -150,17 +152,17 @@ impl RewriteFixture {
         run_compaction(&plan, self.context(), &mut CreatedFiles::default()).unwrap()
     }
 
-    /// The entries of the version that an edit makes.
+    /// Returns the entries of the version that results from an edit.
     fn contents(&self, edit: &VersionEdit) -> Vec<String> {
         let version = self.version.apply(edit, &self.tables).unwrap();
-        let of =
+        let run_cursor =
             |r: &Arc<_>| SourceCursor::Run(RunCursor::new(Arc::clone(r), self.comparator, false));
-        let mut c = MergeCursor::new(self.comparator, version.runs().map(of).collect());
+        let mut c = MergeCursor::new(self.comparator, version.runs().map(run_cursor).collect());
         let mut all = Vec::new();
         c.seek_first().unwrap();
         while c.valid() {
             let mut entry = c.entry();
-            // Under which number a settled entry lies is another matter.
+            // The sequence number of values with a common one is not compared.
             entry.seq = if self.use_bottom_seq { SeqNo::ZERO } else { entry.seq };
             all.push(format!("{entry:?}"));
             c.step().unwrap();
@@ -169,83 +171,86 @@ impl RewriteFixture {
     }
 }
 
-/// Small runs over a large one, clustered and scattered: moved blocks change nothing that a reader
-/// could see.
+/// Small runs over a large one, clustered and scattered: block pass-through does not change what
+/// readers see.
 #[test]
 fn block_pass_through_matches_entry_merge() {
-    let mut moved = 0;
+    let mut passed_through = 0;
     for seed in 1..=40 {
-        let order = [KeyComparator::Bytes, KeyComparator::CaseInsensitive][seed as usize % 4 / 3];
-        let mut w = RewriteFixture::new(seed, order);
-        let odd = [0, 30, 200][seed as usize % 3];
-        w.flush(0..3000, 1, odd);
-        for _ in 0..w.random_below(4) {
-            let (start, len) = (w.random_below(3000), w.random_below(900));
-            let step = [1, 7, 90][w.random_below(3) as usize];
-            let odd = odd * w.random_below(2);
-            w.flush(start..start + len, step, odd);
+        let comparator =
+            [KeyComparator::Bytes, KeyComparator::CaseInsensitive][seed as usize % 4 / 3];
+        let mut fixture = RewriteFixture::new(seed, comparator);
+        let odd_every = [0, 30, 200][seed as usize % 3];
+        fixture.flush(0..3000, 1, odd_every);
+        for _ in 0..fixture.random_below(4) {
+            let (start, len) = (fixture.random_below(3000), fixture.random_below(900));
+            let step = [1, 7, 90][fixture.random_below(3) as usize];
+            let odd_every = odd_every * fixture.random_below(2);
+            fixture.flush(start..start + len, step, odd_every);
         }
         if seed % 5 == 0 {
-            w.snapshots = vec![SeqNo(w.seq / 2), SeqNo(w.seq - 10)];
+            fixture.snapshots = vec![SeqNo(fixture.seq / 2), SeqNo(fixture.seq - 10)];
         }
         if seed % 7 == 0 {
-            w.threshold = 40;
+            fixture.threshold = 40;
         }
-        // Tables that are full with their first block, and such as end at boundaries.
-        w.target_bytes = [8 << 10, 100][seed as usize % 9 / 8];
-        w.use_bottom_seq = seed % 5 > 0 && seed % 4 == 1;
+        // Tables that are full with their first block, and tables that end at boundaries.
+        fixture.target_bytes = [8 << 10, 100][seed as usize % 9 / 8];
+        fixture.use_bottom_seq = seed % 5 > 0 && seed % 4 == 1;
         if seed % 2 == 0 {
-            w.cuts = (1..30)
+            fixture.cuts = (1..30)
                 .map(|i| KeyBoundary::Before(format!("key{:06}", i * 101).into_bytes()))
                 .collect();
         }
-        let (by_block, out) = w.merge(CompactionReason::LevelBytes);
-        let (by_entry, all) = w.merge(CompactionReason::Manual);
+        let (by_block, out) = fixture.merge(CompactionReason::LevelBytes);
+        let (by_entry, all) = fixture.merge(CompactionReason::Manual);
         assert_eq!(out.counts.written, all.counts.written, "seed {seed}");
         assert_eq!(all.counts.passed_through, 0);
-        let (one, other) = (w.contents(&by_block), w.contents(&by_entry));
-        assert_eq!(one.len(), other.len(), "seed {seed}");
-        if w.threshold == usize::MAX {
-            assert_eq!(one, other, "seed {seed}");
+        let (contents_by_block, contents_by_entry) =
+            (fixture.contents(&by_block), fixture.contents(&by_entry));
+        assert_eq!(contents_by_block.len(), contents_by_entry.len(), "seed {seed}");
+        if fixture.threshold == usize::MAX {
+            assert_eq!(contents_by_block, contents_by_entry, "seed {seed}");
         }
-        moved += out.counts.passed_through;
-        // And once more, over what was moved.
-        w.install(&by_block);
-        w.threshold = usize::MAX;
-        w.flush(500..700, 3, 0);
-        let (again, out) = w.merge(CompactionReason::LevelBytes);
-        w.contents(&again);
-        moved += out.counts.passed_through;
+        passed_through += out.counts.passed_through;
+        // Merge again, with blocks that were copied before.
+        fixture.install(&by_block);
+        fixture.threshold = usize::MAX;
+        fixture.flush(500..700, 3, 0);
+        let (second, out) = fixture.merge(CompactionReason::LevelBytes);
+        fixture.contents(&second);
+        passed_through += out.counts.passed_through;
     }
-    assert!(moved > 60_000, "only {moved} entries were moved in whole blocks");
+    assert!(passed_through > 60_000, "only {passed_through} entries were moved in whole blocks");
 }
 
-/// What every reader sees at the bottom goes on under one number, in blocks that are moved too.
+/// Values that every reader sees share one sequence number at the bottommost level, in copied
+/// blocks too.
 #[test]
 fn bottommost_entries_share_one_seq() {
-    let mut w = RewriteFixture::new(5, KeyComparator::Bytes);
-    w.flush(0..2000, 1, 0);
-    w.flush(100..200, 3, 0);
-    w.use_bottom_seq = true;
-    let (edit, out) = w.merge(CompactionReason::LevelBytes);
+    let mut fixture = RewriteFixture::new(5, KeyComparator::Bytes);
+    fixture.flush(0..2000, 1, 0);
+    fixture.flush(100..200, 3, 0);
+    fixture.use_bottom_seq = true;
+    let (edit, out) = fixture.merge(CompactionReason::LevelBytes);
     assert!(
-        out.tables.iter().all(|t| t.seq_range() == (SeqNo(w.seq), SeqNo(w.seq))),
+        out.tables.iter().all(|t| t.seq_range() == (SeqNo(fixture.seq), SeqNo(fixture.seq))),
         "{:?}",
         out.counts
     );
-    w.install(&edit);
-    w.flush(700..720, 1, 0);
-    let (_, out) = w.merge(CompactionReason::LevelBytes);
+    fixture.install(&edit);
+    fixture.flush(700..720, 1, 0);
+    let (_, out) = fixture.merge(CompactionReason::LevelBytes);
     assert!(out.counts.passed_through > 1500, "{:?}", out.counts);
 }
 
-/// Runs that do not overlap lose nothing and gain nothing: all but the ends of runs is moved.
+/// Disjoint runs keep all their entries, and all blocks but those at the ends of runs are copied.
 #[test]
 fn disjoint_runs_pass_through_nearly_whole() {
-    let mut w = RewriteFixture::new(77, KeyComparator::Bytes);
+    let mut fixture = RewriteFixture::new(77, KeyComparator::Bytes);
     for i in 0..4 {
-        w.flush(i * 1000..(i + 1) * 1000, 1, 0);
+        fixture.flush(i * 1000..(i + 1) * 1000, 1, 0);
     }
-    let (_, out) = w.merge(CompactionReason::Level0Runs);
+    let (_, out) = fixture.merge(CompactionReason::Level0Runs);
     assert!(out.counts.passed_through > 3800, "{:?}", out.counts);
 }

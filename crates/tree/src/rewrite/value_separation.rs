@@ -1,30 +1,30 @@
-//! Inline or value log. Pure.
+//! Decides if a value is stored inline or in a value log. Pure.
 
 use perigee_base::{FileId, ValueRef};
 use std::collections::BTreeSet;
 
-/// The rule of a family, and the value logs being emptied.
+/// The column family's threshold, and the value logs to be emptied.
 #[derive(Clone, Debug, Default)]
 pub struct SeparationPolicy {
     /// Values of this length and up are separated.
     pub threshold: usize,
-    /// Values in these logs move to a new one.
+    /// Values in these value logs are moved to a new one.
     pub relocate_vlogs: BTreeSet<FileId>,
 }
 
-/// What to do with a value.
+/// Placement of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValuePlacement {
-    /// As it is: inline, an untouched pointer, or none.
+    /// Unchanged: inline, an existing pointer, or no value.
     AsIs,
     /// Write it to the output's value log.
     Separate,
-    /// Read it from its old log and place it anew.
+    /// Read it from its old value log and place it again.
     Relocate,
 }
 
 impl SeparationPolicy {
-    /// The rule, applied.
+    /// Returns the placement of a value.
     pub fn placement(&self, value: &ValueRef<'_>) -> ValuePlacement {
         match value {
             ValueRef::Inline(v) | ValueRef::InlineExpiring(v, _) | ValueRef::Operand(v)

@@ -1,45 +1,45 @@
-//! The bounds of a scan.
+//! Bounds of a scan.
 
 use perigee_base::{KeyComparator, Result};
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::ops::Bound;
 
-/// Which user keys a scan may show.
+/// Range of user keys that a scan returns.
 #[derive(Clone, Debug)]
 pub struct ScanBounds {
-    /// From here.
+    /// Lower bound.
     pub lower: Bound<Vec<u8>>,
-    /// To here.
+    /// Upper bound.
     pub upper: Bound<Vec<u8>>,
 }
 
 impl ScanBounds {
-    /// Every key.
+    /// Returns bounds that contain every key.
     pub fn all() -> ScanBounds {
         ScanBounds { lower: Bound::Unbounded, upper: Bound::Unbounded }
     }
-    /// Every key that starts with `prefix`, as the order sees it.
+    /// Returns bounds that contain every key with this prefix, as defined by the comparator.
     ///
     /// # Errors
-    /// As [`KeyComparator::prefix_range`]: in some orders such keys do not lie together.
-    pub fn prefix(order: KeyComparator, prefix: &[u8]) -> Result<ScanBounds> {
-        let (lower, upper) = order.prefix_range(prefix)?;
+    /// As [`KeyComparator::prefix_range`]: under some comparators such keys are not contiguous.
+    pub fn prefix(comparator: KeyComparator, prefix: &[u8]) -> Result<ScanBounds> {
+        let (lower, upper) = comparator.prefix_range(prefix)?;
         Ok(ScanBounds { lower, upper })
     }
-    /// Whether `key` lies before the lower bound.
-    pub fn is_before_lower(&self, order: KeyComparator, key: &[u8]) -> bool {
+    /// Returns true if `key` is before the lower bound.
+    pub fn is_before_lower(&self, comparator: KeyComparator, key: &[u8]) -> bool {
         match &self.lower {
             Bound::Unbounded => false,
-            Bound::Included(k) => order.cmp(key, k) == Less,
-            Bound::Excluded(k) => matches!(order.cmp(key, k), Less | Equal),
+            Bound::Included(k) => comparator.cmp(key, k) == Less,
+            Bound::Excluded(k) => matches!(comparator.cmp(key, k), Less | Equal),
         }
     }
-    /// Whether `key` lies behind the upper bound.
-    pub fn is_after_upper(&self, order: KeyComparator, key: &[u8]) -> bool {
+    /// Returns true if `key` is after the upper bound.
+    pub fn is_after_upper(&self, comparator: KeyComparator, key: &[u8]) -> bool {
         match &self.upper {
             Bound::Unbounded => false,
-            Bound::Included(k) => order.cmp(key, k) == Greater,
-            Bound::Excluded(k) => matches!(order.cmp(key, k), Greater | Equal),
+            Bound::Included(k) => comparator.cmp(key, k) == Greater,
+            Bound::Excluded(k) => matches!(comparator.cmp(key, k), Greater | Equal),
         }
     }
 }

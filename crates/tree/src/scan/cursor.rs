@@ -1,4 +1,5 @@
-//! One source of entries in order: a memtable, or a run of tables of which one at a time is open.
+//! Sources of a merge, each in entry order: a memtable, or a run of tables of which one at a time
+//! is open.
 
 use crate::memtable::MemtableCursor;
 use crate::version::Run;
@@ -8,11 +9,11 @@ use perigee_base::{EntryKind, KeyComparator, KeyRef, Result, SeqNo, ValueRef};
 use perigee_file::{EntryMeta, EntryValue, EntryWindowView, KlogCursor, TableBlock};
 use std::sync::Arc;
 
-/// Tombstones that scans pass are told of so many at a time: a scan that meets fewer has no reason
-/// to complain.
+/// Number of tombstones skipped by a scan that are reported to the memtable or table at a time. A
+/// scan that skips fewer reports nothing.
 const SKIPS_PER_REPORT: u64 = 64;
 
-/// A source. After an error it is not valid until the next seek.
+/// A source of entries. After an error it is not valid until the next seek.
 #[derive(Debug)]
 pub enum SourceCursor {
     /// A memtable.
@@ -21,14 +22,14 @@ pub enum SourceCursor {
     Run(RunCursor),
 }
 
-/// What is known of a source's way ahead.
+/// The entries ahead of a source's position, as far as they are known.
 #[derive(Clone, Copy, Debug)]
 pub enum SourceLookahead<'a> {
-    /// It is on no entry.
+    /// The source is not on an entry.
     Exhausted,
-    /// Its key, and of what follows nothing: so of a memtable.
+    /// Only the current key is known, as in a memtable.
     KeyOnly(KeyRef<'a>),
-    /// Some entries in a row.
+    /// Several consecutive entries are known.
     Known(EntryWindowView<'a>),
 }
 
@@ -42,39 +43,40 @@ macro_rules! each {
 }
 
 impl SourceCursor {
-    /// To the first entry at or after (key, seq).
+    /// Moves to the first entry at or after (key, seq).
     pub fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         each!(self, c => { c.cursor.seek(key, seq); Ok(()) }, c.seek(key, seq))
     }
-    /// To the last entry before (key, seq).
+    /// Moves to the last entry before (key, seq).
     pub fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         each!(self, c => { c.cursor.seek_before(key, seq); Ok(()) }, c.seek_before(key, seq))
     }
-    /// The next seek begins a walk.
+    /// Announces that a scan starts with the next seek.
     pub fn expect_scan(&mut self, forward: bool) {
         if let SourceCursor::Run(run) = self {
             run.expected_scan = Some(forward);
         }
     }
-    /// To the first entry.
+    /// Moves to the first entry.
     pub fn seek_first(&mut self) -> Result<()> {
         each!(self, c => { c.cursor.seek_first(); Ok(()) }, c.seek_first())
     }
-    /// To the last entry.
+    /// Moves to the last entry.
     pub fn seek_last(&mut self) -> Result<()> {
         each!(self, c => { c.cursor.seek_last(); Ok(()) }, c.seek_last())
     }
-    /// To the next entry.
+    /// Moves to the next entry.
     #[inline]
     pub fn next(&mut self) -> Result<()> {
         each!(self, c => { c.cursor.next(); Ok(()) }, c.next())
     }
-    /// To the previous entry.
+    /// Moves to the previous entry.
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
         each!(self, c => { c.prev(); Ok(()) }, c.prev())
     }
-    /// A step, if it stays in the block at hand; what a merge wants to know of the entry.
+    /// Steps if the next entry is in the current block; returns the entry's data that a merge
+    /// needs.
     #[inline]
     pub fn step_in_block(&mut self, forward: bool, skip: &[u8]) -> Option<EntryMeta> {
         let SourceCursor::Run(RunCursor { table_cursor: Some(c), left_value: left, .. }) = self
@@ -86,37 +88,37 @@ impl SourceCursor {
         }
         c.step_in_block(forward, skip)
     }
-    /// The same of the entry it is on.
-    pub fn entry_meta(&self, order: KeyComparator, skip: &[u8]) -> EntryMeta {
+    /// Returns the same data for the current entry.
+    pub fn entry_meta(&self, comparator: KeyComparator, skip: &[u8]) -> EntryMeta {
         EntryMeta {
-            key_prefix: self.key().key_prefix(order, skip),
+            key_prefix: self.key().key_prefix(comparator, skip),
             seq: self.seq(),
             kind: self.kind(),
         }
     }
-    /// The cursor of the table it is in, if that is at the beginning of a block that may be moved
+    /// Returns the cursor of the current table, if it is at the start of a block that may be copied
     /// as it is.
     #[inline]
     pub fn passthrough_block(&self) -> Option<(&KlogCursor, &Arc<TableBlock>)> {
         let SourceCursor::Run(RunCursor { table_cursor: Some(c), .. }) = self else { return None };
         c.block_at_start().map(|block| (c, block))
     }
-    /// To the first entry behind the block at hand; a memtable has none.
+    /// Moves to the first entry after the current block; on a memtable, to the next entry.
     pub fn skip_block(&mut self) -> Result<()> {
         let SourceCursor::Run(run) = self else { return self.next() };
         let Some(c) = &mut run.table_cursor else { return Ok(()) };
         c.skip_block()?;
         if c.valid() { Ok(()) } else { run.skip_forward(run.table_index) }
     }
-    /// The run, if it is one.
+    /// Returns the run, if the source is one.
     pub fn as_run(&mut self) -> Option<&mut RunCursor> {
         if let SourceCursor::Run(run) = self { Some(run) } else { None }
     }
-    /// Whether everything in it is older than `seq`.
+    /// Returns true if all entries of the source are older than `seq`.
     pub fn is_older_than(&mut self, seq: SeqNo) -> bool {
         each!(self, c => c.cursor.newest_seq() < seq, c.newest_seq() < seq)
     }
-    /// To the first entry behind a place, or (not `forward`) to the last before it.
+    /// Moves to the first entry after a boundary, or if not `forward` to the last one before it.
     pub fn seek_past(&mut self, cut: KeyBoundaryRef<'_>, forward: bool) -> Result<()> {
         match (cut, forward) {
             (KeyBoundaryRef::Before(k), true) => self.seek(k, SeqNo::MAX),
@@ -135,52 +137,55 @@ impl SourceCursor {
             }
         }
     }
-    /// Whether it is on an entry.
+    /// Returns true if the source is on an entry.
     #[inline]
     pub fn valid(&self) -> bool {
         each!(self, c => c.cursor.valid(), c.valid())
     }
-    /// The key it is on.
+    /// Returns the current key.
     #[inline]
     pub fn key(&self) -> KeyRef<'_> {
         each!(self, c => KeyRef::from_key(c.cursor.key()), c.current_cursor().key())
     }
-    /// The sequence number of the entry it is on.
+    /// Returns the sequence number of the current entry.
     #[inline]
     pub fn seq(&self) -> SeqNo {
         each!(self, c => c.cursor.seq(), c.current_cursor().seq())
     }
-    /// What the entry is.
+    /// Returns the kind of the current entry.
     #[inline]
     pub fn kind(&self) -> EntryKind {
         each!(self, c => c.cursor.kind(), c.current_cursor().kind())
     }
-    /// The value, borrowed.
+    /// Returns the current value, borrowed.
     #[inline]
     pub fn value(&self) -> ValueRef<'_> {
         each!(self, c => c.cursor.value(), c.current_cursor().value())
     }
-    /// Its value, pinned.
+    /// Returns the current value, pinned.
     #[inline]
     pub fn entry_value(&self) -> EntryValue {
         each!(self, c => c.cursor.entry_value(), c.current_cursor().pinned_value())
     }
-    /// Whether its block at hand reaches as far as `key`; a memtable has none.
+    /// Returns true if the current block covers `key`; always false for a memtable.
     pub fn block_reaches(&self, key: &[u8]) -> bool {
-        matches!(self, SourceCursor::Run(RunCursor { table_cursor: Some(c), .. }) if c.block_covers_key(key))
+        matches!(
+            self,
+            SourceCursor::Run(RunCursor { table_cursor: Some(c), .. }) if c.block_covers_key(key)
+        )
     }
-    /// A scan passes the tombstone that it is on. The memtable or table is told of every
-    /// [`SKIPS_PER_REPORT`] together: so many, or 0.
+    /// Counts the current tombstone as skipped by a scan. Reports to the memtable or table in
+    /// batches of [`SKIPS_PER_REPORT`]; returns the number reported now, or 0.
     pub fn skip_tombstone(&mut self) -> u64 {
-        let passed = each!(self, c => &mut c.unreported_skips, &mut c.unreported_skips);
-        *passed = (*passed + 1) % SKIPS_PER_REPORT;
-        if *passed > 0 {
+        let skips = each!(self, c => &mut c.unreported_skips, &mut c.unreported_skips);
+        *skips = (*skips + 1) % SKIPS_PER_REPORT;
+        if *skips > 0 {
             return 0;
         }
         each!(self, c => c.cursor.add_skipped_tombstones(SKIPS_PER_REPORT), c.report_skipped());
         SKIPS_PER_REPORT
     }
-    /// See [`KlogCursor::clear_ahead`]; a memtable says nothing.
+    /// See [`KlogCursor::count_clear_ahead`]; 0 for a memtable.
     #[inline]
     pub fn count_visible_ahead(
         &mut self,
@@ -195,7 +200,7 @@ impl SourceCursor {
             }
         }
     }
-    /// What is known of the way ahead, for a reader at `at`.
+    /// Returns what is known of the entries ahead, for a reader at `at`.
     #[inline]
     pub fn lookahead(&mut self, forward: bool, at: SeqNo) -> SourceLookahead<'_> {
         match self {
@@ -209,7 +214,7 @@ impl SourceCursor {
             _ => SourceLookahead::KeyOnly(self.key()),
         }
     }
-    /// A step to an entry that is clear.
+    /// Steps to an entry that is known to be visible.
     #[inline]
     pub fn step_visible(&mut self, forward: bool) {
         if let SourceCursor::Run(RunCursor { table_cursor: Some(c), left_value: left, .. }) = self {
@@ -217,11 +222,16 @@ impl SourceCursor {
             c.step_clear(forward);
         }
     }
-    /// The key so many entries further on the way, which are clear (or the one it is on).
+    /// Returns the key `n` entries ahead, all known to be visible (0: the current key).
     pub fn key_ahead(&self, forward: bool, n: usize) -> KeyRef<'_> {
-        each!(self, c => KeyRef::from_key(c.cursor.entry().key), c.current_cursor().key_ahead(forward, n))
+        each!(
+            self,
+            c => KeyRef::from_key(c.cursor.entry().key),
+            c.current_cursor().key_ahead(forward, n)
+        )
     }
-    /// The value of the entry that the last step backward left, borrowed, if it is at hand.
+    /// Returns the value of the entry that the last backward step left, borrowed, if it is still
+    /// available.
     #[inline]
     pub fn left_value_ref(&self) -> Option<ValueRef<'_>> {
         match self {
@@ -231,14 +241,14 @@ impl SourceCursor {
             }
         }
     }
-    /// The value of the entry that the last `prev` left, if nothing moved the source since.
+    /// Returns the value of the entry that the last `prev` left, if the source was not moved since.
     #[inline]
     pub fn left_value(&self) -> Option<EntryValue> {
         each!(self, c => c.left_value.clone(), c.left_value())
     }
 }
 
-/// A position in a memtable, and the value that `prev` left last.
+/// A position in a memtable, and the value that the last `prev` left.
 #[derive(Debug)]
 pub struct MemtableSource {
     cursor: MemtableCursor,
@@ -266,51 +276,52 @@ pub struct RunCursor {
     comparator: KeyComparator,
     fill_cache: bool,
     cause: IoActivity,
-    /// The next seek begins a walk (forward: true).
+    /// Set if a scan starts with the next seek (true: forward).
     expected_scan: Option<bool>,
     /// The open table and the position in it.
     table_cursor: Option<KlogCursor>,
-    /// The number of that table.
+    /// Index of that table.
     table_index: usize,
-    /// What `prev` left, if that was another table.
+    /// Value that the last `prev` left, if it was in another table.
     left_value: Option<EntryValue>,
-    /// The newest sequence number in the run, once it was asked for.
+    /// Newest sequence number in the run, once it was computed.
     newest_seq: Option<SeqNo>,
-    /// Tombstones passed that nobody was told of.
+    /// Number of skipped tombstones not reported yet.
     unreported_skips: u64,
 }
 
 impl RunCursor {
-    /// Over `run`, not positioned. `fill_cache`: whether blocks read here enter the block cache.
-    pub fn new(run: Arc<Run>, order: KeyComparator, fill_cache: bool) -> RunCursor {
+    /// Creates a cursor over `run`, not positioned. `fill_cache`: true to insert blocks read here
+    /// into the block cache.
+    pub fn new(run: Arc<Run>, comparator: KeyComparator, fill_cache: bool) -> RunCursor {
         let cause = IoActivity::Scan;
-        let (walk, open, left, newest) = (None, None, None, None);
+        let (expected_scan, table_cursor, left_value, newest_seq) = (None, None, None, None);
         RunCursor {
             run,
-            comparator: order,
+            comparator,
             fill_cache,
             cause,
-            expected_scan: walk,
-            table_cursor: open,
+            expected_scan,
+            table_cursor,
             table_index: 0,
-            left_value: left,
-            newest_seq: newest,
+            left_value,
+            newest_seq,
             unreported_skips: 0,
         }
     }
-    /// The same cursor, its reads counted for `cause` instead of scans.
+    /// Counts the cursor's reads under `cause` instead of scans.
     #[must_use]
     pub fn with_cause(self, cause: IoActivity) -> RunCursor {
         RunCursor { cause, ..self }
     }
 
-    /// Tells the table at hand.
+    /// Reports skipped tombstones to the current table.
     fn report_skipped(&self) {
         if let Some(table) = self.run.tables.get(self.table_index) {
             table.reader.add_skipped_tombstones(SKIPS_PER_REPORT);
         }
     }
-    /// The newest sequence number in the run.
+    /// Newest sequence number in the run.
     fn newest_seq(&mut self) -> SeqNo {
         let largest = |run: &Run| run.tables.iter().map(|t| t.meta.seq_range().1).max();
         *self.newest_seq.get_or_insert_with(|| largest(&self.run).unwrap_or_default())
@@ -318,24 +329,24 @@ impl RunCursor {
 
     #[inline]
     fn current_cursor(&self) -> &KlogCursor {
-        self.table_cursor.as_ref().expect("a cursor is read only while it is valid")
+        self.table_cursor.as_ref().expect("the cursor is not valid")
     }
-    /// Whether it is on an entry.
+    /// Returns true if the cursor is on an entry.
     #[inline]
     pub fn valid(&self) -> bool {
         self.table_cursor.as_ref().is_some_and(KlogCursor::valid)
     }
-    /// See [`Source::left`].
+    /// See [`SourceCursor::left_value`].
     fn left_value(&self) -> Option<EntryValue> {
         self.left_value.clone().or_else(|| self.table_cursor.as_ref()?.left_value())
     }
 
-    /// Opens table `i` and positions it by `go`. Not positioned if there is no table `i` or `go`
-    /// fails.
+    /// Opens table `i` and positions it with `seek`. The cursor is not positioned if there is no
+    /// table `i` or `seek` fails.
     fn open_table(
         &mut self,
         i: usize,
-        go: impl FnOnce(&mut KlogCursor) -> Result<()>,
+        seek: impl FnOnce(&mut KlogCursor) -> Result<()>,
     ) -> Result<()> {
         let Some(table) = self.run.tables.get(i) else {
             self.table_cursor = None;
@@ -345,16 +356,16 @@ impl RunCursor {
             self.table_cursor = Some(table.reader.cursor(self.fill_cache).caused_by(self.cause));
             self.table_index = i;
         }
-        let open = self.table_cursor.as_mut().expect("just opened");
+        let open = self.table_cursor.as_mut().expect("the table was opened above");
         if let Some(forward) = self.expected_scan.take() {
             open.expect_scan(forward);
         }
-        go(open)
+        seek(open)
     }
 
-    /// The newest version of `key` that a reader at `at` sees. The run's filters are asked first;
-    /// if they let the key pass, the cursor stands where it is or would be, its block at hand for
-    /// the next seek.
+    /// Returns the newest version of `key` visible at `at`. The run's filters are checked first; if
+    /// they do not exclude the key, the cursor is left at the key's position, with its block loaded
+    /// for the next seek.
     pub fn find_version(
         &mut self,
         key: &[u8],
@@ -366,20 +377,20 @@ impl RunCursor {
             return Ok(None);
         }
         self.open_table(i, |c| c.seek(key, at))?;
-        let here = self
+        let current = self
             .table_cursor
             .as_ref()
             .filter(|c| c.valid() && c.key().equals(self.comparator, key));
-        Ok(here.map(|c| (c.seq(), c.pinned_value())))
+        Ok(current.map(|c| (c.seq(), c.pinned_value())))
     }
 
-    /// See [`Source::seek`].
+    /// See [`SourceCursor::seek`].
     pub fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         let i = self.run.first_table_reaching(self.comparator, key);
         self.open_table(i, |c| c.seek(key, seq))?;
         self.skip_forward(i)
     }
-    /// See [`Source::seek_before`].
+    /// See [`SourceCursor::seek_before`].
     pub fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         let i = self
             .run
@@ -388,25 +399,25 @@ impl RunCursor {
         self.open_table(i, |c| c.seek_before(key, seq))?;
         self.skip_backward(i)
     }
-    /// See [`Source::seek_first`].
+    /// See [`SourceCursor::seek_first`].
     pub fn seek_first(&mut self) -> Result<()> {
         self.open_table(0, KlogCursor::seek_first)?;
         self.skip_forward(0)
     }
-    /// See [`Source::seek_last`].
+    /// See [`SourceCursor::seek_last`].
     pub fn seek_last(&mut self) -> Result<()> {
         let last = self.run.tables.len().saturating_sub(1);
         self.open_table(last, KlogCursor::seek_last)?;
         self.skip_backward(last)
     }
-    /// See [`Source::next`].
+    /// See [`SourceCursor::next`].
     #[inline]
     pub fn next(&mut self) -> Result<()> {
         let Some(c) = &mut self.table_cursor else { return Ok(()) };
         c.next()?;
         if c.valid() { Ok(()) } else { self.skip_forward(self.table_index) }
     }
-    /// See [`Source::prev`].
+    /// See [`SourceCursor::prev`].
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
         let Some(c) = &mut self.table_cursor else { return Ok(()) };
@@ -419,7 +430,7 @@ impl RunCursor {
         self.skip_backward(self.table_index)
     }
 
-    /// From the end of table `i` to the first entry of the next.
+    /// Moves from the end of table `i` to the first entry of the next table.
     fn skip_forward(&mut self, mut i: usize) -> Result<()> {
         while !self.valid() && i + 1 < self.run.tables.len() {
             i += 1;
@@ -427,7 +438,7 @@ impl RunCursor {
         }
         Ok(())
     }
-    /// From the start of table `i` to the last entry of the one before.
+    /// Moves from the start of table `i` to the last entry of the previous table.
     fn skip_backward(&mut self, mut i: usize) -> Result<()> {
         while !self.valid() && i > 0 {
             i -= 1;

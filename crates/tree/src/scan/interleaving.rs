@@ -1,48 +1,49 @@
-//! Which sources take turns on the way ahead, found out for many entries at once: what a merge does
-//! at every step (choose, compare, ask what the entry is) is done here in one loop over numbers.
-//! Must not move a source.
+//! Precomputes, for many entries ahead, the order in which sources supply the next entry: the work
+//! that a merge does per step (choose, compare, classify) is done here in one loop over numbers.
+//! Never moves a source.
 //!
-//! Invariant: only entries are taken that a reader is shown without another look: plain puts that
-//! it sees, each of another key than all before, none of whose versions is newer. Heads say so
-//! where they differ, or the block, of neighbours in it. Where heads of two sources are equal, and
-//! where nothing is known of a source's next entry, it ends.
+//! Invariant: a turn is recorded only for an entry that a reader sees without further checks: a
+//! visible plain put whose key differs from all keys before it, and which is its newest version.
+//! Key prefixes prove that keys differ if the prefixes do; within a block, the block records it for
+//! adjacent entries. The sequence ends where two sources have equal prefixes, and where the next
+//! entry of a source is unknown.
 
 use super::cursor::{SourceCursor, SourceLookahead};
 use perigee_base::{KeyComparator, KeyRef, SeqNo};
 use perigee_file::EntryWindowView;
 
-/// Most turns at a time.
+/// Maximum number of turns computed at once.
 const TURNS_MAX: usize = 128;
-/// Most sources among which turns are found.
+/// Maximum number of sources.
 const SOURCES_MAX: usize = 8;
-/// Most entries of a source at a time, and one that ends them.
+/// Maximum number of entries per source, including the one that ends them.
 const PREFIXES_MAX: usize = 65;
 
-/// Whose turn it is, entry after entry: the numbers of sources.
+/// The sequence of turns: for each entry ahead, the index of the source that supplies it.
 #[derive(Debug)]
 pub struct Interleaving {
     turns: [u8; TURNS_MAX],
     len: usize,
     next: usize,
-    /// For each source the heads of the entries that may be taken, ascending on the way, and the
-    /// largest number behind them.
+    /// Per source, the key prefixes of the entries that may be used, ascending in scan direction,
+    /// with the largest number as a sentinel.
     key_prefixes: Vec<[u64; PREFIXES_MAX]>,
 }
 
-/// A source while it is looked at.
+/// A source during the computation.
 #[derive(Clone, Copy, Default)]
 struct SourcePrefixes {
     source: u8,
-    /// How many of its heads are known.
+    /// Number of its key prefixes.
     len: usize,
 }
 
 impl Interleaving {
-    /// None.
+    /// Creates an empty sequence.
     pub fn new() -> Interleaving {
         Interleaving { turns: [0; TURNS_MAX], len: 0, next: 0, key_prefixes: Vec::new() }
     }
-    /// The same source `n` times in a row; how many it is.
+    /// Sets `n` turns of one source; returns how many were set.
     #[inline]
     pub fn repeat_source(&mut self, source: usize, n: usize) -> usize {
         let n = u8::try_from(source).map_or(0, |_| n.min(TURNS_MAX));
@@ -50,28 +51,28 @@ impl Interleaving {
         (self.len, self.next) = (n, 0);
         n
     }
-    /// The next one.
+    /// Takes the source of the next turn.
     #[inline]
     pub fn next_source(&mut self) -> Option<usize> {
         let source = *self.turns[..self.len].get(self.next)?;
         self.next += 1;
         Some(usize::from(source))
     }
-    /// The source whose turn is the `n`th from now, and how many of the turns up to there are its
-    /// own.
+    /// Returns the source of the `n`th turn from now, and the number of turns up to there that
+    /// belong to the same source.
     pub fn nth_turn(&self, n: usize) -> Option<(usize, usize)> {
         let turns = &self.turns[self.next..self.len];
         let source = *turns.get(n.checked_sub(1)?)?;
         Some((usize::from(source), turns[..n].iter().filter(|s| **s == source).count()))
     }
 
-    /// Finds the turns ahead; how many there are. `standing`: going forward the source that is on
-    /// the entry that is shown, all others being behind it; `None`: going backward, where all stand
-    /// before it already.
+    /// Computes the turns ahead; returns their number. `standing`: in a forward scan, the source
+    /// that is on the entry being shown, all others being after it; `None`: in a backward scan,
+    /// where all sources are before it already.
     pub fn find_turns(
         &mut self,
         sources: &mut [SourceCursor],
-        order: KeyComparator,
+        comparator: KeyComparator,
         standing: Option<usize>,
         at: SeqNo,
     ) -> usize {
@@ -82,86 +83,86 @@ impl Interleaving {
         for (slot, source) in ahead.iter_mut().zip(sources) {
             *slot = source.lookahead(standing.is_some(), at);
         }
-        self.interleave(&ahead, order, standing)
+        self.interleave(&ahead, comparator, standing)
     }
 
-    /// The same of what is known of them.
+    /// Computes the turns from the known entries of each source.
     fn interleave(
         &mut self,
         sources: &[SourceLookahead<'_>],
-        order: KeyComparator,
+        comparator: KeyComparator,
         standing: Option<usize>,
     ) -> usize {
         (self.len, self.next) = (0, 0);
         let forward = standing.is_some();
         let common = common_block_prefix(sources);
-        // The turns end before this head.
+        // The turns end before this key prefix.
         let mut limit = u64::MAX;
         let (mut lanes, mut count, mut shown) = ([SourcePrefixes::default(); SOURCES_MAX], 0, None);
         for (i, source) in sources.iter().enumerate() {
             match source {
                 SourceLookahead::Exhausted => {}
                 SourceLookahead::KeyOnly(key) => {
-                    let head = key.key_prefix(order, common);
-                    limit = limit.min(if forward { head } else { !head });
+                    let prefix = key.key_prefix(comparator, common);
+                    limit = limit.min(if forward { prefix } else { !prefix });
                 }
-                SourceLookahead::Known(strand) => {
-                    let way = PrefixSequence::from_strand(
-                        strand,
+                SourceLookahead::Known(window) => {
+                    let sequence = PrefixSequence::from_window(
+                        window,
                         common.len(),
                         forward,
                         standing == Some(i),
                     );
                     if standing == Some(i) {
-                        shown = Some(way.comparable_prefix(strand.position));
+                        shown = Some(sequence.comparable_prefix(window.position));
                     }
                     if self.key_prefixes.len() == count {
                         self.key_prefixes.push([0; PREFIXES_MAX]);
                     }
-                    let (len, end) = way.write_prefixes(&mut self.key_prefixes[count]);
+                    let (len, end) = sequence.write_prefixes(&mut self.key_prefixes[count]);
                     lanes[count] = SourcePrefixes { source: i as u8, len };
                     (count, limit) = (count + 1, limit.min(end));
                 }
             }
         }
-        // Going forward: what is not behind the entry that is shown may be an older version of it.
-        // (Of the source that is on it the block has said that it is not.)
-        let may_be_older = |lane: &SourcePrefixes, head: u64| {
+        // Going forward, an entry that is not after the one being shown may be an older version of
+        // it. (For the source that is on the shown entry, the block has ruled this out.)
+        let may_be_older = |lane: &SourcePrefixes, prefix: u64| {
             lane.len > 0
                 && standing != Some(usize::from(lane.source))
-                && shown.is_none_or(|s| head <= s)
+                && shown.is_none_or(|s| prefix <= s)
         };
         if forward
             && lanes[..count]
                 .iter()
                 .zip(&self.key_prefixes)
-                .any(|(lane, heads)| may_be_older(lane, heads[0]))
+                .any(|(lane, prefixes)| may_be_older(lane, prefixes[0]))
         {
             return 0;
         }
         let mut sum = 0;
-        for (lane, heads) in lanes[..count].iter().zip(&mut self.key_prefixes) {
-            let n = heads[..lane.len].partition_point(|head| *head < limit);
-            heads[n] = u64::MAX;
+        for (lane, prefixes) in lanes[..count].iter().zip(&mut self.key_prefixes) {
+            let n = prefixes[..lane.len].partition_point(|prefix| *prefix < limit);
+            prefixes[n] = u64::MAX;
             sum += n;
         }
-        let names = lanes.map(|lane| lane.source);
+        let source_ids = lanes.map(|lane| lane.source);
         self.len = match count {
-            0..=2 => self.merge_prefixes::<2>(count, sum, names),
-            3..=4 => self.merge_prefixes::<4>(count, sum, names),
-            _ => self.merge_prefixes::<SOURCES_MAX>(count, sum, names),
+            0..=2 => self.merge_prefixes::<2>(count, sum, source_ids),
+            3..=4 => self.merge_prefixes::<4>(count, sum, source_ids),
+            _ => self.merge_prefixes::<SOURCES_MAX>(count, sum, source_ids),
         };
         self.len
     }
 
-    /// Takes the least head of `count` sources again and again, `sum` times at most; it ends before
-    /// one that two of them have. Without branches that depend on heads: nobody can tell whose turn
-    /// it is.
+    /// Repeatedly takes the smallest prefix of `count` sources, at most `sum` times; ends before a
+    /// prefix that two of them share. Has no branches that depend on prefixes, as the order of
+    /// sources is unpredictable.
     fn merge_prefixes<const N: usize>(
         &mut self,
         count: usize,
         sum: usize,
-        names: [u8; SOURCES_MAX],
+        source_ids: [u8; SOURCES_MAX],
     ) -> usize {
         const NONE: [u64; PREFIXES_MAX] = [u64::MAX; PREFIXES_MAX];
         let lanes: [&[u64; PREFIXES_MAX]; N] = std::array::from_fn(|i| {
@@ -169,11 +170,11 @@ impl Interleaving {
         });
         let mut at = [0; N];
         for (n, turn) in self.turns[..sum.min(TURNS_MAX)].iter_mut().enumerate() {
-            let heads: [u64; N] = std::array::from_fn(|i| lanes[i][at[i]]);
-            let least = heads.iter().fold(u64::MAX, |least, head| least.min(*head));
+            let prefixes: [u64; N] = std::array::from_fn(|i| lanes[i][at[i]]);
+            let least = prefixes.iter().fold(u64::MAX, |least, prefix| least.min(*prefix));
             let (mut takers, mut taker) = (0, 0);
             for i in 0..N {
-                let takes = usize::from(heads[i] == least);
+                let takes = usize::from(prefixes[i] == least);
                 at[i] = PREFIXES_MAX.min(at[i] + takes + 1) - 1;
                 takers += takes;
                 taker += takes * i;
@@ -181,16 +182,16 @@ impl Interleaving {
             if takers != 1 {
                 return n;
             }
-            *turn = names[taker];
+            *turn = source_ids[taker];
         }
         sum.min(TURNS_MAX)
     }
 }
 
-/// What the keys of all blocks begin with.
+/// Returns the common prefix of the keys in all blocks.
 fn common_block_prefix<'a>(sources: &[SourceLookahead<'a>]) -> &'a [u8] {
     let mut prefixes = sources.iter().filter_map(|source| match source {
-        SourceLookahead::Known(strand) => Some(strand.prefix),
+        SourceLookahead::Known(window) => Some(window.prefix),
         _ => None,
     });
     let first = prefixes.next().unwrap_or(&[]);
@@ -199,15 +200,15 @@ fn common_block_prefix<'a>(sources: &[SourceLookahead<'a>]) -> &'a [u8] {
     &first[..n]
 }
 
-/// What is known of a source, as numbers that ascend on the way and can be compared with those of
-/// other sources.
+/// Key prefixes of a source, as numbers that ascend in scan direction and are comparable with those
+/// of other sources.
 struct PrefixSequence<'a> {
     key_prefixes: &'a [u64],
-    /// The first entry of the way, and how many may be taken from there.
+    /// The first entry ahead, and the number of entries that may be used from there.
     first: usize,
     count: usize,
-    /// What heads begin with, the part of the block's prefix that not all blocks have in common,
-    /// and so many bits.
+    /// The part of the block's prefix that is not common to all blocks, as the leading bits of all
+    /// its key prefixes, and the number of these bits.
     lead: u64,
     shift: u32,
     forward: bool,
@@ -215,46 +216,42 @@ struct PrefixSequence<'a> {
 
 impl<'a> PrefixSequence<'a> {
     #[inline]
-    fn from_strand(
-        strand: &EntryWindowView<'a>,
+    fn from_window(
+        window: &EntryWindowView<'a>,
         common: usize,
         forward: bool,
-        stands: bool,
+        is_standing: bool,
     ) -> PrefixSequence<'a> {
-        let rest = &strand.prefix[common..];
+        let rest = &window.prefix[common..];
         let lead = if rest.is_empty() {
             0
         } else {
             KeyRef::from_key(rest).key_prefix(KeyComparator::Bytes, &[])
         };
         let shift = 8 * rest.len().min(8) as u32;
-        let EntryWindowView {
-            key_prefixes: heads,
-            visible_puts: puts,
-            new_keys: differ,
-            position: here,
-            ..
-        } = *strand;
-        let first = here + usize::from(stands);
-        let count = if first >= heads.len() {
+        let EntryWindowView { key_prefixes, visible_puts, new_keys, position, .. } = *window;
+        let first = position + usize::from(is_standing);
+        let count = if first >= key_prefixes.len() {
             0
         } else if forward {
-            // The entry that it is on is behind all that was shown: it needs no word of the block.
-            let differ = differ | u64::from(!stands) << first;
-            (((puts & differ) >> first).trailing_ones() as usize).min(heads.len() - first)
+            // The current entry is after all that was shown: its key is new without proof by the
+            // block.
+            let new_keys = new_keys | u64::from(!is_standing) << first;
+            (((visible_puts & new_keys) >> first).trailing_ones() as usize)
+                .min(key_prefixes.len() - first)
         } else {
-            (((puts & differ) << (63 - first)).leading_ones() as usize).min(first + 1)
+            (((visible_puts & new_keys) << (63 - first)).leading_ones() as usize).min(first + 1)
         };
-        PrefixSequence { key_prefixes: heads, first, count, lead, shift, forward }
+        PrefixSequence { key_prefixes, first, count, lead, shift, forward }
     }
-    /// A head behind what all blocks have in common.
+    /// Returns a key prefix after the bytes common to all blocks.
     #[inline]
     fn comparable_prefix(&self, i: usize) -> u64 {
-        let head = self.lead | self.key_prefixes[i].checked_shr(self.shift).unwrap_or(0);
-        if self.forward { head } else { !head }
+        let prefix = self.lead | self.key_prefixes[i].checked_shr(self.shift).unwrap_or(0);
+        if self.forward { prefix } else { !prefix }
     }
-    /// Lays down the heads that may be taken; how many, and the least head before which turns have
-    /// to end.
+    /// Writes the key prefixes that may be used; returns their number, and the smallest prefix
+    /// before which turns must end.
     #[inline]
     fn write_prefixes(&self, out: &mut [u64; PREFIXES_MAX]) -> (usize, u64) {
         let (first, n) = (self.first, self.count);
@@ -271,7 +268,7 @@ impl<'a> PrefixSequence<'a> {
         };
         match end {
             Some(end) => (n, self.comparable_prefix(end)),
-            // Nobody knows what comes behind the last one.
+            // The entry after the last one is unknown.
             None => (n, n.checked_sub(1).map_or(0, |last| out[last].saturating_add(1))),
         }
     }
@@ -288,8 +285,8 @@ mod tests {
         *x
     }
 
-    /// Keys of which some are in several sources, and some several times in one; some differ only
-    /// behind their heads.
+    /// Returns a random key; some occur in several sources, some several times in one, and some
+    /// differ only after their prefixes.
     fn random_key(x: &mut u64, kind: u64) -> Vec<u8> {
         let start: &[u8] =
             [&b""[..], b"p/", b"a/long/way/in/"][(next_random(x) % (kind + 1)) as usize];
@@ -297,8 +294,8 @@ mod tests {
         [start, &end.to_be_bytes()].concat()
     }
 
-    /// A block of a source: its keys in order, which of them are clear puts, what they begin with,
-    /// and their heads.
+    /// A block of a source: its keys in order, flags for visible puts and new keys, the common
+    /// prefix, and the key prefixes.
     struct TestBlock {
         keys: Vec<Vec<u8>>,
         visible_puts: u64,
@@ -308,51 +305,38 @@ mod tests {
         position: usize,
     }
 
-    fn random_block(x: &mut u64, kind: u64, here: Option<usize>) -> TestBlock {
+    fn random_block(x: &mut u64, kind: u64, position: Option<usize>) -> TestBlock {
         let n = 1 + next_random(x) as usize % (PREFIXES_MAX - 1);
         let mut keys: Vec<Vec<u8>> = (0..n).map(|_| random_key(x, kind)).collect();
         keys.sort();
         let mut prefix = keys[0].clone();
         prefix.truncate(KeyRef::from_key(&keys[n - 1]).common_prefix_len(&prefix));
-        let head = |k: &Vec<u8>| {
+        let prefix_of = |k: &Vec<u8>| {
             KeyRef::from_key(&k[prefix.len()..]).key_prefix(KeyComparator::Bytes, &[])
         };
-        let heads = keys.iter().map(head).collect();
-        let differ = (1..n).filter(|i| keys[*i] != keys[i - 1]).fold(0, |bits, i| bits | 1 << i);
-        let puts = (0..n).filter(|_| next_random(x) % 40 > 0).fold(0, |bits, i| bits | 1 << i);
-        let here = here.unwrap_or_else(|| next_random(x) as usize % n);
-        TestBlock {
-            keys,
-            visible_puts: puts,
-            new_keys: differ,
-            prefix,
-            key_prefixes: heads,
-            position: here,
-        }
+        let key_prefixes = keys.iter().map(prefix_of).collect();
+        let new_keys = (1..n).filter(|i| keys[*i] != keys[i - 1]).fold(0, |bits, i| bits | 1 << i);
+        let visible_puts =
+            (0..n).filter(|_| next_random(x) % 40 > 0).fold(0, |bits, i| bits | 1 << i);
+        let position = position.unwrap_or_else(|| next_random(x) as usize % n);
+        TestBlock { keys, visible_puts, new_keys, prefix, key_prefixes, position }
     }
 
     impl TestBlock {
         fn lookahead(&self) -> SourceLookahead<'_> {
-            let TestBlock {
-                prefix,
-                key_prefixes: heads,
-                visible_puts: puts,
-                new_keys: differ,
-                position: here,
-                ..
-            } = self;
+            let TestBlock { prefix, key_prefixes, visible_puts, new_keys, position, .. } = self;
             SourceLookahead::Known(EntryWindowView {
                 prefix,
-                key_prefixes: heads,
-                visible_puts: *puts,
-                new_keys: *differ,
-                position: *here,
+                key_prefixes,
+                visible_puts: *visible_puts,
+                new_keys: *new_keys,
+                position: *position,
             })
         }
     }
 
-    /// Against comparing whole keys: every entry that is taken is the next of all, is a put, and
-    /// shares its key with nothing that was or will be met.
+    /// Compared with a merge by whole keys: every entry taken is the next of all sources, is a put,
+    /// and shares its key with no other entry before or after it.
     #[test]
     fn interleaving_matches_merge_by_whole_keys() {
         let (mut x, mut taken, mut possible) = (77, 0, 0);
@@ -365,7 +349,7 @@ mod tests {
             let limit = (next_random(x) % 3 == 0).then(|| random_key(x, kind));
             let mut standing = None;
             if forward {
-                // All others are behind the entry that is shown.
+                // All other sources are after the entry being shown.
                 let shown = blocks[0].keys[blocks[0].position].clone();
                 blocks.iter_mut().skip(1).for_each(|b| {
                     b.position = b.keys.partition_point(|k| *k < shown);
@@ -405,7 +389,7 @@ mod tests {
                 if !forward {
                     assert!(
                         here > 0 && blocks[i].keys[here - 1] != *key,
-                        "{case}: newer versions come next"
+                        "{case}: newer versions follow"
                     );
                 }
                 assert!(

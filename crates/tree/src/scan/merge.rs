@@ -1,10 +1,10 @@
-//! Many sources as one, in entry order. Turning round means seeking again: [`super::visible`] does
-//! that, so this room only ever goes the way of its last seek.
+//! Merges many sources into one, in entry order. A change of direction requires a new seek, which
+//! [`super::visible`] does: this cursor only moves in the direction of its last seek.
 //!
-//! Of each source the head of its key is kept, a number that decides most comparisons
-//! ([`KeyRef::head`]); keys are compared where heads tie. The runner-up is kept too: as long as the
-//! current source stays before it, no other is looked at. The choice itself is linear: there are
-//! few sources, and a head is one comparison.
+//! The prefix of each source's key is kept as a number, which decides most comparisons
+//! ([`KeyRef::key_prefix`]); keys are compared only if prefixes are equal. The runner-up is kept
+//! too: as long as the current source stays before it, no other source is examined. Selection is
+//! linear: there are few sources, and comparing prefixes is cheap.
 
 use super::cursor::{RunCursor, SourceCursor};
 use super::interleaving::Interleaving;
@@ -17,17 +17,19 @@ use perigee_file::{EntryMeta, EntryValue, KlogCursor, TableBlock};
 use std::cmp::Ordering::{Greater, Less};
 use std::sync::Arc;
 
-/// So many bytes before the first difference belong to the heads: the walk goes on behind it.
+/// Number of common bytes kept in the prefixes before the first difference, so that they stay valid
+/// as the scan goes on.
 const PREFIX_SLACK_BYTES: usize = 4;
-/// So many steps in one source promise more of them, if they are usual or came just now.
+/// Minimum number of consecutive steps in one source, usual or just now, for counting visible
+/// entries ahead in that source.
 const STEPS_IN_SOURCE_MIN: (u32, u32) = (8, 4);
 
-/// Fewer turns than these were not worth looking for them.
+/// Fewer turns than this do not pay for computing them.
 const FEW_TURNS: usize = 4;
-/// After some such attempts so many steps pass until the next, as a power of two.
+/// Base-2 logarithm of the maximum number of steps between attempts, after unsuccessful ones.
 const RETRY_LOG2_MAX: u32 = 6;
 
-/// A source, as the choice among them sees it: the head of its key is inverted when going backward.
+/// Position of a source as used for selection; the key prefix is inverted when going backward.
 #[derive(Clone, Copy, Debug)]
 struct SourcePosition {
     meta: EntryMeta,
@@ -39,43 +41,44 @@ const NO_POSITION: EntryMeta =
 
 /// The merged position. After an error it is not valid until the next seek.
 ///
-/// Invariants while valid: 1. no source is before `current`, and none but it before `second`
-/// (`None`: no other source is valid), but for gliding, until it settles; 2. `lanes` say where the
-/// sources are, heads of keys being those behind `skip`, but for sources that glided.
+/// Invariants while valid: 1. no source is before `current`, and none except it is before `second`
+/// (`None`: no other source is valid); suspended after `step_visible` until `refresh_positions`; 2.
+/// `positions` holds the positions of the sources, with key prefixes taken after `shared_prefix`;
+/// except for sources moved by `step_visible`.
 #[derive(Debug)]
 pub struct MergeCursor {
     comparator: KeyComparator,
     sources: Vec<SourceCursor>,
-    /// So many of the runs among them, the first, are a transaction's own.
+    /// Number of runs that belong to the transaction itself; they come first.
     overlay_runs: usize,
     positions: Vec<SourcePosition>,
     shared_prefix: Vec<u8>,
     current: Option<usize>,
     second: Option<usize>,
     forward: bool,
-    /// The source that the last step moved.
+    /// Source that the last step moved.
     last_moved: usize,
-    /// Heads say that the last step led to another key.
+    /// True if key prefixes prove that the last step led to another key.
     is_on_other_key: bool,
-    /// Steps since another source was the current one; how many it usually is.
+    /// Steps since the current source changed, and a moving average of that number.
     steps_in_source: u32,
     usual_steps: u32,
-    /// Sources moved without their heads.
+    /// True if sources were moved without updating `positions`.
     positions_stale: bool,
-    /// Whose turns lie ahead, as far as that was found out.
+    /// Turns ahead, as far as they were computed.
     interleaving: Interleaving,
-    /// Attempts one after the other that found few; steps until the next.
+    /// Consecutive attempts that found few turns, and steps until the next attempt.
     failed_attempts: u32,
     steps_until_retry: u32,
-    /// A key in one piece, for who wants it so.
+    /// Buffer for a contiguous key.
     key: Vec<u8>,
 }
 
 impl MergeCursor {
-    /// Over these sources.
-    pub fn new(order: KeyComparator, sources: Vec<SourceCursor>) -> MergeCursor {
+    /// Creates a cursor over these sources.
+    pub fn new(comparator: KeyComparator, sources: Vec<SourceCursor>) -> MergeCursor {
         MergeCursor {
-            comparator: order,
+            comparator,
             positions: vec![SourcePosition { meta: NO_POSITION, valid: false }; sources.len()],
             sources,
             overlay_runs: 0,
@@ -95,45 +98,44 @@ impl MergeCursor {
         }
     }
 
-    /// Over everything in a view: own writes in memory, memtables, own runs, then runs, each from
-    /// the newest to the oldest.
+    /// Creates a cursor over a view: the transaction's own memtable, memtables, the transaction's
+    /// own runs, then runs, each from newest to oldest.
     pub fn for_view(view: &View, fill_cache: bool) -> MergeCursor {
-        let order = view.version.comparator;
+        let comparator = view.version.comparator;
         let memtables = view.overlay.iter().map(TxnOverlay::memtable).chain(view.memtables());
         let mut sources: Vec<SourceCursor> =
             memtables.map(|m| SourceCursor::from(m.cursor())).collect();
-        let own_runs = view.overlay.as_ref().map_or(&[][..], TxnOverlay::runs);
+        let overlay_runs = view.overlay.as_ref().map_or(&[][..], TxnOverlay::runs);
         let run =
-            |r: &Arc<Run>| SourceCursor::Run(RunCursor::new(Arc::clone(r), order, fill_cache));
-        sources.extend(own_runs.iter().chain(view.version.runs()).map(run));
-        MergeCursor { overlay_runs: own_runs.len(), ..MergeCursor::new(order, sources) }
+            |r: &Arc<Run>| SourceCursor::Run(RunCursor::new(Arc::clone(r), comparator, fill_cache));
+        sources.extend(overlay_runs.iter().chain(view.version.runs()).map(run));
+        MergeCursor { overlay_runs: overlay_runs.len(), ..MergeCursor::new(comparator, sources) }
     }
 
-    /// The run of that number in the version of a view that this is over; then it is nowhere until
-    /// the next seek.
+    /// Returns run `number` of the view's version. The merge is then not valid until the next seek.
     pub fn run_cursor(&mut self, number: usize) -> Option<&mut RunCursor> {
         self.current = None;
         let mut runs = self.sources.iter_mut();
         runs.by_ref().filter_map(SourceCursor::as_run).nth(self.overlay_runs + number)
     }
 
-    /// Positions every source by `go`, then chooses.
+    /// Positions every source with `seek`, then selects the current one.
     fn position_sources(
         &mut self,
         forward: bool,
-        go: impl Fn(&mut SourceCursor) -> Result<()>,
+        seek: impl Fn(&mut SourceCursor) -> Result<()>,
     ) -> Result<()> {
         self.current = None;
         (self.is_on_other_key, self.positions_stale) = (false, false);
         self.forward = forward;
-        self.sources.iter_mut().try_for_each(go)?;
+        self.sources.iter_mut().try_for_each(seek)?;
         self.rebuild_prefixes();
         self.select_current();
         Ok(())
     }
 
-    /// Takes all heads anew, behind what the keys at hand have in common, but for some bytes. (A
-    /// single source has its keys to itself: nothing would be known of those behind the first.)
+    /// Recomputes all prefixes, after the common prefix of all current keys less some bytes. (With
+    /// a single source nothing is skipped: no other key would bound the keys after the first one.)
     fn rebuild_prefixes(&mut self) {
         let mut valid = self.sources.iter().filter(|s| s.valid()).map(SourceCursor::key);
         self.shared_prefix.clear();
@@ -150,24 +152,23 @@ impl MergeCursor {
         (0..self.sources.len()).for_each(|i| self.update_position(i));
     }
 
-    /// Where source `i` is.
+    /// Updates the position of source `i`.
     fn update_position(&mut self, i: usize) {
         let source = &self.sources[i];
         let valid = source.valid();
         if valid {
-            let spot = source.entry_meta(self.comparator, &self.shared_prefix);
-            self.set_position(i, spot);
+            let meta = source.entry_meta(self.comparator, &self.shared_prefix);
+            self.set_position(i, meta);
         }
         self.positions[i].valid = valid;
     }
     #[inline]
-    fn set_position(&mut self, i: usize, spot: EntryMeta) {
-        let head = if self.forward { spot.key_prefix } else { !spot.key_prefix };
-        self.positions[i] =
-            SourcePosition { meta: EntryMeta { key_prefix: head, ..spot }, valid: true };
+    fn set_position(&mut self, i: usize, meta: EntryMeta) {
+        let key_prefix = if self.forward { meta.key_prefix } else { !meta.key_prefix };
+        self.positions[i] = SourcePosition { meta: EntryMeta { key_prefix, ..meta }, valid: true };
     }
 
-    /// Whether source `a` comes before source `b`, both valid.
+    /// Returns true if source `a` is before source `b`; both must be valid.
     #[inline]
     fn is_before(&self, a: usize, b: usize) -> bool {
         let (x, y) = (self.positions[a].meta.key_prefix, self.positions[b].meta.key_prefix);
@@ -176,11 +177,12 @@ impl MergeCursor {
 
     fn is_before_by_key(&self, a: usize, b: usize) -> bool {
         let (a, b) = (&self.sources[a], &self.sources[b]);
-        let whole = a.key().cmp(self.comparator, b.key()).then_with(|| b.seq().cmp(&a.seq()));
-        whole == if self.forward { Less } else { Greater }
+        let ordering = a.key().cmp(self.comparator, b.key()).then_with(|| b.seq().cmp(&a.seq()));
+        ordering == if self.forward { Less } else { Greater }
     }
 
-    /// The source with the smallest entry (largest, when going backward), and the one after it.
+    /// Selects the source with the smallest entry (largest when going backward) and the one after
+    /// it.
     fn select_current(&mut self) {
         let (mut best, mut second): (Option<usize>, Option<usize>) = (None, None);
         for i in (0..self.positions.len()).filter(|i| self.positions[*i].valid) {
@@ -193,19 +195,19 @@ impl MergeCursor {
         (self.current, self.second) = (best, second);
     }
 
-    /// A step of source `i` that leaves its block.
+    /// Steps source `i` out of its current block.
     fn step_to_next_block(&mut self, i: usize) -> Result<()> {
         let source = &mut self.sources[i];
-        let stepped = if self.forward { source.next() } else { source.prev() };
-        if stepped.is_err() {
+        let result = if self.forward { source.next() } else { source.prev() };
+        if result.is_err() {
             self.current = None;
-            return stepped;
+            return result;
         }
         self.update_position(i);
         Ok(())
     }
 
-    /// After gliding: where the sources are, and which of them is the current one.
+    /// After `step_visible`: updates the positions and selects the current source.
     #[inline]
     pub fn refresh_positions(&mut self) {
         if std::mem::take(&mut self.positions_stale) {
@@ -218,7 +220,7 @@ impl MergeCursor {
         }
     }
 
-    /// Another source is the current one now.
+    /// Records that the current source changed.
     #[inline]
     fn record_switch(&mut self) {
         self.usual_steps =
@@ -226,7 +228,7 @@ impl MergeCursor {
         self.steps_in_source = 0;
     }
 
-    /// The second source becomes the current one; of all others the foremost is looked for.
+    /// Makes the second source the current one, and selects a new second one.
     fn switch_source(&mut self, to: usize) {
         self.record_switch();
         self.current = Some(to);
@@ -239,29 +241,29 @@ impl MergeCursor {
         self.second = second;
     }
 
-    /// To the first entry at or after (key, seq), going forward.
+    /// Moves to the first entry at or after (key, seq), going forward.
     pub fn seek(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         self.position_sources(true, |s| s.seek(key, seq))
     }
-    /// To what comes behind (before) all versions of `key`, to go on from there.
+    /// Moves to the entry after (before) all versions of `key`, for a scan from there.
     pub fn scan_from(&mut self, key: &[u8], forward: bool) -> Result<()> {
         self.sources.iter_mut().for_each(|s| s.expect_scan(forward));
         if forward { self.seek(key, SeqNo::ZERO) } else { self.seek_before(key, SeqNo::MAX) }
     }
-    /// To the first entry at or after (key, seq) from a place before it, going forward: sources
-    /// that are behind it already stay where they are.
+    /// Moves to the first entry at or after (key, seq) from a position before it, going forward:
+    /// sources that are already past it are not moved.
     pub fn seek_forward(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         self.current = None;
         (self.is_on_other_key, self.positions_stale) = (false, false);
         for i in 0..self.sources.len() {
             let source = &mut self.sources[i];
-            let behind = || {
+            let compare = || {
                 source
                     .key()
                     .cmp(self.comparator, KeyRef::from_key(key))
                     .then_with(|| seq.cmp(&source.seq()))
             };
-            if source.valid() && behind() == Less {
+            if source.valid() && compare() == Less {
                 source.seek(key, seq)?;
             }
             self.update_position(i);
@@ -272,8 +274,7 @@ impl MergeCursor {
         }
         Ok(())
     }
-    /// Whether the block at hand of the current source, or of the run of that number, reaches as
-    /// far as `key`.
+    /// Returns true if the current block of the current source, or of run `run`, covers `key`.
     pub fn block_reaches(&self, run: Option<usize>, key: &[u8]) -> bool {
         let source = match run {
             Some(number) => self
@@ -285,27 +286,27 @@ impl MergeCursor {
         };
         source.is_some_and(|s| s.block_reaches(key))
     }
-    /// To the last entry before (key, seq), going backward.
+    /// Moves to the last entry before (key, seq), going backward.
     pub fn seek_before(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
         self.position_sources(false, |s| s.seek_before(key, seq))
     }
-    /// To the first entry, going forward.
+    /// Moves to the first entry, going forward.
     pub fn seek_first(&mut self) -> Result<()> {
         self.position_sources(true, SourceCursor::seek_first)
     }
-    /// To the last entry, going backward.
+    /// Moves to the last entry, going backward.
     pub fn seek_last(&mut self) -> Result<()> {
         self.position_sources(false, SourceCursor::seek_last)
     }
-    /// The next entry of the way.
+    /// Moves to the next entry in the current direction.
     #[inline]
     pub fn step(&mut self) -> Result<()> {
         self.refresh_positions();
         let Some(i) = self.current else { return Ok(()) };
-        let head = self.positions[i].meta.key_prefix;
+        let last_prefix = self.positions[i].meta.key_prefix;
         self.last_moved = i;
         match self.sources[i].step_in_block(self.forward, &self.shared_prefix) {
-            Some(spot) => self.set_position(i, spot),
+            Some(meta) => self.set_position(i, meta),
             None => self.step_to_next_block(i)?,
         }
         let valid = self.positions[i].valid;
@@ -317,17 +318,17 @@ impl MergeCursor {
             Some(second) => self.switch_source(second),
         }
         if let Some(i) = self.current {
-            let now = self.positions[i].meta.key_prefix;
-            self.is_on_other_key = now != head;
-            if matches!(now, 0 | u64::MAX) && !self.shared_prefix.is_empty() {
+            let prefix = self.positions[i].meta.key_prefix;
+            self.is_on_other_key = prefix != last_prefix;
+            if matches!(prefix, 0 | u64::MAX) && !self.shared_prefix.is_empty() {
                 self.check_prefixes(i);
             }
         }
         Ok(())
     }
 
-    /// The block that begins with the entry it is on, if everything in it comes before every other
-    /// source; also where the foremost of these is. Going forward only.
+    /// Returns the block that starts with the current entry, if all of its entries come before
+    /// every other source; also the current key of the foremost other source. Forward only.
     #[inline]
     pub fn passthrough_block(&self) -> Option<(&KlogCursor, &Arc<TableBlock>, Option<KeyRef<'_>>)> {
         let (cursor, block) = self.sources[self.current?].passthrough_block()?;
@@ -336,14 +337,14 @@ impl MergeCursor {
         let before = limit.is_none_or(|limit| last.cmp(self.comparator, limit) == Less);
         before.then_some((cursor, block, limit))
     }
-    /// Goes on behind that block.
+    /// Moves to the entry after that block.
     pub fn skip_block(&mut self) -> Result<()> {
         let Some(i) = self.current else { return Ok(()) };
         (self.last_moved, self.is_on_other_key) = (i, false);
-        let left = self.sources[i].skip_block();
-        if left.is_err() {
+        let result = self.sources[i].skip_block();
+        if result.is_err() {
             self.current = None;
-            return left;
+            return result;
         }
         self.update_position(i);
         self.select_current();
@@ -353,12 +354,12 @@ impl MergeCursor {
         Ok(())
     }
 
-    /// How many entries of the way lie ahead that a reader at `at` is shown without another look:
-    /// going forward those behind the one it is on, going backward that one and those before it.
+    /// Returns the number of entries ahead that a reader at `at` sees without further checks: going
+    /// forward those after the current entry, going backward the current one and those before it.
     #[inline]
     pub fn count_visible_ahead(&mut self, at: SeqNo) -> usize {
         let Some(i) = self.current else { return 0 };
-        let stretch = match self.second {
+        let n = match self.second {
             None => self.sources[i].count_visible_ahead(self.forward, at, None),
             Some(_)
                 if self.usual_steps < STEPS_IN_SOURCE_MIN.0
@@ -373,10 +374,10 @@ impl MergeCursor {
                 Err(_) => 0,
             },
         };
-        self.interleaving.repeat_source(i, stretch)
+        self.interleaving.repeat_source(i, n)
     }
-    /// The same where sources take turns. Where that finds little (equal heads, many versions, a
-    /// memtable in between) it is tried less and less often.
+    /// Does the same for sources that alternate. If that finds few entries (equal prefixes, many
+    /// versions, a memtable in between), it is attempted less and less often.
     fn find_interleaving(&mut self, at: SeqNo) -> usize {
         if self.steps_until_retry > 0 {
             self.steps_until_retry -= 1;
@@ -389,7 +390,7 @@ impl MergeCursor {
         self.steps_until_retry = (1 << self.failed_attempts) - 1;
         n
     }
-    /// A step to an entry that was said to be clear; `key` becomes the key that is shown then.
+    /// Steps to an entry counted by `count_visible_ahead`; stores the key to show in `key`.
     #[inline]
     pub fn step_visible(&mut self, key: &mut Vec<u8>) {
         let (Some(last), Some(i)) = (self.current, self.interleaving.next_source()) else { return };
@@ -403,20 +404,21 @@ impl MergeCursor {
         (self.current, self.last_moved, self.positions_stale) = (Some(i), i, true);
         self.steps_in_source = if i == last { self.steps_in_source.saturating_add(1) } else { 0 };
     }
-    /// The last of so many entries that are clear.
+    /// Returns the key of the `n`th visible entry ahead.
     pub fn visible_key_ahead(&self, n: usize) -> KeyRef<'_> {
-        let (i, times) = self.interleaving.nth_turn(n).expect("so many turns were found");
+        let (i, times) =
+            self.interleaving.nth_turn(n).expect("n is at most the number of turns found");
         let standing = self.forward && self.current == Some(i);
         self.sources[i].key_ahead(self.forward, if standing { times } else { times - 1 })
     }
 
-    /// Whether the last step certainly led to another key; if not, it may have.
+    /// Returns true if the last step certainly led to another key; otherwise it may have.
     #[inline]
     pub fn key_changed(&self) -> bool {
         self.is_on_other_key
     }
 
-    /// Takes the heads anew if they say nothing about the key of source `i`.
+    /// Recomputes all prefixes if the key of source `i` does not start with the shared prefix.
     #[cold]
     fn check_prefixes(&mut self, i: usize) {
         if !self.sources[i].key().starts_with(&self.shared_prefix) {
@@ -424,16 +426,16 @@ impl MergeCursor {
         }
     }
 
-    /// Goes on behind `cut` in every source in which everything is older than the tombstone `seq`;
-    /// a source that also holds newer entries takes one step, if it is at hand.
+    /// Seeks past `cut` in every source whose entries are all older than the tombstone `seq`; the
+    /// current source, if it also holds newer entries, moves one step.
     pub fn seek_past(&mut self, cut: KeyBoundaryRef<'_>, seq: SeqNo) -> Result<()> {
         let Some(current) = self.current.take() else { return Ok(()) };
         (self.is_on_other_key, self.positions_stale) = (false, false);
-        let (order, forward) = (self.comparator, self.forward);
+        let (comparator, forward) = (self.comparator, self.forward);
         for (i, source) in self.sources.iter_mut().enumerate() {
             let inside = source.valid() && {
                 source.key().copy_to(&mut self.key);
-                cut.is_before(order, &self.key) != forward
+                cut.is_before(comparator, &self.key) != forward
             };
             if inside && source.is_older_than(seq) {
                 source.seek_past(cut, forward)?;
@@ -445,47 +447,50 @@ impl MergeCursor {
         self.select_current();
         Ok(())
     }
-    /// See [`Source::pass`].
+    /// See [`SourceCursor::skip_tombstone`].
     pub fn skip_tombstone(&mut self) -> u64 {
         self.current.map_or(0, |i| self.sources[i].skip_tombstone())
     }
-    /// Whether it is on an entry.
+    /// Returns true if the cursor is on an entry.
     #[inline]
     pub fn valid(&self) -> bool {
         self.current.is_some()
     }
     #[inline]
     fn current_source(&self) -> &SourceCursor {
-        &self.sources[self.current.expect("a cursor is read only while it is valid")]
+        &self.sources[self.current.expect("the cursor is not valid")]
     }
-    /// The key of the entry it is on.
+    /// Returns the key of the current entry.
     #[inline]
     pub fn key(&self) -> KeyRef<'_> {
         self.current_source().key()
     }
     #[inline]
     fn current_meta(&self) -> &EntryMeta {
-        debug_assert!(!self.positions_stale, "a merge that glided settles first");
-        &self.positions[self.current.expect("a cursor is read only while it is valid")].meta
+        debug_assert!(
+            !self.positions_stale,
+            "refresh_positions() must be called after step_visible()"
+        );
+        &self.positions[self.current.expect("the cursor is not valid")].meta
     }
-    /// The sequence number of the entry it is on.
+    /// Returns the sequence number of the current entry.
     #[inline]
     pub fn seq(&self) -> SeqNo {
         self.current_meta().seq
     }
-    /// What the entry is.
+    /// Returns the kind of the current entry.
     #[inline]
     pub fn kind(&self) -> EntryKind {
         self.current_meta().kind
     }
-    /// Its value, borrowed.
+    /// Returns the value of the current entry, borrowed.
     #[inline]
     pub fn value(&self) -> ValueRef<'_> {
         self.current_source().value()
     }
-    /// The whole entry, its key put together.
+    /// Returns the current entry, with a contiguous key.
     pub fn entry(&mut self) -> EntryRef<'_> {
-        let source = &self.sources[self.current.expect("a cursor is read only while it is valid")];
+        let source = &self.sources[self.current.expect("the cursor is not valid")];
         let key = source.key();
         let key = if key.prefix.is_empty() {
             key.suffix
@@ -495,33 +500,34 @@ impl MergeCursor {
         };
         EntryRef { key, seq: source.seq(), value: source.value() }
     }
-    /// Its value, pinned.
+    /// Returns the value of the current entry, pinned.
     #[inline]
     pub fn entry_value(&self) -> EntryValue {
         self.current_source().entry_value()
     }
-    /// The value of the entry that the last step left, going backward.
+    /// Returns the value of the entry that the last backward step left.
     #[inline]
     pub fn left_value(&self) -> Option<EntryValue> {
         self.sources.get(self.last_moved).and_then(SourceCursor::left_value)
     }
-    /// The value of the entry that the last step left, going backward, borrowed, if it is at hand.
+    /// Returns the value of the entry that the last backward step left, borrowed, if it is still
+    /// available.
     #[inline]
     pub fn left_value_ref(&self) -> Option<ValueRef<'_>> {
         self.sources.get(self.last_moved)?.left_value_ref()
     }
-    /// Whether it goes forward.
+    /// Returns true if the direction is forward.
     #[inline]
     pub fn is_forward(&self) -> bool {
         self.forward
     }
-    /// Fails unless it goes the given way: a guard for callers.
+    /// Fails unless the cursor moves in the given direction; guards against misuse.
     #[inline]
     pub fn expect_direction(&self, forward: bool) -> Result<()> {
         if self.forward == forward {
             Ok(())
         } else {
-            Err(Error::internal("a merge was asked to turn without a seek"))
+            Err(Error::internal("a merge cursor was moved against its direction without a seek"))
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Reads over many entries: cursors over one source, merged in entry order, reduced to what a
-//! reader may see.
+//! Scans: cursors over single sources, merged in entry order, and reduced to the entries visible to
+//! a reader.
 
 pub mod bounds;
 pub mod cursor;

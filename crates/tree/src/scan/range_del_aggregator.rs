@@ -1,6 +1,6 @@
-//! What range tombstones hide from a scan. The stretch around the scan's place is kept: inside it
-//! an entry costs one or two comparisons of keys, whatever lies beside it; only where the stretch
-//! ends are the sources asked again.
+//! Entries that range tombstones hide from a scan. The aggregator keeps the span around the scan's
+//! position: inside it an entry costs one or two key comparisons, however many sources there are;
+//! the sources are consulted again only where the span ends.
 
 use crate::memtable::Memtable;
 use crate::txn_overlay::TxnOverlay;
@@ -12,7 +12,7 @@ use perigee_base::{KeyComparator, SeqNo};
 use perigee_file::range_tombstones::TombstoneSpan;
 use std::sync::Arc;
 
-/// A source that has range tombstones.
+/// A source with range tombstones.
 #[derive(Debug)]
 enum RangeTombstoneSource {
     Overlay(TxnOverlay),
@@ -20,49 +20,55 @@ enum RangeTombstoneSource {
     Run(Arc<Run>),
 }
 
-/// The range tombstones of a view, as a reader at one sequence number sees them.
+/// The range tombstones of a view, as visible to a reader at one sequence number.
 #[derive(Debug)]
 pub struct RangeDelAggregator {
     comparator: KeyComparator,
     read_seq: SeqNo,
     sources: Vec<RangeTombstoneSource>,
-    /// The stretch at hand, in which no source has more than one fragment or gap.
+    /// Current span, in which each source has a single fragment or gap.
     span: Option<(KeyBoundary, KeyBoundary)>,
-    /// The newest visible tombstone over it.
+    /// Newest visible tombstone over the span.
     newest_tombstone: Option<SeqNo>,
-    /// Entries hidden since the stretch was entered.
+    /// Number of entries hidden since the span was entered.
     hidden_entries: u32,
 }
 
 impl RangeDelAggregator {
-    /// Over a view; `None` if nothing in it has range tombstones.
+    /// Creates an aggregator over a view; `None` if nothing in it has range tombstones.
     pub fn for_view(view: &View, at: SeqNo) -> Option<Box<RangeDelAggregator>> {
-        let with = |m: &&Arc<Memtable>| m.range_tombstones().has_any();
-        let own = view.overlay.iter().filter(|o| o.has_range_tombstones());
+        let has_tombstones = |m: &&Arc<Memtable>| m.range_tombstones().has_any();
+        let overlays = view.overlay.iter().filter(|o| o.has_range_tombstones());
         let mut sources: Vec<RangeTombstoneSource> =
-            own.cloned().map(RangeTombstoneSource::Overlay).collect();
+            overlays.cloned().map(RangeTombstoneSource::Overlay).collect();
         sources.extend(
-            view.memtables().filter(with).map(|m| RangeTombstoneSource::Memtable(Arc::clone(m))),
+            view.memtables()
+                .filter(has_tombstones)
+                .map(|m| RangeTombstoneSource::Memtable(Arc::clone(m))),
         );
         if view.version.has_range_tombstones {
-            let with = |r: &&Arc<Run>| r.tables.iter().any(|t| t.meta.summary.ranges.is_some());
+            let has_tombstones =
+                |r: &&Arc<Run>| r.tables.iter().any(|t| t.meta.summary.ranges.is_some());
             sources.extend(
-                view.version.runs().filter(with).map(|r| RangeTombstoneSource::Run(Arc::clone(r))),
+                view.version
+                    .runs()
+                    .filter(has_tombstones)
+                    .map(|r| RangeTombstoneSource::Run(Arc::clone(r))),
             );
         }
-        let order = view.version.comparator;
-        let cover = RangeDelAggregator {
-            comparator: order,
+        let comparator = view.version.comparator;
+        let aggregator = RangeDelAggregator {
+            comparator,
             read_seq: at,
             sources,
             span: None,
             newest_tombstone: None,
             hidden_entries: 0,
         };
-        (!cover.sources.is_empty()).then(|| Box::new(cover))
+        (!aggregator.sources.is_empty()).then(|| Box::new(aggregator))
     }
 
-    /// Whether an entry is hidden.
+    /// Returns true if a range tombstone hides the entry.
     pub fn is_covered(&mut self, key: &[u8], seq: SeqNo) -> bool {
         let inside = self.span.as_ref().is_some_and(|(begin, end)| {
             begin.as_ref().is_before(self.comparator, key)
@@ -77,38 +83,44 @@ impl RangeDelAggregator {
         hidden
     }
 
-    /// Moves to the stretch around `key`.
+    /// Moves to the span around `key`.
     fn enter_span(&mut self, key: &[u8]) {
         self.hidden_entries = 0;
         self.newest_tombstone = None;
         let (mut begin, mut end) = (KeyBoundary::First, KeyBoundary::Last);
-        let (order, at, newest) = (self.comparator, self.read_seq, &mut self.newest_tombstone);
-        let mut narrow = |w: TombstoneSpan<'_>, seen: Option<SeqNo>| {
-            begin = w.begin.larger(order, begin.as_ref()).to_boundary();
-            end = w.end.smaller(order, end.as_ref()).to_boundary();
-            *newest = seen.max(*newest);
+        let (comparator, at, newest) = (self.comparator, self.read_seq, &mut self.newest_tombstone);
+        let mut narrow = |span: TombstoneSpan<'_>, visible: Option<SeqNo>| {
+            begin = span.begin.larger(comparator, begin.as_ref()).to_boundary();
+            end = span.end.smaller(comparator, end.as_ref()).to_boundary();
+            *newest = visible.max(*newest);
         };
         for source in &self.sources {
             match source {
                 RangeTombstoneSource::Memtable(m) => {
-                    drop(m.range_tombstones().with_fragments(|list| {
-                        let w = list.span_at(order, key);
-                        narrow(w, w.newest_visible(at));
-                    }))
+                    m.range_tombstones().with_fragments(|list| {
+                        let span = list.span_at(comparator, key);
+                        narrow(span, span.newest_visible(at));
+                    });
                 }
                 RangeTombstoneSource::Run(r) => {
-                    let w = r.range_tombstone_span(order, key);
-                    narrow(w, w.newest_visible(at));
+                    let span = r.range_tombstone_span(comparator, key);
+                    narrow(span, span.newest_visible(at));
                 }
-                RangeTombstoneSource::Overlay(own) => {
-                    let shown = own.visible_seqs();
-                    own.memtable().range_tombstones().with_fragments(|list| {
-                        let w = list.span_at(order, key);
-                        narrow(w, shown.newest_range_tombstone(|at| w.newest_visible(at)));
+                RangeTombstoneSource::Overlay(overlay) => {
+                    let visible_seqs = overlay.visible_seqs();
+                    overlay.memtable().range_tombstones().with_fragments(|list| {
+                        let span = list.span_at(comparator, key);
+                        narrow(
+                            span,
+                            visible_seqs.newest_range_tombstone(|at| span.newest_visible(at)),
+                        );
                     });
-                    for run in own.runs() {
-                        let w = run.range_tombstone_span(order, key);
-                        narrow(w, shown.newest_range_tombstone(|at| w.newest_visible(at)));
+                    for run in overlay.runs() {
+                        let span = run.range_tombstone_span(comparator, key);
+                        narrow(
+                            span,
+                            visible_seqs.newest_range_tombstone(|at| span.newest_visible(at)),
+                        );
                     }
                 }
             }
@@ -116,19 +128,20 @@ impl RangeDelAggregator {
         self.span = Some((begin, end));
     }
 
-    /// The end of the stretch in the way of the scan and the tombstone over it, once so many of its
-    /// entries were hidden that it is worth to seek over the rest.
+    /// Returns the end of the span in scan direction and the tombstone over it, once enough of its
+    /// entries were hidden to make seeking past the rest worthwhile.
     pub fn seek_target(&self, forward: bool) -> Option<(&KeyBoundary, SeqNo)> {
-        const PATIENCE: u32 = 4;
-        let (begin, end) = self.span.as_ref().filter(|_| self.hidden_entries >= PATIENCE)?;
+        const HIDDEN_BEFORE_SEEK: u32 = 4;
+        let (begin, end) =
+            self.span.as_ref().filter(|_| self.hidden_entries >= HIDDEN_BEFORE_SEEK)?;
         Some((if forward { end } else { begin }, self.newest_tombstone?))
     }
-    /// Whether nothing is hidden in the stretch at hand.
+    /// Returns true if nothing is hidden in the current span.
     #[inline]
     pub fn is_uncovered(&self) -> bool {
         self.span.is_some() && self.newest_tombstone.is_none()
     }
-    /// Whether a key that lies ahead lies behind the stretch at hand.
+    /// Returns true if a key ahead is past the current span.
     pub fn ends_before_key(&self, forward: bool, key: &[u8]) -> bool {
         self.span.as_ref().is_none_or(|(begin, end)| {
             if forward {
@@ -139,7 +152,7 @@ impl RangeDelAggregator {
         })
     }
 
-    /// The scan did leave: the patience starts again.
+    /// Restarts the count of hidden entries, after the scan has sought past the span.
     pub fn reset_hidden(&mut self) {
         self.hidden_entries = 0;
     }

@@ -1,19 +1,19 @@
-//! Whether a seek asks for the key itself first. That pays where keys that are sought are mostly
-//! there and the cursor does not go on from them; a cursor that is used otherwise asks seldom, and
-//! one whose seeks go on from where it is (to the next keys, or some further) not at all. Pure: a
-//! count of what was learned.
+//! Decides if a seek first probes for the key itself. That pays if the keys sought usually exist
+//! and the cursor does not iterate from them. A cursor used otherwise probes rarely; one whose
+//! seeks are sequential (to adjacent or nearby keys) does not probe at all. Pure: counts past
+//! results.
 
-/// What a cursor learned from its seeks.
+/// Statistics of a cursor's past seeks.
 #[derive(Debug)]
 pub struct SeekProbe {
     enabled: bool,
-    /// From 0 (never of use) to [`SeekProbe::MOST`].
+    /// From 0 (probing is never useful) to [`SeekProbe::SCORE_MAX`].
     worth: u8,
-    /// Seeks since the last question.
+    /// Seeks since the last probe.
     seeks_since_probe: u8,
-    /// The last seek asked, and found.
+    /// True if the last seek probed and found the key.
     hit: bool,
-    /// Seeks one after the other that went on nearby, up to [`SeekProbe::MOST`].
+    /// Consecutive seeks to nearby keys, up to [`SeekProbe::SCORE_MAX`].
     nearby_seeks: u8,
 }
 
@@ -21,17 +21,17 @@ impl SeekProbe {
     const SCORE_MAX: u8 = 8;
     const IDLE_SEEKS_MAX: u8 = 32;
 
-    /// A cursor that was not used yet; `possible`: whether it may ask at all.
-    pub fn new(possible: bool) -> SeekProbe {
+    /// Creates the statistics of a new cursor; `enabled`: false if it must never probe.
+    pub fn new(enabled: bool) -> SeekProbe {
         SeekProbe {
-            enabled: possible,
+            enabled,
             worth: SeekProbe::SCORE_MAX / 2,
             seeks_since_probe: 0,
             hit: false,
             nearby_seeks: 0,
         }
     }
-    /// A seek came; `near`: to a key behind the one that is shown, in the block at hand.
+    /// Records a seek; `near`: it is to a key after the current one and in the current block.
     pub fn record_seek(&mut self, near: bool) {
         self.nearby_seeks = if near {
             SeekProbe::SCORE_MAX.min(self.nearby_seeks + 1)
@@ -39,11 +39,11 @@ impl SeekProbe {
             self.nearby_seeks / 4
         };
     }
-    /// Whether seeks go on from where the cursor is.
+    /// Returns true if recent seeks were sequential.
     pub fn is_sequential(&self) -> bool {
         self.nearby_seeks >= 2
     }
-    /// Before a seek; `unmoved`: the cursor still stands where the last question left it.
+    /// To be called before a seek; `unmoved`: the cursor was not moved since the last probe.
     pub fn update_worth(&mut self, unmoved: bool) {
         if std::mem::take(&mut self.hit) {
             self.worth = if unmoved {
@@ -53,17 +53,17 @@ impl SeekProbe {
             };
         }
     }
-    /// Whether to ask now.
+    /// Returns true if this seek should probe.
     pub fn should_probe(&mut self) -> bool {
         self.seeks_since_probe += 1;
-        let ask =
+        let probe =
             self.enabled && (self.worth > 0 || self.seeks_since_probe >= SeekProbe::IDLE_SEEKS_MAX);
-        if ask {
+        if probe {
             (self.seeks_since_probe, self.hit) = (0, true);
         }
-        ask
+        probe
     }
-    /// The key was not there.
+    /// Records that the probed key did not exist.
     pub fn record_miss(&mut self) {
         self.hit = false;
         self.worth = self.worth.saturating_sub(1);
@@ -77,16 +77,16 @@ mod tests {
     #[test]
     fn missing_keys_make_probes_rare() {
         let mut p = SeekProbe::new(true);
-        let asked = |p: &mut SeekProbe, there: bool| {
-            p.update_worth(there);
-            let ask = p.should_probe();
-            if ask && !there {
+        let probed = |p: &mut SeekProbe, exists: bool| {
+            p.update_worth(exists);
+            let probe = p.should_probe();
+            if probe && !exists {
                 p.record_miss();
             }
-            ask
+            probe
         };
-        assert_eq!((0..324).filter(|_| asked(&mut p, false)).count(), 4 + 10);
-        let found = (0..324).filter(|_| asked(&mut p, true)).count();
+        assert_eq!((0..324).filter(|_| probed(&mut p, false)).count(), 4 + 10);
+        let found = (0..324).filter(|_| probed(&mut p, true)).count();
         assert!(found > 290, "{found}");
         assert!(!SeekProbe::new(false).should_probe());
     }
@@ -97,18 +97,18 @@ mod tests {
         assert!(!p.is_sequential());
         (0..30).for_each(|_| p.record_seek(true));
         p.record_seek(false);
-        assert!(p.is_sequential(), "the next block");
+        assert!(p.is_sequential(), "a seek into the next block");
         p.record_seek(false);
-        assert!(!p.is_sequential(), "elsewhere");
+        assert!(!p.is_sequential(), "a seek to a distant key");
     }
 
     #[test]
     fn iterating_after_seek_makes_probes_rare() {
         let mut p = SeekProbe::new(true);
-        let asked = (0..100).filter(|_| {
+        let probes = (0..100).filter(|_| {
             p.update_worth(false);
             p.should_probe()
         });
-        assert!(asked.count() < 10);
+        assert!(probes.count() < 10);
     }
 }

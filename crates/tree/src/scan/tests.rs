@@ -1,4 +1,5 @@
-//! Visible cursors over several memtables against a model, in both directions, at every sequence.
+//! Tests of visible cursors over several memtables against a model, in both directions and at every
+//! sequence number.
 
 use super::*;
 use crate::{Memtable, Version, View};
@@ -75,11 +76,11 @@ fn random_moves_match_sorted_map() {
             }
         }
         let mut c = VisibleCursor::new(view, at, bounds, true);
-        let mut here: Option<Vec<u8>> = None;
+        let mut current: Option<Vec<u8>> = None;
         for _ in 0..300 {
             let target =
                 vec![(next_random(&mut x) % 13) as u8; 1 + (next_random(&mut x) % 2) as usize];
-            here = match (next_random(&mut x) % 8, here) {
+            current = match (next_random(&mut x) % 8, current) {
                 (0, _) => {
                     c.seek_to_first().unwrap();
                     model.keys().next().cloned()
@@ -110,7 +111,7 @@ fn random_moves_match_sorted_map() {
                     h.and_then(|k| model.range(..k).next_back().map(|(k, _)| k.clone()))
                 }
             };
-            check(&c, here.as_ref().map(|k| (k, &model[k])));
+            check(&c, current.as_ref().map(|k| (k, &model[k])));
         }
     }
 }

@@ -1,9 +1,9 @@
-//! What a reader sees: of each user key the newest version at or before its sequence number, unless
-//! that is a tombstone or has expired, within the bounds, in both directions.
+//! The entries visible to a reader: of each user key the newest version at or before its sequence
+//! number, unless that is a tombstone or has expired, within the bounds, in both directions.
 //!
-//! A seek first asks for the key itself, as a point read does: if that is there, nothing can come
-//! before it, and no other source is positioned until the first step. An error of a source that was
-//! not asked comes with that step, before any key behind the one shown.
+//! A seek first probes for the key itself, as a point read does: if the key exists, nothing can
+//! come before it, and the other sources are positioned only by the first step. An error in a
+//! source that was not read is returned by that step, before any key after the current one.
 
 use super::bounds::ScanBounds;
 use super::merge::MergeCursor;
@@ -18,23 +18,23 @@ use perigee_file::EntryValue;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Where the entry is that is shown.
+/// Location of the current entry.
 #[derive(Debug)]
 enum CursorEntry {
     Invalid,
-    /// The merge, going forward, is on it.
+    /// The merge, going forward, is on the entry.
     AtMerge,
-    /// The merge, going backward, left it with its last step.
+    /// The merge, going backward, left the entry with its last step.
     LeftByMerge,
-    /// Its value is in hand.
+    /// The value is held here.
     Pinned(EntryValue),
 }
 
 /// A position among the visible keys of a view.
 ///
-/// Invariants while something is shown: 1. `key` is its key; 2. unless the merge is
-/// `merge_unpositioned`: going forward, it is on an entry of `key`; going backward, on the last
-/// entry before all versions of `key`.
+/// Invariants while valid: 1. `key` is the current key; 2. unless `merge_unpositioned`: going
+/// forward, the merge is on an entry of `key`; going backward, on the last entry before all
+/// versions of `key`.
 #[derive(Debug)]
 pub struct VisibleCursor {
     view: Arc<View>,
@@ -42,40 +42,42 @@ pub struct VisibleCursor {
     read_seq: SeqNo,
     bounds: ScanBounds,
     merge: MergeCursor,
-    /// What range tombstones hide, if there are any.
+    /// Range tombstones, if there are any.
     range_tombstones: Option<Box<RangeDelAggregator>>,
     key: Vec<u8>,
     current: CursorEntry,
-    /// The merge was not positioned: the key was found without it; in that run, if it was one.
+    /// True if the merge is not positioned, because a probe found the key; also the run in which it
+    /// was found, if it was in a run.
     merge_unpositioned: bool,
     found_in_run: Option<usize>,
     probe: SeekProbe,
-    /// So many entries lie ahead on the way of the merge that are shown without another look.
+    /// Number of entries ahead in the merge that are visible without further checks.
     visible_ahead: usize,
-    /// The key of the last of them, to compare with a bound.
+    /// Key of the last of them, for comparison with a bound.
     last_visible_key: Vec<u8>,
-    /// The value that was lent last, if it does not lie where the merge is.
+    /// The value that was borrowed last, if it is not in the merge's current block.
     lent_value: Option<PinnedSlice>,
-    /// Tombstones passed that [`VisibleCursor::take_skipped_tombstones`] has not told yet.
+    /// Skipped tombstones not yet returned by [`VisibleCursor::take_skipped_tombstones`].
     skipped_tombstones: u64,
 }
 
 impl VisibleCursor {
-    /// Over `view` as a reader at `at` sees it, not positioned.
+    /// Creates a cursor over `view` for a reader at `at`, not positioned.
     pub fn new(view: Arc<View>, at: SeqNo, bounds: ScanBounds, fill_cache: bool) -> VisibleCursor {
         let merge = MergeCursor::for_view(&view, fill_cache);
-        let order = view.version.comparator;
-        let cover = RangeDelAggregator::for_view(&view, at);
-        // Where equal keys may differ in their bytes, those of the entry are shown: a look-up does
-        // not know them.
-        let probe = SeekProbe::new(order.has_bytewise_equality() && view.version.gap.is_none());
+        let comparator = view.version.comparator;
+        let range_tombstones = RangeDelAggregator::for_view(&view, at);
+        // If equal keys may differ in their bytes, the cursor must show the key of the entry, which
+        // a probe does not return.
+        let probe =
+            SeekProbe::new(comparator.has_bytewise_equality() && view.version.gap.is_none());
         VisibleCursor {
             view,
-            comparator: order,
+            comparator,
             read_seq: at,
             bounds,
             merge,
-            range_tombstones: cover,
+            range_tombstones,
             key: Vec::new(),
             current: CursorEntry::Invalid,
             merge_unpositioned: false,
@@ -87,12 +89,13 @@ impl VisibleCursor {
             skipped_tombstones: 0,
         }
     }
-    /// Tombstones that memtables and tables were told of since it was last asked.
+    /// Returns the number of skipped tombstones reported to memtables and tables since the last
+    /// call.
     pub fn take_skipped_tombstones(&mut self) -> u64 {
         std::mem::take(&mut self.skipped_tombstones)
     }
 
-    /// To the first visible key.
+    /// Moves to the first visible key.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.reset();
         match &self.bounds.lower {
@@ -102,7 +105,7 @@ impl VisibleCursor {
         }
         self.find_forward(false)
     }
-    /// To the last visible key.
+    /// Moves to the last visible key.
     pub fn seek_to_last(&mut self) -> Result<()> {
         self.reset();
         match &self.bounds.upper {
@@ -112,16 +115,16 @@ impl VisibleCursor {
         }
         self.find_backward()
     }
-    /// To the first visible key at or after `key`.
+    /// Moves to the first visible key at or after `key`.
     pub fn seek(&mut self, key: &[u8]) -> Result<()> {
         if self.bounds.is_before_lower(self.comparator, key) {
             return self.seek_to_first();
         }
-        let onward = self.valid() && self.comparator.cmp(key, &self.key).is_gt();
-        let near = onward
+        let is_ahead = self.valid() && self.comparator.cmp(key, &self.key).is_gt();
+        let near = is_ahead
             && self.merge.block_reaches(self.found_in_run.filter(|_| self.merge_unpositioned), key);
         self.probe.record_seek(near);
-        if onward
+        if is_ahead
             && !self.merge_unpositioned
             && self.merge.is_forward()
             && (near || self.probe.is_sequential())
@@ -138,7 +141,7 @@ impl VisibleCursor {
         self.merge.seek(key, SeqNo::MAX)?;
         self.find_forward(false)
     }
-    /// To the last visible key at or before `key`.
+    /// Moves to the last visible key at or before `key`.
     pub fn seek_for_prev(&mut self, key: &[u8]) -> Result<()> {
         if self.bounds.is_after_upper(self.comparator, key) {
             return self.seek_to_last();
@@ -149,7 +152,7 @@ impl VisibleCursor {
         self.merge.seek_before(key, SeqNo::ZERO)?;
         self.find_backward()
     }
-    /// To the next visible key.
+    /// Moves to the next visible key.
     #[inline]
     pub fn next(&mut self) -> Result<()> {
         if self.visible_ahead > 0 && self.merge.is_forward() {
@@ -173,7 +176,7 @@ impl VisibleCursor {
         self.count_visible_ahead();
         Ok(())
     }
-    /// To the previous visible key.
+    /// Moves to the previous visible key.
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
         if self.visible_ahead > 0 && !self.merge.is_forward() {
@@ -194,8 +197,8 @@ impl VisibleCursor {
         Ok(())
     }
 
-    /// Counts the entries ahead that need no other look than at the bounds and at the end of the
-    /// stretch that no range tombstone covers, which is had here for all of them.
+    /// Counts the entries ahead that are visible without further checks. Checks the bounds, and the
+    /// span that no range tombstone covers, for all of them at once.
     #[inline]
     fn count_visible_ahead(&mut self) {
         if self.valid() && self.range_tombstones.as_ref().is_none_or(|c| c.is_uncovered()) {
@@ -207,13 +210,14 @@ impl VisibleCursor {
             }
         }
     }
-    /// So many of the clear entries ahead as certainly lie within the bounds and the stretch.
-    fn limit_to_bounds(&mut self, mut clear: usize) -> usize {
+    /// Returns how many of the `visible` entries ahead are certainly within the bounds and the
+    /// span.
+    fn limit_to_bounds(&mut self, mut visible: usize) -> usize {
         let forward = self.merge.is_forward();
         let outside =
             if forward { ScanBounds::is_after_upper } else { ScanBounds::is_before_lower };
-        while clear > 0 {
-            self.merge.visible_key_ahead(clear).copy_to(&mut self.last_visible_key);
+        while visible > 0 {
+            self.merge.visible_key_ahead(visible).copy_to(&mut self.last_visible_key);
             let covered = self
                 .range_tombstones
                 .as_ref()
@@ -221,19 +225,19 @@ impl VisibleCursor {
             if !covered && !outside(&self.bounds, self.comparator, &self.last_visible_key) {
                 break;
             }
-            clear /= 2;
+            visible /= 2;
         }
-        clear
+        visible
     }
 
-    /// Whether the reader may see an entry of this number: an operation up to its own, or a write
-    /// of its transaction.
+    /// Returns true if the reader may see an entry with this sequence number: an operation up to
+    /// its own, or a write of its transaction.
     #[inline]
     fn is_visible(&self, seq: SeqNo) -> bool {
         seq <= self.read_seq || self.view.overlay.as_ref().is_some_and(|own| own.is_visible(seq))
     }
 
-    /// Shows nothing any more; whether it showed something.
+    /// Invalidates the cursor; returns true if it was valid.
     #[inline]
     fn invalidate(&mut self) -> bool {
         self.visible_ahead = 0;
@@ -245,26 +249,26 @@ impl VisibleCursor {
         self.merge_unpositioned = false;
     }
 
-    /// Shows `key` itself, if it is there and lies within the bounds. Else the merge has to be
-    /// positioned.
+    /// Moves to `key` itself, if it exists and lies within the bounds; returns true on success.
+    /// Otherwise the merge must be positioned.
     fn probe_key(&mut self, key: &[u8]) -> Result<bool> {
         self.probe.update_worth(self.merge_unpositioned);
         self.reset();
-        let (order, at) = (self.comparator, self.read_seq);
-        let inside =
-            !self.bounds.is_before_lower(order, key) && !self.bounds.is_after_upper(order, key);
+        let (comparator, at) = (self.comparator, self.read_seq);
+        let inside = !self.bounds.is_before_lower(comparator, key)
+            && !self.bounds.is_after_upper(comparator, key);
         if !inside || !self.probe.should_probe() {
             return Ok(false);
         }
-        let (merge, asked) = (&mut self.merge, &mut self.found_in_run);
-        *asked = None;
+        let (merge, found_in_run) = (&mut self.merge, &mut self.found_in_run);
+        *found_in_run = None;
         let found = get::lookup_in_sources(&self.view, key, at, |number, _, hash| {
             match merge.run_cursor(number) {
                 Some(run) => {
-                    *asked = Some(number);
+                    *found_in_run = Some(number);
                     run.find_version(key, hash, at)
                 }
-                None => Err(Error::internal("a cursor has fewer runs than its view")),
+                None => Err(Error::internal("the merge cursor has fewer runs than its view")),
             }
         })?;
         match found {
@@ -279,15 +283,15 @@ impl VisibleCursor {
         Ok(self.merge_unpositioned)
     }
 
-    /// From the merge's position forward; `skip`: it may be among the entries of `self.key`, which
-    /// are behind us.
+    /// Searches forward from the merge's position; `skip`: the merge may be on an entry of
+    /// `self.key`, which was already shown.
     #[inline]
     fn find_forward(&mut self, skip: bool) -> Result<()> {
         self.advance_forward(skip)?;
         self.check_end()
     }
 
-    /// The end of a scan says that nothing more is there.
+    /// At the end of a scan, fails unless the absence of further keys is certain.
     #[inline]
     fn check_end(&self) -> Result<()> {
         if self.valid() { Ok(()) } else { self.view.version.check_absent::<()>().map(|_| ()) }
@@ -308,7 +312,7 @@ impl VisibleCursor {
             if self.bounds.is_after_upper(self.comparator, &self.key) {
                 return Ok(());
             }
-            // Whatever hides this version hides the older ones too.
+            // Whatever hides this version also hides the older ones.
             skip = true;
             if self.range_tombstones.as_mut().is_some_and(|c| c.is_covered(&self.key, seq)) {
                 self.skip_covered()?;
@@ -323,20 +327,20 @@ impl VisibleCursor {
         Ok(())
     }
 
-    /// The merge is on an entry that is visible and dead.
+    /// Counts a skipped tombstone. The merge is on an entry that is visible but not live.
     fn skip_tombstone(&mut self) {
         if self.merge.kind().is_tombstone() {
             self.skipped_tombstones += self.merge.skip_tombstone();
         }
     }
 
-    /// Whether the merge is on an entry with a value, whose time has not passed.
+    /// Returns true if the merge is on an entry with a value that has not expired.
     #[inline]
     fn is_live(&self) -> bool {
         match self.merge.kind() {
             EntryKind::Put | EntryKind::PutPointer => true,
-            // Merged onto whatever is below, it is a value: that is found out when somebody asks
-            // for it.
+            // Merged onto whatever is below, an operand results in a value, which is computed when
+            // it is read.
             EntryKind::Merge | EntryKind::MergePointer => true,
             EntryKind::PutExpiring | EntryKind::PointerExpiring => {
                 self.merge.value().expiry().is_none_or(|x| !x.is_expired(self.view.now.now_ms()))
@@ -345,8 +349,8 @@ impl VisibleCursor {
         }
     }
 
-    /// From the merge's position backward. Versions of a key come oldest first: the last one that
-    /// is visible counts.
+    /// Searches backward from the merge's position. Versions of a key come oldest first: the last
+    /// visible one counts.
     #[inline]
     fn find_backward(&mut self) -> Result<()> {
         self.advance_backward()?;
@@ -356,19 +360,20 @@ impl VisibleCursor {
     fn advance_backward(&mut self) -> Result<()> {
         self.merge.expect_direction(false)?;
         self.merge.refresh_positions();
-        // The newest visible version of `self.key` so far: live or not, as of when it was passed.
+        // The newest visible version of `self.key` so far, and whether it was live when it was
+        // passed.
         let mut newest: Option<(CursorEntry, bool)> = None;
         while self.merge.valid() {
             let (key, seq) = (self.merge.key(), self.merge.seq());
             if newest.is_some()
                 && (self.merge.key_changed() || !key.equals(self.comparator, &self.key))
-                && let Some((shown, true)) = newest.take()
+                && let Some((entry, true)) = newest.take()
             {
-                self.current = shown;
+                self.current = entry;
                 return Ok(());
             }
             let first = newest.is_none();
-            // Where versions of a key may differ in their bytes, the newest one's are shown.
+            // If versions of a key may differ in their bytes, the key of the newest one is shown.
             if first || (self.is_visible(seq) && !self.comparator.has_bytewise_equality()) {
                 key.copy_to(&mut self.key);
             }
@@ -389,41 +394,41 @@ impl VisibleCursor {
                     self.skip_tombstone();
                 }
             } else if let Some((left @ CursorEntry::LeftByMerge, _)) = &mut newest {
-                // The next step leaves another entry.
-                let found = self.merge.left_value().expect("the merge has just left that version");
+                // The next step leaves a different entry.
+                let found = self.merge.left_value().expect("the merge has just left this version");
                 *left = CursorEntry::Pinned(found);
             }
             self.merge.step()?;
         }
-        if let Some((shown, true)) = newest {
-            self.current = shown;
+        if let Some((entry, true)) = newest {
+            self.current = entry;
         }
         Ok(())
     }
 
-    /// From an entry that a range tombstone hides to the next that it may not hide.
+    /// Moves from an entry hidden by a range tombstone to the next one that may be visible.
     fn skip_covered(&mut self) -> Result<()> {
         let forward = self.merge.is_forward();
-        let Some(cover) = &mut self.range_tombstones else { return self.merge.step() };
-        match cover.seek_target(forward) {
+        let Some(range_tombstones) = &mut self.range_tombstones else { return self.merge.step() };
+        match range_tombstones.seek_target(forward) {
             Some((cut, seq)) => {
                 self.merge.seek_past(cut.as_ref(), seq)?;
                 if bug::is_active(Bug::LeaveTooFar) && !forward {
                     self.merge.step()?;
                 }
-                cover.reset_hidden();
+                range_tombstones.reset_hidden();
                 Ok(())
             }
             None => self.merge.step(),
         }
     }
 
-    /// Whether it is on a key.
+    /// Returns true if the cursor is on a key.
     #[inline]
     pub fn valid(&self) -> bool {
         !matches!(self.current, CursorEntry::Invalid)
     }
-    /// The key, if valid.
+    /// Returns the current key, or `None` if not valid.
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
         self.valid().then_some(&self.key[..])
@@ -437,15 +442,16 @@ impl VisibleCursor {
             CursorEntry::Pinned(found) => Some(found.clone()),
         }
     }
-    /// The value, if valid; fetched now if it is separated.
+    /// Returns the current value, or `None` if not valid; reads the value log if the value is
+    /// separated.
     #[inline]
     pub fn value(&self) -> Result<Option<PinnedSlice>> {
-        let place = (&self.key[..], self.read_seq);
+        let position = (&self.key[..], self.read_seq);
         self.entry_value()
-            .map(|found| get::read_value_with_cause(&self.view, place, found, IoActivity::Scan))
+            .map(|found| get::read_value_with_cause(&self.view, position, found, IoActivity::Scan))
             .transpose()
     }
-    /// Key and value, if valid and the value lies there already: nothing is fetched.
+    /// Returns key and value if valid and the value is in memory: reads nothing.
     #[inline]
     pub fn entry_if_resident(&self) -> Option<(&[u8], &[u8])> {
         let value = match self.current {
@@ -455,8 +461,8 @@ impl VisibleCursor {
         };
         if let ValueRef::Inline(value) = value { Some((&self.key, value)) } else { None }
     }
-    /// Key and value, if valid, borrowed until the cursor moves; the value is fetched now if it is
-    /// separated.
+    /// Returns key and value if valid, borrowed until the cursor moves; reads the value log if the
+    /// value is separated.
     #[inline]
     pub fn entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         if matches!(self.current, CursorEntry::AtMerge)
@@ -472,11 +478,11 @@ impl VisibleCursor {
         self.lent_value = self.value()?;
         Ok(self.lent_value.as_deref().map(|value| (&self.key[..], value)))
     }
-    /// When the entry ends, if it is valid and does.
+    /// Returns the expiry of the current entry, if it is valid and has one.
     pub fn expiry(&self) -> Option<Expiry> {
         self.entry_value().as_ref().and_then(EntryValue::expiry)
     }
-    /// The order of keys.
+    /// Returns the comparator.
     pub fn comparator(&self) -> KeyComparator {
         self.comparator
     }

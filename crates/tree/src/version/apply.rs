@@ -1,4 +1,4 @@
-//! Version + edit = version. Fails rather than build a version that breaks an invariant.
+//! Applies an edit to a version. Fails rather than build a version that breaks an invariant.
 
 use super::edit::{TableMeta, VersionEdit, VlogMeta, expired_entries_min, is_tombstone_dense};
 use super::run::{Run, Table, Vlog};
@@ -9,11 +9,11 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Opens the files that an edit adds (the shelf, seen from here).
+/// Opens the files that an edit adds; implemented over the table cache.
 pub trait FileOpener {
-    /// The table, open.
+    /// Opens a table.
     fn open_table(&self, meta: &TableMeta) -> Result<Arc<Table>>;
-    /// The value log, open.
+    /// Opens a value log.
     fn open_vlog(&self, meta: &VlogMeta) -> Result<Arc<Vlog>>;
 }
 
@@ -26,18 +26,18 @@ pub(super) fn apply_edit(
     remove_tables(&mut new, edit)?;
     for added in &edit.added {
         if added.level.index() >= limits::LEVELS {
-            return Err(Error::corruption("an edit names a level that does not exist")
+            return Err(Error::corruption("the version edit names a level that does not exist")
                 .expected("0 to 6", added.level));
         }
-        let known =
+        let existing =
             old.tables().find(|(_, _, t)| t.meta == added.meta).map(|(_, _, t)| Arc::clone(t));
-        let table = match known {
+        let table = match existing {
             Some(moved) => moved,
             None => open.open_table(&added.meta)?,
         };
         if table.reader.comparator() != new.comparator {
             return Err(Error::corruption(format!(
-                "table {} is sorted in another key order",
+                "table {} is sorted by another comparator",
                 added.meta.id
             ))
             .expected(new.comparator.name(), table.reader.comparator().name()));
@@ -46,13 +46,16 @@ pub(super) fn apply_edit(
     }
     for meta in &edit.vlogs_added {
         if new.vlogs.insert(meta.id, open.open_vlog(meta)?).is_some() {
-            return Err(Error::corruption(format!("an edit adds value log {} twice", meta.id)));
+            return Err(Error::corruption(format!(
+                "the version edit adds value log {} twice",
+                meta.id
+            )));
         }
     }
     for id in &edit.vlogs_removed {
         if new.vlogs.remove(id).is_none() {
             return Err(Error::corruption(format!(
-                "an edit removes value log {id}, which is not there"
+                "the version edit removes value log {id}, which does not exist"
             )));
         }
     }
@@ -72,16 +75,16 @@ pub(super) fn apply_edit(
 }
 
 fn remove_tables(new: &mut Version, edit: &VersionEdit) -> Result<()> {
-    let gone: HashSet<(LevelNo, FileId)> = edit.removed.iter().copied().collect();
+    let removed: HashSet<(LevelNo, FileId)> = edit.removed.iter().copied().collect();
     let mut found = 0;
     for (level, runs) in new.levels.iter_mut().enumerate() {
         let level = LevelNo(level as u8);
         for run in runs.iter_mut() {
-            if run.tables.iter().any(|t| gone.contains(&(level, t.meta.id))) {
+            if run.tables.iter().any(|t| removed.contains(&(level, t.meta.id))) {
                 let kept: Vec<_> = run
                     .tables
                     .iter()
-                    .filter(|t| !gone.contains(&(level, t.meta.id)))
+                    .filter(|t| !removed.contains(&(level, t.meta.id)))
                     .cloned()
                     .collect();
                 found += run.tables.len() - kept.len();
@@ -90,9 +93,9 @@ fn remove_tables(new: &mut Version, edit: &VersionEdit) -> Result<()> {
         }
         runs.retain(|r| !r.tables.is_empty());
     }
-    if found != gone.len() {
-        return Err(Error::corruption("an edit removes a table that is not there")
-            .expected(gone.len(), found));
+    if found != removed.len() {
+        return Err(Error::corruption("the version edit removes a table that does not exist")
+            .expected(removed.len(), found));
     }
     Ok(())
 }
@@ -106,7 +109,7 @@ fn place_table(new: &mut Version, level: LevelNo, run: perigee_base::RunId, tabl
 }
 
 fn sort_runs(new: &mut Version) {
-    let order = new.comparator;
+    let comparator = new.comparator;
     for runs in &mut new.levels {
         runs.sort_by_key(|r| std::cmp::Reverse(r.id));
         if bug::is_active(Bug::WrongRunOrder) {
@@ -114,11 +117,11 @@ fn sort_runs(new: &mut Version) {
         }
         for run in runs {
             let cmp = |a: &Arc<Table>, b: &Arc<Table>| {
-                a.meta.summary.begin(order).cmp(order, b.meta.summary.begin(order))
+                a.meta.summary.begin(comparator).cmp(comparator, b.meta.summary.begin(comparator))
             };
             let sorted = run.tables.windows(2).all(|w| cmp(&w[0], &w[1]) == Ordering::Less);
             if !sorted {
-                Arc::make_mut(run).sort(order);
+                Arc::make_mut(run).sort(comparator);
             }
         }
     }

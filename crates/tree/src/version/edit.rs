@@ -1,56 +1,55 @@
-//! A change of a version, as jobs produce it and the manifest records it.
+//! Version edits: changes of a version, produced by jobs and recorded in the manifest.
 
 use perigee_base::{FileId, LevelNo, RunId, SeqNo};
 use perigee_file::KlogSummary;
 
-/// What the manifest knows of a table.
+/// A table's record in the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableMeta {
-    /// The klog.
+    /// File id of the klog.
     pub id: FileId,
-    /// Its bounds, counts, length and checksum.
+    /// Bounds, counts, length and checksum.
     pub summary: KlogSummary,
-    /// The sequence number of all its entries, if it was loaded: it was not known when the file was
-    /// written. Range tombstones have the number before.
+    /// Sequence number of all entries, if the table was bulk loaded: it was not known when the file
+    /// was written. Range tombstones have the number before.
     pub global_seq: Option<SeqNo>,
 }
 
 impl TableMeta {
-    /// The oldest and the newest sequence number that readers see in it.
+    /// Returns the smallest and the largest sequence number that readers see in the table.
     pub fn seq_range(&self) -> (SeqNo, SeqNo) {
-        let stamped = |stamp: SeqNo| {
-            (if self.summary.ranges.is_some() { stamp.prev() } else { stamp }, stamp)
-        };
-        self.global_seq.map_or((self.summary.smallest_seq, self.summary.largest_seq), stamped)
+        let global_range =
+            |seq: SeqNo| (if self.summary.ranges.is_some() { seq.prev() } else { seq }, seq);
+        self.global_seq.map_or((self.summary.smallest_seq, self.summary.largest_seq), global_range)
     }
 }
 
-/// A table with fewer tombstones is not worth a merge of its own.
+/// Minimum number of tombstones at which a table is worth a merge of its own.
 const DENSE_TOMBSTONES_MIN: u64 = 1000;
 
-/// Whether a table of so many entries is mostly tombstones.
+/// Returns true if the table consists mostly of tombstones.
 pub fn is_tombstone_dense(entries: u64, tombstones: u64) -> bool {
     tombstones >= DENSE_TOMBSTONES_MIN && tombstones.saturating_mul(2) >= entries
 }
 
-/// So many of a table's entries must have expired before it is worth a merge of its own: a quarter,
-/// as much space as overwritten entries may take in all.
+/// Returns the number of expired entries at which a table is worth a merge of its own: a quarter,
+/// the share of space that overwritten entries may occupy in total.
 pub fn expired_entries_min(entries: u64) -> u64 {
     entries.div_ceil(4).max(1)
 }
 
-/// What the manifest knows of a value log.
+/// A value log's record in the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VlogMeta {
-    /// The file.
+    /// File id.
     pub id: FileId,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Its whole-file checksum.
+    /// Whole-file checksum.
     pub checksum: u64,
 }
 
-/// A table and its place in the tree.
+/// A table and its position in the tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AddedTable {
     /// Level.
@@ -61,24 +60,24 @@ pub struct AddedTable {
     pub meta: TableMeta,
 }
 
-/// A change of one family's version.
+/// A change of one column family's version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VersionEdit {
-    /// Tables that come.
+    /// Tables added.
     pub added: Vec<AddedTable>,
-    /// Tables that go.
+    /// Tables removed.
     pub removed: Vec<(LevelNo, FileId)>,
-    /// Value logs that come.
+    /// Value logs added.
     pub vlogs_added: Vec<VlogMeta>,
-    /// Value logs that go: nothing references them any more.
+    /// Value logs removed, because nothing references them any more.
     pub vlogs_removed: Vec<FileId>,
-    /// Every operation of the family up to here is in tables.
+    /// Every operation of the column family up to here is in tables.
     pub flushed_up_to: Option<SeqNo>,
 }
 
 impl VersionEdit {
-    /// Becomes this change and another one of the same family, which has no table in common with
-    /// it.
+    /// Adds another change of the same column family to this one; they must have no table in
+    /// common.
     pub fn join(&mut self, other: VersionEdit) {
         self.added.extend(other.added);
         self.removed.extend(other.removed);

@@ -1,45 +1,45 @@
-//! How much of a version's tables a merge would free: entries that newer ones hide, by their counts
-//! and the sketches of keys. No block is read. Counted at most once for each version.
+//! Estimates how much of a version's tables a merge would free: entries hidden by newer ones, by
+//! entry counts and key sketches. Reads no block. Computed at most once per version.
 
 use super::Version;
 use perigee_base::limits;
 use perigee_file::KeySketch;
 use std::sync::OnceLock;
 
-/// Overwritten entries may take up one part in so many of the data before they are merged away.
+/// Overwritten entries may occupy one part in this many of the data before they are merged away.
 pub const SPACE_SHARE: u64 = 8;
-/// Fewer entries than this are not worth a merge for their space: a sketch of keys would not count
-/// them, either.
+/// Minimum number of entries for a merge to free space; key sketches are not accurate for fewer.
 pub const SPACE_ENTRIES_MIN: u64 = 4096;
 
-/// Bytes of tables that a merge would free, and of all.
+/// Bytes of tables that a merge would free, and of all tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GarbageEstimate {
-    /// Those that would go, about.
+    /// Estimated bytes that a merge would free.
     pub garbage_bytes: u64,
-    /// All.
+    /// Bytes of all tables.
     pub total_bytes: u64,
 }
 
-/// What was counted of a version. A version that is to change begins with the default.
+/// Cached estimates of a version. A new version starts with the default.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GarbageCache {
     distinct_keys: OnceLock<u64>,
     garbage: OnceLock<GarbageEstimate>,
 }
 
-/// Whether a merge of so many entries above the last level could free a notable part of the data:
-/// if so, it is worth counting different keys. (A reader's snapshot may keep it all alive: then
-/// each merge still finds this much new.)
+/// Returns true if a merge of `above` entries above the last level could free a notable part of the
+/// data, so that counting distinct keys is worthwhile. (A snapshot may keep all of it alive: then
+/// each further merge still needs this much new data.)
 pub fn is_worth_estimating(above: u64, last: u64) -> bool {
     above > 0
         && above.saturating_add(last) >= SPACE_ENTRIES_MIN
         && above.saturating_mul(SPACE_SHARE) > last
 }
 
-/// Of `bytes` with so many entries (tombstones twice: each hides another one, and goes itself)
-/// above the last level and in it, and so many different keys, those that a merge would free. No
-/// more than what lies above: the rest was merged, and is there because a snapshot wants it.
+/// Estimates how many of `bytes` bytes a merge would free, from the entries above the last level
+/// and in it (tombstones count twice: each removes another entry, and itself) and the number of
+/// distinct keys. The result is limited to the entries above: the last level was merged before, and
+/// only snapshots can keep hidden entries there.
 fn estimate_garbage(bytes: u64, above: u64, last: u64, distinct: u64) -> GarbageEstimate {
     let all = above.saturating_add(last).max(1);
     let hidden = all.saturating_sub(distinct).min(above);
@@ -48,8 +48,8 @@ fn estimate_garbage(bytes: u64, above: u64, last: u64, distinct: u64) -> Garbage
 }
 
 impl Version {
-    /// About how many different keys the tables hold together. (Tables of few keys have no sketch:
-    /// all of theirs count.)
+    /// Estimates the number of distinct keys in all tables. (Tables with few keys have no sketch:
+    /// all of their entries count.)
     pub fn distinct_keys(&self) -> u64 {
         *self.garbage_cache.distinct_keys.get_or_init(|| {
             let (mut union, mut others) = (KeySketch::new(), 0);
@@ -63,7 +63,7 @@ impl Version {
         })
     }
 
-    /// What a merge would free; nothing, where it is not worth counting.
+    /// Estimates what a merge would free; zero if counting is not worthwhile.
     pub fn garbage(&self) -> GarbageEstimate {
         *self.garbage_cache.garbage.get_or_init(|| {
             let (mut bytes, mut above, mut last) = (0, 0, 0);
@@ -96,17 +96,17 @@ mod tests {
         assert_eq!(
             estimate_garbage(15_000, 5000, 10_000, 15_000).garbage_bytes,
             0,
-            "different keys"
+            "distinct keys"
         );
         assert_eq!(
             estimate_garbage(15_000, 5000, 10_000, 15_300).garbage_bytes,
             0,
-            "a sketch counts a little wrong"
+            "the sketch overestimates slightly"
         );
         assert_eq!(
             estimate_garbage(30_000, 5000, 25_000, 10_000).garbage_bytes,
             5000,
-            "the last level keeps old versions"
+            "old versions in the last level do not count"
         );
         assert_eq!(estimate_garbage(u64::MAX, u64::MAX, 1, 0).garbage_bytes, u64::MAX);
         assert!(

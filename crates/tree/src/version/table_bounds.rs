@@ -1,68 +1,67 @@
-//! Where the tables of a run begin and end, as numbers that lie side by side: they nearly always
-//! tell which table a key belongs to, where the keys themselves lie behind several pointers. Must
-//! not know tables.
+//! Key prefixes of the tables' bounds in a run, stored contiguously as numbers: they nearly always
+//! decide which table covers a key, while the keys themselves are behind several pointers.
+//! Independent of tables.
 //!
-//! A number says "before" or "behind" for certain; equal numbers say nothing, and whoever asks
-//! decides.
+//! Different numbers decide the comparison; if they are equal, the caller compares the keys.
 
 use perigee_base::key_boundary::KeyBoundaryRef;
 use perigee_base::{KeyComparator, KeyRef};
 
-/// Heads of the places where tables begin and end, in the order of the tables.
+/// Key prefixes of the begin and end boundaries, in the order of the tables.
 #[derive(Clone, Debug, Default)]
 pub struct TableBounds(Vec<(u64, u64)>);
 
 impl TableBounds {
-    /// Adds the next table.
+    /// Appends the next table.
     pub fn push(
         &mut self,
-        order: KeyComparator,
+        comparator: KeyComparator,
         begin: KeyBoundaryRef<'_>,
         end: KeyBoundaryRef<'_>,
     ) {
-        self.0.push((cut_prefix(order, begin), cut_prefix(order, end)));
+        self.0.push((cut_prefix(comparator, begin), cut_prefix(comparator, end)));
     }
-    /// The first table whose end is not before `key`; `before` decides that for a table whose end
-    /// has the head of the key.
+    /// Returns the first table whose end is not before `key`; `before` compares for a table whose
+    /// end has the same prefix as the key.
     #[inline]
     pub fn first_reaching(
         &self,
-        order: KeyComparator,
+        comparator: KeyComparator,
         key: &[u8],
         before: impl Fn(usize) -> bool,
     ) -> usize {
-        let wanted = key_prefix(order, key);
-        let mut low = self.0.partition_point(|(_, end)| *end < wanted);
-        let mut high = low + self.0[low..].partition_point(|(_, end)| *end == wanted);
+        let prefix = key_prefix(comparator, key);
+        let mut low = self.0.partition_point(|(_, end)| *end < prefix);
+        let mut high = low + self.0[low..].partition_point(|(_, end)| *end == prefix);
         while low < high {
             let mid = low + (high - low) / 2;
             if before(mid) { low = mid + 1 } else { high = mid }
         }
         low
     }
-    /// Whether table `i` begins before `key`; `before` decides if the heads are equal.
+    /// Returns true if table `i` begins before `key`; `before` compares if the prefixes are equal.
     #[inline]
     pub fn begins_before(
         &self,
         i: usize,
-        order: KeyComparator,
+        comparator: KeyComparator,
         key: &[u8],
         before: impl FnOnce() -> bool,
     ) -> bool {
-        let (begin, wanted) = (self.0[i].0, key_prefix(order, key));
-        begin < wanted || (begin == wanted && before())
+        let (begin, prefix) = (self.0[i].0, key_prefix(comparator, key));
+        begin < prefix || (begin == prefix && before())
     }
 }
 
 #[inline]
-fn key_prefix(order: KeyComparator, key: &[u8]) -> u64 {
-    KeyRef::from_key(key).key_prefix(order, &[])
+fn key_prefix(comparator: KeyComparator, key: &[u8]) -> u64 {
+    KeyRef::from_key(key).key_prefix(comparator, &[])
 }
 
-fn cut_prefix(order: KeyComparator, cut: KeyBoundaryRef<'_>) -> u64 {
+fn cut_prefix(comparator: KeyComparator, cut: KeyBoundaryRef<'_>) -> u64 {
     match cut {
         KeyBoundaryRef::First => 0,
-        KeyBoundaryRef::Before(key) | KeyBoundaryRef::After(key) => key_prefix(order, key),
+        KeyBoundaryRef::Before(key) | KeyBoundaryRef::After(key) => key_prefix(comparator, key),
         KeyBoundaryRef::Last => u64::MAX,
     }
 }
@@ -87,13 +86,13 @@ mod tests {
         start.iter().copied().chain(rest.collect::<Vec<u8>>()).collect()
     }
 
-    /// Against comparing the places themselves, in every order, with ends that are open and heads
-    /// that are equal.
+    /// Compared with the boundaries themselves, under every comparator, with open ends and equal
+    /// prefixes.
     #[test]
     fn table_bounds_match_full_comparison() {
         let x = &mut 5;
         for case in 0..3000 {
-            let (order, _) = BUILT_IN_COMPARATORS[case % BUILT_IN_COMPARATORS.len()];
+            let (comparator, _) = BUILT_IN_COMPARATORS[case % BUILT_IN_COMPARATORS.len()];
             let mut cuts: Vec<KeyBoundary> = (0..2 * (next_random(x) % 7))
                 .map(|_| {
                     if next_random(x) % 2 == 0 {
@@ -104,19 +103,24 @@ mod tests {
                 })
                 .collect();
             cuts.extend([KeyBoundary::First, KeyBoundary::Last]);
-            cuts.sort_by(|a, b| a.as_ref().cmp(order, b.as_ref()));
+            cuts.sort_by(|a, b| a.as_ref().cmp(comparator, b.as_ref()));
             let tables: Vec<_> = cuts.chunks(2).map(|c| (c[0].as_ref(), c[1].as_ref())).collect();
             let mut bounds = TableBounds::default();
-            tables.iter().for_each(|(begin, end)| bounds.push(order, *begin, *end));
+            tables.iter().for_each(|(begin, end)| bounds.push(comparator, *begin, *end));
             for _ in 0..30 {
                 let key = key(x);
-                let plain = tables.partition_point(|(_, end)| end.is_before(order, &key));
-                let got =
-                    bounds.first_reaching(order, &key, |i| tables[i].1.is_before(order, &key));
-                assert_eq!(got, plain, "{order:?} {key:?} {cuts:?}");
+                let plain = tables.partition_point(|(_, end)| end.is_before(comparator, &key));
+                let got = bounds
+                    .first_reaching(comparator, &key, |i| tables[i].1.is_before(comparator, &key));
+                assert_eq!(got, plain, "{comparator:?} {key:?} {cuts:?}");
                 for (i, (begin, _)) in tables.iter().enumerate() {
-                    let got = bounds.begins_before(i, order, &key, || begin.is_before(order, &key));
-                    assert_eq!(got, begin.is_before(order, &key), "{order:?} {key:?} {begin:?}");
+                    let got = bounds
+                        .begins_before(i, comparator, &key, || begin.is_before(comparator, &key));
+                    assert_eq!(
+                        got,
+                        begin.is_before(comparator, &key),
+                        "{comparator:?} {key:?} {begin:?}"
+                    );
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Who shares a sync with whom.
+//! Tests which writers share a sync.
 
 use super::*;
 use crate::settings::DurabilityLevel;
@@ -8,7 +8,7 @@ use perigee_file::log::RecordKind;
 use perigee_file::log::batch::EncodedRecord;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// How long a group takes.
+/// Duration of a group.
 const SYNC_US: u64 = 1_000;
 
 fn sync_request() -> CommitRequest {
@@ -26,12 +26,12 @@ fn sync_request() -> CommitRequest {
     }
 }
 
-/// So many writers write so often each, in a simulated world: groups, and the microseconds that all
-/// took.
+/// Runs `writers` threads that submit `each` requests, on the simulator. Returns the number of
+/// groups and the elapsed microseconds.
 fn run_writers(seed: u64, writers: u64, each: u64) -> (u64, u64) {
     let disk = SimDisk::new(seed);
     let counted = Arc::new((AtomicU64::new(0), AtomicU64::new(0)));
-    let shown = Arc::clone(&counted);
+    let results = Arc::clone(&counted);
     SimWorld::new(seed).run(disk, move |env| {
         let queue = Arc::new(CommitQueue::new());
         let start = env.clock.monotonic_us();
@@ -54,7 +54,7 @@ fn run_writers(seed: u64, writers: u64, each: u64) -> (u64, u64) {
                             Ok(())
                         };
                         let number = queue.submit(&*clock, sync_request(), lead).unwrap();
-                        assert!(number > before, "each hears its own");
+                        assert!(number > before, "each writer gets its own sequence number");
                         before = number;
                     }
                 };
@@ -63,10 +63,10 @@ fn run_writers(seed: u64, writers: u64, each: u64) -> (u64, u64) {
             .collect();
         threads.into_iter().for_each(|t| drop(t.join()));
         let us = env.clock.monotonic_us() - start;
-        assert_eq!(counted.1.load(SeqCst), writers * each, "every batch is led once");
+        assert_eq!(counted.1.load(SeqCst), writers * each, "every batch is committed once");
         counted.1.store(us, SeqCst);
     });
-    (shown.0.load(SeqCst), shown.1.load(SeqCst))
+    (results.0.load(SeqCst), results.1.load(SeqCst))
 }
 
 #[test]
@@ -76,8 +76,8 @@ fn lone_writer_never_waits_for_group() {
     assert!(us < 101 * SYNC_US, "{us}");
 }
 
-/// The story: two writers took turns, each waiting for the whole of the other's sync, and every
-/// sync served one.
+/// Regression test: two writers alternated, each waiting for the whole sync of the other, so every
+/// sync served one writer.
 #[test]
 fn returning_writers_share_next_sync() {
     for seed in 1..20 {
@@ -94,7 +94,11 @@ fn queue_survives_panicked_leader() {
     SimWorld::new(3).run(SimDisk::new(3), |env| {
         let queue = Arc::new(CommitQueue::new());
         let (other, clock) = (Arc::clone(&queue), Arc::clone(&env.clock));
-        let body = move || drop(other.submit(&*clock, sync_request(), |_| panic!("as planned")));
+        let body = move || {
+            drop(
+                other.submit(&*clock, sync_request(), |_| panic!("deliberate panic of the leader")),
+            )
+        };
         let thread = env.spawn.spawn("panics", Box::new(body)).unwrap();
         assert!(thread.join().is_err());
         queue.submit(&*env.clock, sync_request(), |_| Ok(())).unwrap();

@@ -1,9 +1,9 @@
-//! Directories of the simulated disk: which names the kernel shows (`cached`), which ones the disk
-//! holds (`durable`), and the operations between the two (`pending`).
+//! Directories of the simulated disk: the names that the kernel shows (`cached`), the names on the
+//! disk (`durable`), and the operations between the two (`pending`).
 //!
 //! Invariants:
 //! 1. A file has at most one name in all durable tables together, unless it was linked: no rename
-//!    or move leaves both names. A linked file has at most one in each directory.
+//!    or move leaves both names. A linked file has at most one name in each directory.
 //! 2. Applying all of `pending` in order turns `durable` into `cached`, unless a failed sync
 //!    dropped some.
 
@@ -12,12 +12,12 @@ use crate::rand::SeededRng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A directory's number.
+/// Identifies a directory.
 pub(super) type DirId = u64;
 /// The directory `/`.
 pub(super) const ROOT_DIR: DirId = 0;
 
-/// A file: its identity is its number, not its name.
+/// A file, identified by its number, not by its name.
 #[derive(Debug)]
 pub(super) struct SimFile {
     pub id: u64,
@@ -33,7 +33,7 @@ impl SimFile {
     }
 }
 
-/// What a name stands for.
+/// The target of a name.
 #[derive(Clone, Debug)]
 pub(super) enum SimDirEntry {
     File(Arc<SimFile>),
@@ -41,7 +41,7 @@ pub(super) enum SimDirEntry {
 }
 
 impl SimDirEntry {
-    /// Files and directories are numbered from one counter.
+    /// Returns the number of the file or directory; both are numbered from one counter.
     fn id(&self) -> u64 {
         match self {
             SimDirEntry::File(f) => f.id,
@@ -55,7 +55,7 @@ impl SimDirEntry {
 
 type DirEntries = BTreeMap<String, SimDirEntry>;
 
-/// A change of names that is not durable yet.
+/// A name change that is not durable yet.
 #[derive(Clone, Debug)]
 enum NameOp {
     /// A creation, or the new name of a rename: the entry loses every other name.
@@ -72,7 +72,7 @@ enum NameOp {
         entry: SimDirEntry,
         to: DirId,
     },
-    /// One more name, in another directory than the first.
+    /// An additional name in another directory.
     Link {
         name: String,
         entry: SimDirEntry,
@@ -92,7 +92,7 @@ struct DirNode {
 pub(super) struct SimDirTree {
     dirs: BTreeMap<DirId, DirNode>,
     next_id: u64,
-    /// Files with more than one name, now or once.
+    /// Files that have or had more than one name.
     linked: BTreeSet<u64>,
 }
 
@@ -113,19 +113,19 @@ impl SimDirTree {
         self.dir(dir).cached.get(name)
     }
 
-    /// The names in a directory, sorted.
+    /// Returns the entries of a directory, sorted by name.
     pub fn entries(&self, dir: DirId) -> impl Iterator<Item = (&String, &SimDirEntry)> {
         self.dir(dir).cached.iter()
     }
 
-    /// A new empty file. Volatile.
+    /// Creates an empty file. Not durable until synced.
     pub fn create(&mut self, dir: DirId, name: &str) -> Arc<SimFile> {
         let file = SimFile::new(self.allocate_id(), Pages::default());
         self.set_entry(dir, name, SimDirEntry::File(file.clone()));
         file
     }
 
-    /// A file that is durable, name and all.
+    /// Adds a file with durable name and contents.
     pub fn add_durable(&mut self, dir: DirId, name: &str, bytes: Vec<u8>) {
         let entry = SimDirEntry::File(SimFile::new(self.allocate_id(), Pages::durable(bytes)));
         let node = self.dir_mut(dir);
@@ -133,7 +133,7 @@ impl SimDirTree {
         node.durable.insert(name.to_owned(), entry);
     }
 
-    /// A new directory. Volatile.
+    /// Creates a directory. Not durable until its parent is synced.
     pub fn make_dir(&mut self, parent: DirId, name: &str) -> DirId {
         let id = self.allocate_id();
         self.dirs.insert(id, DirNode { parent: Some(parent), ..DirNode::default() });
@@ -152,7 +152,7 @@ impl SimDirTree {
         }
     }
 
-    /// Moves a file to a directory inside this one. One operation, pending in this directory.
+    /// Moves a file to a subdirectory. One operation, pending in this directory.
     pub fn move_into(&mut self, dir: DirId, name: &str, to: DirId) {
         if let Some(entry) = self.dir_mut(dir).cached.remove(name) {
             self.dir_mut(to).cached.insert(name.to_owned(), entry.clone());
@@ -160,7 +160,7 @@ impl SimDirTree {
         }
     }
 
-    /// One more name for a file.
+    /// Adds a name for a file.
     pub fn link(&mut self, to: DirId, name: &str, entry: SimDirEntry) {
         self.linked.insert(entry.id());
         let node = self.dir_mut(to);
@@ -174,9 +174,10 @@ impl SimDirTree {
         self.sync_prefix(dir, count);
     }
 
-    /// Makes the oldest `count` changes of a directory durable.
+    /// Makes the oldest `count` pending changes of a directory durable.
     pub fn sync_prefix(&mut self, dir: DirId, count: usize) {
-        // A move into this directory is one journal entry with what preceded it in the parent.
+        // A move into this directory is one journal entry with the changes that preceded it in the
+        // parent.
         if let Some(parent) = self.dir(dir).parent {
             let is_move = |op: &NameOp| matches!(op, NameOp::Move { to, .. } if *to == dir);
             if let Some(last) = self.dir(parent).pending.iter().rposition(is_move) {
@@ -189,7 +190,8 @@ impl SimDirTree {
         }
     }
 
-    /// A directory sync failed: its changes stay visible and are never written.
+    /// Drops the pending changes after a failed directory sync: they stay visible and are never
+    /// written.
     pub fn drop_pending(&mut self, dir: DirId) {
         self.dir_mut(dir).pending.clear();
     }
@@ -198,13 +200,13 @@ impl SimDirTree {
         self.dir(dir).pending.len()
     }
 
-    /// Every file that can be seen, once.
+    /// Returns every visible file once.
     pub fn distinct_files(&self) -> Vec<Arc<SimFile>> {
         let mut seen = BTreeSet::new();
         self.files().into_iter().map(|(_, f)| f).filter(|f| seen.insert(f.id)).collect()
     }
 
-    /// Every file that can be seen, with its path.
+    /// Returns every visible file with its path.
     pub fn files(&self) -> Vec<(String, Arc<SimFile>)> {
         let mut out = Vec::new();
         self.collect_files(ROOT_DIR, "", &mut out);
@@ -221,7 +223,7 @@ impl SimDirTree {
         }
     }
 
-    /// The same tree with files of its own.
+    /// Returns a copy of the tree with copies of the files.
     pub fn deep_clone(&self) -> SimDirTree {
         let mut copies = BTreeMap::new();
         let dirs =
@@ -229,10 +231,9 @@ impl SimDirTree {
         SimDirTree { dirs, next_id: self.next_id, linked: self.linked.clone() }
     }
 
-    /// What a power cut leaves of the names; `self` is a clone of its own. File contents are not
-    /// touched.
+    /// Applies a power failure to the names; called on a clone. File contents are not changed.
     pub fn cut_power(&mut self, rng: &mut SeededRng, p: f64) {
-        // Parents come first: a directory has a smaller number than those inside it.
+        // Parents come first: a directory has a smaller number than its subdirectories.
         let ids: Vec<DirId> = self.dirs.keys().copied().collect();
         for id in ids {
             let ops = std::mem::take(&mut self.dir_mut(id).pending);
@@ -255,15 +256,15 @@ impl SimDirTree {
         node.pending.push(NameOp::Insert { name: name.to_owned(), entry });
     }
 
-    /// Carries one change out on the disk. Earlier ones may have been lost, so it checks what it
-    /// finds.
+    /// Applies one change to the durable names. Earlier changes may have been lost, so the current
+    /// entries are checked.
     fn apply_durably(&mut self, dir: DirId, op: NameOp) {
         match op {
             NameOp::Insert { name, entry } => {
-                // Its move to this directory was lost: then so is what happened to it here.
-                let elsewhere = !self.linked.contains(&entry.id())
+                // If its move to this directory was lost, later changes of it here are lost too.
+                let durable_elsewhere = !self.linked.contains(&entry.id())
                     && self.dirs.iter().any(|(d, n)| *d != dir && n.is_durable(entry.id()));
-                if !elsewhere {
+                if !durable_elsewhere {
                     let node = self.dir_mut(dir);
                     node.durable.retain(|_, e| e.id() != entry.id());
                     node.durable.insert(name, entry);
@@ -279,7 +280,7 @@ impl SimDirTree {
                 self.dir_mut(dir).durable.insert(name, entry);
             }
             NameOp::Move { name, entry, to } => {
-                // Into a directory that was lost: then the move was lost too.
+                // If the target directory was lost, the move is lost too.
                 if self.dir(dir).is_durable(to) {
                     self.dir_mut(dir).durable.retain(|_, e| e.id() != entry.id());
                     self.dir_mut(to).durable.insert(name, entry);
@@ -300,7 +301,7 @@ impl DirNode {
     }
 
     fn clone_with_files(&self, copies: &mut BTreeMap<u64, Arc<SimFile>>) -> DirNode {
-        let mut own = |entry: &SimDirEntry| match entry {
+        let mut copy_entry = |entry: &SimDirEntry| match entry {
             SimDirEntry::Dir(d) => SimDirEntry::Dir(*d),
             SimDirEntry::File(f) => {
                 let copy =
@@ -310,16 +311,16 @@ impl DirNode {
         };
         let pending = self.pending.iter().map(|op| match op {
             NameOp::Insert { name, entry } => {
-                NameOp::Insert { name: name.clone(), entry: own(entry) }
+                NameOp::Insert { name: name.clone(), entry: copy_entry(entry) }
             }
             NameOp::Remove { name, id } => NameOp::Remove { name: name.clone(), id: *id },
-            NameOp::Link { name, entry } => NameOp::Link { name: name.clone(), entry: own(entry) },
+            NameOp::Link { name, entry } => NameOp::Link { name: name.clone(), entry: copy_entry(entry) },
             NameOp::Move { name, entry, to } => {
-                NameOp::Move { name: name.clone(), entry: own(entry), to: *to }
+                NameOp::Move { name: name.clone(), entry: copy_entry(entry), to: *to }
             }
         });
         let pending = pending.collect();
-        let mut table = |t: &DirEntries| t.iter().map(|(n, e)| (n.clone(), own(e))).collect();
+        let mut table = |t: &DirEntries| t.iter().map(|(n, e)| (n.clone(), copy_entry(e))).collect();
         DirNode {
             parent: self.parent,
             cached: table(&self.cached),

@@ -1,7 +1,7 @@
 //! Open directories and files of the simulated disk.
 //!
-//! Every call passes a switch point before it takes the disk's lock; mutating ones pass another
-//! after they took effect, so that other threads can run before the caller learns the result.
+//! Every call has a yield point before it takes the lock of the disk; mutating calls have another
+//! one after they took effect, so that other threads can run before the caller learns the result.
 
 use super::dir_tree::{DirId, SimDirEntry, SimFile};
 use super::{SimDiskCore, SimDiskState, path_components};
@@ -25,7 +25,7 @@ impl SimDir {
         Arc::new(SimDir { core: core.clone(), path: path.to_owned(), id })
     }
 
-    /// A yield point, then the disk, if it still works.
+    /// Passes a yield point and locks the disk. Fails after a simulated crash.
     fn lock_state(&self) -> Result<MutexGuard<'_, SimDiskState>> {
         sched::io_yield_point();
         let state = self.core.state();
@@ -38,18 +38,18 @@ impl SimDir {
         Ok(state.tree.get(self.id, name).cloned())
     }
 
-    /// The regular file called `name`.
+    /// Returns the regular file `name`.
     fn find_file(&self, state: &SimDiskState, name: &str) -> Result<Arc<SimFile>> {
         match self.find_entry(state, name)? {
             Some(SimDirEntry::File(f)) => Ok(f),
-            Some(SimDirEntry::Dir(_)) => Err(Error::invalid("not a regular file").in_file(name)),
-            None => Err(Error::new(ErrorKind::NotFound, "no such file").in_file(name)),
+            Some(SimDirEntry::Dir(_)) => Err(Error::invalid("it is not a regular file").in_file(name)),
+            None => Err(Error::new(ErrorKind::NotFound, "the file does not exist").in_file(name)),
         }
     }
 
     fn check_name_free(&self, state: &SimDiskState, dir: DirId, name: &str) -> Result<()> {
         match state.tree.get(dir, name) {
-            Some(_) => Err(Error::new(ErrorKind::AlreadyExists, "the name is taken").in_file(name)),
+            Some(_) => Err(Error::new(ErrorKind::AlreadyExists, "the name exists already").in_file(name)),
             None => Ok(()),
         }
     }
@@ -65,12 +65,12 @@ impl SimDir {
         Arc::new(SimWritableFile { core: self.core.clone(), file, name: name.to_owned(), len })
     }
 
-    /// The directory `name` inside this one, created if missing.
+    /// Returns the subdirectory `name`, created if missing.
     fn make_subdir(&self, state: &mut SimDiskState, name: &str) -> Result<DirId> {
         match self.find_entry(state, name)? {
             Some(SimDirEntry::Dir(id)) => Ok(id),
             Some(SimDirEntry::File(_)) => {
-                Err(Error::invalid("a file, not a directory").in_file(name))
+                Err(Error::invalid("it is a file, not a directory").in_file(name))
             }
             None => {
                 let outcome = state.decide_call(MutatingCall::Create, "create directory")?;
@@ -193,7 +193,7 @@ impl Dir for SimDir {
                 Ok(())
             }
             FaultVerdict::Fail(fault) => {
-                // The journal gave up: what it held may never be written.
+                // The journal failed: its contents may never be written.
                 if state.rng.chance(0.5) {
                     state.tree.drop_pending(self.id);
                 }
@@ -217,7 +217,7 @@ impl Dir for SimDir {
         let file = match self.find_entry(&state, name)? {
             Some(SimDirEntry::File(file)) => file,
             Some(SimDirEntry::Dir(_)) => {
-                return Err(Error::invalid("not a regular file").in_file(name));
+                return Err(Error::invalid("it is not a regular file").in_file(name));
             }
             None => {
                 let outcome = state.decide_call(MutatingCall::Create, "create")?;
@@ -299,7 +299,7 @@ struct SimWritableFile {
     core: Arc<SimDiskCore>,
     file: Arc<SimFile>,
     name: String,
-    /// Bytes of the appends that succeeded. The file may be longer after one that failed.
+    /// Bytes appended successfully. The file may be longer after a failed append.
     len: AtomicU64,
 }
 
@@ -314,7 +314,7 @@ impl SimWritableFile {
         }
     }
 
-    /// Bytes of an append of `total` at `offset` that the disk has room for.
+    /// Returns how many bytes of an append of `total` bytes at `offset` fit on the disk.
     fn writable_bytes(&self, state: &SimDiskState, offset: usize, total: usize) -> usize {
         if state.capacity == u64::MAX {
             return total;
@@ -329,9 +329,9 @@ impl SimWritableFile {
         let total: usize = parts.iter().map(|p| p.len()).sum();
         let offset = self.len.load(Ordering::Acquire) as usize;
         let verdict = state.faults.decide_call(MutatingCall::Append)?;
-        let room = self.writable_bytes(&state, offset, total);
+        let writable = self.writable_bytes(&state, offset, total);
         let error = match verdict {
-            FaultVerdict::Proceed if room == total => {
+            FaultVerdict::Proceed if writable == total => {
                 self.write(offset, parts, total);
                 self.len.store((offset + total) as u64, Ordering::Release);
                 return Ok(());
@@ -340,7 +340,7 @@ impl SimWritableFile {
             FaultVerdict::Fail(fault) => fault.error("append"),
             FaultVerdict::Crash => crash_error(),
         };
-        let written = state.rng.index(room + 1);
+        let written = state.rng.index(writable + 1);
         self.write(offset, parts, written);
         Err(error.at(&self.name, offset as u64))
     }
@@ -361,16 +361,16 @@ impl SimWritableFile {
         Ok(true)
     }
 
-    fn rewrite_now(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+    fn overwrite_now(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let mut state = self.core.state();
         if offset + bytes.len() as u64 > self.len.load(Ordering::Acquire) {
-            return Err(Error::invalid("rewrite beyond the end").at(&self.name, offset));
+            return Err(Error::invalid("overwrite beyond the end of the file").at(&self.name, offset));
         }
         let verdict = state.faults.decide_call(MutatingCall::Append)?;
         let (written, done) = match verdict {
             FaultVerdict::Proceed => (bytes.len(), Ok(())),
             FaultVerdict::Fail(fault) => {
-                (state.rng.index(bytes.len() + 1), Err(fault.error("rewrite")))
+                (state.rng.index(bytes.len() + 1), Err(fault.error("overwrite")))
             }
             FaultVerdict::Crash => (state.rng.index(bytes.len() + 1), Err(crash_error())),
         };
@@ -381,7 +381,7 @@ impl SimWritableFile {
     fn truncate_now(&self, len: u64) -> Result<()> {
         let mut state = self.core.state();
         if len > self.len.load(Ordering::Acquire) {
-            return Err(Error::invalid("truncate beyond the end").at(&self.name, len));
+            return Err(Error::invalid("truncate beyond the end of the file").at(&self.name, len));
         }
         let outcome = state.decide_call(MutatingCall::Truncate, "truncate")?;
         outcome.apply_with(|| {
@@ -390,7 +390,7 @@ impl SimWritableFile {
         })
     }
 
-    /// The first half of a sync: the moment that it covers.
+    /// Starts a sync; returns the state that it covers.
     fn begin_sync(&self) -> Result<super::pages::SyncPoint> {
         let mut state = self.core.state();
         let verdict = state.faults.decide_call(MutatingCall::Sync)?;
@@ -403,7 +403,7 @@ impl SimWritableFile {
                 } else {
                     pages.revert_to_media()
                 }
-                // Never NoSpace: the caller must not try this file again.
+                // Never `NoSpace`: the caller must not retry.
                 Err(fault.error("sync").wrap(ErrorKind::Io, "sync failed"))
             }
             FaultVerdict::Crash => {
@@ -438,7 +438,7 @@ impl WritableFile for SimWritableFile {
 
     fn overwrite(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         sched::io_yield_point();
-        let done = self.rewrite_now(offset, bytes);
+        let done = self.overwrite_now(offset, bytes);
         sched::io_yield_point();
         done
     }
@@ -453,7 +453,7 @@ impl WritableFile for SimWritableFile {
     fn sync(&self) -> Result<()> {
         sched::io_yield_point();
         let point = self.begin_sync().map_err(|e| e.in_file(&self.name))?;
-        // Others append while the device works.
+        // Other threads may append while the device is busy.
         sched::io_yield_point();
         let state = self.core.state();
         state.faults.check_alive()?;
@@ -478,7 +478,7 @@ impl Drop for SimRandomAccessFile {
 
 impl fmt::Debug for SimWritableFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SimAppend({})", self.name)
+        write!(f, "SimWritableFile({})", self.name)
     }
 }
 
@@ -515,6 +515,6 @@ impl RandomAccessFile for SimRandomAccessFile {
 
 impl fmt::Debug for SimRandomAccessFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SimRead({})", self.name)
+        write!(f, "SimRandomAccessFile({})", self.name)
     }
 }

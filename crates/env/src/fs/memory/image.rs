@@ -1,4 +1,4 @@
-//! The disk as plain bytes: for tests that damage it, and for people who want to look at it.
+//! Access to the raw bytes of the disk, for tests that damage them and for inspection.
 
 use super::dir_tree::{ROOT_DIR, SimDirEntry, SimFile};
 use super::pages::Pages;
@@ -8,28 +8,28 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 impl SimDisk {
-    /// Every file, sorted.
+    /// Returns the paths of all files, sorted.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.core.state().tree.files().into_iter().map(|(path, _)| path.into()).collect()
     }
 
-    /// A file's contents, as the kernel shows them.
+    /// Returns the contents of a file, as the kernel shows them.
     ///
     /// # Panics
-    /// If there is no such file.
+    /// If the file does not exist.
     pub fn read_raw(&self, path: impl AsRef<Path>) -> Vec<u8> {
         let path = path.as_ref();
         let file = find_file(&self.core.state(), path);
         let file =
-            file.unwrap_or_else(|| panic!("no file {} on the simulated disk", path.display()));
+            file.unwrap_or_else(|| panic!("file {} does not exist on the simulated disk", path.display()));
         file.pages().bytes().to_vec()
     }
 
-    /// Replaces a file's contents, cached and durable ones, under every open handle; creates it if
-    /// missing.
+    /// Replaces the cached and durable contents of a file, under every open handle; creates the
+    /// file if missing.
     ///
     /// # Panics
-    /// If there is no such directory.
+    /// If the directory does not exist.
     pub fn write_raw(&self, path: impl AsRef<Path>, bytes: Vec<u8>) {
         let path = path.as_ref();
         let mut state = self.core.state();
@@ -37,15 +37,15 @@ impl SimDisk {
             *file.pages() = Pages::durable(bytes);
             return;
         }
-        let place = path_components(path).ok().and_then(|names| {
+        let location = path_components(path).ok().and_then(|names| {
             let (name, dirs) = names.split_last()?;
             Some((state.resolve_path(dirs).ok()?, (*name).to_owned()))
         });
-        let (dir, name) = place.unwrap_or_else(|| panic!("no directory for {}", path.display()));
+        let (dir, name) = location.unwrap_or_else(|| panic!("the directory of {} does not exist", path.display()));
         state.tree.add_durable(dir, &name, bytes);
     }
 
-    /// Bytes of all files together.
+    /// Returns the total length of all files, in bytes.
     pub fn total_bytes(&self) -> u64 {
         self.core.state().total_bytes()
     }
@@ -63,8 +63,8 @@ impl SimDisk {
         Ok(())
     }
 
-    /// A disk that holds, durably, every file below the real directory `source`: `source/db/x`
-    /// becomes `/db/x`.
+    /// Creates a disk that durably contains every file below the real directory `source`:
+    /// `source/db/x` becomes `/db/x`.
     pub fn from_real_dir(source: &Path) -> Result<Arc<SimDisk>> {
         let disk = SimDisk::new(0);
         load_dir(&mut disk.core.state(), ROOT_DIR, source)
@@ -81,7 +81,7 @@ fn find_file(state: &SimDiskState, path: &Path) -> Option<Arc<SimFile>> {
 
 fn load_dir(state: &mut SimDiskState, dir: u64, source: &Path) -> std::io::Result<()> {
     let mut entries = std::fs::read_dir(source)?.collect::<std::io::Result<Vec<_>>>()?;
-    // In an order of its own, so that the disk is the same each time.
+    // Sorted, so that the disk is the same each time.
     entries.sort_by_key(|e| e.file_name());
     for entry in entries {
         let name = entry.file_name().to_string_lossy().into_owned();

@@ -1,12 +1,12 @@
-//! A simulated disk: what a power cut, a crash of the process, a full disk and a failing device
-//! leave behind, chosen by a seed. It works inside a [`crate::sim::World`], where every call may
-//! switch threads, and on ordinary threads alike.
+//! A simulated disk: models what a power failure, a process crash, a full disk and a failing device
+//! leave behind, chosen by a seed. Works inside a [`crate::sim::SimWorld`], where every call may
+//! switch threads, and on ordinary threads.
 //!
-//! Contents become durable by a file's sync, names by their directory's; nothing else does. Each
-//! mutating call (append, allocation, truncate, sync, create, rename, remove, directory sync, move)
-//! is counted, and can be made to fail or to be the last one before a crash. A successful call
-//! takes effect in one instant; a file's sync covers the contents at its call and makes them
-//! durable at its return.
+//! Contents become durable by a sync of the file, names by a sync of the directory, and by nothing
+//! else. Each mutating call (append, allocation, truncate, sync, create, rename, remove, directory
+//! sync, move, link) is counted, and can be made to fail or to be the last one before a crash. A
+//! successful call takes effect atomically; the sync of a file covers its contents at the call and
+//! makes them durable at the return.
 
 mod pages;
 mod dir_tree;
@@ -30,12 +30,12 @@ use std::fmt;
 use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A simulated disk with several directories, below `/` (relative paths start there too).
+/// A simulated disk with directories below `/` (relative paths are resolved from `/` too).
 pub struct SimDisk {
     core: Arc<SimDiskCore>,
 }
 
-/// What the disk shares with its open handles.
+/// State shared with open handles.
 struct SimDiskCore {
     state: Mutex<SimDiskState>,
     files: Arc<OpenFileLimiter>,
@@ -45,25 +45,25 @@ struct SimDiskState {
     rng: SeededRng,
     boot_id: u64,
     tree: SimDirTree,
-    /// Numbers of the locked files.
+    /// Numbers of locked files.
     locks: BTreeSet<u64>,
     faults: FaultInjector,
     capacity: u64,
-    /// Whether files can be linked.
+    /// True if files can be linked.
     links_supported: bool,
-    /// Open files (locks too), and how many there may be.
+    /// Number of open files, including locks.
     open_handles: usize,
     open_handles_max: Option<usize>,
 }
 
-/// How a mutating call ends: whether it takes effect, and what the caller is told.
+/// Outcome of a mutating call: whether it takes effect, and its error.
 struct CallOutcome {
     applies: bool,
     error: Option<Error>,
 }
 
 impl SimDisk {
-    /// An empty disk. The seed decides everything that a fault or crash leaves open.
+    /// Creates an empty disk. The seed decides everything that a fault or crash leaves open.
     pub fn new(seed: u64) -> Arc<SimDisk> {
         let mut rng = SeededRng::new(seed);
         let boot_id = rng.next_u64();
@@ -89,59 +89,61 @@ impl SimDisk {
         })
     }
 
-    /// Mutating calls so far.
+    /// Returns the number of mutating calls so far.
     pub fn mutating_calls(&self) -> u64 {
         self.core.state().faults.call_count()
     }
 
-    /// The `n`-th mutating call from now (1 is the next) is applied in part or not at all; it and
-    /// every later call, reads too, fail with kind `Io` and the message "simulated crash". 0
-    /// crashes at once.
+    /// Crashes at the `n`-th mutating call from now (1 is the next): it is applied partially or not
+    /// at all; it and every later call, including reads, fail with kind `Io` and the message
+    /// "simulated crash". 0 crashes at once.
     pub fn crash_at(&self, n: u64) {
         self.core.state().faults.crash_at(n);
     }
 
-    /// Whether that has happened.
+    /// Returns true after a planned crash has happened.
     pub fn crashed(&self) -> bool {
         self.core.state().faults.crashed()
     }
 
-    /// The `n`-th mutating call from now, or the first one after it that `fault` can hit, fails. If
-    /// `sticky`, so does every later one that it can hit, until [`SimDisk::clear_faults`].
+    /// Makes the `n`-th mutating call from now, or the first later one that `fault` applies to,
+    /// fail. If `sticky`, every later call that it applies to fails too, until
+    /// [`SimDisk::clear_faults`].
     pub fn fail_at(&self, n: u64, fault: Fault, sticky: bool) {
         self.core.state().faults.fail_at(n, fault, sticky);
     }
 
-    /// The next `times` reads of files whose name ends in `name_suffix` fail.
+    /// Makes the next `times` reads of files whose name ends in `name_suffix` fail.
     pub fn fail_reads(&self, name_suffix: &str, times: u64) {
         self.core.state().faults.fail_reads(name_suffix, times);
     }
 
-    /// Ends every planned fault. What was lost stays lost.
+    /// Removes all planned faults. Lost data stays lost.
     pub fn clear_faults(&self) {
         self.core.state().faults.clear_faults();
     }
 
-    /// From now on appends that make all files together longer than this fail with `NoSpace`; a
-    /// prefix may be written. `u64::MAX` lifts the limit.
+    /// Limits the total length of all files, in bytes: appends beyond it fail with `NoSpace` and
+    /// may write a prefix. `u64::MAX` removes the limit.
     pub fn set_capacity(&self, bytes: u64) {
         self.core.state().capacity = bytes;
     }
 
-    /// Whether files can have a second name, as they cannot across file systems (default true).
+    /// Sets whether files can be linked (default true); false simulates directories on different
+    /// file systems.
     pub fn set_links_supported(&self, possible: bool) {
         self.core.state().links_supported = possible;
     }
 }
 
 impl SimDisk {
-    /// Sets the number of files that may be open at once; more are refused as a process's limit
-    /// does (`EMFILE`). Those that are open stay so.
+    /// Sets the number of files that may be open at once; further opens fail as at the limit of a
+    /// process (`EMFILE`). Open files stay open.
     pub fn set_open_file_limit(&self, limit: Option<usize>) {
         self.core.state().open_handles_max = limit;
     }
 
-    /// Files that are open now, locks among them.
+    /// Returns the number of open files, including locks.
     pub fn open_handles(&self) -> usize {
         self.core.state().open_handles
     }
@@ -172,7 +174,7 @@ impl Fs for SimDisk {
             (None, DirOpenMode::Existing) => {
                 return Err(Error::new(
                     ErrorKind::NotFound,
-                    format!("no directory {}", path.display()),
+                    format!("directory {} does not exist", path.display()),
                 ));
             }
             (None, DirOpenMode::CreateIfMissing) => {
@@ -206,21 +208,21 @@ impl Fs for SimDisk {
         let (source, target) = (path_components(from)?, path_components(to)?);
         let (Some((old, parent)), Some((new, other))) = (source.split_last(), target.split_last())
         else {
-            return Err(Error::invalid("the root cannot be renamed"));
+            return Err(Error::invalid("the root directory cannot be renamed"));
         };
         if parent != other {
-            return Err(Error::invalid("a directory is renamed inside its parent only"));
+            return Err(Error::invalid("a directory can be renamed only within its parent"));
         }
         let parent = state.resolve_path(parent)?;
         let Some(SimDirEntry::Dir(id)) = state.tree.get(parent, old).cloned() else {
             return Err(Error::new(
                 ErrorKind::NotFound,
-                format!("no directory {}", from.display()),
+                format!("directory {} does not exist", from.display()),
             ));
         };
         let free = match state.tree.get(parent, new) {
             None => true,
-            Some(SimDirEntry::Dir(there)) => state.tree.entries(*there).next().is_none(),
+            Some(SimDirEntry::Dir(target_id)) => state.tree.entries(*target_id).next().is_none(),
             Some(SimDirEntry::File(_)) => false,
         };
         if !free {
@@ -243,7 +245,7 @@ impl Fs for SimDisk {
         state.faults.check_alive()?;
         let names = path_components(path)?;
         let Some((last, parents)) = names.split_last() else {
-            return Err(Error::invalid("the root cannot be removed"));
+            return Err(Error::invalid("the root directory cannot be removed"));
         };
         let parent = state.resolve_path(parents)?;
         match state.tree.get(parent, last) {
@@ -255,7 +257,7 @@ impl Fs for SimDisk {
             None => {
                 return Err(Error::new(
                     ErrorKind::NotFound,
-                    format!("no directory {}", path.display()),
+                    format!("directory {} does not exist", path.display()),
                 ));
             }
         }
@@ -277,7 +279,7 @@ impl SimDiskCore {
 }
 
 impl SimDiskState {
-    /// Refuses one more open file than there may be.
+    /// Fails with `EMFILE` if the limit of open files is reached.
     fn check_handles(&self, doing: &str) -> Result<()> {
         match self.open_handles_max {
             Some(max) if self.open_handles >= max => Err(too_many_files_error(doing)),
@@ -285,7 +287,7 @@ impl SimDiskState {
         }
     }
 
-    /// Counts a mutating call that touches names or metadata, and decides about it.
+    /// Counts a mutating call that changes names or metadata, and decides its outcome.
     fn decide_call(&mut self, op: MutatingCall, doing: &str) -> Result<CallOutcome> {
         Ok(match self.faults.decide_call(op)? {
             FaultVerdict::Proceed => CallOutcome { applies: true, error: None },
@@ -314,7 +316,7 @@ impl SimDiskState {
 }
 
 impl CallOutcome {
-    /// Carries the call out if it takes effect, and tells its result.
+    /// Applies the call if it takes effect, and returns its result.
     fn apply_with<T>(self, apply: impl FnOnce() -> T) -> Result<T> {
         if let Some(error) = self.error {
             if self.applies {
@@ -326,7 +328,7 @@ impl CallOutcome {
     }
 }
 
-/// The names of a path, from `/`.
+/// Splits a path into its components below `/`.
 fn path_components(path: &Path) -> Result<Vec<&str>> {
     let wrong =
         || Error::invalid(format!("{} is not a path of the simulated disk", path.display()));

@@ -1,15 +1,15 @@
-//! The bytes of one simulated file: what the kernel shows (`cached`) and what the disk holds
-//! (`media`).
+//! Contents of one simulated file: the bytes that the kernel shows (`cached`) and the bytes on the
+//! disk (`media`).
 //!
 //! Invariants:
 //! 1. Bytes that differ between the two lie in `dirty`, unless a failed sync dropped them.
-//! 2. `dirty` is sorted, its ranges do not touch, and none reaches beyond `cached`.
+//! 2. `dirty` is sorted, its ranges do not touch, and none extends past `cached`.
 
 use crate::rand::SeededRng;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// What a disk writes atomically.
+/// Unit that the disk writes atomically, in bytes.
 pub(super) const SECTOR: usize = 512;
 
 /// Contents of a file. The buffers are shared between clones of a disk until one of them writes.
@@ -20,14 +20,15 @@ pub(super) struct Pages {
     dirty: Vec<Range<usize>>,
     /// The length changed since the last sync.
     len_dirty: bool,
-    /// Truncations so far: tells a running sync that its snapshot is gone.
+    /// Number of truncations; a running sync uses it to detect that its saved length is outdated.
     truncations: u64,
-    /// Syncs begun, and the latest begun of those that have ended well.
+    /// Number of syncs started.
     syncs: u64,
+    /// Number of the latest started sync among those that succeeded.
     synced: u64,
 }
 
-/// What a sync that was called now has to make durable.
+/// State that a sync started now must make durable.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SyncPoint {
     number: u64,
@@ -36,7 +37,7 @@ pub(super) struct SyncPoint {
 }
 
 impl Pages {
-    /// A file that is durable as it is.
+    /// Creates a file with durable contents.
     pub fn durable(bytes: Vec<u8>) -> Pages {
         Self::on_media(Arc::new(bytes))
     }
@@ -69,8 +70,8 @@ impl Pages {
         self.mark_dirty(from..end);
     }
 
-    /// Makes it so long, if it is shorter, with zeros. The length reaches the disk by a sync, or by
-    /// chance.
+    /// Extends the contents to `len` bytes with zeros, if shorter. The new length becomes durable
+    /// by a sync, or by chance.
     pub fn extend(&mut self, len: usize) {
         if len > self.cached.len() {
             Arc::make_mut(&mut self.cached).resize(len, 0);
@@ -91,21 +92,21 @@ impl Pages {
         });
     }
 
-    /// A sync begins: it covers the contents of this moment.
+    /// Starts a sync, which covers the current contents.
     pub fn begin_sync(&mut self) -> SyncPoint {
         self.syncs += 1;
         SyncPoint { number: self.syncs, len: self.cached.len(), truncations: self.truncations }
     }
 
-    /// That sync has ended well.
+    /// Completes a successful sync.
     pub fn finish_sync(&mut self, point: SyncPoint) {
-        // One that began later has ended: it covered this one, and this one must not take its
-        // length back.
+        // A sync that started later has completed: it covered this one, whose older length must not
+        // overwrite the newer one.
         if point.number < self.synced && point.truncations == self.truncations {
             return;
         }
         self.synced = self.synced.max(point.number);
-        // After a truncation in between, everything is written: stronger than promised, and rare.
+        // After a concurrent truncation everything is written: stronger than required, and rare.
         let len = if point.truncations == self.truncations { point.len } else { self.cached.len() };
         if self.len_dirty && self.media.len() != len {
             Arc::make_mut(&mut self.media).resize(len, 0);
@@ -125,21 +126,23 @@ impl Pages {
         self.len_dirty &= self.cached.len() != len;
     }
 
-    /// A sync failed as on ext4 and XFS: pages are marked clean, readable for now, and never
-    /// written.
+    /// Applies a failed sync as on ext4 and XFS: pages are marked clean, stay readable for now, and
+    /// are never written.
     pub fn drop_dirty(&mut self) {
         self.dirty.clear();
         self.len_dirty = false;
     }
 
-    /// A sync failed as on btrfs: the pages are dropped, and reads see the disk again.
+    /// Applies a failed sync as on btrfs: the pages are dropped, and reads return the contents of
+    /// the disk again.
     pub fn revert_to_media(&mut self) {
         self.cached = self.media.clone();
         self.truncations += 1;
         self.drop_dirty();
     }
 
-    /// What a power cut leaves; every unsynced sector is kept with probability `p`.
+    /// Returns the contents after a power failure; every unsynced sector is kept with probability
+    /// `p`.
     pub fn after_power_cut(&self, rng: &mut SeededRng, p: f64) -> Pages {
         if self.dirty.is_empty() && !self.len_dirty {
             return Self::on_media(self.media.clone());
@@ -157,7 +160,7 @@ impl Pages {
         Self::durable(out)
     }
 
-    /// Copies dirty sectors inside `window` to `out`, each with probability `p`.
+    /// Copies dirty sectors within `window` to `out`, each with probability `p`.
     fn copy_dirty_sectors(
         &self,
         out: &mut [u8],
@@ -177,7 +180,7 @@ impl Pages {
         }
     }
 
-    /// The appended part: data and length reach the disk apart from each other.
+    /// Adds the appended part: data and length become durable independently.
     fn copy_tail(&self, out: &mut Vec<u8>, rng: &mut SeededRng, p: f64) {
         let (old, full) = (out.len(), self.cached.len());
         if p <= 0.0 {
@@ -207,7 +210,7 @@ impl Pages {
     }
 
     fn mark_dirty(&mut self, new: Range<usize>) {
-        // Nearly always an append behind the last range.
+        // Usually an append after the last range.
         if let Some(last) = self.dirty.last_mut()
             && last.start <= new.start
             && new.start <= last.end
@@ -216,16 +219,16 @@ impl Pages {
             return;
         }
         let first = self.dirty.partition_point(|r| r.end < new.start);
-        let behind = self.dirty.partition_point(|r| r.start <= new.end);
+        let end = self.dirty.partition_point(|r| r.start <= new.end);
         let mut merged = new;
-        for r in self.dirty.drain(first..behind.max(first)) {
+        for r in self.dirty.drain(first..end.max(first)) {
             merged = merged.start.min(r.start)..merged.end.max(r.end);
         }
         self.dirty.insert(first, merged);
     }
 }
 
-/// What can become of an appended tail.
+/// What remains of an appended tail.
 #[derive(Clone, Copy)]
 enum TailOutcome {
     Whole,

@@ -1,4 +1,4 @@
-//! The simulated disk: what survives which crash, and what each fault does.
+//! Tests of the simulated disk: what survives which crash, and what each fault does.
 
 use super::*;
 use crate::WritableFile;
@@ -20,7 +20,7 @@ fn file_names(disk: &SimDisk) -> Vec<String> {
     disk.paths().iter().map(|p| p.to_str().unwrap().to_owned()).collect()
 }
 
-/// The disks that many power cuts leave.
+/// Returns disks as left by power failures with many seeds.
 fn power_cuts(disk: &SimDisk) -> impl Iterator<Item = Arc<SimDisk>> + '_ {
     (0..300).map(|seed| disk.crash_clone(seed, Crash::Power))
 }
@@ -60,7 +60,7 @@ fn process_crash_loses_nothing() {
     assert_eq!(after.boot_id(), disk.boot_id());
     let dir = after.open_dir(Path::new("/db"), DirOpenMode::Existing).unwrap();
     dir.lock("LOCK").unwrap();
-    // The kernel still owes the disk those bytes.
+    // The kernel has not written these bytes to the disk yet.
     assert!(power_cuts(&after).any(|cut| file_names(&cut).is_empty()));
     assert_ne!(disk.crash_clone(9, Crash::Power).boot_id(), disk.boot_id());
 }
@@ -71,13 +71,13 @@ fn names_are_durable_only_after_directory_sync() {
     write_file(&*dir, "f", b"x").sync().unwrap();
     let present: BTreeSet<bool> =
         power_cuts(&disk).map(|cut| !file_names(&cut).is_empty()).collect();
-    assert_eq!(present.len(), 2, "a synced file in an unsynced directory may be there or not");
+    assert_eq!(present.len(), 2, "a synced file in an unsynced directory may exist or not");
     dir.sync().unwrap();
     assert!(power_cuts(&disk).all(|cut| cut.read_raw("/db/f") == b"x"));
     dir.remove("f").unwrap();
     let present: BTreeSet<bool> =
         power_cuts(&disk).map(|cut| !file_names(&cut).is_empty()).collect();
-    assert_eq!(present.len(), 2, "so may a removed one");
+    assert_eq!(present.len(), 2, "a removed file may exist or not");
 }
 
 #[test]
@@ -95,7 +95,9 @@ fn rename_is_atomic() {
     let states = [(b"new".to_vec(), false), (b"old".to_vec(), false), (b"old".to_vec(), true)];
     assert_eq!(seen, BTreeSet::from(states));
     dir.sync().unwrap();
-    assert!(power_cuts(&disk).all(|cut| file_names(&cut) == ["/db/CURRENT"] && cut.read_raw("/db/CURRENT") == b"new"));
+    assert!(power_cuts(&disk).all(|cut| {
+        file_names(&cut) == ["/db/CURRENT"] && cut.read_raw("/db/CURRENT") == b"new"
+    }));
 }
 
 #[test]
@@ -258,7 +260,7 @@ fn raw_read_and_write_reach_open_handles() {
     assert_eq!(back.paths(), disk.paths());
     assert!(
         power_cuts(&back).take(20).all(|cut| cut.read_raw("/db/f") == b"xyz"),
-        "what was loaded is durable"
+        "loaded files are durable"
     );
 }
 

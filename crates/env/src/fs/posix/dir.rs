@@ -1,4 +1,4 @@
-//! An open directory.
+//! Open directories of the real file system.
 
 use super::file::{PosixRandomAccessFile, PosixWritableFile};
 use super::{DIR_FLAGS, DIR_MODE, FILE_FLAGS, FILE_MODE, lock, os_error, set_mode};
@@ -19,7 +19,8 @@ pub(super) struct PosixDir {
 }
 
 impl PosixDir {
-    /// Refuses a directory in which everybody can replace files.
+    /// Wraps an open directory. Refuses one that is world-writable without the sticky bit, because
+    /// any user could replace files in it.
     pub fn new(handle: File, path: PathBuf) -> Result<PosixDir> {
         let stat = rustix::fs::fstat(&handle)
             .map_err(|e| os_error(format_args!("stat {}", path.display()), e))?;
@@ -27,7 +28,7 @@ impl PosixDir {
         if mode.contains(Mode::WOTH) && !mode.contains(Mode::SVTX) {
             let shown = path.display();
             return Err(Error::invalid(format!(
-                "directory {shown} can be written by everybody; run: chmod o-w {shown}"
+                "directory {shown} is world-writable; run: chmod o-w {shown}"
             )));
         }
         Ok(PosixDir { handle, path, fork_guard: ForkGuard::new() })
@@ -79,13 +80,13 @@ impl PosixDir {
         PosixDir::new(File::from(handle), self.path.join(name))
     }
 
-    /// Names of the regular files in it, and of everything else, both sorted.
+    /// Returns the names of the regular files and of all other entries, both sorted.
     fn list_entries(&self) -> Result<(Vec<String>, Vec<String>)> {
         let failed = |e| os_error(format_args!("list directory {}", self.path.display()), e);
         let (mut files, mut others) = (Vec::new(), Vec::new());
         for entry in rustix::fs::Dir::read_from(&self.handle).map_err(failed)? {
             let entry = entry.map_err(failed)?;
-            // A name that is not UTF-8 is none of ours.
+            // The engine creates no names that are not UTF-8.
             let Ok(name) = entry.file_name().to_str() else {
                 others.push(entry.file_name().to_string_lossy().into_owned());
                 continue;
@@ -95,7 +96,7 @@ impl PosixDir {
             }
             let is_file = match entry.file_type() {
                 FileType::RegularFile => true,
-                // Some file systems do not tell in the listing.
+                // Some file systems do not return the type in the listing.
                 FileType::Unknown => {
                     self.stat(name)?.is_some_and(|s| FileType::from_raw_mode(s.st_mode).is_file())
                 }
@@ -108,12 +109,12 @@ impl PosixDir {
         Ok((files, others))
     }
 
-    /// The file must be there and be a regular one: nothing else is renamed, removed or moved.
+    /// Checks that a regular file of that name exists; nothing else is renamed, removed or moved.
     fn check_regular(&self, name: &str) -> Result<()> {
         match self.stat(name)? {
             Some(stat) if FileType::from_raw_mode(stat.st_mode).is_file() => Ok(()),
             Some(_) => Err(not_regular_error(name)),
-            None => Err(Error::new(ErrorKind::NotFound, "no such file").in_file(name)),
+            None => Err(Error::new(ErrorKind::NotFound, "the file does not exist").in_file(name)),
         }
     }
 }
@@ -121,7 +122,7 @@ impl PosixDir {
 impl Dir for PosixDir {
     fn free_space(&self) -> Result<u64> {
         let stat =
-            rustix::fs::fstatvfs(&self.handle).map_err(|e| os_error("ask for free space", e))?;
+            rustix::fs::fstatvfs(&self.handle).map_err(|e| os_error("query free space", e))?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
@@ -131,9 +132,9 @@ impl Dir for PosixDir {
 
     fn is_located_at(&self, path: &Path) -> Result<bool> {
         let failed = |e| os_error(format_args!("stat {}", path.display()), e);
-        let own = rustix::fs::fstat(&self.handle).map_err(failed)?;
+        let opened = rustix::fs::fstat(&self.handle).map_err(failed)?;
         match rustix::fs::stat(path) {
-            Ok(there) => Ok((there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)),
+            Ok(found) => Ok((found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)),
             Err(Errno::NOENT) => Ok(false),
             Err(e) => Err(failed(e)),
         }
@@ -234,16 +235,16 @@ impl Dir for PosixDir {
         self.fork_guard.check()?;
         self.check_regular(name)?;
         let target = self.open_subdir(subdir)?;
-        // Nobody comes between the question and the move: the database directory has one owner, by
-        // its lock.
+        // No other process can create the name between the check and the move: the directory lock
+        // excludes them.
         if target.stat(name)?.is_some() {
-            let text = format!("move {name}: {subdir} holds a file of that name");
+            let text = format!("move {name}: {subdir} contains a file of that name");
             return Err(Error::new(ErrorKind::AlreadyExists, text).in_file(name));
         }
         let done = rustix::fs::renameat(&self.handle, name, &target.handle, name);
         done.map_err(|e| os_error(format_args!("move {name} into {subdir}"), e).in_file(name))?;
-        // The new name first: a file system without a journal may then show both names, never
-        // neither.
+        // The target is synced first: a file system without a journal may then show both names
+        // after a crash, but never none.
         target.sync()
     }
 
@@ -252,9 +253,9 @@ impl Dir for PosixDir {
         self.check_regular(name)?;
         let path = target.path();
         let opened = rustix::fs::open(path, DIR_FLAGS | OFlags::NOFOLLOW, Mode::empty());
-        let there =
+        let target_handle =
             opened.map_err(|e| os_error(format_args!("open directory {}", path.display()), e))?;
-        match rustix::fs::linkat(&self.handle, name, &there, name, AtFlags::empty()) {
+        match rustix::fs::linkat(&self.handle, name, &target_handle, name, AtFlags::empty()) {
             Ok(()) => Ok(true),
             Err(Errno::XDEV | Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP | Errno::NOSYS) => {
                 Ok(false)

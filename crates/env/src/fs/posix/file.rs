@@ -1,4 +1,4 @@
-//! Open files.
+//! Open files for writing and for reading.
 
 use crate::fork::ForkGuard;
 use crate::fs::{RandomAccessFile, WritableFile, short_file_error};
@@ -10,15 +10,15 @@ use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Slices that one system call takes (Linux: `IOV_MAX`).
+/// Most slices per system call (Linux: `IOV_MAX`).
 const IOV_SLICES_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct PosixWritableFile {
     file: File,
     name: String,
-    /// Bytes of the appends that succeeded; the next one goes here. The file is longer after one
-    /// that failed.
+    /// Bytes appended successfully; offset of the next append. The file is longer after a failed
+    /// append.
     len: AtomicU64,
     fork_guard: ForkGuard,
 }
@@ -57,13 +57,13 @@ impl WritableFile for PosixWritableFile {
         if len <= from {
             return Ok(true);
         }
-        let whole = FallocateFlags::empty();
+        let mode = FallocateFlags::empty();
         let done = rustix::io::retry_on_intr(|| {
-            rustix::fs::fallocate(&self.file, whole, from, len - from)
+            rustix::fs::fallocate(&self.file, mode, from, len - from)
         });
         match done {
             Ok(()) => Ok(true),
-            // A file system, or a sandbox, that does not do this.
+            // Not supported by the file system or by a sandbox.
             Err(e) if !matches!(e, Errno::NOSPC | Errno::DQUOT | Errno::FBIG | Errno::IO) => {
                 Ok(false)
             }
@@ -77,10 +77,10 @@ impl WritableFile for PosixWritableFile {
     fn overwrite(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.fork_guard.check()?;
         if offset + bytes.len() as u64 > self.len() {
-            return Err(Error::invalid("rewrite beyond the end").at(&self.name, offset));
+            return Err(Error::invalid("overwrite beyond the end of the file").at(&self.name, offset));
         }
         write_all_at(&self.file, &[bytes], offset).map_err(|e| {
-            Error::io(format_args!("rewrite {} bytes of {}", bytes.len(), self.name), &e)
+            Error::io(format_args!("overwrite {} bytes of {}", bytes.len(), self.name), &e)
                 .at(&self.name, offset)
         })
     }
@@ -88,9 +88,9 @@ impl WritableFile for PosixWritableFile {
     fn truncate(&self, len: u64) -> Result<()> {
         self.fork_guard.check()?;
         if len > self.len() {
-            return Err(Error::invalid("truncate beyond the end").at(&self.name, len));
+            return Err(Error::invalid("truncate beyond the end of the file").at(&self.name, len));
         }
-        // The standard library repeats the call if a signal interrupts it.
+        // The standard library retries the call if a signal interrupts it.
         let done = self.file.set_len(len);
         done.map_err(|e| {
             Error::io(format_args!("truncate {}", self.name), &e).at(&self.name, len)
@@ -105,8 +105,8 @@ impl WritableFile for PosixWritableFile {
     }
 }
 
-/// A failed sync is always `Io`: a full disk found that late has lost data, so the caller must not
-/// retry.
+/// Returns the error of a failed sync, always of kind `Io`: a full disk that is detected at the
+/// sync has lost data, so the caller must not retry.
 pub(super) fn sync_error(doing: impl std::fmt::Display, e: &io::Error) -> Error {
     let error = Error::io(doing, e);
     if error.kind() == ErrorKind::Io { error } else { error.wrap(ErrorKind::Io, "sync failed") }

@@ -1,6 +1,6 @@
-//! The lock on a directory: `flock`, which keeps other processes out, and a table of this process,
-//! because a file system without working locks (some network ones) must at least not let two
-//! handles of one process in.
+//! Directory lock: `flock`, which excludes other processes, and a table of this process. On a file
+//! system without working locks (some network file systems) the table still excludes other handles
+//! of the same process.
 
 use crate::fork::ForkGuard;
 use crate::fs::{DirLock, locked_error};
@@ -14,7 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Device and inode of a locked file.
 type DeviceInode = (u64, u64);
 
-/// Files that this process has locked, or a process that it was forked from: those count no more.
+/// Files locked by this process or by a process it was forked from; entries of the latter are
+/// ignored.
 static HELD_LOCKS: Mutex<BTreeMap<DeviceInode, ForkGuard>> = Mutex::new(BTreeMap::new());
 
 fn held_locks() -> MutexGuard<'static, BTreeMap<DeviceInode, ForkGuard>> {
@@ -32,12 +33,12 @@ impl DirLock for PosixLock {}
 
 impl Drop for PosixLock {
     fn drop(&mut self) {
-        // A forked child shares the lock with its parent, which still has it.
+        // A forked child shares the lock with its parent, which still holds it.
         if self.fork_guard.is_forked() {
             return;
         }
-        // The table last: nobody here may find it free while the file is still locked. A failure to
-        // unlock is repaired by the close that follows.
+        // The table entry is removed last: the table must not show the file as free while it is
+        // still locked. If unlocking fails, the close that follows releases the lock.
         let _ = self.file.unlock();
         held_locks().remove(&self.key);
     }

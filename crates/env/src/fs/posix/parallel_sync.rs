@@ -1,18 +1,18 @@
-//! Syncs of many files side by side. A sync waits for the journal of the file system, which answers
-//! many waiting threads with one commit: 16 threads sync small new files about eight times as fast
-//! as one. Must not know what the files hold.
+//! Syncs many files in parallel. A sync waits for a journal commit of the file system, and one
+//! commit completes the syncs of all waiting threads: 16 threads sync small new files about eight
+//! times as fast as one.
 
 use crate::fs::WritableFile;
 use perigee_base::Result;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
-/// Most threads.
+/// Most threads used.
 const THREADS_MAX: usize = 16;
-/// Fewest files that are worth a thread.
+/// Fewest files per thread.
 const FILES_MIN: usize = 2;
 
-/// Syncs all of them, or returns the first error; then nothing is known of any.
+/// Syncs all files, or returns the first error; the state of every file is unknown then.
 pub(super) fn sync_files_parallel(files: &[Arc<dyn WritableFile>]) -> Result<()> {
     let (next, failed) = (AtomicUsize::new(0), OnceLock::new());
     let work = || {
@@ -25,7 +25,7 @@ pub(super) fn sync_files_parallel(files: &[Arc<dyn WritableFile>]) -> Result<()>
     };
     std::thread::scope(|s| {
         for _ in 1..(files.len() / FILES_MIN).min(THREADS_MAX) {
-            // Without another thread it takes longer, and is as right.
+            // Fewer threads only take longer.
             if std::thread::Builder::new().spawn_scoped(s, work).is_err() {
                 break;
             }

@@ -1,10 +1,9 @@
-//! What the machine, or the control group that the process runs in, allows it: memory and open
-//! files.
+//! Limits of the machine and of the control groups of the process: memory and open files.
 
 use std::path::{Path, PathBuf};
 
-/// Bytes of memory that the process may use: the least of the machine's and of every control group
-/// around it.
+/// Returns the memory that the process may use, in bytes: the minimum of the physical memory and
+/// the limits of its control group and all parents.
 pub(super) fn memory_limit_bytes() -> Option<u64> {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
     let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
@@ -13,15 +12,15 @@ pub(super) fn memory_limit_bytes() -> Option<u64> {
     limits.chain(machine).min()
 }
 
-/// Bytes of memory that the process has now.
+/// Returns the resident set size, in bytes.
 pub(super) fn resident_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;
     pages.checked_mul(rustix::param::page_size() as u64)
 }
 
-/// The files that may hold a limit, for the text of `/proc/self/cgroup`: version 2 (`0::/a/b`) and
-/// version 1 (`4:memory:/a/b`), the group itself and those around it.
+/// Returns the files that may contain a limit, for the text of `/proc/self/cgroup`: version 2
+/// (`0::/a/b`) and version 1 (`4:memory:/a/b`), for the group itself and its parents.
 fn limit_files(groups: &str) -> Vec<PathBuf> {
     let mut all = Vec::new();
     for line in groups.lines() {
@@ -37,26 +36,26 @@ fn limit_files(groups: &str) -> Vec<PathBuf> {
             }
             _ => continue,
         };
-        // In a container the path may be that of the host; then only the root is there.
+        // In a container the path may be that of the host; then only the file in the root exists.
         let inside = Path::new(path.trim_start_matches('/')).to_path_buf();
         all.extend(inside.ancestors().map(|group| Path::new(root).join(group).join(file)));
     }
     all
 }
 
-/// A limit; "max", and version 1's number for "none", are no limit.
+/// Parses a limit; "max", and the large number that version 1 uses for "none", give `None`.
 fn parse_limit(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|n| *n > 0 && *n < 1 << 62)
 }
 
-/// `MemTotal` of `/proc/meminfo`.
+/// Parses `MemTotal` of `/proc/meminfo`, in bytes.
 fn parse_mem_total(meminfo: &str) -> Option<u64> {
     let line = meminfo.lines().find_map(|l| l.strip_prefix("MemTotal:"))?;
     let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     kib.checked_mul(1024)
 }
 
-/// Files that the process may have open.
+/// Returns the number of files that the process may have open.
 pub(super) fn open_file_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }

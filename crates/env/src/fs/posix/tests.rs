@@ -1,11 +1,11 @@
-//! What only real files show: permissions, links, locks across processes.
+//! Tests specific to real files: permissions, links, locks between processes.
 
 use super::*;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A directory that goes away with its test.
+/// A temporary directory, removed when dropped.
 struct ScratchDir(PathBuf);
 
 impl ScratchDir {
@@ -46,14 +46,14 @@ fn files_and_dirs_are_owner_only() {
 
 #[test]
 fn modes_ignore_the_umask() {
-    // In a process of its own, because the umask belongs to all threads.
+    // Runs in a separate process, because the umask applies to all threads.
     let run = Command::new("sh")
-        .args(["-c", "umask 0377; exec \"$0\" --exact fs::posix::tests::only_the_owner_may_look"])
+        .args(["-c", "umask 0377; exec \"$0\" --exact fs::posix::tests::files_and_dirs_are_owner_only"])
         .arg(std::env::current_exe().unwrap())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&run.stdout);
-    assert!(run.status.success() && said.contains("1 passed"), "{said}");
+    let output = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success() && output.contains("1 passed"), "{output}");
 }
 
 #[test]
@@ -73,15 +73,15 @@ fn open_errors_explain_wrong_paths() {
     let scratch = ScratchDir::new();
     std::fs::write(scratch.0.join("file"), "x").unwrap();
     symlink("nowhere", scratch.0.join("dangling")).unwrap();
-    let says = |name: &str, mode| {
+    let message = |name: &str, mode| {
         PosixFs::new().open_dir(&scratch.0.join(name), mode).unwrap_err().to_string()
     };
     for mode in [DirOpenMode::Existing, DirOpenMode::CreateIfMissing] {
-        assert!(says("file", mode).contains("is not a directory"));
-        assert!(says("dangling", mode).contains("symbolic link to nothing"));
+        assert!(message("file", mode).contains("is not a directory"));
+        assert!(message("dangling", mode).contains("dangling symbolic link"));
     }
-    assert!(says("no/where", DirOpenMode::CreateIfMissing).contains("does not exist"));
-    assert!(says("none", DirOpenMode::Existing).contains("there is no directory"));
+    assert!(message("no/where", DirOpenMode::CreateIfMissing).contains("does not exist"));
+    assert!(message("none", DirOpenMode::Existing).contains("does not exist"));
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn lock_excludes_other_processes() {
     let scratch = ScratchDir::new();
     let dir = scratch.open();
     drop(dir.lock("LOCK").unwrap());
-    // The child holds the lock until its standard input ends.
+    // The child holds the lock until its standard input is closed.
     let child = Command::new("flock")
         .arg("--exclusive")
         .arg(dir.path().join("LOCK"))
@@ -143,7 +143,7 @@ fn lock_excludes_other_processes() {
 
 #[test]
 fn failed_append_keeps_the_append_position() {
-    // /dev/full takes no byte.
+    // Every write to /dev/full fails with ENOSPC.
     let Ok(full) = File::options().write(true).open("/dev/full") else { return };
     let w = super::file::PosixWritableFile::new(full, "full", 0);
     let w: &dyn crate::WritableFile = &w;

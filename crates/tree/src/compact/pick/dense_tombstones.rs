@@ -1,5 +1,5 @@
-//! Tables that are mostly tombstones which nobody needs any more: they are merged with what they
-//! hide, early, so that neither scans nor the disk carry them until their level is full.
+//! Picks tables that consist mostly of tombstones visible to every reader: they are merged early
+//! with what they hide, so that neither scans nor the disk bear them until their level is full.
 
 use super::super::plan::{CompactionPlan, CompactionReason, TableShape, TreeShape};
 use super::overlap_group::overlap_groups;
@@ -8,19 +8,20 @@ use crate::mvcc::SnapshotStripes;
 use crate::version::is_tombstone_dense;
 use perigee_base::{LevelNo, RunId};
 
-/// What lies in the way of the tombstones may be so many times larger than their table.
+/// The merge may read at most this many times the bytes of the tombstone tables.
 const COST_MAX: u64 = 16;
 
-/// A merge of the uppermost such table, with all that shares keys with it, into the last level.
-/// Every reader must see its tombstones: then nothing of them is left by the merge, and the same
-/// table is not found again.
-pub fn pick(shape: &TreeShape, strata: &SnapshotStripes) -> Option<CompactionPlan> {
-    let wanted = |t: &TableShape| {
-        is_tombstone_dense(t.entries, t.tombstones) && strata.stripe_of(t.largest_seq) == 0
+/// Returns a merge of the uppermost such table, with all tables that overlap it, into the last
+/// level. Its tombstones must be visible to every reader: then the merge drops them all, and the
+/// same table is not picked again.
+pub fn pick(shape: &TreeShape, stripes: &SnapshotStripes) -> Option<CompactionPlan> {
+    let is_dense = |t: &TableShape| {
+        is_tombstone_dense(t.entries, t.tombstones) && stripes.stripe_of(t.largest_seq) == 0
     };
-    for level in (0..=LAST_LEVEL).filter(|level| shape.tables(*level).any(wanted)) {
+    for level in (0..=LAST_LEVEL).filter(|level| shape.tables(*level).any(is_dense)) {
         for g in overlap_groups(shape, level..=LAST_LEVEL, RunId(u64::MAX)) {
-            let dense: u64 = g.tables.iter().filter(|(_, t)| wanted(t)).map(|(_, t)| t.bytes).sum();
+            let dense: u64 =
+                g.tables.iter().filter(|(_, t)| is_dense(t)).map(|(_, t)| t.bytes).sum();
             if dense > 0 && dense.saturating_mul(COST_MAX) >= g.bytes {
                 return Some(CompactionPlan::merge(
                     CompactionReason::Tombstones,

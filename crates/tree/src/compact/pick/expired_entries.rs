@@ -1,5 +1,5 @@
-//! Tables of which many entries have expired: they are merged with what they hide, so that data
-//! that nobody overwrites is reclaimed when its time is over. What time it is, the caller says.
+//! Picks tables of which many entries have expired: they are merged with what they hide, so that
+//! expired data that is never overwritten is reclaimed. The caller supplies the current time.
 
 use super::super::plan::{CompactionPlan, CompactionReason, TableShape, TreeShape};
 use super::overlap_group::overlap_groups;
@@ -8,28 +8,28 @@ use crate::mvcc::SnapshotStripes;
 use crate::version::expired_entries_min;
 use perigee_base::{LevelNo, RunId};
 
-/// What is merged may be so many times larger than what has expired of it.
+/// The merge may read at most this many times the bytes of the expired entries.
 const COST_MAX: u64 = 16;
 
-/// A merge of the uppermost such table, with all that shares keys with it, into the last level.
-/// Every reader must see its entries: then nothing that has expired is left by the merge, and the
-/// same table is not found again.
-pub fn pick(shape: &TreeShape, strata: &SnapshotStripes, now_ms: u64) -> Option<CompactionPlan> {
+/// Returns a merge of the uppermost such table, with all tables that overlap it, into the last
+/// level. Its entries must be visible to every reader: then the merge drops all that has expired,
+/// and the same table is not picked again. `now_ms`: current time in milliseconds.
+pub fn pick(shape: &TreeShape, stripes: &SnapshotStripes, now_ms: u64) -> Option<CompactionPlan> {
     let expired =
         |t: &TableShape| t.expiries.as_ref().map_or(0, |e| e.expired_count(now_ms)).min(t.entries);
-    let wanted = |t: &TableShape| {
+    let is_due = |t: &TableShape| {
         t.entries > 0
             && expired(t) >= expired_entries_min(t.entries)
-            && strata.stripe_of(t.largest_seq) == 0
+            && stripes.stripe_of(t.largest_seq) == 0
     };
     let garbage = |t: &TableShape| {
         let bytes = u128::from(t.bytes) * u128::from(expired(t)) / u128::from(t.entries.max(1));
         u64::try_from(bytes).unwrap_or(t.bytes)
     };
-    for level in (0..=LAST_LEVEL).filter(|level| shape.tables(*level).any(wanted)) {
+    for level in (0..=LAST_LEVEL).filter(|level| shape.tables(*level).any(is_due)) {
         for g in overlap_groups(shape, level..=LAST_LEVEL, RunId(u64::MAX)) {
             let gain: u64 =
-                g.tables.iter().filter(|(_, t)| wanted(t)).map(|(_, t)| garbage(t)).sum();
+                g.tables.iter().filter(|(_, t)| is_due(t)).map(|(_, t)| garbage(t)).sum();
             if gain > 0 && gain.saturating_mul(COST_MAX) >= g.bytes {
                 return Some(CompactionPlan::merge(
                     CompactionReason::ExpiredEntries,
@@ -50,8 +50,8 @@ mod tests {
     use perigee_file::ExpiryHistogram;
     use std::sync::Arc;
 
-    /// Hundred bytes and hundred entries over a range of keys, of which some expire at 1000, some
-    /// at 2000.
+    /// Returns a table of 100 bytes and 100 entries over a key range; `early` entries expire at
+    /// 1000, `late` ones at 2000.
     fn table(id: u64, keys: &str, (early, late): (u64, u64)) -> TableShape {
         let (first, last) = keys.split_once('-').unwrap();
         let (first, last) = (KeyBoundary::Before(first.into()), KeyBoundary::After(last.into()));
@@ -76,9 +76,9 @@ mod tests {
                 _ => shape.levels[*level].push(vec![t.clone()]),
             }
         }
-        let strata =
+        let stripes =
             SnapshotStripes::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
-        let Some(plan) = pick(&shape, &strata, now_ms) else { return "nothing".into() };
+        let Some(plan) = pick(&shape, &stripes, now_ms) else { return "nothing".into() };
         let inputs: Vec<String> = plan.inputs.iter().map(|(l, id)| format!("L{l}/{id}")).collect();
         format!("{} -> L{} ({})", inputs.join(" "), plan.target_level, plan.reason.name())
     }
@@ -107,7 +107,11 @@ mod tests {
     #[test]
     fn snapshot_or_low_gain_prevents_expiry_compaction() {
         let one = [(LAST_LEVEL, table(1, "a-f", (100, 0)))];
-        assert_eq!(format_picked(&one, 1000, &[49]), "nothing", "older readers see what it hides");
+        assert_eq!(
+            format_picked(&one, 1000, &[49]),
+            "nothing",
+            "an older snapshot sees what the table hides"
+        );
         assert_eq!(format_picked(&one, 1000, &[50]), "L6/1 -> L6 (expired entries)");
         let mut large = table(2, "a-f", (0, 0));
         large.bytes = 2000;

@@ -1,25 +1,25 @@
-//! Leveled compaction: level 0 merges as a whole into level 1; a level over its capacity gives the
-//! table that overlaps least to the level below. The engine uses [`super::spooky`]; this one stays
-//! for the simulator, to be measured beside it.
+//! Leveled compaction: level 0 merges as a whole into level 1; a level over its capacity merges the
+//! table with the least overlap into the level below. The engine uses [`super::spooky`]; this
+//! picker remains for comparison in the simulator.
 
 use super::super::plan::{CompactionPlan, CompactionReason, TableShape, TreeShape};
 use super::PickerOptions;
 use super::spooky::overlapping;
 use perigee_base::{LevelNo, limits};
 
-/// Capacity of a level (1 and deeper).
+/// Capacity in bytes of a level (1 and deeper).
 pub fn capacity(level: usize, l: &PickerOptions) -> u64 {
     (1..level).fold(l.level1_bytes.max(1), |c, _| c.saturating_mul(l.ratio.max(2)))
 }
 
-/// How far each level is over its limit; 1.0 and more wants work.
+/// Returns the ratio of each level's size to its limit; a level is due for compaction at 1.0.
 pub fn scores(shape: &TreeShape, l: &PickerOptions) -> Vec<f64> {
     let level0 = shape.levels.first().map_or(0, Vec::len) as f64 / l.level0_runs.max(1) as f64;
     let deeper = (1..limits::LEVELS - 1).map(|i| shape.bytes(i) as f64 / capacity(i, l) as f64);
     std::iter::once(level0).chain(deeper).collect()
 }
 
-/// The plan for the level that is furthest over.
+/// Returns the plan for the level with the highest score, if that is at least 1.0.
 pub fn pick(shape: &TreeShape, l: &PickerOptions) -> Option<CompactionPlan> {
     let scores = scores(shape, l);
     let (level, score) =
@@ -32,9 +32,9 @@ pub fn pick(shape: &TreeShape, l: &PickerOptions) -> Option<CompactionPlan> {
 
 fn merge_level0(shape: &TreeShape) -> CompactionPlan {
     let mut inputs: Vec<_> = shape.tables(0).map(|t| (LevelNo(0), t.id)).collect();
-    let order = shape.comparator;
-    let first = shape.tables(0).map(|t| t.first.as_ref()).min_by(|a, b| a.cmp(order, *b));
-    let last = shape.tables(0).map(|t| t.last.as_ref()).max_by(|a, b| a.cmp(order, *b));
+    let comparator = shape.comparator;
+    let first = shape.tables(0).map(|t| t.first.as_ref()).min_by(|a, b| a.cmp(comparator, *b));
+    let last = shape.tables(0).map(|t| t.last.as_ref()).max_by(|a, b| a.cmp(comparator, *b));
     if let (Some(first), Some(last)) = (first, last) {
         inputs.extend(overlapping(shape, 1, first, last).map(|t| (LevelNo(1), t.id)));
     }
@@ -52,7 +52,7 @@ fn push_down(shape: &TreeShape, level: usize) -> Option<CompactionPlan> {
         .map(|t| t.id)
         .collect();
     let (from, to) = (LevelNo(level as u8), LevelNo(level as u8 + 1));
-    // A table with range tombstones is written anew, so that those with nothing left to hide go.
+    // A table with range tombstones is rewritten, which drops those that no longer hide anything.
     let trivial = below.is_empty() && table.range_tombstones.is_none();
     let inputs =
         std::iter::once((from, table.id)).chain(below.into_iter().map(|id| (to, id))).collect();

@@ -1,4 +1,4 @@
-//! Pickers: pure functions from a shape to a plan.
+//! Compaction pickers: pure functions from a tree shape to a plan.
 
 pub mod overlap_group;
 pub mod spooky;
@@ -13,20 +13,20 @@ pub mod expired_entries;
 use super::plan::{CompactionPlan, TreeShape};
 pub use spooky::PickerProgress;
 
-/// Settings of the pickers.
+/// Options of the pickers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PickerOptions {
-    /// Level 0 runs that start a merge.
+    /// Number of level 0 runs that triggers a merge.
     pub level0_runs: usize,
-    /// Up to this much data there is one level below level 0.
+    /// Bytes of data up to which there is only one level below level 0.
     pub level1_bytes: u64,
-    /// How much larger each deeper level is.
+    /// Size ratio between adjacent levels.
     pub ratio: u64,
-    /// Bytes at which tables are cut.
+    /// Target size of a table in bytes.
     pub table_bytes: u64,
 }
 
-/// The most urgent plan, if any, and the progress of merges once it is carried out.
+/// Returns the most urgent plan, if any, and the merge progress once it has been executed.
 pub fn pick(
     shape: &TreeShape,
     limits: &PickerOptions,

@@ -1,6 +1,5 @@
-//! Which tables must be merged together: those that share keys, directly or through others. A group
-//! can be merged, installed and its inputs released alone, whatever becomes of the groups beside
-//! it.
+//! Groups tables that must be merged together because they overlap, directly or through others. A
+//! group can be merged and installed, and its inputs released, independently of the other groups.
 
 use super::super::plan::{TableShape, TreeShape};
 use perigee_base::key_boundary::KeyBoundaryRef;
@@ -8,46 +7,47 @@ use perigee_base::{FileId, KeyComparator, LevelNo, RunId};
 use std::cmp::Ordering::Less;
 use std::ops::RangeInclusive;
 
-/// Tables that share keys with each other and with no other table of the same levels.
+/// Tables that overlap each other and no other table of the same levels.
 #[derive(Clone, Debug)]
 pub struct OverlapGroup<'a> {
-    /// With their levels.
+    /// Tables with their levels.
     pub tables: Vec<(usize, &'a TableShape)>,
-    /// The place before all of them.
+    /// Boundary before all of the tables.
     pub first: KeyBoundaryRef<'a>,
-    /// The place behind all of them.
+    /// Boundary after all of the tables.
     pub last: KeyBoundaryRef<'a>,
-    /// Their bytes.
+    /// Total bytes of the tables.
     pub bytes: u64,
 }
 
 impl OverlapGroup<'_> {
-    /// Whether all of it lies in this level.
+    /// Returns true if all tables lie in `level`.
     pub fn is_within(&self, level: usize) -> bool {
         self.tables.iter().all(|(l, _)| *l == level)
     }
-    /// As inputs of a plan.
+    /// Returns the tables as inputs of a plan.
     pub fn inputs(&self) -> impl Iterator<Item = (LevelNo, FileId)> {
         self.tables.iter().map(|(level, t)| (LevelNo(*level as u8), t.id))
     }
 }
 
-/// The groups of these levels, in key order. Runs of level 0 that are newer than `newest` are left
-/// out.
+/// Returns the groups of these levels in key order, without the level 0 runs newer than `newest`.
 pub fn overlap_groups(
     shape: &TreeShape,
     levels: RangeInclusive<usize>,
     newest: RunId,
 ) -> Vec<OverlapGroup<'_>> {
-    let order = shape.comparator;
+    let comparator = shape.comparator;
     let mut tables: Vec<(usize, &TableShape)> =
         levels.flat_map(|level| shape.tables(level).map(move |t| (level, t))).collect();
     tables.retain(|(level, t)| *level > 0 || t.run <= newest);
-    tables.sort_by(|(_, a), (_, b)| a.first.as_ref().cmp(order, b.first.as_ref()));
+    tables.sort_by(|(_, a), (_, b)| a.first.as_ref().cmp(comparator, b.first.as_ref()));
     let mut all: Vec<OverlapGroup<'_>> = Vec::new();
     for (level, t) in tables {
         match all.last_mut() {
-            Some(g) if t.first.as_ref().cmp(order, g.last) == Less => g.add(order, level, t),
+            Some(g) if t.first.as_ref().cmp(comparator, g.last) == Less => {
+                g.add(comparator, level, t)
+            }
             _ => all.push(OverlapGroup {
                 tables: vec![(level, t)],
                 first: t.first.as_ref(),
@@ -60,12 +60,12 @@ pub fn overlap_groups(
 }
 
 impl<'a> OverlapGroup<'a> {
-    fn add(&mut self, order: KeyComparator, level: usize, t: &'a TableShape) {
+    fn add(&mut self, comparator: KeyComparator, level: usize, t: &'a TableShape) {
         self.tables.push((level, t));
-        self.last = self.last.larger(order, t.last.as_ref());
+        self.last = self.last.larger(comparator, t.last.as_ref());
         self.bytes += t.bytes;
     }
-    /// Becomes this group and the next one together.
+    /// Merges the next group into this one.
     pub fn join(&mut self, next: &OverlapGroup<'a>) {
         self.tables.extend_from_slice(&next.tables);
         self.last = next.last;

@@ -1,4 +1,5 @@
-//! Tables that a range tombstone hides as a whole, from every reader: they go without being read.
+//! Picks tables that range tombstones hide entirely, from every reader: they are dropped without
+//! being read.
 
 use super::super::plan::{CompactionPlan, CompactionReason, TableShape, TreeShape};
 use crate::mvcc::SnapshotStripes;
@@ -7,18 +8,18 @@ use perigee_base::{KeyComparator, LevelNo, SeqNo};
 use perigee_file::RangeTombstones;
 use std::cmp::Ordering::{Greater, Less};
 
-/// All such tables of the first level that has any. Tombstones in memtables do not count: they are
-/// not yet as durable as the tables they would remove.
-pub fn pick(shape: &TreeShape, strata: &SnapshotStripes) -> Option<CompactionPlan> {
+/// Returns a plan that drops all such tables of the first level that has any. Range tombstones in
+/// memtables do not count: they are not yet as durable as the tables that they would remove.
+pub fn pick(shape: &TreeShape, stripes: &SnapshotStripes) -> Option<CompactionPlan> {
     let mut newer: Vec<&RangeTombstones> = Vec::new();
-    for (number, runs) in shape.levels.iter().enumerate() {
-        let level = LevelNo(number as u8);
+    for (level_no, runs) in shape.levels.iter().enumerate() {
+        let level = LevelNo(level_no as u8);
         let mut inputs = Vec::new();
         for run in runs {
-            let dead = |t: &&TableShape| {
-                !newer.is_empty() && is_covered(shape.comparator, t, &newer, strata)
+            let covered = |t: &&TableShape| {
+                !newer.is_empty() && is_covered(shape.comparator, t, &newer, stripes)
             };
-            inputs.extend(run.iter().filter(dead).map(|t| (level, t.id)));
+            inputs.extend(run.iter().filter(covered).map(|t| (level, t.id)));
             newer.extend(run.iter().filter_map(|t| t.range_tombstones.as_deref()));
         }
         if !inputs.is_empty() {
@@ -28,37 +29,38 @@ pub fn pick(shape: &TreeShape, strata: &SnapshotStripes) -> Option<CompactionPla
     None
 }
 
-/// Whether a plan of [`pick`] is right under these readers, too, who were listed later.
-pub fn is_still_valid(plan: &CompactionPlan, shape: &TreeShape, strata: &SnapshotStripes) -> bool {
-    let now = pick(shape, strata);
+/// Returns true if a plan of [`pick`] is still valid with `stripes`, a later list of snapshots.
+pub fn is_still_valid(plan: &CompactionPlan, shape: &TreeShape, stripes: &SnapshotStripes) -> bool {
+    let now = pick(shape, stripes);
     now.is_some_and(|now| plan.inputs.iter().all(|input| now.inputs.contains(input)))
 }
 
-/// Whether tombstones of newer tables cover the table without a gap, each newer than all of it,
-/// with no reader between.
+/// Returns true if range tombstones of newer tables cover the table without a gap, each newer than
+/// all of the table's entries, and no snapshot lies between.
 fn is_covered(
-    order: KeyComparator,
+    comparator: KeyComparator,
     t: &TableShape,
     newer: &[&RangeTombstones],
-    strata: &SnapshotStripes,
+    stripes: &SnapshotStripes,
 ) -> bool {
     let hides = |seq: SeqNo| {
         seq > t.largest_seq
-            && (strata.stripe_of(seq) == strata.stripe_of(t.smallest_seq)
+            && (stripes.stripe_of(seq) == stripes.stripe_of(t.smallest_seq)
                 || bug::is_active(Bug::DropTableIgnoresSnapshot))
     };
-    let mut reached = t.first.as_ref();
+    let mut covered_to = t.first.as_ref();
     loop {
         let next = newer.iter().find_map(|list| {
-            let i =
-                list.fragments().partition_point(|f| f.end.as_ref().cmp(order, reached) != Greater);
+            let i = list
+                .fragments()
+                .partition_point(|f| f.end.as_ref().cmp(comparator, covered_to) != Greater);
             let f = list.fragments().get(i)?;
-            let over = f.begin.as_ref().cmp(order, reached) != Greater;
+            let over = f.begin.as_ref().cmp(comparator, covered_to) != Greater;
             (over && f.seqs.iter().any(|s| hides(*s))).then_some(f)
         });
         match next {
-            Some(f) if f.end.as_ref().cmp(order, t.last.as_ref()) == Less => {
-                reached = f.end.as_ref()
+            Some(f) if f.end.as_ref().cmp(comparator, t.last.as_ref()) == Less => {
+                covered_to = f.end.as_ref()
             }
             found => return found.is_some(),
         }

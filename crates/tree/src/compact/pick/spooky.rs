@@ -1,22 +1,22 @@
-//! Spooky (Dayan et al., PVLDB 15(11), 2022): capacities that follow the data, and merges one group
-//! of overlapping tables at a time, so that little space is needed beside the data at any moment.
+//! Spooky compaction (Dayan et al., PVLDB 15(11), 2022): level capacities follow the data size, and
+//! merges take one group of overlapping tables at a time, so that transient space use stays small.
 //!
-//! The last level L is always the deepest one. With N the bytes of a level, T the ratio:
-//! - *Dynamic capacity*: C(i) = N(L) / T^(L-i). Levels come into use, and out of use, as N(L) grows
-//!   and shrinks. While N(L) is at most `level1_bytes` every level above has capacity 0: there is
-//!   level 0 and the last.
-//! - *Preemption*: what a level gives (level 0 because of its runs, any other because it is over
-//!   its capacity) goes to the first deeper level z that has room for all of it and all of the
-//!   levels between, else to L.
-//! - *Partitions*: such a merge goes in key order, one [`Group`] at a time. How far it is, is its
-//!   [`LevelMerge`]: the rest goes on even when the level is under its capacity again, so that it
-//!   begins its next turn empty.
-//! - *Dividing*: where level 0 is cut too coarsely for that, it is merged into L-1 first. Tables
-//!   above L end at the boundaries of L's tables, which makes groups small.
-//! - What overlaps nothing is moved to the deepest level that it can reach, as it is.
+//! The last level L is always the deepest one. With N the bytes of a level and T the size ratio:
+//! - *Dynamic capacity*: C(i) = N(L) / T^(L-i). Levels come into and go out of use as N(L) grows
+//!   and shrinks. While N(L) is at most `level1_bytes`, every level in between has capacity 0: only
+//!   level 0 and the last level are in use.
+//! - *Preemption*: the data of a level that is due (level 0 by its number of runs, any other level
+//!   by exceeding its capacity) goes to the first deeper level z with capacity for that data and
+//!   all levels down to z, else to L.
+//! - *Partial merges*: such a merge proceeds in key order, one [`OverlapGroup`] at a time, with its
+//!   progress in a [`LevelMerge`]. It runs to its end even if the level drops below its capacity,
+//!   so that the level is empty when it becomes due again.
+//! - *Dividing*: if the level 0 groups are too coarse for that, level 0 is merged into L-1 first.
+//!   Tables above L end at the boundaries of L's tables, which keeps groups small.
+//! - Tables that overlap nothing are moved, without a rewrite, to the deepest level possible.
 //!
-//! Invariant: a plan holds every table between its uppermost and its target level that shares keys
-//! with it, and of level 0 every run that is older than one of its own.
+//! Invariant: a plan contains every table between its uppermost and its target level that overlaps
+//! one of its tables, and of level 0 every run that is older than one of its own.
 
 use super::super::plan::{CompactionPlan, CompactionReason, TableShape, TreeShape};
 use super::PickerOptions;
@@ -27,39 +27,40 @@ use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
 use perigee_base::{LevelNo, RunId, limits};
 use std::cmp::Ordering::{Greater, Less};
 
-/// The last level.
+/// Number of the last level.
 pub const LAST_LEVEL: usize = limits::LEVELS - 1;
-/// The last level consists of at least so many tables, unless they would be very small.
+/// Minimum number of tables in the last level, unless they would be very small.
 const TABLES_MIN: u64 = 32;
-/// Tables that are cut at the last level's boundaries are not smaller than one part in so many of
-/// the others.
+/// Tables that are cut at the last level's boundaries are at least this fraction (1/64) of the size
+/// of other tables.
 const CUT_TABLES_MAX: u64 = 64;
-/// So many small tables beside each other become one.
+/// Number of adjacent small tables that are merged into one.
 const SMALL_TABLES_MIN: usize = 4;
 
-/// A merge under way, from one level into a deeper one.
+/// A merge in progress, from one level into a deeper one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LevelMerge {
-    /// Its target.
+    /// Target level.
     pub target_level: usize,
-    /// Why it was begun.
+    /// Reason for which the merge was started.
     pub reason: CompactionReason,
-    /// It is done up to here.
+    /// Boundary up to which the merge is done.
     pub done_up_to: KeyBoundary,
-    /// Of level 0 it takes this run and older ones.
+    /// Newest level 0 run that takes part in the merge.
     pub newest_run: RunId,
 }
 
-/// How far merges are: the state between two plans. Losing it is harmless.
+/// Progress of merges: the state between two plans. Losing it is harmless.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PickerProgress {
-    /// With the level that is emptied. Empty for a family at rest: there may be thousands.
+    /// Merges in progress, each with its source level. Empty for an idle column family, as there
+    /// may be thousands of them.
     level_merges: Vec<(usize, LevelMerge)>,
-    /// Small tables were looked for up to here.
+    /// Boundary from which the search for small tables continues.
     small_tables_from: Option<KeyBoundary>,
 }
 
-/// Capacity of a level, 1 and deeper.
+/// Capacity in bytes of a level (1 and deeper).
 pub fn capacity(shape: &TreeShape, level: usize, l: &PickerOptions) -> u64 {
     match shape.bytes(LAST_LEVEL) {
         _ if level >= LAST_LEVEL => u64::MAX,
@@ -68,7 +69,7 @@ pub fn capacity(shape: &TreeShape, level: usize, l: &PickerOptions) -> u64 {
     }
 }
 
-/// How far each level is over its limit; 1.0 and more wants work.
+/// Returns the ratio of each level's size to its limit; a level is due for compaction at 1.0.
 pub fn scores(shape: &TreeShape, l: &PickerOptions) -> Vec<f64> {
     let runs = shape.levels.first().map_or(0, Vec::len) as f64 / l.level0_runs.max(1) as f64;
     let space = if has_excess_garbage(shape) { 1.0 } else { 0.0 };
@@ -80,7 +81,7 @@ pub fn scores(shape: &TreeShape, l: &PickerOptions) -> Vec<f64> {
     std::iter::once(runs.max(space)).chain(deeper).collect()
 }
 
-/// The next plan, and the progress once it is carried out.
+/// Returns the next plan, and the progress once it has been executed.
 pub fn pick(
     shape: &TreeShape,
     l: &PickerOptions,
@@ -88,38 +89,37 @@ pub fn pick(
 ) -> Option<(CompactionPlan, PickerProgress)> {
     let mut p = progress.clone();
     for from in 0..LAST_LEVEL {
-        // A merge under way goes on; one that has come to its end may be due again.
-        let at = p.level_merges.iter().position(|(level, _)| *level == from);
-        let running = at.map(|at| p.level_merges.swap_remove(at).1).into_iter();
-        for drain in running.chain(std::iter::once_with(|| due_merge(shape, l, from)).flatten()) {
-            if let Some((plan, behind)) = next_step(shape, l, from, &drain) {
-                p.level_merges.push((from, LevelMerge { done_up_to: behind, ..drain }));
+        // A merge in progress continues; one that has finished may be due again.
+        let index = p.level_merges.iter().position(|(level, _)| *level == from);
+        let running = index.map(|index| p.level_merges.swap_remove(index).1).into_iter();
+        for merge in running.chain(std::iter::once_with(|| due_merge(shape, l, from)).flatten()) {
+            if let Some((plan, done_up_to)) = next_step(shape, l, from, &merge) {
+                p.level_merges.push((from, LevelMerge { done_up_to, ..merge }));
                 p.small_tables_from = None;
                 return Some((plan, p));
             }
         }
     }
-    let (plan, behind) = pick_small_tables(shape, l, p.small_tables_from.as_ref())?;
-    p.small_tables_from = Some(behind);
+    let (plan, done_up_to) = pick_small_tables(shape, l, p.small_tables_from.as_ref())?;
+    p.small_tables_from = Some(done_up_to);
     Some((plan, p))
 }
 
-/// The plan that follows one that led to `progress`, in the same merge and for the same shape: its
-/// tables share no keys with those of the plans before, so that they can be carried out side by
-/// side.
+/// Returns the plan that follows the one that led to `progress`, in the same merge and for the same
+/// shape. Its tables do not overlap those of the previous plans, so that they can run in parallel.
 pub fn pick_parallel(
     shape: &TreeShape,
     l: &PickerOptions,
     progress: &PickerProgress,
 ) -> Option<(CompactionPlan, PickerProgress)> {
     let mut p = progress.clone();
-    let (from, drain) = p.level_merges.pop()?;
-    let (plan, behind) = next_step(shape, l, from, &drain)?;
-    p.level_merges.push((from, LevelMerge { done_up_to: behind, ..drain }));
+    let (from, merge) = p.level_merges.pop()?;
+    let (plan, done_up_to) = next_step(shape, l, from, &merge)?;
+    p.level_merges.push((from, LevelMerge { done_up_to, ..merge }));
     Some((plan, p))
 }
 
-/// The merge that a level is due for.
+/// Returns the merge that is due for level `from`, if any.
 fn due_merge(shape: &TreeShape, l: &PickerOptions, from: usize) -> Option<LevelMerge> {
     let runs = shape.levels[from].len();
     let reason = match from {
@@ -135,29 +135,30 @@ fn due_merge(shape: &TreeShape, l: &PickerOptions, from: usize) -> Option<LevelM
     let to = if reason == CompactionReason::OverwrittenEntries {
         LAST_LEVEL
     } else {
-        level_with_room(shape, l, from)
+        level_with_capacity(shape, l, from)
     };
-    let drain =
+    let merge =
         LevelMerge { target_level: to, reason, done_up_to: KeyBoundary::First, newest_run: newest };
-    let between = capacity(shape, LAST_LEVEL - 1, l);
+    let upper_capacity = capacity(shape, LAST_LEVEL - 1, l);
     let coarse = |g: &OverlapGroup<'_>| {
         estimate_kept_bytes(shape, g.bytes) > coarse_group_bytes(shape, l)
             && !g.is_within(LAST_LEVEL)
     };
     if from > 0
         || to < LAST_LEVEL
-        || between == 0
+        || upper_capacity == 0
         || !overlap_groups(shape, 0..=LAST_LEVEL, newest).iter().any(coarse)
     {
-        return Some(drain);
+        return Some(merge);
     }
-    // What lies between makes groups coarse as well: it goes on first, or all that is written would
-    // gather there.
-    (shape.bytes(LAST_LEVEL - 1) <= between)
-        .then_some(LevelMerge { target_level: LAST_LEVEL - 1, ..drain })
+    // Level L-1 makes groups coarse as well: when it is over its capacity it is merged first, or
+    // all new data would accumulate in it.
+    (shape.bytes(LAST_LEVEL - 1) <= upper_capacity)
+        .then_some(LevelMerge { target_level: LAST_LEVEL - 1, ..merge })
 }
 
-/// Of so many bytes those that a merge would keep, if that was counted.
+/// Estimates how many of `bytes` bytes a merge keeps; returns `bytes` if distinct keys were not
+/// counted.
 fn estimate_kept_bytes(shape: &TreeShape, bytes: u64) -> u64 {
     let (above, last) = entry_counts(shape);
     let share =
@@ -167,19 +168,19 @@ fn estimate_kept_bytes(shape: &TreeShape, bytes: u64) -> u64 {
         .map_or(bytes, |keys| u64::try_from(share(keys)).map_or(bytes, |b| b.min(bytes)))
 }
 
-/// Bytes at which tables are cut: smaller than the family's while there is little data, so that a
-/// group is a small part of it.
+/// Returns the target table size: smaller than the column family's while there is little data, so
+/// that a group is a small part of it.
 pub fn table_bytes(shape: &TreeShape, l: &PickerOptions) -> u64 {
     (shape.bytes(LAST_LEVEL) / TABLES_MIN).clamp(l.table_bytes / 8, l.table_bytes).max(1)
 }
 
-/// A group of so many bytes is not merged into the last level at once.
+/// Returns the size from which a group is too coarse to be merged into the last level at once.
 fn coarse_group_bytes(shape: &TreeShape, l: &PickerOptions) -> u64 {
     (4 * table_bytes(shape, l)).max(shape.bytes(LAST_LEVEL) / l.ratio.max(2))
 }
 
-/// The first level below that has room for everything down to it.
-fn level_with_room(shape: &TreeShape, l: &PickerOptions, from: usize) -> usize {
+/// Returns the first deeper level with capacity for all data from level `from` down to it.
+fn level_with_capacity(shape: &TreeShape, l: &PickerOptions, from: usize) -> usize {
     let mut sum = shape.bytes(from);
     let fits = |z: &usize| {
         sum = sum.saturating_add(shape.bytes(*z));
@@ -188,20 +189,21 @@ fn level_with_room(shape: &TreeShape, l: &PickerOptions, from: usize) -> usize {
     (from + 1..LAST_LEVEL).find(fits).unwrap_or(LAST_LEVEL)
 }
 
-/// Entries above the last level and in it, tombstones twice: each hides another one, and goes
-/// itself.
+/// Returns the entries above the last level and in it. Tombstones count twice: each removes another
+/// entry, and itself.
 fn entry_counts(shape: &TreeShape) -> (u64, u64) {
-    let of = |level| shape.tables(level).map(|t| t.entries + t.tombstones).sum::<u64>();
-    ((0..LAST_LEVEL).map(of).sum(), of(LAST_LEVEL))
+    let count = |level| shape.tables(level).map(|t| t.entries + t.tombstones).sum::<u64>();
+    ((0..LAST_LEVEL).map(count).sum(), count(LAST_LEVEL))
 }
 
-/// Whether it is worth counting how many different keys there are.
+/// Returns true if counting the distinct keys is worthwhile.
 pub fn may_have_garbage(shape: &TreeShape) -> bool {
     let (above, last) = entry_counts(shape);
     is_worth_estimating(above, last)
 }
 
-/// Whether overwritten entries take up more than their share, and a merge would remove them.
+/// Returns true if overwritten entries exceed their share of the space and a merge would remove
+/// them.
 fn has_excess_garbage(shape: &TreeShape) -> bool {
     let (above, last) = entry_counts(shape);
     let hidden = |keys: u64| (above + last).saturating_sub(keys);
@@ -209,59 +211,59 @@ fn has_excess_garbage(shape: &TreeShape) -> bool {
         && shape.distinct_keys.is_some_and(|d| hidden(d).saturating_mul(SPACE_SHARE) > d)
 }
 
-/// The next plan of a merge under way, and the place that it is done up to then.
+/// Returns the next plan of a merge in progress, and the boundary up to which it is then done.
 fn next_step(
     shape: &TreeShape,
     l: &PickerOptions,
     from: usize,
     d: &LevelMerge,
 ) -> Option<(CompactionPlan, KeyBoundary)> {
-    let order = shape.comparator;
+    let comparator = shape.comparator;
     let all = overlap_groups(shape, from..=d.target_level, d.newest_run);
-    let done = all.partition_point(|g| g.last.cmp(order, d.done_up_to.as_ref()) != Greater);
+    let done = all.partition_point(|g| g.last.cmp(comparator, d.done_up_to.as_ref()) != Greater);
     let rest = &all[done..];
-    let at = rest.iter().position(|g| !g.is_within(d.target_level))?;
-    let mut group = rest[at].clone();
+    let index = rest.iter().position(|g| !g.is_within(d.target_level))?;
+    let mut group = rest[index].clone();
     if let Some(depth) = trivial_move_depth(shape, l, d.target_level, &group) {
-        for next in rest[at + 1..].iter().filter(|g| !g.is_within(d.target_level)) {
+        for next in rest[index + 1..].iter().filter(|g| !g.is_within(d.target_level)) {
             match self::trivial_move_depth(shape, l, d.target_level, next) {
                 Some(same) if same == depth => group.join(next),
                 _ => break,
             }
         }
-        let behind = group.last.to_boundary();
+        let done_up_to = group.last.to_boundary();
         let moved = CompactionPlan::merge(d.reason, group.inputs().collect(), LevelNo(depth as u8));
-        return Some((CompactionPlan { trivial_move: true, ..moved }, behind));
+        return Some((CompactionPlan { trivial_move: true, ..moved }, done_up_to));
     }
     let table_bytes = self::table_bytes(shape, l);
-    for next in &rest[at + 1..] {
-        let small = next.bytes < table_bytes / 16 && group.bytes < table_bytes / 2;
-        let wanted = small
+    for next in &rest[index + 1..] {
+        let is_small = next.bytes < table_bytes / 16 && group.bytes < table_bytes / 2;
+        let joins = is_small
             || !next.is_within(d.target_level)
                 && self::trivial_move_depth(shape, l, d.target_level, next).is_none();
-        if !wanted || group.bytes + next.bytes > table_bytes {
+        if !joins || group.bytes + next.bytes > table_bytes {
             break;
         }
         group.join(next);
     }
     let plan =
         CompactionPlan::merge(d.reason, group.inputs().collect(), LevelNo(d.target_level as u8));
-    let behind = group.last.to_boundary();
+    let done_up_to = group.last.to_boundary();
     if d.target_level == LAST_LEVEL {
         return Some((
             CompactionPlan {
                 table_bytes: Some(even_table_bytes(group.bytes, table_bytes)),
                 ..plan
             },
-            behind,
+            done_up_to,
         ));
     }
     let cuts = boundaries(shape, (group.first, group.last), group.bytes, table_bytes);
-    Some((CompactionPlan { cuts, table_bytes: Some(table_bytes), ..plan }, behind))
+    Some((CompactionPlan { cuts, table_bytes: Some(table_bytes), ..plan }, done_up_to))
 }
 
-/// How deep a group can be moved as it is: a single table of an upper level with nothing to clear
-/// away.
+/// Returns the deepest level to which a group can be moved without a rewrite, if it is a single
+/// table of an upper level with nothing to drop.
 fn trivial_move_depth(
     shape: &TreeShape,
     l: &PickerOptions,
@@ -269,92 +271,102 @@ fn trivial_move_depth(
     group: &OverlapGroup<'_>,
 ) -> Option<usize> {
     let [(level, t)] = group.tables[..] else { return None };
-    // Range tombstones, and tombstones above the last level, are written anew, so that those with
-    // nothing left to hide go.
+    // Tables with range tombstones, or with many tombstones above the last level, are rewritten,
+    // which drops tombstones that no longer hide anything.
     if level == to || t.range_tombstones.is_some() || t.tombstones.saturating_mul(4) > t.entries {
         return None;
     }
-    let beneath = |z: usize| overlapping(shape, z, group.first, group.last);
-    let depth =
-        (to + 1..=LAST_LEVEL).find(|z| beneath(*z).next().is_some()).unwrap_or(LAST_LEVEL + 1) - 1;
-    // A table over many of the last level would make one large group of them: it is cut instead.
+    let overlapping_at = |z: usize| overlapping(shape, z, group.first, group.last);
+    let depth = (to + 1..=LAST_LEVEL)
+        .find(|z| overlapping_at(*z).next().is_some())
+        .unwrap_or(LAST_LEVEL + 1)
+        - 1;
+    // A table that overlaps many tables of the last level would form one large group with them: it
+    // is rewritten and cut instead.
     let coarse = depth < LAST_LEVEL
-        && beneath(LAST_LEVEL).map(|t| t.bytes).sum::<u64>() > coarse_group_bytes(shape, l);
+        && overlapping_at(LAST_LEVEL).map(|t| t.bytes).sum::<u64>() > coarse_group_bytes(shape, l);
     (!coarse).then_some(depth)
 }
 
-/// The places between the tables of the last level that lie between two others; of many only every
-/// so many-th, so that tables of `bytes` bytes in all, cut there, are not smaller than a part of
-/// `table_bytes`.
+/// Returns the boundaries between tables of the last level that lie between `first` and `last`.
+/// Leaves out enough of them, at a regular stride, that tables of `bytes` bytes in total, cut
+/// there, are not smaller than a fraction of `table_bytes`.
 pub fn boundaries(
     shape: &TreeShape,
     (first, last): (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>),
     bytes: u64,
     table_bytes: u64,
 ) -> Vec<KeyBoundary> {
-    let order = shape.comparator;
-    let inside =
-        |c: &KeyBoundaryRef<'_>| c.cmp(order, first) == Greater && c.cmp(order, last) == Less;
+    let comparator = shape.comparator;
+    let inside = |c: &KeyBoundaryRef<'_>| {
+        c.cmp(comparator, first) == Greater && c.cmp(comparator, last) == Less
+    };
     let starts: Vec<(usize, KeyBoundaryRef<'_>)> = shape
         .tables(LAST_LEVEL)
         .map(|t| t.first.as_ref())
         .enumerate()
         .filter(|(_, c)| inside(c))
         .collect();
-    // By their place among all, so that every run is cut at the same places.
+    // Selected by their index among all boundaries, so that every run is cut at the same keys.
     let stride = boundary_stride(starts.len(), bytes, table_bytes / CUT_TABLES_MAX);
     starts.into_iter().filter(|(i, _)| i % stride == 0).map(|(_, c)| c.to_boundary()).collect()
 }
 
-/// Tables of about equal size, none far from the family's.
+/// Returns a table size that divides `bytes` into tables of about equal size, close to the column
+/// family's.
 fn even_table_bytes(bytes: u64, table_bytes: u64) -> u64 {
     let target = table_bytes.max(1);
     let tables = bytes.div_ceil(target + target / 2).max(1);
     (bytes / tables + bytes / tables / 16).max(target / 2)
 }
 
-/// Small tables of the last level beside each other, from a place on, and the place behind them.
+/// Picks adjacent small tables of the last level, starting at `from`; also returns the boundary
+/// after them.
 fn pick_small_tables(
     shape: &TreeShape,
     l: &PickerOptions,
     from: Option<&KeyBoundary>,
 ) -> Option<(CompactionPlan, KeyBoundary)> {
-    let (order, table_bytes) = (shape.comparator, self::table_bytes(shape, l));
-    let mut row: Vec<&TableShape> = Vec::new();
+    let (comparator, table_bytes) = (shape.comparator, self::table_bytes(shape, l));
+    let mut group: Vec<&TableShape> = Vec::new();
     let mut bytes = 0;
-    let full = |row: &[&TableShape]| row.len() >= SMALL_TABLES_MIN;
+    let is_full = |group: &[&TableShape]| group.len() >= SMALL_TABLES_MIN;
     for t in shape
         .tables(LAST_LEVEL)
-        .filter(|t| from.is_none_or(|f| t.first.as_ref().cmp(order, f.as_ref()) != Less))
+        .filter(|t| from.is_none_or(|f| t.first.as_ref().cmp(comparator, f.as_ref()) != Less))
     {
         if t.bytes >= table_bytes / 4 || bytes + t.bytes > table_bytes {
-            if full(&row) {
+            if is_full(&group) {
                 break;
             }
-            (row, bytes) = (Vec::new(), 0);
+            (group, bytes) = (Vec::new(), 0);
         }
         if t.bytes < table_bytes / 4 {
-            row.push(t);
+            group.push(t);
             bytes += t.bytes;
         }
     }
-    let behind = row.last().filter(|_| full(&row))?.last.clone();
-    let inputs = row.iter().map(|t| (LevelNo(LAST_LEVEL as u8), t.id)).collect();
+    let end = group.last().filter(|_| is_full(&group))?.last.clone();
+    let inputs = group.iter().map(|t| (LevelNo(LAST_LEVEL as u8), t.id)).collect();
     Some((
         CompactionPlan::merge(CompactionReason::SmallTables, inputs, LevelNo(LAST_LEVEL as u8)),
-        behind,
+        end,
     ))
 }
 
-/// Tables of `level` that reach into the range between two places.
+/// Returns the tables of `level` that overlap the range between two boundaries.
 pub fn overlapping<'a>(
     shape: &'a TreeShape,
     level: usize,
     first: KeyBoundaryRef<'a>,
     last: KeyBoundaryRef<'a>,
 ) -> impl Iterator<Item = &'a TableShape> {
-    let order = shape.comparator;
+    let comparator = shape.comparator;
     shape.tables(level).filter(move |t| {
-        KeyBoundaryRef::ranges_overlap(order, (t.first.as_ref(), t.last.as_ref()), (first, last))
+        KeyBoundaryRef::ranges_overlap(
+            comparator,
+            (t.first.as_ref(), t.last.as_ref()),
+            (first, last),
+        )
     })
 }

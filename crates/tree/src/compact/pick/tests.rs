@@ -1,4 +1,4 @@
-//! Plans as text.
+//! Tests of the pickers, with plans as text.
 
 use super::*;
 use crate::compact::plan::TableShape;
@@ -8,7 +8,8 @@ use perigee_base::{FileId, KeyComparator, SeqNo};
 use perigee_file::RangeTombstones;
 use std::sync::Arc;
 
-/// `L0: 3[a-f]10 | 2[a-c]10`: runs divided by `|`, tables as id[first-last]bytes.
+/// Parses a shape: `L0: 3[a-f]10 | 2[a-c]10` has runs divided by `|`, tables as
+/// id[first-last]bytes.
 fn shape(text: &str) -> TreeShape {
     let mut levels = vec![Vec::new(); perigee_base::limits::LEVELS];
     for line in text.lines().map(str::trim).filter(|l| !l.is_empty()) {
@@ -68,21 +69,22 @@ fn vlog_garbage_is_collected_from_deepest_level() {
 
 #[test]
 fn tables_covered_by_range_tombstone_are_dropped() {
-    let over = |begin: &str, end: &str, seq| {
+    let range_tombstone = |begin: &str, end: &str, seq| {
         let mut f = RangeTombstones::default();
         let (begin, end) = (KeyBoundary::Before(begin.into()), KeyBoundary::Before(end.into()));
         f.add(KeyComparator::Bytes, begin.as_ref(), end.as_ref(), SeqNo(seq));
         f
     };
-    let two = over("b", "d", 50).merge(KeyComparator::Bytes, &over("d", "h", 60));
+    let two =
+        range_tombstone("b", "d", 50).merge(KeyComparator::Bytes, &range_tombstone("d", "h", 60));
     let cases: [(RangeTombstones, &[u64], &str); 7] = [
-        (over("b", "h", 50), &[], "merge L1/5 L1/6 -> L1 (deleted ranges)"),
-        (over("b", "c", 50), &[], "nothing"),
-        (over("b", "c\0", 50), &[], "merge L1/5 -> L1 (deleted ranges)"),
-        (over("b", "h", 20), &[], "nothing"),
+        (range_tombstone("b", "h", 50), &[], "merge L1/5 L1/6 -> L1 (deleted ranges)"),
+        (range_tombstone("b", "c", 50), &[], "nothing"),
+        (range_tombstone("b", "c\0", 50), &[], "merge L1/5 -> L1 (deleted ranges)"),
+        (range_tombstone("b", "h", 20), &[], "nothing"),
         (two.clone(), &[], "merge L1/5 L1/6 -> L1 (deleted ranges)"),
         (two, &[55, 10], "nothing"),
-        (over("b", "h", 50), &[9, 50], "merge L1/5 L1/6 -> L1 (deleted ranges)"),
+        (range_tombstone("b", "h", 50), &[9, 50], "merge L1/5 L1/6 -> L1 (deleted ranges)"),
     ];
     for (ranges, snapshots, want) in cases {
         let mut s = shape("L0: 9[a-z]1\nL1: 5[b-c]10 6[e-g]10 7[h-i]10");
@@ -90,31 +92,35 @@ fn tables_covered_by_range_tombstone_are_dropped() {
             (t.smallest_seq, t.largest_seq) = (SeqNo(10), SeqNo(20));
         }
         s.levels[0][0][0].range_tombstones = Some(Arc::new(ranges.clone()));
-        let strata =
+        let stripes =
             SnapshotStripes::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
-        assert_eq!(format_plan(range_deleted::pick(&s, &strata)), want, "{ranges:?} {snapshots:?}");
+        assert_eq!(
+            format_plan(range_deleted::pick(&s, &stripes)),
+            want,
+            "{ranges:?} {snapshots:?}"
+        );
     }
 }
 
-/// Plans of Spooky one after the other, each carried out by hand: `next` gives the shape after it.
+/// Plans of Spooky, each for a given shape.
 #[test]
 fn spooky_picker_plans() {
     let limits = PickerOptions { level0_runs: 2, level1_bytes: 50, ratio: 10, table_bytes: 160 };
     let cases = [
         ("", "nothing"),
         ("L0: 2[a-c]10", "nothing"),
-        // Everything is small: straight to the last level, which is cut there.
+        // Little data: merged directly into the last level, and cut there.
         ("L0: 2[a-c]10 | 1[b-d]10", "merge L0/2 L0/1 -> L6 (level 0 runs) cut at 21"),
-        // Nothing in the way: moved as it is, together.
+        // No overlap: moved together without a rewrite.
         ("L0: 2[a-c]10 | 1[d-f]10", "move L0/2 L0/1 -> L6 (level 0 runs)"),
         ("L0: 2[a-c]10 | 1[d-f]10\nL6: 3[x-z]40", "move L0/2 L0/1 -> L6 (level 0 runs)"),
-        // One group at a time; the tables of the last level are too large for it to be done at
+        // One group at a time; the tables of the last level are too large for a merge into it at
         // once.
         (
             "L0: 4[a-b]25 5[m-n]5 | 2[b-c]25 3[n-o]5\nL6: 6[a-d]150 7[f-k]150 8[l-p]150",
             "merge L0/4 L0/2 -> L5 (level 0 runs) cut at 20 []",
         ),
-        // The first level with room for all: capacity of level 5 is 100, of level 4 is 10.
+        // The first level with capacity for all: level 5 has capacity 100, level 4 has 10.
         (
             "L0: 2[a-c]4 | 1[b-d]4\nL6: 3[a-h]500 4[i-z]500",
             "merge L0/2 L0/1 -> L4 (level 0 runs) cut at 31 []",
@@ -123,23 +129,23 @@ fn spooky_picker_plans() {
             "L0: 2[a-k]20 | 1[b-m]20\nL5: 9[c-d]20\nL6: 3[a-h]500 4[i-z]500",
             "merge L0/2 L0/1 L5/9 -> L5 (level 0 runs) cut at 31 [i]",
         ),
-        // Level 5 is full: all of it goes, but level 0 is too coarse for the last level at once.
+        // Level 5 is full: all of it is due, but level 0 is too coarse for the last level at once.
         (
             "L0: 2[a-k]20 | 1[b-m]20\nL5: 9[c-d]80\nL6: 3[a-h]500 4[i-z]500",
             "merge L0/2 L0/1 L5/9 -> L5 (level 0 runs) cut at 31 [i]",
         ),
-        // Too coarse to be moved: it is cut at the last level's boundaries.
+        // Too coarse for a move: it is cut at the last level's boundaries.
         (
             "L0: 2[a-y]60 | 1[z-z]60\nL6: 3[a-b]250 4[c-d]250 5[e-f]250 6[g-h]250 7[i-z]200",
             "merge L0/2 -> L5 (level 0 runs) cut at 37 [c e g i]",
         ),
-        // A level over its capacity, group by group, moves where nothing is in the way.
+        // A level over its capacity, group by group; tables without overlap are moved.
         (
             "L5: 5[a-b]70 6[i-j]40\nL6: 3[a-h]500 4[k-z]500",
             "merge L5/5 L6/3 -> L6 (level bytes) cut at 45",
         ),
         ("L5: 5[a-b]70 6[i-j]40\nL6: 3[c-h]500 4[k-z]500", "move L5/5 L5/6 -> L6 (level bytes)"),
-        // Small tables beside each other.
+        // Adjacent small tables.
         (
             "L6: 1[a-b]4 2[c-d]4 3[e-f]4 4[g-h]4 5[i-j]150",
             "merge L6/1 L6/2 L6/3 L6/4 -> L6 (small tables)",
@@ -175,15 +181,15 @@ fn level_merge_resumes_where_it_stopped() {
     let limits = PickerOptions { level0_runs: 2, level1_bytes: 5000, ratio: 10, table_bytes: 160 };
     let before = shape("L0: 4[a-b]5 5[m-n]5 | 2[b-c]5 3[n-o]5\nL6: 6[a-d]150 7[f-k]150 8[l-p]150");
     let (_, progress) = spooky::pick(&before, &limits, &PickerProgress::default()).unwrap();
-    // A newer run has come meanwhile, and level 0 is under its limit: the merge still goes on,
-    // without that run.
+    // A newer run arrived in the meantime, and level 0 is under its limit: the merge still
+    // continues, without that run.
     let mut after = shape("L0: 9[a-z]5 | 5[m-n]5\nL6: 16[a-d]155 7[f-k]150 8[l-p]150");
     after.levels[0][0][0].run = perigee_base::RunId(7);
     let (plan, progress) = spooky::pick(&after, &limits, &progress).unwrap();
     assert_eq!(format_plan(Some(plan)), "merge L6/8 L0/5 -> L6 (level 0 runs)");
     let mut done = shape("L0: 9[a-z]5\nL6: 16[a-d]155 7[f-k]150 18[l-p]155");
     done.levels[0][0][0].run = perigee_base::RunId(7);
-    assert_eq!(spooky::pick(&done, &limits, &progress), None, "and one run is not worth a merge");
+    assert_eq!(spooky::pick(&done, &limits, &progress), None, "a single run is not worth a merge");
 }
 
 #[test]
@@ -196,9 +202,9 @@ fn overwritten_entries_trigger_compaction() {
     let plan = |s: &TreeShape| {
         format_plan(spooky::pick(s, &limits, &PickerProgress::default()).map(|(plan, _)| plan))
     };
-    assert_eq!(plan(&s), "nothing", "nobody counted");
+    assert_eq!(plan(&s), "nothing", "keys not counted");
     s.distinct_keys = Some(18_000);
-    assert_eq!(plan(&s), "nothing", "they are all different");
+    assert_eq!(plan(&s), "nothing", "all keys are distinct");
     s.distinct_keys = Some(16_000);
     assert_eq!(plan(&s), "merge L0/9 L6/1 L6/2 -> L6 (overwritten entries)");
 }
@@ -217,15 +223,16 @@ fn tombstone_dense_tables_are_compacted() {
     };
     assert_eq!(at(vec![]), "merge L0/9 L6/1 -> L6 (tombstones)");
     assert_eq!(at(vec![20]), "merge L0/9 L6/1 -> L6 (tombstones)");
-    assert_eq!(at(vec![19]), "nothing", "a reader still sees what they hide");
+    assert_eq!(at(vec![19]), "nothing", "a snapshot still sees what they hide");
 }
 
 #[test]
 fn tombstones_skipped_by_scans_are_compacted() {
     let mut s = shape("L0: 9[a-c]10\nL6: 1[a-b]50 2[f-g]50");
-    let set = |s: &mut TreeShape, passed, entries| {
+    let set = |s: &mut TreeShape, skipped, entries| {
         let t = &mut s.levels[0][0][0];
-        (t.entries, t.tombstones, t.skipped_tombstones, t.largest_seq) = (10, 5, passed, SeqNo(20));
+        (t.entries, t.tombstones, t.skipped_tombstones, t.largest_seq) =
+            (10, 5, skipped, SeqNo(20));
         s.levels[6][0][0].entries = entries;
     };
     let at = |s: &TreeShape, snapshots: Vec<u64>| {
@@ -236,11 +243,11 @@ fn tombstones_skipped_by_scans_are_compacted() {
     };
     set(&mut s, skipped_tombstones::SKIPPED_MIN, 1000);
     assert_eq!(at(&s, vec![]), "merge L0/9 L6/1 -> L6 (tombstones in the way of scans)");
-    assert_eq!(at(&s, vec![19]), "nothing", "a reader still sees what they hide");
+    assert_eq!(at(&s, vec![19]), "nothing", "a snapshot still sees what they hide");
     set(&mut s, skipped_tombstones::SKIPPED_MIN - 1, 1000);
-    assert_eq!(at(&s, vec![]), "nothing", "few");
+    assert_eq!(at(&s, vec![]), "nothing", "too few skips");
     set(&mut s, skipped_tombstones::SKIPPED_MIN, skipped_tombstones::SKIPPED_MIN);
-    assert_eq!(at(&s, vec![]), "nothing", "the merge would cost more than the scans have");
+    assert_eq!(at(&s, vec![]), "nothing", "the merge costs more than the skips did");
 }
 
 #[test]
@@ -267,19 +274,19 @@ fn plans_preserve_version_order_and_data() {
         let span = 1 + next(3000);
         for _ in 0..60 {
             let (start, n) = (next(span), 1 + next(40));
-            let mut marks = Vec::new();
+            let mut entries = Vec::new();
             for i in 0..n {
                 seq += 1;
-                let (key, gone) =
+                let (key, is_tombstone) =
                     (if next(2) == 0 { start + i } else { next(span) } as u32, next(4) == 0);
-                marks.push(ModelEntry { key, seq, is_tombstone: gone });
-                if gone {
+                entries.push(ModelEntry { key, seq, is_tombstone });
+                if is_tombstone {
                     expected.remove(&key)
                 } else {
                     expected.insert(key, seq)
                 };
             }
-            model.flush(marks);
+            model.flush(entries);
             for _ in 0..next(6) {
                 model.compact_parallel(if seed % 5 == 0 { 0 } else { next(4) as usize });
                 assert!(model.is_ordered(), "seed {seed}");
@@ -289,7 +296,7 @@ fn plans_preserve_version_order_and_data() {
         let mut steps = 0;
         while model.compact().is_some() {
             steps += 1;
-            assert!(steps < 10_000, "seed {seed}: it never comes to rest");
+            assert!(steps < 10_000, "seed {seed}: compaction does not terminate");
         }
         assert!(model.is_ordered() && model.contents() == expected, "seed {seed}");
     }

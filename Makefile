@@ -1,5 +1,5 @@
-# Two commands for a fresh machine: `make demo` does the main job on real input, `make test` passes everything.
-# The proofs' sizes can be changed: `make prove CRASH_CASES=1000000 SEED=7`.
+# Two commands for a fresh machine: `make demo` runs the main functions on real input, `make test` runs all checks.
+# The sizes of the simulation runs can be changed: `make prove CRASH_CASES=1000000 SEED=7`.
 
 CARGO  ?= cargo
 SEED   ?= 1
@@ -17,17 +17,18 @@ SIM     = target/proof/perigee-sim
 all:
 	$(CARGO) build --release -p perigee-cli
 
-# What a bare Debian needs: a linker for Rust, C++ and pkg-config for the C library's proof, and strace for kills at chosen system calls (skipped, and said, without).
+# Packages that a minimal Debian lacks: a linker for Rust, C++ and pkg-config for the tests of the C library, and strace
+# for kills at chosen system calls (without it they are skipped, with a message).
 tools:
 	@command -v cc >/dev/null || (apt-get update -qq && apt-get install -y -qq gcc libc6-dev)
 	@command -v c++ >/dev/null && command -v pkg-config >/dev/null || (apt-get update -qq && apt-get install -y -qq g++ pkg-config)
-	@command -v strace >/dev/null || (apt-get update -qq && apt-get install -y -qq strace) || echo "strace is not to be had: kills at chosen system calls will be skipped"
+	@command -v strace >/dev/null || (apt-get update -qq && apt-get install -y -qq strace) || echo "strace cannot be installed: kills at chosen system calls will be skipped"
 
 demo: tools
 	$(CARGO) build --release -p perigee-cli
 	target/release/perigee demo $(if $(DEMO_DIR),--dir $(DEMO_DIR))
 
-# The quick suite beside LMDB, SQLite, fjall and redb: a table here, all of it in report.html (about six minutes).
+# Runs the quick suite beside LMDB, SQLite, fjall and redb: prints a table and writes report.html (about six minutes).
 bench: tools
 	$(CARGO) build --release -p perigee-bench
 	target/release/perigee-bench suite quick --json target/bench.json --html report.html
@@ -39,8 +40,8 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --features perigee-cli/lmdb --all-targets --profile proof -- -D warnings
 
-# Unit, integration and documentation tests, examples, the house rules, the decoders' smoke fuzzing. LMDB, which the benchmark
-# compiles anyway, with the tool's door to it.
+# Unit, integration and documentation tests, examples, architecture tests, and smoke fuzzing of the decoders. Includes the
+# LMDB import of the command-line tool, because the benchmark compiles LMDB anyway.
 unit:
 	$(CARGO) test --workspace --features perigee-cli/lmdb --profile proof
 
@@ -58,12 +59,13 @@ prove:
 	$(SIM) kill --cases $(KILL_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) bugs --seed $(SEED) --jobs $(JOBS)
 
-# Coverage-guided fuzzing of every decoder, so many seconds each (nightly toolchain and cargo-fuzz).
+# Coverage-guided fuzzing of every decoder for FUZZ_SECONDS each (needs a nightly toolchain and cargo-fuzz).
 FUZZ_SECONDS ?= 60
 fuzz:
 	cd fuzz && for t in $$($(CARGO) +nightly fuzz list); do $(CARGO) +nightly fuzz run $$t -- -max_total_time=$(FUZZ_SECONDS) || exit 1; done
 
-# The C library, as programs built for TidesDB 9 find it: `make install PREFIX=/opt/perigee`; packagers add DESTDIR.
+# Installs the C library where programs built for TidesDB 9 find it: `make install PREFIX=/opt/perigee`; packagers add
+# DESTDIR.
 PREFIX  ?= /usr/local
 DESTDIR ?=
 install:

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Runs the whole test suite again and again beside busy processes: a test that depends on time or load fails in some run.
+# Runs the whole test suite repeatedly beside busy processes, to find tests that depend on time or load.
 #
 #   tools/repeat-tests.sh [RUNS] [BUSY]      default: 20 runs beside 8 busy processes
 #
 # PROFILE   the cargo profile (default: proof)
 # TESTS     what to run (default: the workspace, all targets but benchmarks), for example TESTS="-p perigee --test log_listener"
 #
-# Everything is built once, before the machine gets busy. Documentation tests, which are compiled whenever they run, are left
-# to `make unit`. Prints every failure with its run, then how often each test failed, then "N passed, M failed" of all runs;
-# the output of runs that failed stays in target/repeat-tests. Exit code 1 if anything failed.
+# Builds everything once, before the busy processes start. Documentation tests are left to `make unit`, because they are
+# compiled on every run. Prints every failure with its run, then the number of failures of each test, then the totals
+# "N passed, M failed"; the output of failed runs stays in target/repeat-tests. Exit code 1 if anything failed.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 runs=${1:-20}
@@ -38,16 +38,16 @@ failed=0
 for ((run = 1; run <= runs; run++)); do
     log=$logs/$run.log
     started=$SECONDS
-    # No run takes two hours: one that does has hung.
+    # A run that takes two hours has hung.
     timeout 7200 cargo test --profile "$profile" "${tests[@]}" --no-fail-fast > "$log" 2>&1
     code=$?
-    # Failed tests with the target that they belong to; targets that ended in another way (a signal, a hang).
+    # Lists failed tests with their target, and targets that ended in another way (a signal, a hang).
     failures=$(awk '
         / Running / { target = $0; sub(/^ *Running /, "", target); sub(/\(.*\//, "(", target); sub(/-[0-9a-f]*\)/, ")", target) }
         /^test .* \.\.\. FAILED/ { print target ": " $2; seen = 1 }
-        /^error: test failed, to rerun pass/ { if (!seen) print "a target that did not come to its end: " $0; seen = 0 }
+        /^error: test failed, to rerun pass/ { if (!seen) print "a target that did not finish: " $0; seen = 0 }
     ' "$log")
-    [ $code -ne 124 ] || failures="${failures:+$failures$'\n'}the run was not over after two hours"
+    [ $code -ne 124 ] || failures="${failures:+$failures$'\n'}the run did not finish within two hours"
     [ $code -eq 0 ] || [ -n "$failures" ] || failures="cargo test ended with exit code $code"
     ok=$(awk '/^test result:/ { n += $4 } END { print n + 0 }' "$log")
     bad=0

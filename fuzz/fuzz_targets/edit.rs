@@ -1,4 +1,4 @@
-//! Any bytes into `perigee_engine::fuzz::fuzz_edit`.
+//! Feeds arbitrary bytes to `perigee_engine::fuzz::fuzz_edit`.
 #![no_main]
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     perigee_engine::fuzz::fuzz_edit(bytes);

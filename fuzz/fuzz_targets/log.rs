@@ -1,4 +1,4 @@
-//! Any bytes into `perigee_engine::fuzz::fuzz_log`.
+//! Feeds arbitrary bytes to `perigee_engine::fuzz::fuzz_log`.
 #![no_main]
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     perigee_engine::fuzz::fuzz_log(bytes);

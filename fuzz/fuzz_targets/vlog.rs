@@ -1,4 +1,4 @@
-//! Any bytes into `perigee_file::fuzz::fuzz_vlog`.
+//! Feeds arbitrary bytes to `perigee_file::fuzz::fuzz_vlog`.
 #![no_main]
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     perigee_file::fuzz::fuzz_vlog(bytes);

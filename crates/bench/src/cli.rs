@@ -12,11 +12,11 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Measures Perigee beside its peers: the same work, every answer compared, one report.
+/// Benchmarks Perigee against other engines: identical work, every answer checked, one report.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Cli {
-    /// Engines of this build, and workloads
+    /// List the engines of this build and the workloads
     #[arg(long)]
     list: bool,
     #[command(subcommand)]
@@ -27,13 +27,13 @@ struct Cli {
 enum Command {
     /// Runs workloads on engines
     Run {
-        /// Engines, with commas, or `all`
+        /// Engines, comma-separated, or `all`
         #[arg(long, value_delimiter = ',', default_value = "all")]
         engines: Vec<String>,
-        /// Workloads, with commas, or `all`
+        /// Workloads, comma-separated, or `all`
         #[arg(long, value_delimiter = ',', default_value = "all")]
         workloads: Vec<String>,
-        /// Repetitions, in turn
+        /// Repetitions; the engines alternate
         #[arg(long, default_value_t = 3)]
         reps: u32,
         #[command(flatten)]
@@ -46,13 +46,13 @@ enum Command {
     Suite {
         #[arg(value_enum)]
         suite: Suite,
-        /// Numbers of keys of the suite `growth`, with commas
+        /// Numbers of keys of the suite `growth`, comma-separated
         #[arg(long, value_delimiter = ',', value_parser = count, default_value = "1M,10M")]
         nums: Vec<u64>,
-        /// Engines, with commas, or `all`
+        /// Engines, comma-separated, or `all`
         #[arg(long, value_delimiter = ',', default_value = "all")]
         engines: Vec<String>,
-        /// Repetitions, in turn (default: the suite's)
+        /// Repetitions; the engines alternate (default: the suite's)
         #[arg(long)]
         reps: Option<u32>,
         #[command(flatten)]
@@ -60,19 +60,19 @@ enum Command {
         #[command(flatten)]
         out: OutputArgs,
     },
-    /// Tables and reports from records made earlier; of several files together
+    /// Prints tables and writes reports from saved records; several files are combined
     Report {
         #[arg(required = true)]
         records: Vec<PathBuf>,
-        /// Take records that belong to no suite for this one's
+        /// Treat records that belong to no suite as records of this one
         #[arg(long, value_enum)]
         suite: Option<Suite>,
         #[command(flatten)]
         out: OutputArgs,
     },
-    /// Sets the records of two runs side by side, such as two of our versions
+    /// Compares the records of two runs, for example of two versions
     Compare { before: PathBuf, after: PathBuf },
-    /// Records the operations of a workload, to be done again by `run --workloads replay --trace
+    /// Records the operations of a workload, to be replayed by `run --workloads replay --trace
     /// FILE`
     Trace {
         #[command(subcommand)]
@@ -87,26 +87,26 @@ enum Command {
 enum TraceCommand {
     /// Runs a workload and writes its operations to a file
     Record {
-        /// The workload
+        /// Workload to record
         #[arg(long)]
         workload: String,
-        /// The engine that answers meanwhile
+        /// Engine that executes the operations while they are recorded
         #[arg(long, default_value = "perigee")]
         engine: String,
-        /// The trace
+        /// Trace file to write
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
         #[command(flatten)]
         settings: Box<Settings>,
     },
-    /// Does the operations of a trace again, on any engines
+    /// Replays a trace on any engines
     Replay {
-        /// The trace
+        /// Trace file to replay
         trace: PathBuf,
-        /// Engines, with commas, or `all`
+        /// Engines, comma-separated, or `all`
         #[arg(long, value_delimiter = ',', default_value = "all")]
         engines: Vec<String>,
-        /// Repetitions, in turn
+        /// Repetitions; the engines alternate
         #[arg(long, default_value_t = 3)]
         reps: u32,
         #[command(flatten)]
@@ -118,13 +118,13 @@ enum TraceCommand {
 
 #[derive(Debug, Args)]
 struct OutputArgs {
-    /// Write the records
+    /// Write the records to this file, as JSON
     #[arg(long)]
     json: Option<PathBuf>,
-    /// Write one line for each record
+    /// Write one line per record to this file, as CSV
     #[arg(long)]
     csv: Option<PathBuf>,
-    /// Write the report
+    /// Write the report to this file, as HTML
     #[arg(long)]
     html: Option<PathBuf>,
 }
@@ -134,8 +134,9 @@ const EXAMPLES: &str = "Examples:
   perigee-bench suite growth --engines perigee,lmdb --nums 1M,10M,50M --json growth.json --html growth.html
   perigee-bench suite inside --memory 512M --tidesdb-lib libtidesdb.so --html inside.html
   perigee-bench suite churn --num 100k --engines perigee --html churn.html      (small: a few seconds)
-Times that suites state are of two shared cores; `--seconds` bounds each measured phase. Each writes records (--json), one line for
-each (--csv), tables on the terminal and, with tables and pictures, one page that needs no network (--html).";
+The durations given for suites were measured on two shared cores; `--seconds` limits each measured
+phase. Every run prints tables and can write records (--json), one line per record (--csv), and one
+page with tables and charts that needs no network (--html).";
 
 pub fn main() -> ExitCode {
     let matches = Cli::command().get_matches();
@@ -143,7 +144,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(e) => e.exit(),
     };
-    // A suite has a size of its own unless the user gave one.
+    // A suite has its own size unless the user gave one.
     let sized = matches.subcommand().is_some_and(|(name, m)| {
         name == "suite" && m.value_source("num") == Some(ValueSource::CommandLine)
     });
@@ -157,7 +158,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// Whether all went well.
+/// Executes a command. Returns true if every run succeeded with correct answers.
 fn execute(cli: Cli, sized: bool) -> Result<bool, String> {
     match cli.command {
         Some(Command::Run { engines, workloads, reps, settings, out }) => {
@@ -175,9 +176,8 @@ fn execute(cli: Cli, sized: bool) -> Result<bool, String> {
                 engines.retain(|e| ["perigee", "sqlite", "liar"].contains(&e.as_str()));
             }
             let num = sized.then_some(settings.num);
-            let asked =
-                SuiteArgs { engines: &engines, reps, num, nums: &nums, settings: &settings };
-            run_and_report(&suite::suite_requests(suite, asked), &out)
+            let args = SuiteArgs { engines: &engines, reps, num, nums: &nums, settings: &settings };
+            run_and_report(&suite::suite_requests(suite, args), &out)
         }
         Some(Command::Report { records, suite, out }) => {
             let mut all = Vec::new();
@@ -242,36 +242,36 @@ fn print_list() {
     }
 }
 
-fn engine_names(asked: &[String], settings: &Settings) -> Result<Vec<String>, String> {
+fn engine_names(names: &[String], settings: &Settings) -> Result<Vec<String>, String> {
     let named = settings.tidesdb_lib.is_some();
-    if asked == ["all"] {
+    if names == ["all"] {
         let all =
             engines::ENGINES.iter().filter(|e| !e.hidden && (named || e.name != engines::TIDESDB));
         return Ok(all.map(|e| e.name.to_owned()).collect());
     }
-    if !named && asked.iter().any(|e| e == engines::TIDESDB) {
+    if !named && names.iter().any(|e| e == engines::TIDESDB) {
         return Err("the engine `tidesdb` needs its shared library: --tidesdb-lib PATH".into());
     }
-    match asked.iter().find(|name| engines::find_engine(name).is_none()) {
+    match names.iter().find(|name| engines::find_engine(name).is_none()) {
         Some(name) => Err(format!("no engine `{name}` in this build; see --list")),
-        None => Ok(asked.to_vec()),
+        None => Ok(names.to_vec()),
     }
 }
 
-fn workload_names(asked: &[String]) -> Result<Vec<String>, String> {
-    if asked == ["all"] {
+fn workload_names(names: &[String]) -> Result<Vec<String>, String> {
+    if names == ["all"] {
         let all = workload::WORKLOADS.iter().filter(|w| w.name != workload::REPLAY);
         return Ok(all.map(|w| w.name.to_owned()).collect());
     }
-    match asked.iter().find(|name| workload::find_workload(name).is_none()) {
+    match names.iter().find(|name| workload::find_workload(name).is_none()) {
         Some(name) => Err(format!("no workload `{name}`; see --list")),
-        None => Ok(asked.to_vec()),
+        None => Ok(names.to_vec()),
     }
 }
 
 fn run_and_report(orders: &[RunRequest], out: &OutputArgs) -> Result<bool, String> {
-    // A long run that is cut short leaves the records that it has; a path that cannot be written is
-    // told at the end.
+    // Saves the records after each repetition, so that an interrupted run keeps them. A path that
+    // cannot be written is reported at the end.
     let mut keep = |so_far: &[Record]| {
         if let (Some(path), Ok(text)) = (&out.json, serde_json::to_string_pretty(so_far)) {
             let _ = std::fs::write(path, text);
@@ -282,7 +282,7 @@ fn run_and_report(orders: &[RunRequest], out: &OutputArgs) -> Result<bool, Strin
     write_reports(&records, out)
 }
 
-/// Writes everything asked for, prints the table, and says whether all went well.
+/// Writes the requested files and prints the table. Returns true if no run failed.
 fn write_reports(records: &[Record], out: &OutputArgs) -> Result<bool, String> {
     let put = |path: &Option<PathBuf>, text: &dyn Fn() -> String| match path {
         Some(p) => std::fs::write(p, text()).map_err(|e| format!("{}: {e}", p.display())),
@@ -297,9 +297,7 @@ fn write_reports(records: &[Record], out: &OutputArgs) -> Result<bool, String> {
     }
     let failed = summary::failed(records);
     if failed {
-        eprintln!(
-            "\nFAILED: an engine refused work or answered wrongly; its figures mean nothing."
-        );
+        eprintln!("\nFAILED: an engine refused work or answered wrongly; its figures are invalid.");
         for r in records.iter().filter(|r| r.errors + r.wrong > 0) {
             let first = r.first_failure.as_deref().unwrap_or("");
             eprintln!(
@@ -316,7 +314,7 @@ fn read_records(path: &Path) -> Result<Vec<Record>, String> {
     serde_json::from_str(&text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// The command line as it was typed.
+/// Returns the command line as typed.
 fn command_line() -> String {
     let mut words: Vec<String> = std::env::args().collect();
     if let Some(first) = words.first_mut() {

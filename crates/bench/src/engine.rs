@@ -1,81 +1,82 @@
-//! What a workload may ask of an engine. Knows neither engines nor workloads.
+//! Interface between workloads and engines. Depends on neither.
 //!
-//! Sessions and cursors are handed to a closure instead of returned: an adapter can then keep its
-//! connection, prepared statements and transactions on the stack, borrowed from each other, without
-//! copies that its users would not make. Families (column families, tables, keyspaces) are numbered
-//! from 0; there are as many as the settings say.
+//! Sessions and cursors are passed to a closure instead of being returned: an adapter can then keep
+//! its connection, prepared statements and transactions on the stack, borrowed from each other,
+//! without copies that its users would not make. Families (column families, tables, keyspaces) are
+//! numbered from 0; the settings say how many there are.
 
 use crate::settings::{Level, Settings};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What adapters fail with: any error; only its text matters.
+/// Error of an adapter; only its text is used.
 pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// What adapters answer with.
+/// Result of an adapter's call.
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// What an adapter was told and what it did instead, by name: goes into the record.
+/// Options in effect, by name, including settings that could not be honoured. Stored in the record.
 pub type EffectiveOptions = BTreeMap<String, String>;
 
-/// What becomes of entries whose time to live is over.
+/// Handling of expired entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TtlSupport {
     /// The engine has no time to live.
     None,
-    /// No read shows them.
+    /// Reads do not return expired entries.
     OnRead,
-    /// Reads show them until a compaction has dropped them.
+    /// Reads return expired entries until a compaction has dropped them.
     #[cfg_attr(not(feature = "rocksdb"), expect(dead_code))]
     AtCompaction,
 }
 
-/// A transaction that lost to another one: nothing of it happened, and it may be tried again.
+/// Error of a transaction that lost a conflict: it had no effect and may be retried.
 #[derive(Debug)]
 pub struct TxnConflict;
 
 impl std::fmt::Display for TxnConflict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the transaction lost to another")
+        f.write_str("the transaction conflicted with another one")
     }
 }
 
 impl std::error::Error for TxnConflict {}
 
-/// An open database of some engine.
+/// An open database of one engine.
 pub trait Engine: Sync {
-    /// Version of the engine (not of the adapter).
+    /// Returns the version of the engine (not of the adapter).
     fn version(&self) -> String;
-    /// The options in force, and everything that could not be honoured.
+    /// Returns the options in effect, and every setting that could not be honoured.
     fn effective_options(&self) -> EffectiveOptions;
-    /// Runs `work` with a session of the calling thread.
+    /// Runs `work` with a session for the calling thread.
     fn with_session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()>;
-    /// Returns when everything acknowledged is in its final place and no background work is due.
+    /// Returns when everything acknowledged is in its final location and no background work is
+    /// pending.
     fn wait_idle(&self) -> Result<()>;
-    /// Closes; everything acknowledged must be there when it is opened again.
+    /// Closes the database; everything acknowledged must be there when it is reopened.
     fn close(self: Box<Self>) -> Result<()>;
-    /// Whether entries get the time to live of the settings.
+    /// Returns how the engine applies the time to live of the settings.
     fn ttl_support(&self) -> TtlSupport {
         TtlSupport::None
     }
-    /// Whether it has transactions that are protected so.
+    /// Returns true if the engine has transactions of this level.
     fn supports_level(&self, _level: Level) -> bool {
         false
     }
-    /// Bytes of the largest value that it takes.
+    /// Returns the size in bytes of the largest supported value.
     fn max_value_bytes(&self) -> u64 {
         u64::MAX
     }
 }
 
-/// A thread's access to an engine.
+/// One thread's access to an engine.
 pub trait Session {
-    /// Commits what `fill` puts into the sink, `n` operations, atomically if the engine can.
+    /// Commits what `fill` writes to the sink, `n` operations, atomically if the engine can.
     fn write(&mut self, n: usize, fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()>;
-    /// Calls `see` once with the newest value of `key`, without a copy where the engine allows.
+    /// Calls `see` once with the newest value of `key`, without a copy if the engine allows it.
     fn get(&mut self, family: usize, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()>;
-    /// Fills family 0 with `n` entries in the way that the engine's users are told to; `put` puts
-    /// the one of a number.
+    /// Fills family 0 with `n` entries in the way that the engine's documentation recommends; `put`
+    /// writes the entry of a given number.
     fn bulk_load(
         &mut self,
         n: u64,
@@ -90,7 +91,8 @@ pub trait Session {
         }
         Ok(())
     }
-    /// Begins one view that all gets share until it is ended; `false` where each get has its own.
+    /// Begins or ends one view shared by all gets. Returns `false` if the engine has none and each
+    /// get has its own view.
     fn set_shared_view(&mut self, _begin: bool) -> Result<bool> {
         Ok(false)
     }
@@ -100,18 +102,19 @@ pub trait Session {
         family: usize,
         work: &mut dyn FnMut(&mut dyn Cursor) -> Result<()>,
     ) -> Result<()>;
-    /// Runs `work` in a transaction of the settings' level, once, and commits it.
+    /// Runs `work` once, in a transaction of the settings' level, and commits it.
     ///
     /// # Errors
-    /// [`Lost`] if another came first.
+    /// [`TxnConflict`] if it lost to another transaction.
     fn run_txn(&mut self, _work: &mut dyn FnMut(&mut dyn TxnOps) -> Result<()>) -> Result<()> {
         Err("the engine has no transactions".into())
     }
 }
 
-/// What is done in a transaction; any call may fail with [`Lost`].
+/// Operations within a transaction; any call may fail with [`TxnConflict`].
 pub trait TxnOps {
-    /// Calls `see` once with the value of `key`; `change`: the transaction will write it.
+    /// Calls `see` once with the value of `key`. `change` announces that the transaction will write
+    /// it.
     fn get(
         &mut self,
         family: usize,
@@ -122,7 +125,7 @@ pub trait TxnOps {
     fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()>;
 }
 
-/// Where a batch's operations go.
+/// Receives the operations of a batch.
 pub trait Sink {
     fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()>;
     fn delete(&mut self, family: usize, key: &[u8]) -> Result<()>;
@@ -130,10 +133,10 @@ pub trait Sink {
 
 /// Ordered reads.
 pub trait Cursor {
-    /// Goes to the first entry at or after `key`, and shows it and its successors until `see` says
-    /// `false`.
+    /// Seeks to the first entry at or after `key`, and passes it and its successors to `see` until
+    /// that returns `false`.
     fn scan(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()>;
 }
 
-/// How an engine is opened.
+/// Function that opens an engine.
 pub type OpenEngine = fn(&Path, &Settings) -> Result<Box<dyn Engine>>;

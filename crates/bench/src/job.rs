@@ -1,7 +1,7 @@
-//! One repetition of one workload on one engine, in a process of its own: load, measure, settle,
-//! close, reopen, check; then, on the same database, of the workloads that only read.
+//! One repetition of one workload on one engine, in a process of its own: load, measure, wait until
+//! idle, close, reopen, check; then the same for the read-only workloads on the same database.
 //!
-//! Knows neither which engine nor which workload it is.
+//! Depends on no particular engine or workload.
 
 use crate::engine::{Engine, OpenEngine, Result, TtlSupport};
 use crate::engines::{self, recorder};
@@ -24,34 +24,34 @@ use std::sync::Barrier;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Bytes of cache for each hot key: its block, however large an engine makes it, within reason.
+/// Cache bytes reserved per hot key: its block, within reason for any engine.
 const HOT_KEY_CACHE_BYTES: u64 = 16 << 10;
-/// Keys that each thread compares after reopening.
+/// Number of keys that each thread compares after reopening.
 const KEYS_CHECKED: u64 = 2000;
 
-/// What the parent process asks for.
+/// What the parent process requests.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
-    /// The suite that it belongs to, or nothing.
+    /// Suite of the job, or empty.
     pub suite: String,
     pub engine: String,
     pub workload: String,
-    /// Reads of what the workload left, after it.
+    /// Read-only workloads to run afterwards on the resulting database.
     pub read_steps: Vec<ReadStep>,
     pub rep: u32,
     pub settings: Settings,
 }
 
-/// A workload that only reads, on the database that another left.
+/// A read-only workload on the database that another workload left.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReadStep {
     pub workload: String,
-    /// Operations, if not the workload's own number.
+    /// Number of operations, if not the workload's own.
     pub ops: Option<u64>,
 }
 
 impl Job {
-    /// A record of one of its workloads, with nothing in it yet.
+    /// Returns an empty record of one of the job's workloads.
     pub fn empty_record(&self, workload: &str) -> Record {
         Record {
             suite: self.suite.clone(),
@@ -62,7 +62,7 @@ impl Job {
             ..Record::default()
         }
     }
-    /// Where the process `pid` keeps the database.
+    /// Returns the directory in which the process `pid` keeps its database.
     pub fn dir(&self, pid: u32) -> std::path::PathBuf {
         self.settings.dir.join(format!("{}-{}-{pid}", self.engine, self.workload))
     }
@@ -116,8 +116,8 @@ fn make_plan(workload: &Workload, s: &Settings) -> Result<WorkloadPlan> {
     })
 }
 
-/// Fills the database with every key at version 1, or with what a trace begins from, and lets it
-/// settle.
+/// Fills the database with every key at version 1, or with the initial entries of a trace, and
+/// waits until it is idle.
 fn load_database(engine: &dyn Engine, plan: &WorkloadPlan) -> Result<()> {
     let (mut key, mut value) = (Vec::new(), Vec::new());
     let batch = (16_000_000 / plan.entry_bytes()).clamp(1, 1000);
@@ -145,7 +145,8 @@ fn load_database(engine: &dyn Engine, plan: &WorkloadPlan) -> Result<()> {
     engine.wait_idle()
 }
 
-/// Why the machine cannot run this: giant values need memory for copies, and everything needs disk.
+/// Returns the reason why the machine cannot run this, if any: giant values need memory for copies,
+/// and everything needs disk space.
 fn missing_resources(plan: &WorkloadPlan, dir: &Path) -> Option<String> {
     const COPIES: u64 = 6;
     let value = plan.values.bytes as u64;
@@ -163,7 +164,7 @@ fn missing_resources(plan: &WorkloadPlan, dir: &Path) -> Option<String> {
     }
 }
 
-/// Why the engine cannot run this.
+/// Returns the reason why the engine cannot run this, if any.
 fn unsupported_reason(
     engine: &dyn Engine,
     plan: &WorkloadPlan,
@@ -179,8 +180,8 @@ fn unsupported_reason(
     (need > most).then(|| format!("the engine takes values of {most} bytes at most, not {need}"))
 }
 
-/// Runs `work` of every part on a thread of its own, in a session of its own. All begin together,
-/// after `ready` has returned, which is called when every thread has its session and has done what
+/// Runs `work` for every worker on a thread and session of its own. All threads start together
+/// after `ready` has returned, which is called when every thread has a session and has done what
 /// `before` says.
 fn run_on_threads<'p, 'c>(
     engine: &dyn Engine,
@@ -223,13 +224,13 @@ fn run_on_threads<'p, 'c>(
     })
 }
 
-/// What a thread does in its session.
+/// Work of one thread in its session.
 type ThreadWork<'w, 'p, 'c> = &'w (
         dyn Fn(&mut WorkerThread<'p>, &mut dyn crate::engine::Session, &mut Meter<'c>) -> Result<()>
             + Sync
     );
 
-/// Runs the job in this process, and hands over each record as it is made.
+/// Runs the job in this process and passes on each record as it is completed.
 pub fn run(job: &Job, tell: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> {
     let limited = job.settings.memory.map(|limit| match sys::limit_memory(limit) {
         Ok(group) => format!("memory limited to {limit} bytes with page cache by {group}"),
@@ -270,7 +271,7 @@ pub fn run(job: &Job, tell: &mut dyn FnMut(Record) -> Result<()>) -> Result<()> 
     Ok(())
 }
 
-/// One workload of a job, on a database that is `filled` already or that it fills itself.
+/// Runs one workload of a job, on a database that is `filled` already or that it fills itself.
 fn run_step(job: &Job, at: &ReadStep, dir: &Path, filled: bool, record: &mut Record) -> Result<()> {
     let workload = workload::find_workload(&at.workload).ok_or("no such workload")?;
     let open = engines::find_engine(&job.engine).ok_or("no such engine")?.open;
@@ -289,8 +290,8 @@ fn run_step(job: &Job, at: &ReadStep, dir: &Path, filled: bool, record: &mut Rec
     if record.skipped.is_none() {
         measure_workload(open, dir, &settings, &plan, filled, record)?;
     }
-    // Facets of the report are of the whole job: what one step did less of is in its record all the
-    // same.
+    // The report groups by the settings of the whole job; a step that ran fewer operations says so
+    // in its record.
     record.settings = Some(Settings { ops: job.settings.ops, ..settings });
     Ok(())
 }
@@ -366,14 +367,14 @@ fn measure_workload(
     check_after_reopen(open, dir, s, &mut parts, record)
 }
 
-/// What had been used when the measured part began.
+/// Resource usage at the start of the measured phase.
 struct UsageBaseline {
     io: sys::Io,
     cpu: sys::Cpu,
     started_at: Instant,
 }
 
-/// The measured part.
+/// Runs the measured phase.
 fn run_measured_phase<'d>(
     engine: &dyn Engine,
     dir: &'d Path,
@@ -406,15 +407,16 @@ fn run_measured_phase<'d>(
         record.seconds = begun.started_at.elapsed().as_secs_f64();
         seen.stop();
         let timeline =
-            watch.take().and_then(|w| w.join().ok()).expect("the watching thread panicked");
+            watch.take().and_then(|w| w.join().ok()).expect("the sampler thread panicked");
         (record.timeline, record.worst) = (timeline.ops, timeline.worst);
         meters
     });
-    let asked = sys::cpu();
+    let measured_cpu = sys::cpu();
     let read = sys::io().since(begun.io);
     record.read_bytes = read.rchar.max(read.read);
     add_meters(record, &meters);
-    record.cpu_asked_us_per_op = (asked.total_us - begun.cpu.total_us) / record.ops.max(1) as f64;
+    record.cpu_asked_us_per_op =
+        (measured_cpu.total_us - begun.cpu.total_us) / record.ops.max(1) as f64;
     if meters.iter().any(|m| m.time_up)
         && record.ops < plan.ops
         && plan.workload.op_kind != OpKind::Iterate
@@ -424,24 +426,24 @@ fn run_measured_phase<'d>(
     (begun, amplification)
 }
 
-/// Waits until every entry is past its time, and looks at what is still shown.
+/// Waits until every entry has expired, and counts the entries that are still visible.
 fn wait_for_expiry(engine: &dyn Engine, ttl: u64, record: &mut Record) -> Result<()> {
     std::thread::sleep(Duration::from_secs(ttl + 2));
     let shown = workload::count_visible(engine)?;
     let all = record.ops;
     record.notes.push(format!(
-        "{} s after the last write {shown} of about {all} entries were still shown",
+        "{} s after the last write {shown} of about {all} entries were still visible",
         ttl + 2
     ));
     if shown > 0 && engine.ttl_support() == TtlSupport::OnRead {
         record.wrong += 1;
-        let failure = format!("wrong: {shown} entries were shown after their time");
+        let failure = format!("wrong: {shown} entries were visible after their expiry");
         record.first_failure.get_or_insert(failure);
     }
     engine.wait_idle()
 }
 
-/// Opens again and compares a sample of what should be there.
+/// Reopens the database and compares a sample of the expected entries.
 fn check_after_reopen(
     open: OpenEngine,
     dir: &Path,
@@ -462,7 +464,7 @@ fn check_after_reopen(
     for meter in
         run_on_threads(&*engine, parts, &counters, Pace::default(), (nothing, check), || ())
     {
-        // Where writes were refused, what should be there is not known; the run has failed already.
+        // After refused writes the expected contents are unknown; the run has failed already.
         if !refused {
             record.errors += meter.errors;
             record.wrong += meter.wrong;
@@ -497,7 +499,7 @@ fn add_meters(record: &mut Record, meters: &[Meter<'_>]) {
     }
     record.threads = meters.len();
     record.ops_per_sec = record.ops as f64 / record.seconds;
-    // The last interval is not a whole one.
+    // The last interval is incomplete.
     let whole = record.timeline.len().saturating_sub(1);
     record.stalls = record.timeline[..whole].iter().filter(|n| **n == 0).count() as u64;
     let us = |q: f64| latency.value_at_quantile(q) as f64 / 1e3;
@@ -524,12 +526,12 @@ fn tail_latency(latency: &Histogram<u64>) -> TailLatency {
 }
 
 fn set_write_amp(record: &mut Record, plan: &WorkloadPlan, io: sys::Io) {
-    // Of a walk a thousand entries count as a call.
+    // In an iteration, a thousand entries count as a call.
     (record.num, record.batch) =
         (plan.n, if plan.workload.op_kind == OpKind::Iterate { 1000 } else { plan.batch });
     (record.key_bytes, record.value_bytes) = (plan.keys.bytes, plan.values.bytes);
-    // Mapped files are written without a system call, cached ones without the device: the larger is
-    // nearer the truth.
+    // Mapped files are written without a system call, cached ones without device I/O: the larger
+    // number is closer to the truth.
     record.written_bytes = io.wchar.max(io.written);
     if record.user_bytes > 0 {
         record.write_amp = record.written_bytes as f64 / record.user_bytes as f64;

@@ -1,46 +1,47 @@
-//! Keys: a number and its bytes, both ways, so that every key that an engine returns can be
-//! checked.
+//! Maps numbers to keys and back, so that every key that an engine returns can be checked.
 //!
-//! Invariant: `read(write(i)) == Some(i)` for every `i` below 2^52; two numbers never share a key.
+//! Invariant: `parse_key(write_key(i)) == Some(i)` for every `i` below 2^52; no two numbers share a
+//! key.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// What `--keys` chooses for workloads in scattered order.
+/// Choices of `--keys`, for workloads in scattered order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum KeyChoice {
-    /// The seed's: a byte-swapped counter, scattered but regular, the rest of the key constant.
+    /// Keys of TidesDB's benchmark: a byte-swapped counter, scattered but regular; the rest of the
+    /// key is constant.
     Counter,
-    /// A bijection without structure, the rest of the key without structure too.
+    /// A bijection without structure; the rest of the key has no structure either.
     Random,
 }
 
-/// In which order numbers become keys.
+/// Order in which numbers map to keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeySequence {
     Ascending,
     Swapped,
     Mixed,
-    /// Ascending with irregular gaps, as times of measurements are.
+    /// Ascending with irregular gaps, like measurement timestamps.
     Timestamp,
     Descending,
 }
 
-/// All keys of a run.
+/// Format of all keys of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyFormat {
     pub order: KeySequence,
     pub bytes: usize,
 }
 
-/// Microseconds since 1970 of the first timestamp, and the mean gap between two.
+/// First timestamp in microseconds since 1970, and the mean gap between two.
 const TIMESTAMP_EPOCH_US: u64 = 1_700_000_000_000_000;
 const TIMESTAMP_GAP_US: u64 = 1000;
 
 const PADDING_BYTE: u8 = b'0';
 
-/// The finaliser of MurmurHash3 (Appleby): a bijection of 64 bits.
+/// Finaliser of MurmurHash3 (Appleby): a bijection on 64 bits.
 pub fn mix(mut x: u64) -> u64 {
     x ^= x >> 33;
     x = x.wrapping_mul(0xff51_afd7_ed55_8ccd);
@@ -49,7 +50,7 @@ pub fn mix(mut x: u64) -> u64 {
     x ^ x >> 33
 }
 
-/// The inverse of an odd number modulo 2^64, by Newton's iteration.
+/// Returns the inverse of an odd number modulo 2^64, by Newton's iteration.
 const fn inverse(a: u64) -> u64 {
     let mut x = a;
     let mut i = 0;
@@ -69,7 +70,7 @@ fn unmix(mut x: u64) -> u64 {
 }
 
 impl KeyFormat {
-    /// Eight bytes whose order is the order of the keys.
+    /// Returns eight bytes whose order is the order of the keys.
     pub fn key_id(&self, i: u64) -> u64 {
         match self.order {
             KeySequence::Ascending => i,
@@ -90,7 +91,7 @@ impl KeyFormat {
             KeySequence::Descending => u64::MAX - id,
         }
     }
-    /// The key of `i`; `out` becomes exactly as long as a key.
+    /// Writes the key of `i` to `out`, which is resized to the key length.
     pub fn write_key<'a>(&self, i: u64, out: &'a mut Vec<u8>) -> &'a [u8] {
         let id = self.key_id(i);
         out.clear();
@@ -105,7 +106,7 @@ impl KeyFormat {
         }
         out
     }
-    /// The number of a key, if it is one of ours, to the last byte.
+    /// Returns the number of a key if every byte of it is as written by `write_key`.
     pub fn parse_key(&self, key: &[u8], scratch: &mut Vec<u8>) -> Option<u64> {
         let id = u64::from_be_bytes(*key.first_chunk()?);
         let i = self.number_of_id(id);

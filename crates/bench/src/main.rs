@@ -1,8 +1,8 @@
-//! **perigee-bench** measures Perigee beside its peers: the same work, every answer compared, one
-//! report.
+//! **perigee-bench** measures Perigee beside other engines: identical work, every answer checked,
+//! one report.
 //!
-//! Workloads know no engines, engines know no workloads, a record is data, reports read only
-//! records. A run in which an engine answered wrongly or refused work fails loudly: exit code 1.
+//! Workloads are independent of engines and engines of workloads; a record is data, and reports
+//! read only records. A run in which an engine answered wrongly or refused work fails: exit code 1.
 
 mod keys;
 mod values;

@@ -1,14 +1,14 @@
-//! One thread's clock: latencies, failures, and the pace of a fixed-rate run.
+//! Measurements of one thread: latencies, failures, and the pace of a fixed-rate run.
 
 use crate::engine::Result;
 use hdrhistogram::Histogram;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest latency that is told apart, in nanoseconds (ten minutes).
+/// Longest latency that is distinguished, in nanoseconds (ten minutes).
 const LATENCY_MAX_NS: u64 = 600_000_000_000;
 
-/// Operations done and the longest call since somebody looked, on a cache line of their own.
+/// Completed operations and the longest call since the last sample, on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub struct ProgressCounter {
@@ -20,7 +20,7 @@ impl ProgressCounter {
     pub fn ops_done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)
     }
-    /// The longest call in nanoseconds since this was asked last.
+    /// Returns the longest call in nanoseconds since the previous call of this function.
     pub fn take_worst(&self) -> u64 {
         self.worst.swap(0, Ordering::Relaxed)
     }
@@ -29,8 +29,8 @@ impl ProgressCounter {
         self.worst.store(0, Ordering::Relaxed);
     }
     fn add(&self, n: u64, took: u64) {
-        // One thread adds: no need for a locked addition. The longest call is also taken away, but
-        // seldom beaten.
+        // Only one thread adds, so no atomic addition is needed. The sampler also resets the
+        // longest call, but that seldom coincides with a new maximum.
         self.done.store(self.done.load(Ordering::Relaxed) + n, Ordering::Relaxed);
         if took > self.worst.load(Ordering::Relaxed) {
             self.worst.fetch_max(took, Ordering::Relaxed);
@@ -38,18 +38,18 @@ impl ProgressCounter {
     }
 }
 
-/// How a thread is to measure.
+/// Limits and pace of a thread's measurement.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pace {
-    /// Time between calls of a fixed-rate run.
+    /// Time between calls in a fixed-rate run.
     pub interval: Option<Duration>,
-    /// When to end, done or not.
+    /// Time after which to stop, even if not done.
     pub time_limit: Option<Duration>,
-    /// Whether writes are counted by themselves, too.
+    /// True to record writes separately as well.
     pub mixed: bool,
 }
 
-/// An empty histogram: three significant digits from one nanosecond on.
+/// Returns an empty histogram: three significant digits from one nanosecond on.
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_MAX_NS, 3).expect("the bounds are constant and valid")
 }
@@ -58,21 +58,21 @@ pub fn histogram() -> Histogram<u64> {
 #[derive(Debug)]
 pub struct Meter<'a> {
     pub latency: Histogram<u64>,
-    /// Latency of the writes alone, where reads are mixed in.
+    /// Latency of the writes alone, in workloads that also read.
     pub writes: Option<Histogram<u64>>,
     pub ops: u64,
     pub errors: u64,
     pub wrong: u64,
-    /// Transactions that lost and were tried again.
+    /// Transactions that lost a conflict and were retried.
     pub aborts: u64,
-    /// Bytes of keys and values given to be written, and read.
+    /// Bytes of keys and values submitted for writing, and bytes read.
     pub written_bytes: u64,
     pub read_bytes: u64,
     pub first_failure: Option<String>,
-    /// Whether its time is over.
+    /// True once the time limit was reached.
     pub time_up: bool,
     progress: &'a ProgressCounter,
-    /// Start, and time between calls, of a fixed-rate run.
+    /// Start time and time between calls of a fixed-rate run.
     pace: Option<(Instant, Duration)>,
     end: Option<Instant>,
     calls: u32,
@@ -98,17 +98,17 @@ impl<'a> Meter<'a> {
             calls: 0,
         }
     }
-    /// Begins the measured part: what was counted before is forgotten, but for failures.
+    /// Begins the measured phase: clears all counts except failures.
     pub fn begin(&mut self, pace: Pace) {
         let (errors, wrong, first_failure) = (self.errors, self.wrong, self.first_failure.take());
         self.progress.clear();
         *self = Meter { errors, wrong, first_failure, ..Meter::new(self.progress, pace) };
     }
-    /// Makes one call of `ops` operations and counts it, whatever comes of it.
+    /// Runs and measures one call of `ops` operations, whatever its result.
     pub fn time_call(&mut self, ops: u64, call: impl FnOnce() -> Result<()>) {
         self.measure_call(ops, call);
     }
-    /// The same for a write of a workload that also reads.
+    /// Like `time_call`, for a write of a workload that also reads.
     pub fn time_write(&mut self, ops: u64, call: impl FnOnce() -> Result<()>) {
         let took = self.measure_call(ops, call);
         if let Some(writes) = &mut self.writes {
@@ -131,7 +131,7 @@ impl<'a> Meter<'a> {
         }
         took
     }
-    /// Counts what was done since `since`, within one call that goes on, and begins anew.
+    /// Records `ops` operations done since `since` within a continuing call, and resets `since`.
     pub fn record_since(&mut self, since: &mut Instant, ops: u64) {
         if ops > 0 {
             let now = Instant::now();
@@ -142,7 +142,7 @@ impl<'a> Meter<'a> {
             *since = now;
         }
     }
-    /// When the next call counts as begun: now, or, at a fixed rate, when it was due.
+    /// Returns the start time of the next call: now or, at a fixed rate, when it was due.
     fn call_start(&mut self) -> Instant {
         let Some((start, between)) = self.pace else { return Instant::now() };
         let due = start + between * self.calls;
@@ -153,12 +153,12 @@ impl<'a> Meter<'a> {
         }
         due
     }
-    /// An engine refused.
+    /// Counts an operation that the engine refused.
     pub fn record_error(&mut self, what: &str) {
         self.errors += 1;
         self.first_failure.get_or_insert_with(|| format!("error: {what}"));
     }
-    /// An engine answered, wrongly.
+    /// Counts a wrong answer of the engine.
     pub fn record_wrong(&mut self, what: impl FnOnce() -> String) {
         self.wrong += 1;
         self.first_failure.get_or_insert_with(|| format!("wrong: {}", what()));

@@ -1,9 +1,9 @@
-//! Repetitions in turn, each in a child process: `A B A B`, so that what the neighbours do hits
-//! every engine alike.
+//! Runs repetitions in child processes, alternating engines (`A B A B`), so that disturbances by
+//! other processes affect every engine alike.
 //!
-//! A child writes one record on each line. One that is killed, by the system for its memory or by
-//! the parent for its time, leaves the records that it has; the next is said to be killed, which is
-//! a finding and no failure.
+//! A child writes one record per line. A child that is killed, by the system for its memory or by
+//! the parent for its time, leaves the records that it has written; the next record is marked as
+//! killed, which is a result and not a failure.
 
 use crate::job::{self, Job, ReadStep};
 use crate::record::Record;
@@ -18,21 +18,21 @@ use std::time::{Duration, Instant};
 /// Name of the hidden subcommand of child processes.
 pub const CHILD: &str = "child";
 
-/// What is to be run.
+/// A set of workloads to run.
 #[derive(Clone, Debug)]
 pub struct RunRequest {
-    /// The suite that it belongs to, or nothing.
+    /// Suite of the request, or empty.
     pub suite: String,
     pub engines: Vec<String>,
     pub workloads: Vec<String>,
-    /// Reads of what each of the workloads left.
+    /// Read-only workloads to run on the database of each workload.
     pub read_steps: Vec<ReadStep>,
     pub reps: u32,
     pub settings: Settings,
 }
 
 impl RunRequest {
-    /// Workloads that belong to no suite of one question.
+    /// Creates a request that belongs to no suite.
     pub fn without_suite(
         engines: Vec<String>,
         workloads: Vec<String>,
@@ -50,13 +50,13 @@ impl RunRequest {
     }
 }
 
-/// Runs everything, and shows `so_far` what there is after each repetition; one that could not be
-/// run at all is a record with an error.
+/// Runs all requests and passes the records so far to `so_far` after each repetition. A repetition
+/// that could not be run at all becomes a record with an error.
 pub fn run_requests(orders: &[RunRequest], so_far: &mut dyn FnMut(&[Record])) -> Vec<Record> {
     let jobs = orders.iter().flat_map(make_jobs).collect::<Vec<_>>();
     let bar = ProgressBar::new(jobs.len() as u64);
     let style =
-        ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} gone, {eta} left: {msg}");
+        ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} elapsed, {eta} left: {msg}");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.enable_steady_tick(Duration::from_millis(500));
     let (start, lines) = (Instant::now(), !std::io::stderr().is_terminal());
@@ -71,7 +71,7 @@ pub fn run_requests(orders: &[RunRequest], so_far: &mut dyn FnMut(&[Record])) ->
             let say = |what: &str, why: &Option<String>| {
                 let Some(why) = why else { return };
                 let line = format!("{what} {} on {}: {why}", record.workload, record.engine);
-                // A bar that is not shown swallows what it is given.
+                // A hidden progress bar discards lines printed through it.
                 if lines { eprintln!("{line}") } else { bar.println(line) }
             };
             say("not run:", &record.skipped);
@@ -101,12 +101,12 @@ fn make_jobs(order: &RunRequest) -> Vec<Job> {
     jobs
 }
 
-/// The records of a job: one for each of its workloads, whatever comes of it.
+/// Runs a job. Returns one record for each of its workloads, whatever the result.
 fn run_job(job: &Job) -> Vec<Record> {
     let mut records = Vec::new();
     let why = match run_child(job, &mut records) {
         Ok(()) if records.len() > job.read_steps.len() => return records,
-        Ok(()) => ChildFailure::Failed("the measuring process told too little".into()),
+        Ok(()) => ChildFailure::Failed("the measuring process returned too few records".into()),
         Err(end) => end,
     };
     let steps = std::iter::once(&job.workload).chain(job.read_steps.iter().map(|s| &s.workload));
@@ -133,13 +133,13 @@ fn run_job(job: &Job) -> Vec<Record> {
     records
 }
 
-/// Why a child did not tell all.
+/// Why a child did not return all records.
 enum ChildFailure {
     Killed(String),
     Failed(String),
 }
 
-/// Starts a child, and hears its records until it ends.
+/// Starts a child and reads its records until it ends.
 fn run_child(job: &Job, records: &mut Vec<Record>) -> Result<(), ChildFailure> {
     let say = |what: &str, e: &dyn std::fmt::Display| ChildFailure::Failed(format!("{what}: {e}"));
     let me = std::env::current_exe().map_err(|e| say("own path", &e))?;
@@ -153,7 +153,7 @@ fn run_child(job: &Job, records: &mut Vec<Record>) -> Result<(), ChildFailure> {
     let (Some(mut stdin), Some(stdout), Some(mut stderr)) = (stdin, stdout, stderr) else {
         return Err(ChildFailure::Failed("no pipes to the child".into()));
     };
-    stdin.write_all(&text).map_err(|e| say("telling the child", &e))?;
+    stdin.write_all(&text).map_err(|e| say("sending the job to the child", &e))?;
     drop(stdin);
     let pid = child.id();
     let (status, late, complaint) = std::thread::scope(|scope| {
@@ -174,29 +174,29 @@ fn run_child(job: &Job, records: &mut Vec<Record>) -> Result<(), ChildFailure> {
     if status.success() {
         return Ok(());
     }
-    // A child that was killed could not clean up.
+    // A killed child could not clean up.
     let _ = std::fs::remove_dir_all(job.dir(pid));
     if late {
         return Err(ChildFailure::Killed(format!(
-            "still at work after {} s",
+            "still running after {} s",
             time_allowed(job).unwrap_or_default().as_secs()
         )));
     }
     if job.settings.memory.is_some() && status.signal() == Some(9) {
-        return Err(ChildFailure::Killed("by the system, for want of memory".into()));
+        return Err(ChildFailure::Killed("by the system, out of memory".into()));
     }
     let last = complaint.trim().lines().last().unwrap_or("no message").to_owned();
     Err(ChildFailure::Failed(format!("the measuring process ended with {status}: {last}")))
 }
 
-/// Where the measured part has a limit, the rest (loading, settling, checking) is given twice as
-/// much and a minute.
+/// Returns the time limit of a child. If the measured phase is limited, the rest (loading, waiting
+/// until idle, checking) gets twice that time plus a minute.
 fn time_allowed(job: &Job) -> Option<Duration> {
     let steps = 1 + job.read_steps.len() as u64;
     job.settings.seconds.map(|s| Duration::from_secs(steps * (3 * s + 60)))
 }
 
-/// Waits for the end of a child; whether it was ended because its time was over.
+/// Waits for a child to end. Returns true if it was killed at its time limit.
 fn wait_for_child(
     child: &mut Child,
     allowed: Option<Duration>,
@@ -214,12 +214,13 @@ fn wait_for_child(
     (killed.and_then(|()| child.wait()), true)
 }
 
-/// The child's side: a job on standard input, a record on each line of standard output.
+/// Main function of the child: reads a job from standard input and writes a record per line to
+/// standard output.
 pub fn child_main() -> Result<(), String> {
-    // A thread that panics would leave the others waiting for it.
-    let told = std::panic::take_hook();
+    // A panicking thread would leave the others waiting for it.
+    let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |why| {
-        told(why);
+        default_hook(why);
         std::process::exit(101);
     }));
     let mut text = String::new();

@@ -1,7 +1,8 @@
-//! The suites that each answer one question: growth, inside, sqlite, latency, churn, threads,
-//! transactions. What they run; the tables and pictures made of it are in `report::views`.
+//! Suites that each answer one question: growth, inside, sqlite, latency, churn, threads,
+//! transactions. Defines what they run; `report::views` defines their tables and charts.
 //!
-//! Where reads only need what a write left, they run on its database, so that each is loaded once.
+//! Reads run on the database that a write workload left where possible, so that each database is
+//! loaded only once.
 
 use crate::job::ReadStep;
 use crate::keys::KeyChoice;
@@ -9,7 +10,7 @@ use crate::parent::RunRequest;
 use crate::settings::{Level, Settings};
 use crate::values::ValueChoice;
 
-/// What the user gave for all of them.
+/// Options common to all suites.
 #[derive(Clone, Copy, Debug)]
 pub struct SuiteArgs<'a> {
     pub engines: &'a [String],
@@ -21,17 +22,17 @@ pub struct SuiteArgs<'a> {
 
 fn suite_request(
     suite: &str,
-    asked: SuiteArgs<'_>,
+    args: SuiteArgs<'_>,
     reps: u32,
     workloads: &[&str],
     settings: Settings,
 ) -> RunRequest {
     RunRequest {
         suite: suite.to_owned(),
-        engines: asked.engines.to_vec(),
+        engines: args.engines.to_vec(),
         workloads: workloads.iter().map(|w| (*w).to_owned()).collect(),
         read_steps: Vec::new(),
-        reps: asked.reps.unwrap_or(reps),
+        reps: args.reps.unwrap_or(reps),
         settings,
     }
 }
@@ -41,115 +42,115 @@ fn with_read_steps(order: RunRequest, steps: &[&str], ops: u64) -> RunRequest {
     RunRequest { read_steps: steps.iter().map(step).collect(), ..order }
 }
 
-/// Random keys, half-compressible values, a limit of time; reads are measured when they are warm.
-fn realistic_settings(asked: SuiteArgs<'_>, num: u64, seconds: u64) -> Settings {
+/// Random keys, half-compressible values and a time limit; reads are measured after a warm-up.
+fn realistic_settings(args: SuiteArgs<'_>, num: u64, seconds: u64) -> Settings {
     Settings {
         num,
         keys: KeyChoice::Random,
         values: ValueChoice::Half,
-        seconds: asked.settings.seconds.or(Some(seconds)),
+        seconds: args.settings.seconds.or(Some(seconds)),
         warm: true,
-        ..asked.settings.clone()
+        ..args.settings.clone()
     }
 }
 
-/// Writes and reads as the number of keys grows under the same memtable and cache.
-pub fn growth(asked: SuiteArgs<'_>) -> Vec<RunRequest> {
+/// Writes and reads as the number of keys grows, with constant memtable and cache.
+pub fn growth(args: SuiteArgs<'_>) -> Vec<RunRequest> {
     let of = |num: &u64| {
         let write = suite_request(
             "growth",
-            asked,
+            args,
             1,
             &["write_random"],
-            realistic_settings(asked, *num, 150),
+            realistic_settings(args, *num, 150),
         );
         with_read_steps(write, &["read_random", "read_hot"], (*num).min(500_000))
     };
-    asked.nums.iter().map(of).collect()
+    args.nums.iter().map(of).collect()
 }
 
-/// Every engine in the same memory, page cache included: four times as much data as 216 MB.
-pub fn inside(asked: SuiteArgs<'_>) -> Vec<RunRequest> {
-    let num = asked.num.unwrap_or(4_000_000);
+/// All engines within the same memory, page cache included: four times as much data as 216 MB.
+pub fn inside(args: SuiteArgs<'_>) -> Vec<RunRequest> {
+    let num = args.num.unwrap_or(4_000_000);
     let settings = Settings {
         values: ValueChoice::Random,
-        value_bytes: asked.settings.value_bytes.or(Some(200)),
-        memory: asked.settings.memory.or(Some(512 << 20)),
-        // What reads would warm is the memory itself.
+        value_bytes: args.settings.value_bytes.or(Some(200)),
+        memory: args.settings.memory.or(Some(512 << 20)),
+        // A warm-up would fill the limited memory, which is what is measured.
         warm: false,
-        ..realistic_settings(asked, num, 60)
+        ..realistic_settings(args, num, 60)
     };
-    let write = suite_request("inside", asked, 1, &["write_random"], settings);
+    let write = suite_request("inside", args, 1, &["write_random"], settings);
     vec![with_read_steps(write, &["read_random", "read_zipf"], num / 10)]
 }
 
 /// Perigee beside SQLite: loads, transactions, warm reads, durable commits.
-pub fn sqlite(asked: SuiteArgs<'_>) -> Vec<RunRequest> {
-    let num = asked.num.unwrap_or(500_000);
-    // A cache that holds everything, so that warm reads are warm in both.
-    let cache = asked.settings.cache.max(256 << 20);
-    let one = Settings { threads: 1, cache, ..realistic_settings(asked, num, 60) };
+pub fn sqlite(args: SuiteArgs<'_>) -> Vec<RunRequest> {
+    let num = args.num.unwrap_or(500_000);
+    // The cache holds everything, so that warm reads hit it in both engines.
+    let cache = args.settings.cache.max(256 << 20);
+    let one = Settings { threads: 1, cache, ..realistic_settings(args, num, 60) };
     let eight = Settings { threads: 8, ..one.clone() };
     let reads = ["read_view", "read_random", "read_zipf", "read_missing", "range100_random"];
-    let write = suite_request("sqlite", asked, 3, &["write_random"], one.clone());
+    let write = suite_request("sqlite", args, 3, &["write_random"], one.clone());
     vec![
-        suite_request("sqlite", asked, 3, &["bulk_seq", "bulk_random", "write_seq"], one.clone()),
+        suite_request("sqlite", args, 3, &["bulk_seq", "bulk_random", "write_seq"], one.clone()),
         with_read_steps(write, &reads, num),
-        suite_request("sqlite", asked, 3, &["write_durable_b1"], one),
-        suite_request("sqlite", asked, 3, &["write_durable_b1"], eight),
+        suite_request("sqlite", args, 3, &["write_durable_b1"], one),
+        suite_request("sqlite", args, 3, &["write_durable_b1"], eight),
     ]
 }
 
-/// Latencies up to the longest, with memtables small enough that flushes and compactions are due
-/// all the time.
-pub fn latency(asked: SuiteArgs<'_>) -> Vec<RunRequest> {
-    let num = asked.num.unwrap_or(1_000_000);
+/// Latencies up to the maximum, with memtables small enough that flushes and compactions run
+/// constantly.
+pub fn latency(args: SuiteArgs<'_>) -> Vec<RunRequest> {
+    let num = args.num.unwrap_or(1_000_000);
     let small = |threads| Settings {
         threads,
-        memtable: asked.settings.memtable / 4,
-        cache: asked.settings.cache / 4,
-        ..realistic_settings(asked, num, 30)
+        memtable: args.settings.memtable / 4,
+        cache: args.settings.cache / 4,
+        ..realistic_settings(args, num, 30)
     };
     let all = ["write_random", "write_random_b1", "large_4k", "mixed_random"];
-    let mut orders = vec![suite_request("latency", asked, 1, &all, small(2))];
-    // Writers that take turns.
+    let mut orders = vec![suite_request("latency", args, 1, &all, small(2))];
+    // Concurrent writers.
     orders.extend(
-        [1, 4, 8].map(|t| suite_request("latency", asked, 1, &["write_random_b1"], small(t))),
+        [1, 4, 8].map(|t| suite_request("latency", args, 1, &["write_random_b1"], small(t))),
     );
     orders
 }
 
-/// Overwrites without end, of ten times the memtable.
-pub fn churn(asked: SuiteArgs<'_>) -> Vec<RunRequest> {
-    let num = asked.num.unwrap_or(1_000_000);
+/// Continuous overwrites of ten times the memtable.
+pub fn churn(args: SuiteArgs<'_>) -> Vec<RunRequest> {
+    let num = args.num.unwrap_or(1_000_000);
     let bytes = num * 116;
     let settings = Settings {
         memtable: (bytes / 10).max(64 << 10),
         cache: (bytes / 10).max(64 << 10),
-        ops: asked.settings.ops.or(Some(10 * num)),
-        ..realistic_settings(asked, num, 60)
+        ops: args.settings.ops.or(Some(10 * num)),
+        ..realistic_settings(args, num, 60)
     };
-    vec![suite_request("churn", asked, 1, &["churn"], settings)]
+    vec![suite_request("churn", args, 1, &["churn"], settings)]
 }
 
-/// The price of 1, 2, 4, 8 threads in one table.
-pub fn threads(asked: SuiteArgs<'_>) -> Vec<RunRequest> {
-    let num = asked.num.unwrap_or(1_000_000);
+/// Cost of 1, 2, 4 and 8 threads on one table.
+pub fn threads(args: SuiteArgs<'_>) -> Vec<RunRequest> {
+    let num = args.num.unwrap_or(1_000_000);
     let of = |threads| {
-        let settings = Settings { threads, ..realistic_settings(asked, num, 30) };
-        let write = suite_request("threads", asked, 1, &["write_random"], settings.clone());
+        let settings = Settings { threads, ..realistic_settings(args, num, 30) };
+        let write = suite_request("threads", args, 1, &["write_random"], settings.clone());
         let mixed = Settings { ops: settings.ops.or(Some(num / 4)), ..settings.clone() };
         [
             with_read_steps(write, &["read_random", "read_hot", "seek_random"], num / 2),
-            suite_request("threads", asked, 1, &["write_random_b1", "mixed_random"], mixed),
+            suite_request("threads", args, 1, &["write_random_b1", "mixed_random"], mixed),
         ]
     };
     [1, 2, 4, 8].into_iter().flat_map(of).collect()
 }
 
-/// Transactions of more threads than there are processors, so that they meet, at each level.
-pub fn transactions(asked: SuiteArgs<'_>) -> Vec<RunRequest> {
-    let num = asked.num.unwrap_or(1_000_000);
+/// Transactions at each level, with more threads than processors, so that they conflict.
+pub fn transactions(args: SuiteArgs<'_>) -> Vec<RunRequest> {
+    let num = args.num.unwrap_or(1_000_000);
     let all = [
         "txn_rmw_1",
         "txn_rmw_4",
@@ -160,13 +161,13 @@ pub fn transactions(asked: SuiteArgs<'_>) -> Vec<RunRequest> {
         "txn_neworder",
     ];
     let of = |level| {
-        let threads = asked.settings.threads.max(4);
+        let threads = args.settings.threads.max(4);
         suite_request(
             "transactions",
-            asked,
+            args,
             1,
             &all,
-            Settings { threads, level, ..realistic_settings(asked, num, 5) },
+            Settings { threads, level, ..realistic_settings(args, num, 5) },
         )
     };
     [Level::Snapshot, Level::Serializable, Level::Locks].map(of).to_vec()

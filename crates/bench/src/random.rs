@@ -1,8 +1,8 @@
-//! Which key next: uniform and Zipfian choice. Seeded, so that every engine gets the same sequence.
+//! Uniform and Zipfian choice of keys. Seeded, so that every engine gets the same sequence.
 
 use crate::keys::mix;
 
-/// A small generator (SplitMix64, Steele et al. 2014).
+/// A small random number generator (SplitMix64, Steele et al. 2014).
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -17,7 +17,8 @@ impl Rng {
         z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ z >> 31
     }
-    /// Uniform below `n` (of at least 1), by multiplication: the bias is below 2^-40 for our sizes.
+    /// Returns a uniform number below `n` (at least 1), by multiplication: the bias is below 2^-40
+    /// for the sizes used here.
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(n)) >> 64) as u64
     }
@@ -39,7 +40,7 @@ pub struct Zipf {
 impl Zipf {
     pub fn new(n: u64) -> Self {
         let theta = 0.99;
-        // Beyond a million terms the sum is an integral to five digits.
+        // Beyond a million terms, an integral approximates the sum to five digits.
         let exact = n.min(1_000_000);
         let mut zeta: f64 = (1..=exact).map(|i| (i as f64).powf(-theta)).sum();
         if n > exact {
@@ -50,7 +51,7 @@ impl Zipf {
         let eta = (1.0 - (2.0 / n as f64).powf(1.0 - theta)) / (1.0 - zeta2 / zeta);
         Zipf { n, theta, alpha: 1.0 / (1.0 - theta), zeta, eta }
     }
-    /// A rank below `n`; 0 is the most frequent.
+    /// Returns a rank below `n`; 0 is the most frequent.
     pub fn rank(&self, rng: &mut Rng) -> u64 {
         let u = rng.unit_interval();
         let uz = u * self.zeta;
@@ -63,7 +64,7 @@ impl Zipf {
         let rank = self.n as f64 * (self.eta * u - self.eta + 1.0).powf(self.alpha);
         (rank as u64).min(self.n - 1)
     }
-    /// A rank, scattered over all numbers below `n` so that hot keys are not neighbours.
+    /// Returns a rank scattered over all numbers below `n`, so that hot keys are not neighbours.
     pub fn scattered_rank(&self, rng: &mut Rng) -> u64 {
         mix(self.rank(rng).wrapping_add(1)) % self.n
     }

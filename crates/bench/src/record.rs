@@ -1,37 +1,37 @@
-//! A record: everything known about one repetition of one workload on one engine. Data; reports
-//! read nothing else.
+//! A record: all data about one repetition of one workload on one engine. Reports read nothing
+//! else.
 
 use crate::engine::EffectiveOptions;
 use crate::settings::Settings;
 use crate::sys::Host;
 use serde::{Deserialize, Serialize};
 
-/// One repetition. Latencies are of calls (a batch is one call), in microseconds.
+/// One repetition. Latencies are per call (a batch is one call), in microseconds.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Record {
-    /// The suite that it was run for; nothing for single runs.
+    /// Suite that it was run for; empty for single runs.
     pub suite: String,
     pub engine: String,
     pub engine_version: String,
     pub workload: String,
     pub threads: usize,
     pub rep: u32,
-    /// Operations that succeeded.
+    /// Number of operations that succeeded.
     pub ops: u64,
-    /// Transactions that lost to another and were tried again.
+    /// Transactions that lost a conflict and were retried.
     pub aborts: u64,
-    /// Keys in the database, operations in a batch, bytes of keys and values as they were.
+    /// Keys in the database, operations per batch, bytes per key and value, as actually used.
     pub num: u64,
     pub batch: usize,
     pub key_bytes: usize,
     pub value_bytes: usize,
     pub seconds: f64,
     pub ops_per_sec: f64,
-    /// CPU of all threads, in the measured phase and while it settled afterwards.
+    /// CPU time of all threads, in the measured phase and until the engine was idle afterwards.
     pub cpu_us_per_op: f64,
     pub cpu_system_us_per_op: f64,
-    /// CPU of the measured phase alone.
+    /// CPU time of the measured phase alone.
     pub cpu_asked_us_per_op: f64,
     pub avg_us: f64,
     pub p50_us: f64,
@@ -40,35 +40,35 @@ pub struct Record {
     pub p999_us: f64,
     pub p9999_us: f64,
     pub max_us: f64,
-    /// Coefficient of variation of latency.
+    /// Coefficient of variation of the latency.
     pub cv: f64,
-    /// Latency at percentiles, for the curve.
+    /// Latency at percentiles, for the chart.
     pub curve: Vec<(f64, f64)>,
     /// Operations in each tenth of a second.
     pub timeline: Vec<u64>,
-    /// The longest call, in microseconds, of those that ended in each tenth of a second.
+    /// Longest call, in microseconds, that ended in each tenth of a second.
     pub worst: Vec<f64>,
     /// Latency of the writes alone, in workloads that read and write.
     pub writes: Option<TailLatency>,
-    /// Tenths of a second without a single operation.
+    /// Tenths of a second without a completed operation.
     pub stalls: u64,
-    /// Largest resident size while measuring and settling; and without mapped files.
+    /// Largest resident size while measuring and until idle; and without mapped files.
     pub peak_rss_mb: f64,
     pub peak_anon_mb: f64,
-    /// Bytes written, until closed, for each byte given.
+    /// Bytes written until closed, per byte submitted.
     pub write_amp: f64,
     pub written_bytes: u64,
     pub read_bytes: u64,
-    /// Bytes of keys and values given to be written, and shown by reads.
+    /// Bytes of keys and values submitted for writing, and returned by reads.
     pub user_bytes: u64,
     pub seen_bytes: u64,
-    /// Bytes read, while measuring, for each byte shown.
+    /// Bytes read from storage while measuring, per byte returned.
     pub read_amp: f64,
-    /// Amplification second by second, where every key was there from the beginning.
+    /// Amplification over time, if all keys existed from the start.
     pub amplification: Vec<AmplificationSample>,
-    /// Disk bytes for each byte of live keys and values.
+    /// Disk bytes per byte of live keys and values.
     pub space_amp: f64,
-    /// The largest that it was at any tenth of a second while keys were overwritten.
+    /// Largest space amplification at any tenth of a second while keys were overwritten.
     pub space_peak: f64,
     pub db_bytes: u64,
     pub load_seconds: f64,
@@ -77,25 +77,24 @@ pub struct Record {
     pub open_ms: f64,
     /// Calls that the engine refused.
     pub errors: u64,
-    /// Answers that were wrong.
+    /// Wrong answers.
     pub wrong: u64,
     pub first_failure: Option<String>,
-    /// Why it was not run: the engine lacks something, or the machine does. Not a failure.
+    /// Why it was not run: the engine lacks a feature, or the machine a resource. Not a failure.
     pub skipped: Option<String>,
-    /// Why it did not live to its end: the memory or the time that it was allowed were too little
-    /// for it. Not a failure.
+    /// Why it was killed: it exceeded the memory or the time that it was allowed. Not a failure.
     pub killed: Option<String>,
-    /// The part of its operations that it did in the seconds it had, where that is less than all.
+    /// Fraction of the operations done within the time limit, if less than all.
     pub cut_short: Option<f64>,
     pub options: EffectiveOptions,
     pub notes: Vec<String>,
-    /// The command line of the run.
+    /// Command line of the run.
     pub command: String,
     pub settings: Option<Settings>,
     pub host: Host,
 }
 
-/// Latencies of some calls, in microseconds.
+/// Latency percentiles of some of the calls, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TailLatency {
@@ -105,17 +104,17 @@ pub struct TailLatency {
     pub max_us: f64,
 }
 
-/// Amplification at a moment: of writes and reads in the time since the sample before, of space as
-/// it is.
+/// Amplification at one point in time: of writes and reads since the previous sample, and of space
+/// at that time.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AmplificationSample {
     pub seconds: f64,
-    /// Operations done by then.
+    /// Operations completed by then.
     pub ops: u64,
-    /// Bytes written and bytes read for each byte given in this time.
+    /// Bytes written and bytes read per byte submitted since the previous sample.
     pub write: f64,
     pub read: f64,
-    /// Disk bytes for each byte of live keys and values.
+    /// Disk bytes per byte of live keys and values.
     pub space: f64,
 }

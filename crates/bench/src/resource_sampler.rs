@@ -1,4 +1,4 @@
-//! What is looked at ten times a second while threads work: memory, progress, the longest call,
+//! Samples ten times a second while threads work: memory, progress, the longest call,
 //! amplification.
 
 use crate::meter::ProgressCounter;
@@ -10,12 +10,12 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often memory and progress are looked at.
+/// Interval between samples of memory and progress.
 const SAMPLE_PERIOD: Duration = Duration::from_millis(100);
-/// Looks from one sample of amplification to the next.
+/// Number of these samples per sample of amplification.
 const TICKS_PER_SAMPLE: usize = 5;
 
-/// What was seen while threads ran.
+/// Samples taken while the threads ran.
 #[derive(Debug, Default)]
 pub struct ResourceSampler {
     pub peak_rss: AtomicU64,
@@ -23,7 +23,7 @@ pub struct ResourceSampler {
     stop: AtomicBool,
 }
 
-/// Of each tenth of a second: operations, and the longest call that ended in it in microseconds.
+/// For each tenth of a second: operations, and the longest call that ended in it, in microseconds.
 #[derive(Debug, Default)]
 pub struct Timeline {
     pub ops: Vec<u64>,
@@ -36,11 +36,11 @@ impl ResourceSampler {
         self.peak_rss.fetch_max(rss, Ordering::Relaxed);
         self.peak_anon.fetch_max(anon, Ordering::Relaxed);
     }
-    /// Ends the watch.
+    /// Stops sampling.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
     }
-    /// Looks until told to stop.
+    /// Samples until stopped.
     pub fn run(
         &self,
         counters: &[ProgressCounter],
@@ -66,22 +66,22 @@ impl ResourceSampler {
     }
 }
 
-/// Follows amplification over time.
+/// Tracks amplification over time.
 pub struct AmplificationTracker<'d> {
     dir: &'d Path,
-    /// Bytes given with each operation, and bytes of keys and values that are there throughout.
+    /// Bytes submitted per operation, and bytes of the keys and values that are live throughout.
     bytes_per_op: f64,
     live_bytes: f64,
     ops: u64,
     io: sys::Io,
     pub samples: Vec<AmplificationSample>,
-    /// The most disk bytes for each live byte that any look found.
+    /// Largest number of disk bytes per live byte in any sample.
     pub space_peak: f64,
 }
 
 impl<'d> AmplificationTracker<'d> {
-    /// For workloads that overwrite what is there; in others the live bytes are not known at every
-    /// moment.
+    /// Returns a tracker for workloads that overwrite existing keys; in others the live bytes are
+    /// not known at all times.
     pub fn for_plan(plan: &WorkloadPlan, dir: &'d Path) -> Option<Self> {
         let share = match plan.workload.op_kind {
             OpKind::Write if plan.workload.preloaded => 1.0,
@@ -102,18 +102,18 @@ impl<'d> AmplificationTracker<'d> {
             space_peak: 0.0,
         })
     }
-    /// Looks at the space taken, and now and then keeps a sample.
+    /// Samples the disk space and, if `keep` is set, adds an amplification sample.
     pub fn sample(&mut self, at: Duration, ops: u64, keep: bool) {
         let space = sys::disk_bytes(self.dir) as f64 / self.live_bytes;
         self.space_peak = self.space_peak.max(space);
-        // A moment at the end is too short to say anything.
+        // The last interval may be too short to be meaningful.
         if !keep || self.samples.last().is_some_and(|s| at.as_secs_f64() - s.seconds < 0.25) {
             return;
         }
         let (io, given) = (sys::io(), (ops - self.ops) as f64 * self.bytes_per_op);
         let since = io.since(self.io);
-        // Without a write in this time there is nothing to divide by: what was written counts for
-        // the next.
+        // Without a write in this interval there is no divisor: its I/O counts towards the next
+        // one.
         if given <= 0.0 {
             return;
         }

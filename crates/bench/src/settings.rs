@@ -1,4 +1,5 @@
-//! What every engine is given alike. Plain data; goes to the measuring process and into the record.
+//! Settings that apply to every engine alike. Plain data; passed to the measuring process and
+//! stored in the record.
 
 use crate::keys::KeyChoice;
 use crate::values::ValueChoice;
@@ -11,9 +12,9 @@ use std::path::PathBuf;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Sync {
-    /// When the operating system has it (the seed's).
+    /// When it is in the operating system's cache (as in TidesDB's benchmark).
     None,
-    /// When the disk has it.
+    /// When it is on disk.
     Full,
 }
 
@@ -25,21 +26,22 @@ pub enum Compression {
     Lz4,
 }
 
-/// What transactions are protected from, and how.
+/// Isolation of transactions, and how it is achieved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
-    /// All reads see one moment; the second to commit of two that wrote the same key has lost.
+    /// All reads use one snapshot; of two transactions that wrote the same key, the second to
+    /// commit fails.
     #[default]
     Snapshot,
-    /// As if one ran after the other (engines without it: all keys that were read are checked).
+    /// Equivalent to serial execution (engines without it: all keys that were read are checked).
     Serializable,
-    /// Reads of what will be written lock it and wait for others that hold it; other reads see the
-    /// newest.
+    /// Reads of keys that will be written lock them and wait for other holders; other reads see the
+    /// newest value.
     Locks,
 }
 
-/// Orders of keys and choices among them, as in TidesDB's benchtool.
+/// Key orders and distributions, as in TidesDB's benchtool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pattern {
@@ -47,9 +49,9 @@ pub enum Pattern {
     Seq,
     /// Scattered as `--keys` says.
     Random,
-    /// Scattered, hot keys more often.
+    /// Scattered, Zipfian distribution.
     Zipfian,
-    /// Scattered, each choice independent of those before.
+    /// Scattered, each choice independent of the previous ones.
     Uniform,
     /// Ascending microseconds with irregular gaps.
     Timestamp,
@@ -63,51 +65,51 @@ pub struct Settings {
     /// Keys in the database, such as 300k or 10M
     #[arg(long, short = 'n', value_parser = count, default_value = "1M")]
     pub num: u64,
-    /// Operations (default: what suits the workload, mostly one for each key)
+    /// Operations (default: depends on the workload, mostly one per key)
     #[arg(long, value_parser = count)]
     pub ops: Option<u64>,
-    /// Seconds after which a measured phase ends, done or not; the figures are of what was done
+    /// Seconds after which a measured phase ends, even if not done; the figures cover the work done
     #[arg(long, value_name = "DURATION", value_parser = seconds)]
     pub seconds: Option<u64>,
-    /// Do the reads once, unmeasured, before they are measured (workloads that only read)
+    /// Do the reads once, unmeasured, before they are measured (read-only workloads)
     #[arg(long)]
     #[serde(default)]
     pub warm: bool,
-    /// Threads that ask
+    /// Client threads
     #[arg(long, short = 't', default_value_t = 2)]
     pub threads: usize,
-    /// Operations in a write batch (default: the workload's, mostly 1000)
+    /// Operations per write batch (default: the workload's, mostly 1000)
     #[arg(long)]
     pub batch: Option<usize>,
-    /// Bytes of a key, at least 8 (default: the workload's, mostly 16)
+    /// Bytes per key, at least 8 (default: the workload's, mostly 16)
     #[arg(long, value_parser = length)]
     pub key_bytes: Option<usize>,
-    /// Bytes of a value, at least 8 (default: the workload's, mostly 100)
+    /// Bytes per value, at least 8 (default: the workload's, mostly 100)
     #[arg(long, value_parser = length)]
     pub value_bytes: Option<usize>,
-    /// What transactions are protected from (workloads `txn_...`)
+    /// Isolation of transactions (workloads `txn_...`)
     #[arg(long, value_enum, default_value = "snapshot")]
     #[serde(default)]
     pub level: Level,
-    /// Bytes of a value of the giant workloads
+    /// Bytes per value of the giant workloads
     #[arg(long, value_parser = parse_bytes, default_value = "1G")]
     pub giant_bytes: u64,
-    /// Entries that a range reads (default: the workload's, 100 or 1000)
+    /// Entries per range read (default: the workload's, 100 or 1000)
     #[arg(long)]
     pub range: Option<usize>,
-    /// Order of keys and choice among them (default: the workload's)
+    /// Key order and distribution (default: the workload's)
     #[arg(long, value_enum)]
     pub pattern: Option<Pattern>,
-    /// Families of the workloads with many
+    /// Families of the many-family workloads
     #[arg(long = "families", default_value_t = 1000)]
     pub many_families: usize,
-    /// Seconds that entries live in workloads with a time to live
+    /// Time to live, in seconds, in workloads that use one
     #[arg(long = "ttl", value_name = "DURATION", value_parser = seconds, default_value = "2")]
     pub ttl_seconds: u64,
     /// Keys of workloads in scattered order
     #[arg(long, value_enum, default_value = "counter")]
     pub keys: KeyChoice,
-    /// Data in values
+    /// Contents of values
     #[arg(long, value_enum, default_value = "ramp")]
     pub values: ValueChoice,
     /// When a write is acknowledged
@@ -116,20 +118,20 @@ pub struct Settings {
     /// Compression
     #[arg(long, value_enum, default_value = "lz4")]
     pub compression: Compression,
-    /// Write buffer
+    /// Write buffer size
     #[arg(long, value_parser = parse_bytes, default_value = "64M")]
     pub memtable: u64,
-    /// Cache of data read
+    /// Read cache size
     #[arg(long, value_parser = parse_bytes, default_value = "64M")]
     pub cache: u64,
-    /// Calls per second of all threads together; latency then counts from when a call was due (no
-    /// coordinated omission)
+    /// Calls per second of all threads together; latency then counts from the time a call was due
+    /// (no coordinated omission)
     #[arg(long)]
     pub rate: Option<u64>,
-    /// Seed of all choices
+    /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Memory of the measuring process with its page cache, by a cgroup
+    /// Memory limit of the measuring process including its page cache, by a cgroup
     #[arg(long, value_parser = parse_bytes)]
     pub memory: Option<u64>,
     /// Drop the page cache between loading and measuring
@@ -138,47 +140,47 @@ pub struct Settings {
     /// TidesDB's shared library, major version 9 or newer, for the engine `tidesdb`
     #[arg(long, value_name = "PATH")]
     pub tidesdb_lib: Option<PathBuf>,
-    /// The recorded operations that the workload `replay` does again
+    /// Trace file that the workload `replay` executes
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Where databases are made (and removed again)
+    /// Directory in which databases are created and removed
     #[arg(long, default_value = "target/bench-data")]
     pub dir: PathBuf,
-    /// What the workload at hand needs of the engine.
+    /// Engine features that the current workload needs.
     #[arg(skip)]
     pub shape: WorkloadNeeds,
 }
 
-/// What a workload needs of an engine beyond one family of entries that stay.
+/// Engine features that a workload needs beyond one family of permanent entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkloadNeeds {
-    /// Families, if more than one.
+    /// Number of families, if more than one.
     pub families: Option<usize>,
-    /// What transactions are protected from, if it must have them.
+    /// Isolation level, if it needs transactions.
     pub level: Option<Level>,
-    /// Seconds that every entry lives.
+    /// Time to live of every entry, in seconds.
     pub ttl: Option<u64>,
-    /// File that gets every operation.
+    /// Trace file to which every operation is recorded.
     pub record: Option<PathBuf>,
 }
 
 impl Settings {
-    /// How many families an engine makes.
+    /// Returns the number of families to create.
     pub fn families(&self) -> usize {
         self.shape.families.unwrap_or(1).max(1)
     }
-    /// Write buffer of each family: its part, and not less than 64 KiB.
+    /// Returns the write buffer size of each family: its share, and at least 64 KiB.
     pub fn memtable_per_family(&self) -> u64 {
         (self.memtable / self.families() as u64).max(self.memtable.min(64 << 10))
     }
 }
 
-/// A size that is a length in memory.
+/// Parses a size that is a length in memory.
 fn length(text: &str) -> Result<usize, String> {
     usize::try_from(parse_bytes(text)?).map_err(|_| format!("{text:?} is too large"))
 }
 
-/// Whole seconds, from a number or a duration such as `2m`.
+/// Parses whole seconds, from a number or a duration such as `2m`.
 fn seconds(text: &str) -> Result<u64, String> {
     let time = parse_seconds(text)?;
     if time.subsec_nanos() > 0 {
@@ -187,7 +189,7 @@ fn seconds(text: &str) -> Result<u64, String> {
     Ok(time.as_secs())
 }
 
-/// `300k`, `10M`, `4096`: thousands and millions, not powers of two.
+/// Parses `300k`, `10M` or `4096`: thousands and millions, not powers of two.
 pub fn count(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let (digits, unit) = match text.chars().last() {
@@ -199,7 +201,7 @@ pub fn count(text: &str) -> Result<u64, String> {
     n.checked_mul(unit).ok_or_else(|| format!("`{text}` is too large"))
 }
 
-/// `64 MiB`, for people.
+/// Formats a size as `64 MiB`, for display.
 pub fn human_bytes(bytes: u64) -> String {
     match bytes {
         b if b >= 1 << 20 => format!("{} MiB", b >> 20),
@@ -211,7 +213,7 @@ pub fn human_bytes(bytes: u64) -> String {
 pub mod tests {
     use super::Settings;
 
-    /// Settings from a command line.
+    /// Parses settings from a command line.
     pub fn parse_settings(args: &[&str]) -> Settings {
         #[derive(clap::Parser)]
         struct Line {

@@ -1,4 +1,4 @@
-//! Named sets of workloads with the settings that belong to them.
+//! Named sets of workloads with their settings.
 
 use crate::keys::KeyChoice;
 use crate::parent::RunRequest;
@@ -11,44 +11,43 @@ use clap::ValueEnum;
 /// The suites.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Suite {
-    /// What `make bench` runs: the main workloads, every default engine, data four times memtable
-    /// and cache (which are an eighth of what the options say), under ten minutes
+    /// Run by `make bench`: the main workloads on every default engine, with data four times the
+    /// memtable and cache (which are an eighth of the options), in under ten minutes
     Quick,
-    /// The seed benchmark: its counter keys and ramp values, then random keys with
+    /// TidesDB's own benchmark: counter keys and ramp values, then random keys with
     /// half-compressible values
     Seed,
     /// YCSB A to F
     Ycsb,
-    /// Perigee beside SQLite, as SQLite's users ask: bulk loads, transactions of a thousand rows,
-    /// warm reads in one transaction and without, durable commits with 1 and 8 threads, bytes of a
-    /// row (about 3 minutes)
+    /// Perigee beside SQLite, with typical SQLite operations: bulk loads, transactions of a
+    /// thousand rows, warm reads with and without one transaction, durable commits with 1 and 8
+    /// threads, bytes per row (about 3 minutes)
     Sqlite,
-    /// What writes, reads and cached reads cost at 1 and 10 million entries (`--nums`) under the
-    /// same cache (about 2 minutes for each engine, 10 with 50M, which needs 20 GB of disk)
+    /// Cost of writes, reads and cached reads at 1 and 10 million entries (`--nums`) with the same
+    /// cache (about 2 minutes per engine, 10 with 50M, which needs 20 GB of disk)
     Growth,
-    /// Every engine inside the same memory, page cache included (512M, by a cgroup): 4 million
+    /// Every engine within the same memory, page cache included (512M, by a cgroup): 4 million
     /// entries of 216 bytes written, then read; an engine that is killed is shown as killed (1 to 3
-    /// minutes for each engine)
+    /// minutes per engine)
     Inside,
-    /// p50, p99, p99.9 and the longest call of writes and of reads and writes by turns, tenth of a
-    /// second by tenth; writers that take turns, 1 to 8 (about a minute for each engine)
+    /// p50, p99, p99.9 and maximum latency of writes and of mixed reads and writes, per tenth of a
+    /// second; concurrent writers, 1 to 8 (about a minute per engine)
     Latency,
     /// Ten million overwrites of a million keys, ten times the memtable: write, read and space
-    /// amplification over time, with the worst moment (half a minute to a minute and a half for
-    /// each engine)
+    /// amplification over time, with the peak (30 to 90 seconds per engine)
     Churn,
-    /// The price of 1, 2, 4 and 8 threads in one table (1 to 3 minutes for each engine)
+    /// Cost of 1, 2, 4 and 8 threads on one table (1 to 3 minutes per engine)
     Threads,
     /// Transactions: read-modify-writes with 1 to 64 hot keys and with none, SmallBank, orders as
-    /// in TPC-C; checked at commit, serializable, with locks; commits and aborts (2 minutes for
-    /// each engine)
+    /// in TPC-C; checked at commit, serializable, with locks; commits and aborts (2 minutes per
+    /// engine)
     Transactions,
-    /// Data several times the memory (512M, by a cgroup), incompressible
+    /// Incompressible data several times the memory (512M, by a cgroup)
     LargeThanMemory,
-    /// What the others leave out: churn to a steady state, a queue, a thousand families, a series
-    /// whose entries expire, giant values
+    /// Workloads that other benchmarks omit: churn to a steady state, a queue, a thousand families,
+    /// a time series with expiry, giant values
     Beyond,
-    /// All of them
+    /// All suites
     All,
 }
 
@@ -81,16 +80,16 @@ fn plain_request(
     RunRequest::without_suite(engines.to_vec(), workloads, reps, settings)
 }
 
-/// What a suite runs, given the user's settings; `num` and `reps` are the suite's own unless the
-/// user gave them.
-pub fn suite_requests(suite: Suite, asked: SuiteArgs<'_>) -> Vec<RunRequest> {
-    let SuiteArgs { engines, reps, num, settings: s, .. } = asked;
+/// Returns the requests of a suite with the user's settings; `num` and `reps` are the suite's own
+/// unless the user gave them.
+pub fn suite_requests(suite: Suite, args: SuiteArgs<'_>) -> Vec<RunRequest> {
+    let SuiteArgs { engines, reps, num, settings: s, .. } = args;
     let with = |n: u64| Settings { num: num.unwrap_or(n), ..s.clone() };
     let half = |s: Settings| Settings { keys: KeyChoice::Random, values: ValueChoice::Half, ..s };
     match suite {
         Suite::Quick => {
-            // Data several times the buffers: in a database that fits into its memtable everybody
-            // looks good.
+            // Data several times the buffers: an engine whose data fits into its memtable always
+            // looks fast.
             let small =
                 Settings { memtable: s.memtable / 8, cache: s.cache / 8, ..half(with(300_000)) };
             vec![plain_request(engines, QUICK, reps.unwrap_or(3), small)]
@@ -110,13 +109,13 @@ pub fn suite_requests(suite: Suite, asked: SuiteArgs<'_>) -> Vec<RunRequest> {
             let settings = Settings { value_bytes: s.value_bytes.or(Some(1000)), ..settings };
             vec![plain_request(engines, &names, reps.unwrap_or(3), settings)]
         }
-        Suite::Sqlite => question_suites::sqlite(asked),
-        Suite::Growth => question_suites::growth(asked),
-        Suite::Inside => question_suites::inside(asked),
-        Suite::Latency => question_suites::latency(asked),
-        Suite::Churn => question_suites::churn(asked),
-        Suite::Threads => question_suites::threads(asked),
-        Suite::Transactions => question_suites::transactions(asked),
+        Suite::Sqlite => question_suites::sqlite(args),
+        Suite::Growth => question_suites::growth(args),
+        Suite::Inside => question_suites::inside(args),
+        Suite::Latency => question_suites::latency(args),
+        Suite::Churn => question_suites::churn(args),
+        Suite::Threads => question_suites::threads(args),
+        Suite::Transactions => question_suites::transactions(args),
         Suite::LargeThanMemory => {
             let memory = s.memory.unwrap_or(512 << 20);
             let settings = Settings {
@@ -124,7 +123,7 @@ pub fn suite_requests(suite: Suite, asked: SuiteArgs<'_>) -> Vec<RunRequest> {
                 values: ValueChoice::Random,
                 value_bytes: s.value_bytes.or(Some(200)),
                 memory: Some(memory),
-                // A size of the user's own is there to be quick.
+                // A size chosen by the user is meant to be quick.
                 ops: s.ops.or(num.is_none().then_some(1_000_000)),
                 ..with(memory * 5 / 2 / 216)
             };
@@ -154,7 +153,7 @@ pub fn suite_requests(suite: Suite, asked: SuiteArgs<'_>) -> Vec<RunRequest> {
             Suite::Transactions,
         ]
         .iter()
-        .flat_map(|suite| suite_requests(*suite, asked))
+        .flat_map(|suite| suite_requests(*suite, args))
         .collect(),
     }
 }

@@ -1,12 +1,12 @@
-//! What the operating system says: memory, I/O, CPU time, the machine. Linux; elsewhere most of it
-//! is zero.
+//! Reads memory, I/O, CPU time and machine data from the operating system. Linux only; elsewhere
+//! most values are zero.
 
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 
-/// Bytes that this process read and wrote, by system call and at the device.
+/// Bytes that this process read and wrote, by system calls and at the device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Io {
     pub rchar: u64,
@@ -42,8 +42,8 @@ impl Io {
     }
 }
 
-/// CPU time of all threads in microseconds: the total exactly, the system's part to a hundredth of
-/// a second.
+/// CPU time of all threads in microseconds: the total is exact, the system part has a resolution of
+/// a hundredth of a second.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cpu {
     pub total_us: f64,
@@ -61,7 +61,7 @@ pub fn cpu() -> Cpu {
     }
 }
 
-/// Resident bytes: all, and those that are this process's own (no mapped files).
+/// Returns the resident bytes: all, and those of private memory (no mapped files).
 pub fn resident() -> (u64, u64) {
     let text = fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let mut pages = text.split_whitespace().skip(1).map(|p| p.parse::<u64>().unwrap_or(0) * 4096);
@@ -69,8 +69,8 @@ pub fn resident() -> (u64, u64) {
     (all, all.saturating_sub(shared))
 }
 
-/// Bytes of memory that could be used now without swapping; everything, where the system does not
-/// say.
+/// Returns the bytes of memory usable now without swapping; the maximum if the system does not
+/// report it.
 pub fn available_memory() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|l| l.strip_prefix("MemAvailable:"));
@@ -78,12 +78,12 @@ pub fn available_memory() -> u64 {
     kib.map_or(u64::MAX, |k| k * 1024)
 }
 
-/// Free bytes of the file system that holds `dir`.
+/// Returns the free bytes of the file system that holds `dir`.
 pub fn free_disk(dir: &Path) -> u64 {
     rustix::fs::statvfs(dir).map_or(u64::MAX, |s| s.f_bavail.saturating_mul(s.f_frsize))
 }
 
-/// Bytes that a directory takes on disk.
+/// Returns the bytes that a directory occupies on disk.
 pub fn disk_bytes(dir: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt;
     let Ok(entries) = fs::read_dir(dir) else { return 0 };
@@ -97,13 +97,14 @@ pub fn disk_bytes(dir: &Path) -> u64 {
         .sum()
 }
 
-/// Writes dirty pages and drops the page cache; `false` where that is not permitted.
+/// Writes dirty pages and drops the page cache. Returns `false` if that is not permitted.
 pub fn drop_page_cache() -> bool {
     rustix::fs::sync();
     fs::write("/proc/sys/vm/drop_caches", "1").is_ok()
 }
 
-/// Puts this process under a memory limit that counts its page cache. Version 1 and 2 of cgroups.
+/// Puts this process under a memory limit that includes its page cache. Supports cgroup versions 1
+/// and 2.
 pub fn limit_memory(bytes: u64) -> Result<String, String> {
     let pid = std::process::id().to_string();
     let places =
@@ -135,7 +136,7 @@ pub fn remove_memory_limit(pid: u32) {
     }
 }
 
-/// Where a record was made.
+/// Machine on which a record was made.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Host {
     pub cpu: String,
@@ -143,7 +144,7 @@ pub struct Host {
     pub memory_mb: u64,
     pub kernel: String,
     pub file_system: String,
-    /// Load average of the last minute when the repetition began.
+    /// One-minute load average when the repetition began.
     pub load: f64,
     /// Seconds since 1970.
     pub at: u64,
@@ -177,7 +178,7 @@ pub fn host(dir: &Path) -> Host {
     }
 }
 
-/// Kind of the file system that holds `dir`: the longest mount point above it.
+/// Returns the type of the file system that holds `dir`: that of the longest mount point above it.
 fn file_system(dir: &Path) -> String {
     let dir = fs::canonicalize(dir).unwrap_or_default();
     let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();

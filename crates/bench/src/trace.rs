@@ -1,8 +1,8 @@
-//! Traces: the operations of an application, one JSON object on each line, to be done again on any
+//! Traces: operations of an application, one JSON object per line, that can be replayed on any
 //! engine.
 //!
-//! A trace holds keys and the lengths of values, no data of values. The lines above `measure` only
-//! prepare the database. `docs/BENCHMARKS.md` describes the format for whoever writes one.
+//! A trace holds keys and the lengths of values, but no value data. Lines before `measure` only
+//! prepare the database. `docs/BENCHMARKS.md` describes the format for programs that write traces.
 
 use crate::engine::Result;
 use serde::{Deserialize, Serialize};
@@ -26,31 +26,31 @@ pub enum TraceOp {
         family: usize,
         key: Vec<u8>,
     },
-    /// At most so many entries from the key on; one is a seek.
+    /// Reads at most this many entries from the key on; one entry is a seek.
     Scan {
         family: usize,
         key: Vec<u8>,
         entries: usize,
     },
-    /// The next `n` puts and deletes are committed together.
+    /// Commits the next `n` puts and deletes together.
     Batch {
         n: usize,
     },
-    /// Everything before only prepared the database.
+    /// Marks the end of the preparation.
     Measure,
 }
 
-/// A line as it is in the file. What it does not know is ignored.
+/// A line of the file. Unknown fields are ignored.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 struct TraceLine {
     op: String,
     #[serde(skip_serializing_if = "is_zero")]
     family: usize,
-    /// In hexadecimal digits.
+    /// Key in hexadecimal digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
-    /// Instead of `key`, as it is.
+    /// Key as text, instead of `key`.
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -65,7 +65,7 @@ fn is_zero(n: &usize) -> bool {
     *n == 0
 }
 
-/// Largest value of a trace, and most families.
+/// Largest value and largest number of families of a trace.
 const VALUE_BYTES_MAX: usize = 1 << 30;
 const FAMILIES_MAX: usize = 10_000;
 
@@ -102,7 +102,7 @@ impl TraceOp {
             TraceOp::Measure => TraceLine { op: "measure".into(), ..TraceLine::default() },
         }
     }
-    /// The operation of a line, or what is wrong with it.
+    /// Parses a line; `Err` describes what is wrong with it.
     fn parse(text: &str) -> std::result::Result<TraceOp, String> {
         let line: TraceLine = serde_json::from_str(text).map_err(|e| e.to_string())?;
         let family = line.family;
@@ -156,7 +156,7 @@ impl TraceWriter {
     }
 }
 
-/// Reads a whole trace. Empty lines and lines that begin with `#` are nothing.
+/// Reads a whole trace. Skips empty lines and lines that begin with `#`.
 pub fn read(path: &Path) -> Result<Vec<TraceOp>> {
     let file = File::open(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let mut ops = Vec::new();

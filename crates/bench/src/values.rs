@@ -1,33 +1,33 @@
-//! Values: bytes that follow from a number and a version, so that every value read can be compared
-//! in full.
+//! Values that follow from a number and a version, so that every value read can be compared in
+//! full.
 //!
-//! Invariant: a value of one number is not accepted for another (a ramp repeats after 256 numbers),
-//! and an old version not for a new one.
+//! Invariant: the value of one number is not accepted for another (a ramp repeats after 256
+//! numbers), nor an old version for a new one.
 
 use crate::keys::mix;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// What `--values` chooses.
+/// Choices of `--values`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ValueChoice {
-    /// The seed's: consecutive bytes; LZ4 makes them ten times smaller.
+    /// Values of TidesDB's benchmark: consecutive bytes; LZ4 makes them ten times smaller.
     Ramp,
-    /// Half of the bytes without structure.
+    /// Half of the bytes are random.
     Half,
-    /// All of the bytes without structure.
+    /// All bytes are random.
     Random,
 }
 
-/// All values of a run.
+/// Format of all values of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct ValueFormat {
     pub choice: ValueChoice,
     pub bytes: usize,
 }
 
-/// Two periods of the ramp, so that any start can be copied from.
+/// Two periods of the ramp, so that it can be copied from any start.
 const RAMP: [u8; 512] = {
     let mut r = [0; 512];
     let mut i = 0;
@@ -38,11 +38,11 @@ const RAMP: [u8; 512] = {
     r
 };
 
-/// A ramp's start moves by this with each version (odd: 256 versions differ).
+/// A ramp's start moves by this amount per version (odd: 256 versions differ).
 const VERSION_STEP: u8 = 37;
 
 impl ValueFormat {
-    /// The value of `i` at `version`; `out` becomes exactly as long as a value.
+    /// Writes the value of `i` at `version` to `out`, which is resized to the value length.
     pub fn write_value<'a>(&self, i: u64, version: u16, out: &'a mut Vec<u8>) -> &'a [u8] {
         out.resize(self.bytes, b'v');
         match self.choice {
@@ -62,7 +62,7 @@ impl ValueFormat {
         }
         out
     }
-    /// Whether `got` is the value of `i`: at exactly this version, or, with `None`, at any.
+    /// Returns true if `got` is the value of `i` at this version or, with `None`, at any version.
     pub fn matches(&self, got: &[u8], i: u64, version: Option<u16>, scratch: &mut Vec<u8>) -> bool {
         if got.len() != self.bytes {
             return false;
@@ -72,7 +72,7 @@ impl ValueFormat {
             None => false,
         }
     }
-    /// The version that `got` would have as a value of `i`.
+    /// Returns the version that `got` would have as a value of `i`.
     pub fn version_of(&self, got: &[u8], i: u64) -> Option<u16> {
         if self.choice == ValueChoice::Ramp {
             let offset = got.first()?.wrapping_sub(i as u8);
@@ -87,7 +87,7 @@ fn header(i: u64, version: u16) -> u64 {
     i << 16 | u64::from(version)
 }
 
-/// The header, then noise that follows from it.
+/// Writes the header, then noise derived from it.
 fn noise(head: u64, out: &mut [u8]) {
     let mut word = head;
     for chunk in out.chunks_mut(8) {

@@ -1,4 +1,5 @@
-//! Every workload on every default engine, tiny; and an engine that lies, which must be noticed.
+//! Runs every workload on every default engine at a tiny size, and an engine with wrong answers,
+//! which must be detected.
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ fn records(path: &std::path::Path) -> Vec<serde_json::Value> {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Names listed under a heading.
+/// Returns the number of names listed under a heading.
 fn listed(heading: &str) -> usize {
     let text = String::from_utf8(bench(&["--list"]).stdout).unwrap();
     let after = text.split(heading).nth(1).unwrap();
@@ -53,7 +54,7 @@ fn every_workload_runs_on_every_default_engine() {
     let (output, json, html) = run(&dir, &tiny);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let records = records(&json);
-    // Without the engine that needs a library, and the workload that needs a trace.
+    // Without the engine that needs a library and the workload that needs a trace.
     assert_eq!(records.len(), (listed("Engines") - 1) * (listed("Workloads") - 1));
     assert!(records.len() >= 5 * 42);
     let fields = [
@@ -111,7 +112,7 @@ fn wrong_answers_fail_the_run() {
     ] {
         let (output, json, _) =
             run(&dir, &["--engines", "liar", "--workloads", workload, "--num", "5000"]);
-        assert_eq!(output.status.code(), Some(1), "{workload}: a lie went through");
+        assert_eq!(output.status.code(), Some(1), "{workload}: a wrong answer was not detected");
         assert!(String::from_utf8_lossy(&output.stderr).contains("FAILED"));
         let records = records(&json);
         assert!(records[0][how].as_u64().unwrap() > 0, "{workload}: {how}");
@@ -181,7 +182,7 @@ fn recorded_trace_replays_with_all_answers_checked() {
         let noticed = output.status.code() == Some(1);
         assert!(
             noticed || workload == "delete_b1000" || workload == "families_write",
-            "{workload}: no lie noticed"
+            "{workload}: no wrong answer detected"
         );
     }
 }
@@ -222,6 +223,6 @@ fn tidesdb_requires_library_path() {
 
 #[test]
 fn unknown_names_are_rejected() {
-    assert_eq!(bench(&["run", "--engines", "nobody"]).status.code(), Some(2));
-    assert_eq!(bench(&["run", "--workloads", "nothing"]).status.code(), Some(2));
+    assert_eq!(bench(&["run", "--engines", "unknown"]).status.code(), Some(2));
+    assert_eq!(bench(&["run", "--workloads", "unknown"]).status.code(), Some(2));
 }

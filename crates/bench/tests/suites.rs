@@ -1,5 +1,5 @@
-//! The suites that show something, tiny: they run, every engine is in their tables, and an engine
-//! that is not let live or not let finish is a finding and no failure.
+//! Runs the suites at a tiny size: every engine must be in their tables, and an engine that is
+//! killed or stopped at its time limit is a result, not a failure.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ fn every_suite_runs_and_reports_every_engine() {
         ("sqlite", "Perigee beside SQLite", &["--num", "1000", "--reps", "1"], 3 + 6 + 2),
         ("latency", "Latency up to the longest call", &["--num", "1000"], 4 + 3),
         ("churn", "Churn", &["--num", "500"], 1),
-        ("threads", "The price of threads", &["--num", "1000"], 4 * 6),
+        ("threads", "Cost of threads", &["--num", "1000"], 4 * 6),
         ("transactions", "Transactions", &["--num", "1000"], 3 * 7),
     ];
     for (suite, title, size, each) in suites {
@@ -54,11 +54,11 @@ fn every_suite_runs_and_reports_every_engine() {
             records.iter().all(|r| r["ops"].as_u64().unwrap() > 0 && r["skipped"].is_null()),
             "{suite}"
         );
-        let told = text(&output.stdout);
-        let view = told
+        let output_text = text(&output.stdout);
+        let view = output_text
             .split(&format!("\n{title}\n"))
             .nth(1)
-            .unwrap_or_else(|| panic!("{suite}: no table in {told}"));
+            .unwrap_or_else(|| panic!("{suite}: no table in {output_text}"));
         if suite != "sqlite" {
             assert!(
                 engines.split(',').all(|e| view.contains(&format!(" {e} "))),
@@ -148,8 +148,8 @@ fn records_of_several_files_are_merged_in_one_report() {
         .args(["report", &files[0], &files[1], "--suite", "growth"])
         .output()
         .unwrap();
-    let told = text(&output.stdout);
-    assert!(output.status.success() && told.contains("CPU 5.00k"), "{told}");
+    let output_text = text(&output.stdout);
+    assert!(output.status.success() && output_text.contains("CPU 5.00k"), "{output_text}");
 }
 
 #[test]
@@ -170,13 +170,13 @@ fn timed_out_phase_reports_completed_share() {
     let (output, records) = bench(&dir, &args);
     assert!(output.status.success(), "{}", text(&output.stderr));
     if records[0]["skipped"].is_string() {
-        return; // too little disk for the size that was asked for
+        return; // too little disk space for the requested size
     }
     let done = records[0]["cut_short"].as_f64().unwrap();
     assert!(done > 0.0 && done < 1.0, "{done}");
     assert!(
         records[1]["skipped"].as_str().unwrap().contains("did not fill"),
-        "reads need all of it"
+        "reads need the whole database"
     );
     assert!(text(&output.stdout).contains("% done"));
 }
@@ -184,7 +184,7 @@ fn timed_out_phase_reports_completed_share() {
 #[test]
 fn engine_killed_for_memory_is_reported_not_failed() {
     let dir = dir("suite-killed");
-    // Anything needs more than this; where cgroups are not permitted nothing is limited.
+    // Any engine needs more than this; where cgroups are not permitted nothing is limited.
     let args = ["suite", "inside", "--engines", "perigee,lmdb", "--num", "20000", "--memory", "1M"];
     let (output, records) = bench(&dir, &args);
     let noted = |r: &serde_json::Value| r["notes"].to_string().contains("NOT limited");

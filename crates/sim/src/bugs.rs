@@ -1,6 +1,6 @@
-//! `perigee-sim bugs`: plants every seeded bug in turn and proves that a harness catches it; and
-//! that each harness passes when nothing is planted. Each run is a process of its own, because a
-//! bug is planted for a whole process.
+//! `perigee-sim bugs`: enables every seeded bug in turn and proves that a harness detects it, and
+//! that each harness passes with no bug enabled. Each run is a process of its own, because a bug is
+//! enabled for a whole process.
 
 use perigee_base::bug::{ALL, Bug};
 use std::io::Read;
@@ -11,22 +11,22 @@ use std::time::{Duration, Instant};
 
 use crate::runner::lock_mutex;
 
-/// The variable that plants a bug in a process of this program.
+/// Environment variable that enables a seeded bug in a process of this program.
 pub const BUG_VARIABLE: &str = "PERIGEE_BUG";
 
 /// Options of the command.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The seed of all runs.
+    /// Seed of all runs.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Runs at the same time.
+    /// Number of runs at the same time.
     #[arg(long, default_value_t = 2)]
     pub jobs: usize,
-    /// Only bugs whose name contains this.
+    /// Run only bugs whose name contains this.
     #[arg(long, default_value = "")]
     pub only: String,
-    /// Only list them.
+    /// List the bugs and exit.
     #[arg(long)]
     pub list: bool,
     /// Multiplies the cases of every run.
@@ -34,7 +34,7 @@ pub struct Args {
     pub effort: u64,
 }
 
-/// A harness: command, cases with a bug, cases of the clean control, more arguments.
+/// A harness: command, cases with a bug enabled, cases of the clean control, and further arguments.
 struct Harness {
     command: &'static str,
     cases: u64,
@@ -65,10 +65,11 @@ const RECOVERY: Harness =
     Harness { command: "recovery", cases: 300, control_cases: 40, extra_args: &[] };
 const ALL_HARNESSES: [&Harness; 9] =
     [&MODEL, &CRASH, &FAULTS, &FLIPS, &SAFETY, &BANK, &ISOLATION, &PREPARED, &RECOVERY];
-/// A run that takes longer, on the busiest machine, has hung; a hang is no catch.
+/// A run that takes longer than this, even on a busy machine, has hung; a hang does not count as
+/// detection.
 const RUN_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Who should catch a bug, the most likely first.
+/// Returns the harnesses that should detect a bug, the most likely one first.
 fn harnesses_for(bug: Bug) -> &'static [&'static Harness] {
     match bug {
         Bug::TruncateDamagedLog
@@ -151,7 +152,7 @@ fn harnesses_for(bug: Bug) -> &'static [&'static Harness] {
     }
 }
 
-/// Plants the bug that the environment names.
+/// Enables the bug that the environment variable names.
 pub fn plant_from_environment() -> Result<(), String> {
     let Ok(name) = std::env::var(BUG_VARIABLE) else { return Ok(()) };
     let found = ALL.iter().find(|(_, n, _)| *n == name);
@@ -161,15 +162,15 @@ pub fn plant_from_environment() -> Result<(), String> {
     Ok(())
 }
 
-/// How a run ended.
+/// Outcome of one harness run.
 struct HarnessResult {
     passed: bool,
-    /// The first violation and the cases until then.
+    /// First violation, with the number of cases run until then.
     caught: Option<(String, u64)>,
     last_line: String,
 }
 
-/// Runs the command; whether every bug was caught and every control passed.
+/// Runs the command. Returns true if every bug was detected and every control passed.
 pub fn run(args: &Args) -> bool {
     let bugs: Vec<_> = ALL.iter().filter(|(_, name, _)| name.contains(&args.only)).collect();
     if args.list {
@@ -220,7 +221,7 @@ fn run_until_caught(args: &Args, bug: Bug, name: &str, what: &str) -> bool {
             return true;
         }
     }
-    println!("{name:24}{:10}{:>8}  {}", "NOBODY", "-", what.trim());
+    println!("{name:24}{:10}{:>8}  {}", "NOTHING", "-", what.trim());
     false
 }
 
@@ -250,7 +251,7 @@ fn run_harness(args: &Args, harness: &Harness, bug: Option<&str>) -> HarnessResu
     HarnessResult { passed: success && caught.is_none(), caught, last_line }
 }
 
-/// What a process printed, and whether it succeeded; it is killed when it takes too long.
+/// Runs a process. Returns its output and whether it succeeded; kills it after the timeout.
 fn run_process(command: &mut Command) -> Result<(String, bool), String> {
     let mut process = command.spawn().map_err(|e| e.to_string())?;
     let mut out = process.stdout.take().ok_or("no output")?;

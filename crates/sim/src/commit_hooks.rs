@@ -1,6 +1,6 @@
-//! A part of `perigee-sim safety`: commit hooks among threads. A hook runs on the thread that
-//! committed, before the commit returns, in commit order; a thread that holds a lock while it
-//! commits to a family without a hook is not made to wait for a hook that wants this lock.
+//! Commit hooks under concurrency, a part of `perigee-sim safety`. A hook runs on the committing
+//! thread before the commit returns, in commit order. A thread that holds a lock while it commits
+//! to a column family without a hook does not wait for a hook that needs this lock.
 
 use crate::engine_target::PATH;
 use crate::rng::{Rng, mix};
@@ -17,18 +17,19 @@ use std::thread::{ThreadId, current};
 const WRITERS: usize = 3;
 const COMMITS_PER_WRITER: u64 = 6;
 
-/// What the hooks have seen: family, number of the commit, thread.
+/// Hook calls in order: column family, sequence number of the commit, thread.
 type HookCalls = Arc<std::sync::Mutex<Vec<(&'static str, u64, ThreadId)>>>;
 
-/// Writers of two hooked families, whose hooks take a lock and sometimes commit themselves, beside
-/// a thread that commits to a third family under this lock.
+/// Runs writers of two column families whose hooks take a lock and sometimes commit, beside a
+/// thread that commits to a third column family while it holds this lock.
 pub fn hook_threads_case(case: &Case) -> Result<(), String> {
     let mut rng = Rng::new(mix(case.case_seed(), 351));
     let disk = SimDisk::new(rng.next());
     SimWorld::new(rng.next()).run(disk, |env| {
         let db = Db::open(PATH, Options::in_env(env.clone())).map_err(|e| e.to_string())?;
         let done = run_history(case, &env, &db, &mut rng);
-        // Hooks hold families, and a world ends when its threads do.
+        // Hooks hold column-family handles, and a simulated environment ends only when its threads
+        // do.
         let closed = db.close().map_err(|e| e.to_string());
         done.and(closed)
     })
@@ -44,7 +45,7 @@ fn run_history(case: &Case, env: &Env, db: &Db, rng: &mut Rng) -> Result<(), Str
         let (lock, seen, nested) = (Arc::clone(&lock), Arc::clone(&seen), Arc::clone(&nested));
         let (family, other) = (db.family(name), db.family(other));
         let (Ok(family), Ok(other)) = (family, other) else {
-            return Err("a family is missing".into());
+            return Err("a column family is missing".into());
         };
         family.on_commit(move |event| {
             seen.lock().expect("no hook panics").push((
@@ -53,7 +54,7 @@ fn run_history(case: &Case, env: &Env, db: &Db, rng: &mut Rng) -> Result<(), Str
                 current().id(),
             ));
             drop(lock.lock());
-            // A few commits cross over to the other hooked family.
+            // A few hook calls commit to the other hooked column family.
             if nested.fetch_add(1, Relaxed) % 3 == 0 {
                 let _ = other.put("nested", "1");
             }
@@ -66,7 +67,7 @@ fn run_history(case: &Case, env: &Env, db: &Db, rng: &mut Rng) -> Result<(), Str
             (db.clone(), Arc::clone(&seen), Arc::clone(&wrong), rng.next());
         let body = move || {
             if let Err(e) = run_writer(&db, &seen, writer, &mut Rng::new(seed)) {
-                wrong.lock().expect("nobody panics").get_or_insert(e);
+                wrong.lock().expect("no thread panics").get_or_insert(e);
             }
         };
         threads.push(env.spawn.spawn("writer", Box::new(body)).map_err(|e| e.to_string())?);
@@ -81,12 +82,14 @@ fn run_history(case: &Case, env: &Env, db: &Db, rng: &mut Rng) -> Result<(), Str
         drop(held);
     }
     threads.into_iter().try_for_each(|thread| thread.join())?;
-    if let Some(e) = wrong.lock().expect("nobody panics").take() {
+    if let Some(e) = wrong.lock().expect("no thread panics").take() {
         return Err(e);
     }
     let seen = seen.lock().expect("no hook panics").clone();
     if seen.iter().any(|(.., thread)| *thread == me) {
-        return Err("a hook ran on a thread that committed to a family without a hook".into());
+        return Err(
+            "a hook ran on a thread that committed to a column family without a hook".into()
+        );
     }
     for name in ["a", "b"] {
         let numbers: Vec<u64> = seen.iter().filter(|s| s.0 == name).map(|s| s.1).collect();
@@ -98,7 +101,7 @@ fn run_history(case: &Case, env: &Env, db: &Db, rng: &mut Rng) -> Result<(), Str
     Ok(())
 }
 
-/// Commits; each hook must have run on this thread when its commit returns.
+/// Commits batches. When a commit returns, each of its hooks must have run on this thread.
 fn run_writer(db: &Db, seen: &HookCalls, writer: usize, rng: &mut Rng) -> Result<(), String> {
     let families = ["a", "b"].map(|name| db.family(name));
     for _ in 0..COMMITS_PER_WRITER {

@@ -1,5 +1,6 @@
-//! A family with a compaction filter in a simulated world: what snapshots saw stays, what the
-//! filter drops comes back under no circumstances once it was gone, everything else is untouched.
+//! A column family with a compaction filter on a simulated disk: entries visible to a snapshot
+//! stay, an entry that the filter dropped never reappears once it was gone, and all other entries
+//! are unchanged.
 
 use crate::engine_target::PATH;
 use crate::rng::Rng;
@@ -13,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Drops the keys that start with `d`.
+/// Drops keys that start with `d`.
 struct DropPrefixFilter;
 
 impl CompactionFilter for DropPrefixFilter {
@@ -28,7 +29,7 @@ impl CompactionFilter for DropPrefixFilter {
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// One history.
+/// Runs one history.
 pub fn run_case(case: &Case) -> Result<(), String> {
     let mut rng = Rng::new(case.case_seed());
     let (settings, seed) = (Settings::random(&mut rng), rng.next());
@@ -65,7 +66,7 @@ fn run_history(
             2 => db.flush()?,
             3 => db.compact()?,
             _ => {
-                // A compaction that runs now may still change what a snapshot taken now sees.
+                // A compaction that is running may still change what a snapshot taken now sees.
                 let pause = db.pause_background_work()?;
                 held.push((db.snapshot()?, collect_entries(db.iter()?)?));
                 drop(pause);
@@ -96,7 +97,7 @@ fn check_reads(
     let expected: Map =
         model.iter().filter(|(k, _)| !dropped(k)).map(|(k, v)| (k.clone(), v.clone())).collect();
     if now != expected {
-        return Ok(Err(format!("{} keys are there instead of {}", now.len(), expected.len())));
+        return Ok(Err(format!("found {} keys, expected {}", now.len(), expected.len())));
     }
     for (snapshot, then) in held {
         if collect_entries(snapshot.iter(family)?)? != *then {

@@ -1,30 +1,30 @@
-//! Key orders as the oracle sees them: written again, in the plainest form, from what their
-//! documentation says.
+//! Comparators as the oracle implements them: written independently of the engine, in the simplest
+//! form, from their documentation.
 
 use crate::history::Bytes;
 use perigee::{KeyComparator, Result};
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// A key in the oracle's maps, which are sorted by its order.
+/// A key in the oracle's maps, sorted by its comparator.
 #[derive(Clone, Debug)]
 pub struct OrderedKey {
-    /// As it was written.
+    /// Key bytes.
     pub bytes: Arc<[u8]>,
-    /// How it compares.
-    pub order: KeyComparator,
+    /// Comparator of the key.
+    pub comparator: KeyComparator,
 }
 
 impl OrderedKey {
-    /// A key.
-    pub fn new(order: KeyComparator, bytes: &[u8]) -> OrderedKey {
-        OrderedKey { bytes: Arc::from(bytes), order }
+    /// Creates a key.
+    pub fn new(comparator: KeyComparator, bytes: &[u8]) -> OrderedKey {
+        OrderedKey { bytes: Arc::from(bytes), comparator }
     }
 }
 
 impl Ord for OrderedKey {
     fn cmp(&self, other: &OrderedKey) -> Ordering {
-        compare(self.order, &self.bytes, &other.bytes)
+        compare(self.comparator, &self.bytes, &other.bytes)
     }
 }
 impl PartialOrd for OrderedKey {
@@ -47,7 +47,8 @@ fn text(key: &[u8]) -> &[u8] {
     key.split(|b| *b == 0).next().unwrap_or_default()
 }
 
-/// Shorter than 8 bytes, 8 bytes, longer: then by number, then by bytes.
+/// Sort rank for the integer comparators: keys shorter than 8 bytes first, then keys of 8 bytes,
+/// then longer ones; each by number, then by bytes.
 fn rank(key: &[u8], signed: bool) -> (u8, i128, Bytes) {
     match key.len() {
         0..8 => (0, 0, key.to_vec()),
@@ -61,17 +62,18 @@ fn rank(key: &[u8], signed: bool) -> (u8, i128, Bytes) {
     }
 }
 
-/// A user's order in which different bytes are one key: by length, and then in any case.
+/// User-defined comparator in which different bytes can be the same key: by length, then ignoring
+/// case.
 fn by_length(a: &[u8], b: &[u8]) -> Ordering {
     a.len().cmp(&b.len()).then_with(|| lower(a).cmp(&lower(b)))
 }
 
-/// A user's order in which every key is its own: from the last byte to the first.
+/// User-defined comparator in which all keys are distinct: from the last byte to the first.
 fn backward(a: &[u8], b: &[u8]) -> Ordering {
     a.iter().rev().cmp(b.iter().rev())
 }
 
-/// The users' orders, registered.
+/// Registers and returns the user-defined comparators.
 pub fn user_comparators() -> Result<[KeyComparator; 2]> {
     Ok([
         KeyComparator::register("by length", by_length)?,
@@ -79,7 +81,7 @@ pub fn user_comparators() -> Result<[KeyComparator; 2]> {
     ])
 }
 
-/// Every order, the users' included.
+/// Returns all comparators, including the user-defined ones.
 pub fn all_comparators() -> Result<Vec<KeyComparator>> {
     let built_in = [
         KeyComparator::Bytes,
@@ -92,9 +94,9 @@ pub fn all_comparators() -> Result<Vec<KeyComparator>> {
     Ok(built_in.into_iter().chain(user_comparators()?).collect())
 }
 
-/// Compares two keys.
-pub fn compare(order: KeyComparator, a: &[u8], b: &[u8]) -> Ordering {
-    match order.name() {
+/// Compares two keys as the comparator's documentation says.
+pub fn compare(comparator: KeyComparator, a: &[u8], b: &[u8]) -> Ordering {
+    match comparator.name() {
         "reverse" => b.cmp(a),
         "u64" => rank(a, false).cmp(&rank(b, false)),
         "i64" => rank(a, true).cmp(&rank(b, true)),
@@ -106,14 +108,14 @@ pub fn compare(order: KeyComparator, a: &[u8], b: &[u8]) -> Ordering {
     }
 }
 
-/// Whether the keys with a prefix can be asked for.
-pub fn supports_prefix(order: KeyComparator) -> bool {
-    !matches!(order.name(), "u64" | "i64" | "user:by length" | "user:backward")
+/// Returns true if the comparator supports prefix scans.
+pub fn supports_prefix(comparator: KeyComparator) -> bool {
+    !matches!(comparator.name(), "u64" | "i64" | "user:by length" | "user:backward")
 }
 
-/// Whether a key begins with a prefix.
-pub fn has_prefix(order: KeyComparator, key: &[u8], prefix: &[u8]) -> bool {
-    match order.name() {
+/// Returns true if the key begins with the prefix under this comparator.
+pub fn has_prefix(comparator: KeyComparator, key: &[u8], prefix: &[u8]) -> bool {
+    match comparator.name() {
         "case-insensitive" => lower(key).starts_with(&lower(prefix)),
         "lexicographic" => text(key).starts_with(text(prefix)),
         _ => key.starts_with(prefix),

@@ -1,6 +1,6 @@
-//! Concurrent writers and readers in a simulated world. Every batch moves a token between two
-//! families and rewrites a pair of keys in one; readers must never see half of it, and never go
-//! back in time.
+//! Concurrent writers and readers on a simulated disk. Every batch moves a token between two column
+//! families and rewrites a pair of keys in one of them. Readers must never see half of a batch and
+//! never see an older state than before.
 
 use crate::contents::read_all;
 use crate::engine_target::{PATH, check_report};
@@ -15,21 +15,21 @@ use perigee_env::sim::SimWorld;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// Tokens of each writer.
+/// Number of tokens per writer.
 const TOKENS_PER_WRITER: u64 = 4;
 
-/// What all threads share.
+/// State shared by all threads.
 struct TokenState {
     db: Db,
     left: Family,
     right: Family,
-    /// The acknowledged version of each token: `[writer][token]`.
+    /// Acknowledged version of each token: `[writer][token]`.
     acked: Vec<Vec<Mutex<u64>>>,
     failure: Mutex<Option<String>>,
     operations: Mutex<u64>,
 }
 
-/// One history.
+/// Runs one history.
 pub fn run_case(case: &Case) -> Result<(), String> {
     let mut rng = Rng::new(case.case_seed());
     let (settings, seed) = (Settings::random(&mut rng), rng.next());
@@ -83,7 +83,7 @@ fn run_history(case: &Case, env: Env, settings: &Settings, rng: &mut Rng) -> Res
 }
 
 impl TokenState {
-    /// Moves tokens; version v lies in `left` if v is odd.
+    /// Moves tokens. Odd versions of a token are in `left`.
     fn run_writer(&self, writer: usize, seed: u64) -> Result<(), String> {
         let mut rng = Rng::new(seed);
         for _ in 0..rng.between(20, 150) {
@@ -121,7 +121,7 @@ impl TokenState {
         Ok(batch)
     }
 
-    /// Where a version comes from and where it lies.
+    /// Returns the column families that a version comes from and is stored in.
     fn families_of_version(&self, version: u64) -> (&Family, &Family) {
         if version % 2 == 1 { (&self.right, &self.left) } else { (&self.left, &self.right) }
     }
@@ -146,13 +146,13 @@ impl TokenState {
         *lock_mutex(&self.acked[writer][token as usize])
     }
 
-    /// In a snapshot the token lies on one side, its version is not older than what was
-    /// acknowledged, and the pair agrees with it; a second look gives the same.
+    /// Checks one snapshot: the token is in exactly one column family, its version is at least the
+    /// acknowledged one, the pair agrees with it, and a second read returns the same.
     fn check_snapshot(&self, writer: usize, token: u64) -> Result<(), String> {
         let say = |e: perigee::Error| e.to_string();
         let least = self.acked_version(writer, token);
         let snapshot = self.db.snapshot().map_err(say)?;
-        let look = || -> Result<u64, String> {
+        let read_version = || -> Result<u64, String> {
             let read = |family, name| snapshot.get(family, key(name, writer, token)).map_err(say);
             let sides = (read(&self.left, "token")?, read(&self.right, "token")?);
             let pair = (read(&self.left, "pair-a")?, read(&self.left, "pair-z")?);
@@ -160,30 +160,35 @@ impl TokenState {
                 (None, None) => 0,
                 (Some(value), None) if version(value) % 2 == 1 => version(value),
                 (None, Some(value)) if version(value).is_multiple_of(2) => version(value),
-                _ => return Err(format!("half a batch over families: {:?}", versions(&sides))),
+                _ => {
+                    return Err(format!(
+                        "half of a batch across column families: {:?}",
+                        versions(&sides)
+                    ));
+                }
             };
             let pair_version = version_of(pair.0.as_deref());
             if pair.0 != pair.1 || pair_version != version {
                 return Err(format!(
-                    "half a batch: token at {version}, pair {:?}",
+                    "half of a batch: token at {version}, pair {:?}",
                     versions(&pair)
                 ));
             }
             Ok(version)
         };
-        let first = look()?;
+        let first = read_version()?;
         if first < least {
             return Err(format!("a snapshot saw version {first} after {least} was acknowledged"));
         }
         perigee_env::sim::yield_now();
-        let second = look()?;
+        let second = read_version()?;
         if first != second {
             return Err(format!("a snapshot changed from version {first} to {second}"));
         }
         Ok(())
     }
 
-    /// One iterator over the family with the pairs: both halves alike, forwards or backwards.
+    /// Checks with one iterator, forwards or backwards, that both keys of a pair agree.
     fn check_iterator(&self, rng: &mut Rng) -> Result<(), String> {
         let least: Vec<Vec<u64>> = (0..self.acked.len())
             .map(|w| (0..TOKENS_PER_WRITER).map(|t| self.acked_version(w, t)).collect())
@@ -220,8 +225,8 @@ impl TokenState {
         Ok(())
     }
 
-    /// At rest: the contents are what was acknowledged last, verify is clean, and a reopen changes
-    /// nothing.
+    /// Checks the final state: the contents are the last acknowledged versions, verify is clean,
+    /// and a reopen changes nothing.
     fn check_after_reopen(&self, settings: &Settings, env: Env) -> Result<(), String> {
         let say = |e: perigee::Error| e.to_string();
         let check = |found: &Contents| -> Result<(), String> {
@@ -234,7 +239,8 @@ impl TokenState {
                     let side = if acked % 2 == 1 { "left" } else { "right" };
                     if (at(side, "token"), at("left", "pair-z")) != (acked, acked) {
                         return Err(format!(
-                            "writer {writer}, token {token}: version {acked} is not there at the end"
+                            "writer {writer}, token {token}: version {acked} is not there at the \
+                             end"
                         ));
                     }
                 }

@@ -1,10 +1,10 @@
-//! Reading a whole database in every way there is, and comparing the ways.
+//! Reads a whole database through every read path and compares the results.
 
 use crate::ledger::{Contents, compare_families};
 use perigee::{Db, Error, Family, Iter, Result};
 use std::collections::BTreeMap;
 
-/// Everything in the database. Fails with `Internal` if two ways of reading disagree.
+/// Returns the contents of the database. Fails with `Internal` if two read paths disagree.
 pub fn read_all(db: &Db) -> Result<Contents> {
     let mut out = Contents::new();
     for name in db.families() {
@@ -31,7 +31,7 @@ fn collect(iter: Iter) -> Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     Ok(out)
 }
 
-/// Backwards, point reads of what is there and of what is not.
+/// Compares a backward scan and point reads of present and absent keys with the forward scan.
 fn check_read_paths(family: &Family, forward: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<()> {
     let backward: Result<BTreeMap<_, _>> =
         family.iter()?.rev().map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec()))).collect();
@@ -48,7 +48,7 @@ fn check_read_paths(family: &Family, forward: &BTreeMap<Vec<u8>, Vec<u8>>) -> Re
         after.push(0);
         if !forward.contains_key(&after) && family.contains(&after)? {
             return Err(Error::internal(format!(
-                "\"{}\" is there only for get",
+                "\"{}\" is found by get, but not by the scan",
                 after.escape_ascii()
             )));
         }

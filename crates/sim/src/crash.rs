@@ -1,5 +1,5 @@
-//! `perigee-sim crash`: crashes at random I/Os of random histories, and at every I/O of all short
-//! ones; and all that once more with transactions (`bank`).
+//! `perigee-sim crash`: crashes at random I/Os of random histories and at every I/O of all short
+//! ones; then the same with transactions (`bank`).
 
 use crate::bank;
 use crate::ledger::{Ledger, RequiredCommits};
@@ -12,12 +12,12 @@ use perigee_env::fs::memory::{Crash, SimDisk};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Numbers from here up are cases of the exhaustive part.
+/// First case number of the exhaustive part.
 const EXHAUSTIVE_BASE: u64 = 1 << 40;
-/// Numbers from here up are cases of the part with transactions.
+/// First case number of the part with transactions.
 const TRANSACTIONS_BASE: u64 = 1 << 41;
 
-/// So long an idle log gets a watermark in the manifest.
+/// Idle time of the log after which the manifest gets a watermark, in microseconds.
 const WATERMARK_US: u64 = 1_500_000;
 
 /// Options of the command.
@@ -26,21 +26,21 @@ pub struct Args {
     /// Shared options.
     #[command(flatten)]
     pub common: CommonArgs,
-    /// Leave out the exhaustive part.
+    /// Skip the exhaustive part.
     #[arg(long)]
     pub random_only: bool,
-    /// Longest history of the exhaustive part, in operations.
+    /// Length of the longest history of the exhaustive part, in operations.
     #[arg(long, default_value_t = 3)]
     pub depth: u32,
-    /// Cases of the part with transactions.
+    /// Number of cases of the part with transactions.
     #[arg(long, default_value_t = 500)]
     pub transactions: u64,
-    /// That part alone, with as many cases as `--cases` says.
+    /// Run only the part with transactions, with the number of cases from `--cases`.
     #[arg(long)]
     pub only_transactions: bool,
 }
 
-/// Runs the command; whether all went well.
+/// Runs the command. Returns true if no case failed.
 pub fn run(args: &Args) -> bool {
     let (common, mut tally) = (&args.common, Tally::default());
     let goes_on = |tally: &Tally| tally.violations == 0 || !common.stop;
@@ -56,11 +56,11 @@ pub fn run(args: &Args) -> bool {
         let body = |case: &Case| bank::run_case(case, random_durability);
         tally.add(&run_cases("crash", common, TRANSACTIONS_BASE, n, body));
     }
-    let floor = if common.case.is_some() { 1 } else { common.cases };
-    print_summary(&tally, if goes_on(&tally) { floor } else { 0 })
+    let min_cases = if common.case.is_some() { 1 } else { common.cases };
+    print_summary(&tally, if goes_on(&tally) { min_cases } else { 0 })
 }
 
-/// A random durability; `Full` most often, because it promises most.
+/// Returns a random durability, most often `Full`, which guarantees most.
 fn random_durability(rng: &mut Rng) -> Durability {
     match rng.below(5) {
         0 => Durability::None,
@@ -78,7 +78,7 @@ fn random_script(rng: &mut Rng, writer: usize, n: usize, mixed: bool) -> Vec<Act
             3 => Action::Compact,
             4 if writer == 0 => Action::CreateOrDropFamily,
             5 if rng.percent(30) => {
-                // A synced commit asks for a watermark, which must not claim the one behind it.
+                // A synced commit triggers a watermark, which must not cover the commit after it.
                 let commit =
                     |seed, durability| Action::Commit(CommitSpec::Random(seed), Some(durability));
                 script.push(commit(rng.next(), Durability::Full));
@@ -105,16 +105,16 @@ fn random_script(rng: &mut Rng, writer: usize, n: usize, mixed: bool) -> Vec<Act
     script
 }
 
-/// A few lives of one database, each ended by a crash (or, now and then, a close).
+/// Runs a few sessions of one database, each ended by a crash or occasionally by a close.
 fn random_case(case: &Case) -> Result<(), String> {
     let mut rng = Rng::new(case.case_seed());
     let writers = rng.pick(&[1, 2, 2, 3]);
     let settings = Settings::random(&mut rng).with_durability(random_durability(&mut rng));
     let (share, mixed) = (rng.percent(60), rng.percent(50));
     let ledger = Arc::new(Mutex::new(Ledger::new(writers)));
-    let (mut disk, mut owed) = (SimDisk::new(rng.next()), RequiredCommits::Acked);
+    let (mut disk, mut required) = (SimDisk::new(rng.next()), RequiredCommits::Acked);
     let cycles = rng.pick(&[2, 2, 2, 3]);
-    let mut opening = 0; // crashes during open so far in a row
+    let mut opening = 0; // consecutive crashes during open
     let mut cycle = 0;
     while cycle < cycles {
         let n = rng.log_uniform(60) as usize;
@@ -127,7 +127,7 @@ fn random_case(case: &Case) -> Result<(), String> {
         };
         let crash = if rng.percent(65) { Crash::Power } else { Crash::Process };
         let verify = rng.percent(50);
-        let life = DbSession {
+        let session = DbSession {
             seed: rng.next(),
             settings: settings.clone(),
             scripts,
@@ -136,16 +136,16 @@ fn random_case(case: &Case) -> Result<(), String> {
             crash_kind: crash,
             verify,
         };
-        let after = life.run(case, disk, &ledger, owed)?;
+        let after = session.run(case, disk, &ledger, required)?;
         let in_open = after.crashed_in_open;
-        case.count("lives", 1);
+        case.count("sessions", 1);
         case.count("crashes", u64::from(after.crashed));
         case.count("crashes during open", u64::from(in_open));
-        // A crash during open is a cycle of its own; the one after it is a double crash.
+        // A crash during open is a cycle of its own; the next one is a double crash.
         opening = if in_open { opening + 1 } else { 0 };
         case.count("double crashes", u64::from(in_open && cycle > 0));
         cycle += u64::from(!in_open || opening >= 3);
-        (disk, owed) = (after.disk, after.required);
+        (disk, required) = (after.disk, after.required);
     }
     let pattern = DbSession {
         seed: rng.next(),
@@ -156,10 +156,10 @@ fn random_case(case: &Case) -> Result<(), String> {
         crash_kind: Crash::Power,
         verify: true,
     };
-    check_final_state(case, &pattern, disk, &ledger, owed)
+    check_final_state(case, &pattern, disk, &ledger, required)
 }
 
-/// The menu of the exhaustive part.
+/// Operations of the exhaustive part.
 const EXHAUSTIVE_ACTIONS: [Action; 9] = [
     Action::Commit(CommitSpec::OneKey, None),
     Action::Commit(CommitSpec::TwoFamilies, None),
@@ -172,7 +172,8 @@ const EXHAUSTIVE_ACTIONS: [Action; 9] = [
     Action::Load(5, 60),
 ];
 
-/// All histories of up to `depth` operations, and those of fewer with a watermark at the end.
+/// Returns all histories of up to `depth` operations, and the shorter ones with a watermark at the
+/// end.
 fn all_histories(depth: u32) -> Vec<Vec<Action>> {
     let mut all: Vec<Vec<Action>> = vec![Vec::new()];
     let mut last = all.clone();
@@ -195,7 +196,7 @@ fn all_histories(depth: u32) -> Vec<Vec<Action>> {
     all
 }
 
-/// Options of the exhaustive part: durability alternates with the history, so that both are seen.
+/// Returns the settings of an exhaustive history; the durability alternates with its number.
 fn exhaustive_settings(number: u64) -> Settings {
     let family = FamilyOptions::new()
         .memtable_bytes(4 << 10)
@@ -221,7 +222,7 @@ fn exhaustive_settings(number: u64) -> Settings {
     }
 }
 
-/// One case of the exhaustive part is one history: every I/O of it, both kinds of crash.
+/// Runs the exhaustive part. One case is one history: every I/O of it, with both kinds of crash.
 fn run_exhaustive(args: &Args) -> Tally {
     let all = all_histories(args.depth);
     let n = all.len() as u64;
@@ -232,14 +233,14 @@ fn run_exhaustive(args: &Args) -> Tally {
         crash_at_every_io(case, number, history)
     });
     let points = tally.get("crash points");
-    // The histories are counted by their crash points.
+    // Each crash point counts as a case.
     tally.cases = if tally.cases > 0 { points.max(1) } else { 0 };
     tally
 }
 
 fn crash_at_every_io(case: &Case, number: u64, history: &[Action]) -> Result<(), String> {
     let settings = exhaustive_settings(number);
-    let life = |when, crash| DbSession {
+    let session = |when, crash| DbSession {
         seed: case.case_seed(),
         settings: settings.clone(),
         scripts: vec![history.to_vec()],
@@ -248,7 +249,7 @@ fn crash_at_every_io(case: &Case, number: u64, history: &[Action]) -> Result<(),
         crash_kind: crash,
         verify: false,
     };
-    let dry = life(CrashPoint::CleanClose, Crash::Process).run(
+    let dry = session(CrashPoint::CleanClose, Crash::Process).run(
         case,
         SimDisk::new(case.case_seed()),
         &Arc::new(Mutex::new(Ledger::new(1))),
@@ -258,12 +259,12 @@ fn crash_at_every_io(case: &Case, number: u64, history: &[Action]) -> Result<(),
     if let Some((Action::Sleep(_), busy)) = history.split_last() {
         let scripts = vec![busy.to_vec()];
         let ledger = Arc::new(Mutex::new(Ledger::new(1)));
-        let without = DbSession { scripts, ..life(CrashPoint::CleanClose, Crash::Process) };
+        let without = DbSession { scripts, ..session(CrashPoint::CleanClose, Crash::Process) };
         let ios =
             without.run(case, SimDisk::new(case.case_seed()), &ledger, RequiredCommits::Acked)?.ios;
         case.count("histories with a watermark", u64::from(all > ios.0));
     }
-    // The I/Os of creating an empty database are the same in every history: the empty one covers
+    // Creating an empty database makes the same I/Os in every history; the empty history covers
     // them.
     let first = if history.is_empty() { 1 } else { open + 1 };
     for io in first..=all {
@@ -272,9 +273,9 @@ fn crash_at_every_io(case: &Case, number: u64, history: &[Action]) -> Result<(),
             let point = || -> Result<(), String> {
                 let ledger = Arc::new(Mutex::new(Ledger::new(1)));
                 let disk = SimDisk::new(case.case_seed());
-                let life = life(CrashPoint::Io(io), crash);
-                let after = life.run(case, disk, &ledger, RequiredCommits::Acked)?;
-                check_final_state(case, &life, after.disk, &ledger, after.required)
+                let session = session(CrashPoint::Io(io), crash);
+                let after = session.run(case, disk, &ledger, RequiredCommits::Acked)?;
+                check_final_state(case, &session, after.disk, &ledger, after.required)
             };
             point()
                 .map_err(|e| format!("{history:?}, {crash:?} crash at I/O {io} of {all}: {e}"))?;
@@ -290,6 +291,10 @@ mod tests {
     #[test]
     fn all_action_sequences_are_enumerated() {
         assert_eq!(all_histories(0).len(), 1);
-        assert_eq!(all_histories(2).len(), 1 + 9 + 81 + 9, "with those of one that go idle");
+        assert_eq!(
+            all_histories(2).len(),
+            1 + 9 + 81 + 9,
+            "including the histories with a watermark"
+        );
     }
 }

@@ -4,10 +4,10 @@ use crate::history::Op;
 use crate::oracle::{Oracle, Outcome, Target};
 use perigee::KeyComparator;
 
-/// Runs `ops`; `Err` describes the first difference. Returns how many operations were really
-/// performed.
-pub fn run(target: &mut impl Target, ops: &[Op], order: KeyComparator) -> Result<u64, String> {
-    let mut oracle = Oracle::new(order);
+/// Runs `ops` and returns the number of operations actually performed. `Err` describes the first
+/// difference.
+pub fn run(target: &mut impl Target, ops: &[Op], comparator: KeyComparator) -> Result<u64, String> {
+    let mut oracle = Oracle::new(comparator);
     let mut performed = 0;
     for (i, op) in ops.iter().enumerate() {
         let expected = oracle.perform(op);
@@ -28,12 +28,12 @@ pub fn run(target: &mut impl Target, ops: &[Op], order: KeyComparator) -> Result
     Ok(performed)
 }
 
-/// The debug text, with bytes as text, cut to `max` characters.
+/// Formats a value for messages: its debug text with byte lists as text, cut to `max` characters.
 pub fn shorten(what: &impl std::fmt::Debug, max: usize) -> String {
     let mut text = String::new();
     let full = format!("{what:?}");
     let mut rest = &full[..];
-    // Lists of bytes as text: "[107, 0]" becomes "k\\x00".
+    // Byte lists become text: "[107, 0]" becomes "k\\x00".
     while let Some(start) = rest.find('[') {
         let (before, list) = rest.split_at(start);
         text.push_str(before);
@@ -54,7 +54,7 @@ pub fn shorten(what: &impl std::fmt::Debug, max: usize) -> String {
     cut(&text, max)
 }
 
-/// A text cut to `max` characters.
+/// Cuts a text to `max` characters.
 pub fn cut(text: &str, max: usize) -> String {
     if text.chars().count() <= max {
         return text.to_string();

@@ -1,4 +1,4 @@
-//! The engine as a [`Target`]: slots become handles, results become outcomes.
+//! The engine as a [`Target`]: maps slots to handles and results to outcomes.
 
 use crate::feed_consumer::FeedConsumer;
 use crate::history::{
@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-/// A clock whose wall hand only histories turn; the monotonic one goes on, and further when days
-/// pass.
+/// A clock whose wall time only histories change. Its monotonic time follows the simulated clock,
+/// plus the days that were skipped.
 #[derive(Debug)]
 struct SimWallClock {
     base: Arc<dyn Clock>,
@@ -44,7 +44,7 @@ impl SimWallClock {
 
 impl Clock for SimWallClock {
     fn wall_ms(&self) -> u64 {
-        // Set back too often it would be before 1970: then it stands still there.
+        // Repeated jumps back would end before 1970: the clock stays there.
         let ms = self.wall_ms.load(SeqCst);
         if ms > u64::MAX / 2 { 0 } else { ms }
     }
@@ -56,12 +56,12 @@ impl Clock for SimWallClock {
     }
 }
 
-/// The time to live of so many days and a half.
+/// Returns a time to live of this many days and a half.
 fn ttl_of_days(days: u64) -> Duration {
     Duration::from_millis(days * DAY_MS + DAY_MS / 2)
 }
 
-/// Where a simulated database lives.
+/// Path of the simulated database.
 pub const PATH: &str = "/db";
 
 enum OpenIterator {
@@ -77,7 +77,7 @@ pub struct EngineTarget {
     settings: Settings,
     families: [Option<Family>; FAMILIES],
     snapshots: [Option<Snapshot>; SNAPSHOTS],
-    /// Numbers, and whether a name holds them.
+    /// Remembered sequence numbers, each with true if a named snapshot pins it.
     history_points: [Option<(u64, bool)>; HISTORY_POINTS],
     feed_consumer: FeedConsumer,
     open_cursors: [Option<OpenIterator>; CURSORS],
@@ -218,7 +218,8 @@ impl EngineTarget {
         drain_iter(snapshot.iter(family)?, 0, usize::MAX)
     }
 
-    /// What the consumer knows of a family, if its changes are kept.
+    /// Returns the contents of a column family as the feed consumer has them, if its changes are
+    /// kept.
     fn read_change_feed(&mut self, family: usize) -> Result<Outcome> {
         let Some(family) = self.families[family].clone() else { return Ok(Outcome::Skipped) };
         let there = drain_iter(family.iter()?, 0, usize::MAX)?;
@@ -233,7 +234,7 @@ impl EngineTarget {
         Ok(known.map_or(there, Outcome::Entries))
     }
 
-    /// Operations on the database as a whole.
+    /// Performs an operation on the whole database.
     fn perform_admin(&mut self, op: &Op) -> Result<Outcome> {
         match op {
             Op::Create { family } => {
@@ -275,7 +276,7 @@ impl EngineTarget {
             },
             Op::FlushWhilePaused => self.flush_while_paused()?,
             Op::CancelCompactions { us } => {
-                // Slowed down, a compaction is more likely to be caught halfway.
+                // At a low rate a compaction is more likely to be cancelled halfway.
                 let rate = self.db.background_rate();
                 self.db.set_background_rate(Some(50_000));
                 self.env.clock.sleep_us(*us);
@@ -283,7 +284,7 @@ impl EngineTarget {
                 self.db.set_background_rate(rate);
                 self.db.resume_background_work()?;
                 self.env.clock.sleep_us(100);
-                // Who gave up because he was told to has not failed, whenever he is told to go on.
+                // A cancelled compaction has not failed, however soon compactions resume.
                 let failure =
                     self.db.stats().background_error.filter(|e| e.kind() == ErrorKind::Busy);
                 if let Some(e) = failure {
@@ -316,13 +317,15 @@ impl EngineTarget {
             }
             Op::Reopen => self.reopen()?,
             other => {
-                return Err(Error::internal(format!("driver: {other:?} is no such operation")));
+                return Err(Error::internal(format!(
+                    "driver: {other:?} is not an operation on the whole database"
+                )));
             }
         }
         Ok(Outcome::Done)
     }
 
-    /// While the pause lives, nothing becomes a table.
+    /// Checks that a flush is refused while background work is paused.
     fn flush_while_paused(&self) -> Result<()> {
         let pause = self.db.pause_background_work()?;
         let files = self.db.files().len();
@@ -343,8 +346,8 @@ impl EngineTarget {
         Outcome::Time(now, now)
     }
 
-    /// Close and open. Before that, everything still held must answer `Closed` and not something
-    /// else.
+    /// Closes and reopens the database. Before the reopen, every handle still held must answer
+    /// `Closed`.
     fn reopen(&mut self) -> Result<()> {
         self.db.close()?;
         for family in self.families.iter().flatten() {
@@ -409,7 +412,7 @@ impl EngineTarget {
         Ok(Outcome::Done)
     }
 
-    /// The handles of the slots, if they hold something.
+    /// Returns the handles in the slots, if they are occupied.
     fn family_and_snapshot(
         &self,
         family: usize,
@@ -473,7 +476,7 @@ impl EngineTarget {
         let answers = match self.family_and_snapshot(family, snapshot) {
             None => return Ok(Outcome::Skipped),
             Some((family, _)) if keys.is_empty() => {
-                family.contains([])?; // no key has no answer to refuse with
+                family.contains([])?; // without keys, multi_get would return no error
                 Vec::new()
             }
             Some((family, None)) => family.multi_get(keys),
@@ -509,7 +512,7 @@ impl EngineTarget {
     }
 }
 
-/// An error that a caller is told to expect, or text for one that nobody expects.
+/// Maps a documented error to its outcome, and any other error to its text.
 fn expected_error(e: &Error) -> Outcome {
     match e.kind() {
         ErrorKind::NotFound | ErrorKind::AlreadyExists | ErrorKind::InvalidArgument => {
@@ -519,7 +522,7 @@ fn expected_error(e: &Error) -> Outcome {
     }
 }
 
-/// The first error of a report.
+/// Returns the first error of a report.
 pub fn check_report(report: &VerifyReport) -> Result<()> {
     report.errors.first().map_or(Ok(()), |e| Err(e.clone()))
 }
@@ -541,7 +544,7 @@ fn drain_iter(mut iter: Iter, backs: u64, steps: usize) -> Result<Outcome> {
             None => {
                 let after = (step(&mut iter, false)?, step(&mut iter, true)?);
                 if after != (None, None) {
-                    return Err(Error::internal("an iterator at its end went on"));
+                    return Err(Error::internal("an iterator returned an entry after its end"));
                 }
                 break;
             }

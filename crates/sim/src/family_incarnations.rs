@@ -1,42 +1,43 @@
-//! Families that are created, dropped, renamed, cleared and cloned: which of them there may be, and
-//! where the contents of each come from. While a change is under way, or when its answer was lost,
-//! more than one state of affairs is possible. Knows nothing of the engine.
+//! Column families that are created, dropped, renamed, cleared and cloned: which of them may exist,
+//! and where the contents of each come from. While a change is running, or after its result was
+//! lost, more than one set of column families is possible. Uses nothing of the engine.
 
 use std::collections::BTreeMap;
 
-/// One possible state of affairs: the families by name, each with its incarnation.
+/// One possible set of column families: the incarnation of each name.
 pub type FamilySet = BTreeMap<String, u32>;
 
-/// Whether a family of that name comes and goes.
+/// Returns true if the column family of that name is created and dropped during a run.
 pub fn is_changing_family(name: &str) -> bool {
     name.starts_with('x')
 }
 
-/// A change of the families that come and go.
+/// A DDL operation on these column families.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FamilyDdl {
-    /// A new, empty family.
+    /// Creates an empty column family.
     Create(String),
-    /// It goes.
+    /// Drops a column family.
     Drop(String),
-    /// It stays, empty.
+    /// Empties a column family.
     Clear(String),
-    /// Another begins with the contents of the first.
+    /// Creates a column family (second name) with the contents of another (first name).
     Clone(String, String),
-    /// It has another name.
+    /// Renames a column family.
     Rename(String, String),
 }
 
-/// Where an incarnation began.
+/// Origin of an incarnation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IncarnationOrigin {
-    /// The incarnation whose contents it began with.
+    /// Incarnation whose contents it started with.
     pub parent: Option<u32>,
-    /// The first writer had begun so many attempts.
+    /// Number of attempts that the first writer had begun by then.
     pub after: usize,
 }
 
-/// Everything known about them. Incarnation 0 is that of the families that stay.
+/// All incarnations and the possible sets of column families. Incarnation 0 stands for the
+/// permanent ones.
 #[derive(Clone, Debug)]
 pub struct FamilyIncarnations {
     candidates: Vec<FamilySet>,
@@ -50,21 +51,21 @@ impl Default for FamilyIncarnations {
 }
 
 impl FamilyIncarnations {
-    /// What the running database holds: the first possibility.
+    /// Returns the set in the running database: the first candidate.
     pub fn current(&self) -> &FamilySet {
         &self.candidates[0]
     }
-    /// All possibilities.
+    /// Returns all possible sets.
     pub fn candidates(&self) -> &[FamilySet] {
         &self.candidates
     }
-    /// Where an incarnation began.
+    /// Returns the origin of an incarnation.
     pub fn origin(&self, incarnation: u32) -> Option<IncarnationOrigin> {
         self.origins.get(&incarnation).copied()
     }
 
-    /// A change begins: from now on its outcome is possible, too. The first writer has begun
-    /// `after` attempts.
+    /// Records the start of a DDL operation, whose result is possible from now on, and returns that
+    /// result. The first writer has begun `after` attempts.
     pub fn begin_change(&mut self, change: &FamilyDdl, after: usize) -> FamilySet {
         let mut to = self.current().clone();
         let parent = match change {
@@ -91,7 +92,7 @@ impl FamilyIncarnations {
         to
     }
 
-    /// Now it is certain.
+    /// Records that only this set is possible now.
     pub fn resolve(&mut self, affairs: FamilySet) {
         self.candidates = vec![affairs];
     }

@@ -1,11 +1,11 @@
-//! `perigee-sim faults`: a fixed history with a failing device. Every kind of fault at every
-//! mutating I/O, once and until healed; failing reads; a disk that fills up and is freed again and
-//! again; a disk that is full, or was, when a database with more log than there is room for is
-//! opened again; and a process that may have few files open.
+//! `perigee-sim faults`: runs a fixed history on a failing device. Covers every kind of fault at
+//! every mutating I/O, once and until healed; failing reads; a disk that repeatedly fills up and is
+//! freed; reopening a database whose log is larger than the free space, on a disk that is or was
+//! full; and a process with few open files.
 //!
-//! Whatever fails: nothing acknowledged is lost (in the running database, after reopening it, after
-//! a crash of the process or the machine), nothing refused appears, reads go on, and after an
-//! unknown outcome nothing is acknowledged.
+//! Whatever fails: no acknowledged commit is lost (in the running database, after a reopen, after a
+//! crash of the process or the machine), no refused commit appears, reads go on, and after an
+//! unknown outcome no commit is acknowledged.
 
 use crate::contents::read_all;
 use crate::engine_target::PATH;
@@ -27,31 +27,32 @@ use std::sync::{Arc, Mutex};
 /// Options of the command.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Shared options; histories are added until that many cases were tried.
+    /// Shared options; histories are added until this many cases have run.
     #[command(flatten)]
     pub common: CommonArgs,
-    /// Stop after so many fault points of each history.
+    /// Stop after this many fault points of each history.
     #[arg(long)]
     pub limit: Option<u64>,
 }
 
-/// Case numbers of one history.
+/// Number of case numbers reserved for each history.
 const CASES_PER_HISTORY: u64 = 1_000_000;
-/// Numbers inside a history from here up: few open files, failing reads, full disks.
+/// First case number within a history of the cases with few open files, failing reads and full
+/// disks.
 const FEW_FILES_BASE: u64 = 850_000;
 const FEW_FILES_CASES: u64 = 6;
 const FAILING_READS_BASE: u64 = 900_000;
 const FULL_DISK_BASE: u64 = 950_000;
 const FAILING_READS_CASES: u64 = 12;
 const FULL_DISK_CASES: u64 = 4;
-/// From here up: logs larger than the free space.
+/// First case number within a history of the cases with a log larger than the free space.
 const LARGE_LOG_BASE: u64 = 970_000;
 const LARGE_LOG_CASES: u64 = 8;
 const FAULTS: [Fault; 4] = [Fault::Eio, Fault::Enospc, Fault::ShortWrite, Fault::SyncFails];
-/// How often a write is tried again after space came back.
+/// Maximum number of times that a write is retried after space was freed.
 const RESUME_ATTEMPTS_MAX: usize = 150;
 
-/// Runs the command; whether all went well.
+/// Runs the command. Returns true if no case failed.
 pub fn run(args: &Args) -> bool {
     let common = &args.common;
     let mut tally = Tally::default();
@@ -106,7 +107,7 @@ pub fn run(args: &Args) -> bool {
     print_summary(&tally, if common.case.is_some() { 1 } else { common.cases })
 }
 
-/// The numbers below `n` in random order, so that a short run sees a bit of everything.
+/// Returns the numbers below `n` in random order, so that a short run covers a bit of everything.
 fn shuffled(n: u64, seed: u64) -> Vec<u64> {
     let (mut all, mut rng): (Vec<u64>, _) = ((0..n).collect(), Rng::new(seed));
     for i in (1..all.len()).rev() {
@@ -115,7 +116,7 @@ fn shuffled(n: u64, seed: u64) -> Vec<u64> {
     all
 }
 
-/// A history with its options and world.
+/// A history with its settings and scripts.
 struct FaultPlan {
     seed: u64,
     settings: Settings,
@@ -150,18 +151,18 @@ impl FaultPlan {
         FaultPlan::new(case.seed, case.number / CASES_PER_HISTORY)
     }
 
-    /// Mutating I/Os of the history when nothing fails (0 if it cannot even run; then the cases
-    /// tell).
+    /// Returns the number of mutating I/Os of the history when nothing fails, or 0 if the history
+    /// cannot run; then the cases report the reason.
     fn count_ios(&self) -> u64 {
         let run = || {
             let disk = SimDisk::new(self.seed);
             SimWorld::new(self.seed).run(disk.clone(), |env| {
-                if let Ok(stage) = self.open_db(env, &disk, &Arc::new(Mutex::new(Ledger::new(1)))) {
-                    let mut writer = SessionWriter::new(&stage, 0);
+                if let Ok(state) = self.open_db(env, &disk, &Arc::new(Mutex::new(Ledger::new(1)))) {
+                    let mut writer = SessionWriter::new(&state, 0);
                     for action in &self.script {
                         let _ = writer.perform(*action);
                     }
-                    let _ = stage.db.close();
+                    let _ = state.db.close();
                 }
                 disk.mutating_calls()
             })
@@ -169,7 +170,7 @@ impl FaultPlan {
         std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)).unwrap_or(0).max(1)
     }
 
-    /// An open database with its steady families.
+    /// Opens the database with its permanent column families.
     fn open_db(
         &self,
         env: Env,
@@ -177,7 +178,7 @@ impl FaultPlan {
         ledger: &Arc<Mutex<Ledger>>,
     ) -> Result<SessionState, Error> {
         let db = Db::open(Path::new(PATH), self.settings.options(env.clone()))?;
-        let stage = SessionState {
+        let state = SessionState {
             db,
             env,
             disk: disk.clone(),
@@ -186,14 +187,14 @@ impl FaultPlan {
             write_shared_key: true,
             failure: Mutex::new(None),
         };
-        if let Err(e) = stage.create_steady_families() {
-            let _ = stage.db.close();
+        if let Err(e) = state.create_steady_families() {
+            let _ = state.db.close();
             return Err(e);
         }
-        Ok(stage)
+        Ok(state)
     }
 
-    /// The life that examines a disk afterwards.
+    /// Returns the session that checks a disk afterwards.
     fn check_session(&self) -> DbSession {
         DbSession {
             seed: self.seed,
@@ -207,13 +208,14 @@ impl FaultPlan {
     }
 }
 
-/// The disks to examine, with the ledger as it was then, and what each owes.
+/// The disks to check, each with the ledger as of then and the commits that must be there.
 type DisksToCheck = Vec<(&'static str, Arc<SimDisk>, Ledger, RequiredCommits)>;
 
 fn fault_case(case: &Case, number: u64) -> Result<(), String> {
     let plan = FaultPlan::of_case(case);
     let (fault, sticky, io) = (FAULTS[(number % 4) as usize], number / 4 % 2 == 1, number / 8 + 1);
-    let place = format!("{fault:?}{} at I/O {io}", if sticky { " (until healed)" } else { "" });
+    let fault_point =
+        format!("{fault:?}{} at I/O {io}", if sticky { " (until healed)" } else { "" });
     let ledger = Arc::new(Mutex::new(Ledger::new(1)));
     let disk = SimDisk::new(plan.seed);
     case.keep_disk("faulty", &disk);
@@ -223,11 +225,11 @@ fn fault_case(case: &Case, number: u64) -> Result<(), String> {
         run_faulty(case, &plan, env, &disk, &ledger, (fault, io), &mut leftovers)
             .map(|()| leftovers)
     });
-    let leftovers = leftovers.map_err(|e| format!("{place}: {e}"))?;
-    for (what, disk, ledger, owed) in leftovers {
+    let leftovers = leftovers.map_err(|e| format!("{fault_point}: {e}"))?;
+    for (what, disk, ledger, required) in leftovers {
         let ledger = Arc::new(Mutex::new(ledger));
-        check_final_state(case, &plan.check_session(), disk, &ledger, owed)
-            .map_err(|e| format!("{place}, {what}: {e}"))?;
+        check_final_state(case, &plan.check_session(), disk, &ledger, required)
+            .map_err(|e| format!("{fault_point}, {what}: {e}"))?;
     }
     Ok(())
 }
@@ -241,30 +243,30 @@ fn run_faulty(
     (fault, io): (Fault, u64),
     leftovers: &mut DisksToCheck,
 ) -> Result<(), String> {
-    let stage = match plan.open_db(env.clone(), disk, ledger) {
-        Ok(stage) => stage,
+    let state = match plan.open_db(env.clone(), disk, ledger) {
+        Ok(state) => state,
         Err(e) => {
             case.count("failed opens", 1);
             check_error_kind("open or create_family", &e)?;
             disk.clear_faults();
             plan.open_db(env.clone(), disk, ledger)
-                .map_err(|e| format!("open after the fault was gone: {e}"))?
+                .map_err(|e| format!("open after the fault was cleared: {e}"))?
         }
     };
     let durable = RequiredCommits::Durable { before_us: 0 };
-    let take = |what, crash, owed| {
-        (what, disk.crash_clone(plan.seed, crash), lock_mutex(ledger).clone(), owed)
+    let take = |what, crash, required| {
+        (what, disk.crash_clone(plan.seed, crash), lock_mutex(ledger).clone(), required)
     };
     let mut soon = None;
-    let failures = run_script(&plan.script, &stage, || {
+    let failures = run_script(&plan.script, &state, || {
         if soon.is_none() && disk.mutating_calls() >= io {
             soon = Some(take("after a power cut soon after", Crash::Power, durable));
         }
     })?;
     leftovers.extend(soon);
     case.count("failed calls", failures);
-    check_reads(&stage)?;
-    // A failed sync or write may take pages with it that were only in the kernel's cache.
+    check_reads(&state)?;
+    // A failed sync or write may lose pages that were only in the kernel's cache.
     let kernel_lies = matches!(fault, Fault::Eio | Fault::SyncFails);
     let after_process = if kernel_lies {
         RequiredCommits::Durable { before_us: 0 }
@@ -275,32 +277,34 @@ fn run_faulty(
     leftovers.push(take("after a power cut", Crash::Power, durable));
     disk.clear_faults();
     if fault == Fault::Enospc {
-        commit_until_accepted(&stage)?;
-        check_reads(&stage)?;
+        commit_until_accepted(&state)?;
+        check_reads(&state)?;
         leftovers.push(take("healed, then a power cut", Crash::Power, durable));
     }
-    let closed = close(&stage);
+    let closed = close(&state);
     if let (Err(e), Fault::Enospc) = (&closed, fault) {
         return Err(format!("close after space came back: {e}"));
     }
-    let owed = if closed.is_ok() && !kernel_lies { RequiredCommits::Acked } else { after_process };
-    leftovers.push(take("after closing", Crash::Process, owed));
+    let required =
+        if closed.is_ok() && !kernel_lies { RequiredCommits::Acked } else { after_process };
+    leftovers.push(take("after closing", Crash::Process, required));
     Ok(())
 }
 
-/// Performs the script through failures, calling `between` after each action; counts the failures.
+/// Performs the script despite failures and calls `between` after each action. Returns the number
+/// of failures.
 fn run_script(
     script: &[Action],
-    stage: &SessionState,
+    state: &SessionState,
     mut between: impl FnMut(),
 ) -> Result<u64, String> {
-    let mut writer = SessionWriter::new(stage, 0);
+    let mut writer = SessionWriter::new(state, 0);
     let (mut failures, mut unknown) = (0, false);
     for action in script {
-        let acked = lock_mutex(&stage.ledger).acked_count();
+        let acked = lock_mutex(&state.ledger).acked_count();
         let result = writer.perform(*action);
         between();
-        if unknown && lock_mutex(&stage.ledger).acked_count() > acked {
+        if unknown && lock_mutex(&state.ledger).acked_count() > acked {
             return Err("a commit was acknowledged after one with an unknown outcome".into());
         }
         if let Err((doing, e)) = result {
@@ -308,49 +312,50 @@ fn run_script(
             unknown |= doing == "commit" && e.kind() == ErrorKind::OutcomeUnknown;
             failures += 1;
             if failures <= 2 {
-                check_reads(stage)?;
+                check_reads(state)?;
             }
         }
     }
     Ok(failures)
 }
 
-/// A failing device is no reason for any other kind.
+/// Checks that the error is of a kind that a failing device may cause.
 fn check_error_kind(doing: &str, e: &Error) -> Result<(), String> {
     use ErrorKind::{AlreadyExists, Busy, Io, NoSpace, NotFound, OutcomeUnknown, Poisoned};
     match e.kind() {
         Io | NoSpace | OutcomeUnknown | Poisoned | Busy => Ok(()),
-        // A create or drop whose answer was lost may have happened.
+        // A create or drop whose result was lost may have happened.
         AlreadyExists | NotFound if doing.ends_with("family") => Ok(()),
-        _ => Err(format!("{doing}: a failing device gave {e}")),
+        _ => Err(format!("{doing}: unexpected error of a failing device: {e}")),
     }
 }
 
-/// Reads go on, and show what was acknowledged and nothing that was refused.
-fn check_reads(stage: &SessionState) -> Result<(), String> {
-    let found = read_all(&stage.db).map_err(|e| format!("reading the running database: {e}"))?;
-    lock_mutex(&stage.ledger)
+/// Checks that reads work and show all acknowledged commits and no refused one.
+fn check_reads(state: &SessionState) -> Result<(), String> {
+    let found = read_all(&state.db).map_err(|e| format!("reading the running database: {e}"))?;
+    lock_mutex(&state.ledger)
         .check_recovered(&found, RequiredCommits::Acked)
         .map(drop)
         .map_err(|e| format!("in the running database: {e}"))
 }
 
-/// Writes must resume by themselves soon after space came back.
-fn commit_until_accepted(stage: &SessionState) -> Result<(), String> {
-    let mut writer = SessionWriter::new(stage, 0);
+/// Checks that writes resume without intervention soon after space was freed.
+fn commit_until_accepted(state: &SessionState) -> Result<(), String> {
+    let mut writer = SessionWriter::new(state, 0);
     for attempt in 0..RESUME_ATTEMPTS_MAX {
         match writer.perform(Action::Commit(CommitSpec::OneKey, None)) {
             Ok(()) => return Ok(()),
             Err((_, e)) if e.is_retryable() && attempt + 1 < RESUME_ATTEMPTS_MAX => {
-                stage.env.clock.sleep_us(100_000)
+                state.env.clock.sleep_us(100_000)
             }
-            Err((_, e)) => return Err(format!("space came back, but a commit gave {e}")),
+            Err((_, e)) => return Err(format!("a commit failed after space was freed: {e}")),
         }
     }
-    Err("space came back, but no commit went through".into())
+    Err("no commit succeeded after space was freed".into())
 }
 
-/// Failing reads: every answer is an error or right; afterwards everything is there.
+/// Runs a case with failing reads: every read returns an error or the right answer, and afterwards
+/// everything is there.
 fn failing_reads_case(case: &Case) -> Result<(), String> {
     let mut plan = FaultPlan::of_case(case);
     plan.settings.cache_bytes = 0;
@@ -361,20 +366,20 @@ fn failing_reads_case(case: &Case) -> Result<(), String> {
     let disk = SimDisk::new(plan.seed);
     case.keep_disk("failing-reads", &disk);
     SimWorld::new(mix(plan.seed, number)).run(disk.clone(), |env| -> Result<(), String> {
-        let stage = plan.open_db(env, &disk, &ledger).map_err(|e| e.to_string())?;
-        run_script(&plan.script, &stage, || {})?;
-        stage.db.flush().map_err(|e| format!("flush: {e}"))?;
-        let good = read_all(&stage.db).map_err(|e| format!("before the fault: {e}"))?;
+        let state = plan.open_db(env, &disk, &ledger).map_err(|e| e.to_string())?;
+        run_script(&plan.script, &state, || {})?;
+        state.db.flush().map_err(|e| format!("flush: {e}"))?;
+        let good = read_all(&state.db).map_err(|e| format!("before the fault: {e}"))?;
         disk.fail_reads(suffix, times);
-        let failed = read_through_errors(&stage.db, &good)?;
+        let failed = read_through_errors(&state.db, &good)?;
         case.count("failed reads", failed);
         if number % 2 == 1 {
-            // What could not be read may not be deleted.
-            let _ = stage.db.compact();
+            // Files that could not be read must not be deleted.
+            let _ = state.db.compact();
         }
         disk.clear_faults();
-        check_reads(&stage)?;
-        close(&stage).map_err(|e| format!("close: {e}"))
+        check_reads(&state)?;
+        close(&state).map_err(|e| format!("close: {e}"))
     })?;
     check_final_state(
         case,
@@ -385,18 +390,19 @@ fn failing_reads_case(case: &Case) -> Result<(), String> {
     )
 }
 
-/// Closes the database; no file of it stays open, although handles live.
-fn close(stage: &SessionState) -> Result<(), Error> {
-    let closed = stage.db.close();
-    match stage.disk.open_handles() {
+/// Closes the database and checks that no file stays open, although handles still exist.
+fn close(state: &SessionState) -> Result<(), Error> {
+    let closed = state.db.close();
+    match state.disk.open_handles() {
         0 => closed,
-        n => Err(Error::internal(format!("{n} files are open after the close"))),
+        n => Err(Error::internal(format!("{n} files are still open after the close"))),
     }
 }
 
-/// A process that may have few files open, because its limit is low or the application takes the
-/// rest. While no job holds files, every read goes on, with idle files closed for others. Beside
-/// jobs, what needs more files at once than there may be fails, and only that.
+/// Runs a case in which the process may have few files open, because its limit is low or the
+/// application uses the rest. While no job holds files, every read succeeds, and idle files are
+/// closed to make that possible. Beside jobs, an operation that needs more files at once than
+/// allowed fails, and only that operation.
 fn few_files_case(case: &Case) -> Result<(), String> {
     let mut plan = FaultPlan::of_case(case);
     let number = case.number % CASES_PER_HISTORY - FEW_FILES_BASE;
@@ -406,18 +412,18 @@ fn few_files_case(case: &Case) -> Result<(), String> {
     let disk = SimDisk::new(plan.seed);
     case.keep_disk("few-files", &disk);
     SimWorld::new(mix(plan.seed, number)).run(disk.clone(), |env| -> Result<(), String> {
-        // The database's share follows from this limit.
+        // The database derives its share from this limit.
         disk.set_open_file_limit(Some(24));
-        let stage = plan.open_db(env, &disk, &ledger).map_err(|e| e.to_string())?;
+        let state = plan.open_db(env, &disk, &ledger).map_err(|e| e.to_string())?;
         disk.set_open_file_limit(None);
-        run_script(&plan.script, &stage, || {})?;
-        let quiet = stage.db.pause_background_work().map_err(|e| format!("pause: {e}"))?;
+        run_script(&plan.script, &state, || {})?;
+        let quiet = state.db.pause_background_work().map_err(|e| format!("pause: {e}"))?;
         // The application takes all but two of the files.
         disk.open_file_limiter().close_idle_files(usize::MAX);
         disk.set_open_file_limit(Some(disk.open_handles() + 2));
-        check_reads(&stage)?;
+        check_reads(&state)?;
         drop(quiet);
-        let mut writer = SessionWriter::new(&stage, 0);
+        let mut writer = SessionWriter::new(&state, 0);
         for action in &plan.script {
             if let Err((doing, e)) = writer.perform(*action) {
                 check_error_kind(doing, &e)?;
@@ -425,9 +431,9 @@ fn few_files_case(case: &Case) -> Result<(), String> {
             }
         }
         disk.set_open_file_limit(None);
-        check_reads(&stage)?;
+        check_reads(&state)?;
         case.count("idle files closed", disk.open_file_limiter().reclaimed_files());
-        close_or_poisoned(&stage)
+        close_or_poisoned(&state)
     })?;
     check_final_state(
         case,
@@ -438,10 +444,10 @@ fn few_files_case(case: &Case) -> Result<(), String> {
     )
 }
 
-/// A close after failures: an unknown outcome may have stopped the database for good, but no file
-/// stays open.
-fn close_or_poisoned(stage: &SessionState) -> Result<(), String> {
-    match close(stage) {
+/// Closes after failures. An unknown outcome may have poisoned the database, but no file may stay
+/// open.
+fn close_or_poisoned(state: &SessionState) -> Result<(), String> {
+    match close(state) {
         Err(e) if e.kind() != ErrorKind::Poisoned => Err(format!("close: {e}")),
         _ => Ok(()),
     }
@@ -483,31 +489,31 @@ fn read_through_errors(db: &Db, good: &crate::ledger::Contents) -> Result<u64, S
     Ok(failed)
 }
 
-/// A disk that fills up and is freed, five times.
+/// Runs a case in which the disk fills up and is freed five times.
 fn full_disk_case(case: &Case) -> Result<(), String> {
     let mut plan = FaultPlan::of_case(case);
     let mut rng = Rng::new(case.case_seed());
-    // Every other disk has a reserve large enough for a ballast that an open can live on.
+    // Half of the disks reserve enough for a ballast file that an open can use.
     plan.settings.min_free_space =
         if case.number % 2 == 1 { 64 << 10 } else { plan.settings.min_free_space };
     let ledger = Arc::new(Mutex::new(Ledger::new(1)));
     let disk = SimDisk::new(plan.seed);
     case.keep_disk("full", &disk);
     SimWorld::new(rng.next()).run(disk.clone(), |env| -> Result<(), String> {
-        let stage = plan.open_db(env, &disk, &ledger).map_err(|e| e.to_string())?;
+        let state = plan.open_db(env, &disk, &ledger).map_err(|e| e.to_string())?;
         for _ in 0..5 {
             disk.set_capacity(disk.total_bytes() + rng.between(200, 30_000) as u64);
-            fill_disk(&stage, &mut rng)?;
-            check_reads(&stage)?;
+            fill_disk(&state, &mut rng)?;
+            check_reads(&state)?;
             disk.set_capacity(u64::MAX);
-            commit_until_accepted(&stage)?;
-            check_reads(&stage)?;
+            commit_until_accepted(&state)?;
+            check_reads(&state)?;
             case.count("filled and freed", 1);
         }
-        // Behind a flush with room the ballast is made.
-        flush_after_space_freed(&stage)?;
-        stage.db.close().map_err(|e| format!("close: {e}"))?;
-        open_on_full_disk(case, &plan, &stage.env, &disk)
+        // The ballast file is created after a flush with enough free space.
+        flush_after_space_freed(&state)?;
+        state.db.close().map_err(|e| format!("close: {e}"))?;
+        open_on_full_disk(case, &plan, &state.env, &disk)
     })?;
     check_final_state(
         case,
@@ -518,19 +524,19 @@ fn full_disk_case(case: &Case) -> Result<(), String> {
     )
 }
 
-/// A flush; a job that began while the disk was full may still have to say so.
-fn flush_after_space_freed(stage: &SessionState) -> Result<(), String> {
+/// Flushes. A job that began while the disk was full may still report its failure once.
+fn flush_after_space_freed(state: &SessionState) -> Result<(), String> {
     for _ in 1..RESUME_ATTEMPTS_MAX {
-        match stage.db.flush() {
-            Err(e) if e.kind() == ErrorKind::NoSpace => stage.env.clock.sleep_us(100_000),
+        match state.db.flush() {
+            Err(e) if e.kind() == ErrorKind::NoSpace => state.env.clock.sleep_us(100_000),
             other => return other.map_err(|e| format!("flush: {e}")),
         }
     }
-    Err("space came back, but no flush went through".into())
+    Err("no flush succeeded after space was freed".into())
 }
 
-/// Opens on a disk without a free byte, once whole and once dying at some I/O; the ledger judges
-/// afterwards what is left.
+/// Opens on a disk without free space, once completely and once with a crash at some I/O. The
+/// ledger then checks what is left.
 fn open_on_full_disk(
     case: &Case,
     plan: &FaultPlan,
@@ -555,9 +561,9 @@ fn open_on_full_disk(
     Ok(())
 }
 
-/// The log of a database is larger than the space that is free, and than its ballast, when the
-/// process is killed: either the disk is full by then, or it was, and other files have been deleted
-/// since. Then it opens, and has lost nothing.
+/// Runs a case in which the log is larger than the free space and the ballast together when the
+/// process is killed. Either the disk is full at that time, or it was and other files have been
+/// deleted since. The open must then succeed without loss.
 fn large_log_case(case: &Case) -> Result<(), String> {
     let mut plan = FaultPlan::of_case(case);
     let mut rng = Rng::new(case.case_seed());
@@ -565,23 +571,23 @@ fn large_log_case(case: &Case) -> Result<(), String> {
     plan.settings = plan.settings.with_durability(rng.pick(&[Durability::None, Durability::Full]));
     plan.settings.family = plan.settings.family.memtable_bytes(1 << 20);
     (plan.settings.memory_budget, plan.settings.log_retention) = (0, 0);
-    // Without a reserve there is no ballast; a disk that stays full needs one.
+    // Without a reserve there is no ballast file; a disk that stays full needs one.
     plan.settings.min_free_space = if freed { 0 } else { 8 << 10 };
     let ledger = Arc::new(Mutex::new(Ledger::new(1)));
     let disk = SimDisk::new(plan.seed);
     case.keep_disk("large-log", &disk);
     let other = rng.between(4 << 10, 20 << 10) as u64;
     SimWorld::new(rng.next()).run(disk.clone(), |env| -> Result<(), String> {
-        let stage = plan.open_db(env, &disk, &ledger).map_err(|e| e.to_string())?;
-        // Behind a flush the ballast is made.
-        commit_until_accepted(&stage)?;
-        flush_after_space_freed(&stage)?;
-        stage.db.wait_idle().map_err(|e| format!("wait_idle: {e}"))?;
-        stage.env.clock.sleep_us(1000);
+        let state = plan.open_db(env, &disk, &ledger).map_err(|e| e.to_string())?;
+        // The ballast file is created after a flush.
+        commit_until_accepted(&state)?;
+        flush_after_space_freed(&state)?;
+        state.db.wait_idle().map_err(|e| format!("wait_idle: {e}"))?;
+        state.env.clock.sleep_us(1000);
         let capacity = disk.total_bytes() + other + 64 * 1024;
         disk.set_capacity(capacity - other);
-        fill_disk(&stage, &mut rng)?;
-        check_reads(&stage)?;
+        fill_disk(&state, &mut rng)?;
+        check_reads(&state)?;
         disk.set_capacity(if freed { capacity } else { disk.total_bytes() });
         Ok(())
     })?;
@@ -618,13 +624,13 @@ fn large_log_case(case: &Case) -> Result<(), String> {
 }
 
 /// Commits until the disk is full, and a few times more.
-fn fill_disk(stage: &SessionState, rng: &mut Rng) -> Result<(), String> {
-    let mut writer = SessionWriter::new(stage, 0);
+fn fill_disk(state: &SessionState, rng: &mut Rng) -> Result<(), String> {
+    let mut writer = SessionWriter::new(state, 0);
     let mut refused = 0;
     for _ in 0..3000 {
         if let Err((_, e)) = writer.perform(Action::Commit(CommitSpec::Random(rng.next()), None)) {
             if e.kind() != ErrorKind::NoSpace {
-                return Err(format!("a full disk gave {e}"));
+                return Err(format!("unexpected error on a full disk: {e}"));
             }
             refused += 1;
             if refused == 5 {

@@ -1,25 +1,25 @@
-//! A toy database with deliberate mistakes, to prove that the checkers can fail: the oracle itself
-//! behind a twist. Without a mistake it must pass everything.
+//! A reference database with deliberate mistakes, to prove that the checkers can fail: the oracle
+//! with one altered behaviour. Without a mistake it must pass every check.
 
 use crate::history::{CursorMove, Op};
 use crate::oracle::{Oracle, Outcome, Target};
 
-/// What the toy does wrong.
+/// The mistake that a [`FaultyOracle`] makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
     /// Nothing.
     None,
     /// The last element of a batch is lost.
     HalfBatch,
-    /// Snapshots see the present.
+    /// Snapshots show the current state.
     NoSnapshots,
     /// The last write before a reopen is lost.
     ForgetAtReopen,
-    /// A cursor that turns round skips an entry.
+    /// A cursor that changes direction skips an entry.
     SkipOnTurn,
     /// `seek_for_prev` does what `seek` does.
     SeekForPrevIsSeek,
-    /// A dropped family keeps its contents.
+    /// A dropped column family keeps its contents.
     DroppedFamilyKeepsContents,
     /// Deletes do nothing when a snapshot is open.
     LostDelete,
@@ -39,7 +39,7 @@ pub const MISTAKES: &[Mistake] = &[
     Mistake::BackTwice,
 ];
 
-/// The toy.
+/// The oracle with one mistake.
 pub struct FaultyOracle {
     inner: Oracle,
     before_last_write: Option<Oracle>,
@@ -49,7 +49,7 @@ pub struct FaultyOracle {
 }
 
 impl FaultyOracle {
-    /// A toy that makes one mistake.
+    /// Creates an oracle that makes this mistake.
     pub fn new(mistake: Mistake) -> Self {
         let inner = Oracle::default();
         FaultyOracle {

@@ -1,5 +1,5 @@
-//! A consumer of the feed of changes: replays it into maps of its own, which must equal the
-//! database, over any number of lives of it. Uses the public API only.
+//! A consumer of the change feed: replays it into its own maps, which must equal the database
+//! across any number of reopens. Uses only the public API.
 
 use crate::comparators::{self, OrderedKey};
 use crate::history::Bytes;
@@ -12,7 +12,7 @@ use perigee::{
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// A value with the time of its end, and the operands that were merged into it, which outlive it.
+/// A value with its expiry time, and the operands that were merged into it, which outlive it.
 #[derive(Clone, Debug, Default)]
 struct ReplicaValue {
     put: Option<(Bytes, u64)>,
@@ -30,41 +30,42 @@ impl ReplicaValue {
     }
 }
 
-/// A family as it was told.
+/// A column family as the feed described it.
 #[derive(Clone, Debug, Default)]
 struct FamilyReplica {
     name: String,
     map: BTreeMap<OrderedKey, ReplicaValue>,
-    /// It was read from the database: everything up to this number is in it.
+    /// Sequence number of the copy from the database, which includes everything up to it.
     copied_to_seq: u64,
-    /// Loaded entries are missing: it was gone when the load was told. A clone has them.
+    /// Loaded entries are missing, because the column family was gone when the load was delivered.
+    /// A clone inherits the gap.
     incomplete: bool,
-    /// Read so, it does not say when which part of a merged value ends.
+    /// The copy does not say when each part of a merged value expires.
     expiry_uncertain: bool,
 }
 
-/// So often in a row does a copy begin anew because the log has gone meanwhile.
+/// Maximum number of consecutive copies that are restarted because the log was deleted meanwhile.
 const COPIES_MAX: u32 = 30;
 
-/// The consumer.
+/// Consumer state that persists across reopens.
 #[derive(Clone, Debug, Default)]
 pub struct FeedConsumer {
     families: BTreeMap<u32, FamilyReplica>,
-    /// Everything up to here was told.
+    /// Sequence number up to which everything was delivered.
     position: u64,
     started: bool,
-    /// What the merge operator puts between operands.
+    /// Separator that the merge operator puts between operands.
     separator: String,
-    /// Commits that were told.
+    /// Number of commits delivered.
     pub commits: u64,
-    /// How often it had to begin anew, because the log did not reach back.
+    /// Number of times it had to copy the database because the log did not reach back far enough.
     pub copies: u64,
 }
 
 impl FeedConsumer {
-    /// Follows the database, which has these settings, to the end of what is durable.
+    /// Consumes the feed of the database with these settings up to the end of what is durable.
     pub fn consume(&mut self, db: &Db, settings: &Settings) -> std::result::Result<(), String> {
-        let (order, kept) = (settings.family.order, settings.retains_log());
+        let (comparator, kept) = (settings.family.order, settings.retains_log());
         if let Some(MergeRule::Append(separator)) = &settings.family.merge_operator {
             self.separator.clone_from(separator);
         }
@@ -77,13 +78,14 @@ impl FeedConsumer {
         let mut changes = loop {
             match db.changes(self.position) {
                 Ok(changes) => break changes,
-                // Flushes may be faster than a copy, now and then.
+                // Occasionally, flushes are faster than a copy.
                 Err(e) if e.kind() == ErrorKind::NotFound && !kept && copies < COPIES_MAX => {
-                    self.copy_all(db, order).map_err(|e| format!("copying anew: {e}"))?;
+                    self.copy_all(db, comparator)
+                        .map_err(|e| format!("copying the database: {e}"))?;
                     copies += 1;
                 }
                 Err(e) => {
-                    return Err(format!("the feed does not go on from {}: {e}", self.position));
+                    return Err(format!("the feed does not continue from {}: {e}", self.position));
                 }
             }
         };
@@ -94,31 +96,31 @@ impl FeedConsumer {
                 Err(e) if e.kind() == ErrorKind::NotFound && !kept => {
                     return self.consume(db, settings);
                 }
-                Err(e) => return Err(format!("the feed behind {}: {e}", self.position)),
+                Err(e) => return Err(format!("the feed after {}: {e}", self.position)),
             };
             if change.sequence() <= self.position {
-                return Err(format!("{change:?} was told behind {}", self.position));
+                return Err(format!("{change:?} was delivered after {}", self.position));
             }
             if changes.position() != change.sequence() {
                 return Err(format!("the position after {change:?} is {}", changes.position()));
             }
             match &change {
-                Change::Commit(commit) => self.apply_commit(commit, order)?,
+                Change::Commit(commit) => self.apply_commit(commit, comparator)?,
                 Change::Family(change) => self
-                    .apply_family_change(db, change, order)
+                    .apply_family_change(db, change, comparator)
                     .map_err(|e| format!("{change:?}: {e}"))?,
-                other => return Err(format!("what is {other:?}?")),
+                other => return Err(format!("unknown change {other:?}")),
             }
             self.position = changes.position();
-            // A consumer may be restarted after every change: the next feed must go on where this
-            // one stopped.
+            // A consumer may restart after every change: a new feed must continue where this one
+            // stopped.
             changes = match db.changes(self.position) {
                 Ok(changes) => changes,
                 Err(e) if e.kind() == ErrorKind::NotFound && !kept => {
                     return self.consume(db, settings);
                 }
                 Err(e) => {
-                    return Err(format!("the feed is not reopened at {}: {e}", self.position));
+                    return Err(format!("the feed cannot be reopened at {}: {e}", self.position));
                 }
             };
         }
@@ -126,27 +128,28 @@ impl FeedConsumer {
         Ok(())
     }
 
-    /// Begins anew with what is there.
-    fn copy_all(&mut self, db: &Db, order: KeyComparator) -> Result<()> {
+    /// Replaces its maps with a copy of the current contents.
+    fn copy_all(&mut self, db: &Db, comparator: KeyComparator) -> Result<()> {
         let snapshot = durable_snapshot(db)?;
         self.families.clear();
         for name in db.families() {
             let Ok(family) = db.family(&name) else { continue };
             self.families.insert(family.id(), FamilyReplica { name, ..FamilyReplica::default() });
-            self.copy_family(&family, &snapshot, order)?;
+            self.copy_family(&family, &snapshot, comparator)?;
         }
-        // What came between is told again.
+        // Changes made during the copy are delivered again.
         self.position = snapshot.sequence();
         self.copies += 1;
         Ok(())
     }
 
-    /// Reads a family, unless it was cleared or dropped since: that will be told.
+    /// Copies a column family. If it was cleared or dropped meanwhile, the feed delivers that
+    /// later.
     fn copy_family(
         &mut self,
         family: &Family,
         then: &Snapshot,
-        order: KeyComparator,
+        comparator: KeyComparator,
     ) -> Result<()> {
         let mut map = BTreeMap::new();
         match then.cursor(family) {
@@ -158,16 +161,17 @@ impl FeedConsumer {
                     let until = cursor.expires_at_ms().unwrap_or(u64::MAX);
                     let put = Some((cursor.value()?.to_vec(), until));
                     map.insert(
-                        OrderedKey::new(order, cursor.key()),
+                        OrderedKey::new(comparator, cursor.key()),
                         ReplicaValue { put, operands: None },
                     );
                     cursor.next()?;
                 }
             }
         }
-        if let Some(told) = self.families.get_mut(&family.id()) {
-            (told.map, told.copied_to_seq, told.incomplete) = (map, then.sequence(), false);
-            told.expiry_uncertain = !self.separator.is_empty();
+        if let Some(replica) = self.families.get_mut(&family.id()) {
+            (replica.map, replica.copied_to_seq, replica.incomplete) =
+                (map, then.sequence(), false);
+            replica.expiry_uncertain = !self.separator.is_empty();
         }
         Ok(())
     }
@@ -175,44 +179,44 @@ impl FeedConsumer {
     fn apply_commit(
         &mut self,
         commit: &Commit,
-        order: KeyComparator,
+        comparator: KeyComparator,
     ) -> std::result::Result<(), String> {
         self.commits += 1;
         for op in commit.operations() {
-            let Some(told) = self.families.get_mut(&op.family) else {
+            let Some(replica) = self.families.get_mut(&op.family) else {
                 return Err(format!(
-                    "family {} was never told, and written to by {op:?}",
+                    "column family {} is written to by {op:?}, but was never announced",
                     op.family
                 ));
             };
-            if op.sequence <= told.copied_to_seq {
+            if op.sequence <= replica.copied_to_seq {
                 continue;
             }
-            if told.name != op.family_name {
-                return Err(format!("{op:?} in the family that was told as {:?}", told.name));
+            if replica.name != op.family_name {
+                return Err(format!("{op:?} in the column family announced as {:?}", replica.name));
             }
-            let key = |bytes: &[u8]| OrderedKey::new(order, bytes);
+            let key = |bytes: &[u8]| OrderedKey::new(comparator, bytes);
             match op.kind {
                 ChangeKind::Put { key: k, value, expires_ms } => {
-                    told.map.remove(&key(k));
+                    replica.map.remove(&key(k));
                     let put = Some((value.to_vec(), expires_ms.unwrap_or(u64::MAX)));
-                    told.map.insert(key(k), ReplicaValue { put, operands: None });
+                    replica.map.insert(key(k), ReplicaValue { put, operands: None });
                 }
                 ChangeKind::Delete { key: k } | ChangeKind::SingleDelete { key: k } => {
-                    told.map.remove(&key(k));
+                    replica.map.remove(&key(k));
                 }
                 ChangeKind::Merge { key: k, operand } => {
-                    let mut value = told.map.remove(&key(k)).unwrap_or_default();
+                    let mut value = replica.map.remove(&key(k)).unwrap_or_default();
                     value.operands = Some(match value.operands {
                         Some(older) => [&older, self.separator.as_bytes(), operand].concat(),
                         None => operand.to_vec(),
                     });
-                    told.map.insert(key(k), value);
+                    replica.map.insert(key(k), value);
                 }
                 ChangeKind::DeleteRange { start, end } => {
-                    told.map.retain(|k, _| !in_range(k, start, end))
+                    replica.map.retain(|k, _| !in_range(k, start, end))
                 }
-                other => return Err(format!("what is {other:?}?")),
+                other => return Err(format!("unknown operation {other:?}")),
             }
         }
         Ok(())
@@ -222,7 +226,7 @@ impl FeedConsumer {
         &mut self,
         db: &Db,
         change: &FamilyChange,
-        order: KeyComparator,
+        comparator: KeyComparator,
     ) -> Result<()> {
         let id = change.family;
         match &change.kind {
@@ -233,16 +237,16 @@ impl FeedConsumer {
                 });
             }
             FamilyChangeKind::Renamed { to, .. } => {
-                if let Some(told) = self.families.get_mut(&id) {
-                    told.name = to.clone();
+                if let Some(replica) = self.families.get_mut(&id) {
+                    replica.name = to.clone();
                 }
             }
             FamilyChangeKind::Dropped { .. } => drop(self.families.remove(&id)),
             FamilyChangeKind::Cleared => {
-                if let Some(told) =
+                if let Some(replica) =
                     self.families.get_mut(&id).filter(|t| t.copied_to_seq < change.sequence)
                 {
-                    (told.map, told.expiry_uncertain, told.incomplete) =
+                    (replica.map, replica.expiry_uncertain, replica.incomplete) =
                         (BTreeMap::new(), false, false);
                 }
             }
@@ -251,53 +255,56 @@ impl FeedConsumer {
                 let read = source.incomplete || source.copied_to_seq > change.sequence;
                 self.families.insert(id, FamilyReplica { name: name.clone(), ..source });
                 if read {
-                    self.copy_family_now(db, id, order)?;
+                    self.copy_family_now(db, id, comparator)?;
                 }
             }
-            // They are in tables only.
-            FamilyChangeKind::Loaded => self.copy_family_now(db, id, order)?,
+            // Loaded entries exist only in tables.
+            FamilyChangeKind::Loaded => self.copy_family_now(db, id, comparator)?,
             _ => {}
         }
         Ok(())
     }
 
-    /// Reads a family, unless it is gone.
-    fn copy_family_now(&mut self, db: &Db, id: u32, order: KeyComparator) -> Result<()> {
+    /// Copies a column family if it still exists.
+    fn copy_family_now(&mut self, db: &Db, id: u32, comparator: KeyComparator) -> Result<()> {
         let snapshot = durable_snapshot(db)?;
-        if let Some(told) = self.families.get_mut(&id) {
-            told.incomplete = true;
+        if let Some(replica) = self.families.get_mut(&id) {
+            replica.incomplete = true;
         }
         for name in db.families() {
             match db.family(&name) {
-                Ok(family) if family.id() == id => self.copy_family(&family, &snapshot, order)?,
+                Ok(family) if family.id() == id => {
+                    self.copy_family(&family, &snapshot, comparator)?
+                }
                 _ => {}
             }
         }
         Ok(())
     }
 
-    /// What it has of a family that is not over at this time; `None` if it cannot say.
+    /// Returns the entries of a column family that have not expired at this time; `None` if it
+    /// cannot say.
     pub fn entries(&self, family: u32, now_ms: u64) -> Option<Vec<(Bytes, Bytes)>> {
-        let told = self.families.get(&family).filter(|told| !told.expiry_uncertain)?;
+        let replica = self.families.get(&family).filter(|replica| !replica.expiry_uncertain)?;
         let seen = |(key, value): (&OrderedKey, &ReplicaValue)| {
             Some((key.bytes.to_vec(), value.visible_at(now_ms, &self.separator)?))
         };
-        Some(told.map.iter().filter_map(seen).collect())
+        Some(replica.map.iter().filter_map(seen).collect())
     }
-    /// Everything, by name.
+    /// Returns all contents, by column-family name.
     pub fn contents(&self, now_ms: u64) -> Contents {
         let all = self.families.iter();
         let entries =
             |id: &u32| self.entries(*id, now_ms).unwrap_or_default().into_iter().collect();
-        all.map(|(id, told)| (told.name.clone(), entries(id))).collect()
+        all.map(|(id, replica)| (replica.name.clone(), entries(id))).collect()
     }
-    /// Everything up to here was told.
+    /// Returns the sequence number up to which everything was delivered.
     pub fn position(&self) -> u64 {
         self.position
     }
 }
 
-/// The present, none of which a crash takes back.
+/// Returns a snapshot of the current state after a sync, so that no crash can undo any of it.
 fn durable_snapshot(db: &Db) -> Result<Snapshot> {
     let snapshot = db.snapshot()?;
     db.sync()?;
@@ -305,7 +312,7 @@ fn durable_snapshot(db: &Db) -> Result<Snapshot> {
 }
 
 fn in_range(key: &OrderedKey, start: Bound<&[u8]>, end: Bound<&[u8]>) -> bool {
-    let cmp = |bound: &[u8]| comparators::compare(key.order, &key.bytes, bound);
+    let cmp = |bound: &[u8]| comparators::compare(key.comparator, &key.bytes, bound);
     let from = match start {
         Bound::Included(from) => cmp(from).is_ge(),
         Bound::Excluded(from) => cmp(from).is_gt(),

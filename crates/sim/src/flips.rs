@@ -1,11 +1,11 @@
-//! `perigee-sim flips`: damages every byte of a small database and looks whether anybody would
-//! notice.
+//! `perigee-sim flips`: damages every byte of a small database and checks that the damage is
+//! detected.
 //!
 //! An outcome is one of: refused at open, naming the file, with no byte changed; an error on
-//! reading or from `verify`, naming the file; exactly the right contents. Anything else is silent,
-//! and a bug. Excused is only what no engine can see: damage at the very end of a log that was not
-//! closed, and that must be reported. Then the damaged image is repaired and salvaged: see
-//! `loss_check`.
+//! reading or from `verify`, naming the file; exactly the right contents. Anything else is silent
+//! corruption, and a bug. The only exception is what no engine can detect: damage at the very end
+//! of a log that was not closed, which must be reported. The damaged image is then repaired and
+//! salvaged: see `loss_check`.
 
 use crate::contents::read_all;
 use crate::engine_target::PATH;
@@ -24,24 +24,24 @@ use std::sync::Arc;
 /// Options of the command.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Shared options; `--cases` is a floor here, every kind of damage is done.
+    /// Shared options; here `--cases` is a minimum, because every kind of damage is done.
     #[command(flatten)]
     pub common: CommonArgs,
-    /// All eight bits of each byte instead of one.
+    /// Flip all eight bits of each byte instead of one.
     #[arg(long)]
     pub all_bits: bool,
     /// Truncate at every k-th length.
     #[arg(long, default_value_t = 7)]
     pub truncate_step: usize,
-    /// Stop after so many cases of each image.
+    /// Stop after this many cases of each image.
     #[arg(long)]
     pub limit: Option<u64>,
-    /// List the damages that had no effect.
+    /// List the damage that had no effect.
     #[arg(long)]
     pub explain: bool,
 }
 
-/// One damage.
+/// One kind of damage to an image.
 #[derive(Clone, Debug)]
 enum Damage {
     Flip { file: usize, offset: usize, bit: u8 },
@@ -54,13 +54,13 @@ enum Damage {
 }
 
 const SECTOR: usize = 512;
-/// Of the damages to log segments and the manifest, one in this number is repaired and salvaged,
-/// too: a repair costs far more than an open, and neighbouring bytes give the same answer.
+/// One in this number of the damages to log segments and the manifest is also repaired and
+/// salvaged: a repair costs far more than an open, and neighbouring bytes give the same result.
 const LOG_REPAIR_INTERVAL: u64 = 4;
-/// Of the damages to tables and value logs.
+/// Like `LOG_REPAIR_INTERVAL`, for tables and value logs.
 const TABLE_REPAIR_INTERVAL: u64 = 64;
 
-/// Runs the command; whether nothing was silent.
+/// Runs the command. Returns true if no damage was silent.
 pub fn run(args: &Args) -> bool {
     let mut tally = Tally::default();
     let mut first = 0;
@@ -88,8 +88,8 @@ pub fn run(args: &Args) -> bool {
     println!("{}", tally.counts_line());
     let other = tally.violations - tally.panics - tally.hangs;
     println!("cases {} silent {other} panics {} hangs {}", tally.cases, tally.panics, tally.hangs);
-    let floor = if args.common.case.is_some() { 1 } else { args.common.cases };
-    tally.violations == 0 && tally.cases >= floor
+    let min_cases = if args.common.case.is_some() { 1 } else { args.common.cases };
+    tally.violations == 0 && tally.cases >= min_cases
 }
 
 fn print_image(image: &Image) {
@@ -100,14 +100,14 @@ fn print_image(image: &Image) {
     println!("image ({:?}), {} bytes: {}", image.end, image.disk.total_bytes(), kinds.join(", "));
 }
 
-/// Everything that is done to an image.
+/// Returns all damages to do to an image.
 fn plan_damages(image: &Image, args: &Args) -> Vec<Damage> {
     let mut rng = Rng::new(args.common.seed);
     let paths = image.disk.paths();
     let lens: Vec<usize> = paths.iter().map(|p| image.disk.read_raw(p).len()).collect();
     let mut plan = Vec::new();
     for (file, &len) in lens.iter().enumerate() {
-        // Tables are damaged in the other images.
+        // The other images cover damage to tables.
         if image.end == ImageEnd::KilledIdle && !is_log_or_manifest(&paths[file]) {
             continue;
         }
@@ -137,20 +137,21 @@ fn plan_damages(image: &Image, args: &Args) -> Vec<Damage> {
         plan.extend([1, 8, 56, 700].map(|bytes| Damage::Append { file, bytes }));
         plan.extend((file + 1..lens.len()).map(|b| Damage::SwapFiles { a: file, b }));
     }
-    // In random order, so that a short run sees a bit of everything.
+    // In random order, so that a short run covers a bit of everything.
     for i in (1..plan.len()).rev() {
         plan.swap(i, rng.index(i + 1));
     }
     plan
 }
 
-/// Whether it is a file that says what the database is, or what was written last.
+/// Returns true for log segments, the manifest and other files that describe the database or hold
+/// its newest writes.
 fn is_log_or_manifest(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == "wal")
         || path.file_name().is_some_and(|n| n == "MANIFEST")
 }
 
-/// The damaged disk, and the one file whose bytes changed (if it is one).
+/// Returns the damaged disk and the damaged file; `None` if no byte changed.
 fn apply_damage(image: &Image, damage: &Damage, seed: u64) -> Option<(Arc<SimDisk>, PathBuf)> {
     let (disk, paths) = (image.disk.deep_clone(), image.disk.paths());
     let read = |file: usize| image.disk.read_raw(&paths[file]);
@@ -195,7 +196,7 @@ fn apply_damage(image: &Image, damage: &Damage, seed: u64) -> Option<(Arc<SimDis
     Some((disk, path))
 }
 
-/// What opening and reading gave.
+/// Result of opening and reading.
 enum OpenOutcome {
     OpenFailed(Error),
     ReadError(Error),
@@ -209,7 +210,7 @@ fn run_case(case: &Case, image: &Image, what: &Damage, explain: bool) -> Result<
     };
     case.keep_disk("damaged", &disk.deep_clone());
     let before = read_files(&disk);
-    // Of other files a part, for the time that it takes.
+    // Only some of the other files' damages are repaired, to save time.
     let one_in =
         if is_log_or_manifest(&path) { LOG_REPAIR_INTERVAL } else { TABLE_REPAIR_INTERVAL };
     if case.number % one_in == 0 {
@@ -238,7 +239,7 @@ fn open_and_read(image: &Image, env: perigee::env::Env) -> OpenOutcome {
     let _ = db.close();
     match (found, report) {
         (Ok(contents), Ok(report)) => match report.errors.into_iter().next() {
-            // Wrong contents are wrong even if verify says that something is damaged.
+            // Wrong contents are a failure even if verify reports damage.
             Some(e) if contents == image.contents => OpenOutcome::ReadError(e),
             _ => OpenOutcome::Contents(contents, recovery),
         },
@@ -261,12 +262,12 @@ fn check_outcome(
             check_unchanged(before, &read_files(disk)).map_err(|e| format!("open refused, but {e}"))
         }
         OpenOutcome::ReadError(e) => {
-            case.count("noticed on reading", 1);
+            case.count("detected on reading", 1);
             check_names_file(&e)
         }
         OpenOutcome::Contents(contents, recovery) if contents == image.contents => {
-            let told = recovery.truncated_bytes > 0 && !recovery.reason.is_empty();
-            case.count(if told { "cut and told, nothing lost" } else { "no effect" }, 1);
+            let reported = recovery.truncated_bytes > 0 && !recovery.reason.is_empty();
+            case.count(if reported { "cut and reported, nothing lost" } else { "no effect" }, 1);
             Ok(())
         }
         OpenOutcome::Contents(contents, recovery) => {
@@ -299,7 +300,7 @@ fn check_names_file(e: &Error) -> Result<(), String> {
 fn describe_difference(expected: &Contents, found: &Contents) -> String {
     if expected.keys().ne(found.keys()) {
         let names = |c: &Contents| c.keys().cloned().collect::<Vec<_>>().join(" ");
-        return format!("families {} instead of {}", names(found), names(expected));
+        return format!("column families {} instead of {}", names(found), names(expected));
     }
     let different =
         expected.iter().find_map(|(name, map)| compare_families(name, map, &found[name]).err());
@@ -310,7 +311,7 @@ fn read_files(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
     disk.paths().into_iter().map(|path| (path.clone(), disk.read_raw(path))).collect()
 }
 
-/// A refused open changes no byte and removes nothing. (An empty lock file may be made.)
+/// Checks that a refused open changed and removed nothing. (It may create an empty lock file.)
 fn check_unchanged(
     before: &[(PathBuf, Vec<u8>)],
     after: &[(PathBuf, Vec<u8>)],
@@ -326,7 +327,7 @@ fn check_unchanged(
     }
     let lock = |path: &Path| path.file_name().is_some_and(|n| n == "LOCK");
     match after.iter().find(|(path, _)| !lock(path) && !before.iter().any(|(p, _)| p == path)) {
-        Some((path, _)) => Err(format!("{} was made", path.display())),
+        Some((path, _)) => Err(format!("{} was created", path.display())),
         None => Ok(()),
     }
 }

@@ -1,6 +1,6 @@
-//! A part of `perigee-sim safety`: opens of directories that belong to another program. Each is
-//! refused, whatever the mode of the open, and nothing in it changes; what an interrupted first
-//! open leaves, and what a file system puts there, is accepted.
+//! Opens of directories that belong to another program, a part of `perigee-sim safety`. Each is
+//! refused in every open mode, and nothing in it changes. Files that an interrupted first open
+//! leaves, or that a file system creates, are accepted.
 
 use crate::engine_target::PATH;
 use crate::rng::{Rng, mix};
@@ -12,7 +12,7 @@ use perigee_env::sim::SimWorld;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Files of other programs, and what a refusal says of them.
+/// Files of other programs, and a text that the refusal must contain.
 const FOREIGN_FILES: [(&[&str], &str); 8] = [
     (&["LOCK", "LOG", "users/config.ini", "users/MANIFEST", "users/L1_0.klog"], "--from-tidesdb"),
     (&["LOCK", "uwal_0.log"], "--from-tidesdb"),
@@ -23,7 +23,7 @@ const FOREIGN_FILES: [(&[&str], &str); 8] = [
     (&["letter.txt"], "letter.txt"),
     (&["mysql/user.frm"], "mysql"),
 ];
-/// What may lie where a database is created.
+/// Files that may be present where a database is created.
 const ACCEPTED_FILES: [&str; 8] = [
     "LOCK",
     "LOG",
@@ -41,7 +41,7 @@ fn read_files(disk: &SimDisk) -> FileContents {
     disk.paths().into_iter().map(|p| (p.clone(), disk.read_raw(&p))).collect()
 }
 
-/// Makes the files, with random contents.
+/// Creates the files, with random contents.
 fn create_files(
     disk: &Arc<SimDisk>,
     env: &Env,
@@ -63,7 +63,7 @@ fn create_files(
     Ok(())
 }
 
-/// One foreign directory, and one that is accepted.
+/// Checks one foreign directory and one that must be accepted.
 pub fn foreign_directory_case(case: &Case) -> Result<(), String> {
     let mut rng = Rng::new(mix(case.case_seed(), 350));
     let (names, says) = FOREIGN_FILES[rng.index(FOREIGN_FILES.len())];
@@ -71,7 +71,7 @@ pub fn foreign_directory_case(case: &Case) -> Result<(), String> {
     case.keep_disk("foreign", &disk);
     SimWorld::new(rng.next()).run(disk.clone(), |env| {
         let mut all = names.to_vec();
-        // What an open of before this check has left beside them.
+        // Files of an earlier, interrupted open beside them.
         all.extend(ACCEPTED_FILES.iter().filter(|a| rng.below(8) == 0 && !names.contains(a)));
         create_files(&disk, &env, &all, &mut rng)?;
         let before = read_files(&disk);
@@ -89,7 +89,11 @@ pub fn foreign_directory_case(case: &Case) -> Result<(), String> {
                 Db::open(PATH, options().salvage_readonly(true)).map(drop),
                 ErrorKind::NotFound,
             ),
-            ("repair", repair_in(&env, PATH, "/mended", |_, _| {}).map(drop), ErrorKind::NotFound),
+            (
+                "repair",
+                repair_in(&env, PATH, "/repaired", |_, _| {}).map(drop),
+                ErrorKind::NotFound,
+            ),
         ];
         for (what, answer, kind) in attempts {
             match answer {

@@ -1,35 +1,35 @@
-//! Histories: operations as plain data, and their generation from a seed. Knows neither the engine
-//! nor the oracle; a slot (family, snapshot, cursor, iterator) is a small number that each target
-//! maps to its own handle.
+//! Histories: operations as plain data, and their generation from a seed. Uses neither the engine
+//! nor the oracle; a slot (column family, snapshot, cursor, iterator) is a small number that each
+//! target maps to its own handle.
 
 use crate::rng::{Rng, value_bytes};
 use std::ops::Bound;
 
-/// Family slots; slot 0 is `default`.
+/// Number of column-family slots; slot 0 is `default`.
 pub const FAMILIES: usize = 4;
-/// Snapshot slots.
+/// Number of snapshot slots.
 pub const SNAPSHOTS: usize = 3;
-/// Moments of the past that are remembered.
+/// Number of remembered points in history.
 pub const HISTORY_POINTS: usize = 3;
-/// Slots that hold an open cursor or iterator.
+/// Number of slots for open cursors and iterators.
 pub const CURSORS: usize = 4;
 
-/// Bytes.
+/// Owned byte string.
 pub type Bytes = Vec<u8>;
-/// Both ends of a range of keys.
+/// Bounds of a key range.
 pub type Range = (Bound<Bytes>, Bound<Bytes>);
 
-/// A value by number and length, so that a printed history stays readable.
+/// A value given by id and length, so that a printed history stays readable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Value {
-    /// What makes it unlike any other.
+    /// Unique id.
     pub id: u64,
-    /// Its length.
+    /// Length in bytes.
     pub len: usize,
 }
 
 impl Value {
-    /// How it is put by a load: some expire.
+    /// Returns how a bulk load writes the value: some values expire.
     pub fn load_kind(self) -> WriteKind {
         const DAYS: [u64; 4] = [0, 1, 3, 3650];
         if self.id % 7 == 3 {
@@ -38,60 +38,60 @@ impl Value {
             WriteKind::Plain
         }
     }
-    /// Its bytes.
+    /// Returns the bytes of the value.
     pub fn bytes(self) -> Bytes {
         value_bytes(self.id, self.len)
     }
 }
 
-/// How an element of a batch writes.
+/// Kind of write of a batch element.
 #[derive(Clone, Debug)]
 pub enum WriteKind {
-    /// One key: put, or (without a value) delete.
+    /// Put of one key or, without a value, delete.
     Plain,
-    /// A put that ends after so many days and a half.
+    /// Put that expires after this many days and a half.
     Ttl(u64),
-    /// An operand, to be merged into what is there.
+    /// Merge operand.
     Merge,
-    /// A delete of a key that was put at most once.
+    /// Single delete of a key that was put at most once.
     SingleDelete,
-    /// A delete of a range; the key means nothing.
+    /// Range delete; the key is unused.
     DeleteRange(Range),
-    /// A delete of all keys that begin with the key.
+    /// Delete of all keys with the key as prefix.
     DeletePrefix,
 }
 
-/// One element of a batch: without a value it deletes.
+/// One element of a batch; without a value it is a delete.
 #[derive(Clone, Debug)]
 pub struct Write {
-    /// Family slot.
+    /// Column-family slot.
     pub family: usize,
     /// Key.
     pub key: Bytes,
-    /// New value, or a delete.
+    /// New value; `None` deletes.
     pub value: Option<Value>,
-    /// In which way.
+    /// Kind of write.
     pub how: WriteKind,
 }
 
-/// Where a cursor goes.
+/// A cursor movement.
 #[derive(Clone, Debug)]
 pub enum CursorMove {
     /// To the first entry.
     First,
     /// To the last entry.
     Last,
-    /// To the first at or after.
+    /// To the first entry at or after the key.
     Seek(Bytes),
-    /// To the last at or before.
+    /// To the last entry at or before the key.
     SeekForPrev(Bytes),
-    /// One on.
+    /// To the next entry.
     Next,
-    /// One back.
+    /// To the previous entry.
     Prev,
 }
 
-/// What a scan covers.
+/// Keys that a scan covers.
 #[derive(Clone, Debug)]
 pub enum ScanBounds {
     /// A range.
@@ -100,70 +100,70 @@ pub enum ScanBounds {
     Prefix(Bytes),
 }
 
-/// One operation. The names of the fields say what they are.
+/// One operation; the field names say what they hold.
 #[allow(missing_docs)]
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// Commits a batch; one element without `batched` goes through `put` or `delete`.
+    /// Commits a batch. A single element without `batched` goes through `put` or `delete`.
     Write { writes: Vec<Write>, batched: bool },
-    /// Point read, now or in a snapshot.
+    /// Reads one key, now or in a snapshot.
     Get { family: usize, key: Bytes, snapshot: Option<usize> },
-    /// Many point reads at once, now or in a snapshot.
+    /// Reads several keys at once, now or in a snapshot.
     MultiGet { family: usize, keys: Vec<Bytes>, snapshot: Option<usize> },
-    /// A bulk load with so much memory; the same entries into each of these families, which are
-    /// finished together.
+    /// Bulk-loads with this memory limit: the same entries into each of these column families,
+    /// which are finished together.
     Load { families: Vec<usize>, entries: Vec<(Bytes, Value)>, memory: usize },
-    /// Presence, now or in a snapshot.
+    /// Checks the presence of a key, now or in a snapshot.
     Contains { family: usize, key: Bytes, snapshot: Option<usize> },
-    /// An iterator drained from both ends: bit *i* of `backs` says whether step *i* is taken from
-    /// the back.
+    /// Drains an iterator from both ends: bit *i* of `backs` says whether step *i* takes from the
+    /// back.
     Scan { family: usize, span: ScanBounds, snapshot: Option<usize>, backs: u64, steps: usize },
     /// Takes a snapshot into a slot.
     TakeSnapshot { slot: usize },
-    /// Drops it.
+    /// Drops the snapshot in a slot.
     DropSnapshot { slot: usize },
     /// Opens a cursor into a slot.
     OpenCursor { slot: usize, family: usize, range: Range, snapshot: Option<usize> },
-    /// Moves it, and reads where it stands.
+    /// Moves the cursor and reads the entry at its position.
     MoveCursor { slot: usize, to: CursorMove },
     /// Opens an iterator into a slot, to be stepped between other operations.
     OpenIter { slot: usize, family: usize, span: ScanBounds, snapshot: Option<usize> },
-    /// Takes one entry from an end of it.
+    /// Takes one entry from either end of the iterator.
     StepIter { slot: usize, back: bool },
-    /// Drops what the slot holds.
+    /// Drops the cursor or iterator in a slot.
     DropCursor { slot: usize },
-    /// Remembers the number of the present, or (named) makes a snapshot of that name, in the place
-    /// of an older one.
+    /// Remembers the current sequence number or (named) creates a named snapshot, replacing an
+    /// older one of that name.
     RememberSeq { moment: usize, named: bool },
-    /// Everything in a family at a remembered moment.
+    /// Reads a whole column family at a remembered point.
     ReadPast { moment: usize, family: usize },
-    /// Everything in a family as a consumer of the feed of changes knows it.
+    /// Reads a whole column family from the replica of a change-feed consumer.
     FollowFeed { family: usize },
-    /// Creates the family of a slot.
+    /// Creates the column family of a slot.
     Create { family: usize },
-    /// Drops it.
+    /// Drops the column family of a slot.
     Drop { family: usize },
-    /// Moves the family of a slot to another slot, that is, to its name.
+    /// Renames the column family of a slot to that of another slot.
     Rename { family: usize, to: usize },
-    /// Makes the family of slot `to` out of another.
+    /// Clones a column family into slot `to`.
     Clone { family: usize, to: usize },
-    /// Empties the family of a slot.
+    /// Clears the column family of a slot.
     Clear { family: usize },
-    /// Names of all families.
+    /// Lists the names of all column families.
     FamilyNames,
-    /// Flushes the database, or one family.
+    /// Flushes the database or one column family.
     Flush { family: Option<usize> },
-    /// Compacts the database, or one family.
+    /// Compacts the database or one column family.
     Compact { family: Option<usize> },
-    /// Compacts the tables of a range.
+    /// Compacts the tables of a key range.
     CompactRange { family: usize, range: Range },
-    /// Reclaims all that can be reclaimed, in the database or one family.
+    /// Purges the database or one column family.
     Purge { family: Option<usize> },
-    /// Pauses background work, tries a flush (refused, if there is anything to flush), resumes.
+    /// Pauses background work, tries a flush (refused if there is anything to flush), and resumes.
     FlushWhilePaused,
-    /// Cancels compactions wherever they are, lets some time pass, resumes.
+    /// Cancels running compactions, waits, and resumes.
     CancelCompactions { us: u64 },
-    /// Sets the rate of background work; 0: no limit.
+    /// Sets the rate of background work; 0 means no limit.
     SetRate { bytes_per_second: u64 },
     /// Makes everything durable.
     Sync,
@@ -171,26 +171,25 @@ pub enum Op {
     WaitIdle,
     /// Reads and checks every byte.
     Verify,
-    /// So many days pass.
+    /// Advances the clocks by this many days.
     AdvanceDays { days: u64 },
-    /// The wall clock leaps ten years ahead, everything is compacted, and the clock is set right
-    /// again.
+    /// Sets the wall clock ten years ahead, compacts everything, and sets it right again.
     ClockJump,
-    /// The wall clock is set ten years back.
+    /// Sets the wall clock ten years back.
     ClockBack,
-    /// Closes and opens again; all slots but the families are empty after it.
+    /// Closes and reopens the database; afterwards all slots except the column families are empty.
     Reopen,
 }
 
-/// The name of the family in a slot.
+/// Returns the name of the column family in a slot.
 pub fn family_name(slot: usize) -> String {
     if slot == 0 { "default".into() } else { format!("family {slot}") }
 }
 
-/// How keys of one history look.
+/// Shape of the keys of one column family.
 #[derive(Clone, Debug)]
 enum KeyShape {
-    /// 0 to 3 bytes of a tiny alphabet, both extremes in it.
+    /// 0 to 3 bytes of a tiny alphabet that includes 0x00 and 0xFF.
     Tiny,
     /// A long common prefix and a short number.
     Prefixed(Bytes, u64),
@@ -198,11 +197,11 @@ enum KeyShape {
     Numbers(u64),
     /// Little-endian integers of 8 bytes around zero.
     Integers(u64),
-    /// Words in any case, now and then with something behind a NUL.
+    /// Words in mixed case, occasionally with bytes after a NUL.
     Words(u64),
 }
 
-/// Makes histories.
+/// Generates histories.
 pub struct Generator {
     rng: Rng,
     keys: [KeyShape; FAMILIES],
@@ -211,12 +210,12 @@ pub struct Generator {
     recent: Vec<Bytes>,
     /// Keys that were put once, for single deletes.
     put_once_keys: Vec<(usize, Bytes)>,
-    /// Whether it merges: then all families need an operator.
+    /// True if the history merges; then all column families need a merge operator.
     pub merges: bool,
 }
 
 impl Generator {
-    /// The generator for a seed.
+    /// Creates the generator for a seed.
     pub fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let keys = std::array::from_fn(|_| match rng.below(5) {
@@ -234,7 +233,7 @@ impl Generator {
         Generator { rng, keys, next_value: 0, value_max, recent, put_once_keys: once, merges }
     }
 
-    /// A history of `n` operations. The first create all families but one.
+    /// Generates a history of `n` operations. It starts by creating all column families but one.
     pub fn history(&mut self, n: usize) -> Vec<Op> {
         let mut ops: Vec<Op> = (1..FAMILIES - 1).map(|family| Op::Create { family }).collect();
         while ops.len() < n {
@@ -267,8 +266,8 @@ impl Generator {
             2 if self.rng.percent(7) => self.load_op(family),
             2 => self.batch_op(),
             3 if self.rng.percent(15) => {
-                // At least one: an answer for each key leaves no place for an error when there are
-                // none.
+                // At least one key: the result has one answer per key, so without keys it could not
+                // report an error.
                 let keys = (0..self.rng.between(1, 40)).map(|_| self.nearby_key(family)).collect();
                 Op::MultiGet { family, keys, snapshot: self.maybe_snapshot() }
             }
@@ -324,7 +323,7 @@ impl Generator {
         }
     }
 
-    /// What an operator does.
+    /// An operation of a database administrator.
     fn admin_op(&mut self, family: usize) -> Op {
         match self.rng.below(9) {
             0..4 => Op::CompactRange { family, range: self.random_range(family) },
@@ -416,7 +415,7 @@ impl Generator {
         Write { family, key: self.random_key(family), value, how }
     }
 
-    /// An operand, mostly for a key that was used lately, so that there are many of one key.
+    /// A merge operand, mostly for a recently used key, so that keys collect many operands.
     fn merge_write(&mut self, family: usize, value: Option<Value>) -> Write {
         let again = !self.recent.is_empty() && self.rng.percent(70);
         let key = if again {
@@ -427,7 +426,7 @@ impl Generator {
         Write { family, key, value, how: WriteKind::Merge }
     }
 
-    /// A key that was never there, and will be deleted as such.
+    /// A put of a key that never existed and will be removed by a single delete.
     fn put_once_write(&mut self, family: usize, value: Option<Value>) -> Write {
         let n = self.next_value;
         let key = match &self.keys[family] {
@@ -449,7 +448,8 @@ impl Generator {
         Value { id: self.next_value, len }
     }
 
-    /// A key of the family; now and then one used lately, so that keys are overwritten and found.
+    /// A key of the column family, occasionally a recently used one, so that keys are overwritten
+    /// and found.
     fn random_key(&mut self, family: usize) -> Bytes {
         if self.rng.percent(25) && !self.recent.is_empty() {
             return self.recent[self.rng.index(self.recent.len())].clone();
@@ -494,7 +494,7 @@ impl Generator {
         key
     }
 
-    /// A key near one of the family: its neighbours and prefixes, where off-by-one mistakes live.
+    /// A key near one of the column family: a neighbour or prefix, where off-by-one mistakes show.
     fn nearby_key(&mut self, family: usize) -> Bytes {
         let mut key = self.random_key(family);
         match self.rng.below(6) {

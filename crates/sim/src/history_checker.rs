@@ -1,5 +1,6 @@
-//! What lives of one database remember of each other, beside the ledger: a consumer of its changes,
-//! moments with their contents, snapshots with a name. Each life begins with a look at all of them.
+//! State remembered across the sessions of one database, beside the ledger: a consumer of its
+//! change feed, sequence numbers with the contents at the time, and named snapshots. Each session
+//! begins with a check of all of them.
 
 use crate::feed_consumer::FeedConsumer;
 use crate::ledger::{Contents, compare_families};
@@ -8,27 +9,27 @@ use crate::settings::Settings;
 use perigee::{Db, ErrorKind, Snapshot};
 use std::collections::BTreeMap;
 
-/// Families that are never cleared, cloned or dropped once they are there.
+/// Column families that are never cleared, cloned or dropped once they exist.
 const STEADY_FAMILIES: [&str; 3] = ["default", "a", "b"];
-/// Most moments, and most names.
+/// Maximum number of remembered points, and of named snapshots.
 const HISTORY_POINTS_MAX: usize = 6;
 
-/// What is remembered.
+/// Consumer, remembered points and named snapshots of one database.
 #[derive(Clone, Debug, Default)]
 pub struct HistoryChecker {
     feed_consumer: FeedConsumer,
-    /// Numbers, and what the database held then.
+    /// Contents of the database at remembered sequence numbers.
     contents_by_seq: BTreeMap<u64, Contents>,
-    /// Names, and the numbers they stand for.
+    /// Sequence number of each named snapshot.
     named_snapshots: BTreeMap<String, u64>,
-    /// A name that a crash may have kept from being made, or from being dropped.
+    /// A name whose creation or removal a crash may have prevented.
     uncertain_name: Option<String>,
     check_count: u64,
 }
 
 impl HistoryChecker {
-    /// Looks at a database that nobody writes to, whose contents are `found`. After an error what
-    /// it knew is still true.
+    /// Checks an idle database whose contents are `found`. After an error the remembered state is
+    /// still valid.
     pub fn check_all(
         &mut self,
         db: &Db,
@@ -60,12 +61,12 @@ impl HistoryChecker {
         }
     }
 
-    /// The consumer hears what is durable by now, while others write.
+    /// Lets the consumer read what is durable by now, while writers run.
     pub fn poll_changes(&mut self, db: &Db, settings: &Settings) -> Result<(), String> {
         self.feed_consumer.consume(db, settings)
     }
 
-    /// The consumer goes on where it was, and has what the database has.
+    /// Continues the feed where it stopped and compares the consumer with the database.
     fn check_change_feed(
         &mut self,
         db: &Db,
@@ -73,24 +74,25 @@ impl HistoryChecker {
         settings: &Settings,
     ) -> Result<(), String> {
         if self.feed_consumer.position() > db.latest_seq() {
-            let (told, there) = (self.feed_consumer.position(), db.latest_seq());
+            let (delivered, there) = (self.feed_consumer.position(), db.latest_seq());
             return Err(format!(
-                "the feed told operation {told}, and the database ends with {there}"
+                "the feed delivered operation {delivered}, but the database ends with {there}"
             ));
         }
         self.feed_consumer.consume(db, settings)?;
         if self.feed_consumer.position() != db.latest_seq() {
-            let (told, there) = (self.feed_consumer.position(), db.latest_seq());
-            return Err(format!("the feed ends with {told}, the database with {there}"));
+            let (delivered, there) = (self.feed_consumer.position(), db.latest_seq());
+            return Err(format!("the feed ends with {delivered}, the database with {there}"));
         }
-        let told = self.feed_consumer.contents(0);
-        if told.keys().ne(found.keys()) {
-            let (told, found): (Vec<_>, Vec<_>) = (told.keys().collect(), found.keys().collect());
-            return Err(format!("families as told {told:?}, as found {found:?}"));
+        let delivered = self.feed_consumer.contents(0);
+        if delivered.keys().ne(found.keys()) {
+            let (delivered, found): (Vec<_>, Vec<_>) =
+                (delivered.keys().collect(), found.keys().collect());
+            return Err(format!("column families delivered {delivered:?}, found {found:?}"));
         }
-        told.iter().try_for_each(|(name, map)| {
+        delivered.iter().try_for_each(|(name, map)| {
             compare_families(name, &found[name], map)
-                .map_err(|e| format!("what the feed told: {e}"))
+                .map_err(|e| format!("the feed's contents: {e}"))
         })
     }
 
@@ -100,10 +102,10 @@ impl HistoryChecker {
                 Ok(snapshot) => check_snapshot(db, &snapshot, then)?,
                 Err(e) if e.kind() == ErrorKind::NotFound && *seq < db.oldest_readable_seq() => {
                     if settings.retains_history() {
-                        return Err(format!("all history was to be kept: {e}"));
+                        return Err(format!("history is missing although all of it is kept: {e}"));
                     }
                 }
-                Err(e) => return Err(format!("the past at {seq}: {e}")),
+                Err(e) => return Err(format!("reading history at {seq}: {e}")),
             }
         }
         Ok(())
@@ -119,7 +121,7 @@ impl HistoryChecker {
         }
         if there != self.named_snapshots {
             return Err(format!(
-                "snapshots with a name: {there:?}, and there were {:?}",
+                "named snapshots: found {there:?}, expected {:?}",
                 self.named_snapshots
             ));
         }
@@ -128,14 +130,14 @@ impl HistoryChecker {
             let then = self
                 .contents_by_seq
                 .get(seq)
-                .ok_or(format!("{name} stands for {seq}, where nobody was"))?;
+                .ok_or(format!("{name} has sequence number {seq}, which was never recorded"))?;
             check_snapshot(db, &snapshot, then).map_err(|e| format!("snapshot {name}: {e}"))?;
         }
         Ok(())
     }
 
     fn create_named_snapshot(&mut self, db: &Db, seq: u64) -> Result<(), String> {
-        let name = format!("look {}", self.check_count);
+        let name = format!("snapshot {}", self.check_count);
         self.uncertain_name = Some(name.clone());
         let made = db.create_snapshot(&name).map_err(|e| format!("create_snapshot: {e}"))?;
         self.uncertain_name = None;
@@ -153,7 +155,7 @@ impl HistoryChecker {
     }
 }
 
-/// A snapshot shows what was there then.
+/// Checks that a snapshot shows the contents recorded at its sequence number.
 fn check_snapshot(db: &Db, snapshot: &Snapshot, then: &Contents) -> Result<(), String> {
     let said = |e: perigee::Error| format!("reading at {}: {e}", snapshot.sequence());
     for name in STEADY_FAMILIES {
@@ -165,7 +167,7 @@ fn check_snapshot(db: &Db, snapshot: &Snapshot, then: &Contents) -> Result<(), S
         }
         let nothing = BTreeMap::new();
         compare_families(name, then.get(name).unwrap_or(&nothing), &map)
-            .map_err(|e| format!("the past at {}: {e}", snapshot.sequence()))?;
+            .map_err(|e| format!("reading history at {}: {e}", snapshot.sequence()))?;
     }
     Ok(())
 }

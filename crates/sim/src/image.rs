@@ -1,4 +1,5 @@
-//! Builds the small database that the flips damage, and knows what damage may pass for a torn end.
+//! Builds the small database that `flips` damages, and decides what damage may pass for a torn log
+//! end.
 
 use crate::contents::read_all;
 use crate::engine_target::PATH;
@@ -16,52 +17,52 @@ use std::time::Duration;
 /// How the process that wrote an image ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImageEnd {
-    /// It closed the database.
+    /// The process closed the database.
     Closed,
-    /// It was killed right after its last commit.
+    /// The process was killed right after its last commit.
     Killed,
-    /// It was killed after it had been idle: the watermark covers every commit, so nothing is
-    /// excused.
+    /// The process was killed after an idle period: the watermark covers every commit, so no
+    /// damage may pass for a torn end.
     KilledIdle,
 }
 
-/// A database at rest.
+/// A database that no process has open.
 pub struct Image {
-    /// Its files.
+    /// Disk with the files.
     pub disk: Arc<SimDisk>,
-    /// What it holds.
+    /// Contents of the database.
     pub contents: Contents,
-    /// How its last process ended.
+    /// How the process that wrote it ended.
     pub end: ImageEnd,
-    /// The last operation of the last batch that wrote to each key: family and key.
+    /// For each column family and key, the last operation of the last batch that wrote to it.
     pub latest_seqs: LatestSeqs,
-    /// The last log segment and the ends of its records, with the contents after each (crashed
-    /// image only).
+    /// The last log segment with the end offsets of its records and the contents before each
+    /// (killed images only).
     pub tail: Option<LogTail>,
-    /// Options to open it with.
+    /// Seed of the options to open it with.
     seed: u64,
 }
 
-/// The end of a log that was not closed.
+/// The tail of a log that was not closed.
 pub struct LogTail {
-    /// The segment.
+    /// Path of the segment.
     pub path: PathBuf,
-    /// The commits in it.
+    /// Commits in it.
     pub records: Vec<LogRecord>,
 }
 
 /// One commit in a log segment.
 pub struct LogRecord {
     path: PathBuf,
-    /// Where it begins.
+    /// Start offset.
     pub start_offset: usize,
-    /// Where it ends.
+    /// End offset.
     pub end_offset: usize,
-    /// The contents before it.
+    /// Contents of the database before it.
     pub before: Contents,
 }
 
-/// The options of the image; `Full`, so that every commit is synced by itself.
+/// Returns the options of the image; `Full` durability, so that every commit is synced by itself.
 pub fn options(env: Env, seed: u64) -> Options {
     let mut rng = Rng::new(seed);
     let family = FamilyOptions::new()
@@ -81,25 +82,25 @@ pub fn options(env: Env, seed: u64) -> Options {
 }
 
 impl Image {
-    /// The image of a seed: several families, levels, value logs and log segments.
+    /// Builds the image of a seed: several column families, levels, value logs and log segments.
     pub fn build(seed: u64, end: ImageEnd) -> std::result::Result<Image, String> {
         let disk = SimDisk::new(seed);
         let built =
             SimWorld::new(seed).run(disk.clone(), |env| build_database(env, &disk, seed, end));
         let ((contents, newest), copy, tail) =
             built.map_err(|e| format!("building the image: {e}"))?;
-        // A process crash keeps the boot id: nothing that was written can be missing.
+        // A process crash keeps the boot id: nothing that was written may be missing.
         Ok(Image { disk: copy, contents, latest_seqs: newest, end, tail, seed })
     }
 
-    /// The options to open it with.
+    /// Returns the options to open the image with.
     pub fn options(&self, env: Env) -> Options {
         options(env, self.seed)
     }
 
-    /// If the bytes of the last segment were changed to `bytes`: the contents that a cut there
-    /// leaves, and whether something must be reported, provided nothing behind the first bad record
-    /// proves that it was there.
+    /// Returns, for a last segment changed to `bytes`, the contents that a cut at the first bad
+    /// record leaves and whether the cut must be reported. `None` if something after that record
+    /// proves that it had been written.
     pub fn contents_after_cut(
         &self,
         path: &Path,
@@ -112,7 +113,7 @@ impl Image {
         };
         let first = tail.records.iter().position(|r| !same(&r));
         let Some(first) = first else {
-            // Only bytes behind the last record differ.
+            // Only bytes after the last record differ.
             let end = tail.records.last()?.end_offset;
             let untouched = bytes.get(..end) == before.get(..end);
             return untouched.then_some((&self.contents, written_len(bytes) > end));
@@ -143,7 +144,7 @@ fn build_database(env: Env, disk: &Arc<SimDisk>, seed: u64, end: ImageEnd) -> Re
         for _ in 0..40 {
             filler.commit()?;
         }
-        // Not all families are flushed in the last rounds, so that several segments stay.
+        // Not all column families are flushed in the last rounds, so that several segments remain.
         if round + 2 < ROUNDS {
             filler.db.flush()?;
         } else if round + 1 < ROUNDS {
@@ -163,12 +164,12 @@ fn build_database(env: Env, disk: &Arc<SimDisk>, seed: u64, end: ImageEnd) -> Re
     filler.finish(seed, end)
 }
 
-/// Longer than the log may go without a watermark.
+/// Idle time after which the log is certain to have a watermark, in microseconds.
 const IDLE_US: u64 = 5_000_000;
 const ROUNDS: usize = 6;
 const FAMILIES: [&str; 3] = ["alpha", "beta", "default"];
 
-/// A database being filled, and where each commit went.
+/// A database being filled, with the log position of each commit.
 struct ImageBuilder<'a> {
     db: Db,
     disk: &'a Arc<SimDisk>,
@@ -205,7 +206,7 @@ impl ImageBuilder<'_> {
         Ok(())
     }
 
-    /// A batch, and the keys that it writes to.
+    /// Returns a random batch and the keys that it writes to.
     fn random_batch(&mut self) -> Result<(WriteBatch, Vec<(String, Vec<u8>)>)> {
         let (mut batch, rng, mut keys) = (WriteBatch::new(), &mut self.rng, Vec::new());
         for _ in 0..rng.between(1, 3) {
@@ -219,7 +220,7 @@ impl ImageBuilder<'_> {
                 match rng.below(3) {
                     0 => batch.delete_range(&family, &key[..]..=&key[..])?,
                     1 => {
-                        // Its contract allows a key that was never put.
+                        // The contract of single delete allows a key that was never put.
                         batch.single_delete(&family, [b"never ", &key[..]].concat())?;
                         batch.delete(&family, &key)?;
                     }
@@ -239,7 +240,8 @@ impl ImageBuilder<'_> {
         Ok((batch, keys))
     }
 
-    /// The image is worth damaging only if every kind of file is in it.
+    /// Fails unless the image contains every kind of file; otherwise damaging it would prove too
+    /// little.
     fn check_file_kinds(&self) -> Result<()> {
         let with = |end: &str| {
             self.disk.paths().iter().filter(|p| p.extension().is_some_and(|e| e == end)).count()
@@ -247,7 +249,9 @@ impl ImageBuilder<'_> {
         let levels: BTreeSet<u8> = self.db.files().iter().map(|f| f.level).collect();
         let kinds = (with("wal"), with("klog"), with("vlog"), levels.len());
         if kinds.0 < 2 || kinds.1 < 3 || kinds.2 < 2 || kinds.3 < 2 {
-            return Err(perigee::Error::internal(format!("the image is too plain: {kinds:?}")));
+            return Err(perigee::Error::internal(format!(
+                "the image lacks a kind of file: {kinds:?}"
+            )));
         }
         Ok(())
     }
@@ -270,17 +274,17 @@ impl ImageBuilder<'_> {
     }
 }
 
-/// Bytes of a file header: where the first record of a segment begins.
+/// Size of a file header in bytes: the offset of the first record of a segment.
 const FILE_HEADER_BYTES: usize = 72;
 
-/// How far a log segment is written: space that was taken ahead is zeros, and no record ends with
-/// one.
+/// Returns the written length of a log segment: preallocated space is zeros, and no record ends
+/// with one.
 fn written_len(bytes: &[u8]) -> usize {
     bytes.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1)
 }
 
-/// The log segment that records go to: the one with the highest number that holds any. (A later one
-/// was made ahead.)
+/// Returns the log segment that records go to: the one with the highest number that contains any.
+/// (A later one was preallocated.)
 fn last_segment(disk: &SimDisk) -> Option<PathBuf> {
     let holds = |p: &PathBuf| written_len(&disk.read_raw(p)) > FILE_HEADER_BYTES;
     disk.paths().into_iter().filter(|p| p.extension().is_some_and(|e| e == "wal") && holds(p)).max()

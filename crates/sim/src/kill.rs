@@ -1,5 +1,6 @@
-//! `perigee-sim kill`: a real process on real files, killed with SIGKILL at random times and (with
-//! strace) at chosen system calls, twice or more; then every acknowledged commit must be there.
+//! `perigee-sim kill`: a real process on real files is killed with SIGKILL at random times and
+//! (with strace) at chosen system calls, at least twice. Afterwards every acknowledged commit must
+//! be there.
 
 use crate::contents::read_all;
 use crate::engine_target::check_report;
@@ -20,12 +21,13 @@ pub struct Args {
     /// Shared options.
     #[command(flatten)]
     pub common: CommonArgs,
-    /// Where the databases are made (default: the system's directory for temporary files).
+    /// Directory in which the databases are created (default: the system's directory for temporary
+    /// files).
     #[arg(long)]
     pub dir: Option<PathBuf>,
 }
 
-/// System calls at which the process is killed, and up to which occurrence.
+/// System calls at which the process is killed, with the highest occurrence to try.
 const KILL_SYSCALLS: [(&str, u64); 6] = [
     ("write,writev,pwrite64,pwritev", 300),
     ("fsync,fdatasync", 120),
@@ -34,17 +36,17 @@ const KILL_SYSCALLS: [(&str, u64); 6] = [
     ("openat", 60),
     ("ftruncate,fallocate", 3),
 ];
-/// A process that outlives this, from when it runs, was not killed by its system call.
+/// Time after which a running process counts as not killed by its system call.
 const SYSCALL_KILL_TIMEOUT: Duration = Duration::from_millis(700);
-/// Longest wait for what must happen however busy the machine is: a process that starts, or one
-/// that dies. After it the case fails.
+/// Longest wait, on a machine under any load, for a process to start or to die. After it the case
+/// fails.
 const HANG_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// Runs the command; whether all went well.
+/// Runs the command. Returns true if no case failed.
 pub fn run(args: &Args) -> bool {
     let strace = strace_works();
     if !strace {
-        println!("strace is not there (or may not trace): killing at random times only");
+        println!("strace is not installed or not permitted: killing at random times only");
     }
     let base = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     let tally = run_cases("kill", &args.common, 0, args.common.case_limit(u64::MAX), |case| {
@@ -69,11 +71,11 @@ fn strace_works() -> bool {
     strace.status().is_ok_and(|status| status.success())
 }
 
-/// What the child said.
+/// What the child reported.
 #[derive(Debug, Default)]
 struct ChildReport {
     pid: Option<u32>,
-    /// Commits acknowledged, for each writer: as many as the highest number and one.
+    /// Number of acknowledged commits of each writer: the highest number plus one.
     acked: Vec<usize>,
     opened: bool,
     failure: Option<String>,
@@ -96,7 +98,8 @@ impl ChildReport {
                 if let (Some(writer), Some(start)) = (number(), number()) {
                     if start < self.acked[writer] {
                         self.failure = Some(format!(
-                            "writer {writer}: {} commits were acknowledged, after a crash there were {start}",
+                            "writer {writer}: {} commits were acknowledged, but {start} were \
+                             found after a crash",
                             self.acked[writer]
                         ));
                     }
@@ -114,17 +117,17 @@ fn run_case(case: &Case, base: &Path, strace: bool) -> Result<(), String> {
     let dir = base.join(format!("perigee-kill-{}-{}", std::process::id(), case.number));
     kill_child::remove_dir(&dir);
     let writers = rng.between(1, 4);
-    let heard =
+    let report =
         Arc::new(Mutex::new(ChildReport { acked: vec![0; writers], ..ChildReport::default() }));
     let crashes = rng.pick(&[2, 2, 3]);
     for _ in 0..crashes {
         let at_call = strace && rng.percent(60);
-        run_and_kill(case, &dir, &heard, &mut rng, writers, at_call)?;
-        if let Some(wrong) = lock_mutex(&heard).failure.take() {
+        run_and_kill(case, &dir, &report, &mut rng, writers, at_call)?;
+        if let Some(wrong) = lock_mutex(&report).failure.take() {
             return Err(format!("{wrong} (left in {})", dir.display()));
         }
     }
-    let acked = lock_mutex(&heard).acked.clone();
+    let acked = lock_mutex(&report).acked.clone();
     case.count("commits acknowledged", acked.iter().sum::<usize>() as u64);
     check_recovered(case.case_seed(), &dir, &acked)
         .map_err(|e| format!("{e} (left in {})", dir.display()))?;
@@ -132,11 +135,11 @@ fn run_case(case: &Case, base: &Path, strace: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Starts the child and sees it die.
+/// Starts the child and kills it.
 fn run_and_kill(
     case: &Case,
     dir: &Path,
-    heard: &Arc<Mutex<ChildReport>>,
+    report: &Arc<Mutex<ChildReport>>,
     rng: &mut Rng,
     writers: usize,
     at_call: bool,
@@ -144,12 +147,12 @@ fn run_and_kill(
     let call = rng.pick(&KILL_SYSCALLS);
     let when = rng.log_uniform(call.1);
     {
-        let mut heard = lock_mutex(heard);
-        (heard.pid, heard.opened) = (None, false);
+        let mut report = lock_mutex(report);
+        (report.pid, report.opened) = (None, false);
     }
     let mut process = spawn(case, dir, writers, at_call.then_some((call.0, when)))?;
-    let listener = spawn_output_reader(&mut process, heard)?;
-    let life = if at_call {
+    let listener = spawn_output_reader(&mut process, report)?;
+    let run_time = if at_call {
         case.count("killed at a system call", 1);
         SYSCALL_KILL_TIMEOUT
     } else {
@@ -157,23 +160,23 @@ fn run_and_kill(
         Duration::from_micros(rng.log_uniform(400_000))
     };
     let (mut probe, mut probed) = (!at_call, Ok(()));
-    let mut end = (!at_call).then(|| Instant::now() + life);
+    let mut end = (!at_call).then(|| Instant::now() + run_time);
     let started = Instant::now();
     while process.try_wait().map_err(|e| e.to_string())?.is_none() {
-        // Under strace its life begins when it has said which process it is: before, only strace
-        // could be killed, and it would go on without.
-        if end.is_none() && lock_mutex(heard).pid.is_some() {
-            end = Some(Instant::now() + life);
+        // Under strace the child may be killed only after it has reported its process id: before
+        // that, only strace could be killed, and the child would go on without it.
+        if end.is_none() && lock_mutex(report).pid.is_some() {
+            end = Some(Instant::now() + run_time);
         }
         if end.map_or(started.elapsed() > HANG_TIMEOUT, |end| Instant::now() >= end) {
             break;
         }
-        if probe && lock_mutex(heard).opened {
+        if probe && lock_mutex(report).opened {
             (probe, probed) = (false, check_second_open_refused(case, dir));
         }
         std::thread::sleep(Duration::from_millis(1));
     }
-    let pid = lock_mutex(heard).pid;
+    let pid = lock_mutex(report).pid;
     kill(&mut process, pid)?;
     let _ = process.wait();
     listener.join().map_err(|_| "the listener panicked".to_string())?;
@@ -211,23 +214,23 @@ fn spawn(
 
 fn spawn_output_reader(
     process: &mut Child,
-    heard: &Arc<Mutex<ChildReport>>,
+    report: &Arc<Mutex<ChildReport>>,
 ) -> Result<std::thread::JoinHandle<()>, String> {
     let out = process.stdout.take().ok_or("the child has no output")?;
-    let heard = heard.clone();
+    let report = report.clone();
     Ok(std::thread::spawn(move || {
         for line in BufReader::new(out).lines() {
             match line {
-                Ok(line) => lock_mutex(&heard).parse_line(&line),
+                Ok(line) => lock_mutex(&report).parse_line(&line),
                 Err(_) => break,
             }
         }
     }))
 }
 
-/// Kills the child: itself, or under strace the traced process, whose end strace follows. Strace
-/// ends when that one has let go of its files; if strace were killed first, the next open might
-/// find them locked.
+/// Kills the child directly or, under strace, the traced process; strace then exits. Strace exits
+/// after that process has closed its files; if strace were killed first, the next open might find
+/// them locked.
 fn kill(process: &mut Child, pid: Option<u32>) -> Result<(), String> {
     let is_over =
         |process: &mut Child| process.try_wait().map(|status| status.is_some()).unwrap_or(false);
@@ -248,22 +251,22 @@ fn kill(process: &mut Child, pid: Option<u32>) -> Result<(), String> {
     done
 }
 
-/// While the child lives, nobody else gets in.
+/// Checks that a second open is refused while the child runs.
 fn check_second_open_refused(case: &Case, dir: &Path) -> Result<(), String> {
     match Db::open(dir, kill_child::options(case.case_seed())) {
         Err(e) if e.kind() == ErrorKind::Locked => {
             case.count("second opens refused", 1);
             Ok(())
         }
-        Err(e) => Err(format!("a second open gave {e}")),
-        Ok(_) => Err("a second open succeeded while the child lived".into()),
+        Err(e) => Err(format!("a second open failed with the wrong error: {e}")),
+        Ok(_) => Err("a second open succeeded while the child was running".into()),
     }
 }
 
-/// Everything acknowledged is there, whole, in all families; twice.
+/// Checks twice that every acknowledged commit is there, complete, in all column families.
 fn check_recovered(seed: u64, dir: &Path, acked: &[usize]) -> Result<(), String> {
     let mut ledger = Ledger::new(acked.len());
-    // All begin before any ends: the pipe does not tell in which order the writers took turns.
+    // All attempts begin before any ends: the pipe does not show in which order the writers ran.
     for (writer, &acked) in acked.iter().enumerate() {
         for number in 0..=acked {
             ledger.begin_commit(writer, kill_child::commit_puts(seed, writer, number));
@@ -292,13 +295,13 @@ mod tests {
 
     #[test]
     fn skipped_commit_number_is_reported() {
-        let mut heard = ChildReport { acked: vec![0, 0], ..ChildReport::default() };
+        let mut report = ChildReport { acked: vec![0, 0], ..ChildReport::default() };
         for line in ["p 17", "s 0 0", "s 1 0", "o", "a 1 0", "a 1 1", "s 1 2"] {
-            heard.parse_line(line);
+            report.parse_line(line);
         }
-        assert!(heard.opened && heard.pid == Some(17) && heard.failure.is_none());
-        assert_eq!(heard.acked, [0, 2]);
-        heard.parse_line("s 1 1");
-        assert!(heard.failure.is_some());
+        assert!(report.opened && report.pid == Some(17) && report.failure.is_none());
+        assert_eq!(report.acked, [0, 2]);
+        report.parse_line("s 1 1");
+        assert!(report.failure.is_some());
     }
 }

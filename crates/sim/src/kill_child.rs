@@ -1,6 +1,6 @@
-//! The process that is killed: opens a real database, writes with several threads, and says on its
-//! standard output what was acknowledged. What a writer writes is a function of (seed, writer,
-//! number), so the parent needs no more than numbers.
+//! The process that `kill` kills: opens a real database, writes from several threads, and prints
+//! what was acknowledged. A write is a function of (seed, writer, number), so the parent needs only
+//! numbers.
 
 use crate::ledger::{COUNTER_FAMILY, Put, SHARED_KEY, counter_key};
 use crate::rng::{Rng, mix, value_bytes};
@@ -12,7 +12,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Families besides the default one.
+/// Column families besides the default one.
 const STEADY_FAMILIES: [&str; 2] = ["a", "b"];
 
 /// Options of the hidden command.
@@ -29,7 +29,7 @@ pub struct Args {
     pub writers: usize,
 }
 
-/// The options of a case.
+/// Returns the database options of a case.
 pub fn options(seed: u64) -> Options {
     let mut rng = Rng::new(seed);
     let family = FamilyOptions::new()
@@ -48,7 +48,7 @@ pub fn options(seed: u64) -> Options {
     Options::new().durability(durability).block_cache_bytes(64 << 10).default_family(family)
 }
 
-/// What commit `number` of a writer writes (without the counter).
+/// Returns what commit `number` of a writer writes, without the counter.
 pub fn commit_puts(seed: u64, writer: usize, number: usize) -> Vec<Put> {
     let mut rng = Rng::new(mix(seed, mix(writer as u64, number as u64)));
     let n = rng.between(1, 5);
@@ -82,7 +82,7 @@ pub fn run(args: &Args) -> bool {
     }
 }
 
-/// One line in one write, so that lines of threads never mix.
+/// Prints one line with one write call, so that lines of different threads never mix.
 fn print_line(line: &str) {
     let _ = std::io::stdout().lock().write_all(format!("{line}\n").as_bytes());
 }
@@ -117,7 +117,7 @@ fn open_and_write(args: &Args) -> Result<()> {
     results.into_iter().collect()
 }
 
-/// How many commits of a writer are there.
+/// Returns the number of a writer's commits in the database.
 fn count_commits(db: &Db, writer: usize) -> Result<usize> {
     let text = db.get(counter_key(writer))?;
     Ok(text.and_then(|t| String::from_utf8(t).ok()?.parse().ok()).map_or(0, |n: usize| n + 1))

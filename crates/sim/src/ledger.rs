@@ -1,11 +1,11 @@
-//! The ledger: what writers attempted and what they were told, and whether a recovered database is
-//! one that these answers allow. Knows nothing of the engine.
+//! The ledger: what writers attempted, how each attempt ended, and whether a recovered database is
+//! one that these results allow. Uses nothing of the engine.
 //!
 //! Each writer owns its keys and writes the number of its attempt into a counter key with every
-//! batch, so the recovered contents say how far each writer's commits go. From there everything
-//! else is determined, and compared.
+//! batch, so the recovered contents show how far each writer's commits reach. This determines all
+//! other contents, which are compared.
 //!
-//! 1. A writer's commits survive as a prefix of its attempts, whole, in all families alike.
+//! 1. A writer's commits survive as a prefix of its attempts, whole, in all column families alike.
 //! 2. If a commit is there, every commit acknowledged before it began is there (one order, no
 //!    holes).
 //! 3. What must have survived (by durability and kind of crash) is there.
@@ -16,29 +16,29 @@ use crate::history::Bytes;
 use crate::history_checker::HistoryChecker;
 use std::collections::BTreeMap;
 
-/// Contents of the families, by name.
+/// Contents of the column families, by name.
 pub type Contents = BTreeMap<String, BTreeMap<Bytes, Bytes>>;
 
-/// The family of the counters; it always exists.
+/// Column family of the counters; it always exists.
 pub const COUNTER_FAMILY: &str = "default";
-/// A key that every writer writes in every batch of a database that shares.
+/// Key that every writer writes in every batch, if the session uses a shared key.
 pub const SHARED_KEY: &[u8] = b"shared";
 
-/// One element of an attempt.
+/// One write of an attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Put {
-    /// Family, and which incarnation of it (families that stay are incarnation 0).
+    /// Column family and its incarnation (0 for permanent column families).
     pub family: (String, u32),
     /// Key.
     pub key: Bytes,
-    /// Value, or a delete.
+    /// New value; `None` deletes.
     pub value: Option<Bytes>,
 }
 
-/// What a writer was told.
+/// Result of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitOutcome {
-    /// Nothing yet.
+    /// Not returned yet.
     Pending,
     /// Success.
     Acked,
@@ -48,14 +48,14 @@ pub enum CommitOutcome {
     Failed,
 }
 
-/// One commit.
+/// One commit attempt.
 #[derive(Clone, Debug)]
 pub struct CommitAttempt {
-    /// What it writes, the counter included.
+    /// Writes, the counter included.
     pub puts: Vec<Put>,
-    /// What was answered.
+    /// Result.
     pub outcome: CommitOutcome,
-    /// Whether it must survive a power cut.
+    /// True if it must survive a power cut.
     pub durable: bool,
     started: u64,
     ended: u64,
@@ -63,57 +63,57 @@ pub struct CommitAttempt {
     pub acked_us: u64,
 }
 
-/// Which survivors a crash owes.
+/// Which commits must survive a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequiredCommits {
-    /// Everything acknowledged (the process died, or the database was closed).
+    /// Every acknowledged commit (the process died, or the database was closed).
     Acked,
-    /// What was durable (the power failed); and what was acknowledged before this virtual time.
+    /// Durable commits (the power failed), and those acknowledged before this virtual time.
     Durable {
         /// Zero if only durable commits count.
         before_us: u64,
     },
 }
 
-/// All writers.
+/// Attempts of all writers.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     writers: Vec<Vec<CommitAttempt>>,
     clock: u64,
-    /// The families that come and go. Only writer 0 changes them and writes to them.
+    /// Column families that are created and dropped. Only writer 0 changes them and writes to them.
     pub families: FamilyIncarnations,
-    /// What lives remember of each other beside it.
+    /// Other state remembered across sessions.
     pub history: HistoryChecker,
 }
 
-/// The counter key of a writer.
+/// Returns the counter key of a writer.
 pub fn counter_key(writer: usize) -> Bytes {
     format!("n/{writer}").into_bytes()
 }
 
 impl Ledger {
-    /// A ledger for that many writers.
+    /// Creates a ledger for this number of writers.
     pub fn new(writers: usize) -> Self {
         Ledger { writers: vec![Vec::new(); writers], ..Ledger::default() }
     }
-    /// The number of a writer's next attempt.
+    /// Returns the number of the writer's next attempt.
     pub fn next_attempt(&self, writer: usize) -> usize {
         self.writers[writer].len()
     }
-    /// How many attempts there were.
+    /// Returns the number of attempts.
     pub fn len(&self) -> usize {
         self.writers.iter().map(Vec::len).sum()
     }
-    /// Whether nobody attempted anything.
+    /// Returns true if there was no attempt.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// How many were acknowledged.
+    /// Returns the number of acknowledged commits.
     pub fn acked_count(&self) -> usize {
         self.writers.iter().flatten().filter(|a| a.outcome == CommitOutcome::Acked).count()
     }
 
-    /// A writer starts a commit.
+    /// Records that a writer starts a commit. Returns the attempt's number.
     pub fn begin_commit(&mut self, writer: usize, mut puts: Vec<Put>) -> usize {
         let number = self.next_attempt(writer);
         puts.push(Put {
@@ -135,42 +135,43 @@ impl Ledger {
         number
     }
 
-    /// What it writes.
+    /// Returns the writes of an attempt.
     pub fn puts(&self, writer: usize, number: usize) -> &[Put] {
         &self.writers[writer][number].puts
     }
 
-    /// It was told something.
+    /// Records how the commit ended.
     pub fn end_commit(
         &mut self,
         writer: usize,
         number: usize,
-        told: CommitOutcome,
+        outcome: CommitOutcome,
         durable: bool,
         now_us: u64,
     ) {
         self.clock += 1;
         let attempt = &mut self.writers[writer][number];
-        attempt.outcome = told;
-        attempt.durable = durable && told == CommitOutcome::Acked;
+        attempt.outcome = outcome;
+        attempt.durable = durable && outcome == CommitOutcome::Acked;
         attempt.ended = self.clock;
         attempt.acked_us = now_us;
     }
 
-    /// A moment, for [`Ledger::synced`].
+    /// Advances the logical clock and returns its time, for [`Ledger::mark_synced`].
     pub fn advance_clock(&mut self) -> u64 {
         self.clock += 1;
         self.clock
     }
 
-    /// A sync that began at `moment` succeeded: everything acknowledged before is durable.
+    /// Records a successful sync that began at logical time `moment`: everything acknowledged
+    /// before is durable.
     pub fn mark_synced(&mut self, moment: u64) {
         for attempt in self.writers.iter_mut().flatten() {
             attempt.durable |= attempt.outcome == CommitOutcome::Acked && attempt.ended < moment;
         }
     }
 
-    /// The latest time of an acknowledgement whose time counts.
+    /// Returns the latest acknowledgement time of the commits whose time matters.
     pub fn newest_ack_us(&self) -> u64 {
         let times = self
             .writers
@@ -181,26 +182,25 @@ impl Ledger {
         times.filter(|&us| us != u64::MAX).max().unwrap_or(0)
     }
 
-    /// Checks recovered contents; on success returns how far each writer's commits go (the number
-    /// of commits).
+    /// Checks recovered contents. Returns the number of each writer's commits in them.
     pub fn check_recovered(
         &self,
         found: &Contents,
-        owed: RequiredCommits,
+        required: RequiredCommits,
     ) -> Result<Vec<usize>, String> {
         let mut ends = Vec::new();
         for writer in 0..self.writers.len() {
             ends.push(self.commits_found(writer, found)?);
         }
-        self.check_required(&ends, owed)?;
+        self.check_required(&ends, required)?;
         self.check_order(&ends)?;
         self.check_contents(&ends, found)?;
         Ok(ends)
     }
 
-    /// How many of a writer's attempts the counter says are there.
+    /// Returns the number of a writer's commits according to its counter.
     fn commits_found(&self, writer: usize, found: &Contents) -> Result<usize, String> {
-        let home = found.get(COUNTER_FAMILY).ok_or("the default family is missing")?;
+        let home = found.get(COUNTER_FAMILY).ok_or("the default column family is missing")?;
         let Some(text) = home.get(&counter_key(writer)) else {
             return Ok(0);
         };
@@ -217,10 +217,10 @@ impl Ledger {
         }
     }
 
-    fn check_required(&self, ends: &[usize], owed: RequiredCommits) -> Result<(), String> {
+    fn check_required(&self, ends: &[usize], required: RequiredCommits) -> Result<(), String> {
         for (writer, attempts) in self.writers.iter().enumerate() {
             let missing = attempts.iter().enumerate().skip(ends[writer]).find(|(_, a)| {
-                let due = match owed {
+                let due = match required {
                     RequiredCommits::Acked => true,
                     RequiredCommits::Durable { before_us } => a.durable || a.acked_us < before_us,
                 };
@@ -228,7 +228,8 @@ impl Ledger {
             });
             if let Some((number, attempt)) = missing {
                 return Err(format!(
-                    "writer {writer}: commit {number} was acknowledged{} and is lost (found {} commits of {})",
+                    "writer {writer}: commit {number} was acknowledged{} and is lost (found {} \
+                     commits of {})",
                     if attempt.durable { " durably" } else { "" },
                     ends[writer],
                     attempts.len()
@@ -257,7 +258,8 @@ impl Ledger {
         let oldest_absent = self.writers.iter().enumerate().filter_map(absent).min();
         match (newest_present, oldest_absent) {
             (Some(started), Some(ended)) if started > ended => Err(format!(
-                "a hole: a commit begun at {started} is there, one acknowledged before, at {ended}, is not"
+                "a hole: a commit begun at {started} is there, one acknowledged before, at \
+                 {ended}, is not"
             )),
             _ => Ok(()),
         }
@@ -277,14 +279,14 @@ impl Ledger {
             compare_families(name, expected.get(name).unwrap_or(&empty), map)?;
         }
         if let Some(name) = expected.keys().find(|name| !found.contains_key(*name)) {
-            return Err(format!("family {name} is missing"));
+            return Err(format!("column family {name} is missing"));
         }
         self.matching_families(ends, found)?;
         self.check_shared(ends, found)
     }
 
-    /// The possible state of the changing families that was found; if none was, why the first is
-    /// not the one.
+    /// Returns the candidate set of column families that was found. If none matches, describes the
+    /// difference to the first candidate.
     fn matching_families(&self, ends: &[usize], found: &Contents) -> Result<&FamilySet, String> {
         let mut why = None;
         for affairs in self.families.candidates() {
@@ -305,17 +307,18 @@ impl Ledger {
         if let Some(name) =
             found.keys().find(|name| is_changing_family(name) && !affairs.contains_key(*name))
         {
-            return Err(format!("family {name} is there although it was dropped"));
+            return Err(format!("column family {name} is there although it was dropped"));
         }
         for (name, incarnation) in affairs {
             let map = found
                 .get(name)
-                .ok_or_else(|| format!("family {name} was made and is not there"))?;
+                .ok_or_else(|| format!("column family {name} was created but is not there"))?;
             let after = self.families.origin(*incarnation).map_or(0, |o| o.after);
             let acked = |a: &CommitAttempt| a.outcome == CommitOutcome::Acked;
             if self.writers[0].iter().take(after).skip(ends[0]).any(acked) {
                 return Err(format!(
-                    "family {name} is there, and a commit acknowledged before it was made is not"
+                    "column family {name} is there, but a commit acknowledged before its creation \
+                     is not"
                 ));
             }
             compare_families(name, &self.incarnation_contents(*incarnation, ends[0]), map)?;
@@ -323,7 +326,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The contents of an incarnation after the first `end` attempts of writer 0.
+    /// Returns the contents of an incarnation after the first `end` attempts of writer 0.
     fn incarnation_contents(&self, incarnation: u32, end: usize) -> BTreeMap<Bytes, Bytes> {
         let origin = self.families.origin(incarnation);
         let parent = origin.and_then(|o| Some((o.parent?, o.after)));
@@ -353,8 +356,8 @@ impl Ledger {
         }
     }
 
-    /// The shared key holds the last commit of some writer, the same in all families, and none
-    /// began after that one had ended.
+    /// Checks that the shared key holds the last commit of some writer, the same in all column
+    /// families, and that no surviving commit began after that one had ended.
     fn check_shared(&self, ends: &[usize], found: &Contents) -> Result<(), String> {
         let mut values: Vec<_> = found
             .iter()
@@ -365,7 +368,7 @@ impl Ledger {
         let [Some(value)] = values[..] else {
             return match values[..] {
                 [None] | [] => Ok(()),
-                _ => Err(format!("families disagree about the shared key: {values:?}")),
+                _ => Err(format!("column families disagree about the shared key: {values:?}")),
             };
         };
         let last: Vec<&CommitAttempt> =
@@ -382,7 +385,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// After a recovery: what is not there is gone for ever, and a family is there or is not.
+    /// Records the result of a recovery: commits that are missing are lost for good, and the set of
+    /// column families is certain.
     pub fn discard_lost_commits(&mut self, ends: &[usize], found: &Contents) {
         if let Ok(affairs) = self.matching_families(ends, found).cloned() {
             self.families.resolve(affairs);
@@ -394,14 +398,14 @@ impl Ledger {
                 } else if attempt.outcome != CommitOutcome::Failed {
                     attempt.outcome = CommitOutcome::Acked;
                 }
-                // The clock of the next life starts again.
+                // The clock restarts at the next open.
                 attempt.acked_us = u64::MAX;
             }
         }
     }
 }
 
-/// Compares two families but for the shared key; the first difference in words.
+/// Compares two column families except for the shared key and describes the first difference.
 pub fn compare_families(
     name: &str,
     expected: &BTreeMap<Bytes, Bytes>,
@@ -415,7 +419,7 @@ pub fn compare_families(
         let (want, got) = (expected.get(key), found.get(key));
         if want != got {
             return Err(format!(
-                "family {name}, key \"{}\": expected {}, found {}",
+                "column family {name}, key \"{}\": expected {}, found {}",
                 key.escape_ascii(),
                 show(want),
                 show(got)

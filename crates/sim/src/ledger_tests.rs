@@ -1,4 +1,4 @@
-//! The ledger must flag each kind of loss, and nothing else.
+//! Tests that the ledger reports each kind of loss, and nothing else.
 
 use super::*;
 use crate::family_incarnations::FamilyDdl;
@@ -7,7 +7,8 @@ fn put(family: &str, key: &str, value: &str) -> Put {
     Put { family: (family.into(), 0), key: key.into(), value: Some(value.into()) }
 }
 
-/// Two writers, two commits each over two families, one after another: w0, w1, w0, w1.
+/// Returns the ledger of two writers with two commits each over two column families, in the order
+/// w0, w1, w0, w1.
 fn ledger() -> Ledger {
     let mut l = Ledger::new(2);
     for (writer, durable) in [(0, true), (1, false), (0, false), (1, false)] {
@@ -20,7 +21,7 @@ fn ledger() -> Ledger {
     l
 }
 
-/// What the database holds after so many commits of each writer.
+/// Returns the contents after this many commits of each writer.
 fn contents(l: &Ledger, ends: [usize; 2]) -> Contents {
     let mut out =
         Contents::from([(COUNTER_FAMILY.into(), BTreeMap::new()), ("a".into(), BTreeMap::new())]);
@@ -54,7 +55,7 @@ fn lost_commits_are_flagged() {
     assert!(
         l.check_recovered(&contents(&l, [1, 1]), RequiredCommits::Durable { before_us: 11 })
             .is_err(),
-        "one older than the interval"
+        "a commit older than the interval"
     );
     assert!(l.check_recovered(&contents(&l, [1, 2]), POWER_CUT).is_err(), "a hole between writers");
 }
@@ -64,13 +65,13 @@ fn partial_and_unknown_commits_are_flagged() {
     let l = ledger();
     let mut half = contents(&l, [2, 2]);
     half.get_mut("a").unwrap().remove(&b"d/1/1"[..].to_vec());
-    assert!(l.check_recovered(&half, POWER_CUT).is_err(), "families disagree");
+    assert!(l.check_recovered(&half, POWER_CUT).is_err(), "column families disagree");
     let mut extra = contents(&l, [2, 2]);
     extra.get_mut("a").unwrap().insert(b"x".to_vec(), b"y".to_vec());
-    assert!(l.check_recovered(&extra, POWER_CUT).is_err(), "a key that nobody wrote");
+    assert!(l.check_recovered(&extra, POWER_CUT).is_err(), "a key that no writer wrote");
     let mut missing = contents(&l, [2, 2]);
     missing.remove("a");
-    assert!(l.check_recovered(&missing, POWER_CUT).is_err(), "a family is gone");
+    assert!(l.check_recovered(&missing, POWER_CUT).is_err(), "a missing column family");
 }
 
 #[test]
@@ -91,7 +92,7 @@ fn lost_commits_must_not_reappear() {
     let now = contents(&l, [1, 1]);
     let ends = l.check_recovered(&now, POWER_CUT).unwrap();
     l.discard_lost_commits(&ends, &now);
-    assert!(l.check_recovered(&later, POWER_CUT).is_err(), "it came back");
+    assert!(l.check_recovered(&later, POWER_CUT).is_err(), "the lost commit reappeared");
     let n = l.begin_commit(0, vec![put("a", "next", "1")]);
     assert_eq!(n, 2);
     l.end_commit(0, n, CommitOutcome::Acked, true, 30);
@@ -100,7 +101,7 @@ fn lost_commits_must_not_reappear() {
     assert_eq!(
         l.check_recovered(&found, POWER_CUT),
         Ok(vec![3, 1]),
-        "the lost attempt in between is passed over"
+        "the lost attempt in between is skipped"
     );
 }
 
@@ -113,7 +114,7 @@ fn sync_makes_earlier_commits_durable() {
     l.mark_synced(moment);
     assert!(
         l.check_recovered(&contents(&l, [2, 2]), POWER_CUT).is_ok(),
-        "the late one may be lost"
+        "the later commit may be lost"
     );
     assert!(l.check_recovered(&contents(&l, [2, 1]), POWER_CUT).is_err());
 }
@@ -134,10 +135,13 @@ fn cleared_family_is_empty() {
     found.get_mut("x").unwrap().insert(b"k".to_vec(), b"v".to_vec());
     assert!(
         l.check_recovered(&found, RequiredCommits::Acked).is_err(),
-        "the old contents came back"
+        "the old contents reappeared"
     );
     found.remove("x");
-    assert!(l.check_recovered(&found, RequiredCommits::Acked).is_err(), "the family is gone");
+    assert!(
+        l.check_recovered(&found, RequiredCommits::Acked).is_err(),
+        "the column family is missing"
+    );
 }
 
 #[test]
@@ -156,7 +160,10 @@ fn clone_has_contents_of_its_source() {
     let home = BTreeMap::from([(counter_key(0), b"0".to_vec())]);
     let x = |value: &str| BTreeMap::from([(b"k".to_vec(), Bytes::from(value))]);
     let mut found = Contents::from([(COUNTER_FAMILY.into(), home), ("x".into(), x("old"))]);
-    assert!(l.check_recovered(&found, RequiredCommits::Acked).is_ok(), "it may not have happened");
+    assert!(
+        l.check_recovered(&found, RequiredCommits::Acked).is_ok(),
+        "the clone may not have happened"
+    );
     found.insert("x2".into(), x("old"));
     let ends = l.check_recovered(&found, RequiredCommits::Acked).unwrap();
     l.discard_lost_commits(&ends, &found);
@@ -168,6 +175,6 @@ fn clone_has_contents_of_its_source() {
     found.insert("x2".into(), x("new"));
     assert!(
         l.check_recovered(&found, RequiredCommits::Acked).is_err(),
-        "a write to one shows in the other"
+        "a write to one appears in the other"
     );
 }

@@ -1,5 +1,5 @@
-//! L-dev: the drivers that try to make Perigee lose, invent or damage a byte. Uses the public API
-//! and the simulated world only; looks into no room of the engine.
+//! L-dev: drivers that try to make Perigee lose, invent or damage a byte. Uses the public API and
+//! the simulated environment only, and no internals of the engine.
 //!
 //! The module order is the dependency order.
 #![forbid(unsafe_code)]

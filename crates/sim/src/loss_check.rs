@@ -1,10 +1,12 @@
-//! Repairs and salvages a damaged image, and checks that neither loses an acknowledged operation
-//! without saying so.
+//! Repairs and salvages a damaged image, and checks that every loss of an acknowledged operation is
+//! reported.
 //!
-//! Promises: 1. every key that a repaired database answers differently lies in what the repair
-//! lists as lost: in its file's key range, or its last operation in the range of sequence numbers;
-//! 2. a salvaging reader answers "not found" for no acknowledged key; an older value is possible
-//! only if the report names a hole. Excused is what a strict open may cut: `cut`.
+//! Guarantees:
+//! 1. Every key that a repaired database answers differently is covered by what the repair lists as
+//!    lost: by its file's key range, or by its last operation's sequence number.
+//! 2. A salvaging reader answers "not found" for no acknowledged key; an older value is possible
+//!    only if the report names a lost part. The only exception is what a strict open may cut:
+//!    `cut`.
 
 use crate::engine_target::PATH;
 use crate::image::Image;
@@ -18,9 +20,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-const REPAIRED_PATH: &str = "/mended";
+const REPAIRED_PATH: &str = "/repaired";
 
-/// Checks both, each on a copy of the disk. `cut`: contents that a strict open of it may show.
+/// Checks repair and salvage, each on a copy of the disk. `cut` holds the contents that a strict
+/// open may show.
 pub fn check(
     case: &Case,
     image: &Image,
@@ -35,7 +38,7 @@ pub fn check(
     run(&|env| check_salvage(case, image, cut, env)).map_err(|e| format!("salvage: {e}"))
 }
 
-/// What a key should have: a value now, or the one that an excused cut leaves.
+/// Values that a key may have: the current one, or the one that an allowed cut leaves.
 struct ExpectedValue<'a> {
     now: Option<&'a Vec<u8>>,
     after_cut: Option<Option<&'a Vec<u8>>>,
@@ -57,7 +60,7 @@ fn expected_value<'a>(
     ExpectedValue { now: of(&image.contents), after_cut: cut.map(of) }
 }
 
-/// Every key that was ever written, and every key that is there now.
+/// Returns every key that was ever written or is there now.
 fn all_keys(image: &Image, family: &str, now: &BTreeMap<Vec<u8>, Vec<u8>>) -> BTreeSet<Vec<u8>> {
     let written = image.latest_seqs.keys().filter(|(name, _)| name == family).map(|(_, key)| key);
     written.chain(now.keys()).cloned().collect()
@@ -71,7 +74,7 @@ fn check_repair(
 ) -> Result<(), String> {
     let report = match repair_in(&env, PATH, REPAIRED_PATH, |_, _| {}) {
         Ok(report) => report,
-        // Nothing of a database is left.
+        // Nothing of the database is left.
         Err(e) => {
             return if e.kind() == perigee::ErrorKind::NotFound {
                 Ok(())
@@ -96,10 +99,11 @@ fn check_repair(
             }
             different += 1;
             let seq = image.latest_seqs.get(&(name.clone(), key.clone())).copied();
-            if !report.lost.iter().any(|piece| may_contain(piece, name, &key, seq)) {
+            if !report.lost.iter().any(|loss| may_contain(loss, name, &key, seq)) {
                 let (key, lost) = (key.escape_ascii(), &report.lost);
                 return Err(format!(
-                    "\"{key}\" of {name}, operation {seq:?}, differs, and lost is only {lost:?}"
+                    "\"{key}\" of {name}, operation {seq:?}, differs, but the reported losses do \
+                     not cover it: {lost:?}"
                 ));
             }
         }
@@ -115,13 +119,13 @@ fn read_entries(family: &Family) -> perigee::Result<BTreeMap<Vec<u8>, Vec<u8>>> 
     family.iter()?.map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec()))).collect()
 }
 
-/// Whether the last operation on a key may have been in a lost piece.
-fn may_contain(piece: &DataLoss, family: &str, key: &[u8], seq: Option<u64>) -> bool {
-    piece.entries != Some(0)
-        && piece.family.as_ref().is_none_or(|name| name == family)
-        && piece.first_key.as_ref().is_none_or(|first| &first[..] <= key)
-        && piece.last_key.as_ref().is_none_or(|last| key <= &last[..])
-        && match (piece.sequences, seq) {
+/// Returns true if the last operation on a key may have been in the lost part.
+fn may_contain(loss: &DataLoss, family: &str, key: &[u8], seq: Option<u64>) -> bool {
+    loss.entries != Some(0)
+        && loss.family.as_ref().is_none_or(|name| name == family)
+        && loss.first_key.as_ref().is_none_or(|first| &first[..] <= key)
+        && loss.last_key.as_ref().is_none_or(|last| key <= &last[..])
+        && match (loss.sequences, seq) {
             (Some((first, last)), Some(seq)) => first <= seq && last.is_none_or(|last| seq <= last),
             _ => true,
         }
@@ -145,7 +149,7 @@ fn check_salvage(
     for name in image.contents.keys() {
         let family = match db.family(name) {
             Ok(family) => family,
-            // The edit that created it was lost, and that was said.
+            // The manifest edit that created it was lost, which was reported.
             Err(_) if !recovery.reason.is_empty() => continue,
             Err(e) => return Err(e.to_string()),
         };
@@ -158,7 +162,11 @@ fn check_salvage(
                 if expected.allows(found) || older {
                     return Ok(());
                 }
-                let word = if found.is_some() { "silently another value" } else { "\"not found\"" };
+                let word = if found.is_some() {
+                    "another value without an error"
+                } else {
+                    "\"not found\""
+                };
                 Err(format!("{how} of \"{}\" of {name}: {word}; {recovery:?}", key.escape_ascii()))
             };
             match family.get(key) {
@@ -179,7 +187,7 @@ fn check_salvage(
     db.close().map_err(|e| e.to_string())
 }
 
-/// A scan that ends without an error has left out nothing, in both directions.
+/// Checks in both directions that a scan that ends without an error has left out nothing.
 fn check_scans(family: &Family, image: &Image, cut: Option<&Contents>) -> Result<(), String> {
     let name = family.name();
     for backward in [false, true] {

@@ -1,4 +1,4 @@
-//! The program `perigee-sim`: one command for each way of trying to break the engine.
+//! The program `perigee-sim`: one command per kind of attack on the engine.
 #![forbid(unsafe_code)]
 
 use clap::{Parser, Subcommand};
@@ -9,8 +9,8 @@ use perigee_sim::{
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Tries to make Perigee lose, invent or damage a byte. Every failure prints the line that replays
-/// it.
+/// Tries to make Perigee lose, invent or damage a byte. Every failure prints the command line that
+/// replays it.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
@@ -20,30 +20,31 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Random histories against the oracle, each under several option sets, and concurrent ones.
+    /// Random histories against the oracle, each under several option sets, and concurrent
+    /// histories.
     Model(model::Args),
     /// Crashes of the process and the machine at random I/Os, and at every I/O of all short
     /// histories.
     Crash(crash::Args),
     /// Every kind of I/O error at every I/O; failing reads; full disks.
     Faults(faults::Args),
-    /// Every byte of a small database damaged; truncations; swapped sectors and files.
+    /// Damage to every byte of a small database; truncations; swapped sectors and files.
     Flips(flips::Args),
     /// A real process under SIGKILL.
     Kill(kill::Args),
-    /// Concurrent transactions at five levels, every history examined for anomalies.
+    /// Concurrent transactions at five levels, every history checked for anomalies.
     Isolation(isolation::Args),
-    /// Two-phase commit: crashes at every I/O from a prepare on.
+    /// Two-phase commit: crashes at every I/O from the first prepare on.
     Prepared(prepared::Args),
-    /// Opens with a log that is larger than the memory budget, and crashes in the middle of them.
+    /// Opens with a log larger than the memory budget, and crashes during them.
     Recovery(recovery::Args),
-    /// Checkpoints, backups, prunes under crashes; read-only opens; repairs of damaged copies.
+    /// Checkpoints, backups and prunes under crashes; read-only opens; repairs of damaged copies.
     Safety(safety::Args),
-    /// Plants every seeded bug and proves that it is caught.
+    /// Enables every seeded bug and proves that it is detected.
     Bugs(bugs::Args),
-    /// Replays a case and writes its simulated disks below a directory if it fails.
+    /// Replays a case and, if it fails, writes its simulated disks to a directory.
     Image {
-        /// The directory.
+        /// The output directory.
         dir: PathBuf,
         /// The command that failed: model, crash, faults or flips.
         #[arg(long, default_value = "crash")]
@@ -86,7 +87,7 @@ fn main() -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs this program again as the replay of a case that keeps its disks.
+/// Runs this program again to replay a case and keep its disks.
 fn image(dir: PathBuf, of: &str, seed: u64, case: u64) -> ExitCode {
     let (seed, case) = (seed.to_string(), case.to_string());
     let replay = |program| {

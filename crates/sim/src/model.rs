@@ -18,17 +18,17 @@ pub struct Args {
     /// Shared options.
     #[command(flatten)]
     pub common: CommonArgs,
-    /// Go on until this many operations were performed.
+    /// Continue until this many operations were performed.
     #[arg(long, default_value_t = 0)]
     pub ops: u64,
 }
 
-/// Option sets for each history.
+/// Number of option sets for each history.
 const OPTION_SETS: usize = 4;
-/// Operations of a history.
+/// Number of operations in a history.
 const HISTORY_LEN: usize = 600;
 
-/// Runs the command; whether all went well.
+/// Runs the command. Returns true if no case failed.
 pub fn run(args: &Args) -> bool {
     let mut tally = run_cases("model", &args.common, 0, args.common.case_limit(u64::MAX), run_case);
     while args.common.case.is_none() && tally.get("operations") < args.ops {

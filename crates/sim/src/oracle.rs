@@ -1,9 +1,9 @@
-//! The oracle: what a correct database answers, in the simplest form one can check by reading.
-//! Sorted maps, copied on write, so that a snapshot or an open cursor is just another reference to
-//! an old map.
+//! The oracle: answers every operation as a correct database must, in the simplest form that can be
+//! checked by reading. Its maps are sorted and copied on write, so that a snapshot or an open
+//! cursor is a reference to an old map.
 //!
-//! Knows nothing of the engine. [`Target`] is what the engine, the oracle and the deliberately
-//! broken toy share.
+//! Uses nothing of the engine. The engine, the oracle and the faulty oracle all implement
+//! [`Target`].
 
 use crate::comparators::{self, OrderedKey};
 use crate::history::{
@@ -16,43 +16,43 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// Something that performs operations and says what came out.
+/// Something that performs operations and returns their outcomes.
 pub trait Target {
-    /// Performs one.
+    /// Performs one operation.
     fn perform(&mut self, op: &Op) -> Outcome;
 }
 
-/// What an operation answered.
+/// Outcome of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was done.
+    /// Success without a value.
     Done,
-    /// There was nothing to do it to (an empty slot); not counted.
+    /// The slot was empty, so there was nothing to do; not counted.
     Skipped,
     /// A value, or none.
     Value(Option<Bytes>),
-    /// A value, or none, for each key asked.
+    /// A value, or none, for each key.
     Values(Vec<Option<Bytes>>),
     /// Present or not.
     Present(bool),
-    /// The entry a cursor stands on, or an iterator gave.
+    /// The entry at a cursor's position, or returned by an iterator.
     Entry(Option<(Bytes, Bytes)>),
     /// The entries of a scan, in the order taken.
     Entries(Vec<(Bytes, Bytes)>),
-    /// The time that reads go by lies between these.
+    /// The time that reads use lies between these two.
     Time(u64, u64),
-    /// Names of families.
+    /// Names of column families.
     Names(Vec<String>),
     /// An error of this kind.
     Refused(ErrorKind),
-    /// An error that no oracle expects, with its text.
+    /// An error that the oracle never expects, with its text.
     Failed(String),
-    /// Only the oracle says this: either the outcome, or an error of the kind.
+    /// Returned only by the oracle: either the outcome, or an error of this kind.
     Either(Box<Outcome>, ErrorKind),
 }
 
 impl Outcome {
-    /// Whether `got` is what this (the oracle's outcome) allows.
+    /// Returns true if this outcome of the oracle allows `got`.
     pub fn allows(&self, got: &Outcome) -> bool {
         match (self, got) {
             (Outcome::Either(expected, kind), got @ Outcome::Refused(refused)) => {
@@ -65,7 +65,7 @@ impl Outcome {
     }
 }
 
-/// A value, the time of its end, and the operands that were merged into it.
+/// A value, its expiry time, and the operands that were merged into it.
 #[derive(Clone, Debug)]
 struct OracleValue {
     value: Option<(Arc<[u8]>, u64)>,
@@ -76,7 +76,7 @@ impl OracleValue {
     fn join_operands(left: &[u8], right: &[u8]) -> Bytes {
         [left, SEPARATOR.as_bytes(), right].concat()
     }
-    /// With one more operand.
+    /// Returns the value with one more operand.
     fn with_operand(self, operand: &[u8]) -> OracleValue {
         let all = match &self.operands {
             Some(older) => OracleValue::join_operands(older, operand),
@@ -87,7 +87,7 @@ impl OracleValue {
     fn is_visible(&self, now: u64) -> bool {
         self.operands.is_some() || self.value.as_ref().is_some_and(|v| v.1 > now)
     }
-    /// What a reader sees then: operands outlive the value.
+    /// Returns what a reader sees at this time; operands outlive the value.
     fn visible_at(&self, now: u64) -> Option<Bytes> {
         let value = self.value.as_ref().filter(|v| v.1 > now).map(|v| v.0.to_vec());
         match (value, &self.operands) {
@@ -98,21 +98,20 @@ impl OracleValue {
 }
 
 type EntryMap = BTreeMap<OrderedKey, OracleValue>;
-/// Contents by incarnation: a family that is dropped and created again is another one.
+/// Contents by incarnation: a column family that is dropped and created again is a new one.
 type IncarnationMaps = BTreeMap<u64, Arc<EntryMap>>;
 
-/// The time at which every history begins.
+/// Time at which every history begins, in milliseconds.
 pub const START_MS: u64 = 50 * 365 * DAY_MS;
-/// A day.
+/// One day in milliseconds.
 pub const DAY_MS: u64 = 24 * 3_600_000;
 
-/// What a handle of a family refers to.
+/// What a column-family handle refers to.
 #[derive(Clone, Copy, Debug)]
 struct FamilyHandle {
     incarnation: u64,
     live: bool,
-    /// Begun by a clear or a clone: snapshots from before cannot read it, and must not find it
-    /// empty.
+    /// Created by a clear or a clone: older snapshots cannot read it, and must not find it empty.
     cleared_or_cloned: bool,
 }
 
@@ -122,18 +121,18 @@ enum OpenIterator {
     Iter { incarnation: u64, left: VecDeque<(Bytes, OracleValue)> },
 }
 
-/// The reference.
+/// The reference implementation.
 #[derive(Clone, Debug)]
 pub struct Oracle {
-    order: KeyComparator,
+    comparator: KeyComparator,
     handles: [Option<FamilyHandle>; FAMILIES],
     maps: IncarnationMaps,
     snapshots: [Option<IncarnationMaps>; SNAPSHOTS],
-    /// Remembered moments, and whether they are certainly still there.
+    /// Remembered points in history, with true if they are certain to be readable.
     history_points: [Option<(IncarnationMaps, bool)>; HISTORY_POINTS],
     open_cursors: [Option<OpenIterator>; CURSORS],
     incarnations: u64,
-    /// The time, in milliseconds.
+    /// Current time in milliseconds.
     now: u64,
 }
 
@@ -144,13 +143,13 @@ impl Default for Oracle {
 }
 
 impl Oracle {
-    /// The oracle of a database whose families all have that key order.
-    pub fn new(order: KeyComparator) -> Self {
+    /// Creates the oracle of a database whose column families all have this comparator.
+    pub fn new(comparator: KeyComparator) -> Self {
         let mut handles = [None; FAMILIES];
         handles[0] = Some(FamilyHandle { incarnation: 0, live: true, cleared_or_cloned: false });
         let maps = IncarnationMaps::from([(0, Arc::default())]);
         Oracle {
-            order,
+            comparator,
             handles,
             maps,
             snapshots: Default::default(),
@@ -262,7 +261,7 @@ impl Target for Oracle {
 }
 
 impl Oracle {
-    /// The contents of the live families, by name.
+    /// Returns the contents of the live column families, by name.
     pub fn contents(&self) -> BTreeMap<String, BTreeMap<Bytes, Bytes>> {
         let live = self
             .handles
@@ -286,7 +285,7 @@ impl Oracle {
         let dropped = writes.iter().any(|w| self.handles[w.family].is_some_and(|h| !h.live));
         if writes.iter().any(|w| !self.is_valid_write(w)) {
             let refused = Outcome::Refused(ErrorKind::InvalidArgument);
-            // Of two reasons the one that is met first is named.
+            // If there are two reasons to refuse, the engine reports the first it meets.
             return if dropped {
                 Outcome::Either(Box::new(refused), ErrorKind::NotFound)
             } else {
@@ -299,13 +298,12 @@ impl Oracle {
         for w in writes {
             let incarnation = self.handles[w.family].map_or(0, |h| h.incarnation);
             let map = Arc::make_mut(self.maps.entry(incarnation).or_default());
-            // A key that is equal to one that is there takes its place, bytes and all.
-            let key = OrderedKey::new(self.order, &w.key);
+            // A key equal to an existing one replaces it, including its bytes.
+            let key = OrderedKey::new(self.comparator, &w.key);
             match &w.how {
                 WriteKind::DeleteRange(range) => map.retain(|key, _| !in_range(range, key)),
-                WriteKind::DeletePrefix => {
-                    map.retain(|key, _| !comparators::has_prefix(key.order, &key.bytes, &w.key))
-                }
+                WriteKind::DeletePrefix => map
+                    .retain(|key, _| !comparators::has_prefix(key.comparator, &key.bytes, &w.key)),
                 how => {
                     let before = map.remove(&key);
                     let until = match how {
@@ -330,17 +328,18 @@ impl Oracle {
         Outcome::Done
     }
 
-    /// The time that the engine said it is.
+    /// Sets the time to the one that the engine reported.
     pub fn set_now(&mut self, ms: u64) {
         self.now = ms;
     }
 
-    /// What a reader sees under a key.
+    /// Returns the value that a reader sees under a key.
     fn visible_value(&self, map: &EntryMap, key: &[u8]) -> Option<Bytes> {
         map.get(&self.ordered_key(key))?.visible_at(self.now)
     }
 
-    /// Whether the order knows such a prefix, and the range does not begin behind its end.
+    /// Returns true if the comparator supports the prefix, and the range does not start after its
+    /// end.
     fn is_valid_write(&self, w: &Write) -> bool {
         match &w.how {
             WriteKind::DeletePrefix => self.supports_scan(&ScanBounds::Prefix(w.key.clone())),
@@ -350,7 +349,7 @@ impl Oracle {
             )) => {
                 let WriteKind::DeleteRange(ends) = &w.how else { return true };
                 let both_excluded = matches!(ends, (Bound::Excluded(_), Bound::Excluded(_)));
-                let cmp = comparators::compare(self.order, a, b);
+                let cmp = comparators::compare(self.comparator, a, b);
                 cmp.is_lt() || (cmp.is_eq() && !both_excluded)
             }
             _ => true,
@@ -358,20 +357,22 @@ impl Oracle {
     }
 
     fn ordered_key(&self, bytes: &[u8]) -> OrderedKey {
-        OrderedKey::new(self.order, bytes)
+        OrderedKey::new(self.comparator, bytes)
     }
 
-    /// Whether the span can be asked for: not a prefix where keys with one do not lie together.
+    /// Returns true if the comparator supports the scan: it must keep the keys of a prefix
+    /// together.
     fn supports_scan(&self, span: &ScanBounds) -> bool {
         match span {
             ScanBounds::Prefix(prefix) => {
-                prefix.is_empty() || comparators::supports_prefix(self.order)
+                prefix.is_empty() || comparators::supports_prefix(self.comparator)
             }
             ScanBounds::Range(_) => true,
         }
     }
 
-    /// The map that a reader of the family sees, or why not.
+    /// Returns the map that a reader of the column family sees, or the reason why it cannot be
+    /// read.
     fn map_for_read(
         &self,
         family: usize,
@@ -387,7 +388,7 @@ impl Oracle {
         )
     }
 
-    /// Everything that is not over.
+    /// Returns all entries that have not expired.
     fn all_entries(&self, map: &EntryMap) -> Outcome {
         let seen =
             |(k, v): (&OrderedKey, &OracleValue)| Some((k.bytes.to_vec(), v.visible_at(self.now)?));
@@ -434,8 +435,8 @@ impl Oracle {
         }
     }
 
-    /// An answer from something opened earlier: it goes on as before if its family was dropped, or
-    /// says so.
+    /// Returns the outcome of a cursor or iterator opened earlier: if its column family was
+    /// dropped, it continues or reports that.
     fn outcome_of_open(&self, incarnation: u64, outcome: Outcome) -> Outcome {
         let live = self.handles.iter().flatten().any(|h| h.live && h.incarnation == incarnation);
         if live { outcome } else { Outcome::Either(Box::new(outcome), ErrorKind::NotFound) }
@@ -447,11 +448,13 @@ impl Oracle {
         else {
             return Outcome::Skipped;
         };
-        let (order, now) = (self.order, self.now);
-        let first =
-            |low: Bound<&[u8]>| find_key(map, now, order, range, (low, Bound::Unbounded), false);
-        let last =
-            |high: Bound<&[u8]>| find_key(map, now, order, range, (Bound::Unbounded, high), true);
+        let (comparator, now) = (self.comparator, self.now);
+        let first = |low: Bound<&[u8]>| {
+            find_key(map, now, comparator, range, (low, Bound::Unbounded), false)
+        };
+        let last = |high: Bound<&[u8]>| {
+            find_key(map, now, comparator, range, (Bound::Unbounded, high), true)
+        };
         *at = match (to, at.as_ref().map(|key| &key.bytes[..])) {
             (CursorMove::First, _) => first(Bound::Unbounded),
             (CursorMove::Last, _) => last(Bound::Unbounded),
@@ -549,7 +552,7 @@ impl Oracle {
         Outcome::Done
     }
 
-    /// A new incarnation that begins with `map`.
+    /// Starts a new incarnation with the contents `map`.
     fn new_incarnation(&mut self, map: Arc<EntryMap>) -> FamilyHandle {
         self.incarnations += 1;
         self.maps.insert(self.incarnations, map);
@@ -575,7 +578,7 @@ impl Oracle {
     }
 }
 
-/// A load is a batch of puts, as far as anybody can see.
+/// Returns a load as the batch of puts that it is equivalent to.
 fn load_as_writes(family: usize, entries: &[(Bytes, Value)]) -> Vec<Write> {
     let put = |(key, value): &(Bytes, Value)| Write {
         family,
@@ -583,7 +586,7 @@ fn load_as_writes(family: usize, entries: &[(Bytes, Value)]) -> Vec<Write> {
         value: Some(*value),
         how: value.load_kind(),
     };
-    // Also a load of nothing needs a family that is there.
+    // Even an empty load needs an existing column family.
     entries.iter().map(put).collect()
 }
 
@@ -591,9 +594,9 @@ fn drop_slot<T>(slot: &mut Option<T>) -> Outcome {
     if slot.take().is_some() { Outcome::Done } else { Outcome::Skipped }
 }
 
-/// Whether `key` lies in the range. Written out, so that inverted ranges are simply empty.
+/// Returns true if `key` is in the range. Both bounds are compared, so inverted ranges are empty.
 fn in_range(range: &Range, key: &OrderedKey) -> bool {
-    let cmp = |bound: &[u8]| comparators::compare(key.order, &key.bytes, bound);
+    let cmp = |bound: &[u8]| comparators::compare(key.comparator, &key.bytes, bound);
     let low = match &range.0 {
         Bound::Included(low) => cmp(low).is_ge(),
         Bound::Excluded(low) => cmp(low).is_gt(),
@@ -607,27 +610,27 @@ fn in_range(range: &Range, key: &OrderedKey) -> bool {
     low && high
 }
 
-/// The first (or last) key of the map within `ends` that also lies in the range.
+/// Returns the first (or last) key of the map within `ends` that is also in the range.
 fn find_key(
     map: &EntryMap,
     now: u64,
-    order: KeyComparator,
+    comparator: KeyComparator,
     range: &Range,
     ends: (Bound<&[u8]>, Bound<&[u8]>),
     last: bool,
 ) -> Option<OrderedKey> {
-    let key = |bytes: &[u8]| OrderedKey::new(order, bytes);
+    let key = |bytes: &[u8]| OrderedKey::new(comparator, bytes);
     let ends = (ends.0.map(key), ends.1.map(key));
     let live = map.range(ends).filter(|(_, value)| value.is_visible(now));
     let mut keys = live.map(|(key, _)| key).filter(|key| in_range(range, key));
     if last { keys.next_back().cloned() } else { keys.next().cloned() }
 }
 
-/// The entries of a span.
+/// Returns the entries of a scan.
 fn scan_entries(map: &EntryMap, span: &ScanBounds) -> VecDeque<(Bytes, OracleValue)> {
     let within = |key: &OrderedKey| match span {
         ScanBounds::Range(range) => in_range(range, key),
-        ScanBounds::Prefix(prefix) => comparators::has_prefix(key.order, &key.bytes, prefix),
+        ScanBounds::Prefix(prefix) => comparators::has_prefix(key.comparator, &key.bytes, prefix),
     };
     map.iter().filter(|(key, _)| within(key)).map(|(k, v)| (k.bytes.to_vec(), v.clone())).collect()
 }

@@ -58,7 +58,7 @@ fn cursor_reverses_within_its_bounds() {
     assert_eq!(
         move_and_read(&mut o, CursorMove::Prev),
         Some(b"b".to_vec()),
-        "sees what was there when it was made"
+        "sees the contents as of its creation"
     );
 }
 
@@ -77,7 +77,7 @@ fn recreated_family_is_a_new_incarnation() {
     assert_eq!(
         o.perform(&read(Some(0))),
         Outcome::Present(false),
-        "another family than the snapshot's"
+        "not the column family of the snapshot"
     );
 }
 

@@ -1,8 +1,8 @@
 //! `perigee-sim prepared`: two-phase commit under crashes. A case is a history of prepares,
-//! decisions, plain writes, flushes and compactions, beside another writer; it is crashed at every
-//! I/O from its first prepare on, as a process and as a machine, and calls of the disk fail at some
-//! of them; what is found after reopening must be what was answered: prepared and undecided, or
-//! decided, wholly; guarded as long as it is undecided.
+//! decisions, plain writes, flushes and compactions, beside another writer. It is crashed at every
+//! I/O from its first prepare on, as a process and as a machine, and disk calls fail at some of
+//! them. After a reopen, each transaction must be in the state that its calls returned: prepared,
+//! or decided and complete; its keys stay locked while it is prepared.
 
 use crate::engine_target::{PATH, check_report};
 use crate::rng::{Rng, mix};
@@ -17,22 +17,22 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Identifiers of a history.
+/// Number of transaction ids in a history.
 const GID_COUNT: usize = 3;
-/// Keys that a transaction of each writes.
+/// Number of keys that a transaction of each id writes.
 const KEYS_PER_TXN: usize = 3;
-/// The second family.
+/// Name of the second column family.
 const SECOND_FAMILY: &str = "other";
 
 /// Options of the command.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Shared options; a case is a history, with all its crash points.
+    /// Shared options; a case is one history with all its crash points.
     #[command(flatten)]
     pub common: CommonArgs,
 }
 
-/// Runs the command; whether all went well.
+/// Runs the command. Returns true if no case failed.
 pub fn run(args: &Args) -> bool {
     let numbers = args.common.case_limit(u64::MAX);
     let tally = run_cases("prepared", &args.common, 0, numbers, crash_at_every_io);
@@ -41,18 +41,19 @@ pub fn run(args: &Args) -> bool {
 
 #[derive(Clone, Copy, Debug)]
 enum Step {
-    /// Decides, if it is prepared; else prepares (with so large a value).
+    /// Decides the transaction if it is prepared; otherwise prepares it, with a value of this many
+    /// bytes.
     PrepareOrDecide(usize, bool, usize),
-    /// Tries to write what it wrote, or read.
+    /// Tries to write a key that the prepared transaction wrote or read.
     CheckConflicts(usize),
-    /// So many plain writes.
+    /// Makes this many plain writes.
     PlainWrites(u64),
     Flush,
     Compact,
     Sleep(u64),
 }
 
-/// How far an identifier is.
+/// State of a transaction id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GidState {
     Free,
@@ -61,21 +62,21 @@ enum GidState {
     Deciding(bool),
 }
 
-/// What is owed under one identifier.
+/// Expected state and contents of one transaction id.
 #[derive(Clone, Copy, Debug)]
 struct GidEntry {
     state: GidState,
-    /// The generation that is under way, and the last that was committed; 0: none.
+    /// Generation in progress, and the last one committed; 0 means none.
     generation: u64,
     committed: u64,
 }
 
-/// Counters of plain writes: one for each writer.
+/// Counts of plain writes of one writer.
 #[derive(Clone, Copy, Debug, Default)]
 struct PlainWriteCounts {
     tried: u64,
     acked: u64,
-    /// Durable, because something behind it was.
+    /// Durable, because something after it was synced.
     durable: u64,
 }
 
@@ -83,7 +84,7 @@ struct PlainWriteCounts {
 struct PreparedLedger {
     entries: [GidEntry; GID_COUNT],
     plain: [PlainWriteCounts; 2],
-    /// I/Os before the first prepare.
+    /// Number of I/Os before the first prepare.
     first_prepare_io: Option<u64>,
 }
 
@@ -116,21 +117,21 @@ fn random_history(case: &Case) -> PreparedHistory {
     PreparedHistory { seed: rng.next(), settings: settings.with_durability(durability), steps }
 }
 
-/// A call of the disk in so many fails, in every way.
+/// A disk call in this number fails, in every way.
 const FAULT_INTERVAL: usize = 7;
 const FAULTS: [Fault; 4] = [Fault::Eio, Fault::Enospc, Fault::ShortWrite, Fault::SyncFails];
 
-/// What happens to a life.
+/// What disrupts a session.
 #[derive(Clone, Copy, Debug)]
 enum Disruption {
     Nothing,
-    /// The n-th I/O is the last.
+    /// The machine crashes at the n-th I/O.
     CrashAt(u64),
-    /// The n-th fails like that, perhaps all later ones too.
+    /// The n-th I/O fails this way, and if set all later ones do too.
     FailAt(u64, Fault, bool),
 }
 
-/// Lives the history once to count its I/Os, then once for each of them and each kind of crash.
+/// Runs the history once to count its I/Os, then once for each of them and each kind of crash.
 fn crash_at_every_io(case: &Case) -> Result<(), String> {
     let h = random_history(case);
     let (disk, ledger) = h.run(Disruption::Nothing).map_err(|e| format!("{h:?}: {e}"))?;
@@ -172,15 +173,15 @@ fn crash_at_every_io(case: &Case) -> Result<(), String> {
 }
 
 impl PreparedHistory {
-    /// Until the crash, or the end; what is owed then.
-    fn run(&self, trouble: Disruption) -> Result<(Arc<SimDisk>, PreparedLedger), String> {
+    /// Runs until the crash or the end. Returns the disk and the expected state.
+    fn run(&self, disruption: Disruption) -> Result<(Arc<SimDisk>, PreparedLedger), String> {
         let disk = SimDisk::new(self.seed);
-        match trouble {
+        match disruption {
             Disruption::Nothing => {}
             Disruption::CrashAt(io) => disk.crash_at(io),
             Disruption::FailAt(io, fault, sticky) => disk.fail_at(io, fault, sticky),
         }
-        let calm = matches!(trouble, Disruption::Nothing);
+        let calm = matches!(disruption, Disruption::Nothing);
         let entry = GidEntry { state: GidState::Free, generation: 0, committed: 0 };
         let ledger = PreparedLedger {
             entries: [entry; GID_COUNT],
@@ -189,8 +190,8 @@ impl PreparedHistory {
         };
         let shared = Arc::new(Mutex::new(ledger));
         let root = |env: Env| {
-            let lived = self.run_in_world(&env, &disk, &shared);
-            lived.or_else(|e| {
+            let result = self.run_simulated(&env, &disk, &shared);
+            result.or_else(|e| {
                 if calm || e.kind() == ErrorKind::Internal { Err(e.to_string()) } else { Ok(()) }
             })
         };
@@ -199,7 +200,7 @@ impl PreparedHistory {
         Ok((disk, ledger))
     }
 
-    fn run_in_world(
+    fn run_simulated(
         &self,
         env: &Env,
         disk: &Arc<SimDisk>,
@@ -223,7 +224,7 @@ impl PreparedHistory {
         let mut failed = None;
         for step in &self.steps {
             let Err(e) = actor.run_step(*step, env) else { continue };
-            // What fails may work again, unless nobody knows what happened.
+            // A failed step may be retried unless its outcome is unknown.
             let again = matches!(e.kind(), ErrorKind::NoSpace | ErrorKind::Io | ErrorKind::Busy);
             failed = Some(e);
             if !again || disk.crashed() {
@@ -234,8 +235,8 @@ impl PreparedHistory {
         failed.map_or_else(|| db.close(), Err)
     }
 
-    /// Opens what a crash left (`all_kept`: with all that was acknowledged), compares, decides,
-    /// cuts the power, and compares again. How many were undecided.
+    /// Opens what a crash left (`all_kept`: with every acknowledged write), compares, decides, cuts
+    /// the power, and compares again. Returns the number of transactions that were still prepared.
     fn check_recovered(
         &self,
         disk: Arc<SimDisk>,
@@ -253,7 +254,7 @@ impl PreparedHistory {
                     .map_err(|e| format!("open: {e}"))?;
                 let other = match db.family(SECOND_FAMILY) {
                     Ok(other) => other,
-                    // The crash came before it was made, and so before everything else.
+                    // The crash preceded the creation of the database, and so everything else.
                     Err(_) if ledger.first_prepare_io.is_none() => return Ok(()),
                     Err(e) => return Err(e.to_string()),
                 };
@@ -267,7 +268,7 @@ impl PreparedHistory {
                 if round == 1 {
                     self.decide_all(&db, &mut ledger)?;
                     self.check_contents(&db, &families, &mut ledger)
-                        .map_err(|e| format!("decided: {e}"))?;
+                        .map_err(|e| format!("after the decisions: {e}"))?;
                 } else {
                     db.flush().map_err(|e| format!("flush: {e}"))?;
                 }
@@ -279,7 +280,7 @@ impl PreparedHistory {
         Ok(undecided)
     }
 
-    /// Decides all that is undecided.
+    /// Decides all prepared transactions.
     fn decide_all(&self, db: &Db, ledger: &mut PreparedLedger) -> Result<(), String> {
         for (n, entry) in
             ledger.entries.iter_mut().enumerate().filter(|(_, e)| e.state == GidState::Prepared)
@@ -292,7 +293,7 @@ impl PreparedHistory {
         Ok(())
     }
 
-    /// What is there must be what is owed; what is not certain is settled.
+    /// Checks that the contents are as expected, and replaces uncertain states by the ones found.
     fn check_contents(
         &self,
         db: &Db,
@@ -322,7 +323,8 @@ impl PreparedHistory {
                     let found =
                         found.map(|v| String::from_utf8_lossy(&v[..v.len().min(12)]).into_owned());
                     return Err(format!(
-                        "key {k} of {n}: found {found:?}, owed generation {committed}, {entry:?}"
+                        "key {k} of {n}: found {found:?}, expected generation {committed}, \
+                         {entry:?}"
                     ));
                 }
             }
@@ -337,7 +339,7 @@ impl PreparedHistory {
                 return Err(format!("plain writes of {w}: found {found}, {p:?}"));
             }
             *p = PlainWriteCounts { tried: found, acked: found, durable: 0 };
-            // It was copied into a synced log.
+            // The write was copied into a synced log.
             p.durable = found;
         }
         Ok(())
@@ -350,11 +352,11 @@ fn gid(n: usize) -> String {
 fn key(n: usize, k: usize) -> String {
     format!("{n}/{k}")
 }
-/// A key that the transaction only reads.
+/// Returns a key that the transaction only reads.
 fn read_key(n: usize) -> String {
     format!("{n}/read")
 }
-/// How a generation's values begin; every third deletes its last key.
+/// Returns the prefix of a generation's values. Every third generation deletes its last key.
 fn value_prefix(n: usize, k: usize, generation: u64) -> Option<Vec<u8>> {
     let gone = generation == 0 || generation.is_multiple_of(3) && k == KEYS_PER_TXN - 1;
     (!gone).then(|| format!("{n} {k} {generation:08}").into_bytes())
@@ -386,22 +388,22 @@ fn write_plain(
     match &done {
         Ok(()) => p.acked = n,
         Err(e) if e.kind() == ErrorKind::OutcomeUnknown || is_crash(e) => {}
-        // It is not there and never will be.
+        // The write is not there and never will be.
         Err(_) => p.tried = p.acked,
     }
     done
 }
 
-/// Whether the machine has stopped: then nobody heard the answer.
+/// Returns true if the machine has crashed, so that the result reached no caller.
 fn is_crash(e: &Error) -> bool {
     e.to_string().contains("simulated crash")
 }
 
-/// Nobody writes what an undecided one wrote or read, and nobody locks it.
+/// Checks that no writer can write or lock what a prepared transaction wrote or read.
 fn check_guarded(db: &Db, families: &[Family; 2], n: usize, generation: u64) -> Result<(), String> {
     let refused = |done: Result<(), Error>, kind| match done {
         Err(e) if e.kind() == kind => Ok(()),
-        done => Err(format!("{n} is undecided, and a writer was answered {done:?}")),
+        done => Err(format!("{n} is prepared, but a writer got {done:?}")),
     };
     for (k, family) in families.iter().cycle().take(KEYS_PER_TXN).enumerate() {
         refused(family.put(key(n, k), "meddled"), ErrorKind::Conflict)?;
@@ -409,13 +411,13 @@ fn check_guarded(db: &Db, families: &[Family; 2], n: usize, generation: u64) -> 
     if matches!(isolation_of(generation), Isolation::Serializable | Isolation::RepeatableRead) {
         refused(families[0].delete(read_key(n)), ErrorKind::Conflict)?;
     }
-    // Optimistic in its own process, it holds locks only after a restart; then all of them do.
+    // An optimistic transaction holds locks only after a restart; then it holds all of them.
     let options = TxnOptions::new().lock_timeout(Duration::ZERO);
     let patient = db.begin(options).map_err(|e| e.to_string())?;
     refused(patient.lock(&families[0], key(n, 0), LockMode::Shared), ErrorKind::Busy)
 }
 
-/// Who prepares and decides.
+/// Prepares and decides transactions.
 struct TxnDriver<'a> {
     db: &'a Db,
     families: &'a [Family; 2],
@@ -454,7 +456,7 @@ impl TxnDriver<'_> {
         }
     }
 
-    /// Runs a step after whose answer everything before it is durable.
+    /// Runs a step that makes everything before it durable when it returns.
     fn run_durable(&self, act: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
         let before = lock_mutex(self.ledger).plain;
         act()?;
@@ -494,7 +496,8 @@ impl TxnDriver<'_> {
         done
     }
 
-    /// What an answer says: done, or it will never be; after others nobody knows.
+    /// Records the outcome: on success `yes`, on a definite failure `no`; otherwise the state is
+    /// uncertain.
     fn record_outcome(&self, n: usize, done: &Result<(), Error>, yes: GidState, no: GidState) {
         let entry = &mut lock_mutex(self.ledger).entries[n];
         match done {
@@ -515,7 +518,7 @@ impl TxnDriver<'_> {
         done
     }
 
-    /// Nobody gets in between prepare and decision.
+    /// Checks that no other write succeeds between prepare and decision.
     fn check_conflicts(&self, n: usize) -> Result<(), Error> {
         let entry = lock_mutex(self.ledger).entries[n];
         if entry.state != GidState::Prepared {
@@ -528,7 +531,7 @@ impl TxnDriver<'_> {
                 Err(e) => return Err(e),
                 Ok(()) => {
                     return Err(Error::internal(format!(
-                        "{n} is prepared, and its key {k} was written"
+                        "{n} is prepared, but its key {k} could be written"
                     )));
                 }
             }

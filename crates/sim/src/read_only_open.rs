@@ -2,9 +2,9 @@
 //! and clears, renames, clones, creates and drops column families in a loop, with many flushes; a
 //! reader opens the database again and again.
 //!
-//! Promises: every open succeeds, however busy the writer is; it shows the state after a prefix of
-//! the writer's operations; and the prefix is not shorter than what was acknowledged before the
-//! open began.
+//! Guarantees: every open succeeds, however busy the writer is; it shows the state after a prefix
+//! of the writer's operations; and the prefix includes everything acknowledged before the open
+//! began.
 
 use crate::contents::read_all;
 use crate::engine_target::PATH;
@@ -22,17 +22,17 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-/// Where tables for ingestion are built.
+/// Directory in which tables for ingestion are built.
 const TABLES_DIR: &str = "/tables";
-/// Families besides `default` have these names.
+/// Names of the column families besides `default`.
 const EXTRA_FAMILIES: [&str; 4] = ["a", "b", "c", "d"];
-/// The families at the start.
+/// Column families at the start.
 const INITIAL_FAMILIES: [&str; 3] = ["default", "a", "b"];
-/// Flushes before the first open beside a busy writer: its manifest takes a while to read.
+/// Flushes before the first open beside a busy writer, so that its manifest takes a while to read.
 const BUSY_BEFORE: u64 = 150;
-/// Opens beside a busy writer.
+/// Number of opens beside a busy writer.
 const BUSY_OPENS: u64 = 3;
-/// The busy writer ends after this number of flushes, whatever the reader does.
+/// The busy writer stops after this number of flushes, whatever the reader does.
 const BUSY_FLUSHES: u64 = 20_000;
 
 /// Key and new value; `None` deletes.
@@ -57,12 +57,12 @@ enum WriterOp {
     Reopen,
 }
 
-/// The states that the writer's operations lead to.
+/// States that the writer's operations lead to.
 #[derive(Clone, Default)]
 struct WriterStates {
-    /// `[n]`: after `n` operations. The last may be under way.
+    /// `[n]`: after `n` operations. The last operation may still be running.
     states: Vec<Contents>,
-    /// `[n]`: the sequence number then, as far as operations have returned.
+    /// `[n]`: the sequence number after `n` operations, for operations that have returned.
     seqs: Vec<u64>,
 }
 
@@ -71,11 +71,11 @@ struct Scenario {
     settings: Settings,
     writer_states: Mutex<WriterStates>,
     ended: AtomicBool,
-    /// What the writer's thread failed with.
+    /// Error of the writer thread.
     failure: Mutex<Option<String>>,
 }
 
-/// One case: a writer that changes everything, then a writer that flushes after each commit.
+/// Runs one case: a writer that changes everything, then a writer that flushes after each commit.
 pub fn run_case(case: &Case) -> std::result::Result<(), String> {
     let mut rng = Rng::new(case.case_seed());
     changing_writer_case(case, &mut rng)?;
@@ -98,13 +98,13 @@ fn changing_writer_case(case: &Case, rng: &mut Rng) -> std::result::Result<(), S
     let (world, disk) = new_world(case, "beside", rng);
     let (seed, steps) = (rng.next(), rng.between(20, 80));
     world.run(disk, |env| {
-        let scene = Scenario::create(env, &settings)?;
-        let writer = Arc::clone(&scene);
-        let thread = scene.spawn(move || writer.run_writer(seed, steps))?;
-        let read = scene.run_reader(case);
+        let scenario = Scenario::create(env, &settings)?;
+        let writer = Arc::clone(&scenario);
+        let thread = scenario.spawn(move || writer.run_writer(seed, steps))?;
+        let read = scenario.run_reader(case);
         thread.join().map_err(|panic| format!("the writer panicked: {panic}"))?;
-        // Why the writer ended counts first.
-        lock_mutex(&scene.failure).take().map_or(Ok(()), Err)?;
+        // The writer's own error takes precedence.
+        lock_mutex(&scenario.failure).take().map_or(Ok(()), Err)?;
         read
     })
 }
@@ -113,24 +113,24 @@ fn busy_writer_case(case: &Case, rng: &mut Rng) -> std::result::Result<(), Strin
     let mut settings = Settings::random(rng).with_durability(Durability::None);
     (settings.memory_budget, settings.scrub_us, settings.log_file_bytes) = (0, 0, 0);
     let (mut world, disk) = new_world(case, "busy", rng);
-    // Pauses of the reader last a few steps of the writer: an open that needs them to get through
-    // fails soon.
+    // The reader's pauses last only a few steps of the writer: an open that depends on them to
+    // succeed fails soon.
     world.step_us(200);
     world.run(disk, |env| {
-        let scene = Scenario::create(env, &settings)?;
+        let scenario = Scenario::create(env, &settings)?;
         let flushed = Arc::new(AtomicU64::new(0));
-        let (writer, count) = (Arc::clone(&scene), Arc::clone(&flushed));
-        let thread = scene.spawn(move || writer.flush_repeatedly(&count))?;
-        let read = scene.open_beside_busy_writer(case, &flushed);
-        scene.ended.store(true, SeqCst);
+        let (writer, count) = (Arc::clone(&scenario), Arc::clone(&flushed));
+        let thread = scenario.spawn(move || writer.flush_repeatedly(&count))?;
+        let read = scenario.open_beside_busy_writer(case, &flushed);
+        scenario.ended.store(true, SeqCst);
         thread.join().map_err(|panic| format!("the busy writer panicked: {panic}"))?;
-        lock_mutex(&scene.failure).take().map_or(Ok(()), Err)?;
+        lock_mutex(&scenario.failure).take().map_or(Ok(()), Err)?;
         read
     })
 }
 
 impl Scenario {
-    /// A new database with the families of the start, closed.
+    /// Creates a database with the initial column families, and closes it.
     fn create(env: Env, settings: &Settings) -> std::result::Result<Arc<Scenario>, String> {
         let say = |e: perigee::Error| e.to_string();
         let db = Db::open(PATH, settings.options(env.clone())).map_err(say)?;
@@ -156,12 +156,12 @@ impl Scenario {
         self: &Arc<Self>,
         body: impl FnOnce() -> Result<()> + Send + 'static,
     ) -> std::result::Result<Box<dyn Join>, String> {
-        let scene = Arc::clone(self);
+        let scenario = Arc::clone(self);
         let body = move || {
             if let Err(e) = body() {
-                *lock_mutex(&scene.failure) = Some(format!("the writer: {e}"));
+                *lock_mutex(&scenario.failure) = Some(format!("the writer: {e}"));
             }
-            scene.ended.store(true, SeqCst);
+            scenario.ended.store(true, SeqCst);
         };
         self.env.spawn.spawn("writer", Box::new(body)).map_err(|e| e.to_string())
     }
@@ -232,7 +232,8 @@ impl Scenario {
         }
     }
 
-    /// Builds a table of the writes, which are of one family and have values, and ingests it.
+    /// Builds a table of the writes, which belong to one column family and have values, and ingests
+    /// it.
     fn ingest(&self, db: &Db, writes: &[Write], number: usize) -> Result<()> {
         let path = format!("{TABLES_DIR}/{number}.table");
         let mut table =
@@ -245,7 +246,7 @@ impl Scenario {
         db.ingest(&db.family(&writes[0].0)?, &[path]).map(drop)
     }
 
-    /// Opens the database until the writer has ended, and once more.
+    /// Opens the database repeatedly until the writer has ended, and once more after that.
     fn run_reader(&self, case: &Case) -> std::result::Result<(), String> {
         let mut opens = 0;
         loop {
@@ -269,10 +270,10 @@ impl Scenario {
         let seen = read_all(&db).map_err(|e| format!("reading beside a writer: {e}"))?;
         let number = db.snapshot().map_err(|e| e.to_string())?.sequence();
         db.close().map_err(|e| e.to_string())?;
-        // By now the number of what was under way may be known.
+        // By now the sequence number of an operation in progress may be known.
         let prefixes = lock_mutex(&self.writer_states).clone();
-        // Whether a prefix ends at this number, as far as that is known. (A flush has no number of
-        // its own.)
+        // True if a prefix ends at this sequence number, as far as known. (A flush has no sequence
+        // number.)
         let ends = |n: usize| {
             let from = prefixes.seqs.get(n).copied().unwrap_or(number);
             let next = prefixes.seqs.iter().find(|next| **next > from);
@@ -285,14 +286,15 @@ impl Scenario {
         let what = older
             .map_or("a state that never existed".to_owned(), |n| format!("the state after {n}"));
         Err(format!(
-            "a read-only open beside a writer shows {what}, as number {number}, with operations {first} to {last} acknowledged or \
-             under way, up to number {:?}: {}",
+            "a read-only open beside a writer shows {what}, as sequence number {number}, with \
+             operations {first} to {last} acknowledged or \
+             in progress, up to sequence number {:?}: {}",
             prefixes.seqs.last(),
             describe_difference(&prefixes.states[first], &seen)
         ))
     }
 
-    /// Commits and flushes without a pause, until the reader has seen enough.
+    /// Commits and flushes without a pause until the reader is done.
     fn flush_repeatedly(&self, flushed: &AtomicU64) -> Result<()> {
         let db = self.open()?;
         while !self.ended.load(SeqCst) && flushed.load(SeqCst) < BUSY_FLUSHES {
@@ -304,7 +306,7 @@ impl Scenario {
         db.close()
     }
 
-    /// Every open comes through and has what was flushed before it began.
+    /// Checks that every open succeeds and has everything flushed before it began.
     fn open_beside_busy_writer(
         &self,
         case: &Case,
@@ -340,7 +342,7 @@ fn key(n: u64) -> Vec<u8> {
     format!("{n:02}").into_bytes()
 }
 
-/// Loads the writes into all their families at once.
+/// Bulk-loads the writes into all their column families at once.
 fn bulk_load(db: &Db, writes: &[Write]) -> Result<()> {
     let mut by_family: BTreeMap<&str, Vec<&Write>> = BTreeMap::new();
     writes.iter().for_each(|w| by_family.entry(&w.0).or_default().push(w));
@@ -358,11 +360,11 @@ fn bulk_load(db: &Db, writes: &[Write]) -> Result<()> {
 fn describe_difference(expected: &Contents, seen: &Contents) -> String {
     let names = |c: &Contents| c.keys().cloned().collect::<Vec<_>>().join(" ");
     if names(expected) != names(seen) {
-        return format!("families {} instead of {}", names(seen), names(expected));
+        return format!("column families {} instead of {}", names(seen), names(expected));
     }
     let differs = expected.iter().filter(|(name, entries)| seen.get(*name) != Some(entries));
     let counts = differs.map(|(name, entries)| {
-        format!("{name} has {} entries, acknowledged are {}", seen[name].len(), entries.len())
+        format!("{name} has {} entries, expected {}", seen[name].len(), entries.len())
     });
     counts.collect::<Vec<_>>().join("; ")
 }
@@ -399,7 +401,7 @@ impl WriterOp {
         }
     }
 
-    /// The state that it leads to.
+    /// Returns the state that the operation leads to.
     fn state_after(&self, mut state: Contents) -> Contents {
         match self {
             WriterOp::Put(write) => apply_writes(&mut state, std::slice::from_ref(write)),

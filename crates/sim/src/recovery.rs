@@ -1,8 +1,8 @@
 //! `perigee-sim recovery`: opens with a memory budget that is a small part of the log. A database
-//! is written with plenty of memory, so that all of it is in the log, crashes, and is opened with a
-//! budget of a tenth: crashes in the middle of that, again and again, then opens and must hold what
-//! the ledger owes, within the budget. Read-only opens beside such an open show everything, too: it
-//! copies the end of the log into a new segment, and truncates the old one.
+//! is written with ample memory, so that all of it is in the log, crashes, and is opened with a
+//! budget of a tenth. That open is crashed several times; the final one must hold what the ledger
+//! requires, within the budget. Read-only opens beside such an open must also show everything,
+//! although it copies the end of the log into a new segment and truncates the old one.
 
 use crate::contents::read_all;
 use crate::engine_target::PATH;
@@ -17,9 +17,9 @@ use perigee_env::sim::SimWorld;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// The budget of the opens.
+/// Memory budget of the opens.
 const MEMORY_BUDGET: u64 = 64 << 10;
-/// No commit is larger.
+/// Maximum size of a commit.
 const COMMIT_BYTES_MAX: u64 = 32 << 10;
 
 /// Options of the command.
@@ -30,7 +30,7 @@ pub struct Args {
     pub common: CommonArgs,
 }
 
-/// Runs the command; whether all went well.
+/// Runs the command. Returns true if no case failed.
 pub fn run(args: &Args) -> bool {
     let tally = run_cases("recovery", &args.common, 0, args.common.case_limit(u64::MAX), run_case);
     print_summary(&tally, if args.common.case.is_some() { 1 } else { args.common.cases })
@@ -57,7 +57,7 @@ fn random_script(rng: &mut Rng, writer: usize, n: usize) -> Vec<Action> {
     (0..n).map(|_| action(rng)).collect()
 }
 
-/// One database: written, crashed, opened and crashed again, opened.
+/// Runs one database: written, crashed, opened and crashed several times, opened.
 fn run_case(case: &Case) -> Result<(), String> {
     let mut rng = Rng::new(case.case_seed());
     let writers = rng.pick(&[1, 2]);
@@ -70,7 +70,7 @@ fn run_case(case: &Case) -> Result<(), String> {
     let scripts = (0..writers).map(|w| random_script(&mut rng, w, n)).collect();
     let crash = if rng.percent(50) { Crash::Power } else { Crash::Process };
     let (share, when) = (rng.percent(50), CrashPoint::WritersDone);
-    let life = DbSession {
+    let session = DbSession {
         seed: rng.next(),
         settings,
         scripts,
@@ -79,8 +79,8 @@ fn run_case(case: &Case) -> Result<(), String> {
         crash_kind: crash,
         verify: false,
     };
-    let after = life.run(case, SimDisk::new(rng.next()), &ledger, RequiredCommits::Acked)?;
-    let (mut disk, mut owed) = (after.disk, after.required);
+    let after = session.run(case, SimDisk::new(rng.next()), &ledger, RequiredCommits::Acked)?;
+    let (mut disk, mut required) = (after.disk, after.required);
     let log = log_bytes(&disk);
     case.count("log bytes", log);
     check_memory_budget(case, &disk.deep_clone(), &small, log)?;
@@ -96,7 +96,7 @@ fn run_case(case: &Case) -> Result<(), String> {
         let scripts = (0..writers).map(|w| random_script(&mut rng, w, 10)).collect();
         let crash = if rng.percent(65) { Crash::Power } else { Crash::Process };
         let verify = round == 0;
-        let life = DbSession {
+        let session = DbSession {
             seed: rng.next(),
             settings: small.clone(),
             scripts,
@@ -105,10 +105,10 @@ fn run_case(case: &Case) -> Result<(), String> {
             crash_kind: crash,
             verify,
         };
-        let after = life.run(case, disk, &ledger, owed)?;
+        let after = session.run(case, disk, &ledger, required)?;
         case.count("crashes during open", u64::from(after.crashed_in_open));
         case.count("crashes after open", u64::from(!after.crashed_in_open));
-        (disk, owed) = (after.disk, after.required);
+        (disk, required) = (after.disk, after.required);
     }
     let pattern = DbSession {
         seed: rng.next(),
@@ -119,7 +119,7 @@ fn run_case(case: &Case) -> Result<(), String> {
         crash_kind: Crash::Power,
         verify: true,
     };
-    check_final_state(case, &pattern, disk, &ledger, owed)
+    check_final_state(case, &pattern, disk, &ledger, required)
 }
 
 fn log_bytes(disk: &Arc<SimDisk>) -> u64 {
@@ -127,7 +127,8 @@ fn log_bytes(disk: &Arc<SimDisk>) -> u64 {
     logs.map(|p| disk.read_raw(&p).iter().rposition(|b| *b != 0).map_or(0, |at| at as u64)).sum()
 }
 
-/// What a read-only open shows is the same before, during and after an open that replays the log.
+/// Checks that a read-only open shows the same before, during and after an open that replays the
+/// log.
 fn check_read_only_open(
     case: &Case,
     disk: &Arc<SimDisk>,
@@ -152,7 +153,7 @@ fn check_read_only_open(
             case.count("read-only opens beside an open", 1);
             if beside != before {
                 return Err(
-                    "a read-only open beside an open lacks commits, or shows others".to_owned()
+                    "a read-only open beside an open lacks commits or shows wrong ones".to_owned()
                 );
             }
         }
@@ -160,8 +161,8 @@ fn check_read_only_open(
     })
 }
 
-/// The memory that an open accounts for is within the budget, beside the one commit that may exceed
-/// it; and so is what stays.
+/// Checks that the memory accounted for during the open, and what remains afterwards, is within the
+/// budget plus the one commit that may exceed it.
 fn check_memory_budget(
     case: &Case,
     disk: &Arc<SimDisk>,
@@ -170,7 +171,8 @@ fn check_memory_budget(
 ) -> Result<(), String> {
     let seed = mix(case.case_seed(), 9);
     SimWorld::new(seed).run(disk.clone(), |env| -> Result<(), String> {
-        let db = Db::open(Path::new(PATH), settings.options(env)).map_err(|e| format!("open: {e}"))?;
+        let db =
+            Db::open(Path::new(PATH), settings.options(env)).map_err(|e| format!("open: {e}"))?;
         let stats = db.stats();
         let (peak, most) = (stats.recovery.peak_bytes, MEMORY_BUDGET + MEMORY_BUDGET / 10);
         let memtables = stats.memory.iter().filter(|(name, _)| name.contains("memtables"));
@@ -179,7 +181,8 @@ fn check_memory_budget(
         case.count("highest peak, summed", peak);
         if peak > most.max(COMMIT_BYTES_MAX) || left > MEMORY_BUDGET / 2 + COMMIT_BYTES_MAX {
             return Err(format!(
-                "with a budget of {MEMORY_BUDGET}, opening a log of {log} bytes held {peak} bytes, and {left} stayed"
+                "with a budget of {MEMORY_BUDGET}, opening a log of {log} bytes used up to {peak} \
+                 bytes, and {left} remained"
             ));
         }
         db.close().map_err(|e| format!("close: {e}"))

@@ -1,7 +1,7 @@
-//! Randomness of the drivers: SplitMix64, seeded, so that a case is a number. Not for the engine,
-//! which gets its own from the simulated world.
+//! Random numbers of the drivers: SplitMix64, seeded, so that a case is a number. Not for the
+//! engine, which gets its randomness from the simulated environment.
 
-/// A seeded source of numbers.
+/// A seeded random number generator.
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -13,11 +13,11 @@ pub fn mix(a: u64, b: u64) -> u64 {
 }
 
 impl Rng {
-    /// The source for `seed`.
+    /// Creates the generator for `seed`.
     pub fn new(seed: u64) -> Self {
         Rng(mix(seed, 0x5EED))
     }
-    /// The next number.
+    /// Returns the next number.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -25,27 +25,27 @@ impl Rng {
         let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
     }
-    /// A number below `n` (0 if `n` is 0).
+    /// Returns a number below `n` (0 if `n` is 0).
     pub fn below(&mut self, n: u64) -> u64 {
         if n == 0 { 0 } else { self.next() % n }
     }
-    /// An index below `n`.
+    /// Returns an index below `n`.
     pub fn index(&mut self, n: usize) -> usize {
         usize::try_from(self.below(n as u64)).expect("below a usize")
     }
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub fn between(&mut self, low: usize, high: usize) -> usize {
         low + self.index(high + 1 - low)
     }
-    /// True in `percent` of a hundred cases.
+    /// Returns true with this probability in percent.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
-    /// One of them.
+    /// Returns a random element.
     pub fn pick<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.index(all.len())]
     }
-    /// An index, by weight.
+    /// Returns a random index, by weight.
     pub fn weighted(&mut self, weights: &[u32]) -> usize {
         let mut at = self.below(weights.iter().map(|&w| u64::from(w)).sum());
         for (i, &w) in weights.iter().enumerate() {
@@ -56,7 +56,8 @@ impl Rng {
         }
         weights.len() - 1
     }
-    /// A number from 1 to `max`, small ones more likely: every power of two has the same chance.
+    /// Returns a number from 1 to `max`, small ones more likely: every power of two has the same
+    /// chance.
     pub fn log_uniform(&mut self, max: u64) -> u64 {
         let bits = u64::from(64 - max.max(1).leading_zeros());
         let top = 1u64 << self.below(bits);
@@ -64,8 +65,8 @@ impl Rng {
     }
 }
 
-/// The bytes of a value that nobody else has: starts with `id`, then noise or (for even ids) a
-/// pattern that compresses.
+/// Returns the bytes of a unique value: starts with `id`, followed by noise or (for even ids) a
+/// compressible pattern.
 pub fn value_bytes(id: u64, len: usize) -> Vec<u8> {
     let mut rng = Rng(id);
     let mut out = Vec::with_capacity(len + 8);

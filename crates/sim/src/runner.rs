@@ -1,5 +1,5 @@
-//! Runs numbered cases on a few threads, catches what panics, prints what replays a failure, and
-//! counts. Cases are independent: each has worlds of its own.
+//! Runs numbered cases on a few threads, catches panics, prints the command that replays a failure,
+//! and counts. Cases are independent: each has its own simulated environments.
 
 use perigee_env::fs::memory::SimDisk;
 use std::io::{IsTerminal, Write};
@@ -9,19 +9,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Options that all commands share.
+/// Options shared by all commands.
 #[derive(Clone, Debug, clap::Args)]
 pub struct CommonArgs {
-    /// Cases to try.
+    /// Number of cases to run.
     #[arg(long, default_value_t = 1000)]
     pub cases: u64,
-    /// The seed: the same seed gives the same cases.
+    /// Seed; the same seed gives the same cases.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Replay this one case only.
     #[arg(long)]
     pub case: Option<u64>,
-    /// Cases that run at the same time.
+    /// Number of cases that run at the same time.
     #[arg(long, default_value_t = 2)]
     pub jobs: usize,
     /// Stop at the first violation.
@@ -36,7 +36,7 @@ pub struct CommonArgs {
 pub struct Case {
     /// Seed of the run.
     pub seed: u64,
-    /// Its number.
+    /// Number of the case.
     pub number: u64,
     image: Option<PathBuf>,
     disks: Mutex<Vec<(String, Arc<SimDisk>)>>,
@@ -44,7 +44,7 @@ pub struct Case {
 }
 
 impl CommonArgs {
-    /// How many numbers are cases: all asked for, or on a replay all there could be.
+    /// Returns the number of case numbers: `--cases`, or on a replay `max`.
     pub fn case_limit(&self, max: u64) -> u64 {
         if self.case.is_some() { max } else { self.cases.min(max) }
     }
@@ -55,17 +55,17 @@ impl Case {
         let image = common.image.clone().filter(|_| common.case.is_some());
         Case { seed: common.seed, number, image, disks: Mutex::default(), counts: Mutex::default() }
     }
-    /// Remembers a disk that a failure may want to look at.
+    /// Keeps a disk, to be written out if the case fails.
     pub fn keep_disk(&self, name: &str, disk: &Arc<SimDisk>) {
         if self.image.is_some() {
             lock_mutex(&self.disks).push((name.to_string(), disk.clone()));
         }
     }
-    /// Adds to a count that is printed at the end.
+    /// Adds to a counter that is printed at the end.
     pub fn count(&self, what: &'static str, n: u64) {
         lock_mutex(&self.counts).push((what, n));
     }
-    /// The seed of this case.
+    /// Returns the seed of this case.
     pub fn case_seed(&self) -> u64 {
         crate::rng::mix(self.seed, self.number)
     }
@@ -80,32 +80,32 @@ impl Case {
     }
 }
 
-/// What a run found.
+/// Results of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Cases tried.
+    /// Number of cases run.
     pub cases: u64,
-    /// Cases that violated a promise.
+    /// Number of cases that violated a guarantee.
     pub violations: u64,
-    /// Of these, panics.
+    /// Violations that were panics.
     pub panics: u64,
-    /// Of these, deadlocks and step limits.
+    /// Violations that were deadlocks or reached the step limit.
     pub hangs: u64,
-    /// Other counts.
+    /// Other counters.
     pub counts: Vec<(&'static str, u64)>,
 }
 
 impl Tally {
-    /// A count by name.
+    /// Returns a counter by name.
     pub fn get(&self, what: &str) -> u64 {
         self.counts.iter().find(|(name, _)| *name == what).map_or(0, |(_, n)| *n)
     }
-    /// The counts on a line.
+    /// Returns all counters on one line.
     pub fn counts_line(&self) -> String {
         let all: Vec<String> = self.counts.iter().map(|(name, n)| format!("{name} {n}")).collect();
         all.join(", ")
     }
-    /// Adds another run.
+    /// Adds the results of another run.
     pub fn add(&mut self, other: &Tally) {
         self.cases += other.cases;
         self.violations += other.violations;
@@ -123,11 +123,11 @@ impl Tally {
     }
 }
 
-/// Messages of panics on any thread since they were last taken.
+/// Panic messages of all threads since they were last taken.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// Keeps panic messages for the report instead of printing them; with `PERIGEE_SIM_PANICS` set it
-/// prints them too.
+/// Collects panic messages for the report instead of printing them. With `PERIGEE_SIM_PANICS` set
+/// they are also printed.
 pub fn catch_panics() {
     let before = std::panic::take_hook();
     let loud = std::env::var_os("PERIGEE_SIM_PANICS").is_some();
@@ -139,7 +139,7 @@ pub fn catch_panics() {
     }));
 }
 
-/// Runs cases `first..first + n` of `command`, or the one to be replayed.
+/// Runs cases `first..first + n` of `command`, or only the one to replay.
 pub fn run_cases(
     command: &str,
     common: &CommonArgs,
@@ -188,7 +188,7 @@ fn run_one(
     let failure = match (result, panics.first()) {
         (Ok(Ok(())), None) => None,
         (Ok(Ok(())), Some(panic)) => {
-            Some(format!("a thread panicked (here or in the case beside): {panic}"))
+            Some(format!("a thread panicked (of this case or of one running beside it): {panic}"))
         }
         (Ok(Err(violation)), _) => Some(violation),
         (Err(_), panic) => Some(format!("panic: {}", panic.map_or("without a message", |p| p))),
@@ -213,7 +213,7 @@ fn run_one(
     true
 }
 
-/// A line on the terminal, at most ten times a second.
+/// A progress line on the terminal, updated at most ten times a second.
 struct Progress {
     command: String,
     total: u64,
@@ -256,19 +256,20 @@ impl Progress {
     }
 }
 
-/// Locks; a panicking case poisons nothing that matters.
+/// Locks a mutex and ignores poisoning, because a panicking case leaves no shared state that
+/// matters.
 pub fn lock_mutex<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Prints the last line; whether everything held and enough was tried.
-pub fn print_summary(tally: &Tally, floor: u64) -> bool {
+/// Prints the last line. Returns true if no case failed and enough cases were run.
+pub fn print_summary(tally: &Tally, min_cases: u64) -> bool {
     if !tally.counts.is_empty() {
         println!("{}", tally.counts_line());
     }
-    if tally.cases < floor {
-        println!("only {} of {floor} cases were tried", tally.cases);
+    if tally.cases < min_cases {
+        println!("only {} of {min_cases} cases were run", tally.cases);
     }
     println!("cases {} violations {}", tally.cases, tally.violations);
-    tally.violations == 0 && tally.cases >= floor
+    tally.violations == 0 && tally.cases >= min_cases
 }

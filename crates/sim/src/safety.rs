@@ -1,10 +1,11 @@
-//! `perigee-sim safety`: checkpoints, backups, prunes and restores under crashes at their I/Os;
-//! read-only opens that must change nothing; repairs of damaged copies that must not invent
-//! anything; directories of other programs (`foreign`); commit hooks among threads (`hooks`).
+//! `perigee-sim safety`: checkpoints, backups, prunes and restores crashed at their I/Os; read-only
+//! opens that must change nothing; repairs of damaged copies that must not invent anything;
+//! directories of other programs (`foreign_directory`); commit hooks under concurrency
+//! (`commit_hooks`).
 //!
-//! Promises: a generation that was there before a crash restores to exactly what it held; a
-//! checkpoint is there whole or not at all, and after its call returned it is there; the source
-//! loses nothing; a repaired database holds only what was once written.
+//! Guarantees: a generation that existed before a crash restores to exactly what it held; a
+//! checkpoint is complete or absent, and complete once its call has returned; the source loses
+//! nothing; a repaired database holds only what was once written.
 
 use crate::commit_hooks;
 use crate::contents::read_all;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 
 const BACKUP_DIR: &str = "/backup";
 const CHECKPOINT_DIR: &str = "/copy";
-/// Crash points that a case tries for its operation.
+/// Number of crash points that a case tries for its operation.
 const CRASH_POINTS: u64 = 6;
 
 /// Options of the command.
@@ -37,16 +38,16 @@ pub struct Args {
     pub common: CommonArgs,
 }
 
-/// Runs the command; whether all went well.
+/// Runs the command. Returns true if no case failed.
 pub fn run(args: &Args) -> bool {
     let tally = run_cases("safety", &args.common, 0, args.common.case_limit(u64::MAX), run_case);
     print_summary(&tally, if args.common.case.is_some() { 1 } else { args.common.cases })
 }
 
-/// What a case knows before the crash.
+/// State of a case before the crash.
 struct PreCrashState {
     settings: Settings,
-    /// The open database's disk.
+    /// Disk of the open database.
     disk: Arc<SimDisk>,
     contents: Contents,
     generations: BTreeMap<u64, Contents>,
@@ -73,8 +74,8 @@ fn run_case(case: &Case) -> Result<(), String> {
     check_repair(case, &past, &mut rng)
 }
 
-/// A few rounds of writes, a generation after each; the database is left open when the disk is
-/// cloned.
+/// Runs a few rounds of writes with a generation after each. The database is still open when the
+/// disk is cloned.
 fn build_history(case: &Case, rng: &mut Rng) -> Result<PreCrashState, String> {
     let mut settings = Settings::random(rng).with_durability(Durability::Full);
     settings.family.compression = Compression::None;
@@ -92,7 +93,7 @@ fn build_history(case: &Case, rng: &mut Rng) -> Result<PreCrashState, String> {
             let made = db.backup(BACKUP_DIR).map_err(|e| format!("backup: {e}"))?;
             generations.insert(made.generation, read_contents(&db)?);
         }
-        // Some that are in no generation.
+        // Writes that are in no generation.
         let families = [db.default_family(), db.family("a").map_err(|e| e.to_string())?];
         for _ in 0..rng.between(1, 20) {
             write_random(&db, &families, rng, &mut ever).map_err(|e| e.to_string())?;
@@ -144,7 +145,7 @@ fn run_op(act: SafetyOp, db: &Db, env: &Env) -> perigee::Result<()> {
     }
 }
 
-/// The operation, crashed at some of its I/Os, and right after it has returned.
+/// Runs the operation with a crash at some of its I/Os and with one right after it has returned.
 fn crash_during(
     case: &Case,
     past: &PreCrashState,
@@ -162,7 +163,7 @@ fn crash_during(
             let done = run_op(what, &db, &env);
             match done {
                 Err(e) if !disk.crashed() => Err(format!("{what:?}: {e}")),
-                // Nothing that happens later may be needed: the power goes now.
+                // The operation has returned: a power cut now must not undo it.
                 done => Ok((
                     disk.mutating_calls() - before,
                     done.is_ok(),
@@ -184,7 +185,7 @@ fn crash_during(
     Ok(())
 }
 
-/// What must hold on the disk that a crash left.
+/// Checks what must hold on the disk that a crash left.
 fn check_after_crash(
     case: &Case,
     past: &PreCrashState,
@@ -220,7 +221,7 @@ fn check_after_crash(
         check_checkpoint(past, &env, done && matches!(what, SafetyOp::Checkpoint))?;
         let db = open(&env, &past.settings, PATH)?;
         check_equal("the source", &read_contents(&db)?, &past.contents)?;
-        // And all of it goes on.
+        // Later operations must succeed as well.
         db.backup(BACKUP_DIR).map_err(|e| format!("the next backup: {e}"))?;
         backups.prune(2).map_err(|e| format!("the next prune: {e}"))?;
         let errors = backups.verify(None).map_err(|e| e.to_string())?.errors;
@@ -245,7 +246,7 @@ fn check_restore(
     db.close().map_err(|e| e.to_string())
 }
 
-/// A checkpoint is there whole or not at all.
+/// Checks that a checkpoint is complete or absent.
 fn check_checkpoint(past: &PreCrashState, env: &Env, must: bool) -> Result<(), String> {
     if env.fs.open_dir(Path::new(CHECKPOINT_DIR), DirOpenMode::Existing).is_err() {
         return if must { Err("the checkpoint is gone".into()) } else { Ok(()) };
@@ -260,7 +261,7 @@ fn check_equal(what: &str, got: &Contents, expected: &Contents) -> Result<(), St
         return Ok(());
     }
     let count = |c: &Contents| c.values().map(BTreeMap::len).sum::<usize>();
-    Err(format!("{what} holds {} entries instead of {}, or others", count(got), count(expected)))
+    Err(format!("{what} differs: it holds {} entries, expected {}", count(got), count(expected)))
 }
 
 fn read_files(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
@@ -268,7 +269,8 @@ fn read_files(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
     disk.paths().into_iter().filter(ours).map(|p| (p.clone(), disk.read_raw(&p))).collect()
 }
 
-/// A read-only open of what a killed writer left, its last append cut short: not a byte may change.
+/// Checks that a read-only open of what a killed writer left, with its last append cut short,
+/// changes no byte.
 fn check_read_only_open(case: &Case, past: &PreCrashState) -> Result<(), String> {
     let disk = past.disk.deep_clone();
     let last = disk
@@ -277,10 +279,10 @@ fn check_read_only_open(case: &Case, past: &PreCrashState) -> Result<(), String>
         .rfind(|p| p.starts_with(PATH) && p.extension().is_some_and(|e| e == "wal"));
     if let Some(log) = last {
         let mut bytes = disk.read_raw(&log);
-        // The start of one more record, behind the last: over the zeros of space that was taken
-        // ahead, some of which are left.
+        // Appends the start of one more record after the last one, over part of the preallocated
+        // zeros.
         let taken = bytes.len();
-        // A header may end in a zero, too.
+        // A record header may end in a zero, too.
         bytes.truncate(
             bytes.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1).max(HEADER_BYTES),
         );
@@ -303,7 +305,8 @@ fn check_read_only_open(case: &Case, past: &PreCrashState) -> Result<(), String>
     Ok(())
 }
 
-/// A byte of a table is flipped: what repair makes may lack something, but not invent anything.
+/// Flips a byte of a table: the repaired database may lack entries, but must not contain any that
+/// were never written.
 fn check_repair(case: &Case, past: &PreCrashState, rng: &mut Rng) -> Result<(), String> {
     let tables: Vec<PathBuf> = (past.disk.paths().into_iter())
         .filter(|p| {
@@ -321,8 +324,8 @@ fn check_repair(case: &Case, past: &PreCrashState, rng: &mut Rng) -> Result<(), 
         disk.write_raw(path, bytes);
         let before = read_files(&disk);
         SimWorld::new(case.case_seed()).run(disk.clone(), |env| {
-            repair_in(&env, PATH, "/mended", |_, _| {}).map_err(|e| format!("repair: {e}"))?;
-            let db = open(&env, &past.settings, "/mended")?;
+            repair_in(&env, PATH, "/repaired", |_, _| {}).map_err(|e| format!("repair: {e}"))?;
+            let db = open(&env, &past.settings, "/repaired")?;
             for (family, entries) in read_contents(&db)? {
                 for (key, value) in entries {
                     let known = past.values_ever.get(&(family.clone(), key.clone()));

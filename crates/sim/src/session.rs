@@ -1,5 +1,5 @@
-//! One life of a simulated database: open, compare with the ledger, let writers run scripts, crash
-//! or close. What the crash, fault and exhaustive drivers share.
+//! One session of a simulated database: opens it, compares with the ledger, lets writers run
+//! scripts, then crashes or closes. Shared by the crash, fault and exhaustive drivers.
 
 use crate::contents::read_all;
 use crate::engine_target::{PATH, check_report};
@@ -15,25 +15,25 @@ use perigee_env::sim::SimWorld;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// The family that writer 0 creates, clears and drops.
+/// Column family that writer 0 creates, clears and drops.
 pub const CHANGING_FAMILY: &str = "x";
-/// The name that it is renamed to, and of its clone.
+/// Name that it is renamed to, and name of its clone.
 pub const RENAMED_FAMILY: &str = "x2";
-/// The families that stay, besides the default one.
+/// Permanent column families besides the default one.
 const STEADY_FAMILIES: [&str; 2] = ["a", "b"];
 
 /// What a commit writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommitSpec {
-    /// A few random elements over all families.
+    /// A few random writes over all column families.
     Random(u64),
-    /// One key in the default family.
+    /// One key in the default column family.
     OneKey,
-    /// A key each in two families.
+    /// One key in each of two column families.
     TwoFamilies,
-    /// Deletes the key of [`Spec::One`].
+    /// A delete of the key of [`CommitSpec::OneKey`].
     Delete,
-    /// A key in the family that comes and goes; nothing if it is gone.
+    /// One key in the column family that is created and dropped; nothing if it does not exist.
     ChangingFamily,
 }
 
@@ -42,7 +42,7 @@ pub enum CommitSpec {
 pub enum Action {
     /// Commits, with the database's durability or its own.
     Commit(CommitSpec, Option<Durability>),
-    /// A bulk load into all families, with so much memory.
+    /// Bulk load into all column families, with this memory limit.
     Load(u64, usize),
     /// `sync`.
     Sync,
@@ -50,73 +50,73 @@ pub enum Action {
     Flush,
     /// `compact`.
     Compact,
-    /// Cancels compactions wherever they are, and lets them run again after so many microseconds.
+    /// Cancels running compactions, and allows them again after this many microseconds.
     CancelCompactions(u64),
     /// `compact_range` over some of the keys.
     CompactRange(u64),
-    /// Creates the changing family, or drops it.
+    /// Creates or drops the changing column family.
     CreateOrDropFamily,
-    /// Clears the changing family; nothing if it is gone.
+    /// Clears the changing column family; nothing if it does not exist.
     ClearFamily,
-    /// Clones the changing family, or drops the clone.
+    /// Clones the changing column family, or drops the clone.
     CloneFamily,
-    /// Renames the changing family, or back.
+    /// Renames the changing column family, or renames it back.
     RenameFamily,
-    /// Lets time pass, in microseconds.
+    /// Sleeps, in microseconds.
     Sleep(u64),
     /// Waits for background work.
     WaitIdle,
-    /// The consumer of the feed hears what is durable by now.
+    /// Lets the feed consumer read what is durable by now.
     PollChanges,
 }
 
-/// When the machine stops.
+/// When the machine crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CrashPoint {
-    /// In the n-th mutating I/O of this life, opening included.
+    /// At the n-th mutating I/O of this session, opening included.
     Io(u64),
-    /// In the n-th after opening.
+    /// At the n-th mutating I/O after opening.
     IoAfterOpen(u64),
     /// When the writers are done, without closing.
     WritersDone,
-    /// It does not: the database is closed.
+    /// Never: the database is closed.
     CleanClose,
 }
 
-/// A life.
+/// Plan of a session.
 #[derive(Clone, Debug)]
 pub struct DbSession {
-    /// Seed of its world and its crash.
+    /// Seed of its simulated environment and its crash.
     pub seed: u64,
-    /// Options.
+    /// Settings of the database.
     pub settings: Settings,
     /// A script for each writer.
     pub scripts: Vec<Vec<Action>>,
-    /// Whether every commit writes the shared key in all families.
+    /// True if every commit writes the shared key in all column families.
     pub write_shared_key: bool,
     /// When it ends.
     pub crash_point: CrashPoint,
-    /// How.
+    /// Kind of crash.
     pub crash_kind: Crash,
-    /// Whether to `verify` after opening.
+    /// True to run `verify` after opening.
     pub verify: bool,
 }
 
-/// What a life left.
+/// Result of a session.
 pub struct SessionResult {
-    /// The disk as the next life finds it.
+    /// Disk as the next session finds it.
     pub disk: Arc<SimDisk>,
-    /// What the next life must find.
+    /// Commits that the next session must find.
     pub required: RequiredCommits,
-    /// Mutating I/Os of the whole life, and of its opening.
+    /// Mutating I/Os of the whole session, and of its open.
     pub ios: (u64, u64),
-    /// Whether the planned crash point was reached.
+    /// True if the planned crash point was reached.
     pub crashed: bool,
-    /// Whether that was before the database had been opened and compared.
+    /// True if that was before the database had been opened and compared.
     pub crashed_in_open: bool,
 }
 
-/// What a life and its writers share.
+/// State shared by a session and its writers.
 pub(crate) struct SessionState {
     pub(crate) db: Db,
     pub(crate) env: Env,
@@ -128,13 +128,14 @@ pub(crate) struct SessionState {
 }
 
 impl DbSession {
-    /// Lives it. `owed` is what it must find; `Err` is a broken promise.
+    /// Runs the session. `required` says what the open must find. `Err` describes a broken
+    /// guarantee.
     pub fn run(
         &self,
         case: &Case,
         disk: Arc<SimDisk>,
         ledger: &Arc<Mutex<Ledger>>,
-        owed: RequiredCommits,
+        required: RequiredCommits,
     ) -> Result<SessionResult, String> {
         case.keep_disk(&format!("before-{:x}", self.seed), &disk.deep_clone());
         case.keep_disk(&format!("after-{:x}", self.seed), &disk);
@@ -142,21 +143,21 @@ impl DbSession {
             disk.crash_at(n);
         }
         SimWorld::new(self.seed)
-            .run(disk.clone(), |env| self.run_in_world(env, &disk, ledger, owed))
+            .run(disk.clone(), |env| self.run_simulated(env, &disk, ledger, required))
     }
 
-    fn run_in_world(
+    fn run_simulated(
         &self,
         env: Env,
         disk: &Arc<SimDisk>,
         ledger: &Arc<Mutex<Ledger>>,
-        owed: RequiredCommits,
+        required: RequiredCommits,
     ) -> Result<SessionResult, String> {
         let before = disk.mutating_calls();
         let db = match Db::open(Path::new(PATH), self.settings.options(env.clone())) {
             Ok(db) => db,
             Err(_) if disk.crashed() => {
-                return Ok(self.crashed_before_open(disk, ledger, owed, before));
+                return Ok(self.crashed_before_open(disk, ledger, required, before));
             }
             Err(e) => return Err(format!("open failed: {e}")),
         };
@@ -164,10 +165,10 @@ impl DbSession {
         if let CrashPoint::IoAfterOpen(n) = self.crash_point {
             disk.crash_at(n);
         }
-        match self.check_recovered(&db, ledger, owed) {
+        match self.check_recovered(&db, ledger, required) {
             Ok(()) => {}
             Err(_) if disk.crashed() => {
-                return Ok(self.crashed_before_open(disk, ledger, owed, before));
+                return Ok(self.crashed_before_open(disk, ledger, required, before));
             }
             Err(e) => return Err(e),
         }
@@ -186,19 +187,19 @@ impl DbSession {
         wrong.map_or(after, Err)
     }
 
-    /// Reads everything and asks the ledger.
+    /// Reads everything and checks it against the ledger.
     fn check_recovered(
         &self,
         db: &Db,
         ledger: &Arc<Mutex<Ledger>>,
-        owed: RequiredCommits,
+        required: RequiredCommits,
     ) -> Result<(), String> {
         let found = read_all(db).map_err(|e| format!("reading after open: {e}"))?;
         let recovery = db.stats().recovery;
         let mut known = lock_mutex(ledger);
-        let ends = known
-            .check_recovered(&found, owed)
-            .map_err(|e| format!("{e}\n  owed {owed:?}, {recovery:?}\n  {:?}", known.families))?;
+        let ends = known.check_recovered(&found, required).map_err(|e| {
+            format!("{e}\n  required {required:?}, {recovery:?}\n  {:?}", known.families)
+        })?;
         known.discard_lost_commits(&ends, &found);
         let mut past = std::mem::take(&mut known.history);
         drop(known);
@@ -257,7 +258,7 @@ impl DbSession {
         Ok(self.session_result(disk, self.required_commits(&shared.ledger), before, opened))
     }
 
-    /// What a crash of this kind owes.
+    /// Returns which commits a crash of this kind must preserve.
     fn required_commits(&self, ledger: &Mutex<Ledger>) -> RequiredCommits {
         match (self.crash_kind, self.settings.durability) {
             (Crash::Process, _) => RequiredCommits::Acked,
@@ -271,18 +272,18 @@ impl DbSession {
         }
     }
 
-    /// After a crash before anything was compared: what was owed before still is, unless this crash
-    /// may take more.
+    /// Result of a crash before the contents were compared: what was required before still is,
+    /// unless this kind of crash may lose more.
     fn crashed_before_open(
         &self,
         disk: &Arc<SimDisk>,
         ledger: &Mutex<Ledger>,
-        owed: RequiredCommits,
+        required: RequiredCommits,
         before: u64,
     ) -> SessionResult {
         let after = self.session_result(
             disk,
-            weaker_requirement(owed, self.required_commits(ledger)),
+            weaker_requirement(required, self.required_commits(ledger)),
             before,
             disk.mutating_calls(),
         );
@@ -292,14 +293,14 @@ impl DbSession {
     fn session_result(
         &self,
         disk: &Arc<SimDisk>,
-        owed: RequiredCommits,
+        required: RequiredCommits,
         before: u64,
         opened: u64,
     ) -> SessionResult {
         let count = disk.mutating_calls();
         SessionResult {
             disk: disk.crash_clone(self.seed, self.crash_kind),
-            required: owed,
+            required,
             ios: (count - before, opened - before),
             crashed: disk.crashed(),
             crashed_in_open: false,
@@ -307,7 +308,7 @@ impl DbSession {
     }
 }
 
-/// What is owed after two crashes without a check in between.
+/// Returns what must survive two crashes without a check in between.
 pub(crate) fn weaker_requirement(a: RequiredCommits, b: RequiredCommits) -> RequiredCommits {
     match (a, b) {
         (RequiredCommits::Acked, other) | (other, RequiredCommits::Acked) => other,
@@ -318,7 +319,7 @@ pub(crate) fn weaker_requirement(a: RequiredCommits, b: RequiredCommits) -> Requ
 }
 
 impl SessionState {
-    /// Creates the steady families that are missing.
+    /// Creates the permanent column families that are missing.
     pub(crate) fn create_steady_families(&self) -> Result<(), Error> {
         let names = self.db.families();
         for name in STEADY_FAMILIES.into_iter().filter(|name| !names.iter().any(|n| n == name)) {
@@ -327,16 +328,16 @@ impl SessionState {
         Ok(())
     }
 
-    /// Before the crash no call may fail.
+    /// Records a failure unless the machine has crashed: before that no call may fail.
     fn fail_unless_crashed(&self, doing: &str, e: &Error) {
         if !self.disk.crashed() {
             lock_mutex(&self.failure)
-                .get_or_insert_with(|| format!("{doing} failed although nothing was wrong: {e}"));
+                .get_or_insert_with(|| format!("{doing} failed before the crash: {e}"));
         }
     }
 }
 
-/// One writer at work.
+/// State of one writer.
 pub(crate) struct SessionWriter<'a> {
     shared: &'a SessionState,
     writer: usize,
@@ -403,7 +404,7 @@ impl<'a> SessionWriter<'a> {
                 cancelled.and_then(|()| db.resume_background_work()).map_err(|e| ("cancel", e))
             }
             Action::WaitIdle => ignore_cancelled(db.wait_idle()).map_err(|e| ("wait_idle", e)),
-            Action::PollChanges => self.poll_changes().map_err(|e| ("the feed", e)),
+            Action::PollChanges => self.poll_changes().map_err(|e| ("the change feed", e)),
             Action::CreateOrDropFamily
             | Action::ClearFamily
             | Action::CloneFamily
@@ -417,9 +418,9 @@ impl<'a> SessionWriter<'a> {
 
     fn poll_changes(&self) -> Result<(), Error> {
         let mut past = std::mem::take(&mut lock_mutex(&self.shared.ledger).history);
-        let heard = past.poll_changes(&self.shared.db, &self.shared.settings);
+        let polled = past.poll_changes(&self.shared.db, &self.shared.settings);
         lock_mutex(&self.shared.ledger).history = past;
-        heard.map_err(|e| Error::new(ErrorKind::Internal, e))
+        polled.map_err(|e| Error::new(ErrorKind::Internal, e))
     }
 
     fn commit(&mut self, spec: CommitSpec, durability: Option<Durability>) -> Result<(), Error> {
@@ -427,7 +428,7 @@ impl<'a> SessionWriter<'a> {
         let number = lock_mutex(&self.shared.ledger).begin_commit(self.writer, puts);
         let puts = lock_mutex(&self.shared.ledger).puts(self.writer, number).to_vec();
         let result = self.write_batch(&puts, durability);
-        let told = commit_outcome(&result);
+        let outcome = commit_outcome(&result);
         let effective = durability.unwrap_or(self.shared.settings.durability);
         let now = match effective {
             Durability::Interval(_) if durability.is_none() => self.shared.env.clock.monotonic_us(),
@@ -436,7 +437,7 @@ impl<'a> SessionWriter<'a> {
         lock_mutex(&self.shared.ledger).end_commit(
             self.writer,
             number,
-            told,
+            outcome,
             effective == Durability::Full,
             now,
         );
@@ -449,7 +450,7 @@ impl<'a> SessionWriter<'a> {
         for put in puts {
             let family = self.family(&put.family.0)?;
             match &put.value {
-                // The same effect in other kinds of entries.
+                // Has the same effect, with other kinds of entries.
                 Some(value) if merges && value.len() % 3 == 0 => {
                     let (left, right) = value.split_at(value.len() / 2);
                     batch.delete(family, &put.key)?;
@@ -507,10 +508,12 @@ impl<'a> SessionWriter<'a> {
     fn family(&self, name: &str) -> Result<&Family, Error> {
         let found =
             self.steady_families.iter().chain(&self.changing_families).find(|f| f.name() == name);
-        found.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("driver: no family {name}")))
+        found.ok_or_else(|| {
+            Error::new(ErrorKind::NotFound, format!("driver: no column family {name}"))
+        })
     }
 
-    /// The elements of a commit (without the counter).
+    /// Returns the writes of a commit, without the counter.
     fn commit_puts(&self, spec: CommitSpec) -> Option<Vec<Put>> {
         let (w, next) = (self.writer, lock_mutex(&self.shared.ledger).next_attempt(self.writer));
         let put = |family: &str, key: &str, value: Option<Vec<u8>>| Put {
@@ -580,14 +583,14 @@ impl<'a> SessionWriter<'a> {
             .collect()
     }
 
-    /// Handles of the changing families that there are now.
+    /// Refreshes the handles of the changing column families that exist.
     fn refresh_changing_families(&mut self) {
         let family = |name| self.shared.db.family(name).ok();
         let names = if self.writer == 0 { &[CHANGING_FAMILY, RENAMED_FAMILY][..] } else { &[] };
         self.changing_families = names.iter().copied().filter_map(family).collect();
     }
 
-    /// What the action means for the families that there are.
+    /// Returns the DDL operation that the action means for the existing column families.
     fn family_change(&self, action: Action) -> Option<FamilyDdl> {
         let there = |name| self.changing_families.iter().any(|f| f.name() == name);
         let (one, other) = (CHANGING_FAMILY.to_string(), RENAMED_FAMILY.to_string());
@@ -603,11 +606,11 @@ impl<'a> SessionWriter<'a> {
         }
     }
 
-    /// Changes the families; until the answer either state is possible, and after a failure it
-    /// stays so for the next recovery, though the running database knows.
+    /// Performs a DDL operation. Until it returns, either state is possible; after a failure both
+    /// stay possible for the next recovery, although the running database is in one of them.
     fn change_families(&mut self, action: Action) -> Result<(), (&'static str, Error)> {
         let Some(change) = self.family_change(action) else { return Ok(()) };
-        let outcome = {
+        let changed = {
             let mut ledger = lock_mutex(&self.shared.ledger);
             let attempts = ledger.next_attempt(0);
             ledger.families.begin_change(&change, attempts)
@@ -621,20 +624,21 @@ impl<'a> SessionWriter<'a> {
             FamilyDdl::Rename(name, to) => ("rename_family", db.rename_family(name, to)),
         };
         if result.is_ok() {
-            lock_mutex(&self.shared.ledger).families.resolve(outcome);
+            lock_mutex(&self.shared.ledger).families.resolve(changed);
         }
         self.refresh_changing_families();
         result.map_err(|e| (doing, e))
     }
 }
 
-/// Opens, compares, verifies, writes a little, closes cleanly, cuts the power, and looks once more.
+/// Opens, compares, verifies, writes a little, closes cleanly, cuts the power, and compares once
+/// more.
 pub fn check_final_state(
     case: &Case,
     pattern: &DbSession,
     mut disk: Arc<SimDisk>,
     ledger: &Arc<Mutex<Ledger>>,
-    mut owed: RequiredCommits,
+    mut required: RequiredCommits,
 ) -> Result<(), String> {
     let mut rng = Rng::new(mix(pattern.seed, 77));
     for scripted in [true, false] {
@@ -645,7 +649,7 @@ pub fn check_final_state(
             Vec::new()
         };
         let (seed, settings) = (rng.next(), pattern.settings.clone());
-        let life = DbSession {
+        let session = DbSession {
             seed,
             settings,
             scripts,
@@ -654,13 +658,13 @@ pub fn check_final_state(
             verify: true,
             ..*pattern
         };
-        let after = life.run(case, disk, ledger, owed)?;
-        (disk, owed) = (after.disk, after.required);
+        let after = session.run(case, disk, ledger, required)?;
+        (disk, required) = (after.disk, after.required);
     }
     Ok(())
 }
 
-/// Another writer may have cancelled it; nothing happened then.
+/// Ignores a cancelled compaction: another writer may have cancelled it, with no effect.
 fn ignore_cancelled(result: Result<(), Error>) -> Result<(), Error> {
     match result {
         Err(e) if e.kind() == ErrorKind::Busy => Ok(()),
@@ -668,7 +672,7 @@ fn ignore_cancelled(result: Result<(), Error>) -> Result<(), Error> {
     }
 }
 
-/// What a result tells about a commit.
+/// Returns the commit outcome that a result stands for.
 pub fn commit_outcome(result: &Result<(), Error>) -> CommitOutcome {
     match result {
         Ok(()) => CommitOutcome::Acked,

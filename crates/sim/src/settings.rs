@@ -1,5 +1,5 @@
-//! Option sets with tiny buffers, so that a history of a few hundred operations flushes, compacts
-//! and separates values all the time.
+//! Option sets with tiny buffers, so that a history of a few hundred operations constantly flushes,
+//! compacts and separates values.
 
 use crate::comparators;
 use crate::rng::Rng;
@@ -7,42 +7,42 @@ use perigee::env::Env;
 use perigee::{Compression, Durability, FamilyOptions, History, KeyComparator, MergeRule, Options};
 use std::time::Duration;
 
-/// What the oracle puts between operands.
+/// Separator that the merge operator puts between operands.
 pub const SEPARATOR: &str = "+";
 
-/// One option set, as plain data that prints.
+/// One option set as plain, printable data.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Of every family.
+    /// Options of every column family.
     pub family: FamilyOptions,
-    /// Block cache.
+    /// Block cache size in bytes.
     pub cache_bytes: u64,
-    /// Memory for everything together (0: plenty).
+    /// Budget for all memory together (0: ample).
     pub memory_budget: u64,
-    /// Space on the disk that only deletes may use.
+    /// Disk space that only deletes may use.
     pub min_free_space: u64,
     /// Default durability.
     pub durability: Durability,
-    /// Re-read outputs.
+    /// Re-read compaction outputs.
     pub verify_outputs: bool,
-    /// Bytes of a file of the log for people; 0: none.
+    /// Maximum size of an event log file in bytes; 0: no event log.
     pub log_file_bytes: u64,
-    /// Files that the database may have open; 0: its share of what the process may.
+    /// Maximum number of files that the database may have open; 0: its share of the process limit.
     pub open_files: u32,
-    /// Bytes of the log that stay for the feed of changes.
+    /// Bytes of the log kept for the change feed.
     pub log_retention: u64,
     /// How far back versions are kept.
     pub history: History,
-    /// The interval of the scrub; 0: off. Off, a world in which all wait for ever is known as such
-    /// at once.
+    /// Scrub interval in microseconds; 0: off. Without the scrub, a simulation in which all threads
+    /// wait forever is detected at once.
     pub scrub_us: u64,
 }
 
-/// As good as everything.
+/// Effectively unlimited.
 const RETAIN_ALL_BYTES: u64 = 1 << 50;
 
 impl Settings {
-    /// A random set.
+    /// Returns a random set.
     pub fn random(rng: &mut Rng) -> Self {
         let memtable = rng.pick(&[1 << 10, 2 << 10, 4 << 10]);
         let merges = rng.percent(50);
@@ -83,7 +83,7 @@ impl Settings {
         }
     }
 
-    /// The same, half of the times with another key order.
+    /// Replaces the comparator by another one in half of the cases.
     pub fn with_random_comparator(mut self, rng: &mut Rng) -> Result<Self, String> {
         if rng.percent(50) {
             self.family.order =
@@ -92,28 +92,28 @@ impl Settings {
         Ok(self)
     }
 
-    /// Whether nothing of the log goes that the feed of changes may ask for.
+    /// Returns true if no part of the log is deleted that the change feed may need.
     pub fn retains_log(&self) -> bool {
         self.log_retention == RETAIN_ALL_BYTES
     }
-    /// Whether every version stays.
+    /// Returns true if every version is kept.
     pub fn retains_history(&self) -> bool {
         self.history == History::Operations(RETAIN_ALL_BYTES)
     }
-    /// The same with the operator that the oracle knows, or with none.
+    /// Sets the merge operator that the oracle implements, or none.
     #[must_use]
     pub fn with_merge_operator(mut self, merges: bool) -> Self {
         self.family.merge_operator = merges.then(|| MergeRule::Append(SEPARATOR.into()));
         self
     }
-    /// The same with another durability.
+    /// Sets the durability.
     #[must_use]
     pub fn with_durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// The options of the database.
+    /// Returns the options of the database.
     pub fn options(&self, env: Env) -> Options {
         let known = comparators::user_comparators().unwrap_or([KeyComparator::Bytes; 2]);
         known

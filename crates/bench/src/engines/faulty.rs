@@ -1,12 +1,12 @@
-//! Perigee with a wrong answer now and then: proves that the tool notices. Not in any list.
+//! Perigee with occasional wrong answers: proves that the benchmark detects them. Not listed.
 
 use super::perigee;
 use crate::engine::{Cursor, EffectiveOptions, Engine, Result, Session, Sink, TtlSupport, TxnOps};
 use crate::settings::{Level, Settings};
 use std::path::Path;
 
-/// One read in so many gets one wrong bit; one scan in so many begins an entry late; one write in
-/// so many is refused.
+/// One read in this number gets one wrong bit; one scan in this number starts an entry late; one
+/// write in this number is refused.
 const FAULT_INTERVAL: u64 = 97;
 
 struct FaultyEngine(Box<dyn Engine>);
@@ -83,7 +83,7 @@ impl Session for FaultySession<'_> {
     }
 }
 
-/// A transaction that forgets what it was given first.
+/// A transaction that loses its first write.
 struct FaultyTxn<'a> {
     inner: &'a mut dyn TxnOps,
     forget: bool,

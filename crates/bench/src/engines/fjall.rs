@@ -1,4 +1,4 @@
-//! fjall, by its public API.
+//! Adapter for fjall, through its public API.
 
 use crate::engine::{Cursor, EffectiveOptions, Engine, Result, Session, Sink};
 use crate::settings::{Compression, Settings, Sync, human_bytes};
@@ -27,8 +27,8 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
                 .data_block_compression_policy(CompressionPolicy::all(compression))
         })?);
     }
-    let mut told = EffectiveOptions::new();
-    let mut say = |k: &str, v: String| told.insert(k.to_owned(), v);
+    let mut effective = EffectiveOptions::new();
+    let mut say = |k: &str, v: String| effective.insert(k.to_owned(), v);
     say(
         "durability",
         if settings.sync == Sync::None { "buffer" } else { "fsync (SyncData) after each commit" }
@@ -39,7 +39,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     say("compression", format!("{:?}", settings.compression));
     say("filter", "its default".into());
     say("iterator", "a new range on one snapshot for each seek".into());
-    Ok(Box::new(Fjall { db, keyspaces, sync: settings.sync, options: told }))
+    Ok(Box::new(Fjall { db, keyspaces, sync: settings.sync, options: effective }))
 }
 
 impl Engine for Fjall {
@@ -57,7 +57,7 @@ impl Engine for Fjall {
             keyspace.rotate_memtable_and_wait()?;
         }
         let mut quiet = 0;
-        // It has no call to wait for compactions: ten quiet looks in a row count as settled.
+        // fjall has no call to wait for compactions: ten consecutive idle checks count as idle.
         while quiet < 10 {
             let busy = self.db.active_compactions() > 0 || self.db.outstanding_flushes() > 0;
             quiet = if busy { 0 } else { quiet + 1 };
@@ -95,7 +95,7 @@ impl Sink for FjallBatch<'_> {
     }
 }
 
-/// One operation at a time.
+/// One operation without a batch.
 impl Sink for &[Keyspace] {
     fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
         Ok(self[family].insert(key, value)?)

@@ -1,4 +1,4 @@
-//! LMDB, through heed. `unsafe` because mapping a file is, and heed says so.
+//! Adapter for LMDB, through heed. Opening is `unsafe` in heed because it maps a file.
 
 use crate::engine::{Cursor, EffectiveOptions, Engine, Result, Session, Sink, TxnOps};
 use crate::settings::{Compression, Level, Settings, Sync};
@@ -21,7 +21,7 @@ struct Lmdb {
     options: EffectiveOptions,
 }
 
-/// The tables of a transaction, which may be used by others once it has been committed.
+/// Tables opened in a transaction, which other transactions may use once it has been committed.
 struct OpenTables<'t>(Vec<Database<'t, Bytes, Bytes>>);
 
 impl OnCommit for OpenTables<'_> {
@@ -36,15 +36,15 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     let mut options = EnvOpenOptions::new();
     options.map_size(MAP_BYTES).max_readers(1024).max_dbs(u32::try_from(settings.families())?);
     if settings.sync == Sync::None {
-        // SAFETY: NO_SYNC gives up durability after a power cut, which is what the run asked for;
-        // nobody pulls the plug on a database of this tool and opens it afterwards.
+        // SAFETY: NO_SYNC gives up durability after a power cut, as the settings requested; no
+        // database of this tool is reopened after a power cut.
         unsafe { options.flags(EnvFlags::NO_SYNC) };
     }
-    // SAFETY: the directory was made by this process for this run; no other process or thread maps
-    // or changes its files.
+    // SAFETY: this process created the directory for this run; no other process or thread maps or
+    // changes its files.
     let env = unsafe { options.open(dir)? };
-    let mut told = EffectiveOptions::new();
-    let mut say = |k: &str, v: &str| told.insert(k.to_owned(), v.to_owned());
+    let mut effective = EffectiveOptions::new();
+    let mut say = |k: &str, v: &str| effective.insert(k.to_owned(), v.to_owned());
     say("durability", if settings.sync == Sync::None { "NO_SYNC" } else { "sync on commit" });
     say("cache", "not honoured: the operating system's whole page cache (bound it with --memory)");
     say("memtable", "not honoured: there is none");
@@ -57,7 +57,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     say("iterator", "a range on one read transaction for each seek");
     let wtxn = env.write_txn()?;
     let created = env.create_databases_and_commit(wtxn, |o, t| {
-        // One table needs no name; names of several are entries of the one without.
+        // A single table needs no name; named tables are entries of the unnamed one.
         let name = |f: usize| (settings.families() > 1).then(|| format!("family {f}"));
         let tables = (0..settings.families())
             .map(|f| o.create_database::<Bytes, Bytes>(t, name(f).as_deref()));
@@ -65,7 +65,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
             .collect::<heed::Result<Vec<_>>>()
             .map(|all| CommitOrAbort::<_, ()>::Commit(OpenTables(all)))
     })?;
-    Ok(Box::new(Lmdb { env, tables: created.unwrap_commit(), options: told }))
+    Ok(Box::new(Lmdb { env, tables: created.unwrap_commit(), options: effective }))
 }
 
 impl Engine for Lmdb {
@@ -90,7 +90,7 @@ impl Engine for Lmdb {
         self.env.prepare_for_closing().wait();
         Ok(())
     }
-    /// Whoever writes is alone: all levels are served alike.
+    /// There is one writer at a time, so all levels behave alike.
     fn supports_level(&self, _level: Level) -> bool {
         true
     }
@@ -189,7 +189,7 @@ struct LmdbCursor<'a, 'e> {
 
 impl Cursor for LmdbCursor<'_, '_> {
     fn scan(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
-        // LMDB has no empty key, not even to begin from.
+        // LMDB does not allow an empty key, not even as a bound.
         let lower = if key.is_empty() { Bound::Unbounded } else { Bound::Included(key) };
         let from = (lower, Bound::Unbounded);
         for entry in self.db.range(self.txn, &from)? {

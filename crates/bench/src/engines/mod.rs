@@ -1,5 +1,5 @@
-//! The engines of this build: one file each, knowing nothing of workloads. To add one: a file, and
-//! a line in the list.
+//! The engines of this build: one file each, independent of workloads. To add an engine, add a file
+//! and an entry in the list.
 
 pub mod fjall;
 #[allow(unsafe_code)]
@@ -18,20 +18,20 @@ pub mod faulty;
 
 use crate::engine::OpenEngine;
 
-/// An engine that can be asked for by name.
+/// An engine that can be selected by name.
 pub struct EngineEntry {
     pub name: &'static str,
     pub about: &'static str,
-    /// Opens or creates.
+    /// Opens or creates a database.
     pub open: OpenEngine,
-    /// Not in lists and not part of `all`.
+    /// True if it is not listed and not part of `all`.
     pub hidden: bool,
 }
 
-/// The engine whose library the user names.
+/// Name of the engine whose library the user supplies.
 pub const TIDESDB: &str = "tidesdb";
 
-/// Every engine of this build.
+/// All engines of this build.
 pub const ENGINES: &[EngineEntry] = &[
     EngineEntry {
         name: "perigee",
@@ -68,18 +68,18 @@ pub const ENGINES: &[EngineEntry] = &[
     },
     EngineEntry {
         name: "liar",
-        about: "perigee, with a wrong answer now and then",
+        about: "perigee with occasional wrong answers",
         open: faulty::open,
         hidden: true,
     },
 ];
 
-/// The engine of that name.
+/// Returns the engine of that name.
 pub fn find_engine(name: &str) -> Option<&'static EngineEntry> {
     ENGINES.iter().find(|e| e.name == name)
 }
 
-/// Version of a crate that this build uses, from its lock file.
+/// Returns the version of a crate in this build, from the lock file.
 fn locked_version(package: &str) -> String {
     let lock = include_str!("../../../../Cargo.lock");
     let entry =

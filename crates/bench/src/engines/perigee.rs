@@ -1,4 +1,4 @@
-//! Perigee, by its public API.
+//! Adapter for Perigee, through its public API.
 
 use crate::engine::{
     Cursor, EffectiveOptions, Engine, Failure, Result, Session, Sink, TtlSupport, TxnConflict,
@@ -12,7 +12,7 @@ use perigee::{Snapshot, Txn, TxnOptions, WriteBatch};
 use std::path::Path;
 use std::time::Duration;
 
-/// A memory budget below this is refused.
+/// Smallest accepted memory budget.
 const MEMORY_BUDGET_MIN: u64 = 8 << 20;
 
 struct Perigee {
@@ -37,13 +37,13 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
             Sync::Full => Durability::Full,
         })
         .default_family(family.clone());
-    // Inside a cgroup half is the engine's, the other half is left to the page cache and to this
-    // tool.
+    // Inside a cgroup the engine gets half of the memory; the other half is left to the page cache
+    // and to this tool.
     let budget = settings.memory.map(|m| (m / 2).max(MEMORY_BUDGET_MIN));
     if let Some(bytes) = budget {
         options = options.memory_budget(bytes);
     }
-    let told = [
+    let effective = [
         ("durability", format!("{:?}", options.durability)),
         ("memtable", human_bytes(settings.memtable_per_family())),
         ("cache", format!("{} of blocks, and the page cache", human_bytes(settings.cache))),
@@ -57,7 +57,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         ("outputs of flush and compaction", "re-read and verified (the default)".into()),
         ("checksums", "every block, on every read from disk".into()),
     ];
-    let told = told.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
+    let effective = effective.into_iter().map(|(k, v)| (k.to_owned(), v)).collect();
     let db = Db::open(dir, options)?;
     let mut families = vec![db.default_family()];
     for f in 1..settings.families() {
@@ -68,7 +68,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         });
     }
     let ttl = settings.shape.ttl.map(Duration::from_secs);
-    Ok(Box::new(Perigee { families, ttl, level: settings.level, db, options: told }))
+    Ok(Box::new(Perigee { families, ttl, level: settings.level, db, options: effective }))
 }
 
 impl Engine for Perigee {
@@ -143,7 +143,7 @@ impl Sink for PerigeeBatch<'_> {
     }
 }
 
-/// One operation at a time.
+/// One operation without a batch.
 impl Sink for &[Family] {
     fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
         Ok(self[family].put(key, value)?)
@@ -209,7 +209,7 @@ impl Session for PerigeeSession<'_> {
     }
 }
 
-/// A conflict, the victim of a deadlock, a lock that was not to be had in time.
+/// Maps a conflict, a deadlock or a lock timeout to [`TxnConflict`].
 fn map_conflict(e: perigee::Error) -> Failure {
     match e.kind() {
         ErrorKind::Conflict | ErrorKind::Busy => Box::new(TxnConflict),

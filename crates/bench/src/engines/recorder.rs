@@ -1,15 +1,15 @@
-//! Any engine, with every operation written to a trace as it succeeds (`perigee-bench trace
+//! Wraps any engine and writes every successful operation to a trace (`perigee-bench trace
 //! record`).
 //!
-//! Operations of several threads go to the file in the order of their ends.
+//! Operations of several threads are written in the order in which they end.
 
 use crate::engine::{Cursor, EffectiveOptions, Engine, Result, Session, Sink, TtlSupport};
 use crate::trace::{TraceOp, TraceWriter};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Records what is asked of `engine` into `trace`; where it is filled first, what follows its first
-/// settling is marked.
+/// Wraps `engine` and records its operations into `trace`. If `filled`, the trace is marked after
+/// the first `wait_idle`, which ends the load.
 pub fn record(engine: Box<dyn Engine>, trace: TraceWriter, filled: bool) -> Box<dyn Engine> {
     Box::new(RecordedEngine { engine, trace: Mutex::new(trace), loading: AtomicBool::new(filled) })
 }
@@ -25,12 +25,12 @@ impl Engine for RecordedEngine {
         self.engine.version()
     }
     fn effective_options(&self) -> EffectiveOptions {
-        let mut told = self.engine.effective_options();
-        told.insert(
+        let mut effective = self.engine.effective_options();
+        effective.insert(
             "recorder".into(),
             "every operation goes to a trace: the figures are not those of the engine".into(),
         );
-        told
+        effective
     }
     fn with_session(&self, work: &mut dyn FnMut(&mut dyn Session) -> Result<()>) -> Result<()> {
         self.engine.with_session(&mut |session| {
@@ -55,7 +55,7 @@ impl Engine for RecordedEngine {
     }
 }
 
-/// Writes operations as one piece.
+/// Writes operations without others in between.
 fn write_ops(trace: &Mutex<TraceWriter>, ops: &[TraceOp]) -> Result<()> {
     let mut trace = trace.lock().map_err(|_| "a recording thread panicked")?;
     ops.iter().try_for_each(|op| trace.write(op))

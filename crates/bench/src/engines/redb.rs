@@ -1,4 +1,4 @@
-//! redb, by its public API.
+//! Adapter for redb, through its public API.
 
 use crate::engine::{Cursor, EffectiveOptions, Engine, Result, Session, Sink};
 use crate::settings::{Compression, Settings, Sync, human_bytes};
@@ -8,7 +8,7 @@ use redb::{
 };
 use std::path::Path;
 
-/// The table of a family.
+/// Returns the table of a family.
 fn table(name: &str) -> TableDefinition<'_, &'static [u8], &'static [u8]> {
     TableDefinition::new(name)
 }
@@ -33,8 +33,8 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         txn.open_table(table(name))?;
     }
     txn.commit()?;
-    let mut told = EffectiveOptions::new();
-    let mut say = |k: &str, v: String| told.insert(k.to_owned(), v);
+    let mut effective = EffectiveOptions::new();
+    let mut say = |k: &str, v: String| effective.insert(k.to_owned(), v);
     say(
         "durability",
         match durability {
@@ -52,7 +52,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         say("compression", "not honoured: there is none".into());
     }
     say("iterator", "a range on one read transaction for each seek".into());
-    Ok(Box::new(Redb { db, names, durability, options: told }))
+    Ok(Box::new(Redb { db, names, durability, options: effective }))
 }
 
 impl Redb {
@@ -93,7 +93,7 @@ struct RedbSession<'e> {
 
 type OpenTable<'t> = Table<'t, &'static [u8], &'static [u8]>;
 
-/// A transaction with the table of the family that was named last.
+/// A transaction with the table of the family that was used last.
 struct RedbWriteTxn<'t> {
     txn: &'t WriteTransaction,
     names: &'t [String],

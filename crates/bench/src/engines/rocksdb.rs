@@ -1,5 +1,5 @@
-//! RocksDB (feature `rocksdb`), tuned as the seed documents say: LZ4, 10-bit Bloom filter, eight
-//! background jobs.
+//! Adapter for RocksDB (feature `rocksdb`), tuned as its documentation recommends: LZ4, 10-bit
+//! Bloom filter, eight background jobs.
 
 use crate::engine::{Cursor, EffectiveOptions, Engine, Result, Session, Sink, TtlSupport};
 use crate::settings::{Compression, Settings, Sync, human_bytes};
@@ -19,8 +19,7 @@ struct RocksDb {
     options: EffectiveOptions,
 }
 
-/// What this kind of database and the one with transactions are opened with, and the names of the
-/// families.
+/// Returns the options and the family names, shared with the transactional database.
 pub fn build_options(settings: &Settings) -> Result<(Options, Vec<String>, EffectiveOptions)> {
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(&Cache::new_lru_cache(usize::try_from(settings.cache)?));
@@ -35,8 +34,8 @@ pub fn build_options(settings: &Settings) -> Result<(Options, Vec<String>, Effec
         Compression::None => DBCompressionType::None,
         Compression::Lz4 => DBCompressionType::Lz4,
     });
-    let mut told = EffectiveOptions::new();
-    let mut say = |k: &str, v: String| told.insert(k.to_owned(), v);
+    let mut effective = EffectiveOptions::new();
+    let mut say = |k: &str, v: String| effective.insert(k.to_owned(), v);
     say(
         "durability",
         if settings.sync == Sync::None { "WAL, no sync" } else { "WAL, sync" }.into(),
@@ -49,14 +48,14 @@ pub fn build_options(settings: &Settings) -> Result<(Options, Vec<String>, Effec
     say("checksums", "every block, on every read from disk (its default)".into());
     let name = |f| if f == 0 { "default".to_owned() } else { format!("f{f}") };
     let families: Vec<String> = (0..settings.families()).map(name).collect();
-    Ok((options, families, told))
+    Ok((options, families, effective))
 }
 
 pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     if let Some(level) = settings.shape.level {
         return super::rocksdb_txn::open(dir, settings, level);
     }
-    let (options, families, mut told) = build_options(settings)?;
+    let (options, families, mut effective) = build_options(settings)?;
     let ttl = if settings.shape.ttl.is_some() {
         ColumnFamilyTtl::SameAsDb
     } else {
@@ -68,7 +67,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     let db = match settings.shape.ttl {
         Some(seconds) => {
             let text = format!("{seconds} s for the database; dropped by compaction, not by reads");
-            told.insert("time to live".into(), text);
+            effective.insert("time to live".into(), text);
             DB::open_cf_descriptors_with_ttl(&options, dir, all, Duration::from_secs(seconds))?
         }
         None => DB::open_cf_descriptors(&options, dir, all)?,
@@ -78,14 +77,14 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         families,
         sync: settings.sync == Sync::Full,
         ttl: settings.shape.ttl.is_some(),
-        options: told,
+        options: effective,
     }))
 }
 
 impl RocksDb {
     fn handles(&self) -> Result<Vec<&ColumnFamily>> {
         let find = |name: &String| {
-            self.db.cf_handle(name).ok_or_else(|| format!("no family {name}").into())
+            self.db.cf_handle(name).ok_or_else(|| format!("no column family {name}").into())
         };
         self.families.iter().map(find).collect()
     }
@@ -165,7 +164,7 @@ impl Session for RocksDbSession<'_> {
     }
 }
 
-/// A cursor of any kind of database.
+/// A cursor over any kind of RocksDB database.
 pub struct RocksDbCursor<'e, D: DBAccess>(pub DBRawIteratorWithThreadMode<'e, D>);
 
 impl<D: DBAccess> Cursor for RocksDbCursor<'_, D> {

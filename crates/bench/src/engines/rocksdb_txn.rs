@@ -1,5 +1,6 @@
-//! RocksDB with transactions (feature `rocksdb`): its optimistic database for the levels that check
-//! at commit, its database with locks for the one that waits. Everything else is as in `rocksdb`.
+//! Adapter for RocksDB with transactions (feature `rocksdb`): the optimistic database for levels
+//! that check at commit, the locking database for the level that waits. Everything else is as in
+//! `rocksdb`.
 
 use super::rocksdb::{RocksDbCursor, build_options};
 use crate::engine::{
@@ -14,13 +15,13 @@ use rocksdb::{
 };
 use std::path::Path;
 
-/// Milliseconds that one waits for a lock, as with the others.
+/// Lock timeout in milliseconds, as for the other engines.
 const LOCK_TIMEOUT_MS: i64 = 1000;
 
 enum TxnDatabase {
-    /// Checked at commit.
+    /// Checks at commit.
     Optimistic(OptimisticTransactionDB<SingleThreaded>),
-    /// With locks.
+    /// Takes locks.
     Locking(TransactionDB<SingleThreaded>),
 }
 
@@ -33,7 +34,7 @@ struct RocksDbTxn {
 }
 
 pub fn open(dir: &Path, settings: &Settings, level: Level) -> Result<Box<dyn Engine>> {
-    let (options, families, mut told) = build_options(settings)?;
+    let (options, families, mut effective) = build_options(settings)?;
     let all = families.iter().map(|name| ColumnFamilyDescriptor::new(name, options.clone()));
     let text = match level {
         Level::Snapshot => {
@@ -43,10 +44,10 @@ pub fn open(dir: &Path, settings: &Settings, level: Level) -> Result<Box<dyn Eng
             "optimistic; every key is read by get_for_update under a snapshot (no ranges)"
         }
         Level::Locks => {
-            "pessimistic; what will be written is read by get_for_update, deadlocks are looked for"
+            "pessimistic; what will be written is read by get_for_update, deadlocks are detected"
         }
     };
-    told.insert("transactions".into(), text.into());
+    effective.insert("transactions".into(), text.into());
     let db = if level == Level::Locks {
         let mut how = TransactionDBOptions::default();
         how.set_txn_lock_timeout(LOCK_TIMEOUT_MS);
@@ -59,7 +60,7 @@ pub fn open(dir: &Path, settings: &Settings, level: Level) -> Result<Box<dyn Eng
         level,
         families,
         sync: settings.sync == Sync::Full,
-        options: told,
+        options: effective,
     }))
 }
 
@@ -70,7 +71,7 @@ impl RocksDbTxn {
                 TxnDatabase::Optimistic(db) => db.cf_handle(name),
                 TxnDatabase::Locking(db) => db.cf_handle(name),
             };
-            handle.ok_or_else(|| format!("no family {name}").into())
+            handle.ok_or_else(|| format!("no column family {name}").into())
         };
         self.families.iter().map(find).collect()
     }
@@ -102,7 +103,7 @@ impl Engine for RocksDbTxn {
                 options.set_flush(true);
                 Ok(db.wait_for_compact(&options)?)
             }
-            // This kind cannot be asked whether it compacts.
+            // This kind of database has no call that reports running compactions.
             TxnDatabase::Locking(db) => {
                 Ok(self.handles()?.into_iter().try_for_each(|f| db.flush_cf(f))?)
             }
@@ -213,7 +214,7 @@ impl Session for RocksTxnSession<'_> {
     }
 }
 
-/// A conflict, a deadlock, a lock that was not to be had in time, or too little history to be sure.
+/// Maps a conflict, a deadlock, a lock timeout or insufficient history to [`TxnConflict`].
 fn map_conflict(e: rocksdb::Error) -> Failure {
     match e.kind() {
         ErrorKind::Busy | ErrorKind::TimedOut | ErrorKind::TryAgain | ErrorKind::Aborted => {

@@ -1,5 +1,5 @@
-//! SQLite, as its users are told to use it: write-ahead log, prepared statements, one connection
-//! for each thread.
+//! Adapter for SQLite, configured as its documentation recommends: write-ahead log, prepared
+//! statements, one connection per thread.
 
 use crate::engine::{Cursor, EffectiveOptions, Engine, Result, Session, Sink, TxnOps};
 use crate::settings::{Compression, Level, Settings, Sync, human_bytes};
@@ -13,10 +13,10 @@ struct Sqlite {
     pragmas: String,
     tables: usize,
     options: EffectiveOptions,
-    /// SQLite lets one writer in and makes the others sleep and retry; a lock in front of it spares
-    /// them that.
+    /// SQLite admits one writer and makes the others sleep and retry; this lock avoids the
+    /// sleeping.
     writer: Mutex<()>,
-    /// Keeps the log alive between sessions, and closes last.
+    /// Keeps the log alive between sessions and is closed last.
     main: Mutex<Connection>,
 }
 
@@ -38,8 +38,8 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     };
     let tables = settings.families();
     main.execute_batch(&format!("BEGIN;{}COMMIT", (0..tables).map(create).collect::<String>()))?;
-    let mut told = EffectiveOptions::new();
-    let mut say = |k: &str, v: &str| told.insert(k.to_owned(), v.to_owned());
+    let mut effective = EffectiveOptions::new();
+    let mut say = |k: &str, v: &str| effective.insert(k.to_owned(), v.to_owned());
     say("durability", &format!("WAL, synchronous={synchronous}"));
     let cache = human_bytes(cache_kib << 10);
     say(
@@ -59,7 +59,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         file,
         pragmas,
         tables,
-        options: told,
+        options: effective,
         writer: Mutex::new(()),
         main: Mutex::new(main),
     }))
@@ -99,12 +99,12 @@ impl Engine for Sqlite {
         let main = self.main.into_inner().map_err(|_| "a session panicked")?;
         main.close().map_err(|(_, e)| e.into())
     }
-    /// Whoever writes is alone: all levels are served alike.
+    /// There is one writer at a time, so all levels behave alike.
     fn supports_level(&self, _level: Level) -> bool {
         true
     }
     fn max_value_bytes(&self) -> u64 {
-        // SQLITE_MAX_LENGTH counts the whole row.
+        // SQLITE_MAX_LENGTH applies to the whole row.
         1_000_000_000 - 1000
     }
 }
@@ -127,16 +127,16 @@ struct TableStatements<'c> {
     scan: Statement<'c>,
 }
 
-/// The statements of a table.
+/// Returns the statements of a table.
 fn statements_of<'a, 'c>(
     connection: &'c Connection,
     tables: &'a mut [Option<TableStatements<'c>>],
     family: usize,
 ) -> Result<&'a mut TableStatements<'c>> {
-    let place = tables.get_mut(family).ok_or("no such family")?;
-    if place.is_none() {
+    let statements = tables.get_mut(family).ok_or("no such family")?;
+    if statements.is_none() {
         let prepare = |text: &str| connection.prepare(&text.replace("kv", &format!("kv{family}")));
-        *place = Some(TableStatements {
+        *statements = Some(TableStatements {
             put: prepare(
                 "INSERT INTO kv VALUES (?1, ?2) ON CONFLICT (k) DO UPDATE SET v = excluded.v",
             )?,
@@ -145,7 +145,7 @@ fn statements_of<'a, 'c>(
             scan: prepare("SELECT k, v FROM kv WHERE k >= ?1 ORDER BY k")?,
         });
     }
-    place.as_mut().ok_or_else(|| "prepared just now".into())
+    statements.as_mut().ok_or_else(|| "the statements were just prepared".into())
 }
 
 struct SqliteTxn<'a, 'c> {
@@ -184,7 +184,8 @@ impl Session for SqliteSession<'_> {
         n: u64,
         put: &mut dyn FnMut(u64, &mut dyn Sink) -> Result<()>,
     ) -> Result<()> {
-        // One row needs no transaction of its own; the rest is one, however large.
+        // A single row would not get a transaction; at least two rows are always one transaction,
+        // however large.
         self.write(n.max(2) as usize, &mut |sink| (0..n).try_for_each(|i| put(i, sink)))
     }
     fn set_shared_view(&mut self, begin: bool) -> Result<bool> {

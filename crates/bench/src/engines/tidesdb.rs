@@ -1,10 +1,10 @@
-//! TidesDB, through a shared library that the user names (`--tidesdb-lib`): nothing of it is built
-//! or shipped here.
+//! Adapter for TidesDB, through a shared library that the user names (`--tidesdb-lib`): no part of
+//! it is built or shipped here.
 //!
-//! The library's C interface has no version call: the major version is that of the file's name
-//! (`libtidesdb.so.9.3.14`, links followed), and the defaults that it returns must make sense in
-//! the layout below, or it is refused. Every return code counts: whatever is not success, or "not
-//! found" where that is an answer, is an error.
+//! The library's C interface has no version call: the major version is taken from the file name
+//! (`libtidesdb.so.9.3.14`, links followed), and the defaults that it returns must be plausible in
+//! the layout below; otherwise the library is refused. Every return code is checked: anything but
+//! success, or "not found" where that is an answer, is an error.
 
 use crate::engine::{
     Cursor, EffectiveOptions, Engine, Result, Session, Sink, TtlSupport, TxnConflict, TxnOps,
@@ -17,18 +17,18 @@ use std::path::Path;
 use std::ptr;
 use std::time::{Duration, SystemTime};
 
-/// Oldest major version whose layout this is.
+/// Oldest major version with this layout.
 const OLDEST_MAJOR: u32 = 9;
 const NOT_FOUND: c_int = -3;
 const CONFLICT: c_int = -7;
-/// Its numbers of two levels of isolation.
+/// TidesDB's numbers of two isolation levels.
 const SNAPSHOT: c_int = 3;
 const SERIALIZABLE: c_int = 4;
 const LOG_FATAL: c_int = 4;
 const LZ4: c_int = 2;
-/// Reads with one transaction before it is renewed, as its own benchmark does.
+/// Reads per transaction before it is renewed, as in its own benchmark.
 const READS_PER_TXN: u32 = 1000;
-/// Room for fields that a newer version may have added at the end of what it returns by value.
+/// Spare bytes for fields that a newer version may have appended to structures returned by value.
 const TRAILING_BYTES: usize = 1024;
 
 /// `tidesdb_config_t` of version 9.
@@ -97,17 +97,17 @@ struct FamilyConfig {
 type Bytes = *mut u8;
 type Handle = *mut c_void;
 
-/// The functions that are used, by their names without `tidesdb_`.
+/// Declares the functions that are used, by their names without `tidesdb_`.
 macro_rules! interface {
     ($($name:ident: $type:ty,)*) => {
         struct Api {
             $($name: $type,)*
-            /// Keeps the functions where they are; last, so that it is dropped last.
+            /// Keeps the functions loaded; last field, so that it is dropped last.
             _library: Library,
         }
         impl Api {
             fn load(library: Library) -> Result<Api> {
-                // SAFETY: each name has in the public C interface of version 9 and newer the type
+                // SAFETY: in the public C interface of version 9 and newer, each name has the type
                 // given beside it.
                 unsafe {
                     Ok(Api {
@@ -150,7 +150,7 @@ interface! {
     free: unsafe extern "C" fn(Handle),
 }
 
-/// What a return code means, in words.
+/// Fails with a description unless the return code is success.
 fn check_code(code: c_int, what: &str) -> Result<()> {
     let why = match code {
         0 => return Ok(()),
@@ -172,12 +172,12 @@ fn check_code(code: c_int, what: &str) -> Result<()> {
     Err(format!("{what}: {why} ({code})").into())
 }
 
-/// As `success`, where "not found" is an answer: whether it was found.
+/// Like `check_code`, but "not found" is an answer: returns true if found.
 fn check_found(code: c_int, what: &str) -> Result<bool> {
     if code == NOT_FOUND { Ok(false) } else { check_code(code, what).map(|()| true) }
 }
 
-/// As `success`, where a conflict is another transaction's success.
+/// Like `check_code`, but a conflict fails with [`TxnConflict`].
 fn check_conflict(code: c_int, what: &str) -> Result<()> {
     if code == CONFLICT { Err(Box::new(TxnConflict)) } else { check_code(code, what) }
 }
@@ -194,10 +194,10 @@ struct TidesDb {
 
 // SAFETY: the handles are those of a database and its column families, which the library documents
 // as usable by all threads at once; transactions and iterators, which are not, never leave the
-// session that made them.
+// session that created them.
 unsafe impl Sync for TidesDb {}
 
-/// The version in the name of the library's file, links followed, and its major part.
+/// Returns the version in the library's file name, links followed, and its major part.
 fn version(lib: &Path) -> Result<(String, u32)> {
     let file =
         std::fs::canonicalize(lib).map_err(|e| format!("--tidesdb-lib {}: {e}", lib.display()))?;
@@ -205,15 +205,15 @@ fn version(lib: &Path) -> Result<(String, u32)> {
     let version = name.split_once(".so.").map(|(_, v)| v.to_owned()).unwrap_or_default();
     match version.split('.').next().and_then(|major| major.parse().ok()) {
         Some(major) if major >= OLDEST_MAJOR => Ok((version, major)),
-        Some(major) => Err(format!(
-            "{name}: major version {major}; {OLDEST_MAJOR} is the oldest that is understood"
-        )
-        .into()),
-        None => Ok(("unknown: the file's name has none".into(), OLDEST_MAJOR)),
+        Some(major) => {
+            Err(format!("{name}: major version {major}; {OLDEST_MAJOR} is the oldest supported")
+                .into())
+        }
+        None => Ok(("unknown: the file name has none".into(), OLDEST_MAJOR)),
     }
 }
 
-/// Refuses a library whose defaults make no sense in the layouts of this file.
+/// Refuses a library whose defaults are implausible in the layouts of this file.
 fn check_layout(config: &Config, family: &FamilyConfig) -> Result<()> {
     let sizes = |bytes: usize| (64 << 10..=64 << 30).contains(&bytes);
     let right = sizes(config.block_cache)
@@ -230,21 +230,22 @@ fn check_layout(config: &Config, family: &FamilyConfig) -> Result<()> {
     if right {
         Ok(())
     } else {
-        Err("this library's structures are not laid out as those of version 9: refused".into())
+        Err("refused: this library's structures do not have the layout of version 9".into())
     }
 }
 
 pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
-    let lib =
-        settings.tidesdb_lib.as_deref().ok_or("name TidesDB's library: --tidesdb-lib PATH")?;
+    let lib = settings.tidesdb_lib.as_deref().ok_or("name the library: --tidesdb-lib PATH")?;
     let (version, major) = version(lib)?;
-    // SAFETY: loading runs the library's initialisers; the user named this file as TidesDB's.
+    // SAFETY: loading runs the library's initialisers; the user named this file as the TidesDB
+    // library.
     let api = Api::load(unsafe { Library::new(lib) }?)?;
-    // SAFETY: null pointers ask for the system's allocator; a second call in a process answers -1
+    // SAFETY: null pointers select the system's allocator; a second call in a process returns -1
     // and changes nothing.
     unsafe { (api.init)(ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut()) };
-    // SAFETY: both return a structure by value, too large for registers: the caller gives the room,
-    // here `SPARE` bytes more than version 9 fills, which may stay uninitialised.
+    // SAFETY: both return a structure by value that is too large for registers: the caller provides
+    // the memory, here with `TRAILING_BYTES` more than version 9 fills, which may stay
+    // uninitialised.
     let (mut config, mut family) =
         unsafe { ((api.default_config)(), (api.default_column_family_config)()) };
     check_layout(&config, &family)?;
@@ -259,7 +260,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     family.bloom = 1;
     family.bloom_rate = 0.01;
     family.sync = c_int::from(settings.sync == SyncChoice::Full);
-    let told = effective_options(settings, &family, major, &version);
+    let effective = effective_options(settings, &family, major, &version);
     let mut db = ptr::null_mut();
     // SAFETY: the configuration and the path in it live until the call returns; the library copies
     // what it keeps.
@@ -271,7 +272,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
         families: Vec::new(),
         version,
         ttl: settings.shape.ttl,
-        options: told,
+        options: effective,
     };
     for f in 0..settings.families() {
         let made = tides.family(&format!("bench{f}"), &family)?;
@@ -286,8 +287,8 @@ fn effective_options(
     major: u32,
     version: &str,
 ) -> EffectiveOptions {
-    let mut told = EffectiveOptions::new();
-    let mut say = |k: &str, v: String| told.insert(k.to_owned(), v);
+    let mut effective = EffectiveOptions::new();
+    let mut say = |k: &str, v: String| effective.insert(k.to_owned(), v);
     let sync = if settings.sync == SyncChoice::Full { "FULL" } else { "NONE" };
     say("durability", format!("log, sync mode {sync}"));
     say("memtable", human_bytes(settings.memtable_per_family()));
@@ -306,14 +307,14 @@ fn effective_options(
     if let Some(seconds) = settings.shape.ttl {
         say("time to live", format!("{seconds} s, rounded up to the next whole second"));
     }
-    told
+    effective
 }
 
 impl TidesDb {
-    /// The column family of that name, made if it is not there.
+    /// Returns the column family of that name, created if absent.
     fn family(&self, name: &str, config: &FamilyConfig) -> Result<Handle> {
         let name = CString::new(name)?;
-        // SAFETY: the database is open, the name and the configuration live until the calls return.
+        // SAFETY: the database is open; the name and the configuration live until the calls return.
         unsafe {
             let there = (self.api.get_column_family)(self.db, name.as_ptr());
             if !there.is_null() {
@@ -345,11 +346,11 @@ impl Engine for TidesDb {
     }
     fn wait_idle(&self) -> Result<()> {
         for family in &self.families {
-            // SAFETY: the handle is that of a family of this open database.
+            // SAFETY: the handle is that of a column family of this open database.
             check_code(unsafe { (self.api.flush_memtable)(*family) }, "flush_memtable")?;
         }
         let mut quiet = 0;
-        // Ten quiet looks in a row count as settled: flushes beget compactions.
+        // Ten consecutive idle checks count as idle, because flushes trigger compactions.
         while quiet < 10 {
             // SAFETY: as above.
             let at_work =
@@ -361,7 +362,7 @@ impl Engine for TidesDb {
     }
     fn close(mut self: Box<Self>) -> Result<()> {
         for family in &self.families {
-            // SAFETY: the handle is that of a family of this open database.
+            // SAFETY: the handle is that of a column family of this open database.
             check_code(unsafe { (self.api.sync_wal)(*family) }, "sync_wal")?;
         }
         let db = std::mem::replace(&mut self.db, ptr::null_mut());
@@ -382,14 +383,14 @@ impl Engine for TidesDb {
 impl Drop for TidesDb {
     fn drop(&mut self) {
         if !self.db.is_null() {
-            // SAFETY: the database is open and nothing uses it any more; an error has been told
-            // already.
+            // SAFETY: the database is open and no longer in use; an earlier error has already been
+            // returned.
             unsafe { (self.api.close)(self.db) };
         }
     }
 }
 
-/// A transaction, freed when dropped; what was not committed is rolled back.
+/// A transaction, freed when dropped; uncommitted writes are rolled back.
 struct TidesTxn<'e> {
     api: &'e Api,
     txn: Handle,
@@ -402,7 +403,7 @@ impl<'e> TidesTxn<'e> {
         check_code(unsafe { (tides.api.txn_begin)(tides.db, &raw mut txn) }, "txn_begin")?;
         Ok(TidesTxn { api: &tides.api, txn })
     }
-    /// One of the settings' level.
+    /// Begins a transaction of the settings' level.
     fn begin_at_level(tides: &'e TidesDb) -> Result<TidesTxn<'e>> {
         let level = if tides.level == Level::Serializable { SERIALIZABLE } else { SNAPSHOT };
         let mut txn = ptr::null_mut();
@@ -411,11 +412,11 @@ impl<'e> TidesTxn<'e> {
         check_code(code, "txn_begin_with_isolation")?;
         Ok(TidesTxn { api: &tides.api, txn })
     }
-    /// The value of `key`, shown as long as it lives.
+    /// Calls `see` with the value of `key`, which is valid only during the call.
     fn get(&self, cf: Handle, key: &[u8], see: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
         let (mut value, mut len) = (ptr::null_mut(), 0);
-        // SAFETY: transaction and family belong to one open database, the key lives until the call
-        // returns.
+        // SAFETY: transaction and column family belong to one open database; the key lives until
+        // the call returns.
         let code = unsafe {
             (self.api.txn_get)(self.txn, cf, key.as_ptr(), key.len(), &raw mut value, &raw mut len)
         };
@@ -423,8 +424,8 @@ impl<'e> TidesTxn<'e> {
             see(None);
             return Ok(());
         }
-        // SAFETY: on success `value` is a block of `len` bytes of the library's allocator, ours to
-        // free, once.
+        // SAFETY: on success `value` is a block of `len` bytes from the library's allocator, which
+        // this function owns and frees once.
         unsafe {
             see(Some(if len == 0 { &[] } else { std::slice::from_raw_parts(value, len) }));
             (self.api.free)(value.cast());
@@ -435,14 +436,14 @@ impl<'e> TidesTxn<'e> {
 
 impl Drop for TidesTxn<'_> {
     fn drop(&mut self) {
-        // SAFETY: begun by `begin`, freed here only.
+        // SAFETY: begun by `begin` and freed only here.
         unsafe { (self.api.txn_free)(self.txn) };
     }
 }
 
 struct TidesSession<'e> {
     tides: &'e TidesDb,
-    /// The transaction of the last reads.
+    /// Transaction of the last reads.
     read_txn: Option<TidesTxn<'e>>,
     reads: u32,
 }
@@ -450,15 +451,15 @@ struct TidesSession<'e> {
 struct TidesWriteTxn<'e> {
     txn: TidesTxn<'e>,
     tides: &'e TidesDb,
-    /// Seconds since 1970 when this batch's entries end, or 0.
+    /// Expiry time of this batch's entries in seconds since 1970, or 0.
     expires_at: i64,
 }
 
 impl Sink for TidesWriteTxn<'_> {
     fn put(&mut self, family: usize, key: &[u8], value: &[u8]) -> Result<()> {
         let cf = self.tides.families[family];
-        // SAFETY: transaction and family belong to this open database; key and value live until the
-        // call has copied them.
+        // SAFETY: transaction and column family belong to this open database; key and value live
+        // until the call has copied them.
         let code = unsafe {
             (self.txn.api.txn_put)(
                 self.txn.txn,
@@ -486,7 +487,7 @@ impl Session for TidesSession<'_> {
         _n: usize,
         fill: &mut dyn FnMut(&mut dyn Sink) -> Result<()>,
     ) -> Result<()> {
-        // It takes the moment when an entry ends, in whole seconds: the next one, so that none ends
+        // The library takes an expiry time in whole seconds: rounded up, so that no entry expires
         // early.
         let until = match self.tides.ttl {
             Some(ttl) => {
@@ -520,10 +521,10 @@ impl Session for TidesSession<'_> {
         let txn = TidesTxn::begin(self.tides)?;
         let mut iter = ptr::null_mut();
         let cf = self.tides.families[family];
-        // SAFETY: transaction and family belong to this open database.
+        // SAFETY: transaction and column family belong to this open database.
         check_code(unsafe { (txn.api.iter_new)(txn.txn, cf, &raw mut iter) }, "iter_new")?;
-        let mut walk = TidesCursor { iter, txn };
-        work(&mut walk)
+        let mut cursor = TidesCursor { iter, txn };
+        work(&mut cursor)
     }
     fn run_txn(&mut self, work: &mut dyn FnMut(&mut dyn TxnOps) -> Result<()>) -> Result<()> {
         let mut writing = TidesWriteTxn {
@@ -554,24 +555,26 @@ impl TxnOps for TidesWriteTxn<'_> {
 
 struct TidesCursor<'e> {
     iter: Handle,
-    /// Outlives the iterator: `drop` frees that first.
+    /// Outlives the iterator: `drop` frees the iterator first.
     txn: TidesTxn<'e>,
 }
 
 impl Drop for TidesCursor<'_> {
     fn drop(&mut self) {
-        // SAFETY: made by `iter_new`, freed here only, before its transaction.
+        // SAFETY: created by `iter_new` and freed only here, before its transaction.
         unsafe { (self.txn.api.iter_free)(self.iter) };
     }
 }
 
-/// What the iterator stands on. The bytes are the iterator's, until it moves or is freed.
+/// Getter of the iterator's current key or value. The bytes belong to the iterator until it moves
+/// or is freed.
 type IterGetter = unsafe extern "C" fn(Handle, *mut Bytes, *mut usize) -> c_int;
 
 impl TidesCursor<'_> {
     fn get_bytes(&self, get: IterGetter, what: &str) -> Result<&[u8]> {
         let (mut bytes, mut len) = (ptr::null_mut(), 0);
-        // SAFETY: the iterator lives as long as `self`, and is valid as was asked before.
+        // SAFETY: the iterator lives as long as `self`, and the caller has checked that it is
+        // valid.
         check_code(unsafe { get(self.iter, &raw mut bytes, &raw mut len) }, what)?;
         if len == 0 {
             return Ok(&[]);
@@ -585,7 +588,7 @@ impl TidesCursor<'_> {
 impl Cursor for TidesCursor<'_> {
     fn scan(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         let api = self.txn.api;
-        // SAFETY: the iterator lives as long as `self`, the key until the call returns.
+        // SAFETY: the iterator lives as long as `self`; the key lives until the call returns.
         let code = unsafe {
             if key.is_empty() {
                 (api.iter_seek_to_first)(self.iter)
@@ -602,7 +605,7 @@ impl Cursor for TidesCursor<'_> {
             ) {
                 break;
             }
-            // SAFETY: as above; nothing of the entry before is used any more.
+            // SAFETY: as above; the previous entry's bytes are no longer used.
             there = check_found(unsafe { (api.iter_next)(self.iter) }, "iter_next")?;
         }
         Ok(())

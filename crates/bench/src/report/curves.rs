@@ -1,10 +1,10 @@
-//! The pictures of the views: lines over powers of ten, and a run tenth of a second by tenth.
+//! Charts of the suite views: lines on a logarithmic axis, and timelines in tenths of a second.
 
 use super::summary::short_number;
 use super::svg::{ChartLine, WIDTH, escape, micros, plot, svg_open};
 use std::fmt::Write;
 
-/// Lines whose heights are told apart by powers of ten; `x` as it is, with the ticks given.
+/// Draws lines with a logarithmic y axis and a linear x axis with the given ticks.
 pub fn log_chart(title: &str, lines: &[ChartLine], x_ticks: &[(f64, String)]) -> String {
     let points = || lines.iter().flat_map(|l| l.points.iter()).filter(|p| p.1 > 0.0);
     let (low, high) = points().fold((f64::MAX, f64::MIN), |(a, b), p| (a.min(p.1), b.max(p.1)));
@@ -24,15 +24,16 @@ pub fn log_chart(title: &str, lines: &[ChartLine], x_ticks: &[(f64, String)]) ->
     plot(title, &drawn.collect::<Vec<_>>(), (from, to), (bottom, top), x_ticks, &y_ticks)
 }
 
-/// Columns of a strip at most: those of a long run stand for several tenths of a second.
+/// Maximum number of columns of a strip; in a long run, one column covers several tenths of a
+/// second.
 const COLUMNS: usize = 170;
-/// Latencies that a strip tells apart, as powers of ten of microseconds: 10 us to 10 s, the same
-/// for all to be compared.
+/// Latency range of a strip, as powers of ten of microseconds: 10 us to 10 s, the same for all
+/// strips so that they can be compared.
 const FASTEST_LOG_US: f64 = 1.0;
 const SLOWEST_LOG_US: f64 = 7.0;
 
-/// A run over time: operations of each tenth of a second above (to their own scale), the longest
-/// call of each below.
+/// Draws a run over time: above, the operations in each tenth of a second (to their own scale);
+/// below, the longest call of each.
 pub fn timeline_strip(title: &str, colour: usize, ops: &[u64], worst: &[f64]) -> String {
     const LEFT: f64 = 48.0;
     const RIGHT: f64 = 10.0;

@@ -1,4 +1,5 @@
-//! The report: one file that opens without a network, without scripts, on a phone and in the dark.
+//! The HTML report: one file that works without a network and without scripts, on small screens and
+//! in dark mode.
 
 use super::summary::{RunGroup, groups, short_number, spread};
 use super::svg::{self, Bar, ChartLine, escape};
@@ -8,7 +9,7 @@ use std::fmt::Write;
 
 const STYLE: &str = include_str!("style.css");
 
-/// The whole page.
+/// Returns the whole page.
 pub fn page(records: &[Record]) -> String {
     let groups = groups(records);
     let mut engines: Vec<&str> = Vec::new();
@@ -51,7 +52,7 @@ fn page_head(records: &[Record]) -> String {
     let failures: Vec<&Record> = records.iter().filter(|r| r.errors + r.wrong > 0).collect();
     let mut s = String::new();
     if !failures.is_empty() {
-        s += "<div class=\"failed\"><strong>FAILED.</strong> An engine refused work or answered wrongly; its figures mean nothing.<ul>";
+        s += "<div class=\"failed\"><strong>FAILED.</strong> An engine refused work or answered wrongly; its figures are invalid.<ul>";
         for r in failures {
             let _ = write!(
                 s,
@@ -70,7 +71,8 @@ fn page_head(records: &[Record]) -> String {
     let load = spread(records.iter().map(|r| r.host.load).collect());
     let _ = write!(
         s,
-        "<p class=\"where\">{} records, {}. {}, {} cores, {} MB, Linux {}, {}. Load average when repetitions began: median {:.1}, \
+        "<p class=\"where\">{} records, {}. {}, {} cores, {} MB, Linux {}, {}. Load average when \
+         repetitions began: median {:.1}, \
          at most {:.1}.</p>",
         records.len(),
         date(h.at),
@@ -85,8 +87,10 @@ fn page_head(records: &[Record]) -> String {
     if let Some(t) = &first.settings {
         let _ = write!(
             s,
-            "<p class=\"where\">{} keys, {:?} keys, {:?} values, sync {:?}, {:?} compression, memtable {} MB, cache {} MB, seed {}. \
-             Where runs differ, the difference stands beside the workload. Every value read and every key found was compared.</p>",
+            "<p class=\"where\">{} keys, {:?} keys, {:?} values, sync {:?}, {:?} compression, \
+             memtable {} MB, cache {} MB, seed {}. \
+             Where runs differ, the difference is shown beside the workload. Every value read and \
+             every key found was compared.</p>",
             short_number(t.num as f64),
             t.keys,
             t.values,
@@ -101,7 +105,7 @@ fn page_head(records: &[Record]) -> String {
     s
 }
 
-/// Days to a date (Hinnant's civil_from_days).
+/// Converts days since 1970 to a date (Hinnant's civil_from_days).
 fn date(seconds: u64) -> String {
     let z = (seconds / 86_400) as i64 + 719_468;
     let era = z.div_euclid(146_097);
@@ -122,7 +126,7 @@ fn legend(engines: &[&str]) -> String {
     s + "</p>"
 }
 
-/// A suite's answer: its tables, then its pictures side by side.
+/// Section of a suite: its tables, then its charts side by side.
 fn view_section(view: &SuiteView) -> String {
     let mut s = format!("<h2>{}</h2><p>{}</p>", escape(view.title), code_spans(&view.about));
     for grid in &view.grids {
@@ -146,13 +150,15 @@ fn view_section(view: &SuiteView) -> String {
     s + "</div>"
 }
 
-/// Ratios of throughput to the first engine, all workloads at a glance: shaded cells, greener where
-/// the first is ahead.
+/// Table of throughput ratios to the first engine over all workloads, shaded greener where the
+/// first is ahead.
 fn summary(groups: &[RunGroup<'_>], engines: &[&str], sections: &[&RunGroup<'_>]) -> String {
     let Some((base, peers)) = engines.split_first() else { return String::new() };
     let mut s = format!(
-        "<h2>{0} beside each peer</h2><p>How many times the peer's throughput {0} reaches: above 1, {0} is faster. \
-         Medians of neighbouring repetitions.</p><div class=\"wide\"><table class=\"ratios\"><tr><th>workload</th><th class=\"more\">thr</th>\
+        "<h2>{0} beside each peer</h2><p>How many times the peer's throughput {0} reaches: above \
+         1, {0} is faster. \
+         Medians of neighbouring repetitions.</p><div class=\"wide\"><table \
+         class=\"ratios\"><tr><th>workload</th><th class=\"more\">thr</th>\
          <th class=\"more\">{0} ops/s</th>",
         escape(base)
     );
@@ -199,7 +205,7 @@ fn summary(groups: &[RunGroup<'_>], engines: &[&str], sections: &[&RunGroup<'_>]
     s + "</table></div>"
 }
 
-/// Text with what stands between backquotes in the letters of code.
+/// Formats text between backquotes as code.
 fn code_spans(text: &str) -> String {
     let parts = text.split('`').enumerate();
     parts
@@ -207,7 +213,7 @@ fn code_spans(text: &str) -> String {
         .collect()
 }
 
-/// What sets this apart from other runs of its workload, in small letters.
+/// Settings that distinguish this run from others of its workload, in small type.
 fn label(g: &RunGroup<'_>) -> String {
     if g.label.is_empty() {
         String::new()
@@ -216,8 +222,7 @@ fn label(g: &RunGroup<'_>) -> String {
     }
 }
 
-/// A cell with a bar from the middle: to the right where ahead, to the left where behind, in powers
-/// of two.
+/// Cell with a bar from the middle: to the right if ahead, to the left if behind, in powers of two.
 fn ratio_cell(ratio: f64) -> String {
     let reach = (ratio.log2() / 3.0).clamp(-1.0, 1.0) * 40.0;
     let (x, class) = if reach < 0.0 { (40.0 + reach, "behind") } else { (40.0, "ahead") };
@@ -327,10 +332,10 @@ fn panel(at: usize, section: &RunGroup<'_>, groups: &[&RunGroup<'_>], engines: &
     s + "</table></div></details></section>"
 }
 
-/// A curve of a record.
+/// Extracts a curve from a record.
 type CurveFn = fn(&Record) -> Vec<(f64, f64)>;
 
-/// Amplification over time, where it was followed.
+/// Charts of amplification over time, if it was recorded.
 fn amplification(lines: &dyn Fn(CurveFn) -> Vec<ChartLine>) -> String {
     let write = lines(|r| r.amplification.iter().map(|a| (a.seconds, a.write)).collect());
     let space = lines(|r| r.amplification.iter().map(|a| (a.seconds, a.space)).collect());
@@ -338,30 +343,30 @@ fn amplification(lines: &dyn Fn(CurveFn) -> Vec<ChartLine>) -> String {
     if !write.iter().any(|l| l.points.len() > 2) {
         return String::new();
     }
-    svg::ratio_over_time("bytes written for each byte given, second by second", &write)
-        + &svg::ratio_over_time("bytes on disk for each live byte", &space)
-        + &svg::ratio_over_time("bytes read for each byte given (compaction and reads)", &read)
+    svg::ratio_over_time("bytes written per byte submitted, over time", &write)
+        + &svg::ratio_over_time("bytes on disk per live byte", &space)
+        + &svg::ratio_over_time("bytes read per byte submitted (compaction and reads)", &read)
 }
 
-/// What each engine was told, side by side.
+/// Table of the options of each engine, side by side.
 fn options(records: &[Record], engines: &[&str]) -> String {
-    let told: Vec<&Record> = engines
+    let shown: Vec<&Record> = engines
         .iter()
         .filter_map(|e| records.iter().find(|r| r.engine == *e && !r.options.is_empty()))
         .collect();
-    let mut names: Vec<&String> = told.iter().flat_map(|r| r.options.keys()).collect();
+    let mut names: Vec<&String> = shown.iter().flat_map(|r| r.options.keys()).collect();
     names.sort();
     names.dedup();
     let mut s = String::from(
-        "<h2>What each engine was told</h2><div class=\"wide\"><table class=\"options\"><tr><th></th>",
+        "<h2>Options of each engine</h2><div class=\"wide\"><table class=\"options\"><tr><th></th>",
     );
-    for r in &told {
+    for r in &shown {
         let _ = write!(s, "<th>{} {}</th>", escape(&r.engine), escape(&r.engine_version));
     }
     s += "</tr>";
     for name in names {
         let _ = write!(s, "<tr><td>{}</td>", escape(name));
-        for r in &told {
+        for r in &shown {
             let _ = write!(
                 s,
                 "<td>{}</td>",

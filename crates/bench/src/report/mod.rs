@@ -1,4 +1,4 @@
-//! Reports: from records alone.
+//! Reports, derived from records alone.
 
 pub mod summary;
 pub mod svg;

@@ -1,20 +1,20 @@
-//! Medians over repetitions, with spread; ratios to the first engine, pair by pair.
+//! Medians over repetitions, with spread; ratios to the first engine, paired by repetition.
 
 use crate::record::Record;
 use crate::settings::human_bytes;
 
-/// The repetitions of one workload on one engine at one number of threads.
+/// Repetitions of one workload on one engine with one number of threads.
 #[derive(Clone, Debug)]
 pub struct RunGroup<'r> {
     pub engine: &'r str,
     pub workload: &'r str,
     pub threads: usize,
-    /// Settings that differ among the records at hand; nothing if all have the same.
+    /// Settings that differ among the given records; empty if all have the same.
     pub label: String,
     pub records: Vec<&'r Record>,
 }
 
-/// Settings that make measurements of one workload different ones.
+/// Returns the settings that distinguish measurements of one workload.
 fn distinguishing_settings(r: &Record) -> Vec<(&'static str, String)> {
     let Some(s) = &r.settings else { return Vec::new() };
     let size = |n: Option<u64>| n.map_or("-".into(), human_bytes);
@@ -38,7 +38,7 @@ fn distinguishing_settings(r: &Record) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Names of choices in small letters; numbers keep their unit.
+/// Formats a setting: names in lower case; numbers keep their unit.
 fn setting_label(value: &str) -> String {
     if value.starts_with(|c: char| c.is_ascii_digit()) {
         value.to_owned()
@@ -47,10 +47,10 @@ fn setting_label(value: &str) -> String {
     }
 }
 
-/// Groups in the order of their first records.
+/// Groups records by workload, engine and settings, in the order of their first records.
 pub fn groups(records: &[Record]) -> Vec<RunGroup<'_>> {
     let all: Vec<_> = records.iter().map(distinguishing_settings).collect();
-    // Of each workload, only what differs among its own records is worth a word.
+    // A label lists only settings that differ among the records of the same workload.
     let differs = |r: &Record, at: usize, value: &str| {
         let mut same = records.iter().zip(&all).filter(|(o, _)| o.workload == r.workload);
         same.any(|(_, f)| f.get(at).is_some_and(|(_, v)| v != value))
@@ -82,7 +82,7 @@ pub fn groups(records: &[Record]) -> Vec<RunGroup<'_>> {
     groups
 }
 
-/// Median, smallest, largest.
+/// Median, minimum and maximum.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spread {
     pub median: f64,
@@ -98,13 +98,14 @@ pub fn spread(mut values: Vec<f64>) -> Spread {
 }
 
 impl RunGroup<'_> {
-    /// Whether the other measured the same with another engine, or is this one.
+    /// Returns true if the other group measured the same workload with the same settings, on any
+    /// engine.
     pub fn same_workload(&self, other: &RunGroup<'_>) -> bool {
         self.workload == other.workload
             && self.threads == other.threads
             && self.label == other.label
     }
-    /// The workload, and what sets it apart.
+    /// Returns the workload's name with the label.
     pub fn title(&self) -> String {
         if self.label.is_empty() {
             self.workload.to_owned()
@@ -115,7 +116,7 @@ impl RunGroup<'_> {
     pub fn spread_of(&self, measure: impl Fn(&Record) -> f64) -> Spread {
         spread(self.records.iter().map(|r| measure(r)).collect())
     }
-    /// Why there are no figures of it: not run, or killed.
+    /// Returns the reason why there are no figures: not run, or killed.
     pub fn missing_reason(&self) -> Option<String> {
         self.records.iter().find_map(|r| match (&r.skipped, &r.killed) {
             (Some(why), _) => Some(format!("not run: {why}")),
@@ -123,18 +124,19 @@ impl RunGroup<'_> {
             _ => None,
         })
     }
-    /// The part of its operations that there was time for, if not all.
+    /// Returns the fraction of the operations done in the time limit, if not all.
     pub fn cut_short(&self) -> Option<f64> {
         self.records.iter().filter_map(|r| r.cut_short).min_by(f64::total_cmp)
     }
-    /// Whether anything of it was refused or wrong: then its figures mean nothing.
+    /// Returns true if an operation was refused or wrong: then the figures are invalid.
     pub fn failed(&self) -> bool {
         self.failures() != (0, 0)
     }
     pub fn failures(&self) -> (u64, u64) {
         self.records.iter().fold((0, 0), |(e, w), r| (e + r.errors, w + r.wrong))
     }
-    /// Throughput over another group's, as the median of the pairs that ran next to each other.
+    /// Returns the throughput ratio to another group: the median over pairs that ran next to each
+    /// other.
     pub fn throughput_ratio(&self, other: &RunGroup<'_>) -> f64 {
         let pairs = self.records.iter().filter_map(|r| {
             let o = other.records.iter().find(|o| o.rep == r.rep)?;
@@ -144,12 +146,12 @@ impl RunGroup<'_> {
     }
 }
 
-/// Whether anything failed.
+/// Returns true if any record failed.
 pub fn failed(records: &[Record]) -> bool {
     records.is_empty() || records.iter().any(|r| r.errors > 0 || r.wrong > 0)
 }
 
-/// `12.3M`, `4.56k`, `789`.
+/// Formats a number as `12.3M`, `4.56k` or `789`.
 pub fn short_number(x: f64) -> String {
     let (x, unit) = match x.abs() {
         a if a >= 1e9 => (x / 1e9, "G"),

@@ -1,24 +1,23 @@
-//! Charts as inline SVG: no scripts, colours from the page's style so that dark mode works.
+//! Charts as inline SVG: no scripts; colours come from the page's style, so that dark mode works.
 //!
-//! Each chart is 100 % wide with a viewBox, so it fits a phone; text sizes are those of the
-//! viewBox.
+//! Each chart is 100 % wide with a viewBox, so it fits any screen; text sizes are in viewBox units.
 
 use super::summary::{Spread, short_number};
 use std::fmt::Write;
 
-/// Width of every chart in its own units.
+/// Width of every chart in viewBox units.
 pub(super) const WIDTH: f64 = 360.0;
 
-/// Text safe inside HTML and SVG.
+/// Escapes text for HTML and SVG.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// A bar for each engine.
+/// The bar of one engine.
 #[derive(Debug)]
 pub struct Bar<'a> {
     pub name: &'a str,
-    /// Number of its colour.
+    /// Index of its colour.
     pub colour: usize,
     pub value: Spread,
     pub label: String,
@@ -56,14 +55,14 @@ pub fn bars(title: &str, bars: &[Bar<'_>]) -> String {
     s + "</svg>"
 }
 
-/// A line for each engine.
+/// The line of one engine.
 #[derive(Debug)]
 pub struct ChartLine {
     pub colour: usize,
     pub points: Vec<(f64, f64)>,
 }
 
-/// Latency over percentile: both axes in powers of ten (`x` is how many nines).
+/// Draws latency over percentile, both on logarithmic axes (`x` is the number of nines).
 pub fn latency(title: &str, lines: &[ChartLine]) -> String {
     let nines = |p: f64| -((1.0 - p / 100.0).max(1e-5)).log10();
     let drawn: Vec<ChartLine> = (lines.iter())
@@ -100,7 +99,7 @@ pub(super) fn micros(us: f64) -> String {
     }
 }
 
-/// Operations per second over time, in seconds.
+/// Draws operations per second over time, in seconds.
 pub fn timeline(title: &str, lines: &[ChartLine]) -> String {
     let points = || lines.iter().flat_map(|l| l.points.iter());
     let x = points().map(|p| p.0).fold(0.0, f64::max);
@@ -113,9 +112,9 @@ pub fn timeline(title: &str, lines: &[ChartLine]) -> String {
     plot(title, lines, (0.0, x), (0.0, y), &x_ticks, &y_ticks)
 }
 
-/// A ratio over time in seconds, in powers of ten where engines lie far apart.
+/// Draws a ratio over time in seconds, on a logarithmic axis if engines differ widely.
 pub fn ratio_over_time(title: &str, lines: &[ChartLine]) -> String {
-    // Nought has no logarithm; a hundredth is as good as nothing here.
+    // Zero has no logarithm; a hundredth stands for it.
     const NOTHING: f64 = 0.01;
     let values = || lines.iter().flat_map(|l| l.points.iter().map(|p| p.1.max(NOTHING)));
     let (low, high) = values().fold((f64::MAX, NOTHING), |(a, b), y| (a.min(y), b.max(y)));

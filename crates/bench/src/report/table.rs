@@ -1,11 +1,11 @@
-//! The table on the terminal, and CSV.
+//! The terminal table, and CSV.
 
 use super::summary::{groups, short_number};
 use super::views::SuiteView;
 use crate::record::Record;
 use comfy_table::{CellAlignment, Table};
 
-/// One line for each engine and workload; the ratio is to the workload's first engine.
+/// Returns one line per engine and workload; ratios are to the workload's first engine.
 pub fn table(records: &[Record]) -> String {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::ASCII_MARKDOWN);
@@ -78,7 +78,7 @@ pub fn table(records: &[Record]) -> String {
     table.to_string()
 }
 
-/// A suite's answer: what it is, and its tables.
+/// Formats a suite's view: its description and its tables.
 pub fn view(view: &SuiteView) -> String {
     let mut text = format!("{}\n{}\n", view.title, view.about);
     for grid in &view.grids {
@@ -97,7 +97,7 @@ pub fn view(view: &SuiteView) -> String {
     text
 }
 
-/// One line for each record.
+/// Returns one line per record.
 pub fn csv(records: &[Record]) -> String {
     let mut text = String::from(
         "engine,engine_version,workload,threads,rep,ops,ops_per_sec,cpu_us_per_op,cpu_system_us_per_op,avg_us,p50_us,p95_us,\
@@ -143,7 +143,7 @@ pub fn csv(records: &[Record]) -> String {
     text
 }
 
-/// Medians of two runs side by side, for what both measured.
+/// Compares the medians of two runs, for workloads that both measured.
 pub fn compare(before: &[Record], after: &[Record]) -> String {
     let mut table = Table::new();
     table.load_style(comfy_table::presets::ASCII_MARKDOWN);

@@ -1,15 +1,15 @@
-//! Filling a database by the engine's own way to do so, and reads that share one view.
+//! Filling a database with the engine's bulk load, and reads that share one view.
 
 use super::worker::WorkerThread;
 use crate::engine::{Result, Session};
 use crate::meter::Meter;
 use std::time::Instant;
 
-/// Entries that count as one call of a bulk load.
+/// Number of bulk-loaded entries that count as one call.
 const ENTRIES_PER_CALL: u64 = 1000;
 
 impl WorkerThread<'_> {
-    /// All keys of this thread, in the order of their numbers.
+    /// Loads all keys of this thread, in the order of their numbers.
     pub(super) fn bulk_load(&mut self, session: &mut dyn Session, meter: &mut Meter<'_>) {
         let plan = self.plan;
         let (first, n) = (self.first_key, self.versions.len() as u64);
@@ -23,7 +23,7 @@ impl WorkerThread<'_> {
             }
             Ok(())
         });
-        // The last entries count when all of it is there.
+        // The last entries are counted once everything is loaded.
         match done {
             Ok(()) => {
                 meter.record_since(
@@ -37,7 +37,7 @@ impl WorkerThread<'_> {
         }
     }
 
-    /// Reads of keys that are there, in one view.
+    /// Reads existing keys in one view.
     pub(super) fn read_in_view(
         &mut self,
         session: &mut dyn Session,

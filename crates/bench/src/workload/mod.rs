@@ -1,5 +1,4 @@
-//! The workloads: a table of plain descriptions, and the code that asks any engine for what they
-//! describe.
+//! The workloads: a table of plain descriptions, and the code that runs them on any engine.
 //!
 //! Names are stable; results under one name stay comparable.
 
@@ -14,38 +13,38 @@ pub use series::count_visible;
 
 use crate::settings::{Pattern, Sync};
 
-/// In which order keys are loaded and written.
+/// Order in which keys are loaded and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyLayout {
     /// Ascending.
     Sequential,
-    /// As `--keys` says.
+    /// Scattered as `--keys` says.
     Scattered,
-    /// Ascending times with irregular gaps.
+    /// Ascending timestamps with irregular gaps.
     Timestamp,
     /// Descending.
     Reverse,
 }
 
-/// Which key an operation takes.
+/// How an operation chooses its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyDistribution {
-    /// All, in the order they were numbered.
+    /// All keys, in the order of their numbers.
     InOrder,
     Uniform,
-    /// Exponent 0.99, hot keys scattered.
+    /// Zipfian with exponent 0.99, hot keys scattered.
     Zipf,
-    /// The newest inserted are the most frequent.
+    /// Most recently inserted keys are the most frequent.
     Latest,
-    /// Uniform among a few keys, scattered, whose blocks a cache holds.
+    /// Uniform among a few scattered keys whose blocks fit into the cache.
     Hot,
 }
 
-/// What is done.
+/// Kind of operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum OpKind {
     Write,
-    /// Everything at once, in the way that the engine has for it.
+    /// Loads everything at once, with the engine's bulk load.
     Bulk,
     Delete,
     Read,
@@ -53,26 +52,26 @@ pub enum OpKind {
     ReadSharedView,
     /// Reads of keys that were never written.
     ReadMissing,
-    /// A cursor finds a key.
+    /// Seeks with a cursor.
     Seek,
-    /// A new cursor finds a key and reads so many entries.
+    /// Seeks with a new cursor and reads this many entries.
     Range(usize),
-    /// Everything, once for each thread.
+    /// Reads everything in order, once per thread.
     Iterate,
-    /// Operations drawn by percent: read, update, insert, scan of 1 to 100, read-modify-write.
+    /// Random mix by percent: read, update, insert, scan of 1 to 100 entries, read-modify-write.
     Mix {
         read: u8,
         update: u8,
         insert: u8,
         scan: u8,
     },
-    /// Insert at the tail, find the head by scanning, delete it.
+    /// Inserts at the tail, finds the head by scanning, deletes it.
     Queue,
-    /// Batches at the tail of a series whose entries expire, and looks at the newest.
+    /// Appends batches to a time series whose entries expire, and reads the newest.
     Series,
-    /// Transactions, of the level that the settings say.
+    /// Transactions, at the level of the settings.
     Txn(txns::TxnKind),
-    /// What a trace says.
+    /// Operations of a trace.
     Replay,
 }
 
@@ -82,22 +81,22 @@ pub struct Workload {
     pub name: &'static str,
     pub about: &'static str,
     pub layout: KeyLayout,
-    /// Whether all keys are there before measuring begins.
+    /// True if all keys are there before measuring begins.
     pub preloaded: bool,
     pub op_kind: OpKind,
     pub distribution: KeyDistribution,
     pub batch: usize,
     pub key_bytes: usize,
     pub value_bytes: usize,
-    /// Keys in the database, for `--num`.
+    /// Number of keys in the database, as a function of `--num`.
     pub keys: fn(u64) -> u64,
-    /// Operations, for `--num`.
+    /// Number of operations, as a function of `--num`.
     pub ops: fn(u64) -> u64,
-    /// Whether keys are spread over `--families`.
+    /// True if keys are spread over `--families`.
     pub families: bool,
-    /// Whether values have `--giant-bytes`.
+    /// True if values have `--giant-bytes`.
     pub giant: bool,
-    /// Whether it insists on a durability.
+    /// Durability that the workload requires.
     pub sync: Option<Sync>,
 }
 
@@ -195,7 +194,7 @@ const fn counters(name: &'static str, about: &'static str, hot: u64) -> Workload
     txn(name, about, txns::TxnKind::Rmw { hot })
 }
 
-/// Every workload.
+/// All workloads.
 pub const WORKLOADS: &[Workload] = &[
     Workload {
         layout: KeyLayout::Sequential,
@@ -205,7 +204,7 @@ pub const WORKLOADS: &[Workload] = &[
         layout: KeyLayout::Timestamp,
         ..write(
             "write_timestamp",
-            "keys that begin with ascending times, into an empty database",
+            "keys that begin with ascending timestamps, into an empty database",
             1000,
         )
     },
@@ -216,11 +215,11 @@ pub const WORKLOADS: &[Workload] = &[
     Workload {
         layout: KeyLayout::Sequential,
         op_kind: OpKind::Bulk,
-        ..write("bulk_seq", "ascending keys, by the engine's own way to fill a database", 1)
+        ..write("bulk_seq", "ascending keys, with the engine's bulk load", 1)
     },
     Workload {
         op_kind: OpKind::Bulk,
-        ..write("bulk_random", "scattered keys, by the engine's own way to fill a database", 1)
+        ..write("bulk_random", "scattered keys, with the engine's bulk load", 1)
     },
     write("write_random", "scattered keys, each once, into an empty database", 1000),
     Workload {
@@ -234,15 +233,10 @@ pub const WORKLOADS: &[Workload] = &[
     write("write_random_b100", "scattered keys, each once, a hundred at a time", 100),
     Workload {
         distribution: KeyDistribution::Zipf,
-        ..write("write_zipf", "hot keys again and again, into an empty database", 1000)
+        ..write("write_zipf", "Zipfian keys, repeatedly overwritten, into an empty database", 1000)
     },
-    read(
-        "read_random",
-        "uniform reads of keys that are there",
-        OpKind::Read,
-        KeyDistribution::Uniform,
-    ),
-    read("read_zipf", "Zipfian reads of keys that are there", OpKind::Read, KeyDistribution::Zipf),
+    read("read_random", "uniform reads of existing keys", OpKind::Read, KeyDistribution::Uniform),
+    read("read_zipf", "Zipfian reads of existing keys", OpKind::Read, KeyDistribution::Zipf),
     read(
         "read_hot",
         "reads of a few keys whose blocks the cache holds (`--cache` / 16 KiB of them)",
@@ -251,7 +245,7 @@ pub const WORKLOADS: &[Workload] = &[
     ),
     read(
         "read_view",
-        "uniform reads in one snapshot or read transaction for each thread",
+        "uniform reads in one snapshot or read transaction per thread",
         OpKind::ReadSharedView,
         KeyDistribution::Uniform,
     ),
@@ -261,17 +255,12 @@ pub const WORKLOADS: &[Workload] = &[
         OpKind::ReadMissing,
         KeyDistribution::Uniform,
     ),
-    read("seek_random", "a cursor goes to uniform keys", OpKind::Seek, KeyDistribution::Uniform),
+    read("seek_random", "cursor seeks to uniform keys", OpKind::Seek, KeyDistribution::Uniform),
     Workload {
         layout: KeyLayout::Sequential,
-        ..read(
-            "seek_seq",
-            "a cursor goes to ascending keys",
-            OpKind::Seek,
-            KeyDistribution::InOrder,
-        )
+        ..read("seek_seq", "cursor seeks to ascending keys", OpKind::Seek, KeyDistribution::InOrder)
     },
-    read("seek_zipf", "a cursor goes to Zipfian keys", OpKind::Seek, KeyDistribution::Zipf),
+    read("seek_zipf", "cursor seeks to Zipfian keys", OpKind::Seek, KeyDistribution::Zipf),
     Workload {
         ops: |n| (n / 20).max(1),
         ..read(
@@ -311,7 +300,7 @@ pub const WORKLOADS: &[Workload] = &[
     ),
     read(
         "iterate",
-        "everything in order, once for each thread",
+        "everything in order, once per thread",
         OpKind::Iterate,
         KeyDistribution::InOrder,
     ),
@@ -366,7 +355,7 @@ pub const WORKLOADS: &[Workload] = &[
         batch: 100,
         ..read(
             "churn",
-            "every key overwritten four times over, uniform, batches of 100",
+            "every key overwritten four times, uniform, batches of 100",
             OpKind::Write,
             KeyDistribution::Uniform,
         )
@@ -406,7 +395,7 @@ pub const WORKLOADS: &[Workload] = &[
         ops: |n| n * 2,
         ..read(
             "series_ttl",
-            "a time series whose entries expire (`--ttl`): batches of 100 at the tail, looks at the newest",
+            "a time series whose entries expire (`--ttl`): batches of 100 at the tail, reads of the newest",
             OpKind::Series,
             KeyDistribution::InOrder,
         )
@@ -425,11 +414,11 @@ pub const WORKLOADS: &[Workload] = &[
             1000,
         )
     },
-    counters("txn_rmw_1", "transactions that count two keys up: always the same one, and any", 1),
-    counters("txn_rmw_4", "transactions that count two keys up: one of 4, and any", 4),
-    counters("txn_rmw_16", "transactions that count two keys up: one of 16, and any", 16),
-    counters("txn_rmw_64", "transactions that count two keys up: one of 64, and any", 64),
-    counters("txn_rmw", "transactions that count any two keys up", u64::MAX),
+    counters("txn_rmw_1", "transactions that increment two keys: always the same one, and any", 1),
+    counters("txn_rmw_4", "transactions that increment two keys: one of 4, and any", 4),
+    counters("txn_rmw_16", "transactions that increment two keys: one of 16, and any", 16),
+    counters("txn_rmw_64", "transactions that increment two keys: one of 64, and any", 64),
+    counters("txn_rmw", "transactions that increment any two keys", u64::MAX),
     txn(
         "txn_smallbank",
         "SmallBank: six kinds of transactions over two families, nine tenths of them on 1,000 customers",
@@ -437,31 +426,31 @@ pub const WORKLOADS: &[Workload] = &[
     ),
     txn(
         "txn_neworder",
-        "as TPC-C: orders of 5 to 15 lines and payments by halves, over six families",
+        "as in TPC-C: half orders of 5 to 15 lines, half payments, over six families",
         txns::TxnKind::NewOrder,
     ),
     Workload {
         preloaded: true,
         ..read(
             REPLAY,
-            "the operations of `--trace FILE`, in their order, by one thread",
+            "the operations of `--trace FILE`, in order, by one thread",
             OpKind::Replay,
             KeyDistribution::InOrder,
         )
     },
 ];
 
-/// The workload that needs a trace, and is not part of `all`.
+/// Name of the workload that needs a trace and is not part of `all`.
 pub const REPLAY: &str = "replay";
 
-/// The workload of that name.
+/// Returns the workload of that name.
 pub fn find_workload(name: &str) -> Option<&'static Workload> {
     WORKLOADS.iter().find(|w| w.name == name)
 }
 
 impl Workload {
-    /// This workload with the order and choice of keys that a pattern asks for, where it leaves
-    /// them open.
+    /// Returns this workload with the key order and distribution of a pattern, where it does not
+    /// fix them itself.
     pub fn with_pattern(mut self, pattern: Option<Pattern>) -> Workload {
         let Some(pattern) = pattern else { return self };
         if matches!(self.op_kind, OpKind::Queue | OpKind::Series | OpKind::Txn(_) | OpKind::Replay)
@@ -482,11 +471,11 @@ impl Workload {
         }
         self
     }
-    /// Whether the measured phase reads and writes, one at a time.
+    /// Returns true if the measured phase both reads and writes, one at a time.
     pub fn is_mixed(&self) -> bool {
         matches!(self.op_kind, OpKind::Mix { read, scan, .. } if read + scan > 0 && read + scan < 100)
     }
-    /// Whether the measured phase changes the database.
+    /// Returns true if the measured phase changes the database.
     pub fn is_writing(&self) -> bool {
         match self.op_kind {
             OpKind::Write

@@ -1,8 +1,8 @@
-//! Doing a trace again. What every read must find is worked out beforehand, so that the measured
-//! part only compares.
+//! Replays a trace. The expected answer of every read is computed beforehand, so that the measured
+//! phase only compares.
 //!
-//! Values are made from a key's hash, its version and the recorded length. One thread does all, in
-//! the order of the file.
+//! Values are derived from the key's hash, its version and the recorded length. One thread replays
+//! all operations, in the order of the file.
 
 use super::worker::WorkerThread;
 use crate::engine::{Cursor, Result, Session};
@@ -13,10 +13,10 @@ use crate::values::{ValueChoice, ValueFormat};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-/// A version and a length: what a value must be.
+/// Version and length that a value must have.
 type ExpectedValue = (u16, usize);
 
-/// A put, or with no state a delete.
+/// A put or, without a value, a delete.
 #[derive(Debug)]
 struct ReplayWrite {
     family: usize,
@@ -32,7 +32,7 @@ enum ReplayStep {
         key: Vec<u8>,
         found: Option<ExpectedValue>,
     },
-    /// `count` entries whose keys and values have this digest.
+    /// Reads `count` entries whose keys and values have this digest.
     Scan {
         family: usize,
         key: Vec<u8>,
@@ -42,19 +42,19 @@ enum ReplayStep {
     },
 }
 
-/// A trace with all its answers.
+/// A trace with all expected answers.
 #[derive(Debug)]
 pub struct TraceReplay {
     choice: ValueChoice,
     setup_steps: Vec<ReplayStep>,
     steps: Vec<ReplayStep>,
-    /// What is there at the end.
+    /// Entries expected at the end.
     final_entries: Vec<ReplayWrite>,
-    /// Families in use.
+    /// Number of families in use.
     pub families: usize,
 }
 
-/// FNV-1a, then mixed: nothing here defends against chosen keys.
+/// FNV-1a, then mixed: no protection against adversarial keys is needed here.
 fn hash(key: &[u8]) -> u64 {
     mix(key
         .iter()
@@ -62,7 +62,7 @@ fn hash(key: &[u8]) -> u64 {
 }
 
 fn fold_digest(digest: u64, key: &[u8], (version, bytes): ExpectedValue) -> u64 {
-    // A value of less than eight bytes does not show its version.
+    // A value shorter than eight bytes does not contain its version.
     let version = if bytes < 8 { 0 } else { version };
     mix(digest ^ hash(key)).wrapping_add(u64::from(version)).rotate_left(7) ^ bytes as u64
 }
@@ -75,7 +75,7 @@ fn commit_step(model: &mut ReplayModel, ops: &[&TraceOp]) -> ReplayStep {
         match op {
             TraceOp::Put { family, key, bytes } => {
                 let at = (*family, key.clone());
-                // Versions from 1 to 255: what a ramp can tell apart.
+                // Versions from 1 to 255, which a ramp can distinguish.
                 let version = model.get(&at).map_or(1, |(v, _)| v % 255 + 1);
                 model.insert(at, (version, *bytes));
                 changes.push(ReplayWrite {
@@ -156,7 +156,7 @@ impl TraceReplay {
             families,
         })
     }
-    /// What is done before measuring begins.
+    /// Executes the operations before the measured phase.
     pub fn load(&self, session: &mut dyn Session) -> Result<()> {
         let mut value = Vec::new();
         for step in &self.setup_steps {
@@ -166,7 +166,7 @@ impl TraceReplay {
         }
         Ok(())
     }
-    /// Keys that are there at the end, and bytes of them and their values.
+    /// Returns the number of keys at the end, and the bytes of them and their values.
     pub fn live_totals(&self) -> (u64, u64) {
         let bytes = self
             .final_entries
@@ -200,13 +200,13 @@ impl TraceReplay {
     }
 }
 
-/// The number of which a key's values are made.
+/// Returns the number from which a key's values are derived.
 fn key_number(key: &[u8]) -> u64 {
     hash(key) & (u64::MAX >> 16)
 }
 
 impl WorkerThread<'_> {
-    /// The measured phase: the first thread does it all.
+    /// Runs the measured phase: the first thread replays everything.
     pub(super) fn replay(
         &mut self,
         replay: &TraceReplay,
@@ -259,7 +259,7 @@ impl WorkerThread<'_> {
         meter.read_bytes += (key.len() + seen) as u64;
         if right == Some(false) {
             meter.record_wrong(|| {
-                format!("get of key {key:02x?} in family {family} did not give {found:?}")
+                format!("get of key {key:02x?} in family {family} did not return {found:?}")
             });
         }
     }
@@ -296,7 +296,7 @@ impl WorkerThread<'_> {
         }
     }
 
-    /// After reopening: a sample of what must be there at the end.
+    /// Checks, after reopening, a sample of the entries expected at the end.
     pub(super) fn check_final_entries(
         &mut self,
         replay: &TraceReplay,

@@ -1,5 +1,5 @@
-//! A time series whose entries live for a while: appended in batches at the tail, the newest read
-//! again and again.
+//! A time series whose entries expire: appended in batches at the tail, with repeated reads of the
+//! newest.
 
 use super::worker::WorkerThread;
 use crate::engine::{Engine, Result, Session};
@@ -7,14 +7,15 @@ use crate::meter::Meter;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Batches from one look at the newest entries to the next, and how many batches back it begins.
+/// Number of batches between two reads of the newest entries, and how many batches back a read
+/// begins.
 const BATCHES_PER_READ: u64 = 8;
 const READ_BACK_BATCHES: usize = 16;
-/// Entries of a look.
+/// Number of entries per read.
 const ENTRIES_PER_READ: usize = 100;
 
 impl WorkerThread<'_> {
-    /// Numbers of threads alternate, so that all write at the tail of one series.
+    /// The numbers of the threads interleave, so that all append to the tail of one series.
     fn timestamp_number(&self, op: u64) -> u64 {
         op * self.plan.threads + self.t
     }
@@ -41,7 +42,7 @@ impl WorkerThread<'_> {
                 recent.front().copied().filter(|_| batches % BATCHES_PER_READ == 0)
             {
                 self.read_newest(session, meter, (first, op - first), || {
-                    // Engines that count whole seconds may take one away.
+                    // Engines that count whole seconds may expire an entry up to one second early.
                     begun.elapsed() + Duration::from_secs(1) < Duration::from_secs(ttl)
                 });
             }
@@ -73,8 +74,8 @@ impl WorkerThread<'_> {
         meter.written_bytes += numbers.len() as u64 * plan.entry_bytes();
     }
 
-    /// Entries from this thread's operation `first` on, of which it has written `own` since; all
-    /// are there while `fresh`.
+    /// Reads entries from this thread's operation `first` on, after which it has written `own`. All
+    /// must be there while `fresh` returns true.
     fn read_newest(
         &mut self,
         session: &mut dyn Session,
@@ -107,14 +108,14 @@ impl WorkerThread<'_> {
         if meter.errors == errors && (!right || (!whole && fresh())) {
             meter.record_wrong(|| {
                 format!(
-                    "look at {ENTRIES_PER_READ} entries from {i}: {count} entries, or wrong ones"
+                    "read of {ENTRIES_PER_READ} entries from {i}: {count} entries, or wrong ones"
                 )
             });
         }
     }
 }
 
-/// Entries that a walk through everything shows.
+/// Returns the number of entries that a full scan returns.
 pub fn count_visible(engine: &dyn Engine) -> Result<u64> {
     let mut count = 0;
     engine.with_session(&mut |session| {

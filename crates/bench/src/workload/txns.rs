@@ -1,8 +1,8 @@
 //! Transactions: read-modify-writes with a few hot keys, SmallBank, and orders as in TPC-C.
 //!
-//! Who loses to another tries again, the same once more, until it has committed. Every kind keeps
-//! sums that lost or doubled updates would break; they are compared when the database has been
-//! opened again.
+//! A transaction that loses a conflict is retried unchanged until it has committed. Every kind
+//! maintains sums that lost or doubled updates would break; they are compared after the database
+//! has been reopened.
 
 use super::worker::{WorkerThread, WorkloadPlan};
 use crate::engine::{Engine, Result, Session, TxnConflict, TxnOps};
@@ -11,20 +11,20 @@ use crate::random::Rng;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// What is done.
+/// Kind of transactions.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TxnKind {
-    /// Two counters are read and written one higher: one of the first `hot`, and any.
+    /// Reads and increments two counters: one of the first `hot`, and any.
     Rmw { hot: u64 },
-    /// Two accounts for each customer; six kinds of transactions, nine tenths of them on a thousand
-    /// customers.
+    /// SmallBank: two accounts per customer; six kinds of transactions, nine tenths of them on a
+    /// thousand customers.
     SmallBank,
-    /// Half orders of 5 to 15 lines, half payments, over six families; a warehouse for every 20,000
+    /// Half orders of 5 to 15 lines, half payments, over six families; one warehouse per 20,000
     /// keys.
     NewOrder,
 }
 
-/// What all threads have committed, as sums.
+/// Sums over what all threads have committed.
 #[derive(Debug, Default)]
 pub struct CommittedSums([AtomicI64; 3]);
 
@@ -36,7 +36,7 @@ const BUSY_CUSTOMERS: u64 = 1000;
 const DISTRICTS: u64 = 10;
 const CUSTOMERS: u64 = 300;
 const ITEMS: u64 = 10_000;
-/// Orders that a district may have, and lines of an order.
+/// Maximum number of orders of a district, and of lines of an order.
 const ORDERS: u64 = 1 << 24;
 const LINES: u64 = 16;
 
@@ -51,7 +51,7 @@ const ORDER: usize = 4;
 const LINE: usize = 5;
 
 impl TxnKind {
-    /// Families that it works on.
+    /// Returns the number of families that it uses.
     pub fn families(self) -> u64 {
         match self {
             TxnKind::Rmw { .. } => 1,
@@ -65,14 +65,14 @@ fn warehouses(plan: &WorkloadPlan) -> u64 {
     (plan.n / 20_000).max(1)
 }
 
-/// Reads and writes rows: three numbers at the front of a value.
+/// Reads and writes rows, which are three numbers at the start of a value.
 struct RowTxn<'d> {
     txn: &'d mut dyn TxnOps,
     rows: &'d mut RowBuffers,
     plan: &'d WorkloadPlan,
 }
 
-/// Room for a key and a value, and how many rows were written.
+/// Buffers for a key and a value, and the number of rows written.
 #[derive(Default)]
 struct RowBuffers {
     key: Vec<u8>,
@@ -104,7 +104,7 @@ impl RowTxn<'_> {
         self.rows.written += 1;
         self.txn.put(family, key, encode_row(self.plan, id, of, &mut self.rows.value))
     }
-    /// Reads a row that is changed, and writes it.
+    /// Reads a row, changes it and writes it back.
     fn update(&mut self, family: usize, id: u64, change: impl FnOnce(&mut Sums)) -> Result<Sums> {
         let mut of = self.read(family, id, true)?;
         change(&mut of);
@@ -113,7 +113,7 @@ impl RowTxn<'_> {
     }
 }
 
-/// One transaction, with everything that chance has to say about it: tried again it is the same.
+/// One transaction with all its random choices, so that a retry repeats it exactly.
 #[derive(Debug)]
 enum TxnScript {
     Rmw(u64, u64),
@@ -131,7 +131,7 @@ fn random_script(kind: TxnKind, plan: &WorkloadPlan, rng: &mut Rng) -> TxnScript
     match kind {
         TxnKind::Rmw { hot } => {
             let (a, b) = (rng.below(hot.clamp(1, plan.n)), rng.below(plan.n));
-            // In one order, so that those who wait for locks do not wait in a circle.
+            // In a fixed order, so that transactions that wait for locks cannot deadlock.
             TxnScript::Rmw(a.min(b), a.max(b))
         }
         TxnKind::SmallBank => {
@@ -162,7 +162,7 @@ fn random_script(kind: TxnKind, plan: &WorkloadPlan, rng: &mut Rng) -> TxnScript
             }
             let mut lines: Vec<(u64, i64)> = (0..5 + rng.below(11))
                 .map(|_| {
-                    // One line in a hundred comes from elsewhere.
+                    // One line in a hundred comes from another warehouse.
                     let from = if rng.below(100) == 0 { rng.below(all) } else { warehouse };
                     (from * ITEMS + rng.below(ITEMS), 1 + rng.below(10) as i64)
                 })
@@ -175,40 +175,40 @@ fn random_script(kind: TxnKind, plan: &WorkloadPlan, rng: &mut Rng) -> TxnScript
 }
 
 impl TxnScript {
-    /// What it does, and what it adds to the sums.
-    fn run(&self, desk: &mut RowTxn<'_>) -> Result<Sums> {
+    /// Runs the transaction. Returns what it adds to the sums.
+    fn run(&self, rows: &mut RowTxn<'_>) -> Result<Sums> {
         match self {
-            TxnScript::Rmw(a, b) if a == b => desk.update(0, *a, |n| n[0] += 2).map(|_| [2, 0, 0]),
+            TxnScript::Rmw(a, b) if a == b => rows.update(0, *a, |n| n[0] += 2).map(|_| [2, 0, 0]),
             TxnScript::Rmw(a, b) => {
-                desk.update(0, *a, |n| n[0] += 1)?;
-                desk.update(0, *b, |n| n[0] += 1)?;
+                rows.update(0, *a, |n| n[0] += 1)?;
+                rows.update(0, *b, |n| n[0] += 1)?;
                 Ok([2, 0, 0])
             }
             TxnScript::Balance(a) => {
-                desk.read(SAVINGS, *a, false)?;
-                desk.read(CHECKING, *a, false)?;
+                rows.read(SAVINGS, *a, false)?;
+                rows.read(CHECKING, *a, false)?;
                 Ok([0; 3])
             }
             TxnScript::Deposit(a, amount) => {
-                desk.update(CHECKING, *a, |n| n[0] += amount)?;
+                rows.update(CHECKING, *a, |n| n[0] += amount)?;
                 Ok([*amount, 0, 0])
             }
             TxnScript::TransactSavings(a, amount) => {
-                desk.update(SAVINGS, *a, |n| n[0] += amount)?;
+                rows.update(SAVINGS, *a, |n| n[0] += amount)?;
                 Ok([*amount, 0, 0])
             }
             TxnScript::Amalgamate(a, b) if a == b => Ok([0; 3]),
             TxnScript::Amalgamate(a, b) => {
                 let mut all = 0;
-                desk.update(SAVINGS, *a, |n| all += std::mem::take(&mut n[0]))?;
-                desk.update(CHECKING, *a, |n| all += std::mem::take(&mut n[0]))?;
-                desk.update(CHECKING, *b, |n| n[0] += all)?;
+                rows.update(SAVINGS, *a, |n| all += std::mem::take(&mut n[0]))?;
+                rows.update(CHECKING, *a, |n| all += std::mem::take(&mut n[0]))?;
+                rows.update(CHECKING, *b, |n| n[0] += all)?;
                 Ok([0; 3])
             }
             TxnScript::WriteCheck(a, amount) => {
-                let saved = desk.read(SAVINGS, *a, false)?[0];
+                let saved = rows.read(SAVINGS, *a, false)?[0];
                 let mut taken = *amount;
-                desk.update(CHECKING, *a, |n| {
+                rows.update(CHECKING, *a, |n| {
                     taken += i64::from(saved + n[0] < *amount);
                     n[0] -= taken;
                 })?;
@@ -217,41 +217,41 @@ impl TxnScript {
             TxnScript::SendPayment(a, b, _) if a == b => Ok([0; 3]),
             TxnScript::SendPayment(a, b, amount) => {
                 let mut sent = 0;
-                desk.update(CHECKING, *a, |n| {
+                rows.update(CHECKING, *a, |n| {
                     sent = if n[0] >= *amount { *amount } else { 0 };
                     n[0] -= sent;
                 })?;
-                desk.update(CHECKING, *b, |n| n[0] += sent)?;
+                rows.update(CHECKING, *b, |n| n[0] += sent)?;
                 Ok([0; 3])
             }
             TxnScript::Payment { district, customer, amount } => {
-                desk.update(WAREHOUSE, district / DISTRICTS, |n| n[0] += amount)?;
-                desk.update(DISTRICT, *district, |n| n[1] += amount)?;
-                desk.update(CUSTOMER, *customer, |n| n[0] -= amount)?;
+                rows.update(WAREHOUSE, district / DISTRICTS, |n| n[0] += amount)?;
+                rows.update(DISTRICT, *district, |n| n[1] += amount)?;
+                rows.update(CUSTOMER, *customer, |n| n[0] -= amount)?;
                 Ok([0, 0, *amount])
             }
             TxnScript::NewOrder { district, customer, lines } => {
-                desk.read(WAREHOUSE, district / DISTRICTS, false)?;
-                desk.read(CUSTOMER, *customer, false)?;
-                let next = desk.update(DISTRICT, *district, |n| n[0] += 1)?[0];
+                rows.read(WAREHOUSE, district / DISTRICTS, false)?;
+                rows.read(CUSTOMER, *customer, false)?;
+                let next = rows.update(DISTRICT, *district, |n| n[0] += 1)?[0];
                 let order = district * ORDERS + next as u64;
                 let mut pieces = 0;
                 for (at, (item, count)) in lines.iter().enumerate() {
-                    desk.update(STOCK, *item, |n| {
+                    rows.update(STOCK, *item, |n| {
                         n[0] = if n[0] >= count + 10 { n[0] - count } else { n[0] - count + 91 };
                         n[1] += count;
                     })?;
                     pieces += count;
-                    desk.write(LINE, order * LINES + at as u64, [*item as i64, *count, 0])?;
+                    rows.write(LINE, order * LINES + at as u64, [*item as i64, *count, 0])?;
                 }
-                desk.write(ORDER, order, [*customer as i64, lines.len() as i64, pieces])?;
+                rows.write(ORDER, order, [*customer as i64, lines.len() as i64, pieces])?;
                 Ok([1, pieces, 0])
             }
         }
     }
 }
 
-/// Fills the families with what they begin from.
+/// Fills the families with their initial rows.
 pub fn load(kind: TxnKind, plan: &WorkloadPlan, session: &mut dyn Session) -> Result<()> {
     let mut fill = |family: usize, n: u64, of: Sums| -> Result<()> {
         let (mut key, mut value) = (Vec::new(), Vec::new());
@@ -325,7 +325,7 @@ impl WorkerThread<'_> {
     }
 }
 
-/// Who has lost waits a moment before it tries again, at random up to twice as long each time.
+/// Waits before a retry, for a random time whose bound doubles with each conflict.
 fn back_off(lost: u64, rng: &mut Rng) {
     match lost {
         ..3 => std::thread::yield_now(),
@@ -333,7 +333,8 @@ fn back_off(lost: u64, rng: &mut Rng) {
     }
 }
 
-/// Why the sums of what is there are not those of what was committed.
+/// Compares the sums in the database with those of the committed transactions. Returns a
+/// description of the first difference.
 pub fn check_sums(
     kind: TxnKind,
     plan: &WorkloadPlan,

@@ -1,7 +1,7 @@
-//! One thread's part of a workload. Knows no engine; checks every answer.
+//! One thread's part of a workload. Works with any engine and checks every answer.
 //!
-//! Each thread owns a contiguous part of the keys and alone writes them, so it knows their exact
-//! versions; what another thread owns is checked to be one whole value of that key, at any version.
+//! Each thread owns a contiguous part of the keys and is their only writer, so it knows their exact
+//! versions. A key of another thread must hold one whole value of that key, at any version.
 
 use super::replay::TraceReplay;
 use super::txns::CommittedSums;
@@ -13,52 +13,52 @@ use crate::random::{Rng, Zipf};
 use crate::values::ValueFormat;
 use std::time::Instant;
 
-/// A key that is not there.
+/// Version of a key that is absent.
 pub const ABSENT: u16 = 0;
-/// Seeks with one cursor before it is renewed.
+/// Number of seeks with one cursor before it is renewed.
 const SEEKS_PER_CURSOR: u64 = 1000;
-/// Entries of an iteration that count as one call.
+/// Number of iterated entries that count as one call.
 const ENTRIES_PER_CALL: u64 = 1000;
-/// Entries in each thread's queue.
+/// Length of each thread's queue.
 const QUEUE_LEN: u64 = 100;
 
-/// What all threads share, unchanged while they run.
+/// Shared by all threads and unchanged while they run.
 #[derive(Debug)]
 pub struct WorkloadPlan {
     pub workload: Workload,
     pub keys: KeyFormat,
     pub values: ValueFormat,
-    /// Keys numbered below this are the database.
+    /// Keys with numbers below this form the database.
     pub n: u64,
     pub ops: u64,
     pub threads: u64,
     pub batch: usize,
     pub seed: u64,
     pub zipf: Option<Zipf>,
-    /// Keys that are hot, in workloads with a few such.
+    /// Number of hot keys, in workloads that have a few.
     pub hot_keys: u64,
-    /// The largest key id of the database.
+    /// Largest key id of the database.
     pub last_key_id: u64,
     pub families: u64,
-    /// Seconds that entries live.
+    /// Time to live of entries, in seconds.
     pub ttl: Option<u64>,
     pub replay: Option<TraceReplay>,
-    /// What transactions have committed.
+    /// Sums over what transactions have committed.
     pub committed: CommittedSums,
 }
 
 impl WorkloadPlan {
-    /// The family that holds the key of `i`.
+    /// Returns the family of the key of `i`.
     pub fn family(&self, i: u64) -> usize {
         (i % self.families) as usize
     }
-    /// Bytes of a key and a value.
+    /// Returns the bytes of a key and a value.
     pub fn entry_bytes(&self) -> u64 {
         (self.keys.bytes + self.values.bytes) as u64
     }
 }
 
-/// A thread: its place and what it knows of its keys.
+/// State of one thread, including what it knows of its keys.
 #[derive(Debug)]
 pub struct WorkerThread<'p> {
     pub(super) plan: &'p WorkloadPlan,
@@ -67,14 +67,14 @@ pub struct WorkerThread<'p> {
     pub(super) first_key: u64,
     /// Versions of the keys from `first` on.
     pub(super) versions: Vec<u16>,
-    /// Keys added beyond the database, numbered by `inserted_key`.
+    /// Number of keys inserted beyond the database, numbered by `inserted_key`.
     pub(super) inserted: u64,
     pub(super) key: Vec<u8>,
     pub(super) value: Vec<u8>,
     pub(super) scratch: Vec<u8>,
 }
 
-/// The part of `total` that thread `t` of `threads` has.
+/// Returns the part of `total` that thread `t` of `threads` owns.
 fn partition(total: u64, threads: u64, t: u64) -> (u64, u64) {
     (total * t / threads, total * (t + 1) / threads)
 }
@@ -95,7 +95,7 @@ impl<'p> WorkerThread<'p> {
             scratch: Vec::new(),
         }
     }
-    /// What it is part of.
+    /// Returns the plan shared by all threads.
     pub fn plan(&self) -> &'p WorkloadPlan {
         self.plan
     }
@@ -103,11 +103,11 @@ impl<'p> WorkerThread<'p> {
         let (from, to) = partition(self.plan.ops, self.plan.threads, self.t);
         to - from
     }
-    /// A number in another thread's part moves to the same place in ours.
+    /// Maps a number in another thread's part to the same position in this thread's part.
     fn own_key(&self, i: u64) -> u64 {
         self.first_key + i % (self.versions.len() as u64).max(1)
     }
-    /// The exact version, if `i` is ours.
+    /// Returns the exact version, if this thread owns `i`.
     fn known_version(&self, i: u64) -> Option<u16> {
         if !self.plan.workload.is_writing() {
             return Some(1);
@@ -118,7 +118,8 @@ impl<'p> WorkerThread<'p> {
         let slot = (i - self.first_key) as usize;
         self.versions[slot] = version;
     }
-    /// The `k`-th key this thread inserts: numbers of threads alternate, so no two meet.
+    /// Returns the `k`-th key that this thread inserts. The numbers of the threads interleave, so
+    /// no two coincide.
     fn inserted_key(&self, k: u64) -> u64 {
         self.plan.n + k * self.plan.threads + self.t
     }
@@ -142,7 +143,7 @@ impl<'p> WorkerThread<'p> {
         }
     }
 
-    /// The measured phase.
+    /// Runs the measured phase.
     pub fn run(&mut self, session: &mut dyn Session, meter: &mut Meter<'_>) -> Result<()> {
         if let Some(replay) = &self.plan.replay {
             self.replay(replay, session, meter);
@@ -187,7 +188,7 @@ impl<'p> WorkerThread<'p> {
         Ok(())
     }
 
-    /// Every operation, or those that there is time for.
+    /// Runs `call` for every operation, or until the time limit.
     pub(super) fn for_each_op<'c>(
         &mut self,
         meter: &mut Meter<'c>,
@@ -270,7 +271,7 @@ impl<'p> WorkerThread<'p> {
         meter.read_bytes += self.plan.entry_bytes();
         if right == Some(false) {
             meter.record_wrong(|| {
-                format!("get of key {i} gave another value than version {expected:?}, or none")
+                format!("get of key {i} returned no value or another one than version {expected:?}")
             });
         }
     }
@@ -281,8 +282,7 @@ impl<'p> WorkerThread<'p> {
         let mut found_one = false;
         meter.time_call(1, || session.get(family, key, &mut |found| found_one = found.is_some()));
         if found_one {
-            meter
-                .record_wrong(|| format!("get of key {i}, never written or deleted, gave a value"));
+            meter.record_wrong(|| format!("get of key {i}, which is absent, returned a value"));
         }
     }
 
@@ -318,9 +318,9 @@ impl<'p> WorkerThread<'p> {
         Ok(())
     }
 
-    /// Entries from key `i` on: the first must be it, keys ascend, every value belongs to its key,
-    /// and fewer than `len` come only at the end. In ascending layout each next key is known
-    /// exactly.
+    /// Reads entries from key `i` on. The first must be that key, keys must ascend, every value
+    /// must belong to its key, and fewer than `len` entries are allowed only at the end. In
+    /// ascending layout each next key is known exactly.
     fn range(&mut self, session: &mut dyn Session, meter: &mut Meter<'_>, i: u64, len: usize) {
         let plan = self.plan;
         let key = plan.keys.write_key(i, &mut self.key);
@@ -354,7 +354,7 @@ impl<'p> WorkerThread<'p> {
         }
     }
 
-    /// One walk through everything, which a thousand entries at a time count as a call.
+    /// Reads everything in order; a thousand entries count as one call.
     fn iterate(&mut self, session: &mut dyn Session, meter: &mut Meter<'_>) -> Result<()> {
         let plan = self.plan;
         let (mut count, mut sum, mut wrong) = (0u64, 0u64, 0u64);
@@ -442,7 +442,7 @@ impl<'p> WorkerThread<'p> {
         self.inserted += u64::from(meter.errors == errors);
     }
 
-    /// One turn of this thread's queue; its keys are ascending and its own.
+    /// Runs one step of this thread's queue, whose keys are ascending and used by no other thread.
     fn queue_op(&mut self, session: &mut dyn Session, meter: &mut Meter<'_>, op: u64) {
         let base = (self.t + 1) << 40;
         let (plan, tail) = (self.plan, base + op);
@@ -471,7 +471,7 @@ impl<'p> WorkerThread<'p> {
         }
     }
 
-    /// Bytes of the keys and values that this thread left in the database.
+    /// Returns the bytes of the keys and values that this thread left in the database.
     pub fn live_bytes(&self) -> u64 {
         match (&self.plan.replay, self.plan.workload.op_kind) {
             (Some(replay), _) => return if self.t == 0 { replay.live_totals().1 } else { 0 },
@@ -482,7 +482,7 @@ impl<'p> WorkerThread<'p> {
         live * self.plan.entry_bytes()
     }
 
-    /// After reopening: a sample of this thread's keys must be as it left them.
+    /// Checks, after reopening, that a sample of this thread's keys is as it left them.
     pub fn check_sample(&mut self, session: &mut dyn Session, meter: &mut Meter<'_>, samples: u64) {
         if let Some(replay) = &self.plan.replay {
             return self.check_final_entries(replay, session, meter, samples);

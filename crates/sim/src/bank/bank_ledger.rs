@@ -1,50 +1,51 @@
-//! The books of the bank: what each transaction did and was told, and whether contents are those of
-//! a moment that these answers allow. Knows nothing of the engine.
+//! The bank's ledger: what each transaction wrote and how its commit ended. Decides whether the
+//! contents of the database are those of some point in the commit order that these answers allow.
+//! Uses nothing of the engine.
 //!
-//! Every transaction writes its writer's number into a counter in every family, so contents say how
-//! far each writer's commits go. What it changes of what all share (accounts, tickets) it has read
-//! before, so each change names the one before it: the changes of an item are a chain, and a set of
-//! commits that are there has one outcome.
+//! Every transaction writes its writer's counter in every column family, so the contents show how
+//! far each writer's commits reach. A transaction reads every shared item (account, ticket) before
+//! it changes it, so each change names the one it replaces: the changes of one item form a chain,
+//! and a given set of commits has exactly one result.
 //!
-//! 1. The counters of a writer are the same in all families, and never those of a commit that
+//! 1. The counters of a writer are equal in all column families and never belong to a commit that
 //!    failed.
-//! 2. Of every item the changes that are there are an unbroken chain from its beginning: nothing
-//!    lost between, nothing forked.
-//! 3. The contents are exactly what the commits that are there make, in every family: no half of
-//!    one, nothing taken back.
-//! 4. If a commit is there, every one acknowledged is there that is before it in the order of
-//!    commits, or was before it began.
-//! 5. Of any two moments seen, by readers or after a crash, one has all that the other has (no long
-//!    fork).
-//! 6. No money is made or lost; each ticket is in one family.
+//! 2. The changes found of each item form an unbroken chain from its first one: nothing is lost in
+//!    between, and nothing forks.
+//! 3. The contents are exactly what the commits found produce, in every column family: no half of a
+//!    commit, and nothing that was rolled back.
+//! 4. If a commit is there, so is every acknowledged commit that precedes it in commit order or was
+//!    acknowledged before it began.
+//! 5. Of any two states observed, by readers or after a crash, one contains all commits of the
+//!    other (no long fork).
+//! 6. The sum over all accounts is constant; each ticket is in exactly one column family.
 
 use crate::history::Bytes;
 use crate::ledger::{CommitOutcome, Contents, RequiredCommits, compare_families};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The families.
+/// Names of the column families.
 pub const FAMILIES: [&str; 3] = ["default", "a", "b"];
-/// Accounts of each family, and what is in each at first.
+/// Number of accounts in each column family.
 pub const ACCOUNTS: u8 = 4;
-/// What is in each at first.
+/// Initial balance of each account.
 pub const OPENING: i64 = 100;
-/// Tickets that wander from family to family.
+/// Number of tickets, which move between column families.
 pub const TICKETS: u8 = 4;
 
-/// A commit: writer and number.
+/// Identifies a commit: writer and attempt number.
 pub type CommitId = (usize, usize);
 
-/// What several writers change.
+/// An item that several writers change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BankItem {
-    /// An account: family, number.
+    /// An account: column family and number.
     Account(usize, u8),
     /// A ticket.
     Ticket(u8),
 }
 
 impl BankItem {
-    /// Under which key it lies.
+    /// Returns the key of the item.
     pub fn key(self) -> Bytes {
         match self {
             BankItem::Account(_, n) => format!("a/{n}").into_bytes(),
@@ -53,24 +54,24 @@ impl BankItem {
     }
 }
 
-/// The counter of a writer, in every family.
+/// Returns the key of the writer's counter, the same in every column family.
 pub fn counter_key(writer: usize) -> Bytes {
     format!("n/{writer}").into_bytes()
 }
 
-/// Where a writer notes a commit.
+/// Returns the key of the writer's journal entry for an attempt.
 pub fn journal_key(writer: usize, number: usize) -> Bytes {
     format!("j/{writer}/{number:05}").into_bytes()
 }
 
-/// The value of an item: who wrote it, its amount, and what makes it longer.
+/// Encodes an item's value: the commit that wrote it, the amount and `pad` bytes of filler.
 pub fn encode_value(id: CommitId, amount: i64, pad: usize) -> Bytes {
     let mut text = format!("{} {} {amount} ", id.0, id.1).into_bytes();
     text.resize(text.len() + pad, b'.');
     text
 }
 
-/// Who wrote a value, and its amount.
+/// Decodes a value into the commit that wrote it and its amount.
 pub fn parse_value(value: &[u8]) -> Result<(CommitId, i64), String> {
     let text = String::from_utf8_lossy(value);
     let mut words = text.split(' ');
@@ -79,43 +80,43 @@ pub fn parse_value(value: &[u8]) -> Result<(CommitId, i64), String> {
         (Some(w), Some(n), Some(amount)) if w >= 0 && n >= 0 => {
             Ok(((w as usize, n as usize), amount))
         }
-        _ => Err(format!("a value that nobody committed: \"{}\"", value.escape_ascii())),
+        _ => Err(format!("a value that no client wrote: \"{}\"", value.escape_ascii())),
     }
 }
 
-/// What an attempt makes of an item.
+/// A change of one shared item.
 #[derive(Clone, Debug)]
 pub struct ItemChange {
-    /// Which.
+    /// Item that is changed.
     pub item: BankItem,
-    /// Who had changed it last; nobody: it was not there.
+    /// Commit that changed it last; `None` if the item did not exist.
     pub previous: Option<CommitId>,
-    /// Where it is now.
+    /// Column family that holds the item afterwards.
     pub family: usize,
-    /// Its value.
+    /// New value.
     pub value: Bytes,
 }
 
-/// What an attempt does to its writer's own keys.
+/// A write to a key that only this writer uses.
 #[derive(Clone, Debug)]
 pub enum PrivateWrite {
-    /// Sets one.
+    /// Writes a key.
     Put(usize, Bytes, Bytes),
-    /// Removes a range, its end excluded.
+    /// Deletes a range, end exclusive.
     DeleteRange(usize, Bytes, Bytes),
 }
 
-/// What an attempt writes, but for the counters.
+/// All writes of an attempt except the counters.
 #[derive(Clone, Debug, Default)]
 pub struct AttemptWrites {
-    /// Of what is shared.
+    /// Changes of shared items.
     pub changes: Vec<ItemChange>,
-    /// Of what is the writer's own.
+    /// Writes to the writer's own keys.
     pub private: Vec<PrivateWrite>,
 }
 
 impl AttemptWrites {
-    /// Changes an item; once more changes the same change.
+    /// Records a change of an item. A second change of the same item extends the first one.
     pub fn record_change(
         &mut self,
         item: BankItem,
@@ -138,7 +139,7 @@ impl AttemptWrites {
 struct BankAttempt {
     writes: AttemptWrites,
     outcome: CommitOutcome,
-    /// Its place in the order of commits, if it was told.
+    /// Sequence number of the commit, if it was returned.
     seq: Option<u64>,
     durable: bool,
     started: u64,
@@ -146,37 +147,37 @@ struct BankAttempt {
     acked_us: u64,
 }
 
-/// All writers.
+/// Attempts of all writers and the states observed.
 #[derive(Debug, Default)]
 pub struct BankLedger {
     writers: Vec<Vec<BankAttempt>>,
     clock: u64,
-    /// Moments seen in this life.
+    /// States observed since the last open: commits per writer.
     observed: Vec<Vec<usize>>,
 }
 
-/// Whether one has all that the other has.
+/// Returns true if one of the states contains all commits of the other.
 fn are_comparable(a: &[usize], b: &[usize]) -> bool {
     let le = |a: &[usize], b: &[usize]| a.iter().zip(b).all(|(x, y)| x <= y);
     le(a, b) || le(b, a)
 }
 
 impl BankLedger {
-    /// For so many writers.
+    /// Creates the ledger for this number of writers.
     pub fn new(writers: usize) -> BankLedger {
         BankLedger { writers: (0..writers).map(|_| Vec::new()).collect(), ..BankLedger::default() }
     }
-    /// The number of a writer's next attempt.
+    /// Returns the number of the writer's next attempt.
     pub fn next_attempt(&self, writer: usize) -> usize {
         self.writers[writer].len()
     }
-    /// A writer asks for a commit.
+    /// Records that a writer is about to commit. Returns the attempt's number.
     pub fn begin_attempt(&mut self, writer: usize, draft: AttemptWrites) -> usize {
         self.clock += 1;
-        let (told, seq, started) = (CommitOutcome::Pending, None, self.clock);
+        let (outcome, seq, started) = (CommitOutcome::Pending, None, self.clock);
         let attempt = BankAttempt {
             writes: draft,
-            outcome: told,
+            outcome,
             seq,
             durable: false,
             started,
@@ -186,11 +187,11 @@ impl BankLedger {
         self.writers[writer].push(attempt);
         self.writers[writer].len() - 1
     }
-    /// It was answered.
+    /// Records how the commit ended.
     pub fn end_attempt(
         &mut self,
         (writer, number): CommitId,
-        (told, seq): (CommitOutcome, Option<u64>),
+        (outcome, seq): (CommitOutcome, Option<u64>),
         durable: bool,
         now_us: u64,
     ) {
@@ -198,27 +199,27 @@ impl BankLedger {
         let ended = self.clock;
         let attempt = &mut self.writers[writer][number];
         *attempt = BankAttempt {
-            outcome: told,
+            outcome,
             seq,
-            durable: durable && told == CommitOutcome::Acked,
+            durable: durable && outcome == CommitOutcome::Acked,
             ended,
             acked_us: now_us,
             writes: std::mem::take(&mut attempt.writes),
             ..*attempt
         };
     }
-    /// A moment, for [`BankLedger::synced`].
+    /// Advances the logical clock and returns its time, for [`BankLedger::mark_synced`].
     pub fn advance_clock(&mut self) -> u64 {
         self.clock += 1;
         self.clock
     }
-    /// A sync that began at `moment` succeeded.
+    /// Records a successful sync that began at logical time `moment`.
     pub fn mark_synced(&mut self, moment: u64) {
         for a in self.writers.iter_mut().flatten() {
             a.durable |= a.outcome == CommitOutcome::Acked && a.ended < moment;
         }
     }
-    /// The latest time of an acknowledgement whose time counts.
+    /// Returns the latest acknowledgement time of the commits whose time matters.
     pub fn newest_ack_us(&self) -> u64 {
         let times = self
             .writers
@@ -228,22 +229,22 @@ impl BankLedger {
             .map(|a| a.acked_us);
         times.filter(|us| *us != u64::MAX).max().unwrap_or(0)
     }
-    /// How far each writer's commits were acknowledged.
+    /// Returns, for each writer, the length of its acknowledged prefix.
     pub fn acked_prefixes(&self) -> Vec<usize> {
         let last = |all: &Vec<BankAttempt>| {
             all.iter().rposition(|a| a.outcome == CommitOutcome::Acked).map_or(0, |n| n + 1)
         };
         self.writers.iter().map(last).collect()
     }
-    /// How many were acknowledged.
+    /// Returns the number of acknowledged commits.
     pub fn acked_count(&self) -> usize {
         self.writers.iter().flatten().filter(|a| a.outcome == CommitOutcome::Acked).count()
     }
 
-    /// A reader saw these contents at one moment, which is not before `least` was acknowledged.
+    /// Checks contents that a reader saw in one snapshot, taken after `least` was acknowledged.
     ///
     /// # Errors
-    /// There is no such moment.
+    /// No point in the commit order has these contents.
     pub fn check_read(&mut self, found: &Contents, least: &[usize]) -> Result<(), String> {
         let ends = self.check_contents(found)?;
         if let Some(w) = (0..ends.len()).find(|w| ends[*w] < least[*w]) {
@@ -255,19 +256,19 @@ impl BankLedger {
         Ok(())
     }
 
-    /// Checks recovered contents; what is not there is gone for ever, and what was seen is of the
-    /// past.
+    /// Checks recovered contents. Commits that are missing from them count as lost for good, and
+    /// states observed before belong to the past.
     ///
     /// # Errors
-    /// A promise was broken.
+    /// A guarantee was broken.
     pub fn check_recovered(
         &mut self,
         found: &Contents,
-        owed: RequiredCommits,
+        required: RequiredCommits,
     ) -> Result<(), String> {
         let ends = self.check_contents(found)?;
         for (writer, attempts) in self.writers.iter().enumerate() {
-            let due = |a: &BankAttempt| match owed {
+            let due = |a: &BankAttempt| match required {
                 RequiredCommits::Acked => true,
                 RequiredCommits::Durable { before_us } => a.durable || a.acked_us < before_us,
             };
@@ -288,7 +289,7 @@ impl BankLedger {
                     _ if number < *end => CommitOutcome::Acked,
                     _ => CommitOutcome::Failed,
                 };
-                // The clock of the next life starts again.
+                // The clock restarts at the next open.
                 attempt.acked_us = u64::MAX;
             }
         }
@@ -296,7 +297,7 @@ impl BankLedger {
         Ok(())
     }
 
-    /// Contents of one moment: how far each writer's commits go there.
+    /// Checks the contents of one snapshot. Returns the number of each writer's commits in it.
     fn check_contents(&self, found: &Contents) -> Result<Vec<usize>, String> {
         let ends: Vec<usize> = (0..self.writers.len())
             .map(|w| self.commits_found(w, found))
@@ -307,7 +308,7 @@ impl BankLedger {
         for name in FAMILIES {
             let map = found.get(name).unwrap_or(&empty);
             compare_families(name, &expected[name], map)
-                .map_err(|e| format!("of the moment {ends:?}: {e}"))?;
+                .map_err(|e| format!("in the state {ends:?}: {e}"))?;
         }
         check_balances(found)?;
         if let Some(other) = self.observed.iter().find(|other| !are_comparable(other, &ends)) {
@@ -321,17 +322,17 @@ impl BankLedger {
             FAMILIES.map(|name| found.get(name).and_then(|m| m.get(&counter_key(writer)))).to_vec();
         counters.dedup();
         let [counter] = counters[..] else {
-            return Err(format!("families disagree about writer {writer}: {counters:?}"));
+            return Err(format!("column families disagree about writer {writer}: {counters:?}"));
         };
         let Some(text) = counter else { return Ok(0) };
         let number: Option<usize> = std::str::from_utf8(text).ok().and_then(|t| t.parse().ok());
         match number.and_then(|n| Some((n, self.writers[writer].get(n)?))) {
             None => {
-                Err(format!("writer {writer}: commit {} was never asked for", text.escape_ascii()))
+                Err(format!("writer {writer}: commit {} was never attempted", text.escape_ascii()))
             }
-            Some((n, a)) if a.outcome == CommitOutcome::Failed => {
-                Err(format!("writer {writer}: commit {n} is there and failed, or was lost before"))
-            }
+            Some((n, a)) if a.outcome == CommitOutcome::Failed => Err(format!(
+                "writer {writer}: commit {n} is there, but had failed or been lost before"
+            )),
             Some((n, _)) => Ok(n + 1),
         }
     }
@@ -363,13 +364,14 @@ impl BankLedger {
         }
         match (newest, oldest) {
             (Some(started), Some(ended)) if started > ended => Err(format!(
-                "a hole in {ends:?}: a commit begun at {started} is there, one answered at {ended} is not"
+                "a hole in {ends:?}: a commit begun at {started} is there, one acknowledged at \
+                 {ended} is not"
             )),
             _ => Ok(()),
         }
     }
 
-    /// What the commits that are there make.
+    /// Returns the contents that the surviving commits produce.
     fn expected_contents(&self, ends: &[usize]) -> Result<Contents, String> {
         let mut all: Contents = FAMILIES.map(|name| (name.to_string(), BTreeMap::new())).into();
         let mut chains: BTreeMap<BankItem, BTreeMap<Option<CommitId>, (CommitId, &ItemChange)>> =
@@ -419,7 +421,8 @@ impl BankLedger {
     }
 }
 
-/// No money is made or lost, and each ticket is in one family; or the bank was never opened.
+/// Checks that the sum over all accounts is the opening sum and that each ticket is in one column
+/// family. A bank whose accounts were never opened also passes.
 fn check_balances(found: &Contents) -> Result<(), String> {
     let (mut sum, mut accounts, mut tickets) = (0, 0, BTreeMap::<&[u8], BTreeSet<&str>>::new());
     for (name, map) in found {
@@ -437,7 +440,7 @@ fn check_balances(found: &Contents) -> Result<(), String> {
     }
     if (accounts, sum) != (all, all * OPENING) {
         return Err(format!(
-            "{accounts} accounts hold {sum}, and not {all} hold {}",
+            "{accounts} accounts hold {sum}; expected {all} accounts with {}",
             all * OPENING
         ));
     }

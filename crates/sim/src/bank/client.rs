@@ -1,5 +1,5 @@
-//! A client of the bank: transfers, tickets, savepoints taken back, audits, and what disturbs them:
-//! flushes, compactions, ends of transactions from another thread.
+//! A client of the bank: transfers, tickets, rolled-back savepoints and audits; and disturbances:
+//! flushes, compactions, transactions ended from another thread.
 
 use super::bank_ledger::{
     ACCOUNTS, AttemptWrites, BankItem, BankLedger, CommitId, FAMILIES, OPENING, PrivateWrite,
@@ -21,41 +21,42 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Journal entries that a writer keeps, about.
+/// Approximate number of journal entries that a writer keeps.
 const JOURNAL_LEN: usize = 12;
-/// Nobody waits that long for a lock, but who was forgotten.
+/// Lock timeout. Reached only if a lock was never granted.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// What all clients share.
+/// State shared by all clients.
 pub struct Bank {
-    /// The database.
+    /// Database under test.
     pub db: Db,
-    /// Its families.
+    /// Column families of the bank.
     pub families: Vec<Family>,
-    /// Its world.
+    /// Simulated environment.
     pub env: Env,
-    /// Its disk.
+    /// Simulated disk.
     pub disk: Arc<SimDisk>,
-    /// What was promised.
+    /// Record of what was acknowledged.
     pub ledger: Arc<Mutex<BankLedger>>,
-    /// The database's durability.
+    /// Durability of the database.
     pub durability: Durability,
-    /// Everybody locks what it reads, and weak levels do too; or else nobody is weaker than
-    /// repeatable read.
+    /// If set, clients also lock what they read and use isolation levels below repeatable read;
+    /// otherwise all clients use repeatable read or higher.
     pub lock_reads: bool,
-    /// What each is doing, to be ended from outside; and whether that succeeded.
+    /// Current transaction of each client, for aborts from another thread, with a flag that says
+    /// whether an abort succeeded.
     pub running_txns: Vec<Mutex<Option<(TxnHandle, Arc<AtomicBool>)>>>,
-    /// The first thing that went wrong.
+    /// First failure.
     pub failure: Mutex<Option<String>>,
 }
 
-/// How a transaction ended that was not ended by an error of the database.
+/// How the client ends a transaction, unless a database error ends it.
 enum TxnDecision {
     Commit,
     RollBack,
 }
 
-/// The transaction lost against others: nothing of it happened.
+/// Returns true if the transaction lost to others and had no effect.
 fn is_aborted(e: &Error) -> bool {
     matches!(e.kind(), ErrorKind::Conflict | ErrorKind::Busy | ErrorKind::Aborted)
 }
@@ -71,7 +72,7 @@ impl Bank {
         }
     }
 
-    /// Opens the accounts if they are not there.
+    /// Opens the accounts if they do not exist.
     pub fn open_accounts(&self) -> Result<()> {
         if self.families[0].contains(BankItem::Account(0, 0).key())? {
             return Ok(());
@@ -97,7 +98,7 @@ impl Bank {
         self.commit_and_record((0, number), draft, self.durability, || txn.commit())
     }
 
-    /// Asks for a commit and books the answer.
+    /// Commits and records the result in the ledger.
     fn commit_and_record(
         &self,
         (writer, number): CommitId,
@@ -108,14 +109,15 @@ impl Bank {
         let booked = lock_mutex(&self.ledger).begin_attempt(writer, draft);
         if booked != number {
             return Err(violation_error(format!(
-                "driver: attempt {number} was booked as {booked}"
+                "driver: attempt {number} was recorded as {booked}"
             )));
         }
         let (seq, result) = match commit() {
             Ok(seq) => (Some(seq), Ok(())),
             Err(e) => (None, Err(e)),
         };
-        // Of an interval's commits the time counts; of others that were not synced nothing is owed.
+        // A commit with interval durability counts by its time; other unsynced commits need not
+        // survive.
         let now = match durability {
             Durability::Interval(_) => self.env.clock.monotonic_us(),
             _ => u64::MAX,
@@ -130,7 +132,7 @@ impl Bank {
     }
 }
 
-/// One of them.
+/// One client.
 pub struct BankClient<'a> {
     bank: &'a Bank,
     writer: usize,
@@ -138,12 +140,12 @@ pub struct BankClient<'a> {
 }
 
 impl<'a> BankClient<'a> {
-    /// Client `me`, who is a writer too.
+    /// Creates client `me`, which is also the writer of that number.
     pub fn new(bank: &'a Bank, me: usize, seed: u64) -> BankClient<'a> {
         BankClient { bank, writer: me, rng: Rng::new(seed) }
     }
 
-    /// So many transactions, or until the machine stops.
+    /// Runs this many transactions, or fewer if the machine crashes.
     pub fn run(&mut self, transactions: usize) {
         for _ in 0..transactions {
             if self.bank.disk.crashed() || lock_mutex(&self.bank.failure).is_some() {
@@ -158,7 +160,7 @@ impl<'a> BankClient<'a> {
     }
 
     fn run_random_op(&mut self) -> Result<()> {
-        let (db, books) = (&self.bank.db, &self.bank.ledger);
+        let (db, ledger) = (&self.bank.db, &self.bank.ledger);
         match self.rng.weighted(&[70, 15, 6, 2, 1, 2, 4, 6]) {
             0 => self.run_txn(),
             1 => self.check_all_balances(),
@@ -166,9 +168,9 @@ impl<'a> BankClient<'a> {
             3 => db.flush(),
             4 => db.compact(),
             5 => {
-                let moment = lock_mutex(books).advance_clock();
+                let moment = lock_mutex(ledger).advance_clock();
                 db.sync()?;
-                lock_mutex(books).mark_synced(moment);
+                lock_mutex(ledger).mark_synced(moment);
                 Ok(())
             }
             6 => {
@@ -217,8 +219,7 @@ impl<'a> BankClient<'a> {
             ]),
             false => self.rng.pick(&[RepeatableRead, Snapshot, Snapshot, Serializable]),
         };
-        // Some have no memory to speak of: what they write lies in files, and is committed as a
-        // load.
+        // Some get almost no memory: their writes are spilled to files and committed as a load.
         let memory = if self.rng.percent(20) { self.rng.pick(&[1, 300, 900]) } else { u64::MAX };
         TxnOptions::new()
             .isolation(level)
@@ -239,7 +240,7 @@ impl<'a> BankClient<'a> {
         for _ in 0..self.rng.between(1, 2) {
             match self.attempt_txn(&txn, durability) {
                 Err(e) if patient && e.kind() == ErrorKind::Busy => {
-                    return Err(violation_error(format!("waited for a lock for ever: {e}")));
+                    return Err(violation_error(format!("the wait for a lock did not end: {e}")));
                 }
                 Err(e) if is_aborted(&e) => txn.reset()?,
                 other => return other,
@@ -266,13 +267,14 @@ impl<'a> BankClient<'a> {
         *lock_mutex(&bank.running_txns[self.writer]) = None;
         if done.is_ok() && (ended.load(SeqCst) || txn.handle().abort()) {
             return Err(violation_error(
-                "a transaction was ended from outside, and committed all the same",
+                "a transaction committed although another thread had aborted it",
             ));
         }
         done
     }
 
-    /// Writes the transaction; it ends with what every one has: counters and a journal.
+    /// Fills the transaction with writes, ending with those that every transaction makes: counters
+    /// and a journal entry.
     fn fill_txn(
         &mut self,
         txn: &Txn,
@@ -308,7 +310,7 @@ impl<'a> BankClient<'a> {
         Ok(TxnDecision::Commit)
     }
 
-    /// The writer's own keys.
+    /// Writes to the writer's own keys.
     fn write_journal(
         &self,
         id: CommitId,
@@ -340,7 +342,7 @@ impl<'a> BankClient<'a> {
         Ok(())
     }
 
-    /// A batch without a transaction, by the same rules.
+    /// Commits a batch without a transaction, under the same rules.
     fn commit_batch(&mut self) -> Result<()> {
         let (id, durability) = (self.next_commit_id(), self.random_durability());
         let (mut batch, mut draft) = (WriteBatch::new(), AttemptWrites::default());
@@ -359,7 +361,7 @@ impl<'a> BankClient<'a> {
             .commit_and_record(id, draft, effective, || self.bank.db.write_with(batch, options))
     }
 
-    /// Reads what it is going to change, so that nobody comes between.
+    /// Reads a key that is about to be changed, so that no other writer can change it in between.
     fn read_for_update(&mut self, txn: &Txn, family: usize, key: &[u8]) -> Result<Option<Slice>> {
         let f = &self.bank.families[family];
         match self.rng.below(10) {
@@ -429,7 +431,7 @@ impl<'a> BankClient<'a> {
         }
         let [(from, old)] = &places[..] else {
             return Err(violation_error(format!(
-                "{item:?} is in {} families at once",
+                "{item:?} is in {} column families at once",
                 places.len()
             )));
         };
@@ -447,7 +449,7 @@ impl<'a> BankClient<'a> {
         Ok(())
     }
 
-    /// Writes what must never be seen, and takes it back.
+    /// Writes values that must never become visible and rolls them back.
     fn write_and_roll_back(
         &mut self,
         txn: &Txn,
@@ -459,13 +461,13 @@ impl<'a> BankClient<'a> {
         for _ in 0..self.rng.between(1, 4) {
             let f = &self.bank.families[self.rng.index(FAMILIES.len())];
             match self.rng.below(6) {
-                0 => txn.put(f, "g/ghost", "taken back")?,
+                0 => txn.put(f, "g/ghost", "rolled back")?,
                 1 => txn.put(f, BankItem::Account(0, self.rng.below(4) as u8).key(), "ghost")?,
                 2 => txn.delete_prefix(f, "a/")?,
                 3 => txn.delete(f, BankItem::Ticket(0).key())?,
                 4 => txn.savepoint("inner")?,
                 _ => self.transfer(txn, id, draft).or_else(|e| {
-                    // It may stumble over its own ghosts.
+                    // A merge may fail on the transaction's own invalid operand.
                     if e.kind() == ErrorKind::Internal { Ok(()) } else { Err(e) }
                 })?,
             }
@@ -475,7 +477,8 @@ impl<'a> BankClient<'a> {
         Ok(())
     }
 
-    /// Locks what nobody else does, and goes back: then it is free, and before it was not.
+    /// Locks a key that no other client locks and rolls back: afterwards the lock must be free, and
+    /// it must not have been free before.
     fn lock_and_roll_back(&self, txn: &Txn) -> Result<()> {
         let f = &self.bank.families[0];
         let key = format!("p/{}", self.writer);
@@ -492,13 +495,13 @@ impl<'a> BankClient<'a> {
         txn.rollback_to("lock")?;
         if !held || !is_free()? {
             return Err(violation_error(format!(
-                "a lock taken behind a savepoint: held before it was gone back to {held}"
+                "a lock taken after a savepoint: held before the rollback to it: {held}"
             )));
         }
         txn.release("lock")
     }
 
-    /// Reads everything, at one moment.
+    /// Reads everything in one snapshot and checks it against the ledger.
     fn check_all_balances(&mut self) -> Result<()> {
         let level = self.rng.pick(&[
             Isolation::RepeatableRead,

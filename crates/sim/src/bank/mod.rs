@@ -1,6 +1,6 @@
-//! `perigee-sim crash`, the part with transactions: clients of a bank over several families,
-//! crashed at random I/Os, and every I/O of short lives. What may be there afterwards say the
-//! [`books`].
+//! `perigee-sim crash`, the part with transactions: clients of a bank over several column families,
+//! crashed at random I/Os, and short sessions crashed at every I/O. The [`bank_ledger`] decides
+//! which contents are allowed afterwards.
 
 pub mod bank_ledger;
 pub mod client;
@@ -21,16 +21,16 @@ use perigee_env::sim::SimWorld;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// One case in so many is a short life, crashed at every I/O.
+/// One case in this number is a short session that is crashed at every I/O.
 const EXHAUSTIVE_INTERVAL: u64 = 50;
 
-/// A life of the bank.
+/// Plan of one session of the bank.
 #[derive(Clone, Debug)]
 struct BankSession {
     seed: u64,
     settings: Settings,
     clients: usize,
-    /// Transactions of each.
+    /// Transactions of each client.
     transactions: usize,
     lock_reads: bool,
     frequent_switches: bool,
@@ -38,7 +38,7 @@ struct BankSession {
     crash_kind: Crash,
 }
 
-/// One case.
+/// Runs one case.
 pub fn run_case(case: &Case, durability: impl Fn(&mut Rng) -> Durability) -> Result<(), String> {
     let mut rng = Rng::new(mix(case.case_seed(), 0xBA2C));
     let settings = Settings::random(&mut rng).with_durability(durability(&mut rng));
@@ -59,10 +59,10 @@ pub fn run_case(case: &Case, durability: impl Fn(&mut Rng) -> Durability) -> Res
     }
 }
 
-/// A few lives of one database, each ended by a crash.
+/// Runs a few sessions of one database, each ended by a crash.
 fn crash_at_random(case: &Case, rng: &mut Rng, pattern: BankSession) -> Result<(), String> {
-    let books = Arc::new(Mutex::new(BankLedger::new(pattern.clients)));
-    let (mut disk, mut owed) = (SimDisk::new(rng.next()), RequiredCommits::Acked);
+    let ledger = Arc::new(Mutex::new(BankLedger::new(pattern.clients)));
+    let (mut disk, mut required) = (SimDisk::new(rng.next()), RequiredCommits::Acked);
     for cycle in 0..rng.pick(&[2, 2, 3]) {
         let reach = (pattern.clients * pattern.transactions * 4 + 10) as u64;
         let when = match rng.below(10) {
@@ -78,49 +78,49 @@ fn crash_at_random(case: &Case, rng: &mut Rng, pattern: BankSession) -> Result<(
             crash_kind: crash,
             ..pattern.clone()
         }
-        .run(case, disk, &books, owed)?;
-        case.count("bank lives", 1);
+        .run(case, disk, &ledger, required)?;
+        case.count("bank sessions", 1);
         case.count("bank crashes", u64::from(after.crashed));
-        (disk, owed) = (after.disk, after.required);
+        (disk, required) = (after.disk, after.required);
     }
-    case.count("bank commits", lock_mutex(&books).acked_count() as u64);
-    check_final_state(case, &BankSession { seed: rng.next(), ..pattern }, disk, &books, owed)
+    case.count("bank commits", lock_mutex(&ledger).acked_count() as u64);
+    check_final_state(case, &BankSession { seed: rng.next(), ..pattern }, disk, &ledger, required)
 }
 
-/// Crashes a short life at every I/O, in both ways.
+/// Crashes a short session at every I/O, in both ways.
 fn crash_at_every_io(case: &Case, pattern: &BankSession) -> Result<(), String> {
     let short = BankSession { transactions: 3, clients: pattern.clients.min(2), ..pattern.clone() };
     let live = |when, crash| {
-        let (books, disk) =
+        let (ledger, disk) =
             (Arc::new(Mutex::new(BankLedger::new(short.clients))), SimDisk::new(short.seed));
         let after = BankSession { crash_point: when, crash_kind: crash, ..short.clone() }.run(
             case,
             disk,
-            &books,
+            &ledger,
             RequiredCommits::Acked,
         )?;
-        Ok::<_, String>((after, books))
+        Ok::<_, String>((after, ledger))
     };
     let (all, open) = live(CrashPoint::CleanClose, Crash::Process)?.0.ios;
     for io in open + 1..=all {
         for crash in [Crash::Process, Crash::Power] {
             case.count("bank crash points", 1);
-            let (after, books) = live(CrashPoint::Io(io), crash)
+            let (after, ledger) = live(CrashPoint::Io(io), crash)
                 .map_err(|e| format!("{crash:?} at I/O {io} of {all}: {e}"))?;
-            check_final_state(case, &short, after.disk, &books, after.required)
+            check_final_state(case, &short, after.disk, &ledger, after.required)
                 .map_err(|e| format!("after {crash:?} at I/O {io} of {all}: {e}"))?;
         }
     }
     Ok(())
 }
 
-/// Opens, compares, works a little, closes, and looks once more.
+/// Opens, compares, works briefly, closes, and compares once more.
 fn check_final_state(
     case: &Case,
     pattern: &BankSession,
     mut disk: Arc<SimDisk>,
-    books: &Arc<Mutex<BankLedger>>,
-    mut owed: RequiredCommits,
+    ledger: &Arc<Mutex<BankLedger>>,
+    mut required: RequiredCommits,
 ) -> Result<(), String> {
     for transactions in [2, 0] {
         let (when, crash) = (CrashPoint::CleanClose, Crash::Power);
@@ -132,20 +132,21 @@ fn check_final_state(
             crash_kind: crash,
             ..pattern.clone()
         };
-        let after = life.run(case, disk, books, owed)?;
-        (disk, owed) = (after.disk, after.required);
+        let after = life.run(case, disk, ledger, required)?;
+        (disk, required) = (after.disk, after.required);
     }
     Ok(())
 }
 
 impl BankSession {
-    /// Lives it. `owed` is what it must find; `Err` is a broken promise.
+    /// Runs the session. `required` says what the open must find. `Err` describes a broken
+    /// guarantee.
     fn run(
         &self,
         case: &Case,
         disk: Arc<SimDisk>,
-        books: &Arc<Mutex<BankLedger>>,
-        owed: RequiredCommits,
+        ledger: &Arc<Mutex<BankLedger>>,
+        required: RequiredCommits,
     ) -> Result<SessionResult, String> {
         case.keep_disk(&format!("before-{:x}", self.seed), &disk.deep_clone());
         if let CrashPoint::Io(n) = self.crash_point {
@@ -156,26 +157,26 @@ impl BankSession {
             world.lock_switch_probability(0.4);
         }
         world
-            .run(disk.clone(), |env| self.run_in_world(env, &disk, books, owed))
+            .run(disk.clone(), |env| self.run_simulated(env, &disk, ledger, required))
             .map_err(|e| format!("{e}\n  {self:?}"))
     }
 
-    fn run_in_world(
+    fn run_simulated(
         &self,
         env: Env,
         disk: &Arc<SimDisk>,
-        books: &Arc<Mutex<BankLedger>>,
-        owed: RequiredCommits,
+        ledger: &Arc<Mutex<BankLedger>>,
+        required: RequiredCommits,
     ) -> Result<SessionResult, String> {
         let before = disk.mutating_calls();
-        let in_open = |owed| SessionResult {
+        let in_open = |required| SessionResult {
             crashed_in_open: true,
-            ..self.session_result(disk, owed, before, disk.mutating_calls())
+            ..self.session_result(disk, required, before, disk.mutating_calls())
         };
         let db = match Db::open(Path::new(PATH), self.settings.options(env.clone())) {
             Ok(db) => db,
             Err(_) if disk.crashed() => {
-                return Ok(in_open(weaker_requirement(owed, self.required_commits(books))));
+                return Ok(in_open(weaker_requirement(required, self.required_commits(ledger))));
             }
             Err(e) => return Err(format!("open failed: {e}")),
         };
@@ -183,16 +184,21 @@ impl BankSession {
         if let CrashPoint::IoAfterOpen(n) = self.crash_point {
             disk.crash_at(n);
         }
-        match self.check_recovered(&db, books, owed) {
+        match self.check_recovered(&db, ledger, required) {
             Err(_) if disk.crashed() => {
-                return Ok(in_open(weaker_requirement(owed, self.required_commits(books))));
+                return Ok(in_open(weaker_requirement(required, self.required_commits(ledger))));
             }
             other => other?,
         }
-        let bank = match self.open_bank(db, env, disk, books) {
+        let bank = match self.open_bank(db, env, disk, ledger) {
             Ok(bank) => bank,
             Err(_) if disk.crashed() => {
-                return Ok(self.session_result(disk, self.required_commits(books), before, opened));
+                return Ok(self.session_result(
+                    disk,
+                    self.required_commits(ledger),
+                    before,
+                    opened,
+                ));
             }
             Err(e) => return Err(format!("opening the accounts: {e}")),
         };
@@ -207,30 +213,30 @@ impl BankSession {
                 return Ok(self.session_result(disk, RequiredCommits::Acked, before, opened));
             }
         }
-        Ok(self.session_result(disk, self.required_commits(books), before, opened))
+        Ok(self.session_result(disk, self.required_commits(ledger), before, opened))
     }
 
     fn check_recovered(
         &self,
         db: &Db,
-        books: &Arc<Mutex<BankLedger>>,
-        owed: RequiredCommits,
+        ledger: &Arc<Mutex<BankLedger>>,
+        required: RequiredCommits,
     ) -> Result<(), String> {
         let found = read_all(db).map_err(|e| format!("reading after open: {e}"))?;
         let recovery = db.stats().recovery;
-        let judged = lock_mutex(books).check_recovered(&found, owed);
-        judged.map_err(|e| format!("{e}\n  owed {owed:?}, {recovery:?}"))?;
+        let judged = lock_mutex(ledger).check_recovered(&found, required);
+        judged.map_err(|e| format!("{e}\n  required {required:?}, {recovery:?}"))?;
         let report = db.verify().map_err(|e| format!("verify: {e}"))?;
         check_report(&report).map_err(|e| format!("verify found: {e}"))
     }
 
-    /// The bank with its families and accounts.
+    /// Opens the database with its column families and accounts.
     fn open_bank(
         &self,
         db: Db,
         env: Env,
         disk: &Arc<SimDisk>,
-        books: &Arc<Mutex<BankLedger>>,
+        ledger: &Arc<Mutex<BankLedger>>,
     ) -> perigee::Result<Arc<Bank>> {
         let there = db.families();
         for name in FAMILIES.iter().filter(|name| !there.iter().any(|n| n == *name)) {
@@ -242,7 +248,7 @@ impl BankSession {
             families,
             env,
             disk: Arc::clone(disk),
-            ledger: Arc::clone(books),
+            ledger: Arc::clone(ledger),
             durability: self.settings.durability,
             lock_reads: self.lock_reads,
             running_txns: (0..self.clients).map(|_| Mutex::default()).collect(),
@@ -267,14 +273,14 @@ impl BankSession {
         Ok(())
     }
 
-    /// What a crash of this kind owes.
-    fn required_commits(&self, books: &Mutex<BankLedger>) -> RequiredCommits {
+    /// Returns which commits a crash of this kind must preserve.
+    fn required_commits(&self, ledger: &Mutex<BankLedger>) -> RequiredCommits {
         match (self.crash_kind, self.settings.durability) {
             (Crash::Process, _) => RequiredCommits::Acked,
             (Crash::Power, Durability::Interval(t)) => {
                 let slack = 2 * u64::try_from(t.as_micros()).unwrap_or(u64::MAX / 4) + 5_000;
                 RequiredCommits::Durable {
-                    before_us: lock_mutex(books).newest_ack_us().saturating_sub(slack),
+                    before_us: lock_mutex(ledger).newest_ack_us().saturating_sub(slack),
                 }
             }
             (Crash::Power, _) => RequiredCommits::Durable { before_us: 0 },
@@ -284,14 +290,14 @@ impl BankSession {
     fn session_result(
         &self,
         disk: &Arc<SimDisk>,
-        owed: RequiredCommits,
+        required: RequiredCommits,
         before: u64,
         opened: u64,
     ) -> SessionResult {
         let count = disk.mutating_calls();
         SessionResult {
             disk: disk.crash_clone(self.seed, self.crash_kind),
-            required: owed,
+            required,
             ios: (count - before, opened - before),
             crashed: disk.crashed(),
             crashed_in_open: false,

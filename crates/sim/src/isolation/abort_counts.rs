@@ -1,7 +1,7 @@
-//! Who was refused, and whether that had to be: below serializable every conflict has a reason that
-//! can be named; at serializable a validator that knows the whole history refuses only who would
-//! close a circle, and plain backward validation whoever read or wrote what has changed since its
-//! moment.
+//! Which transactions were refused, and whether they had to be. Below serializable, every conflict
+//! must have a reason that can be named. At serializable, a validator that knows the whole history
+//! would refuse only transactions that close a cycle; plain backward validation would refuse every
+//! transaction that read or wrote a key changed since its snapshot.
 
 use super::graph::DependencyGraph;
 use super::history::{
@@ -10,30 +10,32 @@ use super::history::{
 use perigee::Isolation;
 use std::collections::BTreeSet;
 
-/// Transactions at serializable that asked for a commit and had written something.
+/// Counts of serializable transactions that tried to commit and had written something.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AbortCounts {
     /// All of them.
     pub commits: u64,
-    /// Refused.
+    /// Transactions that were refused.
     pub refused: u64,
-    /// Of these: a key that they wrote had been written since their moment.
+    /// Refused transactions of which a written key had been overwritten since their snapshot.
     pub overwritten: u64,
-    /// Of those refused: committed, they would have closed a circle.
+    /// Refused transactions that would have closed a cycle if committed.
     pub necessary: u64,
-    /// So many plain backward validation would have refused.
+    /// Transactions that plain backward validation would have refused.
     pub backward_validation: u64,
 }
 
-/// Keys over which a conflict below serializable may be.
+/// Returns the keys on which a transaction below serializable may conflict.
 fn conflict_keys(h: &TxnHistory, i: usize) -> BTreeSet<Key> {
     let r = &h.records[i];
     let mut all: BTreeSet<Key> = r.last_writes().into_keys().collect();
     for did in &r.ops {
         match did {
-            ClientOp::LockRefused(key) | ClientOp::Read(key, _, true) => drop(all.insert(*key)),
+            ClientOp::LockRefused(key) | ClientOp::Read(key, _, true) => {
+                all.insert(*key);
+            }
             ClientOp::Read(key, _, false) if r.level == Isolation::RepeatableRead => {
-                drop(all.insert(*key))
+                all.insert(*key);
             }
             _ => {}
         }
@@ -41,8 +43,8 @@ fn conflict_keys(h: &TxnHistory, i: usize) -> BTreeSet<Key> {
     all
 }
 
-/// The last commit that one refused can have met: after the present that it saw come those that
-/// were being applied then.
+/// Returns the last commit that a refused transaction can have met: after the state that it saw as
+/// the latest, this includes commits that were being applied at that time.
 fn last_conflicting_seq(h: &TxnHistory, r: &TxnRecord, present: u64) -> u64 {
     let number = |o: &TxnRecord| if let TxnEnd::Committed(seq) = o.end { seq } else { 0 };
     let behind = h.records.iter().filter(|o| number(o) > present && !o.last_writes().is_empty());
@@ -51,7 +53,7 @@ fn last_conflicting_seq(h: &TxnHistory, r: &TxnRecord, present: u64) -> u64 {
     behind.iter().take_while(|(_, began)| *began < r.span.1).last().map_or(present, |(seq, _)| *seq)
 }
 
-/// A transaction below serializable that was refused without a reason.
+/// Returns a transaction below serializable that was refused without a reason.
 pub fn find_false_conflict(h: &TxnHistory) -> Option<&TxnRecord> {
     let refused = h.records.iter().enumerate().find(|(i, r)| {
         let TxnEnd::Conflict(present) = r.end else { return false };
@@ -67,8 +69,8 @@ pub fn find_false_conflict(h: &TxnHistory) -> Option<&TxnRecord> {
     refused.map(|(_, r)| r)
 }
 
-/// Counts who was refused at serializable, and who would have been. `order` is all that is known of
-/// the order of those committed.
+/// Counts the serializable transactions that were refused and those that other validators would
+/// refuse. `order` holds all that is known of the order of committed transactions.
 pub fn count_aborts(
     h: &TxnHistory,
     writers: &VersionWriters,
@@ -104,7 +106,8 @@ pub fn count_aborts(
     all
 }
 
-/// Whether one that was refused at a moment would, committed there, be before and after some other.
+/// Returns true if a transaction refused at this point would, committed there, both precede and
+/// follow another one.
 fn closes_cycle(
     h: &TxnHistory,
     (writers, reads): (&VersionWriters, &[Vec<ReadVersion>]),
@@ -132,7 +135,7 @@ fn closes_cycle(
         after.extend(behind(key, present));
     }
     for (r, other) in h.records.iter().enumerate().filter(|(r, o)| *r != i && o.committed()) {
-        // Only who is serializable counts as a reader.
+        // Only reads of serializable transactions count.
         let reader = other.level == Isolation::Serializable;
         if reader && reads[r].iter().any(|(k, v, _)| wrote.contains(&(*k, *v))) {
             if other.snapshot.is_some_and(|s| s > present) {

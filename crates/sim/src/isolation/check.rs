@@ -1,6 +1,7 @@
-//! Finds anomalies in a history, by their definitions over dependencies (Adya; item and predicate
-//! reads told apart): `ww` to who overwrote, `wr` to who read, `rw` from who read to who overwrote
-//! that, `rt` to who began after the answer.
+//! Finds anomalies in a history by their definitions over dependencies (Adya, with item and
+//! predicate reads kept apart): `ww` to the transaction that overwrote a version, `wr` to the one
+//! that read it, `rw` from a reader to the transaction that overwrote what was read, `rt` to one
+//! that began after the commit was acknowledged.
 
 use super::abort_counts;
 use super::graph::DependencyGraph;
@@ -10,39 +11,40 @@ use super::history::{
 use perigee::Isolation;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What may go wrong, by its usual name.
+/// An anomaly, by its usual name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Anomaly {
-    /// Writes of two transactions stand in two orders.
+    /// Writes of two transactions are ordered differently on different keys.
     G0,
-    /// Read what was never committed.
+    /// Read a version that was never committed.
     G1a,
-    /// Read what its writer overwrote itself.
+    /// Read a version that its writer itself overwrote.
     G1b,
     /// Two transactions read from each other.
     G1c,
-    /// One scan saw a part of a commit.
+    /// One scan saw part of a commit.
     TornScan,
-    /// Saw a part of a commit, by two reads.
+    /// Two reads together saw part of a commit.
     Otv,
-    /// Saw two moments: a circle with one `rw`.
+    /// Saw two states: a cycle with one `rw`.
     GSingle,
-    /// Snapshots that are no prefixes of one order: two readers saw two commits in two orders.
+    /// Snapshots that are not prefixes of one order: two readers saw two commits in opposite
+    /// orders.
     LongFork,
-    /// Two transactions read a version and both replaced it.
+    /// Lost update: two transactions read a version and both replaced it.
     P4,
-    /// Write skew over keys read by themselves.
+    /// Write skew over individually read keys.
     G2Item,
     /// Write skew over ranges.
     G2,
-    /// Missed a commit that was answered before it began.
+    /// Missed a commit that was acknowledged before it began.
     StaleRead,
-    /// In no order of real time.
+    /// No serial order agrees with real time.
     RealTimeViolation,
-    /// Did not read its own write, or what is there at the end is not what was written last.
+    /// Did not read its own write, or the final contents are not the last writes.
     InconsistentRead,
-    /// Written by somebody although it was locked, or read for update at a level that vouches for
-    /// that.
+    /// A key was written although another transaction had locked it or, at a level that guarantees
+    /// this, read it for update.
     LockViolation,
     /// A conflict without a reason.
     FalseConflict,
@@ -53,7 +55,7 @@ use Anomaly::{
     LongFork, Otv, P4, RealTimeViolation, StaleRead, TornScan,
 };
 
-/// What a level forbids.
+/// Returns the anomalies that a level forbids.
 pub fn forbidden_anomalies(level: Isolation) -> &'static [Anomaly] {
     match level {
         Isolation::ReadUncommitted | Isolation::ReadCommitted => &[
@@ -118,7 +120,8 @@ pub fn forbidden_anomalies(level: Isolation) -> &'static [Anomaly] {
     }
 }
 
-/// What a level allows and a checker that looks must see in enough histories.
+/// Returns the anomalies that a level allows and that a working checker must find in enough
+/// histories.
 pub fn expected_anomalies(level: Isolation) -> &'static [Anomaly] {
     match level {
         Isolation::ReadUncommitted | Isolation::ReadCommitted => &[Otv, GSingle, P4, G2Item, G2],
@@ -128,41 +131,40 @@ pub fn expected_anomalies(level: Isolation) -> &'static [Anomaly] {
     }
 }
 
-/// The anomalies of a history, each with an example, by the level of the transaction that may blame
-/// the store for it.
+/// Anomalies of a history, each with an example, by the level of the transaction that observed it.
 pub type Findings = BTreeMap<(Isolation, Anomaly), String>;
 
-/// The dependencies by kind.
+/// Dependencies between transactions, by kind.
 pub struct Dependencies {
     levels: Vec<Isolation>,
     ww: DependencyGraph,
     wr: DependencyGraph,
     rw_item: DependencyGraph,
     rw_range: DependencyGraph,
-    /// Began after the answer.
+    /// From a transaction to those that began after its commit was acknowledged.
     pub rt: DependencyGraph,
 }
 
 impl Dependencies {
-    /// Who overwrote and who read.
+    /// Returns the `ww` and `wr` dependencies together.
     pub fn ww_wr_edges(&self) -> DependencyGraph {
         self.ww.union(&self.wr)
     }
-    /// From readers of a level to who overwrote what they read.
+    /// Returns the `rw` dependencies of readers of this level.
     pub fn rw_edges_from(&self, level: Isolation) -> DependencyGraph {
         self.rw_item.union(&self.rw_range).edges_from(|i| self.levels[i] == level)
     }
 }
 
-/// What is known of a history at hand.
+/// The history being checked, with what was derived from it.
 struct CheckContext<'a> {
     h: &'a TxnHistory,
     writers: VersionWriters,
-    /// What each transaction read of others.
+    /// Versions that each transaction read from others.
     reads: Vec<Vec<ReadVersion>>,
 }
 
-/// Finds them all; and counts who was refused at serializable.
+/// Finds all anomalies and counts the refused serializable transactions.
 pub fn check_history(h: &TxnHistory) -> (Findings, abort_counts::AbortCounts) {
     let mut found = Findings::new();
     let reads = (0..h.records.len()).map(|i| h.reads_of_txn(i)).collect();
@@ -240,7 +242,8 @@ impl CheckContext<'_> {
         self.writers.get(&version).map(|w| w.0)
     }
 
-    /// (Also what a transaction has read that was refused in the end.)
+    /// Checks reads of uncommitted and intermediate versions, also by transactions that were
+    /// refused.
     fn check_aborted_reads(&self, found: &mut Findings) {
         let h = self.h;
         for (i, r) in h.records.iter().enumerate() {
@@ -250,7 +253,7 @@ impl CheckContext<'_> {
                 match self.writers.get(version) {
                     None if *version == 0 => {}
                     None => add_finding(found, G1a, r, || {
-                        format!("{r:?} read {version} of {key}, which nobody wrote")
+                        format!("{r:?} read {version} of {key}, which no transaction wrote")
                     }),
                     Some((w, _)) if !h.records[*w].committed() => {
                         add_finding(found, G1a, r, || from(*w))
@@ -276,10 +279,10 @@ impl CheckContext<'_> {
             let order = h.version_order.get(&key).map_or(&[][..], |v| v);
             let puts: Vec<Version> =
                 order.iter().map(|(_, v)| *v).filter(|v| !h.delete_versions.contains(v)).collect();
-            let heard = h.hook_puts.get(&key).cloned().unwrap_or_default();
-            if puts != heard {
+            let reported = h.hook_puts.get(&key).cloned().unwrap_or_default();
+            if puts != reported {
                 add_finding(found, InconsistentRead, any, || {
-                    format!("key {key}: hooks heard {heard:?}, answered was {order:?}")
+                    format!("key {key}: hooks reported {reported:?}, commits returned {order:?}")
                 });
             }
             let last = order.last().map(|(_, v)| *v).filter(|v| !h.delete_versions.contains(v));
@@ -330,7 +333,8 @@ impl CheckContext<'_> {
                 if let Some(w) = self.writer_of(*version) {
                     d.wr.add_edge(w, i);
                 }
-                // Of an intermediate version the next is unknown; that is an anomaly of its own.
+                // The version after an intermediate one is unknown; that read is an anomaly of its
+                // own.
                 if let Some(w) = next.get(&(*key, *version)).and_then(|v| self.writer_of(*v)) {
                     let graph = if *by_range { &mut d.rw_range } else { &mut d.rw_item };
                     graph.add_edge(i, w);
@@ -349,7 +353,7 @@ impl CheckContext<'_> {
         format!("{:?} and {:?}", self.h.records[a], self.h.records[b])
     }
 
-    /// Circles that no level allows.
+    /// Finds cycles that no level allows.
     fn check_cycles(&self, d: &Dependencies, found: &mut Findings) {
         if let Some(i) = d.ww.clone().transitive_closure().find_cycle() {
             add_finding(found, G0, &self.h.records[i], || self.describe_pair(i, i));
@@ -359,8 +363,8 @@ impl CheckContext<'_> {
         }
     }
 
-    /// Circles over what transactions of one level have read: to others those of weaker levels are
-    /// writers that read nothing.
+    /// Finds cycles over what transactions of one level read. Transactions of weaker levels count
+    /// only as writers.
     fn check_cycles_at_level(&self, level: Isolation, d: &Dependencies, found: &mut Findings) {
         let dependent = d.ww_wr_edges();
         let rw = d.rw_edges_from(level);
@@ -384,7 +388,7 @@ impl CheckContext<'_> {
                 add_finding(found, G2, r, || self.describe_pair(a, b));
             }
         }
-        // Over snapshots no two steps back in time follow each other but in write skew.
+        // Over snapshots, two consecutive steps back in time occur only in write skew.
         let forward = dependent.union(&d.rt);
         if let Some(i) = forward.union(&forward.compose(&rw)).transitive_closure().find_cycle()
             && !found.contains_key(&(level, GSingle))
@@ -396,7 +400,7 @@ impl CheckContext<'_> {
         }
     }
 
-    /// The later of two commits that replaced a version which both had read.
+    /// Finds the later of two commits that replaced a version which both had read.
     fn check_lost_updates(&self, found: &mut Findings) {
         let mut replaced: BTreeMap<(Key, Version), usize> = BTreeMap::new();
         for (i, r) in self.h.records.iter().enumerate().filter(|(_, r)| r.committed()) {
@@ -415,14 +419,14 @@ impl CheckContext<'_> {
 
     fn check_partial_reads(&self, found: &mut Findings) {
         let h = self.h;
-        let mut place: BTreeMap<(Key, Version), usize> = BTreeMap::new();
+        let mut position: BTreeMap<(Key, Version), usize> = BTreeMap::new();
         for (key, order) in &h.version_order {
-            place.extend(order.iter().enumerate().map(|(at, (_, v))| ((*key, *v), at + 1)));
+            position.extend(order.iter().enumerate().map(|(at, (_, v))| ((*key, *v), at + 1)));
         }
         let at = |key: Key, version: Version| {
-            if version == 0 { Some(0) } else { place.get(&(key, version)).copied() }
+            if version == 0 { Some(0) } else { position.get(&(key, version)).copied() }
         };
-        // Saw a commit of which another read, at the same time or not, saw less.
+        // Returns a writer part of whose commit was seen: another key was read at an older version.
         let part = |i: usize, reads: &[ReadVersion]| {
             reads.iter().find_map(|(_, version, _)| {
                 let (w, _) = self.writers.get(version).filter(|(w, _)| *w != i)?;
@@ -446,8 +450,8 @@ impl CheckContext<'_> {
         }
     }
 
-    /// Between a locked read and the commit of its reader nobody wrote who locks, and at levels
-    /// that vouch for it nobody at all.
+    /// Checks that between a locked read and its reader's commit no locking transaction wrote the
+    /// key and, at levels that guarantee it, no transaction at all.
     fn check_locks(&self, found: &mut Findings) {
         let h = self.h;
         for (i, r) in h.records.iter().enumerate() {
@@ -458,14 +462,14 @@ impl CheckContext<'_> {
             for at in 0..r.ops.len() {
                 let one_moment = r.level >= Isolation::RepeatableRead;
                 let vouched = one_moment && r.level != Isolation::Serializable;
-                let looks = match &r.ops[at] {
+                let is_read = match &r.ops[at] {
                     ClientOp::Read(_, _, true) => true,
-                    // At a level that reads one moment it may be older than the lock.
+                    // At a level that reads one snapshot, the scan may be older than its lock.
                     ClientOp::Scan(_, _, _, true) => !one_moment,
                     _ => false,
                 };
                 for (key, version, range) in
-                    h.reads_of_op(r, at).into_iter().filter(|_| looks && r.keeps_lock(at))
+                    h.reads_of_op(r, at).into_iter().filter(|_| is_read && r.keeps_lock(at))
                 {
                     let order = h.version_order.get(&key).map_or(&[][..], |v| v);
                     let mut behind =
@@ -475,7 +479,7 @@ impl CheckContext<'_> {
                         .filter(|(seq, _)| *seq < commit)
                         .and_then(|(_, v)| Some((*v, self.writer_of(*v)?)));
                     let Some((v, w)) = rival.filter(|(_, w)| *w != i) else { continue };
-                    // A gap keeps out who inserts, not who removes.
+                    // A range lock blocks inserts, but not deletes.
                     let kept_out = h.records[w].locks && !(range && h.delete_versions.contains(&v));
                     if kept_out || (vouched && !range) {
                         add_finding(found, LockViolation, r, || self.describe_pair(i, w));
@@ -500,15 +504,15 @@ mod tests {
         TxnRecord { level, locks: false, snapshot: Some(0), ops: ops.to_vec(), end, span }
     }
     fn history(records: Vec<TxnRecord>, order: &[(Key, &[Version])]) -> TxnHistory {
-        let heard: BTreeMap<Key, Vec<Version>> =
+        let reported: BTreeMap<Key, Vec<Version>> =
             order.iter().map(|(k, v)| (*k, v.to_vec())).collect();
-        let end = heard.iter().filter_map(|(k, v)| Some((*k, *v.last()?))).collect();
+        let end = reported.iter().filter_map(|(k, v)| Some((*k, *v.last()?))).collect();
         let numbered = |v: &Vec<Version>| v.iter().map(|v| (u64::from(*v), *v)).collect();
-        let order = heard.iter().map(|(k, v)| (*k, numbered(v))).collect();
+        let order = reported.iter().map(|(k, v)| (*k, numbered(v))).collect();
         TxnHistory {
             records,
             version_order: order,
-            hook_puts: heard,
+            hook_puts: reported,
             final_versions: end,
             ..TxnHistory::default()
         }

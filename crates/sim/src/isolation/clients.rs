@@ -1,6 +1,6 @@
-//! What clients do: transactions over registers, appended lists and ranges that others insert into
-//! and erase, each with few keys and many rivals; with locks or without, with savepoints gone back
-//! to, ended by others, begun anew.
+//! Client transactions: over registers, appended lists, and ranges that others insert into and
+//! delete from, each with few keys and much contention; with and without locks, with rollbacks to
+//! savepoints, aborted by other threads, and retried.
 
 use super::history::{
     ClientOp, KEYS_PER_GROUP, Key, RANGE_KEYS_START, TxnEnd, TxnHistory, TxnRecord,
@@ -16,15 +16,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-/// Registers, then lists, then keys that are inserted once.
+/// The key space: registers, then lists, then keys that are inserted once.
 const REGISTERS: Key = 6;
 const LISTS: Key = 6;
-/// Ranges reach so far at first; beyond there is always something to insert.
+/// Initial length of the range of inserted keys; clients insert beyond it.
 const INITIAL_RANGE_LEN: Key = 12;
 
-/// A run in the making.
+/// State of one run.
 pub struct ClientRun {
-    /// What is examined.
+    /// Store under test.
     pub store: Box<dyn TxnStore>,
     env: Env,
     plan: RunPlan,
@@ -37,22 +37,22 @@ pub struct ClientRun {
     failure: Mutex<Option<String>>,
 }
 
-/// How a run is made.
+/// Parameters of one run.
 #[derive(Clone, Copy, Debug)]
 pub struct RunPlan {
-    /// The level of its transactions.
+    /// Isolation level of its transactions.
     pub level: Isolation,
-    /// Half of them are of any level.
+    /// If set, half of the transactions use a random level.
     pub mixed: bool,
-    /// In a hundred so many lock what they read and write.
+    /// Percentage of transactions that lock what they read and write.
     pub locking: u64,
-    /// Clients at the same time.
+    /// Number of concurrent clients.
     pub clients: u64,
-    /// Transactions of all together.
+    /// Number of transactions of all clients together.
     pub txns: u64,
     /// Longest pause between two operations, in microseconds.
     pub pause_us: u64,
-    /// Chances of an operation to be about registers, lists, ranges.
+    /// Weights of register, list and range operations.
     pub weights: [u32; 3],
 }
 
@@ -65,7 +65,7 @@ const LEVELS: [Isolation; 5] = [
 ];
 
 impl RunPlan {
-    /// A random one.
+    /// Returns a random plan.
     pub fn random(rng: &mut Rng, level: Isolation, txns: u64) -> RunPlan {
         let weights = rng.pick(&[[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 1, 1], [2, 1, 2], [1, 0, 2]]);
         let (mixed, locking) = (rng.percent(20), rng.pick(&[0, 0, 20, 60, 100]));
@@ -75,7 +75,7 @@ impl RunPlan {
 }
 
 impl ClientRun {
-    /// Nothing done yet.
+    /// Creates a run that has not started.
     pub fn new(store: Box<dyn TxnStore>, env: Env, plan: RunPlan) -> ClientRun {
         ClientRun {
             store,
@@ -91,7 +91,7 @@ impl ClientRun {
         }
     }
 
-    /// Lets the clients work, and returns what they saw.
+    /// Runs the clients and returns their history.
     pub fn run_clients(run: &Arc<ClientRun>, rng: &mut Rng) -> Result<TxnHistory, String> {
         let (mut joins, plan) = (Vec::new(), run.plan);
         for actor in 0..plan.clients {
@@ -119,7 +119,7 @@ impl ClientRun {
         let records = std::mem::take(&mut *lock_mutex(&run.records));
         if let Some((r, _)) = records.iter().find(|(r, ended)| r.committed() && ended.load(SeqCst))
         {
-            return Err(format!("ended from outside, and committed: {r:?}"));
+            return Err(format!("committed although another thread had aborted it: {r:?}"));
         }
         let mut history = TxnHistory {
             records: records.into_iter().map(|(r, _)| r).collect(),
@@ -144,7 +144,7 @@ impl ClientRun {
         }
     }
 
-    /// One thing that a client does; how many transactions it was.
+    /// Runs one client step. Returns the number of transactions in it.
     fn run_client_op(&self, actor: usize, rng: &mut Rng) -> Result<i64, TxnError> {
         match rng.below(40) {
             0 => return self.store.run_maintenance(rng.next()).map(|()| 1),
@@ -176,7 +176,7 @@ impl ClientRun {
         Ok(3)
     }
 
-    /// A transaction from its beginning to its end.
+    /// Runs one transaction.
     fn run_txn(
         &self,
         actor: usize,
@@ -209,7 +209,7 @@ impl ClientRun {
         Ok(())
     }
 
-    /// A batch without a transaction.
+    /// Writes a batch without a transaction.
     fn write_batch(&self, rng: &mut Rng) -> Result<(), TxnError> {
         let began = self.advance_clock();
         let (a, b) =
@@ -260,7 +260,7 @@ impl ClientTxn<'_> {
         }
         Ok(())
     }
-    /// The lock to read one key with.
+    /// Returns the lock with which to read a key.
     fn random_lock(&self, rng: &mut Rng) -> Option<LockMode> {
         let share = if self.kind.locks { 60 } else { 8 };
         rng.percent(share).then(|| rng.pick(&[LockMode::Shared, LockMode::Exclusive]))
@@ -276,7 +276,7 @@ impl ClientTxn<'_> {
         Ok(value)
     }
     fn write(&mut self, key: Key, value: &[u32]) -> Result<(), TxnError> {
-        // Before it is done: a toy may show it at once.
+        // Recorded before the write: a faulty store may make it visible at once.
         self.ops.push(ClientOp::Write(key, last_version(value)));
         self.session.put(key, value)
     }
@@ -303,7 +303,7 @@ impl ClientTxn<'_> {
         if self.kind.read_only || rng.percent(50) {
             return Ok(());
         }
-        // An own append is part of the same write.
+        // A second append of the same transaction belongs to its first write.
         if self.ops.iter().any(|did| matches!(did, ClientOp::Write(k, _) if *k == key)) {
             return Ok(());
         }
@@ -358,7 +358,7 @@ impl ClientTxn<'_> {
             seen.iter().map(|(key, value)| (*key, last_version(value))).collect();
         seen.sort_unstable();
         let (mut from, mut to) = (scan.from, scan.to);
-        // What it was not asked for it has not read.
+        // The transaction has not read keys beyond the limit.
         if seen.len() >= scan.limit {
             match (scan.backward, seen.first(), seen.last()) {
                 (true, Some(first), _) => from = first.0,

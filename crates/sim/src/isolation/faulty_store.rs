@@ -1,5 +1,5 @@
-//! A toy with transactions and deliberate mistakes, to prove that the checker can fail. Without a
-//! mistake it is what it says.
+//! A transactional reference store with deliberate mistakes, to prove that the checker can fail.
+//! Without a mistake it is correct.
 
 use super::history::{Key, Version};
 use super::store::{
@@ -11,40 +11,40 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What the toy does wrong.
+/// The mistake that a [`FaultyStore`] makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {
     /// Nothing.
     None,
-    /// Writes are seen before they are committed.
+    /// Uncommitted writes are visible.
     DirtyReads,
-    /// Writes are not checked.
+    /// Written keys are not validated.
     NoWriteCheck,
-    /// A snapshot is a little old.
+    /// Snapshots are slightly old.
     StaleSnapshot,
     /// A commit becomes visible key by key.
     PartlyVisible,
-    /// Keys that were read are not checked.
+    /// Keys that were read are not validated.
     NoReadCheck,
-    /// Ranges that were read are not checked.
+    /// Ranges that were read are not validated.
     NoRangeCheck,
     /// Locks are not taken.
     NoLocks,
-    /// Keys read for update are not checked.
+    /// Keys read for update are not validated.
     NoGuardCheck,
-    /// What was erased is not checked.
+    /// Deleted keys are not validated.
     NoDeleteCheck,
-    /// What was taken back is written all the same.
+    /// Writes that were rolled back are committed.
     RolledBackWritesKept,
-    /// What was taken back is checked all the same.
+    /// Writes that were rolled back are validated.
     FalseConflict,
-    /// A range read does not see own deletes.
+    /// A range read does not see the transaction's own deletes.
     OwnDeletesUnseen,
-    /// Who was ended from outside commits.
+    /// A transaction aborted by another thread commits.
     AbortIgnored,
 }
 
-/// All mistakes, each with a level at which it is one.
+/// All mistakes, each with a level at which it must be detected.
 pub const MISTAKES: &[(Mistake, Isolation)] = &[
     (Mistake::DirtyReads, Isolation::ReadCommitted),
     (Mistake::NoWriteCheck, Isolation::Snapshot),
@@ -65,15 +65,16 @@ pub const MISTAKES: &[(Mistake, Isolation)] = &[
 struct StoreState {
     latest_seq: u64,
     sessions: u64,
-    /// Of each key the versions, with the commit that made them; empty: it was erased.
+    /// Versions of each key with the commit that wrote them; an empty value means deleted.
     versions: BTreeMap<Key, Vec<(u64, Value)>>,
-    /// What is not committed yet (of the toy that shows it).
+    /// Uncommitted writes (for the mistake that shows them).
     dirty: BTreeMap<Key, Value>,
-    /// Of each key who holds it, and whether alone. Nobody waits: who would have to gives way.
+    /// Holders of the lock of each key, with true for an exclusive lock. There is no waiting: a
+    /// transaction that would have to wait is rolled back.
     locks: BTreeMap<Key, Vec<(u64, bool)>>,
 }
 
-/// The toy.
+/// The store with one mistake.
 pub struct FaultyStore {
     state: Mutex<StoreState>,
     mistake: Mistake,
@@ -81,7 +82,7 @@ pub struct FaultyStore {
 }
 
 impl FaultyStore {
-    /// One that makes a mistake.
+    /// Creates a store that makes this mistake.
     pub fn new(mistake: Mistake, clock: Arc<dyn Clock>) -> FaultyStore {
         FaultyStore { state: Mutex::default(), mistake, clock }
     }
@@ -112,7 +113,7 @@ struct FaultySession<'a> {
     snapshot_seq: u64,
     aborted: Arc<AtomicBool>,
     writes: BTreeMap<Key, Value>,
-    /// Writes before savepoints.
+    /// Writes as of each savepoint.
     saved: Vec<BTreeMap<Key, Value>>,
     rolled_back: BTreeSet<Key>,
     reads: BTreeSet<Key>,
@@ -160,7 +161,7 @@ impl FaultySession<'_> {
         let ended = self.aborted.load(SeqCst) && self.store.mistake != Mistake::AbortIgnored;
         if ended { Err(TxnError::Aborted) } else { Ok(()) }
     }
-    /// Takes locks, or gives way.
+    /// Takes locks, or fails without waiting.
     fn take_locks(
         &self,
         state: &mut StoreState,
@@ -274,7 +275,7 @@ impl TxnSession for FaultySession<'_> {
         self.check_not_aborted()?;
         let mut state = self.store.state();
         self.writes.keys().for_each(|key| drop(state.dirty.remove(key)));
-        // From here on it is too late to end it.
+        // From here on the transaction can no longer be aborted.
         let ended = self.aborted.swap(true, SeqCst);
         if ended && self.store.mistake != Mistake::AbortIgnored {
             return Err(TxnError::Aborted);

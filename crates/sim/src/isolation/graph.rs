@@ -1,6 +1,6 @@
-//! Dependencies between transactions as sets of bits, and what can be reached over them.
+//! Dependencies between transactions as bit sets, with reachability.
 
-/// For each transaction the transactions that depend on it.
+/// For each transaction, the set of transactions that depend on it.
 #[derive(Clone, Debug)]
 pub struct DependencyGraph {
     n: usize,
@@ -8,25 +8,25 @@ pub struct DependencyGraph {
 }
 
 impl DependencyGraph {
-    /// Without a dependency.
+    /// Creates a graph of `n` transactions without dependencies.
     pub fn new(n: usize) -> DependencyGraph {
         DependencyGraph { n, rows: vec![0; n * n.div_ceil(64)] }
     }
     fn width(&self) -> usize {
         self.n.div_ceil(64)
     }
-    /// Adds one; none of a transaction on itself.
+    /// Adds a dependency. A dependency of a transaction on itself is ignored.
     pub fn add_edge(&mut self, from: usize, to: usize) {
         if from != to {
             let at = from * self.width() + to / 64;
             self.rows[at] |= 1 << (to % 64);
         }
     }
-    /// Whether there is one.
+    /// Returns true if there is a dependency between the two.
     pub fn has_edge(&self, from: usize, to: usize) -> bool {
         self.rows[from * self.width() + to / 64] >> (to % 64) & 1 == 1
     }
-    /// Both together.
+    /// Returns the union of both graphs.
     #[must_use]
     pub fn union(&self, other: &DependencyGraph) -> DependencyGraph {
         DependencyGraph {
@@ -34,7 +34,7 @@ impl DependencyGraph {
             rows: self.rows.iter().zip(&other.rows).map(|(a, b)| a | b).collect(),
         }
     }
-    /// Only those of some transactions.
+    /// Returns only the dependencies that start at the selected transactions.
     #[must_use]
     pub fn edges_from(&self, of: impl Fn(usize) -> bool) -> DependencyGraph {
         let mut some = self.clone();
@@ -42,7 +42,7 @@ impl DependencyGraph {
         (0..self.n).filter(|i| !of(*i)).for_each(|i| some.rows[i * w..(i + 1) * w].fill(0));
         some
     }
-    /// One step here, then one there.
+    /// Returns the composition: one step in this graph, then one in the other.
     #[must_use]
     pub fn compose(&self, other: &DependencyGraph) -> DependencyGraph {
         let mut both = DependencyGraph::new(self.n);
@@ -53,7 +53,7 @@ impl DependencyGraph {
         }
         both
     }
-    /// What can be reached in any number of steps.
+    /// Returns what is reachable in any number of steps.
     #[must_use]
     pub fn transitive_closure(mut self) -> DependencyGraph {
         let w = self.width();
@@ -70,11 +70,11 @@ impl DependencyGraph {
         }
         self
     }
-    /// One that reaches itself.
+    /// Returns a transaction that reaches itself in this (transitively closed) graph.
     pub fn find_cycle(&self) -> Option<usize> {
         (0..self.n).find(|i| self.has_edge(*i, *i))
     }
-    /// All dependencies.
+    /// Iterates over all dependencies.
     pub fn edges(&self) -> impl Iterator<Item = (usize, usize)> {
         (0..self.n).flat_map(move |a| {
             (0..self.n).filter(move |b| self.has_edge(a, *b)).map(move |b| (a, b))

@@ -1,90 +1,90 @@
-//! What a concurrent run did, as its clients saw it. Every write has a number of its own, so that a
-//! read says whose write it saw; deletes have numbers too, though a read sees only that nothing is
-//! there.
+//! Record of a concurrent run as its clients saw it. Every write has a unique number, so that a
+//! read identifies the write it saw. Deletes have numbers too, although a read only sees that the
+//! key is absent.
 
 use perigee::Isolation;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A key.
 pub type Key = u16;
-/// A write's number; 0: the key was not there.
+/// Unique number of a write; 0 means that the key was absent.
 pub type Version = u32;
 
-/// What was read: key, version, whether by a range.
+/// A version that was read: key, version, and true if by a range scan.
 pub type ReadVersion = (Key, Version, bool);
-/// Who wrote a version, and whether it was the last that its transaction wrote there.
+/// Writer of each version, and true if it was its transaction's last write to the key.
 pub type VersionWriters = BTreeMap<Version, (usize, bool)>;
 
-/// Keys from here on are inserted once each, and read by ranges. They come in groups of eight with
-/// a prefix of their own.
+/// First of the keys that are inserted once each and read by ranges. They come in groups of eight
+/// with a common prefix.
 pub const RANGE_KEYS_START: Key = 16;
-/// Keys of a group.
+/// Number of keys in a group.
 pub const KEYS_PER_GROUP: Key = 8;
 
-/// An operation and its answer.
+/// An operation with its result.
 #[derive(Clone, Debug)]
 pub enum ClientOp {
-    /// Read one key; whether under a lock.
+    /// Read one key; true if under a lock.
     Read(Key, Version, bool),
     /// Wrote one key.
     Write(Key, Version),
-    /// Removed one key, or the keys of a range, each by a version of its own.
+    /// Deleted one key, alone or as part of a range; every deleted key gets its own version.
     Delete(Key, Version),
-    /// Read all keys from the first to before the second; whether under a lock.
+    /// Read all keys from the first to before the second; true if under a lock.
     Scan(Key, Key, Vec<(Key, Version)>, bool),
-    /// Was refused when it asked for a key under a lock.
+    /// A locked read of the key was refused.
     LockRefused(Key),
-    /// Took back what it wrote from that operation on.
+    /// Rolled back its writes from that operation on.
     RolledBack(usize),
 }
 
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TxnEnd {
-    /// Committed, as that sequence number if it wrote anything.
+    /// Committed, with this sequence number if it wrote anything.
     Committed(u64),
-    /// Refused as a conflict, no later than the moment of that sequence number.
+    /// Refused with a conflict, when this was the latest sequence number or before.
     Conflict(u64),
-    /// It did not get a lock, was ended from outside, or thought better of it.
+    /// Did not get a lock, was aborted by another thread, or rolled back voluntarily.
     RolledBack,
 }
 
 /// A transaction as its client saw it.
 #[derive(Clone, Debug)]
 pub struct TxnRecord {
-    /// Its level.
+    /// Isolation level.
     pub level: Isolation,
-    /// It locks what it writes.
+    /// True if it locks what it writes.
     pub locks: bool,
-    /// The moment that it read, if it was one.
+    /// Sequence number of its snapshot, if it read from one.
     pub snapshot: Option<u64>,
-    /// Its operations in their order.
+    /// Operations in order.
     pub ops: Vec<ClientOp>,
     /// How it ended.
     pub end: TxnEnd,
-    /// Moments on a common clock: before it began, and after its commit was answered.
+    /// Logical times: before it began, and after its commit returned.
     pub span: (u64, u64),
 }
 
-/// A whole run.
+/// Record of a whole run.
 #[derive(Clone, Debug, Default)]
 pub struct TxnHistory {
     /// All transactions.
     pub records: Vec<TxnRecord>,
-    /// Of each key the versions in the order in which they were committed, with their commits.
+    /// Versions of each key in commit order, with the sequence numbers of their commits.
     pub version_order: BTreeMap<Key, Vec<(u64, Version)>>,
     /// Versions that are deletes.
     pub delete_versions: BTreeSet<Version>,
-    /// The puts among them, as commit hooks heard them.
+    /// The puts among them, as reported to commit hooks.
     pub hook_puts: BTreeMap<Key, Vec<Version>>,
-    /// Of appended lists: what stood there, by version.
+    /// Contents of appended lists, by version.
     pub lists: BTreeMap<Version, Vec<Version>>,
-    /// What was there at the end.
+    /// Contents at the end.
     pub final_versions: BTreeMap<Key, Version>,
 }
 
 impl ClientOp {
-    /// The version that it made.
+    /// Returns the key and version that the operation wrote.
     pub fn written_version(&self) -> Option<(Key, Version)> {
         match self {
             ClientOp::Write(key, version) | ClientOp::Delete(key, version) => {
@@ -96,12 +96,12 @@ impl ClientOp {
 }
 
 impl TxnRecord {
-    /// Whether it was committed.
+    /// Returns true if it committed.
     pub fn committed(&self) -> bool {
         matches!(self.end, TxnEnd::Committed(_))
     }
-    /// What it had written before operation `at` and not taken back: its place, key and version,
-    /// the last of each key.
+    /// Returns what it had written before operation `at` and not rolled back: for each key the last
+    /// write, with the index of its operation and its version.
     pub fn own_writes(&self, at: usize) -> BTreeMap<Key, (usize, Version)> {
         let mut live: Vec<(usize, Key, Version)> = Vec::new();
         for (i, did) in self.ops[..at].iter().enumerate() {
@@ -112,21 +112,21 @@ impl TxnRecord {
         }
         live.into_iter().map(|(i, key, version)| (key, (i, version))).collect()
     }
-    /// The last write to each key.
+    /// Returns its last write to each key.
     pub fn last_writes(&self) -> BTreeMap<Key, Version> {
         self.own_writes(self.ops.len())
             .into_iter()
             .map(|(key, (_, version))| (key, version))
             .collect()
     }
-    /// Whether what it locked in operation `at` was locked to the end.
+    /// Returns true if it held the lock taken by operation `at` until it ended.
     pub fn keeps_lock(&self, at: usize) -> bool {
         !self.ops[at..].iter().any(|did| matches!(did, ClientOp::RolledBack(from) if *from <= at))
     }
 }
 
 impl TxnHistory {
-    /// Builds the order of commits of each key from what was answered.
+    /// Builds the commit order of each key from the results of the commits.
     pub fn build_version_order(&mut self) {
         for r in &self.records {
             let erased = r
@@ -142,19 +142,19 @@ impl TxnHistory {
         }
         self.version_order.values_mut().for_each(|all| all.sort_unstable());
     }
-    /// What stands under a key after a commit: its version and whether a reader sees it.
+    /// Returns the version of a key as of a sequence number; 0 if the key is absent.
     pub fn version_at(&self, key: Key, seq: u64) -> Version {
         let all = self.version_order.get(&key).map_or(&[][..], |v| v);
         all.iter().take_while(|(s, _)| *s <= seq).last().map_or(0, |(_, v)| *v)
     }
-    /// Whether a key was written in a stretch of the order, its beginning excluded.
+    /// Returns true if a key was written between two sequence numbers, the first excluded.
     pub fn changed_between(&self, key: Key, (since, until): (u64, u64)) -> bool {
         self.version_order
             .get(&key)
             .is_some_and(|all| all.iter().any(|(seq, _)| *seq > since && *seq <= until))
     }
-    /// Which version a transaction saw when it saw none: the delete before the moment that it read.
-    /// `None`: that cannot be told.
+    /// Returns the delete that a transaction saw when it found no value: the last one before its
+    /// snapshot. `None` if that is not known.
     fn observed_delete(&self, r: &TxnRecord, key: Key) -> Option<Version> {
         let all = self.version_order.get(&key).map_or(&[][..], |v| v);
         let Some(snapshot) = r.snapshot else {
@@ -163,8 +163,8 @@ impl TxnHistory {
         let before = all.iter().take_while(|(seq, _)| *seq <= snapshot);
         Some(before.filter(|(_, v)| self.delete_versions.contains(v)).last().map_or(0, |(_, v)| *v))
     }
-    /// What operation `at` of a transaction read of others: key, version, whether by a range. Keys
-    /// that were not there too.
+    /// Returns the versions by other transactions that operation `at` read, including absent keys:
+    /// key, version, and true if by a range scan.
     pub fn reads_of_op(&self, r: &TxnRecord, at: usize) -> Vec<ReadVersion> {
         let own = r.own_writes(at);
         let foreign = |key: Key, version: Version, range: bool| {
@@ -181,7 +181,7 @@ impl TxnHistory {
             _ => Vec::new(),
         }
     }
-    /// All that transaction `i` read of others.
+    /// Returns all versions by other transactions that transaction `i` read.
     pub fn reads_of_txn(&self, i: usize) -> Vec<ReadVersion> {
         let r = &self.records[i];
         (0..r.ops.len()).flat_map(|at| self.reads_of_op(r, at)).collect()

@@ -1,5 +1,5 @@
-//! `perigee-sim isolation`: concurrent transactions, every history examined for what its level
-//! forbids. What a level allows must be seen: a checker that never sees an anomaly looks at
+//! `perigee-sim isolation`: runs concurrent transactions and checks every history for the anomalies
+//! that its level forbids. Allowed anomalies must be found: a checker that never finds one checks
 //! nothing.
 
 mod history;
@@ -33,7 +33,7 @@ pub struct Args {
     /// Shared options; a case is one history.
     #[command(flatten)]
     pub common: CommonArgs,
-    /// Transactions of each history.
+    /// Number of transactions in each history.
     #[arg(long, default_value_t = 200)]
     pub txns: u64,
 }
@@ -46,12 +46,12 @@ const LEVELS: [(Isolation, &str); 5] = [
     (Isolation::Serializable, "serializable"),
 ];
 
-/// With so many histories of a level all that it allows must have been seen.
+/// With this many histories of a level, every anomaly that it allows must have been found.
 const HISTORIES_REQUIRED: u64 = 100;
-/// One history in so many is made by real threads.
+/// One history in this number runs on real threads.
 const REAL_THREADS_INTERVAL: u64 = 8;
 
-/// Runs the command; whether all went well.
+/// Runs the command. Returns true if no case failed.
 pub fn run(args: &Args) -> bool {
     let common = &args.common;
     let mut good = true;
@@ -69,11 +69,11 @@ pub fn run(args: &Args) -> bool {
             .iter()
             .filter(|a| enough && tally.get(anomaly_name(**a)) == 0)
         {
-            println!("{name}: allows {anomaly:?}, and none was seen: the checker does not look");
+            println!("{name}: allows {anomaly:?}, but none was found: the checker does not work");
             good = false;
         }
         if enough && tally.get(REFUSED_LABEL) > tally.get(BACKWARD_LABEL) {
-            println!("{name}: more were refused than by plain backward validation");
+            println!("{name}: refused more than plain backward validation would");
             good = false;
         }
         all.add(&tally);
@@ -84,8 +84,7 @@ pub fn run(args: &Args) -> bool {
     print_summary(&all, if common.case.is_some() { 1 } else { common.cases / 5 * 5 }) && good
 }
 
-/// Names of counts at serializable, of transactions that wrote something and asked for their
-/// commit.
+/// Names of the counts of serializable transactions that wrote something and tried to commit.
 const COMMITS_LABEL: &str = "of writers";
 const REFUSED_LABEL: &str = "refused";
 const OVERWRITTEN_LABEL: &str = "(over a key that they wrote";
@@ -121,8 +120,8 @@ fn run_case(case: &Case, level: Isolation, txns: u64) -> Result<(), String> {
         let db =
             Db::open(Path::new(PATH), settings.options(env.clone())).map_err(|e| e.to_string())?;
         let store = PerigeeStore::new(db.clone(), &settings.family)?;
-        // Prepared transactions, also those rolled back later, are reasons that the history does
-        // not show.
+        // Prepared transactions, even those rolled back later, cause conflicts that the history
+        // does not explain.
         let two_phases = case.number % 3 == 1;
         let store = if two_phases {
             store.with_two_phase_commit(Arc::clone(&env.clock), seed)
@@ -159,17 +158,17 @@ fn run_case(case: &Case, level: Isolation, txns: u64) -> Result<(), String> {
     done.map_err(|e| format!("{level:?} {settings:?}: {e}"))
 }
 
-/// Makes a history and looks for what is wrong with it.
+/// Runs a history and checks it.
 fn run_and_check(
     store: Box<dyn TxnStore>,
     env: Env,
     plan: RunPlan,
-    look: impl FnOnce(&TxnHistory),
+    inspect: impl FnOnce(&TxnHistory),
     rng: &mut Rng,
 ) -> Result<(Findings, AbortCounts), String> {
     let run = Arc::new(ClientRun::new(store, env, plan));
     let history = ClientRun::run_clients(&run, rng)?;
-    look(&history);
+    inspect(&history);
     Ok(check_history(&history))
 }
 
@@ -190,7 +189,7 @@ fn check_level(
         .filter(|(of, _)| *of == level)
         .for_each(|(_, anomaly)| case.count(anomaly_name(*anomaly), 1));
     if matches!(level, Isolation::RepeatableRead | Isolation::Snapshot) {
-        // Said also if there is none.
+        // Printed even if there is none.
         case.count(anomaly_name(Anomaly::FalseConflict), 0);
     }
     if level == Isolation::Serializable {
@@ -216,7 +215,7 @@ mod tests {
     use super::faulty_store::{FaultyStore, MISTAKES, Mistake};
     use super::*;
 
-    /// Whether the toy shows what its level forbids in one of so many histories.
+    /// Returns true if the faulty store shows a forbidden anomaly in one of this many histories.
     fn is_caught(mistake: Mistake, level: Isolation, histories: u64) -> bool {
         (0..histories).any(|seed| {
             let mut rng = Rng::new(crate::rng::mix(77, seed));
@@ -227,7 +226,7 @@ mod tests {
                 run_and_check(Box::new(toy), env, plan, |_| {}, &mut rng)
                     .map(|(found, _)| describe_violation(&found))
             });
-            // A toy that commits what was ended is found out at once.
+            // A store that commits an aborted transaction is detected while it runs.
             found.is_err() || found.is_ok_and(|broken| broken.is_some())
         })
     }

@@ -1,4 +1,4 @@
-//! What is examined: anything with transactions. Perigee behind that door.
+//! Interface of a transactional store under test, and its implementation for Perigee.
 
 use super::history::{KEYS_PER_GROUP, Key, RANGE_KEYS_START, Version};
 use crate::rng::mix;
@@ -13,62 +13,62 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What stands under a key: the versions appended to a list, or one version. The last one names the
+/// Value of a key: the versions appended to a list, or one version. The last one identifies the
 /// write.
 pub type Value = Vec<Version>;
 
-/// The version that a value was written as.
+/// Returns the version that identifies a value's write; 0 if the key is absent.
 pub fn last_version(value: &[Version]) -> Version {
     value.last().copied().unwrap_or(0)
 }
 
-/// Why a call of a transaction did nothing: it has ended.
+/// Why a call of a transaction failed. The transaction has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TxnError {
-    /// Another came first.
+    /// Another transaction committed a conflicting change first.
     Conflict,
-    /// It would have had to wait longer for a lock, or for ever.
+    /// The wait for a lock timed out or would have been a deadlock.
     LockTimeout,
-    /// It was ended from outside.
+    /// The transaction was aborted by another thread.
     Aborted,
-    /// Something is wrong with the store.
+    /// The store itself failed.
     StoreFailure(String),
 }
 
-/// What a transaction is asked to be.
+/// Options of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct TxnSpec {
-    /// Its level.
+    /// Isolation level.
     pub level: Isolation,
-    /// It only reads.
+    /// True if it only reads.
     pub read_only: bool,
-    /// It locks what it writes.
+    /// True if it locks what it writes.
     pub locks: bool,
 }
 
-/// What a scan reads.
+/// Options of a scan.
 #[derive(Clone, Copy, Debug)]
 pub struct ScanSpec {
-    /// From here.
+    /// First key, inclusive.
     pub from: Key,
-    /// To before here.
+    /// Last key, exclusive.
     pub to: Key,
-    /// By their common prefix: the keys are one group.
+    /// True to scan by common prefix: the keys are one group.
     pub prefix: bool,
-    /// From the end.
+    /// True to scan backwards.
     pub backward: bool,
-    /// Only so many; then what is behind them was not read.
+    /// Maximum number of keys; keys beyond it count as not read.
     pub limit: usize,
 }
 
-/// Ends a transaction from outside; whether that was in time.
+/// Aborts a transaction from another thread. Returns true if it was still active.
 pub type AbortHandle = Box<dyn Fn() -> bool + Send>;
 
 /// A transaction.
 pub trait TxnSession {
-    /// The value of a key; empty if it is not there. With a lock: for update.
+    /// Returns the value of a key, empty if absent. With a lock, reads for update.
     fn get(&mut self, key: Key, lock: Option<LockMode>) -> Result<Value, TxnError>;
-    /// The keys of a range, in any order; locked before they are read.
+    /// Returns the keys of a range, in any order. With a lock, the range is locked first.
     fn scan(
         &mut self,
         scan: ScanSpec,
@@ -76,55 +76,56 @@ pub trait TxnSession {
     ) -> Result<Vec<(Key, Value)>, TxnError>;
     /// Writes a key.
     fn put(&mut self, key: Key, value: &[Version]) -> Result<(), TxnError>;
-    /// Removes the keys from the first to before the second.
+    /// Deletes the keys from the first to before the second.
     fn delete_range(&mut self, from: Key, to: Key) -> Result<(), TxnError>;
     /// Sets a savepoint.
     fn savepoint(&mut self, name: usize) -> Result<(), TxnError>;
-    /// Goes back to it.
+    /// Rolls back to a savepoint.
     fn rollback_to_savepoint(&mut self, name: usize) -> Result<(), TxnError>;
-    /// The number of the commit.
+    /// Commits and returns the sequence number.
     fn commit(&mut self) -> Result<u64, TxnError>;
-    /// Begins anew.
+    /// Restarts the transaction.
     fn reset(&mut self) -> Result<(), TxnError>;
-    /// The moment that it reads, if it is one.
+    /// Returns the sequence number of its snapshot, if it reads from one.
     fn snapshot(&self) -> Option<u64>;
-    /// To end it.
+    /// Returns a handle that aborts it.
     fn abort_handle(&self) -> AbortHandle;
 }
 
 /// A store with transactions.
 pub trait TxnStore: Send + Sync {
-    /// Begins one.
+    /// Begins a transaction.
     fn begin(&self, kind: TxnSpec) -> Result<Box<dyn TxnSession + '_>, TxnError>;
-    /// Writes without a transaction, all at once; the number of the commit.
+    /// Writes atomically without a transaction. Returns the sequence number.
     fn write_batch(&self, all: &[(Key, Value)]) -> Result<u64, TxnError>;
-    /// Work that changes nothing for readers.
+    /// Runs maintenance that changes nothing for readers.
     fn run_maintenance(&self, what: u64) -> Result<(), TxnError>;
-    /// The number of the last commit.
+    /// Returns the sequence number of the last commit.
     fn latest_seq(&self) -> u64;
-    /// Of each key the versions that were put, in the order of commits, as hooks heard it.
+    /// Returns the versions put under each key, in commit order, as reported to hooks.
     fn hook_puts(&self) -> BTreeMap<Key, Vec<Version>>;
-    /// What is there now.
+    /// Returns the current contents.
     fn final_versions(&self) -> Result<BTreeMap<Key, Version>, TxnError>;
 }
 
-/// Keys of different families lie side by side, so that transactions are about both; from
-/// [`RANGES`] on they lie in one, so that a range of them is one scan.
+/// Neighbouring keys are in different column families, so that transactions span both. From
+/// [`RANGE_KEYS_START`] on they are in one, so that a range of them is one scan.
 const FAMILIES: usize = 2;
-/// Nobody waits that long but who was forgotten.
+/// Lock timeout. Reached only if a lock was never granted.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(3600);
 
-/// Perigee.
+/// Perigee as a [`TxnStore`].
 pub struct PerigeeStore {
     db: Db,
     families: Vec<Family>,
     hook_puts: Arc<Mutex<Vec<(u64, Key, Version)>>>,
     two_phase: Option<TwoPhaseMode>,
-    /// Transactions begun: every fourth has no memory, and is committed as a load.
+    /// Number of transactions begun. Every fourth below serializable spills at once and is
+    /// committed as a load.
     begun_txns: AtomicU64,
 }
 
-/// How some transactions are prepared first and decided later, most of them for the commit.
+/// Makes some transactions use two-phase commit; most of them commit in the end.
 struct TwoPhaseMode {
     clock: Arc<dyn Clock>,
     seed: u64,
@@ -132,7 +133,7 @@ struct TwoPhaseMode {
 }
 
 impl TwoPhaseMode {
-    /// A number of the next transaction, if it is one of them, and noise.
+    /// Returns a number and a random value if the next transaction uses two-phase commit.
     fn next_two_phase(&self) -> Option<(u64, u64)> {
         let turn = self.txn_counter.fetch_add(1, Relaxed);
         let noise = mix(self.seed, turn);
@@ -155,8 +156,8 @@ fn encode_key(key: Key) -> [u8; 2] {
     [(key / KEYS_PER_GROUP) as u8, (key % KEYS_PER_GROUP) as u8]
 }
 
-/// Where a range begins or ends: between groups at the prefix, so that a range and the group behind
-/// it have no place in common.
+/// Encodes a range bound. At group boundaries it is the prefix, so that a range and the group after
+/// it do not overlap.
 fn encode_bound(key: Key) -> Vec<u8> {
     let bytes = encode_key(key);
     if key % KEYS_PER_GROUP == 0 { bytes[..1].to_vec() } else { bytes.to_vec() }
@@ -168,7 +169,7 @@ fn decode_key(key: &[u8]) -> Key {
 
 fn to_txn_error(e: perigee::Error) -> TxnError {
     match e.kind() {
-        // A deadlock is a conflict that the order of commits does not explain.
+        // A deadlock is a conflict that the commit order does not explain.
         ErrorKind::Conflict if e.message().contains("deadlock") => TxnError::LockTimeout,
         ErrorKind::Conflict => TxnError::Conflict,
         ErrorKind::Aborted => TxnError::Aborted,
@@ -176,14 +177,14 @@ fn to_txn_error(e: perigee::Error) -> TxnError {
     }
 }
 
-/// What a commit wrote to a family, the last of each key: deletes take back what was put in the
-/// same commit.
+/// Returns the last put of each key that a commit wrote to a column family; a delete cancels
+/// earlier puts of the same commit.
 fn last_puts<'a>(
     operations: impl Iterator<Item = CommitOperation<'a>>,
 ) -> BTreeMap<Key, (u64, Version)> {
     let mut last = BTreeMap::new();
     let cut = |bound: Bound<&[u8]>| match bound {
-        // Half a key is where its group begins.
+        // Half a key is the start of its group.
         Bound::Included(k) | Bound::Excluded(k) => decode_key(&[k, &[0]].concat()),
         Bound::Unbounded => 0,
     };
@@ -203,30 +204,30 @@ fn last_puts<'a>(
 }
 
 impl PerigeeStore {
-    /// With its families, in an open database.
+    /// Creates the store in an open database, with its column families.
     pub fn new(db: Db, options: &FamilyOptions) -> Result<PerigeeStore, String> {
-        let heard = Arc::new(Mutex::new(Vec::new()));
+        let reported = Arc::new(Mutex::new(Vec::new()));
         let mut families = Vec::new();
         for i in 0..FAMILIES {
             let family =
                 db.create_family(&format!("f{i}"), options.clone()).map_err(|e| e.to_string())?;
-            let heard = Arc::clone(&heard);
+            let reported = Arc::clone(&reported);
             family.on_commit(move |commit| {
                 let last = last_puts(commit.operations());
-                let mut heard = heard.lock().unwrap_or_else(PoisonError::into_inner);
-                heard.extend(last.into_iter().map(|(key, (sequence, v))| (sequence, key, v)));
+                let mut reported = reported.lock().unwrap_or_else(PoisonError::into_inner);
+                reported.extend(last.into_iter().map(|(key, (sequence, v))| (sequence, key, v)));
             });
             families.push(family);
         }
         Ok(PerigeeStore {
             db,
             families,
-            hook_puts: heard,
+            hook_puts: reported,
             two_phase: None,
             begun_txns: AtomicU64::new(0),
         })
     }
-    /// The same with two-phase commit here and there.
+    /// Uses two-phase commit for some transactions.
     #[must_use]
     pub fn with_two_phase_commit(mut self, clock: Arc<dyn Clock>, seed: u64) -> PerigeeStore {
         self.two_phase = Some(TwoPhaseMode { clock, seed, txn_counter: AtomicU64::new(0) });
@@ -240,12 +241,12 @@ impl PerigeeStore {
 struct PerigeeSession<'a> {
     store: &'a PerigeeStore,
     txn: Txn,
-    /// What it has put, if it has no memory: of such a commit a hook hears no operations.
+    /// Versions put by a spilling transaction: hooks are not given the operations of its commit.
     unreported_puts: Option<BTreeSet<(Key, Version)>>,
 }
 
 impl PerigeeSession<'_> {
-    /// Commits; what a hook does not hear is put on its list here.
+    /// Commits, and records the puts that hooks do not report.
     fn commit_one_phase(&mut self) -> Result<u64, TxnError> {
         let mut last = Vec::new();
         for (key, v) in self.unreported_puts.iter().flatten() {
@@ -258,8 +259,8 @@ impl PerigeeSession<'_> {
             }
         }
         let sequence = self.txn.commit().map_err(to_txn_error)?;
-        let mut heard = self.store.hook_puts.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.extend(last.into_iter().map(|(key, v)| (sequence, key, v)));
+        let mut reported = self.store.hook_puts.lock().unwrap_or_else(PoisonError::into_inner);
+        reported.extend(last.into_iter().map(|(key, v)| (sequence, key, v)));
         Ok(sequence)
     }
 }
@@ -276,7 +277,7 @@ fn scan_iter(iter: Iter, scan: ScanSpec) -> perigee::Result<Vec<(Slice, Slice)>>
     Ok(all)
 }
 
-/// The same by a cursor, which may be asked to go on after it was moved.
+/// Scans with a cursor, which may be used further after it was moved.
 fn scan_cursor(mut cursor: Cursor, scan: ScanSpec) -> perigee::Result<Vec<(Vec<u8>, Vec<u8>)>> {
     let mut all = Vec::new();
     if scan.backward {
@@ -286,7 +287,7 @@ fn scan_cursor(mut cursor: Cursor, scan: ScanSpec) -> perigee::Result<Vec<(Vec<u
     }
     while cursor.valid() && all.len() < scan.limit {
         all.push((cursor.key().to_vec(), cursor.value()?.to_vec()));
-        // Moved only if it is to be read: the step is a read, too.
+        // Moved only if another entry is wanted: the move counts as a read.
         if all.len() < scan.limit {
             if scan.backward { cursor.prev()? } else { cursor.next()? }
         }
@@ -387,8 +388,8 @@ impl TxnSession for PerigeeSession<'_> {
 impl TxnStore for PerigeeStore {
     fn begin(&self, kind: TxnSpec) -> Result<Box<dyn TxnSession + '_>, TxnError> {
         let options = TxnOptions::new().isolation(kind.level).read_only(kind.read_only);
-        // Serializable ones would know it by stretches: more conflicts than the order of commits
-        // explains.
+        // A spilled serializable transaction tracks key ranges, which causes more conflicts than
+        // the commit order explains.
         let in_files =
             kind.level < Isolation::Serializable && self.begun_txns.fetch_add(1, Relaxed) % 4 == 3;
         let options = if in_files { options.spill_bytes(1) } else { options };
@@ -408,7 +409,7 @@ impl TxnStore for PerigeeStore {
             batch.put(self.family(*key), encode_key(*key), encode(value)).map_err(to_txn_error)?;
         }
         match (&self.two_phase, self.db.write(batch.clone())) {
-            // Something of it is prepared.
+            // The batch conflicts with a prepared transaction.
             (Some(two), Err(e)) if e.kind() == ErrorKind::Conflict => {
                 two.clock.sleep_us(20);
                 self.write_batch(all)
@@ -423,11 +424,11 @@ impl TxnStore for PerigeeStore {
         self.db.latest_seq()
     }
     fn hook_puts(&self) -> BTreeMap<Key, Vec<Version>> {
-        let mut heard = self.hook_puts.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        heard.sort_unstable();
+        let mut reported = self.hook_puts.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        reported.sort_unstable();
         let mut all: BTreeMap<Key, Vec<Version>> = BTreeMap::new();
-        heard.into_iter().for_each(|(_, key, v)| all.entry(key).or_default().push(v));
-        // One that had no memory, and needed none, was heard twice.
+        reported.into_iter().for_each(|(_, key, v)| all.entry(key).or_default().push(v));
+        // A spilling transaction that stayed in memory was reported twice.
         all.values_mut().for_each(Vec::dedup);
         all
     }

@@ -1,4 +1,4 @@
-//! Churn: amplification over time, while every key is overwritten again and again.
+//! Churn: amplification over time while every key is overwritten repeatedly.
 
 use super::record_set::{RecordSet, invalid_reason};
 use super::{Grid, SuiteView};
@@ -6,8 +6,8 @@ use crate::record::{AmplificationSample, Record};
 use crate::report::curves::log_chart;
 use crate::report::svg::ChartLine;
 
-/// Of a record's later half, when a steady state is reached: what was measured, weighed by the
-/// operations between samples.
+/// Mean over the later half of a record, when a steady state is reached, weighted by the operations
+/// between samples.
 fn steady_state_mean(r: &Record, of: impl Fn(&AmplificationSample) -> f64) -> f64 {
     let half = r.ops / 2;
     let (mut sum, mut weight, mut before) = (0.0, 0.0, 0);
@@ -25,8 +25,7 @@ pub fn view(all: &RecordSet<'_>) -> SuiteView {
     let header =
         ["engine", "ops/s (CPU us)", "write amp", "write amp, later half", "read amp, later half"];
     let mut grid = Grid::new("", &header);
-    let more =
-        ["space, later half", "worst moment", "at rest", "worst over rest", "p99 ms", "max ms"];
+    let more = ["space, later half", "peak", "at rest", "peak over rest", "p99 ms", "max ms"];
     grid.header.extend(more.map(str::to_owned));
     for engine in all.engines() {
         let of = all.with_engine(engine);
@@ -63,17 +62,21 @@ pub fn view(all: &RecordSet<'_>) -> SuiteView {
     };
     SuiteView {
         title: "Churn",
-        about: "Every key is overwritten again and again, uniformly, in batches of 100. Bytes written and read for each byte given (log included), \
-                bytes on disk for each live byte, log included and compressed where the engine compresses (hence the size at rest beside it, after settling); \
-                the worst moment is looked for ten times a second and includes what compaction has not removed yet. \
-                The pictures go by how many times over every key was overwritten, so that engines of different speed can be compared. The goal: \
+        about: "Every key is overwritten repeatedly, uniformly, in batches of 100. Bytes written \
+                and read per byte submitted (log included), \
+                bytes on disk per live byte, log included and compressed where the engine \
+                compresses (hence the size at rest beside it, once idle); \
+                the peak is sampled ten times a second and includes what compaction has not \
+                removed yet. \
+                The x axis of the charts is the number of overwrites per key, so that engines of \
+                different speed can be compared. The goal: \
                 write amplification below 8, space below 1.25."
             .into(),
         grids: vec![grid],
         charts: vec![
-            chart("bytes written for each byte given, over rounds of overwrites", |s| s.write),
-            chart("bytes on disk for each live byte", |s| s.space),
-            chart("bytes read for each byte given (by compaction)", |s| s.read),
+            chart("bytes written per byte submitted, over rounds of overwrites", |s| s.write),
+            chart("bytes on disk per live byte", |s| s.space),
+            chart("bytes read per byte submitted (by compaction)", |s| s.read),
         ],
     }
 }

@@ -1,4 +1,4 @@
-//! Growth: what writes and reads cost as the keys grow tenfold under the same cache.
+//! Growth: cost of writes and reads as the number of keys grows tenfold with the same cache.
 
 use super::record_set::{RecordSet, ratio_text};
 use super::{Grid, SuiteView};
@@ -6,7 +6,7 @@ use crate::record::Record;
 use crate::report::curves::log_chart;
 use crate::report::summary::short_number;
 
-/// Keys that were asked for, also where nothing was run.
+/// Returns the requested number of keys, also for runs that were skipped.
 fn key_count(r: &Record) -> u64 {
     r.settings.as_ref().map_or(r.num, |s| s.num)
 }
@@ -35,9 +35,12 @@ pub fn view(all: &RecordSet<'_>) -> SuiteView {
     }
     SuiteView {
         title: "Growth",
-        about: "Operations per second (CPU microseconds of each, background included) as the keys grow under the same memtable and cache; the \
-                last columns say how many times the smallest's CPU and time an operation costs. `read_random` meets the cache as often as it holds \
-                the data; the blocks of `read_hot` are always in it. The goal at ten times the data: writes below 1.5, cached gets below 1.3."
+        about: "Operations per second (CPU microseconds per operation, background included) as \
+                the number of keys grows with the same memtable and cache; the \
+                last columns give CPU and time per operation relative to the smallest size. \
+                `read_random` hits the cache as often as it holds \
+                the data; the blocks of `read_hot` are always in it. The goal at ten times the \
+                data: writes below 1.5, cached gets below 1.3."
             .into(),
         grids,
         charts,
@@ -69,7 +72,7 @@ fn cost_grid(workload: &str, of: &RecordSet<'_>, sizes: &[u64], names: &[String]
 fn amplification_grid(of: &RecordSet<'_>, sizes: &[u64], names: &[String]) -> Grid {
     let mut grid = Grid::new("writes: amplification and size", &["engine"]);
     grid.header.extend(names.iter().map(|n| format!("write amp {n}")));
-    grid.header.extend(names.iter().map(|n| format!("bytes an entry {n}")));
+    grid.header.extend(names.iter().map(|n| format!("bytes per entry {n}")));
     for engine in of.engines() {
         let of = of.with_engine(engine);
         let at: Vec<RecordSet<'_>> =

@@ -1,4 +1,4 @@
-//! Inside: every engine in the same memory, page cache included.
+//! Inside: every engine within the same memory, page cache included.
 
 use super::record_set::{RecordSet, ratio_text};
 use super::{Grid, SuiteView};
@@ -15,7 +15,7 @@ pub fn view(all: &RecordSet<'_>) -> SuiteView {
     let first = all.engines().first().copied().unwrap_or_default();
     grid.header.extend(workloads.iter().map(|w| format!("{first} over it, {w}")));
     grid.header.extend(
-        ["write amp", "read amp (first read)", "own MB at most", "disk MB", "settle s"]
+        ["write amp", "read amp (first read)", "peak own MB", "disk MB", "settle s"]
             .map(str::to_owned),
     );
     for engine in all.engines() {
@@ -57,9 +57,11 @@ pub fn view(all: &RecordSet<'_>) -> SuiteView {
     SuiteView {
         title: "Inside the same memory",
         about: format!(
-            "Every engine with its page cache inside {}, by a cgroup{}. Perigee has half of it as its memory budget. `killed`: the system \
-             ended the process for want of memory, or it was still at work long after its time. Where a share is given, time was up and the \
-             figures are of what was done.",
+            "Every engine with its page cache inside {}, by a cgroup{}. Perigee has half of it as \
+             its memory budget. `killed`: the system \
+             killed the process for lack of memory, or it was still running long after its time \
+             limit. Where a percentage is given, the time limit was reached and the \
+             figures cover the work done.",
             limits.join(" or "),
             if loose { ", WHICH IS NOT PERMITTED HERE: nothing was limited" } else { "" }
         ),

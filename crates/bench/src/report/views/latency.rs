@@ -1,4 +1,4 @@
-//! Latency: up to the longest call, and when it was.
+//! Latency: up to the longest call, and when that occurred.
 
 use super::record_set::{RecordSet, invalid_reason};
 use super::{Grid, SuiteView};
@@ -8,9 +8,9 @@ use crate::report::curves::timeline_strip;
 pub fn view(all: &RecordSet<'_>) -> SuiteView {
     let mut grid =
         Grid::new("", &["workload", "threads", "engine", "ops/s (CPU us)", "p50 us", "p99 us"]);
-    grid.header.extend(["p99.9 us", "max ms", "stood still s"].map(str::to_owned));
+    grid.header.extend(["p99.9 us", "max ms", "stalled s"].map(str::to_owned));
     let mut writes = Grid::new(
-        "the writes alone",
+        "writes only",
         &["workload", "threads", "engine", "p50 us", "p99 us", "p99.9 us", "max ms"],
     );
     let mut charts = Vec::new();
@@ -50,9 +50,13 @@ pub fn view(all: &RecordSet<'_>) -> SuiteView {
     let grids = if writes.rows.is_empty() { vec![grid] } else { vec![grid, writes] };
     SuiteView {
         title: "Latency up to the longest call",
-        about: "A batch is one call (1000 operations in `write_random` and `large_4k`). The pictures are one engine and workload each: above, operations \
-                per second in each tenth of a second, to a scale of their own; below, the longest of the calls that ended in that tenth, from 10 us to 10 s \
-                in powers of ten, the same for all. It stood still in tenths without a single operation. `write_random_b1` with 1 to 8 threads shows writers that take turns."
+        about: "A batch is one call (1000 operations in `write_random` and `large_4k`). Each \
+                chart shows one engine and workload: above, operations \
+                per second in each tenth of a second, to a scale of their own; below, the longest \
+                of the calls that ended in that tenth, from 10 us to 10 s \
+                in powers of ten, the same for all. Stalled: tenths of a second without a \
+                completed operation. `write_random_b1` with 1 to 8 threads shows concurrent \
+                writers."
             .into(),
         grids,
         charts,

@@ -1,4 +1,4 @@
-//! What a suite shows: tables and pictures of the question that it answers, from its records alone.
+//! Views of the suites: tables and charts that answer a suite's question, from its records alone.
 
 mod record_set;
 mod growth;
@@ -11,14 +11,14 @@ mod transactions;
 
 use crate::record::Record;
 
-/// A suite's answer.
+/// Report of one suite.
 #[derive(Debug)]
 pub struct SuiteView {
     pub title: &'static str,
-    /// How to read it.
+    /// Explanation for the reader.
     pub about: String,
     pub grids: Vec<Grid>,
-    /// Pictures, as SVG with their titles.
+    /// Charts, as SVG with their titles.
     pub charts: Vec<String>,
 }
 
@@ -37,7 +37,7 @@ impl Grid {
     }
 }
 
-/// The answers of all suites that the records are of.
+/// Returns the views of all suites in the records.
 pub fn views(records: &[Record]) -> Vec<SuiteView> {
     type ViewFn = fn(&record_set::RecordSet<'_>) -> SuiteView;
     let suites: [(&str, ViewFn); 7] = [

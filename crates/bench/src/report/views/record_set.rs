@@ -1,10 +1,10 @@
-//! Records of one suite, narrowed down step by step, and what a cell of a table says of them.
+//! Records of one suite, filtered step by step, and the table cells derived from them.
 
 use crate::record::Record;
 use crate::report::summary::{short_number, spread};
 use crate::report::svg::ChartLine;
 
-/// Some records, with the engines in the order of the whole report (which is the order of its
+/// Some records, with the engines in the order of the whole report (which determines their
 /// colours).
 #[derive(Clone, Debug)]
 pub struct RecordSet<'r> {
@@ -41,7 +41,7 @@ impl<'r> RecordSet<'r> {
     pub fn with_threads(&self, threads: usize) -> RecordSet<'r> {
         self.filter(|r| r.threads == threads)
     }
-    /// Engines that it has records of.
+    /// Returns the engines that have records in the set.
     pub fn engines(&self) -> Vec<&'r str> {
         self.colours
             .iter()
@@ -49,7 +49,7 @@ impl<'r> RecordSet<'r> {
             .filter(|e| self.records.iter().any(|r| r.engine == *e))
             .collect()
     }
-    /// The values that its records have of something, each once, in their order.
+    /// Returns the distinct values of a property, in order of appearance.
     pub fn distinct<T: PartialEq>(&self, what: impl Fn(&'r Record) -> T) -> Vec<T> {
         let mut all = Vec::new();
         for r in &self.records {
@@ -63,19 +63,19 @@ impl<'r> RecordSet<'r> {
     pub fn colour_of(&self, engine: &str) -> usize {
         self.colours.iter().position(|e| *e == engine).unwrap_or(0) % 8
     }
-    /// The median of what was measured to its end or to the end of its time; nothing if there is
-    /// none such.
+    /// Returns the median over valid records, including those that reached their time limit; `None`
+    /// if there is none.
     pub fn median(&self, of: impl Fn(&Record) -> f64) -> Option<f64> {
         let good = self.records.iter().filter(|r| invalid_reason(r).is_none());
         let values: Vec<f64> = good.map(|r| of(r)).collect();
         (!values.is_empty()).then(|| spread(values).median)
     }
-    /// A measure as text, or why there is none.
+    /// Formats a measure, or the reason why there is none.
     pub fn cell(&self, of: impl Fn(&Record) -> f64) -> String {
         self.median(of).map_or_else(|| self.missing_reason(), short_number)
     }
-    /// Operations per second and CPU of each, how much was done where time was up, or why there is
-    /// none.
+    /// Formats operations per second and CPU per operation, with the percentage done if the time
+    /// limit was reached, or the reason why there is none.
     pub fn rate(&self) -> String {
         let Some(rate) = self.median(|r| r.ops_per_sec) else { return self.missing_reason() };
         let cpu = self.median(|r| r.cpu_us_per_op).unwrap_or(0.0);
@@ -86,7 +86,7 @@ impl<'r> RecordSet<'r> {
     fn missing_reason(&self) -> String {
         self.records.first().and_then(|r| invalid_reason(r)).unwrap_or("-").to_owned()
     }
-    /// A line for each engine, through what `point` says of each of its records.
+    /// Returns a line for each engine through the points that `point` computes from its records.
     pub fn chart_lines(&self, point: impl Fn(&Record) -> (f64, f64)) -> Vec<ChartLine> {
         let line = |engine: &&str| {
             let of = self.with_engine(engine);
@@ -97,7 +97,7 @@ impl<'r> RecordSet<'r> {
     }
 }
 
-/// Why the figures of a record do not count.
+/// Returns the reason why a record's figures are invalid, if they are.
 pub fn invalid_reason(r: &Record) -> Option<&'static str> {
     match () {
         () if r.killed.is_some() => Some("killed"),
@@ -108,7 +108,7 @@ pub fn invalid_reason(r: &Record) -> Option<&'static str> {
     }
 }
 
-/// `a` over `b` in two digits, or nothing to say.
+/// Formats `a` over `b` with two digits, or `-` if either is missing.
 pub fn ratio_text(a: Option<f64>, b: Option<f64>) -> String {
     match (a, b) {
         (Some(a), Some(b)) if a > 0.0 && b > 0.0 => {

@@ -1,10 +1,9 @@
-//! Perigee beside SQLite: what SQLite's users ask, with the goal of each.
+//! Perigee beside SQLite: typical operations of SQLite applications, with the goal for each.
 
 use super::record_set::{RecordSet, ratio_text};
 use super::{Grid, SuiteView};
 
-/// What is asked, the workload and the threads that show it, and how many times SQLite's throughput
-/// is the goal.
+/// Description, workload, threads, and the goal as a multiple of SQLite's throughput (0: none).
 const GOALS: &[(&str, &str, usize, f64)] = &[
     ("bulk load, sorted", "bulk_seq", 1, 2.0),
     ("bulk load, unsorted", "bulk_random", 1, 3.0),
@@ -18,13 +17,21 @@ const GOALS: &[(&str, &str, usize, f64)] = &[
     ("durable commits, 1 thread", "write_durable_b1", 1, 1.0),
     ("durable commits, 8 threads", "write_durable_b1", 8, 3.0),
 ];
-/// How many times our bytes of a row SQLite's are to be.
+/// Goal for SQLite's bytes per row relative to Perigee's.
 const ROW_SIZE_GOAL: f64 = 1.7;
 
 pub fn view(all: &RecordSet<'_>) -> SuiteView {
     let mut grid = Grid::new(
         "",
-        &["asked", "perigee", "sqlite", "times the throughput", "times the CPU", "goal", "reached"],
+        &[
+            "operation",
+            "perigee",
+            "sqlite",
+            "times the throughput",
+            "times the CPU",
+            "goal",
+            "reached",
+        ],
     );
     let reached = |r: Option<f64>, goal: f64| match r {
         Some(r) if goal > 0.0 => (if r >= goal { "yes" } else { "NO" }).to_owned(),
@@ -55,7 +62,7 @@ pub fn view(all: &RecordSet<'_>) -> SuiteView {
     let bytes = |b: Option<f64>| b.map_or("-".into(), |b| format!("{b:.1}"));
     let times = ours.zip(theirs).map(|(a, b)| b / a);
     grid.rows.push(vec![
-        "bytes of a row on disk".into(),
+        "bytes per row on disk".into(),
         bytes(ours),
         bytes(theirs),
         ratio_text(theirs, ours),
@@ -65,9 +72,12 @@ pub fn view(all: &RecordSet<'_>) -> SuiteView {
     ]);
     SuiteView {
         title: "Perigee beside SQLite",
-        about: "Operations per second (CPU microseconds of each). SQLite as its users are told: write-ahead log, prepared statements, a table \
-                without row ids, the same cache and the same durability (`synchronous` off where nothing is synced, full where every commit is). \
-                Bulk load: one transaction, beside `bulk_load`. Reads are warm: done once before they are measured. Times the CPU: SQLite's over ours."
+        about: "Operations per second (CPU microseconds per operation). SQLite as its \
+                documentation recommends: write-ahead log, prepared statements, a table \
+                without row ids, the same cache and the same durability (`synchronous` off where \
+                nothing is synced, full where every commit is). \
+                Bulk load: one transaction, beside `bulk_load`. Reads are warm: done once before \
+                they are measured. Times the CPU: SQLite's over ours."
             .into(),
         grids: vec![grid],
         charts: Vec::new(),
@@ -96,6 +106,6 @@ mod tests {
         let view = view(&RecordSet::for_suite(&records, "sqlite"));
         let rows = &view.grids[0].rows;
         assert_eq!(rows[0][3..], ["4.00", "1.00", "3", "yes"]);
-        assert_eq!(rows[1], ["bytes of a row on disk", "100.0", "150.0", "1.50", "-", "1.7", "NO"]);
+        assert_eq!(rows[1], ["bytes per row on disk", "100.0", "150.0", "1.50", "-", "1.7", "NO"]);
     }
 }

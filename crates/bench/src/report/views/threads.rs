@@ -1,4 +1,4 @@
-//! Threads: what an operation costs when 1, 2, 4, 8 of them ask of one table.
+//! Threads: cost of an operation when 1, 2, 4 or 8 threads use one table.
 
 use super::record_set::{RecordSet, ratio_text};
 use super::{Grid, SuiteView};
@@ -30,16 +30,17 @@ pub fn view(all: &RecordSet<'_>) -> SuiteView {
         let ticks: Vec<_> = threads.iter().map(|t| ((*t as f64).log2(), t.to_string())).collect();
         let lines = of.chart_lines(|r| ((r.threads as f64).log2(), r.cpu_us_per_op));
         charts.push(log_chart(
-            &format!("{workload}: CPU us of an operation, by threads"),
+            &format!("{workload}: CPU us per operation, by threads"),
             &lines,
             &ticks,
         ));
     }
     SuiteView {
-        title: "The price of threads",
-        about: "Operations per second of all threads together (CPU microseconds of each operation), in one table; then how many times the CPU of one \
-                thread an operation costs, and how many times the throughput there is. On so many cores as the machine has, throughput cannot grow \
-                further than that; CPU of an operation should not grow at all."
+        title: "Cost of threads",
+        about: "Operations per second of all threads together (CPU microseconds per operation), \
+                in one table; then CPU per operation and total \
+                throughput relative to one thread. Throughput cannot grow beyond the number of \
+                cores; CPU per operation should not grow at all."
             .into(),
         grids,
         charts,

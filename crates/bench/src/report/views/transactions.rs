@@ -1,4 +1,4 @@
-//! Transactions: commits and aborts of each level, by how often they meet.
+//! Transactions: commits and aborts at each level, by amount of contention.
 
 use super::record_set::RecordSet;
 use super::{Grid, SuiteView};
@@ -6,12 +6,12 @@ use crate::record::Record;
 use crate::report::curves::log_chart;
 use crate::settings::Level;
 
-/// The level of a record.
+/// Returns the level of a record.
 fn level_of(r: &Record) -> Option<Level> {
     r.settings.as_ref().map(|s| s.level)
 }
 
-/// Hot keys of a workload, from its name.
+/// Returns the number of hot keys of a workload, from its name.
 fn hot_keys(r: &Record) -> Option<f64> {
     r.workload.strip_prefix("txn_rmw_")?.parse().ok()
 }
@@ -24,12 +24,12 @@ pub fn view(all: &RecordSet<'_>) -> SuiteView {
         };
         let workloads = of.distinct(|r| r.workload.as_str());
         let title = match name {
-            Level::Snapshot => "snapshot: the second to commit has lost",
+            Level::Snapshot => "snapshot: the second to commit fails",
             Level::Serializable => "serializable",
             Level::Locks => "locks: the second waits",
         };
         let mut commits = Grid::new(format!("{title}: commits/s (CPU us)"), &["engine"]);
-        let mut aborts = Grid::new(format!("{title}: aborts for 100 commits, p99 us"), &["engine"]);
+        let mut aborts = Grid::new(format!("{title}: aborts per 100 commits, p99 us"), &["engine"]);
         for grid in [&mut commits, &mut aborts] {
             grid.header.extend(workloads.iter().map(|w| w.trim_start_matches("txn_").to_owned()));
         }
@@ -57,9 +57,12 @@ pub fn view(all: &RecordSet<'_>) -> SuiteView {
     }
     SuiteView {
         title: "Transactions",
-        about: "Commits per second of all threads together (CPU microseconds of each commit, with what was tried in vain); then how many transactions lost to \
-                another and were tried again, for 100 commits, and the 99th percentile from the first try to the commit. `rmw_n`: two keys are read and written one higher, \
-                one of n hot ones and any; `rmw`: any two. LMDB and SQLite let one writer in at a time, at every level. Where an engine is not run it has no such level. \
+        about: "Commits per second of all threads together (CPU microseconds per commit, failed \
+                attempts included); then how many transactions lost a conflict \
+                and were retried, per 100 commits, and the 99th percentile of the time from the \
+                first attempt to the commit. `rmw_n`: two keys are read and incremented, \
+                one of n hot ones and any; `rmw`: any two. LMDB and SQLite admit one writer at a \
+                time, at every level. An engine that is not run has no such level. \
                 All sums were compared after reopening."
             .into(),
         grids,

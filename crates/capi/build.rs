@@ -1,5 +1,5 @@
-//! The shared library's own name, which programs that were linked with it ask for, and the one
-//! function that must be C.
+//! Sets the soname of the shared library, which linked programs require, and compiles the one
+//! function that must be written in C.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

@@ -1,14 +1,14 @@
 #!/bin/sh
-# Installs the C library: the shared one with its names, the static one with nothing global but the API, headers, and
-# what pkg-config and CMake need to find it.
+# Installs the C library: the shared library with its links, the static library with only the API global, the headers,
+# and the files for pkg-config and CMake.
 #
 #   crates/capi/install.sh FROM PREFIX [DESTDIR]
 #
-# FROM is the directory where cargo put libtidesdb.so and libtidesdb.a. `make install` builds them first.
+# FROM is the directory with cargo's libtidesdb.so and libtidesdb.a; `make install` builds them first.
 set -eu
 from=$1 prefix=$2 destdir=${3:-}
 here=$(cd "$(dirname "$0")" && pwd)
-# The release of TidesDB whose API this is; the soname is its first number.
+# The TidesDB release whose API is implemented; the soname is its major version.
 version=9.3.14
 lib=$destdir$prefix/lib include=$destdir$prefix/include/tidesdb
 mkdir -p "$lib/pkgconfig" "$lib/cmake/tidesdb" "$include"
@@ -20,14 +20,14 @@ ln -sf "libtidesdb.so.$version" "$lib/libtidesdb.so.9"
 ln -sf libtidesdb.so.9 "$lib/libtidesdb.so"
 install -m 644 "$here"/include/tidesdb/*.h "$include/"
 
-# One object of all that the API needs, with every other symbol made local: an application may link another zstd, or
-# another Rust library, beside it.
+# A single object of everything the API needs, with all other symbols made local, so that an application can link another
+# zstd or another Rust library.
 nm -D --defined-only "$from/libtidesdb.so" | awk '{print $3}' | grep -E '^(tidesdb_|perigee_|_tidesdb_)' >"$work/public"
 archive=$from/libtidesdb.a
 [ -e "$archive" ] || archive=$(ls -t "$from"/libtidesdb-*.a | head -n 1)
 # shellcheck disable=SC2046
 ld -r --force-group-allocation -o "$work/all.o" $(sed 's/^/-u /' "$work/public") "$archive"
-# Some objects carry compiler bitcode too, which another version's linker plugin would fail over.
+# Some objects also contain compiler bitcode, on which a linker plugin of another version would fail.
 objcopy --strip-debug -R .llvmbc -R .llvmcmd --keep-global-symbols="$work/public" "$work/all.o" "$work/tidesdb.o"
 rm -f "$lib/libtidesdb.a"
 (cd "$work" && ar rcs tidesdb.a tidesdb.o)
@@ -47,7 +47,7 @@ Cflags: -I\${includedir}
 END
 
 cat >"$lib/cmake/tidesdb/TidesDBConfig.cmake" <<'END'
-# find_package(TidesDB) gives the targets TidesDB::tidesdb (shared) and TidesDB::tidesdb_static, and the variables
+# find_package(TidesDB) defines the targets TidesDB::tidesdb (shared) and TidesDB::tidesdb_static, and the variables
 # TidesDB_INCLUDE_DIRS and TidesDB_LIBRARIES.
 get_filename_component(_tidesdb_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
 set(TidesDB_INCLUDE_DIRS "${_tidesdb_prefix}/include")

@@ -1,5 +1,5 @@
-/* The one function of the interface with a list of arguments that is not known beforehand: C takes the list apart, the rest is
- * src/log_write.rs, which connects itself when the library is loaded. Text longer than the buffer is cut, and says so. */
+/* The only variadic function of the interface: formatted here in C; src/log_write.rs writes the line and registers its
+ * callbacks when the library is loaded. Text longer than the buffer is truncated, and marked as such. */
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
-//! What the border to C costs: the same operations by Rust's API and by C's, interleaved, in CPU
-//! time for each.
+//! Measures the overhead of the C interface: the same operations through Rust's API and through
+//! C's, interleaved, in CPU time per operation.
 //!
 //! ```text
-//! cargo run --profile perf -p perigee-capi --example border -- [DIR] [ROUNDS]
+//! cargo run --profile perf -p perigee-capi --example ffi_overhead -- [DIR] [ROUNDS]
 //! ```
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 #![allow(unsafe_code)] // It calls the C functions.
@@ -19,7 +19,7 @@ const OPS: u64 = 100_000;
 
 fn cpu_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a place for the answer.
+    // SAFETY: the pointer is valid for writing.
     unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
@@ -96,7 +96,7 @@ impl RustApi {
     }
 }
 
-// SAFETY of all of it: handles that the library gave, keys and values that live through the calls.
+// SAFETY of all calls below: handles come from the library, keys and values outlive the calls.
 impl CApi {
     fn open(dir: &str) -> CApi {
         let path = CString::new(dir).unwrap();
@@ -236,7 +236,7 @@ fn compare(what: &str, rounds: usize, rust: impl Fn(), c: impl Fn()) {
 
 fn main() {
     let mut args = std::env::args().skip(1);
-    let dir = args.next().unwrap_or_else(|| "/dev/shm/border".into());
+    let dir = args.next().unwrap_or_else(|| "/dev/shm/ffi_overhead".into());
     let rounds = args.next().map_or(7, |n| n.parse().unwrap());
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir).unwrap();
@@ -245,11 +245,11 @@ fn main() {
     compare("begin, put, commit, free", rounds, || rust.put_begin(), || c.put_begin());
     compare("put, 100 in a transaction", rounds, || rust.put_100(), || c.put_100());
     compare("get, in memory", rounds, || rust.get(), || c.get());
-    compare("walk, in memory", rounds, || rust.scan(), || c.scan());
+    compare("scan, in memory", rounds, || rust.scan(), || c.scan());
     rust.flush();
     c.flush();
     compare("get, in tables (cached)", rounds, || rust.get(), || c.get());
-    compare("walk, in tables (cached)", rounds, || rust.scan(), || c.scan());
+    compare("scan, in tables (cached)", rounds, || rust.scan(), || c.scan());
     assert_eq!(d::tidesdb_close(c.db), 0);
     rust.db.close().unwrap();
     std::fs::remove_dir_all(&dir).unwrap();

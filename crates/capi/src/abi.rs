@@ -1,86 +1,87 @@
-//! What both sides of the border agree on: numbers, structures, types of functions, as TidesDB 9.3
-//! has them. No behaviour.
+//! Definitions shared with C: constants, structures and function types, as in TidesDB 9.3. No
+//! behaviour.
 //!
-//! Invariant: every size and offset is that of a C compiler; the sizes are asserted here, and all
-//! of it is compared with what a C compiler says in `tests/conformance.rs`.
+//! Invariant: every size and offset is that of a C compiler; the sizes are asserted here, and
+//! `tests/conformance.rs` compares all of them with the output of a C compiler.
 
 use std::ffi::{c_char, c_double, c_float, c_int, c_void};
 
-/// An opaque handle: a number that no program may look behind (see `handle.rs`).
+/// An opaque handle: a number that programs must not dereference (see `handle.rs`).
 pub type Handle = *mut c_void;
 
-/// Longest name of a family, with its end.
+/// Longest name of a column family, with its NUL.
 pub const NAME_BYTES: usize = 128;
-/// Longest name of a comparator, with its end.
+/// Longest name of a comparator, with its NUL.
 pub const COMPARATOR_BYTES: usize = 64;
-/// Longest text of a comparator's context, with its end.
+/// Longest context string of a comparator, with its NUL.
 pub const CONTEXT_BYTES: usize = 256;
 
-/// Levels of the log.
+/// Log level: debug.
 pub const LOG_DEBUG: c_int = 0;
-/// What happens.
+/// Log level: information.
 pub const LOG_INFO: c_int = 1;
-/// What may be wrong.
+/// Log level: warning.
 pub const LOG_WARN: c_int = 2;
-/// What is wrong.
+/// Log level: error.
 pub const LOG_ERROR: c_int = 3;
-/// What ends the work.
+/// Log level: fatal error.
 pub const LOG_FATAL: c_int = 4;
-/// Nothing is logged.
+/// Log level that disables logging.
 pub const LOG_NONE: c_int = 99;
 
-/// Ways to sync.
+/// Sync mode: never sync.
 pub const SYNC_NONE: c_int = 0;
-/// Every commit.
+/// Sync mode: sync every commit.
 pub const SYNC_FULL: c_int = 1;
-/// At an interval.
+/// Sync mode: sync at an interval.
 pub const SYNC_INTERVAL: c_int = 2;
 
-/// Compression.
+/// No compression.
 pub const COMPRESS_NONE: c_int = 0;
-/// Snappy.
+/// Snappy compression.
 pub const COMPRESS_SNAPPY: c_int = 1;
-/// LZ4.
+/// LZ4 compression.
 pub const COMPRESS_LZ4: c_int = 2;
-/// Zstandard.
+/// Zstandard compression.
 pub const COMPRESS_ZSTD: c_int = 3;
-/// LZ4, faster.
+/// LZ4 compression with higher acceleration.
 pub const COMPRESS_LZ4_FAST: c_int = 4;
 
-/// Levels of isolation run from 0 (read uncommitted) to 4 (serializable).
+/// Lowest isolation level (read uncommitted); the levels run from 0 to 4.
 pub const READ_COMMITTED: c_int = 1;
-/// The highest.
+/// Highest isolation level (serializable).
 pub const SERIALIZABLE: c_int = 4;
 
 /// Compares two keys.
 pub type ComparatorFn =
     unsafe extern "C-unwind" fn(*const u8, usize, *const u8, usize, *mut c_void) -> c_int;
 
-/// One operation of a commit, as a hook sees it.
+/// One operation of a commit, as passed to a hook.
 #[repr(C)]
 pub struct CommitOp {
     /// The key.
     pub key: *const u8,
-    /// Its length.
+    /// Length of the key in bytes.
     pub key_size: usize,
     /// The value; null for a delete.
     pub value: *const u8,
-    /// Its length.
+    /// Length of the value in bytes.
     pub value_size: usize,
-    /// When it expires, in seconds since 1970; 0: never.
+    /// Expiry in seconds since 1970; 0: never.
     pub ttl: libc::time_t,
-    /// 1 for a delete; 2 for a deleted range, from `key` to before `value`.
+    /// 1 for a delete; 2 for a range delete, from `key` (inclusive) to `value` (exclusive).
     pub is_delete: c_int,
 }
 
-/// Hears of commits.
+/// Receives the operations of a commit.
 pub type CommitHookFn =
     unsafe extern "C-unwind" fn(*const CommitOp, c_int, u64, *mut c_void) -> c_int;
 
-/// Settings of a family.
+/// Settings of a column family.
 #[repr(C)]
 #[derive(Clone, Copy)]
-// The names are the documentation of TidesDB's; what each does here is said in docs/c-api.md.
+// Field names and meanings are those of TidesDB's documentation; docs/c-api.md lists the effect of
+// each field.
 #[allow(missing_docs)]
 pub struct FamilyConfig {
     pub name: [c_char; NAME_BYTES],
@@ -143,7 +144,7 @@ pub struct Config {
     pub finish_compactions_on_close: c_int,
 }
 
-/// Settings of an object store under a database.
+/// Settings of an object store below a database.
 #[repr(C)]
 #[derive(Clone, Copy)]
 #[allow(missing_docs)]
@@ -166,7 +167,7 @@ pub struct ObjectStoreConfig {
     pub replica_replay_wal: c_int,
 }
 
-/// All that can be said of an S3 connector.
+/// Settings of an S3 connector.
 #[repr(C)]
 #[allow(missing_docs)]
 pub struct S3Config {
@@ -184,7 +185,7 @@ pub struct S3Config {
     pub multipart_part_size: usize,
 }
 
-/// What a family says of itself.
+/// Statistics of a column family.
 #[repr(C)]
 #[allow(missing_docs)]
 pub struct FamilyStats {
@@ -218,7 +219,7 @@ pub struct FamilyStats {
     pub compaction_count: u64,
 }
 
-/// What the block cache says of itself.
+/// Statistics of the block cache.
 #[repr(C)]
 #[derive(Default)]
 #[allow(missing_docs)]
@@ -232,7 +233,7 @@ pub struct CacheStats {
     pub num_partitions: usize,
 }
 
-/// What a database says of itself.
+/// Statistics of a database.
 #[repr(C)]
 #[allow(missing_docs)]
 pub struct DbStats {

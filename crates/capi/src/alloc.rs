@@ -1,5 +1,6 @@
-//! Memory that crosses the border: values, names and statistics are taken from the allocator that
-//! the program has named (`tidesdb_init`), or from C's. What stays inside is Rust's.
+//! Memory handed to C: values, names and statistics are allocated with the allocator that the
+//! program passed to `tidesdb_init`, or with C's. Memory used inside the library comes from Rust's
+//! allocator.
 
 use crate::code::{MEMORY, Result};
 use std::ffi::c_void;
@@ -8,17 +9,18 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering::*};
 
-/// Takes memory.
+/// Allocates memory.
 pub type Malloc = unsafe extern "C" fn(usize) -> *mut c_void;
-/// Takes memory, zeroed.
+/// Allocates zeroed memory.
 pub type Calloc = unsafe extern "C" fn(usize, usize) -> *mut c_void;
-/// Makes memory larger or smaller.
+/// Resizes an allocation.
 pub type Realloc = unsafe extern "C" fn(*mut c_void, usize) -> *mut c_void;
-/// Gives memory back.
+/// Frees memory.
 pub type Free = unsafe extern "C" fn(*mut c_void);
 
-/// The functions in force, as TidesDB's `tidesdb.h` shows them: programs that were compiled with
-/// that header take and give back through this, and the loader may have moved it into the program.
+/// Allocator functions in use, in the layout of TidesDB's `tidesdb.h`: programs compiled with that
+/// header allocate and free through this structure, and the loader may have copied it into the
+/// program.
 #[repr(C)]
 pub struct Allocator {
     malloc: AtomicPtr<c_void>,
@@ -27,7 +29,7 @@ pub struct Allocator {
     free: AtomicPtr<c_void>,
 }
 
-/// The functions in force.
+/// The allocator functions in use.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
 pub static tidesdb_allocator: Allocator = Allocator {
@@ -37,7 +39,7 @@ pub static tidesdb_allocator: Allocator = Allocator {
     free: AtomicPtr::new(libc::free as *const () as *mut c_void),
 };
 
-/// 1 once an allocator was named, or taken for granted by an open.
+/// 1 once an allocator was set by a program, or C's was chosen by an open.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
 pub static tidesdb_initialized: AtomicI32 = AtomicI32::new(0);
@@ -57,8 +59,8 @@ fn set_allocator(
     all.free.store(free.unwrap_or(libc::free) as *mut c_void, Release);
 }
 
-/// Names the allocator; false if that was done before. Here nothing grows, so only taking and
-/// giving back is used.
+/// Sets the allocator. Returns false if one was set before. The library never resizes memory, so it
+/// uses `malloc` and `free` only.
 pub fn init(
     malloc: Option<Malloc>,
     calloc: Option<Calloc>,
@@ -73,61 +75,65 @@ pub fn init(
     true
 }
 
-/// C's, if nobody has named one.
+/// Chooses C's allocator if none was set.
 pub fn ensure_initialized() {
     if tidesdb_initialized.load(Acquire) == 0 {
         init(None, None, None, None);
     }
 }
 
-/// Back to C's.
+/// Resets the allocator to C's.
 pub fn finalize() {
     let _one = ALLOCATOR_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     set_allocator(None, None, None, None);
     tidesdb_initialized.store(0, Release);
 }
 
-/// So many bytes (one at least).
+/// Allocates `bytes` bytes, at least one.
 pub fn allocate(bytes: usize) -> Result<*mut c_void> {
-    // SAFETY: it is a function of this type from the start, and `set` puts nothing else there.
+    // SAFETY: the pointer is initialised with a function of this type, and `set_allocator` stores
+    // only such functions.
     let malloc =
         unsafe { transmute::<*mut c_void, Malloc>(tidesdb_allocator.malloc.load(Acquire)) };
-    // SAFETY: C's allocator may be asked for any size, and the program has said that its own takes
-    // memory.
-    let place = unsafe { malloc(bytes.max(1)) };
-    if place.is_null() { Err(MEMORY.with_message("no memory for the answer")) } else { Ok(place) }
+    // SAFETY: C's allocator accepts any size, and the program guarantees the same of its own.
+    let memory = unsafe { malloc(bytes.max(1)) };
+    if memory.is_null() {
+        Err(MEMORY.with_message("out of memory for the result"))
+    } else {
+        Ok(memory)
+    }
 }
 
-/// Gives back what [`take`] gave; nothing for null.
+/// Frees memory returned by [`allocate`]. Does nothing for null.
 ///
 /// # Safety
-/// `place` is null or came from the allocator that holds now, and nobody uses it any more.
-pub unsafe fn release(place: *mut c_void) {
-    if place.is_null() {
+/// `memory` is null or was allocated by the current allocator, and is not used afterwards.
+pub unsafe fn release(memory: *mut c_void) {
+    if memory.is_null() {
         return;
     }
-    // SAFETY: as in `take`.
+    // SAFETY: as in `allocate`.
     let free = unsafe { transmute::<*mut c_void, Free>(tidesdb_allocator.free.load(Acquire)) };
-    // SAFETY: says the caller.
-    unsafe { free(place) }
+    // SAFETY: guaranteed by the caller.
+    unsafe { free(memory) }
 }
 
-/// A copy for C.
+/// Copies bytes into memory for C.
 #[inline]
 pub fn copy_bytes(bytes: &[u8]) -> Result<*mut u8> {
-    let place = allocate(bytes.len())?.cast::<u8>();
-    // SAFETY: fresh memory of that size.
-    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
-    Ok(place)
+    let memory = allocate(bytes.len())?.cast::<u8>();
+    // SAFETY: newly allocated memory of that size.
+    unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), memory, bytes.len()) };
+    Ok(memory)
 }
 
-/// A copy for C, ended by NUL.
+/// Copies a string into memory for C and appends a NUL.
 pub fn copy_text(text: &str) -> Result<*mut u8> {
-    let place = allocate(text.len() + 1)?.cast::<u8>();
-    // SAFETY: fresh memory of that size.
+    let memory = allocate(text.len() + 1)?.cast::<u8>();
+    // SAFETY: newly allocated memory of that size.
     unsafe {
-        std::ptr::copy_nonoverlapping(text.as_ptr(), place, text.len());
-        place.add(text.len()).write(0);
+        std::ptr::copy_nonoverlapping(text.as_ptr(), memory, text.len());
+        memory.add(text.len()).write(0);
     }
-    Ok(place)
+    Ok(memory)
 }

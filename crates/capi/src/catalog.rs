@@ -1,12 +1,13 @@
-//! Names and settings of families: which of the engine's families C sees, under which names, and
-//! the settings as the program gave them, stored in a family of their own, so that checkpoints and
-//! backups have them and every commit of them is atomic.
+//! Names and settings of column families: defines which of the engine's families are visible to C
+//! and under which names, and stores the settings as the program passed them. Settings are stored
+//! in a column family of their own, so that checkpoints and backups contain them and every change
+//! is atomic.
 //!
 //! ```text
-//! engine's family          what C sees
-//! "tidesdb.settings"       nothing: here each key is a name as C sees it, each value its settings as text (ini.rs)
-//! "default"                "default", if something is in it: it was written from Rust
-//! "default~", "default~~"  "default", "default~": made through C
+//! engine's family          visible to C as
+//! "tidesdb.settings"       not visible: C names as keys, their settings as text (ini.rs)
+//! "default"                "default" if not empty: it was written from Rust
+//! "default~", "default~~"  "default", "default~": created through C
 //! any other                the same name
 //! ```
 
@@ -16,26 +17,31 @@ use crate::ffi::set_field;
 use crate::{comparator, config, ini, log};
 use perigee::{Db, Durability, ErrorKind, FamilyOptions, WriteOptions};
 
-/// The family that holds the settings.
+/// The column family that stores the settings.
 pub const SETTINGS_FAMILY: &str = "tidesdb.settings";
-/// The section that a family's settings are in there.
+/// The section of the settings text.
 const SETTINGS_SECTION: &str = "family";
 const DEFAULT_FAMILY: &str = "default";
 
-/// Refuses names that no family may have: TidesDB makes directories of them, and so some lead out
-/// of the database there.
+/// Refuses invalid column-family names. TidesDB uses them as directory names, so some would refer
+/// to paths outside the database.
 pub fn check_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() >= NAME_BYTES {
-        return Err(INVALID_ARGS.with_message("the name of a family has 1 to 127 bytes"));
+        return Err(
+            INVALID_ARGS.with_message("the name of a column family must have 1 to 127 bytes")
+        );
     }
     if name == "." || name == ".." || name.contains(['/', '\\']) || name.contains(char::is_control)
     {
         return Err(INVALID_ARGS.with_message(
-            "the name of a family has no slashes and no control characters, and is not '.' or '..'",
+            "the name of a column family must not contain slashes or control characters, and must \
+             not be '.' or '..'",
         ));
     }
     if name == SETTINGS_FAMILY {
-        return Err(INVALID_ARGS.with_message("the name tidesdb.settings is taken by the library"));
+        return Err(
+            INVALID_ARGS.with_message("the name tidesdb.settings is reserved for the library")
+        );
     }
     Ok(())
 }
@@ -44,21 +50,25 @@ fn is_default(name: &str) -> bool {
     name.trim_end_matches('~') == DEFAULT_FAMILY
 }
 
-/// The engine's name of a family that is made through C.
+/// Returns the engine's name of a column family that was created through C.
 pub fn engine_name(name: &str) -> String {
     if is_default(name) { format!("{name}~") } else { name.to_owned() }
 }
 
-/// What C calls a family of the engine.
-pub fn c_name(inside: &str) -> &str {
-    if is_default(inside) { inside.strip_suffix('~').unwrap_or(inside) } else { inside }
+/// Returns the C name of an engine's column family.
+pub fn c_name(engine_name: &str) -> &str {
+    if is_default(engine_name) {
+        engine_name.strip_suffix('~').unwrap_or(engine_name)
+    } else {
+        engine_name
+    }
 }
 
-/// A family as C sees it: its name there and its settings.
+/// A column family visible to C: the engine's family, its C name and its settings.
 pub type VisibleFamily = (perigee::Family, String, FamilyConfig);
 
-/// The names that C sees of families that were read from a manifest: name, comparator, whether
-/// tables hold entries.
+/// Returns the C names of column families read from a manifest, each given as name, comparator, and
+/// whether tables contain entries.
 pub fn visible_names(families: &[(String, String, bool)]) -> Vec<String> {
     let own_default = families.iter().any(|(name, ..)| name == "default~");
     let seen = families.iter().filter(|(name, _, tables)| {
@@ -67,7 +77,7 @@ pub fn visible_names(families: &[(String, String, bool)]) -> Vec<String> {
     seen.map(|(name, ..)| c_name(name).to_owned()).collect()
 }
 
-/// The families that C sees, oldest first, with their settings in force.
+/// Returns the column families visible to C, oldest first, with the settings in use.
 pub fn load_families(db: &Db, unified: Option<usize>) -> Result<Vec<VisibleFamily>> {
     let names = db.families();
     let stored = if names.iter().any(|n| n == SETTINGS_FAMILY) {
@@ -90,14 +100,16 @@ pub fn load_families(db: &Db, unified: Option<usize>) -> Result<Vec<VisibleFamil
             let wanted = apply_options(&now, &config::family_options(&c, now.order, unified)?);
             if wanted != now {
                 match inner.set_options(wanted) {
-                    // Who only reads writes no files.
+                    // A read-only open writes no files.
                     Err(e) if e.kind() == ErrorKind::ReadOnly => {}
                     done => done?,
                 }
             }
         }
         if set_field(&mut c.comparator_name, &comparator::comparator_name(now.order)).is_err() {
-            log::warn(&format!("the family {name:?} has a key order whose name is too long for C"));
+            log::warn(&format!(
+                "the comparator name of the column family {name:?} is too long for C"
+            ));
         }
         all.push((inner, name, c));
     }
@@ -105,23 +117,23 @@ pub fn load_families(db: &Db, unified: Option<usize>) -> Result<Vec<VisibleFamil
     Ok(all)
 }
 
-/// What stands before the settings: the number of the family that they are of, since a name may
-/// come to another one.
+/// Prefix of stored settings, followed by the id of their column family, because a name may later
+/// be used for another family.
 const FAMILY_ID_PREFIX: &str = "; family ";
 
-/// Whether nothing is in a family; one that cannot be read holds something.
+/// Returns true if a column family is empty; one that cannot be read counts as not empty.
 fn is_empty(family: &perigee::Family) -> bool {
     let first =
         family.cursor().and_then(|mut cursor| cursor.seek_to_first().map(|()| cursor.valid()));
     matches!(first, Ok(false))
 }
 
-/// The settings that are stored for a family. Settings that cannot be read are said and done
-/// without: the data is worth more.
+/// Returns the stored settings of a column family. Unreadable settings are logged and ignored, so
+/// that the data stays accessible.
 fn load_settings(stored: &perigee::Family, name: &str, id: u32) -> Option<FamilyConfig> {
     let lost = |why: String| {
         log::error(&format!(
-            "the settings of family {name:?} cannot be read, defaults are used: {why}"
+            "the settings of the column family {name:?} cannot be read, defaults are used: {why}"
         ));
         None
     };
@@ -137,7 +149,7 @@ fn load_settings(stored: &perigee::Family, name: &str, id: u32) -> Option<Family
     }
 }
 
-/// Options of a family with those of C in force; the rest stays.
+/// Applies the options that C settings control to the current options; all others are kept.
 pub fn apply_options(now: &FamilyOptions, wanted: &FamilyOptions) -> FamilyOptions {
     let mut all = now.clone();
     all.memtable_bytes = wanted.memtable_bytes;
@@ -162,13 +174,13 @@ fn durable_write_options() -> WriteOptions {
     WriteOptions::new().durability(Durability::Full)
 }
 
-/// Stores settings of a family under a name.
+/// Stores the settings of a column family under its name.
 pub fn store_settings(db: &Db, name: &str, id: u32, c: &FamilyConfig) -> Result<()> {
     let text = format!("{FAMILY_ID_PREFIX}{id}\n{}", ini::write_section(SETTINGS_SECTION, c)?);
     Ok(settings_family(db)?.put_with(name, text, durable_write_options())?)
 }
 
-/// Forgets what is stored under a name.
+/// Deletes the settings stored under a name.
 pub fn delete_settings(db: &Db, name: &str) -> Result<()> {
     Ok(settings_family(db)?.delete_with(name, durable_write_options())?)
 }

@@ -1,44 +1,44 @@
-//! Error codes: every error of the engine as a number of TidesDB's, and its text for who asks
-//! (`perigee_last_error`).
+//! Error codes: maps every error of the engine to a TidesDB error code, and keeps its message per
+//! thread for `perigee_last_error`.
 
 use perigee::{Error, ErrorKind};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 
-/// An error as C sees it.
+/// An error code returned to C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code(pub c_int);
 
-/// What calls answer inside.
+/// Result of the library's internal functions.
 pub type Result<T> = std::result::Result<T, Code>;
 
-/// All is well.
+/// Success.
 pub const SUCCESS: c_int = 0;
-/// No memory.
+/// Out of memory.
 pub const MEMORY: Code = Code(-1);
-/// A wrong argument.
+/// Invalid argument.
 pub const INVALID_ARGS: Code = Code(-2);
-/// Not there.
+/// Not found.
 pub const NOT_FOUND: Code = Code(-3);
-/// Reading or writing failed.
+/// I/O error.
 pub const IO: Code = Code(-4);
-/// Damage.
+/// Corruption.
 pub const CORRUPTION: Code = Code(-5);
-/// There already.
+/// Already exists.
 pub const EXISTS: Code = Code(-6);
-/// Another transaction came first.
+/// Conflict with another transaction.
 pub const CONFLICT: Code = Code(-7);
-/// Beyond a limit.
+/// Too large.
 pub const TOO_LARGE: Code = Code(-8);
-/// A database that is closed, or never was.
+/// The database is closed or the handle is not a database.
 pub const INVALID_DB: Code = Code(-10);
-/// A bug of ours.
+/// Unknown error: a bug of the library.
 pub const UNKNOWN: Code = Code(-11);
-/// Another process has it.
+/// Locked by another process.
 pub const LOCKED: Code = Code(-12);
-/// Opened for reading.
+/// Opened read-only.
 pub const READONLY: Code = Code(-13);
-/// Try again.
+/// Busy: try again.
 pub const BUSY: Code = Code(-14);
 
 enum LastError {
@@ -50,12 +50,12 @@ enum LastError {
 
 thread_local! {
     static LAST_ERROR: RefCell<LastError> = const { RefCell::new(LastError::None) };
-    /// The text that this thread was given last.
+    /// Message that was last returned to C on this thread.
     static LAST_ERROR_TEXT: RefCell<Option<CString>> = const { RefCell::new(None) };
 }
 
 fn set_last_error(last: LastError) {
-    // A thread that is ending has none any more.
+    // Thread-local storage is gone while a thread exits.
     let _ = LAST_ERROR.try_with(|l| {
         if let Ok(mut l) = l.try_borrow_mut() {
             *l = last;
@@ -64,13 +64,13 @@ fn set_last_error(last: LastError) {
 }
 
 impl Code {
-    /// The code, with a reason.
+    /// Records a message for this code and returns the code.
     #[cold]
     pub fn with_message(self, text: &'static str) -> Code {
         set_last_error(LastError::Text(text));
         self
     }
-    /// The code, with a reason that was made for the occasion.
+    /// Records a formatted message for this code and returns the code.
     #[cold]
     pub fn with_text(self, text: String) -> Code {
         set_last_error(LastError::Owned(text));
@@ -78,10 +78,10 @@ impl Code {
     }
 }
 
-/// A key that is not there: no error, but asked about it says so.
+/// Returns the code for a missing key, with a message but without creating an error.
 #[inline(never)]
 pub fn key_not_found() -> Code {
-    NOT_FOUND.with_message("the key is not there")
+    NOT_FOUND.with_message("the key does not exist")
 }
 
 impl From<Error> for Code {
@@ -109,7 +109,7 @@ impl From<Error> for Code {
     }
 }
 
-/// What the last error of this thread was about; empty if there was none.
+/// Returns the message of the last error on this thread; empty if there was none.
 pub fn last_error() -> String {
     let text = LAST_ERROR.try_with(|l| match &*l.borrow() {
         LastError::None => String::new(),
@@ -120,7 +120,7 @@ pub fn last_error() -> String {
     text.unwrap_or_default()
 }
 
-/// The same for C: valid until this thread asks again.
+/// Returns the same message as a C string, valid until the next call on this thread.
 pub fn last_error_c() -> *const c_char {
     let text = CString::new(last_error().replace('\0', "?")).unwrap_or_default();
     LAST_ERROR_TEXT.try_with(|s| s.borrow_mut().insert(text).as_ptr()).unwrap_or(c"".as_ptr())

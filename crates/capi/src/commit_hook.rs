@@ -1,5 +1,5 @@
-//! Commit hooks: the engine's events as arrays of operations. The engine runs a hook on the thread
-//! that commits, before the commit returns.
+//! Commit hooks: converts the engine's commit events to arrays of operations. The engine runs a
+//! hook on the committing thread, before the commit returns.
 
 use crate::abi::{CommitHookFn, CommitOp};
 use crate::ffi::CallbackScope;
@@ -11,21 +11,21 @@ use std::ops::Bound;
 use std::ptr::null;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
-/// A user's hook and what it is given each time.
+/// A user's commit hook with its context.
 pub struct UserCommitHook {
     function: CommitHookFn,
     context: *mut c_void,
     enabled: AtomicBool,
-    /// The thread that is in it; 0: none.
+    /// The thread that runs the hook; 0: none.
     running_thread: AtomicUsize,
 }
 
-// SAFETY: the program has set both for use by any thread that commits, as the interface says.
+// SAFETY: the program guarantees that both may be used on any committing thread.
 unsafe impl Send for UserCommitHook {}
-// SAFETY: the same.
+// SAFETY: as above.
 unsafe impl Sync for UserCommitHook {}
 
-/// When an entry expires, for C: seconds, 0 for never.
+/// Returns an expiry for C: seconds since 1970, 0 for never.
 fn expiry_seconds(expires_at_ms: Option<u64>) -> libc::time_t {
     expires_at_ms.map_or(0, |ms| libc::time_t::try_from(ms / 1000).unwrap_or(libc::time_t::MAX))
 }
@@ -60,7 +60,7 @@ fn to_commit_op(op: &CommitOperation<'_>) -> Option<CommitOp> {
 }
 
 impl UserCommitHook {
-    /// A hook that was not called yet.
+    /// Creates a hook that is enabled.
     pub fn new(call: CommitHookFn, context: *mut c_void) -> UserCommitHook {
         UserCommitHook {
             function: call,
@@ -70,14 +70,13 @@ impl UserCommitHook {
         }
     }
 
-    /// It is not called any more; waits until who is in it has left (this thread itself is not
-    /// waited for).
+    /// Disables the hook and waits until running calls have returned, except calls on this thread.
     pub fn disable(&self) {
         self.enabled.store(false, SeqCst);
         let mut tries = 0;
         loop {
-            let inside = self.running_thread.load(SeqCst);
-            if inside == 0 || inside == current_thread_id() {
+            let running = self.running_thread.load(SeqCst);
+            if running == 0 || running == current_thread_id() {
                 return;
             }
             tries += 1;
@@ -85,10 +84,11 @@ impl UserCommitHook {
         }
     }
 
-    /// Tells it of a commit.
+    /// Calls the hook for a commit, unless it is disabled.
     pub fn notify(&self, event: &CommitEvent<'_>) {
         self.running_thread.store(current_thread_id(), SeqCst);
-        // Either this sees that it was retired, or who retires it sees this.
+        // Sequentially consistent: either this thread reads that the hook is disabled, or `disable`
+        // reads that it is running.
         if self.enabled.load(SeqCst) {
             self.run(event);
         }
@@ -98,7 +98,8 @@ impl UserCommitHook {
     fn run(&self, event: &CommitEvent<'_>) {
         if event.entries_loaded().is_some() {
             log::warn(
-                "a commit hook was not told of a transaction larger than memory, which was begun before the hook was set",
+                "a commit hook was not called for a spilled transaction that was begun before the \
+                 hook was set",
             );
             return;
         }
@@ -106,12 +107,14 @@ impl UserCommitHook {
         let seq = event.commit_sequence();
         for ops in all.chunks(c_int::MAX as usize) {
             let _within = CallbackScope::hook();
-            // SAFETY: the program has set the hook for such calls; the operations live in the event
-            // through the call.
+            // SAFETY: the program registered the hook for such calls; the operations borrow from
+            // the event, which outlives the call.
             let code =
                 unsafe { (self.function)(ops.as_ptr(), ops.len() as c_int, seq, self.context) };
             if code != 0 {
-                log::warn(&format!("a commit hook answered {code} to commit {seq}, which stands"));
+                log::warn(&format!(
+                    "a commit hook returned {code} for commit {seq}; the commit is not affected"
+                ));
             }
         }
     }

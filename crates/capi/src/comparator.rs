@@ -1,11 +1,12 @@
-//! Comparators: the built-in ones as functions, and users' own as key orders of the engine.
+//! Comparators: the built-in ones as C functions, and user-defined ones registered with the engine.
 //!
-//! The engine knows an order by a name for ever, and stores it; a program registers a function
-//! under a name each time that it runs, perhaps another one for another database. So a database's
-//! order is stored under the program's name and a number drawn by lot when the first family gets
-//! it: databases do not share orders, but for copies of one. Behind each stored name stand the
-//! functions that open databases have registered for it; the newest is asked, and a close waits for
-//! who is asking. No function is called with keys that no program has put.
+//! The engine identifies a comparator by a name that is stored permanently; a program registers a
+//! function under a name each time it runs, possibly different functions for different databases. A
+//! database's comparator is therefore stored under the program's name with a random suffix, which
+//! is chosen when the first column family uses it: databases do not share comparators, except
+//! copies of one database. Each stored name maps to the functions that open databases registered
+//! for it. The most recently registered one is called, and a close waits for running calls. User
+//! functions are called only with keys that the program wrote.
 
 use crate::abi::ComparatorFn;
 use crate::code::{INVALID_ARGS, Result};
@@ -17,7 +18,7 @@ use std::ffi::{c_int, c_void};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-/// A function and what it is given each time.
+/// A comparator function with its context.
 #[derive(Clone, Copy)]
 pub struct UserComparator {
     /// The function.
@@ -26,30 +27,29 @@ pub struct UserComparator {
     pub context: *mut c_void,
 }
 
-// SAFETY: the program has registered both for use by any thread, as the interface says.
+// SAFETY: the program guarantees that both may be used on any thread.
 unsafe impl Send for UserComparator {}
-// SAFETY: the same.
+// SAFETY: as above.
 unsafe impl Sync for UserComparator {}
 
 impl UserComparator {
     fn compare(self, a: &[u8], b: &[u8]) -> Ordering {
         let _within = CallbackScope::comparator();
-        // SAFETY: the program has registered the function for such calls; both slices live through
-        // the call.
+        // SAFETY: the program registered the function for such calls; both slices outlive the call.
         unsafe { (self.call)(a.as_ptr(), a.len(), b.as_ptr(), b.len(), self.context) }.cmp(&0)
     }
 }
 
-/// The functions that stand for an order, each with the database that has registered it. The lock
-/// is kept while one is asked.
+/// Functions registered for one stored comparator, each with the id of its database. The lock is
+/// held during a call.
 #[derive(Default)]
 struct RegisteredFunctions(RwLock<Vec<(u64, UserComparator)>>);
 
 impl RegisteredFunctions {
     fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         let functions = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        // Where nobody is open nothing is compared, but for the engine's own try when it is told of
-        // the order.
+        // Without an open database no keys are compared, except by the engine's check when a
+        // comparator is registered.
         functions.last().map_or_else(|| a.cmp(b), |(_, f)| f.compare(a, b))
     }
 }
@@ -57,45 +57,45 @@ impl RegisteredFunctions {
 static COMPARATORS: Mutex<BTreeMap<String, (KeyComparator, Arc<RegisteredFunctions>)>> =
     Mutex::new(BTreeMap::new());
 
-/// What stands before the number.
+/// Separates the program's name from the random suffix.
 const UNIQUE_SUFFIX_MARK: char = '@';
 
-/// A stored name that no database has yet.
+/// Returns a new unique stored name.
 pub fn unique_stored_name(name: &str) -> String {
-    let lot = RandomState::new().build_hasher().finish();
-    format!("{name}{UNIQUE_SUFFIX_MARK}{lot:016x}")
+    let suffix = RandomState::new().build_hasher().finish();
+    format!("{name}{UNIQUE_SUFFIX_MARK}{suffix:016x}")
 }
 
-/// The engine's order of that stored name, from now on with this function of the database `owner`.
+/// Registers `function` of the database `owner` for a stored name. Returns the engine's comparator.
 pub fn register(owner: u64, stored: &str, function: UserComparator) -> Result<KeyComparator> {
     let mut orders = COMPARATORS.lock().unwrap_or_else(PoisonError::into_inner);
-    let (order, behind) = match orders.get(stored) {
-        Some((order, behind)) => (*order, Arc::clone(behind)),
+    let (order, functions) = match orders.get(stored) {
+        Some((order, functions)) => (*order, Arc::clone(functions)),
         None => {
-            let behind = Arc::new(RegisteredFunctions::default());
-            let asked = Arc::clone(&behind);
-            let order = KeyComparator::register(stored, move |a, b| asked.compare(a, b))?;
-            orders.insert(stored.to_owned(), (order, Arc::clone(&behind)));
-            (order, behind)
+            let functions = Arc::new(RegisteredFunctions::default());
+            let shared = Arc::clone(&functions);
+            let order = KeyComparator::register(stored, move |a, b| shared.compare(a, b))?;
+            orders.insert(stored.to_owned(), (order, Arc::clone(&functions)));
+            (order, functions)
         }
     };
     drop(orders);
-    behind.0.write().unwrap_or_else(PoisonError::into_inner).push((owner, function));
+    functions.0.write().unwrap_or_else(PoisonError::into_inner).push((owner, function));
     Ok(order)
 }
 
-/// A database is closed: its functions are not called any more.
+/// Removes the functions of a closed database. Returns when none of them is running.
 pub fn unregister_owner(owner: u64) {
     let all: Vec<_> = {
         let orders = COMPARATORS.lock().unwrap_or_else(PoisonError::into_inner);
-        orders.values().map(|(_, behind)| Arc::clone(behind)).collect()
+        orders.values().map(|(_, functions)| Arc::clone(functions)).collect()
     };
-    for behind in all {
-        behind.0.write().unwrap_or_else(PoisonError::into_inner).retain(|(o, _)| *o != owner);
+    for functions in all {
+        functions.0.write().unwrap_or_else(PoisonError::into_inner).retain(|(o, _)| *o != owner);
     }
 }
 
-/// The comparator's name of an order, as the program knows it.
+/// Returns the comparator's name as known to the program.
 pub fn comparator_name(order: KeyComparator) -> String {
     match order {
         KeyComparator::Bytes => "memcmp".into(),
@@ -108,13 +108,13 @@ pub fn comparator_name(order: KeyComparator) -> String {
     }
 }
 
-/// The same from the stored name of a user's order.
+/// Returns the program's name for a stored name.
 pub fn name_from_stored(stored: &str) -> String {
-    let own = stored.strip_prefix("user:").unwrap_or(stored);
-    own.rsplit_once(UNIQUE_SUFFIX_MARK).map_or(own, |(name, _)| name).to_owned()
+    let name = stored.strip_prefix("user:").unwrap_or(stored);
+    name.rsplit_once(UNIQUE_SUFFIX_MARK).map_or(name, |(program_name, _)| program_name).to_owned()
 }
 
-/// The built-in order of that name.
+/// Returns the built-in comparator of that name.
 pub fn built_in_comparator(name: &str) -> Option<(KeyComparator, ComparatorFn)> {
     Some(match name {
         "" | "memcmp" => (KeyComparator::Bytes, tidesdb_comparator_memcmp),
@@ -133,22 +133,23 @@ pub fn check_name(name: &str) -> Result<()> {
         || name.len() >= crate::abi::COMPARATOR_BYTES
         || name.chars().any(char::is_control)
     {
-        return Err(INVALID_ARGS
-            .with_message("the name of a comparator has 1 to 63 bytes and no control characters"));
+        return Err(INVALID_ARGS.with_message(
+            "the name of a comparator must have 1 to 63 bytes and no control characters",
+        ));
     }
     Ok(())
 }
 
-/// Compares as an order of the engine does; null is an empty key.
+/// Compares two keys with a comparator of the engine; null is an empty key.
 ///
 /// # Safety
-/// The keys are as long as is said, or null.
+/// The keys are null or valid for the given sizes.
 unsafe fn by(order: KeyComparator, a: *const u8, n: usize, b: *const u8, m: usize) -> c_int {
     let bytes = |p: *const u8, n: usize| {
         if p.is_null() || n > isize::MAX as usize {
             return &[][..];
         }
-        // SAFETY: the caller gives so many bytes.
+        // SAFETY: the caller guarantees the sizes.
         unsafe { std::slice::from_raw_parts(p, n) }
     };
     order.cmp(bytes(a, n), bytes(b, m)) as c_int
@@ -158,30 +159,30 @@ macro_rules! built_in_functions {
     ($($(#[$doc:meta])* $name:ident => $order:expr;)*) => {$(
         $(#[$doc])*
         /// # Safety
-        /// Both keys are as long as is said, or null.
+        /// Both keys are null or valid for the given sizes.
         #[unsafe(no_mangle)]
         pub unsafe extern "C-unwind" fn $name(
             key1: *const u8, key1_size: usize, key2: *const u8, key2_size: usize, _ctx: *mut c_void,
         ) -> c_int {
-            // SAFETY: passed on.
+            // SAFETY: the caller's guarantees are passed on.
             unsafe { by($order, key1, key1_size, key2, key2_size) }
         }
     )*};
 }
 
 built_in_functions! {
-    /// Unsigned bytes, shorter first.
+    /// Compares unsigned bytes, a prefix before its extensions.
     tidesdb_comparator_memcmp => KeyComparator::Bytes;
-    /// Little-endian unsigned integers of 8 bytes.
+    /// Compares little-endian unsigned 64-bit integers.
     tidesdb_comparator_uint64 => KeyComparator::U64;
-    /// Little-endian signed integers of 8 bytes.
+    /// Compares little-endian signed 64-bit integers.
     tidesdb_comparator_int64 => KeyComparator::I64;
-    /// Unsigned bytes, backward.
+    /// Compares unsigned bytes in descending order.
     tidesdb_comparator_reverse_memcmp => KeyComparator::Reverse;
-    /// ASCII letters without their case.
+    /// Compares bytes, ignoring the case of ASCII letters.
     tidesdb_comparator_case_insensitive => KeyComparator::CaseInsensitive;
-    /// Text that ends before its first NUL. TidesDB reads on until there is one; here a key without
-    /// one ends with its size.
+    /// Compares text up to its first NUL. TidesDB reads until it finds one; here a key without NUL
+    /// ends at its size.
     tidesdb_comparator_lexicographic => KeyComparator::Lexicographic;
 }
 
@@ -197,11 +198,11 @@ mod tests {
         m: usize,
         ctx: *mut c_void,
     ) -> c_int {
-        // SAFETY: passed on.
+        // SAFETY: the caller's guarantees are passed on.
         -unsafe { tidesdb_comparator_memcmp(a, n, b, m, ctx) }
     }
-    /// As some that are made for keys of one length: more than the key has may be read, and on
-    /// other keys it is no order.
+    /// Like comparators written for keys of one length: reads eight bytes whatever the size, and is
+    /// not a total order for other keys.
     unsafe extern "C-unwind" fn eight_bytes(
         a: *const u8,
         n: usize,
@@ -212,7 +213,7 @@ mod tests {
         if n != 8 || m != 8 {
             return 1;
         }
-        // SAFETY: eight bytes each.
+        // SAFETY: the keys have eight bytes each.
         let [a, b] = [a, b].map(|p| u64::from_be_bytes(unsafe { p.cast::<[u8; 8]>().read() }));
         a.cmp(&b) as c_int
     }

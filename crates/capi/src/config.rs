@@ -1,8 +1,8 @@
-//! What the program asks for, as options of the engine. Pure.
+//! Converts TidesDB settings to options of the engine. Pure functions.
 //!
-//! Every field is honoured, or refused with its name, or (where it steers a machine that this
-//! engine does not have: skip lists, sampled indexes, thread pools) checked, kept, reported back,
-//! and said in the log to have no counterpart: [`notes`].
+//! Every field is applied, refused with its name, or - where it configures a mechanism that this
+//! engine does not have (skip lists, sampled indexes, thread pools) - validated, stored, reported
+//! back and logged as ignored: see [`ignored_database_settings`].
 
 use crate::abi::*;
 use crate::code::{INVALID_ARGS, Result};
@@ -12,7 +12,7 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::time::Duration;
 
-/// The settings of a family that nobody has asked otherwise for.
+/// Default settings of a column family.
 pub const DEFAULT_FAMILY_CONFIG: FamilyConfig = FamilyConfig {
     name: [0; NAME_BYTES],
     write_buffer_size: 64 << 20,
@@ -48,7 +48,7 @@ pub const DEFAULT_FAMILY_CONFIG: FamilyConfig = FamilyConfig {
     object_prefetch_compaction: 1,
 };
 
-/// The settings of a database that nobody has asked otherwise for.
+/// Default settings of a database.
 pub const DEFAULT_CONFIG: Config = Config {
     db_path: c"./tidesdb".as_ptr(),
     num_flush_threads: 0,
@@ -71,7 +71,7 @@ pub const DEFAULT_CONFIG: Config = Config {
     finish_compactions_on_close: 0,
 };
 
-/// The settings of an object store that nobody has asked otherwise for.
+/// Default settings of an object store.
 pub const DEFAULT_OBJECT_STORE_CONFIG: ObjectStoreConfig = ObjectStoreConfig {
     local_cache_path: std::ptr::null(),
     local_cache_max_bytes: 0,
@@ -95,7 +95,7 @@ fn invalid_field<T>(field: &str, why: &str) -> Result<T> {
     Err(INVALID_ARGS.with_text(format!("{field}: {why}")))
 }
 
-/// A level of isolation.
+/// Converts an isolation level from its number.
 pub fn isolation_from_c(level: c_int) -> Result<Isolation> {
     Ok(match level {
         0 => Isolation::ReadUncommitted,
@@ -107,7 +107,7 @@ pub fn isolation_from_c(level: c_int) -> Result<Isolation> {
     })
 }
 
-/// Its number.
+/// Returns the number of an isolation level.
 pub fn isolation_to_c(isolation: Isolation) -> c_int {
     match isolation {
         Isolation::ReadUncommitted => 0,
@@ -134,7 +134,7 @@ fn compression_from_c(algorithm: c_int) -> Result<Compression> {
     })
 }
 
-/// How durable a commit is that writes to a family.
+/// Returns the durability of commits to a column family with these settings.
 pub fn durability_from_c(mode: c_int, interval_us: u64) -> Result<Durability> {
     Ok(match mode {
         SYNC_NONE => Durability::None,
@@ -152,7 +152,7 @@ pub fn durability_from_c(mode: c_int, interval_us: u64) -> Result<Durability> {
     })
 }
 
-/// The more durable of two.
+/// Returns the stronger of two durability levels.
 pub fn stronger_durability(a: Durability, b: Durability) -> Durability {
     match (a, b) {
         (Durability::Full, _) | (_, Durability::Full) => Durability::Full,
@@ -162,12 +162,12 @@ pub fn stronger_durability(a: Durability, b: Durability) -> Durability {
     }
 }
 
-/// A setting brought into the range that the engine takes; 0 asks for the default.
+/// Clamps a setting to the engine's limits; 0 selects the default.
 fn clamp_or_default<N: Ord + Default>(given: N, default: N, least: N, most: N) -> N {
     if given == N::default() { default } else { given.clamp(least, most) }
 }
 
-/// What is checked before a family gets these settings.
+/// Validates the settings of a column family.
 fn check_family_config(c: &FamilyConfig) -> Result<()> {
     if c.enable_bloom_filter != 0 && !(c.bloom_fpr > 0.0 && c.bloom_fpr < 1.0) && c.bloom_fpr != 0.0
     {
@@ -196,8 +196,8 @@ fn check_family_config(c: &FamilyConfig) -> Result<()> {
     Ok(())
 }
 
-/// Settings of a family for the engine; `unified_bytes`: the memtable that all share, if one was
-/// asked for.
+/// Converts the settings of a column family to engine options. `unified_bytes` is the size of the
+/// shared memtable, if configured.
 pub fn family_options(
     c: &FamilyConfig,
     order: KeyComparator,
@@ -219,13 +219,13 @@ pub fn family_options(
         .isolation(Some(isolation_from_c(c.default_isolation_level)?));
     Ok(match c.enable_bloom_filter {
         0 => options.filter_bits(0),
-        // As TidesDB, which takes its default where none is given.
+        // Like TidesDB, use its default if no value is set.
         _ if c.bloom_fpr == 0.0 => options.filter_rate(DEFAULT_FAMILY_CONFIG.bloom_fpr),
         _ => options.filter_rate(c.bloom_fpr),
     })
 }
 
-/// Settings of a family that was not made through C.
+/// Returns settings for a column family that was not created through C.
 pub fn family_config_from_options(o: &FamilyOptions) -> FamilyConfig {
     FamilyConfig {
         write_buffer_size: o.memtable_bytes as usize,
@@ -250,7 +250,7 @@ pub fn family_config_from_options(o: &FamilyOptions) -> FamilyConfig {
     }
 }
 
-/// Fields of a family that ask for something this engine has no counterpart of.
+/// Lists fields of a column family that request a mechanism the engine does not have.
 pub fn ignored_family_settings(c: &FamilyConfig) -> Vec<&'static str> {
     let fields = [
         ("min_levels", c.min_levels > DEFAULT_FAMILY_CONFIG.min_levels),
@@ -293,7 +293,7 @@ pub fn ignored_family_settings(c: &FamilyConfig) -> Vec<&'static str> {
     fields.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect()
 }
 
-/// Fields of a database of that sort.
+/// Lists such fields of a database.
 pub fn ignored_database_settings(c: &Config) -> Vec<&'static str> {
     let fields = [
         ("num_flush_threads", c.num_flush_threads > 0),
@@ -309,7 +309,8 @@ pub fn ignored_database_settings(c: &Config) -> Vec<&'static str> {
     fields.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect()
 }
 
-/// Settings of a database for the engine. The path and the object store are looked at elsewhere.
+/// Converts the settings of a database to engine options. Path and object store are handled by the
+/// caller.
 pub fn database_options(c: &Config) -> Result<Options> {
     for (name, n) in [
         ("num_flush_threads", c.num_flush_threads),
@@ -325,7 +326,7 @@ pub fn database_options(c: &Config) -> Result<Options> {
         return invalid_field("log_level", "0 (debug) to 4 (fatal), or 99 (none)");
     }
     if c.unified_memtable != 0 {
-        // An interval of 0 is TidesDB's default one here.
+        // An interval of 0 selects TidesDB's default interval.
         unified_durability(c)?;
     }
     let budget = if c.max_memory_usage == 0 { 0 } else { (c.max_memory_usage as u64).max(1 << 20) };
@@ -335,13 +336,14 @@ pub fn database_options(c: &Config) -> Result<Options> {
         .block_cache_bytes(c.block_cache_size as u64)
         .memory_budget(budget)
         .max_open_files(u32::try_from(c.max_open_sstables).unwrap_or(u32::MAX))
-        // Until the families say theirs.
+        // Until the settings of the column families are loaded.
         .min_free_space(1 << 20)
-        // The lines go through our log, in its form.
+        // The library writes the log itself, in TidesDB's format.
         .log_file_bytes(0))
 }
 
-/// How durable every commit is in a database with one memtable for all families.
+/// Returns the durability of every commit in a database with a memtable shared by all column
+/// families.
 pub fn unified_durability(c: &Config) -> Result<Durability> {
     let interval = if c.unified_memtable_sync_interval_us == 0 {
         DEFAULT_FAMILY_CONFIG.sync_interval_us
@@ -354,8 +356,7 @@ pub fn unified_durability(c: &Config) -> Result<Durability> {
     }
 }
 
-/// The settings that a family has from now on, of what it has and what is asked for. The order and
-/// the format of tables stay.
+/// Merges requested settings into the current ones. Comparator and table format are kept.
 pub fn merge_runtime_config(old: &FamilyConfig, new: &FamilyConfig) -> FamilyConfig {
     FamilyConfig {
         name: old.name,
@@ -371,7 +372,7 @@ pub fn merge_runtime_config(old: &FamilyConfig, new: &FamilyConfig) -> FamilyCon
     }
 }
 
-/// The comparator's name of a family.
+/// Returns the comparator name of a column family.
 pub fn comparator_name(c: &FamilyConfig) -> Result<String> {
     read_field(&c.comparator_name)
 }

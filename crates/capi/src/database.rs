@@ -1,4 +1,5 @@
-//! The calls that open, close and configure: `tidesdb_init`, `tidesdb_open`, defaults, comparators.
+//! Calls that open, close and configure databases: `tidesdb_init`, `tidesdb_open`, defaults,
+//! comparators, copies.
 
 use crate::abi::*;
 use crate::alloc::{self, Calloc, Free, Malloc, Realloc};
@@ -14,7 +15,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::PoisonError;
 
-/// Names the allocator of what the library gives away. 0; -1 if that was done already.
+/// Sets the allocator for memory returned to the program. Returns 0, or -1 if it was set before.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_init(
     malloc: Option<Malloc>,
@@ -25,64 +26,64 @@ pub extern "C" fn tidesdb_init(
     if alloc::init(malloc, calloc, realloc, free) { 0 } else { -1 }
 }
 
-/// Initializes with C's allocator, if nobody has initialized.
+/// Initialises the library with C's allocator if it is not initialised yet.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_ensure_initialized() {
     alloc::ensure_initialized();
 }
 
-/// Back to C's allocator. Databases stay open.
+/// Resets the allocator to C's. Databases stay open.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_finalize() {
     alloc::finalize();
 }
 
-/// Gives back memory that the library gave.
+/// Frees memory that the library returned.
 ///
 /// # Safety
-/// `ptr` is null, or was given by the library and not given back yet.
+/// `ptr` is null, or was returned by the library and not freed yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_free(ptr: *mut c_void) {
-    // SAFETY: says the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { alloc::release(ptr) }
 }
 
-/// Settings of a database to start from.
+/// Returns the default settings of a database.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_default_config() -> Config {
     config::DEFAULT_CONFIG
 }
 
-/// Settings of a family to start from.
+/// Returns the default settings of a column family.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_default_column_family_config() -> FamilyConfig {
     config::DEFAULT_FAMILY_CONFIG
 }
 
-/// Settings of an object store to start from.
+/// Returns the default settings of an object store.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_objstore_default_config() -> ObjectStoreConfig {
     config::DEFAULT_OBJECT_STORE_CONFIG
 }
 
-/// Whether a compression can be used: all that have a number can.
+/// Returns 1 if a compression algorithm is available: all with a known number are.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_compression_available(algorithm: c_int) -> c_int {
     c_int::from((COMPRESS_NONE..=COMPRESS_LZ4_FAST).contains(&algorithm))
 }
 
-/// Asks for so many open files (0 or less: asks how many there may be). How many there may be then.
+/// Raises the limit of open files to `desired`, if positive. Returns the limit in effect.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_raise_open_file_limit(desired: c_long) -> c_long {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: a place for the answer.
+    // SAFETY: `limit` is valid for writing.
     if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } != 0 {
         return -1;
     }
     let wanted = libc::rlim_t::try_from(desired).unwrap_or(0).min(limit.rlim_max);
     if wanted > limit.rlim_cur {
         let raised = libc::rlimit { rlim_cur: wanted, ..limit };
-        // SAFETY: a whole structure.
+        // SAFETY: a valid structure.
         if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } == 0 {
             limit = raised;
         }
@@ -90,7 +91,7 @@ pub extern "C" fn tidesdb_raise_open_file_limit(desired: c_long) -> c_long {
     c_long::try_from(limit.rlim_cur).unwrap_or(c_long::MAX)
 }
 
-/// What the engine does is said in the log, from this level on.
+/// Writes the engine's log lines from this level on to the library's log.
 fn with_log_listener(options: Options, level: c_int) -> Options {
     let least = match level {
         LOG_DEBUG => LogLevel::Debug,
@@ -101,7 +102,7 @@ fn with_log_listener(options: Options, level: c_int) -> Options {
     };
     options.log_listener(least, |level, line| {
         let level = match level {
-            // An open that waits for a comparator is no error.
+            // An open that waits for a comparator is not an error.
             _ if line.contains(perigee::REGISTERED_COMPARATOR) => LOG_DEBUG,
             LogLevel::Error => LOG_ERROR,
             LogLevel::Warn => LOG_WARN,
@@ -119,14 +120,15 @@ pub fn open_database(
     c: &Config,
     with: impl FnOnce(Options) -> Result<Options, Code>,
 ) -> Result<usize, Code> {
-    // SAFETY: the path is null or text, as the interface says.
+    // SAFETY: the path is null or a NUL-terminated string, as the interface requires.
     let path = unsafe { text(c.db_path) }?;
     if path.is_empty() {
-        return Err(INVALID_ARGS.with_message("db_path: a directory"));
+        return Err(INVALID_ARGS.with_message("db_path must name a directory"));
     }
     if !c.object_store.is_null() {
         return Err(INVALID_ARGS.with_message(
-            "object_store: this library keeps databases on local disks only; leave the field null (nothing was opened)",
+            "object_store: only databases on local disks are supported; set the field to null (no \
+             database was opened)",
         ));
     }
     let options = with_log_listener(with(config::database_options(c)?)?, c.log_level);
@@ -134,7 +136,7 @@ pub fn open_database(
     let path = PathBuf::from(path);
     let log_file = (c.log_to_file != 0).then(|| path.join("LOG"));
     let database = Arc::new(Database::new(path, options, c, log_file)?);
-    // The file is in the directory, which an open that fails must not leave behind.
+    // The log file is in the database directory, which a failed open must not leave behind.
     if database.log_path.is_some() {
         log::start_buffering();
     }
@@ -149,15 +151,12 @@ pub fn open_database(
     }
     let notes = config::ignored_database_settings(c);
     if !notes.is_empty() {
-        log::info(&format!(
-            "without effect, because this engine sees to it by itself: {}",
-            notes.join(", ")
-        ));
+        log::info(&format!("settings without effect on this engine: {}", notes.join(", ")));
     }
     match opened {
         Err(e) if !there => return Err(e),
         Err(_) => log::info(&format!(
-            "the database is opened when its comparators are registered: {}",
+            "the database will be opened when its comparators are registered: {}",
             crate::code::last_error()
         )),
         Ok(()) => {}
@@ -165,16 +164,16 @@ pub fn open_database(
     DATABASES.insert(database)
 }
 
-/// Opens a database, or makes one.
+/// Opens a database, and creates it if it does not exist.
 ///
 /// # Safety
-/// `config` is null or a whole structure, `db` null or a place for a pointer.
+/// `config` is null or points to a valid structure, `db` null or valid for writing a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_open(config: *const Config, db: *mut Handle) -> c_int {
     alloc::ensure_initialized();
     crate::log_write::connect();
     let code = call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let (c, place) = unsafe { (struct_param(config)?, out_param(db)?) };
         *place = null_mut();
         *place = open_database(c, Ok)? as Handle;
@@ -186,27 +185,27 @@ pub unsafe extern "C" fn tidesdb_open(config: *const Config, db: *mut Handle) ->
     code
 }
 
-/// Closes a database: every handle of it and of what is in it is no good any more, transactions and
-/// iterators but for freeing.
+/// Closes a database. All handles of it and of its objects become invalid; transactions and
+/// iterators can only be freed.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_close(db: Handle) -> c_int {
     call(|| {
         if db.is_null() {
-            return Err(INVALID_ARGS.with_message("a null pointer where a database is needed"));
+            return Err(INVALID_ARGS.with_message("the database handle is null"));
         }
         if in_hook() {
-            return Err(INVALID_ARGS.with_message("a commit hook may not close databases"));
+            return Err(INVALID_ARGS.with_message("a commit hook must not close a database"));
         }
         DATABASES.remove(db as usize).map_err(database_closed)?.close()
     })
 }
 
-/// Makes a comparator known to a database. The function must be a total order, the same whenever
-/// the program runs.
+/// Registers a comparator with a database. The function must be a total order, and the same one
+/// each time the program runs.
 ///
 /// # Safety
-/// `name` and `ctx_str` are null or text; `fn_` compares keys, on any thread, until the database is
-/// closed.
+/// `name` and `ctx_str` are null or NUL-terminated strings; `fn_` can compare keys on any thread
+/// until the database is closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_register_comparator(
     db: Handle,
@@ -217,20 +216,19 @@ pub unsafe extern "C" fn tidesdb_register_comparator(
 ) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let name = unsafe { text(name) }?;
-        let function = fn_.ok_or_else(|| {
-            INVALID_ARGS.with_message("a null pointer where a comparator is needed")
-        })?;
+        let function =
+            fn_.ok_or_else(|| INVALID_ARGS.with_message("the comparator function is null"))?;
         comparator::check_name(name)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         if !ctx_str.is_null() && unsafe { CStr::from_ptr(ctx_str) }.count_bytes() >= CONTEXT_BYTES {
             return Err(INVALID_ARGS
-                .with_message("the text of a comparator's context has at most 255 bytes"));
+                .with_message("the context string of a comparator must have at most 255 bytes"));
         }
         if comparator::built_in_comparator(name).is_some() {
             return Err(
-                INVALID_ARGS.with_message("a comparator of that name is registered already")
+                INVALID_ARGS.with_message("a comparator of that name is already registered")
             );
         }
         let function = UserComparator { call: function, context: ctx };
@@ -242,10 +240,11 @@ pub unsafe extern "C" fn tidesdb_register_comparator(
     })
 }
 
-/// The comparator of that name.
+/// Returns the registered comparator of that name.
 ///
 /// # Safety
-/// `name` is null or text; `fn_` and `ctx` are null or places for answers.
+/// `name` is null or a NUL-terminated string; `fn_` and `ctx` are null or valid for writing the
+/// results.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_get_comparator(
     db: Handle,
@@ -255,7 +254,7 @@ pub unsafe extern "C" fn tidesdb_get_comparator(
 ) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let name = unsafe { text(name) }?;
         let registered = db.comparators.read().unwrap_or_else(PoisonError::into_inner);
         let own = registered.iter().find(|r| r.name == name).map(|r| r.function);
@@ -263,7 +262,7 @@ pub unsafe extern "C" fn tidesdb_get_comparator(
         let found = own
             .or(built_in.map(|(_, call)| UserComparator { call, context: null_mut() }))
             .ok_or_else(|| NOT_FOUND.with_message("no comparator of that name is registered"))?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe {
             if let Some(place) = fn_.as_mut() {
                 *place = Some(found.call);
@@ -276,14 +275,14 @@ pub unsafe extern "C" fn tidesdb_get_comparator(
     })
 }
 
-/// An independent copy of the database in `dir`, which must be missing or empty.
+/// Copies the database into `dir`, which must be missing or empty.
 fn checkpoint(db: Handle, dir: *const c_char, shared: bool) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: the interface asks for text.
+        // SAFETY: the interface requires null or a NUL-terminated string.
         let dir = unsafe { text(dir) }?;
         if dir.is_empty() {
-            return Err(INVALID_ARGS.with_message("a directory is needed"));
+            return Err(INVALID_ARGS.with_message("the target directory is missing"));
         }
         let dir = std::path::Path::new(dir);
         if std::fs::read_dir(dir).is_ok_and(|mut d| d.next().is_some()) {
@@ -297,8 +296,8 @@ fn checkpoint(db: Handle, dir: *const c_char, shared: bool) -> c_int {
     })
 }
 
-/// Gives every file of a checkpoint bytes of its own. Whenever it stops, what is there is a whole
-/// database.
+/// Replaces the hard links of a checkpoint by copies. At any interruption the directory is a
+/// complete database.
 fn copy_linked_files(dir: &std::path::Path) -> std::io::Result<()> {
     use std::os::unix::fs::MetadataExt;
     for entry in std::fs::read_dir(dir)? {
@@ -316,59 +315,57 @@ fn copy_linked_files(dir: &std::path::Path) -> std::io::Result<()> {
     std::fs::File::open(dir)?.sync_all()
 }
 
-/// Copies the database into `dir`, which must be missing or empty, byte by byte, while it is in
-/// use.
+/// Copies the database into `dir`, which must be missing or empty, without hard links and while it
+/// is in use.
 ///
 /// # Safety
-/// `dir` is null or text.
+/// `dir` is null or a NUL-terminated string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_backup(db: Handle, dir: *mut c_char) -> c_int {
     checkpoint(db, dir, false)
 }
 
-/// The same with hard links where the file system has them.
+/// Like [`tidesdb_backup`], but with hard links if the file system supports them.
 ///
 /// # Safety
-/// `checkpoint_dir` is null or text.
+/// `checkpoint_dir` is null or a NUL-terminated string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_checkpoint(db: Handle, checkpoint_dir: *const c_char) -> c_int {
     checkpoint(db, checkpoint_dir, true)
 }
 
-/// A database that follows another through an object store: there are none.
+/// Promotes a replica on an object store: fails, because replicas are not supported.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_promote_to_primary(db: Handle) -> c_int {
     call(|| {
         let _db = database(db)?;
-        Err(INVALID_ARGS.with_message("the database is no replica"))
+        Err(INVALID_ARGS.with_message("the database is not a replica"))
     })
 }
 
-/// The connector that there is: one that `tidesdb_open` refuses by name.
+/// Handle of the only connector, which `tidesdb_open` refuses by name.
 static UNSUPPORTED_STORE: c_int = 0;
 
-/// A connector to a directory.
+/// Returns a connector to a directory.
 ///
 /// # Safety
-/// `root_dir` is null or text.
+/// `root_dir` is null or a NUL-terminated string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_objstore_fs_create(root_dir: *const c_char) -> Handle {
     if root_dir.is_null() {
         return null_mut();
     }
-    log::warn("object stores are not there yet: tidesdb_open refuses this connector");
+    log::warn("object stores are not supported yet: tidesdb_open refuses this connector");
     (&raw const UNSUPPORTED_STORE).cast_mut().cast()
 }
 
 fn s3_unsupported() -> Handle {
-    log::error(
-        "this library has no S3 connector yet: a database on local disks is opened without one",
-    );
-    let _ = INVALID_ARGS.with_message("this library has no S3 connector yet");
+    log::error("S3 is not supported yet: open a database on a local disk without a connector");
+    let _ = INVALID_ARGS.with_message("S3 is not supported yet");
     null_mut()
 }
 
-/// A connector to S3: there is none yet, and the answer is null.
+/// Creates an S3 connector: returns null, because S3 is not supported yet.
 #[unsafe(no_mangle)]
 #[allow(clippy::too_many_arguments)]
 pub extern "C" fn tidesdb_objstore_s3_create(
@@ -384,7 +381,7 @@ pub extern "C" fn tidesdb_objstore_s3_create(
     s3_unsupported()
 }
 
-/// The same, with all that can be said of it.
+/// Like `tidesdb_objstore_s3_create`, with all settings.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_objstore_s3_create_config(_config: *const S3Config) -> Handle {
     s3_unsupported()

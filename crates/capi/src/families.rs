@@ -1,4 +1,4 @@
-//! The calls about families: make, drop, rename, clone, list, configure.
+//! Calls for column families: create, drop, rename, clone, list, configure.
 
 use crate::abi::*;
 use crate::code::{CORRUPTION, EXISTS, INVALID_ARGS, IO, NOT_FOUND, Result};
@@ -12,18 +12,18 @@ use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-/// Changes of families are made one after the other.
+/// Serialises changes of column families.
 fn lock_family_changes(db: &Arc<Database>) -> Result<(&Db, MutexGuard<'_, ()>)> {
     let engine = db.engine()?;
     Ok((engine, db.family_changes.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
 fn family_not_found(name: &str) -> crate::code::Code {
-    NOT_FOUND.with_text(format!("there is no column family {name:?}"))
+    NOT_FOUND.with_text(format!("the column family {name:?} does not exist"))
 }
 
 fn family_exists(name: &str) -> crate::code::Code {
-    EXISTS.with_text(format!("there is a column family {name:?} already"))
+    EXISTS.with_text(format!("the column family {name:?} already exists"))
 }
 
 fn log_ignored_settings(name: &str, c: &FamilyConfig) {
@@ -31,12 +31,12 @@ fn log_ignored_settings(name: &str, c: &FamilyConfig) {
     if !notes.is_empty() {
         let all = notes.join(", ");
         log::info(&format!(
-            "family {name:?}: kept and reported, without effect on this engine: {all}"
+            "column family {name:?}: settings without effect on this engine: {all}"
         ));
     }
 }
 
-/// Takes a family that exists in the engine into the list.
+/// Adds an existing column family of the engine to the list.
 fn add_family(
     db: &Arc<Database>,
     inner: perigee::Family,
@@ -55,7 +55,8 @@ fn create_family(db: &Arc<Database>, name: &str, given: &FamilyConfig) -> Result
     let comparator = config::comparator_name(given)?;
     if db.unified_memtable_bytes.is_some() && !comparator.is_empty() && comparator != "memcmp" {
         return Err(INVALID_ARGS.with_message(
-            "comparator_name: one memtable for all families (unified_memtable) has one order, memcmp",
+            "comparator_name: with a memtable shared by all column families (unified_memtable) \
+             only memcmp is possible",
         ));
     }
     let options: FamilyOptions =
@@ -70,7 +71,7 @@ fn create_family(db: &Arc<Database>, name: &str, given: &FamilyConfig) -> Result
         comparator_ctx_cached: null_mut(),
         ..*given
     };
-    // Settings that cannot be stored are refused before anything is made.
+    // Refuse settings that cannot be stored before creating anything.
     ini::write_section(name, &kept)?;
     let made = engine.create_family(&catalog::engine_name(name), options)?;
     catalog::store_settings(engine, name, made.id(), &kept)?;
@@ -81,10 +82,10 @@ fn create_family(db: &Arc<Database>, name: &str, given: &FamilyConfig) -> Result
     Ok(())
 }
 
-/// Makes a family.
+/// Creates a column family.
 ///
 /// # Safety
-/// `name` is null or text, `config` null or a whole structure.
+/// `name` is null or a NUL-terminated string, `config` is null or points to a valid structure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_create_column_family(
     db: Handle,
@@ -93,17 +94,17 @@ pub unsafe extern "C" fn tidesdb_create_column_family(
 ) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         unsafe { create_family(&db, text(name)?, struct_param(config)?) }
     })
 }
 
-/// Takes a family out of the list, and away.
+/// Removes a column family from the list and from the engine.
 fn remove_family(db: &Arc<Database>, engine: &Db, family: &Arc<Family>) -> Result<()> {
     let name = family.name();
     let inside = family.inner.name();
     if inside == "default" {
-        // The engine's own cannot go; empty it is not seen.
+        // The engine's default family cannot be dropped; while it is empty it is not visible.
         engine.clear_family(&inside)?;
     } else {
         engine.drop_family(&inside)?;
@@ -114,28 +115,28 @@ fn remove_family(db: &Arc<Database>, engine: &Db, family: &Arc<Family>) -> Resul
     catalog::delete_settings(engine, &name)
 }
 
-/// Drops a family with all that is in it.
+/// Drops a column family with its data.
 ///
 /// # Safety
-/// `name` is null or text.
+/// `name` is null or a NUL-terminated string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_drop_column_family(db: Handle, name: *const c_char) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let name = unsafe { text(name) }?;
         let (engine, _one) = lock_family_changes(&db)?;
         remove_family(&db, engine, &db.family(name).ok_or_else(|| family_not_found(name))?)
     })
 }
 
-/// Drops a family with all that is in it.
+/// Drops a column family with its data.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_delete_column_family(db: Handle, cf: Handle) -> c_int {
     call(|| {
         let (db, cf) = (database(db)?, family(cf)?);
         if !Arc::ptr_eq(&db, &cf.database) {
-            return Err(INVALID_ARGS.with_message("the column family is of another database"));
+            return Err(INVALID_ARGS.with_message("the column family belongs to another database"));
         }
         let (engine, _one) = lock_family_changes(&db)?;
         if !db.all_families().iter().any(|f| Arc::ptr_eq(f, &cf)) {
@@ -145,10 +146,10 @@ pub extern "C" fn tidesdb_delete_column_family(db: Handle, cf: Handle) -> c_int 
     })
 }
 
-/// Gives a family another name; its handle stays.
+/// Renames a column family; its handle stays valid.
 ///
 /// # Safety
-/// The names are null or text.
+/// The names are null or NUL-terminated strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_rename_column_family(
     db: Handle,
@@ -157,7 +158,7 @@ pub unsafe extern "C" fn tidesdb_rename_column_family(
 ) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let (old, new) = unsafe { (text(old_name)?, text(new_name)?) };
         catalog::check_name(new)?;
         let (engine, _one) = lock_family_changes(&db)?;
@@ -170,8 +171,9 @@ pub unsafe extern "C" fn tidesdb_rename_column_family(
         }
         let inside = family.inner.name();
         if inside == "default" {
-            return Err(INVALID_ARGS
-                .with_message("the family \"default\" that was written from Rust keeps its name"));
+            return Err(INVALID_ARGS.with_message(
+                "the column family \"default\" was written from Rust and cannot be renamed",
+            ));
         }
         catalog::store_settings(engine, new, family.inner.id(), &family.config())?;
         engine.rename_family(&inside, &catalog::engine_name(new))?;
@@ -180,10 +182,10 @@ pub unsafe extern "C" fn tidesdb_rename_column_family(
     })
 }
 
-/// Makes a second family with the same entries and settings.
+/// Creates a second column family with the same entries and settings.
 ///
 /// # Safety
-/// The names are null or text.
+/// The names are null or NUL-terminated strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_clone_column_family(
     db: Handle,
@@ -192,11 +194,11 @@ pub unsafe extern "C" fn tidesdb_clone_column_family(
 ) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let (from, to) = unsafe { (text(src_name)?, text(dst_name)?) };
         catalog::check_name(to)?;
         if from == to {
-            return Err(INVALID_ARGS.with_message("source and clone need different names"));
+            return Err(INVALID_ARGS.with_message("source and clone must have different names"));
         }
         let (engine, _one) = lock_family_changes(&db)?;
         let source = db.family(from).ok_or_else(|| family_not_found(from))?;
@@ -211,15 +213,15 @@ pub unsafe extern "C" fn tidesdb_clone_column_family(
     })
 }
 
-/// The family of that name; null if there is none.
+/// Returns the column family of that name; null if it does not exist.
 ///
 /// # Safety
-/// `name` is null or text.
+/// `name` is null or a NUL-terminated string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_get_column_family(db: Handle, name: *const c_char) -> Handle {
     call_or(null_mut(), || {
         let db = database(db)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let name = unsafe { text(name) }?;
         if let Err(e) = db.engine() {
             log::error(&crate::code::last_error());
@@ -230,10 +232,11 @@ pub unsafe extern "C" fn tidesdb_get_column_family(db: Handle, name: *const c_ch
     })
 }
 
-/// The names of all families: an array and its texts, each to be given back.
+/// Returns the names of all column families: an array and its strings, each to be freed by the
+/// caller.
 ///
 /// # Safety
-/// `names` and `count` are null or places for answers.
+/// `names` and `count` are null or valid for writing the results.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_list_column_families(
     db: Handle,
@@ -242,7 +245,7 @@ pub unsafe extern "C" fn tidesdb_list_column_families(
 ) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let (names, count) = unsafe { (out_param(names)?, out_param(count)?) };
         let all = db.family_names()?;
         (*names, *count) = (null_mut(), 0);
@@ -252,8 +255,8 @@ pub unsafe extern "C" fn tidesdb_list_column_families(
         let array = alloc::allocate(all.len() * size_of::<*mut c_char>())?.cast::<*mut c_char>();
         for (i, family) in all.iter().enumerate() {
             let name = alloc::copy_text(family);
-            // SAFETY: the array has a place for each; what was made before is given back if memory
-            // ends.
+            // SAFETY: the array has an element for each name; strings allocated so far are freed if
+            // memory runs out.
             unsafe {
                 match name {
                     Ok(name) => array.add(i).write(name.cast()),
@@ -270,10 +273,10 @@ pub unsafe extern "C" fn tidesdb_list_column_families(
     })
 }
 
-/// Gives a family other settings; the order of keys and the form of tables stay.
+/// Changes the settings of a column family; comparator and table format are kept.
 ///
 /// # Safety
-/// `new_config` is null or a whole structure.
+/// `new_config` is null or points to a valid structure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_cf_update_runtime_config(
     cf: Handle,
@@ -282,7 +285,7 @@ pub unsafe extern "C" fn tidesdb_cf_update_runtime_config(
 ) -> c_int {
     call(|| {
         let cf = family(cf)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let new = unsafe { struct_param(new_config) }?;
         let (engine, _one) = lock_family_changes(&cf.database)?;
         let now = cf.inner.options();
@@ -296,7 +299,8 @@ pub unsafe extern "C" fn tidesdb_cf_update_runtime_config(
         cf.set_hook(new.commit_hook_fn, new.commit_hook_ctx);
         cf.set_config(c);
         cf.database.update_min_free_space();
-        // What is stored holds after the next open, what is not until then.
+        // Stored settings survive a reopen; if storing fails, the new settings apply until the next
+        // open.
         if persist_to_disk != 0 {
             catalog::store_settings(engine, &cf.name(), cf.inner.id(), &c)
         } else {
@@ -305,11 +309,11 @@ pub unsafe extern "C" fn tidesdb_cf_update_runtime_config(
     })
 }
 
-/// Sets the commit hook of a family; null takes it away.
+/// Sets the commit hook of a column family; null removes it.
 ///
 /// # Safety
-/// `fn_` may be called with `ctx` on any thread that commits, until it is taken away or the
-/// database is closed.
+/// `fn_` may be called with `ctx` on any committing thread, until it is removed or the database is
+/// closed.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_cf_set_commit_hook(
     cf: Handle,
@@ -324,10 +328,10 @@ pub unsafe extern "C" fn tidesdb_cf_set_commit_hook(
     })
 }
 
-/// Reads settings of a family from a file.
+/// Reads the settings of a column family from a file.
 ///
 /// # Safety
-/// The texts are null or text, `config` null or a place for a structure.
+/// The texts are null or NUL-terminated strings, `config` null or valid for writing a structure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_cf_config_load_from_ini(
     ini_file: *const c_char,
@@ -335,26 +339,26 @@ pub unsafe extern "C" fn tidesdb_cf_config_load_from_ini(
     config: *mut FamilyConfig,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let (file, section) = unsafe { (text(ini_file)?, text(section_name)?) };
         if config.is_null() {
-            return Err(INVALID_ARGS.with_message("a null pointer where an answer is to be put"));
+            return Err(INVALID_ARGS.with_message("the pointer for the result is null"));
         }
         let mut c = config::DEFAULT_FAMILY_CONFIG;
         let bytes = std::fs::read(file).map_err(|e| IO.with_text(format!("{file}: {e}")))?;
         let all = String::from_utf8(bytes)
-            .map_err(|_| CORRUPTION.with_text(format!("{file}: not text")))?;
+            .map_err(|_| CORRUPTION.with_text(format!("{file}: not UTF-8")))?;
         ini::read_section(&all, section, &mut c)?;
-        // SAFETY: says the caller; what was there is not read.
+        // SAFETY: guaranteed by the caller; the old contents are not read.
         unsafe { config.write(c) };
         Ok(())
     })
 }
 
-/// Writes settings of a family into a file, whose contents they become.
+/// Writes the settings of a column family to a file, replacing its contents.
 ///
 /// # Safety
-/// The texts are null or text, `config` null or a whole structure.
+/// The texts are null or NUL-terminated strings, `config` is null or points to a valid structure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_cf_config_save_to_ini(
     ini_file: *const c_char,
@@ -362,7 +366,7 @@ pub unsafe extern "C" fn tidesdb_cf_config_save_to_ini(
     config: *const FamilyConfig,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let (file, section, c) =
             unsafe { (text(ini_file)?, text(section_name)?, struct_param(config)?) };
         let all = ini::write_section(section, c)?;
@@ -370,7 +374,7 @@ pub unsafe extern "C" fn tidesdb_cf_config_save_to_ini(
     })
 }
 
-/// The whole file or the one before.
+/// Writes the file atomically: afterwards it has the new or the old contents.
 fn replace_file(file: &Path, contents: &str) -> std::io::Result<()> {
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(".new");

@@ -1,8 +1,8 @@
-//! The border itself: how a call enters and leaves. Nothing unwinds into C; what C gives is looked
-//! at before it is used.
+//! The C boundary: how a call enters and leaves the library. Panics never unwind into C, and
+//! arguments from C are validated before they are used.
 //!
-//! Invariant: a panic of ours ends as [`UNKNOWN`](crate::code::UNKNOWN), and no call enters the
-//! engine from inside a comparator.
+//! Invariant: a panic of the library is returned as [`UNKNOWN`](crate::code::UNKNOWN), and no call
+//! enters the engine from inside a comparator.
 
 use crate::code::{Code, INVALID_ARGS, Result, SUCCESS, TOO_LARGE, UNKNOWN};
 use crate::log;
@@ -12,11 +12,11 @@ use std::ffi::{CStr, c_char, c_int};
 use std::ops::Bound;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Longest path or name that is looked at.
+/// Longest accepted path or name in bytes.
 const TEXT_BYTES_MAX: usize = 64 << 10;
 
 thread_local! {
-    /// Inside how many of the user's functions this thread is.
+    /// Nesting depth of user callbacks on this thread.
     static CALLBACK_DEPTH: Cell<CallbackDepth> = const { Cell::new(CallbackDepth { comparators: 0, hooks: 0 }) };
 }
 
@@ -26,7 +26,7 @@ struct CallbackDepth {
     hooks: u32,
 }
 
-/// A user's function that runs.
+/// Marks a user callback as running until it is dropped.
 pub struct CallbackScope {
     previous: CallbackDepth,
 }
@@ -39,11 +39,11 @@ impl CallbackScope {
         let _ = CALLBACK_DEPTH.try_with(|i| i.set(now));
         CallbackScope { previous: before }
     }
-    /// A comparator runs: the engine may hold any of its locks.
+    /// Enters a comparator: the engine may hold any of its locks.
     pub fn comparator() -> CallbackScope {
         CallbackScope::enter_callback(|i| i.comparators += 1)
     }
-    /// A commit hook runs: no lock is held.
+    /// Enters a commit hook: no lock is held.
     pub fn hook() -> CallbackScope {
         CallbackScope::enter_callback(|i| i.hooks += 1)
     }
@@ -55,7 +55,7 @@ impl Drop for CallbackScope {
     }
 }
 
-/// Whether this thread runs a hook.
+/// Returns true if this thread runs a commit hook.
 pub fn in_hook() -> bool {
     CALLBACK_DEPTH.try_with(Cell::get).is_ok_and(|i| i.hooks > 0)
 }
@@ -64,13 +64,13 @@ pub fn in_hook() -> bool {
 fn check_not_in_comparator() -> Result<()> {
     match CALLBACK_DEPTH.try_with(Cell::get) {
         Ok(i) if i.comparators > 0 => Err(INVALID_ARGS.with_message(
-            "a comparator may not call the library: the engine is in the middle of something",
+            "a comparator must not call the library: the engine may hold locks during the call",
         )),
         _ => Ok(()),
     }
 }
 
-/// Runs a call: its code.
+/// Runs a call and returns its error code.
 #[inline]
 pub fn call(work: impl FnOnce() -> Result<()>) -> c_int {
     match catch_panics(work) {
@@ -79,7 +79,7 @@ pub fn call(work: impl FnOnce() -> Result<()>) -> c_int {
     }
 }
 
-/// Runs a call that answers something else; `otherwise` after an error.
+/// Runs a call that returns another type; returns `otherwise` on an error.
 #[inline]
 pub fn call_or<T>(otherwise: T, work: impl FnOnce() -> Result<T>) -> T {
     catch_panics(work).unwrap_or(otherwise)
@@ -87,8 +87,8 @@ pub fn call_or<T>(otherwise: T, work: impl FnOnce() -> Result<T>) -> T {
 
 #[inline]
 fn catch_panics<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
-    // Everything that a panic leaves half done is behind a handle, whose lock is let go; the engine
-    // looks after itself.
+    // State that a panic leaves incomplete is reachable only through a handle, whose lock is
+    // released; the engine handles its own panics.
     catch_unwind(AssertUnwindSafe(|| {
         check_not_in_comparator()?;
         work()
@@ -99,108 +99,110 @@ fn catch_panics<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
 #[cold]
 fn panic_error() -> Code {
     log::error(
-        "a bug of the library: a call has panicked; please report what standard error says above",
+        "a call panicked: this is a bug in the library; please report it with the panic message \
+         on standard error",
     );
-    UNKNOWN.with_message("a bug of the library: the call has panicked")
+    UNKNOWN.with_message("the call panicked: this is a bug in the library")
 }
 
-/// Bytes that C gives.
+/// Returns bytes passed by C.
 ///
 /// # Safety
-/// `data` is null or points to `size` bytes that stay as they are for `'a`.
+/// `data` is null or points to `size` bytes that are not modified during `'a`.
 #[inline]
 pub unsafe fn bytes<'a>(data: *const u8, size: usize, max: usize) -> Result<&'a [u8]> {
     if data.is_null() {
-        return Err(INVALID_ARGS.with_message("a null pointer where bytes are needed"));
+        return Err(INVALID_ARGS.with_message("the data pointer is null"));
     }
     if size > max {
-        return Err(TOO_LARGE.with_text(format!("{size} bytes, where {max} are the most")));
+        return Err(TOO_LARGE.with_text(format!("{size} bytes exceed the maximum of {max}")));
     }
-    // SAFETY: not null; the caller vouches for the rest, and the limits are far below `isize::MAX`.
+    // SAFETY: not null; the caller guarantees the rest, and the limits are far below `isize::MAX`.
     Ok(unsafe { std::slice::from_raw_parts(data, size) })
 }
 
-/// A key: of one byte at least.
+/// Returns a key, which has at least one byte.
 ///
 /// # Safety
 /// As [`bytes`].
 #[inline]
 pub unsafe fn key<'a>(data: *const u8, size: usize) -> Result<&'a [u8]> {
     if size == 0 {
-        return Err(INVALID_ARGS.with_message("a key has at least one byte"));
+        return Err(INVALID_ARGS.with_message("a key must have at least one byte"));
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller's guarantees are passed on.
     unsafe { bytes(data, size, limits::KEY_BYTES_MAX) }
 }
 
-/// A range of keys.
+/// Bounds of a key range.
 pub type KeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
-/// From `start` to before `end`; null is no bound.
+/// Returns the range from `start` (inclusive) to `end` (exclusive); null means unbounded.
 ///
 /// # Safety
-/// The keys are as long as is said, or null.
+/// The keys are null or valid for the given sizes.
 pub unsafe fn range<'a>(
     start: *const u8,
     start_size: usize,
     end: *const u8,
     end_size: usize,
 ) -> Result<KeyRange<'a>> {
-    // SAFETY: says the caller.
+    // SAFETY: guaranteed by the caller.
     let bound =
         |p: *const u8, n| if p.is_null() { Ok(None) } else { unsafe { key(p, n) }.map(Some) };
     let start = bound(start, start_size)?.map_or(Bound::Unbounded, Bound::Included);
     Ok((start, bound(end, end_size)?.map_or(Bound::Unbounded, Bound::Excluded)))
 }
 
-/// Text that C gives: at most 64 KiB of UTF-8.
+/// Returns a string passed by C: at most 64 KiB of UTF-8.
 ///
 /// # Safety
-/// `text` is null or points to a string that ends with NUL and stays as it is for `'a`.
+/// `text` is null or points to a NUL-terminated string that is not modified during `'a`.
 pub unsafe fn text<'a>(text: *const c_char) -> Result<&'a str> {
     if text.is_null() {
-        return Err(INVALID_ARGS.with_message("a null pointer where text is needed"));
+        return Err(INVALID_ARGS.with_message("the string is null"));
     }
-    // SAFETY: the string ends, says the caller.
+    // SAFETY: the caller guarantees that the string is NUL-terminated.
     let bytes = unsafe { CStr::from_ptr(text) };
     if bytes.count_bytes() > TEXT_BYTES_MAX {
-        return Err(INVALID_ARGS.with_message("a name or path of more than 64 KiB"));
+        return Err(INVALID_ARGS.with_message("the name or path is longer than 64 KiB"));
     }
-    bytes.to_str().map_err(|_| INVALID_ARGS.with_message("a name or path that is not UTF-8"))
+    bytes.to_str().map_err(|_| INVALID_ARGS.with_message("the name or path is not UTF-8"))
 }
 
-/// A place for an answer.
+/// Returns an output parameter.
 ///
 /// # Safety
-/// `place` is null or may be written to.
+/// `place` is null or valid for writing.
 #[inline]
 pub unsafe fn out_param<'a, T>(place: *mut T) -> Result<&'a mut T> {
-    // SAFETY: says the caller; types of answers have no invalid bytes (integers, pointers).
+    // SAFETY: guaranteed by the caller; result types have no invalid bit patterns (integers,
+    // pointers).
     unsafe { place.as_mut() }
-        .ok_or_else(|| INVALID_ARGS.with_message("a null pointer where an answer is to be put"))
+        .ok_or_else(|| INVALID_ARGS.with_message("the pointer for the result is null"))
 }
 
-/// A structure that C gives.
+/// Returns a structure passed by C.
 ///
 /// # Safety
-/// `place` is null or points to a whole one.
+/// `place` is null or points to a valid structure.
 #[inline]
 pub unsafe fn struct_param<'a, T>(place: *const T) -> Result<&'a T> {
-    // SAFETY: says the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { place.as_ref() }
-        .ok_or_else(|| INVALID_ARGS.with_message("a null pointer where a structure is needed"))
+        .ok_or_else(|| INVALID_ARGS.with_message("the pointer to the structure is null"))
 }
 
-/// The text in a field of fixed size: up to its first NUL.
+/// Returns the text in a field of fixed size, up to its first NUL.
 pub fn read_field(field: &[c_char]) -> Result<String> {
     let bytes: Vec<u8> = field.iter().take_while(|c| **c != 0).map(|c| c.cast_unsigned()).collect();
-    String::from_utf8(bytes).map_err(|_| INVALID_ARGS.with_message("a name that is not UTF-8"))
+    String::from_utf8(bytes).map_err(|_| INVALID_ARGS.with_message("the name is not UTF-8"))
 }
 
-/// Text into a field of fixed size; what does not fit, and its NUL, is an error.
+/// Stores text in a field of fixed size; fails if it does not fit with its NUL.
 pub fn set_field(field: &mut [c_char], text: &str) -> Result<()> {
     if text.len() >= field.len() || text.contains('\0') {
-        return Err(INVALID_ARGS.with_message("a name that is too long"));
+        return Err(INVALID_ARGS.with_message("the name is too long"));
     }
     field.fill(0);
     for (to, from) in field.iter_mut().zip(text.bytes()) {

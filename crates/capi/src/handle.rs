@@ -1,17 +1,17 @@
-//! Handles: what C holds of ours. A number, never an address, so that a stale one, a wrong one or
-//! one that was made up is noticed instead of followed.
+//! Handles: references that C holds to objects of the library. A handle is a number, never an
+//! address, so that a stale, wrong or invented one is detected instead of dereferenced.
 //!
 //! ```text
 //!  46  44 43            24 23             4 3  0
 //! ┌──────┬────────────────┬────────────────┬────┐
-//! │ kind │   generation   │     index      │  0 │   a number of 47 bits: no pointer that a program could own
+//! │ kind │   generation   │     index      │  0 │   47 bits: no valid user-space pointer
 //! └──────┴────────────────┴────────────────┴────┘
 //! ```
-//! Each kind has a table of slots that are never freed; a slot says which generation lives in it.
-//! Things that threads share (databases, families) are pinned; things that one thread uses at a
-//! time (transactions, iterators) are held, and a second thread waits. In a child of `fork` every
-//! handle of the parent is refused. Invariant: a value is touched only by who has counted itself in
-//! the slot's state.
+//! Each kind has a table of slots that are never freed; a slot records the generation of its
+//! current value. Objects shared by threads (databases, column families) are pinned; objects used
+//! by one thread at a time (transactions, iterators) are locked, and a second thread waits. In a
+//! child of `fork` every handle of the parent is refused. Invariant: a value is accessed only by
+//! threads counted in the slot's state.
 
 use crate::code::{Code, INVALID_ARGS, INVALID_DB, MEMORY, Result};
 use perigee::env::fork;
@@ -24,32 +24,32 @@ use std::time::Duration;
 
 const INDEX_BITS: u32 = 20;
 const CHUNK_SLOTS: usize = 1 << 10;
-/// So many free slots take turns: a handle's number comes back after so many times a million others
-/// at the earliest.
+/// Minimum number of free slots before one is reused: a handle's number is reused after this many
+/// times a million other handles at the earliest.
 const FREE_SLOTS_MIN: usize = 256;
 const CHUNK_COUNT: usize = (1 << INDEX_BITS) / CHUNK_SLOTS;
 const GENERATION_MASK: u64 = (1 << 20) - 1;
 
-/// The state of a slot: its generation (from bit 32 on), whether something lives in it, whether one
-/// thread holds it, and how many have pinned it.
+/// State of a slot: its generation (from bit 32 on), whether it contains a value, whether one
+/// thread has it locked, and the number of pins.
 const LIVE: u64 = 1 << 31;
 const EXCLUSIVE: u64 = 1 << 30;
-/// Somebody waits to take the value out: nobody enters any more.
+/// A thread waits to remove the value: no further pin or lock is granted.
 const REMOVING: u64 = 1 << 29;
 const PIN_COUNT_MASK: u64 = REMOVING - 1;
 
 struct HandleSlot<T, S> {
     state: AtomicU64,
-    /// The process that made what lives in it: see [`fork::generation`].
+    /// Fork generation of the process that inserted the value: see [`fork::fork_count`].
     fork_generation: AtomicU64,
-    /// What may be looked at without holding the value: it is never freed.
+    /// Data that can be read without locking the value; never freed.
     shared: S,
-    /// The thread that holds it.
+    /// The thread that has the value locked.
     owner: AtomicUsize,
     value: UnsafeCell<Option<T>>,
 }
 
-/// All handles of one kind. `S`: what can be seen of a value without holding it.
+/// All handles of one kind. `S` is the data that can be read without locking a value.
 pub struct HandleTable<T: 'static, S: 'static = ()> {
     kind: u64,
     chunks: [OnceLock<Box<[HandleSlot<T, S>]>>; CHUNK_COUNT],
@@ -57,27 +57,27 @@ pub struct HandleTable<T: 'static, S: 'static = ()> {
 }
 
 struct FreeSlots {
-    /// The longest free first: so a stale handle meets its number again as late as can be.
+    /// Least recently freed first, so that a stale handle's number is reused as late as possible.
     slots: VecDeque<u32>,
-    /// Slots from here on were never used.
+    /// Slots from this index on were never used.
     next: u32,
 }
 
-// SAFETY: a slot's value is reached through `Pin` (shared: `T: Sync` needed) and `Hold` (exclusive,
-// from any thread: `T: Send`).
+// SAFETY: a slot's value is accessed only through `PinnedValue` (shared: requires `T: Sync`) and
+// `LockedValue` (exclusive, from any thread: requires `T: Send`).
 unsafe impl<T: Send + Sync, S: Sync> Sync for HandleTable<T, S> {}
 
-/// A pinned value: it lives until this is dropped.
+/// A pinned value: it is not removed until this is dropped.
 pub struct PinnedValue<'a, T, S = ()> {
     slot: &'a HandleSlot<T, S>,
 }
 
-/// A held value: nobody else sees it until this is dropped.
+/// A locked value: no other thread accesses it until this is dropped.
 pub struct LockedValue<'a, T, S = ()> {
     slot: &'a HandleSlot<T, S>,
 }
 
-/// Something of this thread alone, whose address names it.
+/// Returns a number that identifies this thread: the address of a thread-local variable.
 pub fn current_thread_id() -> usize {
     thread_local! { static THREAD_MARKER: u8 = const { 0 }; }
     THREAD_MARKER.try_with(|me| std::ptr::from_ref(me) as usize).unwrap_or(1)
@@ -85,24 +85,25 @@ pub fn current_thread_id() -> usize {
 
 #[cold]
 fn invalid_handle() -> Code {
-    INVALID_ARGS.with_message("a handle that is null, was freed, or is of another kind")
+    INVALID_ARGS.with_message("the handle is null, was freed, or is of another kind")
 }
 
-/// Handles of the parent are refused in a forked child: their files, threads and locks are the
-/// parent's.
+/// Error for a handle of the parent in a forked child: its files, threads and locks belong to the
+/// parent.
 #[cold]
 fn forked_handle() -> Code {
     INVALID_DB.with_message(
-        "this process was forked from the one that made the handle: open the database here after the parent has closed it",
+        "the handle was created before this process was forked: open the database here after the \
+         parent has closed it",
     )
 }
 
 #[cold]
 fn reentrant_use() -> Code {
-    INVALID_ARGS.with_message("this thread is inside a call with that handle already")
+    INVALID_ARGS.with_message("this thread is already inside a call with this handle")
 }
 
-/// What a thread does that must wait, by the number of its tries.
+/// Waits before the next attempt; longer the more attempts failed.
 pub fn backoff(tries: u32) {
     match tries {
         0..64 => std::hint::spin_loop(),
@@ -112,7 +113,7 @@ pub fn backoff(tries: u32) {
 }
 
 impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
-    /// An empty table; each needs a kind of its own, from 1 to 7.
+    /// Creates an empty table. Each table needs its own kind, from 1 to 7.
     pub const fn new(kind: u64) -> HandleTable<T, S> {
         HandleTable {
             kind,
@@ -137,12 +138,12 @@ impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
         }
     }
 
-    /// Gives a value a handle.
+    /// Inserts a value and returns its handle.
     pub fn insert(&self, value: T) -> Result<usize> {
         self.insert_with(value, |_| ())
     }
 
-    /// The same; `side` prepares what can be seen of it.
+    /// Like `insert`; `side` initialises the data that can be read without locking.
     pub fn insert_with(&self, value: T, side: impl FnOnce(&S)) -> Result<usize> {
         let index = {
             let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,7 +154,11 @@ impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
                     free.next += 1;
                     free.next - 1
                 }
-                None => return Err(MEMORY.with_message("more than a million handles of one kind")),
+                None => {
+                    return Err(
+                        MEMORY.with_message("more than a million handles of one kind are open")
+                    );
+                }
             }
         } as usize;
         let chunk = self.chunks[index / CHUNK_SLOTS].get_or_init(|| {
@@ -168,8 +173,8 @@ impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
         });
         let slot = &chunk[index % CHUNK_SLOTS];
         let generation = slot.state.load(Acquire) >> 32;
-        // SAFETY: the slot is free and was taken from the list of free ones by this thread alone:
-        // no handle leads to it.
+        // SAFETY: the slot is free and this thread took it from the free list: no handle refers to
+        // it.
         unsafe { *slot.value.get() = Some(value) };
         side(&slot.shared);
         slot.fork_generation.store(fork::fork_count(), Relaxed);
@@ -177,7 +182,7 @@ impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
         Ok((self.kind << 44 | generation << 24 | (index as u64) << 4) as usize)
     }
 
-    /// Whether the handle is good.
+    /// Returns true if the handle is valid.
     #[inline]
     pub fn is_valid(&self, raw: usize) -> bool {
         self.find_slot(raw as u64).is_ok_and(|(slot, generation)| {
@@ -186,7 +191,7 @@ impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
         })
     }
 
-    /// What can be seen of a value without holding it, if the handle is good.
+    /// Returns the data that can be read without locking the value, if the handle is valid.
     #[inline]
     pub fn peek_shared(&self, raw: usize) -> Result<&S> {
         let (slot, generation) = self.find_slot(raw as u64)?;
@@ -195,7 +200,7 @@ impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
         if there { Ok(&slot.shared) } else { Err(invalid_handle()) }
     }
 
-    /// Changes the state by `step` as soon as `ready` says so.
+    /// Adds `step` to the state as soon as no bit of `busy` is set.
     #[inline]
     fn acquire(
         slot: &HandleSlot<T, S>,
@@ -230,7 +235,7 @@ impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
         Self::acquire(slot, generation, EXCLUSIVE, 1).map(|slot| PinnedValue { slot })
     }
 
-    /// Holds a value.
+    /// Locks a value.
     #[inline]
     pub fn lock(&self, raw: usize) -> Result<LockedValue<'_, T, S>> {
         let (slot, generation) = self.find_slot(raw as u64)?;
@@ -239,8 +244,8 @@ impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
         Ok(LockedValue { slot })
     }
 
-    /// Takes a value out: its handle is no good from the first moment on; who is inside is waited
-    /// for.
+    /// Removes a value. Its handle becomes invalid immediately; waits until all pins and locks are
+    /// released.
     pub fn remove(&self, raw: usize) -> Result<T> {
         let (slot, generation) = self.find_slot(raw as u64)?;
         let mut state = slot.state.load(Relaxed);
@@ -261,7 +266,8 @@ impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
             tries += 1;
             backoff(tries);
         }
-        // SAFETY: nobody is inside, and nobody enters what is going; only one thread has set that.
+        // SAFETY: no thread accesses the value, and `REMOVING`, which only one thread can set,
+        // prevents further access.
         let value = unsafe { (*slot.value.get()).take() };
         slot.state.store(((generation + 1) & GENERATION_MASK) << 32, Release);
         let index = (raw >> 4) & ((1 << INDEX_BITS) - 1);
@@ -274,8 +280,8 @@ impl<T, S> Deref for PinnedValue<'_, T, S> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: while this is counted in the slot's state nobody holds it, so nobody changes the
-        // value.
+        // SAFETY: while this pin is counted in the slot's state no thread has the value locked, so
+        // it is not modified.
         unsafe { (*self.slot.value.get()).as_ref() }.expect("a live slot has a value")
     }
 }
@@ -288,7 +294,7 @@ impl<T, S> Drop for PinnedValue<'_, T, S> {
 }
 
 impl<T, S> LockedValue<'_, T, S> {
-    /// What others may see of it.
+    /// Returns the data that can be read without locking.
     #[inline]
     pub fn shared(&self) -> &S {
         &self.slot.shared
@@ -307,8 +313,8 @@ impl<T, S> Deref for LockedValue<'_, T, S> {
 impl<T, S> DerefMut for LockedValue<'_, T, S> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: `HELD` was set by this thread and is cleared when this is dropped; with it set
-        // nobody else enters.
+        // SAFETY: `EXCLUSIVE` was set by this thread and is cleared when this is dropped; while it
+        // is set no other thread accesses the value.
         unsafe { (*self.slot.value.get()).as_mut() }.expect("a live slot has a value")
     }
 }
@@ -317,7 +323,7 @@ impl<T, S> Drop for LockedValue<'_, T, S> {
     #[inline]
     fn drop(&mut self) {
         self.slot.owner.store(0, Relaxed);
-        // Another thread may say meanwhile that it wants to take the value out.
+        // Another thread may set `REMOVING` meanwhile.
         self.slot.state.fetch_and(!EXCLUSIVE, Release);
     }
 }

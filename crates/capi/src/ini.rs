@@ -1,5 +1,5 @@
-//! Settings of a family as text, in the form of TidesDB's `config.ini`: sections, `key = value`,
-//! comments from `;` or `#` on.
+//! Settings of a column family as text, in the format of TidesDB's `config.ini`: sections, `key =
+//! value`, comments after `;` or `#`.
 
 use crate::abi::{
     COMPRESS_LZ4, COMPRESS_LZ4_FAST, COMPRESS_NONE, COMPRESS_SNAPPY, COMPRESS_ZSTD, FamilyConfig,
@@ -19,7 +19,7 @@ const COMPRESSIONS: [(&str, i32); 5] = [
     ("LZ4_FAST", COMPRESS_LZ4_FAST),
 ];
 
-/// The settings that are plain numbers, with the names that they have in files.
+/// Numeric settings with their names in files.
 macro_rules! numbers {
     ($with:ident) => {
         $with! {
@@ -50,7 +50,7 @@ macro_rules! numbers {
     };
 }
 
-/// One section. The name of the family, its hook and what is cached are not in it.
+/// Writes one section. Name, hook and cached values of the column family are not included.
 pub fn write_section(section: &str, c: &FamilyConfig) -> Result<String> {
     let mut text = format!("[{section}]\n");
     macro_rules! put {
@@ -69,7 +69,7 @@ pub fn write_section(section: &str, c: &FamilyConfig) -> Result<String> {
         || section.contains(']')
     {
         return Err(INVALID_ARGS.with_message(
-            "a name with control characters or ']' cannot stand in a file of settings",
+            "a name with control characters or ']' cannot be written to a settings file",
         ));
     }
     let _ = writeln!(text, "comparator_name = {}", quoted(&comparator));
@@ -79,7 +79,7 @@ pub fn write_section(section: &str, c: &FamilyConfig) -> Result<String> {
     Ok(text)
 }
 
-/// A text as it is, or in quotes where a reader would cut it.
+/// Returns text as it is, or in quotes where a reader would truncate it.
 fn quoted(text: &str) -> Cow<'_, str> {
     if text.trim() != text || text.contains(" ;") || text.starts_with('"') {
         Cow::Owned(format!("\"{text}\""))
@@ -88,7 +88,7 @@ fn quoted(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The text behind `=`, without its comment.
+/// Returns the text after `=` without its comment.
 fn unquoted(value: &str) -> &str {
     let value = value.trim();
     if let Some((inner, _)) = value.strip_prefix('"').and_then(|v| v.rsplit_once('"')) {
@@ -98,9 +98,9 @@ fn unquoted(value: &str) -> &str {
 }
 
 fn number<N: FromStr>(value: &str, line: usize) -> Result<N> {
-    value.parse().map_err(|_| {
-        CORRUPTION.with_text(format!("line {line}: {value:?} is not a number that fits"))
-    })
+    value
+        .parse()
+        .map_err(|_| CORRUPTION.with_text(format!("line {line}: {value:?} is not a valid number")))
 }
 
 fn set_field_from_text(c: &mut FamilyConfig, key: &str, value: &str, line: usize) -> Result<()> {
@@ -119,28 +119,30 @@ fn set_field_from_text(c: &mut FamilyConfig, key: &str, value: &str, line: usize
             c.compression_algorithm = match known {
                 Some((_, n)) => *n,
                 None => {
-                    return Err(CORRUPTION
-                        .with_text(format!("line {line}: there is no compression {value:?}")));
+                    return Err(
+                        CORRUPTION.with_text(format!("line {line}: unknown compression {value:?}"))
+                    );
                 }
             };
         }
         "default_isolation_level" => {
             let level: i32 = number(value, line)?;
             if !(0..=SERIALIZABLE).contains(&level) {
-                return Err(CORRUPTION
-                    .with_text(format!("line {line}: there is no level of isolation {level}")));
+                return Err(
+                    CORRUPTION.with_text(format!("line {line}: unknown isolation level {level}"))
+                );
             }
             c.default_isolation_level = level;
         }
         "comparator_name" => set_field(&mut c.comparator_name, value)?,
         "comparator_ctx_str" => set_field(&mut c.comparator_ctx_str, value)?,
-        // Settings of another version.
+        // Ignore settings of other versions.
         _ => {}
     }
     Ok(())
 }
 
-/// Reads a section over what is there; a section that is missing changes nothing.
+/// Reads a section and applies it to `c`; a missing section changes nothing.
 pub fn read_section(text: &str, section: &str, c: &mut FamilyConfig) -> Result<()> {
     let mut ours = false;
     for (n, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
@@ -150,16 +152,15 @@ pub fn read_section(text: &str, section: &str, c: &mut FamilyConfig) -> Result<(
         }
         if let Some(rest) = line.strip_prefix('[') {
             let Some((name, _)) = rest.split_once(']') else {
-                return Err(
-                    CORRUPTION.with_text(format!("line {}: a section without its end", n + 1))
-                );
+                return Err(CORRUPTION
+                    .with_text(format!("line {}: the section name does not end with ']'", n + 1)));
             };
             ours = name == section;
             continue;
         }
         let Some((key, value)) = line.split_once('=').or_else(|| line.split_once(':')) else {
             return Err(
-                CORRUPTION.with_text(format!("line {}: neither a section nor key = value", n + 1))
+                CORRUPTION.with_text(format!("line {}: expected a section or key = value", n + 1))
             );
         };
         if ours {

@@ -1,4 +1,4 @@
-//! Iterators: a cursor with its answers borrowed until it moves.
+//! Iterators: a cursor, and the key and value it returns, which are borrowed until it moves.
 
 use crate::abi::Handle;
 use crate::code::{Code, INVALID_ARGS, NOT_FOUND, Result, SUCCESS};
@@ -10,9 +10,9 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering::Relaxed};
 
-/// Where an iterator stands, for calls that only look: so a step of a walk takes one call that
-/// holds it. Written while it is held; a thread that looks while another one moves it sees the one
-/// or the other entry, or a mixture: as C's own would.
+/// The iterator's current entry, for calls that only read, so that one step of a scan locks the
+/// iterator only once. Written while the iterator is locked; a thread that reads while another one
+/// moves the iterator gets either entry, or a mixture, as with TidesDB.
 #[derive(Default)]
 pub struct CachedEntry {
     key: AtomicPtr<u8>,
@@ -22,11 +22,11 @@ pub struct CachedEntry {
     cached_parts: AtomicU8,
 }
 
-/// It is on no entry.
+/// The iterator is not on an entry.
 const CACHED_NONE: u8 = 0;
-/// The key is shown; the value is to be fetched.
+/// The key is cached; the value must be read.
 const CACHED_KEY: u8 = 1;
-/// Both are shown.
+/// Key and value are cached.
 const CACHED_KEY_AND_VALUE: u8 = 2;
 
 impl CachedEntry {
@@ -63,7 +63,7 @@ impl CachedEntry {
     fn value(&self) -> (*mut u8, usize) {
         (self.value.load(Relaxed), self.value_size.load(Relaxed))
     }
-    /// Shows the value, too.
+    /// Reads and caches the value.
     #[cold]
     fn load_value(&self, iter: Handle) -> Result<()> {
         let mut cursor = ITERS.lock(iter as usize)?;
@@ -75,7 +75,7 @@ impl CachedEntry {
         self.cached_parts.store(CACHED_KEY_AND_VALUE, Relaxed);
         Ok(())
     }
-    /// Makes sure that so much is shown.
+    /// Ensures that the `needed` parts are cached.
     #[inline]
     fn ensure_cached(&self, iter: Handle, needed: u8) -> Result<()> {
         match self.cached_parts.load(Relaxed) {
@@ -86,25 +86,25 @@ impl CachedEntry {
     }
 }
 
-/// Iterators that were made and not freed.
+/// Iterators that were created and not freed.
 pub static ITERS: HandleTable<Cursor, CachedEntry> = HandleTable::new(4);
 
-/// Gives a cursor a handle.
+/// Inserts a cursor and returns its handle.
 pub fn insert_cursor(cursor: Cursor) -> Result<Handle> {
     ITERS
-        .insert_with(cursor, |shown| shown.cached_parts.store(CACHED_NONE, Relaxed))
+        .insert_with(cursor, |cached| cached.cached_parts.store(CACHED_NONE, Relaxed))
         .map(|h| h as Handle)
 }
 
-/// Makes an iterator over what the transaction sees of a family now; it lives on its own from then
-/// on.
+/// Creates an iterator over the transaction's current view of a column family; it stays valid
+/// independently of the transaction.
 ///
 /// # Safety
-/// `iter` is null or a place for a pointer.
+/// `iter` is null or valid for writing a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_iter_new(txn: Handle, cf: Handle, iter: *mut Handle) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let place = unsafe { out_param(iter) }?;
         *place = null_mut();
         let cursor = TXNS.lock(txn as usize)?.read(cf, |t, f| t.cursor(f))?;
@@ -120,18 +120,18 @@ fn not_valid_error() -> Code {
 
 #[inline(never)]
 fn end_of_range_error() -> Code {
-    NOT_FOUND.with_message("there is no entry on that side")
+    NOT_FOUND.with_message("there is no further entry in this direction")
 }
 
 #[inline]
 fn move_cursor(iter: Handle, go: impl FnOnce(&mut Cursor) -> perigee::Result<()>) -> Result<()> {
     let mut cursor = ITERS.lock(iter as usize)?;
-    // If moving panics nothing is shown any more.
+    // If the move panics, no entry is cached.
     cursor.shared().cached_parts.store(CACHED_NONE, Relaxed);
-    let gone = go(&mut cursor);
-    // After an error it is on no entry, and what was shown is no more.
+    let moved = go(&mut cursor);
+    // After an error the iterator is not on an entry, and the cached one is removed.
     let there = cursor.shared().update(&cursor);
-    gone?;
+    moved?;
     if there { Ok(()) } else { Err(end_of_range_error()) }
 }
 
@@ -141,10 +141,10 @@ fn step_cursor(iter: Handle, step: impl FnOnce(&mut Cursor) -> perigee::Result<(
     move_cursor(iter, step)
 }
 
-/// To the first entry at or after a key.
+/// Moves to the first entry at or after a key.
 ///
 /// # Safety
-/// The key is as long as is said, or null.
+/// The key is null or valid for the given size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_iter_seek(
     iter: Handle,
@@ -152,16 +152,16 @@ pub unsafe extern "C" fn tidesdb_iter_seek(
     key_size: usize,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let key = unsafe { key(key_, key_size) }?;
         move_cursor(iter, |c| c.seek(key))
     })
 }
 
-/// To the last entry at or before a key.
+/// Moves to the last entry at or before a key.
 ///
 /// # Safety
-/// The key is as long as is said, or null.
+/// The key is null or valid for the given size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_iter_seek_for_prev(
     iter: Handle,
@@ -169,50 +169,50 @@ pub unsafe extern "C" fn tidesdb_iter_seek_for_prev(
     key_size: usize,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let key = unsafe { key(key_, key_size) }?;
         move_cursor(iter, |c| c.seek_for_prev(key))
     })
 }
 
-/// To the first entry.
+/// Moves to the first entry.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_seek_to_first(iter: Handle) -> c_int {
     call(|| move_cursor(iter, Cursor::seek_to_first))
 }
 
-/// To the last entry.
+/// Moves to the last entry.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_seek_to_last(iter: Handle) -> c_int {
     call(|| move_cursor(iter, Cursor::seek_to_last))
 }
 
-/// To the next entry.
+/// Moves to the next entry.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_next(iter: Handle) -> c_int {
     call(|| step_cursor(iter, Cursor::next))
 }
 
-/// To the entry before.
+/// Moves to the previous entry.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_prev(iter: Handle) -> c_int {
     call(|| step_cursor(iter, Cursor::prev))
 }
 
-/// Whether it is on an entry.
+/// Returns 1 if the iterator is on an entry.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_iter_valid(iter: Handle) -> c_int {
     c_int::from(
         ITERS
             .peek_shared(iter as usize)
-            .is_ok_and(|shown| shown.cached_parts.load(Relaxed) != CACHED_NONE),
+            .is_ok_and(|cached| cached.cached_parts.load(Relaxed) != CACHED_NONE),
     )
 }
 
-/// The key, until the iterator moves.
+/// Returns the key, valid until the iterator moves.
 ///
 /// # Safety
-/// The places are null or may be written to.
+/// The pointers are null or valid for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_iter_key(
     iter: Handle,
@@ -220,7 +220,7 @@ pub unsafe extern "C" fn tidesdb_iter_key(
     key_size: *mut usize,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let (place, size) = unsafe { (out_param(key)?, out_param(key_size)?) };
         let shown = ITERS.peek_shared(iter as usize)?;
         shown.ensure_cached(iter, CACHED_KEY)?;
@@ -229,10 +229,10 @@ pub unsafe extern "C" fn tidesdb_iter_key(
     })
 }
 
-/// The value, until the iterator moves.
+/// Returns the value, valid until the iterator moves.
 ///
 /// # Safety
-/// The places are null or may be written to.
+/// The pointers are null or valid for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_iter_value(
     iter: Handle,
@@ -240,7 +240,7 @@ pub unsafe extern "C" fn tidesdb_iter_value(
     value_size: *mut usize,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let (place, size) = unsafe { (out_param(value)?, out_param(value_size)?) };
         let shown = ITERS.peek_shared(iter as usize)?;
         shown.ensure_cached(iter, CACHED_KEY_AND_VALUE)?;
@@ -249,10 +249,10 @@ pub unsafe extern "C" fn tidesdb_iter_value(
     })
 }
 
-/// Key and value, until the iterator moves.
+/// Returns key and value, valid until the iterator moves.
 ///
 /// # Safety
-/// The places are null or may be written to.
+/// The pointers are null or valid for writing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_iter_key_value(
     iter: Handle,
@@ -261,12 +261,12 @@ pub unsafe extern "C" fn tidesdb_iter_key_value(
     value: *mut *mut u8,
     value_size: *mut usize,
 ) -> c_int {
-    // The usual case, without the way into the engine.
+    // Fast path without a call of the engine.
     if let Ok(shown) = ITERS.peek_shared(iter as usize)
         && shown.cached_parts.load(Relaxed) == CACHED_KEY_AND_VALUE
         && !(key.is_null() || key_size.is_null() || value.is_null() || value_size.is_null())
     {
-        // SAFETY: not null; the caller says that they may be written to.
+        // SAFETY: not null; the caller guarantees that they are valid for writing.
         unsafe {
             (*key, *key_size) = shown.key();
             (*value, *value_size) = shown.value();
@@ -274,7 +274,7 @@ pub unsafe extern "C" fn tidesdb_iter_key_value(
         return SUCCESS;
     }
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let (k, kn, v, vn) = unsafe {
             (out_param(key)?, out_param(key_size)?, out_param(value)?, out_param(value_size)?)
         };

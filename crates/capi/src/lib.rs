@@ -1,15 +1,16 @@
-//! The C library: the public API of TidesDB 9 on Perigee, so that programs and bindings that were
-//! made for TidesDB run on it unchanged, and `perigee_*` for what that API lacks. No logic of its
-//! own: what is decided here is only how C's words are said in ours.
+//! The C library: implements the public API of TidesDB 9 on Perigee, so that programs and bindings
+//! written for TidesDB run unchanged, and `perigee_*` functions for features beyond that API. It
+//! contains no engine logic: it only translates between C and the Rust interface.
 //!
-//! Layers, bottom-up: what both sides agree on ([`abi`], [`code`]), how a call enters and leaves
-//! ([`border`], [`handle`], [`alloc`]), settings and names ([`config`], [`ini`], [`order`],
-//! [`catalog`]), what handles lead to ([`state`]), and the calls by subject. Reference:
-//! `docs/c-api.md`; headers: `include/tidesdb/`.
+//! Layers, bottom-up: shared definitions ([`abi`], [`code`]), entering and leaving calls ([`ffi`],
+//! [`handle`], [`alloc`]), settings and names ([`config`], [`ini`], [`comparator`], [`catalog`]),
+//! the objects behind handles ([`state`]), and the calls by subject. Reference: `docs/c-api.md`;
+//! headers: `include/tidesdb/`.
 //!
-//! `unsafe` stands at the border only: pointers that C gives are looked at once, in the call that
+//! `unsafe` is used at the C boundary only: a pointer from C is validated once, in the call that
+//! received it.
 //! was given them.
-#![allow(unsafe_code)] // The border to C is made of it; each block says what it relies on.
+#![allow(unsafe_code)] // Needed at the C boundary; each block states its preconditions.
 #![allow(clippy::missing_safety_doc)]
 #![allow(clippy::not_unsafe_ptr_arg_deref)]
 

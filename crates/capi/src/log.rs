@@ -1,6 +1,6 @@
-//! The log that people read: lines of a level, on standard error or in the file `LOG` of the
-//! database that was opened last with `log_to_file`. One for the process, as TidesDB has it. Must
-//! not know the engine.
+//! The human-readable log: lines with a level, on standard error or in the file `LOG` of the
+//! database that was opened last with `log_to_file`. One log per process, as in TidesDB. Does not
+//! depend on the engine.
 
 use std::ffi::c_int;
 use std::fs::{File, OpenOptions};
@@ -12,8 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::abi::{LOG_DEBUG, LOG_ERROR, LOG_INFO, LOG_NONE, LOG_WARN};
 
-/// Lines below this level are not written. Exported, because a macro of TidesDB's header looks at
-/// it.
+/// Lines below this level are not written. Exported because a macro of TidesDB's header reads it.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
 pub static _tidesdb_log_level: AtomicI32 = AtomicI32::new(LOG_INFO);
@@ -22,7 +21,7 @@ struct LogFile {
     path: PathBuf,
     file: File,
     bytes: u64,
-    /// Begun anew at this size; 0: never.
+    /// Size at which the file is truncated; 0: never.
     max_bytes: u64,
 }
 
@@ -37,26 +36,26 @@ pub fn set_level(level: c_int) {
     _tidesdb_log_level.store(level, Relaxed);
 }
 
-/// Whether lines of a level are written.
+/// Returns true if lines of a level are written.
 #[inline]
 pub fn is_enabled(level: c_int) -> bool {
     let least = _tidesdb_log_level.load(Relaxed);
     least != LOG_NONE && level >= least
 }
 
-/// Lines that wait for the file that they go to.
+/// Lines buffered until the log's target is known.
 static BUFFERED_LINES: Mutex<Option<Vec<String>>> = Mutex::new(None);
 
 fn buffered_lines() -> std::sync::MutexGuard<'static, Option<Vec<String>>> {
     BUFFERED_LINES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// From now on lines are kept, until it is said where they go.
+/// Buffers lines until `flush_buffered` or `log_to_file`.
 pub fn start_buffering() {
     buffered_lines().get_or_insert_default();
 }
 
-/// What was kept goes where lines go.
+/// Writes the buffered lines to the current target.
 pub fn flush_buffered() {
     let lines = buffered_lines().take();
     let mut target = log_file();
@@ -65,7 +64,7 @@ pub fn flush_buffered() {
     }
 }
 
-/// From now on lines go to the end of this file; where that cannot be, to where they went.
+/// Appends all further lines to this file; if it cannot be opened, the target stays as it is.
 pub fn log_to_file(path: &Path, most: u64) {
     let open = || {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
@@ -85,7 +84,7 @@ pub fn log_to_file(path: &Path, most: u64) {
     }
 }
 
-/// If lines go to this file they go to standard error from now on.
+/// If this file is the target, switches to standard error.
 pub fn stop_logging_to(path: &Path) {
     let mut target = log_file();
     if target.as_ref().is_some_and(|t| t.path == path) {
@@ -103,7 +102,7 @@ fn level_name(level: c_int) -> &'static str {
     }
 }
 
-/// The days since 1970 as year, month and day (of the proleptic Gregorian calendar).
+/// Converts days since 1970 to year, month and day (proleptic Gregorian calendar).
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let z = days + 719_468;
     let (era, day) = (z.div_euclid(146_097), z.rem_euclid(146_097));
@@ -122,7 +121,7 @@ fn timestamp() -> String {
     format!("{y:04}-{mo:02}-{d:02}T{h:02}:{mi:02}:{s:02}.{ms:03}Z")
 }
 
-/// Writes a line, whatever its level, from a place in some source.
+/// Writes a line with its source location, whatever its level.
 pub fn log_from_source(level: c_int, file: &str, line: c_int, text: &str) {
     let whole = format!("[{}] [{}] {file}:{line}: {text}\n", timestamp(), level_name(level));
     if let Some(lines) = buffered_lines().as_mut() {
@@ -138,7 +137,7 @@ fn write_line(target: &mut Option<LogFile>, whole: &str) {
         return;
     };
     if t.max_bytes > 0 && t.bytes >= t.max_bytes && t.file.set_len(0).is_ok() {
-        let _ = writeln!(t.file, "[the log began anew at {} bytes]", t.bytes);
+        let _ = writeln!(t.file, "[the log was truncated at {} bytes]", t.bytes);
         t.bytes = 0;
     }
     if t.file.write_all(whole.as_bytes()).is_ok() {
@@ -152,17 +151,17 @@ fn log_line(level: c_int, text: &str) {
     }
 }
 
-/// What is wrong.
+/// Logs an error.
 #[cold]
 pub fn error(text: &str) {
     log_line(LOG_ERROR, text);
 }
-/// What may be wrong.
+/// Logs a warning.
 #[cold]
 pub fn warn(text: &str) {
     log_line(LOG_WARN, text);
 }
-/// What happens.
+/// Logs information.
 #[cold]
 pub fn info(text: &str) {
     log_line(LOG_INFO, text);

@@ -1,6 +1,6 @@
-//! `tidesdb_log_write`: a program's own lines in the log. Its arguments are C's to take apart
-//! (`csrc/log_write.c`); Rust gives it its exported name, by a function that is one jump and so
-//! leaves every argument where it is.
+//! `tidesdb_log_write`: writes a program's own lines to the log. Its variadic arguments are
+//! formatted in C (`csrc/log_write.c`); Rust exports the symbol as a single jump, which leaves all
+//! arguments unchanged.
 
 use crate::log;
 use std::ffi::{CStr, c_char, c_int};
@@ -19,10 +19,10 @@ unsafe extern "C" {
     fn perigee_log_connect(wanted: IsEnabledFn, line_to: WriteLineFn);
 }
 
-/// Writes a line, if lines of that level are written: `format` and what follows as for `printf`.
+/// Writes a line, if its level is enabled; `format` and the arguments after it as for `printf`.
 ///
 /// # Safety
-/// As `printf`; `file` is null or text.
+/// As `printf`; `file` is null or a NUL-terminated string.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
@@ -38,9 +38,9 @@ pub unsafe extern "C" fn tidesdb_log_write() {
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".init_array"))]
 static CONNECT: extern "C" fn() = connect;
 
-/// Tells the C half where lines go; again does no harm.
+/// Passes the log callbacks to the C part; can be repeated.
 pub extern "C" fn connect() {
-    // SAFETY: both functions are of these types, and stay.
+    // SAFETY: both functions have the declared types and are static.
     unsafe { perigee_log_connect(is_level_enabled, write_c_line) }
 }
 
@@ -55,12 +55,12 @@ unsafe extern "C" fn write_c_line(
     text: *const c_char,
     size: usize,
 ) {
-    // SAFETY: the C half has made so much text.
+    // SAFETY: the C part formatted that many bytes.
     let text = unsafe { std::slice::from_raw_parts(text.cast::<u8>(), size) };
     let file = if file.is_null() {
         "?".into()
     } else {
-        // SAFETY: null or text, as the interface says.
+        // SAFETY: null or a NUL-terminated string, as the interface requires.
         unsafe { CStr::from_ptr(file) }.to_string_lossy()
     };
     log::log_from_source(level, &file, line, &String::from_utf8_lossy(text));

@@ -1,4 +1,4 @@
-//! The calls that look after a family's files: flush, compact, purge, sync, estimates.
+//! Calls that maintain the files of a column family: flush, compact, purge, sync, estimates.
 
 use crate::abi::Handle;
 use crate::code::INVALID_ARGS;
@@ -7,16 +7,17 @@ use crate::state::{database, family};
 use perigee::{RangeCost, RangeEstimate};
 use std::ffi::c_int;
 
-/// Merges everything of a family.
+/// Compacts a column family completely.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_compact(cf: Handle) -> c_int {
     call(|| Ok(family(cf)?.inner.compact()?))
 }
 
-/// Merges the tables that overlap a range, which ends before `end_key`; a null key is no bound.
+/// Compacts the tables that overlap a range, which ends before `end_key`; a null key means
+/// unbounded.
 ///
 /// # Safety
-/// The keys are as long as is said, or null.
+/// The keys are null or valid for the given sizes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_compact_range(
     cf: Handle,
@@ -28,56 +29,57 @@ pub unsafe extern "C" fn tidesdb_compact_range(
     call(|| {
         let cf = family(cf)?;
         if start_key.is_null() && end_key.is_null() {
-            return Err(INVALID_ARGS.with_message("a bound is needed: tidesdb_compact takes all"));
+            return Err(INVALID_ARGS
+                .with_message("at least one bound is required: use tidesdb_compact for all keys"));
         }
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let range = unsafe { range(start_key, start_key_size, end_key, end_key_size) }?;
         Ok(cf.inner.compact_range::<&[u8]>(range)?)
     })
 }
 
-/// Writes the memtable of a family into tables; returns when they are there.
+/// Flushes the memtable of a column family and waits for the tables.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_flush_memtable(cf: Handle) -> c_int {
     call(|| Ok(family(cf)?.inner.flush()?))
 }
 
-/// Flushes and merges everything of a family.
+/// Flushes and compacts a column family completely.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_purge_cf(cf: Handle) -> c_int {
     call(|| Ok(family(cf)?.inner.purge()?))
 }
 
-/// Flushes and merges everything.
+/// Flushes and compacts all column families.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_purge(db: Handle) -> c_int {
     call(|| Ok(database(db)?.engine()?.purge()?))
 }
 
-/// Merges stop, until the next open.
+/// Cancels compactions, and starts none until the next open.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_cancel_background_work(db: Handle) -> c_int {
     call(|| Ok(database(db)?.engine()?.cancel_background_work()?))
 }
 
-/// Makes what was committed so far durable.
+/// Makes all commits so far durable.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_sync_wal(cf: Handle) -> c_int {
     call(|| Ok(family(cf)?.database.engine()?.sync()?))
 }
 
-/// What a walk costs, for comparing with others: what is read and passed, in blocks, and a little
-/// for each place to look into. It grows with the entries of the range, in memory too, so that it
-/// serves as the share of a range in a whole.
+/// Relative cost of a scan: the blocks read and skipped, and a small amount per memtable and run.
+/// It grows with the entries of the range, also in memory, so that it can be used as the fraction
+/// of a larger range.
 fn scan_cost(cost: &RangeCost, held: &RangeEstimate) -> f64 {
-    let passed = (cost.bytes + held.memory_bytes) as f64 / 4096.0;
-    passed + cost.blocks as f64 + (cost.memtables + cost.runs) as f64 / 64.0
+    let scanned = (cost.bytes + held.memory_bytes) as f64 / 4096.0;
+    scanned + cost.blocks as f64 + (cost.memtables + cost.runs) as f64 / 64.0
 }
 
-/// About what a walk between two keys costs; nothing if nothing is there.
+/// Estimates the cost of a scan between two keys; 0 for an empty range.
 ///
 /// # Safety
-/// The keys are as long as is said, or null; `cost` is null or a place for the answer.
+/// The keys are null or valid for the given sizes; `cost` is null or valid for writing the result.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_range_cost(
     cf: Handle,
@@ -89,7 +91,7 @@ pub unsafe extern "C" fn tidesdb_range_cost(
 ) -> c_int {
     call(|| {
         let cf = family(cf)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let (a, b, place) =
             unsafe { (key(key_a, key_a_size)?, key(key_b, key_b_size)?, out_param(cost)?) };
         let (low, high) = if cf.inner.options().order.cmp(a, b).is_le() { (a, b) } else { (b, a) };
@@ -99,10 +101,10 @@ pub unsafe extern "C" fn tidesdb_range_cost(
     })
 }
 
-/// About how many keys a family has.
+/// Estimates the number of keys in a column family.
 ///
 /// # Safety
-/// `out_estimate` is null or a place for the answer.
+/// `out_estimate` is null or valid for writing the result.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_cf_estimate_cardinality(
     cf: Handle,
@@ -110,20 +112,20 @@ pub unsafe extern "C" fn tidesdb_cf_estimate_cardinality(
 ) -> c_int {
     call(|| {
         let cf = family(cf)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let place = unsafe { out_param(out_estimate) }?;
         *place = cf.inner.cardinality()?.keys;
         Ok(())
     })
 }
 
-/// Whether a flush of the family runs or waits.
+/// Returns 1 if a flush of the column family is running or pending.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_is_flushing(cf: Handle) -> c_int {
     call_or(0, || Ok(c_int::from(family(cf)?.inner.is_flushing())))
 }
 
-/// Whether a compaction of the family runs or waits.
+/// Returns 1 if a compaction of the column family is running or pending.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_is_compacting(cf: Handle) -> c_int {
     call_or(0, || Ok(c_int::from(family(cf)?.inner.is_compacting())))

@@ -1,7 +1,7 @@
-//! What lives behind handles: databases and families. Both are shared by threads.
+//! Objects behind handles: databases and column families. Both are shared by threads.
 //!
-//! Invariant: a family's handle is good as long as the family is in its database's list; closing
-//! empties the list.
+//! Invariant: a column family's handle is valid as long as the family is in its database's list;
+//! closing the database empties the list.
 
 use crate::abi::{CommitHookFn, FamilyConfig, SYNC_NONE};
 use crate::code::{Code, INVALID_ARGS, INVALID_DB, Result};
@@ -17,79 +17,79 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 /// Open databases.
 pub static DATABASES: HandleTable<Arc<Database>> = HandleTable::new(1);
-/// Their families.
+/// Their column families.
 pub static FAMILIES: HandleTable<Arc<Family>> = HandleTable::new(2);
 
-/// A comparator that a program has registered with a database.
+/// A comparator that a program registered with a database.
 #[derive(Clone)]
 pub struct RegisteredComparator {
-    /// Its name.
+    /// Name as registered.
     pub name: String,
-    /// The function, as the program gave it.
+    /// The function with its context.
     pub function: UserComparator,
-    /// What the engine knows it as, once a family has it.
+    /// The engine's comparator, once a column family uses it.
     pub order: Option<KeyComparator>,
 }
 
-/// An open database. If families of it have comparators that are not registered yet, the engine is
-/// opened when they are.
+/// An open database. If column families have comparators that are not registered yet, the engine is
+/// opened once they are.
 pub struct Database {
-    /// Its own number, never used again.
+    /// Unique id, never reused.
     pub id: u64,
-    /// Its directory.
+    /// Database directory.
     pub path: PathBuf,
     engine: OnceLock<Db>,
-    /// It waits for a comparator.
+    /// Set while the engine waits for a comparator.
     waiting_for_comparator: AtomicBool,
-    /// The lock on the directory, while the engine waits for comparators.
+    /// Lock of the directory, held while the engine waits for comparators.
     directory_lock: Mutex<DirectoryLock>,
-    /// What the engine is to be opened with.
+    /// Options for opening the engine.
     options: Mutex<Option<Options>>,
-    /// Comparators of the program.
+    /// Comparators registered by the program.
     pub comparators: RwLock<Vec<RegisteredComparator>>,
-    /// Its families, oldest first.
+    /// Column families, oldest first.
     pub families: RwLock<Vec<Arc<Family>>>,
-    /// One change of families at a time.
+    /// Serialises changes of column families.
     pub family_changes: Mutex<()>,
-    /// The size of the memtable that all share, if that was asked for.
+    /// Size of the shared memtable, if configured.
     pub unified_memtable_bytes: Option<usize>,
-    /// How durable every commit is at least.
+    /// Minimum durability of every commit.
     pub durability: Durability,
-    /// Compactions are finished before it closes.
+    /// Whether a close waits for compactions.
     pub finish_compactions: bool,
-    /// Its log file, if it has one.
+    /// The log file, if configured.
     pub log_path: Option<PathBuf>,
-    /// Families with a hook: transactions are kept whole for them.
+    /// Number of column families with a hook: while it is not 0, new transactions are not spilled.
     pub hook_count: AtomicUsize,
-    /// The block cache was wanted.
+    /// Whether a block cache was configured.
     pub has_block_cache: bool,
-    /// Memory of the machine, and what of it was free when the database was opened.
+    /// Physical memory of the machine, and how much of it was free when the database was opened.
     pub machine_memory: (u64, u64),
 }
 
-/// Settings as the program gave them; the pointers in them are only given back.
+/// Settings as passed by the program; the pointers in them are only returned.
 #[derive(Clone, Copy)]
 pub struct StoredConfig(pub FamilyConfig);
 
-// SAFETY: nothing here follows the pointers.
+// SAFETY: the pointers are never dereferenced.
 unsafe impl Send for StoredConfig {}
-// SAFETY: the same.
+// SAFETY: as above.
 unsafe impl Sync for StoredConfig {}
 
-/// A family.
+/// A column family.
 pub struct Family {
-    /// Whose it is.
+    /// The database it belongs to.
     pub database: Arc<Database>,
-    /// The engine's.
+    /// The engine's column family.
     pub inner: perigee::Family,
     name: RwLock<String>,
     stored_config: RwLock<StoredConfig>,
     sync_mode: AtomicI32,
     sync_interval_us: AtomicU64,
-    /// Its handle.
+    /// Handle of this column family.
     pub handle: OnceLock<usize>,
     hook: Mutex<Option<Arc<UserCommitHook>>>,
-    /// Whether it has a hook.
+    /// Whether a hook is set.
     pub has_hook: AtomicBool,
 }
 
@@ -98,7 +98,7 @@ fn clone_locked<T: Clone>(lock: &RwLock<T>) -> T {
 }
 
 fn measure_machine_memory() -> (u64, u64) {
-    // SAFETY: questions without arguments.
+    // SAFETY: `sysconf` has no preconditions.
     let [pages, free, size] = [libc::_SC_PHYS_PAGES, libc::_SC_AVPHYS_PAGES, libc::_SC_PAGESIZE]
         .map(|q| unsafe { libc::sysconf(q) });
     let of =
@@ -107,7 +107,7 @@ fn measure_machine_memory() -> (u64, u64) {
 }
 
 impl Database {
-    /// A database that is not open yet.
+    /// Creates a database whose engine is not open yet.
     pub fn new(
         path: PathBuf,
         options: Options,
@@ -139,7 +139,7 @@ impl Database {
         })
     }
 
-    /// The engine; opened now, if it had to wait for comparators.
+    /// Returns the engine, and opens it if it was waiting for comparators.
     #[inline]
     pub fn engine(self: &Arc<Self>) -> Result<&Db> {
         match self.engine.get() {
@@ -151,8 +151,8 @@ impl Database {
     /// Opens the engine.
     ///
     /// # Errors
-    /// `INVALID_ARGS` if a family's comparator is not registered: the database waits for it. After
-    /// any error it is tried again with the next call.
+    /// `INVALID_ARGS` if a column family's comparator is not registered: the database waits for it.
+    /// After any error the next call tries again.
     #[cold]
     pub fn open_engine(self: &Arc<Self>) -> Result<&Db> {
         let mut options = self.options.lock().unwrap_or_else(PoisonError::into_inner);
@@ -203,13 +203,14 @@ impl Database {
         Ok(engine)
     }
 
-    /// Whether the engine waits for comparators.
+    /// Returns true if the engine waits for comparators.
     pub fn is_waiting(&self) -> bool {
         self.engine.get().is_none() && self.waiting_for_comparator.load(Relaxed)
     }
 
-    /// The names of its families, oldest first. While the engine waits for comparators they are
-    /// read from the manifest; then `default` is listed only if tables hold entries of it.
+    /// Returns the names of the column families, oldest first. While the engine waits for
+    /// comparators they are read from the manifest; `default` is then listed only if tables contain
+    /// entries of it.
     pub fn family_names(self: &Arc<Self>) -> Result<Vec<String>> {
         match self.engine() {
             Ok(_) => Ok(self.all_families().iter().map(|f| f.name()).collect()),
@@ -222,7 +223,7 @@ impl Database {
         }
     }
 
-    /// The order of that stored name, if the program has registered its comparator.
+    /// Returns the comparator for a stored name, if the program registered it.
     fn resolve_stored_comparator(&self, stored: &str) -> Result<Option<KeyComparator>> {
         let name = comparator::name_from_stored(stored);
         let mut all = self.comparators.write().unwrap_or_else(PoisonError::into_inner);
@@ -232,27 +233,30 @@ impl Database {
         Ok(Some(order))
     }
 
-    /// A comparator is known from now on; an open that waited for it goes on.
+    /// Registers a comparator, and opens the engine if it was waiting for it.
     pub fn register_comparator(self: &Arc<Self>, registered: RegisteredComparator) -> Result<()> {
         {
             let mut all = self.comparators.write().unwrap_or_else(PoisonError::into_inner);
             if all.iter().any(|r| r.name == registered.name) {
                 return Err(
-                    INVALID_ARGS.with_message("a comparator of that name is registered already")
+                    INVALID_ARGS.with_message("a comparator of that name is already registered")
                 );
             }
             all.push(registered);
         }
         match self.engine() {
             Err(_) if self.is_waiting() => {
-                log::info(&format!("still waiting: {}", crate::code::last_error()));
+                log::info(&format!(
+                    "still waiting for a comparator: {}",
+                    crate::code::last_error()
+                ));
                 Ok(())
             }
             opened => opened.map(drop),
         }
     }
 
-    /// The order of that comparator.
+    /// Returns the comparator of that name.
     pub fn find_comparator(self: &Arc<Self>, comparator: &str) -> Result<KeyComparator> {
         if let Some((order, _)) = comparator::built_in_comparator(comparator) {
             return Ok(order);
@@ -261,7 +265,8 @@ impl Database {
         let mut all = self.comparators.write().unwrap_or_else(PoisonError::into_inner);
         let Some(own) = all.iter_mut().find(|r| r.name == comparator) else {
             return Err(INVALID_ARGS.with_text(format!(
-                "the comparator {comparator:?} is not registered: tidesdb_register_comparator first"
+                "the comparator {comparator:?} is not registered: call \
+                 tidesdb_register_comparator first"
             )));
         };
         if let Some(order) = own.order {
@@ -277,7 +282,7 @@ impl Database {
         Ok(order)
     }
 
-    /// The family of that name.
+    /// Returns the column family of that name.
     pub fn family(&self, name: &str) -> Option<Arc<Family>> {
         let families = self.families.read().unwrap_or_else(PoisonError::into_inner);
         families
@@ -286,12 +291,12 @@ impl Database {
             .cloned()
     }
 
-    /// All families.
+    /// Returns all column families.
     pub fn all_families(&self) -> Vec<Arc<Family>> {
         clone_locked(&self.families)
     }
 
-    /// The disk keeps free what the most careful family asks for.
+    /// Sets the engine's minimum free space to the largest value of all column families.
     pub fn update_min_free_space(&self) {
         let most = self.all_families().iter().map(|f| f.config().min_disk_space).max();
         if let Some(engine) = self.engine.get() {
@@ -299,7 +304,7 @@ impl Database {
         }
     }
 
-    /// Closes it: whoever still has handles of what was in it hears that.
+    /// Closes the database. Handles of its objects return errors from then on.
     pub fn close(&self) -> Result<()> {
         *self.options.lock().unwrap_or_else(PoisonError::into_inner) = None;
         *self.directory_lock.lock().unwrap_or_else(PoisonError::into_inner) =
@@ -310,15 +315,19 @@ impl Database {
             family.invalidate();
         }
         let done = self.engine.get().map_or(Ok(()), |engine| {
-            // As TidesDB does, so that the next open has nothing to replay, and the log of all
-            // families does not stay for a little one. What cannot be written is in that log.
+            // Flush as TidesDB does, so that the next open has nothing to replay and no column
+            // family's few entries keep the shared log. Entries that cannot be flushed stay in that
+            // log.
             if let Err(e) = engine.flush()
                 && e.kind() != perigee::ErrorKind::ReadOnly
             {
-                log::warn(&format!("what is in memory is replayed at the next open: {e}"));
+                log::warn(&format!(
+                    "the memtables could not be flushed and will be replayed from the log at the \
+                     next open: {e}"
+                ));
             }
             if self.finish_compactions {
-                // Whatever cannot be finished is begun anew after the next open.
+                // Compactions that cannot be finished are restarted after the next open.
                 let _ = engine.wait_idle();
             }
             engine.close()
@@ -331,12 +340,12 @@ impl Database {
     }
 }
 
-/// The stored name of the order that an open misses.
+/// Returns the stored name of the comparator that an open did not find.
 fn missing_comparator(e: &perigee::Error) -> Option<&str> {
     e.got_value().filter(|_| e.expected_value() == Some(perigee::REGISTERED_COMPARATOR))
 }
 
-/// Gives a family its handle.
+/// Creates the handle of a column family.
 pub fn publish_handle(family: &Arc<Family>) -> Result<()> {
     let handle = FAMILIES.insert(Arc::clone(family))?;
     let _ = family.handle.set(handle);
@@ -344,7 +353,7 @@ pub fn publish_handle(family: &Arc<Family>) -> Result<()> {
 }
 
 impl Family {
-    /// A family of the engine, under the name that the program knows.
+    /// Wraps an engine's column family under its C name.
     pub fn new(
         database: &Arc<Database>,
         inner: perigee::Family,
@@ -365,28 +374,28 @@ impl Family {
         family.set_config(c);
         family
     }
-    /// Its name.
+    /// Returns the name.
     pub fn name(&self) -> String {
         clone_locked(&self.name)
     }
-    /// It is called otherwise from now on.
+    /// Changes the name.
     pub fn rename(&self, name: &str) {
         name.clone_into(&mut self.name.write().unwrap_or_else(PoisonError::into_inner));
     }
-    /// Its settings, with its name.
+    /// Returns the settings, with the current name.
     pub fn config(&self) -> FamilyConfig {
         let mut c = self.stored_config.read().unwrap_or_else(PoisonError::into_inner).0;
-        // Names were checked when they were given.
+        // The name was checked when it was set.
         let _ = crate::ffi::set_field(&mut c.name, &self.name());
         c
     }
-    /// Other settings.
+    /// Replaces the settings.
     pub fn set_config(&self, c: FamilyConfig) {
         self.sync_interval_us.store(c.sync_interval_us, Relaxed);
         self.sync_mode.store(c.sync_mode, Relaxed);
         self.stored_config.write().unwrap_or_else(PoisonError::into_inner).0 = c;
     }
-    /// How durable a commit is that writes to it.
+    /// Returns the durability of commits to this column family.
     #[inline]
     pub fn durability(&self) -> Durability {
         let own: c_int = self.sync_mode.load(Relaxed);
@@ -398,7 +407,7 @@ impl Family {
         };
         config::stronger_durability(own, self.database.durability)
     }
-    /// Sets its commit hook, or takes it away: then the one before runs no more when this returns.
+    /// Sets or removes the commit hook. When this returns, the previous hook is not running.
     pub fn set_hook(&self, call: Option<CommitHookFn>, context: *mut c_void) {
         let hook = call.map(|call| Arc::new(UserCommitHook::new(call, context)));
         let before = {
@@ -421,7 +430,7 @@ impl Family {
             before.disable();
         }
     }
-    /// Its handle is no good any more.
+    /// Invalidates the handle.
     pub fn invalidate(&self) {
         if let Some(handle) = self.handle.get() {
             drop(FAMILIES.remove(*handle));
@@ -430,24 +439,24 @@ impl Family {
     }
 }
 
-/// The database of a handle.
+/// Returns the database of a handle.
 #[inline]
 pub fn database(handle: crate::abi::Handle) -> Result<PinnedValue<'static, Arc<Database>>> {
     if handle.is_null() {
-        return Err(INVALID_ARGS.with_message("a null pointer where a database is needed"));
+        return Err(INVALID_ARGS.with_message("the database handle is null"));
     }
     DATABASES.pin(handle as usize).map_err(database_closed)
 }
 
-/// Why the handle of a database is refused; in a forked child the reason is known.
+/// Returns the error for an invalid database handle; in a forked child its specific cause is kept.
 pub fn database_closed(why: Code) -> Code {
     if why == INVALID_DB {
         return why;
     }
-    INVALID_DB.with_message("the database is closed already, or this is no handle of one")
+    INVALID_DB.with_message("the database is already closed, or the handle is not a database")
 }
 
-/// The family of a handle.
+/// Returns the column family of a handle.
 #[inline]
 pub fn family(handle: crate::abi::Handle) -> Result<Arc<Family>> {
     FAMILIES.pin(handle as usize).map(|f| Arc::clone(&f))

@@ -1,8 +1,8 @@
-//! What databases, families and the cache say of themselves, in TidesDB's words.
+//! Statistics of databases, column families and the cache, in TidesDB's format.
 //!
-//! TidesDB's levels count from 1, newest first; ours from 0: its level 1 is our level 0. It has a
-//! log for each family, or, if the settings say so, one for all; ours is always one: in the first
-//! case a family is told its share of it.
+//! TidesDB numbers levels from 1, newest first, this engine from 0: TidesDB's level 1 is this
+//! engine's level 0. TidesDB has a log per column family or, if configured, one for all; this
+//! engine always has one: in the first case a column family reports its share.
 
 use crate::abi::{CacheStats, DbStats, FamilyConfig, FamilyStats, Handle};
 use crate::alloc;
@@ -15,16 +15,16 @@ use std::ffi::{c_double, c_int, c_void};
 use std::ptr::null;
 use std::sync::Arc;
 
-/// However many levels the settings ask for: statistics have no more.
+/// Maximum number of levels in statistics, whatever the settings request.
 const LEVELS_MAX: usize = 64;
 
 fn ratio(part: u64, whole: u64) -> c_double {
     if whole == 0 { 0.0 } else { part as c_double / whole as c_double }
 }
 
-/// Levels as TidesDB counts them, newest first, with the files of each: so many that all of ours
-/// have a place, and as many as the settings ask for at least. They add up to the family's tables
-/// and value logs.
+/// Returns the levels in TidesDB's numbering, newest first, each with its files: at least as many
+/// as the engine uses and as the settings request. Their sums are the tables and value logs of the
+/// column family.
 fn c_levels(own: &perigee::FamilyStats, least: c_int) -> Vec<LevelStats> {
     let deepest = own.levels.iter().filter(|l| l.files > 0).map(|l| usize::from(l.level) + 1).max();
     let least = usize::try_from(least).unwrap_or(1).clamp(1, LEVELS_MAX);
@@ -32,17 +32,17 @@ fn c_levels(own: &perigee::FamilyStats, least: c_int) -> Vec<LevelStats> {
     let mut all = vec![LevelStats::default(); count];
     for l in own.levels.iter().filter(|l| usize::from(l.level) < count) {
         all[usize::from(l.level)] = l.clone();
-        // A value counts where the table is that refers to it.
+        // A value is counted at the table that refers to it.
         all[usize::from(l.level)].bytes += l.separated_bytes;
     }
-    // What nobody refers to any more is in the oldest tables' logs.
+    // Unreferenced values are in the logs of the oldest tables.
     let loose = own.vlogs.1.saturating_sub(own.levels.iter().map(|l| l.separated_bytes).sum());
     all[deepest.unwrap_or(1) - 1].bytes += loose;
     all
 }
 
-/// The worst table: its share of tombstones, and its level as TidesDB counts. (0, 0): there are no
-/// tombstones.
+/// Returns the highest fraction of tombstones of any table, and the level of that table in
+/// TidesDB's numbering; (0, 0) without tombstones.
 fn densest_table(files: &[perigee::FileStats]) -> (c_double, c_int) {
     let density =
         |f: &perigee::FileStats| (ratio(f.tombstones, f.entries), c_int::from(f.level) + 1);
@@ -50,8 +50,8 @@ fn densest_table(files: &[perigee::FileStats]) -> (c_double, c_int) {
     worst.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, 0))
 }
 
-/// Bytes of the log that are a family's: our log is one, so it is its share by what it was given.
-/// Nothing if the program has asked for one memtable and one log.
+/// Returns a column family's share of the log bytes: the log is shared, so the share follows from
+/// the bytes written to the family. 0 if the program configured one memtable and one log for all.
 fn log_share(db: &Arc<Database>, mine: u64) -> Result<u64> {
     if db.unified_memtable_bytes.is_some() {
         return Ok(0);
@@ -64,7 +64,7 @@ fn log_share(db: &Arc<Database>, mine: u64) -> Result<u64> {
     Ok(u64::try_from(share).unwrap_or(u64::MAX))
 }
 
-/// One block of memory: the statistics, and behind them what their pointers point to, the widest
+/// One block of memory: the statistics, followed by the arrays they point to, widest elements
 /// first.
 #[repr(C)]
 struct StatsBlock {
@@ -72,7 +72,7 @@ struct StatsBlock {
     config: FamilyConfig,
 }
 
-/// Takes a block, with arrays for so many levels behind it.
+/// An allocated block with arrays for `levels` levels behind it.
 struct StatsBuffer {
     block: *mut c_void,
     levels: usize,
@@ -82,19 +82,19 @@ impl StatsBuffer {
     fn new(levels: usize) -> Result<StatsBuffer> {
         let bytes = size_of::<StatsBlock>() + levels * (3 * size_of::<u64>() + size_of::<c_int>());
         let block = alloc::allocate(bytes)?;
-        // SAFETY: fresh memory; all of it is zero until it is written, which every field and
-        // element may be.
+        // SAFETY: newly allocated memory. It is zeroed first, and zero is valid for every field and
+        // element.
         unsafe { std::ptr::write_bytes(block.cast::<u8>(), 0, bytes) };
         Ok(StatsBuffer { block, levels })
     }
-    /// Array number `i`, all of wide elements but the last. Aligned, because the head is a multiple
-    /// of eight bytes.
+    /// Returns array number `i`; all arrays but the last have 8-byte elements. Aligned, because the
+    /// header's size is a multiple of 8.
     fn array_ptr<T>(&self, i: usize) -> *mut T {
         self.block
             .wrapping_byte_add(size_of::<StatsBlock>() + i * self.levels * size_of::<u64>())
             .cast()
     }
-    /// Fills an array of that room.
+    /// Fills an array, up to its capacity.
     fn fill_array<T>(&self, i: usize, items: impl Iterator<Item = T>) -> *mut T {
         let array = self.array_ptr::<T>(i);
         for (n, item) in items.take(self.levels).enumerate() {
@@ -116,20 +116,20 @@ fn fill_family_stats(cf: &Family, place: &mut *mut FamilyStats) -> Result<()> {
     let tree =
         if config.use_btree != 0 { BTreeStats::from_family(&own) } else { BTreeStats::default() };
     let wal_bytes_written = log_share(&cf.database, own.user_bytes_written)?;
-    let room = StatsBuffer::new(levels.len())?;
+    let buffer = StatsBuffer::new(levels.len())?;
     let stats = FamilyStats {
         num_levels: levels.len() as c_int,
         memtable_size: (own.memtable.0 + own.immutable_memtables.1) as usize,
-        level_sizes: room.fill_array(0, levels.iter().map(|l| l.bytes as usize)),
-        level_key_counts: room.fill_array(1, levels.iter().map(|l| l.entries)),
-        level_tombstone_counts: room.fill_array(2, levels.iter().map(|l| l.tombstones)),
-        level_num_sstables: room.fill_array(3, levels.iter().map(|l| l.files as c_int)),
-        config: room.block.wrapping_byte_add(std::mem::offset_of!(StatsBlock, config)).cast(),
+        level_sizes: buffer.fill_array(0, levels.iter().map(|l| l.bytes as usize)),
+        level_key_counts: buffer.fill_array(1, levels.iter().map(|l| l.entries)),
+        level_tombstone_counts: buffer.fill_array(2, levels.iter().map(|l| l.tombstones)),
+        level_num_sstables: buffer.fill_array(3, levels.iter().map(|l| l.files as c_int)),
+        config: buffer.block.wrapping_byte_add(std::mem::offset_of!(StatsBlock, config)).cast(),
         total_keys,
         total_data_size: levels.iter().map(|l| l.bytes).sum(),
         avg_key_size: ratio(raw_keys, total_keys),
         avg_value_size: ratio(raw_values, total_keys),
-        // A look into the memtables, and into each sorted run.
+        // One read per memtable and per sorted run.
         read_amp: (1 + own.immutable_memtables.0 + levels.iter().map(|l| l.runs).sum::<usize>())
             as c_double,
         hit_rate: ratio(cache.hits, cache.hits + cache.misses),
@@ -149,13 +149,14 @@ fn fill_family_stats(cf: &Family, place: &mut *mut FamilyStats) -> Result<()> {
         flush_count: own.flush_tables,
         compaction_count: own.compaction_tables,
     };
-    // SAFETY: the block begins with room for it.
-    unsafe { room.block.cast::<StatsBlock>().write(StatsBlock { stats, config }) };
-    *place = room.block.cast();
+    // SAFETY: the block begins with space for it.
+    unsafe { buffer.block.cast::<StatsBlock>().write(StatsBlock { stats, config }) };
+    *place = buffer.block.cast();
     Ok(())
 }
 
-/// Tables as the B+trees that a program has asked for: each is an index over blocks, two levels.
+/// Tables described as B+trees, for a program that requested them: each is an index over blocks,
+/// two levels.
 #[derive(Default)]
 struct BTreeStats {
     nodes: u64,
@@ -172,31 +173,31 @@ impl BTreeStats {
     }
 }
 
-/// What a family says of itself, to be given back with `tidesdb_free_stats`.
+/// Returns the statistics of a column family, to be freed with `tidesdb_free_stats`.
 ///
 /// # Safety
-/// `stats` is null or a place for a pointer.
+/// `stats` is null or valid for writing a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_get_stats(cf: Handle, stats: *mut *mut FamilyStats) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let place = unsafe { out_param(stats) }?;
         *place = std::ptr::null_mut();
         fill_family_stats(&*family(cf)?, place)
     })
 }
 
-/// Gives back what `tidesdb_get_stats` gave.
+/// Frees the result of `tidesdb_get_stats`.
 ///
 /// # Safety
-/// `stats` is null, or was given and not given back yet.
+/// `stats` is null, or was returned by `tidesdb_get_stats` and not freed yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_free_stats(stats: *mut FamilyStats) {
-    // SAFETY: says the caller; all of it is one block.
+    // SAFETY: guaranteed by the caller; it is a single allocation.
     unsafe { alloc::release(stats.cast::<c_void>()) }
 }
 
-/// Sums over the families that C sees.
+/// Sums over the column families visible to C.
 #[derive(Default)]
 struct FamilyTotals {
     memtables: u64,
@@ -221,7 +222,7 @@ impl FamilyTotals {
         for f in stats.families.iter().filter(|f| seen.contains(&f.id)) {
             sum.memtables += f.memtable.0 + f.immutable_memtables.1;
             sum.sealed += f.immutable_memtables.0;
-            // A full memtable takes nothing any more: the next commit seals it first.
+            // A full memtable accepts no further writes: the next commit seals it first.
             if db.unified_memtable_bytes.is_some_and(|most| f.memtable.0 >= most as u64) {
                 sum.full += 1;
             } else {
@@ -296,30 +297,30 @@ fn database_stats(db: &Arc<Database>) -> Result<DbStats> {
     })
 }
 
-/// What a database says of itself.
+/// Returns the statistics of a database.
 ///
 /// # Safety
-/// `stats` is null or a place for the structure.
+/// `stats` is null or valid for writing the structure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_get_db_stats(db: Handle, stats: *mut DbStats) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let place = unsafe { out_param(stats) }?;
         *place = database_stats(&db)?;
         Ok(())
     })
 }
 
-/// What the block cache says of itself.
+/// Returns the statistics of the block cache.
 ///
 /// # Safety
-/// `stats` is null or a place for the structure.
+/// `stats` is null or valid for writing the structure.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_get_cache_stats(db: Handle, stats: *mut CacheStats) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let place = unsafe { out_param(stats) }?;
         let cache = db.engine()?.cache_stats();
         *place = CacheStats::default();

@@ -1,5 +1,5 @@
-//! Transactions: one thread at a time has one. After its end it answers nothing more, but can be
-//! begun anew.
+//! Transactions: used by one thread at a time. A finished transaction returns errors until it is
+//! reset.
 
 use crate::abi::{Handle, READ_COMMITTED};
 use crate::code::{BUSY, CONFLICT, Code, INVALID_ARGS, NOT_FOUND, Result, key_not_found};
@@ -21,7 +21,7 @@ enum TxnState {
     Active,
     Committed,
     RolledBack,
-    /// Its commit was refused.
+    /// The commit was refused.
     Failed(Code),
 }
 
@@ -30,29 +30,29 @@ pub struct Txn {
     database: Arc<Database>,
     inner: perigee::Txn,
     isolation: Isolation,
-    /// It was begun while some family had a hook.
+    /// Whether it was begun while a column family had a hook.
     began_with_hook: bool,
-    /// What it was begun with.
+    /// Options it was begun with.
     options: TxnOptions,
     state: TxnState,
-    /// What the families that it wrote to ask for.
+    /// Strongest durability of the column families it wrote to.
     durability: Durability,
-    /// Families by their handles, so that each is looked up once.
+    /// Column families by handle, so that each is resolved once.
     families: Vec<(usize, Arc<Family>)>,
-    /// Names of savepoints, and the engine's; those of the engine are numbers.
+    /// Names of savepoints and the engine's ids for them.
     savepoints: Vec<(String, u64)>,
     next_savepoint: u64,
 }
 
 impl Txn {
-    /// Begins one.
+    /// Begins a transaction.
     pub fn begin(
         database: &Arc<Database>,
         isolation: Isolation,
         options: TxnOptions,
     ) -> Result<Box<Txn>> {
         let kept = options.isolation(isolation);
-        // A hook hears of operations, which one that is larger than memory has none of.
+        // A hook receives operations, which a spilled transaction does not keep.
         let hooked = database.hook_count.load(Relaxed) > 0;
         let options = if hooked { kept.clone().spill_bytes(u64::MAX) } else { kept.clone() };
         Ok(Box::new(Txn {
@@ -69,7 +69,7 @@ impl Txn {
         }))
     }
 
-    /// The place of a family in the list.
+    /// Returns the index of a column family in the list.
     #[inline]
     fn family_index(&mut self, cf: Handle) -> Result<usize> {
         let cf = cf as usize;
@@ -80,8 +80,9 @@ impl Txn {
         }
         let family = Arc::clone(&*FAMILIES.pin(cf)?);
         if !Arc::ptr_eq(&family.database, &self.database) {
-            return Err(INVALID_ARGS
-                .with_message("the column family is of another database than the transaction"));
+            return Err(INVALID_ARGS.with_message(
+                "the column family belongs to another database than the transaction",
+            ));
         }
         self.families.push((cf, family));
         Ok(self.families.len() - 1)
@@ -91,16 +92,16 @@ impl Txn {
         match self.state {
             TxnState::Active => Ok(()),
             TxnState::Failed(CONFLICT) => Err(CONFLICT.with_message(
-                "the transaction has lost to another one: roll it back, or reset it",
+                "the transaction conflicts with another one: roll it back or reset it",
             )),
             _ => {
                 Err(INVALID_ARGS
-                    .with_message("the transaction has ended: reset it, or begin another"))
+                    .with_message("the transaction has ended: reset it or begin another"))
             }
         }
     }
 
-    /// Writes to a family.
+    /// Writes to a column family.
     #[inline]
     pub fn write(
         &mut self,
@@ -115,7 +116,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Reads from a family.
+    /// Reads from a column family.
     #[inline]
     pub fn read<T>(
         &mut self,
@@ -127,7 +128,7 @@ impl Txn {
         Ok(read(&self.inner, &self.families[at].1.inner)?)
     }
 
-    /// Commits; the number of its last operation.
+    /// Commits. Returns the sequence number of the last operation.
     pub fn commit(&mut self) -> Result<u64> {
         self.check_active()?;
         self.savepoints.clear();
@@ -137,8 +138,8 @@ impl Txn {
                 Ok(seq)
             }
             Err(e) => {
-                // Nothing of it will happen: "try again" would be understood as trying the same
-                // commit again.
+                // No operation was applied. `BUSY` would suggest to retry the same commit, so it is
+                // returned as a conflict.
                 let code = Some(Code::from(e)).filter(|c| *c != BUSY).unwrap_or(CONFLICT);
                 self.state = TxnState::Failed(code);
                 Err(code)
@@ -146,7 +147,8 @@ impl Txn {
         }
     }
 
-    /// Makes it durable without deciding it; then it is the database's.
+    /// Prepares the transaction: makes it durable without a decision. It then belongs to the
+    /// database.
     pub fn prepare(&mut self, gid: &[u8]) -> Result<()> {
         self.check_active()?;
         self.inner.prepare(gid)?;
@@ -158,7 +160,7 @@ impl Txn {
     fn roll_back(&mut self) -> Result<()> {
         match self.state {
             TxnState::Committed => {
-                return Err(INVALID_ARGS.with_message("the transaction is committed"));
+                return Err(INVALID_ARGS.with_message("the transaction is already committed"));
             }
             TxnState::Active => self.inner.rollback(),
             _ => {}
@@ -171,7 +173,7 @@ impl Txn {
     fn reset(&mut self, isolation: Isolation) -> Result<()> {
         if self.state == TxnState::Active {
             return Err(INVALID_ARGS
-                .with_message("the transaction is still going on: commit it, or roll it back"));
+                .with_message("the transaction is still active: commit it or roll it back"));
         }
         self.families.retain(|(h, _)| FAMILIES.is_valid(*h));
         if isolation == self.isolation
@@ -195,7 +197,7 @@ impl Txn {
         self.inner.savepoint(id.to_string())?;
         self.next_savepoint += 1;
         match self.savepoints.iter_mut().find(|(n, _)| n == name) {
-            // It keeps its place among the others, as with TidesDB.
+            // A moved savepoint keeps its position in the list, as in TidesDB.
             Some((_, at)) => *at = id,
             None => self.savepoints.push((name.to_owned(), id)),
         }
@@ -205,14 +207,14 @@ impl Txn {
     fn find_savepoint(&self, name: &str) -> Result<usize> {
         self.check_active()?;
         let found = self.savepoints.iter().position(|(n, _)| n == name);
-        found.ok_or_else(|| NOT_FOUND.with_text(format!("there is no savepoint {name:?}")))
+        found.ok_or_else(|| NOT_FOUND.with_text(format!("the savepoint {name:?} does not exist")))
     }
 
     fn roll_back_to(&mut self, name: &str) -> Result<()> {
         let at = self.find_savepoint(name)?;
         let id = self.savepoints[at].1;
         self.inner.rollback_to(id.to_string())?;
-        // The savepoint goes with what it took back, as with TidesDB.
+        // The savepoint itself is removed, as in TidesDB.
         self.inner.release(id.to_string())?;
         self.savepoints.truncate(at);
         self.savepoints.retain(|(_, other)| *other < id);
@@ -222,8 +224,8 @@ impl Txn {
     fn release(&mut self, name: &str) -> Result<()> {
         let at = self.find_savepoint(name)?;
         let (_, id) = self.savepoints.remove(at);
-        // The engine forgets later ones with it: so only one that is the last is told; the others
-        // cost nothing.
+        // The engine's release also removes later savepoints: so only the last one is released
+        // there; keeping the others costs nothing.
         if self.savepoints.iter().all(|(_, other)| *other < id) {
             self.inner.release(id.to_string())?;
         }
@@ -234,17 +236,17 @@ impl Txn {
 /// Begins a transaction.
 ///
 /// # Safety
-/// `txn` is null or a place for a pointer.
+/// `txn` is null or valid for writing a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_txn_begin(db: Handle, txn: *mut Handle) -> c_int {
-    // SAFETY: says the caller.
+    // SAFETY: guaranteed by the caller.
     unsafe { tidesdb_txn_begin_with_isolation(db, READ_COMMITTED, txn) }
 }
 
-/// Begins a transaction that is protected so far.
+/// Begins a transaction at an isolation level.
 ///
 /// # Safety
-/// `txn` is null or a place for a pointer.
+/// `txn` is null or valid for writing a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_txn_begin_with_isolation(
     db: Handle,
@@ -253,7 +255,7 @@ pub unsafe extern "C" fn tidesdb_txn_begin_with_isolation(
 ) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let place = unsafe { out_param(txn) }?;
         *place = null_mut();
         *place =
@@ -263,7 +265,7 @@ pub unsafe extern "C" fn tidesdb_txn_begin_with_isolation(
     })
 }
 
-/// Puts, with a time to live as C says it.
+/// Puts a value with an expiry in C's format.
 #[inline]
 pub fn put_until(
     t: &perigee::Txn,
@@ -278,10 +280,10 @@ pub fn put_until(
     }
 }
 
-/// Sets a key to a value. `ttl`: when it expires, in seconds since 1970; 0 and less: never.
+/// Sets a key to a value. `ttl` is the expiry in seconds since 1970; 0 or less: never.
 ///
 /// # Safety
-/// Key and value are as long as is said, or null.
+/// Key and value are null or valid for the given sizes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_txn_put(
     txn: Handle,
@@ -293,17 +295,18 @@ pub unsafe extern "C" fn tidesdb_txn_put(
     ttl: libc::time_t,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let (key, value) =
             unsafe { (key(key_, key_size)?, bytes(value, value_size, limits::VALUE_BYTES_MAX)?) };
         TXNS.lock(txn as usize)?.write(cf, |t, f| put_until(t, f, key, value, ttl))
     })
 }
 
-/// Reads a key for C.
+/// Reads a key into memory for C.
 ///
 /// # Safety
-/// The key is as long as is said, or null; the others are null or places for answers.
+/// The key is null or valid for the given size; the others are null or valid for writing the
+/// results.
 #[inline]
 pub unsafe fn get(
     txn: Handle,
@@ -315,7 +318,7 @@ pub unsafe fn get(
     read: impl FnOnce(&perigee::Txn, &perigee::Family, &[u8]) -> perigee::Result<Option<Slice>>,
 ) -> c_int {
     call(|| {
-        // SAFETY: the caller has passed on what its caller says.
+        // SAFETY: the caller passes on the guarantees of its own caller.
         let (key, place, size) =
             unsafe { (key(key_, key_size)?, out_param(value)?, out_param(value_size)?) };
         let mut txn = TXNS.lock(txn as usize)?;
@@ -326,10 +329,11 @@ pub unsafe fn get(
     })
 }
 
-/// The value of a key, to be given back.
+/// Returns the value of a key, to be freed by the caller.
 ///
 /// # Safety
-/// The key is as long as is said, or null; the others are null or places for answers.
+/// The key is null or valid for the given size; the others are null or valid for writing the
+/// results.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_txn_get(
     txn: Handle,
@@ -339,11 +343,11 @@ pub unsafe extern "C" fn tidesdb_txn_get(
     value: *mut *mut u8,
     value_size: *mut usize,
 ) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the caller's guarantees are passed on.
     unsafe { get(txn, cf, key, key_size, value, value_size, |t, f, key| t.get_pinned(f, key)) }
 }
 
-/// The same by a read that the transaction does not depend on.
+/// Like [`tidesdb_txn_get`], but the read is not validated at commit.
 ///
 /// # Safety
 /// As [`tidesdb_txn_get`].
@@ -356,14 +360,14 @@ pub unsafe extern "C" fn tidesdb_txn_get_notrack(
     value: *mut *mut u8,
     value_size: *mut usize,
 ) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the caller's guarantees are passed on.
     unsafe { get(txn, cf, key, key_size, value, value_size, |t, f, key| t.get_untracked(f, key)) }
 }
 
-/// Whether a key is there, by a read that the transaction does not depend on.
+/// Returns whether a key exists; the read is not validated at commit.
 ///
 /// # Safety
-/// The key is as long as is said, or null.
+/// The key is null or valid for the given size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_txn_contains(
     txn: Handle,
@@ -372,7 +376,7 @@ pub unsafe extern "C" fn tidesdb_txn_contains(
     key_size: usize,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let key = unsafe { key(key_, key_size) }?;
         let mut txn = TXNS.lock(txn as usize)?;
         let there = txn.read(cf, |t, f| t.contains_untracked(f, key))?;
@@ -380,10 +384,10 @@ pub unsafe extern "C" fn tidesdb_txn_contains(
     })
 }
 
-/// Removes a key.
+/// Deletes a key.
 ///
 /// # Safety
-/// The key is as long as is said, or null.
+/// The key is null or valid for the given size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_txn_delete(
     txn: Handle,
@@ -392,16 +396,16 @@ pub unsafe extern "C" fn tidesdb_txn_delete(
     key_size: usize,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let key = unsafe { key(key_, key_size) }?;
         TXNS.lock(txn as usize)?.write(cf, |t, f| t.delete(f, key))
     })
 }
 
-/// Removes a key that was put at most once since it was removed last.
+/// Deletes a key that was put at most once since its last delete.
 ///
 /// # Safety
-/// The key is as long as is said, or null.
+/// The key is null or valid for the given size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_txn_single_delete(
     txn: Handle,
@@ -410,25 +414,25 @@ pub unsafe extern "C" fn tidesdb_txn_single_delete(
     key_size: usize,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let key = unsafe { key(key_, key_size) }?;
         TXNS.lock(txn as usize)?.write(cf, |t, f| t.single_delete(f, key))
     })
 }
 
-/// Commits.
+/// Commits a transaction.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_txn_commit(txn: Handle) -> c_int {
     call(|| TXNS.lock(txn as usize)?.commit().map(drop))
 }
 
-/// Ends it; nothing of it happened.
+/// Rolls a transaction back.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_txn_rollback(txn: Handle) -> c_int {
     call(|| TXNS.lock(txn as usize)?.roll_back())
 }
 
-/// Begins one that has ended anew, on the present.
+/// Restarts a finished transaction on the current state.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_txn_reset(txn: Handle, isolation: c_int) -> c_int {
     call(|| {
@@ -437,41 +441,41 @@ pub extern "C" fn tidesdb_txn_reset(txn: Handle, isolation: c_int) -> c_int {
     })
 }
 
-/// Frees a transaction; one that goes on is rolled back.
+/// Frees a transaction; an active one is rolled back.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_txn_free(txn: Handle) {
     call(|| TXNS.remove(txn as usize).map(drop));
 }
 
-/// Sets a savepoint; one of that name is moved here.
+/// Sets a savepoint; an existing one of that name is moved.
 ///
 /// # Safety
-/// `name` is null or text.
+/// `name` is null or a NUL-terminated string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_txn_savepoint(txn: Handle, name: *const c_char) -> c_int {
-    // SAFETY: says the caller.
+    // SAFETY: guaranteed by the caller.
     call(|| TXNS.lock(txn as usize)?.savepoint(unsafe { text(name) }?))
 }
 
-/// Takes back what was written since a savepoint, which goes with it.
+/// Rolls back to a savepoint and removes it.
 ///
 /// # Safety
-/// `name` is null or text.
+/// `name` is null or a NUL-terminated string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_txn_rollback_to_savepoint(
     txn: Handle,
     name: *const c_char,
 ) -> c_int {
-    // SAFETY: says the caller.
+    // SAFETY: guaranteed by the caller.
     call(|| TXNS.lock(txn as usize)?.roll_back_to(unsafe { text(name) }?))
 }
 
-/// Forgets a savepoint.
+/// Removes a savepoint and keeps the writes.
 ///
 /// # Safety
-/// `name` is null or text.
+/// `name` is null or a NUL-terminated string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tidesdb_txn_release_savepoint(txn: Handle, name: *const c_char) -> c_int {
-    // SAFETY: says the caller.
+    // SAFETY: guaranteed by the caller.
     call(|| TXNS.lock(txn as usize)?.release(unsafe { text(name) }?))
 }

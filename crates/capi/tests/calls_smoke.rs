@@ -1,9 +1,10 @@
-//! A short round of the fuzz target's interpreter over fixed seeds, so that every change runs it.
+//! Runs the fuzz target's interpreter briefly over fixed seeds, so that every change is tested with
+//! it.
 #![allow(clippy::unwrap_used)]
 
 mod calls;
 
-/// A generator of bytes that needs nothing (xorshift).
+/// Generates pseudo-random bytes without dependencies (xorshift).
 fn bytes(seed: u64, count: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = move || {
@@ -19,7 +20,7 @@ fn bytes(seed: u64, count: usize) -> Vec<u8> {
 fn random_call_sequences_match_model() {
     let memory = std::path::Path::new("/dev/shm");
     let parent = if memory.is_dir() { memory.to_path_buf() } else { std::env::temp_dir() };
-    // `CALLS_SEEDS=1467..1468` looks for more, or at one again.
+    // `CALLS_SEEDS=1467..1468` runs other seeds, or a single one again.
     let seeds = std::env::var("CALLS_SEEDS").unwrap_or("0..40".into());
     let (first, end) = seeds.split_once("..").unwrap();
     for seed in first.parse().unwrap()..end.parse().unwrap() {

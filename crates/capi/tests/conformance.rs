@@ -1,10 +1,10 @@
-//! The C library as its users meet it: a C and a C++ compiler, the headers, the shared library that
-//! cargo built. The layout of every public struct, the conformance suite of `tests/c`, the
-//! examples, an installation into an empty prefix; the suite and the examples under
-//! AddressSanitizer too.
+//! Tests the C library as its users use it: with a C and a C++ compiler, the headers, and the
+//! shared library built by cargo. Checks the layout of every public struct, the conformance suite
+//! of `tests/c`, the examples, and an installation into an empty prefix; the suite and the examples
+//! also under AddressSanitizer.
 //!
-//! It must not know the library's Rust side. Without a C compiler it says loudly that it proved
-//! nothing.
+//! Does not use the library's Rust side. Without a C compiler it reports clearly that nothing was
+//! tested.
 #![allow(clippy::unwrap_used)]
 
 use std::fs;
@@ -18,14 +18,15 @@ fn crate_path(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// Where cargo puts the libraries beside this test: `target/PROFILE/deps`.
+/// Directory in which cargo puts the libraries of this build: `target/PROFILE/deps`.
 fn library_dir() -> PathBuf {
     let deps = std::env::current_exe().unwrap().parent().unwrap().to_path_buf();
     assert!(deps.join("libtidesdb.so").exists(), "no libtidesdb.so in {}", deps.display());
     deps
 }
 
-/// Whether the program can be run; the tests that need it are skipped, loudly, where it is not.
+/// Returns true if the program can be run; tests that need a missing one are skipped with a
+/// message.
 fn has_program(program: &str) -> bool {
     let there = Command::new(program).arg("--version").output().is_ok_and(|o| o.status.success());
     if !there {
@@ -36,7 +37,7 @@ fn has_program(program: &str) -> bool {
     there
 }
 
-/// Whether the compiler has AddressSanitizer with its run-time library.
+/// Returns true if the compiler has AddressSanitizer with its runtime library.
 fn has_sanitizer(compiler: &str, scratch: &TempDir) -> bool {
     let (source, out) = (scratch.0.join("none.c"), scratch.0.join("none"));
     fs::write(&source, "int main(void) { return 0; }\n").unwrap();
@@ -49,7 +50,7 @@ fn has_sanitizer(compiler: &str, scratch: &TempDir) -> bool {
     has
 }
 
-/// Whether a gigabyte is free there: families ask for a tenth of that by default.
+/// Returns true if a gigabyte is free there: column families reserve a tenth of that by default.
 fn has_free_space(dir: &Path) -> bool {
     let df = Command::new("df").args(["--output=avail", "-BM"]).arg(dir).output();
     let text = df.map(|o| String::from_utf8_lossy(&o.stdout).into_owned()).unwrap_or_default();
@@ -58,7 +59,7 @@ fn has_free_space(dir: &Path) -> bool {
         .is_some_and(|l| l.trim().trim_end_matches('M').parse().is_ok_and(|m: u64| m > 1024))
 }
 
-/// A directory that goes away with the test; in memory if the machine has such a place.
+/// A temporary directory, in memory if the machine has a memory file system.
 struct TempDir(PathBuf);
 
 impl TempDir {
@@ -91,8 +92,8 @@ fn assert_succeeds(command: &mut Command) -> Output {
     out
 }
 
-/// Compiles against the headers of the source tree and the library of the build; the program finds
-/// it by itself.
+/// Compiles against the headers of the source tree and the library of the build; sets the run path
+/// so that the program finds the library.
 fn compile(compiler: &str, sources: &[PathBuf], out: &Path, flags: &[&str]) {
     let built = library_dir();
     let mut command = Command::new(compiler);
@@ -105,7 +106,7 @@ fn compile(compiler: &str, sources: &[PathBuf], out: &Path, flags: &[&str]) {
         .arg("-o")
         .arg(out);
     command.arg("-L").arg(&built).arg(format!("-Wl,-rpath,{}", built.display()));
-    // The build has no file of that soname: a link beside the program is one.
+    // The build has no file with the library's soname: create a link beside the program.
     let soname = out.parent().unwrap().join("libtidesdb.so.9");
     if !soname.exists() {
         let _ = std::os::unix::fs::symlink(built.join("libtidesdb.so"), &soname);
@@ -156,18 +157,18 @@ fn abi_layout_matches_tidesdb() {
     let ours = String::from_utf8(assert_succeeds(&mut Command::new(&program)).stdout).unwrap();
     let theirs = fs::read_to_string(crate_path("tests/layout/tidesdb-9.3.14.txt")).unwrap();
     let wrong: Vec<_> = theirs.lines().filter(|l| !ours.lines().any(|o| o == *l)).collect();
-    assert!(wrong.is_empty(), "of TidesDB and not of ours: {wrong:#?}");
+    assert!(wrong.is_empty(), "the layout differs from TidesDB's: {wrong:#?}");
     assert_eq!(ours, theirs);
 }
 
-/// The examples, as a user would compile them, and once more with every memory access checked.
+/// The examples, compiled as by a user, and once more under AddressSanitizer.
 #[test]
 fn c_examples_run() {
     let scratch = TempDir::new("examples");
     let examples = [
         ("cc", "tour.c", "-std=c11", "backward: cherry banana apple"),
         ("c++", "tour.cpp", "-std=c++17", "first 1, second 0"),
-        ("cc", "beyond.c", "-std=c11", "100000 of 100000 bytes in pieces"),
+        ("cc", "beyond.c", "-std=c11", "100000 of 100000 bytes in parts"),
     ];
     for (compiler, source, standard, says) in examples {
         if !has_program(compiler) {
@@ -185,7 +186,7 @@ fn c_examples_run() {
             );
             let text = String::from_utf8(out.stdout).unwrap();
             assert!(text.contains(says), "{text}");
-            // A second run finds what the first one left.
+            // A second run finds the database of the first one.
             assert_succeeds(
                 Command::new(&program).arg(&data).env("ASAN_OPTIONS", "detect_leaks=1"),
             );
@@ -198,7 +199,7 @@ fn public_symbols(name: &str) -> bool {
     ["tidesdb_", "perigee_", "_tidesdb_log_"].iter().any(|p| name.starts_with(p))
 }
 
-/// The names of the defined global symbols of a library.
+/// Returns the names of the defined global symbols of a library.
 fn symbols(flags: &[&str], library: &Path) -> Vec<String> {
     let out = assert_succeeds(Command::new("nm").args(flags).arg("--defined-only").arg(library));
     let text = String::from_utf8(out.stdout).unwrap();
@@ -212,20 +213,20 @@ fn only_api_symbols_are_exported() {
     }
     let names = symbols(&["-D"], &library_dir().join("libtidesdb.so"));
     let others: Vec<_> = names.iter().filter(|n| !public_symbols(n)).collect();
-    assert!(others.is_empty(), "exported, and not of the API: {others:?}");
+    assert!(others.is_empty(), "exported, but not part of the API: {others:?}");
     let declared = fs::read_to_string(crate_path("include/tidesdb/db.h")).unwrap();
     let words = declared.split(|c: char| !c.is_alphanumeric() && c != '_');
     let functions =
         words.filter(|w| w.starts_with("tidesdb_") && declared.contains(&format!("{w}(")));
     let missing: Vec<_> = functions.filter(|f| !names.iter().any(|n| n == f)).collect();
-    // The S3 connector is declared, and in a build without it not there: as in TidesDB.
+    // The S3 connector is declared, but missing in a build without it, as in TidesDB.
     let missing: Vec<_> =
         missing.into_iter().filter(|f| !f.starts_with("tidesdb_objstore_s3")).collect();
-    assert!(missing.is_empty(), "declared, and not exported: {missing:?}");
+    assert!(missing.is_empty(), "declared, but not exported: {missing:?}");
 }
 
-/// `install.sh` into an empty prefix; then only what pkg-config says, shared and static; then
-/// CMake.
+/// Installs with `install.sh` into an empty prefix and builds with the flags of pkg-config only,
+/// shared and static, then with CMake.
 #[test]
 fn installation_is_found_by_pkg_config_and_cmake() {
     if !has_program("cc") || !has_program("pkg-config") || !has_program("ld") {
@@ -241,7 +242,7 @@ fn installation_is_found_by_pkg_config_and_cmake() {
         .into_iter()
         .filter(|n| !public_symbols(n))
         .collect::<Vec<_>>();
-    assert!(leaked.is_empty(), "global in the static library, and not of the API: {leaked:?}");
+    assert!(leaked.is_empty(), "global in the static library, but not part of the API: {leaked:?}");
     let pkg_config = |arguments: &[&str]| {
         let out = assert_succeeds(
             Command::new("pkg-config")
@@ -266,7 +267,7 @@ fn installation_is_found_by_pkg_config_and_cmake() {
     );
     assert_succeeds(Command::new(&shared).arg(scratch.0.join("one")).env("LD_LIBRARY_PATH", &lib));
     let with_static = scratch.0.join("static");
-    // The shared library would be taken first: the archive is named instead of `-ltidesdb`.
+    // The linker would prefer the shared library: name the archive instead of `-ltidesdb`.
     let libraries = pkg_config(&["--static", "--libs"])
         .into_iter()
         .map(|l| l.replace("-ltidesdb", "-l:libtidesdb.a"));
@@ -282,9 +283,9 @@ fn installation_is_found_by_pkg_config_and_cmake() {
     found_by_cmake(&scratch, &prefix);
 }
 
-/// What TideSQL includes, against an empty prefix, in C and C++: every header, `xxhash.h` among
-/// them, comes from the prefix alone, also with its inner directory on the path; and the hashes are
-/// those of xxHash.
+/// The headers that TideSQL includes, against an empty prefix, in C and C++: all of them, including
+/// `xxhash.h`, come from the prefix alone, also with its inner directory on the path; and the
+/// hashes equal those of xxHash.
 #[test]
 fn tidesql_headers_are_self_contained() {
     if !has_program("cc") || !has_program("ld") {
@@ -360,7 +361,7 @@ fn found_by_cmake(scratch: &TempDir, prefix: &Path) {
     }
 }
 
-/// Faults that reviews have found, each with the program that showed it.
+/// Regression programs for faults found in reviews.
 #[test]
 fn regression_programs_pass() {
     if !has_program("cc") {

@@ -1,26 +1,26 @@
-//! A child of `fork` and its parent's database through the Rust interface: refused, and nothing of
-//! the parent's changes. Here, because `fork` is foreign code; the same through C is
-//! `found/fork_child.c`.
+//! A forked child that uses its parent's database through the Rust interface: every call is
+//! refused, and the parent's data does not change. The test is in this crate because `fork` is a
+//! foreign function; `regressions/fork_child.c` tests the same through C.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, unsafe_code)]
 
 use perigee::{Db, ErrorKind, Options, Result};
 use std::io::{Read, Write};
 
-/// Runs `child` in a forked process; its answer.
+/// Runs `child` in a forked process. Returns its result.
 fn run_in_child(child: impl FnOnce() -> bool) -> bool {
     run_beside_child(child, || {})
 }
 
-/// Runs `child` in a forked process, and `parent` meanwhile; the child's answer.
+/// Runs `child` in a forked process and `parent` meanwhile. Returns the child's result.
 fn run_beside_child(child: impl FnOnce() -> bool, parent: impl FnOnce()) -> bool {
-    // SAFETY: this test is the only one of its program, so that no other thread holds a lock that
+    // SAFETY: this test is the only one of its binary, so that no other thread holds a lock that
     // the child needs.
     let pid = unsafe { libc::fork() };
     assert!(pid >= 0);
     if pid == 0 {
-        // SAFETY: calls without pointers. A child that hangs is killed, and the parent hears that
-        // it failed.
+        // SAFETY: calls without pointers. A child that hangs is killed by the alarm, and the parent
+        // detects the failure.
         unsafe {
             libc::alarm(60);
             let fine = child();
@@ -29,13 +29,13 @@ fn run_beside_child(child: impl FnOnce() -> bool, parent: impl FnOnce()) -> bool
     }
     parent();
     let mut status = 0;
-    // SAFETY: a place for the answer.
+    // SAFETY: the pointer is valid for writing.
     assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
     libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0
 }
 
-fn assert_closed<T>(answer: Result<T>) -> bool {
-    matches!(answer, Err(e) if e.kind() == ErrorKind::Closed && e.message().contains("forked"))
+fn assert_closed<T>(result: Result<T>) -> bool {
+    matches!(result, Err(e) if e.kind() == ErrorKind::Closed && e.message().contains("forked"))
 }
 
 #[test]
@@ -65,16 +65,16 @@ fn forked_child_is_refused_and_changes_nothing() {
         refused.iter().all(|r| *r) && locked
     });
     assert!(fine);
-    // What is dropped last in a child closes nothing either.
+    // Handles dropped last in a child do not close anything either.
     let (dropped, other) = (db.clone(), family.clone());
     assert!(run_in_child(move || {
         drop((dropped, other));
         true
     }));
     let again = Db::open(&dir, Options::new());
-    assert_eq!(again.unwrap_err().kind(), ErrorKind::Locked, "the parent's lock is gone");
+    assert_eq!(again.unwrap_err().kind(), ErrorKind::Locked, "the parent no longer holds its lock");
     family.put("d", "4").unwrap();
-    // When the parent has closed it, a child may open the database.
+    // After the parent has closed it, a child may open the database.
     let (mut told, mut tell) = std::io::pipe().unwrap();
     let opens = || {
         told.read_exact(&mut [0]).is_ok()

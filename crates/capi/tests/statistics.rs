@@ -1,6 +1,6 @@
-//! Every field of the statistics, as a C program gets them, in states where it is known what it
-//! must be.
-// A C program has no other way, either.
+//! Every field of the statistics, as returned to a C program, in states where the expected value is
+//! known.
+// The tests use raw pointers, as a C program does.
 #![allow(clippy::unwrap_used, clippy::undocumented_unsafe_blocks, unsafe_code)]
 
 use std::ffi::{CString, c_int};
@@ -64,7 +64,7 @@ impl TestDatabase {
         assert_eq!(unsafe { tidesdb_get_cache_stats(self.db, &mut stats) }, 0);
         stats
     }
-    /// One transaction for each.
+    /// Puts each key in a separate transaction.
     fn put(&self, cf: Handle, keys: std::ops::Range<u32>, value: &[u8]) {
         for i in keys {
             self.commit(|txn| {
@@ -104,7 +104,7 @@ impl Drop for TestDatabase {
     }
 }
 
-/// A family's statistics, with the arrays checked against each other.
+/// Statistics of a column family, whose arrays are checked against each other.
 struct FamilyStatsGuard(*mut FamilyStats);
 
 impl std::ops::Deref for FamilyStatsGuard {
@@ -141,7 +141,7 @@ fn family_stats(cf: Handle) -> FamilyStatsGuard {
     s
 }
 
-/// Tables, and keys in them.
+/// Returns the number of tables, and of keys in them.
 fn tables_and_keys(s: &FamilyStatsGuard) -> (c_int, u64) {
     let levels = s.num_levels as usize;
     let files = unsafe { std::slice::from_raw_parts(s.level_num_sstables, levels) };
@@ -190,7 +190,11 @@ fn family_stats_are_exact_through_flush_and_reopen() {
         (s.flush_bytes_written, s.total_tombstones, s.read_amp),
         (s.total_data_size, 0, 2.0)
     );
-    assert_eq!((s.avg_key_size, s.avg_value_size), (4.0, 96.0), "also of what is in tables");
+    assert_eq!(
+        (s.avg_key_size, s.avg_value_size),
+        (4.0, 96.0),
+        "averages include entries in tables"
+    );
 
     x.delete(cf, 0..100);
     let s = family_stats(cf);
@@ -210,7 +214,7 @@ fn family_stats_are_exact_through_flush_and_reopen() {
         (1, flushed, s.total_data_size)
     );
     assert_eq!((s.max_sst_density, s.max_sst_density_level, s.read_amp), (0.0, 0, 2.0));
-    assert_eq!((s.flush_count, s.user_bytes_written), (2, 100_400), "as they were");
+    assert_eq!((s.flush_count, s.user_bytes_written), (2, 100_400), "unchanged");
 
     x.put(cf, 5000..5010, b"x");
     x.reopen();
@@ -240,7 +244,7 @@ fn separated_values_count_in_level_of_their_table() {
         "{}",
         s.total_data_size
     );
-    // Half of the value log is of no use any more; it counts all the same, somewhere.
+    // Half of the value log is unreferenced now; it is counted nevertheless, at some level.
     x.put(cf, 0..50, b"small");
     assert_eq!((tidesdb_flush_memtable(cf), tidesdb_compact(cf)), (0, 0));
     let s = family_stats(cf);
@@ -278,7 +282,7 @@ fn database_stats_are_sums_over_families() {
     assert_eq!((tidesdb_flush_memtable(a), tidesdb_flush_memtable(b)), (0, 0));
     x.put(a, 0..1000, &[8; 96]);
     assert_eq!((tidesdb_flush_memtable(a), tidesdb_compact(a)), (0, 0));
-    // A flush runs on for a moment after its table is in place.
+    // A flush continues for a moment after its table is installed.
     let quiet = (0..300_000).any(|_| {
         let quiet = x.db_stats().flush_pending_count == 0;
         if !quiet {
@@ -286,7 +290,7 @@ fn database_stats_are_sums_over_families() {
         }
         quiet
     });
-    assert!(quiet, "a flush that goes on for minutes");
+    assert!(quiet, "a flush runs for minutes");
     let (s, of_a, of_b) = (x.db_stats(), family_stats(a), family_stats(b));
     assert_eq!(
         (s.flush_count, s.compaction_count, s.total_sstable_count),
@@ -305,7 +309,7 @@ fn database_stats_are_sums_over_families() {
     );
     assert!(s.num_open_sstables >= 0);
 
-    // Transactions that are open hold memory.
+    // Open transactions use memory.
     let txn = x.begin();
     assert_eq!(x.db_stats().txn_memory_bytes, 0);
     let value = vec![1u8; 1 << 20];
@@ -334,7 +338,7 @@ fn unified_memtable_stats_are_reported() {
         (1, 0, 0)
     );
     assert!(s.uwal_bytes_written > 101_000 && s.unified_memtable_bytes > 101_000);
-    assert_eq!(s.total_memtable_bytes, s.unified_memtable_bytes, "nothing is sealed");
+    assert_eq!(s.total_memtable_bytes, s.unified_memtable_bytes, "there are no sealed memtables");
     assert_eq!((s.unified_immutable_count, s.unified_is_flushing), (0, 0));
     assert!(s.unified_next_cf_index >= 2 && s.unified_wal_generation > 0);
     assert_eq!(s.user_bytes_written, 101_000);

@@ -1,5 +1,5 @@
-//! What flushes and compactions do by themselves, told by counters: what they share, what they do
-//! not read, and what scans make them do.
+//! Flushes and compactions that run on their own, verified by counters: the version edits they
+//! share, the data they skip, and the jobs that scans trigger.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -15,7 +15,7 @@ fn open() -> Db {
     Db::open("/db", Options::in_env(env).default_family(family)).unwrap()
 }
 
-/// Edits of the manifest but for watermarks of the log, which depend on the time.
+/// Number of manifest edits except log watermarks, whose number depends on timing.
 fn manifest_edits(db: &Db) -> u64 {
     counter(db, "manifest_edits") - counter(db, "log_watermarks")
 }
@@ -28,7 +28,7 @@ fn key(i: u32) -> Vec<u8> {
     format!("key{i:07}").into_bytes()
 }
 
-/// A machine of eight processors, wherever the test runs.
+/// Reports eight processors, whatever machine the test runs on.
 #[derive(Debug)]
 struct EightCoreSpawn;
 
@@ -75,7 +75,7 @@ fn compaction_groups_run_in_parallel() {
         db.iter().unwrap().map(|e| e.unwrap()).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
     assert_eq!(found, map);
     db.verify().unwrap();
-    // Once more with nothing but compactions, each edit of which is counted.
+    // Repeat with compactions as the only jobs, so that every manifest edit is counted.
     db.cancel_background_work().unwrap();
     for round in 0..4u32 {
         (round..5_000).step_by(11).for_each(|k| db.put(key(k), round.to_be_bytes()).unwrap());
@@ -86,12 +86,12 @@ fn compaction_groups_run_in_parallel() {
     db.resume_background_work().unwrap();
     db.wait_idle().unwrap();
     let (edits, compactions) = (counted().0 - before.0, counted().1 - before.1);
-    assert!(compactions > edits, "{compactions} compactions, {edits} edits: none shared one");
+    assert!(compactions > edits, "{compactions} compactions, {edits} edits: no edit was shared");
     db.verify().unwrap();
 }
 
-/// A thousand small families were a thousand compactions, an edit and five syncs each: tables came
-/// faster than they went.
+/// Regression test: a thousand small column families caused a thousand compactions, each with one
+/// version edit and five syncs, and tables were created faster than they were merged.
 #[test]
 fn small_family_compactions_share_one_version_edit() {
     const FAMILIES: u64 = 200;
@@ -124,21 +124,21 @@ fn compaction_seeks_past_range_deleted_keys() {
     let db = open();
     (0..20_000).for_each(|i| db.put(key(i), [7; 20]).unwrap());
     db.compact().unwrap();
-    // Its ends stay, so that the table is not dropped as a whole.
+    // Keep the first and last keys, so that the table is not dropped as a whole.
     db.delete_range(key(10)..key(19_990)).unwrap();
     db.flush().unwrap();
     let (blocks, covered) = (counter(&db, "cache_misses"), counter(&db, "dropped_covered"));
     db.compact().unwrap();
     let (blocks, covered) =
         (counter(&db, "cache_misses") - blocks, counter(&db, "dropped_covered") - covered);
-    assert!(blocks < 20, "{blocks} blocks read of a thousand");
-    assert!(covered < 100, "{covered} entries read in vain");
+    assert!(blocks < 20, "{blocks} of about 1,000 blocks read");
+    assert!(covered < 100, "{covered} covered entries read");
     let left: Vec<_> = db.iter().unwrap().map(|e| e.unwrap().0.to_vec()).collect();
     assert_eq!(left, (0..10).chain(19_990..20_000).map(key).collect::<Vec<_>>());
     assert_eq!(db.stats().counters.iter().find(|(n, _)| *n == "dropped_ranges").unwrap().1, 1);
 }
 
-/// A reader that needs what is deleted: nothing is sought over.
+/// A snapshot still reads the deleted keys, so the compaction must not seek past them.
 #[test]
 fn compaction_keeps_range_deleted_keys_for_snapshot() {
     let db = open();
@@ -156,8 +156,9 @@ fn compaction_keeps_range_deleted_keys_for_snapshot() {
     assert_eq!((db.iter().unwrap().count(), counter(&db, "dropped_covered") > 0), (20, true));
 }
 
-/// Scans that pass the same tombstones again and again have them flushed and merged away: too few
-/// to be noticed otherwise, and in a memtable that is nowhere near full.
+/// Scans that skip the same tombstones repeatedly trigger a flush and a compaction that remove
+/// them, although the tombstones are too few to trigger one otherwise and the memtable is nowhere
+/// near full.
 #[test]
 fn tombstones_skipped_by_scans_trigger_compaction() {
     let db = open();
@@ -175,8 +176,8 @@ fn tombstones_skipped_by_scans_trigger_compaction() {
             break;
         }
     }
-    assert!(clear > 0, "scans go on passing tombstones");
-    // A scan may see what a merge made before it is counted.
+    assert!(clear > 0, "scans still skip tombstones");
+    // A scan may see the result of a compaction before the compaction is counted.
     db.wait_idle().unwrap();
     assert!(counter(&db, "flushes") >= 1 && counter(&db, "dropped_tombstones") == 600);
 }

@@ -1,5 +1,4 @@
-//! The promises a user reads first: what was written is there, in order, after flush, compaction
-//! and reopen.
+//! Basic guarantees: written data is present and in order after a flush, a compaction and a reopen.
 #![allow(clippy::unwrap_used)]
 
 use perigee::{Db, Durability, ErrorKind, FamilyOptions, Options, WriteBatch};

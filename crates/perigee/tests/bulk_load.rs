@@ -1,4 +1,5 @@
-//! Bulk load: order of writes, snapshots, all or nothing, what goes where.
+//! Bulk load: write order, visibility in snapshots, atomicity, and the levels that loaded files
+//! get.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -38,7 +39,7 @@ fn scramble(i: u64) -> u64 {
 fn loaded_entries_keep_their_expiry() {
     let (disk, db) = open();
     let now = db.clock().now_ms;
-    // Some have ended already, some end in years; some lie in the value log.
+    // Some entries have already expired, some expire in years; some are in the value log.
     let end =
         |i: u64| [None, Some(now - 1), Some(now + 100_000_000 + i)][(scramble(i) % 3) as usize];
     let value = |i: u64| {
@@ -88,7 +89,7 @@ fn sorted_load_writes_one_run_once() {
     assert!(calls.load(SeqCst) > 10);
     assert_eq!(db.iter().unwrap().count(), 5000);
     assert_eq!(db.get(key(4321)).unwrap().unwrap(), b"value 4321");
-    assert!(db.files().iter().all(|f| f.level > 0), "nothing was in the way");
+    assert!(db.files().iter().all(|f| f.level > 0), "no existing run overlaps the load");
     let counters = db.stats().counters;
     let counter = |name| counters.iter().find(|c| c.0 == name).unwrap().1;
     assert_eq!((counter("flushes"), counter("compactions")), (0, 0));
@@ -128,7 +129,7 @@ fn unsorted_load_keeps_last_value_of_repeated_keys() {
             db.compact().unwrap();
         }
     }
-    // The runs are gone: nothing is there that the database does not name.
+    // The sorted runs were removed: the directory contains only files that the database refers to.
     db.close().unwrap();
     let again = Db::open("/db", options(&disk)).unwrap();
     assert_eq!(again.stats().recovery.orphans, 0);
@@ -160,7 +161,7 @@ fn load_commits_at_one_sequence_number() {
         assert_eq!(
             db.get(key(3)).unwrap().unwrap(),
             b"loaded",
-            "everything before finish is older"
+            "writes before finish are older than the load"
         );
         assert_eq!(db.get(key(4)).unwrap().unwrap(), b"new");
         assert_eq!(db.get(key(5)).unwrap(), None);
@@ -175,7 +176,11 @@ fn load_commits_at_one_sequence_number() {
     assert_eq!(after.iter(&family).unwrap().count(), 10);
     db.compact().unwrap();
     check(&db);
-    assert_eq!(before.iter(&family).unwrap().count(), 3, "compaction keeps what snapshots need");
+    assert_eq!(
+        before.iter(&family).unwrap().count(),
+        3,
+        "compaction keeps versions visible to snapshots"
+    );
     assert_eq!(after.iter(&family).unwrap().rev().count(), 10);
     drop((before, after, load, family));
     db.close().unwrap();
@@ -200,7 +205,7 @@ fn dropped_load_leaves_no_entries_or_files() {
     let files = |disk: &SimDisk| {
         disk.paths().iter().filter(|p| p.extension().is_some_and(|e| e == "klog")).count()
     };
-    assert_eq!(files(&disk), 0, "dropped: the runs are removed");
+    assert_eq!(files(&disk), 0, "dropping the load removes its runs");
     let crashed = {
         let load = fill(&db);
         assert!(files(&disk) > 3);
@@ -210,17 +215,21 @@ fn dropped_load_leaves_no_entries_or_files() {
     };
     let again = Db::open("/db", options(&crashed)).unwrap();
     assert_eq!(again.iter().unwrap().count(), 1);
-    assert!(again.stats().recovery.orphans > 3, "crashed: the next open removes them");
+    assert!(again.stats().recovery.orphans > 3, "after a crash the next open removes the runs");
     assert_eq!(
         files(&crashed),
         files(&crashed.deep_clone()),
-        "to the trash, emptied by the open after"
+        "the open moved the runs to the trash, which the following open empties"
     );
-    // Closing beneath a load: the load ends with an error, the files are orphans.
+    // Closing the database during a load: the load fails and its files become orphans.
     let mut load = fill(&again);
     again.close().unwrap();
     assert_eq!(load.finish().unwrap_err().kind(), ErrorKind::Closed);
-    assert_eq!(load.put("k", "v").err().map(|e| e.kind()), None, "gathering needs no database");
+    assert_eq!(
+        load.put("k", "v").err().map(|e| e.kind()),
+        None,
+        "buffered entries do not need an open database"
+    );
     drop(load);
     assert_eq!(Db::open("/db", options(&crashed)).unwrap().iter().unwrap().count(), 1);
 }
@@ -238,7 +247,7 @@ fn finish_loads_commits_several_families_atomically() {
     assert_eq!(f.get("k").unwrap().unwrap(), b"f");
     let mut twice = vec![f.bulk_load().unwrap(), f.bulk_load().unwrap()];
     assert!(db.finish_loads(&mut twice).unwrap_err().to_string().contains("two loads"));
-    assert_eq!(f.bulk_load().unwrap().finish().unwrap().entries, 0, "an empty load is no error");
+    assert_eq!(f.bulk_load().unwrap().finish().unwrap().entries, 0, "an empty load succeeds");
     let mut load = g.bulk_load().unwrap();
     assert_eq!(load.put(vec![0; 70_000], "v").unwrap_err().kind(), ErrorKind::InvalidArgument);
     load.put("after", "a refusal it goes on").unwrap();

@@ -1,4 +1,4 @@
-//! The feed of changes, replayed into a mirror that must equal the database.
+//! The change feed, replayed into a mirror that must equal the database.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// What a consumer makes of the changes: families by number, and their names.
+/// State that a consumer builds from the changes: column families by id, with their names.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Mirror {
     families: BTreeMap<u32, (String, Map)>,
@@ -34,16 +34,23 @@ impl Mirror {
         }
     }
     fn map(&mut self, id: u32) -> &mut Map {
-        &mut self.families.get_mut(&id).unwrap_or_else(|| panic!("family {id} was never told")).1
+        &mut self
+            .families
+            .get_mut(&id)
+            .unwrap_or_else(|| panic!("the feed never reported column family {id}"))
+            .1
     }
-    /// Applies one change; what a load brought is read from the database.
+    /// Applies one change. The contents of a bulk load are read from the database.
     fn apply(&mut self, db: &Db, change: &Change) {
         assert!(change.sequence() > self.position, "in order: {change:?}");
         match change {
             Change::Commit(commit) => {
                 self.commits += 1;
                 for op in commit.operations() {
-                    assert_eq!(self.families[&op.family].0, op.family_name, "its name then");
+                    assert_eq!(
+                        self.families[&op.family].0, op.family_name,
+                        "column family name at the time of the change"
+                    );
                     let map = self.map(op.family);
                     match op.kind {
                         ChangeKind::Put { key, value, .. } => {
@@ -74,7 +81,8 @@ impl Mirror {
                 }
                 FamilyChangeKind::Loaded => {
                     let name = self.families[&change.family].0.clone();
-                    // The newest contents are later than the load; what follows is applied again.
+                    // The database may contain later writes than the load; the changes that follow
+                    // apply them again.
                     *self.map(change.family) =
                         db.family(&name).map(|f| contents(&f)).unwrap_or_default();
                 }
@@ -102,12 +110,12 @@ impl Mirror {
 }
 
 fn in_range(key: &[u8], start: Bound<&[u8]>, end: Bound<&[u8]>) -> bool {
-    let behind = match start {
+    let after_start = match start {
         Bound::Included(from) => key >= from,
         Bound::Excluded(from) => key > from,
         Bound::Unbounded => true,
     };
-    behind
+    after_start
         && match end {
             Bound::Included(to) => key <= to,
             Bound::Excluded(to) => key < to,
@@ -211,24 +219,24 @@ fn feed_reports_bulk_loads() {
     let at = load.finish().unwrap().sequence;
     db.delete("a").unwrap();
     let mut changes = db.changes(0).unwrap();
-    let told: Vec<(u64, bool)> = std::iter::from_fn(|| changes.next_change().unwrap())
+    let delivered: Vec<(u64, bool)> = std::iter::from_fn(|| changes.next_change().unwrap())
         .map(|c| (c.sequence(), matches!(c, Change::Family(_))))
         .collect();
-    assert_eq!(told, [(1, false), (at, true), (3, false)]);
+    assert_eq!(delivered, [(1, false), (at, true), (3, false)]);
     mirror.apply_all(&db, &mut db.changes(0).unwrap());
     mirror.check(&db);
     assert_eq!(
         db.changes(at).unwrap().next_change().unwrap().unwrap().sequence(),
         3,
-        "it was told with its number"
+        "the position is behind the load"
     );
     let before = db.changes(at - 1).unwrap().next_change().unwrap().unwrap();
     assert!(matches!(before, Change::Family(f) if f.kind == FamilyChangeKind::Loaded));
 }
 
-/// The story: the changes of a load of several families had one number, so the position stayed
-/// before it until all of them were told, and a consumer that reopened the feed after every change
-/// read the first one for ever.
+/// Regression test: all changes of a load into several column families had one sequence number, so
+/// the position stayed before it until all of them were delivered, and a consumer that reopened the
+/// feed after every change read the first one forever.
 #[test]
 fn feed_resumes_at_stored_position_exactly_once() {
     let env = Env { fs: SimDisk::new(1), ..Env::real() };
@@ -246,7 +254,7 @@ fn feed_resumes_at_stored_position_exactly_once() {
     let first = load(&families);
     assert_eq!((first, db.latest_seq()), (7, 7));
     for seq in 5..=first {
-        // The whole load is there at each of its numbers.
+        // The whole load is visible at each of feed_db sequence numbers.
         let then = db.snapshot_at(seq).unwrap();
         assert!(families.iter().all(|f| then.contains(f, "a").unwrap()), "at {seq}");
     }
@@ -267,8 +275,8 @@ fn feed_resumes_at_stored_position_exactly_once() {
         let mut changes = db.changes(position).unwrap();
         changes.next_change().unwrap().map(|c| (c, changes.position()))
     } {
-        assert_eq!(change.sequence(), next, "the position is the number of the change");
-        assert!(next > position, "the position moves with every change");
+        assert_eq!(change.sequence(), next, "the position is the sequence number of the change");
+        assert!(next > position, "the position advances with every change");
         reopened.push(format!("{change:?}"));
         position = next;
     }
@@ -291,7 +299,7 @@ fn feed_behind_retained_log_reports_oldest_position() {
             assert_eq!(e.kind(), ErrorKind::NotFound, "{e}");
             let oldest: u64 = e
                 .to_string()
-                .split("go on from is ")
+                .split("continue from is ")
                 .nth(1)
                 .unwrap()
                 .split(';')
@@ -302,11 +310,15 @@ fn feed_behind_retained_log_reports_oldest_position() {
             let mut changes = db.changes(oldest).unwrap();
             let left = std::iter::from_fn(|| changes.next_change().unwrap()).count() as u64;
             assert_eq!(left, 200 - oldest, "retention {retention}");
-            assert_eq!(retention > 0, left > 10, "{left} are left of {retention} bytes");
+            assert_eq!(
+                retention > 0,
+                left > 10,
+                "{left} changes left with {retention} bytes retained"
+            );
             assert_eq!(
                 db.changes(oldest - 1).unwrap_err().kind(),
                 ErrorKind::NotFound,
-                "no older one"
+                "older positions are refused"
             );
         }
         assert_eq!(db.changes(201).unwrap_err().kind(), ErrorKind::InvalidArgument);
@@ -326,7 +338,7 @@ fn feed_behind_retained_log_reports_oldest_position() {
 fn feed_delivers_only_durable_commits() {
     for seed in 1..40 {
         let disk = SimDisk::new(seed);
-        let told = SimWorld::new(seed).run(disk.clone(), move |env| {
+        let delivered = SimWorld::new(seed).run(disk.clone(), move |env| {
             let mut rng = Rng(seed);
             let db = Db::open("/db", options(&env, 1 << 20).durability(Durability::None)).unwrap();
             let (mut mirror, mut changes) = (Mirror::new(), db.changes(0).unwrap());
@@ -344,8 +356,11 @@ fn feed_delivers_only_durable_commits() {
         let after = disk.crash_clone(seed, Crash::Power);
         SimWorld::new(seed).run(after, move |env| {
             let db = Db::open("/db", options(&env, 1 << 20)).unwrap();
-            assert!(db.latest_seq() >= told.position, "seed {seed}: what was told is gone");
-            let mut mirror = told;
+            assert!(
+                db.latest_seq() >= delivered.position,
+                "seed {seed}: delivered changes were lost"
+            );
+            let mut mirror = delivered;
             mirror.apply_all(&db, &mut db.changes(mirror.position).unwrap());
             mirror.check(&db);
             db.put("z", "after").unwrap();
@@ -360,15 +375,15 @@ fn feed_delivers_only_durable_commits() {
 fn waiting_feed_wakes_on_commit_and_close() {
     SimWorld::new(7).run(SimDisk::new(7), |env| {
         let db = Db::open("/db", options(&env, 0)).unwrap();
-        let (its, clock) = (db.clone(), Arc::clone(&env.clock));
+        let (feed_db, clock) = (db.clone(), Arc::clone(&env.clock));
         let body = move || {
-            let mut changes = its.changes(0).unwrap();
+            let mut changes = feed_db.changes(0).unwrap();
             let began = clock.monotonic_us();
             assert!(changes.wait(Duration::from_millis(3)).unwrap().is_none());
             assert!(clock.monotonic_us() - began >= 3_000);
             let change = changes.wait(Duration::from_secs(3600)).unwrap().unwrap();
             assert_eq!(change.sequence(), 1);
-            assert!(clock.monotonic_us() - began < 1_000_000, "it heard of it");
+            assert!(clock.monotonic_us() - began < 1_000_000, "the commit woke the feed");
             assert_eq!(
                 changes.wait(Duration::from_secs(3600)).unwrap_err().kind(),
                 ErrorKind::Closed

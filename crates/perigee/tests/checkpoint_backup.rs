@@ -1,4 +1,4 @@
-//! Checkpoints and backups through the public door, on real files and on the simulated disk.
+//! Checkpoints and backups through the public interface, on real files and on the simulated disk.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -96,7 +96,7 @@ fn checkpoint_links_and_backup_restores_real_files() {
     backups.restore(None, root.join("second")).unwrap();
     assert_eq!(dump(&Db::open(root.join("first"), Options::new()).unwrap()), dump(&copy));
     assert_eq!(dump(&Db::open(root.join("second"), Options::new()).unwrap()), dump(&db));
-    assert!(db.backup(root.join("db")).is_err(), "a database is no backup");
+    assert!(db.backup(root.join("db")).is_err(), "a database directory is not a backup directory");
     std::fs::remove_dir_all(&root).unwrap();
 }
 
@@ -119,7 +119,7 @@ fn backup_generations_share_files_and_prune_keeps_them() {
     let again = db.backup("/backup").unwrap();
     assert!(
         again.new_files == 0 && again.shared_files > 0,
-        "nothing changed, nothing is copied: {again:?}"
+        "an unchanged database copies nothing: {again:?}"
     );
     let backups = Backups::open_in(env.clone(), "/backup");
     assert_eq!(
@@ -138,7 +138,7 @@ fn backup_generations_share_files_and_prune_keeps_them() {
     }
     assert_eq!(backups.restore(Some(1), "/gone").unwrap_err().kind(), ErrorKind::NotFound);
     assert_eq!(backups.restore(Some(3), "/db").unwrap_err().kind(), ErrorKind::AlreadyExists);
-    assert_eq!(backups.prune(3).unwrap().files, 0, "a second prune finds nothing");
+    assert_eq!(backups.prune(3).unwrap().files, 0, "a second prune removes nothing");
 }
 
 #[test]
@@ -169,11 +169,14 @@ fn backup_verify_names_damaged_file() {
         assert_eq!(
             there.unwrap_err().kind(),
             ErrorKind::NotFound,
-            "nothing is left to be opened by mistake"
+            "a failed restore leaves no directory"
         );
         if name.ends_with(".generation") {
             assert!(backups.list().unwrap_err().is_corruption());
-            assert!(backups.prune(1).unwrap_err().is_corruption(), "what it needs is unknown");
+            assert!(
+                backups.prune(1).unwrap_err().is_corruption(),
+                "the files that the damaged backup needs are unknown"
+            );
             assert_eq!(disk.read_raw(&path).len(), good.len());
         }
         disk.write_raw(&path, good);
@@ -224,11 +227,11 @@ fn concurrent_attempts_at_one_target_are_refused() {
     assert_eq!(
         inner,
         Some(ErrorKind::Locked),
-        "the second is refused while the first is under way"
+        "the second attempt is refused while the first is running"
     );
     assert_eq!(dump(&open(&env, "/target")), dump(&db));
     assert_eq!(backups.restore(Some(1), "/target").unwrap_err().kind(), ErrorKind::AlreadyExists);
-    assert_eq!(dump(&open(&env, "/target")), dump(&db), "and a later one touches nothing");
+    assert_eq!(dump(&open(&env, "/target")), dump(&db), "a refused restore changes nothing");
 }
 
 #[test]
@@ -269,10 +272,14 @@ fn one_backup_directory_holds_two_databases() {
     assert_eq!(
         backups.restore(None, "/x").unwrap_err().kind(),
         ErrorKind::InvalidArgument,
-        "which?"
+        "ambiguous: the directory holds backups of two databases"
     );
     let pruned = backups.prune(1).unwrap();
-    assert_eq!((pruned.removed, pruned.kept), (vec![1], vec![2, 3]), "one of each is kept");
+    assert_eq!(
+        (pruned.removed, pruned.kept),
+        (vec![1], vec![2, 3]),
+        "one backup of each database is kept"
+    );
     backups.restore(Some(2), "/x").unwrap();
     assert_eq!(dump(&open(&env, "/x")), dump(&a));
 }

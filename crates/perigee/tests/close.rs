@@ -1,5 +1,6 @@
-//! What a close does to handles that are still alive: each answers `Closed`, none keeps the
-//! directory, none harms whoever has it next. And what a handle of a dropped family answers.
+//! Handles that outlive a close return `Closed`, keep no file or lock in the directory, and do not
+//! affect the next process or database that opens it. Also: errors returned by handles of a dropped
+//! column family.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -87,14 +88,14 @@ fn live_handles_report_closed_after_close() {
     prepared.prepare("gid").unwrap();
     let mut load = other.bulk_load().unwrap();
     load.put("a", "b").unwrap();
-    // What the readers hold is to be deleted once they are gone.
+    // Make the files that the readers pin obsolete, so that they are deleted with the last reader.
     fill(&db, &[3; 600]);
     db.compact().unwrap();
     let mut batch = WriteBatch::new();
     batch.put(&family, "late", "").unwrap();
 
     db.close().unwrap();
-    let again = Db::open(&dir.0, options()).expect("the directory is free at once");
+    let again = Db::open(&dir.0, options()).expect("the close released the directory");
     for txn in &txns {
         assert_eq!(error_kind(txn.get(&family, [0])), ErrorKind::Closed);
         assert_eq!(error_kind(txn.put(&family, [0], "y")), ErrorKind::Closed);
@@ -110,7 +111,7 @@ fn live_handles_report_closed_after_close() {
     assert_eq!(error_kind(of_spilled.next()), ErrorKind::Closed);
     assert_eq!(error_kind(spilled.put(&family, "k", "v")), ErrorKind::Closed);
     assert_eq!(error_kind(spilled.commit()), ErrorKind::Closed);
-    assert_eq!(cursor.key(), [0; 4], "where it stands it still says");
+    assert_eq!(cursor.key(), [0; 4], "the current key stays readable");
     assert_eq!(error_kind(cursor.value()), ErrorKind::Closed);
     assert_eq!(error_kind(cursor.entry()), ErrorKind::Closed);
     assert_eq!(error_kind(cursor.next()), ErrorKind::Closed);
@@ -142,12 +143,12 @@ fn live_handles_report_closed_after_close() {
     assert_eq!(
         (family.name(), db.families().len()),
         ("default".into(), 2),
-        "these are facts of memory"
+        "names are available from memory"
     );
     assert!(!db.stats().families.is_empty());
-    db.close().expect("a second time");
+    db.close().expect("a second close succeeds");
 
-    // The last holders of old files go while the directory is somebody else's.
+    // Drop the last handles that pin old files while another database has the directory open.
     fill(&again, &[4; 600]);
     again.flush().unwrap();
     drop((txns, spilled, of_spilled, cursor, iter, snapshot, load, family, other, prepared, db));
@@ -163,8 +164,8 @@ fn live_handles_report_closed_after_close() {
     assert_eq!(third.iter().unwrap().count(), 400);
 }
 
-/// In a simulated world time passes only while every thread waits: after a sleep the others are
-/// where they wait.
+/// Options for the simulator. Simulated time advances only while every thread waits: after a sleep,
+/// all other threads are blocked where they wait.
 fn simulated(env: &Env) -> Options {
     Options::in_env(env.clone()).durability(Durability::None).default_family(small())
 }
@@ -188,7 +189,7 @@ fn close_does_not_wait_for_background_backlog() {
         assert_eq!(
             db.stats().running_jobs[0].kind,
             "flush",
-            "it would take weeks at a byte a second"
+            "the flush would take weeks at one byte per second"
         );
         db.cancel_background_work().unwrap();
         db.close().unwrap();
@@ -219,11 +220,11 @@ fn close_wakes_lock_waiters() {
         };
         let waiter = env.spawn.spawn("waiter", Box::new(waits)).unwrap();
         env.clock.sleep_us(1_000_000);
-        assert!(answer.lock().unwrap().is_none(), "it waits");
+        assert!(answer.lock().unwrap().is_none(), "the waiter is blocked");
         let began = env.clock.monotonic_us();
         db.close().unwrap();
         waiter.join().unwrap();
-        assert!(env.clock.monotonic_us() - began < 1_000_000, "it was woken");
+        assert!(env.clock.monotonic_us() - began < 1_000_000, "the waiter was woken");
         assert_eq!(error_kind(answer.lock().unwrap().take().unwrap()), ErrorKind::Closed);
         assert_eq!(error_kind(holder.commit()), ErrorKind::Closed);
     });
@@ -245,7 +246,7 @@ fn dropped_family_handle_reports_not_found() {
     batch.put(&gone, "b", "b").unwrap();
     batch.put(&db.default_family(), "b", "b").unwrap();
     db.drop_family("gone").unwrap();
-    // A new one of that name is another family.
+    // A new column family with the same name is a different one.
     let new = db.create_family("gone", FamilyOptions::new()).unwrap();
     new.put("k", "new").unwrap();
 
@@ -265,9 +266,9 @@ fn dropped_family_handle_reports_not_found() {
     assert_eq!(error_kind(txn.cursor(&gone)), not_found);
     assert_eq!(error_kind(txn.commit()), not_found);
     assert_eq!(error_kind(db.write(batch)), not_found);
-    assert_eq!(db.get("b").unwrap(), None, "nothing of the batch happened");
-    assert_eq!(gone.name(), "gone", "the name it had");
-    // A cursor that was made before goes on: it is a picture.
+    assert_eq!(db.get("b").unwrap(), None, "no operation of the batch was applied");
+    assert_eq!(gone.name(), "gone", "the handle keeps its name");
+    // A cursor created before the drop continues to work: it reads a snapshot.
     assert_eq!(cursor.key(), b"k");
     assert_eq!(&cursor.value().unwrap()[..], b"old");
     cursor.next().unwrap();

@@ -1,6 +1,5 @@
-//! A commit hook runs on the thread that made the commit, before the commit returns; other threads
-//! are not made to run it. Each scenario runs under 400 schedules of a simulated world, which
-//! reports a deadlock as a failure.
+//! A commit hook runs on the committing thread, before the commit returns; no other thread runs it.
+//! Each scenario runs under 400 schedules of the simulator, which reports a deadlock as a failure.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -21,8 +20,8 @@ fn open(env: &Env) -> Db {
     Db::open("/db", Options::in_env(env.clone())).unwrap()
 }
 
-/// A hook takes a lock of the program's; the main thread holds this lock while it commits to a
-/// family without a hook.
+/// A hook takes a lock of the application; the main thread holds this lock while it commits to a
+/// column family without a hook.
 #[test]
 fn lock_held_during_unhooked_commit_does_not_deadlock() {
     run_schedules(|env| {
@@ -51,17 +50,17 @@ fn lock_held_during_unhooked_commit_does_not_deadlock() {
     });
 }
 
-/// Two hooked families whose hooks commit to each other's family: no cycle of waits.
+/// Two column families whose hooks commit to each other's family must not deadlock.
 #[test]
 fn hooks_committing_to_each_other_do_not_deadlock() {
     run_schedules(|env| {
         let db = open(&env);
         let families = ["a", "b"].map(|name| db.create_family(name, Default::default()).unwrap());
-        let heard = Arc::new(Mutex::new(Vec::<(usize, u64)>::new()));
+        let events = Arc::new(Mutex::new(Vec::<(usize, u64)>::new()));
         for i in 0..2 {
-            let (other, heard) = (families[1 - i].clone(), Arc::clone(&heard));
+            let (other, events) = (families[1 - i].clone(), Arc::clone(&events));
             families[i].on_commit(move |event| {
-                heard.lock().push((i, event.commit_sequence()));
+                events.lock().push((i, event.commit_sequence()));
                 if event
                     .operations()
                     .any(|op| matches!(op, perigee::CommitOperation::Put { key: b"first", .. }))
@@ -75,22 +74,22 @@ fn hooks_committing_to_each_other_do_not_deadlock() {
             env.spawn.spawn("writer", Box::new(move || family.put("first", "v").unwrap())).unwrap()
         });
         writers.into_iter().for_each(|w| w.join().unwrap());
-        let heard = heard.lock().clone();
+        let events = events.lock().clone();
         assert_eq!(
-            heard.len(),
+            events.len(),
             4,
-            "a commit returned before the hooks of what its hook committed had run"
+            "a commit returned before the hooks of the commits made by its hook had run"
         );
         for (i, family) in families.iter().enumerate() {
-            let numbers: Vec<u64> = heard.iter().filter(|h| h.0 == i).map(|h| h.1).collect();
-            assert!(numbers.is_sorted(), "{heard:?}");
+            let numbers: Vec<u64> = events.iter().filter(|h| h.0 == i).map(|h| h.1).collect();
+            assert!(numbers.is_sorted(), "{events:?}");
             family.clear_commit_hook();
         }
         db.close().unwrap();
     });
 }
 
-/// A hook that panics does not keep later commits waiting.
+/// A panic in a hook does not block later commits.
 #[test]
 fn commits_continue_after_hook_panic() {
     let db = open(&Env { fs: SimDisk::new(1), ..Env::real() });

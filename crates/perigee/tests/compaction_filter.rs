@@ -1,4 +1,5 @@
-//! Compaction filters and commit hooks: users' code that must not be able to break anything.
+//! Compaction filters and commit hooks: user code, whose errors and panics must not damage the
+//! database.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -10,12 +11,12 @@ use perigee::{
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
-/// Drops keys that start with `d`, marks those with `c`, reads the value of those with `v`, panics
-/// on `p`.
+/// Drops keys that start with `d`, changes the values of those with `c`, reads the value of those
+/// with `v`, and panics on `p`.
 #[derive(Default)]
 struct TestFilter {
     armed: AtomicBool,
-    asked: AtomicU64,
+    calls: AtomicU64,
 }
 
 impl CompactionFilter for TestFilter {
@@ -23,7 +24,7 @@ impl CompactionFilter for TestFilter {
         "sample"
     }
     fn decide(&self, e: &FilterEntry<'_>) -> Result<FilterDecision> {
-        self.asked.fetch_add(1, SeqCst);
+        self.calls.fetch_add(1, SeqCst);
         assert!(e.level() > 0);
         Ok(match e.key().first() {
             Some(b'd') => FilterDecision::Drop,
@@ -55,14 +56,14 @@ fn filter_drops_and_changes_compacted_entries() {
     let filter = Arc::new(TestFilter::default());
     let db = Db::open("/db", options(&disk).compaction_filter("default", filter.clone())).unwrap();
     fill(&db);
-    assert_eq!(filter.asked.load(SeqCst), 0, "a flush asks nobody");
+    assert_eq!(filter.calls.load(SeqCst), 0, "a flush does not call the filter");
     assert!(db.contains("d").unwrap());
     db.compact().unwrap();
     assert_eq!(db.get("d").unwrap(), None);
     assert_eq!(db.get("c").unwrap().unwrap(), [b"changed ".to_vec(), b"c".repeat(100)].concat());
     assert_eq!(db.get("k").unwrap().unwrap(), b"k".repeat(100));
     assert_eq!(db.get("v").unwrap().unwrap().len(), 100);
-    assert!(filter.asked.load(SeqCst) >= 4);
+    assert!(filter.calls.load(SeqCst) >= 4);
     assert!(db.verify().unwrap().errors.is_empty());
 }
 
@@ -77,18 +78,22 @@ fn filter_skips_versions_visible_to_snapshots() {
     db.put("d", "newer").unwrap();
     db.put("d2", "newer").unwrap();
     db.compact().unwrap();
-    assert_eq!(then.get(&family, "d").unwrap().unwrap(), b"d".repeat(100), "the snapshot's own");
+    assert_eq!(
+        then.get(&family, "d").unwrap().unwrap(),
+        b"d".repeat(100),
+        "the version visible to the snapshot"
+    );
     assert_eq!(then.get(&family, "c").unwrap().unwrap(), b"c".repeat(100));
     assert_eq!(
         db.get("d").unwrap(),
         None,
-        "the newer version was dropped, and hides the older one"
+        "the newer version was dropped, but still hides the older one"
     );
     assert_eq!(db.get("d2").unwrap(), None);
     assert_eq!(
         db.get("c").unwrap().unwrap(),
         b"c".repeat(100),
-        "one version: the snapshot sees it"
+        "the only version is visible to the snapshot"
     );
     assert_eq!(db.iter().unwrap().count(), 3);
     drop(then);
@@ -108,7 +113,7 @@ fn filter_panic_fails_the_compaction() {
     db.put("p", "x").unwrap();
     let e = db.compact().unwrap_err();
     assert!(e.to_string().contains("as planned"), "{e}");
-    assert!(db.contains("d").unwrap(), "nothing of that compaction happened");
+    assert!(db.contains("d").unwrap(), "the failed compaction changed nothing");
     db.put("more", "writes").unwrap();
     filter.armed.store(false, SeqCst);
     db.compact().unwrap();
@@ -116,7 +121,7 @@ fn filter_panic_fails_the_compaction() {
     assert_eq!(db.get("p").unwrap().unwrap(), b"x");
 }
 
-/// A filter of another name.
+/// A filter with a different name.
 struct OtherFilter;
 
 impl CompactionFilter for OtherFilter {
@@ -146,7 +151,8 @@ fn filter_name_is_stored_and_checked_at_open() {
     let e = Db::open("/db", with(Arc::new(OtherFilter))).unwrap_err();
     assert!(e.to_string().contains("another compaction filter"), "{e}");
     Db::open("/db", with(sample())).unwrap().close().unwrap();
-    // Given up on purpose: from then on it opens without, and with another.
+    // The filter is removed explicitly: from then on the column family opens without a filter or
+    // with another one.
     let db = Db::open("/db", options(&disk).without_filter("f")).unwrap();
     let f = db.family("f").unwrap();
     f.put("d", "2").unwrap();
@@ -162,8 +168,8 @@ fn filter_name_is_stored_and_checked_at_open() {
 #[test]
 fn commit_hook_receives_each_batch_once_in_order() {
     let db = Db::open("/db", options(&SimDisk::new(5))).unwrap();
-    let heard: Arc<Mutex<Vec<(u64, usize)>>> = Arc::default();
-    let log = Arc::clone(&heard);
+    let events: Arc<Mutex<Vec<(u64, usize)>>> = Arc::default();
+    let log = Arc::clone(&events);
     let family = db.default_family();
     let other = db.create_family("other", FamilyOptions::new()).unwrap();
     family.on_commit(move |c| log.lock().unwrap().push((c.sequence(), c.operations().count())));
@@ -173,7 +179,7 @@ fn commit_hook_receives_each_batch_once_in_order() {
             std::thread::spawn(move || {
                 for i in 0..200 {
                     let mut batch = WriteBatch::new();
-                    batch.put(&other, "not told", "x").unwrap();
+                    batch.put(&other, "not reported", "x").unwrap();
                     batch.put(&family, format!("{w}/{i}"), "x").unwrap();
                     batch.delete(&family, "gone").unwrap();
                     db.write(batch).unwrap();
@@ -182,18 +188,18 @@ fn commit_hook_receives_each_batch_once_in_order() {
         })
         .collect();
     writers.into_iter().for_each(|w| w.join().unwrap());
-    // The last events may be on their way on another writer's thread; all writers have returned.
-    let heard = heard.lock().unwrap();
-    assert_eq!(heard.len(), 800);
-    assert!(heard.windows(2).all(|w| w[0].0 < w[1].0), "in commit order");
-    assert!(heard.iter().all(|(_, n)| *n == 2));
+    // The last events may still be delivered by another writer's thread; all writers have returned.
+    let events = events.lock().unwrap();
+    assert_eq!(events.len(), 800);
+    assert!(events.windows(2).all(|w| w[0].0 < w[1].0), "in commit order");
+    assert!(events.iter().all(|(_, n)| *n == 2));
 }
 
 #[test]
 fn commit_hook_may_write_and_panic() {
     let db = Db::open("/db", options(&SimDisk::new(6))).unwrap();
-    let heard: Arc<Mutex<Vec<String>>> = Arc::default();
-    let (log, inner) = (Arc::clone(&heard), db.clone());
+    let events: Arc<Mutex<Vec<String>>> = Arc::default();
+    let (log, inner) = (Arc::clone(&events), db.clone());
     db.default_family().on_commit(move |c| {
         for op in c.operations() {
             let (CommitOperation::Put { key, .. } | CommitOperation::Delete { key, .. }) = op
@@ -202,7 +208,7 @@ fn commit_hook_may_write_and_panic() {
             };
             let key = key.escape_ascii().to_string();
             log.lock().unwrap().push(key.clone());
-            // The batch is visible already; what is written here is told after this call.
+            // The batch is visible already; commits made here are reported after this call.
             match &key[..] {
                 "a" => {
                     assert!(inner.contains("a").unwrap());
@@ -215,15 +221,15 @@ fn commit_hook_may_write_and_panic() {
         }
     });
     db.put("a", "1").unwrap();
-    assert_eq!(*heard.lock().unwrap(), ["a", "from the hook"]);
+    assert_eq!(*events.lock().unwrap(), ["a", "from the hook"]);
     db.put("bad", "1").unwrap();
     assert_eq!(db.commit_hook_panics(), 1);
     db.delete("a").unwrap();
-    assert_eq!(*heard.lock().unwrap(), ["a", "from the hook", "bad", "a"]);
-    assert!(db.contains("bad").unwrap(), "the commit stands");
+    assert_eq!(*events.lock().unwrap(), ["a", "from the hook", "bad", "a"]);
+    assert!(db.contains("bad").unwrap(), "the commit is not affected");
     db.default_family().clear_commit_hook();
     db.put("b", "1").unwrap();
-    assert_eq!(heard.lock().unwrap().len(), 4);
+    assert_eq!(events.lock().unwrap().len(), 4);
     let ranges: Arc<Mutex<Vec<String>>> = Arc::default();
     let log = Arc::clone(&ranges);
     db.default_family().on_commit(move |c| {

@@ -1,5 +1,5 @@
-//! Everything that changes what a cursor sees, in five orders, against a sorted list: bounds, both
-//! directions, turns, nearby seeks, held snapshots.
+//! All factors that affect what a cursor sees, under five comparators, checked against a sorted
+//! list: bounds, both directions, changes of direction, nearby seeks, held snapshots.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -91,7 +91,7 @@ fn check_random_moves(o: perigee::KeyComparator, h: &mut HeldSnapshot, rng: &mut
                 h.cursor.seek_for_prev(&k).unwrap();
                 h.at = m.partition_point(|(a, _)| o.cmp(a, &k).is_le()).checked_sub(1);
             }
-            // Seeks that go on nearby.
+            // Several seeks to nearby keys.
             4 => {
                 for _ in 0..6 {
                     let Some(i) = h.at else { break };
@@ -245,7 +245,7 @@ fn random_operations_match_model_under_comparators() {
                     }
                 }
                 32 => {
-                    // Everything by get.
+                    // Check all entries by `get`.
                     for n in 0..300 {
                         let k = make_key(o, n);
                         let want = search(o, &model, &k).ok().map(|i| model[i].1.clone());

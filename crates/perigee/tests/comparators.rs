@@ -1,5 +1,5 @@
-//! Key orders: every one sorts, finds and replaces keys as it should, through memtables and tables,
-//! over reopens; and a family is never opened under another one.
+//! Comparators: each sorts, finds and replaces keys correctly in memtables and tables and across
+//! reopens, and a column family is never opened with a different comparator.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::{Env, fs::memory::SimDisk};
@@ -36,7 +36,7 @@ fn options(env: &Env, order: KeyComparator) -> Options {
     Options::in_env(env.clone()).register_comparator(by_length()).family("f", family)
 }
 
-/// Keys of every look, many of them equal in one order or another.
+/// Keys of different forms, many of them equal under one comparator or another.
 fn key(i: u64) -> Vec<u8> {
     let n = i * 7919 % 500;
     match i % 4 {
@@ -47,7 +47,7 @@ fn key(i: u64) -> Vec<u8> {
     }
 }
 
-/// What should be there: newest spelling and value, in order.
+/// Expected contents in comparator order: the most recent spelling and value of each key.
 fn model(order: KeyComparator, writes: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut entries: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
     for i in 0..writes {
@@ -202,7 +202,7 @@ fn changed_comparator_is_refused_without_writes() {
         &["user:test length", "user:test unknown"],
     );
     let e = KeyComparator::register("test length", |a, b| -> Ordering { a.cmp(b) }).unwrap_err();
-    assert!(e.to_string().contains("answers otherwise"), "{e}");
+    assert!(e.to_string().contains("differs from the function"), "{e}");
     Db::open(&dir, options(&env, by_length())).unwrap().close().unwrap();
     std::fs::remove_dir_all(&dir).unwrap();
 }

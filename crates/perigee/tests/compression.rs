@@ -1,4 +1,5 @@
-//! Compression per family: every codec writes and reads back, also when it changes under way.
+//! Compression per column family: every codec round-trips, also when the codec is changed on a live
+//! database.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::{Env, fs::memory::SimDisk};
@@ -44,7 +45,8 @@ fn every_codec_round_trips_and_compresses() {
     {
         let db = Db::open("/db", Options::in_env(env.clone())).unwrap();
         for (i, how) in ALL_CODECS.into_iter().enumerate() {
-            // A job lets go of its log and of what it replaced after its tables are in place.
+            // A job removes its log segment and the files it replaced after its tables are
+            // installed.
             db.wait_idle().unwrap();
             let before = db.stats().disk_bytes;
             let f = db.create_family(&format!("f{i}"), family(how)).unwrap();
@@ -59,7 +61,7 @@ fn every_codec_round_trips_and_compresses() {
     let db = Db::open("/db", Options::in_env(env)).unwrap();
     for (i, how) in ALL_CODECS.into_iter().enumerate() {
         let f = db.family(&format!("f{i}")).unwrap();
-        assert_eq!(f.options().compression, how, "stored with the family");
+        assert_eq!(f.options().compression, how, "stored with the column family");
         check(&f, 0..2000);
     }
     assert!(db.verify().unwrap().errors.is_empty());

@@ -1,6 +1,7 @@
-//! Cursors against sorted lists: several at once, each with the database as it was when it was
-//! made, wandering both ways under writers, flushes and compactions, in several orders. And with
-//! reads that fail: an error or the right entry, never another entry.
+//! Random cursor moves checked against sorted lists: several cursors at once, each reading the
+//! state at its creation, moving in both directions under concurrent writes, flushes and
+//! compactions, under several comparators. With failing reads a cursor must return an error or the
+//! correct entry, never another entry.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -13,7 +14,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 impl Rng {
-    /// Short keys of few letters; some behind a long common beginning.
+    /// Generates short keys from few letters, some with a long common prefix.
     fn key(&mut self) -> Vec<u8> {
         let start: &[u8] =
             [&b""[..], b"common/beginning/", b"common/beginning/of/many"][self.below(3) as usize];
@@ -25,7 +26,7 @@ impl Rng {
     }
 }
 
-/// What is there, in order.
+/// Expected entries in comparator order.
 #[derive(Clone)]
 struct Model {
     order: KeyComparator,
@@ -50,7 +51,7 @@ impl Model {
     }
 }
 
-/// A cursor, what it should see, and where it should stand.
+/// A cursor, its expected entries, and its expected position.
 struct CheckedCursor {
     cursor: Cursor,
     model: Model,
@@ -89,7 +90,7 @@ impl CheckedCursor {
         CheckedCursor { cursor, model, at: None }
     }
 
-    /// One move; what the cursor says must be so, unless it says that it failed.
+    /// Makes one move. The cursor must match the model unless it reports an error.
     fn step(&mut self, rng: &mut Rng, may_fail: bool) -> bool {
         let len = self.model.entries.len();
         let target = match rng.below(2) {
@@ -154,7 +155,7 @@ fn open(disk: &Arc<SimDisk>, order: KeyComparator, x: u64, cache: u64) -> Db {
         .unwrap()
 }
 
-/// Writes something, into the database and the model.
+/// Applies one random write to the database and the model.
 fn write(db: &Db, model: &mut Model, rng: &mut Rng, n: u64) {
     let key = rng.key();
     match rng.below(40) {
@@ -216,8 +217,8 @@ fn random_cursor_moves_match_sorted_list() {
     }
 }
 
-/// Seeks stand on a key without having asked every source: what they did not ask and cannot read
-/// must come as an error before anything behind that key is shown.
+/// A seek may position on a key before all sources were read. If a source that was skipped cannot
+/// be read, the cursor must report the error before it returns any later key.
 #[test]
 fn unreadable_block_fails_cursor_instead_of_skipping() {
     let mut failed = 0;

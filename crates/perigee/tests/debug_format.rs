@@ -1,7 +1,8 @@
-//! `{:?}` of every public type is short, whatever the database holds.
+//! `{:?}` of every public type is short, however much data the database contains.
 //!
-//! The story: a service logged an iterator with `{:?}` and wrote 27 MB into its log: the derived
-//! output went down into the memtable. A scan of the sources keeps the list of handles complete.
+//! Regression test: a service logged an iterator with `{:?}` and wrote 27 MB into its log, because
+//! the derived output descended into the memtable. A scan of the sources ensures that the list of
+//! handles is complete.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -126,18 +127,18 @@ fn check_change_feed(db: &Db, shown: &mut DebugLengths) {
     batch.delete(&db.default_family(), key()).unwrap();
     batch.delete_range(&db.default_family(), key()..vec![b'g'; LONG]).unwrap();
     let position = db.latest_seq();
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let hear = Arc::clone(&heard);
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let event_log = Arc::clone(&events);
     db.default_family().on_commit(move |commit| {
-        let mut heard = hear.lock().unwrap();
-        heard.push(("CommitEvent", format!("{commit:?}").len()));
-        heard.extend(commit.operations().map(|op| ("CommitOperation", format!("{op:?}").len())));
+        let mut events = event_log.lock().unwrap();
+        events.push(("CommitEvent", format!("{commit:?}").len()));
+        events.extend(commit.operations().map(|op| ("CommitOperation", format!("{op:?}").len())));
     });
     db.write(batch).unwrap();
     db.default_family().clear_commit_hook();
-    let heard = heard.lock().unwrap();
-    assert_eq!(heard.len(), 6);
-    for (name, bytes) in heard.iter() {
+    let events = events.lock().unwrap();
+    assert_eq!(events.len(), 6);
+    for (name, bytes) in events.iter() {
         assert!(*bytes < LIMIT, "{name} takes {bytes} bytes");
         shown.0.insert(name, *bytes);
     }
@@ -164,7 +165,8 @@ fn check_tables(env: &Env, shown: &mut DebugLengths) {
     shown.check("Backups", &Backups::open_in(env.clone(), "/backups"));
 }
 
-/// Plain data: reports and options, whose length is what they say, not what the database holds.
+/// Plain data: reports and options, whose output grows with their own contents, not with the
+/// database.
 const PLAIN_DATA_TYPES: &[&str] = &[
     "BackupFile",
     "BackupInfo",
@@ -211,7 +213,7 @@ fn debug_output_of_public_types_is_short() {
     let db = open(&env, &longest);
     let mut shown = DebugLengths::default();
     fill(&db);
-    // In the memtable, and in tables.
+    // Data in the memtable and in tables.
     check_handles(&db, &mut shown);
     check_transactions(&db, &mut shown);
     check_change_feed(&db, &mut shown);
@@ -238,7 +240,7 @@ fn debug_output_of_public_types_is_short() {
             let name = rest.split(|c: char| !c.is_alphanumeric()).next().unwrap();
             assert!(
                 shown.0.contains_key(name) || PLAIN_DATA_TYPES.contains(&name),
-                "this test does not know the public type {name}"
+                "add the public type {name} to this test"
             );
         }
     }

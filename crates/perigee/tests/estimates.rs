@@ -1,4 +1,4 @@
-//! Estimates on known data: as near as the documentation says.
+//! Estimates on known data are as close as documented.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -90,7 +90,7 @@ fn duplicate_keys_in_runs_count_once() {
     assert_eq!(e.entries, 60_000);
     assert_near(e.keys, 20_000, 20_000 * 10 / 100);
     assert_near(db.cardinality().unwrap().keys, 20_000, 20_000 * 7 / 100);
-    // What the memtable adds, overwrites and deletes.
+    // Entries that the memtable adds, overwrites and deletes.
     put(&db, 19_900..20_100);
     let mut batch = WriteBatch::new();
     (0..50).for_each(|i| batch.delete(&db.default_family(), key(i)).unwrap());
@@ -133,13 +133,13 @@ fn range_cost_matches_blocks_read_by_scan() {
     };
     let before = read(&db);
     assert_eq!(db.range(key(14_000)..key(16_000)).unwrap().count(), 2000);
-    // A scan may look at the block behind the end, once in each run.
+    // A scan may read the block after the end, once per run.
     assert_near(read(&db) - before, cost.blocks, 2);
     let whole = db.range_cost::<&str>(..).unwrap();
     assert_eq!(whole.tables, db.files().len());
 }
 
-/// Spellings of one key in a memtable were counted as keys of their own.
+/// Regression test: different spellings of one key in a memtable were counted as separate keys.
 #[test]
 fn keys_equal_under_comparator_count_once() {
     let db = open();

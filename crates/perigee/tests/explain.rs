@@ -1,5 +1,5 @@
-//! `explain` says what `get` does: the same answers, the same counts, for every key, in every state
-//! of the tree.
+//! `explain` matches `get`: the same results and the same costs, for every key, in every state of
+//! the tree.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -37,7 +37,7 @@ fn compare_with_get(db: &Db) {
     let _nobody_else_reads = db.pause_background_work().unwrap();
     for i in 0..420u32 {
         let key = i.to_be_bytes();
-        let value = db.get(key).unwrap(); // fills the cache, so that both ways find the same
+        let value = db.get(key).unwrap(); // fills the cache, so that both calls hit it
         let start = counters(db);
         assert_eq!(db.get(key).unwrap(), value);
         let middle = counters(db);
@@ -48,13 +48,13 @@ fn compare_with_get(db: &Db) {
         assert_eq!(
             counter_deltas(&start, &middle),
             counter_deltas(&middle, &end),
-            "key {i} costs the same: {e:?}"
+            "key {i}: costs differ: {e:?}"
         );
         let read: u64 =
             e.steps.iter().filter(|s| s.source != "value log").map(|s| s.bytes_read).sum();
         assert_eq!(read, 0, "all blocks are cached");
         let answers = e.steps.iter().filter(|s| s.outcome != "nothing").count();
-        assert!(answers <= 2, "one answer, and perhaps its value log: {e:?}");
+        assert!(answers <= 2, "one entry, and at most its value-log read: {e:?}");
         assert_eq!(
             answers > 0,
             value.is_some() || e.steps.iter().any(|s| s.outcome == "tombstone")
@@ -86,7 +86,7 @@ fn explain_matches_get_results_and_costs() {
 #[test]
 fn explain_steps_list_sources_read() {
     let db = open();
-    // What is deleted would be merged away, sooner or later.
+    // Compactions would otherwise remove the deleted entries at some point.
     db.cancel_background_work().unwrap();
     db.put("k", vec![1; 1000]).unwrap();
     db.flush().unwrap();
@@ -95,10 +95,10 @@ fn explain_steps_list_sources_read() {
     db.flush().unwrap();
     db.put("m", "n").unwrap();
     let e = db.explain("k").unwrap();
-    let told: Vec<(&str, Option<u8>, &str)> =
+    let steps: Vec<(&str, Option<u8>, &str)> =
         e.steps.iter().map(|s| (s.source, s.level, s.outcome)).collect();
     assert_eq!(
-        told,
+        steps,
         [
             ("memtable", None, "nothing"),
             ("table", Some(0), "nothing"),
@@ -108,7 +108,7 @@ fn explain_steps_list_sources_read() {
     );
     assert_eq!(e.steps[1].filter, Some("excludes"));
     assert!(e.steps[2].filter == Some("passes") && e.steps[2].bytes_read > 0 && !e.steps[2].cached);
-    assert!(db.explain("k").unwrap().steps[2].cached, "the second time from the cache");
+    assert!(db.explain("k").unwrap().steps[2].cached, "the second read hits the cache");
     let e = db.explain("m").unwrap();
     assert_eq!((e.steps.len(), e.steps[0].outcome), (1, "value"));
     let e = db.explain("zz").unwrap();

@@ -1,4 +1,4 @@
-//! Families as a user changes them: rename, clone, clear, and what bad input gets.
+//! Operations on column families: rename, clone, clear, and errors on invalid input.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -32,7 +32,7 @@ fn cloned_family_is_independent_of_source() {
     let files: std::collections::BTreeSet<String> =
         db.files().into_iter().map(|f| f.file).collect();
     assert!(files.len() < db.files().len(), "the files are shared");
-    assert!(shared.disk_bytes < 2 * 500 * 44 * 2, "and counted once");
+    assert!(shared.disk_bytes < 2 * 500 * 44 * 2, "shared files are counted once");
     assert!(db.verify().unwrap().errors.is_empty());
     db.drop_family("source").unwrap();
     db.close().unwrap();
@@ -58,11 +58,11 @@ fn cleared_family_stays_empty_after_reopen() {
     batch.put(&f, "later", "3").unwrap();
     db.clear_family("f").unwrap();
     assert_eq!(f.iter().unwrap().count(), 0);
-    assert_eq!(open.count(), 2, "an iterator goes on");
+    assert_eq!(open.count(), 2, "an open iterator continues");
     assert_eq!(
         error_kind(before.get(&f, "in memory")),
         ErrorKind::NotFound,
-        "not: there was nothing"
+        "the snapshot must not report the cleared family as empty"
     );
     assert_eq!(db.snapshot().unwrap().get(&f, "in memory").unwrap(), None);
     db.write(batch).unwrap();
@@ -120,7 +120,8 @@ fn counter(db: &Db, name: &str) -> u64 {
     db.stats().counters.iter().find(|(n, _)| *n == name).unwrap().1
 }
 
-/// The story: flushing n families took n edits, and n looks at all n.
+/// Regression test: flushing n column families took n manifest edits, and scanned all n families n
+/// times.
 #[test]
 fn small_memtables_of_many_families_are_flushed_together() {
     let disk = SimDisk::new(1);
@@ -128,13 +129,13 @@ fn small_memtables_of_many_families_are_flushed_together() {
     let families: Vec<_> =
         (0..700).map(|i| db.create_family(&format!("f{i}"), Default::default()).unwrap()).collect();
     families.iter().for_each(|f| f.put("key", f.name()).unwrap());
-    // But for watermarks of the log, which depend on the time.
+    // Excludes log watermarks, whose number depends on timing.
     let counted = || counter(&db, "manifest_edits") - counter(&db, "log_watermarks");
     let edits = counted();
     db.flush().unwrap();
     db.wait_idle().unwrap();
     assert_eq!(counter(&db, "flushes"), 700);
-    assert!(counted() - edits < 6, "one for the segment, one for each group");
+    assert!(counted() - edits < 6, "one edit for the segment and one per group");
     assert_eq!(db.files().iter().filter(|f| f.file.ends_with(".klog")).count(), 700);
     db.drop_family("f3").unwrap();
     db.close().unwrap();
@@ -146,7 +147,8 @@ fn small_memtables_of_many_families_are_flushed_together() {
     assert!(db.verify().unwrap().errors.is_empty());
 }
 
-/// A sync fails in the middle of a group: what shares the sync is made again, nothing is lost.
+/// A sync fails in the middle of a group: the jobs that share the sync are run again, and no data
+/// is lost.
 #[test]
 fn failed_group_flush_sync_is_retried() {
     for at in [1, 10, 100, 300, 550] {
@@ -172,8 +174,8 @@ fn failed_group_flush_sync_is_retried() {
     }
 }
 
-/// The story: each family's memtable was charged the whole batch, so that 1,000 families held 1,000
-/// times what there was, and all were flushed at every commit.
+/// Regression test: the memtable of each column family was charged the whole batch, so 1,000
+/// families were charged 1,000 times the actual memory and all were flushed at every commit.
 #[test]
 fn multi_family_batch_memory_is_charged_once() {
     let disk = SimDisk::new(1);
@@ -196,12 +198,12 @@ fn multi_family_batch_memory_is_charged_once() {
     families[1..].iter().for_each(|f| f.flush().unwrap());
     assert!(
         (written * 9 / 10..2 * written).contains(&held(&db)),
-        "one family holds all of it: {}",
+        "one column family is charged all of it: {}",
         held(&db)
     );
     db.flush().unwrap();
     db.wait_idle().unwrap();
-    // A background thread may hold the last of it just now.
+    // A background thread may still hold the last memtable.
     let gone = (0..300_000).any(|_| {
         let gone = held(&db) < written / 10;
         if !gone {

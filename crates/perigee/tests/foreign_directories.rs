@@ -1,5 +1,5 @@
-//! Directories that belong to another program are refused by every kind of open, with the way out,
-//! and stay as they are.
+//! Directories of another program are refused by every kind of open, with a hint how to proceed,
+//! and are not changed.
 #![allow(clippy::unwrap_used)]
 
 use perigee::{Db, ErrorKind, Options, repair};
@@ -30,7 +30,7 @@ impl Drop for TempDir {
     }
 }
 
-/// Every entry below a directory, files with their contents.
+/// Returns every entry below a directory, files with their contents.
 fn directory_contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     for entry in fs::read_dir(dir).unwrap() {
@@ -46,9 +46,9 @@ fn directory_contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     all
 }
 
-fn assert_refused(dir: &TempDir, says: &str) {
+fn assert_refused(dir: &TempDir, expected: &str) {
     let before = directory_contents(&dir.0);
-    let (target, path) = (dir.0.with_extension("mended"), &dir.0);
+    let (target, path) = (dir.0.with_extension("repaired"), &dir.0);
     let attempts = [
         (Db::open(path, Options::new()).map(drop), ErrorKind::InvalidArgument),
         (Db::open(path, Options::new().create_if_missing(false)).map(drop), ErrorKind::NotFound),
@@ -56,10 +56,10 @@ fn assert_refused(dir: &TempDir, says: &str) {
         (Db::open(path, Options::new().salvage_readonly(true)).map(drop), ErrorKind::NotFound),
         (repair(path, &target).map(drop), ErrorKind::NotFound),
     ];
-    for (i, (answer, kind)) in attempts.into_iter().enumerate() {
-        let e = answer.expect_err("a foreign directory was opened");
+    for (i, (result, kind)) in attempts.into_iter().enumerate() {
+        let e = result.expect_err("a foreign directory was opened");
         assert_eq!(e.kind(), kind, "attempt {i}: {e}");
-        assert!(e.to_string().contains(says), "attempt {i}: {e}");
+        assert!(e.to_string().contains(expected), "attempt {i}: {e}");
     }
     assert!(!target.exists());
     assert_eq!(directory_contents(&dir.0), before);
@@ -93,10 +93,10 @@ fn other_engines_databases_are_refused() {
         ),
         ("lmdb", &["data.mdb", "lock.mdb"], "--from-lmdb"),
     ];
-    for (engine, files, says) in engines {
+    for (engine, files, expected) in engines {
         let dir = TempDir::new(engine);
         files.iter().for_each(|f| dir.write(f, f.as_bytes()));
-        assert_refused(&dir, says);
+        assert_refused(&dir, expected);
     }
 }
 
@@ -128,7 +128,7 @@ fn leftovers_of_interrupted_first_open_are_accepted() {
     let db = Db::open(&dir.0, Options::new()).unwrap();
     db.put("k", "v").unwrap();
     db.close().unwrap();
-    // With a manifest of ours, foreign files do no harm.
+    // If a Perigee manifest exists, unknown files are ignored.
     dir.write("letter.txt", b"dear moon");
     assert_eq!(Db::open(&dir.0, Options::new()).unwrap().get("k").unwrap().unwrap(), b"v");
     assert_eq!(fs::read(dir.0.join("letter.txt")).unwrap(), b"dear moon");

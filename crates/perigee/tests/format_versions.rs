@@ -1,5 +1,6 @@
-//! Format versions and feature bits: what a newer version wrote is refused by name in every kind of
-//! file, and not a byte of the directory changes; what is only compatible is read.
+//! Format versions and feature bits: a file of any kind that a newer version wrote is refused with
+//! an error that names it, and no byte of the directory changes; unknown compatible features are
+//! accepted.
 #![allow(clippy::unwrap_used)]
 
 use perigee::{Db, ErrorKind, FamilyOptions, Options};
@@ -19,7 +20,7 @@ fn bytes_of(dir: &Path) -> Bytes {
         .collect()
 }
 
-/// A closed database with all kinds of files.
+/// Creates a closed database with all kinds of files.
 fn database(name: &str) -> PathBuf {
     let dir = std::env::temp_dir().join(format!("perigee-formats-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
@@ -33,7 +34,7 @@ fn database(name: &str) -> PathBuf {
     dir
 }
 
-/// Writes `bytes` at `at` of the file's header and makes its checksum right again.
+/// Writes `bytes` at offset `at` of the file's header and updates the header checksum.
 fn patch_header(path: &Path, at: usize, bytes: &[u8]) {
     let mut all = std::fs::read(path).unwrap();
     all[at..at + bytes.len()].copy_from_slice(bytes);

@@ -1,6 +1,6 @@
-//! The scenarios that are known by the name Hermitage, as a table: what happens in each at each
-//! level. Two transactions (three in some) over two rows, `1 = 10` and `2 = 20`, step by step on
-//! one thread: nobody ever waits, the later commit loses.
+//! The scenarios known as Hermitage, run at every isolation level. Two transactions (three in some
+//! scenarios) over two rows, `1 = 10` and `2 = 20`, step by step on one thread: no transaction
+//! waits, and the later commit fails.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -12,7 +12,7 @@ use Isolation::{ReadCommitted, ReadUncommitted, RepeatableRead, Serializable, Sn
 const LEVELS: [Isolation; 5] =
     [ReadUncommitted, ReadCommitted, RepeatableRead, Snapshot, Serializable];
 
-/// A database with the two rows.
+/// Opens a database that contains the two rows.
 fn open_with_rows() -> Db {
     let db = Db::open("/db", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() })).unwrap();
     db.put("1", "10").unwrap();
@@ -36,7 +36,7 @@ impl Scenario {
     fn set(&self, txn: &Txn, key: &str, value: &str) {
         txn.put(&self.db.default_family(), key, value).unwrap();
     }
-    /// The rows whose value fulfils a condition.
+    /// Returns the rows whose value satisfies a condition.
     fn matching_rows(&self, txn: &Txn, condition: impl Fn(u32) -> bool) -> Vec<String> {
         let all = txn.iter(&self.db.default_family()).unwrap().map(|e| e.unwrap());
         let text = |s: &[u8]| String::from_utf8(s.to_vec()).unwrap();
@@ -49,7 +49,7 @@ impl Scenario {
     }
 }
 
-/// Whether it was committed; else it was a conflict.
+/// Returns true if the commit succeeded, and false on a conflict.
 fn try_commit(txn: &Txn) -> bool {
     match txn.commit() {
         Ok(_) => true,
@@ -58,8 +58,8 @@ fn try_commit(txn: &Txn) -> bool {
     }
 }
 
-/// Plays a scenario at every level. It answers whether the anomaly showed; `prevented_from`: the
-/// levels at which it must not.
+/// Runs a scenario at every level. The scenario returns true if the anomaly occurred;
+/// `prevented_at` lists the levels at which it must not occur.
 fn run_at_every_level(
     name: &str,
     prevented_at: &[Isolation],
@@ -208,11 +208,12 @@ fn g_single_and_a_write() {
         s.set(&b, "1", "12");
         s.set(&b, "2", "18");
         assert!(try_commit(&b));
-        // Deletes the row of 20, if it sees it.
+        // Deletes row 2 (value 20) if it is visible.
         if s.get(&a, "2") == "20" {
             a.delete(&s.db.default_family(), "2").unwrap();
         }
-        // Committed, it has read 1 from before and 2 from behind the other.
+        // After the commit, it has read row 1 from before the other transaction and row 2 from
+        // after it.
         try_commit(&a)
     });
 }

@@ -1,4 +1,4 @@
-//! Standalone tables: written anywhere, taken in whole or refused whole.
+//! Standalone tables: written without a database, ingested completely or refused completely.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -50,7 +50,7 @@ fn ingest_is_atomic_and_frees_source_files() {
     assert_eq!(before.get(&db.default_family(), "00007").unwrap().unwrap(), b"older");
     assert_eq!(db.iter().unwrap().count(), 901);
     assert_eq!(other.iter().unwrap().count(), 10);
-    // The same files again, after newer writes: they are newer still.
+    // Ingest the same files again after newer writes: their entries are newer than these.
     db.put("00003", "newer").unwrap();
     db.ingest(&db.default_family(), &files).unwrap();
     assert_eq!(db.get("00003").unwrap().unwrap(), b"vvv");
@@ -76,8 +76,8 @@ fn ingested_tombstone_deletes() {
     assert_eq!(db.get("k").unwrap(), None);
 }
 
-/// Story: only entries were taken, and a ranges frame was passed over in silence: what it hides
-/// would have stayed.
+/// Regression test: only entries were ingested and a range-tombstone frame was silently skipped, so
+/// entries that it covers would have stayed visible.
 #[test]
 fn ingest_refuses_range_tombstones() {
     let (disk, db) = open();
@@ -125,12 +125,12 @@ fn ingest_refuses_invalid_files_atomically() {
         e.to_string()
     };
     assert!(why(&[a.clone(), b.clone()]).contains("share keys"));
-    assert!(why(&[c.clone(), a.clone()]).contains("give a.table before c.table"));
+    assert!(why(&[c.clone(), a.clone()]).contains("list a.table before c.table"));
     assert!(why(&[PathBuf::from("/")]).contains("names no file"));
     assert_eq!(db.ingest(&family, &["/db/none.table"]).unwrap_err().kind(), ErrorKind::NotFound);
     let twice = db.ingest_many(&[(family.clone(), vec![a.clone()]), (family.clone(), vec![c])]);
     assert!(twice.unwrap_err().to_string().contains("named twice"));
-    // A table of the database is no standalone one.
+    // A table that belongs to a database is not a standalone table.
     db.put("x", "y").unwrap();
     db.flush().unwrap();
     let own = PathBuf::from("/db").join(&db.files()[0].file);

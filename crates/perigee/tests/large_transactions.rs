@@ -1,5 +1,5 @@
-//! Transactions that do not fit into their memory: what they have written lies in files of their
-//! own, and nobody should be able to tell.
+//! Transactions that exceed their memory limit: their writes are spilled to temporary files, and
+//! results must not differ from those of transactions in memory.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -45,12 +45,12 @@ fn key(rng: &mut Rng) -> Vec<u8> {
     format!("{:03}", rng.below(300)).into_bytes()
 }
 
-/// One write of any kind to a family and its model.
+/// Applies one random write to a column family and its model.
 fn write(txn: &Txn, family: &Family, model: &mut Map, rng: &mut Rng) {
     let k = key(rng);
     match rng.below(16) {
         0..=8 => {
-            // Some are long enough for a value log.
+            // Some values are long enough for the value log.
             let v = vec![
                 rng.below(256) as u8;
                 if rng.below(10) == 0 { 3000 } else { rng.below(30) as usize }
@@ -83,7 +83,7 @@ fn write(txn: &Txn, family: &Family, model: &mut Map, rng: &mut Rng) {
     }
 }
 
-/// A savepoint: its name, and what the families held.
+/// A savepoint: its name, and the contents of the column families at that point.
 type Saved = (String, Vec<Map>);
 
 #[test]
@@ -216,19 +216,19 @@ fn spill_files_are_removed_with_transaction() {
         n += 1;
         cursor.next().unwrap();
     }
-    assert_eq!(n, 3000, "a cursor is a picture, also of what was rolled back");
+    assert_eq!(n, 3000, "a cursor keeps its state, including writes that were rolled back");
     drop(cursor);
     txn.reset().unwrap();
     txn.savepoint("empty").unwrap();
     fill(&txn, &family, 3000);
     txn.rollback_to("empty").unwrap();
-    assert_eq!((txn.len(), spill_files(&env)), (0, 0), "whole runs were taken back");
+    assert_eq!((txn.len(), spill_files(&env)), (0, 0), "whole runs were rolled back");
     fill(&txn, &family, 100);
     txn.commit().unwrap();
     drop(txn);
     assert_eq!(family.iter().unwrap().count(), 100);
 
-    // Whoever closes the database leaves orphans.
+    // A close with open transactions leaves orphaned files.
     let txn = db.begin(options).unwrap();
     fill(&txn, &family, 3000);
     db.close().unwrap();
@@ -284,7 +284,7 @@ fn spilled_transactions_detect_conflicts() {
             assert_eq!(e.kind(), ErrorKind::Conflict, "{other}: {e}");
             assert_eq!(e.family(), Some("default"));
         }
-        // And it is what others come second to.
+        // A spilled commit also causes conflicts for other transactions.
         let late = db.begin(TxnOptions::new()).unwrap();
         late.put(&family, one, "late").unwrap();
         let txn = db.begin(options.clone().isolation(isolation)).unwrap();
@@ -299,8 +299,8 @@ fn commit_hook_receives_spilled_commit() {
     let env = env();
     let db = open(&env);
     let family = db.default_family();
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&heard);
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&events);
     family.on_commit(move |e| {
         let counts = (e.sequence(), e.operations().count(), e.entries_loaded());
         log.lock().unwrap().push(counts);
@@ -310,7 +310,7 @@ fn commit_hook_receives_spilled_commit() {
     assert_eq!(txn.prepare("too large").unwrap_err().kind(), ErrorKind::InvalidArgument);
     let seq = txn.commit().unwrap();
     family.put("a", "").unwrap();
-    assert_eq!(*heard.lock().unwrap(), [(seq, 0, Some(1000)), (seq + 1, 1, None)]);
+    assert_eq!(*events.lock().unwrap(), [(seq, 0, Some(1000)), (seq + 1, 1, None)]);
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn merge_operands_are_not_spilled() {
     let txn = db.begin(spill.clone()).unwrap();
     txn.merge(&family, "n", count(2)).unwrap();
     fill(&txn, &family, 1000);
-    assert_eq!(spill_files(&env), 0, "it has an operand");
+    assert_eq!(spill_files(&env), 0, "a transaction with operands is not spilled");
     txn.commit().unwrap();
     assert_eq!(family.get("n").unwrap(), Some(count(7).to_vec()));
 
@@ -334,13 +334,17 @@ fn merge_operands_are_not_spilled() {
     fill(&txn, &family, 1000);
     let e = txn.merge(&family, "n", count(1)).unwrap_err();
     assert_eq!((e.kind(), txn.len()), (ErrorKind::InvalidArgument, 1000));
-    assert_eq!(txn.get(&family, "n").unwrap().as_deref(), Some(&count(7)[..]), "beneath it");
+    assert_eq!(
+        txn.get(&family, "n").unwrap().as_deref(),
+        Some(&count(7)[..]),
+        "the refused operand has no effect"
+    );
     txn.put(&family, "n", count(1)).unwrap();
     fill(&txn, &family, 1000);
     txn.commit().unwrap();
     family.merge("n", count(1)).unwrap();
     db.compact().unwrap();
-    assert_eq!(family.get("n").unwrap(), Some(count(2).to_vec()), "operands below it are hidden");
+    assert_eq!(family.get("n").unwrap(), Some(count(2).to_vec()), "the put hides older operands");
     assert_eq!(family.iter().unwrap().count(), 1001);
 }
 
@@ -359,7 +363,7 @@ fn spill_on_full_disk_loses_nothing() {
         disk.set_capacity(disk.total_bytes() + room);
         if at_commit {
             assert_eq!(txn.commit().unwrap_err().kind(), ErrorKind::NoSpace);
-            assert!(txn.commit().is_err(), "it has ended");
+            assert!(txn.commit().is_err(), "the transaction has ended");
             assert_eq!(family.get(0u32.to_be_bytes()).unwrap(), None);
         } else {
             let noise = |i: u32| {
@@ -369,7 +373,10 @@ fn spill_on_full_disk_loses_nothing() {
             let e = full.expect("the disk is full");
             assert_eq!(e.kind(), ErrorKind::NoSpace, "{e}");
             let n = txn.len();
-            assert!(txn.put(&family, "again", "").is_err() && txn.len() == n, "it is as it was");
+            assert!(
+                txn.put(&family, "again", "").is_err() && txn.len() == n,
+                "the transaction is unchanged"
+            );
             assert_eq!(
                 txn.get(&family, 0u32.to_be_bytes()).unwrap().as_deref(),
                 Some(&[7; 60][..])
@@ -378,7 +385,11 @@ fn spill_on_full_disk_loses_nothing() {
             disk.set_capacity(u64::MAX);
             txn.put(&family, "again", "").unwrap();
             let seen = txn.iter(&family).unwrap().count();
-            assert_eq!((txn.len(), seen), (n + 1, n + 2), "beside the one that its snapshot has");
+            assert_eq!(
+                (txn.len(), seen),
+                (n + 1, n + 2),
+                "in addition to the entry in its snapshot"
+            );
         }
         disk.set_capacity(u64::MAX);
         drop(txn);

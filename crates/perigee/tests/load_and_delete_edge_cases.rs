@@ -1,4 +1,5 @@
-//! Faults that reviews found, each as the test that shows it. Through the public door.
+//! Regression tests for faults found in reviews of bulk loads and deletes, through the public
+//! interface.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -49,7 +50,7 @@ fn hook_reads_the_commit_it_reports() {
         })
         .collect();
     threads.into_iter().for_each(|t| t.join().unwrap());
-    assert_eq!(early.load(SeqCst), 0, "told before it was visible");
+    assert_eq!(early.load(SeqCst), 0, "reported before it was visible");
 }
 
 #[test]
@@ -111,8 +112,8 @@ fn repair_ignores_uncommitted_load() {
     let disk = disk.deep_clone();
     disk.write_raw("/db/MANIFEST", b"damaged".to_vec());
     let env = Env { fs: disk.clone(), ..Env::real() };
-    let report = perigee::repair_in(&env, "/db", "/mended", |_, _| {}).unwrap();
-    let db = Db::open("/mended", Options::in_env(env)).unwrap();
+    let report = perigee::repair_in(&env, "/db", "/repaired", |_, _| {}).unwrap();
+    let db = Db::open("/repaired", Options::in_env(env)).unwrap();
     let strays = db.iter().unwrap().filter(|e| e.as_ref().unwrap().0.starts_with(b"load")).count();
     let k = db.get("k").unwrap().map(|v| String::from_utf8_lossy(&v[..]).into_owned());
     assert_eq!((k.as_deref(), strays), (Some("committed"), 0), "{:?}", report.warnings);
@@ -138,8 +139,5 @@ fn load_respects_min_free_space() {
         }
     }
     let done = load.finish();
-    assert!(
-        refused.is_some() || done.is_err(),
-        "900 KiB of the reserve of 1 MiB were taken by a load"
-    );
+    assert!(refused.is_some() || done.is_err(), "a load used 900 KiB of the 1 MiB reserve");
 }

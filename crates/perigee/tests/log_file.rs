@@ -1,4 +1,5 @@
-//! The file `LOG`: tells what happened, keeps within its limits, never harms, is nobody's data.
+//! The file `LOG`: records events, respects its size limits, never affects the database, and is not
+//! part of its data.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -66,7 +67,7 @@ fn log_file_records_events() {
     assert!(log.contains(r#""side\nways" created"#), "{log}");
     let before = log.lines().count();
     drop(Db::open("/db", options(&env)).unwrap());
-    assert!(log_text(&env, "LOG").lines().count() > before, "the next open goes on behind it");
+    assert!(log_text(&env, "LOG").lines().count() > before, "the next open appends to it");
 }
 
 #[test]
@@ -86,8 +87,8 @@ fn log_file_respects_size_limit_and_can_be_disabled() {
     assert!(!log_file_names(&env).iter().any(|n| n.starts_with("LOG")));
 }
 
-/// It is no orphan, no part of a checkpoint, nothing that `verify` reads; and damage to it is
-/// nobody's damage.
+/// `LOG` is not an orphan, is not copied by a checkpoint and is not read by `verify`; damage to it
+/// is not reported as damage to the database.
 #[test]
 fn log_file_is_not_part_of_the_database() {
     let (env, _) = new_env();

@@ -1,4 +1,5 @@
-//! The log listener: it hears what the file `LOG` says, from open to close, and cannot do harm.
+//! The log listener: receives the lines of the file `LOG` from open to close, and cannot affect the
+//! database.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -10,8 +11,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Longest wait for something that must happen. It ends a test that hangs, and decides nothing
-/// else.
+/// Timeout for events that must happen. It only ends a test that hangs, and decides no result.
 const LAST_RESORT: Duration = Duration::from_secs(600);
 
 type ReceivedLines = Arc<Mutex<Vec<(LogLevel, String)>>>;
@@ -22,11 +22,11 @@ fn new_env() -> (Env, Arc<SimDisk>) {
 }
 
 fn open_with_listener(env: &Env, level: LogLevel) -> (Options, ReceivedLines) {
-    let heard = ReceivedLines::default();
-    let list = Arc::clone(&heard);
+    let received = ReceivedLines::default();
+    let list = Arc::clone(&received);
     let listen =
         move |level: LogLevel, line: &str| list.lock().unwrap().push((level, line.to_owned()));
-    (Options::in_env(env.clone()).log_listener(level, listen), heard)
+    (Options::in_env(env.clone()).log_listener(level, listen), received)
 }
 
 fn run_workload(db: &Db) {
@@ -42,9 +42,12 @@ fn run_workload(db: &Db) {
 #[test]
 fn listener_receives_every_log_line() {
     let (env, _) = new_env();
-    let (options, heard) = open_with_listener(&env, LogLevel::Info);
+    let (options, received) = open_with_listener(&env, LogLevel::Info);
     let db = Db::open("/db", options).unwrap();
-    assert!(heard.lock().unwrap()[0].1.starts_with("open "), "before the open has returned");
+    assert!(
+        received.lock().unwrap()[0].1.starts_with("open "),
+        "received before the open returned"
+    );
     run_workload(&db);
     db.close().unwrap();
     let dir = env.fs.open_dir("/db".as_ref(), DirOpenMode::Existing).unwrap();
@@ -53,39 +56,42 @@ fn listener_receives_every_log_line() {
     file.read_exact_at(&mut text, 0).unwrap();
     let text = String::from_utf8(text).unwrap();
     let written: Vec<&str> = text.lines().map(|line| line.split_once("Z ").unwrap().1).collect();
-    let heard = heard.lock().unwrap();
-    let lines: Vec<&str> = heard.iter().map(|(_, line)| line.as_str()).collect();
+    let received = received.lock().unwrap();
+    let lines: Vec<&str> = received.iter().map(|(_, line)| line.as_str()).collect();
     assert_eq!(lines.len(), written.len(), "{lines:#?} {written:#?}");
-    // Two threads that write a line at once may do so in one order and enter the queue in the
-    // other.
+    // Two threads that log at the same time may write their lines in one order and queue them in
+    // the other.
     let (mut a, mut b) = (lines.clone(), written);
     a.sort_unstable();
     b.sort_unstable();
     assert_eq!(a, b);
-    assert!(heard.iter().all(|(level, _)| *level == LogLevel::Info));
+    assert!(received.iter().all(|(level, _)| *level == LogLevel::Info));
     assert!(lines.last().unwrap().starts_with("close "));
 }
 
 #[test]
 fn listener_filters_by_level_without_log_file() {
     let (env, disk) = new_env();
-    let (options, heard) = open_with_listener(&env, LogLevel::Debug);
+    let (options, received) = open_with_listener(&env, LogLevel::Debug);
     let db = Db::open("/db", options.log_file_bytes(0)).unwrap();
     run_workload(&db);
     db.put("k", "v").unwrap();
     drop(db);
     let begun = |word: &str| {
-        heard.lock().unwrap().iter().any(|(l, s)| *l == LogLevel::Debug && s.contains(word))
+        received.lock().unwrap().iter().any(|(l, s)| *l == LogLevel::Debug && s.contains(word))
     };
     assert!(begun("flush of family") && begun("compaction of family"));
-    assert!(heard.lock().unwrap().last().unwrap().1.starts_with("close "), "a drop closes, too");
+    assert!(
+        received.lock().unwrap().last().unwrap().1.starts_with("close "),
+        "dropping the last handle closes the database"
+    );
     let dir = env.fs.open_dir("/db".as_ref(), DirOpenMode::Existing).unwrap();
     assert!(!dir.list().unwrap().contains(&"LOG".to_string()));
 
     let (options, warned) = open_with_listener(&env, LogLevel::Warn);
     let db = Db::open("/db", options.clone()).unwrap();
     db.flush().unwrap();
-    // A second open is refused, and says so.
+    // A second open is refused, and an error is logged.
     assert_eq!(Db::open("/db", options.clone()).unwrap_err().kind(), ErrorKind::Locked);
     {
         let warned = warned.lock().unwrap();
@@ -95,11 +101,12 @@ fn listener_filters_by_level_without_log_file() {
     db.close().unwrap();
     assert_eq!(warned.lock().unwrap().len(), 1);
 
-    // Who only reads hears, and the file is not touched.
-    let (options, heard) = open_with_listener(&env, LogLevel::Info);
+    // A read-only open calls the listener but does not write the file.
+    let (options, received) = open_with_listener(&env, LogLevel::Info);
     let db = Db::open("/db", options.read_only(true)).unwrap();
     db.close().unwrap();
-    let lines: Vec<String> = heard.lock().unwrap().iter().map(|(_, line)| line.clone()).collect();
+    let lines: Vec<String> =
+        received.lock().unwrap().iter().map(|(_, line)| line.clone()).collect();
     assert!(
         lines.len() == 2 && lines[0].starts_with("open ") && lines[1].starts_with("close "),
         "{lines:?}"
@@ -116,12 +123,12 @@ fn listener_may_panic_and_use_the_database() {
     let listen = move |_: LogLevel, line: &str| {
         let db = mine.lock().unwrap().clone();
         if let Some(db) = db {
-            db.put("heard", line).unwrap();
+            db.put("received", line).unwrap();
             assert!(db.stats().last_sequence > 0);
             assert_eq!(db.close().unwrap_err().kind(), ErrorKind::InvalidArgument);
             let _ = refused.send(());
         }
-        panic!("after every line");
+        panic!("panics after every line");
     };
     let small = FamilyOptions::new().memtable_bytes(8 << 10);
     let options =
@@ -135,10 +142,10 @@ fn listener_may_panic_and_use_the_database() {
     for call in 0..4 {
         assert!(
             refusals.recv_timeout(LAST_RESORT).is_ok(),
-            "only {call} calls got as far as the refused close"
+            "only {call} calls reached the refused close"
         );
     }
-    assert!(db.get("heard").unwrap().is_some());
+    assert!(db.get("received").unwrap().is_some());
     db.close().unwrap();
     slot.lock().unwrap().take();
     drop(db);

@@ -1,7 +1,8 @@
-//! Long walks against a sorted map: stretches of entries are shown without a closer look where one
-//! run is ahead of all others, so what interrupts a stretch is tried here at every place: older
-//! versions, tombstones, entries that are too new, other runs, the memtable, bounds, ends of
-//! blocks, and turning round. And seeks that go on from where the cursor is.
+//! Long scans checked against a sorted map. A scan returns consecutive entries of one run without
+//! comparing all sources while that run is ahead of all others, so everything that can end such a
+//! sequence is tested at every position: older versions, tombstones, entries newer than the
+//! snapshot, other runs, the memtable, bounds, block ends and changes of direction. Also seeks
+//! relative to the current position of the cursor.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -15,7 +16,7 @@ use std::ops::Bound;
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Key `i` of three kinds: numbers, numbers behind a path, and both mixed.
+/// Returns key `i` of one of three kinds: numbers, numbers behind a path, and a mix of both.
 fn key(kind: u64, i: u64) -> Vec<u8> {
     match (kind, i % 3) {
         (0, _) | (2, 0) => i.to_be_bytes()[5..].to_vec(),
@@ -23,7 +24,7 @@ fn key(kind: u64, i: u64) -> Vec<u8> {
     }
 }
 
-/// A database of several runs and a memtable, with what is in it at some moments.
+/// A database of several runs and a memtable, with its expected contents at several snapshots.
 struct World {
     db: Db,
     kind: u64,
@@ -32,24 +33,23 @@ struct World {
 
 const KEYS: u64 = 2000;
 
-fn world(rng: &mut Rng, seed: u64) -> World {
+fn build_database(rng: &mut Rng, seed: u64) -> World {
     let block = [200, 1000, 4096][seed as usize % 3];
     let family = FamilyOptions::new().block_bytes(block).level1_bytes(1 << 20);
     let options =
         Options::in_env(Env { fs: SimDisk::new(seed), ..Env::real() }).default_family(family);
-    let db = Db::open("/walks", options).unwrap();
+    let db = Db::open("/scans", options).unwrap();
     let (kind, mut map, mut moments) = (seed / 3 % 3, Map::new(), Vec::new());
-    let (turns, mix) = (seed > 9, |i: u64| (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40);
+    let (interleaved, mix) = (seed > 9, |i: u64| (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40);
     for round in 0..6 {
-        // Long stretches of one round, and single entries among those of others.
+        // Long sequences of keys from one round, and single entries among those of other rounds.
         let (start, len) =
             if round == 0 { (0, KEYS) } else { (rng.below(KEYS), 1 + rng.below(KEYS / 2)) };
         let step = [1, 1, 2, 17][rng.below(4) as usize];
-        // In some worlds each run has keys of its own, all among those of the others: they take
-        // turns.
-        let (start, len, step) = if turns { (0, KEYS, 1) } else { (start, len, step) };
+        // For some seeds each run has its own keys, interleaved with those of the other runs.
+        let (start, len, step) = if interleaved { (0, KEYS, 1) } else { (start, len, step) };
         for i in (start..start + len).step_by(step) {
-            if turns && mix(i) % 7 != u64::from(round) && mix(i + seed) % 50 > 0 {
+            if interleaved && mix(i) % 7 != u64::from(round) && mix(i + seed) % 50 > 0 {
                 continue;
             }
             let k = key(kind, i % KEYS);
@@ -89,7 +89,7 @@ fn check(c: &mut Cursor, want: Option<(&Vec<u8>, &Vec<u8>)>) {
 fn long_scans_match_model() {
     for seed in 1..=18u64 {
         let mut rng = Rng(seed * 7919);
-        let w = world(&mut rng, seed);
+        let w = build_database(&mut rng, seed);
         for turn in 0..40 {
             let (snapshot, map) = &w.moments[rng.below(w.moments.len() as u64) as usize];
             let mut ends = [key(w.kind, rng.below(KEYS)), key(w.kind, rng.below(KEYS))];
@@ -139,7 +139,7 @@ fn long_scans_match_model() {
                         }
                     }
                     _ => {
-                        // Seeks that go on nearby, some of them to keys that are not there.
+                        // Several seeks to nearby keys, some of which do not exist.
                         for _ in 0..n / 2 {
                             let Some(k) = here.take() else { break };
                             let mut to = map

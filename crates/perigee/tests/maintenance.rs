@@ -1,4 +1,5 @@
-//! Job control as users see it: ranges, purge, pause, cancel, rate, waiting.
+//! Control of background jobs through the public interface: compaction of ranges, purge, pause,
+//! cancel, rate limit, waiting.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -37,7 +38,7 @@ fn fill(db: &Db, keys: std::ops::Range<u32>, value: usize) {
     }
 }
 
-/// Tombstones in the tables that hold keys of the range.
+/// Number of tombstones in the tables that overlap the key range.
 fn tombstones(db: &Db, from: &[u8], to: &[u8]) -> u64 {
     let overlaps =
         |f: &&perigee::FileStats| f.first_key.as_slice() <= to && f.last_key.as_slice() >= from;
@@ -49,7 +50,7 @@ fn compact_range_leaves_other_keys_untouched() {
     let db = open();
     fill(&db, 0..2000, 100);
     db.compact().unwrap();
-    // By themselves they would go as well.
+    // Background compactions would otherwise remove the tombstones as well.
     db.cancel_background_work().unwrap();
     for i in 500..600 {
         db.delete(key(i)).unwrap();
@@ -62,7 +63,7 @@ fn compact_range_leaves_other_keys_untouched() {
     assert_eq!(tombstones(&db, &key(500), &key(599)), 0);
     let after: Vec<String> = db.files().into_iter().map(|f| f.file).collect();
     let kept = before.iter().filter(|f| after.contains(f)).count();
-    assert!(kept * 2 > before.len(), "{kept} of {} files were left alone", before.len());
+    assert!(kept * 2 > before.len(), "{kept} of {} files were not rewritten", before.len());
     assert_eq!(db.iter().unwrap().count(), 1900);
     db.compact_range::<&[u8]>(..).unwrap();
     assert_eq!(db.iter().unwrap().count(), 1900);
@@ -70,8 +71,8 @@ fn compact_range_leaves_other_keys_untouched() {
     assert!(db.verify().unwrap().errors.is_empty());
 }
 
-/// Older runs reach out of the range: what is in them must move along, or an old version comes
-/// back.
+/// Older runs extend beyond the range: their entries must be moved along, or old versions become
+/// visible again.
 #[test]
 fn compact_range_moves_older_versions_along() {
     let db = open();
@@ -97,7 +98,7 @@ fn purge_reclaims_all_garbage() {
     let f = &db.stats().families[0];
     assert_eq!(f.levels.iter().map(|l| l.tombstones).sum::<u64>(), 0);
     let (files, bytes, live) = f.vlogs;
-    assert_eq!(bytes - live, 72 * files as u64, "only headers are left beside what is referenced");
+    assert_eq!(bytes - live, 72 * files as u64, "the only unreferenced bytes are file headers");
     assert_eq!(db.iter().unwrap().count(), 57);
 }
 
@@ -138,16 +139,16 @@ fn cancelled_compactions_wait_for_resume() {
     assert_eq!(db.stats().families[0].levels[0].runs, 0);
 }
 
-/// What a manual compaction answers, once it has.
+/// Result of a manual compaction, once it has returned.
 type SharedResult = Arc<Mutex<Option<perigee::Result<()>>>>;
 
-/// A database with a merge to do, and a manual compaction that will never get its first bytes of
-/// the background rate. In a simulated world time passes only while every thread waits: after the
-/// sleep that is where the compaction is.
+/// Opens a database with a pending merge, and starts a manual compaction that never gets its first
+/// bytes from the background rate limiter. Simulated time advances only while every thread waits:
+/// after the sleep the compaction is blocked in the rate limiter.
 fn with_a_throttled_compaction(env: &Env) -> (Db, Box<dyn Join>, SharedResult) {
     let db = open_in(env.clone());
     db.cancel_background_work().unwrap();
-    // Twice: what overlaps cannot just be moved, which takes no time at any rate.
+    // Fill twice: files that overlap cannot be moved without I/O, which no rate would limit.
     fill(&db, 0..1000, 100);
     fill(&db, 0..1000, 100);
     db.flush().unwrap();
@@ -197,7 +198,7 @@ fn close_does_not_wait_for_a_throttled_compaction() {
         db.close().unwrap();
         assert!(env.clock.monotonic_us() - began < 1_000_000, "the compaction would take days");
         manual.join().unwrap();
-        assert!(answer.lock().unwrap().take().unwrap().is_err(), "it was not over");
+        assert!(answer.lock().unwrap().take().unwrap().is_err(), "the compaction was interrupted");
         assert_eq!(paused.pause_background_work().unwrap_err().kind(), ErrorKind::Closed);
     });
 }

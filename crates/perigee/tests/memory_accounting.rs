@@ -1,8 +1,9 @@
-//! What is accounted is what is allocated: the sum of all owners beside a counting allocator. One
-//! test, so that nobody else allocates.
+//! Accounted memory matches allocated memory: compares the sum of all owners with a counting
+//! allocator. The file contains a single test, so that no other test allocates in the process.
 //!
-//! The story: the budget held by its own account, while the process had two thirds more: jobs were
-//! estimated, memtables that readers keep and the descriptions of tables were not counted at all.
+//! Regression test: the accounted memory stayed within the budget while the process allocated two
+//! thirds more, because jobs were estimated, and memtables pinned by readers and table metadata
+//! were not counted at all.
 #![allow(clippy::unwrap_used)]
 
 use cap::Cap;
@@ -12,11 +13,11 @@ use perigee::{Db, Durability, Options, WriteBatch};
 static HEAP: Cap<std::alloc::System> = Cap::new(std::alloc::System, usize::MAX);
 
 const BUDGET: u64 = 32 << 20;
-/// What is not worth an owner: threads, handles, histograms, buffers of this test.
+/// Allowance for memory without an owner: threads, handles, histograms, buffers of this test.
 const SMALL: u64 = 1 << 20;
 
-/// Waits until it is so: for a background thread that is about to let go of something. False after
-/// minutes.
+/// Waits until the condition holds, for memory that a background thread is about to release.
+/// Returns false after minutes.
 fn wait_until(mut so: impl FnMut() -> bool) -> bool {
     (0..300_000).any(|_| {
         let now = so();
@@ -27,7 +28,7 @@ fn wait_until(mut so: impl FnMut() -> bool) -> bool {
     })
 }
 
-/// The sum of the owners, and what is allocated, since `before`.
+/// Returns the sum over the owners, and the bytes allocated since `before`.
 fn accounted_and_allocated(db: &Db, before: usize) -> (u64, u64) {
     let sum = db.stats().memory.iter().map(|(_, bytes)| bytes).sum();
     (sum, (HEAP.allocated() - before) as u64)
@@ -35,7 +36,7 @@ fn accounted_and_allocated(db: &Db, before: usize) -> (u64, u64) {
 
 fn check_accounting(db: &Db, before: usize, when: &str) {
     let near = |(sum, heap): (u64, u64)| sum.abs_diff(heap) <= heap / 10 + SMALL;
-    // A job may be over and its thread just letting go of what it held.
+    // A job may have finished while its thread still releases its memory.
     let is_near = wait_until(|| near(accounted_and_allocated(db, before)));
     let (sum, heap) = accounted_and_allocated(db, before);
     assert!(is_near, "{when}: {sum} accounted, {heap} allocated: {:?}", db.stats().memory);
@@ -81,7 +82,7 @@ fn accounted_memory_matches_allocated_memory() {
     assert!(kept(&db) > 1 << 20, "{:?}", db.stats().memory);
     check_accounting(&db, before, "memtables kept by readers");
     drop((reader, other));
-    // A background thread may look at a view just now.
+    // A background thread may hold a view for a moment.
     let gone = wait_until(|| kept(&db) == 0);
     assert!(gone, "{:?}", db.stats().memory);
     check_accounting(&db, before, "and let go");

@@ -1,4 +1,4 @@
-//! Faults found by reviewing merge operators.
+//! Regression tests for faults found in reviews of merge operators.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -23,8 +23,8 @@ fn counter_options() -> FamilyOptions {
     FamilyOptions::new().merge_operator(MergeRule::Counter)
 }
 
-/// A database that was killed after so many flushes, and then lost its manifest: what a counter
-/// was, and what a repair makes of it.
+/// Kills a database after `flushes` flushes and damages its manifest. Returns the counter before
+/// the crash, the counter after a repair, and the warnings of the repair.
 fn repair_without_manifest(
     flushes: u32,
     base: bool,
@@ -38,7 +38,7 @@ fn repair_without_manifest(
     if base {
         db.put("a", encode(100)).unwrap();
     }
-    // Something that is in the log only keeps the log.
+    // An entry that is only in the log keeps the log.
     db.create_family("other", FamilyOptions::new()).unwrap().put("x", "y").unwrap();
     for round in 0..=flushes {
         for _ in 0..10 {
@@ -48,22 +48,22 @@ fn repair_without_manifest(
             db.default_family().flush().unwrap();
         }
     }
-    let held = db.snapshot().unwrap();
+    let snapshot = db.snapshot().unwrap();
     if compact {
         db.default_family().compact().unwrap();
     }
     db.sync().unwrap();
     let before = get_as_text(&db, "a");
     let disk = disk.deep_clone();
-    drop((held, db));
+    drop((snapshot, db));
     let mut bad = disk.read_raw(Path::new("/db/MANIFEST"));
     bad[3] ^= 1;
     disk.write_raw(Path::new("/db/MANIFEST"), bad);
-    let report = match repair_in(&env(&disk), "/db", "/mended", |_, _| {}) {
+    let report = match repair_in(&env(&disk), "/db", "/repaired", |_, _| {}) {
         Ok(report) => report,
         Err(e) => return (before, format!("no repair: {e}"), Vec::new()),
     };
-    let db = open(&disk, "/mended").unwrap();
+    let db = open(&disk, "/repaired").unwrap();
     (before, get_as_text(&db, "a"), report.warnings)
 }
 
@@ -74,11 +74,11 @@ fn repair_without_manifest_applies_operands_once() {
         for base in [false, true] {
             for compact in [false, true] {
                 let (before, after, warnings) = repair_without_manifest(flushes, base, compact);
-                let said = warnings.iter().any(|w| w.contains("operand") || w.contains("merge"));
+                let warned = warnings.iter().any(|w| w.contains("operand") || w.contains("merge"));
                 println!(
-                    "flushes {flushes}, base {base}, compact {compact}: {before} {after} {said}"
+                    "flushes {flushes}, base {base}, compact {compact}: {before} {after} {warned}"
                 );
-                if before != after && !said {
+                if before != after && !warned {
                     wrong.push((flushes, base, compact, before, after));
                 }
             }
@@ -106,7 +106,7 @@ fn compaction_merges_all_operands_of_working_operator() {
     db.compact().unwrap();
     let entries: u64 = db.files().iter().map(|f| f.entries).sum();
     drop(snapshot);
-    // A value that the snapshot sees, and an operand (or value) above it.
+    // The value visible to the snapshot, and an operand (or value) above it.
     assert_eq!((counter(&db, "operands_unmerged"), entries), (0, 2));
 }
 
@@ -156,7 +156,7 @@ fn salvage_read_does_not_merge_across_log_gap() {
     println!("missing: {}", get_as_text(&db, "never"));
     assert_eq!(get_as_text(&db, "b"), "7");
     let got = get_as_text(&db, "a");
-    assert!(got == "1" || got.contains("damaged"), "{got}, which it never was");
+    assert!(got == "1" || got.contains("damaged"), "the key never had the value {got}");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn repair_succeeds_with_missing_table_of_other_family() {
     let env = |disk: &Arc<SimDisk>| Env { fs: disk.clone(), ..Env::real() };
     let db =
         Db::open("/db", Options::in_env(env(&disk)).default_family(counter_options())).unwrap();
-    // Something that is in the log only keeps the log.
+    // An entry that is only in the log keeps the log.
     db.create_family("log", FamilyOptions::new()).unwrap().put("x", "y").unwrap();
     let other = db.create_family("other", FamilyOptions::new()).unwrap();
     (0..10).for_each(|_| db.merge("a", encode(1)).unwrap());
@@ -184,8 +184,8 @@ fn repair_succeeds_with_missing_table_of_other_family() {
         perigee::env::Fs::open_dir(&*disk, Path::new("/db"), perigee::env::DirOpenMode::Existing)
             .unwrap();
     dir.remove(lost.file_name().unwrap().to_str().unwrap()).unwrap();
-    let report = repair_in(&env(&disk), "/db", "/mended", |_, _| {}).unwrap();
-    let db = Db::open("/mended", Options::in_env(env(&disk))).unwrap();
+    let report = repair_in(&env(&disk), "/db", "/repaired", |_, _| {}).unwrap();
+    let db = Db::open("/repaired", Options::in_env(env(&disk))).unwrap();
     assert_eq!(get_as_text(&db, "a"), "10", "{report:?}");
 }
 
@@ -200,5 +200,9 @@ fn operands_of_foreign_batch_are_refused() {
     let mut batch = perigee::WriteBatch::new();
     batch.merge(&with.default_family(), "a", encode(1)).unwrap();
     let written = without.write(batch);
-    assert!(written.is_err(), "it was written, and a read says: {}", get_as_text(&without, "a"));
+    assert!(
+        written.is_err(),
+        "the foreign batch was written, and a read returns: {}",
+        get_as_text(&without, "a")
+    );
 }

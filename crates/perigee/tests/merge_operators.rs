@@ -1,4 +1,4 @@
-//! Merge operators against a model, and in each place where operands are met.
+//! Merge operators checked against a model, on every path that handles operands.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -43,7 +43,7 @@ fn text(db: &Db, key: &str) -> String {
     String::from_utf8(db.get(key).unwrap().unwrap_or_else(|| b"-".to_vec())).unwrap()
 }
 
-/// What each key holds.
+/// Expected operands or value of each key.
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
 fn merge_into(model: &mut Model, key: &[u8], operand: &[u8]) {
@@ -56,7 +56,7 @@ fn merge_into(model: &mut Model, key: &[u8], operand: &[u8]) {
     }
 }
 
-/// Every way to read, against what should be there.
+/// Compares every read path with the model.
 fn compare(family: &Family, snapshot: Option<&Snapshot>, model: &Model, keys: u64) {
     let entry = |e: Result<(perigee::Slice, perigee::Slice)>| {
         e.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()
@@ -107,8 +107,8 @@ fn key(n: u64) -> Vec<u8> {
     n.to_le_bytes()[..].to_vec()
 }
 
-/// Merges, puts, deletes, range deletes, batches, snapshots, flushes, compactions and reopens
-/// against a map.
+/// Random merges, puts, deletes, range deletes, batches, snapshots, flushes, compactions and
+/// reopens, checked against a map.
 fn random_history(seed: u64, order: KeyComparator, threshold: usize) {
     let mut rng = Rng(seed);
     let disk = SimDisk::new(seed);
@@ -189,7 +189,7 @@ fn random_history(seed: u64, order: KeyComparator, threshold: usize) {
     db.compact().unwrap();
     compare(&family, None, &model, keys);
     assert!(db.verify().unwrap().errors.is_empty());
-    // Nothing is above and nobody looks back: all that is left are values.
+    // No newer level and no snapshot is left, so that only values remain.
     let entries: u64 = db.files().iter().map(|f| f.entries).sum();
     assert_eq!(entries as usize, model.len());
 }
@@ -198,16 +198,10 @@ fn random_history(seed: u64, order: KeyComparator, threshold: usize) {
 fn reads_return_merged_values() {
     let short_first = |a: &[u8], b: &[u8]| a.len().cmp(&b.len()).then_with(|| a.cmp(b));
     let _ = KeyComparator::register("merges short first", short_first);
-    let orders = [
-        KeyComparator::Bytes,
-        KeyComparator::Reverse,
-        KeyComparator::U64,
-        KeyComparator::I64,
-        KeyComparator::CaseInsensitive,
-        KeyComparator::Lexicographic,
-    ];
-    // Keys are eight bytes: under the last two orders some would be one, so those have their own
-    // history.
+    use KeyComparator as K;
+    let orders = [K::Bytes, K::Reverse, K::U64, K::I64, K::CaseInsensitive, K::Lexicographic];
+    // Keys have eight bytes; the last two comparators treat some as equal, so they are tested
+    // below.
     for (i, order) in orders[..4].iter().enumerate() {
         for threshold in [4096, 6] {
             random_history(1 + i as u64 * 7 + threshold as u64, *order, threshold);
@@ -248,38 +242,33 @@ fn flush_merges_operands_not_split_by_snapshot() {
     (0..500).for_each(|_| db.merge("hot", one).unwrap());
     db.flush().unwrap();
     let entries = |db: &Db| db.files().iter().map(|f| f.entries).sum::<u64>();
-    assert_eq!(entries(&db), 2, "one for each reader");
+    assert_eq!(entries(&db), 2, "one entry per snapshot stripe");
     db.wait_idle().unwrap();
     assert_eq!(counter(&db, "operands_merged"), 1498);
     let read = |v: Option<Vec<u8>>| i64::from_le_bytes(v.unwrap().try_into().unwrap());
     let family = db.default_family();
-    assert_eq!(
-        (read(db.get("hot").unwrap()), read(snapshot.get(&family, "hot").unwrap())),
-        (1500, 1000)
-    );
+    let hot = || (read(db.get("hot").unwrap()), read(snapshot.get(&family, "hot").unwrap()));
+    assert_eq!(hot(), (1500, 1000));
     db.compact().unwrap();
-    assert_eq!(
-        (read(db.get("hot").unwrap()), read(snapshot.get(&family, "hot").unwrap())),
-        (1500, 1000)
-    );
+    assert_eq!(hot(), (1500, 1000));
     drop(snapshot);
     db.merge("other", one).unwrap();
     db.compact().unwrap();
     assert_eq!((entries(&db), read(db.get("hot").unwrap())), (2, 1500));
 }
 
-/// Concatenates, and fails where a part says so.
+/// Concatenates operands, and fails or panics if an operand requests it.
 struct FailingOperator {
     fails: AtomicBool,
 }
 
 impl MergeOperator for FailingOperator {
     fn name(&self) -> &str {
-        "moody"
+        "flaky"
     }
     fn merge(&self, _: &[u8], left: Option<&[u8]>, right: &[u8], out: &mut Vec<u8>) -> Result<()> {
         if self.fails.load(SeqCst) && right.contains(&b'!') {
-            return Err(Error::new(ErrorKind::InvalidArgument, "not in the mood"));
+            return Err(Error::new(ErrorKind::InvalidArgument, "failed as planned"));
         }
         assert!(!self.fails.load(SeqCst) || !right.contains(&b'?'), "as planned");
         out.extend_from_slice(left.unwrap_or_default());
@@ -287,22 +276,22 @@ impl MergeOperator for FailingOperator {
         Ok(())
     }
     fn check(&self, operand: &[u8]) -> Result<()> {
-        if operand.is_empty() { Err(Error::invalid("say something")) } else { Ok(()) }
+        if operand.is_empty() { Err(Error::invalid("empty operand")) } else { Ok(()) }
     }
 }
 
 #[test]
 fn failing_operator_loses_no_operands() {
     let disk = SimDisk::new(5);
-    let moody = Arc::new(FailingOperator { fails: AtomicBool::new(false) });
+    let failing = Arc::new(FailingOperator { fails: AtomicBool::new(false) });
     let options = |disk: &Arc<SimDisk>| {
-        let family = small(MergeRule::User("moody".into())).value_threshold(3);
+        let family = small(MergeRule::User("flaky".into())).value_threshold(3);
         Options::in_env(Env { fs: disk.clone(), ..Env::real() })
             .durability(Durability::None)
             .default_family(family)
     };
-    let db = Db::open("/db", options(&disk).register_merge_operator(moody.clone())).unwrap();
-    moody.fails.store(true, SeqCst);
+    let db = Db::open("/db", options(&disk).register_merge_operator(failing.clone())).unwrap();
+    failing.fails.store(true, SeqCst);
     for k in ["a", "b"] {
         db.put(k, "base ").unwrap();
         let bad = if k == "a" { "2!" } else { "2?" };
@@ -315,13 +304,13 @@ fn failing_operator_loses_no_operands() {
     }
     db.merge("c", "fine").unwrap();
     let failed = |e: Error, key: &str| {
-        let said = e.to_string();
-        assert!(said.contains("\"user:moody\" failed") && said.contains(key), "{said}");
+        let message = e.to_string();
+        assert!(message.contains("\"user:flaky\" failed") && message.contains(key), "{message}");
     };
     for _ in 0..3 {
         failed(db.get("a").unwrap_err(), "key \"a\"");
         failed(db.get_pinned("b").unwrap_err(), "it panicked");
-        assert!(db.contains("a").unwrap(), "whatever it is, there is something");
+        assert!(db.contains("a").unwrap(), "`contains` does not merge");
         assert_eq!(text(&db, "c"), "fine");
         assert!(db.multi_get(["a", "c"])[0].is_err() && db.multi_get(["a", "c"])[1].is_ok());
         let mut iter = db.iter().unwrap();
@@ -331,33 +320,33 @@ fn failing_operator_loses_no_operands() {
     assert!(counter(&db, "operands_unmerged") > 0);
     assert!(db.verify().unwrap().errors.is_empty());
     assert!(
-        db.merge("a", "").unwrap_err().to_string().contains("say something"),
-        "refused beforehand"
+        db.merge("a", "").unwrap_err().to_string().contains("empty operand"),
+        "invalid operands are refused at write"
     );
-    moody.fails.store(false, SeqCst);
+    failing.fails.store(false, SeqCst);
     assert_eq!((text(&db, "a"), text(&db, "b")), ("base 12!3four".into(), "base 12?3four".into()));
     db.compact().unwrap();
     assert_eq!((text(&db, "a"), text(&db, "b")), ("base 12!3four".into(), "base 12?3four".into()));
-    moody.fails.store(true, SeqCst);
+    failing.fails.store(true, SeqCst);
     db.put("a", "anew").unwrap();
     assert_eq!(
         (text(&db, "a"), text(&db, "b")),
         ("anew".into(), "base 12?3four".into()),
-        "it is one value now"
+        "compaction merged the operands into one value"
     );
 
     db.merge("c", "!").unwrap();
     db.close().unwrap();
     let refused = Db::open("/db", options(&disk)).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
-    assert!(refused.to_string().contains("\"moody\" is not registered"), "{refused}");
+    assert!(refused.to_string().contains("\"flaky\" is not registered"), "{refused}");
     let reader = Db::open("/db", options(&disk).read_only(true));
-    assert!(reader.is_err(), "it was asked for by name");
+    assert!(reader.is_err(), "the options name the operator");
     let mut plain = options(&disk).read_only(true);
     plain.default_family = None;
     let reader = Db::open("/db", plain).unwrap();
-    assert_eq!(text(&reader, "a"), "anew", "values are there without it");
-    assert!(reader.get("c").unwrap_err().to_string().contains("\"moody\" is not registered"));
+    assert_eq!(text(&reader, "a"), "anew", "values are readable without the operator");
+    assert!(reader.get("c").unwrap_err().to_string().contains("\"flaky\" is not registered"));
 }
 
 #[test]
@@ -376,11 +365,10 @@ fn family_operator_can_be_set_but_not_changed() {
     family.set_options(family.options().merge_operator(append())).unwrap();
     db.merge("k", "1").unwrap();
     assert_eq!(text(&db, "k"), "0,1");
-    let refuse =
-        |e: Error| assert!(e.to_string().contains("cannot change, nor be given up"), "{e}");
+    let refuse = |e: Error| assert!(e.to_string().contains("cannot be changed or removed"), "{e}");
     refuse(family.set_options(family.options().merge_operator(MergeRule::Counter)).unwrap_err());
     refuse(family.set_options(FamilyOptions::new()).unwrap_err());
-    let unknown = MergeRule::User("unheard of".into());
+    let unknown = MergeRule::User("not registered".into());
     assert!(db.create_family("x", FamilyOptions::new().merge_operator(unknown)).is_err());
     let clone = db.clone_family("default", "copy").unwrap();
     clone.merge("k", "2").unwrap();
@@ -390,7 +378,11 @@ fn family_operator_can_be_set_but_not_changed() {
     let other = FamilyOptions::new().merge_operator(MergeRule::Counter);
     refuse(Db::open("/db", options().default_family(other)).unwrap_err());
     let db = Db::open("/db", options()).unwrap();
-    assert_eq!(db.default_family().options().merge_operator, Some(append()), "it is stored");
+    assert_eq!(
+        db.default_family().options().merge_operator,
+        Some(append()),
+        "the operator is stored with the column family"
+    );
     db.merge("k", "3").unwrap();
     assert_eq!(text(&db, "k"), "0,1,3");
     assert_eq!(db.family("copy").unwrap().get("k").unwrap().unwrap(), b"0,1,2");
@@ -403,19 +395,15 @@ fn transaction_reads_own_operands_over_snapshot() {
     let family = db.default_family();
     db.put("k", "base").unwrap();
     db.merge("k", "1").unwrap();
-    for level in [
-        Isolation::ReadCommitted,
-        Isolation::RepeatableRead,
-        Isolation::Snapshot,
-        Isolation::Serializable,
-    ] {
+    use Isolation as I;
+    for level in [I::ReadCommitted, I::RepeatableRead, I::Snapshot, I::Serializable] {
         let txn = db.begin(TxnOptions::new().isolation(level)).unwrap();
         let read =
             |k: &str| txn.get(&family, k).unwrap().map(|v| String::from_utf8(v.to_vec()).unwrap());
         txn.merge(&family, "k", "own").unwrap();
         assert_eq!(read("k").unwrap(), "base,1,own");
         txn.savepoint("s").unwrap();
-        // Many, so that they are read by way of a memtable.
+        // Enough operands that the transaction reads them through a memtable.
         for n in 0..40 {
             txn.merge(&family, "new", n.to_string()).unwrap();
         }
@@ -448,7 +436,7 @@ fn transaction_reads_own_operands_over_snapshot() {
         other.merge(&family, "k", "other").unwrap();
         other.rollback();
         drop(other);
-        assert_eq!(read("k").unwrap(), "base,1,own", "nobody committed");
+        assert_eq!(read("k").unwrap(), "base,1,own", "no other transaction committed");
         db.merge("k", "x").unwrap();
         let conflict = txn.commit();
         if level == Isolation::ReadCommitted {
@@ -466,7 +454,7 @@ fn transaction_reads_own_operands_over_snapshot() {
         db.merge("k", "1").unwrap();
         db.flush().unwrap();
     }
-    // What an own operand stands on was read.
+    // Reading below a transaction's own operand counts as a read.
     let txn = db.begin(TxnOptions::new().isolation(Isolation::Serializable)).unwrap();
     txn.merge(&family, "sum", "1").unwrap();
     assert_eq!(txn.get(&family, "sum").unwrap().as_deref(), Some(&b"1"[..]));
@@ -474,7 +462,7 @@ fn transaction_reads_own_operands_over_snapshot() {
     assert_eq!(text(&db, "sum"), "1");
 }
 
-/// A clock that the test turns.
+/// A manual clock.
 #[derive(Debug)]
 struct ManualClock(AtomicU64);
 impl Clock for ManualClock {
@@ -513,7 +501,7 @@ fn operands_survive_expiry_of_base_value() {
         assert_eq!(
             family.get_with_ttl("k").unwrap().unwrap().expires_at_ms,
             None,
-            "it does not end"
+            "a value without expiry never expires"
         );
         hand.0.fetch_add(60_000, SeqCst);
         assert_eq!(text(&db, "k"), "1,2");
@@ -534,8 +522,8 @@ fn hooks_receive_operands_and_operands_apply_to_loads() {
     let disk = SimDisk::new(9);
     let db = open_with(&disk, small(append()));
     let family = db.default_family();
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&heard);
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&events);
     family.on_commit(move |commit| {
         for op in commit.operations() {
             if let CommitOperation::Merge { sequence, key, operand } = op {
@@ -544,12 +532,12 @@ fn hooks_receive_operands_and_operands_apply_to_loads() {
         }
     });
     db.merge("k", "1").unwrap();
-    assert_eq!(*heard.lock().unwrap(), [(1, b"k".to_vec(), b"1".to_vec())]);
+    assert_eq!(*events.lock().unwrap(), [(1, b"k".to_vec(), b"1".to_vec())]);
     let mut load = family.bulk_load().unwrap();
     load.put("k", "loaded").unwrap();
     load.put("l", "loaded").unwrap();
     load.finish().unwrap();
-    assert_eq!(text(&db, "k"), "loaded", "a load is newer than what was there");
+    assert_eq!(text(&db, "k"), "loaded", "a load is newer than existing operands");
     db.merge("k", "2").unwrap();
     db.merge("l", "3").unwrap();
     assert_eq!((text(&db, "k"), text(&db, "l")), ("loaded,2".into(), "loaded,3".into()));
@@ -559,7 +547,7 @@ fn hooks_receive_operands_and_operands_apply_to_loads() {
 
 #[test]
 fn oversized_merge_result_is_an_error_and_keeps_operands() {
-    /// Says that it made more than it can.
+    /// Reports a result larger than the maximum.
     struct OversizedOperator(AtomicBool);
     impl MergeOperator for OversizedOperator {
         fn name(&self) -> &str {
@@ -573,7 +561,7 @@ fn oversized_merge_result_is_an_error_and_keeps_operands() {
             out: &mut Vec<u8>,
         ) -> Result<()> {
             let bytes = if self.0.load(SeqCst) { perigee::limits::VALUE_BYTES_MAX + 1 } else { 1 };
-            // Zeros cost nothing until somebody touches them.
+            // Untouched zero pages need no memory.
             *out = vec![0; bytes];
             let _ = (left, right);
             Ok(())
@@ -597,7 +585,7 @@ fn oversized_merge_result_is_an_error_and_keeps_operands() {
 #[test]
 fn thousands_of_operands_merge_in_one_pass() {
     let disk = SimDisk::new(11);
-    // No flush on the way.
+    // No flush in between.
     let db = open_with(&disk, FamilyOptions::new().merge_operator(append()));
     for n in 0..5000u64 {
         db.merge("k", format!("{n:04}")).unwrap();

@@ -1,4 +1,4 @@
-//! Richer reads: multi-get, a caller's buffer.
+//! Extended reads: multi-get, and reads into a caller's buffer.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -20,7 +20,7 @@ fn open(cache: u64) -> (std::sync::Arc<SimDisk>, Db) {
     (disk, Db::open("/db", options).unwrap())
 }
 
-/// Numbers without a pattern, the same in every run.
+/// Returns a pseudo-random number that is the same in every run.
 fn scramble(i: u64) -> u64 {
     let x = (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     x ^ (x >> 29)
@@ -77,7 +77,7 @@ fn multi_get_reads_each_block_once() {
     let many = cache_misses(&db) - before;
     assert!(keys.iter().all(|k| db.get(k).unwrap().is_some()));
     let single = cache_misses(&db) - before - many;
-    assert!(many * 8 < single, "{many} blocks read for all at once, {single} one by one");
+    assert!(many * 8 < single, "{many} blocks read by multi_get, {single} by single gets");
 }
 
 #[test]

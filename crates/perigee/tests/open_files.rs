@@ -1,9 +1,9 @@
-//! Open files: all databases of a process share what it may have open, idle ones give way where the
-//! system has no more, and a close leaves none, even while handles exist.
+//! Limits of open files: all databases of a process share its limit, idle files are closed when the
+//! system has no descriptors left, and a close closes every file even if handles remain.
 //!
-//! The story: each database took half of the limit for itself, so the second one in a process
+//! Regression test: each database used half of the limit for itself, so the second one in a process
 //! failed with `EMFILE`; and a closed database kept its files open until its last iterator was
-//! dropped. Linux only, where `/proc` and `ulimit` show it.
+//! dropped. Linux only, because it uses `/proc` and `ulimit`.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Says that the process was started with few files.
+/// Set for a child process that was started with a low limit of open files.
 const CHILD: &str = "PERIGEE_TEST_FEW_FILES";
 const TABLES: u32 = 50;
 
@@ -34,8 +34,8 @@ impl Drop for TempDir {
     }
 }
 
-/// A database with many tables; everything else by default, but no cache, so that each read needs
-/// its file.
+/// Creates a database with many tables; all other options are defaults, except that the block cache
+/// is off, so that each read needs its file.
 fn fill(path: &Path) -> Db {
     let family = FamilyOptions::new().value_threshold(100);
     let db = Db::open(path, Options::new().default_family(family).block_cache_bytes(0)).unwrap();
@@ -61,7 +61,7 @@ fn read_all(db: &Db) {
     }
 }
 
-/// What this process has open below a directory, or of it.
+/// Lists the open files of this process at or below a directory.
 fn open_in(path: &Path) -> Vec<PathBuf> {
     let fds = std::fs::read_dir("/proc/self/fd").unwrap();
     let targets = fds.filter_map(|fd| std::fs::read_link(fd.unwrap().path()).ok());
@@ -80,8 +80,8 @@ fn child_reads_with_few_open_files() {
         all.iter().for_each(read_all);
     }
     let tables: usize = all.iter().map(|db| db.stats().open_files.0).sum();
-    assert!(tables <= 64, "{tables} of 64 files that all of them may have");
-    // The application takes every file that is left.
+    assert!(tables <= 64, "{tables} table files are open, the shared limit is 64");
+    // The application opens files until none is left.
     let mut taken: Vec<File> = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
         taken.push(file);
@@ -101,7 +101,8 @@ fn child_reads_with_few_open_files() {
 fn databases_share_process_file_limit() {
     let program = std::env::current_exe().unwrap();
     let script = format!(
-        "ulimit -n 128 && exec '{}' --exact child_reads_with_few_open_files --ignored --nocapture --test-threads 1",
+        "ulimit -n 128 && exec '{}' --exact child_reads_with_few_open_files --ignored \
+         --nocapture --test-threads 1",
         program.display()
     );
     let out = Command::new("sh").arg("-c").arg(script).env(CHILD, "1").output().unwrap();
@@ -129,7 +130,7 @@ fn close_closes_all_files_despite_live_handles() {
     let reader = Db::open(&path, Options::new().read_only(true)).unwrap();
     read_all(&reader);
     let seen = reader.iter().unwrap();
-    assert!(open_in(&dir.0).len() > 20, "the test sees what is open");
+    assert!(open_in(&dir.0).len() > 20, "the test detects open files");
 
     reader.close().unwrap();
     read_all(&db);

@@ -1,4 +1,4 @@
-//! Options of families: stored, compared on reopen, changed while the database is in use.
+//! Options of column families: stored, compared at reopen, and changed while the database is open.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::{Env, fs::memory::SimDisk};
@@ -30,7 +30,7 @@ fn family_options_are_persisted() {
     let db = Db::open("/db", Options::in_env(env)).unwrap();
     assert_eq!(db.default_family().options(), non_default_options());
     assert_eq!(db.family("plain").unwrap().options(), FamilyOptions::new());
-    assert!(db.stats().recovery.changed_options.is_empty(), "nothing was asked for");
+    assert!(db.stats().recovery.changed_options.is_empty(), "no option was changed");
 }
 
 #[test]
@@ -38,14 +38,14 @@ fn changed_options_are_reported_at_open() {
     let env = new_env();
     let with = |o: FamilyOptions| Options::in_env(env.clone()).family("logs", o);
     let db = Db::open("/db", with(FamilyOptions::new())).unwrap();
-    assert_eq!(db.families(), ["default", "logs"], "a family that is named is created");
+    assert_eq!(db.families(), ["default", "logs"], "configured column families are created");
     db.close().unwrap();
     let db = Db::open("/db", with(FamilyOptions::new().block_bytes(1024).filter_bits(0))).unwrap();
-    let said = db.stats().recovery.changed_options;
-    assert_eq!(said, ["logs: block_bytes: 4096 -> 1024", "logs: filter_bits: 10 -> 0"]);
+    let changed = db.stats().recovery.changed_options;
+    assert_eq!(changed, ["logs: block_bytes: 4096 -> 1024", "logs: filter_bits: 10 -> 0"]);
     db.close().unwrap();
     let db = Db::open("/db", Options::in_env(env.clone())).unwrap();
-    assert_eq!(db.family("logs").unwrap().options().block_bytes, 1024, "and stays");
+    assert_eq!(db.family("logs").unwrap().options().block_bytes, 1024, "the change is stored");
     db.close().unwrap();
     let e = Db::open("/db", with(FamilyOptions::new().block_bytes(1))).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
@@ -68,14 +68,18 @@ fn set_options_applies_while_family_is_in_use() {
     fill(0);
     f.set_options(non_default_options()).unwrap();
     assert_eq!(f.options(), non_default_options());
-    assert_eq!(db.family("f").unwrap().options(), non_default_options(), "every handle sees it");
+    assert_eq!(
+        db.family("f").unwrap().options(),
+        non_default_options(),
+        "the change is visible to every handle"
+    );
     fill(500);
     let files = db.files();
     let separated: Vec<bool> = files.iter().map(|f| f.separated_bytes > 0).collect();
     assert!(separated.contains(&true) && separated.contains(&false), "{separated:?}");
     let bad = f.options().level_ratio(1);
     assert_eq!(f.set_options(bad).unwrap_err().kind(), ErrorKind::InvalidArgument);
-    assert_eq!(f.options(), non_default_options(), "nothing has changed");
+    assert_eq!(f.options(), non_default_options(), "refused options change nothing");
     db.close().unwrap();
     assert_eq!(f.set_options(non_default_options()).unwrap_err().kind(), ErrorKind::Closed);
     let db = Db::open("/db", Options::in_env(env)).unwrap();

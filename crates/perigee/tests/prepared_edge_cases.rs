@@ -1,4 +1,4 @@
-//! Found by a review of two-phase commit.
+//! Regression tests for faults found in a review of two-phase commit.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -28,7 +28,7 @@ fn new() -> (Arc<SimDisk>, Db) {
     let db = Db::open("/db", options(&disk)).unwrap();
     (disk, db)
 }
-/// Without the space ahead of the records, which depends on who was faster.
+/// Size of the logs without preallocated space, whose size depends on timing.
 fn log_bytes(disk: &SimDisk) -> u64 {
     let logs = disk.paths().into_iter().filter(|p| p.extension().is_some_and(|e| e == "wal"));
     logs.map(|p| disk.read_raw(&p).iter().rposition(|b| *b != 0).unwrap_or(0) as u64).sum()
@@ -45,8 +45,8 @@ fn gids(db: &Db) -> Vec<String> {
     db.recover_prepared().unwrap().into_iter().map(|p| String::from_utf8(p.gid).unwrap()).collect()
 }
 
-/// Copies fed themselves: they filled the segment, which was therefore sealed with the next write,
-/// flushed, and all was copied again.
+/// Regression test: re-logged transactions triggered further copies: they filled the segment, which
+/// was sealed at the next write and flushed, and all of them were copied again.
 #[test]
 fn writes_do_not_relog_prepared_txns_each_time() {
     let (_disk, db) = new();
@@ -65,8 +65,8 @@ fn writes_do_not_relog_prepared_txns_each_time() {
     assert!(flushes < 5, "{flushes} flushes for 50 puts of 10 bytes");
 }
 
-/// Forty transactions of 10 KB wait for their decisions, while ten times as much is written beside
-/// them.
+/// Forty prepared transactions of 10 KB wait for a decision while ten times as much other data is
+/// written.
 #[test]
 fn relogging_prepared_txns_costs_little() {
     let (disk, db) = new();
@@ -82,12 +82,12 @@ fn relogging_prepared_txns_costs_little() {
         }
     }
     let logged = counter(&db, "wal_bytes_written") - before;
-    // 5 MB of records, and 400 KB again for each 1.2 MB of them.
+    // 5 MB of records, and another 400 KB per 1.2 MB of them.
     assert!(
         logged < 7_000_000,
         "{logged} bytes logged and {flushes} flushes for 30,000 puts of 100 bytes"
     );
-    assert!(most < 2_400_000, "a few times what is undecided: {most} bytes of log");
+    assert!(most < 2_400_000, "log larger than a few times the undecided data: {most} bytes");
     let after = disk.crash_clone(1, Crash::Power);
     drop(db);
     let db = Db::open("/db", options(&after)).unwrap();
@@ -99,8 +99,8 @@ fn relogging_prepared_txns_costs_little() {
     assert_eq!(db.iter().unwrap().count(), 30_040);
 }
 
-/// A participant that prepares and rolls back, and writes nothing else: the log must not grow for
-/// ever.
+/// A participant prepares and rolls back repeatedly and writes nothing else: the log must not grow
+/// without limit.
 #[test]
 fn rolled_back_prepared_txns_do_not_grow_log() {
     for (gid, bytes) in [("rolled back", 5_000), ("empty", 0)] {
@@ -124,7 +124,7 @@ fn rolled_back_prepared_txns_do_not_grow_log() {
         }
         assert!(
             most < 100_000,
-            "{gid}: nothing is undecided, nothing was written: {most} bytes of log"
+            "{gid}: {most} bytes of log without undecided transactions or writes"
         );
         assert_eq!(counter(&db, "flushes"), 0);
         let latest = db.latest_seq();
@@ -136,8 +136,8 @@ fn rolled_back_prepared_txns_do_not_grow_log() {
     }
 }
 
-/// The same beside one that nobody decides, which is copied; wherever the power goes it is still
-/// there.
+/// The same workload with one undecided transaction, which is re-logged: it must survive a power
+/// cut at any time.
 #[test]
 fn prepared_txn_survives_removal_of_its_segment() {
     let mut crashed = 0;
@@ -154,7 +154,7 @@ fn prepared_txn_survives_removal_of_its_segment() {
         });
         if went_on {
             let log = log_bytes(&disk);
-            assert!(log < 60_000, "{log} bytes of log, 120,000 were logged");
+            assert!(log < 60_000, "{log} bytes of log are kept of 120,000 logged");
         }
         let after = disk.crash_clone(at, Crash::Power);
         drop(db);
@@ -171,11 +171,12 @@ fn prepared_txn_survives_removal_of_its_segment() {
     assert!(crashed > 20, "{crashed}");
 }
 
-/// A transaction that was committed is reported as "not decided, and not in the new database".
+/// Regression test: a repair reported a committed transaction as "not decided, and not in the new
+/// database".
 #[test]
 fn repair_keeps_decision_after_relogged_prepare() {
     let (disk, db) = new();
-    // Something undecided before it, so that the next open copies all of it.
+    // An undecided transaction logged before it makes the next open re-log all of them.
     for gid in ["undecided", "committed"] {
         let txn = db.begin(TxnOptions::new()).unwrap();
         txn.put(&db.default_family(), gid, "v").unwrap();
@@ -184,7 +185,8 @@ fn repair_keeps_decision_after_relogged_prepare() {
     db.commit_prepared("committed").unwrap();
     let crashed = disk.crash_clone(1, Crash::Process);
     drop(db);
-    // An open dies between its copy of the log and its manifest; then the manifest is lost.
+    // An open crashes after it copied the log and before it writes its manifest; then the manifest
+    // is lost.
     let mut seen = 0;
     for at in 1..30 {
         let disk = crashed.crash_clone(at, Crash::Process);
@@ -211,7 +213,7 @@ fn repair_keeps_decision_after_relogged_prepare() {
     assert!(seen > 0);
 }
 
-/// Keys and ends of ranges that are too long to be written, but not to be read or locked.
+/// Keys and range bounds that are too long to be written can still be read and locked.
 #[test]
 fn prepare_accepts_long_read_keys() {
     let (_disk, db) = new();
@@ -238,7 +240,7 @@ fn prepare_accepts_long_read_keys() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// "`AlreadyExists`: the transaction goes on."
+/// `AlreadyExists` leaves the transaction usable, as documented.
 #[test]
 fn txn_continues_after_duplicate_gid() {
     let (_disk, db) = new();
@@ -270,8 +272,8 @@ fn txn_continues_after_duplicate_gid() {
     }
 }
 
-/// "Tried again, it is not younger than before: in the end it is the oldest, and gives way to
-/// nobody."
+/// A transaction that is retried keeps its age, so that it is eventually the oldest and is never
+/// chosen as the victim of a deadlock, as documented.
 #[test]
 fn refused_txn_keeps_its_age_for_deadlocks() {
     for prepare in [false, true] {
@@ -297,7 +299,8 @@ fn refused_txn_keeps_its_age_for_deadlocks() {
                 }
             };
             let young = env.spawn.spawn("young", Box::new(waits)).unwrap();
-            // Time passes only while every thread waits: the young one waits for its lock.
+            // Simulated time advances only while every thread waits: the younger transaction is
+            // blocked on its lock.
             env.clock.sleep_us(100_000);
             assert!(young_done.lock().unwrap().is_none());
             let done = old.lock(&f, "b", LockMode::Exclusive);
@@ -306,7 +309,7 @@ fn refused_txn_keeps_its_age_for_deadlocks() {
             let young_done = young_done.lock().unwrap().take().unwrap();
             assert!(
                 done.is_ok() && young_done.is_err(),
-                "prepare: {prepare}: the older one gave way"
+                "prepare: {prepare}: the older transaction was the victim"
             );
             drop(old);
             db.close().unwrap();
@@ -314,7 +317,7 @@ fn refused_txn_keeps_its_age_for_deadlocks() {
     }
 }
 
-/// A record that this version does not understand is refused before a byte is changed.
+/// A prepare record that this version does not understand is refused before any byte is changed.
 #[test]
 fn unknown_prepare_record_fails_open_without_writes() {
     let (disk, db) = new();
@@ -324,7 +327,7 @@ fn unknown_prepare_record_fails_open_without_writes() {
     let disk2 = disk.crash_clone(1, Crash::Process);
     drop((txn, db));
     let disk = disk2;
-    // The same log, but the level is 5.
+    // Copy the log with its isolation level set to 5.
     let dir = env(&disk).fs.open_dir(Path::new("/db"), DirOpenMode::Existing).unwrap();
     let wal = dir
         .list()

@@ -1,4 +1,4 @@
-//! Two-phase commit: prepared once, decided once, whatever comes in between.
+//! Two-phase commit: a transaction is prepared once and decided once, across any event in between.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::fs::memory::{Crash, SimDisk};
@@ -28,7 +28,7 @@ fn new() -> (Arc<SimDisk>, Db) {
     let db = open(&disk);
     (disk, db)
 }
-/// The power goes; the database is opened again.
+/// Cuts the power and opens the database again.
 fn power_cut(disk: &Arc<SimDisk>, db: Db) -> (Arc<SimDisk>, Db) {
     let after = disk.crash_clone(7, Crash::Power);
     drop(db);
@@ -70,7 +70,7 @@ fn prepared_transaction_survives_crash() {
         assert_eq!(
             error_kind(txn.put(&other, "late", "")),
             ErrorKind::InvalidArgument,
-            "it takes no more calls"
+            "a prepared transaction accepts no further calls"
         );
         prepare(&db, "two", &[("c", "3")]);
         prepare(&db, "three", &[("d", "4")]);
@@ -89,7 +89,7 @@ fn prepared_transaction_survives_crash() {
         assert_eq!((value(&db, "a").unwrap(), value(&db, "c")), ("1".into(), None));
         assert_eq!(error_kind(db.commit_prepared("one")), ErrorKind::NotFound);
         assert_eq!(error_kind(db.rollback_prepared("two")), ErrorKind::NotFound);
-        // A clean close keeps it, too.
+        // A clean close keeps prepared transactions, too.
         db.close().unwrap();
         let db = open(&disk);
         let number = db.commit_prepared("three").unwrap();
@@ -123,13 +123,13 @@ fn prepared_writes_conflict_with_other_writers() {
         batch.put(&f, "free", "").unwrap();
         batch.put(&f, "k", "").unwrap();
         assert_eq!(error_kind(db.write(batch)), ErrorKind::Conflict);
-        assert_eq!(value(db, "free"), None, "all of a batch or nothing");
+        assert_eq!(value(db, "free"), None, "a refused batch writes nothing");
         for isolation in [Isolation::ReadCommitted, Isolation::Snapshot, Isolation::Serializable] {
             let txn = begin(db, isolation);
             txn.put(&f, "k", "x").unwrap();
             assert_eq!(error_kind(txn.commit()), ErrorKind::Conflict);
         }
-        // Another one to be prepared, too.
+        // Another transaction cannot be prepared with conflicting writes either.
         let txn = begin(db, Isolation::Snapshot);
         txn.put(&f, "k", "x").unwrap();
         assert_eq!(error_kind(txn.prepare("h")), ErrorKind::Conflict);
@@ -184,26 +184,27 @@ fn prepared_reads_are_protected_per_isolation_level() {
 fn prepare_validates_reads_at_serializable() {
     let (_disk, db) = new();
     let f = db.default_family();
-    // Overwritten: it could still commit, but not promise to.
+    // A read key was overwritten: the transaction could still commit now, but cannot guarantee to
+    // commit later.
     let late = begin(&db, Isolation::Serializable);
     late.get(&f, "x").unwrap();
     db.put("x", "").unwrap();
     late.put(&f, "y", "").unwrap();
     assert_eq!(error_kind(late.prepare("late")), ErrorKind::Conflict);
-    // About to be overwritten.
+    // A read key will be overwritten by a prepared transaction.
     prepare(&db, "writer", &[("w", "")]);
     let reader = begin(&db, Isolation::Serializable);
     reader.get(&f, "w").unwrap();
     reader.put(&f, "z", "").unwrap();
     assert_eq!(error_kind(reader.prepare("reader")), ErrorKind::Conflict);
-    // It may commit: it comes before the one that is prepared.
+    // It may commit now, because it is ordered before the prepared transaction.
     reader.reset().unwrap();
     assert_eq!(reader.get(&f, "w").unwrap(), None);
     reader.put(&f, "z", "").unwrap();
     reader.commit().unwrap();
     db.commit_prepared("writer").unwrap();
 
-    // Write skew with one that was prepared in between, before and after the decision.
+    // Write skew with a transaction prepared in between, before and after its decision.
     for decided_first in [false, true] {
         let (a, b) = (begin(&db, Isolation::Serializable), begin(&db, Isolation::Serializable));
         a.get(&f, "on call 1").unwrap();
@@ -222,8 +223,8 @@ fn prepare_validates_reads_at_serializable() {
     }
 }
 
-/// The doctors again, over three transactions and a restart: X overwrote what P read, P overwrites
-/// what T read.
+/// Write skew over three transactions and a restart: X overwrites a key that P reads, P overwrites
+/// a key that T has read.
 #[test]
 fn prepared_read_sets_survive_restart() {
     let (disk, db) = new();
@@ -236,8 +237,8 @@ fn prepared_read_sets_survive_restart() {
     let (_, db) = power_cut(&disk, db);
     let f = db.default_family();
     let (x, p) = (begin(&db, Isolation::Serializable), begin(&db, Isolation::Serializable));
-    // X reads what T will write, P reads what X writes, T has read what P writes: no order of the
-    // three explains that.
+    // X reads a key that T will write, P reads a key that X writes, T has read a key that P writes:
+    // no serial order of the three exists.
     x.get(&f, "t").unwrap();
     x.put(&f, "x", "").unwrap();
     p.get(&f, "x").unwrap();
@@ -250,17 +251,18 @@ fn prepared_read_sets_survive_restart() {
 #[test]
 fn prepared_locks_survive_restart() {
     let (disk, db) = new();
-    let patient = |db: &Db| {
+    let begin_pessimistic = |db: &Db| {
         db.begin(TxnOptions::new().pessimistic(true).lock_timeout(Duration::ZERO)).unwrap()
     };
     let f = db.default_family();
-    let txn = patient(&db);
+    let txn = begin_pessimistic(&db);
     txn.put(&f, "k", "v").unwrap();
     txn.lock(&f, "shared", LockMode::Shared).unwrap();
     txn.lock_range(&f, "m".."n", LockMode::Gap).unwrap();
     txn.prepare("g").unwrap();
     let check = |db: &Db, f: &Family, held: bool| {
-        let want = |place: &dyn Fn(&Txn) -> perigee::Result<()>| place(&patient(db)).is_err();
+        let want =
+            |place: &dyn Fn(&Txn) -> perigee::Result<()>| place(&begin_pessimistic(db)).is_err();
         assert_eq!(want(&|t| t.put(f, "k", "")), held);
         assert_eq!(want(&|t| t.lock(f, "k", LockMode::Shared)), held);
         assert_eq!(want(&|t| t.lock(f, "shared", LockMode::Exclusive)), held);
@@ -268,7 +270,7 @@ fn prepared_locks_survive_restart() {
         assert_eq!(want(&|t| t.put(f, "mm", "")), held, "the gap");
     };
     check(&db, &f, true);
-    // Begun anew the handle is another transaction, with other locks.
+    // After a restart of the transaction the handle is a new transaction with its own locks.
     txn.reset().unwrap();
     assert_eq!(error_kind(txn.put(&f, "k", "")), ErrorKind::Busy);
     drop((txn, f));
@@ -278,8 +280,8 @@ fn prepared_locks_survive_restart() {
     db.rollback_prepared("g").unwrap();
     check(&db, &f, false);
 
-    // Refused, it lets go.
-    let txn = patient(&db);
+    // A refused prepare releases its locks.
+    let txn = begin_pessimistic(&db);
     txn.get(&f, "a").unwrap();
     txn.put(&f, "k", "v").unwrap();
     db.put("k", "faster").unwrap();
@@ -299,10 +301,10 @@ fn gids_are_validated() {
     txn.reset().unwrap();
     txn.put(&f, "b", "").unwrap();
     assert_eq!(error_kind(txn.prepare([0xff; 255])), ErrorKind::AlreadyExists);
-    txn.prepare("other").unwrap(); // it went on
+    txn.prepare("other").unwrap(); // the transaction continues
     db.commit_prepared([0xff; 255]).unwrap();
     db.rollback_prepared("other").unwrap();
-    // Free again; one that wrote nothing is prepared like any other.
+    // The gid is free again; a transaction without writes is prepared like any other.
     let empty = begin(&db, Isolation::Serializable);
     empty.get(&f, "a").unwrap();
     empty.prepare("other").unwrap();
@@ -364,7 +366,7 @@ fn bulk_load_conflicts_with_prepared_transaction() {
     assert_eq!(error_kind(db.ingest(&f, &[table("t", "m")])), ErrorKind::Conflict);
     db.ingest(&f, &[table("u", "n")]).unwrap();
     db.commit_prepared("g").unwrap();
-    db.finish_loads(std::slice::from_mut(&mut load)).unwrap(); // the same once more
+    db.finish_loads(std::slice::from_mut(&mut load)).unwrap(); // the load can be finished again
     assert_eq!(
         (value(&db, "m").unwrap(), value(&db, "n").unwrap()),
         ("1".into(), "ingested".into())
@@ -388,17 +390,14 @@ fn prepared_transaction_survives_log_rotation() {
         .paths()
         .iter()
         .filter(|p| p.extension().is_some_and(|e| e == "wal"))
-        // Without the space ahead of the records, which depends on who was faster.
+        // Without preallocated space, whose size depends on timing.
         .map(|p| disk.read_raw(p).iter().rposition(|b| *b != 0).unwrap_or(0) as u64)
         .sum();
-    assert!(
-        log < 300_000,
-        "a few times the large one, not the 360 KB and more that were written: {log}"
-    );
+    assert!(log < 300_000, "log larger than a few times the large transaction: {log} bytes");
     let (disk, db) = power_cut(&disk, db);
     assert_eq!(gids(&db), ["large", "small"]);
     assert_eq!(db.iter().unwrap().count(), 3000);
-    // And the next open, and the one after it.
+    // The same after the next open, and the one after it.
     let (disk, db) = power_cut(&disk, db);
     db.commit_prepared("small").unwrap();
     let (disk, db) = power_cut(&disk, db);
@@ -465,16 +464,16 @@ fn read_only_open_lists_but_cannot_decide() {
 fn hooks_run_when_prepared_transaction_commits() {
     use std::sync::Mutex;
     let (_disk, db) = new();
-    let heard = Arc::new(Mutex::new(Vec::new()));
-    let list = Arc::clone(&heard);
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let list = Arc::clone(&events);
     db.default_family()
         .on_commit(move |e| list.lock().unwrap().push((e.sequence(), e.operations().count())));
     prepare(&db, "g", &[("a", ""), ("b", "")]);
     prepare(&db, "h", &[("c", "")]);
-    assert!(heard.lock().unwrap().is_empty());
+    assert!(events.lock().unwrap().is_empty());
     db.rollback_prepared("h").unwrap();
     let last = db.commit_prepared("g").unwrap();
-    assert_eq!(*heard.lock().unwrap(), [(last - 1, 2)]);
+    assert_eq!(*events.lock().unwrap(), [(last - 1, 2)]);
 }
 
 #[test]
@@ -482,7 +481,7 @@ fn prepare_on_full_disk_fails_without_loss() {
     let disk = SimDisk::new(1);
     let db = Db::open("/db", Options::in_env(env(&disk)).min_free_space(0)).unwrap();
     prepare(&db, "g", &[("k", &"v".repeat(200_000))]);
-    // Space that the log has taken ahead.
+    // Space preallocated by the log.
     db.put("fill", "v".repeat(180_000)).unwrap();
     let used: u64 = disk.paths().iter().map(|p| disk.read_raw(p).len() as u64).sum();
     disk.set_capacity(used + 500);
@@ -515,8 +514,8 @@ fn bit_flips_in_prepare_record_are_detected() {
     assert_eq!(gids(&open(&disk)), ["g"]);
 }
 
-/// Operands, the feed of changes over a log that is kept, several restarts: told once, with the
-/// decision.
+/// Operands, the change feed over a retained log and several restarts: the transaction is reported
+/// once, at its commit.
 #[test]
 fn prepared_merges_appear_in_feed_once() {
     use perigee::{Change, MergeRule};
@@ -553,7 +552,7 @@ fn prepared_merges_appear_in_feed_once() {
     drop(db);
     let db = open(&after);
     assert_eq!(gids(&db), ["g"]);
-    assert_eq!(commits(&db, 0).len(), 201, "not told yet");
+    assert_eq!(commits(&db, 0).len(), 201, "not reported before the decision");
     let number = db.commit_prepared("g").unwrap();
     assert_eq!(value(&db, "list").unwrap(), "ab");
     assert_eq!(commits(&db, number - 1), [(number, 1)]);

@@ -1,5 +1,6 @@
-//! Range and single deletes against a map, over a tiny space of keys: snapshots, both directions,
-//! flushes, compactions and reopens in between; and what compaction drops without reading it.
+//! Range and single deletes checked against a map over a tiny key space: snapshots, both
+//! directions, flushes, compactions and reopens in between; and tables that compaction drops
+//! without reading them.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -166,7 +167,7 @@ fn range_deletes_match_model() {
         db.delete_range::<&[u8]>(..).unwrap();
         db.compact().unwrap();
         db.wait_idle().unwrap();
-        assert!(db.files().is_empty(), "nothing is left of what was deleted, nor of the deletion");
+        assert!(db.files().is_empty(), "neither deleted entries nor tombstones remain");
     }
 }
 
@@ -187,7 +188,7 @@ fn covered_tables_are_dropped_without_reading() {
     db.delete_range(100u32.to_be_bytes()..1900u32.to_be_bytes()).unwrap();
     db.flush().unwrap();
     db.wait_idle().unwrap();
-    assert_eq!(counter(&db, "dropped_tables"), 0, "the snapshot still reads them");
+    assert_eq!(counter(&db, "dropped_tables"), 0, "the snapshot still reads the tables");
     assert_eq!(snapshot.iter(&db.default_family()).unwrap().count(), 2000);
     assert_eq!(db.iter().unwrap().count(), 200);
     drop(snapshot);
@@ -224,8 +225,8 @@ fn single_delete_cancels_exactly_one_put() {
         }
         assert_eq!(db.iter().unwrap().count(), 0);
     }
-    db.wait_idle().unwrap(); // a job counts what it did after its tables are in place
-    // Either the pair goes together, or, in the last level, each for itself.
+    db.wait_idle().unwrap(); // a job updates its counters after its tables are installed
+    // The pair is dropped together, or each entry separately in the last level.
     assert!(counter(&db, "dropped_cancelled") + counter(&db, "dropped_tombstones") > 0);
     db.compact().unwrap();
     assert!(db.files().is_empty());
@@ -238,7 +239,7 @@ fn invalid_ranges_are_refused() {
     db.put("k", "v").unwrap();
     let e = db.delete_range("z".."a").unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
-    assert!(e.to_string().contains("begins behind its end"), "{e}");
+    assert!(e.to_string().contains("is after its end"), "{e}");
     let long = vec![b'k'; perigee::limits::KEY_BYTES_MAX + 1];
     let mut batch = WriteBatch::new();
     assert!(batch.delete_range(&db.default_family(), long..).is_err() && batch.is_empty());

@@ -1,5 +1,5 @@
-//! Opening without writing: beside a writer, on a torn log, and on a database too damaged to be
-//! opened otherwise.
+//! Read-only opens: beside a writer, on a torn log, and on a database too damaged to be opened
+//! otherwise.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::fs::memory::SimDisk;
@@ -61,11 +61,16 @@ fn check_reader_beside_writer(disk: &SimDisk, env: &Env) {
     fill(&db, 0, 300);
     db.wait_idle().unwrap();
     let expected = dump(&db);
-    // Removals of the last job may still be under way. Time passes only while every thread waits.
+    // Obsolete files of the last job may still be removed. Simulated time advances only while every
+    // thread waits.
     env.clock.sleep_us(1_000_000);
     let before = disk.mutating_calls();
     drop(Db::open("/db", options(env).read_only(true)).unwrap());
-    assert_eq!(disk.mutating_calls(), before, "nothing is changed, not even a lock file");
+    assert_eq!(
+        disk.mutating_calls(),
+        before,
+        "a read-only open changes nothing and creates no lock file"
+    );
     let reader = Db::open("/db", options(env).read_only(true)).unwrap();
     let second = Db::open("/db", options(env).read_only(true)).unwrap();
     for n in 0..300 {
@@ -73,7 +78,7 @@ fn check_reader_beside_writer(disk: &SimDisk, env: &Env) {
     }
     fill(&db, 1000, 1400);
     db.compact().unwrap();
-    assert_eq!(dump(&reader), expected, "its files were removed by the writer, and are held");
+    assert_eq!(dump(&reader), expected, "the reader keeps files that the writer removed");
     assert_eq!(reader.get(key(77)).unwrap().unwrap(), vec![77; 77]);
     assert_eq!(reader.get(key(1077)).unwrap(), None);
     let third = Db::open("/db", options(env).read_only(true)).unwrap();
@@ -99,7 +104,7 @@ fn check_reader_beside_writer(disk: &SimDisk, env: &Env) {
     drop(writer(env));
 }
 
-/// A log without the zeros at its end, which are space taken ahead.
+/// Strips the zeros at the end of a log, which are preallocated space.
 fn trim_zeros(mut log: Vec<u8>) -> Vec<u8> {
     log.truncate(log.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1));
     log
@@ -118,14 +123,14 @@ fn read_only_open_creates_and_truncates_nothing() {
     drop(db);
     let log = disk.paths().into_iter().find(|p| p.extension().is_some_and(|e| e == "wal")).unwrap();
     let whole = disk.read_raw(&log);
-    // The writer dies in its last append: its process is gone, and so is the mark of a clean close.
+    // The writer crashes during its last append, so there is no clean-close mark.
     let env2 = Env { fs: disk.clone(), ..Env::real() };
     let db = writer(&env2);
     fill(&db, 20, 40);
     db.wait_idle().unwrap();
     db.put("last", "x").unwrap();
     let crashed = disk.deep_clone();
-    // The newest segment that holds anything: the next one may be there already.
+    // The newest segment that contains a record: the next segment may already be preallocated.
     let written = |p: &std::path::PathBuf| {
         p.extension().is_some_and(|e| e == "wal") && trim_zeros(crashed.read_raw(p)).len() > 100
     };
@@ -141,7 +146,7 @@ fn read_only_open_creates_and_truncates_nothing() {
     assert_eq!(dump(&reader).len(), 40);
     reader.close().unwrap();
     assert!(disk_image(&crashed) == before, "no byte was changed");
-    assert_eq!(dump(&writer(&env3)).len(), 40, "the writer comes to the same end");
+    assert_eq!(dump(&writer(&env3)).len(), 40, "a writer recovers the same entries");
 }
 
 #[test]
@@ -185,7 +190,7 @@ fn salvage_reads_around_damage_others_refuse() {
             }
             assert!(klog || at >= good.len() - 20 || damaged > 0, "{}", path.display());
             assert!(damaged < expected.len(), "most of it can be read");
-            assert_eq!(db.get("z").unwrap(), None, "outside all ranges nothing is there");
+            assert_eq!(db.get("z").unwrap(), None, "keys outside all lost ranges are absent");
             db.close().unwrap();
             assert!(disk_image(&disk) == before, "no byte was changed");
         }
@@ -211,20 +216,20 @@ fn salvage_with_log_gap_never_reports_absence() {
     assert!(Db::open("/db", options(&env).read_only(true)).unwrap_err().is_corruption());
     let db = Db::open("/db", options(&env).salvage_readonly(true)).unwrap();
     let lost: Vec<u32> = (0..50).filter(|n| db.get(key(*n)).is_err()).collect();
-    assert_eq!(lost.len(), 1, "records on both sides are there");
+    assert_eq!(lost.len(), 1, "records on both sides of the gap are kept");
     assert!(db.get("never written").unwrap_err().is_corruption());
     assert!(db.contains("never written").unwrap_err().is_corruption());
     let scan: Vec<_> = db.iter().unwrap().collect();
     assert_eq!(scan.len(), 50);
     assert!(
         scan[49].as_ref().unwrap_err().is_corruption(),
-        "the end of a scan would say that nothing is missing"
+        "reaching the end of the scan would claim that no entry is missing"
     );
     assert!(db.stats().recovery.reason.contains(".wal"));
 }
 
-/// The story: a key was deleted and put again, the put was lost, and the older tombstone was
-/// believed.
+/// Regression test: a key was deleted and put again, the put was lost, and the older tombstone was
+/// returned as the current state.
 #[test]
 fn salvage_ignores_tombstones_older_than_log_gap() {
     let (disk, env) = new_env();
@@ -257,7 +262,7 @@ fn salvage_ignores_tombstones_older_than_log_gap() {
         assert!(db.get_with_ttl(name).unwrap_err().is_corruption(), "{name}");
         assert!(db.multi_get([name])[0].as_ref().unwrap_err().is_corruption(), "{name}");
     }
-    assert_eq!(db.get("later").unwrap(), None, "that tombstone is newer than the hole");
+    assert_eq!(db.get("later").unwrap(), None, "the tombstone is newer than the gap");
     assert!(db.iter().unwrap().last().unwrap().unwrap_err().is_corruption());
 }
 
@@ -275,7 +280,7 @@ fn contents(db: &Db) -> DatabaseContents {
     db.families().iter().map(|name| (name.clone(), entries(name))).collect()
 }
 
-/// Is called before (false) and after (true) a segment of the log is opened for reading.
+/// Called before (false) and after (true) a log segment is opened for reading.
 type OpenCallback = Box<dyn FnMut(bool) + Send>;
 
 #[derive(Clone)]
@@ -367,7 +372,7 @@ impl Dir for HookedDir {
     }
 }
 
-/// Something that changes the contents by an edit of the manifest.
+/// An operation that changes the contents through a manifest edit.
 type ManifestChange = (&'static str, fn(&Db, &Env));
 
 const MANIFEST_CHANGES: [ManifestChange; 8] = [
@@ -394,8 +399,8 @@ const MANIFEST_CHANGES: [ManifestChange; 8] = [
     }),
 ];
 
-/// The story: the manifest was read first and the log later. What changed the contents in between
-/// by an edit of the manifest was missing, and later commits from the log were there.
+/// Regression test: the manifest was read before the log. Changes made in between by a manifest
+/// edit were missing, while later commits from the log were visible.
 #[test]
 fn read_only_open_beside_writer_sees_prefix() {
     for (name, change) in MANIFEST_CHANGES {
@@ -419,9 +424,9 @@ fn read_only_open_beside_writer_sees_prefix() {
         let reads = Env { fs: Arc::new(HookedFs(disk, hook)), ..Env::real() };
         let reader = Db::open("/db", options(&reads).read_only(true)).unwrap();
         let states = states.lock().unwrap().clone();
-        assert_eq!(states.len(), 3, "{name}: the writer has run during the open");
+        assert_eq!(states.len(), 3, "{name}: the writer ran during the open");
         let shown = contents(&reader);
-        // A created family with its first entry is two commits.
+        // Creating a column family and writing its first entry are two commits.
         let mut empty = states[1].clone();
         empty.entry("new".into()).and_modify(BTreeMap::clear);
         assert!(
@@ -433,9 +438,9 @@ fn read_only_open_beside_writer_sees_prefix() {
     }
 }
 
-/// The story: an open read the whole manifest again whenever a file had vanished before it was
-/// open, and gave up with `Busy` beside a writer that flushes all the time. Now it reads on where
-/// it ended, and keeps open what is open.
+/// Regression test: an open read the whole manifest again whenever a file was removed before it was
+/// opened, and failed with `Busy` beside a writer that flushes continuously. Now it continues after
+/// the last manifest edit it has read and keeps its open files.
 #[test]
 fn read_only_open_retries_when_files_vanish() {
     let (disk, env) = new_env();
@@ -444,7 +449,7 @@ fn read_only_open_retries_when_files_vanish() {
     db.flush().unwrap();
     let (writer, flushes) = (db.clone(), Arc::new(Mutex::new(0u32)));
     let count = Arc::clone(&flushes);
-    // Before a segment is opened, it is flushed and removed.
+    // Flush and remove each segment before it is opened.
     let hook = OpenHook::new(move |opened| {
         let mut n = count.lock().unwrap();
         if !opened && *n < 600 {
@@ -460,15 +465,16 @@ fn read_only_open_retries_when_files_vanish() {
     assert_eq!(dump(&reader).keys().filter(|k| k.starts_with(b"k")).count(), 200);
 }
 
-/// Real files, a writer that loads, clears and spills in a loop, and a reader that opens them again
-/// and again.
+/// Real files: a writer loads, clears and spills in a loop, and a reader opens the database
+/// repeatedly.
 #[test]
 fn read_only_open_beside_load_sees_prefix() {
     let path = std::env::temp_dir().join(format!("perigee-beside-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);
     let db = Db::open(&path, Options::new().default_family(small())).unwrap();
     let a = db.create_family("a", small()).unwrap();
-    // Every state so far, the last perhaps under way; and how many of the operations have returned.
+    // Every state so far, the last of which may be incomplete, and the number of completed
+    // operations.
     let states = Mutex::new((vec![contents(&db)], 0));
     let done = AtomicBool::new(false);
     let step = |change: &dyn Fn(&mut DatabaseContents),
@@ -515,7 +521,7 @@ fn read_only_open_beside_load_sees_prefix() {
                 if !all.0[first..].contains(&shown) {
                     let from = &all.0[first];
                     return Err(format!(
-                        "{shown:?} is no state from {first} on, which is {from:?}"
+                        "{shown:?} is not a state since state {first}, which is {from:?}"
                     ));
                 }
             }

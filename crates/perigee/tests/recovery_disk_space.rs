@@ -1,8 +1,8 @@
-//! An open needs no room for a copy of the log.
+//! An open needs no free space for a copy of the log.
 //!
-//! The story: a file system of 3 MB had been full. Its other files were deleted, but the database
-//! could not be opened: an open copied the log, which was larger than the space that had become
-//! free.
+//! Regression test: a file system of 3 MB was full. After other files had been deleted, the
+//! database could still not be opened, because the open copied the log, which was larger than the
+//! freed space.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -16,8 +16,8 @@ fn options(disk: &Arc<SimDisk>) -> Options {
     Options::in_env(Env { fs: disk.clone(), ..Env::real() }).min_free_space(0)
 }
 
-/// Writes until a disk of 2 MB is full, and kills the process. How many writes were acknowledged,
-/// and what is left.
+/// Writes until a disk of 2 MB is full, and kills the process. Returns the number of acknowledged
+/// writes, and the disk.
 fn fill(durability: Durability) -> (usize, Arc<SimDisk>) {
     let disk = SimDisk::new(1);
     disk.set_capacity(2 * MIB);
@@ -27,7 +27,7 @@ fn fill(durability: Durability) -> (usize, Arc<SimDisk>) {
         Err(e) if e.kind() == ErrorKind::NoSpace => true,
         Err(e) => panic!("{e}"),
     });
-    // What the process does afterwards does not count.
+    // Ignore everything the process does after this point.
     (full.unwrap() as usize, disk.crash_clone(1, Crash::Process))
 }
 
@@ -36,12 +36,12 @@ fn recovery_opens_log_larger_than_free_space() {
     for durability in [Durability::None, Durability::Full] {
         let (written, killed) = fill(durability);
         assert!(written > 1500, "{written}");
-        // Another file of 1 MB was deleted.
+        // Free 1 MB, as if another file had been deleted.
         killed.set_capacity(killed.total_bytes() + MIB);
         let db = Db::open("/db", options(&killed)).unwrap();
         assert_eq!(db.iter().unwrap().count(), written, "{durability:?}");
-        // What the open has answered for survives a power cut, whether it had been synced before or
-        // not.
+        // Entries that the open recovered survive a power cut, whether or not they were synced
+        // before.
         let cut = killed.crash_clone(2, Crash::Power);
         drop(db);
         let db = Db::open("/db", options(&cut)).unwrap();
@@ -58,7 +58,7 @@ fn read_only_open_of_log_larger_than_budget() {
     let held: u64 = db.stats().memory.iter().map(|(_, bytes)| bytes).sum();
     assert!(
         held > db.stats().memory_budget,
-        "it is in memory, and stats says so: {:?}",
+        "the log is replayed into memory and accounted there: {:?}",
         db.stats().memory
     );
 }

@@ -1,8 +1,8 @@
-//! An open keeps the memory budget, however large the log is: a log of ten budgets, written by a
-//! process that dies, is opened under a counting allocator. Each open is a process of its own,
-//! because the allocator counts its peak once.
+//! An open stays within the memory budget, however large the log is: a log of ten times the budget,
+//! written by a process that crashes, is opened under a counting allocator. Each open is a separate
+//! process, because the allocator counts its peak once per process.
 //!
-//! The story: with 400 MB of log and a budget of 64 MiB, 458 MiB were resident until the next
+//! Regression test: with 400 MB of log and a budget of 64 MiB, 458 MiB were resident until the next
 //! write; a log of 600 MB could not be opened at all in a container of 256 MB.
 #![allow(clippy::unwrap_used)]
 
@@ -17,7 +17,7 @@ static HEAP: Cap<std::alloc::System> = Cap::new(std::alloc::System, usize::MAX);
 /// The task of a child process of this test.
 const WRITE: &str = "PERIGEE_TEST_WRITE_LOG";
 const OPEN: &str = "PERIGEE_TEST_OPEN_LOG";
-/// What is not worth an owner: threads, handles, buffers of this test.
+/// Allowance for memory without an owner: threads, handles, buffers of this test.
 const SMALL: u64 = 1 << 20;
 
 struct Case {
@@ -31,7 +31,7 @@ const CASES: [Case; 2] = [
     Case { budget: 12 << 20, log: 30 << 20, families: 1000 },
 ];
 
-/// Runs this test again as a process that has `variable` set.
+/// Runs this test again as a child process with `variable` set.
 fn run(variable: &str, case: usize, dir: &Path) -> std::process::Output {
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["--exact", "recovery_stays_within_memory_budget", "--nocapture"]);
@@ -57,7 +57,7 @@ fn recovery_stays_within_memory_budget() {
         let dir =
             std::env::temp_dir().join(format!("perigee-recovery-{}-{case}", std::process::id()));
         let written = run(WRITE, case, &dir);
-        assert!(!written.status.success(), "the writer dies");
+        assert!(!written.status.success(), "the writer crashes");
         let opened = run(OPEN, case, &dir);
         let text =
             [opened.stdout, opened.stderr].map(|out| String::from_utf8_lossy(&out).into_owned());
@@ -66,7 +66,7 @@ fn recovery_stays_within_memory_budget() {
     }
 }
 
-/// Writes with plenty of memory, so that nothing is flushed, and dies.
+/// Writes with a large memory budget, so that nothing is flushed, and crashes.
 fn write(case: &Case, dir: &Path) {
     let large = FamilyOptions::new().memtable_bytes(1 << 30);
     let options =

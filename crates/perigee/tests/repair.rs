@@ -1,5 +1,5 @@
-//! Repair: identity on a healthy database; around damage of every file; without a manifest; and it
-//! says what it lost.
+//! Repair: identity on a healthy database; recovery around damage in every kind of file; without a
+//! manifest; and a complete report of losses.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -19,7 +19,7 @@ fn small() -> FamilyOptions {
         .value_threshold(64)
 }
 
-/// A closed database with every kind of file, and what it holds.
+/// Creates a closed database with every kind of file. Returns its contents.
 fn sample_database() -> (Arc<SimDisk>, Env, Dump) {
     let disk = SimDisk::new(1);
     let env = Env { fs: disk.clone(), ..Env::real() };
@@ -63,14 +63,15 @@ fn disk_image(disk: &SimDisk) -> Vec<(PathBuf, Vec<u8>)> {
         .collect()
 }
 
-/// Repairs a copy of the disk, checks that the source is untouched and the result is sound.
+/// Repairs a copy of the disk, and checks that the source is untouched and the result is
+/// consistent.
 fn repair_and_dump(disk: &SimDisk) -> (RepairReport, Dump) {
     let disk = disk.deep_clone();
     let env = Env { fs: disk.clone(), ..Env::real() };
     let before = disk_image(&disk);
-    let report = repair_in(&env, "/db", "/mended", |_, _| {}).unwrap();
+    let report = repair_in(&env, "/db", "/repaired", |_, _| {}).unwrap();
     assert!(disk_image(&disk) == before, "the source was changed");
-    let db = Db::open("/mended", Options::in_env(env)).unwrap();
+    let db = Db::open("/repaired", Options::in_env(env)).unwrap();
     assert!(db.verify().unwrap().errors.is_empty());
     db.put("and it", "goes on").unwrap();
     db.delete("and it").unwrap();
@@ -110,10 +111,10 @@ fn repair_recovers_around_damage_in_any_file() {
             bad[at] ^= 0x20;
             disk.write_raw(&path, bad);
             let (report, got) = repair_and_dump(&disk);
-            // A value that nothing refers to any more may be damaged without a loss.
+            // Damage to a value that nothing refers to loses no data.
             assert!(
                 !report.lost.is_empty() || got == expected,
-                "{} at {at}: nothing was said",
+                "{} at {at}: no loss was reported",
                 path.display()
             );
             let kept = expected.iter().filter(|(k, v)| got.get(*k) == Some(*v)).count();
@@ -124,7 +125,7 @@ fn repair_recovers_around_damage_in_any_file() {
                 path.display()
             );
             if manifest {
-                // Names are lost with it, entries are not.
+                // Names of column families are lost with the manifest, entries are not.
                 let found =
                     got.keys().map(|(_, k)| k.clone()).collect::<std::collections::BTreeSet<_>>();
                 assert!(names.iter().all(|k| found.contains(k)), "at {at}");
@@ -133,10 +134,13 @@ fn repair_recovers_around_damage_in_any_file() {
                 expected.iter().filter(|(k, v)| got.get(*k).is_some_and(|g| g != *v)).count();
             assert!(
                 wrong == 0 || !report.warnings.is_empty(),
-                "{} at {at}: silently old",
+                "{} at {at}: an old value without a warning",
                 path.display()
             );
-            assert!(got.len() <= expected.len() || !report.warnings.is_empty(), "silently back");
+            assert!(
+                got.len() <= expected.len() || !report.warnings.is_empty(),
+                "deleted entries returned without a warning"
+            );
         }
         disk.write_raw(&path, good);
     }
@@ -167,7 +171,7 @@ fn repair_keeps_records_on_both_sides_of_log_gap() {
     let log =
         crashed.paths().into_iter().rfind(|p| p.extension().is_some_and(|e| e == "wal")).unwrap();
     let mut bytes = crashed.read_raw(&log);
-    // Zeros at the end are space taken ahead.
+    // Zeros at the end are preallocated space.
     let middle = bytes.iter().rposition(|b| *b != 0).unwrap() / 2;
     bytes[middle] ^= 1;
     crashed.write_raw(&log, bytes);
@@ -179,7 +183,7 @@ fn repair_keeps_records_on_both_sides_of_log_gap() {
     );
 }
 
-/// A closed database with everything in its log, and the file of that log.
+/// Creates a closed database with all entries in its log. Returns the path of that log.
 fn closed_log(puts: u32) -> (Arc<SimDisk>, PathBuf) {
     let disk = SimDisk::new(1);
     let env = Env { fs: disk.clone(), ..Env::real() };
@@ -193,7 +197,7 @@ fn closed_log(puts: u32) -> (Arc<SimDisk>, PathBuf) {
     (disk, log)
 }
 
-/// The story: 151 of 200 operations were lost, and the report said that nothing was.
+/// Regression test: 151 of 200 operations were lost, and the report listed no loss.
 #[test]
 fn repair_reports_truncated_log_of_closed_database() {
     let (disk, log) = closed_log(200);
@@ -207,7 +211,7 @@ fn repair_reports_truncated_log_of_closed_database() {
         let offset = lost[0].offset.unwrap();
         assert!(offset <= len as u64 && lost[0].file.ends_with(".wal"), "{len}: {lost:?}");
         if kept == 200 {
-            assert_eq!(lost[0].sequences, None, "only the close mark");
+            assert_eq!(lost[0].sequences, None, "only the clean-close mark is lost");
         } else {
             assert_eq!(lost[0].sequences, Some((kept + 1, Some(200))), "{len}");
         }
@@ -245,7 +249,7 @@ fn repair_reports_zeroed_durable_records() {
     for n in 0..50u32 {
         db.put(format!("k{n:05}"), "v").unwrap();
     }
-    // Its edit records how far the log is durable.
+    // The manifest edit records up to which position the log is durable.
     db.create_snapshot("here").unwrap();
     let crashed = disk.deep_clone();
     let log =
@@ -259,11 +263,11 @@ fn repair_reports_zeroed_durable_records() {
     assert_eq!(
         report.lost[0].sequences,
         Some((got.len() as u64 + 1, None)),
-        "more may have followed"
+        "the number of later lost records is unknown"
     );
 }
 
-/// A log may name edits that the manifest lacks: then it cannot be relied on.
+/// A log may refer to manifest edits that the manifest lacks: then the manifest is not trusted.
 #[test]
 fn repair_reports_truncated_manifest() {
     let disk = SimDisk::new(1);
@@ -276,5 +280,8 @@ fn repair_reports_truncated_manifest() {
     crashed.write_raw("/db/MANIFEST", before);
     let (report, got) = repair_and_dump(&crashed);
     assert!(report.lost.iter().any(|l| l.file == "MANIFEST"), "{report:?}");
-    assert!(got.values().any(|v| v == b"v"), "its entries are in a family without a name");
+    assert!(
+        got.values().any(|v| v == b"v"),
+        "entries are recovered into a column family without a name"
+    );
 }

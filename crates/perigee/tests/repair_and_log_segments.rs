@@ -1,5 +1,5 @@
-//! Found by a review: repairs without a manifest that lost or aged data, and a budget that a reader
-//! made nobody keep.
+//! Regression tests for faults found in a review: repairs without a manifest that lost data or
+//! returned old data, log segments, and a memory budget that a reader made ineffective.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -23,11 +23,11 @@ fn remove_files(disk: &Arc<SimDisk>, what: impl Fn(&str) -> bool) {
 
 fn repair_and_open(disk: &Arc<SimDisk>) -> (Db, Vec<String>) {
     let env = Env { fs: disk.clone(), ..Env::real() };
-    let report = repair_in(&env, "/db", "/mended", |_, _| {}).unwrap();
-    (Db::open("/mended", Options::in_env(env)).unwrap(), report.warnings.clone())
+    let report = repair_in(&env, "/db", "/repaired", |_, _| {}).unwrap();
+    (Db::open("/repaired", Options::in_env(env)).unwrap(), report.warnings.clone())
 }
 
-/// A repair of nothing but a loaded table.
+/// Repairs a directory that contains only a loaded table.
 #[test]
 fn repair_recovers_bulk_loaded_table_alone() {
     let disk = SimDisk::new(1);
@@ -45,7 +45,7 @@ fn repair_recovers_bulk_loaded_table_alone() {
     assert_eq!(seen, 1);
 }
 
-/// Load, compaction, the log kept by another family; the manifest is lost.
+/// A load and a compaction while another column family keeps the log; then the manifest is lost.
 #[test]
 fn repair_orders_loaded_entries_after_older_log_records() {
     let disk = SimDisk::new(1);
@@ -76,7 +76,7 @@ fn repair_orders_loaded_entries_after_older_log_records() {
     assert_eq!(got, vec![Some("new".to_string()); 3], "{warnings:?}");
 }
 
-/// A replaced table that a reader still held at the crash; the manifest is lost.
+/// A reader pins an obsolete table at the crash; then the manifest is lost.
 #[test]
 fn repair_prefers_compacted_table_to_obsolete_one() {
     let disk = SimDisk::new(1);
@@ -89,7 +89,7 @@ fn repair_prefers_compacted_table_to_obsolete_one() {
     db.put("k", "v2").unwrap();
     db.flush().unwrap();
     db.compact().unwrap();
-    // A new segment, so that the log does not help.
+    // Start a new segment, so that the log cannot restore the entry.
     db.put("x", "y").unwrap();
     db.flush().unwrap();
     db.wait_idle().unwrap();
@@ -130,7 +130,7 @@ fn repair_ignores_obsolete_range_tombstone() {
     assert_eq!(n, 102, "{warnings:?}");
 }
 
-/// A reader keeps a memtable with the oldest shared batches: the budget has to hold all the same.
+/// A reader pins a memtable with the oldest shared batches: the budget must hold nevertheless.
 #[test]
 fn memory_budget_holds_with_pinned_shared_batches() {
     let disk = SimDisk::new(1);
@@ -158,8 +158,7 @@ fn memory_budget_holds_with_pinned_shared_batches() {
     drop(reader);
 }
 
-/// Bytes that nobody wrote behind a complete log segment: what its successor holds is not lost with
-/// them.
+/// Garbage after a complete log segment: the records of the next segment must not be lost.
 #[test]
 fn garbage_after_complete_segment_keeps_successor() {
     let disk = SimDisk::new(1);
@@ -175,7 +174,7 @@ fn garbage_after_complete_segment_keeps_successor() {
         crashed.paths().into_iter().filter(|p| p.extension().is_some_and(|e| e == "wal")).collect();
     assert_eq!(logs.len(), 2, "{logs:?}");
     let mut bytes = crashed.read_raw(&logs[0]);
-    // Zeros at the end are no part of the log.
+    // Zeros at the end are not part of the log.
     while bytes.last() == Some(&0) {
         bytes.pop();
     }
@@ -188,8 +187,8 @@ fn garbage_after_complete_segment_keeps_successor() {
     assert!(report.reason.contains(".wal"), "{report:?}");
 }
 
-/// Segments that were made ahead, two of which go before the manifest was told where they began:
-/// the flush that removed both was refused for ever.
+/// Regression test: two preallocated segments became obsolete before the manifest recorded where
+/// they began, and the flush that removed both was refused forever.
 #[test]
 fn flush_removes_several_preallocated_segments() {
     let disk = SimDisk::new(1);

@@ -1,4 +1,4 @@
-//! What the database may use: memory, open files, the last space of the disk.
+//! Limits of the resources a database uses: memory, open files, disk space.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::fs::memory::{Crash, Fault, SimDisk};
@@ -13,7 +13,7 @@ fn options(disk: &Arc<SimDisk>) -> Options {
         .verify_outputs(false)
 }
 
-/// What an owner holds, or all together.
+/// Bytes held by an owner, or by all owners if `owner` is empty.
 fn memory_of(db: &Db, owner: &str) -> u64 {
     db.stats().memory.iter().filter(|(name, _)| name.contains(owner)).map(|(_, bytes)| bytes).sum()
 }
@@ -39,7 +39,7 @@ fn memory_stays_within_budget() {
             cached = cached.max(memory_of(&db, "cache"));
         }
     }
-    assert!(cached > BUDGET / 10, "the cache had what was left: {cached}");
+    assert!(cached > BUDGET / 10, "the cache used the remaining budget: {cached}");
     assert!(
         db.stats().counters.iter().any(|(name, n)| *name == "flushes" && *n > 4),
         "memtables were flushed early"
@@ -94,8 +94,12 @@ fn full_disk_still_accepts_deletes() {
     };
     assert_eq!(refused.kind(), ErrorKind::NoSpace);
     assert!(refused.message().contains("min_free_space"), "{refused}");
-    assert!(written > 100, "there was room: {written}");
-    assert!(db.stats().free_space >= 90 << 10, "the reserve is whole: {}", db.stats().free_space);
+    assert!(written > 100, "only {written} writes were accepted");
+    assert!(
+        db.stats().free_space >= 90 << 10,
+        "the reserve was used: {} bytes free",
+        db.stats().free_space
+    );
     for i in 0..50 {
         db.delete(format!("{i:08}")).unwrap();
     }
@@ -103,7 +107,7 @@ fn full_disk_still_accepts_deletes() {
     db.compact().unwrap();
     assert_eq!(db.iter().unwrap().count() as u32, written - 50);
     disk.set_capacity(u64::MAX);
-    db.put("again", "there is room").unwrap();
+    db.put("again", "accepted").unwrap();
     db.close().unwrap();
 }
 
@@ -122,7 +126,7 @@ fn families_share_one_memtable_budget() {
     assert!(memory_of(&db, "memtables") <= BUDGET, "{:?}", db.stats().memory);
     assert!(
         memory_of(&db, "active memtables") / 1000 < 4096,
-        "each costs little: {:?}",
+        "each column family needs little memory: {:?}",
         db.stats().memory
     );
     assert!(families.iter().all(|f| f.get(1u32.to_be_bytes()).unwrap().is_some()));
@@ -130,7 +134,7 @@ fn families_share_one_memtable_budget() {
 
 const RESERVE: u64 = 100 << 10;
 
-/// A closed database of 550 entries, some of them in the log only, with its ballast.
+/// Creates a closed database of 550 entries, some of them only in the log, with its ballast file.
 fn with_ballast() -> Arc<SimDisk> {
     let disk = SimDisk::new(1);
     let db = Db::open("/db", options(&disk).min_free_space(RESERVE)).unwrap();
@@ -146,7 +150,7 @@ fn with_ballast() -> Arc<SimDisk> {
     disk
 }
 
-/// It is made behind a flush, by the thread that flushed.
+/// Waits for the ballast, which the flushing thread creates after a flush.
 fn await_ballast(disk: &Arc<SimDisk>) {
     let dir = disk.open_dir(Path::new("/db"), DirOpenMode::Existing).unwrap();
     let made = (0..300_000).any(|_| {
@@ -159,7 +163,7 @@ fn await_ballast(disk: &Arc<SimDisk>) {
     assert!(made, "no ballast after minutes");
 }
 
-/// A copy whose disk has not one byte free.
+/// Clones the disk without a single free byte.
 fn fill_disk(disk: &Arc<SimDisk>) -> Arc<SimDisk> {
     let full = disk.deep_clone();
     full.set_capacity(full.total_bytes());
@@ -175,7 +179,7 @@ fn ballast_allows_open_and_delete_on_full_disk() {
     assert_eq!(
         open(&fill_disk(&bare)).unwrap_err().kind(),
         ErrorKind::NoSpace,
-        "this is what it is for"
+        "the ballast frees space for the open"
     );
     let disk = fill_disk(&disk);
     let capacity = disk.total_bytes();
@@ -187,14 +191,14 @@ fn ballast_allows_open_and_delete_on_full_disk() {
     }
     db.compact().unwrap();
     db.close().unwrap();
-    // The thread that flushed may have made it already.
+    // The flushing thread may have created the ballast already.
     let ballast = disk
         .open_dir(Path::new("/db"), DirOpenMode::Existing)
         .unwrap()
         .file_len("BALLAST")
         .unwrap();
     let others = disk.total_bytes() - ballast.unwrap_or(0);
-    assert!(others + (64 << 10) < capacity, "there is room again, also for the ballast");
+    assert!(others + (64 << 10) < capacity, "enough free space for the ballast again");
     let db = open(&disk).unwrap();
     assert_eq!(db.iter().unwrap().count(), 150);
     disk.set_capacity(u64::MAX);
@@ -219,13 +223,13 @@ fn open_succeeds_after_failed_open_on_full_disk() {
     }
 }
 
-/// The story: an open put its new manifest in place, but could not sync the directory. The next
-/// one, on the same full disk, read that manifest and made room by removing the log that only the
-/// older one named; a power cut brought the older one back.
+/// Regression test: an open installed its new manifest but could not sync the directory. The next
+/// open on the same full disk read that manifest and freed space by removing the log that only the
+/// older manifest refers to; a power cut restored the older manifest.
 #[test]
 fn open_keeps_log_needed_by_previous_manifest() {
     let disk = with_ballast();
-    // A small log beside a large manifest: its room is not enough.
+    // A small log beside a large manifest: removing the log does not free enough space.
     let db = Db::open("/db", options(&disk).min_free_space(RESERVE)).unwrap();
     for i in 0..100 {
         db.create_family(&format!("a family with a long name, number {i}"), Default::default())

@@ -1,5 +1,5 @@
-//! The background scrub: it finds damage in files that nobody reads, stops nobody, and is off when
-//! it is off.
+//! The background scrub: finds damage in files that are not read otherwise, blocks no operation,
+//! and does nothing while disabled.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -34,7 +34,7 @@ fn counter(db: &Db, name: &str) -> u64 {
     db.stats().counters.iter().find(|(n, _)| *n == name).unwrap().1
 }
 
-/// Damages a byte of the first file of that kind.
+/// Flips a bit in the first file of the given kind.
 fn flip_bit(disk: &Arc<SimDisk>, kind: &str) -> (PathBuf, Vec<u8>) {
     let of_kind = |p: &PathBuf| p.starts_with("/db") && p.extension().is_some_and(|e| e == kind);
     let path = disk.paths().into_iter().find(of_kind).unwrap();
@@ -45,7 +45,7 @@ fn flip_bit(disk: &Arc<SimDisk>, kind: &str) -> (PathBuf, Vec<u8>) {
     (path, good)
 }
 
-/// Runs in a world whose time passes as soon as everybody waits.
+/// Runs in the simulator, whose time advances as soon as every thread waits.
 fn run_simulated(program: impl FnOnce(&Arc<SimDisk>, &Env)) {
     let disk = SimDisk::new(1);
     SimWorld::new(1).run(Arc::clone(&disk), |env| program(&disk, &env));
@@ -73,7 +73,7 @@ fn scrub_finds_damage_without_stopping_the_database() {
             db.put("goes", "on").unwrap();
             db.flush().unwrap();
             db.wait_idle().unwrap();
-            // Good again: the next pass takes it back.
+            // The file is intact again: the next pass removes the error.
             disk.write_raw(&path, good);
             env.clock.sleep_us(2 * HOUR_US + HOUR_US / 10);
             assert!(db.stats().scrub_errors.is_empty());
@@ -120,7 +120,7 @@ fn scrub_can_be_disabled_and_paused() {
         let pause = db.pause_background_work().unwrap();
         env.clock.sleep_us(100 * HOUR_US);
         assert_eq!(counter(&db, "scrub_files"), 0);
-        // Between an end of the pause and the cancel it might read a file, as the schedule has it.
+        // Between the end of the pause and the cancel the schedule may allow it to read one file.
         db.cancel_background_work().unwrap();
         drop(pause);
         env.clock.sleep_us(100 * HOUR_US);
@@ -132,7 +132,7 @@ fn scrub_can_be_disabled_and_paused() {
     });
 }
 
-/// The rate holds it, and a new rate lets it go; closing never waits for it.
+/// The rate limits the scrub, and a higher rate applies at once; a close never waits for the scrub.
 #[test]
 fn scrub_respects_background_rate() {
     run_simulated(|_, env| {
@@ -151,7 +151,7 @@ fn scrub_respects_background_rate() {
     });
 }
 
-/// On real threads: what compactions replace is gone although the scrub is always reading.
+/// Real threads: files replaced by compactions are removed although the scrub is always reading.
 #[test]
 fn obsolete_files_are_removed_during_scrub() {
     let disk = SimDisk::new(1);

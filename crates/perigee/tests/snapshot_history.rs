@@ -1,4 +1,4 @@
-//! The numbers of commits, reads at a past number, named snapshots.
+//! Sequence numbers of commits, reads at a past sequence number, named snapshots.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -20,7 +20,11 @@ fn commit_returns_its_sequence_number() {
     SimWorld::new(1).run(SimDisk::new(1), |env| {
         let db = Db::open("/db", Options::in_env(env.clone())).unwrap();
         let family = db.default_family();
-        assert_eq!(db.write(WriteBatch::new()).unwrap(), 0, "nothing was written: the present");
+        assert_eq!(
+            db.write(WriteBatch::new()).unwrap(),
+            0,
+            "an empty batch returns the current sequence number"
+        );
         let mut batch = WriteBatch::new();
         batch.put(&family, "a", "1").unwrap();
         batch.put(&family, "b", "1").unwrap();
@@ -33,7 +37,7 @@ fn commit_returns_its_sequence_number() {
             .map(|t| {
                 let (db, family, numbers) =
                     (db.clone(), family.clone(), Arc::new(std::sync::Mutex::new(Vec::new())));
-                let told = Arc::clone(&numbers);
+                let reported = Arc::clone(&numbers);
                 let body = move || {
                     for i in 0..20u8 {
                         let mut batch = WriteBatch::new();
@@ -43,7 +47,7 @@ fn commit_returns_its_sequence_number() {
                         let seq =
                             db.write_with(batch, WriteOptions::new().durability(how)).unwrap();
                         assert!(db.latest_seq() >= seq);
-                        told.lock().unwrap().push(seq);
+                        reported.lock().unwrap().push(seq);
                     }
                 };
                 (env.spawn.spawn("writer", Box::new(body)).unwrap(), numbers)
@@ -58,7 +62,7 @@ fn commit_returns_its_sequence_number() {
         assert_eq!(
             all,
             (1..=80).map(|i| 3 + 2 * i).collect::<Vec<u64>>(),
-            "each its own, none left out"
+            "every commit has its own sequence number, without gaps"
         );
     });
 }
@@ -75,7 +79,7 @@ fn small(env: &Env, history: History) -> Options {
         .history(history)
 }
 
-/// Commits a few operations to the family, and to the model of every number.
+/// Commits a few operations to the column family, and to the model of every sequence number.
 fn write(db: &Db, family: &Family, rng: &mut Rng, states: &mut BTreeMap<u64, Map>) {
     let mut map = states.values().last().cloned().unwrap_or_default();
     let mut batch = WriteBatch::new();
@@ -114,7 +118,8 @@ fn check(snapshot: &Snapshot, family: &Family, want: &Map) {
     }
 }
 
-/// What a number reads is what was there then, or the answer is that it cannot be read.
+/// A read at a sequence number returns the state at that time, or an error that it is no longer
+/// readable.
 #[test]
 fn snapshot_at_reads_past_state() {
     let histories = [
@@ -130,7 +135,7 @@ fn snapshot_at_reads_past_state() {
             let mut db = Db::open("/db", small(&env, history)).unwrap();
             let (mut family, mut states) = (db.default_family(), BTreeMap::from([(0, Map::new())]));
             let mut held: Vec<Snapshot> = Vec::new();
-            let (mut read, mut refused, mut floor) = (0, 0, 0);
+            let (mut read, mut refused, mut oldest_readable) = (0, 0, 0);
             let mut written: Vec<(u64, u64)> = Vec::new();
             for _ in 0..500 {
                 match rng.below(40) {
@@ -158,7 +163,7 @@ fn snapshot_at_reads_past_state() {
                         let must = match history {
                             History::None => false,
                             History::Operations(n) => db.latest_seq() - seq <= n,
-                            // It was the present a short while ago.
+                            // It was the current state a short while ago.
                             History::Time(t) => written.iter().any(|(time, last)| {
                                 last == seq && now - time < t.as_micros() as u64 / 2
                             }),
@@ -185,16 +190,21 @@ fn snapshot_at_reads_past_state() {
                         written.push((env.clock.monotonic_us(), db.latest_seq()));
                     }
                 }
-                assert!(db.oldest_readable_seq() >= floor, "it never goes back");
-                floor = db.oldest_readable_seq();
+                assert!(
+                    db.oldest_readable_seq() >= oldest_readable,
+                    "the oldest readable sequence number never decreases"
+                );
+                oldest_readable = db.oldest_readable_seq();
                 for snapshot in &held {
                     check(snapshot, &family, &states[&snapshot.sequence()]);
                 }
             }
             assert!(read > 3, "{history:?}: {read}");
             match history {
-                History::Operations(n) if n > 1000 => assert_eq!((refused, floor), (0, 0)),
-                // With each open its time begins anew.
+                History::Operations(n) if n > 1000 => {
+                    assert_eq!((refused, oldest_readable), (0, 0))
+                }
+                // The retention period starts again at each open.
                 History::Time(_) => {}
                 _ => assert!(refused > 0, "{history:?}"),
             }
@@ -212,8 +222,8 @@ fn snapshot_at_refuses_future_sequence_numbers() {
     });
 }
 
-/// A family that was cleared, cloned or loaded since then must not pass for one that was empty, or
-/// was as it is now.
+/// A column family that was cleared, cloned or loaded since then must not be returned as empty, or
+/// in its current state.
 #[test]
 fn snapshot_at_reports_replaced_family() {
     SimWorld::new(1).run(SimDisk::new(1), |env| {
@@ -226,7 +236,7 @@ fn snapshot_at_reports_replaced_family() {
         db.clear_family("f").unwrap();
         let clone = db.clone_family("f", "g").unwrap();
         let after = db.latest_seq();
-        assert!(after > before, "these have numbers of their own");
+        assert!(after > before, "these operations have their own sequence numbers");
         let mut load = family.bulk_load().unwrap();
         load.put("b", "2").unwrap();
         load.finish().unwrap();
@@ -314,7 +324,7 @@ fn named_snapshots_survive_restart_until_dropped() {
                     check_named_snapshots(&db, &named, &states);
                 }
             }
-            // A reader goes on when the name is gone.
+            // An open snapshot continues to work after its name is dropped.
             let reader = named.keys().next().map(|name| db.named_snapshot(name).unwrap());
             let all: Vec<String> = named.keys().skip(1).cloned().collect();
             all.iter().for_each(|name| db.drop_snapshot(name).unwrap());
@@ -328,12 +338,12 @@ fn named_snapshots_survive_restart_until_dropped() {
                 assert_eq!(
                     tables,
                     states.values().last().unwrap().len() as u64,
-                    "nobody holds older versions"
+                    "no snapshot pins older versions"
                 );
             }
             (named, states)
         });
-        // A power cut: what was answered stands.
+        // A power cut: acknowledged changes survive.
         SimWorld::new(seed).run(disk.crash_clone(seed, Crash::Power), move |env| {
             let db = Db::open("/db", small(&env, History::None)).unwrap();
             db.compact().unwrap();

@@ -1,5 +1,4 @@
-//! Statistics tell what happened: counters, latencies, input and output by cause, stalls; as JSON,
-//! text and OpenMetrics.
+//! Database statistics: counters, latencies, I/O by cause, stalls; as JSON, text and OpenMetrics.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -21,7 +20,7 @@ fn run_workload(db: &Db) {
     }
     db.delete(5u32.to_be_bytes()).unwrap();
     db.compact().unwrap();
-    // A flush is counted after its tables are in place.
+    // A flush is counted after its tables are installed.
     db.wait_idle().unwrap();
     for i in 0..1000u32 {
         assert_eq!(db.get(i.to_be_bytes()).unwrap().is_some(), i != 5);
@@ -80,7 +79,7 @@ fn latencies_can_be_switched_off() {
     assert!(db.stats().latency.iter().all(|l| l.count == 0));
 }
 
-/// A name with everything that must be escaped.
+/// A name with every character that must be escaped.
 const NASTY_NAME: &str = "a\"b\\c\nd\u{1}é";
 
 #[test]
@@ -102,7 +101,7 @@ fn json_is_valid_for_any_family_name() {
 fn stall_stats_have_reasons_and_totals() {
     let db = open(|o| o);
     db.cancel_background_work().unwrap();
-    // The delay goes by bytes, and small debts are carried along.
+    // The delay depends on bytes, and small delays are accumulated.
     let value = vec![b'v'; 1 << 20];
     for _ in 0..15 {
         db.put("k", &value).unwrap();
@@ -114,7 +113,7 @@ fn stall_stats_have_reasons_and_totals() {
     db.resume_background_work().unwrap();
 }
 
-/// A parser of OpenMetrics text that forgives nothing; the samples by name and labels.
+/// A strict parser of OpenMetrics text. Returns the samples by name and labels.
 fn parse(text: &str) -> HashMap<String, f64> {
     let body = text.strip_suffix("# EOF\n").expect("ends with EOF");
     let name_ok = |n: &str| {
@@ -131,17 +130,20 @@ fn parse(text: &str) -> HashMap<String, f64> {
             let (what, name, value) =
                 (words.next().unwrap(), words.next().unwrap(), words.next().unwrap());
             if what == "TYPE" {
-                assert!(families.insert(name.to_owned()), "{name} comes twice");
+                assert!(families.insert(name.to_owned()), "{name} is defined twice");
                 assert!(["counter", "gauge", "histogram"].contains(&value), "{line}");
                 assert!(name_ok(name) && name.starts_with("perigee_"), "{name}");
-                assert!(!name.ends_with("_total"), "{name}: the suffix belongs to the sample");
+                assert!(!name.ends_with("_total"), "{name}: only a sample has this suffix");
                 (current, kind, unit, help) = (name.into(), value.into(), String::new(), false);
                 continue;
             }
             assert_eq!(name, current, "{line}");
             match what {
                 "UNIT" => {
-                    assert!(name.ends_with(&format!("_{value}")), "{line}: the unit ends the name");
+                    assert!(
+                        name.ends_with(&format!("_{value}")),
+                        "{line}: the name must end with the unit"
+                    );
                     unit = value.into();
                 }
                 "HELP" => help = true,
@@ -166,17 +168,17 @@ fn parse(text: &str) -> HashMap<String, f64> {
         };
         assert!(allowed.contains(&suffix), "{line}");
         if current.ends_with("bytes") || current.ends_with("seconds") {
-            assert!(!unit.is_empty(), "{current} has a unit in its name only");
+            assert!(!unit.is_empty(), "{current}: the UNIT line is missing");
         }
         assert!(
             samples.insert(format!("{name}{{{labels}}}"), value).is_none(),
-            "{line} comes twice"
+            "duplicate sample: {line}"
         );
     }
     samples
 }
 
-/// Checks labels and gives them back as they were meant.
+/// Checks labels, and returns them unescaped.
 fn labels(mut text: &str) -> String {
     let mut all = Vec::new();
     while !text.is_empty() {
@@ -188,7 +190,7 @@ fn labels(mut text: &str) -> String {
                 (_, '\\') => match chars.next().unwrap().1 {
                     'n' => value.push('\n'),
                     c @ ('\\' | '"') => value.push(c),
-                    c => panic!("\\{c} is no escape"),
+                    c => panic!("\\{c} is not a valid escape"),
                 },
                 (i, '"') => break i,
                 (_, c) => value.push(c),
@@ -213,7 +215,7 @@ fn metrics_are_valid_openmetrics() {
     let mut last = 0.0;
     let name = "perigee_operation_duration_seconds_bucket";
     for (_, v) in buckets(&samples, &format!("{name}{{operation=write,le=")) {
-        assert!(v >= last, "buckets count upwards");
+        assert!(v >= last, "bucket counts are cumulative");
         last = v;
     }
     assert_eq!(last, 286.0, "the last bucket is +Inf");

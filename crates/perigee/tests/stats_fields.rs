@@ -1,5 +1,5 @@
-//! Figures of families, levels, transactions and background work: each in states where it is known
-//! what it must be.
+//! Statistics of column families, levels, transactions and background work, in states where the
+//! expected value is known.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -23,7 +23,7 @@ fn family_stats(db: &Db, family: &str) -> FamilyStats {
     loop {
         let before = shown(db.stats());
         let stats = db.family(family).unwrap().stats().unwrap();
-        // A flush may end between two looks.
+        // A flush may finish between the two reads.
         if before == shown(db.stats()) {
             assert_eq!(format!("{stats:?}"), before, "one family's are those of all");
             return stats;
@@ -35,7 +35,7 @@ fn user_bytes(db: &Db) -> u64 {
     db.stats().counters.iter().find(|(name, _)| *name == "user_bytes_written").unwrap().1
 }
 
-/// Sums over levels: files, entries, tombstones, bytes of keys, of values.
+/// Sums over all levels: files, entries, tombstones, key bytes, value bytes.
 fn level_totals(f: &FamilyStats) -> [u64; 5] {
     let sum = |of: fn(&perigee::LevelStats) -> u64| f.levels.iter().map(of).sum();
     [
@@ -71,16 +71,16 @@ fn family_stats_are_exact_after_each_operation() {
     db.flush().unwrap();
     let f = family_stats(&db, "default");
     assert_eq!((f.user_bytes_written, f.memtables.entries, f.flush_tables), (given, 0, 1));
-    // The ten deletes hide their puts from everybody.
+    // The ten deletes hide their puts from all readers.
     assert_eq!(level_totals(&f), [1, 102, 11, 453 - 40, 5005 - 500]);
     assert_eq!(f.raw_bytes(), (413, 4505));
     let written = f.levels[0].bytes + f.vlogs.1;
     assert_eq!((f.flush_bytes_written, f.compaction_tables, f.is_flushing), (written, 0, false));
     let (files, own) = (db.files(), db.default_family().files().unwrap());
-    assert_eq!(format!("{files:?}"), format!("{own:?}"), "nothing is flushed of the other family");
+    assert_eq!(format!("{files:?}"), format!("{own:?}"), "the other column family was not flushed");
     assert_eq!((files[0].raw_key_bytes, files[0].raw_value_bytes), (413, 4505));
 
-    // A batch over two families: each counts its own.
+    // In a batch over two column families each counts its own operations.
     let mut batch = WriteBatch::new();
     batch.put(&default, "both", "12").unwrap();
     batch.put(&db.family("other").unwrap(), "both", "345678").unwrap();
@@ -105,9 +105,9 @@ fn family_stats_are_exact_after_each_operation() {
     assert_eq!((f.flush_bytes_written > written, f.compaction_bytes_read > 0), (true, true));
     assert_eq!(
         f.compaction_bytes_read, f.flush_bytes_written,
-        "it has read what the flushes wrote"
+        "the compaction read all flushed bytes"
     );
-    assert_eq!(level_totals(&f)[..3], [1, 92, 0], "91 keys, and the one that expires");
+    assert_eq!(level_totals(&f)[..3], [1, 92, 0], "91 keys and one that expires");
     assert_eq!(f.compaction_bytes_written, f.levels.iter().map(|l| l.bytes).sum::<u64>());
     assert_eq!((db.stats().tables, f.is_compacting), (2, false));
     assert_eq!(
@@ -115,7 +115,8 @@ fn family_stats_are_exact_after_each_operation() {
         f.compaction_bytes_read
     );
 
-    // What is only in the log is counted again by whoever replays it; the rest begins at 0.
+    // Entries that are only in the log are counted again when they are replayed; all other counters
+    // begin at 0.
     db.put("replayed", "1234").unwrap();
     db.close().unwrap();
     let db = open(&env);
@@ -129,7 +130,7 @@ fn family_stats_are_exact_after_each_operation() {
     assert_eq!(
         (other.user_bytes_written, other.entries()),
         (2, 0),
-        "a clear takes nothing back of what was written"
+        "a clear does not reset written bytes"
     );
 }
 
@@ -153,7 +154,7 @@ fn memtable_and_transaction_stats_add_up() {
         (family_stats(&db, "default").user_bytes_written, user_bytes(&db)),
         (105_000, 105_000)
     );
-    // Larger than memory: what was left of it.
+    // The transaction exceeds its memory limit and is spilled.
     let txn = db.begin(TxnOptions::new().spill_bytes(4096)).unwrap();
     for i in 0..200u32 {
         txn.put(&family, (i % 100).to_le_bytes(), [9; 396]).unwrap();
@@ -169,7 +170,7 @@ fn memtable_and_transaction_stats_add_up() {
     assert_eq!(
         family_stats(&db, "default").user_bytes_written,
         145_000,
-        "nothing is written before the decision"
+        "nothing is counted as written before the decision"
     );
     db.commit_prepared("one").unwrap();
     assert_eq!(
@@ -212,7 +213,7 @@ fn is_flushing_and_is_compacting_report_pending_work() {
     drop(pause);
     db.wait_idle().unwrap();
     assert!(!family.is_flushing() && !family.is_compacting());
-    // A merge that takes its time.
+    // A compaction that takes a while.
     db.cancel_background_work().unwrap();
     for round in 0..6u8 {
         for i in 0..300u32 {
@@ -220,7 +221,7 @@ fn is_flushing_and_is_compacting_report_pending_work() {
         }
         db.flush().unwrap();
     }
-    assert!(!family.is_compacting(), "it is due, and may not run");
+    assert!(!family.is_compacting(), "the compaction is due but may not run");
     assert_eq!(db.stats().background.compactions_due, 1);
     db.set_background_rate(Some(1));
     db.resume_background_work().unwrap();
@@ -230,7 +231,7 @@ fn is_flushing_and_is_compacting_report_pending_work() {
     assert!(
         family.is_compacting() && family.stats().unwrap().is_compacting && !other.is_compacting()
     );
-    assert_eq!(db.stats().background.compactions_due, 0, "it is at work");
+    assert_eq!(db.stats().background.compactions_due, 0, "the compaction is running");
     db.set_background_rate(None);
     db.wait_idle().unwrap();
     assert!(!family.is_compacting());
@@ -267,7 +268,7 @@ fn open_and_prepared_transactions_are_counted() {
     let spilled = db.begin(TxnOptions::new().spill_bytes(4096)).unwrap();
     (0..1000u32).for_each(|i| spilled.put(&family, i.to_be_bytes(), [0; 100]).unwrap());
     let held = db.stats().transactions.bytes;
-    assert!(held < 16 << 10, "{held} of what lies in files");
+    assert!(held < 16 << 10, "{held} bytes are held although the writes are in files");
     spilled.commit().unwrap();
     two.rollback();
     assert_eq!((now(&db), db.stats().transactions.bytes), ((0, 1), 0));
@@ -310,7 +311,7 @@ fn memory_pressure_reports_all_four_levels() {
     assert_eq!(seen, 3, "writers are stopped where memtables have used up their share");
     drop(pause);
     db.flush().unwrap();
-    // The thread that flushed may hold the memtable a little longer than the tree.
+    // The flushing thread may hold the memtable a little longer than the tree.
     let eased = (0..300_000).any(|_| {
         let eased = db.stats().memory_pressure == 0;
         if !eased {

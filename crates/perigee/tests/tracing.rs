@@ -1,4 +1,4 @@
-//! With the feature `tracing` a subscriber hears spans and events.
+//! With the feature `tracing`, a subscriber receives spans and events.
 #![cfg(feature = "tracing")]
 #![allow(clippy::unwrap_used)]
 
@@ -11,7 +11,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Writes down every span and event.
+/// Records every span and event.
 #[derive(Clone, Default)]
 struct RecordingSubscriber(Arc<Mutex<String>>);
 
@@ -48,7 +48,7 @@ fn tracing_subscriber_receives_spans_and_events() {
     db.create_family("tides", FamilyOptions::new()).unwrap();
     db.compact().unwrap();
     db.close().unwrap();
-    let heard = listener.0.lock().unwrap().clone();
+    let recorded = listener.0.lock().unwrap().clone();
     for word in [
         "what=\"open\"",
         "what=\"recovery\"",
@@ -57,6 +57,6 @@ fn tracing_subscriber_receives_spans_and_events() {
         "event=\"family\"",
         "event=\"close\"",
     ] {
-        assert!(heard.contains(word), "no {word} in {heard}");
+        assert!(recorded.contains(word), "no {word} in {recorded}");
     }
 }

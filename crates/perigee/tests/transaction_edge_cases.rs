@@ -1,4 +1,4 @@
-//! Found by a review of the transactions.
+//! Regression tests for faults found in a review of transactions.
 #![allow(clippy::unwrap_used)]
 mod common;
 use common::Rng;
@@ -19,11 +19,11 @@ fn open() -> Db {
     Db::open("/db", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() })).unwrap()
 }
 
-/// What a transaction that locks `key` on a thread of its own was answered.
+/// Result of a transaction that locks `key` on its own thread.
 type LockResult = Arc<Mutex<Option<perigee::Result<()>>>>;
 
-/// Begins to wait for the lock of `key`. Only for simulated worlds, whose time passes while every
-/// thread waits: after the sleep that is where the new one is.
+/// Starts a thread that waits for the lock of `key`. Only for the simulator, whose time advances
+/// only while every thread waits: after the sleep the new thread is blocked on the lock.
 fn spawn_lock_waiter(
     env: &Env,
     txn: &Arc<Txn>,
@@ -37,11 +37,11 @@ fn spawn_lock_waiter(
     };
     let thread = env.spawn.spawn("waits", Box::new(body)).unwrap();
     env.clock.sleep_us(1_000_000);
-    assert!(answer.lock().unwrap().is_none(), "it waits");
+    assert!(answer.lock().unwrap().is_none(), "the thread is blocked");
     (thread, answer)
 }
 
-/// What get_for_update read at snapshot is no part of the check at commit.
+/// Keys read by get_for_update from the snapshot are validated at commit.
 #[test]
 fn get_for_update_is_validated_at_commit() {
     let db = open();
@@ -50,12 +50,12 @@ fn get_for_update_is_validated_at_commit() {
     db.put("bob", "on call").unwrap();
     let txn = db.begin(TxnOptions::new()).unwrap();
     assert!(txn.get_for_update(&f, "bob", LockMode::Exclusive).unwrap().is_some());
-    db.put("bob", "off").unwrap(); // takes no lock: "the commit sees them"
+    db.put("bob", "off").unwrap(); // takes no lock, so the commit must detect it
     txn.put(&f, "alice", "off").unwrap();
     assert_eq!(txn.commit().unwrap_err().kind(), ErrorKind::Conflict);
 }
 
-/// the doctors on call, both with get_for_update, optimistic writes.
+/// The doctors-on-call scenario: both use get_for_update with optimistic writes.
 #[test]
 fn get_for_update_prevents_write_skew() {
     let db = open();
@@ -67,7 +67,7 @@ fn get_for_update_prevents_write_skew() {
     b.get_for_update(&f, "alice", LockMode::Shared).unwrap();
     a.put(&f, "alice", "off").unwrap();
     b.put(&f, "bob", "off").unwrap();
-    assert!(!(a.commit().is_ok() && b.commit().is_ok()), "both went");
+    assert!(!(a.commit().is_ok() && b.commit().is_ok()), "both transactions committed");
 }
 
 fn nocase() -> KeyComparator {
@@ -85,7 +85,7 @@ fn open_nocase() -> (Db, perigee::Family) {
     (db, f)
 }
 
-/// own writes under a registered order without a canonical form.
+/// A transaction reads its own writes under a registered comparator without a canonical form.
 #[test]
 fn txn_reads_own_write_under_custom_comparator() {
     let (db, f) = open_nocase();
@@ -94,7 +94,7 @@ fn txn_reads_own_write_under_custom_comparator() {
     txn.put(&f, "KEY", "new").unwrap();
     assert_eq!(txn.get(&f, "key").unwrap().as_deref(), Some(&b"new"[..]));
 }
-/// locks under it.
+/// Locks use the key equality of a registered comparator.
 #[test]
 fn locks_use_custom_comparator_equality() {
     let (db, f) = open_nocase();
@@ -104,7 +104,8 @@ fn locks_use_custom_comparator_equality() {
     assert_eq!(b.lock(&f, "KEY", LockMode::Exclusive).unwrap_err().kind(), ErrorKind::Busy);
 }
 
-/// locks of a transaction that was aborted, or whose time is over, or whose commit said Aborted.
+/// An aborted transaction, one that timed out, and one whose commit returned `Aborted` hold no
+/// locks.
 #[test]
 fn aborted_transaction_releases_locks() {
     let db = open();
@@ -131,7 +132,7 @@ fn abort_wakes_lock_waiter() {
         let began = env.clock.monotonic_us();
         assert!(handle.abort());
         thread.join().unwrap();
-        assert!(env.clock.monotonic_us() - began < 1_000_000, "it was woken");
+        assert!(env.clock.monotonic_us() - began < 1_000_000, "the waiter was woken");
         let said = answer.lock().unwrap().take().unwrap();
         assert_eq!(said.unwrap_err().kind(), ErrorKind::Aborted);
         drop((a, b));
@@ -139,7 +140,7 @@ fn abort_wakes_lock_waiter() {
     });
 }
 
-/// hooks run with the transaction's locks held.
+/// Commit hooks run after the transaction's locks are released.
 #[test]
 fn commit_hook_runs_after_locks_are_released() {
     let db = open();
@@ -164,7 +165,7 @@ fn commit_hook_runs_after_locks_are_released() {
     assert_eq!(failed.load(SeqCst), 0);
 }
 
-/// an inverted range reads nothing, and conflicts.
+/// Reading an inverted range reads nothing and causes no conflict.
 #[test]
 fn inverted_range_read_causes_no_conflict() {
     let db = open();
@@ -176,7 +177,8 @@ fn inverted_range_read_causes_no_conflict() {
     txn.commit().unwrap();
 }
 
-/// who only tries (no patience) makes another the victim of a deadlock that is none.
+/// A lock request with a zero timeout must not make another transaction the victim of a deadlock
+/// that does not exist.
 #[test]
 fn try_lock_does_not_abort_other_transaction() {
     SimWorld::new(1).run(SimDisk::new(1), |env| {
@@ -197,7 +199,7 @@ fn try_lock_does_not_abort_other_transaction() {
     });
 }
 
-/// contains at serializable.
+/// `contains` is tracked as a read at serializable.
 #[test]
 fn contains_is_tracked_at_serializable() {
     let db = open();
@@ -210,10 +212,10 @@ fn contains_is_tracked_at_serializable() {
     if !b.contains(&f, "y").unwrap() {
         b.put(&f, "x", "").unwrap();
     }
-    assert!(!(a.commit().is_ok() && b.commit().is_ok()), "no order of the two has both");
+    assert!(!(a.commit().is_ok() && b.commit().is_ok()), "no serial order allows both commits");
 }
 
-/// own writes and committed ones under other orders.
+/// A transaction's own writes merged with committed entries, under every comparator.
 #[test]
 fn overlay_matches_model_under_every_comparator() {
     for (i, order) in [
@@ -235,7 +237,7 @@ fn overlay_matches_model_under_every_comparator() {
             )
             .unwrap();
             let f = db.create_family("f", FamilyOptions::new().order(order)).unwrap();
-            // Under canonical keys: the bytes last written, and the value.
+            // Maps canonical keys to the bytes last written, and the value.
             let canon = |k: &[u8]| -> Vec<u8> {
                 if order == KeyComparator::Lexicographic {
                     k.split(|b| *b == 0).next().unwrap().to_vec()
@@ -265,7 +267,7 @@ fn overlay_matches_model_under_every_comparator() {
                 let txn = db.begin(TxnOptions::new()).unwrap();
                 let mut mine = committed.clone();
                 let mut saved: Vec<Map> = Vec::new();
-                // Others go on behind its back, on keys of their own.
+                // Concurrent commits by others, on keys of their own.
                 for _ in 0..rng.below(80) {
                     match rng.below(16) {
                         0..=5 => {
@@ -409,7 +411,7 @@ fn overlay_matches_model_under_every_comparator() {
     }
 }
 
-/// a family that is cleared between two reads of `write_txn` is no reason to begin anew.
+/// Clearing a column family between two reads of `write_txn` must not restart the transaction.
 #[test]
 fn write_txn_handles_family_cleared_meanwhile() {
     let db = open();

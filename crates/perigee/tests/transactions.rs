@@ -1,4 +1,4 @@
-//! Transactions, one after the other and side by side, against a model that knows every version.
+//! Sequential and concurrent transactions, checked against a model that keeps every version.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -19,7 +19,7 @@ fn open() -> Db {
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A write as the model has it; `None` deletes.
+/// A write in the model; `None` deletes.
 #[derive(Clone, Debug)]
 enum Op {
     Set(Vec<u8>, Option<Vec<u8>>),
@@ -34,7 +34,7 @@ fn apply(map: &mut Map, op: &Op) {
     }
 }
 
-/// A transaction and what it should see.
+/// A transaction and its expected view.
 struct OpenTxn {
     txn: Txn,
     level: Isolation,
@@ -58,7 +58,7 @@ impl OpenTxn {
     }
 }
 
-/// Whether a later commit wrote what an operation is about.
+/// Returns true if a later commit wrote a key that the operation affects.
 fn overlaps(op: &Op, log: &[Op]) -> bool {
     log.iter().any(|other| match (op, other) {
         (Op::Set(a, _), Op::Set(b, _)) => a == b,
@@ -194,7 +194,7 @@ fn random_step(db: &Db, open: &mut OpenTxn, committed: &Map, rng: &mut Rng) {
     assert_eq!(txn.len(), open.ops.len());
 }
 
-/// Whether the model says that a commit must conflict, and that it may.
+/// Returns whether the model requires a conflict at commit, and whether it allows one.
 fn expected_conflicts(open: &OpenTxn, log: &[Op]) -> (bool, bool) {
     let since = &log[open.began..];
     let written = || open.ops.iter().any(|op| overlaps(op, since));
@@ -212,7 +212,7 @@ fn expected_conflicts(open: &OpenTxn, log: &[Op]) -> (bool, bool) {
         Isolation::RepeatableRead => written() || read(),
         Isolation::Snapshot | Isolation::Serializable => written(),
     };
-    // What it read may have changed, as long as there is an order in which it had not.
+    // Keys it read may have changed, as long as a serial order exists in which it read them before.
     (must, must || (open.level == Isolation::Serializable && (read() || ranges())))
 }
 
@@ -238,7 +238,7 @@ fn concurrent_transactions_match_model() {
                 0 | 1 if running.len() < 5 => {
                     let level = levels[rng.below(5) as usize];
                     let options = TxnOptions::new().isolation(level);
-                    // Every other one has hardly any memory.
+                    // Half of the transactions have a tiny memory limit.
                     let spill = rng.below(2) == 0;
                     let options = if spill { options.spill_bytes(rng.below(900)) } else { options };
                     coarse |= spill && level == Isolation::Serializable;
@@ -265,7 +265,7 @@ fn concurrent_transactions_match_model() {
                         }
                         Err(e) => {
                             assert_eq!(e.kind(), ErrorKind::Conflict, "{e}");
-                            // What lies in files serializable ones know by stretches.
+                            // Serializable transactions track spilled writes by key range.
                             let coarse = coarse && open.level == Isolation::Serializable;
                             assert!(may || coarse, "seed {seed}: a false conflict: {e}");
                             assert!(e.key().is_some() && e.family() == Some("default"));
@@ -273,7 +273,11 @@ fn concurrent_transactions_match_model() {
                         }
                     }
                     let e = open.txn.get(&family, "k").unwrap_err();
-                    assert_eq!(e.kind(), ErrorKind::InvalidArgument, "it has ended: {e}");
+                    assert_eq!(
+                        e.kind(),
+                        ErrorKind::InvalidArgument,
+                        "the transaction has ended: {e}"
+                    );
                 }
                 3 => {
                     let (k, v) = (key(&mut rng), b"plain".to_vec());
@@ -332,7 +336,7 @@ fn txn_limits_timeouts_and_ends() {
     txn.put(&family, "small", "").unwrap();
     let e = txn.put(&family, "large", [0; 200]).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
-    assert_eq!(txn.len(), 1, "it is as it was");
+    assert_eq!(txn.len(), 1, "the transaction is unchanged");
     txn.rollback();
     assert!(txn.commit().is_err());
     txn.reset().unwrap();
@@ -454,7 +458,11 @@ fn pessimistic_transactions_wait_instead_of_conflicting() {
     let late = db.begin(TxnOptions::new()).unwrap();
     db.put("n", "changed").unwrap();
     let e = late.get_for_update(&family, "n", LockMode::Shared).unwrap_err();
-    assert_eq!(e.kind(), ErrorKind::Conflict, "at once, and not only at commit: {e}");
+    assert_eq!(
+        e.kind(),
+        ErrorKind::Conflict,
+        "the conflict is reported at once, not at commit: {e}"
+    );
 }
 
 #[test]
@@ -480,7 +488,7 @@ fn isolation_defaults_from_txn_family_then_database() {
     assert_eq!(
         level(strict.begin(TxnOptions::new())),
         Isolation::Snapshot,
-        "it is stored with the family"
+        "the default is stored with the column family"
     );
     strict.set_options(strict.options().isolation(None)).unwrap();
     assert_eq!(level(strict.begin(TxnOptions::new())), Isolation::RepeatableRead);
@@ -492,7 +500,7 @@ fn contains_does_not_read_the_value() {
     let db = Db::open("/db", Options::in_env(env)).unwrap();
     let counters = FamilyOptions::new().merge_operator(MergeRule::Counter);
     let counters = db.create_family("counters", counters).unwrap();
-    // The counter's operator fails over a value that is no number.
+    // The counter operator fails on a value that is not a number.
     counters.put("broken", "no number").unwrap();
     counters.put("mine", "no number either").unwrap();
     counters.merge("broken", 1i64.to_le_bytes()).unwrap();
@@ -507,7 +515,7 @@ fn contains_does_not_read_the_value() {
     assert!(!txn.contains(&counters, "absent").unwrap());
     txn.delete(&counters, "mine").unwrap();
     assert!(!txn.contains(&counters, "mine").unwrap());
-    // It is a read all the same: what it depends on was changed.
+    // `contains` is a read nevertheless: the key was changed.
     counters.put("absent", [0; 8]).unwrap();
     txn.put(&counters, "other", [0; 8]).unwrap();
     assert_eq!(txn.commit().unwrap_err().kind(), ErrorKind::Conflict);

@@ -1,5 +1,5 @@
-//! Entries that expire: through memtable, tables, value logs, compaction and reopen, under a clock
-//! that jumps.
+//! Entries that expire: in memtables, tables, value logs, compactions and after a reopen, under a
+//! clock that jumps.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -15,7 +15,7 @@ const HOUR: u64 = 3_600_000;
 const YEARS: u64 = 10 * 365 * 24 * HOUR;
 const START: u64 = 5 * YEARS;
 
-/// A wall clock and a monotonic clock that stand still until somebody turns them.
+/// A wall clock and a monotonic clock that the test sets.
 #[derive(Debug)]
 struct ManualClock {
     wall: AtomicU64,
@@ -23,7 +23,7 @@ struct ManualClock {
 }
 
 impl ManualClock {
-    /// Time passes for both.
+    /// Advances both clocks.
     fn advance(&self, ms: u64) {
         self.wall.fetch_add(ms, SeqCst);
         self.monotonic.fetch_add(ms, SeqCst);
@@ -42,16 +42,16 @@ impl Clock for ManualClock {
 
 struct TtlFixture {
     disk: Arc<SimDisk>,
-    hands: Arc<ManualClock>,
+    clock: Arc<ManualClock>,
 }
 
 impl TtlFixture {
     fn new() -> TtlFixture {
-        let hands = ManualClock { wall: AtomicU64::new(START), monotonic: AtomicU64::new(9) };
-        TtlFixture { disk: SimDisk::new(3), hands: Arc::new(hands) }
+        let clock = ManualClock { wall: AtomicU64::new(START), monotonic: AtomicU64::new(9) };
+        TtlFixture { disk: SimDisk::new(3), clock: Arc::new(clock) }
     }
     fn open(&self) -> Db {
-        let env = Env { fs: self.disk.clone(), clock: self.hands.clone(), ..Env::real() };
+        let env = Env { fs: self.disk.clone(), clock: self.clock.clone(), ..Env::real() };
         let family = FamilyOptions::new().value_threshold(10).block_bytes(64);
         Db::open("/ttl", Options::in_env(env).default_family(family)).unwrap()
     }
@@ -101,8 +101,8 @@ fn expired_version_hides_older_versions() {
         },
     ];
     for (i, act) in acts.iter().enumerate() {
-        let world = TtlFixture::new();
-        let db = world.open();
+        let fixture = TtlFixture::new();
+        let db = fixture.open();
         fill(&db);
         act(&db);
         assert_eq!(keys(&db), ["a", "b", "c", "d"], "act {i}");
@@ -116,14 +116,14 @@ fn expired_version_hides_older_versions() {
         cursor.seek("b").unwrap();
         assert_eq!(cursor.expires_at_ms(), Some(START + HOUR));
         let snapshot = db.snapshot().unwrap();
-        world.hands.advance(HOUR - 1);
+        fixture.clock.advance(HOUR - 1);
         assert_eq!(keys(&db), ["a", "b", "c", "d"]);
-        world.hands.advance(1);
+        fixture.clock.advance(1);
         assert_eq!(keys(&db), ["a", "d"], "act {i}");
         assert_eq!(
             snapshot.get(&db.default_family(), "c").unwrap(),
             None,
-            "time goes on in a snapshot"
+            "entries expire in a snapshot, too"
         );
         act(&db);
         assert_eq!(keys(&db), ["a", "d"]);
@@ -135,11 +135,11 @@ fn expired_version_hides_older_versions() {
         let dropped = stats.counters.iter().find(|(name, _)| *name == "dropped_expired").unwrap().1;
         assert!(dropped >= 2, "{dropped}");
         let entries: u64 = db.files().iter().map(|f| f.entries).sum();
-        assert_eq!(entries, 2, "what has expired takes no room at the bottom");
+        assert_eq!(entries, 2, "expired entries are removed from the bottom level");
         db.close().unwrap();
-        world.hands.wall.store(START - YEARS, SeqCst);
-        let db = world.open();
-        assert_eq!(keys(&db), ["a", "d"], "time does not go back over a reopen");
+        fixture.clock.wall.store(START - YEARS, SeqCst);
+        let db = fixture.open();
+        assert_eq!(keys(&db), ["a", "d"], "time does not go backwards across a reopen");
         assert!(db.verify().unwrap().errors.is_empty());
     }
 }
@@ -147,17 +147,17 @@ fn expired_version_hides_older_versions() {
 #[test]
 fn clock_set_back_before_confirmation_restores_entries() {
     for confirmed in [false, true] {
-        let world = TtlFixture::new();
-        let db = world.open();
+        let fixture = TtlFixture::new();
+        let db = fixture.open();
         fill(&db);
-        world.hands.wall.store(START + YEARS, SeqCst);
+        fixture.clock.wall.store(START + YEARS, SeqCst);
         assert_eq!(keys(&db), ["a"], "hidden");
         assert!(db.clock().jumped);
         if confirmed {
             db.confirm_clock();
         }
         db.compact().unwrap();
-        world.hands.wall.store(START, SeqCst);
+        fixture.clock.wall.store(START, SeqCst);
         let expected: &[&str] = if confirmed { &["a"] } else { &["a", "b", "c", "d"] };
         assert_eq!(keys(&db), expected);
     }
@@ -165,8 +165,8 @@ fn clock_set_back_before_confirmation_restores_entries() {
 
 #[test]
 fn extreme_expiries_saturate() {
-    let world = TtlFixture::new();
-    let db = world.open();
+    let fixture = TtlFixture::new();
+    let db = fixture.open();
     db.put_with_ttl("a", "1", Duration::MAX).unwrap();
     db.put_until("b", "2", u64::MAX).unwrap();
     db.put_until("c", "3", 0).unwrap();
@@ -179,7 +179,7 @@ fn extreme_expiries_saturate() {
     assert!(db.put_with_ttl("a", "1", Duration::MAX).is_err());
 }
 
-/// A clock on which a millisecond passes at every look.
+/// A clock that advances by a millisecond at every read.
 #[derive(Debug)]
 struct TickingClock(AtomicU64);
 
@@ -193,8 +193,9 @@ impl Clock for TickingClock {
     fn sleep_us(&self, _: u64) {}
 }
 
-/// A backward scan asked twice whether an entry had expired: if it did between the two, the scan
-/// ended there. An explanation told of a value, and then found none.
+/// Regression test: a backward scan checked twice whether an entry had expired; if it expired
+/// between the two checks, the scan ended there. `explain` reported a value, and then did not find
+/// it.
 #[test]
 fn entry_expiring_during_read_is_consistent() {
     let mut outcomes = std::collections::BTreeSet::new();
@@ -210,32 +211,36 @@ fn entry_expiring_during_read_is_consistent() {
         assert_eq!(keys.pop(), Some(b"a".to_vec()), "lead {lead}");
         outcomes.insert(keys.len());
         turn();
-        let told = db.explain("b").unwrap();
-        let outcome = told.steps.last().unwrap().outcome;
-        assert_eq!(outcome == "value", told.value_bytes.is_some(), "lead {lead}: {told:?}");
+        let explanation = db.explain("b").unwrap();
+        let outcome = explanation.steps.last().unwrap().outcome;
+        assert_eq!(
+            outcome == "value",
+            explanation.value_bytes.is_some(),
+            "lead {lead}: {explanation:?}"
+        );
     }
-    assert_eq!(outcomes.len(), 2, "with and without the other");
+    assert_eq!(outcomes.len(), 2, "both outcomes must occur");
 }
 
 #[test]
 fn put_under_untrusted_clock_can_be_read() {
-    let world = TtlFixture::new();
-    let db = world.open();
-    world.hands.wall.store(START + YEARS, SeqCst);
+    let fixture = TtlFixture::new();
+    let db = fixture.open();
+    fixture.clock.wall.store(START + YEARS, SeqCst);
     db.put_with_ttl("a", "1", Duration::from_millis(HOUR)).unwrap();
     assert!(db.clock().jumped);
     assert_eq!(db.get_with_ttl("a").unwrap().unwrap().remaining, Some(Duration::from_millis(HOUR)));
-    world.hands.wall.store(START, SeqCst);
+    fixture.clock.wall.store(START, SeqCst);
     let left = db.get_with_ttl("a").unwrap().unwrap().remaining;
     assert_eq!(left, Some(Duration::from_millis(YEARS + HOUR)));
 }
 
-/// The story: data with an end that nobody overwrote lay in its tables for ever, unless somebody
-/// asked for a compaction.
+/// Regression test: expired data that is never overwritten stayed in its tables forever, unless a
+/// compaction was requested.
 #[test]
 fn expired_entries_are_reclaimed_without_writes() {
-    let world = TtlFixture::new();
-    let db = world.open();
+    let fixture = TtlFixture::new();
+    let db = fixture.open();
     let entries = |db: &Db| db.files().iter().map(|f| f.entries).sum::<u64>();
     for i in 0..100u32 {
         let ttl = Duration::from_millis(if i % 2 == 0 { HOUR / 2 } else { 10 * HOUR });
@@ -246,27 +251,27 @@ fn expired_entries_are_reclaimed_without_writes() {
     db.wait_idle().unwrap();
     assert_eq!(entries(&db), 101);
     let snapshot = db.snapshot().unwrap();
-    world.hands.advance(HOUR / 2 + HOUR / 10);
+    fixture.clock.advance(HOUR / 2 + HOUR / 10);
     db.wait_idle().unwrap();
-    assert_eq!(entries(&db), 51, "the snapshot is newer than all of them");
+    assert_eq!(entries(&db), 51, "the snapshot is newer than all entries");
     assert_eq!(db.iter().unwrap().count(), 51);
     drop(snapshot);
-    // A clock that leaps hides, but destroys nothing.
-    world.hands.wall.fetch_add(YEARS, SeqCst);
+    // After a clock jump expired entries are hidden, but not removed.
+    fixture.clock.wall.fetch_add(YEARS, SeqCst);
     db.wait_idle().unwrap();
     assert_eq!((entries(&db), db.iter().unwrap().count()), (51, 1));
-    world.hands.wall.fetch_sub(YEARS, SeqCst);
+    fixture.clock.wall.fetch_sub(YEARS, SeqCst);
     assert_eq!(db.iter().unwrap().count(), 51);
-    world.hands.advance(11 * HOUR);
+    fixture.clock.advance(11 * HOUR);
     db.close().unwrap();
-    let db = world.open();
+    let db = fixture.open();
     db.wait_idle().unwrap();
     assert_eq!(entries(&db), 1, "also after a reopen");
     assert_eq!(db.get("stays").unwrap().unwrap(), b"for ever");
     assert!(db.verify().unwrap().errors.is_empty());
 }
 
-/// The compaction thread wakes by itself when the time has come.
+/// The compaction thread wakes up on its own when entries expire.
 #[test]
 fn compaction_wakes_at_expiry() {
     Simulated::new(5).run(SimDisk::new(5), |env| {

@@ -1,9 +1,9 @@
-//! Users' code inside the engine: orders of their own, comparators that panic, threads that read
-//! while they end.
+//! User code inside the engine: custom comparators, comparators that panic, and threads that read
+//! while they exit.
 //!
-//! Three stories of a review: fingerprints believed that equal keys have equal hashes; the lock of
-//! the commit section was given back before the panic of a comparator had poisoned the database;
-//! and a read in a thread's last moments aborted the process.
+//! Regression tests for three faults found in a review: key fingerprints assumed that equal keys
+//! have equal hashes; the commit lock was released before a comparator's panic had poisoned the
+//! database; and a read in a thread's destructors aborted the process.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::{Env, fs::memory::SimDisk};
@@ -29,7 +29,7 @@ fn equal_keys_of_custom_comparator_are_one_key() {
     f.put("KEY", "new").unwrap();
     f.delete("GONE").unwrap();
     db.flush().unwrap();
-    // More often than a block needs to be asked until it makes fingerprints.
+    // More often than the reads after which a block builds fingerprints.
     for i in 0..20 {
         assert_eq!(f.get("key").unwrap().unwrap(), b"new", "look-up {i}");
         assert!(f.get("gone").unwrap().is_none(), "look-up {i}");
@@ -38,8 +38,8 @@ fn equal_keys_of_custom_comparator_are_one_key() {
 
 static ARMED: AtomicBool = AtomicBool::new(false);
 
-/// Whether half a batch was seen after a comparator panicked in the middle of it, with two other
-/// writers at work.
+/// Returns true if a part of a batch was visible after a comparator panicked while the batch was
+/// applied, with two other writers active.
 fn sees_partial_batch(order: KeyComparator, seed: u64) -> bool {
     let db = Db::open("/db", options(seed).register_comparator(order)).unwrap();
     let f = db.create_family("f", FamilyOptions::new().order(order)).unwrap();
@@ -67,7 +67,7 @@ fn sees_partial_batch(order: KeyComparator, seed: u64) -> bool {
         ARMED.store(true, SeqCst);
         let _ = writer.write(batch);
     });
-    assert!(dies.join().is_err(), "it panicked");
+    assert!(dies.join().is_err(), "the writer panicked");
     ARMED.store(false, SeqCst);
     writers.into_iter().for_each(|w| w.join().unwrap());
     f.get("half").unwrap().is_some()
@@ -82,10 +82,10 @@ fn comparator_panic_publishes_no_partial_batch() {
     })
     .unwrap();
     let seen = (0..300).filter(|seed| sees_partial_batch(order, seed + 1)).count();
-    assert_eq!(seen, 0, "half a batch was visible");
+    assert_eq!(seen, 0, "a part of a batch was visible");
 }
 
-/// Reads when its thread ends.
+/// Reads when its thread exits.
 struct ReadOnThreadExit(Option<Db>);
 
 impl Drop for ReadOnThreadExit {
@@ -112,12 +112,13 @@ fn reads_work_in_thread_local_destructors() {
         db.flush().unwrap();
         let last = db.clone();
         let thread = std::thread::spawn(move || {
-            // Before the engine's own: so it is dropped after them.
+            // Initialised before the engine's thread-local values, so that it is dropped after
+            // them.
             ON_THREAD_EXIT.with_borrow_mut(|l| l.0 = Some(last.clone()));
             assert!(last.get("k00500").unwrap().is_some());
         });
         thread.join().unwrap();
-        // Dropped on the thread, its handle may have been the last but this one.
+        // The handle dropped on the thread may have been the last one besides `db`.
         db.close().unwrap();
     }
 }

@@ -1,8 +1,8 @@
-//! A family (batch, load) of another open database is refused by every public call that takes one:
-//! numbers of families mean nothing elsewhere.
+//! Every public call that takes a column family (batch, load) refuses one of another open database:
+//! ids of column families are meaningless elsewhere.
 //!
-//! The story: `snapshot.get_with_ttl(&family_of_another_database, key)` returned the other
-//! database's value, while the calls beside it refused. One table now holds every call, and a scan
+//! Regression test: `snapshot.get_with_ttl(&family_of_another_database, key)` returned the other
+//! database's value, while the calls beside it refused. One table now lists every call, and a scan
 //! of the sources fails when a new one is missing in it.
 #![allow(clippy::unwrap_used)]
 
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Two open databases, and what a call may need of the first.
+/// Two open databases, and the objects of the first that the calls need.
 struct TwoDatabases {
     here: Db,
     ours: Family,
@@ -32,8 +32,8 @@ fn family_options() -> FamilyOptions {
     FamilyOptions::new().merge_operator(MergeRule::Append(",".into()))
 }
 
-/// `twins`: the second database is a checkpoint of the first, so that both have the same database
-/// id.
+/// Opens two databases. With `twins` the second database is a checkpoint of the first, so that both
+/// have the same database id.
 fn open_two_databases(twins: bool) -> TwoDatabases {
     let env = Env { fs: SimDisk::new(1), ..Env::real() };
     let options = Options::in_env(env.clone()).default_family(family_options());
@@ -48,7 +48,7 @@ fn open_two_databases(twins: bool) -> TwoDatabases {
     assert_eq!(
         foreign.id(),
         ours.id(),
-        "the numbers are the same: only the check keeps them apart"
+        "the ids are equal: only the check distinguishes the databases"
     );
     for (family, value) in [(&ours, "ours"), (&foreign, "theirs")] {
         family.put("a", value).unwrap();
@@ -63,8 +63,7 @@ fn open_two_databases(twins: bool) -> TwoDatabases {
 
 type Call = fn(&TwoDatabases) -> Option<Error>;
 
-/// Every public call that takes something that belongs to a database, with something of another
-/// one.
+/// Every public call that takes an object of a database, called with an object of another database.
 const CALLS: &[(&str, Call)] = &[
     ("WriteBatch::put", |w| batch(w).put(&w.foreign, "a", "1").err()),
     ("WriteBatch::delete", |w| batch(w).delete(&w.foreign, "a").err()),
@@ -130,7 +129,7 @@ const CALLS: &[(&str, Call)] = &[
 /// Takes only what it was given by the call itself.
 const EXEMPT_CALLS: &[&str] = &["Db::write_txn"];
 
-/// A batch that has an operation on one of our families.
+/// A batch with an operation on a column family of the first database.
 fn batch(w: &TwoDatabases) -> WriteBatch {
     let mut batch = WriteBatch::new();
     batch.put(&w.ours, "b", "1").unwrap();
@@ -143,7 +142,7 @@ fn foreign_batch(w: &TwoDatabases) -> WriteBatch {
     batch
 }
 
-/// Everything that both databases hold.
+/// Everything that both databases contain.
 fn contents(w: &TwoDatabases) -> Vec<String> {
     let mut all = Vec::new();
     for db in [&w.here, &w.there] {
@@ -170,7 +169,7 @@ fn assert_every_call_refuses(w: &TwoDatabases) {
             None => wrong.push(format!("{name} took it")),
         }
         if contents(w) != before {
-            panic!("{name} has changed something: {:#?}", contents(w));
+            panic!("{name} changed a database: {:#?}", contents(w));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -206,11 +205,11 @@ fn cleared_batch_can_be_used_with_another_database() {
     w.here.write(refused).unwrap();
 }
 
-/// The parameters of the function that `text` begins with the name of.
+/// Returns the parameter list of the function whose name `text` begins with.
 fn parameters(text: &str) -> &str {
     let begin = text.find("(").unwrap();
-    // Generics may hold parentheses: those of `impl FnMut(...)` never stand before the parameters
-    // here.
+    // Generics may contain parentheses, but here those of `impl FnMut(...)` never precede the
+    // parameters.
     let mut depth = 0;
     for (i, c) in text[begin..].char_indices() {
         match c {
@@ -222,7 +221,7 @@ fn parameters(text: &str) -> &str {
             return &text[begin..begin + i];
         }
     }
-    panic!("no end: {text}")
+    panic!("no closing parenthesis: {text}")
 }
 
 fn mentions_type(text: &str, types: &[&str]) -> bool {
@@ -263,7 +262,7 @@ fn call_table_covers_public_api() {
         }
     }
     let mut known: BTreeSet<String> = CALLS.iter().map(|(name, _)| (*name).to_string()).collect();
-    assert_eq!(known.len(), CALLS.len(), "a call stands in the table twice");
+    assert_eq!(known.len(), CALLS.len(), "a call is listed twice");
     known.extend(EXEMPT_CALLS.iter().map(|name| (*name).to_string()));
     let missing: Vec<_> = found.difference(&known).collect();
     assert!(missing.is_empty(), "not in the table of this test: {missing:?}");

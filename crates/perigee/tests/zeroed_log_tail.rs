@@ -1,4 +1,4 @@
-//! Zeros where acknowledged records stood.
+//! Logs whose acknowledged records were overwritten with zeros.
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::Env;
@@ -11,7 +11,7 @@ fn options(disk: &Arc<SimDisk>) -> Options {
     Options::in_env(Env { fs: disk.clone(), ..Env::real() })
 }
 
-/// Zeros over the last record of a log.
+/// Overwrites the last record of a log with zeros.
 fn zero_last_record(disk: &Arc<SimDisk>, path: &PathBuf) {
     let mut bytes = disk.read_raw(path);
     let at = (0..bytes.len() - 4).rev().find(|i| &bytes[*i..*i + 4] == b"PRLG").unwrap() - 8;
@@ -37,7 +37,7 @@ fn zeroed_last_manifest_edit_is_reported() {
         let report = db.stats().recovery;
         assert!(
             report.truncated_bytes > 0,
-            "k is {:?}, and nothing is said: {report:?}",
+            "k is {:?}, and no loss is reported: {report:?}",
             db.get("k")
         );
     }
@@ -55,7 +55,7 @@ fn zeroed_family_creation_is_reported() {
         let report = db.stats().recovery;
         assert!(
             report.truncated_bytes > 0,
-            "families {:?}, and nothing is said: {report:?}",
+            "families {:?}, and no loss is reported: {report:?}",
             db.families()
         );
     }
@@ -70,11 +70,11 @@ fn zeroed_clean_close_mark_is_reported() {
     zero_last_record(&disk, &logs(&disk)[0]);
     if let Ok(db) = Db::open("/db", options(&disk)) {
         let report = db.stats().recovery;
-        assert!(report.truncated_bytes > 0, "nothing is said: {report:?}");
+        assert!(report.truncated_bytes > 0, "no loss is reported: {report:?}");
     }
 }
 
-/// Two segments; the first has lost its end.
+/// Two segments, the first of which lost its tail.
 #[test]
 fn repair_reports_zeroed_segment_tail() {
     let disk = SimDisk::new(1);
@@ -92,14 +92,14 @@ fn repair_reports_zeroed_segment_tail() {
     zero_last_record(&crashed, &all[0]);
     assert!(Db::open("/db", options(&crashed)).is_err());
     let env = Env { fs: crashed.clone(), ..Env::real() };
-    let report = repair_in(&env, "/db", "/mended", |_, _| {}).unwrap();
+    let report = repair_in(&env, "/db", "/repaired", |_, _| {}).unwrap();
     assert!(
         !report.lost.is_empty(),
-        "an acknowledged record is gone, and nothing is said: {report:?}"
+        "an acknowledged record is gone, and no loss is reported: {report:?}"
     );
 }
 
-/// What is written fits twice into the disk, but not beside the zeros that the log holds ahead.
+/// The data fits twice on the disk, but not together with the space that the log preallocates.
 #[test]
 fn log_preallocation_leaves_space_for_flush() {
     let disk = SimDisk::new(1);

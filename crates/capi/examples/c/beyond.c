@@ -1,4 +1,4 @@
-/* A tour of perigee.h: what this library has beyond TidesDB's interface.
+/* A tour of perigee.h: features beyond TidesDB's interface.
  *
  *     cc beyond.c $(pkg-config --cflags --libs tidesdb) -o beyond && ./beyond /tmp/beyond-db
  */
@@ -16,7 +16,7 @@ static void check(int code, const char *what)
 #define DO(call) check(call, #call)
 #define B(text)  (const uint8_t *)(text), strlen(text)
 
-/* A merge operator of our own: keeps the longer of two texts. */
+/* A user-defined merge operator: keeps the longer of two texts. */
 static int longer(const uint8_t *key, size_t key_size, const uint8_t *left, size_t left_size, const uint8_t *right,
                   size_t right_size, void (*append)(void *, const uint8_t *, size_t), void *out, void *ctx)
 {
@@ -76,7 +76,7 @@ int main(int argc, char **argv)
     DO(perigee_cf_set_merge_operator(cf, "user:longer"));
     DO(perigee_cf_set_merge_operator(counters, "counter"));
 
-    /* Merges: no read before the write. */
+    /* Merges: writes without a prior read. */
     DO(tidesdb_txn_begin(db, &txn));
     DO(perigee_txn_merge(txn, cf, B("word"), B("neap")));
     DO(perigee_txn_merge(txn, cf, B("word"), B("spring tide")));
@@ -89,7 +89,7 @@ int main(int argc, char **argv)
     expect(db, cf, "word", "spring tide");
     printf("merged, up to operation %llu\n", (unsigned long long)before);
 
-    /* A range goes in one operation; a snapshot with a name still has it. */
+    /* Deletes a range in one operation; a named snapshot still contains it. */
     DO(perigee_snapshot_create(db, "before the purge", NULL));
     DO(tidesdb_txn_reset(txn, TDB_ISOLATION_SNAPSHOT));
     DO(perigee_txn_delete_prefix(txn, cf, B("log/")));
@@ -104,15 +104,15 @@ int main(int argc, char **argv)
         DO(perigee_snapshot_open(db, "before the purge", &snapshot));
         DO(perigee_snapshot_get(snapshot, cf, B("log/1"), &value, &size));
         tidesdb_free(value);
-        DO(perigee_snapshot_at(db, before, &past)); /* the same by its number: history_operations */
-        printf("the past: %llu and %llu\n", (unsigned long long)perigee_snapshot_seq(snapshot),
+        DO(perigee_snapshot_at(db, before, &past)); /* the state at a sequence number: needs history_operations */
+        printf("snapshots at %llu and %llu\n", (unsigned long long)perigee_snapshot_seq(snapshot),
                (unsigned long long)perigee_snapshot_seq(past));
         perigee_snapshot_free(past);
         perigee_snapshot_free(snapshot);
         DO(perigee_snapshot_drop(db, "before the purge"));
     }
 
-    /* Locks: who comes second waits, here for no more than a millisecond. */
+    /* Locks: the second transaction waits, here for at most a millisecond. */
     {
         perigee_txn_options_t pessimist = perigee_txn_default_options();
         uint8_t *value;
@@ -131,7 +131,7 @@ int main(int argc, char **argv)
         DO(tidesdb_txn_put(txn, cf, B("word"), B("tide"), -1));
     }
 
-    /* Two-phase commit: prepared here, decided by name. */
+    /* Two-phase commit: prepare, then commit by the identifier. */
     DO(perigee_txn_prepare(txn, B("transfer 7")));
     tidesdb_txn_free(txn);
     {
@@ -144,33 +144,33 @@ int main(int argc, char **argv)
     }
     DO(perigee_commit_prepared(db, B("transfer 7"), NULL));
 
-    /* Values in pieces. */
+    /* Reads and writes a value in parts. */
     expect(db, cf, "word", "tide");
     DO(tidesdb_txn_begin(db, &txn));
     {
         perigee_writer_t *writer;
         perigee_value_t *value;
-        uint8_t piece[1000];
+        uint8_t part[1000];
         uint64_t size;
         size_t got, all = 0;
 
         DO(perigee_writer_new(txn, cf, B("film"), 0, 0, &writer));
-        memset(piece, '*', sizeof piece);
-        for (int i = 0; i < 100; i++) DO(perigee_writer_append(writer, piece, sizeof piece));
+        memset(part, '*', sizeof part);
+        for (int i = 0; i < 100; i++) DO(perigee_writer_append(writer, part, sizeof part));
         DO(perigee_writer_finish(writer));
         DO(tidesdb_txn_commit(txn));
         DO(tidesdb_txn_reset(txn, TDB_ISOLATION_SNAPSHOT));
         DO(perigee_value_open(txn, cf, B("film"), &value, &size));
         do
         {
-            DO(perigee_value_read(value, all, piece, sizeof piece, &got));
+            DO(perigee_value_read(value, all, part, sizeof part, &got));
             all += got;
         } while (got > 0);
-        printf("%zu of %llu bytes in pieces\n", all, (unsigned long long)size);
+        printf("%zu of %llu bytes in parts\n", all, (unsigned long long)size);
         perigee_value_free(value);
     }
 
-    /* The feed: everything again, in order. */
+    /* The change feed: all changes in commit order. */
     {
         perigee_feed_t *feed;
         const perigee_change_t *change;
@@ -184,7 +184,7 @@ int main(int argc, char **argv)
             else
                 commits++, operations += change->num_ops;
         }
-        printf("the feed: %zu commits with %zu operations, %zu changes of families\n", commits, operations, families);
+        printf("change feed: %zu commits with %zu operations, %zu changes of column families\n", commits, operations, families);
         perigee_changes_free(feed);
     }
     {

@@ -1,4 +1,4 @@
-/* A tour of the C API: everything a program needs first, each step a function of its own.
+/* A tour of the C API: the basic operations, one function per step.
  *
  *   cc -std=c11 tour.c $(pkg-config --cflags --libs tidesdb) -o tour && ./tour /tmp/tour
  */
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of a text, as the API takes them. */
+/* Expands a string to the arguments (bytes, length) of the API. */
 #define BYTES(text) (const uint8_t *)(text), strlen(text)
 
 static void must(int code, const char *what)
@@ -28,7 +28,7 @@ static tidesdb_t *open_database(const char *path)
     return db;
 }
 
-/* A family is a key space of its own, with its own settings. Made once, found again after every open. */
+/* A column family is a separate key space with its own settings. It is created once and persists. */
 static tidesdb_column_family_t *family(tidesdb_t *db, const char *name, const char *comparator)
 {
     tidesdb_column_family_t *cf = tidesdb_get_column_family(db, name);
@@ -36,11 +36,11 @@ static tidesdb_column_family_t *family(tidesdb_t *db, const char *name, const ch
     tidesdb_column_family_config_t config = tidesdb_default_column_family_config();
     config.compression_algorithm = TDB_COMPRESS_LZ4;
     if (comparator) snprintf(config.comparator_name, sizeof config.comparator_name, "%s", comparator);
-    must(tidesdb_create_column_family(db, name, &config), "create a family");
+    must(tidesdb_create_column_family(db, name, &config), "create a column family");
     return tidesdb_get_column_family(db, name);
 }
 
-/* Everything happens in transactions: all of one or nothing. */
+/* All reads and writes use transactions, which are atomic. */
 static void write_and_read(tidesdb_t *db, tidesdb_column_family_t *cf)
 {
     tidesdb_txn_t *txn = NULL;
@@ -50,18 +50,18 @@ static void write_and_read(tidesdb_t *db, tidesdb_column_family_t *cf)
     must(tidesdb_txn_put(txn, cf, BYTES("cherry"), BYTES("dark red"), -1), "put");
     must(tidesdb_txn_commit(txn), "commit");
 
-    /* A transaction can be used again, here with a stable view of the data. */
+    /* A transaction can be reused, here with a snapshot of the data. */
     must(tidesdb_txn_reset(txn, TDB_ISOLATION_SNAPSHOT), "reset");
     uint8_t *value = NULL;
     size_t size = 0;
     must(tidesdb_txn_get(txn, cf, BYTES("banana"), &value, &size), "get");
     printf("banana is %.*s\n", (int)size, (char *)value);
     tidesdb_free(value);
-    if (tidesdb_txn_get(txn, cf, BYTES("durian"), &value, &size) == TDB_ERR_NOT_FOUND) printf("there is no durian\n");
+    if (tidesdb_txn_get(txn, cf, BYTES("durian"), &value, &size) == TDB_ERR_NOT_FOUND) printf("durian not found\n");
     tidesdb_txn_free(txn);
 }
 
-/* Keys and values of an iterator are borrowed: they live until its next step. */
+/* Keys and values of an iterator are borrowed: they are valid until it moves. */
 static void iterate(tidesdb_t *db, tidesdb_column_family_t *cf)
 {
     tidesdb_txn_t *txn = NULL;
@@ -82,7 +82,7 @@ static void iterate(tidesdb_t *db, tidesdb_column_family_t *cf)
     tidesdb_txn_free(txn);
 }
 
-/* A part of a transaction can be taken back. */
+/* A part of a transaction can be rolled back. */
 static void savepoint(tidesdb_t *db, tidesdb_column_family_t *cf)
 {
     tidesdb_txn_t *txn = NULL;
@@ -97,7 +97,7 @@ static void savepoint(tidesdb_t *db, tidesdb_column_family_t *cf)
     tidesdb_txn_free(txn);
 }
 
-/* An entry may have an end: an absolute time in seconds. -1 is for ever. */
+/* An entry may expire: at an absolute time in seconds. -1 means never. */
 static void time_to_live(tidesdb_t *db, tidesdb_column_family_t *cf)
 {
     tidesdb_txn_t *txn = NULL;
@@ -111,8 +111,8 @@ static void time_to_live(tidesdb_t *db, tidesdb_column_family_t *cf)
     tidesdb_txn_free(txn);
 }
 
-/* Called after each commit to its family, with all of the commit's operations. */
-static int tell(const tidesdb_commit_op_t *ops, int count, uint64_t seq, void *ctx)
+/* Called for each commit to its column family, with all operations of the commit. */
+static int print_commit(const tidesdb_commit_op_t *ops, int count, uint64_t seq, void *ctx)
 {
     (void)seq;
     for (int i = 0; i < count; i++)
@@ -121,8 +121,8 @@ static int tell(const tidesdb_commit_op_t *ops, int count, uint64_t seq, void *c
     return 0;
 }
 
-/* An order of one's own: by length, then by bytes. To be registered right after every open: a database whose families
- * need it is there when it is known. */
+/* A user-defined comparator: by length, then by bytes. Register it right after every open: a database whose column
+ * families use it becomes available once it is registered. */
 static int by_length(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size, void *ctx)
 {
     (void)ctx;
@@ -135,7 +135,7 @@ static void statistics(tidesdb_column_family_t *cf)
     tidesdb_stats_t *stats = NULL;
     must(tidesdb_purge_cf(cf), "flush and compact");
     must(tidesdb_get_stats(cf, &stats), "statistics");
-    printf("family %s: %llu keys in %d levels\n", stats->config->name, (unsigned long long)stats->total_keys,
+    printf("column family %s: %llu keys in %d levels\n", stats->config->name, (unsigned long long)stats->total_keys,
            stats->num_levels);
     tidesdb_free_stats(stats);
 }
@@ -151,7 +151,7 @@ int main(int count, char **arguments)
     time_to_live(db, fruits);
 
     tidesdb_column_family_t *words = family(db, "words", "by length");
-    must(tidesdb_cf_set_commit_hook(words, tell, "told"), "hook");
+    must(tidesdb_cf_set_commit_hook(words, print_commit, "commit"), "hook");
     write_and_read(db, words);
     must(tidesdb_cf_set_commit_hook(words, NULL, NULL), "hook");
 

@@ -1,5 +1,5 @@
-// The tour in C++17: handles that free themselves, errors as exceptions, keys and values as string views. Copy what is
-// in the namespace into a program of your own; it is all that a comfortable use of the library takes.
+// The tour in C++17: handles with destructors, errors as exceptions, keys and values as string views. The namespace is a
+// complete minimal wrapper that can be copied into other programs.
 //
 //   c++ -std=c++17 tour.cpp $(pkg-config --cflags --libs tidesdb) -o tour && ./tour /tmp/tour
 #include <tidesdb/db.h>
@@ -34,7 +34,7 @@ struct deleter
 };
 
 using database = std::unique_ptr<tidesdb_t, deleter<tidesdb_close>>;
-using family = tidesdb_column_family_t *;  // Lives as long as the database.
+using family = tidesdb_column_family_t *;  // Valid as long as the database is open.
 
 inline database open(std::string path)
 {
@@ -50,7 +50,7 @@ inline family open_family(const database &db, const std::string &name)
 {
     if (family cf = tidesdb_get_column_family(db.get(), name.c_str())) return cf;
     tidesdb_column_family_config_t config = tidesdb_default_column_family_config();
-    must(tidesdb_create_column_family(db.get(), name.c_str(), &config), "create a family");
+    must(tidesdb_create_column_family(db.get(), name.c_str(), &config), "create a column family");
     return tidesdb_get_column_family(db.get(), name.c_str());
 }
 
@@ -81,15 +81,15 @@ class transaction
         return std::string(reinterpret_cast<char *>(value), size);
     }
     void savepoint(const char *name) { must(tidesdb_txn_savepoint(txn.get(), name), "savepoint"); }
-    void back_to(const char *name) { must(tidesdb_txn_rollback_to_savepoint(txn.get(), name), "roll back"); }
-    // Whether it was committed; a conflict is for the caller to try again.
+    void roll_back_to(const char *name) { must(tidesdb_txn_rollback_to_savepoint(txn.get(), name), "roll back"); }
+    // Returns true if committed, and false on a conflict, which the caller may retry.
     bool commit()
     {
         int code = tidesdb_txn_commit(txn.get());
         if (code != TDB_ERR_CONFLICT) must(code, "commit");
         return code == TDB_SUCCESS;
     }
-    // Calls `see(key, value)` for every entry that begins with the prefix; the views live for that call.
+    // Calls `see(key, value)` for every entry whose key begins with the prefix; the views are valid during the call.
     template <class See>
     void each(family cf, std::string_view prefix, See see)
     {
@@ -122,15 +122,15 @@ try
     write.put(users, "session:1", "until tomorrow", time(nullptr) + 86400);
     write.savepoint("before");
     write.remove(users, "user:1");
-    write.back_to("before");
+    write.roll_back_to("before");
     if (!write.commit()) return 1;
 
     store::transaction read(db, TDB_ISOLATION_SNAPSHOT);
-    std::cout << "user:2 is " << read.get(users, "user:2").value_or("nobody") << "\n";
-    std::cout << "user:3 is " << read.get(users, "user:3").value_or("nobody") << "\n";
+    std::cout << "user:2 is " << read.get(users, "user:2").value_or("not found") << "\n";
+    std::cout << "user:3 is " << read.get(users, "user:3").value_or("not found") << "\n";
     read.each(users, "user:", [](auto key, auto value) { std::cout << key << " = " << value << "\n"; });
 
-    // Two transactions that write one key: under SNAPSHOT the second is refused and can be tried again.
+    // Two transactions write the same key: at SNAPSHOT the second commit fails and can be retried.
     store::transaction first(db, TDB_ISOLATION_SNAPSHOT), second(db, TDB_ISOLATION_SNAPSHOT);
     first.put(users, "user:1", "Ada Lovelace");
     second.put(users, "user:1", "Ada King");

@@ -1,9 +1,9 @@
-/* The public C interface of TidesDB 9, as the library of Perigee has it: every structure, number and function has the layout, value
- * and signature that programs made for TidesDB 9.3 expect. What each call does here, and where that differs, is said in docs/c-api.md.
+/* The public C interface of TidesDB 9, implemented by Perigee: every structure, constant and function has the layout, value and
+ * signature that programs built for TidesDB 9.3 expect. docs/c-api.md describes what each call does, and the differences.
  *
- * Functions return TDB_SUCCESS or one of the TDB_ERR_ codes unless said otherwise; perigee_last_error() (perigee.h) says more.
- * Handles are numbers in the shape of pointers: one that is stale, null or made up is refused, never followed.
- * Times to live are seconds since 1970 (0 and less: never). Keys have 1 to 65536 bytes, values up to 1 GiB. */
+ * Functions return TDB_SUCCESS or one of the TDB_ERR_ codes unless documented otherwise; perigee_last_error() (perigee.h) returns
+ * the message. Handles are numbers in pointer types: stale, null and invented ones are refused, never dereferenced.
+ * A ttl is an expiry in seconds since 1970 (0 or less: never). Keys have 1 to 65536 bytes, values up to 1 GiB. */
 #ifndef TIDESDB_DB_H
 #define TIDESDB_DB_H
 
@@ -45,9 +45,9 @@ typedef struct tidesdb_txn_t tidesdb_txn_t;
 typedef struct tidesdb_iter_t tidesdb_iter_t;
 typedef struct tidesdb_objstore_t tidesdb_objstore_t;
 
-/* ---- numbers ---- */
+/* ---- constants ---- */
 
-/* What a call answers. */
+/* Return codes. */
 #define TDB_SUCCESS          0
 #define TDB_ERR_MEMORY       -1
 #define TDB_ERR_INVALID_ARGS -2
@@ -65,7 +65,7 @@ typedef struct tidesdb_objstore_t tidesdb_objstore_t;
 #define TDB_ERR_BUSY         -14
 #define TDB_ERR_PRECONDITION -15
 
-/* Sizes of fields that hold text, with its NUL. */
+/* Sizes of text fields, including the NUL. */
 #define TDB_MAX_COMPARATOR_NAME 64
 #define TDB_MAX_COMPARATOR_CTX  256
 #define TDB_MAX_CF_NAME_LEN     128
@@ -112,25 +112,25 @@ typedef enum
     TDB_SYNC_INTERVAL = 2
 } tidesdb_sync_mode_t;
 
-/* ---- functions of the program ---- */
+/* ---- callbacks ---- */
 
-/* Orders keys: less than, equal to or greater than 0. A total order, the same for ever under its name, called on any thread; it may
- * not call the library. */
+/* Compares keys: returns less than, equal to or greater than 0. Must be a total order that never changes under its name. Called on
+ * any thread; must not call the library. */
 typedef int (*tidesdb_comparator_fn)(const uint8_t *key1, size_t key1_size, const uint8_t *key2, size_t key2_size,
                                      void *ctx);
 
-/* An operation of a commit; what it points to lives as long as the call of the hook. */
+/* An operation of a commit; its pointers are valid during the call of the hook. */
 typedef struct tidesdb_commit_op_t
 {
     const uint8_t *key;
     size_t key_size;
     const uint8_t *value; /* null for a delete */
     size_t value_size;
-    time_t ttl;    /* when it expires; 0: never */
-    int is_delete; /* 0 put, 1 delete; see perigee.h for what else there can be */
+    time_t ttl;    /* expiry; 0: never */
+    int is_delete; /* 0 put, 1 delete; perigee.h documents further values */
 } tidesdb_commit_op_t;
 
-/* Hears of each commit to a family, once, in their order. What it answers is logged if it is not 0; the commit stands. */
+/* Called once for each commit to a column family, in commit order. A result other than 0 is logged; the commit is not affected. */
 typedef int (*tidesdb_commit_hook_fn)(const tidesdb_commit_op_t *ops, int num_ops, uint64_t commit_seq, void *ctx);
 
 typedef void *(*tidesdb_malloc_fn)(size_t size);
@@ -176,15 +176,15 @@ typedef struct
     size_t multipart_part_size;
 } tidesdb_objstore_s3_config_t;
 
-/* What each field does here: docs/c-api.md, "Settings". */
+/* docs/c-api.md, "Settings", describes the effect of each field. */
 typedef struct tidesdb_column_family_config_t
 {
     char name[TDB_MAX_CF_NAME_LEN];
     size_t write_buffer_size;    /* bytes of a memtable */
-    size_t level_size_ratio;     /* how much larger each level is */
+    size_t level_size_ratio;     /* size ratio of adjacent levels */
     int min_levels;
     int dividing_level_offset;
-    size_t klog_value_threshold; /* values of so many bytes go to a value log */
+    size_t klog_value_threshold; /* values of at least this many bytes are stored in a value log */
     compression_algorithm compression_algorithm;
     int enable_bloom_filter;
     double bloom_fpr;
@@ -200,7 +200,7 @@ typedef struct tidesdb_column_family_config_t
     int skip_list_max_level;
     float skip_list_probability;
     tidesdb_isolation_level_t default_isolation_level;
-    uint64_t min_disk_space;     /* bytes of the disk that stay free */
+    uint64_t min_disk_space;     /* bytes of disk space kept free */
     int l1_file_count_trigger;
     int l0_queue_stall_threshold;
     double tombstone_density_trigger;
@@ -222,15 +222,15 @@ typedef struct tidesdb_config_t
     size_t block_cache_size;
     size_t max_open_sstables;
     int log_to_file;          /* 1: into LOG in the database's directory */
-    size_t log_truncation_at; /* the file begins anew at this size; 0: never */
-    size_t max_memory_usage;  /* for everything together; 0: a quarter of the machine's */
+    size_t log_truncation_at; /* the file is truncated at this size; 0: never */
+    size_t max_memory_usage;  /* total memory limit; 0: a quarter of the machine's memory */
     int unified_memtable;
     size_t unified_memtable_write_buffer_size;
     int unified_memtable_skip_list_max_level;
     float unified_memtable_skip_list_probability;
     int unified_memtable_sync_mode;
     uint64_t unified_memtable_sync_interval_us;
-    tidesdb_objstore_t *object_store; /* must be null: there are no object stores yet */
+    tidesdb_objstore_t *object_store; /* must be null: object stores are not supported yet */
     tidesdb_objstore_config_t *object_store_config;
     int max_concurrent_flushes;
     int finish_compactions_on_close;
@@ -260,7 +260,7 @@ typedef struct tidesdb_stats_t
     double tombstone_ratio;
     uint64_t *level_tombstone_counts;
     double max_sst_density;
-    int max_sst_density_level; /* from 1 on; 0: no tables */
+    int max_sst_density_level; /* starts at 1; 0: no tables */
     uint64_t wal_bytes_written;
     uint64_t flush_bytes_written;
     uint64_t compaction_bytes_written;
@@ -316,7 +316,7 @@ typedef struct tidesdb_db_stats_t
     int replica_mode;
     uint64_t primary_epoch;
     uint64_t seen_epoch;
-    uint64_t uwal_bytes_written; /* of the one log that all families share */
+    uint64_t uwal_bytes_written; /* of the log shared by all column families */
     uint64_t wal_bytes_written;
     uint64_t flush_bytes_written;
     uint64_t compaction_bytes_written;
@@ -332,7 +332,7 @@ tidesdb_config_t tidesdb_default_config(void);
 tidesdb_column_family_config_t tidesdb_default_column_family_config(void);
 tidesdb_objstore_config_t tidesdb_objstore_default_config(void);
 
-/* The allocator of what is given away; null: C's. Not needed. 0, or -1 if it was set before (every tidesdb_open sets C's if none is). */
+/* Sets the allocator of returned memory; null: C's. Optional. Returns 0, or -1 if it was set before (tidesdb_open sets C's if none is). */
 int tidesdb_init(tidesdb_malloc_fn malloc_fn, tidesdb_calloc_fn calloc_fn, tidesdb_realloc_fn realloc_fn,
                  tidesdb_free_fn free_fn);
 void tidesdb_finalize(void);
@@ -373,8 +373,8 @@ int tidesdb_drop_column_family(tidesdb_t *db, const char *name);
 int tidesdb_delete_column_family(tidesdb_t *db, tidesdb_column_family_t *cf);
 int tidesdb_rename_column_family(tidesdb_t *db, const char *old_name, const char *new_name);
 int tidesdb_clone_column_family(tidesdb_t *db, const char *src_name, const char *dst_name);
-tidesdb_column_family_t *tidesdb_get_column_family(tidesdb_t *db, const char *name); /* null: there is none */
-/* The array and each name are to be given back with tidesdb_free (or free). */
+tidesdb_column_family_t *tidesdb_get_column_family(tidesdb_t *db, const char *name); /* null: does not exist */
+/* The caller frees the array and each name with tidesdb_free (or free). */
 int tidesdb_list_column_families(tidesdb_t *db, char ***names, int *count);
 int tidesdb_cf_config_load_from_ini(const char *ini_file, const char *section_name,
                                     tidesdb_column_family_config_t *config);
@@ -403,7 +403,7 @@ int tidesdb_txn_begin(tidesdb_t *db, tidesdb_txn_t **txn); /* read committed */
 int tidesdb_txn_begin_with_isolation(tidesdb_t *db, tidesdb_isolation_level_t isolation, tidesdb_txn_t **txn);
 int tidesdb_txn_put(tidesdb_txn_t *txn, tidesdb_column_family_t *cf, const uint8_t *key, size_t key_size,
                     const uint8_t *value, size_t value_size, time_t ttl);
-/* The value is to be given back with tidesdb_free (or free). */
+/* The caller frees the value with tidesdb_free (or free). */
 int tidesdb_txn_get(tidesdb_txn_t *txn, tidesdb_column_family_t *cf, const uint8_t *key, size_t key_size,
                     uint8_t **value, size_t *value_size);
 int tidesdb_txn_get_notrack(tidesdb_txn_t *txn, tidesdb_column_family_t *cf, const uint8_t *key, size_t key_size,
@@ -419,7 +419,7 @@ int tidesdb_txn_savepoint(tidesdb_txn_t *txn, const char *name);
 int tidesdb_txn_rollback_to_savepoint(tidesdb_txn_t *txn, const char *name);
 int tidesdb_txn_release_savepoint(tidesdb_txn_t *txn, const char *name);
 
-/* ---- iterators: one thread at a time; what they show belongs to them, until they move ---- */
+/* ---- iterators: one thread at a time; returned keys and values are valid until the iterator moves ---- */
 
 int tidesdb_iter_new(tidesdb_txn_t *txn, tidesdb_column_family_t *cf, tidesdb_iter_t **iter);
 int tidesdb_iter_seek(tidesdb_iter_t *iter, const uint8_t *key, size_t key_size);
@@ -435,7 +435,7 @@ int tidesdb_iter_key_value(tidesdb_iter_t *iter, uint8_t **key, size_t *key_size
                            size_t *value_size);
 void tidesdb_iter_free(tidesdb_iter_t *iter);
 
-/* ---- object stores: not there yet; a connector is made only to be refused by tidesdb_open, S3's is null ---- */
+/* ---- object stores: not supported yet; tidesdb_open refuses a connector, and S3 connectors are null ---- */
 
 tidesdb_objstore_t *tidesdb_objstore_fs_create(const char *root_dir);
 tidesdb_objstore_t *tidesdb_objstore_s3_create(const char *endpoint, const char *bucket, const char *prefix,

@@ -1,4 +1,4 @@
-/* Connectors to object stores are declared in db.h; there are none yet. */
+/* Connectors to object stores are declared in db.h; none are supported yet. */
 #ifndef TIDESDB_OBJSTORE_H
 #define TIDESDB_OBJSTORE_H
 #include "db.h"

@@ -1,4 +1,4 @@
-/* The interface of db.h with the names of its defaults, for programs that are written in C or C++. */
+/* The interface of db.h and the names of its default settings, for programs in C or C++. */
 #ifndef TIDESDB_TIDESDB_H
 #define TIDESDB_TIDESDB_H
 
@@ -33,7 +33,7 @@ extern "C"
 {
 #endif
 
-/* A line of the program's own in the log, as for printf. */
+/* Writes a line of the program to the log, formatted as by printf. */
 void tidesdb_log_write(int level, const char *file, int line, const char *fmt, ...);
 
 #ifdef __cplusplus

@@ -1,4 +1,4 @@
-/* The version of the interface: that of TidesDB. The library's own is perigee_version() (perigee.h). */
+/* Version of the interface, which is TidesDB's. perigee_version() (perigee.h) returns the library's own version. */
 #ifndef TIDESDB_VERSION_H
 #define TIDESDB_VERSION_H
 
@@ -7,7 +7,7 @@
 #define TIDESDB_VERSION_PATCH 14
 #define TIDESDB_VERSION "9.3.14"
 
-/* Compressions that are there: all. */
+/* Available compression algorithms: all. */
 #define TIDESDB_HAVE_SNAPPY
 #define TIDESDB_HAVE_LZ4
 #define TIDESDB_HAVE_ZSTD

@@ -1,7 +1,6 @@
-/* Hash functions with the names and values of xxHash, for clients of TidesDB that include <tidesdb/xxhash.h>: the functions that take
- * all bytes at once. They are in libtidesdb; no other package is needed. XXH_INLINE_ALL and its like may be defined and change
- * nothing. Where xxHash's own <xxhash.h> was included before, this header adds nothing; where it is needed as well (for hashing in
- * pieces), include it first. */
+/* Hash functions with the names and values of xxHash, for clients of TidesDB that include <tidesdb/xxhash.h>: the one-shot
+ * functions. They are in libtidesdb; no other package is needed. Macros such as XXH_INLINE_ALL have no effect. If xxHash's own
+ * <xxhash.h> was included before, this header adds nothing; if it is needed as well (for streaming), include it first. */
 #ifndef TIDESDB_XXHASH_H
 #define TIDESDB_XXHASH_H
 

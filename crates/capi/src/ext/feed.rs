@@ -1,5 +1,5 @@
-//! The feed of changes: every commit and every change of families from a position on, as arrays
-//! that live until the next call.
+//! The change feed: every commit and every change of column families from a position on, as arrays
+//! that are valid until the next call.
 
 use crate::abi::Handle;
 use crate::catalog::{SETTINGS_FAMILY, c_name};
@@ -29,7 +29,7 @@ pub struct ChangeOp {
     pub expires_ms: u64,
 }
 
-/// A commit, or a change of a family.
+/// A commit, or a change of a column family.
 #[repr(C)]
 #[allow(missing_docs)]
 pub struct ChangeInfo {
@@ -48,7 +48,7 @@ pub struct ChangeInfo {
     pub reserved: u32,
 }
 
-/// A feed with what it told last.
+/// A feed and the last change it delivered.
 pub struct Feed {
     changes: Changes,
     delivered: Option<Box<DeliveredChange>>,
@@ -60,9 +60,9 @@ struct DeliveredChange {
     info: ChangeInfo,
 }
 
-// SAFETY: the pointers in it lead into `change`, which is not changed and lives as long.
+// SAFETY: the pointers refer to `change`, which is not modified and lives as long.
 unsafe impl Send for DeliveredChange {}
-// SAFETY: the same.
+// SAFETY: as above.
 unsafe impl Sync for DeliveredChange {}
 
 static FEEDS: HandleTable<Feed> = HandleTable::new(5);
@@ -83,7 +83,8 @@ fn bound_key<'a>(b: &Bound<&'a [u8]>) -> &'a [u8] {
     }
 }
 
-/// 0 put, 1 delete, 2 delete of a range, 3 merge, 4 single delete: the numbers of hooks.
+/// Converts an operation. Kinds: 0 put, 1 delete, 2 range delete, 3 merge, 4 single delete, as in
+/// hooks.
 fn to_change_op(op: &ChangeOperation<'_>) -> ChangeOp {
     let none: &[u8] = &[];
     let (kind, key, value, expires) = match &op.kind {
@@ -109,7 +110,7 @@ fn to_change_op(op: &ChangeOperation<'_>) -> ChangeOp {
     }
 }
 
-/// Whether a change is about the settings that the library keeps for itself.
+/// Returns true for changes of the library's own settings, which are not delivered.
 fn is_internal(change: &Change) -> bool {
     match change {
         Change::Commit(commit) => commit.operations().all(|op| op.family_name == SETTINGS_FAMILY),
@@ -136,9 +137,9 @@ fn to_delivered(change: Change, position: u64) -> Box<DeliveredChange> {
         source: 0,
         reserved: 0,
     };
-    let mut told = Box::new(DeliveredChange { change, ops: Vec::new(), info: empty });
-    // The box is where it stays: what is pointed to from here on does not move.
-    let DeliveredChange { change, ops, info } = &mut *told;
+    let mut delivered = Box::new(DeliveredChange { change, ops: Vec::new(), info: empty });
+    // The box is not moved from here on, so pointers to its contents stay valid.
+    let DeliveredChange { change, ops, info } = &mut *delivered;
     match change {
         Change::Commit(commit) => {
             let seen = commit.operations().filter(|op| op.family_name != SETTINGS_FAMILY);
@@ -165,18 +166,18 @@ fn to_delivered(change: Change, position: u64) -> Box<DeliveredChange> {
         }
         _ => info.kind = KIND_OTHER,
     }
-    told
+    delivered
 }
 
-/// A feed of everything that was committed after operation `since`.
+/// Opens a feed of all changes after the sequence number `since`.
 ///
 /// # Safety
-/// `feed` is null or a place for a pointer.
+/// `feed` is null or valid for writing a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_changes_new(db: Handle, since: u64, feed: *mut Handle) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let place = unsafe { out_param(feed) }?;
         *place = null_mut();
         let changes = db.engine()?.changes(since)?;
@@ -185,11 +186,11 @@ pub unsafe extern "C" fn perigee_changes_new(db: Handle, since: u64, feed: *mut 
     })
 }
 
-/// The next change, waiting for it at most so long; it lives until the next call with this feed.
-/// `TDB_ERR_NOT_FOUND`: none came.
+/// Returns the next change, and waits for it at most the given time; valid until the next call with
+/// this feed. `TDB_ERR_NOT_FOUND`: no change within that time.
 ///
 /// # Safety
-/// `change` is null or a place for a pointer.
+/// `change` is null or valid for writing a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_changes_next(
     feed: Handle,
@@ -197,7 +198,7 @@ pub unsafe extern "C" fn perigee_changes_next(
     change: *mut *const ChangeInfo,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let place = unsafe { out_param(change) }?;
         *place = null();
         let mut feed = FEEDS.lock(feed as usize)?;
@@ -210,13 +211,15 @@ pub unsafe extern "C" fn perigee_changes_next(
             match next {
                 Some(change) if is_internal(&change) => {}
                 next => {
-                    break next.ok_or_else(|| NOT_FOUND.with_message("no change has come yet"))?;
+                    break next.ok_or_else(|| {
+                        NOT_FOUND.with_message("no change within the given time")
+                    })?;
                 }
             }
         };
         let position = feed.changes.position();
-        let told = feed.delivered.insert(to_delivered(change, position));
-        *place = &raw const told.info;
+        let delivered = feed.delivered.insert(to_delivered(change, position));
+        *place = &raw const delivered.info;
         Ok(())
     })
 }

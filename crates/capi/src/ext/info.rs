@@ -1,4 +1,4 @@
-//! What the library and a database say of themselves.
+//! Version, last error, statistics and verification of a database.
 
 use crate::abi::Handle;
 use crate::alloc;
@@ -7,7 +7,7 @@ use crate::ffi::{call, out_param};
 use crate::state::database;
 use std::ffi::{CStr, c_char, c_int};
 
-/// The version of the library.
+/// Returns the version of the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn perigee_version() -> *const c_char {
     const VERSION: &CStr =
@@ -18,7 +18,7 @@ pub extern "C" fn perigee_version() -> *const c_char {
     VERSION.as_ptr()
 }
 
-/// What the last error of this thread was about, in words; valid until this thread asks again.
+/// Returns the message of the last error on this thread; valid until the next call on this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn perigee_last_error() -> *const c_char {
     last_error_c()
@@ -29,43 +29,43 @@ fn return_text(text: &str, place: &mut *mut c_char) -> crate::code::Result<()> {
     Ok(())
 }
 
-/// Every statistic of a database as JSON, to be given back.
+/// Returns all statistics of a database as JSON, to be freed by the caller.
 ///
 /// # Safety
-/// `json` is null or a place for a pointer.
+/// `json` is null or valid for writing a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_stats_json(db: Handle, json: *mut *mut c_char) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let place = unsafe { out_param(json) }?;
         return_text(&db.engine()?.stats().to_json(), place)
     })
 }
 
-/// The same in the text format of Prometheus, to be given back.
+/// Returns all statistics in the text format of Prometheus, to be freed by the caller.
 ///
 /// # Safety
-/// `text` is null or a place for a pointer.
+/// `text` is null or valid for writing a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_metrics(db: Handle, text: *mut *mut c_char) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let place = unsafe { out_param(text) }?;
         return_text(&db.engine()?.metrics(), place)
     })
 }
 
-/// Reads and checks every stored byte; how many errors there were.
+/// Reads and checks every stored byte. Returns the number of errors.
 ///
 /// # Safety
-/// `errors` is null or a place for the answer.
+/// `errors` is null or valid for writing the result.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_verify(db: Handle, errors: *mut u64) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let place = unsafe { out_param(errors) }?;
         let report = db.engine()?.verify()?;
         *place = report.errors.len() as u64;
@@ -76,29 +76,29 @@ pub unsafe extern "C" fn perigee_verify(db: Handle, errors: *mut u64) -> c_int {
     })
 }
 
-/// The number of the last operation that readers see.
+/// Returns the sequence number of the last visible operation.
 ///
 /// # Safety
-/// `seq` is null or a place for the answer.
+/// `seq` is null or valid for writing the result.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_latest_seq(db: Handle, seq: *mut u64) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         *unsafe { out_param(seq) }? = db.engine()?.latest_seq();
         Ok(())
     })
 }
 
-/// The oldest number that can still be read.
+/// Returns the oldest readable sequence number.
 ///
 /// # Safety
-/// `seq` is null or a place for the answer.
+/// `seq` is null or valid for writing the result.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_oldest_readable_seq(db: Handle, seq: *mut u64) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         *unsafe { out_param(seq) }? = db.engine()?.oldest_readable_seq();
         Ok(())
     })

@@ -1,5 +1,5 @@
-//! What Perigee has beyond TidesDB's API, for C: `perigee.h`. Rooms by subject; they share the
-//! handles of the rest.
+//! Features of Perigee beyond TidesDB's API, for C: `perigee.h`. One module per subject; they share
+//! the handles of the other modules.
 
 pub mod open;
 pub mod txn;

@@ -1,4 +1,5 @@
-//! Opening with options that TidesDB's configuration has no field for, and users' merge operators.
+//! Opens databases with options that TidesDB's configuration lacks, and with user-defined merge
+//! operators.
 
 use crate::abi::{Config, Handle};
 use crate::code::{INVALID_ARGS, Result};
@@ -12,8 +13,8 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Joins an operand to what is below it: appends to `out` by `append(out, bytes, size)`. 0, or the
-/// two cannot be joined.
+/// Merges an operand into the older value: appends the result to `out` by `append(out, bytes,
+/// size)`. Returns 0, or another value if the two cannot be merged.
 pub type MergeFn = unsafe extern "C-unwind" fn(
     key: *const u8,
     key_size: usize,
@@ -26,7 +27,7 @@ pub type MergeFn = unsafe extern "C-unwind" fn(
     ctx: *mut c_void,
 ) -> c_int;
 
-/// A user's merge operator.
+/// A user-defined merge operator.
 #[repr(C)]
 #[derive(Clone, Copy)]
 #[allow(missing_docs)]
@@ -36,7 +37,7 @@ pub struct Operator {
     pub ctx: *mut c_void,
 }
 
-/// Options beyond TidesDB's; zero everywhere but in `size` changes nothing.
+/// Options beyond TidesDB's; zero in all fields except `size` changes nothing.
 #[repr(C)]
 #[derive(Clone, Copy)]
 #[allow(missing_docs)]
@@ -55,7 +56,7 @@ pub struct OpenOptions {
     pub merge_operators: *const Operator,
 }
 
-/// Options to start from.
+/// Returns the default options.
 #[unsafe(no_mangle)]
 pub extern "C" fn perigee_default_options() -> OpenOptions {
     OpenOptions {
@@ -80,18 +81,17 @@ struct UserMergeOperator {
     context: *mut c_void,
 }
 
-// SAFETY: the program has given function and context for use by any thread, as the interface says.
+// SAFETY: the program guarantees that function and context may be used on any thread.
 unsafe impl Send for UserMergeOperator {}
-// SAFETY: the same.
+// SAFETY: as above.
 unsafe impl Sync for UserMergeOperator {}
 
-/// What a user's operator appends with.
+/// Appends bytes to the result of a user's merge operator.
 unsafe extern "C" fn append(out: *mut c_void, bytes: *const u8, size: usize) {
     if out.is_null() || bytes.is_null() || size > isize::MAX as usize {
         return;
     }
-    // SAFETY: `out` is the vector that `merge` below has passed; the bytes are as many as the
-    // user's function says.
+    // SAFETY: `out` is the vector passed by `merge` below; the user's function guarantees the size.
     unsafe { (*out.cast::<Vec<u8>>()).extend_from_slice(std::slice::from_raw_parts(bytes, size)) }
 }
 
@@ -109,8 +109,8 @@ impl MergeOperator for UserMergeOperator {
         let _within = CallbackScope::comparator();
         let (below, size) = left.map_or((std::ptr::null(), 0), |l| (l.as_ptr(), l.len()));
         let to: *mut Vec<u8> = out;
-        // SAFETY: the program has given the function for such calls; everything passed lives
-        // through the call.
+        // SAFETY: the program registered the function for such calls; all arguments outlive the
+        // call.
         let code = unsafe {
             (self.merge)(
                 key.as_ptr(),
@@ -128,23 +128,25 @@ impl MergeOperator for UserMergeOperator {
             0 => Ok(()),
             code => Err(Error::new(
                 ErrorKind::InvalidArgument,
-                format!("the merge operator {:?} answered {code}", self.name),
+                format!("the merge operator {:?} returned {code}", self.name),
             )),
         }
     }
 }
 
-/// The options with those of C in force.
+/// Adds these options to those of TidesDB's configuration.
 ///
 /// # Safety
-/// `merge_operators` has as many elements as is said; their names are null or text.
+/// `merge_operators` points to the given number of elements; their names are null or NUL-terminated
+/// strings.
 unsafe fn apply_open_options(mut all: Options, o: &OpenOptions) -> Result<Options> {
     if o.size != size_of::<OpenOptions>() {
-        return Err(INVALID_ARGS
-            .with_message("begin with perigee_default_options() and change what is to change"));
+        return Err(
+            INVALID_ARGS.with_message("initialise the options with perigee_default_options()")
+        );
     }
     if o.history_operations > 0 && o.history_us > 0 {
-        return Err(INVALID_ARGS.with_message("history_operations or history_us, not both"));
+        return Err(INVALID_ARGS.with_message("set history_operations or history_us, not both"));
     }
     all = all.read_only(o.read_only != 0).salvage_readonly(o.salvage_readonly != 0);
     all = all.error_if_exists(o.error_if_exists != 0).create_if_missing(o.must_exist == 0);
@@ -162,16 +164,17 @@ unsafe fn apply_open_options(mut all: Options, o: &OpenOptions) -> Result<Option
         all = all.space_amplification(o.space_amplification);
     }
     if o.num_merge_operators > 256 || (o.num_merge_operators > 0 && o.merge_operators.is_null()) {
-        return Err(INVALID_ARGS.with_message("merge_operators: at most 256, in an array"));
+        return Err(INVALID_ARGS
+            .with_message("merge_operators: an array of at most 256 elements is required"));
     }
     for i in 0..o.num_merge_operators as usize {
-        // SAFETY: the caller says that the array has so many.
+        // SAFETY: the caller guarantees the length of the array.
         let operator = unsafe { *o.merge_operators.add(i) };
-        // SAFETY: null or text, says the caller.
+        // SAFETY: null or a NUL-terminated string, guaranteed by the caller.
         let name = unsafe { text(operator.name) }?.to_owned();
         let merge = operator
             .merge
-            .ok_or_else(|| INVALID_ARGS.with_message("a merge operator without a function"))?;
+            .ok_or_else(|| INVALID_ARGS.with_message("the function of a merge operator is null"))?;
         all = all.register_merge_operator(Arc::new(UserMergeOperator {
             name,
             merge,
@@ -184,7 +187,8 @@ unsafe fn apply_open_options(mut all: Options, o: &OpenOptions) -> Result<Option
 /// Opens a database with options beyond TidesDB's.
 ///
 /// # Safety
-/// `config` and `options` are null or whole structures, `db` null or a place for a pointer.
+/// `config` and `options` are null or point to valid structures, `db` is null or valid for writing
+/// a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_open(
     config: *const Config,
@@ -193,11 +197,11 @@ pub unsafe extern "C" fn perigee_open(
 ) -> c_int {
     alloc::ensure_initialized();
     let code = call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let (c, o, place) =
             unsafe { (struct_param(config)?, struct_param(options)?, out_param(db)?) };
         *place = null_mut();
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         *place = database::open_database(c, |all| unsafe { apply_open_options(all, o) })? as Handle;
         Ok(())
     });
@@ -207,16 +211,16 @@ pub unsafe extern "C" fn perigee_open(
     code
 }
 
-/// Gives a family the way that operands are merged: `counter`, `append:` and a separator, or
-/// `user:` and a registered name.
+/// Sets the merge operator of a column family: `counter`, `append:` and a separator, or `user:` and
+/// a registered name.
 ///
 /// # Safety
-/// `rule` is null or text.
+/// `rule` is null or a NUL-terminated string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_cf_set_merge_operator(cf: Handle, rule: *const c_char) -> c_int {
     call(|| {
         let cf = family(cf)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let rule = MergeRule::from_stored_name(unsafe { text(rule) }?)?;
         Ok(cf.inner.set_options(cf.inner.options().merge_operator(rule))?)
     })

@@ -1,5 +1,5 @@
-//! Snapshots: the database as it was at a moment, now or in the past, for this process or under a
-//! name over restarts.
+//! Snapshots: the state of the database now or at a past sequence number, for this process or, with
+//! a name, across restarts.
 
 use crate::abi::Handle;
 use crate::alloc;
@@ -13,69 +13,69 @@ use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-/// A snapshot and whose it is.
+/// A snapshot and its database.
 pub struct OwnedSnapshot(Arc<Database>, Snapshot);
 
 static SNAPSHOTS: HandleTable<OwnedSnapshot> = HandleTable::new(6);
 
-/// Gives a snapshot a handle.
+/// Inserts a snapshot and stores its handle in `out`.
 ///
 /// # Safety
-/// `place` is null or may be written to.
+/// `out` is null or valid for writing a pointer.
 unsafe fn insert_snapshot(
     db: Handle,
-    place: *mut Handle,
+    out: *mut Handle,
     take: impl FnOnce(&perigee::Db) -> Result<Snapshot>,
 ) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: the caller's caller says that it is null or a place.
-        let place = unsafe { out_param(place) }?;
-        *place = null_mut();
+        // SAFETY: the caller's caller guarantees that it is null or valid for writing.
+        let out = unsafe { out_param(out) }?;
+        *out = null_mut();
         let taken = OwnedSnapshot(Arc::clone(&db), take(db.engine()?)?);
-        *place = SNAPSHOTS.insert(taken)? as Handle;
+        *out = SNAPSHOTS.insert(taken)? as Handle;
         Ok(())
     })
 }
 
-/// The database as it is now.
+/// Opens a snapshot of the current state.
 ///
 /// # Safety
-/// `snapshot` is null or a place for a pointer.
+/// `snapshot` is null or valid for writing a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_snapshot_new(db: Handle, snapshot: *mut Handle) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the caller's guarantees are passed on.
     unsafe { insert_snapshot(db, snapshot, |db| Ok(db.snapshot()?)) }
 }
 
-/// The database as it was at a number.
+/// Opens a snapshot at a past sequence number.
 ///
 /// # Safety
-/// `snapshot` is null or a place for a pointer.
+/// `snapshot` is null or valid for writing a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_snapshot_at(db: Handle, seq: u64, snapshot: *mut Handle) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the caller's guarantees are passed on.
     unsafe { insert_snapshot(db, snapshot, |db| Ok(db.snapshot_at(seq)?)) }
 }
 
-/// The database as it was when the snapshot of that name was made.
+/// Opens the named snapshot.
 ///
 /// # Safety
-/// `name` is null or text, `snapshot` null or a place for a pointer.
+/// `name` is null or a NUL-terminated string, `snapshot` null or valid for writing a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_snapshot_open(
     db: Handle,
     name: *const c_char,
     snapshot: *mut Handle,
 ) -> c_int {
-    // SAFETY: passed on.
+    // SAFETY: the caller's guarantees are passed on.
     unsafe { insert_snapshot(db, snapshot, |db| Ok(db.named_snapshot(text(name)?)?)) }
 }
 
-/// Makes a snapshot with a name, which stays until it is dropped; `seq` may be null.
+/// Creates a named snapshot, which is kept until it is dropped; `seq` may be null.
 ///
 /// # Safety
-/// `name` is null or text, `seq` null or a place for the answer.
+/// `name` is null or a NUL-terminated string, `seq` null or valid for writing the result.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_snapshot_create(
     db: Handle,
@@ -84,38 +84,40 @@ pub unsafe extern "C" fn perigee_snapshot_create(
 ) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: says the caller.
-        let (made, place) = unsafe { (db.engine()?.create_snapshot(text(name)?)?, seq.as_mut()) };
-        if let Some(place) = place {
-            *place = made;
+        // SAFETY: guaranteed by the caller.
+        let (made, out) = unsafe { (db.engine()?.create_snapshot(text(name)?)?, seq.as_mut()) };
+        if let Some(out) = out {
+            *out = made;
         }
         Ok(())
     })
 }
 
-/// Drops a snapshot with a name.
+/// Drops a named snapshot.
 ///
 /// # Safety
-/// `name` is null or text.
+/// `name` is null or a NUL-terminated string.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_snapshot_drop(db: Handle, name: *const c_char) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         Ok(db.engine()?.drop_snapshot(unsafe { text(name) }?)?)
     })
 }
 
-/// The number of the last operation that a snapshot sees; 0 for a bad handle.
+/// Returns the sequence number of the last operation visible to a snapshot; 0 for an invalid
+/// handle.
 #[unsafe(no_mangle)]
 pub extern "C" fn perigee_snapshot_seq(snapshot: Handle) -> u64 {
     call_or(0, || Ok(SNAPSHOTS.pin(snapshot as usize)?.1.sequence()))
 }
 
-/// The value of a key in a snapshot, to be given back.
+/// Returns the value of a key in a snapshot, to be freed by the caller.
 ///
 /// # Safety
-/// The key is as long as is said, or null; the others are null or places for answers.
+/// The key is null or valid for the given size; the others are null or valid for writing the
+/// results.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_snapshot_get(
     snapshot: Handle,
@@ -126,22 +128,22 @@ pub unsafe extern "C" fn perigee_snapshot_get(
     value_size: *mut usize,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
-        let (key, place, size) =
+        // SAFETY: guaranteed by the caller.
+        let (key, out, size) =
             unsafe { (key(key_, key_size)?, out_param(value)?, out_param(value_size)?) };
         let (snapshot, cf) = (SNAPSHOTS.pin(snapshot as usize)?, family(cf)?);
         check_same_database(&snapshot, &cf.database)?;
         let found = snapshot.1.get_pinned(&cf.inner, key)?.ok_or_else(key_not_found)?;
-        *place = alloc::copy_bytes(&found)?;
+        *out = alloc::copy_bytes(&found)?;
         *size = found.len();
         Ok(())
     })
 }
 
-/// An iterator over a family in a snapshot; it is moved, read and freed like every other.
+/// Creates an iterator over a column family in a snapshot; it is used and freed like any other.
 ///
 /// # Safety
-/// `iter` is null or a place for a pointer.
+/// `iter` is null or valid for writing a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_snapshot_iter(
     snapshot: Handle,
@@ -149,12 +151,12 @@ pub unsafe extern "C" fn perigee_snapshot_iter(
     iter: *mut Handle,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
-        let place = unsafe { out_param(iter) }?;
-        *place = null_mut();
+        // SAFETY: guaranteed by the caller.
+        let out = unsafe { out_param(iter) }?;
+        *out = null_mut();
         let (snapshot, cf) = (SNAPSHOTS.pin(snapshot as usize)?, family(cf)?);
         check_same_database(&snapshot, &cf.database)?;
-        *place = insert_cursor(snapshot.1.cursor(&cf.inner)?)?;
+        *out = insert_cursor(snapshot.1.cursor(&cf.inner)?)?;
         Ok(())
     })
 }
@@ -163,10 +165,11 @@ fn check_same_database(snapshot: &OwnedSnapshot, database: &Arc<Database>) -> Re
     if Arc::ptr_eq(&snapshot.0, database) {
         return Ok(());
     }
-    Err(INVALID_ARGS.with_message("the column family is of another database than the snapshot"))
+    Err(INVALID_ARGS
+        .with_message("the column family belongs to another database than the snapshot"))
 }
 
-/// Frees a snapshot; what it kept alive may go.
+/// Frees a snapshot; versions that only it kept may then be removed.
 #[unsafe(no_mangle)]
 pub extern "C" fn perigee_snapshot_free(snapshot: Handle) {
     call(|| SNAPSHOTS.remove(snapshot as usize).map(drop));

@@ -1,4 +1,4 @@
-//! Transactions beyond TidesDB's: options, locks, range deletes, merges, two-phase commit.
+//! Transaction features beyond TidesDB's: options, locks, range deletes, merges, two-phase commit.
 
 use crate::abi::Handle;
 use crate::code::{INVALID_ARGS, Result};
@@ -11,8 +11,8 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::time::Duration;
 
-/// How a transaction is begun. Zero everywhere but in `size` is what
-/// `tidesdb_txn_begin_with_isolation(db, 0, ...)` does.
+/// Options of a transaction. Zero in all fields except `size` is equivalent to
+/// `tidesdb_txn_begin_with_isolation(db, 0, ...)`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 #[allow(missing_docs)]
@@ -40,7 +40,7 @@ const DEFAULT_OPTIONS: TransactionOptions = TransactionOptions {
     spill_bytes: 0,
 };
 
-/// Options to start from: snapshot isolation.
+/// Returns the default options: snapshot isolation.
 #[unsafe(no_mangle)]
 pub extern "C" fn perigee_txn_default_options() -> TransactionOptions {
     DEFAULT_OPTIONS
@@ -48,9 +48,9 @@ pub extern "C" fn perigee_txn_default_options() -> TransactionOptions {
 
 fn txn_options(o: &TransactionOptions) -> Result<TxnOptions> {
     if o.size != size_of::<TransactionOptions>() || o.reserved != 0 {
-        return Err(INVALID_ARGS.with_message(
-            "begin with perigee_txn_default_options() and change what is to change",
-        ));
+        return Err(
+            INVALID_ARGS.with_message("initialise the options with perigee_txn_default_options()")
+        );
     }
     let mut all = TxnOptions::new().read_only(o.read_only != 0).pessimistic(o.pessimistic != 0);
     if o.lock_timeout_us > 0 {
@@ -68,7 +68,7 @@ fn txn_options(o: &TransactionOptions) -> Result<TxnOptions> {
 /// Begins a transaction with options.
 ///
 /// # Safety
-/// `options` is null or a whole structure, `txn` null or a place for a pointer.
+/// `options` is null or points to a valid structure, `txn` null or valid for writing a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_txn_begin(
     db: Handle,
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn perigee_txn_begin(
 ) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let (o, place) = unsafe { (struct_param(options_)?, out_param(txn)?) };
         *place = null_mut();
         let txn = Txn::begin(&db, config::isolation_from_c(o.isolation)?, txn_options(o)?)?;
@@ -86,14 +86,14 @@ pub unsafe extern "C" fn perigee_txn_begin(
     })
 }
 
-/// Commits, and tells the number of the last operation.
+/// Commits, and returns the sequence number of the last operation.
 ///
 /// # Safety
-/// `seq` is null or a place for the answer.
+/// `seq` is null or valid for writing the result.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_txn_commit(txn: Handle, seq: *mut u64) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let place = unsafe { out_param(seq) }?;
         *place = TXNS.lock(txn as usize)?.commit()?;
         Ok(())
@@ -107,8 +107,9 @@ fn lock_mode(mode: c_int) -> Result<LockMode> {
         3 => LockMode::Gap,
         4 => LockMode::Insert,
         _ => {
-            return Err(INVALID_ARGS
-                .with_message("a lock is 1 (shared), 2 (exclusive), 3 (gap) or 4 (insert)"));
+            return Err(INVALID_ARGS.with_message(
+                "the lock mode must be 1 (shared), 2 (exclusive), 3 (gap) or 4 (insert)",
+            ));
         }
     })
 }
@@ -116,7 +117,7 @@ fn lock_mode(mode: c_int) -> Result<LockMode> {
 /// Locks a key.
 ///
 /// # Safety
-/// The key is as long as is said, or null.
+/// The key is null or valid for the given size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_txn_lock(
     txn: Handle,
@@ -126,16 +127,16 @@ pub unsafe extern "C" fn perigee_txn_lock(
     lock: c_int,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let (key, mode) = (unsafe { key(key_, key_size) }?, lock_mode(lock)?);
         TXNS.lock(txn as usize)?.read(cf, |t, f| t.lock(f, key, mode))
     })
 }
 
-/// Locks every key of a range, those that are not there too.
+/// Locks every key of a range, including keys that do not exist.
 ///
 /// # Safety
-/// The keys are as long as is said, or null.
+/// The keys are null or valid for the given sizes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_txn_lock_range(
     txn: Handle,
@@ -147,16 +148,17 @@ pub unsafe extern "C" fn perigee_txn_lock_range(
     lock: c_int,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let (range, mode) = (unsafe { range(start, start_size, end, end_size) }?, lock_mode(lock)?);
         TXNS.lock(txn as usize)?.read(cf, |t, f| t.lock_range::<&[u8]>(f, range, mode))
     })
 }
 
-/// Locks a key, then reads it; the value is to be given back.
+/// Locks a key, then reads it; the value is to be freed by the caller.
 ///
 /// # Safety
-/// The key is as long as is said, or null; the others are null or places for answers.
+/// The key is null or valid for the given size; the others are null or valid for writing the
+/// results.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_txn_get_for_update(
     txn: Handle,
@@ -170,7 +172,7 @@ pub unsafe extern "C" fn perigee_txn_get_for_update(
     match lock_mode(lock) {
         Err(_) => call(|| lock_mode(lock).map(drop)),
         Ok(mode) => {
-            // SAFETY: passed on.
+            // SAFETY: the caller's guarantees are passed on.
             unsafe {
                 get(txn, cf, key, key_size, value, value_size, |t, f, key| {
                     t.get_for_update(f, key, mode)
@@ -180,10 +182,10 @@ pub unsafe extern "C" fn perigee_txn_get_for_update(
     }
 }
 
-/// Removes every key of a range, in one operation.
+/// Deletes every key of a range, in one operation.
 ///
 /// # Safety
-/// The keys are as long as is said, or null.
+/// The keys are null or valid for the given sizes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_txn_delete_range(
     txn: Handle,
@@ -194,16 +196,16 @@ pub unsafe extern "C" fn perigee_txn_delete_range(
     end_size: usize,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let range = unsafe { range(start, start_size, end, end_size) }?;
         TXNS.lock(txn as usize)?.write(cf, |t, f| t.delete_range::<&[u8]>(f, range))
     })
 }
 
-/// Removes every key that starts with a prefix, in one operation.
+/// Deletes every key with a prefix, in one operation.
 ///
 /// # Safety
-/// The prefix is as long as is said, or null.
+/// The prefix is null or valid for the given size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_txn_delete_prefix(
     txn: Handle,
@@ -212,16 +214,16 @@ pub unsafe extern "C" fn perigee_txn_delete_prefix(
     prefix_size: usize,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let prefix = unsafe { key(prefix, prefix_size) }?;
         TXNS.lock(txn as usize)?.write(cf, |t, f| t.delete_prefix(f, prefix))
     })
 }
 
-/// Merges an operand into the value of a key, by the family's operator.
+/// Merges an operand into the value of a key, with the column family's operator.
 ///
 /// # Safety
-/// Key and operand are as long as is said, or null.
+/// Key and operand are null or valid for the given sizes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_txn_merge(
     txn: Handle,
@@ -232,7 +234,7 @@ pub unsafe extern "C" fn perigee_txn_merge(
     operand_size: usize,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let (key, operand) = unsafe {
             (key(key_, key_size)?, bytes(operand, operand_size, limits::VALUE_BYTES_MAX)?)
         };
@@ -240,10 +242,10 @@ pub unsafe extern "C" fn perigee_txn_merge(
     })
 }
 
-/// Makes a transaction durable under an identifier, without deciding it.
+/// Prepares a transaction: makes it durable under an identifier, without a decision.
 ///
 /// # Safety
-/// The identifier is as long as is said, or null.
+/// The identifier is null or valid for the given size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_txn_prepare(
     txn: Handle,
@@ -251,7 +253,7 @@ pub unsafe extern "C" fn perigee_txn_prepare(
     gid_size: usize,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let gid = unsafe { bytes(gid, gid_size, limits::GID_BYTES_MAX) }?;
         TXNS.lock(txn as usize)?.prepare(gid)
     })
@@ -260,7 +262,8 @@ pub unsafe extern "C" fn perigee_txn_prepare(
 /// Commits a prepared transaction; `seq` may be null.
 ///
 /// # Safety
-/// The identifier is as long as is said, or null; `seq` is null or a place for the answer.
+/// The identifier is null or valid for the given size; `seq` is null or valid for writing the
+/// result.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_commit_prepared(
     db: Handle,
@@ -270,10 +273,10 @@ pub unsafe extern "C" fn perigee_commit_prepared(
 ) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let gid = unsafe { bytes(gid, gid_size, limits::GID_BYTES_MAX) }?;
         let done = db.engine()?.commit_prepared(gid)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         if let Some(place) = unsafe { seq.as_mut() } {
             *place = done;
         }
@@ -284,7 +287,7 @@ pub unsafe extern "C" fn perigee_commit_prepared(
 /// Rolls a prepared transaction back.
 ///
 /// # Safety
-/// The identifier is as long as is said, or null.
+/// The identifier is null or valid for the given size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_rollback_prepared(
     db: Handle,
@@ -293,13 +296,13 @@ pub unsafe extern "C" fn perigee_rollback_prepared(
 ) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let gid = unsafe { bytes(gid, gid_size, limits::GID_BYTES_MAX) }?;
         Ok(db.engine()?.rollback_prepared(gid)?)
     })
 }
 
-/// A prepared transaction that nobody has decided.
+/// An undecided prepared transaction.
 #[repr(C)]
 #[allow(missing_docs)]
 pub struct PreparedTransaction {
@@ -310,10 +313,11 @@ pub struct PreparedTransaction {
     pub prepared_ms: u64,
 }
 
-/// The prepared transactions that nobody has decided: an array in one block, to be given back.
+/// Returns all undecided prepared transactions: an array in one allocation, to be freed by the
+/// caller.
 ///
 /// # Safety
-/// `list` and `count` are null or places for answers.
+/// `list` and `count` are null or valid for writing the results.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_list_prepared(
     db: Handle,
@@ -322,7 +326,7 @@ pub unsafe extern "C" fn perigee_list_prepared(
 ) -> c_int {
     call(|| {
         let db = database(db)?;
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let (place, n) = unsafe { (out_param(list)?, out_param(count)?) };
         (*place, *n) = (null_mut(), 0);
         let all = db.engine()?.recover_prepared()?;
@@ -334,7 +338,7 @@ pub unsafe extern "C" fn perigee_list_prepared(
         let array = block.cast::<PreparedTransaction>();
         let mut gids = block.cast::<u8>().wrapping_add(head);
         for (i, p) in all.iter().enumerate() {
-            // SAFETY: the block has room for each, and behind them for each identifier.
+            // SAFETY: the block has space for each element, and behind them for each identifier.
             unsafe {
                 std::ptr::copy_nonoverlapping(p.gid.as_ptr(), gids, p.gid.len());
                 array.add(i).write(PreparedTransaction {

@@ -1,4 +1,4 @@
-//! Values in pieces: read where they lie, without a copy of the whole, and written piece by piece.
+//! Large values: read in parts from the pinned value without copying it, and written in parts.
 
 use crate::abi::Handle;
 use crate::code::{INVALID_ARGS, Result, TOO_LARGE, key_not_found};
@@ -9,15 +9,15 @@ use perigee::{Slice, limits};
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-/// A value that is held, or one that is being written.
+/// A value that is being read or written.
 pub enum ValueStream {
-    /// Read.
+    /// A pinned value.
     Value(Slice),
-    /// Written.
+    /// A value being written.
     Writer(ValueWriter),
 }
 
-/// A value on its way in.
+/// The buffer of a value being written.
 pub struct ValueWriter {
     txn: usize,
     family: usize,
@@ -29,14 +29,16 @@ pub struct ValueWriter {
 static STREAMS: HandleTable<ValueStream> = HandleTable::new(7);
 
 fn wrong_handle_kind<T>() -> Result<T> {
-    Err(INVALID_ARGS.with_message("a handle of another kind: values are read, writers are written"))
+    Err(INVALID_ARGS.with_message(
+        "wrong kind of handle: open values can only be read, writers only be written",
+    ))
 }
 
-/// Opens the value of a key for reading in pieces.
+/// Opens the value of a key for reading in parts.
 ///
 /// # Safety
-/// The key is as long as is said, or null; `stream` is null or a place for a pointer, `size` for
-/// the value's length.
+/// The key is null or valid for the given size; `stream` is null or valid for writing a pointer,
+/// `size` for writing the value's length.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_value_open(
     txn: Handle,
@@ -47,7 +49,7 @@ pub unsafe extern "C" fn perigee_value_open(
     size: *mut u64,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let (key, place, size) =
             unsafe { (key(key_, key_size)?, out_param(stream)?, out_param(size)?) };
         *place = null_mut();
@@ -59,10 +61,11 @@ pub unsafe extern "C" fn perigee_value_open(
     })
 }
 
-/// Copies a piece of a value: as much as there is from `offset` on, at most `size` bytes.
+/// Copies a part of a value: the bytes from `offset` on, at most `size`.
 ///
 /// # Safety
-/// `buffer` has room for `size` bytes, `got` is a place for how many were copied, or they are null.
+/// `buffer` has space for `size` bytes, `got` is valid for writing the number of bytes copied, or
+/// they are null.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_value_read(
     stream: Handle,
@@ -72,26 +75,26 @@ pub unsafe extern "C" fn perigee_value_read(
     got: *mut usize,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let got = unsafe { out_param(got) }?;
         if buffer.is_null() {
-            return Err(INVALID_ARGS.with_message("a null pointer where a buffer is needed"));
+            return Err(INVALID_ARGS.with_message("the buffer is null"));
         }
         let stream = STREAMS.pin(stream as usize)?;
         let ValueStream::Value(value) = &*stream else { return wrong_handle_kind() };
         let rest = usize::try_from(offset).ok().and_then(|at| value.get(at..)).unwrap_or(&[]);
         let piece = &rest[..rest.len().min(size)];
-        // SAFETY: the buffer has room for so many, and is not the value's.
+        // SAFETY: the buffer has space for that many bytes, and does not overlap the value.
         unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), buffer, piece.len()) };
         *got = piece.len();
         Ok(())
     })
 }
 
-/// The whole value where it lies, until it is freed.
+/// Returns a pointer to the whole value without copying it, valid until the value is freed.
 ///
 /// # Safety
-/// `data` and `size` are null or places for answers.
+/// `data` and `size` are null or valid for writing the results.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_value_data(
     stream: Handle,
@@ -99,7 +102,7 @@ pub unsafe extern "C" fn perigee_value_data(
     size: *mut usize,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let (data, size) = unsafe { (out_param(data)?, out_param(size)?) };
         let stream = STREAMS.pin(stream as usize)?;
         let ValueStream::Value(value) = &*stream else { return wrong_handle_kind() };
@@ -114,10 +117,10 @@ pub extern "C" fn perigee_value_free(stream: Handle) {
     call(|| STREAMS.remove(stream as usize).map(drop));
 }
 
-/// Begins a value that is written piece by piece; `size_hint` bytes are expected (0: unknown).
+/// Begins a value that is written in parts; `size_hint` bytes are expected (0: unknown).
 ///
 /// # Safety
-/// The key is as long as is said, or null; `writer` is null or a place for a pointer.
+/// The key is null or valid for the given size; `writer` is null or valid for writing a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_writer_new(
     txn: Handle,
@@ -129,15 +132,15 @@ pub unsafe extern "C" fn perigee_writer_new(
     writer: *mut Handle,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let (key, place) = unsafe { (key(key_, key_size)?, out_param(writer)?) };
         *place = null_mut();
         if size_hint > limits::VALUE_BYTES_MAX as u64 {
-            return Err(TOO_LARGE.with_message("a value has at most 1 GiB"));
+            return Err(TOO_LARGE.with_message("a value must have at most 1 GiB"));
         }
         let mut value = Vec::new();
         if value.try_reserve_exact(size_hint as usize).is_err() {
-            return Err(crate::code::MEMORY.with_message("no memory for the value"));
+            return Err(crate::code::MEMORY.with_message("out of memory for the value"));
         }
         let new =
             ValueWriter { txn: txn as usize, family: cf as usize, key: key.to_vec(), ttl, value };
@@ -146,10 +149,10 @@ pub unsafe extern "C" fn perigee_writer_new(
     })
 }
 
-/// Appends a piece.
+/// Appends a part.
 ///
 /// # Safety
-/// The piece is as long as is said, or null.
+/// The part is null or valid for the given size.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_writer_append(
     writer: Handle,
@@ -157,22 +160,22 @@ pub unsafe extern "C" fn perigee_writer_append(
     piece_size: usize,
 ) -> c_int {
     call(|| {
-        // SAFETY: says the caller.
+        // SAFETY: guaranteed by the caller.
         let piece = unsafe { bytes(piece, piece_size, limits::VALUE_BYTES_MAX) }?;
         let mut stream = STREAMS.lock(writer as usize)?;
         let ValueStream::Writer(w) = &mut *stream else { return wrong_handle_kind() };
         if w.value.len() + piece.len() > limits::VALUE_BYTES_MAX {
-            return Err(TOO_LARGE.with_message("a value has at most 1 GiB"));
+            return Err(TOO_LARGE.with_message("a value must have at most 1 GiB"));
         }
         if w.value.try_reserve(piece.len()).is_err() {
-            return Err(crate::code::MEMORY.with_message("no memory for the value"));
+            return Err(crate::code::MEMORY.with_message("out of memory for the value"));
         }
         w.value.extend_from_slice(piece);
         Ok(())
     })
 }
 
-/// Puts the value into the transaction, and frees the writer; after an error it is still there.
+/// Puts the value into the transaction and frees the writer; after an error the writer stays valid.
 #[unsafe(no_mangle)]
 pub extern "C" fn perigee_writer_finish(writer: Handle) -> c_int {
     call(|| {
@@ -186,7 +189,7 @@ pub extern "C" fn perigee_writer_finish(writer: Handle) -> c_int {
     })
 }
 
-/// Frees a writer; nothing was written.
+/// Frees a writer without writing the value.
 #[unsafe(no_mangle)]
 pub extern "C" fn perigee_writer_free(writer: Handle) {
     call(|| STREAMS.remove(writer as usize).map(drop));

@@ -1,4 +1,4 @@
-/* The groups in the order of the reference. */
+/* The groups, in the order of the reference. */
 #include "harness.h"
 
 #define GROUP(name) void test_##name(void);

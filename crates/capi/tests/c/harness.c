@@ -1,5 +1,5 @@
-/* Runs the groups, each in a child process, gathers what their checks found, and prints it as text, JSON or markdown.
- * It must not call the library itself: the children start from a process that never did. */
+/* Runs each group in a child process, collects the results of the checks, and prints them as text, JSON or markdown.
+ * The parent process must not call the library, so that every child starts with an unused library. */
 #include "harness.h"
 
 #include <dlfcn.h>
@@ -244,7 +244,7 @@ static void print_differences(void)
         printf("| `%s` | %s | %s | %s |\n", d->function, d->behaviour, d->theirs, d->why);
 }
 
-/* Opens and closes the database at `path` and says the code: for tests of the lock between processes. */
+/* Opens and closes the database at `path` and prints the return code: for tests of the lock between processes. */
 static int probe(const char *path)
 {
     tidesdb_config_t config = quiet_config(path);

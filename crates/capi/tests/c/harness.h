@@ -1,8 +1,8 @@
 /* The harness of the conformance suite: checks that name the function and the documented behaviour, groups that each
- * run in a process of their own (so that a crash is one failure and not the end), small helpers for short tests.
+ * run in a separate process (so that a crash is a single failure), and small helpers for short tests.
  *
- * A check is a pair (function, behaviour). It may run many times; it passes when every run passed. What TidesDB
- * 9.3.14 itself does otherwise is listed in differences.c; those checks must pass on Perigee, and only there. */
+ * A check is a pair (function, behaviour). It may run many times; it passes when every run passed. Checks
+ * that TidesDB 9.3.14 itself fails are listed in differences.c; they must pass on Perigee only. */
 #ifndef CONFORMANCE_HARNESS_H
 #define CONFORMANCE_HARNESS_H
 
@@ -28,10 +28,10 @@ typedef enum
     LIBRARY_TIDESDB
 } library_t;
 
-/* Which library runs below; what a check expects may differ by it only through differences.c. */
+/* The library under test. The expectations of checks depend on it only through differences.c. */
 extern library_t library;
 
-/* Tells the parent what one check found. */
+/* Reports the result of one check to the parent process. */
 void check_record(int ok, const char *function, const char *behaviour, const char *file, int line, const char *format,
                   ...) __attribute__((format(printf, 6, 7)));
 
@@ -42,7 +42,7 @@ void check_record(int ok, const char *function, const char *behaviour, const cha
     do                                                                                                           \
     {                                                                                                            \
         int got_ = (call), want_ = (expected);                                                                   \
-        check_record(got_ == want_, function, behaviour, __FILE__, __LINE__, "%s gave %d, not %d", #call, got_, \
+        check_record(got_ == want_, function, behaviour, __FILE__, __LINE__, "%s returned %d, not %d", #call, got_, \
                      want_);                                                                                     \
     } while (0)
 
@@ -54,7 +54,7 @@ void check_record(int ok, const char *function, const char *behaviour, const cha
                      want_);                                                                                        \
     } while (0)
 
-/* What must hold before a test has a meaning: a failure ends this test function, not the group. */
+/* Precondition of a test: a failure ends this test function, not the group. */
 #define REQUIRE(condition)                                                                            \
     do                                                                                                \
     {                                                                                                 \
@@ -65,15 +65,15 @@ void check_record(int ok, const char *function, const char *behaviour, const cha
         }                                                                                             \
     } while (0)
 
-/* A literal as the pair (bytes, length) that the API takes. */
+/* Expands a literal to the two arguments (bytes, length) of the API. */
 #define S(literal) (const uint8_t *)(literal), (sizeof(literal) - 1)
 
-/* A fresh path below the directory of this group; the parent removes all of it afterwards. */
+/* Returns an unused path below the directory of this group, which the parent process removes afterwards. */
 const char *fresh_path(void);
-/* This program, for tests that need a second process. */
+/* Path of this program, for tests that need a second process. */
 extern const char *program_path;
 
-/* One open database with one family "cf". */
+/* An open database with one column family "cf". */
 typedef struct
 {
     const char *path;
@@ -89,7 +89,7 @@ void fixture_close(fixture_t *f);
 
 tidesdb_column_family_t *make_family(tidesdb_t *db, const char *name);
 
-/* One write or read in a transaction of its own; 0 or the first error. */
+/* One write or read in a separate transaction. Returns 0 or the first error. */
 int put1(tidesdb_t *db, tidesdb_column_family_t *cf, const char *key, const char *value);
 int put1_ttl(tidesdb_t *db, tidesdb_column_family_t *cf, const char *key, const char *value, time_t ttl);
 int delete1(tidesdb_t *db, tidesdb_column_family_t *cf, const char *key);
@@ -98,12 +98,12 @@ int lacks(tidesdb_t *db, tidesdb_column_family_t *cf, const char *key);
 int txn_has(tidesdb_txn_t *txn, tidesdb_column_family_t *cf, const char *key, const char *value);
 int txn_lacks(tidesdb_txn_t *txn, tidesdb_column_family_t *cf, const char *key);
 int put_text(tidesdb_txn_t *txn, tidesdb_column_family_t *cf, const char *key, const char *value);
-/* key000000.. with values value000000.., in transactions of a thousand. */
+/* Writes key000000.. with values value000000.., in transactions of a thousand operations. */
 int fill(tidesdb_t *db, tidesdb_column_family_t *cf, int from, int to);
 /* Flushes and waits until the memtable is on disk. */
 int flush_and_wait(tidesdb_column_family_t *cf);
 
-/* Text of the keys that an iterator sees, "a,b,c"; the returned buffer is reused by the next call. */
+/* Returns the keys that an iterator returns as text, "a,b,c"; the returned buffer is reused by the next call. */
 const char *keys_forward(tidesdb_txn_t *txn, tidesdb_column_family_t *cf);
 const char *keys_backward(tidesdb_txn_t *txn, tidesdb_column_family_t *cf);
 const char *family_keys(tidesdb_t *db, tidesdb_column_family_t *cf);
@@ -114,7 +114,7 @@ int file_exists(const char *path);
 const char *joined(const char *directory, const char *name);
 int file_contains(const char *path, const char *text);
 
-/* Functions that the library exports and db.h does not declare. */
+/* Functions that the library exports but db.h does not declare. */
 void *exported(const char *name);
 
 /* The groups, in the order of the reference. */
@@ -127,7 +127,7 @@ typedef struct
 
 extern const group_t groups[];
 
-/* A check that TidesDB 9.3.14 fails, what it does instead, and why ours is what it is. */
+/* A check that TidesDB 9.3.14 fails, what TidesDB does instead, and the reason for Perigee's behaviour. */
 typedef struct
 {
     const char *function;

@@ -1,4 +1,4 @@
-/* What the tests say often, said once: databases, single writes and reads, walks as text, files. */
+/* Helpers of the tests: databases, single writes and reads, scans as text, files. */
 #include "harness.h"
 
 tidesdb_config_t quiet_config(const char *path)
@@ -137,32 +137,32 @@ int flush_and_wait(tidesdb_column_family_t *cf)
 {
     int rc = tidesdb_flush_memtable(cf);
     for (int i = 0; rc == 0 && i < 300000 && tidesdb_is_flushing(cf); i++) usleep(1000);
-    /* The flag may fall before the file is listed. */
+    /* is_flushing may return 0 before the file is listed. */
     usleep(20000);
     return rc;
 }
 
-static char walk_text[4096];
+static char scan_text[4096];
 
 static const char *walk(tidesdb_txn_t *txn, tidesdb_column_family_t *cf, int backward)
 {
     tidesdb_iter_t *it = NULL;
     size_t at = 0;
-    walk_text[0] = 0;
+    scan_text[0] = 0;
     if (tidesdb_iter_new(txn, cf, &it)) return "(no iterator)";
     if (backward) tidesdb_iter_seek_to_last(it);
     else tidesdb_iter_seek_to_first(it);
-    while (tidesdb_iter_valid(it) && at < sizeof walk_text - 100)
+    while (tidesdb_iter_valid(it) && at < sizeof scan_text - 100)
     {
         uint8_t *key = NULL;
         size_t size = 0;
         if (tidesdb_iter_key(it, &key, &size)) break;
-        at += (size_t)snprintf(walk_text + at, sizeof walk_text - at, "%s%.*s", at ? "," : "", (int)size, key);
+        at += (size_t)snprintf(scan_text + at, sizeof scan_text - at, "%s%.*s", at ? "," : "", (int)size, key);
         if (backward) tidesdb_iter_prev(it);
         else tidesdb_iter_next(it);
     }
     tidesdb_iter_free(it);
-    return walk_text;
+    return scan_text;
 }
 
 const char *keys_forward(tidesdb_txn_t *txn, tidesdb_column_family_t *cf) { return walk(txn, cf, 0); }

@@ -1,10 +1,10 @@
-/* The border: handles that are closed, freed, of another kind or no handles at all, absurd lengths, callbacks that
- * call back in, one handle used by many threads. Every call must give an error; none may crash or hang.
- * For Perigee only: TidesDB takes a pointer as it comes. */
+/* The C boundary: handles that are closed, freed, of another kind or invented, absurd lengths, callbacks that call the
+ * library, one handle used by many threads. Every invalid call must return an error; none may crash or hang.
+ * For Perigee only: TidesDB dereferences every pointer. */
 #include "harness.h"
 
-/* Every function that takes a database, a family, a transaction or an iterator, called with `p` for it; the number of
- * calls that pretended to succeed. `good` is an open database with family and transaction for the other arguments. */
+/* Each calls every function with a parameter of its kind (database, column family, transaction or iterator) with `p` as
+ * this argument. Returns the number of calls that succeeded. `good` provides valid handles for the other arguments. */
 typedef struct
 {
     fixture_t x;
@@ -147,12 +147,12 @@ void test_border_handles(void)
     tidesdb_iter_t *it = NULL, *open_it = NULL;
     REQUIRE(tidesdb_txn_begin(x.db, &txn) == 0 && tidesdb_iter_new(txn, x.cf, &it) == 0);
     tidesdb_iter_free(it);
-    EQ("(border)", "a freed iterator: every call gives an error", as_iterator(it), 0);
+    EQ("(boundary)", "a freed iterator: every call returns an error", as_iterator(it), 0);
     REQUIRE(tidesdb_iter_new(txn, x.cf, &it) == 0 && tidesdb_iter_seek_to_first(it) == 0);
     tidesdb_txn_free(txn);
     as_iterator(it);
-    CHECK("(border)", "an iterator whose transaction was freed does not crash", 1);
-    EQ("(border)", "a freed transaction: every call gives an error", as_transaction(&good, txn), 0);
+    CHECK("(boundary)", "an iterator whose transaction was freed does not crash", 1);
+    EQ("(boundary)", "a freed transaction: every call returns an error", as_transaction(&good, txn), 0);
     tidesdb_txn_free(txn);
     CHECK("tidesdb_txn_free", "twice does not crash", 1);
     tidesdb_iter_free(it);
@@ -162,51 +162,51 @@ void test_border_handles(void)
     REQUIRE(dropped && put1(x.db, dropped, "k", "v") == 0 && tidesdb_txn_begin(x.db, &open_txn) == 0);
     REQUIRE(tidesdb_iter_new(open_txn, dropped, &open_it) == 0);
     REQUIRE(tidesdb_drop_column_family(x.db, "dropped") == 0);
-    EQ("(border)", "a dropped family: every call gives an error", as_family(&good, dropped), 0);
+    EQ("(boundary)", "a dropped family: every call returns an error", as_family(&good, dropped), 0);
     RC("tidesdb_delete_column_family", "a dropped family is an error", tidesdb_delete_column_family(x.db, dropped) != 0, 1);
     tidesdb_iter_seek_to_first(open_it);
     tidesdb_iter_next(open_it);
-    CHECK("(border)", "an iterator over a dropped family does not crash", 1);
+    CHECK("(boundary)", "an iterator over a dropped family does not crash", 1);
     tidesdb_iter_free(open_it);
     tidesdb_txn_free(open_txn);
 
-    /* Kinds confused. */
+    /* Handles of another kind. */
     REQUIRE(tidesdb_iter_new(good.txn, good.x.cf, &it) == 0);
-    EQ("(border)", "a transaction in place of a family", as_family(&good, good.txn), 0);
-    EQ("(border)", "an iterator in place of a family", as_family(&good, it), 0);
-    EQ("(border)", "a database in place of a family", as_family(&good, good.x.db), 0);
-    EQ("(border)", "a family in place of a transaction", as_transaction(&good, good.x.cf), 0);
-    EQ("(border)", "a database in place of a transaction", as_transaction(&good, good.x.db), 0);
-    EQ("(border)", "an iterator in place of a transaction", as_transaction(&good, it), 0);
-    EQ("(border)", "a transaction in place of an iterator", as_iterator(good.txn), 0);
-    EQ("(border)", "a family in place of an iterator", as_iterator(good.x.cf), 0);
-    EQ("(border)", "a transaction in place of a database", as_database(good.txn), 0);
-    EQ("(border)", "a family in place of a database", as_database(good.x.cf), 0);
-    EQ("(border)", "an iterator in place of a database", as_database(it), 0);
+    EQ("(boundary)", "a transaction in place of a family", as_family(&good, good.txn), 0);
+    EQ("(boundary)", "an iterator in place of a family", as_family(&good, it), 0);
+    EQ("(boundary)", "a database in place of a family", as_family(&good, good.x.db), 0);
+    EQ("(boundary)", "a family in place of a transaction", as_transaction(&good, good.x.cf), 0);
+    EQ("(boundary)", "a database in place of a transaction", as_transaction(&good, good.x.db), 0);
+    EQ("(boundary)", "an iterator in place of a transaction", as_transaction(&good, it), 0);
+    EQ("(boundary)", "a transaction in place of an iterator", as_iterator(good.txn), 0);
+    EQ("(boundary)", "a family in place of an iterator", as_iterator(good.x.cf), 0);
+    EQ("(boundary)", "a transaction in place of a database", as_database(good.txn), 0);
+    EQ("(boundary)", "a family in place of a database", as_database(good.x.cf), 0);
+    EQ("(boundary)", "an iterator in place of a database", as_database(it), 0);
     tidesdb_iter_free(it);
-    CHECK("(border)", "after all of it the good handles work", txn_has(good.txn, good.x.cf, "k", "v"));
-    CHECK("(border)", "a family of another database is an error", put_text(good.txn, x.cf, "k", "v") != 0);
+    CHECK("(boundary)", "valid handles still work afterwards", txn_has(good.txn, good.x.cf, "k", "v"));
+    CHECK("(boundary)", "a family of another database is an error", put_text(good.txn, x.cf, "k", "v") != 0);
     CHECK("tidesdb_delete_column_family", "a family of another database is an error", tidesdb_delete_column_family(good.x.db, x.cf) != 0);
 
-    /* A database closed under open transactions and iterators. */
+    /* A database that is closed with open transactions and iterators. */
     REQUIRE(tidesdb_txn_begin(x.db, &open_txn) == 0 && tidesdb_iter_new(open_txn, x.cf, &open_it) == 0);
     REQUIRE(tidesdb_iter_seek_to_first(open_it) == 0 && put_text(open_txn, x.cf, "late", "v") == 0);
-    RC("tidesdb_close", "under an open transaction and an iterator", tidesdb_close(x.db), 0);
-    EQ("(border)", "a closed database: every call gives an error", as_database(x.db), 0);
-    CHECK("tidesdb_close", "twice gives an error", tidesdb_close(x.db) != 0);
-    EQ("(border)", "the family of a closed database: every call gives an error", as_family(&good, x.cf), 0);
-    CHECK("(border)", "an iterator of a closed database gives an error when it is to move",
+    RC("tidesdb_close", "with an open transaction and an open iterator", tidesdb_close(x.db), 0);
+    EQ("(boundary)", "a closed database: every call returns an error", as_database(x.db), 0);
+    CHECK("tidesdb_close", "twice returns an error", tidesdb_close(x.db) != 0);
+    EQ("(boundary)", "the family of a closed database: every call returns an error", as_family(&good, x.cf), 0);
+    CHECK("(boundary)", "an iterator of a closed database returns an error when it is moved",
           tidesdb_iter_next(open_it) != 0 && tidesdb_iter_seek(open_it, S("a")) != 0 && tidesdb_iter_seek_to_last(open_it) != 0);
-    CHECK("(border)", "a transaction of a closed database gives an error to operations and to its commit",
+    CHECK("(boundary)", "operations and the commit of a transaction of a closed database return an error",
           put_text(open_txn, good.x.cf, "k", "v") != 0 && !txn_has(open_txn, good.x.cf, "k", "v") &&
               tidesdb_txn_savepoint(open_txn, "s") != 0 && tidesdb_txn_commit(open_txn) != 0 && tidesdb_txn_reset(open_txn, 1) != 0);
     as_iterator(open_it);
     as_transaction(&good, open_txn);
-    CHECK("(border)", "freeing what was open in a closed database", 1);
+    CHECK("(boundary)", "objects of a closed database can be freed", 1);
     tidesdb_config_t config = quiet_config(x.path);
-    RC("tidesdb_open", "again after a close under an open transaction", tidesdb_open(&config, &x.db), 0);
+    RC("tidesdb_open", "again after a close with an open transaction", tidesdb_open(&config, &x.db), 0);
     x.cf = tidesdb_get_column_family(x.db, "cf");
-    CHECK("tidesdb_close", "discards what an open transaction wrote", x.cf && lacks(x.db, x.cf, "late") && has(x.db, x.cf, "k", "v"));
+    CHECK("tidesdb_close", "discards the writes of an open transaction", x.cf && lacks(x.db, x.cf, "late") && has(x.db, x.cf, "k", "v"));
     fixture_close(&x);
     good_close(&good);
 }
@@ -217,17 +217,17 @@ void test_border_garbage(void)
     REQUIRE(good.txn);
     long on_stack[8] = {1, 2, 3, 4, 5, 6, 7, 8};
     void *heap = calloc(1, 512);
-    /* Handles of other libraries are not on the list: what a pointer holds is not looked at before it is known. */
+    /* Pointers that the library never returned must be refused without being dereferenced. */
     void *garbage[] = {(void *)1, (void *)8, (void *)0xdeadbeef, (void *)0xdeadbeefdeadbef0, (void *)-1, (void *)-8,
                        on_stack, heap, (char *)good.txn + 1, (char *)good.txn + 8, (char *)good.x.db - 8, (void *)test_border_garbage};
     for (size_t i = 0; i < sizeof garbage / sizeof garbage[0]; i++)
     {
-        EQ("(border)", "garbage in place of a database: every call gives an error", as_database(garbage[i]), 0);
-        EQ("(border)", "garbage in place of a family: every call gives an error", as_family(&good, garbage[i]), 0);
-        EQ("(border)", "garbage in place of a transaction: every call gives an error", as_transaction(&good, garbage[i]), 0);
-        EQ("(border)", "garbage in place of an iterator: every call gives an error", as_iterator(garbage[i]), 0);
+        EQ("(boundary)", "garbage in place of a database: every call returns an error", as_database(garbage[i]), 0);
+        EQ("(boundary)", "garbage in place of a family: every call returns an error", as_family(&good, garbage[i]), 0);
+        EQ("(boundary)", "garbage in place of a transaction: every call returns an error", as_transaction(&good, garbage[i]), 0);
+        EQ("(boundary)", "garbage in place of an iterator: every call returns an error", as_iterator(garbage[i]), 0);
     }
-    CHECK("(border)", "garbage leaves the good handles alone", txn_has(good.txn, good.x.cf, "k", "v"));
+    CHECK("(boundary)", "garbage does not affect valid handles", txn_has(good.txn, good.x.cf, "k", "v"));
     free(heap);
     good_close(&good);
 }
@@ -244,53 +244,53 @@ void test_border_arguments(void)
     for (int i = 0; i < 6; i++)
     {
         size_t n = absurd[i];
-        CHECK("tidesdb_txn_put", "an absurd key size gives an error", tidesdb_txn_put(t, cf, (uint8_t *)"k", n, S("v"), -1) != 0);
-        CHECK("tidesdb_txn_put", "an absurd value size gives an error", tidesdb_txn_put(t, cf, S("k"), (uint8_t *)"v", n, -1) != 0);
-        CHECK("tidesdb_txn_get", "an absurd key size gives an error", tidesdb_txn_get(t, cf, (uint8_t *)"k", n, &value, &size) != 0);
-        CHECK("tidesdb_txn_contains", "an absurd key size gives an error", tidesdb_txn_contains(t, cf, (uint8_t *)"k", n) != 0);
-        CHECK("tidesdb_txn_delete", "an absurd key size gives an error", tidesdb_txn_delete(t, cf, (uint8_t *)"k", n) != 0);
-        CHECK("tidesdb_txn_single_delete", "an absurd key size gives an error", tidesdb_txn_single_delete(t, cf, (uint8_t *)"k", n) != 0);
-        CHECK("tidesdb_compact_range", "an absurd key size gives an error", tidesdb_compact_range(cf, (uint8_t *)"k", n, S("z")) != 0);
+        CHECK("tidesdb_txn_put", "an absurd key size returns an error", tidesdb_txn_put(t, cf, (uint8_t *)"k", n, S("v"), -1) != 0);
+        CHECK("tidesdb_txn_put", "an absurd value size returns an error", tidesdb_txn_put(t, cf, S("k"), (uint8_t *)"v", n, -1) != 0);
+        CHECK("tidesdb_txn_get", "an absurd key size returns an error", tidesdb_txn_get(t, cf, (uint8_t *)"k", n, &value, &size) != 0);
+        CHECK("tidesdb_txn_contains", "an absurd key size returns an error", tidesdb_txn_contains(t, cf, (uint8_t *)"k", n) != 0);
+        CHECK("tidesdb_txn_delete", "an absurd key size returns an error", tidesdb_txn_delete(t, cf, (uint8_t *)"k", n) != 0);
+        CHECK("tidesdb_txn_single_delete", "an absurd key size returns an error", tidesdb_txn_single_delete(t, cf, (uint8_t *)"k", n) != 0);
+        CHECK("tidesdb_compact_range", "an absurd key size returns an error", tidesdb_compact_range(cf, (uint8_t *)"k", n, S("z")) != 0);
         double cost = 0;
-        CHECK("tidesdb_range_cost", "an absurd key size gives an error", tidesdb_range_cost(cf, (uint8_t *)"k", n, S("z"), &cost) != 0);
+        CHECK("tidesdb_range_cost", "an absurd key size returns an error", tidesdb_range_cost(cf, (uint8_t *)"k", n, S("z"), &cost) != 0);
         tidesdb_iter_t *it = NULL;
         REQUIRE(tidesdb_iter_new(t, cf, &it) == 0);
-        CHECK("tidesdb_iter_seek", "an absurd key size gives an error", tidesdb_iter_seek(it, (uint8_t *)"k", n) != 0);
-        CHECK("tidesdb_iter_seek_for_prev", "an absurd key size gives an error", tidesdb_iter_seek_for_prev(it, (uint8_t *)"k", n) != 0);
+        CHECK("tidesdb_iter_seek", "an absurd key size returns an error", tidesdb_iter_seek(it, (uint8_t *)"k", n) != 0);
+        CHECK("tidesdb_iter_seek_for_prev", "an absurd key size returns an error", tidesdb_iter_seek_for_prev(it, (uint8_t *)"k", n) != 0);
         tidesdb_iter_free(it);
     }
     RC("tidesdb_txn_contains", "an empty key is an invalid argument", tidesdb_txn_contains(t, cf, S("")), TDB_ERR_INVALID_ARGS);
     RC("tidesdb_txn_single_delete", "an empty key is an invalid argument", tidesdb_txn_single_delete(t, cf, S("")), TDB_ERR_INVALID_ARGS);
     CHECK("tidesdb_txn_put", "ttl far in the future is visible", tidesdb_txn_put(t, cf, S("far"), S("v"), (time_t)INT64_MAX) == 0 && txn_has(t, cf, "far", "v"));
-    CHECK("tidesdb_txn_put", "a ttl below -1 is no crash", (tidesdb_txn_put(t, cf, S("odd"), S("v"), (time_t)INT64_MIN), 1));
+    CHECK("tidesdb_txn_put", "a ttl below -1 does not crash", (tidesdb_txn_put(t, cf, S("odd"), S("v"), (time_t)INT64_MIN), 1));
     CHECK("tidesdb_txn_commit", "with odd ttls", tidesdb_txn_commit(t) == 0);
 
-    /* Configurations whose numbers make no sense: an error or a working family. */
+    /* Configurations with absurd numbers: an error or a usable column family. */
     tidesdb_column_family_config_t c = tidesdb_default_column_family_config();
     memset(c.comparator_name, 'x', sizeof c.comparator_name);
-    CHECK("tidesdb_create_column_family", "a comparator name without an end gives an error", tidesdb_create_column_family(good.x.db, "endless", &c) != 0);
+    CHECK("tidesdb_create_column_family", "a comparator name without an end returns an error", tidesdb_create_column_family(good.x.db, "endless", &c) != 0);
     c = tidesdb_default_column_family_config();
     c.compression_algorithm = (compression_algorithm)99;
-    CHECK("tidesdb_create_column_family", "an algorithm that does not exist gives an error", tidesdb_create_column_family(good.x.db, "odd", &c) != 0);
+    CHECK("tidesdb_create_column_family", "an algorithm that does not exist returns an error", tidesdb_create_column_family(good.x.db, "odd", &c) != 0);
     memset(&c, 0xff, sizeof c);
     c.commit_hook_fn = NULL;
     tidesdb_create_column_family(good.x.db, "all ones", &c);
     memset(&c, 0, sizeof c);
     int rc = tidesdb_create_column_family(good.x.db, "all zeroes", &c);
     tidesdb_column_family_t *zeroes = tidesdb_get_column_family(good.x.db, "all zeroes");
-    CHECK("tidesdb_create_column_family", "all zeroes gives an error or a family that works",
+    CHECK("tidesdb_create_column_family", "all zeroes return an error or create a usable family",
           rc ? zeroes == NULL : put1(good.x.db, zeroes, "k", "v") == 0 && tidesdb_purge_cf(zeroes) == 0 && has(good.x.db, zeroes, "k", "v"));
     tidesdb_config_t config = quiet_config(fresh_path());
     config.num_flush_threads = -5, config.num_compaction_threads = -5, config.max_open_sstables = SIZE_MAX;
     config.block_cache_size = SIZE_MAX, config.max_memory_usage = SIZE_MAX, config.log_level = (tidesdb_log_level_t)77;
     tidesdb_t *db = NULL;
     rc = tidesdb_open(&config, &db);
-    CHECK("tidesdb_open", "absurd numbers give an error or a database that works",
+    CHECK("tidesdb_open", "absurd numbers return an error or open a usable database",
           rc ? db == NULL : make_family(db, "cf") && tidesdb_close(db) == 0);
     good_close(&good);
 }
 
-/* ---- callbacks that call back in ---- */
+/* ---- callbacks that call the library ---- */
 
 typedef struct
 {
@@ -350,7 +350,7 @@ static int hook_takes_itself_off(const tidesdb_commit_op_t *ops, int count, uint
 static int compare_calls(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size, void *ctx)
 {
     reentry_t *r = ctx;
-    /* Once is enough: the call's own comparisons come here too. */
+    /* Once is enough: the comparisons made by the nested calls run this function, too. */
     if (__atomic_fetch_add(&r->calls, 1, __ATOMIC_RELAXED) == 3)
     {
         tidesdb_db_stats_t stats;
@@ -395,7 +395,7 @@ void test_border_callbacks(void)
     r.calls = 0;
     tidesdb_cf_set_commit_hook(x.cf, hook_takes_itself_off, &r);
     REQUIRE(put1(x.db, x.cf, "one", "x") == 0 && put1(x.db, x.cf, "two", "x") == 0);
-    CHECK(f, "a hook that takes itself off is not called again", r.calls == 1 && r.own_rc == 0);
+    CHECK(f, "a hook that removes itself is not called again", r.calls == 1 && r.own_rc == 0);
 
     r.calls = 0;
     f = "tidesdb_register_comparator";
@@ -406,7 +406,7 @@ void test_border_callbacks(void)
     tidesdb_column_family_t *cf = tidesdb_get_column_family(x.db, "calls");
     REQUIRE(fill(x.db, cf, 0, 50) == 0);
     CHECK(f, "a comparator that calls the library", r.calls > 3 && has(x.db, cf, "key000049", "value000049"));
-    /* Such a one may be refused; if it is not, it only must not crash. */
+    /* The library may refuse this comparator; if it does not, it must not crash. */
     tidesdb_register_comparator(x.db, "nonsense", compare_nonsense, NULL, NULL);
     strcpy(c.comparator_name, "nonsense");
     tidesdb_create_column_family(x.db, "nonsense", &c);
@@ -422,11 +422,11 @@ void test_border_callbacks(void)
     tidesdb_iter_free(it);
     tidesdb_txn_free(t);
     tidesdb_flush_memtable(cf);
-    CHECK(f, "a comparator that answers nonsense does not crash", 1);
+    CHECK(f, "a comparator with arbitrary results does not crash", 1);
     fixture_close(&x);
 }
 
-/* ---- one handle, many threads ---- */
+/* ---- one handle used by many threads ---- */
 
 typedef struct
 {
@@ -463,7 +463,7 @@ static void *crowd_iterator(void *argument)
         else if (i & 1) tidesdb_iter_next(c->it);
         else tidesdb_iter_prev(c->it);
         tidesdb_iter_valid(c->it);
-        /* The bytes are not looked at: another thread may have moved the iterator. */
+        /* The bytes are not read: another thread may have moved the iterator. */
         tidesdb_iter_key_value(c->it, &key, &key_size, &value, &value_size);
     }
     return NULL;
@@ -515,15 +515,15 @@ void test_border_threads(void)
     REQUIRE(good.txn && fill(good.x.db, good.x.cf, 0, 100) == 0);
     tidesdb_iter_t *it = NULL;
     crowd(crowd_transaction, &good, NULL);
-    CHECK("(border)", "four threads on one transaction do not crash", 1);
+    CHECK("(boundary)", "four threads on one transaction do not crash", 1);
     tidesdb_txn_free(good.txn);
     REQUIRE(tidesdb_txn_begin(good.x.db, &good.txn) == 0 && tidesdb_iter_new(good.txn, good.x.cf, &it) == 0);
     crowd(crowd_iterator, &good, it);
-    CHECK("(border)", "four threads on one iterator do not crash", 1);
+    CHECK("(boundary)", "four threads on one iterator do not crash", 1);
     tidesdb_iter_free(it);
     crowd(crowd_free, &good, NULL);
-    CHECK("(border)", "four threads that free one transaction do not crash", 1);
-    CHECK("(border)", "the database works after the crowds", put1(good.x.db, good.x.cf, "after", "x") == 0 && has(good.x.db, good.x.cf, "after", "x"));
+    CHECK("(boundary)", "four threads that free one transaction do not crash", 1);
+    CHECK("(boundary)", "the database works afterwards", put1(good.x.db, good.x.cf, "after", "x") == 0 && has(good.x.db, good.x.cf, "after", "x"));
 
     volatile int stop = 0;
     pthread_t workers[3], closer;
@@ -537,9 +537,9 @@ void test_border_threads(void)
     pthread_join(closer, NULL);
     stop = 1;
     for (int i = 0; i < 3; i++) pthread_join(workers[i], NULL);
-    CHECK("tidesdb_close", "while other threads work does not crash", 1);
+    CHECK("tidesdb_close", "with concurrent calls does not crash", 1);
     fixture_t x = good.x;
     tidesdb_config_t config = quiet_config(x.path);
-    RC("tidesdb_open", "again after a close under work", tidesdb_open(&config, &x.db), 0);
+    RC("tidesdb_open", "again after a close with concurrent calls", tidesdb_open(&config, &x.db), 0);
     fixture_close(&x);
 }

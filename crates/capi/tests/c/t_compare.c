@@ -1,4 +1,4 @@
-/* Comparators: the six that are built in, as functions and as the order of a family; registered ones. */
+/* Comparators: the six built-in ones, as functions and as comparators of column families; registered ones. */
 #include "harness.h"
 
 static int sign(int n) { return (n > 0) - (n < 0); }
@@ -9,20 +9,20 @@ static void test_functions(void)
 {
     SIGN(tidesdb_comparator_memcmp, "orders by bytes", "a", "b", -1);
     SIGN(tidesdb_comparator_memcmp, "equal keys are equal", "ab", "ab", 0);
-    SIGN(tidesdb_comparator_memcmp, "of equal beginnings the shorter is first", "a", "ab", -1);
+    SIGN(tidesdb_comparator_memcmp, "a prefix sorts before longer keys", "a", "ab", -1);
     SIGN(tidesdb_comparator_memcmp, "bytes are unsigned", "\xff", "\x01", 1);
-    SIGN(tidesdb_comparator_memcmp, "looks past a NUL byte", "a\0b", "a\0c", -1);
-    SIGN(tidesdb_comparator_reverse_memcmp, "orders against the bytes", "a", "b", 1);
+    SIGN(tidesdb_comparator_memcmp, "compares the bytes after a NUL", "a\0b", "a\0c", -1);
+    SIGN(tidesdb_comparator_reverse_memcmp, "orders by bytes, descending", "a", "b", 1);
     SIGN(tidesdb_comparator_reverse_memcmp, "equal keys are equal", "ab", "ab", 0);
-    SIGN(tidesdb_comparator_reverse_memcmp, "of equal beginnings the longer is first", "a", "ab", 1);
+    SIGN(tidesdb_comparator_reverse_memcmp, "a prefix sorts after longer keys", "a", "ab", 1);
     SIGN(tidesdb_comparator_lexicographic, "orders as strcmp", "abc", "abd", -1);
     SIGN(tidesdb_comparator_lexicographic, "equal strings are equal", "abc", "abc", 0);
-    SIGN(tidesdb_comparator_lexicographic, "of equal beginnings the shorter is first", "abc", "ab", 1);
+    SIGN(tidesdb_comparator_lexicographic, "a prefix sorts before longer keys", "abc", "ab", 1);
     SIGN(tidesdb_comparator_lexicographic, "a NUL ends the key", "ab\0x", "ab\0y", 0);
-    SIGN(tidesdb_comparator_case_insensitive, "letters are equal in either case", "ABC", "abc", 0);
+    SIGN(tidesdb_comparator_case_insensitive, "ignores the case of letters", "ABC", "abc", 0);
     SIGN(tidesdb_comparator_case_insensitive, "orders by letters", "ABC", "abd", -1);
-    SIGN(tidesdb_comparator_case_insensitive, "of equal beginnings the shorter is first", "AB", "abc", -1);
-    SIGN(tidesdb_comparator_case_insensitive, "only A to Z change", "[", "{", -1);
+    SIGN(tidesdb_comparator_case_insensitive, "a prefix sorts before longer keys", "AB", "abc", -1);
+    SIGN(tidesdb_comparator_case_insensitive, "only A to Z are folded", "[", "{", -1);
 
     uint64_t one = 1, two = 2, huge = UINT64_MAX;
     int64_t minus = -1;
@@ -30,9 +30,9 @@ static void test_functions(void)
     EQ(#function, behaviour, sign(function((uint8_t *)&(a), 8, (uint8_t *)&(b), 8, NULL)), expected)
     SIGN64(tidesdb_comparator_uint64, "orders as numbers of this machine", one, two, -1);
     SIGN64(tidesdb_comparator_uint64, "equal numbers are equal", two, two, 0);
-    SIGN64(tidesdb_comparator_uint64, "has no sign", huge, one, 1);
+    SIGN64(tidesdb_comparator_uint64, "is unsigned", huge, one, 1);
     SIGN64(tidesdb_comparator_int64, "orders as numbers of this machine", two, one, 1);
-    SIGN64(tidesdb_comparator_int64, "has a sign", minus, one, -1);
+    SIGN64(tidesdb_comparator_int64, "is signed", minus, one, -1);
     SIGN64(tidesdb_comparator_int64, "equal numbers are equal", minus, minus, 0);
     SIGN(tidesdb_comparator_uint64, "other lengths compare as bytes", "ab", "b", -1);
     SIGN(tidesdb_comparator_int64, "other lengths compare as bytes", "b", "ab", 1);
@@ -45,7 +45,7 @@ static tidesdb_column_family_t *ordered(tidesdb_t *db, const char *name, const c
     return tidesdb_create_column_family(db, name, &config) ? NULL : tidesdb_get_column_family(db, name);
 }
 
-/* Numbers as their text, in the order of the family. */
+/* Returns the keys of a column family as decimal numbers, in its order. */
 static const char *numbers(tidesdb_t *db, tidesdb_column_family_t *cf)
 {
     static char text[256];
@@ -84,9 +84,9 @@ static void test_families(fixture_t *x)
     static const struct
     {
         const char *comparator, *behaviour, *order;
-    } orders[] = {{"memcmp", "the order memcmp, in memory and on disk", "A,B2,b,ba,c"},
-                  {"reverse", "the order reverse, in memory and on disk", "c,ba,b,B2,A"},
-                  {"case_insensitive", "the order case_insensitive, in memory and on disk", "A,b,B2,ba,c"}};
+    } orders[] = {{"memcmp", "the comparator memcmp, in memory and on disk", "A,B2,b,ba,c"},
+                  {"reverse", "the comparator reverse, in memory and on disk", "c,ba,b,B2,A"},
+                  {"case_insensitive", "the comparator case_insensitive, in memory and on disk", "A,b,B2,ba,c"}};
     for (int i = 0; i < 3; i++)
     {
         tidesdb_column_family_t *cf = ordered(x->db, orders[i].comparator, orders[i].comparator);
@@ -104,9 +104,9 @@ static void test_families(fixture_t *x)
     tidesdb_iter_t *it = NULL;
     REQUIRE(tidesdb_txn_begin(x->db, &t) == 0 && tidesdb_iter_new(t, cf, &it) == 0);
     tidesdb_iter_seek(it, S("bz"));
-    CHECK("tidesdb_iter_seek", "in a reversed family goes by its order", iter_at(it, "ba"));
+    CHECK("tidesdb_iter_seek", "follows the comparator of a reversed family", iter_at(it, "ba"));
     tidesdb_iter_seek_for_prev(it, S("bz"));
-    CHECK("tidesdb_iter_seek_for_prev", "in a reversed family goes by its order", iter_at(it, "c"));
+    CHECK("tidesdb_iter_seek_for_prev", "follows the comparator of a reversed family", iter_at(it, "c"));
     tidesdb_iter_free(it);
     tidesdb_txn_free(t);
 
@@ -118,7 +118,7 @@ static void test_families(fixture_t *x)
     uint8_t *value = NULL;
     size_t size = 0;
     REQUIRE(tidesdb_txn_begin(x->db, &t) == 0);
-    RC(f, "the order lexicographic finds its keys", tidesdb_txn_get(t, cf, S("ba\0"), &value, &size), 0);
+    RC(f, "the comparator lexicographic finds its keys", tidesdb_txn_get(t, cf, S("ba\0"), &value, &size), 0);
     tidesdb_free(value);
     tidesdb_txn_free(t);
 
@@ -126,21 +126,21 @@ static void test_families(fixture_t *x)
     cf = ordered(x->db, "uint64", "uint64");
     REQUIRE(cf);
     for (int i = 0; i < 5; i++) REQUIRE(put_number(x->db, cf, some[i]) == 0);
-    CHECK(f, "the order uint64, in memory and on disk", !strcmp(numbers(x->db, cf), "1,2,256,300,70000"));
+    CHECK(f, "the comparator uint64, in memory and on disk", !strcmp(numbers(x->db, cf), "1,2,256,300,70000"));
     flush_and_wait(cf);
-    CHECK(f, "the order uint64, in memory and on disk", !strcmp(numbers(x->db, cf), "1,2,256,300,70000"));
+    CHECK(f, "the comparator uint64, in memory and on disk", !strcmp(numbers(x->db, cf), "1,2,256,300,70000"));
     cf = ordered(x->db, "int64", "int64");
     REQUIRE(cf);
     for (int i = 0; i < 5; i++) REQUIRE(put_number(x->db, cf, some[i]) == 0 && put_number(x->db, cf, -some[i]) == 0);
-    CHECK(f, "the order int64, in memory and on disk", !strcmp(numbers(x->db, cf), "-70000,-300,-256,-2,-1,1,2,256,300,70000"));
+    CHECK(f, "the comparator int64, in memory and on disk", !strcmp(numbers(x->db, cf), "-70000,-300,-256,-2,-1,1,2,256,300,70000"));
     tidesdb_purge_cf(cf);
-    CHECK(f, "the order int64, in memory and on disk", !strcmp(numbers(x->db, cf), "-70000,-300,-256,-2,-1,1,2,256,300,70000"));
+    CHECK(f, "the comparator int64, in memory and on disk", !strcmp(numbers(x->db, cf), "-70000,-300,-256,-2,-1,1,2,256,300,70000"));
     fixture_reopen(x);
     REQUIRE(x->cf);
     cf = tidesdb_get_column_family(x->db, "reverse");
-    CHECK("tidesdb_open", "a built-in order lasts over a reopen", cf && !strcmp(family_keys(x->db, cf), "c,ba,b,B2,A"));
+    CHECK("tidesdb_open", "a built-in comparator survives a reopen", cf && !strcmp(family_keys(x->db, cf), "c,ba,b,B2,A"));
     cf = tidesdb_get_column_family(x->db, "uint64");
-    CHECK("tidesdb_open", "the order uint64 lasts over a reopen", cf && !strcmp(numbers(x->db, cf), "1,2,256,300,70000"));
+    CHECK("tidesdb_open", "the comparator uint64 survives a reopen", cf && !strcmp(numbers(x->db, cf), "1,2,256,300,70000"));
 }
 
 typedef struct
@@ -149,7 +149,7 @@ typedef struct
     int direction;
 } order_ctx_t;
 
-/* Orders by the last byte, in the direction of its context. */
+/* Compares by the last byte, ascending or descending as its context says. */
 static int by_last_byte(const uint8_t *a, size_t a_size, const uint8_t *b, size_t b_size, void *ctx)
 {
     order_ctx_t *order = ctx;
@@ -170,7 +170,7 @@ static void test_registered(fixture_t *x)
     const char *f = "tidesdb_register_comparator", *g = "tidesdb_get_comparator";
     tidesdb_comparator_fn fn = NULL;
     void *ctx = NULL;
-    /* Contexts live until the database is closed, which the caller does: its flush compares. */
+    /* Contexts must outlive the close of the database by the caller, because its flush compares keys. */
     static order_ctx_t up = {0, 1}, down = {0, -1};
     RC(f, "NULL database is an invalid argument", tidesdb_register_comparator(NULL, "n", by_last_byte, NULL, NULL), TDB_ERR_INVALID_ARGS);
     RC(f, "NULL name is an invalid argument", tidesdb_register_comparator(x->db, NULL, by_last_byte, NULL, NULL), TDB_ERR_INVALID_ARGS);
@@ -181,8 +181,8 @@ static void test_registered(fixture_t *x)
     RC(g, "NULL name is an invalid argument", tidesdb_get_comparator(x->db, NULL, &fn, &ctx), TDB_ERR_INVALID_ARGS);
     RC(g, "an unknown name is not found", tidesdb_get_comparator(x->db, "unknown", &fn, &ctx), TDB_ERR_NOT_FOUND);
     RC(g, "finds a registered one", tidesdb_get_comparator(x->db, "last byte", &fn, &ctx), 0);
-    CHECK(g, "gives the function", fn == by_last_byte);
-    CHECK(g, "gives the context", ctx == &up);
+    CHECK(g, "returns the function", fn == by_last_byte);
+    CHECK(g, "returns the context", ctx == &up);
     static const char *const built_in[] = {"memcmp", "lexicographic", "uint64", "int64", "reverse", "case_insensitive"};
     for (int i = 0; i < 6; i++) RC(g, "the six built-in names are registered at open", tidesdb_get_comparator(x->db, built_in[i], &fn, &ctx), 0);
     REQUIRE(tidesdb_get_comparator(x->db, "reverse", &fn, &ctx) == 0);
@@ -195,8 +195,8 @@ static void test_registered(fixture_t *x)
     for (int i = 0; i < 4; i++) REQUIRE(put1(x->db, cf, keys[i], keys[i]) == 0 && put1(x->db, other, keys[i], keys[i]) == 0);
     CHECK(f, "orders the family", !strcmp(family_keys(x->db, cf), "d0,c1,b2,a3"));
     CHECK(f, "the context is passed on every call", up.calls > 0 && down.calls > 0);
-    CHECK(f, "each context makes its own order", !strcmp(family_keys(x->db, other), "a3,b2,c1,d0"));
-    CHECK("tidesdb_txn_get", "finds keys under a registered order", has(x->db, cf, "a3", "a3") && lacks(x->db, cf, "a4"));
+    CHECK(f, "each context has its own order", !strcmp(family_keys(x->db, other), "a3,b2,c1,d0"));
+    CHECK("tidesdb_txn_get", "finds keys under a registered comparator", has(x->db, cf, "a3", "a3") && lacks(x->db, cf, "a4"));
     REQUIRE(tidesdb_purge_cf(cf) == 0);
     CHECK(f, "orders files too", !strcmp(family_keys(x->db, cf), "d0,c1,b2,a3") && has(x->db, cf, "b2", "b2"));
     REQUIRE(delete1(x->db, cf, "c1") == 0 && tidesdb_purge_cf(cf) == 0);
@@ -204,28 +204,28 @@ static void test_registered(fixture_t *x)
     tidesdb_txn_t *t = NULL;
     REQUIRE(tidesdb_txn_begin(x->db, &t) == 0);
     put_text(t, cf, "zz1", "own");
-    CHECK("tidesdb_iter_new", "own writes come in a registered order", !strcmp(keys_forward(t, cf), "d0,zz1,b2,a3"));
+    CHECK("tidesdb_iter_new", "own writes follow a registered comparator", !strcmp(keys_forward(t, cf), "d0,zz1,b2,a3"));
     tidesdb_txn_free(t);
 
-    /* After a reopen: what needs a comparator that nobody registered yet must not give wrong order. */
+    /* After a reopen: column families whose comparator is not registered yet must not return a wrong order. */
     fixture_reopen(x);
     REQUIRE(x->db);
     up.calls = 0;
     cf = tidesdb_get_column_family(x->db, "by last");
     other = tidesdb_get_column_family(x->db, "by last down");
-    CHECK(f, "without registering after a reopen a family is not there, or without a wrong order",
+    CHECK(f, "after a reopen without registering a family is unavailable, or correctly ordered",
           (!cf || !strcmp(family_keys(x->db, cf), "d0,b2,a3")) && (!other || !strcmp(family_keys(x->db, other), "a3,b2,c1,d0")));
     RC(f, "registers again after a reopen", tidesdb_register_comparator(x->db, "last byte", by_last_byte, NULL, &up), 0);
     RC(f, "registers a second one again after a reopen", tidesdb_register_comparator(x->db, "last byte down", by_last_byte, "down", &down), 0);
     cf = tidesdb_get_column_family(x->db, "by last");
-    CHECK(f, "a family that was there before is readable after registering", cf && has(x->db, cf, "d0", "d0"));
-    CHECK(f, "its order after a reopen and registering is the registered one", cf && !strcmp(family_keys(x->db, cf), "d0,b2,a3"));
+    CHECK(f, "an existing family is readable after registering", cf && has(x->db, cf, "d0", "d0"));
+    CHECK(f, "an existing family is ordered by the registered comparator", cf && !strcmp(family_keys(x->db, cf), "d0,b2,a3"));
     if (cf) put1(x->db, cf, "e1", "e1");
-    CHECK(f, "new writes after a reopen come in the registered order", cf && !strcmp(family_keys(x->db, cf), "d0,e1,b2,a3"));
+    CHECK(f, "new writes after a reopen follow the registered comparator", cf && !strcmp(family_keys(x->db, cf), "d0,e1,b2,a3"));
     other = tidesdb_get_column_family(x->db, "by last down");
-    CHECK(f, "the second order is back after registering", other && !strcmp(family_keys(x->db, other), "a3,b2,c1,d0"));
+    CHECK(f, "the second comparator works after registering", other && !strcmp(family_keys(x->db, other), "a3,b2,c1,d0"));
     x->cf = tidesdb_get_column_family(x->db, "cf");
-    CHECK(f, "families with other orders are there too", x->cf && put1(x->db, x->cf, "k", "v") == 0);
+    CHECK(f, "families with other comparators are available, too", x->cf && put1(x->db, x->cf, "k", "v") == 0);
 }
 
 void test_comparators(void)
@@ -242,7 +242,7 @@ void test_comparators(void)
     REQUIRE(tidesdb_open(&config, &db) == 0);
     tidesdb_column_family_config_t c = tidesdb_default_column_family_config();
     strcpy(c.comparator_name, "reverse");
-    RC("tidesdb_create_column_family", "unified memtable: an order other than memcmp is an invalid argument",
+    RC("tidesdb_create_column_family", "unified memtable: a comparator other than memcmp is an invalid argument",
        tidesdb_create_column_family(db, "reversed", &c), TDB_ERR_INVALID_ARGS);
     tidesdb_close(db);
 }

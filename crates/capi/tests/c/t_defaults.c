@@ -1,4 +1,4 @@
-/* The three functions that return a configuration by value: every field as the reference says. */
+/* The three functions that return a configuration by value: every field is as documented. */
 #include "harness.h"
 
 void test_defaults_database(void)
@@ -84,7 +84,7 @@ void test_objstore(void)
     EQ(f, "replica_replay_wal is 1", c.replica_replay_wal, 1);
 
     tidesdb_objstore_t *store = tidesdb_objstore_fs_create(fresh_path());
-    CHECK("tidesdb_objstore_fs_create", "NULL gives NULL", tidesdb_objstore_fs_create(NULL) == NULL);
+    CHECK("tidesdb_objstore_fs_create", "NULL returns NULL", tidesdb_objstore_fs_create(NULL) == NULL);
     if (store || library == LIBRARY_TIDESDB)
     {
         tidesdb_config_t config = quiet_config(fresh_path());
@@ -97,14 +97,14 @@ void test_objstore(void)
     }
     else CHECK("tidesdb_objstore_fs_create", "no connector yet: NULL", store == NULL);
 
-    /* A build without S3 does not have these two at all; where they are, bad arguments give NULL. */
+    /* A build without S3 does not export these two; if they exist, invalid arguments return NULL. */
     tidesdb_objstore_t *(*s3)(const char *, const char *, const char *, const char *, const char *, const char *, int,
                               int) = exported("tidesdb_objstore_s3_create");
     tidesdb_objstore_t *(*s3_config)(const tidesdb_objstore_s3_config_t *) =
         exported("tidesdb_objstore_s3_create_config");
-    CHECK("tidesdb_objstore_s3_create", "NULL endpoint gives NULL",
+    CHECK("tidesdb_objstore_s3_create", "NULL endpoint returns NULL",
           !s3 || !s3(NULL, "bucket", NULL, "key", "secret", NULL, 0, 1));
-    CHECK("tidesdb_objstore_s3_create_config", "NULL configuration gives NULL", !s3_config || !s3_config(NULL));
+    CHECK("tidesdb_objstore_s3_create_config", "NULL configuration returns NULL", !s3_config || !s3_config(NULL));
 
     fixture_t fixture = fixture_open();
     RC("tidesdb_promote_to_primary", "NULL is an invalid argument", tidesdb_promote_to_primary(NULL),

@@ -42,11 +42,11 @@ static void test_create(fixture_t *x)
     RC(f, "NULL configuration is an invalid argument", tidesdb_create_column_family(x->db, "a", NULL),
        TDB_ERR_INVALID_ARGS);
     RC(f, "default configuration", create(x->db, "first"), 0);
-    RC(f, "a name that is taken exists", create(x->db, "first"), TDB_ERR_EXISTS);
+    RC(f, "an existing name is refused", create(x->db, "first"), TDB_ERR_EXISTS);
     RC(f, "names differ by case", create(x->db, "First"), 0);
     RC(f, "an empty name is an invalid argument", create(x->db, ""), TDB_ERR_INVALID_ARGS);
     RC(f, "a name with ../ is an invalid argument", create(x->db, "../outside"), TDB_ERR_INVALID_ARGS);
-    CHECK(f, "a name with ../ makes nothing outside", !file_exists(joined(x->path, "../outside")));
+    CHECK(f, "a name with ../ creates nothing outside", !file_exists(joined(x->path, "../outside")));
     RC(f, "a name with / is an invalid argument", create(x->db, "a/b"), TDB_ERR_INVALID_ARGS);
     RC(f, "the name . is an invalid argument", create(x->db, "."), TDB_ERR_INVALID_ARGS);
     RC(f, "the name .. is an invalid argument", create(x->db, ".."), TDB_ERR_INVALID_ARGS);
@@ -61,9 +61,9 @@ static void test_create(fixture_t *x)
     memset(name, 'm', sizeof name);
     name[399] = 0;
     RC(f, "a name of 399 bytes is an invalid argument", create(x->db, name), TDB_ERR_INVALID_ARGS);
-    strcpy(config.comparator_name, "nobody registered this");
+    strcpy(config.comparator_name, "not registered");
     CHECK(f, "a comparator that is not registered is refused", tidesdb_create_column_family(x->db, "order", &config));
-    CHECK(f, "a refused family is not there", !tidesdb_get_column_family(x->db, "order"));
+    CHECK(f, "a refused family does not exist", !tidesdb_get_column_family(x->db, "order"));
 }
 
 static int with(tidesdb_t *db, const char *name, tidesdb_column_family_config_t config)
@@ -111,7 +111,7 @@ static void test_fields(fixture_t *x)
     WITH("use_btree", c.use_btree = 1);
     WITH("object store fields are accepted", c.object_lazy_compaction = 1, c.object_prefetch_compaction = 0);
     WITH("the comparator memcmp by name", strcpy(c.comparator_name, "memcmp"));
-    WITH("a config zeroed but for what the reference's example sets", ({
+    WITH("a zeroed config with only the fields of the reference's example", ({
              tidesdb_column_family_config_t z = {.write_buffer_size = 8 << 20,
                                                  .level_size_ratio = 10,
                                                  .min_levels = 1,
@@ -139,9 +139,9 @@ static void test_get_and_list(fixture_t *x)
     const char *get = "tidesdb_get_column_family", *list = "tidesdb_list_column_families";
     char **names = NULL;
     int count = 0;
-    CHECK(get, "an absent name gives NULL", tidesdb_get_column_family(x->db, "absent") == NULL);
-    CHECK(get, "NULL database gives NULL", tidesdb_get_column_family(NULL, "cf") == NULL);
-    CHECK(get, "NULL name gives NULL", tidesdb_get_column_family(x->db, NULL) == NULL);
+    CHECK(get, "an absent name returns NULL", tidesdb_get_column_family(x->db, "absent") == NULL);
+    CHECK(get, "NULL database returns NULL", tidesdb_get_column_family(NULL, "cf") == NULL);
+    CHECK(get, "NULL name returns NULL", tidesdb_get_column_family(x->db, NULL) == NULL);
     CHECK(get, "the same name gives the same handle", tidesdb_get_column_family(x->db, "cf") == x->cf);
     RC(list, "NULL database is an invalid argument", tidesdb_list_column_families(NULL, &names, &count),
        TDB_ERR_INVALID_ARGS);
@@ -152,9 +152,9 @@ static void test_get_and_list(fixture_t *x)
     int before = list_count(x->db);
     create(x->db, "listed");
     EQ(list, "counts a new family", list_count(x->db), before + 1);
-    EQ(list, "names each family once", listed(x->db, "listed"), 1);
+    EQ(list, "lists each family once", listed(x->db, "listed"), 1);
     tidesdb_drop_column_family(x->db, "listed");
-    EQ(list, "a dropped family is not named", listed(x->db, "listed"), 0);
+    EQ(list, "does not list a dropped family", listed(x->db, "listed"), 0);
 
     const char *path = fresh_path();
     tidesdb_config_t config = quiet_config(path);
@@ -173,20 +173,20 @@ static void test_drop(fixture_t *x)
     tidesdb_column_family_t *cf = make_family(x->db, "gone");
     REQUIRE(cf && fill(x->db, cf, 0, 100) == 0);
     RC(drop, "removes a family with data", tidesdb_drop_column_family(x->db, "gone"), 0);
-    CHECK(drop, "the name is gone", tidesdb_get_column_family(x->db, "gone") == NULL);
+    CHECK(drop, "the name no longer exists", tidesdb_get_column_family(x->db, "gone") == NULL);
     RC(drop, "dropping twice is not found", tidesdb_drop_column_family(x->db, "gone"), TDB_ERR_NOT_FOUND);
     cf = make_family(x->db, "gone");
     REQUIRE(cf);
-    CHECK(drop, "a family made again under the name is empty", lacks(x->db, cf, "key000001"));
+    CHECK(drop, "a new family of the same name is empty", lacks(x->db, cf, "key000001"));
     REQUIRE(fill(x->db, cf, 0, 100) == 0);
     RC(delete, "NULL database is an invalid argument", tidesdb_delete_column_family(NULL, cf), TDB_ERR_INVALID_ARGS);
     RC(delete, "NULL family is an invalid argument", tidesdb_delete_column_family(x->db, NULL), TDB_ERR_INVALID_ARGS);
     RC(delete, "removes by pointer", tidesdb_delete_column_family(x->db, cf), 0);
-    CHECK(delete, "the name is gone", tidesdb_get_column_family(x->db, "gone") == NULL);
+    CHECK(delete, "the name no longer exists", tidesdb_get_column_family(x->db, "gone") == NULL);
     fixture_reopen(x);
     REQUIRE(x->cf);
-    CHECK(delete, "stays gone after a reopen", tidesdb_get_column_family(x->db, "gone") == NULL);
-    CHECK(drop, "leaves other families alone", x->cf != NULL);
+    CHECK(delete, "stays dropped after a reopen", tidesdb_get_column_family(x->db, "gone") == NULL);
+    CHECK(drop, "does not affect other families", x->cf != NULL);
 }
 
 static void test_rename(fixture_t *x)
@@ -201,24 +201,24 @@ static void test_rename(fixture_t *x)
     RC(f, "NULL new name is an invalid argument", tidesdb_rename_column_family(x->db, "old", NULL),
        TDB_ERR_INVALID_ARGS);
     RC(f, "an absent family is not found", tidesdb_rename_column_family(x->db, "absent", "new"), TDB_ERR_NOT_FOUND);
-    RC(f, "a taken new name exists", tidesdb_rename_column_family(x->db, "old", "taken"), TDB_ERR_EXISTS);
+    RC(f, "an existing new name is refused", tidesdb_rename_column_family(x->db, "old", "taken"), TDB_ERR_EXISTS);
     RC(f, "a new name with ../ is an invalid argument", tidesdb_rename_column_family(x->db, "old", "../old"),
        TDB_ERR_INVALID_ARGS);
-    /* A library that accepted it has moved the family away. */
+    /* A library that accepted the name has moved the column family: move it back. */
     if (!tidesdb_get_column_family(x->db, "old")) tidesdb_rename_column_family(x->db, "../old", "old");
     RC(f, "an empty new name is an invalid argument", tidesdb_rename_column_family(x->db, "old", ""),
        TDB_ERR_INVALID_ARGS);
     if (!tidesdb_get_column_family(x->db, "old")) tidesdb_rename_column_family(x->db, "", "old");
     RC(f, "renames", tidesdb_rename_column_family(x->db, "old", "new"), 0);
-    CHECK(f, "the old name is gone", tidesdb_get_column_family(x->db, "old") == NULL);
+    CHECK(f, "the old name no longer exists", tidesdb_get_column_family(x->db, "old") == NULL);
     cf = tidesdb_get_column_family(x->db, "new");
-    CHECK(f, "the new name is there", cf != NULL);
-    CHECK(f, "the data is there under the new name", cf && has(x->db, cf, "key000499", "value000499"));
-    CHECK(f, "the new name takes writes", cf && put1(x->db, cf, "more", "x") == 0);
+    CHECK(f, "the new name exists", cf != NULL);
+    CHECK(f, "the data is readable under the new name", cf && has(x->db, cf, "key000499", "value000499"));
+    CHECK(f, "accepts writes under the new name", cf && put1(x->db, cf, "more", "x") == 0);
     fixture_reopen(x);
     REQUIRE(x->cf);
     cf = tidesdb_get_column_family(x->db, "new");
-    CHECK(f, "lasts over a reopen", cf && has(x->db, cf, "key000499", "value000499") && has(x->db, cf, "more", "x"));
+    CHECK(f, "survives a reopen", cf && has(x->db, cf, "key000499", "value000499") && has(x->db, cf, "more", "x"));
     CHECK(f, "the old name can be used again", create(x->db, "old") == 0);
 }
 
@@ -236,26 +236,26 @@ static void test_clone(fixture_t *x)
     RC(f, "source equal to destination is an invalid argument",
        tidesdb_clone_column_family(x->db, "source", "source"), TDB_ERR_INVALID_ARGS);
     RC(f, "an absent source is not found", tidesdb_clone_column_family(x->db, "absent", "clone"), TDB_ERR_NOT_FOUND);
-    RC(f, "a taken destination exists", tidesdb_clone_column_family(x->db, "source", "cf"), TDB_ERR_EXISTS);
+    RC(f, "an existing destination is refused", tidesdb_clone_column_family(x->db, "source", "cf"), TDB_ERR_EXISTS);
     RC(f, "a destination with ../ is an invalid argument", tidesdb_clone_column_family(x->db, "source", "../clone"),
        TDB_ERR_INVALID_ARGS);
     RC(f, "clones", tidesdb_clone_column_family(x->db, "source", "clone"), 0);
     clone = tidesdb_get_column_family(x->db, "clone");
     REQUIRE(clone);
-    CHECK(f, "has the source's data, also what was unflushed",
+    CHECK(f, "has the source's data, including unflushed entries",
           has(x->db, clone, "key000000", "value000000") && has(x->db, clone, "key000499", "value000499"));
     REQUIRE(put1(x->db, source, "only", "source") == 0 && put1(x->db, clone, "only", "clone") == 0);
     REQUIRE(delete1(x->db, clone, "key000001") == 0);
-    CHECK(f, "writes to one do not reach the other",
+    CHECK(f, "writes to one do not affect the other",
           has(x->db, source, "only", "source") && has(x->db, clone, "only", "clone"));
-    CHECK(f, "deletes in the clone do not reach the source", has(x->db, source, "key000001", "value000001"));
+    CHECK(f, "deletes in the clone do not affect the source", has(x->db, source, "key000001", "value000001"));
     REQUIRE(tidesdb_drop_column_family(x->db, "source") == 0);
     CHECK(f, "outlives its source", has(x->db, clone, "key000499", "value000499"));
     fixture_reopen(x);
     REQUIRE(x->cf);
     clone = tidesdb_get_column_family(x->db, "clone");
-    CHECK(f, "lasts over a reopen", clone && has(x->db, clone, "key000499", "value000499"));
-    CHECK(f, "what was deleted in the clone stays deleted over a reopen", clone && lacks(x->db, clone, "key000001"));
+    CHECK(f, "survives a reopen", clone && has(x->db, clone, "key000499", "value000499"));
+    CHECK(f, "deletes in the clone survive a reopen", clone && lacks(x->db, clone, "key000001"));
 }
 
 void test_families(void)

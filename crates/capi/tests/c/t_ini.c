@@ -1,9 +1,9 @@
-/* Configurations as text files, and changes of a family's configuration while it runs. */
+/* Configurations as text files, and changes of a column family's configuration at run time. */
 #include "harness.h"
 
 #include <math.h>
 
-/* Every field that is stored, set to what no default is. */
+/* Every stored field, set to a value other than its default. */
 static tidesdb_column_family_config_t unusual(void)
 {
     tidesdb_column_family_config_t c = tidesdb_default_column_family_config();
@@ -84,12 +84,12 @@ void test_ini(void)
     RC(load, "NULL file is an invalid argument", tidesdb_cf_config_load_from_ini(NULL, "s", &loaded), bad);
     RC(load, "NULL section is an invalid argument", tidesdb_cf_config_load_from_ini(path, NULL, &loaded), bad);
     RC(load, "NULL configuration is an invalid argument", tidesdb_cf_config_load_from_ini(path, "s", NULL), bad);
-    CHECK(load, "a file that is not there is an error", tidesdb_cf_config_load_from_ini(path, "s", &loaded) != 0);
-    RC(save, "a directory that is not there is an I/O error", tidesdb_cf_config_save_to_ini("/nowhere/at/all.ini", "s", &c), TDB_ERR_IO);
-    RC(save, "gives success", tidesdb_cf_config_save_to_ini(path, "family", &c), 0);
+    CHECK(load, "a missing file is an error", tidesdb_cf_config_load_from_ini(path, "s", &loaded) != 0);
+    RC(save, "a missing directory is an I/O error", tidesdb_cf_config_save_to_ini("/nowhere/at/all.ini", "s", &c), TDB_ERR_IO);
+    RC(save, "succeeds", tidesdb_cf_config_save_to_ini(path, "family", &c), 0);
     CHECK(save, "writes the section's name", file_contains(path, "[family]"));
     CHECK(save, "writes names and values", file_contains(path, "write_buffer_size"));
-    RC(load, "gives success", tidesdb_cf_config_load_from_ini(path, "family", &loaded), 0);
+    RC(load, "succeeds", tidesdb_cf_config_load_from_ini(path, "family", &loaded), 0);
     compare(load, &loaded, &c, 1);
     CHECK(save, "does not write hooks", loaded.commit_hook_fn == NULL && !file_contains(path, "hook"));
 
@@ -97,15 +97,15 @@ void test_ini(void)
     REQUIRE(tidesdb_cf_config_save_to_ini(path, "family", &c) == 0);
     loaded = unusual();
     REQUIRE(tidesdb_cf_config_load_from_ini(path, "family", &loaded) == 0);
-    EQ(save, "writing again replaces", loaded.write_buffer_size, c.write_buffer_size);
-    EQ(load, "a default configuration comes back", loaded.min_levels, c.min_levels);
+    EQ(save, "writing again replaces the file", loaded.write_buffer_size, c.write_buffer_size);
+    EQ(load, "a default configuration round-trips", loaded.min_levels, c.min_levels);
     static const struct
     {
         const char *behaviour;
         compression_algorithm algorithm;
-    } algorithms[] = {{"TDB_COMPRESS_NONE comes back", TDB_COMPRESS_NONE},   {"TDB_COMPRESS_SNAPPY comes back", TDB_COMPRESS_SNAPPY},
-                      {"TDB_COMPRESS_LZ4 comes back", TDB_COMPRESS_LZ4},     {"TDB_COMPRESS_ZSTD comes back", TDB_COMPRESS_ZSTD},
-                      {"TDB_COMPRESS_LZ4_FAST comes back", TDB_COMPRESS_LZ4_FAST}};
+    } algorithms[] = {{"TDB_COMPRESS_NONE round-trips", TDB_COMPRESS_NONE},   {"TDB_COMPRESS_SNAPPY round-trips", TDB_COMPRESS_SNAPPY},
+                      {"TDB_COMPRESS_LZ4 round-trips", TDB_COMPRESS_LZ4},     {"TDB_COMPRESS_ZSTD round-trips", TDB_COMPRESS_ZSTD},
+                      {"TDB_COMPRESS_LZ4_FAST round-trips", TDB_COMPRESS_LZ4_FAST}};
     for (int i = 0; i < 5; i++)
     {
         c.compression_algorithm = algorithms[i].algorithm;
@@ -119,9 +119,9 @@ void test_ini(void)
     RC(load, "a file written by hand", tidesdb_cf_config_load_from_ini(path, "family", &loaded), 0);
     EQ(load, "reads its own section", loaded.write_buffer_size, 7340032);
     EQ(load, "reads with and without spaces", loaded.min_levels, 4);
-    EQ(load, "what is not in the file has its default", loaded.level_size_ratio, 10);
+    EQ(load, "missing settings have their defaults", loaded.level_size_ratio, 10);
 
-    /* What was loaded makes a family. */
+    /* The loaded configuration is valid for a new column family. */
     fixture_t x = fixture_open();
     REQUIRE(x.cf);
     RC("tidesdb_create_column_family", "a configuration loaded from a file", tidesdb_create_column_family(x.db, "from file", &loaded), 0);
@@ -140,25 +140,25 @@ void test_runtime(void)
     tidesdb_free_stats(s);
     RC(f, "NULL family is an invalid argument", tidesdb_cf_update_runtime_config(NULL, &c, 0), TDB_ERR_INVALID_ARGS);
     RC(f, "NULL configuration is an invalid argument", tidesdb_cf_update_runtime_config(x.cf, NULL, 0), TDB_ERR_INVALID_ARGS);
-    RC(f, "gives success without writing", tidesdb_cf_update_runtime_config(x.cf, &c, 0), 0);
+    RC(f, "succeeds without writing", tidesdb_cf_update_runtime_config(x.cf, &c, 0), 0);
     fixture_reopen(&x);
     REQUIRE(x.cf && tidesdb_get_stats(x.cf, &s) == 0);
-    EQ(f, "without writing it does not outlast a close", s->config->write_buffer_size, before.write_buffer_size);
+    EQ(f, "without writing the change does not survive a close", s->config->write_buffer_size, before.write_buffer_size);
     tidesdb_free_stats(s);
-    RC(f, "gives success with writing", tidesdb_cf_update_runtime_config(x.cf, &c, 1), 0);
+    RC(f, "succeeds with writing", tidesdb_cf_update_runtime_config(x.cf, &c, 1), 0);
     for (int reopened = 0; reopened < 2; reopened++)
     {
         if (reopened) fixture_reopen(&x);
         REQUIRE(x.cf && tidesdb_get_stats(x.cf, &s) == 0);
         compare(f, s->config, &c, 0);
-        CHECK(f, "leaves the comparator alone", strcmp(s->config->comparator_name, "reverse") != 0);
-        EQ(f, "leaves use_btree alone", s->config->use_btree, 0);
-        CHECK(f, "leaves the name alone", !strcmp(s->config->name, "cf"));
+        CHECK(f, "does not change the comparator", strcmp(s->config->comparator_name, "reverse") != 0);
+        EQ(f, "does not change use_btree", s->config->use_btree, 0);
+        CHECK(f, "does not change the name", !strcmp(s->config->name, "cf"));
         tidesdb_free_stats(s);
         CHECK(f, "the data stays readable", has(x.db, x.cf, "key000250", "value000250"));
     }
     RC(f, "flushes and compacts afterwards", (fill(x.db, x.cf, 400, 900), tidesdb_purge_cf(x.cf)), 0);
-    CHECK(f, "the order of the keys stays", !strncmp(family_keys(x.db, x.cf), "key000000,key000001", 19));
+    CHECK(f, "does not change the order of the keys", !strncmp(family_keys(x.db, x.cf), "key000000,key000001", 19));
     c = tidesdb_default_column_family_config();
     c.sync_mode = TDB_SYNC_FULL;
     RC(f, "to TDB_SYNC_FULL", tidesdb_cf_update_runtime_config(x.cf, &c, 0), 0);

@@ -1,4 +1,4 @@
-/* The five isolation levels: what each sees, what each refuses; savepoints. */
+/* The five isolation levels: what each one sees, which commits it refuses; savepoints. */
 #include "harness.h"
 
 static const char *begin_f = "tidesdb_txn_begin_with_isolation", *commit_f = "tidesdb_txn_commit";
@@ -18,11 +18,11 @@ static void test_visibility(fixture_t *x)
         int sees_later;
         const char *behaviour;
     } cases[] = {
-        {TDB_ISOLATION_READ_UNCOMMITTED, 1, "READ_UNCOMMITTED sees what others commit later"},
-        {TDB_ISOLATION_READ_COMMITTED, 1, "READ_COMMITTED sees what others commit later"},
-        {TDB_ISOLATION_REPEATABLE_READ, 0, "REPEATABLE_READ keeps the values of its beginning"},
-        {TDB_ISOLATION_SNAPSHOT, 0, "SNAPSHOT keeps the values of its beginning"},
-        {TDB_ISOLATION_SERIALIZABLE, 0, "SERIALIZABLE keeps the values of its beginning"},
+        {TDB_ISOLATION_READ_UNCOMMITTED, 1, "READ_UNCOMMITTED sees later commits of others"},
+        {TDB_ISOLATION_READ_COMMITTED, 1, "READ_COMMITTED sees later commits of others"},
+        {TDB_ISOLATION_REPEATABLE_READ, 0, "REPEATABLE_READ keeps the values at its begin"},
+        {TDB_ISOLATION_SNAPSHOT, 0, "SNAPSHOT keeps the values at its begin"},
+        {TDB_ISOLATION_SERIALIZABLE, 0, "SERIALIZABLE keeps the values at its begin"},
     };
     for (int i = 0; i < 5; i++)
     {
@@ -37,11 +37,11 @@ static void test_visibility(fixture_t *x)
         else
         {
             CHECK(begin_f, "the three higher levels see no new keys of others", txn_lacks(t, x->cf, "new"));
-            CHECK(begin_f, "the three higher levels give the same answer again", txn_has(t, x->cf, "seen", "old"));
+            CHECK(begin_f, "the three higher levels return the same value again", txn_has(t, x->cf, "seen", "old"));
             REQUIRE(delete1(x->db, x->cf, "seen") == 0);
-            CHECK(begin_f, "the three higher levels keep what others delete", txn_has(t, x->cf, "seen", "old"));
+            CHECK(begin_f, "the three higher levels keep keys that others delete", txn_has(t, x->cf, "seen", "old"));
             flush_and_wait(x->cf);
-            CHECK(begin_f, "a snapshot outlasts a flush", txn_has(t, x->cf, "seen", "old"));
+            CHECK(begin_f, "a snapshot survives a flush", txn_has(t, x->cf, "seen", "old"));
         }
         tidesdb_txn_free(t);
     }
@@ -70,9 +70,9 @@ static void test_writers(fixture_t *x)
     RC(commit_f, "READ_COMMITTED: two writers of a key both commit", second_writer(x, 1), 0);
     CHECK(commit_f, "READ_COMMITTED: the last writer wins", has(x->db, x->cf, "both wrote", "b"));
     RC(commit_f, "SNAPSHOT: the first committer wins", second_writer(x, 3), TDB_ERR_CONFLICT);
-    CHECK(commit_f, "SNAPSHOT: the loser's write is not there", has(x->db, x->cf, "both wrote", "a"));
+    CHECK(commit_f, "SNAPSHOT: the loser's write is not applied", has(x->db, x->cf, "both wrote", "a"));
     RC(commit_f, "SERIALIZABLE: the first committer wins", second_writer(x, 4), TDB_ERR_CONFLICT);
-    CHECK(commit_f, "SERIALIZABLE: the loser's write is not there", has(x->db, x->cf, "both wrote", "a"));
+    CHECK(commit_f, "SERIALIZABLE: the loser's write is not applied", has(x->db, x->cf, "both wrote", "a"));
     tidesdb_txn_t *a = begin(x, TDB_ISOLATION_SNAPSHOT), *b = begin(x, TDB_ISOLATION_SNAPSHOT);
     put_text(a, x->cf, "disjoint a", "1");
     put_text(b, x->cf, "disjoint b", "1");
@@ -91,11 +91,11 @@ static void test_writers(fixture_t *x)
        }),
        0);
     put_text(b, x->cf, "to delete", "2");
-    RC(commit_f, "a refused transaction can be tried again", tidesdb_txn_commit(b), 0);
+    RC(commit_f, "a refused transaction can be retried", tidesdb_txn_commit(b), 0);
     tidesdb_txn_free(a), tidesdb_txn_free(b);
 }
 
-/* Reads `key`, lets another change it, writes elsewhere, commits. */
+/* Reads a key, changes it through another transaction, writes another key, commits. */
 static int reader_overtaken(fixture_t *x, int level, int tracked)
 {
     put1(x->db, x->cf, "read", "old");
@@ -113,7 +113,7 @@ static int reader_overtaken(fixture_t *x, int level, int tracked)
     return rc;
 }
 
-/* Two transactions read both keys; each writes the one the other did not. */
+/* Two transactions read both keys; each writes a different one. */
 static int write_skew(fixture_t *x, int level)
 {
     put1(x->db, x->cf, "left", "1"), put1(x->db, x->cf, "right", "1");
@@ -129,20 +129,20 @@ static int write_skew(fixture_t *x, int level)
 
 static void test_readers(fixture_t *x)
 {
-    RC(commit_f, "READ_UNCOMMITTED: an overtaken reader commits", reader_overtaken(x, 0, 1), 0);
-    RC(commit_f, "READ_COMMITTED: an overtaken reader commits", reader_overtaken(x, 1, 1), 0);
-    RC(commit_f, "REPEATABLE_READ: an overtaken reader is refused", reader_overtaken(x, 2, 1), TDB_ERR_CONFLICT);
-    RC(commit_f, "SNAPSHOT: an overtaken reader commits", reader_overtaken(x, 3, 1), 0);
-    RC("tidesdb_txn_get_notrack", "REPEATABLE_READ: the read is no part of the conflict check", reader_overtaken(x, 2, 0), 0);
-    RC("tidesdb_txn_get_notrack", "SERIALIZABLE: the read is no part of the conflict check", reader_overtaken(x, 4, 0), 0);
+    RC(commit_f, "READ_UNCOMMITTED: a reader of a changed key commits", reader_overtaken(x, 0, 1), 0);
+    RC(commit_f, "READ_COMMITTED: a reader of a changed key commits", reader_overtaken(x, 1, 1), 0);
+    RC(commit_f, "REPEATABLE_READ: a reader of a changed key is refused", reader_overtaken(x, 2, 1), TDB_ERR_CONFLICT);
+    RC(commit_f, "SNAPSHOT: a reader of a changed key commits", reader_overtaken(x, 3, 1), 0);
+    RC("tidesdb_txn_get_notrack", "REPEATABLE_READ: the read is not part of the conflict check", reader_overtaken(x, 2, 0), 0);
+    RC("tidesdb_txn_get_notrack", "SERIALIZABLE: the read is not part of the conflict check", reader_overtaken(x, 4, 0), 0);
     RC(commit_f, "SNAPSHOT: write skew is allowed", write_skew(x, 3), 0);
     RC(commit_f, "SERIALIZABLE: write skew is refused", write_skew(x, 4), TDB_ERR_CONFLICT);
-    CHECK(commit_f, "SERIALIZABLE: after the refused skew one of both stands",
+    CHECK(commit_f, "SERIALIZABLE: of two transactions with write skew one commits",
           has(x->db, x->cf, "left", "0") && has(x->db, x->cf, "right", "1"));
     tidesdb_txn_t *t = begin(x, TDB_ISOLATION_SERIALIZABLE);
     txn_has(t, x->cf, "left", "0");
     put1(x->db, x->cf, "left", "5");
-    RC(commit_f, "SERIALIZABLE: a transaction that only read commits", tidesdb_txn_commit(t), 0);
+    RC(commit_f, "SERIALIZABLE: a transaction without writes commits", tidesdb_txn_commit(t), 0);
     tidesdb_txn_free(t);
 }
 
@@ -181,22 +181,22 @@ void test_savepoints(void)
     tidesdb_txn_delete(t, x.cf, S("base"));
     RC(save, "several names", tidesdb_txn_savepoint(t, "two"), 0);
     put_text(t, x.cf, "s3", "3");
-    RC(back, "gives success", tidesdb_txn_rollback_to_savepoint(t, "two"), 0);
-    CHECK(back, "discards what came after", txn_lacks(t, x.cf, "s3"));
-    CHECK(back, "keeps what came before", txn_has(t, x.cf, "s2", "2"));
+    RC(back, "succeeds", tidesdb_txn_rollback_to_savepoint(t, "two"), 0);
+    CHECK(back, "discards later writes", txn_lacks(t, x.cf, "s3"));
+    CHECK(back, "keeps earlier writes", txn_has(t, x.cf, "s2", "2"));
     RC(back, "to an outer one", tidesdb_txn_rollback_to_savepoint(t, "one"), 0);
     CHECK(back, "an outer one discards more", txn_lacks(t, x.cf, "s2"));
     CHECK(back, "undoes overwrites", txn_has(t, x.cf, "s1", "1"));
     CHECK(back, "undoes deletes", txn_has(t, x.cf, "base", "0"));
-    RC(back, "an inner one is gone with the outer", tidesdb_txn_rollback_to_savepoint(t, "two"), TDB_ERR_NOT_FOUND);
+    RC(back, "an inner savepoint is removed with the outer one", tidesdb_txn_rollback_to_savepoint(t, "two"), TDB_ERR_NOT_FOUND);
     put_text(t, x.cf, "s4", "4");
     RC(commit_f, "works after a rollback to a savepoint", tidesdb_txn_commit(t), 0);
-    CHECK(back, "what was discarded is not committed",
+    CHECK(back, "discarded writes are not committed",
           has(x.db, x.cf, "s1", "1") && has(x.db, x.cf, "s4", "4") && lacks(x.db, x.cf, "s2") && has(x.db, x.cf, "base", "0"));
     RC(save, "after the commit is an invalid argument", tidesdb_txn_savepoint(t, "late"), bad);
     CHECK(back, "after the commit is an error", tidesdb_txn_rollback_to_savepoint(t, "one") != 0);
     REQUIRE(tidesdb_txn_reset(t, 1) == 0);
-    CHECK(back, "the savepoint rolled back to is used up", ({
+    CHECK(back, "removes the savepoint itself", ({
               tidesdb_txn_savepoint(t, "first"), tidesdb_txn_savepoint(t, "used");
               int rc = tidesdb_txn_rollback_to_savepoint(t, "used");
               rc == 0 && tidesdb_txn_rollback_to_savepoint(t, "used") == TDB_ERR_NOT_FOUND;
@@ -211,11 +211,11 @@ void test_savepoints(void)
     RC(save, "an existing name is moved", tidesdb_txn_savepoint(t, "moved"), 0);
     put_text(t, x.cf, "m3", "3");
     REQUIRE(tidesdb_txn_rollback_to_savepoint(t, "moved") == 0);
-    CHECK(save, "a moved name keeps what came before its new place",
+    CHECK(save, "a moved savepoint keeps writes before its new position",
           txn_has(t, x.cf, "m2", "2") && txn_lacks(t, x.cf, "m3"));
     REQUIRE(tidesdb_txn_savepoint(t, "released") == 0);
     put_text(t, x.cf, "m4", "4");
-    RC(release, "gives success", tidesdb_txn_release_savepoint(t, "released"), 0);
+    RC(release, "succeeds", tidesdb_txn_release_savepoint(t, "released"), 0);
     CHECK(release, "rolls nothing back", txn_has(t, x.cf, "m4", "4"));
     RC(release, "a released name is not found", tidesdb_txn_release_savepoint(t, "released"), TDB_ERR_NOT_FOUND);
     RC(back, "a released name is not found", tidesdb_txn_rollback_to_savepoint(t, "released"), TDB_ERR_NOT_FOUND);

@@ -1,4 +1,4 @@
-/* Iterators: both directions, seeks, turning round, deletes, own writes, what their snapshot shows. */
+/* Iterators: both directions, seeks, changes of direction, deletes, own writes, their snapshot. */
 #include "harness.h"
 
 static tidesdb_iter_t *open_iter(tidesdb_txn_t *t, tidesdb_column_family_t *cf)
@@ -76,44 +76,44 @@ static void test_walks(fixture_t *x, const char *where)
 #define NAMED(text) (snprintf(name, sizeof name, "%s, %s", text, where), name)
     tidesdb_txn_t *t = NULL;
     REQUIRE(tidesdb_txn_begin(x->db, &t) == 0);
-    CHECK("tidesdb_iter_next", NAMED("walks all keys in order"), !strcmp(keys_forward(t, x->cf), "b,d,f,h,j"));
-    CHECK("tidesdb_iter_prev", NAMED("walks all keys in reverse order"), !strcmp(keys_backward(t, x->cf), "j,h,f,d,b"));
+    CHECK("tidesdb_iter_next", NAMED("returns all keys in order"), !strcmp(keys_forward(t, x->cf), "b,d,f,h,j"));
+    CHECK("tidesdb_iter_prev", NAMED("returns all keys in reverse order"), !strcmp(keys_backward(t, x->cf), "j,h,f,d,b"));
     tidesdb_iter_t *it = open_iter(t, x->cf);
     REQUIRE(it);
     tidesdb_iter_seek_to_first(it);
-    CHECK("tidesdb_iter_seek_to_first", NAMED("stands on the first key"), iter_at(it, "b"));
+    CHECK("tidesdb_iter_seek_to_first", NAMED("is on the first key"), iter_at(it, "b"));
     tidesdb_iter_seek_to_last(it);
-    CHECK("tidesdb_iter_seek_to_last", NAMED("stands on the last key"), iter_at(it, "j"));
-    RC("tidesdb_iter_seek", NAMED("gives success"), tidesdb_iter_seek(it, S("d")), 0);
-    CHECK("tidesdb_iter_seek", NAMED("stands on a key that is there"), iter_at(it, "d"));
+    CHECK("tidesdb_iter_seek_to_last", NAMED("is on the last key"), iter_at(it, "j"));
+    RC("tidesdb_iter_seek", NAMED("succeeds"), tidesdb_iter_seek(it, S("d")), 0);
+    CHECK("tidesdb_iter_seek", NAMED("is on an existing key"), iter_at(it, "d"));
     tidesdb_iter_seek(it, S("e"));
-    CHECK("tidesdb_iter_seek", NAMED("stands on the next greater key"), iter_at(it, "f"));
+    CHECK("tidesdb_iter_seek", NAMED("is on the next greater key"), iter_at(it, "f"));
     tidesdb_iter_seek(it, S("a"));
-    CHECK("tidesdb_iter_seek", NAMED("before the first stands on the first"), iter_at(it, "b"));
+    CHECK("tidesdb_iter_seek", NAMED("before the first key is on the first"), iter_at(it, "b"));
     tidesdb_iter_seek(it, S("k"));
     CHECK("tidesdb_iter_seek", NAMED("after the last is not valid"), !tidesdb_iter_valid(it));
     tidesdb_iter_seek(it, S("c"));
     CHECK("tidesdb_iter_seek", NAMED("works again after the end"), iter_at(it, "d"));
-    RC("tidesdb_iter_seek_for_prev", NAMED("gives success"), tidesdb_iter_seek_for_prev(it, S("d")), 0);
-    CHECK("tidesdb_iter_seek_for_prev", NAMED("stands on a key that is there"), iter_at(it, "d"));
+    RC("tidesdb_iter_seek_for_prev", NAMED("succeeds"), tidesdb_iter_seek_for_prev(it, S("d")), 0);
+    CHECK("tidesdb_iter_seek_for_prev", NAMED("is on an existing key"), iter_at(it, "d"));
     tidesdb_iter_seek_for_prev(it, S("e"));
-    CHECK("tidesdb_iter_seek_for_prev", NAMED("stands on the next smaller key"), iter_at(it, "d"));
+    CHECK("tidesdb_iter_seek_for_prev", NAMED("is on the next smaller key"), iter_at(it, "d"));
     tidesdb_iter_seek_for_prev(it, S("z"));
-    CHECK("tidesdb_iter_seek_for_prev", NAMED("after the last stands on the last"), iter_at(it, "j"));
+    CHECK("tidesdb_iter_seek_for_prev", NAMED("after the last key is on the last"), iter_at(it, "j"));
     tidesdb_iter_seek_for_prev(it, S("a"));
     CHECK("tidesdb_iter_seek_for_prev", NAMED("before the first is not valid"), !tidesdb_iter_valid(it));
     tidesdb_iter_seek_for_prev(it, S("g"));
     tidesdb_iter_prev(it);
-    CHECK("tidesdb_iter_seek_for_prev", NAMED("can be walked down from"), iter_at(it, "d"));
+    CHECK("tidesdb_iter_seek_for_prev", NAMED("can be followed by prev"), iter_at(it, "d"));
     tidesdb_iter_seek(it, S("d"));
     tidesdb_iter_next(it);
     CHECK("tidesdb_iter_next", NAMED("steps to the next key"), iter_at(it, "f"));
     tidesdb_iter_prev(it);
-    CHECK("tidesdb_iter_prev", NAMED("turning round steps back"), iter_at(it, "d"));
+    CHECK("tidesdb_iter_prev", NAMED("a change of direction steps back"), iter_at(it, "d"));
     tidesdb_iter_prev(it);
-    CHECK("tidesdb_iter_prev", NAMED("steps to the key before"), iter_at(it, "b"));
+    CHECK("tidesdb_iter_prev", NAMED("steps to the previous key"), iter_at(it, "b"));
     tidesdb_iter_next(it);
-    CHECK("tidesdb_iter_next", NAMED("turning round steps forth"), iter_at(it, "d"));
+    CHECK("tidesdb_iter_next", NAMED("a change of direction steps forward"), iter_at(it, "d"));
     tidesdb_iter_seek_to_last(it);
     tidesdb_iter_next(it);
     CHECK("tidesdb_iter_next", NAMED("past the last is not valid"), !tidesdb_iter_valid(it));
@@ -134,15 +134,15 @@ static void test_borrowed(fixture_t *x)
     size_t key_size = 0, value_size = 0, key2_size = 0, value2_size = 0;
     REQUIRE(it);
     tidesdb_iter_seek(it, S("d"));
-    RC("tidesdb_iter_key", "gives success", tidesdb_iter_key(it, &key, &key_size), 0);
-    RC("tidesdb_iter_value", "gives success", tidesdb_iter_value(it, &value, &value_size), 0);
-    CHECK("tidesdb_iter_value", "gives the value of the key", value_size == 2 && !memcmp(value, "dd", 2));
-    RC("tidesdb_iter_key_value", "gives success", tidesdb_iter_key_value(it, &key2, &key2_size, &value2, &value2_size), 0);
-    CHECK("tidesdb_iter_key_value", "gives the same as the two single calls",
+    RC("tidesdb_iter_key", "succeeds", tidesdb_iter_key(it, &key, &key_size), 0);
+    RC("tidesdb_iter_value", "succeeds", tidesdb_iter_value(it, &value, &value_size), 0);
+    CHECK("tidesdb_iter_value", "returns the value of the key", value_size == 2 && !memcmp(value, "dd", 2));
+    RC("tidesdb_iter_key_value", "succeeds", tidesdb_iter_key_value(it, &key2, &key2_size, &value2, &value2_size), 0);
+    CHECK("tidesdb_iter_key_value", "returns the same as the two single calls",
           key_size == key2_size && !memcmp(key, key2, key_size) && value_size == value2_size && !memcmp(value, value2, value_size));
-    CHECK("tidesdb_iter_key", "its pointer lives through further reads of the same entry", key_size == 1 && *key == 'd');
-    /* Other calls on the transaction do not move the borrowed bytes. */
-    CHECK("tidesdb_iter_value", "its pointer lives through a get", txn_has(t, x->cf, "b", "bb") && !memcmp(value, "dd", 2));
+    CHECK("tidesdb_iter_key", "its pointer stays valid across further reads of the same entry", key_size == 1 && *key == 'd');
+    /* Other calls on the transaction do not invalidate the borrowed bytes. */
+    CHECK("tidesdb_iter_value", "its pointer stays valid across a get", txn_has(t, x->cf, "b", "bb") && !memcmp(value, "dd", 2));
     tidesdb_iter_free(it);
     tidesdb_txn_free(t);
 }
@@ -167,7 +167,7 @@ static void test_snapshot(fixture_t *x)
     CHECK(f, "sees its snapshot, whatever others commit", !strcmp(seen, "bbbdddfffhhhjjj"));
     CHECK(f, "a later one in the same snapshot sees the same", !strcmp(keys_forward(t, x->cf), "b,d,f,h,j"));
     flush_and_wait(x->cf);
-    CHECK(f, "a snapshot outlasts a flush", !strcmp(keys_backward(t, x->cf), "j,h,f,d,b"));
+    CHECK(f, "a snapshot survives a flush", !strcmp(keys_backward(t, x->cf), "j,h,f,d,b"));
     tidesdb_iter_free(it);
     tidesdb_txn_free(t);
     CHECK("tidesdb_iter_next", "skips deleted keys", !strcmp(family_keys(x->db, x->cf), "b,c,d,f,j"));
@@ -176,9 +176,9 @@ static void test_snapshot(fixture_t *x)
     it = open_iter(t, x->cf);
     REQUIRE(it);
     tidesdb_iter_seek(it, S("h"));
-    CHECK("tidesdb_iter_seek", "to a deleted key stands on the next", iter_at(it, "j"));
+    CHECK("tidesdb_iter_seek", "to a deleted key is on the next one", iter_at(it, "j"));
     tidesdb_iter_seek_for_prev(it, S("h"));
-    CHECK("tidesdb_iter_seek_for_prev", "to a deleted key stands on the one before", iter_at(it, "f"));
+    CHECK("tidesdb_iter_seek_for_prev", "to a deleted key is on the previous one", iter_at(it, "f"));
     tidesdb_iter_free(it);
     tidesdb_txn_free(t);
 }
@@ -195,7 +195,7 @@ static void test_own_writes(fixture_t *x)
     CHECK(f, "sees the transaction's own writes, backward", !strcmp(keys_backward(t, cf), "e,d,c,b,a"));
     tidesdb_txn_delete(t, cf, S("b"));
     put_text(t, cf, "d", "mine");
-    CHECK(f, "does not see what the transaction deleted", !strcmp(keys_forward(t, cf), "a,c,d,e"));
+    CHECK(f, "does not see keys that the transaction deleted", !strcmp(keys_forward(t, cf), "a,c,d,e"));
     tidesdb_iter_t *it = open_iter(t, cf);
     REQUIRE(it);
     uint8_t *value = NULL;
@@ -232,7 +232,7 @@ static void test_many(fixture_t *x)
     EQ("tidesdb_iter_next", "merges memory and several files: every key once", n, 7000);
     CHECK("tidesdb_iter_next", "merges memory and several files: in order, right values", ordered && right);
     for (n = 0, tidesdb_iter_seek_to_last(it); tidesdb_iter_valid(it); tidesdb_iter_prev(it)) n++;
-    EQ("tidesdb_iter_seek_to_last", "after a whole walk, a second one the other way sees every key", n, 7000);
+    EQ("tidesdb_iter_seek_to_last", "after a full scan, a second one in the other direction sees every key", n, 7000);
     tidesdb_iter_free(it);
     it = open_iter(t, cf);
     REQUIRE(it);
@@ -260,7 +260,7 @@ static void test_many(fixture_t *x)
     tidesdb_iter_t *second = open_iter(t, cf);
     tidesdb_iter_seek_to_first(second);
     tidesdb_iter_seek_to_last(it);
-    CHECK("tidesdb_iter_new", "several on one transaction move on their own", iter_at(second, "key000000") && iter_at(it, "key006999"));
+    CHECK("tidesdb_iter_new", "several iterators of one transaction are independent", iter_at(second, "key000000") && iter_at(it, "key006999"));
     tidesdb_iter_free(second);
     tidesdb_iter_free(it);
     tidesdb_txn_free(t);

@@ -1,4 +1,4 @@
-/* Maintenance: flush, compact, purge, cancel, sync, and copies: backup and checkpoint. */
+/* Maintenance: flush, compact, purge, cancel, sync, backup and checkpoint. */
 #include "harness.h"
 
 static void test_flush(fixture_t *x)
@@ -51,7 +51,7 @@ static void test_compact(fixture_t *x)
     for (int i = 0; i < 3; i++) REQUIRE(fill(x->db, cf, 0, 1500) == 0 && flush_and_wait(cf) == 0);
     int before = files_of(cf);
     RC("tidesdb_compact", "blocks until it has merged", tidesdb_compact(cf), 0);
-    CHECK("tidesdb_compact", "leaves fewer files of the same keys", before >= 2 && files_of(cf) < before);
+    CHECK("tidesdb_compact", "leaves fewer files with the same keys", before >= 2 && files_of(cf) < before);
     CHECK("tidesdb_compact", "keeps the data", has(x->db, cf, "key000000", "value000000") && has(x->db, cf, "key001499", "value001499"));
     for (int i = 0; i < 300000 && tidesdb_is_compacting(cf); i++) usleep(1000);
     RC("tidesdb_is_compacting", "is 0 in the end", tidesdb_is_compacting(cf), 0);
@@ -63,7 +63,7 @@ static void test_compact(fixture_t *x)
         REQUIRE(delete1(x->db, cf, key) == 0);
     }
     RC("tidesdb_purge_cf", "flushes and compacts", tidesdb_purge_cf(cf), 0);
-    CHECK("tidesdb_purge_cf", "deleted keys stay away", lacks(x->db, cf, "key000500"));
+    CHECK("tidesdb_purge_cf", "deleted keys stay deleted", lacks(x->db, cf, "key000500"));
     CHECK("tidesdb_purge_cf", "other keys stay", has(x->db, cf, "key001200", "value001200"));
     for (int i = 0; i < 300000 && (tidesdb_is_flushing(cf) || tidesdb_is_compacting(cf)); i++) usleep(1000);
     RC("tidesdb_is_flushing", "is 0 soon after a purge", tidesdb_is_flushing(cf), 0);
@@ -71,7 +71,7 @@ static void test_compact(fixture_t *x)
     tidesdb_stats_t *stats = NULL;
     REQUIRE(tidesdb_get_stats(cf, &stats) == 0);
     EQ("tidesdb_purge_cf", "leaves nothing in memory", stats->memtable_size, 0);
-    EQ("tidesdb_purge_cf", "drops tombstones that cover nothing any more", stats->total_tombstones, 0);
+    EQ("tidesdb_purge_cf", "drops tombstones that no longer cover entries", stats->total_tombstones, 0);
     tidesdb_free_stats(stats);
     tidesdb_column_family_t *second = make_family(x->db, "second");
     REQUIRE(second && fill(x->db, second, 0, 100) == 0 && fill(x->db, cf, 0, 100) == 0);
@@ -86,7 +86,7 @@ static void test_compact(fixture_t *x)
     RC(f, "an empty end is an invalid argument", tidesdb_compact_range(cf, S("a"), S("")), TDB_ERR_INVALID_ARGS);
     for (int i = 0; i < 2; i++) REQUIRE(fill(x->db, cf, 0, 1500) == 0 && flush_and_wait(cf) == 0);
     RC(f, "a range", tidesdb_compact_range(cf, S("key000100"), S("key000900")), 0);
-    RC(f, "a range that nothing is in", tidesdb_compact_range(cf, S("zzz"), S("zzzz")), 0);
+    RC(f, "an empty range", tidesdb_compact_range(cf, S("zzz"), S("zzzz")), 0);
     RC(f, "a NULL start is unbounded", tidesdb_compact_range(cf, NULL, 0, S("key000500")), 0);
     RC(f, "a NULL end is unbounded", tidesdb_compact_range(cf, S("key000500"), NULL, 0), 0);
     CHECK(f, "keeps the data", has(x->db, cf, "key000000", "value000000") && has(x->db, cf, "key000500", "value000500") &&
@@ -99,15 +99,15 @@ static void test_cancel(void)
     fixture_t x = fixture_open();
     REQUIRE(x.cf);
     for (int i = 0; i < 3; i++) REQUIRE(fill(x.db, x.cf, i * 1000, i * 1000 + 1500) == 0 && flush_and_wait(x.cf) == 0);
-    RC(f, "gives success", tidesdb_cancel_background_work(x.db), 0);
-    RC(f, "twice is no error", tidesdb_cancel_background_work(x.db), 0);
+    RC(f, "succeeds", tidesdb_cancel_background_work(x.db), 0);
+    RC(f, "twice is not an error", tidesdb_cancel_background_work(x.db), 0);
     RC("tidesdb_is_compacting", "is 0 after a cancel", tidesdb_is_compacting(x.cf), 0);
-    RC(f, "writes go on", put1(x.db, x.cf, "after", "cancel"), 0);
-    RC(f, "flushes go on", flush_and_wait(x.cf), 0);
-    CHECK(f, "reads go on", has(x.db, x.cf, "key000001", "value000001"));
+    RC(f, "writes continue", put1(x.db, x.cf, "after", "cancel"), 0);
+    RC(f, "flushes continue", flush_and_wait(x.cf), 0);
+    CHECK(f, "reads continue", has(x.db, x.cf, "key000001", "value000001"));
     fixture_reopen(&x);
     REQUIRE(x.cf);
-    CHECK(f, "nothing is lost over a reopen", has(x.db, x.cf, "key003499", "value003499") && has(x.db, x.cf, "after", "cancel"));
+    CHECK(f, "no data is lost across a reopen", has(x.db, x.cf, "key003499", "value003499") && has(x.db, x.cf, "after", "cancel"));
     RC("tidesdb_compact", "works again after a reopen", tidesdb_compact(x.cf), 0);
     fixture_close(&x);
 }
@@ -128,12 +128,12 @@ static void test_copy(const char *f, copy_fn copy)
     const char *full = fresh_path();
     mkdir(full, 0700);
     fclose(fopen(joined(full, "something"), "w"));
-    RC(f, "a directory that is not empty exists", copy(x.db, full), TDB_ERR_EXISTS);
-    EQ(f, "a refused directory is left as it was", directory_entries(full), 1);
+    RC(f, "a directory that is not empty is refused", copy(x.db, full), TDB_ERR_EXISTS);
+    EQ(f, "a refused directory is not changed", directory_entries(full), 1);
     const char *empty = fresh_path(), *none = fresh_path();
     mkdir(empty, 0700);
     RC(f, "into an empty directory", copy(x.db, empty), 0);
-    RC(f, "into a directory that is not there", copy(x.db, none), 0);
+    RC(f, "into a missing directory", copy(x.db, none), 0);
     CHECK(f, "the database stays usable", put1(x.db, x.cf, "later", "x") == 0 && has(x.db, x.cf, "key000000", "value000000"));
     REQUIRE(delete1(x.db, x.cf, "key000000") == 0);
     for (int i = 0; i < 2; i++)
@@ -142,18 +142,18 @@ static void test_copy(const char *f, copy_fn copy)
         tidesdb_config_t config = quiet_config(y.path);
         RC(f, "opens as a database while its source is open", tidesdb_open(&config, &y.db), 0);
         REQUIRE(y.db && (y.cf = tidesdb_get_column_family(y.db, "cf")));
-        CHECK(f, "has what was flushed", has(y.db, y.cf, "key001000", "value001000"));
-        CHECK(f, "has what was in memory", has(y.db, y.cf, "key002499", "value002499"));
+        CHECK(f, "has flushed data", has(y.db, y.cf, "key001000", "value001000"));
+        CHECK(f, "has unflushed data", has(y.db, y.cf, "key002499", "value002499"));
         CHECK(f, "has every family", (other = tidesdb_get_column_family(y.db, "other")) && has(y.db, other, "o", "1"));
-        CHECK(f, "has nothing from later", lacks(y.db, y.cf, "later") && has(y.db, y.cf, "key000000", "value000000"));
-        CHECK(f, "takes writes that its source does not see", put1(y.db, y.cf, "own", "x") == 0 && lacks(x.db, x.cf, "own"));
+        CHECK(f, "has no later writes", lacks(y.db, y.cf, "later") && has(y.db, y.cf, "key000000", "value000000"));
+        CHECK(f, "accepts writes that its source does not see", put1(y.db, y.cf, "own", "x") == 0 && lacks(x.db, x.cf, "own"));
         RC(f, "the copy compacts", tidesdb_purge(y.db), 0);
         fixture_reopen(&y);
         CHECK(f, "the copy reopens", y.cf && has(y.db, y.cf, "own", "x") && has(y.db, y.cf, "key001999", "value001999"));
         fixture_close(&y);
     }
     REQUIRE(tidesdb_purge(x.db) == 0);
-    CHECK(f, "work in the copy leaves the source whole", has(x.db, x.cf, "key001999", "value001999") && has(x.db, x.cf, "key002499", "value002499"));
+    CHECK(f, "writes in the copy do not affect the source", has(x.db, x.cf, "key001999", "value001999") && has(x.db, x.cf, "key002499", "value002499"));
     fixture_close(&x);
 }
 

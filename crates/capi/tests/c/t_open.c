@@ -1,4 +1,4 @@
-/* Opening and closing: errors, every field of the configuration, the lock, what comes back after a reopen. */
+/* Opening and closing: errors, every field of the configuration, the lock, data after a reopen. */
 #include "harness.h"
 
 #include <sys/wait.h>
@@ -40,21 +40,21 @@ static void test_fields(void)
 {
     const char *f = "tidesdb_open";
     tidesdb_config_t c;
-    /* Each on a path of its own. */
+    /* Each with a separate path. */
 #define WITH(behaviour, ...)          \
     c = quiet_config(fresh_path());   \
     __VA_ARGS__;                      \
     RC(f, behaviour, open_and_close(c), 0)
     WITH("num_flush_threads and num_compaction_threads of 4", c.num_flush_threads = 4, c.num_compaction_threads = 4);
-    WITH("thread counts of 0 are chosen", c.num_flush_threads = 0, c.num_compaction_threads = 0);
-    WITH("block_cache_size of 0 switches the cache off", c.block_cache_size = 0);
+    WITH("thread counts of 0 select the default", c.num_flush_threads = 0, c.num_compaction_threads = 0);
+    WITH("block_cache_size of 0 disables the cache", c.block_cache_size = 0);
     WITH("block_cache_size of 1 MiB", c.block_cache_size = 1 << 20);
-    WITH("max_open_sstables of 0 is chosen", c.max_open_sstables = 0);
+    WITH("max_open_sstables of 0 selects the default", c.max_open_sstables = 0);
     WITH("max_open_sstables of 16", c.max_open_sstables = 16);
     WITH("max_memory_usage of 1 GiB", c.max_memory_usage = 1 << 30);
     WITH("max_memory_usage below the minimum is raised", c.max_memory_usage = 1);
     WITH("log_truncation_at of 0 is no truncation", c.log_truncation_at = 0);
-    WITH("max_concurrent_flushes other than the pool's size is made equal", c.num_flush_threads = 2,
+    WITH("max_concurrent_flushes other than the pool's size is adjusted", c.num_flush_threads = 2,
          c.max_concurrent_flushes = 7);
     WITH("finish_compactions_on_close of 1", c.finish_compactions_on_close = 1);
     WITH("unified_memtable of 1", c.unified_memtable = 1);
@@ -92,27 +92,27 @@ static void test_lives(void)
     fixture_t two = fixture_open();
     REQUIRE(two.cf);
     RC(f, "two databases in one process", put1(two.db, two.cf, "a", "2"), 0);
-    CHECK(f, "two databases keep their data apart", has(one.db, one.cf, "a", "1") && has(two.db, two.cf, "a", "2"));
-    RC("tidesdb_close", "gives success", tidesdb_close(two.db), 0);
+    CHECK(f, "two databases have separate data", has(one.db, one.cf, "a", "1") && has(two.db, two.cf, "a", "2"));
+    RC("tidesdb_close", "succeeds", tidesdb_close(two.db), 0);
     two.db = NULL;
     CHECK("tidesdb_close", "leaves other databases open", has(one.db, one.cf, "a", "1"));
 
     fixture_reopen(&one);
     REQUIRE(one.cf);
-    CHECK(f, "families come back after a reopen", one.cf != NULL);
-    CHECK(f, "unflushed commits come back after a reopen", has(one.db, one.cf, "a", "1"));
+    CHECK(f, "families exist after a reopen", one.cf != NULL);
+    CHECK(f, "unflushed commits survive a reopen", has(one.db, one.cf, "a", "1"));
     REQUIRE(fill(one.db, one.cf, 0, 3000) == 0);
     tidesdb_flush_memtable(one.cf);
     REQUIRE(put1(one.db, one.cf, "after", "flush") == 0);
     fixture_reopen(&one);
     REQUIRE(one.cf);
-    CHECK(f, "flushed commits come back after a reopen", has(one.db, one.cf, "key002999", "value002999"));
-    CHECK(f, "commits after a flush come back too", has(one.db, one.cf, "after", "flush"));
+    CHECK(f, "flushed commits survive a reopen", has(one.db, one.cf, "key002999", "value002999"));
+    CHECK(f, "commits after a flush survive a reopen", has(one.db, one.cf, "after", "flush"));
     REQUIRE(delete1(one.db, one.cf, "key000007") == 0);
     fixture_reopen(&one);
     REQUIRE(one.cf);
-    CHECK(f, "deletes come back after a reopen", lacks(one.db, one.cf, "key000007"));
-    CHECK(f, "an unfinished transaction is gone after a reopen", ({
+    CHECK(f, "deletes survive a reopen", lacks(one.db, one.cf, "key000007"));
+    CHECK(f, "an unfinished transaction is discarded by a reopen", ({
               tidesdb_txn_t *txn = NULL;
               tidesdb_txn_begin(one.db, &txn);
               put_text(txn, one.cf, "unfinished", "x");
@@ -149,11 +149,11 @@ static void test_wide_thread(void)
     long (*raise)(long) = tidesdb_raise_open_file_limit;
     const char *f = "tidesdb_raise_open_file_limit";
     long now = raise(0);
-    CHECK(f, "0 reports the ceiling in effect", now > 0);
-    EQ(f, "a wish below the ceiling changes nothing", raise(now - 1), now);
-    CHECK(f, "a wish above never lowers it", raise(now + 1) >= now);
-    CHECK(f, "an absurd wish is not an error", raise(1L << 40) >= now);
-    CHECK(f, "a negative wish reports the ceiling", raise(-5) >= now);
+    CHECK(f, "0 reports the limit in effect", now > 0);
+    EQ(f, "a value below the limit changes nothing", raise(now - 1), now);
+    CHECK(f, "a value above the limit never lowers it", raise(now + 1) >= now);
+    CHECK(f, "an absurd value is not an error", raise(1L << 40) >= now);
+    CHECK(f, "a negative value reports the limit", raise(-5) >= now);
 }
 
 void test_open(void)

@@ -1,4 +1,4 @@
-/* What the library says about itself: statistics of a family, of the database, of the cache; costs and counts. */
+/* Statistics of a column family, of the database and of the cache; cost and cardinality estimates. */
 #include "harness.h"
 
 #include <math.h>
@@ -16,7 +16,7 @@ static void test_family(fixture_t *x)
     EQ(f, "an empty family has no data", s->total_data_size, 0);
     EQ(f, "an empty family has written nothing", s->user_bytes_written, 0);
     CHECK(f, "num_levels is at least 1", s->num_levels >= 1);
-    CHECK(f, "gives the configuration with the name", s->config && !strcmp(s->config->name, "cf"));
+    CHECK(f, "returns the configuration with the name", s->config && !strcmp(s->config->name, "cf"));
     EQ(f, "use_btree is as configured", s->use_btree, 0);
     tidesdb_free_stats(s);
 
@@ -65,14 +65,14 @@ static void test_family(fixture_t *x)
     }
     REQUIRE(flush_and_wait(x->cf) == 0 && tidesdb_get_stats(x->cf, &s) == 0);
     EQ(f, "total_tombstones counts deletes on disk", s->total_tombstones, 100);
-    CHECK(f, "tombstone_ratio is deletes by entries", fabs(s->tombstone_ratio - 100.0 / 1100) < 0.02);
-    CHECK(f, "max_sst_density is the worst file's", s->max_sst_density > 0.99 && s->max_sst_density <= 1);
+    CHECK(f, "tombstone_ratio is deletes per entry", fabs(s->tombstone_ratio - 100.0 / 1100) < 0.02);
+    CHECK(f, "max_sst_density is that of the densest file", s->max_sst_density > 0.99 && s->max_sst_density <= 1);
     CHECK(f, "max_sst_density_level is a level", s->max_sst_density_level >= 0 && s->max_sst_density_level <= s->num_levels);
     EQ(f, "user_bytes_written counts a delete's key", s->user_bytes_written, 1000 * 20 + 100 * 9);
     tidesdb_free_stats(s);
 
     REQUIRE(tidesdb_purge_cf(x->cf) == 0 && tidesdb_get_stats(x->cf, &s) == 0);
-    EQ(f, "total_keys after deletes and a purge is what is left", s->total_keys, 900);
+    EQ(f, "total_keys after deletes and a purge is the number of remaining keys", s->total_keys, 900);
     EQ(f, "total_tombstones after a purge is 0", s->total_tombstones, 0);
     CHECK(f, "compaction_bytes_read after a compaction", s->compaction_bytes_read > 0);
     CHECK(f, "compaction_bytes_written after a compaction", s->compaction_bytes_written > 0);
@@ -81,7 +81,7 @@ static void test_family(fixture_t *x)
 
     fixture_reopen(x);
     REQUIRE(x->cf && tidesdb_get_stats(x->cf, &s) == 0);
-    EQ(f, "counters begin anew at open", s->flush_bytes_written + s->compaction_bytes_written + s->flush_count, 0);
+    EQ(f, "counters start at 0 at open", s->flush_bytes_written + s->compaction_bytes_written + s->flush_count, 0);
     EQ(f, "total_keys after a reopen", s->total_keys, 900);
     tidesdb_free_stats(s);
     CHECK(f, "is freed by tidesdb_free_stats", 1);
@@ -110,22 +110,22 @@ static void test_configuration(fixture_t *x)
     c.sync_interval_us = 77000;
     c.l1_file_count_trigger = 6;
     c.default_isolation_level = TDB_ISOLATION_SNAPSHOT;
-    REQUIRE(tidesdb_create_column_family(x->db, "told", &c) == 0);
+    REQUIRE(tidesdb_create_column_family(x->db, "config", &c) == 0);
     for (int reopened = 0; reopened < 2; reopened++)
     {
         if (reopened) fixture_reopen(x);
-        tidesdb_column_family_t *cf = tidesdb_get_column_family(x->db, "told");
+        tidesdb_column_family_t *cf = tidesdb_get_column_family(x->db, "config");
         tidesdb_stats_t *s = NULL;
         REQUIRE(cf && tidesdb_get_stats(cf, &s) == 0 && s->config);
-        EQ(f, "config tells write_buffer_size, also after a reopen", s->config->write_buffer_size, 3 << 20);
-        EQ(f, "config tells level_size_ratio, also after a reopen", s->config->level_size_ratio, 7);
-        EQ(f, "config tells klog_value_threshold, also after a reopen", s->config->klog_value_threshold, 777);
-        EQ(f, "config tells compression_algorithm, also after a reopen", s->config->compression_algorithm, TDB_COMPRESS_ZSTD);
-        CHECK(f, "config tells bloom_fpr, also after a reopen", fabs(s->config->bloom_fpr - 0.02) < 1e-9);
-        EQ(f, "config tells sync_mode, also after a reopen", s->config->sync_mode, TDB_SYNC_INTERVAL);
-        EQ(f, "config tells sync_interval_us, also after a reopen", s->config->sync_interval_us, 77000);
-        EQ(f, "config tells l1_file_count_trigger, also after a reopen", s->config->l1_file_count_trigger, 6);
-        EQ(f, "config tells default_isolation_level, also after a reopen", s->config->default_isolation_level, TDB_ISOLATION_SNAPSHOT);
+        EQ(f, "config has write_buffer_size, also after a reopen", s->config->write_buffer_size, 3 << 20);
+        EQ(f, "config has level_size_ratio, also after a reopen", s->config->level_size_ratio, 7);
+        EQ(f, "config has klog_value_threshold, also after a reopen", s->config->klog_value_threshold, 777);
+        EQ(f, "config has compression_algorithm, also after a reopen", s->config->compression_algorithm, TDB_COMPRESS_ZSTD);
+        CHECK(f, "config has bloom_fpr, also after a reopen", fabs(s->config->bloom_fpr - 0.02) < 1e-9);
+        EQ(f, "config has sync_mode, also after a reopen", s->config->sync_mode, TDB_SYNC_INTERVAL);
+        EQ(f, "config has sync_interval_us, also after a reopen", s->config->sync_interval_us, 77000);
+        EQ(f, "config has l1_file_count_trigger, also after a reopen", s->config->l1_file_count_trigger, 6);
+        EQ(f, "config has default_isolation_level, also after a reopen", s->config->default_isolation_level, TDB_ISOLATION_SNAPSHOT);
         tidesdb_free_stats(s);
     }
 }
@@ -156,7 +156,7 @@ static void test_database(fixture_t *x)
     EQ(f, "replica_mode is 0", s.replica_mode, 0);
     EQ(f, "primary_epoch and seen_epoch are 0", s.primary_epoch + s.seen_epoch, 0);
     EQ(f, "upload counters are 0", s.total_uploads + s.total_upload_failures + s.upload_queue_depth + s.last_uploaded_generation, 0);
-    EQ(f, "local cache figures are 0", s.local_cache_bytes_used + s.local_cache_bytes_max + (size_t)s.local_cache_num_files, 0);
+    EQ(f, "local cache statistics are 0", s.local_cache_bytes_used + s.local_cache_bytes_max + (size_t)s.local_cache_num_files, 0);
     REQUIRE(fill(x->db, x->cf, 5000, 6000) == 0 && tidesdb_get_db_stats(x->db, &later) == 0);
     CHECK(f, "global_seq grows with commits", later.global_seq > s.global_seq);
     EQ(f, "user_bytes_written counts every family", later.user_bytes_written - s.user_bytes_written, 20000);
@@ -192,8 +192,8 @@ static void test_database(fixture_t *x)
     CHECK(f, "unified: total_memtable_bytes includes it", s.total_memtable_bytes >= 20000);
     CHECK(f, "unified: next index is past the families", s.unified_next_cf_index >= 2);
     EQ(f, "unified: user_bytes_written", s.user_bytes_written, 1010 * 20);
-    CHECK(f, "resolved_memory_limit is what was asked for", s.resolved_memory_limit == (size_t)6 << 30);
-    CHECK(f, "unified: families keep their keys apart", has(db, cf, "key000500", "value000500") && lacks(db, second, "key000500"));
+    CHECK(f, "resolved_memory_limit is the requested limit", s.resolved_memory_limit == (size_t)6 << 30);
+    CHECK(f, "unified: families have separate keys", has(db, cf, "key000500", "value000500") && lacks(db, second, "key000500"));
     tidesdb_close(db);
 }
 
@@ -218,8 +218,8 @@ static void test_cache(fixture_t *x)
         }
     REQUIRE(tidesdb_get_cache_stats(x->db, &later) == 0);
     CHECK(f, "reads of files count as hits or misses", later.hits + later.misses > s.hits + s.misses);
-    CHECK(f, "hits come of reading again", later.hits > s.hits);
-    CHECK(f, "hit_rate is hits by lookups", later.hits + later.misses == 0 ||
+    CHECK(f, "repeated reads are hits", later.hits > s.hits);
+    CHECK(f, "hit_rate is hits per lookup", later.hits + later.misses == 0 ||
               fabs(later.hit_rate - (double)later.hits / (double)(later.hits + later.misses)) < 0.01);
     CHECK(f, "total_entries and total_bytes count blocks", later.total_entries > 0 && later.total_bytes > 0);
     tidesdb_config_t config = quiet_config(fresh_path());
@@ -227,7 +227,7 @@ static void test_cache(fixture_t *x)
     tidesdb_t *db = NULL;
     REQUIRE(tidesdb_open(&config, &db) == 0 && tidesdb_get_cache_stats(db, &s) == 0);
     EQ(f, "enabled is 0 when block_cache_size is 0", s.enabled, 0);
-    EQ(f, "all is 0 without a cache", s.total_entries + s.total_bytes + s.hits + s.misses, 0);
+    EQ(f, "all fields are 0 without a cache", s.total_entries + s.total_bytes + s.hits + s.misses, 0);
     tidesdb_close(db);
 }
 
@@ -251,20 +251,20 @@ static void test_cost(fixture_t *x)
     RC(f, "a narrow range", tidesdb_range_cost(cf, S("key000100"), S("key000200"), &narrow), 0);
     CHECK(f, "a wide range costs more than a narrow one", wide > narrow);
     CHECK(f, "a range with data costs something", narrow > 0);
-    RC(f, "ends in the other order", tidesdb_range_cost(cf, S("key019999"), S("key000000"), &back), 0);
-    CHECK(f, "the order of the ends does not matter", back == wide);
-    RC(f, "a range beside all data", tidesdb_range_cost(cf, S("zz"), S("zzz"), &cost), 0);
-    CHECK(f, "a range beside all data costs nothing", cost == 0);
+    RC(f, "swapped bounds", tidesdb_range_cost(cf, S("key019999"), S("key000000"), &back), 0);
+    CHECK(f, "the order of the bounds does not matter", back == wide);
+    RC(f, "a range outside all data", tidesdb_range_cost(cf, S("zz"), S("zzz"), &cost), 0);
+    CHECK(f, "a range outside all data costs nothing", cost == 0);
 
     f = "tidesdb_cf_estimate_cardinality";
     uint64_t n = 99;
     RC(f, "NULL family is an invalid argument", tidesdb_cf_estimate_cardinality(NULL, &n), bad);
     RC(f, "NULL out pointer is an invalid argument", tidesdb_cf_estimate_cardinality(cf, NULL), bad);
-    RC(f, "gives success", tidesdb_cf_estimate_cardinality(cf, &n), 0);
+    RC(f, "succeeds", tidesdb_cf_estimate_cardinality(cf, &n), 0);
     CHECK(f, "is near the number of keys", n > 15000 && n < 25000);
     for (int i = 0; i < 3; i++) REQUIRE(fill(x->db, cf, 0, 20000) == 0 && flush_and_wait(cf) == 0);
     REQUIRE(tidesdb_cf_estimate_cardinality(cf, &n) == 0);
-    CHECK(f, "counts a key once although several files hold it", n > 15000 && n < 30000);
+    CHECK(f, "counts a key in several files once", n > 15000 && n < 30000);
     tidesdb_column_family_t *empty = make_family(x->db, "nothing");
     n = 99;
     CHECK(f, "is 0 for an empty family", empty && tidesdb_cf_estimate_cardinality(empty, &n) == 0 && n == 0);

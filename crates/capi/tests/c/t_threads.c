@@ -1,4 +1,4 @@
-/* Several threads: writers in several families, readers beside them, hooks, maintenance under load. */
+/* Several threads: writers in several column families, concurrent readers, hooks, maintenance under load. */
 #include "harness.h"
 
 enum
@@ -63,7 +63,7 @@ static void *walk_keys(void *argument)
     return NULL;
 }
 
-/* Adds one to a counter in one key, again whenever another was first. */
+/* Increments a counter in one key, and retries on a conflict. */
 static void *count_up(void *argument)
 {
     worker_t *w = argument;
@@ -127,9 +127,9 @@ void test_threads(void)
     pthread_join(walk_thread, NULL);
     pthread_join(keep_thread, NULL);
     EQ("tidesdb_txn_commit", "four writers in two families: every commit succeeds", failed, 0);
-    EQ("tidesdb_txn_get", "reads beside writers find everything", reader.failures, 0);
-    EQ("tidesdb_iter_next", "walks beside writers see every old key once", walker.failures, 0);
-    EQ("tidesdb_flush_memtable", "flushes and statistics beside writers succeed", keeper.failures, 0);
+    EQ("tidesdb_txn_get", "reads concurrent with writers find all keys", reader.failures, 0);
+    EQ("tidesdb_iter_next", "scans concurrent with writers see every old key once", walker.failures, 0);
+    EQ("tidesdb_flush_memtable", "flushes and statistics concurrent with writers succeed", keeper.failures, 0);
     for (int w = 0; w < WRITERS; w++)
         for (int i = 0; i < KEYS; i += 7)
         {
@@ -137,14 +137,14 @@ void test_threads(void)
             snprintf(key, sizeof key, "w%d-%06d", w, i);
             missing += !has(x.db, writers[w].cf, key, key);
         }
-    EQ("tidesdb_txn_commit", "four writers in two families: every write is there", missing, 0);
+    EQ("tidesdb_txn_commit", "four writers in two families: every write is found", missing, 0);
     for (int i = 0; i < 3; i++)
     {
         counters[i] = (worker_t){&x, second, i, 0, &stop};
         pthread_create(&count_threads[i], NULL, count_up, &counters[i]);
     }
     for (failed = 0, missing = 0; missing < 3; missing++) pthread_join(count_threads[missing], NULL), failed += counters[missing].failures;
-    EQ("tidesdb_txn_commit", "SNAPSHOT counters: only conflicts refuse", failed, 0);
+    EQ("tidesdb_txn_commit", "SNAPSHOT counters: only conflicts fail a commit", failed, 0);
     tidesdb_txn_t *t = NULL;
     uint8_t *value = NULL;
     size_t size = 0;
@@ -156,6 +156,6 @@ void test_threads(void)
     EQ("tidesdb_txn_commit", "SNAPSHOT counters: no increment is lost", n, 300);
     fixture_reopen(&x);
     second = x.db ? tidesdb_get_column_family(x.db, "second") : NULL;
-    CHECK("tidesdb_open", "what many threads wrote lasts over a reopen", second && has(x.db, second, "w3-001999", "w3-001999"));
+    CHECK("tidesdb_open", "writes of many threads survive a reopen", second && has(x.db, second, "w3-001999", "w3-001999"));
     fixture_close(&x);
 }

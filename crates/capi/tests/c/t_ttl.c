@@ -1,4 +1,4 @@
-/* Time to live: absolute seconds, -1 for none, past and future, over flush, reopen and overwrite. */
+/* Time to live: absolute seconds, -1 for none, past and future, across flush, reopen and overwrite. */
 #include "harness.h"
 
 void test_ttl(void)
@@ -18,12 +18,12 @@ void test_ttl(void)
     REQUIRE(put1_ttl(x.db, x.cf, "hidden", "old", -1) == 0 && put1_ttl(x.db, x.cf, "hidden", "new", now - 5) == 0);
     CHECK(f, "ttl: an expired overwrite does not uncover the older value", lacks(x.db, x.cf, "hidden"));
     REQUIRE(put1_ttl(x.db, x.cf, "revived", "old", now - 5) == 0 && put1_ttl(x.db, x.cf, "revived", "new", -1) == 0);
-    CHECK(f, "ttl: a later put without one brings the key back", has(x.db, x.cf, "revived", "new"));
+    CHECK(f, "ttl: a later put without a ttl makes the key visible again", has(x.db, x.cf, "revived", "new"));
     tidesdb_txn_t *t = NULL;
     REQUIRE(tidesdb_txn_begin(x.db, &t) == 0);
     RC("tidesdb_txn_contains", "does not find an expired key", tidesdb_txn_contains(t, x.cf, S("past")), TDB_ERR_NOT_FOUND);
     tidesdb_txn_free(t);
-    /* Visible until its second. What was seen counts if that second had not come when it was: on a slow machine again, with more time. */
+    /* Visible until its second. The reads count only if they ended before that second: on a slow machine, retry with more time. */
     int visible = 0, listed = 0;
     for (int seconds = 2, in_time = 0; !in_time && seconds < 1000; seconds *= 2)
     {
@@ -37,16 +37,16 @@ void test_ttl(void)
     }
     CHECK(f, "ttl: visible until its second", visible);
     CHECK("tidesdb_iter_next", "skips expired keys", listed);
-    /* TidesDB's clock for this is refreshed by a background thread, so it may be late. */
+    /* TidesDB's clock for this is updated by a background thread, so it may be late. */
     for (int i = 0; i < 1000000 && !(lacks(x.db, x.cf, "soon") && lacks(x.db, x.cf, "soon on disk")); i++) usleep(1000);
-    CHECK(f, "ttl: gone after its second, in memory", lacks(x.db, x.cf, "soon"));
-    CHECK(f, "ttl: gone after its second, on disk", lacks(x.db, x.cf, "soon on disk"));
+    CHECK(f, "ttl: expired after its second, in memory", lacks(x.db, x.cf, "soon"));
+    CHECK(f, "ttl: expired after its second, on disk", lacks(x.db, x.cf, "soon on disk"));
     CHECK("tidesdb_iter_next", "skips keys that expired meanwhile", !strcmp(family_keys(x.db, x.cf), "future,none,revived,zero"));
     fixture_reopen(&x);
     REQUIRE(x.cf);
-    CHECK(f, "ttl: an expired key stays away over a reopen", lacks(x.db, x.cf, "soon") && lacks(x.db, x.cf, "past"));
-    CHECK(f, "ttl: a future time lasts over a reopen", has(x.db, x.cf, "future", "v"));
+    CHECK(f, "ttl: an expired key stays expired across a reopen", lacks(x.db, x.cf, "soon") && lacks(x.db, x.cf, "past"));
+    CHECK(f, "ttl: a future time survives a reopen", has(x.db, x.cf, "future", "v"));
     RC("tidesdb_purge_cf", "with expired keys", tidesdb_purge_cf(x.cf), 0);
-    CHECK(f, "ttl: the right keys are there after compaction", !strcmp(family_keys(x.db, x.cf), "future,none,revived,zero"));
+    CHECK(f, "ttl: the right keys remain after compaction", !strcmp(family_keys(x.db, x.cf), "future,none,revived,zero"));
     fixture_close(&x);
 }

@@ -1,4 +1,4 @@
-/* Transactions: arguments, own writes, what is visible when, rollback, reset, several families. */
+/* Transactions: arguments, own writes, visibility, rollback, reset, several column families. */
 #include "harness.h"
 
 static void test_begin(fixture_t *x)
@@ -8,7 +8,7 @@ static void test_begin(fixture_t *x)
     RC(f, "NULL database is an invalid argument", tidesdb_txn_begin(NULL, &txn), TDB_ERR_INVALID_ARGS);
     RC(f, "NULL out pointer is an invalid argument", tidesdb_txn_begin(x->db, NULL), TDB_ERR_INVALID_ARGS);
     RC(f, "begins", tidesdb_txn_begin(x->db, &txn), 0);
-    CHECK(f, "gives a handle", txn != NULL);
+    CHECK(f, "returns a handle", txn != NULL);
     tidesdb_txn_free(txn);
     RC(g, "NULL database is an invalid argument", tidesdb_txn_begin_with_isolation(NULL, 1, &txn),
        TDB_ERR_INVALID_ARGS);
@@ -86,12 +86,12 @@ static void test_own_writes(fixture_t *x)
        0);
     RC("tidesdb_txn_delete", "accepts an own key", tidesdb_txn_delete(t, x->cf, S("own")), 0);
     CHECK("tidesdb_txn_delete", "hides the own write in the transaction", txn_lacks(t, x->cf, "own"));
-    RC("tidesdb_txn_contains", "does not find what the transaction deleted", tidesdb_txn_contains(t, x->cf, S("own")),
+    RC("tidesdb_txn_contains", "does not find a key that the transaction deleted", tidesdb_txn_contains(t, x->cf, S("own")),
        TDB_ERR_NOT_FOUND);
-    RC("tidesdb_txn_get_notrack", "does not find what the transaction deleted",
+    RC("tidesdb_txn_get_notrack", "does not find a key that the transaction deleted",
        tidesdb_txn_get_notrack(t, x->cf, S("own"), &value, &size), TDB_ERR_NOT_FOUND);
     tidesdb_txn_put(t, x->cf, S("own"), S("3"), -1);
-    CHECK("tidesdb_txn_put", "after an own delete brings the key back", txn_has(t, x->cf, "own", "3"));
+    CHECK("tidesdb_txn_put", "after an own delete makes the key visible again", txn_has(t, x->cf, "own", "3"));
     RC("tidesdb_txn_put", "an empty value", tidesdb_txn_put(t, x->cf, S("empty"), S(""), -1), 0);
     RC("tidesdb_txn_put", "a NULL value is an invalid argument also with length 0", tidesdb_txn_put(t, x->cf, S("null"), NULL, 0, -1), TDB_ERR_INVALID_ARGS);
     RC("tidesdb_txn_delete", "an absent key is not an error", tidesdb_txn_delete(t, x->cf, S("never")), 0);
@@ -127,10 +127,10 @@ static void test_bytes(fixture_t *x)
     {
         if (flushed) tidesdb_purge_cf(x->cf);
         REQUIRE(tidesdb_txn_begin(x->db, &t) == 0);
-        CHECK("tidesdb_txn_get", "gives back binary keys and values, before and after a flush",
+        CHECK("tidesdb_txn_get", "returns binary keys and values, before and after a flush",
               !tidesdb_txn_get(t, x->cf, key, 256, &value, &size) && size == 256 && !memcmp(value, key, 256));
         tidesdb_free(value), value = NULL;
-        CHECK("tidesdb_txn_get", "gives back 3 MiB, before and after a flush",
+        CHECK("tidesdb_txn_get", "returns 3 MiB, before and after a flush",
               !tidesdb_txn_get(t, x->cf, S("big"), &value, &size) && size == 3 << 20 && !memcmp(value, big, size));
         tidesdb_free(value), value = NULL;
         CHECK("tidesdb_txn_get", "finds a key of 8000 bytes", !tidesdb_txn_get(t, x->cf, big, 8000, &value, &size));
@@ -147,7 +147,7 @@ static void test_rollback(fixture_t *x)
     REQUIRE(put1(x->db, x->cf, "kept", "old") == 0 && tidesdb_txn_begin(x->db, &t) == 0);
     put_text(t, x->cf, "kept", "new");
     put_text(t, x->cf, "rolled", "x");
-    RC(f, "gives success", tidesdb_txn_rollback(t), 0);
+    RC(f, "succeeds", tidesdb_txn_rollback(t), 0);
     CHECK(f, "undoes new keys", lacks(x->db, x->cf, "rolled"));
     CHECK(f, "undoes overwrites", has(x->db, x->cf, "kept", "old"));
     RC("tidesdb_txn_put", "after a rollback is an invalid argument", put_text(t, x->cf, "late", "x"), TDB_ERR_INVALID_ARGS);
@@ -171,7 +171,7 @@ static void test_reset(fixture_t *x)
     RC(f, "level 5 is an invalid argument", tidesdb_txn_reset(t, (tidesdb_isolation_level_t)5), TDB_ERR_INVALID_ARGS);
     RC(f, "level -1 is an invalid argument", tidesdb_txn_reset(t, (tidesdb_isolation_level_t)-1), TDB_ERR_INVALID_ARGS);
     RC(f, "after a commit", tidesdb_txn_reset(t, TDB_ISOLATION_READ_COMMITTED), 0);
-    CHECK(f, "a reset transaction sees what was committed", txn_has(t, x->cf, "r1", "1"));
+    CHECK(f, "a reset transaction sees committed data", txn_has(t, x->cf, "r1", "1"));
     put_text(t, x->cf, "r2", "2");
     RC("tidesdb_txn_commit", "works after a reset", tidesdb_txn_commit(t), 0);
     CHECK(f, "the second use commits its own writes", has(x->db, x->cf, "r2", "2"));
@@ -181,7 +181,7 @@ static void test_reset(fixture_t *x)
         put_text(t, x->cf, "r3", "3");
         REQUIRE(tidesdb_txn_rollback(t) == 0);
     }
-    CHECK(f, "after a rollback keeps nothing of it",
+    CHECK(f, "after a rollback discards all its writes",
           tidesdb_txn_reset(t, TDB_ISOLATION_READ_COMMITTED) == 0 && txn_lacks(t, x->cf, "r3"));
     tidesdb_txn_rollback(t);
     REQUIRE(tidesdb_txn_reset(t, TDB_ISOLATION_REPEATABLE_READ) == 0);
@@ -198,11 +198,11 @@ static void test_families(fixture_t *x)
     REQUIRE(other && tidesdb_txn_begin(x->db, &t) == 0);
     put_text(t, x->cf, "both", "1");
     put_text(t, other, "both", "2");
-    CHECK("tidesdb_txn_get", "keeps the families of a transaction apart",
+    CHECK("tidesdb_txn_get", "keeps the families of a transaction separate",
           txn_has(t, x->cf, "both", "1") && txn_has(t, other, "both", "2"));
     RC(f, "commits to several families", tidesdb_txn_commit(t), 0);
     tidesdb_txn_free(t);
-    CHECK(f, "every family has its part", has(x->db, x->cf, "both", "1") && has(x->db, other, "both", "2"));
+    CHECK(f, "every family has its writes", has(x->db, x->cf, "both", "1") && has(x->db, other, "both", "2"));
     REQUIRE(tidesdb_txn_begin(x->db, &t) == 0);
     put_text(t, x->cf, "neither", "1");
     put_text(t, other, "neither", "2");
@@ -210,7 +210,7 @@ static void test_families(fixture_t *x)
     tidesdb_txn_free(t);
     CHECK("tidesdb_txn_rollback", "undoes every family", lacks(x->db, x->cf, "neither") && lacks(x->db, other, "neither"));
 
-    /* A conflict in one family leaves the other alone too. */
+    /* After a conflict in one column family the other one is unchanged, too. */
     tidesdb_txn_t *a = NULL, *b = NULL;
     REQUIRE(tidesdb_txn_begin_with_isolation(x->db, TDB_ISOLATION_SNAPSHOT, &a) == 0);
     REQUIRE(tidesdb_txn_begin_with_isolation(x->db, TDB_ISOLATION_SNAPSHOT, &b) == 0);
@@ -219,7 +219,7 @@ static void test_families(fixture_t *x)
     put_text(b, x->cf, "fought", "b");
     REQUIRE(tidesdb_txn_commit(a) == 0);
     RC(f, "a conflict in one family refuses all", tidesdb_txn_commit(b), TDB_ERR_CONFLICT);
-    CHECK(f, "nothing of a refused transaction is there", lacks(x->db, other, "peaceful"));
+    CHECK(f, "no write of a refused transaction is applied", lacks(x->db, other, "peaceful"));
     tidesdb_txn_free(a), tidesdb_txn_free(b);
 
     REQUIRE(tidesdb_txn_begin(x->db, &t) == 0);
@@ -231,10 +231,10 @@ static void test_families(fixture_t *x)
     }
     RC(f, "20000 operations at once", tidesdb_txn_commit(t), 0);
     tidesdb_txn_free(t);
-    CHECK(f, "the last of many operations is there", has(x->db, x->cf, "many019999", "many019999"));
+    CHECK(f, "the last of many operations is applied", has(x->db, x->cf, "many019999", "many019999"));
     fixture_reopen(x);
     REQUIRE(x->cf && (other = tidesdb_get_column_family(x->db, "other")));
-    CHECK(f, "every family's part lasts over a reopen",
+    CHECK(f, "every family's writes survive a reopen",
           has(x->db, x->cf, "both", "1") && has(x->db, other, "both", "2") && has(x->db, other, "many019998", "many019998"));
 }
 
@@ -258,7 +258,7 @@ static void test_deletes(fixture_t *x)
     CHECK("tidesdb_txn_single_delete", "the key can be put again", has(x->db, x->cf, "d2", "again"));
     REQUIRE(tidesdb_purge_cf(x->cf) == 0);
     CHECK("tidesdb_txn_delete", "stays deleted after flush and compaction", lacks(x->db, x->cf, "d1"));
-    CHECK("tidesdb_txn_single_delete", "put again stays after flush and compaction", has(x->db, x->cf, "d2", "again"));
+    CHECK("tidesdb_txn_single_delete", "a key put again stays after flush and compaction", has(x->db, x->cf, "d2", "again"));
 }
 
 void test_txn(void)

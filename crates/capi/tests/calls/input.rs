@@ -1,4 +1,5 @@
-//! Bytes as choices. When they run out every choice is 0, so that any input is a whole program.
+//! Fuzz input as a sequence of choices. After the last byte every choice is 0, so that any input is
+//! a complete program.
 
 use std::ffi::CString;
 
@@ -25,7 +26,8 @@ impl<'a> Input<'a> {
         usize::from(self.byte()) % n.max(1)
     }
 
-    /// One of few keys, so that operations meet; now and then one with odd bytes or of some length.
+    /// Returns one of few keys, so that operations conflict; sometimes one with unusual bytes or of
+    /// some length.
     pub fn key(&mut self) -> Vec<u8> {
         let n = self.byte();
         match n {
@@ -45,7 +47,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// A family's name: mostly one of four, sometimes one that must be refused.
+    /// Returns a column-family name: mostly one of four, sometimes one that must be refused.
     pub fn name(&mut self) -> CString {
         let n = self.byte();
         let text = match n {

@@ -1,5 +1,5 @@
-//! Calls with handles that are stale, of another kind, or no handles at all: each must fail, none
-//! may do anything.
+//! Calls with stale handles, handles of another kind and invented ones: each must fail without
+//! effect.
 
 use super::input::Input;
 use super::{CallInterpreter, assert_public_code};
@@ -9,8 +9,8 @@ use tidesdb::abi::Handle;
 use tidesdb::{database::*, families::*, iter::*, maintenance::*, stats::*, txn::*};
 
 impl CallInterpreter {
-    /// A handle that is good for nothing, or good for another kind than `kind` (0 database, 1
-    /// family, 2 transaction, 3 iterator).
+    /// Returns a handle that is invalid, or valid for another kind than `kind` (0 database, 1
+    /// column family, 2 transaction, 3 iterator).
     fn pick_invalid_handle(&self, input: &mut Input, kind: usize) -> Handle {
         let mut all = self.stale.clone();
         let good_elsewhere: [(usize, Vec<Handle>); 4] = [
@@ -23,7 +23,7 @@ impl CallInterpreter {
         let made_up =
             [0, 1, 8, 0xdead_beef, usize::MAX, 0xdead_beef_dead_beef, 1 << 46, (1 << 47) - 16];
         let n = input.below(all.len() + made_up.len());
-        // A number made of a good one is most likely to look like one.
+        // A number derived from a valid handle is most likely to be mistaken for one.
         let near = |h: Handle| {
             if input.byte() < 200 {
                 h
@@ -44,12 +44,12 @@ impl CallInterpreter {
             18..=25 => self.call_with_invalid_txn(input, what),
             _ => self.call_with_invalid_iterator(input, what),
         };
-        assert_ne!(assert_public_code(code), 0, "call {what} succeeded with a wrong handle");
+        assert_ne!(assert_public_code(code), 0, "call {what} succeeded with an invalid handle");
     }
 
     fn call_with_invalid_database(&mut self, input: &mut Input, what: u8) -> c_int {
         let (db, mut out, name) = (self.pick_invalid_handle(input, 0), null_mut(), input.name());
-        // SAFETY: as a C program calls it, but for the handle.
+        // SAFETY: called as by a C program, except for the handle.
         unsafe {
             match what {
                 0 => tidesdb_close(db),
@@ -74,7 +74,7 @@ impl CallInterpreter {
         let n = input.below(self.txns.len());
         let txn = self.txns.get(n).map_or(null_mut(), |t| t.handle);
         let key = input.key();
-        // SAFETY: as a C program calls it, but for the handle.
+        // SAFETY: called as by a C program, except for the handle.
         unsafe {
             match what {
                 9 => tidesdb_txn_put(txn, cf, key.as_ptr(), key.len(), key.as_ptr(), key.len(), -1),
@@ -95,14 +95,15 @@ impl CallInterpreter {
         let n = input.below(self.families.len());
         let cf = self.families.get(n).map_or(null_mut(), |f| f.handle);
         let key = input.key();
-        // SAFETY: as a C program calls it, but for the handle.
+        // SAFETY: called as by a C program, except for the handle.
         unsafe {
             match what {
                 18 => {
                     tidesdb_txn_put(txn, cf, key.as_ptr(), key.len(), key.as_ptr(), key.len(), -1)
                 }
                 19 => tidesdb_txn_commit(txn),
-                // One that its database was closed under may be rolled back: that is done already.
+                // A transaction whose database was closed may be rolled back: it is rolled back
+                // already.
                 20 => -c_int::from(assert_public_code(tidesdb_txn_rollback(txn)) <= 0),
                 21 => tidesdb_txn_reset(txn, 1),
                 22 => tidesdb_iter_new(txn, cf, &mut it),
@@ -119,7 +120,7 @@ impl CallInterpreter {
     fn call_with_invalid_iterator(&mut self, input: &mut Input, what: u8) -> c_int {
         let (it, key) = (self.pick_invalid_handle(input, 3), input.key());
         let (mut out, mut size) = (null_mut(), 0);
-        // SAFETY: as a C program calls it, but for the handle.
+        // SAFETY: called as by a C program, except for the handle.
         unsafe {
             match what {
                 26 => tidesdb_iter_seek(it, key.as_ptr(), key.len()),

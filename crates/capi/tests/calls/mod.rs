@@ -1,11 +1,11 @@
-//! An interpreter of call sequences: bytes are read as calls of the C API over two databases in one
-//! directory, with handles that are good, stale, of another kind, or made up. The oracle: nothing
-//! crashes, codes are of the public set, calls with wrong handles fail, calls with good ones
-//! succeed, and what was committed is what is read.
+//! An interpreter of call sequences: reads bytes as calls of the C API over two databases in one
+//! directory, with valid, stale, wrong and invented handles. It checks that nothing crashes, that
+//! codes are public ones, that calls with invalid handles fail and calls with valid ones succeed,
+//! and that reads return committed data.
 //!
-//! The smoke test in `tests/calls_smoke.rs` runs it over fixed seeds, the fuzz target
-//! `fuzz/fuzz_targets/capi.rs` over anything.
-#![allow(unsafe_code)] // It plays a C program.
+//! `tests/calls_smoke.rs` runs it over fixed seeds, the fuzz target `fuzz/fuzz_targets/capi.rs`
+//! over arbitrary input.
+#![allow(unsafe_code)] // It calls the API as a C program does.
 
 mod input;
 mod model;
@@ -25,7 +25,7 @@ const EXISTS: c_int = -6;
 const CONFLICT: c_int = -7;
 const LAST: c_int = -15;
 
-/// Runs the bytes as calls, in a directory that is empty and stays the caller's to remove.
+/// Runs the bytes as calls, in an empty directory, which the caller removes.
 pub fn run(bytes: &[u8], dir: &Path) {
     let mut world = CallInterpreter::new(dir);
     let mut input = Input::new(bytes);
@@ -39,8 +39,8 @@ pub fn run(bytes: &[u8], dir: &Path) {
 struct Iter {
     handle: Handle,
     db: usize,
-    /// Whether its database is still the one it was made in. Afterwards it may stand where it
-    /// stood, but answers nothing.
+    /// Whether its database is still the one it was created in. Afterwards it may keep its
+    /// position, but its calls fail.
     live: bool,
 }
 
@@ -50,25 +50,25 @@ struct CallInterpreter {
     families: Vec<Family>,
     txns: Vec<Txn>,
     iters: Vec<Iter>,
-    /// Handles that are dead: closed, freed, dropped.
+    /// Invalid handles: closed, freed, dropped.
     stale: Vec<Handle>,
     model: Model,
     copies: usize,
 }
 
-/// A code of the public set, which it gives back.
+/// Checks that a code is a public one, and returns it.
 fn assert_public_code(code: c_int) -> c_int {
-    assert!((LAST..=SUCCESS).contains(&code), "{code} is no code of the API");
+    assert!((LAST..=SUCCESS).contains(&code), "{code} is not a code of the API");
     code
 }
 
-/// The code of a call that has no reason to fail.
+/// Checks the code of a call that must succeed.
 fn assert_success(code: c_int, what: &str) {
     assert_eq!(assert_public_code(code), SUCCESS, "{what}: {}", tidesdb::code::last_error());
 }
 
-/// Whether an operation of a transaction was done. It may lose early: the family may be newer than
-/// its snapshot.
+/// Returns true if an operation of a transaction succeeded, and false on a conflict. A conflict is
+/// possible at any time: the column family may be newer than its snapshot.
 fn succeeded_or_conflicted(code: c_int, what: &str) -> bool {
     if assert_public_code(code) != CONFLICT {
         assert_success(code, what);
@@ -128,7 +128,7 @@ impl CallInterpreter {
         config.log_level = 99;
         config.block_cache_size = 1 << 20;
         let mut handle = null_mut();
-        // SAFETY: as a C program calls it.
+        // SAFETY: called as by a C program.
         let code = unsafe { tidesdb_open(&config, &mut handle) };
         if self.dbs[db].is_null() {
             assert_success(code, "open");
@@ -138,8 +138,8 @@ impl CallInterpreter {
         }
     }
 
-    /// Closes under whatever is open; then all of its handles are stale, and its data must be there
-    /// again.
+    /// Closes a database with open objects. All their handles become stale, and its data must exist
+    /// after the reopen.
     fn reopen(&mut self, db: usize) {
         if self.dbs[db].is_null() {
             return;
@@ -161,7 +161,7 @@ impl CallInterpreter {
         self.families.get(n)
     }
 
-    /// A transaction that takes operations, and a family of its database.
+    /// Returns an active transaction, and a column family of its database.
     fn random_txn_and_family(&self, input: &mut Input) -> Option<(usize, Handle, usize)> {
         let open: Vec<usize> = (0..self.txns.len()).filter(|n| self.txns[*n].open).collect();
         let txn = *open.get(input.below(open.len()))?;
@@ -180,14 +180,14 @@ impl CallInterpreter {
         config.compression_algorithm = (input.byte() % 5).into();
         config.use_btree = (input.byte() & 1).into();
         config.klog_value_threshold = usize::from(input.byte());
-        // SAFETY: as a C program calls it.
+        // SAFETY: called as by a C program.
         let code = assert_public_code(unsafe {
             tidesdb_create_column_family(self.dbs[db], name.as_ptr(), &config)
         });
         let name = text(&name);
         let sound = !name.is_empty() && !name.contains('/') && name != ".." && name.len() < 128;
         match self.model.id(db, &name) {
-            Some(_) => assert_eq!(code, EXISTS, "{name} was made twice"),
+            Some(_) => assert_eq!(code, EXISTS, "{name} was created twice"),
             None if name.starts_with("family") => assert_success(code, "create"),
             None => assert!(sound || code != SUCCESS, "{name:?} was accepted"),
         }
@@ -199,10 +199,14 @@ impl CallInterpreter {
 
     fn look_up_name(&mut self, db: usize, name: &str) {
         let c_name = CString::new(name).unwrap();
-        // SAFETY: as a C program calls it.
+        // SAFETY: called as by a C program.
         let handle = unsafe { tidesdb_get_column_family(self.dbs[db], c_name.as_ptr()) };
         let id = self.model.id(db, name).filter(|_| !self.dbs[db].is_null());
-        assert_eq!(handle.is_null(), id.is_none(), "{name} is known to one side only");
+        assert_eq!(
+            handle.is_null(),
+            id.is_none(),
+            "{name} exists only in the library or only in the model"
+        );
         if let Some(id) = id
             && !self.families.iter().any(|f| f.handle == handle)
         {
@@ -225,11 +229,11 @@ impl CallInterpreter {
         if input.byte() & 1 == 0 {
             let Some(Family { handle, db, id }) = self.random_family(input) else { return };
             let (id, code) = (*id, tidesdb_delete_column_family(self.dbs[*db], *handle));
-            assert_success(code, "delete a family");
+            assert_success(code, "delete a column family");
             return self.mark_stale(id);
         }
         let (db, name) = (input.below(2), input.name());
-        // SAFETY: as a C program calls it.
+        // SAFETY: called as by a C program.
         let code =
             assert_public_code(unsafe { tidesdb_drop_column_family(self.dbs[db], name.as_ptr()) });
         let id = self.model.id(db, &text(&name));
@@ -241,7 +245,7 @@ impl CallInterpreter {
 
     fn rename(&mut self, input: &mut Input) {
         let (db, old, new) = (input.below(2), input.name(), input.name());
-        // SAFETY: as a C program calls it.
+        // SAFETY: called as by a C program.
         let code = assert_public_code(unsafe {
             tidesdb_rename_column_family(self.dbs[db], old.as_ptr(), new.as_ptr())
         });
@@ -252,13 +256,13 @@ impl CallInterpreter {
 
     fn clone_family(&mut self, input: &mut Input) {
         let (db, from, to) = (input.below(2), input.name(), input.name());
-        // SAFETY: as a C program calls it.
+        // SAFETY: called as by a C program.
         let code = assert_public_code(unsafe {
             tidesdb_clone_column_family(self.dbs[db], from.as_ptr(), to.as_ptr())
         });
         if code == SUCCESS {
             let source =
-                self.model.id(db, &text(&from)).expect("a family that is not there was cloned");
+                self.model.id(db, &text(&from)).expect("a missing column family was cloned");
             let entries = self.model.entries(source).unwrap().clone();
             self.model.create(db, &text(&to), entries);
         }
@@ -270,7 +274,7 @@ impl CallInterpreter {
             return;
         }
         let mut handle = null_mut();
-        // SAFETY: as a C program calls it.
+        // SAFETY: called as by a C program.
         let code = assert_public_code(unsafe {
             tidesdb_txn_begin_with_isolation(self.dbs[db], level, &mut handle)
         });
@@ -293,7 +297,7 @@ impl CallInterpreter {
         let (key, value, ttl) = (input.key(), input.value(), input.byte());
         let expires = if ttl < 240 { -1 } else { 1_000_000_000 };
         let handle = self.txns[txn].handle;
-        // SAFETY: as a C program calls it; an empty value has a pointer too.
+        // SAFETY: called as by a C program; an empty value has a pointer, too.
         let code = unsafe {
             tidesdb_txn_put(
                 handle,
@@ -314,7 +318,7 @@ impl CallInterpreter {
     fn delete(&mut self, input: &mut Input) {
         let Some((txn, family, id)) = self.random_txn_and_family(input) else { return };
         let (key, handle) = (input.key(), self.txns[txn].handle);
-        // SAFETY: as a C program calls it.
+        // SAFETY: called as by a C program.
         if succeeded_or_conflicted(
             unsafe { tidesdb_txn_delete(handle, family, key.as_ptr(), key.len()) },
             "delete",
@@ -323,11 +327,11 @@ impl CallInterpreter {
         }
     }
 
-    /// The value under the key as this transaction sees it; an error is that it has lost.
+    /// Reads a key through a transaction; an error is a conflict.
     fn read(txn: Handle, family: Handle, key: &[u8], track: bool) -> Result<Option<Vec<u8>>, ()> {
         let (mut value, mut size) = (null_mut(), 0);
         let call = if track { tidesdb_txn_get } else { tidesdb_txn_get_notrack };
-        // SAFETY: as a C program calls it.
+        // SAFETY: called as by a C program.
         let code = assert_public_code(unsafe {
             call(txn, family, key.as_ptr(), key.len(), &mut value, &mut size)
         });
@@ -337,7 +341,7 @@ impl CallInterpreter {
         if !succeeded_or_conflicted(code, "get") {
             return Err(());
         }
-        // SAFETY: the library gave `size` bytes there, which are ours to free.
+        // SAFETY: the library returned `size` bytes, which the caller frees.
         let bytes = unsafe { std::slice::from_raw_parts(value, size) }.to_vec();
         // SAFETY: as above.
         unsafe { tidesdb_free(value.cast::<c_void>()) };
@@ -352,7 +356,7 @@ impl CallInterpreter {
         if let Some(own) = self.txns[txn].last_write(id, &key) {
             assert_eq!(found, own.value, "a transaction's own write");
         }
-        // SAFETY: as a C program calls it.
+        // SAFETY: called as by a C program.
         let there =
             unsafe { tidesdb_txn_contains(self.txns[txn].handle, family, key.as_ptr(), key.len()) };
         assert_eq!(assert_public_code(there) == SUCCESS, found.is_some(), "contains and get");
@@ -363,7 +367,7 @@ impl CallInterpreter {
         let Some(txn) = self.txns.get_mut(n) else { return };
         let code = assert_public_code(tidesdb_txn_commit(txn.handle));
         assert!(txn.open || code != SUCCESS, "a transaction was committed twice");
-        // It may have touched what is gone since.
+        // It may have used a column family that was dropped since.
         let dropped = self.model.drops > txn.drops;
         assert!(!txn.open || dropped || code == SUCCESS || code == CONFLICT, "commit: {code}");
         if txn.open && code == SUCCESS {
@@ -415,7 +419,7 @@ impl CallInterpreter {
             tidesdb_txn_rollback_to_savepoint,
             tidesdb_txn_release_savepoint,
         ];
-        // SAFETY: as a C program calls it.
+        // SAFETY: called as by a C program.
         let code =
             assert_public_code(unsafe { call[usize::from(what)](txn.handle, c_name.as_ptr()) });
         assert_eq!(
@@ -425,8 +429,8 @@ impl CallInterpreter {
         );
         match (what, at) {
             _ if code != SUCCESS => {}
-            // An existing name is moved; whether it keeps its place in the order is not promised,
-            // so those that stood after it are forgotten here too only when it is rolled back to.
+            // An existing name is moved. Whether it keeps its position is unspecified, so
+            // savepoints after it are removed from the model only at a rollback to it.
             (0, Some(at)) => txn.savepoints[at].1 = txn.writes.len(),
             (0, None) => txn.savepoints.push((name, txn.writes.len())),
             (1, Some(at)) => {
@@ -442,7 +446,7 @@ impl CallInterpreter {
         if self.iters.len() < 8 && input.byte() & 1 == 0 {
             let Some((txn, family, _)) = self.random_txn_and_family(input) else { return };
             let mut it = null_mut();
-            // SAFETY: as a C program calls it.
+            // SAFETY: called as by a C program.
             if succeeded_or_conflicted(
                 unsafe { tidesdb_iter_new(self.txns[txn].handle, family, &mut it) },
                 "iterator",
@@ -455,7 +459,7 @@ impl CallInterpreter {
         let (it, live) = (*it, *live);
         for _ in 0..input.byte() % 12 {
             let key = input.key();
-            // SAFETY: as a C program calls it; what is borrowed is read before the next call.
+            // SAFETY: called as by a C program; borrowed data is read before the next call.
             assert_public_code(unsafe {
                 match input.byte() % 8 {
                     0 => tidesdb_iter_seek(it, key.as_ptr(), key.len()),
@@ -472,7 +476,7 @@ impl CallInterpreter {
                 tidesdb_iter_key_value(it, &mut key, &mut key_size, &mut value, &mut value_size)
             });
             let valid = tidesdb_iter_valid(it) == 1;
-            assert!(!live || (code == SUCCESS) == valid, "valid: {valid}, and the entry: {code}");
+            assert!(!live || (code == SUCCESS) == valid, "valid: {valid}, entry: {code}");
             if code == SUCCESS {
                 // SAFETY: borrowed until the next step.
                 let (key, value) = unsafe {
@@ -494,7 +498,7 @@ impl CallInterpreter {
     fn maintain(&mut self, input: &mut Input) {
         let (a, b, what) = (input.key(), input.key(), input.byte() % 6);
         let Some(Family { handle: cf, db, .. }) = self.random_family(input) else { return };
-        // SAFETY: as a C program calls it.
+        // SAFETY: called as by a C program.
         let code = unsafe {
             match what {
                 0 => tidesdb_flush_memtable(*cf),
@@ -505,7 +509,7 @@ impl CallInterpreter {
                 _ => tidesdb_purge(self.dbs[*db]),
             }
         };
-        // Two ends the wrong way round are an error.
+        // Swapped bounds are an error.
         assert!(
             what == 2 || code == SUCCESS,
             "maintenance {what}: {code}: {}",
@@ -520,7 +524,7 @@ impl CallInterpreter {
         let Some(Family { handle: cf, db, .. }) = self.random_family(input) else { return };
         let (mut all, mut cache) =
             (Box::<tidesdb::abi::DbStats>::new_uninit(), std::mem::MaybeUninit::uninit());
-        // SAFETY: as a C program calls it.
+        // SAFETY: called as by a C program.
         unsafe {
             assert_success(tidesdb_get_stats(*cf, &mut stats), "statistics");
             tidesdb_free_stats(stats);
@@ -546,7 +550,7 @@ impl CallInterpreter {
         self.copies += 1;
         let path =
             CString::new(self.dir.join(format!("copy{}", self.copies)).to_str().unwrap()).unwrap();
-        // SAFETY: as a C program calls it.
+        // SAFETY: called as by a C program.
         let code = assert_public_code(unsafe {
             if checkpoint {
                 tidesdb_checkpoint(self.dbs[db], path.as_ptr())
@@ -557,10 +561,10 @@ impl CallInterpreter {
         assert_eq!(code == SUCCESS, !self.dbs[db].is_null(), "copy: {code}");
     }
 
-    /// A transaction of its own for a look at what is committed.
+    /// Begins a transaction that reads the committed state.
     fn new_txn(&self, db: usize) -> Handle {
         let mut txn = null_mut();
-        // SAFETY: as a C program calls it.
+        // SAFETY: called as by a C program.
         assert_success(unsafe { tidesdb_txn_begin(self.dbs[db], &mut txn) }, "begin");
         txn
     }
@@ -574,13 +578,13 @@ impl CallInterpreter {
         tidesdb_txn_free(txn);
     }
 
-    /// Every family of the database by name, every entry of it in order.
+    /// Compares all column families by name, and all their entries in order, with the model.
     fn check_all(&mut self, db: usize) {
         if self.dbs[db].is_null() {
             return;
         }
         let (mut names, mut count) = (null_mut::<*mut c_char>(), 0);
-        // SAFETY: as a C program calls it; the names are ours to free.
+        // SAFETY: called as by a C program; the caller frees the names.
         let mut listed = unsafe {
             assert_success(
                 tidesdb_list_column_families(self.dbs[db], &mut names, &mut count),
@@ -608,7 +612,7 @@ impl CallInterpreter {
 
     fn scan(txn: Handle, family: Handle) -> Vec<(Vec<u8>, Vec<u8>)> {
         let (mut it, mut all) = (null_mut(), Vec::new());
-        // SAFETY: as a C program calls it; what is borrowed is copied before the next step.
+        // SAFETY: called as by a C program; borrowed data is copied before the next step.
         unsafe {
             assert_success(tidesdb_iter_new(txn, family, &mut it), "iterator");
             tidesdb_iter_seek_to_first(it);
@@ -641,8 +645,8 @@ impl CallInterpreter {
                 assert_success(tidesdb_close(self.dbs[db]), "close");
             }
         }
-        // What was open in a database when it was closed is still to be freed; a second time does
-        // nothing.
+        // Objects that were open when their database was closed must still be freed; freeing twice
+        // has no effect.
         for handle in std::mem::take(&mut self.stale) {
             tidesdb_txn_free(handle);
             tidesdb_iter_free(handle);

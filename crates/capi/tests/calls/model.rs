@@ -1,12 +1,12 @@
-//! What must be in the databases: families by name, committed entries, and what open transactions
-//! hold back.
+//! Expected contents of the databases: column families by name, committed entries, and the writes
+//! of open transactions.
 
 use std::collections::BTreeMap;
 use tidesdb::abi::Handle;
 
 pub type Entries = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// A family by the number it was born with: names change, it stays.
+/// Id of a column family, which stays the same when its name changes.
 pub type FamilyId = usize;
 
 #[derive(Default)]
@@ -14,7 +14,7 @@ pub struct Model {
     names: BTreeMap<(usize, String), FamilyId>,
     entries: BTreeMap<FamilyId, Entries>,
     next: FamilyId,
-    /// How many families went away so far.
+    /// Number of column families dropped so far.
     pub drops: usize,
 }
 
@@ -43,7 +43,7 @@ impl Model {
         let id = self
             .names
             .remove(&(db, old.to_owned()))
-            .expect("the library renamed what is not there");
+            .expect("the library renamed a missing column family");
         assert!(self.names.insert((db, new.to_owned()), id).is_none(), "renamed over {new}");
     }
 
@@ -69,23 +69,23 @@ impl Model {
 pub struct Write {
     pub family: FamilyId,
     pub key: Vec<u8>,
-    /// None is a delete, or a value that has expired.
+    /// `None` is a delete, or a value that has expired.
     pub value: Option<Vec<u8>>,
 }
 
 pub struct Txn {
     pub handle: Handle,
     pub db: usize,
-    /// Whether it takes operations: neither committed nor rolled back.
+    /// Whether it is active: neither committed nor rolled back.
     pub open: bool,
     pub writes: Vec<Write>,
     pub savepoints: Vec<(String, usize)>,
-    /// [`Model::drops`] when it began.
+    /// [`Model::drops`] at its begin.
     pub drops: usize,
 }
 
 impl Txn {
-    /// What the transaction itself wrote last under the key.
+    /// Returns the last write of the transaction itself to the key.
     pub fn last_write(&self, family: FamilyId, key: &[u8]) -> Option<&Write> {
         self.writes.iter().rev().find(|w| w.family == family && w.key == key)
     }

@@ -1,4 +1,4 @@
-/* The includes of TideSQL's ha_tidesdb.h and ha_tidesdb.cc, in their order and under the same conditions. */
+/* The includes of TideSQL's ha_tidesdb.h and ha_tidesdb.cc, in the same order and under the same conditions. */
 #ifdef __cplusplus
 extern "C"
 {
@@ -18,12 +18,12 @@ extern "C"
 }
 #endif
 
-/* What other clients include. */
+/* Headers that other clients include. */
 #include <tidesdb/objstore.h>
 #include <tidesdb/perigee.h>
 #include <tidesdb/tidesdb.h>
 #ifdef INNER_PATH
-/* With the inner directory on the path, as some build files have it. */
+/* With the inner directory on the path, as in some build files. */
 #include <db.h>
 #include <xxhash.h>
 #endif

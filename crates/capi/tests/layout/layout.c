@@ -1,5 +1,5 @@
-/* Prints the size and every offset of the public structs and the value of every public constant, a line each. The same
- * program compiled with the header of TidesDB 9.3.14 printed tidesdb-9.3.14.txt: facts that ours must match. */
+/* Prints the size and every offset of the public structs and the value of every public constant, one per line.
+ * tidesdb-9.3.14.txt is the output of this program compiled with the header of TidesDB 9.3.14, which must match. */
 #include <stddef.h>
 #include <stdio.h>
 

@@ -1,9 +1,9 @@
-/* A comparator made for keys of 8 bytes, which says so: TidesDB only ever gives it keys that the program has put. */
+/* A comparator that asserts keys of 8 bytes: it must only be called with keys that the program has put, as in TidesDB. */
 #include "common.h"
 static int eight(const uint8_t *a, size_t n, const uint8_t *b, size_t m, void *ctx)
 {
     (void)ctx;
-    if (n != 8 || m != 8) { fprintf(stderr, "FAULT: asked about keys of %zu and %zu bytes that nobody put\n", n, m); exit(1); }
+    if (n != 8 || m != 8) { fprintf(stderr, "FAULT: called with keys of %zu and %zu bytes that were never put\n", n, m); exit(1); }
     return memcmp(a, b, 8);
 }
 int main(void)

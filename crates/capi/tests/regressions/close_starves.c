@@ -1,4 +1,4 @@
-/* tidesdb_close must come to its end while other threads go on calling, which they do until it has. */
+/* tidesdb_close must finish although other threads keep calling the library until it has returned. */
 #include "common.h"
 static tidesdb_t *db; static atomic_long calls;
 static void *busy(void *x) { tidesdb_txn_t *t; (void)x; while (!tidesdb_txn_begin(db, &t)) { tidesdb_txn_free(t); calls++; } return NULL; }

@@ -1,5 +1,5 @@
-/* Shared by the programs beside it, each of which showed a fault that two reviews have found: 0 if the library does what it should, 1 with a
- * line if not. Databases are made in the directory FOUND_DIR. */
+/* Shared by the regression programs of this directory. They exit with 0 on success, and with 1 and a message if the fault is back.
+ * Databases are created in the directory FOUND_DIR. */
 #define _GNU_SOURCE
 #include <assert.h>
 #include <pthread.h>

@@ -1,10 +1,10 @@
-/* An allocator that fails at the n-th call, and counts. */
+/* An allocator that fails at the n-th call and counts live blocks. */
 #include "common.h"
 static atomic_long left = -1, live;
 static void *my(size_t n) { if (left >= 0 && left-- == 0) return NULL; char *p = malloc(n + 16); live++; memcpy(p, "MARKMARK", 8); return p + 16; }
 static void *myc(size_t a, size_t b) { void *p = my(a * b); if (p) memset(p, 0, a * b); return p; }
 static void *myr(void *p, size_t n) { (void)p; (void)n; abort(); }
-static void myf(void *p) { if (!p) return; char *q = (char *)p - 16; if (memcmp(q, "MARKMARK", 8)) { fprintf(stderr, "FAULT: not ours\n"); abort(); } live--; free(q); }
+static void myf(void *p) { if (!p) return; char *q = (char *)p - 16; if (memcmp(q, "MARKMARK", 8)) { fprintf(stderr, "FAULT: freed a block of another allocator\n"); abort(); } live--; free(q); }
 int main(void)
 {
     WANT(!tidesdb_init(my, myc, myr, myf), "init"); tidesdb_t *db = db_open(fresh("alloc")); tidesdb_column_family_config_t f = tidesdb_default_column_family_config(); char nm[9];

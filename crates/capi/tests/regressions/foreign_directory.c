@@ -1,4 +1,4 @@
-/* A directory of TidesDB 9 was opened as an empty database, with our files among its own. */
+/* A directory of TidesDB 9 was opened as an empty database, and files were created in it. */
 #include "common.h"
 static void make(const char *dir, const char *file)
 {
@@ -27,7 +27,7 @@ int main(void)
     d = fresh("rocksdb"); make(d, "CURRENT"); make(d, "IDENTITY"); make(d, "MANIFEST-000005"); refused(d, "--from-rocksdb");
     d = fresh("lmdb"); make(d, "data.mdb"); refused(d, "--from-lmdb");
     d = fresh("other"); make(d, "letter.txt"); refused(d, "letter.txt");
-    /* Its own log file makes no directory foreign. */
+    /* A directory that contains only the log file of this library is not foreign. */
     d = fresh("own"); make(d, "LOG");
     tidesdb_config_t c = tidesdb_default_config(); tidesdb_t *db = NULL;
     c.db_path = (char *)d; c.log_to_file = 1;

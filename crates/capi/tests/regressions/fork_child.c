@@ -1,9 +1,9 @@
-/* A child of fork uses its parent's handles: every call must be refused, nothing of the parent's may change, and the parent goes on. */
+/* A child of fork uses its parent's handles: every call must be refused, the parent's data must not change, and the parent continues. */
 #include "common.h"
 #include <sys/wait.h>
 static int hooked; static int hook(const tidesdb_commit_op_t *ops, int n, uint64_t seq, void *ctx) { (void)ops; (void)seq; (void)ctx; hooked += n; return 0; }
 static tidesdb_t *db; static tidesdb_column_family_t *cf; static tidesdb_txn_t *txn; static tidesdb_iter_t *it;
-#define REFUSED(call) do { int c_ = (call); if (c_ != TDB_ERR_INVALID_DB) { fprintf(stderr, "FAULT: in the child %s gave %d, %s\n", #call, c_, perigee_last_error()); _exit(1); } } while (0)
+#define REFUSED(call) do { int c_ = (call); if (c_ != TDB_ERR_INVALID_DB) { fprintf(stderr, "FAULT: in the child %s returned %d, %s\n", #call, c_, perigee_last_error()); _exit(1); } } while (0)
 static void child(const char *path)
 {
     uint8_t *v; size_t n; tidesdb_txn_t *t = NULL; tidesdb_iter_t *i = NULL; char **names; int count; tidesdb_t *again = NULL;
@@ -24,13 +24,13 @@ static void child(const char *path)
     REFUSED(tidesdb_list_column_families(db, &names, &count));
     REFUSED(tidesdb_flush_memtable(cf));
     REFUSED(tidesdb_cf_set_commit_hook(cf, hook, NULL));
-    if (tidesdb_get_column_family(db, "users")) { fprintf(stderr, "FAULT: the child was given a family\n"); _exit(1); }
+    if (tidesdb_get_column_family(db, "users")) { fprintf(stderr, "FAULT: the child got a column family\n"); _exit(1); }
     tidesdb_iter_free(it);
     tidesdb_txn_free(txn);
     REFUSED(tidesdb_close(db));
     c.db_path = (char *)path; c.log_level = TDB_LOG_NONE;
     if (tidesdb_open(&c, &again) != TDB_ERR_LOCKED) { fprintf(stderr, "FAULT: the child opened its parent's database\n"); _exit(1); }
-    /* A database of its own is no matter of its parent's. */
+    /* The child can use a database of its own. */
     again = db_open(fresh("of-child"));
     OK(tidesdb_create_column_family(again, "own", &f));
     put(again, tidesdb_get_column_family(again, "own"), "k", 1, "v", 1);
@@ -64,7 +64,7 @@ int main(void)
     cf = tidesdb_get_column_family(db, "users");
     OK(tidesdb_txn_begin(db, &txn));
     for (const char *k = "abd"; *k; k++) { uint8_t *v; size_t n; OK(tidesdb_txn_get(txn, cf, (uint8_t *)k, 1, &v, &n)); tidesdb_free(v); }
-    { uint8_t *v; size_t n; WANT(tidesdb_txn_get(txn, cf, (uint8_t *)"c", 1, &v, &n) == TDB_ERR_NOT_FOUND, "what the child wrote is there"); }
+    { uint8_t *v; size_t n; WANT(tidesdb_txn_get(txn, cf, (uint8_t *)"c", 1, &v, &n) == TDB_ERR_NOT_FOUND, "a write of the child is visible"); }
     tidesdb_txn_free(txn);
     OK(tidesdb_close(db));
     return 0;

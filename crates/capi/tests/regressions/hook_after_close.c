@@ -1,4 +1,4 @@
-/* After tidesdb_close (or dropping, or taking the hook away) has returned, the hook's context may be freed. */
+/* After tidesdb_close (or a drop of the column family, or the removal of the hook) has returned, the hook's context may be freed. */
 #include "common.h"
 static tidesdb_t *db; static tidesdb_column_family_t *cf; static atomic_int inside, gone, late;
 static int hook(const tidesdb_commit_op_t *ops, int n, uint64_t seq, void *ctx)

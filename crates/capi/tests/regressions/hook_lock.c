@@ -1,12 +1,12 @@
-/* The hook of one family waits for a lock of the program's; a thread that holds this lock commits to another family, with a hook of its
- * own or without one: it waited for the first hook, for ever. */
+/* The hook of one column family waits for a lock of the program; a thread that holds this lock commits to another one, with or
+ * without a hook: it waited for the first hook forever. */
 #include "common.h"
 #include <signal.h>
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; static atomic_int inside, ran_a, ran_b; static pthread_t of_b; static tidesdb_t *db; static tidesdb_column_family_t *a, *b, *plain;
 static int hook_a(const tidesdb_commit_op_t *ops, int n, uint64_t seq, void *ctx) { (void)ops; (void)n; (void)seq; (void)ctx; inside = 1; pthread_mutex_lock(&lock); ran_a++; pthread_mutex_unlock(&lock); return 0; }
 static int hook_b(const tidesdb_commit_op_t *ops, int n, uint64_t seq, void *ctx) { (void)ops; (void)n; (void)seq; (void)ctx; of_b = pthread_self(); ran_b++; return 0; }
 static void *writer(void *x) { (void)x; put(db, a, "k", 1, "1", 1); WANT(ran_a == 1, "a commit returned before its hook had run"); return NULL; }
-static void late(int s) { (void)s; static const char text[] = "FAULT: a commit waits for the hook of another family\n"; if (write(2, text, sizeof text - 1)) {} _exit(1); }
+static void late(int s) { (void)s; static const char text[] = "FAULT: a commit waits for the hook of another column family\n"; if (write(2, text, sizeof text - 1)) {} _exit(1); }
 int main(void)
 {
     tidesdb_column_family_config_t f = tidesdb_default_column_family_config(); pthread_t t;

@@ -1,4 +1,4 @@
-/* Calls of a hook that BEGIN after it was taken away, its family dropped or its database closed. */
+/* No call of a hook begins after the hook was removed, its column family dropped or its database closed. */
 #include "common.h"
 static tidesdb_t *db; static tidesdb_column_family_t *cf; static atomic_long told, late; static atomic_int stop, gone;
 static int hook(const tidesdb_commit_op_t *ops, int n, uint64_t seq, void *ctx) { (void)ops; (void)n; (void)seq; (void)ctx; if (gone) late++; told++; usleep(1000); return 0; }

@@ -1,5 +1,5 @@
-/* Keys that begin with their length: the probes of the fingerprint send such a function behind the probes' memory; what it finds there
- * decides whether the database can be opened again. */
+/* Keys that begin with their length: the probe keys of the comparator's fingerprint made such a function read beyond their memory,
+ * and the bytes there decided whether the database could be opened again. */
 #include "common.h"
 static int prefixed(const uint8_t *a, size_t n, const uint8_t *b, size_t m, void *ctx)
 {
@@ -19,6 +19,6 @@ int main(int argc, char **argv)
         strcpy(f.comparator_name, "prefixed");
         OK(tidesdb_create_column_family(db, "f", &f));
     }
-    WANT(tidesdb_get_column_family(db, "f"), "the family is not there any more: %s", perigee_last_error());
+    WANT(tidesdb_get_column_family(db, "f"), "the column family no longer exists: %s", perigee_last_error());
     return tidesdb_close(db);
 }

@@ -1,4 +1,4 @@
-/* Whose log is whose: opening another database without a file, or failing to open, must not take the first one's file away. */
+/* Opening another database without a log file, or a failed open, must not change the log file of the first database. */
 #include "common.h"
 int main(int argc, char **argv)
 {

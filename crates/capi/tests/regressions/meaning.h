@@ -1,4 +1,4 @@
-/* Shared by the programs meaning_*.c: the argument is a directory for databases; 0: as it should be, 1: the fault. */
+/* Shared by the programs meaning_*.c: the argument is a directory for databases. Exit status 0: success, 1: the fault is back. */
 #include <tidesdb/db.h>
 #include <tidesdb/perigee.h>
 #include <pthread.h>

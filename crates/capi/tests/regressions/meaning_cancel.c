@@ -1,5 +1,5 @@
 #include "meaning.h"
-/* "Flushes are left untouched": after tidesdb_cancel_background_work TidesDB goes on writing. */
+/* "Flushes are left untouched": writes must continue after tidesdb_cancel_background_work, as in TidesDB. */
 int main(int argc, char **argv)
 {
     char *p = at(argv[1], "cancel"); gone(p); tidesdb_t *d = open_(p);

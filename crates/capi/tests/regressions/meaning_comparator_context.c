@@ -1,5 +1,5 @@
 #include "meaning.h"
-/* Two databases of a process, a comparator of one name with a context of its own in each: each must be asked with its own. */
+/* Two databases of a process register a comparator under the same name with different contexts: each must be called with its own. */
 struct ctx { size_t skip; volatile int slow, freed; };
 static volatile int inside, after_close;
 static int suffix(const uint8_t *a, size_t n, const uint8_t *b, size_t m, void *ctx)
@@ -21,7 +21,7 @@ int main(int argc, char **argv)
     f1 = cf_(d1, "f", "suffix");
     CHECK(put(d1, f1, "12345678aa", 10, "one") == 0 && put(d1, f1, "12345678bb", 10, "two") == 0);
     tidesdb_t *d2 = open_(b);
-    int second = tidesdb_register_comparator(d2, "suffix", suffix, "10", &c2); /* to refuse it would be an answer, too */
+    int second = tidesdb_register_comparator(d2, "suffix", suffix, "10", &c2); /* refusing it is also correct */
     CHECK(has(d1, f1, "12345678aa", 10, "one"));
     CHECK(has(d1, f1, "12345678bb", 10, "two"));
     CHECK(put(d1, f1, "12345678cc", 10, "three") == 0);

@@ -15,6 +15,6 @@ int main(int argc, char **argv)
     CHECK(perigee_open(&oc, &o, &r) == 0); if (r) tidesdb_close(r);
     char *q = at(argv[1], "missing"); gone(q); oc = conf(q); oc.log_to_file = 1; o = perigee_default_options(); o.must_exist = 1; r = 0;
     CHECK(perigee_open(&oc, &o, &r) != 0);
-    CHECK(access(q, F_OK) != 0); /* nothing was made */
+    CHECK(access(q, F_OK) != 0); /* nothing was created */
     return failed;
 }

@@ -1,6 +1,6 @@
 #include "meaning.h"
 #include <dirent.h>
-/* Damage in the table of the settings, which is small and no data: salvage_readonly reads "whatever can be read". */
+/* Damage in the small table of the settings: salvage_readonly must still read all data. */
 int main(int argc, char **argv)
 {
     char *p = at(argv[1], "salv"); gone(p); tidesdb_t *d = open_(p); tidesdb_column_family_t *f = cf_(d, "f", ""); char k[16];

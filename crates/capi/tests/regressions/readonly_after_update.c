@@ -1,4 +1,4 @@
-/* Settings changed for the running program only, then a read-only open. */
+/* A read-only open after settings were changed without storing them. */
 #include "common.h"
 int main(void)
 {

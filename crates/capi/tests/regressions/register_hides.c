@@ -1,4 +1,4 @@
-/* A database that waits for its comparator holds its directory: another handle is refused at once, and not when the comparator comes. */
+/* A database that waits for its comparator holds its lock: a second open is refused at once, not when the comparator is registered. */
 #include "common.h"
 static int cmp(const uint8_t *a, size_t n, const uint8_t *b, size_t m, void *c) { int r = memcmp(a, b, n < m ? n : m); (void)c; return r ? r : (n > m) - (n < m); }
 int main(void)
@@ -8,8 +8,8 @@ int main(void)
     a = db_open(p);
     tidesdb_config_t second = tidesdb_default_config(); second.db_path = (char *)p; second.log_level = TDB_LOG_NONE;
     int r = tidesdb_open(&second, &b);
-    WANT(r == TDB_ERR_LOCKED, "a second handle of a database that waits: %d (%s)", r, perigee_last_error());
+    WANT(r == TDB_ERR_LOCKED, "a second handle of a waiting database: %d (%s)", r, perigee_last_error());
     OK(tidesdb_register_comparator(a, "c", cmp, NULL, NULL));
-    WANT(tidesdb_get_column_family(a, "f"), "the family is missing: %s", perigee_last_error());
+    WANT(tidesdb_get_column_family(a, "f"), "the column family is missing: %s", perigee_last_error());
     return 0;
 }

@@ -1,4 +1,4 @@
-/* A handle that was freed must never lead to another transaction. */
+/* A freed handle must not refer to another transaction. */
 #include "common.h"
 int main(void)
 {
@@ -6,7 +6,7 @@ int main(void)
     OK(tidesdb_txn_begin(db, &old)); tidesdb_txn_free(old);
     for (long i = 1; i < 3000000; i++) {
         OK(tidesdb_txn_begin(db, &t));
-        WANT(t != old, "after %ld transactions (%.1f s) the stale handle is somebody else's", i, now() - t0);
+        WANT(t != old, "after %ld transactions (%.1f s) the stale handle refers to another transaction", i, now() - t0);
         tidesdb_txn_free(t);
     }
     return 0;

@@ -1,4 +1,4 @@
-/* Two open databases, one function and one name, two contexts: each must be asked with its own. */
+/* Two open databases, one function and one name, two contexts: each must be called with its own. */
 #include "common.h"
 static int from(const uint8_t *a, size_t n, const uint8_t *b, size_t m, void *ctx)
 {
@@ -15,7 +15,7 @@ int main(void)
     OK(tidesdb_register_comparator(a, "from", from, NULL, &one));
     OK(tidesdb_create_column_family(a, "f", &f));
     tidesdb_column_family_t *cf = tidesdb_get_column_family(a, "f");
-    /* only now the other one */
+    /* register the other one only now */
     OK(tidesdb_register_comparator(b, "from", from, NULL, &two));
     put(a, cf, "00000000AAAA0000", 16, "1", 1);
     put(a, cf, "00000000BBBB0000", 16, "2", 1);

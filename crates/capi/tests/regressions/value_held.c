@@ -1,4 +1,4 @@
-/* perigee_value_data: "held where it lies, whatever happens to the key or the transaction, until it is freed". */
+/* perigee_value_data: the value stays pinned until it is freed, whatever happens to the key or the transaction. */
 #include "common.h"
 int main(void)
 {

@@ -1,8 +1,8 @@
-/* An open that waits for a comparator held no lock and listed no family: another process could open the database meanwhile. */
+/* An open that waits for a comparator held no lock and listed no column family: another process could open the database meanwhile. */
 #include "common.h"
 #include <sys/wait.h>
 static int backward(const uint8_t *a, size_t n, const uint8_t *b, size_t m, void *ctx) { (void)ctx; int c = memcmp(a, b, n < m ? n : m); return c ? -c : (n < m) - (n > m); }
-/* Whether another process is kept out. */
+/* Returns true if another process cannot open the database. */
 static int locked(const char *self, const char *path)
 {
     int status = 0; pid_t pid = fork();
@@ -30,22 +30,22 @@ int main(int argc, char **argv)
     OK(tidesdb_close(db));
     WANT(!locked(self, path), "a closed database is locked");
     db = db_open(path);
-    WANT(locked(self, path), "a second process opened the database of one that waits for a comparator");
+    WANT(locked(self, path), "a second process opened a database that waits for a comparator");
     char **names = NULL; int count = 0, plain = 0, users = 0;
     OK(tidesdb_list_column_families(db, &names, &count));
     for (int i = 0; i < count; i++) { plain += !strcmp(names[i], "plain"); users += !strcmp(names[i], "users"); tidesdb_free(names[i]); }
     tidesdb_free(names);
-    WANT(count == 2 && plain == 1 && users == 1, "%d families are listed", count);
-    WANT(!tidesdb_get_column_family(db, "plain"), "a family before the comparator is there");
+    WANT(count == 2 && plain == 1 && users == 1, "%d column families are listed", count);
+    WANT(!tidesdb_get_column_family(db, "plain"), "a column family is available before its comparator is registered");
     WANT(strstr(perigee_last_error(), "backward"), "the error does not name the comparator: %s", perigee_last_error());
-    WANT(locked(self, path), "the lock was lost in a call that was refused");
+    WANT(locked(self, path), "the lock was lost in a refused call");
     OK(tidesdb_register_comparator(db, "backward", backward, NULL, NULL));
-    WANT(tidesdb_get_column_family(db, "users") && tidesdb_get_column_family(db, "plain"), "a family is missing");
+    WANT(tidesdb_get_column_family(db, "users") && tidesdb_get_column_family(db, "plain"), "a column family is missing");
     WANT(locked(self, path), "the lock was not handed over");
     OK(tidesdb_close(db));
-    /* Closed while it waits: the lock goes. */
+    /* Closing the waiting database releases the lock. */
     db = db_open(path);
     OK(tidesdb_close(db));
-    WANT(!locked(self, path), "a database that was closed while it waited is locked");
+    WANT(!locked(self, path), "a database closed while waiting is locked");
     return 0;
 }

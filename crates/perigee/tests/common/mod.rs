@@ -1,10 +1,10 @@
-//! What randomised tests share: small numbers from a seed.
+//! Pseudo-random numbers for randomised tests.
 
-/// A generator; its seed is not 0.
+/// A generator whose state must not be 0.
 pub struct Rng(pub u64);
 
 impl Rng {
-    /// A number below `n`.
+    /// Returns a number below `n`.
     pub fn below(&mut self, n: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -1,4 +1,4 @@
-//! The command line: one subcommand for each file of `commands`.
+//! The command line: one subcommand per module of `commands`.
 
 use crate::commands::repair;
 use crate::commands::{
@@ -10,41 +10,40 @@ use clap::{Parser, Subcommand};
 
 const EXAMPLES: &str = "\
 Examples:
-  perigee import ./db ~/photos          every file becomes an entry: path -> bytes
+  perigee import ./db ~/photos          each file becomes an entry: path -> bytes
   perigee get ./db 2026/moon.jpg > moon.jpg
   perigee scan ./db --prefix 2026/ --limit 5
   perigee stats ./db --json
   perigee verify ./db
 
-Exit codes: 0 done, 1 the key is not there, 2 wrong use or an error, 3 damaged bytes were found.
+Exit codes: 0 success, 1 key not found, 2 usage error or any other error, 3 corruption found.
 
-Commands that only read change nothing, and work while a program has the database open. Commands that change something \
-need it for themselves.";
+Commands that only read change nothing and work while a program has the database open. Commands \
+that change something need exclusive access.";
 
-/// Import, export, look into and check a Perigee database
+/// Import, export, inspect and check a Perigee database
 #[derive(Debug, Parser)]
 #[command(name = "perigee", version, after_help = EXAMPLES, disable_help_subcommand = true)]
 #[command(arg_required_else_help = true, max_term_width = 100)]
 pub struct Args {
-    /// What to do
+    /// The command to run
     #[command(subcommand)]
     pub command: Command,
-    /// Print JSON: one document, or one line for each entry where there may be many
+    /// Print JSON: one document, or one line per entry for commands that list entries
     #[arg(long, global = true)]
     pub json: bool,
 }
 
-/// What to do.
+/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Read files, CSV, TSV or JSON lines into a database
     Import(Box<import::ImportArgs>),
-    /// Read the same inputs as one bulk load: faster, visible and durable when it ends, or not at
-    /// all
+    /// Read the same inputs as one atomic bulk load: faster; visible and durable once it finishes
     Load(load::LoadArgs),
-    /// Write entries out as files, JSON lines or CSV
+    /// Write entries to files, JSON lines or CSV
     Export(export::ExportArgs),
-    /// Print the value of a key, as it is
+    /// Print the value of a key, byte for byte
     Get(get::GetArgs),
     /// Set a key to a value
     Put(put::PutArgs),
@@ -56,39 +55,39 @@ pub enum Command {
     Count(count::CountArgs),
     /// List, create, rename, clone, clear or drop column families
     Families(families::FamiliesArgs),
-    /// Show the options of a database and what each trades, or store options from a file
+    /// Show the options of a database and the trade-off of each, or store options from a file
     Options(options::OptionsArgs),
-    /// Show levels, log, sizes on disk and what recovery finds
+    /// Show levels, log, sizes on disk and the result of recovery
     Stats(stats::StatsArgs),
-    /// Show the levels of the tree, and the files in them
+    /// Show the levels of the tree and their files
     Levels(levels::LevelsArgs),
-    /// Show which memtables, files, filters and blocks a get of a key asks, and what each costs
+    /// Show which memtables, files, filters and blocks a get of a key reads, and the cost of each
     Explain(explain::ExplainArgs),
     /// Show the properties of one klog or vlog
     Sst(sst::SstArgs),
-    /// Show the history of the database: every edit of its manifest
+    /// Show the history of the database: every edit in its manifest
     Manifest(manifest::ManifestArgs),
     /// Show statistics as OpenMetrics text
     Metrics(metrics::MetricsArgs),
-    /// Read every byte of every file and check it
+    /// Read and check every byte of every file
     Verify(verify::VerifyArgs),
-    /// Decode a file of a database to text, damaged or in use as it may be
+    /// Decode a database file to text, even if it is damaged or in use
     Dump(dump::DumpArgs),
-    /// Make a second database with the same contents, by hard links
+    /// Create a second database with the same contents, using hard links
     Checkpoint(checkpoint::CheckpointArgs),
-    /// Make, list, check and prune backups
+    /// Create, list, verify and prune backups
     Backup(backup::BackupArgs),
-    /// Make a new database of everything that can be read of a damaged one
+    /// Create a new database from everything readable in a damaged one
     Repair(repair::RepairArgs),
-    /// Make a database of a generation of a backup
+    /// Create a database from a backup generation
     Restore(restore::RestoreArgs),
-    /// Merge every family into its deepest level
+    /// Merge every column family into its deepest level
     Compact(compact::CompactArgs),
-    /// Reclaim everything that deletes and overwrites left behind
+    /// Reclaim all space used by deleted and overwritten entries
     Purge(purge::PurgeArgs),
     /// Simulate compactions of a workload: write, read and space amplification over time
     CompactionSim(compaction_sim::CompactionSimArgs),
-    /// Import a real tree, kill the import halfway, recover, finish and compare every byte
+    /// Import a directory tree, kill the import halfway, recover, finish and compare every byte
     Demo(demo::DemoArgs),
 }
 

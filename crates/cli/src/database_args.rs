@@ -1,9 +1,9 @@
-//! Where a command works: the database's path, the family, how keys are written. Arguments that
-//! commands share, and the doors to an open database.
+//! Arguments that commands share (database path, column family, key format), and the functions
+//! that open the database.
 //!
-//! Invariants: a command that only reads opens the database read-only: no lock, no byte changed, no
-//! file created, also beside the program that has it open. A command that changes something creates
-//! no database unless it says so.
+//! Invariants: a command that only reads opens the database read-only: it takes no lock, changes no
+//! byte and creates no file, even while another process has the database open. A command that
+//! writes creates a database only if it is documented to.
 
 use crate::failure::{Failure, Result, show_path};
 use crate::text::{escape, hex, unescape, unhex};
@@ -17,7 +17,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The database.
+/// The database directory.
 #[derive(Args, Debug)]
 pub struct DatabaseArg {
     /// Directory of the database
@@ -33,45 +33,45 @@ pub struct FamilyArg {
     pub family: String,
 }
 
-/// How keys are written.
+/// Format of keys on the command line and in the output.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub struct KeyFormat {
-    /// Keys are hexadecimal digits, on the command line and in the output
+    /// Read and print keys as hexadecimal digits
     #[arg(long, conflicts_with = "escaped")]
     pub hex: bool,
-    /// Keys on the command line carry escapes: \xNN \0 \n \r \t \\
+    /// Keys on the command line contain escapes: \xNN \0 \n \r \t \\
     #[arg(long)]
     pub escaped: bool,
 }
 
 impl DatabaseArg {
-    /// Opens the database without changing a byte: no lock, also beside a program that has it open,
-    /// on a read-only file system, and in a directory of another user.
+    /// Opens the database read-only, without a lock and without changing a byte. Works while
+    /// another process has it open, on a read-only file system, and without write permission.
     pub fn open_read_only(&self) -> Result<Db> {
         check_existing(&self.db)?;
         Ok(Db::open(&self.db, Options::new().read_only(true))?)
     }
 
-    /// Opens the database to change it, if it is there. Takes the lock.
+    /// Opens an existing database for writing and takes its lock.
     pub fn open_read_write(&self) -> Result<Db> {
         check_existing(&self.db)?;
         Ok(Db::open(&self.db, Options::new().create_if_missing(false))?)
     }
 
-    /// Opens the database, or makes a new one.
+    /// Opens the database for writing, creating it if it does not exist.
     pub fn open_or_create(&self, durability: Durability) -> Result<Db> {
         open_or_create(&self.db, durability)
     }
 }
 
-/// Opens the database at `path`, or makes a new one.
+/// Opens the database at `path` for writing, creating it if it does not exist.
 pub fn open_or_create(path: &Path, durability: Durability) -> Result<Db> {
     check_creatable(path)?;
     Ok(Db::open(path, Options::new().durability(durability))?)
 }
 
 impl FamilyArg {
-    /// The family, which must exist.
+    /// Returns the column family; an error if it does not exist.
     pub fn open_family(&self, db: &Db) -> Result<Family> {
         if self.family == "default" {
             return Ok(db.default_family());
@@ -79,16 +79,16 @@ impl FamilyArg {
         db.family(&self.family).map_err(|e| match e.kind() {
             ErrorKind::NotFound => Failure::other(
                 "not found",
-                format!("no family called {:?}", self.family),
+                format!("there is no column family {:?}", self.family),
             )
             .hint(
-                "`perigee families DB` lists them, `perigee families DB --create NAME` makes one",
+                "`perigee families DB` lists them, `perigee families DB --create NAME` creates one",
             ),
             _ => e.into(),
         })
     }
 
-    /// The family, made if it does not exist.
+    /// Returns the column family, creating it if it does not exist.
     pub fn open_or_create_family(&self, db: &Db) -> Result<Family> {
         match db.family(&self.family) {
             Err(e) if e.kind() == ErrorKind::NotFound => {
@@ -100,24 +100,25 @@ impl FamilyArg {
 }
 
 impl KeyFormat {
-    /// The bytes that an argument stands for.
+    /// Returns the key bytes that an argument denotes.
     pub fn parse_key(self, arg: &OsStr) -> Result<Vec<u8>> {
         let bytes = arg.as_bytes();
-        let read = match (self.hex, self.escaped) {
+        let parsed = match (self.hex, self.escaped) {
             (true, _) => unhex(bytes),
             (_, true) => unescape(bytes),
             _ => Ok(bytes.to_vec()),
         };
-        read.map_err(|why| Failure::usage(format!("the key {:?}: {why}", arg)))
+        parsed.map_err(|reason| Failure::usage(format!("the key {:?}: {reason}", arg)))
     }
 
-    /// A key for the screen.
+    /// Returns a key as printable text.
     pub fn format_key(self, key: &[u8]) -> String {
         if self.hex { hex(key) } else { escape(key) }
     }
 }
 
-/// Refuses a path where no database is, before the engine could leave a lock file there.
+/// Returns an error if there is no database at `path`; called before the engine could create a lock
+/// file there.
 pub fn check_existing(path: &Path) -> Result<()> {
     let shown = show_path(path);
     match fs::metadata(path) {
@@ -134,7 +135,7 @@ pub fn check_existing(path: &Path) -> Result<()> {
                         Err(Failure::other(ErrorKind::NotFound.name(), foreign.message()))
                     }
                     Ok(()) => Err(not_found_failure(format!(
-                        "{shown} holds no database (no {MANIFEST} in it)"
+                        "{shown} holds no database (it has no {MANIFEST})"
                     ))),
                 }
             }
@@ -151,12 +152,13 @@ fn not_found_failure(message: String) -> Failure {
 fn not_a_directory_failure(path: &Path) -> Failure {
     let hint = match path.parent().filter(|dir| dir.join(MANIFEST).exists()) {
         Some(dir) => format!("the database is the directory {}", show_path(dir)),
-        None => "give the directory of a database".to_owned(),
+        None => "specify the directory of a database".to_owned(),
     };
     Failure::usage(format!("{} is a file, not a database directory", show_path(path))).hint(hint)
 }
 
-/// Refuses to scatter a database over a directory that holds something else.
+/// Returns an error if a database cannot be created at `path`, for example because the directory
+/// holds foreign files.
 fn check_creatable(path: &Path) -> Result<()> {
     match fs::metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -172,17 +174,17 @@ mod tests {
 
     #[test]
     fn keys_are_parsed_in_the_given_format() {
-        let read = |hex, escaped, s: &str| KeyFormat { hex, escaped }.parse_key(OsStr::new(s));
-        assert_eq!(read(false, false, "a\\0").unwrap(), b"a\\0");
-        assert_eq!(read(false, true, "a\\0").unwrap(), b"a\0");
-        assert_eq!(read(true, false, "6100").unwrap(), b"a\0");
-        assert!(read(true, false, "xyz").is_err());
+        let parse = |hex, escaped, s: &str| KeyFormat { hex, escaped }.parse_key(OsStr::new(s));
+        assert_eq!(parse(false, false, "a\\0").unwrap(), b"a\\0");
+        assert_eq!(parse(false, true, "a\\0").unwrap(), b"a\0");
+        assert_eq!(parse(true, false, "6100").unwrap(), b"a\0");
+        assert!(parse(true, false, "xyz").is_err());
         assert_eq!(KeyFormat { hex: true, escaped: false }.format_key(b"a\0"), "6100");
     }
 
     #[test]
     fn non_database_directory_is_refused() {
-        let dir = std::env::temp_dir().join(format!("perigee-cli-place-{}", std::process::id()));
+        let dir = std::env::temp_dir().join(format!("perigee-cli-database-{}", std::process::id()));
         let _ = fs::remove_dir_all(&dir);
         assert!(check_existing(&dir).is_err());
         assert!(check_creatable(&dir).is_ok());

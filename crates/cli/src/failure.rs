@@ -1,7 +1,7 @@
-//! Why a command did not succeed: the line on stderr, the hint what to do, the exit code. Knows no
-//! command.
+//! The error type of all commands: the line on stderr, a hint for the user, and the exit code.
+//! Independent of the individual commands.
 //!
-//! With `--json` the same goes to stderr as one object `{"error":{...}}`.
+//! With `--json` the error is printed on stderr as one object `{"error":{...}}`.
 
 use crate::text::{escape, printable, write_json};
 use perigee::{Error, ErrorKind};
@@ -12,31 +12,31 @@ use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
-/// The key is not there.
+/// Exit code: the key was not found.
 pub const EXIT_MISSING: u8 = 1;
-/// Wrong use, or an error.
+/// Exit code: usage error or any other error.
 pub const EXIT_ERROR: u8 = 2;
-/// Damaged bytes were found.
+/// Exit code: corruption was found.
 pub const EXIT_DAMAGED: u8 = 3;
 
-/// What the operating system says when too many files are open (EMFILE), and what to do.
+/// Text of the operating system's error for too many open files (EMFILE), and the hint for it.
 const EMFILE_TEXT: &str = "(os error 24)";
 const EMFILE_HINT: &str =
-    "a read-only open holds all files of the database open: raise the limit (`ulimit -Hn`)";
+    "a read-only open keeps all files of the database open: raise the limit (`ulimit -Hn`)";
 
 /// The result of every step of a command.
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// Why a command ends early.
+/// Reason why a command ends early.
 #[derive(Debug)]
 pub enum Failure {
-    /// The reader of our output went away (`perigee scan DB | head`): no error, nothing to say.
+    /// The reader of stdout closed it (`perigee scan DB | head`): not an error, nothing is printed.
     OutputClosed,
-    /// Something to tell.
+    /// An error to report.
     Reported(Box<FailureReport>),
 }
 
-/// What is told, in parts for `--json`.
+/// An error, split into the fields of the `--json` output.
 #[derive(Debug)]
 pub struct FailureReport {
     exit: u8,
@@ -66,57 +66,57 @@ impl Failure {
         }))
     }
 
-    /// The arguments make no sense.
+    /// Creates a usage error: the arguments are invalid.
     pub fn usage(message: impl Display) -> Failure {
         Self::plain(EXIT_ERROR, "usage", message.to_string())
     }
 
-    /// The key is not there.
+    /// Creates the failure for a key that was not found.
     pub fn missing(key: &[u8]) -> Failure {
         Self::plain(EXIT_MISSING, "key not found", format!("no such key: {}", escape(key)))
     }
 
-    /// A file outside the database could not be read or written.
-    pub fn file(doing: &str, path: &Path, e: &io::Error) -> Failure {
-        Self::plain(EXIT_ERROR, ErrorKind::Io.name(), format!("{doing} {}: {e}", show_path(path)))
+    /// Creates an I/O error for a file; `action` is a verb such as "open".
+    pub fn file(action: &str, path: &Path, e: &io::Error) -> Failure {
+        Self::plain(EXIT_ERROR, ErrorKind::Io.name(), format!("{action} {}: {e}", show_path(path)))
     }
 
-    /// Something else went wrong, under a kind of its own.
+    /// Creates an error with the given `kind` field.
     pub fn other(kind: &'static str, message: impl Display) -> Failure {
         Self::plain(EXIT_ERROR, kind, message.to_string())
     }
 
-    /// The same with another hint.
+    /// Replaces the hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Display) -> Failure {
-        if let Failure::Reported(told) = &mut self {
-            told.hint = Some(hint.to_string());
+        if let Failure::Reported(report) = &mut self {
+            report.hint = Some(hint.to_string());
         }
         self
     }
 
-    /// The same with that hint, if the database is locked by another process.
+    /// Replaces the hint if the error is that another process has the database locked.
     #[must_use]
     pub fn hint_if_locked(self, hint: impl Display) -> Failure {
         match &self {
-            Failure::Reported(told) if told.kind == ErrorKind::Locked.name() => self.hint(hint),
+            Failure::Reported(report) if report.kind == ErrorKind::Locked.name() => self.hint(hint),
             _ => self,
         }
     }
 
-    /// Tells it on stderr and returns the exit code.
+    /// Prints the error on stderr and returns the exit code.
     pub fn report(&self, json: bool) -> u8 {
-        let Failure::Reported(told) = self else { return 0 };
-        let mut text = if json { told.json_line() } else { told.text().into_bytes() };
+        let Failure::Reported(report) = self else { return 0 };
+        let mut text = if json { report.json_line() } else { report.text().into_bytes() };
         text.push(b'\n');
-        // Nobody is left to hear that stderr is closed.
+        // If stderr is closed, there is no other channel to report that.
         let _ = io::stderr().write_all(&text);
-        told.exit
+        report.exit
     }
 }
 
 impl FailureReport {
-    /// Whether it is damage.
+    /// Returns true if the error is corruption.
     pub fn is_damage(&self) -> bool {
         self.exit == EXIT_DAMAGED
     }
@@ -131,7 +131,7 @@ impl FailureReport {
 
     fn json_line(&self) -> Vec<u8> {
         let mut line = Vec::new();
-        // Writing into memory does not fail.
+        // Writing to memory cannot fail.
         let _ = write_json(&self.json(), &mut line);
         line
     }
@@ -165,7 +165,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Only output goes through `?` on an `io::Error`; other files say what they were doing
+/// Only errors of stdout are converted by `?`; errors of other files name the action and the path
 /// ([`Failure::file`]).
 impl From<io::Error> for Failure {
     fn from(e: io::Error) -> Failure {
@@ -176,36 +176,36 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// What to do about an error of the engine.
+/// Returns the default hint for an error of the engine.
 fn default_hint(kind: ErrorKind) -> Option<&'static str> {
     Some(match kind {
         ErrorKind::NotFound => {
             "check the path; `perigee import` and `perigee put` create a database"
         }
         ErrorKind::Locked => {
-            "close the program that has it open (`fuser -v DB/LOCK` names it); commands that only read, such as \
-             `get`, `scan`, `export`, `stats` and `verify`, work meanwhile"
+            "close the program that has it open (`fuser -v DB/LOCK` shows it); commands that only \
+             read, such as `get`, `scan`, `export`, `stats` and `verify`, still work"
         }
         ErrorKind::Corruption => {
-            "`perigee verify DB` lists all damage, `perigee dump DB FILE` shows what can still be read; \
-             nothing was changed"
+            "`perigee verify DB` lists all damage, `perigee dump DB FILE` shows what can still be \
+             read; nothing was changed"
         }
         ErrorKind::FormatTooNew => {
             "use the version of Perigee that wrote it, or a newer one; nothing was changed"
         }
-        ErrorKind::NoSpace => "free space on that disk and run the same command again",
+        ErrorKind::NoSpace => "free some space on that disk and run the same command again",
         ErrorKind::OutcomeUnknown => {
-            "look after reopening whether the last write is there, and repeat it if not"
+            "reopen the database and check whether the last write is there; repeat it if not"
         }
-        ErrorKind::Poisoned => "repair the cause (disk, permissions), then run the command again",
-        ErrorKind::Internal => "this is a bug of Perigee: please report it",
+        ErrorKind::Poisoned => "fix the cause (disk, permissions), then run the command again",
+        ErrorKind::Internal => "this is a bug in Perigee: please report it",
         _ => return None,
     })
 }
 
-/// Tells what clap found wrong (or prints help or the version), and returns the exit code.
+/// Prints a clap error, the help or the version, and returns the exit code.
 pub fn report_usage(e: &clap::Error) -> u8 {
-    // The arguments did not parse, so whether JSON is wanted is read from them directly.
+    // The arguments did not parse, so `--json` is looked up in the raw arguments.
     if e.use_stderr() && std::env::args_os().any(|a| a == "--json") {
         return usage_failure(&e.render().to_string()).report(true);
     }
@@ -213,8 +213,8 @@ pub fn report_usage(e: &clap::Error) -> u8 {
     e.exit_code().clamp(0, i32::from(u8::MAX)) as u8
 }
 
-/// What clap says, in parts: the message with all the arguments it names, its tips and the usage as
-/// the hint.
+/// Converts a rendered clap error: its message with all the arguments it names becomes the message,
+/// its tips and the usage line become the hint.
 fn usage_failure(rendered: &str) -> Failure {
     let (mut message, mut hints) = (Vec::new(), Vec::new());
     for paragraph in rendered.split("\n\n") {
@@ -233,7 +233,7 @@ fn usage_failure(rendered: &str) -> Failure {
     }
 }
 
-/// A path as one printable line.
+/// Returns a path as one printable line.
 pub fn show_path(path: &Path) -> String {
     escape(path.as_os_str().as_bytes())
 }
@@ -245,7 +245,7 @@ mod tests {
     fn report_of(f: Failure) -> FailureReport {
         match f {
             Failure::Reported(t) => *t,
-            Failure::OutputClosed => panic!("expected something to tell"),
+            Failure::OutputClosed => panic!("expected an error report"),
         }
     }
 

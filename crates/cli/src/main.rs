@@ -1,9 +1,9 @@
-//! The admin tool `perigee`. A shell around the public crate: no logic of its own beyond reading
-//! arguments, moving bytes between files and a database, and printing. `dump` alone looks into
-//! files directly, and only reads. `unsafe` is only where another engine's library is called
+//! The admin tool `perigee`: a thin wrapper around the public crate that parses arguments, moves
+//! bytes between files and a database, and prints. `dump`, `manifest` and `sst` decode database
+//! files directly, read-only. `unsafe` is used only to call the libraries of other engines
 //! (`foreign`).
 //!
-//! Exit codes: 0 done, 1 the key is not there, 2 wrong use or an error, 3 damaged bytes were found.
+//! Exit codes: 0 success, 1 key not found, 2 usage error or any other error, 3 corruption found.
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
@@ -34,7 +34,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Parses, runs, reports; returns the exit code.
+/// Parses the arguments, runs the command and reports its error. Returns the exit code.
 fn run() -> u8 {
     let args = match args::Args::try_parse() {
         Ok(args) => args,
@@ -43,16 +43,17 @@ fn run() -> u8 {
     let json = args.json;
     let mut out = Output::new(json);
     process::raise_file_limit();
-    let done = commands::run(args.command, &mut out);
+    let result = commands::run(args.command, &mut out);
     let flushed = out.flush();
-    match done.and_then(|code| flushed.map(|()| code)) {
+    match result.and_then(|code| flushed.map(|()| code)) {
         Ok(code) => code,
         Err(failure) => Failure::report(&failure, json),
     }
 }
 
-/// A panic is a bug of ours: one line, no backtrace, and what to do with it.
+/// Returns the line printed for a panic, which is a bug in Perigee: no backtrace, and a request to
+/// report it.
 fn panic_line(info: &str) -> String {
     let flat = info.split_whitespace().collect::<Vec<_>>().join(" ");
-    format!("perigee: internal error, please report it with the command that led here: {flat}")
+    format!("perigee: internal error, please report it with the command that caused it: {flat}")
 }

@@ -1,28 +1,28 @@
-//! What the operating system says about a process: peak memory, bytes written (Linux only;
-//! elsewhere nothing is known); and how many files it may have open.
+//! Resource usage of a process (peak memory and bytes written; Linux only, unknown elsewhere), and
+//! the limit of open files.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
 use std::fs;
 
-/// Facts about a process; `None` is unknown.
+/// Resource usage of a process; `None` means unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessUsage {
-    /// Most memory it had resident, in bytes.
+    /// Peak resident memory in bytes.
     pub peak_bytes: Option<u64>,
-    /// Bytes it caused to be sent to storage.
+    /// Bytes it caused to be written to storage.
     pub written_bytes: Option<u64>,
 }
 
-/// Raises the limit of open files as far as this process may: a read-only open holds all files of a
-/// database, so that a writer beside it may remove them.
+/// Raises the soft limit of open files to the hard limit: a read-only open keeps all files of a
+/// database open, so that a concurrent writer may remove them.
 pub fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
-    // A failure shows when a file cannot be opened.
+    // If this fails, a later open of a file reports the error.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// Looks at a process by its number, or at this one (`self`).
+/// Returns the usage of the process with this id, or of this process (`self`).
 pub fn read_usage(pid: &str) -> ProcessUsage {
     let field = |file: &str, name: &str| {
         parse_number(&fs::read_to_string(format!("/proc/{pid}/{file}")).ok()?, name)
@@ -33,17 +33,17 @@ pub fn read_usage(pid: &str) -> ProcessUsage {
     }
 }
 
-/// The number behind a name at the start of a line.
+/// Returns the number that follows `name` at the start of a line.
 fn parse_number(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }
 
 impl ProcessUsage {
-    /// For `--json`.
+    /// Returns the usage as JSON, for `--json`.
     pub fn json(self) -> Value {
         json!({"peak_memory_bytes": self.peak_bytes, "written_bytes": self.written_bytes})
     }
-    /// What [`Process::json`] wrote.
+    /// Parses the output of [`ProcessUsage::json`].
     pub fn from_json(value: &Value) -> ProcessUsage {
         ProcessUsage {
             peak_bytes: value["peak_memory_bytes"].as_u64(),

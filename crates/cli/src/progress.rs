@@ -1,14 +1,14 @@
-//! Progress on stderr, with rate and remaining time, for anything longer than a second. Only if
-//! stderr is a terminal; never on stdout.
+//! Progress bars on stderr, with rate and remaining time, for jobs longer than a second. Shown only
+//! if stderr is a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// Short jobs stay silent.
+/// Jobs shorter than this show no progress.
 const QUIET_PERIOD: Duration = Duration::from_secs(1);
 
-/// A bar that appears when the job has taken a second.
+/// A progress bar that appears after [`QUIET_PERIOD`].
 pub struct Progress {
     bar: ProgressBar,
     started: Instant,
@@ -16,7 +16,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A bar over bytes; a total of 0 means unknown.
+    /// Creates a bar that counts bytes; a total of 0 means unknown.
     pub fn bytes(what: &'static str, total: u64) -> Progress {
         let template = if total > 0 {
             "{msg} {bar:30} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left"
@@ -26,7 +26,7 @@ impl Progress {
         Self::new(what, total, template)
     }
 
-    /// A bar over things; a total of 0 means unknown.
+    /// Creates a bar that counts items; a total of 0 means unknown.
     pub fn items(what: &'static str, total: u64) -> Progress {
         let template = if total > 0 {
             "{msg} {bar:30} {human_pos} of {human_len}, {per_sec}, {eta} left"
@@ -40,13 +40,13 @@ impl Progress {
         let length = (total > 0).then_some(total);
         let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden());
         let style =
-            ProgressStyle::with_template(template).expect("the templates above are well-formed");
+            ProgressStyle::with_template(template).expect("the templates above are valid");
         bar.set_style(style);
         bar.set_message(what);
         Progress { bar, started: Instant::now(), visible: false }
     }
 
-    /// The job has come to `position`.
+    /// Sets how much of the total is done.
     pub fn set_position(&mut self, position: u64) {
         self.bar.set_position(position);
         if !self.visible
@@ -58,14 +58,14 @@ impl Progress {
         }
     }
 
-    /// The total is known now, or is another.
+    /// Sets or changes the total.
     pub fn set_total(&mut self, total: u64) {
         if self.bar.length() != Some(total) {
             self.bar.set_length(total);
         }
     }
 
-    /// A line on stderr that does not tear the bar.
+    /// Prints a line on stderr without corrupting the bar.
     pub fn print_line(&self, line: &str) {
         self.bar.suspend(|| eprintln!("{line}"));
     }

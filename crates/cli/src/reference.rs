@@ -1,5 +1,5 @@
-//! Tests of what is made of the argument parser: the reference in `docs/CLI.md`, and the help
-//! texts.
+//! Tests of the texts generated from the argument parser: the reference in `docs/CLI.md` and the
+//! help texts.
 
 use crate::args::Args;
 use clap::{Arg, ArgAction, Command, CommandFactory};
@@ -14,7 +14,7 @@ fn root() -> Command {
     root
 }
 
-/// The reference: a table of commands, and a section for each.
+/// Returns the reference: a table of the commands, and a section for each.
 fn reference() -> String {
     let root = root();
     let mut out = String::from("\n| command | what it does |\n|---|---|\n");
@@ -79,38 +79,38 @@ fn row(arg: &Arg) -> String {
 fn cli_page_contains_the_reference() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/CLI.md");
     let page = std::fs::read_to_string(&path).unwrap();
-    let (before, rest) = page.split_once(BEGIN).expect("the line where the reference begins");
-    let (made, after) = rest.split_once(END).expect("the line where it ends");
-    let wanted = reference();
+    let (before, rest) = page.split_once(BEGIN).expect("docs/CLI.md has the begin marker");
+    let (current, after) = rest.split_once(END).expect("docs/CLI.md has the end marker");
+    let expected = reference();
     assert!(
-        wanted.contains("### perigee compaction-sim\n")
-            && wanted.contains("#### perigee backup create\n")
+        expected.contains("### perigee compaction-sim\n")
+            && expected.contains("#### perigee backup create\n")
     );
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(&path, format!("{before}{BEGIN}{wanted}{END}{after}")).unwrap();
+        std::fs::write(&path, format!("{before}{BEGIN}{expected}{END}{after}")).unwrap();
         return;
     }
-    for (line, want) in made.lines().zip(wanted.lines()) {
+    for (line, expected_line) in current.lines().zip(expected.lines()) {
         assert_eq!(
-            line, want,
+            line, expected_line,
             "docs/CLI.md is not up to date: run UPDATE_DOCS=1 cargo test -p perigee-cli reference"
         );
     }
     assert_eq!(
-        made, wanted,
+        current, expected,
         "docs/CLI.md is not up to date: run UPDATE_DOCS=1 cargo test -p perigee-cli reference"
     );
 }
 
-/// Every command and subcommand with its full name.
+/// Collects every command and subcommand with its full name.
 fn collect_commands(command: &Command, parent: &str, out: &mut Vec<(String, Command)>) {
     let name = format!("{parent} {}", command.get_name());
     command.get_subcommands().for_each(|sub| collect_commands(sub, &name, out));
     out.push((name.trim().to_owned(), command.clone()));
 }
 
-/// The story: paragraphs were broken by hand at 115 columns and again by clap at 100, which left
-/// lines of one word.
+/// Regression test: paragraphs broken by hand at 115 columns were broken again by clap at 100,
+/// which left lines of one word.
 #[test]
 fn help_paragraphs_are_not_wrapped_twice() {
     let mut commands = Vec::new();
@@ -140,10 +140,10 @@ fn help_paragraphs_are_not_wrapped_twice() {
             );
         }
     }
-    assert!(checked > 20, "only {checked} lines were looked at");
+    assert!(checked > 20, "only {checked} lines were checked");
 }
 
-/// Lines of paragraphs: not indented, no heading.
+/// Returns true for lines of paragraphs: not indented, not a heading.
 fn is_prose(line: &str) -> bool {
     !line.is_empty()
         && !line.starts_with(' ')

@@ -1,7 +1,7 @@
-//! Sizes, numbers and times as the tool prints them. Pure. They are read by `perigee::human`, the
-//! one grammar for the options file, the tool and the benchmark.
+//! Formats sizes, numbers and times. Performs no I/O. The inverse, parsing, is in
+//! `perigee::value_syntax`, shared by the options file, the tool and the benchmark.
 
-/// `1.4 GiB`, for people.
+/// Formats bytes for humans: `1.4 GiB`.
 pub fn bytes(n: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if n < 1024 {
@@ -16,7 +16,7 @@ pub fn bytes(n: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// `1,234,567`, for people.
+/// Formats a number with thousands separators: `1,234,567`.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
@@ -29,12 +29,12 @@ pub fn count(n: u64) -> String {
     out
 }
 
-/// `12 entries`, `1 entry`.
+/// Formats a count with its noun: `12 entries`, `1 entry`.
 pub fn plural(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 
-/// A time: `830 us`, `12.4 ms`, `3.21 s`.
+/// Formats a duration in microseconds: `830 us`, `12.4 ms`, `3.21 s`.
 pub fn micros(us: u64) -> String {
     match us {
         0..1_000 => format!("{us} us"),
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_numbers_print() {
+    fn sizes_and_numbers_are_formatted() {
         assert_eq!(bytes(1023), "1023 B");
         assert_eq!(bytes(1536), "1.5 KiB");
         assert_eq!(bytes((1 << 20) - 1), "1.0 MiB");

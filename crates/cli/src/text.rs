@@ -1,7 +1,8 @@
-//! Bytes as text and back: keys on the command line and on the screen. Pure.
+//! Conversions between bytes and text: escapes, hexadecimal digits, JSON strings. Performs no I/O
+//! except to the writer it is given.
 //!
-//! Invariants: `unescape(&escape(b)) == b` for every `b`; no text and no JSON that is printed has a
-//! character that a terminal acts on or that changes the direction of what follows.
+//! Invariants: `unescape(&escape(b)) == b` for every `b`; printed text and JSON contain no
+//! terminal control characters and no characters that change the writing direction.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,11 +13,11 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Bytes of a JSON string that are decoded at once.
+/// Bytes of a JSON string decoded per step.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// The bytes as one printable line: text stays text, a backslash doubles, everything that does not
-/// print (and every byte that is not UTF-8) becomes `\xNN`.
+/// Returns the bytes as one printable line: printable text is unchanged, a backslash is doubled,
+/// non-printable characters and bytes that are not UTF-8 become `\xNN`.
 pub fn escape(bytes: &[u8]) -> String {
     let plain = |b: &u8| matches!(b, b' '..=b'~') && *b != b'\\';
     if bytes.iter().all(plain) {
@@ -47,7 +48,7 @@ fn push_hex(b: u8, out: &mut String) {
     out.push_str(&format!("\\x{b:02x}"));
 }
 
-/// The bytes that an escaped text stands for: `\xNN`, `\0`, `\n`, `\r`, `\t`, `\\`.
+/// Returns the bytes that an escaped text denotes: `\xNN`, `\0`, `\n`, `\r`, `\t`, `\\`.
 pub fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -57,7 +58,7 @@ pub fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
             out.push(b);
             continue;
         }
-        let (&kind, after) = rest.split_first().ok_or("a backslash at the end escapes nothing")?;
+        let (&kind, after) = rest.split_first().ok_or("trailing backslash")?;
         rest = after;
         match kind {
             b'\\' => out.push(b'\\'),
@@ -78,12 +79,12 @@ pub fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
     Ok(out)
 }
 
-/// Lower-case hexadecimal digits.
+/// Returns the bytes as lower-case hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// The bytes of hexadecimal digits; spaces between bytes are allowed.
+/// Parses hexadecimal digits; white space is ignored.
 pub fn unhex(text: &[u8]) -> Result<Vec<u8>, String> {
     let digits: Vec<u8> = text.iter().copied().filter(|b| !b.is_ascii_whitespace()).collect();
     if !digits.len().is_multiple_of(2) {
@@ -98,7 +99,7 @@ pub fn unhex(text: &[u8]) -> Result<Vec<u8>, String> {
         .collect()
 }
 
-/// Puts bytes into a JSON object: as `name` if they are text, else as `name_base64`.
+/// Adds bytes to a JSON object: as `name` if they are UTF-8, otherwise as `name_base64`.
 pub fn put_json(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => object.insert(name.into(), text.into()),
@@ -106,7 +107,7 @@ pub fn put_json(object: &mut Map<String, Value>, name: &str, bytes: &[u8]) {
     };
 }
 
-/// Returns true for characters that are not printed as they are: control characters (U+0000 to
+/// Returns true for characters that must not be printed unescaped: control characters (U+0000 to
 /// U+001F, U+007F to U+009F), marks and overrides of the writing direction, line and paragraph
 /// separators.
 pub fn must_escape(c: char) -> bool {
@@ -114,7 +115,7 @@ pub fn must_escape(c: char) -> bool {
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Writes JSON as `serde_json` does, with `\uXXXX` for every character of [`must_escape`].
+/// Formats JSON like `serde_json`, with `\uXXXX` for every character that [`must_escape`] selects.
 struct EscapingFormatter;
 
 impl Formatter for EscapingFormatter {
@@ -134,12 +135,12 @@ impl Formatter for EscapingFormatter {
     }
 }
 
-/// Writes a JSON document on one line, without the line's end.
+/// Writes a JSON document on one line, without a line break at the end.
 pub fn write_json(value: &Value, out: &mut impl Write) -> io::Result<()> {
     Ok(serde::Serialize::serialize(value, &mut Serializer::with_formatter(out, EscapingFormatter))?)
 }
 
-/// A message on one line: what is not printed as it is becomes `\u{NN}`.
+/// Returns a message on one line, with `\u{NN}` for every character that [`must_escape`] selects.
 pub fn printable(message: &str) -> String {
     let mut out = String::with_capacity(message.len());
     for c in message.chars() {
@@ -152,8 +153,8 @@ pub fn printable(message: &str) -> String {
     out
 }
 
-/// Takes bytes that [`put_json`] put, from the fields of an object as they are written; `None` if
-/// neither form is there.
+/// Returns the bytes that [`put_json`] stored under `name`, from the raw fields of an object;
+/// `None` if neither form is present.
 pub fn take_json<'a>(
     fields: &HashMap<String, &'a RawValue>,
     name: &str,
@@ -169,29 +170,29 @@ pub fn take_json<'a>(
     Ok(Some(Cow::Owned(bytes)))
 }
 
-/// The bytes of a JSON string, borrowed if nothing in it is escaped.
+/// Decodes a JSON string; borrows the bytes if the string contains no escape.
 fn string_bytes<'a>(raw: &'a str, name: &str) -> Result<Cow<'a, [u8]>, String> {
     let body = raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     let body = body.ok_or_else(|| format!("field {name:?} is not a string"))?;
     if !body.contains('\\') {
         return Ok(Cow::Borrowed(body.as_bytes()));
     }
-    // In pieces, so that a huge string is in memory only as its bytes and as the line that it came
-    // in.
+    // Decoded in chunks, so that a huge string is in memory only twice: as the input line and as
+    // the decoded bytes.
     let mut out = Vec::with_capacity(body.len());
     let mut rest = body;
     while !rest.is_empty() {
-        let (piece, behind) = rest.split_at(chunk_len(rest));
-        let text: String = serde_json::from_str(&format!("\"{piece}\""))
+        let (chunk, after) = rest.split_at(chunk_len(rest));
+        let text: String = serde_json::from_str(&format!("\"{chunk}\""))
             .map_err(|e| format!("field {name:?}: {e}"))?;
         out.extend_from_slice(text.as_bytes());
-        rest = behind;
+        rest = after;
     }
     Ok(Cow::Owned(out))
 }
 
-/// Length of a piece of a JSON string that can be decoded alone: no escape is cut, and no pair of
-/// them that is one character.
+/// Returns the length of a prefix of a JSON string that can be decoded on its own: it splits no
+/// escape and no surrogate pair.
 fn chunk_len(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mut at = 0;
@@ -203,14 +204,14 @@ fn chunk_len(text: &str) -> usize {
             _ => 1,
         };
     }
-    // Behind a high surrogate without a low one this may be anywhere: decoding the piece fails
-    // then.
+    // After a high surrogate without a low one, `at` may be inside a character; decoding the chunk
+    // then fails anyway.
     (at.min(bytes.len())..=bytes.len())
         .find(|end| text.is_char_boundary(*end))
         .unwrap_or(bytes.len())
 }
 
-/// The first key that is greater than every key with this prefix; `None` if there is none.
+/// Returns the smallest key greater than every key with this prefix; `None` if there is none.
 pub fn prefix_end(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -261,15 +262,15 @@ mod tests {
 
     #[test]
     fn no_control_character_is_printed() {
-        let strange = (0u32..0x3000).filter_map(char::from_u32).filter(|c| must_escape(*c));
-        let strange: String = strange.chain("a\"\\潮".chars()).collect();
-        assert!(strange.chars().count() > 80);
+        let controls = (0u32..0x3000).filter_map(char::from_u32).filter(|c| must_escape(*c));
+        let input: String = controls.chain("a\"\\潮".chars()).collect();
+        assert!(input.chars().count() > 80);
         let mut object = Map::new();
-        put_json(&mut object, &strange, strange.as_bytes());
+        put_json(&mut object, &input, input.as_bytes());
         let mut line = Vec::new();
         write_json(&Value::Object(object.clone()), &mut line).unwrap();
         let line = String::from_utf8(line).unwrap();
-        for text in [&line, &escape(strange.as_bytes()), &printable(&strange)] {
+        for text in [&line, &escape(input.as_bytes()), &printable(&input)] {
             assert!(!text.contains(must_escape), "{text:?}");
         }
         for part in [
@@ -315,7 +316,7 @@ mod tests {
         }
     }
 
-    /// A JSON string in which every character is escaped, in pairs where one does not suffice.
+    /// Returns a JSON string in which every character is escaped, as surrogate pairs if necessary.
     fn all_escaped(text: &str) -> String {
         let units: String = text.encode_utf16().map(|unit| format!("\\u{unit:04X}")).collect();
         format!("\"{units}\"")

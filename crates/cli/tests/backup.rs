@@ -1,4 +1,4 @@
-//! Checkpoint, backup, restore through the tool.
+//! `perigee checkpoint`, `backup`, `restore` and `repair`.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -56,10 +56,10 @@ fn repair_reports_losses_and_keeps_the_source() {
     assert_eq!(w.run_ok(&["scan", "db"]), w.run_ok(&["scan", "same"]));
     std::fs::remove_file(w.path("db/MANIFEST")).unwrap();
     let before = w.file_names("db");
-    let run = w.run(&["repair", "db", "mended"]);
+    let run = w.run(&["repair", "db", "repaired"]);
     let text = String::from_utf8(run.stdout).unwrap();
     assert!(run.code == 3 && text.contains("lost: ") && text.contains("warning: "), "{text}");
     assert_eq!(w.file_names("db"), before);
-    assert_eq!(w.run_ok(&["get", "mended", "moon"]).trim_end(), "full");
-    w.run_failing(2, "not empty", &["repair", "db", "mended"]);
+    assert_eq!(w.run_ok(&["get", "repaired", "moon"]).trim_end(), "full");
+    w.run_failing(2, "not empty", &["repair", "db", "repaired"]);
 }

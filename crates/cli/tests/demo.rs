@@ -1,4 +1,4 @@
-//! The demo on a small tree, end to end: import, SIGKILL, recovery, comparison.
+//! `perigee demo` on a small directory tree: import, SIGKILL, recovery, comparison.
 #![allow(clippy::unwrap_used)]
 
 mod common;

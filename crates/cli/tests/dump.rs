@@ -1,4 +1,4 @@
-//! `dump`: every kind of file, whole, damaged, and in use.
+//! `perigee dump` of every kind of file: intact, damaged and truncated.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -6,7 +6,7 @@ mod common;
 use common::TestDir;
 use perigee::{Db, FamilyOptions, Options};
 
-/// A database with a log, a manifest, a klog and a vlog, and tables with several blocks.
+/// Creates a database with a log, a manifest, a klog and a vlog, and tables with several blocks.
 fn make_database(w: &TestDir) {
     let options =
         Options::new().default_family(FamilyOptions::new().value_threshold(512).block_bytes(1024));
@@ -22,8 +22,8 @@ fn make_database(w: &TestDir) {
     db.close().unwrap();
 }
 
-fn file_with_extension(w: &TestDir, ending: &str) -> String {
-    w.file_names("db").into_iter().rfind(|n| n.ends_with(ending)).unwrap()
+fn file_with_extension(w: &TestDir, extension: &str) -> String {
+    w.file_names("db").into_iter().rfind(|n| n.ends_with(extension)).unwrap()
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn every_kind_of_file_is_decoded() {
     assert_eq!(
         w.run_ok(&["dump", "db", &number.to_string()]),
         text,
-        "a number names the same file"
+        "the file id selects the same file"
     );
     let text = w.run_ok(&["dump", "db", &file_with_extension(&w, ".vlog")]);
     assert!(text.contains("value chunk") && text.contains("vvvv"), "{text}");
@@ -141,7 +141,7 @@ fn non_database_files_are_refused() {
     }
 }
 
-/// The bytes of the worked example of a format page.
+/// Returns the bytes of the example in a format page.
 fn example(page: &str) -> Vec<u8> {
     let path =
         std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/format").join(page);
@@ -184,7 +184,7 @@ fn format_page_examples_are_decoded() {
     let chunk =
         format!("@103 value chunk: stored 12, raw 100, codec lz4, content {}", "z".repeat(100));
     assert!(text.lines().any(|l| l == chunk), "{text}");
-    // Every bit of the klog counts for a dump, too.
+    // A dump detects a flip of any bit of the klog.
     let good = example("klog.md");
     for bit in (0..good.len() * 8).step_by(37) {
         let mut bad = good.clone();

@@ -1,5 +1,5 @@
-//! One entry, many entries, families: put, get, delete, scan, count, families, compact, stats,
-//! levels, verify.
+//! Commands on entries and column families: put, get, delete, scan, count, families, compact,
+//! purge, stats, levels, verify, and their `--json` and help output.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -136,11 +136,11 @@ fn families_are_isolated() {
     assert_eq!(w.run_ok(&["families", "db", "--clone", "seas", "tides"]), "default\nseas\ntides\n");
     w.run_ok(&["families", "db", "--clear", "seas"]);
     w.run_failing(2, "already", &["families", "db", "--rename", "seas", "tides"]);
-    w.run_failing(2, "no family", &["families", "db", "--clone", "lakes", "x"]);
+    w.run_failing(2, "no column family", &["families", "db", "--clone", "lakes", "x"]);
     assert_eq!(w.run_ok(&["families", "db", "--drop", "seas"]), "default\ntides\n");
     assert_eq!(w.run_ok(&["families", "db", "--drop", "tides"]), "default\n");
     w.run_failing(2, "tides", &["families", "db", "--drop", "tides"]);
-    let e = w.run_failing(2, "no family called", &["get", "db", "k", "--family", "tides"]);
+    let e = w.run_failing(2, "no column family", &["get", "db", "k", "--family", "tides"]);
     assert_eq!(e["kind"], "not found");
     w.run_failing(2, "default", &["families", "db", "--drop", "default"]);
 }
@@ -236,13 +236,14 @@ fn help_has_examples_for_every_command() {
 #[test]
 fn no_control_character_reaches_the_terminal() {
     let w = TestDir::new();
-    let strange = "a\u{9b}31m\u{7f}\u{85}\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\u{2066}\u{2069}\u{2028}\u{2029}z";
-    w.run_ok(&["put", "db", strange, strange]);
-    w.run_ok(&["families", "db", "--create", strange]);
+    let input = "a\u{9b}31m\u{7f}\u{85}\u{61c}\u{200e}\u{200f}\u{202a}\u{202e}\
+                 \u{2066}\u{2069}\u{2028}\u{2029}z";
+    w.run_ok(&["put", "db", input, input]);
+    w.run_ok(&["families", "db", "--create", input]);
     let lines: [&[&str]; 9] = [
         &["scan", "db", "--json"],
         &["scan", "db", "--values"],
-        &["get", "db", strange, "--json"],
+        &["get", "db", input, "--json"],
         &["export", "db"],
         &["export", "db", "--format", "csv"],
         &["families", "db", "--json"],
@@ -252,16 +253,16 @@ fn no_control_character_reaches_the_terminal() {
     ];
     for args in lines {
         let text = w.run_ok(args);
-        let bad = |c: &char| strange.contains(*c) && !c.is_ascii_graphic();
+        let bad = |c: &char| input.contains(*c) && !c.is_ascii_graphic();
         assert_eq!(text.chars().find(bad), None, "{args:?}: {text:?}");
     }
     let entry = &w.run_json(&["scan", "db"])[0];
     assert_eq!(
         (entry["key"].as_str(), entry["value"].as_str()),
-        (Some(strange), Some(strange)),
+        (Some(input), Some(input)),
         "nothing is lost"
     );
-    let e = w.run_failing(1, "no such key", &["get", "db", &strange.replace('z', "y")]);
+    let e = w.run_failing(1, "no such key", &["get", "db", &input.replace('z', "y")]);
     assert_eq!(e["kind"], "key not found");
 }
 

@@ -1,5 +1,4 @@
-//! What the tool says, and with which exit code, when something is wrong; and that it changes
-//! nothing then.
+//! Error messages and exit codes of the tool, and that a failing command changes nothing.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -8,7 +7,7 @@ use common::TestDir;
 use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
-/// Commands for a database that must be there: none of them may create anything.
+/// Commands that need an existing database: none of them may create anything.
 const EXISTING_DB_COMMANDS: [&[&str]; 16] = [
     &["get", "db", "k"],
     &["delete", "db", "k"],
@@ -34,7 +33,7 @@ fn reading_never_creates_a_database() {
     for args in EXISTING_DB_COMMANDS {
         let e = w.run_failing(2, "there is nothing at db", args);
         assert_eq!(e["kind"], "not found");
-        assert!(!w.path("db").exists(), "{args:?} made something");
+        assert!(!w.path("db").exists(), "{args:?} created something");
     }
     std::fs::create_dir(w.path("db")).unwrap();
     for args in EXISTING_DB_COMMANDS {
@@ -74,7 +73,7 @@ fn other_engines_databases_are_refused_with_import_hint() {
         (&["CURRENT", "IDENTITY", "MANIFEST-000005"], "perigee import --from-rocksdb"),
         (&["data.mdb", "lock.mdb"], "perigee import --from-lmdb"),
     ];
-    for (i, (files, says)) in engines.into_iter().enumerate() {
+    for (i, (files, hint)) in engines.into_iter().enumerate() {
         let db = format!("theirs{i}");
         for file in files {
             w.write(&format!("{db}/{file}"), b"theirs");
@@ -83,13 +82,13 @@ fn other_engines_databases_are_refused_with_import_hint() {
         for words in EXISTING_DB_COMMANDS {
             let args: Vec<&str> =
                 words.iter().map(|a| if *a == "db" { db.as_str() } else { a }).collect();
-            let e = w.run_failing(2, says, &args);
+            let e = w.run_failing(2, hint, &args);
             assert_eq!(e["kind"], "not found");
         }
-        assert_eq!(w.run_failing(2, says, &["put", &db, "k", "v"])["kind"], "invalid argument");
-        w.run_failing(2, says, &["repair", &db, "mended"]);
+        assert_eq!(w.run_failing(2, hint, &["put", &db, "k", "v"])["kind"], "invalid argument");
+        w.run_failing(2, hint, &["repair", &db, "repaired"]);
         assert_eq!(w.file_names(&db), before);
-        assert!(!w.path("mended").exists());
+        assert!(!w.path("repaired").exists());
     }
 }
 
@@ -145,7 +144,7 @@ fn too_long_key_is_refused() {
     assert_eq!(
         w.run(&["get", "db", &key]).code & !1,
         0,
-        "a key that cannot be is missing, or refused as missing"
+        "a key that is too long is missing"
     );
 }
 
@@ -153,7 +152,7 @@ fn too_long_key_is_refused() {
 fn second_process_gets_a_lock_error() {
     let w = TestDir::new();
     w.run_ok(&["put", "db", "k", "v"]);
-    // An import that waits for its stdin holds the database.
+    // An import that waits for stdin keeps the database locked.
     let mut holder = w
         .command()
         .args(["import", "db", "-", "--format", "tsv", "--batch-ops", "5000", "--progress-lines"])
@@ -162,20 +161,20 @@ fn second_process_gets_a_lock_error() {
         .spawn()
         .unwrap();
     let mut stdin = holder.stdin.take().unwrap();
-    // More than one buffer of the reader, so that it commits before the end of its input.
+    // More input than the read buffer holds, so that the import commits before the end of input.
     let rows: String = (0..20_000).map(|i| format!("row{i:06}\tvalue\n")).collect();
     stdin.write_all(format!("id\tname\n{rows}").as_bytes()).unwrap();
     stdin.flush().unwrap();
     let mut stdout = BufReader::new(holder.stdout.take().unwrap()).lines();
     let line = stdout.next().unwrap().unwrap();
     assert!(line.contains("committed"), "{line}");
-    // The rest of its output is drained beside, so that it does not wait for us.
+    // Drain the rest of its output in a thread, so that the import does not block.
     let drain = std::thread::spawn(move || stdout.map(|l| l.unwrap()).last().unwrap_or_default());
 
     let e = w.run_failing(2, "fuser", &["delete", "db", "k"]);
     assert_eq!(e["kind"], "locked");
     w.run_failing(2, "locked", &["put", "db", "k", "v"]);
-    assert_eq!(w.run_ok(&["get", "db", "k"]), "v", "reading works meanwhile");
+    assert_eq!(w.run_ok(&["get", "db", "k"]), "v", "reading works while it is locked");
     let list = w.run_ok(&["dump", "db"]);
     assert!(list.contains("MANIFEST"), "{list}");
     let text = w.run_ok(&["dump", "db", "MANIFEST"]);
@@ -202,8 +201,8 @@ fn damage_exits_with_code_3_and_location() {
 
     let run = w.run(&["verify", "db"]);
     assert_eq!(run.code, 3, "{}", run.stderr);
-    let said = format!("{}{}", String::from_utf8_lossy(&run.stdout), run.stderr);
-    assert!(said.contains(&klog) && said.contains("corruption"), "{said}");
+    let output = format!("{}{}", String::from_utf8_lossy(&run.stdout), run.stderr);
+    assert!(output.contains(&klog) && output.contains("corruption"), "{output}");
     let run = w.run(&["verify", "db", "--json"]);
     assert_eq!(run.code, 3);
     let value: serde_json::Value = serde_json::from_slice(&run.stdout).unwrap();

@@ -1,4 +1,4 @@
-//! `import --from-rocksdb` (feature `rocksdb`), with databases that are made here.
+//! `import --from-rocksdb` (feature `rocksdb`), with databases created by the tests.
 #![cfg(feature = "rocksdb")]
 #![allow(clippy::unwrap_used)]
 
@@ -26,7 +26,7 @@ fn read(db: &Db, family: &str) -> Vec<(Vec<u8>, Vec<u8>)> {
     all.map(|e| e.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect()
 }
 
-/// A database with three families; the last entries are in its log only.
+/// Creates a database with three column families; the last entries are only in its log.
 fn make_source(path: &Path, comparator: &str) -> DB {
     let mut options = Options::default();
     options.create_if_missing(true);
@@ -54,17 +54,17 @@ fn make_source(path: &Path, comparator: &str) -> DB {
 
 #[test]
 fn all_families_import_and_source_is_unchanged() {
-    let world = TestDir::new();
-    let open = make_source(&world.path("old"), "rocksdb.ReverseBytewiseComparator");
+    let w = TestDir::new();
+    let open = make_source(&w.path("old"), "rocksdb.ReverseBytewiseComparator");
     let args = ["import", "--from-rocksdb", "old", "--to", "db"];
-    world.run_failing(2, "another process has the RocksDB database", &args);
+    w.run_failing(2, "another process has the RocksDB database", &args);
     drop(open);
-    let before = files(&world.path("old"));
-    let report = world.run_json(&args);
-    assert_eq!(files(&world.path("old")), before);
-    assert_eq!(world.file_names(""), ["db", "old"]);
+    let before = files(&w.path("old"));
+    let report = w.run_json(&args);
+    assert_eq!(files(&w.path("old")), before);
+    assert_eq!(w.file_names(""), ["db", "old"]);
     assert_eq!(report[0]["imported"]["families"].as_array().unwrap().len(), 3);
-    let db = Db::open(world.path("db"), perigee::Options::new()).unwrap();
+    let db = Db::open(w.path("db"), perigee::Options::new()).unwrap();
     assert_eq!(read(&db, "default"), []);
     assert_eq!(read(&db, "users"), entries(900));
     let mut back = entries(900);
@@ -77,19 +77,19 @@ fn all_families_import_and_source_is_unchanged() {
 
 #[test]
 fn unreadable_source_is_refused() {
-    let world = TestDir::new();
-    drop(make_source(&world.path("old"), "mine"));
-    world.run_failing(
+    let w = TestDir::new();
+    drop(make_source(&w.path("old"), "mine"));
+    w.run_failing(
         2,
         "the comparator \"mine\"",
         &["import", "--from-rocksdb", "old", "--to", "db"],
     );
-    world.run_ok(&["put", "ours", "a", "b"]);
-    world.run_failing(2, "it has no CURRENT", &["import", "--from-rocksdb", "ours", "--to", "db"]);
-    world.run_failing(
+    w.run_ok(&["put", "ours", "a", "b"]);
+    w.run_failing(2, "it has no CURRENT", &["import", "--from-rocksdb", "ours", "--to", "db"]);
+    w.run_failing(
         2,
         "it has no CURRENT",
         &["import", "--from-rocksdb", "nowhere", "--to", "db"],
     );
-    assert_eq!(world.file_names(""), ["old", "ours"]);
+    assert_eq!(w.file_names(""), ["old", "ours"]);
 }

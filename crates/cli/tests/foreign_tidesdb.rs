@@ -1,6 +1,6 @@
-//! `import --from-tidesdb`, with a stand-in for TidesDB's library that is compiled here
-//! (`tests/foreign/fake_tidesdb.c`), and with the real one where the environment variable
-//! TIDESDB_LIB names it.
+//! `import --from-tidesdb`, with a fake of TidesDB's library compiled by the tests
+//! (`tests/foreign/fake_tidesdb.c`), and with the real library if the environment variable
+//! TIDESDB_LIB is set to its path.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -19,7 +19,7 @@ fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/foreign")
 }
 
-/// Compiles a file of `tests/foreign` with the machine's C compiler, once.
+/// Compiles a file of `tests/foreign` with the C compiler.
 fn compiled(file: &str, name: &str, args: &[&str]) -> PathBuf {
     let dir =
         Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("foreign-{}", std::process::id()));
@@ -50,7 +50,7 @@ fn maker_program() -> PathBuf {
     BUILT.get_or_init(|| compiled("make_tidesdb.c", "make", &["-ldl"])).clone()
 }
 
-/// The stand-in, and the real library if there is one.
+/// Returns the fake library, and the real one if it is available.
 fn libraries() -> Vec<PathBuf> {
     [Some(fake_library()), std::env::var_os("TIDESDB_LIB").map(PathBuf::from)]
         .into_iter()
@@ -58,11 +58,11 @@ fn libraries() -> Vec<PathBuf> {
         .collect()
 }
 
-/// Makes a database with `commands` (see `make_tidesdb.c`).
-fn make_source(world: &TestDir, library: &Path, dir: &str, unified: bool, commands: &str) {
+/// Creates a database with `commands` (see `make_tidesdb.c`).
+fn make_source(w: &TestDir, library: &Path, dir: &str, unified: bool, commands: &str) {
     let mut child = Command::new(maker_program())
         .arg(library)
-        .arg(world.path(dir))
+        .arg(w.path(dir))
         .arg(if unified { "1" } else { "0" })
         .stdin(Stdio::piped())
         .spawn()
@@ -79,7 +79,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// Every file below a directory.
+/// Returns every file below a directory.
 fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut all = BTreeMap::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -95,7 +95,7 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 
 type ExpectedEntries = Vec<(Vec<u8>, Vec<u8>, Option<u64>)>;
 
-/// `put` lines for entries, and what must arrive.
+/// Appends `put` commands for these keys. Returns the entries expected after the import.
 fn puts(keys: &[Vec<u8>], commands: &mut String) -> ExpectedEntries {
     let until =
         |i: usize| if i.is_multiple_of(3) { None } else { Some(now() + 5000 + i as u64 * 7) };
@@ -117,7 +117,7 @@ fn puts(keys: &[Vec<u8>], commands: &mut String) -> ExpectedEntries {
     wanted
 }
 
-/// What a family of the target holds.
+/// Returns the entries of a column family of the target.
 fn read(db: &Db, family: &str) -> ExpectedEntries {
     let mut cursor = db.family(family).unwrap().cursor().unwrap();
     let mut all = Vec::new();
@@ -130,9 +130,9 @@ fn read(db: &Db, family: &str) -> ExpectedEntries {
     all
 }
 
-fn import(world: &TestDir, library: &Path, source: &str, to: &str, more: &[&str]) -> Vec<Value> {
+fn import(w: &TestDir, library: &Path, source: &str, to: &str, more: &[&str]) -> Vec<Value> {
     let lib = library.to_str().unwrap();
-    world.run_json(
+    w.run_json(
         &[&["import", "--from-tidesdb", source, "--tidesdb-lib", lib, "--to", to], more].concat(),
     )
 }
@@ -156,7 +156,7 @@ fn all_families_import_with_comparators_and_ttls() {
         ("lexicographic", KeyComparator::Lexicographic, text(30)),
     ];
     for (library, leave) in libraries().iter().flat_map(|l| [(l, false), (l, true)]) {
-        let world = TestDir::new();
+        let w = TestDir::new();
         let (mut commands, mut wanted) = (String::new(), Vec::new());
         for (n, (name, order, keys)) in families.iter().enumerate() {
             let family = if n == 0 { "default".to_owned() } else { format!("f_{name}") };
@@ -168,34 +168,33 @@ fn all_families_import_with_comparators_and_ttls() {
             let half = keys.len() / 2;
             let mut all = puts(&keys[..half], &mut commands);
             commands.push_str("flush\n");
-            // Some of them again, with other ends.
+            // Put some of them again, with other expiry times.
             all.drain(1..3);
             all.extend(puts(&[&keys[1..3], &keys[half..]].concat(), &mut commands));
             all.sort_by(|a, b| order.cmp(&a.0, &b.0));
             wanted.push((family, *order, all));
         }
-        // The stand-in has no log: left without closing it loses what was not flushed, as nobody
-        // promised otherwise.
+        // The fake has no log: without a close it loses what was not flushed.
         if leave && *library != fake_library() {
             commands.push_str("leave\n");
         }
-        make_source(&world, library, "source", false, &commands);
-        let before = files(&world.path("source"));
-        let report = import(&world, library, "source", "db", &[]);
-        assert_eq!(files(&world.path("source")), before, "the source is as it was");
-        assert_eq!(world.file_names(""), ["db", "source"], "nothing else is left");
+        make_source(&w, library, "source", false, &commands);
+        let before = files(&w.path("source"));
+        let report = import(&w, library, "source", "db", &[]);
+        assert_eq!(files(&w.path("source")), before, "the source is unchanged");
+        assert_eq!(w.file_names(""), ["db", "source"], "nothing else is left");
         assert_eq!(report[0]["imported"]["families"].as_array().unwrap().len(), 6);
-        let db = Db::open(world.path("db"), Options::new().create_if_missing(false)).unwrap();
+        let db = Db::open(w.path("db"), Options::new().create_if_missing(false)).unwrap();
         for (family, order, all) in &wanted {
             assert_eq!(db.family(family).unwrap().options().order, *order, "{family}");
             assert_eq!(&read(&db, family), all, "{family} of {}", library.display());
         }
         assert_eq!(db.family("f_reverse").unwrap().options().value_threshold, 512);
-        // As crates/capi stores them.
-        let kept = db.family("tidesdb.settings").unwrap().get("f_uint64").unwrap().unwrap();
-        let kept = String::from_utf8(kept.to_vec()).unwrap();
+        // The settings are stored as crates/capi does.
+        let stored = db.family("tidesdb.settings").unwrap().get("f_uint64").unwrap().unwrap();
+        let stored = String::from_utf8(stored.to_vec()).unwrap();
         for line in ["[family]", "value_threshold = 512", "comparator_name = uint64"] {
-            assert!(kept.lines().any(|l| l == line), "{line} in {kept}");
+            assert!(stored.lines().any(|l| l == line), "{line} in {stored}");
         }
     }
 }
@@ -203,30 +202,30 @@ fn all_families_import_with_comparators_and_ttls() {
 #[test]
 fn unified_memtable_is_imported() {
     let Some(library) = std::env::var_os("TIDESDB_LIB").map(PathBuf::from) else { return };
-    let world = TestDir::new();
+    let w = TestDir::new();
     let mut commands = "family a memcmp 0 2\n".to_owned();
     let keys: Vec<Vec<u8>> = (0..50).map(|i| format!("k{i:02}").into_bytes()).collect();
     let a = puts(&keys, &mut commands);
     commands.push_str("family b memcmp 0 2\n");
     let b = puts(&keys[..20], &mut commands);
     commands.push_str("leave\n");
-    make_source(&world, &library, "source", true, &commands);
-    import(&world, &library, "source", "db", &[]);
-    let db = Db::open(world.path("db"), Options::new()).unwrap();
+    make_source(&w, &library, "source", true, &commands);
+    import(&w, &library, "source", "db", &[]);
+    let db = Db::open(w.path("db"), Options::new()).unwrap();
     assert_eq!((read(&db, "a"), read(&db, "b")), (a, b));
 }
 
 #[test]
 fn ttls_are_ignored_on_request() {
     for library in libraries() {
-        let world = TestDir::new();
+        let w = TestDir::new();
         let mut commands = "family a memcmp 0 2\n".to_owned();
         let keys: Vec<Vec<u8>> = (0..9u8).map(|i| vec![b'a' + i]).collect();
         let wanted = puts(&keys, &mut commands);
-        make_source(&world, &library, "source", false, &commands);
-        let report = import(&world, &library, "source", "db", &["--ignore-ttl"]);
+        make_source(&w, &library, "source", false, &commands);
+        let report = import(&w, &library, "source", "db", &["--ignore-ttl"]);
         assert_eq!(report[0]["imported"]["families"][0]["expiring"], 0);
-        let db = Db::open(world.path("db"), Options::new()).unwrap();
+        let db = Db::open(w.path("db"), Options::new()).unwrap();
         assert_eq!(
             read(&db, "a"),
             wanted.into_iter().map(|(k, v, _)| (k, v, None)).collect::<ExpectedEntries>()
@@ -237,9 +236,9 @@ fn ttls_are_ignored_on_request() {
 #[test]
 fn custom_comparator_needs_order_and_is_checked() {
     for library in libraries() {
-        let world = TestDir::new();
+        let w = TestDir::new();
         make_source(
-            &world,
+            &w,
             &library,
             "source",
             false,
@@ -247,30 +246,30 @@ fn custom_comparator_needs_order_and_is_checked() {
         );
         let lib = library.to_str().unwrap();
         let start = ["import", "--from-tidesdb", "source", "--tidesdb-lib", lib, "--to", "db"];
-        world.run_failing(2, "the comparator \"mine\"", &start);
-        world.run_failing(
+        w.run_failing(2, "the comparator \"mine\"", &start);
+        w.run_failing(
             2,
-            "needs a copy",
+            "cannot be imported in place",
             &[&start[..], &["--order", "f=memcmp", "--in-place"]].concat(),
         );
-        world.run_failing(
+        w.run_failing(
             2,
-            "which is not there",
+            "which does not exist",
             &[&start[..], &["--order", "g=memcmp"]].concat(),
         );
-        world.run_failing(2, "is not FAMILY=ORDER", &[&start[..], &["--order", "f=mine"]].concat());
-        assert_eq!(world.file_names(""), ["source"], "nothing was begun");
-        world.run_ok(&[&start[..], &["--order", "f=memcmp"]].concat());
-        assert_eq!(world.run_ok(&["count", "db", "--family", "f"]).trim(), "3");
+        w.run_failing(2, "is not FAMILY=ORDER", &[&start[..], &["--order", "f=mine"]].concat());
+        assert_eq!(w.file_names(""), ["source"], "nothing was created");
+        w.run_ok(&[&start[..], &["--order", "f=memcmp"]].concat());
+        assert_eq!(w.run_ok(&["count", "db", "--family", "f"]).trim(), "3");
     }
 }
 
-/// An import that must fail with this word, leaving the source as it was and no database under the
-/// name.
+/// Runs an import with a fault of the fake library. It must fail with this word in its message,
+/// leave the source unchanged and create no database.
 fn assert_refused(fault: &str, word: &str, commands: &str, more: &[&str]) {
-    let world = TestDir::new();
-    make_source(&world, &fake_library(), "source", false, commands);
-    let before = files(&world.path("source"));
+    let w = TestDir::new();
+    make_source(&w, &fake_library(), "source", false, commands);
+    let before = files(&w.path("source"));
     let lib = fake_library();
     let args = [
         "import",
@@ -281,56 +280,56 @@ fn assert_refused(fault: &str, word: &str, commands: &str, more: &[&str]) {
         "--to",
         "db",
     ];
-    let done = world.command().args(args).args(more).env("FAKE", fault).output().unwrap();
+    let done = w.command().args(args).args(more).env("FAKE", fault).output().unwrap();
     let stderr = String::from_utf8_lossy(&done.stderr);
     assert_eq!(done.status.code(), Some(2), "{fault}: {stderr}");
     assert!(stderr.starts_with("perigee: ") && stderr.contains(word), "{fault}: {stderr}");
-    assert_eq!(files(&world.path("source")), before, "{fault}");
-    assert!(!world.path("db").exists() && !world.path("db.importing-source").exists(), "{fault}");
+    assert_eq!(files(&w.path("source")), before, "{fault}");
+    assert!(!w.path("db").exists() && !w.path("db.importing-source").exists(), "{fault}");
 }
 
 const USERS: &str = "family users memcmp 0 2\nput 2162 31 -1\nput 62 32 -1\nput 63 33 -1\nflush\n";
 
 #[test]
 fn library_with_unreadable_ttls_is_refused() {
-    assert_refused("hidden", "no place in its iterators", USERS, &[]);
-    assert_refused("shifting", "no place in its iterators", USERS, &[]);
-    assert_refused("strange", "its end is not where it was", USERS, &[]);
-    assert_refused("garbled", "12345 is no time", USERS, &[]);
+    assert_refused("hidden", "were not found in its iterators", USERS, &[]);
+    assert_refused("shifting", "were not found in its iterators", USERS, &[]);
+    assert_refused("strange", "its expiry time is not where it is", USERS, &[]);
+    assert_refused("garbled", "12345 is not a plausible expiry time", USERS, &[]);
 }
 
 #[test]
 fn errors_during_import_are_reported() {
     assert_refused("broken", "input or output failed", USERS, &[]);
-    assert_refused("forgetful", "is not what a second reading of the source gives", USERS, &[]);
+    assert_refused("forgetful", "differs from the second pass", USERS, &[]);
     assert_refused("locked", "locked by another process", USERS, &["--in-place"]);
-    assert_refused("blind", "without its family \"users\"", USERS, &[]);
+    assert_refused("blind", "without its column family \"users\"", USERS, &[]);
     assert_refused("misshapen", "not laid out", USERS, &[]);
 }
 
 #[test]
 fn invalid_import_is_refused_before_any_write() {
-    let world = TestDir::new();
+    let w = TestDir::new();
     let lib = fake_library();
     let lib = lib.to_str().unwrap();
-    make_source(&world, &fake_library(), "source", false, USERS);
-    world.run_ok(&["put", "ours", "a", "b"]);
-    world.write("empty/readme", b"");
-    world.write("taken/file", b"mine");
-    world.write("text.so", b"no library");
+    make_source(&w, &fake_library(), "source", false, USERS);
+    w.run_ok(&["put", "ours", "a", "b"]);
+    w.write("empty/readme", b"");
+    w.write("taken/file", b"mine");
+    w.write("text.so", b"no library");
     let other = compiled("../foreign/other.c", "libother.so", &["-shared", "-fPIC"]);
     let ours = compiled("../foreign/ours.c", "libtidesdb.so.9", &["-shared", "-fPIC"]);
-    let ten = world.path("libtidesdb.so.10.0.1");
+    let ten = w.path("libtidesdb.so.10.0.1");
     std::fs::copy(fake_library(), &ten).unwrap();
     let from = |source: &str, lib: &str, to: &str, word: &str| {
-        let before = files(&world.path(""));
-        let told = world.run_failing(
+        let before = files(&w.path(""));
+        let error = w.run_failing(
             2,
             word,
             &["import", "--from-tidesdb", source, "--tidesdb-lib", lib, "--to", to],
         );
-        assert!(told["hint"].is_string() || word == "open ", "{told}");
-        assert_eq!(files(&world.path("")), before);
+        assert!(error["hint"].is_string() || word == "open ", "{error}");
+        assert_eq!(files(&w.path("")), before);
     };
     from("nowhere", lib, "db", "open ");
     from("text.so", lib, "db", "it is a file");
@@ -341,21 +340,21 @@ fn invalid_import_is_refused_before_any_write() {
     from("source", other.to_str().unwrap(), "db", "it has no tidesdb_init, tidesdb_default_config");
     from("source", ours.to_str().unwrap(), "db", "is Perigee's own library");
     from("source", ten.to_str().unwrap(), "db", "of major version 10");
-    from("source", lib, "source/new", "lies in source");
-    from("source", lib, "source/users/new", "lies in source");
+    from("source", lib, "source/new", "is inside source");
+    from("source", lib, "source/users/new", "is inside source");
     from("source", lib, "taken", "exists already");
     from("source", lib, "ours", "exists already");
-    world.write("db.importing/half", b"");
+    w.write("db.importing/half", b"");
     from("source", lib, "db", "exists already");
 }
 
 #[test]
 fn database_open_elsewhere_is_refused() {
-    let world = TestDir::new();
+    let w = TestDir::new();
     for library in libraries() {
         let mut child = Command::new(maker_program())
             .arg(&library)
-            .arg(world.path("source"))
+            .arg(w.path("source"))
             .arg("0")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -371,28 +370,28 @@ fn database_open_elsewhere_is_refused() {
         let lib = library.to_str().unwrap();
         let args = ["import", "--from-tidesdb", "source", "--tidesdb-lib", lib, "--to", "db"];
         if library != fake_library() {
-            world.run_failing(2, "another process has the TidesDB database", &args);
-            world.run_failing(
+            w.run_failing(2, "another process has the TidesDB database", &args);
+            w.run_failing(
                 2,
                 "another process has the TidesDB database",
                 &[&args[..], &["--in-place"]].concat(),
             );
-            assert_eq!(world.file_names(""), ["source"]);
+            assert_eq!(w.file_names(""), ["source"]);
         }
         drop(child.stdin.take());
         assert!(child.wait().unwrap().success());
-        world.run_ok(&args);
-        std::fs::remove_dir_all(world.path("db")).unwrap();
-        world.run_ok(&[&args[..], &["--in-place"]].concat());
-        std::fs::remove_dir_all(world.path("db")).unwrap();
-        std::fs::remove_dir_all(world.path("source")).unwrap();
+        w.run_ok(&args);
+        std::fs::remove_dir_all(w.path("db")).unwrap();
+        w.run_ok(&[&args[..], &["--in-place"]].concat());
+        std::fs::remove_dir_all(w.path("db")).unwrap();
+        std::fs::remove_dir_all(w.path("source")).unwrap();
     }
 }
 
 #[test]
 fn killed_import_leaves_no_database() {
-    let world = TestDir::new();
-    make_source(&world, &fake_library(), "source", false, USERS);
+    let w = TestDir::new();
+    make_source(&w, &fake_library(), "source", false, USERS);
     let lib = fake_library();
     let args = [
         "import",
@@ -403,19 +402,19 @@ fn killed_import_leaves_no_database() {
         "--to",
         "db",
     ];
-    // Killed in the middle of the walk, by the library.
-    let killed = world.command().args(args).env("FAKE", "deadly").output().unwrap();
+    // The library kills the process in the middle of the iteration.
+    let killed = w.command().args(args).env("FAKE", "deadly").output().unwrap();
     assert_eq!(killed.status.code(), None);
-    assert_eq!(world.file_names(""), ["db.importing", "db.importing-source", "source"]);
-    world.run_failing(2, "db.importing exists already", &args);
-    std::fs::remove_dir_all(world.path("db.importing")).unwrap();
-    world.run_failing(2, "db.importing-source is there already", &args);
-    std::fs::remove_dir_all(world.path("db.importing-source")).unwrap();
-    world.run_ok(&args);
-    // With a directory for the copy of one's own.
-    std::fs::create_dir(world.path("elsewhere")).unwrap();
+    assert_eq!(w.file_names(""), ["db.importing", "db.importing-source", "source"]);
+    w.run_failing(2, "db.importing exists already", &args);
+    std::fs::remove_dir_all(w.path("db.importing")).unwrap();
+    w.run_failing(2, "db.importing-source exists already", &args);
+    std::fs::remove_dir_all(w.path("db.importing-source")).unwrap();
+    w.run_ok(&args);
+    // With another directory for the copy.
+    std::fs::create_dir(w.path("elsewhere")).unwrap();
     let more = ["--scratch", "elsewhere", "--to", "db2"];
-    world.run_ok(&[&args[..5], &more].concat());
-    assert_eq!(world.file_names("elsewhere").len(), 0);
-    assert_eq!(world.run_ok(&["count", "db2", "--family", "users"]).trim(), "3");
+    w.run_ok(&[&args[..5], &more].concat());
+    assert_eq!(w.file_names("elsewhere").len(), 0);
+    assert_eq!(w.run_ok(&["count", "db2", "--family", "users"]).trim(), "3");
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-/// Every file below a directory.
+/// Returns every file below a directory.
 fn read_tree(root: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     let mut dirs = vec![root.to_path_buf()];
@@ -124,7 +124,7 @@ fn unreadable_files_are_counted_or_fail_strict_import() {
     }
     let run = w.run(&["import", "db", "in"]);
     assert_eq!(run.code, 0);
-    assert!(run.stderr.contains("left out: "), "{}", run.stderr);
+    assert!(run.stderr.contains("skipped: "), "{}", run.stderr);
     assert_eq!(w.run_ok(&["count", "db"]), "2\n");
     w.run_failing(2, "not imported", &["import", "db2", "in", "--strict"]);
 }
@@ -167,7 +167,7 @@ fn csv_and_tsv_rows_become_objects() {
         "there is no column \"city\"",
         &["import", "db", "people.csv", "--key", "city"],
     );
-    // A row that does not fit is counted, the others go in.
+    // A row with the wrong number of cells is counted as failed; the others are imported.
     w.write("bad.csv", b"id,x\n1,a\n2\n3,c\n");
     let run = w.run(&["import", "bad", "bad.csv", "--json"]);
     assert_eq!(run.code, 0);
@@ -199,11 +199,11 @@ fn json_lines_keep_the_line_unchanged() {
     assert_eq!(w.run_ok(&["get", "db", "stdin"]), "{\"n\":\"stdin\"}");
     w.run_failing(2, "--format", &["import", "db", "-"]);
     w.write("what.bin", b"?");
-    w.run_failing(2, "ending", &["import", "db", "what.bin"]);
+    w.run_failing(2, "extension", &["import", "db", "what.bin"]);
     w.run_failing(2, "nothing.csv", &["import", "db", "nothing.csv"]);
 }
 
-/// Keys that must never become paths, or that cannot share a place.
+/// Keys that must never become paths, or that collide with another key.
 const HOSTILE: [&str; 9] =
     ["/etc/cron.d/x", "../up", "a/../../up", "..", "a//b", "dir/", "nul\\0byte", ".", "file/below"];
 
@@ -258,7 +258,7 @@ fn duplicate_column_is_rejected() {
     assert_eq!(w.run_ok(&["count", "db"]), "0\n");
 }
 
-/// The story: a line of 300 MB took 1.15 GB of memory.
+/// Regression test: a line of 300 MB used 1.15 GB of memory.
 #[test]
 fn huge_cell_needs_at_most_two_copies() {
     const BYTES: usize = 48 << 20;
@@ -283,11 +283,11 @@ fn huge_cell_needs_at_most_two_copies() {
         let done = w.run_json(args).pop().unwrap();
         assert_eq!(done["imported"]["entries"], 1, "{args:?}: {done}");
         let Some(peak) = done["imported"]["process"]["peak_memory_bytes"].as_u64() else {
-            return println!("skipped: the system does not tell how much memory a process had");
+            return println!("skipped: the system does not report the peak memory of a process");
         };
-        // The line with its escapes is a tenth longer than the text.
-        let most = quoted.len() as u64 * 2 + (24 << 20);
-        assert!(peak < most, "{args:?}: {} MiB for {} MiB", peak >> 20, quoted.len() >> 20);
+        // The escaped line is a tenth longer than the text.
+        let limit = quoted.len() as u64 * 2 + (24 << 20);
+        assert!(peak < limit, "{args:?}: {} MiB for {} MiB", peak >> 20, quoted.len() >> 20);
     }
     let value = w.run(&["get", "db", "escaped"]).stdout;
     assert!(value == text.as_bytes());

@@ -1,4 +1,4 @@
-//! Looking inside: explain, sst, manifest.
+//! Commands that inspect a database: explain, sst, manifest, levels --html, compaction-sim.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -25,9 +25,9 @@ fn explain_lists_the_sources_read() {
     let e = &w.run_json(&["explain", "db", "key001"])[0];
     assert_eq!(e["value_bytes"], 7);
     assert!(e["bytes_read"].as_u64().unwrap() > 0);
-    let run = w.run(&["explain", "db", "nobody"]);
+    let run = w.run(&["explain", "db", "missing"]);
     assert_eq!(run.code, 1);
-    w.run_failing(2, "no family", &["explain", "db", "k", "--family", "none"]);
+    w.run_failing(2, "no column family", &["explain", "db", "k", "--family", "none"]);
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn sst_shows_file_properties() {
     assert_eq!(p["versions_per_key"][0]["keys"], 30);
     assert!(p["false_positive_rate"].as_f64().unwrap() < 0.1);
     assert!(w.run_ok(&["sst", &path, "--quick"]).contains("last key"));
-    w.run_failing(2, "is no klog", &["sst", "db/MANIFEST"]);
+    w.run_failing(2, "does not have the name of a klog", &["sst", "db/MANIFEST"]);
     w.run_failing(2, "000999.klog", &["sst", "db/000999.klog"]);
     w.flip_bit(&path, 80);
     w.run_failing(3, &klog, &["sst", &path]);

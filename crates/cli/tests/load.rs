@@ -1,4 +1,4 @@
-//! `perigee load`: what `import` reads, all at once.
+//! `perigee load`: reads the same inputs as `import`, atomically.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -34,6 +34,6 @@ fn strict_load_with_a_bad_row_loads_nothing() {
     let file = file.to_str().unwrap();
     w.run_failing(2, "import", &["load", "db", file, "--strict"]);
     assert_eq!(w.run_ok(&["count", "db"]).trim(), "0");
-    assert!(w.run_ok(&["load", "db", file]).contains("left out: 1 failed"));
+    assert!(w.run_ok(&["load", "db", file]).contains("skipped: 1 failed"));
     assert_eq!(w.run_ok(&["count", "db"]).trim(), "2");
 }

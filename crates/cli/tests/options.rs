@@ -1,4 +1,4 @@
-//! `perigee options`: what a database has, as text, JSON and TOML; and options from a file.
+//! `perigee options`: shows options as text, JSON and TOML, and stores options from a file.
 #![allow(clippy::unwrap_used)]
 
 mod common;
@@ -9,13 +9,13 @@ fn options_are_shown_saved_and_applied() {
     let w = TestDir::new();
     w.run_ok(&["put", "db", "key", "value"]);
     let text = w.run_ok(&["options", "db"]);
-    for part in ["family default", "memtable_bytes", "64 MiB", "what it trades", "compaction"] {
+    for part in ["column family default", "memtable_bytes", "64 MiB", "trade-off", "compaction"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let toml = w.run_ok(&["options", "db", "--toml"]);
     assert!(
         toml.contains("read_only = false") && toml.contains("create_if_missing = true"),
-        "not how the tool opened it: {toml}"
+        "contains how the tool opened the database: {toml}"
     );
     w.write(
         "perigee.toml",
@@ -38,7 +38,7 @@ fn bad_option_files_are_refused_with_a_suggestion() {
     w.write("bad.toml", b"[family.default]\ncompresion = \"lz4\"\n");
     w.run_failing(2, "did you mean", &["options", "db", "--apply", "bad.toml"]);
     w.write("bad.toml", b"[family.default]\norder = \"reverse\"\n");
-    w.run_failing(2, "key order", &["options", "db", "--apply", "bad.toml"]);
+    w.run_failing(2, "comparator", &["options", "db", "--apply", "bad.toml"]);
     w.run_failing(2, "bad2.toml", &["options", "db", "--apply", "bad2.toml"]);
     w.write("empty.toml", b"");
     w.run_failing(2, "there", &["options", "nowhere", "--apply", "empty.toml"]);

@@ -1,4 +1,4 @@
-//! `perigee backup`: generations of a database in a directory of their own.
+//! `perigee backup`: creates, lists, verifies and prunes backup generations of a database.
 
 use crate::database_args::DatabaseArg;
 use crate::failure::{EXIT_DAMAGED, Result};
@@ -12,17 +12,18 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  perigee backup create ./db /backup/db      a new generation; only what is new is copied
+  perigee backup create ./db /backup/db      a new generation; copies only new files
   perigee backup list /backup/db
   perigee backup verify /backup/db           exit code 3: the damage is listed
   perigee backup prune /backup/db --keep 7
   perigee restore /backup/db ./db2           the newest generation as a database";
 
-/// What to do about a database that a program has open.
-const IN_USE_HINT: &str = "the program that has it open can make one while it runs: `db.backup(\"BACKUP\")` (in C \
-                      `tidesdb_backup`); or close it first; `perigee export DB entries.jsonl` writes the entries out meanwhile";
+/// Hint if another program has the database open.
+const IN_USE_HINT: &str = "the program that has it open can create a backup while it runs: \
+    `db.backup(\"BACKUP\")` (in C `tidesdb_backup`); or close it first; \
+    `perigee export DB entries.jsonl` exports the entries without the lock";
 
-/// Make, list, check and prune backups
+/// Create, list, verify and prune backups
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct BackupArgs {
@@ -32,16 +33,16 @@ pub struct BackupArgs {
 
 #[derive(Debug, Subcommand)]
 enum BackupCommand {
-    /// Make a new generation of a database
+    /// Create a new generation from a database
     #[command(after_help = "Example: perigee backup create ./db /backup/db")]
     Create(CreateArgs),
     /// List the generations
     #[command(after_help = "Example: perigee backup list /backup/db --json")]
     List(ListArgs),
-    /// Read every file of the backup and compare it with its checksum
+    /// Read every file of the backup and check its checksum
     #[command(after_help = "Example: perigee backup verify /backup/db --generation 3")]
     Verify(VerifyArgs),
-    /// Remove old generations, and the files that only they needed
+    /// Remove old generations and the files that only they use
     #[command(after_help = "Example: perigee backup prune /backup/db --keep 7")]
     Prune(PruneArgs),
 }
@@ -50,10 +51,10 @@ enum BackupCommand {
 struct CreateArgs {
     #[command(flatten)]
     database: DatabaseArg,
-    /// Directory of the backup, made if it does not exist
+    /// Directory of the backup, created if it does not exist
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
-    /// Read every copied file again before the generation counts
+    /// Read every copied file back and check it before the generation is committed
     #[arg(long)]
     reread: bool,
 }
@@ -70,7 +71,7 @@ struct VerifyArgs {
     /// Directory of the backup
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
-    /// Only this generation
+    /// Verify only this generation
     #[arg(long, value_name = "N")]
     generation: Option<u64>,
 }
@@ -80,12 +81,12 @@ struct PruneArgs {
     /// Directory of the backup
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
-    /// How many of the newest generations stay
+    /// Number of newest generations to keep
     #[arg(long, value_name = "N")]
     keep: usize,
 }
 
-/// Does one of them.
+/// Runs the subcommand.
 pub fn run(args: &BackupArgs, out: &mut Output) -> Result<u8> {
     match &args.command {
         BackupCommand::Create(args) => create(args, out),
@@ -98,7 +99,7 @@ pub fn run(args: &BackupArgs, out: &mut Output) -> Result<u8> {
 fn create(args: &CreateArgs, out: &mut Output) -> Result<u8> {
     let db = args.database.open_read_write().map_err(|e| e.hint_if_locked(IN_USE_HINT))?;
     let mut progress = Progress::bytes("backing up", 0);
-    let made =
+    let created =
         db.backup_with(&args.backup, BackupOptions::new().reread(args.reread), |done, total| {
             progress.set_total(total);
             progress.set_position(done);
@@ -106,17 +107,19 @@ fn create(args: &CreateArgs, out: &mut Output) -> Result<u8> {
     drop(progress);
     db.close()?;
     let text = format!(
-        "generation {} up to operation {}: {} copied ({}), {} shared with earlier ones ({})",
-        made.generation,
-        made.sequence,
-        size::plural(made.new_files, "file", "files"),
-        size::bytes(made.new_bytes),
-        made.shared_files,
-        size::bytes(made.shared_bytes),
+        "generation {} up to sequence number {}: {} copied ({}), {} shared with earlier \
+         generations ({})",
+        created.generation,
+        created.sequence,
+        size::plural(created.new_files, "file", "files"),
+        size::bytes(created.new_bytes),
+        created.shared_files,
+        size::bytes(created.shared_bytes),
     );
     let value = json!({
-        "generation": made.generation, "sequence": made.sequence, "new_files": made.new_files,
-        "new_bytes": made.new_bytes, "shared_files": made.shared_files, "shared_bytes": made.shared_bytes,
+        "generation": created.generation, "sequence": created.sequence,
+        "new_files": created.new_files, "new_bytes": created.new_bytes,
+        "shared_files": created.shared_files, "shared_bytes": created.shared_bytes,
     });
     out.json_or_text(&value, text)?;
     Ok(0)
@@ -128,7 +131,8 @@ fn list(args: &ListArgs, out: &mut Output) -> Result<u8> {
         let errors: Vec<_> = bad.iter().map(ToString::to_string).collect();
         out.json_line(&json!({"generations": good.iter().map(info_json).collect::<Vec<_>>(), "errors": errors}))?;
     } else {
-        let mut t = table(&[">generation", ">operation", ">made", ">files", ">size", "database"]);
+        let mut t =
+            table(&[">generation", ">sequence", ">created", ">files", ">size", "database"]);
         for g in &good {
             t.add_row([
                 g.generation.to_string(),
@@ -155,7 +159,8 @@ fn info_json(g: &BackupInfo) -> Value {
     })
 }
 
-/// Universal time as `2026-11-21 05:21:47`: days since 1970 to a date by the civil calendar.
+/// Formats a time, in milliseconds since the Unix epoch, as `2026-11-21 05:21:47 UTC`, in the
+/// proleptic Gregorian calendar.
 fn utc_date(ms: u64) -> String {
     let (days, second) = ((ms / 86_400_000) as i64, ms / 1000 % 86_400);
     let shifted = days + 719_468;
@@ -186,7 +191,7 @@ fn verify(args: &VerifyArgs, out: &mut Output) -> Result<u8> {
     } else {
         for (e, needed) in &report.errors {
             let needed: Vec<_> = needed.iter().map(ToString::to_string).collect();
-            out.line(format!("damaged: {e}; needed by generation {}", needed.join(", ")))?;
+            out.line(format!("damaged: {e}; used by generation {}", needed.join(", ")))?;
         }
         let read = format!(
             "{}, {}, {} read",
@@ -207,7 +212,7 @@ fn verify(args: &VerifyArgs, out: &mut Output) -> Result<u8> {
 fn prune(args: &PruneArgs, out: &mut Output) -> Result<u8> {
     let pruned = Backups::open(&args.backup).prune(args.keep)?;
     let text = format!(
-        "{} removed, {} kept; {} that nothing needed any more removed ({})",
+        "{} removed, {} kept; {} no longer used removed ({})",
         size::plural(pruned.removed.len() as u64, "generation", "generations"),
         pruned.kept.len(),
         size::plural(pruned.files, "file", "files"),

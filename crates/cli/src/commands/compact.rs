@@ -1,4 +1,4 @@
-//! `perigee compact`: merge everything, or a range, down.
+//! `perigee compact`: merges everything, or a key range, into the deepest level.
 
 use crate::database_args::{DatabaseArg, FamilyArg, KeyFormat};
 use crate::failure::Result;
@@ -12,28 +12,28 @@ use std::time::Instant;
 
 const EXAMPLES: &str = "\
 Examples:
-  perigee compact ./db                 drops what later writes and deletes hide
+  perigee compact ./db                 drops overwritten and deleted entries
   perigee compact ./db --family tides
-  perigee compact ./db --range 2026/01 2026/02      the keys from here to there, both included
-  perigee compact ./db --range 2026/11 -            from here to the end (`-`: no bound)";
+  perigee compact ./db --range 2026/01 2026/02      a range of keys, both ends included
+  perigee compact ./db --range 2026/11 -            from this key to the end (`-`: no bound)";
 
-/// Merge every family into its deepest level
+/// Merge every column family into its deepest level
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CompactArgs {
     #[command(flatten)]
     database: DatabaseArg,
-    /// Only this family
+    /// Compact only this column family
     #[arg(long, value_name = "NAME")]
     family: Option<String>,
-    /// Only the tables that hold keys from FIRST to LAST (both included; `-`: no bound)
+    /// Compact only tables with keys from FIRST to LAST (both included; `-`: no bound)
     #[arg(long, num_args = 2, value_names = ["FIRST", "LAST"], allow_hyphen_values = true)]
     range: Option<Vec<OsString>>,
     #[command(flatten)]
     form: KeyFormat,
 }
 
-/// Compacts.
+/// Runs the compaction and prints the size before and after.
 pub fn run(args: &CompactArgs, out: &mut Output) -> Result<u8> {
     let db = args.database.open_read_write()?;
     let before = db.stats().disk_bytes;

@@ -1,5 +1,5 @@
-//! `perigee compaction-sim`: what a workload would cost with other settings, without a database:
-//! the picker of the engine on a modelled tree.
+//! `perigee compaction-sim`: simulates the cost of a workload under given settings, without a
+//! database, by running the engine's compaction picker on a model of the tree.
 
 use super::compaction_sim_html;
 use crate::failure::{Failure, Result};
@@ -20,36 +20,36 @@ const EXAMPLES: &str = "\
 Examples:
   perigee compaction-sim --workload random
   perigee compaction-sim --workload churn --keys 100000 --memtable 1MiB --level-ratio 6
-  perigee compaction-sim --workload random --picker leveled     the classical picker, to compare
+  perigee compaction-sim --workload random --picker leveled     classic leveled, for comparison
   perigee compaction-sim --workload random --background 8       compactions that cannot keep up
-  perigee compaction-sim --workload zipf --html sim.html        a chart, in one page
+  perigee compaction-sim --workload zipf --html sim.html        charts in one HTML page
 
-Sizes are relative: 400,000 entries of 100 bytes with a memtable of 4 MiB behave as 40 million with one of 400 MiB. \
-Amplifications: write: table bytes written for each byte that users write (the log adds one); read: sorted runs that a seek \
-looks into; space: bytes of tables for each byte that a reader can see, at the worst moment, compactions' outputs beside \
-their inputs included.";
+Sizes are relative: 400,000 entries of 100 bytes with a memtable of 4 MiB behave like 40 million \
+with one of 400 MiB. Write amplification is table bytes written per byte written by users (the log \
+adds one); read amplification is the number of sorted runs that a seek reads; space amplification \
+is table bytes per live byte, at its peak including the outputs of running compactions.";
 
-/// What users do.
+/// The simulated workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum WorkloadArg {
-    /// Every key once in scattered order, then uniform overwrites
+    /// Every key once in random order, then uniform overwrites
     Random,
     /// Ascending keys, each once
     Sequential,
-    /// Every key once, then overwrites of which few keys get most
+    /// Every key once, then overwrites skewed to a few hot keys
     Zipf,
-    /// Inserted at the tail, deleted at the head
+    /// Inserts at the tail, deletes at the head
     Queue,
-    /// Every key once, then deletes and inserts by turns
+    /// Every key once, then alternating deletes and inserts
     Churn,
 }
 
-/// Who picks.
+/// The compaction picker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PickerArg {
-    /// Spooky with dynamic capacities: what the engine uses
+    /// Spooky with dynamic level capacities, as in the engine
     Spooky,
-    /// Level by level, table by table, capacities fixed
+    /// Classic leveled: one table at a time, fixed level capacities
     Leveled,
 }
 
@@ -57,43 +57,43 @@ enum PickerArg {
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct CompactionSimArgs {
-    /// What users do
+    /// Workload to simulate
     #[arg(long, value_enum, default_value = "random")]
     workload: WorkloadArg,
-    /// Different keys
+    /// Number of distinct keys
     #[arg(long, default_value_t = 400_000, value_parser = clap::value_parser!(u32).range(1..=50_000_000))]
     keys: u32,
     /// Operations after the first load, as a multiple of the keys
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=80))]
     rounds: u32,
-    /// Bytes of an entry
+    /// Size of an entry
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "100")]
     entry: u64,
     /// Size at which a memtable is flushed
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "4MiB")]
     memtable: u64,
-    /// Size at which tables are cut (default: that of a memtable)
+    /// Target size of a table (default: the memtable size)
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     table_size: Option<u64>,
-    /// Up to this much data there is one level below level 0 (default: four memtables)
+    /// Data size up to which there is only one level below level 0 (default: four memtables)
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     level1: Option<u64>,
-    /// How much larger each deeper level is
+    /// Capacity ratio of adjacent levels
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(2..=100))]
     level_ratio: u64,
-    /// Runs in level 0 that start a compaction
+    /// Number of level 0 runs that triggers a compaction
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     level0_runs: u32,
-    /// Who picks
+    /// Compaction picker to simulate
     #[arg(long, value_enum, default_value = "spooky")]
     picker: PickerArg,
-    /// Bytes that compactions may write for each byte flushed; 0: they finish before the next flush
+    /// Bytes that compactions may write per byte flushed; 0: they finish before the next flush
     #[arg(long, default_value_t = 0)]
     background: u64,
-    /// How many moments to show
+    /// Number of samples to show
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     samples: u32,
-    /// Write a chart to this file, as one page of HTML
+    /// Write charts to this file, as one HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -131,7 +131,7 @@ impl CompactionSimArgs {
     }
 }
 
-/// Simulates.
+/// Runs the simulation and prints the samples.
 pub fn run(args: &CompactionSimArgs, out: &mut Output) -> Result<u8> {
     let spec = args.workload_spec();
     let total = u64::from(spec.keys) * (1 + u64::from(spec.rounds));

@@ -1,4 +1,4 @@
-//! The chart of a simulation: one page without anything from elsewhere. Pure: samples in, text out.
+//! Renders the charts of a simulation as one self-contained HTML page. Performs no I/O.
 
 use crate::size::{bytes, count};
 use perigee_tree::compact::simulate::{SimulationSample, with_previous};
@@ -8,10 +8,10 @@ const WIDTH: f64 = 1000.0;
 const HEIGHT: f64 = 220.0;
 const LEFT: f64 = 60.0;
 
-/// A line of a chart: its name, its colour and its values.
+/// A line of a chart: its label, colour and values.
 type ChartLine = (&'static str, &'static str, Vec<f64>);
 
-/// The page.
+/// Returns the HTML page.
 pub fn page(title: &str, samples: &[SimulationSample]) -> String {
     let mut out = String::from(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Compaction simulation</title>\n<style>\
@@ -22,29 +22,31 @@ pub fn page(title: &str, samples: &[SimulationSample]) -> String {
     );
     let _ = writeln!(out, "<h1>Compaction simulation: {title}</h1>");
     let pairs: Vec<(SimulationSample, &SimulationSample)> = with_previous(samples).collect();
-    let of = |f: &dyn Fn(&(SimulationSample, &SimulationSample)) -> f64| {
+    let values = |f: &dyn Fn(&(SimulationSample, &SimulationSample)) -> f64| {
         pairs.iter().map(f).collect::<Vec<f64>>()
     };
+    let total = |s: &SimulationSample| s.write_amplification(&SimulationSample::default());
     let write = [
-        ("at that time", "#2a78c8", of(&|(b, s)| s.write_amplification(b))),
-        ("so far", "#9a9a9a", of(&|(_, s)| s.write_amplification(&SimulationSample::default()))),
+        ("since the last sample", "#2a78c8", values(&|(b, s)| s.write_amplification(b))),
+        ("cumulative", "#9a9a9a", values(&|(_, s)| total(s))),
     ];
     chart(&mut out, "Write amplification", &write, samples);
     let space = [
-        ("at rest", "#2a78c8", of(&|(_, s)| s.space_amplification())),
-        ("at the worst moment", "#c8472a", of(&|(_, s)| s.peak_amplification())),
+        ("at rest", "#2a78c8", values(&|(_, s)| s.space_amplification())),
+        ("peak", "#c8472a", values(&|(_, s)| s.peak_amplification())),
     ];
     chart(&mut out, "Space amplification", &space, samples);
     chart(
         &mut out,
-        "Runs that a seek looks into",
-        &[("most", "#2a78c8", of(&|(_, s)| s.max_runs as f64))],
+        "Sorted runs read by a seek",
+        &[("maximum", "#2a78c8", values(&|(_, s)| s.max_runs as f64))],
         samples,
     );
     if let Some(last) = samples.last() {
         let _ = writeln!(
             out,
-            "<p>{} operations, {} written by users, {} by flushes, {} by {} compactions, {} moved as they were.</p>",
+            "<p>{} operations, {} written by users, {} by flushes, {} by {} compactions, {} moved \
+             without rewriting.</p>",
             count(last.ops),
             bytes(last.totals.user_bytes),
             bytes(last.totals.flushed_bytes),

@@ -1,4 +1,4 @@
-//! `perigee count`: how many entries there are, without reading separated values.
+//! `perigee count`: counts entries without reading values in value logs.
 
 use crate::database_args::{DatabaseArg, FamilyArg, KeyFormat};
 use crate::failure::Result;
@@ -14,7 +14,7 @@ Examples:
   perigee count ./db
   perigee count ./db --prefix photos/ --json     {\"count\":1234,\"key_bytes\":56789}";
 
-/// Entries between two looks at the clock.
+/// Entries between two updates of the progress bar.
 const PROGRESS_INTERVAL: u64 = 4096;
 
 /// Count entries
@@ -31,7 +31,7 @@ pub struct CountArgs {
     form: KeyFormat,
 }
 
-/// Counts.
+/// Counts the entries.
 pub fn run(args: &CountArgs, out: &mut Output) -> Result<u8> {
     let bounds = args.range.bounds(args.form)?;
     let db = args.database.open_read_only()?;

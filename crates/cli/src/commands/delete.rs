@@ -1,4 +1,4 @@
-//! `perigee delete`: remove one key, durably.
+//! `perigee delete`: removes a key, a prefix or a key range, durably.
 
 use crate::database_args::{DatabaseArg, FamilyArg, KeyFormat};
 use crate::failure::{Failure, Result};
@@ -11,10 +11,10 @@ use std::ffi::OsString;
 
 const EXAMPLES: &str = "\
 Examples:
-  perigee delete ./db moon                 no error if it is not there
-  perigee delete ./db moon --must-exist    exit code 1 if it is not there
-  perigee delete ./db 2025- --prefix       every key that starts so, in one operation
-  perigee delete ./db a --to n             every key from a up to n, without n";
+  perigee delete ./db moon                 no error if the key does not exist
+  perigee delete ./db moon --must-exist    exit code 1 if the key does not exist
+  perigee delete ./db 2025- --prefix       all keys with this prefix, in one operation
+  perigee delete ./db a --to n             all keys from a (included) to n (excluded)";
 
 /// Remove a key, or a range of keys
 #[derive(Args, Debug)]
@@ -24,16 +24,16 @@ pub struct DeleteArgs {
     database: DatabaseArg,
     /// The key
     key: OsString,
-    /// Exit with 1 if the key is not there
+    /// Exit with code 1 if the key does not exist
     #[arg(long)]
     must_exist: bool,
     /// Remove every key that starts with KEY
     #[arg(long, conflicts_with_all = ["must_exist", "to", "single"])]
     prefix: bool,
-    /// Remove every key from KEY up to this one, which stays
+    /// Remove every key from KEY up to this one, which is kept
     #[arg(long, value_name = "END", conflicts_with_all = ["must_exist", "single"])]
     to: Option<OsString>,
-    /// Remove a key that was put only once: its place is reclaimed sooner
+    /// Use a single delete, for a key that was put only once: its space is reclaimed sooner
     #[arg(long)]
     single: bool,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub struct DeleteArgs {
     form: KeyFormat,
 }
 
-/// Removes the key.
+/// Removes the key, prefix or range.
 pub fn run(args: &DeleteArgs, out: &mut Output) -> Result<u8> {
     let key = args.form.parse_key(&args.key)?;
     let db = args.database.open_read_write()?;

@@ -1,4 +1,5 @@
-//! `perigee explain`: what a `get` of one key asks, and what it costs.
+//! `perigee explain`: shows which memtables, files, filters and blocks a `get` of one key reads,
+//! with the cost of each.
 
 use crate::database_args::{DatabaseArg, FamilyArg, KeyFormat};
 use crate::failure::{EXIT_MISSING, Result};
@@ -13,11 +14,11 @@ const EXAMPLES: &str = "\
 Examples:
   perigee explain ./db moon
   perigee explain ./db --family tides 06:12 --json
-  perigee explain ./db --hex 00ff10 --again    once more, when the blocks are in the cache
+  perigee explain ./db --hex 00ff10 --again    with the blocks already in the cache
 
-Exit code 1 if the key is not there.";
+Exit code 1 if the key does not exist.";
 
-/// Show which memtables, files, filters and blocks a get of a key asks, and what each costs
+/// Show which memtables, files, filters and blocks a get of a key reads, and the cost of each
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ExplainArgs {
@@ -29,12 +30,12 @@ pub struct ExplainArgs {
     family: FamilyArg,
     #[command(flatten)]
     form: KeyFormat,
-    /// Read the key once before, so that its blocks are in the cache
+    /// Read the key once beforehand, so that its blocks are in the cache
     #[arg(long)]
     again: bool,
 }
 
-/// Explains.
+/// Prints the steps of the lookup.
 pub fn run(args: &ExplainArgs, out: &mut Output) -> Result<u8> {
     let key = args.form.parse_key(&args.key)?;
     let db = args.database.open_read_only()?;
@@ -75,7 +76,7 @@ fn explanation_json(e: &Explanation) -> Value {
 
 fn print_explanation(e: &Explanation, out: &mut Output) -> Result<()> {
     let mut t =
-        table(&[">", "asked", ">level", ">run", "filter", "block", ">read", "answer", ">time"]);
+        table(&[">", "source", ">level", ">run", "filter", "block", ">read", "outcome", ">time"]);
     for (i, s) in e.steps.iter().enumerate() {
         let number = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
         let block = match s.block {
@@ -100,6 +101,6 @@ fn print_explanation(e: &Explanation, out: &mut Output) -> Result<()> {
     }
     out.line(t.trim_fmt())?;
     let read: u64 = e.steps.iter().map(|s| s.bytes_read).sum();
-    let answer = e.value_bytes.map_or("not there".to_owned(), |n| format!("a value of {n} bytes"));
-    out.line(format!("{answer}; {} read from files", bytes(read)))
+    let result = e.value_bytes.map_or("not found".to_owned(), |n| format!("a value of {n} bytes"));
+    out.line(format!("{result}; {} read from files", bytes(read)))
 }

@@ -1,4 +1,4 @@
-//! `perigee families`: list, create, rename, clone, clear and drop column families.
+//! `perigee families`: lists, creates, renames, clones, clears and drops column families.
 
 use crate::database_args::DatabaseArg;
 use crate::failure::{Failure, Result};
@@ -13,8 +13,8 @@ Examples:
   perigee families ./db --create tides
   perigee families ./db --rename tides tide-tables
   perigee families ./db --clone tides tides-2026     cheap: the files are shared
-  perigee families ./db --clear tides       everything in it at once
-  perigee families ./db --drop tides        with everything in it";
+  perigee families ./db --clear tides       removes all its entries in one operation
+  perigee families ./db --drop tides        removes it and all its entries";
 
 /// List, create, rename, clone, clear or drop column families
 #[derive(Args, Debug)]
@@ -22,32 +22,32 @@ Examples:
 pub struct FamiliesArgs {
     #[command(flatten)]
     database: DatabaseArg,
-    /// Make a family
+    /// Create a column family
     #[arg(long, value_name = "NAME", group = "act")]
     create: Option<String>,
-    /// Give a family another name
+    /// Rename a column family
     #[arg(long, num_args = 2, value_names = ["NAME", "NEW"], group = "act")]
     rename: Option<Vec<String>>,
-    /// Make a family that begins with what another one holds
+    /// Create a column family with the contents of another
     #[arg(long, num_args = 2, value_names = ["NAME", "NEW"], group = "act")]
     clone: Option<Vec<String>>,
-    /// Remove everything in a family, and keep the family
+    /// Remove all entries of a column family, but keep the column family
     #[arg(long, value_name = "NAME", group = "act")]
     clear: Option<String>,
-    /// Remove a family with everything in it
+    /// Remove a column family and all its entries
     #[arg(long, value_name = "NAME", group = "act")]
     drop: Option<String>,
 }
 
 impl FamiliesArgs {
-    /// Returns true if the arguments ask for a change, not only for the list.
+    /// Returns true if the arguments request a change, not only the list.
     fn has_change(&self) -> bool {
         let by_name = self.create.is_some() || self.clear.is_some() || self.drop.is_some();
         by_name || self.rename.is_some() || self.clone.is_some()
     }
 }
 
-/// Changes what is asked, then lists.
+/// Makes the requested change, then prints the list.
 pub fn run(args: &FamiliesArgs, out: &mut Output) -> Result<u8> {
     let db = if args.has_change() {
         args.database.open_read_write()?
@@ -74,13 +74,14 @@ pub fn run(args: &FamiliesArgs, out: &mut Output) -> Result<u8> {
     Ok(0)
 }
 
-/// Says how to find out which families there are.
-fn with_list_hint(name: &str, done: perigee::Result<()>) -> Result<()> {
-    done.map_err(|e| match e.kind() {
-        ErrorKind::NotFound => {
-            Failure::other(ErrorKind::NotFound.name(), format!("no family called {name:?}"))
-                .hint("`perigee families DB` lists them")
-        }
+/// Replaces a `NotFound` error by one with a hint how to list the column families.
+fn with_list_hint(name: &str, result: perigee::Result<()>) -> Result<()> {
+    result.map_err(|e| match e.kind() {
+        ErrorKind::NotFound => Failure::other(
+            ErrorKind::NotFound.name(),
+            format!("there is no column family {name:?}"),
+        )
+        .hint("`perigee families DB` lists them"),
         _ => e.into(),
     })
 }

@@ -1,4 +1,4 @@
-//! `perigee get`: the value of one key, byte for byte.
+//! `perigee get`: prints the value of one key, byte for byte.
 
 use crate::database_args::{DatabaseArg, FamilyArg, KeyFormat};
 use crate::failure::{Failure, Result};
@@ -10,11 +10,11 @@ use std::ffi::OsString;
 
 const EXAMPLES: &str = "\
 Examples:
-  perigee get ./db moon                    the bytes go to stdout; exit code 1 if there are none
+  perigee get ./db moon                    prints the value; exit code 1 if there is no such key
   perigee get ./db photos/a.jpg > a.jpg
   perigee get ./db --hex 00ff10 --json     {\"key_base64\":...,\"value\":...}";
 
-/// Print the value of a key, as it is
+/// Print the value of a key, byte for byte
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct GetArgs {

@@ -1,4 +1,4 @@
-//! `perigee levels`: the shape of the trees.
+//! `perigee levels`: shows the levels of each column family and their files.
 
 use crate::database_args::DatabaseArg;
 use crate::failure::{Failure, Result};
@@ -13,14 +13,14 @@ use std::path::PathBuf;
 const EXAMPLES: &str = "\
 Examples:
   perigee levels ./db
-  perigee levels ./db --files        one line for each table file
+  perigee levels ./db --files        one line per table file
   perigee levels ./db --family tides --json
-  perigee levels ./db --html levels.html     a picture of them, in one page";
+  perigee levels ./db --html levels.html     a diagram, as one HTML page";
 
-/// Longest key that the table of files shows in full.
+/// Maximum length of a key that the table of files shows in full, in bytes.
 const KEY_WIDTH: usize = 24;
 
-/// Show the levels of the tree, and the files in them
+/// Show the levels of the tree and their files
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct LevelsArgs {
@@ -29,10 +29,10 @@ pub struct LevelsArgs {
     /// Show each table file
     #[arg(long)]
     files: bool,
-    /// Write a picture of the levels to this file, as one page of HTML
+    /// Write a diagram of the levels to this file, as one HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Only this family
+    /// Show only this column family
     #[arg(long, value_name = "NAME")]
     family: Option<String>,
 }
@@ -105,8 +105,8 @@ fn levels_table(families: &[FamilyStats], out: &mut Output) -> Result<()> {
     out.line(t.trim_fmt())
 }
 
-/// How full a level is: at 100 % it wants a compaction. Level 0 counts runs; the others' capacities
-/// follow the last level.
+/// Returns the fill of a level; a compaction is due at 100 %. Level 0 is measured in runs; the
+/// capacities of the other levels derive from the size of the last level.
 fn fill_percent(family: &FamilyStats, l: &LevelStats) -> String {
     let o = &family.options;
     let last = family.levels.last().map_or((0, 0), |l| (l.level, l.bytes));
@@ -161,7 +161,7 @@ fn short_key(key: &[u8]) -> String {
     }
 }
 
-/// A family with its levels, as `stats --json` has it too.
+/// Returns a column family with its levels as JSON; also used by `stats --json`.
 pub fn family_json(f: &FamilyStats) -> Value {
     let o = &f.options;
     json!({

@@ -1,5 +1,5 @@
-//! A picture of the levels: one page without anything from elsewhere, one SVG for each family.
-//! Pure: statistics in, text out.
+//! Renders the levels as one self-contained HTML page with one SVG per column family. Performs no
+//! I/O.
 
 use crate::size::{bytes, count};
 use crate::text::escape;
@@ -11,14 +11,13 @@ const WIDTH: f64 = 1000.0;
 const ROW: f64 = 34.0;
 const LEFT: f64 = 110.0;
 
-/// Text as HTML.
+/// Escapes text for HTML.
 fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// The page. Files stand where their keys are: the width between two neighbouring ends of tables is
-/// the same everywhere, so that tables one above the other overlap in keys where they overlap in
-/// the picture.
+/// Returns the HTML page. The x axis is the key space: the distance between two adjacent bounds of
+/// tables is constant, so boxes overlap horizontally exactly where their key ranges overlap.
 pub fn page(path: &str, families: &[FamilyStats], files: &[FileStats]) -> String {
     let mut out = String::from(
         "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>Perigee levels</title>\n<style>\
@@ -30,9 +29,9 @@ pub fn page(path: &str, families: &[FamilyStats], files: &[FileStats]) -> String
     );
     let _ = writeln!(out, "<h1>Levels of {}</h1>", escape_html(path));
     out.push_str(
-        "<p>Each box is a table: its place and width are its keys (from the smallest on the left to the largest), the \
-         darker the more bytes; redder means more tombstones. Boxes above each other share keys. Point at one for its \
-         figures.</p>\n",
+        "<p>Each box is a table. Its horizontal extent is its key range, from the smallest key on \
+         the left to the largest on the right. Darker boxes hold more bytes, redder ones more \
+         tombstones. Boxes above each other overlap in keys. Hover over a box for details.</p>\n",
     );
     for family in families {
         let own: Vec<&FileStats> = files.iter().filter(|f| f.family == family.name).collect();
@@ -49,17 +48,17 @@ fn write_family_svg(out: &mut String, family: &FamilyStats, files: &[&FileStats]
     if files.is_empty() {
         return;
     }
-    // The ends of all tables, in key order as far as bytes tell it (other orders look shuffled, and
-    // are still right).
-    let ends: Vec<&[u8]> = files
+    // The bounds of all tables, sorted bytewise. Under another comparator the diagram is correct,
+    // but does not show the keys in their order.
+    let bounds: Vec<&[u8]> = files
         .iter()
         .flat_map(|f| [f.first_key.as_slice(), f.last_key.as_slice()])
         .collect::<BTreeSet<_>>()
         .into_iter()
         .collect();
     let x = |key: &[u8]| {
-        let at = ends.binary_search(&key).unwrap_or_else(|i| i);
-        LEFT + (WIDTH - LEFT) * at as f64 / ends.len().max(2).saturating_sub(1) as f64
+        let index = bounds.binary_search(&key).unwrap_or_else(|i| i);
+        LEFT + (WIDTH - LEFT) * index as f64 / bounds.len().max(2).saturating_sub(1) as f64
     };
     let mut rows: Vec<(u8, u64)> = files.iter().map(|f| (f.level, f.run)).collect();
     rows.sort_by_key(|(level, run)| (*level, std::cmp::Reverse(*run)));
@@ -88,7 +87,7 @@ fn write_family_svg(out: &mut String, family: &FamilyStats, files: &[&FileStats]
     out.push_str("</svg>\n");
 }
 
-/// Blue turning red with the share of tombstones, darker with the bytes.
+/// Returns the colour of a box: from blue to red with the share of tombstones, darker with size.
 fn file_color(f: &FileStats, largest: u64) -> String {
     let share = f.tombstones as f64 / f.entries.max(1) as f64;
     let light = 75.0 - 35.0 * (f.bytes as f64 / largest as f64).sqrt();
@@ -97,7 +96,8 @@ fn file_color(f: &FileStats, largest: u64) -> String {
 
 fn describe_file(f: &FileStats) -> String {
     format!(
-        "{}: {}, {} entries, {} tombstones, sequences {} to {}, {} in value logs; keys {} to {}",
+        "{}: {}, {} entries, {} tombstones, sequence numbers {} to {}, {} in value logs; keys {} to \
+         {}",
         f.file,
         bytes(f.bytes),
         count(f.entries),

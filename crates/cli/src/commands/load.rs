@@ -1,5 +1,5 @@
-//! `perigee load`: the same inputs as `import`, as one bulk load: past the log, visible and durable
-//! all at once.
+//! `perigee load`: reads the same inputs as `import` as one bulk load, which bypasses the log and
+//! becomes visible and durable atomically.
 
 use crate::commands::import::loader::{Loader, LoaderSettings};
 use crate::commands::import::{InputArgs, summary_json, summary_text};
@@ -15,15 +15,16 @@ use std::time::Instant;
 const EXAMPLES: &str = "\
 Examples:
   perigee load ./db events.jsonl --key id --family events
-  perigee load ./db entries.jsonl --format entries    what `scan --json` and `export` wrote
+  perigee load ./db entries.jsonl --format entries    output of `scan --json` and `export`
   perigee load ./db people.csv --key email
   zcat big.tsv.gz | perigee load ./db - --format tsv --memory 1GiB
 
-Everything becomes visible at once when the load ends, or nothing does: a load that is killed is simply run again. Input \
-sorted by key is written once; other input is sorted in the database directory first, which needs its size again as free \
-space. Of a key that comes twice the last value stays. `import` is the command for many commits on the way.";
+The load is atomic: all entries become visible when it finishes, or none do, so a killed load can \
+simply be run again. Input sorted by key is written once; other input is first sorted in the \
+database directory, which needs free space of the size of the input. If a key occurs twice, its \
+last value is kept. To commit in many batches, use `import`.";
 
-/// Read files, CSV, TSV or JSON lines into a database, all at once
+/// Read files, CSV, TSV or JSON lines into a database as one atomic bulk load
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct LoadArgs {
@@ -31,15 +32,15 @@ pub struct LoadArgs {
     database: DatabaseArg,
     #[command(flatten)]
     input: InputArgs,
-    /// Memory in which entries are gathered and sorted, at most an eighth of the memory budget
+    /// Memory to collect and sort entries in, at most an eighth of the memory budget
     #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = parse_bytes)]
     memory: u64,
-    /// Stop at the first file or row that cannot be loaded; nothing is loaded then
+    /// Stop at the first file or row that cannot be loaded, and load nothing
     #[arg(long)]
     strict: bool,
 }
 
-/// Loads everything, tells what was done.
+/// Loads all inputs and prints a summary.
 pub fn run(args: &LoadArgs, out: &mut Output) -> Result<u8> {
     let inputs = args.input.paths_with_formats()?;
     let started = Instant::now();
@@ -56,16 +57,16 @@ pub fn run(args: &LoadArgs, out: &mut Output) -> Result<u8> {
     let memory = usize::try_from(args.memory).unwrap_or(usize::MAX);
     let mut loader = Loader::new(&db, family, settings, out).with_bulk_load(memory)?;
     args.input.read_inputs(&inputs, &mut loader)?;
-    let tally = loader.finish()?;
+    let counts = loader.finish()?;
     let stats = db.stats();
     db.close()?;
     let seconds = started.elapsed().as_secs_f64();
     if out.json {
-        let mut summary = summary_json(&tally, seconds, &stats);
+        let mut summary = summary_json(&counts, seconds, &stats);
         out.json_line(&json!({"loaded": summary["imported"].take()}))?;
     } else {
         out.line(
-            summary_text(&tally, seconds, stats.disk_bytes).replacen("imported", "loaded", 1),
+            summary_text(&counts, seconds, stats.disk_bytes).replacen("imported", "loaded", 1),
         )?;
     }
     Ok(0)

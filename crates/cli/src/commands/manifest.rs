@@ -1,5 +1,5 @@
-//! `perigee manifest`: the history of a database, edit by edit. Reads the file alone: no lock, no
-//! engine, nothing written.
+//! `perigee manifest`: shows the history of a database, edit by edit. Reads the manifest file
+//! directly: takes no lock, opens no engine, writes nothing.
 
 use crate::database_args::{DatabaseArg, check_existing};
 use crate::failure::{EXIT_DAMAGED, Failure, Result};
@@ -17,26 +17,26 @@ use super::dump::manifest_edit::{self, EditField};
 
 const EXAMPLES: &str = "\
 Examples:
-  perigee manifest ./db                  one line for each change, oldest first
+  perigee manifest ./db                  one line per change, oldest first
   perigee manifest ./db --last 5
-  perigee manifest ./db --json           one JSON line for each edit
+  perigee manifest ./db --json           one JSON line per edit
 
-The first edit is the whole state as it was when the manifest was written anew (at every open, and when it has grown \
-large); the others are what happened since. `dump DB MANIFEST` shows every field. Works while another process has the \
-database open.";
+The first edit is the whole state at the time the manifest was rewritten (at every open, and when \
+it has grown large); the others are the changes since. `dump DB MANIFEST` shows every field. Works \
+while another process has the database open.";
 
-/// Show the history of the database: every edit of its manifest
+/// Show the history of the database: every edit in its manifest
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ManifestArgs {
     #[command(flatten)]
     database: DatabaseArg,
-    /// Only the last N edits
+    /// Show only the last N edits
     #[arg(long, value_name = "N")]
     last: Option<usize>,
 }
 
-/// Shows the edits.
+/// Prints the edits.
 pub fn run(args: &ManifestArgs, out: &mut Output) -> Result<u8> {
     check_existing(&args.database.db)?;
     let dir = Env::real().fs.open_dir(&args.database.db, DirOpenMode::Existing)?;
@@ -67,11 +67,16 @@ pub fn run(args: &ManifestArgs, out: &mut Output) -> Result<u8> {
     match bad {
         None => Ok(0),
         Some(bad) if bad.is_truncated => {
-            eprintln!("perigee: the last record is cut short: a crash, or being written now");
+            eprintln!(
+                "perigee: the last record is truncated: by a crash, or because it is being written"
+            );
             Ok(0)
         }
         Some(bad) => {
-            eprintln!("perigee: {} (`perigee dump DB MANIFEST` reads on behind it)", bad.error);
+            eprintln!(
+                "perigee: {} (`perigee dump DB MANIFEST` skips the damage and continues)",
+                bad.error
+            );
             Ok(EXIT_DAMAGED)
         }
     }
@@ -86,7 +91,7 @@ fn edit_json(number: u64, offset: u64, fields: &[EditField]) -> Value {
     json!({"edit": number, "offset": offset, "fields": fields.iter().map(field).collect::<Vec<_>>()})
 }
 
-/// What a field says, in words; nothing for what only counts.
+/// Describes a field in words; `None` for mere counters.
 fn describe_field(f: &EditField) -> Option<String> {
     let text = |name: &str| match f.values.iter().find(|(n, _)| *n == name).map(|(_, v)| v) {
         Some(Value::String(s)) => s.clone(),
@@ -114,18 +119,26 @@ fn describe_field(f: &EditField) -> Option<String> {
         "vlog added" => format!("+{} ({} bytes)", file(FileKind::Vlog), text("bytes")),
         "vlog removed" => format!("-{}", file(FileKind::Vlog)),
         "stamp" => {
-            format!("{} written as operation {}", file(FileKind::Klog), text("seq of all entries"))
+            format!(
+                "{} written with sequence number {}",
+                file(FileKind::Klog),
+                text("seq of all entries")
+            )
         }
         "compaction filter" if text("name").is_empty() => {
-            format!("family {} has no compaction filter any more", text("family"))
+            format!("family {} no longer has a compaction filter", text("family"))
         }
         "compaction filter" => {
             format!("family {} has the compaction filter {}", text("family"), text("name"))
         }
-        "flushed" => format!("family {} in tables up to {}", text("family"), text("up to seq")),
-        "log added" => format!("log {} from {}", file(FileKind::Wal), text("first seq")),
+        "flushed" => {
+            format!("family {} flushed up to sequence {}", text("family"), text("up to seq"))
+        }
+        "log added" => {
+            format!("log {} added from sequence {}", file(FileKind::Wal), text("first seq"))
+        }
         "log removed" => format!("log {} no longer needed", file(FileKind::Wal)),
-        "clean close" => format!("closed cleanly at {}", text("last seq")),
+        "clean close" => format!("closed cleanly at sequence {}", text("last seq")),
         other => {
             let values: Vec<String> = f.values.iter().map(|(n, v)| format!("{n} {v}")).collect();
             format!("{other}: {}", values.join(", "))

@@ -1,4 +1,4 @@
-//! `perigee metrics`: statistics as OpenMetrics text.
+//! `perigee metrics`: prints statistics as OpenMetrics text.
 
 use crate::database_args::DatabaseArg;
 use crate::failure::Result;
@@ -14,9 +14,9 @@ Examples:
   perigee metrics ./db > /var/lib/node_exporter/perigee.prom
   perigee metrics ./db --json          the text in a JSON string
 
-The figures are those of the files, also while a program has the database open. Counters, latencies and what else \
-only that program knows are left out and named in the help of the metric perigee_read_only_open; the program itself \
-serves all of them: db.metrics().";
+The metrics describe the files, even while a program has the database open. Counters, latencies \
+and other metrics known only to that program are omitted and listed in the help of the metric \
+perigee_read_only_open. That program itself can export all of them: db.metrics().";
 
 /// Show statistics as OpenMetrics text
 #[derive(Args, Debug)]
@@ -26,7 +26,7 @@ pub struct MetricsArgs {
     database: DatabaseArg,
 }
 
-/// Shows the metrics.
+/// Prints the metrics.
 pub fn run(args: &MetricsArgs, out: &mut Output) -> Result<u8> {
     let db = args.database.open_read_only()?;
     let text = unknown_stats::remove_unknown_metrics(&db.metrics());

@@ -1,5 +1,5 @@
-//! One room for each command: its arguments, its help, its act. They share nothing but `place`,
-//! `output` and `progress`.
+//! One module per command, with its arguments, its help text and its implementation. Most share
+//! only `database_args`, `failure`, `output`, `progress`, `size` and `text`.
 
 pub mod backup;
 pub mod checkpoint;
@@ -35,7 +35,7 @@ use crate::args::Command;
 use crate::failure::Result;
 use crate::output::Output;
 
-/// Runs a command; returns the exit code of one that has nothing more to say.
+/// Runs a command and returns its exit code.
 pub fn run(command: Command, out: &mut Output) -> Result<u8> {
     match command {
         Command::Import(args) => import::run(&args, out),

@@ -1,5 +1,5 @@
-//! `perigee options`: the options a database has, and what each trades; or options from a file,
-//! stored with it.
+//! `perigee options`: shows the options of a database with the trade-off of each, or stores options
+//! from a file.
 
 use crate::database_args::{DatabaseArg, check_existing};
 use crate::failure::Result;
@@ -13,35 +13,35 @@ const EXAMPLES: &str = "\
 Examples:
   perigee options ./db
   perigee options ./db --toml > perigee.toml
-  perigee options ./db --apply perigee.toml      stored with the families, for new files";
+  perigee options ./db --apply perigee.toml      stored; apply to new files";
 
-/// Show the options of a database and what each trades, or store options from a file
+/// Show the options of a database and the trade-off of each, or store options from a file
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct OptionsArgs {
     #[command(flatten)]
     database: DatabaseArg,
-    /// Print them as an options file
+    /// Print the options as an options file
     #[arg(long, conflicts_with = "json")]
     toml: bool,
-    /// Open the database with the options of this file: those of families are stored
+    /// Open the database with the options of this file, and store those of the column families
     #[arg(long, value_name = "FILE")]
     apply: Option<PathBuf>,
 }
 
-/// Opens, perhaps with a file's options, and shows what holds then.
+/// Opens the database, with the options file if one is given, and prints the effective options.
 pub fn run(args: &OptionsArgs, out: &mut Output) -> Result<u8> {
     let db = match &args.apply {
         None => args.database.open_read_only()?,
         Some(file) => {
             let options = Options::load(file)?;
             check_existing(&args.database.db)?;
-            // What the file says of the open itself does not keep it from being stored.
+            // Options of the file that restrict the open must not prevent storing the others.
             let options = options.create_if_missing(false).error_if_exists(false);
             Db::open(&args.database.db, options.read_only(false).salvage_readonly(false))?
         }
     };
-    // How the tool opened it is no option of the database.
+    // Undo the options that only result from how the tool opens the database.
     let options = db.options().read_only(false).create_if_missing(true);
     let changed = db.stats().recovery.changed_options;
     db.close()?;
@@ -62,7 +62,7 @@ pub fn run(args: &OptionsArgs, out: &mut Output) -> Result<u8> {
         return Ok(0);
     }
     changed.iter().try_for_each(|line| out.line(format!("changed {line}")))?;
-    print_options(out, "database (not stored: each program gives its own)", &options.values())?;
+    print_options(out, "database (not stored: each program sets its own)", &options.values())?;
     for (name, o) in options
         .default_family
         .iter()
@@ -71,7 +71,7 @@ pub fn run(args: &OptionsArgs, out: &mut Output) -> Result<u8> {
     {
         print_options(
             out,
-            &format!("family {}", crate::text::escape(name.as_bytes())),
+            &format!("column family {}", crate::text::escape(name.as_bytes())),
             &o.values(),
         )?;
     }
@@ -86,7 +86,7 @@ fn options_json(values: &[OptionValue]) -> Value {
 
 fn print_options(out: &mut Output, title: &str, values: &[OptionValue]) -> Result<()> {
     out.line(title)?;
-    let mut rows = table(&["option", "value", "default", "what it trades"]);
+    let mut rows = table(&["option", "value", "default", "trade-off"]);
     let bare = |text: &str| text.trim_matches('"').to_owned();
     for o in values {
         let default = if o.value == o.default { "same".to_owned() } else { bare(&o.default) };

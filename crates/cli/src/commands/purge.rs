@@ -1,4 +1,4 @@
-//! `perigee purge`: reclaim everything that can be reclaimed.
+//! `perigee purge`: reclaims the space of all deleted and overwritten entries.
 
 use crate::database_args::{DatabaseArg, FamilyArg};
 use crate::failure::Result;
@@ -13,20 +13,21 @@ Examples:
   perigee purge ./db
   perigee purge ./db --family tides --json
 
-As `compact`, and every value log that holds any garbage is rewritten: it costs more and leaves nothing.";
+Like `compact`, but also rewrites every value log that contains garbage: it costs more, and no \
+garbage remains.";
 
-/// Reclaim everything that deletes and overwrites left behind
+/// Reclaim all space used by deleted and overwritten entries
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct PurgeArgs {
     #[command(flatten)]
     database: DatabaseArg,
-    /// Only this family
+    /// Purge only this column family
     #[arg(long, value_name = "NAME")]
     family: Option<String>,
 }
 
-/// Purges.
+/// Runs the purge and prints the size before and after.
 pub fn run(args: &PurgeArgs, out: &mut Output) -> Result<u8> {
     let db = args.database.open_read_write()?;
     let before = db.stats().disk_bytes;
@@ -38,8 +39,8 @@ pub fn run(args: &PurgeArgs, out: &mut Output) -> Result<u8> {
     let after = db.stats().disk_bytes;
     db.close()?;
     let seconds = started.elapsed().as_secs_f64();
-    let (was, is) = (size::bytes(before), size::bytes(after));
     let value = json!({"bytes_before": before, "bytes_after": after, "seconds": seconds});
-    out.json_or_text(&value, format!("purged: {was} before, {is} after, in {seconds:.1} s"))?;
+    let (before, after) = (size::bytes(before), size::bytes(after));
+    out.json_or_text(&value, format!("purged: {before} before, {after} after, in {seconds:.1} s"))?;
     Ok(0)
 }

@@ -1,4 +1,4 @@
-//! `perigee put`: set one key, durably.
+//! `perigee put`: sets one key, durably.
 
 use crate::database_args::{DatabaseArg, FamilyArg, KeyFormat};
 use crate::failure::{Failure, Result};
@@ -17,9 +17,9 @@ use std::time::Duration;
 
 const EXAMPLES: &str = "\
 Examples:
-  perigee put ./db moon full               creates the database if there is none
-  perigee put ./db photos/a.jpg - < a.jpg  the value comes from stdin
-  perigee put ./db session x --ttl 1h      gone in an hour
+  perigee put ./db moon full               creates the database if it does not exist
+  perigee put ./db photos/a.jpg - < a.jpg  reads the value from stdin
+  perigee put ./db session x --ttl 1h      expires in an hour
   perigee put ./db --escaped 'a\\0b' x      a key with a NUL byte";
 
 /// Set a key to a value
@@ -33,7 +33,7 @@ pub struct PutArgs {
     /// The value, or - to read it from stdin
     #[arg(allow_hyphen_values = true)]
     value: OsString,
-    /// The key is gone after this time, such as 90s, 1h or 7d; a number alone is seconds
+    /// Time after which the key expires, such as 90s, 1h or 7d; a number without a unit is seconds
     #[arg(long, value_name = "DURATION", value_parser = parse_seconds)]
     ttl: Option<Duration>,
     #[command(flatten)]
@@ -42,7 +42,7 @@ pub struct PutArgs {
     form: KeyFormat,
 }
 
-/// Sets the key; when it returns, the write survives a power cut.
+/// Sets the key. When this returns, the write survives a power failure.
 pub fn run(args: &PutArgs, out: &mut Output) -> Result<u8> {
     let key = args.form.parse_key(&args.key)?;
     let value = if args.value == "-" { read_stdin()? } else { args.value.as_bytes().to_vec() };

@@ -1,4 +1,4 @@
-//! `perigee repair`: a new database of what can be read of a damaged one.
+//! `perigee repair`: creates a new database from everything readable in a damaged one.
 
 use crate::failure::{EXIT_DAMAGED, Result};
 use crate::output::Output;
@@ -13,24 +13,24 @@ use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
-  perigee repair ./db ./mended           exit code 0: nothing was lost; 3: what was lost is listed
-  perigee repair ./db ./mended --json
+  perigee repair ./db ./repaired         exit code 0: nothing was lost; 3: losses are listed
+  perigee repair ./db ./repaired --json
 
-The source is never changed. A backup (`perigee restore`) is better, where there is one.";
+The source is never changed. If there is a backup, prefer `perigee restore`.";
 
-/// Make a new database of everything that can be read of a damaged one
+/// Create a new database from everything readable in a damaged one
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct RepairArgs {
     /// Directory of the damaged database
     #[arg(value_name = "SRC")]
     source: PathBuf,
-    /// Where to make the new one: a directory that does not exist or is empty
+    /// Directory of the new database: it must not exist or be empty
     #[arg(value_name = "DST")]
     target: PathBuf,
 }
 
-/// Repairs.
+/// Runs the repair and prints what was recovered and lost.
 pub fn run(args: &RepairArgs, out: &mut Output) -> Result<u8> {
     let mut progress = Progress::bytes("reading", 0);
     let report = repair_in(&Env::real(), &args.source, &args.target, |done, total| {
@@ -47,8 +47,8 @@ pub fn run(args: &RepairArgs, out: &mut Output) -> Result<u8> {
 }
 
 fn print_report(report: &RepairReport, out: &mut Output) -> Result<()> {
-    for piece in &report.lost {
-        out.line(format!("lost: {}{}", piece.error, piece_details(piece)))?;
+    for loss in &report.lost {
+        out.line(format!("lost: {}{}", loss.error, loss_details(loss)))?;
     }
     for warning in &report.warnings {
         out.line(format!("warning: {warning}"))?;
@@ -66,29 +66,29 @@ fn print_report(report: &RepairReport, out: &mut Output) -> Result<()> {
         size::plural(report.log_records, "log record", "log records"),
         match report.lost.len() as u64 {
             0 => "nothing was lost".to_owned(),
-            n => format!("{}, listed above", size::plural(n, "damaged place", "damaged places")),
+            n => format!("{}, listed above", size::plural(n, "loss", "losses")),
         }
     ))
 }
 
-fn piece_details(piece: &DataLoss) -> String {
+fn loss_details(loss: &DataLoss) -> String {
     let mut text = String::new();
-    if let Some(family) = &piece.family {
-        text += &format!("; family {}", escape(family.as_bytes()));
+    if let Some(family) = &loss.family {
+        text += &format!("; column family {}", escape(family.as_bytes()));
     }
-    if let Some(bytes) = piece.bytes {
+    if let Some(bytes) = loss.bytes {
         text += &format!("; {}", size::bytes(bytes));
     }
-    if let Some(entries) = piece.entries {
+    if let Some(entries) = loss.entries {
         text += &format!("; {}", size::plural(entries, "entry", "entries"));
     }
-    if let Some((first, last)) = piece.sequences {
+    if let Some((first, last)) = loss.sequences {
         let last = last.map_or_else(|| "the end".to_owned(), |last| last.to_string());
-        text += &format!("; operations {first} to {last}");
+        text += &format!("; sequence numbers {first} to {last}");
     }
-    if piece.first_key.is_some() || piece.last_key.is_some() {
+    if loss.first_key.is_some() || loss.last_key.is_some() {
         let show = |key: &Option<Vec<u8>>| key.as_ref().map_or_else(|| "?".into(), |k| escape(k));
-        text += &format!("; keys {} to {}", show(&piece.first_key), show(&piece.last_key));
+        text += &format!("; keys {} to {}", show(&loss.first_key), show(&loss.last_key));
     }
     text
 }

@@ -1,4 +1,4 @@
-//! `perigee scan`: entries in key order, within bounds, in either direction.
+//! `perigee scan`: prints entries in key order, within bounds, in either direction.
 
 use crate::database_args::{DatabaseArg, FamilyArg, KeyFormat};
 use crate::failure::{Failure, Result};
@@ -18,9 +18,9 @@ Examples:
   perigee scan ./db --reverse --limit 1           the last entry
   perigee scan ./db --json > entries.jsonl        `perigee import --format entries` reads it back
 
-Bytes that do not print are shown as \\xNN, here and in keys given with --escaped.";
+Non-printable bytes are shown as \\xNN; --escaped accepts the same notation for keys.";
 
-/// Bytes of a value shown unless `--values` is given.
+/// Bytes of a value that are shown without `--values`.
 const PREVIEW_BYTES: usize = 64;
 
 /// List entries in key order
@@ -31,16 +31,16 @@ pub struct ScanArgs {
     database: DatabaseArg,
     #[command(flatten)]
     range: RangeArgs,
-    /// At most so many entries
+    /// Print at most N entries
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
-    /// From the last to the first
+    /// Print entries in reverse order
     #[arg(long)]
     reverse: bool,
-    /// Keys alone; separated values are not even read
+    /// Print only keys; does not read values in value logs
     #[arg(long, conflicts_with = "values")]
     keys_only: bool,
-    /// Values in full
+    /// Print values in full
     #[arg(long)]
     values: bool,
     #[command(flatten)]
@@ -49,33 +49,33 @@ pub struct ScanArgs {
     form: KeyFormat,
 }
 
-/// Which keys.
+/// The range of keys.
 #[derive(Args, Debug)]
 pub struct RangeArgs {
-    /// Keys that start with this
+    /// Only keys with this prefix
     #[arg(long, value_name = "PREFIX", conflicts_with_all = ["from", "to"])]
     pub prefix: Option<OsString>,
-    /// First key
+    /// First key, included
     #[arg(long, value_name = "KEY")]
     pub from: Option<OsString>,
-    /// First key that is left out
+    /// End of the range, excluded
     #[arg(long, value_name = "KEY")]
     pub to: Option<OsString>,
 }
 
-/// Bounds of keys.
+/// Lower and upper bound of keys.
 pub type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 impl RangeArgs {
-    /// The bounds that the arguments describe.
+    /// Returns the bounds that the arguments describe.
     pub fn bounds(&self, form: KeyFormat) -> Result<Bounds> {
         if let Some(prefix) = &self.prefix {
             return Ok(prefix_bounds(form.parse_key(prefix)?));
         }
-        let read = |arg: &Option<OsString>| arg.as_ref().map(|k| form.parse_key(k)).transpose();
-        let (from, to) = (read(&self.from)?, read(&self.to)?);
+        let parse = |arg: &Option<OsString>| arg.as_ref().map(|k| form.parse_key(k)).transpose();
+        let (from, to) = (parse(&self.from)?, parse(&self.to)?);
         if from.is_some() && to.is_some() && from > to {
-            return Err(Failure::usage("--from lies behind --to"));
+            return Err(Failure::usage("--from is greater than --to"));
         }
         Ok((
             from.map_or(Bound::Unbounded, Bound::Included),
@@ -84,13 +84,13 @@ impl RangeArgs {
     }
 }
 
-/// The bounds of all keys with that prefix.
+/// Returns the bounds of all keys with a prefix.
 pub fn prefix_bounds(prefix: Vec<u8>) -> Bounds {
     let end = prefix_end(&prefix).map_or(Bound::Unbounded, Bound::Excluded);
     (Bound::Included(prefix), end)
 }
 
-/// Lists the entries.
+/// Prints the entries.
 pub fn run(args: &ScanArgs, out: &mut Output) -> Result<u8> {
     let bounds = args.range.bounds(args.form)?;
     let db = args.database.open_read_only()?;
@@ -131,16 +131,16 @@ fn print_entry(cursor: &Cursor, args: &ScanArgs, out: &mut Output) -> Result<()>
     out.line(format!("{key}\t{value}"))
 }
 
-/// The beginning of a value, and its length if that is not all.
+/// Returns the escaped beginning of a value, with its length if it was shortened.
 pub fn preview(value: &[u8]) -> String {
     match value.get(..PREVIEW_BYTES) {
         Some(start) if value.len() > PREVIEW_BYTES => {
-            // A character cut in two would show as broken bytes.
-            let whole = match std::str::from_utf8(start) {
+            // Do not split a character, which would show as invalid bytes.
+            let shown = match std::str::from_utf8(start) {
                 Err(e) if e.error_len().is_none() => &start[..e.valid_up_to()],
                 _ => start,
             };
-            format!("{}... ({} bytes)", escape(whole), value.len())
+            format!("{}... ({} bytes)", escape(shown), value.len())
         }
         _ => escape(value),
     }

@@ -1,5 +1,5 @@
-//! `perigee sst`: the properties of one klog or vlog. Reads the file alone: no lock, no engine,
-//! nothing written.
+//! `perigee sst`: shows the properties of one klog or vlog. Reads the file directly: takes no lock,
+//! opens no engine, writes nothing.
 
 use crate::failure::{Failure, Result, show_path};
 use crate::output::{Output, table};
@@ -19,13 +19,13 @@ use std::sync::Arc;
 
 const EXAMPLES: &str = "\
 Examples:
-  perigee sst ./db/000007.klog          header, properties, index, filter, versions for each key
+  perigee sst ./db/000007.klog          header, properties, index, filter, versions per key
   perigee sst ./db/000007.klog --quick  without reading its entries
   perigee sst ./db/000008.vlog --json
 
-`dump` prints what is in the file. Works while another process has the database open.";
+To print the contents of a file, use `dump`. Works while another process has the database open.";
 
-/// Look-ups of keys that are not there, for the filter's false positives.
+/// Lookups of absent keys that measure the filter's false positive rate.
 const FILTER_PROBES: u64 = 100_000;
 
 /// Show the properties of one klog or vlog
@@ -40,18 +40,18 @@ pub struct SstArgs {
     quick: bool,
 }
 
-/// One figure: its name, its value for programs, its value for people.
+/// One property: its name, its JSON value, its text for humans.
 type PropertyLine = (&'static str, Value, String);
 
-/// Shows the properties.
+/// Prints the properties.
 pub fn run(args: &SstArgs, out: &mut Output) -> Result<u8> {
     let shown = show_path(&args.file);
     let text = args.file.file_name().and_then(|n| n.to_str()).unwrap_or_default();
     let table_file = filename::parse_file_name(text)
         .filter(|(_, k)| matches!(k, FileKind::Klog | FileKind::Vlog));
     let Some((id, kind)) = table_file else {
-        return Err(Failure::usage(format!("{shown} is no klog or vlog by its name"))
-            .hint("give a file such as ./db/000007.klog; `perigee dump DB` lists them"));
+        return Err(Failure::usage(format!("{shown} does not have the name of a klog or vlog"))
+            .hint("specify a file such as ./db/000007.klog; `perigee dump DB` lists them"));
     };
     let parent = args.file.parent().filter(|p| !p.as_os_str().is_empty());
     let dir = Env::real()
@@ -157,8 +157,8 @@ fn index_lines(reader: &KlogReader, lines: &mut Vec<PropertyLine>) -> Result<()>
     Ok(())
 }
 
-/// The false positives are measured, not computed: the filter is asked for hashes that belong to no
-/// key of anybody.
+/// Adds the properties of the filter. The false positive rate is measured, not computed, with
+/// hashes of random keys.
 fn filter_lines(reader: &KlogReader, lines: &mut Vec<PropertyLine>) {
     let memory = reader.filter_bytes();
     if memory == 0 {
@@ -176,12 +176,12 @@ fn filter_lines(reader: &KlogReader, lines: &mut Vec<PropertyLine>) {
         (
             "false positive rate",
             json!(rate),
-            format!("{:.2} % of {} strange keys", rate * 100.0, count(FILTER_PROBES)),
+            format!("{:.2} % of {} random keys", rate * 100.0, count(FILTER_PROBES)),
         ),
     ]);
 }
 
-/// How many versions keys have here.
+/// Adds the number of distinct keys and a histogram of versions per key.
 fn version_lines(reader: &Arc<KlogReader>, lines: &mut Vec<PropertyLine>) -> Result<()> {
     let mut cursor = reader.cursor(false);
     let (mut keys, mut last, mut run) = (BTreeMap::<u64, u64>::new(), Vec::new(), 0);
@@ -227,7 +227,7 @@ fn vlog_lines(
         let claimed = frame::declared_frame_bytes(&head, FrameKind::Chunk)
             .map_err(|e| e.at(&file_name, offset))?;
         if claimed == 0 || offset + claimed > length {
-            let e = perigee_base::Error::corruption("a chunk ends behind its file");
+            let e = perigee_base::Error::corruption("a chunk extends beyond the end of its file");
             return Err(e.at(&file_name, offset).into());
         }
         (offset, chunks, largest) = (offset + claimed, chunks + 1, largest.max(claimed));

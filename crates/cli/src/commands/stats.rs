@@ -1,4 +1,4 @@
-//! `perigee stats`: what the database says about itself.
+//! `perigee stats`: prints the statistics of a database.
 
 use crate::database_args::DatabaseArg;
 use crate::failure::Result;
@@ -19,22 +19,23 @@ Examples:
   perigee stats ./db --json | jq .disk_bytes
   perigee stats ./db --json | jq '.families[].levels'
 
-The figures are those of the files, also while a program has the database open. Counters, latencies, memory and what \
-else only that program knows (db.stats()) are left out; in JSON they are null, and listed under `unknown`.";
+The statistics describe the files, even while a program has the database open. Counters, \
+latencies, memory and other statistics known only to that program (db.stats()) are omitted; in \
+JSON they are null and listed under `unknown`.";
 
-/// Show levels, log, sizes on disk and what recovery finds
+/// Show levels, log, sizes on disk and the result of recovery
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct StatsArgs {
     #[command(flatten)]
     database: DatabaseArg,
-    /// Show counters, memory and i/o too: of this read-only open alone, not of a program that has
-    /// the database open
+    /// Also show counters, memory and i/o of this read-only open (not of a program that has the
+    /// database open)
     #[arg(long)]
     all: bool,
 }
 
-/// Shows the statistics.
+/// Prints the statistics.
 pub fn run(args: &StatsArgs, out: &mut Output) -> Result<u8> {
     let db = args.database.open_read_only()?;
     let stats = db.stats();
@@ -52,7 +53,7 @@ pub fn run(args: &StatsArgs, out: &mut Output) -> Result<u8> {
     Ok(0)
 }
 
-/// All of it, for programs.
+/// Returns all statistics as JSON.
 pub fn stats_json(s: &Stats, path: &Path) -> Value {
     let counters: Map<String, Value> =
         s.counters.iter().map(|(n, v)| ((*n).to_owned(), json!(v))).collect();
@@ -76,7 +77,7 @@ pub fn stats_json(s: &Stats, path: &Path) -> Value {
         "families": s.families.iter().map(family_json).collect::<Vec<_>>(),
         "counters": counters,
     });
-    // What the library says beyond that, under the names it gives.
+    // Add the library's other statistics under their own names.
     if let Ok(Value::Object(all)) = serde_json::from_str(&s.to_json()) {
         for (name, more) in all {
             match (value.get_mut(&name), more) {
@@ -93,7 +94,7 @@ pub fn stats_json(s: &Stats, path: &Path) -> Value {
     value
 }
 
-/// What recovery did.
+/// Returns the recovery report as JSON.
 pub fn recovery_json(r: &RecoveryReport) -> Value {
     json!({
         "recovered_sequence": r.recovered_sequence, "replayed_operations": r.replayed_operations,
@@ -108,9 +109,10 @@ fn print_stats(s: &Stats, all: bool, out: &mut Output) -> Result<()> {
     print_families_table(s, out)?;
     out.line("")?;
     if !all {
-        let words = unknown_stats::UNKNOWN_DESCRIPTION;
+        let unknown = unknown_stats::UNKNOWN_DESCRIPTION;
         out.line(format!(
-            "not known to a read-only open (a program that has the database open knows: db.stats()): {words}"
+            "not known to a read-only open (see db.stats() in the program that has the database \
+             open): {unknown}"
         ))?;
         return Ok(());
     }
@@ -133,7 +135,7 @@ fn print_database_table(s: &Stats, out: &mut Output) -> Result<()> {
     out.line(t.trim_fmt())
 }
 
-/// One line about the last recovery.
+/// Returns one line about the last recovery.
 pub fn recovery_text(r: &RecoveryReport) -> String {
     let mut text = format!(
         "{} in {}, {} operations replayed",
@@ -142,7 +144,11 @@ pub fn recovery_text(r: &RecoveryReport) -> String {
         count(r.replayed_operations)
     );
     if r.truncated_bytes > 0 {
-        text.push_str(&format!(", {} cut from the log ({})", bytes(r.truncated_bytes), r.reason));
+        text.push_str(&format!(
+            ", {} truncated from the log ({})",
+            bytes(r.truncated_bytes),
+            r.reason
+        ));
     }
     if r.orphans > 0 {
         text.push_str(&format!(", {} unknown files moved to trash/", r.orphans));
@@ -150,10 +156,9 @@ pub fn recovery_text(r: &RecoveryReport) -> String {
     text
 }
 
-/// Memory, running jobs, stalls, input and output, latencies: each only if there is something to
-/// tell.
+/// Prints the non-empty ones of these tables: memory, running jobs, stalls, i/o, latencies.
 fn print_activity_tables(s: &Stats, out: &mut Output) -> Result<()> {
-    let mut jobs = table(&["running", "family", "why", ">done", ">of", ">written", ">for"]);
+    let mut jobs = table(&["running", "family", "reason", ">done", ">of", ">written", ">for"]);
     for j in &s.running_jobs {
         jobs.add_row([
             j.kind.to_owned(),
@@ -171,7 +176,7 @@ fn print_activity_tables(s: &Stats, out: &mut Output) -> Result<()> {
     }
     let held = s.memory.iter().map(|(_, held)| held).sum();
     memory
-        .add_row(["together".to_owned(), format!("{} of {}", bytes(held), bytes(s.memory_budget))]);
+        .add_row(["total".to_owned(), format!("{} of {}", bytes(held), bytes(s.memory_budget))]);
     if let Some(resident) = s.process_resident_bytes {
         memory.add_row(["this process".to_owned(), bytes(resident)]);
     }
@@ -195,7 +200,7 @@ fn print_activity_tables(s: &Stats, out: &mut Output) -> Result<()> {
             bytes(i.bytes_written),
         ]);
     }
-    let mut latency = table(&["time of", ">measured", ">one in", ">p50", ">p99", ">longest"]);
+    let mut latency = table(&["latency of", ">samples", ">one in", ">p50", ">p99", ">max"]);
     for l in s.latency.iter().filter(|l| l.count > 0) {
         let us = |ns: u64| format!("{}.{} us", ns / 1000, ns % 1000 / 100);
         latency.add_row([

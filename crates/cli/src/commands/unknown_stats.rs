@@ -1,6 +1,6 @@
-//! What a read-only open cannot know: figures of the process that has the database open for
-//! writing, or that are counted since an open. `stats` and `metrics` leave them out, and say so.
-//! `docs/STATISTICS.md` has the same list.
+//! Statistics that a read-only open cannot know: those of the process that has the database open
+//! for writing, and those counted since the open. `stats` and `metrics` omit them and list them as
+//! unknown. `docs/STATISTICS.md` has the same list.
 
 use serde_json::{Value, json};
 
@@ -24,14 +24,15 @@ const UNKNOWN_FIELDS: &[&str] = &[
     "process_resident_bytes",
     "counters",
 ];
-/// Fields of each of its `families` that are null.
+/// Fields of each element of `families` that are null.
 const UNKNOWN_FAMILY_FIELDS: &[&str] = &["sealed", "since_open", "is_flushing", "is_compacting"];
 
-/// What they are, for people.
-pub const UNKNOWN_DESCRIPTION: &str = "counters, latencies, i/o, memory, cache, snapshots, transactions, pressure, stalls, background \
-                         work and its errors, the durable sequence number, sealed memtables";
+/// The unknown statistics in words.
+pub const UNKNOWN_DESCRIPTION: &str = "counters, latencies, i/o, memory, cache, snapshots, \
+    transactions, pressure, stalls, background work and its errors, the durable sequence number, \
+    sealed memtables";
 
-/// Metrics that a read-only open knows: what lies in the files.
+/// Metrics that a read-only open knows, because they describe the files.
 const KNOWN_METRICS: &[&str] = &[
     "perigee_last_sequence",
     "perigee_disk_bytes",
@@ -52,7 +53,7 @@ const KNOWN_METRICS: &[&str] = &[
     "perigee_vlog_referenced_bytes",
 ];
 
-/// Replaces in the document of `stats --json` what is not known by null, and adds the list of it.
+/// Replaces the unknown fields in the document of `stats --json` by null, and adds their list.
 pub fn null_unknown_fields(stats: &mut Value) {
     let mut unknown: Vec<String> = Vec::new();
     for name in UNKNOWN_FIELDS {
@@ -71,8 +72,8 @@ pub fn null_unknown_fields(stats: &mut Value) {
     stats["unknown"] = json!(unknown);
 }
 
-/// The OpenMetrics text without the metrics that are not known. OpenMetrics has no comments; the
-/// help of the metric `perigee_read_only_open` names them.
+/// Returns the OpenMetrics text without the unknown metrics. Since OpenMetrics has no comments, the
+/// help of the metric `perigee_read_only_open` lists them.
 pub fn remove_unknown_metrics(text: &str) -> String {
     let mut known = String::with_capacity(text.len());
     let mut unknown: Vec<&str> = Vec::new();
@@ -92,8 +93,9 @@ pub fn remove_unknown_metrics(text: &str) -> String {
     }
     known.push_str("# TYPE perigee_read_only_open gauge\n");
     known.push_str(&format!(
-        "# HELP perigee_read_only_open 1: the figures are those of the files, as a read-only open sees them. Only the process \
-         that has the database open for writing knows, and these are left out: {}.\n",
+        "# HELP perigee_read_only_open 1: the metrics describe the files, as seen by a read-only \
+         open. Known only to the process that has the database open for writing, and therefore \
+         left out: {}.\n",
         unknown.join(", ")
     ));
     known.push_str("perigee_read_only_open 1\n# EOF\n");

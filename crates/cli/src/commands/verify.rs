@@ -1,4 +1,4 @@
-//! `perigee verify`: read every byte, name all damage.
+//! `perigee verify`: reads every byte and lists all damage.
 
 use crate::database_args::DatabaseArg;
 use crate::failure::{EXIT_DAMAGED, Failure, Result};
@@ -12,10 +12,10 @@ use std::time::Instant;
 
 const EXAMPLES: &str = "\
 Examples:
-  perigee verify ./db       exit code 0: every byte is as it was written; 3: the damage is listed
+  perigee verify ./db       exit code 0: no damage; 3: the damage is listed
   perigee verify ./db --json";
 
-/// Read every byte of every file and check it
+/// Read and check every byte of every file
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct VerifyArgs {
@@ -23,7 +23,7 @@ pub struct VerifyArgs {
     database: DatabaseArg,
 }
 
-/// Verifies. Damage that already stops the database from opening ends with the same exit code.
+/// Verifies the database. Damage that prevents the open yields the same exit code.
 pub fn run(args: &VerifyArgs, out: &mut Output) -> Result<u8> {
     let started = Instant::now();
     let db = args.database.open_read_only().map_err(replace_open_hint)?;
@@ -39,7 +39,7 @@ pub fn run(args: &VerifyArgs, out: &mut Output) -> Result<u8> {
     } else {
         print_report(&report, seconds, out)?
     }
-    // A damaged database may fail to close cleanly; what verify found is the answer.
+    // A damaged database may fail to close cleanly; the errors found take precedence.
     let closed = db.close();
     if !report.errors.is_empty() {
         return Ok(EXIT_DAMAGED);
@@ -48,11 +48,11 @@ pub fn run(args: &VerifyArgs, out: &mut Output) -> Result<u8> {
     Ok(0)
 }
 
-/// The usual hint would send the user in a circle.
+/// Replaces the default hint for corruption, which would recommend `verify` itself.
 fn replace_open_hint(failure: Failure) -> Failure {
     match &failure {
-        Failure::Reported(told) if told.is_damage() => failure.hint(
-            "the database refuses to open, so no further file was checked; nothing was changed; \
+        Failure::Reported(report) if report.is_damage() => failure.hint(
+            "the database cannot be opened, so no further file was checked; nothing was changed; \
              `perigee dump DB FILE` shows what can still be read; restore a backup",
         ),
         _ => failure,

@@ -1,13 +1,13 @@
-//! Key orders by the names that TidesDB gives them, and what the user says about others (`--order
-//! FAMILY=ORDER`). Pure.
+//! Comparators by their TidesDB names, and the user's mapping of custom comparators (`--order
+//! FAMILY=ORDER`). Performs no I/O.
 
 use crate::failure::{Failure, Result};
 use perigee::KeyComparator;
 use std::collections::BTreeMap;
 
-/// TidesDB's built-in comparators and the orders of ours that are the same. For its `uint64` and
-/// `int64` that holds among keys of 8 bytes; with others between them what TidesDB does is no order
-/// (it goes in circles), and ours puts them aside by length.
+/// TidesDB's built-in comparators and their equivalents in Perigee. `uint64` and `int64` are
+/// equivalent only among keys of 8 bytes: with keys of other lengths TidesDB's comparison is not
+/// transitive, whereas Perigee orders those keys separately, by length.
 pub const BUILT_IN_COMPARATORS: [(&str, KeyComparator); 6] = [
     ("memcmp", KeyComparator::Bytes),
     ("lexicographic", KeyComparator::Lexicographic),
@@ -17,23 +17,23 @@ pub const BUILT_IN_COMPARATORS: [(&str, KeyComparator); 6] = [
     ("case_insensitive", KeyComparator::CaseInsensitive),
 ];
 
-/// The order of a built-in comparator; a family that names none has `memcmp`.
+/// Returns a built-in comparator by name; the empty name means `memcmp`.
 pub fn comparator_by_name(name: &str) -> Option<KeyComparator> {
     let name = if name.is_empty() { "memcmp" } else { name };
-    BUILT_IN_COMPARATORS.iter().find(|(n, _)| *n == name).map(|(_, order)| *order)
+    BUILT_IN_COMPARATORS.iter().find(|(n, _)| *n == name).map(|(_, comparator)| *comparator)
 }
 
-/// TidesDB's name of an order.
-pub fn comparator_name(order: KeyComparator) -> &'static str {
-    BUILT_IN_COMPARATORS.iter().find(|(_, o)| *o == order).map_or("memcmp", |(name, _)| name)
+/// Returns TidesDB's name of a comparator.
+pub fn comparator_name(comparator: KeyComparator) -> &'static str {
+    BUILT_IN_COMPARATORS.iter().find(|(_, c)| *c == comparator).map_or("memcmp", |(name, _)| name)
 }
 
-/// What the user says about families whose order cannot be known.
+/// Comparators that the user specified for column families with a custom comparator.
 #[derive(Clone, Debug, Default)]
 pub struct ComparatorOverrides(BTreeMap<String, KeyComparator>);
 
 impl ComparatorOverrides {
-    /// Reads `FAMILY=ORDER` arguments.
+    /// Parses `FAMILY=ORDER` arguments.
     pub fn parse(args: &[String]) -> Result<ComparatorOverrides> {
         let mut all = BTreeMap::new();
         for arg in args {
@@ -41,30 +41,30 @@ impl ComparatorOverrides {
                 (!name.is_empty())
                     .then(|| comparator_by_name(name))
                     .flatten()
-                    .map(|order| (family.to_owned(), order))
+                    .map(|comparator| (family.to_owned(), comparator))
             });
-            let Some((family, order)) = parsed else {
+            let Some((family, comparator)) = parsed else {
                 let names: Vec<&str> = BUILT_IN_COMPARATORS.iter().map(|(n, _)| *n).collect();
                 return Err(Failure::usage(format!("--order {arg:?} is not FAMILY=ORDER"))
-                    .hint(format!("orders are {}", names.join(", "))));
+                    .hint(format!("ORDER is one of {}", names.join(", "))));
             };
-            all.insert(family, order);
+            all.insert(family, comparator);
         }
         Ok(ComparatorOverrides(all))
     }
-    /// What is said of a family.
+    /// Returns the comparator specified for a column family.
     pub fn get(&self, family: &str) -> Option<KeyComparator> {
         self.0.get(family).copied()
     }
-    /// Refuses to be told of families that are not there.
+    /// Returns an error if a comparator is specified for a column family that does not exist.
     pub fn check_families<'a>(&self, families: impl Iterator<Item = &'a str>) -> Result<()> {
-        let there: Vec<&str> = families.collect();
-        match self.0.keys().find(|name| !there.contains(&name.as_str())) {
+        let existing: Vec<&str> = families.collect();
+        match self.0.keys().find(|name| !existing.contains(&name.as_str())) {
             None => Ok(()),
             Some(name) => Err(Failure::usage(format!(
-                "--order names the family {name:?}, which is not there"
+                "--order names the column family {name:?}, which does not exist"
             ))
-            .hint(format!("its families are {}", there.join(", ")))),
+            .hint(format!("the column families are {}", existing.join(", ")))),
         }
     }
 }
@@ -77,17 +77,18 @@ mod tests {
     fn comparator_arguments_are_parsed() {
         assert_eq!(comparator_by_name(""), Some(KeyComparator::Bytes));
         assert_eq!(comparator_by_name("mine"), None);
-        for (name, order) in BUILT_IN_COMPARATORS {
+        for (name, comparator) in BUILT_IN_COMPARATORS {
             assert_eq!(comparator_name(comparator_by_name(name).unwrap()), name);
-            assert_eq!(comparator_by_name(name), Some(order));
+            assert_eq!(comparator_by_name(name), Some(comparator));
         }
-        let said = ComparatorOverrides::parse(&["a=b=uint64".into(), "c=reverse".into()]).unwrap();
+        let args = ["a=b=uint64".into(), "c=reverse".into()];
+        let overrides = ComparatorOverrides::parse(&args).unwrap();
         assert_eq!(
-            (said.get("a=b"), said.get("c"), said.get("d")),
+            (overrides.get("a=b"), overrides.get("c"), overrides.get("d")),
             (Some(KeyComparator::U64), Some(KeyComparator::Reverse), None)
         );
-        assert!(said.check_families(["a=b", "c", "d"].into_iter()).is_ok());
-        assert!(said.check_families(["c"].into_iter()).is_err());
+        assert!(overrides.check_families(["a=b", "c", "d"].into_iter()).is_ok());
+        assert!(overrides.check_families(["c"].into_iter()).is_err());
         for bad in ["", "a", "a=", "a=mine"] {
             assert!(ComparatorOverrides::parse(&[bad.into()]).is_err(), "{bad}");
         }

@@ -1,9 +1,9 @@
-//! Counts and checksums of entries, whatever their order. Pure.
+//! Order-independent counts and checksums of entries. Performs no I/O.
 //!
-//! Entries expire while an import runs, so that a second look at either side may miss some. They
-//! are therefore summed in windows of their ends, each a 64th of the time until then: windows that
-//! had not begun when everything was over must be equal, in those that had begun nothing may be too
-//! much.
+//! Entries may expire while an import runs, so a second pass over either side may miss some. Sums
+//! are therefore kept per window of expiry times, whose width is a 64th of the time to live.
+//! Windows that start after the end of the import must be equal; in earlier windows entries may be
+//! missing, but there must be no additional ones.
 
 use super::source::SourceEntry;
 use perigee_base::checksum::payload_checksum;
@@ -15,31 +15,32 @@ struct CountAndSum {
     sum: u64,
 }
 
-/// What was seen of one side.
+/// Digest of the entries of one side.
 #[derive(Clone, Debug)]
 pub struct EntryDigest {
     started_ms: u64,
     scratch: Vec<u8>,
     without_ttl: CountAndSum,
-    /// By window, see [`window`].
+    /// Sums of expiring entries by window, see [`window_of`].
     ttl_windows: BTreeMap<u64, CountAndSum>,
     /// Bytes of keys and values.
     pub bytes: u64,
 }
 
-/// The window of an end so long after the start: 64 of them until each doubling.
-fn window_of(after_ms: u64) -> u64 {
-    let scale = (63 - u64::from((after_ms | 1).leading_zeros())).saturating_sub(6);
-    (scale << 32) + (after_ms >> scale)
+/// Returns the window of an expiry time, given in milliseconds after the start; there are 64
+/// windows between a power of two and the next.
+fn window_of(ttl_ms: u64) -> u64 {
+    let scale = (63 - u64::from((ttl_ms | 1).leading_zeros())).saturating_sub(6);
+    (scale << 32) + (ttl_ms >> scale)
 }
 
-/// The first moment of a window.
+/// Returns the start of a window, in milliseconds after the start of the import.
 fn window_start(window: u64) -> u64 {
     (window & u64::from(u32::MAX)) << (window >> 32)
 }
 
 impl EntryDigest {
-    /// Nothing yet; all that are compared have the same start.
+    /// Creates an empty digest. Digests that are compared must have the same start time.
     pub fn new(started_ms: u64) -> EntryDigest {
         EntryDigest {
             started_ms,
@@ -49,7 +50,7 @@ impl EntryDigest {
             bytes: 0,
         }
     }
-    /// Nothing yet, to be compared with this one.
+    /// Creates an empty digest that can be compared with this one.
     pub fn new_like(&self) -> EntryDigest {
         EntryDigest::new(self.started_ms)
     }
@@ -71,35 +72,36 @@ impl EntryDigest {
         sum.count += 1;
         sum.sum = sum.sum.wrapping_add(hash);
     }
-    /// Entries seen.
+    /// Returns the number of entries.
     pub fn count(&self) -> u64 {
         self.without_ttl.count + self.ttl_count()
     }
-    /// Those of them that expire.
+    /// Returns the number of entries that expire.
     pub fn ttl_count(&self) -> u64 {
         self.ttl_windows.values().map(|s| s.count).sum()
     }
-    /// All sums in one.
+    /// Returns the checksum over all entries.
     pub fn checksum(&self) -> u64 {
         self.ttl_windows.values().fold(self.without_ttl.sum, |all, s| all.wrapping_add(s.sum))
     }
-    /// Whether `later`, seen of the same entries, lacks nothing but what may have expired by then,
-    /// and has nothing else. The number of entries that it lacks.
+    /// Compares with a digest of the same entries taken later. If `later` lacks only entries that
+    /// may have expired by `ended_ms` and has no others, returns the number of missing entries;
+    /// otherwise `None`.
     pub fn compare(&self, later: &EntryDigest, ended_ms: u64) -> Option<u64> {
         if self.without_ttl != later.without_ttl
             || later.ttl_windows.keys().any(|w| !self.ttl_windows.contains_key(w))
         {
             return None;
         }
-        let passed = ended_ms.saturating_sub(self.started_ms);
+        let elapsed = ended_ms.saturating_sub(self.started_ms);
         let mut expired = 0;
-        for (w, mine) in &self.ttl_windows {
-            let theirs = later.ttl_windows.get(w).copied().unwrap_or_default();
-            let may_have_begun = window_start(*w) <= passed;
-            if *mine != theirs && !(may_have_begun && theirs.count < mine.count) {
+        for (window, before) in &self.ttl_windows {
+            let after = later.ttl_windows.get(window).copied().unwrap_or_default();
+            let has_started = window_start(*window) <= elapsed;
+            if *before != after && !(has_started && after.count < before.count) {
                 return None;
             }
-            expired += mine.count - theirs.count;
+            expired += before.count - after.count;
         }
         Some(expired)
     }
@@ -123,12 +125,12 @@ mod tests {
 
     #[test]
     fn windows_are_ordered_and_cover_their_times() {
-        let mut moments: Vec<u64> = (0..5000)
+        let mut times: Vec<u64> = (0..5000)
             .chain((13..63).flat_map(|n| [(1u64 << n) - 1, 1 << n, (1 << n) + 12345]))
             .collect();
-        moments.sort_unstable();
+        times.sort_unstable();
         let mut last = 0;
-        for ms in moments {
+        for ms in times {
             let w = window_of(ms);
             assert!(w >= last && window_start(w) <= ms, "{ms}");
             assert!(ms - window_start(w) <= ms / 64, "{ms}: {}", window_start(w));

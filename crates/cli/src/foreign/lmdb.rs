@@ -1,10 +1,10 @@
-//! The door to LMDB (feature `lmdb`), through heed: `unsafe` because mapping a file is, and heed
-//! says so.
+//! Reads LMDB environments (feature `lmdb`) through the crate heed. `unsafe` because opening an
+//! environment maps a file into memory.
 //!
-//! An environment is opened read-only, and in place: LMDB changes nothing of it then but its entry
-//! in the table of readers, and a reader sees one moment whatever writers do. One read transaction
-//! serves the whole import. The flags of a database are not in heed's interface: those of a named
-//! one lie in its entry of the main one, those of the main one in the first page.
+//! An environment is opened read-only and in place: LMDB then changes nothing but its entry in the
+//! reader table. One read transaction, a consistent snapshot, is used for the whole import. heed
+//! does not expose the flags of a database: those of a named database are read from its record in
+//! the main database, those of the main database from the first page.
 
 use super::comparators::ComparatorOverrides;
 use super::source::{
@@ -21,12 +21,12 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Named databases, at most.
+/// Maximum number of named databases.
 const NAMED_MAX: u32 = 4096;
-/// The size of the description of a database, and where its flags are in it.
+/// Size of a database record, and the offset of the flags in it.
 const DB_RECORD_BYTES: usize = 48;
 const FLAGS_OFFSET: usize = 4;
-/// In the first page: where LMDB's number is, and the description of the main database.
+/// Offsets in the first page: LMDB's magic number, and the record of the main database.
 const MAGIC_OFFSET: usize = 16;
 const MAGIC: u32 = 0xBEEF_C0DE;
 const MAIN_DB_OFFSET: usize = 88;
@@ -37,7 +37,7 @@ const INTEGER_KEY: u16 = 0x08;
 
 type Table = Database<'static, Bytes, Bytes>;
 
-/// The databases of a transaction, which may be used by others once it has been committed.
+/// Databases opened in a transaction; usable in other transactions once it is committed.
 struct OpenDatabases<'t>(Vec<(Option<String>, u16, Database<'t, Bytes, Bytes>)>);
 
 impl OnCommit for OpenDatabases<'_> {
@@ -47,9 +47,10 @@ impl OnCommit for OpenDatabases<'_> {
     }
 }
 
-/// An environment, open.
+/// An open environment.
 struct LmdbSource {
-    /// By family; the main one's entries that are names of others are left out.
+    /// Databases by column family, with true for the main one. Its entries that are records of
+    /// named databases are skipped.
     tables: Vec<(bool, Table)>,
     families: Vec<SourceFamily>,
     names: BTreeMap<Vec<u8>, ()>,
@@ -61,8 +62,8 @@ fn to_failure(e: heed::Error) -> Failure {
     Failure::other("LMDB", format!("LMDB: {e}"))
 }
 
-/// Opens an environment to read: a directory with `data.mdb`, or the file itself.
-pub fn open(dir: &Path, said: &ComparatorOverrides) -> Result<Box<dyn ForeignSource>> {
+/// Opens an environment for reading: a directory with `data.mdb`, or a single file.
+pub fn open(dir: &Path, overrides: &ComparatorOverrides) -> Result<Box<dyn ForeignSource>> {
     let single = dir.is_file();
     let (data, lock) = if single {
         let mut lock = dir.as_os_str().to_owned();
@@ -74,16 +75,18 @@ pub fn open(dir: &Path, said: &ComparatorOverrides) -> Result<Box<dyn ForeignSou
     let main_flags = check_first_page(&data)?;
     let mut flags = EnvFlags::READ_ONLY;
     flags.set(EnvFlags::NO_SUB_DIR, single);
-    // Whoever has it open keeps a lock file; where there is none, none is made.
+    // A process that has the environment open keeps a lock file; if there is none, do not create
+    // one.
     flags.set(EnvFlags::NO_LOCK, !lock.exists());
     let mut options = EnvOpenOptions::new();
     options.max_dbs(NAMED_MAX);
-    // SAFETY: nothing is written; without a lock file nobody has the environment open, with one
-    // LMDB's own locks keep what this process reads from being overwritten by others.
+    // SAFETY: nothing is written. Without a lock file no process has the environment open; with
+    // one, LMDB's own locks prevent others from overwriting the pages that this process reads.
     let env = unsafe { options.flags(flags).open(dir) }.map_err(to_failure)?;
     let opened = open_all(&env, main_flags)?;
     let txn = env.static_read_txn().map_err(to_failure)?;
-    said.check_families(opened.iter().map(|(name, ..)| name.as_deref().unwrap_or("default")))?;
+    overrides
+        .check_families(opened.iter().map(|(name, ..)| name.as_deref().unwrap_or("default")))?;
     let names =
         opened.iter().filter_map(|(name, ..)| Some((name.clone()?.into_bytes(), ()))).collect();
     let mut lmdb = LmdbSource {
@@ -94,29 +97,29 @@ pub fn open(dir: &Path, said: &ComparatorOverrides) -> Result<Box<dyn ForeignSou
         description: format!("LMDB environment {}", show_path(dir)),
     };
     for (name, flags, table) in opened {
-        lmdb.add_family(name, flags, table, said)?;
+        lmdb.add_family(name, flags, table, overrides)?;
     }
     Ok(Box::new(lmdb))
 }
 
-/// Refuses what is not LMDB's; the flags of the main database.
+/// Returns the flags of the main database; an error if the file is not an LMDB database.
 fn check_first_page(data: &Path) -> Result<u16> {
     let mut page = [0; MAIN_DB_OFFSET + DB_RECORD_BYTES];
     let file = File::open(data).map_err(|e| Failure::file("open", data, &e))?;
     let read = file.read_exact_at(&mut page, 0);
     let magic = u32::from_le_bytes(std::array::from_fn(|i| page[MAGIC_OFFSET + i]));
     if read.is_err() || magic != MAGIC {
-        return Err(Failure::usage(format!("{} is no LMDB database", show_path(data)))
-            .hint("give the directory that holds data.mdb; nothing was changed"));
+        return Err(Failure::usage(format!("{} is not an LMDB database", show_path(data)))
+            .hint("specify the directory that holds data.mdb; nothing was changed"));
     }
     Ok(flags(&page[MAIN_DB_OFFSET..]))
 }
 
-fn flags(description: &[u8]) -> u16 {
-    u16::from_le_bytes(std::array::from_fn(|i| description[FLAGS_OFFSET + i]))
+fn flags(record: &[u8]) -> u16 {
+    u16::from_le_bytes(std::array::from_fn(|i| record[FLAGS_OFFSET + i]))
 }
 
-/// The main database and all named ones, with their flags.
+/// Opens the main database and all named ones; returns them with their flags.
 fn open_all(env: &Env, main_flags: u16) -> Result<Vec<(Option<String>, u16, Table)>> {
     let rtxn = env.read_txn().map_err(to_failure)?;
     let opened = env.open_databases_and_commit(rtxn, |opener, txn| {
@@ -126,7 +129,8 @@ fn open_all(env: &Env, main_flags: u16) -> Result<Vec<(Option<String>, u16, Tabl
         };
         for entry in main.iter(txn)? {
             let (key, value) = entry?;
-            // An entry like any other, or the description of a database: opening tells.
+            // Either an ordinary entry or the record of a named database: only opening it shows
+            // which.
             let name = std::str::from_utf8(key)
                 .ok()
                 .filter(|n| value.len() == DB_RECORD_BYTES && !n.contains('\0'));
@@ -144,13 +148,14 @@ fn open_all(env: &Env, main_flags: u16) -> Result<Vec<(Option<String>, u16, Tabl
 }
 
 impl LmdbSource {
-    /// Adds a database as a family; the main one as `default`, if it holds more than names.
+    /// Adds a database as a column family. The main one becomes `default`, if it holds entries
+    /// other than records of named databases.
     fn add_family(
         &mut self,
         name: Option<String>,
         flags: u16,
         table: Table,
-        said: &ComparatorOverrides,
+        overrides: &ComparatorOverrides,
     ) -> Result<()> {
         let is_main = name.is_none();
         let keys = table.len(&self.txn).map_err(to_failure)?;
@@ -161,19 +166,20 @@ impl LmdbSource {
         let name = name.unwrap_or_else(|| "default".to_owned());
         if is_main && self.families.iter().any(|f| f.name == name) {
             return Err(Failure::usage(
-                "the environment has entries of its own and a named database \"default\": both would be the family \"default\"",
+                "the environment has entries in its main database and a named database \
+                 \"default\": both would become the column family \"default\"",
             ));
         }
-        let order = comparator_of(&name, flags, said, || {
+        let comparator = comparator_of(&name, flags, overrides, || {
             let first = table.first(&self.txn).map_err(to_failure)?;
             Ok(first.map_or(8, |(key, _)| key.len()))
         })?;
         let settings = vec![MappedSetting::mapped(
             "flags",
             format!("{flags:#04x}"),
-            format!("order {}", order.name()),
+            format!("comparator {}", comparator.name()),
         )];
-        let options = FamilyOptions::new().order(order);
+        let options = FamilyOptions::new().order(comparator);
         self.families.push(SourceFamily {
             name,
             options,
@@ -186,30 +192,30 @@ impl LmdbSource {
     }
 }
 
-/// The order of a database with these flags.
+/// Returns the comparator of a database with these flags.
 fn comparator_of(
     name: &str,
     flags: u16,
-    said: &ComparatorOverrides,
+    overrides: &ComparatorOverrides,
     first_key_bytes: impl FnOnce() -> Result<usize>,
 ) -> Result<KeyComparator> {
-    let refuse = |why: &str, hint: String| {
-        Err(Failure::usage(format!("the LMDB database {name:?} {why}")).hint(hint))
+    let refuse = |reason: &str, hint: String| {
+        Err(Failure::usage(format!("the LMDB database {name:?} {reason}")).hint(hint))
     };
     if flags & DUP_SORT != 0 {
         return refuse(
-            "holds several values for a key (DUPSORT), which families do not",
-            "copy it into a database without duplicates first, with the value as a part of the key"
+            "holds several values per key (DUPSORT), which column families do not support",
+            "first copy it into a database without duplicates, with the value as a part of the key"
                 .into(),
         );
     }
-    let say = format!("say which order they shall have: --order {name}=memcmp");
-    match (said.get(name), flags & INTEGER_KEY != 0, flags & REVERSE_KEY != 0) {
-        (Some(order), ..) => Ok(order),
+    let hint = format!("specify the comparator of the imported keys: --order {name}=memcmp");
+    match (overrides.get(name), flags & INTEGER_KEY != 0, flags & REVERSE_KEY != 0) {
+        (Some(comparator), ..) => Ok(comparator),
         (None, false, false) => Ok(KeyComparator::Bytes),
         (None, true, _) if first_key_bytes()? == 8 => Ok(KeyComparator::U64),
-        (None, true, _) => refuse("has integer keys of other than 8 bytes (INTEGERKEY)", say),
-        (None, false, true) => refuse("compares keys from their ends (REVERSEKEY)", say),
+        (None, true, _) => refuse("has integer keys that are not 8 bytes long (INTEGERKEY)", hint),
+        (None, false, true) => refuse("compares keys from their ends (REVERSEKEY)", hint),
     }
 }
 
@@ -223,7 +229,7 @@ impl ForeignSource for LmdbSource {
     fn for_each_entry(
         &mut self,
         family: usize,
-        _look: ReadPass,
+        _pass: ReadPass,
         visit: &mut EntryVisitor<'_>,
     ) -> Result<()> {
         let (is_main, table) = &self.tables[family];
@@ -244,8 +250,8 @@ mod tests {
 
     #[test]
     fn flags_select_the_comparator() {
-        let said = ComparatorOverrides::parse(&["other=reverse".into()]).unwrap();
-        let of = |name: &str, flags, bytes| comparator_of(name, flags, &said, || Ok(bytes));
+        let overrides = ComparatorOverrides::parse(&["other=reverse".into()]).unwrap();
+        let of = |name: &str, flags, bytes| comparator_of(name, flags, &overrides, || Ok(bytes));
         assert_eq!(of("a", 0, 1).unwrap(), KeyComparator::Bytes);
         assert_eq!(of("a", INTEGER_KEY, 8).unwrap(), KeyComparator::U64);
         assert!(of("a", INTEGER_KEY, 4).is_err());

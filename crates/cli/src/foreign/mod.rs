@@ -1,11 +1,11 @@
-//! Databases of other engines, as `import` reads them: what a door to one gives, and what is done
-//! with it.
+//! Import of databases of other engines.
 //!
-//! Rooms: `entry` (what every door gives), `tally` (counts and checksums that forgive what expires
-//! meanwhile), `orders` (key orders by the names that others give them), `scratch` (a copy of a
-//! source, a look at its lock, room on a disk), `transfer` (load, compare, rename), then the doors:
-//! `tidesdb`, `lmdb`, `rocksdb`. Invariant: a source is only read, and unless it was asked for
-//! otherwise what is opened is a copy of it.
+//! Submodules: `source` (the trait that every engine implements), `entry_digest` (counts and
+//! checksums that tolerate entries expiring during the import), `comparators` (comparators by their
+//! TidesDB names), `scratch` (copy of a source, its lock, free space), `transfer` (load, compare,
+//! rename), and one module per engine: `tidesdb`, `lmdb`, `rocksdb`. Invariant: a source is only
+//! read; an engine that would write when it opens a database gets a copy, unless the user asks for
+//! an in-place import.
 
 pub mod source;
 mod entry_digest;

@@ -1,6 +1,6 @@
-//! The door to RocksDB (feature `rocksdb`), through the crate of that name. A database is opened
-//! read-only, which writes nothing but RocksDB's own log of what happens: that goes to the scratch
-//! directory. What the program that made it chose stands in the newest `OPTIONS` file.
+//! Reads RocksDB databases (feature `rocksdb`) through the crate `rocksdb`. A database is opened
+//! read-only, which writes nothing but RocksDB's info log; that is directed to the scratch
+//! directory. The options of the column families are read from the newest `OPTIONS` file.
 
 use super::comparators::ComparatorOverrides;
 use super::scratch::{self, ScratchDir, SourceLock};
@@ -17,10 +17,10 @@ use std::path::Path;
 const BYTEWISE: &str = "leveldb.BytewiseComparator";
 const REVERSE: &str = "rocksdb.ReverseBytewiseComparator";
 
-/// What is said of a column family: names and values.
+/// Options of a column family: names and values.
 type StoredOptions = BTreeMap<String, String>;
 
-/// A database of RocksDB, open.
+/// An open RocksDB database.
 struct RocksDbSource {
     db: DB,
     families: Vec<SourceFamily>,
@@ -33,22 +33,22 @@ fn to_failure(e: rocksdb::Error) -> Failure {
     Failure::other("RocksDB", format!("RocksDB: {}", e.into_string()))
 }
 
-/// Opens a database to read.
+/// Opens a database for reading.
 pub fn open(
     dir: &Path,
-    said: &ComparatorOverrides,
+    overrides: &ComparatorOverrides,
     scratch: impl FnOnce() -> Result<ScratchDir>,
 ) -> Result<Box<dyn ForeignSource>> {
     if !dir.join("CURRENT").is_file() {
         return Err(Failure::usage(format!(
-            "{} is no RocksDB database: it has no CURRENT",
+            "{} is not a RocksDB database: it has no CURRENT",
             show_path(dir)
         ))
-        .hint("give the directory of the database; nothing was changed"));
+        .hint("specify the directory of the database; nothing was changed"));
     }
-    let held = scratch::lock_source(dir, "RocksDB")?;
+    let lock = scratch::lock_source(dir, "RocksDB")?;
     let names = DB::list_cf(&Options::default(), dir).map_err(to_failure)?;
-    said.check_families(names.iter().map(String::as_str))?;
+    overrides.check_families(names.iter().map(String::as_str))?;
     let stored = read_newest_options(dir)?;
     let mut families = Vec::new();
     for name in &names {
@@ -61,41 +61,42 @@ pub fn open(
         .iter()
         .map(|f| ColumnFamilyDescriptor::new(&f.name, open_options(f.options.order)));
     let db = DB::open_cf_descriptors_read_only(&options, dir, all, false).map_err(to_failure)?;
-    let told = format!("RocksDB database {}", show_path(dir));
+    let description = format!("RocksDB database {}", show_path(dir));
     for family in &mut families {
         let keys = db.cf_handle(&family.name).and_then(|cf| {
             db.property_int_value_cf(cf, rocksdb::properties::ESTIMATE_NUM_KEYS).ok().flatten()
         });
         family.estimated_entries = keys;
     }
-    Ok(Box::new(RocksDbSource { db, families, description: told, _lock: held, _scratch: scratch }))
+    Ok(Box::new(RocksDbSource { db, families, description, _lock: lock, _scratch: scratch }))
 }
 
-/// RocksDB checks the name of a comparator, and there is none of its own for the reverse order in
-/// this interface.
-fn open_options(order: KeyComparator) -> Options {
+/// Returns options with the comparator of a column family. RocksDB checks only its name; its own
+/// reverse bytewise comparator is not available through the crate.
+fn open_options(comparator: KeyComparator) -> Options {
     let mut options = Options::default();
-    if order == KeyComparator::Reverse {
+    if comparator == KeyComparator::Reverse {
         options.set_comparator(REVERSE, Box::new(|a, b| b.cmp(a)));
     }
     options
 }
 
-/// A family, by what is stored of it.
+/// Maps a column family and its stored options.
 fn map_family(name: &str, stored: &StoredOptions) -> Result<SourceFamily> {
-    let comparator = stored.get("comparator").map_or(BYTEWISE, String::as_str);
-    let order = match comparator {
+    let stored_name = stored.get("comparator").map_or(BYTEWISE, String::as_str);
+    let comparator = match stored_name {
         BYTEWISE => KeyComparator::Bytes,
         REVERSE => KeyComparator::Reverse,
         other => {
             return Err(Failure::usage(format!(
-                "the column family {name:?} is sorted by the comparator {other:?}, a function of the program that wrote it"
+                "the column family {name:?} is sorted by the comparator {other:?}, a function of \
+                 the program that wrote it"
             ))
             .hint("only RocksDB's bytewise and reverse bytewise comparators can be imported"));
         }
     };
-    let mut options = FamilyOptions::new().order(order);
-    let mut settings = vec![MappedSetting::mapped("comparator", comparator, order.name())];
+    let mut options = FamilyOptions::new().order(comparator);
+    let mut settings = vec![MappedSetting::mapped("comparator", stored_name, comparator.name())];
     if let Some(bytes) = stored.get("write_buffer_size").and_then(|s| s.parse::<u64>().ok()) {
         options = options.memtable_bytes(bytes.clamp(1 << 10, 2 << 30));
         settings.push(MappedSetting::mapped(
@@ -131,7 +132,7 @@ fn map_family(name: &str, stored: &StoredOptions) -> Result<SourceFamily> {
     })
 }
 
-/// What the newest `OPTIONS` file says of each column family; nothing where there is none.
+/// Reads the options of each column family from the newest `OPTIONS` file; empty if there is none.
 fn read_newest_options(dir: &Path) -> Result<BTreeMap<String, StoredOptions>> {
     let number = |name: &str| name.strip_prefix("OPTIONS-")?.parse::<u64>().ok();
     let mut newest = None;
@@ -144,7 +145,7 @@ fn read_newest_options(dir: &Path) -> Result<BTreeMap<String, StoredOptions>> {
     Ok(parse_sections(&fs::read_to_string(&path).map_err(|e| Failure::file("read", &path, &e))?))
 }
 
-/// The sections `[CFOptions "name"]` of such a file.
+/// Parses the sections `[CFOptions "name"]` of an `OPTIONS` file.
 fn parse_sections(text: &str) -> BTreeMap<String, StoredOptions> {
     let mut all: BTreeMap<String, StoredOptions> = BTreeMap::new();
     let mut current = None;
@@ -169,23 +170,23 @@ impl ForeignSource for RocksDbSource {
     fn for_each_entry(
         &mut self,
         family: usize,
-        look: ReadPass,
+        pass: ReadPass,
         visit: &mut EntryVisitor<'_>,
     ) -> Result<()> {
         let name = &self.families[family].name;
         let cf = self.db.cf_handle(name).ok_or_else(|| {
-            Failure::other("RocksDB", format!("RocksDB does not find the column family {name:?}"))
+            Failure::other("RocksDB", format!("RocksDB has no open column family {name:?}"))
         })?;
         let mut options = ReadOptions::default();
         options.fill_cache(false);
         let mut iter = self.db.raw_iterator_cf_opt(cf, options);
-        match look {
+        match pass {
             ReadPass::First => iter.seek_to_first(),
             ReadPass::Second => iter.seek_to_last(),
         }
         while let Some((key, value)) = iter.item() {
             visit(SourceEntry { key, value, expires_at_ms: None })?;
-            match look {
+            match pass {
                 ReadPass::First => iter.next(),
                 ReadPass::Second => iter.prev(),
             }

@@ -1,8 +1,8 @@
-//! A copy of a source to open in its place, and what must be so before one is made: nobody has the
-//! source open, the disk has room. Opening a database of another engine may replay its log, flush
-//! and compact; a copy keeps the source as it is.
+//! Copies a source to a scratch directory, after checking that no other process has it open and
+//! that there is enough free space. Opening a database of another engine may replay its log, flush
+//! and compact; with a copy the source stays unchanged.
 //!
-//! Invariant: nothing is ever written to a source; a directory that is removed was made here.
+//! Invariant: nothing is ever written to a source; only directories created here are removed.
 
 use crate::failure::{Failure, Result, show_path};
 use crate::progress::Progress;
@@ -14,65 +14,63 @@ use std::io;
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
-/// Room that stays free beside a copy.
+/// Free space that must remain after a copy.
 const RESERVED_BYTES: u64 = 64 << 20;
 
-/// A source's lock file, held so that nobody opens the source while it is read.
+/// Lock on a source's lock file, which prevents other processes from opening the source.
 #[derive(Debug)]
 pub struct SourceLock(#[allow(dead_code)] Option<File>);
 
-/// Takes the lock of a source, shared and without writing. TidesDB and RocksDB hold a record lock
-/// on the file `LOCK` while they have a database open, older builds of TidesDB a `flock`.
+/// Takes a shared lock on a source, without writing to it. TidesDB and RocksDB hold a record lock
+/// on the file `LOCK` while they have a database open; older builds of TidesDB use `flock`.
 pub fn lock_source(source: &Path, engine: &str) -> Result<SourceLock> {
     let path = source.join("LOCK");
     let file = match File::open(&path) {
         Ok(file) => file,
-        // A backup has none: nobody ever opened it.
+        // A backup has no lock file until it is opened for the first time.
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(SourceLock(None)),
         Err(e) => return Err(Failure::file("open", &path, &e)),
     };
-    let take = FlockOperation::NonBlockingLockShared;
-    match fcntl_lock(&file, take).and_then(|()| flock(&file, take)) {
+    let operation = FlockOperation::NonBlockingLockShared;
+    match fcntl_lock(&file, operation).and_then(|()| flock(&file, operation)) {
         Ok(()) => Ok(SourceLock(Some(file))),
         Err(Errno::AGAIN | Errno::ACCESS) => Err(in_use_failure(source, engine)),
         Err(e) => Err(Failure::file("lock", &path, &e.into())),
     }
 }
 
-/// Somebody has the source open.
+/// Returns the error for a source that another process has open.
 pub fn in_use_failure(source: &Path, engine: &str) -> Failure {
     Failure::other(
         "locked",
         format!("another process has the {engine} database {} open", show_path(source)),
     )
     .hint(format!(
-        "close it there first (`fuser -v {}` names the process); nothing was read or changed",
+        "close it there first (`fuser -v {}` shows the process); nothing was read or changed",
         show_path(&source.join("LOCK"))
     ))
 }
 
-/// A directory for the time of an import, removed with everything in it when dropped.
+/// A temporary directory for an import, removed with its contents when dropped.
 #[derive(Debug)]
 pub struct ScratchDir {
     dir: PathBuf,
 }
 
 impl ScratchDir {
-    /// Makes a directory that must not exist.
+    /// Creates a directory, which must not exist.
     pub fn create(dir: PathBuf) -> Result<ScratchDir> {
         match fs::create_dir(&dir) {
             Ok(()) => Ok(ScratchDir { dir }),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(Failure::usage(format!(
-                "{} is there already",
+                "{} exists already",
                 show_path(&dir)
             ))
-            .hint(
-                "it is what an import that was cut short left behind: remove it, and run the import again",
-            )),
+            .hint("an interrupted import left it behind: remove it, and run the import again")),
             Err(e) => Err(Failure::file("create", &dir, &e)),
         }
     }
-    /// Where it is.
+    /// Returns the path of the directory.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
@@ -80,7 +78,7 @@ impl ScratchDir {
 
 impl Drop for ScratchDir {
     fn drop(&mut self) {
-        // What cannot be removed is told to whoever imports there again.
+        // If this fails, the next import to the same target reports the directory.
         let _ = fs::remove_dir_all(&self.dir);
     }
 }
@@ -92,7 +90,7 @@ struct SourceFile {
     bytes: u64,
 }
 
-/// Everything in a source but its lock; directories apart.
+/// Lists the directories and the files of a source, without its lock file.
 fn list_source(source: &Path) -> Result<(Vec<PathBuf>, Vec<SourceFile>)> {
     let (mut dirs, mut files) = (Vec::new(), Vec::new());
     for entry in WalkDir::new(source).min_depth(1).sort_by_file_name() {
@@ -101,21 +99,24 @@ fn list_source(source: &Path) -> Result<(Vec<PathBuf>, Vec<SourceFile>)> {
             Failure::file("read", &path, &e.into())
         })?;
         let path = entry.path().to_owned();
-        let below = path.strip_prefix(source).unwrap_or(&path).to_owned();
-        // A link may lead anywhere: it is followed to a file, not to a directory.
+        let relative_path = path.strip_prefix(source).unwrap_or(&path).to_owned();
+        // A link to a file is followed; a link to a directory, which may lead anywhere, is refused.
         let meta = fs::metadata(&path).map_err(|e| Failure::file("read", &path, &e))?;
         match (meta.is_dir(), entry.path_is_symlink()) {
-            (true, false) => dirs.push(below),
+            (true, false) => dirs.push(relative_path),
             (true, true) => {
                 return Err(Failure::usage(format!(
                     "{} is a link to a directory",
                     show_path(&path)
                 ))
-                .hint("copy the database with what it links to, or import it with --in-place"));
+                .hint(
+                    "copy the database, replacing links by their targets, or import it with \
+                     --in-place",
+                ));
             }
-            (false, _) if below.as_os_str() == "LOCK" => {}
+            (false, _) if relative_path.as_os_str() == "LOCK" => {}
             (false, _) if meta.is_file() => {
-                files.push(SourceFile { path, relative_path: below, bytes: meta.len() })
+                files.push(SourceFile { path, relative_path, bytes: meta.len() })
             }
             (false, _) => {}
         }
@@ -123,22 +124,31 @@ fn list_source(source: &Path) -> Result<(Vec<PathBuf>, Vec<SourceFile>)> {
     Ok((dirs, files))
 }
 
-/// Refuses if there is not so much room in a directory.
+/// Returns an error if the file system of a directory has less free space than `bytes` plus a
+/// reserve. `what` describes the data in the message.
 pub fn check_free_space(dir: &Path, bytes: u64, what: &str) -> Result<()> {
     let disk =
-        statvfs(dir).map_err(|e| Failure::file("look at the free space of", dir, &e.into()))?;
+        statvfs(dir).map_err(|e| Failure::file("query the free space of", dir, &e.into()))?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     if free >= bytes.saturating_add(RESERVED_BYTES) {
         return Ok(());
     }
     Err(Failure::other(
         "no space",
-        format!("{what} takes {}, and {} has {} free", size::bytes(bytes), show_path(dir), size::bytes(free)),
+        format!(
+            "{what} needs {}, but {} has only {} free",
+            size::bytes(bytes),
+            show_path(dir),
+            size::bytes(free)
+        ),
     )
-    .hint("name a directory with more room with --scratch DIR, or read the source itself with --in-place"))
+    .hint(
+        "specify a directory with more free space with --scratch DIR, or import the source itself \
+         with --in-place",
+    ))
 }
 
-/// Copies a source into a directory that is there; the bytes.
+/// Copies a source into an existing directory. Returns the number of bytes copied.
 pub fn copy_source(source: &Path, to: &Path) -> Result<u64> {
     let (dirs, files) = list_source(source)?;
     let total = files.iter().map(|f| f.bytes).sum();
@@ -152,13 +162,13 @@ pub fn copy_source(source: &Path, to: &Path) -> Result<u64> {
     for file in files {
         let target = to.join(&file.relative_path);
         fs::copy(&file.path, &target).map_err(|e| Failure::file("copy", &file.path, &e))?;
-        // A copy of a file that nobody may write is one that the library may.
-        let mut rights =
-            fs::metadata(&target).map_err(|e| Failure::file("look at", &target, &e))?.permissions();
-        if rights.readonly() {
-            std::os::unix::fs::PermissionsExt::set_mode(&mut rights, 0o600);
-            fs::set_permissions(&target, rights)
-                .map_err(|e| Failure::file("change", &target, &e))?;
+        // The engine's library must be able to write to the copy of a read-only file.
+        let mut permissions =
+            fs::metadata(&target).map_err(|e| Failure::file("stat", &target, &e))?.permissions();
+        if permissions.readonly() {
+            std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o600);
+            fs::set_permissions(&target, permissions)
+                .map_err(|e| Failure::file("change the permissions of", &target, &e))?;
         }
         done += file.bytes;
         progress.set_position(done);
@@ -202,7 +212,7 @@ mod tests {
 
     #[test]
     fn missing_free_space_is_an_error() {
-        let w = scratch_dir("room");
+        let w = scratch_dir("space");
         assert!(check_free_space(w.dir(), 1, "this").is_ok());
         assert!(check_free_space(w.dir(), u64::MAX, "this").is_err());
     }
@@ -210,13 +220,13 @@ mod tests {
     #[test]
     fn existing_lock_is_respected() {
         let w = scratch_dir("lock");
-        assert!(lock_source(w.dir(), "TidesDB").is_ok(), "no lock file, nobody");
+        assert!(lock_source(w.dir(), "TidesDB").is_ok(), "no lock file: not in use");
         fs::write(w.dir().join("LOCK"), b"").unwrap();
         let held = lock_source(w.dir(), "TidesDB").unwrap();
         let other = File::open(w.dir().join("LOCK")).unwrap();
         assert!(
             flock(&other, FlockOperation::NonBlockingLockExclusive).is_err(),
-            "held while it is read"
+            "locked while it is read"
         );
         drop(held);
         flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();

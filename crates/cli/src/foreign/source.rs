@@ -1,5 +1,5 @@
-//! What every door gives: families with what became of their settings, and their entries one after
-//! the other.
+//! The interface to a database of another engine: its column families with their mapped settings,
+//! and their entries.
 
 use crate::failure::Result;
 use perigee::FamilyOptions;
@@ -7,81 +7,81 @@ use perigee::FamilyOptions;
 /// An entry of a source.
 #[derive(Clone, Copy, Debug)]
 pub struct SourceEntry<'a> {
-    /// Its key.
+    /// The key.
     pub key: &'a [u8],
-    /// Its value.
+    /// The value.
     pub value: &'a [u8],
-    /// When it expires, in milliseconds since the Unix epoch.
+    /// Expiry time in milliseconds since the Unix epoch; `None` if the entry does not expire.
     pub expires_at_ms: Option<u64>,
 }
 
-/// A setting of a source, and what became of it.
+/// A setting of a source and its counterpart in Perigee.
 #[derive(Clone, Debug)]
 pub struct MappedSetting {
-    /// The source's name of it.
+    /// Name of the setting in the source engine.
     pub name: &'static str,
-    /// Its value there.
+    /// Value in the source.
     pub value: String,
-    /// Ours; `None`: it has no counterpart.
+    /// The counterpart with its value; `None` if there is none.
     pub mapped_to: Option<String>,
 }
 
 impl MappedSetting {
-    /// One that has a counterpart.
+    /// Creates a setting that has a counterpart.
     pub fn mapped(
         name: &'static str,
         value: impl ToString,
-        became: impl ToString,
+        mapped_to: impl ToString,
     ) -> MappedSetting {
-        MappedSetting { name, value: value.to_string(), mapped_to: Some(became.to_string()) }
+        MappedSetting { name, value: value.to_string(), mapped_to: Some(mapped_to.to_string()) }
     }
-    /// One that has none.
+    /// Creates a setting that has no counterpart.
     pub fn unmapped(name: &'static str, value: impl ToString) -> MappedSetting {
         MappedSetting { name, value: value.to_string(), mapped_to: None }
     }
 }
 
-/// A family of a source.
+/// A column family of a source.
 #[derive(Clone, Debug)]
 pub struct SourceFamily {
-    /// Its name, which stays.
+    /// Its name, also in the target.
     pub name: String,
-    /// Its settings, as far as they have counterparts.
+    /// Options of the target's column family: the settings that have counterparts.
     pub options: FamilyOptions,
-    /// All of them, for the report.
+    /// All settings of the source, for the report.
     pub settings: Vec<MappedSetting>,
-    /// Settings as our C library stores them, if the source has them: for programs that go on with
-    /// that.
+    /// The settings as Perigee's C library stores them, if it has them, for programs that use the C
+    /// library after the import.
     pub c_library_settings: Option<String>,
-    /// About how many entries it has, if that is known.
+    /// Approximate number of entries, if known.
     pub estimated_entries: Option<u64>,
 }
 
-/// What looks at an entry.
+/// Callback that receives each entry.
 pub type EntryVisitor<'v> = dyn FnMut(SourceEntry<'_>) -> Result<()> + 'v;
 
-/// Which look at a family it is. The second is to find what the first may have missed: a door takes
-/// another way if it has one.
+/// Number of the pass over a column family. The second pass detects entries that the first one
+/// missed, so an engine reads in a different way if it can, for example backward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadPass {
-    /// To load.
+    /// Loads the entries.
     First,
-    /// To compare.
+    /// Compares the entries.
     Second,
 }
 
-/// A database of another engine, open.
+/// An open database of another engine.
 pub trait ForeignSource {
-    /// What it is, for the report.
+    /// Returns a description of the database for the report.
     fn description(&self) -> String;
-    /// Its families.
+    /// Returns the column families.
     fn families(&self) -> &[SourceFamily];
-    /// Shows every entry of a family, by its number in [`Source::families`]; an error of the
-    /// visitor ends it.
+    /// Passes every entry of a column family, given by its index in [`ForeignSource::families`], to
+    /// `visit`. Stops at an error of `visit` and returns it.
     fn for_each_entry(
         &mut self,
         family: usize,
-        look: ReadPass,
+        pass: ReadPass,
         visit: &mut EntryVisitor<'_>,
     ) -> Result<()>;
 }

@@ -1,8 +1,8 @@
-//! A source into a new database: every family as one bulk load, then both sides read again and
-//! compared, then the name.
+//! Transfers a source into a new database: bulk-loads every column family, then reads both sides
+//! again and compares them, then renames the database to its final name.
 //!
-//! Invariant: the target appears under its name whole and compared, or not at all; until then it is
-//! called `NAME.importing`.
+//! Invariant: a database with the final name is complete and verified; until then its name is
+//! `NAME.importing`.
 
 use super::entry_digest::EntryDigest;
 use super::source::{ForeignSource, ReadPass, SourceEntry, SourceFamily};
@@ -13,22 +13,22 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What was done with a family.
+/// Result of the transfer of a column family.
 #[derive(Debug)]
 pub struct FamilyTransfer {
     /// Entries loaded.
     pub entries: u64,
-    /// Those of them that expire.
+    /// Entries loaded that expire.
     pub ttl_entries: u64,
     /// Bytes of keys and values.
     pub bytes: u64,
-    /// Over keys, values and ends, whatever their order.
+    /// Order-independent checksum over keys, values and expiry times.
     pub checksum: u64,
-    /// Entries that ended while the import ran.
+    /// Entries that expired during the import.
     pub expired: u64,
 }
 
-/// Where the target is made.
+/// Paths of the target: the final one and the one until the import is complete.
 #[derive(Debug)]
 pub struct ImportTarget {
     path: PathBuf,
@@ -36,48 +36,48 @@ pub struct ImportTarget {
 }
 
 impl ImportTarget {
-    /// Refuses a target that exists, or one that was begun before.
+    /// Returns an error if the target exists, or an unfinished import to it does.
     pub fn new(to: &Path) -> Result<ImportTarget> {
         let mut name = to.file_name().map(ToOwned::to_owned).ok_or_else(|| {
-            Failure::usage(format!("--to {} names no directory that can be made", show_path(to)))
+            Failure::usage(format!("--to {} cannot be the name of a new directory", show_path(to)))
         })?;
         name.push(".importing");
         let unfinished = to.with_file_name(name);
         if fs::symlink_metadata(to).is_ok() {
             return Err(Failure::usage(format!("{} exists already", show_path(to))).hint(
-                "give --to a name that does not exist yet: an import always makes a new database",
+                "specify a path that does not exist: an import always creates a new database",
             ));
         }
         if fs::symlink_metadata(&unfinished).is_ok() {
             return Err(Failure::usage(format!("{} exists already", show_path(&unfinished))).hint(
-                "an import that was cut short left it behind: remove it, and run the import again",
+                "an interrupted import left it behind: remove it, and run the import again",
             ));
         }
         Ok(ImportTarget { path: to.to_owned(), unfinished })
     }
-    /// Refuses a place inside the source: nothing is written there.
+    /// Returns an error if the target is inside the source, where nothing may be written.
     pub fn check_outside(&self, source: &Path) -> Result<()> {
         check_dir_outside(self.parent(), source)
     }
-    /// The directory that it will be in.
+    /// Returns the parent directory of the target.
     pub fn parent(&self) -> &Path {
         self.path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
     }
-    /// A name beside it, for the copy of the source.
-    pub fn sibling_path(&self, ending: &str) -> PathBuf {
+    /// Returns the path of the target with a suffix, for the copy of the source.
+    pub fn sibling_path(&self, suffix: &str) -> PathBuf {
         let mut name = self.path.file_name().unwrap_or_default().to_owned();
-        name.push(ending);
+        name.push(suffix);
         self.path.with_file_name(name)
     }
 
     fn rename_into_place(&self) -> Result<()> {
-        // A rename replaces an empty directory: one that somebody made meanwhile is refused.
+        // A rename would replace an empty directory created during the import.
         if fs::symlink_metadata(&self.path).is_ok() {
-            return Err(Failure::usage(format!("{} was made meanwhile", show_path(&self.path)))
-                .hint(format!(
-                    "the import is complete in {}: rename it",
-                    show_path(&self.unfinished)
-                )));
+            return Err(Failure::usage(format!(
+                "{} was created during the import",
+                show_path(&self.path)
+            ))
+            .hint(format!("the import is complete in {}: rename it", show_path(&self.unfinished))));
         }
         fs::rename(&self.unfinished, &self.path)
             .map_err(|e| Failure::file("rename", &self.unfinished, &e))?;
@@ -86,12 +86,12 @@ impl ImportTarget {
     }
 }
 
-/// Refuses a directory inside the source.
+/// Returns an error if a directory is inside the source.
 pub fn check_dir_outside(dir: &Path, source: &Path) -> Result<()> {
     match (fs::canonicalize(dir), fs::canonicalize(source)) {
-        (Ok(dir), Ok(inside)) if dir.starts_with(&inside) => {
-            Err(Failure::usage(format!("{} lies in {}", show_path(&dir), show_path(source)))
-                .hint("nothing is written into a source: give a place outside of it"))
+        (Ok(dir), Ok(source_dir)) if dir.starts_with(&source_dir) => {
+            Err(Failure::usage(format!("{} is inside {}", show_path(&dir), show_path(source)))
+                .hint("the source must stay unchanged: specify a directory outside of it"))
         }
         _ => Ok(()),
     }
@@ -103,7 +103,7 @@ fn now_ms() -> u64 {
         .map_or(0, |t| u64::try_from(t.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// Moves everything; what was done with each family, in the order of the source.
+/// Transfers all column families. Returns their results in the order of the source.
 pub fn run_transfer(
     source: &mut dyn ForeignSource,
     target: &ImportTarget,
@@ -119,24 +119,24 @@ pub fn run_transfer(
     }
     drop(progress);
     let mut progress = Progress::items("comparing", loaded.iter().map(|t| 2 * t.count()).sum());
-    let mut done = Vec::new();
+    let mut transfers = Vec::new();
     let mut seen = 0;
     for (n, (family, first)) in families.iter().zip(&loaded).enumerate() {
-        done.push(compare_family(source, n, family, &db, first, &mut seen, &mut progress)?);
+        transfers.push(compare_family(source, n, family, &db, first, &mut seen, &mut progress)?);
     }
     db.flush()?;
     db.sync()?;
     db.close()?;
     drop(progress);
     target.rename_into_place()?;
-    Ok(done)
+    Ok(transfers)
 }
 
 fn total_estimate(families: &[SourceFamily]) -> u64 {
     families.iter().map(|f| f.estimated_entries).sum::<Option<u64>>().unwrap_or(0)
 }
 
-/// The target, unfinished, with all families.
+/// Creates the unfinished target with all column families.
 fn create_target(target: &ImportTarget, families: &[SourceFamily]) -> Result<Db> {
     let mut options = Options::new().durability(Durability::None);
     options.error_if_exists = true;
@@ -151,9 +151,9 @@ fn create_target(target: &ImportTarget, families: &[SourceFamily]) -> Result<Db>
     Ok(db)
 }
 
-/// The family in which our C library keeps settings (crates/capi, `catalog`): a program that was
-/// made for the source's engine finds its families configured as they were, also in what the engine
-/// has no counterpart of.
+/// The column family in which Perigee's C library stores settings (crates/capi, `catalog`). A
+/// program written for the source engine thus finds all settings of its column families, including
+/// those without a counterpart.
 const SETTINGS_FOR_C: &str = "tidesdb.settings";
 
 fn store_c_settings(db: &Db, families: &[SourceFamily]) -> Result<()> {
@@ -162,24 +162,26 @@ fn store_c_settings(db: &Db, families: &[SourceFamily]) -> Result<()> {
     }
     if families.iter().any(|f| f.name == SETTINGS_FOR_C) {
         return Err(Failure::usage(format!(
-            "a family of the source is called {SETTINGS_FOR_C:?}, a name that is taken"
+            "a column family of the source has the reserved name {SETTINGS_FOR_C:?}"
         ))
-        .hint("rename it there first"));
+        .hint("rename it in the source first"));
     }
-    let kept = db.create_family(SETTINGS_FOR_C, FamilyOptions::new().memtable_bytes(1 << 20))?;
+    let stored = db.create_family(SETTINGS_FOR_C, FamilyOptions::new().memtable_bytes(1 << 20))?;
     for family in families {
         if let Some(text) = &family.c_library_settings {
-            // Settings name the family that they are of by its number.
-            kept.put(&family.name, format!("; family {}\n{text}", db.family(&family.name)?.id()))?;
+            // The settings start with the id of their column family.
+            let id = db.family(&family.name)?.id();
+            stored.put(&family.name, format!("; family {id}\n{text}"))?;
         }
     }
     Ok(())
 }
 
-/// Which entry of which family an error of the engine is about.
+/// Converts an error of the engine; the message names the column family and key.
 fn with_entry(e: Error, family: &SourceFamily, key: &[u8]) -> Failure {
     let shown = key[..key.len().min(64)].escape_ascii();
-    Failure::other("import", format!("family {:?}, key {shown}: {}", family.name, e.message()))
+    let message = format!("column family {:?}, key {shown}: {}", family.name, e.message());
+    Failure::other("import", message)
         .hint("nothing was imported; the unfinished target can be removed")
 }
 
@@ -193,14 +195,14 @@ fn load_family(
     progress: &mut Progress,
 ) -> Result<EntryDigest> {
     let mut load: BulkLoad = db.family(&family.name)?.bulk_load()?;
-    let mut tally = EntryDigest::new(started_ms);
+    let mut digest = EntryDigest::new(started_ms);
     source.for_each_entry(n, ReadPass::First, &mut |e: SourceEntry<'_>| {
         let put = match e.expires_at_ms {
             Some(ms) => load.put_until(e.key, e.value, ms),
             None => load.put(e.key, e.value),
         };
         put.map_err(|error| with_entry(error, family, e.key))?;
-        tally.add(e);
+        digest.add(e);
         *seen += 1;
         if seen.is_multiple_of(1024) {
             progress.set_position(*seen);
@@ -208,7 +210,7 @@ fn load_family(
         Ok(())
     })?;
     load.finish()?;
-    Ok(tally)
+    Ok(digest)
 }
 
 fn compare_family(
@@ -226,42 +228,42 @@ fn compare_family(
             progress.set_position(*seen);
         }
     };
-    let mut again = first.new_like();
+    let mut second = first.new_like();
     source.for_each_entry(n, ReadPass::Second, &mut |e| {
-        again.add(e);
+        second.add(e);
         step(progress);
         Ok(())
     })?;
-    let mut ours = first.new_like();
+    let mut target = first.new_like();
     let mut cursor = db.family(&family.name)?.cursor()?;
     cursor.seek_to_first()?;
     while cursor.valid() {
         let expires_at_ms = cursor.expires_at_ms();
         let (key, value) = cursor.entry()?;
-        ours.add(SourceEntry { key, value, expires_at_ms });
+        target.add(SourceEntry { key, value, expires_at_ms });
         step(progress);
         cursor.next()?;
     }
     let ended_ms = now_ms();
-    let same = |side: &EntryDigest, what: &str| {
-        first.compare(side, ended_ms).ok_or_else(|| {
+    let compare = |other: &EntryDigest, what: &str| {
+        first.compare(other, ended_ms).ok_or_else(|| {
             Failure::other(
                 "import",
                 format!(
-                    "family {:?}: what was read at first ({} entries, checksum {:016x}) is not what {what} ({} entries, \
-                     checksum {:016x})",
+                    "column family {:?}: the first pass over the source ({} entries, checksum \
+                     {:016x}) differs from {what} ({} entries, checksum {:016x})",
                     family.name,
                     first.count(),
                     first.checksum(),
-                    side.count(),
-                    side.checksum()
+                    other.count(),
+                    other.checksum()
                 ),
             )
-            .hint("the target stays unfinished; nothing of the source was changed. Please report this")
+            .hint("the target stays unfinished; the source was not changed. Please report this")
         })
     };
-    same(&again, "a second reading of the source gives")?;
-    let expired = same(&ours, "the target holds")?;
+    compare(&second, "the second pass")?;
+    let expired = compare(&target, "the target")?;
     Ok(FamilyTransfer {
         entries: first.count(),
         ttl_entries: first.ttl_count(),

@@ -1,4 +1,4 @@
-//! A directory for one test, and the tool run in it.
+//! A temporary directory per test, and functions that run the tool in it.
 #![allow(dead_code)]
 
 use serde_json::Value;
@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// A directory that goes with the test.
+/// A directory that is removed when the test succeeds.
 pub struct TestDir {
     root: PathBuf,
 }
 
-/// What a run left.
+/// Result of a run of the tool.
 pub struct RunResult {
     pub code: i32,
     pub stdout: Vec<u8>,
@@ -36,7 +36,7 @@ impl TestDir {
         self.root.join(name)
     }
 
-    /// A file with these bytes; directories are made.
+    /// Writes a file, creating its parent directories. Returns its path.
     pub fn write(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.path(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -68,7 +68,7 @@ impl TestDir {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // A command that does not read its stdin closes it: no harm.
+        // Fails if the command does not read its stdin, which is not an error.
         let _ = child.stdin.take().unwrap().write_all(stdin);
         let Output { status, stdout, stderr } = child.wait_with_output().unwrap();
         let run = RunResult {
@@ -84,14 +84,14 @@ impl TestDir {
         run
     }
 
-    /// A run that must succeed; its stdout as text.
+    /// Runs a command that must succeed. Returns its stdout as text.
     pub fn run_ok(&self, args: &[&str]) -> String {
         let run = self.run(args);
         assert_eq!(run.code, 0, "{args:?}: {}", run.stderr);
         String::from_utf8(run.stdout).unwrap()
     }
 
-    /// A run that must succeed; every line of its stdout as JSON.
+    /// Runs a command with `--json` that must succeed. Returns every line of its stdout as JSON.
     pub fn run_json(&self, args: &[&str]) -> Vec<Value> {
         let text = self.run_ok(&[args, &["--json"]].concat());
         text.lines()
@@ -99,8 +99,9 @@ impl TestDir {
             .collect()
     }
 
-    /// A run that must fail with this code and this word in its message, which must be one line and
-    /// perhaps a hint; then the same with `--json`, whose object is returned.
+    /// Runs a command that must fail with this exit code. Its message must contain `word` and be
+    /// one line, optionally followed by a hint. Runs it again with `--json` and returns the error
+    /// object.
     pub fn run_failing(&self, code: i32, word: &str, args: &[&str]) -> Value {
         let run = self.run(args);
         assert_eq!(run.code, code, "{args:?}: {}", run.stderr);
@@ -125,7 +126,7 @@ impl TestDir {
         value["error"].clone()
     }
 
-    /// Names of the files in a directory below the root.
+    /// Returns the names of the files in a directory below the root, sorted.
     pub fn file_names(&self, dir: &str) -> Vec<String> {
         let mut names: Vec<String> = std::fs::read_dir(self.path(dir))
             .unwrap()

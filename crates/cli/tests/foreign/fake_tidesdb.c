@@ -1,15 +1,16 @@
-/* A stand-in for TidesDB's library: the functions that the importer uses, over sorted arrays that are kept in one file for each
- * family. Its iterator has a layout of its own. FAKE says what is wrong with it:
- *   hidden     no iterator shows when an entry ends
- *   shifting   it is elsewhere for entries that were flushed
- *   strange    it is elsewhere for keys that begin with '!'
- *   garbled    entries whose key begins with '!' end at a nonsensical time
- *   broken     an iterator fails behind the first entry of a family called "users"
- *   deadly     it kills the process there
- *   forgetful  every second walk over "users" lacks its last entry
- *   locked     open says that the database is open elsewhere
- *   blind      the family "users" is not opened
- *   misshapen  the default settings make no sense */
+/* A fake of TidesDB's library: the functions that the importer uses, over sorted arrays stored in one
+ * file per column family. Its iterator has a different layout. The environment variable FAKE selects
+ * a fault:
+ *   hidden     iterators contain no expiry time
+ *   shifting   the expiry time is at another offset for flushed entries
+ *   strange    the expiry time is at another offset for keys that begin with '!'
+ *   garbled    entries whose key begins with '!' have an implausible expiry time
+ *   broken     an iterator fails after the first entry of the column family "users"
+ *   deadly     an iterator kills the process there
+ *   forgetful  every second iteration over "users" lacks its last entry
+ *   locked     open reports that the database is open in another process
+ *   blind      the column family "users" is not opened
+ *   misshapen  the default settings are implausible */
 #include "tidesdb9.h"
 #include <dirent.h>
 #include <signal.h>
@@ -22,7 +23,7 @@ typedef int (*compare_t)(const uint8_t *, size_t, const uint8_t *, size_t, void 
 typedef struct { uint8_t *key, *value; size_t nkey, nvalue; int64_t until; int flushed; } entry_t;
 typedef struct { char name[128], dir[4000]; family_config_t config; entry_t *all; size_t n; int walks; } family_t;
 typedef struct { char path[3000]; family_t *families[16]; int n; struct { char name[64]; compare_t f; } orders[16]; int norders; } db_t;
-/* What an iterator shows: the end lies behind the key. */
+/* The current entry of an iterator: the expiry time follows the key. */
 typedef struct { long kind; const uint8_t *value; size_t nvalue; const uint8_t *key; size_t nkey; int64_t until, elsewhere; } shown_t;
 typedef struct { long mark; family_t *family; shown_t *shown[2]; shown_t *now; size_t at, end; int valid; } iter_t;
 typedef struct { db_t *db; struct { family_t *family; entry_t entry; } puts[100000]; int n; } txn_t;
@@ -139,7 +140,7 @@ int tidesdb_open(const config_t *config, db_t **out) {
         reread(db, add(db, d->d_name, &c));
     }
     closedir(dir);
-    /* As the real one, it leaves traces where it opens. */
+    /* Like the real library, it writes to the directory that it opens. */
     char path[4096];
     snprintf(path, sizeof path, "%s/LOCK", db->path);
     FILE *lock = fopen(path, "w");

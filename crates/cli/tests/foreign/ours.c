@@ -1,2 +1,2 @@
-/* A library that says that it is Perigee. */
+/* A library that identifies itself as Perigee. */
 const char *perigee_version(void) { return "0.1.0"; }

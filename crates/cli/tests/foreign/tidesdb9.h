@@ -1,5 +1,5 @@
-/* The parts of TidesDB 9.3's C interface that the importer uses: names, types and layouts, for the stand-in of its library and
- * for the program that makes databases with either. */
+/* The parts of TidesDB 9.3's C interface that the importer uses: names, types and layouts. Used by
+ * the fake library and by the program that creates databases with the fake or the real library. */
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-//! The database against the files it was made from.
+//! Compares the database with the files it was imported from.
 
 use crate::commands::import::tree::read_file;
 use crate::failure::Result;
@@ -10,27 +10,26 @@ use std::time::SystemTime;
 
 use super::sources::Sources;
 
-/// Differences printed one by one.
+/// Number of differences that are printed; further ones are only counted.
 const DIFFERENCES_SHOWN_MAX: u64 = 20;
 
 /// The outcome of the comparison.
 #[derive(Debug, Default)]
 pub struct Comparison {
-    /// Files whose bytes are the same.
+    /// Files whose bytes are identical.
     pub same: u64,
     /// Files that differ, or whose key is missing.
     pub different: u64,
-    /// Files that somebody changed since the demo began, and that differ.
+    /// Files that differ and were modified after the demo started.
     pub changed: u64,
-    /// Files that cannot be read now.
+    /// Files that can no longer be read.
     pub unreadable: u64,
 }
 
-/// How many of the first `n` files are there, and how many are missing.
+/// Returns how many of the first `n` files are present in the database and how many are missing.
 pub fn count_acknowledged(db: &Db, sources: &Sources, n: u64) -> Result<(u64, u64)> {
     let (mut present, mut missing) = (0, 0);
-    // Files that could not be read were never acknowledged; they are not counted towards `n` by the
-    // import.
+    // The import does not acknowledge files that it cannot read, so they do not count towards `n`.
     for (path, key, _) in sources.source_files() {
         if present + missing == n {
             break;
@@ -44,8 +43,8 @@ pub fn count_acknowledged(db: &Db, sources: &Sources, n: u64) -> Result<(u64, u6
     Ok((present, missing))
 }
 
-/// Compares every byte of every file.
-pub fn compare_all(db: &Db, sources: &Sources, begun: SystemTime) -> Result<Comparison> {
+/// Compares every byte of every file. `started_at` is the start of the demo.
+pub fn compare_all(db: &Db, sources: &Sources, started_at: SystemTime) -> Result<Comparison> {
     let mut compared = Comparison::default();
     let mut progress = Progress::bytes("comparing", sources.bytes);
     let mut done = 0;
@@ -59,7 +58,7 @@ pub fn compare_all(db: &Db, sources: &Sources, begun: SystemTime) -> Result<Comp
         let stored = db.get_pinned(&key)?;
         if stored.as_deref() == Some(&source[..]) {
             compared.same += 1;
-        } else if changed_since(&path, begun) {
+        } else if changed_since(&path, started_at) {
             compared.changed += 1;
         } else {
             compared.different += 1;
@@ -72,6 +71,6 @@ pub fn compare_all(db: &Db, sources: &Sources, begun: SystemTime) -> Result<Comp
     Ok(compared)
 }
 
-fn changed_since(path: &Path, begun: SystemTime) -> bool {
-    std::fs::metadata(path).and_then(|m| m.modified()).is_ok_and(|at| at >= begun)
+fn changed_since(path: &Path, start: SystemTime) -> bool {
+    std::fs::metadata(path).and_then(|m| m.modified()).is_ok_and(|modified| modified >= start)
 }

@@ -1,5 +1,5 @@
-//! The importing process: this program again, as `perigee import`, told to report each committed
-//! batch.
+//! Runs `perigee import` as a child process that reports each committed batch, and kills it halfway
+//! on request.
 
 use crate::failure::{Failure, Result, show_path};
 use crate::process::{self, ProcessUsage};
@@ -11,24 +11,24 @@ use std::time::{Duration, Instant};
 
 use super::sources::Sources;
 
-/// What an import did, as far as its process told before it ended.
+/// Result of an import process, as far as it reported before it ended.
 #[derive(Default)]
 pub struct ImportRun {
     /// Entries acknowledged.
     pub entries: u64,
     /// Bytes of their values.
     pub bytes: u64,
-    /// How long it ran.
+    /// Run time.
     pub elapsed: Duration,
-    /// Whether it was killed.
+    /// True if it was killed.
     pub killed: bool,
-    /// Memory and writes; of a killed process the last that was seen.
+    /// Memory and writes; for a killed process as of just before the kill.
     pub process: ProcessUsage,
-    /// Log, flush and compaction bytes by the engine's own counters, if it came to its end.
+    /// Log, flush and compaction bytes by the engine's counters, if the process was not killed.
     pub engine_written: Option<u64>,
 }
 
-/// Runs an import of all sources, leaving out keys that are there; with `kill`, about half of it.
+/// Imports all sources, skipping existing keys. With `kill`, kills the process about halfway.
 pub fn run_import(db: &Path, sources: &Sources, kill: bool) -> Result<ImportRun> {
     let exe = std::env::current_exe()
         .map_err(|e| Failure::other("i/o error", format!("find this program: {e}")))?;
@@ -38,39 +38,40 @@ pub fn run_import(db: &Path, sources: &Sources, kill: bool) -> Result<ImportRun>
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let started = Instant::now();
     let mut child = command.spawn().map_err(|e| Failure::file("run", &exe, &e))?;
-    let mut done = follow_child(&mut child, kill.then_some(sources))?;
+    let mut run = follow_child(&mut child, kill.then_some(sources))?;
     let status = child.wait().map_err(|e| Failure::file("wait for", &exe, &e))?;
-    done.elapsed = started.elapsed();
-    if !status.success() && !done.killed {
+    run.elapsed = started.elapsed();
+    if !status.success() && !run.killed {
         return Err(Failure::other(
             "demo",
             format!("the import into {} failed: {status}", show_path(db)),
         ));
     }
-    Ok(done)
+    Ok(run)
 }
 
-/// Follows what the child prints, to its end; kills it on the way. Lines still in the pipe count:
-/// each was printed after its batch was acknowledged.
+/// Reads the output of the child to its end, and kills the child halfway if `kill_halfway` is
+/// given. Lines still in the pipe after the kill count, because each was printed after its batch
+/// was acknowledged.
 fn follow_child(child: &mut Child, kill_halfway: Option<&Sources>) -> Result<ImportRun> {
     let pid = child.id().to_string();
-    let stdout = child.stdout.take().expect("stdout was asked to be a pipe");
-    let mut done = ImportRun::default();
+    let stdout = child.stdout.take().expect("stdout is piped");
+    let mut run = ImportRun::default();
     for line in BufReader::new(stdout).lines() {
         let Ok(line) = line else { break };
         let Ok(value) = serde_json::from_str::<Value>(&line) else { continue };
-        apply_line(&value, &mut done);
-        if !done.killed && kill_halfway.is_some_and(|all| is_halfway(&done, all)) {
-            done.process = process::read_usage(&pid);
-            // SIGKILL. If it has ended by itself just now, there is nothing to kill.
-            done.killed = child.kill().is_ok();
+        apply_line(&value, &mut run);
+        if !run.killed && kill_halfway.is_some_and(|all| is_halfway(&run, all)) {
+            run.process = process::read_usage(&pid);
+            // SIGKILL. The child may just have ended by itself.
+            run.killed = child.kill().is_ok();
         }
     }
-    Ok(done)
+    Ok(run)
 }
 
-/// Trees are uneven: half of the bytes may lie in the first hundred files. So the mean of both
-/// shares counts.
+/// Returns true if the mean of the shares of files and bytes is at least one half. Bytes alone
+/// would not do: half of them may be in the first hundred files.
 fn is_halfway(done: &ImportRun, all: &Sources) -> bool {
     let share = |done: u64, all: u64| done as f64 / all.max(1) as f64;
     share(done.entries, all.files) + share(done.bytes, all.bytes) >= 1.0

@@ -1,8 +1,8 @@
-//! `perigee demo`: the main job on real input, with a crash in the middle. This file: the stages in
-//! order.
+//! `perigee demo`: imports real files, kills the import halfway, recovers, finishes and compares.
+//! This module defines the arguments and runs the stages in order.
 //!
-//! Rooms: `sources` (which files), `child` (the importing process, which gets killed), `compare`
-//! (every byte against its source), `report` (the table).
+//! Submodules: `sources` (selects the files), `import_process` (the importing process, which is
+//! killed), `compare` (compares every byte with its source), `report` (the final table).
 
 mod import_process;
 mod compare;
@@ -30,33 +30,34 @@ Examples:
   perigee demo --dir ~/photos
   perigee demo --db /mnt/disk/demo --keep
 
-The import runs in a child process, which is killed with SIGKILL about halfway (the mean of acknowledged files and bytes). \
-Then: reopen, check that nothing acknowledged is missing, finish, compare every file, scan, verify.";
+The import runs in a child process, which is killed with SIGKILL about halfway (the mean of the \
+shares of acknowledged files and bytes). The demo then reopens the database, checks that no \
+acknowledged file is missing, finishes the import, compares every file, scans and verifies.";
 
-/// Import a real tree, kill the import halfway, recover, finish and compare every byte
+/// Import a directory tree, kill the import halfway, recover, finish and compare every byte
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct DemoArgs {
-    /// The tree to import (default: $DEMO_DIR, else what is found on the machine)
+    /// Directory tree to import (default: $DEMO_DIR, otherwise files found on this machine)
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Where to make the database (default: a new directory in the temporary directory)
+    /// Directory of the new database (default: a new directory in the temporary directory)
     #[arg(long, value_name = "DIR")]
     db: Option<PathBuf>,
-    /// Keep the database
+    /// Keep the database afterwards
     #[arg(long)]
     keep: bool,
-    /// At most so many files, when the tool chooses them
+    /// Maximum number of files, if the tool selects them
     #[arg(long, value_name = "N", default_value_t = 60_000)]
     max_files: u64,
-    /// At most so many bytes, when the tool chooses them
+    /// Maximum total size, if the tool selects the files
     #[arg(long, value_name = "BYTES", default_value = "1.5GB", value_parser = parse_bytes)]
     max_bytes: u64,
 }
 
-/// Runs the demo; 3 if a single byte differs.
+/// Runs the demo. Returns exit code 3 if any byte differs.
 pub fn run(args: &DemoArgs, out: &mut Output) -> Result<u8> {
-    let begun = SystemTime::now();
+    let started_at = SystemTime::now();
     let sources = choose_sources(args, out)?;
     let db = new_database_path(args)?;
     let mut report =
@@ -64,17 +65,17 @@ pub fn run(args: &DemoArgs, out: &mut Output) -> Result<u8> {
     import_and_kill(&db, &sources, &mut report, out)?;
     recover(&db, &sources, &mut report, out)?;
     finish_import(&db, &sources, &mut report, out)?;
-    compare_and_verify(&db, &sources, begun, &mut report, out)?;
+    compare_and_verify(&db, &sources, started_at, &mut report, out)?;
     report.print(out)?;
     if report.passed() && !args.keep {
         std::fs::remove_dir_all(&db).map_err(|e| Failure::file("remove", &db, &e))?;
     } else {
-        print_status(out, &format!("the database stays in {}", show_path(&db)))?;
+        print_status(out, &format!("the database is kept in {}", show_path(&db)))?;
     }
     Ok(if report.passed() { 0 } else { EXIT_DAMAGED })
 }
 
-/// A line for people; with `--json` the final document alone is printed.
+/// Prints a status line. With `--json` only the final document is printed.
 fn print_status(out: &mut Output, text: &str) -> Result<()> {
     if !out.json {
         out.line(text)?;
@@ -84,11 +85,11 @@ fn print_status(out: &mut Output, text: &str) -> Result<()> {
 }
 
 fn choose_sources(args: &DemoArgs, out: &mut Output) -> Result<Sources> {
-    let asked = args
+    let requested = args
         .dir
         .clone()
         .or_else(|| std::env::var_os("DEMO_DIR").filter(|d| !d.is_empty()).map(PathBuf::from));
-    let sources = match asked {
+    let sources = match requested {
         Some(dir) => sources::from_dir(&dir)?,
         None => sources::find_on_machine(args.max_files, args.max_bytes)?,
     };
@@ -106,7 +107,7 @@ fn choose_sources(args: &DemoArgs, out: &mut Output) -> Result<Sources> {
     Ok(sources)
 }
 
-/// A directory that does not exist yet.
+/// Returns the path of the new database; an error if it exists.
 fn new_database_path(args: &DemoArgs) -> Result<PathBuf> {
     let db = match &args.db {
         Some(db) => db.clone(),
@@ -114,7 +115,7 @@ fn new_database_path(args: &DemoArgs) -> Result<PathBuf> {
     };
     if db.exists() {
         return Err(Failure::usage(format!("{} exists already", show_path(&db)))
-            .hint("give a new directory"));
+            .hint("specify a new directory"));
     }
     Ok(db)
 }
@@ -128,7 +129,7 @@ fn import_and_kill(
     print_status(out, "importing, to be killed about halfway ...")?;
     let killed = import_process::run_import(db, sources, true)?;
     if !killed.killed {
-        print_status(out, "the import was done before it could be killed")?;
+        print_status(out, "the import finished before it could be killed")?;
     }
     print_status(
         out,
@@ -150,7 +151,7 @@ fn open(db: &Path) -> Result<(Db, Duration)> {
     Ok((db, started.elapsed()))
 }
 
-/// Reopens after the kill; everything acknowledged must be there.
+/// Reopens the database after the kill and checks that every acknowledged file is present.
 fn recover(
     path: &Path,
     sources: &Sources,
@@ -171,7 +172,7 @@ fn recover(
     print_status(
         out,
         &format!(
-            "of {} acknowledged files {} are there, {lost} missing",
+            "of {} acknowledged files, {} are present, {lost} missing",
             size::count(report.acknowledged),
             size::count(present)
         ),
@@ -199,7 +200,7 @@ fn finish_import(
 fn compare_and_verify(
     path: &Path,
     sources: &Sources,
-    begun: SystemTime,
+    started_at: SystemTime,
     report: &mut DemoReport,
     out: &mut Output,
 ) -> Result<()> {
@@ -207,7 +208,7 @@ fn compare_and_verify(
     report.disk_bytes = db.stats().disk_bytes;
     print_status(out, "comparing every file with its source ...")?;
     let started = Instant::now();
-    report.comparison = compare::compare_all(&db, sources, begun)?;
+    report.comparison = compare::compare_all(&db, sources, started_at)?;
     report.compare = started.elapsed();
     report.entries = count_prefix(&db, b"".to_vec())?;
     let prefix = sources.sample_prefix();

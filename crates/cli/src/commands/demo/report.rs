@@ -1,4 +1,4 @@
-//! The table at the end of the demo.
+//! The final report of the demo: measurements, verdict, text and JSON output.
 
 use crate::failure::Result;
 use crate::output::{Output, table};
@@ -9,32 +9,32 @@ use std::time::Duration;
 use super::compare::Comparison;
 use super::import_process::ImportRun;
 
-/// Everything that was measured.
+/// All measurements of the demo.
 #[derive(Debug, Default)]
 pub struct DemoReport {
-    /// Files of the sources.
+    /// Number of source files.
     pub files: u64,
-    /// Bytes of the sources.
+    /// Total bytes of the source files.
     pub bytes: u64,
     /// Entries acknowledged before the kill.
     pub acknowledged: u64,
-    /// Of them missing after it.
+    /// Acknowledged entries missing after the kill.
     pub lost: u64,
-    /// Open after the kill.
+    /// Duration of the open after the kill.
     pub reopen: Duration,
-    /// Of that, what the engine calls recovery.
+    /// Recovery time within `reopen`, as reported by the engine, in microseconds.
     pub recovery_us: u64,
-    /// Operations replayed.
+    /// Operations replayed by recovery.
     pub replayed: u64,
-    /// Both imports together.
+    /// Total duration of both imports.
     pub import: Duration,
     /// Value bytes of both imports.
     pub imported_bytes: u64,
-    /// The larger peak of the two processes.
+    /// Peak memory of the two import processes (the larger one), in bytes.
     pub peak_bytes: Option<u64>,
-    /// Bytes both caused to be written, by the kernel's count.
+    /// Bytes written by both import processes, as counted by the kernel.
     pub written_bytes: Option<u64>,
-    /// By the engine's count, of the second import alone, with its value bytes.
+    /// Bytes written by the second import, as counted by the engine, and its value bytes.
     pub engine_written: Option<(u64, u64)>,
     /// Size of the database.
     pub disk_bytes: u64,
@@ -42,24 +42,24 @@ pub struct DemoReport {
     pub entries: u64,
     /// The outcome of the comparison.
     pub comparison: Comparison,
-    /// How long it took.
+    /// Duration of the comparison.
     pub compare: Duration,
     /// The prefix that was scanned.
     pub prefix: String,
-    /// Entries with it.
+    /// Entries with that prefix.
     pub prefix_entries: u64,
-    /// Source files whose key has it.
+    /// Source files whose key has that prefix.
     pub prefix_files: u64,
-    /// How long `verify` took.
+    /// Duration of `verify`.
     pub verify: Duration,
-    /// Bytes it read.
+    /// Bytes read by `verify`.
     pub verified_bytes: u64,
-    /// Damaged files it found.
+    /// Damaged files found by `verify`.
     pub damaged: u64,
 }
 
 impl DemoReport {
-    /// Adds one of the two imports.
+    /// Adds the measurements of one of the two imports.
     pub fn add_import(&mut self, import: &ImportRun) {
         let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
         let first = self.import.is_zero();
@@ -71,20 +71,21 @@ impl DemoReport {
         self.engine_written = import.engine_written.map(|w| (w, import.bytes));
     }
 
-    /// Whether everything is as it should be.
+    /// Returns true if nothing was lost, different or damaged.
     pub fn passed(&self) -> bool {
         let c = &self.comparison;
-        // A source that changed meanwhile may have other files than were imported.
-        let still = c.changed + c.unreadable == 0;
-        let whole = self.entries >= c.same && (!still || self.prefix_entries == self.prefix_files);
-        self.lost == 0 && c.different == 0 && self.damaged == 0 && c.same > 0 && whole
+        // If the source changed during the demo, its files may differ from those imported.
+        let unchanged = c.changed + c.unreadable == 0;
+        let complete =
+            self.entries >= c.same && (!unchanged || self.prefix_entries == self.prefix_files);
+        self.lost == 0 && c.different == 0 && self.damaged == 0 && c.same > 0 && complete
     }
 
     fn import_seconds(&self) -> f64 {
         self.import.as_secs_f64().max(1e-9)
     }
 
-    /// Write amplification, and where the number comes from.
+    /// Returns the write amplification and the source of the number.
     fn write_amplification(&self) -> Option<(f64, &'static str)> {
         if let (Some(written), true) =
             (self.written_bytes.filter(|w| *w > 0), self.imported_bytes > 0)
@@ -98,7 +99,7 @@ impl DemoReport {
         Some((written as f64 / user as f64, "engine counters of the second import"))
     }
 
-    /// Prints it.
+    /// Prints the report.
     pub fn print(&self, out: &mut Output) -> Result<()> {
         if out.json {
             return out.json_line(&self.json());
@@ -167,7 +168,7 @@ impl DemoReport {
         if c.changed + c.unreadable > 0 {
             rows.push((
                 "not compared",
-                format!("{} changed meanwhile, {} unreadable", c.changed, c.unreadable),
+                format!("{} changed during the demo, {} unreadable", c.changed, c.unreadable),
             ));
         }
         rows

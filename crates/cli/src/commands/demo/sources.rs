@@ -1,5 +1,5 @@
-//! Which files the demo imports: a directory that is given, or what any machine with a Rust
-//! toolchain has.
+//! Selects the files that the demo imports: a given directory, or files that any machine with a
+//! Rust toolchain has.
 
 use crate::commands::import::tree::{self, TreeItem};
 use crate::failure::{Failure, Result, show_path};
@@ -8,16 +8,17 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Enough files; further directories are not looked for.
+/// Number of files at which no further directory is added.
 const FILES_ENOUGH: u64 = 20_000;
 
-/// The chosen directories.
+/// The selected directories.
 pub struct Sources {
-    /// Each with its files and bytes. Their last parts differ, since keys start with them.
+    /// Each with its number of files and bytes. Their last components differ, because keys start
+    /// with them.
     pub roots: Vec<(PathBuf, u64, u64)>,
-    /// All files.
+    /// Total number of files.
     pub files: u64,
-    /// All bytes.
+    /// Total number of bytes.
     pub bytes: u64,
 }
 
@@ -25,11 +26,11 @@ pub struct Sources {
 pub type SourceFile = (PathBuf, Vec<u8>, u64);
 
 impl Sources {
-    /// Every file that the import takes, in the order in which it takes them.
+    /// Returns every file that the import reads, in the same order.
     pub fn source_files(&self) -> impl Iterator<Item = SourceFile> {
         self.roots.iter().flat_map(|(root, _, _)| {
             let name = tree::last_path_part(root).unwrap_or_default();
-            tree::walk_tree(root).filter_map(move |found| match found {
+            tree::walk_tree(root).filter_map(move |item| match item {
                 TreeItem::File { path, key, bytes } if bytes <= limits::VALUE_BYTES_MAX as u64 => {
                     Some((path, [&name[..], b"/", &key].concat(), bytes))
                 }
@@ -38,7 +39,7 @@ impl Sources {
         })
     }
 
-    /// A prefix that some of the keys have: the directory of the file in the middle.
+    /// Returns a prefix shared by some of the keys: the directory of the middle file.
     pub fn sample_prefix(&self) -> Vec<u8> {
         let middle = self
             .source_files()
@@ -50,7 +51,7 @@ impl Sources {
     }
 }
 
-/// The directory that the user names, whole.
+/// Selects all files of a directory.
 pub fn from_dir(dir: &Path) -> Result<Sources> {
     let root = dir.canonicalize().map_err(|e| Failure::file("open", dir, &e))?;
     let (files, bytes) = measure_dir(&root);
@@ -60,7 +61,7 @@ pub fn from_dir(dir: &Path) -> Result<Sources> {
     Ok(Sources { roots: vec![(root, files, bytes)], files, bytes })
 }
 
-/// What is found on the machine, within limits.
+/// Selects files found on this machine, within the limits.
 pub fn find_on_machine(max_files: u64, max_bytes: u64) -> Result<Sources> {
     let mut sources = Sources { roots: Vec::new(), files: 0, bytes: 0 };
     for root in candidate_dirs() {
@@ -75,12 +76,13 @@ pub fn find_on_machine(max_files: u64, max_bytes: u64) -> Result<Sources> {
     }
     if sources.files == 0 {
         return Err(Failure::usage("found no files to import")
-            .hint("give a directory: perigee demo --dir DIR"));
+            .hint("specify a directory: perigee demo --dir DIR"));
     }
     Ok(sources)
 }
 
-/// The toolchain with its sources and libraries, crates, then what most systems have.
+/// Returns directories to try: the Rust toolchain, downloaded crates, then common system
+/// directories.
 fn candidate_dirs() -> Vec<PathBuf> {
     let mut roots = Vec::new();
     let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().ok();
@@ -100,7 +102,8 @@ fn candidate_dirs() -> Vec<PathBuf> {
     roots
 }
 
-/// Adds a directory if it fits; says whether it did (an empty or doubled one counts as dealt with).
+/// Adds a directory if it fits the limits. Returns false only if it does not fit; an empty or
+/// duplicate directory is skipped and returns true.
 fn add_root(root: &Path, max_files: u64, max_bytes: u64, sources: &mut Sources) -> bool {
     let inside = sources.roots.iter().any(|(r, _, _)| root.starts_with(r) || r.starts_with(root));
     if inside || sources.roots.iter().any(|(r, _, _)| r.file_name() == root.file_name()) {
@@ -129,7 +132,7 @@ fn subdirectories(root: &Path) -> Vec<PathBuf> {
 }
 
 fn measure_dir(root: &Path) -> (u64, u64) {
-    tree::walk_tree(root).fold((0, 0), |(files, all), found| match found {
+    tree::walk_tree(root).fold((0, 0), |(files, all), item| match item {
         TreeItem::File { bytes, .. } if bytes <= limits::VALUE_BYTES_MAX as u64 => {
             (files + 1, all + bytes)
         }

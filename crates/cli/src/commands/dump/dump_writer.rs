@@ -1,4 +1,5 @@
-//! What a dump prints: parts of the file, the entries in them, damage; as text or as JSON lines.
+//! Output of a dump: the parts of the file (records, frames), their entries, and damage; as text or
+//! as JSON lines.
 
 use crate::database_args::KeyFormat;
 use crate::failure::Result;
@@ -10,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use crate::commands::scan::preview;
 
-/// Where the decoders put what they find.
+/// Receives and prints the output of the decoders.
 pub struct DumpWriter<'a> {
     out: &'a mut Output,
     form: KeyFormat,
@@ -24,16 +25,16 @@ pub struct DumpWriter<'a> {
 pub struct DumpEntry<'a> {
     /// Sequence number.
     pub seq: u64,
-    /// Family, where the file names one for each entry.
+    /// Id of the column family, in files that store one per entry.
     pub family: Option<u32>,
     /// The key.
     pub key: &'a [u8],
-    /// Its value, or none for a tombstone.
+    /// Its value or tombstone.
     pub value: ValueRef<'a>,
 }
 
 impl<'a> DumpWriter<'a> {
-    /// Prints to `out`, at most `limit` entries.
+    /// Creates a writer to `out` that prints at most `limit` entries, with full values if `values`.
     pub fn new(
         out: &'a mut Output,
         form: KeyFormat,
@@ -50,13 +51,13 @@ impl<'a> DumpWriter<'a> {
         }
     }
 
-    /// The first line.
+    /// Prints the first line.
     pub fn write_file_line(&mut self, name: &str, kind: &str, bytes: u64) -> Result<()> {
         let value = json!({"file": name, "kind": kind, "bytes": bytes});
         self.out.json_or_text(&value, format!("{name}: {kind}, {bytes} bytes"))
     }
 
-    /// The file header.
+    /// Prints the file header.
     pub fn write_header(&mut self, h: &FileHeader) -> Result<()> {
         let value = json!({"offset": 0, "header": {
             "database": format!("{:#018x}", h.database), "file_id": h.file.0, "a": h.a, "b": h.b,
@@ -68,8 +69,7 @@ impl<'a> DumpWriter<'a> {
         self.out.json_or_text(&value, text)
     }
 
-    /// A part of the file (a record, a frame): `fields` are its numbers, in the order they are
-    /// printed.
+    /// Prints a part of the file (a record or a frame) with its fields in this order.
     pub fn write_part(&mut self, offset: u64, what: &str, fields: &[(&str, Value)]) -> Result<()> {
         if self.out.json {
             let mut object = Map::new();
@@ -83,7 +83,7 @@ impl<'a> DumpWriter<'a> {
         self.out.line(format!("@{offset} {what}: {}", fields.join(", ")))
     }
 
-    /// A line below a part: a field of an edit, a property.
+    /// Prints a line below a part: a field of an edit, or a property.
     pub fn write_detail(&mut self, name: &str, fields: &[(&str, Value)]) -> Result<()> {
         if self.out.json {
             let fields: Map<String, Value> =
@@ -95,12 +95,12 @@ impl<'a> DumpWriter<'a> {
         self.out.line(format!("  {name}: {}", fields.join(", ")).trim_end_matches([':', ' ']))
     }
 
-    /// Whether further entries are wanted.
+    /// Returns true if the limit of entries is not reached.
     pub fn wants_entries(&self) -> bool {
         self.entries_left > 0
     }
 
-    /// An entry.
+    /// Prints an entry, unless the limit is reached.
     pub fn write_entry(&mut self, e: &DumpEntry<'_>) -> Result<()> {
         self.entries += 1;
         if self.entries_left == 0 {
@@ -135,7 +135,7 @@ impl<'a> DumpWriter<'a> {
         self.out.line(line)
     }
 
-    /// A value as text, in full if that is wanted.
+    /// Returns a value as text, shortened unless full values are requested.
     pub fn value_text(&self, value: &[u8]) -> String {
         if self.values { escape(value) } else { preview(value) }
     }
@@ -173,7 +173,7 @@ impl<'a> DumpWriter<'a> {
         self.out.json_line(&Value::Object(object))
     }
 
-    /// Damage at `offset`.
+    /// Prints damage at `offset`.
     pub fn write_damage(&mut self, offset: u64, e: &Error) -> Result<()> {
         self.damage += 1;
         let value = json!({"offset": offset, "damage": {
@@ -182,17 +182,17 @@ impl<'a> DumpWriter<'a> {
         self.out.json_or_text(&value, format!("@{offset} DAMAGED: {e}"))
     }
 
-    /// A remark about a place, which is no damage.
+    /// Prints a remark about an offset that does not count as damage.
     pub fn write_remark(&mut self, offset: u64, text: &str) -> Result<()> {
         self.out
             .json_or_text(&json!({"offset": offset, "remark": text}), format!("@{offset} {text}"))
     }
 
-    /// The last line; says whether there was damage.
+    /// Prints the last line. Returns true if there was damage.
     pub fn finish(self) -> Result<bool> {
         let value = json!({"end": {"entries": self.entries, "damage": self.damage}});
         let damage = if self.damage > 0 {
-            format!(", {} damaged places", self.damage)
+            format!(", {} errors", self.damage)
         } else {
             String::new()
         };
@@ -201,7 +201,7 @@ impl<'a> DumpWriter<'a> {
     }
 }
 
-/// A JSON value as people write it.
+/// Formats a JSON value as plain text.
 fn plain_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

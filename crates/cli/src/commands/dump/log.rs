@@ -1,7 +1,7 @@
-//! Log segments and the manifest, record by record. Format: `docs/format/log.md`.
+//! Dumps log segments and the manifest, record by record. Format: `docs/format/log.md`.
 //!
-//! Unlike recovery, a dump does not stop at a bad record: it goes on at the next header that is
-//! valid in its place.
+//! Unlike recovery, a dump does not stop at a bad record: it continues at the next record header
+//! that is valid at its offset.
 
 use crate::failure::Result;
 use perigee_base::codec::Decoder;
@@ -19,40 +19,40 @@ use super::frames::bound_text;
 use super::manifest_edit;
 use super::source::DumpSource;
 
-/// Bytes searched at once for the next record.
+/// Bytes read per step when searching for the next record.
 const SEARCH_WINDOW: usize = 1 << 20;
 
-/// Prints every record that can be read.
+/// Prints every readable record.
 pub fn dump_log(
     source: &DumpSource,
     kind: FileKind,
     named: Option<FileId>,
-    sink: &mut DumpWriter<'_>,
+    writer: &mut DumpWriter<'_>,
 ) -> Result<()> {
-    let (database, file) = source.read_header(kind, named, sink)?;
-    let seal = layout::checksum_seed(database, file);
+    let (database, file) = source.read_header(kind, named, writer)?;
+    let seed = layout::checksum_seed(database, file);
     let mut offset = HEADER_BYTES as u64;
     let mut expected = None;
     while offset < source.bytes() {
-        match read_record(source, seal, offset)? {
+        match read_record(source, seed, offset)? {
             Ok((header, payload)) => {
                 if expected.is_some_and(|lsn| lsn != header.lsn) {
                     let gap = Error::corruption("a record is out of sequence");
-                    sink.write_damage(
+                    writer.write_damage(
                         offset,
                         &gap.expected(expected.unwrap_or_default(), header.lsn),
                     )?;
                 }
-                print_record(offset, &header, &payload, sink)?;
+                print_record(offset, &header, &payload, writer)?;
                 expected = Some(header.lsn + u64::from(header.lsn_count));
                 offset += header.record_bytes();
             }
             Err(e) => {
-                let Some(next) = next_record(source, seal, offset)? else {
-                    return print_torn_tail(source, offset, &e, sink);
+                let Some(next) = next_record(source, seed, offset)? else {
+                    return print_torn_tail(source, offset, &e, writer);
                 };
-                sink.write_damage(offset, &e)?;
-                sink.write_remark(
+                writer.write_damage(offset, &e)?;
+                writer.write_remark(
                     offset,
                     &format!("{} bytes skipped to the next record", next - offset),
                 )?;
@@ -64,25 +64,26 @@ pub fn dump_log(
     Ok(())
 }
 
-/// Nothing valid follows: a write that a crash cut, or one that is under way.
+/// Prints a remark about a tail without a valid record: preallocated space, a record torn by a
+/// crash, or a write in progress.
 fn print_torn_tail(
     source: &DumpSource,
     offset: u64,
     e: &Error,
-    sink: &mut DumpWriter<'_>,
+    writer: &mut DumpWriter<'_>,
 ) -> Result<()> {
     let left = source.bytes() - offset;
     if is_zero_to_end(source, offset)? {
-        return sink.write_remark(
+        return writer.write_remark(
             offset,
-            &format!("the last {left} bytes are zeros: space allocated ahead"),
+            &format!("the last {left} bytes are zeros: preallocated space"),
         );
     }
     let text = format!(
-        "the last {left} bytes are no whole record, and none follows: {e}. Torn by a crash, being written now, or \
-         damaged; recovery tells which"
+        "the last {left} bytes contain no complete record: {e}. Torn by a crash, being written, or \
+         damaged; only recovery can tell"
     );
-    sink.write_remark(offset, &text)
+    writer.write_remark(offset, &text)
 }
 
 fn is_zero_to_end(source: &DumpSource, mut offset: u64) -> Result<bool> {
@@ -96,14 +97,14 @@ fn is_zero_to_end(source: &DumpSource, mut offset: u64) -> Result<bool> {
     Ok(true)
 }
 
-/// The record at `offset`, or why there is none.
+/// Reads the record at `offset`; the inner error tells why it is invalid.
 fn read_record(
     source: &DumpSource,
-    seal: FileId,
+    seed: FileId,
     offset: u64,
 ) -> Result<std::result::Result<(RecordHeader, Vec<u8>), Error>> {
     let head = source.read_at(offset, RECORD_HEADER_BYTES)?;
-    let header = match RecordHeader::decode(&head, seal, offset) {
+    let header = match RecordHeader::decode(&head, seed, offset) {
         Ok((header, _)) => header,
         Err(e) => return Ok(Err(e)),
     };
@@ -124,19 +125,19 @@ fn read_record(
     Ok(Ok((header, payload)))
 }
 
-/// The first place behind `offset` where a record header is valid.
-fn next_record(source: &DumpSource, seal: FileId, offset: u64) -> Result<Option<u64>> {
+/// Returns the first offset after `offset` with a valid record header.
+fn next_record(source: &DumpSource, seed: FileId, offset: u64) -> Result<Option<u64>> {
     let mut start = offset + ALIGNMENT as u64;
     while start + RECORD_HEADER_BYTES as u64 <= source.bytes() {
         let window = source.read_at(start, SEARCH_WINDOW + RECORD_HEADER_BYTES)?;
         let last = window.len() - RECORD_HEADER_BYTES;
         for at in (0..=last).step_by(ALIGNMENT) {
             let head = &window[at..at + RECORD_HEADER_BYTES];
-            let place = start + at as u64;
+            let candidate = start + at as u64;
             if head[8..12] == RECORD_MAGIC.to_le_bytes()
-                && RecordHeader::decode(head, seal, place).is_ok()
+                && RecordHeader::decode(head, seed, candidate).is_ok()
             {
-                return Ok(Some(place));
+                return Ok(Some(candidate));
             }
         }
         start += (last - last % ALIGNMENT + ALIGNMENT) as u64;
@@ -148,7 +149,7 @@ fn print_record(
     offset: u64,
     h: &RecordHeader,
     payload: &[u8],
-    sink: &mut DumpWriter<'_>,
+    writer: &mut DumpWriter<'_>,
 ) -> Result<()> {
     let what = match h.kind {
         RecordKind::Batch => "batch",
@@ -157,9 +158,9 @@ fn print_record(
         RecordKind::Prepare => "prepare",
         RecordKind::Decision => "decision",
     };
-    // Printed only with its entries: a limit on a long log would otherwise leave a list of empty
-    // records.
-    if h.kind != RecordKind::Batch || sink.wants_entries() {
+    // A batch is printed only together with its entries: otherwise a dump with a limit would end
+    // in a long list of empty batches.
+    if h.kind != RecordKind::Batch || writer.wants_entries() {
         let fields = [
             ("lsn", json!(h.lsn)),
             ("count", json!(h.lsn_count)),
@@ -167,32 +168,32 @@ fn print_record(
             ("edits", json!(h.manifest_edits)),
             ("bytes", json!(h.payload_bytes)),
         ];
-        sink.write_part(offset, what, &fields)?;
+        writer.write_part(offset, what, &fields)?;
     }
     match h.kind {
-        RecordKind::Batch => print_batch(offset, h, (payload, 0..payload.len()), sink),
-        RecordKind::Prepare => print_prepare(offset, h, payload, sink),
+        RecordKind::Batch => print_batch(offset, h, (payload, 0..payload.len()), writer),
+        RecordKind::Prepare => print_prepare(offset, h, payload, writer),
         RecordKind::Decision => match prepare::decode_decision(payload) {
             Ok((gid, at)) => {
                 let verdict = if at.is_empty() { "nothing" } else { "commit" };
-                sink.write_detail(
+                writer.write_detail(
                     "decided",
                     &[("gid", json!(gid_text(gid))), ("what", json!(verdict))],
                 )?;
-                print_batch(offset, h, (payload, at), sink)
+                print_batch(offset, h, (payload, at), writer)
             }
-            Err(e) => sink.write_damage(offset, &e),
+            Err(e) => writer.write_damage(offset, &e),
         },
         RecordKind::Edit => match manifest_edit::decode_edit(payload) {
-            (fields, None) => fields.iter().try_for_each(|f| sink.write_detail(f.name, &f.values)),
+            (fields, None) => fields.iter().try_for_each(|f| writer.write_detail(f.name, &f.values)),
             (fields, Some(e)) => {
-                fields.iter().try_for_each(|f| sink.write_detail(f.name, &f.values))?;
-                sink.write_damage(offset, &e)
+                fields.iter().try_for_each(|f| writer.write_detail(f.name, &f.values))?;
+                writer.write_damage(offset, &e)
             }
         },
         RecordKind::Close => match Decoder::new(payload).u64() {
-            Ok(edit) => sink.write_detail("closed cleanly", &[("after edit", json!(edit))]),
-            Err(e) => sink.write_damage(offset, &e),
+            Ok(edit) => writer.write_detail("closed cleanly", &[("after edit", json!(edit))]),
+            Err(e) => writer.write_damage(offset, &e),
         },
     }
 }
@@ -201,16 +202,16 @@ fn gid_text(gid: &[u8]) -> String {
     gid.escape_ascii().to_string()
 }
 
-/// What waits for a decision: its operations have no numbers of their own yet.
+/// Prints a prepare record. Its operations have no sequence numbers yet.
 fn print_prepare(
     offset: u64,
     h: &RecordHeader,
     payload: &[u8],
-    sink: &mut DumpWriter<'_>,
+    writer: &mut DumpWriter<'_>,
 ) -> Result<()> {
     let p = match prepare::PrepareRecord::decode(payload) {
         Ok(p) => p,
-        Err(e) => return sink.write_damage(offset, &e),
+        Err(e) => return writer.write_damage(offset, &e),
     };
     let fields = [
         ("gid", json!(gid_text(p.header.gid))),
@@ -219,20 +220,20 @@ fn print_prepare(
         ("level", json!(p.header.isolation_level)),
         ("at ms", json!(p.header.prepared_at_ms)),
     ];
-    sink.write_detail("prepared", &fields)?;
-    print_batch(offset, h, (payload, p.ops_range), sink)
+    writer.write_detail("prepared", &fields)?;
+    print_batch(offset, h, (payload, p.ops_range), writer)
 }
 
 fn print_batch(
     offset: u64,
     h: &RecordHeader,
     (payload, at): (&[u8], Range<usize>),
-    sink: &mut DumpWriter<'_>,
+    writer: &mut DumpWriter<'_>,
 ) -> Result<()> {
     for (i, op) in BatchOps::new(payload, at).enumerate() {
         let op = match op {
             Ok(op) => op,
-            Err(e) => return sink.write_damage(offset, &e),
+            Err(e) => return writer.write_damage(offset, &e),
         };
         if let Some((from, to)) = op.deleted_range_in(payload) {
             let (from, to) = (bound_text(from, true), bound_text(to, false));
@@ -243,15 +244,15 @@ fn print_batch(
                 ("from", json!(from)),
                 ("to", json!(to)),
             ];
-            sink.write_detail("delete range", &fields)?;
+            writer.write_detail("delete range", &fields)?;
             continue;
         }
         let value = match op.value_in(payload) {
             Ok(value) => value,
-            Err(e) => return sink.write_damage(offset, &e),
+            Err(e) => return writer.write_damage(offset, &e),
         };
         let key = &payload[op.key];
-        sink.write_entry(&DumpEntry {
+        writer.write_entry(&DumpEntry {
             seq: h.lsn + i as u64,
             family: Some(op.family.0),
             key,

@@ -1,5 +1,6 @@
-//! The fields of a manifest edit. Pure; a second decoder beside the engine's, written from
-//! `docs/format/manifest.md` alone, so that a dump does not repeat a mistake of the first.
+//! Decodes the fields of a manifest edit. Performs no I/O. It is independent of the engine's
+//! decoder and was written from `docs/format/manifest.md` alone, so that a dump does not repeat a
+//! bug of the engine.
 
 use crate::text::escape;
 use perigee_base::codec::Decoder;
@@ -8,13 +9,13 @@ use serde_json::{Map, Value, json};
 
 /// A decoded field.
 pub struct EditField {
-    /// What it says.
+    /// Name of the field.
     pub name: &'static str,
-    /// Its parts.
+    /// Names and values of its parts.
     pub values: Vec<(&'static str, Value)>,
 }
 
-/// How a part of a field is stored.
+/// Encoding of a part of a field.
 #[derive(Clone, Copy)]
 enum FieldPart {
     Number,
@@ -23,11 +24,11 @@ enum FieldPart {
     Checksum,
     /// A count, then pairs of file and bytes.
     Vlogs,
-    /// Fields of their own, to the end.
+    /// Nested fields, up to the end.
     Options,
-    /// What befell a family: a kind, then its names.
+    /// An event of a column family: its kind, then its names.
     Event,
-    /// A count, and if it is not 0 two ends of range tombstones.
+    /// A count, and if it is not 0 the lower and upper bound of the range tombstones.
     Ranges,
 }
 
@@ -35,7 +36,7 @@ use FieldPart::{Checksum, Event, Number, Options, Ranges, Text, Vlogs};
 
 type FieldParts = &'static [(&'static str, FieldPart)];
 
-/// Tag, name, parts.
+/// Tag, name and parts of each field.
 const FIELDS: &[(u64, &str, FieldParts)] = &[
     (1, "snapshot", &[]),
     (3, "counters", &[("next file", Number), ("next family", Number), ("next run", Number)]),
@@ -92,7 +93,7 @@ const FIELDS: &[(u64, &str, FieldParts)] = &[
     (65, "events forgotten", &[("up to seq", Number)]),
 ];
 
-/// The options of a family.
+/// The options of a column family.
 const OPTIONS: &[(u64, &str, FieldPart)] = &[
     (1, "order", Text),
     (3, "memtable bytes", Number),
@@ -109,7 +110,7 @@ const OPTIONS: &[(u64, &str, FieldPart)] = &[
     (25, "isolation", Number),
 ];
 
-/// The fields of an edit, as far as they can be read, and what stopped the reading.
+/// Decodes the fields of an edit as far as possible; the error is the one that ended the decoding.
 pub fn decode_edit(payload: &[u8]) -> (Vec<EditField>, Option<Error>) {
     let mut d = Decoder::new(payload);
     let mut fields = Vec::new();
@@ -137,7 +138,7 @@ fn decode_field(d: &mut Decoder<'_>) -> Result<EditField> {
         values.push((*part_name, decode_part(*part, &mut d)?));
     }
     if !d.is_empty() {
-        values.push(("bytes behind", json!(d.remaining())));
+        values.push(("trailing bytes", json!(d.remaining())));
     }
     Ok(EditField { name, values })
 }
@@ -160,7 +161,8 @@ fn decode_part(part: FieldPart, d: &mut Decoder<'_>) -> Result<Value> {
     })
 }
 
-/// The range tombstones of a klog: their number, where the first begins and where the last ends.
+/// Decodes the summary of a klog's range tombstones: their number, the begin of the first and the
+/// end of the last.
 fn decode_range_tombstones(d: &mut Decoder<'_>) -> Result<Value> {
     let count = d.varint()?;
     if count == 0 {
@@ -171,14 +173,14 @@ fn decode_range_tombstones(d: &mut Decoder<'_>) -> Result<Value> {
     )
 }
 
-/// A place between keys, as `docs/format/batch.md` has it.
+/// Decodes a key boundary, which lies between keys (`docs/format/batch.md`).
 fn decode_range_bound(d: &mut Decoder<'_>) -> Result<String> {
     let bytes = d.bytes(limits::KEY_BYTES_MAX + 1)?;
     Ok(match bytes.split_first() {
         Some((0, [])) => "before all keys".into(),
         Some((1, key)) => format!("before {}", escape(key)),
-        Some((2, key)) => format!("behind {}", escape(key)),
-        Some((3, [])) => "behind all keys".into(),
+        Some((2, key)) => format!("after {}", escape(key)),
+        Some((3, [])) => "after all keys".into(),
         _ => format!("malformed: {}", escape(bytes)),
     })
 }
@@ -202,7 +204,7 @@ fn decode_family_options(d: &mut Decoder<'_>) -> Result<Value> {
         let tag = d.varint()?;
         let body = d.bytes(limits::EDIT_BYTES_MAX)?;
         match OPTIONS.iter().find(|(t, _, _)| *t == tag) {
-            // A text fills its field; it has no length of its own.
+            // A text extends to the end of its field, without a length prefix.
             Some((_, name, Text)) => object.insert((*name).into(), escape(body).into()),
             Some((_, name, part)) => {
                 object.insert((*name).into(), decode_part(*part, &mut Decoder::new(body))?)
@@ -257,22 +259,22 @@ mod tests {
         assert_eq!((fields[1].name, &fields[1].values[..]), ("stamp", &stamp[..]));
         assert_eq!(fields[2].name, "compaction filter");
         assert_eq!(fields[2].values, [("family", json!(2)), ("name", json!("ttl"))]);
-        let ranges = json!({"count": 2, "first begin": "before b", "last end": "behind all keys"});
+        let ranges = json!({"count": 2, "first begin": "before b", "last end": "after all keys"});
         assert_eq!(fields[3].values.last(), Some(&("range tombstones", ranges)));
         assert_eq!(fields[4].values[2].1, json!({"merge operator": "counter", "isolation": 3}));
     }
 
-    /// Every number that stands at the beginning of one of these pieces of text.
-    fn numbers<'a>(pieces: impl Iterator<Item = &'a str>) -> Vec<u64> {
+    /// Returns the numbers at the start of these strings, sorted.
+    fn numbers<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<u64> {
         let digits = |s: &str| s.chars().take_while(char::is_ascii_digit).collect::<String>();
         let mut all: Vec<u64> =
-            pieces.filter_map(|s| digits(s.trim_start()).parse().ok()).collect();
+            texts.filter_map(|s| digits(s.trim_start()).parse().ok()).collect();
         all.sort_unstable();
         all
     }
 
     fn between<'a>(text: &'a str, from: &str, to: &str) -> &'a str {
-        let start = text.find(from).unwrap_or_else(|| panic!("{from:?} is not there"));
+        let start = text.find(from).unwrap_or_else(|| panic!("{from:?} was not found"));
         let rest = &text[start..];
         &rest[..rest.find(to).unwrap_or(rest.len())]
     }
@@ -298,8 +300,8 @@ mod tests {
         let codec = include_str!("../../../../engine/src/manifest/codec.rs");
         let paragraph =
             between(page, "Family options are themselves fields", "\n\n").replace('\n', " ");
-        // What stands in parentheses explains a value; a number behind a comma, a colon or a full
-        // stop is a tag.
+        // Text in parentheses explains a value; a number after a comma, a colon or a full stop is a
+        // tag.
         let outside: String =
             paragraph.split('(').map(|p| p.split_once(')').map_or(p, |(_, rest)| rest)).collect();
         let list = outside.split_once(':').map_or("", |(_, list)| list);

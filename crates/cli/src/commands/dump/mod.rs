@@ -1,11 +1,12 @@
-//! `perigee dump`: one file of a database as text. This file: the arguments, which file is meant,
-//! the choice of the reader.
+//! `perigee dump`: prints one file of a database as text. This module defines the arguments, finds
+//! the file and selects the decoder.
 //!
-//! Rooms: `source` (positional reads of one file), `sink` (what is printed), `frames` (klog and
-//! vlog), `log` (log segments and manifest), `edit` (the fields of a manifest edit; pure).
+//! Submodules: `source` (positional reads of one file), `dump_writer` (the output), `frames` (klog
+//! and vlog), `log` (log segments and manifest), `manifest_edit` (the fields of a manifest edit).
 //!
-//! Takes no lock, opens no engine, writes nothing: it works on damaged files, and while another
-//! process has the database open. Damage is printed where it lies, and reading goes on behind it.
+//! Takes no lock, opens no engine and writes nothing, so it works on damaged files and while
+//! another process has the database open. Damage is reported at its offset; decoding continues
+//! after it.
 
 pub mod manifest_edit;
 mod frames;
@@ -30,16 +31,16 @@ use std::path::Path;
 const EXAMPLES: &str = "\
 Examples:
   perigee dump ./db                       lists the files
-  perigee dump ./db 000007.klog           every entry, block by block
-  perigee dump ./db 7                     the same file, by its number
+  perigee dump ./db 000007.klog           all entries, block by block
+  perigee dump ./db 7                     the same file by its number
   perigee dump ./db MANIFEST
   perigee dump ./db 000004.wal --limit 20 --values
-  perigee dump ./db 7 --json              one JSON line for each part
+  perigee dump ./db 7 --json              one JSON line per frame, record or entry
 
-Works on damaged files as far as they can be read (exit code 3 if damage was met), and while another \
-process has the database open. Nothing is written and nothing locked.";
+Decodes damaged files as far as possible (exit code 3 if there is damage). Works while another \
+process has the database open: takes no lock and writes nothing.";
 
-/// Decode a file of a database to text, damaged or in use as it may be
+/// Decode a database file to text, even if it is damaged or in use
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct DumpArgs {
@@ -47,7 +48,7 @@ pub struct DumpArgs {
     database: DatabaseArg,
     /// Name or number of a file in the database; without it, the files are listed
     file: Option<String>,
-    /// Print at most so many entries (damage is looked for in the whole file)
+    /// Print at most N entries (the whole file is checked for damage)
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
     /// Print values in full
@@ -65,28 +66,28 @@ pub fn run(args: &DumpArgs, out: &mut Output) -> Result<u8> {
     let Some(wanted) = &args.file else { return print_list(&files, out) };
     let file = find_file(dir, &files, wanted)?;
     let form = KeyFormat { hex: args.hex, escaped: false };
-    let mut sink = DumpWriter::new(out, form, args.values, args.limit);
+    let mut writer = DumpWriter::new(out, form, args.values, args.limit);
     let source = DumpSource::open(&dir.join(&file.name), &file.name)?;
-    sink.write_file_line(&file.name, kind_name(file.kind), source.bytes())?;
+    writer.write_file_line(&file.name, kind_name(file.kind), source.bytes())?;
     match file.kind {
         FileKind::Wal | FileKind::Manifest => {
-            log::dump_log(&source, file.kind, file.id, &mut sink)?
+            log::dump_log(&source, file.kind, file.id, &mut writer)?
         }
         FileKind::Backup => {
-            return Err(Failure::usage("a backup is listed by `perigee backup list DIR`"));
+            return Err(Failure::usage("use `perigee backup list DIR` to list a backup"));
         }
         FileKind::Klog | FileKind::Vlog => {
-            frames::dump_table(&source, file.kind, file.id, &mut sink)?
+            frames::dump_table(&source, file.kind, file.id, &mut writer)?
         }
     }
-    Ok(if sink.finish()? { EXIT_DAMAGED } else { 0 })
+    Ok(if writer.finish()? { EXIT_DAMAGED } else { 0 })
 }
 
 /// A file of a database.
 struct DatabaseFile {
     name: String,
     kind: FileKind,
-    /// The number in its name; the manifest has it inside.
+    /// The file id in its name; `None` for the manifest, which has it only in its header.
     id: Option<FileId>,
     bytes: u64,
 }
@@ -95,7 +96,7 @@ fn list_files(dir: &Path) -> Result<Vec<DatabaseFile>> {
     let entries = fs::read_dir(dir).map_err(|e| match e.kind() {
         std::io::ErrorKind::NotADirectory => {
             Failure::usage(format!("{} is a file", show_path(dir)))
-                .hint("give the database directory first, then the name of a file in it")
+                .hint("specify the database directory first, then the name of a file in it")
         }
         std::io::ErrorKind::NotFound => {
             Failure::other("not found", format!("there is nothing at {}", show_path(dir)))
@@ -114,7 +115,7 @@ fn list_files(dir: &Path) -> Result<Vec<DatabaseFile>> {
             }
             None => continue,
         };
-        // A file may go between the listing and this look, if the database is in use.
+        // If the database is in use, the file may have been removed since it was listed.
         let Ok(meta) = entry.metadata() else { continue };
         files.push(DatabaseFile { name: file_name, kind, id, bytes: meta.len() });
     }

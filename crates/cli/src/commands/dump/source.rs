@@ -1,4 +1,4 @@
-//! One file, read at any place. Knows the file header, which all kinds share, and nothing else.
+//! Positional reads of one file, and the decoding of its file header, which is common to all kinds.
 
 use crate::failure::{Failure, Result};
 use perigee_base::codec::Decoder;
@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::dump_writer::DumpWriter;
 
-/// An open file and its length when it was opened (a log may grow meanwhile).
+/// An open file, with its length as of the open (a log may grow afterwards).
 pub struct DumpSource {
     file: File,
     name: String,
@@ -18,7 +18,7 @@ pub struct DumpSource {
 }
 
 impl DumpSource {
-    /// Opens it for reading.
+    /// Opens a file for reading.
     pub fn open(path: &Path, name: &str) -> Result<DumpSource> {
         let failed = |e: std::io::Error| Failure::file("open", path, &e);
         let file = File::open(path).map_err(failed)?;
@@ -26,12 +26,12 @@ impl DumpSource {
         Ok(DumpSource { file, name: name.to_owned(), bytes })
     }
 
-    /// Its length.
+    /// Returns the length of the file as of the open.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Up to `len` bytes from `offset`; fewer at the end of the file.
+    /// Reads up to `len` bytes from `offset`; fewer at the end of the file.
     pub fn read_at(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
         let len = self.bytes.saturating_sub(offset).min(len as u64) as usize;
         let mut bytes = vec![0; len];
@@ -41,36 +41,37 @@ impl DumpSource {
         Ok(bytes)
     }
 
-    /// Prints the header and returns the database and file ids that seed the file's checksums: the
-    /// header's if it is whole, else what it claims, the file's name believed first.
+    /// Prints the header. Returns the database id and the file id, which seed the file's checksums:
+    /// from the header if it is intact, otherwise unverified; the file id is then taken from the
+    /// file name if possible.
     pub fn read_header(
         &self,
         kind: FileKind,
         named: Option<FileId>,
-        sink: &mut DumpWriter<'_>,
+        writer: &mut DumpWriter<'_>,
     ) -> Result<(u64, FileId)> {
         let bytes = self.read_at(0, HEADER_BYTES)?;
         match FileHeader::decode(&bytes, kind, named, None) {
             Ok(header) => {
-                sink.write_header(&header)?;
+                writer.write_header(&header)?;
                 Ok((header.database, header.file))
             }
             Err(e) => {
-                sink.write_damage(0, &e)?;
+                writer.write_damage(0, &e)?;
                 let file = named.unwrap_or_else(|| FileId(unverified_field(&bytes, 32)));
                 Ok((unverified_field(&bytes, 24), file))
             }
         }
     }
 
-    /// An error for the end of the file at `offset`.
+    /// Returns the error for a file that ends within `what`.
     pub fn too_short_error(&self, what: &str) -> Error {
         Error::corruption(format!("the file ends inside {what}"))
     }
 }
 
-/// A field of a header that cannot be trusted.
-fn unverified_field(header: &[u8], at: usize) -> u64 {
-    let field = header.get(at..at + 8).map(|b| Decoder::new(b).u64());
+/// Returns a field of a header whose checksum is wrong; 0 if it is cut off.
+fn unverified_field(header: &[u8], offset: usize) -> u64 {
+    let field = header.get(offset..offset + 8).map(|b| Decoder::new(b).u64());
     field.and_then(perigee_base::Result::ok).unwrap_or_default()
 }

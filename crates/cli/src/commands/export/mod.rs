@@ -1,8 +1,8 @@
-//! `perigee export`: entries out into files, JSON lines or CSV. This file: the arguments and the
-//! choice.
+//! `perigee export`: writes entries to files, JSON lines or CSV. This module defines the arguments
+//! and selects the format.
 //!
-//! Rooms: `safe_path` (which keys may become paths; pure), `tree` (files), `rows` (JSON lines,
-//! CSV).
+//! Submodules: `safe_path` (checks whether a key may become a path), `tree` (files), `rows` (JSON
+//! lines, CSV).
 
 mod rows;
 mod safe_path;
@@ -21,15 +21,16 @@ use super::scan::RangeArgs;
 
 const EXAMPLES: &str = "\
 Examples:
-  perigee export ./db ./out                  every key becomes a file below ./out, new or empty
+  perigee export ./db ./out                  each key becomes a file below ./out (new or empty)
   perigee export ./db ./out --prefix photos/
   perigee export ./db backup.jsonl           `perigee import --format entries` reads it back
-  perigee export ./db table.csv              bytes that do not print as \\xNN
+  perigee export ./db table.csv              non-printable bytes are written as \\xNN
   perigee export ./db | gzip > db.jsonl.gz
 
-Keys that would leave the directory (absolute, with .. or NUL) or collide with another are refused and counted.";
+Keys that are unsafe as paths (absolute, with .. or NUL) or that collide with another key are \
+refused and counted.";
 
-/// Write entries out as files, JSON lines or CSV
+/// Write entries to files, JSON lines or CSV
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ExportArgs {
@@ -38,7 +39,7 @@ pub struct ExportArgs {
     /// A new or empty directory, a new file, or - for stdout
     #[arg(default_value = "-", value_name = "TARGET")]
     target: PathBuf,
-    /// What to write (default: by the ending .jsonl or .csv; JSON lines on stdout; else files)
+    /// Output format (default: by the extension .jsonl or .csv; JSON lines on stdout; else tree)
     #[arg(long, value_enum)]
     format: Option<Format>,
     #[command(flatten)]
@@ -52,18 +53,18 @@ pub struct ExportArgs {
     form: KeyFormat,
 }
 
-/// The forms that `export` writes.
+/// The formats that `export` writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// A file for each key
+    /// One file per key
     Tree,
-    /// {"key":...,"value":...} on each line; bytes that are no text as ..._base64
+    /// {"key":...,"value":...} on each line; bytes that are not UTF-8 as ..._base64
     Jsonl,
     /// Columns key and value, with \xNN escapes
     Csv,
 }
 
-/// What was done.
+/// Counts of an export.
 #[derive(Debug, Default)]
 struct ExportCounts {
     entries: u64,
@@ -71,31 +72,32 @@ struct ExportCounts {
     refused: u64,
 }
 
-/// Exports.
+/// Runs the export and prints a summary, unless the entries go to stdout.
 pub fn run(args: &ExportArgs, out: &mut Output) -> Result<u8> {
     let format = args.format.unwrap_or_else(|| format_of_target(&args.target));
     let to_stdout = args.target.as_os_str() == "-";
     if to_stdout && format == Format::Tree {
         return Err(
-            Failure::usage("files cannot go to stdout").hint("give a directory, or --format jsonl")
+            Failure::usage("a tree of files cannot be written to stdout")
+                .hint("specify a directory, or --format jsonl")
         );
     }
     let bounds = args.range.bounds(args.form)?;
     let db = args.database.open_read_only()?;
     let mut cursor = args.family.open_family(&db)?.cursor_within(bounds)?;
     cursor.seek_to_first()?;
-    let tally = match format {
+    let counts = match format {
         Format::Tree => tree::export(&mut cursor, &args.target, args.strict)?,
         Format::Jsonl | Format::Csv => export_rows(&mut cursor, args, format, out)?,
     };
     db.close()?;
-    if to_stdout { Ok(0) } else { print_summary(&tally, out) }
+    if to_stdout { Ok(0) } else { print_summary(&counts, out) }
 }
 
 fn format_of_target(target: &Path) -> Format {
-    let ending =
+    let extension =
         target.extension().and_then(|e| e.to_str()).unwrap_or_default().to_ascii_lowercase();
-    match ending.as_str() {
+    match extension.as_str() {
         "jsonl" | "ndjson" => Format::Jsonl,
         "csv" => Format::Csv,
         _ if target.as_os_str() == "-" => Format::Jsonl,
@@ -112,33 +114,35 @@ fn export_rows(
     if args.target.as_os_str() == "-" {
         return rows::export(cursor, format == Format::Csv, out);
     }
-    let refuse = |e: std::io::Error| match e.kind() {
+    let create_failure = |e: std::io::Error| match e.kind() {
         std::io::ErrorKind::AlreadyExists => {
             Failure::usage(format!("{} exists already", show_path(&args.target)))
-                .hint("give a new file")
+                .hint("specify a new file")
         }
         _ => Failure::file("create", &args.target, &e),
     };
-    let file = std::fs::File::create_new(&args.target).map_err(refuse)?;
+    let file = std::fs::File::create_new(&args.target).map_err(create_failure)?;
     let mut writer = std::io::BufWriter::with_capacity(256 << 10, file);
-    let tally = rows::export(cursor, format == Format::Csv, &mut writer)?;
+    let counts = rows::export(cursor, format == Format::Csv, &mut writer)?;
     writer.into_inner().map_err(|e| Failure::file("write", &args.target, e.error()))?;
-    Ok(tally)
+    Ok(counts)
 }
 
-fn print_summary(tally: &ExportCounts, out: &mut Output) -> Result<u8> {
+fn print_summary(counts: &ExportCounts, out: &mut Output) -> Result<u8> {
     let mut text = format!(
         "exported {}, {} of values",
-        size::plural(tally.entries, "entry", "entries"),
-        size::bytes(tally.bytes)
+        size::plural(counts.entries, "entry", "entries"),
+        size::bytes(counts.bytes)
     );
-    if tally.refused > 0 {
+    if counts.refused > 0 {
         text.push_str(&format!(
             "\nrefused: {} that cannot safely become a file (export to .jsonl keeps every key)",
-            size::plural(tally.refused, "key", "keys")
+            size::plural(counts.refused, "key", "keys")
         ));
     }
-    let value: Value = json!({"exported": {"entries": tally.entries, "bytes": tally.bytes, "refused": tally.refused}});
+    let value: Value = json!({"exported": {
+        "entries": counts.entries, "bytes": counts.bytes, "refused": counts.refused,
+    }});
     out.json_or_text(&value, text)?;
     Ok(0)
 }

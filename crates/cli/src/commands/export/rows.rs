@@ -1,4 +1,4 @@
-//! Entries as JSON lines or CSV.
+//! Writes entries as JSON lines or CSV.
 
 use crate::failure::Result;
 use crate::progress::Progress;
@@ -9,12 +9,12 @@ use std::io::{self, Write};
 
 use super::ExportCounts;
 
-/// Entries between two looks at the clock.
+/// Entries between two updates of the progress bar.
 const PROGRESS_INTERVAL: u64 = 1024;
 
-/// Writes a line for each entry.
+/// Writes one line per entry, from the position of the cursor.
 pub fn export(cursor: &mut Cursor, csv: bool, writer: &mut impl Write) -> Result<ExportCounts> {
-    let mut tally = ExportCounts::default();
+    let mut counts = ExportCounts::default();
     let mut progress = Progress::items("exporting", 0);
     if csv {
         writer.write_all(b"key,value\n")?;
@@ -26,14 +26,14 @@ pub fn export(cursor: &mut Cursor, csv: bool, writer: &mut impl Write) -> Result
         } else {
             write_json_line(cursor.key(), &value, writer)?
         }
-        tally.entries += 1;
-        tally.bytes += value.len() as u64;
-        if tally.entries.is_multiple_of(PROGRESS_INTERVAL) {
-            progress.set_position(tally.entries);
+        counts.entries += 1;
+        counts.bytes += value.len() as u64;
+        if counts.entries.is_multiple_of(PROGRESS_INTERVAL) {
+            progress.set_position(counts.entries);
         }
         cursor.next()?;
     }
-    Ok(tally)
+    Ok(counts)
 }
 
 fn write_json_line(key: &[u8], value: &[u8], writer: &mut impl Write) -> io::Result<()> {
@@ -48,7 +48,8 @@ fn write_csv_line(key: &[u8], value: &[u8], writer: &mut impl Write) -> io::Resu
     writeln!(writer, "{},{}", csv_field(key), csv_field(value))
 }
 
-/// Escaped text has no line breaks; only commas and quotes need quoting.
+/// Returns bytes as a CSV field. Escaped text has no line breaks, so only commas and quotes need
+/// quoting.
 fn csv_field(bytes: &[u8]) -> String {
     let text = escape(bytes);
     if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }

@@ -1,12 +1,12 @@
-//! Which keys may become paths below a directory. Pure: the keys come from a database that anybody
-//! may have written.
+//! Decides which keys may become paths below a directory. Keys are untrusted: they come from a
+//! database that any program may have written. Performs no I/O.
 
-/// Longest name that common file systems take.
+/// Maximum length of a file name on common file systems.
 const NAME_BYTES_MAX: usize = 255;
-/// Longest path below the directory; leaves room for the directory itself within PATH_MAX.
+/// Maximum length of a path below the directory; leaves space for the directory within PATH_MAX.
 const PATH_BYTES_MAX: usize = 3 << 10;
 
-/// The parts of the path that a key stands for, or why it may not be one.
+/// Returns the components of the path that a key denotes, or the reason why it is refused.
 pub fn path_parts(key: &[u8]) -> Result<Vec<&[u8]>, &'static str> {
     if key.is_empty() {
         return Err("it is empty");
@@ -25,10 +25,10 @@ pub fn path_parts(key: &[u8]) -> Result<Vec<&[u8]>, &'static str> {
 
 fn check_part(name: &[u8]) -> Result<&[u8], &'static str> {
     match name {
-        b"" => Err("it has an empty part, which another key would share"),
-        b"." => Err("it has the part \".\""),
-        b".." => Err("it has the part \"..\""),
-        _ if name.len() > NAME_BYTES_MAX => Err("a part of it is too long for a file name"),
+        b"" => Err("it has an empty component, so it could collide with another key"),
+        b"." => Err("it has the component \".\""),
+        b".." => Err("it has the component \"..\""),
+        _ if name.len() > NAME_BYTES_MAX => Err("a component of it is too long for a file name"),
         _ => Ok(name),
     }
 }

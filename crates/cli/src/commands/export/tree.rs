@@ -1,7 +1,7 @@
-//! Entries as files below a directory.
+//! Writes entries as files below a directory.
 //!
-//! Invariants: the directory was empty, so that no link in it can lead out; every file and
-//! directory in it is made by this room, files only where nothing was.
+//! Invariants: the directory is empty at the start, so no link in it can lead outside; every file
+//! and directory in it is created by this module, and no existing file is overwritten.
 
 use crate::failure::{Failure, Result, show_path};
 use crate::progress::Progress;
@@ -15,13 +15,13 @@ use std::path::{Path, PathBuf};
 
 use super::{ExportCounts, safe_path};
 
-/// Refusals printed one by one; the rest is only counted.
+/// Number of refused keys that are printed; further ones are only counted.
 const REFUSALS_SHOWN_MAX: u64 = 20;
 
-/// Writes a file for each entry.
+/// Writes one file per entry, from the position of the cursor.
 pub fn export(cursor: &mut Cursor, root: &Path, strict: bool) -> Result<ExportCounts> {
     prepare_root(root)?;
-    let mut tally = ExportCounts::default();
+    let mut counts = ExportCounts::default();
     let mut progress = Progress::bytes("exporting", 0);
     let mut last_dir = PathBuf::new();
     while cursor.valid() {
@@ -29,51 +29,51 @@ pub fn export(cursor: &mut Cursor, root: &Path, strict: bool) -> Result<ExportCo
             Ok(mut file) => {
                 let value = cursor.value()?;
                 file.write_all(&value).map_err(|e| Failure::file("write", root, &e))?;
-                tally.entries += 1;
-                tally.bytes += value.len() as u64;
-                progress.set_position(tally.bytes);
+                counts.entries += 1;
+                counts.bytes += value.len() as u64;
+                progress.set_position(counts.bytes);
             }
-            Err(why) => refuse_key(cursor.key(), why, strict, &mut tally, &progress)?,
+            Err(reason) => refuse_key(cursor.key(), reason, strict, &mut counts, &progress)?,
         }
         cursor.next()?;
     }
-    Ok(tally)
+    Ok(counts)
 }
 
-/// The root: made, or there and empty.
+/// Creates the root directory; an error if it exists and is not empty.
 fn prepare_root(root: &Path) -> Result<()> {
     fs::create_dir_all(root).map_err(|e| Failure::file("create", root, &e))?;
     let mut entries = fs::read_dir(root).map_err(|e| Failure::file("read", root, &e))?;
     match entries.next() {
         None => Ok(()),
         Some(_) => Err(Failure::usage(format!("{} is not empty", show_path(root)))
-            .hint("give a new directory")),
+            .hint("specify a new directory")),
     }
 }
 
 fn refuse_key(
     key: &[u8],
-    why: &str,
+    reason: &str,
     strict: bool,
-    tally: &mut ExportCounts,
+    counts: &mut ExportCounts,
     progress: &Progress,
 ) -> Result<()> {
-    let message = format!("the key {} cannot become a file: {why}", escape(key));
+    let message = format!("the key {} cannot become a file: {reason}", escape(key));
     if strict {
         return Err(
             Failure::other("export", message).hint("export to a .jsonl file keeps every key")
         );
     }
-    tally.refused += 1;
-    if tally.refused <= REFUSALS_SHOWN_MAX {
+    counts.refused += 1;
+    if counts.refused <= REFUSALS_SHOWN_MAX {
         progress.print_line(&format!("perigee: refused: {message}"));
-    } else if tally.refused == REFUSALS_SHOWN_MAX + 1 {
-        progress.print_line("perigee: refused: more, which are only counted");
+    } else if counts.refused == REFUSALS_SHOWN_MAX + 1 {
+        progress.print_line("perigee: refused: further keys are only counted");
     }
     Ok(())
 }
 
-/// The new file of a key, or why there can be none.
+/// Creates the file of a key; the inner error is the reason why the key is refused.
 fn create_file(
     root: &Path,
     key: &[u8],
@@ -81,7 +81,7 @@ fn create_file(
 ) -> Result<std::result::Result<File, &'static str>> {
     let parts = match safe_path::path_parts(key) {
         Ok(parts) => parts,
-        Err(why) => return Ok(Err(why)),
+        Err(reason) => return Ok(Err(reason)),
     };
     let Some((name, dirs)) = parts.split_last() else { return Ok(Err("it is empty")) };
     let mut dir = root.to_path_buf();
@@ -99,8 +99,8 @@ fn create_file(
     }
 }
 
-/// A place that is taken, or a name that the file system refuses, speaks against the key; all else
-/// stops the export.
+/// Returns the reason to refuse the key if its path is taken or its name is rejected by the file
+/// system. Any other error ends the export.
 fn classify_create_error(
     e: io::Error,
     path: &Path,
@@ -108,23 +108,23 @@ fn classify_create_error(
     match e.kind() {
         io::ErrorKind::AlreadyExists
         | io::ErrorKind::NotADirectory
-        | io::ErrorKind::IsADirectory => Ok(Err("another key has that place")),
+        | io::ErrorKind::IsADirectory => Ok(Err("its path collides with that of another key")),
         io::ErrorKind::InvalidFilename | io::ErrorKind::InvalidInput => {
-            Ok(Err("the file system refuses the name"))
+            Ok(Err("the file system rejects the name"))
         }
         _ => Err(Failure::file("create", path, &e)),
     }
 }
 
-/// Makes the directories one by one; each was made by us before, or is made now.
+/// Creates the directories one by one. Each that exists was created earlier in this export.
 fn make_dirs(root: &Path, dirs: &[&[u8]]) -> io::Result<()> {
-    let mut at = root.to_path_buf();
+    let mut path = root.to_path_buf();
     for dir in dirs {
-        at.push(OsStr::from_bytes(dir));
-        match fs::create_dir(&at) {
+        path.push(OsStr::from_bytes(dir));
+        match fs::create_dir(&path) {
             Err(e)
                 if e.kind() == io::ErrorKind::AlreadyExists
-                    && fs::symlink_metadata(&at)?.is_dir() => {}
+                    && fs::symlink_metadata(&path)?.is_dir() => {}
             other => other?,
         }
     }
@@ -144,12 +144,12 @@ mod tests {
         let mut put = |key: &[u8]| create_file(&root, key, &mut last).unwrap().map(|_| ());
         assert_eq!(put(b"a"), Ok(()));
         assert!(put(b"a/b").is_err(), "a is a file");
-        assert!(put(b"a").is_err(), "a is there");
+        assert!(put(b"a").is_err(), "a exists");
         assert_eq!(put(b"d/e/f"), Ok(()));
         assert_eq!(put(b"d/e/g"), Ok(()));
         assert!(put(b"d/e").is_err(), "d/e is a directory");
         assert!(put(b"../escape").is_err());
-        assert!(prepare_root(&root).is_err(), "not empty any more");
+        assert!(prepare_root(&root).is_err(), "no longer empty");
         fs::remove_dir_all(&root).unwrap();
     }
 }

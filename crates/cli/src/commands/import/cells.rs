@@ -1,10 +1,10 @@
-//! CSV and TSV as cells: read one after the other and handed out in pieces, so that no cell has to
-//! fit into memory as a whole. Knows no keys and no database.
+//! Reads the cells of CSV and TSV input, in chunks, so that no cell has to fit into memory as a
+//! whole.
 
 use csv_core::{ReadFieldResult, Reader, ReaderBuilder};
 use std::io::{self, BufRead, BufReader, Read};
 
-/// Bytes of a cell handed out at once, and of input read at once.
+/// Size of a chunk of a cell, and of the read buffer.
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// What follows a cell.
@@ -14,11 +14,11 @@ pub enum CellEnd {
     RowContinues,
     /// The next row, or the end of the input.
     RowEnd,
-    /// Nothing; there was no cell.
+    /// The end of the input; there was no cell.
     InputEnd,
 }
 
-/// Reads cells.
+/// Reader of cells.
 pub struct CellReader {
     input: BufReader<Box<dyn Read>>,
     core: Reader,
@@ -26,19 +26,19 @@ pub struct CellReader {
 }
 
 impl CellReader {
-    /// Reads cells that are separated by `delimiter` from `input`.
+    /// Creates a reader of `input`, whose cells are separated by `delimiter`.
     pub fn new(input: Box<dyn Read>, delimiter: u8) -> CellReader {
         let input = BufReader::with_capacity(CHUNK_BYTES, input);
         let core = ReaderBuilder::new().delimiter(delimiter).build();
         CellReader { input, core, chunk: vec![0; CHUNK_BYTES] }
     }
 
-    /// Line of the input, from 1.
+    /// Returns the current line of the input, starting with 1.
     pub fn line(&self) -> u64 {
         self.core.line()
     }
 
-    /// Reads the next cell and gives it to `take` in pieces, without its quotes.
+    /// Reads the next cell and passes it to `take` in chunks, without its quotes.
     pub fn next_cell(&mut self, take: &mut dyn FnMut(&[u8])) -> io::Result<CellEnd> {
         loop {
             let input = match self.input.fill_buf() {
@@ -71,18 +71,18 @@ mod tests {
         let mut cells = CellReader::new(Box::new(io::Cursor::new(text.into_bytes())), b',');
         let mut all = Vec::new();
         loop {
-            let (mut cell, mut pieces) = (Vec::new(), 0);
-            let after = cells.next_cell(&mut |piece| {
-                cell.extend_from_slice(piece);
-                pieces += 1;
+            let (mut cell, mut chunks) = (Vec::new(), 0);
+            let end = cells.next_cell(&mut |chunk| {
+                cell.extend_from_slice(chunk);
+                chunks += 1;
             });
-            match after.unwrap() {
+            match end.unwrap() {
                 CellEnd::InputEnd => break,
-                after => all.push((String::from_utf8(cell).unwrap(), after, pieces)),
+                end => all.push((String::from_utf8(cell).unwrap(), end, chunks)),
             }
         }
         let cells: Vec<(&str, CellEnd)> =
-            all.iter().map(|(c, after, _)| (c.as_str(), *after)).collect();
+            all.iter().map(|(c, end, _)| (c.as_str(), *end)).collect();
         let expected = [
             ("x", CellEnd::RowContinues),
             ("y\"\n,", CellEnd::RowEnd),
@@ -90,6 +90,6 @@ mod tests {
             ("2", CellEnd::RowEnd),
         ];
         assert_eq!(cells, expected);
-        assert!(all[2].2 > 2, "a long cell is more than one piece");
+        assert!(all[2].2 > 2, "a long cell has several chunks");
     }
 }

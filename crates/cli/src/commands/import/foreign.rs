@@ -1,4 +1,4 @@
-//! `import` from a database of another engine: the arguments, the stages, the report.
+//! Imports a database of another engine: the arguments, the stages and the report.
 
 use crate::failure::{Failure, Result, show_path};
 use crate::foreign::comparators::ComparatorOverrides;
@@ -13,72 +13,74 @@ use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Another engine's database.
+/// Arguments that name a database of another engine.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Databases of other engines")]
 #[group(skip)]
 pub struct ForeignArgs {
-    /// Read a TidesDB 9 database, through the library that --tidesdb-lib names
+    /// Read a TidesDB 9 database through the library given by --tidesdb-lib
     #[arg(long, value_name = "DIR", group = "foreign", requires = "tidesdb_lib", value_hint = ValueHint::DirPath)]
     from_tidesdb: Option<PathBuf>,
     /// TidesDB's shared library, such as /usr/local/lib/libtidesdb.so.9
     #[arg(long, value_name = "PATH", requires = "from_tidesdb", value_hint = ValueHint::FilePath)]
     tidesdb_lib: Option<PathBuf>,
-    /// Read a RocksDB database (in builds with the feature `rocksdb`)
+    /// Read a RocksDB database (only in builds with the feature `rocksdb`)
     #[arg(long, value_name = "DIR", group = "foreign", value_hint = ValueHint::DirPath)]
     from_rocksdb: Option<PathBuf>,
-    /// Read an LMDB environment (in builds with the feature `lmdb`)
+    /// Read an LMDB environment (only in builds with the feature `lmdb`)
     #[arg(long, value_name = "DIR", group = "foreign", value_hint = ValueHint::DirPath)]
     from_lmdb: Option<PathBuf>,
     /// The new database, which must not exist
     #[arg(long, value_name = "DB", requires = "foreign", required_unless_present = "db")]
     to: Option<PathBuf>,
-    /// Open the TidesDB database itself instead of a copy: its library replays the log, and may
+    /// Open the TidesDB database itself instead of a copy; its library may then replay the log,
     /// flush and compact
     #[arg(long, requires = "from_tidesdb")]
     in_place: bool,
-    /// Where the copy is made, and removed again (default: next to the new database)
+    /// Directory for the temporary copy (default: next to the new database)
     #[arg(long, value_name = "DIR", requires = "foreign")]
     scratch: Option<PathBuf>,
-    /// Import entries that expire as entries that never do
+    /// Ignore expiry times: no imported entry expires
     #[arg(long, requires = "from_tidesdb")]
     ignore_ttl: bool,
-    /// A family with a comparator of the user's is sorted as this one: memcmp, lexicographic,
-    /// uint64, int64, reverse or case_insensitive; may be repeated
+    /// Built-in comparator equivalent to the custom comparator of a column family: memcmp,
+    /// lexicographic, uint64, int64, reverse or case_insensitive; may be repeated
     #[arg(long, value_name = "FAMILY=ORDER", requires = "foreign")]
     order: Vec<String>,
 }
 
-/// Imports everything, tells what was done.
+/// Imports the whole database and prints a summary.
 pub fn run(args: &ForeignArgs, out: &mut Output) -> Result<u8> {
     let started = Instant::now();
     let to =
-        args.to.as_ref().ok_or_else(|| Failure::usage("name the new database with --to DB"))?;
-    let said = ComparatorOverrides::parse(&args.order)?;
+        args.to.as_ref().ok_or_else(|| Failure::usage("specify the new database with --to DB"))?;
+    let overrides = ComparatorOverrides::parse(&args.order)?;
     let target = ImportTarget::new(to)?;
     for from in [&args.from_tidesdb, &args.from_rocksdb, &args.from_lmdb].into_iter().flatten() {
         target.check_outside(from)?;
         args.scratch.iter().try_for_each(|scratch| transfer::check_dir_outside(scratch, from))?;
     }
-    let mut source = open_source(args, &said, &target)?;
-    let done = transfer::run_transfer(&mut *source, &target)?;
-    let (told, families) = (source.description(), source.families().to_vec());
+    let mut source = open_source(args, &overrides, &target)?;
+    let transfers = transfer::run_transfer(&mut *source, &target)?;
+    let (description, families) = (source.description(), source.families().to_vec());
     drop(source);
     let seconds = started.elapsed().as_secs_f64();
     if out.json {
         out.json_line(&json!({"imported": {
-            "source": told, "to": show_path(to), "seconds": seconds,
-            "families": families.iter().zip(&done).map(|(f, d)| family_json(f, d)).collect::<Vec<_>>(),
+            "source": description, "to": show_path(to), "seconds": seconds,
+            "families": families.iter().zip(&transfers)
+                .map(|(f, t)| family_json(f, t))
+                .collect::<Vec<_>>(),
         }}))?;
     } else {
-        out.line(foreign_summary_text(&told, &families, &done, seconds))?;
+        out.line(foreign_summary_text(&description, &families, &transfers, seconds))?;
     }
     Ok(0)
 }
 
 fn open_source(
     args: &ForeignArgs,
-    said: &ComparatorOverrides,
+    overrides: &ComparatorOverrides,
     target: &ImportTarget,
 ) -> Result<Box<dyn ForeignSource>> {
     let scratch = || {
@@ -89,83 +91,91 @@ fn open_source(
     };
     if let Some(_dir) = &args.from_rocksdb {
         #[cfg(feature = "rocksdb")]
-        return crate::foreign::rocksdb::open(_dir, said, scratch);
+        return crate::foreign::rocksdb::open(_dir, overrides, scratch);
         #[cfg(not(feature = "rocksdb"))]
         return Err(missing_feature("RocksDB", "rocksdb-all"));
     }
     if let Some(_dir) = &args.from_lmdb {
         #[cfg(feature = "lmdb")]
-        return crate::foreign::lmdb::open(_dir, said);
+        return crate::foreign::lmdb::open(_dir, overrides);
         #[cfg(not(feature = "lmdb"))]
         return Err(missing_feature("LMDB", "lmdb"));
     }
     let (Some(dir), Some(library)) = (&args.from_tidesdb, &args.tidesdb_lib) else {
         return Err(Failure::usage(
-            "name a database to read: --from-tidesdb, --from-rocksdb or --from-lmdb",
+            "specify a database to read: --from-tidesdb, --from-rocksdb or --from-lmdb",
         ));
     };
     let (in_place, ignore_ttl) = (args.in_place, args.ignore_ttl);
-    let wanted =
-        tidesdb::ImportRequest { dir, library, in_place, ignore_ttl, comparator_overrides: said };
-    Ok(Box::new(tidesdb::open(&wanted, scratch)?))
+    let request = tidesdb::ImportRequest {
+        dir,
+        library,
+        in_place,
+        ignore_ttl,
+        comparator_overrides: overrides,
+    };
+    Ok(Box::new(tidesdb::open(&request, scratch)?))
 }
 
-/// Why a door is not in this build.
+/// Returns the error for an engine that this build does not support.
 fn missing_feature(engine: &str, feature: &str) -> Failure {
-    Failure::usage(format!("this build of the tool has no door to {engine}"))
+    Failure::usage(format!("this build cannot read {engine} databases"))
         .hint(format!("build it with `cargo build --release -p perigee-cli --features {feature}`"))
 }
 
-fn family_json(family: &SourceFamily, done: &FamilyTransfer) -> Value {
-    let (mut kept, mut none) = (Map::new(), Map::new());
+fn family_json(family: &SourceFamily, transfer: &FamilyTransfer) -> Value {
+    let (mut mapped, mut unmapped) = (Map::new(), Map::new());
     for s in &family.settings {
         match &s.mapped_to {
-            Some(ours) => kept.insert(s.name.into(), json!({"was": s.value, "is": ours})),
-            None => none.insert(s.name.into(), json!(s.value)),
+            Some(ours) => mapped.insert(s.name.into(), json!({"was": s.value, "is": ours})),
+            None => unmapped.insert(s.name.into(), json!(s.value)),
         };
     }
     json!({
-        "family": family.name, "order": family.options.order.name(), "entries": done.entries,
-        "expiring": done.ttl_entries, "bytes": done.bytes, "checksum": format!("{:016x}", done.checksum),
-        "verified": true, "expired_meanwhile": done.expired, "settings": kept, "without_counterpart": none,
+        "family": family.name, "order": family.options.order.name(), "entries": transfer.entries,
+        "expiring": transfer.ttl_entries, "bytes": transfer.bytes,
+        "checksum": format!("{:016x}", transfer.checksum),
+        "verified": true, "expired_meanwhile": transfer.expired,
+        "settings": mapped, "without_counterpart": unmapped,
     })
 }
 
 fn foreign_summary_text(
-    told: &str,
+    source: &str,
     families: &[SourceFamily],
-    done: &[FamilyTransfer],
+    transfers: &[FamilyTransfer],
     seconds: f64,
 ) -> String {
-    let entries: u64 = done.iter().map(|d| d.entries).sum();
-    let bytes: u64 = done.iter().map(|d| d.bytes).sum();
+    let entries: u64 = transfers.iter().map(|t| t.entries).sum();
+    let bytes: u64 = transfers.iter().map(|t| t.bytes).sum();
     let mut text = format!(
-        "imported {} in {}, {}, in {seconds:.2} s from {told}; both sides read again and equal",
+        "imported {} in {}, {}, in {seconds:.2} s from {source}; both sides were read again and \
+         are equal",
         size::plural(entries, "entry", "entries"),
-        size::plural(families.len() as u64, "family", "families"),
+        size::plural(families.len() as u64, "column family", "column families"),
         size::bytes(bytes),
     );
-    for (family, d) in families.iter().zip(done) {
+    for (family, t) in families.iter().zip(transfers) {
         text.push_str(&format!(
-            "\n  {}: {}, {} of them expire, order {}, checksum {:016x}",
+            "\n  {}: {}, {} of them expire, comparator {}, checksum {:016x}",
             family.name,
-            size::plural(d.entries, "entry", "entries"),
-            size::count(d.ttl_entries),
+            size::plural(t.entries, "entry", "entries"),
+            size::count(t.ttl_entries),
             family.options.order.name(),
-            d.checksum,
+            t.checksum,
         ));
     }
-    let none: Vec<&str> = families
+    let unmapped: Vec<&str> = families
         .first()
         .into_iter()
         .flat_map(|f| &f.settings)
         .filter(|s| s.mapped_to.is_none())
         .map(|s| s.name)
         .collect();
-    if !none.is_empty() {
+    if !unmapped.is_empty() {
         text.push_str(&format!(
-            "\nsettings without a counterpart: {} (values: --json)",
-            none.join(", ")
+            "\nsettings without a counterpart: {} (--json shows their values)",
+            unmapped.join(", ")
         ));
     }
     text

@@ -1,11 +1,10 @@
-//! What an input is, by its ending or by what the user says. Pure but for one look whether it is a
-//! directory.
+//! Determines the format of an input from the user's choice, its file type and its extension.
 
 use crate::failure::{Failure, Result, show_path};
 use clap::ValueEnum;
 use std::path::Path;
 
-/// The forms that `import` reads.
+/// The formats that `import` reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// A directory (or one file): path -> bytes
@@ -16,17 +15,17 @@ pub enum Format {
     Tsv,
     /// One JSON object on each line: the key field -> the line
     Jsonl,
-    /// What `scan --json` and `export` print: {"key":...,"value":...}, or ..._base64
+    /// Output of `scan --json` and `export`: {"key":...,"value":...}, or ..._base64
     Entries,
 }
 
-/// The format of `path`: as asked, else by what it is.
-pub fn format_of(path: &Path, asked: Option<Format>) -> Result<Format> {
-    if let Some(format) = asked {
+/// Returns the format of `path`: the requested one, otherwise by its type or extension.
+pub fn format_of(path: &Path, requested: Option<Format>) -> Result<Format> {
+    if let Some(format) = requested {
         return Ok(format);
     }
     if path.as_os_str() == "-" {
-        return Err(Failure::usage("stdin has no ending that tells its format")
+        return Err(Failure::usage("stdin has no file extension that determines its format")
             .hint("add --format csv, tsv, jsonl or entries"));
     }
     let meta = std::fs::metadata(path).map_err(|e| Failure::file("import", path, &e))?;
@@ -34,15 +33,17 @@ pub fn format_of(path: &Path, asked: Option<Format>) -> Result<Format> {
         return Ok(Format::Tree);
     }
     format_by_extension(path).ok_or_else(|| {
-        Failure::usage(format!("cannot tell what {} is by its ending", show_path(path))).hint(
-            "add --format csv, tsv, jsonl or entries, or --format tree to import the file itself",
-        )
+        Failure::usage(format!("the extension of {} does not determine its format", show_path(path)))
+            .hint(
+                "add --format csv, tsv, jsonl or entries, or --format tree to import the file \
+                 itself",
+            )
     })
 }
 
 fn format_by_extension(path: &Path) -> Option<Format> {
-    let ending = path.extension()?.to_str()?.to_ascii_lowercase();
-    match ending.as_str() {
+    let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+    match extension.as_str() {
         "csv" => Some(Format::Csv),
         "tsv" | "tab" => Some(Format::Tsv),
         "jsonl" | "ndjson" => Some(Format::Jsonl),

@@ -1,4 +1,4 @@
-//! What `import` and `load` share: where entries come from, and the loop over the inputs.
+//! Input arguments that `import` and `load` share, and the loop over the inputs.
 
 use super::format::{self, Format};
 use super::loader::Loader;
@@ -8,42 +8,43 @@ use crate::failure::Result;
 use clap::Args;
 use std::path::{Path, PathBuf};
 
-/// Where entries come from, and what their keys are.
+/// The sources of entries, and how their keys are formed.
 #[derive(Args, Debug)]
 pub struct InputArgs {
     /// Directories, files, or - for stdin
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// What the paths are (default: a directory is a tree; .csv, .tsv, .jsonl by their endings)
+    /// Input format (default: tree for a directory; by the extension .csv, .tsv or .jsonl)
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Column or field that is the key (default: the first column; the field `id`, else `key`)
+    /// Column or field to use as the key (default: the first column; the field `id`, else `key`)
     #[arg(long, value_name = "COLUMN")]
     key: Option<String>,
-    /// Column family; made if it does not exist
+    /// Column family, created if it does not exist
     #[command(flatten)]
     pub family: FamilyArg,
-    /// Put this in front of every key
+    /// Prefix to add to every key
     #[arg(long, value_name = "TEXT", default_value = "")]
     prefix: String,
-    /// Start each key with the last part of its PATH, as in src/main.rs
+    /// Prefix each key with the last component of its PATH, as in src/main.rs
     #[arg(long)]
     with_name: bool,
 }
 
 impl InputArgs {
-    /// Every path with its format, before anything is written.
+    /// Returns every path with its format. Called before anything is written, so that an unknown
+    /// format has no effect.
     pub fn paths_with_formats(&self) -> Result<Vec<(&Path, Format)>> {
         self.paths
             .iter()
             .map(|path| Ok((path.as_path(), format::format_of(path, self.format)?)))
             .collect()
     }
-    /// What every key begins with.
+    /// Returns the prefix of every key.
     pub fn prefix(&self) -> Vec<u8> {
         self.prefix.clone().into_bytes()
     }
-    /// Reads every input into the loader, whatever that does with it.
+    /// Passes the entries of every input to the loader.
     pub fn read_inputs(&self, inputs: &[(&Path, Format)], loader: &mut Loader<'_>) -> Result<()> {
         for (path, format) in inputs {
             let name = if self.with_name { tree::last_path_part(path)? } else { Vec::new() };

@@ -1,6 +1,6 @@
-//! JSON lines: rows (a field is the key, the line itself the value), or entries as `scan --json`
-//! prints them. Of a huge line there are two copies at most: the line, or the value that was
-//! decoded of it, and the one in the batch.
+//! Imports JSON lines: rows (a field is the key, the line itself is the value), or entries as
+//! printed by `scan --json`. At most two copies of a huge line are in memory: the line, or the
+//! value decoded from it, and the copy in the batch.
 
 use crate::failure::{Failure, Result, show_path};
 use crate::text::take_json;
@@ -13,16 +13,16 @@ use std::path::Path;
 
 use super::loader::Loader;
 
-/// A line longer than this cannot be an entry within the limits (base64 takes four bytes for
-/// three).
+/// A line of at least this length cannot be an entry within the limits (base64 encodes three bytes
+/// as four).
 const LINE_BYTES_MAX: u64 = (limits::VALUE_BYTES_MAX + limits::KEY_BYTES_MAX) as u64 / 3 * 4 + 4096;
 
-/// Memory of a line that is kept for the next one.
+/// Maximum buffer capacity that is kept for the next line.
 const REUSED_BUFFER_MAX: usize = 1 << 20;
-/// A key in JSON is not longer than this: an escape takes six bytes for one.
+/// Maximum length of a key in JSON: an escape encodes one byte as six.
 const RAW_KEY_BYTES_MAX: usize = 6 * limits::KEY_BYTES_MAX + 2;
 
-/// What a line means.
+/// Interpretation of a line.
 #[derive(Clone, Copy)]
 pub enum LineFormat<'a> {
     /// A row; this field is its key (default `id`, else `key`).
@@ -32,7 +32,7 @@ pub enum LineFormat<'a> {
 }
 
 /// Imports every line.
-pub fn import_lines(path: &Path, meaning: LineFormat<'_>, loader: &mut Loader<'_>) -> Result<()> {
+pub fn import_lines(path: &Path, format: LineFormat<'_>, loader: &mut Loader<'_>) -> Result<()> {
     if let Ok(meta) = std::fs::metadata(path) {
         loader.add_expected_bytes(meta.len());
     }
@@ -53,25 +53,25 @@ pub fn import_lines(path: &Path, meaning: LineFormat<'_>, loader: &mut Loader<'_
             return Err(Failure::usage(format!("{}: the line is too long", source())));
         }
         if !line.trim_ascii().is_empty() {
-            import_line(&mut line, meaning, &source, loader)?;
+            import_line(&mut line, format, &source, loader)?;
         }
     }
 }
 
-/// Imports one line. A line whose value had to be decoded is dropped before the value is put.
+/// Imports one line. If its value had to be decoded, the line is dropped before the value is put.
 fn import_line(
     line: &mut Vec<u8>,
-    meaning: LineFormat<'_>,
+    format: LineFormat<'_>,
     source: &dyn Fn() -> String,
     loader: &mut Loader<'_>,
 ) -> Result<()> {
     let text = line.trim_ascii();
-    let parsed = match meaning {
+    let parsed = match format {
         LineFormat::Rows { key } => row_key(text, key).map(|key| (key, Cow::Borrowed(text))),
         LineFormat::Entries => parse_entry(text),
     };
     let (key, value) = match parsed {
-        Err(why) => return loader.report_failure(&format!("{}: {why}", source())),
+        Err(reason) => return loader.report_failure(&format!("{}: {reason}", source())),
         Ok(parsed) => parsed,
     };
     if loader.should_skip(&key, value.len() as u64)? {
@@ -87,11 +87,11 @@ fn import_line(
     }
 }
 
-/// The key of a row: a string's text, or a number or truth value as it is written.
-fn row_key(text: &[u8], asked: Option<&str>) -> std::result::Result<Vec<u8>, String> {
+/// Returns the key of a row: the text of a string, or a number or boolean as written.
+fn row_key(text: &[u8], requested: Option<&str>) -> std::result::Result<Vec<u8>, String> {
     let fields: HashMap<String, &RawValue> =
         serde_json::from_slice(text).map_err(|e| format!("not a JSON object: {e}"))?;
-    let names: &[&str] = match &asked {
+    let names: &[&str] = match &requested {
         Some(name) => std::slice::from_ref(name),
         None => &["id", "key"],
     };
@@ -99,21 +99,21 @@ fn row_key(text: &[u8], asked: Option<&str>) -> std::result::Result<Vec<u8>, Str
         return Err(format!("no field {}", names.join(" or ")));
     };
     if raw.get().len() > RAW_KEY_BYTES_MAX {
-        return Err(format!("the field {} is longer than a key may be", names.join(" or ")));
+        return Err(format!("the field {} is too long for a key", names.join(" or ")));
     }
     match raw.get().as_bytes().first() {
         Some(b'"') => serde_json::from_str::<String>(raw.get())
             .map(String::into_bytes)
             .map_err(|e| e.to_string()),
         Some(b'{' | b'[' | b'n') | None => {
-            Err(format!("the field {} is no key: {}", names.join(" or "), raw.get()))
+            Err(format!("the field {} cannot be a key: {}", names.join(" or "), raw.get()))
         }
         Some(_) => Ok(raw.get().as_bytes().to_vec()),
     }
 }
 
-/// An entry as `scan --json` prints it. The value is borrowed from the line if it stands there byte
-/// for byte.
+/// Parses an entry as printed by `scan --json`. The value is borrowed from the line if it contains
+/// no escape and is not base64.
 fn parse_entry(text: &[u8]) -> std::result::Result<(Vec<u8>, Cow<'_, [u8]>), String> {
     let fields: HashMap<String, &RawValue> =
         serde_json::from_slice(text).map_err(|e| format!("not a JSON object: {e}"))?;
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn row_keys_are_extracted() {
         let key =
-            |s: &str, asked| row_key(s.as_bytes(), asked).map(|k| String::from_utf8(k).unwrap());
+            |s: &str, name| row_key(s.as_bytes(), name).map(|k| String::from_utf8(k).unwrap());
         assert_eq!(key(r#"{"id":"a\u0062","key":"x"}"#, None).unwrap(), "ab");
         assert_eq!(key(r#"{"key":"x","n":12345678901234567890123}"#, None).unwrap(), "x");
         assert_eq!(

@@ -1,8 +1,8 @@
-//! Entries into batches, batches into the database, and everything counted. Knows nothing of
-//! formats.
+//! Collects entries into batches, writes the batches to the database, and counts everything.
+//! Independent of the input formats.
 //!
-//! Invariant: entries reach the database in the order they are given, whole batches at a time; what
-//! the tally counts as imported has been acknowledged once `committed` was printed.
+//! Invariant: entries are written in the order they are given, in whole batches; entries counted in
+//! a printed `committed` line have been acknowledged.
 
 use super::trace::TraceWriter;
 use crate::failure::{Failure, Result};
@@ -13,26 +13,26 @@ use crate::text::printable;
 use perigee::{BulkLoad, Db, ErrorKind, Family, WriteBatch, limits};
 use serde_json::json;
 
-/// Complaints printed one by one; the rest is only counted.
+/// Number of problems that are printed; further ones are only counted.
 const MESSAGES_SHOWN_MAX: u64 = 20;
 
-/// How to load.
+/// Settings of a loader.
 pub struct LoaderSettings {
-    /// A batch is committed when it holds so many bytes.
+    /// Size at which a batch is committed.
     pub batch_bytes: usize,
-    /// Or so many entries.
+    /// Number of entries at which a batch is committed.
     pub batch_ops: usize,
-    /// In front of every key.
+    /// Prefix of every key.
     pub prefix: Vec<u8>,
-    /// Leave keys alone that are there.
+    /// Skip existing keys.
     pub skip_existing: bool,
-    /// Stop at the first thing that cannot be imported.
+    /// Stop at the first file or row that cannot be imported.
     pub strict: bool,
-    /// Print the tally after each batch.
+    /// Print the counts after each batch.
     pub progress_lines: bool,
 }
 
-/// What was done.
+/// Counts of an import.
 #[derive(Clone, Debug, Default)]
 pub struct ImportCounts {
     /// Entries put.
@@ -43,19 +43,19 @@ pub struct ImportCounts {
     pub key_bytes: u64,
     /// Batches committed.
     pub batches: u64,
-    /// Keys that were there already.
+    /// Existing keys that were skipped.
     pub already_there: u64,
     /// Symbolic links.
     pub links: u64,
-    /// Files that hold no bytes of their own: devices, sockets, pipes.
+    /// Special files: devices, sockets, pipes.
     pub specials: u64,
-    /// Values over the limit.
+    /// Values over the size limit.
     pub too_large: u64,
     /// Files and rows that could not be read or put.
     pub failed: u64,
 }
 
-/// Puts entries.
+/// Writes entries to a column family, in batches or as a bulk load.
 pub struct Loader<'a> {
     db: &'a Db,
     family: Family,
@@ -63,20 +63,20 @@ pub struct Loader<'a> {
     trace: Option<TraceWriter>,
     out: &'a mut Output,
     batch: WriteBatch,
-    /// Entries go here instead, all at once at the end.
+    /// The bulk load that receives the entries instead of batches.
     bulk: Option<BulkLoad>,
     /// The key being built: prefix, name of the path, rest.
     key: Vec<u8>,
-    /// How much of `key` all entries of this path share.
+    /// Length of the prefix of `key` that all entries of this path share.
     key_start: usize,
     counts: ImportCounts,
-    /// Bytes seen, imported or not, for the bar.
+    /// Bytes processed, imported or not, for the progress bar.
     bytes_seen: u64,
     progress: Progress,
 }
 
 impl<'a> Loader<'a> {
-    /// An empty loader.
+    /// Creates a loader that commits batches.
     pub fn new(
         db: &'a Db,
         family: Family,
@@ -101,19 +101,19 @@ impl<'a> Loader<'a> {
         }
     }
 
-    /// From now on what is asked of the database is recorded.
+    /// Records all operations on the database from now on.
     pub fn with_trace(mut self, trace: Option<TraceWriter>) -> Loader<'a> {
         self.trace = trace;
         self
     }
 
-    /// From now on entries go into a bulk load.
+    /// Sends all entries to a bulk load from now on.
     pub fn with_bulk_load(mut self, memory_bytes: usize) -> Result<Loader<'a>> {
         self.bulk = Some(self.family.bulk_load()?.memory_bytes(memory_bytes));
         Ok(self)
     }
 
-    /// Keys of the next path start with the prefix and `name/` (unless empty).
+    /// Starts a path: its keys start with the prefix and `name/` (unless `name` is empty).
     pub fn begin_path(&mut self, name: &[u8]) {
         self.key.truncate(self.settings.prefix.len());
         if !name.is_empty() {
@@ -123,35 +123,35 @@ impl<'a> Loader<'a> {
         self.key_start = self.key.len();
     }
 
-    /// So many more bytes are coming.
+    /// Adds to the total of the progress bar.
     pub fn add_expected_bytes(&mut self, bytes: u64) {
         self.progress.set_total(self.bytes_seen + bytes);
     }
 
-    /// The whole key of an entry of this path.
+    /// Sets `key` to the whole key of an entry of this path.
     fn set_key(&mut self, rest: &[u8]) {
         self.key.truncate(self.key_start);
         self.key.extend_from_slice(rest);
     }
 
-    /// Whether to leave an entry out because its key is there.
+    /// Returns true if an entry is to be skipped because its key exists.
     pub fn should_skip(&mut self, rest: &[u8], bytes: u64) -> Result<bool> {
         if !self.settings.skip_existing {
             return Ok(false);
         }
         self.set_key(rest);
-        let there = self.key.len() <= limits::KEY_BYTES_MAX && self.family.contains(&self.key)?;
+        let exists = self.key.len() <= limits::KEY_BYTES_MAX && self.family.contains(&self.key)?;
         if let Some(trace) = &mut self.trace {
             trace.get(&self.key)?;
         }
-        if there {
+        if exists {
             self.counts.already_there += 1;
             self.advance_progress(bytes);
         }
-        Ok(there)
+        Ok(exists)
     }
 
-    /// Puts an entry. `source` is told in a complaint.
+    /// Puts an entry. `source` describes its origin in messages.
     pub fn put(&mut self, rest: &[u8], value: &[u8], source: &dyn Fn() -> String) -> Result<()> {
         if value.len() > limits::VALUE_BYTES_MAX {
             return self.report_too_large(source);
@@ -162,13 +162,14 @@ impl<'a> Loader<'a> {
                 Err(e) if e.kind() == ErrorKind::InvalidArgument => {
                     return self.report_failure(&format!("{}: {}", source(), e.message()));
                 }
-                done => done?,
+                result => result?,
             }
             self.count_entry(value);
             return Ok(());
         }
-        let adds = self.key.len() + value.len();
-        if !self.batch.is_empty() && self.batch.encoded_bytes() + adds > self.settings.batch_bytes {
+        let added = self.key.len() + value.len();
+        if !self.batch.is_empty() && self.batch.encoded_bytes() + added > self.settings.batch_bytes
+        {
             self.commit()?;
         }
         match self.batch.put(&self.family, &self.key, value) {
@@ -203,40 +204,40 @@ impl<'a> Loader<'a> {
         self.progress.set_position(self.bytes_seen);
     }
 
-    /// A symbolic link, which is not followed.
+    /// Counts a symbolic link, which is not followed.
     pub fn count_link(&mut self) {
         self.counts.links += 1;
     }
-    /// A device, socket or pipe.
+    /// Counts a device, socket or pipe.
     pub fn count_special_file(&mut self) {
         self.counts.specials += 1;
     }
-    /// A value over the limit.
+    /// Counts and reports a value over the size limit.
     pub fn report_too_large(&mut self, source: &dyn Fn() -> String) -> Result<()> {
         let limit = size::bytes(limits::VALUE_BYTES_MAX as u64);
         self.counts.too_large += 1;
         self.report_problem(&format!("{}: larger than {limit}", source()))
     }
-    /// Something that could not be read or put.
-    pub fn report_failure(&mut self, why: &str) -> Result<()> {
+    /// Counts and reports a file or row that could not be read or put.
+    pub fn report_failure(&mut self, reason: &str) -> Result<()> {
         self.counts.failed += 1;
-        self.report_problem(why)
+        self.report_problem(reason)
     }
 
-    fn report_problem(&mut self, why: &str) -> Result<()> {
+    fn report_problem(&mut self, reason: &str) -> Result<()> {
         if self.settings.strict {
-            return Err(Failure::other("import", format!("not imported: {why}")));
+            return Err(Failure::other("import", format!("not imported: {reason}")));
         }
-        let told = self.counts.failed + self.counts.too_large;
-        if told <= MESSAGES_SHOWN_MAX {
-            self.progress.print_line(&format!("perigee: left out: {}", printable(why)));
-        } else if told == MESSAGES_SHOWN_MAX + 1 {
-            self.progress.print_line("perigee: left out: more, which are only counted");
+        let problems = self.counts.failed + self.counts.too_large;
+        if problems <= MESSAGES_SHOWN_MAX {
+            self.progress.print_line(&format!("perigee: skipped: {}", printable(reason)));
+        } else if problems == MESSAGES_SHOWN_MAX + 1 {
+            self.progress.print_line("perigee: skipped: further problems are only counted");
         }
         Ok(())
     }
 
-    /// Commits what is gathered.
+    /// Commits the current batch.
     fn commit(&mut self) -> Result<()> {
         if self.batch.is_empty() {
             return Ok(());
@@ -249,21 +250,23 @@ impl<'a> Loader<'a> {
         if self.settings.progress_lines { self.print_progress() } else { Ok(()) }
     }
 
-    /// Tells what is committed. Unlike for a command that only prints, a reader that goes away is
-    /// an error here: the import is not done.
+    /// Prints the counts of committed entries. A closed stdout is an error here, unlike for a
+    /// command that only prints, because the import is incomplete.
     fn print_progress(&mut self) -> Result<()> {
-        let t = &self.counts;
-        let line = json!({"committed": {"entries": t.entries, "bytes": t.bytes, "already_there": t.already_there}});
+        let c = &self.counts;
+        let line = json!({"committed": {
+            "entries": c.entries, "bytes": c.bytes, "already_there": c.already_there,
+        }});
         match self.out.json_line(&line).and_then(|()| self.out.flush()) {
             Err(Failure::OutputClosed) => {
-                Err(Failure::other("i/o error", "the import is not done: stdout was closed")
-                    .hint("run it again, with --skip-existing to go on"))
+                Err(Failure::other("i/o error", "the import is incomplete: stdout was closed")
+                    .hint("run it again, with --skip-existing to continue"))
             }
             other => other,
         }
     }
 
-    /// Commits the rest; returns the tally.
+    /// Commits the last batch, or finishes the bulk load. Returns the counts.
     pub fn finish(mut self) -> Result<ImportCounts> {
         self.commit()?;
         if let Some(load) = &mut self.bulk {

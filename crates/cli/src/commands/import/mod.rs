@@ -1,9 +1,9 @@
-//! `perigee import`: files and rows into entries. This file: the arguments, the stages, the
-//! summary.
+//! `perigee import`: imports files and rows as entries. This module defines the arguments, the
+//! stages and the summary.
 //!
-//! Rooms: `format` (what a path is), `loader` (batches and counts), `tree` (directories), `cells`
-//! and `rows` (CSV, TSV), `lines` (JSON lines), `trace` (the operations, for the benchmark),
-//! `input` (what `load` shares), `foreign` (databases of other engines).
+//! Submodules: `format` (the format of a path), `loader` (batches and counts), `tree`
+//! (directories), `cells` and `rows` (CSV, TSV), `json_lines`, `trace` (records the operations for
+//! the benchmark), `input` (arguments shared with `load`), `foreign` (databases of other engines).
 
 pub mod format;
 mod json_lines;
@@ -32,23 +32,24 @@ use trace::TraceWriter;
 
 const EXAMPLES: &str = "\
 Examples:
-  perigee import ./db ~/photos                        path below ~/photos -> bytes of the file
+  perigee import ./db ~/photos                        path below ~/photos -> contents of the file
   perigee import ./db src docs --with-name            keys start with src/ and docs/
   perigee import ./db people.csv --key email          email -> the row as JSON
   perigee import ./db events.jsonl --key id --family events
-  perigee import ./db entries.jsonl --format entries  what `scan --json` and `export` wrote
+  perigee import ./db entries.jsonl --format entries  output of `scan --json` and `export`
   zcat big.tsv.gz | perigee import ./db - --format tsv
   perigee import --from-tidesdb ./old --tidesdb-lib /usr/local/lib/libtidesdb.so.9 --to ./db
-  perigee import --from-lmdb ./old --to ./db          also --from-rocksdb, in builds that have them
+  perigee import --from-lmdb ./old --to ./db          or --from-rocksdb; if the build supports it
 
-Importing again overwrites, so an import that was cut short is simply run again; --skip-existing leaves out \
-keys that are there already. Files that cannot be read, links and values over 1 GiB are counted and reported, \
-and the rest goes on (--strict stops instead).
+A repeated import overwrites existing keys, so an interrupted import can simply be run again; with \
+--skip-existing it skips existing keys. Symbolic links are counted and skipped; files that cannot \
+be read and values over 1 GiB are also reported. With --strict the first such file ends the import.
 
-A database of another engine is copied first (next to the target, or into --scratch DIR), because opening it may replay its \
-log, flush and compact; --in-place saves the copy and lets that happen to the source. All families become families of a new \
-database with the settings that have a counterpart; it is called DB.importing until both sides were read again and found \
-equal. docs/import.md says what is kept.";
+A database of another engine is copied first (next to the target, or into --scratch DIR), because \
+opening it may replay its log, flush and compact; --in-place avoids the copy, and these changes \
+are then made to the source. All column families are imported into a new database, with all \
+settings that have a counterpart. The new database is called DB.importing until both sides have \
+been read again and compared. docs/import.md lists what is preserved.";
 
 /// Read files, CSV, TSV or JSON lines into a database
 #[derive(Args, Debug)]
@@ -62,33 +63,32 @@ pub struct ImportArgs {
     input: InputArgs,
     #[command(flatten)]
     foreign: ForeignArgs,
-    /// Leave keys alone that are there already
+    /// Skip keys that already exist
     #[arg(long)]
     skip_existing: bool,
-    /// What a finished batch has survived: full, none, or interval:100ms. With none, the default, a
-    /// crash of the tool loses nothing, and one sync at the end makes everything survive a power
-    /// cut
+    /// Durability of each batch: full, none, or interval:100ms. With none, the default, a crash of
+    /// the tool loses nothing, and one sync at the end makes everything survive a power failure
     #[arg(long, value_name = "MODE", default_value = "none", value_parser = parse_durability)]
     durability: Durability,
-    /// Bytes in a batch, which is written as a whole or not at all
+    /// Size of a batch, which is written atomically
     #[arg(long, value_name = "BYTES", default_value = "4MiB", value_parser = parse_bytes)]
     batch_bytes: u64,
-    /// Entries in a batch
+    /// Maximum number of entries in a batch
     #[arg(long, value_name = "N", default_value = "10000")]
     batch_ops: usize,
     /// Stop at the first file or row that cannot be imported
     #[arg(long)]
     strict: bool,
-    /// Print what is done so far, as JSON lines on stdout, after each batch
+    /// Print progress as JSON lines on stdout after each batch
     #[arg(long)]
     progress_lines: bool,
-    /// Record what was asked of the database, for `perigee-bench trace replay` (keys and lengths of
-    /// values)
+    /// Record the operations in this file, for `perigee-bench trace replay` (keys and value
+    /// lengths)
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 }
 
-/// Imports everything, flushes, syncs, tells what was done.
+/// Imports all inputs, flushes, syncs and prints a summary.
 pub fn run(args: &ImportArgs, out: &mut Output) -> Result<u8> {
     let Some(db) = &args.db else { return foreign::run(&args.foreign, out) };
     let inputs = args.input.paths_with_formats()?;
@@ -98,14 +98,14 @@ pub fn run(args: &ImportArgs, out: &mut Output) -> Result<u8> {
     let trace = args.trace.as_deref().map(TraceWriter::create).transpose()?;
     let mut loader = Loader::new(&db, family, loader_settings(args), out).with_trace(trace);
     args.input.read_inputs(&inputs, &mut loader)?;
-    let tally = loader.finish()?;
-    // Into tables, so that the next command does not have to replay the log first.
+    let counts = loader.finish()?;
+    // Flush to tables, so that the next command does not have to replay the log.
     db.flush()?;
     db.sync()?;
     let stats = db.stats();
     db.close()?;
-    let summary = summary_json(&tally, started.elapsed().as_secs_f64(), &stats);
-    let text = summary_text(&tally, started.elapsed().as_secs_f64(), stats.disk_bytes);
+    let summary = summary_json(&counts, started.elapsed().as_secs_f64(), &stats);
+    let text = summary_text(&counts, started.elapsed().as_secs_f64(), stats.disk_bytes);
     if out.json || args.progress_lines {
         out.json_line(&summary)?
     } else {
@@ -125,7 +125,7 @@ fn loader_settings(args: &ImportArgs) -> LoaderSettings {
     }
 }
 
-/// Opens an input, or stdin for `-`.
+/// Opens an input file, or stdin for `-`.
 fn open_input(path: &Path) -> Result<Box<dyn std::io::Read>> {
     if path.as_os_str() == "-" {
         return Ok(Box::new(std::io::stdin().lock()));
@@ -153,15 +153,15 @@ pub fn summary_text(t: &ImportCounts, seconds: f64, disk_bytes: u64) -> String {
         size::bytes(t.bytes),
         size::bytes(disk_bytes),
     );
-    let left_out = [
-        (t.already_there, "already there"),
+    let skipped = [
+        (t.already_there, "existing keys"),
         (t.links, "symbolic links"),
         (t.specials, "devices, sockets and pipes"),
         (t.too_large, "too large"),
         (t.failed, "failed"),
     ];
-    for (n, why) in left_out.iter().filter(|(n, _)| *n > 0) {
-        text.push_str(&format!("\nleft out: {} {why}", size::count(*n)));
+    for (n, what) in skipped.iter().filter(|(n, _)| *n > 0) {
+        text.push_str(&format!("\nskipped: {} {what}", size::count(*n)));
     }
     text
 }

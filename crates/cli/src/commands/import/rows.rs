@@ -1,6 +1,6 @@
-//! CSV and TSV with a header line: the key column is the key, the whole row as a JSON object the
-//! value. The object is written as the cells are read: of a huge row there is one copy here, and
-//! one in the batch.
+//! Imports CSV and TSV with a header line: the key column is the key, the whole row as a JSON
+//! object is the value. The object is written while the cells are read, so of a huge row there is
+//! one copy here and one in the batch.
 
 use crate::failure::{Failure, Result, show_path};
 use perigee::limits;
@@ -11,9 +11,9 @@ use std::path::Path;
 use super::cells::{CellEnd, CellReader};
 use super::loader::Loader;
 
-/// Longest header line.
+/// Maximum length of the header line.
 const HEADER_BYTES_MAX: usize = 16 << 20;
-/// Memory of a row that is kept for the next one.
+/// Maximum buffer capacity that is kept for the next row.
 const REUSED_BUFFER_MAX: usize = 1 << 20;
 
 /// Imports every row.
@@ -30,7 +30,7 @@ pub fn import_rows(
     let shown = show_path(path);
     let header = read_header(&mut cells, &shown)?;
     let key = find_key_column(&header, column)
-        .map_err(|why| Failure::usage(format!("{shown}: {why}")))?;
+        .map_err(|reason| Failure::usage(format!("{shown}: {reason}")))?;
     let mut row = Row::new(header, key);
     loop {
         let line = cells.line();
@@ -47,8 +47,8 @@ fn import_row(row: &Row, source: &dyn Fn() -> String, loader: &mut Loader<'_>) -
     if row.too_large {
         return loader.report_too_large(source);
     }
-    if let Some(why) = &row.error {
-        return loader.report_failure(&format!("{}: {why}", source()));
+    if let Some(reason) = &row.error {
+        return loader.report_failure(&format!("{}: {reason}", source()));
     }
     if loader.should_skip(&row.key, row.json.len() as u64)? {
         return Ok(());
@@ -56,87 +56,94 @@ fn import_row(row: &Row, source: &dyn Fn() -> String, loader: &mut Loader<'_>) -
     loader.put(&row.key, &row.json, source)
 }
 
-/// The names of the columns.
+/// Reads the names of the columns.
 fn read_header(cells: &mut CellReader, shown: &str) -> Result<Vec<String>> {
-    let wrong = |why: String| Failure::usage(format!("{shown}: the header line: {why}"));
+    let invalid = |reason: String| Failure::usage(format!("{shown}: the header line: {reason}"));
     let (mut names, mut bytes) = (Vec::new(), 0);
     loop {
         let mut name = Vec::new();
-        let after = cells.next_cell(&mut |piece| {
-            bytes += piece.len();
+        let end = cells.next_cell(&mut |chunk| {
+            bytes += chunk.len();
             if bytes <= HEADER_BYTES_MAX {
-                name.extend_from_slice(piece);
+                name.extend_from_slice(chunk);
             }
         });
-        let after = after.map_err(|e| wrong(e.to_string()))?;
+        let end = end.map_err(|e| invalid(e.to_string()))?;
         if bytes > HEADER_BYTES_MAX {
-            return Err(wrong(format!("longer than {HEADER_BYTES_MAX} bytes")));
+            return Err(invalid(format!("longer than {HEADER_BYTES_MAX} bytes")));
         }
-        if after != CellEnd::InputEnd {
-            names.push(String::from_utf8(name).map_err(|_| wrong("not UTF-8".into()))?);
+        if end != CellEnd::InputEnd {
+            names.push(String::from_utf8(name).map_err(|_| invalid("not UTF-8".into()))?);
         }
-        if after != CellEnd::RowContinues {
+        if end != CellEnd::RowContinues {
             break;
         }
     }
-    check_columns(&names).map_err(|why| {
-        wrong(why)
-            .hint("rename one of the two: columns become fields of a JSON object, which has each name once")
+    check_columns(&names).map_err(|reason| {
+        invalid(reason).hint(
+            "rename one of the columns: they become fields of a JSON object, whose names must be \
+             unique",
+        )
     })?;
     Ok(names)
 }
 
-/// Refuses two columns of one name, of which an object could keep only one.
+/// Returns an error if two columns have the same name: a JSON object can keep only one of them.
 fn check_columns(names: &[String]) -> std::result::Result<(), String> {
     let mut seen = BTreeSet::new();
     match names.iter().find(|name| !seen.insert(name.as_str())) {
-        Some(name) => Err(format!("column {name:?} is there twice")),
+        Some(name) => Err(format!("duplicate column {name:?}")),
         None => Ok(()),
     }
 }
 
-/// The index of the key column.
-fn find_key_column(header: &[String], asked: Option<&str>) -> std::result::Result<usize, String> {
-    match asked {
+/// Returns the index of the key column.
+fn find_key_column(
+    header: &[String],
+    requested: Option<&str>,
+) -> std::result::Result<usize, String> {
+    match requested {
         None if header.is_empty() => Err("there is no header line".into()),
         None => Ok(0),
         Some(name) => header
             .iter()
             .position(|h| h == name)
-            .ok_or_else(|| format!("there is no column {name:?}; there are {}", header.join(", "))),
+            .ok_or_else(|| {
+                format!("there is no column {name:?}; the columns are {}", header.join(", "))
+            }),
     }
 }
 
-/// The row that was read last.
+/// The current row.
 struct Row {
     columns: Vec<String>,
-    /// What stands in front of each cell: `{"name":"` or `,"name":"`.
+    /// JSON text before each cell: `{"name":"` or `,"name":"`.
     cell_prefixes: Vec<Vec<u8>>,
     key_column: usize,
     /// The row as a JSON object, columns in the order of the file.
     json: Vec<u8>,
-    /// The cell of the key column, cut behind the longest key.
+    /// The cell of the key column, truncated if it is too long for a key.
     key: Vec<u8>,
-    /// Whether the object is larger than a value may be; it is incomplete then.
+    /// True if the object exceeds the maximum value size; `json` is then incomplete.
     too_large: bool,
-    /// Why the row cannot be imported.
+    /// Reason why the row cannot be imported.
     error: Option<String>,
 }
 
 impl Row {
     fn new(columns: Vec<String>, key_column: usize) -> Row {
-        let front = |(i, name): (usize, &String)| {
-            let mut front = if i == 0 { b"{\"".to_vec() } else { b",\"".to_vec() };
-            push_escaped(name.as_bytes(), &mut front);
-            front.extend_from_slice(b"\":\"");
-            front
+        let cell_prefix = |(i, name): (usize, &String)| {
+            let mut prefix = if i == 0 { b"{\"".to_vec() } else { b",\"".to_vec() };
+            push_escaped(name.as_bytes(), &mut prefix);
+            prefix.extend_from_slice(b"\":\"");
+            prefix
         };
-        let fronts = columns.iter().enumerate().map(front).collect();
+        let cell_prefixes = columns.iter().enumerate().map(cell_prefix).collect();
         let (json, key) = (Vec::new(), Vec::new());
-        Row { columns, cell_prefixes: fronts, key_column, json, key, too_large: false, error: None }
+        Row { columns, cell_prefixes, key_column, json, key, too_large: false, error: None }
     }
 
-    /// Reads the next row; false at the end of the input.
+    /// Reads the next row. Returns false at the end of the input.
     fn read(&mut self, cells: &mut CellReader) -> io::Result<bool> {
         self.json.clear();
         self.json.shrink_to(REUSED_BUFFER_MAX);
@@ -144,19 +151,19 @@ impl Row {
         (self.too_large, self.error) = (false, None);
         let mut count = 0;
         loop {
-            let after = self.read_cell(count, cells)?;
-            if after == CellEnd::InputEnd {
+            let end = self.read_cell(count, cells)?;
+            if end == CellEnd::InputEnd {
                 return Ok(false);
             }
             count += 1;
-            if after == CellEnd::RowEnd {
+            if end == CellEnd::RowEnd {
                 break;
             }
         }
         self.json.push(b'}');
         if count != self.columns.len() {
             self.error =
-                Some(format!("the row has {count} cells, the header line {}", self.columns.len()));
+                Some(format!("the row has {count} cells, the header has {}", self.columns.len()));
         }
         Ok(true)
     }
@@ -169,12 +176,12 @@ impl Row {
         let start = self.json.len();
         let (json, key, too_large) = (&mut self.json, &mut self.key, &mut self.too_large);
         let is_key = index == self.key_column;
-        let after = cells.next_cell(&mut |piece| {
+        let end = cells.next_cell(&mut |chunk| {
             if is_key && key.len() <= limits::KEY_BYTES_MAX {
-                key.extend_from_slice(piece);
+                key.extend_from_slice(chunk);
             }
             if known && !*too_large {
-                push_escaped(piece, json);
+                push_escaped(chunk, json);
             }
             if json.len() > limits::VALUE_BYTES_MAX {
                 *too_large = true;
@@ -182,17 +189,17 @@ impl Row {
             }
         })?;
         if known && !self.too_large {
-            // What was escaped is ASCII: the bytes are UTF-8 if those of the cell were.
+            // Only ASCII was escaped, so the result is UTF-8 exactly if the cell is.
             if std::str::from_utf8(&self.json[start..]).is_err() {
                 self.error = Some(format!("column {:?} is not UTF-8", self.columns[index]));
             }
             self.json.push(b'"');
         }
-        Ok(after)
+        Ok(end)
     }
 }
 
-/// Appends bytes as they stand in a JSON string, as `serde_json` writes them.
+/// Appends bytes with the escapes of a JSON string, like `serde_json`.
 fn push_escaped(bytes: &[u8], out: &mut Vec<u8>) {
     let mut rest = bytes;
     while let Some(at) = rest.iter().position(|b| *b < b' ' || matches!(b, b'"' | b'\\')) {
@@ -240,8 +247,8 @@ mod tests {
         let all = rows(b"z,a\n1,\"with \"\"quotes\"\"\"\n2,\xff\n3\n4,x,y\n");
         assert_eq!(all[0], (r#"{"z":"1","a":"with \"quotes\""}"#.to_owned(), None));
         assert_eq!(all[1].1.as_deref(), Some("column \"a\" is not UTF-8"));
-        assert_eq!(all[2].1.as_deref(), Some("the row has 1 cells, the header line 2"));
-        assert_eq!(all[3].1.as_deref(), Some("the row has 3 cells, the header line 2"));
+        assert_eq!(all[2].1.as_deref(), Some("the row has 1 cells, the header has 2"));
+        assert_eq!(all[3].1.as_deref(), Some("the row has 3 cells, the header has 2"));
         assert_eq!(all.len(), 4);
     }
 

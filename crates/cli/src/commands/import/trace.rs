@@ -1,8 +1,8 @@
-//! What an import asked of the database, as a trace that `perigee-bench trace replay` does again on
-//! any engine.
+//! Records the operations of an import as a trace that `perigee-bench trace replay` can run on any
+//! engine.
 //!
-//! One JSON object on each line; `docs/BENCHMARKS.md` describes the format. Keys and lengths of
-//! values, no data of values.
+//! One JSON object per line; `docs/BENCHMARKS.md` describes the format. A trace contains keys and
+//! value lengths, but no values.
 
 use crate::failure::{Failure, Result};
 use serde_json::{Value, json};
@@ -14,31 +14,31 @@ use std::path::{Path, PathBuf};
 pub struct TraceWriter {
     path: PathBuf,
     file: BufWriter<File>,
-    /// The puts of the batch that is being gathered.
+    /// The puts of the current batch.
     batch: Vec<Value>,
 }
 
 impl TraceWriter {
-    /// An empty trace at `path`.
+    /// Creates an empty trace at `path`.
     pub fn create(path: &Path) -> Result<TraceWriter> {
         let file = File::create(path).map_err(|e| Failure::file("create", path, &e))?;
         Ok(TraceWriter { path: path.to_owned(), file: BufWriter::new(file), batch: Vec::new() })
     }
-    /// An entry of the batch being gathered.
+    /// Adds a put to the current batch.
     pub fn put(&mut self, key: &[u8], bytes: usize) {
         self.batch.push(json!({"op": "put", "key": hex(key), "bytes": bytes}));
     }
-    /// The entries gathered were committed together.
+    /// Records the commit of the current batch.
     pub fn commit(&mut self) -> Result<()> {
         let batch = std::mem::take(&mut self.batch);
         self.write_line(&json!({"op": "batch", "n": batch.len()}))?;
         batch.iter().try_for_each(|put| self.write_line(put))
     }
-    /// A key was looked up.
+    /// Records the lookup of a key.
     pub fn get(&mut self, key: &[u8]) -> Result<()> {
         self.write_line(&json!({"op": "get", "key": hex(key)}))
     }
-    /// Everything is in the file.
+    /// Writes everything buffered to the file.
     pub fn finish(mut self) -> Result<()> {
         self.file.flush().map_err(|e| Failure::file("write", &self.path, &e))
     }

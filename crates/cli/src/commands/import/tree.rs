@@ -1,8 +1,8 @@
-//! A directory tree: the path below the directory, with `/`, is the key; the bytes of the file are
-//! the value.
+//! Imports a directory tree: the path below the directory, separated by `/`, is the key; the
+//! contents of the file are the value.
 //!
-//! Invariant: the order of files is fixed (names sorted by bytes within a directory), so that
-//! `demo` can say which files a killed import had acknowledged.
+//! Invariant: the order of files is deterministic (names sorted bytewise within a directory), so
+//! that `demo` knows which files a killed import had acknowledged.
 
 use crate::failure::{Failure, Result, show_path};
 use perigee::limits;
@@ -14,7 +14,7 @@ use walkdir::{DirEntry, WalkDir};
 
 use super::loader::Loader;
 
-/// What the walk meets.
+/// An item found while traversing a tree.
 pub enum TreeItem {
     /// A regular file: its path, its key below the root, its length.
     File { path: PathBuf, key: Vec<u8>, bytes: u64 },
@@ -22,11 +22,11 @@ pub enum TreeItem {
     Link,
     /// A device, socket or pipe.
     Special,
-    /// Something that could not be looked at, and why.
+    /// An entry that could not be inspected, with the reason.
     Unreadable(String),
 }
 
-/// Walks a tree (or a single file) in its fixed order.
+/// Returns the items of a tree, or a single file, in a deterministic order.
 pub fn walk_tree(root: &Path) -> impl Iterator<Item = TreeItem> {
     let base = root.to_path_buf();
     WalkDir::new(root)
@@ -60,14 +60,14 @@ fn tree_item(base: &Path, entry: walkdir::Result<DirEntry>) -> Option<TreeItem> 
     Some(TreeItem::File { path: entry.into_path(), key, bytes })
 }
 
-/// The path below the root; a root that is a file itself is called by its name.
+/// Returns the path below the root; for a root that is a file, its name.
 fn key_of(base: &Path, path: &Path, depth: usize) -> Vec<u8> {
     let below =
         if depth == 0 { path.file_name().map(Path::new) } else { path.strip_prefix(base).ok() };
     below.unwrap_or(path).as_os_str().as_bytes().to_vec()
 }
 
-/// The last part of a path, for `--with-name`.
+/// Returns the last component of a path, for `--with-name`.
 pub fn last_path_part(path: &Path) -> Result<Vec<u8>> {
     let name = match path.file_name() {
         Some(name) => name.to_owned(),
@@ -81,28 +81,28 @@ pub fn last_path_part(path: &Path) -> Result<Vec<u8>> {
 
 /// Imports every file.
 pub fn import_tree(root: &Path, loader: &mut Loader<'_>) -> Result<()> {
-    // Before anything is written: a root that cannot be read at all is an error, not a count.
+    // A root that cannot be read is an error, not merely counted as failed.
     std::fs::metadata(root).map_err(|e| Failure::file("import", root, &e))?;
     loader.add_expected_bytes(total_bytes(root));
-    for found in walk_tree(root) {
-        match found {
+    for item in walk_tree(root) {
+        match item {
             TreeItem::File { path, key, bytes } => import_file(&path, &key, bytes, loader)?,
             TreeItem::Link => loader.count_link(),
             TreeItem::Special => loader.count_special_file(),
-            TreeItem::Unreadable(why) => loader.report_failure(&why)?,
+            TreeItem::Unreadable(reason) => loader.report_failure(&reason)?,
         }
     }
     Ok(())
 }
 
-/// Bytes of all files, for the remaining time. Only counted where somebody looks.
+/// Returns the total bytes of all files, for the progress bar; 0 (unknown) if no bar is shown.
 fn total_bytes(root: &Path) -> u64 {
     use std::io::IsTerminal;
     if !std::io::stderr().is_terminal() {
         return 0;
     }
     walk_tree(root)
-        .map(|found| if let TreeItem::File { bytes, .. } = found { bytes } else { 0 })
+        .map(|item| if let TreeItem::File { bytes, .. } = item { bytes } else { 0 })
         .sum()
 }
 
@@ -119,8 +119,8 @@ fn import_file(path: &Path, key: &[u8], bytes: u64, loader: &mut Loader<'_>) -> 
     }
 }
 
-/// The bytes of a file that is expected to have `bytes`, and at most one more than a value may
-/// have.
+/// Reads a file whose expected length is `bytes`; at most one byte more than the maximum value
+/// size.
 pub fn read_file(path: &Path, bytes: u64) -> std::io::Result<Vec<u8>> {
     let mut value = Vec::new();
     value.try_reserve_exact(bytes as usize + 1).map_err(|_| std::io::ErrorKind::OutOfMemory)?;
@@ -144,11 +144,11 @@ mod tests {
         std::os::unix::fs::symlink("/etc", root.join("link")).unwrap();
         let mut keys = Vec::new();
         let mut links = 0;
-        for found in walk_tree(&root) {
-            match found {
+        for item in walk_tree(&root) {
+            match item {
                 TreeItem::File { key, .. } => keys.push(String::from_utf8(key).unwrap()),
                 TreeItem::Link => links += 1,
-                _ => panic!("nothing else is there"),
+                _ => panic!("unexpected item"),
             }
         }
         assert_eq!(keys, ["a", "b/c/two", "b/one", "z"]);

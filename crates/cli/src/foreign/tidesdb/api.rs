@@ -1,9 +1,10 @@
-//! TidesDB's C interface, from a library that the user names: layouts of version 9.3, functions by
-//! name, handles that are freed. All foreign calls of the importer are here; what they mean for an
-//! import is not known.
+//! Bindings of TidesDB's C interface, loaded from a library that the user specifies: structure
+//! layouts of version 9.3, functions by name, handles that are freed. Contains all foreign calls of
+//! the importer.
 //!
-//! Invariant: a handle lives in one object, which keeps what it belongs to alive and frees it once.
-//! An iterator's bytes are borrowed from it, and it cannot move while they are.
+//! Invariants: each handle is owned by one object, which keeps its parent alive and frees it
+//! exactly once. The bytes of an iterator are borrowed from it, so it cannot advance while they are
+//! in use.
 
 use super::expiry_chain::ExpiryChain;
 use crate::failure::{Failure, Result, show_path};
@@ -18,9 +19,9 @@ use std::time::{Duration, Instant};
 const NOT_FOUND: c_int = -3;
 const LOCKED: c_int = -12;
 const LOG_NONE: c_int = 99;
-/// Room for fields that another version may have added at the end of what it returns by value.
+/// Space for fields that another version may have appended to structures returned by value.
 const TRAILING_BYTES: usize = 1024;
-/// Its room for a family's name, and for that of a comparator.
+/// Sizes of the buffers for the name of a column family and of a comparator.
 const NAME_BYTES: usize = 128;
 const COMPARATOR_BYTES: usize = 64;
 
@@ -93,7 +94,7 @@ struct Padded {
     spare: [u8; TRAILING_BYTES],
 }
 
-/// The beginning of what `get_stats` gives.
+/// The first fields of the structure that `get_stats` returns.
 #[repr(C)]
 struct Stats {
     levels: c_int,
@@ -105,24 +106,24 @@ struct Stats {
 }
 
 type Handle = *mut c_void;
-/// How long a flush may take.
+/// Maximum duration of a flush.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(600);
 type Bytes = *mut u8;
 
-/// The functions that are used, by their names without `tidesdb_`.
+/// Defines the functions that are used, by their names without `tidesdb_`.
 macro_rules! interface {
     ($($name:ident: $type:ty,)*) => {
-        /// The library, loaded.
+        /// The loaded library.
         pub struct Library {
             $($name: $type,)*
-            /// Keeps the functions where they are; last, so that it is dropped last.
+            /// Keeps the functions mapped; the last field, so that it is dropped last.
             _loaded: Loaded,
         }
         const NAMES: &[&str] = &[$(concat!("tidesdb_", stringify!($name))),*];
         impl Library {
             fn bind(loaded: Loaded) -> std::result::Result<Library, libloading::Error> {
-                // SAFETY: each name has in the public C interface of version 9 the type given
-                // beside it.
+                // SAFETY: in the public C interface of version 9, each function has the type given
+                // next to its name.
                 unsafe {
                     Ok(Library {
                         $($name: *loaded.get::<$type>(concat!("tidesdb_", stringify!($name)).as_bytes())?,)*
@@ -163,9 +164,9 @@ interface! {
     free: unsafe extern "C" fn(Handle),
 }
 
-/// What a return code means.
+/// Converts a return code to a result; `what` names the call in the message.
 fn check_code(code: c_int, what: &str) -> Result<()> {
-    let why = match code {
+    let reason = match code {
         0 => return Ok(()),
         -1 => "out of memory",
         -2 => "invalid arguments",
@@ -182,7 +183,7 @@ fn check_code(code: c_int, what: &str) -> Result<()> {
         _ => "unknown",
     };
     let kind = if code == LOCKED { "locked" } else { "TidesDB" };
-    Err(Failure::other(kind, format!("TidesDB's library: {what}: {why} ({code})")))
+    Err(Failure::other(kind, format!("TidesDB's library: {what}: {reason} ({code})")))
 }
 
 fn text(chars: &[c_char]) -> String {
@@ -192,15 +193,15 @@ fn text(chars: &[c_char]) -> String {
 }
 
 impl FamilyConfig {
-    /// The name of its comparator.
+    /// Returns the name of the comparator.
     pub fn comparator(&self) -> String {
         text(&self.comparator)
     }
-    /// What its comparator was told.
+    /// Returns the context string of the comparator.
     pub fn comparator_context(&self) -> String {
         text(&self.comparator_context)
     }
-    /// The same without what belongs to a database, and with a built-in comparator.
+    /// Returns a copy with a built-in comparator and without pointers into a database.
     fn with_built_in_comparator(mut self, comparator: &str) -> FamilyConfig {
         (self.comparator_cached, self.comparator_context_cached) =
             (ptr::null_mut(), ptr::null_mut());
@@ -211,7 +212,7 @@ impl FamilyConfig {
         }
         self
     }
-    /// Whether it makes sense in this layout.
+    /// Returns true if the values are plausible, which confirms that the layout is right.
     fn is_plausible(&self) -> bool {
         (1..=1 << 40).contains(&self.write_buffer)
             && (1..=1_000_000).contains(&self.level_ratio)
@@ -226,37 +227,40 @@ impl FamilyConfig {
 }
 
 impl Library {
-    /// Loads a library and makes sure that it is TidesDB's, of a version whose layouts are known.
+    /// Loads a library and checks that it is TidesDB's, in a version with known layouts.
     pub fn load(path: &Path) -> Result<Rc<Library>> {
         let file = std::fs::canonicalize(path).map_err(|e| Failure::file("open", path, &e))?;
         let shown = show_path(path);
-        let wrong = |why: String| {
-            Failure::usage(format!("--tidesdb-lib {shown}: {why}")).hint(
-                "give the path of TidesDB's shared library, such as /usr/local/lib/libtidesdb.so.9",
+        let invalid = |reason: String| {
+            Failure::usage(format!("--tidesdb-lib {shown}: {reason}")).hint(
+                "specify the path of TidesDB's shared library, such as \
+                 /usr/local/lib/libtidesdb.so.9",
             )
         };
-        check_version(&file).map_err(wrong)?;
-        // SAFETY: loading runs the library's initialisers; the user named this file as TidesDB's.
+        check_version(&file).map_err(invalid)?;
+        // SAFETY: loading runs the library's initialisers; the user specified this file as
+        // TidesDB's library.
         let loaded =
-            unsafe { Loaded::new(&file) }.map_err(|e| wrong(format!("cannot be loaded: {e}")))?;
+            unsafe { Loaded::new(&file) }.map_err(|e| invalid(format!("cannot be loaded: {e}")))?;
         let has = |name: &str| {
-            // SAFETY: only whether the name is there is asked, nothing is called.
+            // SAFETY: the symbol is only looked up, not called.
             unsafe { loaded.get::<Handle>(name.as_bytes()) }.is_ok()
         };
         if has("perigee_version") {
             return Err(Failure::usage(format!("--tidesdb-lib {shown} is Perigee's own library")).hint(
-                "what it wrote is a Perigee database already: open it as such, there is nothing to import",
+                "databases that it wrote are Perigee databases: open them directly, there is \
+                 nothing to import",
             ));
         }
         let missing: Vec<&str> = NAMES.iter().copied().filter(|name| !has(name)).collect();
         if !missing.is_empty() {
-            return Err(wrong(format!(
+            return Err(invalid(format!(
                 "is not TidesDB's library: it has no {}",
                 missing.join(", ")
             )));
         }
-        let library = Library::bind(loaded).map_err(|e| wrong(format!("cannot be used: {e}")))?;
-        // SAFETY: null pointers ask for the system's allocator; a second call in a process answers
+        let library = Library::bind(loaded).map_err(|e| invalid(format!("cannot be used: {e}")))?;
+        // SAFETY: null pointers select the system's allocator; a second call in a process returns
         // -1 and changes nothing.
         unsafe {
             (library.init)(ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut())
@@ -267,22 +271,22 @@ impl Library {
             && (0..=1).contains(&config.finish_compactions_on_close)
             && config.object_store.is_null();
         if !(sane && family.family.is_plausible()) {
-            return Err(wrong("its structures are not laid out as those of version 9.3".into()));
+            return Err(invalid("its structures are not laid out as in version 9.3".into()));
         }
         Ok(Rc::new(library))
     }
 
     fn defaults(&self) -> (Config, Padded) {
-        // SAFETY: both return a structure by value, too large for registers: the caller gives the
-        // room, here `SPARE` bytes more than version 9.3 fills. Every field is valid whatever its
-        // bytes; those of the rest are never read.
+        // SAFETY: both return a structure by value that is too large for registers: the caller
+        // provides the memory, here `TRAILING_BYTES` more than version 9.3 fills. Every field is
+        // valid for any bytes; the trailing bytes are never read.
         unsafe { ((self.default_config)(), (self.default_column_family_config)()) }
     }
 
-    /// Opens a database, or makes one.
+    /// Opens a database, creating it if it does not exist.
     pub fn open(self: &Rc<Library>, dir: &Path, unified: bool) -> Result<Database> {
         let path = CString::new(dir.as_os_str().as_bytes())
-            .map_err(|_| Failure::usage("a path with a NUL byte in it"))?;
+            .map_err(|_| Failure::usage("the path contains a NUL byte"))?;
         let (mut config, _) = self.defaults();
         config.path = path.as_ptr();
         config.log_level = LOG_NONE;
@@ -295,13 +299,13 @@ impl Library {
     }
 }
 
-/// The major version is in the file's name, where the library has no call for it.
+/// Checks the major version in the file name; the library has no function that returns it.
 fn check_version(file: &Path) -> std::result::Result<(), String> {
     let name = file.file_name().and_then(|n| n.to_str()).unwrap_or_default();
     let major = name.split_once(".so.").and_then(|(_, v)| v.split('.').next()?.parse::<u32>().ok());
     match major {
         None | Some(9) => Ok(()),
-        Some(other) => Err(format!("{name} is of major version {other}; only 9 is understood")),
+        Some(other) => Err(format!("{name} is of major version {other}; only 9 is supported")),
     }
 }
 
@@ -313,27 +317,28 @@ pub struct Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // SAFETY: the database is open, nothing that belongs to it is left: walks end before they
-        // return.
+        // SAFETY: the database is open, and no iterator or transaction of it is left: they are
+        // freed by the functions that create them.
         unsafe { (self.library.close)(self.db) };
     }
 }
 
 fn c_string(name: &str) -> Result<CString> {
-    CString::new(name).map_err(|_| Failure::usage("a name with a NUL byte in it"))
+    CString::new(name).map_err(|_| Failure::usage("the name contains a NUL byte"))
 }
 
 impl Database {
-    /// The names of its families.
+    /// Returns the names of the column families.
     pub fn family_names(&self) -> Result<Vec<Vec<u8>>> {
         let (mut names, mut count) = (ptr::null_mut(), 0);
-        // SAFETY: the database is open; both places are written.
+        // SAFETY: the database is open; both out-parameters are valid for writes.
         let code =
             unsafe { (self.library.list_column_families)(self.db, &raw mut names, &raw mut count) };
         check_code(code, "list the column families")?;
         let mut all = Vec::new();
         for i in 0..usize::try_from(count).unwrap_or(0) {
-            // SAFETY: on success `names` are `count` strings that end in NUL, each ours to free.
+            // SAFETY: on success `names` is an array of `count` NUL-terminated strings, which the
+            // caller must free.
             unsafe {
                 let name = *names.add(i);
                 all.push(CStr::from_ptr(name).to_bytes().to_vec());
@@ -341,7 +346,7 @@ impl Database {
             }
         }
         if !names.is_null() {
-            // SAFETY: so is the array; nothing of it is used any more.
+            // SAFETY: the caller must free the array as well; it is not used afterwards.
             unsafe { (self.library.free)(names.cast()) };
         }
         Ok(all)
@@ -354,20 +359,20 @@ impl Database {
         if family.is_null() {
             return Err(Failure::other(
                 "TidesDB",
-                format!("TidesDB's library does not find the family {name:?}"),
+                format!("TidesDB's library has no open column family {name:?}"),
             ));
         }
         Ok(family)
     }
 
-    /// The settings of a family, and about how many entries it has.
+    /// Returns the settings of a column family and its approximate number of entries.
     pub fn stats(&self, name: &str) -> Result<(FamilyConfig, u64)> {
         let family = self.family(name)?;
         let mut stats = ptr::null_mut();
         // SAFETY: the family belongs to this open database.
         check_code(unsafe { (self.library.get_stats)(family, &raw mut stats) }, "get_stats")?;
-        // SAFETY: on success it is a structure that begins as `Stats`, with a configuration in it;
-        // freed here, once.
+        // SAFETY: on success it is a structure that begins with the fields of `Stats`, with a
+        // pointer to a configuration; freed here, once.
         let (config, keys) = unsafe {
             let found =
                 ((!(*stats).config.is_null()).then(|| *(*stats).config), (*stats).total_keys);
@@ -379,13 +384,14 @@ impl Database {
             _ => Err(Failure::other(
                 "TidesDB",
                 format!(
-                    "the settings of the family {name:?} make no sense in the layout of version 9.3"
+                    "the settings of the column family {name:?} are implausible in the layout of \
+                     version 9.3"
                 ),
             )),
         }
     }
 
-    /// Makes a family with the settings of another, under a built-in comparator.
+    /// Creates a column family with the settings of another, but a built-in comparator.
     pub fn create_family_like(
         &self,
         name: &str,
@@ -402,16 +408,17 @@ impl Database {
         check_code(code, "create a column family")
     }
 
-    /// Puts entries in one transaction; the end of each in seconds since 1970, -1 for none.
+    /// Puts entries (key, value, expiry time) in one transaction. The expiry time is in seconds
+    /// since the Unix epoch, -1 for none.
     pub fn put(&self, family: &str, entries: &[(Vec<u8>, Vec<u8>, i64)]) -> Result<()> {
         let family = self.family(family)?;
         let txn = TidesTxn::begin(self)?;
-        for (key, value, until) in entries {
+        for (key, value, expiry) in entries {
             // SAFETY: transaction and family belong to this open database; key and value live until
             // the call has copied them.
             let code = unsafe {
                 let (v, n) = (value.as_ptr(), value.len());
-                (self.library.txn_put)(txn.txn, family, key.as_ptr(), key.len(), v, n, *until)
+                (self.library.txn_put)(txn.txn, family, key.as_ptr(), key.len(), v, n, *expiry)
             };
             check_code(code, "txn_put")?;
         }
@@ -419,7 +426,7 @@ impl Database {
         check_code(unsafe { (self.library.txn_commit)(txn.txn) }, "txn_commit")
     }
 
-    /// Flushes a family, and waits until no flush is under way.
+    /// Flushes a column family and waits until no flush is running.
     pub fn flush(&self, family: &str) -> Result<()> {
         let family = self.family(family)?;
         // SAFETY: the family belongs to this open database.
@@ -428,23 +435,22 @@ impl Database {
         // SAFETY: as above.
         while unsafe { (self.library.is_flushing)(family) } != 0 {
             if started.elapsed() > FLUSH_TIMEOUT {
-                return Err(Failure::other("TidesDB", "TidesDB's library does not end a flush"));
+                return Err(Failure::other("TidesDB", "TidesDB's library does not finish a flush"));
             }
             std::thread::sleep(Duration::from_millis(2));
         }
         Ok(())
     }
 
-    /// Goes over a family from its first entry to its last, or the other way, showing the iterator
-    /// at each.
+    /// Iterates over a column family in the given direction and calls `visit` at each entry.
     pub fn for_each_position(
         &self,
         family: &str,
-        way: ScanDirection,
+        direction: ScanDirection,
         visit: &mut dyn FnMut(&IterPosition<'_>) -> Result<()>,
     ) -> Result<()> {
         let library = &self.library;
-        let (begin, step) = match way {
+        let (begin, step) = match direction {
             ScanDirection::Forward => (library.iter_seek_to_first, library.iter_next),
             ScanDirection::Backward => (library.iter_seek_to_last, library.iter_prev),
         };
@@ -453,31 +459,31 @@ impl Database {
         let mut iter = ptr::null_mut();
         // SAFETY: transaction and family belong to this open database.
         check_code(unsafe { (self.library.iter_new)(txn.txn, family, &raw mut iter) }, "iter_new")?;
-        let walk = TidesIter { iter, txn };
-        // SAFETY: the iterator was made above and lives until `walk` is dropped.
-        let mut there =
-            check_found(unsafe { begin(walk.iter) }, "seek to the first entry of a walk")?;
+        let iter = TidesIter { iter, txn };
+        // SAFETY: the iterator was created above and lives until `iter` is dropped.
+        let mut found =
+            check_found(unsafe { begin(iter.iter) }, "seek to the first entry")?;
         // SAFETY: as above.
-        while there && unsafe { (self.library.iter_valid)(walk.iter) } != 0 {
-            let at = IterPosition {
-                key: walk.get_bytes(self.library.iter_key, "iter_key")?,
-                value: walk.get_bytes(self.library.iter_value, "iter_value")?,
-                iter: walk.iter.cast_const().cast(),
+        while found && unsafe { (self.library.iter_valid)(iter.iter) } != 0 {
+            let position = IterPosition {
+                key: iter.get_bytes(self.library.iter_key, "iter_key")?,
+                value: iter.get_bytes(self.library.iter_value, "iter_value")?,
+                iter: iter.iter.cast_const().cast(),
             };
-            visit(&at)?;
-            // SAFETY: as above; nothing of the entry before is used any more.
-            there = check_found(unsafe { step(walk.iter) }, "go to the next entry")?;
+            visit(&position)?;
+            // SAFETY: as above; the bytes of the previous entry are no longer borrowed.
+            found = check_found(unsafe { step(iter.iter) }, "go to the next entry")?;
         }
         Ok(())
     }
 }
 
-/// As `success`, where "not found" is an answer: whether it was found.
+/// Like [`check_code`], but returns false for "not found" instead of an error.
 fn check_found(code: c_int, what: &str) -> Result<bool> {
     if code == NOT_FOUND { Ok(false) } else { check_code(code, what).map(|()| true) }
 }
 
-/// A transaction, freed when dropped; what was not committed is rolled back.
+/// A transaction, freed when dropped; without a commit it is rolled back.
 struct TidesTxn<'d> {
     library: &'d Library,
     txn: Handle,
@@ -494,20 +500,20 @@ impl<'d> TidesTxn<'d> {
 
 impl Drop for TidesTxn<'_> {
     fn drop(&mut self) {
-        // SAFETY: begun by `begin`, freed here only.
+        // SAFETY: created by `begin`, freed only here.
         unsafe { (self.library.txn_free)(self.txn) };
     }
 }
 
 struct TidesIter<'d> {
     iter: Handle,
-    /// Outlives the iterator: `drop` frees that first.
+    /// Outlives the iterator, which `drop` frees first.
     txn: TidesTxn<'d>,
 }
 
 impl Drop for TidesIter<'_> {
     fn drop(&mut self) {
-        // SAFETY: made by `iter_new`, freed here only, before its transaction.
+        // SAFETY: created by `iter_new`, freed only here, before its transaction.
         unsafe { (self.txn.library.iter_free)(self.iter) };
     }
 }
@@ -517,25 +523,25 @@ type IterGetter = unsafe extern "C" fn(Handle, *mut Bytes, *mut usize) -> c_int;
 impl TidesIter<'_> {
     fn get_bytes(&self, get: IterGetter, what: &str) -> Result<&[u8]> {
         let (mut bytes, mut len) = (ptr::null_mut(), 0);
-        // SAFETY: the iterator lives as long as `self`, and is valid as was asked before.
+        // SAFETY: the iterator lives as long as `self`; the caller has checked that it is valid.
         check_code(unsafe { get(self.iter, &raw mut bytes, &raw mut len) }, what)?;
         if bytes.is_null() {
             return Ok(&[]);
         }
-        // SAFETY: on success `len` bytes at `bytes` belong to the iterator, which cannot move while
-        // they are borrowed.
+        // SAFETY: on success the `len` bytes at `bytes` belong to the iterator, which cannot
+        // advance while they are borrowed.
         Ok(unsafe { std::slice::from_raw_parts(bytes, len) })
     }
 }
 
-/// The direction of a walk.
+/// The direction of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanDirection {
     Forward,
     Backward,
 }
 
-/// Where an iterator stands.
+/// The entry at the current position of an iterator.
 pub struct IterPosition<'a> {
     pub key: &'a [u8],
     pub value: &'a [u8],
@@ -544,12 +550,12 @@ pub struct IterPosition<'a> {
 }
 
 impl IterPosition<'_> {
-    /// When the entry ends, as the library keeps it; `None`: not there, where `calibrate` found it
-    /// for others. The chain must be of the library that this iterator is of, for families with the
-    /// settings of this one's.
+    /// Returns the expiry time of the entry as stored by the library; `None` if it is not where
+    /// `calibrate` found it for other entries. The chain must have been found with the library of
+    /// this iterator, for column families with the same settings.
     pub fn read_expiry(&self, chain: &ExpiryChain) -> Option<i64> {
-        // SAFETY: the iterator stands on an entry, whose key is the one that it gave; the rest is
-        // what the caller was asked for.
+        // SAFETY: the iterator is at an entry and returned this key; the caller guarantees the
+        // rest, as documented above.
         unsafe { chain.read_expiry(self.iter, self.key.as_ptr()) }
     }
 }

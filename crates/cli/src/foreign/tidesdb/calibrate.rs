@@ -1,11 +1,11 @@
-//! Finds the chain from an iterator to the end of its entry: in a database made for it with the
-//! same library, entries with known ends are walked over, both ways, from the memtable, from tables
-//! and from both, and of all places that may be meant those are kept that held the right end every
-//! time. Reads memory only as bytes of this process's own `/proc/self/mem`, where a wrong address
-//! is an error and not a crash.
+//! Finds the chain from an iterator to the expiry time of its entry. Entries with known expiry
+//! times are written to a temporary database with the same library and read in both directions,
+//! from the memtable, from tables and from both; of all candidate locations, those are kept that
+//! held the right value every time. Memory is read only through `/proc/self/mem` of this process,
+//! where an invalid address is an error and not a crash.
 //!
-//! Invariant: a chain that is given was right for every probe of every kind of family and source
-//! that the import will meet.
+//! Invariant: a chain that is returned was right for every probe, with every combination of
+//! settings that occurs in the import.
 
 use super::api::{Database, FamilyConfig, IterPosition, Library, ScanDirection};
 use super::expiry_chain::{ExpiryChain, KeyAnchor, OBJECT_WINDOW};
@@ -18,11 +18,11 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Entries of a round.
+/// Entries per round.
 const PROBES: usize = 24;
-/// Pointers that are followed at most.
+/// Maximum number of pointers that are followed.
 const HOPS_MAX: usize = 2;
-/// How long a table of a few entries may take to appear, on the busiest machine.
+/// Maximum time to wait for a table of a few entries, even on a very busy machine.
 const TABLE_TIMEOUT: Duration = Duration::from_secs(600);
 const WORD_BYTES: usize = size_of::<usize>();
 
@@ -39,7 +39,7 @@ impl ProcessMemory {
         self.0.read_exact_at(&mut bytes, u64::try_from(at).ok()?).ok()?;
         Some(usize::from_ne_bytes(bytes))
     }
-    /// The words at the offsets of an object; fewer where memory ends.
+    /// Reads the words of an object; fewer at the end of mapped memory.
     fn read_words(&self, at: usize) -> Vec<usize> {
         if at < 4096 || !at.is_multiple_of(WORD_BYTES) {
             return Vec::new();
@@ -52,26 +52,26 @@ impl ProcessMemory {
             .map(|w| usize::from_ne_bytes(w.try_into().unwrap_or_default()))
             .collect()
     }
-    /// The object at the end of these hops.
+    /// Returns the address of the object at the end of these hops.
     fn follow_hops(&self, from: usize, hops: &[usize]) -> Option<usize> {
         hops.iter().try_fold(from, |at, hop| self.read_word(at.checked_add(*hop)?))
     }
 }
 
-/// Places where the end may be, and where the key may be as seen from there.
+/// Candidate location of the expiry time, with the candidate anchors of the key.
 struct ExpiryLocation {
     hops: Vec<usize>,
     expiry_offset: usize,
     anchors: Vec<KeyAnchor>,
 }
 
-/// The places that are left.
+/// The search for the chain, with the remaining candidates.
 struct ExpirySearch {
     memory: ProcessMemory,
     candidates: Option<Vec<ExpiryLocation>>,
 }
 
-/// An end as it may be stored: that of an entry without one is 0 or less.
+/// Returns true if a stored word can be this expiry time; without one, 0 or -1 is stored.
 fn is_expiry(stored: usize, known: i64) -> bool {
     let stored = stored as i64;
     if known > 0 { stored == known } else { (-1..=0).contains(&stored) }
@@ -89,33 +89,35 @@ fn find_anchors(words: &[usize], object: usize, key: usize) -> Vec<KeyAnchor> {
 }
 
 impl ExpirySearch {
-    /// An iterator stands on an entry whose end is known.
+    /// Checks the candidates against an iterator at an entry whose expiry time is known.
     fn observe(&mut self, at: &IterPosition<'_>, known: i64) {
         let (iter, key) = (at.iter.addr(), at.key.as_ptr().addr());
         match &mut self.candidates {
-            // The first one with an end shows where to look at all.
+            // The first entry with an expiry time yields the candidates.
             None if known <= 0 => {}
             None => {
-                let mut places = Vec::new();
-                self.memory.find_locations(iter, &mut Vec::new(), known, key, &mut places);
-                self.candidates = Some(places);
+                let mut locations = Vec::new();
+                self.memory.find_locations(iter, &mut Vec::new(), known, key, &mut locations);
+                self.candidates = Some(locations);
             }
-            Some(places) => {
+            Some(locations) => {
                 let memory = &self.memory;
-                places.retain_mut(|p| {
-                    let Some(object) = memory.follow_hops(iter, &p.hops) else { return false };
+                locations.retain_mut(|location| {
+                    let Some(object) = memory.follow_hops(iter, &location.hops) else {
+                        return false;
+                    };
                     let words = memory.read_words(object);
-                    let right = words
-                        .get(p.expiry_offset / WORD_BYTES)
+                    let matches = words
+                        .get(location.expiry_offset / WORD_BYTES)
                         .is_some_and(|w| is_expiry(*w, known));
-                    let now = find_anchors(&words, object, key);
-                    p.anchors.retain(|a| now.contains(a));
-                    right && !p.anchors.is_empty()
+                    let anchors = find_anchors(&words, object, key);
+                    location.anchors.retain(|a| anchors.contains(a));
+                    matches && !location.anchors.is_empty()
                 });
             }
         }
     }
-    /// The shortest chain that was always right.
+    /// Returns the shortest chain that was right for all probes.
     fn best_chain(&self) -> Option<ExpiryChain> {
         let best = self
             .candidates
@@ -131,20 +133,20 @@ impl ExpirySearch {
 }
 
 impl ProcessMemory {
-    /// Finds every place of an end whose object knows the key.
+    /// Finds every location of the expiry time in an object that has an anchor of the key.
     fn find_locations(
         &self,
         object: usize,
         hops: &mut Vec<usize>,
         known: i64,
         key: usize,
-        places: &mut Vec<ExpiryLocation>,
+        locations: &mut Vec<ExpiryLocation>,
     ) {
         let words = self.read_words(object);
         let anchors = find_anchors(&words, object, key);
         if !anchors.is_empty() {
-            let ends = words.iter().enumerate().filter(|(_, w)| is_expiry(**w, known));
-            places.extend(ends.map(|(i, _)| ExpiryLocation {
+            let matches = words.iter().enumerate().filter(|(_, w)| is_expiry(**w, known));
+            locations.extend(matches.map(|(i, _)| ExpiryLocation {
                 hops: hops.clone(),
                 expiry_offset: i * WORD_BYTES,
                 anchors: anchors.clone(),
@@ -153,27 +155,27 @@ impl ProcessMemory {
         if hops.len() < HOPS_MAX {
             for (i, word) in words.iter().enumerate() {
                 hops.push(i * WORD_BYTES);
-                self.find_locations(*word, hops, known, key, places);
+                self.find_locations(*word, hops, known, key, locations);
                 hops.pop();
             }
         }
     }
 }
 
-/// What must be the same for two families to be read in the same way.
+/// Returns the settings that determine how the library reads a column family.
 fn settings_key(config: &FamilyConfig) -> (i32, i32, usize, String) {
     (config.btree, config.compression, config.value_threshold, probe_comparator(config))
 }
 
-/// The comparator for the probes: the family's if it is built in.
+/// Returns the comparator for the probes: that of the column family if it is built in.
 fn probe_comparator(config: &FamilyConfig) -> String {
     comparators::comparator_by_name(&config.comparator())
         .map_or("memcmp", comparators::comparator_name)
         .to_owned()
 }
 
-/// Finds the chain that holds for families with all these settings, in a database in an empty
-/// directory.
+/// Finds the chain that is right for column families with all these settings, using a temporary
+/// database in the empty directory `dir`.
 pub fn find_expiry_chain(
     library: &Rc<Library>,
     dir: &Path,
@@ -191,20 +193,20 @@ pub fn find_expiry_chain(
         }
     }
     search.best_chain().ok_or_else(|| {
-        unreadable_expiry_failure("no place in its iterators holds the ends of entries")
+        unreadable_expiry_failure("the expiry times were not found in its iterators")
     })
 }
 
-/// Why ends cannot be had.
-pub fn unreadable_expiry_failure(why: &str) -> Failure {
+/// Returns the error for expiry times that cannot be read.
+pub fn unreadable_expiry_failure(reason: &str) -> Failure {
     Failure::other(
         "import",
-        format!("the time to live of entries cannot be read with this library: {why}"),
+        format!("the expiry times of entries cannot be read with this library: {reason}"),
     )
-    .hint("--ignore-ttl imports everything without: nothing will expire")
+    .hint("--ignore-ttl imports all entries without expiry times")
 }
 
-/// Walks over entries in the memtable, in a table, and in both.
+/// Reads probe entries in the memtable, in a table, and in both.
 fn probe_entries(
     db: &Database,
     family: &str,
@@ -213,29 +215,29 @@ fn probe_entries(
     search: &mut ExpirySearch,
 ) -> Result<()> {
     let now = super::now_secs();
-    let end = |round: usize, i: usize| match (i + round) % 4 {
+    let expiry = |round: usize, i: usize| match (i + round) % 4 {
         3 => -1,
-        // A month away and all different, in no order.
+        // In a month, all different and unordered.
         _ => now + 2_592_000 + i64::try_from((i * 7919 + round * 104_729) % 1_000_003).unwrap_or(0),
     };
-    // Eight bytes, the last of them 0: a key that every built-in comparator takes.
+    // Eight bytes, the last of them 0: a valid key for every built-in comparator.
     let key = |i: usize| format!("prob{i:03}\0").into_bytes();
     let value = |i: usize| {
         vec![b'v'; if i.is_multiple_of(5) { threshold.min(64 << 10) + 100 } else { 10 + i }]
     };
     let write = |round: usize, step: usize| {
-        let some = (0..PROBES).step_by(step);
-        db.put(family, &some.map(|i| (key(i), value(i), end(round, i))).collect::<Vec<_>>())
+        let probes = (0..PROBES).step_by(step);
+        db.put(family, &probes.map(|i| (key(i), value(i), expiry(round, i))).collect::<Vec<_>>())
     };
-    let mut look = |ends: &dyn Fn(usize) -> i64| {
+    let mut read_all = |expiries: &dyn Fn(usize) -> i64| {
         let mut seen = 0;
         let mut visit = |at: &IterPosition<'_>| {
             let number =
                 at.key.get(4..7).and_then(|n| std::str::from_utf8(n).ok()?.parse::<usize>().ok());
             let Some(i) = number.filter(|i| *i < PROBES) else {
-                return Err(unreadable_expiry_failure("it shows entries that were not written"));
+                return Err(unreadable_expiry_failure("it returns entries that were not written"));
             };
-            search.observe(at, ends(i));
+            search.observe(at, expiries(i));
             seen += 1;
             Ok(())
         };
@@ -244,15 +246,15 @@ fn probe_entries(
         if seen == 2 * PROBES {
             Ok(())
         } else {
-            Err(unreadable_expiry_failure("it does not show all entries that were written"))
+            Err(unreadable_expiry_failure("it does not return all entries that were written"))
         }
     };
     write(0, 1)?;
-    look(&|i| end(0, i))?;
+    read_all(&|i| expiry(0, i))?;
     flush_to_table(db, family, dir)?;
-    look(&|i| end(0, i))?;
+    read_all(&|i| expiry(0, i))?;
     write(1, 2)?;
-    look(&|i| end(if i.is_multiple_of(2) { 1 } else { 0 }, i))
+    read_all(&|i| expiry(if i.is_multiple_of(2) { 1 } else { 0 }, i))
 }
 
 /// Flushes, and waits until there is a table.
@@ -265,7 +267,7 @@ fn flush_to_table(db: &Database, family: &str, dir: &Path) -> Result<()> {
     };
     while !has_table() {
         if started.elapsed() > TABLE_TIMEOUT {
-            return Err(unreadable_expiry_failure("a flush does not end in a table"));
+            return Err(unreadable_expiry_failure("a flush does not produce a table"));
         }
         std::thread::sleep(Duration::from_millis(2));
     }

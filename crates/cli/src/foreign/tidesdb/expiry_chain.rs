@@ -1,45 +1,46 @@
-//! Where an iterator of TidesDB keeps the end of the entry that it stands on: a few pointers to
-//! follow from the iterator, then an offset. Its C interface shows no end; `calibrate` finds the
-//! chain with entries whose ends are known.
+//! Location of the expiry time of a TidesDB iterator's current entry: a chain of pointers to follow
+//! from the iterator, then an offset. TidesDB's C interface does not expose expiry times;
+//! `calibrate` finds the chain with entries whose expiry times are known.
 //!
-//! Invariant: what is read is the entry that the iterator stands on, because the same object holds,
-//! at a place that was found in the same way, a pointer to the very key that the iterator gave (or
-//! the key itself). Otherwise nothing is read.
+//! Invariant: the value read belongs to the current entry, because the same object also holds, at
+//! an offset found in the same way, a pointer to the very key that the iterator returned (or the
+//! key itself). Otherwise no value is returned.
 
-/// Bytes of an object that are looked at.
+/// Bytes of an object that are inspected.
 pub const OBJECT_WINDOW: usize = 256;
 
-/// Where the key is, as seen from the object with the end.
+/// Location of the key relative to the object with the expiry time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyAnchor {
-    /// The object holds a pointer to it here.
+    /// The object holds a pointer to the key at this offset.
     Pointer(usize),
-    /// It lies in the object, here.
+    /// The key itself is in the object, at this offset.
     Inside(usize),
 }
 
-/// From an iterator to the end of its entry.
+/// Path from an iterator to the expiry time of its current entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpiryChain {
-    /// At these offsets lie the pointers that are followed.
+    /// Offsets of the pointers to follow.
     pub hops: Vec<usize>,
-    /// Where the end is in the last object.
+    /// Offset of the expiry time in the last object.
     pub expiry_offset: usize,
-    /// What shows that the object is the entry's.
+    /// Location of the key, which confirms that the object belongs to the entry.
     pub anchor: KeyAnchor,
 }
 
 impl ExpiryChain {
-    /// The end of the entry that an iterator stands on; `None`: the object is not that of this key.
+    /// Returns the expiry time of the iterator's current entry; `None` if the object does not
+    /// belong to this key.
     ///
     /// # Safety
-    /// The iterator stands on an entry, whose key it gave at the address `key`, and the chain was
-    /// found with iterators of the same library over families with the same settings.
+    /// The iterator is at an entry, whose key it returned at the address `key`, and the chain was
+    /// found with iterators of the same library over column families with the same settings.
     pub unsafe fn read_expiry(&self, iter: *const u8, key: *const u8) -> Option<i64> {
         let word = |at: *const u8, offset: usize| {
-            // SAFETY: on a chain that was found, each pointer led in every probe to an object that
-            // holds the next piece at this offset; the caller vouches that this iterator is built
-            // the same.
+            // SAFETY: in every probe of a chain that was found, each pointer led to an object that
+            // holds the next word at this offset; the caller guarantees that this iterator has the
+            // same structure.
             unsafe { at.add(offset).cast::<usize>().read_unaligned() }
         };
         let mut object = iter;
@@ -49,11 +50,11 @@ impl ExpiryChain {
                 return None;
             }
         }
-        let there = match self.anchor {
+        let matches_key = match self.anchor {
             KeyAnchor::Pointer(offset) => word(object, offset) == key.addr(),
             KeyAnchor::Inside(offset) => object.addr().wrapping_add(offset) == key.addr(),
         };
-        there.then(|| word(object, self.expiry_offset) as i64)
+        matches_key.then(|| word(object, self.expiry_offset) as i64)
     }
 }
 

@@ -1,34 +1,34 @@
-//! What a directory of TidesDB holds, as far as its files tell without the library: families with
-//! the names of their comparators, and whether all families share one memtable. Only reads, but for
-//! the settings of a copy.
+//! Inspects a TidesDB directory without the library: its column families, the names of their
+//! comparators, and whether all column families share one memtable. Writes only to the settings of
+//! a copy.
 
 use crate::failure::{Failure, Result, show_path};
 use std::fs;
 use std::path::Path;
 
-/// The file of settings in a family's directory.
+/// Name of the settings file in the directory of a column family.
 const SETTINGS_FILE: &str = "config.ini";
 
-/// What was found.
+/// Contents of a TidesDB directory.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SourceLayout {
-    /// Families and the names of their comparators, by name.
+    /// Column families with the names of their comparators, sorted by name.
     pub families: Vec<(String, String)>,
-    /// There are logs of a memtable that all families share: opened otherwise, what is in them
-    /// would be missing.
+    /// True if there are logs of a memtable that all column families share. If the database is
+    /// opened without it, the entries in these logs are missing.
     pub unified: bool,
 }
 
-/// Looks; refuses what is no database of TidesDB's.
+/// Reads the layout of a directory; an error if it is not a TidesDB database.
 pub fn read_layout(dir: &Path) -> Result<SourceLayout> {
     let shown = show_path(dir);
-    let strange = |why: &str| {
-        Err(Failure::usage(format!("{shown} is no TidesDB database: {why}"))
-            .hint("give the directory that was db_path; nothing was changed"))
+    let refuse = |reason: &str| {
+        Err(Failure::usage(format!("{shown} is not a TidesDB database: {reason}"))
+            .hint("specify the directory that was db_path; nothing was changed"))
     };
     match fs::metadata(dir) {
         Err(e) => return Err(Failure::file("open", dir, &e)),
-        Ok(meta) if !meta.is_dir() => return strange("it is a file"),
+        Ok(meta) if !meta.is_dir() => return refuse("it is a file"),
         Ok(_) => {}
     }
     let mut layout = SourceLayout { families: Vec::new(), unified: false };
@@ -43,15 +43,15 @@ pub fn read_layout(dir: &Path) -> Result<SourceLayout> {
                 Err(e) => return Err(Failure::file("read", &path, &e)),
             }
         } else if name == "MANIFEST" && layout.families.is_empty() {
-            // TidesDB has one in each family, never here.
+            // TidesDB has a MANIFEST in the directory of each column family, but not here.
             return Err(Failure::usage(format!(
                 "{shown} is a Perigee or RocksDB database, not one of TidesDB"
             ))
             .hint(
-                "a Perigee database is opened as it is; RocksDB's are read with --from-rocksdb",
+                "a Perigee database needs no import; a RocksDB database is read with --from-rocksdb",
             ));
         } else if name == "CURRENT" {
-            return Err(Failure::usage(format!("{shown} is a database of RocksDB or its kin"))
+            return Err(Failure::usage(format!("{shown} is a RocksDB or LevelDB database"))
                 .hint("use --from-rocksdb"));
         } else if name.starts_with("uwal_") && name.ends_with(".log") {
             layout.unified = true;
@@ -59,12 +59,12 @@ pub fn read_layout(dir: &Path) -> Result<SourceLayout> {
     }
     layout.families.sort();
     if layout.families.is_empty() {
-        return strange("no directory in it has a config.ini");
+        return refuse("no directory in it has a config.ini");
     }
     Ok(layout)
 }
 
-/// The comparator that a family's settings name.
+/// Returns the name of the comparator in the settings of a column family.
 fn parse_comparator(text: &str) -> String {
     let value = |line: &str| {
         let (name, value) = line.split_once('=')?;
@@ -73,7 +73,7 @@ fn parse_comparator(text: &str) -> String {
     text.lines().find_map(value).unwrap_or_default()
 }
 
-/// Names another comparator in the settings of a family of a copy.
+/// Changes the name of the comparator in the settings of a column family of a copy.
 pub fn rename_comparator(copy: &Path, family: &str, built_in: &str) -> Result<()> {
     let path = copy.join(family).join(SETTINGS_FILE);
     let text = fs::read_to_string(&path).map_err(|e| Failure::file("read", &path, &e))?;

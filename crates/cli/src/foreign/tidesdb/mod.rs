@@ -1,8 +1,9 @@
-//! The door to TidesDB 9: a database is read through TidesDB's own library, which the user names.
+//! Reads TidesDB 9 databases through TidesDB's own library, whose path the user specifies.
 //!
-//! Rooms: `chain` (where an iterator keeps an entry's end; `unsafe`), `api` (its C interface;
-//! `unsafe`), `calibrate` (how that is found), `look` (what its files tell), `settings` (what
-//! becomes of a family's). Invariant: unless asked for in place, the library only ever sees a copy.
+//! Submodules: `expiry_chain` (location of an entry's expiry time in an iterator; `unsafe`), `api`
+//! (the C interface; `unsafe`), `calibrate` (finds the expiry chain), `layout` (inspects the
+//! files), `settings` (maps the settings of a column family). Invariant: unless the user requests
+//! an in-place import, the library opens only a copy.
 
 #[allow(unsafe_code)]
 mod expiry_chain;
@@ -23,88 +24,89 @@ use std::cmp::Ordering::{Greater, Less};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// How long before the import began an entry may have ended that the library still shows: it goes
-/// by a clock that it looks at now and then.
+/// Maximum age of an expired entry that the library still returns: it uses a clock that is updated
+/// only from time to time.
 const EXPIRED_GRACE_SECS: i64 = 3600;
-/// Ends behind this second (in 34,000 years) are taken for misread.
+/// Expiry times after this second (in 34,000 years) are considered misread.
 const EXPIRY_MAX_SECS: i64 = 1 << 40;
 
-/// What to import, and how.
+/// Arguments of an import.
 #[derive(Debug)]
 pub struct ImportRequest<'a> {
-    /// The database.
+    /// Directory of the database.
     pub dir: &'a Path,
-    /// TidesDB's shared library.
+    /// Path of TidesDB's shared library.
     pub library: &'a Path,
-    /// Open the database itself.
+    /// Open the database itself instead of a copy.
     pub in_place: bool,
-    /// Read everything as if it never expired.
+    /// Import all entries without expiry times.
     pub ignore_ttl: bool,
-    /// Orders of families with comparators of users.
+    /// Comparators of column families with a custom comparator.
     pub comparator_overrides: &'a ComparatorOverrides,
 }
 
-/// A database of TidesDB, open.
+/// An open TidesDB database.
 pub struct TidesDbSource {
-    // Before `_scratch`: closed before its files are removed.
+    // Declared before `_scratch`, so that it is closed before its files are removed.
     db: Database,
     families: Vec<SourceFamily>,
-    /// `None`: ends are ignored.
+    /// `None` if expiry times are ignored.
     chain: Option<ExpiryChain>,
     started_secs: i64,
     description: String,
     _scratch: ScratchDir,
 }
 
-/// Seconds since 1970.
+/// Returns the current time in seconds since the Unix epoch.
 fn now_secs() -> i64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |t| i64::try_from(t.as_secs()).unwrap_or(i64::MAX))
 }
 
-/// Checks everything that can be checked before, copies the database into `scratch` unless it is to
-/// be opened in place, and opens it.
+/// Checks the database and the request, copies the database into `scratch` unless it is imported in
+/// place, and opens it.
 pub fn open(
-    wanted: &ImportRequest<'_>,
+    request: &ImportRequest<'_>,
     scratch: impl FnOnce() -> Result<ScratchDir>,
 ) -> Result<TidesDbSource> {
-    let layout = layout::read_layout(wanted.dir)?;
-    wanted
+    let layout = layout::read_layout(request.dir)?;
+    request
         .comparator_overrides
         .check_families(layout.families.iter().map(|(name, _)| name.as_str()))?;
     for (name, comparator) in &layout.families {
-        comparator_of(wanted.comparator_overrides, name, comparator)?;
+        comparator_of(request.comparator_overrides, name, comparator)?;
     }
     if let Some((name, comparator)) =
-        custom_comparator_families(&layout).next().filter(|_| wanted.in_place)
+        custom_comparator_families(&layout).next().filter(|_| request.in_place)
     {
         return Err(Failure::usage(format!(
-            "the family {name:?}, with the comparator {comparator:?}, needs a copy"
+            "the column family {name:?} with the comparator {comparator:?} cannot be imported in \
+             place"
         ))
-        .hint("leave --in-place out"));
+        .hint("omit --in-place"));
     }
-    let library = Library::load(wanted.library)?;
+    let library = Library::load(request.library)?;
     let started_secs = now_secs();
     let scratch = scratch()?;
     let copied = scratch.dir().join("source");
-    let held = scratch::lock_source(wanted.dir, "TidesDB")?;
-    let dir = if wanted.in_place {
-        // The library takes the lock itself, and would meet ours.
-        drop(held);
-        wanted.dir
+    let lock = scratch::lock_source(request.dir, "TidesDB")?;
+    let dir = if request.in_place {
+        // The library takes the lock itself and would conflict with ours.
+        drop(lock);
+        request.dir
     } else {
         std::fs::create_dir(&copied).map_err(|e| Failure::file("create", &copied, &e))?;
-        scratch::copy_source(wanted.dir, &copied)?;
-        drop(held);
-        // A family whose comparator nobody has registered is not opened at all: in the copy it gets
-        // the one that is said to be the same.
+        scratch::copy_source(request.dir, &copied)?;
+        drop(lock);
+        // The library does not open a column family whose comparator is not registered: in the copy
+        // it gets the equivalent built-in comparator that the user specified.
         for (name, comparator) in custom_comparator_families(&layout) {
             layout::rename_comparator(
                 &copied,
                 name,
                 comparators::comparator_name(comparator_of(
-                    wanted.comparator_overrides,
+                    request.comparator_overrides,
                     name,
                     comparator,
                 )?),
@@ -116,64 +118,67 @@ pub fn open(
     check_all_families_open(&db, &layout)?;
     let (mut families, mut configs) = (Vec::new(), Vec::new());
     for (name, comparator) in &layout.families {
-        let order = comparator_of(wanted.comparator_overrides, name, comparator)?;
+        let comparator = comparator_of(request.comparator_overrides, name, comparator)?;
         let (config, keys) = db.stats(name)?;
-        let for_c = Some(settings::c_library_settings(&config, order));
-        let (options, settings) = settings::map_settings(&config, order);
+        let c_library_settings = Some(settings::c_library_settings(&config, comparator));
+        let (options, settings) = settings::map_settings(&config, comparator);
         families.push(SourceFamily {
             name: name.clone(),
             options,
             settings,
-            c_library_settings: for_c,
+            c_library_settings,
             estimated_entries: Some(keys),
         });
         configs.push(config);
     }
-    let chain = calibrate_expiry(wanted, &library, &scratch, layout.unified, &configs)?;
-    let how = if wanted.in_place { "in place" } else { "from a copy" };
-    let told = format!("TidesDB database {}, read {how}", show_path(wanted.dir));
-    Ok(TidesDbSource { db, families, chain, started_secs, description: told, _scratch: scratch })
+    let chain = calibrate_expiry(request, &library, &scratch, layout.unified, &configs)?;
+    let how = if request.in_place { "in place" } else { "from a copy" };
+    let description = format!("TidesDB database {}, read {how}", show_path(request.dir));
+    Ok(TidesDbSource { db, families, chain, started_secs, description, _scratch: scratch })
 }
 
-/// How the ends of entries are read, unless they are not wanted.
+/// Finds the expiry chain, unless expiry times are ignored.
 fn calibrate_expiry(
-    wanted: &ImportRequest<'_>,
+    request: &ImportRequest<'_>,
     library: &std::rc::Rc<Library>,
     scratch: &ScratchDir,
     unified: bool,
     configs: &[FamilyConfig],
 ) -> Result<Option<ExpiryChain>> {
-    if wanted.ignore_ttl {
+    if request.ignore_ttl {
         return Ok(None);
     }
     calibrate::find_expiry_chain(library, &scratch.dir().join("probes"), unified, configs).map(Some)
 }
 
-/// The order of a family: that of its comparator if it is built in, else what the user says.
+/// Returns the comparator of a column family: the built-in one of that name, otherwise the one that
+/// the user specified.
 fn comparator_of(
-    said: &ComparatorOverrides,
+    overrides: &ComparatorOverrides,
     family: &str,
     comparator: &str,
 ) -> Result<KeyComparator> {
-    match (comparators::comparator_by_name(comparator), said.get(family)) {
-        (Some(order), None) => Ok(order),
-        (Some(order), Some(asked)) if order == asked => Ok(order),
-        (Some(_), Some(_)) => {
-            Err(Failure::usage(format!("--order for the family {family:?}: its comparator is {comparator}"))
-                .hint("only a comparator that is not built in needs --order"))
-        }
-        (None, Some(asked)) => Ok(asked),
+    match (comparators::comparator_by_name(comparator), overrides.get(family)) {
+        (Some(built_in), None) => Ok(built_in),
+        (Some(built_in), Some(specified)) if built_in == specified => Ok(built_in),
+        (Some(_), Some(_)) => Err(Failure::usage(format!(
+            "--order conflicts with the built-in comparator {comparator} of the column family \
+             {family:?}"
+        ))
+        .hint("specify --order only for column families with a custom comparator")),
+        (None, Some(specified)) => Ok(specified),
         (None, None) => Err(Failure::usage(format!(
-            "the family {family:?} is sorted by the comparator {comparator:?}, a function of the program that wrote it"
+            "the column family {family:?} is sorted by the comparator {comparator:?}, a function \
+             of the program that wrote it"
         ))
         .hint(format!(
-            "if it sorts as a built-in one does, say so: --order {family}=memcmp (or uint64, int64, reverse, ...); \
-             keys that are not in that order are refused"
+            "if it is equivalent to a built-in comparator, specify that one: --order \
+             {family}=memcmp (or uint64, int64, reverse, ...); keys out of order are refused"
         ))),
     }
 }
 
-/// The families with comparators of users.
+/// Returns the column families with custom comparators.
 fn custom_comparator_families(
     layout: &layout::SourceLayout,
 ) -> impl Iterator<Item = &(String, String)> {
@@ -183,16 +188,19 @@ fn custom_comparator_families(
         .filter(|(_, comparator)| comparators::comparator_by_name(comparator).is_none())
 }
 
-/// Refuses if the library did not open a family whose files are there.
+/// Returns an error if the library did not open a column family that has files.
 fn check_all_families_open(db: &Database, layout: &layout::SourceLayout) -> Result<()> {
     let open = db.family_names()?;
     match layout.families.iter().find(|(name, _)| !open.iter().any(|n| n == name.as_bytes())) {
         None => Ok(()),
         Some((name, _)) => Err(Failure::other(
             "TidesDB",
-            format!("TidesDB's library opened the database without its family {name:?}"),
+            format!("TidesDB's library opened the database without its column family {name:?}"),
         )
-        .hint("open it with the program that wrote it and close it there, so that its log is empty; then import")),
+        .hint(
+            "open and close the database with the program that wrote it, so that its log is empty; \
+             then run the import again",
+        )),
     }
 }
 
@@ -203,27 +211,29 @@ impl ForeignSource for TidesDbSource {
     fn families(&self) -> &[SourceFamily] {
         &self.families
     }
-    /// The second look goes backward, and over what the first one may have found in memory once
-    /// that is in tables: both are other roads through the library.
+    /// The second pass reads backward, after a flush of entries that the first pass may have read
+    /// from the memtable: both use other code paths of the library.
     fn for_each_entry(
         &mut self,
         family: usize,
-        look: ReadPass,
+        pass: ReadPass,
         visit: &mut EntryVisitor<'_>,
     ) -> Result<()> {
         let family = &self.families[family];
-        let order = family.options.order;
-        let (way, ahead) = match look {
+        let comparator = family.options.order;
+        let (direction, expected) = match pass {
             ReadPass::First => (ScanDirection::Forward, Less),
             ReadPass::Second => (ScanDirection::Backward, Greater),
         };
-        if look == ReadPass::Second {
+        if pass == ReadPass::Second {
             self.db.flush(&family.name)?;
         }
         let mut last: Option<Vec<u8>> = None;
-        self.db.for_each_position(&family.name, way, &mut |at| {
-            let sorted = last.as_deref().is_none_or(|last| order.cmp(last, at.key) == ahead);
-            if !sorted && !has_non_number_key(order, last.as_deref().unwrap_or_default(), at.key) {
+        self.db.for_each_position(&family.name, direction, &mut |at| {
+            let sorted =
+                last.as_deref().is_none_or(|last| comparator.cmp(last, at.key) == expected);
+            let previous = last.as_deref().unwrap_or_default();
+            if !sorted && !has_non_number_key(comparator, previous, at.key) {
                 return Err(unsorted_failure(family, at.key));
             }
             let last = last.get_or_insert_default();
@@ -235,10 +245,10 @@ impl ForeignSource for TidesDbSource {
     }
 }
 
-/// Whether two keys stand where TidesDB's own order of numbers is none: one of them has not 8
-/// bytes.
-fn has_non_number_key(order: KeyComparator, a: &[u8], b: &[u8]) -> bool {
-    matches!(order, KeyComparator::U64 | KeyComparator::I64) && (a.len() != 8 || b.len() != 8)
+/// Returns true if one of two keys compared as numbers is not of 8 bytes: TidesDB's comparison is
+/// not transitive then.
+fn has_non_number_key(comparator: KeyComparator, a: &[u8], b: &[u8]) -> bool {
+    matches!(comparator, KeyComparator::U64 | KeyComparator::I64) && (a.len() != 8 || b.len() != 8)
 }
 
 fn printable_key(key: &[u8]) -> std::slice::EscapeAscii<'_> {
@@ -249,17 +259,21 @@ fn unsorted_failure(family: &SourceFamily, key: &[u8]) -> Failure {
     Failure::other(
         "import",
         format!(
-            "the family {:?} does not come in the order {:?}: the key {} is out of place",
+            "the column family {:?} is not sorted by the comparator {:?}: the key {} is out of \
+             order",
             family.name,
             family.options.order.name(),
             printable_key(key)
         ),
     )
-    .hint("if --order said how it is sorted, that is not so; otherwise the source is damaged")
+    .hint(
+        "if you specified --order for it, that is not its comparator; otherwise the source is \
+         damaged",
+    )
 }
 
 impl TidesDbSource {
-    /// When an entry expires, in milliseconds since the Unix epoch.
+    /// Returns the expiry time of an entry in milliseconds since the Unix epoch.
     fn expires_at_ms(
         &self,
         family: &SourceFamily,
@@ -267,20 +281,20 @@ impl TidesDbSource {
     ) -> Result<Option<u64>> {
         let Some(chain) = &self.chain else { return Ok(None) };
         match at.read_expiry(chain) {
-            // 0, and everything below it, is never.
+            // 0 and negative values mean that the entry does not expire.
             Some(i64::MIN..=0) => Ok(None),
-            Some(end)
-                if (self.started_secs - EXPIRED_GRACE_SECS..EXPIRY_MAX_SECS).contains(&end) =>
+            Some(expiry)
+                if (self.started_secs - EXPIRED_GRACE_SECS..EXPIRY_MAX_SECS).contains(&expiry) =>
             {
-                Ok(u64::try_from(end).ok().map(|secs| secs * 1000))
+                Ok(u64::try_from(expiry).ok().map(|secs| secs * 1000))
             }
             other => Err(calibrate::unreadable_expiry_failure(&format!(
-                "family {:?}, key {}: {}",
+                "column family {:?}, key {}: {}",
                 family.name,
                 printable_key(at.key),
                 match other {
-                    Some(end) => format!("{end} is no time that an entry ends at"),
-                    None => "its end is not where it was in other entries".to_owned(),
+                    Some(expiry) => format!("{expiry} is not a plausible expiry time"),
+                    None => "its expiry time is not where it is in other entries".to_owned(),
                 }
             ))),
         }

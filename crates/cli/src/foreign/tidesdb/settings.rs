@@ -1,5 +1,5 @@
-//! The settings of a family of TidesDB, and what becomes of them, as in our C library (`capi`).
-//! Pure.
+//! Maps the settings of a TidesDB column family to Perigee's options, as Perigee's C library
+//! (`capi`) does. Performs no I/O.
 
 use super::api::FamilyConfig;
 use crate::foreign::comparators;
@@ -20,25 +20,28 @@ fn get_by_index<T: Copy>(all: &[T], index: i32) -> Option<T> {
     usize::try_from(index).ok().and_then(|i| all.get(i).copied())
 }
 
-/// The rate of false positives that is meant.
+/// Returns the configured false positive rate, or the default if it is out of range.
 fn false_positive_rate(c: &FamilyConfig) -> f64 {
     if c.bloom_rate > 0.0 && c.bloom_rate < 1.0 { c.bloom_rate } else { 0.01 }
 }
 
-/// The family's options under this key order, and the whole list for the report.
-pub fn map_settings(c: &FamilyConfig, order: KeyComparator) -> (FamilyOptions, Vec<MappedSetting>) {
-    let (compression, became) =
+/// Returns the options of the column family under this comparator, and all settings for the report.
+pub fn map_settings(
+    c: &FamilyConfig,
+    comparator: KeyComparator,
+) -> (FamilyOptions, Vec<MappedSetting>) {
+    let (compression, mapped_compression) =
         get_by_index(&COMPRESSIONS, c.compression).unwrap_or(COMPRESSIONS[2]);
     let isolation = get_by_index(&Isolation::ALL, c.isolation).unwrap_or(Isolation::ReadCommitted);
     let mut options = FamilyOptions::new()
-        .order(order)
+        .order(comparator)
         .memtable_bytes((c.write_buffer as u64).clamp(1 << 10, 2 << 30))
         .value_threshold(if c.value_threshold == 0 {
             512
         } else {
             c.value_threshold.min(limits::INLINE_VALUE_BYTES_MAX)
         })
-        .compression(became)
+        .compression(mapped_compression)
         .level_ratio(c.level_ratio.clamp(2, 100) as u32)
         .isolation(Some(isolation));
     options = match c.bloom {
@@ -53,7 +56,7 @@ pub fn map_settings(c: &FamilyConfig, order: KeyComparator) -> (FamilyOptions, V
         MappedSetting::mapped(
             "comparator_name",
             comparator_or_default(&c.comparator()),
-            order.name(),
+            comparator.name(),
         ),
         MappedSetting::mapped(
             "write_buffer_size",
@@ -68,7 +71,7 @@ pub fn map_settings(c: &FamilyConfig, order: KeyComparator) -> (FamilyOptions, V
         MappedSetting::mapped(
             "compression_algorithm",
             compression,
-            format!("compression {became:?}"),
+            format!("compression {mapped_compression:?}"),
         ),
         MappedSetting::mapped(
             "enable_bloom_filter, bloom_fpr",
@@ -85,7 +88,7 @@ pub fn map_settings(c: &FamilyConfig, order: KeyComparator) -> (FamilyOptions, V
             c.isolation,
             format!("isolation {isolation:?}"),
         ),
-        // Ours is the database's, and not stored: who opens it says it.
+        // In Perigee durability is an option of the database, set at each open and not stored.
         MappedSetting::unmapped("sync_mode", sync),
         MappedSetting::unmapped("min_levels", c.min_levels),
         MappedSetting::unmapped("dividing_level_offset", c.dividing_level_offset),
@@ -109,9 +112,9 @@ pub fn map_settings(c: &FamilyConfig, order: KeyComparator) -> (FamilyOptions, V
     (options, all)
 }
 
-/// The same as our C library stores them: its form of `config.ini`, in a section `family`.
-/// What it would refuse is brought into its range.
-pub fn c_library_settings(c: &FamilyConfig, order: KeyComparator) -> String {
+/// Returns the settings as Perigee's C library stores them: in its form of `config.ini`, with a
+/// section `family`. Values that it would refuse are clamped.
+pub fn c_library_settings(c: &FamilyConfig, comparator: KeyComparator) -> String {
     let mut c = *c;
     c.bloom_rate = false_positive_rate(&c);
     if !(0.0..=1.0).contains(&c.tombstone_density) {
@@ -162,7 +165,7 @@ pub fn c_library_settings(c: &FamilyConfig, order: KeyComparator) -> String {
     for (name, value) in all {
         text.push_str(&format!("{name} = {value}\n"));
     }
-    text.push_str(&format!("comparator_name = {}\n", comparators::comparator_name(order)));
+    text.push_str(&format!("comparator_name = {}\n", comparators::comparator_name(comparator)));
     text
 }
 

@@ -38,9 +38,9 @@ bugs! {
     /// Pruning a backup removes files that retained generations need.
     PruneDropsShared = 71,
     /// A read-only open truncates the torn end of the log.
-    ReadOnlyCutsLog = 72,
+    ReadOnlyTruncatesLog = 72,
     /// Repair uses entries from a block whose checksum does not match.
-    RepairTakesBadBlock = 73,
+    RepairUsesBadBlock = 73,
     /// The log segment is removed before the manifest edit of its flush is durable.
     RemoveLogEarly = 6,
     /// A flush is installed before the preceding log is durable: column families disagree after a
@@ -59,7 +59,7 @@ bugs! {
     /// Level 0 runs are searched oldest first after a reopen.
     WrongRunOrder = 13,
     /// An iterator that changes direction skips an entry.
-    SkipOnTurn = 14,
+    SkipOnDirectionChange = 14,
     /// A failed read is reported as "not found".
     ErrorIsNotFound = 15,
     /// A table file is not synced before the manifest references it.
@@ -87,15 +87,15 @@ bugs! {
     /// Files dropped from one column family are deleted although a clone still references them.
     DropDeletesShared = 42,
     /// A clone contains only the tables, not the memtables.
-    CloneForgetsMemtable = 43,
+    CloneOmitsMemtables = 43,
     /// A rename is applied in memory and not written to the manifest.
     RenameInMemory = 44,
     /// A get whose newest version is expired returns an older version.
-    ExpiredFallsThrough = 30,
+    ExpiredExposesOlderVersion = 30,
     /// Compaction drops expired entries although the clock has just jumped forward.
-    ExpireDespiteJump = 31,
+    ExpireDespiteClockJump = 31,
     /// At the end of an output table, the rest of a range tombstone that extends past it is lost.
-    RangeLostAtCut = 32,
+    RangeLostAtTableEnd = 32,
     /// A single delete is dropped above the bottom level before it has met its put.
     SingleDeleteLost = 33,
     /// A range tombstone hides newer entries from scans.
@@ -103,23 +103,23 @@ bugs! {
     /// Tables inside a range tombstone are dropped although a snapshot still reads them.
     DropTableIgnoresSnapshot = 35,
     /// Compaction zeros sequence numbers that a snapshot still needs to distinguish entries.
-    SettleUnderSnapshot = 38,
+    BottomSeqUnderSnapshot = 38,
     /// Compaction drops range tombstones above the bottom level.
-    DropRangeEarly = 36,
+    DropRangeTombstoneEarly = 36,
     /// A backward scan that leaves a deleted key range lands one key too far.
-    LeaveTooFar = 37,
+    ReverseScanOvershoots = 37,
     /// A cancelled compaction installs its partial output, and its inputs are removed.
     InstallCancelled = 60,
     /// A manual compaction of a key range leaves behind tables of older runs that extend past the
     /// range: old versions reappear.
     NarrowManualRange = 61,
     /// A multi-get returns results in key order instead of the caller's order.
-    SortedAnswers = 140,
+    MultiGetResultsSorted = 140,
     /// The manifest references a bulk load before the directory entries of its files are durable.
     LoadBeforeDirSync = 141,
     /// Loaded tables keep the sequence numbers in their files instead of getting the sequence
     /// number of the load.
-    LoadWithoutNumber = 142,
+    LoadWithoutSeqNo = 142,
     /// A load is installed below memtables that hold older versions of its keys.
     LoadUnderMemtables = 143,
     /// If a load contains a key twice, the first value wins.
@@ -132,16 +132,16 @@ bugs! {
     FeedSkipsEnd = 171,
     /// The oldest readable sequence number is not raised when a compaction drops versions: sequence
     /// numbers count as readable that are not.
-    FloorStays = 172,
+    OldestReadableNotRaised = 172,
     /// A named snapshot is lost at the next open: compaction drops the versions that it pins.
-    ForgetNamedSnapshot = 173,
+    LoseNamedSnapshot = 173,
     /// A transaction larger than memory is not checked for conflicts with commits made while its
     /// tables were written.
     SpilledUnchecked = 200,
     /// Operations that a transaction larger than memory has rolled back stay in its tables.
-    SpilledNotTakenBack = 201,
+    SpilledNotRolledBack = 201,
     /// Operands are merged across a snapshot that sees only the older ones.
-    FoldAcrossSnapshot = 150,
+    MergeAcrossSnapshot = 150,
     /// A read uses only the newest operand of a key in each memtable or table.
     OneOperandPerSource = 151,
     /// Recovery replays operands that tables already contain: they are applied twice.
@@ -153,7 +153,7 @@ bugs! {
     /// A log segment is removed although it holds the only record of a prepared transaction.
     PrepareLostWithSegment = 162,
     /// Writers do not check for conflicts with prepared transactions.
-    WriterPassesPrepared = 163,
+    WriterIgnoresPrepared = 163,
     /// A serializable transaction is prepared although keys it has read were overwritten.
     PrepareOverwritten = 164,
     /// Replay loses the operations of a commit on the last of its column families.
@@ -165,18 +165,18 @@ bugs! {
     /// A transaction starts at the snapshot just before the last commit.
     StaleSnapshot = 183,
     /// A cursor does not see the writes of its own transaction.
-    OwnUnseenByCursor = 184,
+    CursorMissesOwnWrites = 184,
     /// Writes after a savepoint are committed although they were rolled back.
-    SavepointLeaks = 185,
+    SavepointNotRolledBack = 185,
     /// Key ranges scanned by serializable transactions are not tracked.
     RangeNotTracked = 186,
     /// A serializable transaction declared read-only is not considered in the detection of
     /// dangerous structures.
-    ReadOnlyUncounted = 187,
+    ReadOnlyTxnIgnored = 187,
     /// A shared lock is upgraded to exclusive although other transactions share it.
-    UpgradeForgetsHolder = 188,
+    UpgradeIgnoresHolder = 188,
     /// A waiter for a lock is not woken when the lock is released.
-    WaiterForgotten = 189,
+    WaiterNotWoken = 189,
     /// Locks taken after a savepoint are kept when the transaction rolls back to it.
     RollbackKeepsLock = 190,
     /// A read-only open does not read the manifest again after replay: loads and clears are missing
@@ -190,17 +190,17 @@ bugs! {
     RepairIgnoresCleanClose = 310,
     /// A salvaging reader applies a tombstone although the lost part of the log may contain a newer
     /// put.
-    SalvageBelievesTombstone = 311,
+    SalvageTrustsTombstone = 311,
     /// Zeros at the end of a log are treated as preallocated space although the durable position in
     /// the manifest lies beyond them.
-    ZerosBelowWatermarkPass = 312,
+    ZerosBelowWatermarkAccepted = 312,
     /// The durable position in the manifest covers bytes written to the log but not synced: after a
     /// power failure, open refuses the log.
     WatermarkAheadOfSync = 313,
     /// Recovery replays the whole log into memtables regardless of the memory budget.
-    ReplayKeepsEverything = 320,
+    ReplayIgnoresMemoryBudget = 320,
     /// Flushes during recovery remove log segments that have not been replayed yet.
-    ReplayForgetsLog = 321,
+    ReplayRemovesLogEarly = 321,
     /// Recovery keeps log segments whose end may never have been synced, instead of copying that
     /// end.
     KeepUnsyncedLog = 322,
@@ -208,17 +208,17 @@ bugs! {
     FullDiskCopiesLog = 323,
     /// A read-only open ends at the sequence number of a load or clear that it does not show: a
     /// change feed that starts there misses it.
-    ReaderKeepsPendingNumber = 302,
+    ReaderKeepsPendingSeqNo = 302,
     /// A read-only open trusts the end of a log segment that a concurrent open for writing has
     /// truncated.
-    ReaderTrustsTrimmedLog = 303,
+    ReaderTrustsTruncatedLog = 303,
     /// A directory of another program is opened as an empty database.
     ForeignFilesIgnored = 350,
     /// Due commit hooks run on whichever thread commits next.
     HooksOnAnyThread = 351,
     /// The events of a bulk load into several column families share one sequence number: a change
     /// feed reopened between them delivers events twice.
-    LoadEventsShareNumber = 330,
+    LoadEventsShareSeqNo = 330,
     /// A file open that fails with too many open files is not retried after closing idle files.
     NoFilesReclaimed = 331,
     /// Closing the database leaves its files open as long as a handle exists.

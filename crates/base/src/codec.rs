@@ -141,7 +141,10 @@ mod tests {
             assert_eq!(d.varint().unwrap(), v);
             assert!(d.is_empty());
         }
-        assert!(Decoder::new(&[0x80, 0x00]).varint().is_err(), "zero in two bytes is not in shortest form");
+        assert!(
+            Decoder::new(&[0x80, 0x00]).varint().is_err(),
+            "zero in two bytes is not in shortest form"
+        );
         assert!(Decoder::new(&[0xff; 11]).varint().is_err());
         assert!(Decoder::new(&[0x80]).varint().is_err());
     }

@@ -177,7 +177,8 @@ impl Error {
     pub fn conflict(family: &str, key: &[u8], message: &str) -> Self {
         let shown = &key[..key.len().min(64)];
         let more = if shown.len() < key.len() { "..." } else { "" };
-        let text = format!("{message}: column family {family:?}, key \"{}{more}\"", shown.escape_ascii());
+        let text =
+            format!("{message}: column family {family:?}, key \"{}{more}\"", shown.escape_ascii());
         let mut e = Error::new(ErrorKind::Conflict, text);
         let fields = e.fields_mut();
         (fields.family, fields.key) = (Some(family.to_string()), Some(key.into()));

@@ -131,7 +131,8 @@ impl FileHeader {
                 .expected(format_args!("{expected:#x}"), format_args!("{db:#x}")));
         }
         if let Some(expected) = file.filter(|&expected| expected != id) {
-            return Err(Error::corruption("the file header has the id of another file").expected(expected, id));
+            return Err(Error::corruption("the file header has the id of another file")
+                .expected(expected, id));
         }
         Ok(FileHeader { kind, database: db, file: id, a, b })
     }

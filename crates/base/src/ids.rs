@@ -1,9 +1,11 @@
 //! Numeric identifiers. Each is a newtype, so that two ids cannot be swapped in a call.
+//! Also the handle of a block, for the same reason.
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $int:ty) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(transparent)]
         pub struct $name(pub $int);
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -41,5 +43,26 @@ impl LevelNo {
     /// Returns the level as an index.
     pub fn index(self) -> usize {
         usize::from(self.0)
+    }
+}
+
+/// The place of a frame in its file. The default, [`BlockHandle::ABSENT`], stands for no frame: no
+/// frame starts at offset 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockHandle {
+    /// File offset of its first byte.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u64,
+}
+
+impl BlockHandle {
+    /// Stands for a frame that does not exist.
+    pub const ABSENT: BlockHandle = BlockHandle { offset: 0, len: 0 };
+
+    /// Returns the offset after the last byte.
+    #[inline]
+    pub fn end(self) -> u64 {
+        self.offset + self.len
     }
 }

@@ -3,6 +3,7 @@
 //! contend on one cache line.
 
 use crate::thread_stripe::StripedCounter;
+use crate::units::Bytes;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The activity that causes an I/O call.
@@ -77,10 +78,10 @@ impl IoCounters {
         total.add(bytes);
     }
     /// Counts `calls` write calls of `bytes` bytes in total.
-    pub fn record_writes(&self, activity: IoActivity, calls: u64, bytes: u64) {
+    pub fn record_writes(&self, activity: IoActivity, calls: u64, bytes: Bytes) {
         let counters = &self.0[activity as usize].writes;
         counters[0].fetch_add(calls, Relaxed);
-        counters[1].fetch_add(bytes, Relaxed);
+        counters[1].fetch_add(bytes.0, Relaxed);
     }
     /// Returns the totals of every activity.
     pub fn totals(&self) -> Vec<(IoActivity, IoTotals)> {
@@ -103,7 +104,7 @@ mod tests {
     fn activities_are_counted_separately() {
         let io = IoCounters::default();
         io.record_read(IoActivity::Scan, 100);
-        io.record_writes(IoActivity::Wal, 2, 30);
+        io.record_writes(IoActivity::Wal, 2, Bytes(30));
         let all = io.totals();
         assert_eq!(
             all[IoActivity::Scan as usize].1,

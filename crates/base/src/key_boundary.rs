@@ -99,11 +99,19 @@ impl<'a> KeyBoundaryRef<'a> {
         }
     }
     /// Returns the larger of the two boundaries.
-    pub fn larger(self, comparator: KeyComparator, other: KeyBoundaryRef<'a>) -> KeyBoundaryRef<'a> {
+    pub fn larger(
+        self,
+        comparator: KeyComparator,
+        other: KeyBoundaryRef<'a>,
+    ) -> KeyBoundaryRef<'a> {
         if self.cmp(comparator, other) == Less { other } else { self }
     }
     /// Returns the smaller of the two boundaries.
-    pub fn smaller(self, comparator: KeyComparator, other: KeyBoundaryRef<'a>) -> KeyBoundaryRef<'a> {
+    pub fn smaller(
+        self,
+        comparator: KeyComparator,
+        other: KeyBoundaryRef<'a>,
+    ) -> KeyBoundaryRef<'a> {
         if self.cmp(comparator, other) == Greater { other } else { self }
     }
     /// Returns true if the ranges `a` and `b` overlap.

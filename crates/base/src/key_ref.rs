@@ -180,7 +180,8 @@ mod tests {
     }
 
     fn split_key(key: &[u8], at: usize, comparator: KeyComparator) -> KeyRef<'_> {
-        let (prefix, suffix) = key.split_at(if comparator == KeyComparator::Bytes { at } else { 0 });
+        let (prefix, suffix) =
+            key.split_at(if comparator == KeyComparator::Bytes { at } else { 0 });
         KeyRef { prefix, suffix }
     }
 
@@ -191,10 +192,15 @@ mod tests {
             let ((a, cut_a), (b, cut_b)) = (random_key(x), random_key(x));
             for (comparator, _) in BUILT_IN_COMPARATORS {
                 let (p, q) = (split_key(&a, cut_a, comparator), split_key(&b, cut_b, comparator));
-                assert_eq!(p.cmp(comparator, q), comparator.cmp(&a, &b), "{comparator:?} {a:?} {b:?}");
+                assert_eq!(
+                    p.cmp(comparator, q),
+                    comparator.cmp(&a, &b),
+                    "{comparator:?} {a:?} {b:?}"
+                );
                 assert_eq!(p.equals(comparator, &b), comparator.keys_equal(&a, &b));
                 let skip = &[1, 1, 1, 1][..next_random(x) as usize % 5];
-                let (number, other) = (p.key_prefix(comparator, skip), q.key_prefix(comparator, skip));
+                let (number, other) =
+                    (p.key_prefix(comparator, skip), q.key_prefix(comparator, skip));
                 match comparator.cmp(&a, &b) {
                     Less => assert!(number <= other, "{comparator:?} {a:?} {b:?} {skip:?}"),
                     Equal => assert_eq!(number, other),

@@ -11,6 +11,7 @@ mod raw_bytes;
 pub mod append_buffer;
 pub mod pinned_slice;
 pub mod seqno;
+mod units;
 pub mod expiry;
 pub mod entry_kind;
 pub mod comparator;
@@ -30,11 +31,12 @@ pub use entry::{EntryRef, ValueRef};
 pub use entry_kind::EntryKind;
 pub use error::{Error, ErrorKind, Result};
 pub use expiry::{Expiry, ExpiryClock};
-pub use ids::{FamilyId, FileId, LevelNo, RunId};
+pub use ids::{BlockHandle, FamilyId, FileId, LevelNo, RunId};
 pub use key_ref::KeyRef;
 pub use merge::{MergeOperator, MergeRule, OperandMerger};
 pub use pinned_slice::PinnedSlice;
-pub use seqno::SeqNo;
+pub use seqno::{AtomicSeqNo, OpIndex, SeqNo};
+pub use units::{Bytes, Micros, Tombstones};
 
 #[cfg(test)]
 mod append_buffer_tests;

@@ -71,7 +71,7 @@ counters! {
     /// Steps of iterators and cursors; added in units of 61, the rest when the iterator is dropped.
     nexts: StripedCounter,
     /// Tombstones skipped by iterators and cursors, added in units of 64 per memtable or table.
-    tombstones_passed: StripedCounter,
+    tombstones_skipped: StripedCounter,
     /// Point reads.
     gets: StripedCounter,
     /// Point reads that found a value.

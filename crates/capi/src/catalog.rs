@@ -97,7 +97,7 @@ pub fn load_families(db: &Db, unified: Option<usize>) -> Result<Vec<VisibleFamil
         let mut c = config::family_config_from_options(&now);
         if let Some(kept) = stored.as_ref().and_then(|s| load_settings(s, &name, inner.id())) {
             c = kept;
-            let wanted = apply_options(&now, &config::family_options(&c, now.order, unified)?);
+            let wanted = apply_options(&now, &config::family_options(&c, now.comparator, unified)?);
             if wanted != now {
                 match inner.set_options(wanted) {
                     // A read-only open writes no files.
@@ -106,7 +106,8 @@ pub fn load_families(db: &Db, unified: Option<usize>) -> Result<Vec<VisibleFamil
                 }
             }
         }
-        if set_field(&mut c.comparator_name, &comparator::comparator_name(now.order)).is_err() {
+        if set_field(&mut c.comparator_name, &comparator::comparator_name(now.comparator)).is_err()
+        {
             log::warn(&format!(
                 "the comparator name of the column family {name:?} is too long for C"
             ));

@@ -211,7 +211,7 @@ pub fn family_options(
         clamp_or_default(c.klog_value_threshold, 512, 1, limits::INLINE_VALUE_BYTES_MAX);
     let ratio = clamp_or_default(c.level_size_ratio, 10, 2, 100);
     let options = FamilyOptions::new()
-        .order(order)
+        .comparator(order)
         .memtable_bytes(memtable as u64)
         .value_threshold(threshold)
         .compression(compression_from_c(c.compression_algorithm)?)

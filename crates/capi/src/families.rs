@@ -289,7 +289,8 @@ pub unsafe extern "C" fn tidesdb_cf_update_runtime_config(
         let new = unsafe { struct_param(new_config) }?;
         let (engine, _one) = lock_family_changes(&cf.database)?;
         let now = cf.inner.options();
-        let wanted = config::family_options(new, now.order, cf.database.unified_memtable_bytes)?;
+        let wanted =
+            config::family_options(new, now.comparator, cf.database.unified_memtable_bytes)?;
         let c = config::merge_runtime_config(&cf.config(), new);
         log_ignored_settings(&cf.name(), &c);
         let wanted = catalog::apply_options(&now, &wanted);

@@ -94,7 +94,8 @@ pub unsafe extern "C" fn tidesdb_range_cost(
         // SAFETY: guaranteed by the caller.
         let (a, b, place) =
             unsafe { (key(key_a, key_a_size)?, key(key_b, key_b_size)?, out_param(cost)?) };
-        let (low, high) = if cf.inner.options().order.cmp(a, b).is_le() { (a, b) } else { (b, a) };
+        let (low, high) =
+            if cf.inner.options().comparator.cmp(a, b).is_le() { (a, b) } else { (b, a) };
         *place =
             scan_cost(&cf.inner.range_cost(low..=high)?, &cf.inner.estimate_range(low..=high)?);
         Ok(())

@@ -5,8 +5,8 @@ use crate::args::Args;
 use clap::{Arg, ArgAction, Command, CommandFactory};
 use std::path::Path;
 
-const BEGIN: &str = "<!-- Made of the argument parser by `UPDATE_DOCS=1 cargo test -p perigee-cli reference`: do not edit. -->\n";
-const END: &str = "<!-- End of what is made. -->\n";
+const BEGIN: &str = "<!-- Generated from the argument parser by `UPDATE_DOCS=1 cargo test -p perigee-cli reference`: do not edit. -->\n";
+const END: &str = "<!-- End of generated text. -->\n";
 
 fn root() -> Command {
     let mut root = Args::command();

@@ -69,7 +69,7 @@ fn log_dump_lists_operations() {
         w.file_names("db").into_iter().filter(|n| n.ends_with(".wal")).collect();
     let text: String = logs.iter().map(|name| w.run_ok(&["dump", "db", name])).collect();
     assert!(text.contains("put in the log\tonly") && text.contains("delete key0004"), "{text}");
-    assert!(text.contains("batch") && text.contains("close mark"), "{text}");
+    assert!(text.contains("batch") && text.contains("clean close"), "{text}");
 }
 
 #[test]
@@ -172,7 +172,7 @@ fn format_page_examples_are_decoded() {
         "  block: at 72, bytes 69, up to apricot",
         "@250 properties: stored 48, raw 48, codec none",
         "  vlogs: is [(file 10, bytes 31)]",
-        "  key order: is bytes",
+        "  comparator: is bytes",
         "@322 footer: filter (at 141, bytes 64), index (at 205, bytes 45), properties (at 250, bytes 72), \
          data blocks 1, entries 3, range bytes 0",
         "end: 3 entries",
@@ -212,8 +212,8 @@ fn log_dump_lists_prepared_transactions() {
         "gid second",
         "operations 1",
         "decided",
-        "what commit",
-        "what nothing",
+        "decision commit",
+        "decision rollback",
         "put first",
     ] {
         assert!(text.contains(part), "{part} is missing in {text}");

@@ -74,7 +74,7 @@ fn all_databases_import_while_source_is_open() {
     assert_eq!(read(&db, "users"), entries(300, 5000));
     assert_eq!(read(&db, "none"), []);
     assert_eq!(read(&db, "numbers"), numbers);
-    assert_eq!(db.family("numbers").unwrap().options().order, KeyComparator::U64);
+    assert_eq!(db.family("numbers").unwrap().options().comparator, KeyComparator::U64);
 }
 
 #[test]
@@ -115,11 +115,15 @@ fn unsupported_databases_are_refused_by_name() {
     w.run_failing(
         2,
         "integer keys that are not 8 bytes long",
-        &[&back[..], &["--order", "back=memcmp"]].concat(),
+        &[&back[..], &["--comparator", "back=memcmp"]].concat(),
     );
-    w.run_failing(2, "which does not exist", &[&back[..], &["--order", "front=memcmp"]].concat());
+    w.run_failing(
+        2,
+        "which does not exist",
+        &[&back[..], &["--comparator", "front=memcmp"]].concat(),
+    );
     assert_eq!(w.file_names(""), ["back", "main", "old"], "nothing was created");
-    w.run_ok(&[&back[..], &["--order", "back=memcmp", "--order", "small=memcmp"]].concat());
+    w.run_ok(&[&back[..], &["--comparator", "back=memcmp", "--comparator", "small=memcmp"]].concat());
     let db = Db::open(w.path("db"), Options::new()).unwrap();
     assert_eq!((read(&db, "back").len(), read(&db, "small").len()), (3, 300));
     w.run_failing(

@@ -72,7 +72,7 @@ fn all_families_import_and_source_is_unchanged() {
     back.reverse();
     assert_eq!(read(&db, "back"), back);
     let options = db.family("back").unwrap().options();
-    assert_eq!((options.order, options.compression), (KeyComparator::Reverse, Compression::None));
+    assert_eq!((options.comparator, options.compression), (KeyComparator::Reverse, Compression::None));
 }
 
 #[test]

@@ -186,7 +186,7 @@ fn all_families_import_with_comparators_and_ttls() {
         assert_eq!(report[0]["imported"]["families"].as_array().unwrap().len(), 6);
         let db = Db::open(w.path("db"), Options::new().create_if_missing(false)).unwrap();
         for (family, order, all) in &wanted {
-            assert_eq!(db.family(family).unwrap().options().order, *order, "{family}");
+            assert_eq!(db.family(family).unwrap().options().comparator, *order, "{family}");
             assert_eq!(&read(&db, family), all, "{family} of {}", library.display());
         }
         assert_eq!(db.family("f_reverse").unwrap().options().value_threshold, 512);
@@ -234,7 +234,7 @@ fn ttls_are_ignored_on_request() {
 }
 
 #[test]
-fn custom_comparator_needs_order_and_is_checked() {
+fn custom_comparator_needs_a_built_in_one_and_is_checked() {
     for library in libraries() {
         let w = TestDir::new();
         make_source(
@@ -250,16 +250,16 @@ fn custom_comparator_needs_order_and_is_checked() {
         w.run_failing(
             2,
             "cannot be imported in place",
-            &[&start[..], &["--order", "f=memcmp", "--in-place"]].concat(),
+            &[&start[..], &["--comparator", "f=memcmp", "--in-place"]].concat(),
         );
         w.run_failing(
             2,
             "which does not exist",
-            &[&start[..], &["--order", "g=memcmp"]].concat(),
+            &[&start[..], &["--comparator", "g=memcmp"]].concat(),
         );
-        w.run_failing(2, "is not FAMILY=ORDER", &[&start[..], &["--order", "f=mine"]].concat());
+        w.run_failing(2, "is not FAMILY=NAME", &[&start[..], &["--comparator", "f=mine"]].concat());
         assert_eq!(w.file_names(""), ["source"], "nothing was created");
-        w.run_ok(&[&start[..], &["--order", "f=memcmp"]].concat());
+        w.run_ok(&[&start[..], &["--comparator", "f=memcmp"]].concat());
         assert_eq!(w.run_ok(&["count", "db", "--family", "f"]).trim(), "3");
     }
 }

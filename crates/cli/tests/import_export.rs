@@ -80,7 +80,7 @@ fn repeated_import_changes_nothing() {
     w.run_ok(&["import", "db", "in", "--durability", "interval:10ms"]);
     assert_eq!(w.run_ok(&["count", "db"]), "303\n");
     let summary = &w.run_json(&["import", "db", "in", "--skip-existing"])[0]["imported"];
-    assert_eq!(summary["already_there"], 303);
+    assert_eq!(summary["existing_keys"], 303);
     assert_eq!(summary["entries"], 0);
 }
 
@@ -106,7 +106,7 @@ fn links_and_pipes_are_counted_not_followed() {
     assert!(made.success());
     let summary = &w.run_json(&["import", "db", "in"])[0]["imported"];
     assert_eq!(
-        (&summary["entries"], &summary["links"], &summary["specials"]),
+        (&summary["entries"], &summary["links"], &summary["special_files"]),
         (&1.into(), &2.into(), &1.into())
     );
     assert_eq!(w.run_ok(&["count", "db"]), "1\n");

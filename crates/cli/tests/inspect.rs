@@ -20,7 +20,7 @@ fn explain_lists_the_sources_read() {
     let w = sample_database();
     let text = w.run_ok(&["explain", "db", "key000"]);
     assert!(text.contains("memtable active") && text.contains("a value of 3 bytes"), "{text}");
-    let text = w.run_ok(&["explain", "db", "key001", "--again"]);
+    let text = w.run_ok(&["explain", "db", "key001", "--warm"]);
     assert!(text.contains(".klog") && text.contains("passes") && text.contains("cached"), "{text}");
     let e = &w.run_json(&["explain", "db", "key001"])[0];
     assert_eq!(e["value_bytes"], 7);

@@ -37,7 +37,7 @@ fn bad_option_files_are_refused_with_a_suggestion() {
     w.run_ok(&["put", "db", "key", "value"]);
     w.write("bad.toml", b"[family.default]\ncompresion = \"lz4\"\n");
     w.run_failing(2, "did you mean", &["options", "db", "--apply", "bad.toml"]);
-    w.write("bad.toml", b"[family.default]\norder = \"reverse\"\n");
+    w.write("bad.toml", b"[family.default]\ncomparator = \"reverse\"\n");
     w.run_failing(2, "comparator", &["options", "db", "--apply", "bad.toml"]);
     w.run_failing(2, "bad2.toml", &["options", "db", "--apply", "bad2.toml"]);
     w.write("empty.toml", b"");

@@ -36,7 +36,7 @@ const READING_COMMANDS: [&str; 34] = [
     "metrics db",
     "metrics db --json",
     "explain db key000",
-    "explain db key001 --again --json",
+    "explain db key001 --warm --json",
     "verify db",
     "verify db --json",
     "options db",
@@ -251,10 +251,10 @@ fn reading_commands_list_unknown_fields() {
     assert_eq!(stats["read_only"], true);
     let unknown: Vec<&str> =
         stats["unknown"].as_array().unwrap().iter().map(|v| v.as_str().unwrap()).collect();
-    for name in ["counters", "snapshots", "latency", "families[].sealed"] {
+    for name in ["counters", "snapshots", "latency", "families[].immutable_memtables"] {
         assert!(unknown.contains(&name), "{name}: {unknown:?}");
     }
-    assert!(stats["counters"].is_null() && stats["families"][0]["sealed"].is_null(), "{stats}");
+    assert!(stats["counters"].is_null() && stats["families"][0]["immutable_memtables"].is_null(), "{stats}");
     // Statistics of the files are known, and equal to those of the program.
     let own = db.stats();
     assert_eq!(stats["last_sequence"], own.last_sequence);
@@ -320,7 +320,7 @@ fn verify_reads_the_retained_log() {
     let db = open_sample(&w.path("db"));
     db.close().unwrap();
     let edits = w.run_ok(&["manifest", "db"]);
-    let retained = edits.split("log kept for readers: file ").nth(1).expect("a retained segment");
+    let retained = edits.split("log retained: file ").nth(1).expect("a retained segment");
     let number: u64 = retained.split(',').next().unwrap().parse().unwrap();
     w.flip_bit(&format!("db/{number:06}.wal"), 300);
     let run = w.run(&["verify", "db"]);

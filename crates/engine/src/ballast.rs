@@ -6,7 +6,8 @@
 //! reserved space is lost. So a failure to create it is ignored, and its directory entry is never
 //! synced.
 
-use perigee_base::Result;
+use crate::disk_space::DiskReserve;
+use perigee_base::{Bytes, Result};
 use perigee_env::Dir;
 use perigee_file::filename::BALLAST;
 
@@ -19,13 +20,13 @@ const WRITE_CHUNK_BYTES: usize = 64 << 10;
 /// Returns the size of the ballast for a database with `data` bytes of tables: a quarter of `data`,
 /// between 64 KiB and 16 MiB, but never more than `reserve` (`min_free_space`), which is the space
 /// kept free in normal operation. 0 if there is no reserve.
-pub fn target_bytes(data: u64, reserve: u64) -> u64 {
+fn target_bytes(data: u64, reserve: u64) -> u64 {
     (data / 4).clamp(BALLAST_BYTES_MIN, BALLAST_BYTES_MAX).min(reserve)
 }
 
 /// What `maintain` has to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BallastPlan {
+enum BallastPlan {
     /// Leave the ballast as it is.
     Keep,
     /// (Re)create it with this size.
@@ -35,7 +36,7 @@ pub enum BallastPlan {
 /// Decides whether to (re)create the ballast, from the `wanted` size, the size of the one that is
 /// `there`, the reserve and the free space. It is created only if twice the reserve stays free, and
 /// recreated only if it is smaller than half of `wanted`. A pure function.
-pub fn plan_ballast(wanted: u64, there: Option<u64>, reserve: u64, free: u64) -> BallastPlan {
+fn plan_ballast(wanted: u64, there: Option<u64>, reserve: u64, free: u64) -> BallastPlan {
     let enough = there.is_some_and(|n| n >= wanted / 2);
     let enough_space =
         free.saturating_add(there.unwrap_or(0)) >= wanted.saturating_add(reserve.saturating_mul(2));
@@ -54,7 +55,8 @@ pub fn is_largest(dir: &dyn Dir) -> bool {
 
 /// Creates or recreates the ballast if [`plan_ballast`] says so. Errors are ignored: a partly
 /// written file is a smaller ballast.
-pub fn maintain(dir: &dyn Dir, data: u64, reserve: u64) {
+pub fn maintain(dir: &dyn Dir, table_bytes: Bytes, reserve: DiskReserve) {
+    let (data, reserve) = (table_bytes.0, reserve.0);
     let create = || -> Result<()> {
         let there = dir.file_len(BALLAST)?;
         let BallastPlan::Create(bytes) =
@@ -138,14 +140,14 @@ mod tests {
         let disk = SimDisk::new(1);
         let dir = disk.open_dir(Path::new("/db"), DirOpenMode::CreateIfMissing).unwrap();
         assert!(!remove(&*dir).unwrap());
-        maintain(&*dir, 1 << 20, 1 << 20);
+        maintain(&*dir, Bytes(1 << 20), DiskReserve(1 << 20));
         assert_eq!(dir.file_len(BALLAST).unwrap(), Some(256 << 10));
         assert!(!is_largest(&*dir));
-        maintain(&*dir, 1 << 40, 16 << 20);
+        maintain(&*dir, Bytes(1 << 40), DiskReserve(16 << 20));
         assert!(is_largest(&*dir));
         assert!(remove(&*dir).unwrap());
         disk.set_capacity(disk.total_bytes() + 100);
-        maintain(&*dir, 1 << 20, 1 << 20);
+        maintain(&*dir, Bytes(1 << 20), DiskReserve(1 << 20));
         assert_eq!(dir.file_len(BALLAST).unwrap(), None, "not enough free space");
     }
 }

@@ -73,14 +73,14 @@ impl FeedCommit {
 struct FeedSegment {
     reader: LogReader,
     /// The sequence number after its last operation; `None` for the newest segment.
-    end: Option<u64>,
+    end: Option<SeqNo>,
 }
 
 /// A reader of changes. Its methods must not be called concurrently.
 #[derive(Debug)]
 pub struct ChangeFeed {
     /// Everything up to this sequence number was delivered.
-    position: u64,
+    position: SeqNo,
     segment: Option<FeedSegment>,
     /// Number of manifest edits when `events` was read.
     manifest_edits: u64,
@@ -107,7 +107,7 @@ impl ChangeFeed {
                 .expected(format_args!("at most {visible}"), since));
         }
         // Events with sequence number `since` count as delivered.
-        let (position, delivered) = (since.0, (since, usize::MAX));
+        let (position, delivered) = (since, (since, usize::MAX));
         let mut feed = ChangeFeed {
             position,
             segment: None,
@@ -124,7 +124,7 @@ impl ChangeFeed {
     pub fn position(&self) -> SeqNo {
         // Of several events with one sequence number, some may not have been delivered yet.
         let left = self.events.front().map_or(SeqNo::MAX, |e| e.seq.prev());
-        left.min(SeqNo(self.position))
+        left.min(self.position)
     }
 
     /// Returns the next item, or `None` if there is none yet; does not wait.
@@ -140,7 +140,7 @@ impl ChangeFeed {
             self.refresh_events(core)?;
         }
         loop {
-            if self.events.front().is_some_and(|e| e.seq.0 <= self.position)
+            if self.events.front().is_some_and(|e| e.seq <= self.position)
                 && let Some(event) = self.events.pop_front()
             {
                 self.last_event = if event.seq == self.last_event.0 {
@@ -154,11 +154,10 @@ impl ChangeFeed {
                 return Ok(None);
             }
             let record = self.next_log_record(core)?;
-            let last = record.header.lsn + u64::from(record.header.lsn_count)
-                - u64::from(record.header.lsn_count > 0);
             if record.header.lsn_count == 0 {
                 continue;
             }
+            let last = record.header.end_seq().prev();
             // After an error the next call reads the record again.
             let commit = self.decode_commit(core, record).inspect_err(|_| self.segment = None)?;
             self.position = last;
@@ -197,8 +196,8 @@ impl ChangeFeed {
             let behind = catalog.events.iter().filter(|e| e.seq >= self.last_event.0).cloned();
             (core.manifest.last_edit(), catalog.oldest_position(), behind.collect::<VecDeque<_>>())
         });
-        if self.position < oldest.0 {
-            return Err(position_too_old_error(self.position, oldest.0 + 1));
+        if self.position < oldest {
+            return Err(position_too_old_error(self.position, oldest));
         }
         self.events = events;
         let delivered = self
@@ -216,7 +215,7 @@ impl ChangeFeed {
     /// is durable, so it exists.
     fn next_log_record(&mut self, core: &EngineCore) -> Result<LogRecord> {
         loop {
-            let next = self.position + 1;
+            let next = self.position.plus(1);
             if self.segment.as_ref().is_some_and(|s| s.end.is_some_and(|end| end <= next)) {
                 self.segment = None;
             }
@@ -227,12 +226,10 @@ impl ChangeFeed {
             source.reader.extend_to_file_end()?;
             let step = source.reader.next_record();
             match step {
-                Ok(NextLogRecord::Record(r))
-                    if r.header.lsn + u64::from(r.header.lsn_count) <= next =>
-                {
+                Ok(NextLogRecord::Record(r)) if r.header.end_seq() <= next => {
                     continue;
                 }
-                Ok(NextLogRecord::Record(r)) if r.header.lsn <= next => return Ok(r),
+                Ok(NextLogRecord::Record(r)) if r.header.first_seq() <= next => return Ok(r),
                 Ok(NextLogRecord::Record(_)) => return Err(self.missing_operation_error(next)),
                 // A segment that was the newest one when it was opened may have a successor by now.
                 _ if source.end.is_none() && !is_newest(core, &source.reader) => {}
@@ -244,7 +241,7 @@ impl ChangeFeed {
         }
     }
 
-    fn missing_operation_error(&mut self, next: u64) -> Error {
+    fn missing_operation_error(&mut self, next: SeqNo) -> Error {
         self.segment = None;
         Error::corruption(format!("operation {next} is missing in the log"))
     }
@@ -254,7 +251,7 @@ impl ChangeFeed {
     fn decode_commit(&self, core: &EngineCore, record: LogRecord) -> Result<Option<FeedCommit>> {
         let kind = record.header.kind;
         let Some(range) = ops_payload_range(kind, &record.payload)? else { return Ok(None) };
-        let first = SeqNo(record.header.lsn);
+        let first = record.header.first_seq();
         let mut ops =
             Vec::with_capacity((record.header.lsn_count as usize).min(record.payload.len()));
         let mut names = BTreeMap::new();
@@ -290,18 +287,17 @@ impl ChangeFeed {
 }
 
 /// Returns the sequence number up to which everything is durable and visible.
-fn readable_limit(core: &EngineCore) -> u64 {
+fn readable_limit(core: &EngineCore) -> SeqNo {
     if bug::is_active(Bug::FeedAheadOfSync) {
-        return core.visible_seq().0;
+        return core.visible_seq();
     }
-    core.wal.durable().min(core.visible_seq().0)
+    core.wal.durable().min(core.visible_seq())
 }
 
-fn position_too_old_error(position: u64, oldest: u64) -> Error {
+fn position_too_old_error(position: SeqNo, oldest: SeqNo) -> Error {
     let text = format!(
         "the log no longer holds the operations after {position}; the oldest position to \
-         continue from is {}; copy the column families again, or increase log_retention",
-        oldest - 1
+         continue from is {oldest}; copy the column families again, or increase log_retention"
     );
     Error::new(ErrorKind::NotFound, text)
 }
@@ -312,7 +308,7 @@ fn is_newest(core: &EngineCore, reader: &LogReader) -> bool {
 }
 
 /// Opens the segment that contains operation `next`, at its beginning.
-fn open_segment(core: &EngineCore, next: u64) -> Result<FeedSegment> {
+fn open_segment(core: &EngineCore, next: SeqNo) -> Result<FeedSegment> {
     let appender = core.wal.appender();
     let retained = core.manifest.with_catalog(|catalog| catalog.retained.clone());
     let firsts = appender.segment_first_lsns();
@@ -323,7 +319,7 @@ fn open_segment(core: &EngineCore, next: u64) -> Result<FeedSegment> {
         .iter()
         .map(|s| (s.id, s.first_lsn, Some(s.end_lsn)))
         .chain((0..firsts.len()).map(live));
-    let holds = |(_, first, end): &(FileId, u64, Option<u64>)| {
+    let holds = |(_, first, end): &(FileId, SeqNo, Option<SeqNo>)| {
         *first <= next && end.is_none_or(|end| next < end)
     };
     let oldest = retained
@@ -332,14 +328,14 @@ fn open_segment(core: &EngineCore, next: u64) -> Result<FeedSegment> {
         .or(firsts.first().map(|(_, first)| *first))
         .unwrap_or(next);
     let (id, first, end) =
-        all.rfind(holds).ok_or_else(|| position_too_old_error(next - 1, oldest))?;
+        all.rfind(holds).ok_or_else(|| position_too_old_error(next.prev(), oldest.prev()))?;
     let file = filename::file_name(id, FileKind::Wal);
     let opened = LogReader::open_while_writing(&*core.dir, &file, id, core.database_id);
     let mut reader = opened.map_err(|e| match e.kind() {
         // Removed between the lookup and the open.
-        ErrorKind::NotFound => position_too_old_error(next - 1, next + 1),
+        ErrorKind::NotFound => position_too_old_error(next.prev(), next),
         _ => e,
     })?;
-    reader.expect_lsn(first);
+    reader.expect_lsn(first.0);
     Ok(FeedSegment { reader, end })
 }

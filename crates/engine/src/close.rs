@@ -5,9 +5,9 @@
 
 use crate::engine::Engine;
 use crate::events::EngineEvent;
-use crate::manifest::{CleanClose, ManifestEdit};
+use crate::manifest::{CleanClose, ManifestEdit, NextIdsEdit};
 use perigee_base::file_header::FileKind;
-use perigee_base::{Error, ErrorKind, Result};
+use perigee_base::{Error, ErrorKind, FileId, Result, RunId};
 use perigee_file::filename;
 use perigee_file::log::RecordKind;
 use perigee_file::log::batch::EncodedRecord;
@@ -104,9 +104,13 @@ impl Engine {
         let clean = CleanClose {
             log: appender.writer.id(),
             bytes: appender.writer.offset(),
-            last_seq: appender.next_lsn - 1,
+            last_seq: appender.next_lsn.prev(),
         };
-        let next = Some((core.next_file_id.load(SeqCst), 0, core.next_run_id.load(SeqCst)));
+        let next = Some(NextIdsEdit {
+            file: Some(FileId(core.next_file_id.load(SeqCst))),
+            run: Some(RunId(core.next_run_id.load(SeqCst))),
+            ..NextIdsEdit::default()
+        });
         let unused = core.wal.spare().lock_writer().take().map(|spare| spare.id());
         let logs_removed = unused.into_iter().collect();
         let (durable, clean) = (Some(durable), Some(clean));

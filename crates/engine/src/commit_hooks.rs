@@ -15,7 +15,7 @@
 //! 4. A panic in a hook ends only that call; it is counted.
 
 use perigee_base::bug::{self, Bug};
-use perigee_base::{FamilyId, SeqNo};
+use perigee_base::{FamilyId, OpIndex, SeqNo};
 use perigee_env::sync::{Condvar, Mutex, MutexGuard};
 use perigee_file::log::BatchOp;
 use std::cell::{Cell, RefCell};
@@ -32,26 +32,21 @@ pub type CommitHook = Arc<dyn Fn(&HookEvent) + Send + Sync>;
 #[derive(Debug)]
 pub struct HookEvent {
     buffer: Arc<Vec<u8>>,
-    base_seq: u64,
-    ops: Vec<(BatchOp, SeqNo)>,
+    base_seq: SeqNo,
+    ops: Vec<(BatchOp, OpIndex)>,
     loaded: Option<u64>,
 }
 
 impl HookEvent {
     /// Creates the event of a batch whose first operation has sequence number `base`; each
     /// operation is paired with its index in the batch.
-    pub fn new(buffer: Arc<Vec<u8>>, base: u64, ops: Vec<(BatchOp, SeqNo)>) -> HookEvent {
+    pub fn new(buffer: Arc<Vec<u8>>, base: SeqNo, ops: Vec<(BatchOp, OpIndex)>) -> HookEvent {
         HookEvent { buffer, base_seq: base, ops, loaded: None }
     }
     /// Creates the event of a transaction larger than memory, which was committed under the single
     /// sequence number `base` and added `entries` entries to the column family.
     pub fn of_spilled_txn(base: SeqNo, entries: u64) -> HookEvent {
-        HookEvent {
-            buffer: Arc::default(),
-            base_seq: base.0,
-            ops: Vec::new(),
-            loaded: Some(entries),
-        }
+        HookEvent { buffer: Arc::default(), base_seq: base, ops: Vec::new(), loaded: Some(entries) }
     }
     /// Returns the number of entries if the event is of a transaction larger than memory, whose
     /// operations are not listed.
@@ -60,16 +55,16 @@ impl HookEvent {
     }
     /// Returns the sequence number of the first operation on this column family.
     pub fn first_seq(&self) -> SeqNo {
-        self.ops.first().map_or(SeqNo(self.base_seq), |(_, at)| at.plus(self.base_seq))
+        self.ops.first().map_or(self.base_seq, |(_, index)| self.base_seq.of_op(*index))
     }
     /// Returns the sequence number of the whole batch, that of its first operation: the same for
     /// each of its column families.
     pub fn batch_seq(&self) -> SeqNo {
-        SeqNo(self.base_seq)
+        self.base_seq
     }
     /// Returns every operation with its sequence number.
     pub fn operations(&self) -> impl Iterator<Item = (SeqNo, &BatchOp)> {
-        self.ops.iter().map(|(op, at)| (at.plus(self.base_seq), op))
+        self.ops.iter().map(|(op, index)| (self.base_seq.of_op(*index), op))
     }
     /// Returns the bytes that the operations point into.
     pub fn buffer(&self) -> &[u8] {

@@ -4,7 +4,7 @@
 use crate::ballast;
 use crate::commit_hooks::CommitHooks;
 use crate::dir_sync::DirSync;
-use crate::disk_space::DiskSpaceGuard;
+use crate::disk_space::{DiskReserve, DiskSpaceGuard};
 use crate::events::{self, EngineEvent};
 use crate::family::{Families, FamilyState};
 use crate::health::Health;
@@ -14,7 +14,7 @@ use crate::locks::LockManager;
 use crate::log_listener::ListenerQueue;
 use crate::logical_clock::LogicalClock;
 use crate::manifest::Manifest;
-use crate::memory_budget::{self, MemoryBudget, MemoryUsage};
+use crate::memory_budget::{self, MemoryBudget, MemoryUsage, MemtableUsage, ObjectCounts};
 use crate::obsolete_files::{ObsoleteFiles, immutable_memtable_bytes};
 use crate::open_txns::OpenTxns;
 use crate::prepared_txns::PreparedTxns;
@@ -34,7 +34,7 @@ use crate::write_throttle::WriteThrottle;
 use perigee_base::file_header::FileKind;
 use perigee_base::latency::Operation;
 use perigee_base::stats::Counters;
-use perigee_base::{Error, ErrorKind, FileId, KeyComparator, SeqNo};
+use perigee_base::{AtomicSeqNo, Bytes, Error, ErrorKind, FileId, KeyComparator, SeqNo};
 use perigee_env::sync::Mutex;
 use perigee_env::{Dir, Env};
 use perigee_file::{TableCache, filename};
@@ -110,10 +110,10 @@ pub struct EngineCore {
     /// The next run id for level 0.
     pub next_run_id: AtomicU64,
     /// Sequence number of the last visible operation.
-    pub visible_seq: AtomicU64,
+    pub visible_seq: AtomicSeqNo,
     /// Sequence number of the first operation that recovery has yet to replay: its log segment must
     /// stay. `u64::MAX` once recovery is done.
-    pub replay_position: AtomicU64,
+    pub replay_position: AtomicSeqNo,
     /// Set when jobs must stop.
     pub closing: AtomicBool,
     /// Commit hooks and their pending calls.
@@ -187,7 +187,7 @@ impl EngineCore {
     }
     /// Returns the sequence number of the last visible operation.
     pub fn visible_seq(&self) -> SeqNo {
-        SeqNo(self.visible_seq.load(Acquire))
+        self.visible_seq.load(Acquire)
     }
     /// Returns the snapshots that a rewrite must respect. `newest` is the newest sequence number
     /// that the rewrite will process; `None` if the caller only queries.
@@ -225,22 +225,26 @@ impl EngineCore {
         self.garbage_permille
             .store(wasted.saturating_mul(1000) / stored.saturating_sub(wasted).max(1), SeqCst);
         let (held, held_batch_bytes) = self.obsolete_files.tracked_memtable_bytes();
-        let (kept, batch_bytes) = (held.saturating_sub(sealed), batch_bytes + held_batch_bytes);
+        let (retained, batch_bytes) = (held.saturating_sub(sealed), batch_bytes + held_batch_bytes);
         let shared = self.shared_batches.held_bytes().saturating_sub(batch_bytes);
-        let objects =
-            memory_budget::object_bytes(families.len(), self.table_cache.open_table_count());
-        self.memory_budget.set_memtable_usage((active, sealed), (shared, kept), objects);
+        let objects = memory_budget::object_bytes(ObjectCounts {
+            families: families.len(),
+            tables: self.table_cache.open_table_count(),
+        });
+        let usage = MemtableUsage { active, sealed, shared, retained };
+        self.memory_budget.set_memtable_usage(usage, objects);
         self.rebalance_memory();
     }
     /// Returns the memory in use, by purpose.
     pub fn memory_usage(&self) -> MemoryUsage {
         let (all, filters) = (self.table_cache.resident_bytes(), self.table_cache.filter_bytes());
-        let tables = (all.saturating_sub(filters), filters);
-        self.memory_budget.usage(
-            self.table_cache.cache().used_bytes(),
-            tables,
-            self.job_memory_bytes(),
-        )
+        self.memory_budget.usage(MemoryUsage {
+            cache: self.table_cache.cache().used_bytes(),
+            indexes: all.saturating_sub(filters),
+            filters,
+            jobs: self.job_memory_bytes(),
+            ..MemoryUsage::default()
+        })
     }
     /// Sets the capacity of the block cache to what the other consumers leave.
     pub fn rebalance_memory(&self) {
@@ -285,12 +289,13 @@ impl EngineCore {
     /// Creates or recreates the ballast if there is enough free space. Must be called by one thread
     /// at a time.
     pub fn maintain_ballast(&self) {
-        let (reserve, _) = self.disk_space.status();
+        let reserve = self.disk_space.status().reserve;
         if reserve > 0 && !ballast::is_largest(&*self.dir) {
             let tables = |f: &Arc<FamilyState>| -> u64 {
                 f.tree.view().version.tables().map(|(_, _, t)| t.meta.summary.bytes).sum()
             };
-            ballast::maintain(&*self.dir, self.families.all().iter().map(tables).sum(), reserve);
+            let table_bytes = Bytes(self.families.all().iter().map(tables).sum());
+            ballast::maintain(&*self.dir, table_bytes, DiskReserve(reserve));
         }
     }
     /// Recomputes the limits derived from the column families' settings; called when column
@@ -309,7 +314,8 @@ impl EngineCore {
             flush_progress: self.flush_progress.load(Relaxed),
             level0_runs: (load & 0xffff_ffff) as usize,
             memtable_bytes_max: self.log_bytes_max.load(Relaxed) / LOG_MEMTABLES,
-            memtable_bytes: self.memory_budget.memtable_bytes(),
+            active_bytes: self.memory_budget.active_bytes(),
+            sealed_bytes: self.memory_budget.sealed_bytes(),
             memtable_share: self.memory_budget.memtable_share(),
             garbage_permille: self.garbage_permille.load(Relaxed),
             garbage_permille_max: u64::from(self.settings.space_amplification).saturating_sub(100)
@@ -322,7 +328,7 @@ impl EngineCore {
     }
     /// Syncs the log and returns the last durable sequence number; the watermark is recorded in the
     /// background.
-    pub fn sync_log(&self) -> perigee_base::Result<u64> {
+    pub fn sync_log(&self) -> perigee_base::Result<SeqNo> {
         let durable = self.wal.sync(&self.health)?;
         if self.watermark_timer.schedule(|| self.env.clock.monotonic_us()) {
             self.signal.notify();

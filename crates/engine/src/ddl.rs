@@ -5,7 +5,9 @@
 use crate::commit::{publish_up_to, sequence};
 use crate::core::EngineCore;
 use crate::family::FamilyState;
-use crate::manifest::{Catalog, CatalogFamily, FamilyEvent, FamilyEventKind, ManifestEdit};
+use crate::manifest::{
+    Catalog, CatalogFamily, FamilyEvent, FamilyEventKind, ManifestEdit, NextIdsEdit,
+};
 use crate::prepared_txns::display_gid;
 use crate::settings::FamilySettings;
 use perigee_base::bug::{self, Bug};
@@ -43,15 +45,15 @@ pub fn create_family(
         &core.health,
         &core.next_file_id,
         |catalog| {
-            let id = FamilyId(catalog.next_ids.1);
+            let id = catalog.next_ids.family;
             let version = VersionEdit { flushed_up_to: Some(seq), ..VersionEdit::default() };
             let edit = ManifestEdit {
-                next_ids: Some((0, id.0 + 1, 0)),
+                next_ids: Some(NextIdsEdit::after_family(id)),
                 families: vec![(id, name.to_owned(), settings.clone())],
                 filters: if filter.is_empty() { Vec::new() } else { vec![(id, filter)] },
                 versions: vec![(id, version)],
                 events: family_event(seq, id, FamilyEventKind::Created { name: name.to_owned() }),
-                durable_seq: Some(seq.0),
+                durable_seq: Some(seq),
                 ..ManifestEdit::default()
             };
             let tree =
@@ -132,7 +134,7 @@ pub fn rename_family(core: &EngineCore, name: &str, to: &str) -> Result<()> {
                 ManifestEdit {
                     families: vec![renamed],
                     events,
-                    durable_seq: Some(seq.0),
+                    durable_seq: Some(seq),
                     ..ManifestEdit::default()
                 },
                 (),
@@ -188,7 +190,7 @@ pub fn clear_family(core: &EngineCore, name: &str) -> Result<()> {
                 versions: vec![(family.id, version)],
                 contents_start: vec![(family.id, seq)],
                 events: family_event(seq, family.id, FamilyEventKind::Cleared),
-                durable_seq: Some(seq.0),
+                durable_seq: Some(seq),
                 ..ManifestEdit::default()
             };
             Ok((edit, family.tree.view()))
@@ -229,7 +231,7 @@ pub fn clone_family(
         &core.health,
         &core.next_file_id,
         |catalog| {
-            let (id, of) = (FamilyId(catalog.next_ids.1), catalog_entry(catalog, source.id)?);
+            let (id, of) = (catalog.next_ids.family, catalog_entry(catalog, source.id)?);
             let version = VersionEdit {
                 added: of.added_tables(),
                 vlogs_added: of.vlogs.values().cloned().collect(),
@@ -237,7 +239,7 @@ pub fn clone_family(
                 ..VersionEdit::default()
             };
             let edit = ManifestEdit {
-                next_ids: Some((0, id.0 + 1, 0)),
+                next_ids: Some(NextIdsEdit::after_family(id)),
                 families: vec![(id, name.to_owned(), of.settings.clone())],
                 versions: vec![(id, version)],
                 contents_start: vec![(id, seq)],
@@ -246,7 +248,7 @@ pub fn clone_family(
                     id,
                     FamilyEventKind::Cloned { name: name.to_owned(), source: source.id },
                 ),
-                durable_seq: Some(seq.0),
+                durable_seq: Some(seq),
                 ..ManifestEdit::default()
             };
             // Versions are installed under this same lock, so this version matches the catalog.
@@ -343,7 +345,7 @@ pub fn drop_family(core: &EngineCore, name: &str) -> Result<()> {
                 ManifestEdit {
                     dropped: vec![family.id],
                     events,
-                    durable_seq: Some(seq.0),
+                    durable_seq: Some(seq),
                     ..ManifestEdit::default()
                 },
                 (),

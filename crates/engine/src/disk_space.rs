@@ -2,12 +2,26 @@
 //! flushes, compactions and the manifest have space to work and to free more. It queries the file
 //! system periodically, and before each further write while space is short.
 
-use perigee_base::{Error, ErrorKind, Result};
+use perigee_base::{Bytes, Error, ErrorKind, Micros, Result};
 use perigee_env::Dir;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Maximum age of the last query of the free space when a write is admitted.
 const CHECK_INTERVAL_US: u64 = 200_000;
+
+/// Bytes of disk space to keep free.
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct DiskReserve(pub u64);
+
+/// The reserve and the free space, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskSpaceStatus {
+    /// Bytes to keep free.
+    pub reserve: u64,
+    /// Free bytes at the last query; `u64::MAX`: not queried yet, or unlimited.
+    pub free: u64,
+}
 
 /// The reserve and the result of the last query. Relaxed: a stale value admits at most one
 /// interval's worth of writes too many.
@@ -30,10 +44,9 @@ impl DiskSpaceGuard {
             allowance: AtomicU64::new(0),
         }
     }
-    /// Returns the reserve and the free space at the last query (`u64::MAX`: not queried yet, or
-    /// unlimited).
-    pub fn status(&self) -> (u64, u64) {
-        (self.reserve.load(Relaxed), self.free.load(Relaxed))
+    /// Returns the reserve and the free space.
+    pub fn status(&self) -> DiskSpaceStatus {
+        DiskSpaceStatus { reserve: self.reserve.load(Relaxed), free: self.free.load(Relaxed) }
     }
     /// Changes the number of bytes to keep free.
     pub fn set_reserve(&self, bytes: u64) {
@@ -47,7 +60,8 @@ impl DiskSpaceGuard {
     /// # Errors
     /// `NoSpace`: nothing was written; the same write is accepted once there is enough free space.
     /// Those of querying the file system.
-    pub fn admit(&self, dir: &dyn Dir, now_us: u64, bytes: u64) -> Result<()> {
+    pub fn admit(&self, dir: &dyn Dir, now: Micros, bytes: Bytes) -> Result<()> {
+        let (now_us, bytes) = (now.0, bytes.0);
         let reserve = self.reserve.load(Relaxed);
         if reserve == 0 {
             return Ok(());
@@ -93,17 +107,17 @@ mod tests {
         let dir = disk.open_dir(Path::new("/db"), DirOpenMode::CreateIfMissing).unwrap();
         let guard = DiskSpaceGuard::new(1000);
         disk.set_capacity(1500);
-        guard.admit(&*dir, 0, 400).unwrap();
-        let e = guard.admit(&*dir, 1, 501).unwrap_err();
+        guard.admit(&*dir, Micros(0), Bytes(400)).unwrap();
+        let e = guard.admit(&*dir, Micros(1), Bytes(501)).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::NoSpace);
         assert!(e.message().contains("1500 bytes are free"), "{e}");
         disk.set_capacity(u64::MAX);
-        guard.admit(&*dir, 2, 501).unwrap();
+        guard.admit(&*dir, Micros(2), Bytes(501)).unwrap();
         guard.set_reserve(1 << 62);
-        guard.admit(&*dir, 3, 1).unwrap();
+        guard.admit(&*dir, Micros(3), Bytes(1)).unwrap();
         disk.set_capacity(1500);
-        guard.admit(&*dir, CHECK_INTERVAL_US + 4, 1).unwrap_err();
+        guard.admit(&*dir, Micros(CHECK_INTERVAL_US + 4), Bytes(1)).unwrap_err();
         guard.set_reserve(0);
-        guard.admit(&*dir, 5, u64::MAX).unwrap();
+        guard.admit(&*dir, Micros(5), Bytes(u64::MAX)).unwrap();
     }
 }

@@ -123,7 +123,7 @@ impl Engine {
             let (core, recovery) = recover::open_read_only(env, dir, boot, settings)?;
             core.report_event(&report::open_event(&core, &recovery));
             core.listener_queue.deliver();
-            return Ok(Engine::from_parts(Arc::new(core), None, recovery, path, (closable, None)));
+            return Ok(Engine::from_parts(Arc::new(core), None, recovery, path, closable, None));
         }
         let lock = match kept.take() {
             Some(kept) if kept.is_for(path)? => kept.lock,
@@ -139,7 +139,7 @@ impl Engine {
         core.report_event(&report::open_event(&core, &recovery));
         core.listener_queue.deliver();
         let workers = jobs::start_workers(&core)?;
-        Ok(Engine::from_parts(core, Some(workers), recovery, path, (closable, Some(lock))))
+        Ok(Engine::from_parts(core, Some(workers), recovery, path, closable, Some(lock)))
     }
 
     fn from_parts(
@@ -147,7 +147,8 @@ impl Engine {
         workers: Option<Workers>,
         recovery: recover::RecoverySummary,
         path: &Path,
-        (dir, lock): (Arc<ClosableDir>, Option<Box<dyn DirLock>>),
+        dir: Arc<ClosableDir>,
+        lock: Option<Box<dyn DirLock>>,
     ) -> Engine {
         let identity = core.database_id ^ key_hash(path.as_os_str().as_encoded_bytes());
         Engine {
@@ -400,7 +401,7 @@ impl Engine {
     }
     /// Counts tombstones skipped by scans; may trigger a check whether to compact them away.
     pub fn record_skipped_tombstones(&self, tombstones: u64) {
-        self.core.counters.tombstones_passed.add(tombstones);
+        self.core.counters.tombstones_skipped.add(tombstones);
         if self.core.skipped_tombstones.add(tombstones) {
             self.core.signal.notify();
         }
@@ -498,7 +499,7 @@ impl Engine {
     pub fn clone_family(&self, source: &str, name: &str) -> Result<Arc<FamilyState>> {
         crate::ddl::check_new_family(&self.core, name)?;
         let source = self.family(source)?;
-        if !bug::is_active(Bug::CloneForgetsMemtable) {
+        if !bug::is_active(Bug::CloneOmitsMemtables) {
             self.flush(&[Arc::clone(&source)])?;
         }
         self.report_family_change(

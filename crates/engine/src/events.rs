@@ -141,18 +141,19 @@ impl Display for EngineEvent<'_> {
         match self {
             EngineEvent::Opened { recovery, options, .. } => write!(f, "{recovery}; {options}"),
             EngineEvent::JobStarted { kind, family, reason, bytes } => {
-                write!(f, "{kind} of family {family:?} ({reason}), {bytes} bytes")
+                write!(f, "{kind} of column family {family:?} ({reason}), {bytes} bytes")
             }
             EngineEvent::Flushed { family, entries, files, bytes, us } => {
                 write!(
                     f,
-                    "family {family:?}: {entries} entries to {files} tables, {bytes} bytes, {us} us"
+                    "column family {family:?}: {entries} entries to {files} tables, {bytes} bytes, \
+                     {us} us"
                 )
             }
             EngineEvent::Compacted { family, reason, from, to, files, bytes, entries, us } => {
                 write!(
                     f,
-                    "family {family:?} ({reason}): levels {from:?} to {to}, tables {} to {}, \
+                    "column family {family:?} ({reason}): levels {from:?} to {to}, tables {} to {}, \
                  bytes {} to {}, entries {} to {}, \
                  {us} us",
                     files.0, files.1, bytes.0, bytes.1, entries.0, entries.1

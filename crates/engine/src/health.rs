@@ -91,7 +91,7 @@ impl Health {
         if self.read_only.load(SeqCst) {
             return Err(Error::new(
                 ErrorKind::ReadOnly,
-                "this operation needs the log of a writable database; open it for writing",
+                "the database is open read-only, and this operation needs the log of a writable one",
             ));
         }
         Ok(())

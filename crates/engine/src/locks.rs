@@ -109,6 +109,17 @@ struct FamilyLocks {
     requests: Vec<LockRequest>,
 }
 
+/// The column family in which a lock is acquired.
+#[derive(Clone, Copy, Debug)]
+pub struct LockScope<'a> {
+    /// Its ID.
+    pub family: FamilyId,
+    /// Its name, for error messages.
+    pub name: &'a str,
+    /// Its comparator.
+    pub comparator: KeyComparator,
+}
+
 /// All locks of a database.
 #[derive(Debug, Default)]
 pub struct LockManager {
@@ -172,11 +183,13 @@ impl FamilyLocks {
     /// `before`.
     fn blockers<'a>(
         &'a self,
-        (owner, mode, target): (LockOwner, LockMode, &'a KeyOrRange),
+        owner: LockOwner,
+        mode: LockMode,
+        target: &'a KeyOrRange,
         before: &'a [LockRequest],
     ) -> impl Iterator<Item = LockOwner> + 'a {
         let upgrades = self.is_upgrade(owner, target);
-        let ignore_holders = upgrades && bug::is_active(Bug::UpgradeForgetsHolder);
+        let ignore_holders = upgrades && bug::is_active(Bug::UpgradeIgnoresHolder);
         let earlier = before.iter().filter(move |w| {
             !upgrades
                 && w.state == LockRequestState::Waiting
@@ -191,7 +204,7 @@ impl FamilyLocks {
     /// Returns the owners that the request at index `at` waits for.
     fn blockers_of_request(&self, at: usize) -> impl Iterator<Item = LockOwner> + '_ {
         let r = &self.requests[at];
-        self.blockers((r.owner, r.mode, &r.target), &self.requests[..at])
+        self.blockers(r.owner, r.mode, &r.target, &self.requests[..at])
     }
     fn insert(&mut self, held: GrantedLock, target: KeyOrRange) {
         match target {
@@ -285,12 +298,14 @@ impl LockManager {
     pub fn lock(
         &self,
         clock: &dyn Clock,
-        (family, name, comparator): (FamilyId, &str, KeyComparator),
-        (owner, mine): (LockOwner, &mut TxnLocks),
+        scope: LockScope<'_>,
+        owner: LockOwner,
+        mine: &mut TxnLocks,
         target: KeyOrRange,
         mode: LockMode,
         timeout_us: u64,
     ) -> Result<()> {
+        let LockScope { family, name, comparator } = scope;
         let mut families = self.families.lock();
         let locks = families.entry(family).or_insert_with(|| FamilyLocks::new(comparator));
         if locks.locks_overlapping(&target).any(|h| h.owner == owner && covers(h.mode, mode))
@@ -298,7 +313,7 @@ impl LockManager {
         {
             return Ok(());
         }
-        if locks.blockers((owner, mode, &target), &locks.requests).next().is_none() {
+        if locks.blockers(owner, mode, &target, &locks.requests).next().is_none() {
             locks.insert(GrantedLock { owner, mode, number: mine.lock_count }, target.clone());
             mine.lock_count += 1;
             mine.targets.push((family, target));
@@ -323,7 +338,7 @@ impl LockManager {
             let state = request_state(&families, family, &wakeup);
             let now = clock.monotonic_us();
             if state != LockRequestState::Waiting || now >= until {
-                return finish_request(families, (family, name), mine, &wakeup, target, state);
+                return finish_request(families, family, name, mine, &wakeup, target, state);
             }
             families = wakeup.wait_timeout_us(families, until - now).0;
         }
@@ -358,7 +373,7 @@ impl LockManager {
         mine.lock_count = from;
         for family in touched {
             if let Some(locks) = families.get_mut(&family) {
-                if !bug::is_active(Bug::WaiterForgotten) {
+                if !bug::is_active(Bug::WaiterNotWoken) {
                     locks.grant_requests();
                 }
                 if locks.keys.is_empty() && locks.ranges.is_empty() && locks.requests.is_empty() {
@@ -387,8 +402,10 @@ impl LockManager {
     /// Gives an owner a lock that it held before, without checking for conflicts.
     pub fn restore_lock(
         &self,
-        (family, comparator): (FamilyId, KeyComparator),
-        (owner, mine): (LockOwner, &mut TxnLocks),
+        family: FamilyId,
+        comparator: KeyComparator,
+        owner: LockOwner,
+        mine: &mut TxnLocks,
         target: KeyOrRange,
         mode: LockMode,
     ) {
@@ -426,7 +443,8 @@ fn covers_whole_target(
 /// Removes a request from the list and returns its outcome.
 fn finish_request(
     mut families: MutexGuard<'_, HashMap<FamilyId, FamilyLocks>>,
-    (family, name): (FamilyId, &str),
+    family: FamilyId,
+    name: &str,
     mine: &mut TxnLocks,
     wakeup: &Arc<Condvar>,
     target: KeyOrRange,

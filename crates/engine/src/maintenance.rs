@@ -11,6 +11,7 @@ use crate::job_control::JobKind;
 use crate::jobs::compact::{self, CompactionExtent};
 use crate::jobs::due_compactions;
 use crate::report;
+use crate::signal::SignalGeneration;
 use perigee_base::{ErrorKind, KeyComparator, Result};
 use perigee_tree::compact::pick::manual::CompactionRange;
 use std::sync::{Arc, PoisonError};
@@ -185,7 +186,7 @@ impl Engine {
     }
 
     /// Waits for a signal after `seen`, at most `POLL_US`; returns false if the time is up.
-    fn wait_for_signal(&self, seen: u64, until_us: Option<u64>) -> bool {
+    fn wait_for_signal(&self, seen: SignalGeneration, until_us: Option<u64>) -> bool {
         let now = self.core.env.clock.monotonic_us();
         let left = until_us.map_or(POLL_US, |until| until.saturating_sub(now));
         if left > 0 {

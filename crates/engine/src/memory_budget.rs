@@ -10,6 +10,7 @@
 //! process would stay above the budget, because the allocator keeps it.
 
 use perigee_base::limits::READ_AHEAD_BYTES_MAX;
+use perigee_base::{Bytes, Micros, SeqNo};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Assumed memory of a machine that does not report it.
@@ -32,9 +33,34 @@ const PARALLEL_MERGES_MAX: usize = 4;
 const RELEASE_BURST_BYTES: u64 = 64 << 20;
 const RELEASE_INTERVAL_US: u64 = 5_000_000;
 
+/// The memory budget of a database, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct MemoryLimit(pub u64);
+
 /// Returns the default budget: a quarter of the memory of the machine.
 pub fn default_budget(machine: Option<u64>) -> u64 {
     machine.unwrap_or(MACHINE_BYTES_DEFAULT) / 4
+}
+
+/// Bytes of memtables.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemtableUsage {
+    /// Active memtables.
+    pub active: u64,
+    /// Sealed memtables.
+    pub sealed: u64,
+    /// Batches shared by several column families, some of them flushed.
+    pub shared: u64,
+    /// Flushed memtables that readers or the flush job hold.
+    pub retained: u64,
+}
+
+impl MemtableUsage {
+    /// Returns the sum.
+    pub fn total(&self) -> u64 {
+        self.active + self.sealed + self.shared + self.retained
+    }
 }
 
 /// Bytes in use, by owner.
@@ -68,13 +94,13 @@ impl MemoryUsage {
     pub fn by_owner(&self) -> Vec<(&'static str, u64)> {
         vec![
             ("active memtables", self.active),
-            ("sealed memtables", self.immutable),
-            ("batches shared by families", self.shared),
+            ("immutable memtables", self.immutable),
+            ("shared batches", self.shared),
             ("memtables kept by readers", self.retained),
             ("block cache", self.cache),
             ("indexes", self.indexes),
             ("filters", self.filters),
-            ("families and tables", self.objects),
+            ("column families and tables", self.objects),
             ("flushes and compactions", self.jobs),
             ("bulk loads", self.loads),
         ]
@@ -95,8 +121,18 @@ impl MemoryUsage {
     }
 }
 
+/// The number of objects in memory.
+#[derive(Clone, Copy, Debug)]
+pub struct ObjectCounts {
+    /// Column families.
+    pub families: usize,
+    /// Open tables.
+    pub tables: usize,
+}
+
 /// Returns the bytes of column family and table objects that are not accounted for elsewhere.
-pub fn object_bytes(families: usize, tables: usize) -> u64 {
+pub fn object_bytes(count: ObjectCounts) -> u64 {
+    let ObjectCounts { families, tables } = count;
     let with_tables = families.min(tables) as u64;
     families as u64 * FAMILY_BYTES + with_tables * FIRST_TABLE_BYTES + tables as u64 * TABLE_BYTES
 }
@@ -110,14 +146,18 @@ fn usable_bytes(budget: u64) -> u64 {
 
 /// Returns the share of the memtables, active and sealed: at least an eighth of the budget, so that
 /// writes are always possible.
-pub fn memtable_share(budget: u64, owners: &MemoryUsage) -> u64 {
+pub fn memtable_share(MemoryLimit(budget): MemoryLimit, owners: &MemoryUsage) -> u64 {
     (usable_bytes(budget).saturating_sub(owners.fixed_bytes()) / 2).max(budget / 8).max(1)
 }
 
 /// Returns the capacity of the block cache, rounded down to coarse steps, so that it does not
 /// change with every write.
-pub fn block_cache_capacity(budget: u64, cache_max: u64, owners: &MemoryUsage) -> u64 {
-    let step = rebalance_step(budget);
+pub fn block_cache_capacity(
+    MemoryLimit(budget): MemoryLimit,
+    cache_max: u64,
+    owners: &MemoryUsage,
+) -> u64 {
+    let step = rebalance_step(MemoryLimit(budget));
     let others = owners.active + owners.immutable + owners.fixed_bytes();
     let left = usable_bytes(budget).saturating_sub(others.saturating_add(step));
     (left / step * step).min(cache_max)
@@ -126,76 +166,81 @@ pub fn block_cache_capacity(budget: u64, cache_max: u64, owners: &MemoryUsage) -
 /// Returns the memory pressure, 0 to 3: 0 while less than half is in use of both the budget
 /// (without the block cache, which can shrink) and the memtables' share; 1 below three quarters, 2
 /// below nine tenths, then 3.
-pub fn memory_pressure_level(budget: u64, owners: &MemoryUsage) -> u8 {
+pub fn memory_pressure_level(MemoryLimit(budget): MemoryLimit, owners: &MemoryUsage) -> u8 {
     let above = |percent: u128| {
         let over = |used: u64, of: u64| u128::from(used) * 100 >= u128::from(of.max(1)) * percent;
-        let memtables = over(owners.active + owners.immutable, memtable_share(budget, owners));
+        let memtables =
+            over(owners.active + owners.immutable, memtable_share(MemoryLimit(budget), owners));
         u8::from(memtables || over(owners.total().saturating_sub(owners.cache), budget))
     };
     above(50) + above(75) + above(90)
 }
 
 /// Returns the bytes by which usage may change before the budget is rebalanced.
-pub fn rebalance_step(budget: u64) -> u64 {
+pub fn rebalance_step(MemoryLimit(budget): MemoryLimit) -> u64 {
     (budget / 64).max(1)
 }
 
 /// Returns the buffer size of file writers.
-pub fn file_buffer_bytes(budget: u64) -> usize {
+pub fn file_buffer_bytes(MemoryLimit(budget): MemoryLimit) -> usize {
     (budget / 128).clamp(16 << 10, FILE_BUFFER_BYTES_MAX) as usize
 }
 
 /// Returns the size at which tables are cut: the memory of a table's writer grows with it (8 bytes
 /// per key) and must stay a small part of the budget.
-pub fn target_table_bytes(budget: u64, wanted: u64) -> u64 {
+pub fn target_table_bytes(MemoryLimit(budget): MemoryLimit, wanted: u64) -> u64 {
     wanted.min((budget / 8).max(64 << 10))
 }
 
-/// Returns the bytes that a job holds for inputs of `bytes` altogether: one block per source (dense
+/// Returns the bytes that a job holds for its `inputs`: one block per source (dense
 /// ones are two and a half times as large), and the read-ahead.
-pub fn job_input_bytes(sources: usize, block_bytes: u64, bytes: u64) -> u64 {
-    let ahead = (sources as u64 * READ_AHEAD_BYTES_MAX).min(bytes);
+pub fn job_input_bytes(sources: usize, block_bytes: u64, inputs: Bytes) -> u64 {
+    let ahead = (sources as u64 * READ_AHEAD_BYTES_MAX).min(inputs.0);
     sources as u64 * (block_bytes * 5 / 2) + ahead
 }
 
 /// Returns the number of parallel merges on a machine with `cores` cores: half of them, each merge
 /// holding about an eighth of a table (8 bytes per key) and its buffers, together at most an eighth
 /// of the budget. The other cores are for writers and flushes; with two cores there is one merge.
-pub fn max_parallel_merges(budget: u64, table_bytes: u64, cores: usize) -> usize {
-    let each = table_bytes / 8 + 2 * file_buffer_bytes(budget) as u64;
+pub fn max_parallel_merges(
+    MemoryLimit(budget): MemoryLimit,
+    table_bytes: u64,
+    cores: usize,
+) -> usize {
+    let each = table_bytes / 8 + 2 * file_buffer_bytes(MemoryLimit(budget)) as u64;
     let affordable = usize::try_from(budget / 8 / each.max(1)).unwrap_or(usize::MAX);
     (cores / 2).min(affordable).clamp(1, PARALLEL_MERGES_MAX)
 }
 
 /// Returns the bytes of entries that a bulk load may buffer if it requests `wanted`.
-pub fn bulk_load_bytes(budget: u64, wanted: usize) -> usize {
+pub fn bulk_load_bytes(MemoryLimit(budget): MemoryLimit, wanted: usize) -> usize {
     wanted.min(usize::try_from(budget / 8).unwrap_or(usize::MAX).max(16 << 10))
 }
 
 /// Returns the bytes that a transaction may keep in memory; the rest is spilled to files. During a
 /// spill, twice as much is in use for a moment.
-pub fn txn_memory_bytes(budget: u64) -> u64 {
+pub fn txn_memory_bytes(MemoryLimit(budget): MemoryLimit) -> u64 {
     (budget / 16).clamp(16 << 10, 64 << 20)
 }
 
 /// Returns true if freed memory should be returned to the operating system now: if the process is
 /// near or above the budget and a sixteenth of the budget was freed, or else after a burst.
 pub fn should_release_memory(
-    budget: u64,
-    freed: u64,
+    MemoryLimit(budget): MemoryLimit,
+    freed: Bytes,
     resident: Option<u64>,
-    since_us: u64,
+    since: Micros,
 ) -> bool {
     let tight = resident.is_some_and(|r| r > budget - budget / 8);
-    (tight && freed >= (budget / 16).max(1))
-        || (freed >= RELEASE_BURST_BYTES && since_us >= RELEASE_INTERVAL_US)
+    (tight && freed.0 >= (budget / 16).max(1))
+        || (freed.0 >= RELEASE_BURST_BYTES && since.0 >= RELEASE_INTERVAL_US)
 }
 
 /// The size of an active memtable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ActiveMemtable {
     /// Sequence number of its first operation.
-    pub first_seq: u64,
+    pub first_seq: SeqNo,
     /// Its bytes; 0 if it is empty.
     pub bytes: u64,
     /// Bytes of it in batches shared with other column families.
@@ -205,15 +250,15 @@ pub struct ActiveMemtable {
 /// Returns the indexes of the active memtables to seal in order to free `excess` bytes. If most
 /// bytes are in batches shared by column families, flushing one of them frees nothing: then all
 /// that hold the oldest batches are sealed, those up to sequence number `oldest(excess)`. Otherwise
-/// by size.
+/// by size. `all`: the bytes of all memtables.
 pub fn pick_memtables_to_seal(
     active: &[ActiveMemtable],
-    (sealed, shared): (u64, u64),
+    all: MemtableUsage,
     excess: u64,
-    oldest: impl FnOnce(u64) -> u64,
+    oldest: impl FnOnce(u64) -> SeqNo,
 ) -> Vec<usize> {
     let sum = |of: fn(&ActiveMemtable) -> u64| active.iter().map(of).sum::<u64>();
-    if (sum(|a| a.shared_bytes) + shared) * 2 <= sum(|a| a.bytes) + shared {
+    if (sum(|a| a.shared_bytes) + all.shared) * 2 <= sum(|a| a.bytes) + all.shared {
         return pick_largest_memtables(active, excess);
     }
     let oldest = oldest(excess);
@@ -222,7 +267,7 @@ pub fn pick_memtables_to_seal(
         .collect();
     // If no flush is pending, a reader holds the oldest batches: then by size again, once that
     // frees enough.
-    if seal.is_empty() && sealed == 0 && sum(|a| a.bytes) >= excess.saturating_mul(2) {
+    if seal.is_empty() && all.sealed == 0 && sum(|a| a.bytes) >= excess.saturating_mul(2) {
         return pick_largest_memtables(active, excess);
     }
     seal
@@ -248,7 +293,7 @@ fn pick_largest_memtables(active: &[ActiveMemtable], excess: u64) -> Vec<usize> 
 #[derive(Debug)]
 pub struct MemoryBudget {
     /// The budget.
-    pub limit: u64,
+    pub limit: MemoryLimit,
     /// Maximum capacity of the block cache.
     pub block_cache_max: u64,
     active: AtomicU64,
@@ -270,7 +315,7 @@ pub struct MemoryBudget {
 
 impl MemoryBudget {
     /// Creates the budget with nothing in use.
-    pub fn new(budget: u64, cache_max: u64) -> MemoryBudget {
+    pub fn new(budget: MemoryLimit, cache_max: u64) -> MemoryBudget {
         let share = AtomicU64::new(memtable_share(budget, &MemoryUsage::default()));
         let (active, immutable, shared, retained, objects, loads) = Default::default();
         let (balanced_active, balanced_jobs, block_cache_capacity) = Default::default();
@@ -295,38 +340,44 @@ impl MemoryBudget {
             last_release_us,
         }
     }
-    /// Returns the bytes of active and of sealed memtables.
-    pub fn memtable_bytes(&self) -> (u64, u64) {
-        (self.active.load(Relaxed), self.immutable.load(Relaxed))
+    /// Returns the bytes of active memtables.
+    pub fn active_bytes(&self) -> u64 {
+        self.active.load(Relaxed)
+    }
+    /// Returns the bytes of sealed memtables.
+    pub fn sealed_bytes(&self) -> u64 {
+        self.immutable.load(Relaxed)
+    }
+    /// Returns the bytes of memtables.
+    pub fn memtable_usage(&self) -> MemtableUsage {
+        MemtableUsage {
+            active: self.active_bytes(),
+            sealed: self.sealed_bytes(),
+            shared: self.shared.load(Relaxed),
+            retained: self.retained.load(Relaxed),
+        }
     }
     /// Returns the segment size for copies of a log that is larger than memory.
     pub fn relog_segment_bytes(&self) -> u64 {
-        (self.limit / 4).clamp(4 << 10, 16 << 20)
+        (self.limit.0 / 4).clamp(4 << 10, 16 << 20)
     }
     /// Returns the bytes of all memtables and shared batches, including those held by readers.
     pub fn total_memtable_bytes(&self) -> u64 {
-        let (active, sealed) = self.memtable_bytes();
-        active + sealed + self.shared.load(Relaxed) + self.retained.load(Relaxed)
+        self.memtable_usage().total()
     }
     /// Returns the share of the memtables.
     pub fn memtable_share(&self) -> u64 {
         self.memtable_share.load(Relaxed)
     }
-    /// Sets the recomputed bytes of memtables, of shared batches and memtables that readers hold,
-    /// and of objects.
-    pub fn set_memtable_usage(
-        &self,
-        (active, sealed): (u64, u64),
-        (shared, retained): (u64, u64),
-        objects: u64,
-    ) {
+    /// Sets the recomputed bytes of memtables and of objects.
+    pub fn set_memtable_usage(&self, usage: MemtableUsage, object_bytes: u64) {
         let swap = |at: &AtomicU64, to: u64| at.swap(to, Relaxed);
-        let before = swap(&self.active, active)
-            + swap(&self.immutable, sealed)
-            + swap(&self.shared, shared)
-            + swap(&self.retained, retained);
-        self.objects.store(objects, Relaxed);
-        self.add_freed_bytes(before.saturating_sub(active + sealed + shared + retained));
+        let before = swap(&self.active, usage.active)
+            + swap(&self.immutable, usage.sealed)
+            + swap(&self.shared, usage.shared)
+            + swap(&self.retained, usage.retained);
+        self.objects.store(object_bytes, Relaxed);
+        self.add_freed_bytes(before.saturating_sub(usage.total()));
     }
     /// Adds to the bytes of active memtables; returns true if the budget must be rebalanced.
     pub fn add_active_bytes(&self, bytes: u64) -> bool {
@@ -344,24 +395,12 @@ impl MemoryBudget {
         self.loads.fetch_add(now, Relaxed);
         self.loads.fetch_sub(std::mem::replace(before, now), Relaxed);
     }
-    /// Returns the usage of all owners: the counts kept here and those passed in.
-    pub fn usage(&self, cache: u64, (indexes, filters): (u64, u64), jobs: u64) -> MemoryUsage {
-        let (active, sealed) = self.memtable_bytes();
-        let load = |at: &AtomicU64| at.load(Relaxed);
-        let (shared, retained) = (load(&self.shared), load(&self.retained));
-        let (objects, loads) = (load(&self.objects), load(&self.loads));
-        MemoryUsage {
-            active,
-            immutable: sealed,
-            shared,
-            retained,
-            cache,
-            indexes,
-            filters,
-            objects,
-            jobs,
-            loads,
-        }
+    /// Returns the usage of all owners: memtables, objects and loads, which are counted here, and
+    /// the `others`.
+    pub fn usage(&self, others: MemoryUsage) -> MemoryUsage {
+        let MemtableUsage { active, sealed, shared, retained } = self.memtable_usage();
+        let (objects, loads) = (self.objects.load(Relaxed), self.loads.load(Relaxed));
+        MemoryUsage { active, immutable: sealed, shared, retained, objects, loads, ..others }
     }
     /// Rebalances the budget; returns the new capacity of the block cache.
     pub fn rebalance(&self, owners: &MemoryUsage) -> u64 {
@@ -378,13 +417,13 @@ impl MemoryBudget {
     /// half of the share, or if flushed ones leave a quarter of it in batches shared with others.
     pub fn bytes_to_seal(&self) -> Option<u64> {
         let (share, active, shared) =
-            (self.memtable_share(), self.memtable_bytes().0, self.shared.load(Relaxed));
+            (self.memtable_share(), self.active_bytes(), self.shared.load(Relaxed));
         let due = active >= share / 2 || shared >= (share / 4).max(1);
         (due && active + shared >= self.nothing_to_seal_below.load(Relaxed)).then_some(share / 4)
     }
     /// Records that there was nothing to seal: no need to check again before something changes.
     pub fn mark_nothing_to_seal(&self) {
-        let now = self.memtable_bytes().0 + self.shared.load(Relaxed);
+        let now = self.active_bytes() + self.shared.load(Relaxed);
         self.nothing_to_seal_below.store(now + rebalance_step(self.limit), Relaxed);
     }
     /// Clears what `mark_nothing_to_seal` recorded, after a change.
@@ -399,7 +438,7 @@ impl MemoryBudget {
     pub fn take_release_check(&self) -> bool {
         let (freed, last_check) =
             (self.freed.load(Relaxed), self.freed_at_last_check.load(Relaxed));
-        let due = freed >= last_check + (self.limit / 16).max(1);
+        let due = freed >= last_check + (self.limit.0 / 16).max(1);
         if due {
             self.freed_at_last_check.store(freed, Relaxed);
         }
@@ -409,11 +448,11 @@ impl MemoryBudget {
     /// count. `resident` is called only if something was freed.
     pub fn take_release(&self, now_us: u64, resident: impl FnOnce() -> Option<u64>) -> bool {
         let freed = self.freed.load(Relaxed);
-        if freed < (self.limit / 16).clamp(1, RELEASE_BURST_BYTES) {
+        if freed < (self.limit.0 / 16).clamp(1, RELEASE_BURST_BYTES) {
             return false;
         }
-        let since_us = now_us.saturating_sub(self.last_release_us.load(Relaxed));
-        let due = should_release_memory(self.limit, freed, resident(), since_us);
+        let since = Micros(now_us.saturating_sub(self.last_release_us.load(Relaxed)));
+        let due = should_release_memory(self.limit, Bytes(freed), resident(), since);
         if due {
             self.freed.fetch_sub(freed, Relaxed);
             self.freed_at_last_check.store(0, Relaxed);
@@ -442,10 +481,10 @@ mod tests {
                         loads: jobs,
                         ..MemoryUsage::default()
                     };
-                    let share = memtable_share(budget, &o);
+                    let share = memtable_share(MemoryLimit(budget), &o);
                     for part in 0..=10 {
                         (o.active, o.immutable) = (share / 2 * part / 10, share / 2);
-                        o.cache = block_cache_capacity(budget, u64::MAX, &o);
+                        o.cache = block_cache_capacity(MemoryLimit(budget), u64::MAX, &o);
                         assert!(o.total() <= budget, "{o:?}");
                         assert_eq!(
                             o.total(),
@@ -461,7 +500,7 @@ mod tests {
     fn block_cache_shrinks_and_grows_with_other_usage() {
         let at = |active, tables| {
             block_cache_capacity(
-                64 * MIB,
+                MemoryLimit(64 * MIB),
                 u64::MAX,
                 &MemoryUsage { active, indexes: tables, ..MemoryUsage::default() },
             )
@@ -471,7 +510,7 @@ mod tests {
         assert_eq!(at(10 * MIB + 1, 20 * MIB), 26 * MIB, "in steps");
         assert_eq!(at(30 * MIB, 40 * MIB), 0);
         assert_eq!(
-            block_cache_capacity(64 * MIB, MIB, &MemoryUsage::default()),
+            block_cache_capacity(MemoryLimit(64 * MIB), MIB, &MemoryUsage::default()),
             MIB,
             "never more than the configured maximum"
         );
@@ -480,13 +519,14 @@ mod tests {
     #[test]
     fn memtables_keep_a_minimum_share() {
         let o = MemoryUsage { filters: 100 * MIB, ..MemoryUsage::default() };
-        assert_eq!(memtable_share(64 * MIB, &o), 8 * MIB);
-        assert_eq!(memtable_share(64 * MIB, &MemoryUsage::default()), 29 * MIB);
+        assert_eq!(memtable_share(MemoryLimit(64 * MIB), &o), 8 * MIB);
+        assert_eq!(memtable_share(MemoryLimit(64 * MIB), &MemoryUsage::default()), 29 * MIB);
     }
 
     #[test]
     fn largest_memtable_is_sealed_first_then_oldest() {
-        let alone = |(first, bytes)| ActiveMemtable { first_seq: first, bytes, shared_bytes: 0 };
+        let alone =
+            |(first, bytes)| ActiveMemtable { first_seq: SeqNo(first), bytes, shared_bytes: 0 };
         let active = [(50, 10), (7, 30), (0, 0), (9, 40), (3, 30)].map(alone);
         assert_eq!(pick_largest_memtables(&active, 1), [3]);
         assert_eq!(pick_largest_memtables(&active, 41), [3, 4]);
@@ -497,32 +537,41 @@ mod tests {
 
     #[test]
     fn memtables_sharing_batches_are_sealed_together() {
-        let of =
-            |first, bytes, parts| ActiveMemtable { first_seq: first, bytes, shared_bytes: parts };
+        let of = |first, bytes, parts| ActiveMemtable {
+            first_seq: SeqNo(first),
+            bytes,
+            shared_bytes: parts,
+        };
         let active = [of(50, 10, 8), of(7, 30, 30), of(0, 0, 0), of(9, 4, 3), of(3, 9, 0)];
-        let oldest = |excess| move |requested| (requested == excess).then_some(10).unwrap();
-        assert_eq!(pick_memtables_to_seal(&active, (0, 0), 5, oldest(5)), [1, 3]);
+        let held = |sealed, shared| MemtableUsage { sealed, shared, ..MemtableUsage::default() };
+        let oldest = |excess| move |requested| (requested == excess).then_some(SeqNo(10)).unwrap();
+        assert_eq!(pick_memtables_to_seal(&active, MemtableUsage::default(), 5, oldest(5)), [1, 3]);
         assert_eq!(
-            pick_memtables_to_seal(&[of(9, 400, 3), of(3, 9, 1)], (0, 0), 5, |_| panic!()),
+            pick_memtables_to_seal(
+                &[of(9, 400, 3), of(3, 9, 1)],
+                MemtableUsage::default(),
+                5,
+                |_| panic!()
+            ),
             [0]
         );
         assert_eq!(
-            pick_memtables_to_seal(&[of(9, 400, 3), of(3, 9, 1)], (1, 500), 5, |_| 8),
+            pick_memtables_to_seal(&[of(9, 400, 3), of(3, 9, 1)], held(1, 500), 5, |_| SeqNo(8)),
             [1],
             "a small one that holds large shared batches"
         );
         assert_eq!(
-            pick_memtables_to_seal(&[of(9, 400, 3)], (1, 500), 5, |_| 8),
+            pick_memtables_to_seal(&[of(9, 400, 3)], held(1, 500), 5, |_| SeqNo(8)),
             [0; 0],
-            "sealed memtables hold the batches"
+            "immutable memtables hold the batches"
         );
         assert_eq!(
-            pick_memtables_to_seal(&[of(9, 400, 3)], (0, 500), 5, |_| 8),
+            pick_memtables_to_seal(&[of(9, 400, 3)], held(0, 500), 5, |_| SeqNo(8)),
             [0],
             "a reader holds the batches"
         );
         assert_eq!(
-            pick_memtables_to_seal(&[of(9, 4, 3)], (0, 500), 5, |_| 8),
+            pick_memtables_to_seal(&[of(9, 4, 3)], held(0, 500), 5, |_| SeqNo(8)),
             [0; 0],
             "too small to be worth a flush"
         );
@@ -530,8 +579,11 @@ mod tests {
 
     #[test]
     fn failed_seal_attempt_is_retried_after_a_change() {
-        let m = MemoryBudget::new(64 * MIB, u64::MAX);
-        m.set_memtable_usage((MIB, 0), (20 * MIB, 0), 0);
+        let m = MemoryBudget::new(MemoryLimit(64 * MIB), u64::MAX);
+        m.set_memtable_usage(
+            MemtableUsage { active: MIB, shared: 20 * MIB, ..MemtableUsage::default() },
+            0,
+        );
         assert!(m.bytes_to_seal().is_some());
         m.mark_nothing_to_seal();
         assert_eq!(m.bytes_to_seal(), None);
@@ -544,29 +596,40 @@ mod tests {
 
     #[test]
     fn sealing_starts_at_half_of_the_memtable_share() {
-        let m = MemoryBudget::new(64 * MIB, u64::MAX);
+        let m = MemoryBudget::new(MemoryLimit(64 * MIB), u64::MAX);
         assert_eq!(m.bytes_to_seal(), None);
         assert!(!m.add_active_bytes(MIB / 2));
         assert!(m.add_active_bytes(13 * MIB));
         assert_eq!(m.bytes_to_seal(), None);
         m.add_active_bytes(MIB);
         assert_eq!(m.bytes_to_seal(), Some(29 * MIB / 4));
-        assert_eq!(m.rebalance(&m.usage(0, (0, 0), 0)), 58 * MIB - 15 * MIB - MIB);
+        assert_eq!(m.rebalance(&m.usage(MemoryUsage::default())), 58 * MIB - 15 * MIB - MIB);
     }
 
     #[test]
     fn freed_memory_is_released_when_tight_or_after_bursts() {
         let due = |freed, resident, since| {
-            should_release_memory(64 * MIB, freed * MIB, Some(resident * MIB), since)
+            should_release_memory(
+                MemoryLimit(64 * MIB),
+                Bytes(freed * MIB),
+                Some(resident * MIB),
+                Micros(since),
+            )
         };
         assert!(due(4, 60, 0) && !due(3, 60, 0));
         assert!(!due(60, 50, u64::MAX), "the memory is not needed");
         assert!(due(64, 50, RELEASE_INTERVAL_US) && !due(64, 50, 0));
-        assert!(!should_release_memory(64 * MIB, 4 * MIB, None, u64::MAX));
-        let m = MemoryBudget::new(64 * MIB, u64::MAX);
-        m.set_memtable_usage((10 * MIB, 10 * MIB), (0, 0), 0);
+        assert!(!should_release_memory(
+            MemoryLimit(64 * MIB),
+            Bytes(4 * MIB),
+            None,
+            Micros(u64::MAX)
+        ));
+        let m = MemoryBudget::new(MemoryLimit(64 * MIB), u64::MAX);
+        let of = |active, sealed| MemtableUsage { active, sealed, ..MemtableUsage::default() };
+        m.set_memtable_usage(of(10 * MIB, 10 * MIB), 0);
         assert!(!m.take_release_check());
-        m.set_memtable_usage((0, 10 * MIB), (0, 0), 0);
+        m.set_memtable_usage(of(0, 10 * MIB), 0);
         assert!(m.take_release_check() && !m.take_release_check());
         assert!(!m.take_release(0, || Some(0)), "freed, but memory is not tight");
         assert!(m.take_release(0, || Some(64 * MIB)));
@@ -575,16 +638,19 @@ mod tests {
 
     #[test]
     fn finished_bulk_load_releases_its_memory() {
-        let m = MemoryBudget::new(64 * MIB, u64::MAX);
+        let m = MemoryBudget::new(MemoryLimit(64 * MIB), u64::MAX);
         let mut held = 0;
         m.set_load_bytes(&mut held, 5 * MIB);
         m.set_load_bytes(&mut held, 3 * MIB);
-        assert_eq!(m.usage(0, (0, 0), 0).loads, 3 * MIB);
+        assert_eq!(m.usage(MemoryUsage::default()).loads, 3 * MIB);
         assert!(m.is_job_memory_changed(0));
         m.set_load_bytes(&mut held, 0);
-        assert_eq!(m.usage(0, (0, 0), 0).total(), 0);
+        assert_eq!(m.usage(MemoryUsage::default()).total(), 0);
         assert_eq!(
-            (bulk_load_bytes(64 * MIB, 64 << 20), bulk_load_bytes(1 << 40, 64 << 20)),
+            (
+                bulk_load_bytes(MemoryLimit(64 * MIB), 64 << 20),
+                bulk_load_bytes(MemoryLimit(1 << 40), 64 << 20)
+            ),
             (8 << 20, 64 << 20)
         );
     }

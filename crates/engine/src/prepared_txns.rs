@@ -16,11 +16,11 @@ use crate::locks::{LockManager, LockMode, LockOwner, TxnLocks};
 use crate::read_write_sets::{KeyOrRange, KeyOrRangeRef, ReadSet};
 use crate::serializable_txns::SerializableTxn;
 use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
-use perigee_base::{Error, ErrorKind, FamilyId, KeyComparator, Result, SeqNo};
-use perigee_file::log::{BatchOps, ClaimTarget, PrepareRecord};
+use perigee_base::{AtomicSeqNo, Error, ErrorKind, FamilyId, KeyComparator, Result, SeqNo};
+use perigee_file::log::{BatchOps, ClaimTarget, PrepareHeader, PrepareRecord};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Code of the level serializable, the largest valid code.
@@ -38,7 +38,8 @@ pub fn check_isolation_code(level: u8) -> Result<()> {
 }
 
 /// Returns an error if a record does not hold as many operations as its header says.
-pub fn check_operation_count(expected: u32, found: u32) -> Result<()> {
+pub fn check_operation_count(header: &PrepareHeader<'_>, found: u32) -> Result<()> {
+    let expected = header.op_count;
     if expected != found {
         let e = Error::corruption(
             "a prepared transaction has a different number of operations than its header says",
@@ -103,11 +104,11 @@ impl GuardedKeys {
     fn find_key_in_range(
         &self,
         comparator: KeyComparator,
-        (begin, end): (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>),
+        range: Range<KeyBoundaryRef<'_>>,
     ) -> Option<KeyOrRangeRef<'_>> {
-        let at = self.keys.partition_point(|key| !begin.is_before(comparator, key));
+        let at = self.keys.partition_point(|key| !range.start.is_before(comparator, key));
         let key = KeyOrRangeRef::Key(self.keys.get(at)?);
-        key.overlaps(comparator, KeyOrRangeRef::Range(begin, end)).then_some(key)
+        key.overlaps(comparator, KeyOrRangeRef::Range(range.start, range.end)).then_some(key)
     }
     fn targets(&self) -> impl Iterator<Item = KeyOrRangeRef<'_>> {
         let keys = self.keys.iter().map(|k| KeyOrRangeRef::Key(k));
@@ -155,7 +156,7 @@ pub struct PreparedTxn {
     guards: BTreeMap<FamilyId, FamilyGuards>,
     /// Its read set, if it is serializable.
     pub serializable: Option<Arc<SerializableTxn>>,
-    lsn: AtomicU64,
+    lsn: AtomicSeqNo,
     /// The owner of its locks.
     owner: LockOwner,
     locks: Mutex<TxnLocks>,
@@ -189,7 +190,7 @@ impl PreparedTxn {
             mine.read.add(target);
             match target {
                 KeyOrRangeRef::Key(key) => reads.add_key(family, comparator, key),
-                KeyOrRangeRef::Range(begin, end) => drop(reads.add_range(family, (begin, end))),
+                KeyOrRangeRef::Range(begin, end) => drop(reads.add_range(family, begin..end)),
             }
         };
         for claim in p.claims.iter().filter(|c| c.mode == 0) {
@@ -205,7 +206,7 @@ impl PreparedTxn {
             operations += 1;
             guard(op.family, KeyOrRangeRef::of_operation(&payload, &op), true);
         }
-        check_operation_count(p.header.op_count, operations)?;
+        check_operation_count(&p.header, operations)?;
         for g in guards.values_mut() {
             g.written.normalize(g.comparator);
             g.read.normalize(g.comparator);
@@ -219,7 +220,7 @@ impl PreparedTxn {
             batch: p.ops_range,
             guards,
             serializable: serial.then(|| SerializableTxn::with_reads(SeqNo::ZERO, reads)),
-            lsn: AtomicU64::new(u64::MAX),
+            lsn: AtomicSeqNo::new(SeqNo::MAX),
             owner,
             locks: Mutex::default(),
             payload,
@@ -234,11 +235,11 @@ impl PreparedTxn {
         &self.payload[self.batch.clone()]
     }
     /// Returns the sequence number of its record.
-    pub fn lsn(&self) -> u64 {
+    pub fn lsn(&self) -> SeqNo {
         self.lsn.load(Relaxed)
     }
     /// Sets the sequence number of its record. Called in the commit section.
-    pub fn set_lsn(&self, lsn: u64) {
+    pub fn set_lsn(&self, lsn: SeqNo) {
         self.lsn.store(lsn, Relaxed);
     }
     fn txn_locks(&self) -> MutexGuard<'_, TxnLocks> {
@@ -263,7 +264,7 @@ impl PreparedTxn {
         let mut mine = std::mem::take(&mut *self.txn_locks());
         let mut take = |family, target: KeyOrRange, mode| {
             if let Some(comparator) = comparator_of(family) {
-                locks.restore_lock((family, comparator), (self.owner, &mut mine), target, mode);
+                locks.restore_lock(family, comparator, self.owner, &mut mine, target, mode);
             }
         };
         for claim in PrepareRecord::decode(&self.payload)?.claims {
@@ -439,7 +440,7 @@ impl PreparedTxns {
     /// `NotFound`; `Busy` if another thread is deciding it.
     pub fn claim_decision(&self, gid: &[u8]) -> Result<Arc<PreparedTxn>> {
         let mut inner = self.lock_state();
-        let Some(entry) = inner.by_gid.get_mut(gid).filter(|e| e.txn.lsn() != u64::MAX) else {
+        let Some(entry) = inner.by_gid.get_mut(gid).filter(|e| e.txn.lsn() != SeqNo::MAX) else {
             let text = format!(
                 "there is no prepared transaction {}: it was decided, or never prepared",
                 display_gid(gid)
@@ -463,11 +464,11 @@ impl PreparedTxns {
     pub fn all(&self) -> Vec<Arc<PreparedTxn>> {
         let inner = self.lock_state();
         let entries = inner.by_gid.values().map(|e| &e.txn);
-        entries.filter(|u| u.lsn() != u64::MAX).cloned().collect()
+        entries.filter(|u| u.lsn() != SeqNo::MAX).cloned().collect()
     }
     /// Returns the sequence number of the oldest record that must stay in the log. Called in the
     /// commit section.
-    pub fn oldest_lsn(&self) -> Option<u64> {
+    pub fn oldest_lsn(&self) -> Option<SeqNo> {
         self.all().iter().map(|u| u.lsn()).min()
     }
     /// Returns a transaction that touches the column family, if any.
@@ -513,7 +514,7 @@ impl PreparedTxns {
                     .map(|u| conflict(u, key))
             }
             KeyOrRangeRef::Range(begin, end) => sides.find_map(|(u, side)| {
-                let hit = side.find_key_in_range(comparator, (begin, end));
+                let hit = side.find_key_in_range(comparator, begin..end);
                 hit.or_else(|| side.find_overlapping_range(comparator, target))
                     .map(|t| conflict(u, t.start_key()))
             }),
@@ -530,7 +531,7 @@ impl PreparedTxn {
 
 impl PreparedTxns {
     /// Returns the bytes of all records in the log from `lsn` on. Called in the commit section.
-    pub fn log_bytes(&self, lsn: u64) -> u64 {
+    pub fn log_bytes(&self, lsn: SeqNo) -> u64 {
         if !self.has_any() {
             return 0;
         }
@@ -543,7 +544,7 @@ mod tests {
     use super::*;
     use perigee_base::key_boundary::KeyBoundaryRef;
     use perigee_file::log::prepare::encode_prepare;
-    use perigee_file::log::{Batch, PrepareHeader, PreparedClaim};
+    use perigee_file::log::{Batch, PreparedClaim};
 
     const FAMILY: FamilyId = FamilyId(0);
 
@@ -567,7 +568,7 @@ mod tests {
             encode_prepare(head, &claims, &finished.buf[finished.payload_range()]).unwrap();
         let payload = Arc::new(record.buf[record.payload_range()].to_vec());
         let made = PreparedTxn::decode(payload, &|_| Some(KeyComparator::Bytes), 1).unwrap();
-        made.set_lsn(7);
+        made.set_lsn(SeqNo(7));
         Arc::new(made)
     }
 
@@ -607,7 +608,7 @@ mod tests {
         );
         assert_eq!(
             (all.has_any(), all.oldest_lsn(), all.find_by_family(FAMILY).is_some()),
-            (true, Some(7), true)
+            (true, Some(SeqNo(7)), true)
         );
         all.remove(&one);
         assert!(!all.has_any() && !has_conflict(&all, "a", true) && !has_conflict(&all, "y", true));
@@ -658,7 +659,7 @@ mod tests {
             let by_key = match target {
                 KeyOrRangeRef::Key(key) => side.keys.iter().any(|k| k == key),
                 KeyOrRangeRef::Range(begin, end) => {
-                    side.find_key_in_range(comparator, (begin, end)).is_some()
+                    side.find_key_in_range(comparator, begin..end).is_some()
                 }
             };
             let found = by_key || side.find_overlapping_range(comparator, target).is_some();

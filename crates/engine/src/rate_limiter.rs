@@ -4,6 +4,7 @@
 //! Invariant: flushes alone stay within the rate, and so do flushes and compactions together; a
 //! compaction never makes a flush wait. (Writers wait for flushes, but not for compactions.)
 
+use perigee_base::{Bytes, Micros};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The kind of work that bytes are charged to.
@@ -30,7 +31,7 @@ impl RateLimiterBuckets {
     /// Charges `bytes` at `now_us` to buckets that fill with `rate` bytes per second; returns how
     /// many microseconds the caller must wait before it continues. A rate of 0 is no limit.
     #[must_use]
-    pub fn charge(
+    fn charge(
         self,
         now_us: u64,
         bytes: u64,
@@ -113,9 +114,9 @@ impl RateLimiter {
         };
     }
     /// Charges bytes and returns the time to wait.
-    pub fn charge(&self, now_us: u64, bytes: u64, class: RateLimitClass) -> RateLimitDebt {
+    pub fn charge(&self, now: Micros, bytes: Bytes, class: RateLimitClass) -> RateLimitDebt {
         let mut state = self.state();
-        let (after, wait_us) = state.buckets.charge(now_us, bytes, state.rate, class);
+        let (after, wait_us) = state.buckets.charge(now.0, bytes.0, state.rate, class);
         state.buckets = after;
         RateLimitDebt { wait_us, generation: state.generation }
     }
@@ -175,14 +176,17 @@ mod tests {
     #[test]
     fn setting_the_rate_clears_debt() {
         let t = RateLimiter::new(1);
-        let debt = t.charge(1_000_000, 100, RateLimitClass::Compaction);
+        let debt = t.charge(Micros(1_000_000), Bytes(100), RateLimitClass::Compaction);
         assert_eq!(debt, RateLimitDebt { wait_us: 99_900_000, generation: t.generation() });
         t.set_rate(MIB);
-        assert_eq!(t.charge(1_000_000, 100, RateLimitClass::Compaction).wait_us, 0);
+        assert_eq!(t.charge(Micros(1_000_000), Bytes(100), RateLimitClass::Compaction).wait_us, 0);
         t.set_rate(0);
-        assert_eq!(t.charge(1_000_000, u64::MAX, RateLimitClass::Flush).wait_us, 0);
+        assert_eq!(t.charge(Micros(1_000_000), Bytes(u64::MAX), RateLimitClass::Flush).wait_us, 0);
         t.set_rate(1);
         assert_ne!(debt.generation, t.generation(), "the old rate again, but not the old debt");
-        assert_eq!(t.charge(1_000_000, 100, RateLimitClass::Compaction).wait_us, 99_900_000);
+        assert_eq!(
+            t.charge(Micros(1_000_000), Bytes(100), RateLimitClass::Compaction).wait_us,
+            99_900_000
+        );
     }
 }

@@ -88,27 +88,23 @@ impl ReadSet {
         }
     }
     /// Adds a range; returns the index with which it can be widened.
-    pub fn add_range(
-        &mut self,
-        family: FamilyId,
-        (begin, end): (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>),
-    ) -> usize {
-        self.ranges.push((family, begin.to_boundary(), end.to_boundary()));
+    pub fn add_range(&mut self, family: FamilyId, range: Range<KeyBoundaryRef<'_>>) -> usize {
+        self.ranges.push((family, range.start.to_boundary(), range.end.to_boundary()));
         self.ranges.len() - 1
     }
-    /// Widens the range of a scan that has advanced, so that it includes `begin` to `end`.
+    /// Widens the range of a scan that has advanced, so that it includes `range`.
     pub fn widen_range(
         &mut self,
         index: usize,
         comparator: KeyComparator,
-        (begin, end): (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>),
+        range: Range<KeyBoundaryRef<'_>>,
     ) {
         if let Some((_, from, to)) = self.ranges.get_mut(index) {
-            if begin.cmp(comparator, from.as_ref()).is_lt() {
-                *from = begin.to_boundary();
+            if range.start.cmp(comparator, from.as_ref()).is_lt() {
+                *from = range.start.to_boundary();
             }
-            if end.cmp(comparator, to.as_ref()).is_gt() {
-                *to = end.to_boundary();
+            if range.end.cmp(comparator, to.as_ref()).is_gt() {
+                *to = range.end.to_boundary();
             }
         }
     }

@@ -1,6 +1,7 @@
 //! Statistics of the engine: plain data, collected without stopping anything.
 
 use crate::core::EngineCore;
+use crate::disk_space::DiskSpaceStatus;
 use crate::events::EngineEvent;
 use crate::family::FamilyState;
 use crate::job_control::{JobKind, RunningJob};
@@ -11,7 +12,7 @@ use crate::write_stalls::WriteStallTotals;
 use perigee_base::file_header::FileKind;
 use perigee_base::io_stats::{IoActivity, IoTotals};
 use perigee_base::latency::{HistogramSummary, Operation};
-use perigee_base::{Error, LevelNo};
+use perigee_base::{Error, LevelNo, SeqNo};
 use perigee_file::filename;
 use perigee_tree::{Run, Table, Version};
 use std::collections::BTreeSet;
@@ -25,9 +26,9 @@ pub struct EngineStatus {
     /// Column families.
     pub families: Vec<FamilyStatus>,
     /// Sequence number of the last visible operation.
-    pub last_sequence: u64,
+    pub last_sequence: SeqNo,
     /// Sequence number up to which the log is durable.
-    pub durable_sequence: u64,
+    pub durable_sequence: SeqNo,
     /// The block cache.
     pub cache: CacheStatus,
     /// Table files of all column families; files shared by clones count once.
@@ -52,12 +53,12 @@ pub struct EngineStatus {
     pub memory_budget: u64,
     /// Resident memory of the process, if known.
     pub resident_bytes: Option<u64>,
-    /// Table files open now, and the limit.
-    pub open_files: (usize, usize),
-    /// Free space to keep, and the free space at the last query.
-    pub disk_space: (u64, u64),
-    /// Log segments and their bytes.
-    pub wal_segments: (usize, u64),
+    /// Table files open now.
+    pub open_files: OpenFileStatus,
+    /// Free space.
+    pub disk_space: DiskSpaceStatus,
+    /// Log segments.
+    pub wal_segments: FileTotals,
     /// Number of the newest log segment; it grows with each.
     pub newest_wal_segment: u64,
     /// Bytes of all files.
@@ -81,16 +82,16 @@ pub struct EngineStatus {
 pub struct FamilyStatus {
     /// The column family.
     pub family: Arc<FamilyState>,
-    /// Active memtable: bytes, entries.
-    pub memtable: (u64, u64),
+    /// The active memtable.
+    pub memtable: ActiveMemtableStatus,
     /// All memtables together.
     pub memtables: MemtableStatus,
-    /// Sealed memtables: number, bytes.
-    pub immutables: (usize, u64),
+    /// Sealed memtables.
+    pub immutables: FileTotals,
     /// Levels down to the deepest non-empty one.
     pub levels: Vec<LevelStatus>,
-    /// Value logs: files, bytes, referenced bytes.
-    pub vlogs: (usize, u64, u64),
+    /// Value logs.
+    pub vlogs: VlogStatus,
     /// Bytes of keys and values committed to it since open, including those replayed by recovery.
     pub user_bytes: u64,
     /// True if a flush is running or a memtable waits for one.
@@ -99,6 +100,44 @@ pub struct FamilyStatus {
     pub compacting: bool,
     /// True if a compaction is due and none is running.
     pub compaction_due: bool,
+}
+
+/// The active memtable of a column family.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ActiveMemtableStatus {
+    /// Bytes of memory.
+    pub bytes: u64,
+    /// Entries.
+    pub entries: u64,
+}
+
+/// A number of files or memtables, and their size.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FileTotals {
+    /// Their number.
+    pub count: usize,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// The value logs of a column family.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct VlogStatus {
+    /// Number of files.
+    pub files: usize,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Bytes of them that tables reference.
+    pub referenced_bytes: u64,
+}
+
+/// The open table files.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OpenFileStatus {
+    /// Files open now.
+    pub open: usize,
+    /// Their maximum number.
+    pub limit: usize,
 }
 
 /// Contents of memtables.
@@ -227,17 +266,20 @@ pub fn open_event(core: &EngineCore, r: &recover::RecoverySummary) -> EngineEven
 
 /// Returns the number and bytes of the log segments that recovery needs, and the number of the
 /// newest. A read-only database does not write the log: it uses the lengths of the files.
-fn log_segments(core: &EngineCore) -> ((usize, u64), u64) {
+fn log_segments(core: &EngineCore) -> (FileTotals, u64) {
     if core.health.is_read_only() {
         let segments = core.manifest.with_catalog(|catalog| catalog.logs.clone());
         let length = |id| {
             core.dir.file_len(&filename::file_name(id, FileKind::Wal)).ok().flatten().unwrap_or(0)
         };
         let bytes = segments.iter().map(|(id, _)| length(*id)).sum();
-        return ((segments.len(), bytes), segments.last().map_or(0, |(id, _)| id.0));
+        let all = FileTotals { count: segments.len(), bytes };
+        return (all, segments.last().map_or(0, |(id, _)| id.0));
     }
     let appender = core.wal.appender();
-    ((appender.older_segments.len() + 1, appender.total_bytes()), appender.writer.id().0)
+    let all =
+        FileTotals { count: appender.older_segments.len() + 1, bytes: appender.total_bytes() };
+    (all, appender.writer.id().0)
 }
 
 /// Collects all statistics.
@@ -262,9 +304,9 @@ pub fn engine_status(core: &EngineCore, recovery: &recover::RecoverySummary) -> 
             core.memory_budget.limit,
             &core.memory_usage(),
         ),
-        disk_bytes: data_bytes + wal.1 + retained_bytes + manifest_bytes,
+        disk_bytes: data_bytes + wal.bytes + retained_bytes + manifest_bytes,
         families,
-        last_sequence: core.visible_seq().0,
+        last_sequence: core.visible_seq(),
         durable_sequence: core.wal.durable(),
         memory,
         io: core.counters.io.totals(),
@@ -272,12 +314,12 @@ pub fn engine_status(core: &EngineCore, recovery: &recover::RecoverySummary) -> 
         stalls: core.write_stalls.totals(),
         cache: cache_status(core),
         table_memory: core.table_cache.resident_bytes(),
-        memory_budget: core.memory_budget.limit,
+        memory_budget: core.memory_budget.limit.0,
         resident_bytes: core.env.fs.resident_bytes(),
-        open_files: (
-            core.table_cache.file_handles().open_count(),
-            core.table_cache.file_handles().limit(),
-        ),
+        open_files: OpenFileStatus {
+            open: core.table_cache.file_handles().open_count(),
+            limit: core.table_cache.file_handles().limit(),
+        },
         disk_space: core.disk_space.status(),
         wal_segments: wal,
         newest_wal_segment: wal_newest,
@@ -345,7 +387,7 @@ fn background_status(core: &EngineCore, families: &[FamilyStatus]) -> Background
     let running = |kind| jobs.iter().filter(|j| j.kind == kind).count();
     BackgroundStatus {
         flushes_running: running(JobKind::Flush),
-        immutable_memtables: families.iter().map(|f| f.immutables.0).sum(),
+        immutable_memtables: families.iter().map(|f| f.immutables.count).sum(),
         compactions_running: running(JobKind::Compaction),
         compactions_due: families.iter().filter(|f| f.compaction_due).count(),
     }
@@ -392,19 +434,25 @@ pub fn family_status(core: &EngineCore, family: Arc<FamilyState>) -> FamilyStatu
     }
     let depth = v.deepest_level().map_or(0, |l| l.index() + 1);
     FamilyStatus {
-        memtable: (view.active.bytes(), view.active.entries()),
+        memtable: ActiveMemtableStatus {
+            bytes: view.active.bytes(),
+            entries: view.active.entries(),
+        },
         memtables,
         user_bytes: family.user_bytes(),
         flushing: is_flushing(&family),
         compacting: compacting_now || (due && is_compaction_allowed(core)),
         compaction_due: due,
-        immutables: (view.immutables.len(), view.immutables.iter().map(|m| m.bytes()).sum()),
+        immutables: FileTotals {
+            count: view.immutables.len(),
+            bytes: view.immutables.iter().map(|m| m.bytes()).sum(),
+        },
         levels: (0..depth).map(|l| level_status(v, l)).collect(),
-        vlogs: (
-            v.vlogs.len(),
-            v.vlogs.values().map(|l| l.meta.bytes).sum(),
-            v.vlog_referenced_bytes().values().sum(),
-        ),
+        vlogs: VlogStatus {
+            files: v.vlogs.len(),
+            bytes: v.vlogs.values().map(|l| l.meta.bytes).sum(),
+            referenced_bytes: v.vlog_referenced_bytes().values().sum(),
+        },
         family,
     }
 }

@@ -6,7 +6,7 @@
 //! numbers from a random one. Files written meanwhile have larger numbers and wait for the next
 //! pass.
 
-use perigee_base::{Error, FileId};
+use perigee_base::{Error, FileId, Micros};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -15,11 +15,26 @@ pub const QUANTUM_BYTES: u64 = 4 << 20;
 /// Minimum pause, even if the pass is late: at most 200 MiB per second.
 pub const PAUSE_US_MIN: u64 = 20_000;
 
-/// Returns how many microseconds to wait before a quantum, so that a pass takes `interval_us`:
-/// after it, `done` of `total` bytes will have been read, the pass has taken `elapsed_us` so far,
-/// and the last quantum ended `rested_us` ago.
+/// How far a pass is before a quantum.
+#[derive(Clone, Copy, Debug)]
+pub struct ScrubPosition {
+    /// Bytes of the whole pass.
+    pub total_bytes: u64,
+    /// Bytes that will have been read after the quantum.
+    pub done_bytes: u64,
+    /// Time since the start of the pass, in microseconds.
+    pub elapsed_us: u64,
+    /// Time since the end of the last quantum, in microseconds.
+    pub rested_us: u64,
+    /// Time that the pass is to take, in microseconds.
+    pub interval_us: u64,
+}
+
+/// Returns how many microseconds to wait before a quantum, so that a pass takes its interval.
 #[must_use]
-pub fn pause_us(total: u64, done: u64, elapsed_us: u64, rested_us: u64, interval_us: u64) -> u64 {
+pub fn pause_us(at: ScrubPosition) -> u64 {
+    let ScrubPosition { total_bytes: total, done_bytes: done, elapsed_us, rested_us, interval_us } =
+        at;
     let share = u128::from(interval_us) * u128::from(done.min(total)) / u128::from(total.max(1));
     let due = u64::try_from(share).unwrap_or(u64::MAX);
     due.saturating_sub(elapsed_us).max(PAUSE_US_MIN.saturating_sub(rested_us))
@@ -30,8 +45,8 @@ pub fn pause_us(total: u64, done: u64, elapsed_us: u64, rested_us: u64, interval
 pub struct ScrubPass {
     /// Start time, monotonic microseconds.
     pub started_us: u64,
-    /// Files with this number or a larger one were written later.
-    pub file_limit: u64,
+    /// This file and later ones were written after the start.
+    pub file_limit: FileId,
     /// Number of the file at which it began.
     pub first_file: u64,
     /// Position of the last file read in cyclic order (see [`ScrubPass::position_of`]); `None`:
@@ -48,10 +63,10 @@ pub struct ScrubPass {
 impl ScrubPass {
     /// Creates a pass over the files below `limit`, starting at one chosen by `random`.
     #[must_use]
-    pub fn new(started_us: u64, limit: u64, random: u64) -> ScrubPass {
-        let first = random.checked_rem(limit).unwrap_or(0);
+    pub fn new(started: Micros, limit: FileId, random: u64) -> ScrubPass {
+        let first = random.checked_rem(limit.0).unwrap_or(0);
         ScrubPass {
-            started_us,
+            started_us: started.0,
             file_limit: limit,
             first_file: first,
             position: None,
@@ -64,13 +79,13 @@ impl ScrubPass {
     /// more.
     #[must_use]
     pub fn position_of(&self, file: FileId) -> Option<u64> {
-        if file.0 >= self.file_limit {
+        if file >= self.file_limit {
             return None;
         }
         let position = if file.0 >= self.first_file {
             file.0 - self.first_file
         } else {
-            file.0 + (self.file_limit - self.first_file)
+            file.0 + (self.file_limit.0 - self.first_file)
         };
         (self.position.is_none_or(|at| position > at)).then_some(position)
     }
@@ -127,6 +142,16 @@ impl Scrub {
 mod tests {
     use super::*;
 
+    fn pause(total: u64, done: u64, elapsed: u64, rested: u64, interval: u64) -> u64 {
+        pause_us(ScrubPosition {
+            total_bytes: total,
+            done_bytes: done,
+            elapsed_us: elapsed,
+            rested_us: rested,
+            interval_us: interval,
+        })
+    }
+
     const WEEK: u64 = 7 * 86_400_000_000;
 
     #[test]
@@ -135,7 +160,7 @@ mod tests {
             let (mut now, mut done, mut quanta) = (0, 0, 0);
             while done < total {
                 let step = QUANTUM_BYTES.min(total - done);
-                now += pause_us(total, done + step, now, 0, interval);
+                now += pause(total, done + step, now, 0, interval);
                 done += step;
                 quanta += 1;
                 now += 4000;
@@ -150,16 +175,16 @@ mod tests {
 
     #[test]
     fn late_pass_hurries_but_keeps_the_minimum_pause() {
-        assert_eq!(pause_us(100, 50, 90, 0, 100), PAUSE_US_MIN);
-        assert_eq!(pause_us(100, 50, 90, PAUSE_US_MIN, 100), 0);
-        assert_eq!(pause_us(100, 50, 10, PAUSE_US_MIN, 100), 40);
-        assert_eq!(pause_us(0, 0, 0, 0, 1), PAUSE_US_MIN, "an empty database");
-        assert_eq!(pause_us(1, u64::MAX, 0, 0, u64::MAX), u64::MAX, "no overflow");
+        assert_eq!(pause(100, 50, 90, 0, 100), PAUSE_US_MIN);
+        assert_eq!(pause(100, 50, 90, PAUSE_US_MIN, 100), 0);
+        assert_eq!(pause(100, 50, 10, PAUSE_US_MIN, 100), 40);
+        assert_eq!(pause(0, 0, 0, 0, 1), PAUSE_US_MIN, "an empty database");
+        assert_eq!(pause(1, u64::MAX, 0, 0, u64::MAX), u64::MAX, "no overflow");
     }
 
     #[test]
     fn pass_reads_each_file_once() {
-        let mut pass = ScrubPass::new(0, 10, 27);
+        let mut pass = ScrubPass::new(Micros(0), FileId(10), 27);
         let mut order = Vec::new();
         while let Some((position, id)) =
             (0..20).filter_map(|id| Some((pass.position_of(FileId(id))?, id))).min()
@@ -168,7 +193,7 @@ mod tests {
             order.push(id);
         }
         assert_eq!(order, [7, 8, 9, 0, 1, 2, 3, 4, 5, 6]);
-        assert_eq!(ScrubPass::new(0, 0, 5).position_of(FileId(0)), None);
+        assert_eq!(ScrubPass::new(Micros(0), FileId(0), 5).position_of(FileId(0)), None);
     }
 
     #[test]

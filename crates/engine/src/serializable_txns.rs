@@ -195,7 +195,7 @@ impl SerializableTxnsState {
             written.find_read_conflict(&m.reads()).map(|(family, target)| (family, target.clone()))
         };
         for m in self.active.iter().filter(|m| !Arc::ptr_eq(m, txn)) {
-            if m.read_only && younger(m) && !bug::is_active(Bug::ReadOnlyUncounted) {
+            if m.read_only && younger(m) && !bug::is_active(Bug::ReadOnlyTxnIgnored) {
                 return Err(SerializationFailure(None));
             }
             if let Some(hit) = has_read(m) {
@@ -203,7 +203,7 @@ impl SerializableTxnsState {
             }
         }
         for e in self.ended.iter().filter(|e| e.commit > txn.snapshot) {
-            if e.txn.read_only && !bug::is_active(Bug::ReadOnlyUncounted) {
+            if e.txn.read_only && !bug::is_active(Bug::ReadOnlyTxnIgnored) {
                 return Err(SerializationFailure(None));
             }
             if let Some(hit) = has_read(&e.txn) {
@@ -314,7 +314,7 @@ mod tests {
         read_key(&t, "a");
         assert!(all.commit(&t, write_set("b"), true, SeqNo(20)).is_ok());
         other.record_reads(|r| {
-            r.add_range(FamilyId(0), (KeyBoundaryRef::First, KeyBoundaryRef::Last))
+            r.add_range(FamilyId(0), KeyBoundaryRef::First..KeyBoundaryRef::Last)
         });
         assert!(all.commit(&other, write_set("z"), false, SeqNo(30)).is_err());
         read_key(&reader, "b");

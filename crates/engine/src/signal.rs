@@ -10,6 +10,11 @@ pub struct Signal {
     changed: Condvar,
 }
 
+/// Number of notifications so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct SignalGeneration(u64);
+
 impl Signal {
     /// Creates a signal without notifications.
     pub fn new() -> Signal {
@@ -22,20 +27,20 @@ impl Signal {
     }
     /// Returns the number of notifications. Read it *before* checking the state, then wait with it:
     /// no change is missed.
-    pub fn generation(&self) -> u64 {
-        *self.notifications.lock()
+    pub fn generation(&self) -> SignalGeneration {
+        SignalGeneration(*self.notifications.lock())
     }
     /// Waits for a notification after `seen`.
-    pub fn wait(&self, seen: u64) {
+    pub fn wait(&self, seen: SignalGeneration) {
         let mut count = self.notifications.lock();
-        while *count == seen {
+        while *count == seen.0 {
             count = self.changed.wait(count);
         }
     }
     /// Like [`wait`](Signal::wait), for at most `us` microseconds.
-    pub fn wait_timeout_us(&self, seen: u64, us: u64) {
+    pub fn wait_timeout_us(&self, seen: SignalGeneration, us: u64) {
         let count = self.notifications.lock();
-        if *count == seen {
+        if *count == seen.0 {
             drop(self.changed.wait_timeout_us(count, us));
         }
     }

@@ -7,8 +7,8 @@
 //! needs. It never decreases.
 
 use crate::history::{HistoryRetention, SeqNoTimeMap};
-use perigee_base::SeqNo;
 use perigee_base::bug::{self, Bug};
+use perigee_base::{AtomicSeqNo, SeqNo};
 use std::collections::BTreeMap;
 use std::sync::atomic::{
     AtomicU64,
@@ -71,9 +71,9 @@ impl SnapshotList {
     /// Takes a snapshot of the current state. Reading the watermark and entering the list is atomic
     /// with respect to [`SnapshotList::begin_rewrite`], so a job either sees the snapshot or has no
     /// newer input than it.
-    pub fn acquire(self: &Arc<Self>, visible: &AtomicU64) -> SnapshotHandle {
+    pub fn acquire(self: &Arc<Self>, visible: &AtomicSeqNo) -> SnapshotHandle {
         let mut state = self.state();
-        let seq = SeqNo(visible.load(Acquire));
+        let seq = visible.load(Acquire);
         *state.live.entry(seq).or_default() += 1;
         SnapshotHandle { list: Arc::clone(self), seq, epoch: self.epoch() }
     }
@@ -97,16 +97,21 @@ impl SnapshotList {
         self.state().oldest_readable
     }
     /// Returns what a rewrite would have to keep now.
-    pub fn live_snapshots(&self, visible: &AtomicU64, now_us: u64) -> LiveSnapshots {
+    pub fn live_snapshots(&self, visible: &AtomicSeqNo, now_us: u64) -> LiveSnapshots {
         self.collect_live(&mut self.state(), visible, now_us)
     }
     /// Returns what a rewrite of operations up to `newest` must keep, and raises the oldest
     /// readable sequence number accordingly. Call it after the inputs are fixed: from then on no
     /// new snapshot can be taken at a sequence number whose versions the rewrite may drop.
-    pub fn begin_rewrite(&self, visible: &AtomicU64, now_us: u64, newest: SeqNo) -> LiveSnapshots {
+    pub fn begin_rewrite(
+        &self,
+        visible: &AtomicSeqNo,
+        now_us: u64,
+        newest: SeqNo,
+    ) -> LiveSnapshots {
         let mut state = self.state();
         let live = self.collect_live(&mut state, visible, now_us);
-        if !bug::is_active(Bug::FloorStays) {
+        if !bug::is_active(Bug::OldestReadableNotRaised) {
             state.oldest_readable = state
                 .oldest_readable
                 .max(live.horizon.map_or(newest, |horizon| horizon.min(newest)));
@@ -116,10 +121,10 @@ impl SnapshotList {
     fn collect_live(
         &self,
         state: &mut SnapshotListState,
-        visible: &AtomicU64,
+        visible: &AtomicSeqNo,
         now_us: u64,
     ) -> LiveSnapshots {
-        let present = SeqNo(visible.load(Acquire));
+        let present = visible.load(Acquire);
         state.seq_times.record(self.history, now_us, present);
         let horizon = state.seq_times.horizon(self.history, now_us, present, state.oldest_readable);
         LiveSnapshots {

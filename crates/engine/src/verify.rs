@@ -3,7 +3,7 @@
 use crate::core::EngineCore;
 use crate::wal::LogSpan;
 use perigee_base::file_header::FileKind;
-use perigee_base::{Error, ErrorKind, FileId, Result};
+use perigee_base::{Bytes, Error, ErrorKind, FileId, Result};
 use perigee_file::filename;
 use perigee_file::log::{LogReader, NextLogRecord};
 use perigee_tree::{Version, View};
@@ -176,7 +176,7 @@ fn read_log(core: &EngineCore, file: &LogFile) -> Result<()> {
         file.kind,
         file.id,
         Some(core.database_id),
-        Some(file.end),
+        Some(Bytes(file.end)),
     )?;
     loop {
         match log.next_record()? {

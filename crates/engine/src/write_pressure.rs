@@ -19,8 +19,10 @@ pub struct PressureInputs {
     pub flush_progress: u64,
     /// Runs in level 0.
     pub level0_runs: usize,
-    /// Bytes of all active and of all sealed memtables.
-    pub memtable_bytes: (u64, u64),
+    /// Bytes of all active memtables.
+    pub active_bytes: u64,
+    /// Bytes of all sealed memtables.
+    pub sealed_bytes: u64,
     /// Size limit of the largest memtable; 0: not known.
     pub memtable_bytes_max: u64,
     /// Maximum bytes of all memtables together; 0: no limit.
@@ -48,7 +50,7 @@ impl StallReason {
     /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
-            StallReason::ImmutableMemtables => "sealed memtables",
+            StallReason::ImmutableMemtables => "immutable memtables",
             StallReason::Level0Runs => "level 0 runs",
             StallReason::Memory => "memory budget",
             StallReason::Space => "space",
@@ -137,12 +139,8 @@ pub fn write_pressure(load: PressureInputs) -> WritePressure {
 /// Returns the delay for sealed memtables and the growing one, minus the flushed part of the one
 /// being flushed. There is no delay while no other sealed memtable is waiting.
 fn immutable_memtable_delay(load: &PressureInputs) -> Option<u64> {
-    let growing = load
-        .memtable_bytes
-        .0
-        .saturating_mul(1000)
-        .checked_div(load.memtable_bytes_max)
-        .unwrap_or(0);
+    let growing =
+        load.active_bytes.saturating_mul(1000).checked_div(load.memtable_bytes_max).unwrap_or(0);
     let written = load.immutable_memtables.saturating_add(growing.min(999));
     zone_delay_us(
         written.saturating_sub(load.flush_progress.min(1000)),
@@ -154,9 +152,8 @@ fn immutable_memtable_delay(load: &PressureInputs) -> Option<u64> {
 /// Returns the delay in the last quarter of the memtables' share. There is no delay while nothing
 /// is sealed: the next commit seals.
 fn memory_delay(load: &PressureInputs) -> Option<u64> {
-    let (used, share) =
-        (load.memtable_bytes.0.saturating_add(load.memtable_bytes.1), load.memtable_share);
-    if load.memtable_bytes.1 == 0 || share == 0 {
+    let (used, share) = (load.active_bytes.saturating_add(load.sealed_bytes), load.memtable_share);
+    if load.sealed_bytes == 0 || share == 0 {
         return Some(0);
     }
     zone_delay_us(used, share / 4 * 3, share)
@@ -230,7 +227,8 @@ mod tests {
     fn memory_pressure_delays_then_stops_writes() {
         let at = |active, sealed| {
             write_pressure(PressureInputs {
-                memtable_bytes: (active, sealed),
+                active_bytes: active,
+                sealed_bytes: sealed,
                 memtable_share: 1000,
                 ..PressureInputs::default()
             })
@@ -247,7 +245,8 @@ mod tests {
             let load = PressureInputs {
                 immutable_memtables: sealed,
                 flush_progress: flushed,
-                memtable_bytes: (active, 1),
+                active_bytes: active,
+                sealed_bytes: 1,
                 memtable_bytes_max: 1000,
                 ..PressureInputs::default()
             };
@@ -272,7 +271,7 @@ mod tests {
                 let load = PressureInputs {
                     immutable_memtables: (written / FULL - done) * 1000,
                     flush_progress: flushed % FULL * 1000 / FULL,
-                    memtable_bytes: (written % FULL, 0),
+                    active_bytes: written % FULL,
                     memtable_bytes_max: FULL,
                     ..PressureInputs::default()
                 };

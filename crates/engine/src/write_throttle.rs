@@ -6,6 +6,7 @@
 //! waits for all. So a delay of three microseconds for each of many small commits does not cost a
 //! system call per commit.
 
+use perigee_base::{Bytes, Micros};
 use std::sync::{Mutex, PoisonError};
 
 /// Minimum wait: a sleep takes about this long anyway.
@@ -23,7 +24,7 @@ pub struct WriteTokenBucket {
 impl WriteTokenBucket {
     /// Charges `cost_ns` at `now_ns`; returns how long the caller must wait.
     #[must_use]
-    pub fn charge(self, now_ns: u64, cost_ns: u64) -> (WriteTokenBucket, u64) {
+    fn charge(self, now_ns: u64, cost_ns: u64) -> (WriteTokenBucket, u64) {
         let debt =
             self.paid_until_ns.saturating_sub(now_ns).saturating_add(cost_ns).min(DEBT_NS_MAX);
         (
@@ -33,20 +34,30 @@ impl WriteTokenBucket {
     }
 }
 
+/// The delay for each chunk of bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct ChunkDelay {
+    /// Size of the chunk.
+    pub chunk: Bytes,
+    /// Its delay.
+    pub delay: Micros,
+}
+
 /// The token bucket: bytes admitted above the target rate and not yet paid for. The mutex is taken
 /// only while there is a delay; no I/O while it is held.
 #[derive(Debug, Default)]
 pub struct WriteThrottle(Mutex<WriteTokenBucket>);
 
 impl WriteThrottle {
-    /// Charges `bytes` at `us` microseconds per `chunk`; returns the microseconds to wait.
-    pub fn charge(&self, now_us: u64, bytes: u64, chunk: u64, us: u64) -> u64 {
-        let cost_ns = u128::from(us) * 1000 * u128::from(bytes) / u128::from(chunk.max(1));
+    /// Charges `bytes` at the price `per_chunk`; returns how long the caller must wait.
+    pub fn charge(&self, now: Micros, bytes: Bytes, per_chunk: ChunkDelay) -> Micros {
+        let ChunkDelay { chunk, delay } = per_chunk;
+        let cost_ns = u128::from(delay.0) * 1000 * u128::from(bytes.0) / u128::from(chunk.0.max(1));
         let mut bucket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (after, wait_ns) =
-            bucket.charge(now_us.saturating_mul(1000), u64::try_from(cost_ns).unwrap_or(u64::MAX));
+            bucket.charge(now.0.saturating_mul(1000), u64::try_from(cost_ns).unwrap_or(u64::MAX));
         *bucket = after;
-        wait_ns / 1000
+        Micros(wait_ns / 1000)
     }
 }
 
@@ -63,7 +74,8 @@ mod tests {
             if now >= 10_000_000 {
                 return (bytes, longest);
             }
-            let wait = throttle.charge(now, batch, 64 << 10, 1000);
+            let per_chunk = ChunkDelay { chunk: Bytes(64 << 10), delay: Micros(1000) };
+            let wait = throttle.charge(Micros(now), Bytes(batch), per_chunk).0;
             (free[next], bytes, longest) = (now + 1 + wait, bytes + batch, longest.max(wait));
         }
     }

@@ -213,9 +213,9 @@ fn clear_until_rewritten(disk: &Arc<SimDisk>, fault_at: Option<u64>) -> (u64, u6
     calls
 }
 
-/// A clear whose edit was in place, and whose rewrite of the manifest then failed, left the family
-/// in an era that had not begun: every snapshot taken afterwards was told that the family was
-/// cleared behind it.
+/// A clear whose edit was in place, and whose rewrite of the manifest then failed, left the column
+/// family with contents that start at a future sequence number: every snapshot taken afterwards
+/// failed with the error that the column family was cleared after it.
 #[test]
 fn failed_clear_keeps_family_readable_by_snapshots() {
     let (_, done) = clear_until_rewritten(&SimDisk::new(7), None);
@@ -248,9 +248,9 @@ fn manifest_rewrite_error_clears_on_success() {
     });
 }
 
-/// A cancelled compaction that was resumed before it had told how it ended was taken for one that
-/// failed. (A seam in the scheduler lets the canceller run at that moment: with the seeded bug
-/// `ResumedIsFailure` this fails.)
+/// A cancelled compaction that was resumed before it had reported its result was treated as failed.
+/// (A hook in the scheduler runs the cancelling thread at that moment: with the seeded bug
+/// `ResumedIsFailure` this test fails.)
 #[test]
 fn compaction_resumed_at_once_is_not_a_failure() {
     let mut ran = 0;

@@ -85,7 +85,7 @@ fn prepared_txn_does_not_make_every_commit_check_log() {
     }
     let limit = 4 * MEMTABLE as usize;
     assert!(count_retention_checks(&engine, 500) < 3);
-    // Longer than the limit by itself, for as long as nobody decides it.
+    // Longer than the limit by itself until it is committed or rolled back.
     prepare_large_txn(&engine, "large", limit + 50_000);
     assert!(count_retention_checks(&engine, 200) < 4, "beside it");
     let all: Vec<_> = engine.all_families();

@@ -175,7 +175,8 @@ impl Compressor {
         let stored = if raw.is_empty() { None } else { self.try_compress(method, raw) };
         match stored {
             Some(n)
-                if n <= raw.len() - raw.len() / 8 && is_length_plausible(codec, n, raw.len()) =>
+                if n <= raw.len() - raw.len() / 8
+                    && is_length_plausible(codec, StoredBytes { raw: raw.len(), stored: n }) =>
             {
                 (codec, &self.out[..n])
             }
@@ -227,9 +228,19 @@ impl std::fmt::Debug for Compressor {
     }
 }
 
-/// Returns true if `stored` bytes can decompress to `raw` bytes. Called before memory is allocated
-/// for them.
-pub fn is_length_plausible(codec: Codec, stored: usize, raw: usize) -> bool {
+/// The length of data before and after compression, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StoredBytes {
+    /// Length of the raw form.
+    pub raw: usize,
+    /// Length as stored.
+    pub stored: usize,
+}
+
+/// Returns true if the stored bytes can decompress to the raw ones. Called before memory is
+/// allocated for them.
+pub fn is_length_plausible(codec: Codec, bytes: StoredBytes) -> bool {
+    let StoredBytes { raw, stored } = bytes;
     match codec {
         Codec::None => stored == raw,
         codec => stored < raw && raw <= stored.saturating_mul(codec.ratio_max()),
@@ -320,7 +331,10 @@ mod tests {
                 let raw: Vec<u8> = (0..len).map(|_| rng.below(noise) as u8).collect();
                 let (codec, stored) = c.compress(how, &raw);
                 assert!(
-                    is_length_plausible(codec, stored.len(), raw.len()),
+                    is_length_plausible(
+                        codec,
+                        StoredBytes { raw: raw.len(), stored: stored.len() }
+                    ),
                     "{len} {noise} {how:?}"
                 );
                 assert!(codec == how.codec() || codec == Codec::None);
@@ -369,7 +383,11 @@ mod tests {
             let mut c = Compressor::new();
             let (codec, stored) = c.compress(how, &chunk);
             assert!(
-                codec == how.codec() && is_length_plausible(codec, stored.len(), chunk.len()),
+                codec == how.codec()
+                    && is_length_plausible(
+                        codec,
+                        StoredBytes { raw: chunk.len(), stored: stored.len() }
+                    ),
                 "{how:?}"
             );
         }

@@ -14,7 +14,7 @@ use crate::key_prefix::{self, KeyPrefixIndex};
 use crate::learned_index::LearnedIndex;
 use perigee_base::bug::{self, Bug};
 use perigee_base::codec::{Decoder, put_varint};
-use perigee_base::{EntryKind, Error, KeyComparator, KeyRef, Result, SeqNo};
+use perigee_base::{BlockHandle, EntryKind, Error, KeyComparator, KeyRef, Result, SeqNo};
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -216,10 +216,11 @@ impl IndexReader {
         }
     }
 
-    /// Returns offset and frame length of data block `i`.
+    /// Returns the handle of data block `i`.
     #[inline]
-    pub fn block_handle(&self, i: usize) -> (u64, u64) {
-        (self.block_offsets[i], self.block_offsets[i + 1] - self.block_offsets[i])
+    pub fn block_handle(&self, i: usize) -> BlockHandle {
+        let offset = self.block_offsets[i];
+        BlockHandle { offset, len: self.block_offsets[i + 1] - offset }
     }
     fn index_block(&self) -> &TableBlock {
         self.index_block.as_ref().expect("an index without data blocks has no separators")
@@ -398,7 +399,10 @@ mod tests {
             IndexReader::decode(out, 72..300, KeyComparator::Bytes)
         };
         let good = build(&[100, 128]).unwrap();
-        assert_eq!((good.block_handle(0), good.block_handle(1)), ((72, 100), (172, 128)));
+        assert_eq!(
+            (good.block_handle(0), good.block_handle(1)),
+            (BlockHandle { offset: 72, len: 100 }, BlockHandle { offset: 172, len: 128 })
+        );
         for bad in [&[100, 127][..], &[100, 129], &[300], &[10, 218], &[u64::MAX], &[u64::MAX, 229]]
         {
             assert!(build(bad).is_err(), "{bad:?}");

@@ -269,10 +269,10 @@ impl RangeTombstones {
     /// Removes the tombstones whose sequence numbers lie in `removed`, which is ascending and
     /// disjoint.
     #[must_use]
-    pub fn without_seqs(&self, removed: &[std::ops::Range<u64>]) -> RangeTombstones {
+    pub fn without_seqs(&self, removed: &[std::ops::Range<SeqNo>]) -> RangeTombstones {
         let is_kept = |seq: &SeqNo| {
-            let at = removed.partition_point(|r| r.end <= seq.0);
-            !removed.get(at).is_some_and(|r| r.contains(&seq.0))
+            let at = removed.partition_point(|r| r.end <= *seq);
+            !removed.get(at).is_some_and(|r| r.contains(seq))
         };
         let one = |f: &Arc<RangeTombstoneFragment>| {
             let seqs: Vec<SeqNo> = f.seqs.iter().copied().filter(is_kept).collect();

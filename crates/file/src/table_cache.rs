@@ -12,7 +12,7 @@ use crate::klog::{KlogOptions, KlogReader, KlogSummary, KlogWriter};
 use crate::table_file_writer::BUFFER_BYTES;
 use crate::vlog::{VlogReader, VlogWriter};
 use perigee_base::stats::Counters;
-use perigee_base::{Error, FileId, KeyComparator, Result};
+use perigee_base::{Bytes, Error, FileId, KeyComparator, Result};
 use perigee_env::Dir;
 use perigee_env::fs::open_file_limiter::OpenFileLimiter;
 use std::collections::BTreeMap;
@@ -87,7 +87,14 @@ impl TableCache {
     pub fn klog_reader(&self, id: FileId, bytes: u64) -> Result<Arc<KlogReader>> {
         let (reader, new) = get_or_open(&self.klogs, id, || {
             let (cache, counters) = (self.cache.clone(), self.counters.clone());
-            KlogReader::open_cached(&self.file_handles, id, self.database, bytes, cache, counters)
+            KlogReader::open_cached(
+                &self.file_handles,
+                id,
+                self.database,
+                Bytes(bytes),
+                cache,
+                counters,
+            )
         })?;
         if new {
             self.klog_memory_bytes.fetch_add(reader.memory_bytes(), Relaxed);
@@ -104,7 +111,7 @@ impl TableCache {
                 &self.file_handles,
                 id,
                 self.database,
-                bytes,
+                Bytes(bytes),
                 self.counters.clone(),
             )
         };
@@ -122,12 +129,12 @@ impl TableCache {
         comparator: KeyComparator,
         cause: Error,
     ) -> Result<KlogReader> {
-        let shared = (self.cache.clone(), self.counters.clone());
-        KlogReader::placeholder((id, self.database), summary, comparator, cause, shared)
+        let (cache, counters) = (self.cache.clone(), self.counters.clone());
+        KlogReader::placeholder(id, self.database, summary, comparator, cause, cache, counters)
     }
     /// Builds a reader for a vlog that could not be opened: every read fails with `cause`.
     pub fn placeholder_vlog(&self, id: FileId, bytes: u64, cause: Error) -> VlogReader {
-        VlogReader::placeholder(id, self.database, bytes, cause, self.counters.clone())
+        VlogReader::placeholder(id, self.database, Bytes(bytes), cause, self.counters.clone())
     }
 
     /// Creates a klog writer; `options.database` is overwritten.

@@ -5,7 +5,7 @@ use crate::filename::file_name;
 use crate::handle_cache::{FileHandleCache, PinnedFile};
 use perigee_base::checksum::FileChecksum;
 use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
-use perigee_base::{Error, ErrorKind, FileId, Result};
+use perigee_base::{BlockHandle, Error, ErrorKind, FileId, Result};
 use perigee_env::{Dir, RandomAccessFile};
 use std::sync::Arc;
 
@@ -116,28 +116,29 @@ impl TableFileReader {
 
     /// Reads the header and checks its kind, file number and database id.
     pub fn read_header(&self, kind: FileKind, database: u64) -> Result<FileHeader> {
-        let raw = self.read(0, HEADER_BYTES as u64)?;
+        let raw = self.read(BlockHandle { offset: 0, len: HEADER_BYTES as u64 })?;
         FileHeader::decode(&raw, kind, Some(self.id), Some(database))
             .map_err(|e| self.error_at(0, e))
     }
 
     /// Hints that these bytes will be read soon. Errors are ignored.
-    pub fn will_need(&self, offset: u64, len: u64) {
+    pub fn will_need(&self, handle: BlockHandle) {
         let _ = self.with_file(|file| {
-            file.prefetch(offset, len);
+            file.prefetch(handle.offset..handle.end());
             Ok(())
         });
     }
 
-    /// Reads `len` bytes at `offset`. Memory is allocated only after the range was checked.
-    pub fn read(&self, offset: u64, len: u64) -> Result<Vec<u8>> {
+    /// Reads these bytes. Memory is allocated only after the range was checked.
+    pub fn read(&self, handle: BlockHandle) -> Result<Vec<u8>> {
         let mut buf = Vec::new();
-        self.read_into(offset, len, &mut buf)?;
+        self.read_into(handle, &mut buf)?;
         Ok(buf)
     }
 
     /// Fails unless the range lies within the file. Called before memory is allocated for it.
-    fn check_range(&self, offset: u64, len: u64) -> Result<()> {
+    fn check_range(&self, handle: BlockHandle) -> Result<()> {
+        let BlockHandle { offset, len } = handle;
         if offset.checked_add(len).is_none_or(|end| end > self.bytes) {
             return Err(self.error_at(
                 offset,
@@ -152,16 +153,16 @@ impl TableFileReader {
 
     /// Fills `buf` with the bytes at `offset`.
     pub fn fill(&self, offset: u64, buf: &mut [u8]) -> Result<()> {
-        self.check_range(offset, buf.len() as u64)?;
+        self.check_range(BlockHandle { offset, len: buf.len() as u64 })?;
         self.with_file(|file| file.read_exact_at(buf, offset)).map_err(|e| self.error_at(offset, e))
     }
 
-    /// Reads `len` bytes at `offset` and appends them to `buf`.
-    pub fn read_into(&self, offset: u64, len: u64, buf: &mut Vec<u8>) -> Result<()> {
-        self.check_range(offset, len)?;
+    /// Reads these bytes and appends them to `buf`.
+    pub fn read_into(&self, handle: BlockHandle, buf: &mut Vec<u8>) -> Result<()> {
+        self.check_range(handle)?;
         let start = buf.len();
-        try_extend_zeroed(buf, len as usize)?;
-        self.fill(offset, &mut buf[start..])
+        try_extend_zeroed(buf, handle.len as usize)?;
+        self.fill(handle.offset, &mut buf[start..])
     }
 
     /// Starts a sequential scan of the whole file. `pace` is called with the current offset; it may
@@ -210,7 +211,7 @@ impl TableFileScan<'_> {
 
     /// Returns the next `len` bytes.
     pub fn next_part(&mut self, len: u64) -> Result<&[u8]> {
-        self.input.check_range(self.offset, len)?;
+        self.input.check_range(BlockHandle { offset: self.offset, len })?;
         if self.buffer_start + (self.buffer.len() as u64) < self.offset + len {
             // A read error further ahead must be reported for the part that it affects.
             let ahead = len.max(SCAN_READ_BYTES).min(self.input.bytes - self.offset);

@@ -4,7 +4,7 @@
 use crate::filename::file_name;
 use perigee_base::bug::{self, Bug};
 use perigee_base::checksum::FileChecksum;
-use perigee_base::file_header::{FileHeader, FileKind};
+use perigee_base::file_header::FileHeader;
 use perigee_base::{Error, FileId, Result};
 use perigee_env::{Dir, WritableFile};
 use std::sync::Arc;
@@ -130,9 +130,4 @@ impl TableFileWriter {
         }
         Ok((self.appended_bytes, self.checksum.finish()))
     }
-}
-
-/// Builds the header of a table file.
-pub(crate) fn table_header(kind: FileKind, database: u64, file: FileId, a: u64) -> FileHeader {
-    FileHeader { kind, database, file, a, b: 0 }
 }

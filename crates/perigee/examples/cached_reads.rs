@@ -1,10 +1,10 @@
-//! What a get costs whose data is all in memory. `cargo run --profile perf -p perigee --example
-//! hits [ENTRIES [GETS [WHAT]]]`
+//! Benchmarks gets of data that is completely in memory: `cargo run --profile perf -p perigee
+//! --example cached_reads -- [ENTRIES [GETS [WHAT]]]`
 //!
-//! 16-byte keys, 100-byte values, a cache that holds everything, flushed and settled; then random
-//! gets of keys that are there (copied, pinned, into a buffer), of keys that are not, and of a few
-//! hot keys, on 1, 2 and 8 threads. CPU time of the process for each get: on a shared machine the
-//! only figure worth reading.
+//! 16-byte keys, 100-byte values, and a cache larger than the data. After a flush, once background
+//! work is idle, random gets of existing keys (copied, pinned, into a buffer), of missing keys, and
+//! of 64 hot keys, on 1, 2 and 8 threads. Prints the CPU time per get, which on a shared machine is
+//! the only reliable figure. WHAT selects one measurement.
 
 mod common;
 
@@ -12,13 +12,13 @@ use common::{key, value};
 use perigee::{Db, Durability, Options, WriteBatch};
 use std::hint::black_box;
 
-/// Runs `work` for numbers from a generator on so many threads; what each costs.
+/// Runs `work` with pseudo-random numbers on `threads` threads; prints the CPU time per call.
 fn measure(what: &str, threads: u64, gets: u64, work: impl Fn(u64) + Sync) {
     if std::env::args().nth(3).is_some_and(|only| only != what) {
         return;
     }
     let each = gets / threads;
-    let spent: u64 = std::thread::scope(|s| {
+    let cpu_ns: u64 = std::thread::scope(|s| {
         let run = |t: u64| {
             let mut x = t + 1;
             let start = thread_cpu_ns();
@@ -33,11 +33,11 @@ fn measure(what: &str, threads: u64, gets: u64, work: impl Fn(u64) + Sync) {
     });
     println!(
         "{what:<12} {threads} threads {:>7.0} ns CPU each",
-        spent as f64 / (each * threads) as f64
+        cpu_ns as f64 / (each * threads) as f64
     );
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread in nanoseconds.
 fn thread_cpu_ns() -> u64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     text.split(' ').next().and_then(|f| f.parse().ok()).unwrap_or(0)
@@ -46,7 +46,7 @@ fn thread_cpu_ns() -> u64 {
 fn main() -> perigee::Result<()> {
     let argument = |n: usize| std::env::args().nth(n).and_then(|a| a.parse::<u64>().ok());
     let (n, gets) = (argument(1).unwrap_or(1_000_000), argument(2).unwrap_or(2_000_000));
-    let dir = std::env::temp_dir().join(format!("perigee-hits-{}", std::process::id()));
+    let dir = std::env::temp_dir().join(format!("perigee-cached-reads-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
     let options = Options::new()
         .durability(Durability::None)

@@ -1,11 +1,11 @@
-//! What a commit costs: `cargo run --profile perf -p perigee --example commits -- [THREADS] [BATCH]
+//! Benchmarks commits: `cargo run --profile perf -p perigee --example commits -- [THREADS] [BATCH]
 //! [OPERATIONS] [none|interval|full] [DIR] [timeline] [MIB] [VALUE_BYTES]`
 //!
-//! 16-byte keys in random order, values of 100 bytes (or VALUE_BYTES) of which half are random.
-//! Prints throughput, CPU time of an operation (all threads), and how long a commit took: median,
-//! 99th and 99.9th percentile, the longest; then what held writers up. With `timeline` (else `-`)
-//! also the operations of every tenth of a second; with MIB (0: no limit), background work moves so
-//! many MiB a second at most, so that writers have to wait for it.
+//! 16-byte keys in random order; values of 100 bytes (or VALUE_BYTES), half of them random. Prints
+//! throughput, CPU time per operation (all threads), commit latency (p50, p99, p99.9, maximum), and
+//! the time that writers were stalled. With `timeline` (otherwise `-`) also prints the throughput
+//! of every 100 ms. MIB limits background work to this many MiB per second (0: no limit), so that
+//! writers are stalled.
 
 mod common;
 
@@ -14,19 +14,19 @@ use perigee::{Db, Durability, Options, WriteBatch};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// A value of so many bytes.
+/// Returns a value of `bytes` bytes.
 fn value_of(i: u64, bytes: usize) -> Vec<u8> {
     let mut v = Vec::with_capacity(bytes + 100);
-    let mut part = i;
+    let mut seed = i;
     while v.len() < bytes {
-        v.extend_from_slice(&value(part));
-        part = part.wrapping_mul(6364136223846793005).wrapping_add(i);
+        v.extend_from_slice(&value(seed));
+        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(i);
     }
     v.truncate(bytes);
     v
 }
 
-/// One thread's part: every commit's time in nanoseconds.
+/// Writes the keys of one thread; returns the latency of every commit in nanoseconds.
 fn write(
     db: &Db,
     range: std::ops::Range<u64>,
@@ -34,7 +34,7 @@ fn write(
     done: &AtomicU64,
 ) -> perigee::Result<Vec<u64>> {
     let family = db.default_family();
-    let mut took = Vec::with_capacity(((range.end - range.start) / batch) as usize + 1);
+    let mut latencies = Vec::with_capacity(((range.end - range.start) / batch) as usize + 1);
     let mut at = range.start;
     while at < range.end {
         let end = (at + batch).min(range.end);
@@ -46,11 +46,11 @@ fn write(
             (at..end).try_for_each(|i| ops.put(&family, key(i), value_of(i, bytes)))?;
             db.write(ops)?;
         }
-        took.push(start.elapsed().as_nanos() as u64);
+        latencies.push(start.elapsed().as_nanos() as u64);
         done.fetch_add(end - at, Relaxed);
         at = end;
     }
-    Ok(took)
+    Ok(latencies)
 }
 
 fn main() -> perigee::Result<()> {
@@ -69,48 +69,50 @@ fn main() -> perigee::Result<()> {
     if let Some(mib) = args.get(6).and_then(|a| a.parse::<u64>().ok()).filter(|mib| *mib > 0) {
         db.set_background_rate(Some(mib << 20));
     }
-    let (done, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let (start, cpu) = (Instant::now(), cpu_s());
-    let (mut took, seconds) = std::thread::scope(|scope| -> perigee::Result<(Vec<u64>, f64)> {
-        let parts: Vec<_> = (0..threads)
-            .map(|t| {
-                let range = n * t / threads..n * (t + 1) / threads;
-                scope.spawn(|| write(&db, range, (batch, bytes), &done))
-            })
-            .collect();
-        if args.get(5).is_some_and(|a| a == "timeline") {
-            scope.spawn(|| {
-                let mut before = 0;
-                while !over.load(Relaxed) {
-                    std::thread::sleep(Duration::from_millis(100));
-                    let now = done.load(Relaxed);
-                    print!("{} ", (now - before) / 100);
-                    before = now;
-                }
-                println!("thousand operations a second, each tenth of one");
-            });
-        }
-        let mut all = Vec::new();
-        for part in parts {
-            all.extend(part.join().expect("a writer does not panic")?);
-        }
-        over.store(true, Relaxed);
-        Ok((all, start.elapsed().as_secs_f64()))
-    })?;
-    let front = cpu_s() - cpu;
+    let (mut latencies, seconds) =
+        std::thread::scope(|scope| -> perigee::Result<(Vec<u64>, f64)> {
+            let writers: Vec<_> = (0..threads)
+                .map(|t| {
+                    let range = n * t / threads..n * (t + 1) / threads;
+                    scope.spawn(|| write(&db, range, (batch, bytes), &done))
+                })
+                .collect();
+            if args.get(5).is_some_and(|a| a == "timeline") {
+                scope.spawn(|| {
+                    let mut before = 0;
+                    while !stop.load(Relaxed) {
+                        std::thread::sleep(Duration::from_millis(100));
+                        let now = done.load(Relaxed);
+                        print!("{} ", (now - before) / 100);
+                        before = now;
+                    }
+                    println!("(thousand operations per second, every 100 ms)");
+                });
+            }
+            let mut all = Vec::new();
+            for writer in writers {
+                all.extend(writer.join().expect("a writer does not panic")?);
+            }
+            stop.store(true, Relaxed);
+            Ok((all, start.elapsed().as_secs_f64()))
+        })?;
+    let writing = cpu_s() - cpu;
     db.set_background_rate(None);
     db.flush()?;
     db.wait_idle()?;
     let all = cpu_s() - cpu;
-    took.sort_unstable();
-    let at = |permille: usize| took[(took.len() - 1) * permille / 1000] as f64 / 1000.0;
+    latencies.sort_unstable();
+    let at = |permille: usize| latencies[(latencies.len() - 1) * permille / 1000] as f64 / 1000.0;
     let s = db.stats();
     let counter = |name: &str| s.counters.iter().find(|(n, _)| *n == name).map_or(0, |(_, v)| *v);
     println!(
-        "threads {threads} batch {batch}: {:.0} thousand/s, CPU {:.2} us ({:.2} with flushes and compactions settled), commit us p50 {:.1} p99 {:.1} \
-         p99.9 {:.1} max {:.0}; delayed {} ms, stopped {} ms, syncs {}",
+        "threads {threads} batch {batch}: {:.0} thousand/s, CPU {:.2} us ({:.2} with all flushes \
+         and compactions), commit us p50 {:.1} p99 {:.1} p99.9 {:.1} max {:.0}; delayed {} ms, \
+         stopped {} ms, syncs {}",
         n as f64 / seconds / 1e3,
-        front * 1e6 / n as f64,
+        writing * 1e6 / n as f64,
         all * 1e6 / n as f64,
         at(500),
         at(990),

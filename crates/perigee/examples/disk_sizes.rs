@@ -1,11 +1,16 @@
-//! Where the bytes of a database are, and what reading them costs: `cargo run --profile perf -p
-//! perigee --example sizes [ENTRIES] [CACHE_MIB] [SET]...`
+//! Measures the size of each part of the table files, and the cost of reads: `cargo run --profile
+//! perf -p perigee --example disk_sizes -- [ENTRIES] [CACHE_MIB] [SET]...`
 //!
-//! A set is `ascending` or `swapped` (a counter of 16 bytes, byte-swapped or not, with values of
-//! 100 bytes that are a ramp), `ramp` or `half` (keys of 16 random bytes; a ramp, or 50 random
-//! bytes of 100), or a file of records: u32 length of the key, u32 of the value, little-endian,
-//! key, value. Loaded in the order of numbers, or shuffled from a file; settled; read; compacted;
-//! read again. One thread, CPU microseconds of the process.
+//! A set is one of:
+//! - `ascending` or `swapped`: keys are a 16-byte counter, byte-swapped or not; 100-byte values are
+//!   an ascending byte sequence.
+//! - `ramp` or `half`: keys are 16 random bytes; 100-byte values are an ascending byte sequence, or
+//!   half random.
+//! - a file of records: key length (u32), value length (u32), key, value; little-endian.
+//!
+//! Entries are loaded in the order of their numbers, or shuffled if they come from a file. Reads
+//! are measured when background work is idle, and again after a compaction. One thread; prints the
+//! CPU time of the process in microseconds per operation.
 
 mod common;
 
@@ -20,16 +25,16 @@ use std::path::Path;
 
 type AnyResult<T> = Result<T, Box<dyn std::error::Error>>;
 
-/// Bytes of the tables of a database.
+/// Sizes of the parts of all table files.
 #[derive(Default)]
 struct SizeBreakdown {
     files: u64,
     bytes: u64,
     blocks: u64,
     entries: u64,
-    /// Raw bytes of data blocks: heads and columns, keys (the shared parts once), values.
+    /// Uncompressed bytes of data blocks: headers and columns, keys (shared prefixes once), values.
     raw: [u64; 3],
-    /// Their stored bytes, without and with frames; filters, indexes, properties.
+    /// Stored bytes of data blocks without frames; then of filters, indexes and properties.
     stored: u64,
     rest: [u64; 3],
     codecs: [u64; 4],
@@ -41,10 +46,10 @@ impl SizeBreakdown {
         let footer = Footer::decode(&bytes[end..], id, end as u64)?;
         self.files += 1;
         self.bytes += bytes.len() as u64;
-        for (sum, place) in
+        for (sum, handle) in
             self.rest.iter_mut().zip([footer.filter, footer.index, footer.properties])
         {
-            *sum += place.1;
+            *sum += handle.len;
         }
         let mut at = HEADER_BYTES;
         while (at as u64) < footer.data_range().end {
@@ -56,8 +61,8 @@ impl SizeBreakdown {
             let suffixes: usize = (0..block.len()).map(|i| block.suffix(i).len()).sum();
             let values: usize = (0..block.len()).map(|i| block.raw_value(i).len()).sum();
             let keys = block.prefix().len() + suffixes;
-            let heads = frame.raw_bytes - keys - values;
-            self.raw.iter_mut().zip([heads, keys, values]).for_each(|(sum, n)| *sum += n as u64);
+            let headers = frame.raw_bytes - keys - values;
+            self.raw.iter_mut().zip([headers, keys, values]).for_each(|(sum, n)| *sum += n as u64);
             self.blocks += 1;
             self.entries += block.len() as u64;
             at += length;
@@ -66,26 +71,26 @@ impl SizeBreakdown {
     }
 
     fn from_dir(dir: &Path) -> AnyResult<SizeBreakdown> {
-        let mut parts = SizeBreakdown::default();
+        let mut sizes = SizeBreakdown::default();
         for entry in std::fs::read_dir(dir)? {
             let entry = entry?;
             let name = entry.file_name();
             if let Some((id, FileKind::Klog)) =
                 perigee_file::filename::parse_file_name(&name.to_string_lossy())
             {
-                parts.add(id, &std::fs::read(entry.path())?)?;
+                sizes.add(id, &std::fs::read(entry.path())?)?;
             }
         }
-        Ok(parts)
+        Ok(sizes)
     }
 
     fn print(&self) {
         let each = |n: u64| n as f64 / self.entries.max(1) as f64;
-        let heads = self.files * (HEADER_BYTES + FOOTER_BYTES) as u64;
+        let headers = self.files * (HEADER_BYTES + FOOTER_BYTES) as u64;
         print!("    {} tables, {:.2} B/entry: ", self.files, each(self.bytes));
         print!("blocks {:.2} ", each(self.stored));
         print!(
-            "(of heads {:.2}, keys {:.2}, values {:.2}) ",
+            "(headers {:.2}, keys {:.2}, values {:.2}) ",
             each(self.raw[0]),
             each(self.raw[1]),
             each(self.raw[2])
@@ -95,7 +100,7 @@ impl SizeBreakdown {
         println!(
             "properties {:.2} headers {:.2}; frames none/lz4/snappy/zstd {:?}",
             each(self.rest[2]),
-            each(heads),
+            each(headers),
             self.codecs
         );
     }
@@ -157,7 +162,7 @@ fn main() -> AnyResult<()> {
     for name in sets {
         let set = DataSet::new(name, n)?;
         let n = set.len();
-        let dir = std::env::temp_dir().join(format!("perigee-sizes-{}", std::process::id()));
+        let dir = std::env::temp_dir().join(format!("perigee-disk-sizes-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&dir);
         let options = Options::new().durability(Durability::None).block_cache_bytes(cache << 20);
         let db = Db::open(&dir, options)?;
@@ -175,7 +180,7 @@ fn main() -> AnyResult<()> {
             db.flush()?;
             db.wait_idle()
         })?;
-        println!("settled: {:.2} MB", db.stats().disk_bytes as f64 / 1e6);
+        println!("idle: {:.2} MB", db.stats().disk_bytes as f64 / 1e6);
         SizeBreakdown::from_dir(&dir)?.print();
         measure_reads(&db, &set)?;
         print!("    ");

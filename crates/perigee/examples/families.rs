@@ -10,8 +10,8 @@ fn main() -> Result<()> {
         .map_or_else(|| std::env::temp_dir().join("perigee-families"), Into::into);
     let db = Db::open(&path, Options::new())?;
 
-    // A family is a sorted map of its own. Its options are stored with it; values from 256 bytes go
-    // to a value log.
+    // A column family is a separate sorted map. Its options are stored with it: here, values of 256
+    // bytes or more go to a value log.
     let notes = match db.family("notes") {
         Ok(family) => family,
         Err(_) => db.create_family("notes", FamilyOptions::new().value_threshold(256))?,
@@ -19,7 +19,7 @@ fn main() -> Result<()> {
     let by_day =
         db.family("by-day").or_else(|_| db.create_family("by-day", FamilyOptions::new()))?;
 
-    // A note and its place in the index: both or neither, after any crash.
+    // A note and its index entry: after a crash, both or neither are there.
     for (id, day, text) in [
         ("1", "2026-11-20", "spring tide"),
         ("2", "2026-11-21", "calm"),
@@ -31,13 +31,13 @@ fn main() -> Result<()> {
         db.write(batch)?;
     }
 
-    // Everything of one day, in order.
+    // All notes of one day, in order.
     for entry in by_day.prefix("2026-11-21/")? {
         let (key, _) = entry?;
         let id = key.rsplit(|&b| b == b'/').next().unwrap_or_default();
         let text = notes.get(id)?.unwrap_or_default();
         println!("{}  {}", key.escape_ascii(), text.escape_ascii());
     }
-    println!("families: {}", db.families().join(", "));
+    println!("column families: {}", db.families().join(", "));
     db.close()
 }

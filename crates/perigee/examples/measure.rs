@@ -1,9 +1,9 @@
-//! A first, plain measurement: load, read, scan. `cargo run --release -p perigee --example measure
-//! [ENTRIES]`
+//! A simple measurement of loads, reads and scans: `cargo run --release -p perigee --example
+//! measure [ENTRIES]`
 //!
-//! 16-byte keys in random order, 100-byte values of which half the bytes are random, batches of
-//! 1000 and of 1, one thread. The peers and the real workloads are the business of the benchmark
-//! tool.
+//! 16-byte keys in random order, 100-byte values that are half random, batches of 1000 and of 1
+//! operations, one thread. For comparisons with other engines, and for realistic workloads, use
+//! `perigee-bench`.
 
 mod common;
 
@@ -43,7 +43,7 @@ fn main() -> perigee::Result<()> {
         let full = WriteOptions::new().durability(Durability::Full);
         (0..500).try_for_each(|i| family.put_with(key(i), value(i), full))
     })?;
-    measure("flush and settle", n, || db.flush().and_then(|()| db.wait_idle()))?;
+    measure("flush and wait for idle", n, || db.flush().and_then(|()| db.wait_idle()))?;
     measure("read random (64 MiB cache)", n / 2, || {
         for i in (0..n / 2).map(|i| (i * 7919) % n) {
             assert_eq!(db.get_pinned(key(i))?.as_deref(), Some(&value(i)[..]));

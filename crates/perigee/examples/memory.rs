@@ -1,27 +1,27 @@
-//! Measures memory: what a family costs, and whether a budget is kept. Not a test: it prints
-//! figures of this machine.
+//! Measures memory: the cost of a column family, and whether the memory budget is kept. Commands:
 //!
-//! `memory families N`: N families with one small write each. `memory load BUDGET_MIB MIB [READERS
-//! [FAMILIES]]`: so much written and read, with so many iterators and snapshots held, in so many
-//! families. `memory bulk BUDGET_MIB MIB`: so much loaded unsorted. `memory txn BUDGET_MIB WRITES
-//! [BATCH]`: so many writes in one transaction, or in batches of so many. `memory log MIB FAMILIES
-//! DIRECTORY`: writes so much without flushing, synced, and dies. `memory open BUDGET_MIB READ_ONLY
-//! DIRECTORY`: opens what that left (0: with the default budget; READ_ONLY 1: read-only), and shows
-//! the memory that this took.
+//! - `memory families N`: N column families with one small write each.
+//! - `memory load BUDGET_MIB MIB [READERS [FAMILIES]]`: writes MIB and reads, with READERS open
+//!   iterators and snapshots, over FAMILIES column families.
+//! - `memory bulk BUDGET_MIB MIB`: bulk-loads MIB of unsorted entries.
+//! - `memory txn BUDGET_MIB WRITES [BATCH]`: WRITES writes in one transaction, or in batches of
+//!   BATCH.
+//! - `memory log MIB FAMILIES DIRECTORY`: writes MIB without a flush, syncs the log, and aborts.
+//! - `memory open BUDGET_MIB READ_ONLY DIRECTORY`: opens that database (BUDGET_MIB 0: default
+//!   budget; READ_ONLY 1: read-only) and prints the memory used by recovery.
 
 use cap::Cap;
 use perigee::{Db, Durability, FamilyOptions, Options, TxnOptions, WriteBatch};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Counts what is allocated, so that what is not accounted can be told from what the allocator
-/// adds.
+/// Counts allocated bytes, to separate unaccounted memory from the overhead of the allocator.
 #[global_allocator]
 static HEAP: Cap<std::alloc::System> = Cap::new(std::alloc::System, usize::MAX);
 
-type Done = Result<(), Box<dyn std::error::Error>>;
+type MainResult = Result<(), Box<dyn std::error::Error>>;
 
-fn main() -> Done {
+fn main() -> MainResult {
     let args: Vec<String> = std::env::args().collect();
     let number = |i: usize| args.get(i).and_then(|a| a.parse::<u64>().ok());
     let dir = std::env::temp_dir().join(format!("perigee-memory-{}", std::process::id()));
@@ -42,7 +42,12 @@ fn main() -> Done {
             measure_bulk_load(&dir, budget << 20, mb.unwrap_or(1024))?
         }
         _ => println!(
-            "memory families N | memory load BUDGET_MIB MIB [READERS [FAMILIES]] | memory bulk BUDGET_MIB MIB | memory txn BUDGET_MIB WRITES [BATCH] | memory log MIB FAMILIES DIRECTORY | memory open BUDGET_MIB READ_ONLY DIRECTORY"
+            "memory families N\n\
+             memory load BUDGET_MIB MIB [READERS [FAMILIES]]\n\
+             memory bulk BUDGET_MIB MIB\n\
+             memory txn BUDGET_MIB WRITES [BATCH]\n\
+             memory log MIB FAMILIES DIRECTORY\n\
+             memory open BUDGET_MIB READ_ONLY DIRECTORY"
         ),
     }
     let _ = std::fs::remove_dir_all(&dir);
@@ -55,12 +60,13 @@ fn process_status(field: &str) -> u64 {
     line.trim_matches([':', ' ', '\t']).trim_end_matches(" kB").parse().unwrap_or(0)
 }
 
-/// Writes a log that is in no table, and dies without closing.
-fn write_log(dir: Option<&String>, mb: u64, families: u64) -> Done {
+/// Writes a log without flushing it to tables, and aborts without closing the database.
+fn write_log(dir: Option<&String>, mb: u64, families: u64) -> MainResult {
     let large = FamilyOptions::new().memtable_bytes(1 << 30);
     let options =
         Options::new().durability(Durability::None).min_free_space(0).memory_budget(64 << 30);
-    let db = Db::open(dir.ok_or("no directory")?, options.default_family(large.clone()))?;
+    let db =
+        Db::open(dir.ok_or("the directory is missing")?, options.default_family(large.clone()))?;
     let families: Vec<_> = (0..families)
         .map(|i| {
             if i == 0 {
@@ -83,8 +89,8 @@ fn write_log(dir: Option<&String>, mb: u64, families: u64) -> Done {
     std::process::abort();
 }
 
-fn open_log(dir: Option<&String>, budget: u64, read_only: bool) -> Done {
-    let (dir, start) = (dir.ok_or("no directory")?, Instant::now());
+fn open_log(dir: Option<&String>, budget: u64, read_only: bool) -> MainResult {
+    let (dir, start) = (dir.ok_or("the directory is missing")?, Instant::now());
     let options = if budget > 0 { Options::new().memory_budget(budget) } else { Options::new() };
     let db = Db::open(dir, options.read_only(read_only))?;
     let (s, peak, now) =
@@ -98,7 +104,7 @@ fn open_log(dir: Option<&String>, budget: u64, read_only: bool) -> Done {
         stats.wal.0
     );
     println!(
-        "resident: at most {} MiB, now {} MiB; accounted {} MiB",
+        "resident: peak {} MiB, now {} MiB; accounted {} MiB",
         peak >> 10,
         now >> 10,
         accounted >> 20
@@ -110,7 +116,7 @@ fn open_log(dir: Option<&String>, budget: u64, read_only: bool) -> Done {
     let counted: Result<Vec<_>, _> =
         names.iter().map(|n| Ok::<_, perigee::Error>(db.family(n)?.iter()?.count())).collect();
     println!(
-        "{} entries in {} families; most resident {} MiB",
+        "{} entries in {} column families; peak resident {} MiB",
         counted?.iter().sum::<usize>(),
         names.len(),
         process_status("VmHWM") >> 10
@@ -118,7 +124,7 @@ fn open_log(dir: Option<&String>, budget: u64, read_only: bool) -> Done {
     Ok(db.close()?)
 }
 
-fn measure_families(dir: &std::path::Path, n: u64) -> Done {
+fn measure_families(dir: &std::path::Path, n: u64) -> MainResult {
     let db = Db::open(dir, Options::new().durability(Durability::None).min_free_space(0))?;
     let (start, before, heap) = (Instant::now(), process_status("VmRSS"), HEAP.allocated());
     let families: Vec<_> = (0..n)
@@ -129,10 +135,10 @@ fn measure_families(dir: &std::path::Path, n: u64) -> Done {
         f.put("key", "a small value")?;
     }
     let written = process_status("VmRSS");
-    println!("{n} families: created in {created_s:.1} s");
+    println!("{n} column families: created in {created_s:.1} s");
     let each = |kib: u64| kib as f64 * 1024.0 / n as f64;
     println!(
-        "bytes each: empty {:.0}, with one entry {:.0}",
+        "bytes per column family: empty {:.0}, with one entry {:.0}",
         each(made - before),
         each(written - before)
     );
@@ -144,7 +150,8 @@ fn measure_families(dir: &std::path::Path, n: u64) -> Done {
         let allocated = (HEAP.allocated() - heap) as u64 / n;
         let accounted = db.stats().memory.iter().map(|(_, bytes)| bytes).sum::<u64>() / n;
         println!(
-            "{round} flushed in {s:.1} s, bytes each {resident:.0}, allocated {allocated}, accounted {accounted}"
+            "flush {round} took {s:.1} s; bytes per column family: resident {resident:.0}, \
+             allocated {allocated}, accounted {accounted}"
         );
         for f in families.iter().filter(|_| round < 3) {
             f.put("key", "a small value")?;
@@ -162,26 +169,26 @@ fn measure_families(dir: &std::path::Path, n: u64) -> Done {
     Ok(db.close()?)
 }
 
-/// Looks at the process every few milliseconds: most resident, and what was allocated then.
-fn watch_peak(stop: &AtomicBool) -> (u64, u64) {
-    let mut most = (0, 0);
+/// Samples the process every 5 ms; returns the peak resident size, and the bytes allocated then.
+fn sample_peak(stop: &AtomicBool) -> (u64, u64) {
+    let mut peak = (0, 0);
     while !stop.load(Relaxed) {
         std::thread::sleep(std::time::Duration::from_millis(5));
-        most = most.max((process_status("VmRSS") * 1024, HEAP.allocated() as u64));
+        peak = peak.max((process_status("VmRSS") * 1024, HEAP.allocated() as u64));
     }
-    most
+    peak
 }
 
-/// Writes in batches beside random reads, and prints what is accounted, allocated and resident over
-/// time. `readers`: so many iterators are open at any time, each for a tenth of the run;
-/// `families`: over so many.
+/// Writes in batches with random reads in between, to `families` column families; prints accounted,
+/// allocated and resident memory over time. `readers` iterators and snapshots are open at any time,
+/// each for a tenth of the run.
 fn measure_load(
     dir: &std::path::Path,
     budget: u64,
     mb: u64,
     readers: usize,
     families: u64,
-) -> Done {
+) -> MainResult {
     let start = (process_status("VmRSS") * 1024, HEAP.allocated() as u64);
     let options = Options::new().durability(Durability::None).memory_budget(budget);
     let db = Db::open(dir, options)?;
@@ -203,17 +210,17 @@ fn measure_load(
         state
     };
     let batches = (mb << 20) / (1000 * 120);
-    let begun = Instant::now();
+    let started = Instant::now();
     let mut open = std::collections::VecDeque::new();
     println!(
-        "resident before {:.1} MiB, open {:.1}; budget {:.1}",
+        "resident before open {:.1} MiB, after open {:.1}; budget {:.1}",
         mib(start.0),
         mib(opened),
         mib(budget)
     );
     println!("{:>5} {:>10} {:>10} {:>10}", "%", "accounted", "heap", "resident");
-    let most = std::thread::scope(|s| -> Result<_, Box<dyn std::error::Error>> {
-        let watcher = s.spawn(|| watch_peak(&stop));
+    let peak = std::thread::scope(|s| -> Result<_, Box<dyn std::error::Error>> {
+        let sampler = s.spawn(|| sample_peak(&stop));
         for i in 0..batches {
             let mut batch = WriteBatch::new();
             let value: Vec<u8> = (0..13).flat_map(|_| random().to_le_bytes()).collect();
@@ -238,9 +245,9 @@ fn measure_load(
                 sum = sum.max(db.stats().memory.iter().map(|(_, bytes)| bytes).sum());
             }
             if i % (batches / 10).max(1) == 0 {
-                let held: u64 = db.stats().memory.iter().map(|(_, bytes)| bytes).sum();
+                let accounted: u64 = db.stats().memory.iter().map(|(_, bytes)| bytes).sum();
                 let heap = HEAP.allocated() as u64 - start.1;
-                let row = [mib(held), mib(heap), mib(process_status("VmRSS") * 1024)];
+                let row = [mib(accounted), mib(heap), mib(process_status("VmRSS") * 1024)];
                 println!(
                     "{:>5} {:>10.1} {:>10.1} {:>10.1}",
                     i * 100 / batches,
@@ -251,43 +258,43 @@ fn measure_load(
             }
         }
         stop.store(true, Relaxed);
-        Ok(watcher.join().expect("the watcher only reads"))
+        Ok(sampler.join().expect("the sampling thread does not panic"))
     })?;
     println!(
         "{mb} MiB written, {} reads, in {:.0} s",
         batches * 100,
-        begun.elapsed().as_secs_f64()
+        started.elapsed().as_secs_f64()
     );
     let flushes =
         db.stats().counters.iter().find(|(name, _)| *name == "flushes").map_or(0, |(_, n)| *n);
-    println!("accounted at most {:.1} MiB of {:.1}; flushes {}", mib(sum), mib(budget), flushes);
-    print_memory(&db, most, start, budget);
+    println!("peak accounted {:.1} MiB of {:.1}; flushes {}", mib(sum), mib(budget), flushes);
+    print_memory(&db, peak, start, budget);
     drop((open, families));
     Ok(db.close()?)
 }
 
-/// Loads unsorted entries, and reads half of them again.
-fn measure_bulk_load(dir: &std::path::Path, budget: u64, mb: u64) -> Done {
+/// Bulk-loads unsorted entries, and reads half of them back.
+fn measure_bulk_load(dir: &std::path::Path, budget: u64, mb: u64) -> MainResult {
     let start = (process_status("VmRSS") * 1024, HEAP.allocated() as u64);
     let db = Db::open(dir, Options::new().durability(Durability::None).memory_budget(budget))?;
     let stop = AtomicBool::new(false);
     let n = (mb << 20) / 112;
     let key = |i: u64| i.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes();
-    let most = std::thread::scope(|s| -> Result<_, Box<dyn std::error::Error>> {
-        let watcher = s.spawn(|| watch_peak(&stop));
+    let peak = std::thread::scope(|s| -> Result<_, Box<dyn std::error::Error>> {
+        let sampler = s.spawn(|| sample_peak(&stop));
         let mut load = db.bulk_load(&db.default_family())?;
         (0..n).try_for_each(|i| load.put(key(i), [i as u8; 104]))?;
         load.finish()?;
         (0..n / 2).try_for_each(|i| db.get(key(i)).map(drop))?;
         stop.store(true, Relaxed);
-        Ok(watcher.join().expect("the watcher only reads"))
+        Ok(sampler.join().expect("the sampling thread does not panic"))
     })?;
     println!("{mb} MiB loaded, {} reads; budget {:.1}", n / 2, mib(budget));
-    print_memory(&db, most, start, budget);
+    print_memory(&db, peak, start, budget);
     Ok(db.close()?)
 }
 
-/// User and system time of this process, in seconds.
+/// Returns the CPU time of this process in seconds.
 fn cpu_s() -> f64 {
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> =
@@ -296,9 +303,8 @@ fn cpu_s() -> f64 {
     (ticks(11) + ticks(12)) / 100.0
 }
 
-/// Writes of random keys, all in one transaction, or (`each` > 0) in batches; a tenth of them is
-/// read in between.
-fn measure_txn(dir: &std::path::Path, budget: u64, n: u64, each: u64) -> Done {
+/// Writes random keys, in one transaction or (`each` > 0) in batches; reads one key per ten writes.
+fn measure_txn(dir: &std::path::Path, budget: u64, n: u64, each: u64) -> MainResult {
     let start = (process_status("VmRSS") * 1024, HEAP.allocated() as u64);
     let db = Db::open(dir, Options::new().durability(Durability::None).memory_budget(budget))?;
     let family = db.default_family();
@@ -312,10 +318,10 @@ fn measure_txn(dir: &std::path::Path, budget: u64, n: u64, each: u64) -> Done {
             .for_each(|(at, b)| *b = (i.wrapping_mul(at as u64 * 7 + 3) >> 3) as u8);
         value
     };
-    let (begun, cpu) = (Instant::now(), cpu_s());
-    let mut parts = (0.0, 0.0);
-    let most = std::thread::scope(|s| -> Result<_, Box<dyn std::error::Error>> {
-        let watcher = s.spawn(|| watch_peak(&stop));
+    let (started, cpu) = (Instant::now(), cpu_s());
+    let mut before_commit = (0.0, 0.0);
+    let peak = std::thread::scope(|s| -> Result<_, Box<dyn std::error::Error>> {
+        let sampler = s.spawn(|| sample_peak(&stop));
         if each == 0 {
             let txn = db.begin(TxnOptions::new())?;
             for i in 0..n {
@@ -324,7 +330,7 @@ fn measure_txn(dir: &std::path::Path, budget: u64, n: u64, each: u64) -> Done {
                     txn.get_untracked(&family, key(i / 2))?;
                 }
             }
-            parts = (begun.elapsed().as_secs_f64(), cpu_s() - cpu);
+            before_commit = (started.elapsed().as_secs_f64(), cpu_s() - cpu);
             txn.commit()?;
         } else {
             let mut batch = WriteBatch::new();
@@ -339,24 +345,25 @@ fn measure_txn(dir: &std::path::Path, budget: u64, n: u64, each: u64) -> Done {
             }
         }
         stop.store(true, Relaxed);
-        Ok(watcher.join().expect("the watcher only reads"))
+        Ok(sampler.join().expect("the sampling thread does not panic"))
     })?;
-    let (wall, cpu_all) = (begun.elapsed().as_secs_f64(), cpu_s() - cpu);
+    let (wall, cpu_all) = (started.elapsed().as_secs_f64(), cpu_s() - cpu);
     println!(
         "{n} writes: {wall:.1} s, CPU {cpu_all:.1} s; before the commit {:.1} s, CPU {:.1} s",
-        parts.0, parts.1
+        before_commit.0, before_commit.1
     );
-    print_memory(&db, most, start, budget);
+    print_memory(&db, peak, start, budget);
     Ok(db.close()?)
 }
 
-fn print_memory(db: &Db, most: (u64, u64), start: (u64, u64), budget: u64) {
+fn print_memory(db: &Db, peak: (u64, u64), start: (u64, u64), budget: u64) {
     println!(
-        "resident at most {:.1} MiB, with {:.1} allocated; without what was there before the open {:.1} ({:.0} % of the budget)",
-        mib(most.0),
-        mib(most.1.saturating_sub(start.1)),
-        mib(most.0 - start.0),
-        (most.0 - start.0) as f64 * 100.0 / budget as f64
+        "peak resident {:.1} MiB, allocated then {:.1}; peak minus resident before open {:.1} \
+         ({:.0} % of the budget)",
+        mib(peak.0),
+        mib(peak.1.saturating_sub(start.1)),
+        mib(peak.0 - start.0),
+        (peak.0 - start.0) as f64 * 100.0 / budget as f64
     );
     println!("{:?}", db.stats().memory);
 }

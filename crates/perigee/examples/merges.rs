@@ -1,26 +1,28 @@
-//! Counters: increments by merges, by get and put in transactions, and what reads of them cost.
+//! Benchmarks counters: increments by merge, by get and put, and in transactions, and reads of
+//! them.
 //!
 //! ```text
 //! cargo run --profile perf -p perigee --example merges -- [increments] [keys]
 //! ```
-//! Durability `None`, one thread, values of 8 bytes; wall time for one increment, and for a read of
-//! all keys.
+//! Durability `None`, one thread, 8-byte values. Prints the wall time per increment, and per key
+//! for reads of all keys.
 #![allow(clippy::unwrap_used)]
 
 use perigee::{Db, Durability, FamilyOptions, MergeRule, Options, TxnOptions};
 use std::time::Instant;
 
 fn main() -> perigee::Result<()> {
-    let mut args = std::env::args().skip(1).map(|a| a.parse::<u64>().expect("a number"));
+    let mut args =
+        std::env::args().skip(1).map(|a| a.parse::<u64>().expect("arguments are numbers"));
     let (increments, keys) = (args.next().unwrap_or(200_000), args.next().unwrap_or(1000));
-    for way in ["merge", "get and put", "transaction"] {
+    for method in ["merge", "get and put", "transaction"] {
         let dir = std::env::temp_dir().join(format!("perigee-merges-{}", std::process::id()));
         let counters = FamilyOptions::new().merge_operator(MergeRule::Counter);
         let options = Options::new().durability(Durability::None).default_family(counters);
         let db = Db::open(&dir, options)?;
         let started = Instant::now();
-        increment(&db, way, increments, keys)?;
-        let took = started.elapsed();
+        increment(&db, method, increments, keys)?;
+        let elapsed = started.elapsed();
         let (fresh, sum) = read_all(&db, keys)?;
         assert_eq!(sum, increments as i64);
         db.flush()?;
@@ -28,8 +30,9 @@ fn main() -> perigee::Result<()> {
         db.compact()?;
         let compacted = read_all(&db, keys)?.0;
         println!(
-            "{way:12} {:6.2} us an increment; a read {fresh:6.2} us from memory, {flushed:5.2} flushed, {compacted:5.2} compacted",
-            took.as_secs_f64() * 1e6 / increments as f64
+            "{method:12} {:6.2} us per increment; per read {fresh:6.2} us from the memtable, \
+             {flushed:5.2} flushed, {compacted:5.2} compacted",
+            elapsed.as_secs_f64() * 1e6 / increments as f64
         );
         db.close()?;
         std::fs::remove_dir_all(&dir).unwrap();
@@ -45,11 +48,11 @@ fn number(value: Option<&[u8]>) -> i64 {
     value.map_or(0, |v| i64::from_le_bytes(v.try_into().expect("8 bytes")))
 }
 
-fn increment(db: &Db, way: &str, increments: u64, keys: u64) -> perigee::Result<()> {
+fn increment(db: &Db, method: &str, increments: u64, keys: u64) -> perigee::Result<()> {
     let family = db.default_family();
     for i in 0..increments {
         let key = key(i, keys);
-        match way {
+        match method {
             "merge" => family.merge(&key, 1i64.to_le_bytes())?,
             "get and put" => {
                 let n = number(family.get_pinned(&key)?.as_deref());
@@ -64,7 +67,7 @@ fn increment(db: &Db, way: &str, increments: u64, keys: u64) -> perigee::Result<
     Ok(())
 }
 
-/// Microseconds for one key, and the sum.
+/// Reads all counters; returns the microseconds per key, and the sum.
 fn read_all(db: &Db, keys: u64) -> perigee::Result<(f64, i64)> {
     let started = Instant::now();
     let mut sum = 0;

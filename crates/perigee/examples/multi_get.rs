@@ -1,9 +1,9 @@
-//! Single gets beside `multi_get`, cold and cached. `cargo run --release -p perigee --example
-//! multi_get [ENTRIES]`
+//! Compares single gets with `multi_get`, cold and cached: `cargo run --release -p perigee
+//! --example multi_get [ENTRIES]`
 //!
-//! 16-byte keys, 100-byte values; sets of 1000 keys, spread over the whole family or taken from one
-//! stretch of it. "Cold" means that neither the block cache nor the system's page cache holds a
-//! block (`dd` with `nocache` drops them).
+//! 16-byte keys, 100-byte values; sets of 1000 keys, spread over the whole column family or from
+//! one narrow key range. "Cold" means that neither the block cache nor the page cache of the
+//! operating system contains any blocks (`dd` with `nocache` drops them).
 
 use perigee::{Db, Durability, Options, WriteBatch};
 use std::path::Path;
@@ -18,14 +18,14 @@ fn key(i: u64) -> String {
     format!("{i:016}")
 }
 
-/// Value with 60 random bytes, so that blocks do not shrink to nothing.
+/// Returns a value with 64 random bytes, so that compression does not shrink blocks too much.
 fn value(i: u64) -> Vec<u8> {
     let mut v: Vec<u8> = (0..8).flat_map(|n| scramble(i * 8 + n).to_be_bytes()).collect();
     v.resize(100, b'v');
     v
 }
 
-/// Drops the system's cached pages of every file of the database.
+/// Drops all files of the database from the page cache of the operating system.
 fn drop_page_cache(dir: &Path) {
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
         let of = format!("of={}", entry.path().display());
@@ -49,8 +49,8 @@ fn measure(dir: &Path, what: &str, cold: bool, sets: &[Vec<String>]) -> perigee:
             let start = Instant::now();
             for set in sets {
                 if many {
-                    for answer in db.multi_get(set) {
-                        assert!(answer?.is_some());
+                    for value in db.multi_get(set) {
+                        assert!(value?.is_some());
                     }
                 } else {
                     for key in set {
@@ -58,7 +58,7 @@ fn measure(dir: &Path, what: &str, cold: bool, sets: &[Vec<String>]) -> perigee:
                     }
                 }
             }
-            seconds = start.elapsed().as_secs_f64().min(seconds); // the best of the rounds
+            seconds = start.elapsed().as_secs_f64().min(seconds); // best round
         }
         db.close()?;
         each.push(seconds * 1e6 / sets.iter().map(Vec::len).sum::<usize>() as f64);

@@ -1,8 +1,8 @@
-//! Random overwrites of a set ten times as large as a memtable, for ever: what is written, and what
-//! lies on the disk. `cargo run --release -p perigee --example churn [ENTRIES [ROUNDS [SPACE]]]`
+//! Measures write and space amplification of random overwrites, on a data set ten times as large as
+//! a memtable: `cargo run --release -p perigee --example overwrites [ENTRIES [ROUNDS [SPACE]]]`
 //!
-//! 16-byte keys, 100-byte values of which half the bytes are random, batches of 100, one thread.
-//! SPACE: the option `space_amplification`.
+//! 16-byte keys, 100-byte values that are half random, batches of 100, one thread. SPACE is the
+//! option `space_amplification`.
 
 mod common;
 
@@ -16,14 +16,14 @@ fn bytes_written(db: &Db) -> u64 {
     db.stats().counters.iter().filter(|c| wanted.contains(&c.0)).map(|c| c.1).sum()
 }
 
-/// Bytes of the klogs in the directory, outputs beside their inputs included.
+/// Returns the bytes of all klog files, including outputs of running compactions.
 fn disk_bytes(dir: &std::path::Path) -> u64 {
     let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let klogs = files.filter(|f| f.path().extension().is_some_and(|e| e == "klog"));
     klogs.filter_map(|f| f.metadata().ok()).map(|m| m.len()).sum()
 }
 
-/// What lies in each level.
+/// Formats the runs and bytes of each level.
 fn level_summary(db: &Db) -> String {
     let stats = db.stats();
     let level = |(i, l): (usize, &perigee::LevelStats)| {
@@ -40,7 +40,7 @@ fn main() -> perigee::Result<()> {
         Some(percent) => options.space_amplification(percent as u32),
         None => options,
     };
-    let dir = std::env::temp_dir().join(format!("perigee-churn-{}", std::process::id()));
+    let dir = std::env::temp_dir().join(format!("perigee-overwrites-{}", std::process::id()));
     let family = FamilyOptions::new()
         .memtable_bytes(n * 116 / 10)
         .target_file_bytes(n * 116 / 10)
@@ -83,9 +83,10 @@ fn main() -> perigee::Result<()> {
                     db.compact()?;
                     live = disk_bytes(&dir).max(1);
                 } else {
-                    // Table bytes for each stored byte of what was written.
+                    // Table bytes written per byte of live data, and space per byte of live data.
                     println!(
-                        "round {round}: {:.0} per second, {:.2} us CPU each, write amplification {:.2}, space {:.2} (worst {:.2}), levels (runs: bytes) {}",
+                        "round {round}: {:.0} per second, {:.2} us CPU each, write amplification \
+                         {:.2}, space {:.2} (peak {:.2}), levels (runs: bytes) {}",
                         n as f64 / seconds,
                         (cpu_s() - cpu) * 1e6 / n as f64,
                         (bytes_written(&db) - before) as f64 / live as f64,
@@ -105,7 +106,7 @@ fn main() -> perigee::Result<()> {
     sampled?;
     for s in &db.stats().stalls {
         println!(
-            "waited for {}: {} ms in all, stopped {} ms",
+            "stall ({}): delayed {} ms, stopped {} ms",
             s.reason,
             s.delay_us / 1000,
             s.stop_us / 1000

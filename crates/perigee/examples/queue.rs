@@ -1,10 +1,10 @@
-//! A queue: insert at the tail, look for the head, delete it. `cargo run --profile perf -p perigee
-//! --example queue [LIVE [SPINS_MAX [held]]]`
+//! Benchmarks a queue: insert at the tail, find the head, delete it. `cargo run --profile perf -p
+//! perigee --example queue [LIVE [TURNS [held]]]`
 //!
-//! LIVE entries lie in the queue (16-byte keys, 100-byte values). After every tenth of TURNS: CPU
-//! time of a turn, tombstones that a look for the head passed, flushes and compactions so far. With
-//! a flat scan cost all lines are alike. `held`: a snapshot is held all the time, which needs all
-//! that is deleted.
+//! The queue has LIVE entries (16-byte keys, 100-byte values). After every tenth of TURNS, prints
+//! the CPU time per turn, the tombstones skipped per search for the head, and the flushes and
+//! compactions so far. All lines are similar if the cost of the scan does not grow. With `held`, an
+//! open snapshot needs all deleted entries.
 
 mod common;
 
@@ -21,8 +21,8 @@ fn main() -> perigee::Result<()> {
     (0..live).try_for_each(|i| db.put(key(i), [b'v'; 100]))?;
     let counter =
         |name: &str| db.stats().counters.iter().find(|(n, _)| *n == name).map_or(0, |(_, v)| *v);
-    let _held = if std::env::args().nth(3).is_some() { Some(db.snapshot()?) } else { None };
-    let (mut cpu, mut passed) = (cpu_s(), 0);
+    let _snapshot = if std::env::args().nth(3).is_some() { Some(db.snapshot()?) } else { None };
+    let (mut cpu, mut skipped) = (cpu_s(), 0);
     for turn in 0..turns {
         db.put(key(live + turn), [b'v'; 100])?;
         let mut cursor = db.cursor()?;
@@ -32,16 +32,17 @@ fn main() -> perigee::Result<()> {
         db.delete(key(turn))?;
         let each = (turns / 10).max(1);
         if (turn + 1) % each == 0 {
-            let (now, all) = (cpu_s(), counter("tombstones_passed"));
+            let (now, all) = (cpu_s(), counter("tombstones_skipped"));
             println!(
-                "{} turns: {:.2} us CPU each, {} tombstones passed each, {} flushes, {} compactions",
+                "{} turns: {:.2} us CPU each, {} tombstones skipped each, {} flushes, \
+                 {} compactions",
                 turn + 1,
                 (now - cpu) * 1e6 / each as f64,
-                (all - passed) / each,
+                (all - skipped) / each,
                 counter("flushes"),
                 counter("compactions")
             );
-            (cpu, passed) = (now, all);
+            (cpu, skipped) = (now, all);
         }
     }
     db.close()?;

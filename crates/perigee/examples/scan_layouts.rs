@@ -1,17 +1,18 @@
-//! What walks, ranges and seeks cost in three situations: everything in one run; as a random load
-//! leaves it; with fresh overwrites in the memtable beside. `cargo run --profile perf -p perigee
-//! --example walks [ENTRIES] [ROUNDS] [CACHE_MIB] [SITUATION] [WHAT]`
+//! Benchmarks scans, ranges and seeks in three layouts: as loaded in random order (`loaded`), in
+//! one sorted run (`compacted`), and with recent overwrites in the memtable (`beside`). `cargo run
+//! --profile perf -p perigee --example scan_layouts -- [ENTRIES] [ROUNDS] [CACHE_MIB] [LAYOUT]
+//! [WHAT]`
 //!
-//! 16-byte keys in random order, 100-byte values of which half the bytes are random; the cache
-//! holds half of the data unless said otherwise. One thread; CPU nanoseconds of that thread for an
-//! entry (walks) or an operation, the best of the rounds.
+//! 16-byte keys in random order, 100-byte values that are half random; by default the cache is half
+//! the size of the data. One thread; prints the CPU time in nanoseconds per entry (scans) or per
+//! operation, the best of ROUNDS.
 
 mod common;
 
 use common::{key, value};
 use perigee::{Cursor, Db, Durability, Options, Result, WriteBatch};
 
-/// CPU time of this thread in nanoseconds.
+/// Returns the CPU time of this thread in nanoseconds.
 fn cpu_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split_whitespace().next().and_then(|f| f.parse().ok()).unwrap_or(0)
@@ -53,16 +54,16 @@ fn fill(db: &Db, keys: impl Iterator<Item = u64>) -> Result<()> {
     db.write(batch).map(drop)
 }
 
-/// Walks up to `n` entries from where it is.
+/// Reads up to `n` entries from the current position; returns how many there were.
 fn scan_entries(c: &mut Cursor, n: u64, forward: bool) -> Result<u64> {
-    let mut seen = 0;
-    while c.valid() && seen < n {
+    let mut count = 0;
+    while c.valid() && count < n {
         let (key, value) = c.entry()?;
         std::hint::black_box((key[0], value[0]));
-        seen += 1;
+        count += 1;
         if forward { c.next()? } else { c.prev()? }
     }
-    Ok(seen)
+    Ok(count)
 }
 
 fn measure(db: &Db, n: u64, name: &str) -> Result<()> {
@@ -92,26 +93,26 @@ fn measure(db: &Db, n: u64, name: &str) -> Result<()> {
             Ok(r)
         })?;
     }
-    let mut order: Vec<u64> = (0..n).collect();
-    order.sort_by_key(|i| key(*i));
+    let mut sorted: Vec<u64> = (0..n).collect();
+    sorted.sort_by_key(|i| key(*i));
     let m = n / 10;
     let mut c = db.cursor()?;
-    let mut seeks = |what: &str, of: &dyn Fn(u64) -> u64, there: bool| {
+    let mut seeks = |what: &str, of: &dyn Fn(u64) -> u64, exists: bool| {
         measure_op(what, m, || {
             for i in 0..m {
-                let mut sought = key(of(i));
-                sought[15] ^= u8::from(!there);
-                c.seek(sought)?;
-                if there {
-                    assert_eq!(c.key(), sought);
+                let mut target = key(of(i));
+                target[15] ^= u8::from(!exists);
+                c.seek(target)?;
+                if exists {
+                    assert_eq!(c.key(), target);
                     std::hint::black_box(c.entry()?.1[0]);
                 }
             }
             Ok(m)
         })
     };
-    seeks("seek_seq", &|i| order[(m + i) as usize], true)?;
-    seeks("seek_step20", &|i| order[(i * 7) as usize], true)?;
+    seeks("seek_seq", &|i| sorted[(m + i) as usize], true)?;
+    seeks("seek_step20", &|i| sorted[(i * 7) as usize], true)?;
     seeks("seek", &|i| scramble(i) % n, true)?;
     seeks("seek_missing", &|i| scramble(i + 7) % n, false)?;
     println!();
@@ -120,7 +121,7 @@ fn measure(db: &Db, n: u64, name: &str) -> Result<()> {
 
 fn main() -> Result<()> {
     let n: u64 = arg(1, 1_000_000);
-    let dir = std::env::temp_dir().join(format!("perigee-walks-{}", std::process::id()));
+    let dir = std::env::temp_dir().join(format!("perigee-scan-layouts-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
     let cache = arg(3, (n * 64) >> 20).max(1);
     let options = Options::new()

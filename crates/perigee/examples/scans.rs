@@ -1,9 +1,9 @@
-//! What seeks, ranges and walks cost. `cargo run --release -p perigee --example scans [ENTRIES]
-//! [ROUNDS] [only]`
+//! Benchmarks seeks, ranges and scans: `cargo run --release -p perigee --example scans [ENTRIES]
+//! [ROUNDS] [WHAT]`
 //!
-//! 16-byte keys in random order, 100-byte values of which half the bytes are random; five runs and
-//! a memtable, once with a cache for everything and once with one for an eighth. One thread; CPU of
-//! that thread.
+//! 16-byte keys in random order, 100-byte values that are half random; several sorted runs and a
+//! memtable, once with a cache for all data and once for an eighth of it. One thread; prints the
+//! CPU time of that thread.
 
 use perigee::{Cursor, Db, Durability, FamilyOptions, Options, Result, WriteBatch};
 
@@ -28,7 +28,7 @@ fn value(i: u64) -> [u8; 100] {
     v
 }
 
-/// CPU time of this thread in nanoseconds.
+/// Returns the CPU time of this thread in nanoseconds.
 fn cpu_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     stat.split_whitespace().next().and_then(|f| f.parse().ok()).unwrap_or(0)
@@ -62,16 +62,16 @@ fn fill(db: &Db, keys: impl Iterator<Item = u64>) -> Result<()> {
     db.write(batch).map(drop)
 }
 
-/// Walks `n` entries from where it is.
+/// Reads up to `n` entries from the current position; returns how many there were.
 fn scan_entries(c: &mut Cursor, n: u64, forward: bool) -> Result<u64> {
-    let mut seen = 0;
-    while c.valid() && seen < n {
+    let mut count = 0;
+    while c.valid() && count < n {
         let (key, value) = c.entry()?;
         std::hint::black_box((key[0], value[0]));
-        seen += 1;
+        count += 1;
         if forward { c.next()? } else { c.prev()? }
     }
-    Ok(seen)
+    Ok(count)
 }
 
 fn measure(db: &Db, n: u64, name: &str) -> Result<()> {
@@ -89,9 +89,9 @@ fn measure(db: &Db, n: u64, name: &str) -> Result<()> {
     };
     seeks("seek random", &|i| scramble(i) % n)?;
     seeks("seek hot", &|i| scramble(i % 1000) % n)?;
-    let mut order: Vec<u64> = (0..n).collect();
-    order.sort_by_key(|i| key(*i));
-    seeks("seek ascending", &|i| order[(m + i) as usize])?;
+    let mut sorted: Vec<u64> = (0..n).collect();
+    sorted.sort_by_key(|i| key(*i));
+    seeks("seek ascending", &|i| sorted[(m + i) as usize])?;
     measure_op(&format!("{name} seek missing"), m, || {
         for i in 0..m {
             c.seek(scramble(i + 7777).to_le_bytes())?;
@@ -115,7 +115,7 @@ fn measure(db: &Db, n: u64, name: &str) -> Result<()> {
             Ok(r)
         })?;
     }
-    for (what, forward) in [("iterate on", true), ("iterate back", false)] {
+    for (what, forward) in [("iterate forward", true), ("iterate back", false)] {
         measure_op(&format!("{name} {what}"), n, || {
             let mut c = db.cursor()?;
             if forward {
@@ -144,8 +144,8 @@ fn main() -> Result<()> {
             fill(&db, 0..n)?;
             db.flush()?;
             db.wait_idle()?;
-            for part in 0..3u64 {
-                fill(&db, (0..n / 40).map(|i| scramble(i * 3 + part) % n))?;
+            for round in 0..3u64 {
+                fill(&db, (0..n / 40).map(|i| scramble(i * 3 + round) % n))?;
                 db.flush()?;
             }
         }

@@ -1,5 +1,5 @@
-//! A tiny shell over a database: `put KEY VALUE`, `get KEY`, `del KEY`, `scan [PREFIX]`, `stats`,
-//! `quit`.
+//! A minimal interactive shell for a database, with the commands `put KEY VALUE`, `get KEY`, `del
+//! KEY`, `scan [PREFIX]`, `stats` and `quit`.
 //!
 //! `cargo run --example shell [DIRECTORY]`, or `echo 'put a 1' | cargo run --example shell`
 
@@ -12,7 +12,7 @@ fn main() -> Result<()> {
         .map_or_else(|| std::env::temp_dir().join("perigee-shell"), Into::into);
     let db = Db::open(&path, Options::new())?;
     println!(
-        "{} is open; put KEY VALUE, get KEY, del KEY, scan [PREFIX], stats, quit",
+        "opened {}; commands: put KEY VALUE, get KEY, del KEY, scan [PREFIX], stats, quit",
         db.path().display()
     );
     for line in std::io::stdin().lock().lines() {
@@ -20,7 +20,7 @@ fn main() -> Result<()> {
         if line.trim() == "quit" {
             break;
         }
-        // An error is told; the shell goes on. What was acknowledged before it is safe.
+        // Print an error and continue: writes acknowledged before it are not affected.
         if let Err(e) = run_command(&db, line.trim()) {
             println!("{e}");
         }
@@ -37,7 +37,7 @@ fn run_command(db: &Db, line: &str) -> Result<()> {
         ("put", Some(value)) => db.put(key, value)?,
         ("get", None) => match db.get(key)? {
             Some(value) => println!("{}", value.escape_ascii()),
-            None => println!("(not there)"),
+            None => println!("(not found)"),
         },
         ("del", None) => db.delete(key)?,
         ("scan", None) => {
@@ -51,7 +51,7 @@ fn run_command(db: &Db, line: &str) -> Result<()> {
                 println!("{name} {value}");
             }
         }
-        _ => println!("what? put KEY VALUE, get KEY, del KEY, scan [PREFIX], stats, quit"),
+        _ => println!("commands: put KEY VALUE, get KEY, del KEY, scan [PREFIX], stats, quit"),
     }
     Ok(())
 }

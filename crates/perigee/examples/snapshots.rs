@@ -1,5 +1,4 @@
-//! Snapshots and iterators: a view that stands still while writers go on, walked in both
-//! directions.
+//! Snapshots and iterators: a consistent view while writes continue, scanned in both directions.
 //!
 //! `cargo run --example snapshots [DIRECTORY]`
 
@@ -14,40 +13,40 @@ fn main() -> Result<()> {
         db.put(format!("{hour:02}:00"), format!("{} cm", 200 + hour * 5))?;
     }
 
-    // From here on the snapshot sees none of what follows.
-    let before = db.snapshot()?;
+    // The snapshot does not see the writes that follow.
+    let snapshot = db.snapshot()?;
     db.put("06:00", "replaced")?;
     db.delete("07:00")?;
 
     let family = db.default_family();
     println!(
-        "06:00 then {:?}, now {:?}",
-        text(before.get(&family, "06:00")?),
+        "06:00 in the snapshot {:?}, now {:?}",
+        text(snapshot.get(&family, "06:00")?),
         text(db.get("06:00")?)
     );
     println!(
-        "07:00 then {:?}, now {:?}",
-        text(before.get(&family, "07:00")?),
+        "07:00 in the snapshot {:?}, now {:?}",
+        text(snapshot.get(&family, "07:00")?),
         text(db.get("07:00")?)
     );
 
-    // A range, forwards and backwards.
+    // A range of the current state; then the last entry of the snapshot.
     for entry in db.range("05:00".."09:00")? {
         let (key, value) = entry?;
         println!("  {} {}", key.escape_ascii(), value.escape_ascii());
     }
-    let last = before.iter(&family)?.next_back().transpose()?;
+    let last = snapshot.iter(&family)?.next_back().transpose()?;
     println!(
-        "the last entry: {}",
+        "last entry of the snapshot: {}",
         last.map(|(key, _)| key.escape_ascii().to_string()).unwrap_or_default()
     );
 
-    // A cursor goes where it is sent, and turns round at will.
+    // A cursor can seek to any key and change its direction.
     let mut cursor = db.cursor()?;
     cursor.seek("11:30")?;
     println!("at or after 11:30: {}", cursor.key().escape_ascii());
     cursor.prev()?;
-    println!("before that: {}", cursor.key().escape_ascii());
+    println!("previous entry: {}", cursor.key().escape_ascii());
     cursor.seek_for_prev("99")?;
     println!("at or before 99: {}", cursor.key().escape_ascii());
     db.close()

@@ -1,8 +1,8 @@
-//! What a read costs that misses the cache, for the block format: `cargo run --profile perf -p
-//! perigee --example misses [ENTRIES] [BLOCK_BYTES] [half|ramp|random] [CACHE_MIB]`
+//! Benchmarks reads that miss the block cache: `cargo run --profile perf -p perigee --example
+//! uncached_reads -- [ENTRIES] [BLOCK_BYTES] [half|ramp|random] [CACHE_MIB]`
 //!
-//! 16-byte random keys, 100-byte values, one thread; CPU microseconds of the process for each
-//! operation, and the size of the database.
+//! 16-byte random keys, 100-byte values, one thread. Prints the CPU time of the process in
+//! microseconds per operation, and the size of the database.
 
 mod common;
 
@@ -52,7 +52,7 @@ fn main() -> perigee::Result<()> {
     let number = |i: usize, or: u64| args.get(i).and_then(|a| a.parse().ok()).unwrap_or(or);
     let (n, block, cache) = (number(0, 1_000_000), number(1, 0), number(3, 64));
     let kind = args.get(2).map_or("half", String::as_str);
-    let dir = std::env::temp_dir().join(format!("perigee-misses-{}", std::process::id()));
+    let dir = std::env::temp_dir().join(format!("perigee-uncached-reads-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&dir);
     let mut family = FamilyOptions::new();
     if block > 0 {
@@ -75,24 +75,24 @@ fn main() -> perigee::Result<()> {
         db.flush()?;
         db.wait_idle()
     })?;
-    let any = |i: u64| scramble(i ^ 0x5555) % n;
+    let random_index = |i: u64| scramble(i ^ 0x5555) % n;
     let reads = n.min(1_000_000);
     measure("get", reads, || {
-        for i in (0..reads).map(any) {
+        for i in (0..reads).map(random_index) {
             assert_eq!(db.get_pinned(key(i))?.as_deref(), Some(&value(i, kind)[..]));
         }
         Ok(())
     })?;
     let mut cursor = db.cursor()?;
     measure("seek", reads / 2, || {
-        for i in (0..reads / 2).map(|i| any(i + n)) {
+        for i in (0..reads / 2).map(|i| random_index(i + n)) {
             cursor.seek(key(i))?;
             assert_eq!(cursor.key(), key(i));
         }
         Ok(())
     })?;
     measure("range100", reads / 100, || {
-        for i in (0..reads / 100).map(|i| any(i + 2 * n)) {
+        for i in (0..reads / 100).map(|i| random_index(i + 2 * n)) {
             cursor.seek(key(i))?;
             for _ in 0..100 {
                 if !cursor.valid() {

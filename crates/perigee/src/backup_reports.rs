@@ -1,38 +1,38 @@
-//! What checkpoints and backups say about themselves. Plain data.
+//! Options and reports of checkpoints and backups. Plain data.
 
 use crate::Error;
 
-/// What [`crate::Db::checkpoint`] made.
+/// Result of [`crate::Db::checkpoint`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CheckpointReport {
-    /// Sequence number of the last operation in it.
+    /// Sequence number of the last operation in the checkpoint.
     pub sequence: u64,
-    /// Files that share their bytes with the source.
+    /// Number of table and value-log files shared with the source by hard links.
     pub linked_files: u64,
-    /// Their bytes.
+    /// Bytes of the linked files.
     pub linked_bytes: u64,
-    /// Files that had to be copied, because the target lies on another file system or it has no
-    /// links.
+    /// Number of files copied because the target is on another file system or its file system has
+    /// no hard links.
     pub copied_files: u64,
-    /// Their bytes.
+    /// Bytes of the copied files.
     pub copied_bytes: u64,
-    /// Bytes of its own log and manifest.
+    /// Bytes of the checkpoint's own log and manifest.
     pub own_bytes: u64,
 }
 
-/// Settings of a backup.
+/// Options of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupOptions {
-    /// Read every copied file again before the generation counts (default false). The source's
-    /// checksums are compared while it is read in any case; this catches a disk that does not keep
-    /// what was written.
+    /// Reads every copied file back before the generation is recorded (default false). This catches
+    /// a disk that does not store what was written; checksums of the source are verified during the
+    /// copy in any case.
     pub reread: bool,
 }
 
 impl BackupOptions {
-    /// The defaults.
+    /// Returns the default options.
     pub fn new() -> Self {
         Self::default()
     }
@@ -44,94 +44,94 @@ impl BackupOptions {
     }
 }
 
-/// What [`crate::Db::backup`] made.
+/// Result of [`crate::Db::backup`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupReport {
-    /// The new generation.
+    /// Number of the new generation.
     pub generation: u64,
-    /// Sequence number of the last operation in it.
+    /// Sequence number of the last operation in the backup.
     pub sequence: u64,
-    /// Table files that were copied.
+    /// Number of table and value-log files copied by this backup.
     pub new_files: u64,
-    /// Their bytes.
+    /// Bytes of the copied files.
     pub new_bytes: u64,
-    /// Table files that an earlier generation had brought.
+    /// Number of files already stored by an earlier generation and reused.
     pub shared_files: u64,
-    /// Their bytes.
+    /// Bytes of the reused files.
     pub shared_bytes: u64,
 }
 
-/// A generation of a backup.
+/// One generation (one backup) in a backup directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupInfo {
-    /// Its number, from 1.
+    /// Number of the generation, from 1.
     pub generation: u64,
-    /// The id of the database that it was made of.
+    /// Id of the database that was backed up.
     pub database: u64,
-    /// Sequence number of the last operation in it.
+    /// Sequence number of the last operation in the backup.
     pub sequence: u64,
-    /// When it was made, by the wall clock, in milliseconds since 1970.
+    /// Wall-clock time of the backup, in milliseconds since the Unix epoch.
     pub created_ms: u64,
-    /// Bytes of all its files, shared ones included.
+    /// Bytes of all its files, including those shared with other generations.
     pub bytes: u64,
-    /// Its files.
+    /// The files that restore this generation.
     pub files: Vec<BackupFile>,
 }
 
-/// A file of a generation.
+/// One file of a generation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BackupFile {
-    /// Its name in the backup directory.
+    /// File name in the backup directory.
     pub name: String,
-    /// Its length.
+    /// Length in bytes.
     pub bytes: u64,
     /// Checksum of the whole file.
     pub checksum: u64,
 }
 
-/// What [`crate::Backups::restore`] did.
+/// Result of [`crate::Backups::restore`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RestoreReport {
-    /// The generation.
+    /// Number of the restored generation.
     pub generation: u64,
-    /// Sequence number of the last operation in it.
+    /// Sequence number of the last operation in the restored database.
     pub sequence: u64,
-    /// Files copied.
+    /// Number of files copied.
     pub files: u64,
-    /// Their bytes.
+    /// Bytes copied.
     pub bytes: u64,
 }
 
-/// What [`crate::Backups::verify`] found.
+/// Result of [`crate::Backups::verify`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct BackupVerifyReport {
-    /// Generations looked at.
+    /// Number of generations checked.
     pub generations: u64,
-    /// Files read, each once.
+    /// Number of files read. A file shared by several generations is read once.
     pub files: u64,
-    /// Their bytes.
+    /// Bytes read.
     pub bytes: u64,
-    /// One error for each damaged or missing file, with the generations that need it. A damaged
-    /// data file may be deleted: the next backup of a database that still has it copies it again,
-    /// for all of them.
+    /// One error per damaged or missing file, with the numbers of the generations that need it. A
+    /// damaged data file may be deleted: if the source database still has the file, its next backup
+    /// copies it again, which repairs all of these generations.
     pub errors: Vec<(Error, Vec<u64>)>,
 }
 
-/// What [`crate::Backups::prune`] removed.
+/// Result of [`crate::Backups::prune`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PruneReport {
-    /// Generations that went.
+    /// Numbers of the removed generations.
     pub removed: Vec<u64>,
-    /// Generations that are left.
+    /// Numbers of the remaining generations.
     pub kept: Vec<u64>,
-    /// Files that no generation needed any more.
+    /// Number of deleted files, which no remaining generation needs.
     pub files: u64,
-    /// Their bytes.
+    /// Bytes of the deleted files.
     pub bytes: u64,
 }

@@ -1,5 +1,5 @@
-//! Checkpoints and backups of an open database; a directory of backups: what it holds, and the way
-//! back.
+//! Checkpoints and backups of an open database, and [`Backups`]: listing, verifying, restoring and
+//! pruning a backup directory.
 
 use crate::env::Env;
 use crate::{
@@ -9,9 +9,9 @@ use crate::{
 use perigee_engine::safety::{prune, restore};
 use std::path::{Path, PathBuf};
 
-/// A directory of backups: several generations, which share the files they have in common. Every
-/// generation is a whole database by itself; all of them are independent of the database they were
-/// made of.
+/// A backup directory, written by [`Db::backup`]. It contains one or more generations. Each can be
+/// restored to a complete database; files that several generations need are stored once. Backups do
+/// not depend on the source database.
 ///
 /// ```
 /// # use perigee::{Backups, Db, Options, env::{Env, fs::memory::SimDisk}};
@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 /// db.put("moon", "full")?;
 /// db.backup("/backup")?; // generation 1
 /// db.put("moon", "new")?;
-/// db.backup("/backup")?; // generation 2 copies only what is new
+/// db.backup("/backup")?; // generation 2 copies only new files
 ///
 /// let backups = Backups::open_in(env.clone(), "/backup");
 /// assert_eq!(backups.list()?.len(), 2);
@@ -41,34 +41,41 @@ pub struct Backups {
 }
 
 impl Backups {
-    /// The backups in directory `path`. Nothing is read yet.
+    /// Returns a handle of the backup directory `path`. Reads nothing yet.
     pub fn open(path: impl AsRef<Path>) -> Backups {
         Self::open_in(Env::real(), path)
     }
-    /// The same in another world.
+    /// Returns a handle of the backup directory `path` in the environment `env`.
     pub fn open_in(env: Env, path: impl AsRef<Path>) -> Backups {
         Backups { env, path: path.as_ref().to_owned() }
     }
-    /// All generations, oldest first.
+    /// Returns all generations, oldest first.
     ///
     /// # Errors
-    /// `NotFound` if there is no such directory; `Corruption` naming the record that cannot be read
-    /// (see [`Backups::list_readable`]).
+    /// `NotFound` if there is no such directory; `Corruption` if the file that describes a
+    /// generation cannot be read. [`Backups::list_readable`] skips such generations.
     pub fn list(&self) -> Result<Vec<BackupInfo>> {
         let (good, bad) = self.list_readable()?;
         bad.into_iter().next().map_or(Ok(good), Err)
     }
-    /// The generations whose record can be read, oldest first, and the errors of the others.
+    /// Returns the generations whose description can be read, oldest first, and one error for each
+    /// of the others.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such directory; `Io`.
     pub fn list_readable(&self) -> Result<(Vec<BackupInfo>, Vec<Error>)> {
         let (good, bad) = restore::list_generations(&self.env, &self.path)?;
         Ok((good.into_iter().map(translate::backup_info).collect(), bad))
     }
-    /// Reads every file that a generation (`None`: any of them) needs, and compares it with its
-    /// record.
+    /// Reads every file of `generation` (`None`: of all generations) and compares it with the
+    /// recorded length and checksum. Damage is reported in [`BackupVerifyReport::errors`].
+    ///
+    /// # Errors
+    /// `NotFound` if there is no such directory or generation; `Io`.
     pub fn verify(&self, generation: Option<u64>) -> Result<BackupVerifyReport> {
         self.verify_with(generation, |_done, _total| {})
     }
-    /// The same, with progress in bytes (done, total).
+    /// Verifies like [`Backups::verify`], and calls `progress(done, total)` with byte counts.
     pub fn verify_with(
         &self,
         generation: Option<u64>,
@@ -78,14 +85,14 @@ impl Backups {
         restore::verify_backup(&self.env, &self.path, generation, &mut progress)
             .map(translate::backup_verify_report)
     }
-    /// Makes a database of a generation (`None`: the newest) in `target`, which must not exist or
-    /// be empty. Every byte is compared with its checksum; the directory gets its name last, so
-    /// that a database that was restored in part is never opened by mistake.
+    /// Restores `generation` (`None`: the newest) to the directory `target`, which must not exist
+    /// or must be empty. Every byte is compared with its checksum. The directory is renamed to
+    /// `target` as the last step, so a partly restored database is never opened by mistake.
     ///
     /// # Errors
-    /// `NotFound` if there is no such generation; `AlreadyExists` if `target` holds anything;
-    /// `Corruption` naming the file of the backup that is damaged or missing, and then there is no
-    /// `target`.
+    /// `NotFound` if there is no such generation; `AlreadyExists` if `target` is not empty;
+    /// `Corruption`, naming the damaged or missing file of the backup: `target` is not created
+    /// then.
     pub fn restore(
         &self,
         generation: Option<u64>,
@@ -93,7 +100,7 @@ impl Backups {
     ) -> Result<RestoreReport> {
         self.restore_with(generation, target, |_done, _total| {})
     }
-    /// The same, with progress in bytes (done, total).
+    /// Restores like [`Backups::restore`], and calls `progress(done, total)` with byte counts.
     pub fn restore_with(
         &self,
         generation: Option<u64>,
@@ -110,29 +117,33 @@ impl Backups {
         )
         .map(translate::restore_report)
     }
-    /// Keeps the newest `keep` generations of each database and removes the others, and the files
-    /// that only they needed. A crash on the way leaves the kept ones whole.
+    /// Removes all but the newest `keep` generations of each source database, and the files that
+    /// only those needed. Crash-safe: the remaining generations stay complete.
     ///
     /// # Errors
-    /// `InvalidArgument` for 0; `Corruption` if the record of any generation cannot be read: then
-    /// nothing is removed.
+    /// `InvalidArgument` if `keep` is 0; `Corruption` if the file that describes a generation
+    /// cannot be read: nothing is removed then.
     pub fn prune(&self, keep: usize) -> Result<PruneReport> {
         prune::prune_generations(&self.env, &self.path, keep).map(translate::prune_report)
     }
 }
 
 impl Db {
-    /// Makes a second database with the same contents in `dir`, which must not exist or be empty,
-    /// while reads and writes go on. All families are as they were at one moment, whatever the
-    /// durability of the writes before it. Table files are shared with it by hard links, which
-    /// takes no space until they are compacted away on one side; on another file system they are
-    /// copied. Nothing is flushed: what is not in tables yet is in its own log. It is opened like
-    /// any database, for reading and writing, independent of this one. It appears under its name
-    /// last and durably: a crash on the way leaves `dir.incomplete`, which the next attempt clears.
+    /// Creates a copy of the database, as of one sequence number, in the directory `dir`, which
+    /// must not exist or must be empty. Reads and writes continue during the call. The copy
+    /// includes writes that are not synced yet.
+    ///
+    /// Table and value-log files are shared by hard links, which take no extra space until a
+    /// compaction of either database replaces the files; on another file system they are copied.
+    /// Nothing is flushed: entries that are still in memtables go to the log of the checkpoint. The
+    /// result is an independent database that can be opened for reading and writing.
+    ///
+    /// The directory is built as `dir.incomplete` and renamed as the last step. A crash leaves
+    /// `dir.incomplete`, which the next attempt replaces.
     ///
     /// # Errors
-    /// `AlreadyExists` if `dir` holds anything; `NotFound` if its parent does not exist.
-    /// `OutcomeUnknown`: it is there and whole, but its name may not survive a power cut.
+    /// `AlreadyExists` if `dir` is not empty; `NotFound` if its parent directory does not exist;
+    /// `OutcomeUnknown`: the checkpoint is complete, but its name may not survive a power loss.
     ///
     /// ```
     /// # use perigee::{Db, Options, env::{Env, fs::memory::SimDisk}};
@@ -150,12 +161,14 @@ impl Db {
     pub fn checkpoint(&self, dir: impl AsRef<Path>) -> Result<CheckpointReport> {
         self.engine.checkpoint(dir.as_ref()).map(translate::checkpoint_report)
     }
-    /// Makes a new generation in the backup directory `dir` (created if missing), while reads and
-    /// writes go on: see [`Backups`](crate::Backups).
+    /// Adds a generation to the backup directory `dir`, which is created if it does not exist.
+    /// Copies only the table and value-log files that no earlier generation has stored. Reads and
+    /// writes continue during the backup. See [`Backups`](crate::Backups).
     pub fn backup(&self, dir: impl AsRef<Path>) -> Result<BackupReport> {
         self.backup_with(dir, BackupOptions::new(), |_done, _total| {})
     }
-    /// The same, with options, and with progress in bytes (done, total).
+    /// Backs up like [`Db::backup`], with options, and calls `progress(done, total)` with byte
+    /// counts.
     pub fn backup_with(
         &self,
         dir: impl AsRef<Path>,

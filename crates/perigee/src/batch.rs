@@ -1,18 +1,21 @@
-//! An atomic batch.
+//! [`WriteBatch`]: operations that are committed atomically.
 
 use crate::{Error, Family, Result};
 use perigee_engine::Engine;
 use perigee_file::log::Batch;
 
-/// The answer to whoever mixes databases up: numbers of families mean nothing elsewhere.
+/// The error for a column family of another open database: the ids of its column families have no
+/// meaning here.
 pub(crate) fn wrong_database_error() -> Error {
     Error::invalid(
-        "the family belongs to another open database: get it from this one, by `Db::family`",
+        "the column family belongs to another open database: get it from this one by Db::family",
     )
 }
 
-/// Operations that become visible, and durable, together or not at all, over any number of
-/// families. It is already in log format: a commit seals a header in front of it and appends.
+/// A sequence of operations on any number of column families that [`Db::write`](crate::Db::write)
+/// commits atomically: after the commit all of them are visible, and after a crash all or none of
+/// them are recovered. Operations are encoded in log format when they are added, so a commit only
+/// adds a record header. At most 2 GiB and 2^28 operations.
 ///
 /// ```
 /// # use perigee::{Db, Options, WriteBatch};
@@ -34,11 +37,11 @@ pub(crate) fn wrong_database_error() -> Error {
 #[derive(Clone, Default)]
 pub struct WriteBatch {
     batch: Batch,
-    /// The database that the families of its operations are of ([`Engine::identity`]).
+    /// [`Engine::identity`] of the database whose column families the operations refer to.
     database: Option<u64>,
 }
 
-/// Short: how much is in it.
+/// Prints the number of operations and bytes, not the contents.
 impl std::fmt::Debug for WriteBatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "WriteBatch({} operations, {} bytes)", self.len(), self.encoded_bytes())
@@ -46,11 +49,12 @@ impl std::fmt::Debug for WriteBatch {
 }
 
 impl WriteBatch {
-    /// An empty batch.
+    /// Creates an empty batch.
     pub fn new() -> Self {
         Self::default()
     }
-    /// What operations on a family are added to.
+    /// Returns the encoded batch for adding operations on `family`; fails if the batch already has
+    /// operations on another database.
     pub(crate) fn operations_for(&mut self, family: &Family) -> Result<&mut Batch> {
         let database = family.engine.identity();
         if self.is_empty() {
@@ -62,16 +66,17 @@ impl WriteBatch {
             Err(wrong_database_error())
         }
     }
-    /// The operations, for a database.
+    /// Returns the encoded operations, or an error if they belong to another database.
     pub(crate) fn into_engine_batch(self, engine: &Engine) -> Result<Batch> {
-        let own = self.is_empty() || self.database == Some(engine.identity());
-        if own { Ok(self.batch) } else { Err(wrong_database_error()) }
+        let matches = self.is_empty() || self.database == Some(engine.identity());
+        if matches { Ok(self.batch) } else { Err(wrong_database_error()) }
     }
-    /// Sets `key` to `value` in `family`. Later operations of a batch win over earlier ones.
+    /// Sets `key` to `value` in `family`. Within a batch, a later operation on the same key wins.
     ///
     /// # Errors
-    /// `InvalidArgument` if the key, the value or the batch would break a limit; the batch is
-    /// unchanged.
+    /// `InvalidArgument` if the key, the value or the batch would exceed a limit (see
+    /// [`limits`](crate::limits)), or if `family` belongs to a different open database from that of
+    /// the earlier operations. The batch is unchanged.
     pub fn put(
         &mut self,
         family: &Family,
@@ -80,26 +85,27 @@ impl WriteBatch {
     ) -> Result<()> {
         self.operations_for(family)?.put(family.inner.id, key.as_ref(), value.as_ref())
     }
-    /// Removes `key` from `family`; removing a key that is not there is no error.
+    /// Deletes `key` from `family`. Deleting a key that does not exist is not an error.
     ///
     /// # Errors
-    /// As [`WriteBatch::put`].
+    /// Same as [`WriteBatch::put`].
     pub fn delete(&mut self, family: &Family, key: impl AsRef<[u8]>) -> Result<()> {
         self.operations_for(family)?.delete(family.inner.id, key.as_ref())
     }
-    /// Operations in it.
+    /// Returns the number of operations.
     pub fn len(&self) -> usize {
         self.batch.count() as usize
     }
-    /// Whether it holds none.
+    /// Returns true if the batch contains no operations.
     pub fn is_empty(&self) -> bool {
         self.batch.count() == 0
     }
-    /// Bytes it takes in the log.
+    /// Returns the encoded size in bytes: what the batch adds to the log, without the record
+    /// header.
     pub fn encoded_bytes(&self) -> usize {
         self.batch.payload_bytes()
     }
-    /// Forgets all operations, keeps the memory.
+    /// Removes all operations but keeps the allocated memory, so the batch can be reused.
     pub fn clear(&mut self) {
         self.batch.clear();
         self.database = None;

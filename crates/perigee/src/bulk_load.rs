@@ -1,4 +1,4 @@
-//! Bulk load: many entries straight into tables, visible all at once.
+//! Bulk loads: write many entries directly to table files and make them visible at once.
 
 use crate::batch::wrong_database_error;
 use crate::{Db, Error, Family, Result};
@@ -7,33 +7,34 @@ use perigee_engine::Engine;
 use perigee_engine::load::{self, LoadBuilder};
 use std::sync::Arc;
 
-/// How far a bulk load is, as its callback hears it after each write to disk.
+/// Progress of a bulk load, passed to the callback after each write to disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoadProgress {
-    /// Entries given so far.
+    /// Number of entries added so far.
     pub entries: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,
-    /// Sorted runs on disk: 1 while the input has come in order.
+    /// Number of sorted runs on disk: 1 as long as the input is sorted.
     pub runs: usize,
 }
 
-/// What a bulk load did.
+/// Result of a bulk load or ingestion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LoadReport {
-    /// Entries given, repeated keys included.
+    /// Number of entries added; a key that was added twice counts twice.
     pub entries: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,
-    /// The sequence number under which all of them became visible.
+    /// The sequence number of all loaded entries.
     pub sequence: u64,
 }
 
 type ProgressCallback = Box<dyn FnMut(LoadProgress) + Send>;
 
-/// A bulk load of one family: see [`Family::bulk_load`].
+/// A bulk load into one column family: see [`Family::bulk_load`]. Dropping it before
+/// [`BulkLoad::finish`] discards the entries.
 pub struct BulkLoad {
     inner: LoadBuilder,
     engine: Arc<Engine>,
@@ -47,34 +48,35 @@ impl std::fmt::Debug for BulkLoad {
 }
 
 impl BulkLoad {
-    /// Entries are gathered up to so many bytes of memory, then sorted and written (default 64
-    /// MiB). More means fewer runs to merge when the input is not sorted.
+    /// Sets the size of the sort buffer in bytes (default 64 MiB; at most an eighth of the memory
+    /// budget). A full buffer is sorted and written as a run. A larger buffer means fewer runs to
+    /// merge if the input is not sorted.
     #[must_use]
     pub fn memory_bytes(mut self, bytes: usize) -> Self {
         self.inner.set_memory_bytes(bytes);
         self
     }
-    /// Calls `callback` after every write to disk.
+    /// Calls `callback` with the progress after each write to disk and at the end.
     #[must_use]
     pub fn on_progress(mut self, callback: impl FnMut(LoadProgress) + Send + 'static) -> Self {
         self.callback = Some(Box::new(callback));
         self
     }
-    /// How far it is.
+    /// Returns the progress.
     pub fn progress(&self) -> LoadProgress {
         let load::LoadStatus { entries, bytes, runs } = self.inner.status();
         LoadProgress { entries, bytes, runs }
     }
 
-    /// Adds an entry. Keys may come in any order; of a key that comes twice the last value stays.
+    /// Adds an entry. Keys can be added in any order; if a key is added twice, the last value wins.
     ///
     /// # Errors
-    /// `InvalidArgument` if the key or value breaks a limit: the load can go on. After any other
-    /// error drop it.
+    /// `InvalidArgument` if the key or value exceeds a limit: the load can continue. After any
+    /// other error, drop the load.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.add_entry(key.as_ref(), value.as_ref(), None)
     }
-    /// Adds an entry that expires at a time, in milliseconds since the Unix epoch, as
+    /// Adds an entry that expires at `expires_at_ms`, in milliseconds since the Unix epoch; see
     /// [`Family::put_until`].
     ///
     /// ```
@@ -86,13 +88,14 @@ impl BulkLoad {
     /// load.put("tide table", "2026")?;
     /// load.put_until("offer", "spring", 4_102_444_800_000)?; // the year 2100
     /// load.finish()?;
-    /// assert_eq!(db.get_with_ttl("offer")?.and_then(|o| o.expires_at_ms), Some(4_102_444_800_000));
+    /// let offer = db.get_with_ttl("offer")?.expect("not expired yet");
+    /// assert_eq!(offer.expires_at_ms, Some(4_102_444_800_000));
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// As [`BulkLoad::put`].
+    /// Same as [`BulkLoad::put`].
     pub fn put_until(
         &mut self,
         key: impl AsRef<[u8]>,
@@ -116,16 +119,16 @@ impl BulkLoad {
         }
     }
 
-    /// Makes everything visible, at once and durably.
+    /// Makes all entries visible atomically and durably. After `Ok` the load has ended.
     ///
     /// # Errors
-    /// `Busy` while background work is paused: call it again later. `OutcomeUnknown`: after
-    /// reopening all of it is there, or nothing. Any other error: nothing of it is there and never
-    /// will be.
+    /// - `Busy` if background work is paused: call `finish` again later.
+    /// - `OutcomeUnknown`: after the next open either all entries are there or none.
+    /// - Any other error: no entry is visible or ever will be.
     pub fn finish(&mut self) -> Result<LoadReport> {
         let engine = Arc::clone(&self.engine);
         let mut reports = finish_all(&engine, &mut [self])?;
-        reports.pop().ok_or_else(|| Error::internal("a load was finished without a report"))
+        reports.pop().ok_or_else(|| Error::internal("a bulk load has finished without a report"))
     }
 }
 
@@ -143,27 +146,32 @@ fn finish_all(engine: &Engine, loads: &mut [&mut BulkLoad]) -> Result<Vec<LoadRe
 }
 
 impl Family {
-    /// Starts a bulk load: entries go straight into sorted tables, past the log and the memtable,
-    /// and become visible and durable all at once when [`BulkLoad::finish`] returns. Readers and
-    /// writers go on meanwhile and see nothing of it.
+    /// Starts a bulk load: entries are written directly to table files, bypassing the log and the
+    /// memtable. All of them become visible and durable at once when [`BulkLoad::finish`] returns.
+    /// Until then reads do not see them, and reads and writes continue normally.
     ///
-    /// Sorted input is written once, to the deepest level where no table shares its keys; unsorted
-    /// input is sorted in runs in the database directory and merged once more. The load is one
-    /// moment in the order of writes: everything written before `finish` is older, whatever the
-    /// keys; snapshots taken before do not see it. A crash leaves everything or nothing; dropping a
-    /// load leaves nothing. `finish` holds writers up for a few syncs, and for the flush of what
-    /// they wrote to keys between the load's first and last while it was waiting for them.
+    /// Sorted input is written once, to the deepest level at which no table overlaps its key range.
+    /// Unsorted input is sorted in runs in the database directory and merged in a second pass.
+    ///
+    /// All loaded entries get one sequence number at `finish`: they are newer than every write
+    /// committed before, and snapshots taken before do not see them. After a crash all or none of
+    /// the entries are there.
+    ///
+    /// `finish` blocks writers for a few syncs. If a memtable overlaps the key range of the load,
+    /// `finish` flushes it first, without blocking writers; what they write to this range during
+    /// that flush is flushed with writers blocked.
     ///
     /// ```
     /// # use perigee::{Db, Options};
     /// # fn main() -> perigee::Result<()> {
     /// # use perigee::env::{Env, fs::memory::SimDisk};
     /// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
-    /// let mut load = db.bulk_load(&db.default_family())?.on_progress(|p| println!("{} entries", p.entries));
+    /// let family = db.default_family();
+    /// let mut load = family.bulk_load()?.on_progress(|p| println!("{} entries", p.entries));
     /// for i in 0..1000u32 {
     ///     load.put(i.to_be_bytes(), "value")?;
     /// }
-    /// assert_eq!(db.get(7u32.to_be_bytes())?, None); // nothing yet
+    /// assert_eq!(db.get(7u32.to_be_bytes())?, None); // not visible yet
     /// let report = load.finish()?;
     /// assert_eq!(report.entries, 1000);
     /// assert_eq!(db.get(7u32.to_be_bytes())?.as_deref(), Some(&b"value"[..]));
@@ -177,19 +185,20 @@ impl Family {
 }
 
 impl Db {
-    /// [`Family::bulk_load`] of `family`.
+    /// Starts a bulk load into `family`; see [`Family::bulk_load`].
     ///
     /// # Errors
-    /// `InvalidArgument` if the family belongs to another open database.
+    /// `InvalidArgument` if the column family belongs to another open database.
     pub fn bulk_load(&self, family: &Family) -> Result<BulkLoad> {
         family.inner_for(&self.engine)?;
         family.bulk_load()
     }
-    /// Finishes several loads of different families together: all of them become visible at one
-    /// sequence number, or none.
+    /// Finishes loads into different column families together: all of them become visible
+    /// atomically, or none. Returns one report per load, in the order of `loads`.
     ///
     /// # Errors
-    /// `InvalidArgument` if a load belongs to another open database; those of [`BulkLoad::finish`].
+    /// `InvalidArgument` if a load belongs to another open database; as [`BulkLoad::finish`]
+    /// otherwise.
     pub fn finish_loads(&self, loads: &mut [BulkLoad]) -> Result<Vec<LoadReport>> {
         if loads.iter().any(|load| !Arc::ptr_eq(&load.engine, &self.engine)) {
             return Err(wrong_database_error());

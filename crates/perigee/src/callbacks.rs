@@ -1,5 +1,5 @@
-//! Users' code that options carry: compaction filters, and the log listener, which is told the
-//! lines of the file `LOG` for a program that has a log of its own.
+//! Options that register application code: compaction filters, and the log listener, which receives
+//! the lines of the info log.
 
 use crate::Options;
 use perigee_engine::log_listener::{LogLevel, LogListener};
@@ -7,20 +7,20 @@ use perigee_tree::rewrite::CompactionFilter;
 use std::sync::Arc;
 
 impl Options {
-    /// Registers the compaction filter of a family that exists or will be created: it is asked
-    /// about entries as they are compacted. Its name is stored with the family, which from then on
-    /// opens only with a filter of that name, so that nobody compacts by other rules unawares;
-    /// [`Options::without_filter`] gives it up.
+    /// Registers the compaction filter of the column family `family`, which may be created later.
+    /// The filter's name is stored with the column family. From then on the database opens only
+    /// with a filter of that name, so entries cannot be compacted under other rules by mistake. Use
+    /// [`Options::without_filter`] to remove the filter.
     ///
-    /// It is asked about the newest version of a key if no snapshot sees it, in compactions only:
-    /// not in flushes, bulk loads or where a table is moved unchanged. So entries that it would
-    /// drop can be read until they are compacted, and a snapshot taken while a compaction runs may
-    /// see its effect.
+    /// The filter sees the newest version of a key if no snapshot needs it, and only in compactions
+    /// that rewrite the entry: not in flushes or bulk loads, and not when a table is moved to
+    /// another level unchanged. Entries that the filter would drop stay readable until they are
+    /// compacted. A snapshot taken while a compaction runs may see its effects.
     ///
     /// ```
     /// # use perigee::{CompactionFilter, Db, FilterDecision, FilterEntry, Options, Result};
     /// # use std::sync::Arc;
-    /// /// DropPrefixFilter sessions.
+    /// /// Drops the sessions.
     /// struct Sessions;
     /// impl CompactionFilter for Sessions {
     ///     fn name(&self) -> &str {
@@ -47,22 +47,25 @@ impl Options {
         self.compaction_filters.register(family, Some(filter));
         self
     }
-    /// The family has no compaction filter any more, whatever it had.
+    /// Removes the compaction filter of the column family `family`, if it has one.
     #[must_use]
     pub fn without_filter(mut self, family: &str) -> Self {
         self.compaction_filters.register(family, None);
         self
     }
-    /// From open to close `listener` is told every line that goes to the file `LOG` (whether that
-    /// is written or not) and is at least as important as `level`, without its time: first a word
-    /// that says what it is about, then what happened. With [`LogLevel::Debug`] it hears of more
-    /// than the file. A failure to open is told, too.
+    /// Calls `listener` for every line of the info log (the file `LOG`) with at least the given
+    /// level, from open to close, even if the file is not written. A line is passed without its
+    /// timestamp: first a word for the subject, such as `flush`, then the details.
+    /// [`LogLevel::Debug`] adds lines that the file does not contain. A failed open is reported
+    /// too.
     ///
-    /// It runs on a thread of its own (and on those that open and close), one line at a time, in
-    /// order, with nothing locked: it may call the database, but not close it (`InvalidArgument`),
-    /// nor have its last handle. While it takes its time the others go on, and up to 1,024 lines
-    /// wait; beyond that the oldest are lost, which it is told. If it panics that call ends. A
-    /// close waits for it; after [`Db::close`](crate::Db::close) it is not called any more.
+    /// The listener runs on a thread of its own, and on the threads that open and close the
+    /// database; one line at a time, in order, with no locks held. It may call the database, but
+    /// must not close it (`InvalidArgument`) or own its last handle. A slow listener does not delay
+    /// the database: up to 1,024 lines are queued. Beyond that the oldest are dropped, and the
+    /// listener gets a line with their number. If it panics, only that call ends.
+    /// [`Db::close`](crate::Db::close) waits until the queued lines are delivered; afterwards the
+    /// listener is not called again.
     ///
     /// ```
     /// # use perigee::{Db, LogLevel, Options};
@@ -71,8 +74,10 @@ impl Options {
     /// # use perigee::env::{Env, fs::memory::SimDisk};
     /// # let options = Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() });
     /// let lines = Arc::new(Mutex::new(Vec::new()));
-    /// let heard = Arc::clone(&lines);
-    /// let listen = move |level: LogLevel, line: &str| heard.lock().unwrap().push(format!("{} {line}", level.name()));
+    /// let received = Arc::clone(&lines);
+    /// let listen = move |level: LogLevel, line: &str| {
+    ///     received.lock().unwrap().push(format!("{} {line}", level.name()));
+    /// };
     /// let db = Db::open("/doc", options.log_listener(LogLevel::Info, listen))?;
     /// db.put("moon", "full")?;
     /// db.flush()?;

@@ -1,4 +1,4 @@
-//! The feed of changes: everything that was committed, in order, from a position on.
+//! The change feed: every commit and column-family change, in commit order, from a given position.
 
 use crate::commit_hook::cut_to_bound;
 use crate::{Db, Result};
@@ -12,20 +12,20 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What a feed tells next.
+/// One item of a change feed.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Change {
-    /// A commit, whole.
+    /// A commit with all its operations.
     Commit(Commit),
-    /// A family changed in another way than by operations.
+    /// A column family was created, dropped, renamed, cleared, cloned or bulk-loaded.
     Family(FamilyChange),
 }
 
 impl Change {
-    /// Its number (of a commit: of its last operation). Every change has a number of its own: a
-    /// load of several families is told by one change for each, with numbers that follow each
-    /// other.
+    /// Returns its sequence number; for a commit, that of its last operation. Sequence numbers of
+    /// changes are unique: a bulk load of several column families appears as one change per column
+    /// family, with consecutive numbers.
     pub fn sequence(&self) -> u64 {
         match self {
             Change::Commit(commit) => commit.sequence(),
@@ -34,10 +34,10 @@ impl Change {
     }
 }
 
-/// The operations of one commit, over all families.
+/// One commit with its operations on all column families.
 pub struct Commit(change_feed::FeedCommit);
 
-/// Short: its numbers, not its operations.
+/// Prints the sequence numbers and the number of operations, not the operations.
 impl fmt::Debug for Commit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, last, count) =
@@ -46,59 +46,59 @@ impl fmt::Debug for Commit {
     }
 }
 
-/// An operation of a commit.
+/// One operation of a commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangeOperation<'a> {
-    /// Its sequence number.
+    /// Sequence number of the operation.
     pub sequence: u64,
-    /// Number of its family.
+    /// Id of the column family.
     pub family: u32,
-    /// What the family was called then.
+    /// Name of the column family at the time of the commit.
     pub family_name: &'a str,
-    /// What it does.
+    /// The operation.
     pub kind: ChangeKind<'a>,
 }
 
-/// What an operation does.
+/// An operation with its key and value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ChangeKind<'a> {
-    /// A key is set.
+    /// Sets a key.
     Put {
         /// The key.
         key: &'a [u8],
         /// The value.
         value: &'a [u8],
-        /// When it ends, in milliseconds since 1970.
+        /// Expiry time in milliseconds since the Unix epoch; `None`: never expires.
         expires_ms: Option<u64>,
     },
-    /// A key is removed.
+    /// Deletes a key.
     Delete {
         /// The key.
         key: &'a [u8],
     },
-    /// A key that was put at most once is removed.
+    /// Deletes a key that was put at most once ([`crate::Family::single_delete`]).
     SingleDelete {
         /// The key.
         key: &'a [u8],
     },
-    /// An operand is merged into the value ([`crate::MergeOperator`]).
+    /// Merges an operand into the value of a key ([`crate::MergeOperator`]).
     Merge {
         /// The key.
         key: &'a [u8],
         /// The operand.
         operand: &'a [u8],
     },
-    /// A range of keys is removed.
+    /// Deletes a range of keys.
     DeleteRange {
-        /// Where it begins.
+        /// Start of the range.
         start: Bound<&'a [u8]>,
-        /// Where it ends.
+        /// End of the range.
         end: Bound<&'a [u8]>,
     },
 }
 
-/// Short: the first bytes of keys and values.
+/// Prints only the first bytes of keys and values.
 impl fmt::Debug for ChangeKind<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -121,15 +121,15 @@ impl fmt::Debug for ChangeKind<'_> {
 }
 
 impl Commit {
-    /// Number of its last operation.
+    /// Returns the sequence number of its last operation.
     pub fn sequence(&self) -> u64 {
         self.0.seq_range().1.0
     }
-    /// Number of its first.
+    /// Returns the sequence number of its first operation.
     pub fn first_sequence(&self) -> u64 {
         self.0.seq_range().0.0
     }
-    /// Its operations in order.
+    /// Returns the operations in the order of the batch.
     pub fn operations(&self) -> impl Iterator<Item = ChangeOperation<'_>> {
         let buf = self.0.payload();
         self.0.operations().iter().map(move |(op, seq)| {
@@ -159,49 +159,50 @@ impl Commit {
     }
 }
 
-/// How a family changed.
+/// A change of a column family that is not a list of operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FamilyChange {
-    /// Its number, which no operation has.
+    /// Sequence number of the change, which no operation and no other change has.
     pub sequence: u64,
-    /// Number of the family.
+    /// Id of the column family.
     pub family: u32,
-    /// What happened to it.
+    /// The change.
     pub kind: FamilyChangeKind,
 }
 
-/// What happens to families beside operations.
+/// The kinds of [`FamilyChange`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FamilyChangeKind {
-    /// It was created, empty.
+    /// The column family was created, empty.
     Created {
         /// Its name.
         name: String,
     },
-    /// It was dropped with everything in it.
+    /// The column family and its contents were dropped.
     Dropped {
-        /// The name that it had.
+        /// Its last name.
         name: String,
     },
-    /// It has another name from here on.
+    /// The column family was renamed.
     Renamed {
         /// The old name.
         from: String,
-        /// The new one.
+        /// The new name.
         to: String,
     },
-    /// Everything in it was removed.
+    /// The contents of the column family were removed ([`Db::clear_family`]).
     Cleared,
-    /// It was created with everything that another one held.
+    /// The column family was created with the contents of another one ([`Db::clone_family`]).
     Cloned {
         /// Its name.
         name: String,
-        /// Number of the other one.
+        /// Id of the source column family.
         source: u32,
     },
-    /// Entries were loaded into it ([`crate::BulkLoad`], ingest), which are in tables only: read
-    /// them in the family.
+    /// Entries were added by a bulk load ([`crate::BulkLoad`]), an ingestion ([`Db::ingest`]) or a
+    /// spilled transaction ([`crate::TxnOptions::spill_bytes`]). The feed does not contain them,
+    /// because they are not in the log: read them from the column family.
     Loaded,
 }
 
@@ -220,14 +221,15 @@ impl From<FamilyEvent> for FamilyChange {
     }
 }
 
-/// A feed of changes ([`Db::changes`]). It holds nothing back: a feed that lags too far hears an
-/// error and begins anew.
+/// A change feed, opened by [`Db::changes`]. It does not keep log files from being deleted: a
+/// consumer that falls too far behind gets `NotFound` and must start again from the current
+/// contents.
 pub struct Changes {
     feed: ChangeFeed,
     engine: Arc<Engine>,
 }
 
-/// Short: where it is.
+/// Prints the position.
 impl fmt::Debug for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Changes({:?}, position {})", self.engine, self.position())
@@ -235,24 +237,26 @@ impl fmt::Debug for Changes {
 }
 
 impl Changes {
-    /// What was told is all up to here: [`Db::changes`] from this number goes on with what follows.
-    /// A consumer that stores it after each change, and opens a new feed there, sees each change
-    /// exactly once.
+    /// Returns the sequence number up to which all changes have been returned. [`Db::changes`] with
+    /// this number continues after it. A consumer that stores the position atomically with the
+    /// effect of each change processes each change exactly once.
     pub fn position(&self) -> u64 {
         self.feed.position().0
     }
-    /// The next change, if it is there already; never waits for one.
+    /// Returns the next change, or `None` if there is none yet. Does not block.
     ///
     /// # Errors
-    /// `NotFound` if the log that follows is gone ([`crate::Options::log_retention`]); `Corruption`
-    /// or `Io` if it cannot be read, and then the feed stays where it is; `Closed`.
+    /// `NotFound` if the log at this position was deleted ([`crate::Options::log_retention`]);
+    /// `Corruption` or `Io` if it cannot be read: the position stays the same, so the call can be
+    /// repeated; `Closed`.
     pub fn next_change(&mut self) -> Result<Option<Change>> {
         Ok(self.feed.next_item(self.engine.core())?.map(change_from_item))
     }
-    /// The next change; waits for it at most so long.
+    /// Returns the next change; blocks until there is one, for at most `timeout`. Returns `None`
+    /// after the timeout.
     ///
     /// # Errors
-    /// As [`Changes::next_change`].
+    /// Same as [`Changes::next_change`].
     pub fn wait(&mut self, timeout: Duration) -> Result<Option<Change>> {
         let us = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
         Ok(self.feed.wait_next_item(self.engine.core(), us)?.map(change_from_item))
@@ -267,15 +271,15 @@ fn change_from_item(item: FeedItem) -> Change {
 }
 
 impl Db {
-    /// A feed of everything that was committed after operation `since` (0: from the beginning), in
-    /// order, commit by commit; it goes on with what is committed from now on. Only what is durable
-    /// is told, so nothing that a consumer has seen is ever taken back; under
-    /// [`crate::Durability::None`] that is after a flush or [`Db::sync`].
+    /// Opens a feed of everything committed after sequence number `since` (0: from the beginning),
+    /// commit by commit in commit order, including future commits. Only durable commits are
+    /// returned, so a change is never undone by a crash; with [`crate::Durability::None`] commits
+    /// appear after a flush or [`Db::sync`].
     ///
-    /// Keep [`Changes::position`] with what you made of the changes: a feed from there tells the
-    /// rest, over restarts too. A commit that `since` lies in is told whole. How far back the log
-    /// reaches says [`crate::Options::log_retention`]. Checkpoints and backups begin with a log of
-    /// their own.
+    /// To resume, also after a restart, store [`Changes::position`] with the result of processing
+    /// and open the next feed there. If `since` is in the middle of a commit, that commit is
+    /// returned as a whole. [`crate::Options::log_retention`] determines how far back a feed can
+    /// start. A checkpoint or a restored backup starts with a new log.
     ///
     /// ```
     /// # use perigee::{Change, ChangeKind, Db, Options, WriteBatch};
@@ -287,7 +291,9 @@ impl Db {
     /// batch.put(&db.default_family(), "moon", "full")?;
     /// batch.delete(&db.default_family(), "stars")?;
     /// let seq = db.write(batch)?;
-    /// let Some(Change::Commit(commit)) = changes.next_change()? else { panic!("it is durable") };
+    /// let Some(Change::Commit(commit)) = changes.next_change()? else {
+    ///     panic!("the commit is durable")
+    /// };
     /// let kinds: Vec<_> = commit.operations().map(|o| o.kind).collect();
     /// assert_eq!(kinds[0], ChangeKind::Put { key: b"moon", value: b"full", expires_ms: None });
     /// assert_eq!(kinds[1], ChangeKind::Delete { key: b"stars" });
@@ -298,8 +304,9 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` if the log does not reach back so far, naming the oldest position;
-    /// `InvalidArgument` if there is no operation `since` yet; `ReadOnly`.
+    /// `NotFound` if the log does not reach back to `since`; the message names the oldest possible
+    /// position. `InvalidArgument` if `since` is greater than [`Db::latest_seq`]. `ReadOnly` if the
+    /// database was opened read-only.
     pub fn changes(&self, since: u64) -> Result<Changes> {
         Ok(Changes {
             feed: self.engine.change_feed(SeqNo(since))?,

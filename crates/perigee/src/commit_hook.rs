@@ -1,5 +1,4 @@
-//! Users' code inside the database: commit hooks (compaction filters are registered in
-//! [`crate::Options`]).
+//! Commit hooks: application code that runs after each commit to a column family.
 
 use crate::{Db, Family};
 use perigee_base::ValueRef;
@@ -10,7 +9,7 @@ use std::fmt;
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// An operation of a commit, as a hook hears it.
+/// An operation of a commit, as passed to a commit hook.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CommitOperation<'a> {
@@ -22,10 +21,10 @@ pub enum CommitOperation<'a> {
         key: &'a [u8],
         /// The value.
         value: &'a [u8],
-        /// When it expires, in milliseconds since the Unix epoch; `None`: never.
+        /// Expiry time in milliseconds since the Unix epoch; `None`: never expires.
         expires_at_ms: Option<u64>,
     },
-    /// A key was removed (by a single delete too).
+    /// A key was deleted, by a delete or a single delete.
     Delete {
         /// Sequence number of the operation.
         sequence: u64,
@@ -38,21 +37,21 @@ pub enum CommitOperation<'a> {
         sequence: u64,
         /// The key.
         key: &'a [u8],
-        /// The operand; what the value is then, only a read says.
+        /// The operand. To get the resulting value, read the key.
         operand: &'a [u8],
     },
-    /// A range of keys was removed.
+    /// A range of keys was deleted.
     DeleteRange {
         /// Sequence number of the operation.
         sequence: u64,
-        /// Where it begins.
+        /// Start of the range.
         start: Bound<&'a [u8]>,
-        /// Where it ends.
+        /// End of the range.
         end: Bound<&'a [u8]>,
     },
 }
 
-/// Short: the first bytes of keys and values.
+/// Prints only the first bytes of keys and values.
 impl fmt::Debug for CommitOperation<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
@@ -85,7 +84,7 @@ impl fmt::Debug for CommitOperation<'_> {
     }
 }
 
-/// A cut of the keys as the bound of a range that begins, or ends, there.
+/// Converts a key boundary to the start bound (`begins`) or end bound of a range.
 pub(crate) fn cut_to_bound(cut: KeyBoundaryRef<'_>, begins: bool) -> Bound<&[u8]> {
     match (cut, begins) {
         (KeyBoundaryRef::First | KeyBoundaryRef::Last, _) => Bound::Unbounded,
@@ -94,10 +93,11 @@ pub(crate) fn cut_to_bound(cut: KeyBoundaryRef<'_>, begins: bool) -> Bound<&[u8]
     }
 }
 
-/// What one batch did to one family.
+/// The operations of one commit on one column family, passed to a commit hook
+/// ([`Family::on_commit`]).
 pub struct CommitEvent<'a>(&'a HookEvent);
 
-/// Short: its number, not its operations.
+/// Prints the sequence numbers, not the operations.
 impl fmt::Debug for CommitEvent<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CommitEvent(sequence {}, commit {})", self.sequence(), self.commit_sequence())
@@ -105,22 +105,23 @@ impl fmt::Debug for CommitEvent<'_> {
 }
 
 impl CommitEvent<'_> {
-    /// Sequence number of the first operation.
+    /// Returns the sequence number of the first operation in this event.
     pub fn sequence(&self) -> u64 {
         self.0.first_seq().0
     }
-    /// Number of the whole commit, by which events of several families are known to belong
-    /// together. It only grows.
+    /// Returns the sequence number of the first operation of the whole commit. It is the same in
+    /// the events of one commit for several column families, and increases with each commit.
     pub fn commit_sequence(&self) -> u64 {
         self.0.batch_seq().0
     }
-    /// A transaction larger than memory was committed, which brought so many entries (deletes of
-    /// keys among them) into the family: they are not listed, [`CommitEvent::operations`] is empty.
-    /// Read the family to know more.
+    /// Returns the number of entries added, deletes included, if the commit was a spilled
+    /// transaction ([`TxnOptions::spill_bytes`](crate::TxnOptions::spill_bytes)); otherwise `None`.
+    /// The entries of such a transaction are not listed: [`CommitEvent::operations`] is empty, and
+    /// the hook has to read the column family.
     pub fn entries_loaded(&self) -> Option<u64> {
         self.0.entries_loaded()
     }
-    /// The operations, in the order of the batch.
+    /// Returns the operations on this column family, in the order of the batch.
     pub fn operations(&self) -> impl Iterator<Item = CommitOperation<'_>> {
         let buf = self.0.buffer();
         self.0.operations().map(move |(seq, op)| {
@@ -147,19 +148,19 @@ impl CommitEvent<'_> {
 }
 
 impl Family {
-    /// From now on `hook` hears of every batch that writes to this family, once each, in commit
-    /// order, after the batch has become visible and as durable as its writer asked. One hook a
-    /// family: a second one replaces the first. It is not stored: set it after each open. A bulk
-    /// load or an ingest is not told; of a transaction larger than memory it hears that it came,
-    /// not its operations ([`CommitEvent::entries_loaded`]).
+    /// Sets the commit hook of this column family. `hook` is called once for every batch that
+    /// writes to it, in commit order, after the batch has become visible and as durable as
+    /// requested. There is one hook per column family: a second call replaces the first. Hooks are
+    /// not stored: set them after each open. Bulk loads and ingestions do not call the hook; for
+    /// spilled transactions, see [`CommitEvent::entries_loaded`].
     ///
-    /// It runs on the thread that committed the batch, before the commit returns, with no lock of
-    /// the engine held; no other thread runs it. The thread waits first until the hook has run for
-    /// earlier commits to this family, so a slow hook delays the writers of its family and no
-    /// others; a hook must not wait for another thread's commit to its own family. It may read and
-    /// write the database: the commits that it makes itself return at once, and their hooks (itself
-    /// among them) run when it has returned. If it panics that call ends, the commit stands, and
-    /// the next batches are told as before.
+    /// The hook runs on the committing thread (never on another) before the commit returns, with no
+    /// engine locks held. The thread first waits until the hook has finished for earlier commits to
+    /// this column family: calls for one column family never overlap, a slow hook delays only
+    /// writers of its own column family, and a hook must not wait for another thread's commit to
+    /// it. The hook may read and write the database: commits made inside a hook return immediately,
+    /// and their hooks run after it has returned. If a hook panics, only that call ends: the commit
+    /// stands, and later batches call the hook as before.
     ///
     /// ```
     /// # use perigee::{CommitOperation, Db, Options};
@@ -168,11 +169,11 @@ impl Family {
     /// # use perigee::env::{Env, fs::memory::SimDisk};
     /// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
     /// let log = Arc::new(Mutex::new(Vec::new()));
-    /// let heard = Arc::clone(&log);
+    /// let received = Arc::clone(&log);
     /// db.default_family().on_commit(move |commit| {
     ///     for operation in commit.operations() {
     ///         if let CommitOperation::Put { key, .. } = operation {
-    ///             heard.lock().unwrap().push((commit.sequence(), key.to_vec()));
+    ///             received.lock().unwrap().push((commit.sequence(), key.to_vec()));
     ///         }
     ///     }
     /// });
@@ -184,14 +185,14 @@ impl Family {
     pub fn on_commit(&self, hook: impl Fn(&CommitEvent<'_>) + Send + Sync + 'static) {
         self.inner.set_hook(Some(Arc::new(move |event: &HookEvent| hook(&CommitEvent(event)))));
     }
-    /// Takes the commit hook away. Batches committed before may still be told.
+    /// Removes the commit hook. The hook may still be called for batches committed before.
     pub fn clear_commit_hook(&self) {
         self.inner.set_hook(None);
     }
 }
 
 impl Db {
-    /// How many calls of commit hooks have panicked since the database was opened.
+    /// Returns the number of commit-hook calls that panicked since the database was opened.
     pub fn commit_hook_panics(&self) -> u64 {
         self.default_family().engine.hook_panics()
     }

@@ -1,61 +1,66 @@
-//! Estimates: what a range holds, what a scan of it would touch, how many keys a family has.
+//! Estimates: the size of a key range, the cost of scanning it, and the number of keys in a column
+//! family.
 
 use crate::iter::range_to_bounds;
 use crate::{Db, Family, Result};
 use perigee_tree::estimate;
 use std::ops::RangeBounds;
 
-/// About how much a range holds, see [`Family::estimate_range`].
+/// Approximate size of a key range; see [`Family::estimate_range`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RangeEstimate {
-    /// Bytes on disk: tables, and the stored bytes of values in value logs.
+    /// Bytes on disk: table data and the stored bytes of separated values.
     pub disk_bytes: u64,
     /// Bytes in memtables.
     pub memory_bytes: u64,
-    /// Stored entries: every version of every key, deletes included.
+    /// Stored entries: all versions of all keys, tombstones included.
     pub entries: u64,
-    /// Keys that a reader would see.
+    /// Keys that are visible to a reader.
     pub keys: u64,
 }
 
-/// What a scan of a range would touch, see [`Family::range_cost`].
+/// What a scan of a key range would read; see [`Family::range_cost`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RangeCost {
-    /// Memtables with entries in the range.
+    /// Number of memtables with entries in the range.
     pub memtables: usize,
-    /// Sorted runs on disk that a scan merges.
+    /// Number of sorted runs on disk that the scan merges.
     pub runs: usize,
-    /// Tables that it opens.
+    /// Number of tables that it reads.
     pub tables: usize,
-    /// Blocks that it reads, from the cache or from disk.
+    /// Number of data blocks that it reads, from the cache or from disk.
     pub blocks: u64,
-    /// Stored bytes of these blocks.
+    /// Stored (compressed) bytes of these blocks.
     pub bytes: u64,
 }
 
-/// About how many keys a family has, see [`Family::cardinality`].
+/// Approximate number of keys in a column family; see [`Family::cardinality`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cardinality {
-    /// Different keys stored, those whose newest version is a delete included.
+    /// Distinct keys, including those whose newest version is a tombstone.
     pub keys: u64,
-    /// Deletes stored: at most so many of `keys` are not there.
+    /// Stored tombstones: at most this many of `keys` do not exist any more.
     pub tombstones: u64,
 }
 
 impl Family {
-    /// About how much lies in a range, from memory alone: no block is read.
+    /// Estimates the size of a key range from metadata in memory; reads no blocks.
     ///
-    /// How exact it is. Tables inside the range are counted exactly; a table that an end of the
-    /// range cuts is off by at most half a block of it (entries are taken to be spread evenly over
-    /// its blocks, value-log bytes over its entries). Memtables are exact (where different bytes
-    /// may be one key: up to 256 entries in the range, beyond that with a standard error of 6 %).
-    /// `keys` counts a key that several runs hold once where their sketches show it (standard error
-    /// 2.3 %, tables of 2048 keys and more; smaller overlapping ones count twice), and takes each
-    /// tombstone for a key that is gone: after `compact` it is as exact as `entries`. Entries that
-    /// have expired, or that a range delete hides, count until compaction drops them.
+    /// Accuracy:
+    /// - Tables inside the range are counted exactly. For a table that only partly overlaps the
+    ///   range the error is at most half a block per end; entries are assumed to be spread evenly
+    ///   over its blocks, and value-log bytes over its entries.
+    /// - Memtables are counted exactly. Exception: under comparators that treat different bytes as
+    ///   equal, more than 256 entries in the range are counted with a standard error of 6 %.
+    /// - `keys` counts a key in several runs once if the HyperLogLog sketches of the tables show it
+    ///   (standard error 2.3 %). Tables with fewer than 2048 keys have no sketch: keys in several
+    ///   of them count several times. Each tombstone is assumed to hide one key. After
+    ///   [`Family::compact`], `keys` is as exact as `entries`.
+    /// - Entries that have expired or are covered by a range tombstone count until a compaction
+    ///   drops them.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -65,9 +70,9 @@ impl Family {
     /// for i in 0..100u8 {
     ///     db.put([i], "value")?;
     /// }
-    /// assert_eq!(db.estimate_range([10u8]..[30u8])?.keys, 20); // still in memory, and few: exact
+    /// assert_eq!(db.estimate_range([10u8]..[30u8])?.keys, 20); // memtable: exact
     /// db.flush()?;
-    /// assert_eq!(db.estimate_range([0u8]..)?.entries, 100); // the whole table: exact
+    /// assert_eq!(db.estimate_range([0u8]..)?.entries, 100); // whole table: exact
     /// assert_eq!(db.range_cost([0u8]..)?.tables, 1);
     /// assert!(db.cardinality()?.keys.abs_diff(100) <= 7);
     /// # Ok(())
@@ -87,8 +92,8 @@ impl Family {
         })
     }
 
-    /// What a scan of a range would touch now: exact for the tables as they are, and no block is
-    /// read to know it.
+    /// Returns what a scan of a key range would read now. Exact for the current tables; reads no
+    /// blocks.
     pub fn range_cost<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<RangeCost> {
         let (view, _) = self.engine.read_view(&self.inner)?;
         let c = estimate::estimate_scan_cost(&view, &range_to_bounds(&range));
@@ -101,9 +106,9 @@ impl Family {
         })
     }
 
-    /// About how many different keys the family has, by HyperLogLog sketches that tables carry:
-    /// standard error 2.3 %, so more than 7 % off once in 400 times. Keys that several tables hold
-    /// count once. Walks the memtables, and the tables of fewer than 2048 keys, which have no
+    /// Estimates the number of distinct keys from the HyperLogLog sketches of the tables. Standard
+    /// error 2.3 %: the error exceeds 7 % in about 1 of 400 cases. A key in several tables counts
+    /// once. Cost: scans the memtables and the tables with fewer than 2048 keys, which have no
     /// sketch.
     pub fn cardinality(&self) -> Result<Cardinality> {
         let (view, _) = self.engine.read_view(&self.inner)?;
@@ -113,18 +118,18 @@ impl Family {
 }
 
 impl Db {
-    /// [`Family::estimate_range`] on `default`.
+    /// Calls [`Family::estimate_range`] on `default`.
     pub fn estimate_range<K: AsRef<[u8]>>(
         &self,
         range: impl RangeBounds<K>,
     ) -> Result<RangeEstimate> {
         self.default_family().estimate_range(range)
     }
-    /// [`Family::range_cost`] on `default`.
+    /// Calls [`Family::range_cost`] on `default`.
     pub fn range_cost<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<RangeCost> {
         self.default_family().range_cost(range)
     }
-    /// [`Family::cardinality`] of `default`.
+    /// Calls [`Family::cardinality`] on `default`.
     pub fn cardinality(&self) -> Result<Cardinality> {
         self.default_family().cardinality()
     }

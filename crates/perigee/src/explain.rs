@@ -1,60 +1,63 @@
-//! Why a point read costs what it costs: every place that it asks, with the answer and the price.
+//! Explains a point read: every source that it consults, with outcome and cost.
 
 use crate::{Db, Error, Family, Result};
 use perigee_base::file_header::FileKind;
 use perigee_file::filename;
 use perigee_tree::explain::{LookupOutcome, LookupSource, LookupStep, explain};
 
-/// What a `get` of one key does ([`Db::explain`]).
+/// Trace of a point read of one key ([`Db::explain`]).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Explanation {
-    /// Length of the value; `None`: the key is not there.
+    /// Length of the value in bytes; `None` if the key does not exist.
     pub value_bytes: Option<u64>,
-    /// The error that the `get` ends with, if it does.
+    /// The error that the read returns, if any.
     pub error: Option<Error>,
-    /// Every place that was asked or passed over, newest first.
+    /// Every source consulted or skipped, newest first.
     pub steps: Vec<ExplainStep>,
-    /// Nanoseconds for all of it, the telling included.
+    /// Total time in nanoseconds, including the cost of tracing.
     pub elapsed_ns: u64,
 }
 
-/// One place, what it was asked, what it said.
+/// One source of a point read with its outcome.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct ExplainStep {
-    /// `memtable`, `table`, `run` (no table of it covers the key) or `value log`.
+    /// Kind of source: `memtable`, `table`, `run` (no table of this sorted run covers the key) or
+    /// `value log`.
     pub source: &'static str,
-    /// Which: `active`, `sealed 1`, or the file.
+    /// Name of the source: `active`, `sealed 1`, or a file name.
     pub name: String,
-    /// Level of a table.
+    /// Level of the table or run.
     pub level: Option<u8>,
-    /// Run of a table.
+    /// Sorted run of the table.
     pub run: Option<u64>,
-    /// What the filter of a table said: `excludes`, `passes` (or `none`: the table has no filter).
+    /// Result of the table's Bloom filter: `excludes`, `passes`, or `none` if the table has no
+    /// filter.
     pub filter: Option<&'static str>,
-    /// The data block that was asked: number, offset, stored bytes.
+    /// The data block that was searched: index, file offset, stored bytes.
     pub block: Option<(u64, u64, u64)>,
-    /// Whether the block came from the cache.
+    /// True if the block came from the block cache.
     pub cached: bool,
-    /// `nothing`, `value`, `pointer`, `tombstone`, `expired`, `failed`.
+    /// `nothing`, `value`, `pointer` (to a value log), `tombstone`, `expired`, `operand` or
+    /// `failed`.
     pub outcome: &'static str,
-    /// Sequence number of what was found.
+    /// Sequence number of the entry that was found.
     pub sequence: Option<u64>,
     /// Bytes read from disk.
     pub bytes_read: u64,
-    /// Nanoseconds.
+    /// Time in nanoseconds.
     pub elapsed_ns: u64,
 }
 
 impl Family {
-    /// Reads `key` as [`Family::get`] does, the same way through the same code, and tells what was
-    /// asked on the way: which memtables, which tables, their filters and blocks, from the cache or
-    /// the disk.
+    /// Reads `key` with the code of [`Family::get`] and records every source on the way: memtables,
+    /// tables with their filters and blocks, and whether each block came from the cache or from
+    /// disk.
     ///
     /// # Errors
-    /// `Closed`, or `NotFound` for a dropped family. What makes the `get` itself fail is in the
-    /// explanation.
+    /// `Closed`, or `NotFound` for a dropped column family. An error of the read itself is in
+    /// [`Explanation::error`].
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -65,8 +68,8 @@ impl Family {
     /// db.flush()?;
     /// let e = db.explain("moon")?;
     /// assert_eq!(e.value_bytes, Some(4));
-    /// let last = e.steps.last().expect("somebody was asked");
-    /// assert_eq!((last.place, last.filter, last.outcome), ("table", Some("passes"), "value"));
+    /// let last = e.steps.last().expect("a get consults at least one source");
+    /// assert_eq!((last.source, last.filter, last.outcome), ("table", Some("passes"), "value"));
     /// # Ok(())
     /// # }
     /// ```
@@ -86,10 +89,10 @@ impl Family {
 }
 
 impl Db {
-    /// [`Family::explain`] on `default`.
+    /// Calls [`Family::explain`] on `default`.
     ///
     /// # Errors
-    /// As [`Family::explain`].
+    /// Same as [`Family::explain`].
     pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
         self.default_family().explain(key)
     }

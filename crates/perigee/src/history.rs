@@ -1,16 +1,17 @@
-//! How much of the past is kept. Plain data.
+//! Retention of old versions. Plain data.
 
 use std::time::Duration;
 
-/// How far back every version of every key is kept, for
-/// [`Db::snapshot_at`](crate::Db::snapshot_at).
+/// How far back old versions are kept, so that [`Db::snapshot_at`](crate::Db::snapshot_at) can read
+/// past states.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum History {
-    /// Only what snapshots hold.
+    /// Keeps only the versions that snapshots need.
     #[default]
     None,
-    /// What the last so many operations have written or hidden.
+    /// Keeps the versions written or overwritten by the last `n` operations.
     Operations(u64),
-    /// What was written or hidden in so much time, while the database was open.
+    /// Keeps the versions written or overwritten within this time, counted while the database is
+    /// open.
     Time(Duration),
 }

@@ -1,6 +1,6 @@
-//! Moving over a family in key order: [`Cursor`] to go where one likes, [`Iter`] for `for` loops.
-//! Both see the database as it was when they were made, whatever writers, flushes and compactions
-//! do meanwhile.
+//! Scans of a column family in key order: [`Cursor`] for seeks and moves in both directions,
+//! [`Iter`] for `for` loops. Both see the database as of their creation, whatever writers, flushes
+//! and compactions do afterwards.
 
 use crate::{Result, Slice};
 use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
@@ -15,9 +15,11 @@ use std::fmt;
 use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
-/// A position in a family, within bounds. New cursors are not positioned: call a `seek`.
+/// A cursor over a column family or a key range of it. A new cursor is not positioned: call one of
+/// the `seek` methods first. It sees the entries that were visible when it was created, and until
+/// it is dropped keeps the files and memtables that contain them.
 ///
-/// After an error the cursor is invalid until the next `seek`.
+/// After an error the cursor is invalid until the next seek.
 ///
 /// ```
 /// # use perigee::{Db, Options};
@@ -31,7 +33,7 @@ use std::sync::Arc;
 /// cursor.seek("b")?; // the first entry at or after
 /// assert_eq!(cursor.key(), b"c");
 /// cursor.next()?;
-/// cursor.prev()?; // turn round whenever you like
+/// cursor.prev()?; // the direction can change at any time
 /// assert_eq!(cursor.key(), b"c");
 /// cursor.seek_for_prev("b")?; // the last entry at or before
 /// assert_eq!(cursor.key(), b"a");
@@ -43,20 +45,21 @@ use std::sync::Arc;
 pub struct Cursor {
     inner: VisibleCursor,
     engine: Arc<Engine>,
-    /// Steps that the counters do not know yet.
+    /// Steps not yet added to the engine's counters.
     uncounted_steps: u64,
-    /// Told of what was passed, if a transaction depends on that.
+    /// Records the key ranges read, if the cursor belongs to a serializable transaction.
     tracked: Option<Box<TrackedRange>>,
 }
 
-/// Short: where it stands.
+/// Prints the current key.
 impl fmt::Debug for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Cursor({:?}, at {:?})", self.engine, self.inner.key().map(BytesPreview))
     }
 }
 
-/// What a serializable transaction's cursor has passed, within its bounds.
+/// Reports to a serializable transaction which key ranges its cursor reads, cut off at the cursor's
+/// bounds.
 struct TrackedRange {
     reads: ScanTracker,
     begin: KeyBoundary,
@@ -71,8 +74,8 @@ impl Drop for Cursor {
 }
 
 pub(crate) fn range_to_bounds<K: AsRef<[u8]>>(range: &impl RangeBounds<K>) -> ScanBounds {
-    let own = |b: Bound<&K>| b.map(|k| k.as_ref().to_vec());
-    ScanBounds { lower: own(range.start_bound()), upper: own(range.end_bound()) }
+    let to_owned = |b: Bound<&K>| b.map(|k| k.as_ref().to_vec());
+    ScanBounds { lower: to_owned(range.start_bound()), upper: to_owned(range.end_bound()) }
 }
 
 impl Cursor {
@@ -85,10 +88,10 @@ impl Cursor {
         let inner = VisibleCursor::new(view, at, bounds, true);
         Cursor { inner, engine: Arc::clone(engine), uncounted_steps: 0, tracked: None }
     }
-    /// The same, telling `walk` what it passes.
+    /// Records the key ranges that the cursor reads in `tracker`, if there is one.
     pub(crate) fn with_read_tracking(
         mut self,
-        walk: Option<ScanTracker>,
+        tracker: Option<ScanTracker>,
         bounds: &ScanBounds,
     ) -> Cursor {
         let ends = || {
@@ -97,16 +100,17 @@ impl Cursor {
                 KeyBoundary::range_end(bounds.upper.clone()),
             )
         };
-        self.tracked = walk.map(|walk| {
+        self.tracked = tracker.map(|tracker| {
             let (begin, end) = ends();
-            Box::new(TrackedRange { reads: walk, begin, end })
+            Box::new(TrackedRange { reads: tracker, begin, end })
         });
         self
     }
-    /// Tells of the way to where it stands now, from a place (`None`: from where it stood).
+    /// Records the key range between `from` (`None`: the current position) and the current
+    /// position.
     #[cold]
     fn record_read(&mut self, from: Option<KeyBoundaryRef<'_>>, forward: bool) {
-        let Some(TrackedRange { reads: walk, begin, end }) = self.tracked.as_deref_mut() else {
+        let Some(TrackedRange { reads: tracker, begin, end }) = self.tracked.as_deref_mut() else {
             return;
         };
         let here = match (self.inner.key(), forward) {
@@ -117,9 +121,9 @@ impl Cursor {
         };
         let from = from.unwrap_or(here);
         if forward {
-            walk.record_range(from, here);
+            tracker.record_range(from, here);
         } else {
-            walk.record_range(here, from);
+            tracker.record_range(here, from);
         }
     }
     #[inline]
@@ -127,11 +131,11 @@ impl Cursor {
         self.engine.check_open()?;
         go(&mut self.inner)
     }
-    /// Tells what deleted entries have cost.
+    /// Reports the number of tombstones skipped, which can trigger a compaction.
     fn report_skipped_tombstones(&mut self) {
-        let passed = self.inner.take_skipped_tombstones();
-        if passed > 0 {
-            self.engine.record_skipped_tombstones(passed);
+        let skipped = self.inner.take_skipped_tombstones();
+        if skipped > 0 {
+            self.engine.record_skipped_tombstones(skipped);
         }
     }
     fn seek_measured(&mut self, go: impl FnOnce(&mut VisibleCursor) -> Result<()>) -> Result<()> {
@@ -155,25 +159,28 @@ impl Cursor {
         self.engine.stop_timer(Operation::Next, started);
         Ok(())
     }
-    /// To the first entry.
+    /// Moves to the first entry.
+    ///
+    /// # Errors
+    /// As for every seek and move: `Corruption` or `Io` if a block cannot be read; `Closed`.
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.seek_measured(VisibleCursor::seek_to_first)?;
-        if let Some(watch) = &self.tracked {
-            let begin = watch.begin.clone();
+        if let Some(tracked) = &self.tracked {
+            let begin = tracked.begin.clone();
             self.record_read(Some(begin.as_ref()), true);
         }
         Ok(())
     }
-    /// To the last entry.
+    /// Moves to the last entry.
     pub fn seek_to_last(&mut self) -> Result<()> {
         self.seek_measured(VisibleCursor::seek_to_last)?;
-        if let Some(watch) = &self.tracked {
-            let end = watch.end.clone();
+        if let Some(tracked) = &self.tracked {
+            let end = tracked.end.clone();
             self.record_read(Some(end.as_ref()), false);
         }
         Ok(())
     }
-    /// To the first entry at or after `key` (of those within the bounds).
+    /// Moves to the first entry within the bounds whose key is at or after `key`.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.seek_measured(|c| c.seek(key.as_ref()))?;
         if self.tracked.is_some() {
@@ -181,7 +188,7 @@ impl Cursor {
         }
         Ok(())
     }
-    /// To the last entry at or before `key` (of those within the bounds).
+    /// Moves to the last entry within the bounds whose key is at or before `key`.
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.seek_measured(|c| c.seek_for_prev(key.as_ref()))?;
         if self.tracked.is_some() {
@@ -189,7 +196,8 @@ impl Cursor {
         }
         Ok(())
     }
-    /// To the next entry; invalid after the last. On an invalid cursor: stays invalid.
+    /// Moves to the next entry; after the last one the cursor is invalid. An invalid cursor stays
+    /// invalid.
     #[allow(clippy::should_implement_trait)]
     #[inline]
     pub fn next(&mut self) -> Result<()> {
@@ -199,7 +207,8 @@ impl Cursor {
         }
         Ok(())
     }
-    /// To the previous entry; invalid before the first. On an invalid cursor: stays invalid.
+    /// Moves to the previous entry; before the first one the cursor is invalid. An invalid cursor
+    /// stays invalid.
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
         self.step_measured(VisibleCursor::prev)?;
@@ -208,12 +217,12 @@ impl Cursor {
         }
         Ok(())
     }
-    /// Whether the cursor is on an entry.
+    /// Returns true if the cursor is positioned on an entry.
     #[inline]
     pub fn valid(&self) -> bool {
         self.inner.valid()
     }
-    /// The key.
+    /// Returns the key of the current entry, borrowed until the next move.
     ///
     /// # Panics
     /// If the cursor is not valid.
@@ -221,7 +230,8 @@ impl Cursor {
     pub fn key(&self) -> &[u8] {
         self.inner.key().expect("key() needs a valid cursor: check valid() first")
     }
-    /// The value; fetched from the value log if it is separated.
+    /// Returns the value of the current entry, and reads it from the value log if it is separated.
+    /// The [`Slice`] stays valid after the cursor moves.
     ///
     /// # Errors
     /// `Corruption` or `Io` if a separated value cannot be read; `Closed`.
@@ -233,8 +243,9 @@ impl Cursor {
         self.engine.check_open()?;
         Ok(Slice(self.inner.value()?.expect("value() needs a valid cursor: check valid() first")))
     }
-    /// Key and value, borrowed: the cheapest way to look at them. A [`Cursor::value`] can be kept
-    /// when the cursor moves on, and costs a reference count for that.
+    /// Returns key and value of the current entry, borrowed until the next move. This is the
+    /// cheapest way to read an entry: [`Cursor::value`] increments a reference count, so that its
+    /// result stays valid after the cursor moves.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -256,7 +267,7 @@ impl Cursor {
     /// ```
     ///
     /// # Errors
-    /// As [`Cursor::value`].
+    /// Same as [`Cursor::value`].
     ///
     /// # Panics
     /// If the cursor is not valid.
@@ -265,8 +276,9 @@ impl Cursor {
         self.engine.check_open()?;
         Ok(self.inner.entry()?.expect("entry() needs a valid cursor: check valid() first"))
     }
-    /// The same if the value lies beside the key: nothing is fetched, nothing can fail. `None` if
-    /// the cursor is not valid, or for a value that [`Cursor::entry`] would have to fetch.
+    /// Returns key and value of the current entry without I/O, borrowed until the next move. `None`
+    /// if the cursor is not valid, or if [`Cursor::entry`] would have to read the value from a
+    /// value log.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -294,7 +306,8 @@ impl Cursor {
     }
 }
 
-/// An iterator over a range, from both ends. After an `Err` it ends.
+/// An iterator over a key range, from either end ([`DoubleEndedIterator`]). It returns owned pairs
+/// of key and value; [`Cursor`] avoids that cost. After an `Err` the iteration ends.
 ///
 /// ```
 /// # use perigee::{Db, Options};
@@ -342,16 +355,16 @@ impl Iter {
             reads: None,
         }
     }
-    /// The same, telling `walk` what it passes.
-    pub(crate) fn with_read_tracking(self, walk: Option<ScanTracker>) -> Iter {
-        Iter { reads: walk, ..self }
+    /// Records the key ranges that the iterator reads in `tracker`, if there is one.
+    pub(crate) fn with_read_tracking(self, tracker: Option<ScanTracker>) -> Iter {
+        Iter { reads: tracker, ..self }
     }
 
-    /// Steps one end; `None` when it has met the other. Each end's cursor stands on what it gave
-    /// last.
+    /// Moves one end; returns `None` when it meets the other end. The cursor of each end is on the
+    /// entry that it returned last.
     fn next_from(&mut self, forward: bool) -> Result<Option<(Slice, Slice)>> {
-        let order = self.view.version.comparator;
-        let fresh = || {
+        let comparator = self.view.version.comparator;
+        let new_cursor = || {
             Cursor::new(&self.engine, Arc::clone(&self.view), self.at, self.bounds.clone())
                 .with_read_tracking(self.reads.clone(), &self.bounds)
         };
@@ -360,13 +373,13 @@ impl Iter {
         match (&mut *end, forward) {
             (Some(c), true) => c.next()?,
             (Some(c), false) => c.prev()?,
-            (none, true) => none.insert(fresh()).seek_to_first()?,
-            (none, false) => none.insert(fresh()).seek_to_last()?,
+            (none, true) => none.insert(new_cursor()).seek_to_first()?,
+            (none, false) => none.insert(new_cursor()).seek_to_last()?,
         }
         let Some(cursor) = end.as_ref().filter(|c| c.valid()) else { return Ok(None) };
         let met = other.as_ref().is_some_and(|other| {
             let (low, high) = if forward { (cursor, other) } else { (other, cursor) };
-            order.cmp(low.key(), high.key()).is_ge()
+            comparator.cmp(low.key(), high.key()).is_ge()
         });
         if met { Ok(None) } else { cursor.owned_entry().map(Some) }
     }
@@ -381,7 +394,7 @@ impl Iter {
     }
 }
 
-/// Short: what it reads, and where its ends stand.
+/// Prints the database, the sequence number and the keys at both ends.
 impl fmt::Debug for Iter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at =

@@ -1,16 +1,17 @@
-//! Statistics as one JSON document and as text. Writes JSON by hand: the shapes are few and known,
-//! and a library crate should not bring a parser along.
+//! Statistics as a JSON document and as text. The JSON is written by hand: the structure is small
+//! and fixed, and a library should not add a dependency for it.
 //!
-//! Invariant: the document is valid JSON whatever bytes a name holds; every number is an integer.
+//! Invariant: the document is valid JSON whatever bytes a name contains, and every number is an
+//! integer.
 
 use crate::stats::{FamilyStats, JobStats, RecoveryReport, Stats};
 use std::fmt::{self, Write};
 
-/// A JSON document being written. A value is written by the method of its type.
+/// Writes a JSON document. There is one method per type of value.
 #[derive(Debug, Default)]
 struct JsonWriter {
     out: String,
-    /// The next element of the open object or array is its first.
+    /// True if the next element of the open object or array is its first.
     first_element: bool,
 }
 
@@ -75,8 +76,8 @@ impl JsonWriter {
 }
 
 impl Stats {
-    /// Everything as one JSON document (see `docs/STATISTICS.md`). Numbers are integers; times say
-    /// their unit in their name.
+    /// Returns all statistics as one JSON document, described in `docs/STATISTICS.md`. Numbers are
+    /// integers; names of durations end in their unit.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -86,7 +87,7 @@ impl Stats {
     /// db.put("moon", "full")?;
     /// let json = db.stats().to_json();
     /// assert!(json.starts_with(r#"{"last_sequence":1,"#));
-    /// println!("{}", db.stats()); // the same as text
+    /// println!("{}", db.stats()); // readable text
     /// # Ok(())
     /// # }
     /// ```
@@ -105,7 +106,7 @@ impl Stats {
         j.object("transactions", |j| self.write_transactions(j));
         j.object("background", |j| self.write_background(j));
         j.number("memory_pressure", u64::from(self.memory_pressure));
-        j.text("pressure", &self.stall_reason);
+        j.text("stall_reason", &self.stall_reason);
         j.text(
             "background_error",
             &self.background_error.as_ref().map(ToString::to_string).unwrap_or_default(),
@@ -152,7 +153,7 @@ impl Stats {
             j.number("stops", s.stops);
             j.number("stop_us", s.stop_us);
         });
-        j.array("running", &self.running_jobs, write_job);
+        j.array("running_jobs", &self.running_jobs, write_job);
         j.array("families", &self.families, write_family);
         j.object("recovery", |j| write_recovery(j, &self.recovery));
         j.object("counters", |j| self.counters.iter().for_each(|(name, n)| j.number(name, *n)));
@@ -172,7 +173,7 @@ impl Stats {
         let b = &self.background;
         let all = [
             ("flushes_running", b.flushes_running),
-            ("memtables_sealed", b.immutable_memtables),
+            ("immutable_memtables", b.immutable_memtables),
             ("compactions_running", b.compactions_running),
             ("compactions_due", b.compactions_due),
         ];
@@ -228,7 +229,7 @@ fn write_family(j: &mut JsonWriter, f: &FamilyStats) {
         j.number("key_bytes", f.memtables.key_bytes);
         j.number("value_bytes", f.memtables.value_bytes);
     });
-    j.object("sealed", |j| {
+    j.object("immutable_memtables", |j| {
         j.number("count", f.immutable_memtables.0 as u64);
         j.number("bytes", f.immutable_memtables.1);
     });
@@ -282,7 +283,7 @@ impl fmt::Display for Stats {
             "sequence {} (durable {}), {} bytes on disk",
             self.last_sequence, self.durable_sequence, self.disk_bytes
         )?;
-        writeln!(f, "pressure: {}", self.stall_reason)?;
+        writeln!(f, "stall reason: {}", self.stall_reason)?;
         if let Some(e) = &self.background_error {
             writeln!(f, "background error: {e}")?;
         }
@@ -292,7 +293,7 @@ impl fmt::Display for Stats {
         for family in &self.families {
             writeln!(
                 f,
-                "family {:?}: memtable {} bytes, {} sealed",
+                "column family {:?}: memtable {} bytes, {} immutable",
                 family.name, family.memtable.0, family.immutable_memtables.0
             )?;
             for l in family.levels.iter().filter(|l| l.files > 0) {
@@ -313,11 +314,11 @@ impl fmt::Display for Stats {
         let (t, b) = (&self.transactions, &self.background);
         writeln!(f, "transactions: {} open, {} bytes; {} prepared", t.open, t.bytes, t.prepared)?;
         if let Some(oldest) = t.oldest_prepared {
-            writeln!(f, "the oldest prepared transaction waits for {} s", oldest.as_secs())?;
+            writeln!(f, "oldest prepared transaction: {} s", oldest.as_secs())?;
         }
         writeln!(
             f,
-            "waiting: {} sealed memtables, {} compactions",
+            "waiting: {} immutable memtables, {} compactions",
             b.immutable_memtables, b.compactions_due
         )?;
         for s in &self.stalls {
@@ -330,8 +331,8 @@ impl fmt::Display for Stats {
         for (owner, bytes) in &self.memory {
             writeln!(f, "memory of {owner}: {bytes} bytes")?;
         }
-        let held: u64 = self.memory.iter().map(|(_, bytes)| bytes).sum();
-        writeln!(f, "memory of all owners: {held} bytes of {}", self.memory_budget)?;
+        let used: u64 = self.memory.iter().map(|(_, bytes)| bytes).sum();
+        writeln!(f, "memory of all owners: {used} bytes of {}", self.memory_budget)?;
         for io in self.io.iter().filter(|io| io.reads + io.writes > 0) {
             writeln!(
                 f,

@@ -1,6 +1,26 @@
-//! **Perigee**: an embedded, ordered key-value storage engine. A log-structured merge tree with
-//! column families, atomic batches, snapshots and iterators, built so that no acknowledged byte is
-//! lost and no damaged byte is returned.
+//! **Perigee**: an embedded, ordered key-value store: a log-structured merge tree (LSM) with column
+//! families, atomic write batches, snapshots, iterators and transactions. It is designed never to
+//! lose an acknowledged write and never to return corrupted data: everything on disk is covered by
+//! checksums, which are verified when it is read from disk.
+//!
+//! Start with [`Db::open`], [`Options`] and [`Family`]. Errors carry an [`ErrorKind`] that says
+//! what the caller can do.
+//!
+//! # Terms
+//! The terms are those of LevelDB and RocksDB, with these additions:
+//! - *Table*: an immutable file of sorted entries (an SST file in RocksDB), such as `000012.klog`.
+//! - *Value log*: a file of values that are separated from their tables because of their length (a
+//!   blob file in RocksDB), such as `000013.vlog`. Such values are called *separated*. See
+//!   [`FamilyOptions::value_threshold`].
+//! - *Log*: the write-ahead log, in segments such as `000011.wal`. The *info log* is the
+//!   human-readable file `LOG`.
+//! - *Sorted run*: tables with disjoint key ranges. Level 0 has several sorted runs, each deeper
+//!   level at most one.
+//! - *Sealed memtable*: a memtable that is full and waits for its flush (an immutable memtable in
+//!   RocksDB).
+//! - *Sequence number*: every operation (put, delete, merge, ...) has one. A commit of several
+//!   operations has consecutive numbers and becomes visible as a whole. All entries of a bulk load
+//!   have the same one.
 //!
 //! ```
 //! use perigee::{Db, Options, WriteBatch};
@@ -16,7 +36,7 @@
 //! batch.put(&tides, b"06:12", b"high")?;
 //! batch.put(&tides, b"12:31", b"low")?;
 //! batch.delete(&db.default_family(), b"moon")?;
-//! db.write(batch)?; // all of it or nothing, over both families
+//! db.write(batch)?; // atomic over both column families
 //!
 //! for entry in tides.iter()? {
 //!     let (key, value) = entry?;
@@ -32,7 +52,8 @@
 mod history;
 mod txn_options;
 mod options;
-// For the tool and the benchmark: their arguments and the options file have one grammar.
+// Public for the command-line tool and the benchmark, which parse their arguments with the grammar
+// of the options file.
 #[doc(hidden)]
 pub mod value_syntax;
 mod callbacks;
@@ -105,17 +126,18 @@ pub use two_phase::PreparedTxnInfo;
 pub use txn::{Txn, TxnHandle};
 pub use txn_options::{Isolation, TxnOptions};
 
-/// The world the engine runs in: real by default, simulated in tests. See [`Options::env`].
+/// The environment of the engine (file system, clock, random numbers): the operating system by
+/// default, simulated in tests. See [`Options::env`].
 pub mod env {
     pub use perigee_env::*;
 }
 
-/// Limits of keys, values, batches and names.
+/// Limits on keys, values, batches and names.
 pub mod limits {
     pub use perigee_base::limits::*;
 }
 
-/// The example of the README compiles.
+/// Compiles the example in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! Merges: writes that say how a value changes, not what it is.
+//! Merge operators: writes that describe how a value changes, without reading it.
 
 use crate::{Db, Family, Options, Result, Txn, WriteBatch, WriteOptions, translate};
 use perigee_base::{Error, MergeOperator};
@@ -6,23 +6,25 @@ use perigee_engine::locks::LockMode;
 use perigee_file::log::Batch;
 use std::sync::Arc;
 
-/// Asks the operator of a family about an operand.
+/// Checks an operand with the merge operator of the column family.
 fn check_operand(family: &Family, key: &[u8], operand: &[u8]) -> Result<()> {
     match family.inner.tree.pin().merge_operator.get() {
         Some(merger) => merger.check_operand(key, operand),
         None => Err(Error::invalid(format!(
-            "the family {:?} has no merge operator: give it one with FamilyOptions::merge_operator",
+            "the column family {:?} has no merge operator: set FamilyOptions::merge_operator",
             family.name()
         ))),
     }
 }
 
 impl Options {
-    /// Registers a merge operator of the user's own for this database: families have it by its name
-    /// ([`FamilyOptions::merge_operator`], [`MergeRule::User`]). A database in which a family has
-    /// one that is not registered does not open for writing; read-only it does, and reads of keys
-    /// that have operands fail. One name is one operator for ever: what it computes must not
-    /// change, since what is stored was computed by it in parts.
+    /// Registers a user-defined merge operator. Column families refer to it by name
+    /// ([`FamilyOptions::merge_operator`], [`MergeRule::User`]). If a column family has an operator
+    /// that is not registered, the database does not open for writing. Read-only it opens, but
+    /// reads of keys with operands fail.
+    ///
+    /// The function registered under a name must never change: stored values are partial results of
+    /// it.
     ///
     /// ```
     /// # use perigee::{Db, FamilyOptions, MergeOperator, MergeRule, Options, Result};
@@ -33,7 +35,13 @@ impl Options {
     ///     fn name(&self) -> &str {
     ///         "max"
     ///     }
-    ///     fn merge(&self, _: &[u8], left: Option<&[u8]>, right: &[u8], out: &mut Vec<u8>) -> Result<()> {
+    ///     fn merge(
+    ///         &self,
+    ///         _key: &[u8],
+    ///         left: Option<&[u8]>,
+    ///         right: &[u8],
+    ///         out: &mut Vec<u8>,
+    ///     ) -> Result<()> {
     ///         out.extend_from_slice(left.map_or(right, |left| left.max(right)));
     ///         Ok(())
     ///     }
@@ -64,27 +72,31 @@ impl Options {
 }
 
 impl Family {
-    /// Merges an operand into the value of `key`, as the family's [`MergeRule`](crate::MergeRule)
-    /// says, without reading it: reads see what value and operands come to, and compaction makes
-    /// one value of them. Where nothing is, the operand stands alone.
+    /// Adds a merge operand to `key` without reading the value. The column family's
+    /// [`MergeRule`](crate::MergeRule) defines how operands combine: reads return the value with
+    /// all operands applied; flushes and compactions combine operands, except where a snapshot
+    /// needs them separately. For a key that does not exist, the operands alone make the value.
     ///
-    /// Into a value that expires nothing is merged for good: at its time it goes, and operands
-    /// written over it stay, as if there had been no value. A read of a key with thousands of
-    /// operands costs as much as there are; flushes and compactions join them, as far as snapshots
-    /// allow.
+    /// A merge costs the same as a put. A read applies every operand that is not combined yet, so
+    /// its cost grows with their number.
+    ///
+    /// An operand never expires. On top of a value that expires, operands are applied until it
+    /// expires; afterwards they remain, as if the value had never existed.
     ///
     /// ```
     /// # use perigee::{Db, FamilyOptions, MergeRule, Options};
     /// # fn main() -> perigee::Result<()> {
     /// # use perigee::env::{Env, fs::memory::SimDisk};
     /// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
-    /// let visits = db.create_family("visits", FamilyOptions::new().merge_operator(MergeRule::Counter))?;
+    /// let counter = FamilyOptions::new().merge_operator(MergeRule::Counter);
+    /// let visits = db.create_family("visits", counter)?;
     /// for page in ["/", "/tides", "/"] {
     ///     visits.merge(page, 1i64.to_le_bytes())?;
     /// }
     /// assert_eq!(visits.get("/")?, Some(2i64.to_le_bytes().to_vec()));
     ///
-    /// let log = db.create_family("log", FamilyOptions::new().merge_operator(MergeRule::Append("; ".into())))?;
+    /// let append = FamilyOptions::new().merge_operator(MergeRule::Append("; ".into()));
+    /// let log = db.create_family("log", append)?;
     /// log.merge("moon", "rose")?;
     /// log.merge("moon", "set")?;
     /// assert_eq!(log.get("moon")?.as_deref(), Some(&b"rose; set"[..]));
@@ -93,16 +105,17 @@ impl Family {
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` if the family has no merge operator, or the operator refuses the operand;
-    /// those of [`Db::write`]. If the operator fails later, reads of the key do, with its name and
-    /// the key in the error; nothing is lost, and a put or delete of the key ends it.
+    /// `InvalidArgument` if the column family has no merge operator, or the operator rejects the
+    /// operand; as [`Db::write`] otherwise. If the operator fails later, reads of this key fail
+    /// with an error that names operator and key. Nothing is lost, and a put or delete of the key
+    /// removes the error.
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.merge_with(key, operand, WriteOptions::new())
     }
-    /// The same with options.
+    /// Merges like [`Family::merge`], with `options`.
     ///
     /// # Errors
-    /// As [`Family::merge`].
+    /// Same as [`Family::merge`].
     pub fn merge_with(
         &self,
         key: impl AsRef<[u8]>,
@@ -118,11 +131,11 @@ impl Family {
 }
 
 impl WriteBatch {
-    /// As [`Family::merge`]; an operand is merged into what earlier operations of the batch put,
-    /// too.
+    /// Adds a merge; see [`Family::merge`]. The operand also applies to a value that an earlier
+    /// operation of the batch puts.
     ///
     /// # Errors
-    /// As [`Family::merge`]; the batch is unchanged.
+    /// Same as [`Family::merge`]; the batch is unchanged.
     pub fn merge(
         &mut self,
         family: &Family,
@@ -137,21 +150,23 @@ impl WriteBatch {
 }
 
 impl Txn {
-    /// As [`Family::merge`]. It is a write like any other: at the levels that check writes it
-    /// conflicts with whoever wrote the key since, merges included; at read committed nothing does.
-    /// A read of the key merges it onto what the transaction sees.
+    /// Merges an operand into `key`; see [`Family::merge`]. Reads in this transaction return the
+    /// merged value. A merge is a write: at the isolation levels that check writes, it conflicts
+    /// with every commit to the key since the transaction began, merges included. At
+    /// [`Isolation::ReadCommitted`](crate::Isolation) merges never conflict.
     ///
     /// ```
     /// # use perigee::{Db, FamilyOptions, Isolation, MergeRule, Options, TxnOptions};
     /// # fn main() -> perigee::Result<()> {
     /// # use perigee::env::{Env, fs::memory::SimDisk};
     /// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
-    /// let stock = db.create_family("stock", FamilyOptions::new().merge_operator(MergeRule::Counter))?;
+    /// let counter = FamilyOptions::new().merge_operator(MergeRule::Counter);
+    /// let stock = db.create_family("stock", counter)?;
     /// stock.put("lamps", 5i64.to_le_bytes())?;
     /// let txn = db.begin(TxnOptions::new().isolation(Isolation::ReadCommitted))?;
     /// txn.merge(&stock, "lamps", (-1i64).to_le_bytes())?;
     /// assert_eq!(txn.get(&stock, "lamps")?.as_deref(), Some(&4i64.to_le_bytes()[..]));
-    /// stock.merge("lamps", (-2i64).to_le_bytes())?; // no conflict at this level
+    /// stock.merge("lamps", (-2i64).to_le_bytes())?; // no conflict at this isolation level
     /// txn.commit()?;
     /// assert_eq!(stock.get("lamps")?, Some(2i64.to_le_bytes().to_vec()));
     /// # Ok(())
@@ -159,7 +174,7 @@ impl Txn {
     /// ```
     ///
     /// # Errors
-    /// As [`Family::merge`] and [`Txn::put`].
+    /// Same as [`Family::merge`] and [`Txn::put`].
     pub fn merge(
         &self,
         family: &Family,
@@ -176,10 +191,10 @@ impl Txn {
 }
 
 impl Db {
-    /// [`Family::merge`] on `default`.
+    /// Calls [`Family::merge`] on `default`.
     ///
     /// # Errors
-    /// As [`Family::merge`].
+    /// Same as [`Family::merge`].
     pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
         self.default_family().merge(key, operand)
     }

@@ -1,17 +1,16 @@
-//! Statistics as OpenMetrics text, for Prometheus and its kin. The names are stable: a release that
-//! changes one says so.
+//! Statistics as OpenMetrics text, for Prometheus. Metric names are stable: changes are listed in
+//! the release notes.
 //!
-//! Invariants: every family of metrics has HELP and TYPE (and UNIT where it has one) before its
-//! samples, and all its samples together; names of counters end in `_total`; the text ends with `#
-//! EOF`.
+//! Invariants: every metric family has HELP and TYPE (and UNIT, if it has one) before its samples,
+//! and its samples are contiguous; names of counters end in `_total`; the text ends with `# EOF`.
 
 use crate::{Db, Stats};
 use std::fmt::Write;
 
-/// Bounds of the latency buckets, in seconds: a doubling each, 1 us to about 67 s.
+/// Number of latency buckets. Their bounds double, from 1 us to about 67 s.
 const LATENCY_BUCKETS: u32 = 27;
 
-/// What a family of metrics is.
+/// Name, type, unit and help text of a metric family.
 struct MetricHead {
     name: &'static str,
     kind: &'static str,
@@ -19,11 +18,11 @@ struct MetricHead {
     help: &'static str,
 }
 
-/// The text being written.
+/// The text written so far.
 #[derive(Default)]
 struct MetricsText(String);
 
-/// A value between quotes: backslash, quote and line feed escaped.
+/// Escapes a label value: backslash, quote and line feed.
 fn escape(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
@@ -49,7 +48,7 @@ impl MetricsText {
             if labels.is_empty() { String::new() } else { format!("{{{}}}", labels.join(",")) };
         let _ = writeln!(self.0, "{name}{suffix}{labels} {value}");
     }
-    /// A whole family: one sample for each element, if there is any.
+    /// Writes a metric family with one sample per item; writes nothing if there are no items.
     fn write_family<'a, T: 'a>(
         &mut self,
         h: &MetricHead,
@@ -81,14 +80,14 @@ impl MetricsText {
     }
 }
 
-/// Microseconds as seconds, exactly.
+/// Formats microseconds as seconds, without rounding.
 fn us_to_seconds(us: u64) -> String {
     format!("{}.{:06}", us / 1_000_000, us % 1_000_000)
 }
 
 impl Db {
-    /// Statistics as OpenMetrics text (`application/openmetrics-text; version=1.0.0`), to be served
-    /// under `/metrics`.
+    /// Returns the statistics as OpenMetrics text (`application/openmetrics-text; version=1.0.0`),
+    /// for a `/metrics` endpoint.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -134,7 +133,7 @@ fn write_database(t: &mut MetricsText, s: &Stats) {
         s.durable_sequence,
     );
     t.write_value("perigee_disk_bytes", "gauge", "bytes", "Bytes of all files.", s.disk_bytes);
-    t.write_value("perigee_snapshots", "gauge", "", "Snapshots alive.", s.snapshots as u64);
+    t.write_value("perigee_snapshots", "gauge", "", "Open snapshots.", s.snapshots as u64);
     t.write_value("perigee_tables", "gauge", "", "Table files.", s.tables as u64);
     write_transactions(t, s);
     t.write_value("perigee_wal_segments", "gauge", "", "Log segments.", s.wal.0 as u64);
@@ -149,14 +148,14 @@ fn write_database(t: &mut MetricsText, s: &Stats) {
         "perigee_cache_capacity_bytes",
         "gauge",
         "bytes",
-        "Bytes that the block cache may hold.",
+        "Capacity of the block cache.",
         s.cache.capacity,
     );
     t.write_value(
         "perigee_cache_used_bytes",
         "gauge",
         "bytes",
-        "Bytes that the block cache holds.",
+        "Bytes used by the block cache.",
         s.cache.used,
     );
     t.write_value(
@@ -170,7 +169,7 @@ fn write_database(t: &mut MetricsText, s: &Stats) {
         "perigee_cache_evictions",
         "counter",
         "",
-        "Blocks dropped from the cache to make room.",
+        "Blocks evicted from the block cache.",
         s.cache.evictions,
     );
     let failed = u64::from(s.background_error.is_some());
@@ -188,7 +187,7 @@ fn write_database(t: &mut MetricsText, s: &Stats) {
         "1 if the last close was clean.",
         u64::from(s.recovery.clean),
     );
-    let help = "Bytes cut from the ends of logs at open.";
+    let help = "Bytes cut off at the end of the log at open.";
     t.write_value(
         "perigee_recovery_truncated_bytes",
         "gauge",
@@ -200,33 +199,27 @@ fn write_database(t: &mut MetricsText, s: &Stats) {
 
 fn write_transactions(t: &mut MetricsText, s: &Stats) {
     let all = &s.transactions;
-    t.write_value(
-        "perigee_transactions_open",
-        "gauge",
-        "",
-        "Transactions that have not ended.",
-        all.open,
-    );
-    let help = "Memory that what they have written takes.";
-    t.write_value("perigee_transactions_held_bytes", "gauge", "bytes", help, all.bytes);
+    t.write_value("perigee_transactions_open", "gauge", "", "Open transactions.", all.open);
+    let help = "Memory used by the writes of open transactions.";
+    t.write_value("perigee_transactions_write_bytes", "gauge", "bytes", help, all.bytes);
     t.write_value(
         "perigee_transactions_prepared",
         "gauge",
         "",
-        "Prepared transactions that nobody has decided.",
+        "Prepared transactions that are neither committed nor rolled back.",
         all.prepared,
     );
     let oldest =
         all.oldest_prepared.map_or(0, |t| u64::try_from(t.as_micros()).unwrap_or(u64::MAX));
-    let help = "For how long the oldest prepared transaction waits; 0 if there is none.";
+    let help = "Age of the oldest prepared transaction; 0 if there is none.";
     let h = MetricHead {
-        name: "perigee_prepared_oldest_seconds",
+        name: "perigee_prepared_oldest_age_seconds",
         kind: "gauge",
         unit: "seconds",
         help,
     };
     t.write_family(&h, &[oldest], |us| (vec![], us_to_seconds(*us)));
-    let help = "Families that need a compaction, beside those that have one.";
+    let help = "Column families that need a compaction and have none running.";
     t.write_value(
         "perigee_compactions_due",
         "gauge",
@@ -234,7 +227,7 @@ fn write_transactions(t: &mut MetricsText, s: &Stats) {
         help,
         s.background.compactions_due as u64,
     );
-    let help = "How tight memory is, 0 to 3; writers are slowed from 2 on.";
+    let help = "Memory pressure, 0 to 3; writers are slowed from 2 on.";
     t.write_value("perigee_memory_pressure", "gauge", "", help, u64::from(s.memory_pressure));
 }
 
@@ -243,63 +236,65 @@ fn write_family_metrics(t: &mut MetricsText, s: &Stats) {
     let label = |f: &crate::FamilyStats| vec![("family", f.name.clone())];
     let h = gauge("perigee_memtable_bytes", "bytes", "Bytes of the active memtable.");
     t.write_family(&h, &s.families, |f| (label(f), f.memtable.0.to_string()));
-    let h = gauge("perigee_sealed_memtables", "", "Memtables that wait for their flush.");
+    let h = gauge("perigee_immutable_memtables", "", "Immutable memtables waiting for a flush.");
     t.write_family(&h, &s.families, |f| (label(f), f.immutable_memtables.0.to_string()));
     let levels: Vec<(&str, &crate::LevelStats)> =
         s.families.iter().flat_map(|f| f.levels.iter().map(|l| (f.name.as_str(), l))).collect();
-    let figures: [(&str, &str, &str, fn(&crate::LevelStats) -> u64); 7] = [
+    let metrics: [(&str, &str, &str, fn(&crate::LevelStats) -> u64); 7] = [
         ("perigee_level_runs", "", "Sorted runs of a level.", |l| l.runs as u64),
         ("perigee_level_files", "", "Table files of a level.", |l| l.files as u64),
         ("perigee_level_size_bytes", "bytes", "Bytes of a level's tables.", |l| l.bytes),
         ("perigee_level_entries", "", "Entries of a level, tombstones included.", |l| l.entries),
         ("perigee_level_tombstones", "", "Tombstones of a level.", |l| l.tombstones),
-        ("perigee_level_key_bytes", "bytes", "Keys of a level, uncompressed.", |l| l.raw_key_bytes),
-        ("perigee_level_value_bytes", "bytes", "Values of a level, uncompressed.", |l| {
+        ("perigee_level_key_bytes", "bytes", "Uncompressed bytes of keys of a level.", |l| {
+            l.raw_key_bytes
+        }),
+        ("perigee_level_value_bytes", "bytes", "Uncompressed bytes of values of a level.", |l| {
             l.raw_value_bytes
         }),
     ];
-    for (name, unit, help, figure) in figures {
+    for (name, unit, help, value) in metrics {
         t.write_family(&MetricHead { name, kind: "gauge", unit, help }, &levels, |(family, l)| {
             (
                 vec![("family", (*family).to_owned()), ("level", l.level.to_string())],
-                figure(l).to_string(),
+                value(l).to_string(),
             )
         });
     }
     type FamilyCounter = fn(&crate::FamilyStats) -> u64;
-    let figures: [(&str, &str, &str, FamilyCounter); 6] = [
+    let metrics: [(&str, &str, &str, FamilyCounter); 6] = [
         (
             "perigee_family_user_written_bytes",
             "bytes",
-            "Keys and values committed to a family, and replayed.",
+            "Bytes of keys and values committed to a column family or replayed by recovery.",
             |f| f.user_bytes_written,
         ),
-        ("perigee_family_flush_tables", "", "Tables that flushes made.", |f| f.flush_tables),
-        ("perigee_family_flush_written_bytes", "bytes", "Bytes that flushes wrote.", |f| {
+        ("perigee_family_flush_tables", "", "Tables written by flushes.", |f| f.flush_tables),
+        ("perigee_family_flush_written_bytes", "bytes", "Bytes written by flushes.", |f| {
             f.flush_bytes_written
         }),
-        ("perigee_family_compaction_tables", "", "Tables that compactions made.", |f| {
+        ("perigee_family_compaction_tables", "", "Tables written by compactions.", |f| {
             f.compaction_tables
         }),
         (
             "perigee_family_compaction_read_bytes",
             "bytes",
-            "Bytes of tables that compactions read.",
+            "Bytes of tables read by compactions.",
             |f| f.compaction_bytes_read,
         ),
         (
             "perigee_family_compaction_written_bytes",
             "bytes",
-            "Bytes that compactions wrote.",
+            "Bytes written by compactions.",
             |f| f.compaction_bytes_written,
         ),
     ];
-    for (name, unit, help, figure) in figures {
+    for (name, unit, help, value) in metrics {
         t.write_family(&MetricHead { name, kind: "counter", unit, help }, &s.families, |f| {
-            (label(f), figure(f).to_string())
+            (label(f), value(f).to_string())
         });
     }
-    let h = gauge("perigee_vlog_size_bytes", "bytes", "Bytes of value logs.");
+    let h = gauge("perigee_vlog_size_bytes", "bytes", "Size of the value logs.");
     t.write_family(&h, &s.families, |f| (label(f), f.vlogs.1.to_string()));
     let h = gauge(
         "perigee_vlog_referenced_bytes",
@@ -319,30 +314,36 @@ fn write_labelled_metrics(t: &mut MetricsText, s: &Stats) {
     t.write_family(&h, &s.memory, |(owner, n)| {
         (vec![("owner", owner.replace(' ', "_"))], n.to_string())
     });
-    let figures: [(&str, &str, &str, fn(&crate::IoStats) -> u64); 4] = [
+    let metrics: [(&str, &str, &str, fn(&crate::IoStats) -> u64); 4] = [
         ("perigee_io_reads", "", "Read calls by cause.", |io| io.reads),
         ("perigee_io_read_bytes", "bytes", "Bytes read by cause.", |io| io.bytes_read),
         ("perigee_io_writes", "", "Write calls by cause.", |io| io.writes),
         ("perigee_io_written_bytes", "bytes", "Bytes written by cause.", |io| io.bytes_written),
     ];
-    for (name, unit, help, figure) in figures {
+    for (name, unit, help, value) in metrics {
         t.write_family(&MetricHead { name, kind: "counter", unit, help }, &s.io, |io| {
-            (vec![("cause", io.cause.to_owned())], figure(io).to_string())
+            (vec![("cause", io.cause.to_owned())], value(io).to_string())
         });
     }
-    let figures: [(&str, &str, &str, fn(&crate::StallStats) -> String); 4] = [
+    let metrics: [(&str, &str, &str, fn(&crate::StallStats) -> String); 4] = [
         ("perigee_stall_delays", "", "Writes delayed, by reason.", |s| s.delays.to_string()),
-        ("perigee_stall_delay_seconds", "seconds", "Time of those delays.", |s| {
-            us_to_seconds(s.delay_us)
-        }),
+        (
+            "perigee_stall_delay_seconds",
+            "seconds",
+            "Total time of delayed writes, by reason.",
+            |s| us_to_seconds(s.delay_us),
+        ),
         ("perigee_stall_stops", "", "Writes stopped, by reason.", |s| s.stops.to_string()),
-        ("perigee_stall_stop_seconds", "seconds", "Time of those stops.", |s| {
-            us_to_seconds(s.stop_us)
-        }),
+        (
+            "perigee_stall_stop_seconds",
+            "seconds",
+            "Total time of stopped writes, by reason.",
+            |s| us_to_seconds(s.stop_us),
+        ),
     ];
-    for (name, unit, help, figure) in figures {
+    for (name, unit, help, value) in metrics {
         t.write_family(&MetricHead { name, kind: "counter", unit, help }, &s.stalls, |s| {
-            (vec![("reason", s.reason.replace(' ', "_"))], figure(s))
+            (vec![("reason", s.reason.replace(' ', "_"))], value(s))
         });
     }
     let jobs: Vec<(&str, u64)> = ["flush", "compaction"]
@@ -352,16 +353,16 @@ fn write_labelled_metrics(t: &mut MetricsText, s: &Stats) {
         name: "perigee_jobs_running",
         kind: "gauge",
         unit: "",
-        help: "Background jobs running now.",
+        help: "Background jobs that are running.",
     };
     t.write_family(&h, &jobs, |(kind, n)| (vec![("kind", (*kind).to_owned())], n.to_string()));
 }
 
-/// One histogram for each operation, its fine buckets gathered into doublings. A fine bucket is
-/// counted where its upper bound lies, so no bucket claims more than it holds.
+/// Writes one histogram per operation. Fine buckets are combined into buckets whose bounds double;
+/// a fine bucket is counted by its upper bound, so no bucket counts more than it contains.
 fn write_latencies(t: &mut MetricsText, s: &Stats) {
     let name = "perigee_operation_duration_seconds";
-    let help = "How long operations took; of some only a sample is measured.";
+    let help = "Latency of operations; short ones are sampled.";
     t.write_header(&MetricHead { name, kind: "histogram", unit: "seconds", help });
     for l in &s.latency {
         let operation = ("operation", l.operation);
@@ -380,7 +381,8 @@ fn write_latencies(t: &mut MetricsText, s: &Stats) {
     }
 }
 
-/// The counters under their names in `docs/STATISTICS.md`; those in microseconds become seconds.
+/// Writes the counters under their names in `docs/STATISTICS.md`, with microseconds converted to
+/// seconds.
 fn write_counters(t: &mut MetricsText, s: &Stats) {
     for (name, value) in &s.counters {
         let (name, unit, value) = if let Some(stem) = name.strip_suffix("_us") {

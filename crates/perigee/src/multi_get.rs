@@ -1,4 +1,4 @@
-//! Richer reads: many keys at once, and values into a caller's buffer.
+//! Reads of many keys at once, and reads into a buffer of the caller.
 
 use crate::{Db, Error, Family, Result, Slice, Snapshot};
 use perigee_base::latency::Operation;
@@ -9,39 +9,40 @@ use perigee_tree::get;
 use perigee_tree::multi_get::multi_get;
 use std::sync::Arc;
 
-/// What a database that cannot be read at all answers for every key.
+/// Returns the error once per key, for a view that cannot be read at all.
 fn fail_all(keys: usize, e: &Error) -> Vec<Result<Option<Slice>>> {
     (0..keys).map(|_| Err(e.clone())).collect()
 }
 
 fn multi_get_at<K: AsRef<[u8]>>(
     engine: &Engine,
-    place: Result<(Arc<View>, SeqNo)>,
+    view: Result<(Arc<View>, SeqNo)>,
     keys: impl IntoIterator<Item = K>,
 ) -> Vec<Result<Option<Slice>>> {
     let keys: Vec<K> = keys.into_iter().collect();
-    let (view, at) = match place {
-        Ok(place) => place,
+    let (view, at) = match view {
+        Ok(view) => view,
         Err(e) => return fail_all(keys.len(), &e),
     };
     let borrowed: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
     let started = engine.start_timer(Operation::MultiGet, 0);
-    let answers = multi_get(&view, &borrowed, at);
+    let values = multi_get(&view, &borrowed, at);
     engine.stop_timer(Operation::MultiGet, started);
-    answers.iter().flatten().for_each(|value| engine.count_get(value.is_some()));
-    answers.into_iter().map(|a| a.map(|v| v.map(Slice))).collect()
+    values.iter().flatten().for_each(|value| engine.count_get(value.is_some()));
+    values.into_iter().map(|result| result.map(|v| v.map(Slice))).collect()
 }
 
-/// Copies a value if it fits; its length in any case.
+/// Copies a value to the start of `buf` if it fits; returns its length in any case.
 fn copy_into_slice(value: Option<PinnedSlice>, buf: &mut [u8]) -> Option<usize> {
     let value = value?;
-    if let Some(part) = buf.get_mut(..value.len()) {
-        part.copy_from_slice(&value);
+    if let Some(target) = buf.get_mut(..value.len()) {
+        target.copy_from_slice(&value);
     }
     Some(value.len())
 }
 
-/// Replaces the contents of `buf` by a value; without one it is empty.
+/// Replaces the contents of `buf` by the value; returns false and leaves `buf` empty if there is
+/// none.
 fn copy_into_vec(value: Option<PinnedSlice>, buf: &mut Vec<u8>) -> bool {
     buf.clear();
     let found = value.is_some();
@@ -63,15 +64,15 @@ impl Family {
         Ok(value)
     }
 
-    /// The values of many keys, in the order of the keys, all read at one moment. Much cheaper than
-    /// single gets when keys lie near each other (each block is read and decompressed once) or when
-    /// they come from the disk (reads are announced to the system, which fetches them side by
-    /// side).
+    /// Returns the values of `keys`, in the order of `keys`, all as of one sequence number. Much
+    /// cheaper than single gets if keys are close to each other, because each block is read and
+    /// decompressed once, or if blocks must be read from disk, because the operating system is
+    /// asked to prefetch all of them in parallel.
     ///
-    /// Each key has an answer of its own: an `Err` (damage, a failed read) says that this key's
-    /// value is unknown, never that it is not there, and leaves the others alone. On a closed
-    /// database or dropped family every answer is the error. Keys may repeat. A pinned value keeps
-    /// its block in memory: copy what is to be kept.
+    /// Every key has its own result. An `Err` means that the value of this key is unknown, not that
+    /// the key does not exist; the other keys are not affected. If the database is closed or the
+    /// column family dropped, every result is that error. Keys may repeat. Each [`Slice`] pins its
+    /// block in memory: copy values that are kept.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -80,10 +81,11 @@ impl Family {
     /// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
     /// db.put("moon", "full")?;
     /// db.put("tide", "high")?;
-    /// let answers: Vec<_> = db.multi_get(["tide", "wind", "moon"]).into_iter().collect::<Result<_, _>>()?;
-    /// assert_eq!(answers[0].as_deref(), Some(&b"high"[..]));
-    /// assert_eq!(answers[1], None);
-    /// assert_eq!(answers[2].as_deref(), Some(&b"full"[..]));
+    /// let values = db.multi_get(["tide", "wind", "moon"]);
+    /// let values: Vec<_> = values.into_iter().collect::<Result<_, _>>()?;
+    /// assert_eq!(values[0].as_deref(), Some(&b"high"[..]));
+    /// assert_eq!(values[1], None);
+    /// assert_eq!(values[2].as_deref(), Some(&b"full"[..]));
     /// # Ok(())
     /// # }
     /// ```
@@ -94,11 +96,12 @@ impl Family {
         multi_get_at(&self.engine, self.current_view(), keys)
     }
 
-    /// Copies the value of `key` to the start of `buf` and answers with its length; `None` if there
-    /// is none.
+    /// Copies the value of `key` to the start of `buf` and returns its length, or `None` if the key
+    /// does not exist. If the value does not fit, returns its length, which is greater than
+    /// `buf.len()`, and leaves `buf` unchanged.
     ///
-    /// If `buf` is too small the answer is the length that is needed (larger than `buf.len()`), and
-    /// `buf` is as it was.
+    /// # Errors
+    /// Same as [`Family::get`].
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -118,8 +121,11 @@ impl Family {
         Ok(copy_into_slice(self.read_value(key.as_ref())?, buf))
     }
 
-    /// Replaces the contents of `buf` by the value of `key`, reusing its memory; whether there is
-    /// one. Without a value, or after an error, `buf` is empty.
+    /// Replaces the contents of `buf` with the value of `key`, reusing the memory of `buf`, and
+    /// returns true if the key exists. If it does not, or after an error, `buf` is empty.
+    ///
+    /// # Errors
+    /// Same as [`Family::get`].
     pub fn get_into_vec(&self, key: impl AsRef<[u8]>, buf: &mut Vec<u8>) -> Result<bool> {
         buf.clear();
         Ok(copy_into_vec(self.read_value(key.as_ref())?, buf))
@@ -137,7 +143,7 @@ impl Snapshot {
         self.engine.finish_get(started, value.is_some());
         Ok(value)
     }
-    /// [`Family::multi_get`] as of the snapshot.
+    /// Returns the values of many keys as of the snapshot; see [`Family::multi_get`].
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         family: &Family,
@@ -146,10 +152,9 @@ impl Snapshot {
         let view = family
             .inner_for(&self.engine)
             .and_then(|family| self.engine.view_at(family, &self.handle));
-        let place = view.map(|view| (view, self.handle.seq()));
-        multi_get_at(&self.engine, place, keys)
+        multi_get_at(&self.engine, view.map(|view| (view, self.handle.seq())), keys)
     }
-    /// [`Family::get_into`] as of the snapshot.
+    /// Copies a value as of the snapshot to `buf`; see [`Family::get_into`].
     pub fn get_into(
         &self,
         family: &Family,
@@ -158,7 +163,7 @@ impl Snapshot {
     ) -> Result<Option<usize>> {
         Ok(copy_into_slice(self.read_value(family, key.as_ref())?, buf))
     }
-    /// [`Family::get_into_vec`] as of the snapshot.
+    /// Replaces the contents of `buf` by a value as of the snapshot; see [`Family::get_into_vec`].
     pub fn get_into_vec(
         &self,
         family: &Family,
@@ -171,18 +176,18 @@ impl Snapshot {
 }
 
 impl Db {
-    /// [`Family::multi_get`] on `default`.
+    /// Calls [`Family::multi_get`] on `default`.
     pub fn multi_get<K: AsRef<[u8]>>(
         &self,
         keys: impl IntoIterator<Item = K>,
     ) -> Vec<Result<Option<Slice>>> {
         self.default_family().multi_get(keys)
     }
-    /// [`Family::get_into`] on `default`.
+    /// Calls [`Family::get_into`] on `default`.
     pub fn get_into(&self, key: impl AsRef<[u8]>, buf: &mut [u8]) -> Result<Option<usize>> {
         self.default_family().get_into(key, buf)
     }
-    /// [`Family::get_into_vec`] on `default`.
+    /// Calls [`Family::get_into_vec`] on `default`.
     pub fn get_into_vec(&self, key: impl AsRef<[u8]>, buf: &mut Vec<u8>) -> Result<bool> {
         self.default_family().get_into_vec(key, buf)
     }

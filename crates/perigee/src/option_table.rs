@@ -1,5 +1,6 @@
-//! The one table of options: how each is called, what it trades, how its value is written and read.
-//! The TOML file, the tool's `options` and `docs/OPTIONS.md` come from it. Must not know TOML.
+//! The table of all options: name, trade-off, and the functions that format and parse the value.
+//! The options file, the command `perigee options` and `docs/OPTIONS.md` are derived from it.
+//! Independent of TOML.
 
 use crate::Isolation;
 use crate::history::History;
@@ -8,21 +9,21 @@ use crate::value_syntax;
 use perigee_base::{KeyComparator, MergeRule, limits};
 use std::time::Duration;
 
-/// An option with its value.
+/// An option with its current value and its default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OptionValue {
-    /// Its name, as in the options file and as the field of [`Options`] or [`FamilyOptions`].
+    /// Name in the options file; also the name of the field of [`Options`] or [`FamilyOptions`].
     pub name: &'static str,
-    /// Its value, as in the options file (text in quotes).
+    /// Current value as written in the options file; text is in quotes.
     pub value: String,
-    /// Its default, in the same form.
+    /// Default value in the same form.
     pub default: String,
-    /// What it trades, in one sentence.
+    /// One sentence on what the option does, and what a higher or lower value costs.
     pub tradeoff: &'static str,
 }
 
-/// A value from an options file.
+/// A value in an options file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Scalar {
     Text(String),
@@ -32,88 +33,118 @@ pub(crate) enum Scalar {
 
 pub(crate) struct Row<T: 'static> {
     pub name: &'static str,
-    pub trades: &'static str,
+    pub tradeoff: &'static str,
     pub get: fn(&T) -> String,
     pub set: fn(&mut T, &Scalar) -> Result<(), String>,
 }
 
 macro_rules! rows {
-    ($($name:ident, $get:ident, $set:ident, $trades:literal;)+) => {
+    ($($name:ident, $get:ident, $set:ident, $tradeoff:literal;)+) => {
         &[$(Row {
             name: stringify!($name),
-            trades: $trades,
+            tradeoff: $tradeoff,
             get: |o| $get(&o.$name),
             set: |o, v| { o.$name = $set(v)?; Ok(()) },
         },)+]
     };
 }
 
-/// Options of a database.
+/// Options of a database, in the order of the fields of [`Options`].
 pub(crate) const DATABASE: &[Row<Options>] = rows! {
     create_if_missing, format_flag, parse_flag,
-        "Whether opening makes a database where there is none; off, a mistyped path is an error.";
+        "Create the database at open if it does not exist; off makes a mistyped path an error.";
     error_if_exists, format_flag, parse_flag,
-        "Whether opening refuses a database that is there already.";
+        "Fail the open if the database already exists.";
     read_only, format_flag, parse_flag,
-        "Whether to open without changing a byte, also beside the process that writes: no lock, but what is written later is not seen.";
+        "Open without a lock and without changing a byte, also while another process writes: \
+         later writes are not visible.";
     salvage_readonly, format_flag, parse_flag,
-        "Whether to open a damaged database to read what can be read: what cannot be read answers with an error, never as absent.";
+        "Open a damaged database read-only: what is readable can be read, everything else returns \
+         an error and never `not found`.";
     durability, format_durability, parse_durability,
-        "When a write is acknowledged: `full` after a sync survives power cuts, `interval 100 ms` and `none` are many times faster and may lose the last writes (never a middle part) when the power fails.";
+        "When a write is acknowledged: `full` waits for a sync and survives a power loss; \
+         `interval 100 ms` and `none` are many times faster and can lose the most recent writes \
+         in a power loss (never earlier ones).";
     isolation, format_isolation, parse_isolation,
-        "What transactions are protected from if they do not say: `read committed`, `repeatable read`, `snapshot`, `serializable`; stronger finds more conflicts.";
+        "Default isolation level of transactions: `read committed`, `repeatable read`, `snapshot` \
+         or `serializable`; a stronger level means more conflicts.";
     memory_budget, format_budget, parse_budget,
-        "Memory for cache, memtables, indexes, filters, jobs and loads together, `auto` for a quarter of what there is: more means fewer reads, larger memtables and tables, fewer rewrites; less leaves it to others.";
+        "Memory limit for cache, memtables, indexes, filters, background jobs and loads together, \
+         `auto` for a quarter of the memory of the cgroup or machine: more means fewer disk \
+         reads, larger memtables and tables, and less rewriting.";
     block_cache_bytes, format_size, parse_size,
-        "Most memory for decompressed blocks, within what the memory budget leaves: larger means fewer reads from the disk.";
+        "Maximum size of the block cache, within the memory budget: larger means fewer disk reads.";
     max_open_files, format_count, parse_count,
-        "Table files open at once, 0 for half of what the process may have open, shared by its databases: fewer leave more to others and are opened again now and then.";
+        "Table files kept open, 0 for half of the process's limit, shared by its databases: fewer \
+         leave more file descriptors to the application, but files are reopened more often.";
     min_free_space, format_size, parse_size,
-        "Below this much free space on the disk only deletes are accepted: more leaves room to work and to make room, 0 lets the disk fill up.";
+        "Free disk space below which only deletes are accepted: more leaves space for compactions \
+         that reclaim space, 0 lets the disk fill up.";
     verify_outputs, format_flag, parse_flag,
-        "Whether what a flush or compaction wrote is read back before its inputs go: costs one read of new data, catches a bad disk or memory in time.";
+        "Read the output of a flush or compaction back before its inputs are deleted: costs one \
+         read of new data, detects a faulty disk or memory while the inputs still exist.";
     background_rate, format_rate, parse_rate,
-        "Bytes per second for flushes and compactions, or `none`: lower leaves the disk to reads and writes, too low makes writers wait.";
+        "Limit in bytes per second for the I/O of flushes and compactions, or `none`: lower \
+         leaves more disk bandwidth to reads and writes, too low stalls writers.";
     space_amplification, format_count, parse_count,
-        "Percent of what readers see that tables may take up when keys are overwritten faster than compaction keeps up, 0 for anything: less slows such writers down more.";
+        "Target size of tables in percent of the data visible to readers, 0 for no target: lower \
+         takes less space, but slows writers that overwrite keys faster than compaction keeps up.";
     scrub_interval, format_time, parse_time,
-        "Time in which the background reads and checks every table and value log once, 0 for never: shorter finds damage sooner and reads more.";
+        "Period in which the background scrub verifies every table and value log once, 0 for \
+         never: shorter finds damage sooner and reads more.";
     log_retention, format_size, parse_size,
-        "Bytes of the log that stay for `Db::changes` behind what recovery needs: more lets a consumer lag further, and takes disk.";
+        "Log kept for `Db::changes` beyond what recovery needs: more lets a consumer fall further \
+         behind, and takes disk space.";
     history, format_history, parse_history,
-        "How far back every version is kept, `none`, `1000 operations` or `10 min`: more of the past can be read, and takes disk and merging.";
+        "How far back old versions are kept, `none`, `1000 operations` or `10 min`: more lets \
+         snapshots read further back, and costs disk space and compaction work.";
     latency_stats, format_flag, parse_flag,
-        "Whether the time of operations is measured (short ones are sampled): a little time of each for knowing how long they take.";
+        "Measure the latency of operations; short ones are sampled, which costs less than 1 ns \
+         each.";
     log_file_bytes, format_size, parse_size,
-        "Size of the file LOG that tells people what happens, 0 for none: larger reaches further back.";
+        "Size at which the info log `LOG` is rotated, 0 for no info log: larger keeps more \
+         history.";
     log_files_kept, format_count, parse_count,
-        "How many older files of that log are kept: more reach further back.";
+        "Number of rotated info logs to keep: more keep more history.";
 };
 
-/// Options of a family.
+/// Options of a column family, in the order of the fields of [`FamilyOptions`].
 pub(crate) const FAMILY: &[Row<FamilyOptions>] = rows! {
-    order, format_comparator, parse_comparator,
-        "How keys are sorted, and which are the same: fixed when the family is created; `bytes` is the fastest.";
+    comparator, format_comparator, parse_comparator,
+        "Comparator: how keys are sorted, and which are equal. Fixed when the column family is \
+         created; `bytes` is the fastest.";
     memtable_bytes, format_size, parse_size,
-        "Writes kept in memory before they go to a table: larger means fewer tables and less rewriting, more memory and a longer recovery.";
+        "Size at which a memtable is flushed: larger means fewer tables and less rewriting, but \
+         more memory and a longer recovery.";
     value_threshold, format_length, parse_length,
-        "Values of this size and up lie in value logs: lower makes compaction cheaper and scans of values dearer.";
+        "Length from which values are stored in value logs: lower makes compactions cheaper and \
+         scans that read values more expensive.";
     block_bytes, format_length, parse_length,
-        "Data read and decompressed at once: larger compresses better and needs less index, smaller makes single reads cheaper.";
+        "Uncompressed size of a data block: larger compresses better and needs a smaller index, \
+         smaller makes single reads cheaper.";
     compression, format_compression, parse_compression,
-        "How new files are compressed: `none`, `lz4`, `lz4-fast N`, `snappy`, `zstd LEVEL`; smaller files against time for writing and reading them. `lz4` stores regular data in larger blocks under Zstandard; `lz4-fast 1` never does.";
+        "Compression of new files: `none`, `lz4`, `lz4-fast N`, `snappy`, `zstd LEVEL`; smaller \
+         files cost time to write and read them. `lz4` stores very compressible data in larger \
+         blocks with Zstandard; `lz4-fast 1` never does.";
     filter_bits, format_filter_bits, parse_filter_bits,
-        "Bloom filter bits a key (or `off`, or a rate of false positives such as `1 %`): more memory against fewer useless reads for keys that are not there.";
+        "Bloom filter bits per key (or `off`, or a false-positive rate such as `1 %`): more take \
+         more memory and save more block reads for missing keys.";
     target_file_bytes, format_size, parse_size,
-        "Size at which a table is cut: larger means fewer files, smaller means shorter compactions.";
+        "Size at which a new table file is started: larger means fewer files, smaller means \
+         shorter compactions.";
     level1_bytes, format_size, parse_size,
-        "Up to this much data there is one level below level 0: larger means fewer levels to read, and dearer merges out of level 0.";
+        "Amount of data up to which there is only one level below level 0: larger means fewer \
+         levels to read, and more expensive compactions out of level 0.";
     level_ratio, format_count, parse_count,
-        "How much larger each level is than the one above: larger means fewer levels and less space, more rewriting.";
+        "Size ratio between adjacent levels: larger means fewer levels and less space, but more \
+         rewriting.";
     isolation, format_family_isolation, parse_family_isolation,
-        "What transactions begun on the family are protected from if they do not say, `database` for what the database's option says: stronger finds more conflicts.";
+        "Default isolation level of transactions begun on the column family, `database` for the \
+         option of the database: a stronger level means more conflicts.";
     merge_operator, format_merge_rule, parse_merge_rule,
-        "How operands are merged into values: `none`, `counter`, `append:SEPARATOR`, `user:NAME` for a registered one; writing without reading first, against reads that gather what was written since.";
+        "How merge operands combine with values: `none`, `counter`, `append:SEPARATOR`, \
+         `user:NAME` for a registered operator; writes need no read, but reads apply all operands \
+         written since the last compaction.";
 };
 
 pub(crate) fn option_values<T>(rows: &'static [Row<T>], of: &T, default: &T) -> Vec<OptionValue> {
@@ -121,18 +152,18 @@ pub(crate) fn option_values<T>(rows: &'static [Row<T>], of: &T, default: &T) -> 
         name: row.name,
         value: (row.get)(of),
         default: (row.get)(default),
-        tradeoff: row.trades,
+        tradeoff: row.tradeoff,
     };
     rows.iter().map(value).collect()
 }
 
 impl Options {
-    /// The options of the database, without those of its families, as they would stand in an
-    /// options file.
+    /// Returns the options of the database with their values as written in an options file. Options
+    /// of column families are not included; see [`FamilyOptions::values`].
     ///
     /// ```
     /// let all = perigee::Options::new().values();
-    /// let cache = all.iter().find(|o| o.name == "block_cache_bytes").expect("it is an option");
+    /// let cache = all.iter().find(|o| o.name == "block_cache_bytes").expect("a known option");
     /// assert_eq!(cache.value, "\"1 TiB\"");
     /// ```
     pub fn values(&self) -> Vec<OptionValue> {
@@ -141,13 +172,13 @@ impl Options {
 }
 
 impl FamilyOptions {
-    /// The options of the family, as they would stand in an options file.
+    /// Returns the options of a column family with their values as written in an options file.
     pub fn values(&self) -> Vec<OptionValue> {
         option_values(FAMILY, self, &FamilyOptions::new())
     }
 }
 
-/// A basic string of TOML.
+/// Formats a TOML basic string.
 pub(crate) fn toml_string(s: impl AsRef<str>) -> String {
     let mut out = String::from('"');
     for c in s.as_ref().chars() {
@@ -185,7 +216,7 @@ fn format_size(n: &u64) -> String {
 fn parse_size(v: &Scalar) -> Result<u64, String> {
     match v {
         Scalar::Text(s) => value_syntax::parse_bytes(s),
-        Scalar::Integer(n) => u64::try_from(*n).map_err(|_| format!("{n} is less than nothing")),
+        Scalar::Integer(n) => u64::try_from(*n).map_err(|_| format!("{n} is negative")),
         Scalar::Flag(_) => Err(format!("{} is not a size, such as \"64 MiB\"", describe_scalar(v))),
     }
 }
@@ -228,7 +259,7 @@ fn parse_time(v: &Scalar) -> Result<Duration, String> {
     match v {
         Scalar::Text(s) => value_syntax::parse_duration(s),
         Scalar::Integer(0) => Ok(Duration::ZERO),
-        _ => Err(format!("{} is not a time, such as \"24 h\", or 0", describe_scalar(v))),
+        _ => Err(format!("{} is not a duration, such as \"24 h\", or 0", describe_scalar(v))),
     }
 }
 
@@ -288,18 +319,18 @@ fn parse_family_isolation(v: &Scalar) -> Result<Option<Isolation>, String> {
     if *v == Scalar::Text("database".into()) { Ok(None) } else { parse_isolation(v).map(Some) }
 }
 
-fn format_comparator(order: &KeyComparator) -> String {
-    toml_string(order.name())
+fn format_comparator(comparator: &KeyComparator) -> String {
+    toml_string(comparator.name())
 }
 fn parse_comparator(v: &Scalar) -> Result<KeyComparator, String> {
     let Scalar::Text(name) = v else {
-        return Err(format!("{} is not the name of a key order", describe_scalar(v)));
+        return Err(format!("{} is not the name of a comparator", describe_scalar(v)));
     };
     KeyComparator::by_name(name).map_err(|e| match name.starts_with("user:") {
         true => e.message().to_owned(),
         false => format!(
-            "{name:?} is not one of \"bytes\", \"reverse\", \"u64\", \"i64\", \"case-insensitive\", \"lexicographic\", or \
-             \"user:NAME\" for a registered one"
+            "{name:?} is not one of \"bytes\", \"reverse\", \"u64\", \"i64\", \
+             \"case-insensitive\", \"lexicographic\", or \"user:NAME\" for a registered one"
         ),
     })
 }
@@ -406,7 +437,7 @@ mod tests {
         assert_eq!(
             names(Options::new().values()),
             database,
-            "a field of Options has no row, or out of order"
+            "every field of Options has a row, in the same order"
         );
         assert_eq!(names(FamilyOptions::new().values()), source_fields("FamilyOptions"));
     }

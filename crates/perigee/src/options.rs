@@ -1,4 +1,4 @@
-//! Settings. Plain data; every one has an effect, and its doc says what it trades.
+//! Options of databases, column families and single writes. Plain data.
 
 use crate::history::History;
 use crate::txn_options::Isolation;
@@ -11,46 +11,51 @@ use perigee_file::filter;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What an acknowledged write has survived.
+/// When a write is acknowledged, and what it survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// The log record is on stable storage: survives power loss. Concurrent writers share a sync.
+    /// Acknowledged after the log record is synced. Survives a power loss. Concurrent writers share
+    /// a sync (group commit).
     #[default]
     Full,
-    /// Handed to the operating system, synced in the background at this interval: survives a crash
-    /// of the process; after a power loss a prefix of the commits survives, missing at most the
-    /// last interval (plus one sync).
+    /// Acknowledged after the log record is handed to the operating system; the log is synced in
+    /// the background at this interval. Survives a crash of the process. After a power loss a
+    /// prefix of the commits survives; at most those of the last interval plus one sync are lost.
     Interval(Duration),
-    /// Handed to the operating system: survives a crash of the process; after a power loss a prefix
-    /// survives.
+    /// Acknowledged after the log record is handed to the operating system; no periodic sync.
+    /// Survives a crash of the process. After a power loss a prefix of the commits survives.
     None,
 }
 
-/// How blocks and separated values of new files are compressed. Every block says for itself how it
-/// is stored (as it is, if compression would not save an eighth), so this may change at any time.
+/// Compression of blocks and separated values in new files. Every block records how it is stored,
+/// so the option can be changed at any time. A block is stored uncompressed if compression would
+/// save less than an eighth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     None,
-    /// LZ4: fast both ways. Where data is regular (counters, repeated records: LZ4 leaves a quarter
-    /// of it or less, and Zstandard half of that or so), blocks are two and a half times as large
-    /// and under Zstandard: such tables are half as large, and a read that misses the cache costs
-    /// about two microseconds more.
+    /// LZ4: fast to write and to read. Very compressible data (for example counters or repeated
+    /// records) is stored in blocks 2.5 times as large and compressed with Zstandard instead, if
+    /// LZ4 reduces it to at most a quarter, and Zstandard to at most an eighth and at most three
+    /// quarters of the LZ4 size. Such tables are about half as large, and a read that misses the
+    /// cache costs about 2 us more.
     #[default]
     Lz4,
-    /// LZ4 and nothing else, which looks for repetitions less often, by this acceleration (1 to
-    /// 65537; 1 as often as `Lz4`, 8 compresses about three times as fast and a little less). Read
-    /// like `Lz4`.
+    /// Only LZ4, with this acceleration (1 to 65537): higher is faster to write and compresses
+    /// less. 1 searches as thoroughly as `Lz4`; 8 compresses about three times as fast and slightly
+    /// less. Reads cost the same as with LZ4.
     Lz4Fast(u32),
-    /// Snappy: about as fast as LZ4 and about as small.
+    /// Snappy: about as fast and about as small as LZ4.
     Snappy,
-    /// Zstandard at this level (-7 to 22, not 0; 3 is usual): a quarter to a half smaller than LZ4
-    /// where there is something to find, about three times as slow to read, and slower to write the
-    /// higher the level.
+    /// Zstandard at this level (-7 to 22, but not 0; 3 is typical): compressible data is a quarter
+    /// to a half smaller than with LZ4, about three times slower to read, and slower to write with
+    /// each level.
     Zstd(i32),
 }
 
-/// Settings of a database. `Options::new()` is what we would use.
+/// Options of a database, given at each open. Except for [`Options::default_family`] and
+/// [`Options::families`] they are not stored. The defaults suit most databases; `docs/OPTIONS.md`
+/// lists all options with their trade-offs.
 ///
 /// ```
 /// use perigee::{Durability, FamilyOptions, Options};
@@ -65,71 +70,69 @@ pub enum Compression {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// Create the database if there is none (default true).
+    /// Creates the database if it does not exist (default true).
     pub create_if_missing: bool,
-    /// Refuse to open if there is one already (default false).
+    /// Fails with `AlreadyExists` if the database exists (default false).
     pub error_if_exists: bool,
-    /// Open without changing a byte and without a lock, also beside the process that writes
-    /// (default false).
+    /// Opens without taking a lock and without changing a byte (default false). Other processes,
+    /// including one that writes, can have the database open at the same time. Never creates a
+    /// database. Writes fail with [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly).
     ///
-    /// Shows the state after a prefix of the commit order: everything up to one sequence number,
-    /// over all column families, bulk loads and column-family changes included. The prefix is not
-    /// shorter than what was acknowledged before this open began, whatever the durability; it may
-    /// hold commits that are not yet acknowledged or synced. Later writes are not seen.
+    /// The view is as of one sequence number for all column families, bulk loads and column-family
+    /// changes included. It contains at least every write acknowledged before this open began,
+    /// whatever their durability, and may contain commits that are not yet acknowledged or synced.
+    /// Later writes do not appear; open again to see them.
     ///
-    /// Safe beside a writer, however busy: files that it removes are held open, its log is read
-    /// into memory and never cut. Writes fail with
-    /// [`ErrorKind::ReadOnly`](crate::ErrorKind::ReadOnly). Never creates a database.
+    /// A busy writer does not disturb a reader: files that the writer deletes stay open here, and
+    /// its log is read into memory.
     pub read_only: bool,
-    /// Read-only, and for a database too damaged to open: whatever can be read is; a key whose
-    /// place cannot be read answers `Corruption`, never "not there" (default false). `perigee
-    /// repair` makes a new database of it.
+    /// Opens a damaged database read-only to read what is still readable (default false). Reading a
+    /// key whose block is damaged returns `Corruption`, never `None`. `perigee repair` or
+    /// [`repair`](fn@crate::repair) writes a new database from the readable data.
     ///
-    /// If part of the log is lost, the keys that were written there are unknown. Then `Corruption`
-    /// is also the answer for every key that is not found, or whose newest readable version is a
-    /// deletion (of any kind) or has expired and is older than the last lost part; and it is the
-    /// end of every scan. A key whose newest readable version is a *value* older than the lost part
-    /// is answered with that value, although a newer one or a deletion may have been lost: the
-    /// value was once acknowledged, and `reason` in [`RecoveryReport`](crate::RecoveryReport) names
-    /// the damage.
+    /// If a part of the log is lost, the keys written in it are unknown. Then `Corruption` is also
+    /// returned for a key that is not found, and for a key whose newest readable version is older
+    /// than the lost part and is a deletion or has expired; and every scan ends with `Corruption`.
+    /// A key whose newest readable version is a *value* older than the lost part returns this
+    /// value: it was acknowledged once, but a newer version or a deletion may have been lost.
+    /// `reason` in [`RecoveryReport`](crate::RecoveryReport) describes the damage.
     pub salvage_readonly: bool,
-    /// Durability of writes that do not say otherwise (default [`Durability::Full`]).
+    /// Durability of writes without a durability of their own (default [`Durability::Full`]).
     pub durability: Durability,
-    /// What transactions are protected from that do not say otherwise (default
-    /// [`Isolation::Snapshot`]).
+    /// Isolation level of transactions without one of their own (default [`Isolation::Snapshot`]).
     pub isolation: Isolation,
-    /// One number for the memory of block cache, memtables, resident indexes and filters, flushes,
-    /// compactions and loads (default 0: a quarter of the memory of the control group, or of the
-    /// machine). Memtables are flushed early, tables cut small, writers slowed and the cache shrunk
-    /// to keep it; 64 KiB at least. [`crate::Stats::memory`] says who holds what. What the process
-    /// has beyond it: the program (a few MiB), batches that are being built, and blocks that
-    /// iterators and `Slice`s hold.
+    /// Memory limit in bytes (at least 64 KiB) for the block cache, memtables, resident indexes and
+    /// filters, flushes, compactions and bulk loads together. Default 0: a quarter of the memory of
+    /// the cgroup or machine. To stay within it, memtables are flushed early, tables are cut
+    /// smaller, writers are slowed and the cache shrinks; [`crate::Stats::memory`] lists the use by
+    /// owner. Not included: the program itself (a few MiB), batches under construction, and blocks
+    /// pinned by iterators and [`Slice`](crate::Slice)s.
     pub memory_budget: u64,
-    /// Bytes of decompressed blocks kept in memory, at most (default 1 TiB: whatever the memory
-    /// budget leaves).
+    /// Maximum size in bytes of the block cache, which contains decompressed blocks (default 1 TiB:
+    /// limited only by the memory budget).
     pub block_cache_bytes: u64,
-    /// Table files open at once, about (default 0: all databases of the process that say so share
-    /// half of what it may have open). Fewer cost a reopening now and then; files in use are never
-    /// closed. Whatever is said here, files that are idle are closed where the system has no more
-    /// of them. [`Db::close`](crate::Db::close) closes all.
+    /// Approximate number of table files kept open. Default 0: half of the process's limit on open
+    /// files, shared by all its databases with this default. With a lower number files are reopened
+    /// more often. Files in use are never closed; idle files are also closed when the system runs
+    /// out of file descriptors.
     pub max_open_files: u32,
-    /// Below this much free space on the disk writes are refused with `NoSpace`, deletes and
-    /// compactions go on, and writes resume by themselves when there is room (default 16 MiB; 0
-    /// turns the guard off).
+    /// Minimum free disk space in bytes. Below it, writes fail with `NoSpace`; deletes and
+    /// compactions continue, and writes succeed again when there is more space (default 16 MiB; 0
+    /// disables the check).
     pub min_free_space: u64,
-    /// Re-read every output of a flush or compaction before it replaces its inputs (default true):
-    /// costs one read of freshly written data, catches a bad disk or memory before the good copy is
-    /// gone.
+    /// Reads every output of a flush or compaction back before it replaces its inputs (default
+    /// true). Costs one read of new data; detects a faulty disk or memory while the inputs still
+    /// exist.
     pub verify_outputs: bool,
-    /// Bytes per second that flushes may write and compactions may read and write (default `None`:
-    /// no limit). Flushes come first: a compaction never makes a flush wait. Can be changed while
-    /// open: [`crate::Db::set_background_rate`].
+    /// Limit in bytes per second for the writes of flushes and the reads and writes of compactions
+    /// (default `None`: no limit). Flushes have priority: a compaction never delays a flush. Can be
+    /// changed with [`crate::Db::set_background_rate`].
     pub background_rate: Option<u64>,
-    /// Tables may take up so many percent of what readers see of them, about, when keys are
-    /// overwritten or deleted faster than compaction can take away what is hidden: from half of the
-    /// way on writers are slowed, smoothly, never stopped (default 150; 120 to 1000, or 0: writers
-    /// go on). Less space costs writers time, since every entry is then rewritten more often.
-    /// Writers of new keys never meet it. What snapshots and iterators keep alive is not counted.
+    /// Target for the size of tables in percent of the data visible to readers (default 150; 120 to
+    /// 1000, or 0 for no target). If keys are overwritten or deleted faster than compaction removes
+    /// old versions, writers are slowed gradually, starting halfway to the target; they are never
+    /// stopped. A lower target costs write throughput, because entries are rewritten more often.
+    /// Writers of new keys are not slowed. Versions kept for snapshots and iterators do not count.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -142,13 +145,13 @@ pub struct Options {
     /// # }
     /// ```
     pub space_amplification: u32,
-    /// Every table and value log is read and checked once in so much time, slowly, in the
-    /// background (default 7 days; zero: never). It keeps within [`Options::background_rate`],
-    /// makes way for flushes and compactions, rests while background work is paused or cancelled,
-    /// and a pass that is late is made up for at no more than 200 MiB a second. Damage stops
-    /// nothing: it is in [`crate::Stats::scrub_errors`], in `LOG` and in the counter
-    /// `scrub_errors`. A pass begins anew, at a random file, when the database is opened. Log and
-    /// manifest are read whole at every open, and not by the scrub.
+    /// Period in which the background scrub reads and verifies every table and value log once
+    /// (default 7 days; zero disables it). It counts against [`Options::background_rate`], gives
+    /// way to flushes and compactions, stops while background work is paused or cancelled, and
+    /// catches up at no more than 200 MiB/s. Damage does not stop the database: it is reported in
+    /// [`crate::Stats::scrub_errors`], the info log and the counter `scrub_errors`. After an open
+    /// the scrub starts at a random file. Log and manifest are not scrubbed: every open reads them
+    /// completely.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -163,43 +166,45 @@ pub struct Options {
     /// # }
     /// ```
     pub scrub_interval: Duration,
-    /// Bytes of the log that stay for [`Db::changes`](crate::Db::changes), behind what recovery
-    /// needs: so far may a consumer lag, or be away (default 0: only what recovery needs, which a
-    /// flush takes away). Whole segments of about a memtable each, the newest that fit.
+    /// Bytes of log kept for [`Db::changes`](crate::Db::changes) beyond what recovery needs
+    /// (default 0): how far a consumer may fall behind. The newest segments that fit are kept as a
+    /// whole; a segment is about as large as a memtable. With 0, log that recovery no longer needs
+    /// is deleted after each flush.
     pub log_retention: u64,
-    /// How far back every version is kept (default: not at all). Only what is written while it is
-    /// kept can be read again.
+    /// How far back old versions are kept for [`Db::snapshot_at`](crate::Db::snapshot_at) (default:
+    /// not at all). Applies to versions written or overwritten while the option is set.
     pub history: History,
-    /// Measure how long operations take (default true); short ones are sampled, which costs less
-    /// than a nanosecond each.
+    /// Measures the latency of operations (default true). Short operations are sampled, which costs
+    /// less than 1 ns each.
     pub latency_stats: bool,
-    /// Size of the file `LOG` in the database directory, which tells people what happens (default 1
-    /// MiB); 0: none is written.
+    /// Size in bytes at which the info log (`LOG` in the database directory) is rotated (default 1
+    /// MiB; 0: no info log).
     pub log_file_bytes: u64,
-    /// How many older ones (`LOG.1`, ...) are kept (default 4).
+    /// Number of rotated info logs (`LOG.1`, ...) to keep (default 4).
     pub log_files_kept: u32,
-    /// Settings of the `default` family. On reopen, `None` keeps
-    /// what is stored; `Some` is stored and used for new files.
+    /// Options of the column family `default`. `None`: a new database gets the default options, an
+    /// existing one keeps the stored options; `Some` replaces them.
     pub default_family: Option<FamilyOptions>,
-    /// Settings of other families, by name. On open those that exist are compared: what may differ
-    /// is stored and used for new files (see `stats().recovery.changed_options`), what may not (the
-    /// key order) is refused; those that do not exist are created. Families not named here keep
-    /// what is stored.
+    /// Options of other column families, by name. At open a column family that does not exist is
+    /// created; one that exists gets these options if they differ, as reported in
+    /// `stats().recovery.changed_options`. The open fails if the comparator differs, or if a merge
+    /// operator is replaced or removed. Column families that are not listed keep their stored
+    /// options.
     pub families: BTreeMap<String, FamilyOptions>,
-    /// The users' key orders that families of this database have or may get: a stored one that is
-    /// not here refuses the open.
+    /// The user-defined comparators that column families may use. An open fails if a column family
+    /// uses one that is not listed.
     pub comparators: Vec<KeyComparator>,
     /// Set by [`Options::register_merge_operator`].
     pub(crate) merge_operators: MergeOperators,
     /// Set by [`Options::compaction_filter`].
     pub(crate) compaction_filters: CompactionFilters,
     pub(crate) listener: Option<LogListener>,
-    /// The world to run in (default: the real one).
+    /// The environment to run in (default: the operating system).
     pub env: Env,
 }
 
 impl Options {
-    /// The defaults.
+    /// Returns the default options.
     pub fn new() -> Self {
         Options {
             create_if_missing: true,
@@ -230,7 +235,7 @@ impl Options {
             env: Env::real(),
         }
     }
-    /// The defaults in another world (see `perigee::env`).
+    /// Returns the default options with the environment `env` (see [`crate::env`]).
     pub fn in_env(env: Env) -> Self {
         Options { env, ..Self::new() }
     }
@@ -285,10 +290,11 @@ impl Options {
     /// # fn main() -> perigee::Result<()> {
     /// # use perigee::env::{Env, fs::memory::SimDisk};
     /// # let options = Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() });
-    /// let db = Db::open("/doc", options.memory_budget(64 << 20).max_open_files(100).min_free_space(1 << 20))?;
+    /// let options = options.memory_budget(64 << 20).max_open_files(100).min_free_space(1 << 20);
+    /// let db = Db::open("/doc", options)?;
     /// db.put("moon", "full")?;
-    /// let held: u64 = db.stats().memory.iter().map(|(_owner, bytes)| bytes).sum();
-    /// assert!(held > 0 && held < db.stats().memory_budget);
+    /// let used: u64 = db.stats().memory.iter().map(|(_owner, bytes)| bytes).sum();
+    /// assert!(used > 0 && used < db.stats().memory_budget);
     /// # Ok(())
     /// # }
     /// ```
@@ -363,7 +369,7 @@ impl Options {
         self.default_family = Some(options);
         self
     }
-    /// Adds to [`Options::orders`] (see [`KeyComparator::register`]).
+    /// Adds a comparator to [`Options::comparators`] (see [`KeyComparator::register`]).
     ///
     /// ```
     /// # use perigee::{Db, FamilyOptions, KeyComparator, Options};
@@ -372,25 +378,26 @@ impl Options {
     /// # let env = Env { fs: SimDisk::new(1), ..Env::real() };
     /// let short_first = |a: &[u8], b: &[u8]| a.len().cmp(&b.len()).then_with(|| a.cmp(b));
     /// // Only identical keys are equal, so a key is its own canonical form.
-    /// let order = KeyComparator::register_canonical("short-first", short_first, |key| key.to_vec())?;
-    /// let db = Db::open("/doc", Options::in_env(env.clone()).register_comparator(order))?;
-    /// let words = db.create_family("words", FamilyOptions::new().order(order))?;
+    /// let same = |key: &[u8]| key.to_vec();
+    /// let comparator = KeyComparator::register_canonical("short-first", short_first, same)?;
+    /// let db = Db::open("/doc", Options::in_env(env.clone()).register_comparator(comparator))?;
+    /// let words = db.create_family("words", FamilyOptions::new().comparator(comparator))?;
     /// for word in ["neap", "ebb", "slack"] {
     ///     words.put(word, "")?;
     /// }
     /// let first = words.iter()?.next().expect("there are words")?;
     /// assert_eq!(&first.0[..], b"ebb");
     /// db.close()?;
-    /// assert!(Db::open("/doc", Options::in_env(env)).is_err(), "without its order it is not opened");
+    /// assert!(Db::open("/doc", Options::in_env(env)).is_err(), "not registered");
     /// # Ok(())
     /// # }
     /// ```
     #[must_use]
-    pub fn register_comparator(mut self, order: KeyComparator) -> Self {
-        self.comparators.push(order);
+    pub fn register_comparator(mut self, comparator: KeyComparator) -> Self {
+        self.comparators.push(comparator);
         self
     }
-    /// Adds to [`Options::families`].
+    /// Adds options of a column family to [`Options::families`].
     #[must_use]
     pub fn family(mut self, name: impl Into<String>, options: FamilyOptions) -> Self {
         self.families.insert(name.into(), options);
@@ -404,7 +411,9 @@ impl Default for Options {
     }
 }
 
-/// Settings of one column family, stored with it.
+/// Options of one column family, stored with it. All but the comparator and an existing merge
+/// operator can be changed while the database is open
+/// ([`Family::set_options`](crate::Family::set_options)). See also `docs/OPTIONS.md`.
 ///
 /// ```
 /// # use perigee::{Compression, Db, FamilyOptions, Options};
@@ -414,7 +423,7 @@ impl Default for Options {
 /// let options = FamilyOptions::new().compression(Compression::Zstd(3)).filter_rate(0.001);
 /// let archive = db.create_family("archive", options)?;
 /// assert_eq!(archive.options().filter_bits, 17);
-/// // Later, while it is in use: new files are written so, old ones stay readable as they are.
+/// // At any time: the new options apply to new files, and old files stay readable.
 /// archive.set_options(archive.options().compression(Compression::Lz4).block_bytes(4096))?;
 /// assert_eq!(archive.options().block_bytes, 4096);
 /// # Ok(())
@@ -423,43 +432,44 @@ impl Default for Options {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FamilyOptions {
-    /// The order of keys: fixed for the family's life; everything else may change at any time
-    /// ([`Family::set_options`](crate::Family::set_options)).
-    pub order: KeyComparator,
-    /// A memtable of this size is sealed and flushed (default 64 MiB): larger means fewer, larger
-    /// files and less rewriting, more memory and a longer recovery.
+    /// The comparator, which defines the order of keys and which keys are equal (default: byte
+    /// order). Fixed when the column family is created.
+    pub comparator: KeyComparator,
+    /// Size in bytes at which a memtable is sealed and flushed (default 64 MiB). Larger means fewer
+    /// and larger files and less write amplification, but more memory and a longer recovery.
     pub memtable_bytes: u64,
-    /// Values of this length and up go to a value log (default 4096): lower makes compaction
-    /// cheaper, scans of values dearer.
+    /// Length in bytes from which a value is separated: stored in a value log instead of the table
+    /// (default 4096). Lower makes compactions cheaper and scans that read values more expensive.
     pub value_threshold: usize,
-    /// Raw bytes in a data block (default 4 KiB).
+    /// Uncompressed size in bytes of a data block (default 4 KiB). Larger compresses better;
+    /// smaller makes single reads cheaper.
     pub block_bytes: usize,
-    /// Compression of new files.
+    /// Compression of new files (default [`Compression::Lz4`]).
     pub compression: Compression,
-    /// Bloom filter bits per key, 0 for none (default 10: 1.3 % false positives).
+    /// Bloom filter bits per key; 0 for no filter (default 10: 1.3 % false positives).
     pub filter_bits: u8,
-    /// Size at which a table file is cut (default 64 MiB).
+    /// Size in bytes at which a compaction starts a new table file (default 64 MiB).
     pub target_file_bytes: u64,
-    /// Up to this much data there is one level below level 0 (default 256 MiB): fewer levels to
-    /// look into, against rewriting all of it more often.
+    /// Amount of data in bytes up to which there is only one level below level 0 (default 256 MiB).
+    /// Larger means fewer levels to read, but more rewriting of level 1.
     pub level1_bytes: u64,
-    /// How much larger each deeper level is (default 10): all levels above the last add up to about
-    /// 1/(ratio-1) of it, which is the space that overwritten entries may take; a lower ratio
-    /// writes less and keeps more of them.
+    /// Size ratio between adjacent levels (default 10). All levels above the deepest add up to
+    /// about 1/(ratio-1) of it, which bounds the space of overwritten entries. A lower ratio
+    /// rewrites less but keeps more of them.
     pub level_ratio: u32,
-    /// What transactions that are begun by [`Family::begin`](crate::Family::begin) are protected
-    /// from if they do not say (default: none, as [`Options::isolation`]).
+    /// Isolation level of transactions begun with [`Family::begin`](crate::Family::begin) that have
+    /// none of their own (default `None`: as [`Options::isolation`]).
     pub isolation: Option<Isolation>,
-    /// How operands are merged into values ([`Family::merge`](crate::Family::merge); default: not
-    /// at all). A family that has none may get one at any time; then it stays.
+    /// The merge operator (default none; see [`Family::merge`](crate::Family::merge)). It can be
+    /// set on a column family that has none at any time, but not changed or removed.
     pub merge_operator: Option<MergeRule>,
 }
 
 impl FamilyOptions {
-    /// The defaults.
+    /// Returns the default options.
     pub fn new() -> Self {
         FamilyOptions {
-            order: KeyComparator::Bytes,
+            comparator: KeyComparator::Bytes,
             memtable_bytes: 64 << 20,
             value_threshold: 4096,
             block_bytes: 4 << 10,
@@ -472,10 +482,10 @@ impl FamilyOptions {
             merge_operator: None,
         }
     }
-    /// Sets [`FamilyOptions::order`].
+    /// Sets [`FamilyOptions::comparator`].
     #[must_use]
-    pub fn order(mut self, order: KeyComparator) -> Self {
-        self.order = order;
+    pub fn comparator(mut self, comparator: KeyComparator) -> Self {
+        self.comparator = comparator;
         self
     }
     /// Sets [`FamilyOptions::memtable_bytes`].
@@ -508,14 +518,15 @@ impl FamilyOptions {
         self.filter_bits = bits;
         self
     }
-    /// Sets [`FamilyOptions::filter_bits`] to the fewest that answer at most this share of absent
-    /// keys with "perhaps": 0.01 takes 11 bits a key, 0.001 takes 17; 1.0 is no filter.
+    /// Sets [`FamilyOptions::filter_bits`] to the smallest number with at most this rate of false
+    /// positives: 0.01 takes 11 bits per key, 0.001 takes 17; 1.0 disables the filter.
     #[must_use]
     pub fn filter_rate(mut self, rate: f64) -> Self {
         self.filter_bits = filter::bits_per_key_for_rate(rate, limits::FILTER_BITS_MAX);
         self
     }
-    /// The share of absent keys that the filters answer with "perhaps", and so cost a block read.
+    /// Returns the rate of false positives of the filter: the share of gets of missing keys that
+    /// read a block unnecessarily.
     pub fn false_positive_rate(&self) -> f64 {
         filter::false_positive_rate(self.filter_bits)
     }
@@ -557,14 +568,14 @@ impl Default for FamilyOptions {
     }
 }
 
-/// Settings of one write.
+/// Options of one write.
 ///
 /// ```
 /// # use perigee::{Db, Durability, Options, WriteOptions};
 /// # fn main() -> perigee::Result<()> {
 /// # use perigee::env::{Env, fs::memory::SimDisk};
 /// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
-/// // A cache entry that may be lost at a power cut, in a database that is durable otherwise:
+/// // A cache entry that a power loss may delete, in a database that is otherwise durable:
 /// let quick = WriteOptions::new().durability(Durability::None);
 /// db.default_family().put_with("cache", "value", quick)?;
 /// # Ok(())
@@ -573,12 +584,12 @@ impl Default for FamilyOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WriteOptions {
-    /// Durability of this write (default: the database's).
+    /// Durability of this write; `None`: [`Options::durability`].
     pub durability: Option<Durability>,
 }
 
 impl WriteOptions {
-    /// The defaults.
+    /// Returns the default options.
     pub fn new() -> Self {
         Self::default()
     }

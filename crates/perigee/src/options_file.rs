@@ -1,5 +1,5 @@
-//! Options in a TOML file, usually `perigee.toml`: read, checked and written. The only room that
-//! knows TOML; what options there are and how their values are written is the table's.
+//! The options file, usually `perigee.toml`: reads, checks and writes options as TOML. This is the
+//! only module that depends on TOML; the option table defines the options and the syntax of values.
 //!
 //! ```toml
 //! [database]
@@ -17,18 +17,19 @@ use perigee_env::{DirOpenMode, Env};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// The name that the file usually has.
+/// The usual name of the options file.
 pub const FILE_NAME: &str = "perigee.toml";
-/// A longer file is not read.
+/// Largest options file accepted, in bytes.
 const OPTIONS_FILE_BYTES_MAX: u64 = 1 << 20;
 
 impl Options {
-    /// Options from a file in TOML; what it does not name has its default. See `docs/OPTIONS.md`
-    /// for all of them, or the file that [`Options::save`] writes.
+    /// Reads options from a TOML file. Options that the file does not set have their defaults.
+    /// `docs/OPTIONS.md` lists all options; [`Options::save`] writes all of them to a file, with
+    /// comments.
     ///
     /// # Errors
-    /// `InvalidArgument`: no TOML, an unknown option (with the nearest known one), a value that
-    /// cannot be; `NotFound`; `Io`.
+    /// `InvalidArgument` if the file is not valid TOML, contains an unknown option (the message
+    /// suggests the nearest known one), or a value is out of range; `NotFound`; `Io`.
     ///
     /// ```
     /// # use perigee::{Compression, Db, Durability, FamilyOptions, Options};
@@ -36,7 +37,8 @@ impl Options {
     /// # let dir = std::env::temp_dir().join(format!("perigee-toml-{}", std::process::id()));
     /// # std::fs::create_dir_all(&dir).unwrap();
     /// let file = dir.join("perigee.toml");
-    /// Options::new().family("logs", FamilyOptions::new().compression(Compression::Zstd(3))).save(&file)?;
+    /// let logs = FamilyOptions::new().compression(Compression::Zstd(3));
+    /// Options::new().family("logs", logs).save(&file)?;
     /// let options = Options::load(&file)?;
     /// assert_eq!(options.durability, Durability::Full);
     /// let db = Db::open(dir.join("db"), options)?;
@@ -53,7 +55,8 @@ impl Options {
         Self::load_in(Env::real(), path)
     }
 
-    /// The same in another world (see `perigee::env`).
+    /// Reads options from a file like [`Options::load`], in the environment `env` (see
+    /// [`crate::env`]).
     pub fn load_in(env: Env, path: impl AsRef<Path>) -> Result<Options> {
         let path = path.as_ref();
         let (dir, name) = split_path(path)?;
@@ -61,7 +64,7 @@ impl Options {
         let bytes = file.len()?;
         if bytes > OPTIONS_FILE_BYTES_MAX {
             return Err(Error::invalid(format!(
-                "{} is too long for a file of options",
+                "{} is too large for an options file",
                 path.display()
             ))
             .expected(format_args!("at most {OPTIONS_FILE_BYTES_MAX} bytes"), bytes));
@@ -69,13 +72,13 @@ impl Options {
         let mut text = vec![0; bytes as usize];
         file.read_exact_at(&mut text, 0)?;
         let text = String::from_utf8(text)
-            .map_err(|_| Error::invalid(format!("{} is not text", path.display())))?;
+            .map_err(|_| Error::invalid(format!("{} is not UTF-8 text", path.display())))?;
         let options = Options::from_toml(&text)
             .map_err(|e| Error::new(e.kind(), format!("{}: {}", path.display(), e.message())))?;
         Ok(Options { env, ..options })
     }
 
-    /// Options from TOML text. See [`Options::load`].
+    /// Parses options from TOML text; see [`Options::load`].
     pub fn from_toml(text: &str) -> Result<Options> {
         let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
             let before = e.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
@@ -101,10 +104,10 @@ impl Options {
         Ok(options)
     }
 
-    /// The options as TOML, every one with what it trades.
+    /// Formats all options as TOML, each with a comment on its trade-off.
     pub fn to_toml(&self) -> String {
         let mut out = String::from(
-            "# Options of a Perigee database. What is left out has its default.\n\n[database]\n",
+            "# Options of a Perigee database. Missing options have their defaults.\n\n[database]\n",
         );
         write_options(&mut out, DATABASE, self);
         let default = self.default_family.iter().map(|o| ("default", o));
@@ -115,7 +118,11 @@ impl Options {
         out
     }
 
-    /// Writes [`Options::to_toml`] to a file, in place of what was there, durably.
+    /// Writes [`Options::to_toml`] to a file, atomically and durably. An existing file is replaced.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if `path` does not name a file; `NotFound` if its directory does not
+    /// exist; `Io`.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         let (dir, name) = split_path(path.as_ref())?;
         let dir = self.env.fs.open_dir(dir, DirOpenMode::Existing)?;
@@ -131,28 +138,28 @@ impl Options {
     }
 }
 
-/// Directory and name of a file.
+/// Splits a path into directory and file name.
 fn split_path(path: &Path) -> Result<(&Path, String)> {
     let name = path.file_name().and_then(|n| n.to_str());
     let name =
-        name.ok_or_else(|| Error::invalid(format!("{} is no name of a file", path.display())))?;
+        name.ok_or_else(|| Error::invalid(format!("{} does not name a file", path.display())))?;
     let dir = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     Ok((dir, name.to_owned()))
 }
 
 fn parse_family(name: &str, value: &toml::Value) -> Result<FamilyOptions> {
-    let place = format!("[family.{}]", toml_key(name));
+    let section = format!("[family.{}]", toml_key(name));
     let toml::Value::Table(rows) = value else {
-        return Err(Error::invalid(format!("{place} is a table of options, written as {place}")));
+        return Err(Error::invalid(format!("{section} must be a table of options")));
     };
     let mut options = FamilyOptions::new();
-    read_options(&place, FAMILY, &mut options, rows)?;
+    read_options(&section, FAMILY, &mut options, rows)?;
     let checked = translate::family_settings(&options).check();
-    checked.map_err(|e| e.wrap(ErrorKind::InvalidArgument, &place))?;
+    checked.map_err(|e| e.wrap(ErrorKind::InvalidArgument, &section))?;
     Ok(options)
 }
 
-/// A name as a key of TOML.
+/// Formats a name as a TOML key, quoted if necessary.
 fn toml_key(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !name.is_empty() && name.chars().all(plain) {
@@ -161,11 +168,11 @@ fn toml_key(name: &str) -> String {
     option_table::toml_string(name)
 }
 
-fn read_options<T>(place: &str, rows: &[Row<T>], into: &mut T, from: &toml::Table) -> Result<()> {
+fn read_options<T>(section: &str, rows: &[Row<T>], into: &mut T, from: &toml::Table) -> Result<()> {
     for (name, value) in from {
         let Some(row) = rows.iter().find(|r| r.name == name) else {
             let known: Vec<&str> = rows.iter().map(|r| r.name).collect();
-            return Err(unknown_option(place, name, &known));
+            return Err(unknown_option(section, name, &known));
         };
         let scalar = match value {
             toml::Value::String(s) => Scalar::Text(s.clone()),
@@ -174,31 +181,31 @@ fn read_options<T>(place: &str, rows: &[Row<T>], into: &mut T, from: &toml::Tabl
             other => Scalar::Text(other.type_str().to_owned()),
         };
         (row.set)(into, &scalar)
-            .map_err(|why| Error::invalid(format!("{place}: {name}: {why}")))?;
+            .map_err(|why| Error::invalid(format!("{section}: {name}: {why}")))?;
     }
     Ok(())
 }
 
 fn write_options<T>(out: &mut String, rows: &[Row<T>], from: &T) {
     for row in rows {
-        let _ = write!(out, "# {}\n{} = {}\n", row.trades, row.name, (row.get)(from));
+        let _ = write!(out, "# {}\n{} = {}\n", row.tradeoff, row.name, (row.get)(from));
     }
 }
 
-fn unknown_option(place: &str, name: &str, known: &[&str]) -> Error {
+fn unknown_option(section: &str, name: &str, known: &[&str]) -> Error {
     let nearest = known
         .iter()
         .min_by_key(|k| edit_distance(name, k))
         .filter(|k| edit_distance(name, k) <= 2 + k.len() / 4);
     let hint = match nearest {
         Some(nearest) => format!("did you mean {nearest:?}?"),
-        None => format!("known are {}", known.join(", ")),
+        None => format!("the known options are {}", known.join(", ")),
     };
-    let gap = if place.is_empty() { "" } else { " " };
-    Error::invalid(format!("{place}{gap}unknown option {name:?}: {hint}"))
+    let gap = if section.is_empty() { "" } else { " " };
+    Error::invalid(format!("{section}{gap}unknown option {name:?}: {hint}"))
 }
 
-/// How many letters to insert, remove or replace to make one of the other.
+/// Returns the Levenshtein distance of two strings.
 fn edit_distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -257,15 +264,15 @@ mod tests {
                 }
             }
         }
-        assert!(tried > 1000, "{tried} of them were refused");
+        assert!(tried > 1000, "only {tried} damaged texts were rejected");
     }
 
     #[test]
     fn options_errors_name_the_fix() {
-        for (text, said) in [
+        for (text, expected) in [
             ("[databse]\n", "unknown option \"databse\": did you mean \"database\"?"),
             ("[database]\nblock_cache = \"1 GiB\"", "did you mean"),
-            ("[database]\nzzz = 1", "known are create_if_missing,"),
+            ("[database]\nzzz = 1", "the known options are create_if_missing,"),
             (
                 "[family.x]\nblock_bytes = \"1 B\"",
                 "[family.x]: the option block_bytes is out of range",
@@ -273,17 +280,17 @@ mod tests {
             ("[family.x]\nblock_bytes = \"many\"", "\"many\" is not a size"),
             ("[family.x]\ncompression = \"zip\"", "\"zip\" is not one of"),
             ("[family.x]\ncompression = \"zstd 40\"", "out of range"),
-            ("[family.x]\norder = \"alphabetic\"", "is not one of \"bytes\""),
-            ("[family.x]\norder = \"user:mine\"", "register_comparator"),
+            ("[family.x]\ncomparator = \"alphabetic\"", "is not one of \"bytes\""),
+            ("[family.x]\ncomparator = \"user:mine\"", "register_comparator"),
             ("[family.x]\nlevel_ratio = [1]", "level_ratio"),
             ("[database]\ndurability = \"interval\"", "interval 100 ms"),
             ("family = 3", "unknown option \"family\""),
-            ("[family]\nx = 3", "[family.x] is a table"),
+            ("[family]\nx = 3", "[family.x] must be a table"),
             ("[database]\nverify_outputs = maybe", "line 2"),
         ] {
             let e = Options::from_toml(text).unwrap_err();
             assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{text}");
-            assert!(e.to_string().contains(said), "{text}: {e}");
+            assert!(e.to_string().contains(expected), "{text}: {e}");
         }
     }
 }

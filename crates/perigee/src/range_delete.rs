@@ -1,4 +1,4 @@
-//! Deleting more, or for less: whole ranges in one operation, and keys that were put exactly once.
+//! Range deletes, prefix deletes and single deletes.
 
 use crate::{Db, Error, Family, Result, WriteBatch};
 use perigee_base::key_boundary::KeyBoundary;
@@ -7,32 +7,32 @@ use perigee_tree::scan::ScanBounds;
 use std::cmp::Ordering;
 use std::ops::RangeBounds;
 
-/// Adds the deletion of a range; nothing for an empty one.
+/// Adds a range delete to the batch; adds nothing for an empty range.
 pub(crate) fn add_range_delete(
     batch: &mut Batch,
     family: &Family,
     begin: &KeyBoundary,
     end: &KeyBoundary,
 ) -> Result<()> {
-    let order = family.inner.tree.comparator();
-    match begin.as_ref().cmp(order, end.as_ref()) {
+    let comparator = family.inner.tree.comparator();
+    match begin.as_ref().cmp(comparator, end.as_ref()) {
         Ordering::Less => batch.delete_range(family.inner.id, begin.as_ref(), end.as_ref()),
-        // Nothing to do, but not on a family that was dropped.
+        // Nothing to delete; a dropped column family is still an error.
         Ordering::Equal => family.inner.check_not_dropped(),
-        Ordering::Greater => {
-            Err(Error::invalid("the range begins behind its end: give the smaller key first")
-                .expected("a begin before the end", format_args!("{begin:?} to {end:?}")))
-        }
+        Ordering::Greater => Err(Error::invalid(
+            "the start of the range is after its end: pass the smaller key first",
+        )
+        .expected("a start before the end", format_args!("{begin:?} to {end:?}"))),
     }
 }
 
 pub(crate) fn range_to_cuts<K: AsRef<[u8]>>(
     range: &impl RangeBounds<K>,
 ) -> (KeyBoundary, KeyBoundary) {
-    let own = |b: std::ops::Bound<&K>| b.map(|k| k.as_ref().to_vec());
+    let to_owned = |b: std::ops::Bound<&K>| b.map(|k| k.as_ref().to_vec());
     (
-        KeyBoundary::range_start(own(range.start_bound())),
-        KeyBoundary::range_end(own(range.end_bound())),
+        KeyBoundary::range_start(to_owned(range.start_bound())),
+        KeyBoundary::range_end(to_owned(range.end_bound())),
     )
 }
 
@@ -42,14 +42,13 @@ pub(crate) fn prefix_to_cuts(family: &Family, prefix: &[u8]) -> Result<(KeyBound
 }
 
 impl Family {
-    /// Removes every key of a range, in one operation whatever lies in it. Reads and scans do not
-    /// pay for what was there: they step over the range, and compaction drops whole files inside it
-    /// without reading them.
-    ///
-    /// An empty range deletes nothing.
+    /// Deletes all keys in a range by writing one range tombstone, at a cost that does not depend
+    /// on the contents of the range. Reads and scans skip the range, and compactions drop files
+    /// that it covers completely without reading them. An empty range deletes nothing.
     ///
     /// # Errors
-    /// `InvalidArgument` if the range begins behind its end, or an end is longer than a key may be.
+    /// `InvalidArgument` if the start of the range is after its end, or a bound is longer than a
+    /// key may be; as [`Db::write`] otherwise.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -77,25 +76,31 @@ impl Family {
         add_range_delete(&mut batch, self, &begin, &end)?;
         self.engine.write(batch, None)
     }
-    /// Removes every key that starts with `prefix`, in one operation. See [`Family::delete_range`].
+    /// Deletes all keys that start with `prefix` with one range tombstone; see
+    /// [`Family::delete_range`].
     ///
     /// # Errors
-    /// `InvalidArgument` under a key order in which a prefix is no range.
+    /// `InvalidArgument` under comparators for which keys with a common prefix are not adjacent
+    /// (see [`Family::prefix`]); as [`Db::write`] otherwise.
     pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<()> {
         let (begin, end) = prefix_to_cuts(self, prefix.as_ref())?;
         let mut batch = Batch::new();
         add_range_delete(&mut batch, self, &begin, &end)?;
         self.engine.write(batch, None)
     }
-    /// Removes a key that was put at most once since it was last removed by `single_delete` (or
-    /// since ever). When compaction brings the two together both go at once, where a
-    /// [`Family::delete`] would stay down to the deepest level: for queues and other keys that live
-    /// once.
+    /// Deletes a key that was put at most once since its last single delete (or ever). The
+    /// tombstone of [`Family::delete`] is kept down to the deepest level; a single delete and its
+    /// put are both dropped as soon as a flush or compaction processes them together. Use it for
+    /// keys that are written once and deleted once, for example in queues.
     ///
-    /// **The contract is the caller's.** If the key was put more than once, it is gone for now, but
-    /// an older put may come back when compaction has cancelled the newest. Do not mix it with
-    /// `delete` on keys that are put again. (In a family with a merge operator it is a `delete`:
-    /// how often a key was merged into, nobody counts.)
+    /// **The caller is responsible for this contract.** If the key was put more than once, an older
+    /// put can reappear after a compaction has dropped the newest one together with the single
+    /// delete. Do not mix `single_delete` with `delete` on keys that are put again. In a column
+    /// family with a merge operator this method writes a normal delete, because the number of
+    /// merges of a key is not known.
+    ///
+    /// # Errors
+    /// Same as [`Db::write`].
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -106,7 +111,7 @@ impl Family {
     /// db.single_delete("job 17")?;
     /// assert_eq!(db.get("job 17")?, None);
     /// db.flush()?;
-    /// assert!(db.files().is_empty(), "they cancelled each other");
+    /// assert!(db.files().is_empty(), "the put and the single delete were dropped");
     /// # Ok(())
     /// # }
     /// ```
@@ -117,7 +122,7 @@ impl Family {
     }
 }
 
-/// A single delete, or what it is in a family with a merge operator.
+/// Adds a single delete, or a normal delete if the column family has a merge operator.
 pub(crate) fn add_single_delete(batch: &mut Batch, family: &Family, key: &[u8]) -> Result<()> {
     let id = family.inner.id;
     if family.inner.tree.pin().merge_operator.get().is_some() {
@@ -128,26 +133,27 @@ pub(crate) fn add_single_delete(batch: &mut Batch, family: &Family, key: &[u8]) 
 }
 
 impl Db {
-    /// [`Family::delete_range`] on `default`.
+    /// Calls [`Family::delete_range`] on `default`.
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         self.default_family().delete_range(range)
     }
-    /// [`Family::delete_prefix`] on `default`.
+    /// Calls [`Family::delete_prefix`] on `default`.
     pub fn delete_prefix(&self, prefix: impl AsRef<[u8]>) -> Result<()> {
         self.default_family().delete_prefix(prefix)
     }
-    /// [`Family::single_delete`] on `default`.
+    /// Calls [`Family::single_delete`] on `default`.
     pub fn single_delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         self.default_family().single_delete(key)
     }
 }
 
 impl WriteBatch {
-    /// As [`Family::delete_range`]; it removes what earlier operations of the batch put, and
-    /// nothing that later ones put.
+    /// Deletes all keys in a range; see [`Family::delete_range`]. Affects keys put by earlier
+    /// operations of the batch, but not by later ones.
     ///
     /// # Errors
-    /// As [`Family::delete_range`]; the batch is unchanged.
+    /// `InvalidArgument` as for [`Family::delete_range`] and [`WriteBatch::put`]; the batch is
+    /// unchanged.
     pub fn delete_range<K: AsRef<[u8]>>(
         &mut self,
         family: &Family,
@@ -156,19 +162,20 @@ impl WriteBatch {
         let (begin, end) = range_to_cuts(&range);
         add_range_delete(self.operations_for(family)?, family, &begin, &end)
     }
-    /// As [`Family::delete_prefix`].
+    /// Deletes all keys that start with `prefix`; see [`Family::delete_prefix`].
     ///
     /// # Errors
-    /// As [`Family::delete_prefix`]; the batch is unchanged.
+    /// `InvalidArgument` as for [`Family::delete_prefix`] and [`WriteBatch::put`]; the batch is
+    /// unchanged.
     pub fn delete_prefix(&mut self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<()> {
         let batch = self.operations_for(family)?;
         let (begin, end) = prefix_to_cuts(family, prefix.as_ref())?;
         add_range_delete(batch, family, &begin, &end)
     }
-    /// As [`Family::single_delete`].
+    /// Deletes a key that was put at most once; see [`Family::single_delete`] for the contract.
     ///
     /// # Errors
-    /// As [`WriteBatch::put`].
+    /// Same as [`WriteBatch::put`].
     pub fn single_delete(&mut self, family: &Family, key: impl AsRef<[u8]>) -> Result<()> {
         add_single_delete(self.operations_for(family)?, family, key.as_ref())
     }

@@ -1,54 +1,53 @@
-//! A new database of what can be read of a damaged one.
+//! Repair: writes a new database with everything that is readable in a damaged one.
 
 use crate::env::Env;
 use crate::{Error, Result};
 use perigee_engine::repair::LostRange;
 use std::path::Path;
 
-/// What [`repair`] found and lost.
+/// Result of [`repair`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// Families of the new database, and the entries of each.
+    /// Column families of the new database, each with its number of entries.
     pub families: Vec<(String, u64)>,
-    /// Tables read.
+    /// Number of tables read.
     pub tables: u64,
-    /// Entries found in them, all versions.
+    /// Number of entries found in tables, counting all versions.
     pub entries_found: u64,
-    /// Log records read.
+    /// Number of log records read.
     pub log_records: u64,
     /// Sequence number of the last operation found.
     pub sequence: u64,
-    /// Everything that could not be read; empty for a healthy database.
+    /// Everything that could not be read; empty for an undamaged database.
     pub lost: Vec<DataLoss>,
-    /// What follows from that, in words: above all that older versions and deleted keys may have
-    /// come back.
+    /// Consequences as text, above all if overwritten versions or deleted keys may have reappeared.
     pub warnings: Vec<String>,
 }
 
-/// A piece that could not be read.
+/// A part of a file, or a whole file, that could not be read.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct DataLoss {
-    /// The file.
+    /// File name.
     pub file: String,
-    /// Where in it, if not all of it.
+    /// Offset of the unreadable part; `None`: the whole file.
     pub offset: Option<u64>,
-    /// How many bytes, where that is known.
+    /// Length of the unreadable part in bytes, if known.
     pub bytes: Option<u64>,
-    /// The family, where that is known.
+    /// The column family, if known.
     pub family: Option<String>,
-    /// Only keys between this one (inclusive) ...
+    /// Lower bound (inclusive) of the lost keys; `None`: unknown or unbounded.
     pub first_key: Option<Vec<u8>>,
-    /// ... and this one (inclusive) were lost here; `None`: unknown, or no bound.
+    /// Upper bound (inclusive) of the lost keys; `None`: unknown or unbounded.
     pub last_key: Option<Vec<u8>>,
-    /// How many entries, where that is known.
+    /// Number of lost entries, if known.
     pub entries: Option<u64>,
-    /// Sequence numbers of the operations that were lost here, where they are known: the first one,
-    /// and the last one (inclusive; `None`: at the end of a log that was not closed, where more may
-    /// have been lost than anything proves).
+    /// Sequence numbers of the first and the last lost operation, if known. The last is `None` at
+    /// the end of a log that was not closed cleanly: an unknown number of operations may be missing
+    /// there.
     pub sequences: Option<(u64, Option<u64>)>,
-    /// What is wrong.
+    /// The error.
     pub error: Error,
 }
 
@@ -62,20 +61,21 @@ impl From<LostRange> for DataLoss {
             first_key: l.first_key,
             last_key: l.last_key,
             entries: l.entries,
-            sequences: l.sequences,
+            sequences: l.sequences.map(|s| (s.first.0, s.last.map(|last| last.0))),
             error: l.error,
         }
     }
 }
 
-/// Makes a new database in `target` (which must not exist or be empty) of everything that can be
-/// read in `source`, however damaged: around bad blocks, past holes in the log, without a manifest.
-/// The source is never changed. Of a healthy database the result holds exactly the same entries.
-/// What was lost is in the report.
+/// Writes a new database to `target`, which must not exist or must be empty, with everything that
+/// can be read in `source`. Skips damaged blocks and holes in the log, and works without a
+/// manifest. `source` is never changed. For an undamaged database the result contains exactly the
+/// same entries. Everything that was lost is listed in [`RepairReport::lost`].
 ///
 /// # Errors
-/// `Locked` if the source is open; `NotFound` if it holds no file of a database; `AlreadyExists` if
-/// the target holds anything. Damage is no error.
+/// `Locked` if the source database is open; `NotFound` if `source` contains no database file;
+/// `AlreadyExists` if `target` is not empty; `Io`, `NoSpace` for `target`. Damage in `source` is
+/// not an error.
 ///
 /// ```
 /// # let dir = std::env::temp_dir().join(format!("perigee-repair-doc-{}", std::process::id()));
@@ -86,10 +86,11 @@ impl From<LostRange> for DataLoss {
 /// let db = Db::open(dir.join("db"), Options::new())?;
 /// db.put("moon", "full")?;
 /// db.close()?;
-/// std::fs::remove_file(dir.join("db/MANIFEST")).unwrap(); // a disaster
-/// let report = repair(dir.join("db"), dir.join("mended"))?;
+/// std::fs::remove_file(dir.join("db/MANIFEST")).unwrap(); // simulates damage
+/// let report = repair(dir.join("db"), dir.join("repaired"))?;
 /// assert!(!report.lost.is_empty());
-/// assert_eq!(Db::open(dir.join("mended"), Options::new())?.get("moon")?.as_deref(), Some(&b"full"[..]));
+/// let repaired = Db::open(dir.join("repaired"), Options::new())?;
+/// assert_eq!(repaired.get("moon")?.as_deref(), Some(&b"full"[..]));
 /// # Ok(())
 /// # }
 /// # main_(&dir).unwrap();
@@ -99,7 +100,8 @@ pub fn repair(source: impl AsRef<Path>, target: impl AsRef<Path>) -> Result<Repa
     repair_in(&Env::real(), source, target, |_done, _total| {})
 }
 
-/// The same in another world, and with progress in bytes (done, total).
+/// Repairs like [`repair`], in the environment `env`, and calls `progress(done, total)` with byte
+/// counts.
 pub fn repair_in(
     env: &Env,
     source: impl AsRef<Path>,
@@ -118,7 +120,7 @@ pub fn repair_in(
         tables: r.tables,
         entries_found: r.entries_found,
         log_records: r.records,
-        sequence: r.last_seq,
+        sequence: r.last_seq.0,
         lost: r.lost.into_iter().map(DataLoss::from).collect(),
         warnings: r.warnings,
     })

@@ -1,12 +1,12 @@
-//! Bytes that came out of the database without a copy.
+//! [`Slice`]: a key or value that is not copied out of the database.
 
 use perigee_base::PinnedSlice;
 use perigee_base::pinned_slice::BytesPreview;
 use std::ops::Deref;
 
-/// A key or value, pinned where it lies (a block, the memtable). Dereferences to `[u8]`; cloning
-/// copies no bytes; dropping releases the block. Keep it short-lived: a pinned slice keeps its
-/// whole block in memory.
+/// A key or value that is pinned in the block or memtable that contains it. Dereferences to `[u8]`.
+/// Cloning copies no bytes. Dropping the last clone unpins the block. Do not keep slices for long:
+/// each pins a whole block in memory.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Slice(pub(crate) PinnedSlice);
 
@@ -35,7 +35,7 @@ impl PartialEq<[u8]> for Slice {
     }
 }
 
-/// Short: the first bytes, and the length.
+/// Prints the first bytes and the length.
 impl std::fmt::Debug for Slice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         BytesPreview(self).fmt(f)

@@ -1,4 +1,4 @@
-//! The database as it was at one moment.
+//! [`Snapshot`]: a consistent view of all column families.
 
 use crate::iter::range_to_bounds;
 use crate::{Cursor, Family, Iter, Result, Slice};
@@ -9,8 +9,12 @@ use perigee_tree::scan::ScanBounds;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-/// All families as they were when the snapshot was taken. It is a number and a place in a list: it
-/// costs nothing to keep but the old versions that compaction may not drop.
+/// A read-only view of all column families at the moment when it was taken
+/// ([`Db::snapshot`](crate::Db::snapshot)). A snapshot pins a sequence number: taking it copies
+/// nothing, and its only cost is that compactions keep the versions it can see until it is dropped.
+///
+/// Reads take a [`Family`] and fail with `NotFound` if the column family was created by a clone,
+/// cleared or dropped after the snapshot. Entries that expire disappear from snapshots too.
 ///
 /// ```
 /// # use perigee::{Db, Options};
@@ -31,7 +35,7 @@ pub struct Snapshot {
     pub(crate) engine: Arc<Engine>,
 }
 
-/// Short: of which database, and which moment.
+/// Prints the database and the sequence number.
 impl std::fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Snapshot({:?}, sequence {})", self.engine, self.sequence())
@@ -39,15 +43,16 @@ impl std::fmt::Debug for Snapshot {
 }
 
 impl Snapshot {
-    /// The sequence number of the last operation it sees.
+    /// Returns the sequence number of the last operation that the snapshot sees.
     pub fn sequence(&self) -> u64 {
         self.handle.seq().0
     }
-    /// The value of `key` then, copied.
+    /// Returns a copy of the value of `key` as of the snapshot; see [`Family::get`].
     pub fn get(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
         Ok(self.get_pinned(family, key)?.map(Vec::from))
     }
-    /// The value of `key` then, without a copy.
+    /// Returns the value of `key` as of the snapshot without copying it; see
+    /// [`Family::get_pinned`].
     pub fn get_pinned(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         let started = self.engine.start_get_timer();
         let value = get::get(
@@ -58,7 +63,7 @@ impl Snapshot {
         self.engine.finish_get(started, value.is_some());
         Ok(value.map(Slice))
     }
-    /// Whether `key` was there.
+    /// Returns true if `key` exists as of the snapshot; see [`Family::contains`].
     pub fn contains(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<bool> {
         let started = self.engine.start_get_timer();
         let found = get::contains(
@@ -69,11 +74,11 @@ impl Snapshot {
         self.engine.finish_get(started, found);
         Ok(found)
     }
-    /// All entries then.
+    /// Returns an iterator over all entries as of the snapshot.
     pub fn iter(&self, family: &Family) -> Result<Iter> {
         self.new_iter(family, ScanBounds::all())
     }
-    /// The entries of a range then.
+    /// Returns an iterator over the entries of a key range as of the snapshot.
     pub fn range<K: AsRef<[u8]>>(
         &self,
         family: &Family,
@@ -81,18 +86,19 @@ impl Snapshot {
     ) -> Result<Iter> {
         self.new_iter(family, range_to_bounds(&range))
     }
-    /// The entries whose key starts with `prefix` then.
+    /// Returns an iterator over the entries whose key starts with `prefix` as of the snapshot; see
+    /// [`Family::prefix`].
     pub fn prefix(&self, family: &Family, prefix: impl AsRef<[u8]>) -> Result<Iter> {
         self.new_iter(
             family,
             ScanBounds::prefix(family.inner_for(&self.engine)?.tree.comparator(), prefix.as_ref())?,
         )
     }
-    /// A cursor over all entries then.
+    /// Returns an unpositioned cursor over all entries as of the snapshot.
     pub fn cursor(&self, family: &Family) -> Result<Cursor> {
         self.new_cursor(family, ScanBounds::all())
     }
-    /// A cursor that stays within a range, then.
+    /// Returns an unpositioned cursor over a key range as of the snapshot.
     pub fn cursor_within<K: AsRef<[u8]>>(
         &self,
         family: &Family,

@@ -1,5 +1,4 @@
-//! Reads of the past, snapshots with a name, and what is kept for them: the doors on [`Db`] and
-//! [`Options`].
+//! Reads of past states, named snapshots, and the options that keep old versions and log.
 
 use crate::{Db, History, Options, Result, Snapshot};
 use perigee_base::SeqNo;
@@ -7,20 +6,21 @@ use perigee_engine::snapshot::SnapshotHandle;
 use std::sync::Arc;
 
 impl Db {
-    fn new_snapshot(&self, held: SnapshotHandle) -> Snapshot {
-        Snapshot { handle: held, engine: Arc::clone(&self.engine) }
+    fn new_snapshot(&self, handle: SnapshotHandle) -> Snapshot {
+        Snapshot { handle, engine: Arc::clone(&self.engine) }
     }
 
-    /// The database as it was right after operation `seq`, held until the snapshot is dropped.
-    /// `seq` is the answer of a commit ([`Db::write`], [`crate::Txn::commit`]), of
-    /// [`Snapshot::sequence`] or the [`crate::Changes`]; between two operations of one commit it
-    /// would show half of it.
+    /// Takes a snapshot of the state right after operation `seq`: a number returned by a commit
+    /// ([`Db::write`], [`crate::Txn::commit`]), [`Snapshot::sequence`] or
+    /// [`crate::Change::sequence`]. A number in the middle of a commit shows a part of that commit.
     ///
-    /// It can be read as long as no rewrite has dropped a version that it needs: from
-    /// [`Db::oldest_readable_seq`] on, and where another snapshot holds the same number.
-    /// [`crate::Options::history`] keeps a stretch of the past readable. A family that was cleared
-    /// or made by [`Db::clone_family`] since then cannot be read (`NotFound`), a compaction
-    /// filter's work shows, and what has expired by now is not there.
+    /// Possible as long as no flush or compaction has dropped a version that is needed: for every
+    /// number from [`Db::oldest_readable_seq`] on, and for numbers at which another snapshot
+    /// exists. [`crate::Options::history`] sets how much of the past is kept.
+    ///
+    /// Limits: column families that were cleared, or created by [`Db::clone_family`], after `seq`
+    /// cannot be read (`NotFound`); entries that a compaction filter has dropped, or that have
+    /// expired by now, are missing.
     ///
     /// ```
     /// # use perigee::{Db, ErrorKind, Options};
@@ -38,24 +38,26 @@ impl Db {
     /// # Ok(())
     /// # }
     /// ```
-    ///
     /// # Errors
-    /// `NotFound` if it may be gone, naming the oldest number that can be read; `InvalidArgument`
-    /// if there is no such operation yet.
+    /// `NotFound` if `seq` may no longer be readable; the message names the oldest readable number.
+    /// `InvalidArgument` if `seq` is greater than [`Db::latest_seq`].
     pub fn snapshot_at(&self, seq: u64) -> Result<Snapshot> {
         Ok(self.new_snapshot(self.engine.snapshot_at(SeqNo(seq))?))
     }
-    /// From this number on every one can be read. Flushes and compactions raise it, when they
-    /// begin, to the newest operation that they rewrite, but never into the stretch that
-    /// [`crate::Options::history`] keeps. It never goes back; only after a crash is it what the
-    /// rewrites left that were finished.
+    /// Returns the oldest sequence number from which on every number is readable with
+    /// [`Db::snapshot_at`]. A flush or compaction raises it, when it starts, to the newest sequence
+    /// number in its inputs, but never beyond the start of the history kept by
+    /// [`crate::Options::history`]. It never decreases while the database is open. After a crash it
+    /// can be lower than before, because flushes and compactions that did not finish have raised it
+    /// only in memory.
     pub fn oldest_readable_seq(&self) -> u64 {
         self.engine.oldest_readable().0
     }
 
-    /// Gives the present a name, durably: it can be read, under this name, after restarts too,
-    /// until it is dropped. Its number. Checkpoints and backups carry it along. What it sees stays
-    /// on the disk meanwhile. A family that is cleared or dropped is gone for it as well.
+    /// Creates a named snapshot of the current state and returns its sequence number; durable when
+    /// the call returns. It stays readable under this name, also after restarts, until
+    /// [`Db::drop_snapshot`]. Checkpoints and backups contain it. Compactions keep the versions
+    /// that it sees. It cannot read column families that are cleared or dropped later.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -80,23 +82,23 @@ impl Db {
     ///
     /// # Errors
     /// `AlreadyExists`; `InvalidArgument` for a name that is empty, longer than 255 bytes or
-    /// contains NUL.
+    /// contains NUL; as [`Db::write`] otherwise.
     pub fn create_snapshot(&self, name: &str) -> Result<u64> {
         Ok(self.engine.create_named_snapshot(name)?.0)
     }
-    /// What the snapshot of that name sees.
+    /// Returns a snapshot that reads the state of the named snapshot `name`.
     ///
     /// # Errors
     /// `NotFound` if there is none.
     pub fn named_snapshot(&self, name: &str) -> Result<Snapshot> {
         Ok(self.new_snapshot(self.engine.named_snapshot(name)?))
     }
-    /// Names of snapshots, sorted, with their numbers.
+    /// Returns the names and sequence numbers of all named snapshots, sorted by name.
     pub fn named_snapshots(&self) -> Vec<(String, u64)> {
         self.engine.named_snapshots().into_iter().map(|(name, seq)| (name, seq.0)).collect()
     }
-    /// Forgets a snapshot's name, durably; who reads it goes on. Compactions take what nobody else
-    /// sees.
+    /// Deletes a named snapshot; durable when the call returns. Compactions may then drop the
+    /// versions that only it needed. A [`Snapshot`] already returned for it stays readable.
     ///
     /// # Errors
     /// `NotFound` if there is none.
@@ -122,7 +124,7 @@ impl Options {
     /// let db = Db::open("/doc", Options::in_env(env).history(History::Operations(1000)))?;
     /// db.put("moon", "new")?;
     /// db.put("moon", "full")?;
-    /// db.compact()?; // would have dropped the older one
+    /// db.compact()?; // without history, this drops the older version
     /// let then = db.snapshot_at(1)?;
     /// assert_eq!(then.get(&db.default_family(), "moon")?.as_deref(), Some(&b"new"[..]));
     /// # Ok(())

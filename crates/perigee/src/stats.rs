@@ -1,243 +1,247 @@
-//! What the database says about itself. Plain data.
+//! Statistics and reports returned by the database. Plain data.
 
 use crate::{Error, FamilyOptions};
 use std::time::Duration;
 
-/// A snapshot of everything worth knowing ([`crate::Db::stats`]).
+/// Statistics of a database at one moment ([`crate::Db::stats`]).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Stats {
     /// Counters since open, by name (see `docs/STATISTICS.md`).
     pub counters: Vec<(&'static str, u64)>,
-    /// One element for each family.
+    /// Statistics of each column family.
     pub families: Vec<FamilyStats>,
-    /// Sequence number of the last visible operation.
+    /// Sequence number of the newest visible operation.
     pub last_sequence: u64,
-    /// Everything up to this sequence number is on stable storage.
+    /// All operations up to this sequence number are on stable storage.
     pub durable_sequence: u64,
-    /// Bytes in the block cache, and its capacity.
+    /// Bytes used by the block cache, and its capacity in bytes.
     pub block_cache_bytes: (u64, u64),
-    /// Bytes of resident indexes and filters.
+    /// Bytes of indexes and filters of tables, which are always kept in memory.
     pub table_memory_bytes: u64,
-    /// The block cache in detail.
+    /// Statistics of the block cache.
     pub cache: CacheStats,
-    /// Memory by owner, in bytes.
+    /// Memory use by owner, in bytes.
     pub memory: Vec<(&'static str, u64)>,
-    /// Input and output by cause.
+    /// I/O by cause.
     pub io: Vec<IoStats>,
-    /// How long operations took.
+    /// Latency of operations.
     pub latency: Vec<LatencyStats>,
-    /// Why writers waited, for each reason that occurred.
+    /// Write stalls, by reason.
     pub stalls: Vec<StallStats>,
-    /// What all of `memory` together may be ([`crate::Options::memory_budget`]).
+    /// Limit in bytes for the sum of `memory` ([`crate::Options::memory_budget`]).
     pub memory_budget: u64,
-    /// What the whole process has of memory (its resident set: program, stacks, and what the
-    /// application holds, too), if the system tells.
+    /// Resident set size of the process in bytes, including the program and the application's
+    /// memory, if the operating system reports it.
     pub process_resident_bytes: Option<u64>,
-    /// Table files open now, and how many are kept open at most.
+    /// Number of open table files, and the limit ([`crate::Options::max_open_files`]).
     pub open_files: (usize, usize),
-    /// Bytes free on the disk when the guard last looked (`u64::MAX`: not yet, or without bound).
+    /// Free disk space in bytes at the last check (`u64::MAX`: not checked yet, or unlimited).
     pub free_space: u64,
-    /// Write-ahead log segments and their bytes.
+    /// Number of write-ahead log segments, and their total size in bytes.
     pub wal: (usize, u64),
-    /// The number of the newest segment: it grows with each, and is never used again.
+    /// File number of the newest log segment. Numbers increase and are never reused.
     pub wal_newest: u64,
-    /// Bytes of all files of the database.
+    /// Total size in bytes of all files of the database.
     pub disk_bytes: u64,
-    /// Table files of all families (what clones share counts once).
+    /// Number of table files. A file shared by cloned column families counts once.
     pub tables: usize,
-    /// Snapshots alive.
+    /// Number of open snapshots.
     pub snapshots: usize,
-    /// Transactions that are open, or prepared.
+    /// Open and prepared transactions.
     pub transactions: TransactionStats,
-    /// Flushes and compactions that run, and what waits for one.
+    /// Running and pending flushes and compactions.
     pub background: BackgroundStats,
-    /// How tight memory is: 0 while less than half is in use of the budget (without the block
-    /// cache, which gives way), and of the memtables' share of it; 1 below three quarters, 2 below
-    /// nine tenths, 3 above. Writers are slowed from 2 on.
+    /// Memory pressure, 0 to 3, from the used share of the memory budget (without the block cache,
+    /// which shrinks on demand) or of the part of it that is reserved for memtables, whichever is
+    /// higher: 0 below 1/2, 1 below 3/4, 2 below 9/10, 3 above. From 2 on writers are slowed.
     pub memory_pressure: u8,
-    /// Flushes and compactions that are running.
+    /// Flushes and compactions that are running, in detail.
     pub running_jobs: Vec<JobStats>,
-    /// Why writers are delayed or stopped right now: `none`, or a reason such as `sealed
-    /// memtables`.
+    /// Current reason for delaying or stopping writers, for example `immutable memtables`; `none`
+    /// if there is none.
     pub stall_reason: String,
-    /// What recovery did at open.
+    /// What recovery did when the database was opened.
     pub recovery: RecoveryReport,
-    /// The error that stopped writes, or the last one of a background task that is being retried.
+    /// The error that stopped writes, or the last error of a background task that is being retried.
     pub background_error: Option<Error>,
-    /// One error for each damaged file that the background scrub has found
+    /// One error per damaged file found by the background scrub
     /// ([`crate::Options::scrub_interval`]).
     pub scrub_errors: Vec<Error>,
 }
 
-/// Transactions.
+/// Statistics of transactions.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct TransactionStats {
-    /// Begun, and neither committed nor rolled back nor prepared.
+    /// Transactions begun and not yet committed, rolled back or prepared.
     pub open: u64,
-    /// Bytes of memory that what they have written takes, all together; of those larger than
-    /// memory, what they hold in it. Without lists of what they have read.
+    /// Memory in bytes used by the writes of open transactions. Of a spilled transaction, only the
+    /// part in memory counts. Read sets are not included.
     pub bytes: u64,
-    /// Prepared ones that nobody has decided.
+    /// Prepared transactions that are neither committed nor rolled back.
     pub prepared: u64,
-    /// For how long the oldest of those has waited, over restarts too, by the wall clock.
+    /// Age of the oldest prepared transaction by the wall clock, including time before a restart.
     pub oldest_prepared: Option<Duration>,
 }
 
-/// Background work: how much runs, and how much waits.
+/// Statistics of flushes and compactions.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct BackgroundStats {
-    /// Flushes that run (one may flush small memtables of many families).
+    /// Running flushes. One flush can write small memtables of several column families.
     pub flushes_running: usize,
-    /// Sealed memtables of all families that are not in tables yet, those being flushed included.
+    /// Sealed memtables that are not yet written to tables, including those being flushed.
     pub immutable_memtables: usize,
-    /// Compactions that run.
+    /// Running compactions.
     pub compactions_running: usize,
-    /// Families beside those at work that need a compaction.
+    /// Column families that need a compaction and have none running.
     pub compactions_due: usize,
 }
 
-/// The block cache.
+/// Statistics of the block cache.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct CacheStats {
-    /// Bytes it may hold.
+    /// Capacity in bytes.
     pub capacity: u64,
-    /// Bytes it holds.
+    /// Used bytes.
     pub used: u64,
-    /// Data blocks in it. (Indexes and filters are resident beside it: see [`Stats::memory`].)
+    /// Number of data blocks in the cache. Indexes and filters are not in the cache; see
+    /// [`Stats::memory`].
     pub blocks: u64,
-    /// Look-ups that found their block.
+    /// Lookups that found the block.
     pub hits: u64,
-    /// Look-ups that did not.
+    /// Lookups that did not find the block.
     pub misses: u64,
-    /// Blocks dropped to make room.
+    /// Blocks evicted to make space.
     pub evictions: u64,
-    /// Parts with a lock of their own.
+    /// Number of independently locked shards.
     pub shards: usize,
 }
 
-/// What was read and written for one cause.
+/// Read and write calls for one cause.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct IoStats {
-    /// `wal`, `manifest`, `flush`, `compaction`, `get`, `scan`.
+    /// The cause: `wal`, `manifest`, `flush`, `compaction`, `get` or `scan`.
     pub cause: &'static str,
-    /// Read calls.
+    /// Number of read calls.
     pub reads: u64,
-    /// Bytes they read.
+    /// Bytes read.
     pub bytes_read: u64,
-    /// Write calls.
+    /// Number of write calls.
     pub writes: u64,
-    /// Bytes they wrote.
+    /// Bytes written.
     pub bytes_written: u64,
 }
 
-/// How long one operation took, in nanoseconds. Percentiles are at most 12.5 % too high, never too
-/// low.
+/// Latency of one kind of operation, in nanoseconds. Reported percentiles are up to 12.5 % too
+/// high, never too low.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LatencyStats {
-    /// `get`, `multi_get`, `write`, `delete`, `seek`, `next`, `flush`, `compaction`, `wal_sync`.
+    /// The operation: `get`, `multi_get`, `write`, `delete`, `seek`, `next`, `flush`, `compaction`
+    /// or `wal_sync`.
     pub operation: &'static str,
-    /// One of so many was measured.
+    /// Sampling rate: one of this many operations is measured.
     pub one_in: u64,
-    /// Measured.
+    /// Number of measured operations.
     pub count: u64,
-    /// Their sum.
+    /// Sum of the measured latencies.
     pub sum_ns: u64,
-    /// Half of them took no longer.
+    /// Median.
     pub p50_ns: u64,
-    /// Nine of ten took no longer.
+    /// 90th percentile.
     pub p90_ns: u64,
-    /// 99 of 100 took no longer.
+    /// 99th percentile.
     pub p99_ns: u64,
-    /// 999 of 1000 took no longer.
+    /// 99.9th percentile.
     pub p999_ns: u64,
-    /// The longest.
+    /// Maximum.
     pub max_ns: u64,
-    /// For each bucket that holds any: its upper bound, and how many took no longer.
+    /// Cumulative histogram: for each non-empty bucket its upper bound, and the number of
+    /// operations up to that bound.
     pub buckets: Vec<(u64, u64)>,
 }
 
-/// What writers spent on one reason to wait.
+/// Write stalls for one reason.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct StallStats {
-    /// For example `sealed memtables`.
+    /// The reason, for example `immutable memtables`.
     pub reason: &'static str,
-    /// Writes that were delayed.
+    /// Number of delayed writes.
     pub delays: u64,
-    /// Microseconds of it.
+    /// Total delay in microseconds.
     pub delay_us: u64,
-    /// Writes that were stopped.
+    /// Number of writes stopped until the reason no longer applied.
     pub stops: u64,
-    /// Microseconds of it.
+    /// Total time stopped in microseconds.
     pub stop_us: u64,
 }
 
-/// A flush or compaction that is running.
+/// A running flush or compaction.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct JobStats {
     /// `flush` or `compaction`.
     pub kind: &'static str,
-    /// Its family.
+    /// Name of the column family.
     pub family: String,
-    /// Why it runs: `sealed memtable`, `level 0 runs`, `level bytes`, `overwritten entries`,
-    /// `tombstones`, `small tables`, `value-log garbage`, `deleted ranges`, `manual`.
+    /// Why the job runs: `immutable memtable`, `level 0 runs`, `level bytes`,
+    /// `overwritten entries`, `tombstones`, `skipped tombstones`, `expired entries`,
+    /// `small tables`, `value-log garbage`, `deleted ranges` or `manual`.
     pub reason: &'static str,
-    /// Levels of its inputs; empty for a flush.
+    /// Input levels; empty for a flush.
     pub from: Vec<u8>,
-    /// Level of its outputs.
+    /// Output level.
     pub to: u8,
-    /// Tables among its inputs.
+    /// Number of input tables.
     pub files: usize,
-    /// Bytes of its inputs.
+    /// Input size in bytes.
     pub bytes: u64,
-    /// How many of them are done, by the count of entries.
+    /// Input bytes processed so far, estimated from the number of entries.
     pub bytes_done: u64,
-    /// Bytes written so far.
+    /// Output bytes written so far.
     pub bytes_written: u64,
-    /// Microseconds since it began.
+    /// Time since the start of the job in microseconds.
     pub elapsed_us: u64,
 }
 
-/// One family.
+/// Statistics of one column family.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FamilyStats {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// Its id.
+    /// Id.
     pub id: u32,
-    /// Its effective options.
+    /// Current options.
     pub options: FamilyOptions,
-    /// Bytes and entries in the active memtable.
+    /// Size in bytes and number of entries of the active memtable.
     pub memtable: (u64, u64),
-    /// What the memtables hold, active and sealed together.
+    /// Contents of all memtables, active and sealed.
     pub memtables: MemtableStats,
-    /// Sealed memtables that wait for their flush, and their bytes.
+    /// Number of sealed memtables waiting for a flush, and their size in bytes.
     pub immutable_memtables: (usize, u64),
-    /// The levels, newest first.
+    /// Statistics of each level, from level 0.
     pub levels: Vec<LevelStats>,
-    /// Value logs: files, bytes, and bytes still referenced by tables.
+    /// Value logs: number of files, their size in bytes, and how much of it tables still reference.
     pub vlogs: (usize, u64, u64),
-    /// Bytes of keys and values committed to it since open, and of those that recovery replayed
-    /// from the log. (Not of bulk loads; of a transaction larger than memory what was left of it at
-    /// its commit.)
+    /// Bytes of keys and values committed since open, plus those replayed by recovery. Bulk loads
+    /// are not included. Of a spilled transaction, only the entries that exist at its commit count,
+    /// not those that it overwrote itself.
     pub user_bytes_written: u64,
-    /// Tables that flushes made since open.
+    /// Number of tables written by flushes since open.
     pub flush_tables: u64,
-    /// Bytes that they wrote, tables and value logs.
+    /// Bytes written by flushes since open, to tables and value logs.
     pub flush_bytes_written: u64,
-    /// Tables that compactions made since open.
+    /// Number of tables written by compactions since open.
     pub compaction_tables: u64,
-    /// Bytes of the tables that they read.
+    /// Bytes of input tables of compactions since open.
     pub compaction_bytes_read: u64,
-    /// Bytes that they wrote, tables and value logs.
+    /// Bytes written by compactions since open, to tables and value logs.
     pub compaction_bytes_written: u64,
     /// See [`crate::Family::is_flushing`].
     pub is_flushing: bool,
@@ -246,11 +250,12 @@ pub struct FamilyStats {
 }
 
 impl FamilyStats {
-    /// Entries in memtables and tables together, tombstones and hidden versions included.
+    /// Returns the number of entries in memtables and tables, including tombstones and overwritten
+    /// versions.
     pub fn entries(&self) -> u64 {
         self.memtables.entries + self.levels.iter().map(|l| l.entries).sum::<u64>()
     }
-    /// Their bytes of keys, and of values, uncompressed.
+    /// Returns the uncompressed bytes of all keys and of all values in memtables and tables.
     pub fn raw_bytes(&self) -> (u64, u64) {
         let sum = |of_memtables, of_level: fn(&LevelStats) -> u64| {
             self.levels.iter().map(of_level).fold(of_memtables, u64::wrapping_add)
@@ -262,43 +267,43 @@ impl FamilyStats {
     }
 }
 
-/// What memtables hold.
+/// Contents of memtables.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct MemtableStats {
-    /// Entries, tombstones included.
+    /// Number of entries, tombstones included.
     pub entries: u64,
-    /// Tombstones of single keys among them.
+    /// Number of point tombstones.
     pub tombstones: u64,
-    /// Bytes of their keys.
+    /// Bytes of keys.
     pub key_bytes: u64,
-    /// Bytes of their values.
+    /// Bytes of values.
     pub value_bytes: u64,
 }
 
-/// One level of a family.
+/// Statistics of one level of a column family.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LevelStats {
-    /// Its number.
+    /// Number of the level.
     pub level: u8,
-    /// Sorted runs in it.
+    /// Number of sorted runs.
     pub runs: usize,
-    /// Table files in it.
+    /// Number of table files.
     pub files: usize,
-    /// Bytes of them.
+    /// Size of the table files in bytes.
     pub bytes: u64,
-    /// Entries in them, tombstones included.
+    /// Number of entries, tombstones included.
     pub entries: u64,
-    /// Tombstones among them.
+    /// Number of tombstones.
     pub tombstones: u64,
-    /// Data blocks of the tables.
+    /// Number of data blocks.
     pub blocks: u64,
-    /// Bytes of their keys, uncompressed.
+    /// Uncompressed bytes of keys.
     pub raw_key_bytes: u64,
-    /// Bytes of their values, uncompressed, also of those in value logs.
+    /// Uncompressed bytes of values, including separated ones.
     pub raw_value_bytes: u64,
-    /// Bytes in value logs that they reference.
+    /// Bytes in value logs that the tables reference.
     pub separated_bytes: u64,
 }
 
@@ -306,19 +311,19 @@ pub struct LevelStats {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FileStats {
-    /// Name of its family.
+    /// Name of the column family.
     pub family: String,
-    /// Its level.
+    /// Level.
     pub level: u8,
-    /// Its run (larger is newer).
+    /// Sorted run of the table. A larger number is a newer run.
     pub run: u64,
-    /// Its file name.
+    /// File name.
     pub file: String,
-    /// Its bytes.
+    /// File size in bytes.
     pub bytes: u64,
-    /// Entries, tombstones included.
+    /// Number of entries, tombstones included.
     pub entries: u64,
-    /// Tombstones among them.
+    /// Number of tombstones.
     pub tombstones: u64,
     /// Smallest key.
     pub first_key: Vec<u8>,
@@ -326,48 +331,48 @@ pub struct FileStats {
     pub last_key: Vec<u8>,
     /// Smallest and largest sequence number.
     pub sequences: (u64, u64),
-    /// Bytes of its keys, uncompressed.
+    /// Uncompressed bytes of keys.
     pub raw_key_bytes: u64,
-    /// Bytes of its values, uncompressed, also of those in value logs.
+    /// Uncompressed bytes of values, including separated ones.
     pub raw_value_bytes: u64,
-    /// Bytes in value logs that it references.
+    /// Bytes in value logs that the table references.
     pub separated_bytes: u64,
 }
 
-/// What recovery found and did.
+/// What recovery found and did at open.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct RecoveryReport {
-    /// Sequence number of the last operation recovered.
+    /// Sequence number of the last recovered operation.
     pub recovered_sequence: u64,
-    /// Operations replayed from the write-ahead log.
+    /// Number of operations replayed from the write-ahead log.
     pub replayed_operations: u64,
-    /// Bytes cut from the end of the logs.
+    /// Bytes cut off at the end of the log.
     pub truncated_bytes: u64,
-    /// Why they were cut, empty if nothing was.
+    /// Why they were cut off; empty if nothing was cut off.
     pub reason: String,
-    /// Files that no metadata names, moved to `trash/`.
+    /// Number of files that the manifest does not reference; they were moved to `trash/`.
     pub orphans: u64,
-    /// Whether the database had been closed cleanly.
+    /// True if the database had been closed cleanly.
     pub clean: bool,
-    /// Most bytes of memory that replay held at a time, in memtables and in records to be copied.
+    /// Peak memory of the replay in bytes: memtables and records being copied.
     pub peak_bytes: u64,
-    /// How long it took, in microseconds.
+    /// Duration of recovery in microseconds.
     pub elapsed_us: u64,
-    /// Family options given at open that differed from those stored: `family: option: old -> new`.
+    /// Column-family options that were changed by this open, as `family: option: old -> new`.
     pub changed_options: Vec<String>,
 }
 
-/// The result of [`crate::Db::verify`].
+/// Result of [`crate::Db::verify`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct VerifyReport {
-    /// Files read.
+    /// Number of files read.
     pub files: u64,
-    /// Bytes read.
+    /// Number of bytes read.
     pub bytes: u64,
-    /// Entries seen in tables.
+    /// Number of entries found in tables.
     pub entries: u64,
-    /// Everything wrong, one error for each damaged file. Empty: every byte is as it was written.
+    /// One error per damaged file. Empty if every byte is as it was written.
     pub errors: Vec<Error>,
 }

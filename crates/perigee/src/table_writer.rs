@@ -1,4 +1,4 @@
-//! Standalone sorted tables: built anywhere, without a database, and ingested later.
+//! Standalone table files, built without a database and ingested later.
 
 use crate::env::{Dir, DirOpenMode, Env};
 use crate::{Db, Error, Family, FamilyOptions, LoadReport, Result, translate};
@@ -10,26 +10,27 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a finished standalone table holds.
+/// Summary of a finished standalone table.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableSummary {
-    /// Bytes of the file.
+    /// File size in bytes.
     pub bytes: u64,
-    /// Entries, deletes included.
+    /// Number of entries, deletes included.
     pub entries: u64,
-    /// Deletes.
+    /// Number of deletes.
     pub tombstones: u64,
-    /// The first key.
+    /// Smallest key.
     pub first_key: Vec<u8>,
-    /// The last key.
+    /// Largest key.
     pub last_key: Vec<u8>,
 }
 
-/// Writes sorted entries into a file of its own, every byte checksummed, which [`Db::ingest`] takes
-/// into a database: build tables on other machines or threads, ingest them later in one step.
+/// Writes a standalone table (an external SST file in RocksDB): a checksummed file of sorted
+/// entries that [`Db::ingest`] adds to a database. Tables can be built on other machines or
+/// threads, without access to the database, and ingested together in one step.
 ///
-/// Dropped before [`TableWriter::finish`] it removes the file.
+/// Dropping the writer before [`TableWriter::finish`] deletes the file.
 ///
 /// ```
 /// # use perigee::{Db, Options, TableWriter};
@@ -52,11 +53,11 @@ pub struct TableWriter {
     dir: Arc<dyn Dir>,
     name: String,
     writer: Option<KlogWriter>,
-    order: perigee_base::KeyComparator,
+    comparator: perigee_base::KeyComparator,
     last: Option<Vec<u8>>,
 }
 
-/// Short: keys by their first bytes.
+/// Prints only the first bytes of the keys.
 impl fmt::Debug for TableSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TableSummary")
@@ -69,7 +70,7 @@ impl fmt::Debug for TableSummary {
     }
 }
 
-/// Short: which file, and how long it is.
+/// Prints the file name and the size.
 impl fmt::Debug for TableWriter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TableWriter({:?}, {} bytes)", self.name, self.bytes())
@@ -77,12 +78,16 @@ impl fmt::Debug for TableWriter {
 }
 
 impl TableWriter {
-    /// Creates the file, which must not exist. Of the options, order, block size, compression and
-    /// filter bits count.
+    /// Creates the file `path`, which must not exist. Of `options`, only comparator, block size,
+    /// compression and filter bits are used.
+    ///
+    /// # Errors
+    /// `AlreadyExists`; `InvalidArgument` if an option is out of range or `path` does not name a
+    /// file; `NotFound` if its directory does not exist; `Io`.
     pub fn create(path: impl AsRef<Path>, options: FamilyOptions) -> Result<TableWriter> {
         Self::create_in(Env::real(), path, options)
     }
-    /// The same in another world.
+    /// Creates a table file like [`TableWriter::create`], in the environment `env`.
     pub fn create_in(
         env: Env,
         path: impl AsRef<Path>,
@@ -93,7 +98,7 @@ impl TableWriter {
         settings.check()?;
         let name = path.file_name().and_then(|n| n.to_str());
         let name =
-            name.ok_or_else(|| Error::invalid(format!("{} names no file", path.display())))?;
+            name.ok_or_else(|| Error::invalid(format!("{} does not name a file", path.display())))?;
         let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let dir = env.fs.open_dir(parent, DirOpenMode::Existing)?;
         let format = KlogOptions {
@@ -109,21 +114,21 @@ impl TableWriter {
             dir,
             name: name.to_owned(),
             writer: Some(writer),
-            order: settings.comparator,
+            comparator: settings.comparator,
             last: None,
         })
     }
 
-    /// Adds an entry, whose key must be behind the last one.
+    /// Adds an entry. Keys must be added in strictly ascending order of the comparator.
     ///
     /// # Errors
-    /// `InvalidArgument` for a key that is not, for a key that is too long, or a value over 1 MiB
-    /// (those need [`Family::bulk_load`], which has the database's value log): the table is as it
-    /// was.
+    /// `InvalidArgument`, and the table is unchanged, if the key is not greater than the previous
+    /// one, the key is too long, or the value is longer than 1 MiB. Load larger values with
+    /// [`Family::bulk_load`].
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let value = value.as_ref();
         if value.len() > limits::INLINE_VALUE_BYTES_MAX {
-            let text = "the value is too long for a standalone table: load it with bulk_load";
+            let text = "the value is too long for a standalone table: use Family::bulk_load";
             return Err(Error::invalid(text).expected(
                 format_args!("at most {} bytes", limits::INLINE_VALUE_BYTES_MAX),
                 value.len(),
@@ -131,7 +136,7 @@ impl TableWriter {
         }
         self.add(key.as_ref(), ValueRef::Inline(value))
     }
-    /// Adds a delete: after ingestion the key is not there. Errors as of [`TableWriter::put`].
+    /// Adds a tombstone: after ingestion the key does not exist. Fails like [`TableWriter::put`].
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.add(key.as_ref(), ValueRef::Tombstone)
     }
@@ -141,16 +146,15 @@ impl TableWriter {
             return Err(Error::invalid("the key is too long")
                 .expected(format_args!("at most {} bytes", limits::KEY_BYTES_MAX), key.len()));
         }
-        if self.last.as_deref().is_some_and(|last| self.order.cmp(last, key).is_ge()) {
+        if self.last.as_deref().is_some_and(|last| self.comparator.cmp(last, key).is_ge()) {
             return Err(Error::invalid(format!(
-                "the key {} is not behind the last one: sort the input, or use bulk_load",
+                "the key {} is not greater than the previous one: sort the input, or use \
+                 Family::bulk_load",
                 key.escape_ascii()
             )));
         }
-        let writer = self
-            .writer
-            .as_mut()
-            .ok_or_else(|| Error::internal("a table is written after its end"))?;
+        let writer =
+            self.writer.as_mut().ok_or_else(|| Error::internal("write to a finished table"))?;
         writer.add(EntryRef { key, seq: SeqNo::ZERO, value })?;
         let last = self.last.get_or_insert_default();
         last.clear();
@@ -158,21 +162,21 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Bytes of the file if it were finished now, about.
+    /// Returns the approximate size in bytes that the file would have if it was finished now.
     pub fn bytes(&self) -> u64 {
         self.writer.as_ref().map_or(0, KlogWriter::estimated_file_bytes)
     }
 
-    /// Ends the file and makes it durable.
+    /// Finishes the file and makes it durable.
     ///
     /// # Errors
-    /// `InvalidArgument` if it holds nothing; `Io`, `NoSpace`. The file is removed then.
+    /// `InvalidArgument` if the table is empty; `Io`, `NoSpace`. The file is deleted then.
     pub fn finish(mut self) -> Result<TableSummary> {
         if self.last.is_none() {
-            return Err(Error::invalid("a standalone table needs an entry"));
+            return Err(Error::invalid("a standalone table must have at least one entry"));
         }
         let Some(writer) = self.writer.take() else {
-            return Err(Error::internal("a table is finished twice"));
+            return Err(Error::internal("the table is already finished"));
         };
         let done = writer.finish().and_then(|s| self.dir.sync().map(|()| s));
         let s = done.inspect_err(|_| drop(self.dir.remove(&self.name)))?;
@@ -195,27 +199,28 @@ impl Drop for TableWriter {
 }
 
 impl Db {
-    /// Takes standalone tables (see [`TableWriter`]) into `family`: see [`Db::ingest_many`].
+    /// Ingests standalone tables into `family`; see [`Db::ingest_many`].
     pub fn ingest<P: AsRef<Path>>(&self, family: &Family, files: &[P]) -> Result<LoadReport> {
         let files: Vec<PathBuf> = files.iter().map(|p| p.as_ref().to_owned()).collect();
         self.ingest_many(&[(family.clone(), files)])
     }
 
-    /// Takes standalone tables into families, all at one sequence number, or nothing. Every byte of
-    /// every file is verified first; then the entries are written into new tables with the
-    /// families' own options, so the files are not needed afterwards. As with [`Family::bulk_load`]
-    /// everything written before is older.
+    /// Ingests standalone tables ([`TableWriter`]) into one or more column families, atomically and
+    /// durably: all entries become visible together, with one sequence number, and are newer than
+    /// every write committed before. Every byte of every file is verified first. Then the entries
+    /// are copied to new tables with the options of the column families; afterwards the files can
+    /// be deleted.
     ///
     /// # Errors
-    /// `InvalidArgument` if files of a family share keys, are not in key order, have another key
-    /// order or hold range tombstones (a `TableWriter` writes none), or if a family belongs to
-    /// another open database; `Corruption` with file and place; otherwise as
-    /// [`crate::BulkLoad::finish`].
+    /// `InvalidArgument` if files for one column family overlap, have another comparator, contain
+    /// keys out of order or range tombstones (a `TableWriter` writes none), or if a column family
+    /// belongs to another open database; `Corruption`, with file and offset; as
+    /// [`crate::BulkLoad::finish`] otherwise.
     pub fn ingest_many(&self, files: &[(Family, Vec<PathBuf>)]) -> Result<LoadReport> {
-        let own = |(f, paths): &(Family, Vec<PathBuf>)| {
+        let with_family = |(f, paths): &(Family, Vec<PathBuf>)| {
             Ok((Arc::clone(f.inner_for(&self.engine)?), paths.clone()))
         };
-        let files = files.iter().map(own).collect::<Result<Vec<_>>>()?;
+        let files = files.iter().map(with_family).collect::<Result<Vec<_>>>()?;
         let (sequence, entries, bytes) = self.engine.ingest(&files)?;
         Ok(LoadReport { entries, bytes, sequence: sequence.0 })
     }

@@ -1,5 +1,5 @@
-//! Public options to the engine's, and the engine's reports to public ones: the one file where both
-//! are known.
+//! Converts public options to engine settings, and engine reports to public reports. The only
+//! module that knows both.
 
 use crate::backup_reports::{
     BackupFile, BackupInfo, BackupReport, BackupVerifyReport, CheckpointReport, PruneReport,
@@ -42,14 +42,14 @@ pub(crate) fn durability(d: Durability) -> perigee_engine::DurabilityLevel {
     }
 }
 
-/// `default`: of who asks for none.
+/// Converts transaction options; `default` is the isolation level if they set none.
 pub(crate) fn txn_settings(o: &TxnOptions, default: Level) -> TxnSettings {
     TxnSettings {
         isolation: o.isolation.map_or(default, level_of),
         read_only: o.read_only,
         pessimistic: o.pessimistic,
         lock_timeout_us: micros(o.lock_timeout),
-        // A limit of nothing is one all the same.
+        // 0 means no limit in the engine, so a limit of 0 becomes 1.
         timeout_us: o.timeout.map_or(0, |t| micros(t).max(1)),
         max_bytes: o.max_bytes.map_or(0, |n| n.max(1)),
         spill_bytes: o.spill_bytes.map_or(0, |n| n.max(1)),
@@ -76,7 +76,7 @@ pub(crate) fn isolation_of(level: Level) -> Isolation {
     }
 }
 
-/// Rounded up: only zero is zero.
+/// Converts to microseconds, rounded up so that only zero becomes zero.
 fn micros(t: Duration) -> u64 {
     u64::try_from(t.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX)
 }
@@ -120,7 +120,7 @@ pub(crate) fn settings(o: &Options) -> Settings {
     }
 }
 
-/// Back again, with these options of families.
+/// Converts engine settings back to options, with these column-family options.
 pub(crate) fn options(
     s: &Settings,
     env: Env,
@@ -168,7 +168,7 @@ pub(crate) fn options(
 
 pub(crate) fn family_settings(o: &FamilyOptions) -> FamilySettings {
     FamilySettings {
-        comparator: o.order,
+        comparator: o.comparator,
         memtable_bytes: o.memtable_bytes,
         value_threshold: o.value_threshold as u64,
         block_bytes: o.block_bytes as u64,
@@ -190,7 +190,7 @@ pub(crate) fn family_settings(o: &FamilyOptions) -> FamilySettings {
 
 pub(crate) fn family_options(s: &FamilySettings) -> FamilyOptions {
     FamilyOptions {
-        order: s.comparator,
+        comparator: s.comparator,
         memtable_bytes: s.memtable_bytes,
         value_threshold: s.value_threshold as usize,
         block_bytes: s.block_bytes as usize,
@@ -215,14 +215,14 @@ pub(crate) fn stats(s: EngineStatus) -> Stats {
     Stats {
         counters: s.counters,
         families: s.families.iter().map(family_stats).collect(),
-        last_sequence: s.last_sequence,
-        durable_sequence: s.durable_sequence,
+        last_sequence: s.last_sequence.0,
+        durable_sequence: s.durable_sequence.0,
         block_cache_bytes: (s.cache.used, s.cache.capacity),
         table_memory_bytes: s.table_memory,
         memory_budget: s.memory_budget,
-        open_files: s.open_files,
-        free_space: s.disk_space.1,
-        wal: s.wal_segments,
+        open_files: (s.open_files.open, s.open_files.limit),
+        free_space: s.disk_space.free,
+        wal: (s.wal_segments.count, s.wal_segments.bytes),
         wal_newest: s.newest_wal_segment,
         disk_bytes: s.disk_bytes,
         tables: s.tables,
@@ -249,7 +249,7 @@ pub(crate) fn stats(s: EngineStatus) -> Stats {
         running_jobs: s.running_jobs.iter().map(job_stats).collect(),
         stall_reason: s.pressure.to_owned(),
         recovery: RecoveryReport {
-            recovered_sequence: s.recovery.last_seq,
+            recovered_sequence: s.recovery.last_seq.0,
             replayed_operations: s.recovery.replayed,
             truncated_bytes: s.recovery.truncated_bytes,
             reason: s.recovery.reason.trim_end_matches("; ").to_owned(),
@@ -339,27 +339,27 @@ pub(crate) fn family_stats(f: &FamilyStatus) -> FamilyStats {
         raw_value_bytes: l.value_bytes,
         separated_bytes: l.separated_bytes,
     };
-    let (m, figures) = (f.memtables, &f.family.counters);
+    let (m, counters) = (f.memtables, &f.family.counters);
     FamilyStats {
         name: f.family.name().to_string(),
         id: f.family.id.0,
         options: family_options(&f.family.settings()),
-        memtable: f.memtable,
+        memtable: (f.memtable.bytes, f.memtable.entries),
         memtables: MemtableStats {
             entries: m.entries,
             tombstones: m.tombstones,
             key_bytes: m.key_bytes,
             value_bytes: m.value_bytes,
         },
-        immutable_memtables: f.immutables,
+        immutable_memtables: (f.immutables.count, f.immutables.bytes),
         levels: f.levels.iter().enumerate().map(level).collect(),
-        vlogs: f.vlogs,
+        vlogs: (f.vlogs.files, f.vlogs.bytes, f.vlogs.referenced_bytes),
         user_bytes_written: f.user_bytes,
-        flush_tables: figures.flush_tables.get(),
-        flush_bytes_written: figures.flush_bytes.get(),
-        compaction_tables: figures.compaction_tables.get(),
-        compaction_bytes_read: figures.compaction_bytes_read.get(),
-        compaction_bytes_written: figures.compaction_bytes_written.get(),
+        flush_tables: counters.flush_tables.get(),
+        flush_bytes_written: counters.flush_bytes.get(),
+        compaction_tables: counters.compaction_tables.get(),
+        compaction_bytes_read: counters.compaction_bytes_read.get(),
+        compaction_bytes_written: counters.compaction_bytes_written.get(),
         is_flushing: f.flushing,
         is_compacting: f.compacting,
     }
@@ -391,7 +391,7 @@ pub(crate) fn verify_report(v: VerifyResult) -> VerifyReport {
 
 pub(crate) fn checkpoint_report(c: CheckpointSummary) -> CheckpointReport {
     CheckpointReport {
-        sequence: c.last_seq,
+        sequence: c.last_seq.0,
         linked_files: c.linked_files,
         linked_bytes: c.linked_bytes,
         copied_files: c.copied_files,
@@ -403,11 +403,11 @@ pub(crate) fn checkpoint_report(c: CheckpointSummary) -> CheckpointReport {
 pub(crate) fn backup_report(b: BackupSummary) -> BackupReport {
     BackupReport {
         generation: b.generation,
-        sequence: b.last_seq,
-        new_files: b.copied.0,
-        new_bytes: b.copied.1,
-        shared_files: b.reused.0,
-        shared_bytes: b.reused.1,
+        sequence: b.last_seq.0,
+        new_files: b.copied.files,
+        new_bytes: b.copied.bytes,
+        shared_files: b.reused.files,
+        shared_bytes: b.reused.bytes,
     }
 }
 
@@ -420,7 +420,7 @@ pub(crate) fn backup_info(g: BackupGeneration) -> BackupInfo {
     BackupInfo {
         generation: g.number,
         database: g.database,
-        sequence: g.last_seq,
+        sequence: g.last_seq.0,
         created_ms: g.created_ms,
         bytes: g.bytes(),
         files: g.files.iter().map(file).collect(),
@@ -428,7 +428,12 @@ pub(crate) fn backup_info(g: BackupGeneration) -> BackupInfo {
 }
 
 pub(crate) fn restore_report(r: RestoreSummary) -> RestoreReport {
-    RestoreReport { generation: r.generation, sequence: r.last_seq, files: r.files, bytes: r.bytes }
+    RestoreReport {
+        generation: r.generation,
+        sequence: r.last_seq.0,
+        files: r.files,
+        bytes: r.bytes,
+    }
 }
 
 pub(crate) fn backup_verify_report(c: BackupCheckSummary) -> BackupVerifyReport {

@@ -1,5 +1,4 @@
-//! Entries that expire: putting them, reading what is left of them, and what the database thinks of
-//! the clock.
+//! Entries that expire (time to live): writing them, reading their remaining time, and the clock.
 
 use crate::{Cursor, Db, Family, Result, Slice, Snapshot, WriteBatch};
 use perigee_base::{Expiry, ExpiryClock, SeqNo};
@@ -8,28 +7,29 @@ use perigee_file::log::Batch;
 use perigee_tree::{View, get};
 use std::time::Duration;
 
-/// A value with the time it has left. See [`Family::get_with_ttl`].
+/// A value with its expiry time. See [`Family::get_with_ttl`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ValueWithTtl {
     /// The value.
     pub value: Slice,
-    /// When it expires, in milliseconds since the Unix epoch; `None`: never.
+    /// Expiry time in milliseconds since the Unix epoch; `None`: never expires.
     pub expires_at_ms: Option<u64>,
-    /// How long that is from now; `None`: for ever.
+    /// Time left until it expires; `None`: never expires.
     pub remaining: Option<Duration>,
 }
 
-/// What the database thinks of the clock. See [`Db::clock`].
+/// State of the clock that decides which entries have expired. See [`Db::clock`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClockStatus {
-    /// The time that reads go by, in milliseconds since the Unix epoch: the wall clock, kept from
-    /// going back.
+    /// Current time for reads, in milliseconds since the Unix epoch: the wall clock, except that it
+    /// never goes backward.
     pub now_ms: u64,
-    /// The time up to which expired entries may be destroyed.
+    /// Entries that expired before this time, in milliseconds since the Unix epoch, may be removed
+    /// from disk.
     pub confirmed_ms: u64,
-    /// Whether the wall clock has jumped forward and is not yet confirmed.
+    /// True if the wall clock has jumped forward and the jump is not confirmed yet.
     pub jumped: bool,
 }
 
@@ -47,14 +47,14 @@ impl Family {
         Expiry::after_ttl(self.engine.logical_clock().now_ms(), ttl.as_millis())
     }
 
-    /// Sets `key` to `value` for as long as `ttl`. Then the key is gone for every reader, snapshots
-    /// included: an expired version hides older ones as a deletion does, and compaction reclaims
-    /// it. Times count in milliseconds.
+    /// Sets `key` to `value` with a time to live of `ttl`, with millisecond resolution. After that
+    /// time the key does not exist for any reader, snapshots included: an expired entry hides older
+    /// versions like a delete, and compactions remove it.
     ///
-    /// The time counts from what reads go by ([`ClockStatus::now_ms`]), also while the wall clock
-    /// has jumped and is not believed: any earlier end would hide the entry from its own writer. So
-    /// if that clock was wrong and is set right, the entry lives longer, by as much as it was
-    /// ahead. Where that matters, look at [`ClockStatus::jumped`], or put again later.
+    /// `ttl` is added to [`ClockStatus::now_ms`], even if the wall clock has jumped forward and the
+    /// jump is not confirmed; otherwise the writer might not see its own entry. If the clock was
+    /// wrong and is corrected later, the entry lives longer, by as much as the clock was ahead. If
+    /// this matters, check [`ClockStatus::jumped`] before writing.
     ///
     /// ```
     /// # use perigee::{Db, Options};
@@ -64,12 +64,12 @@ impl Family {
     /// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
     /// let sessions = db.default_family();
     /// sessions.put_with_ttl("s1", "alice", Duration::from_secs(3600))?;
-    /// let session = sessions.get_with_ttl("s1")?.expect("an hour has not passed");
+    /// let session = sessions.get_with_ttl("s1")?.expect("not expired yet");
     /// assert_eq!(&session.value[..], b"alice");
     /// assert!(session.remaining.is_some_and(|left| left <= Duration::from_secs(3600)));
     ///
     /// sessions.put_with_ttl("s1", "bob", Duration::ZERO)?;
-    /// assert_eq!(sessions.get("s1")?, None, "gone at once, and the older version stays hidden");
+    /// assert_eq!(sessions.get("s1")?, None, "expired at once; still hides older versions");
     /// # Ok(())
     /// # }
     /// ```
@@ -81,8 +81,11 @@ impl Family {
     ) -> Result<()> {
         self.put_until(key, value, self.expiry_after(ttl).0)
     }
-    /// Sets `key` to `value` up to a time, in milliseconds since the Unix epoch; `u64::MAX` never
-    /// comes.
+    /// Sets `key` to `value` until `expires_at_ms`, in milliseconds since the Unix epoch;
+    /// `u64::MAX` means never.
+    ///
+    /// # Errors
+    /// Same as [`Family::put`].
     pub fn put_until(
         &self,
         key: impl AsRef<[u8]>,
@@ -93,7 +96,10 @@ impl Family {
         batch.put_expiring(self.inner.id, key.as_ref(), value.as_ref(), Expiry(expires_at_ms))?;
         self.engine.write(batch, None)
     }
-    /// The value of `key`, and when it expires.
+    /// Returns the value of `key` with its expiry time, or `None` if the key does not exist.
+    ///
+    /// # Errors
+    /// Same as [`Family::get`].
     pub fn get_with_ttl(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueWithTtl>> {
         let (view, at) = self.engine.read_view(&self.inner)?;
         let found = read_with_ttl(&view, key.as_ref(), at)?;
@@ -103,7 +109,7 @@ impl Family {
 }
 
 impl Db {
-    /// [`Family::put_with_ttl`] on `default`.
+    /// Calls [`Family::put_with_ttl`] on `default`.
     pub fn put_with_ttl(
         &self,
         key: impl AsRef<[u8]>,
@@ -112,7 +118,7 @@ impl Db {
     ) -> Result<()> {
         self.default_family().put_with_ttl(key, value, ttl)
     }
-    /// [`Family::put_until`] on `default`.
+    /// Calls [`Family::put_until`] on `default`.
     pub fn put_until(
         &self,
         key: impl AsRef<[u8]>,
@@ -121,30 +127,31 @@ impl Db {
     ) -> Result<()> {
         self.default_family().put_until(key, value, expires_at_ms)
     }
-    /// [`Family::get_with_ttl`] on `default`.
+    /// Calls [`Family::get_with_ttl`] on `default`.
     pub fn get_with_ttl(&self, key: impl AsRef<[u8]>) -> Result<Option<ValueWithTtl>> {
         self.default_family().get_with_ttl(key)
     }
-    /// What the database thinks of the clock.
+    /// Returns the state of the clock that decides which entries have expired.
     ///
-    /// Reads go by the wall clock, or by the latest time that was believed if that is later: a
-    /// clock that is set back brings nothing back. A clock that is suddenly more than an hour ahead
-    /// of the monotonic clock is not yet believed: what it says has expired is hidden, but not
-    /// destroyed before two flushes or [`Db::confirm_clock`]. Setting it right before that brings
-    /// everything back.
+    /// Reads use the wall clock, except that time never goes backward: setting the clock back does
+    /// not make expired entries reappear. If the wall clock is suddenly more than an hour ahead of
+    /// the monotonic clock, the jump is not trusted: entries that expired because of it are hidden,
+    /// but not removed from disk until two flushes have finished or [`Db::confirm_clock`] is
+    /// called. If the clock is corrected before that, they are visible again.
     pub fn clock(&self) -> ClockStatus {
-        let Status { now_ms, confirmed_ms: settled_ms, jumped } =
-            self.engine().logical_clock().status();
-        ClockStatus { now_ms, confirmed_ms: settled_ms, jumped }
+        let Status { now_ms, confirmed_ms, jumped } = self.engine().logical_clock().status();
+        ClockStatus { now_ms, confirmed_ms, jumped }
     }
-    /// Says that the wall clock is right: what it says has expired may be destroyed.
+    /// Confirms that the wall clock is right after a jump: expired entries may be removed from
+    /// disk.
     pub fn confirm_clock(&self) {
         self.engine().confirm_wall_clock();
     }
 }
 
 impl WriteBatch {
-    /// As [`Family::put_with_ttl`]; the time counts from now, not from the commit.
+    /// Adds a put with a time to live; see [`Family::put_with_ttl`]. The time starts now, not at
+    /// the commit.
     ///
     /// ```
     /// # use perigee::{Db, Options, WriteBatch};
@@ -154,15 +161,16 @@ impl WriteBatch {
     /// # let db = Db::open("/doc", Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }))?;
     /// let mut batch = WriteBatch::new();
     /// batch.put_with_ttl(&db.default_family(), "token", "a7f3", Duration::from_secs(60))?;
-    /// batch.put_until(&db.default_family(), "offer", "spring", 4_102_444_800_000)?; // the year 2100
+    /// let year_2100 = 4_102_444_800_000;
+    /// batch.put_until(&db.default_family(), "offer", "spring", year_2100)?;
     /// db.write(batch)?;
-    /// assert_eq!(db.get_with_ttl("offer")?.and_then(|o| o.expires_at_ms), Some(4_102_444_800_000));
+    /// assert_eq!(db.get_with_ttl("offer")?.and_then(|o| o.expires_at_ms), Some(year_2100));
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// As [`WriteBatch::put`].
+    /// Same as [`WriteBatch::put`].
     pub fn put_with_ttl(
         &mut self,
         family: &Family,
@@ -172,10 +180,11 @@ impl WriteBatch {
     ) -> Result<()> {
         self.put_until(family, key, value, family.expiry_after(ttl).0)
     }
-    /// As [`Family::put_until`].
+    /// Adds a put that expires at `expires_at_ms`, in milliseconds since the Unix epoch; see
+    /// [`Family::put_until`].
     ///
     /// # Errors
-    /// As [`WriteBatch::put`].
+    /// Same as [`WriteBatch::put`].
     pub fn put_until(
         &mut self,
         family: &Family,
@@ -193,8 +202,8 @@ impl WriteBatch {
 }
 
 impl Snapshot {
-    /// The value of `key` then, and when it expires. Time does not stand still in a snapshot: what
-    /// has expired since it was taken is gone from it too.
+    /// Returns the value of `key` as of the snapshot, with its expiry time. An entry that has
+    /// expired since the snapshot was taken is not returned.
     pub fn get_with_ttl(
         &self,
         family: &Family,
@@ -208,8 +217,9 @@ impl Snapshot {
 }
 
 impl Cursor {
-    /// When the entry expires, in milliseconds since the Unix epoch; `None`: never, or the cursor
-    /// is not valid. An entry that expires while the cursor is on it stays readable there.
+    /// Returns the expiry time of the current entry in milliseconds since the Unix epoch; `None` if
+    /// it never expires or the cursor is not valid. An entry that expires while the cursor is on it
+    /// stays readable there.
     pub fn expires_at_ms(&self) -> Option<u64> {
         self.inner().expiry().map(|x| x.0)
     }

@@ -1,5 +1,4 @@
-//! Two-phase commit: a transaction that is part of something larger is prepared here and decided
-//! when everybody else is prepared, too.
+//! Two-phase commit: prepared transactions, for transactions that span several databases.
 
 use crate::{Db, Isolation, Result, Txn, translate};
 use perigee_base::pinned_slice::BytesPreview;
@@ -7,23 +6,24 @@ use perigee_engine::TwoPhaseDecision;
 use perigee_engine::prepared_txns::PreparedTxn;
 use perigee_engine::txn::IsolationLevel as Level;
 
-/// A prepared transaction that nobody has decided: what [`Db::recover_prepared`] lists.
+/// A prepared transaction that is neither committed nor rolled back, as listed by
+/// [`Db::recover_prepared`].
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PreparedTxnInfo {
-    /// The identifier under which it was prepared.
+    /// The identifier passed to [`Txn::prepare`].
     pub gid: Vec<u8>,
-    /// Operations that it will make.
+    /// Number of operations it will commit.
     pub operations: u64,
-    /// Bytes that it takes in the log, and in memory.
+    /// Size in bytes of its writes, encoded as in the log.
     pub bytes: u64,
-    /// When it was prepared, in milliseconds since the Unix epoch.
+    /// Time of the prepare in milliseconds since the Unix epoch.
     pub prepared_ms: u64,
-    /// What it is protected from.
+    /// Isolation level.
     pub isolation: Isolation,
 }
 
-/// Short: the identifier by its first bytes.
+/// Prints only the first bytes of the identifier.
 impl std::fmt::Debug for PreparedTxnInfo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PreparedTxnInfo")
@@ -37,27 +37,30 @@ impl std::fmt::Debug for PreparedTxnInfo {
 }
 
 impl PreparedTxnInfo {
-    fn from_prepared(undecided: &PreparedTxn) -> PreparedTxnInfo {
+    fn from_prepared(txn: &PreparedTxn) -> PreparedTxnInfo {
         PreparedTxnInfo {
-            gid: undecided.gid.clone(),
-            operations: u64::from(undecided.operations),
-            bytes: undecided.payload().len() as u64,
-            prepared_ms: undecided.prepared_ms,
+            gid: txn.gid.clone(),
+            operations: u64::from(txn.operations),
+            bytes: txn.payload().len() as u64,
+            prepared_ms: txn.prepared_ms,
             isolation: translate::isolation_of(
-                Level::decode(undecided.level).unwrap_or(Level::Serializable),
+                Level::decode(txn.level).unwrap_or(Level::Serializable),
             ),
         }
     }
 }
 
 impl Txn {
-    /// Prepares the transaction under an identifier of 1 to 255 bytes: from the answer on it can be
-    /// committed for certain, or rolled back, by whoever knows the identifier, in this process or
-    /// after any crash. The record is synced before the answer, whatever the durability. The
-    /// transaction takes no more calls then; [`Txn::reset`] begins it anew.
+    /// Prepares the transaction for two-phase commit under the global identifier `gid` (1 to 255
+    /// bytes). After `Ok`, [`Db::commit_prepared`] with this identifier cannot fail with a
+    /// conflict, in this process or after a crash; [`Db::rollback_prepared`] discards the
+    /// transaction. The prepare record is synced before the call returns, whatever the durability
+    /// of the database. The transaction object has then ended; [`Txn::reset`] begins a new
+    /// transaction with it.
     ///
-    /// Until the decision nobody else commits a write to what it wrote, or to what it read as far
-    /// as its level protects that: `Conflict`. Its locks stay held. What it wrote is not visible.
+    /// Until it is committed or rolled back, its writes are not visible and its locks stay held.
+    /// Every other commit fails with `Conflict` if it writes a key that the prepared transaction
+    /// wrote, or one that it read and that its isolation level protects.
     ///
     /// ```
     /// # use perigee::{Db, ErrorKind, Options, TxnOptions};
@@ -70,38 +73,46 @@ impl Txn {
     /// txn.prepare("transfer 12")?;
     /// assert_eq!(accounts.get("alice")?, None);
     /// assert_eq!(accounts.put("alice", "0").unwrap_err().kind(), ErrorKind::Conflict);
-    /// db.commit_prepared("transfer 12")?; // when the other database is prepared, too
+    /// db.commit_prepared("transfer 12")?; // once all participants are prepared
     /// assert_eq!(accounts.get("alice")?.as_deref(), Some(&b"70"[..]));
     /// # Ok(())
     /// # }
     /// ```
     ///
     /// # Errors
-    /// `InvalidArgument` for such an identifier, `AlreadyExists` for one that is in use: the
-    /// transaction goes on. After all others it has ended, and nothing of it will happen:
-    /// `Conflict`, as of [`Txn::commit`], and also where a serializable transaction might still
-    /// commit but has read what was overwritten, or is about to be by another prepared one;
-    /// `InvalidArgument` if it is too large together with what it has read (2 GiB); `NoSpace`.
-    /// After `OutcomeUnknown` the next open says whether it is prepared.
+    /// The transaction stays open after:
+    /// - `InvalidArgument` if `gid` is empty or longer than 255 bytes, or if the transaction is
+    ///   spilled ([`TxnOptions::spill_bytes`](crate::TxnOptions::spill_bytes)).
+    /// - `AlreadyExists` if `gid` is in use.
+    ///
+    /// After all other errors the transaction has ended and will not be committed:
+    /// - `Conflict` as for [`Txn::commit`]. A serializable transaction is also rejected, even if it
+    ///   could still be committed, if another transaction has overwritten something that it read,
+    ///   or is prepared to do so.
+    /// - `InvalidArgument` if its writes and read set together exceed 2 GiB.
+    /// - `NoSpace`, `Io`, `Aborted`.
+    /// - `OutcomeUnknown`: after the next open, [`Db::recover_prepared`] shows whether it is
+    ///   prepared.
     pub fn prepare(&self, gid: impl AsRef<[u8]>) -> Result<()> {
         self.engine.prepare_txn(&mut self.inner(), gid.as_ref())
     }
 }
 
 impl Db {
-    /// Commits a prepared transaction, durably, whatever the durability. That never fails over a
-    /// conflict. The sequence number of its last operation.
+    /// Commits a prepared transaction and returns the sequence number of its last operation. Always
+    /// durable, whatever the durability of the database. Cannot fail with a conflict. See
+    /// [`Txn::prepare`] for an example.
     ///
     /// # Errors
-    /// `NotFound`: nothing is prepared under that identifier; it was decided already, or never
-    /// prepared. `Busy`: another thread is deciding it. `NoSpace`: it is still undecided.
-    /// `OutcomeUnknown`: after reopen it is committed, or still undecided. See [`Txn::prepare`] for
-    /// an example.
+    /// `NotFound` if no transaction is prepared under `gid`: it was never prepared, or is already
+    /// committed or rolled back. `Busy` if another thread is committing it or rolling it back.
+    /// `NoSpace`: it is still prepared. `OutcomeUnknown`: after the next open it is either
+    /// committed or still prepared.
     pub fn commit_prepared(&self, gid: impl AsRef<[u8]>) -> Result<u64> {
         Ok(self.engine().decide_prepared(gid.as_ref(), TwoPhaseDecision::Commit)?.0)
     }
-    /// Rolls a prepared transaction back, durably: nothing of it happens, and others may write
-    /// again what it wrote.
+    /// Rolls a prepared transaction back, durably. Its writes are discarded and its keys can be
+    /// written again.
     ///
     /// ```
     /// # use perigee::{Db, ErrorKind, Options, TxnOptions};
@@ -119,13 +130,14 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::commit_prepared`]; after `OutcomeUnknown` it is rolled back, or still undecided.
+    /// Same as [`Db::commit_prepared`]; after `OutcomeUnknown` it is either rolled back or still
+    /// prepared.
     pub fn rollback_prepared(&self, gid: impl AsRef<[u8]>) -> Result<()> {
         self.engine().decide_prepared(gid.as_ref(), TwoPhaseDecision::RollBack).map(drop)
     }
-    /// The prepared transactions that nobody has decided, by identifier: those that an open has
-    /// found, and those of this process. Each holds memory and keeps others from what it is about
-    /// until [`Db::commit_prepared`] or [`Db::rollback_prepared`].
+    /// Returns the prepared transactions that are neither committed nor rolled back, sorted by
+    /// identifier, including those found at open. Each uses memory and blocks conflicting commits
+    /// until [`Db::commit_prepared`] or [`Db::rollback_prepared`] is called.
     ///
     /// ```
     /// # use perigee::{Db, Options, TxnOptions};
@@ -143,7 +155,7 @@ impl Db {
     /// # let db = Db::open("/doc", options)?;
     /// for prepared in db.recover_prepared()? {
     ///     assert_eq!((&prepared.gid[..], prepared.operations), (&b"tide 3"[..], 1));
-    ///     db.commit_prepared(&prepared.gid)?; // or not, as the coordinator says
+    ///     db.commit_prepared(&prepared.gid)?; // or roll back, as the coordinator decided
     /// }
     /// assert!(db.contains("moon")?);
     /// # Ok(())
@@ -154,7 +166,7 @@ impl Db {
             .engine()
             .prepared_txns()?
             .iter()
-            .map(|undecided| PreparedTxnInfo::from_prepared(undecided))
+            .map(|txn| PreparedTxnInfo::from_prepared(txn))
             .collect())
     }
 }

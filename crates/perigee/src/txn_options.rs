@@ -1,30 +1,30 @@
-//! What a transaction is asked to be.
+//! Options of transactions. Plain data.
 
 use std::time::Duration;
 
-/// What a transaction is protected from, weakest first. `docs/transactions.md` has the table of
-/// anomalies, and says when to choose which.
+/// Isolation levels, weakest first. `docs/transactions.md` lists the anomalies that each permits,
+/// and when to choose which.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isolation {
-    /// Served as [`Isolation::ReadCommitted`]: nobody ever sees what was not committed.
+    /// Same as [`Isolation::ReadCommitted`]: uncommitted writes of others are never visible.
     ReadUncommitted,
-    /// Each read sees what was committed when it began. Never a conflict.
+    /// Each read sees what is committed when it starts. A commit never conflicts.
     ReadCommitted,
-    /// All reads see the moment at which the transaction began. At commit, keys that were read by
-    /// themselves or written must be as they were then.
+    /// All reads see what was committed when the transaction began. The commit conflicts if another
+    /// commit has since changed a key that this transaction wrote, or read with a get.
     RepeatableRead,
-    /// All reads see the moment at which the transaction began. At commit, keys that were written
-    /// must be as they were then: of two transactions that write the same key, the first to commit
-    /// wins.
+    /// All reads see what was committed when the transaction began. The commit conflicts if another
+    /// commit has since changed a key that this transaction wrote: the first committer wins.
     #[default]
     Snapshot,
-    /// As if transactions ran one after the other, in an order that real time allows: ranges that
-    /// were read must be as they were, too.
+    /// Equivalent to running the transactions one after the other, in an order that agrees with
+    /// real time. Gets and scanned ranges are tracked. There are no anomalies, but some commits
+    /// fail with a false conflict.
     Serializable,
 }
 
 impl Isolation {
-    /// All, weakest first.
+    /// All levels, weakest first.
     pub const ALL: [Isolation; 5] = [
         Isolation::ReadUncommitted,
         Isolation::ReadCommitted,
@@ -32,7 +32,7 @@ impl Isolation {
         Isolation::Snapshot,
         Isolation::Serializable,
     ];
-    /// Its name, as in an options file.
+    /// Returns its name as written in an options file.
     pub fn name(self) -> &'static str {
         match self {
             Isolation::ReadUncommitted => "read uncommitted",
@@ -54,23 +54,26 @@ impl Isolation {
 /// ```
 #[derive(Clone, Debug)]
 pub struct TxnOptions {
-    /// What it is protected from (default: what the options of the family or of the database say,
-    /// and those say snapshot).
+    /// Isolation level (default `None`: the level in the options of the column family or of the
+    /// database, which is snapshot by default).
     pub isolation: Option<Isolation>,
-    /// It refuses to write, tracks nothing and never conflicts (default: no).
+    /// Rejects writes, tracks no reads and never conflicts (default false).
     pub read_only: bool,
-    /// What it writes it locks first, and waits for others that hold it (default: no; it writes at
-    /// once, and the later of two that wrote the same has a conflict at commit).
+    /// Locks every key before writing it, and waits for other holders of the lock (default false:
+    /// writes do not wait, and of two transactions that wrote the same key the later one to commit
+    /// gets `Conflict`).
     pub pessimistic: bool,
-    /// It waits for a lock no longer than that; then the answer is `Busy` (default: a second).
+    /// Longest wait for a lock, after which the call fails with `Busy` (default 1 s).
     pub lock_timeout: Duration,
-    /// When it is older than that every call is answered by `Aborted` (default: never).
+    /// Longest duration of the transaction, after which all calls fail with `Aborted` (default:
+    /// unlimited).
     pub timeout: Option<Duration>,
-    /// Writes beyond so many bytes are refused (default: none are).
+    /// Limit in bytes for its writes; a write beyond it fails with `InvalidArgument` (default:
+    /// unlimited).
     pub max_bytes: Option<u64>,
-    /// What it has written stays in memory up to so many bytes, and goes to files beyond (default,
-    /// and at most: a sixteenth of the memory budget, no more than 64 MiB). A smaller one saves
-    /// memory where many are open, and makes larger ones slower.
+    /// Bytes of writes kept in memory; beyond that they are spilled to files (default and maximum:
+    /// 1/16 of the memory budget, at most 64 MiB). A lower value saves memory if many transactions
+    /// are open, and slows large ones down.
     pub spill_bytes: Option<u64>,
 }
 
@@ -89,7 +92,7 @@ impl Default for TxnOptions {
 }
 
 impl TxnOptions {
-    /// The defaults.
+    /// Returns the default options.
     pub fn new() -> TxnOptions {
         TxnOptions::default()
     }

@@ -1,12 +1,12 @@
-//! Sizes, durations and durabilities as people write them: `64 MiB`, `100 ms`, `interval 1 s`. One
-//! grammar for the options file, the tool and the benchmark; `docs/CLI.md` describes it. Pure;
-//! printing gives what parsing reads.
+//! Syntax of sizes, durations and durabilities: `64 MiB`, `100 ms`, `interval 1 s`. One grammar for
+//! the options file, the command-line tool and the benchmark, described in `docs/CLI.md`. Formatted
+//! values parse back to the same value.
 
 use crate::options::Durability;
 use std::time::Duration;
 
-/// Units of sizes, in any case. One letter and the letter with `iB` are powers of 1,024, with `B`
-/// of 1,000, as in the GNU tools. The first four are those that [`bytes`] prints.
+/// Units of sizes, case-insensitive. A single letter and a unit with `iB` are powers of 1,024, a
+/// unit with `B` is a power of 1,000, as in the GNU tools. [`format_bytes`] uses the first four.
 const SIZE_UNITS: [(&str, u64); 14] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -23,7 +23,7 @@ const SIZE_UNITS: [(&str, u64); 14] = [
     ("B", 1),
     ("", 1),
 ];
-/// Units of durations, in any case, in microseconds. The first five are those that [`time`] prints.
+/// Units of durations in microseconds, case-insensitive. [`format_duration`] uses the first five.
 const DURATION_UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000),
     ("min", 60_000_000),
@@ -35,13 +35,14 @@ const DURATION_UNITS: [(&str, u64); 8] = [
     ("µs", 1),
 ];
 
-/// Formats a size as `64 MiB`; a number that no binary unit divides stays in bytes.
+/// Formats a size like `64 MiB`. A size that is not a multiple of a binary unit is formatted in
+/// bytes.
 pub fn format_bytes(n: u64) -> String {
     let unit = SIZE_UNITS[..4].iter().find(|(_, factor)| n >= *factor && n.is_multiple_of(*factor));
     unit.map_or_else(|| format!("{n} B"), |(name, factor)| format!("{} {name}", n / factor))
 }
 
-/// Formats a duration as `100 ms`; microseconds are the smallest unit.
+/// Formats a duration like `100 ms`. Microseconds are the smallest unit.
 pub fn format_duration(t: Duration) -> String {
     let us = u64::try_from(t.as_micros()).unwrap_or(u64::MAX);
     let unit =
@@ -52,7 +53,7 @@ pub fn format_duration(t: Duration) -> String {
 /// Parses a size in bytes: `4096`, `64k`, `64 KiB`, `1.5GiB`, `10 MB`.
 ///
 /// # Errors
-/// The message names the text, what was expected and the units.
+/// The message contains the text, the expected form and the units.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
     parse_number_with_unit(
         text,
@@ -61,10 +62,10 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
     )
 }
 
-/// Parses a duration, which has a unit unless it is 0: `100ms`, `2 s`, `1.5 h`, `7d`.
+/// Parses a duration: `100ms`, `2 s`, `1.5 h`, `7d`. The unit is required except for 0.
 ///
 /// # Errors
-/// The message names the text, what was expected and the units.
+/// The message contains the text, the expected form and the units.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     if text.trim() == "0" {
         return Ok(Duration::ZERO);
@@ -77,10 +78,10 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     .map(Duration::from_micros)
 }
 
-/// Parses a duration as [`parse_time`] does, and a number without a unit as seconds.
+/// Parses a duration like [`parse_duration`]; a number without a unit is in seconds.
 ///
 /// # Errors
-/// Those of [`parse_time`].
+/// Same as [`parse_duration`].
 pub fn parse_seconds(text: &str) -> Result<Duration, String> {
     match text.trim().parse() {
         Ok(seconds) => Ok(Duration::from_secs(seconds)),
@@ -91,7 +92,7 @@ pub fn parse_seconds(text: &str) -> Result<Duration, String> {
 /// Parses `full`, `none` or `interval` with a duration: `interval 100 ms`, `interval:100ms`.
 ///
 /// # Errors
-/// The message names the text and the three forms.
+/// The message contains the text and the three forms.
 pub fn parse_durability(text: &str) -> Result<Durability, String> {
     let wrong = || format!("{text:?} is not one of \"full\", \"interval 100 ms\", \"none\"");
     match text.trim() {
@@ -118,7 +119,7 @@ fn parse_number_with_unit(text: &str, units: &[(&str, u64)], what: &str) -> Resu
         return whole.checked_mul(*factor).ok_or_else(|| format!("{text:?} is too large"));
     }
     let value = number.parse::<f64>().map_err(|_| wrong())? * *factor as f64;
-    // Beyond 2^53 a fraction of a unit cannot be told exactly.
+    // An `f64` represents whole numbers exactly only up to 2^53.
     if value >= 0.0 && value < (1u64 << 53) as f64 {
         Ok(value.round() as u64)
     } else {

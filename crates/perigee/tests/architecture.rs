@@ -2,8 +2,8 @@
 //! line width, plain English.
 //!
 //! Most single-crate engines have nearly all modules in one dependency cycle, and engines with a
-//! simulator lose determinism through one stray call of the system clock. Reviews miss such changes;
-//! a test does not.
+//! simulator lose determinism through one stray call of the system clock. Reviews miss such
+//! changes; a test does not.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -125,8 +125,8 @@ fn modules_use_only_those_declared_before_them() {
             }
         }
     }
-    assert!(wrong.is_empty(), "these use what is declared after them: {wrong:#?}");
-    assert!(checked > 150, "the check looked at only {checked} mentions: does it still look?");
+    assert!(wrong.is_empty(), "modules that use modules declared after them: {wrong:#?}");
+    assert!(checked > 150, "only {checked} uses of modules were found");
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn system_calls_only_in_env() {
             for word in banned {
                 assert!(
                     !text.contains(word),
-                    "{} uses {word}: the world enters only through env",
+                    "{} uses {word}: system calls belong in env",
                     file.display()
                 );
             }
@@ -177,19 +177,17 @@ fn files_have_module_docs_and_at_most_700_lines() {
 
 #[test]
 fn unsafe_code_only_in_listed_files() {
-    // Hot structures will need some; then they join this list of the files that may hold it. Of the
-    // benchmark's peers one maps files, which its crate declares unsafe, and one is a C library
-    // loaded at run time; the importer reads both. One foreign call without arguments asks the C
-    // library's allocator to give memory back. One more asks it to run a handler in forked
-    // children, which adds one to a number. The chunk that small batches are copied into is written
-    // at its end while others read what is there.
+    // LMDB maps files into memory, which its crate declares unsafe; TidesDB is a C library loaded
+    // at run time. The benchmark and the importer use both. `heap.rs` calls `malloc_trim`;
+    // `fork.rs` registers a handler that increments a counter in forked children. `AppendBuffer`
+    // is appended to by one thread while other threads read the bytes before its end.
     let may = [
         "bench/src/engines/lmdb.rs",
         "bench/src/engines/tidesdb.rs",
         "cli/src/foreign/lmdb.rs",
         "cli/tests/foreign_lmdb.rs",
         "cli/src/foreign/tidesdb/api.rs",
-        "cli/src/foreign/tidesdb/chain.rs",
+        "cli/src/foreign/tidesdb/expiry_chain.rs",
         "env/src/fs/posix/heap.rs",
         "env/src/fork.rs",
         "base/src/raw_bytes.rs",
@@ -197,9 +195,9 @@ fn unsafe_code_only_in_listed_files() {
         "base/tests/append_buffer_loom.rs",
     ]
     .map(|f| root().join("crates").join(f));
-    // The border to C is made of it.
-    let border = root().join("crates/capi");
-    let ours = |f: &&PathBuf| !may.contains(f) && !f.starts_with(&border);
+    // The C interface cannot be written without unsafe code.
+    let c_interface = root().join("crates/capi");
+    let ours = |f: &&PathBuf| !may.contains(f) && !f.starts_with(&c_interface);
     for file in sources(&root().join("crates")).iter().filter(ours) {
         let text = code_without_tests(file);
         let word = ["un", "safe "].concat();

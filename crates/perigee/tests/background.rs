@@ -166,12 +166,12 @@ fn tombstones_skipped_by_scans_trigger_compaction() {
     (0..600).for_each(|i| db.delete(key(i)).unwrap());
     let mut clear = 0;
     for _ in 0..1_000_000 {
-        let passed = counter(&db, "tombstones_passed");
+        let passed = counter(&db, "tombstones_skipped");
         let mut cursor = db.cursor().unwrap();
         cursor.seek_to_first().unwrap();
         assert_eq!(cursor.key(), key(600));
         drop(cursor);
-        clear = if counter(&db, "tombstones_passed") == passed { clear + 1 } else { 0 };
+        clear = if counter(&db, "tombstones_skipped") == passed { clear + 1 } else { 0 };
         if clear > 0 {
             break;
         }

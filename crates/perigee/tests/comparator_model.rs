@@ -141,7 +141,7 @@ fn random_operations_match_model_under_comparators() {
         ][rng.below(6) as usize];
         let disk = SimDisk::new(case);
         let family = FamilyOptions::new()
-            .order(o)
+            .comparator(o)
             .memtable_bytes(4 << 10)
             .target_file_bytes(8 << 10)
             .block_bytes([128, 512, 2048][rng.below(3) as usize])

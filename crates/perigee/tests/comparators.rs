@@ -29,7 +29,7 @@ fn all_comparators() -> Vec<KeyComparator> {
 
 fn options(env: &Env, order: KeyComparator) -> Options {
     let family = FamilyOptions::new()
-        .order(order)
+        .comparator(order)
         .block_bytes(64)
         .target_file_bytes(2048)
         .memtable_bytes(8192);
@@ -107,7 +107,7 @@ fn every_comparator_sorts_and_seeks() {
         db.close().unwrap();
         let db = Db::open("/db", options(&env, order)).unwrap();
         let f = db.family("f").unwrap();
-        assert_eq!(f.options().order, order);
+        assert_eq!(f.options().comparator, order);
         db.compact().unwrap();
         check(&f, order, &want);
         assert!(db.verify().unwrap().errors.is_empty(), "{order:?}");
@@ -185,7 +185,7 @@ fn changed_comparator_is_refused_without_writes() {
     let e = db.family("f").unwrap().set_options(FamilyOptions::new()).unwrap_err();
     assert!(e.to_string().contains("\"f\"") && e.to_string().contains("user:test length"), "{e}");
     let unknown = KeyComparator::register("test unknown", Ord::cmp).unwrap();
-    let e = db.create_family("g", FamilyOptions::new().order(unknown)).unwrap_err();
+    let e = db.create_family("g", FamilyOptions::new().comparator(unknown)).unwrap_err();
     assert!(e.to_string().contains("register_comparator"), "{e}");
     db.close().unwrap();
     let before = bytes_of(&dir);

@@ -142,7 +142,7 @@ impl CheckedCursor {
 
 fn open(disk: &Arc<SimDisk>, order: KeyComparator, x: u64, cache: u64) -> Db {
     let family = FamilyOptions::new()
-        .order(order)
+        .comparator(order)
         .memtable_bytes([2 << 10, 64 << 10][(x / 8 % 2) as usize])
         .block_bytes([64, 256][(x / 4 % 2) as usize])
         .target_file_bytes(1 << 10)

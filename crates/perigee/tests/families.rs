@@ -185,7 +185,7 @@ fn multi_family_batch_memory_is_charged_once() {
     let held = |db: &Db| -> u64 {
         let owners = db.stats().memory;
         let of = |name: &str| owners.iter().find(|(n, _)| *n == name).unwrap().1;
-        of("active memtables") + of("sealed memtables") + of("batches shared by families")
+        of("active memtables") + of("immutable memtables") + of("shared batches")
     };
     for i in 0..40u32 {
         let mut batch = WriteBatch::new();

@@ -80,7 +80,7 @@ fn listener_filters_by_level_without_log_file() {
     let begun = |word: &str| {
         received.lock().unwrap().iter().any(|(l, s)| *l == LogLevel::Debug && s.contains(word))
     };
-    assert!(begun("flush of family") && begun("compaction of family"));
+    assert!(begun("flush of column family") && begun("compaction of column family"));
     assert!(
         received.lock().unwrap().last().unwrap().1.starts_with("close "),
         "dropping the last handle closes the database"

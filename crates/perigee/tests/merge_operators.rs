@@ -66,7 +66,7 @@ fn compare(family: &Family, snapshot: Option<&Snapshot>, model: &Model, keys: u6
         None => family.iter().unwrap(),
     };
     let mut want: Vec<_> = model.clone().into_iter().collect();
-    let order = family.options().order;
+    let order = family.options().comparator;
     want.sort_by(|a, b| order.cmp(&a.0, &b.0));
     assert_eq!(iter().map(entry).collect::<Vec<_>>(), want);
     want.reverse();
@@ -112,7 +112,7 @@ fn key(n: u64) -> Vec<u8> {
 fn random_history(seed: u64, order: KeyComparator, threshold: usize) {
     let mut rng = Rng(seed);
     let disk = SimDisk::new(seed);
-    let options = || small(append()).order(order).value_threshold(threshold);
+    let options = || small(append()).comparator(order).value_threshold(threshold);
     let mut db = open_with(&disk, options());
     let (keys, mut model) = (12, Model::new());
     let mut snapshots: Vec<(Snapshot, Model)> = Vec::new();
@@ -209,7 +209,7 @@ fn reads_return_merged_values() {
     }
     for order in &orders[4..] {
         let disk = SimDisk::new(3);
-        let db = open_with(&disk, small(append()).order(*order));
+        let db = open_with(&disk, small(append()).comparator(*order));
         for (n, k) in ["Tide", "tide\0a", "tide", "TIDE\0b"].iter().enumerate() {
             db.merge(k, n.to_string()).unwrap();
         }

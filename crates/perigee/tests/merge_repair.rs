@@ -44,7 +44,7 @@ fn repair_keeps_operands_and_warns_without_manifest() {
         .unwrap();
     let report = perigee::repair_in(&env, "/copy", "/guessed", |_, _| {}).unwrap();
     assert!(report.warnings.iter().any(|w| w.contains("operands of merges")), "{report:?}");
-    // Without a manifest nobody knows the operator: it is given again.
+    // Without a manifest the operator is unknown: the caller specifies it again.
     let guessed = Db::open("/guessed", options().default_family(append())).unwrap();
     let found: Result<Vec<_>> = guessed.iter().unwrap().collect();
     assert_eq!(found.unwrap().len(), want.len());

@@ -123,7 +123,7 @@ fn read_only_open_creates_and_truncates_nothing() {
     drop(db);
     let log = disk.paths().into_iter().find(|p| p.extension().is_some_and(|e| e == "wal")).unwrap();
     let whole = disk.read_raw(&log);
-    // The writer crashes during its last append, so there is no clean-close mark.
+    // The writer crashes during its last append, so there is no clean-close record.
     let env2 = Env { fs: disk.clone(), ..Env::real() };
     let db = writer(&env2);
     fill(&db, 20, 40);

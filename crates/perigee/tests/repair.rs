@@ -211,7 +211,7 @@ fn repair_reports_truncated_log_of_closed_database() {
         let offset = lost[0].offset.unwrap();
         assert!(offset <= len as u64 && lost[0].file.ends_with(".wal"), "{len}: {lost:?}");
         if kept == 200 {
-            assert_eq!(lost[0].sequences, None, "only the clean-close mark is lost");
+            assert_eq!(lost[0].sequences, None, "only the clean-close record is lost");
         } else {
             assert_eq!(lost[0].sequences, Some((kept + 1, Some(200))), "{len}");
         }

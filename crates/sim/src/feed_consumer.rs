@@ -65,7 +65,7 @@ pub struct FeedConsumer {
 impl FeedConsumer {
     /// Consumes the feed of the database with these settings up to the end of what is durable.
     pub fn consume(&mut self, db: &Db, settings: &Settings) -> std::result::Result<(), String> {
-        let (comparator, kept) = (settings.family.order, settings.retains_log());
+        let (comparator, kept) = (settings.family.comparator, settings.retains_log());
         if let Some(MergeRule::Append(separator)) = &settings.family.merge_operator {
             self.separator.clone_from(separator);
         }

@@ -64,7 +64,7 @@ fn run_case(case: &Case) -> Result<(), String> {
             .run(disk, |env| {
                 let mut engine =
                     EngineTarget::open(env, settings.clone()).map_err(|e| format!("open: {e}"))?;
-                let performed = driver::run(&mut engine, &ops, settings.family.order)?;
+                let performed = driver::run(&mut engine, &ops, settings.family.comparator)?;
                 engine.close().map_err(|e| format!("close: {e}"))?;
                 Ok::<u64, String>(performed)
             })

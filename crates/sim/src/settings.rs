@@ -86,7 +86,7 @@ impl Settings {
     /// Replaces the comparator by another one in half of the cases.
     pub fn with_random_comparator(mut self, rng: &mut Rng) -> Result<Self, String> {
         if rng.percent(50) {
-            self.family.order =
+            self.family.comparator =
                 rng.pick(&comparators::all_comparators().map_err(|e| e.to_string())?);
         }
         Ok(self)

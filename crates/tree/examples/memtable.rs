@@ -5,14 +5,14 @@
 //! (`/proc/thread-self/schedstat`).
 #![allow(clippy::unwrap_used)]
 
-use perigee_base::{FamilyId, KeyComparator, SeqNo};
+use perigee_base::{FamilyId, KeyComparator, OpIndex, SeqNo};
 use perigee_file::log::{Batch, BatchOp, BatchOps};
 use perigee_tree::Memtable;
 use std::hint::black_box;
 use std::sync::Arc;
 
 /// A batch and its operations.
-type BatchWithOps = (Arc<Vec<u8>>, Vec<(BatchOp, SeqNo)>);
+type BatchWithOps = (Arc<Vec<u8>>, Vec<(BatchOp, OpIndex)>);
 
 fn cpu_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
@@ -47,14 +47,14 @@ fn batches(n: u64, each: u64, key: impl Fn(u64) -> [u8; 16]) -> Vec<BatchWithOps
             .for_each(|i| b.put(FamilyId(0), &key(i), &[b'v'; 100]).unwrap());
         let f = b.finish();
         let ops = BatchOps::new(&f.buf, f.payload_range()).enumerate();
-        let ops = ops.map(|(i, op)| (op.unwrap(), SeqNo(start + 1 + i as u64))).collect();
+        let ops = ops.map(|(i, op)| (op.unwrap(), OpIndex(start + 1 + i as u64))).collect();
         (Arc::new(f.buf), ops)
     };
     (0..n).step_by(each as usize).map(one).collect()
 }
 
 fn insert(t: &Memtable, batches: &[BatchWithOps]) {
-    batches.iter().for_each(|(buf, ops)| t.insert(buf, 0, ops).unwrap());
+    batches.iter().for_each(|(buf, ops)| t.insert(buf, SeqNo::ZERO, ops).unwrap());
 }
 
 fn scan(t: &Arc<Memtable>) -> u64 {

@@ -10,7 +10,7 @@
 #![allow(clippy::unwrap_used)]
 
 use perigee_base::expiry::FixedClock;
-use perigee_base::{FamilyId, KeyComparator, LevelNo, Result, RunId, SeqNo};
+use perigee_base::{FamilyId, KeyComparator, LevelNo, OpIndex, Result, RunId, SeqNo};
 use perigee_env::{DirOpenMode, Env};
 use perigee_file::log::{Batch, BatchOp, BatchOps};
 use perigee_file::{BlockCache, CompressionMethod, KlogOptions, TableCache};
@@ -88,12 +88,12 @@ impl RewriteBench {
                 b.put(FamilyId(0), &key, &value).unwrap();
             }
             let f = b.finish();
-            let ops: Vec<(BatchOp, SeqNo)> = BatchOps::new(&f.buf, f.payload_range())
+            let ops: Vec<(BatchOp, OpIndex)> = BatchOps::new(&f.buf, f.payload_range())
                 .enumerate()
-                .map(|(i, op)| (op.unwrap(), SeqNo(self.seq + 1 + i as u64)))
+                .map(|(i, op)| (op.unwrap(), OpIndex(i as u64)))
                 .collect();
+            memtable.insert(&Arc::new(f.buf), SeqNo(self.seq + 1), &ops).unwrap();
             self.seq += ops.len() as u64;
-            memtable.insert(&Arc::new(f.buf), 0, &ops).unwrap();
         }
         memtable
     }

@@ -78,9 +78,10 @@ pub(crate) fn lookup_in_sources(
         return Ok(Some(found));
     }
     for memtable in view.memtables() {
-        if let Some(found) = newest_of(memtable.get(key, at), memtable.covering_tombstone(key, at))
+        if let Some((seq, found)) =
+            newest_of(memtable.get(key, at), memtable.covering_tombstone(key, at))
         {
-            return check_gap(view, found);
+            return check_gap(view, seq, found);
         }
     }
     let hash = comparator.filter_hash(key);
@@ -91,8 +92,8 @@ pub(crate) fn lookup_in_sources(
             Err(_) if bug::is_active(Bug::ErrorIsNotFound) => None,
             answer => answer?,
         };
-        if let Some(found) = newest_of(point, cover) {
-            return check_gap(view, found);
+        if let Some((seq, found)) = newest_of(point, cover) {
+            return check_gap(view, seq, found);
         }
     }
     view.version.check_absent()
@@ -102,10 +103,7 @@ pub(crate) fn lookup_in_sources(
 /// older version that is not live proves nothing, as the key may have been put again: returns an
 /// error.
 #[inline]
-fn check_gap(
-    view: &View,
-    (seq, found): (SeqNo, EntryValue),
-) -> Result<Option<(SeqNo, EntryValue)>> {
+fn check_gap(view: &View, seq: SeqNo, found: EntryValue) -> Result<Option<(SeqNo, EntryValue)>> {
     if view.version.gap.is_some() && !is_live(&found, &*view.now) {
         view.version.check_tombstone(seq)?;
     }
@@ -209,7 +207,10 @@ pub fn lookup_live(view: &View, key: &[u8], at: SeqNo) -> Result<Option<EntryVal
     if is_live(&found, &*view.now) {
         return Ok(Some(found));
     }
-    if bug::is_active(Bug::ExpiredFallsThrough) && found.expiry().is_some() && seq > SeqNo::ZERO {
+    if bug::is_active(Bug::ExpiredExposesOlderVersion)
+        && found.expiry().is_some()
+        && seq > SeqNo::ZERO
+    {
         return lookup_live(view, key, seq.prev());
     }
     Ok(None)
@@ -223,14 +224,15 @@ pub fn get(view: &View, key: &[u8], at: SeqNo) -> Result<Option<PinnedSlice>> {
 /// Returns the bytes of `found`, a live version of `key` for a reader at `at`.
 #[inline]
 pub fn read_value(view: &View, key: &[u8], at: SeqNo, found: EntryValue) -> Result<PinnedSlice> {
-    read_value_with_cause(view, (key, at), found, IoActivity::Get)
+    read_value_with_cause(view, key, at, found, IoActivity::Get)
 }
 
 /// Like [`read_value`]; reads of a separated value are counted under `cause`.
 #[inline]
 pub fn read_value_with_cause(
     view: &View,
-    (key, at): (&[u8], SeqNo),
+    key: &[u8],
+    at: SeqNo,
     found: EntryValue,
     cause: IoActivity,
 ) -> Result<PinnedSlice> {

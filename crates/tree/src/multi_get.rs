@@ -37,7 +37,7 @@ pub fn multi_get(view: &View, keys: &[&[u8]], at: SeqNo) -> Vec<Result<Option<Pi
             answers[*i] = Some(answer);
         }
     }
-    if bug::is_active(Bug::SortedAnswers) {
+    if bug::is_active(Bug::MultiGetResultsSorted) {
         answers = sorted.iter().map(|i| answers[*i].take()).collect();
     }
     let missing = || Err(Error::internal("a key of a multi-get was not looked up"));

@@ -23,7 +23,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// First sequence number of a transaction's own entries. Committed operations never reach it.
-pub const TXN_SEQ_BASE: u64 = 1 << 62;
+pub const TXN_SEQ_BASE: SeqNo = SeqNo(1 << 62);
 
 /// The runs of a transaction that did not fit into memory.
 #[derive(Debug, Default)]
@@ -45,21 +45,21 @@ impl OverlayRuns {
 #[derive(Clone, Copy, Debug)]
 pub struct VisibleSeqs<'a> {
     /// First sequence number that is not visible.
-    pub end_seq: u64,
+    pub end_seq: SeqNo,
     /// Sequence numbers that were rolled back, ascending and disjoint.
-    pub rolled_back: &'a [Range<u64>],
+    pub rolled_back: &'a [Range<SeqNo>],
 }
 
 impl VisibleSeqs<'_> {
     /// Returns true if an entry with this sequence number is visible.
     pub fn is_visible(&self, seq: SeqNo) -> bool {
-        (TXN_SEQ_BASE..self.end_seq).contains(&seq.0) && self.before_rolled_back(seq.0).is_none()
+        (TXN_SEQ_BASE..self.end_seq).contains(&seq) && self.before_rolled_back(seq).is_none()
     }
     /// If `seq` was rolled back, returns the sequence number from which to search for an older
     /// version.
-    fn before_rolled_back(&self, seq: u64) -> Option<SeqNo> {
+    fn before_rolled_back(&self, seq: SeqNo) -> Option<SeqNo> {
         let at = self.rolled_back.partition_point(|r| r.end <= seq);
-        self.rolled_back.get(at).filter(|r| r.contains(&seq)).map(|r| SeqNo(r.start).prev())
+        self.rolled_back.get(at).filter(|r| r.contains(&seq)).map(|r| r.start.prev())
     }
     /// Returns the newest visible version. `older` returns the newest version at or before a
     /// sequence number.
@@ -67,12 +67,12 @@ impl VisibleSeqs<'_> {
         &self,
         older: impl Fn(SeqNo) -> Result<Option<(SeqNo, T)>, E>,
     ) -> Result<Option<(SeqNo, T)>, E> {
-        let mut at = SeqNo(self.end_seq).prev();
+        let mut at = self.end_seq.prev();
         loop {
-            let Some((seq, found)) = older(at)?.filter(|(seq, _)| seq.0 >= TXN_SEQ_BASE) else {
+            let Some((seq, found)) = older(at)?.filter(|(seq, _)| *seq >= TXN_SEQ_BASE) else {
                 return Ok(None);
             };
-            match self.before_rolled_back(seq.0) {
+            match self.before_rolled_back(seq) {
                 None => return Ok(Some((seq, found))),
                 Some(lower) => at = lower,
             }
@@ -113,8 +113,8 @@ impl VisibleSeqs<'_> {
 pub struct TxnOverlay {
     memtable: Arc<Memtable>,
     spilled: Option<Arc<OverlayRuns>>,
-    end_seq: u64,
-    rolled_back: Arc<[Range<u64>]>,
+    end_seq: SeqNo,
+    rolled_back: Arc<[Range<SeqNo>]>,
 }
 
 impl TxnOverlay {
@@ -155,7 +155,7 @@ impl TxnOverlay {
     /// Calls `visit` with the transaction's own versions of `key` in memory, newest first, until it
     /// returns false.
     pub fn for_each_version(&self, key: &[u8], mut visit: impl FnMut(SeqNo, EntryValue) -> bool) {
-        let last = SeqNo(self.end_seq).prev();
+        let last = self.end_seq.prev();
         self.memtable
             .for_each_version(key, last, |seq, found| !self.is_visible(seq) || visit(seq, found));
     }

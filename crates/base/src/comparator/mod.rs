@@ -101,9 +101,10 @@ impl KeyComparator {
     pub fn name(self) -> &'static str {
         match self {
             KeyComparator::Registered(r) => r.name(),
-            built_in => {
-                BUILT_IN_COMPARATORS.iter().find(|(o, _)| *o == built_in).map_or("", |(_, name)| name)
-            }
+            built_in => BUILT_IN_COMPARATORS
+                .iter()
+                .find(|(o, _)| *o == built_in)
+                .map_or("", |(_, name)| name),
         }
     }
 

@@ -14,7 +14,7 @@ const EXAMPLES: &str = "\
 Examples:
   perigee explain ./db moon
   perigee explain ./db --family tides 06:12 --json
-  perigee explain ./db --hex 00ff10 --again    with the blocks already in the cache
+  perigee explain ./db --hex 00ff10 --warm    with the blocks already in the cache
 
 Exit code 1 if the key does not exist.";
 
@@ -32,7 +32,7 @@ pub struct ExplainArgs {
     form: KeyFormat,
     /// Read the key once beforehand, so that its blocks are in the cache
     #[arg(long)]
-    again: bool,
+    warm: bool,
 }
 
 /// Prints the steps of the lookup.
@@ -40,7 +40,7 @@ pub fn run(args: &ExplainArgs, out: &mut Output) -> Result<u8> {
     let key = args.form.parse_key(&args.key)?;
     let db = args.database.open_read_only()?;
     let family = args.family.open_family(&db)?;
-    if args.again {
+    if args.warm {
         family.get_pinned(&key)?;
     }
     let e = family.explain(&key)?;
@@ -59,7 +59,7 @@ pub fn run(args: &ExplainArgs, out: &mut Output) -> Result<u8> {
 fn explanation_json(e: &Explanation) -> Value {
     let step = |s: &ExplainStep| {
         json!({
-            "place": s.source, "name": s.name, "level": s.level, "run": s.run, "filter": s.filter,
+            "source": s.source, "name": s.name, "level": s.level, "run": s.run, "filter": s.filter,
             "block": s.block.map(|(number, offset, bytes)| json!({"number": number, "offset": offset, "bytes": bytes})),
             "cached": s.cached, "outcome": s.outcome, "sequence": s.sequence,
             "bytes_read": s.bytes_read, "elapsed_ns": s.elapsed_ns,

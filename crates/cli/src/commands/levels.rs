@@ -167,14 +167,14 @@ pub fn family_json(f: &FamilyStats) -> Value {
     json!({
         "name": f.name, "id": f.id,
         "memtable": {"bytes": f.memtable.0, "entries": f.memtable.1},
-        "sealed": {"count": f.immutable_memtables.0, "bytes": f.immutable_memtables.1},
+        "immutable_memtables": {"count": f.immutable_memtables.0, "bytes": f.immutable_memtables.1},
         "levels": f.levels.iter().map(|l| json!({
             "level": l.level, "runs": l.runs, "files": l.files, "bytes": l.bytes,
             "entries": l.entries, "tombstones": l.tombstones,
         })).collect::<Vec<_>>(),
         "vlogs": {"files": f.vlogs.0, "bytes": f.vlogs.1, "referenced_bytes": f.vlogs.2},
         "options": {
-            "order": o.order.name(), "memtable_bytes": o.memtable_bytes, "value_threshold": o.value_threshold,
+            "comparator": o.comparator.name(), "memtable_bytes": o.memtable_bytes, "value_threshold": o.value_threshold,
             "block_bytes": o.block_bytes, "compression": format!("{:?}", o.compression).to_lowercase(),
             "filter_bits": o.filter_bits, "target_file_bytes": o.target_file_bytes,
             "level1_bytes": o.level1_bytes, "level_ratio": o.level_ratio,

@@ -118,7 +118,7 @@ fn describe_field(f: &EditField) -> Option<String> {
         "klog removed" => format!("-{} (level {})", file(FileKind::Klog), text("level")),
         "vlog added" => format!("+{} ({} bytes)", file(FileKind::Vlog), text("bytes")),
         "vlog removed" => format!("-{}", file(FileKind::Vlog)),
-        "stamp" => {
+        "global sequence number" => {
             format!(
                 "{} written with sequence number {}",
                 file(FileKind::Klog),

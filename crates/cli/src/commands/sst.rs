@@ -9,7 +9,7 @@ use clap::Args;
 use perigee::env::Env;
 use perigee::env::fs::{Dir, DirOpenMode};
 use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
-use perigee_base::{FamilyId, FileId};
+use perigee_base::{Bytes, FamilyId, FileId};
 use perigee_file::block::frame::{self, FrameKind};
 use perigee_file::{BlockCache, KlogReader, VlogReader, filename};
 use serde_json::{Map, Value, json};
@@ -107,11 +107,11 @@ fn klog_lines(
     let family = FamilyId(u32::try_from(header.a).unwrap_or(u32::MAX));
     let cache = Arc::new(BlockCache::new(0));
     let reader =
-        Arc::new(KlogReader::open(dir, id, header.database, length, cache, Arc::default())?);
+        Arc::new(KlogReader::open(dir, id, header.database, Bytes(length), cache, Arc::default())?);
     let s = reader.summary();
     lines.extend([
         number_line("family", u64::from(family.0)),
-        ("order", json!(reader.comparator().name()), reader.comparator().name().to_owned()),
+        ("comparator", json!(reader.comparator().name()), reader.comparator().name().to_owned()),
         number_line("entries", s.entries),
         number_line("tombstones", s.tombstones),
         (
@@ -217,7 +217,7 @@ fn vlog_lines(
     length: u64,
     lines: &mut Vec<PropertyLine>,
 ) -> Result<()> {
-    VlogReader::open(dir, id, header.database, length, Arc::default())?;
+    VlogReader::open(dir, id, header.database, Bytes(length), Arc::default())?;
     let file_name = filename::file_name(id, FileKind::Vlog);
     let file = dir.open(&file_name)?;
     let (mut offset, mut chunks, mut largest) = (HEADER_BYTES as u64, 0u64, 0u64);

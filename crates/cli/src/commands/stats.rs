@@ -64,7 +64,7 @@ pub fn stats_json(s: &Stats, path: &Path) -> Value {
         "durable_sequence": s.durable_sequence,
         "disk_bytes": s.disk_bytes,
         "snapshots": s.snapshots,
-        "pressure": s.stall_reason,
+        "stall_reason": s.stall_reason,
         "background_error": s.background_error.as_ref().map(ToString::to_string),
         "wal": {"segments": s.wal.0, "bytes": s.wal.1},
         "cache": {"bytes": cached, "capacity_bytes": capacity},

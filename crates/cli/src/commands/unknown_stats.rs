@@ -9,12 +9,12 @@ const UNKNOWN_FIELDS: &[&str] = &[
     "durable_sequence",
     "snapshots",
     "transactions",
-    "pressure",
+    "stall_reason",
     "memory_pressure",
     "background",
     "background_error",
     "scrub_errors",
-    "running",
+    "running_jobs",
     "stalls",
     "io",
     "latency",
@@ -25,12 +25,13 @@ const UNKNOWN_FIELDS: &[&str] = &[
     "counters",
 ];
 /// Fields of each element of `families` that are null.
-const UNKNOWN_FAMILY_FIELDS: &[&str] = &["sealed", "since_open", "is_flushing", "is_compacting"];
+const UNKNOWN_FAMILY_FIELDS: &[&str] =
+    &["immutable_memtables", "since_open", "is_flushing", "is_compacting"];
 
 /// The unknown statistics in words.
 pub const UNKNOWN_DESCRIPTION: &str = "counters, latencies, i/o, memory, cache, snapshots, \
-    transactions, pressure, stalls, background work and its errors, the durable sequence number, \
-    sealed memtables";
+    transactions, stalls and their reason, background work and its errors, the durable sequence number, \
+    immutable memtables";
 
 /// Metrics that a read-only open knows, because they describe the files.
 const KNOWN_METRICS: &[&str] = &[
@@ -108,11 +109,11 @@ mod tests {
 
     #[test]
     fn unknown_fields_are_null_and_listed() {
-        let mut stats = json!({"counters": {"gets": 0}, "disk_bytes": 7, "families": [{"name": "a", "sealed": 1}]});
+        let mut stats = json!({"counters": {"gets": 0}, "disk_bytes": 7, "families": [{"name": "a", "immutable_memtables": 1}]});
         null_unknown_fields(&mut stats);
         let expected = json!({
-            "counters": null, "disk_bytes": 7, "families": [{"name": "a", "sealed": null}],
-            "unknown": ["counters", "families[].sealed"],
+            "counters": null, "disk_bytes": 7, "families": [{"name": "a", "immutable_memtables": null}],
+            "unknown": ["counters", "families[].immutable_memtables"],
         });
         assert_eq!(stats, expected);
     }

@@ -1,5 +1,5 @@
-//! Comparators by their TidesDB names, and the user's mapping of custom comparators (`--order
-//! FAMILY=ORDER`). Performs no I/O.
+//! Comparators by their TidesDB names, and the user's mapping of custom comparators
+//! (`--comparator FAMILY=NAME`). Performs no I/O.
 
 use crate::failure::{Failure, Result};
 use perigee::KeyComparator;
@@ -33,7 +33,7 @@ pub fn comparator_name(comparator: KeyComparator) -> &'static str {
 pub struct ComparatorOverrides(BTreeMap<String, KeyComparator>);
 
 impl ComparatorOverrides {
-    /// Parses `FAMILY=ORDER` arguments.
+    /// Parses `FAMILY=NAME` arguments.
     pub fn parse(args: &[String]) -> Result<ComparatorOverrides> {
         let mut all = BTreeMap::new();
         for arg in args {
@@ -45,8 +45,8 @@ impl ComparatorOverrides {
             });
             let Some((family, comparator)) = parsed else {
                 let names: Vec<&str> = BUILT_IN_COMPARATORS.iter().map(|(n, _)| *n).collect();
-                return Err(Failure::usage(format!("--order {arg:?} is not FAMILY=ORDER"))
-                    .hint(format!("ORDER is one of {}", names.join(", "))));
+                return Err(Failure::usage(format!("--comparator {arg:?} is not FAMILY=NAME"))
+                    .hint(format!("NAME is one of {}", names.join(", "))));
             };
             all.insert(family, comparator);
         }
@@ -62,7 +62,7 @@ impl ComparatorOverrides {
         match self.0.keys().find(|name| !existing.contains(&name.as_str())) {
             None => Ok(()),
             Some(name) => Err(Failure::usage(format!(
-                "--order names the column family {name:?}, which does not exist"
+                "--comparator names the column family {name:?}, which does not exist"
             ))
             .hint(format!("the column families are {}", existing.join(", ")))),
         }

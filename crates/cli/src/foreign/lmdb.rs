@@ -179,7 +179,7 @@ impl LmdbSource {
             format!("{flags:#04x}"),
             format!("comparator {}", comparator.name()),
         )];
-        let options = FamilyOptions::new().order(comparator);
+        let options = FamilyOptions::new().comparator(comparator);
         self.families.push(SourceFamily {
             name,
             options,
@@ -209,7 +209,7 @@ fn comparator_of(
                 .into(),
         );
     }
-    let hint = format!("specify the comparator of the imported keys: --order {name}=memcmp");
+    let hint = format!("specify the comparator of the imported keys: --comparator {name}=memcmp");
     match (overrides.get(name), flags & INTEGER_KEY != 0, flags & REVERSE_KEY != 0) {
         (Some(comparator), ..) => Ok(comparator),
         (None, false, false) => Ok(KeyComparator::Bytes),

@@ -59,7 +59,7 @@ pub fn open(
     options.set_db_log_dir(scratch.dir());
     let all = families
         .iter()
-        .map(|f| ColumnFamilyDescriptor::new(&f.name, open_options(f.options.order)));
+        .map(|f| ColumnFamilyDescriptor::new(&f.name, open_options(f.options.comparator)));
     let db = DB::open_cf_descriptors_read_only(&options, dir, all, false).map_err(to_failure)?;
     let description = format!("RocksDB database {}", show_path(dir));
     for family in &mut families {
@@ -95,7 +95,7 @@ fn map_family(name: &str, stored: &StoredOptions) -> Result<SourceFamily> {
             .hint("only RocksDB's bytewise and reverse bytewise comparators can be imported"));
         }
     };
-    let mut options = FamilyOptions::new().order(comparator);
+    let mut options = FamilyOptions::new().comparator(comparator);
     let mut settings = vec![MappedSetting::mapped("comparator", stored_name, comparator.name())];
     if let Some(bytes) = stored.get("write_buffer_size").and_then(|s| s.parse::<u64>().ok()) {
         options = options.memtable_bytes(bytes.clamp(1 << 10, 2 << 30));
@@ -209,12 +209,12 @@ mod tests {
         assert_eq!(all.keys().collect::<Vec<_>>(), ["back", "default"]);
         let default = map_family("default", &all["default"]).unwrap();
         assert_eq!(
-            (default.options.order, default.options.memtable_bytes),
+            (default.options.comparator, default.options.memtable_bytes),
             (KeyComparator::Bytes, 4096)
         );
         let back = map_family("back", &all["back"]).unwrap();
         assert_eq!(
-            (back.options.order, back.options.compression),
+            (back.options.comparator, back.options.compression),
             (KeyComparator::Reverse, Compression::Snappy)
         );
         assert!(
@@ -222,7 +222,7 @@ mod tests {
                 .is_err()
         );
         assert_eq!(
-            map_family("old", &StoredOptions::new()).unwrap().options.order,
+            map_family("old", &StoredOptions::new()).unwrap().options.comparator,
             KeyComparator::Bytes
         );
     }

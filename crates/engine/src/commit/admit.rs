@@ -4,7 +4,8 @@ use crate::core::EngineCore;
 use crate::events::{self, EngineEvent};
 use crate::job_control::JobKind;
 use crate::write_pressure::{DELAY_CHUNK_BYTES, StallReason, WritePressure};
-use perigee_base::{ErrorKind, Result};
+use crate::write_throttle::ChunkDelay;
+use perigee_base::{Bytes, ErrorKind, Micros, Result};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A delayed writer checks at this interval whether the write pressure has ended.
@@ -25,7 +26,8 @@ fn retry_failed_jobs(core: &EngineCore) {
 /// # Errors
 /// `NoSpace`: nothing was written.
 pub fn check_free_space(core: &EngineCore, bytes: usize) -> Result<()> {
-    let admitted = core.disk_space.admit(&*core.dir, core.env.clock.monotonic_us(), bytes as u64);
+    let now = Micros(core.env.clock.monotonic_us());
+    let admitted = core.disk_space.admit(&*core.dir, now, Bytes(bytes as u64));
     admitted.inspect_err(|_| retry_failed_jobs(core))
 }
 
@@ -59,11 +61,11 @@ pub fn throttle_write(core: &EngineCore, bytes: usize) -> Result<()> {
         match core.write_pressure() {
             WritePressure::None => break,
             WritePressure::Delay(us_per_chunk, reason) => {
-                let now = core.env.clock.monotonic_us();
-                let us = sleep_while_throttled(
-                    core,
-                    core.write_throttle.charge(now, bytes as u64, DELAY_CHUNK_BYTES, us_per_chunk),
-                );
+                let now = Micros(core.env.clock.monotonic_us());
+                let per_chunk =
+                    ChunkDelay { chunk: Bytes(DELAY_CHUNK_BYTES), delay: Micros(us_per_chunk) };
+                let wait = core.write_throttle.charge(now, Bytes(bytes as u64), per_chunk);
+                let us = sleep_while_throttled(core, wait.0);
                 if us > 0 {
                     core.counters.delay_us.add(us);
                     core.write_stalls.record_delay(reason.name(), us);

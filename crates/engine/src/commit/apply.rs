@@ -3,7 +3,7 @@
 use super::request::{CommitRequest, FamilyBatch, TwoPhaseStep};
 use crate::commit_hooks::{HookEvent, PendingHook};
 use crate::core::EngineCore;
-use crate::shared_batches::batch_share;
+use crate::shared_batches::{OpBytes, batch_share};
 use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, ErrorKind, Result, SeqNo};
 use std::sync::Arc;
@@ -21,17 +21,18 @@ pub type PendingHooks = Vec<PendingHook>;
 pub fn apply_group(
     core: &EngineCore,
     group: &mut [CommitRequest],
-    first: u64,
+    first: SeqNo,
 ) -> Result<PendingHooks> {
     let mut base = first;
     let mut grown = 0;
     let mut hooks = Vec::new();
     for request in group.iter_mut().filter(|w| w.rejected.is_none()) {
-        request.last_seq = SeqNo(base + u64::from(request.record.lsn_count) - 1);
+        let next = base.plus(u64::from(request.record.lsn_count));
+        request.last_seq = next.prev();
         match request.step.take() {
             Some(TwoPhaseStep::Prepare(prepared)) => {
                 prepared.set_lsn(base);
-                base += u64::from(request.record.lsn_count);
+                base = next;
                 continue;
             }
             Some(TwoPhaseStep::Decide(prepared, _)) => core.prepared_txns.remove(&prepared),
@@ -41,11 +42,11 @@ pub fn apply_group(
             && !request.family_batches.iter().any(|p| p.family().hook().is_some())
         {
             grown += insert_small_batch(core, request, base)?;
-            base += u64::from(request.record.lsn_count);
+            base = next;
             continue;
         }
         let buffer = Arc::new(std::mem::take(&mut request.record.buf));
-        let last = request.last_seq.0;
+        let last = request.last_seq;
         // Nearly every batch writes to one column family.
         let shared = (request.family_batches.len() > 1)
             .then(|| core.shared_batches.add(buffer.capacity(), last));
@@ -58,7 +59,8 @@ pub fn apply_group(
             publish_early(core, last);
             let active = part.family().tree.active();
             let before = active.bytes();
-            let share = shared.as_ref().map(|of| batch_share(of, part.op_bytes(), all));
+            let share =
+                shared.as_ref().map(|of| batch_share(of, OpBytes { mine: part.op_bytes(), all }));
             active
                 .insert_shared(&buffer, base, &part.ops, share)
                 .map_err(|e| poison_unapplied(core, e))?;
@@ -73,7 +75,7 @@ pub fn apply_group(
                 hooks.push(PendingHook { thread_id, family, hook, event: Arc::new(event) });
             }
         }
-        base += u64::from(request.record.lsn_count);
+        base = next;
     }
     core.add_memtable_bytes(grown);
     Ok(hooks)
@@ -81,10 +83,10 @@ pub fn apply_group(
 
 /// Applies a small batch: each column family copies its part, and the buffer is not retained.
 /// Returns the memtable growth in bytes.
-fn insert_small_batch(core: &EngineCore, request: &CommitRequest, base: u64) -> Result<u64> {
+fn insert_small_batch(core: &EngineCore, request: &CommitRequest, base: SeqNo) -> Result<u64> {
     let mut grown = 0;
     for part in &request.family_batches {
-        publish_early(core, request.last_seq.0);
+        publish_early(core, request.last_seq);
         let active = part.family().tree.active();
         let before = active.bytes();
         active
@@ -96,7 +98,7 @@ fn insert_small_batch(core: &EngineCore, request: &CommitRequest, base: u64) -> 
 }
 
 /// Seeded bug: makes the batch visible before it is applied.
-fn publish_early(core: &EngineCore, last: u64) {
+fn publish_early(core: &EngineCore, last: SeqNo) {
     if bug::is_active(Bug::PublishEarly) {
         core.visible_seq.store(last, Release);
         core.env.clock.sleep_us(1);
@@ -111,7 +113,7 @@ fn poison_unapplied(core: &EngineCore, e: Error) -> Error {
 
 /// Makes everything up to `last` visible and then queues the hook calls, so that a hook that reads
 /// sees the commit.
-pub fn publish_group(core: &EngineCore, last: u64, hooks: PendingHooks) {
+pub fn publish_group(core: &EngineCore, last: SeqNo, hooks: PendingHooks) {
     core.visible_seq.store(last, Release);
     hooks.into_iter().for_each(|due| core.commit_hooks.enqueue(due));
 }

@@ -5,8 +5,8 @@ use super::segment;
 use crate::core::EngineCore;
 use crate::settings::DurabilityLevel;
 use crate::wal::Appender;
-use perigee_base::Result;
 use perigee_base::bug::{self, Bug};
+use perigee_base::{Result, SeqNo};
 use perigee_file::log::batch::EncodedRecord;
 use smallvec::SmallVec;
 use std::sync::atomic::Ordering::SeqCst;
@@ -16,7 +16,7 @@ pub fn append_group(
     core: &EngineCore,
     appender: &mut Appender,
     group: &mut [CommitRequest],
-) -> Result<u64> {
+) -> Result<SeqNo> {
     let (mut full, mut interval) = (false, None);
     let mut records: SmallVec<[&mut EncodedRecord; 1]> = SmallVec::new();
     for request in group.iter_mut().filter(|w| w.rejected.is_none()) {

@@ -55,7 +55,7 @@ impl CommitPipeline {
 
 /// Makes everything up to `seq` visible and queues the hook calls. Called in the commit section.
 pub fn publish_up_to(core: &EngineCore, seq: SeqNo, hooks: apply::PendingHooks) {
-    apply::publish_group(core, seq.0, hooks);
+    apply::publish_group(core, seq, hooks);
 }
 
 /// Commits a batch and runs pending commit hooks. Returns the sequence number of its last
@@ -142,7 +142,7 @@ fn commit_group(
     rotate::seal_full_memtables(core, appender, group)?;
     let first = log::append_group(core, appender, group)?;
     let hooks = apply::apply_group(core, group, first)?;
-    apply::publish_group(core, appender.next_lsn - 1, hooks);
+    apply::publish_group(core, appender.next_lsn.prev(), hooks);
     Ok(())
 }
 

@@ -12,15 +12,15 @@ use crate::settings::DurabilityLevel;
 use crate::shared_batches;
 use crate::txn::validate::{self, AdmittedWrites, CommitConditions};
 use perigee_base::bug::{self, Bug};
-use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo};
+use perigee_base::{Error, ErrorKind, FamilyId, OpIndex, Result, SeqNo};
 use perigee_file::log::batch::EncodedRecord;
 use perigee_file::log::{Batch, BatchOp, BatchOps};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Operations of a batch, each with its index in the batch as a sequence number.
-pub type IndexedOps = SmallVec<[(BatchOp, SeqNo); 1]>;
+/// Operations of a batch, each with its index in the batch.
+pub type IndexedOps = SmallVec<[(BatchOp, OpIndex); 1]>;
 
 /// The operations of a batch on one column family.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl CommitRequest {
                     parts.len() - 1
                 }
             };
-            parts[index].ops.push((op, SeqNo(i as u64)));
+            parts[index].ops.push((op, OpIndex(i as u64)));
         }
         let (conditions, step, rejected) = (None, None, None);
         let (last, thread_id) = (SeqNo::ZERO, commit_hooks::this_thread_id());
@@ -224,7 +224,7 @@ fn check_request_conflicts(
         }
         return Ok(());
     }
-    if core.prepared_txns.has_any() && !bug::is_active(Bug::WriterPassesPrepared) {
+    if core.prepared_txns.has_any() && !bug::is_active(Bug::WriterIgnoresPrepared) {
         validate::check_prepared_writes(core, request)?;
     }
     let conditions = request.conditions.take();

@@ -5,8 +5,8 @@ use super::segment;
 use crate::core::EngineCore;
 use crate::family::FamilyState;
 use crate::memory_budget::{self, ActiveMemtable};
-use crate::wal::Appender;
-use perigee_base::Result;
+use crate::wal::{Appender, LogLimit};
+use perigee_base::{Bytes, Result, SeqNo};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -25,7 +25,7 @@ pub fn seal_full_memtables(
     let mut full: Vec<Arc<FamilyState>> =
         writing.filter(|f| f.is_memtable_full()).cloned().collect();
     let limit = core.log_bytes_max.load(Relaxed);
-    if appender.retention_check.is_due(appender.logged_bytes, limit) {
+    if appender.retention_check.is_due(Bytes(appender.logged_bytes), LogLimit(limit)) {
         full.extend(check_log_length(core, appender, limit));
     }
     full.extend(families_over_budget(core));
@@ -45,13 +45,12 @@ pub fn families_over_budget(core: &EngineCore) -> Vec<Arc<FamilyState>> {
     let active = |f: &Arc<FamilyState>| {
         let m = f.tree.active();
         let bytes = if m.is_empty() { 0 } else { m.bytes() };
-        ActiveMemtable { first_seq: m.first_seq().0, bytes, shared_bytes: m.shared_batch_bytes() }
+        ActiveMemtable { first_seq: m.first_seq(), bytes, shared_bytes: m.shared_batch_bytes() }
     };
     let sizes: Vec<_> = all.iter().map(active).collect();
-    let shared = core.memory_budget.usage(0, (0, 0), 0).shared;
     let seal = memory_budget::pick_memtables_to_seal(
         &sizes,
-        (core.memory_budget.memtable_bytes().1, shared),
+        core.memory_budget.memtable_usage(),
         excess,
         |bytes| core.shared_batches.oldest_seq_covering(bytes),
     );
@@ -69,7 +68,8 @@ fn check_log_length(
     limit: u64,
 ) -> Vec<Arc<FamilyState>> {
     let (missing, families) = families_pinning_log(core, appender, limit);
-    appender.retention_check.schedule_next(appender.logged_bytes, limit, missing);
+    let logged = Bytes(appender.logged_bytes);
+    appender.retention_check.schedule_next(logged, LogLimit(limit), Bytes(missing));
     families
 }
 
@@ -87,8 +87,8 @@ fn families_pinning_log(
     if total < limit {
         return (limit - total, Vec::new());
     }
-    let first = |f: &Arc<FamilyState>| f.tree.view().active.first_seq().0;
-    let all: Vec<_> = core.families.all().into_iter().filter(|f| first(f) != 0).collect();
+    let first = |f: &Arc<FamilyState>| f.tree.view().active.first_seq();
+    let all: Vec<_> = core.families.all().into_iter().filter(|f| first(f) != SeqNo::ZERO).collect();
     let Some(oldest) = all.iter().map(first).min() else {
         return (request_segment_drop(core, appender, limit), Vec::new());
     };
@@ -105,7 +105,7 @@ fn families_pinning_log(
 /// it (the log holds rolled-back transactions or dropped column families). Includes the newest
 /// segment if it is large. Returns the bytes to be logged before the next request is worthwhile.
 fn request_segment_drop(core: &EngineCore, appender: &mut Appender, limit: u64) -> u64 {
-    let enough = limit.max(core.prepared_txns.log_bytes(0).saturating_mul(RELOG_RATIO));
+    let enough = limit.max(core.prepared_txns.log_bytes(SeqNo::ZERO).saturating_mul(RELOG_RATIO));
     let total = appender.total_bytes();
     if total < enough {
         return enough - total;

@@ -11,7 +11,7 @@ use crate::manifest::ManifestEdit;
 use crate::wal::Appender;
 use perigee_base::bug::{self, Bug};
 use perigee_base::file_header::{FileHeader, FileKind};
-use perigee_base::{ErrorKind, FileId, Result};
+use perigee_base::{ErrorKind, FileId, Result, SeqNo};
 use perigee_file::filename;
 use perigee_file::log::LogWriter;
 
@@ -46,7 +46,12 @@ pub fn make_spare_segment(core: &EngineCore) -> Result<()> {
         return Ok(());
     }
     let free = core.dir.free_space().unwrap_or(0).saturating_sub(2 * core.settings.min_free_space);
-    match create_segment(core, 0, &[], if free / FREE_SPACE_RATIO >= bytes { bytes } else { 0 }) {
+    match create_segment(
+        core,
+        SeqNo::ZERO,
+        &[],
+        if free / FREE_SPACE_RATIO >= bytes { bytes } else { 0 },
+    ) {
         Ok(writer) => {
             *spare = Some(writer);
             Ok(())
@@ -87,8 +92,8 @@ pub fn release_preallocated(core: &EngineCore) -> bool {
 /// manifest edit also records the first LSNs of the `known` segments where the manifest lacks them.
 fn create_segment(
     core: &EngineCore,
-    first: u64,
-    known: &[(FileId, u64)],
+    first: SeqNo,
+    known: &[(FileId, SeqNo)],
     bytes: u64,
 ) -> Result<LogWriter> {
     let id = allocate_file_id(&core.next_file_id);
@@ -96,7 +101,7 @@ fn create_segment(
         kind: FileKind::Wal,
         database: core.database_id,
         file: id,
-        a: first,
+        a: first.0,
         b: core.boot_id,
     };
     let created = create_segment_file(core, id, &header, bytes).and_then(|writer| {

@@ -22,7 +22,7 @@ pub fn reserve_sequence_numbers(
         batch.delete(FamilyId::NONE, b"")?;
     }
     let edits = core.manifest.last_edit();
-    let number = core.wal.append(appender, edits, &mut [&mut batch.finish()], &core.health)?;
+    let first = core.wal.append(appender, edits, &mut [&mut batch.finish()], &core.health)?;
     core.wal.sync(&core.health)?;
-    Ok(SeqNo(number))
+    Ok(first)
 }

@@ -38,8 +38,7 @@ pub fn prepare_txn(
     handover: PrepareRequest,
 ) -> Result<()> {
     let PrepareRequest { batch, conditions, locks: (owner, mut txn_locks) } = handover;
-    let built =
-        build_prepared(core, gid, level, &batch, conditions.as_deref(), (owner, &txn_locks));
+    let built = build_prepared(core, gid, level, &batch, conditions.as_deref(), owner, &txn_locks);
     let (prepared, request) =
         built.inspect_err(|_| core.locks.release(owner, &mut txn_locks, 0))?;
     prepared.set_locks(txn_locks);
@@ -64,11 +63,12 @@ fn build_prepared(
     level: IsolationLevel,
     batch: &Batch,
     conditions: Option<&CommitConditions>,
-    (owner, txn_locks): (LockOwner, &TxnLocks),
+    owner: LockOwner,
+    txn_locks: &TxnLocks,
 ) -> Result<(Arc<PreparedTxn>, CommitRequest)> {
     check_gid(gid)?;
     core.health.check_writable()?;
-    let record = encode_prepare_record(core, gid, level, batch, conditions, (owner, txn_locks))?;
+    let record = encode_prepare_record(core, gid, level, batch, conditions, owner, txn_locks)?;
     let payload = Arc::new(record.buf[record.payload_range()].to_vec());
     let at = PrepareRecord::decode(&payload)?.ops_range;
     let comparator_of = |id: FamilyId| core.families.by_id(id).map(|f| f.tree.comparator());
@@ -160,7 +160,8 @@ fn encode_prepare_record(
     level: IsolationLevel,
     batch: &Batch,
     conditions: Option<&CommitConditions>,
-    (owner, txn_locks): (LockOwner, &TxnLocks),
+    owner: LockOwner,
+    txn_locks: &TxnLocks,
 ) -> Result<EncodedRecord> {
     let at_ms = core.env.clock.wall_ms();
     let head = PrepareHeader {
@@ -202,12 +203,12 @@ pub fn relog_prepared(
     let lsn =
         core.wal.append(appender, core.manifest.last_edit(), &mut [&mut copy], &core.health)?;
     prepared.set_lsn(lsn);
-    publish_up_to(core, SeqNo(lsn), Vec::new());
+    publish_up_to(core, lsn, Vec::new());
     Ok(())
 }
 
 /// Registers the prepared transactions that recovery found, given as LSN and payload.
-pub fn restore_prepared(core: &EngineCore, found: Vec<(u64, Arc<Vec<u8>>)>) -> Result<()> {
+pub fn restore_prepared(core: &EngineCore, found: Vec<(SeqNo, Arc<Vec<u8>>)>) -> Result<()> {
     let comparator_of = |id: FamilyId| -> Option<KeyComparator> {
         core.families.by_id(id).map(|f| f.tree.comparator())
     };

@@ -16,7 +16,7 @@ use perigee_base::bug::{self, Bug};
 use perigee_base::file_header::HEADER_BYTES;
 use perigee_base::io_stats::IoActivity;
 use perigee_base::latency::Operation;
-use perigee_base::{Error, ErrorKind, FileId, Result, SeqNo};
+use perigee_base::{Bytes, Error, ErrorKind, FileId, Result, SeqNo};
 use perigee_env::sim::yield_point;
 use perigee_tree::compact::pick::manual::{self, CompactionRange};
 use perigee_tree::compact::pick::range_deleted;
@@ -170,7 +170,7 @@ fn describe_job(core: &EngineCore, due: &[DueCompaction], threads: usize) -> Run
         memory_budget::job_input_bytes(
             source_count(&d.plan),
             d.family.settings().block_bytes,
-            bytes,
+            Bytes(bytes),
         )
     };
     RunningJob {
@@ -339,7 +339,7 @@ fn record_stats(core: &EngineCore, m: &CompactionTask, built: &BuiltTables) {
     core.counters.io.record_writes(
         IoActivity::Compaction,
         output.write_calls,
-        output_bytes(output),
+        Bytes(output_bytes(output)),
     );
     report_compaction(core, m, built);
     core.counters.dropped_shadowed.add(output.counts.shadowed);
@@ -367,7 +367,7 @@ fn report_compaction(
     let read: u64 = m.due.input_summaries().map(|s| s.bytes).sum();
     core.report_event(&EngineEvent::Compacted {
         family: &m.name,
-        reason: if plan.trivial_move { "moved" } else { plan.reason.name() },
+        reason: if plan.trivial_move { "trivial move" } else { plan.reason.name() },
         from: &input_levels(std::iter::once(plan)),
         to: plan.target_level.0,
         files: (plan.inputs.len(), files),

@@ -10,7 +10,7 @@ use crate::core::EngineCore;
 use crate::events::{self, EngineEvent};
 use crate::family::FamilyState;
 use crate::job_control::{JobKind, RunningJob};
-use crate::manifest::ManifestEdit;
+use crate::manifest::{ManifestEdit, NextIdsEdit};
 use crate::memory_budget;
 use crate::snapshot::LiveSnapshots;
 use crate::wal::Appender;
@@ -19,7 +19,7 @@ use perigee_base::file_header::FileKind;
 use perigee_base::io_stats::IoActivity;
 use perigee_base::key_boundary::KeyBoundaryRef;
 use perigee_base::latency::Operation;
-use perigee_base::{Error, ErrorKind, FamilyId, Result, RunId, SeqNo};
+use perigee_base::{Bytes, Error, ErrorKind, FamilyId, Result, RunId, SeqNo, Tombstones};
 use perigee_file::filename;
 use perigee_tree::compact::TreeShape;
 use perigee_tree::compact::pick::skipped_tombstones::is_rewrite_worthwhile;
@@ -121,7 +121,7 @@ fn seal_tombstone_heavy(core: &EngineCore) {
     let stripes = snapshot_stripes(core.live_snapshots(None));
     let due = |f: &Arc<FamilyState>| {
         let m = f.tree.active();
-        is_rewrite_worthwhile(m.skipped_tombstones(), m.entries())
+        is_rewrite_worthwhile(Tombstones(m.skipped_tombstones()), m.entries())
             && stripes.is_in_oldest_stripe(m.last_seq())
     };
     let families: Vec<Arc<FamilyState>> = core.families.all().into_iter().filter(due).collect();
@@ -148,7 +148,7 @@ fn describe_job(core: &EngineCore, group: &[FlushTask]) -> RunningJob {
             first
         },
         families: group.iter().map(|m| m.family.id).collect(),
-        reason: "sealed memtable",
+        reason: "immutable memtable",
         input_levels: Vec::new(),
         output_level: 0,
         input_tables: 0,
@@ -224,10 +224,10 @@ fn build_task(
     let run = RunId(core.next_run_id.fetch_add(1, SeqCst));
     // Cutting at the table boundaries of the last level lets later compactions merge table by
     // table. Half of the memtable size, because tables are compressed.
-    let everywhere = (KeyBoundaryRef::First, KeyBoundaryRef::Last);
+    let everywhere = KeyBoundaryRef::First..KeyBoundaryRef::Last;
     let setting = rewrite_setting(core, &m.family, &view.version, pace, m.memtable.last_seq());
     let shape = TreeShape::from_version(&view.version);
-    let cuts = boundaries(&shape, everywhere, m.memtable.bytes() / 2, setting.target_bytes);
+    let cuts = boundaries(&shape, everywhere, Bytes(m.memtable.bytes() / 2), setting.target_bytes);
     let setting = RewriteContext { cuts, deferred_sync: Some(deferred), ..setting };
     let (edit, output) = flush(&m.memtable, run, setting, &mut m.created)?;
     Ok(BuiltTables {
@@ -298,7 +298,8 @@ fn record_stats(core: &EngineCore, m: &FlushTask, built: &BuiltTables) {
         bytes: output_bytes(output),
         us,
     });
-    core.counters.io.record_writes(IoActivity::Flush, output.write_calls, output_bytes(output));
+    let bytes = Bytes(output_bytes(output));
+    core.counters.io.record_writes(IoActivity::Flush, output.write_calls, bytes);
     core.counters.dropped_shadowed.add(output.counts.shadowed);
     core.counters.dropped_covered.add(output.counts.covered);
     core.counters.dropped_cancelled.add(output.counts.cancelled);
@@ -399,7 +400,10 @@ pub fn install_versions(
             }
             let mut prepared = Vec::with_capacity(changes.len());
             let mut combined = ManifestEdit {
-                next_ids: Some((0, 0, core.next_run_id.load(SeqCst))),
+                next_ids: Some(NextIdsEdit {
+                    run: Some(RunId(core.next_run_id.load(SeqCst))),
+                    ..NextIdsEdit::default()
+                }),
                 logs_added: catalog.missing_log_starts(&logs.segment_starts),
                 oldest_readable: Some(core.snapshots.oldest_readable())
                     .filter(|oldest| *oldest > catalog.oldest_readable),

@@ -9,9 +9,9 @@ use crate::core::EngineCore;
 use crate::manifest::ManifestEdit;
 use crate::wal;
 use crate::wal::{Appender, LogSpan, split_retained};
-use perigee_base::FileId;
 use perigee_base::bug::{self, Bug};
 use perigee_base::file_header::FileKind;
+use perigee_base::{FileId, SeqNo};
 use perigee_file::filename;
 use perigee_tree::Memtable;
 use std::collections::HashSet;
@@ -28,7 +28,7 @@ pub struct ObsoleteLogs {
     /// Segments to delete now, including formerly retained ones.
     pub deleted: Vec<LogSpan>,
     /// The first LSNs of the segments that stay.
-    pub segment_starts: Vec<(FileId, u64)>,
+    pub segment_starts: Vec<(FileId, SeqNo)>,
     /// Records were re-logged and are not synced yet.
     pub needs_sync: bool,
 }
@@ -44,19 +44,19 @@ pub fn find_obsolete_logs(
         return ObsoleteLogs::default();
     }
     let mut oldest_needed = appender.next_lsn;
-    if !bug::is_active(Bug::ReplayForgetsLog) {
+    if !bug::is_active(Bug::ReplayRemovesLogEarly) {
         oldest_needed = oldest_needed.min(core.replay_position.load(SeqCst));
     }
     for f in core.families.all() {
         for m in f.tree.view().memtables() {
             if !m.is_empty() && !flushing.contains(&Arc::as_ptr(m)) {
-                oldest_needed = oldest_needed.min(m.first_seq().0);
+                oldest_needed = oldest_needed.min(m.first_seq());
             }
         }
     }
     let (oldest_needed, relogged) = relog_pinned_txns(core, appender, oldest_needed);
     let removable = appender.segments_below(oldest_needed);
-    let stays = |(id, _): &(FileId, u64)| !removable.iter().any(|s| s.id == *id);
+    let stays = |(id, _): &(FileId, SeqNo)| !removable.iter().any(|s| s.id == *id);
     let known = appender.segment_first_lsns().into_iter().filter(stays).collect();
     ObsoleteLogs {
         obsolete: removable,
@@ -74,8 +74,8 @@ pub fn find_obsolete_logs(
 fn relog_pinned_txns(
     core: &EngineCore,
     appender: &mut Appender,
-    mut oldest_needed: u64,
-) -> (u64, bool) {
+    mut oldest_needed: SeqNo,
+) -> (SeqNo, bool) {
     let mut relogged = false;
     if !core.prepared_txns.has_any() || bug::is_active(Bug::PrepareLostWithSegment) {
         return (oldest_needed, relogged);

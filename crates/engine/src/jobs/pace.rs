@@ -5,7 +5,7 @@
 use crate::core::EngineCore;
 use crate::job_control::{JobKind, JobRegistration};
 use crate::rate_limiter::RateLimitClass;
-use perigee_base::{Error, ErrorKind, Result};
+use perigee_base::{Bytes, Error, ErrorKind, Micros, Result};
 use perigee_tree::rewrite::{RewritePacer, RewriteProgress};
 use std::sync::atomic::{
     AtomicU64,
@@ -92,7 +92,11 @@ impl RewritePacer for JobPace<'_> {
     }
     fn record_final(&self, progress: RewriteProgress) {
         let (class, bytes) = self.report_progress(progress);
-        let _owed = self.core.rate_limiter.charge(self.core.env.clock.monotonic_us(), bytes, class);
+        let _owed = self.core.rate_limiter.charge(
+            Micros(self.core.env.clock.monotonic_us()),
+            Bytes(bytes),
+            class,
+        );
     }
 }
 
@@ -106,7 +110,7 @@ pub fn wait_for_rate(
 ) -> Result<()> {
     let clock = &core.env.clock;
     let now = clock.monotonic_us();
-    let debt = core.rate_limiter.charge(now, bytes, class);
+    let debt = core.rate_limiter.charge(Micros(now), Bytes(bytes), class);
     if debt.wait_us == 0 {
         return Ok(());
     }

@@ -13,10 +13,10 @@ use crate::core::EngineCore;
 use crate::events::EngineEvent;
 use crate::job_control::JobKind;
 use crate::rate_limiter::{RateLimitClass, RateLimitDebt};
-use crate::scrub::{QUANTUM_BYTES, ScrubPass, pause_us};
+use crate::scrub::{QUANTUM_BYTES, ScrubPass, ScrubPosition, pause_us};
 use crate::wal::LogSpan;
 use perigee_base::file_header::FileKind;
-use perigee_base::{Error, ErrorKind, FileId, Result};
+use perigee_base::{Bytes, Error, ErrorKind, FileId, Micros, Result};
 use perigee_file::filename;
 use perigee_file::log::{LogReader, NextLogRecord};
 use perigee_tree::{Table, Vlog};
@@ -80,7 +80,7 @@ fn verify_segment(
         FileKind::Wal,
         Some(span.id),
         database,
-        Some(span.bytes),
+        Some(Bytes(span.bytes)),
     );
     let mut log = match opened {
         Err(e) if e.kind() == ErrorKind::NotFound => {
@@ -112,7 +112,13 @@ pub fn scrub_next_file(core: &Arc<EngineCore>) -> Result<bool> {
     let (step, left) = quantum_and_remaining(core, &pass);
     // If no file is left, the rest of the interval is waited for.
     let (total, done) = if left == 0 { (1, 1) } else { (pass.bytes + left, pass.bytes + step) };
-    let pause = pause_us(total, done, elapsed, idle, core.settings.scrub_interval_us);
+    let pause = pause_us(ScrubPosition {
+        total_bytes: total,
+        done_bytes: done,
+        elapsed_us: elapsed,
+        rested_us: idle,
+        interval_us: core.settings.scrub_interval_us,
+    });
     wait_for_quantum(core, now.saturating_add(pause), None, None)?;
     // Listed only after the wait: until a file is read, it may be replaced and removed.
     let mut files = remaining_files(core, &pass);
@@ -127,15 +133,15 @@ pub fn scrub_next_file(core: &Arc<EngineCore>) -> Result<bool> {
     drop(file);
     let now = core.env.clock.monotonic_us();
     core.scrub.set_pass(Some(pass), now);
-    let debt = core.rate_limiter.charge(now, uncharged, RateLimitClass::Compaction);
+    let debt = core.rate_limiter.charge(Micros(now), Bytes(uncharged), RateLimitClass::Compaction);
     wait_for_quantum(core, now, Some((now, debt)), None)?;
     Ok(true)
 }
 
 fn begin_pass(core: &EngineCore) -> ScrubPass {
     let pass = ScrubPass::new(
-        core.env.clock.monotonic_us(),
-        core.next_file_id.load(SeqCst),
+        Micros(core.env.clock.monotonic_us()),
+        FileId(core.next_file_id.load(SeqCst)),
         core.env.rand.next_u64(),
     );
     let live_files: BTreeSet<FileId> =
@@ -209,8 +215,15 @@ fn read_file(
         let now = core.env.clock.monotonic_us();
         let next = (done + QUANTUM_BYTES).min(file.bytes());
         let elapsed = now.saturating_sub(pass.started_us);
-        let pause = pause_us(total, before + next, elapsed, 0, interval);
-        let debt = core.rate_limiter.charge(now, done - paid, RateLimitClass::Compaction);
+        let pause = pause_us(ScrubPosition {
+            total_bytes: total,
+            done_bytes: before + next,
+            elapsed_us: elapsed,
+            rested_us: 0,
+            interval_us: interval,
+        });
+        let debt =
+            core.rate_limiter.charge(Micros(now), Bytes(done - paid), RateLimitClass::Compaction);
         paid = done;
         wait_for_quantum(core, now.saturating_add(pause), Some((now, debt)), Some(file))
     });

@@ -23,7 +23,7 @@ pub fn write_watermark_if_due(core: &EngineCore) -> Result<()> {
     let known = core.manifest.with_catalog(|catalog| catalog.durable_seq >= durable);
     if known
         || core.health.check_writable().is_err()
-        || bug::is_active(Bug::ZerosBelowWatermarkPass)
+        || bug::is_active(Bug::ZerosBelowWatermarkAccepted)
     {
         return Ok(());
     }

@@ -6,6 +6,7 @@ use crate::commit::segment;
 use crate::core::EngineCore;
 use crate::events::EngineEvent;
 use crate::health::BackgroundTask;
+use crate::signal::SignalGeneration;
 use perigee_base::{Error, ErrorKind, Result};
 use perigee_env::spawn::Join;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -168,7 +169,7 @@ fn sleep_backoff(core: &EngineCore, us: u64) {
 
 /// Waits for a notification; the sync thread also for the next sync or watermark, the compaction
 /// thread also for the next expiry.
-fn wait_for_work(core: &EngineCore, slot: BackgroundTask, generation: u64) {
+fn wait_for_work(core: &EngineCore, slot: BackgroundTask, generation: SignalGeneration) {
     if slot == BackgroundTask::Compact
         && let Some(us) = due_compactions::next_expiry_us(core)
     {

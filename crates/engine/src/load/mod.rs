@@ -19,7 +19,7 @@ pub use publish::LoadedTables;
 use crate::core::EngineCore;
 use crate::jobs::pace::wait_for_rate;
 use crate::rate_limiter::RateLimitClass;
-use perigee_base::{Error, ErrorKind, Result};
+use perigee_base::{Bytes, Error, ErrorKind, Micros, Result};
 use perigee_tree::rewrite::{RewritePacer, RewriteProgress};
 use std::cell::Cell;
 use std::sync::atomic::Ordering::SeqCst;
@@ -84,7 +84,8 @@ impl<'a> LoadPace<'a> {
     /// Fails before the load would use the reserved disk space, which is for deletes and
     /// compactions.
     pub fn check_free_space(&self, bytes: u64) -> Result<()> {
-        self.core.disk_space.admit(&*self.core.dir, self.core.env.clock.monotonic_us(), bytes)
+        let now = Micros(self.core.env.clock.monotonic_us());
+        self.core.disk_space.admit(&*self.core.dir, now, Bytes(bytes))
     }
 }
 
@@ -106,8 +107,8 @@ impl RewritePacer for LoadPace<'_> {
         self.set_held_bytes(progress.memory_bytes);
         let bytes = progress.read_bytes + progress.written_bytes;
         let _debt = self.core.rate_limiter.charge(
-            self.core.env.clock.monotonic_us(),
-            bytes,
+            Micros(self.core.env.clock.monotonic_us()),
+            Bytes(bytes),
             RateLimitClass::Compaction,
         );
     }

@@ -35,7 +35,7 @@ use crate::core::EngineCore;
 use crate::family::FamilyState;
 use crate::job_control::{JobKind, RunningJob};
 use crate::jobs::flush;
-use crate::manifest::{FamilyEvent, FamilyEventKind, ManifestEdit};
+use crate::manifest::{FamilyEvent, FamilyEventKind, ManifestEdit, NextIdsEdit};
 use crate::read_write_sets::KeyOrRangeRef;
 use crate::txn::validate::{self, CommitConditions, SpilledFamilyRuns};
 use crate::wal::Appender;
@@ -267,16 +267,16 @@ fn install_tables(core: &EngineCore, parts: &[LoadedTables], seq: SeqNo) -> Resu
         |_| {
             let mut prepared = Vec::new();
             let mut edit = ManifestEdit {
-                next_ids: Some((0, 0, core.next_run_id.load(SeqCst))),
+                next_ids: Some(NextIdsEdit {
+                    run: Some(RunId(core.next_run_id.load(SeqCst))),
+                    ..NextIdsEdit::default()
+                }),
                 durable_seq: Some(core.wal.durable()),
                 ..ManifestEdit::default()
             };
             for (n, p) in parts.iter().enumerate() {
-                let at = if bug::is_active(Bug::LoadEventsShareNumber) {
-                    seq
-                } else {
-                    event_seq(seq, n)
-                };
+                let at =
+                    if bug::is_active(Bug::LoadEventsShareSeqNo) { seq } else { event_seq(seq, n) };
                 edit.events.push(FamilyEvent {
                     seq: at,
                     family: p.family.id,
@@ -326,8 +326,8 @@ fn version_edit(part: &LoadedTables, seq: SeqNo, run: RunId) -> VersionEdit {
     let shape = TreeShape::from_version(&part.family.tree.view().version);
     let added = |t: &TableMeta| {
         let order = part.family.tree.comparator();
-        let level = target_level(&shape, (t.summary.begin(order), t.summary.end(order)));
-        let stamp = (!bug::is_active(Bug::LoadWithoutNumber)).then_some(seq);
+        let level = target_level(&shape, t.summary.begin(order)..t.summary.end(order));
+        let stamp = (!bug::is_active(Bug::LoadWithoutSeqNo)).then_some(seq);
         let run = if level == LevelNo(0) { run } else { RunId(0) };
         AddedTable { level, run, meta: TableMeta { global_seq: stamp, ..t.clone() } }
     };

@@ -6,7 +6,8 @@ use perigee_env::fs::memory::SimDisk;
 use perigee_env::sim::SimWorld;
 use std::sync::Arc;
 
-const FAMILY: (FamilyId, &str, KeyComparator) = (FamilyId(1), "f", KeyComparator::Bytes);
+const FAMILY: LockScope<'_> =
+    LockScope { family: FamilyId(1), name: "f", comparator: KeyComparator::Bytes };
 
 fn key(name: &str) -> KeyOrRange {
     KeyOrRange::Key(name.as_bytes().to_vec())
@@ -28,7 +29,7 @@ fn try_lock(
     mode: LockMode,
 ) -> bool {
     let clock = perigee_env::clock::RealClock::default();
-    locks.lock(&clock, FAMILY, (owner, mine), target, mode, 0).is_ok()
+    locks.lock(&clock, FAMILY, owner, mine, target, mode, 0).is_ok()
 }
 
 #[test]
@@ -117,7 +118,7 @@ fn run_storm_client(
         let wanted: Vec<u64> = (0..3).map(|_| random(6)).collect();
         let all = wanted.iter().all(|k| {
             let target = KeyOrRange::Key(vec![*k as u8]);
-            let result = locks.lock(clock, FAMILY, (owner, &mut mine), target, Exclusive, 50_000);
+            let result = locks.lock(clock, FAMILY, owner, &mut mine, target, Exclusive, 50_000);
             let is_expected = |e: &Error| matches!(e.kind(), ErrorKind::Conflict | ErrorKind::Busy);
             assert!(result.as_ref().err().is_none_or(is_expected), "unexpected error");
             if result.is_ok() && !acquired.contains(k) {
@@ -240,7 +241,7 @@ fn run_waiting_client(
                 (modes[random(5) as usize], [LONG_WAIT_US, LONG_WAIT_US, 5][random(3) as usize]);
             let target =
                 if random(5) == 0 { range("a", "c") } else { key(["a", "b"][random(2) as usize]) };
-            let result = locks.lock(clock, FAMILY, (owner, &mut mine), target, mode, timeout_us);
+            let result = locks.lock(clock, FAMILY, owner, &mut mine, target, mode, timeout_us);
             match result.map_err(|e| e.kind()) {
                 Ok(()) => {}
                 Err(ErrorKind::Busy) => {

@@ -1,9 +1,9 @@
 //! The catalog: the state that results from all manifest edits. Pure.
 
-use super::edit::{CleanClose, FamilyEvent, ManifestEdit};
+use super::edit::{CleanClose, FamilyEvent, ManifestEdit, NextIds};
 use crate::settings::FamilySettings;
 use crate::wal::LogSpan;
-use perigee_base::{Error, FamilyId, FileId, Result, SeqNo, limits};
+use perigee_base::{Error, FamilyId, FileId, Result, RunId, SeqNo, limits};
 use perigee_tree::version::AddedTable;
 use perigee_tree::{VersionEdit, VlogMeta};
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,13 +34,13 @@ pub struct CatalogFamily {
 /// The state described by the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Catalog {
-    /// Next file ID, column-family ID, run ID.
-    pub next_ids: (u64, u32, u64),
+    /// The identifiers that are allocated next.
+    pub next_ids: NextIds,
     /// Column families by ID.
     pub families: BTreeMap<FamilyId, CatalogFamily>,
     /// Log segments, oldest first, each with its first LSN (0: not known yet, it follows the
     /// previous segment; never for the first).
-    pub logs: Vec<(FileId, u64)>,
+    pub logs: Vec<(FileId, SeqNo)>,
     /// Complete segments retained for readers, oldest first, without gaps.
     pub retained: Vec<LogSpan>,
     /// Column-family events, as far back as the log is available.
@@ -52,7 +52,7 @@ pub struct Catalog {
     /// Named snapshots.
     pub snapshots: BTreeMap<String, SeqNo>,
     /// The log is durable up to this LSN.
-    pub durable_seq: u64,
+    pub durable_seq: SeqNo,
     /// Entries may have expired up to this time, in milliseconds since the Unix epoch (0: no entry
     /// ever expired).
     pub expiry_clock_ms: u64,
@@ -74,10 +74,7 @@ impl Catalog {
     /// Applies an edit that has passed [`Catalog::check`].
     pub fn apply_checked(&mut self, e: &ManifestEdit) {
         self.clean_close = e.clean_close;
-        if let Some((file, family, run)) = e.next_ids {
-            self.next_ids =
-                (self.next_ids.0.max(file), self.next_ids.1.max(family), self.next_ids.2.max(run));
-        }
+        self.next_ids.raise(e.next_ids.unwrap_or_default());
         for (id, name, settings) in &e.families {
             match self.families.get_mut(id) {
                 Some(f) => (f.name, f.settings) = (name.clone(), settings.clone()),
@@ -101,7 +98,7 @@ impl Catalog {
         }
         self.logs = self.logs_after(e);
         self.apply_history(e);
-        self.durable_seq = self.durable_seq.max(e.durable_seq.unwrap_or(0));
+        self.durable_seq = self.durable_seq.max(e.durable_seq.unwrap_or_default());
         self.expiry_clock_ms = self.expiry_clock_ms.max(e.expiry_clock_ms.unwrap_or(0));
     }
 
@@ -125,8 +122,8 @@ impl Catalog {
     /// change.
     pub fn oldest_position(&self) -> SeqNo {
         let first = self.logs.first().map(|(_, first)| *first);
-        let logged = self.retained.first().map(|s| s.first_lsn).or(first).unwrap_or(0);
-        SeqNo(logged).prev().max(self.events_discarded)
+        let logged = self.retained.first().map(|s| s.first_lsn).or(first).unwrap_or_default();
+        logged.prev().max(self.events_discarded)
     }
     /// Discards events that are older than the log, and the oldest ones if there are too many.
     pub fn discard_old_events(&mut self) {
@@ -139,16 +136,16 @@ impl Catalog {
     }
 
     /// Returns those of the `known` segments whose first LSN is missing here.
-    pub fn missing_log_starts(&self, known: &[(FileId, u64)]) -> Vec<(FileId, u64)> {
-        known.iter().filter(|(id, _)| self.logs.contains(&(*id, 0))).copied().collect()
+    pub fn missing_log_starts(&self, known: &[(FileId, SeqNo)]) -> Vec<(FileId, SeqNo)> {
+        known.iter().filter(|(id, _)| self.logs.contains(&(*id, SeqNo::ZERO))).copied().collect()
     }
 
     /// Returns the segments after an edit, which may also set the first LSN of an existing segment.
-    fn logs_after(&self, e: &ManifestEdit) -> Vec<(FileId, u64)> {
+    fn logs_after(&self, e: &ManifestEdit) -> Vec<(FileId, SeqNo)> {
         let mut logs: Vec<_> =
             self.logs.iter().filter(|(id, _)| !e.logs_removed.contains(id)).copied().collect();
         for added in &e.logs_added {
-            match logs.iter_mut().find(|(id, lsn)| *id == added.0 && *lsn == 0) {
+            match logs.iter_mut().find(|(id, lsn)| *id == added.0 && *lsn == SeqNo::ZERO) {
                 Some(known) => known.1 = added.1,
                 None => logs.push(*added),
             }
@@ -190,7 +187,7 @@ impl Catalog {
         let prefix: BTreeSet<_> =
             self.logs.iter().take(e.logs_removed.len()).map(|(id, _)| *id).collect();
         // An unused spare segment is the last one.
-        let unused = self.logs.last().filter(|(_, lsn)| *lsn == 0).map(|(id, _)| *id);
+        let unused = self.logs.last().filter(|(_, lsn)| *lsn == SeqNo::ZERO).map(|(id, _)| *id);
         if e.logs_removed.iter().any(|id| !prefix.contains(id) && Some(*id) != unused) {
             return Err(Error::corruption(
                 "an edit removes a log segment that is not among the oldest",
@@ -233,8 +230,12 @@ impl Catalog {
     pub fn validate(&self, edits: u64) -> Result<()> {
         let invalid =
             |what: &str| Err(Error::corruption(format!("the manifest is inconsistent: {what}")));
-        let (files, families, runs) = self.next_ids;
-        if files > ID_MAX || runs > ID_MAX || self.durable_seq > ID_MAX || edits > ID_MAX {
+        let NextIds { file: next_file, family: next_family, run: next_run } = self.next_ids;
+        if next_file.0 > ID_MAX
+            || next_run.0 > ID_MAX
+            || self.durable_seq.0 > ID_MAX
+            || edits > ID_MAX
+        {
             return invalid("a number is too large");
         }
         if self.families.get(&FamilyId::DEFAULT).is_none_or(|f| f.name != "default") {
@@ -246,13 +247,13 @@ impl Catalog {
         {
             return invalid("two column families share a name, or one has no valid name");
         }
-        if self.families.keys().any(|id| id.0 >= families)
-            || self.data_files().iter().any(|id| id.0 >= files)
+        if self.families.keys().any(|id| *id >= next_family)
+            || self.data_files().iter().any(|id| *id >= next_file)
         {
             return invalid("a column family or file has an ID that was never allocated");
         }
         let tables = || self.families.values().flat_map(|f| f.tables.values());
-        if tables().any(|t| t.run.0 >= runs.max(1) || t.meta.summary.bytes > ID_MAX) {
+        if tables().any(|t| t.run >= next_run.max(RunId(1)) || t.meta.summary.bytes > ID_MAX) {
             return invalid("a table has a run ID that was never allocated");
         }
         let references = || tables().flat_map(|t| &t.meta.summary.vlogs);
@@ -260,10 +261,10 @@ impl Catalog {
             return invalid("a table references too many bytes of a value log");
         }
         let ascending = self.logs.windows(2).all(|w| w[0].0 < w[1].0) && logs_in_order(&self.logs);
-        if !ascending || self.logs.iter().any(|(id, lsn)| id.0 >= files || *lsn > ID_MAX) {
+        if !ascending || self.logs.iter().any(|(id, lsn)| *id >= next_file || lsn.0 > ID_MAX) {
             return invalid("the log segments are out of order");
         }
-        if self.retained.iter().any(|s| s.id.0 >= files || s.end_lsn.max(s.bytes) > ID_MAX) {
+        if self.retained.iter().any(|s| s.id >= next_file || s.end_lsn.0.max(s.bytes) > ID_MAX) {
             return invalid("a retained log segment has an ID that was never allocated");
         }
         let begun = self.families.values().map(|f| f.contents_start);
@@ -289,7 +290,7 @@ impl Catalog {
         let filters = self.families.iter().filter(|(_, f)| !f.filter.is_empty());
         ManifestEdit {
             snapshot: true,
-            next_ids: Some(self.next_ids),
+            next_ids: Some(self.next_ids.into()),
             families: self
                 .families
                 .iter()
@@ -326,10 +327,10 @@ impl Catalog {
 
 /// Returns true if the known first LSNs ascend and precede the unknown ones; that of the first
 /// segment must be known.
-fn logs_in_order(logs: &[(FileId, u64)]) -> bool {
-    let known = logs.iter().take_while(|(_, lsn)| *lsn > 0).count();
+fn logs_in_order(logs: &[(FileId, SeqNo)]) -> bool {
+    let known = logs.iter().take_while(|(_, lsn)| *lsn > SeqNo::ZERO).count();
     logs[..known].windows(2).all(|w| w[0].1 <= w[1].1)
-        && logs[known..].iter().all(|(_, lsn)| *lsn == 0)
+        && logs[known..].iter().all(|(_, lsn)| *lsn == SeqNo::ZERO)
         && (known > 0 || logs.is_empty())
 }
 

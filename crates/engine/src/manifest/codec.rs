@@ -1,6 +1,6 @@
 //! Encodes and decodes manifest edits. The decoder accepts arbitrary input without panicking.
 
-use super::edit::{CleanClose, FamilyEvent, FamilyEventKind, ManifestEdit};
+use super::edit::{CleanClose, FamilyEvent, FamilyEventKind, ManifestEdit, NextIdsEdit};
 use crate::isolation::IsolationLevel;
 use crate::settings::FamilySettings;
 use crate::wal::LogSpan;
@@ -55,8 +55,11 @@ pub fn encode_edit(e: &ManifestEdit) -> Vec<u8> {
     if e.snapshot {
         put_numbers(&mut out, SNAPSHOT, &[]);
     }
-    if let Some((file, family, run)) = e.next_ids {
-        put_numbers(&mut out, NEXT_IDS, &[file, u64::from(family), run]);
+    if let Some(next) = e.next_ids {
+        // 0 stands for an identifier that is unchanged.
+        let file = next.file.unwrap_or_default().0;
+        let family = u64::from(next.family.unwrap_or_default().0);
+        put_numbers(&mut out, NEXT_IDS, &[file, family, next.run.unwrap_or_default().0]);
     }
     for (id, name, settings) in &e.families {
         put_field(&mut out, FAMILY, |b| {
@@ -75,26 +78,26 @@ pub fn encode_edit(e: &ManifestEdit) -> Vec<u8> {
     for (family, v) in &e.versions {
         put_version(&mut out, u64::from(family.0), v);
     }
-    e.logs_added.iter().for_each(|(id, lsn)| put_numbers(&mut out, LOG, &[id.0, *lsn]));
+    e.logs_added.iter().for_each(|(id, lsn)| put_numbers(&mut out, LOG, &[id.0, lsn.0]));
     e.logs_removed.iter().for_each(|id| put_numbers(&mut out, LOG_REMOVED, &[id.0]));
     put_history(&mut out, e);
     if let Some(seq) = e.durable_seq {
-        put_numbers(&mut out, DURABLE, &[seq]);
+        put_numbers(&mut out, DURABLE, &[seq.0]);
     }
     if let Some(ms) = e.expiry_clock_ms {
         put_numbers(&mut out, EXPIRY_CLOCK, &[ms]);
     }
     if let Some(c) = e.clean_close {
-        put_numbers(&mut out, CLEAN_CLOSE, &[c.log.0, c.bytes, c.last_seq]);
+        put_numbers(&mut out, CLEAN_CLOSE, &[c.log.0, c.bytes, c.last_seq.0]);
     }
     out
 }
 
 /// Encodes the fields that change feeds and historical reads need.
 fn put_history(out: &mut Vec<u8>, e: &ManifestEdit) {
-    e.logs_retained
-        .iter()
-        .for_each(|s| put_numbers(out, LOG_RETAINED, &[s.id.0, s.first_lsn, s.end_lsn, s.bytes]));
+    for s in &e.logs_retained {
+        put_numbers(out, LOG_RETAINED, &[s.id.0, s.first_lsn.0, s.end_lsn.0, s.bytes]);
+    }
     e.retained_removed.iter().for_each(|id| put_numbers(out, RETAINED_REMOVED, &[id.0]));
     e.events.iter().for_each(|event| put_field(out, FAMILY_EVENT, |b| put_event(b, event)));
     e.events_discarded.iter().for_each(|seq| put_numbers(out, EVENTS_DISCARDED, &[seq.0]));
@@ -239,7 +242,13 @@ fn check_unknown_tag(tag: u64, context: &str) -> Result<()> {
 fn take_field(e: &mut ManifestEdit, tag: u64, b: &mut Decoder<'_>) -> Result<bool> {
     match tag {
         SNAPSHOT => e.snapshot = true,
-        NEXT_IDS => e.next_ids = Some((b.varint()?, b.varint32()?, b.varint()?)),
+        NEXT_IDS => {
+            e.next_ids = Some(NextIdsEdit {
+                file: Some(FileId(b.varint()?)).filter(|id| id.0 > 0),
+                family: Some(FamilyId(b.varint32()?)).filter(|id| id.0 > 0),
+                run: Some(RunId(b.varint()?)).filter(|id| id.0 > 0),
+            })
+        }
         FAMILY => {
             let id = FamilyId(b.varint32()?);
             let name = std::str::from_utf8(b.bytes(limits::FAMILY_NAME_BYTES_MAX)?)
@@ -290,15 +299,15 @@ fn take_field(e: &mut ManifestEdit, tag: u64, b: &mut Decoder<'_>) -> Result<boo
             let seq = SeqNo(b.varint()?);
             version_of(e, family).flushed_up_to = Some(seq);
         }
-        LOG => e.logs_added.push((FileId(b.varint()?), b.varint()?)),
+        LOG => e.logs_added.push((FileId(b.varint()?), SeqNo(b.varint()?))),
         LOG_REMOVED => e.logs_removed.push(FileId(b.varint()?)),
         EXPIRY_CLOCK => e.expiry_clock_ms = Some(b.varint()?),
-        DURABLE => e.durable_seq = Some(b.varint()?),
+        DURABLE => e.durable_seq = Some(SeqNo(b.varint()?)),
         CLEAN_CLOSE => {
             e.clean_close = Some(CleanClose {
                 log: FileId(b.varint()?),
                 bytes: b.varint()?,
-                last_seq: b.varint()?,
+                last_seq: SeqNo(b.varint()?),
             })
         }
         _ => return take_history(e, tag, b),
@@ -310,8 +319,8 @@ fn take_history(e: &mut ManifestEdit, tag: u64, b: &mut Decoder<'_>) -> Result<b
     match tag {
         LOG_RETAINED => e.logs_retained.push(LogSpan {
             id: FileId(b.varint()?),
-            first_lsn: b.varint()?,
-            end_lsn: b.varint()?,
+            first_lsn: SeqNo(b.varint()?),
+            end_lsn: SeqNo(b.varint()?),
             bytes: b.varint()?,
         }),
         RETAINED_REMOVED => e.retained_removed.push(FileId(b.varint()?)),

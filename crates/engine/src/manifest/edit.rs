@@ -2,7 +2,7 @@
 
 use crate::settings::FamilySettings;
 use crate::wal::LogSpan;
-use perigee_base::{FamilyId, FileId, SeqNo};
+use perigee_base::{FamilyId, FileId, RunId, SeqNo};
 use perigee_tree::VersionEdit;
 
 /// The record of a clean close.
@@ -13,7 +13,51 @@ pub struct CleanClose {
     /// Its exact length in bytes.
     pub bytes: u64,
     /// Sequence number of the last operation.
-    pub last_seq: u64,
+    pub last_seq: SeqNo,
+}
+
+/// The identifiers that are allocated next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NextIds {
+    /// The next file.
+    pub file: FileId,
+    /// The next column family.
+    pub family: FamilyId,
+    /// The next sorted run.
+    pub run: RunId,
+}
+
+impl NextIds {
+    /// Raises the identifiers to those of an edit; never lowers one.
+    pub fn raise(&mut self, to: NextIdsEdit) {
+        self.file = self.file.max(to.file.unwrap_or_default());
+        self.family = self.family.max(to.family.unwrap_or_default());
+        self.run = self.run.max(to.run.unwrap_or_default());
+    }
+}
+
+/// A change of the identifiers that are allocated next. Those that are `None` are unchanged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NextIdsEdit {
+    /// The next file.
+    pub file: Option<FileId>,
+    /// The next column family.
+    pub family: Option<FamilyId>,
+    /// The next sorted run.
+    pub run: Option<RunId>,
+}
+
+impl NextIdsEdit {
+    /// Creates the change that follows the allocation of column family `id`.
+    pub fn after_family(id: FamilyId) -> NextIdsEdit {
+        NextIdsEdit { family: Some(FamilyId(id.0 + 1)), ..NextIdsEdit::default() }
+    }
+}
+
+impl From<NextIds> for NextIdsEdit {
+    fn from(ids: NextIds) -> NextIdsEdit {
+        NextIdsEdit { file: Some(ids.file), family: Some(ids.family), run: Some(ids.run) }
+    }
 }
 
 /// The kind of a column-family event.
@@ -65,8 +109,8 @@ pub struct FamilyEvent {
 pub struct ManifestEdit {
     /// True if the edit is the whole state rather than a change.
     pub snapshot: bool,
-    /// Next file ID, next column-family ID, next run ID.
-    pub next_ids: Option<(u64, u32, u64)>,
+    /// The identifiers that are allocated next.
+    pub next_ids: Option<NextIdsEdit>,
     /// Column families that are created, or whose settings change.
     pub families: Vec<(FamilyId, String, FamilySettings)>,
     /// Compaction filters of column families, by name (empty: removed).
@@ -77,7 +121,7 @@ pub struct ManifestEdit {
     pub versions: Vec<(FamilyId, VersionEdit)>,
     /// Log segments that are added, with their first LSN (0: not known yet), or whose first LSN is
     /// known now.
-    pub logs_added: Vec<(FileId, u64)>,
+    pub logs_added: Vec<(FileId, SeqNo)>,
     /// Log segments that are removed.
     pub logs_removed: Vec<FileId>,
     /// Log segments that recovery does not need and that are retained for readers.
@@ -98,7 +142,7 @@ pub struct ManifestEdit {
     /// Named snapshots that are dropped.
     pub snapshots_dropped: Vec<String>,
     /// The log is on stable storage up to this LSN.
-    pub durable_seq: Option<u64>,
+    pub durable_seq: Option<SeqNo>,
     /// The latest time, in milliseconds since the Unix epoch, up to which entries may have expired.
     pub expiry_clock_ms: Option<u64>,
     /// The database was closed cleanly.

@@ -9,7 +9,7 @@ mod writer;
 
 pub use catalog::{Catalog, CatalogFamily};
 pub use codec::{decode_edit, encode_edit};
-pub use edit::{CleanClose, FamilyEvent, FamilyEventKind, ManifestEdit};
+pub use edit::{CleanClose, FamilyEvent, FamilyEventKind, ManifestEdit, NextIds, NextIdsEdit};
 pub use writer::{DatabaseIdentity, Manifest, write_snapshot, write_snapshot_file};
 
 #[cfg(test)]

@@ -10,8 +10,12 @@ use perigee_file::{KlogSummary, RangeTombstoneSummary};
 use perigee_tree::version::AddedTable;
 use perigee_tree::{TableMeta, VersionEdit, VlogMeta};
 
+fn next_ids(file: u64, family: u32, run: u64) -> NextIdsEdit {
+    NextIds { file: FileId(file), family: FamilyId(family), run: RunId(run) }.into()
+}
+
 fn span(id: u64, first: u64, end: u64) -> LogSpan {
-    LogSpan { id: FileId(id), first_lsn: first, end_lsn: end, bytes: 500 }
+    LogSpan { id: FileId(id), first_lsn: SeqNo(first), end_lsn: SeqNo(end), bytes: 500 }
 }
 
 fn events() -> Vec<FamilyEvent> {
@@ -62,12 +66,12 @@ fn sample_edit() -> ManifestEdit {
     };
     ManifestEdit {
         snapshot: true,
-        next_ids: Some((9, 2, 5)),
+        next_ids: Some(next_ids(9, 2, 5)),
         families: vec![(FamilyId(1), "tides".into(), FamilySettings::default())],
         filters: vec![(FamilyId(1), "f".into())],
         dropped: vec![FamilyId(3)],
         versions: vec![(FamilyId(1), version)],
-        logs_added: vec![(FileId(9), 13)],
+        logs_added: vec![(FileId(9), SeqNo(13))],
         logs_removed: vec![FileId(2)],
         logs_retained: vec![span(2, 1, 5), span(3, 5, 13)],
         retained_removed: vec![FileId(1)],
@@ -77,9 +81,9 @@ fn sample_edit() -> ManifestEdit {
         oldest_readable: Some(SeqNo(11)),
         snapshots: vec![("before the tide".into(), SeqNo(10))],
         snapshots_dropped: vec!["old".into()],
-        durable_seq: Some(12),
+        durable_seq: Some(SeqNo(12)),
         expiry_clock_ms: Some(1_800_000_000_000),
-        clean_close: Some(CleanClose { log: FileId(9), bytes: 72, last_seq: 12 }),
+        clean_close: Some(CleanClose { log: FileId(9), bytes: 72, last_seq: SeqNo(12) }),
     }
 }
 
@@ -117,7 +121,7 @@ fn catalog_rejects_unfit_edits_and_round_trips() {
     let mut c = Catalog::default();
     let family = ManifestEdit {
         families: vec![(FamilyId(1), "f".into(), FamilySettings::default())],
-        logs_added: vec![(FileId(2), 1)],
+        logs_added: vec![(FileId(2), SeqNo(1))],
         ..ManifestEdit::default()
     };
     c.apply(&family).unwrap();
@@ -144,7 +148,7 @@ fn catalog_rejects_unfit_edits_and_round_trips() {
 #[test]
 fn preallocated_segment_gets_first_lsn_later() {
     let logs = |added: &[(u64, u64)], removed: &[u64]| ManifestEdit {
-        logs_added: added.iter().map(|(id, lsn)| (FileId(*id), *lsn)).collect(),
+        logs_added: added.iter().map(|(id, lsn)| (FileId(*id), SeqNo(*lsn))).collect(),
         logs_removed: removed.iter().map(|id| FileId(*id)).collect(),
         ..ManifestEdit::default()
     };
@@ -155,7 +159,11 @@ fn preallocated_segment_gets_first_lsn_later() {
     c.apply(&logs(&[(4, 0)], &[])).unwrap();
     let mut closed = c.clone();
     closed.apply(&logs(&[], &[4])).unwrap();
-    assert_eq!(closed.logs, [(FileId(2), 1), (FileId(3), 0)], "the last was never used");
+    assert_eq!(
+        closed.logs,
+        [(FileId(2), SeqNo(1)), (FileId(3), SeqNo(0))],
+        "the last was never used"
+    );
     assert!(c.clone().apply(&logs(&[], &[3])).is_err(), "it is neither the first nor the last");
     assert!(
         c.clone().apply(&logs(&[], &[2])).is_err(),
@@ -163,13 +171,17 @@ fn preallocated_segment_gets_first_lsn_later() {
     );
     assert!(c.clone().apply(&logs(&[(5, 40)], &[])).is_err(), "out of order");
     assert!(c.clone().apply(&logs(&[(4, 40)], &[])).is_err(), "out of order");
-    let known = c.missing_log_starts(&[(FileId(2), 1), (FileId(3), 20)]);
+    let known = c.missing_log_starts(&[(FileId(2), SeqNo(1)), (FileId(3), SeqNo(20))]);
     c.apply(&ManifestEdit { logs_added: known, ..logs(&[], &[2]) }).unwrap();
-    assert_eq!(c.logs, [(FileId(3), 20), (FileId(4), 0)]);
+    assert_eq!(c.logs, [(FileId(3), SeqNo(20)), (FileId(4), SeqNo(0))]);
     let mut both = c.clone();
     both.apply(&logs(&[(5, 0)], &[])).unwrap();
     both.apply(&logs(&[(5, 60)], &[3, 4])).unwrap();
-    assert_eq!(both.logs, [(FileId(5), 60)], "the first LSN of a removed segment is not needed");
+    assert_eq!(
+        both.logs,
+        [(FileId(5), SeqNo(60))],
+        "the first LSN of a removed segment is not needed"
+    );
     assert!(
         c.clone().apply(&logs(&[(4, 30), (3, 20)], &[3])).is_err(),
         "a segment is not added and removed by the same edit"
@@ -184,7 +196,7 @@ fn preallocated_segment_gets_first_lsn_later() {
 fn retained_log_has_no_gap_and_bounds_events() {
     let mut c = Catalog::default();
     c.apply(&ManifestEdit {
-        logs_added: vec![(FileId(4), 13)],
+        logs_added: vec![(FileId(4), SeqNo(13))],
         events: events(),
         ..ManifestEdit::default()
     })
@@ -233,14 +245,14 @@ fn retained_log_has_no_gap_and_bounds_events() {
 #[test]
 fn format_page_example_matches_encoding() {
     let edit = ManifestEdit {
-        next_ids: Some((10, 2, 5)),
+        next_ids: Some(next_ids(10, 2, 5)),
         families: vec![(FamilyId(1), "tides".into(), FamilySettings::default())],
         versions: vec![(
             FamilyId(1),
             VersionEdit { flushed_up_to: Some(SeqNo(12)), ..VersionEdit::default() },
         )],
-        logs_added: vec![(FileId(9), 13)],
-        durable_seq: Some(12),
+        logs_added: vec![(FileId(9), SeqNo(13))],
+        durable_seq: Some(SeqNo(12)),
         ..ManifestEdit::default()
     };
     let hex = |edit: &ManifestEdit| {
@@ -256,7 +268,12 @@ fn format_page_example_matches_encoding() {
     let event = |at, what| FamilyEvent { seq: SeqNo(at), family: FamilyId(1), kind: what };
     let history = ManifestEdit {
         logs_removed: vec![FileId(9)],
-        logs_retained: vec![LogSpan { id: FileId(9), first_lsn: 13, end_lsn: 40, bytes: 4096 }],
+        logs_retained: vec![LogSpan {
+            id: FileId(9),
+            first_lsn: SeqNo(13),
+            end_lsn: SeqNo(40),
+            bytes: 4096,
+        }],
         events: vec![
             event(38, FamilyEventKind::Renamed { from: "tides".into(), to: "ebb".into() }),
             event(39, FamilyEventKind::Cleared),

@@ -2,14 +2,14 @@
 
 use super::catalog::Catalog;
 use super::codec;
-use super::edit::ManifestEdit;
+use super::edit::{ManifestEdit, NextIdsEdit};
 use crate::dir_sync::DirSync;
 use crate::health::{BackgroundTask, Health};
 use crate::logical_clock::ClockHighWater;
 use perigee_base::file_header::{FileHeader, FileKind};
 use perigee_base::io_stats::IoActivity;
 use perigee_base::stats::Counters;
-use perigee_base::{Error, ErrorKind, FileId, Result};
+use perigee_base::{Bytes, Error, ErrorKind, FileId, Result};
 use perigee_env::Dir;
 use perigee_env::sync::{Mutex, MutexGuard};
 use perigee_file::filename;
@@ -115,7 +115,7 @@ impl Manifest {
     ) -> Manifest {
         let snapshot_bytes = writer.offset();
         counters.manifest_bytes_written.add(snapshot_bytes);
-        counters.io.record_writes(IoActivity::Manifest, 1, snapshot_bytes);
+        counters.io.record_writes(IoActivity::Manifest, 1, Bytes(snapshot_bytes));
         Manifest {
             dir,
             dir_sync,
@@ -168,8 +168,8 @@ impl Manifest {
         let mut state = self.state.lock();
         health.check_writable()?;
         let (mut edit, prepared) = prepare(&state.catalog)?;
-        let (_, family, run) = edit.next_ids.unwrap_or(state.catalog.next_ids);
-        edit.next_ids = Some((ids.load(SeqCst), family, run));
+        let next_ids = edit.next_ids.unwrap_or(state.catalog.next_ids.into());
+        edit.next_ids = Some(NextIdsEdit { file: Some(FileId(ids.load(SeqCst))), ..next_ids });
         edit.expiry_clock_ms = self.clock.newer_than(state.catalog.expiry_clock_ms);
         state.catalog.check(&edit)?;
         self.append_edit(&mut state, &edit, health)?;
@@ -209,7 +209,8 @@ impl Manifest {
         state.writer.file().sync().map_err(|e| poison_health(e, health))?;
         self.counters.manifest_edits.add(1);
         self.counters.manifest_bytes_written.add(state.writer.offset() - before);
-        self.counters.io.record_writes(IoActivity::Manifest, 1, state.writer.offset() - before);
+        let bytes = Bytes(state.writer.offset() - before);
+        self.counters.io.record_writes(IoActivity::Manifest, 1, bytes);
         self.last_edit.store(number, SeqCst);
         Ok(())
     }
@@ -225,7 +226,8 @@ impl Manifest {
             return Ok(());
         }
         let id = FileId(ids.fetch_add(1, SeqCst));
-        state.catalog.next_ids.0 = state.catalog.next_ids.0.max(id.0 + 1);
+        let next_ids = &mut state.catalog.next_ids;
+        next_ids.file = next_ids.file.max(FileId(id.0 + 1));
         let number = self.last_edit() + 1;
         match write_snapshot(&*self.dir, self.identity, id, number, &state.catalog, || {
             self.dir_sync.sync(health)
@@ -235,7 +237,8 @@ impl Manifest {
                 state.writer = writer;
                 self.last_edit.store(number, SeqCst);
                 self.counters.manifest_bytes_written.add(state.snapshot_bytes);
-                self.counters.io.record_writes(IoActivity::Manifest, 1, state.snapshot_bytes);
+                let bytes = Bytes(state.snapshot_bytes);
+                self.counters.io.record_writes(IoActivity::Manifest, 1, bytes);
                 health.set_background_error(BackgroundTask::Manifest, None);
                 Ok(())
             }

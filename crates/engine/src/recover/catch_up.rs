@@ -17,11 +17,12 @@ use crate::core::EngineCore;
 use crate::family::FamilyState;
 use crate::jobs::{compact, flush};
 use perigee_base::file_header::FileKind;
-use perigee_base::{Error, ErrorKind, FamilyId, Result, SeqNo};
+use perigee_base::{Error, ErrorKind, FamilyId, OpIndex, Result, SeqNo};
 use perigee_file::filename;
 use perigee_file::log::prepare::ops_payload_range;
 use perigee_file::log::{BatchOps, LogRecord};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -31,15 +32,6 @@ const LEVEL0_RUNS: u64 = 12;
 /// If the number of column families would make their average flush smaller than this, they are
 /// replayed in groups.
 const FLUSH_BYTES_MIN: u64 = 256 << 10;
-
-/// The LSNs to replay.
-#[derive(Clone, Copy, Debug)]
-pub struct ReplayRange {
-    /// The first operation that may not be in tables.
-    pub from: u64,
-    /// The LSN after the last operation.
-    pub to: u64,
-}
 
 /// Statistics of the second pass over the log.
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,7 +47,7 @@ struct LogCatchUp<'a> {
     /// The column families, and up to where each had been flushed when the log was verified.
     families: BTreeMap<FamilyId, (Arc<FamilyState>, SeqNo)>,
     /// Segments from here on are kept: a later group needs operations in them.
-    pinned_from: u64,
+    pinned_from: SeqNo,
     summary: CatchUpSummary,
     /// No disk space for tables: the rest stays in memory, since otherwise the database could not
     /// be opened at all.
@@ -63,30 +55,31 @@ struct LogCatchUp<'a> {
 }
 
 /// Reads the log again, once or once per group of column families, and inserts what is not in
-/// tables into memtables, which are flushed when they exceed their share. `bytes`: the memory
-/// needed for the operations of each column family.
+/// tables into memtables, which are flushed when they exceed their share. `span`: from the first
+/// operation that may not be in tables. `bytes`: the memory needed for the operations of each
+/// column family.
 pub fn catch_up_log(
     core: &Arc<EngineCore>,
-    span: ReplayRange,
+    span: Range<SeqNo>,
     flushed: &BTreeMap<FamilyId, SeqNo>,
     bytes: &BTreeMap<FamilyId, u64>,
 ) -> Result<CatchUpSummary> {
-    core.replay_position.store(span.from, SeqCst);
+    core.replay_position.store(span.start, SeqCst);
     let groups = group_families(bytes, core.memory_budget.memtable_share() / 2);
     let (mut done, mut is_full, mut left) = (CatchUpSummary::default(), false, groups.len());
     for group in groups {
         left -= 1;
         let of = |id: &FamilyId| Some((*id, (core.families.by_id(*id)?, *flushed.get(id)?)));
         let families = group.iter().filter_map(of).collect();
-        let held_from = if left > 0 { span.from } else { u64::MAX };
+        let held_from = if left > 0 { span.start } else { SeqNo::MAX };
         let mut c = LogCatchUp { core, families, pinned_from: held_from, summary: done, is_full };
-        c.read_log(span)?;
+        c.read_log(&span)?;
         if left > 0 {
             c.seal_group()?;
         }
         (done, is_full) = (c.summary, c.is_full);
     }
-    core.replay_position.store(u64::MAX, SeqCst);
+    core.replay_position.store(SeqNo::MAX, SeqCst);
     Ok(done)
 }
 
@@ -112,13 +105,13 @@ fn group_families(bytes: &BTreeMap<FamilyId, u64>, limit: u64) -> Vec<Vec<Family
 }
 
 impl LogCatchUp<'_> {
-    fn read_log(&mut self, span: ReplayRange) -> Result<()> {
+    fn read_log(&mut self, span: &Range<SeqNo>) -> Result<()> {
         let segments = self.core.wal.appender().segment_first_lsns();
-        let ends = segments.iter().skip(1).map(|(_, first)| *first).chain([span.to]);
+        let ends = segments.iter().skip(1).map(|(_, first)| *first).chain([span.end]);
         for ((id, first), end) in segments.iter().zip(ends) {
-            let end = end.min(span.to);
-            if *first < end && end > span.from {
-                self.replay_segment(*id, *first, end)?;
+            let end = end.min(span.end);
+            if *first < end && end > span.start {
+                self.replay_segment(*id, *first..end)?;
             }
         }
         Ok(())
@@ -133,14 +126,14 @@ impl LogCatchUp<'_> {
         self.flush_over_share()
     }
 
-    fn replay_segment(&mut self, id: perigee_base::FileId, first: u64, end: u64) -> Result<()> {
+    fn replay_segment(&mut self, id: perigee_base::FileId, lsns: Range<SeqNo>) -> Result<()> {
         let file = filename::file_name(id, FileKind::Wal);
-        let mut log = reopen_segment(&*self.core.dir, self.core.database_id, id, first)?;
-        let mut next = first;
-        while next < end {
+        let mut log = reopen_segment(&*self.core.dir, self.core.database_id, id, lsns.start)?;
+        let mut next = lsns.start;
+        while next < lsns.end {
             let record = read_record(&mut log, &file)?;
             let offset = record.offset;
-            next = record.header.lsn + u64::from(record.header.lsn_count);
+            next = record.header.end_seq();
             self.replay_record(record).map_err(|e| e.at(&file, offset))?;
             // Operations that are not replayed yet keep their segment.
             self.core.replay_position.store(next.min(self.pinned_from), SeqCst);
@@ -150,22 +143,25 @@ impl LogCatchUp<'_> {
     }
 
     fn replay_record(&mut self, record: LogRecord) -> Result<()> {
-        let (base, count) = (record.header.lsn, record.header.lsn_count);
+        let seqs = record.header.first_seq()..record.header.end_seq();
         let at = ops_payload_range(record.header.kind, &record.payload)?;
         let mut parts = ReplayedOps::new();
         for (n, op) in BatchOps::new(&record.payload, at.unwrap_or(0..0)).enumerate() {
             let op = op?;
-            let seq = SeqNo(n as u64);
+            let index = OpIndex(n as u64);
             // Dropped column families and operations that only reserve a sequence number were
             // checked when the log was verified.
-            if self.families.get(&op.family).is_some_and(|(_, flushed)| seq.plus(base) > *flushed) {
-                parts.entry(op.family).or_default().push((op, seq));
+            if self
+                .families
+                .get(&op.family)
+                .is_some_and(|(_, flushed)| seqs.start.of_op(index) > *flushed)
+            {
+                parts.entry(op.family).or_default().push((op, index));
             }
         }
         let buffer = Arc::new(record.payload);
         let family = |id: FamilyId| self.families.get(&id).map(|(f, _)| Arc::clone(f));
-        let grown =
-            insert_ops(&buffer, (base, count), &parts, &family, &self.core.shared_batches, true)?;
+        let grown = insert_ops(&buffer, seqs, &parts, &family, &self.core.shared_batches, true)?;
         self.core.add_memtable_bytes(grown);
         self.summary.operations += parts.values().map(|ops| ops.len() as u64).sum::<u64>();
         self.summary.peak_bytes =
@@ -188,7 +184,7 @@ impl LogCatchUp<'_> {
         for family in &over_budget {
             family.tree.seal_memtable();
         }
-        if over_budget.is_empty() && core.memory_budget.memtable_bytes().1 == 0 {
+        if over_budget.is_empty() && core.memory_budget.sealed_bytes() == 0 {
             return Ok(());
         }
         match flush_and_compact(core) {

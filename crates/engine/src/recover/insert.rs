@@ -2,10 +2,11 @@
 //! of where the record was read, and of what becomes of it.
 
 use crate::family::FamilyState;
-use crate::shared_batches::{SharedBatches, batch_share, operation_bytes};
-use perigee_base::{FamilyId, Result, SeqNo};
+use crate::shared_batches::{OpBytes, SharedBatches, batch_share, operation_bytes};
+use perigee_base::{FamilyId, OpIndex, Result, SeqNo};
 use perigee_file::log::BatchOp;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Records up to this size may be copied into the memtables, so that their buffers can be freed.
@@ -13,7 +14,7 @@ const COPIED_BYTES_MAX: usize = 4 << 10;
 
 /// The operations of a record by column family, each with its index among the record's sequence
 /// numbers.
-pub type ReplayedOps = BTreeMap<FamilyId, Vec<(BatchOp, SeqNo)>>;
+pub type ReplayedOps = BTreeMap<FamilyId, Vec<(BatchOp, OpIndex)>>;
 
 /// Approximate overhead of an operation in a memtable, beside its key and value.
 const OP_BYTES: usize = 72;
@@ -23,15 +24,15 @@ pub fn op_memory_bytes(op: &BatchOp) -> u64 {
     (op.key.len() + op.value.len() + OP_BYTES) as u64
 }
 
-/// Inserts `parts`, the operations of a record of `count` operations in `buffer`, starting at
-/// sequence number `base`. With `copied`, the buffer of a small record, or of one of which little
-/// is inserted, is not retained. Returns the memtable growth in bytes.
+/// Inserts `parts`, operations of a record with the sequence numbers `seqs` in `buffer`. With
+/// `copied`, the buffer of a small record, or of one of which little is inserted, is not retained.
+/// Returns the memtable growth in bytes.
 ///
 /// # Errors
 /// `NoMemory` if a memtable's address space is exhausted.
 pub fn insert_ops(
     buffer: &Arc<Vec<u8>>,
-    (base, count): (u64, u32),
+    seqs: Range<SeqNo>,
     parts: &ReplayedOps,
     family: &dyn Fn(FamilyId) -> Option<Arc<FamilyState>>,
     batches: &SharedBatches,
@@ -39,18 +40,20 @@ pub fn insert_ops(
 ) -> Result<u64> {
     let all: u64 = parts.values().map(|ops| operation_bytes(ops)).sum();
     let copied = copied && (buffer.len() <= COPIED_BYTES_MAX || all * 2 < buffer.len() as u64);
-    let shared = (parts.len() > 1 && !copied)
-        .then(|| batches.add(buffer.capacity(), base + u64::from(count) - 1));
+    let shared =
+        (parts.len() > 1 && !copied).then(|| batches.add(buffer.capacity(), seqs.end.prev()));
     let mut grown = 0;
     for (id, ops) in parts {
         let Some(family) = family(*id) else { continue };
         let active = family.tree.active();
         let before = active.bytes();
         if copied {
-            active.insert_copied(buffer, base, ops)?;
+            active.insert_copied(buffer, seqs.start, ops)?;
         } else {
-            let share = shared.as_ref().map(|of| batch_share(of, operation_bytes(ops), all));
-            active.insert_shared(buffer, base, ops, share)?;
+            let share = shared
+                .as_ref()
+                .map(|of| batch_share(of, OpBytes { mine: operation_bytes(ops), all }));
+            active.insert_shared(buffer, seqs.start, ops, share)?;
         }
         grown += active.bytes().saturating_sub(before);
     }

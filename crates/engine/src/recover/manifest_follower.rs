@@ -115,11 +115,11 @@ impl<'a> ManifestFollower<'a> {
 
     /// Reads new edits, and returns the first change since [`ManifestFollower::pin_files`] if its
     /// sequence number is not larger than `last`.
-    pub fn change_up_to(&mut self, last: u64) -> Result<Option<UnloggedChange>> {
+    pub fn change_up_to(&mut self, last: SeqNo) -> Result<Option<UnloggedChange>> {
         self.read_new_edits()?;
         Ok(self
             .change
-            .filter(|change| !matches!(change, UnloggedChange::FirstAt(seq) if seq.0 > last)))
+            .filter(|change| !matches!(change, UnloggedChange::FirstAt(seq) if *seq > last)))
     }
 
     /// Returns true if a pinned log segment may have been truncated: an open of the database keeps
@@ -214,11 +214,12 @@ fn files_added(edit: &ManifestEdit) -> impl Iterator<Item = NamedFile> {
     edit.logs_added.iter().map(log_file).chain(data)
 }
 
-fn log_file((id, _): &(FileId, u64)) -> NamedFile {
-    (*id, FileKind::Wal, FamilyId::NONE)
+fn log_file(segment: &(FileId, SeqNo)) -> NamedFile {
+    (segment.0, FileKind::Wal, FamilyId::NONE)
 }
 
-fn is_referenced(catalog: &Catalog, (id, kind, family): NamedFile) -> bool {
+fn is_referenced(catalog: &Catalog, file: NamedFile) -> bool {
+    let (id, kind, family) = file;
     match kind {
         FileKind::Klog => catalog.families.get(&family).is_some_and(|f| f.tables.contains_key(&id)),
         FileKind::Vlog => catalog.families.get(&family).is_some_and(|f| f.vlogs.contains_key(&id)),
@@ -229,7 +230,10 @@ fn is_referenced(catalog: &Catalog, (id, kind, family): NamedFile) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::{DatabaseIdentity, FamilyEvent, FamilyEventKind, write_snapshot};
+    use crate::manifest::{
+        DatabaseIdentity, FamilyEvent, FamilyEventKind, NextIdsEdit, write_snapshot,
+    };
+    use perigee_base::RunId;
     use perigee_env::fs::memory::SimDisk;
     use perigee_env::{DirOpenMode, Fs};
     use perigee_file::log::batch::EncodedRecord;
@@ -254,7 +258,11 @@ mod tests {
             let families = vec![(FamilyId::DEFAULT, "default".into(), Default::default())];
             catalog
                 .apply(&ManifestEdit {
-                    next_ids: Some((100, 1, 1)),
+                    next_ids: Some(NextIdsEdit {
+                        file: Some(FileId(100)),
+                        family: Some(FamilyId(1)),
+                        run: Some(RunId(1)),
+                    }),
                     families,
                     ..ManifestEdit::default()
                 })
@@ -288,7 +296,7 @@ mod tests {
         fn add_log(&mut self, id: u64, first: u64) {
             self.dir.create(&filename::file_name(FileId(id), FileKind::Wal)).unwrap();
             self.edit(ManifestEdit {
-                logs_added: vec![(FileId(id), first)],
+                logs_added: vec![(FileId(id), SeqNo(first))],
                 ..ManifestEdit::default()
             });
         }
@@ -316,12 +324,12 @@ mod tests {
         writer.add_log(11, 5);
         writer.remove_log(10);
         let found = follower.pin_files().unwrap();
-        assert_eq!(found.catalog.logs, [(FileId(11), 5)]);
+        assert_eq!(found.catalog.logs, [(FileId(11), SeqNo(5))]);
         writer.add_log(12, 9);
         writer.remove_log(11);
         assert!(dir.open(&filename::file_name(FileId(11), FileKind::Wal)).is_ok());
         assert_eq!(dir.pinned_files(), 1);
-        assert_eq!(follower.pin_files().unwrap().catalog.logs, [(FileId(12), 9)]);
+        assert_eq!(follower.pin_files().unwrap().catalog.logs, [(FileId(12), SeqNo(9))]);
         assert_eq!(dir.pinned_files(), 1, "unreferenced files are released");
     }
 
@@ -344,13 +352,20 @@ mod tests {
         let dir = ReadOnlyDir::new(Arc::clone(&writer.dir));
         let mut follower = ManifestFollower::new(&dir, 1).unwrap();
         follower.pin_files().unwrap();
-        assert_eq!(follower.change_up_to(100).unwrap(), None, "the catalog contains it");
+        assert_eq!(follower.change_up_to(SeqNo(100)).unwrap(), None, "the catalog contains it");
         writer.change(7);
         writer.change(9);
-        assert_eq!(follower.change_up_to(6).unwrap(), None, "it comes after what was replayed");
-        assert_eq!(follower.change_up_to(7).unwrap(), Some(UnloggedChange::FirstAt(SeqNo(7))));
+        assert_eq!(
+            follower.change_up_to(SeqNo(6)).unwrap(),
+            None,
+            "it comes after what was replayed"
+        );
+        assert_eq!(
+            follower.change_up_to(SeqNo(7)).unwrap(),
+            Some(UnloggedChange::FirstAt(SeqNo(7)))
+        );
         follower.pin_files().unwrap();
-        assert_eq!(follower.change_up_to(100).unwrap(), None);
+        assert_eq!(follower.change_up_to(SeqNo(100)).unwrap(), None);
     }
 
     #[test]
@@ -362,13 +377,16 @@ mod tests {
         let mut follower = ManifestFollower::new(&dir, 1).unwrap();
         follower.pin_files().unwrap();
         writer.replace();
-        assert_eq!(follower.change_up_to(100).unwrap(), None, "only the file was replaced");
+        assert_eq!(follower.change_up_to(SeqNo(100)).unwrap(), None, "only the file was replaced");
         // Replaced twice: the change is in no manifest that was read, but in the event list of the
         // last.
         writer.replace();
         writer.change(7);
         writer.replace();
-        assert_eq!(follower.change_up_to(100).unwrap(), Some(UnloggedChange::FirstAt(SeqNo(7))));
+        assert_eq!(
+            follower.change_up_to(SeqNo(100)).unwrap(),
+            Some(UnloggedChange::FirstAt(SeqNo(7)))
+        );
         follower.pin_files().unwrap();
         // The log segment is removed, and the event with it.
         writer.replace();
@@ -377,6 +395,6 @@ mod tests {
         writer.remove_log(10);
         writer.replace();
         assert_eq!(writer.catalog.events, []);
-        assert_eq!(follower.change_up_to(100).unwrap(), Some(UnloggedChange::Unknown));
+        assert_eq!(follower.change_up_to(SeqNo(100)).unwrap(), Some(UnloggedChange::Unknown));
     }
 }

@@ -1,10 +1,10 @@
 //! Reads the manifest into a catalog, or starts a new database.
 
-use crate::manifest::{Catalog, ManifestEdit, decode_edit};
+use crate::manifest::{Catalog, ManifestEdit, NextIdsEdit, decode_edit};
 use crate::settings::Settings;
 use perigee_base::bug::{self, Bug};
 use perigee_base::file_header::{FileKind, HEADER_BYTES};
-use perigee_base::{Error, ErrorKind, FamilyId, Result};
+use perigee_base::{Bytes, Error, ErrorKind, FamilyId, FileId, Result, RunId};
 use perigee_env::{Dir, Env};
 use perigee_file::filename;
 use perigee_file::log::{LogReader, NextLogRecord, RecordKind};
@@ -78,7 +78,7 @@ pub struct ManifestReader {
 impl ManifestReader {
     /// Opens the manifest and reads its header.
     pub fn open(dir: &dyn Dir, boot: u64) -> Result<ManifestReader> {
-        let header = Some(HEADER_BYTES as u64);
+        let header = Some(Bytes(HEADER_BYTES as u64));
         let log = LogReader::open(dir, filename::MANIFEST, FileKind::Manifest, None, None, header)?;
         let found = RecoveredManifest {
             catalog: Catalog::default(),
@@ -115,7 +115,7 @@ impl ManifestReader {
     /// Returns true if the directory's manifest is still this file: a writer replaces it when it
     /// has grown large.
     pub fn is_current(&self, dir: &dyn Dir) -> Result<bool> {
-        let header = Some(HEADER_BYTES as u64);
+        let header = Some(Bytes(HEADER_BYTES as u64));
         let log = LogReader::open(dir, filename::MANIFEST, FileKind::Manifest, None, None, header)?;
         Ok(log.header() == self.log.header())
     }
@@ -182,7 +182,11 @@ fn new_database(env: &Env, dir: &dyn Dir, settings: &Settings) -> Result<Recover
     family.check()?;
     let mut catalog = Catalog::default();
     catalog.apply(&ManifestEdit {
-        next_ids: Some((1, 1, 1)),
+        next_ids: Some(NextIdsEdit {
+            file: Some(FileId(1)),
+            family: Some(FamilyId(1)),
+            run: Some(RunId(1)),
+        }),
         families: vec![(FamilyId::DEFAULT, "default".into(), family)],
         ..ManifestEdit::default()
     })?;

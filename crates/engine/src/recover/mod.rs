@@ -31,7 +31,7 @@ use crate::job_control::JobControl;
 use crate::log_listener::ListenerQueue;
 use crate::logical_clock::{ClockHighWater, LogicalClock};
 use crate::manifest::{Catalog, Manifest};
-use crate::memory_budget::{self, MemoryBudget, MemoryUsage};
+use crate::memory_budget::{self, MemoryBudget, MemoryLimit, MemoryUsage, ObjectCounts};
 use crate::obsolete_files::ObsoleteFiles;
 use crate::rate_limiter::RateLimiter;
 use crate::settings::Settings;
@@ -40,11 +40,11 @@ use crate::snapshot::SnapshotList;
 use crate::wal::Wal;
 use crate::watermark_timer::WatermarkTimer;
 use crate::write_stalls::WriteStalls;
-use catch_up::{ReplayRange, catch_up_log};
+use catch_up::catch_up_log;
 use new_log::{LogCopyMode, NewLog, NewLogInput, remove_old_segments, trim_segments};
 use perigee_base::bug::{self, Bug};
 use perigee_base::stats::Counters;
-use perigee_base::{Error, ErrorKind, Result};
+use perigee_base::{AtomicSeqNo, Bytes, Error, ErrorKind, Result, RunId, SeqNo};
 use perigee_env::sync::Mutex;
 use perigee_env::{Dir, DirOpenMode, Env};
 use perigee_file::{BlockCache, FileHandleCache, HandleLimit, TableCache};
@@ -78,7 +78,7 @@ pub fn list_families(env: &Env, path: &Path) -> Result<Vec<(String, String, bool
 #[derive(Clone, Debug, Default)]
 pub struct RecoverySummary {
     /// Sequence number of the last operation.
-    pub last_seq: u64,
+    pub last_seq: SeqNo,
     /// Operations replayed from the log.
     pub replayed: u64,
     /// Bytes cut from the ends of logs.
@@ -113,7 +113,7 @@ pub fn open_database(
     let counters = Arc::new(Counters::default());
     let memory =
         MemoryBudget::new(resolve_memory_budget(&env, &settings), settings.block_cache_bytes);
-    let cache = Arc::new(BlockCache::new(memory.block_cache_max.min(memory.limit)));
+    let cache = Arc::new(BlockCache::new(memory.block_cache_max.min(memory.limit.0)));
     let handles = file_handles(&env, &dir, &settings);
     let table_cache = TableCache::with_file_handles(
         Arc::clone(&dir),
@@ -135,7 +135,7 @@ pub fn open_database(
             &found,
             boot,
             &families,
-            replay_limit(&memory, &table_cache, families.len()),
+            Bytes(replay_limit(&memory, &table_cache, families.len())),
         )?
     };
     let changed = adopt_settings(&mut found.catalog, &settings)?;
@@ -167,7 +167,7 @@ pub fn open_database(
     let orphans = orphans::move_to_trash(&*dir, &catalog, manifest.last_edit(), cut).unwrap_or(0);
 
     let mut report = RecoverySummary {
-        last_seq: replayed.next_lsn - 1,
+        last_seq: replayed.next_lsn.prev(),
         replayed: replayed.operations,
         truncated_bytes: replayed.cut_bytes + found.cut_bytes,
         reason: [found.cut_reason.clone(), replayed.cut_reason.clone()].concat(),
@@ -179,16 +179,26 @@ pub fn open_database(
     };
     replayed.records = Vec::new();
     let clock = Arc::clone(&env.clock);
-    let recovered =
-        RecoveredState { memory, env, dir, boot, settings, counters, now, table_cache, families };
+    let recovered = RecoveredState {
+        memory,
+        env,
+        dir,
+        boot,
+        settings,
+        counters,
+        now,
+        table_cache,
+        families,
+        database: found.database,
+        next_run: catalog.next_ids.run,
+    };
     let flushed = found.catalog.families.iter().map(|(id, f)| (*id, f.flushed)).collect();
-    let numbers = (found.database, catalog.next_ids.2);
     // The following steps may need the memory.
     drop((found, catalog));
-    let core = assemble_core(recovered, numbers, &mut replayed, log, (manifest, dir_sync), ids)?;
+    let core = assemble_core(recovered, &mut replayed, log, manifest, dir_sync, ids)?;
     let core = Arc::new(core);
     if replayed.is_deferred {
-        let span = ReplayRange { from: replayed.first_lsn, to: replayed.next_lsn };
+        let span = replayed.first_lsn..replayed.next_lsn;
         let done = catch_up_log(&core, span, &flushed, &replayed.family_bytes)?;
         (report.replayed, report.peak_bytes) =
             (done.operations, report.peak_bytes.max(done.peak_bytes));
@@ -203,7 +213,8 @@ pub fn open_database(
 /// the memory budget.
 fn replay_limit(memory: &MemoryBudget, table_cache: &TableCache, families: usize) -> u64 {
     let (all, filters) = (table_cache.resident_bytes(), table_cache.filter_bytes());
-    let objects = memory_budget::object_bytes(families, table_cache.open_table_count());
+    let tables = table_cache.open_table_count();
+    let objects = memory_budget::object_bytes(ObjectCounts { families, tables });
     let owners = MemoryUsage {
         indexes: all.saturating_sub(filters),
         filters,
@@ -248,19 +259,33 @@ struct RecoveredState {
     now: Arc<LogicalClock>,
     table_cache: Arc<TableCache>,
     families: Families,
+    /// Database ID.
+    database: u64,
+    next_run: RunId,
 }
 
 /// Assembles the engine core from the recovered state.
 fn assemble_core(
     recovered: RecoveredState,
-    (database, runs): (u64, u64),
     replayed: &mut ReplayResult,
     log: NewLog,
-    (manifest, dir_sync): (Manifest, Arc<DirSync>),
+    manifest: Manifest,
+    dir_sync: Arc<DirSync>,
     ids: Arc<AtomicU64>,
 ) -> Result<EngineCore> {
-    let RecoveredState { memory, env, dir, boot, settings, counters, now, table_cache, families } =
-        recovered;
+    let RecoveredState {
+        memory,
+        env,
+        dir,
+        boot,
+        settings,
+        counters,
+        now,
+        table_cache,
+        families,
+        database,
+        next_run,
+    } = recovered;
     let clock = settings.latency_stats.then(|| Arc::clone(&env.clock));
     let expected = families.all().iter().map(|f| f.settings().memtable_bytes).min().unwrap_or(0);
     let rate_limiter = RateLimiter::new(settings.background_bytes_per_second);
@@ -268,7 +293,7 @@ fn assemble_core(
     let (oldest_readable, named) =
         manifest.with_catalog(|catalog| (catalog.oldest_readable, catalog.snapshots.clone()));
     let snapshots = Arc::new(SnapshotList::new(settings.history, oldest_readable));
-    let named = if bug::is_active(Bug::ForgetNamedSnapshot) { Default::default() } else { named };
+    let named = if bug::is_active(Bug::LoseNamedSnapshot) { Default::default() } else { named };
     let named = named.into_iter().map(|(name, seq)| (name, snapshots.acquire_named(seq))).collect();
     let info_log =
         InfoLog::new(Arc::clone(&dir), Arc::clone(&env.clock), log_bytes, settings.log_files_kept);
@@ -284,14 +309,14 @@ fn assemble_core(
         wal: Wal::new(
             log.older(),
             log.writer,
-            (log.first_lsn, replayed.next_lsn),
+            log.first_lsn..replayed.next_lsn,
             expected,
             Arc::clone(&counters),
             clock,
         ),
-        next_run_id: AtomicU64::new(runs),
-        visible_seq: AtomicU64::new(replayed.next_lsn - 1),
-        replay_position: AtomicU64::new(u64::MAX),
+        next_run_id: AtomicU64::new(next_run.0),
+        visible_seq: AtomicSeqNo::new(replayed.next_lsn.prev()),
+        replay_position: AtomicSeqNo::new(SeqNo::MAX),
         database_id: database,
         env,
         dir,
@@ -343,11 +368,11 @@ fn assemble_core(
     Ok(core)
 }
 
-fn resolve_memory_budget(env: &Env, settings: &Settings) -> u64 {
-    match settings.memory_budget {
+fn resolve_memory_budget(env: &Env, settings: &Settings) -> MemoryLimit {
+    MemoryLimit(match settings.memory_budget {
         0 => memory_budget::default_budget(env.fs.memory_limit_bytes()),
         bytes => bytes,
-    }
+    })
 }
 
 /// Returns the cache of open files of the directory. Without a limit of their own, the databases of

@@ -15,16 +15,19 @@ use super::replay_result::ReplayResult;
 use crate::core::allocate_file_id;
 use crate::dir_sync::DirSync;
 use crate::logical_clock::ClockHighWater;
-use crate::manifest::{Catalog, DatabaseIdentity, Manifest, ManifestEdit, write_snapshot};
+use crate::manifest::{
+    Catalog, DatabaseIdentity, Manifest, ManifestEdit, NextIdsEdit, write_snapshot,
+};
 use crate::wal::{LogSegment, LogSpan, split_retained, trim_segment};
 use perigee_base::bug::{self, Bug};
 use perigee_base::file_header::{FileHeader, FileKind};
 use perigee_base::stats::Counters;
-use perigee_base::{Error, ErrorKind, FileId, Result};
+use perigee_base::{Error, ErrorKind, FileId, Result, SeqNo};
 use perigee_env::Dir;
 use perigee_file::filename;
 use perigee_file::log::batch::EncodedRecord;
 use perigee_file::log::{LogReader, LogRecord, LogWriter, NextLogRecord, RecordKind, RecordStamp};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -52,14 +55,14 @@ pub struct NewLog {
     /// The newest segment, which the database appends to.
     pub writer: LogWriter,
     /// First LSN of the newest segment.
-    pub first_lsn: u64,
+    pub first_lsn: SeqNo,
     /// Old segments that are no longer needed.
     obsolete: Vec<LogSpan>,
 }
 
 impl NewLog {
     /// Creates a log without records, for read-only opens.
-    pub fn without_records(writer: LogWriter, first: u64) -> NewLog {
+    pub fn without_records(writer: LogWriter, first: SeqNo) -> NewLog {
         NewLog {
             retained_segments: Vec::new(),
             copied_segments: Vec::new(),
@@ -77,7 +80,7 @@ impl NewLog {
         });
         kept.chain(self.copied_segments.iter().copied()).collect()
     }
-    fn manifest_entries(&self) -> Vec<(FileId, u64)> {
+    fn manifest_entries(&self) -> Vec<(FileId, SeqNo)> {
         let older = self.older().into_iter().map(|s| (s.id, s.first_lsn));
         older.chain([(self.writer.id(), self.first_lsn)]).collect()
     }
@@ -118,7 +121,7 @@ pub fn write_new_log(
         LogCopyMode::RewriteInPlace => rewrite_unsynced(input),
     };
     let written = written.and_then(|log| {
-        let manifest = new_manifest(input, &log, clocks)?;
+        let manifest = new_manifest(input, &log, clocks.0, clocks.1)?;
         Ok((log, manifest))
     });
     written.inspect_err(|e| remove_new_files(input, first_id, e))
@@ -142,35 +145,36 @@ struct LogCopier<'a> {
     segment_bytes: u64,
     complete_segments: Vec<LogSegment>,
     /// The newest segment and its first LSN.
-    newest: Option<(LogWriter, u64)>,
+    newest: Option<(LogWriter, SeqNo)>,
     /// The LSN after the last copied record.
-    next_lsn: u64,
+    next_lsn: SeqNo,
 }
 
 impl LogCopier<'_> {
     fn new(input: NewLogInput<'_>, segment_bytes: u64) -> LogCopier<'_> {
-        LogCopier { input, segment_bytes, complete_segments: Vec::new(), newest: None, next_lsn: 0 }
+        LogCopier {
+            input,
+            segment_bytes,
+            complete_segments: Vec::new(),
+            newest: None,
+            next_lsn: SeqNo::ZERO,
+        }
     }
 
-    fn begin_segment(&self, first: u64) -> Result<LogWriter> {
+    fn begin_segment(&self, first: SeqNo) -> Result<LogWriter> {
         let NewLogInput { dir, manifest: found, boot, ids, .. } = self.input;
         let id = allocate_file_id(ids);
         let header = FileHeader {
             kind: FileKind::Wal,
             database: found.database,
             file: id,
-            a: first,
+            a: first.0,
             b: boot,
         };
         LogWriter::create(&**dir, &filename::file_name(id, FileKind::Wal), &header)
     }
 
-    fn copy_record(
-        &mut self,
-        kind: RecordKind,
-        payload: &[u8],
-        (lsn, count): (u64, u32),
-    ) -> Result<()> {
+    fn copy_record(&mut self, kind: RecordKind, payload: &[u8], seqs: Range<SeqNo>) -> Result<()> {
         if let Some((full, first)) = self.newest.take_if(|(w, _)| w.offset() >= self.segment_bytes)
         {
             full.file().sync()?;
@@ -181,16 +185,17 @@ impl LogCopier<'_> {
             });
         }
         if self.newest.is_none() {
-            self.newest = Some((self.begin_segment(lsn)?, lsn));
+            self.newest = Some((self.begin_segment(seqs.start)?, seqs.start));
         }
         let Some((writer, _)) = &mut self.newest else {
             return Err(Error::internal("no log segment"));
         };
         // Records no manifest edit: the last edits may have been read from the page cache of a
         // killed process, and a power failure during this open may still lose them.
+        let (lsn, count) = (seqs.start.0, (seqs.end.0 - seqs.start.0) as u32);
         let stamp = RecordStamp { lsn, durable_lsn: lsn - 1, manifest_edits: 0 };
         writer.append(stamp, &mut [&mut EncodedRecord::from_payload(kind, payload, count)])?;
-        self.next_lsn = lsn + u64::from(count);
+        self.next_lsn = seqs.end;
         Ok(())
     }
 
@@ -222,7 +227,7 @@ impl LogCopier<'_> {
 fn copy_all(input: NewLogInput<'_>) -> Result<NewLog> {
     let mut copies = LogCopier::new(input, u64::MAX);
     for record in &input.replayed.records {
-        copies.copy_record(record.kind, record.payload(), (record.lsn, record.count))?;
+        copies.copy_record(record.kind, record.payload(), record.seqs())?;
     }
     copies.finish(Vec::new(), input.replayed.complete.clone())
 }
@@ -232,7 +237,7 @@ fn copy_all(input: NewLogInput<'_>) -> Result<NewLog> {
 fn copy_unsynced(input: NewLogInput<'_>) -> Result<NewLog> {
     let replayed = input.replayed;
     let synced = if bug::is_active(Bug::KeepUnsyncedLog) {
-        replayed.next_lsn - 1
+        replayed.next_lsn.prev()
     } else {
         replayed.synced_lsn
     };
@@ -240,10 +245,10 @@ fn copy_unsynced(input: NewLogInput<'_>) -> Result<NewLog> {
     let mut copies = LogCopier::new(input, input.segment_bytes);
     for (i, span) in replayed.segments.iter().enumerate().filter(|(_, s)| s.first_lsn < s.end_lsn) {
         let is_cut = input.is_cut && i + 1 == replayed.segments.len();
-        let synced = if is_cut { span.first_lsn - 1 } else { synced };
+        let synced = if is_cut { span.first_lsn.prev() } else { synced };
         if span.end_lsn <= replayed.first_lsn {
             obsolete.push(*span);
-        } else if span.end_lsn <= synced + 1 {
+        } else if span.end_lsn.prev() <= synced {
             kept.push(*span);
         } else {
             let before = copy_unsynced_tail(input, span, synced, &mut copies)?;
@@ -259,7 +264,7 @@ fn copy_unsynced(input: NewLogInput<'_>) -> Result<NewLog> {
 fn copy_unsynced_tail(
     input: NewLogInput<'_>,
     span: &LogSpan,
-    synced: u64,
+    synced: SeqNo,
     copies: &mut LogCopier<'_>,
 ) -> Result<LogSpan> {
     let file = filename::file_name(span.id, FileKind::Wal);
@@ -268,11 +273,11 @@ fn copy_unsynced_tail(
     let mut next = span.first_lsn;
     while next < span.end_lsn {
         let r = read_record(&mut log, &file)?;
-        next = r.header.lsn + u64::from(r.header.lsn_count);
-        if r.header.lsn < input.replayed.first_lsn || next <= synced + 1 {
+        next = r.header.end_seq();
+        if r.header.first_seq() < input.replayed.first_lsn || next.prev() <= synced {
             (before.end_lsn, before.bytes) = (next, log.offset());
         } else if r.header.lsn_count > 0 {
-            copies.copy_record(r.header.kind, &r.payload, (r.header.lsn, r.header.lsn_count))?;
+            copies.copy_record(r.header.kind, &r.payload, r.header.first_seq()..next)?;
         }
     }
     Ok(before)
@@ -287,7 +292,7 @@ fn rewrite_unsynced(input: NewLogInput<'_>) -> Result<NewLog> {
     let (obsolete, kept): (Vec<_>, Vec<_>) = all.partition(|s| s.end_lsn <= replayed.first_lsn);
     for span in kept
         .iter()
-        .filter(|s| s.end_lsn > replayed.synced_lsn + 1 && !bug::is_active(Bug::KeepUnsyncedLog))
+        .filter(|s| s.end_lsn.prev() > replayed.synced_lsn && !bug::is_active(Bug::KeepUnsyncedLog))
     {
         rewrite_segment(&**input.dir, input.manifest.database, span)?;
     }
@@ -312,16 +317,16 @@ fn rewrite_segment(dir: &dyn Dir, database: u64, span: &LogSpan) -> Result<()> {
     let mut next = span.first_lsn;
     while next < span.end_lsn {
         let record = read_record(&mut log, &file)?;
-        next = record.header.lsn + u64::from(record.header.lsn_count);
+        next = record.header.end_seq();
     }
     to.sync()
 }
 
 /// Reopens a segment that was read before.
-pub fn reopen_segment(dir: &dyn Dir, database: u64, id: FileId, first: u64) -> Result<LogReader> {
+pub fn reopen_segment(dir: &dyn Dir, database: u64, id: FileId, first: SeqNo) -> Result<LogReader> {
     let file = filename::file_name(id, FileKind::Wal);
     let mut log = LogReader::open(dir, &file, FileKind::Wal, Some(id), Some(database), None)?;
-    log.expect_lsn(first);
+    log.expect_lsn(first.0);
     Ok(log)
 }
 
@@ -339,7 +344,8 @@ pub fn read_record(log: &mut LogReader, file: &str) -> Result<LogRecord> {
 fn new_manifest(
     input: NewLogInput<'_>,
     log: &NewLog,
-    (counters, clock): (&Arc<Counters>, Arc<ClockHighWater>),
+    counters: &Arc<Counters>,
+    clock: Arc<ClockHighWater>,
 ) -> Result<(Manifest, Arc<DirSync>)> {
     let NewLogInput {
         dir, manifest: found, boot, replayed, retention_bytes: retention, ids, ..
@@ -350,8 +356,8 @@ fn new_manifest(
     (catalog.retained, _) = split_retained(&catalog.retained, &log.obsolete, retention);
     catalog.discard_old_events();
     let next = ManifestEdit {
-        next_ids: Some((id.0 + 1, 0, 0)),
-        durable_seq: Some(replayed.next_lsn - 1),
+        next_ids: Some(NextIdsEdit { file: Some(FileId(id.0 + 1)), ..NextIdsEdit::default() }),
+        durable_seq: Some(replayed.next_lsn.prev()),
         ..ManifestEdit::default()
     };
     catalog.apply(&next)?;

@@ -22,7 +22,7 @@ pub fn next_unused_id(dir: &dyn Dir, catalog: &Catalog) -> Result<u64> {
         .filter_map(|n| filename::parse_file_name(n))
         .map(|(id, _)| id.0)
         .filter(|id| *id < 1 << 60);
-    Ok(catalog.next_ids.0.max(ids.max().unwrap_or(0) + 1))
+    Ok(catalog.next_ids.file.0.max(ids.max().unwrap_or(0) + 1))
 }
 
 /// Deletes the trash of earlier opens, unless a log was just truncated, and moves new orphans into
@@ -63,7 +63,8 @@ fn unknown_files(dir: &dyn Dir, catalog: &Catalog) -> Result<Vec<String>> {
 /// failure would bring back an older manifest that references older files.
 pub fn remove_orphans(dir: &dyn Dir, catalog: &Catalog, durable: bool) -> Result<bool> {
     let is_removable = |file: &String| {
-        durable || filename::parse_file_name(file).is_some_and(|(id, _)| id.0 >= catalog.next_ids.0)
+        durable
+            || filename::parse_file_name(file).is_some_and(|(id, _)| id >= catalog.next_ids.file)
     };
     let (unknown, trash) = (unknown_files(dir, catalog)?, dir.subdir(TRASH_DIR)?);
     let (left, old): (Vec<_>, _) =

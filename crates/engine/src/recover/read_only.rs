@@ -40,6 +40,7 @@ use perigee_file::{BlockCache, TableCache, filename};
 use perigee_tree::version::{FileOpener, SalvageGap};
 use perigee_tree::{Table, TableMeta, Vlog, VlogMeta};
 use std::cell::RefCell;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -62,7 +63,7 @@ pub fn open_read_only(
         match open_once(env.clone(), Arc::clone(&dir), boot, settings.clone()) {
             Ok((core, report)) => {
                 dir.unpin_all();
-                if bug::is_active(Bug::ReadOnlyCutsLog) {
+                if bug::is_active(Bug::ReadOnlyTruncatesLog) {
                     truncate_log(&*writable, &core, &report);
                 }
                 return Ok((core, report));
@@ -117,7 +118,7 @@ fn open_once(
     let counters = Arc::new(Counters::default());
     let memory =
         MemoryBudget::new(resolve_memory_budget(&env, &settings), settings.block_cache_bytes);
-    let cache = Arc::new(BlockCache::new(memory.block_cache_max.min(memory.limit)));
+    let cache = Arc::new(BlockCache::new(memory.block_cache_max.min(memory.limit.0)));
     // Files stay open: a concurrent writer may remove them.
     let table_cache =
         Arc::new(TableCache::new(Arc::clone(&dir), found.database, cache, Arc::clone(&counters)));
@@ -139,7 +140,7 @@ fn open_once(
         for f in &families {
             let mut version = (*f.tree.view().version).clone();
             version.gap =
-                Some(SalvageGap { error: why.clone(), end_seq: SeqNo(replayed.errors_before_lsn) });
+                Some(SalvageGap { error: why.clone(), end_seq: replayed.errors_before_lsn });
             f.tree.install_version(version, None);
         }
     }
@@ -147,7 +148,7 @@ fn open_once(
     let families = apply_family_settings(families, &found.catalog, &settings);
     let damages = replayed.read_errors.iter().map(|e| format!("{e}; "));
     let report = RecoverySummary {
-        last_seq: replayed.next_lsn - 1,
+        last_seq: replayed.next_lsn.prev(),
         replayed: replayed.operations,
         truncated_bytes: replayed.cut_bytes + found.cut_bytes,
         reason: [found.cut_reason.clone(), replayed.cut_reason.clone()]
@@ -163,8 +164,8 @@ fn open_once(
         (DatabaseIdentity { database: found.database, boot }, now.high_water());
     let dir_sync = Arc::new(DirSync::new(Arc::clone(&dir)));
     let catalog = found.catalog.clone();
-    let runs = catalog.next_ids.2;
-    let ids = Arc::new(AtomicU64::new(catalog.next_ids.0));
+    let next_run = catalog.next_ids.run;
+    let ids = Arc::new(AtomicU64::new(catalog.next_ids.file.0));
     let manifest = Manifest::new(
         Arc::clone(&dir),
         Arc::clone(&dir_sync),
@@ -175,17 +176,21 @@ fn open_once(
         Arc::clone(&counters),
         high_water,
     );
-    let recovered =
-        RecoveredState { memory, env, dir, boot, settings, counters, now, table_cache, families };
+    let recovered = RecoveredState {
+        memory,
+        env,
+        dir,
+        boot,
+        settings,
+        counters,
+        now,
+        table_cache,
+        families,
+        database: found.database,
+        next_run,
+    };
     let log = NewLog::without_records(empty_writer(), replayed.first_lsn);
-    let core = assemble_core(
-        recovered,
-        (found.database, runs),
-        &mut replayed,
-        log,
-        (manifest, dir_sync),
-        ids,
-    )?;
+    let core = assemble_core(recovered, &mut replayed, log, manifest, dir_sync, ids)?;
     core.health.set_read_only();
     Ok((core, report))
 }
@@ -211,10 +216,10 @@ fn replay_prefix(
         replay_with_mode(dir, found, boot, families, mode)
     };
     let mut families = open(&found.catalog)?;
-    let mut replayed = replay(&families, u64::MAX);
+    let mut replayed = replay(&families, SeqNo::MAX);
     // A missed change may also be why the replay failed, for example because the log writes to a
     // column family that was just created.
-    let last = replayed.as_ref().map_or(u64::MAX, |r| r.next_lsn - 1);
+    let last = replayed.as_ref().map_or(SeqNo::MAX, |r| r.next_lsn.prev());
     let change = follower.borrow_mut().change_up_to(last)?;
     match change.filter(|_| !bug::is_active(Bug::ReaderSkipsManifestCheck)) {
         None => {}
@@ -222,7 +227,7 @@ fn replay_prefix(
             // Frees their memory before it is needed again.
             drop((families, replayed));
             families = open(&found.catalog)?;
-            replayed = replay(&families, seq.prev().0);
+            replayed = replay(&families, seq.prev());
         }
         Some(UnloggedChange::Unknown) => {
             return Err(Error::new(ErrorKind::Busy, "the manifest was replaced during the replay"));
@@ -230,7 +235,7 @@ fn replay_prefix(
     }
     follower.borrow_mut().read_new_edits()?;
     if follower.borrow().may_have_lost_log(&found.catalog)
-        && !bug::is_active(Bug::ReaderTrustsTrimmedLog)
+        && !bug::is_active(Bug::ReaderTrustsTruncatedLog)
     {
         return Err(Error::new(
             ErrorKind::Busy,
@@ -253,9 +258,9 @@ fn replay_prefix(
 /// does not contain: a change feed that starts at the sequence number of this open must report that
 /// change.
 fn drop_pending_number(replayed: &mut ReplayResult, catalog: &Catalog) {
-    if let Some((first, last)) = replayed.reserved_seqs
+    if let Some((first, last)) = replayed.reserved_seqs.clone().map(RangeInclusive::into_inner)
         && !catalog.events.iter().any(|e| e.seq == last)
-        && !bug::is_active(Bug::ReaderKeepsPendingNumber)
+        && !bug::is_active(Bug::ReaderKeepsPendingSeqNo)
     {
         replayed.next_lsn = first;
         replayed.first_lsn = replayed.first_lsn.min(first);

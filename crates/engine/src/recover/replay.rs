@@ -6,20 +6,21 @@
 
 use super::insert::{ReplayedOps, insert_ops, op_memory_bytes};
 use super::manifest_reader::RecoveredManifest;
-use super::replay_result::{KeptRecord, ReplayResult};
+use super::replay_result::{KeptRecord, RecordPosition, ReplayResult};
 use crate::family::FamilyState;
 use crate::manifest::CatalogFamily;
 use crate::prepared_txns::{check_isolation_code, check_operation_count};
 use crate::wal::LogSpan;
 use perigee_base::bug::{self, Bug};
 use perigee_base::file_header::FileKind;
-use perigee_base::{EntryKind, Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
+use perigee_base::{Bytes, EntryKind, Error, ErrorKind, FamilyId, FileId, OpIndex, Result, SeqNo};
 use perigee_env::Dir;
 use perigee_file::filename;
 use perigee_file::log::prepare::{decode_decision, ops_payload_range, record_lsn_count};
 use perigee_file::log::{BatchOps, LogReader, LogRecord, NextLogRecord, PrepareRecord, RecordKind};
 use perigee_tree::version::AddedTable;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 struct LogReplay<'a> {
@@ -39,7 +40,7 @@ struct LogReplay<'a> {
     /// Bytes held by memtables and records.
     held_bytes: u64,
     /// LSN of the first record that must survive, once the replay is deferred.
-    first_needed: Option<u64>,
+    first_needed: Option<SeqNo>,
     /// The segment was written before the last reboot: what is readable is on stable storage.
     machine_restarted: bool,
 }
@@ -49,7 +50,7 @@ pub struct ReplayMode<'a> {
     /// Damage is recorded and skipped.
     pub salvage: bool,
     /// Last sequence number to replay: a record that extends beyond it ends the replay.
-    pub limit: u64,
+    pub limit: SeqNo,
     /// Maximum bytes of memtables and records; `None`: no limit, and no records are kept, because
     /// none will be copied.
     pub memory: Option<u64>,
@@ -58,17 +59,17 @@ pub struct ReplayMode<'a> {
 }
 
 /// Replays the segments of the catalog into `families`, or only verifies them if the memtables
-/// would exceed `memory` bytes.
+/// would exceed `memory`.
 pub fn replay_log(
     dir: &dyn Dir,
     found: &RecoveredManifest,
     boot: u64,
     families: &[Arc<FamilyState>],
-    memory: u64,
+    memory: Bytes,
 ) -> Result<ReplayResult> {
-    let memory = if bug::is_active(Bug::ReplayKeepsEverything) { u64::MAX } else { memory };
+    let memory = if bug::is_active(Bug::ReplayIgnoresMemoryBudget) { u64::MAX } else { memory.0 };
     let edits_now = &|| Ok(found.last_edit);
-    let mode = ReplayMode { salvage: false, limit: u64::MAX, memory: Some(memory), edits_now };
+    let mode = ReplayMode { salvage: false, limit: SeqNo::MAX, memory: Some(memory), edits_now };
     replay_with_mode(dir, found, boot, families, mode)
 }
 
@@ -81,7 +82,7 @@ pub fn replay_with_mode(
     mode: ReplayMode<'_>,
 ) -> Result<ReplayResult> {
     let logs = &found.catalog.logs;
-    let start = logs.first().map_or(found.catalog.durable_seq + 1, |(_, lsn)| *lsn);
+    let start = logs.first().map_or(found.catalog.durable_seq.plus(1), |(_, lsn)| *lsn);
     let mut r = LogReplay {
         dir,
         manifest: found,
@@ -111,7 +112,7 @@ pub fn replay_with_mode(
     let end = r.check_end();
     end.or_else(|e| r.note_damage(e))?;
     r.result.synced_lsn =
-        r.result.synced_lsn.max(found.catalog.durable_seq).min(r.result.next_lsn - 1);
+        r.result.synced_lsn.max(found.catalog.durable_seq).min(r.result.next_lsn.prev());
     r.result.segments = r.result.complete.clone();
     r.result.drop_obsolete_records();
     if r.result.is_deferred {
@@ -130,7 +131,7 @@ impl LogReplay<'_> {
             return Err(e);
         }
         self.result.read_errors.push(e);
-        self.result.errors_before_lsn = u64::MAX;
+        self.result.errors_before_lsn = SeqNo::MAX;
         Ok(())
     }
 
@@ -143,7 +144,7 @@ impl LogReplay<'_> {
         let file = self.segment_name(i);
         let log = open_log(self.dir, &file, id, self.manifest.database)?;
         // A spare segment was created without its first LSN.
-        if !matches!(log.header().a, a if a == first || a == 0) {
+        if !matches!(log.header().a, a if a == first.0 || a == 0) {
             return Err(Error::corruption(
                 "the first LSN of a log segment differs from the manifest",
             )
@@ -157,9 +158,9 @@ impl LogReplay<'_> {
     fn replay_segment(&mut self, i: usize, boot: u64) -> Result<bool> {
         let mut log = self.open_segment(i)?;
         match self.manifest.catalog.logs[i].1 {
-            0 if self.mode.salvage => {}
-            0 => log.expect_lsn(self.result.next_lsn),
-            first => log.expect_lsn(first),
+            SeqNo::ZERO if self.mode.salvage => {}
+            SeqNo::ZERO => log.expect_lsn(self.result.next_lsn.0),
+            first => log.expect_lsn(first.0),
         }
         let (id, next) = (self.manifest.catalog.logs[i].0, self.result.next_lsn);
         self.result.complete.push(LogSpan {
@@ -188,14 +189,13 @@ impl LogReplay<'_> {
             };
             match step {
                 NextLogRecord::Record(record) => {
-                    let next = record.header.lsn + u64::from(record.header.lsn_count);
-                    if next > self.mode.limit.saturating_add(1) {
+                    if record.header.end_seq().prev() > self.mode.limit {
                         self.limit_reached = true;
                         return Ok(false);
                     }
                     self.last_record_end = log.offset();
                     self.result.errors_before_lsn =
-                        self.result.errors_before_lsn.min(record.header.lsn);
+                        self.result.errors_before_lsn.min(record.header.first_seq());
                     self.replay_record(i, record).or_else(|e| self.note_damage(e))?;
                 }
                 // A concurrent writer appended more before it started the successor.
@@ -238,19 +238,21 @@ impl LogReplay<'_> {
     /// may have skipped records, also accepts a later record.
     fn reached_successor(&self, i: usize) -> bool {
         let next = self.result.next_lsn;
-        let reached =
-            |first: u64| first == next || (self.mode.salvage && first > 0 && first < next);
+        let reached = |first: SeqNo| {
+            first == next || (self.mode.salvage && first > SeqNo::ZERO && first < next)
+        };
         self.manifest.catalog.logs.get(i + 1).is_some_and(|(_, first)| reached(*first))
     }
 
     /// Returns the first LSN of the successor of segment `i`; `None` if there is no successor, or
     /// if it has no record that determines it.
-    fn successor_first_lsn(&self, i: usize) -> Result<Option<u64>> {
+    fn successor_first_lsn(&self, i: usize) -> Result<Option<SeqNo>> {
         match self.manifest.catalog.logs.get(i + 1) {
             None => Ok(None),
-            Some((_, 0)) => match self.open_segment(i + 1).and_then(|log| log.peek_lsn()) {
+            Some((_, SeqNo::ZERO)) => match self.open_segment(i + 1).and_then(|log| log.peek_lsn())
+            {
                 Err(_) if self.mode.salvage => Ok(None),
-                first => first,
+                first => Ok(first?.map(SeqNo)),
             },
             Some((_, first)) => Ok(Some(*first)),
         }
@@ -267,7 +269,7 @@ impl LogReplay<'_> {
     ) -> Result<bool> {
         let mut watermark = self.manifest.catalog.durable_seq;
         if let Some(behind) = log.find_records_after_bad()? {
-            watermark = watermark.max(behind.durable_lsn);
+            watermark = watermark.max(SeqNo(behind.durable_lsn));
             self.newest_edit = self.newest_edit.max(behind.manifest_edits);
         }
         let mut cut = log.end() - log.offset();
@@ -293,20 +295,23 @@ impl LogReplay<'_> {
     }
 
     /// Returns the highest durable LSN recorded in a segment, and its length.
-    fn durable_watermark(&mut self, j: usize) -> Result<(u64, u64)> {
+    fn durable_watermark(&mut self, j: usize) -> Result<(SeqNo, u64)> {
         let mut log = self.open_segment(j)?;
-        let mut durable = 0;
+        let mut durable = SeqNo::ZERO;
         loop {
             match log.next_record()? {
                 NextLogRecord::Record(r) => {
-                    durable = durable.max(r.header.durable_lsn);
+                    durable = durable.max(SeqNo(r.header.durable_lsn));
                     self.newest_edit = self.newest_edit.max(r.header.manifest_edits);
                 }
                 NextLogRecord::End => return Ok((durable, log.end())),
                 NextLogRecord::Bad(_) => {
                     let behind = log.find_records_after_bad()?;
                     self.newest_edit = self.newest_edit.max(behind.map_or(0, |b| b.manifest_edits));
-                    return Ok((durable.max(behind.map_or(0, |b| b.durable_lsn)), log.end()));
+                    return Ok((
+                        durable.max(SeqNo(behind.map_or(0, |b| b.durable_lsn))),
+                        log.end(),
+                    ));
                 }
             }
         }
@@ -315,10 +320,10 @@ impl LogReplay<'_> {
     fn replay_record(&mut self, i: usize, record: LogRecord) -> Result<()> {
         self.last_segment = i;
         self.newest_edit = self.newest_edit.max(record.header.manifest_edits);
-        self.result.synced_lsn = self.result.synced_lsn.max(record.header.durable_lsn);
+        self.result.synced_lsn = self.result.synced_lsn.max(SeqNo(record.header.durable_lsn));
         let locate = |e: Error| e.at(self.segment_name(i), record.offset);
-        let (base, count) = (record.header.lsn, record.header.lsn_count);
-        let next = base + u64::from(count);
+        let (base, count) = (record.header.first_seq(), record.header.lsn_count);
+        let next = record.header.end_seq();
         match record.header.kind {
             RecordKind::Close => {
                 self.result.next_lsn = next;
@@ -337,15 +342,17 @@ impl LogReplay<'_> {
             if n >= u64::from(count) {
                 return Err(locate(Error::corruption("a batch exceeds its operation count")));
             }
-            let seq = base + n;
+            let index = OpIndex(n);
             n += 1;
             reserved += u64::from(op.family == FamilyId::NONE);
-            if let Some(family) = self.target_family(op.family, seq, op.kind).map_err(locate)? {
+            if let Some(family) =
+                self.target_family(op.family, base.of_op(index), op.kind).map_err(locate)?
+            {
                 *memory_bytes.entry(family).or_default() += op_memory_bytes(&op);
                 let part = parts.entry(family).or_default();
                 // A deferred replay only needs to know whether there are any.
                 if !self.result.is_deferred || part.is_empty() {
-                    part.push((op, SeqNo(seq - base)));
+                    part.push((op, index));
                 }
             }
         }
@@ -364,12 +371,18 @@ impl LogReplay<'_> {
         let (kind, payload) = (record.header.kind, Arc::new(record.payload));
         let noted = self.note_prepared(kind, base, &payload);
         noted.map_err(|e| e.at(self.segment_name(i), record.offset))?;
-        self.keep_record(kind, payload, (base, count), (i, record.offset), parts)?;
+        self.keep_record(
+            kind,
+            payload,
+            base..next,
+            RecordPosition { segment: i, offset: record.offset },
+            parts,
+        )?;
         self.result.next_lsn = next;
         if self.machine_restarted {
-            self.result.synced_lsn = self.result.synced_lsn.max(next - 1);
+            self.result.synced_lsn = self.result.synced_lsn.max(next.prev());
         }
-        self.result.reserved_seqs = (n > 0 && reserved == n).then_some((base, SeqNo(next - 1)));
+        self.result.reserved_seqs = (n > 0 && reserved == n).then_some(base..=next.prev());
         if let Some(span) = self.result.complete.last_mut() {
             (span.end_lsn, span.bytes) = (next, self.last_record_end);
         }
@@ -377,7 +390,12 @@ impl LogReplay<'_> {
     }
 
     /// Records that a transaction was prepared or decided. (If it is unknown, it is obsolete.)
-    fn note_prepared(&mut self, kind: RecordKind, lsn: u64, payload: &Arc<Vec<u8>>) -> Result<()> {
+    fn note_prepared(
+        &mut self,
+        kind: RecordKind,
+        lsn: SeqNo,
+        payload: &Arc<Vec<u8>>,
+    ) -> Result<()> {
         match kind {
             RecordKind::Prepare => {
                 let p = PrepareRecord::decode(payload)?;
@@ -387,9 +405,9 @@ impl LogReplay<'_> {
                 for op in BatchOps::new(payload, p.ops_range.clone()) {
                     let op = op?;
                     n += 1;
-                    self.target_family(op.family, u64::MAX, op.kind)?;
+                    self.target_family(op.family, SeqNo::MAX, op.kind)?;
                 }
-                check_operation_count(p.header.op_count, n)?;
+                check_operation_count(&p.header, n)?;
                 self.result.prepared_txns.insert(p.header.gid.to_vec(), (lsn, Arc::clone(payload)));
             }
             RecordKind::Decision => {
@@ -407,15 +425,15 @@ impl LogReplay<'_> {
     fn target_family(
         &self,
         family: FamilyId,
-        seq: u64,
+        seq: SeqNo,
         kind: EntryKind,
     ) -> Result<Option<FamilyId>> {
         let replay_anyway = kind.is_operand() && bug::is_active(Bug::ReplayFlushedOperands);
         match self.manifest.catalog.families.get(&family) {
-            Some(entry) if SeqNo(seq) <= entry.flushed && !replay_anyway => Ok(None),
+            Some(entry) if seq <= entry.flushed && !replay_anyway => Ok(None),
             Some(_) => Ok(Some(family)),
             None if family == FamilyId::NONE => Ok(None),
-            None if family.0 < self.manifest.catalog.next_ids.1 => {
+            None if family < self.manifest.catalog.next_ids.family => {
                 Ok(bug::is_active(Bug::ReplayDroppedFamily).then_some(FamilyId::DEFAULT))
             }
             None => Err(Error::corruption(format!(
@@ -428,15 +446,15 @@ impl LogReplay<'_> {
         &mut self,
         kind: RecordKind,
         buffer: Arc<Vec<u8>>,
-        (base, count): (u64, u32),
-        position: (usize, u64),
+        seqs: Range<SeqNo>,
+        position: RecordPosition,
         parts: ReplayedOps,
     ) -> Result<()> {
         // A record that is not copied is only skipped if the manifest records it as durable.
-        let recorded_durable = base + u64::from(count) <= self.manifest.catalog.durable_seq + 1;
+        let recorded_durable = seqs.end.prev() <= self.manifest.catalog.durable_seq;
         let is_needed = !parts.is_empty() || !recorded_durable;
         if self.result.is_deferred {
-            self.first_needed = self.first_needed.or(is_needed.then_some(base));
+            self.first_needed = self.first_needed.or(is_needed.then_some(seqs.start));
             return Ok(());
         }
         if !is_needed && kind != RecordKind::Prepare && self.result.records.is_empty() {
@@ -451,7 +469,7 @@ impl LogReplay<'_> {
         let families = |id: FamilyId| self.families.get(&id).cloned();
         grown += insert_ops(
             &buffer,
-            (base, count),
+            seqs.clone(),
             &parts,
             &families,
             &self.result.shared_batches,
@@ -465,13 +483,13 @@ impl LogReplay<'_> {
         }
         let Some(limit) = self.mode.memory else { return Ok(()) };
         if self.result.records.is_empty() {
-            self.result.first_lsn = base;
+            self.result.first_lsn = seqs.start;
         }
         self.result.records.push(KeptRecord {
             kind,
             buffer,
-            lsn: base,
-            count,
+            lsn: seqs.start,
+            count: (seqs.end.0 - seqs.start.0) as u32,
             needed: is_needed,
             position,
         });
@@ -548,7 +566,7 @@ impl LogReplay<'_> {
         let ahead = c
             .families
             .values()
-            .any(|f| f.flushed.max(largest(f).unwrap_or_default()).0 >= self.result.next_lsn);
+            .any(|f| f.flushed.max(largest(f).unwrap_or_default()) >= self.result.next_lsn);
         if ahead
             && !bug::is_active(Bug::TruncateDamagedLog)
             && !bug::is_active(Bug::ReplayFirstSegmentOnly)
@@ -558,7 +576,7 @@ impl LogReplay<'_> {
                 .in_file(filename::MANIFEST));
         }
         // Empty spare segments do not count: their first LSN is not known.
-        let known = c.logs.iter().take_while(|(_, lsn)| *lsn > 0).count();
+        let known = c.logs.iter().take_while(|(_, lsn)| *lsn > SeqNo::ZERO).count();
         let Some((id, _)) = c.logs.get(self.last_segment.max(known.saturating_sub(1))) else {
             return Ok(());
         };
@@ -572,14 +590,15 @@ impl LogReplay<'_> {
                 .in_file(file)
                 .expected(
                     format_args!("operation {}", c.durable_seq),
-                    format_args!("operation {}", self.result.next_lsn - 1),
+                    format_args!("operation {}", self.result.next_lsn.prev()),
                 ));
         }
         if let Some(clean) = c.clean_close {
             let len = self.dir.file_len(&file)?.unwrap_or(0);
             let is_complete = clean.bytes == self.last_record_end;
             if !is_complete
-                || (clean.log, clean.bytes, clean.last_seq) != (*id, len, self.result.next_lsn - 1)
+                || (clean.log, clean.bytes, clean.last_seq)
+                    != (*id, len, self.result.next_lsn.prev())
             {
                 return Err(Error::corruption("the log was changed after the clean close")
                     .at(file, len.min(clean.bytes))

@@ -6,6 +6,7 @@ use crate::wal::LogSpan;
 use perigee_base::{Error, FamilyId, SeqNo};
 use perigee_file::log::RecordKind;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 /// A record that must survive: some of its operations are not in tables, or it belongs to a
@@ -17,17 +18,30 @@ pub struct KeptRecord {
     /// Payload bytes.
     pub buffer: Arc<Vec<u8>>,
     /// Its first LSN.
-    pub lsn: u64,
+    pub lsn: SeqNo,
     /// Number of LSNs that it takes.
     pub count: u32,
     /// True if it holds operations that are not in tables, or the manifest does not record it as
     /// durable.
     pub needed: bool,
-    /// Index of its segment, and its offset there.
-    pub position: (usize, u64),
+    /// Where it is.
+    pub position: RecordPosition,
+}
+
+/// The position of a record in the log.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordPosition {
+    /// Index of its segment in the catalog.
+    pub segment: usize,
+    /// Its offset in the segment, in bytes.
+    pub offset: u64,
 }
 
 impl KeptRecord {
+    /// Returns its sequence numbers.
+    pub fn seqs(&self) -> Range<SeqNo> {
+        self.lsn..self.lsn.plus(u64::from(self.count))
+    }
     /// Returns the payload.
     pub fn payload(&self) -> &[u8] {
         &self.buffer
@@ -40,12 +54,12 @@ pub struct ReplayResult {
     /// Records to copy, contiguous up to `next_lsn`.
     pub records: Vec<KeptRecord>,
     /// LSN of the first of them.
-    pub first_lsn: u64,
+    pub first_lsn: SeqNo,
     /// The next LSN.
-    pub next_lsn: u64,
+    pub next_lsn: SeqNo,
     /// First and last sequence number of the last record, if it only reserves sequence numbers (for
     /// a bulk load or a column-family change).
-    pub reserved_seqs: Option<(u64, SeqNo)>,
+    pub reserved_seqs: Option<RangeInclusive<SeqNo>>,
     /// Operations put into memtables.
     pub operations: u64,
     /// Bytes truncated from the log.
@@ -54,14 +68,14 @@ pub struct ReplayResult {
     pub cut_reason: String,
     /// Prepared transactions that are not decided: LSN and payload of the prepare record, by global
     /// identifier.
-    pub prepared_txns: BTreeMap<Vec<u8>, (u64, Arc<Vec<u8>>)>,
+    pub prepared_txns: BTreeMap<Vec<u8>, (SeqNo, Arc<Vec<u8>>)>,
     /// Batches whose buffers several column families share.
     pub shared_batches: SharedBatches,
     /// Damage found (salvage only): an unknown set of operations is missing.
     pub read_errors: Vec<Error>,
     /// Upper bound of the LSNs of missing operations: the LSN of the first record after the last
     /// damage, if there is one.
-    pub errors_before_lsn: u64,
+    pub errors_before_lsn: SeqNo,
     /// All segments, up to where they were read.
     pub segments: Vec<LogSpan>,
     /// The segments, up to where everything in them is in tables and nothing is copied.
@@ -71,7 +85,7 @@ pub struct ReplayResult {
     /// Approximate memory needed for the operations of each column family, in bytes.
     pub family_bytes: BTreeMap<FamilyId, u64>,
     /// The log is on stable storage up to this LSN, in the segments from which it was read.
-    pub synced_lsn: u64,
+    pub synced_lsn: SeqNo,
     /// Peak memory of memtables and records, in bytes.
     pub peak_bytes: u64,
 }
@@ -79,7 +93,7 @@ pub struct ReplayResult {
 impl ReplayResult {
     /// Drops the records before the first that must survive.
     pub fn drop_obsolete_records(&mut self) {
-        let prepared: BTreeSet<u64> = self.prepared_txns.values().map(|(lsn, _)| *lsn).collect();
+        let prepared: BTreeSet<SeqNo> = self.prepared_txns.values().map(|(lsn, _)| *lsn).collect();
         let obsolete =
             self.records.iter().take_while(|k| !k.needed && !prepared.contains(&k.lsn)).count();
         self.records.drain(..obsolete);
@@ -88,14 +102,16 @@ impl ReplayResult {
 
     /// Returns the LSN of the first record that must survive, for a deferred replay: `needed`, or
     /// that of the oldest prepared transaction.
-    pub fn deferred_first_lsn(&self, needed: Option<u64>) -> u64 {
+    pub fn deferred_first_lsn(&self, needed: Option<SeqNo>) -> SeqNo {
         let prepared = self.prepared_txns.values().map(|(lsn, _)| *lsn);
         prepared.chain(needed).min().unwrap_or(self.next_lsn)
     }
 
     /// Truncates the list of complete segments at the first record that is copied.
     pub fn truncate_complete(&mut self) {
-        let Some(KeptRecord { lsn, position: (segment, offset), .. }) = self.records.first() else {
+        let Some(KeptRecord { lsn, position: RecordPosition { segment, offset }, .. }) =
+            self.records.first()
+        else {
             return;
         };
         self.complete.truncate(segment + 1);

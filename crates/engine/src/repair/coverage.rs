@@ -2,33 +2,34 @@
 //! existed. Every number that is proven and not covered was lost, and is attributed to a byte range
 //! of a segment. Reads no log contents.
 
-use super::report::{LostRange, RepairSummary};
+use super::report::{LostRange, LostSeqs, RepairSummary};
 use super::survey::Survey;
 use perigee_base::bug::{self, Bug};
 use perigee_base::file_header::{FileKind, HEADER_BYTES};
-use perigee_base::{Error, FileId};
+use perigee_base::{Error, FileId, SeqNo};
 use perigee_file::filename;
 use std::collections::BTreeMap;
+use std::ops::{Range, RangeInclusive};
 
 /// A part of a segment in which no record could be read.
 struct UnreadRange {
     loss: LostRange,
     /// First sequence number that may have been there.
-    first_seq: u64,
+    first_seq: SeqNo,
     /// Last sequence number that may have been there.
-    last_seq: u64,
+    last_seq: SeqNo,
     /// The log ends inside a record, as after a crash: a loss only if a lost sequence number is
     /// proven.
     torn: bool,
     /// Range of the sequence numbers lost there.
-    lost_seqs: Option<(u64, u64)>,
+    lost_seqs: Option<RangeInclusive<SeqNo>>,
 }
 
 /// The end of the readable records of a segment.
 #[derive(Clone, Copy)]
 struct SegmentEnd {
     id: FileId,
-    next_seq: u64,
+    next_seq: SeqNo,
     offset: u64,
 }
 
@@ -36,13 +37,13 @@ struct SegmentEnd {
 #[derive(Default)]
 pub struct SeqCoverage {
     /// Covered ranges, merged: from the first number to the number after the last.
-    covered: BTreeMap<u64, u64>,
+    covered: BTreeMap<SeqNo, SeqNo>,
     /// Every sequence number up to this one existed and was durable.
-    proven_seq: u64,
+    proven_seq: SeqNo,
     /// First sequence number of the log, if the manifest is complete.
-    start: Option<u64>,
+    start: Option<SeqNo>,
     /// First sequence number of each segment, if known.
-    firsts: BTreeMap<u64, FileId>,
+    firsts: BTreeMap<SeqNo, FileId>,
     ends: Vec<SegmentEnd>,
     unread: Vec<UnreadRange>,
 }
@@ -56,11 +57,11 @@ impl SeqCoverage {
         }
         let catalog = &survey.catalog;
         coverage.prove_up_to(catalog.durable_seq);
-        coverage.prove_up_to(catalog.clean_close.map_or(0, |clean| clean.last_seq));
+        coverage.prove_up_to(catalog.clean_close.map_or(SeqNo::ZERO, |clean| clean.last_seq));
         for f in catalog.families.values() {
             let newest =
                 f.tables.values().map(|t| t.meta.global_seq.unwrap_or(t.meta.summary.largest_seq));
-            coverage.prove_up_to(newest.max().unwrap_or_default().max(f.flushed).0);
+            coverage.prove_up_to(newest.max().unwrap_or_default().max(f.flushed));
         }
         if survey.is_manifest_complete {
             coverage.start = catalog.logs.first().map(|(_, first)| *first);
@@ -70,33 +71,34 @@ impl SeqCoverage {
     }
 
     /// Records that everything up to `seq` existed.
-    pub fn prove_up_to(&mut self, seq: u64) {
+    pub fn prove_up_to(&mut self, seq: SeqNo) {
         self.proven_seq = self.proven_seq.max(seq);
     }
 
     /// Records that segment `id` starts at sequence number `first` (0: not known).
-    pub fn add_segment_start(&mut self, id: FileId, first: u64) {
-        if first > 0 {
+    pub fn add_segment_start(&mut self, id: FileId, first: SeqNo) {
+        if first > SeqNo::ZERO {
             self.firsts.entry(first).or_insert(id);
         }
     }
 
     /// Returns the first sequence number of segment `id`, or 0 if it is not known.
-    pub fn segment_first_seq(&self, id: FileId) -> u64 {
-        self.firsts.iter().find(|(_, of)| **of == id).map_or(0, |(first, _)| *first)
+    pub fn segment_first_seq(&self, id: FileId) -> SeqNo {
+        self.firsts.iter().find(|(_, of)| **of == id).map_or(SeqNo::ZERO, |(first, _)| *first)
     }
 
-    /// Records that a record of segment `id` with the sequence numbers `first..next` was read,
+    /// Records that a record of segment `id` with the sequence numbers `seqs` was read,
     /// which ends at `offset`.
-    pub fn add_covered(&mut self, id: FileId, (first, next): (u64, u64), offset: u64) {
+    pub fn add_covered(&mut self, id: FileId, seqs: Range<SeqNo>, offset: u64) {
+        let Range { start: first, end: next } = seqs;
         match self.ends.last_mut() {
             Some(end) if end.id == id => (end.next_seq, end.offset) = (next, offset),
             _ => self.ends.push(SegmentEnd { id, next_seq: next, offset }),
         }
         if let Some(open) =
-            self.unread.last_mut().filter(|u| u.last_seq == u64::MAX && u.first_seq <= first)
+            self.unread.last_mut().filter(|u| u.last_seq == SeqNo::MAX && u.first_seq <= first)
         {
-            open.last_seq = first.saturating_sub(1);
+            open.last_seq = first.prev();
         }
         let (mut from, mut to) = (first, next);
         while let Some((&f, &t)) =
@@ -112,36 +114,36 @@ impl SeqCoverage {
 
     /// Records a part that could not be read and may have contained sequence numbers from `first`
     /// on.
-    pub fn add_unread(&mut self, loss: LostRange, first: u64, torn: bool) {
+    pub fn add_unread(&mut self, loss: LostRange, first: SeqNo, torn: bool) {
         self.unread.push(UnreadRange {
             loss,
             first_seq: first,
-            last_seq: u64::MAX,
+            last_seq: SeqNo::MAX,
             torn,
             lost_seqs: None,
         });
     }
 
     /// Records that the record with these sequence numbers could not be read.
-    pub fn add_unread_record(&mut self, loss: LostRange, (first, next): (u64, u64)) {
-        let last = next.saturating_sub(1);
+    pub fn add_unread_record(&mut self, loss: LostRange, seqs: Range<SeqNo>) {
         self.unread.push(UnreadRange {
             loss,
-            first_seq: first,
-            last_seq: last,
+            first_seq: seqs.start,
+            last_seq: seqs.end.prev(),
             torn: false,
             lost_seqs: None,
         });
     }
 
     /// Returns the proven but uncovered ranges of sequence numbers, split at segment starts.
-    fn find_gaps(&self, start: u64) -> Vec<(u64, u64)> {
+    fn find_gaps(&self, start: SeqNo) -> Vec<RangeInclusive<SeqNo>> {
         let (mut gaps, mut at) = (Vec::new(), start);
-        let end_seq = self.proven_seq.saturating_add(1);
+        let end_seq = SeqNo(self.proven_seq.0.saturating_add(1));
         for (from, to) in self.covered.iter().map(|(f, t)| (*f, *t)).chain([(end_seq, end_seq)]) {
             while at < from {
-                let cut = self.firsts.range(at + 1..from).next().map_or(from, |(first, _)| *first);
-                gaps.push((at, cut - 1));
+                let cut =
+                    self.firsts.range(at.plus(1)..from).next().map_or(from, |(first, _)| *first);
+                gaps.push(at..=cut.prev());
                 at = cut;
             }
             at = at.max(to);
@@ -166,8 +168,10 @@ impl SeqCoverage {
                     u.loss.offset.unwrap_or(0),
                 ));
             } else {
-                let sequences =
-                    u.lost_seqs.map(|(first, last)| (first, self.gap_end(survey, last)));
+                let sequences = u.lost_seqs.map(|seqs| LostSeqs {
+                    first: *seqs.start(),
+                    last: self.gap_end(survey, *seqs.end()),
+                });
                 report.add_lost_range(LostRange { sequences, ..u.loss });
             }
         }
@@ -178,13 +182,15 @@ impl SeqCoverage {
     fn attribute_gap(
         &mut self,
         survey: &Survey,
-        (first, last): (u64, u64),
+        gap: RangeInclusive<SeqNo>,
         report: &mut RepairSummary,
     ) {
+        let (first, last) = gap.into_inner();
         let unread = self.unread.iter_mut().find(|u| u.first_seq <= first && first <= u.last_seq);
         if let Some(u) = unread {
-            let known = u.lost_seqs.unwrap_or((first, last));
-            u.lost_seqs = Some((known.0.min(first), known.1.max(last)));
+            let (known_first, known_last) =
+                u.lost_seqs.take().map_or((first, last), RangeInclusive::into_inner);
+            u.lost_seqs = Some(known_first.min(first)..=known_last.max(last));
             return;
         }
         let end = self.ends.iter().rev().find(|end| end.next_seq == first).copied();
@@ -197,16 +203,13 @@ impl SeqCoverage {
         let file = filename::file_name(id, FileKind::Wal);
         if let Some(missing) = report.lost.iter_mut().find(|l| l.file == file && l.offset.is_none())
         {
-            let known = missing.sequences.map_or(first, |(known, _)| known.min(first));
-            missing.sequences = Some((known, self.gap_end(survey, last)));
+            let known = missing.sequences.map_or(first, |known| known.first.min(first));
+            missing.sequences = Some(LostSeqs { first: known, last: self.gap_end(survey, last) });
             return;
         }
         let offset = end.filter(|end| end.id == id).map_or(HEADER_BYTES as u64, |end| end.offset);
         let why = Error::corruption("the log segment ends before operations that were durable")
-            .expected(
-                format_args!("operation {last}"),
-                format_args!("operation {}", first.saturating_sub(1)),
-            );
+            .expected(format_args!("operation {last}"), format_args!("operation {}", first.prev()));
         let mut loss = LostRange::new(&file, why.at(&file, offset));
         loss.bytes = self.missing_bytes(survey, id, offset);
         self.unread.push(UnreadRange {
@@ -214,13 +217,13 @@ impl SeqCoverage {
             first_seq: first,
             last_seq: last,
             torn: false,
-            lost_seqs: Some((first, last)),
+            lost_seqs: Some(first..=last),
         });
     }
 
     /// Returns the last sequence number of a gap, or `None` at the end of a log that was not closed
     /// cleanly: more than is proven may have been lost there.
-    fn gap_end(&self, survey: &Survey, last: u64) -> Option<u64> {
+    fn gap_end(&self, survey: &Survey, last: SeqNo) -> Option<SeqNo> {
         let open = last >= self.proven_seq && survey.catalog.clean_close.is_none();
         (!open).then_some(last)
     }
@@ -256,6 +259,6 @@ impl SeqCoverage {
         let mut loss =
             LostRange::new(&file, why.expected(format_args!("{} bytes", clean.bytes), len));
         (loss.bytes, loss.entries) = (Some(len.max(clean.bytes) - from), Some(0));
-        self.add_unread_record(loss, (u64::MAX, u64::MAX));
+        self.add_unread_record(loss, SeqNo::MAX..SeqNo::MAX);
     }
 }

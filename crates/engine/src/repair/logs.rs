@@ -8,7 +8,7 @@ use super::report::{LostRange, RepairSummary};
 use super::survey::Survey;
 use crate::prepared_txns::display_gid;
 use perigee_base::file_header::FileKind;
-use perigee_base::{Error, FamilyId, FileId, Result, SeqNo};
+use perigee_base::{Error, FamilyId, FileId, OpIndex, Result, SeqNo};
 use perigee_file::filename;
 use perigee_file::log::prepare::{decode_decision, ops_payload_range, record_lsn_count};
 use perigee_file::log::{
@@ -21,7 +21,7 @@ use std::sync::Arc;
 #[derive(Default)]
 struct LogScanState {
     /// LSNs of the records taken: a log may exist twice, the original and a copy.
-    seen_lsns: BTreeSet<u64>,
+    seen_lsns: BTreeSet<SeqNo>,
     prepared: BTreeMap<Vec<u8>, PreparedLsns>,
     coverage: SeqCoverage,
 }
@@ -75,7 +75,7 @@ fn open_segment(
         LogReader::open(&*survey.dir, &file, FileKind::Wal, Some(id), survey.database, None);
     match opened {
         Ok(log) => {
-            coverage.add_segment_start(id, log.header().a);
+            coverage.add_segment_start(id, SeqNo(log.header().a));
             Ok(Some(log))
         }
         Err(e) if e.is_corruption() && survey.database.is_some() => {
@@ -91,13 +91,13 @@ fn open_segment(
 
 /// Returns the first LSN of the successor of a segment, according to the manifest: an open that
 /// kept the segment copied the following records into the successor, or truncated the segment and
-/// reused their LSNs. [`u64::MAX`]: not known.
-fn first_of_successor(survey: &Survey, id: FileId) -> u64 {
+/// reused their LSNs. [`SeqNo::MAX`]: not known.
+fn first_of_successor(survey: &Survey, id: FileId) -> SeqNo {
     let logs = &survey.catalog.logs;
     let next = logs.iter().position(|(log, _)| *log == id).and_then(|i| logs.get(i + 1));
     next.map(|(_, first)| *first)
-        .filter(|first| *first > 0 && survey.is_manifest_complete)
-        .unwrap_or(u64::MAX)
+        .filter(|first| *first > SeqNo::ZERO && survey.is_manifest_complete)
+        .unwrap_or(SeqNo::MAX)
 }
 
 fn gather_segment(
@@ -118,18 +118,18 @@ fn gather_segment(
         }
         match log.next_record()? {
             NextLogRecord::End => return Ok(()),
-            NextLogRecord::Record(r) if r.header.lsn >= end => return Ok(()),
+            NextLogRecord::Record(r) if r.header.first_seq() >= end => return Ok(()),
             NextLogRecord::Record(r) => {
                 report.records += 1;
-                let (offset, lsn) = (r.offset, r.header.lsn);
-                next_lsn = lsn.saturating_add(u64::from(r.header.lsn_count));
-                progress.coverage.prove_up_to(r.header.durable_lsn);
+                let (offset, lsn) = (r.offset, r.header.first_seq());
+                next_lsn = r.header.end_seq();
+                progress.coverage.prove_up_to(SeqNo(r.header.durable_lsn));
                 match add_record(survey, r, progress, builder, report) {
-                    Ok(()) => progress.coverage.add_covered(id, (lsn, next_lsn), log.offset()),
+                    Ok(()) => progress.coverage.add_covered(id, lsn..next_lsn, log.offset()),
                     Err(e) if e.is_corruption() => {
                         let loss = LostRange::new(&file, e.at(&file, offset));
                         let loss = LostRange { bytes: Some(log.offset() - offset), ..loss };
-                        progress.coverage.add_unread_record(loss, (lsn, next_lsn));
+                        progress.coverage.add_unread_record(loss, lsn..next_lsn);
                     }
                     Err(e) => return Err(e),
                 }
@@ -156,26 +156,26 @@ fn add_record(
     builder: &mut RepairBuilder,
     report: &mut RepairSummary,
 ) -> Result<()> {
-    let (base, count) = (r.header.lsn, u64::from(r.header.lsn_count));
-    report.last_seq = report.last_seq.max(base.saturating_add(count).saturating_sub(1));
+    let (base, count) = (r.header.first_seq(), u64::from(r.header.lsn_count));
+    report.last_seq = report.last_seq.max(SeqNo(base.0.saturating_add(count)).prev());
     note_decision(&r, &mut progress.prepared)?;
     let Some(at) =
         ops_payload_range(r.header.kind, &r.payload)?.filter(|_| progress.seen_lsns.insert(base))
     else {
         return Ok(());
     };
-    let mut parts: BTreeMap<FamilyId, Vec<(BatchOp, SeqNo)>> = BTreeMap::new();
+    let mut parts: BTreeMap<FamilyId, Vec<(BatchOp, OpIndex)>> = BTreeMap::new();
     let mut n = 0;
     for op in BatchOps::new(&r.payload, at) {
         let op = op?;
-        let seq = SeqNo(base + n);
+        let index = OpIndex(n);
         n += 1;
         // Operations without a column family only reserved a sequence number.
         if op.family != FamilyId::NONE
             && !survey.is_dropped(op.family)
-            && seq > survey.flushed(op.family)
+            && base.of_op(index) > survey.flushed(op.family)
         {
-            parts.entry(op.family).or_default().push((op, SeqNo(n - 1)));
+            parts.entry(op.family).or_default().push((op, index));
         }
     }
     if record_lsn_count(r.header.kind, n) != count {
@@ -194,13 +194,13 @@ fn add_record(
 /// a copy.
 #[derive(Debug, Default)]
 struct PreparedLsns {
-    prepared_lsn: u64,
-    decided_lsn: u64,
+    prepared_lsn: SeqNo,
+    decided_lsn: SeqNo,
 }
 
 /// Records a prepared transaction, or the decision about it.
 fn note_decision(r: &LogRecord, prepared: &mut BTreeMap<Vec<u8>, PreparedLsns>) -> Result<()> {
-    let lsn = r.header.lsn;
+    let lsn = r.header.first_seq();
     match r.header.kind {
         RecordKind::Prepare => {
             let p =

@@ -4,14 +4,14 @@
 use super::is_damage;
 use super::report::RepairSummary;
 use super::survey::Survey;
-use crate::manifest::{Catalog, DatabaseIdentity, ManifestEdit, write_snapshot_file};
+use crate::manifest::{Catalog, DatabaseIdentity, ManifestEdit, NextIdsEdit, write_snapshot_file};
 use crate::settings::FamilySettings;
 use perigee_base::expiry::FixedClock;
 use perigee_base::file_header::{FileHeader, FileKind};
 use perigee_base::limits::LEVELS;
 use perigee_base::stats::Counters;
 use perigee_base::{
-    Error, FamilyId, FileId, KeyComparator, LevelNo, Result, RunId, SeqNo, ValueRef,
+    Error, FamilyId, FileId, KeyComparator, LevelNo, OpIndex, Result, RunId, SeqNo, ValueRef,
 };
 use perigee_env::{Dir, Env};
 use perigee_file::log::{BatchOp, LogWriter};
@@ -197,8 +197,8 @@ impl RepairBuilder {
         &mut self,
         family: FamilyId,
         buffer: &Arc<Vec<u8>>,
-        base: u64,
-        ops: &[(BatchOp, SeqNo)],
+        base: SeqNo,
+        ops: &[(BatchOp, OpIndex)],
     ) -> Result<()> {
         self.family(family)?.memtable.insert(buffer, base, ops)
     }
@@ -212,11 +212,11 @@ impl RepairBuilder {
                 .iter()
                 .map(|t| t.meta.global_seq.unwrap_or_default().max(t.meta.summary.largest_seq));
             let ranges = f.ranges.seq_range().map(|(_, largest)| largest);
-            tables.chain(ranges).chain([f.memtable.last_seq()]).max().unwrap_or_default().0
+            tables.chain(ranges).chain([f.memtable.last_seq()]).max().unwrap_or_default()
         };
-        let last = self.families.values().map(newest).max().unwrap_or(0);
+        let last = self.families.values().map(newest).max().unwrap_or_default();
         // A merge may assign sequence number 1 to loaded entries that have none.
-        let last = last.max(report.last_seq).max(survey.catalog.durable_seq).max(1);
+        let last = last.max(report.last_seq).max(survey.catalog.durable_seq).max(SeqNo(1));
         report.last_seq = last;
         let mut edit = ManifestEdit {
             durable_seq: Some(last),
@@ -224,7 +224,7 @@ impl RepairBuilder {
             ..ManifestEdit::default()
         };
         // Only one version of each key is left.
-        edit.oldest_readable = Some(SeqNo(last));
+        edit.oldest_readable = Some(last);
         for (id, found) in &self.families {
             if !survey.is_manifest_trusted
                 && found.tables.iter().any(|t| t.reader.operand_count() > 0)
@@ -236,7 +236,7 @@ impl RepairBuilder {
                     found.name
                 ));
             }
-            let version = self.merge_family(*id, found, SeqNo(last))?;
+            let version = self.merge_family(*id, found, last)?;
             let entries = version.added.iter().map(|t| t.meta.summary.entries).sum();
             report.families.push((found.name.clone(), entries));
             edit.families.push((*id, found.name.clone(), found.settings.clone()));
@@ -308,22 +308,26 @@ impl RepairBuilder {
     }
 
     /// Writes an empty log, syncs the directory, then writes the manifest.
-    fn write_log_and_manifest(&self, mut edit: ManifestEdit, last: u64) -> Result<()> {
+    fn write_log_and_manifest(&self, mut edit: ManifestEdit, last: SeqNo) -> Result<()> {
         let (log, manifest) = (self.next_file_id(), self.next_file_id());
         let boot = self.env.fs.boot_id();
         let header = FileHeader {
             kind: FileKind::Wal,
             database: self.database,
             file: log,
-            a: last + 1,
+            a: last.0 + 1,
             b: boot,
         };
         LogWriter::create(&*self.dir, &filename::file_name(log, FileKind::Wal), &header)?
             .file()
             .sync()?;
         let families = self.families.keys().map(|id| id.0.saturating_add(1)).max().unwrap_or(1);
-        edit.next_ids = Some((manifest.0 + 1, families, 1));
-        edit.logs_added = vec![(log, last + 1)];
+        edit.next_ids = Some(NextIdsEdit {
+            file: Some(FileId(manifest.0 + 1)),
+            family: Some(FamilyId(families)),
+            run: Some(RunId(1)),
+        });
+        edit.logs_added = vec![(log, last.plus(1))];
         let mut catalog = Catalog::default();
         catalog.apply(&edit)?;
         catalog.validate(1)?;

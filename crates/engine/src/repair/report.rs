@@ -1,6 +1,15 @@
 //! The report of a repair: what was found and lost. Plain data.
 
-use perigee_base::Error;
+use perigee_base::{Error, SeqNo};
+
+/// The sequence numbers of lost operations.
+#[derive(Clone, Copy, Debug)]
+pub struct LostSeqs {
+    /// The first.
+    pub first: SeqNo,
+    /// The last, if known.
+    pub last: Option<SeqNo>,
+}
 
 /// A part of a file that could not be read.
 #[derive(Clone, Debug)]
@@ -21,7 +30,7 @@ pub struct LostRange {
     pub entries: Option<u64>,
     /// First and last sequence number of the lost operations, if known. At the end of a log that
     /// was not closed cleanly, more may have been lost than is proven; then there is no last one.
-    pub sequences: Option<(u64, Option<u64>)>,
+    pub sequences: Option<LostSeqs>,
     /// The reason.
     pub error: Error,
 }
@@ -55,7 +64,7 @@ pub struct RepairSummary {
     /// Number of log records read.
     pub records: u64,
     /// Sequence number of the last operation found.
-    pub last_seq: u64,
+    pub last_seq: SeqNo,
     /// Everything that could not be read.
     pub lost: Vec<LostRange>,
     /// Consequences of the losses.

@@ -7,7 +7,7 @@ use super::report::RepairSummary;
 use crate::manifest::{Catalog, decode_edit};
 use crate::settings::FamilySettings;
 use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
-use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
+use perigee_base::{Bytes, Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
 use perigee_env::Dir;
 use perigee_file::filename;
 use perigee_file::log::{LogReader, NextLogRecord};
@@ -194,7 +194,7 @@ fn newest_edit_named(dir: &dyn Dir, logs: &[FileId], database: Option<u64>) -> R
 /// Reads the manifest as far as possible.
 fn read_manifest(dir: &dyn Dir, report: &mut RepairSummary) -> Result<ReadableManifest> {
     let mut catalog = Catalog::default();
-    let len = dir.file_len(filename::MANIFEST)?;
+    let len = dir.file_len(filename::MANIFEST)?.map(Bytes);
     let opened = LogReader::open(dir, filename::MANIFEST, FileKind::Manifest, None, None, len);
     let mut log = match opened {
         Ok(log) => log,

@@ -4,13 +4,22 @@
 
 use super::backup_store::{BackupStore, INCOMING_PREFIX, generation_name, stored_name};
 use super::database_image::DatabaseImage;
-use super::file_copy;
+use super::file_copy::{self, DirEntry, RecordedFile};
 use super::generation::{BackupGeneration, StoredFile};
 use crate::core::EngineCore;
 use perigee_base::file_header::FileKind;
-use perigee_base::{ErrorKind, FileId, Result};
+use perigee_base::{ErrorKind, FileId, Result, SeqNo};
 use perigee_file::filename;
 use std::path::Path;
+
+/// A number of files and their size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackupFileTotals {
+    /// Number of files.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
 
 /// Summary of a backup.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,11 +27,11 @@ pub struct BackupSummary {
     /// The new generation.
     pub generation: u64,
     /// Sequence number of the last operation in it.
-    pub last_seq: u64,
-    /// Number and bytes of files that were copied.
-    pub copied: (u64, u64),
-    /// Number and bytes of files already contained in earlier generations.
-    pub reused: (u64, u64),
+    pub last_seq: SeqNo,
+    /// Files that were copied.
+    pub copied: BackupFileTotals,
+    /// Files already contained in earlier generations.
+    pub reused: BackupFileTotals,
 }
 
 /// Creates a generation in the backup directory `path`; calls `progress` with the bytes done and
@@ -50,7 +59,7 @@ pub fn create_backup(
         let file = StoredFile { kind: f.kind, id: f.id, bytes: f.bytes, checksum: f.checksum };
         let count =
             if store.contains_file(database, &file)? { &mut out.reused } else { &mut out.copied };
-        (count.0, count.1) = (count.0 + 1, count.1 + f.bytes);
+        (count.files, count.bytes) = (count.files + 1, count.bytes + f.bytes);
         copy_data_file(core, &store, database, &file, reread)?;
         files.push(file);
         done += f.bytes;
@@ -58,16 +67,10 @@ pub fn create_backup(
     }
     let incoming = format!("{INCOMING_PREFIX}.log");
     let (log, bytes) = image.write_log(&*store.dir, &incoming)?;
-    files.push(name_by_checksum(&store, database, &incoming, FileKind::Wal, (log, bytes))?);
+    files.push(name_by_checksum(&store, database, &incoming, FileKind::Wal, log, bytes)?);
     let incoming = format!("{INCOMING_PREFIX}.manifest");
     let (manifest, bytes) = image.write_manifest(&*store.dir, &incoming)?;
-    files.push(name_by_checksum(
-        &store,
-        database,
-        &incoming,
-        FileKind::Manifest,
-        (manifest, bytes),
-    )?);
+    files.push(name_by_checksum(&store, database, &incoming, FileKind::Manifest, manifest, bytes)?);
     files.sort_by_key(|f| (f.kind as u8, f.id));
     store.dir.sync()?;
     let created_ms = core.env.clock.wall_ms();
@@ -90,10 +93,12 @@ fn copy_data_file(
     }
     let incoming = format!("{INCOMING_PREFIX}.data");
     let name = filename::file_name(file.id, file.kind);
-    let recorded = (file.bytes, file.checksum);
-    file_copy::copy_file((&*core.dir, &name), (&*store.dir, &incoming), file.id, recorded)?;
+    let recorded = RecordedFile { id: file.id, bytes: file.bytes, checksum: file.checksum };
+    let (from, to) =
+        (DirEntry { dir: &*core.dir, name: &name }, DirEntry { dir: &*store.dir, name: &incoming });
+    file_copy::copy_file(from, to, recorded)?;
     if reread {
-        file_copy::verify_file(&*store.dir, &incoming, file.id, recorded, |_| Ok(()))?;
+        file_copy::verify_file(&*store.dir, &incoming, recorded, |_| Ok(()))?;
     }
     store.dir.rename(&incoming, &stored_name(database, file))
 }
@@ -104,7 +109,8 @@ fn name_by_checksum(
     database: u64,
     incoming: &str,
     kind: FileKind,
-    (id, bytes): (FileId, u64),
+    id: FileId,
+    bytes: u64,
 ) -> Result<StoredFile> {
     let checksum = file_copy::read_file(&*store.dir, incoming, id, bytes, |_| Ok(()))?;
     let file = StoredFile { kind, id, bytes, checksum };

@@ -4,11 +4,11 @@
 
 use super::database_image::DatabaseImage;
 use super::directory_builder::DirectoryBuilder;
-use super::file_copy;
+use super::file_copy::{self, DirEntry, RecordedFile};
 use crate::core::EngineCore;
 use perigee_base::bug::{self, Bug};
 use perigee_base::file_header::FileKind;
-use perigee_base::{FileId, Result};
+use perigee_base::{FileId, Result, SeqNo};
 use perigee_env::Dir;
 use perigee_file::filename;
 use std::path::Path;
@@ -17,7 +17,7 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CheckpointSummary {
     /// Sequence number of the last operation in it.
-    pub last_seq: u64,
+    pub last_seq: SeqNo,
     /// Files linked to those of the source.
     pub linked_files: u64,
     /// Their bytes.
@@ -46,10 +46,9 @@ pub fn create_checkpoint(core: &EngineCore, target: &Path) -> Result<CheckpointS
                 out.linked_bytes += file.bytes;
             } else {
                 file_copy::copy_file(
-                    (&*core.dir, &name),
-                    (&**dir, &name),
-                    file.id,
-                    (file.bytes, file.checksum),
+                    DirEntry { dir: &*core.dir, name: &name },
+                    DirEntry { dir: &**dir, name: &name },
+                    RecordedFile { id: file.id, bytes: file.bytes, checksum: file.checksum },
                 )?;
                 out.copied_files += 1;
                 out.copied_bytes += file.bytes;

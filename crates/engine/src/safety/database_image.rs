@@ -7,7 +7,7 @@
 use crate::core::{EngineCore, allocate_file_id};
 use crate::manifest::{Catalog, DatabaseIdentity, write_snapshot_file};
 use perigee_base::file_header::{FileHeader, FileKind};
-use perigee_base::{Error, FileId, Result};
+use perigee_base::{Bytes, Error, FileId, Result, SeqNo};
 use perigee_env::Dir;
 use perigee_file::filename;
 use perigee_file::log::batch::EncodedRecord;
@@ -34,9 +34,9 @@ pub struct DatabaseImage {
     catalog: Catalog,
     identity: DatabaseIdentity,
     /// Sequence number of the last operation in it.
-    pub last_seq: u64,
+    pub last_seq: SeqNo,
     /// Operations before this LSN are in tables.
-    first_unflushed: u64,
+    first_unflushed: SeqNo,
     edit: u64,
     logs: Vec<LogReader>,
     log: FileId,
@@ -59,7 +59,7 @@ impl DatabaseImage {
             let older = appender.older_segments.iter().find(|s| s.id == *id).map(|s| s.bytes);
             let newest = || (appender.writer.id() == *id).then(|| appender.writer.offset());
             let Some(bytes) = older.or_else(newest) else {
-                if *first == 0 {
+                if *first == SeqNo::ZERO {
                     // An unused spare segment.
                     continue;
                 }
@@ -74,7 +74,7 @@ impl DatabaseImage {
                 FileKind::Wal,
                 Some(*id),
                 Some(core.database_id),
-                Some(bytes),
+                Some(Bytes(bytes)),
             )?;
             logs.push(reader);
         }
@@ -83,18 +83,18 @@ impl DatabaseImage {
         let oldest_prepared = core.prepared_txns.oldest_lsn();
         drop(appender);
         let memtables = pinned_views.iter().flat_map(|v| v.memtables());
-        let unflushed = memtables.filter(|m| !m.is_empty()).map(|m| m.first_seq().0);
+        let unflushed = memtables.filter(|m| !m.is_empty()).map(|m| m.first_seq());
         let first_unflushed = unflushed.chain(oldest_prepared).min().unwrap_or(next);
         let (log, manifest) =
             (allocate_file_id(&core.next_file_id), allocate_file_id(&core.next_file_id));
-        catalog.next_ids.0 = catalog.next_ids.0.max(manifest.0 + 1);
+        catalog.next_ids.file = catalog.next_ids.file.max(FileId(manifest.0 + 1));
         catalog.clean_close = None;
         // The copy has a log of its own, without readers.
         catalog.retained.clear();
         Ok(DatabaseImage {
             catalog,
             identity: DatabaseIdentity { database: core.database_id, boot: core.boot_id },
-            last_seq: next - 1,
+            last_seq: next.prev(),
             first_unflushed,
             edit: edits + 1,
             logs,
@@ -139,7 +139,8 @@ impl DatabaseImage {
     /// and length.
     pub fn write_log(&mut self, dir: &dyn Dir, file: &str) -> Result<(FileId, u64)> {
         let mut out: Option<LogWriter> = None;
-        let (mut first, mut next) = (self.last_seq + 1, self.last_seq + 1);
+        let after_last = self.last_seq.plus(1);
+        let (mut first, mut next) = (after_last, after_last);
         for log in &mut self.logs {
             loop {
                 let record = match log.next_record()? {
@@ -147,8 +148,7 @@ impl DatabaseImage {
                     NextLogRecord::End => break,
                     NextLogRecord::Bad(bad) => return Err(bad.error),
                 };
-                let (lsn, count) = (record.header.lsn, record.header.lsn_count);
-                let end = lsn + u64::from(count);
+                let (lsn, end) = (record.header.first_seq(), record.header.end_seq());
                 if record.header.kind == RecordKind::Close || end <= self.first_unflushed {
                     continue;
                 }
@@ -165,18 +165,16 @@ impl DatabaseImage {
                     )));
                 }
                 // As at open, records of the copy name no manifest edit.
-                let stamp = RecordStamp { lsn, durable_lsn: lsn - 1, manifest_edits: 0 };
+                let stamp = RecordStamp { lsn: lsn.0, durable_lsn: lsn.0 - 1, manifest_edits: 0 };
+                let kind = record.header.kind;
                 let mut copy =
-                    EncodedRecord::from_payload(record.header.kind, &record.payload, count);
+                    EncodedRecord::from_payload(kind, &record.payload, record.header.lsn_count);
                 writer.append(stamp, &mut [&mut copy])?;
                 next = end;
             }
         }
-        if next != self.last_seq + 1 {
-            return Err(Error::internal(format!(
-                "the log ends at {next} instead of {}",
-                self.last_seq + 1
-            )));
+        if next != after_last {
+            return Err(Error::internal(format!("the log ends at {next} instead of {after_last}")));
         }
         let writer = match out {
             Some(writer) => writer,
@@ -203,13 +201,13 @@ fn create_log(
     file: &str,
     identity: DatabaseIdentity,
     id: FileId,
-    first: u64,
+    first: SeqNo,
 ) -> Result<LogWriter> {
     let header = FileHeader {
         kind: FileKind::Wal,
         database: identity.database,
         file: id,
-        a: first,
+        a: first.0,
         b: identity.boot,
     };
     LogWriter::create(dir, file, &header)

@@ -36,6 +36,26 @@ pub fn read_file(
     Ok(running.finish())
 }
 
+/// What is recorded about a file.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordedFile {
+    /// File ID.
+    pub id: FileId,
+    /// Length in bytes.
+    pub bytes: u64,
+    /// Checksum of the whole file.
+    pub checksum: u64,
+}
+
+/// A name in a directory.
+#[derive(Clone, Copy)]
+pub struct DirEntry<'a> {
+    /// The directory.
+    pub dir: &'a dyn Dir,
+    /// The name.
+    pub name: &'a str,
+}
+
 /// Like [`read_file`], and verifies the checksum.
 ///
 /// # Errors
@@ -43,10 +63,10 @@ pub fn read_file(
 pub fn verify_file(
     dir: &dyn Dir,
     file: &str,
-    id: FileId,
-    (bytes, checksum): (u64, u64),
+    recorded: RecordedFile,
     take: impl FnMut(&[u8]) -> Result<()>,
 ) -> Result<()> {
+    let RecordedFile { id, bytes, checksum } = recorded;
     let got = read_file(dir, file, id, bytes, take)?;
     if got != checksum {
         let e = Error::corruption("the checksum of the whole file does not match the recorded one");
@@ -59,16 +79,11 @@ pub fn verify_file(
 
 /// Copies a file to a new name in another directory and syncs its contents, but not the directory.
 /// If it differs from its recorded checksum, the copy is removed.
-pub fn copy_file(
-    (from, name): (&dyn Dir, &str),
-    (to, new_name): (&dyn Dir, &str),
-    id: FileId,
-    recorded: (u64, u64),
-) -> Result<()> {
-    let out = to.create(new_name)?;
-    let copied = verify_file(from, name, id, recorded, |chunk| out.append(&[chunk]))
-        .and_then(|()| out.sync().map_err(|e| e.in_file(new_name)));
+pub fn copy_file(from: DirEntry<'_>, to: DirEntry<'_>, recorded: RecordedFile) -> Result<()> {
+    let out = to.dir.create(to.name)?;
+    let copied = verify_file(from.dir, from.name, recorded, |chunk| out.append(&[chunk]))
+        .and_then(|()| out.sync().map_err(|e| e.in_file(to.name)));
     copied.inspect_err(|_| {
-        let _ = to.remove(new_name);
+        let _ = to.dir.remove(to.name);
     })
 }

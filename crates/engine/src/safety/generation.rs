@@ -13,7 +13,7 @@
 
 use perigee_base::codec::{Decoder, put_varint};
 use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
-use perigee_base::{Error, FileId, Result, checksum};
+use perigee_base::{Error, FileId, Result, SeqNo, checksum};
 
 /// Minimum encoded size of a file entry.
 const FILE_BYTES_MIN: usize = 11;
@@ -39,7 +39,7 @@ pub struct BackupGeneration {
     /// ID of the database.
     pub database: u64,
     /// Sequence number of the last operation in it.
-    pub last_seq: u64,
+    pub last_seq: SeqNo,
     /// Wall-clock time of its creation, in milliseconds since 1970.
     pub created_ms: u64,
     /// All files of the generation.
@@ -58,7 +58,7 @@ impl BackupGeneration {
             kind: FileKind::Backup,
             database: self.database,
             file: FileId(self.number),
-            a: self.last_seq,
+            a: self.last_seq.0,
             b: 0,
         };
         let mut body = Vec::new();
@@ -102,7 +102,7 @@ impl BackupGeneration {
         Ok(BackupGeneration {
             number,
             database: header.database,
-            last_seq: header.a,
+            last_seq: SeqNo(header.a),
             created_ms,
             files,
         })
@@ -159,7 +159,7 @@ mod tests {
         BackupGeneration {
             number: 3,
             database: 0x1122_3344_5566_7788,
-            last_seq: 1000,
+            last_seq: SeqNo(1000),
             created_ms: 1_795_000_000_000,
             files: vec![
                 file(FileKind::Wal, 12, 72),

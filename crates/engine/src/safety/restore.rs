@@ -2,9 +2,9 @@
 
 use super::backup_store::{BackupStore, database_file_name, stored_name};
 use super::directory_builder::DirectoryBuilder;
-use super::file_copy;
+use super::file_copy::{self, DirEntry, RecordedFile};
 use super::generation::BackupGeneration;
-use perigee_base::{Error, ErrorKind, Result};
+use perigee_base::{Error, ErrorKind, Result, SeqNo};
 use perigee_env::Env;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,7 +15,7 @@ pub struct RestoreSummary {
     /// The generation.
     pub generation: u64,
     /// Sequence number of the last operation in it.
-    pub last_seq: u64,
+    pub last_seq: SeqNo,
     /// Files copied.
     pub files: u64,
     /// Their bytes.
@@ -55,10 +55,9 @@ pub fn restore_generation(
         for f in &g.files {
             let stored = stored_name(g.database, f);
             file_copy::copy_file(
-                (&*store.dir, &stored),
-                (&**dir, &database_file_name(f)),
-                f.id,
-                (f.bytes, f.checksum),
+                DirEntry { dir: &*store.dir, name: &stored },
+                DirEntry { dir: &**dir, name: &database_file_name(f) },
+                RecordedFile { id: f.id, bytes: f.bytes, checksum: f.checksum },
             )
             .map_err(|e| explain_missing_file(&store, e, &stored, number))?;
             out.files += 1;
@@ -155,8 +154,8 @@ pub fn verify_backup(
     }
     let total = files.values().map(|(f, _)| f.bytes).sum();
     for (name, (f, needed)) in files {
-        let checked =
-            file_copy::verify_file(&*store.dir, &name, f.id, (f.bytes, f.checksum), |_| Ok(()));
+        let recorded = RecordedFile { id: f.id, bytes: f.bytes, checksum: f.checksum };
+        let checked = file_copy::verify_file(&*store.dir, &name, recorded, |_| Ok(()));
         out.files += 1;
         out.bytes += f.bytes;
         progress(out.bytes, total);

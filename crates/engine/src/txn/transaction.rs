@@ -6,7 +6,7 @@ use super::validate::{CommitConditions, ReadDependencies, serialization_error};
 use super::writes::{TxnWrites, WritesPosition};
 use crate::core::EngineCore;
 use crate::family::FamilyState;
-use crate::locks::{LockManager, LockMode, LockOwner, TxnLocks};
+use crate::locks::{LockManager, LockMode, LockOwner, LockScope, TxnLocks};
 use crate::memory_budget;
 use crate::open_txns::{OpenTxnToken, OpenTxns};
 use crate::read_write_sets::{KeyOrRange, ReadSet};
@@ -14,7 +14,9 @@ use crate::serializable_txns::{SerializableTxn, SerializableTxns};
 use crate::snapshot::SnapshotHandle;
 use perigee_base::bug::{self, Bug};
 use perigee_base::key_boundary::KeyBoundaryRef;
-use perigee_base::{Error, ErrorKind, FamilyId, KeyComparator, PinnedSlice, Result, SeqNo};
+use perigee_base::{
+    AtomicSeqNo, Error, ErrorKind, FamilyId, KeyComparator, PinnedSlice, Result, SeqNo,
+};
 use perigee_file::EntryValue;
 use perigee_file::log::Batch;
 use perigee_tree::{View, conflict_check, get};
@@ -121,7 +123,7 @@ impl EngineTxn {
             self.owner = self.locks.next_owner();
         }
         let take = || match bug::is_active(Bug::StaleSnapshot) {
-            true => core.snapshots.acquire(&core.visible_seq().0.saturating_sub(1).into()),
+            true => core.snapshots.acquire(&AtomicSeqNo::new(core.visible_seq().prev())),
             false => core.snapshots.acquire(&core.visible_seq),
         };
         if self.settings.isolation == IsolationLevel::Serializable {
@@ -192,7 +194,8 @@ impl EngineTxn {
     }
     /// Returns the number of operations written, and their bytes in the log.
     pub fn written(&self) -> (usize, u64) {
-        self.writes.written_size()
+        let size = self.writes.written_size();
+        (size.ops, size.bytes)
     }
     /// Returns true if writes were spilled to files.
     pub fn is_spilled(&self) -> bool {
@@ -264,7 +267,7 @@ impl EngineTxn {
         let view = family.tree.view();
         let at = self.read_seq(core, family)?;
         Ok(match self.writes.read_overlay(family.id)? {
-            Some(own) if !bug::is_active(Bug::OwnUnseenByCursor) => {
+            Some(own) if !bug::is_active(Bug::CursorMissesOwnWrites) => {
                 (Arc::new(view.with_overlay(own)), at)
             }
             _ => (view, at),
@@ -349,13 +352,15 @@ impl EngineTxn {
     ) -> Result<()> {
         self.check(core)?;
         family.check_not_dropped()?;
-        let holder = (self.owner, &mut self.held_locks);
-        let location = (family.id, &*family.name(), family.tree.comparator());
+        let name = family.name();
+        let scope =
+            LockScope { family: family.id, name: &name, comparator: family.tree.comparator() };
+        let (owner, mine) = (self.owner, &mut self.held_locks);
         let now = core.env.clock.monotonic_us();
         let left =
             if self.deadline_us == 0 { u64::MAX } else { self.deadline_us.saturating_sub(now) };
         let patience = self.settings.lock_timeout_us.min(left);
-        let locked = self.locks.lock(&*core.env.clock, location, holder, target, mode, patience);
+        let locked = self.locks.lock(&*core.env.clock, scope, owner, mine, target, mode, patience);
         self.check(core)?;
         locked
     }
@@ -405,7 +410,7 @@ impl EngineTxn {
         let comparator = family.tree.comparator();
         self.writes.add_family(family.id, comparator);
         self.writes.add_ops(comparator, write)?;
-        let (limit, bytes) = (self.settings.max_bytes, self.writes.written_size().1);
+        let (limit, bytes) = (self.settings.max_bytes, self.writes.written_size().bytes);
         if limit != 0 && bytes > limit {
             self.writes.roll_back(position);
             return Err(Error::invalid(
@@ -502,7 +507,7 @@ impl EngineTxn {
         self.writes.spill(self.savepoints.iter().map(|s| s.position))?;
         self.mark_ended(core)?;
         let (numbers, operations) =
-            (self.writes.numbers(std::iter::empty()), self.writes.written_size().0);
+            (self.writes.numbers(std::iter::empty()), self.writes.written_size().ops);
         let runs = self
             .writes
             .take_spill_store()
@@ -573,10 +578,10 @@ impl ScanTracker {
         let (number, family, comparator) = (self.range_index, self.family, self.comparator);
         self.range_index = Some(self.member.record_reads(|reads| match number {
             Some(number) => {
-                reads.widen_range(number, comparator, (begin, end));
+                reads.widen_range(number, comparator, begin..end);
                 number
             }
-            None => reads.add_range(family, (begin, end)),
+            None => reads.add_range(family, begin..end),
         }));
     }
 }

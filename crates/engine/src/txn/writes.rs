@@ -3,19 +3,19 @@
 //!
 //! ```text
 //! batch:     op 0 | op 1 | op 2 | ...        committed as it is; truncated by a rollback
-//! ops:       number, family, hash, range     few: searched linearly from the newest
+//! ops:       index,  family, hash, range     few: searched linearly from the newest
 //! memtables: one per column family           many, or for cursors: filled from `ops` on demand
 //! runs:      private tables                  spilled earlier writes that did not fit into memory
 //! ```
-//! Numbers only grow, also across rollbacks: entries cannot be removed from a memtable, and tables
-//! are not rewritten for a rollback, so rolled-back numbers are recorded. A memtable with mostly
+//! Indexes only grow, also across rollbacks: entries cannot be removed from a memtable, and tables
+//! are not rewritten for a rollback, so rolled-back indexes are recorded. A memtable with mostly
 //! rolled-back entries is rebuilt.
 
 use super::spill_store::SpillStore;
 use perigee_base::bug::{self, Bug};
 use perigee_base::io_stats::IoActivity;
 use perigee_base::{
-    EntryKind, Error, FamilyId, KeyComparator, PinnedSlice, Result, SeqNo, ValueRef,
+    EntryKind, Error, FamilyId, KeyComparator, OpIndex, PinnedSlice, Result, SeqNo, ValueRef,
 };
 use perigee_file::EntryValue;
 use perigee_file::log::{Batch, BatchOp, BatchSavepoint};
@@ -33,7 +33,7 @@ const LINEAR_SEARCH_MAX: usize = 16;
 /// An operation with its search fields.
 #[derive(Debug)]
 struct WrittenOp {
-    number: u64,
+    index: OpIndex,
     /// Hash of the key; 0 for a range tombstone.
     hash: u64,
     op: BatchOp,
@@ -47,16 +47,25 @@ struct FamilyMemtable {
     memtable: Arc<Memtable>,
 }
 
+/// The size of a transaction's writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WrittenSize {
+    /// Number of operations.
+    pub ops: usize,
+    /// Their bytes in the log.
+    pub bytes: u64,
+}
+
 /// A position to which the writes can be rolled back.
 #[derive(Clone, Copy, Debug)]
 pub struct WritesPosition {
     batch: BatchSavepoint,
     ops: usize,
-    /// The number of the next operation.
-    next_number: u64,
+    /// The index of the next operation.
+    next_index: OpIndex,
     /// Number of spills, and everything written up to this position.
     spill_count: u32,
-    written_size: (usize, u64),
+    written_size: WrittenSize,
 }
 
 /// The writes of a transaction.
@@ -70,20 +79,20 @@ pub struct TxnWrites {
     inserted_ops: usize,
     inserted_dead_ops: usize,
     memtable_bytes: u64,
-    /// The next number, starting at 0.
-    next_number: u64,
-    /// Rolled-back numbers (plus [`TXN_SEQ_BASE`]) in memtables or runs: ascending, disjoint
+    /// The index of the next operation; never reused, also after a rollback.
+    next_index: OpIndex,
+    /// Rolled-back sequence numbers (from [`TXN_SEQ_BASE`] on) in memtables or runs: ascending, disjoint
     /// ranges.
-    rolled_back: Vec<Range<u64>>,
-    /// The spilled writes. All numbers in runs are below `spilled_below`.
+    rolled_back: Vec<Range<SeqNo>>,
+    /// The spilled writes. All indexes in runs are below `spilled_below`.
     spill_store: Option<Box<dyn SpillStore>>,
-    spilled_below: u64,
+    spilled_below: OpIndex,
     /// Operands were written: they cannot be spilled, because a table with one global sequence
     /// number holds one entry per key.
     has_operands: bool,
     /// Number of spills, and the operations and bytes in runs.
     spill_count: u32,
-    spilled_size: (usize, u64),
+    spilled_size: WrittenSize,
 }
 
 impl TxnWrites {
@@ -92,11 +101,11 @@ impl TxnWrites {
         TxnWrites::default()
     }
     /// Returns the number of operations and their bytes in the log.
-    pub fn written_size(&self) -> (usize, u64) {
-        (
-            self.spilled_size.0 + self.ops.len(),
-            self.spilled_size.1 + self.batch.payload_bytes() as u64,
-        )
+    pub fn written_size(&self) -> WrittenSize {
+        WrittenSize {
+            ops: self.spilled_size.ops + self.ops.len(),
+            bytes: self.spilled_size.bytes + self.batch.payload_bytes() as u64,
+        }
     }
     /// Returns the bytes of memory used.
     pub fn memory_bytes(&self) -> u64 {
@@ -109,7 +118,7 @@ impl TxnWrites {
     }
     /// Returns true if runs hold writes that were not rolled back.
     pub fn is_spilled(&self) -> bool {
-        self.spilled_size.0 > 0
+        self.spilled_size.ops > 0
     }
     /// Creates the spill store with `make`, unless there is one.
     pub fn ensure_spill_store(&mut self, make: impl FnOnce() -> Box<dyn SpillStore>) {
@@ -141,7 +150,7 @@ impl TxnWrites {
         runs.add_runs(&memtables, &numbers)?;
         self.spilled_size = self.written_size();
         self.spill_count += 1;
-        self.spilled_below = self.next_number;
+        self.spilled_below = self.next_index;
         self.batch.clear();
         self.ops.clear();
         self.reset_memtables();
@@ -149,10 +158,9 @@ impl TxnWrites {
     }
     /// Returns the numbers of savepoints and rollbacks that the spill store needs.
     pub fn numbers(&self, savepoints: impl Iterator<Item = WritesPosition>) -> TxnSeqInfo {
-        let last_before =
-            |position: WritesPosition| SeqNo(TXN_SEQ_BASE + position.next_number).prev();
+        let last_before = |position: WritesPosition| TXN_SEQ_BASE.of_op(position.next_index).prev();
         let taken_back =
-            if bug::is_active(Bug::SpilledNotTakenBack) { &[][..] } else { &self.rolled_back };
+            if bug::is_active(Bug::SpilledNotRolledBack) { &[][..] } else { &self.rolled_back };
         TxnSeqInfo {
             savepoints: savepoints.map(last_before).collect(),
             rolled_back: taken_back.into(),
@@ -184,8 +192,8 @@ impl TxnWrites {
                 EntryKind::RangeDelete => 0,
                 _ => comparator.filter_hash(&self.batch.buf()[op.key.clone()]),
             };
-            self.ops.push(WrittenOp { number: self.next_number, hash, op });
-            self.next_number += 1;
+            self.ops.push(WrittenOp { index: self.next_index, hash, op });
+            self.next_index.0 += 1;
         }
         Ok(())
     }
@@ -195,7 +203,7 @@ impl TxnWrites {
         WritesPosition {
             batch: self.batch.savepoint(),
             ops,
-            next_number: self.next_number,
+            next_index: self.next_index,
             spill_count: spills,
             written_size: written,
         }
@@ -204,17 +212,17 @@ impl TxnWrites {
     pub fn roll_back(&mut self, position: WritesPosition) {
         // After a spill behind the position, everything in memory is behind it, too.
         let ops = if position.spill_count == self.spill_count { position.ops } else { 0 };
-        let in_runs = self.spilled_below > position.next_number;
+        let in_runs = self.spilled_below > position.next_index;
         if self.inserted_ops > ops || in_runs {
             self.mark_rolled_back(
-                TXN_SEQ_BASE + position.next_number..TXN_SEQ_BASE + self.next_number,
+                TXN_SEQ_BASE.of_op(position.next_index)..TXN_SEQ_BASE.of_op(self.next_index),
             );
         }
         if in_runs && let Some(runs) = &mut self.spill_store {
-            runs.roll_back_from(SeqNo(TXN_SEQ_BASE + position.next_number));
+            runs.roll_back_from(TXN_SEQ_BASE.of_op(position.next_index));
         }
         if position.spill_count == self.spill_count {
-            if !bug::is_active(Bug::SavepointLeaks) {
+            if !bug::is_active(Bug::SavepointNotRolledBack) {
                 self.batch.roll_back_to(position.batch);
             }
         } else {
@@ -231,7 +239,7 @@ impl TxnWrites {
         }
     }
     /// Records numbers, the highest so far, as rolled back.
-    fn mark_rolled_back(&mut self, numbers: Range<u64>) {
+    fn mark_rolled_back(&mut self, numbers: Range<SeqNo>) {
         while self.rolled_back.last().is_some_and(|d| d.start >= numbers.start) {
             self.rolled_back.pop();
         }
@@ -248,7 +256,10 @@ impl TxnWrites {
         }
         (self.inserted_ops, self.inserted_dead_ops, self.memtable_bytes) = (0, 0, 0);
         // Numbers that were only in memtables are gone.
-        while self.rolled_back.last().is_some_and(|d| d.start >= TXN_SEQ_BASE + self.spilled_below)
+        while self
+            .rolled_back
+            .last()
+            .is_some_and(|d| d.start >= TXN_SEQ_BASE.of_op(self.spilled_below))
         {
             self.rolled_back.pop();
         }
@@ -375,7 +386,7 @@ impl TxnWrites {
         }))
     }
     fn visible_numbers(&self) -> VisibleSeqs<'_> {
-        VisibleSeqs { end_seq: TXN_SEQ_BASE + self.next_number, rolled_back: &self.rolled_back }
+        VisibleSeqs { end_seq: TXN_SEQ_BASE.of_op(self.next_index), rolled_back: &self.rolled_back }
     }
 
     /// Registers a column family with the comparator for its memtable.
@@ -410,7 +421,7 @@ impl TxnWrites {
                     w.op.kind
                 };
                 let op = BatchOp { key: put(&w.op.key), value: put(&w.op.value), kind, ..w.op };
-                ops.push((op, SeqNo(w.number)));
+                ops.push((op, w.index));
             }
             entry.memtable.insert(&Arc::new(buffer), TXN_SEQ_BASE, &ops)?;
         }

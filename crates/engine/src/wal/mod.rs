@@ -11,6 +11,7 @@ mod retention_check;
 mod segments;
 
 pub use retain::{LogSpan, split_retained, trim_segment};
+pub use retention_check::LogLimit;
 pub use segments::{Appender, LogSegment};
 pub use spare_segment::SpareSegment;
 
@@ -20,20 +21,21 @@ use perigee_base::bug::{self, Bug};
 use perigee_base::io_stats::IoActivity;
 use perigee_base::latency::Operation;
 use perigee_base::stats::Counters;
-use perigee_base::{Error, ErrorKind, FileId, Result};
+use perigee_base::{AtomicSeqNo, Bytes, Error, ErrorKind, FileId, Result, SeqNo};
 use perigee_env::WritableFile;
 use perigee_env::clock::Clock;
 use perigee_env::sync::{Mutex, MutexGuard};
 use perigee_file::log::batch::EncodedRecord;
 use perigee_file::log::{LogWriter, RecordStamp};
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex as StdMutex, PoisonError};
 
 /// The appends that the next sync has to cover.
 #[derive(Debug, Default)]
 struct UnsyncedTail {
-    last_lsn: u64,
+    last_lsn: SeqNo,
     /// Number of appends: a close record has no LSN of its own, but must be synced as well.
     appends: u64,
     /// Files with appends that no sync has covered, oldest first.
@@ -47,7 +49,7 @@ pub struct Wal {
     spare: SpareSegment,
     sync_lock: Mutex<()>,
     tail: StdMutex<UnsyncedTail>,
-    durable: AtomicU64,
+    durable: AtomicSeqNo,
     /// Notified after each sync while there are watchers.
     sync_signal: Signal,
     watchers: AtomicUsize,
@@ -59,27 +61,24 @@ pub struct Wal {
 }
 
 impl Wal {
-    /// Creates the log from the segments `older`, oldest first, and the open segment `writer`; all
-    /// of their contents are durable. Segments are expected to grow to about `expected` bytes.
+    /// Creates the log from the segments `older`, oldest first, and the open segment `writer`, which
+    /// holds the operations `lsns`; all of their contents are durable. Segments are expected to
+    /// grow to about `expected_bytes`.
     pub fn new(
         older: Vec<LogSegment>,
         writer: LogWriter,
-        (first_lsn, next_lsn): (u64, u64),
-        expected: u64,
+        lsns: Range<SeqNo>,
+        expected_bytes: u64,
         counters: Arc<Counters>,
         clock: Option<Arc<dyn Clock>>,
     ) -> Wal {
+        let last_lsn = lsns.end.prev();
         Wal {
-            appender: Mutex::new(Appender::new(
-                older.into(),
-                writer,
-                (first_lsn, next_lsn),
-                expected,
-            )),
+            appender: Mutex::new(Appender::new(older.into(), writer, lsns, expected_bytes)),
             spare: SpareSegment::new(),
             sync_lock: Mutex::new(()),
-            tail: StdMutex::new(UnsyncedTail { last_lsn: next_lsn - 1, ..UnsyncedTail::default() }),
-            durable: AtomicU64::new(next_lsn - 1),
+            tail: StdMutex::new(UnsyncedTail { last_lsn, ..UnsyncedTail::default() }),
+            durable: AtomicSeqNo::new(last_lsn),
             sync_signal: Signal::new(),
             watchers: AtomicUsize::new(0),
             drop_requested: AtomicBool::new(false),
@@ -109,7 +108,7 @@ impl Wal {
         self.drop_requested.store(due, SeqCst);
     }
     /// Returns the LSN up to which the log is durable.
-    pub fn durable(&self) -> u64 {
+    pub fn durable(&self) -> SeqNo {
         self.durable.load(SeqCst)
     }
 
@@ -139,7 +138,7 @@ impl Wal {
         edits: u64,
         records: &mut [&mut EncodedRecord],
         health: &Health,
-    ) -> Result<u64> {
+    ) -> Result<SeqNo> {
         health.check_writable()?;
         self.append_at_close(appender, edits, records, health)
     }
@@ -151,20 +150,21 @@ impl Wal {
         edits: u64,
         records: &mut [&mut EncodedRecord],
         health: &Health,
-    ) -> Result<u64> {
+    ) -> Result<SeqNo> {
         let lsn = appender.next_lsn;
-        let stamp = RecordStamp { lsn, durable_lsn: self.durable(), manifest_edits: edits };
+        let stamp =
+            RecordStamp { lsn: lsn.0, durable_lsn: self.durable().0, manifest_edits: edits };
         let before = appender.writer.offset();
         if let Err(e) = appender.writer.append(stamp, records) {
             return Err(self.handle_append_failure(appender, e, health));
         }
-        appender.next_lsn += records.iter().map(|r| u64::from(r.lsn_count)).sum::<u64>();
+        appender.next_lsn = lsn.plus(records.iter().map(|r| u64::from(r.lsn_count)).sum::<u64>());
         let bytes = appender.writer.offset() - before;
         appender.logged_bytes += bytes;
         self.counters.wal_bytes_written.add(bytes);
-        self.counters.io.record_writes(IoActivity::Wal, 1, bytes);
+        self.counters.io.record_writes(IoActivity::Wal, 1, Bytes(bytes));
         let mut tail = self.lock_tail();
-        tail.last_lsn = appender.next_lsn - 1;
+        tail.last_lsn = appender.next_lsn.prev();
         tail.appends += 1;
         let id = appender.writer.id();
         if !tail.unsynced.iter().any(|(known, _)| *known == id) {
@@ -197,7 +197,7 @@ impl Wal {
     /// # Errors
     /// `OutcomeUnknown` if a sync fails; the database is poisoned, and no file is ever synced
     /// again.
-    pub fn sync(&self, health: &Health) -> Result<u64> {
+    pub fn sync(&self, health: &Health) -> Result<SeqNo> {
         let _one_at_a_time = self.sync_lock.lock();
         if let Some(cause) = health.poisoned() {
             return Err(cause.clone().wrap(ErrorKind::OutcomeUnknown, "the log cannot be synced"));

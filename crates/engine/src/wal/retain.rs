@@ -5,7 +5,7 @@
 //! from any position in them.
 
 use perigee_base::file_header::FileKind;
-use perigee_base::{FileId, Result};
+use perigee_base::{FileId, Result, SeqNo};
 use perigee_env::Dir;
 use perigee_file::filename;
 
@@ -15,9 +15,9 @@ pub struct LogSpan {
     /// File ID.
     pub id: FileId,
     /// LSN of its first record.
-    pub first_lsn: u64,
+    pub first_lsn: SeqNo,
     /// LSN after its last record.
-    pub end_lsn: u64,
+    pub end_lsn: SeqNo,
     /// File offset of the end of its last record; anything after it is ignored.
     pub bytes: u64,
 }
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     fn span(id: u64, first: u64, end: u64, bytes: u64) -> LogSpan {
-        LogSpan { id: FileId(id), first_lsn: first, end_lsn: end, bytes }
+        LogSpan { id: FileId(id), first_lsn: SeqNo(first), end_lsn: SeqNo(end), bytes }
     }
     fn ids(spans: &[LogSpan]) -> Vec<u64> {
         spans.iter().map(|s| s.id.0).collect()

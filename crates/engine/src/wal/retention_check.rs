@@ -4,13 +4,20 @@
 //!
 //! Independent of what retains the log.
 
+use perigee_base::Bytes;
+
+/// Bytes of log from which on a check can find something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct LogLimit(pub u64);
+
 /// When the next check is due.
 #[derive(Debug, Default)]
 pub struct RetentionCheck {
     /// Total logged bytes at which the check is due.
     due_at_bytes: u64,
     /// The limit for which that was computed.
-    limit: u64,
+    limit: LogLimit,
     /// Number of checks so far.
     checks_done: u64,
 }
@@ -18,13 +25,13 @@ pub struct RetentionCheck {
 impl RetentionCheck {
     /// Returns true if a check is due after `logged` bytes in total.
     #[inline]
-    pub fn is_due(&self, logged: u64, limit: u64) -> bool {
-        logged >= self.due_at_bytes || limit != self.limit
+    pub fn is_due(&self, logged: Bytes, limit: LogLimit) -> bool {
+        logged.0 >= self.due_at_bytes || limit != self.limit
     }
     /// Schedules the next check after `missing` more bytes, but at most `limit` more bytes:
     /// decisions of prepared transactions may reduce the missing bytes in the meantime.
-    pub fn schedule_next(&mut self, logged: u64, limit: u64, missing: u64) {
-        self.due_at_bytes = logged.saturating_add(missing.min(limit.max(1)));
+    pub fn schedule_next(&mut self, logged: Bytes, limit: LogLimit, missing: Bytes) {
+        self.due_at_bytes = logged.0.saturating_add(missing.0.min(limit.0.max(1)));
         self.limit = limit;
         self.checks_done += 1;
     }
@@ -43,9 +50,10 @@ mod tests {
     fn count_checks(limit: u64, commits: u64, kept: impl Fn(u64) -> u64) -> u64 {
         let (mut check, mut checks) = (RetentionCheck::default(), 0);
         for logged in (0..commits).map(|i| i * 100) {
-            if check.is_due(logged, limit) {
+            if check.is_due(Bytes(logged), LogLimit(limit)) {
                 checks += 1;
-                check.schedule_next(logged, limit, limit.saturating_sub(kept(logged)));
+                let missing = Bytes(limit.saturating_sub(kept(logged)));
+                check.schedule_next(Bytes(logged), LogLimit(limit), missing);
             }
         }
         checks
@@ -66,10 +74,14 @@ mod tests {
     #[test]
     fn changed_limit_makes_check_due() {
         let mut check = RetentionCheck::default();
-        assert!(check.is_due(0, 10));
-        check.schedule_next(5, 10, 3);
-        assert!(!check.is_due(7, 10) && check.is_due(8, 10) && check.is_due(5, 9));
-        check.schedule_next(5, 10, 1000);
-        assert!(!check.is_due(14, 10) && check.is_due(15, 10));
+        assert!(check.is_due(Bytes(0), LogLimit(10)));
+        check.schedule_next(Bytes(5), LogLimit(10), Bytes(3));
+        assert!(
+            !check.is_due(Bytes(7), LogLimit(10))
+                && check.is_due(Bytes(8), LogLimit(10))
+                && check.is_due(Bytes(5), LogLimit(9))
+        );
+        check.schedule_next(Bytes(5), LogLimit(10), Bytes(1000));
+        assert!(!check.is_due(Bytes(14), LogLimit(10)) && check.is_due(Bytes(15), LogLimit(10)));
     }
 }

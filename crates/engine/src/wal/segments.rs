@@ -3,9 +3,10 @@
 use super::retain::LogSpan;
 use super::retention_check::RetentionCheck;
 use super::spare_segment::spare_request_offset;
-use perigee_base::FileId;
+use perigee_base::{FileId, SeqNo};
 use perigee_file::log::LogWriter;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// An older segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +14,7 @@ pub struct LogSegment {
     /// File ID.
     pub id: FileId,
     /// LSN of its first record.
-    pub first_lsn: u64,
+    pub first_lsn: SeqNo,
     /// Size in bytes.
     pub bytes: u64,
 }
@@ -24,9 +25,9 @@ pub struct Appender {
     /// Writer of the newest segment.
     pub writer: LogWriter,
     /// LSN of its first record.
-    pub first_lsn: u64,
+    pub first_lsn: SeqNo,
     /// LSN of the next operation.
-    pub next_lsn: u64,
+    pub next_lsn: SeqNo,
     /// Older segments, oldest first.
     pub older_segments: VecDeque<LogSegment>,
     /// Size of the newest segment at which a spare segment is requested.
@@ -38,18 +39,19 @@ pub struct Appender {
 }
 
 impl Appender {
+    /// Creates the state for the open segment `writer`, which holds the operations `lsns`.
     pub(super) fn new(
         older: VecDeque<LogSegment>,
         writer: LogWriter,
-        (first_lsn, next_lsn): (u64, u64),
-        expected: u64,
+        lsns: Range<SeqNo>,
+        expected_bytes: u64,
     ) -> Appender {
         let (request_spare_at, retention_check) =
-            (spare_request_offset(expected), RetentionCheck::default());
+            (spare_request_offset(expected_bytes), RetentionCheck::default());
         Appender {
             writer,
-            first_lsn,
-            next_lsn,
+            first_lsn: lsns.start,
+            next_lsn: lsns.end,
             older_segments: older,
             request_spare_at,
             logged_bytes: 0,
@@ -78,7 +80,7 @@ impl Appender {
         Some(bytes.saturating_mul(2))
     }
     /// Returns all segments with their first LSNs.
-    pub fn segment_first_lsns(&self) -> Vec<(FileId, u64)> {
+    pub fn segment_first_lsns(&self) -> Vec<(FileId, SeqNo)> {
         let older = self.older_segments.iter().map(|s| (s.id, s.first_lsn));
         older.chain([(self.writer.id(), self.first_lsn)]).collect()
     }
@@ -87,33 +89,33 @@ impl Appender {
         self.older_segments.iter().map(|s| s.bytes).sum::<u64>() + self.writer.offset()
     }
     /// Returns the older segments, each with the LSN after its last operation.
-    fn older_with_ends(&self) -> impl Iterator<Item = (&LogSegment, u64)> {
+    fn older_with_ends(&self) -> impl Iterator<Item = (&LogSegment, SeqNo)> {
         let ends = self.older_segments.iter().skip(1).map(|s| s.first_lsn).chain([self.first_lsn]);
         self.older_segments.iter().zip(ends)
     }
     /// Returns the bytes of the segment that holds `lsn` and of all later ones.
-    pub fn bytes_from(&self, lsn: u64) -> u64 {
+    pub fn bytes_from(&self, lsn: SeqNo) -> u64 {
         let kept = self.older_with_ends().filter(|(_, end)| *end > lsn);
         kept.map(|(s, _)| s.bytes).sum::<u64>() + self.writer.offset()
     }
     /// Returns the first LSN of the segment that holds `lsn`.
-    pub fn segment_start_of(&self, lsn: u64) -> u64 {
+    pub fn segment_start_of(&self, lsn: SeqNo) -> SeqNo {
         let starts = self.older_segments.iter().map(|s| s.first_lsn).chain([self.first_lsn]);
-        starts.filter(|start| *start <= lsn).max().unwrap_or(0)
+        starts.filter(|start| *start <= lsn).max().unwrap_or(SeqNo::ZERO)
     }
     /// Returns true if the newest segment holds operations.
     pub fn has_operations(&self) -> bool {
         self.next_lsn > self.first_lsn
     }
     /// Returns the end of the segment that holds `lsn`: the first LSN of its successor.
-    pub fn segment_end_of(&self, lsn: u64) -> u64 {
+    pub fn segment_end_of(&self, lsn: SeqNo) -> SeqNo {
         let starts = self.older_segments.iter().map(|s| s.first_lsn).chain([self.first_lsn]);
         starts.filter(|start| *start > lsn).min().unwrap_or(self.next_lsn)
     }
     /// Returns the older segments (a prefix of the list) that only hold operations before
     /// `oldest_needed`.
-    pub fn segments_below(&self, oldest_needed: u64) -> Vec<LogSpan> {
-        let span = |(s, end): (&LogSegment, u64)| LogSpan {
+    pub fn segments_below(&self, oldest_needed: SeqNo) -> Vec<LogSpan> {
+        let span = |(s, end): (&LogSegment, SeqNo)| LogSpan {
             id: s.id,
             first_lsn: s.first_lsn,
             end_lsn: end,

@@ -13,6 +13,7 @@ use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
@@ -236,9 +237,9 @@ impl RandomAccessFile for ClosableRandomAccessFile {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()> {
         self.0.slot.get()?.read_exact_at(buf, offset)
     }
-    fn prefetch(&self, offset: u64, len: u64) {
+    fn prefetch(&self, range: Range<u64>) {
         if let Ok(file) = self.0.slot.get() {
-            file.prefetch(offset, len);
+            file.prefetch(range);
         }
     }
     fn len(&self) -> Result<u64> {

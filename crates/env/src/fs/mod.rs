@@ -6,6 +6,7 @@
 use open_file_limiter::OpenFileLimiter;
 use perigee_base::{Error, ErrorKind, Result};
 use std::fmt::Debug;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -157,7 +158,7 @@ pub trait RandomAccessFile: Send + Sync + Debug {
     fn read_exact_at(&self, buf: &mut [u8], offset: u64) -> Result<()>;
     /// Hints that these bytes will be read soon, so that the system may read them ahead. May do
     /// nothing, and errors are ignored.
-    fn prefetch(&self, _offset: u64, _len: u64) {}
+    fn prefetch(&self, _range: Range<u64>) {}
     /// Returns the length of the file, in bytes.
     fn len(&self) -> Result<u64>;
     /// Returns true if the file is empty.

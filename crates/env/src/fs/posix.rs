@@ -172,7 +172,9 @@ fn open_dir_error(path: &Path, e: Errno) -> Error {
         Errno::NOENT if is_link => {
             Error::new(ErrorKind::NotFound, format!("{shown} is a dangling symbolic link"))
         }
-        Errno::NOENT => Error::new(ErrorKind::NotFound, format!("directory {shown} does not exist")),
+        Errno::NOENT => {
+            Error::new(ErrorKind::NotFound, format!("directory {shown} does not exist"))
+        }
         e => os_error(format_args!("open directory {shown}"), e),
     }
 }

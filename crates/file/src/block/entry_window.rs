@@ -79,7 +79,8 @@ impl EntryWindow {
     /// visible.
     pub fn count_clear_ahead(
         &mut self,
-        (block, comparator): (&TableBlock, KeyComparator),
+        block: &TableBlock,
+        comparator: KeyComparator,
         entry: usize,
         forward: bool,
         at: Option<SeqNo>,
@@ -111,7 +112,8 @@ impl EntryWindow {
     #[inline]
     pub fn decode_around(
         &mut self,
-        (block, comparator): (&TableBlock, KeyComparator),
+        block: &TableBlock,
+        comparator: KeyComparator,
         entry: usize,
         forward: bool,
         at: Option<SeqNo>,
@@ -292,7 +294,8 @@ mod tests {
                         (0..=entry).rev().take_while(|i| clear(*i)).count()
                     };
                     let got = w.count_clear_ahead(
-                        (&block, comparator),
+                        &block,
+                        comparator,
                         entry,
                         forward,
                         at,
@@ -319,9 +322,9 @@ mod tests {
             (0..9u8).map(|i| (vec![i], SeqNo(3), EntryKind::Put, vec![i; 9])).collect();
         let block = block(KeyComparator::Bytes, &entries);
         let mut w = EntryWindow::new();
-        assert_eq!(w.count_clear_ahead((&block, KeyComparator::Bytes), 0, true, None, None), 8);
-        assert_eq!(w.count_clear_ahead((&block, KeyComparator::Bytes), 8, false, None, None), 8);
-        assert_eq!(w.count_clear_ahead((&block, KeyComparator::Bytes), 8, true, None, None), 0);
+        assert_eq!(w.count_clear_ahead(&block, KeyComparator::Bytes, 0, true, None, None), 8);
+        assert_eq!(w.count_clear_ahead(&block, KeyComparator::Bytes, 8, false, None, None), 8);
+        assert_eq!(w.count_clear_ahead(&block, KeyComparator::Bytes, 8, true, None, None), 0);
         assert_eq!(w.visible_put(&block, 4), Some(&[4; 9][..]));
         w.clear();
         assert_eq!(w.visible_put(&block, 4), None);

@@ -13,7 +13,7 @@
 //! Invariant: no part of a frame is used before its checksum was verified, and no memory is
 //! allocated for the raw form before its declared length was checked.
 
-use crate::compression::{self, Codec, CompressionMethod, Compressor};
+use crate::compression::{self, Codec, CompressionMethod, Compressor, StoredBytes};
 use crate::table_file_reader::try_extend_zeroed;
 use perigee_base::bug::{self, Bug};
 use perigee_base::checksum::checksum;
@@ -59,32 +59,38 @@ impl FrameKind {
     }
 }
 
-/// Appends the frame of `raw`, to be stored at `offset` of `file`, to `out`. Returns its length.
+/// The position at which a frame is stored; its checksum depends on it.
+#[derive(Clone, Copy, Debug)]
+pub struct FramePosition {
+    /// The file.
+    pub file: FileId,
+    /// Offset in the file, in bytes.
+    pub offset: u64,
+}
+
+/// Appends the frame of `raw`, to be stored at `position`, to `out`. Returns its length.
 pub fn append_frame(
     out: &mut Vec<u8>,
-    (file, offset): (FileId, u64),
+    position: FramePosition,
     kind: FrameKind,
     raw: &[u8],
-    (compression, compressor): (CompressionMethod, &mut Compressor),
+    compression: CompressionMethod,
+    compressor: &mut Compressor,
 ) -> Result<u64> {
     if raw.len() > kind.raw_bytes_max() {
         return Err(Error::internal(format!("a {kind:?} frame is too large"))
             .expected(format_args!("at most {}", kind.raw_bytes_max()), raw.len()));
     }
     let (codec, payload) = compressor.compress(compression, raw);
-    Ok(append_stored_frame(
-        out,
-        (file, offset),
-        kind,
-        &Frame { codec, raw_bytes: raw.len(), payload },
-    ))
+    let frame = Frame { codec, raw_bytes: raw.len(), payload };
+    Ok(append_stored_frame(out, position, kind, &frame))
 }
 
 /// Appends a frame with an already compressed payload, possibly from another file. Returns its
 /// length.
 pub fn append_stored_frame(
     out: &mut Vec<u8>,
-    (file, offset): (FileId, u64),
+    position: FramePosition,
     kind: FrameKind,
     &Frame { codec, raw_bytes, payload }: &Frame<'_>,
 ) -> u64 {
@@ -95,7 +101,7 @@ pub fn append_stored_frame(
     out.extend_from_slice(&[codec.code(), kind as u8]);
     out.extend_from_slice(&[0; 6]);
     out.extend_from_slice(payload);
-    let sum = checksum(file, offset, &out[start..]);
+    let sum = checksum(position.file, position.offset, &out[start..]);
     out.extend_from_slice(&sum.to_le_bytes());
     (out.len() - start) as u64
 }
@@ -129,7 +135,7 @@ impl<'a> Frame<'a> {
         let stored_sum = Decoder::new(tail).u64()?;
         let got = checksum(file, offset, body);
         if !bug::is_active(Bug::IgnoreBlockChecksum)
-            && !bug::is_active(Bug::RepairTakesBadBlock)
+            && !bug::is_active(Bug::RepairUsesBadBlock)
             && stored_sum != got
         {
             return Err(Error::corruption(format!("checksum mismatch of a {kind:?} frame"))
@@ -156,7 +162,7 @@ impl<'a> Frame<'a> {
             .expected(d.remaining(), stored));
         }
         if raw_bytes > kind.raw_bytes_max()
-            || !compression::is_length_plausible(codec, stored, raw_bytes)
+            || !compression::is_length_plausible(codec, StoredBytes { raw: raw_bytes, stored })
         {
             return Err(Error::corruption("the declared raw length of a frame is invalid")
                 .expected(
@@ -212,10 +218,11 @@ mod tests {
         let mut out = vec![9, 9];
         let n = append_frame(
             &mut out,
-            (FileId(7), 72),
+            FramePosition { file: FileId(7), offset: 72 },
             FrameKind::Data,
             raw,
-            (CompressionMethod::Lz4, &mut Compressor::new()),
+            CompressionMethod::Lz4,
+            &mut Compressor::new(),
         );
         assert_eq!(n.unwrap(), out.len() as u64 - 2);
         out.split_off(2)

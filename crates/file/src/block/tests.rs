@@ -51,9 +51,17 @@ fn block_matches_format_page_example() {
     let mut raw = Vec::new();
     w.finish(&mut raw);
     let mut framed = Vec::new();
-    let location = (perigee_base::FileId(7), 72);
-    let codec = (crate::CompressionMethod::None, &mut crate::compression::Compressor::new());
-    frame::append_frame(&mut framed, location, frame::FrameKind::Data, &raw, codec).unwrap();
+    let position = frame::FramePosition { file: perigee_base::FileId(7), offset: 72 };
+    let mut compressor = crate::compression::Compressor::new();
+    frame::append_frame(
+        &mut framed,
+        position,
+        frame::FrameKind::Data,
+        &raw,
+        crate::CompressionMethod::None,
+        &mut compressor,
+    )
+    .unwrap();
     let page = include_str!("../../../../docs/format/block.md");
     assert_eq!(hex_of_page(page, 0), to_hex(&raw), "block");
     assert_eq!(hex_of_page(page, 1), to_hex(&framed), "frame");

@@ -6,7 +6,7 @@
 //! the bytes; decompressing them costs two microseconds more per block. Text decompresses four
 //! times slower than with LZ4 and gets only a third smaller, so LZ4 is kept for it.
 
-use crate::compression::{Codec, CompressionMethod};
+use crate::compression::{Codec, CompressionMethod, StoredBytes};
 
 /// Data counts as regular if LZ4 reduces it to a quarter, and Zstandard to an eighth and to at most
 /// three quarters of the LZ4 size.
@@ -33,7 +33,7 @@ pub struct AdaptiveCompression {
     /// Blocks to write as configured before the next attempt.
     cooldown_blocks: u32,
     /// Raw and stored bytes of the last block written as configured.
-    last_usual_bytes: (usize, usize),
+    last_usual_bytes: StoredBytes,
     /// Compression did not make the last block smaller.
     incompressible: bool,
 }
@@ -50,7 +50,7 @@ impl AdaptiveCompression {
             block_bytes,
             use_zstd: false,
             cooldown_blocks: 0,
-            last_usual_bytes: (0, 1),
+            last_usual_bytes: StoredBytes { raw: 0, stored: 1 },
             incompressible: false,
         }
     }
@@ -73,21 +73,22 @@ impl AdaptiveCompression {
         }
     }
 
-    /// Records that a block of `raw` bytes was stored in `stored` bytes.
-    pub fn record_block(&mut self, raw: usize, stored: usize) {
+    /// Records the size of a block that was written.
+    pub fn record_block(&mut self, bytes: StoredBytes) {
+        let StoredBytes { raw, stored } = bytes;
         self.incompressible = stored >= raw;
         if !self.enabled {
             return;
         }
         if self.use_zstd {
-            let (usual_raw, usual_stored) = self.last_usual_bytes;
+            let StoredBytes { raw: usual_raw, stored: usual_stored } = self.last_usual_bytes;
             let saves = stored * usual_raw * 4 <= usual_stored * raw * 3;
             if stored * ZSTD_RATIO_MIN > raw || !saves {
                 (self.use_zstd, self.cooldown_blocks) = (false, COOLDOWN_BLOCKS);
             }
             return;
         }
-        self.last_usual_bytes = (raw, stored);
+        self.last_usual_bytes = bytes;
         self.use_zstd = self.cooldown_blocks == 0 && stored * LZ4_RATIO_MIN <= raw;
         self.cooldown_blocks = self.cooldown_blocks.saturating_sub(1);
     }
@@ -101,28 +102,28 @@ mod tests {
     fn regular_data_switches_to_zstd() {
         let mut d = AdaptiveCompression::new(CompressionMethod::Lz4, 4096);
         assert_eq!((d.compression(), d.block_bytes()), (CompressionMethod::Lz4, 4096));
-        d.record_block(4000, 1001);
+        d.record_block(StoredBytes { raw: 4000, stored: 1001 });
         assert_eq!(d.compression(), CompressionMethod::Lz4, "not regular");
         assert!(d.may_use_codec(Codec::Lz4) && d.may_use_codec(Codec::Zstd));
         assert!(!d.may_use_codec(Codec::None) && !d.may_use_codec(Codec::Snappy));
-        d.record_block(4000, 4024);
+        d.record_block(StoredBytes { raw: 4000, stored: 4024 });
         assert!(d.may_use_codec(Codec::None), "this table would not compress it either");
-        d.record_block(4000, 600);
+        d.record_block(StoredBytes { raw: 4000, stored: 600 });
         assert_eq!((d.compression(), d.block_bytes()), (CompressionMethod::Zstd(1), 10_240));
-        d.record_block(10_000, 1000);
+        d.record_block(StoredBytes { raw: 10_000, stored: 1000 });
         assert_eq!(d.compression(), CompressionMethod::Zstd(1), "still regular");
-        d.record_block(10_000, 1251);
+        d.record_block(StoredBytes { raw: 10_000, stored: 1251 });
         assert_eq!(
             (d.compression(), d.block_bytes()),
             (CompressionMethod::Lz4, 4096),
             "not regular"
         );
         for _ in 0..COOLDOWN_BLOCKS {
-            d.record_block(4000, 600);
+            d.record_block(StoredBytes { raw: 4000, stored: 600 });
             assert_eq!(d.compression(), CompressionMethod::Lz4, "no attempt during the cooldown");
         }
-        d.record_block(4000, 600);
-        d.record_block(10_000, 1200);
+        d.record_block(StoredBytes { raw: 4000, stored: 600 });
+        d.record_block(StoredBytes { raw: 10_000, stored: 1200 });
         assert_eq!(
             d.compression(),
             CompressionMethod::Lz4,
@@ -139,11 +140,11 @@ mod tests {
             CompressionMethod::Zstd(3),
         ] {
             let mut d = AdaptiveCompression::new(method, 4096);
-            d.record_block(4000, 100);
+            d.record_block(StoredBytes { raw: 4000, stored: 100 });
             assert_eq!((d.compression(), d.block_bytes()), (method, 4096));
         }
         let mut large = AdaptiveCompression::new(CompressionMethod::Lz4, 32 << 10);
-        large.record_block(32_000, 100);
+        large.record_block(StoredBytes { raw: 32_000, stored: 100 });
         assert_eq!((large.compression(), large.block_bytes()), (CompressionMethod::Lz4, 32 << 10));
     }
 }

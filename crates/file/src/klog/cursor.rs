@@ -291,7 +291,8 @@ impl KlogCursor {
         let (Some(block), true) = (&self.block, self.valid) else { return 0 };
         let Some(at) = self.reader.visible_seq_bound(at) else { return 0 };
         let window = self.window.get_or_insert_with(|| Box::new(EntryWindow::new()));
-        window.count_clear_ahead((block, self.reader.comparator()), self.entry, forward, at, limit)
+        let comparator = self.reader.comparator();
+        window.count_clear_ahead(block, comparator, self.entry, forward, at, limit)
     }
 
     /// Decodes the entries around the current one, for a merging iterator. Returns false if the
@@ -301,7 +302,7 @@ impl KlogCursor {
         let (Some(block), true) = (&self.block, self.valid) else { return false };
         let Some(at) = self.reader.visible_seq_bound(at) else { return false };
         let window = self.window.get_or_insert_with(|| Box::new(EntryWindow::new()));
-        window.decode_around((block, self.reader.comparator()), self.entry, forward, at);
+        window.decode_around(block, self.reader.comparator(), self.entry, forward, at);
         true
     }
     /// Returns the decoded entries, if [`KlogCursor::decode_around`] covered the current one.
@@ -473,9 +474,9 @@ impl KlogCursor {
             if let Some(window) = &mut self.window {
                 window.clear();
             }
-            let options = (self.fill_cache, self.cause);
-            self.block =
-                Some(self.reader.load_block_for_scan(i, options, &mut self.read_ahead, last)?);
+            let (fill_cache, cause) = (self.fill_cache, self.cause);
+            let ahead = &mut self.read_ahead;
+            self.block = Some(self.reader.load_block_for_scan(i, fill_cache, cause, ahead, last)?);
             self.block_index = i;
         }
         Ok(self.block.as_ref().expect("just loaded"))

@@ -22,7 +22,7 @@ use crate::block::frame::{FRAME_OVERHEAD_BYTES, FrameKind};
 use perigee_base::checksum::checksum;
 use perigee_base::codec::Decoder;
 use perigee_base::file_header::HEADER_BYTES;
-use perigee_base::{Error, FileId, Result};
+use perigee_base::{BlockHandle, Error, FileId, Result};
 use std::ops::Range;
 
 /// Bytes of the footer.
@@ -32,13 +32,10 @@ pub const FOOTER_MAGIC: [u8; 8] = *b"PERIKLOG";
 /// Bytes before the checksum.
 const BODY_BYTES: usize = 72;
 
-/// Offset and length of a frame; (0, 0) if absent.
-pub type BlockHandle = (u64, u64);
-
 /// Offsets and lengths of the parts of a klog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Footer {
-    /// The filter frame, or (0, 0).
+    /// The filter frame, if there is one.
     pub filter: BlockHandle,
     /// The index frame.
     pub index: BlockHandle,
@@ -57,8 +54,9 @@ impl Footer {
     pub fn encode(&self, file: FileId, offset: u64) -> [u8; FOOTER_BYTES] {
         let mut out = [0; FOOTER_BYTES];
         let (f, i, p) = (self.filter, self.index, self.properties);
+        let (blocks, entries) = (self.block_count, self.entry_count);
         let words =
-            [f.0, f.1, i.0, i.1, p.0, p.1, self.block_count, self.entry_count, self.ranges_len];
+            [f.offset, f.len, i.offset, i.len, p.offset, p.len, blocks, entries, self.ranges_len];
         out.chunks_exact_mut(8).zip(words).for_each(|(at, w)| at.copy_from_slice(&w.to_le_bytes()));
         let sum = checksum(file, offset, &out[..BODY_BYTES]);
         out[BODY_BYTES..BODY_BYTES + 8].copy_from_slice(&sum.to_le_bytes());
@@ -81,7 +79,8 @@ impl Footer {
                 .expected(format_args!("{stored:#018x}"), format_args!("{got:#018x}")));
         }
         let mut d = Decoder::new(body);
-        let mut handle = || -> Result<BlockHandle> { Ok((d.u64()?, d.u64()?)) };
+        let mut handle =
+            || -> Result<BlockHandle> { Ok(BlockHandle { offset: d.u64()?, len: d.u64()? }) };
         let (filter, index, properties) = (handle()?, handle()?, handle()?);
         let footer = Footer {
             filter,
@@ -96,8 +95,9 @@ impl Footer {
     }
 
     fn check(&self, offset: u64) -> Result<()> {
-        if (self.block_count == 0) != (self.index == (0, 0))
-            || (self.block_count == 0 && (self.filter != (0, 0) || self.ranges_len == 0))
+        if (self.block_count == 0) != (self.index == BlockHandle::ABSENT)
+            || (self.block_count == 0
+                && (self.filter != BlockHandle::ABSENT || self.ranges_len == 0))
         {
             return Err(Error::corruption(
                 "a klog without data frames has an index or filter, or no range tombstones",
@@ -106,8 +106,8 @@ impl Footer {
         let mut end = offset;
         let ranges_end = self.data_and_ranges_end();
         let ranges = match ranges_end.checked_sub(self.ranges_len) {
-            Some(start) if self.ranges_len > 0 => (start, self.ranges_len),
-            _ if self.ranges_len == 0 => (0, 0),
+            Some(offset) if self.ranges_len > 0 => BlockHandle { offset, len: self.ranges_len },
+            _ if self.ranges_len == 0 => BlockHandle::ABSENT,
             _ => {
                 return Err(Error::corruption(
                     "the ranges frame is longer than the file before the next part",
@@ -120,10 +120,11 @@ impl Footer {
             (self.filter, FrameKind::Filter),
             (ranges, FrameKind::Ranges),
         ];
-        for ((start, length), kind) in parts {
-            if kind != FrameKind::Properties && (start, length) == (0, 0) {
+        for (handle, kind) in parts {
+            if kind != FrameKind::Properties && handle == BlockHandle::ABSENT {
                 continue;
             }
+            let BlockHandle { offset: start, len: length } = handle;
             let possible = FRAME_OVERHEAD_BYTES as u64..=kind.frame_bytes_max() as u64;
             if !possible.contains(&length)
                 || start.checked_add(length) != Some(end)
@@ -144,12 +145,15 @@ impl Footer {
 
     /// Returns the offset of the first part after data and ranges.
     fn data_and_ranges_end(&self) -> u64 {
-        let is_present = |handle: &BlockHandle| *handle != (0, 0);
-        [self.filter, self.index].iter().copied().find(is_present).unwrap_or(self.properties).0
+        let is_present = |handle: &BlockHandle| *handle != BlockHandle::ABSENT;
+        [self.filter, self.index].iter().copied().find(is_present).unwrap_or(self.properties).offset
     }
-    /// Returns the handle of the ranges frame; (0, 0) if absent.
+    /// Returns the handle of the ranges frame.
     pub fn ranges_handle(&self) -> BlockHandle {
-        if self.ranges_len == 0 { (0, 0) } else { (self.data_range().end, self.ranges_len) }
+        match self.ranges_len {
+            0 => BlockHandle::ABSENT,
+            len => BlockHandle { offset: self.data_range().end, len },
+        }
     }
     /// Returns the range of bytes that the data frames fill.
     pub fn data_range(&self) -> Range<u64> {
@@ -161,12 +165,16 @@ impl Footer {
 mod tests {
     use super::*;
 
+    fn handle(offset: u64, len: u64) -> BlockHandle {
+        BlockHandle { offset, len }
+    }
+
     #[test]
     fn footer_requires_contiguous_parts() {
         let good = Footer {
-            filter: (172, 50),
-            index: (222, 60),
-            properties: (282, 70),
+            filter: handle(172, 50),
+            index: handle(222, 60),
+            properties: handle(282, 70),
             block_count: 1,
             entry_count: 2,
             ranges_len: 0,
@@ -175,22 +183,22 @@ mod tests {
         assert_eq!(decode(good, 352).unwrap(), good);
         assert_eq!(good.data_range(), 72..172);
         assert!(decode(good, 353).is_err());
-        assert!(decode(Footer { filter: (172, 51), ..good }, 352).is_err());
+        assert!(decode(Footer { filter: handle(172, 51), ..good }, 352).is_err());
         assert!(
-            decode(Footer { filter: (0, 0), ..good }, 352).is_ok(),
+            decode(Footer { filter: handle(0, 0), ..good }, 352).is_ok(),
             "the data reaches up to the index"
         );
-        assert!(decode(Footer { filter: (0, 222), ..good }, 352).is_err());
+        assert!(decode(Footer { filter: handle(0, 222), ..good }, 352).is_err());
         let ranged = Footer { ranges_len: 30, ..good };
         assert_eq!(
             (decode(ranged, 352).unwrap().ranges_handle(), ranged.data_range()),
-            ((142, 30), 72..142)
+            (handle(142, 30), 72..142)
         );
         assert!(decode(Footer { ranges_len: 101, ..good }, 352).is_err());
         assert!(decode(Footer { ranges_len: u64::MAX, ..good }, 352).is_err());
         let bare = Footer {
-            filter: (0, 0),
-            index: (0, 0),
+            filter: handle(0, 0),
+            index: handle(0, 0),
             block_count: 0,
             entry_count: 0,
             ranges_len: 210,
@@ -198,7 +206,7 @@ mod tests {
         };
         assert!(decode(bare, 352).is_ok(), "range tombstones alone");
         assert!(decode(Footer { ranges_len: 0, ..bare }, 352).is_err());
-        assert!(decode(Footer { properties: (u64::MAX, 353), ..good }, 352).is_err());
+        assert!(decode(Footer { properties: handle(u64::MAX, 353), ..good }, 352).is_err());
         assert!(Footer::decode(&good.encode(FileId(7), 352)[..87], FileId(7), 352).is_err());
     }
 }

@@ -12,18 +12,20 @@ use crate::index::{IndexReader, IndexWriter};
 use crate::table_file_reader::TableFileReader;
 use perigee_base::file_header::{FileKind, HEADER_BYTES};
 use perigee_base::stats::Counters;
-use perigee_base::{Error, FamilyId, FileId, KeyComparator, Result, SeqNo};
+use perigee_base::{BlockHandle, Error, FamilyId, FileId, KeyComparator, Result, SeqNo};
 use std::sync::Arc;
 
 impl KlogReader {
     /// Builds a reader for klog `id`, of which only the summary in the manifest is known. Every
     /// read fails with `cause`.
     pub fn placeholder(
-        (id, database): (FileId, u64),
+        id: FileId,
+        database: u64,
         summary: &KlogSummary,
         comparator: KeyComparator,
         cause: Error,
-        shared: (Arc<BlockCache>, Arc<Counters>),
+        cache: Arc<BlockCache>,
+        counters: Arc<Counters>,
     ) -> Result<KlogReader> {
         let (start, length) = (HEADER_BYTES as u64, FRAME_OVERHEAD_BYTES as u64);
         let mut index = IndexWriter::new(comparator);
@@ -33,9 +35,9 @@ impl KlogReader {
         raw.resize(raw.len() + TableBlock::SLACK, 0);
         let end = start + length;
         let footer = Footer {
-            filter: (0, 0),
-            index: (end, 0),
-            properties: (end, 0),
+            filter: BlockHandle::ABSENT,
+            index: BlockHandle { offset: end, len: 0 },
+            properties: BlockHandle { offset: end, len: 0 },
             block_count: 1,
             entry_count: summary.entries,
             ranges_len: 0,
@@ -55,6 +57,6 @@ impl KlogReader {
             ranges: Arc::default(),
         };
         let input = TableFileReader::placeholder(id, FileKind::Klog, bytes, cause);
-        Ok(KlogReader::with_metadata(input, database, metadata, shared))
+        Ok(KlogReader::with_metadata(input, database, metadata, cache, counters))
     }
 }

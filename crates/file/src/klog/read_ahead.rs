@@ -10,7 +10,7 @@ use crate::block::{TableBlock, buffer_pool};
 use crate::table_file_reader::try_extend_zeroed;
 use perigee_base::io_stats::IoActivity;
 use perigee_base::limits::READ_AHEAD_BYTES_MAX;
-use perigee_base::{FileId, KeyComparator, Result, SeqNo};
+use perigee_base::{BlockHandle, FileId, KeyComparator, Result, SeqNo};
 use std::sync::Arc;
 
 /// Minimum and maximum size of a read-ahead: it starts with the minimum and doubles with each read.
@@ -47,9 +47,9 @@ impl ReadAhead {
             .or(self.last_block.filter(|last| i.abs_diff(*last) == 1).map(|last| i > last))
     }
     /// Returns the frame with this handle, if it was read ahead.
-    fn buffered_frame(&self, (offset, length): (u64, u64)) -> Option<&[u8]> {
-        let start = usize::try_from(offset.checked_sub(self.offset)?).ok()?;
-        self.frames.get(start..start.checked_add(usize::try_from(length).ok()?)?)
+    fn buffered_frame(&self, handle: BlockHandle) -> Option<&[u8]> {
+        let start = usize::try_from(handle.offset.checked_sub(self.offset)?).ok()?;
+        self.frames.get(start..start.checked_add(usize::try_from(handle.len).ok()?)?)
     }
 }
 
@@ -77,7 +77,8 @@ impl KlogReader {
     pub(super) fn load_block_for_scan(
         &self,
         i: usize,
-        (fill_cache, cause): (bool, IoActivity),
+        fill_cache: bool,
+        cause: IoActivity,
         ahead: &mut ReadAhead,
         last: Option<Arc<TableBlock>>,
     ) -> Result<Arc<TableBlock>> {
@@ -106,9 +107,9 @@ impl KlogReader {
         cause: IoActivity,
         for_cache: bool,
     ) -> Result<TableBlock> {
-        let (offset, length) = self.metadata.index.block_handle(i);
-        self.count_block_read(cause, length);
-        buffer_pool::with_frame_buffer(length as usize, |frame| {
+        let BlockHandle { offset, len } = self.metadata.index.block_handle(i);
+        self.count_block_read(cause, len);
+        buffer_pool::with_frame_buffer(len as usize, |frame| {
             self.input.fill(offset, frame)?;
             self.decode_block(offset, frame, for_cache)
         })
@@ -137,7 +138,7 @@ impl KlogReader {
         }
         let frame =
             ahead.buffered_frame(handle).expect("the read-ahead includes the requested block");
-        self.decode_block(handle.0, frame, for_cache)
+        self.decode_block(handle.offset, frame, for_cache)
     }
 
     /// Reads block `i` and the blocks after it (or before it) that fit into the window.
@@ -150,8 +151,8 @@ impl KlogReader {
     ) -> Result<()> {
         let index = &self.metadata.index;
         ahead.window_bytes = (ahead.window_bytes * 2).clamp(READ_AHEAD_BYTES.0, READ_AHEAD_BYTES.1);
-        let (start, length) = index.block_handle(i);
-        let (mut from, mut to) = (start, start + length);
+        let first = index.block_handle(i);
+        let (mut from, mut to) = (first.offset, first.end());
         let mut next = i;
         while to - from < ahead.window_bytes {
             next = if forward { next + 1 } else { next.wrapping_sub(1) };
@@ -162,8 +163,8 @@ impl KlogReader {
             {
                 break;
             }
-            let (offset, length) = index.block_handle(next);
-            (from, to) = (from.min(offset), to.max(offset + length));
+            let handle = index.block_handle(next);
+            (from, to) = (from.min(handle.offset), to.max(handle.end()));
         }
         let length = (to - from) as usize;
         if ahead.frames.capacity() == 0 {
@@ -192,15 +193,15 @@ impl KlogReader {
     ) -> Result<T> {
         let handle = self.metadata.index.block_handle(i);
         let decode = |bytes: &[u8]| {
-            let frame = Frame::decode(self.id(), handle.0, bytes, FrameKind::Data);
-            work(&frame.map_err(|e| self.input.error_at(handle.0, e))?)
+            let frame = Frame::decode(self.id(), handle.offset, bytes, FrameKind::Data);
+            work(&frame.map_err(|e| self.input.error_at(handle.offset, e))?)
         };
         if let Some(bytes) = ahead.buffered_frame(handle) {
             return decode(bytes);
         }
-        self.count_block_read(cause, handle.1);
-        buffer_pool::with_frame_buffer(handle.1 as usize, |bytes| {
-            self.input.fill(handle.0, bytes)?;
+        self.count_block_read(cause, handle.len);
+        buffer_pool::with_frame_buffer(handle.len as usize, |bytes| {
+            self.input.fill(handle.offset, bytes)?;
             decode(bytes)
         })
     }
@@ -277,7 +278,9 @@ mod tests {
         let bytes = dir.get(NAME).len() as u64;
         let counters = Arc::new(Counters::default());
         let cache = Arc::new(BlockCache::new(cache));
-        let r = KlogReader::open(dir, ID, 1, bytes, cache, Arc::clone(&counters)).unwrap();
+        let r =
+            KlogReader::open(dir, ID, 1, perigee_base::Bytes(bytes), cache, Arc::clone(&counters))
+                .unwrap();
         (Arc::new(r), counters)
     }
 

@@ -4,7 +4,7 @@
 //! A key is reported as absent only if the filter excludes it, or if the one block that could
 //! contain it was read and verified.
 
-use super::layout::{BlockHandle, FOOTER_BYTES, Footer};
+use super::layout::{FOOTER_BYTES, Footer};
 use super::properties::{self, KlogSummary, RangeTombstoneSummary};
 use crate::block::TableBlock;
 use crate::block::frame::{Frame, FrameKind};
@@ -21,7 +21,8 @@ use perigee_base::file_header::{FileKind, HEADER_BYTES};
 use perigee_base::io_stats::IoActivity;
 use perigee_base::stats::Counters;
 use perigee_base::{
-    EntryKind, Error, Expiry, FamilyId, FileId, KeyComparator, PinnedSlice, Result, SeqNo, ValueRef,
+    BlockHandle, Bytes, EntryKind, Error, Expiry, FamilyId, FileId, KeyComparator, PinnedSlice,
+    Result, SeqNo, ValueRef,
 };
 use perigee_env::Dir;
 use std::sync::atomic::{
@@ -176,23 +177,23 @@ impl KlogMetadata {
                 ))
             })?;
         let index = match footer.index {
-            (0, 0) => IndexReader::empty(),
+            BlockHandle::ABSENT => IndexReader::empty(),
             handle => read_frame_with_slack(input, handle, FrameKind::Index, |raw| {
                 IndexReader::decode(raw, footer.data_range(), comparator)
             })?,
         };
         let ranges = match footer.ranges_handle() {
-            (0, 0) => RangeTombstones::default(),
+            BlockHandle::ABSENT => RangeTombstones::default(),
             handle => read_frame(input, handle, FrameKind::Ranges, |raw| {
                 RangeTombstones::decode(&raw, comparator)
             })?,
         };
         if RangeTombstoneSummary::from_tombstones(&ranges) != summary.ranges {
             let e = Error::corruption("the properties do not match the range tombstones");
-            return Err(input.error_at(footer.properties.0, e));
+            return Err(input.error_at(footer.properties.offset, e));
         }
         let filter = match footer.filter {
-            (0, 0) => None,
+            BlockHandle::ABSENT => None,
             // Equal keys may have different hashes: then a filter, if there is one, must not be
             // used.
             _ if !comparator.supports_filters() => None,
@@ -206,7 +207,7 @@ impl KlogMetadata {
                 format_args!("{} entries in {} blocks", footer.entry_count, footer.block_count),
                 format_args!("{} in {}", summary.entries, index.block_count()),
             );
-            return Err(input.error_at(footer.properties.0, e));
+            return Err(input.error_at(footer.properties.offset, e));
         }
         let summary = KlogSummary { bytes: input.bytes(), ..summary };
         let (family, ranges, expiries) = (FamilyId(family), Arc::new(ranges), Arc::new(expiries));
@@ -233,7 +234,7 @@ fn read_footer(input: &TableFileReader) -> Result<Footer> {
         return Err(input.error_at(input.bytes(), e));
     }
     let offset = input.bytes() - FOOTER_BYTES as u64;
-    let raw = input.read(offset, FOOTER_BYTES as u64)?;
+    let raw = input.read(BlockHandle { offset, len: FOOTER_BYTES as u64 })?;
     Footer::decode(&raw, input.id(), offset).map_err(|e| input.error_at(offset, e))
 }
 
@@ -243,7 +244,9 @@ fn read_frame<T>(
     kind: FrameKind,
     decode: impl Fn(Vec<u8>) -> Result<T>,
 ) -> Result<T> {
-    read_raw_frame(input, handle, kind, 0).and_then(decode).map_err(|e| input.error_at(handle.0, e))
+    read_raw_frame(input, handle, kind, 0)
+        .and_then(decode)
+        .map_err(|e| input.error_at(handle.offset, e))
 }
 
 fn read_frame_with_slack<T>(
@@ -254,7 +257,7 @@ fn read_frame_with_slack<T>(
 ) -> Result<T> {
     read_raw_frame(input, handle, kind, TableBlock::SLACK)
         .and_then(decode)
-        .map_err(|e| input.error_at(handle.0, e))
+        .map_err(|e| input.error_at(handle.offset, e))
 }
 
 fn read_raw_frame(
@@ -263,8 +266,8 @@ fn read_raw_frame(
     kind: FrameKind,
     slack: usize,
 ) -> Result<Vec<u8>> {
-    let bytes = input.read(handle.0, handle.1)?;
-    Frame::decode(input.id(), handle.0, &bytes, kind)?.decompress(slack)
+    let bytes = input.read(handle)?;
+    Frame::decode(input.id(), handle.offset, &bytes, kind)?.decompress(slack)
 }
 
 impl KlogReader {
@@ -275,12 +278,12 @@ impl KlogReader {
         dir: &dyn Dir,
         id: FileId,
         database: u64,
-        bytes: u64,
+        bytes: Bytes,
         cache: Arc<BlockCache>,
         counters: Arc<Counters>,
     ) -> Result<KlogReader> {
         Self::from_file(
-            TableFileReader::open(dir, id, FileKind::Klog, bytes)?,
+            TableFileReader::open(dir, id, FileKind::Klog, bytes.0)?,
             database,
             cache,
             counters,
@@ -292,12 +295,12 @@ impl KlogReader {
         handles: &Arc<FileHandleCache>,
         id: FileId,
         database: u64,
-        bytes: u64,
+        bytes: Bytes,
         cache: Arc<BlockCache>,
         counters: Arc<Counters>,
     ) -> Result<KlogReader> {
         Self::from_file(
-            TableFileReader::open_cached(handles, id, FileKind::Klog, bytes)?,
+            TableFileReader::open_cached(handles, id, FileKind::Klog, bytes.0)?,
             database,
             cache,
             counters,
@@ -311,14 +314,15 @@ impl KlogReader {
         counters: Arc<Counters>,
     ) -> Result<KlogReader> {
         let metadata = KlogMetadata::read(&input, database)?;
-        Ok(Self::with_metadata(input, database, metadata, (cache, counters)))
+        Ok(Self::with_metadata(input, database, metadata, cache, counters))
     }
 
     pub(super) fn with_metadata(
         input: TableFileReader,
         database: u64,
         metadata: KlogMetadata,
-        (cache, counters): (Arc<BlockCache>, Arc<Counters>),
+        cache: Arc<BlockCache>,
+        counters: Arc<Counters>,
     ) -> KlogReader {
         let cache = FileBlocks::new(cache, input.id(), metadata.index.block_count());
         KlogReader {
@@ -415,8 +419,7 @@ impl KlogReader {
         if i < self.metadata.index.block_count() && *last != Some((self.id(), i)) {
             *last = Some((self.id(), i));
             if !self.cache.contains(i) {
-                let (offset, length) = self.metadata.index.block_handle(i);
-                self.input.will_need(offset, length);
+                self.input.will_need(self.metadata.index.block_handle(i));
             }
         }
     }
@@ -657,8 +660,8 @@ impl KlogReader {
         if first > last {
             return None;
         }
-        let (start, (end, length)) = (index.block_handle(first).0, index.block_handle(last));
-        Some((first, last, end + length - start))
+        let bytes = index.block_handle(last).end() - index.block_handle(first).offset;
+        Some((first, last, bytes))
     }
     /// Returns the number of data blocks.
     pub fn block_count(&self) -> usize {
@@ -668,7 +671,8 @@ impl KlogReader {
     pub fn list_blocks(&self) -> Result<Vec<(u64, u64, Vec<u8>)>> {
         let index = &self.metadata.index;
         Ok((0..index.block_count())
-            .map(|i| (index.block_handle(i).0, index.block_handle(i).1, index.separator(i).0))
+            .map(|i| (index.block_handle(i), index.separator(i).0))
+            .map(|(handle, key)| (handle.offset, handle.len, key))
             .collect())
     }
 }

@@ -2,7 +2,7 @@
 //! and after a damaged one searches for the next offset with a valid frame. A frame is accepted
 //! only with a matching checksum, which covers its file and offset.
 
-use super::layout::{BlockHandle, FOOTER_BYTES, Footer};
+use super::layout::{FOOTER_BYTES, Footer};
 use super::properties;
 use super::reader::KlogMetadata;
 use crate::block::TableBlock;
@@ -12,7 +12,9 @@ use crate::block::frame::{
 use crate::range_tombstones::RangeTombstones;
 use crate::table_file_reader::TableFileReader;
 use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
-use perigee_base::{EntryRef, Error, ErrorKind, FamilyId, FileId, KeyComparator, Result};
+use perigee_base::{
+    BlockHandle, EntryRef, Error, ErrorKind, FamilyId, FileId, KeyComparator, Result,
+};
 use perigee_env::Dir;
 use std::cell::Cell;
 
@@ -62,15 +64,16 @@ impl KlogSalvager {
         let name = crate::filename::file_name(id, FileKind::Klog);
         let bytes = dir.open(&name)?.len()?;
         let input = TableFileReader::open(dir, id, FileKind::Klog, bytes)?;
-        let head = input.read(0, (HEADER_BYTES as u64).min(bytes))?;
+        let head = input.read(BlockHandle { offset: 0, len: (HEADER_BYTES as u64).min(bytes) })?;
         let header = FileHeader::decode(&head, FileKind::Klog, Some(id), database);
         let footer = bytes.checked_sub(FOOTER_BYTES as u64).map(|at| {
-            input.read(at, FOOTER_BYTES as u64).and_then(|raw| Footer::decode(&raw, id, at))
+            let handle = BlockHandle { offset: at, len: FOOTER_BYTES as u64 };
+            input.read(handle).and_then(|raw| Footer::decode(&raw, id, at))
         });
         let footer = footer.and_then(Result::ok);
         let properties = footer.and_then(|f| {
-            let raw = input.read(f.properties.0, f.properties.1).ok()?;
-            let raw = Frame::decode(id, f.properties.0, &raw, FrameKind::Properties)
+            let raw = input.read(f.properties).ok()?;
+            let raw = Frame::decode(id, f.properties.offset, &raw, FrameKind::Properties)
                 .ok()?
                 .decompress(0)
                 .ok()?;
@@ -151,16 +154,21 @@ impl KlogSalvager {
         Ok(unreadable)
     }
 
+    /// Returns the handle of a frame header at `offset`, or of what is left before the data ends.
+    fn frame_header_at(&self, offset: u64) -> BlockHandle {
+        let len = (FRAME_HEADER_BYTES as u64).min(self.data_end - offset);
+        BlockHandle { offset, len }
+    }
+
     /// Returns the data block at `offset` and the length of its frame.
     fn read_block(&self, offset: u64) -> Result<(TableBlock, u64)> {
-        let head =
-            self.input.read(offset, (FRAME_HEADER_BYTES as u64).min(self.data_end - offset))?;
+        let head = self.input.read(self.frame_header_at(offset))?;
         let length = declared_frame_bytes(&head, FrameKind::Data)?;
         if length > self.data_end - offset {
             return Err(Error::corruption("the file ends inside a frame")
                 .expected(length, self.data_end - offset));
         }
-        let bytes = self.input.read(offset, length)?;
+        let bytes = self.input.read(BlockHandle { offset, len: length })?;
         let raw = Frame::decode(self.input.id(), offset, &bytes, FrameKind::Data)?
             .decompress(TableBlock::SLACK)?;
         Ok((TableBlock::parse(raw)?, length))
@@ -170,16 +178,13 @@ impl KlogSalvager {
     fn find_other_frame(&self, offset: u64) -> Option<(FrameKind, BlockHandle)> {
         let kinds = [FrameKind::Ranges, FrameKind::Filter, FrameKind::Index, FrameKind::Properties];
         kinds.into_iter().find_map(|kind| {
-            let head = self
-                .input
-                .read(offset, (FRAME_HEADER_BYTES as u64).min(self.data_end - offset))
-                .ok()?;
+            let head = self.input.read(self.frame_header_at(offset)).ok()?;
             let length =
                 declared_frame_bytes(&head, kind).ok().filter(|l| *l <= self.data_end - offset)?;
-            let bytes = self.input.read(offset, length).ok()?;
+            let bytes = self.input.read(BlockHandle { offset, len: length }).ok()?;
             Frame::decode(self.input.id(), offset, &bytes, kind)
                 .ok()
-                .map(|_| (kind, (offset, length)))
+                .map(|_| (kind, BlockHandle { offset, len: length }))
         })
     }
 
@@ -187,10 +192,8 @@ impl KlogSalvager {
     fn find_next_block(&self, offset: u64) -> Result<Option<u64>> {
         let mut start = offset + 1;
         while start + FRAME_OVERHEAD_BYTES as u64 <= self.data_end {
-            let window = self.input.read(
-                start,
-                (SEARCH_WINDOW_BYTES + FRAME_HEADER_BYTES as u64).min(self.data_end - start),
-            )?;
+            let len = (SEARCH_WINDOW_BYTES + FRAME_HEADER_BYTES as u64).min(self.data_end - start);
+            let window = self.input.read(BlockHandle { offset: start, len })?;
             let last = window.len().saturating_sub(FRAME_HEADER_BYTES);
             for at in 0..=last {
                 let candidate = start + at as u64;
@@ -213,22 +216,22 @@ impl KlogSalvager {
         let handle = match (self.footer, self.part_after_data.get()) {
             (Some(footer), _) => footer.ranges_handle(),
             (None, Some((FrameKind::Ranges, handle))) => handle,
-            (None, Some(_)) => (0, 0),
+            (None, Some(_)) => BlockHandle::ABSENT,
             (None, None) => {
                 let e = Error::corruption("range tombstones cannot be located, and may be lost");
                 return Err(self.input.error_at(self.data_end, e));
             }
         };
-        if handle == (0, 0) {
+        if handle == BlockHandle::ABSENT {
             return Ok(RangeTombstones::default());
         }
         let decode = || {
-            let bytes = self.input.read(handle.0, handle.1)?;
-            let raw = Frame::decode(self.input.id(), handle.0, &bytes, FrameKind::Ranges)?
+            let bytes = self.input.read(handle)?;
+            let raw = Frame::decode(self.input.id(), handle.offset, &bytes, FrameKind::Ranges)?
                 .decompress(0)?;
             RangeTombstones::decode(&raw, comparator)
         };
-        decode().map_err(|e| self.input.error_at(handle.0, e))
+        decode().map_err(|e| self.input.error_at(handle.offset, e))
     }
 
     /// Fails unless all parts other than the data blocks are valid.

@@ -35,8 +35,15 @@ fn write(dir: &TestDir, options: KlogOptions, entries: &[TestEntry]) -> KlogSumm
 }
 
 fn open(dir: &TestDir, bytes: u64, cache: u64) -> Result<Arc<KlogReader>> {
-    KlogReader::open(dir, ID, DB, bytes, Arc::new(BlockCache::new(cache)), Arc::default())
-        .map(Arc::new)
+    KlogReader::open(
+        dir,
+        ID,
+        DB,
+        perigee_base::Bytes(bytes),
+        Arc::new(BlockCache::new(cache)),
+        Arc::default(),
+    )
+    .map(Arc::new)
 }
 
 fn found(e: &TestEntry) -> EntryValue {
@@ -290,7 +297,8 @@ fn lookups_update_counters() {
     let s = write(&dir, options(1000, CompressionMethod::Lz4, 10), &entries);
     let counters: Arc<perigee_base::stats::Counters> = Arc::default();
     let cache = Arc::new(BlockCache::new(1 << 20));
-    let r = KlogReader::open(&*dir, ID, DB, s.bytes, cache, counters.clone()).unwrap();
+    let r = KlogReader::open(&*dir, ID, DB, perigee_base::Bytes(s.bytes), cache, counters.clone())
+        .unwrap();
     let get =
         |k: u32, at: u64| r.get(&k.to_be_bytes(), key_hash(&k.to_be_bytes()), SeqNo(at)).unwrap();
     for i in 0..2000 {

@@ -3,7 +3,7 @@
 
 use super::reader::{EntryValue, KlogReader};
 use perigee_base::io_stats::IoActivity;
-use perigee_base::{Result, SeqNo};
+use perigee_base::{BlockHandle, Result, SeqNo};
 
 /// Trace of a lookup in one klog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl KlogReader {
     ) -> (Result<Option<(SeqNo, EntryValue)>>, KlogLookupTrace) {
         let mut block = None;
         let answer = self.get_with(key, hash, at, |index| {
-            let (offset, bytes) = self.metadata.index.block_handle(index);
+            let BlockHandle { offset, len: bytes } = self.metadata.index.block_handle(index);
             let cached = self.cache.contains(index);
             block = Some(BlockLookupTrace { index, offset, bytes, was_cached: cached });
             self.load_block(index, true, IoActivity::Get)

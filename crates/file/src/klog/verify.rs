@@ -7,7 +7,7 @@ use super::reader::{KlogMetadata, KlogReader};
 use crate::block::{TableBlock, buffer_pool};
 use crate::key_sketch::KeySketch;
 use perigee_base::file_header::HEADER_BYTES;
-use perigee_base::{Error, Result};
+use perigee_base::{BlockHandle, Error, Result};
 
 impl KlogReader {
     /// Verifies the whole file, from disk and not from the cache: frames without a gap, the
@@ -42,8 +42,8 @@ impl KlogReader {
         };
         scan.next_part(HEADER_BYTES as u64)?;
         for i in 0..metadata.index.block_count() {
-            let (offset, length) = metadata.index.block_handle(i);
-            let bytes = scan.next_part(length)?;
+            let BlockHandle { offset, len } = metadata.index.block_handle(i);
+            let bytes = scan.next_part(len)?;
             let result =
                 read_ahead::decode_frame(self.input.id(), offset, bytes, metadata.comparator)
                     .and_then(|block| {
@@ -55,34 +55,34 @@ impl KlogReader {
         }
         // These parts were verified above; here they only count for the whole-file checksum.
         verifier.properties.add_range_tombstones(&metadata.ranges);
-        for (_, length) in [
+        for part in [
             metadata.footer.ranges_handle(),
             metadata.footer.filter,
             metadata.footer.index,
             metadata.footer.properties,
         ] {
-            scan.next_part(length)?;
+            scan.next_part(part.len)?;
         }
         scan.next_part(FOOTER_BYTES as u64)?;
         if verifier.properties.expiries() != &*metadata.expiries {
             let e = Error::corruption("the expiry histogram does not match the entries");
-            return Err(self.input.error_at(metadata.footer.properties.0, e));
+            return Err(self.input.error_at(metadata.footer.properties.offset, e));
         }
         if verifier.properties.operand_count() != metadata.operand_count {
             let e = Error::corruption("the number of merge operands does not match the entries")
                 .expected(metadata.operand_count, verifier.properties.operand_count());
-            return Err(self.input.error_at(metadata.footer.properties.0, e));
+            return Err(self.input.error_at(metadata.footer.properties.offset, e));
         }
         if verifier.expected_sketch() != metadata.sketch {
             let e = Error::corruption("the key sketch does not match the keys");
-            return Err(self.input.error_at(metadata.footer.properties.0, e));
+            return Err(self.input.error_at(metadata.footer.properties.offset, e));
         }
         let counted =
             KlogSummary { bytes: self.input.bytes(), ..verifier.properties.into_summary() };
         if counted != metadata.summary || counted != *self.summary() {
             let e = Error::corruption("the properties do not match the entries")
                 .expected(format_args!("{:?}", metadata.summary), format_args!("{counted:?}"));
-            return Err(self.input.error_at(metadata.footer.properties.0, e));
+            return Err(self.input.error_at(metadata.footer.properties.offset, e));
         }
         scan.finish(checksum)
     }

@@ -7,21 +7,21 @@ use super::adaptive_compression::AdaptiveCompression;
 use super::layout::Footer;
 use super::properties::{self, KlogSummary, PropertiesCollector};
 use crate::block::TableBlock;
-use crate::block::frame::{self, Frame, FrameKind};
+use crate::block::frame::{self, Frame, FrameKind, FramePosition};
 use crate::block::layout::ENTRIES_MAX;
 use crate::block::writer::BlockWriter;
-use crate::compression::{CompressionMethod, Compressor};
+use crate::compression::{CompressionMethod, Compressor, StoredBytes};
 use crate::filename::file_name;
 use crate::filter::FilterWriter;
 use crate::index::{self, IndexWriter};
 use crate::key_sketch::{KeySketch, REGISTERS};
 use crate::range_tombstones::RangeTombstones;
-use crate::table_file_writer::{TableFileWriter, table_header};
+use crate::table_file_writer::TableFileWriter;
 use perigee_base::bug::{self, Bug};
 use perigee_base::checksum::key_hash;
-use perigee_base::file_header::FileKind;
+use perigee_base::file_header::{FileHeader, FileKind};
 use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, INLINE_VALUE_BYTES_MAX, KEY_BYTES_MAX};
-use perigee_base::{EntryRef, Error, FamilyId, FileId, KeyComparator, Result, SeqNo};
+use perigee_base::{BlockHandle, EntryRef, Error, FamilyId, FileId, KeyComparator, Result, SeqNo};
 use perigee_env::{Dir, WritableFile};
 use std::sync::Arc;
 
@@ -125,8 +125,13 @@ impl KlogWriter {
             return Err(Error::invalid("the block size is too large")
                 .expected(format_args!("at most {BLOCK_BYTES_MAX}"), options.block_bytes));
         }
-        let header =
-            table_header(FileKind::Klog, options.database, id, u64::from(options.family.0));
+        let header = FileHeader {
+            kind: FileKind::Klog,
+            database: options.database,
+            file: id,
+            a: u64::from(options.family.0),
+            b: 0,
+        };
         Ok(KlogWriter {
             output: TableFileWriter::create_named(dir, name, header)?,
             block: BlockWriter::new(options.comparator),
@@ -201,10 +206,10 @@ impl KlogWriter {
         if self.properties.add_block(block, |key| self.keys.add(key)).is_err() {
             return Err(Error::internal("entries are not in order").in_file(self.output.name()));
         }
-        let location = (self.output.id(), self.output.offset());
+        let position = self.next_position();
         self.copied_frame_bytes = Some(frame::append_stored_frame(
             self.output.buffer(),
-            location,
+            position,
             FrameKind::Data,
             stored,
         ));
@@ -232,25 +237,36 @@ impl KlogWriter {
             return Ok(());
         }
         self.block.finish(&mut self.raw);
-        let (_, length) = self.write_frame(FrameKind::Data, self.adaptive.compression())?;
-        self.adaptive.record_block(self.raw.len(), length as usize);
-        self.index.add_block((separator, seq), length);
+        let frame = self.write_frame(FrameKind::Data, self.adaptive.compression())?;
+        let bytes = StoredBytes { raw: self.raw.len(), stored: frame.len as usize };
+        self.adaptive.record_block(bytes);
+        self.index.add_block((separator, seq), frame.len);
         Ok(())
     }
 
-    /// Writes `self.raw` as a frame. Returns its offset and length.
+    /// Returns the position of the next frame.
+    fn next_position(&self) -> FramePosition {
+        FramePosition { file: self.output.id(), offset: self.output.offset() }
+    }
+
+    /// Writes `self.raw` as a frame. Returns its handle.
     fn write_frame(
         &mut self,
         kind: FrameKind,
         compression: CompressionMethod,
-    ) -> Result<(u64, u64)> {
-        let location = (self.output.id(), self.output.offset());
-        let compression = (compression, &mut self.compressor);
-        let length =
-            frame::append_frame(self.output.buffer(), location, kind, &self.raw, compression)
-                .map_err(|e| e.at(self.output.name(), location.1))?;
+    ) -> Result<BlockHandle> {
+        let position = self.next_position();
+        let len = frame::append_frame(
+            self.output.buffer(),
+            position,
+            kind,
+            &self.raw,
+            compression,
+            &mut self.compressor,
+        )
+        .map_err(|e| e.at(self.output.name(), position.offset))?;
         self.output.flush_if_full()?;
-        Ok((location.1, length))
+        Ok(BlockHandle { offset: position.offset, len })
     }
 
     /// Returns the approximate file size if it were finished now, in bytes.
@@ -311,9 +327,9 @@ impl KlogWriter {
             self.write_block(last, SeqNo::ZERO)?;
         }
         let ranges = self.write_ranges()?;
-        let filter = if last.is_some() { self.write_filter()? } else { (0, 0) };
+        let filter = if last.is_some() { self.write_filter()? } else { BlockHandle::ABSENT };
         let blocks = self.index.len() as u64;
-        let mut index = (0, 0);
+        let mut index = BlockHandle::ABSENT;
         if last.is_some() {
             self.index.finish(&mut self.raw);
             index = self.write_frame(FrameKind::Index, self.options.compression)?;
@@ -350,13 +366,13 @@ impl KlogWriter {
             return Ok(0);
         }
         self.raw = self.ranges.encode();
-        Ok(self.write_frame(FrameKind::Ranges, self.options.compression)?.1)
+        Ok(self.write_frame(FrameKind::Ranges, self.options.compression)?.len)
     }
 
     /// Writes the filter frame, uncompressed, because filter bits do not compress.
-    fn write_filter(&mut self) -> Result<(u64, u64)> {
+    fn write_filter(&mut self) -> Result<BlockHandle> {
         if !self.keys.filter.is_enabled() {
-            return Ok((0, 0));
+            return Ok(BlockHandle::ABSENT);
         }
         // Frees the hashes before the filter is copied to the output buffer.
         self.raw = std::mem::replace(&mut self.keys.filter, FilterWriter::new(0)).build();

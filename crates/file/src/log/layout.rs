@@ -1,7 +1,7 @@
 //! The record header (see the table in `docs/format/log.md`).
 
 use perigee_base::codec::Decoder;
-use perigee_base::{Error, FileId, Result, checksum};
+use perigee_base::{Error, FileId, Result, SeqNo, checksum};
 
 /// Bytes of a record header.
 pub const RECORD_HEADER_BYTES: usize = 64;
@@ -48,7 +48,7 @@ pub struct RecordHeader {
     pub payload_bytes: u32,
     /// Number of LSNs that the record occupies.
     pub lsn_count: u32,
-    /// First LSN of the record.
+    /// First LSN of the record; in the manifest, the number of the edit.
     pub lsn: u64,
     /// Highest LSN known to be durable when the record was written.
     pub durable_lsn: u64,
@@ -119,6 +119,17 @@ impl RecordHeader {
         ))
     }
 
+    /// Returns the sequence number of the record's first operation, in the write-ahead log.
+    #[inline]
+    pub fn first_seq(&self) -> SeqNo {
+        SeqNo(self.lsn)
+    }
+    /// Returns the sequence number after that of the record's last operation, in the write-ahead
+    /// log.
+    #[inline]
+    pub fn end_seq(&self) -> SeqNo {
+        SeqNo(self.lsn + u64::from(self.lsn_count))
+    }
     /// Returns the length of the whole record, including padding.
     pub fn record_bytes(&self) -> u64 {
         (RECORD_HEADER_BYTES + padded_len(self.payload_bytes as usize)) as u64

@@ -3,7 +3,7 @@
 use super::layout::{self, ALIGNMENT, RECORD_HEADER_BYTES, RECORD_MAGIC, RecordHeader, padded_len};
 use perigee_base::bug::{self, Bug};
 use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
-use perigee_base::{Error, ErrorKind, FileId, Result, checksum};
+use perigee_base::{Bytes, Error, ErrorKind, FileId, Result, checksum};
 use perigee_env::{Dir, RandomAccessFile};
 use std::sync::Arc;
 
@@ -58,7 +58,7 @@ pub struct BadLogRecord {
 }
 
 impl LogReader {
-    /// Opens a log and reads its header. Reading stops at `end`, or at the end of the file without
+    /// Opens a log and reads its header. Reading stops after `end` bytes, or at the end of the file without
     /// its trailing zeros if `end` is `None`.
     pub fn open(
         dir: &dyn Dir,
@@ -66,11 +66,11 @@ impl LogReader {
         kind: FileKind,
         id: Option<FileId>,
         database: Option<u64>,
-        end: Option<u64>,
+        end: Option<Bytes>,
     ) -> Result<LogReader> {
         let file = dir.open(name)?;
         let len = file.len()?;
-        let (end, given) = (end.unwrap_or(len), end.is_some());
+        let (end, given) = (end.map_or(len, |end| end.0), end.is_some());
         if len < end || len < HEADER_BYTES as u64 {
             return Err(Error::corruption("the log is shorter than expected")
                 .at(name, len)
@@ -171,7 +171,7 @@ impl LogReader {
         id: FileId,
         database: u64,
     ) -> Result<LogReader> {
-        let header = Some(HEADER_BYTES as u64);
+        let header = Some(Bytes(HEADER_BYTES as u64));
         LogReader::open(dir, name, FileKind::Wal, Some(id), Some(database), header)
     }
     /// Extends reading to the current end of the file, including trailing zeros.

@@ -10,7 +10,7 @@ use perigee_base::file_header::{FileKind, HEADER_BYTES};
 use perigee_base::io_stats::IoActivity;
 use perigee_base::limits::{VLOG_CHUNK_BYTES, ZSTD_RATIO_MAX};
 use perigee_base::stats::Counters;
-use perigee_base::{Error, FileId, PinnedSlice, Result};
+use perigee_base::{BlockHandle, Bytes, Error, FileId, PinnedSlice, Result};
 use perigee_env::Dir;
 use std::sync::Arc;
 
@@ -29,10 +29,14 @@ impl VlogReader {
         dir: &dyn Dir,
         id: FileId,
         database: u64,
-        bytes: u64,
+        bytes: Bytes,
         counters: Arc<Counters>,
     ) -> Result<VlogReader> {
-        Self::from_file(TableFileReader::open(dir, id, FileKind::Vlog, bytes)?, database, counters)
+        Self::from_file(
+            TableFileReader::open(dir, id, FileKind::Vlog, bytes.0)?,
+            database,
+            counters,
+        )
     }
 
     /// Like [`VlogReader::open`], through a handle cache that bounds the number of open files.
@@ -40,11 +44,11 @@ impl VlogReader {
         handles: &Arc<FileHandleCache>,
         id: FileId,
         database: u64,
-        bytes: u64,
+        bytes: Bytes,
         counters: Arc<Counters>,
     ) -> Result<VlogReader> {
         Self::from_file(
-            TableFileReader::open_cached(handles, id, FileKind::Vlog, bytes)?,
+            TableFileReader::open_cached(handles, id, FileKind::Vlog, bytes.0)?,
             database,
             counters,
         )
@@ -54,12 +58,12 @@ impl VlogReader {
     pub fn placeholder(
         id: FileId,
         database: u64,
-        bytes: u64,
+        bytes: Bytes,
         cause: Error,
         counters: Arc<Counters>,
     ) -> VlogReader {
         VlogReader {
-            input: TableFileReader::placeholder(id, FileKind::Vlog, bytes, cause),
+            input: TableFileReader::placeholder(id, FileKind::Vlog, bytes.0, cause),
             database,
             counters,
         }
@@ -108,7 +112,7 @@ impl VlogReader {
     /// Hints to the file system that this value will be read soon.
     pub fn prefetch(&self, p: &VlogPointer) {
         if self.check_pointer(p).is_ok() {
-            self.input.will_need(p.offset, p.stored_bytes);
+            self.input.will_need(BlockHandle { offset: p.offset, len: p.stored_bytes });
         }
     }
 
@@ -137,7 +141,7 @@ impl VlogReader {
     /// Reads a value of one chunk, without a copy if it is stored uncompressed.
     fn read_chunk(&self, p: &VlogPointer) -> Result<PinnedSlice> {
         let value_bytes = p.value_bytes as usize;
-        let bytes = self.input.read(p.offset, p.stored_bytes)?;
+        let bytes = self.input.read(BlockHandle { offset: p.offset, len: p.stored_bytes })?;
         let frame = self.decode_chunk(p.offset, &bytes, value_bytes)?;
         if frame.codec == Codec::None {
             return Ok(PinnedSlice::new(
@@ -156,7 +160,7 @@ impl VlogReader {
         for part in value.chunks_mut(VLOG_CHUNK_BYTES) {
             bytes.clear();
             let length = self.chunk_frame_bytes(offset, end)?;
-            self.input.read_into(offset, length, &mut bytes)?;
+            self.input.read_into(BlockHandle { offset, len: length }, &mut bytes)?;
             let frame = self.decode_chunk(offset, &bytes, part.len())?;
             compression::decompress(frame.codec, frame.payload, part)
                 .map_err(|e| self.input.error_at(offset, e))?;
@@ -174,7 +178,8 @@ impl VlogReader {
 
     /// Returns the length that the frame at `offset` declares; fails if it ends after `end`.
     fn chunk_frame_bytes(&self, offset: u64, end: u64) -> Result<u64> {
-        let head = self.input.read(offset, (frame::FRAME_HEADER_BYTES as u64).min(end - offset))?;
+        let len = (frame::FRAME_HEADER_BYTES as u64).min(end - offset);
+        let head = self.input.read(BlockHandle { offset, len })?;
         let length = frame::declared_frame_bytes(&head, FrameKind::Chunk)
             .map_err(|e| self.input.error_at(offset, e))?;
         if length > end - offset {

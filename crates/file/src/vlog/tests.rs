@@ -12,7 +12,7 @@ const DB: u64 = 0x1122_3344_5566_7788;
 const NAME: &str = "000010.vlog";
 
 fn open(dir: &dyn Dir, bytes: u64) -> perigee_base::Result<VlogReader> {
-    VlogReader::open(dir, FileId(10), DB, bytes, Arc::default())
+    VlogReader::open(dir, FileId(10), DB, perigee_base::Bytes(bytes), Arc::default())
 }
 
 fn write(

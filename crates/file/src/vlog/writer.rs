@@ -3,11 +3,11 @@
 //! Invariant: the offset in a returned pointer is that of the first frame of its value, and the
 //! frames of a value are consecutive.
 
-use crate::block::frame::{self, FrameKind};
+use crate::block::frame::{self, FrameKind, FramePosition};
 use crate::compression::{CompressionMethod, Compressor};
-use crate::table_file_writer::{TableFileWriter, table_header};
+use crate::table_file_writer::TableFileWriter;
 use perigee_base::entry::VlogPointer;
-use perigee_base::file_header::FileKind;
+use perigee_base::file_header::{FileHeader, FileKind};
 use perigee_base::limits::{VALUE_BYTES_MAX, VLOG_CHUNK_BYTES};
 use perigee_base::{Error, FileId, Result};
 use perigee_env::{Dir, WritableFile};
@@ -38,7 +38,8 @@ impl VlogWriter {
         database: u64,
         compression: CompressionMethod,
     ) -> Result<VlogWriter> {
-        let output = TableFileWriter::create(dir, table_header(FileKind::Vlog, database, id, 0))?;
+        let header = FileHeader { kind: FileKind::Vlog, database, file: id, a: 0, b: 0 };
+        let output = TableFileWriter::create(dir, header)?;
         Ok(VlogWriter { output, compression, compressor: Compressor::new() })
     }
 
@@ -51,14 +52,14 @@ impl VlogWriter {
         let file = self.output.id();
         let start = self.output.offset();
         for chunk in value.chunks(VLOG_CHUNK_BYTES) {
-            let location = (file, self.output.offset());
-            let compression = (self.compression, &mut self.compressor);
+            let position = FramePosition { file, offset: self.output.offset() };
             frame::append_frame(
                 self.output.buffer(),
-                location,
+                position,
                 FrameKind::Chunk,
                 chunk,
-                compression,
+                self.compression,
+                &mut self.compressor,
             )?;
             self.output.flush_if_full()?;
         }

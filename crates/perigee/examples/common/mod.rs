@@ -1,9 +1,9 @@
-//! What the measuring examples share: keys, values, and the CPU time of the process.
-#![allow(dead_code)] // not every example asks for everything
+//! Shared by the benchmark examples: keys, values, and the CPU time of the process.
+#![allow(dead_code)] // not every example uses every function
 
 pub mod sets;
 
-/// 16 bytes, scattered.
+/// Returns a 16-byte key; consecutive numbers give keys in random order.
 pub fn key(i: u64) -> [u8; 16] {
     let mut k = [0; 16];
     let mixed = (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -12,7 +12,7 @@ pub fn key(i: u64) -> [u8; 16] {
     k
 }
 
-/// 100 bytes, of which half are random.
+/// Returns a 100-byte value; 48 bytes are random.
 pub fn value(i: u64) -> [u8; 100] {
     let mut v = [b'v'; 100];
     let mut x = i + 1;
@@ -23,7 +23,7 @@ pub fn value(i: u64) -> [u8; 100] {
     v
 }
 
-/// CPU time of this process, all threads, in seconds.
+/// Returns the CPU time of this process, all threads, in seconds.
 pub fn cpu_s() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();

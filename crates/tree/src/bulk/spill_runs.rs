@@ -33,7 +33,7 @@ pub struct TxnSeqInfo {
     /// For each savepoint, the last sequence number before it.
     pub savepoints: Vec<SeqNo>,
     /// Ranges of sequence numbers that were rolled back, ascending and disjoint.
-    pub rolled_back: Arc<[Range<u64>]>,
+    pub rolled_back: Arc<[Range<SeqNo>]>,
 }
 
 #[derive(Debug)]
@@ -279,7 +279,7 @@ fn intermediate_context<'a>(
 ) -> RewriteContext<'a> {
     context.options.family = FamilyId::NONE;
     debug_assert!(
-        seq_info.savepoints.iter().all(|s| s.0 >= TXN_SEQ_BASE - 1),
+        seq_info.savepoints.iter().all(|s| *s >= TXN_SEQ_BASE.prev()),
         "savepoints use the transaction's own sequence numbers"
     );
     RewriteContext {

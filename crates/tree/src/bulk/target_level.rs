@@ -8,15 +8,13 @@ use crate::compact::pick::spooky::{LAST_LEVEL, overlapping};
 use crate::compact::plan::TreeShape;
 use perigee_base::LevelNo;
 use perigee_base::key_boundary::KeyBoundaryRef;
+use std::ops::Range;
 
 /// Returns the level for a loaded table with the given bounds, range tombstones included. Level 0
 /// means a new run there.
-pub fn target_level(
-    shape: &TreeShape,
-    (from, to): (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>),
-) -> LevelNo {
-    let overlapping_level =
-        (0..=LAST_LEVEL).find(|level| overlapping(shape, *level, from, to).next().is_some());
+pub fn target_level(shape: &TreeShape, keys: Range<KeyBoundaryRef<'_>>) -> LevelNo {
+    let overlapping_level = (0..=LAST_LEVEL)
+        .find(|level| overlapping(shape, *level, keys.start, keys.end).next().is_some());
     LevelNo(overlapping_level.map_or(LAST_LEVEL, |level| level.saturating_sub(1)) as u8)
 }
 
@@ -45,7 +43,7 @@ mod tests {
         let at = |s: &TreeShape, first: &str, last: &str| {
             target_level(
                 s,
-                (KeyBoundaryRef::Before(first.as_bytes()), KeyBoundaryRef::After(last.as_bytes())),
+                KeyBoundaryRef::Before(first.as_bytes())..KeyBoundaryRef::After(last.as_bytes()),
             )
             .0
         };

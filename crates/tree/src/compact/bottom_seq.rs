@@ -24,7 +24,7 @@ pub fn common_seq(plan: &CompactionPlan, view: &View, stripes: &SnapshotStripes)
     let inputs: Vec<_> = tables().filter(|t| named.contains(&t.id)).collect();
     let newest =
         inputs.iter().map(|t| t.seq_range().1).max().filter(|_| inputs.len() == named.len())?;
-    let seen = stripes.is_in_oldest_stripe(newest) || bug::is_active(Bug::SettleUnderSnapshot);
+    let seen = stripes.is_in_oldest_stripe(newest) || bug::is_active(Bug::BottomSeqUnderSnapshot);
     let in_memory = || view.memtables().any(|m| (1..=newest.0).contains(&m.first_seq().0));
     let elsewhere = || {
         let mut others = tables().filter(|t| !named.contains(&t.id) && t.seq_range().0 <= newest);

@@ -10,7 +10,7 @@ use super::pick::{PickerOptions, PickerProgress, leveled, pick};
 use super::plan::{CompactionPlan, TableShape, TreeShape};
 use crate::rewrite::split::TableSplitter;
 use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
-use perigee_base::{FileId, KeyComparator, LevelNo, RunId, limits};
+use perigee_base::{Bytes, FileId, KeyComparator, LevelNo, RunId, limits};
 use std::collections::{BTreeMap, HashSet};
 
 /// Compaction picker to simulate.
@@ -119,10 +119,11 @@ impl LsmModel {
         keep_newest(&mut entries);
         let run = RunId(self.next_id);
         let (all, table_bytes) =
-            ((KeyBoundaryRef::First, KeyBoundaryRef::Last), self.limits.table_bytes);
+            (KeyBoundaryRef::First..KeyBoundaryRef::Last, self.limits.table_bytes);
         let cuts = match self.picker {
             PickerKind::Spooky => {
-                boundaries(&self.shape, all, self.entry_bytes_sum(&entries), table_bytes)
+                let bytes = Bytes(self.entry_bytes_sum(&entries));
+                boundaries(&self.shape, all, bytes, table_bytes)
             }
             PickerKind::Leveled => Vec::new(),
         };

@@ -59,6 +59,15 @@ impl TableShape {
     }
 }
 
+/// A value log as a picker sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VlogShape {
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// Bytes of it that tables reference.
+    pub referenced_bytes: u64,
+}
+
 /// A version as a picker sees it: levels of runs (newest first) of tables (in key order), and value
 /// logs.
 #[derive(Clone, Debug, Default)]
@@ -67,8 +76,8 @@ pub struct TreeShape {
     pub comparator: KeyComparator,
     /// Tables, by level and run.
     pub levels: Vec<Vec<Vec<TableShape>>>,
-    /// Per value log: its size in bytes, and how many of them are referenced.
-    pub vlogs: BTreeMap<FileId, (u64, u64)>,
+    /// The value logs.
+    pub vlogs: BTreeMap<FileId, VlogShape>,
     /// Estimated number of distinct keys in all tables, if it was counted.
     pub distinct_keys: Option<u64>,
 }
@@ -104,7 +113,10 @@ impl TreeShape {
             vlogs: version
                 .vlogs
                 .values()
-                .map(|v| (v.meta.id, (v.meta.bytes, refs.get(&v.meta.id).copied().unwrap_or(0))))
+                .map(|v| {
+                    let referenced_bytes = refs.get(&v.meta.id).copied().unwrap_or(0);
+                    (v.meta.id, VlogShape { bytes: v.meta.bytes, referenced_bytes })
+                })
                 .collect(),
             distinct_keys: None,
         }
@@ -169,7 +181,7 @@ impl CompactionReason {
             CompactionReason::RangeDeleted => "deleted ranges",
             CompactionReason::OverwrittenEntries => "overwritten entries",
             CompactionReason::Tombstones => "tombstones",
-            CompactionReason::SkippedTombstones => "tombstones in the way of scans",
+            CompactionReason::SkippedTombstones => "skipped tombstones",
             CompactionReason::SmallTables => "small tables",
             CompactionReason::ExpiredEntries => "expired entries",
         }

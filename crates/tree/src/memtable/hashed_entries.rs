@@ -15,7 +15,7 @@ use super::sorted_entries::{
 use super::sync::{AtomicU32, AtomicU64};
 use perigee_base::checksum::seeded_key_hash;
 use perigee_base::pinned_slice::SharedBuffer;
-use perigee_base::{EntryKind, Error, KeyComparator, Result, SeqNo};
+use perigee_base::{EntryKind, Error, KeyComparator, OpIndex, Result, SeqNo};
 use perigee_file::log::BatchOp;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -30,6 +30,15 @@ const CACHE_LINE_BYTES: usize = 64;
 
 /// Batch buffers of a memtable, by slot.
 pub type BatchSlots = ArenaSlots<SharedBuffer>;
+
+/// The buffer of a batch and its slot.
+#[derive(Clone, Copy, Debug)]
+pub struct BatchBuffer<'a> {
+    /// The slot.
+    pub slot: u32,
+    /// The buffer, which the operations point into.
+    pub bytes: &'a [u8],
+}
 
 /// Seeds the key hashes of memtables created from now on, in the whole process; has no effect if a
 /// seed was set before. The seed must be unpredictable: otherwise keys could be chosen that all
@@ -120,15 +129,15 @@ impl HashedEntries {
         self.entries.node(i)
     }
 
-    /// Adds the operations of a batch, range operations excepted. `slot`: slot of the batch, `buf`:
-    /// its buffer. Returns the bytes of memory newly allocated.
+    /// Adds the operations of a batch, range operations excepted. Returns the bytes of memory newly allocated.
     pub fn insert(
         &self,
-        (slot, buf): (u32, &[u8]),
-        base: u64,
-        ops: &[(BatchOp, SeqNo)],
+        batch: BatchBuffer<'_>,
+        base: SeqNo,
+        ops: &[(BatchOp, OpIndex)],
         batches: &BatchSlots,
     ) -> Result<u64> {
+        let BatchBuffer { slot, bytes: buf } = batch;
         let mut grown = 0;
         for ops in ops.chunks(PREFETCH_ENTRIES) {
             grown += self.index.reserve(ops.len() as u32)?;
@@ -140,8 +149,8 @@ impl HashedEntries {
             }
             std::hint::black_box(loaded);
             let points =
-                |((op, _), _): &(&(BatchOp, SeqNo), u64)| op.kind != EntryKind::RangeDelete;
-            for ((op, seq), hash) in ops.iter().zip(hashes).filter(points) {
+                |((op, _), _): &(&(BatchOp, OpIndex), u64)| op.kind != EntryKind::RangeDelete;
+            for ((op, index), hash) in ops.iter().zip(hashes).filter(points) {
                 if op.key.end != op.value.start {
                     return Err(Error::internal(
                         "value does not directly follow its key in the batch",
@@ -151,7 +160,7 @@ impl HashedEntries {
                     batch: slot,
                     key: (op.key.start as u32, op.key.len() as u32),
                     value: (op.value.start as u32, op.value.len() as u32),
-                    seq: seq.plus(base),
+                    seq: base.of_op(*index),
                     kind: op.kind,
                 };
                 self.insert_entry(&node, &buf[op.key.clone()], hash, batches)?;

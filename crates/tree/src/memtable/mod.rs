@@ -23,9 +23,11 @@ pub use shared_batch::{BatchShare, SharedBatch};
 use arena::ArenaSlots;
 use copied_batches::CopiedBatches;
 use entries::MemtableEntry;
-use hashed_entries::{BatchSlots, HashedEntries, SortedEntriesCursor};
+use hashed_entries::{BatchBuffer, BatchSlots, HashedEntries, SortedEntriesCursor};
 use perigee_base::pinned_slice::SharedBuffer;
-use perigee_base::{EntryKind, Expiry, KeyComparator, PinnedSlice, Result, SeqNo, ValueRef};
+use perigee_base::{
+    AtomicSeqNo, EntryKind, Expiry, KeyComparator, OpIndex, PinnedSlice, Result, SeqNo, ValueRef,
+};
 use perigee_file::EntryValue;
 use perigee_file::log::BatchOp;
 use range_tombstones::MemtableRangeTombstones;
@@ -62,8 +64,8 @@ pub struct Memtable {
     // Stored by the single writer, loaded by any thread.
     bytes: AtomicU64,
     entries: AtomicU64,
-    first_seq: AtomicU64,
-    last_seq: AtomicU64,
+    first_seq: AtomicSeqNo,
+    last_seq: AtomicSeqNo,
     tombstones: AtomicU64,
     key_bytes: AtomicU64,
     value_bytes: AtomicU64,
@@ -101,8 +103,8 @@ impl Memtable {
             batch_shares: BatchShares::default(),
             bytes: AtomicU64::new(0),
             entries: AtomicU64::new(0),
-            first_seq: AtomicU64::new(0),
-            last_seq: AtomicU64::new(0),
+            first_seq: AtomicSeqNo::default(),
+            last_seq: AtomicSeqNo::default(),
             tombstones: AtomicU64::new(0),
             key_bytes: AtomicU64::new(0),
             value_bytes: AtomicU64::new(0),
@@ -126,11 +128,16 @@ impl Memtable {
     }
 
     /// Adds operations of one batch, whose buffer no other memtable holds. The sequence number of
-    /// each is `base` plus the number next to it. Only one thread at a time may call this.
+    /// each is `base` plus its index. Only one thread at a time may call this.
     ///
     /// # Errors
     /// `NoMemory` if the memtable's address space (4 Gi entries) is exhausted.
-    pub fn insert(&self, batch: &Arc<Vec<u8>>, base: u64, ops: &[(BatchOp, SeqNo)]) -> Result<()> {
+    pub fn insert(
+        &self,
+        batch: &Arc<Vec<u8>>,
+        base: SeqNo,
+        ops: &[(BatchOp, OpIndex)],
+    ) -> Result<()> {
         self.insert_shared(batch, base, ops, None)
     }
 
@@ -139,8 +146,8 @@ impl Memtable {
     pub fn insert_shared(
         &self,
         batch: &Arc<Vec<u8>>,
-        base: u64,
-        ops: &[(BatchOp, SeqNo)],
+        base: SeqNo,
+        ops: &[(BatchOp, OpIndex)],
         share: Option<BatchShare<'_>>,
     ) -> Result<()> {
         if ops.is_empty() {
@@ -151,17 +158,22 @@ impl Memtable {
             None => batch.capacity() as u64 + BATCH_OVERHEAD,
             Some(share) => share.bytes + self.batch_shares.add(share),
         };
-        self.link_entries((slot, batch), base, ops, grown)
+        self.link_entries(BatchBuffer { slot, bytes: batch }, base, ops, grown)
     }
 
     /// Adds operations of a small batch by copying them; the batch's buffer is not kept.
     ///
     /// # Errors
     /// As [`Memtable::insert`].
-    pub fn insert_copied(&self, batch: &[u8], base: u64, ops: &[(BatchOp, SeqNo)]) -> Result<()> {
+    pub fn insert_copied(
+        &self,
+        batch: &[u8],
+        base: SeqNo,
+        ops: &[(BatchOp, OpIndex)],
+    ) -> Result<()> {
         let bytes = ops.iter().map(|(op, _)| op.value.end - op.key.start).sum();
         let (slot, chunk, mut grown) = self.copied.chunk_with_space(bytes, &self.batches)?;
-        for (op, seq) in ops {
+        for (op, index) in ops {
             let bytes = &batch[op.key.start..op.value.end];
             let at = chunk.append(bytes).ok_or_else(copied_batches::concurrent_writers_error)?;
             // The value directly follows the key, as it does in a batch.
@@ -169,42 +181,45 @@ impl Memtable {
             let copied_op =
                 BatchOp { kind: op.kind, family: op.family, key: at..value, value: value..end };
             self.link_entries(
-                (slot, chunk.bytes()),
+                BatchBuffer { slot, bytes: chunk.bytes() },
                 base,
-                &[(copied_op, *seq)],
+                &[(copied_op, *index)],
                 std::mem::take(&mut grown),
             )?;
         }
         Ok(())
     }
 
-    /// Links entries whose keys and values are in `batch`, the buffer of slot `slot`; `grown`:
+    /// Links entries whose keys and values are in `batch`; `grown`:
     /// bytes allocated for it.
     fn link_entries(
         &self,
-        (slot, batch): (u32, &[u8]),
-        base: u64,
-        ops: &[(BatchOp, SeqNo)],
+        batch: BatchBuffer<'_>,
+        base: SeqNo,
+        ops: &[(BatchOp, OpIndex)],
         mut grown: u64,
     ) -> Result<()> {
         let (Some(first), Some(last)) = (ops.first(), ops.last()) else { return Ok(()) };
         let (mut keys, mut values, mut tombstones) = (0, 0, 0);
-        for (op, seq) in ops {
-            if let Some(range) = op.deleted_range_in(batch) {
-                grown += self.range_tombstones.add(self.comparator, range, seq.plus(base));
+        for (op, index) in ops {
+            if let Some((begin, end)) = op.deleted_range_in(batch.bytes) {
+                let seq = base.of_op(*index);
+                grown += self.range_tombstones.add(self.comparator, begin..end, seq);
             }
             keys += op.key.len() as u64;
             values += op.user_value_bytes();
             tombstones += u64::from(op.kind.is_tombstone());
         }
         grown += match &self.index {
-            MemtableIndex::Hash(table) => table.insert((slot, batch), base, ops, &self.batches)?,
-            MemtableIndex::SkipList(list) => self.insert_into_skiplist(list, slot, base, ops)?,
+            MemtableIndex::Hash(table) => table.insert(batch, base, ops, &self.batches)?,
+            MemtableIndex::SkipList(list) => {
+                self.insert_into_skiplist(list, batch.slot, base, ops)?
+            }
         };
-        if self.first_seq.load(Relaxed) == 0 {
-            self.first_seq.store(first.1.0 + base, Relaxed);
+        if self.first_seq.load(Relaxed) == SeqNo::ZERO {
+            self.first_seq.store(base.of_op(first.1), Relaxed);
         }
-        self.last_seq.store(last.1.0 + base, Release);
+        self.last_seq.store(base.of_op(last.1), Release);
         add_relaxed(&self.entries, ops.len() as u64);
         add_relaxed(&self.bytes, grown);
         add_relaxed(&self.key_bytes, keys);
@@ -217,16 +232,16 @@ impl Memtable {
         &self,
         list: &SkipList,
         slot: u32,
-        base: u64,
-        ops: &[(BatchOp, SeqNo)],
+        base: SeqNo,
+        ops: &[(BatchOp, OpIndex)],
     ) -> Result<u64> {
         let mut grown = 0;
-        for (op, seq) in ops.iter().filter(|(op, _)| op.kind != EntryKind::RangeDelete) {
+        for (op, index) in ops.iter().filter(|(op, _)| op.kind != EntryKind::RangeDelete) {
             let node = MemtableEntry {
                 batch: slot,
                 key: (op.key.start as u32, op.key.len() as u32),
                 value: (op.value.start as u32, op.value.len() as u32),
-                seq: seq.plus(base),
+                seq: base.of_op(*index),
                 kind: op.kind,
             };
             grown += list.insert(&node, |n| self.key_of(n), self.comparator)?;
@@ -382,11 +397,11 @@ impl Memtable {
     }
     /// Sequence number of the first operation (0: none).
     pub fn first_seq(&self) -> SeqNo {
-        SeqNo(self.first_seq.load(Relaxed))
+        self.first_seq.load(Relaxed)
     }
     /// Sequence number of the last operation (0: none).
     pub fn last_seq(&self) -> SeqNo {
-        SeqNo(self.last_seq.load(Acquire))
+        self.last_seq.load(Acquire)
     }
     /// Creates a cursor, not positioned.
     pub fn cursor(self: &Arc<Self>) -> MemtableCursor {

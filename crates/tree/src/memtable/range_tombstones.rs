@@ -3,6 +3,7 @@
 use perigee_base::key_boundary::KeyBoundaryRef;
 use perigee_base::{KeyComparator, SeqNo};
 use perigee_file::RangeTombstones;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -25,9 +26,10 @@ impl MemtableRangeTombstones {
     pub fn add(
         &self,
         comparator: KeyComparator,
-        (begin, end): (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>),
+        keys: Range<KeyBoundaryRef<'_>>,
         seq: SeqNo,
     ) -> u64 {
+        let Range { start: begin, end } = keys;
         let touched = self.lock_fragments().add(comparator, begin, end, seq);
         self.non_empty.store(true, Ordering::Release);
         (touched * (FRAGMENT_BYTES + begin.encoded_bytes() + end.encoded_bytes())) as u64

@@ -13,6 +13,7 @@
 
 use perigee_base::KeyComparator;
 use std::cmp::Ordering;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A key's prefix and an entry of that key.
@@ -105,14 +106,13 @@ pub fn cmp_items(
     item_prefix(a).cmp(&item_prefix(b)).then_with(by_key).then(item_entry(b).cmp(&item_entry(a)))
 }
 
-/// Returns entries `from..to` in entry order.
+/// Returns these entries in entry order.
 pub fn sort_entries(
-    from: u32,
-    to: u32,
+    entries: Range<u32>,
     by: PrefixEncoding,
     keys: &impl EntryKeys,
 ) -> Vec<SortItem> {
-    let mut items: Vec<SortItem> = (from..to).map(|e| by.make_item(keys.key(e), e)).collect();
+    let mut items: Vec<SortItem> = entries.map(|e| by.make_item(keys.key(e), e)).collect();
     items.sort_unstable();
     sort_equal_prefixes(&mut items, by, 0, keys);
     items
@@ -250,7 +250,7 @@ impl SortedEntries {
             let reencode = |i: &SortItem| by.make_item(keys.key(item_entry(*i)), item_entry(*i));
             runs.iter_mut().for_each(|r| *r = Arc::new(r.iter().map(reencode).collect()));
         }
-        let mut last = sort_entries(self.entry_count, entry_count, by, keys);
+        let mut last = sort_entries(self.entry_count..entry_count, by, keys);
         while let Some(before) = runs.last() {
             if before.len().ilog2() > last.len().max(SHORT_RUN_ITEMS).ilog2()
                 || before.len() > MERGE_ITEMS_MAX
@@ -368,7 +368,7 @@ mod tests {
                     comparator,
                     common_len: if PrefixEncoding::can_skip_common(comparator) { skip } else { 0 },
                 };
-                let items = sort_entries(0, 1500, by, &table);
+                let items = sort_entries(0..1500, by, &table);
                 let got: Vec<u32> = items.iter().map(|i| item_entry(*i)).collect();
                 let mut want: Vec<u32> = (0..1500).collect();
                 want.sort_by(|a, b| comparator.cmp(table.key(*a), table.key(*b)).then(b.cmp(a)));

@@ -1,10 +1,10 @@
 //! Tests of the memtable against a sorted list, and of readers concurrent with a writer.
 
 use super::*;
-use perigee_base::FamilyId;
 use perigee_base::comparator::BUILT_IN_COMPARATORS;
 use perigee_base::entry::cmp_entry;
 use perigee_base::key_boundary::KeyBoundaryRef;
+use perigee_base::{FamilyId, OpIndex};
 use perigee_file::log::{Batch, BatchOps};
 
 fn insert(t: &Memtable, seq: u64, ops: &[(&[u8], Option<&[u8]>)]) {
@@ -18,13 +18,13 @@ fn insert(t: &Memtable, seq: u64, ops: &[(&[u8], Option<&[u8]>)]) {
     let f = b.finish();
     let parsed: Vec<_> = BatchOps::new(&f.buf, f.payload_range())
         .enumerate()
-        .map(|(i, op)| (op.unwrap(), SeqNo(seq + i as u64)))
+        .map(|(i, op)| (op.unwrap(), OpIndex(i as u64)))
         .collect();
     // Alternates between inserts that keep the buffer and inserts that copy it.
     if seq % 2 == 0 {
-        t.insert(&Arc::new(f.buf), 0, &parsed)
+        t.insert(&Arc::new(f.buf), SeqNo(seq), &parsed)
     } else {
-        t.insert_copied(&f.buf, 0, &parsed)
+        t.insert_copied(&f.buf, SeqNo(seq), &parsed)
     }
     .unwrap();
 }
@@ -227,8 +227,10 @@ fn shared_batch_is_charged_once() {
     let tables =
         [Memtable::new(KeyComparator::Bytes), Memtable::new(KeyComparator::CaseInsensitive)];
     for (i, (table, bytes)) in tables.iter().zip([1050, 3050]).enumerate() {
-        let op = [(ops[i].clone(), SeqNo(i as u64))];
-        table.insert_shared(&buf, 5, &op, Some(BatchShare { batch: &shared, bytes })).unwrap();
+        let op = [(ops[i].clone(), OpIndex(i as u64))];
+        table
+            .insert_shared(&buf, SeqNo(5), &op, Some(BatchShare { batch: &shared, bytes }))
+            .unwrap();
         assert_eq!(table.shared_batch_bytes(), bytes);
         assert!((bytes..bytes + 1000).contains(&table.bytes()), "{}", table.bytes());
     }
@@ -317,17 +319,17 @@ fn user_bytes_written_are_counted() {
         .unwrap();
     let given = b.user_bytes();
     let f = b.finish();
-    let ops: Vec<(BatchOp, SeqNo)> = BatchOps::new(&f.buf, f.payload_range())
+    let ops: Vec<(BatchOp, OpIndex)> = BatchOps::new(&f.buf, f.payload_range())
         .zip(0..)
-        .map(|(op, i)| (op.unwrap(), SeqNo(i)))
+        .map(|(op, i)| (op.unwrap(), OpIndex(i)))
         .collect();
     for copied in [false, true] {
         for comparator in [KeyComparator::Bytes, KeyComparator::CaseInsensitive] {
             let t = Memtable::new(comparator);
             if copied {
-                t.insert_copied(&f.buf, 1, &ops).unwrap();
+                t.insert_copied(&f.buf, SeqNo(1), &ops).unwrap();
             } else {
-                t.insert(&Arc::new(f.buf.clone()), 1, &ops).unwrap();
+                t.insert(&Arc::new(f.buf.clone()), SeqNo(1), &ops).unwrap();
             }
             assert_eq!((t.user_bytes_written(), t.entries(), t.tombstones()), (given, 6, 2));
             assert_eq!(

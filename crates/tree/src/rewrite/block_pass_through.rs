@@ -47,11 +47,9 @@ impl BlockPassThrough {
     pub fn pass_block(
         &mut self,
         source: &mut MergeCursor,
-        (collapse, split, sink): (
-            &mut VersionCollapser<'_>,
-            &mut TableSplitter,
-            &mut OutputWriter<'_>,
-        ),
+        collapse: &mut VersionCollapser<'_>,
+        split: &mut TableSplitter,
+        sink: &mut OutputWriter<'_>,
     ) -> Result<Option<PassThroughCounts>> {
         if !self.enabled {
             return Ok(None);

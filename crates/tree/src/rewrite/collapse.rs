@@ -88,7 +88,7 @@ pub struct VersionCollapser<'a> {
     now: &'a dyn ExpiryClock,
     now_ms: Option<u64>,
     /// Sequence numbers that a transaction has rolled back, ascending and disjoint.
-    rolled_back: Arc<[Range<u64>]>,
+    rolled_back: Arc<[Range<SeqNo>]>,
     /// All range tombstones of the source, and the index of the current fragment.
     ranges: RangeTombstones,
     near_range: usize,
@@ -136,7 +136,7 @@ impl<'a> VersionCollapser<'a> {
     /// Sets the sequence numbers that a transaction has rolled back, for a rewrite of its own
     /// entries.
     #[must_use]
-    pub fn without_rolled_back(self, rolled_back: Arc<[Range<u64>]>) -> VersionCollapser<'a> {
+    pub fn without_rolled_back(self, rolled_back: Arc<[Range<SeqNo>]>) -> VersionCollapser<'a> {
         if rolled_back.is_empty() {
             return self;
         }
@@ -170,7 +170,9 @@ impl<'a> VersionCollapser<'a> {
                 let stripe = self.stripes.stripe_of(*seq);
                 if last.replace(stripe) == Some(stripe) {
                     counts.shadowed += 1;
-                } else if stripe == 0 && (self.bottommost || bug::is_active(Bug::DropRangeEarly)) {
+                } else if stripe == 0
+                    && (self.bottommost || bug::is_active(Bug::DropRangeTombstoneEarly))
+                {
                     counts.obsolete += 1;
                 } else {
                     seqs.push(*seq);
@@ -245,7 +247,11 @@ impl<'a> VersionCollapser<'a> {
     fn is_expired(&mut self, expiry: Expiry) -> bool {
         let now = self.now;
         let read_clock = || {
-            if bug::is_active(Bug::ExpireDespiteJump) { now.now_ms() } else { now.confirmed_ms() }
+            if bug::is_active(Bug::ExpireDespiteClockJump) {
+                now.now_ms()
+            } else {
+                now.confirmed_ms()
+            }
         };
         expiry.is_expired(*self.now_ms.get_or_insert_with(read_clock))
     }
@@ -286,8 +292,8 @@ impl<'a> VersionCollapser<'a> {
     /// caller knows that it does.
     pub fn classify(&mut self, e: &EntryRef<'_>, known_new_key: bool) -> (EntryVerdict, bool) {
         if !self.rolled_back.is_empty() {
-            let at = self.rolled_back.partition_point(|r| r.end <= e.seq.0);
-            if self.rolled_back.get(at).is_some_and(|r| r.contains(&e.seq.0)) {
+            let at = self.rolled_back.partition_point(|r| r.end <= e.seq);
+            if self.rolled_back.get(at).is_some_and(|r| r.contains(&e.seq)) {
                 return (EntryVerdict::RolledBack, false);
             }
         }

@@ -3,6 +3,7 @@
 
 use super::deferred_sync::DeferredSync;
 use super::output_verification;
+use super::pacer::OutputBytes;
 use crate::version::{TableMeta, VlogMeta};
 use perigee_base::bug::{self, Bug};
 use perigee_base::entry::VlogPointer;
@@ -107,10 +108,10 @@ impl<'a> OutputWriter<'a> {
     }
 
     /// Returns the bytes written so far, and the memory that the open files hold.
-    pub fn written_and_memory_bytes(&self) -> (u64, u64) {
+    pub fn output_bytes(&self) -> OutputBytes {
         let klog = self.klog.as_ref().map_or(0, |(_, k)| k.memory_bytes());
         let vlog = self.vlog.as_ref().map_or(0, |(_, v)| v.memory_bytes());
-        (self.written_bytes(), klog + vlog)
+        OutputBytes { written: self.written_bytes(), memory: klog + vlog }
     }
 
     /// Writes a value to the value log.
@@ -170,7 +171,7 @@ impl<'a> OutputWriter<'a> {
         let (clipped, split) = self.ranges.clip_to_range(comparator, self.last_cut.as_ref(), at);
         self.ranges_split += split;
         self.last_cut = at.to_boundary();
-        if bug::is_active(Bug::RangeLostAtCut) && split > 0 {
+        if bug::is_active(Bug::RangeLostAtTableEnd) && split > 0 {
             self.ranges = self.ranges.clip_to_range(comparator, KeyBoundaryRef::First, at).0;
         }
         if !clipped.is_empty() {

@@ -4,7 +4,7 @@
 //! Invariant: an error of the pacer ends the rewrite as any other error does; its outputs are
 //! unusable.
 
-use perigee_base::Result;
+use perigee_base::{Bytes, Result};
 
 /// Work of a rewrite since it last called its pacer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +48,15 @@ impl RewritePacer for NoPacing {
     fn record_final(&self, _: RewriteProgress) {}
 }
 
+/// What the outputs of a rewrite hold, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OutputBytes {
+    /// Bytes written so far.
+    pub written: u64,
+    /// Memory held at present.
+    pub memory: u64,
+}
+
 /// Accumulates progress until a quantum is full.
 #[derive(Debug, Default)]
 pub struct Quantum {
@@ -61,21 +70,21 @@ impl Quantum {
         self.progress.entries += 1;
         self.progress.read_bytes += bytes;
     }
-    /// Adds several entries with `bytes` bytes in total.
-    pub fn add_all(&mut self, entries: u64, bytes: u64) {
+    /// Adds several entries with `bytes` in total.
+    pub fn add_all(&mut self, entries: u64, bytes: Bytes) {
         self.progress.entries += entries;
-        self.progress.read_bytes += bytes;
+        self.progress.read_bytes += bytes.0;
     }
     /// Returns true if the pacer is to be called.
     pub fn is_full(&self) -> bool {
         self.progress.read_bytes >= QUANTUM_BYTES || self.progress.entries >= QUANTUM_ENTRIES
     }
-    /// Returns the progress for the pacer and starts the next quantum. Takes the bytes written so
-    /// far and the memory held at present.
-    pub fn take(&mut self, (written, held_bytes): (u64, u64)) -> RewriteProgress {
-        let written_bytes = written.saturating_sub(self.written_before);
-        let progress = RewriteProgress { written_bytes, memory_bytes: held_bytes, ..self.progress };
-        *self = Quantum { progress: RewriteProgress::default(), written_before: written };
+    /// Returns the progress for the pacer and starts the next quantum.
+    pub fn take(&mut self, outputs: OutputBytes) -> RewriteProgress {
+        let written_bytes = outputs.written.saturating_sub(self.written_before);
+        let progress =
+            RewriteProgress { written_bytes, memory_bytes: outputs.memory, ..self.progress };
+        *self = Quantum { progress: RewriteProgress::default(), written_before: outputs.written };
         progress
     }
 }
@@ -92,7 +101,7 @@ mod tests {
         q.add(1);
         assert!(q.is_full());
         assert_eq!(
-            q.take((500, 7)),
+            q.take(OutputBytes { written: 500, memory: 7 }),
             RewriteProgress {
                 entries: QUANTUM_ENTRIES,
                 read_bytes: QUANTUM_ENTRIES,
@@ -103,7 +112,7 @@ mod tests {
         q.add(QUANTUM_BYTES);
         assert!(q.is_full());
         assert_eq!(
-            q.take((700, 8)),
+            q.take(OutputBytes { written: 700, memory: 8 }),
             RewriteProgress {
                 entries: 1,
                 read_bytes: QUANTUM_BYTES,

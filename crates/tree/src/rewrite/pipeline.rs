@@ -16,7 +16,9 @@ use crate::version::{TableMeta, Version, VlogMeta};
 use perigee_base::bug::{self, Bug};
 use perigee_base::io_stats::IoActivity;
 use perigee_base::key_boundary::KeyBoundary;
-use perigee_base::{EntryRef, Error, ExpiryClock, FileId, OperandMerger, Result, SeqNo, ValueRef};
+use perigee_base::{
+    Bytes, EntryRef, Error, ExpiryClock, FileId, OperandMerger, Result, SeqNo, ValueRef,
+};
 use perigee_file::{KlogOptions, RangeTombstones, TableCache};
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -76,7 +78,7 @@ pub struct RewriteInput {
     /// True if blocks in which nothing changes may be copied as they are stored.
     pub pass_through_blocks: bool,
     /// Sequence numbers that the entries' transaction has rolled back, ascending and disjoint.
-    pub rolled_back: Arc<[Range<u64>]>,
+    pub rolled_back: Arc<[Range<SeqNo>]>,
 }
 
 /// Outputs of a rewrite.
@@ -173,11 +175,11 @@ pub fn run_rewrite(
     // Base below the last version of a key.
     let end = if input.bottommost { OperandBase::Absent } else { OperandBase::Unknown };
     // Waits for the delay that the previous job left.
-    job.pacer.throttle(quantum.take(writer.sink.written_and_memory_bytes()))?;
+    job.pacer.throttle(quantum.take(writer.sink.output_bytes()))?;
     source.seek_first()?;
     while source.valid() {
         if quantum.is_full() {
-            match job.pacer.throttle(quantum.take(writer.sink.written_and_memory_bytes())) {
+            match job.pacer.throttle(quantum.take(writer.sink.output_bytes())) {
                 Err(_) if bug::is_active(Bug::InstallCancelled) => break,
                 result => result?,
             }
@@ -187,13 +189,17 @@ pub fn run_rewrite(
         }
         if held.is_none()
             && pending.is_empty()
-            && let Some(s) = pass_through
-                .pass_block(&mut source, (&mut collapse, &mut writer.split, &mut writer.sink))?
+            && let Some(s) = pass_through.pass_block(
+                &mut source,
+                &mut collapse,
+                &mut writer.split,
+                &mut writer.sink,
+            )?
         {
             counts.passed_through += s.entries;
             counts.read += s.entries;
             counts.written += s.entries;
-            quantum.add_all(s.entries, s.bytes);
+            quantum.add_all(s.entries, Bytes(s.bytes));
             continue;
         }
         counts.read += 1;
@@ -296,7 +302,7 @@ pub fn run_rewrite(
     let mut sink = writer.sink;
     sink.finish()?;
     // Finished outputs are neither discarded for a late cancellation nor delayed by pacing.
-    job.pacer.record_final(quantum.take(sink.written_and_memory_bytes()));
+    job.pacer.record_final(quantum.take(sink.output_bytes()));
     check_counts(&counts, &sink)?;
     Ok(RewriteOutput {
         tables: std::mem::take(&mut sink.tables),
@@ -328,7 +334,7 @@ fn resolve_operands(
     }
     if verdict == EntryVerdict::Operand {
         let stripe = collapse.stripe_of(entry.seq);
-        if !pending.is_in_stripe(stripe) && !bug::is_active(Bug::FoldAcrossSnapshot) {
+        if !pending.is_in_stripe(stripe) && !bug::is_active(Bug::MergeAcrossSnapshot) {
             emit_operands(pending, OperandBase::Unknown, job, collapse, writer, counts)?;
         }
         pending.push(entry, stripe, new_key);
@@ -462,7 +468,7 @@ pub fn write_sorted<'e>(
     let (mut counts, mut quantum) = (RewriteCounts::default(), Quantum::default());
     for entry in entries {
         if quantum.is_full() {
-            job.pacer.throttle(quantum.take(sink.written_and_memory_bytes()))?;
+            job.pacer.throttle(quantum.take(sink.output_bytes()))?;
         }
         counts.read += 1;
         quantum.add(key_and_inline_bytes(&entry));
@@ -553,7 +559,7 @@ fn check_counts(c: &RewriteCounts, sink: &OutputWriter<'_>) -> Result<()> {
     }
     let ranges: u64 =
         sink.tables.iter().filter_map(|t| t.summary.ranges.as_ref()).map(|r| r.count).sum();
-    if ranges != sink.ranges_expected() && !bug::is_active(Bug::RangeLostAtCut) {
+    if ranges != sink.ranges_expected() && !bug::is_active(Bug::RangeLostAtTableEnd) {
         let (c, expected) = (c.range_tombstones, sink.ranges_expected());
         return Err(Error::internal(format!(
             "a rewrite lost range tombstones: {c:?}, {ranges} of {expected}"

@@ -1,7 +1,7 @@
 //! Chooses the boundaries between output tables. Pure.
 
 use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
-use perigee_base::{KeyComparator, limits};
+use perigee_base::{Bytes, KeyComparator, limits};
 
 /// Tables that end at a boundary have at least this fraction (1/256) of the target size.
 const CUT_FRACTION: u64 = 256;
@@ -66,10 +66,10 @@ impl TableSplitter {
 }
 
 /// Returns the stride at which to select from `boundaries` boundaries, so that tables of `bytes`
-/// bytes in total are not smaller than `min_bytes`. A power of two, so that cuts with different
+/// in total are not smaller than `min_bytes`. A power of two, so that cuts with different
 /// strides still have common boundaries.
-pub fn boundary_stride(boundaries: usize, bytes: u64, min_bytes: u64) -> usize {
-    let tables_max = (bytes / min_bytes.max(1)).max(1);
+pub fn boundary_stride(boundaries: usize, bytes: Bytes, min_bytes: u64) -> usize {
+    let tables_max = (bytes.0 / min_bytes.max(1)).max(1);
     (boundaries as u64 + 1).div_ceil(tables_max).next_power_of_two() as usize
 }
 
@@ -115,9 +115,16 @@ mod tests {
     #[test]
     fn strides_are_powers_of_two() {
         assert_eq!(
-            (boundary_stride(31, 320, 10), boundary_stride(31, 319, 10), boundary_stride(0, 5, 10)),
+            (
+                boundary_stride(31, Bytes(320), 10),
+                boundary_stride(31, Bytes(319), 10),
+                boundary_stride(0, Bytes(5), 10)
+            ),
             (1, 2, 1)
         );
-        assert_eq!((boundary_stride(31, 100, 10), boundary_stride(31, 5, 10)), (4, 32));
+        assert_eq!(
+            (boundary_stride(31, Bytes(100), 10), boundary_stride(31, Bytes(5), 10)),
+            (4, 32)
+        );
     }
 }

@@ -9,7 +9,7 @@ use crate::version::FileOpener;
 use crate::{Memtable, Table, TableMeta, Version, VersionEdit, Vlog, VlogMeta};
 use perigee_base::expiry::FixedClock;
 use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
-use perigee_base::{Expiry, FamilyId, KeyComparator, LevelNo, Result, RunId, SeqNo};
+use perigee_base::{Expiry, FamilyId, KeyComparator, LevelNo, OpIndex, Result, RunId, SeqNo};
 use perigee_env::fs::memory::SimDisk;
 use perigee_env::{DirOpenMode, Fs};
 use perigee_file::log::{Batch, BatchOp, BatchOps};
@@ -102,10 +102,10 @@ impl RewriteFixture {
             }
             self.seq += 1;
             let f = b.finish();
-            let ops: Vec<(BatchOp, SeqNo)> = BatchOps::new(&f.buf, f.payload_range())
-                .map(|op| (op.unwrap(), SeqNo(self.seq)))
+            let ops: Vec<(BatchOp, OpIndex)> = BatchOps::new(&f.buf, f.payload_range())
+                .map(|op| (op.unwrap(), OpIndex(0)))
                 .collect();
-            memtable.insert(&Arc::new(f.buf), 0, &ops).unwrap();
+            memtable.insert(&Arc::new(f.buf), SeqNo(self.seq), &ops).unwrap();
         }
         let run = RunId(self.seq);
         let (edit, _) =

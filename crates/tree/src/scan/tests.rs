@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::{Memtable, Version, View};
-use perigee_base::{FamilyId, KeyComparator, SeqNo};
+use perigee_base::{FamilyId, KeyComparator, OpIndex, SeqNo};
 use perigee_file::log::{Batch, BatchOps};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -27,8 +27,8 @@ fn view_with(ops: &[(u64, Vec<u8>, Option<Vec<u8>>)], memtables: usize) -> Arc<V
         }
         let f = b.finish();
         let parsed: Vec<_> =
-            BatchOps::new(&f.buf, f.payload_range()).map(|op| (op.unwrap(), SeqNo(*seq))).collect();
-        tables[i * memtables / ops.len()].insert(&Arc::new(f.buf), 0, &parsed).unwrap();
+            BatchOps::new(&f.buf, f.payload_range()).map(|op| (op.unwrap(), OpIndex(0))).collect();
+        tables[i * memtables / ops.len()].insert(&Arc::new(f.buf), SeqNo(*seq), &parsed).unwrap();
     }
     Arc::new(View {
         overlay: None,

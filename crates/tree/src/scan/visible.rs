@@ -166,7 +166,7 @@ impl VisibleCursor {
         if self.merge_unpositioned || !self.merge.is_forward() {
             self.merge_unpositioned = false;
             self.merge.scan_from(&self.key, true)?;
-            if bug::is_active(Bug::SkipOnTurn) {
+            if bug::is_active(Bug::SkipOnDirectionChange) {
                 self.merge.step()?;
             }
             return self.find_forward(true);
@@ -413,7 +413,7 @@ impl VisibleCursor {
         match range_tombstones.seek_target(forward) {
             Some((cut, seq)) => {
                 self.merge.seek_past(cut.as_ref(), seq)?;
-                if bug::is_active(Bug::LeaveTooFar) && !forward {
+                if bug::is_active(Bug::ReverseScanOvershoots) && !forward {
                     self.merge.step()?;
                 }
                 range_tombstones.reset_hidden();
@@ -446,9 +446,9 @@ impl VisibleCursor {
     /// separated.
     #[inline]
     pub fn value(&self) -> Result<Option<PinnedSlice>> {
-        let position = (&self.key[..], self.read_seq);
+        let (key, at, cause) = (&self.key[..], self.read_seq, IoActivity::Scan);
         self.entry_value()
-            .map(|found| get::read_value_with_cause(&self.view, position, found, IoActivity::Scan))
+            .map(|found| get::read_value_with_cause(&self.view, key, at, found, cause))
             .transpose()
     }
     /// Returns key and value if valid and the value is in memory: reads nothing.

@@ -4,7 +4,7 @@ use super::edit::{TableMeta, VersionEdit, VlogMeta, expired_entries_min, is_tomb
 use super::run::{Run, Table, Vlog};
 use super::{Version, check};
 use perigee_base::bug::{self, Bug};
-use perigee_base::{Error, FileId, LevelNo, Result, limits};
+use perigee_base::{Error, FileId, LevelNo, Result, Tombstones, limits};
 use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -62,7 +62,9 @@ pub(super) fn apply_edit(
     sort_runs(&mut new);
     let has_ranges = new.tables().any(|(_, _, t)| t.meta.summary.ranges.is_some());
     new.has_range_tombstones = has_ranges;
-    let dense = |t: &Table| is_tombstone_dense(t.meta.summary.entries, t.meta.summary.tombstones);
+    let dense = |t: &Table| {
+        is_tombstone_dense(t.meta.summary.entries, Tombstones(t.meta.summary.tombstones))
+    };
     let is_dense = new.tables().any(|(_, _, t)| dense(t));
     new.has_dense_tombstones = is_dense;
     let due = |t: &Table| {

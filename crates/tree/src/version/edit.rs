@@ -1,6 +1,6 @@
 //! Version edits: changes of a version, produced by jobs and recorded in the manifest.
 
-use perigee_base::{FileId, LevelNo, RunId, SeqNo};
+use perigee_base::{FileId, LevelNo, RunId, SeqNo, Tombstones};
 use perigee_file::KlogSummary;
 
 /// A table's record in the manifest.
@@ -28,8 +28,8 @@ impl TableMeta {
 const DENSE_TOMBSTONES_MIN: u64 = 1000;
 
 /// Returns true if the table consists mostly of tombstones.
-pub fn is_tombstone_dense(entries: u64, tombstones: u64) -> bool {
-    tombstones >= DENSE_TOMBSTONES_MIN && tombstones.saturating_mul(2) >= entries
+pub fn is_tombstone_dense(entries: u64, tombstones: Tombstones) -> bool {
+    tombstones.0 >= DENSE_TOMBSTONES_MIN && tombstones.0.saturating_mul(2) >= entries
 }
 
 /// Returns the number of expired entries at which a table is worth a merge of its own: a quarter,

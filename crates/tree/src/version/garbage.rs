@@ -27,10 +27,20 @@ pub(super) struct GarbageCache {
     garbage: OnceLock<GarbageEstimate>,
 }
 
-/// Returns true if a merge of `above` entries above the last level could free a notable part of the
+/// Numbers of entries; tombstones count twice.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct EntriesByLevel {
+    /// In all levels but the last.
+    pub above: u64,
+    /// In the last level.
+    pub last: u64,
+}
+
+/// Returns true if a merge of the entries above the last level could free a notable part of the
 /// data, so that counting distinct keys is worthwhile. (A snapshot may keep all of it alive: then
 /// each further merge still needs this much new data.)
-pub fn is_worth_estimating(above: u64, last: u64) -> bool {
+pub fn is_worth_estimating(entries: EntriesByLevel) -> bool {
+    let EntriesByLevel { above, last } = entries;
     above > 0
         && above.saturating_add(last) >= SPACE_ENTRIES_MIN
         && above.saturating_mul(SPACE_SHARE) > last
@@ -40,7 +50,8 @@ pub fn is_worth_estimating(above: u64, last: u64) -> bool {
 /// and in it (tombstones count twice: each removes another entry, and itself) and the number of
 /// distinct keys. The result is limited to the entries above: the last level was merged before, and
 /// only snapshots can keep hidden entries there.
-fn estimate_garbage(bytes: u64, above: u64, last: u64, distinct: u64) -> GarbageEstimate {
+fn estimate_garbage(bytes: u64, entries: EntriesByLevel, distinct: u64) -> GarbageEstimate {
+    let EntriesByLevel { above, last } = entries;
     let all = above.saturating_add(last).max(1);
     let hidden = all.saturating_sub(distinct).min(above);
     let share = u128::from(bytes) * u128::from(hidden) / u128::from(all);
@@ -66,15 +77,16 @@ impl Version {
     /// Estimates what a merge would free; zero if counting is not worthwhile.
     pub fn garbage(&self) -> GarbageEstimate {
         *self.garbage_cache.garbage.get_or_init(|| {
-            let (mut bytes, mut above, mut last) = (0, 0, 0);
+            let (mut bytes, mut entries) = (0, EntriesByLevel::default());
             for (level, _, t) in self.tables() {
                 let s = &t.meta.summary;
                 bytes += s.bytes;
-                *if level.index() + 1 < limits::LEVELS { &mut above } else { &mut last } +=
+                let is_last = level.index() + 1 == limits::LEVELS;
+                *if is_last { &mut entries.last } else { &mut entries.above } +=
                     s.entries + s.tombstones;
             }
-            if is_worth_estimating(above, last) {
-                estimate_garbage(bytes, above, last, self.distinct_keys())
+            if is_worth_estimating(entries) {
+                estimate_garbage(bytes, entries, self.distinct_keys())
             } else {
                 GarbageEstimate { garbage_bytes: 0, total_bytes: bytes }
             }
@@ -86,34 +98,38 @@ impl Version {
 mod tests {
     use super::*;
 
+    fn of(above: u64, last: u64) -> EntriesByLevel {
+        EntriesByLevel { above, last }
+    }
+
     #[test]
     fn overwritten_entries_count_as_garbage() {
         assert_eq!(
-            estimate_garbage(15_000, 5000, 10_000, 10_000).garbage_bytes,
+            estimate_garbage(15_000, of(5000, 10_000), 10_000).garbage_bytes,
             5000,
             "overwritten"
         );
         assert_eq!(
-            estimate_garbage(15_000, 5000, 10_000, 15_000).garbage_bytes,
+            estimate_garbage(15_000, of(5000, 10_000), 15_000).garbage_bytes,
             0,
             "distinct keys"
         );
         assert_eq!(
-            estimate_garbage(15_000, 5000, 10_000, 15_300).garbage_bytes,
+            estimate_garbage(15_000, of(5000, 10_000), 15_300).garbage_bytes,
             0,
             "the sketch overestimates slightly"
         );
         assert_eq!(
-            estimate_garbage(30_000, 5000, 25_000, 10_000).garbage_bytes,
+            estimate_garbage(30_000, of(5000, 25_000), 10_000).garbage_bytes,
             5000,
             "old versions in the last level do not count"
         );
-        assert_eq!(estimate_garbage(u64::MAX, u64::MAX, 1, 0).garbage_bytes, u64::MAX);
+        assert_eq!(estimate_garbage(u64::MAX, of(u64::MAX, 1), 0).garbage_bytes, u64::MAX);
         assert!(
-            !is_worth_estimating(0, 9000)
-                && !is_worth_estimating(1000, 9000)
-                && !is_worth_estimating(900, 900)
+            !is_worth_estimating(of(0, 9000))
+                && !is_worth_estimating(of(1000, 9000))
+                && !is_worth_estimating(of(900, 900))
         );
-        assert!(is_worth_estimating(1200, 9000) && is_worth_estimating(5000, 0));
+        assert!(is_worth_estimating(of(1200, 9000)) && is_worth_estimating(of(5000, 0)));
     }
 }

@@ -12,7 +12,7 @@ pub use apply::FileOpener;
 pub use edit::{
     AddedTable, TableMeta, VersionEdit, VlogMeta, expired_entries_min, is_tombstone_dense,
 };
-pub use garbage::{GarbageEstimate, SPACE_SHARE, is_worth_estimating};
+pub use garbage::{EntriesByLevel, GarbageEstimate, SPACE_SHARE, is_worth_estimating};
 pub use run::{Run, Table, Vlog};
 
 use perigee_base::bug::{self, Bug};
@@ -84,7 +84,7 @@ impl Version {
     #[inline]
     pub fn check_tombstone(&self, seq: SeqNo) -> Result<()> {
         match &self.gap {
-            Some(gap) if seq < gap.end_seq && !bug::is_active(Bug::SalvageBelievesTombstone) => {
+            Some(gap) if seq < gap.end_seq && !bug::is_active(Bug::SalvageTrustsTombstone) => {
                 Err(gap.error.clone())
             }
             _ => Ok(()),

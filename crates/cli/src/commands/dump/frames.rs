@@ -331,7 +331,7 @@ fn decode_property(tag: u64, body: &[u8]) -> perigee_base::Result<(&'static str,
             }
             Ok(("vlogs", Value::Array(vlogs)))
         }
-        19 => text("key order"),
+        19 => text("comparator"),
         21 => number("range tombstones"),
         other => Ok(("unknown", json!({"tag": other, "bytes": body.len()}))),
     }

@@ -154,7 +154,7 @@ fn print_record(
     let what = match h.kind {
         RecordKind::Batch => "batch",
         RecordKind::Edit => "edit",
-        RecordKind::Close => "close mark",
+        RecordKind::Close => "clean close",
         RecordKind::Prepare => "prepare",
         RecordKind::Decision => "decision",
     };
@@ -175,10 +175,10 @@ fn print_record(
         RecordKind::Prepare => print_prepare(offset, h, payload, writer),
         RecordKind::Decision => match prepare::decode_decision(payload) {
             Ok((gid, at)) => {
-                let verdict = if at.is_empty() { "nothing" } else { "commit" };
+                let verdict = if at.is_empty() { "rollback" } else { "commit" };
                 writer.write_detail(
                     "decided",
-                    &[("gid", json!(gid_text(gid))), ("what", json!(verdict))],
+                    &[("gid", json!(gid_text(gid))), ("decision", json!(verdict))],
                 )?;
                 print_batch(offset, h, (payload, at), writer)
             }

@@ -77,25 +77,29 @@ const FIELDS: &[(u64, &str, FieldParts)] = &[
     (25, "durable", &[("up to seq", Number)]),
     (27, "clean close", &[("file", Number), ("length", Number), ("last seq", Number)]),
     (29, "clock", &[("unix ms", Number)]),
-    (31, "stamp", &[("family", Number), ("file", Number), ("seq of all entries", Number)]),
+    (
+        31,
+        "global sequence number",
+        &[("family", Number), ("file", Number), ("seq of all entries", Number)],
+    ),
     (33, "compaction filter", &[("family", Number), ("name", Text)]),
     (
         51,
-        "log kept for readers",
+        "log retained",
         &[("file", Number), ("first seq", Number), ("end seq", Number), ("bytes", Number)],
     ),
-    (53, "kept log removed", &[("file", Number)]),
+    (53, "retained log removed", &[("file", Number)]),
     (55, "family event", &[("seq", Number), ("family", Number), ("what", Event)]),
-    (57, "contents begin", &[("family", Number), ("with seq", Number)]),
+    (57, "contents start", &[("family", Number), ("with seq", Number)]),
     (59, "oldest readable", &[("seq", Number)]),
     (61, "named snapshot", &[("seq", Number), ("name", Text)]),
     (63, "named snapshot dropped", &[("name", Text)]),
-    (65, "events forgotten", &[("up to seq", Number)]),
+    (65, "events discarded", &[("up to seq", Number)]),
 ];
 
 /// The options of a column family.
 const OPTIONS: &[(u64, &str, FieldPart)] = &[
-    (1, "order", Text),
+    (1, "comparator", Text),
     (3, "memtable bytes", Number),
     (5, "value threshold", Number),
     (7, "block bytes", Number),
@@ -105,7 +109,7 @@ const OPTIONS: &[(u64, &str, FieldPart)] = &[
     (15, "level-1 bytes", Number),
     (17, "level ratio", Number),
     (19, "compression effort", Number),
-    (21, "order fingerprint", Checksum),
+    (21, "comparator fingerprint", Checksum),
     (23, "merge operator", Text),
     (25, "isolation", Number),
 ];
@@ -243,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn clock_stamp_filter_and_ranges_are_decoded() {
+    fn clock_global_seq_filter_and_ranges_are_decoded() {
         let mut edit = Vec::new();
         put(&mut edit, 29, &[0x80, 0x01]);
         put(&mut edit, 31, &[2, 7, 9]);
@@ -255,8 +259,12 @@ mod tests {
         let (fields, error) = decode_edit(&edit);
         assert!(error.is_none(), "{error:?}");
         assert_eq!((fields[0].name, &fields[0].values[0]), ("clock", &("unix ms", json!(128))));
-        let stamp = [("family", json!(2)), ("file", json!(7)), ("seq of all entries", json!(9))];
-        assert_eq!((fields[1].name, &fields[1].values[..]), ("stamp", &stamp[..]));
+        let global_seq =
+            [("family", json!(2)), ("file", json!(7)), ("seq of all entries", json!(9))];
+        assert_eq!(
+            (fields[1].name, &fields[1].values[..]),
+            ("global sequence number", &global_seq[..])
+        );
         assert_eq!(fields[2].name, "compaction filter");
         assert_eq!(fields[2].values, [("family", json!(2)), ("name", json!("ttl"))]);
         let ranges = json!({"count": 2, "first begin": "before b", "last end": "after all keys"});

@@ -27,7 +27,7 @@ Examples:
   perigee export ./db table.csv              non-printable bytes are written as \\xNN
   perigee export ./db | gzip > db.jsonl.gz
 
-Keys that are unsafe as paths (absolute, with .. or NUL) or that collide with another key are \
+Keys that are not safe as paths (absolute, with .. or NUL) or that collide with another key are \
 refused and counted.";
 
 /// Write entries to files, JSON lines or CSV

@@ -45,8 +45,8 @@ pub struct ForeignArgs {
     ignore_ttl: bool,
     /// Built-in comparator equivalent to the custom comparator of a column family: memcmp,
     /// lexicographic, uint64, int64, reverse or case_insensitive; may be repeated
-    #[arg(long, value_name = "FAMILY=ORDER", requires = "foreign")]
-    order: Vec<String>,
+    #[arg(long, value_name = "FAMILY=NAME", requires = "foreign")]
+    comparator: Vec<String>,
 }
 
 /// Imports the whole database and prints a summary.
@@ -54,7 +54,7 @@ pub fn run(args: &ForeignArgs, out: &mut Output) -> Result<u8> {
     let started = Instant::now();
     let to =
         args.to.as_ref().ok_or_else(|| Failure::usage("specify the new database with --to DB"))?;
-    let overrides = ComparatorOverrides::parse(&args.order)?;
+    let overrides = ComparatorOverrides::parse(&args.comparator)?;
     let target = ImportTarget::new(to)?;
     for from in [&args.from_tidesdb, &args.from_rocksdb, &args.from_lmdb].into_iter().flatten() {
         target.check_outside(from)?;
@@ -127,16 +127,16 @@ fn family_json(family: &SourceFamily, transfer: &FamilyTransfer) -> Value {
     let (mut mapped, mut unmapped) = (Map::new(), Map::new());
     for s in &family.settings {
         match &s.mapped_to {
-            Some(ours) => mapped.insert(s.name.into(), json!({"was": s.value, "is": ours})),
+            Some(ours) => mapped.insert(s.name.into(), json!({"source": s.value, "target": ours})),
             None => unmapped.insert(s.name.into(), json!(s.value)),
         };
     }
     json!({
-        "family": family.name, "order": family.options.order.name(), "entries": transfer.entries,
+        "family": family.name, "comparator": family.options.comparator.name(), "entries": transfer.entries,
         "expiring": transfer.ttl_entries, "bytes": transfer.bytes,
         "checksum": format!("{:016x}", transfer.checksum),
-        "verified": true, "expired_meanwhile": transfer.expired,
-        "settings": mapped, "without_counterpart": unmapped,
+        "verified": true, "expired_during_import": transfer.expired,
+        "settings": mapped, "unmapped_settings": unmapped,
     })
 }
 
@@ -161,7 +161,7 @@ fn foreign_summary_text(
             family.name,
             size::plural(t.entries, "entry", "entries"),
             size::count(t.ttl_entries),
-            family.options.order.name(),
+            family.options.comparator.name(),
             t.checksum,
         ));
     }

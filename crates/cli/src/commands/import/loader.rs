@@ -44,11 +44,11 @@ pub struct ImportCounts {
     /// Batches committed.
     pub batches: u64,
     /// Existing keys that were skipped.
-    pub already_there: u64,
+    pub existing_keys: u64,
     /// Symbolic links.
     pub links: u64,
     /// Special files: devices, sockets, pipes.
-    pub specials: u64,
+    pub special_files: u64,
     /// Values over the size limit.
     pub too_large: u64,
     /// Files and rows that could not be read or put.
@@ -145,7 +145,7 @@ impl<'a> Loader<'a> {
             trace.get(&self.key)?;
         }
         if exists {
-            self.counts.already_there += 1;
+            self.counts.existing_keys += 1;
             self.advance_progress(bytes);
         }
         Ok(exists)
@@ -210,7 +210,7 @@ impl<'a> Loader<'a> {
     }
     /// Counts a device, socket or pipe.
     pub fn count_special_file(&mut self) {
-        self.counts.specials += 1;
+        self.counts.special_files += 1;
     }
     /// Counts and reports a value over the size limit.
     pub fn report_too_large(&mut self, source: &dyn Fn() -> String) -> Result<()> {
@@ -255,7 +255,7 @@ impl<'a> Loader<'a> {
     fn print_progress(&mut self) -> Result<()> {
         let c = &self.counts;
         let line = json!({"committed": {
-            "entries": c.entries, "bytes": c.bytes, "already_there": c.already_there,
+            "entries": c.entries, "bytes": c.bytes, "existing_keys": c.existing_keys,
         }});
         match self.out.json_line(&line).and_then(|()| self.out.flush()) {
             Err(Failure::OutputClosed) => {

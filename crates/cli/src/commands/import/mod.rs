@@ -139,7 +139,7 @@ pub fn summary_json(t: &ImportCounts, seconds: f64, stats: &perigee::Stats) -> V
         stats.counters.iter().map(|(n, v)| ((*n).to_owned(), json!(v))).collect();
     json!({"imported": {
         "entries": t.entries, "bytes": t.bytes, "key_bytes": t.key_bytes, "batches": t.batches,
-        "already_there": t.already_there, "links": t.links, "specials": t.specials,
+        "existing_keys": t.existing_keys, "links": t.links, "special_files": t.special_files,
         "too_large": t.too_large, "failed": t.failed, "seconds": seconds,
         "disk_bytes": stats.disk_bytes, "counters": counters, "process": crate::process::read_usage("self").json(),
     }})
@@ -154,9 +154,9 @@ pub fn summary_text(t: &ImportCounts, seconds: f64, disk_bytes: u64) -> String {
         size::bytes(disk_bytes),
     );
     let skipped = [
-        (t.already_there, "existing keys"),
+        (t.existing_keys, "existing keys"),
         (t.links, "symbolic links"),
-        (t.specials, "devices, sockets and pipes"),
+        (t.special_files, "devices, sockets and pipes"),
         (t.too_large, "too large"),
         (t.failed, "failed"),
     ];

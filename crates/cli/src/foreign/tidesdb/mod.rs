@@ -162,17 +162,17 @@ fn comparator_of(
         (Some(built_in), None) => Ok(built_in),
         (Some(built_in), Some(specified)) if built_in == specified => Ok(built_in),
         (Some(_), Some(_)) => Err(Failure::usage(format!(
-            "--order conflicts with the built-in comparator {comparator} of the column family \
+            "--comparator conflicts with the built-in comparator {comparator} of the column family \
              {family:?}"
         ))
-        .hint("specify --order only for column families with a custom comparator")),
+        .hint("specify --comparator only for column families with a custom comparator")),
         (None, Some(specified)) => Ok(specified),
         (None, None) => Err(Failure::usage(format!(
             "the column family {family:?} is sorted by the comparator {comparator:?}, a function \
              of the program that wrote it"
         ))
         .hint(format!(
-            "if it is equivalent to a built-in comparator, specify that one: --order \
+            "if it is equivalent to a built-in comparator, specify that one: --comparator \
              {family}=memcmp (or uint64, int64, reverse, ...); keys out of order are refused"
         ))),
     }
@@ -220,7 +220,7 @@ impl ForeignSource for TidesDbSource {
         visit: &mut EntryVisitor<'_>,
     ) -> Result<()> {
         let family = &self.families[family];
-        let comparator = family.options.order;
+        let comparator = family.options.comparator;
         let (direction, expected) = match pass {
             ReadPass::First => (ScanDirection::Forward, Less),
             ReadPass::Second => (ScanDirection::Backward, Greater),
@@ -262,12 +262,12 @@ fn unsorted_failure(family: &SourceFamily, key: &[u8]) -> Failure {
             "the column family {:?} is not sorted by the comparator {:?}: the key {} is out of \
              order",
             family.name,
-            family.options.order.name(),
+            family.options.comparator.name(),
             printable_key(key)
         ),
     )
     .hint(
-        "if you specified --order for it, that is not its comparator; otherwise the source is \
+        "if you specified --comparator for it, that is not its comparator; otherwise the source is \
          damaged",
     )
 }

@@ -34,7 +34,7 @@ pub fn map_settings(
         get_by_index(&COMPRESSIONS, c.compression).unwrap_or(COMPRESSIONS[2]);
     let isolation = get_by_index(&Isolation::ALL, c.isolation).unwrap_or(Isolation::ReadCommitted);
     let mut options = FamilyOptions::new()
-        .order(comparator)
+        .comparator(comparator)
         .memtable_bytes((c.write_buffer as u64).clamp(1 << 10, 2 << 30))
         .value_threshold(if c.value_threshold == 0 {
             512

@@ -314,13 +314,16 @@ impl DirNode {
                 NameOp::Insert { name: name.clone(), entry: copy_entry(entry) }
             }
             NameOp::Remove { name, id } => NameOp::Remove { name: name.clone(), id: *id },
-            NameOp::Link { name, entry } => NameOp::Link { name: name.clone(), entry: copy_entry(entry) },
+            NameOp::Link { name, entry } => {
+                NameOp::Link { name: name.clone(), entry: copy_entry(entry) }
+            }
             NameOp::Move { name, entry, to } => {
                 NameOp::Move { name: name.clone(), entry: copy_entry(entry), to: *to }
             }
         });
         let pending = pending.collect();
-        let mut table = |t: &DirEntries| t.iter().map(|(n, e)| (n.clone(), copy_entry(e))).collect();
+        let mut table =
+            |t: &DirEntries| t.iter().map(|(n, e)| (n.clone(), copy_entry(e))).collect();
         DirNode {
             parent: self.parent,
             cached: table(&self.cached),

@@ -42,14 +42,18 @@ impl SimDir {
     fn find_file(&self, state: &SimDiskState, name: &str) -> Result<Arc<SimFile>> {
         match self.find_entry(state, name)? {
             Some(SimDirEntry::File(f)) => Ok(f),
-            Some(SimDirEntry::Dir(_)) => Err(Error::invalid("it is not a regular file").in_file(name)),
+            Some(SimDirEntry::Dir(_)) => {
+                Err(Error::invalid("it is not a regular file").in_file(name))
+            }
             None => Err(Error::new(ErrorKind::NotFound, "the file does not exist").in_file(name)),
         }
     }
 
     fn check_name_free(&self, state: &SimDiskState, dir: DirId, name: &str) -> Result<()> {
         match state.tree.get(dir, name) {
-            Some(_) => Err(Error::new(ErrorKind::AlreadyExists, "the name exists already").in_file(name)),
+            Some(_) => {
+                Err(Error::new(ErrorKind::AlreadyExists, "the name exists already").in_file(name))
+            }
             None => Ok(()),
         }
     }
@@ -364,7 +368,9 @@ impl SimWritableFile {
     fn overwrite_now(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let mut state = self.core.state();
         if offset + bytes.len() as u64 > self.len.load(Ordering::Acquire) {
-            return Err(Error::invalid("overwrite beyond the end of the file").at(&self.name, offset));
+            return Err(
+                Error::invalid("overwrite beyond the end of the file").at(&self.name, offset)
+            );
         }
         let verdict = state.faults.decide_call(MutatingCall::Append)?;
         let (written, done) = match verdict {

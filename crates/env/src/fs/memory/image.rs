@@ -20,8 +20,9 @@ impl SimDisk {
     pub fn read_raw(&self, path: impl AsRef<Path>) -> Vec<u8> {
         let path = path.as_ref();
         let file = find_file(&self.core.state(), path);
-        let file =
-            file.unwrap_or_else(|| panic!("file {} does not exist on the simulated disk", path.display()));
+        let file = file.unwrap_or_else(|| {
+            panic!("file {} does not exist on the simulated disk", path.display())
+        });
         file.pages().bytes().to_vec()
     }
 
@@ -41,7 +42,8 @@ impl SimDisk {
             let (name, dirs) = names.split_last()?;
             Some((state.resolve_path(dirs).ok()?, (*name).to_owned()))
         });
-        let (dir, name) = location.unwrap_or_else(|| panic!("the directory of {} does not exist", path.display()));
+        let (dir, name) = location
+            .unwrap_or_else(|| panic!("the directory of {} does not exist", path.display()));
         state.tree.add_durable(dir, &name, bytes);
     }
 

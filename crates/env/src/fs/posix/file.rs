@@ -7,6 +7,7 @@ use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, IoSlice};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -58,9 +59,8 @@ impl WritableFile for PosixWritableFile {
             return Ok(true);
         }
         let mode = FallocateFlags::empty();
-        let done = rustix::io::retry_on_intr(|| {
-            rustix::fs::fallocate(&self.file, mode, from, len - from)
-        });
+        let done =
+            rustix::io::retry_on_intr(|| rustix::fs::fallocate(&self.file, mode, from, len - from));
         match done {
             Ok(()) => Ok(true),
             // Not supported by the file system or by a sandbox.
@@ -77,7 +77,9 @@ impl WritableFile for PosixWritableFile {
     fn overwrite(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         self.fork_guard.check()?;
         if offset + bytes.len() as u64 > self.len() {
-            return Err(Error::invalid("overwrite beyond the end of the file").at(&self.name, offset));
+            return Err(
+                Error::invalid("overwrite beyond the end of the file").at(&self.name, offset)
+            );
         }
         write_all_at(&self.file, &[bytes], offset).map_err(|e| {
             Error::io(format_args!("overwrite {} bytes of {}", bytes.len(), self.name), &e)
@@ -155,10 +157,14 @@ impl RandomAccessFile for PosixRandomAccessFile {
         }
     }
 
-    fn prefetch(&self, offset: u64, len: u64) {
-        if let Some(len) = std::num::NonZeroU64::new(len) {
-            let _ =
-                rustix::fs::fadvise(&self.file, offset, Some(len), rustix::fs::Advice::WillNeed);
+    fn prefetch(&self, range: Range<u64>) {
+        if let Some(len) = std::num::NonZeroU64::new(range.end - range.start) {
+            let _ = rustix::fs::fadvise(
+                &self.file,
+                range.start,
+                Some(len),
+                rustix::fs::Advice::WillNeed,
+            );
         }
     }
 

@@ -48,7 +48,10 @@ fn files_and_dirs_are_owner_only() {
 fn modes_ignore_the_umask() {
     // Runs in a separate process, because the umask applies to all threads.
     let run = Command::new("sh")
-        .args(["-c", "umask 0377; exec \"$0\" --exact fs::posix::tests::files_and_dirs_are_owner_only"])
+        .args([
+            "-c",
+            "umask 0377; exec \"$0\" --exact fs::posix::tests::files_and_dirs_are_owner_only",
+        ])
         .arg(std::env::current_exe().unwrap())
         .output()
         .unwrap();

@@ -6,7 +6,7 @@ use super::overlap_group::overlap_groups;
 use super::spooky::LAST_LEVEL;
 use crate::mvcc::SnapshotStripes;
 use crate::version::is_tombstone_dense;
-use perigee_base::{LevelNo, RunId};
+use perigee_base::{LevelNo, RunId, Tombstones};
 
 /// The merge may read at most this many times the bytes of the tombstone tables.
 const COST_MAX: u64 = 16;
@@ -16,7 +16,8 @@ const COST_MAX: u64 = 16;
 /// same table is not picked again.
 pub fn pick(shape: &TreeShape, stripes: &SnapshotStripes) -> Option<CompactionPlan> {
     let is_dense = |t: &TableShape| {
-        is_tombstone_dense(t.entries, t.tombstones) && stripes.stripe_of(t.largest_seq) == 0
+        is_tombstone_dense(t.entries, Tombstones(t.tombstones))
+            && stripes.stripe_of(t.largest_seq) == 0
     };
     for level in (0..=LAST_LEVEL).filter(|level| shape.tables(*level).any(is_dense)) {
         for g in overlap_groups(shape, level..=LAST_LEVEL, RunId(u64::MAX)) {

@@ -6,7 +6,7 @@ use super::super::plan::{CompactionPlan, CompactionReason, TableShape, TreeShape
 use super::overlap_group::overlap_groups;
 use super::spooky::LAST_LEVEL;
 use crate::mvcc::SnapshotStripes;
-use perigee_base::{LevelNo, RunId};
+use perigee_base::{LevelNo, RunId, Tombstones};
 
 /// Minimum number of skipped tombstones that justifies a merge or a flush: about the cost of its
 /// syncs.
@@ -14,9 +14,10 @@ pub const SKIPPED_MIN: u64 = 64 << 10;
 /// Merging or flushing one entry costs about as much as skipping this many tombstones.
 const SKIPS_PER_ENTRY: u64 = 4;
 
-/// Returns true if skipping `skipped` tombstones has cost as much as rewriting `entries` entries.
-pub fn is_rewrite_worthwhile(skipped: u64, entries: u64) -> bool {
-    skipped >= SKIPPED_MIN.max(entries.saturating_mul(SKIPS_PER_ENTRY))
+/// Returns true if skipping the `skipped` tombstones has cost as much as rewriting `entries`
+/// entries.
+pub fn is_rewrite_worthwhile(skipped: Tombstones, entries: u64) -> bool {
+    skipped.0 >= SKIPPED_MIN.max(entries.saturating_mul(SKIPS_PER_ENTRY))
 }
 
 /// Returns a merge, into the last level, of the uppermost group of tables whose skips have cost as
@@ -33,7 +34,10 @@ pub fn pick(shape: &TreeShape, stripes: &SnapshotStripes) -> Option<CompactionPl
                 .filter(|(_, t)| is_skipped(t))
                 .map(|(_, t)| t.skipped_tombstones)
                 .sum();
-            if is_rewrite_worthwhile(skipped, g.tables.iter().map(|(_, t)| t.entries).sum()) {
+            if is_rewrite_worthwhile(
+                Tombstones(skipped),
+                g.tables.iter().map(|(_, t)| t.entries).sum(),
+            ) {
                 return Some(CompactionPlan::merge(
                     CompactionReason::SkippedTombstones,
                     g.inputs().collect(),

@@ -22,10 +22,11 @@ use super::super::plan::{CompactionPlan, CompactionReason, TableShape, TreeShape
 use super::PickerOptions;
 use super::overlap_group::{OverlapGroup, overlap_groups};
 use crate::rewrite::split::boundary_stride;
-use crate::version::{SPACE_SHARE, is_worth_estimating};
+use crate::version::{EntriesByLevel, SPACE_SHARE, is_worth_estimating};
 use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
-use perigee_base::{LevelNo, RunId, limits};
+use perigee_base::{Bytes, LevelNo, RunId, limits};
 use std::cmp::Ordering::{Greater, Less};
+use std::ops::Range;
 
 /// Number of the last level.
 pub const LAST_LEVEL: usize = limits::LEVELS - 1;
@@ -199,7 +200,7 @@ fn entry_counts(shape: &TreeShape) -> (u64, u64) {
 /// Returns true if counting the distinct keys is worthwhile.
 pub fn may_have_garbage(shape: &TreeShape) -> bool {
     let (above, last) = entry_counts(shape);
-    is_worth_estimating(above, last)
+    is_worth_estimating(EntriesByLevel { above, last })
 }
 
 /// Returns true if overwritten entries exceed their share of the space and a merge would remove
@@ -258,7 +259,7 @@ fn next_step(
             done_up_to,
         ));
     }
-    let cuts = boundaries(shape, (group.first, group.last), group.bytes, table_bytes);
+    let cuts = boundaries(shape, group.first..group.last, Bytes(group.bytes), table_bytes);
     Some((CompactionPlan { cuts, table_bytes: Some(table_bytes), ..plan }, done_up_to))
 }
 
@@ -288,18 +289,18 @@ fn trivial_move_depth(
     (!coarse).then_some(depth)
 }
 
-/// Returns the boundaries between tables of the last level that lie between `first` and `last`.
-/// Leaves out enough of them, at a regular stride, that tables of `bytes` bytes in total, cut
+/// Returns the boundaries between tables of the last level that lie between the ends of `keys`.
+/// Leaves out enough of them, at a regular stride, that tables of `bytes` in total, cut
 /// there, are not smaller than a fraction of `table_bytes`.
 pub fn boundaries(
     shape: &TreeShape,
-    (first, last): (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>),
-    bytes: u64,
+    keys: Range<KeyBoundaryRef<'_>>,
+    bytes: Bytes,
     table_bytes: u64,
 ) -> Vec<KeyBoundary> {
     let comparator = shape.comparator;
     let inside = |c: &KeyBoundaryRef<'_>| {
-        c.cmp(comparator, first) == Greater && c.cmp(comparator, last) == Less
+        c.cmp(comparator, keys.start) == Greater && c.cmp(comparator, keys.end) == Less
     };
     let starts: Vec<(usize, KeyBoundaryRef<'_>)> = shape
         .tables(LAST_LEVEL)

@@ -1,7 +1,7 @@
 //! Tests of the pickers, with plans as text.
 
 use super::*;
-use crate::compact::plan::TableShape;
+use crate::compact::plan::{TableShape, VlogShape};
 use crate::mvcc::SnapshotStripes;
 use perigee_base::key_boundary::KeyBoundary;
 use perigee_base::{FileId, KeyComparator, SeqNo};
@@ -60,8 +60,8 @@ fn leveled_picker_plans() {
 #[test]
 fn vlog_garbage_is_collected_from_deepest_level() {
     let mut s = shape("L1: 5[a-b]6\nL2: 7[a-c]50 8[d-e]50");
-    s.vlogs.insert(FileId(20), (1 << 20, 1 << 18));
-    s.vlogs.insert(FileId(21), (1 << 20, 1 << 20));
+    s.vlogs.insert(FileId(20), VlogShape { bytes: 1 << 20, referenced_bytes: 1 << 18 });
+    s.vlogs.insert(FileId(21), VlogShape { bytes: 1 << 20, referenced_bytes: 1 << 20 });
     s.levels[1][0][0].vlogs = vec![FileId(20)];
     s.levels[2][0][1].vlogs = vec![FileId(20), FileId(21)];
     assert_eq!(format_plan(vlog_garbage::pick(&s)), "merge L2/8 -> L2 (value-log garbage)");
@@ -242,7 +242,7 @@ fn tombstones_skipped_by_scans_are_compacted() {
         ))
     };
     set(&mut s, skipped_tombstones::SKIPPED_MIN, 1000);
-    assert_eq!(at(&s, vec![]), "merge L0/9 L6/1 -> L6 (tombstones in the way of scans)");
+    assert_eq!(at(&s, vec![]), "merge L0/9 L6/1 -> L6 (skipped tombstones)");
     assert_eq!(at(&s, vec![19]), "nothing", "a snapshot still sees what they hide");
     set(&mut s, skipped_tombstones::SKIPPED_MIN - 1, 1000);
     assert_eq!(at(&s, vec![]), "nothing", "too few skips");

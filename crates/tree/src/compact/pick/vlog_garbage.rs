@@ -1,7 +1,7 @@
 //! Value-log garbage collection: a value log that is mostly unreferenced is emptied by rewriting
 //! the tables that reference it, one at a time, each within its level.
 
-use super::super::plan::{CompactionPlan, CompactionReason, TreeShape};
+use super::super::plan::{CompactionPlan, CompactionReason, TreeShape, VlogShape};
 use perigee_base::LevelNo;
 use std::collections::BTreeSet;
 
@@ -12,12 +12,12 @@ const VLOG_BYTES_MIN: u64 = 64 << 10;
 /// garbage and that a table below level 0 references. Level 0 runs are ordered by age: they are
 /// left to the merge into a deeper level, which is soon due.
 pub fn pick(shape: &TreeShape) -> Option<CompactionPlan> {
-    let mostly_garbage = |bytes: u64, live: u64| {
-        bytes >= VLOG_BYTES_MIN && live > 0 && live.saturating_mul(2) < bytes
+    let mostly_garbage = |v: &VlogShape| {
+        let live = v.referenced_bytes;
+        v.bytes >= VLOG_BYTES_MIN && live > 0 && live.saturating_mul(2) < v.bytes
     };
-    let mut candidates: Vec<_> =
-        shape.vlogs.iter().filter(|(_, (bytes, live))| mostly_garbage(*bytes, *live)).collect();
-    candidates.sort_by_key(|(_, (bytes, live))| std::cmp::Reverse(bytes - live));
+    let mut candidates: Vec<_> = shape.vlogs.iter().filter(|(_, v)| mostly_garbage(v)).collect();
+    candidates.sort_by_key(|(_, v)| std::cmp::Reverse(v.bytes - v.referenced_bytes));
     candidates.into_iter().find_map(|(vlog, _)| {
         let (level, table) = (1..shape.levels.len()).rev().find_map(|level| {
             let table = shape.tables(level).find(|t| t.vlogs.contains(vlog))?;

@@ -203,7 +203,9 @@ fn plan_reclamation(core: &EngineCore, family: &Arc<FamilyState>) -> Option<DueC
 pub fn next_expiry_us(core: &EngineCore) -> Option<u64> {
     let all = core.families.all();
     let times = || {
-        all.iter().map(|f| f.tree.pin().version.expiry_compaction_ms).filter(|ms| *ms < u64::MAX)
+        all.iter()
+            .map(|f| f.tree.with_view(|v| v.version.expiry_compaction_ms))
+            .filter(|ms| *ms < u64::MAX)
     };
     times().next()?;
     let now = core.logical_clock.confirmed_ms();

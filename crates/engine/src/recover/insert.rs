@@ -45,14 +45,14 @@ pub fn insert_ops(
     for (id, ops) in parts {
         let Some(family) = family(*id) else { continue };
         let active = family.tree.active();
-        let before = active.bytes();
+        let before = active.bytes() + active.contents_bytes();
         if copied {
             active.insert_copied(buffer, base, ops)?;
         } else {
             let share = shared.as_ref().map(|of| batch_share(of, operation_bytes(ops), all));
             active.insert_shared(buffer, base, ops, share)?;
         }
-        grown += active.bytes().saturating_sub(before);
+        grown += (active.bytes() + active.contents_bytes()).saturating_sub(before);
     }
     Ok(grown)
 }

@@ -52,7 +52,7 @@ impl DueCompaction {
         self.version
             .tables()
             .filter(move |(_, _, t)| input_ids.contains(&t.meta.id))
-            .map(|(_, _, t)| &t.meta.summary)
+            .map(|(_, _, t)| &*t.meta.summary)
     }
     /// Returns true if the input tables are rewritten.
     pub fn rewrites_tables(&self) -> bool {

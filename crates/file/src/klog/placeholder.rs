@@ -2,7 +2,7 @@
 //! are not. A single block covers all its keys, and reading that block fails with the open error;
 //! so a key is never reported as absent.
 
-use super::layout::{FOOTER_BYTES, Footer};
+use super::layout::FOOTER_BYTES;
 use super::properties::KlogSummary;
 use super::reader::{KlogMetadata, KlogReader};
 use crate::block::TableBlock;
@@ -32,20 +32,10 @@ impl KlogReader {
         index.finish(&mut raw);
         raw.resize(raw.len() + TableBlock::SLACK, 0);
         let end = start + length;
-        let footer = Footer {
-            filter: (0, 0),
-            index: (end, 0),
-            properties: (end, 0),
-            block_count: 1,
-            entry_count: summary.entries,
-            ranges_len: 0,
-        };
         let bytes = summary.bytes.max(end + FOOTER_BYTES as u64);
         let metadata = KlogMetadata {
             operand_count: 0,
             family: FamilyId::DEFAULT,
-            footer,
-            summary: summary.clone(),
             comparator,
             index: IndexReader::decode(raw, start..end, comparator)?.covering_all_keys(),
             filter: None,

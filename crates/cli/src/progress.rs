@@ -39,8 +39,7 @@ impl Progress {
     fn new(what: &'static str, total: u64, template: &str) -> Progress {
         let length = (total > 0).then_some(total);
         let bar = ProgressBar::with_draw_target(length, ProgressDrawTarget::hidden());
-        let style =
-            ProgressStyle::with_template(template).expect("the templates above are valid");
+        let style = ProgressStyle::with_template(template).expect("the templates above are valid");
         bar.set_style(style);
         bar.set_message(what);
         Progress { bar, started: Instant::now(), visible: false }

@@ -141,11 +141,7 @@ fn too_long_key_is_refused() {
     let fits = "k".repeat(65_536);
     w.run_ok(&["put", "db", &fits, "v"]);
     assert_eq!(w.run_ok(&["get", "db", &fits]), "v");
-    assert_eq!(
-        w.run(&["get", "db", &key]).code & !1,
-        0,
-        "a key that is too long is missing"
-    );
+    assert_eq!(w.run(&["get", "db", &key]).code & !1, 0, "a key that is too long is missing");
 }
 
 #[test]

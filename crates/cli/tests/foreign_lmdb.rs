@@ -86,10 +86,7 @@ fn single_file_without_lock_is_imported() {
     std::fs::remove_file(w.path("one.mdb-lock")).unwrap();
     w.run_ok(&["import", "--from-lmdb", "one.mdb", "--to", "db"]);
     assert_eq!(w.file_names(""), ["db", "one.mdb"], "no lock file was created");
-    assert_eq!(
-        read(&Db::open(w.path("db"), Options::new()).unwrap(), "default"),
-        entries(9, 7)
-    );
+    assert_eq!(read(&Db::open(w.path("db"), Options::new()).unwrap(), "default"), entries(9, 7));
 }
 
 #[test]
@@ -123,7 +120,9 @@ fn unsupported_databases_are_refused_by_name() {
         &[&back[..], &["--comparator", "front=memcmp"]].concat(),
     );
     assert_eq!(w.file_names(""), ["back", "main", "old"], "nothing was created");
-    w.run_ok(&[&back[..], &["--comparator", "back=memcmp", "--comparator", "small=memcmp"]].concat());
+    w.run_ok(
+        &[&back[..], &["--comparator", "back=memcmp", "--comparator", "small=memcmp"]].concat(),
+    );
     let db = Db::open(w.path("db"), Options::new()).unwrap();
     assert_eq!((read(&db, "back").len(), read(&db, "small").len()), (3, 300));
     w.run_failing(

@@ -72,24 +72,19 @@ fn all_families_import_and_source_is_unchanged() {
     back.reverse();
     assert_eq!(read(&db, "back"), back);
     let options = db.family("back").unwrap().options();
-    assert_eq!((options.comparator, options.compression), (KeyComparator::Reverse, Compression::None));
+    assert_eq!(
+        (options.comparator, options.compression),
+        (KeyComparator::Reverse, Compression::None)
+    );
 }
 
 #[test]
 fn unreadable_source_is_refused() {
     let w = TestDir::new();
     drop(make_source(&w.path("old"), "mine"));
-    w.run_failing(
-        2,
-        "the comparator \"mine\"",
-        &["import", "--from-rocksdb", "old", "--to", "db"],
-    );
+    w.run_failing(2, "the comparator \"mine\"", &["import", "--from-rocksdb", "old", "--to", "db"]);
     w.run_ok(&["put", "ours", "a", "b"]);
     w.run_failing(2, "it has no CURRENT", &["import", "--from-rocksdb", "ours", "--to", "db"]);
-    w.run_failing(
-        2,
-        "it has no CURRENT",
-        &["import", "--from-rocksdb", "nowhere", "--to", "db"],
-    );
+    w.run_failing(2, "it has no CURRENT", &["import", "--from-rocksdb", "nowhere", "--to", "db"]);
     assert_eq!(w.file_names(""), ["old", "ours"]);
 }

@@ -254,7 +254,10 @@ fn reading_commands_list_unknown_fields() {
     for name in ["counters", "snapshots", "latency", "families[].immutable_memtables"] {
         assert!(unknown.contains(&name), "{name}: {unknown:?}");
     }
-    assert!(stats["counters"].is_null() && stats["families"][0]["immutable_memtables"].is_null(), "{stats}");
+    assert!(
+        stats["counters"].is_null() && stats["families"][0]["immutable_memtables"].is_null(),
+        "{stats}"
+    );
     // Statistics of the files are known, and equal to those of the program.
     let own = db.stats();
     assert_eq!(stats["last_sequence"], own.last_sequence);

@@ -205,6 +205,7 @@ impl EngineCore {
         let mut worst = (0, 0);
         let (mut active, mut sealed, mut batch_bytes) = (0, 0, 0);
         let (mut wasted, mut stored) = (0u64, 0u64);
+        let mut lazy_bytes = 0;
         let families = self.families.all();
         for f in &families {
             let v = f.tree.view();
@@ -219,6 +220,7 @@ impl EngineCore {
             active += v.active.bytes();
             sealed += v.immutables.iter().map(|m| immutable_memtable_bytes(m)).sum::<u64>();
             batch_bytes += v.active.shared_batch_bytes();
+            lazy_bytes += v.active.contents_bytes() + f.tree.stripe_bytes();
         }
         self.worst_family_load
             .store(worst.0.min(u64::from(u32::MAX)) << 32 | worst.1 as u64, SeqCst);
@@ -227,10 +229,9 @@ impl EngineCore {
         let (held, held_batch_bytes) = self.obsolete_files.tracked_memtable_bytes();
         let (retained, batch_bytes) = (held.saturating_sub(sealed), batch_bytes + held_batch_bytes);
         let shared = self.shared_batches.held_bytes().saturating_sub(batch_bytes);
-        let objects = memory_budget::object_bytes(ObjectCounts {
-            families: families.len(),
-            tables: self.table_cache.open_table_count(),
-        });
+        let counts =
+            ObjectCounts { families: families.len(), tables: self.table_cache.open_table_count() };
+        let objects = memory_budget::object_bytes(counts) + lazy_bytes;
         let usage = MemtableUsage { active, sealed, shared, retained };
         self.memory_budget.set_memtable_usage(usage, objects);
         self.rebalance_memory();

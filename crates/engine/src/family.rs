@@ -48,12 +48,18 @@ impl std::fmt::Debug for FamilyState {
 
 impl FamilyState {
     /// Creates a column family with the given tree.
-    pub fn new(id: FamilyId, name: String, settings: FamilySettings, tree: LsmTree) -> FamilyState {
+    pub fn new(
+        id: FamilyId,
+        name: String,
+        settings: impl Into<Arc<FamilySettings>>,
+        tree: LsmTree,
+    ) -> FamilyState {
+        let settings = settings.into();
         FamilyState {
             id,
             name: RwLock::new(name.into()),
             memtable_bytes_max: AtomicU64::new(settings.memtable_bytes),
-            settings: RwLock::new(Arc::new(settings)),
+            settings: RwLock::new(settings),
             tree,
             compaction_cursor: CompactionCursor::default(),
             counters: FamilyCounters::default(),
@@ -125,9 +131,10 @@ impl FamilyState {
         Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
     }
     /// Replaces the settings, once the manifest contains the new ones.
-    pub fn set_settings(&self, settings: FamilySettings) {
+    pub fn set_settings(&self, settings: impl Into<Arc<FamilySettings>>) {
+        let settings = settings.into();
         self.memtable_bytes_max.store(settings.memtable_bytes, SeqCst);
-        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
     }
     /// Returns the bytes of keys and values committed to it since open, including those replayed by
     /// recovery.

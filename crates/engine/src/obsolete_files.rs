@@ -33,7 +33,7 @@ pub struct ObsoleteFiles {
 /// Returns the bytes of a sealed memtable, including the empty one that its column family has in
 /// addition.
 pub fn immutable_memtable_bytes(m: &Memtable) -> u64 {
-    m.bytes() + Memtable::EMPTY_BYTES
+    m.bytes() + m.contents_bytes() + Memtable::EMPTY_BYTES
 }
 
 impl ObsoleteFiles {

@@ -396,7 +396,7 @@ fn background_status(core: &EngineCore, families: &[FamilyStatus]) -> Background
 /// Returns true if a memtable of the column family waits for its flush or is being flushed: it
 /// stays sealed until its tables are installed.
 pub fn is_flushing(family: &FamilyState) -> bool {
-    !family.tree.pin().immutables.is_empty()
+    family.tree.with_view(|v| !v.immutables.is_empty())
 }
 
 /// Returns true if a compaction of the column family is running, or is due and allowed.

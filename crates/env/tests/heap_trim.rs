@@ -12,7 +12,10 @@ fn trim_heap_returns_freed_pages_to_the_system() {
     let full = resident();
     blocks.iter_mut().skip(1).step_by(2).for_each(|b| *b = None);
     fs.trim_heap();
-    assert!(blocks.iter().flatten().all(|b| b.iter().all(|x| *x == 7)), "live blocks are untouched");
+    assert!(
+        blocks.iter().flatten().all(|b| b.iter().all(|x| *x == 7)),
+        "live blocks are untouched"
+    );
     if cfg!(all(target_os = "linux", target_env = "gnu")) {
         assert!(resident() + (8 << 20) < full, "{} of {full}", resident());
     }

@@ -30,19 +30,15 @@ impl CachedBlock {
     }
 }
 
-/// The slot of one block.
+/// The slot of one block, aligned so that no slot spans two cache lines.
 #[derive(Debug, Default)]
+#[repr(align(32))]
 pub struct BlockSlot {
     cached: RwLock<Option<CachedBlock>>,
 }
 
-/// Slots allocated together, aligned so that no slot spans two cache lines.
-#[derive(Debug)]
-#[repr(align(64))]
-struct BlockSlotChunk([BlockSlot; SLOTS_PER_CHUNK]);
-
-/// Size of a chunk of slots, in bytes.
-const SLOT_CHUNK_BYTES: u64 = size_of::<BlockSlotChunk>() as u64;
+/// Slots allocated together: [`SLOTS_PER_CHUNK`], fewer at the end of the file.
+type BlockSlotChunk = Box<[BlockSlot]>;
 
 impl BlockSlot {
     /// Fills or empties the slot; returns its previous contents.
@@ -74,7 +70,8 @@ impl BlockSlot {
 /// The slots of one file.
 #[derive(Debug)]
 pub struct FileBlockSlots {
-    chunks: Box<[OnceLock<Box<BlockSlotChunk>>]>,
+    chunks: Box<[OnceLock<BlockSlotChunk>]>,
+    block_count: usize,
     /// Memory of the slots of all files.
     allocated_bytes: Arc<AtomicU64>,
 }
@@ -85,20 +82,23 @@ impl FileBlockSlots {
     pub fn new(blocks: usize, allocated_bytes: Arc<AtomicU64>) -> FileBlockSlots {
         FileBlockSlots {
             chunks: (0..blocks.div_ceil(SLOTS_PER_CHUNK)).map(|_| OnceLock::new()).collect(),
+            block_count: blocks,
             allocated_bytes,
         }
     }
     /// Returns the slot of block `i`, allocating its chunk if necessary.
     pub fn slot(&self, i: usize) -> &BlockSlot {
         let allocate = || {
-            self.allocated_bytes.fetch_add(SLOT_CHUNK_BYTES, Relaxed);
-            Box::new(BlockSlotChunk(std::array::from_fn(|_| BlockSlot::default())))
+            let first = i / SLOTS_PER_CHUNK * SLOTS_PER_CHUNK;
+            let slots = SLOTS_PER_CHUNK.min(self.block_count - first);
+            self.allocated_bytes.fetch_add((slots * size_of::<BlockSlot>()) as u64, Relaxed);
+            (0..slots).map(|_| BlockSlot::default()).collect()
         };
-        &self.chunks[i / SLOTS_PER_CHUNK].get_or_init(allocate).0[i % SLOTS_PER_CHUNK]
+        &self.chunks[i / SLOTS_PER_CHUNK].get_or_init(allocate)[i % SLOTS_PER_CHUNK]
     }
     #[inline]
     fn existing_slot(&self, i: usize) -> Option<&BlockSlot> {
-        Some(&self.chunks.get(i / SLOTS_PER_CHUNK)?.get()?.0[i % SLOTS_PER_CHUNK])
+        self.chunks.get(i / SLOTS_PER_CHUNK)?.get()?.get(i % SLOTS_PER_CHUNK)
     }
     /// Calls `visit` with block `i` if it is cached, and sets its reference bit. `visit` runs under
     /// the slot lock and must not use the cache.
@@ -126,7 +126,6 @@ impl FileBlockSlots {
             self.chunks.iter().enumerate().filter_map(|(c, chunk)| Some((c, chunk.get()?)));
         allocated.flat_map(|(c, slots)| {
             slots
-                .0
                 .iter()
                 .enumerate()
                 .filter(|(_, s)| s.is_full())
@@ -141,7 +140,8 @@ impl FileBlockSlots {
 
 impl Drop for FileBlockSlots {
     fn drop(&mut self) {
-        let chunks = self.chunks.iter().filter(|chunk| chunk.get().is_some()).count();
-        self.allocated_bytes.fetch_sub(chunks as u64 * SLOT_CHUNK_BYTES, Relaxed);
+        let slots: usize =
+            self.chunks.iter().filter_map(|chunk| chunk.get()).map(|chunk| chunk.len()).sum();
+        self.allocated_bytes.fetch_sub((slots * size_of::<BlockSlot>()) as u64, Relaxed);
     }
 }

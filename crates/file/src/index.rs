@@ -14,6 +14,7 @@ use crate::key_prefix::{self, KeyPrefixIndex};
 use crate::learned_index::LearnedIndex;
 use perigee_base::bug::{self, Bug};
 use perigee_base::codec::{Decoder, put_varint};
+use perigee_base::entry::cmp_entry;
 use perigee_base::{BlockHandle, EntryKind, Error, KeyComparator, KeyRef, Result, SeqNo};
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -124,14 +125,30 @@ enum SeparatorSearch {
 /// The decoded index.
 #[derive(Debug)]
 pub struct IndexReader {
-    /// `None` if there are no data blocks.
-    index_block: Option<TableBlock>,
+    contents: IndexContents,
+    /// Every search returns the first block.
+    covers_all_keys: bool,
+}
+
+#[derive(Debug)]
+enum IndexContents {
+    /// No data blocks.
+    Empty,
+    /// The separator and the byte range of the only data block: most tables of a database with
+    /// thousands of column families have one.
+    OneBlock { key: Box<[u8]>, seq: SeqNo, range: Range<u64> },
+    /// Several data blocks.
+    Blocks(Box<MultiBlockIndex>),
+}
+
+/// The index of several data blocks.
+#[derive(Debug)]
+struct MultiBlockIndex {
+    index_block: TableBlock,
     /// Search structure over the separators without their shared prefix; under bytewise order only.
     search: SeparatorSearch,
     /// Offset of each data block, and the end of the last.
     block_offsets: Vec<u64>,
-    /// Every search returns the first block.
-    covers_all_keys: bool,
 }
 
 impl IndexReader {
@@ -172,17 +189,20 @@ impl IndexReader {
             )
             .expected(data.end, expected));
         }
-        let search = SeparatorSearch::new(kind, &block, comparator);
-        Ok(IndexReader { index_block: Some(block), search, block_offsets, covers_all_keys: false })
+        let contents = if block.len() == 1 {
+            let mut key = Vec::new();
+            block.copy_key(0, &mut key);
+            IndexContents::OneBlock { key: key.into(), seq: block.seq(0), range: data }
+        } else {
+            let search = SeparatorSearch::new(kind, &block, comparator);
+            let index = MultiBlockIndex { index_block: block, search, block_offsets };
+            IndexContents::Blocks(Box::new(index))
+        };
+        Ok(IndexReader { contents, covers_all_keys: false })
     }
     /// Returns the index of a file without data blocks.
     pub fn empty() -> IndexReader {
-        IndexReader {
-            index_block: None,
-            search: SeparatorSearch::BinarySearch,
-            block_offsets: Vec::new(),
-            covers_all_keys: false,
-        }
+        IndexReader { contents: IndexContents::Empty, covers_all_keys: false }
     }
     /// Returns this index with every search leading to its first block.
     #[must_use]
@@ -193,7 +213,11 @@ impl IndexReader {
     /// Returns the number of data blocks.
     #[allow(clippy::len_without_is_empty)]
     pub fn block_count(&self) -> usize {
-        self.index_block.as_ref().map_or(0, TableBlock::len)
+        match &self.contents {
+            IndexContents::Empty => 0,
+            IndexContents::OneBlock { .. } => 1,
+            IndexContents::Blocks(index) => index.index_block.len(),
+        }
     }
 
     /// Returns the only data block that can hold the first entry at or after (key, seq), or
@@ -204,33 +228,44 @@ impl IndexReader {
         if self.covers_all_keys {
             return 0;
         }
-        match (&self.index_block, &self.search) {
-            (Some(block), SeparatorSearch::KeyPrefixes(prefixes)) => {
-                find_by_key_prefix(block, prefixes, key, seq)
+        let MultiBlockIndex { index_block: block, search, .. } = match &self.contents {
+            IndexContents::Blocks(index) => &**index,
+            IndexContents::OneBlock { key: last, seq: oldest, .. } => {
+                return usize::from(cmp_entry(comparator, (last, *oldest), (key, seq)).is_lt());
             }
-            (Some(block), SeparatorSearch::Learned(learned)) => block
+            IndexContents::Empty => return 0,
+        };
+        match search {
+            SeparatorSearch::KeyPrefixes(prefixes) => find_by_key_prefix(block, prefixes, key, seq),
+            SeparatorSearch::Learned(learned) => block
                 .strip_shared_prefix(key)
                 .map_or_else(|position| position, |rest| learned.lower_bound(block, rest, seq)),
-            (Some(block), SeparatorSearch::BinarySearch) => block.lower_bound(comparator, key, seq),
-            (None, _) => 0,
+            SeparatorSearch::BinarySearch => block.lower_bound(comparator, key, seq),
         }
     }
 
     /// Returns the handle of data block `i`.
     #[inline]
     pub fn block_handle(&self, i: usize) -> BlockHandle {
-        let offset = self.block_offsets[i];
-        BlockHandle { offset, len: self.block_offsets[i + 1] - offset }
+        let (start, end) = match &self.contents {
+            IndexContents::Blocks(index) => (index.block_offsets[i], index.block_offsets[i + 1]),
+            IndexContents::OneBlock { range, .. } if i == 0 => (range.start, range.end),
+            _ => panic!("the index has no data block {i}"),
+        };
+        BlockHandle { offset: start, len: end - start }
     }
-    fn index_block(&self) -> &TableBlock {
-        self.index_block.as_ref().expect("an index without data blocks has no separators")
+    /// Returns key and sequence number of the separator of data block `i`, not copied.
+    fn separator_ref(&self, i: usize) -> (KeyRef<'_>, SeqNo) {
+        match &self.contents {
+            IndexContents::Blocks(index) => (index.index_block.key(i), index.index_block.seq(i)),
+            IndexContents::OneBlock { key, seq, .. } if i == 0 => (KeyRef::from_key(key), *seq),
+            _ => panic!("the index has no data block {i}"),
+        }
     }
     /// Returns the separator of data block `i`.
     pub fn separator(&self, i: usize) -> (Vec<u8>, SeqNo) {
-        let mut key = Vec::new();
-        let block = self.index_block();
-        block.copy_key(i, &mut key);
-        (key, block.seq(i))
+        let (key, seq) = self.separator_ref(i);
+        ([key.prefix, key.suffix].concat(), seq)
     }
     /// Compares the separator of data block `i` with (key, seq).
     pub fn compare_separator(
@@ -240,38 +275,59 @@ impl IndexReader {
         key: KeyRef<'_>,
         seq: SeqNo,
     ) -> Ordering {
-        let block = self.index_block();
-        block.key(i).cmp(comparator, key).then_with(|| seq.cmp(&block.seq(i)))
+        let (separator, separator_seq) = self.separator_ref(i);
+        separator.cmp(comparator, key).then_with(|| seq.cmp(&separator_seq))
     }
     /// Returns true if the separator of data block `i` has this key.
     pub fn separator_has_key(&self, comparator: KeyComparator, i: usize, key: &[u8]) -> bool {
-        self.index_block().key_equals(comparator, i, key)
+        match &self.contents {
+            IndexContents::Blocks(index) => index.index_block.key_equals(comparator, i, key),
+            _ => comparator.keys_equal(self.separator_ref(i).0.suffix, key),
+        }
     }
     /// Returns the memory of the index, in bytes.
     pub fn memory_bytes(&self) -> u64 {
-        self.index_block.as_ref().map_or(0, TableBlock::memory_bytes)
-            + self.search_bytes()
-            + (self.block_offsets.len() * 8) as u64
+        match &self.contents {
+            IndexContents::Empty => 0,
+            IndexContents::OneBlock { key, .. } => key.len() as u64,
+            IndexContents::Blocks(index) => {
+                let own = size_of::<MultiBlockIndex>() - size_of::<TableBlock>()
+                    + index.block_offsets.len() * 8;
+                own as u64 + index.index_block.memory_bytes() + self.search_bytes()
+            }
+        }
     }
     /// Returns the part of [`IndexReader::memory_bytes`] used by the search structure.
     pub fn search_bytes(&self) -> u64 {
-        match &self.search {
-            SeparatorSearch::BinarySearch => 0,
-            SeparatorSearch::KeyPrefixes(prefixes) => prefixes.memory_bytes(),
-            SeparatorSearch::Learned(learned) => learned.memory_bytes(),
+        match &self.contents {
+            IndexContents::Blocks(index) => index.search.memory_bytes(),
+            _ => 0,
         }
     }
     /// Returns the kind of search in use.
     pub fn search_kind(&self) -> IndexKind {
-        match &self.search {
-            SeparatorSearch::BinarySearch => IndexKind::BinarySearch,
-            SeparatorSearch::KeyPrefixes(_) => IndexKind::KeyPrefixes,
-            SeparatorSearch::Learned(_) => IndexKind::Learned,
+        match &self.contents {
+            IndexContents::Blocks(index) => index.search.kind(),
+            _ => IndexKind::BinarySearch,
         }
     }
 }
 
 impl SeparatorSearch {
+    fn kind(&self) -> IndexKind {
+        match self {
+            SeparatorSearch::BinarySearch => IndexKind::BinarySearch,
+            SeparatorSearch::KeyPrefixes(_) => IndexKind::KeyPrefixes,
+            SeparatorSearch::Learned(_) => IndexKind::Learned,
+        }
+    }
+    fn memory_bytes(&self) -> u64 {
+        match self {
+            SeparatorSearch::BinarySearch => 0,
+            SeparatorSearch::KeyPrefixes(prefixes) => prefixes.memory_bytes(),
+            SeparatorSearch::Learned(learned) => learned.memory_bytes(),
+        }
+    }
     /// Builds the search structure over the separators of `block`. A block that is not sorted gives
     /// wrong answers with any kind; `verify` detects it.
     fn new(kind: IndexKind, block: &TableBlock, comparator: KeyComparator) -> SeparatorSearch {
@@ -360,6 +416,7 @@ mod tests {
             let data = 72..72 + 100 * keys.len() as u64;
             let index =
                 IndexReader::decode(raw.clone(), data.clone(), KeyComparator::Bytes).unwrap();
+            let block = TableBlock::parse(raw.clone()).unwrap();
             let learned_index =
                 IndexReader::decode_with_kind(IndexKind::Learned, raw, data, KeyComparator::Bytes)
                     .unwrap();
@@ -367,7 +424,7 @@ mod tests {
             for k in &queries {
                 for k in [k.clone(), [k, &[0][..]].concat(), [k, &[255; 9][..]].concat()] {
                     for seq in [SeqNo::ZERO, SeqNo(3), SeqNo::MAX] {
-                        let plain = index.index_block().lower_bound(KeyComparator::Bytes, &k, seq);
+                        let plain = block.lower_bound(KeyComparator::Bytes, &k, seq);
                         assert_eq!(
                             index.find_block(KeyComparator::Bytes, &k, seq),
                             plain,

@@ -100,7 +100,7 @@ impl TableCache {
             self.klog_memory_bytes.fetch_add(reader.memory_bytes(), Relaxed);
             self.filter_memory_bytes.fetch_add(reader.filter_bytes(), Relaxed);
         }
-        check_same_length(id, reader.summary().bytes, bytes)?;
+        check_same_length(id, reader.bytes(), bytes)?;
         Ok(reader)
     }
 

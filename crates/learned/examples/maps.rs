@@ -116,7 +116,8 @@ fn generate_keys(kind: &str, n: u64) -> Vec<u64> {
 
 /// Returns the CPU time of this thread, in nanoseconds.
 fn cpu_ns() -> u64 {
-    let line = std::fs::read_to_string("/proc/thread-self/schedstat").expect("/proc is available (Linux)");
+    let line =
+        std::fs::read_to_string("/proc/thread-self/schedstat").expect("/proc is available (Linux)");
     line.split(' ').next().and_then(|w| w.parse().ok()).expect("a number")
 }
 fn resident_bytes() -> u64 {
@@ -181,8 +182,10 @@ fn main() {
     for kind in KEYS {
         let mut all: HashMap<&str, Vec<Vec<f64>>> = HashMap::new();
         for map in (0..reps).flat_map(|_| MAPS) {
-            let out =
-                Command::new(&me).args([map, kind, &n.to_string()]).output().expect("the measuring process starts");
+            let out = Command::new(&me)
+                .args([map, kind, &n.to_string()])
+                .output()
+                .expect("the measuring process starts");
             let text = String::from_utf8_lossy(&out.stdout);
             let row: Vec<f64> = text.split_whitespace().filter_map(|w| w.parse().ok()).collect();
             assert_eq!(

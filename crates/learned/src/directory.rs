@@ -155,7 +155,8 @@ impl<V> Directory<V> {
         }
         let can_merge =
             |other: usize| chunk.leaves.get(other).is_some_and(|x| x.len() + n <= ENTRIES_MAX / 2);
-        let left = if can_merge(l + 1) { Some(l) } else { l.checked_sub(1).filter(|&p| can_merge(p)) };
+        let left =
+            if can_merge(l + 1) { Some(l) } else { l.checked_sub(1).filter(|&p| can_merge(p)) };
         let Some(left) = left else { return chunk.leaves[l].shrink() };
         let right = chunk.leaves.remove(left + 1);
         chunk.bounds.remove(left + 1);
@@ -180,7 +181,8 @@ impl<V> Directory<V> {
         let can_merge = |other: usize| {
             self.chunks.get(other).is_some_and(|x| x.leaves.len() + n <= CHUNK_LEAVES_MAX / 2)
         };
-        let left = if can_merge(c + 1) { Some(c) } else { c.checked_sub(1).filter(|&p| can_merge(p)) };
+        let left =
+            if can_merge(c + 1) { Some(c) } else { c.checked_sub(1).filter(|&p| can_merge(p)) };
         let Some(left) = left.filter(|_| n < CHUNK_LEAVES_MAX / 8) else { return };
         let right = self.chunks.remove(left + 1);
         self.bounds.remove(left + 1);

@@ -143,8 +143,9 @@ fn range_cost_matches_blocks_read_by_scan() {
 #[test]
 fn keys_equal_under_comparator_count_once() {
     let db = open();
-    let f =
-        db.create_family("f", FamilyOptions::new().comparator(KeyComparator::CaseInsensitive)).unwrap();
+    let f = db
+        .create_family("f", FamilyOptions::new().comparator(KeyComparator::CaseInsensitive))
+        .unwrap();
     for i in 0..400 {
         f.put(format!("key {i:03}"), "1").unwrap();
         f.put(format!("KEY {i:03}"), "2").unwrap();

@@ -53,17 +53,26 @@ impl LsmTree {
     pub fn set_merge_operator(&self, merger: Option<Arc<OperandMerger>>) {
         if let Some(merger) = merger {
             // A second operator has the same rule: option changes reject a different one.
-            let _ = self.pin().merge_operator.set(merger);
+            let _ = self.view().merge_operator.set(merger);
         }
     }
 
     /// Returns the active memtable.
     pub fn active(&self) -> Arc<Memtable> {
-        Arc::clone(&self.pin().active)
+        self.view.with_value(|v| Arc::clone(&v.active))
     }
     /// Bytes of the active memtable.
     pub fn active_bytes(&self) -> u64 {
-        self.pin().active.bytes()
+        self.view.with_value(|v| v.active.bytes())
+    }
+    /// Calls `visit` with the current view, which is not replaced meanwhile; for short reads of
+    /// many column families. `visit` must be short.
+    pub fn with_view<R>(&self, visit: impl FnOnce(&View) -> R) -> R {
+        self.view.with_value(visit)
+    }
+    /// Returns the memory of the stripes of the view pointer, in bytes; see [`StripedArc`].
+    pub fn stripe_bytes(&self) -> u64 {
+        self.view.stripe_bytes()
     }
 
     fn replace_view(&self, change: impl FnOnce(&View) -> View) {

@@ -131,8 +131,7 @@ fn list(args: &ListArgs, out: &mut Output) -> Result<u8> {
         let errors: Vec<_> = bad.iter().map(ToString::to_string).collect();
         out.json_line(&json!({"generations": good.iter().map(info_json).collect::<Vec<_>>(), "errors": errors}))?;
     } else {
-        let mut t =
-            table(&[">generation", ">sequence", ">created", ">files", ">size", "database"]);
+        let mut t = table(&[">generation", ">sequence", ">created", ">files", ">size", "database"]);
         for g in &good {
             t.add_row([
                 g.generation.to_string(),

@@ -108,7 +108,7 @@ fn klog_lines(
     let cache = Arc::new(BlockCache::new(0));
     let reader =
         Arc::new(KlogReader::open(dir, id, header.database, Bytes(length), cache, Arc::default())?);
-    let s = reader.summary();
+    let s = reader.read_summary()?;
     lines.extend([
         number_line("family", u64::from(family.0)),
         ("comparator", json!(reader.comparator().name()), reader.comparator().name().to_owned()),
@@ -130,7 +130,7 @@ fn klog_lines(
         s.vlogs.iter().map(|(id, n)| format!("{}: {}", id.0, bytes(*n))).collect();
     lines.push(("vlogs", json!(vlogs), text.join(", ")));
     index_lines(&reader, lines)?;
-    filter_lines(&reader, lines);
+    filter_lines(&reader, s.entries, lines);
     if !quick {
         version_lines(&reader, lines)?;
     }
@@ -159,7 +159,7 @@ fn index_lines(reader: &KlogReader, lines: &mut Vec<PropertyLine>) -> Result<()>
 
 /// Adds the properties of the filter. The false positive rate is measured, not computed, with
 /// hashes of random keys.
-fn filter_lines(reader: &KlogReader, lines: &mut Vec<PropertyLine>) {
+fn filter_lines(reader: &KlogReader, entries: u64, lines: &mut Vec<PropertyLine>) {
     let memory = reader.filter_bytes();
     if memory == 0 {
         lines.push(("filter", json!(null), "none".into()));
@@ -169,7 +169,7 @@ fn filter_lines(reader: &KlogReader, lines: &mut Vec<PropertyLine>) {
         |i: u64| perigee_base::checksum::key_hash(&(i ^ 0x5bd1_e995_9d1b_54a5).to_le_bytes());
     let passed = (0..FILTER_PROBES).filter(|i| reader.may_contain(hash(*i))).count() as f64;
     let rate = passed / FILTER_PROBES as f64;
-    let bits = memory as f64 * 8.0 / reader.summary().entries.max(1) as f64;
+    let bits = memory as f64 * 8.0 / entries.max(1) as f64;
     lines.extend([
         ("filter bytes", json!(memory), bytes(memory)),
         ("filter bits per entry", json!(bits), format!("{bits:.1}")),

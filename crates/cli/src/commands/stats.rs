@@ -175,8 +175,7 @@ fn print_activity_tables(s: &Stats, out: &mut Output) -> Result<()> {
         memory.add_row([(*owner).to_owned(), bytes(*held)]);
     }
     let held = s.memory.iter().map(|(_, held)| held).sum();
-    memory
-        .add_row(["total".to_owned(), format!("{} of {}", bytes(held), bytes(s.memory_budget))]);
+    memory.add_row(["total".to_owned(), format!("{} of {}", bytes(held), bytes(s.memory_budget))]);
     if let Some(resident) = s.process_resident_bytes {
         memory.add_row(["this process".to_owned(), bytes(resident)]);
     }

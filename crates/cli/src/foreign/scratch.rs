@@ -62,11 +62,11 @@ impl ScratchDir {
     pub fn create(dir: PathBuf) -> Result<ScratchDir> {
         match fs::create_dir(&dir) {
             Ok(()) => Ok(ScratchDir { dir }),
-            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Err(Failure::usage(format!(
-                "{} exists already",
-                show_path(&dir)
-            ))
-            .hint("an interrupted import left it behind: remove it, and run the import again")),
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+                Err(Failure::usage(format!("{} exists already", show_path(&dir))).hint(
+                    "an interrupted import left it behind: remove it, and run the import again",
+                ))
+            }
             Err(e) => Err(Failure::file("create", &dir, &e)),
         }
     }

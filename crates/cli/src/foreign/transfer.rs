@@ -77,7 +77,10 @@ impl ImportTarget {
                 "{} was created during the import",
                 show_path(&self.path)
             ))
-            .hint(format!("the import is complete in {}: rename it", show_path(&self.unfinished))));
+            .hint(format!(
+                "the import is complete in {}: rename it",
+                show_path(&self.unfinished)
+            )));
         }
         fs::rename(&self.unfinished, &self.path)
             .map_err(|e| Failure::file("rename", &self.unfinished, &e))?;

@@ -58,13 +58,13 @@ pub fn apply_group(
         for part in &mut request.family_batches {
             publish_early(core, last);
             let active = part.family().tree.active();
-            let before = active.bytes();
+            let before = active.bytes() + active.contents_bytes();
             let share =
                 shared.as_ref().map(|of| batch_share(of, OpBytes { mine: part.op_bytes(), all }));
             active
                 .insert_shared(&buffer, base, &part.ops, share)
                 .map_err(|e| poison_unapplied(core, e))?;
-            grown += active.bytes().saturating_sub(before);
+            grown += (active.bytes() + active.contents_bytes()).saturating_sub(before);
             if let Some(hook) = part.family().hook() {
                 let (thread_id, family) = (request.thread_id, part.family().id);
                 let event = HookEvent::new(
@@ -88,11 +88,11 @@ fn insert_small_batch(core: &EngineCore, request: &CommitRequest, base: SeqNo) -
     for part in &request.family_batches {
         publish_early(core, request.last_seq);
         let active = part.family().tree.active();
-        let before = active.bytes();
+        let before = active.bytes() + active.contents_bytes();
         active
             .insert_copied(&request.record.buf, base, &part.ops)
             .map_err(|e| poison_unapplied(core, e))?;
-        grown += active.bytes().saturating_sub(before);
+        grown += (active.bytes() + active.contents_bytes()).saturating_sub(before);
     }
     Ok(grown)
 }

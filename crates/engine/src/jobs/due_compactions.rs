@@ -52,7 +52,7 @@ impl DueCompaction {
         self.version
             .tables()
             .filter(move |(_, _, t)| input_ids.contains(&t.meta.id))
-            .map(|(_, _, t)| &t.meta.summary)
+            .map(|(_, _, t)| &*t.meta.summary)
     }
     /// Returns true if the input tables are rewritten.
     pub fn rewrites_tables(&self) -> bool {
@@ -203,7 +203,9 @@ fn plan_reclamation(core: &EngineCore, family: &Arc<FamilyState>) -> Option<DueC
 pub fn next_expiry_us(core: &EngineCore) -> Option<u64> {
     let all = core.families.all();
     let times = || {
-        all.iter().map(|f| f.tree.pin().version.expiry_compaction_ms).filter(|ms| *ms < u64::MAX)
+        all.iter()
+            .map(|f| f.tree.with_view(|v| v.version.expiry_compaction_ms))
+            .filter(|ms| *ms < u64::MAX)
     };
     times().next()?;
     let now = core.logical_clock.confirmed_ms();

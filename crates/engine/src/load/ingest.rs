@@ -81,7 +81,7 @@ fn open_table_file(core: &EngineCore, path: &Path) -> Result<Arc<KlogReader>> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let dir = core.env.fs.open_dir(parent, DirOpenMode::Existing)?;
     let reader = standalone::open(&*dir, name)?;
-    let s = reader.summary();
+    let s = reader.read_summary()?;
     // The rewrite below only takes entries: what the range tombstones cover would reappear.
     if s.ranges.is_some() {
         return Err(Error::invalid(format!(
@@ -116,7 +116,7 @@ fn check_key_order(family: &FamilyState, readers: &[Arc<KlogReader>]) -> Result<
         .expected(comparator.name(), other.comparator().name()));
     }
     for pair in readers.windows(2) {
-        let (a, b) = (pair[0].summary(), pair[1].summary());
+        let (a, b) = (pair[0].read_summary()?, pair[1].read_summary()?);
         if comparator.cmp(&a.last_key, &b.first_key) == Less {
             continue;
         }
@@ -141,11 +141,12 @@ fn rewrite_tables(
 ) -> Result<LoadedTables> {
     let comparator = family.tree.comparator();
     let table = |reader: Arc<KlogReader>| {
-        let meta =
-            TableMeta { id: reader.id(), summary: reader.summary().clone(), global_seq: None };
-        Arc::new(Table { meta, reader })
+        let summary = reader.read_summary()?.into();
+        let meta = TableMeta { id: reader.id(), summary, global_seq: None };
+        Ok(Arc::new(Table { meta, reader }))
     };
-    let all = Arc::new(Run::new(RunId(0), readers.into_iter().map(table).collect(), comparator));
+    let tables = readers.into_iter().map(table).collect::<Result<_>>()?;
+    let all = Arc::new(Run::new(RunId(0), tables, comparator));
     let source = MergeCursor::new(
         comparator,
         vec![SourceCursor::Run(RunCursor::new(all, comparator, false))],

@@ -203,7 +203,7 @@ fn put_table(b: &mut Vec<u8>, family: u64, t: &AddedTable) {
         put_varint(b, id.0);
         put_varint(b, *bytes);
     }
-    RangeTombstoneSummary::encode(s.ranges.as_ref(), b);
+    RangeTombstoneSummary::encode(s.ranges.as_deref(), b);
 }
 
 /// Decodes an edit that fills `bytes`.
@@ -412,9 +412,10 @@ fn take_table(b: &mut Decoder<'_>) -> Result<(FamilyId, AddedTable)> {
         raw_key_bytes,
         raw_value_bytes,
         vlogs,
-        ranges: RangeTombstoneSummary::decode(b)?,
+        ranges: RangeTombstoneSummary::decode(b)?.map(Box::new),
     };
-    Ok((family, AddedTable { level, run, meta: TableMeta { id, summary, global_seq: None } }))
+    let meta = TableMeta { id, summary: summary.into(), global_seq: None };
+    Ok((family, AddedTable { level, run, meta }))
 }
 
 /// Maps small negative numbers to small unsigned ones: 0, -1, 1, -2, ...

@@ -46,16 +46,20 @@ fn sample_edit() -> ManifestEdit {
         raw_key_bytes: 30,
         raw_value_bytes: 900,
         vlogs: vec![(FileId(8), 77)],
-        ranges: Some(RangeTombstoneSummary {
+        ranges: Some(Box::new(RangeTombstoneSummary {
             count: 3,
             begin: KeyBoundary::First,
             end: KeyBoundary::After(b"zz".to_vec()),
-        }),
+        })),
     };
     let table = AddedTable {
         level: LevelNo(1),
         run: RunId(4),
-        meta: TableMeta { id: FileId(7), summary, global_seq: Some(perigee_base::SeqNo(40)) },
+        meta: TableMeta {
+            id: FileId(7),
+            summary: summary.into(),
+            global_seq: Some(perigee_base::SeqNo(40)),
+        },
     };
     let version = VersionEdit {
         added: vec![table],

@@ -21,6 +21,7 @@ use perigee_base::{Error, ErrorKind, FamilyId, OpIndex, Result, SeqNo};
 use perigee_file::filename;
 use perigee_file::log::prepare::ops_payload_range;
 use perigee_file::log::{BatchOps, LogRecord};
+use perigee_tree::Memtable;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -65,43 +66,51 @@ pub fn catch_up_log(
     bytes: &BTreeMap<FamilyId, u64>,
 ) -> Result<CatchUpSummary> {
     core.replay_position.store(span.start, SeqCst);
-    let groups = group_families(bytes, core.memory_budget.memtable_share() / 2);
-    let (mut done, mut is_full, mut left) = (CatchUpSummary::default(), false, groups.len());
-    for group in groups {
-        left -= 1;
+    let with_contents = |(id, bytes): (&FamilyId, &u64)| (bytes + Memtable::CONTENTS_BYTES, *id);
+    let mut rest: Vec<_> = bytes.iter().map(with_contents).collect();
+    rest.sort_unstable_by(|a, b| b.cmp(a));
+    let all_at_once =
+        rest.len() as u64 * FLUSH_BYTES_MIN <= core.memory_budget.memtable_share() / 2;
+    let (mut done, mut is_full) = (CatchUpSummary::default(), false);
+    loop {
+        // Memtables are sealed at half of their share, and take up to half as much again as their
+        // operations, because they allocate in steps of doubling size. A larger group would be
+        // flushed before all of it is read, and its column families would get two tables each. The
+        // share shrinks with each group, because the tables of the group take memory.
+        let limit = if all_at_once { u64::MAX } else { core.memory_budget.memtable_share() / 3 };
+        let group = take_group(&mut rest, limit);
+        let is_last = rest.is_empty();
         let of = |id: &FamilyId| Some((*id, (core.families.by_id(*id)?, *flushed.get(id)?)));
         let families = group.iter().filter_map(of).collect();
-        let held_from = if left > 0 { span.start } else { SeqNo::MAX };
+        let held_from = if is_last { SeqNo::MAX } else { span.start };
         let mut c = LogCatchUp { core, families, pinned_from: held_from, summary: done, is_full };
         c.read_log(&span)?;
-        if left > 0 {
+        if !is_last {
             c.seal_group()?;
         }
         (done, is_full) = (c.summary, c.is_full);
+        if is_last {
+            break;
+        }
     }
     core.replay_position.store(SeqNo::MAX, SeqCst);
     Ok(done)
 }
 
-/// Groups the column families so that the memtables hold no more than `limit` bytes: a single group
-/// if each can be flushed with enough bytes; otherwise small ones together, and those larger than
-/// the limit alone.
-fn group_families(bytes: &BTreeMap<FamilyId, u64>, limit: u64) -> Vec<Vec<FamilyId>> {
-    let mut all: Vec<(u64, FamilyId)> = bytes.iter().map(|(id, bytes)| (*bytes, *id)).collect();
-    if all.len() as u64 * FLUSH_BYTES_MIN <= limit {
-        return vec![all.into_iter().map(|(_, id)| id).collect()];
-    }
-    all.sort_unstable();
-    let (mut groups, mut sum) = (vec![Vec::new()], 0);
-    for (bytes, id) in all {
-        if sum > 0 && sum + bytes > limit {
-            groups.push(Vec::new());
-            sum = 0;
+/// Removes from the end of `rest` the column families of the next group, and returns them. The
+/// memtables of a group hold no more than `limit` bytes; a column family larger than the limit is a
+/// group of its own.
+fn take_group(rest: &mut Vec<(u64, FamilyId)>, limit: u64) -> Vec<FamilyId> {
+    let (mut group, mut sum) = (Vec::new(), 0u64);
+    while let Some((bytes, id)) = rest.last().copied() {
+        if sum > 0 && sum.saturating_add(bytes) > limit {
+            break;
         }
-        sum += bytes;
-        groups.last_mut().into_iter().for_each(|group| group.push(id));
+        sum = sum.saturating_add(bytes);
+        group.push(id);
+        rest.pop();
     }
-    groups
+    group
 }
 
 impl LogCatchUp<'_> {
@@ -232,21 +241,18 @@ mod tests {
     #[test]
     fn many_small_families_are_replayed_group_by_group() {
         let of = |bytes: &[u64], limit| {
-            let all =
-                bytes.iter().enumerate().map(|(i, bytes)| (FamilyId(i as u32), *bytes)).collect();
-            group_families(&all, limit)
-                .iter()
-                .map(|g| g.iter().map(|id| id.0).collect())
-                .collect::<Vec<Vec<u32>>>()
+            let all = bytes.iter().enumerate().map(|(i, bytes)| (*bytes, FamilyId(i as u32)));
+            let (mut rest, mut groups) = (all.collect::<Vec<_>>(), Vec::new());
+            rest.sort_unstable_by(|a, b| b.cmp(a));
+            while !rest.is_empty() {
+                let group = take_group(&mut rest, limit);
+                groups.push(group.iter().map(|id| id.0).collect::<Vec<u32>>());
+            }
+            groups
         };
-        let large = FLUSH_BYTES_MIN * 2;
-        assert_eq!(
-            of(&[u64::MAX / 4, 5], large),
-            [[0, 1]],
-            "each can be flushed with enough bytes"
-        );
-        assert_eq!(of(&[large, 5, large * 9, 7], large), [vec![1, 3], vec![0], vec![2]]);
+        assert_eq!(of(&[u64::MAX, 5, u64::MAX], u64::MAX), [[1, 0, 2]]);
+        assert_eq!(of(&[50, 5, 90, 7], 50), [vec![1, 3], vec![0], vec![2]]);
         assert_eq!(of(&[3, 4, 5, 6], 9), [vec![0, 1], vec![2], vec![3]]);
-        assert_eq!(of(&[], 9), [vec![]; 1]);
+        assert_eq!(take_group(&mut Vec::new(), 9), []);
     }
 }

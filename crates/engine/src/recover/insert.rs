@@ -46,7 +46,7 @@ pub fn insert_ops(
     for (id, ops) in parts {
         let Some(family) = family(*id) else { continue };
         let active = family.tree.active();
-        let before = active.bytes();
+        let before = active.bytes() + active.contents_bytes();
         if copied {
             active.insert_copied(buffer, seqs.start, ops)?;
         } else {
@@ -55,7 +55,7 @@ pub fn insert_ops(
                 .map(|of| batch_share(of, OpBytes { mine: operation_bytes(ops), all }));
             active.insert_shared(buffer, seqs.start, ops, share)?;
         }
-        grown += active.bytes().saturating_sub(before);
+        grown += (active.bytes() + active.contents_bytes()).saturating_sub(before);
     }
     Ok(grown)
 }

@@ -34,7 +34,7 @@ use crate::manifest::{Catalog, Manifest};
 use crate::memory_budget::{self, MemoryBudget, MemoryLimit, MemoryUsage, ObjectCounts};
 use crate::obsolete_files::ObsoleteFiles;
 use crate::rate_limiter::RateLimiter;
-use crate::settings::Settings;
+use crate::settings::{FamilySettings, Settings};
 use crate::signal::Signal;
 use crate::snapshot::SnapshotList;
 use crate::wal::Wal;
@@ -400,7 +400,7 @@ fn open_families(
 ) -> Result<Vec<Arc<FamilyState>>> {
     let strict = crate::core::TableCacheOpener { table_cache };
     let shared = SharedFileOpener::new(crate::core::TableCacheOpener { table_cache });
-    let mut all = Vec::new();
+    let (mut all, mut last) = (Vec::new(), None);
     for (id, entry) in &catalog.families {
         let edit = VersionEdit {
             added: entry.added_tables(),
@@ -412,11 +412,24 @@ fn open_families(
         let opener: &dyn FileOpener = if salvage { &salvaging } else { &shared };
         let version = Version::empty(entry.settings.comparator).apply(&edit, opener)?;
         let tree = LsmTree::new(version, now.clone());
-        let family = FamilyState::new(*id, entry.name.clone(), entry.settings.clone(), tree);
+        let settings = share_settings(&mut last, &entry.settings);
+        let family = FamilyState::new(*id, entry.name.clone(), settings, tree);
         family.set_contents_start(entry.contents_start);
         all.push(Arc::new(family));
     }
     Ok(all)
+}
+
+/// Returns a shared pointer to the settings. Successive column families with equal settings share
+/// one allocation; `last`: the pointer returned by the previous call.
+fn share_settings(
+    last: &mut Option<Arc<FamilySettings>>,
+    settings: &FamilySettings,
+) -> Arc<FamilySettings> {
+    match last {
+        Some(last) if **last == *settings => Arc::clone(last),
+        _ => Arc::clone(last.insert(Arc::new(settings.clone()))),
+    }
 }
 
 /// Checks that custom comparators were registered by the caller for this database, not only
@@ -472,10 +485,10 @@ fn apply_family_settings(
     catalog: &Catalog,
     settings: &Settings,
 ) -> Families {
-    let all = Families::default();
+    let (all, mut last) = (Families::default(), None);
     for f in families {
         if let Some(entry) = catalog.families.get(&f.id) {
-            f.set_settings(entry.settings.clone());
+            f.set_settings(share_settings(&mut last, &entry.settings));
             f.set_filter(settings.compaction_filters.filter_of_family(&entry.name));
             f.tree.set_merge_operator(
                 settings.merge_operators.merger(entry.settings.merge_operator.as_ref()),

@@ -167,7 +167,7 @@ impl RepairBuilder {
             *self.interim_ids.last().ok_or_else(|| Error::internal("there is no interim table"))?;
         let summary = writer.finish()?;
         let reader = self.target_tables.klog_reader(id, summary.bytes)?;
-        let meta = TableMeta { id, summary, global_seq: None };
+        let meta = TableMeta { id, summary: summary.into(), global_seq: None };
         self.family(family)?.tables.push(Arc::new(Table { meta, reader }));
         Ok(())
     }
@@ -175,7 +175,7 @@ impl RepairBuilder {
     pub fn add_table(&mut self, survey: &Survey, id: FileId, family: FamilyId) -> Result<()> {
         let bytes = survey.dir.file_len(&filename::file_name(id, FileKind::Klog))?.unwrap_or(0);
         let reader = self.source_tables.klog_reader(id, bytes)?;
-        let summary = reader.summary().clone();
+        let summary = reader.read_summary()?.into();
         let stamp = survey.stamp(id);
         stamp.into_iter().for_each(|seq| reader.set_global_seq(seq));
         let meta = TableMeta { id, summary, global_seq: stamp };

@@ -2,7 +2,7 @@
 //! are not. A single block covers all its keys, and reading that block fails with the open error;
 //! so a key is never reported as absent.
 
-use super::layout::{FOOTER_BYTES, Footer};
+use super::layout::FOOTER_BYTES;
 use super::properties::KlogSummary;
 use super::reader::{KlogMetadata, KlogReader};
 use crate::block::TableBlock;
@@ -12,7 +12,7 @@ use crate::index::{IndexReader, IndexWriter};
 use crate::table_file_reader::TableFileReader;
 use perigee_base::file_header::{FileKind, HEADER_BYTES};
 use perigee_base::stats::Counters;
-use perigee_base::{BlockHandle, Error, FamilyId, FileId, KeyComparator, Result, SeqNo};
+use perigee_base::{Error, FamilyId, FileId, KeyComparator, Result, SeqNo};
 use std::sync::Arc;
 
 impl KlogReader {
@@ -34,20 +34,10 @@ impl KlogReader {
         index.finish(&mut raw);
         raw.resize(raw.len() + TableBlock::SLACK, 0);
         let end = start + length;
-        let footer = Footer {
-            filter: BlockHandle::ABSENT,
-            index: BlockHandle { offset: end, len: 0 },
-            properties: BlockHandle { offset: end, len: 0 },
-            block_count: 1,
-            entry_count: summary.entries,
-            ranges_len: 0,
-        };
         let bytes = summary.bytes.max(end + FOOTER_BYTES as u64);
         let metadata = KlogMetadata {
             operand_count: 0,
             family: FamilyId::DEFAULT,
-            footer,
-            summary: summary.clone(),
             comparator,
             index: IndexReader::decode(raw, start..end, comparator)?.covering_all_keys(),
             filter: None,

@@ -95,7 +95,7 @@ pub struct KlogSummary {
     pub vlogs: Vec<(FileId, u64)>,
     /// Range tombstones. `first_key` and `last_key` are those of the entries; the klog covers the
     /// range from [`KlogSummary::begin`] to [`KlogSummary::end`].
-    pub ranges: Option<RangeTombstoneSummary>,
+    pub ranges: Option<Box<RangeTombstoneSummary>>,
 }
 
 impl KlogSummary {
@@ -229,7 +229,7 @@ pub fn encode(s: &KlogSummary, comparator: KeyComparator) -> Vec<u8> {
         put_varint(&mut vlogs, *stored);
     }
     let mut ranges = Vec::new();
-    RangeTombstoneSummary::encode(s.ranges.as_ref(), &mut ranges);
+    RangeTombstoneSummary::encode(s.ranges.as_deref(), &mut ranges);
     let values = [
         number(s.entries),
         number(s.tombstones),
@@ -266,7 +266,7 @@ pub fn decode(raw: &[u8]) -> Result<(KlogSummary, KeyComparator)> {
         raw_key_bytes: decode_number(fields[6])?,
         raw_value_bytes: decode_number(fields[7])?,
         vlogs: decode_vlogs(fields[8])?,
-        ranges: decode_ranges(fields[10])?,
+        ranges: decode_ranges(fields[10])?.map(Box::new),
     };
     let name = std::str::from_utf8(fields[9])
         .map_err(|_| Error::corruption("the comparator name in the properties is not UTF-8"))?;
@@ -528,7 +528,7 @@ impl PropertiesCollector {
             raw_key_bytes: self.raw_key_bytes,
             raw_value_bytes: self.raw_value_bytes,
             vlogs: self.vlogs.into_iter().collect(),
-            ranges: self.ranges,
+            ranges: self.ranges.map(Box::new),
         }
     }
 }

@@ -29,7 +29,7 @@ use std::sync::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 /// Result of a lookup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,12 +136,10 @@ pub struct KlogReader {
     skipped_tombstones: AtomicU64,
 }
 
-/// All parts of a klog except the data blocks.
+/// The parts of a klog that stay in memory.
 #[derive(Debug)]
 pub(super) struct KlogMetadata {
     pub family: FamilyId,
-    pub footer: Footer,
-    pub summary: KlogSummary,
     pub comparator: KeyComparator,
     pub index: IndexReader,
     pub filter: Option<FilterReader>,
@@ -151,10 +149,17 @@ pub(super) struct KlogMetadata {
     pub ranges: Arc<RangeTombstones>,
 }
 
+static NO_RANGE_TOMBSTONES: LazyLock<Arc<RangeTombstones>> = LazyLock::new(Arc::default);
+static NO_EXPIRIES: LazyLock<Arc<ExpiryHistogram>> = LazyLock::new(Arc::default);
+
 impl KlogMetadata {
     /// Reads and verifies header, footer, properties, index, filter and range tombstones, and
-    /// checks that they agree.
-    pub fn read(input: &TableFileReader, database: u64) -> Result<KlogMetadata> {
+    /// checks that they agree. Footer and summary are not kept in memory with the reader: the
+    /// manifest has the summary.
+    pub fn read(
+        input: &TableFileReader,
+        database: u64,
+    ) -> Result<(KlogMetadata, Footer, KlogSummary)> {
         let header = input.read_header(FileKind::Klog, database)?;
         let family = u32::try_from(header.a).ok().filter(|_| header.b == 0).ok_or_else(|| {
             input.error_at(
@@ -188,7 +193,7 @@ impl KlogMetadata {
                 RangeTombstones::decode(&raw, comparator)
             })?,
         };
-        if RangeTombstoneSummary::from_tombstones(&ranges) != summary.ranges {
+        if RangeTombstoneSummary::from_tombstones(&ranges).as_ref() != summary.ranges.as_deref() {
             let e = Error::corruption("the properties do not match the range tombstones");
             return Err(input.error_at(footer.properties.offset, e));
         }
@@ -210,11 +215,13 @@ impl KlogMetadata {
             return Err(input.error_at(footer.properties.offset, e));
         }
         let summary = KlogSummary { bytes: input.bytes(), ..summary };
-        let (family, ranges, expiries) = (FamilyId(family), Arc::new(ranges), Arc::new(expiries));
-        Ok(KlogMetadata {
-            family,
-            footer,
-            summary,
+        // Most tables have no range tombstones and no expiring entries: they share empty ones.
+        let ranges =
+            if ranges.is_empty() { Arc::clone(&NO_RANGE_TOMBSTONES) } else { Arc::new(ranges) };
+        let expiries =
+            if expiries.is_empty() { Arc::clone(&NO_EXPIRIES) } else { Arc::new(expiries) };
+        let metadata = KlogMetadata {
+            family: FamilyId(family),
             comparator,
             index,
             filter,
@@ -222,7 +229,8 @@ impl KlogMetadata {
             expiries,
             operand_count: operands,
             ranges,
-        })
+        };
+        Ok((metadata, footer, summary))
     }
 }
 
@@ -313,7 +321,7 @@ impl KlogReader {
         cache: Arc<BlockCache>,
         counters: Arc<Counters>,
     ) -> Result<KlogReader> {
-        let metadata = KlogMetadata::read(&input, database)?;
+        let (metadata, ..) = KlogMetadata::read(&input, database)?;
         Ok(Self::with_metadata(input, database, metadata, cache, counters))
     }
 
@@ -624,9 +632,17 @@ impl KlogReader {
     pub fn filter_bytes(&self) -> u64 {
         self.metadata.filter.as_ref().map_or(0, FilterReader::memory_bytes)
     }
-    /// Returns the summary stored in the file; `checksum` is 0, because only the manifest has it.
-    pub fn summary(&self) -> &KlogSummary {
-        &self.metadata.summary
+    /// Reads the summary stored in the file; `checksum` is 0, because only the manifest has it.
+    ///
+    /// # Errors
+    /// As for opening the klog.
+    pub fn read_summary(&self) -> Result<KlogSummary> {
+        let (.., summary) = KlogMetadata::read(&self.input, self.database)?;
+        Ok(summary)
+    }
+    /// Returns the length of the file, in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.input.bytes()
     }
     /// Returns the key sketch; tables with few keys have none.
     pub fn sketch(&self) -> Option<&KeySketch> {

@@ -32,7 +32,7 @@ impl KlogReader {
         checksum: Option<u64>,
         pace: &mut dyn FnMut(u64) -> Result<()>,
     ) -> Result<()> {
-        let metadata = KlogMetadata::read(&self.input, self.database)?;
+        let (metadata, footer, summary) = KlogMetadata::read(&self.input, self.database)?;
         let mut scan = self.input.scan(pace);
         let mut verifier = KlogVerifier {
             metadata: &metadata,
@@ -55,34 +55,29 @@ impl KlogReader {
         }
         // These parts were verified above; here they only count for the whole-file checksum.
         verifier.properties.add_range_tombstones(&metadata.ranges);
-        for part in [
-            metadata.footer.ranges_handle(),
-            metadata.footer.filter,
-            metadata.footer.index,
-            metadata.footer.properties,
-        ] {
+        for part in [footer.ranges_handle(), footer.filter, footer.index, footer.properties] {
             scan.next_part(part.len)?;
         }
         scan.next_part(FOOTER_BYTES as u64)?;
         if verifier.properties.expiries() != &*metadata.expiries {
             let e = Error::corruption("the expiry histogram does not match the entries");
-            return Err(self.input.error_at(metadata.footer.properties.offset, e));
+            return Err(self.input.error_at(footer.properties.offset, e));
         }
         if verifier.properties.operand_count() != metadata.operand_count {
             let e = Error::corruption("the number of merge operands does not match the entries")
                 .expected(metadata.operand_count, verifier.properties.operand_count());
-            return Err(self.input.error_at(metadata.footer.properties.offset, e));
+            return Err(self.input.error_at(footer.properties.offset, e));
         }
         if verifier.expected_sketch() != metadata.sketch {
             let e = Error::corruption("the key sketch does not match the keys");
-            return Err(self.input.error_at(metadata.footer.properties.offset, e));
+            return Err(self.input.error_at(footer.properties.offset, e));
         }
         let counted =
             KlogSummary { bytes: self.input.bytes(), ..verifier.properties.into_summary() };
-        if counted != metadata.summary || counted != *self.summary() {
+        if counted != summary {
             let e = Error::corruption("the properties do not match the entries")
-                .expected(format_args!("{:?}", metadata.summary), format_args!("{counted:?}"));
-            return Err(self.input.error_at(metadata.footer.properties.offset, e));
+                .expected(format_args!("{summary:?}"), format_args!("{counted:?}"));
+            return Err(self.input.error_at(footer.properties.offset, e));
         }
         scan.finish(checksum)
     }

@@ -101,7 +101,10 @@ impl<V> Leaf<V> {
     pub fn relayout(&mut self, key: u64) -> RelayoutResult<V> {
         let placement = self.choose_gap_placement();
         let n = self.len();
-        if placement == GapPlacement::AtEnd && n >= ENTRIES_MAX && self.last().is_some_and(|k| k < key) {
+        if placement == GapPlacement::AtEnd
+            && n >= ENTRIES_MAX
+            && self.last().is_some_and(|k| k < key)
+        {
             self.insert_stats =
                 InsertStats { work_limit: self.insert_stats.work_limit, ..InsertStats::default() };
             return RelayoutResult::Split(
@@ -140,7 +143,12 @@ impl<V> Leaf<V> {
     }
 
     /// Moves the entries from index `cut` on to a new leaf.
-    fn split(&mut self, mut keys: Vec<u64>, mut value_indexes: Vec<u16>, cut: usize) -> RelayoutResult<V> {
+    fn split(
+        &mut self,
+        mut keys: Vec<u64>,
+        mut value_indexes: Vec<u16>,
+        cut: usize,
+    ) -> RelayoutResult<V> {
         let n = keys.len();
         let mut moves_right = vec![false; n];
         value_indexes[cut..].iter().for_each(|&a| moves_right[a as usize] = true);
@@ -226,7 +234,13 @@ impl<V> Leaf<V> {
     }
 
     /// Stores all keys without gaps, from slot `first_slot` on.
-    fn pack_keys(&mut self, first_slot: usize, line: LinearModel, keys: &[u64], value_indexes: &[u16]) {
+    fn pack_keys(
+        &mut self,
+        first_slot: usize,
+        line: LinearModel,
+        keys: &[u64],
+        value_indexes: &[u16],
+    ) {
         self.keys.resize(first_slot, 0);
         self.value_index.resize(first_slot, 0);
         self.keys.extend_from_slice(keys);
@@ -237,7 +251,12 @@ impl<V> Leaf<V> {
 
     /// Stores each key as close as possible to the slot that `desired_slot` returns for it; the
     /// slots between repeat the previous key.
-    fn spread_keys(&mut self, keys: &[u64], value_indexes: &[u16], desired_slot: impl Fn(usize, u64) -> usize) {
+    fn spread_keys(
+        &mut self,
+        keys: &[u64],
+        value_indexes: &[u16],
+        desired_slot: impl Fn(usize, u64) -> usize,
+    ) {
         let (n, slots) = (keys.len(), self.slots as usize);
         for (i, (&key, &a)) in keys.iter().zip(value_indexes).enumerate() {
             let slot = desired_slot(i, key).min(slots - (n - i));

@@ -68,11 +68,12 @@ impl<V> Leaf<V> {
         if self.use_binary_search {
             return first_slot + used_keys.partition_point(|&k| k <= key);
         }
-        first_slot + upper_bound_from(
-            used_keys,
-            self.model.predict(key, self.slots as usize).saturating_sub(first_slot),
-            key,
-        )
+        first_slot
+            + upper_bound_from(
+                used_keys,
+                self.model.predict(key, self.slots as usize).saturating_sub(first_slot),
+                key,
+            )
     }
     /// Returns the last slot of the run of `key`.
     #[inline]
@@ -148,7 +149,8 @@ impl<V> Leaf<V> {
 
     /// Returns all keys, and the positions of their values.
     fn keys_and_value_indexes(&self) -> (Vec<u64>, Vec<u16>) {
-        let (mut keys, mut value_indexes) = (Vec::with_capacity(self.len()), Vec::with_capacity(self.len()));
+        let (mut keys, mut value_indexes) =
+            (Vec::with_capacity(self.len()), Vec::with_capacity(self.len()));
         if self.values.is_empty() {
             return (keys, value_indexes);
         }
@@ -186,6 +188,9 @@ impl<V> Leaf<V> {
         }
         let mut value_indexes = self.keys_and_value_indexes().1;
         value_indexes.sort_unstable();
-        assert!(value_indexes.iter().map(|&a| a as usize).eq(0..self.values.len()), "a value without a key");
+        assert!(
+            value_indexes.iter().map(|&a| a as usize).eq(0..self.values.len()),
+            "a value without a key"
+        );
     }
 }

@@ -68,15 +68,19 @@ impl<V> Leaf<V> {
         }
         if self.left_is_gap(upper) {
             let left = self.keys[upper - 1];
-            let (mut from, min_slot) = (upper - 1, predicted.max(upper.saturating_sub(GAP_REACH_MAX)));
-            while from > min_slot && from - 1 > self.first_slot as usize && self.keys[from - 2] == left
+            let (mut from, min_slot) =
+                (upper - 1, predicted.max(upper.saturating_sub(GAP_REACH_MAX)));
+            while from > min_slot
+                && from - 1 > self.first_slot as usize
+                && self.keys[from - 2] == left
             {
                 from -= 1;
             }
             self.fill_slots(from..upper, key, value_index);
         } else if self.right_is_gap(upper) {
             let right = self.keys[upper];
-            let (mut to, max_slot) = (upper + 1, predicted.saturating_add(1).min(upper + GAP_REACH_MAX));
+            let (mut to, max_slot) =
+                (upper + 1, predicted.saturating_add(1).min(upper + GAP_REACH_MAX));
             while to < max_slot && to + 1 < self.keys.len() && self.keys[to + 1] == right {
                 to += 1;
             }

@@ -33,20 +33,29 @@ use perigee_file::log::BatchOp;
 use range_tombstones::MemtableRangeTombstones;
 use shared_batch::BatchShares;
 use skiplist::SkipList;
-use std::sync::Arc;
 use std::sync::atomic::{
     AtomicU64,
     Ordering::{Acquire, Relaxed, Release},
 };
+use std::sync::{Arc, OnceLock};
 
 /// Bytes charged per batch, in addition to its buffer and its slot.
 const BATCH_OVERHEAD: u64 = 56;
 
 /// Index over the entries.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // nearly all are hash indexes
 enum MemtableIndex {
-    Hash(Box<HashedEntries>),
-    SkipList(Box<SkipList>),
+    Hash(HashedEntries),
+    SkipList(SkipList),
+}
+
+/// Batches and the index over their entries. They take about 2 KB and are allocated by the first
+/// insert, because a database may have thousands of column families with an empty memtable.
+#[derive(Debug)]
+struct MemtableContents {
+    batches: BatchSlots,
+    index: MemtableIndex,
 }
 
 /// Entries of one column family in write order, newest last.
@@ -56,9 +65,10 @@ enum MemtableIndex {
 #[derive(Debug)]
 pub struct Memtable {
     comparator: KeyComparator,
-    batches: BatchSlots,
+    /// Expected number of distinct keys.
+    expected_keys: u64,
+    contents: OnceLock<Box<MemtableContents>>,
     copied: CopiedBatches,
-    index: MemtableIndex,
     range_tombstones: MemtableRangeTombstones,
     batch_shares: BatchShares,
     // Stored by the single writer, loaded by any thread.
@@ -89,16 +99,11 @@ impl Memtable {
     /// Creates an empty memtable for about `keys` distinct keys, for example
     /// [`Memtable::distinct_keys`] of the previous one.
     pub fn with_expected_keys(comparator: KeyComparator, keys: u64) -> Memtable {
-        let index = if comparator.has_bytewise_equality() {
-            MemtableIndex::Hash(Box::new(HashedEntries::new(comparator, keys)))
-        } else {
-            MemtableIndex::SkipList(Box::new(SkipList::new()))
-        };
         Memtable {
             comparator,
-            batches: ArenaSlots::new(),
+            expected_keys: keys,
+            contents: OnceLock::new(),
             copied: CopiedBatches::default(),
-            index,
             range_tombstones: MemtableRangeTombstones::default(),
             batch_shares: BatchShares::default(),
             bytes: AtomicU64::new(0),
@@ -111,6 +116,24 @@ impl Memtable {
             written_before: 0,
             skipped_tombstones: AtomicU64::new(0),
         }
+    }
+
+    /// Returns the contents; allocates them at the first insert.
+    #[inline]
+    fn init_contents(&self) -> &MemtableContents {
+        self.contents.get_or_init(|| {
+            let index = if self.comparator.has_bytewise_equality() {
+                MemtableIndex::Hash(HashedEntries::new(self.comparator, self.expected_keys))
+            } else {
+                MemtableIndex::SkipList(SkipList::new())
+            };
+            Box::new(MemtableContents { batches: ArenaSlots::new(), index })
+        })
+    }
+    /// Returns the contents of a memtable that has an entry.
+    #[inline]
+    fn existing_contents(&self) -> &MemtableContents {
+        self.contents.get().expect("a memtable with an entry has contents")
     }
 
     /// Continues the count of [`Memtable::user_bytes_written`] of the preceding memtable.
@@ -153,7 +176,7 @@ impl Memtable {
         if ops.is_empty() {
             return Ok(());
         }
-        let slot = self.batches.push(SharedBuffer::Vector(Arc::clone(batch)))?;
+        let slot = self.init_contents().batches.push(SharedBuffer::Vector(Arc::clone(batch)))?;
         let grown = match share {
             None => batch.capacity() as u64 + BATCH_OVERHEAD,
             Some(share) => share.bytes + self.batch_shares.add(share),
@@ -172,7 +195,8 @@ impl Memtable {
         ops: &[(BatchOp, OpIndex)],
     ) -> Result<()> {
         let bytes = ops.iter().map(|(op, _)| op.value.end - op.key.start).sum();
-        let (slot, chunk, mut grown) = self.copied.chunk_with_space(bytes, &self.batches)?;
+        let batches = &self.init_contents().batches;
+        let (slot, chunk, mut grown) = self.copied.chunk_with_space(bytes, batches)?;
         for (op, index) in ops {
             let bytes = &batch[op.key.start..op.value.end];
             let at = chunk.append(bytes).ok_or_else(copied_batches::concurrent_writers_error)?;
@@ -201,6 +225,7 @@ impl Memtable {
     ) -> Result<()> {
         let (Some(first), Some(last)) = (ops.first(), ops.last()) else { return Ok(()) };
         let (mut keys, mut values, mut tombstones) = (0, 0, 0);
+        let MemtableContents { batches, index: by_key } = self.existing_contents();
         for (op, index) in ops {
             if let Some((begin, end)) = op.deleted_range_in(batch.bytes) {
                 let seq = base.of_op(*index);
@@ -210,8 +235,8 @@ impl Memtable {
             values += op.user_value_bytes();
             tombstones += u64::from(op.kind.is_tombstone());
         }
-        grown += match &self.index {
-            MemtableIndex::Hash(table) => table.insert(batch, base, ops, &self.batches)?,
+        grown += match by_key {
+            MemtableIndex::Hash(table) => table.insert(batch, base, ops, batches)?,
             MemtableIndex::SkipList(list) => {
                 self.insert_into_skiplist(list, batch.slot, base, ops)?
             }
@@ -250,7 +275,10 @@ impl Memtable {
     }
 
     fn buffer(&self, batch: u32) -> &SharedBuffer {
-        self.batches.get(batch).expect("a linked entry's batch is in its slot (invariant 2)")
+        self.existing_contents()
+            .batches
+            .get(batch)
+            .expect("a linked entry's batch is in its slot (invariant 2)")
     }
 
     #[inline]
@@ -281,8 +309,9 @@ impl Memtable {
 
     /// Returns the newest version of `key` visible at `at`.
     pub fn get(&self, key: &[u8], at: SeqNo) -> Option<(SeqNo, EntryValue)> {
-        let node = match &self.index {
-            MemtableIndex::Hash(table) => table.get(key, at, &self.batches)?,
+        let MemtableContents { batches, index } = &**self.contents.get()?;
+        let node = match index {
+            MemtableIndex::Hash(table) => table.get(key, at, batches)?,
             MemtableIndex::SkipList(list) => {
                 let node = list.node(list.seek(key, at, |n| self.key_of(n), self.comparator)?);
                 self.comparator.keys_equal(self.key_of(&node), key).then_some(node)?
@@ -295,10 +324,14 @@ impl Memtable {
     /// `None` if there are more than `limit`, or if the index cannot list them without a full scan:
     /// use a cursor instead.
     pub fn recent_keys(&self, since: SeqNo, limit: usize) -> Option<impl Iterator<Item = &[u8]>> {
-        match &self.index {
-            MemtableIndex::Hash(table) => table.recent_keys(since, limit, &self.batches),
-            MemtableIndex::SkipList(_) => None,
-        }
+        let newer = match self.contents.get().map(|c| (&c.index, &c.batches)) {
+            Some((MemtableIndex::Hash(table), batches)) => {
+                Some(table.recent_keys(since, limit, batches)?)
+            }
+            Some((MemtableIndex::SkipList(_), _)) => return None,
+            None => None,
+        };
+        Some(newer.into_iter().flatten())
     }
 
     /// Calls `visit` with the versions of `key` visible at `at`, newest first, until it returns
@@ -309,9 +342,10 @@ impl Memtable {
         at: SeqNo,
         mut visit: impl FnMut(SeqNo, EntryValue) -> bool,
     ) {
-        match &self.index {
+        let Some(contents) = self.contents.get() else { return };
+        match &contents.index {
             MemtableIndex::Hash(table) => {
-                let mut next = table.find_entry(key, at, &self.batches);
+                let mut next = table.find_entry(key, at, &contents.batches);
                 while let Some(i) = next {
                     let node = table.node(i);
                     if !visit(node.seq, self.entry_value(&node)) {
@@ -338,8 +372,9 @@ impl Memtable {
     /// With the hash index the result is exact; with the skip list it is exact up to a few hundred
     /// entries, and beyond that has a standard error of 6 %.
     pub fn count_between(&self, from: Option<(&[u8], SeqNo)>, to: Option<(&[u8], SeqNo)>) -> u64 {
-        let n = match &self.index {
-            MemtableIndex::Hash(table) => table.count_between(from, to, &self.batches),
+        let Some(contents) = self.contents.get() else { return 0 };
+        let n = match &contents.index {
+            MemtableIndex::Hash(table) => table.count_between(from, to, &contents.batches),
             MemtableIndex::SkipList(list) => {
                 list.count_between(from, to, |n| self.key_of(n), self.comparator)
             }
@@ -349,7 +384,10 @@ impl Memtable {
 
     /// Number of distinct keys, 0 if unknown; an estimate for the next memtable.
     pub fn distinct_keys(&self) -> u64 {
-        if let MemtableIndex::Hash(table) = &self.index { table.distinct_keys() } else { 0 }
+        match self.contents.get().map(|c| &c.index) {
+            Some(MemtableIndex::Hash(table)) => table.distinct_keys(),
+            _ => 0,
+        }
     }
 
     /// Returns the range tombstones.
@@ -362,18 +400,27 @@ impl Memtable {
             .with_fragments(|list| list.fragment_covering(self.comparator, key)?.newest_visible(at))
             .flatten()
     }
-    /// Bytes of memory that the memtable holds.
+    /// Bytes of memory that the entries take.
+    #[inline]
     pub fn bytes(&self) -> u64 {
+        let Some(contents) = self.contents.get() else { return self.bytes.load(Relaxed) };
         let index =
-            if let MemtableIndex::Hash(table) = &self.index { table.memory_bytes() } else { 0 };
-        self.bytes.load(Relaxed) + self.batches.memory_bytes() + index
+            if let MemtableIndex::Hash(table) = &contents.index { table.memory_bytes() } else { 0 };
+        self.bytes.load(Relaxed) + contents.batches.memory_bytes() + index
     }
+    /// Bytes of memory that the first insert allocated, in addition to [`Memtable::bytes`]; 0
+    /// before the first insert.
+    pub fn contents_bytes(&self) -> u64 {
+        if self.contents.get().is_some() { Memtable::CONTENTS_BYTES } else { 0 }
+    }
+    /// Bytes of memory that the first insert allocates.
+    pub const CONTENTS_BYTES: u64 = size_of::<MemtableContents>() as u64;
     /// Bytes of memory in buffers shared with memtables of other column families.
     pub fn shared_batch_bytes(&self) -> u64 {
         self.batch_shares.bytes()
     }
     /// Bytes of an empty memtable.
-    pub const EMPTY_BYTES: u64 = (size_of::<Memtable>() + size_of::<HashedEntries>()) as u64;
+    pub const EMPTY_BYTES: u64 = size_of::<Memtable>() as u64;
     /// Number of entries.
     pub fn entries(&self) -> u64 {
         self.entries.load(Relaxed)
@@ -412,7 +459,7 @@ impl Memtable {
     // first use.
 
     fn node(&self, i: u32) -> MemtableEntry {
-        match &self.index {
+        match &self.existing_contents().index {
             MemtableIndex::Hash(table) => table.node(i),
             MemtableIndex::SkipList(list) => list.node(i),
         }
@@ -425,11 +472,12 @@ impl Memtable {
         forward: bool,
     ) -> Option<u32> {
         let comparator = self.comparator;
-        match &self.index {
+        let MemtableContents { batches, index } = &**self.contents.get()?;
+        match index {
             MemtableIndex::Hash(t) => {
                 let sorted_cursor =
-                    sorted_cursor.get_or_insert_with(|| SortedEntriesCursor::new(t, &self.batches));
-                sorted_cursor.seek(key, seq, forward, t, &self.batches)
+                    sorted_cursor.get_or_insert_with(|| SortedEntriesCursor::new(t, batches));
+                sorted_cursor.seek(key, seq, forward, t, batches)
             }
             MemtableIndex::SkipList(list) if forward => {
                 list.seek(key, seq, |n| self.key_of(n), comparator)
@@ -441,22 +489,24 @@ impl Memtable {
     }
     /// Enables prefetching of entries for a full forward scan.
     fn enable_prefetch(&self, sorted_cursor: &mut Option<SortedEntriesCursor>) {
-        if let MemtableIndex::Hash(t) = &self.index {
-            sorted_cursor
-                .get_or_insert_with(|| SortedEntriesCursor::new(t, &self.batches))
-                .enable_prefetch();
-        }
+        let Some(MemtableContents { batches, index: MemtableIndex::Hash(t) }) =
+            self.contents.get().map(|c| &**c)
+        else {
+            return;
+        };
+        sorted_cursor.get_or_insert_with(|| SortedEntriesCursor::new(t, batches)).enable_prefetch();
     }
     fn seek_end(
         &self,
         sorted_cursor: &mut Option<SortedEntriesCursor>,
         forward: bool,
     ) -> Option<u32> {
-        match &self.index {
+        let MemtableContents { batches, index } = &**self.contents.get()?;
+        match index {
             MemtableIndex::Hash(t) => {
                 let sorted_cursor =
-                    sorted_cursor.get_or_insert_with(|| SortedEntriesCursor::new(t, &self.batches));
-                sorted_cursor.seek_end(forward, t, &self.batches)
+                    sorted_cursor.get_or_insert_with(|| SortedEntriesCursor::new(t, batches));
+                sorted_cursor.seek_end(forward, t, batches)
             }
             MemtableIndex::SkipList(list) if forward => list.first(),
             MemtableIndex::SkipList(list) => list.last(),
@@ -468,8 +518,9 @@ impl Memtable {
         from: u32,
         forward: bool,
     ) -> Option<u32> {
-        match &self.index {
-            MemtableIndex::Hash(t) => sorted_cursor.as_mut()?.step(forward, t, &self.batches),
+        let MemtableContents { batches, index } = self.existing_contents();
+        match index {
+            MemtableIndex::Hash(t) => sorted_cursor.as_mut()?.step(forward, t, batches),
             MemtableIndex::SkipList(list) if forward => list.next(from),
             MemtableIndex::SkipList(_) => {
                 let node = self.node(from);

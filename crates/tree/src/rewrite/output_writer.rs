@@ -182,7 +182,7 @@ impl<'a> OutputWriter<'a> {
         let mut to_sync = self.deferred_sync.map(|_| Vec::new());
         let summary = klog.finish_with_deferred_sync(to_sync.as_mut())?;
         self.defer_sync(to_sync)?;
-        let table = TableMeta { id, summary, global_seq: None };
+        let table = TableMeta { id, summary: summary.into(), global_seq: None };
         if self.verify {
             output_verification::verify_table(self.table_cache, &table)?;
         }

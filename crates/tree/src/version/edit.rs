@@ -2,14 +2,15 @@
 
 use perigee_base::{FileId, LevelNo, RunId, SeqNo, Tombstones};
 use perigee_file::KlogSummary;
+use std::sync::Arc;
 
 /// A table's record in the manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableMeta {
     /// File id of the klog.
     pub id: FileId,
-    /// Bounds, counts, length and checksum.
-    pub summary: KlogSummary,
+    /// Bounds, counts, length and checksum; shared by the version and the catalog of the manifest.
+    pub summary: Arc<KlogSummary>,
     /// Sequence number of all entries, if the table was bulk loaded: it was not known when the file
     /// was written. Range tombstones have the number before.
     pub global_seq: Option<SeqNo>,

@@ -39,8 +39,8 @@ pub struct Run {
 impl Run {
     /// Creates a run of tables in key order.
     pub fn new(id: RunId, tables: Vec<Arc<Table>>, comparator: KeyComparator) -> Run {
-        let mut run =
-            Run { id, tables: Vec::with_capacity(tables.len()), bounds: TableBounds::default() };
+        let bounds = TableBounds::with_capacity(tables.len());
+        let mut run = Run { id, tables: Vec::with_capacity(tables.len()), bounds };
         tables.into_iter().for_each(|table| run.push(comparator, table));
         run
     }

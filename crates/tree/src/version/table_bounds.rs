@@ -12,6 +12,10 @@ use perigee_base::{KeyComparator, KeyRef};
 pub struct TableBounds(Vec<(u64, u64)>);
 
 impl TableBounds {
+    /// Creates empty bounds with space for `tables` tables.
+    pub fn with_capacity(tables: usize) -> TableBounds {
+        TableBounds(Vec::with_capacity(tables))
+    }
     /// Appends the next table.
     pub fn push(
         &mut self,

@@ -191,11 +191,8 @@ impl<'a> DumpWriter<'a> {
     /// Prints the last line. Returns true if there was damage.
     pub fn finish(self) -> Result<bool> {
         let value = json!({"end": {"entries": self.entries, "damage": self.damage}});
-        let damage = if self.damage > 0 {
-            format!(", {} errors", self.damage)
-        } else {
-            String::new()
-        };
+        let damage =
+            if self.damage > 0 { format!(", {} errors", self.damage) } else { String::new() };
         self.out.json_or_text(&value, format!("end: {} entries{damage}", self.entries))?;
         Ok(self.damage > 0)
     }

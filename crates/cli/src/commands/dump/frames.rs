@@ -178,7 +178,11 @@ fn print_data_block(
         Err(e) => return writer.write_damage(offset, &e),
     };
     if writer.wants_entries() {
-        writer.write_part(offset, "data block", &with_field(fields, "entries", json!(block.len())))?;
+        writer.write_part(
+            offset,
+            "data block",
+            &with_field(fields, "entries", json!(block.len())),
+        )?;
     }
     let mut key = Vec::new();
     for i in 0..block.len() {

@@ -74,10 +74,8 @@ fn print_torn_tail(
 ) -> Result<()> {
     let left = source.bytes() - offset;
     if is_zero_to_end(source, offset)? {
-        return writer.write_remark(
-            offset,
-            &format!("the last {left} bytes are zeros: preallocated space"),
-        );
+        return writer
+            .write_remark(offset, &format!("the last {left} bytes are zeros: preallocated space"));
     }
     let text = format!(
         "the last {left} bytes contain no complete record: {e}. Torn by a crash, being written, or \
@@ -185,7 +183,9 @@ fn print_record(
             Err(e) => writer.write_damage(offset, &e),
         },
         RecordKind::Edit => match manifest_edit::decode_edit(payload) {
-            (fields, None) => fields.iter().try_for_each(|f| writer.write_detail(f.name, &f.values)),
+            (fields, None) => {
+                fields.iter().try_for_each(|f| writer.write_detail(f.name, &f.values))
+            }
             (fields, Some(e)) => {
                 fields.iter().try_for_each(|f| writer.write_detail(f.name, &f.values))?;
                 writer.write_damage(offset, &e)

@@ -275,8 +275,7 @@ mod tests {
     /// Returns the numbers at the start of these strings, sorted.
     fn numbers<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<u64> {
         let digits = |s: &str| s.chars().take_while(char::is_ascii_digit).collect::<String>();
-        let mut all: Vec<u64> =
-            texts.filter_map(|s| digits(s.trim_start()).parse().ok()).collect();
+        let mut all: Vec<u64> = texts.filter_map(|s| digits(s.trim_start()).parse().ok()).collect();
         all.sort_unstable();
         all
     }

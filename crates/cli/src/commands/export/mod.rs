@@ -77,10 +77,8 @@ pub fn run(args: &ExportArgs, out: &mut Output) -> Result<u8> {
     let format = args.format.unwrap_or_else(|| format_of_target(&args.target));
     let to_stdout = args.target.as_os_str() == "-";
     if to_stdout && format == Format::Tree {
-        return Err(
-            Failure::usage("a tree of files cannot be written to stdout")
-                .hint("specify a directory, or --format jsonl")
-        );
+        return Err(Failure::usage("a tree of files cannot be written to stdout")
+            .hint("specify a directory, or --format jsonl"));
     }
     let bounds = args.range.bounds(args.form)?;
     let db = args.database.open_read_only()?;

@@ -33,11 +33,14 @@ pub fn format_of(path: &Path, requested: Option<Format>) -> Result<Format> {
         return Ok(Format::Tree);
     }
     format_by_extension(path).ok_or_else(|| {
-        Failure::usage(format!("the extension of {} does not determine its format", show_path(path)))
-            .hint(
-                "add --format csv, tsv, jsonl or entries, or --format tree to import the file \
+        Failure::usage(format!(
+            "the extension of {} does not determine its format",
+            show_path(path)
+        ))
+        .hint(
+            "add --format csv, tsv, jsonl or entries, or --format tree to import the file \
                  itself",
-            )
+        )
     })
 }
 

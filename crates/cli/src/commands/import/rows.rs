@@ -105,12 +105,9 @@ fn find_key_column(
     match requested {
         None if header.is_empty() => Err("there is no header line".into()),
         None => Ok(0),
-        Some(name) => header
-            .iter()
-            .position(|h| h == name)
-            .ok_or_else(|| {
-                format!("there is no column {name:?}; the columns are {}", header.join(", "))
-            }),
+        Some(name) => header.iter().position(|h| h == name).ok_or_else(|| {
+            format!("there is no column {name:?}; the columns are {}", header.join(", "))
+        }),
     }
 }
 

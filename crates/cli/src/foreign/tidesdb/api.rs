@@ -247,10 +247,11 @@ impl Library {
             unsafe { loaded.get::<Handle>(name.as_bytes()) }.is_ok()
         };
         if has("perigee_version") {
-            return Err(Failure::usage(format!("--tidesdb-lib {shown} is Perigee's own library")).hint(
-                "databases that it wrote are Perigee databases: open them directly, there is \
+            return Err(Failure::usage(format!("--tidesdb-lib {shown} is Perigee's own library"))
+                .hint(
+                    "databases that it wrote are Perigee databases: open them directly, there is \
                  nothing to import",
-            ));
+                ));
         }
         let missing: Vec<&str> = NAMES.iter().copied().filter(|name| !has(name)).collect();
         if !missing.is_empty() {
@@ -461,8 +462,7 @@ impl Database {
         check_code(unsafe { (self.library.iter_new)(txn.txn, family, &raw mut iter) }, "iter_new")?;
         let iter = TidesIter { iter, txn };
         // SAFETY: the iterator was created above and lives until `iter` is dropped.
-        let mut found =
-            check_found(unsafe { begin(iter.iter) }, "seek to the first entry")?;
+        let mut found = check_found(unsafe { begin(iter.iter) }, "seek to the first entry")?;
         // SAFETY: as above.
         while found && unsafe { (self.library.iter_valid)(iter.iter) } != 0 {
             let position = IterPosition {

@@ -1,15 +1,11 @@
 //! Every workload on every default engine, tiny; and an engine that lies, which must be noticed.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::TestDir;
 use std::path::PathBuf;
 use std::process::{Command, Output};
-
-fn dir(name: &str) -> PathBuf {
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&dir);
-    std::fs::create_dir_all(&dir).unwrap();
-    dir
-}
 
 fn bench(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_perigee-bench")).args(args).output().unwrap()
@@ -37,7 +33,7 @@ fn run(dir: &std::path::Path, more: &[&str]) -> (Output, PathBuf, PathBuf) {
 
 #[test]
 fn every_workload_works_on_every_default_engine() {
-    let dir = dir("smoke");
+    let dir = TestDir::new("smoke");
     let tiny =
         ["--num", "400", "--keys", "random", "--values", "half", "--families", "20", "--giant-bytes", "64K"];
     let (output, json, html) = run(&dir, &tiny);
@@ -88,7 +84,7 @@ fn every_workload_works_on_every_default_engine() {
 
 #[test]
 fn an_engine_that_lies_is_noticed_and_fails_the_run() {
-    let dir = dir("liar");
+    let dir = TestDir::new("liar");
     for (workload, how) in [
         ("read_random", "wrong"),
         ("seek_random", "wrong"),
@@ -106,7 +102,7 @@ fn an_engine_that_lies_is_noticed_and_fails_the_run() {
 
 #[test]
 fn an_honest_engine_passes_where_the_liar_fails() {
-    let dir = dir("honest");
+    let dir = TestDir::new("honest");
     let workloads = "read_random,seek_random,range100_random,ycsb_a,write_random_b1";
     let (output, ..) = run(&dir, &["--engines", "perigee", "--workloads", workloads, "--num", "5000"]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -114,7 +110,7 @@ fn an_honest_engine_passes_where_the_liar_fails() {
 
 #[test]
 fn patterns_change_order_and_choice_of_keys() {
-    let dir = dir("patterns");
+    let dir = TestDir::new("patterns");
     let workloads = "write_random,read_random,seek_random,range100_random,delete_b1000,iterate,ycsb_e";
     for pattern in ["seq", "random", "zipfian", "uniform", "timestamp", "reverse"] {
         let (output, ..) = run(
@@ -138,7 +134,7 @@ fn patterns_change_order_and_choice_of_keys() {
 
 #[test]
 fn a_recorded_trace_is_done_again_and_every_answer_compared() {
-    let dir = dir("trace");
+    let dir = TestDir::new("trace");
     let (trace, data) = (dir.join("t.jsonl"), dir.join("recorded"));
     for workload in ["ycsb_a", "ycsb_e", "queue", "delete_b1000", "families_write"] {
         let args = ["trace", "record", "--num", "2000", "--families", "7", "--workload", workload, "--out"];
@@ -160,7 +156,7 @@ fn a_recorded_trace_is_done_again_and_every_answer_compared() {
 
 #[test]
 fn a_trace_written_by_hand_works_and_a_bad_one_says_where() {
-    let dir = dir("by-hand");
+    let dir = TestDir::new("by-hand");
     let trace = dir.join("t.jsonl");
     let lines = concat!(
         "# a moon\n{\"op\":\"put\",\"text\":\"moon\",\"bytes\":4}\n{\"op\":\"measure\"}\n",
@@ -180,7 +176,7 @@ fn tidesdb_needs_its_library_by_name() {
     let text = |o: Output| (o.status.code(), String::from_utf8_lossy(&o.stderr).into_owned());
     let (code, why) = text(bench(&["run", "--engines", "tidesdb"]));
     assert!(code == Some(2) && why.contains("--tidesdb-lib"), "{why}");
-    let dir = dir("tidesdb");
+    let dir = TestDir::new("tidesdb");
     let args = ["--engines", "tidesdb", "--workloads", "write_seq", "--tidesdb-lib"];
     for (name, reason) in [("libtidesdb.so.8.0.0", "oldest"), ("libtidesdb.so.9.3.14", "")] {
         let lib = dir.join(name);

@@ -2,15 +2,11 @@
 //! not let finish is a finding and no failure.
 #![allow(clippy::unwrap_used)]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+mod common;
 
-fn dir(name: &str) -> PathBuf {
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&dir);
-    std::fs::create_dir_all(&dir).unwrap();
-    dir
-}
+use common::TestDir;
+use std::path::Path;
+use std::process::{Command, Output};
 
 fn bench(dir: &Path, args: &[&str]) -> (Output, Vec<serde_json::Value>) {
     let paths = ["data", "out.json", "out.html"].map(|f| dir.join(f).to_str().unwrap().to_owned());
@@ -39,7 +35,7 @@ fn every_suite_runs_and_shows_every_engine() {
         ("transactions", "Transactions", &["--num", "1000"], 3 * 7),
     ];
     for (suite, title, size, each) in suites {
-        let dir = dir(&format!("suite-{suite}"));
+        let dir = TestDir::new(&format!("suite-{suite}"));
         let engines = match suite {
             "sqlite" => "perigee,sqlite",
             "transactions" => "perigee,sqlite,lmdb",
@@ -68,7 +64,7 @@ fn every_suite_runs_and_shows_every_engine() {
 
 #[test]
 fn a_lie_about_what_was_written_is_noticed_and_nothing_is_read_from_it() {
-    let dir = dir("suite-liar");
+    let dir = TestDir::new("suite-liar");
     let args = ["suite", "growth", "--engines", "liar", "--nums", "5000"];
     let (output, records) = bench(&dir, &args);
     assert_eq!(output.status.code(), Some(1));
@@ -80,7 +76,7 @@ fn a_lie_about_what_was_written_is_noticed_and_nothing_is_read_from_it() {
 #[test]
 fn a_lost_update_is_noticed_in_every_kind_of_transaction() {
     for workload in ["txn_rmw_4", "txn_rmw", "txn_smallbank", "txn_neworder"] {
-        let dir = dir(&format!("suite-lost-{workload}"));
+        let dir = TestDir::new(&format!("suite-lost-{workload}"));
         let args = [
             "run",
             "--engines",
@@ -102,7 +98,7 @@ fn a_lost_update_is_noticed_in_every_kind_of_transaction() {
 
 #[test]
 fn records_of_several_files_make_one_report() {
-    let dir = dir("suite-files");
+    let dir = TestDir::new("suite-files");
     let mut files = Vec::new();
     for num in ["500", "5000"] {
         let args =
@@ -123,7 +119,7 @@ fn records_of_several_files_make_one_report() {
 
 #[test]
 fn a_phase_whose_time_is_up_says_how_much_was_done() {
-    let dir = dir("suite-seconds");
+    let dir = TestDir::new("suite-seconds");
     let args =
         ["suite", "growth", "--engines", "perigee", "--nums", "40M", "--batch", "100", "--seconds", "1"];
     let (output, records) = bench(&dir, &args);
@@ -139,7 +135,7 @@ fn a_phase_whose_time_is_up_says_how_much_was_done() {
 
 #[test]
 fn an_engine_that_is_killed_for_its_memory_is_a_finding() {
-    let dir = dir("suite-killed");
+    let dir = TestDir::new("suite-killed");
     // Anything needs more than this; where cgroups are not permitted nothing is limited.
     let args = ["suite", "inside", "--engines", "perigee,lmdb", "--num", "20000", "--memory", "1M"];
     let (output, records) = bench(&dir, &args);

@@ -236,7 +236,9 @@ fn reading_commands_say_what_they_cannot_know() {
     // What lies in the files is known, and the same as the program says.
     let own = db.stats();
     assert_eq!(stats["last_sequence"], own.last_sequence);
-    assert_eq!(stats["wal"]["segments"], own.wal.0);
+    // The manifest lists the log segment that is created ahead; the program counts it once it is used.
+    let segments = stats["wal"]["segments"].as_u64().unwrap();
+    assert!(segments == own.wal.0 as u64 || segments == own.wal.0 as u64 + 1, "{stats}");
     assert_eq!(stats["tables"], own.tables);
     assert!(stats["disk_bytes"].as_u64().unwrap() >= own.disk_bytes, "{stats} {}", own.disk_bytes);
     assert!(stats["wal"]["bytes"].as_u64().unwrap() >= own.wal.1, "{stats}");

@@ -2,15 +2,11 @@
 //! which must be detected.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+
+use common::TestDir;
 use std::path::PathBuf;
 use std::process::{Command, Output};
-
-fn dir(name: &str) -> PathBuf {
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&dir);
-    std::fs::create_dir_all(&dir).unwrap();
-    dir
-}
 
 fn bench(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_perigee-bench")).args(args).output().unwrap()
@@ -38,7 +34,7 @@ fn run(dir: &std::path::Path, more: &[&str]) -> (Output, PathBuf, PathBuf) {
 
 #[test]
 fn every_workload_runs_on_every_default_engine() {
-    let dir = dir("smoke");
+    let dir = TestDir::new("smoke");
     let tiny = [
         "--num",
         "400",
@@ -102,7 +98,7 @@ fn every_workload_runs_on_every_default_engine() {
 
 #[test]
 fn wrong_answers_fail_the_run() {
-    let dir = dir("liar");
+    let dir = TestDir::new("liar");
     for (workload, how) in [
         ("read_random", "wrong"),
         ("seek_random", "wrong"),
@@ -121,7 +117,7 @@ fn wrong_answers_fail_the_run() {
 
 #[test]
 fn correct_engine_passes_where_faulty_one_fails() {
-    let dir = dir("honest");
+    let dir = TestDir::new("honest");
     let workloads = "read_random,seek_random,range100_random,ycsb_a,write_random_b1";
     let (output, ..) =
         run(&dir, &["--engines", "perigee", "--workloads", workloads, "--num", "5000"]);
@@ -130,7 +126,7 @@ fn correct_engine_passes_where_faulty_one_fails() {
 
 #[test]
 fn patterns_change_key_order_and_distribution() {
-    let dir = dir("patterns");
+    let dir = TestDir::new("patterns");
     let workloads =
         "write_random,read_random,seek_random,range100_random,delete_b1000,iterate,ycsb_e";
     for pattern in ["seq", "random", "zipfian", "uniform", "timestamp", "reverse"] {
@@ -155,7 +151,7 @@ fn patterns_change_key_order_and_distribution() {
 
 #[test]
 fn recorded_trace_replays_with_all_answers_checked() {
-    let dir = dir("trace");
+    let dir = TestDir::new("trace");
     let (trace, data) = (dir.join("t.jsonl"), dir.join("recorded"));
     for workload in ["ycsb_a", "ycsb_e", "queue", "delete_b1000", "families_write"] {
         let args = [
@@ -189,7 +185,7 @@ fn recorded_trace_replays_with_all_answers_checked() {
 
 #[test]
 fn handwritten_trace_works_and_bad_one_is_located() {
-    let dir = dir("by-hand");
+    let dir = TestDir::new("by-hand");
     let trace = dir.join("t.jsonl");
     let lines = concat!(
         "# a moon\n{\"op\":\"put\",\"text\":\"moon\",\"bytes\":4}\n{\"op\":\"measure\"}\n",
@@ -210,7 +206,7 @@ fn tidesdb_requires_library_path() {
     let text = |o: Output| (o.status.code(), String::from_utf8_lossy(&o.stderr).into_owned());
     let (code, why) = text(bench(&["run", "--engines", "tidesdb"]));
     assert!(code == Some(2) && why.contains("--tidesdb-lib"), "{why}");
-    let dir = dir("tidesdb");
+    let dir = TestDir::new("tidesdb");
     let args = ["--engines", "tidesdb", "--workloads", "write_seq", "--tidesdb-lib"];
     for (name, reason) in [("libtidesdb.so.8.0.0", "oldest"), ("libtidesdb.so.9.3.14", "")] {
         let lib = dir.join(name);

@@ -2,15 +2,11 @@
 //! killed or stopped at its time limit is a result, not a failure.
 #![allow(clippy::unwrap_used)]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+mod common;
 
-fn dir(name: &str) -> PathBuf {
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let _ = std::fs::remove_dir_all(&dir);
-    std::fs::create_dir_all(&dir).unwrap();
-    dir
-}
+use common::TestDir;
+use std::path::Path;
+use std::process::{Command, Output};
 
 fn bench(dir: &Path, args: &[&str]) -> (Output, Vec<serde_json::Value>) {
     let paths = ["data", "out.json", "out.html"].map(|f| dir.join(f).to_str().unwrap().to_owned());
@@ -39,7 +35,7 @@ fn every_suite_runs_and_reports_every_engine() {
         ("transactions", "Transactions", &["--num", "1000"], 3 * 7),
     ];
     for (suite, title, size, each) in suites {
-        let dir = dir(&format!("suite-{suite}"));
+        let dir = TestDir::new(&format!("suite-{suite}"));
         let engines = match suite {
             "sqlite" => "perigee,sqlite",
             "transactions" => "perigee,sqlite,lmdb",
@@ -81,7 +77,7 @@ fn every_suite_runs_and_reports_every_engine() {
 
 #[test]
 fn faulty_write_is_detected_and_its_reads_are_skipped() {
-    let dir = dir("suite-liar");
+    let dir = TestDir::new("suite-liar");
     let args = ["suite", "growth", "--engines", "liar", "--nums", "5000"];
     let (output, records) = bench(&dir, &args);
     assert_eq!(output.status.code(), Some(1));
@@ -93,7 +89,7 @@ fn faulty_write_is_detected_and_its_reads_are_skipped() {
 #[test]
 fn lost_update_is_detected_in_every_transaction_kind() {
     for workload in ["txn_rmw_4", "txn_rmw", "txn_smallbank", "txn_neworder"] {
-        let dir = dir(&format!("suite-lost-{workload}"));
+        let dir = TestDir::new(&format!("suite-lost-{workload}"));
         let args = [
             "run",
             "--engines",
@@ -124,7 +120,7 @@ fn lost_update_is_detected_in_every_transaction_kind() {
 
 #[test]
 fn records_of_several_files_are_merged_in_one_report() {
-    let dir = dir("suite-files");
+    let dir = TestDir::new("suite-files");
     let mut files = Vec::new();
     for num in ["500", "5000"] {
         let args = [
@@ -154,7 +150,7 @@ fn records_of_several_files_are_merged_in_one_report() {
 
 #[test]
 fn timed_out_phase_reports_completed_share() {
-    let dir = dir("suite-seconds");
+    let dir = TestDir::new("suite-seconds");
     let args = [
         "suite",
         "growth",
@@ -183,7 +179,7 @@ fn timed_out_phase_reports_completed_share() {
 
 #[test]
 fn engine_killed_for_memory_is_reported_not_failed() {
-    let dir = dir("suite-killed");
+    let dir = TestDir::new("suite-killed");
     // Any engine needs more than this; where cgroups are not permitted nothing is limited.
     let args = ["suite", "inside", "--engines", "perigee,lmdb", "--num", "20000", "--memory", "1M"];
     let (output, records) = bench(&dir, &args);

@@ -147,9 +147,13 @@ pub unsafe fn range<'a>(
     end: *const u8,
     end_size: usize,
 ) -> Result<KeyRange<'a>> {
-    // SAFETY: guaranteed by the caller.
-    let bound =
-        |p: *const u8, n| if p.is_null() { Ok(None) } else { unsafe { key(p, n) }.map(Some) };
+    let bound = |p: *const u8, n| {
+        if p.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: guaranteed by the caller.
+        unsafe { key(p, n) }.map(Some)
+    };
     let start = bound(start, start_size)?.map_or(Bound::Unbounded, Bound::Included);
     Ok((start, bound(end, end_size)?.map_or(Bound::Unbounded, Bound::Excluded)))
 }

@@ -9,10 +9,10 @@
 //!
 //! Invariants:
 //! 1. A file in use is not closed, so the limit can be exceeded while more files are in use at
-//! once.
+//!    once.
 //! 2. Files are opened and closed outside the lock.
 //! 3. Under a process-wide limit each open file is counted exactly once, by the code that adds it
-//! to or removes it from the maps.
+//!    to or removes it from the maps.
 
 use perigee_base::{FileId, Result};
 use perigee_env::fs::open_file_limiter::{IdleFileHolder, OpenFileLimiter};

@@ -346,7 +346,7 @@ fn module_summary(file: &Path) -> String {
     let docs = text.lines().map_while(|l| l.strip_prefix("//!")).map(str::trim);
     let paragraph = docs.take_while(|l| !l.is_empty()).collect::<Vec<_>>().join(" ");
     let end = paragraph.find(". ").map_or(paragraph.len(), |i| i + 1);
-    paragraph[..end].trim_end_matches(['.', ':']).replace('[', "").replace(']', "")
+    paragraph[..end].trim_end_matches(['.', ':']).replace(['[', ']'], "")
 }
 
 /// Appends a line for each module that `parent` declares, in order, with those inside it.

@@ -319,10 +319,8 @@ impl CallInterpreter {
         let Some((txn, family, id)) = self.random_txn_and_family(input) else { return };
         let (key, handle) = (input.key(), self.txns[txn].handle);
         // SAFETY: called as by a C program.
-        if succeeded_or_conflicted(
-            unsafe { tidesdb_txn_delete(handle, family, key.as_ptr(), key.len()) },
-            "delete",
-        ) {
+        let code = unsafe { tidesdb_txn_delete(handle, family, key.as_ptr(), key.len()) };
+        if succeeded_or_conflicted(code, "delete") {
             self.txns[txn].writes.push(Write { family: id, key, value: None });
         }
     }
@@ -447,10 +445,8 @@ impl CallInterpreter {
             let Some((txn, family, _)) = self.random_txn_and_family(input) else { return };
             let mut it = null_mut();
             // SAFETY: called as by a C program.
-            if succeeded_or_conflicted(
-                unsafe { tidesdb_iter_new(self.txns[txn].handle, family, &mut it) },
-                "iterator",
-            ) {
+            let code = unsafe { tidesdb_iter_new(self.txns[txn].handle, family, &mut it) };
+            if succeeded_or_conflicted(code, "iterator") {
                 self.iters.push(Iter { handle: it, db: self.txns[txn].db, live: true });
             }
         }

@@ -4,12 +4,13 @@
 CARGO  ?= cargo
 SEED   ?= 1
 JOBS   ?= 2
-CRASH_CASES ?= 20000
-TXN_CASES   ?= 2000
+CRASH_CASES ?= 12000
+TXN_CASES   ?= 1200
 MODEL_OPS   ?= 1000000
-KILL_CASES  ?= 100
-PREPARED_CASES ?= 60
-RECOVERY_CASES ?= 60
+KILL_CASES  ?= 60
+PREPARED_CASES ?= 40
+RECOVERY_CASES ?= 300
+ISOLATION_CASES ?= 2500
 SIM     = target/proof/perigee-sim
 
 .PHONY: all demo test prove lint unit tools bench clean fuzz install
@@ -53,9 +54,8 @@ prove:
 	$(SIM) flips --seed $(SEED) --jobs $(JOBS)
 	$(SIM) safety --cases 100 --seed $(SEED) --jobs $(JOBS)
 	$(SIM) prepared --cases $(PREPARED_CASES) --seed $(SEED) --jobs $(JOBS)
-	$(SIM) recovery --cases 300 --seed $(SEED) --jobs $(JOBS)
 	$(SIM) recovery --cases $(RECOVERY_CASES) --seed $(SEED) --jobs $(JOBS)
-	$(SIM) isolation --cases 4000 --seed $(SEED) --jobs $(JOBS)
+	$(SIM) isolation --cases $(ISOLATION_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) kill --cases $(KILL_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) bugs --seed $(SEED) --jobs $(JOBS)
 

@@ -12,6 +12,8 @@ PREPARED_CASES ?= 40
 RECOVERY_CASES ?= 300
 ISOLATION_CASES ?= 2500
 SIM     = target/proof/perigee-sim
+# Features that are off by default and tested.
+FEATURES = perigee-cli/lmdb,perigee/bytes,perigee/serde
 
 .PHONY: all demo test prove lint unit tools bench clean fuzz install
 
@@ -39,12 +41,12 @@ test: tools lint unit prove
 
 lint:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --features perigee-cli/lmdb --all-targets --profile proof -- -D warnings
+	$(CARGO) clippy --workspace --features $(FEATURES) --all-targets --profile proof -- -D warnings
 
 # Unit, integration and documentation tests, examples, architecture tests, and smoke fuzzing of the decoders. Includes the
 # LMDB import of the command-line tool, because the benchmark compiles LMDB anyway.
 unit:
-	$(CARGO) test --workspace --features perigee-cli/lmdb --profile proof
+	$(CARGO) test --workspace --features $(FEATURES) --profile proof
 
 prove:
 	$(CARGO) build --profile proof -p perigee-sim

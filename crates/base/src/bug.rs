@@ -72,7 +72,7 @@ bugs! {
     /// Operations of a dropped column family are replayed into a later column family of the same
     /// name.
     ReplayDroppedFamily = 19,
-    /// One entry in fifty is lost when a table is written.
+    /// A rewrite drops one entry in fifty and counts it as hidden by a newer version.
     LoseLastEntry = 20,
     /// Index separators are shortened bytewise under every comparator.
     ShortSeparator = 120,
@@ -232,6 +232,14 @@ pub fn activate(bug: Option<Bug>) {
     ACTIVE.store(bug.map_or(0, |b| b as u32), Relaxed);
 }
 
+/// Evaluates `right`, or `wrong` while the bug is active: a seeded bug stands where the mistake
+/// would be made, and the checks that should detect it are not changed.
+#[macro_export]
+macro_rules! seeded {
+    ($bug:ident, $right:expr, $wrong:expr) => {
+        if $crate::bug::is_active($crate::bug::Bug::$bug) { $wrong } else { $right }
+    };
+}
 /// Returns true if `bug` is active.
 #[inline]
 pub fn is_active(bug: Bug) -> bool {

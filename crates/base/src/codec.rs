@@ -8,11 +8,18 @@ use crate::{Error, Result};
 
 /// Appends `v` as a varint (7 bits per byte, low bits first).
 pub fn put_varint(out: &mut Vec<u8>, mut v: u64) {
+    let expected_len = out.len() + varint_len(v);
     while v >= 0x80 {
         out.push((v as u8) | 0x80);
         v >>= 7;
     }
     out.push(v as u8);
+    check_slow!(
+        out.len() == expected_len,
+        "a varint has the predicted length",
+        out.len(),
+        expected_len
+    );
 }
 
 /// Returns the number of bytes that [`put_varint`] appends.
@@ -44,6 +51,12 @@ impl<'a> Decoder<'a> {
     }
     /// Returns the number of bytes left.
     pub fn remaining(&self) -> usize {
+        check_slow!(
+            self.pos <= self.all.len(),
+            "a decoder is inside its input",
+            self.pos,
+            self.all.len()
+        );
         self.all.len() - self.pos
     }
     /// Returns true if all bytes were consumed.

@@ -24,6 +24,12 @@ pub struct VlogPointer {
 impl VlogPointer {
     /// Appends the encoded pointer.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        check!(
+            self.value_bytes <= crate::limits::VALUE_BYTES_MAX as u64
+                && self.offset.checked_add(self.stored_bytes).is_some(),
+            "a written pointer is one that readers accept",
+            self
+        );
         for v in [self.file.0, self.offset, self.stored_bytes, self.value_bytes] {
             codec::put_varint(out, v);
         }
@@ -85,6 +91,7 @@ impl<'a> ValueRef<'a> {
     /// Returns the value with its bytes or its pointer replaced by the inline `bytes`; kind (value
     /// or operand) and expiry are kept.
     pub fn with_bytes<'b>(&self, bytes: &'b [u8]) -> ValueRef<'b> {
+        check_slow!(!self.is_tombstone(), "a tombstone has no value to replace", self);
         match self {
             ValueRef::Operand(_) | ValueRef::OperandPointer(_) => ValueRef::Operand(bytes),
             _ => ValueRef::inline(bytes, self.expiry()),
@@ -93,6 +100,7 @@ impl<'a> ValueRef<'a> {
     /// Returns the value with its bytes replaced by a pointer to a value log; kind (value or
     /// operand) and expiry are kept.
     pub fn with_pointer(&self, p: VlogPointer) -> ValueRef<'static> {
+        check!(!self.is_tombstone(), "a tombstone has no value to separate", self);
         match self {
             ValueRef::Operand(_) | ValueRef::OperandPointer(_) => ValueRef::OperandPointer(p),
             _ => ValueRef::pointer(p, self.expiry()),
@@ -149,6 +157,7 @@ impl<'a> ValueRef<'a> {
     }
     /// Appends the stored form, as used in batches and blocks.
     pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
         if let Some(x) = self.expiry() {
             out.extend_from_slice(&x.encode());
         }
@@ -163,6 +172,11 @@ impl<'a> ValueRef<'a> {
                 p.encode(out);
             }
         }
+        check_slow!(
+            ValueRef::decode(self.kind(), &out[start..]).is_ok_and(|v| v == *self),
+            "a stored value decodes to itself",
+            self
+        );
     }
     /// Decodes the stored form of the value of an entry of kind `kind`.
     #[inline]

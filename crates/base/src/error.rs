@@ -3,6 +3,7 @@
 //! to many writers.
 
 use std::fmt;
+use std::io;
 use std::sync::Arc;
 
 /// The result of every fallible call.
@@ -16,7 +17,7 @@ pub enum ErrorKind {
     InvalidArgument,
     /// The database or file does not exist. Check the path, or allow creation.
     NotFound,
-    /// An object of that name exists already.
+    /// An object of that name already exists.
     AlreadyExists,
     /// Another process, or another handle of this process, has the database open.
     Locked,
@@ -31,7 +32,7 @@ pub enum ErrorKind {
     /// The log write or sync of the commit failed: after reopening, the commit is either present as
     /// a whole or absent.
     OutcomeUnknown,
-    /// Writes are rejected because an earlier log write, sync or background task failed; reads
+    /// Writes are rejected because an earlier log write, sync or background job failed; reads
     /// continue. Close the database, fix the cause and reopen.
     Poisoned,
     /// The handle was closed.
@@ -76,7 +77,18 @@ impl ErrorKind {
     }
 }
 
-/// An error: kind, message and location.
+/// Formats as [`ErrorKind::name`].
+impl fmt::Display for ErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// An error: kind, message and location. Cheap to clone.
+///
+/// [`Error::source`](std::error::Error::source) returns the error of the operating system, if that
+/// is the cause, as [`std::io::Error`]. For callers whose functions return [`std::io::Error`], `?`
+/// converts into that.
 #[derive(Clone)]
 pub struct Error(Arc<ErrorFields>);
 
@@ -88,7 +100,8 @@ struct ErrorFields {
     offset: Option<u64>,
     expected: Option<String>,
     got: Option<String>,
-    os: Option<i32>,
+    /// Error of the operating system. Shared, because `std::io::Error` cannot be cloned.
+    os: Option<Arc<io::Error>>,
     family: Option<String>,
     key: Option<Box<[u8]>>,
 }
@@ -126,8 +139,8 @@ impl Error {
 
     /// Creates an error from an operating system error. `doing` names the operation (for example
     /// `"append to 000004.wal"`).
-    pub fn io(doing: impl fmt::Display, e: &std::io::Error) -> Self {
-        use std::io::ErrorKind as K;
+    pub fn io(doing: impl fmt::Display, e: &io::Error) -> Self {
+        use io::ErrorKind as K;
         let kind = match e.kind() {
             K::StorageFull | K::QuotaExceeded | K::FileTooLarge => ErrorKind::NoSpace,
             K::NotFound => ErrorKind::NotFound,
@@ -136,7 +149,8 @@ impl Error {
             _ => ErrorKind::Io,
         };
         let mut err = Self::new(kind, format!("{doing}: {e}"));
-        err.fields_mut().os = e.raw_os_error();
+        err.fields_mut().os =
+            e.raw_os_error().map(|number| Arc::new(io::Error::from_raw_os_error(number)));
         err
     }
 
@@ -229,9 +243,14 @@ impl Error {
     }
     /// Returns the error number of the operating system.
     pub fn os_error(&self) -> Option<i32> {
-        self.0.os
+        self.0.os.as_ref()?.raw_os_error()
     }
-    /// Returns true if the same call may succeed later without a change by the caller.
+    /// Returns true if the operation had no effect and may succeed if it is tried again, without a
+    /// change by the caller: `Busy`, `Conflict`, `NoSpace` (once there is space) and `NoMemory`.
+    ///
+    /// The operation to repeat is a whole one. A transaction has ended after a failed commit, and
+    /// its reads are out of date after a `Conflict`: begin a new one and do all of its work again,
+    /// as `Db::write_txn` does.
     pub fn is_retryable(&self) -> bool {
         use ErrorKind::{Busy, Conflict, NoMemory, NoSpace};
         matches!(self.0.kind, Busy | Conflict | NoSpace | NoMemory)
@@ -266,7 +285,38 @@ impl fmt::Debug for Error {
     }
 }
 
-impl std::error::Error for Error {}
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.0.os.as_deref().map(|e| e as &(dyn std::error::Error + 'static))
+    }
+}
+
+/// Wraps the error, so that [`std::io::Error::get_ref`] returns it. The kind corresponds to its
+/// [`ErrorKind`]; for `Io` it is the kind of the error of the operating system.
+impl From<Error> for io::Error {
+    fn from(e: Error) -> io::Error {
+        use io::ErrorKind as K;
+        let kind = match e.kind() {
+            ErrorKind::InvalidArgument => K::InvalidInput,
+            ErrorKind::NotFound => K::NotFound,
+            ErrorKind::AlreadyExists => K::AlreadyExists,
+            ErrorKind::Locked | ErrorKind::Busy => K::ResourceBusy,
+            ErrorKind::Corruption => K::InvalidData,
+            ErrorKind::FormatTooNew => K::Unsupported,
+            ErrorKind::Io => e.0.os.as_ref().map_or(K::Other, |os| os.kind()),
+            ErrorKind::NoSpace => K::StorageFull,
+            ErrorKind::NoMemory => K::OutOfMemory,
+            ErrorKind::ReadOnly => K::ReadOnlyFilesystem,
+            ErrorKind::OutcomeUnknown
+            | ErrorKind::Poisoned
+            | ErrorKind::Closed
+            | ErrorKind::Conflict
+            | ErrorKind::Aborted
+            | ErrorKind::Internal => K::Other,
+        };
+        io::Error::new(kind, e)
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -288,6 +338,33 @@ mod tests {
             Some("000007.klog"),
             "the innermost location wins"
         );
+    }
+
+    #[test]
+    fn source_is_the_error_of_the_operating_system() {
+        let denied = io::Error::from_raw_os_error(13);
+        let e = Error::io("open LOCK", &denied).in_file("LOCK").wrap(ErrorKind::Poisoned, "flush");
+        let source = std::error::Error::source(&e).and_then(|e| e.downcast_ref::<io::Error>());
+        assert_eq!(source.and_then(io::Error::raw_os_error), Some(13));
+        assert_eq!(e.os_error(), Some(13));
+        assert!(std::error::Error::source(&Error::invalid("x")).is_none());
+        assert!(std::error::Error::source(&Error::io("x", &io::Error::other("y"))).is_none());
+    }
+
+    #[test]
+    fn converts_into_io_error_and_back() {
+        let denied = Error::io("open LOCK", &io::Error::from_raw_os_error(13));
+        for (e, kind) in [
+            (Error::invalid("x"), io::ErrorKind::InvalidInput),
+            (Error::corruption("x"), io::ErrorKind::InvalidData),
+            (Error::new(ErrorKind::Conflict, "x"), io::ErrorKind::Other),
+            (denied, io::ErrorKind::PermissionDenied),
+        ] {
+            let converted = io::Error::from(e.clone());
+            assert_eq!(converted.kind(), kind, "{e}");
+            let inner = converted.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+            assert_eq!(inner.map(ToString::to_string), Some(e.to_string()));
+        }
     }
 
     #[test]

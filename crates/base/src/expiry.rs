@@ -60,7 +60,7 @@ impl ExpiryClock for FixedClock {
     }
 }
 
-/// A clock that returns its first reading for ever, so that two checks of one entry agree.
+/// A clock that always returns its first reading, so that two checks of one entry agree.
 #[derive(Debug)]
 pub struct CachedClock {
     clock: Arc<dyn ExpiryClock>,

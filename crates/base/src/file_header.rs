@@ -26,10 +26,15 @@ use crate::{Error, ErrorKind, FileId, Result, checksum};
 pub const MAGIC: [u8; 8] = *b"PERIGEE\0";
 /// The format version that this build writes, and the newest one that it reads.
 pub const FORMAT_VERSION: u16 = 1;
-/// Length of a file header, in bytes.
+/// Size of a file header, in bytes.
 pub const HEADER_BYTES: usize = 72;
 /// Incompatible features that this build supports.
 pub const INCOMPAT_KNOWN: u32 = 0;
+/// Size of what the checksum covers: everything before it; see the module documentation.
+const CHECKED_BYTES: usize = 64;
+
+const _: () = assert!(CHECKED_BYTES + size_of::<u64>() == HEADER_BYTES, "the checksum comes last");
+const _: () = assert!(HEADER_BYTES % 8 == 0, "the first record of a log is aligned");
 
 /// The kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -73,8 +78,8 @@ impl FileHeader {
         out[32..40].copy_from_slice(&self.file.0.to_le_bytes());
         out[40..48].copy_from_slice(&self.a.to_le_bytes());
         out[48..56].copy_from_slice(&self.b.to_le_bytes());
-        let sum = checksum::checksum(self.file, 0, &out[..64]);
-        out[64..72].copy_from_slice(&sum.to_le_bytes());
+        let sum = checksum::checksum(self.file, 0, &out[..CHECKED_BYTES]);
+        out[CHECKED_BYTES..].copy_from_slice(&sum.to_le_bytes());
         out
     }
 
@@ -102,6 +107,7 @@ impl FileHeader {
         let (a, b) = (d.u64()?, d.u64()?);
         let (key_id, zero2) = (d.u32()?, d.u32()?);
         let body_end = d.position();
+        check!(body_end == CHECKED_BYTES, "the header is decoded up to its checksum", body_end);
         let stored = d.u64()?;
         let got = checksum::checksum(file.unwrap_or(id), 0, &bytes[..body_end]);
         if stored != got {

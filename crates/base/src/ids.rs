@@ -63,6 +63,11 @@ impl BlockHandle {
     /// Returns the offset after the last byte.
     #[inline]
     pub fn end(self) -> u64 {
+        check_slow!(
+            self.offset.checked_add(self.len).is_some(),
+            "a block ends inside the file offsets",
+            self
+        );
         self.offset + self.len
     }
 }

@@ -33,6 +33,13 @@ pub const IO_ACTIVITIES: [IoActivity; 6] = [
     IoActivity::Scan,
 ];
 
+const _: () = {
+    let mut i = 0;
+    while i < IO_ACTIVITIES.len() {
+        assert!(IO_ACTIVITIES[i] as usize == i, "an activity is the index of its counters");
+        i += 1;
+    }
+};
 impl IoActivity {
     /// Returns the name used in statistics.
     pub fn name(self) -> &'static str {

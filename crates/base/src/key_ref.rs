@@ -45,6 +45,12 @@ impl<'a> KeyRef<'a> {
     #[inline]
     pub fn equals(self, comparator: KeyComparator, other: &[u8]) -> bool {
         if !comparator.has_bytewise_equality() {
+            check_slow!(
+                self.prefix.is_empty(),
+                "only bytewise order splits keys",
+                self,
+                comparator
+            );
             return comparator.keys_equal(self.suffix, other);
         }
         // Neighbouring keys differ at their ends, so the suffix is compared first.
@@ -61,12 +67,26 @@ impl<'a> KeyRef<'a> {
                 self.cmp_with_longer_prefix(other)
             }
             KeyComparator::Bytes => other.cmp_with_longer_prefix(self).reverse(),
-            _ => comparator.cmp(self.suffix, other.suffix),
+            _ => {
+                check_slow!(
+                    self.prefix.is_empty() && other.prefix.is_empty(),
+                    "only bytewise order splits keys",
+                    self,
+                    other
+                );
+                comparator.cmp(self.suffix, other.suffix)
+            }
         }
     }
 
     /// Compares in byte order with a key whose prefix is not shorter.
     fn cmp_with_longer_prefix(self, other: KeyRef<'_>) -> Ordering {
+        check_slow!(
+            self.prefix.len() <= other.prefix.len(),
+            "the other prefix is not shorter",
+            self,
+            other
+        );
         let (prefix_part, rest) = other.prefix.split_at(self.prefix.len());
         let n = rest.len().min(self.suffix.len());
         let first = self.prefix.cmp(prefix_part).then_with(|| self.suffix[..n].cmp(&rest[..n]));

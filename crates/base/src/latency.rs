@@ -14,6 +14,7 @@ const SUB_BUCKETS: u64 = 1 << SUB_BUCKET_BITS;
 /// in the last bucket.
 const OCTAVES: u64 = 41;
 const BUCKETS: usize = (OCTAVES * SUB_BUCKETS) as usize;
+const _: () = assert!(SUB_BUCKETS.is_power_of_two() && OCTAVES + (SUB_BUCKET_BITS as u64) < 64);
 
 /// Histogram of the durations of one operation.
 #[derive(Debug)]
@@ -76,14 +77,22 @@ impl Histogram {
             cumulative += n;
             (bucket_upper_bound(b), cumulative)
         });
+        let percentiles = [500, 900, 990, 999].map(percentile);
+        check!(
+            percentiles.is_sorted() && percentiles[3] <= max,
+            "percentiles ascend up to the maximum",
+            percentiles,
+            max
+        );
+        let [p50, p90, p99, p999] = percentiles;
         HistogramSummary {
             count,
             sum: self.sum.load(Relaxed),
             max,
-            p50: percentile(500),
-            p90: percentile(900),
-            p99: percentile(990),
-            p999: percentile(999),
+            p50,
+            p90,
+            p99,
+            p999,
             buckets: non_empty.collect(),
         }
     }

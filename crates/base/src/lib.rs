@@ -2,41 +2,70 @@
 //!
 //! The modules are listed in dependency order: a module uses only modules declared above it.
 
+#[macro_use]
+mod invariant;
 pub mod limits;
-pub mod ids;
-pub mod error;
+mod ids;
+mod error;
 pub mod codec;
 pub mod checksum;
 mod raw_bytes;
-pub mod append_buffer;
-pub mod pinned_slice;
-pub mod seqno;
+mod append_buffer;
+mod pinned_slice;
+mod seqno;
 mod units;
-pub mod expiry;
-pub mod entry_kind;
-pub mod comparator;
-pub mod merge;
-pub mod key_boundary;
-pub mod key_ref;
-pub mod entry;
-pub mod file_header;
-pub mod thread_stripe;
-pub mod latency;
-pub mod io_stats;
-pub mod stats;
+mod expiry;
+mod entry_kind;
+mod comparator;
+mod merge;
+#[cfg(feature = "serde")]
+mod serialize;
+mod key_boundary;
+mod key_ref;
+mod entry;
+mod file_header;
+mod thread_stripe;
+mod latency;
+mod io_stats;
+mod stats;
 pub mod bug;
 
-pub use comparator::KeyComparator;
-pub use entry::{EntryRef, ValueRef};
-pub use entry_kind::EntryKind;
+// Errors and identifiers.
 pub use error::{Error, ErrorKind, Result};
-pub use expiry::{Expiry, ExpiryClock};
 pub use ids::{BlockHandle, FamilyId, FileId, LevelNo, RunId};
-pub use key_ref::KeyRef;
-pub use merge::{MergeOperator, MergeRule, OperandMerger};
-pub use pinned_slice::PinnedSlice;
+
+// Quantities: sequence numbers, times, and types for units.
+pub use expiry::{CachedClock, Expiry, ExpiryClock, FixedClock};
 pub use seqno::{AtomicSeqNo, OpIndex, SeqNo};
 pub use units::{Bytes, Micros, Tombstones};
 
+// Keys and their order.
+pub use comparator::{BUILT_IN_COMPARATORS, KeyComparator, REGISTERED_COMPARATOR};
+pub use key_boundary::{KeyBoundary, KeyBoundaryRef};
+pub use key_ref::KeyRef;
+
+// Entries, their values, and merge operators.
+pub use entry::{EntryRef, ValueRef, VlogPointer, cmp_entry};
+pub use entry_kind::EntryKind;
+pub use merge::{MergeOperator, MergeOperators, MergeRule, OperandMerger};
+pub use pinned_slice::{BytesPreview, PinnedSlice, SharedBuffer};
+
+// The header of every file.
+pub use file_header::{FileHeader, FileKind, HEADER_BYTES};
+
+// Structures that threads share, and counters.
+pub use append_buffer::AppendBuffer;
+pub use io_stats::{IoActivity, IoTotals};
+pub use latency::{HistogramSummary, Operation};
+pub use stats::{Counter, Counters};
+pub use thread_stripe::{StripedCounter, THREAD_STRIPES, thread_stripe};
+
+// Used by the macros `check!` and `check_slow!`, and by the tests of assertions.
+#[doc(hidden)]
+pub use invariant::{invariant_failed, violation};
+
 #[cfg(test)]
 mod append_buffer_tests;
+
+#[cfg(test)]
+mod invariant_tests;

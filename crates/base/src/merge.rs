@@ -27,9 +27,9 @@ pub trait MergeOperator: Send + Sync {
     /// unchanged.
     fn merge(&self, key: &[u8], left: Option<&[u8]>, right: &[u8], out: &mut Vec<u8>)
     -> Result<()>;
-    /// Merges one or more operands, oldest first, into `left`. The default implementation merges
-    /// halves, so that an operator with growing results copies each byte a logarithmic number of
-    /// times.
+    /// Merges one or more operands, oldest first, into `left`. The default implementation divides
+    /// the operands into halves, recursively, so that an operator with growing results copies each
+    /// byte a logarithmic number of times.
     ///
     /// # Errors
     /// Same as [`MergeOperator::merge`].
@@ -233,6 +233,28 @@ impl MergeRule {
             format_args!("{min_bytes} to {MERGE_NAME_BYTES_MAX} bytes"),
             format_args!("{text:?}"),
         ))
+    }
+}
+
+/// Formats as in an options file: `counter`, `append:SEPARATOR`, `user:NAME`.
+impl std::fmt::Display for MergeRule {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(&self.stored_name())
+    }
+}
+
+/// Parses what `Display` formats.
+///
+/// # Errors
+/// `InvalidArgument` if the text is none of these, or name or separator break a rule.
+impl std::str::FromStr for MergeRule {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<MergeRule> {
+        let parsed = MergeRule::from_stored_name(text).and_then(|rule| rule.check().map(|()| rule));
+        parsed.map_err(|_| {
+            let forms = "\"counter\", \"append:, \", \"user:NAME\"";
+            Error::invalid(format!("{text:?} is not one of {forms}"))
+        })
     }
 }
 

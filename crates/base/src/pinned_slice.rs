@@ -61,9 +61,11 @@ impl PinnedSlice {
     #[inline]
     pub fn new(buf: impl Into<SharedBuffer>, range: Range<usize>) -> Self {
         let buf = buf.into();
-        assert!(
+        check!(
             range.start <= range.end && range.end <= buf.len(),
-            "the range must lie inside the buffer"
+            "a pinned slice lies inside its buffer",
+            range,
+            buf
         );
         PinnedSlice { buf, start: range.start, end: range.end }
     }

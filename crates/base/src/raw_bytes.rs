@@ -1,4 +1,4 @@
-//! Uninitialised memory shared between threads: the storage of `append_buffer`, and the atomic type
+//! Uninitialized memory shared between threads: the storage of `append_buffer`, and the atomic type
 //! it uses. The loom test (`tests/append_buffer_loom.rs`) replaces this module. Callers guarantee
 //! that accesses do not conflict; nothing is checked here.
 #![allow(unsafe_code)]
@@ -22,7 +22,7 @@ unsafe impl Send for RawBytes {}
 unsafe impl Sync for RawBytes {}
 
 impl RawBytes {
-    /// Allocates `len` bytes, not initialised.
+    /// Allocates `len` bytes, not initialized.
     pub fn new(len: usize) -> RawBytes {
         let boxed: Box<[MaybeUninit<u8>]> = Box::new_uninit_slice(len);
         let start = NonNull::from(Box::leak(boxed)).cast::<u8>();
@@ -40,6 +40,13 @@ impl RawBytes {
     /// bytes until this call returns.
     #[inline]
     pub unsafe fn write(&self, at: usize, bytes: &[u8]) {
+        check_slow!(
+            at + bytes.len() <= self.len,
+            "a write ends inside the buffer",
+            at,
+            bytes.len(),
+            self.len
+        );
         // SAFETY: the caller guarantees that the destination lies inside the allocation and is not
         // accessed concurrently. `bytes` cannot overlap it, because a reference to the destination
         // would be such an access.
@@ -52,7 +59,8 @@ impl RawBytes {
     /// another thread), and none may be written again.
     #[inline]
     pub unsafe fn read(&self, len: usize) -> &[u8] {
-        // SAFETY: the caller guarantees that the bytes are initialised (so they lie inside the
+        check_slow!(len <= self.len, "readers see only bytes of the buffer", len, self.len);
+        // SAFETY: the caller guarantees that the bytes are initialized (so they lie inside the
         // allocation) and never change.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), len) }
     }

@@ -15,6 +15,7 @@ use std::sync::atomic::{
 /// Number of stripes. The last one is shared by threads that find no free stripe.
 pub const THREAD_STRIPES: usize = 32;
 const SHARED_STRIPE: usize = THREAD_STRIPES - 1;
+const _: () = assert!(THREAD_STRIPES <= u32::BITS as usize, "each owned stripe has a bit");
 /// The thread has no stripe yet.
 const UNASSIGNED: usize = usize::MAX;
 
@@ -29,7 +30,8 @@ impl Drop for StripeLease {
         // Code that still runs in this thread uses the shared stripe.
         THREAD_STRIPE.set(SHARED_STRIPE);
         if self.0.get() < SHARED_STRIPE {
-            OWNED_STRIPES.fetch_and(!(1 << self.0.get()), Release);
+            let owned = OWNED_STRIPES.fetch_and(!(1 << self.0.get()), Release);
+            check!(owned & (1 << self.0.get()) != 0, "a thread releases a stripe that it owns");
         }
     }
 }
@@ -65,6 +67,8 @@ fn lease_stripe(lease: &StripeLease) -> usize {
     match OWNED_STRIPES.fetch_update(Acquire, Relaxed, free) {
         Ok(before) => {
             let stripe = (!before).trailing_zeros() as usize;
+            check!(stripe < SHARED_STRIPE, "no thread owns the shared stripe", stripe);
+            check!(lease.0.get() == UNASSIGNED, "a thread leases one stripe", lease.0.get());
             lease.0.set(stripe);
             stripe
         }

@@ -162,13 +162,13 @@ pub fn main() -> ExitCode {
 fn execute(cli: Cli, sized: bool) -> Result<bool, String> {
     match cli.command {
         Some(Command::Run { engines, workloads, reps, settings, out }) => {
-            let order = RunRequest::without_suite(
+            let request = RunRequest::without_suite(
                 engine_names(&engines, &settings)?,
                 workload_names(&workloads)?,
                 reps,
                 settings,
             );
-            run_and_report(&[order], &out)
+            run_and_report(&[request], &out)
         }
         Some(Command::Suite { suite, nums, engines, reps, settings, out }) => {
             let mut engines = engine_names(&engines, &settings)?;
@@ -269,7 +269,7 @@ fn workload_names(names: &[String]) -> Result<Vec<String>, String> {
     }
 }
 
-fn run_and_report(orders: &[RunRequest], out: &OutputArgs) -> Result<bool, String> {
+fn run_and_report(requests: &[RunRequest], out: &OutputArgs) -> Result<bool, String> {
     // Saves the records after each repetition, so that an interrupted run keeps them. A path that
     // cannot be written is reported at the end.
     let mut keep = |so_far: &[Record]| {
@@ -277,7 +277,7 @@ fn run_and_report(orders: &[RunRequest], out: &OutputArgs) -> Result<bool, Strin
             let _ = std::fs::write(path, text);
         }
     };
-    let mut records = parent::run_requests(orders, &mut keep);
+    let mut records = parent::run_requests(requests, &mut keep);
     records.iter_mut().for_each(|r| r.command = command_line());
     write_reports(&records, out)
 }

@@ -52,8 +52,8 @@ impl RunRequest {
 
 /// Runs all requests and passes the records so far to `so_far` after each repetition. A repetition
 /// that could not be run at all becomes a record with an error.
-pub fn run_requests(orders: &[RunRequest], so_far: &mut dyn FnMut(&[Record])) -> Vec<Record> {
-    let jobs = orders.iter().flat_map(make_jobs).collect::<Vec<_>>();
+pub fn run_requests(requests: &[RunRequest], so_far: &mut dyn FnMut(&[Record])) -> Vec<Record> {
+    let jobs = requests.iter().flat_map(make_jobs).collect::<Vec<_>>();
     let bar = ProgressBar::new(jobs.len() as u64);
     let style =
         ProgressStyle::with_template("{bar:24} {pos}/{len} {elapsed} elapsed, {eta} left: {msg}");
@@ -86,14 +86,14 @@ pub fn run_requests(orders: &[RunRequest], so_far: &mut dyn FnMut(&[Record])) ->
     records
 }
 
-fn make_jobs(order: &RunRequest) -> Vec<Job> {
+fn make_jobs(request: &RunRequest) -> Vec<Job> {
     let mut jobs = Vec::new();
-    for workload in &order.workloads {
-        for rep in 0..order.reps {
-            for engine in &order.engines {
+    for workload in &request.workloads {
+        for rep in 0..request.reps {
+            for engine in &request.engines {
                 let (engine, workload, settings) =
-                    (engine.clone(), workload.clone(), order.settings.clone());
-                let (suite, then) = (order.suite.clone(), order.read_steps.clone());
+                    (engine.clone(), workload.clone(), request.settings.clone());
+                let (suite, then) = (request.suite.clone(), request.read_steps.clone());
                 jobs.push(Job { suite, engine, workload, read_steps: then, rep, settings });
             }
         }

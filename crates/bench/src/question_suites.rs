@@ -37,9 +37,9 @@ fn suite_request(
     }
 }
 
-fn with_read_steps(order: RunRequest, steps: &[&str], ops: u64) -> RunRequest {
+fn with_read_steps(request: RunRequest, steps: &[&str], ops: u64) -> RunRequest {
     let step = |w: &&str| ReadStep { workload: (*w).to_owned(), ops: Some(ops.max(1)) };
-    RunRequest { read_steps: steps.iter().map(step).collect(), ..order }
+    RunRequest { read_steps: steps.iter().map(step).collect(), ..request }
 }
 
 /// Random keys, half-compressible values and a time limit; reads are measured after a warm-up.
@@ -112,12 +112,12 @@ pub fn latency(args: SuiteArgs<'_>) -> Vec<RunRequest> {
         ..realistic_settings(args, num, 30)
     };
     let all = ["write_random", "write_random_b1", "large_4k", "mixed_random"];
-    let mut orders = vec![suite_request("latency", args, 1, &all, small(2))];
+    let mut requests = vec![suite_request("latency", args, 1, &all, small(2))];
     // Concurrent writers.
-    orders.extend(
+    requests.extend(
         [1, 4, 8].map(|t| suite_request("latency", args, 1, &["write_random_b1"], small(t))),
     );
-    orders
+    requests
 }
 
 /// Continuous overwrites of ten times the memtable.

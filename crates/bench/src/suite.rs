@@ -16,7 +16,7 @@ pub enum Suite {
     Quick,
     /// TidesDB's own benchmark: counter keys and ramp values, then random keys with
     /// half-compressible values
-    Seed,
+    Benchtool,
     /// YCSB A to F
     Ycsb,
     /// Perigee beside SQLite, with typical SQLite operations: bulk loads, transactions of a
@@ -43,7 +43,7 @@ pub enum Suite {
     /// engine)
     Transactions,
     /// Incompressible data several times the memory (512M, by a cgroup)
-    LargeThanMemory,
+    LargerThanMemory,
     /// Workloads that other benchmarks omit: churn to a steady state, a queue, a thousand families,
     /// a time series with expiry, giant values
     Beyond,
@@ -94,9 +94,9 @@ pub fn suite_requests(suite: Suite, args: SuiteArgs<'_>) -> Vec<RunRequest> {
                 Settings { memtable: s.memtable / 8, cache: s.cache / 8, ..half(with(300_000)) };
             vec![plain_request(engines, QUICK, reps.unwrap_or(3), small)]
         }
-        Suite::Seed => {
+        Suite::Benchtool => {
             let names: Vec<_> =
-                WORKLOADS.iter().map(|w| w.name).filter(|n| !beyond_seed(n)).collect();
+                WORKLOADS.iter().map(|w| w.name).filter(|n| !beyond_benchtool(n)).collect();
             vec![
                 plain_request(engines, &names, reps.unwrap_or(3), with(1_000_000)),
                 plain_request(engines, &names, reps.unwrap_or(3), half(with(1_000_000))),
@@ -116,7 +116,7 @@ pub fn suite_requests(suite: Suite, args: SuiteArgs<'_>) -> Vec<RunRequest> {
         Suite::Churn => question_suites::churn(args),
         Suite::Threads => question_suites::threads(args),
         Suite::Transactions => question_suites::transactions(args),
-        Suite::LargeThanMemory => {
+        Suite::LargerThanMemory => {
             let memory = s.memory.unwrap_or(512 << 20);
             let settings = Settings {
                 keys: KeyChoice::Random,
@@ -140,11 +140,11 @@ pub fn suite_requests(suite: Suite, args: SuiteArgs<'_>) -> Vec<RunRequest> {
         ],
         Suite::All => [
             Suite::Quick,
-            Suite::Seed,
+            Suite::Benchtool,
             Suite::Ycsb,
             Suite::Sqlite,
             Suite::Beyond,
-            Suite::LargeThanMemory,
+            Suite::LargerThanMemory,
             Suite::Growth,
             Suite::Inside,
             Suite::Latency,
@@ -158,7 +158,7 @@ pub fn suite_requests(suite: Suite, args: SuiteArgs<'_>) -> Vec<RunRequest> {
     }
 }
 
-fn beyond_seed(name: &str) -> bool {
+fn beyond_benchtool(name: &str) -> bool {
     let beyond = [
         "ycsb",
         "bulk",

@@ -56,7 +56,7 @@ impl RustApi {
         let txn = self.begin();
         for n in 0..OPS {
             txn.put(&self.family, key(n), VALUE).unwrap();
-            txn.commit().unwrap();
+            txn.commit_in_place(None).unwrap();
             txn.reset().unwrap();
         }
     }
@@ -86,7 +86,7 @@ impl RustApi {
         let txn = self.begin();
         let mut cursor = txn.cursor(&self.family).unwrap();
         cursor.seek_to_first().unwrap();
-        while cursor.valid() {
+        while cursor.is_valid() {
             black_box(cursor.entry().unwrap());
             cursor.next().unwrap();
         }

@@ -91,7 +91,7 @@ pub fn finalize() {
 
 /// Allocates `bytes` bytes, at least one.
 pub fn allocate(bytes: usize) -> Result<*mut c_void> {
-    // SAFETY: the pointer is initialised with a function of this type, and `set_allocator` stores
+    // SAFETY: the pointer is initialized with a function of this type, and `set_allocator` stores
     // only such functions.
     let malloc =
         unsafe { transmute::<*mut c_void, Malloc>(tidesdb_allocator.malloc.load(Acquire)) };

@@ -15,7 +15,7 @@ use crate::abi::{FamilyConfig, NAME_BYTES};
 use crate::code::{INVALID_ARGS, Result, last_error};
 use crate::ffi::set_field;
 use crate::{comparator, config, ini, log};
-use perigee::{Db, Durability, ErrorKind, FamilyOptions, WriteOptions};
+use perigee::{Db, Durability, ErrorKind, FamilyOptions, StoredFamily, WriteOptions};
 
 /// The column family that stores the settings.
 pub const SETTINGS_FAMILY: &str = "tidesdb.settings";
@@ -69,12 +69,12 @@ pub type VisibleFamily = (perigee::Family, String, FamilyConfig);
 
 /// Returns the C names of column families read from a manifest, each given as name, comparator, and
 /// whether tables contain entries.
-pub fn visible_names(families: &[(String, String, bool)]) -> Vec<String> {
-    let own_default = families.iter().any(|(name, ..)| name == "default~");
-    let seen = families.iter().filter(|(name, _, tables)| {
-        name != SETTINGS_FAMILY && (name != DEFAULT_FAMILY || *tables && !own_default)
+pub fn visible_names(families: &[StoredFamily]) -> Vec<String> {
+    let own_default = families.iter().any(|f| f.name == "default~");
+    let seen = families.iter().filter(|f| {
+        f.name != SETTINGS_FAMILY && (f.name != DEFAULT_FAMILY || f.has_entries && !own_default)
     });
-    seen.map(|(name, ..)| c_name(name).to_owned()).collect()
+    seen.map(|f| c_name(&f.name).to_owned()).collect()
 }
 
 /// Returns the column families visible to C, oldest first, with the settings in use.
@@ -125,7 +125,7 @@ const FAMILY_ID_PREFIX: &str = "; family ";
 /// Returns true if a column family is empty; one that cannot be read counts as not empty.
 fn is_empty(family: &perigee::Family) -> bool {
     let first =
-        family.cursor().and_then(|mut cursor| cursor.seek_to_first().map(|()| cursor.valid()));
+        family.cursor().and_then(|mut cursor| cursor.seek_to_first().map(|()| cursor.is_valid()));
     matches!(first, Ok(false))
 }
 

@@ -5,7 +5,7 @@ use crate::abi::{CommitHookFn, CommitOp};
 use crate::ffi::CallbackScope;
 use crate::handle::{backoff, current_thread_id};
 use crate::log;
-use perigee::{CommitEvent, CommitOperation};
+use perigee::changes::{CommitEvent, CommitOperation};
 use std::ffi::{c_int, c_void};
 use std::ops::Bound;
 use std::ptr::null;

@@ -68,27 +68,27 @@ pub fn unique_stored_name(name: &str) -> String {
 
 /// Registers `function` of the database `owner` for a stored name. Returns the engine's comparator.
 pub fn register(owner: u64, stored: &str, function: UserComparator) -> Result<KeyComparator> {
-    let mut orders = COMPARATORS.lock().unwrap_or_else(PoisonError::into_inner);
-    let (order, functions) = match orders.get(stored) {
-        Some((order, functions)) => (*order, Arc::clone(functions)),
+    let mut comparators = COMPARATORS.lock().unwrap_or_else(PoisonError::into_inner);
+    let (comparator, functions) = match comparators.get(stored) {
+        Some((comparator, functions)) => (*comparator, Arc::clone(functions)),
         None => {
             let functions = Arc::new(RegisteredFunctions::default());
             let shared = Arc::clone(&functions);
-            let order = KeyComparator::register(stored, move |a, b| shared.compare(a, b))?;
-            orders.insert(stored.to_owned(), (order, Arc::clone(&functions)));
-            (order, functions)
+            let comparator = KeyComparator::register(stored, move |a, b| shared.compare(a, b))?;
+            comparators.insert(stored.to_owned(), (comparator, Arc::clone(&functions)));
+            (comparator, functions)
         }
     };
-    drop(orders);
+    drop(comparators);
     functions.0.write().unwrap_or_else(PoisonError::into_inner).push((owner, function));
-    Ok(order)
+    Ok(comparator)
 }
 
 /// Removes the functions of a closed database. Returns when none of them is running.
 pub fn unregister_owner(owner: u64) {
     let all: Vec<_> = {
-        let orders = COMPARATORS.lock().unwrap_or_else(PoisonError::into_inner);
-        orders.values().map(|(_, functions)| Arc::clone(functions)).collect()
+        let comparators = COMPARATORS.lock().unwrap_or_else(PoisonError::into_inner);
+        comparators.values().map(|(_, functions)| Arc::clone(functions)).collect()
     };
     for functions in all {
         functions.0.write().unwrap_or_else(PoisonError::into_inner).retain(|(o, _)| *o != owner);
@@ -96,8 +96,8 @@ pub fn unregister_owner(owner: u64) {
 }
 
 /// Returns the comparator's name as known to the program.
-pub fn comparator_name(order: KeyComparator) -> String {
-    match order {
+pub fn comparator_name(comparator: KeyComparator) -> String {
+    match comparator {
         KeyComparator::Bytes => "memcmp".into(),
         KeyComparator::Reverse => "reverse".into(),
         KeyComparator::U64 => "uint64".into(),
@@ -144,7 +144,13 @@ pub fn check_name(name: &str) -> Result<()> {
 ///
 /// # Safety
 /// The keys are null or valid for the given sizes.
-unsafe fn by(order: KeyComparator, a: *const u8, n: usize, b: *const u8, m: usize) -> c_int {
+unsafe fn compare_keys(
+    comparator: KeyComparator,
+    a: *const u8,
+    n: usize,
+    b: *const u8,
+    m: usize,
+) -> c_int {
     let bytes = |p: *const u8, n: usize| {
         if p.is_null() || n > isize::MAX as usize {
             return &[][..];
@@ -152,11 +158,11 @@ unsafe fn by(order: KeyComparator, a: *const u8, n: usize, b: *const u8, m: usiz
         // SAFETY: the caller guarantees the sizes.
         unsafe { std::slice::from_raw_parts(p, n) }
     };
-    order.cmp(bytes(a, n), bytes(b, m)) as c_int
+    comparator.cmp(bytes(a, n), bytes(b, m)) as c_int
 }
 
 macro_rules! built_in_functions {
-    ($($(#[$doc:meta])* $name:ident => $order:expr;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident => $comparator:expr;)*) => {$(
         $(#[$doc])*
         /// # Safety
         /// Both keys are null or valid for the given sizes.
@@ -165,7 +171,7 @@ macro_rules! built_in_functions {
             key1: *const u8, key1_size: usize, key2: *const u8, key2_size: usize, _ctx: *mut c_void,
         ) -> c_int {
             // SAFETY: the caller's guarantees are passed on.
-            unsafe { by($order, key1, key1_size, key2, key2_size) }
+            unsafe { compare_keys($comparator, key1, key1_size, key2, key2_size) }
         }
     )*};
 }
@@ -230,16 +236,16 @@ mod tests {
     #[test]
     fn register_calls_function_with_user_keys_only() {
         let f = UserComparator { call: eight_bytes, context: std::ptr::null_mut() };
-        let order = register(4, "eight", f).unwrap();
-        assert_eq!(order.cmp(&9u64.to_be_bytes(), &300u64.to_be_bytes()), Ordering::Less);
+        let comparator = register(4, "eight", f).unwrap();
+        assert_eq!(comparator.cmp(&9u64.to_be_bytes(), &300u64.to_be_bytes()), Ordering::Less);
         let text = UserComparator {
             call: tidesdb_comparator_lexicographic,
             context: std::ptr::null_mut(),
         };
-        let order = register(4, "text", text).unwrap();
-        assert_eq!(order.cmp(b"ab\0c", b"ab\0d"), Ordering::Equal);
-        assert_eq!(order.cmp(b"ab", b"abc"), Ordering::Less);
-        assert_eq!(order.cmp(b"", b"a"), Ordering::Less);
+        let comparator = register(4, "text", text).unwrap();
+        assert_eq!(comparator.cmp(b"ab\0c", b"ab\0d"), Ordering::Equal);
+        assert_eq!(comparator.cmp(b"ab", b"abc"), Ordering::Less);
+        assert_eq!(comparator.cmp(b"", b"a"), Ordering::Less);
     }
     #[test]
     fn databases_may_reuse_a_comparator_name() {

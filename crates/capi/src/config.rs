@@ -152,7 +152,7 @@ pub fn durability_from_c(mode: c_int, interval_us: u64) -> Result<Durability> {
     })
 }
 
-/// Returns the stronger of two durability levels.
+/// Returns the stronger of two durability modes.
 pub fn stronger_durability(a: Durability, b: Durability) -> Durability {
     match (a, b) {
         (Durability::Full, _) | (_, Durability::Full) => Durability::Full,
@@ -200,7 +200,7 @@ fn check_family_config(c: &FamilyConfig) -> Result<()> {
 /// shared memtable, if configured.
 pub fn family_options(
     c: &FamilyConfig,
-    order: KeyComparator,
+    comparator: KeyComparator,
     unified_bytes: Option<usize>,
 ) -> Result<FamilyOptions> {
     check_family_config(c)?;
@@ -211,7 +211,7 @@ pub fn family_options(
         clamp_or_default(c.klog_value_threshold, 512, 1, limits::INLINE_VALUE_BYTES_MAX);
     let ratio = clamp_or_default(c.level_size_ratio, 10, 2, 100);
     let options = FamilyOptions::new()
-        .comparator(order)
+        .comparator(comparator)
         .memtable_bytes(memtable as u64)
         .value_threshold(threshold)
         .compression(compression_from_c(c.compression_algorithm)?)
@@ -237,6 +237,7 @@ pub fn family_config_from_options(o: &FamilyOptions) -> FamilyConfig {
             Compression::Lz4Fast(_) => COMPRESS_LZ4_FAST,
             Compression::Snappy => COMPRESS_SNAPPY,
             Compression::Zstd(_) => COMPRESS_ZSTD,
+            _ => DEFAULT_FAMILY_CONFIG.compression_algorithm,
         },
         enable_bloom_filter: c_int::from(o.filter_bits > 0),
         bloom_fpr: if o.filter_bits > 0 {

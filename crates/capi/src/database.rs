@@ -26,7 +26,7 @@ pub extern "C" fn tidesdb_init(
     if alloc::init(malloc, calloc, realloc, free) { 0 } else { -1 }
 }
 
-/// Initialises the library with C's allocator if it is not initialised yet.
+/// Initializes the library with C's allocator if it is not initialized yet.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_ensure_initialized() {
     alloc::ensure_initialized();
@@ -235,7 +235,7 @@ pub unsafe extern "C" fn tidesdb_register_comparator(
         db.register_comparator(RegisteredComparator {
             name: name.to_owned(),
             function,
-            order: None,
+            comparator: None,
         })
     })
 }
@@ -288,7 +288,7 @@ fn checkpoint(db: Handle, dir: *const c_char, shared: bool) -> c_int {
         if std::fs::read_dir(dir).is_ok_and(|mut d| d.next().is_some()) {
             return Err(EXISTS.with_message("the directory is not empty"));
         }
-        db.engine()?.checkpoint(dir)?;
+        db.engine()?.backups().checkpoint(dir)?;
         if !shared {
             copy_linked_files(dir).map_err(|e| IO.with_text(format!("{}: {e}", dir.display())))?;
         }
@@ -296,7 +296,7 @@ fn checkpoint(db: Handle, dir: *const c_char, shared: bool) -> c_int {
     })
 }
 
-/// Replaces the hard links of a checkpoint by copies. At any interruption the directory is a
+/// Replaces the hard links of a checkpoint with copies. At any interruption the directory is a
 /// complete database.
 fn copy_linked_files(dir: &std::path::Path) -> std::io::Result<()> {
     use std::os::unix::fs::MetadataExt;

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::null_mut;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-/// Serialises changes of column families.
+/// Serializes changes of column families.
 fn lock_family_changes(db: &Arc<Database>) -> Result<(&Db, MutexGuard<'_, ()>)> {
     let engine = db.engine()?;
     Ok((engine, db.family_changes.lock().unwrap_or_else(PoisonError::into_inner)))
@@ -105,7 +105,7 @@ fn remove_family(db: &Arc<Database>, engine: &Db, family: &Arc<Family>) -> Resul
     let inside = family.inner.name();
     if inside == "default" {
         // The engine's default family cannot be dropped; while it is empty it is not visible.
-        engine.clear_family(&inside)?;
+        engine.admin().clear_family(&inside)?;
     } else {
         engine.drop_family(&inside)?;
     }
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn tidesdb_rename_column_family(
             ));
         }
         catalog::store_settings(engine, new, family.inner.id(), &family.config())?;
-        engine.rename_family(&inside, &catalog::engine_name(new))?;
+        engine.admin().rename_family(&inside, &catalog::engine_name(new))?;
         family.rename(new);
         catalog::delete_settings(engine, old)
     })
@@ -207,7 +207,7 @@ pub unsafe extern "C" fn tidesdb_clone_column_family(
         }
         let c =
             FamilyConfig { commit_hook_fn: None, commit_hook_ctx: null_mut(), ..source.config() };
-        let made = engine.clone_family(&source.inner.name(), &catalog::engine_name(to))?;
+        let made = engine.admin().clone_family(&source.inner.name(), &catalog::engine_name(to))?;
         catalog::store_settings(engine, to, made.id(), &c)?;
         add_family(&db, made, to, c).map(drop)
     })

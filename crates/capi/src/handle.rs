@@ -14,7 +14,7 @@
 //! threads counted in the slot's state.
 
 use crate::code::{Code, INVALID_ARGS, INVALID_DB, MEMORY, Result};
-use perigee::env::fork;
+use perigee::env::fork_count;
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -40,7 +40,7 @@ const PIN_COUNT_MASK: u64 = REMOVING - 1;
 
 struct HandleSlot<T, S> {
     state: AtomicU64,
-    /// Fork generation of the process that inserted the value: see [`fork::fork_count`].
+    /// Fork generation of the process that inserted the value: see [`fork_count`].
     fork_generation: AtomicU64,
     /// Data that can be read without locking the value; never freed.
     shared: S,
@@ -129,7 +129,7 @@ impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
         match chunk {
             Some(chunk) if raw >> 44 == self.kind && raw & 15 == 0 => {
                 let slot = &chunk[index % CHUNK_SLOTS];
-                if slot.fork_generation.load(Relaxed) != fork::fork_count() {
+                if slot.fork_generation.load(Relaxed) != fork_count() {
                     return Err(forked_handle());
                 }
                 Ok((slot, (raw >> 24) & GENERATION_MASK))
@@ -143,7 +143,7 @@ impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
         self.insert_with(value, |_| ())
     }
 
-    /// Like `insert`; `side` initialises the data that can be read without locking.
+    /// Like `insert`; `side` initializes the data that can be read without locking.
     pub fn insert_with(&self, value: T, side: impl FnOnce(&S)) -> Result<usize> {
         let index = {
             let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
@@ -164,7 +164,7 @@ impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
         let chunk = self.chunks[index / CHUNK_SLOTS].get_or_init(|| {
             let empty = || HandleSlot {
                 state: AtomicU64::new(1 << 32),
-                fork_generation: AtomicU64::new(fork::fork_count()),
+                fork_generation: AtomicU64::new(fork_count()),
                 shared: S::default(),
                 owner: AtomicUsize::new(0),
                 value: UnsafeCell::new(None),
@@ -177,7 +177,7 @@ impl<T: Send + Sync, S: Default + Sync> HandleTable<T, S> {
         // it.
         unsafe { *slot.value.get() = Some(value) };
         side(&slot.shared);
-        slot.fork_generation.store(fork::fork_count(), Relaxed);
+        slot.fork_generation.store(fork_count(), Relaxed);
         slot.state.store(generation << 32 | LIVE, Release);
         Ok((self.kind << 44 | generation << 24 | (index as u64) << 4) as usize)
     }

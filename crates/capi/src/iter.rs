@@ -36,7 +36,7 @@ impl CachedEntry {
             self.set_key(key);
             self.set_value(value);
             CACHED_KEY_AND_VALUE
-        } else if cursor.valid() {
+        } else if cursor.is_valid() {
             self.set_key(cursor.key());
             CACHED_KEY
         } else {
@@ -67,7 +67,7 @@ impl CachedEntry {
     #[cold]
     fn load_value(&self, iter: Handle) -> Result<()> {
         let mut cursor = ITERS.lock(iter as usize)?;
-        if !cursor.valid() {
+        if !cursor.is_valid() {
             return Err(not_valid_error());
         }
         let (_, value) = cursor.entry()?;

@@ -4,7 +4,7 @@ use crate::abi::Handle;
 use crate::code::INVALID_ARGS;
 use crate::ffi::{call, call_or, key, out_param, range};
 use crate::state::{database, family};
-use perigee::{RangeCost, RangeEstimate};
+use perigee::stats::{RangeCost, RangeEstimate};
 use std::ffi::c_int;
 
 /// Compacts a column family completely.
@@ -53,13 +53,13 @@ pub extern "C" fn tidesdb_purge_cf(cf: Handle) -> c_int {
 /// Flushes and compacts all column families.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_purge(db: Handle) -> c_int {
-    call(|| Ok(database(db)?.engine()?.purge()?))
+    call(|| Ok(database(db)?.engine()?.admin().purge()?))
 }
 
 /// Cancels compactions, and starts none until the next open.
 #[unsafe(no_mangle)]
 pub extern "C" fn tidesdb_cancel_background_work(db: Handle) -> c_int {
-    call(|| Ok(database(db)?.engine()?.cancel_background_work()?))
+    call(|| Ok(database(db)?.engine()?.admin().cancel_background_work()?))
 }
 
 /// Makes all commits so far durable.
@@ -69,8 +69,8 @@ pub extern "C" fn tidesdb_sync_wal(cf: Handle) -> c_int {
 }
 
 /// Relative cost of a scan: the blocks read and skipped, and a small amount per memtable and run.
-/// It grows with the entries of the range, also in memory, so that it can be used as the fraction
-/// of a larger range.
+/// It grows with the entries of the range, including those in memory, so that it can be used as the
+/// fraction of a larger range.
 fn scan_cost(cost: &RangeCost, held: &RangeEstimate) -> f64 {
     let scanned = (cost.bytes + held.memory_bytes) as f64 / 4096.0;
     scanned + cost.blocks as f64 + (cost.memtables + cost.runs) as f64 / 64.0

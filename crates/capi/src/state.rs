@@ -28,7 +28,7 @@ pub struct RegisteredComparator {
     /// The function with its context.
     pub function: UserComparator,
     /// The engine's comparator, once a column family uses it.
-    pub order: Option<KeyComparator>,
+    pub comparator: Option<KeyComparator>,
 }
 
 /// An open database. If column families have comparators that are not registered yet, the engine is
@@ -49,7 +49,7 @@ pub struct Database {
     pub comparators: RwLock<Vec<RegisteredComparator>>,
     /// Column families, oldest first.
     pub families: RwLock<Vec<Arc<Family>>>,
-    /// Serialises changes of column families.
+    /// Serializes changes of column families.
     pub family_changes: Mutex<()>,
     /// Size of the shared memtable, if configured.
     pub unified_memtable_bytes: Option<usize>,
@@ -164,15 +164,15 @@ impl Database {
         };
         let mut kept = self.directory_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let engine = loop {
-            let e = match Db::open_with_lock(&self.path, given.clone(), &mut kept) {
+            let e = match kept.open(&self.path, given.clone()) {
                 Ok(engine) => break engine,
                 Err(e) => e,
             };
             let missing = missing_comparator(&e);
             let known =
                 missing.map(|stored| self.resolve_stored_comparator(stored)).transpose()?.flatten();
-            match known.filter(|order| !given.comparators.contains(order)) {
-                Some(order) => given.comparators.push(order),
+            match known.filter(|comparator| !given.comparators.contains(comparator)) {
+                Some(comparator) => given.comparators.push(comparator),
                 None => {
                     self.waiting_for_comparator.store(missing.is_some(), Relaxed);
                     if missing.is_none() {
@@ -217,7 +217,7 @@ impl Database {
             Err(_) if self.is_waiting() => {
                 let options = self.options.lock().unwrap_or_else(PoisonError::into_inner);
                 let env = options.as_ref().map_or_else(perigee::env::Env::real, |o| o.env.clone());
-                Ok(catalog::visible_names(&Db::list_families(&env, &self.path)?))
+                Ok(catalog::visible_names(&perigee::list_families(&env, &self.path)?))
             }
             Err(e) => Err(e),
         }
@@ -228,9 +228,9 @@ impl Database {
         let name = comparator::name_from_stored(stored);
         let mut all = self.comparators.write().unwrap_or_else(PoisonError::into_inner);
         let Some(own) = all.iter_mut().find(|r| r.name == name) else { return Ok(None) };
-        let order = comparator::register(self.id, stored, own.function)?;
-        own.order = Some(order);
-        Ok(Some(order))
+        let comparator = comparator::register(self.id, stored, own.function)?;
+        own.comparator = Some(comparator);
+        Ok(Some(comparator))
     }
 
     /// Registers a comparator, and opens the engine if it was waiting for it.
@@ -258,8 +258,8 @@ impl Database {
 
     /// Returns the comparator of that name.
     pub fn find_comparator(self: &Arc<Self>, comparator: &str) -> Result<KeyComparator> {
-        if let Some((order, _)) = comparator::built_in_comparator(comparator) {
-            return Ok(order);
+        if let Some((comparator, _)) = comparator::built_in_comparator(comparator) {
+            return Ok(comparator);
         }
         let engine = self.engine()?;
         let mut all = self.comparators.write().unwrap_or_else(PoisonError::into_inner);
@@ -269,17 +269,17 @@ impl Database {
                  tidesdb_register_comparator first"
             )));
         };
-        if let Some(order) = own.order {
-            return Ok(order);
+        if let Some(comparator) = own.comparator {
+            return Ok(comparator);
         }
-        let order = comparator::register(
+        let comparator = comparator::register(
             self.id,
             &comparator::unique_stored_name(comparator),
             own.function,
         )?;
-        engine.register_comparator(order);
-        own.order = Some(order);
-        Ok(order)
+        engine.admin().register_comparator(comparator);
+        own.comparator = Some(comparator);
+        Ok(comparator)
     }
 
     /// Returns the column family of that name.
@@ -300,7 +300,7 @@ impl Database {
     pub fn update_min_free_space(&self) {
         let most = self.all_families().iter().map(|f| f.config().min_disk_space).max();
         if let Some(engine) = self.engine.get() {
-            engine.set_min_free_space(most.unwrap_or(0));
+            engine.admin().set_min_free_space(most.unwrap_or(0));
         }
     }
 
@@ -318,7 +318,7 @@ impl Database {
             // Flush as TidesDB does, so that the next open has nothing to replay and no column
             // family's few entries keep the shared log. Entries that cannot be flushed stay in that
             // log.
-            if let Err(e) = engine.flush()
+            if let Err(e) = engine.admin().flush()
                 && e.kind() != perigee::ErrorKind::ReadOnly
             {
                 log::warn(&format!(
@@ -328,7 +328,7 @@ impl Database {
             }
             if self.finish_compactions {
                 // Compactions that cannot be finished are restarted after the next open.
-                let _ = engine.wait_idle();
+                let _ = engine.admin().wait_idle();
             }
             engine.close()
         });

@@ -9,7 +9,7 @@ use crate::alloc;
 use crate::code::Result;
 use crate::ffi::{call, out_param};
 use crate::state::{Database, Family, database, family};
-use perigee::LevelStats;
+use perigee::stats::LevelStats;
 use std::collections::HashSet;
 use std::ffi::{c_double, c_int, c_void};
 use std::ptr::null;
@@ -25,7 +25,7 @@ fn ratio(part: u64, whole: u64) -> c_double {
 /// Returns the levels in TidesDB's numbering, newest first, each with its files: at least as many
 /// as the engine uses and as the settings request. Their sums are the tables and value logs of the
 /// column family.
-fn c_levels(own: &perigee::FamilyStats, least: c_int) -> Vec<LevelStats> {
+fn c_levels(own: &perigee::stats::FamilyStats, least: c_int) -> Vec<LevelStats> {
     let deepest = own.levels.iter().filter(|l| l.files > 0).map(|l| usize::from(l.level) + 1).max();
     let least = usize::try_from(least).unwrap_or(1).clamp(1, LEVELS_MAX);
     let count = deepest.unwrap_or(0).max(least);
@@ -36,16 +36,16 @@ fn c_levels(own: &perigee::FamilyStats, least: c_int) -> Vec<LevelStats> {
         all[usize::from(l.level)].bytes += l.separated_bytes;
     }
     // Unreferenced values are in the logs of the oldest tables.
-    let loose = own.vlogs.1.saturating_sub(own.levels.iter().map(|l| l.separated_bytes).sum());
+    let loose = own.vlogs.bytes.saturating_sub(own.levels.iter().map(|l| l.separated_bytes).sum());
     all[deepest.unwrap_or(1) - 1].bytes += loose;
     all
 }
 
 /// Returns the highest fraction of tombstones of any table, and the level of that table in
 /// TidesDB's numbering; (0, 0) without tombstones.
-fn densest_table(files: &[perigee::FileStats]) -> (c_double, c_int) {
+fn densest_table(files: &[perigee::stats::FileStats]) -> (c_double, c_int) {
     let density =
-        |f: &perigee::FileStats| (ratio(f.tombstones, f.entries), c_int::from(f.level) + 1);
+        |f: &perigee::stats::FileStats| (ratio(f.tombstones, f.entries), c_int::from(f.level) + 1);
     let worst = files.iter().filter(|f| f.tombstones > 0).map(density);
     worst.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, 0))
 }
@@ -56,8 +56,8 @@ fn log_share(db: &Arc<Database>, mine: u64) -> Result<u64> {
     if db.unified_memtable_bytes.is_some() {
         return Ok(0);
     }
-    let counters = db.engine()?.counters();
-    let of = |name: &str| counters.iter().find(|(n, _)| *n == name).map_or(0, |(_, n)| *n);
+    let counters = db.engine()?.admin().counters();
+    let of = |name: &str| counters.iter().find(|c| c.name == name).map_or(0, |c| c.value);
     let all: u64 = db.all_families().iter().map(|f| f.inner.user_bytes_written()).sum();
     let all = all.max(of("user_bytes_written")).max(1);
     let share = u128::from(of("wal_bytes_written")) * u128::from(mine) / u128::from(all);
@@ -107,10 +107,10 @@ impl StatsBuffer {
 
 fn fill_family_stats(cf: &Family, place: &mut *mut FamilyStats) -> Result<()> {
     let engine = cf.database.engine()?;
-    let (own, files, cache) = (cf.inner.stats()?, cf.inner.files()?, engine.cache_stats());
+    let (own, files, cache) = (cf.inner.stats()?, cf.inner.files()?, engine.admin().cache_stats());
     let config = cf.config();
     let levels = c_levels(&own, config.min_levels);
-    let (raw_keys, raw_values) = own.raw_bytes();
+    let raw = own.raw_bytes();
     let (total_keys, tombstones) = (own.entries(), levels.iter().map(|l| l.tombstones).sum());
     let (density, density_level) = densest_table(&files);
     let tree =
@@ -119,7 +119,7 @@ fn fill_family_stats(cf: &Family, place: &mut *mut FamilyStats) -> Result<()> {
     let buffer = StatsBuffer::new(levels.len())?;
     let stats = FamilyStats {
         num_levels: levels.len() as c_int,
-        memtable_size: (own.memtable.0 + own.immutable_memtables.1) as usize,
+        memtable_size: (own.memtable.bytes + own.immutable_memtables.bytes) as usize,
         level_sizes: buffer.fill_array(0, levels.iter().map(|l| l.bytes as usize)),
         level_key_counts: buffer.fill_array(1, levels.iter().map(|l| l.entries)),
         level_tombstone_counts: buffer.fill_array(2, levels.iter().map(|l| l.tombstones)),
@@ -127,10 +127,10 @@ fn fill_family_stats(cf: &Family, place: &mut *mut FamilyStats) -> Result<()> {
         config: buffer.block.wrapping_byte_add(std::mem::offset_of!(StatsBlock, config)).cast(),
         total_keys,
         total_data_size: levels.iter().map(|l| l.bytes).sum(),
-        avg_key_size: ratio(raw_keys, total_keys),
-        avg_value_size: ratio(raw_values, total_keys),
+        avg_key_size: ratio(raw.keys, total_keys),
+        avg_value_size: ratio(raw.values, total_keys),
         // One read per memtable and per sorted run.
-        read_amp: (1 + own.immutable_memtables.0 + levels.iter().map(|l| l.runs).sum::<usize>())
+        read_amp: (1 + own.immutable_memtables.count + levels.iter().map(|l| l.runs).sum::<usize>())
             as c_double,
         hit_rate: ratio(cache.hits, cache.hits + cache.misses),
         use_btree: config.use_btree,
@@ -165,7 +165,7 @@ struct BTreeStats {
 }
 
 impl BTreeStats {
-    fn from_family(own: &perigee::FamilyStats) -> BTreeStats {
+    fn from_family(own: &perigee::stats::FamilyStats) -> BTreeStats {
         let tables: u64 = own.levels.iter().map(|l| l.files as u64).sum();
         let blocks: u64 = own.levels.iter().map(|l| l.blocks).sum();
         let height = if tables > 0 { 2 } else { 0 };
@@ -216,20 +216,20 @@ struct FamilyTotals {
 }
 
 impl FamilyTotals {
-    fn collect(db: &Arc<Database>, stats: &perigee::Stats) -> Result<FamilyTotals> {
+    fn collect(db: &Arc<Database>, stats: &perigee::stats::Stats) -> Result<FamilyTotals> {
         let mut sum = FamilyTotals::default();
         let seen: HashSet<u32> = db.all_families().iter().map(|f| f.inner.id()).collect();
         for f in stats.families.iter().filter(|f| seen.contains(&f.id)) {
-            sum.memtables += f.memtable.0 + f.immutable_memtables.1;
-            sum.sealed += f.immutable_memtables.0;
+            sum.memtables += f.memtable.bytes + f.immutable_memtables.bytes;
+            sum.sealed += f.immutable_memtables.count;
             // A full memtable accepts no further writes: the next commit seals it first.
-            if db.unified_memtable_bytes.is_some_and(|most| f.memtable.0 >= most as u64) {
+            if db.unified_memtable_bytes.is_some_and(|most| f.memtable.bytes >= most as u64) {
                 sum.full += 1;
             } else {
-                sum.active += f.memtable.0;
+                sum.active += f.memtable.bytes;
             }
             sum.tables += f.levels.iter().map(|l| l.files).sum::<usize>();
-            sum.data += f.levels.iter().map(|l| l.bytes).sum::<u64>() + f.vlogs.1;
+            sum.data += f.levels.iter().map(|l| l.bytes).sum::<u64>() + f.vlogs.bytes;
             sum.wal += log_share(db, f.user_bytes_written)?;
             sum.flush_bytes += f.flush_bytes_written;
             sum.compaction_written += f.compaction_bytes_written;
@@ -243,10 +243,10 @@ impl FamilyTotals {
 }
 
 fn database_stats(db: &Arc<Database>) -> Result<DbStats> {
-    let stats = db.engine()?.stats();
+    let stats = db.engine()?.admin().stats();
     let families = db.all_families();
     let all = FamilyTotals::collect(db, &stats)?;
-    let log = stats.counters.iter().find(|(n, _)| *n == "wal_bytes_written").map_or(0, |(_, n)| *n);
+    let log = stats.counter("wal_bytes_written").unwrap_or(0);
     let (unified, work) = (db.unified_memtable_bytes.is_some(), &stats.background);
     let if_unified = |n: u64| if unified { n } else { 0 };
     let flushing = all.sealed.max(work.flushes_running);
@@ -261,7 +261,7 @@ fn database_stats(db: &Arc<Database>) -> Result<DbStats> {
         total_immutable_count: all.sealed as c_int,
         total_sstable_count: all.tables as c_int,
         total_data_size_bytes: all.data,
-        num_open_sstables: stats.open_files.0 as c_int,
+        num_open_sstables: stats.open_files.open as c_int,
         global_seq: stats.last_sequence,
         txn_memory_bytes: stats.transactions.bytes as i64,
         compaction_queue_size: work.compactions_due,
@@ -273,7 +273,7 @@ fn database_stats(db: &Arc<Database>) -> Result<DbStats> {
         unified_next_cf_index: if_unified(
             families.iter().map(|f| f.inner.id() + 1).max().unwrap_or(0).into(),
         ) as u32,
-        unified_wal_generation: if_unified(stats.wal_newest),
+        unified_wal_generation: if_unified(stats.wal.newest_segment),
         object_store_enabled: 0,
         object_store_connector: null(),
         local_cache_bytes_used: 0,
@@ -322,7 +322,7 @@ pub unsafe extern "C" fn tidesdb_get_cache_stats(db: Handle, stats: *mut CacheSt
         let db = database(db)?;
         // SAFETY: guaranteed by the caller.
         let place = unsafe { out_param(stats) }?;
-        let cache = db.engine()?.cache_stats();
+        let cache = db.engine()?.admin().cache_stats();
         *place = CacheStats::default();
         if db.has_block_cache {
             *place = CacheStats {

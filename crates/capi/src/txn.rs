@@ -132,7 +132,7 @@ impl Txn {
     pub fn commit(&mut self) -> Result<u64> {
         self.check_active()?;
         self.savepoints.clear();
-        match self.inner.commit_with(self.durability) {
+        match self.inner.commit_in_place(Some(self.durability)) {
             Ok(seq) => {
                 self.state = TxnState::Committed;
                 Ok(seq)
@@ -162,7 +162,7 @@ impl Txn {
             TxnState::Committed => {
                 return Err(INVALID_ARGS.with_message("the transaction is already committed"));
             }
-            TxnState::Active => self.inner.rollback(),
+            TxnState::Active => self.inner.rollback_in_place(),
             _ => {}
         }
         self.savepoints.clear();
@@ -215,7 +215,7 @@ impl Txn {
         let id = self.savepoints[at].1;
         self.inner.rollback_to(id.to_string())?;
         // The savepoint itself is removed, as in TidesDB.
-        self.inner.release(id.to_string())?;
+        self.inner.release_savepoint(id.to_string())?;
         self.savepoints.truncate(at);
         self.savepoints.retain(|(_, other)| *other < id);
         Ok(())
@@ -227,7 +227,7 @@ impl Txn {
         // The engine's release also removes later savepoints: so only the last one is released
         // there; keeping the others costs nothing.
         if self.savepoints.iter().all(|(_, other)| *other < id) {
-            self.inner.release(id.to_string())?;
+            self.inner.release_savepoint(id.to_string())?;
         }
         Ok(())
     }

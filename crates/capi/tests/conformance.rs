@@ -378,8 +378,8 @@ fn regression_programs_pass() {
         let program = scratch.0.join(&name);
         compile("cc", &[source], &program, &["-std=gnu11", "-w"]);
         let ways: &[&str] = match &name[..] {
-            "hook_after_close" | "hook_told_late" => &["close", "drop", "null"],
-            "close_starves" => &["1"],
+            "hook_after_close" | "hook_called_after_removal" => &["close", "drop", "null"],
+            "close_during_calls" => &["1"],
             _ => &[""],
         };
         for way in ways {
@@ -387,7 +387,7 @@ fn regression_programs_pass() {
             fs::create_dir_all(&data).unwrap();
             let mut run = Command::new(&program);
             run.current_dir(&data).env("FOUND_DIR", &data);
-            if name.starts_with("meaning_") {
+            if name.starts_with("documented_") {
                 run.arg(&data);
             } else if !way.is_empty() {
                 run.arg(way);

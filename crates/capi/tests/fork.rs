@@ -55,7 +55,7 @@ fn forked_child_is_refused_and_changes_nothing() {
             assert_closed(family.iter()),
             assert_closed(db.delete("a")),
             assert_closed(snapshot.get(&family, "a")),
-            assert_closed(txn.commit()),
+            assert_closed(txn.commit_in_place(None)),
             assert_closed(db.create_family("of_child", Default::default())),
             assert_closed(db.drop_family("users")),
             assert_closed(db.close()),

@@ -39,7 +39,7 @@ pub struct Args {
 pub enum Command {
     /// Read files, CSV, TSV or JSON lines into a database
     Import(Box<import::ImportArgs>),
-    /// Read the same inputs as one atomic bulk load: faster; visible and durable once it finishes
+    /// Read the same inputs as `import`, but as one atomic bulk load, which is faster
     Load(load::LoadArgs),
     /// Write entries to files, JSON lines or CSV
     Export(export::ExportArgs),

@@ -28,7 +28,7 @@ pub struct DatabaseArg {
 /// The column family.
 #[derive(Args, Debug)]
 pub struct FamilyArg {
-    /// Column family to work on
+    /// Name of the column family
     #[arg(long, value_name = "NAME", default_value = "default")]
     pub family: String,
 }
@@ -123,14 +123,14 @@ pub fn check_existing(path: &Path) -> Result<()> {
     let shown = show_path(path);
     match fs::metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
-            Err(not_found_failure(format!("there is nothing at {shown}")))
+            Err(not_found_failure(format!("{shown} does not exist")))
         }
         Err(e) => Err(Failure::file("open", path, &e)),
         Ok(meta) if !meta.is_dir() => Err(not_a_directory_failure(path)),
         Ok(_) => match fs::symlink_metadata(path.join(MANIFEST)) {
             Ok(_) => Ok(()),
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                match Db::check_directory(&Env::real(), path) {
+                match perigee::check_directory(&Env::real(), path) {
                     Err(foreign) => {
                         Err(Failure::other(ErrorKind::NotFound.name(), foreign.message()))
                     }
@@ -151,7 +151,7 @@ fn not_found_failure(message: String) -> Failure {
 
 fn not_a_directory_failure(path: &Path) -> Failure {
     let hint = match path.parent().filter(|dir| dir.join(MANIFEST).exists()) {
-        Some(dir) => format!("the database is the directory {}", show_path(dir)),
+        Some(dir) => format!("specify the database directory, {}", show_path(dir)),
         None => "specify the directory of a database".to_owned(),
     };
     Failure::usage(format!("{} is a file, not a database directory", show_path(path))).hint(hint)
@@ -164,7 +164,7 @@ fn check_creatable(path: &Path) -> Result<()> {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(e) => Err(Failure::file("open", path, &e)),
         Ok(meta) if !meta.is_dir() => Err(not_a_directory_failure(path)),
-        Ok(_) => Ok(Db::check_directory(&Env::real(), path)?),
+        Ok(_) => Ok(perigee::check_directory(&Env::real(), path)?),
     }
 }
 

@@ -44,7 +44,7 @@ fn checkpoint_opens_as_a_database() {
     w.run_ok(&["put", "db", "moon", "new"]);
     assert_eq!(w.run_ok(&["get", "copy", "moon"]).trim_end(), "full");
     w.run_failing(2, "not empty", &["checkpoint", "db", "copy"]);
-    w.run_failing(2, "there is nothing at nowhere", &["checkpoint", "nowhere", "copy2"]);
+    w.run_failing(2, "nowhere does not exist", &["checkpoint", "nowhere", "copy2"]);
 }
 
 #[test]

@@ -19,5 +19,5 @@ fn killed_import_loses_no_acknowledged_entry() {
     assert_eq!(report["entries"], 3000);
     assert!(report["acknowledged"].as_u64().unwrap() > 0);
     w.run_ok(&["verify", "db"]);
-    w.run_failing(2, "exists already", &["demo", "--dir", "in", "--db", "db"]);
+    w.run_failing(2, "already exists", &["demo", "--dir", "in", "--db", "db"]);
 }

@@ -16,7 +16,7 @@ fn make_database(w: &TestDir) {
         db.put(format!("key{i:04}"), value).unwrap();
     }
     db.delete("key0003").unwrap();
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     db.put("in the log", "only").unwrap();
     db.delete("key0004").unwrap();
     db.close().unwrap();
@@ -203,8 +203,8 @@ fn log_dump_lists_prepared_transactions() {
         txn.put(&db.default_family(), gid, "value").unwrap();
         txn.prepare(gid).unwrap();
     }
-    db.commit_prepared("first").unwrap();
-    db.rollback_prepared("second").unwrap();
+    db.two_phase().commit("first").unwrap();
+    db.two_phase().rollback("second").unwrap();
     db.close().unwrap();
     let text = w.run_ok(&["dump", "db", &file_with_extension(&w, ".wal")]);
     for part in [

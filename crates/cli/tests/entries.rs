@@ -25,7 +25,7 @@ fn sample_database() -> TestDir {
 }
 
 #[test]
-fn put_get_delete() {
+fn deleted_key_is_gone() {
     let w = sample_database();
     assert_eq!(w.run_ok(&["get", "db", "moon"]), "full");
     assert_eq!(w.run_ok(&["put", "db", "moon", "new"]), "");
@@ -38,7 +38,7 @@ fn put_get_delete() {
 }
 
 #[test]
-fn delete_ranges_prefixes_and_expiring_keys() {
+fn ranges_prefixes_and_expired_keys_are_gone() {
     let w = sample_database();
     w.run_ok(&["delete", "db", "06", "--to", "18"]);
     assert_eq!(w.run(&["get", "db", "12:31"]).code, 1);

@@ -31,7 +31,7 @@ const EXISTING_DB_COMMANDS: [&[&str]; 16] = [
 fn reading_never_creates_a_database() {
     let w = TestDir::new();
     for args in EXISTING_DB_COMMANDS {
-        let e = w.run_failing(2, "there is nothing at db", args);
+        let e = w.run_failing(2, "db does not exist", args);
         assert_eq!(e["kind"], "not found");
         assert!(!w.path("db").exists(), "{args:?} created something");
     }
@@ -40,11 +40,11 @@ fn reading_never_creates_a_database() {
         w.run_failing(2, "holds no database", args);
         assert!(w.file_names("db").is_empty(), "{args:?} left {:?}", w.file_names("db"));
     }
-    w.run_failing(2, "there is nothing at nowhere", &["dump", "nowhere"]);
+    w.run_failing(2, "nowhere does not exist", &["dump", "nowhere"]);
 }
 
 #[test]
-fn file_is_not_a_database() {
+fn file_is_refused_as_database() {
     let w = TestDir::new();
     w.write("db", b"I am a file");
     for args in EXISTING_DB_COMMANDS {

@@ -122,7 +122,7 @@ fn read(db: &Db, family: &str) -> ExpectedEntries {
     let mut cursor = db.family(family).unwrap().cursor().unwrap();
     let mut all = Vec::new();
     cursor.seek_to_first().unwrap();
-    while cursor.valid() {
+    while cursor.is_valid() {
         let until = cursor.expires_at_ms().map(|ms| ms / 1000);
         all.push((cursor.key().to_vec(), cursor.value().unwrap().to_vec(), until));
         cursor.next().unwrap();
@@ -158,7 +158,7 @@ fn all_families_import_with_comparators_and_ttls() {
     for (library, leave) in libraries().iter().flat_map(|l| [(l, false), (l, true)]) {
         let w = TestDir::new();
         let (mut commands, mut wanted) = (String::new(), Vec::new());
-        for (n, (name, order, keys)) in families.iter().enumerate() {
+        for (n, (name, comparator, keys)) in families.iter().enumerate() {
             let family = if n == 0 { "default".to_owned() } else { format!("f_{name}") };
             commands.push_str(&format!(
                 "family {family} {name} {} {}\n",
@@ -171,8 +171,8 @@ fn all_families_import_with_comparators_and_ttls() {
             // Put some of them again, with other expiry times.
             all.drain(1..3);
             all.extend(puts(&[&keys[1..3], &keys[half..]].concat(), &mut commands));
-            all.sort_by(|a, b| order.cmp(&a.0, &b.0));
-            wanted.push((family, *order, all));
+            all.sort_by(|a, b| comparator.cmp(&a.0, &b.0));
+            wanted.push((family, *comparator, all));
         }
         // The fake has no log: without a close it loses what was not flushed.
         if leave && *library != fake_library() {
@@ -185,8 +185,8 @@ fn all_families_import_with_comparators_and_ttls() {
         assert_eq!(w.file_names(""), ["db", "source"], "nothing else is left");
         assert_eq!(report[0]["imported"]["families"].as_array().unwrap().len(), 6);
         let db = Db::open(w.path("db"), Options::new().create_if_missing(false)).unwrap();
-        for (family, order, all) in &wanted {
-            assert_eq!(db.family(family).unwrap().options().comparator, *order, "{family}");
+        for (family, comparator, all) in &wanted {
+            assert_eq!(db.family(family).unwrap().options().comparator, *comparator, "{family}");
             assert_eq!(&read(&db, family), all, "{family} of {}", library.display());
         }
         assert_eq!(db.family("f_reverse").unwrap().options().value_threshold, 512);
@@ -342,10 +342,10 @@ fn invalid_import_is_refused_before_any_write() {
     from("source", ten.to_str().unwrap(), "db", "of major version 10");
     from("source", lib, "source/new", "is inside source");
     from("source", lib, "source/users/new", "is inside source");
-    from("source", lib, "taken", "exists already");
-    from("source", lib, "ours", "exists already");
+    from("source", lib, "taken", "already exists");
+    from("source", lib, "ours", "already exists");
     w.write("db.importing/half", b"");
-    from("source", lib, "db", "exists already");
+    from("source", lib, "db", "already exists");
 }
 
 #[test]
@@ -406,9 +406,9 @@ fn killed_import_leaves_no_database() {
     let killed = w.command().args(args).env("FAKE", "deadly").output().unwrap();
     assert_eq!(killed.status.code(), None);
     assert_eq!(w.file_names(""), ["db.importing", "db.importing-source", "source"]);
-    w.run_failing(2, "db.importing exists already", &args);
+    w.run_failing(2, "db.importing already exists", &args);
     std::fs::remove_dir_all(w.path("db.importing")).unwrap();
-    w.run_failing(2, "db.importing-source exists already", &args);
+    w.run_failing(2, "db.importing-source already exists", &args);
     std::fs::remove_dir_all(w.path("db.importing-source")).unwrap();
     w.run_ok(&args);
     // With another directory for the copy.

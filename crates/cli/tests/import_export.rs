@@ -238,7 +238,7 @@ fn json_lines_round_trip_every_key() {
     w.run_ok(&["put", "db", "--hex", "ff00", ""]);
     assert_eq!(w.run_with(&["put", "db", "bytes", "-"], &[0xff, 0, 1]).code, 0);
     w.run_ok(&["export", "db", "all.jsonl"]);
-    w.run_failing(2, "exists already", &["export", "db", "all.jsonl"]);
+    w.run_failing(2, "already exists", &["export", "db", "all.jsonl"]);
     w.run_ok(&["import", "copy", "all.jsonl", "--format", "entries"]);
     assert_eq!(w.run_ok(&["export", "copy"]), w.run_ok(&["export", "db"]));
     assert_eq!(w.run_ok(&["export", "db"]), std::fs::read_to_string(w.path("all.jsonl")).unwrap());

@@ -57,7 +57,7 @@ fn manifest_lists_edits() {
     let edits = w.run_json(&["manifest", "db"]);
     assert_eq!(edits.len(), text.lines().count());
     assert!(edits[0]["edit"].is_u64() && edits[0]["fields"].is_array());
-    w.run_failing(2, "there is nothing at", &["manifest", "nowhere"]);
+    w.run_failing(2, "nowhere does not exist", &["manifest", "nowhere"]);
 }
 
 #[test]

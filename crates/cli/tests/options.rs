@@ -41,5 +41,5 @@ fn bad_option_files_are_refused_with_a_suggestion() {
     w.run_failing(2, "comparator", &["options", "db", "--apply", "bad.toml"]);
     w.run_failing(2, "bad2.toml", &["options", "db", "--apply", "bad2.toml"]);
     w.write("empty.toml", b"");
-    w.run_failing(2, "there", &["options", "nowhere", "--apply", "empty.toml"]);
+    w.run_failing(2, "does not exist", &["options", "nowhere", "--apply", "empty.toml"]);
 }

@@ -102,14 +102,18 @@ fn open_sample(path: &Path) -> Db {
     for n in 0..300u32 {
         db.put(format!("key{n:03}"), vec![n as u8; (n % 700) as usize]).unwrap();
     }
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     for n in 0..20u32 {
         db.put(format!("key{n:03}"), format!("new {n}")).unwrap();
     }
-    db.delete_range("key200".as_bytes().to_vec().."key210".as_bytes().to_vec()).unwrap();
+    db.default_family()
+        .delete_range("key200".as_bytes().to_vec().."key210".as_bytes().to_vec())
+        .unwrap();
     db.family("other").unwrap().put("a", "b").unwrap();
-    db.put_with_ttl("short", "life", std::time::Duration::from_secs(1 << 30)).unwrap();
-    db.wait_idle().unwrap();
+    db.default_family()
+        .put_with_ttl("short", "life", std::time::Duration::from_secs(1 << 30))
+        .unwrap();
+    db.admin().wait_idle().unwrap();
     db
 }
 
@@ -259,15 +263,18 @@ fn reading_commands_list_unknown_fields() {
         "{stats}"
     );
     // Statistics of the files are known, and equal to those of the program.
-    let own = db.stats();
+    let own = db.admin().stats();
     assert_eq!(stats["last_sequence"], own.last_sequence);
     // The manifest lists the log segment that is created ahead; the program counts it once it is
     // used.
     let segments = stats["wal"]["segments"].as_u64().unwrap();
-    assert!(segments == own.wal.0 as u64 || segments == own.wal.0 as u64 + 1, "{stats}");
+    assert!(
+        segments == own.wal.segments as u64 || segments == own.wal.segments as u64 + 1,
+        "{stats}"
+    );
     assert_eq!(stats["tables"], own.tables);
     assert!(stats["disk_bytes"].as_u64().unwrap() >= own.disk_bytes, "{stats} {}", own.disk_bytes);
-    assert!(stats["wal"]["bytes"].as_u64().unwrap() >= own.wal.1, "{stats}");
+    assert!(stats["wal"]["bytes"].as_u64().unwrap() >= own.wal.bytes, "{stats}");
     let text = w.run_ok(&["stats", "db"]);
     assert!(
         text.contains("not known to a read-only open") && !text.contains("wal_syncs"),
@@ -303,8 +310,8 @@ fn many_files_open_under_a_low_soft_limit() {
     for n in 0..200u32 {
         db.put(format!("key{n:03}"), [n as u8; 2000]).unwrap();
     }
-    db.compact().unwrap();
-    let files = db.files().len();
+    db.admin().compact().unwrap();
+    let files = db.admin().files().len();
     assert!(files > 60, "{files} files");
     db.close().unwrap();
     let script = "ulimit -Sn 40; exec \"$@\"";

@@ -2,19 +2,22 @@
 //! Each passes arbitrary bytes to a decoder of the log, the manifest or a whole database directory,
 //! which must return a result or an error, never panic. They return true if the input was accepted.
 
-use crate::manifest::{Catalog, decode_edit, encode_edit};
-use crate::safety::BackupGeneration;
-use crate::settings::{DurabilityLevel, FamilySettings, Settings};
+use crate::catalog::manifest::{CatalogState, decode_edit, encode_edit};
+use crate::maintenance::safety::BackupGeneration;
+use crate::settings::durability::Durability;
+use crate::settings::{FamilySettings, Settings};
 use crate::{Engine, FamilyState};
-use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
-use perigee_base::{FileId, Result};
+use perigee_base::{FileHeader, FileId, FileKind, HEADER_BYTES, Result, SeqNo};
 use perigee_env::fs::memory::SimDisk;
 use perigee_env::{Dir, DirOpenMode, Env, Fs};
-use perigee_file::log::layout::{RECORD_HEADER_BYTES, checksum_seed};
-use perigee_file::log::{Batch, BatchOps, LogReader, NextLogRecord, RecordHeader, RecordKind};
-use perigee_tree::scan::{ScanBounds, VisibleCursor};
+use perigee_file::log::{
+    Batch, BatchOps, LogReader, NextLogRecord, RECORD_HEADER_BYTES, RecordHeader, RecordKind,
+    checksum_seed,
+};
+use perigee_tree::read::ScanBounds;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 /// Decodes a manifest edit; a valid one must survive the round trip, and applying it to an empty
 /// catalog must return.
@@ -22,7 +25,7 @@ pub fn fuzz_edit(bytes: &[u8]) -> bool {
     let Ok(edit) = decode_edit(bytes) else { return false };
     let again = decode_edit(&encode_edit(&edit));
     assert_eq!(again.ok().as_ref(), Some(&edit), "an edit changes in the round trip");
-    let _ = Catalog::default().apply(&edit);
+    let _ = CatalogState::default().apply(&edit);
     true
 }
 
@@ -52,15 +55,16 @@ pub fn fuzz_batch(bytes: &[u8]) -> bool {
 
 /// Decodes the payloads of two-phase commit.
 pub fn fuzz_prepare(bytes: &[u8]) -> bool {
-    use perigee_file::log::prepare;
-    let _ = prepare::decode_decision(bytes);
+    use perigee_file::log::{PrepareRecord, decode_decision, encode_prepare};
+    let _ = decode_decision(bytes);
     let comparator_of = |_| Some(perigee_base::KeyComparator::Bytes);
-    let _ = crate::prepared_txns::PreparedTxn::decode(Arc::new(bytes.to_vec()), &comparator_of, 1);
-    let Ok(p) = prepare::PrepareRecord::decode(bytes) else { return false };
+    let _ =
+        crate::txn::prepared_txn::PreparedTxn::decode(Arc::new(bytes.to_vec()), &comparator_of, 1);
+    let Ok(p) = PrepareRecord::decode(bytes) else { return false };
     let claims = |visit: &mut dyn FnMut(perigee_file::log::PreparedClaim<'_>)| {
         p.claims.iter().for_each(|claim| visit(*claim))
     };
-    let again = prepare::encode_prepare(p.header, &claims, &bytes[p.ops_range.clone()]);
+    let again = encode_prepare(p.header, &claims, &bytes[p.ops_range.clone()]);
     let again = again.expect("what was decoded is not too large");
     assert_eq!(
         &again.buf[again.payload_range()],
@@ -150,32 +154,21 @@ fn sample_settings() -> Settings {
         value_threshold: 64,
         ..FamilySettings::default()
     };
+    Settings { durability: Durability::Full, log_retention: 4 << 10, ..small_settings(family) }
+}
+
+/// Returns the settings of a small database with durability `None`: for fuzz targets and for tests,
+/// which change what they need.
+pub fn small_settings(default_family: FamilySettings) -> Settings {
     Settings {
-        listener: None,
-        compaction_filters: Default::default(),
-        create_if_missing: true,
-        read_only: false,
-        salvage: false,
-        error_if_exists: false,
-        durability: DurabilityLevel::Full,
-        isolation: crate::isolation::IsolationLevel::Snapshot,
-        memory_budget: 0,
+        durability: Durability::None,
         block_cache_bytes: 1 << 16,
         max_open_files: 4,
         min_free_space: 0,
-        verify_outputs: true,
-        background_bytes_per_second: 0,
-        space_amplification: 150,
-        scrub_interval_us: 0,
-        log_retention: 4 << 10,
-        history: Default::default(),
-        latency_stats: true,
-        log_file_bytes: 1 << 20,
+        scrub_interval: Duration::ZERO,
         log_files_kept: 1,
-        default_family: Some(family),
-        families: Default::default(),
-        comparators: Vec::new(),
-        merge_operators: Default::default(),
+        default_family: Some(default_family),
+        ..Settings::default()
     }
 }
 
@@ -232,20 +225,18 @@ pub fn fuzz_directory(bytes: &[u8]) -> bool {
 
 fn read_everything(disk: Arc<SimDisk>) -> Result<()> {
     let env = Env { fs: disk, ..Env::real() };
-    let engine = Engine::open(env, Path::new("/db"), sample_settings())?;
+    let engine = Arc::new(Engine::open(env, Path::new("/db"), sample_settings())?);
     for family in engine.all_families() {
-        let (view, at) = engine.read_view(&family)?;
-        let mut cursor = VisibleCursor::new(view, at, ScanBounds::all(), true);
+        let mut cursor = engine.reader(&family)?.cursor(ScanBounds::all())?;
         cursor.seek_to_last()?;
-        while cursor.valid() {
+        while cursor.is_valid() {
             cursor.value()?;
-            cursor.prev()?;
+            cursor.step_backward()?;
         }
     }
-    let core = engine.core();
-    let oldest = core.manifest.with_catalog(|catalog| catalog.oldest_position());
+    let oldest = engine.log().catalog.feed_events(SeqNo::MAX).oldest_position;
     let mut feed = engine.change_feed(oldest)?;
-    while feed.next_item(core)?.is_some() {}
+    while feed.next_item(engine.log())?.is_some() {}
     engine.verify(&mut |_, _| {})?;
     engine.close()
 }

@@ -1,70 +1,73 @@
 //! L4: the storage engine. Combines the LSM trees of all column families under one sequence of
 //! operations: write-ahead log, commits, column families, manifest, recovery, background jobs,
-//! back-pressure. It does not know user-facing types.
+//! back-pressure. It does not know user-facing types other than the option tables.
 //!
-//! The modules are declared in dependency order; `engine` constructs the components in that order
-//! and closes them in reverse. Lock order: `wal.appender` (the commit section), then `wal.sync`,
-//! then the manifest; never the reverse.
+//! The state of an open database belongs to six subsystems, each defined in the `mod.rs` of its
+//! directory: `runtime`, `resources`, `catalog`, `txn`, `log` and `maintenance`. The modules are
+//! declared in dependency order; `recover` constructs the subsystems in that order, and `engine`
+//! owns and closes them. Lock order: `wal.appender` (the commit section), then `wal.sync`, then the
+//! manifest; never the reverse.
+//!
+//! Interface: [`Engine`], the names re-exported below, and six public modules by subject: reads
+//! ([`reader`]), statistics ([`stats`]), [`backup`] and repair, [`bulk_load`], the [`change_feed`],
+//! and the [`callbacks`] of users. The other modules are private.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod log_listener;
-pub mod compaction_filters;
-pub mod commit_hooks;
-pub mod history;
-pub mod isolation;
-pub mod settings;
-pub mod health;
-pub mod dir_sync;
-pub mod signal;
-pub mod snapshot;
-pub mod read_write_sets;
-pub mod locks;
-pub mod serializable_txns;
-pub mod prepared_txns;
-pub mod open_txns;
-pub mod logical_clock;
-pub mod obsolete_files;
-pub mod wal;
-pub mod manifest;
-mod compaction_cursor;
-pub mod family_counters;
-pub mod skipped_tombstones;
-pub mod family;
-pub mod memory_budget;
-pub mod shared_batches;
-pub mod disk_space;
-pub mod ballast;
-pub mod write_pressure;
-pub mod write_throttle;
-pub mod rate_limiter;
-pub mod info_log;
-pub mod events;
-pub mod job_control;
-pub mod write_stalls;
-pub mod watermark_timer;
-pub mod scrub;
-pub mod core;
-pub mod txn;
-pub mod commit;
-pub mod change_feed;
-pub mod named_snapshots;
-pub mod jobs;
-pub mod ddl;
-pub mod load;
-pub mod txn_spill;
-pub mod recover;
-pub mod verify;
-pub mod safety;
-pub mod repair;
-pub mod report;
-pub mod engine;
-mod close;
+#[macro_use(check, check_slow, seeded)]
+extern crate perigee_base;
+mod limits;
+mod settings;
+pub mod stats;
+mod stats_text;
+mod runtime;
+mod resources;
+mod catalog;
+mod txn;
+mod log;
+mod ddl;
 mod maintenance;
+mod recover;
+mod repair;
+mod engine;
+pub mod reader;
+pub mod backup;
+pub mod bulk_load;
+pub mod callbacks;
+pub mod change_feed;
 #[doc(hidden)]
+#[cfg(feature = "sim")]
 pub mod fuzz;
 
-pub use commit::TwoPhaseDecision;
-pub use engine::Engine;
-pub use family::FamilyState;
-pub use settings::{DurabilityLevel, FamilySettings, Settings};
+// An open database, its column families and snapshots.
+pub use catalog::family::FamilyState;
+pub use catalog::snapshot::SnapshotHandle;
+pub use engine::{Engine, RetainedDirLock};
+pub use maintenance::jobs::CompactionRange;
+pub use runtime::logical_clock::LogicalClockStatus;
+
+// What users set.
+pub use settings::durability::Durability;
+pub use settings::history::HistoryPolicy;
+pub use settings::isolation::Isolation;
+pub use settings::value_syntax;
+pub use settings::{FamilySettings, Settings};
+
+// Transactions.
+pub use log::commit::TwoPhaseDecision;
+pub use txn::locks::LockMode;
+pub use txn::prepared_txn::PreparedTxn;
+pub use txn::read_write_sets::KeyOrRange;
+pub use txn::{EngineTxn, TxnAbortHandle, TxnSettings};
+
+// What the public crate needs from the layers below: it depends on this crate only.
+pub use perigee_base::{
+    BytesPreview, Error, ErrorKind, Expiry, FamilyId, KeyBoundary, KeyBoundaryRef, Operation,
+    PinnedSlice, Result, SeqNo, ValueRef, check, limits as base_limits,
+};
+pub use perigee_env as env;
+pub use perigee_file::log::Batch;
+pub use perigee_file::{Compression, bits_per_key_for_rate, false_positive_rate};
+
+#[cfg(test)]
+mod invariant_tests;

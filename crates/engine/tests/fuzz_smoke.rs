@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used)]
 
 use perigee_engine::fuzz as engine;
-use perigee_env::rand::SeededRng;
+use perigee_env::SeededRng;
 use perigee_file::fuzz as file;
 
 /// `rounds` inputs: random bytes, small numbers, and repetitions, up to `max` bytes.
@@ -27,7 +27,7 @@ fn smoke(name: &str, rounds: u64, max: u64, target: impl Fn(&[u8]) -> bool) -> u
 }
 
 #[test]
-fn no_decoder_panics() {
+fn decoders_do_not_panic() {
     smoke("frame", 20_000, 200, file::fuzz_frame);
     smoke("block", 20_000, 300, file::fuzz_block);
     smoke("column", 20_000, 64, file::fuzz_column);
@@ -46,7 +46,7 @@ fn no_decoder_panics() {
 }
 
 #[test]
-fn no_directory_panics() {
+fn open_of_arbitrary_files_does_not_panic() {
     assert!(engine::fuzz_directory(&[]), "the untouched directory opens");
     let accepted = smoke("directory", 300, 30, engine::fuzz_directory);
     assert!(accepted < 150, "most damage is noticed: {accepted} of 300 accepted");

@@ -2,12 +2,11 @@
 #![allow(clippy::unwrap_used)]
 
 use perigee_base::{ErrorKind, Result};
-use perigee_engine::{DurabilityLevel, Engine, FamilySettings, Settings};
-use perigee_env::fs::DirOpenMode;
-use perigee_env::fs::fault::Fault;
-use perigee_env::fs::memory::{Crash, SimDisk};
+use perigee_engine::fuzz::small_settings;
+use perigee_engine::{Engine, FamilySettings, Settings};
+use perigee_env::fs::memory::{Crash, Fault, SimDisk};
 use perigee_env::sim::SimWorld;
-use perigee_env::{Dir, Env};
+use perigee_env::{Dir, DirOpenMode, Env};
 use perigee_file::log::Batch;
 use std::path::Path;
 use std::sync::Arc;
@@ -20,33 +19,7 @@ fn settings() -> Settings {
         level1_bytes: 2048,
         ..FamilySettings::default()
     };
-    Settings {
-        read_only: false,
-        salvage: false,
-        create_if_missing: true,
-        error_if_exists: false,
-        durability: DurabilityLevel::None,
-        isolation: perigee_engine::isolation::IsolationLevel::Snapshot,
-        memory_budget: 0,
-        block_cache_bytes: 1 << 16,
-        max_open_files: 4,
-        min_free_space: 0,
-        verify_outputs: true,
-        background_bytes_per_second: 0,
-        space_amplification: 150,
-        scrub_interval_us: 0,
-        log_retention: 0,
-        history: Default::default(),
-        latency_stats: true,
-        log_file_bytes: 1 << 20,
-        listener: None,
-        log_files_kept: 1,
-        default_family: Some(family),
-        families: Default::default(),
-        comparators: Vec::new(),
-        merge_operators: Default::default(),
-        compaction_filters: Default::default(),
-    }
+    small_settings(family)
 }
 
 fn open(env: &Env) -> Result<Engine> {
@@ -207,7 +180,8 @@ fn clear_until_rewritten(disk: &Arc<SimDisk>, fault_at: Option<u64>) -> (u64, u6
         };
         assert_eq!(failed, fault_at.is_some());
         let held = engine.snapshot().unwrap();
-        engine.view_at(&engine.family("default").unwrap(), &held).unwrap();
+        let engine = Arc::new(engine);
+        engine.snapshot_reader(&engine.family("default").unwrap(), &held).unwrap();
         drop(engine);
     });
     calls
@@ -236,14 +210,14 @@ fn manifest_rewrite_error_clears_on_success() {
         fill_manifest(&engine, &env);
         disk.set_capacity(disk.total_bytes() + 60_000);
         let clear = || engine.clear_family("default").unwrap();
-        while engine.status().background_error.is_none() {
+        while engine.stats().background_error.is_none() {
             clear();
         }
         assert!(manifest_bytes(&env) >= 4 << 20);
         disk.set_capacity(u64::MAX);
         clear();
         assert!(manifest_bytes(&env) < 1 << 20, "written anew");
-        assert_eq!(engine.status().background_error.map(|e| e.to_string()), None);
+        assert_eq!(engine.stats().background_error.map(|e| e.to_string()), None);
         engine.close().unwrap();
     });
 }
@@ -267,11 +241,11 @@ fn compaction_resumed_at_once_is_not_a_failure() {
             engine.set_background_rate(1);
             engine.allow_compactions().unwrap();
             env.clock.sleep_us(1000);
-            ran += u64::from(!engine.status().running_jobs.is_empty());
+            ran += u64::from(!engine.stats().running_jobs.is_empty());
             engine.cancel_compactions().unwrap();
             engine.allow_compactions().unwrap();
             env.clock.sleep_us(1000);
-            let failure = engine.status().background_error;
+            let failure = engine.stats().background_error;
             assert_eq!(failure.map(|e| e.to_string()), None, "seed {seed}");
             engine.close().unwrap();
         });

@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 use perigee_base::ErrorKind;
-use perigee_engine::isolation::IsolationLevel;
-use perigee_engine::txn::TxnSettings;
-use perigee_engine::{DurabilityLevel, Engine, FamilySettings, Settings, TwoPhaseDecision};
+use perigee_engine::Isolation;
+use perigee_engine::TxnSettings;
+use perigee_engine::fuzz::small_settings;
+use perigee_engine::{Engine, FamilySettings, Settings, TwoPhaseDecision};
 use perigee_env::Env;
 use perigee_env::fs::memory::SimDisk;
 use perigee_file::log::Batch;
@@ -17,38 +18,12 @@ fn family() -> FamilySettings {
 }
 
 fn settings() -> Settings {
-    Settings {
-        read_only: false,
-        salvage: false,
-        create_if_missing: true,
-        error_if_exists: false,
-        durability: DurabilityLevel::None,
-        isolation: IsolationLevel::Snapshot,
-        memory_budget: 0,
-        block_cache_bytes: 1 << 16,
-        max_open_files: 4,
-        min_free_space: 0,
-        verify_outputs: false,
-        background_bytes_per_second: 0,
-        space_amplification: 150,
-        scrub_interval_us: 0,
-        log_retention: 0,
-        history: Default::default(),
-        latency_stats: false,
-        log_file_bytes: 1 << 20,
-        listener: None,
-        log_files_kept: 1,
-        default_family: Some(family()),
-        families: Default::default(),
-        comparators: Vec::new(),
-        merge_operators: Default::default(),
-        compaction_filters: Default::default(),
-    }
+    Settings { verify_outputs: false, latency_stats: false, ..small_settings(family()) }
 }
 
 /// Looks taken while so many puts of 100 bytes are committed.
 fn count_retention_checks(engine: &Engine, puts: u32) -> u64 {
-    let taken = || engine.core().wal.appender().retention_check.checks_done();
+    let taken = || engine.log().commit_section().retention_check.checks_done();
     let before = taken();
     let family = engine.family("default").unwrap().id;
     for i in 0..puts {
@@ -61,7 +36,7 @@ fn count_retention_checks(engine: &Engine, puts: u32) -> u64 {
 
 fn prepare_large_txn(engine: &Engine, gid: &str, bytes: usize) {
     let txn = TxnSettings {
-        isolation: IsolationLevel::Snapshot,
+        isolation: Isolation::Snapshot,
         read_only: false,
         pessimistic: false,
         lock_timeout_us: 0,
@@ -72,7 +47,7 @@ fn prepare_large_txn(engine: &Engine, gid: &str, bytes: usize) {
     let mut txn = engine.begin_txn(txn).unwrap();
     let family = engine.family("default").unwrap();
     let put = |batch: &mut Batch| batch.put(family.id, gid.as_bytes(), &vec![7; bytes]);
-    txn.write(engine.core(), &family, || unreachable!("it takes no locks"), put).unwrap();
+    txn.write(engine.runtime(), &family, || unreachable!("it takes no locks"), put).unwrap();
     engine.prepare_txn(&mut txn, gid.as_bytes()).unwrap();
 }
 

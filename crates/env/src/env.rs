@@ -2,7 +2,7 @@
 
 use crate::clock::{Clock, RealClock};
 use crate::fs::Fs;
-use crate::fs::posix::PosixFs;
+use crate::fs::PosixFs;
 use crate::rand::{Rand, RealRand};
 use crate::spawn::{RealSpawn, Spawn};
 use std::sync::Arc;

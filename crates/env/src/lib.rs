@@ -5,16 +5,35 @@
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod clock;
-pub mod rand;
-pub mod spawn;
-pub mod fork;
+#[cfg_attr(feature = "sim", macro_use(check, check_slow))]
+#[cfg_attr(not(feature = "sim"), macro_use(check))]
+extern crate perigee_base;
+mod limits;
+mod clock;
+mod rand;
+mod spawn;
+mod fork;
+#[cfg(feature = "sim")]
 mod sched;
-pub mod spin;
-pub mod sync;
+mod sim_hooks;
+mod spin;
+mod sync;
 pub mod fs;
-pub mod env;
+mod env;
 pub mod sim;
 
+// The environment that a database is opened in, and its interfaces with their real
+// implementations; the simulated ones are in `sim` and `fs::memory` (feature `sim`).
+pub use clock::{Clock, RealClock};
 pub use env::Env;
 pub use fs::{Dir, DirLock, DirOpenMode, Fs, RandomAccessFile, WritableFile};
+pub use rand::{Rand, RealRand, SeededRng};
+pub use spawn::{Join, RealSpawn, Spawn, panicking};
+
+// Locks that the simulation schedules, short busy waits, and detection of a fork.
+pub use fork::{ForkGuard, fork_count, forked_error};
+pub use spin::spin_until;
+pub use sync::{Condvar, Mutex, MutexGuard};
+
+#[cfg(test)]
+mod invariant_tests;

@@ -71,11 +71,13 @@ impl SeededRng {
 
     /// Returns an index below `len` (0 if `len` is 0).
     pub fn index(&mut self, len: usize) -> usize {
+        check!(len > 0, "an index is chosen among at least one");
         self.below(len as u64) as usize
     }
 
     /// Returns true with probability `p`.
     pub fn chance(&mut self, p: f64) -> bool {
+        check!((0.0..=1.0).contains(&p), "a probability is between 0 and 1", p);
         // 53 bits: exact for p = 0 (never) and p = 1 (always).
         ((self.next_u64() >> 11) as f64) < p * (1_u64 << 53) as f64
     }

@@ -2,7 +2,7 @@
 //! sleeping thread costs many times that. In the simulation no other thread runs meanwhile, so
 //! there the wait is skipped.
 
-use crate::sched;
+use crate::sim_hooks;
 
 /// Polls `done` once, and then up to `turns` times, about twenty nanoseconds apart. Returns the
 /// last result.
@@ -10,7 +10,7 @@ pub fn spin_until(turns: u32, mut done: impl FnMut() -> bool) -> bool {
     if done() {
         return true;
     }
-    let turns = if sched::on_simulated_thread() { 0 } else { turns };
+    let turns = if sim_hooks::on_simulated_thread() { 0 } else { turns };
     (0..turns).any(|_| {
         std::hint::spin_loop();
         done()

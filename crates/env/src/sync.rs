@@ -8,7 +8,7 @@
 //! A lock or condition variable is used either by the threads of one simulation or by ordinary
 //! threads, not by both at once.
 
-use crate::sched;
+use crate::sim_hooks;
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::{PoisonError, TryLockError};
@@ -29,20 +29,20 @@ impl<T> Mutex<T> {
     /// Locks the mutex, waiting until it is free.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        let simulated = sched::on_simulated_thread();
+        let simulated = sim_hooks::on_simulated_thread();
         let held = if simulated { self.lock_simulated() } else { self.lock_real() };
         MutexGuard { mutex: self, held: Some(held), simulated }
     }
 
     /// Locks the mutex if it is free; else returns `None`.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        let simulated = sched::on_simulated_thread();
+        let simulated = sim_hooks::on_simulated_thread();
         if simulated {
-            sched::lock_yield_point();
+            sim_hooks::lock_yield_point();
         }
         let held = self.try_lock_real()?;
         if simulated {
-            sched::note_lock_acquired(self.scheduler_id());
+            sim_hooks::note_lock_acquired(self.scheduler_id());
         }
         Some(MutexGuard { mutex: self, held: Some(held), simulated })
     }
@@ -71,18 +71,18 @@ impl<T> Mutex<T> {
 
     #[cold]
     fn lock_simulated(&self) -> std::sync::MutexGuard<'_, T> {
-        sched::lock_yield_point();
+        sim_hooks::lock_yield_point();
         let held = loop {
             if let Some(held) = self.try_lock_real() {
                 break held;
             }
             // A static lock may be held by a thread of another simulation in this process, which
             // will release it independently.
-            if !sched::wait_lock(self.scheduler_id(), std::any::type_name::<T>()) {
+            if !sim_hooks::wait_lock(self.scheduler_id(), std::any::type_name::<T>()) {
                 break self.lock_real();
             }
         };
-        sched::note_lock_acquired(self.scheduler_id());
+        sim_hooks::note_lock_acquired(self.scheduler_id());
         held
     }
 
@@ -127,7 +127,7 @@ impl<T> Drop for MutexGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         if self.held.take().is_some() && self.simulated {
-            sched::note_lock_released(self.mutex.scheduler_id());
+            sim_hooks::note_lock_released(self.mutex.scheduler_id());
         }
     }
 }
@@ -158,6 +158,8 @@ impl Condvar {
         }
         if let Some(held) = guard.held.take() {
             guard.held = Some(self.inner.wait(held).unwrap_or_else(PoisonError::into_inner));
+        } else {
+            check!(false, "a thread waits only while it holds the lock");
         }
         guard
     }
@@ -178,14 +180,16 @@ impl Condvar {
             let (held, result) = waited.unwrap_or_else(PoisonError::into_inner);
             guard.held = Some(held);
             timed_out = result.timed_out();
+        } else {
+            check!(false, "a thread waits only while it holds the lock");
         }
         (guard, timed_out)
     }
 
     /// Wakes one waiter; in the simulation the seed chooses it.
     pub fn notify_one(&self) {
-        if sched::on_simulated_thread() {
-            sched::notify(self.scheduler_id(), false)
+        if sim_hooks::on_simulated_thread() {
+            sim_hooks::notify(self.scheduler_id(), false)
         } else {
             self.inner.notify_one()
         }
@@ -193,8 +197,8 @@ impl Condvar {
 
     /// Wakes all waiters.
     pub fn notify_all(&self) {
-        if sched::on_simulated_thread() {
-            sched::notify(self.scheduler_id(), true)
+        if sim_hooks::on_simulated_thread() {
+            sim_hooks::notify(self.scheduler_id(), true)
         } else {
             self.inner.notify_all()
         }
@@ -205,11 +209,12 @@ impl Condvar {
         guard: MutexGuard<'a, T>,
         us: Option<u64>,
     ) -> (MutexGuard<'a, T>, bool) {
+        check!(guard.held.is_some(), "a thread waits only while it holds the lock");
         let mutex = guard.mutex;
         // Unlocking and waiting are one atomic step: no other simulated thread runs before the wait
         // switches threads.
         drop(guard);
-        let timed_out = sched::wait_cond(self.scheduler_id(), us);
+        let timed_out = sim_hooks::wait_cond(self.scheduler_id(), us);
         (mutex.lock(), timed_out)
     }
 

@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use perigee_base::ErrorKind;
+use perigee_env::fs::PosixFs;
 use perigee_env::fs::memory::SimDisk;
-use perigee_env::fs::posix::PosixFs;
 use perigee_env::sim::SimWorld;
 use perigee_env::{Dir, DirOpenMode, Fs};
 use std::path::{Path, PathBuf};
@@ -56,7 +56,7 @@ fn read_file(dir: &dyn Dir, name: &str) -> Vec<u8> {
 }
 
 #[test]
-fn open_dir_modes() {
+fn open_dir_obeys_its_mode() {
     on_both(|fs, path| {
         let missing = fs.open_dir(path, DirOpenMode::Existing).unwrap_err();
         assert_eq!(missing.kind(), ErrorKind::NotFound);
@@ -137,7 +137,7 @@ fn allocate_extends_with_zeros() {
 }
 
 #[test]
-fn append_read_truncate() {
+fn appended_bytes_are_read_until_truncated() {
     on_both(|fs, path| {
         let dir = open_dir(fs, path);
         let w = dir.create("f").unwrap();
@@ -181,7 +181,7 @@ fn append_read_truncate() {
 }
 
 #[test]
-fn create_rename_remove() {
+fn files_are_created_renamed_and_removed() {
     on_both(|fs, path| {
         let dir = open_dir(fs, path);
         write_file(&*dir, "b", b"bee");
@@ -214,7 +214,7 @@ fn create_rename_remove() {
 }
 
 #[test]
-fn subdirectories() {
+fn subdirectories_have_separate_names() {
     on_both(|fs, path| {
         let dir = open_dir(fs, path);
         write_file(&*dir, "x", b"1");

@@ -1,8 +1,8 @@
 //! Freed memory between live allocations is returned to the system. In a test process of its own,
 //! because the resident size includes all threads of the process.
 
-use perigee_env::fs::Fs;
-use perigee_env::fs::posix::PosixFs;
+use perigee_env::Fs;
+use perigee_env::fs::PosixFs;
 
 #[test]
 fn trim_heap_returns_freed_pages_to_the_system() {

@@ -7,8 +7,7 @@
 //! same for all kinds), and time to decode the index per separator.
 
 use perigee_base::{KeyComparator, SeqNo};
-use perigee_file::TableBlock;
-use perigee_file::index::{IndexKind, IndexReader, IndexWriter, block_separator};
+use perigee_file::{IndexKind, IndexReader, IndexWriter, TableBlock, block_separator};
 use std::hint::black_box;
 
 const ENTRIES: usize = 100;
@@ -19,7 +18,7 @@ const KEY_BYTES: usize = 128;
 const ROUNDS: usize = 200;
 const REPS: usize = 5;
 const DECODES: usize = 100;
-const KINDS: [IndexKind; 3] = [IndexKind::BinarySearch, IndexKind::KeyPrefixes, IndexKind::Learned];
+const KINDS: [IndexKind; 2] = [IndexKind::BinarySearch, IndexKind::KeyPrefixes];
 
 struct Rng(u64);
 impl Rng {
@@ -135,7 +134,7 @@ fn main() {
                 .expect("the index is well-formed")
         };
         let indexes = KINDS.map(decode);
-        let (mut times, mut decoding) = ([[0.0; 3]; REPS], [[0.0; 3]; REPS]);
+        let (mut times, mut decoding) = ([[0.0; KINDS.len()]; REPS], [[0.0; KINDS.len()]; REPS]);
         // The kinds are interleaved; the result is the median.
         for rep in 0..REPS {
             for (k, index) in indexes.iter().enumerate() {

@@ -14,18 +14,14 @@
 use crate::block::TableBlock;
 use crate::block_slots::{CachedBlock, FileBlockSlots};
 use crate::ghost_cache::GhostCache;
+use crate::limits::{CACHE_RING_COMPACT_MIN, CACHE_SHARD_BYTES_MIN, CACHE_SHARDS_MAX};
 use perigee_base::FileId;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Maximum number of shards; a small budget has fewer, so that each shard can hold a few blocks.
-const SHARDS_MAX: u64 = 16;
-/// Minimum budget of a shard, in bytes.
-const SHARD_BYTES_MIN: u64 = 256 << 10;
-/// Cost of a cached block in addition to the block and its slot: its entry in the ring.
+/// Size of the entry in the ring that a cached block has in addition to the block and its slot.
 const RING_ENTRY_BYTES: u64 = size_of::<Option<ClockRingEntry>>() as u64;
-/// A ring with fewer entries is never compacted.
-const RING_COMPACT_MIN: usize = 256;
+const _: () = assert!(RING_ENTRY_BYTES < CACHE_SHARD_BYTES_MIN, "a shard holds at least one block");
 
 /// Verified blocks within a byte budget.
 #[derive(Debug)]
@@ -74,7 +70,7 @@ impl BlockCache {
     }
     /// Creates a cache of `capacity` bytes; 0 caches nothing.
     pub fn new(capacity: u64) -> Self {
-        let count = (capacity / SHARD_BYTES_MIN).clamp(1, SHARDS_MAX);
+        let count = (capacity / CACHE_SHARD_BYTES_MIN).clamp(1, CACHE_SHARDS_MAX);
         let shard = || Mutex::new(CacheShard { budget: capacity / count, ..CacheShard::default() });
         BlockCache {
             shards: (0..count).map(|_| shard()).collect(),
@@ -132,6 +128,7 @@ impl FileBlocks {
         FileBlocks { cache, file, slots }
     }
     /// Returns the block cache.
+    #[cfg(test)]
     pub fn cache(&self) -> &Arc<BlockCache> {
         &self.cache
     }
@@ -224,13 +221,24 @@ impl CacheShard {
             }
         };
         self.used += bytes;
-        slot.replace(Some(CachedBlock::new(block, ring_index)));
+        check!(
+            self.used <= self.budget,
+            "a shard holds at most the bytes of its budget",
+            self.used,
+            self.budget
+        );
+        let before = slot.replace(Some(CachedBlock::new(block, ring_index)));
+        check!(before.is_none(), "a block is cached once", i);
     }
 
     /// Evicts the first block without a reference bit; after two rounds any block, because readers
     /// set bits concurrently. Requires at least one cached block.
     fn evict_next(&mut self) {
-        assert!(self.block_count() > 0, "a shard over its budget holds at least one block");
+        check!(
+            self.block_count() > 0,
+            "a shard over its budget holds at least one block",
+            self.used
+        );
         let mut left = 2 * self.ring.len();
         loop {
             self.clock_hand = (self.clock_hand + 1) % self.ring.len();
@@ -246,10 +254,17 @@ impl CacheShard {
 
     fn evict_at(&mut self, at: usize) {
         let entry = self.ring[at].take().expect("the ring entry of a full slot is set");
+        check!(
+            self.used >= entry.bytes,
+            "the bytes of a shard are the sum of those of its blocks",
+            self.used,
+            entry.bytes
+        );
         self.used -= entry.bytes;
         self.free_entries.push(at as u32);
-        entry.slots.slot(entry.block_index).replace(None);
-        if self.ring.len() >= RING_COMPACT_MIN && self.block_count() < self.ring.len() / 4 {
+        let evicted = entry.slots.slot(entry.block_index).replace(None);
+        check!(evicted.is_some(), "a ring entry stands for a cached block", at);
+        if self.ring.len() >= CACHE_RING_COMPACT_MIN && self.block_count() < self.ring.len() / 4 {
             self.compact_ring();
         }
     }
@@ -263,11 +278,24 @@ impl CacheShard {
             entry.slots.slot(entry.block_index).set_ring_index(at as u32);
         }
         (self.ring, self.free_entries, self.clock_hand) = (full, Vec::new(), 0);
+        check_slow!(
+            self.ring.iter().flatten().map(|entry| entry.bytes).sum::<u64>() == self.used,
+            "the bytes of a shard are the sum of those of its blocks",
+            self.used
+        );
     }
 
     /// Evicts block `i`, unless it was evicted concurrently.
     fn evict_block(&mut self, slots: &FileBlockSlots, i: usize) {
         if let Some(at) = slots.ring_index(i) {
+            check_slow!(
+                self.ring[at as usize]
+                    .as_ref()
+                    .is_some_and(|e| std::ptr::eq(&*e.slots, slots) && e.block_index == i),
+                "the slot of a cached block and its ring entry refer to each other",
+                at,
+                i
+            );
             self.evict_at(at as usize);
         }
     }
@@ -333,16 +361,20 @@ mod tests {
 
     #[test]
     fn nearly_empty_ring_is_compacted() {
-        let cache = cache(SHARD_BYTES_MIN);
+        let cache = cache(CACHE_SHARD_BYTES_MIN);
         let (few, many) = (file(&cache, 1), file(&cache, 2));
         let ring_len = || lock_shard(&cache.shards[0]).ring.len();
         (0..20).for_each(|i| few.insert(i, block(100)));
         (0..2000).for_each(|i| many.insert(i, block(10)));
         (0..20).for_each(|i| few.insert(i, block(100)));
-        assert!(ring_len() > 2 * RING_COMPACT_MIN, "{}", ring_len());
+        assert!(ring_len() > 2 * CACHE_RING_COMPACT_MIN, "{}", ring_len());
         many.evict_all();
         let held = cache.block_count();
-        assert!(held > 0 && ring_len() < RING_COMPACT_MIN, "{} entries, {held} blocks", ring_len());
+        assert!(
+            held > 0 && ring_len() < CACHE_RING_COMPACT_MIN,
+            "{} entries, {held} blocks",
+            ring_len()
+        );
         assert_eq!((0..20).filter(|i| few.contains(*i)).count() as u64, held);
         (0..2000).for_each(|i| many.insert(i, block(3000)));
         drop((few, many));

@@ -88,6 +88,12 @@ impl FileBlockSlots {
     }
     /// Returns the slot of block `i`, allocating its chunk if necessary.
     pub fn slot(&self, i: usize) -> &BlockSlot {
+        check_slow!(
+            i < self.block_count,
+            "a slot belongs to a block of the file",
+            i,
+            self.block_count
+        );
         let allocate = || {
             let first = i / SLOTS_PER_CHUNK * SLOTS_PER_CHUNK;
             let slots = SLOTS_PER_CHUNK.min(self.block_count - first);
@@ -142,6 +148,8 @@ impl Drop for FileBlockSlots {
     fn drop(&mut self) {
         let slots: usize =
             self.chunks.iter().filter_map(|chunk| chunk.get()).map(|chunk| chunk.len()).sum();
-        self.allocated_bytes.fetch_sub((slots * size_of::<BlockSlot>()) as u64, Relaxed);
+        let bytes = (slots * size_of::<BlockSlot>()) as u64;
+        let before = self.allocated_bytes.fetch_sub(bytes, Relaxed);
+        check!(before >= bytes, "the slots of a file are accounted for", before, bytes);
     }
 }

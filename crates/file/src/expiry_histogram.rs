@@ -9,13 +9,14 @@
 //! number itself. The shift is the smallest that needs no more than 32 buckets, in whatever order
 //! the times were added.
 
+use crate::limits::{EXPIRY_BUCKETS_MAX, EXPIRY_SHIFT_MAX};
 use perigee_base::codec::{Decoder, put_varint};
 use perigee_base::{Error, Expiry, Result};
 
-/// Maximum number of buckets.
-const BUCKETS_MAX: usize = 32;
-/// A larger shift would leave fewer than 32 buckets for the whole 64-bit range.
-const SHIFT_MAX: u64 = 59;
+const _: () = assert!(
+    EXPIRY_SHIFT_MAX + EXPIRY_BUCKETS_MAX.ilog2() as u64 >= 63,
+    "every expiry has a bucket"
+);
 
 /// Number of entries by expiry time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,9 +38,16 @@ impl ExpiryHistogram {
             Ok(i) => self.buckets[i].1 += 1,
             Err(i) => self.buckets.insert(i, (n, 1)),
         }
-        while self.buckets.len() > BUCKETS_MAX {
+        while self.buckets.len() > EXPIRY_BUCKETS_MAX {
             self.coarsen();
         }
+        check_slow!(self.is_valid(), "the buckets of a histogram ascend and are few", self);
+    }
+    fn is_valid(&self) -> bool {
+        u64::from(self.shift) <= EXPIRY_SHIFT_MAX
+            && self.buckets.len() <= EXPIRY_BUCKETS_MAX
+            && self.buckets.windows(2).all(|w| w[0].0 < w[1].0)
+            && self.buckets.iter().all(|(_, count)| *count > 0)
     }
 
     fn coarsen(&mut self) {
@@ -51,6 +59,12 @@ impl ExpiryHistogram {
                 _ => coarse.push((n >> 1, *count)),
             }
         }
+        let total =
+            |all: &[(u64, u64)]| all.iter().map(|(_, count)| u128::from(*count)).sum::<u128>();
+        check_slow!(
+            total(&coarse) == total(&self.buckets),
+            "coarser buckets count the same entries"
+        );
         self.buckets = coarse;
     }
 
@@ -87,6 +101,11 @@ impl ExpiryHistogram {
             put_varint(&mut out, *count);
             before = *n;
         }
+        check_slow!(
+            self.is_empty() || ExpiryHistogram::decode(&out).is_ok_and(|read| read == *self),
+            "a histogram decodes to itself",
+            self
+        );
         out
     }
     /// Decodes the raw form.
@@ -105,13 +124,13 @@ impl ExpiryHistogram {
                 Some(_) => return Err(malformed()),
                 None => step,
             };
-            if count == 0 || buckets.len() == BUCKETS_MAX {
+            if count == 0 || buckets.len() == EXPIRY_BUCKETS_MAX {
                 return Err(malformed());
             }
             buckets.push((n, count));
         }
         let last = buckets.last().ok_or_else(malformed)?.0;
-        if shift > SHIFT_MAX || last > u64::MAX >> shift {
+        if shift > EXPIRY_SHIFT_MAX || last > u64::MAX >> shift {
             return Err(malformed());
         }
         Ok(ExpiryHistogram { shift: shift as u32, buckets })

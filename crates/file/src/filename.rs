@@ -2,8 +2,7 @@
 //!
 //! Invariant: each (file number, kind) has exactly one name, and no other name is accepted for it.
 
-use perigee_base::FileId;
-use perigee_base::file_header::FileKind;
+use perigee_base::{FileId, FileKind};
 
 /// Name of the manifest.
 pub const MANIFEST: &str = "MANIFEST";

@@ -5,7 +5,7 @@
 //! Invariant: no false negatives.
 
 use perigee_base::codec::Decoder;
-use perigee_base::limits::INDEX_RAW_BYTES_MAX;
+use perigee_base::limits::{FILTER_BITS_MAX, INDEX_RAW_BYTES_MAX};
 use perigee_base::{Error, Result};
 
 /// Odd multipliers, one for each word of a filter block: the first 32 bits of the fractional parts
@@ -20,9 +20,9 @@ const SALT: [u32; 8] = [
     0x1f83_d9ab,
     0x5be0_cd19,
 ];
-/// Bytes of the raw form before the filter blocks.
+/// Size of what precedes the filter blocks in the raw form.
 const FILTER_HEADER_BYTES: usize = 8;
-/// Bytes of a filter block.
+/// Size of a filter block.
 const FILTER_BLOCK_BYTES: usize = 32;
 
 type FilterBlock = [u32; 8];
@@ -37,6 +37,7 @@ pub struct FilterWriter {
 impl FilterWriter {
     /// Creates a writer with this many bits per key; 0 builds no filter.
     pub fn new(bits_per_key: u8) -> Self {
+        check!(bits_per_key <= FILTER_BITS_MAX, "filters have at most this size", bits_per_key);
         FilterWriter { bits_per_key, hashes: Vec::new() }
     }
     /// Returns true if a filter will be built.
@@ -69,6 +70,7 @@ impl FilterWriter {
 
     /// Builds the raw form.
     pub fn build(&self) -> Vec<u8> {
+        check!(self.is_enabled(), "only an enabled filter is built");
         let blocks = self.block_count();
         let mut out = vec![0; self.raw_bytes()];
         out[..4].copy_from_slice(&(blocks as u32).to_le_bytes());
@@ -81,6 +83,12 @@ impl FilterWriter {
                 word.copy_from_slice(&set.to_le_bytes());
             }
         }
+        check_slow!(
+            FilterReader::decode(&out)
+                .is_ok_and(|filter| self.hashes.iter().all(|hash| filter.may_contain(*hash))),
+            "a filter contains every key that was added",
+            self.hashes.len()
+        );
         out
     }
 }

@@ -13,9 +13,9 @@ use crate::range_tombstones::RangeTombstones;
 use crate::table_file_reader::TableFileReader;
 use crate::vlog::VlogReader;
 use perigee_base::checksum::{checksum, key_hash};
-use perigee_base::entry::VlogPointer;
-use perigee_base::file_header::HEADER_BYTES;
-use perigee_base::{Error, FamilyId, FileId, KeyComparator, Result, SeqNo};
+use perigee_base::{
+    Error, FamilyId, FileId, HEADER_BYTES, KeyComparator, Result, SeqNo, VlogPointer,
+};
 use perigee_env::RandomAccessFile;
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@
 //!    to or removes it from the maps.
 
 use perigee_base::{FileId, Result};
-use perigee_env::fs::open_file_limiter::{IdleFileHolder, OpenFileLimiter};
+use perigee_env::fs::{IdleFileHolder, OpenFileLimiter};
 use perigee_env::{Dir, RandomAccessFile};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -160,7 +160,8 @@ impl FileHandleCache {
         }
         let (slot, pin_id) = (Arc::<PinnedFileSlot>::default(), open.next_pin_id);
         open.next_pin_id += 1;
-        open.pinned.insert(pin_id, Arc::clone(&slot));
+        let before = open.pinned.insert(pin_id, Arc::clone(&slot));
+        check!(before.is_none(), "a pin has a number of its own", pin_id);
         let closing = open.evict_idle_to_limit(self.directory_limit());
         drop(open);
         drop(closing);
@@ -241,6 +242,11 @@ impl IdleFileHolder for FileHandleCache {
         drop(open);
         self.count_closed(closing.len());
         self.count_unpinned(pinned.len());
+        check!(
+            closing.len() + pinned.len() <= n.max(closing.len()),
+            "no more pinned files are closed than requested",
+            n
+        );
         closing.len() + pinned.len()
     }
 }
@@ -260,8 +266,14 @@ impl OpenHandles {
         limit: usize,
     ) -> Vec<Arc<dyn RandomAccessFile>> {
         let closing = self.evict_idle_to_limit(limit.saturating_sub(1));
-        self.files.insert(id, (Arc::clone(file), false));
+        let before = self.files.insert(id, (Arc::clone(file), false));
+        check!(before.is_none(), "a file has one handle in the cache", id);
         self.clock_queue.push_back(id);
+        check!(
+            self.clock_queue.len() >= self.files.len(),
+            "every cached handle is in the queue of the clock",
+            self.files.len()
+        );
         closing
     }
 

@@ -11,14 +11,17 @@ use crate::block::TableBlock;
 use crate::block::frame::{self, FrameKind};
 use crate::block::writer::{BlockWriter, common_prefix_len};
 use crate::key_prefix::{self, KeyPrefixIndex};
-use crate::learned_index::LearnedIndex;
-use perigee_base::bug::{self, Bug};
+use perigee_base::bug::Bug;
 use perigee_base::codec::{Decoder, put_varint};
-use perigee_base::entry::cmp_entry;
-use perigee_base::{BlockHandle, EntryKind, Error, KeyComparator, KeyRef, Result, SeqNo};
+use perigee_base::{
+    BlockHandle, EntryKind, Error, KeyComparator, KeyRef, Result, SeqNo, bug, cmp_entry,
+};
 use std::cmp::Ordering;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 
+/// Possible lengths of the frame of a data block.
+pub(crate) const FRAME_LENGTHS: RangeInclusive<u64> =
+    frame::FRAME_OVERHEAD_BYTES as u64..=FrameKind::Data.frame_bytes_max() as u64;
 /// Builds the index while data blocks are written.
 #[derive(Debug)]
 pub struct IndexWriter {
@@ -111,15 +114,12 @@ pub enum IndexKind {
     /// separator.
     #[default]
     KeyPrefixes,
-    /// A learned index over the key prefixes where that is small, else `KeyPrefixes`: the smallest.
-    Learned,
 }
 
 #[derive(Debug)]
 enum SeparatorSearch {
     BinarySearch,
     KeyPrefixes(KeyPrefixIndex),
-    Learned(LearnedIndex),
 }
 
 /// The decoded index.
@@ -173,9 +173,8 @@ impl IndexReader {
         for i in 0..block.len() {
             let mut d = Decoder::new(block.raw_value(i));
             let length = d.varint()?;
-            let possible =
-                frame::FRAME_OVERHEAD_BYTES as u64..=FrameKind::Data.frame_bytes_max() as u64;
-            if !d.is_empty() || block.kind(i) != EntryKind::Put || !possible.contains(&length) {
+            if !d.is_empty() || block.kind(i) != EntryKind::Put || !FRAME_LENGTHS.contains(&length)
+            {
                 return Err(Error::corruption(format!("entry {i} of the index is malformed"))
                     .expected(format_args!("the length of a data block at {expected}"), length));
             }
@@ -237,9 +236,6 @@ impl IndexReader {
         };
         match search {
             SeparatorSearch::KeyPrefixes(prefixes) => find_by_key_prefix(block, prefixes, key, seq),
-            SeparatorSearch::Learned(learned) => block
-                .strip_shared_prefix(key)
-                .map_or_else(|position| position, |rest| learned.lower_bound(block, rest, seq)),
             SeparatorSearch::BinarySearch => block.lower_bound(comparator, key, seq),
         }
     }
@@ -318,14 +314,12 @@ impl SeparatorSearch {
         match self {
             SeparatorSearch::BinarySearch => IndexKind::BinarySearch,
             SeparatorSearch::KeyPrefixes(_) => IndexKind::KeyPrefixes,
-            SeparatorSearch::Learned(_) => IndexKind::Learned,
         }
     }
     fn memory_bytes(&self) -> u64 {
         match self {
             SeparatorSearch::BinarySearch => 0,
             SeparatorSearch::KeyPrefixes(prefixes) => prefixes.memory_bytes(),
-            SeparatorSearch::Learned(learned) => learned.memory_bytes(),
         }
     }
     /// Builds the search structure over the separators of `block`. A block that is not sorted gives
@@ -336,11 +330,7 @@ impl SeparatorSearch {
         }
         let prefixes: Vec<u64> =
             (0..block.len()).map(|i| key_prefix::key_prefix(block.suffix(i))).collect();
-        let learned = if kind == IndexKind::Learned { LearnedIndex::new(&prefixes) } else { None };
-        learned.map_or_else(
-            || SeparatorSearch::KeyPrefixes(KeyPrefixIndex::new(&prefixes)),
-            SeparatorSearch::Learned,
-        )
+        SeparatorSearch::KeyPrefixes(KeyPrefixIndex::new(&prefixes))
     }
 }
 
@@ -394,7 +384,6 @@ mod tests {
     #[test]
     fn all_index_kinds_find_the_same_block() {
         let mut rng = TestRng::new(12);
-        let mut learned = 0;
         for case in 0..300 {
             let (letters, longest) = ([2, 3, 256][case % 3], [3, 12, 20][case / 3 % 3]);
             let shared = vec![7; rng.below(12) as usize];
@@ -417,10 +406,13 @@ mod tests {
             let index =
                 IndexReader::decode(raw.clone(), data.clone(), KeyComparator::Bytes).unwrap();
             let block = TableBlock::parse(raw.clone()).unwrap();
-            let learned_index =
-                IndexReader::decode_with_kind(IndexKind::Learned, raw, data, KeyComparator::Bytes)
-                    .unwrap();
-            learned += usize::from(learned_index.search_kind() == IndexKind::Learned);
+            let by_search = IndexReader::decode_with_kind(
+                IndexKind::BinarySearch,
+                raw,
+                data,
+                KeyComparator::Bytes,
+            )
+            .unwrap();
             for k in &queries {
                 for k in [k.clone(), [k, &[0][..]].concat(), [k, &[255; 9][..]].concat()] {
                     for seq in [SeqNo::ZERO, SeqNo(3), SeqNo::MAX] {
@@ -431,15 +423,14 @@ mod tests {
                             "{k:?} at {seq:?} among {keys:?}"
                         );
                         assert_eq!(
-                            learned_index.find_block(KeyComparator::Bytes, &k, seq),
+                            by_search.find_block(KeyComparator::Bytes, &k, seq),
                             plain,
-                            "{k:?} by the learned index among {keys:?}"
+                            "{k:?} by binary search among {keys:?}"
                         );
                     }
                 }
             }
         }
-        assert!(learned > 30, "only {learned} cases used a learned index");
     }
 
     #[test]

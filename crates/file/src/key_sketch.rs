@@ -34,10 +34,19 @@ impl KeySketch {
     }
     /// Merges another sketch; the result is the sketch of the union.
     pub fn merge(&mut self, other: &KeySketch) {
+        check!(
+            self.registers.len() == other.registers.len(),
+            "sketches have the same registers",
+            other.registers.len()
+        );
         self.registers.iter_mut().zip(&other.registers).for_each(|(a, b)| *a = (*a).max(*b));
     }
     /// Returns the estimated number of distinct keys.
     pub fn estimate(&self) -> u64 {
+        check_slow!(
+            self.registers.iter().all(|rank| *rank <= RANK_MAX),
+            "ranks of a sketch are bounded"
+        );
         let m = REGISTERS as f64;
         let alpha = 0.7213 / (1.0 + 1.079 / m);
         let sum: f64 = self.registers.iter().map(|r| (-f64::from(*r)).exp2()).sum();

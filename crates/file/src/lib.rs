@@ -7,42 +7,62 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+#[macro_use(check, check_slow, seeded)]
+extern crate perigee_base;
+mod limits;
 pub mod filename;
-pub mod compression;
+mod compression;
 mod table_file_writer;
-pub mod handle_cache;
+mod handle_cache;
 mod table_file_reader;
-pub mod key_prefix;
-pub mod block;
+mod key_prefix;
+mod block;
 mod ghost_cache;
 mod block_slots;
-pub mod block_cache;
+mod block_cache;
 pub mod log;
-pub mod filter;
-pub mod key_sketch;
-pub mod expiry_histogram;
-pub mod learned_index;
-pub mod index;
-pub mod vlog;
-pub mod range_tombstones;
-pub mod klog;
-pub mod table_cache;
+mod filter;
+mod key_sketch;
+mod expiry_histogram;
+mod index;
+mod vlog;
+mod range_tombstones;
+mod klog;
+mod table_cache;
 #[doc(hidden)]
 pub mod fuzz;
 #[cfg(test)]
 mod testing;
 
-pub use block::TableBlock;
-pub use block::entry_window::EntryWindowView;
+// The entry point, and the caches that all databases of a process share.
 pub use block_cache::BlockCache;
-pub use compression::{Codec, CompressionMethod};
-pub use expiry_histogram::ExpiryHistogram;
 pub use handle_cache::{FileHandleCache, HandleLimit};
-pub use key_sketch::KeySketch;
-pub use klog::{
-    BlockHint, EntryMeta, EntryValue, KlogCursor, KlogOptions, KlogReader, KlogSummary, KlogWriter,
-    RangeTombstoneSummary,
-};
-pub use range_tombstones::{RangeTombstoneFragment, RangeTombstones};
 pub use table_cache::TableCache;
-pub use vlog::{VlogReader, VlogSummary, VlogWriter};
+
+// Klogs: options, writer, readers, and what a reader returns.
+pub use block::{EntryWindowView, TableBlock};
+pub use klog::{
+    BlockHint, EntryMeta, EntryValue, KlogCursor, KlogLookupTrace, KlogOptions, KlogReader,
+    KlogSalvager, KlogSummary, KlogWriter, RangeTombstoneSummary, standalone,
+};
+pub use range_tombstones::{RangeTombstoneFragment, RangeTombstones, TombstoneSpan};
+
+// Vlogs.
+pub use vlog::{VlogReader, VlogWriter};
+
+// Summaries of tables, for estimates; sizes and false-positive rates of filters.
+pub use expiry_histogram::ExpiryHistogram;
+pub use filter::{bits_per_key_for_rate, false_positive_rate};
+pub use key_sketch::KeySketch;
+
+// The parts of a table file, for tools that inspect files.
+pub use block::{FRAME_HEADER_BYTES, FRAME_OVERHEAD_BYTES, Frame, FrameKind, declared_frame_bytes};
+pub use compression::{Codec, Compression};
+pub use klog::{FOOTER_BYTES, Footer};
+
+// Compared with each other by the example `index_kinds`.
+#[doc(hidden)]
+pub use index::{IndexKind, IndexReader, IndexWriter, block_separator};
+
+#[cfg(test)]
+mod invariant_tests;

@@ -10,9 +10,8 @@
 //! number, newest first.
 
 use perigee_base::codec::{Decoder, put_bytes, put_varint};
-use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
 use perigee_base::limits::KEY_BYTES_MAX;
-use perigee_base::{Error, KeyComparator, Result, SeqNo};
+use perigee_base::{Error, KeyBoundary, KeyBoundaryRef, KeyComparator, Result, SeqNo};
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::sync::Arc;
 
@@ -92,7 +91,7 @@ impl RangeTombstones {
     pub fn tombstone_count(&self) -> u64 {
         self.0.iter().map(|f| f.seqs.len() as u64).sum()
     }
-    /// Returns the begin of the first fragment and the end of the last.
+    /// Returns the start of the first fragment and the end of the last.
     pub fn extent(&self) -> Option<(KeyBoundaryRef<'_>, KeyBoundaryRef<'_>)> {
         Some((self.0.first()?.begin.as_ref(), self.0.last()?.end.as_ref()))
     }
@@ -157,7 +156,9 @@ impl RangeTombstones {
         let one = RangeTombstones(vec![RangeTombstoneFragment::new(begin, end, &[seq])]);
         let merged = touched.merge(comparator, &one).0;
         let n = merged.len();
+        check!(n > 0, "a range tombstone that is not empty has a fragment", seq);
         self.0.splice(from..to, merged);
+        check_slow!(self.is_ordered(comparator), "fragments ascend and do not overlap", self);
         n
     }
 
@@ -169,7 +170,16 @@ impl RangeTombstones {
         loop {
             let (a, b) = (self.0.get(i), other.0.get(j));
             let (only, index) = match (a, b) {
-                (None, None) => return RangeTombstones(out),
+                (None, None) => {
+                    let merged = RangeTombstones(out);
+                    check_slow!(
+                        merged.is_ordered(comparator),
+                        "merged fragments ascend and do not overlap",
+                        self,
+                        other
+                    );
+                    return merged;
+                }
                 (Some(a), None) => (a, &mut i),
                 (None, Some(b)) => (b, &mut j),
                 (Some(a), Some(b)) => {
@@ -233,12 +243,36 @@ impl RangeTombstones {
                 push_fragment(&mut out, b, e, &f.seqs);
             }
         }
-        (RangeTombstones(out), over)
+        let clipped = RangeTombstones(out);
+        check_slow!(clipped.is_ordered(comparator), "clipped fragments ascend", clipped);
+        check_slow!(
+            clipped.extent().is_none_or(|(first, last)| {
+                first.cmp(comparator, begin) != Less && last.cmp(comparator, end) != Greater
+            }),
+            "clipped fragments lie inside the range",
+            clipped,
+            begin,
+            end
+        );
+        (clipped, over)
+    }
+    /// Returns true if the invariants of the module documentation hold.
+    fn is_ordered(&self, comparator: KeyComparator) -> bool {
+        let is_range = |f: &RangeTombstoneFragment| {
+            f.begin.as_ref().cmp(comparator, f.end.as_ref()) == Less
+                && !f.seqs.is_empty()
+                && f.seqs.windows(2).all(|w| w[0] > w[1])
+        };
+        let is_before = |w: &[Arc<RangeTombstoneFragment>]| {
+            w[0].end.as_ref().cmp(comparator, w[1].begin.as_ref()) != Greater
+        };
+        self.0.iter().all(|f| is_range(f)) && self.0.windows(2).all(is_before)
     }
 
     /// Joins adjacent fragments with the same sequence numbers.
     #[must_use]
     pub fn coalesce(self, comparator: KeyComparator) -> RangeTombstones {
+        check_slow!(self.is_ordered(comparator), "fragments ascend and do not overlap", self);
         let mut out: Vec<Arc<RangeTombstoneFragment>> = Vec::with_capacity(self.0.len());
         for f in self.0 {
             match out.last_mut() {
@@ -254,7 +288,7 @@ impl RangeTombstones {
         RangeTombstones(out)
     }
 
-    /// Replaces all sequence numbers by `seq`.
+    /// Replaces all sequence numbers with `seq`.
     #[must_use]
     pub fn with_seq(&self, seq: SeqNo) -> RangeTombstones {
         let one = |f: &Arc<RangeTombstoneFragment>| {

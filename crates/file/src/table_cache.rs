@@ -6,15 +6,14 @@
 //! one reader is kept.
 
 use crate::block_cache::BlockCache;
-use crate::compression::CompressionMethod;
+use crate::compression::Compression;
 use crate::handle_cache::{FileHandleCache, HandleLimit};
 use crate::klog::{KlogOptions, KlogReader, KlogSummary, KlogWriter};
-use crate::table_file_writer::BUFFER_BYTES;
+use crate::limits::TABLE_BUFFER_BYTES;
 use crate::vlog::{VlogReader, VlogWriter};
-use perigee_base::stats::Counters;
-use perigee_base::{Bytes, Error, FileId, KeyComparator, Result};
+use perigee_base::{Bytes, Counters, Error, FileId, KeyComparator, Result};
 use perigee_env::Dir;
-use perigee_env::fs::open_file_limiter::OpenFileLimiter;
+use perigee_env::fs::OpenFileLimiter;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -63,7 +62,7 @@ impl TableCache {
         handles: Arc<FileHandleCache>,
     ) -> TableCache {
         let (klogs, vlogs, klog_memory_bytes, filter_memory_bytes) = Default::default();
-        let buffer_bytes = BUFFER_BYTES;
+        let buffer_bytes = TABLE_BUFFER_BYTES;
         TableCache {
             dir,
             database,
@@ -80,7 +79,7 @@ impl TableCache {
     /// Sets how many bytes writers buffer before they append, at most the default.
     #[must_use]
     pub fn with_buffer_bytes(self, bytes: usize) -> TableCache {
-        TableCache { buffer_bytes: bytes.min(BUFFER_BYTES), ..self }
+        TableCache { buffer_bytes: bytes.min(TABLE_BUFFER_BYTES), ..self }
     }
 
     /// Returns the reader of a klog; opens it at the first call.
@@ -145,7 +144,7 @@ impl TableCache {
         Ok(writer)
     }
     /// Creates a vlog writer.
-    pub fn vlog_writer(&self, id: FileId, compression: CompressionMethod) -> Result<VlogWriter> {
+    pub fn vlog_writer(&self, id: FileId, compression: Compression) -> Result<VlogWriter> {
         let mut writer = VlogWriter::create(&*self.dir, id, self.database, compression)?;
         writer.set_buffer_bytes(self.buffer_bytes);
         Ok(writer)
@@ -245,7 +244,7 @@ mod tests {
             family: FamilyId(2),
             comparator: KeyComparator::Bytes,
             block_bytes: 4096,
-            compression: CompressionMethod::Lz4,
+            compression: Compression::Lz4,
             filter_bits: 10,
         };
         let mut w = tables.klog_writer(FileId(1), options).unwrap();
@@ -261,7 +260,7 @@ mod tests {
         tables.evict(FileId(1));
         assert!(tables.klog_reader(FileId(1), s.bytes + 1).unwrap_err().is_corruption());
         assert_eq!(tables.vlog_reader(FileId(1), 72).unwrap_err().kind(), ErrorKind::NotFound);
-        let mut w = tables.vlog_writer(FileId(2), CompressionMethod::None).unwrap();
+        let mut w = tables.vlog_writer(FileId(2), Compression::None).unwrap();
         let p = w.append(b"value").unwrap();
         let s = w.finish().unwrap();
         assert_eq!(

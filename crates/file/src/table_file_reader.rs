@@ -3,14 +3,13 @@
 
 use crate::filename::file_name;
 use crate::handle_cache::{FileHandleCache, PinnedFile};
+use crate::limits::TABLE_SCAN_READ_BYTES;
 use perigee_base::checksum::FileChecksum;
-use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
-use perigee_base::{BlockHandle, Error, ErrorKind, FileId, Result};
+use perigee_base::{
+    BlockHandle, Error, ErrorKind, FileHeader, FileId, FileKind, HEADER_BYTES, Result,
+};
 use perigee_env::{Dir, RandomAccessFile};
 use std::sync::Arc;
-
-/// Read size of a sequential scan, unless one part is longer.
-const SCAN_READ_BYTES: u64 = 128 << 10;
 
 /// An open table file.
 #[derive(Debug)]
@@ -214,10 +213,16 @@ impl TableFileScan<'_> {
         self.input.check_range(BlockHandle { offset: self.offset, len })?;
         if self.buffer_start + (self.buffer.len() as u64) < self.offset + len {
             // A read error further ahead must be reported for the part that it affects.
-            let ahead = len.max(SCAN_READ_BYTES).min(self.input.bytes - self.offset);
+            let ahead = len.max(TABLE_SCAN_READ_BYTES).min(self.input.bytes - self.offset);
             self.refill(ahead).or_else(|_| self.refill(len))?;
         }
         let at = (self.offset - self.buffer_start) as usize;
+        check_slow!(
+            at as u64 + len <= self.buffer.len() as u64,
+            "a part is in the buffer",
+            at,
+            len
+        );
         let bytes = &self.buffer[at..at + len as usize];
         self.checksum.update(bytes);
         self.offset += len;
@@ -225,7 +230,7 @@ impl TableFileScan<'_> {
         Ok(bytes)
     }
 
-    /// Replaces the buffer by `len` bytes read at the current offset.
+    /// Replaces the buffer with `len` bytes read at the current offset.
     fn refill(&mut self, len: u64) -> Result<()> {
         let len = len as usize;
         match len.checked_sub(self.buffer.len()) {

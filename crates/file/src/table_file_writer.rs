@@ -2,18 +2,12 @@
 //! whole-file checksum. Shared by the klog and vlog writers; independent of the contents.
 
 use crate::filename::file_name;
-use perigee_base::bug::{self, Bug};
+use crate::limits::{TABLE_BUFFER_BYTES, TABLE_SYNC_INTERVAL_BYTES};
+use perigee_base::bug::Bug;
 use perigee_base::checksum::FileChecksum;
-use perigee_base::file_header::FileHeader;
-use perigee_base::{Error, FileId, Result};
+use perigee_base::{Error, FileHeader, FileId, Result, bug};
 use perigee_env::{Dir, WritableFile};
 use std::sync::Arc;
-
-/// Default number of bytes to buffer before an append to the file.
-pub(crate) const BUFFER_BYTES: usize = 512 << 10;
-
-/// The file is synced each time this many bytes were appended, so that the final sync is short.
-const SYNC_INTERVAL_BYTES: u64 = 8 << 20;
 
 /// A file being written.
 #[derive(Debug)]
@@ -51,7 +45,7 @@ impl TableFileWriter {
             id: header.file,
             name: name.to_owned(),
             buffer,
-            flush_threshold: BUFFER_BYTES,
+            flush_threshold: TABLE_BUFFER_BYTES,
             appended_bytes: 0,
             synced_bytes: 0,
             append_calls: 0,
@@ -105,8 +99,14 @@ impl TableFileWriter {
         self.file.append(&[&self.buffer]).map_err(|e| e.at(&self.name, self.appended_bytes))?;
         self.appended_bytes += self.buffer.len() as u64;
         self.append_calls += 1;
+        check!(
+            [0, self.appended_bytes].contains(&self.file.len()), // 0: the database was closed
+            "a table file contains what was appended",
+            self.name,
+            self.appended_bytes
+        );
         self.buffer.clear();
-        if self.appended_bytes - self.synced_bytes >= SYNC_INTERVAL_BYTES
+        if self.appended_bytes - self.synced_bytes >= TABLE_SYNC_INTERVAL_BYTES
             && !bug::is_active(Bug::SkipTableSync)
         {
             self.file.sync().map_err(|e| e.in_file(&self.name))?;
@@ -123,6 +123,13 @@ impl TableFileWriter {
         deferred_syncs: Option<&mut Vec<Arc<dyn WritableFile>>>,
     ) -> Result<(u64, u64)> {
         self.flush()?;
+        check!(
+            self.buffer.is_empty() && self.synced_bytes <= self.appended_bytes,
+            "a finished file is written completely",
+            self.buffer.len(),
+            self.synced_bytes,
+            self.appended_bytes
+        );
         match deferred_syncs {
             _ if bug::is_active(Bug::SkipTableSync) => {}
             Some(files) => files.push(self.file),

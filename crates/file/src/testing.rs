@@ -1,9 +1,9 @@
 //! Test support for this crate: a seeded generator, owned entries, an in-memory directory, and
 //! damage.
 
-use perigee_base::entry::VlogPointer;
 use perigee_base::{
-    EntryRef, Error, ErrorKind, Expiry, FileId, KeyComparator, Result, SeqNo, ValueRef, entry,
+    EntryRef, Error, ErrorKind, Expiry, FileId, KeyComparator, Result, SeqNo, ValueRef,
+    VlogPointer, cmp_entry,
 };
 use perigee_env::{Dir, DirLock, RandomAccessFile, WritableFile};
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ impl TestEntry {
         EntryRef { key: &self.key, seq: self.seq, value }
     }
     pub fn sorts_before(&self, k: &[u8], seq: SeqNo) -> bool {
-        entry::cmp_entry(KeyComparator::Bytes, (&self.key, self.seq), (k, seq)).is_lt()
+        cmp_entry(KeyComparator::Bytes, (&self.key, self.seq), (k, seq)).is_lt()
     }
 }
 

@@ -1,14 +1,15 @@
-//! Learned structures. No I/O, no clocks, no threads; independent of the engine.
+//! Ordered structures that search with learned models. No I/O, no clocks, no threads; independent
+//! of the engine.
 //!
 //! A model predicts where a search starts; key comparisons decide the result. A bad model costs
 //! time, never correctness. The modules are listed in dependency order.
 #![forbid(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-pub mod key;
+mod key;
 mod linear_model;
 mod search;
-pub mod segments;
+mod segments;
 
 mod leaf;
 mod learned_bounds;

@@ -47,8 +47,8 @@ fn run_command(db: &Db, line: &str) -> Result<()> {
             }
         }
         ("stats", None) => {
-            for (name, value) in db.stats().counters.iter().filter(|(_, value)| *value > 0) {
-                println!("{name} {value}");
+            for c in db.admin().stats().counters.iter().filter(|c| c.value > 0) {
+                println!("{} {}", c.name, c.value);
             }
         }
         _ => println!("commands: put KEY VALUE, get KEY, del KEY, scan [PREFIX], stats, quit"),

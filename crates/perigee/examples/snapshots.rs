@@ -42,7 +42,7 @@ fn main() -> Result<()> {
     );
 
     // A cursor can seek to any key and change its direction.
-    let mut cursor = db.cursor()?;
+    let mut cursor = db.default_family().cursor()?;
     cursor.seek("11:30")?;
     println!("at or after 11:30: {}", cursor.key().escape_ascii());
     cursor.prev()?;

@@ -3,8 +3,22 @@
 //! lose an acknowledged write and never to return corrupted data: everything on disk is covered by
 //! checksums, which are verified when it is read from disk.
 //!
-//! Start with [`Db::open`], [`Options`] and [`Family`]. Errors carry an [`ErrorKind`] that says
-//! what the caller can do.
+//! Start with [`Db::open`], [`Options`] and [`Family`]. The [`guide`] covers transactions,
+//! durability, errors, tuning, backups and async programs; the directory `examples/` contains
+//! programs to start from.
+//!
+//! # Items by subject
+//! | subject | items |
+//! |---|---|
+//! | opening and options | [`Db`], [`Options`], [`FamilyOptions`], [`Compression`], [`Durability`], [`DirectoryLock`], [`check_directory`], [`list_families`] |
+//! | reading | [`Readable`], [`Family`], [`Slice`], [`Iter`], [`Cursor`], [`Keys`], [`Values`], [`Snapshot`], [`SnapshotFamily`], [`ValueWithTtl`] |
+//! | writing | [`WriteBatch`], [`WriteOptions`], [`CompareAndSwapError`]; bulk loads: module [`load`] |
+//! | transactions | [`Txn`], [`TxnOptions`], [`TxnFamily`], [`TxnHandle`], [`Isolation`], [`LockMode`], [`TwoPhaseCommit`], [`PreparedTxnInfo`] |
+//! | extensions | [`KeyComparator`], [`MergeOperator`], [`MergeRule`], [`CompactionFilter`], [`FilterDecision`], [`FilterEntry`] |
+//! | history | [`History`], [`HistoryPolicy`], [`NamedSnapshot`]; change feed and commit hooks: module [`changes`] |
+//! | backups and repair | [`Backups`], [`repair()`]; backup directories: module [`backup`]; reports: modules [`backup`] and [`recovery`] |
+//! | maintenance and statistics | [`Admin`], [`PauseGuard`]; module [`stats`] |
+//! | errors | [`Error`], [`ErrorKind`], [`Result`] |
 //!
 //! # Terms
 //! The terms are those of LevelDB and RocksDB, with these additions:
@@ -16,8 +30,8 @@
 //!   human-readable file `LOG`.
 //! - *Sorted run*: tables with disjoint key ranges. Level 0 has several sorted runs, each deeper
 //!   level at most one.
-//! - *Sealed memtable*: a memtable that is full and waits for its flush (an immutable memtable in
-//!   RocksDB).
+//! - *Immutable memtable*: a memtable that takes no more writes and waits for its flush. It was
+//!   *sealed* when a new active memtable took its place.
 //! - *Sequence number*: every operation (put, delete, merge, ...) has one. A commit of several
 //!   operations has consecutive numbers and becomes visible as a whole. All entries of a bulk load
 //!   have the same one.
@@ -49,92 +63,135 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod history;
-mod txn_options;
+#[macro_use(check)]
+extern crate perigee_engine;
+pub mod guide;
 mod options;
+mod read;
+mod write;
+mod history;
+mod backups;
+mod txn;
+mod db;
+
+pub use backups::Backups;
+pub use backups::repair::{repair, repair_in};
+pub use db::Db;
+pub use db::admin::{Admin, PauseGuard};
+pub use db::directory::{DirectoryLock, StoredFamily, check_directory, list_families};
+pub use db::family::Family;
+pub use history::{History, NamedSnapshot};
+pub use options::file::FILE_NAME as OPTIONS_FILE_NAME;
+pub use options::table::OptionValue;
+pub use options::write_options::WriteOptions;
+pub use options::{FamilyOptions, Options};
+pub use perigee_engine::callbacks::{
+    CompactionFilter, FilterDecision, FilterEntry, KeyComparator, LogLevel, MergeOperator,
+    MergeRule, REGISTERED_COMPARATOR,
+};
+pub use perigee_engine::{Compression, Durability, HistoryPolicy, Isolation};
+pub use perigee_engine::{Error, ErrorKind, LockMode, Result};
 // Public for the command-line tool and the benchmark, which parse their arguments with the grammar
 // of the options file.
 #[doc(hidden)]
-pub mod value_syntax;
-mod callbacks;
-mod option_table;
-mod batch;
-mod slice;
-mod stats;
-mod json;
-mod backup_reports;
-mod translate;
-mod options_file;
-mod iter;
-mod family;
-mod snapshot;
-mod db;
-mod backups;
-mod repair;
-mod ttl;
-mod range_delete;
-mod maintenance;
-mod metrics;
-mod explain;
-mod multi_get;
-mod estimate;
-mod bulk_load;
-mod table_writer;
-mod commit_hook;
-mod txn;
-mod merge;
-mod change_feed;
-mod snapshot_history;
-mod two_phase;
-
-pub use backup_reports::{
-    BackupFile, BackupInfo, BackupOptions, BackupReport, BackupVerifyReport, CheckpointReport,
-    PruneReport, RestoreReport,
-};
-pub use backups::Backups;
-pub use batch::WriteBatch;
-pub use bulk_load::{BulkLoad, LoadProgress, LoadReport};
-pub use change_feed::{
-    Change, ChangeKind, ChangeOperation, Changes, Commit, FamilyChange, FamilyChangeKind,
-};
-pub use commit_hook::{CommitEvent, CommitOperation};
-pub use db::{Db, DirectoryLock};
-pub use estimate::{Cardinality, RangeCost, RangeEstimate};
-pub use explain::{ExplainStep, Explanation};
-pub use family::Family;
-pub use history::History;
-pub use iter::{Cursor, Iter};
-pub use maintenance::Pause;
-pub use option_table::OptionValue;
-pub use options::{Compression, Durability, FamilyOptions, Options, WriteOptions};
-pub use options_file::FILE_NAME as OPTIONS_FILE_NAME;
-pub use perigee_base::comparator::REGISTERED_COMPARATOR;
-pub use perigee_base::{Error, ErrorKind, KeyComparator, MergeOperator, MergeRule, Result};
-pub use perigee_engine::locks::LockMode;
-pub use perigee_engine::log_listener::LogLevel;
-pub use perigee_tree::rewrite::{CompactionFilter, FilterDecision, FilterEntry};
-pub use repair::{DataLoss, RepairReport, repair, repair_in};
-pub use slice::Slice;
-pub use snapshot::Snapshot;
-pub use stats::{
-    BackgroundStats, CacheStats, FamilyStats, FileStats, IoStats, JobStats, LatencyStats,
-    LevelStats, MemtableStats, RecoveryReport, StallStats, Stats, TransactionStats, VerifyReport,
-};
-pub use table_writer::{TableSummary, TableWriter};
-pub use ttl::{ClockStatus, ValueWithTtl};
-pub use two_phase::PreparedTxnInfo;
+pub use perigee_engine::value_syntax;
+pub use read::Readable;
+pub use read::iter::{Cursor, Iter, Keys, Values};
+pub use read::slice::Slice;
+pub use read::snapshot::{Snapshot, SnapshotFamily};
+pub use txn::options::TxnOptions;
+pub use txn::read_modify_write::CompareAndSwapError;
+pub use txn::reads::TxnFamily;
+pub use txn::two_phase::{PreparedTxnInfo, TwoPhaseCommit};
 pub use txn::{Txn, TxnHandle};
-pub use txn_options::{Isolation, TxnOptions};
+pub use write::batch::WriteBatch;
+pub use write::ttl::ValueWithTtl;
 
-/// The environment of the engine (file system, clock, random numbers): the operating system by
-/// default, simulated in tests. See [`Options::env`].
+/// Bulk loads ([`Family::bulk_load`]) and tables written outside a database, to be ingested
+/// ([`Admin::ingest_many`]).
+pub mod load {
+    pub use crate::write::bulk_load::{BulkLoad, LoadProgress, LoadReport};
+    pub use crate::write::table_writer::{TableSummary, TableWriter};
+}
+
+/// The change feed ([`History::changes`]) and commit hooks ([`Family::on_commit`]).
+pub mod changes {
+    pub use crate::history::change_feed::{
+        ChangeFeed, ChangeKind, ChangeOperation, CommittedBatch, FamilyChange, FamilyChangeKind,
+        FeedEvent,
+    };
+    pub use crate::history::commit_hook::{CommitEvent, CommitOperation};
+}
+
+/// Backup directories, and what checkpoints, backups and restores report ([`Db::backups`]).
+pub mod backup {
+    pub use crate::backups::backup_dir::BackupDir;
+    pub use perigee_engine::backup::{
+        BackupDamage, BackupFile, BackupInfo, BackupList, BackupOptions, BackupReport,
+        BackupVerifyReport, CheckpointReport, PruneReport, RestoreReport,
+    };
+}
+
+/// What an open and a repair report: work done, and data lost ([`Db::open`], [`repair()`]).
+pub mod recovery {
+    pub use perigee_engine::backup::{DataLoss, LostSequences, RepairReport, RepairedFamily};
+    pub use perigee_engine::stats::RecoveryReport;
+}
+
+/// Statistics ([`Admin::stats`]), results of checks ([`Admin::verify`]), and estimates and
+/// explanations of reads ([`Family::estimate_range`], [`Family::explain`]).
+pub mod stats {
+    pub use crate::read::estimate::{Cardinality, RangeCost, RangeEstimate};
+    pub use crate::read::explain::{ExplainStep, ExplainedBlock, Explanation};
+    pub use crate::write::ttl::ClockStatus;
+    pub use perigee_engine::stats::{
+        ActiveMemtableStats, BackgroundStats, CacheStats, CounterValue, FamilyStats, FileStats,
+        ImmutableMemtableStats, IoStats, JobStats, LatencyBucket, LatencyStats, LevelStats,
+        MemtableStats, OpenFileStats, OwnerMemory, RawByteTotals, SequenceRange, StallStats, Stats,
+        TransactionStats, VerifyReport, VlogStats, WalStats,
+    };
+}
+
+/// The environment of the engine (file system, clock, random numbers, threads): the operating
+/// system by default ([`Env::real`](env::Env::real)). See [`Options::env`]. With the feature `sim`,
+/// the module also contains a simulated environment for tests: a disk, a clock and threads whose
+/// behaviour is determined by a seed.
 pub mod env {
-    pub use perigee_env::*;
+    pub use perigee_engine::env::{
+        Clock, Dir, DirLock, DirOpenMode, Env, Fs, Join, Rand, RandomAccessFile, RealClock,
+        RealRand, RealSpawn, Spawn, WritableFile,
+    };
+    // For the C library.
+    #[doc(hidden)]
+    pub use perigee_engine::env::fork_count;
+    #[cfg(feature = "sim")]
+    pub use perigee_engine::env::{Condvar, Mutex, MutexGuard, SeededRng, sim};
+
+    /// File systems.
+    pub mod fs {
+        #[cfg(feature = "sim")]
+        pub use perigee_engine::env::fs::memory;
+        pub use perigee_engine::env::fs::{IdleFileHolder, OpenFileLimiter, PosixFs};
+    }
 }
 
 /// Limits on keys, values, batches and names.
 pub mod limits {
-    pub use perigee_base::limits::*;
+    pub use perigee_engine::base_limits::*;
+}
+
+/// Returns a new simulated disk with the real clock, for examples of the documentation.
+#[cfg(feature = "sim")]
+#[doc(hidden)]
+pub fn example_env() -> env::Env {
+    env::Env { fs: env::fs::memory::SimDisk::new(1), ..env::Env::real() }
+}
+
+/// Opens an empty database on a new simulated disk, for examples of the documentation.
+#[cfg(feature = "sim")]
+#[doc(hidden)]
+pub fn example_db() -> Result<Db> {
+    Db::open("/db", Options::in_env(example_env()))
 }
 
 /// Compiles the example in the README.

@@ -6,30 +6,35 @@
 //! changes; a test does not.
 #![allow(clippy::unwrap_used)]
 
+#[path = "common/sources.rs"]
+mod sources;
+
+use sources::rust_files;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers, bottom-up: a crate depends only on those before it.
-const LAYERS: [&str; 11] =
-    ["base", "learned", "env", "file", "tree", "engine", "perigee", "capi", "cli", "bench", "sim"];
+const LAYERS: [&str; 12] = [
+    "base",
+    "env",
+    "file",
+    "tree",
+    "engine",
+    "perigee",
+    "learned",
+    "compaction_sim",
+    "capi",
+    "cli",
+    "bench",
+    "sim",
+];
+
+/// Crates that the engine must not depend on, directly or indirectly.
+const OUTSIDE_THE_ENGINE: [&str; 2] = ["learned", "compaction_sim"];
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
-
-fn sources(dir: &Path) -> Vec<PathBuf> {
-    let mut all = Vec::new();
-    let Ok(entries) = fs::read_dir(dir) else { return all };
-    for entry in entries.map(|e| e.unwrap().path()) {
-        if entry.is_dir() {
-            all.extend(sources(&entry));
-        } else if entry.extension().is_some_and(|e| e == "rs") {
-            all.push(entry);
-        }
-    }
-    all.sort();
-    all
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
 /// Returns the code of a file without its tests and comments.
@@ -56,12 +61,25 @@ fn a_crate_uses_only_the_layers_below_it() {
             fs::read_to_string(root().join("crates").join(name).join("Cargo.toml")).unwrap();
         for line in manifest.lines().filter(|l| l.starts_with("perigee")) {
             let dep = line.split([' ', '=', '.']).next().unwrap();
-            let dep = dep.strip_prefix("perigee-").unwrap_or("perigee");
+            let dep = dep.strip_prefix("perigee-").unwrap_or("perigee").replace('-', "_");
             let below = LAYERS
                 .iter()
                 .position(|l| *l == dep)
                 .unwrap_or_else(|| panic!("{dep} has no layer"));
-            assert!(below < level, "crates/{name} may not use {dep}");
+            // A crate is its own dev-dependency to test with its features on.
+            assert!(below < level || dep == *name, "crates/{name} may not use {dep}");
+        }
+    }
+}
+
+#[test]
+fn engine_does_not_depend_on_tools() {
+    for name in ["base", "env", "file", "tree", "engine", "perigee", "capi"] {
+        let manifest = root().join("crates").join(name).join("Cargo.toml");
+        let manifest = fs::read_to_string(manifest).unwrap();
+        for tool in OUTSIDE_THE_ENGINE {
+            let package = format!("perigee-{}", tool.replace('_', "-"));
+            assert!(!manifest.contains(&package), "crates/{name} must not depend on {package}");
         }
     }
 }
@@ -94,26 +112,30 @@ fn mentions(text: &str, from: &str) -> Vec<String> {
 fn modules_use_only_those_declared_before_them() {
     let mut checked = 0;
     let mut wrong: Vec<String> = Vec::new();
-    for crate_name in ["base", "learned", "env", "file", "tree", "engine", "perigee", "capi"] {
+    let crates = LAYERS.iter().filter(|n| !["cli", "bench", "sim"].contains(n));
+    for crate_name in crates {
         let src = root().join("crates").join(crate_name).join("src");
         for parent in
-            sources(&src).iter().filter(|p| p.ends_with("lib.rs") || p.ends_with("mod.rs"))
+            rust_files(&src).iter().filter(|p| p.ends_with("lib.rs") || p.ends_with("mod.rs"))
         {
             let order = declared_modules(parent);
             let dir = parent.parent().unwrap();
             let top = parent.ends_with("lib.rs");
             for (i, module) in order.iter().enumerate() {
-                let mut files = sources(&dir.join(module));
+                let mut files = rust_files(&dir.join(module));
                 files.push(dir.join(format!("{module}.rs")));
                 for file in files.iter().filter(|f| f.exists() && !is_test(f)) {
                     let text = code_without_tests(file);
-                    // Inside a crate rooms are named from the crate; inside a room, neighbours from
-                    // `super`.
+                    // Neighbors in a directory are named by their full path or from `super`.
                     let direct =
                         file.parent() == Some(dir) || file.ends_with(format!("{module}/mod.rs"));
-                    let names =
-                        if top { mentions(&text, "crate::") } else { mentions(&text, "super::") };
-                    for name in names.iter().filter(|_| top || direct) {
+                    let path = dir.strip_prefix(&src).unwrap_or(dir);
+                    let path: String = path.iter().map(|p| format!("{}::", p.display())).collect();
+                    let mut names = mentions(&text, &format!("crate::{path}"));
+                    if !top && direct {
+                        names.extend(mentions(&text, "super::"));
+                    }
+                    for name in &names {
                         if let Some(j) = order.iter().position(|m| m == name) {
                             checked += 1;
                             if j > i {
@@ -127,6 +149,87 @@ fn modules_use_only_those_declared_before_them() {
     }
     assert!(wrong.is_empty(), "modules that use modules declared after them: {wrong:#?}");
     assert!(checked > 150, "only {checked} uses of modules were found");
+}
+
+/// Most source files that a directory of a crate may have. May only fall.
+const SIBLING_FILES_MAX: [(&str, usize); 6] =
+    [("base", 27), ("env", 11), ("file", 20), ("tree", 20), ("engine", 16), ("perigee", 12)];
+
+#[test]
+fn directories_have_few_sibling_files() {
+    for (crate_name, max) in SIBLING_FILES_MAX {
+        let mut files: BTreeMap<PathBuf, usize> = BTreeMap::new();
+        for file in rust_files(&root().join("crates").join(crate_name).join("src")) {
+            *files.entry(file.parent().unwrap().to_owned()).or_default() += 1;
+        }
+        assert!(!files.is_empty(), "no directory of {crate_name} was found");
+        files.retain(|_, count| *count > max);
+        assert!(files.is_empty(), "directories with too many files: {files:#?}");
+    }
+}
+
+/// Most public fields that a struct of the engine may have.
+const PUBLIC_FIELDS_MAX: usize = 15;
+
+/// Structs without behavior that may have more: the options, the statistics, the parts of an edit
+/// in the manifest format, and what a replay of the log has found.
+const LARGE_RECORDS: [&str; 4] = ["Settings", "Stats", "ManifestEdit", "ReplayResult"];
+
+/// Returns the structs that a file defines, each with the number of its public fields.
+fn public_fields(text: &str) -> Vec<(String, usize)> {
+    let mut structs: Vec<(String, usize)> = Vec::new();
+    let mut inside = false;
+    for line in text.lines() {
+        if line.contains("struct ") && line.ends_with('{') && !line.starts_with(' ') {
+            structs.extend(defined_type(line).map(|name| (name.to_owned(), 0)));
+            inside = true;
+        } else if line.starts_with('}') {
+            inside = false;
+        } else if inside && line.starts_with("    pub") {
+            structs.last_mut().unwrap().1 += 1;
+        }
+    }
+    structs
+}
+
+#[test]
+fn engine_structs_have_few_public_fields() {
+    let sample = "pub struct One {\n    pub a: u8,\n    pub(crate) b: u8,\n    c: u8,\n}\n";
+    assert_eq!(public_fields(sample), [("One".to_owned(), 2)]);
+    let mut large = Vec::new();
+    for file in rust_files(&root().join("crates/engine/src")) {
+        for (name, fields) in public_fields(&code_without_tests(&file)) {
+            if fields > PUBLIC_FIELDS_MAX && !LARGE_RECORDS.contains(&name.as_str()) {
+                large.push(format!("{}: {name} has {fields}", file.display()));
+            }
+        }
+    }
+    assert!(large.is_empty(), "structs with too many public fields: {large:#?}");
+}
+
+/// The subsystems of the engine, bottom-up, with the directories that they are defined in.
+const SUBSYSTEMS: [(&str, &str); 6] = [
+    ("runtime", "Runtime"),
+    ("resources", "Resources"),
+    ("catalog", "Catalog"),
+    ("txn", "TxnManager"),
+    ("log", "Log"),
+    ("maintenance", "Maintenance"),
+];
+
+#[test]
+fn subsystems_are_in_layer_order_with_private_state() {
+    let src = root().join("crates/engine/src");
+    let modules = declared_modules(&src.join("lib.rs"));
+    let position = |name: &str| modules.iter().position(|m| m == name).unwrap();
+    assert!(SUBSYSTEMS.windows(2).all(|pair| position(pair[0].0) < position(pair[1].0)));
+    // Above the lowest subsystem, only the subsystems below are public.
+    for (level, (directory, name)) in SUBSYSTEMS.iter().enumerate().skip(1) {
+        let text = code_without_tests(&src.join(directory).join("mod.rs"));
+        let (_, fields) = text.split_once(&format!("pub struct {name} {{")).unwrap();
+        let public = fields.split("\n}").next().unwrap().matches("    pub ").count();
+        assert!(public <= level, "{name} has {public} public fields");
+    }
 }
 
 #[test]
@@ -143,8 +246,8 @@ fn system_calls_only_in_env() {
         "rand::random",
     ];
     let mut files = 0;
-    for crate_name in ["base", "learned", "file", "tree", "engine", "perigee"] {
-        for file in sources(&root().join("crates").join(crate_name).join("src"))
+    for crate_name in ["base", "learned", "file", "tree", "engine", "perigee", "compaction_sim"] {
+        for file in rust_files(&root().join("crates").join(crate_name).join("src"))
             .iter()
             .filter(|f| !is_test(f))
         {
@@ -164,7 +267,7 @@ fn system_calls_only_in_env() {
 
 #[test]
 fn files_have_module_docs_and_at_most_700_lines() {
-    for file in sources(&root().join("crates")) {
+    for file in rust_files(&root().join("crates")) {
         if file.iter().any(|p| p == "target") {
             continue;
         }
@@ -198,7 +301,7 @@ fn unsafe_code_only_in_listed_files() {
     // The C interface cannot be written without unsafe code.
     let c_interface = root().join("crates/capi");
     let ours = |f: &&PathBuf| !may.contains(f) && !f.starts_with(&c_interface);
-    for file in sources(&root().join("crates")).iter().filter(ours) {
+    for file in rust_files(&root().join("crates")).iter().filter(ours) {
         let text = code_without_tests(file);
         let word = ["un", "safe "].concat();
         for (n, line) in text.lines().enumerate() {
@@ -240,6 +343,37 @@ fn documentation_links_resolve() {
     assert!(dead.is_empty(), "dead links: {dead:#?}");
 }
 
+#[test]
+fn only_install_changes_the_catalog_of_an_open_database() {
+    let calls = [
+        ".commit_edit(",
+        ".rewrite_if_large(",
+        ".install_version(",
+        ".mark_dropped(",
+        ".begin_epoch(",
+        ".add_replaced(",
+    ];
+    let mut calls_found = 0;
+    for file in rust_files(&root().join("crates/engine/src")).iter().filter(|f| !is_test(f)) {
+        let text = code_without_tests(file);
+        let found: Vec<_> = calls.iter().filter(|call| text.contains(**call)).collect();
+        // The path of the repository itself may contain such a name.
+        let inside_src = file.strip_prefix(root()).unwrap_or(file);
+        let [install, manifest] =
+            ["install", "manifest"].map(|dir| inside_src.iter().any(|p| p == dir));
+        // A read-only open changes versions before the database is in use.
+        let may = install || file.ends_with("recover/read_only.rs");
+        calls_found += usize::from(install) * found.len();
+        assert!(may || found.is_empty(), "{} calls {found:?}", file.display());
+        assert!(
+            !(install || manifest) || !text.contains("FnOnce"),
+            "{} takes a closure",
+            file.display()
+        );
+    }
+    assert!(calls_found >= 5, "only {calls_found} calls were found");
+}
+
 /// The crates whose type names are unique together.
 const ENGINE_CRATES: [&str; 7] = ["base", "learned", "env", "file", "tree", "engine", "perigee"];
 
@@ -259,7 +393,7 @@ fn defined_type(line: &str) -> Option<&str> {
 fn type_names_are_unique_within_engine_crates() {
     let mut defined: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for crate_name in ENGINE_CRATES {
-        let files = sources(&root().join("crates").join(crate_name).join("src"));
+        let files = rust_files(&root().join("crates").join(crate_name).join("src"));
         for file in files.iter().filter(|f| !is_test(f)) {
             let text = code_without_tests(file);
             // An indented `type` is an associated type of an implementation.
@@ -275,10 +409,92 @@ fn type_names_are_unique_within_engine_crates() {
     assert!(defined.is_empty(), "types with the same name: {defined:#?}");
 }
 
+/// Maximum number of code lines per assertion, by crate: lower it when a crate has become denser.
+const LINES_PER_ASSERTION_MAX: [(&str, usize); 6] =
+    [("base", 70), ("env", 84), ("file", 72), ("tree", 80), ("engine", 80), ("perigee", 230)];
+
+/// Assertions are `check!`, `check_slow!` and constant ones. `fuzz.rs` contains tests.
+#[test]
+fn code_states_its_invariants() {
+    let mut failed = Vec::new();
+    for (crate_name, max) in LINES_PER_ASSERTION_MAX {
+        let (mut lines, mut assertions) = (0, 0);
+        let files = rust_files(&root().join("crates").join(crate_name).join("src"));
+        for file in files.iter().filter(|f| !is_test(f) && !f.ends_with("fuzz.rs")) {
+            let text = code_without_tests(file);
+            for line in text.lines().map(str::trim).filter(|l| !l.is_empty()) {
+                lines += 1;
+                let own = line.starts_with("check!(") || line.starts_with("check_slow!(");
+                let constant = line.starts_with("const _: () =");
+                assertions += usize::from(own || constant);
+                // `check!` says what is wrong, and a constant assertion fails at compile time.
+                let plain = line.starts_with("assert") || line.starts_with("debug_assert");
+                let in_constant = line.starts_with("assert!(") && text.contains("const _: () =");
+                if plain && !in_constant {
+                    failed.push(format!("{}: use check! for {line}", file.display()));
+                }
+            }
+        }
+        let density = lines / assertions.max(1);
+        println!("{crate_name}: {assertions} assertions, one in {density} of {lines} lines");
+        if density > max {
+            failed.push(format!("{crate_name}: one assertion in {density} lines, not in {max}"));
+        }
+    }
+    assert!(failed.is_empty(), "assertions: {failed:#?}");
+}
+
+/// Maximum number of limits outside of `limits.rs`. May only fall.
+const LIMITS_ELSEWHERE_MAX: usize = 15;
+
+/// Returns the constants of a file that are limits: durations, and quantities that bound others.
+/// The size of something stored or allocated is not a limit, because a layout or the allocator
+/// determines it and not a choice: such a constant ends in `_BYTES`, and its comment starts with
+/// "Size of".
+fn limits_defined_in(text: &str) -> Vec<String> {
+    let (mut limits, mut comment) = (Vec::new(), None);
+    for line in text.split("#[cfg(test)]\nmod ").next().unwrap().lines().map(str::trim_start) {
+        if let Some(doc) = line.strip_prefix("/// ") {
+            comment.get_or_insert(doc);
+            continue;
+        }
+        let is_size = comment.take().is_some_and(|doc| doc.starts_with("Size of "));
+        let item = ["pub ", "pub(crate) ", "pub(super) "]
+            .iter()
+            .find_map(|visibility| line.strip_prefix(visibility))
+            .unwrap_or(line);
+        let constant = item.strip_prefix("const ").and_then(|rest| rest.split_once(':'));
+        let Some((name, _)) = constant else { continue };
+        let bounds = ["_MAX", "_MIN", "_US"].iter().any(|suffix| name.ends_with(suffix));
+        if bounds || (name.ends_with("_BYTES") && !is_size) {
+            limits.push(name.to_owned());
+        }
+    }
+    limits
+}
+
+#[test]
+fn limits_are_in_limits_files() {
+    let sample = "/// Size of a header.\nconst HEADER_BYTES: usize = 8;\n/// Size of a row.\n\
+        pub const ROW_BYTES_MAX: usize = 9;\nconst BUFFER_BYTES: usize = 7;\nconst NAME: u8 = 1;\n";
+    assert_eq!(limits_defined_in(sample), ["ROW_BYTES_MAX", "BUFFER_BYTES"]);
+    let mut found = Vec::new();
+    for crate_name in ENGINE_CRATES {
+        let files = rust_files(&root().join("crates").join(crate_name).join("src"));
+        for file in files.iter().filter(|f| !is_test(f) && !f.ends_with("limits.rs")) {
+            let names = limits_defined_in(&fs::read_to_string(file).unwrap());
+            found.extend(names.iter().map(|name| format!("{}: {name}", file.display())));
+        }
+    }
+    let count = found.len();
+    assert!(count <= LIMITS_ELSEWHERE_MAX, "move limits to limits.rs: {found:#?}");
+    assert!(count + 5 > LIMITS_ELSEWHERE_MAX, "lower LIMITS_ELSEWHERE_MAX to {count}");
+}
+
 #[test]
 fn lines_have_at_most_100_columns() {
     let mut long = Vec::new();
-    for file in sources(&root().join("crates")) {
+    for file in rust_files(&root().join("crates")) {
         let text = fs::read_to_string(&file).unwrap();
         for (n, line) in text.lines().enumerate() {
             // rustfmt does not break string literals; a table in a comment may be wider.
@@ -321,8 +537,9 @@ fn comments_and_documents_use_standard_terms() {
     }
     pages.retain(|p| p.extension().is_some_and(|e| e == "md") && !p.ends_with("LAB_NOTEBOOK.md"));
     let this_file = Path::new(file!()).file_name();
-    pages
-        .extend(sources(&root().join("crates")).into_iter().filter(|f| f.file_name() != this_file));
+    pages.extend(
+        rust_files(&root().join("crates")).into_iter().filter(|f| f.file_name() != this_file),
+    );
     let mut found = Vec::new();
     for page in &pages {
         let rust = page.extension().is_some_and(|e| e == "rs");
@@ -389,4 +606,68 @@ fn module_list_matches_sources() {
         same,
         "docs/MODULES.md is out of date: UPDATE_DOCS=1 cargo test -p perigee --test architecture"
     );
+}
+
+/// Most methods that the public type [`Db`](perigee::Db) may have.
+const DB_METHODS_MAX: usize = 27;
+
+#[test]
+fn db_has_few_methods() {
+    let mut methods = Vec::new();
+    let mut files = Vec::new();
+    for file in rust_files(&root().join("crates/perigee/src")) {
+        let text = code_without_tests(&file);
+        let blocks: Vec<_> = text.split("\nimpl Db {").skip(1).collect();
+        if !blocks.is_empty() {
+            files.push(file.display().to_string());
+        }
+        for block in blocks {
+            let body = block.split("\n}").next().unwrap();
+            let name =
+                |l: &str| Some(l.strip_prefix("    pub fn ")?.split(['(', '<']).next()?.into());
+            methods.extend(body.lines().filter_map(name).collect::<Vec<String>>());
+        }
+    }
+    assert!(methods.iter().any(|m| m == "open"), "the methods of Db were not found");
+    let n = methods.len();
+    assert!(n <= DB_METHODS_MAX, "Db has {n} methods, use a handle: {methods:?}");
+    assert!(files.len() <= 3, "`impl Db` in {files:?}");
+}
+
+/// Names that the crate `perigee` exports from itself and from the crates below it.
+fn exported_names() -> Vec<String> {
+    let lib = code_without_tests(&root().join("crates/perigee/src/lib.rs"));
+    let lists = lib.split("pub use ").skip(1).filter_map(|rest| rest.split(';').next());
+    lists
+        .flat_map(|list| list.rsplit("::").next().unwrap().split(['{', '}', ',']))
+        .map(|name| name.trim().to_owned())
+        .filter(|name| !name.is_empty())
+        .collect()
+}
+
+#[test]
+fn public_fields_are_not_tuples() {
+    let exported = exported_names();
+    let (mut checked, mut tuples) = (0, Vec::new());
+    for crate_name in ENGINE_CRATES {
+        for file in rust_files(&root().join("crates").join(crate_name).join("src")) {
+            let text = code_without_tests(&file);
+            for item in text.split("\npub struct ").skip(1) {
+                let name: String = item.chars().take_while(|c| c.is_alphanumeric()).collect();
+                let body = item.split("\n}").next().unwrap();
+                if !exported.contains(&name) || !item[name.len()..].trim_start().starts_with('{') {
+                    continue;
+                }
+                let fields = body.lines().filter(|l| l.starts_with("    pub "));
+                for field in fields {
+                    checked += 1;
+                    if field.contains('(') && !field.contains("Fn(") {
+                        tuples.push(format!("{}: {name}: {}", file.display(), field.trim()));
+                    }
+                }
+            }
+        }
+    }
+    assert!(checked > 150, "only {checked} public fields were found");
+    assert!(tuples.is_empty(), "give these tuples a struct with named fields: {tuples:#?}");
 }

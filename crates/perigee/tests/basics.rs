@@ -68,15 +68,15 @@ fn data_survives_flush_compaction_and_reopen() {
         }
         check(&db, &model);
         if round == 1 {
-            db.flush().unwrap();
+            db.admin().flush().unwrap();
             check(&db, &model);
         }
         if round == 2 {
-            db.compact().unwrap();
+            db.admin().compact().unwrap();
             check(&db, &model);
         }
-        db.wait_idle().unwrap();
-        let report = db.verify().unwrap();
+        db.admin().wait_idle().unwrap();
+        let report = db.admin().verify().unwrap();
         assert!(report.errors.is_empty(), "{:?}", report.errors);
         db.close().unwrap();
         assert_eq!(db.get("k").unwrap_err().kind(), ErrorKind::Closed);
@@ -183,9 +183,9 @@ fn empty_and_large_keys_and_values_round_trip() {
         assert_eq!(db.get("big").unwrap().unwrap(), big);
         assert_eq!(db.get("empty").unwrap().unwrap(), b"");
         assert!(db.contains(&long).unwrap() && db.contains(b"").unwrap());
-        db.flush().unwrap();
+        db.admin().flush().unwrap();
     }
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     assert_eq!(db.get_pinned("big").unwrap().unwrap().len(), big.len());
-    assert!(db.verify().unwrap().errors.is_empty());
+    assert!(db.admin().verify().unwrap().errors.is_empty());
 }

@@ -38,14 +38,14 @@ fn scramble(i: u64) -> u64 {
 #[test]
 fn loaded_entries_keep_their_expiry() {
     let (disk, db) = open();
-    let now = db.clock().now_ms;
+    let now = db.admin().clock().now_ms;
     // Some entries have already expired, some expire in years; some are in the value log.
     let end =
         |i: u64| [None, Some(now - 1), Some(now + 100_000_000 + i)][(scramble(i) % 3) as usize];
     let value = |i: u64| {
         vec![b'a' + (i % 26) as u8; if i.is_multiple_of(10) { 6000 } else { (i % 50) as usize }]
     };
-    let mut load = db.bulk_load(&db.default_family()).unwrap().memory_bytes(16 << 10);
+    let mut load = db.default_family().bulk_load().unwrap().memory_bytes(16 << 10);
     db.put(key(1), "older").unwrap();
     for i in (0..2000).map(|i| i * 997 % 2000) {
         load.put_until(key(i), "replaced", now + 5).unwrap();
@@ -58,15 +58,18 @@ fn loaded_entries_keep_their_expiry() {
     load.finish().unwrap();
     let check = |db: &Db| {
         for i in 0..2000 {
-            let found =
-                db.get_with_ttl(key(i)).unwrap().map(|t| (t.value.to_vec(), t.expires_at_ms));
+            let found = db
+                .default_family()
+                .get_with_ttl(key(i))
+                .unwrap()
+                .map(|t| (t.value.to_vec(), t.expires_at_ms));
             let wanted = if end(i) == Some(now - 1) { None } else { Some((value(i), end(i))) };
             assert_eq!(found, wanted, "{i}");
         }
-        assert!(db.verify().unwrap().errors.is_empty());
+        assert!(db.admin().verify().unwrap().errors.is_empty());
     };
     check(&db);
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     check(&db);
     db.close().unwrap();
     check(&Db::open("/db", options(&disk)).unwrap());
@@ -77,7 +80,7 @@ fn sorted_load_writes_one_run_once() {
     let (_disk, db) = open();
     let calls = Arc::new(AtomicUsize::new(0));
     let (counted, family) = (Arc::clone(&calls), db.default_family());
-    let mut load = db.bulk_load(&family).unwrap().memory_bytes(8 << 10).on_progress(move |p| {
+    let mut load = family.bulk_load().unwrap().memory_bytes(8 << 10).on_progress(move |p| {
         counted.fetch_add(1, SeqCst);
         assert!(p.runs <= 1);
     });
@@ -89,11 +92,11 @@ fn sorted_load_writes_one_run_once() {
     assert!(calls.load(SeqCst) > 10);
     assert_eq!(db.iter().unwrap().count(), 5000);
     assert_eq!(db.get(key(4321)).unwrap().unwrap(), b"value 4321");
-    assert!(db.files().iter().all(|f| f.level > 0), "no existing run overlaps the load");
-    let counters = db.stats().counters;
-    let counter = |name| counters.iter().find(|c| c.0 == name).unwrap().1;
+    assert!(db.admin().files().iter().all(|f| f.level > 0), "no existing run overlaps the load");
+    let counters = db.admin().stats().counters;
+    let counter = |name| counters.iter().find(|c| c.name == name).unwrap().value;
     assert_eq!((counter("flushes"), counter("compactions")), (0, 0));
-    assert!(db.verify().unwrap().errors.is_empty());
+    assert!(db.admin().verify().unwrap().errors.is_empty());
     assert_eq!(
         load.put("x", "y").unwrap_err().kind(),
         ErrorKind::InvalidArgument,
@@ -104,7 +107,7 @@ fn sorted_load_writes_one_run_once() {
 #[test]
 fn unsorted_load_keeps_last_value_of_repeated_keys() {
     let (disk, db) = open();
-    let mut load = db.bulk_load(&db.default_family()).unwrap().memory_bytes(4 << 10);
+    let mut load = db.default_family().bulk_load().unwrap().memory_bytes(4 << 10);
     let mut model = std::collections::BTreeMap::new();
     for i in 0..6000 {
         let (k, v) = (
@@ -125,14 +128,14 @@ fn unsorted_load_keeps_last_value_of_repeated_keys() {
         let back = db.iter().unwrap().rev().count();
         assert_eq!(back, model.len());
         if round == 0 {
-            assert!(db.verify().unwrap().errors.is_empty());
-            db.compact().unwrap();
+            assert!(db.admin().verify().unwrap().errors.is_empty());
+            db.admin().compact().unwrap();
         }
     }
     // The sorted runs were removed: the directory contains only files that the database refers to.
     db.close().unwrap();
     let again = Db::open("/db", options(&disk)).unwrap();
-    assert_eq!(again.stats().recovery.orphans, 0);
+    assert_eq!(again.admin().stats().recovery.orphans, 0);
     assert_eq!(again.iter().unwrap().count(), model.len());
 }
 
@@ -141,11 +144,11 @@ fn load_commits_at_one_sequence_number() {
     let (disk, db) = open();
     db.put(key(1), "old").unwrap();
     db.put(key(5), "old").unwrap();
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     db.put(key(2), "old").unwrap();
     let before = db.snapshot().unwrap();
     let family = db.default_family();
-    let mut load = db.bulk_load(&family).unwrap();
+    let mut load = family.bulk_load().unwrap();
     for i in 0..10 {
         load.put(key(i), "loaded").unwrap();
     }
@@ -174,7 +177,7 @@ fn load_commits_at_one_sequence_number() {
     assert_eq!(before.iter(&family).unwrap().rev().count(), 3);
     assert_eq!(after.get(&family, key(5)).unwrap().unwrap(), b"loaded");
     assert_eq!(after.iter(&family).unwrap().count(), 10);
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     check(&db);
     assert_eq!(
         before.iter(&family).unwrap().count(),
@@ -186,9 +189,9 @@ fn load_commits_at_one_sequence_number() {
     db.close().unwrap();
     let again = Db::open("/db", options(&disk)).unwrap();
     check(&again);
-    again.compact().unwrap();
+    again.admin().compact().unwrap();
     check(&again);
-    assert!(again.verify().unwrap().errors.is_empty());
+    assert!(again.admin().verify().unwrap().errors.is_empty());
 }
 
 #[test]
@@ -196,7 +199,7 @@ fn dropped_load_leaves_no_entries_or_files() {
     let (disk, db) = open();
     db.put("a", "1").unwrap();
     let fill = |db: &Db| {
-        let mut load = db.bulk_load(&db.default_family()).unwrap().memory_bytes(1 << 10);
+        let mut load = db.default_family().bulk_load().unwrap().memory_bytes(1 << 10);
         (0..1000).for_each(|i| load.put(key(scramble(i)), "x").unwrap());
         load
     };
@@ -215,7 +218,10 @@ fn dropped_load_leaves_no_entries_or_files() {
     };
     let again = Db::open("/db", options(&crashed)).unwrap();
     assert_eq!(again.iter().unwrap().count(), 1);
-    assert!(again.stats().recovery.orphans > 3, "after a crash the next open removes the runs");
+    assert!(
+        again.admin().stats().recovery.orphans > 3,
+        "after a crash the next open removes the runs"
+    );
     assert_eq!(
         files(&crashed),
         files(&crashed.deep_clone()),
@@ -242,11 +248,16 @@ fn finish_loads_commits_several_families_atomically() {
     let mut loads = vec![f.bulk_load().unwrap(), g.bulk_load().unwrap()];
     loads[0].put("k", "f").unwrap();
     loads[1].put("k", "g").unwrap();
-    let reports = db.finish_loads(&mut loads).unwrap();
+    let reports = perigee::load::BulkLoad::finish_all(&mut loads).unwrap();
     assert_eq!(reports[0].sequence, reports[1].sequence);
     assert_eq!(f.get("k").unwrap().unwrap(), b"f");
     let mut twice = vec![f.bulk_load().unwrap(), f.bulk_load().unwrap()];
-    assert!(db.finish_loads(&mut twice).unwrap_err().to_string().contains("two loads"));
+    assert!(
+        perigee::load::BulkLoad::finish_all(&mut twice)
+            .unwrap_err()
+            .to_string()
+            .contains("two loads")
+    );
     assert_eq!(f.bulk_load().unwrap().finish().unwrap().entries, 0, "an empty load succeeds");
     let mut load = g.bulk_load().unwrap();
     assert_eq!(load.put(vec![0; 70_000], "v").unwrap_err().kind(), ErrorKind::InvalidArgument);
@@ -272,12 +283,12 @@ fn writes_continue_while_load_finishes() {
         })
         .collect();
     for round in 0..5u64 {
-        let mut load = db.bulk_load(&db.default_family()).unwrap();
+        let mut load = db.default_family().bulk_load().unwrap();
         (0..2000).for_each(|i| load.put(key(i), format!("load {round}")).unwrap());
         load.finish().unwrap();
     }
     writers.into_iter().for_each(|w| w.join().unwrap());
-    let mut load = db.bulk_load(&db.default_family()).unwrap();
+    let mut load = db.default_family().bulk_load().unwrap();
     (0..2000).for_each(|i| load.put(key(i), "last").unwrap());
     load.finish().unwrap();
     for entry in db.iter().unwrap() {

@@ -4,13 +4,11 @@
 mod common;
 
 use common::Rng;
+use perigee::changes::{ChangeFeed, ChangeKind, FamilyChangeKind, FeedEvent};
 use perigee::env::Env;
 use perigee::env::fs::memory::{Crash, SimDisk};
 use perigee::env::sim::SimWorld;
-use perigee::{
-    Change, ChangeKind, Changes, Db, Durability, ErrorKind, FamilyChangeKind, FamilyOptions,
-    Options, WriteBatch,
-};
+use perigee::{Db, Durability, ErrorKind, FamilyOptions, Options, WriteBatch};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -41,10 +39,10 @@ impl Mirror {
             .1
     }
     /// Applies one change. The contents of a bulk load are read from the database.
-    fn apply(&mut self, db: &Db, change: &Change) {
+    fn apply(&mut self, db: &Db, change: &FeedEvent) {
         assert!(change.sequence() > self.position, "in order: {change:?}");
         match change {
-            Change::Commit(commit) => {
+            FeedEvent::Commit(commit) => {
                 self.commits += 1;
                 for op in commit.operations() {
                     assert_eq!(
@@ -66,7 +64,7 @@ impl Mirror {
                     }
                 }
             }
-            Change::Family(change) => match &change.kind {
+            FeedEvent::Family(change) => match &change.kind {
                 FamilyChangeKind::Created { name } => {
                     self.families.entry(change.family).or_insert((name.clone(), Map::new()));
                 }
@@ -92,7 +90,7 @@ impl Mirror {
         }
         self.position = change.sequence();
     }
-    fn apply_all(&mut self, db: &Db, changes: &mut Changes) {
+    fn apply_all(&mut self, db: &Db, changes: &mut ChangeFeed) {
         while let Some(change) = changes.next_change().unwrap() {
             self.apply(db, &change);
         }
@@ -151,7 +149,7 @@ fn write(db: &Db, rng: &mut Rng) {
         }
     }
     let seq = db.write(batch).unwrap();
-    assert!(db.latest_seq() >= seq);
+    assert!(db.history().latest_seq() >= seq);
 }
 
 #[test]
@@ -161,11 +159,11 @@ fn replayed_feed_equals_database() {
             let mut rng = Rng(seed * 977);
             let mut db = Db::open("/db", options(&env, 1 << 30)).unwrap();
             let (mut mirror, mut late) = (Mirror::new(), Mirror::new());
-            let mut changes = db.changes(0).unwrap();
+            let mut changes = db.history().changes(0).unwrap();
             for step in 0..500 {
                 match rng.below(60) {
-                    0 => db.flush().unwrap(),
-                    1 => db.compact().unwrap(),
+                    0 => db.admin().flush().unwrap(),
+                    1 => db.admin().compact().unwrap(),
                     2 => drop(db.create_family(
                         &format!("f{step}"),
                         options(&env, 0).default_family.unwrap(),
@@ -174,9 +172,9 @@ fn replayed_feed_equals_database() {
                         let name = db.families().pop().unwrap();
                         match rng.below(4) {
                             0 => db.drop_family(&name).unwrap(),
-                            1 => db.clear_family(&name).unwrap(),
-                            2 => db.rename_family(&name, &format!("n{step}")).unwrap(),
-                            _ => drop(db.clone_family(&name, &format!("c{step}")).unwrap()),
+                            1 => db.admin().clear_family(&name).unwrap(),
+                            2 => db.admin().rename_family(&name, &format!("n{step}")).unwrap(),
+                            _ => drop(db.admin().clone_family(&name, &format!("c{step}")).unwrap()),
                         }
                     }
                     5 => {
@@ -184,7 +182,7 @@ fn replayed_feed_equals_database() {
                         drop(changes);
                         db.close().unwrap();
                         db = Db::open("/db", options(&env, 1 << 30)).unwrap();
-                        changes = db.changes(mirror.position).unwrap();
+                        changes = db.history().changes(mirror.position).unwrap();
                     }
                     6 | 7 => {
                         mirror.apply_all(&db, &mut changes);
@@ -195,14 +193,14 @@ fn replayed_feed_equals_database() {
             }
             mirror.apply_all(&db, &mut changes);
             mirror.check(&db);
-            late.apply_all(&db, &mut db.changes(0).unwrap());
+            late.apply_all(&db, &mut db.history().changes(0).unwrap());
             late.check(&db);
             assert_eq!(
                 (late.commits, late.position),
                 (mirror.commits, mirror.position),
                 "seed {seed}"
             );
-            assert!(db.verify().unwrap().errors.is_empty());
+            assert!(db.admin().verify().unwrap().errors.is_empty());
             db.close().unwrap();
         });
     }
@@ -218,20 +216,20 @@ fn feed_reports_bulk_loads() {
     load.put("b", "2").unwrap();
     let at = load.finish().unwrap().sequence;
     db.delete("a").unwrap();
-    let mut changes = db.changes(0).unwrap();
+    let mut changes = db.history().changes(0).unwrap();
     let delivered: Vec<(u64, bool)> = std::iter::from_fn(|| changes.next_change().unwrap())
-        .map(|c| (c.sequence(), matches!(c, Change::Family(_))))
+        .map(|c| (c.sequence(), matches!(c, FeedEvent::Family(_))))
         .collect();
     assert_eq!(delivered, [(1, false), (at, true), (3, false)]);
-    mirror.apply_all(&db, &mut db.changes(0).unwrap());
+    mirror.apply_all(&db, &mut db.history().changes(0).unwrap());
     mirror.check(&db);
     assert_eq!(
-        db.changes(at).unwrap().next_change().unwrap().unwrap().sequence(),
+        db.history().changes(at).unwrap().next_change().unwrap().unwrap().sequence(),
         3,
         "the position is behind the load"
     );
-    let before = db.changes(at - 1).unwrap().next_change().unwrap().unwrap();
-    assert!(matches!(before, Change::Family(f) if f.kind == FamilyChangeKind::Loaded));
+    let before = db.history().changes(at - 1).unwrap().next_change().unwrap().unwrap();
+    assert!(matches!(before, FeedEvent::Family(f) if f.kind == FamilyChangeKind::Loaded));
 }
 
 /// Regression test: all changes of a load into several column families had one sequence number, so
@@ -248,14 +246,14 @@ fn feed_resumes_at_stored_position_exactly_once() {
     let load = |families: &[perigee::Family]| {
         let mut loads: Vec<_> = families.iter().map(|f| f.bulk_load().unwrap()).collect();
         loads.iter_mut().for_each(|load| load.put("a", "1").unwrap());
-        db.finish_loads(&mut loads).unwrap()[0].sequence
+        perigee::load::BulkLoad::finish_all(&mut loads).unwrap()[0].sequence
     };
     db.put("before", "1").unwrap();
     let first = load(&families);
-    assert_eq!((first, db.latest_seq()), (7, 7));
+    assert_eq!((first, db.history().latest_seq()), (7, 7));
     for seq in 5..=first {
         // The whole load is visible at each of feed_db sequence numbers.
-        let then = db.snapshot_at(seq).unwrap();
+        let then = db.history().snapshot_at(seq).unwrap();
         assert!(families.iter().all(|f| then.contains(f, "a").unwrap()), "at {seq}");
     }
     let second = load(&families[1..]);
@@ -267,12 +265,12 @@ fn feed_resumes_at_stored_position_exactly_once() {
     families.swap(0, 2);
     load(&families);
     let one_feed: Vec<String> = {
-        let mut changes = db.changes(0).unwrap();
+        let mut changes = db.history().changes(0).unwrap();
         std::iter::from_fn(|| changes.next_change().unwrap()).map(|c| format!("{c:?}")).collect()
     };
     let (mut position, mut reopened) = (0, Vec::new());
     while let Some((change, next)) = {
-        let mut changes = db.changes(position).unwrap();
+        let mut changes = db.history().changes(position).unwrap();
         changes.next_change().unwrap().map(|c| (c, changes.position()))
     } {
         assert_eq!(change.sequence(), next, "the position is the sequence number of the change");
@@ -281,7 +279,7 @@ fn feed_resumes_at_stored_position_exactly_once() {
         position = next;
     }
     assert_eq!(reopened, one_feed);
-    assert_eq!((reopened.len(), position), (3 + 1 + 3 + 2 + 1 + 3, db.latest_seq()));
+    assert_eq!((reopened.len(), position), (3 + 1 + 3 + 2 + 1 + 3, db.history().latest_seq()));
     assert_eq!(second, 9);
 }
 
@@ -290,12 +288,12 @@ fn feed_behind_retained_log_reports_oldest_position() {
     for retention in [0, 5_000] {
         let env = Env { fs: SimDisk::new(1), ..Env::real() };
         let db = Db::open("/db", options(&env, retention)).unwrap();
-        let mut slow = db.changes(0).unwrap();
+        let mut slow = db.history().changes(0).unwrap();
         for i in 0..200u32 {
             db.put(i.to_be_bytes(), vec![0; 100]).unwrap();
         }
-        db.flush().unwrap();
-        for e in [db.changes(0).unwrap_err(), slow.next_change().unwrap_err()] {
+        db.admin().flush().unwrap();
+        for e in [db.history().changes(0).unwrap_err(), slow.next_change().unwrap_err()] {
             assert_eq!(e.kind(), ErrorKind::NotFound, "{e}");
             let oldest: u64 = e
                 .to_string()
@@ -307,7 +305,7 @@ fn feed_behind_retained_log_reports_oldest_position() {
                 .unwrap()
                 .parse()
                 .unwrap();
-            let mut changes = db.changes(oldest).unwrap();
+            let mut changes = db.history().changes(oldest).unwrap();
             let left = std::iter::from_fn(|| changes.next_change().unwrap()).count() as u64;
             assert_eq!(left, 200 - oldest, "retention {retention}");
             assert_eq!(
@@ -316,12 +314,12 @@ fn feed_behind_retained_log_reports_oldest_position() {
                 "{left} changes left with {retention} bytes retained"
             );
             assert_eq!(
-                db.changes(oldest - 1).unwrap_err().kind(),
+                db.history().changes(oldest - 1).unwrap_err().kind(),
                 ErrorKind::NotFound,
                 "older positions are refused"
             );
         }
-        assert_eq!(db.changes(201).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!(db.history().changes(201).unwrap_err().kind(), ErrorKind::InvalidArgument);
         let bytes: u64 = env
             .fs
             .open_dir("/db".as_ref(), perigee::env::DirOpenMode::Existing)
@@ -341,7 +339,7 @@ fn feed_delivers_only_durable_commits() {
         let delivered = SimWorld::new(seed).run(disk.clone(), move |env| {
             let mut rng = Rng(seed);
             let db = Db::open("/db", options(&env, 1 << 20).durability(Durability::None)).unwrap();
-            let (mut mirror, mut changes) = (Mirror::new(), db.changes(0).unwrap());
+            let (mut mirror, mut changes) = (Mirror::new(), db.history().changes(0).unwrap());
             for _ in 0..rng.below(80) {
                 write(&db, &mut rng);
                 if rng.below(20) == 0 {
@@ -357,14 +355,14 @@ fn feed_delivers_only_durable_commits() {
         SimWorld::new(seed).run(after, move |env| {
             let db = Db::open("/db", options(&env, 1 << 20)).unwrap();
             assert!(
-                db.latest_seq() >= delivered.position,
+                db.history().latest_seq() >= delivered.position,
                 "seed {seed}: delivered changes were lost"
             );
             let mut mirror = delivered;
-            mirror.apply_all(&db, &mut db.changes(mirror.position).unwrap());
+            mirror.apply_all(&db, &mut db.history().changes(mirror.position).unwrap());
             mirror.check(&db);
             db.put("z", "after").unwrap();
-            mirror.apply_all(&db, &mut db.changes(mirror.position).unwrap());
+            mirror.apply_all(&db, &mut db.history().changes(mirror.position).unwrap());
             mirror.check(&db);
             db.close().unwrap();
         });
@@ -377,7 +375,7 @@ fn waiting_feed_wakes_on_commit_and_close() {
         let db = Db::open("/db", options(&env, 0)).unwrap();
         let (feed_db, clock) = (db.clone(), Arc::clone(&env.clock));
         let body = move || {
-            let mut changes = feed_db.changes(0).unwrap();
+            let mut changes = feed_db.history().changes(0).unwrap();
             let began = clock.monotonic_us();
             assert!(changes.wait(Duration::from_millis(3)).unwrap().is_none());
             assert!(clock.monotonic_us() - began >= 3_000);

@@ -1,9 +1,10 @@
 //! Checkpoints and backups through the public interface, on real files and on the simulated disk.
 #![allow(clippy::unwrap_used)]
 
+use perigee::backup::BackupDir;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
-use perigee::{Backups, Db, ErrorKind, FamilyOptions, Options};
+use perigee::{Db, ErrorKind, FamilyOptions, Options};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -48,20 +49,20 @@ fn checkpoint_is_independent_database() {
     db.create_family("b", small()).unwrap().put("x", "y").unwrap();
     fill(&db, 0, 400);
     let expected = dump(&db);
-    let report = db.checkpoint("/copy").unwrap();
+    let report = db.backups().checkpoint("/copy").unwrap();
     assert!(report.linked_files > 0 && report.copied_files == 0, "{report:?}");
-    assert_eq!(report.sequence, db.stats().last_sequence);
+    assert_eq!(report.sequence, db.admin().stats().last_sequence);
     fill(&db, 200, 600);
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     let copy = open(&env, "/copy");
     assert_eq!(dump(&copy), expected);
-    assert!(copy.verify().unwrap().errors.is_empty());
+    assert!(copy.admin().verify().unwrap().errors.is_empty());
     copy.put("only", "here").unwrap();
-    copy.compact().unwrap();
+    copy.admin().compact().unwrap();
     assert_eq!(db.get("only").unwrap(), None);
-    assert!(db.verify().unwrap().errors.is_empty());
-    assert_eq!(db.checkpoint("/copy").unwrap_err().kind(), ErrorKind::AlreadyExists);
-    assert_eq!(db.checkpoint("/no/such").unwrap_err().kind(), ErrorKind::NotFound);
+    assert!(db.admin().verify().unwrap().errors.is_empty());
+    assert_eq!(db.backups().checkpoint("/copy").unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(db.backups().checkpoint("/no/such").unwrap_err().kind(), ErrorKind::NotFound);
     copy.close().unwrap();
     assert!(dump(&open(&env, "/copy")).iter().any(|e| e.1 == b"only"));
 }
@@ -72,7 +73,7 @@ fn checkpoint_copies_without_hard_links() {
     let db = open(&env, "/db");
     fill(&db, 0, 300);
     disk.set_links_supported(false);
-    let report = db.checkpoint("/copy").unwrap();
+    let report = db.backups().checkpoint("/copy").unwrap();
     assert!(report.linked_files == 0 && report.copied_files > 0, "{report:?}");
     assert_eq!(dump(&open(&env, "/copy")), dump(&db));
 }
@@ -84,19 +85,22 @@ fn checkpoint_links_and_backup_restores_real_files() {
     std::fs::create_dir(&root).unwrap();
     let db = Db::open(root.join("db"), Options::new().default_family(small())).unwrap();
     fill(&db, 0, 300);
-    let report = db.checkpoint(root.join("copy")).unwrap();
+    let report = db.backups().checkpoint(root.join("copy")).unwrap();
     assert!(report.linked_files > 0, "{report:?}");
     let copy = Db::open(root.join("copy"), Options::new()).unwrap();
     assert_eq!(dump(&copy), dump(&db));
-    db.backup(root.join("backup")).unwrap();
+    db.backups().create(root.join("backup")).unwrap();
     fill(&db, 300, 400);
-    db.backup(root.join("backup")).unwrap();
-    let backups = Backups::open(root.join("backup"));
+    db.backups().create(root.join("backup")).unwrap();
+    let backups = BackupDir::open(root.join("backup"));
     backups.restore(Some(1), root.join("first")).unwrap();
     backups.restore(None, root.join("second")).unwrap();
     assert_eq!(dump(&Db::open(root.join("first"), Options::new()).unwrap()), dump(&copy));
     assert_eq!(dump(&Db::open(root.join("second"), Options::new()).unwrap()), dump(&db));
-    assert!(db.backup(root.join("db")).is_err(), "a database directory is not a backup directory");
+    assert!(
+        db.backups().create(root.join("db")).is_err(),
+        "a database directory is not a backup directory"
+    );
     std::fs::remove_dir_all(&root).unwrap();
 }
 
@@ -108,20 +112,25 @@ fn backup_generations_share_files_and_prune_keeps_them() {
     let mut reports = Vec::new();
     for i in 0..4 {
         fill(&db, i * 200, i * 200 + 300);
-        db.flush().unwrap();
-        db.wait_idle().unwrap();
+        db.admin().flush().unwrap();
+        db.admin().wait_idle().unwrap();
         expected.push(dump(&db));
         reports.push(
-            db.backup_with("/backup", perigee::BackupOptions::new().reread(true), |_, _| {})
+            db.backups()
+                .create_with(
+                    "/backup",
+                    perigee::backup::BackupOptions::new().reread(true),
+                    |_, _| {},
+                )
                 .unwrap(),
         );
     }
-    let again = db.backup("/backup").unwrap();
+    let again = db.backups().create("/backup").unwrap();
     assert!(
         again.new_files == 0 && again.shared_files > 0,
         "an unchanged database copies nothing: {again:?}"
     );
-    let backups = Backups::open_in(env.clone(), "/backup");
+    let backups = BackupDir::open_in(env.clone(), "/backup");
     assert_eq!(
         backups.list().unwrap().iter().map(|g| g.generation).collect::<Vec<_>>(),
         [1, 2, 3, 4, 5]
@@ -146,11 +155,11 @@ fn backup_verify_names_damaged_file() {
     let (disk, env) = new_env();
     let db = open(&env, "/db");
     fill(&db, 0, 300);
-    db.flush().unwrap();
-    db.backup("/backup").unwrap();
+    db.admin().flush().unwrap();
+    db.backups().create("/backup").unwrap();
     fill(&db, 300, 500);
-    db.backup("/backup").unwrap();
-    let backups = Backups::open_in(env.clone(), "/backup");
+    db.backups().create("/backup").unwrap();
+    let backups = BackupDir::open_in(env.clone(), "/backup");
     for path in
         disk.paths().into_iter().filter(|p| p.starts_with("/backup") && !p.ends_with("LOCK"))
     {
@@ -161,8 +170,8 @@ fn backup_verify_names_damaged_file() {
         disk.write_raw(&path, bad);
         let errors = backups.verify(None).unwrap().errors;
         assert_eq!(errors.len(), 1, "{name}");
-        assert_eq!(errors[0].0.file(), Some(&name[..]));
-        let broken = errors[0].1[0];
+        assert_eq!(errors[0].error.file(), Some(&name[..]));
+        let broken = errors[0].generations[0];
         let e = backups.restore(Some(broken), "/restored").unwrap_err();
         assert!(e.is_corruption() && e.file() == Some(&name[..]), "{e}");
         let there = env.fs.open_dir(Path::new("/restored"), perigee::env::DirOpenMode::Existing);
@@ -189,12 +198,12 @@ fn damaged_source_fails_backup() {
     let (disk, env) = new_env();
     let db = open(&env, "/db");
     fill(&db, 0, 300);
-    db.flush().unwrap();
-    db.wait_idle().unwrap();
-    db.backup("/backup").unwrap();
+    db.admin().flush().unwrap();
+    db.admin().wait_idle().unwrap();
+    db.backups().create("/backup").unwrap();
     fill(&db, 300, 600);
-    db.flush().unwrap();
-    db.wait_idle().unwrap();
+    db.admin().flush().unwrap();
+    db.admin().wait_idle().unwrap();
     let newest = disk
         .paths()
         .into_iter()
@@ -203,9 +212,9 @@ fn damaged_source_fails_backup() {
     let mut bytes = disk.read_raw(&newest);
     bytes[100] ^= 1;
     disk.write_raw(&newest, bytes);
-    let e = db.backup("/backup").unwrap_err();
+    let e = db.backups().create("/backup").unwrap_err();
     assert!(e.is_corruption() && e.file().is_some_and(|f| newest.ends_with(f)), "{e}");
-    let backups = Backups::open_in(env, "/backup");
+    let backups = BackupDir::open_in(env, "/backup");
     assert_eq!(backups.list().unwrap().len(), 1);
     assert!(backups.verify(None).unwrap().errors.is_empty());
 }
@@ -215,9 +224,9 @@ fn concurrent_attempts_at_one_target_are_refused() {
     let (_, env) = new_env();
     let db = open(&env, "/db");
     fill(&db, 0, 300);
-    db.flush().unwrap();
-    db.backup("/backup").unwrap();
-    let backups = Backups::open_in(env.clone(), "/backup");
+    db.admin().flush().unwrap();
+    db.backups().create("/backup").unwrap();
+    let backups = BackupDir::open_in(env.clone(), "/backup");
     let mut inner = None;
     backups
         .restore_with(Some(1), "/target", |_, _| {
@@ -243,19 +252,25 @@ fn checkpoint_target_paths_are_checked() {
     let db = Db::open(root.join("db"), Options::new()).unwrap();
     fill(&db, 0, 50);
     for slash in ["empty/", "new/", "plain"] {
-        db.checkpoint(root.join(slash)).unwrap();
+        db.backups().checkpoint(root.join(slash)).unwrap();
         assert_eq!(
             dump(&Db::open(root.join(slash), Options::new()).unwrap()),
             dump(&db),
             "{slash}"
         );
     }
-    assert_eq!(db.checkpoint(root.join("full/")).unwrap_err().kind(), ErrorKind::AlreadyExists);
+    assert_eq!(
+        db.backups().checkpoint(root.join("full/")).unwrap_err().kind(),
+        ErrorKind::AlreadyExists
+    );
     assert!(root.join("full/inside").is_dir());
-    assert_eq!(db.checkpoint("..").unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(db.backups().checkpoint("..").unwrap_err().kind(), ErrorKind::InvalidArgument);
     let left: Vec<_> = std::fs::read_dir(&root).unwrap().map(|e| e.unwrap().file_name()).collect();
     assert!(!left.iter().any(|name| name.to_string_lossy().contains("incomplete")), "{left:?}");
-    assert_eq!(db.backup(root.join("db/trash")).unwrap_err().kind(), ErrorKind::InvalidArgument);
+    assert_eq!(
+        db.backups().create(root.join("db/trash")).unwrap_err().kind(),
+        ErrorKind::InvalidArgument
+    );
     std::fs::remove_dir_all(&root).unwrap();
 }
 
@@ -266,9 +281,9 @@ fn one_backup_directory_holds_two_databases() {
     fill(&a, 0, 10);
     fill(&b, 10, 20);
     for db in [&a, &a, &b] {
-        db.backup("/backup").unwrap();
+        db.backups().create("/backup").unwrap();
     }
-    let backups = Backups::open_in(env.clone(), "/backup");
+    let backups = BackupDir::open_in(env.clone(), "/backup");
     assert_eq!(
         backups.restore(None, "/x").unwrap_err().kind(),
         ErrorKind::InvalidArgument,

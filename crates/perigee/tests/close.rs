@@ -54,7 +54,7 @@ fn live_handles_report_closed_after_close() {
     let db = Db::open(&dir.0, options()).unwrap();
     let other = db.create_family("other", FamilyOptions::new()).unwrap();
     fill(&db, &[1; 600]);
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     let family = db.default_family();
     let snapshot = db.snapshot().unwrap();
     let levels = [
@@ -79,7 +79,7 @@ fn live_handles_report_closed_after_close() {
     }
     let mut of_spilled = spilled.cursor(&family).unwrap();
     of_spilled.seek_to_first().unwrap();
-    let mut cursor = db.cursor().unwrap();
+    let mut cursor = db.default_family().cursor().unwrap();
     cursor.seek_to_first().unwrap();
     let mut iter = snapshot.iter(&family).unwrap();
     iter.next().unwrap().unwrap();
@@ -90,7 +90,7 @@ fn live_handles_report_closed_after_close() {
     load.put("a", "b").unwrap();
     // Make the files that the readers pin obsolete, so that they are deleted with the last reader.
     fill(&db, &[3; 600]);
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     let mut batch = WriteBatch::new();
     batch.put(&family, "late", "").unwrap();
 
@@ -103,10 +103,10 @@ fn live_handles_report_closed_after_close() {
         assert_eq!(error_kind(txn.cursor(&family)), ErrorKind::Closed);
         assert_eq!(error_kind(txn.savepoint("more")), ErrorKind::Closed);
         assert_eq!(error_kind(txn.rollback_to("here")), ErrorKind::Closed);
-        assert_eq!(error_kind(txn.release("here")), ErrorKind::Closed);
+        assert_eq!(error_kind(txn.release_savepoint("here")), ErrorKind::Closed);
         assert_eq!(error_kind(txn.reset()), ErrorKind::Closed);
-        assert_eq!(error_kind(txn.commit()), ErrorKind::Closed);
-        txn.rollback();
+        assert_eq!(error_kind(txn.commit_in_place(None)), ErrorKind::Closed);
+        txn.rollback_in_place();
     }
     assert_eq!(error_kind(of_spilled.next()), ErrorKind::Closed);
     assert_eq!(error_kind(spilled.put(&family, "k", "v")), ErrorKind::Closed);
@@ -133,34 +133,34 @@ fn live_handles_report_closed_after_close() {
     assert_eq!(error_kind(db.family("other")), ErrorKind::Closed);
     assert_eq!(error_kind(db.create_family("third", FamilyOptions::new())), ErrorKind::Closed);
     assert_eq!(error_kind(db.drop_family("other")), ErrorKind::Closed);
-    assert_eq!(error_kind(db.rename_family("other", "third")), ErrorKind::Closed);
-    assert_eq!(error_kind(db.clone_family("other", "third")), ErrorKind::Closed);
-    assert_eq!(error_kind(db.clear_family("other")), ErrorKind::Closed);
+    assert_eq!(error_kind(db.admin().rename_family("other", "third")), ErrorKind::Closed);
+    assert_eq!(error_kind(db.admin().clone_family("other", "third")), ErrorKind::Closed);
+    assert_eq!(error_kind(db.admin().clear_family("other")), ErrorKind::Closed);
     assert_eq!(error_kind(other.set_options(FamilyOptions::new())), ErrorKind::Closed);
-    assert_eq!(error_kind(db.commit_prepared("gid")), ErrorKind::Closed);
+    assert_eq!(error_kind(db.two_phase().commit("gid")), ErrorKind::Closed);
     assert_eq!(error_kind(db.sync()), ErrorKind::Closed);
-    assert_eq!(error_kind(db.verify()), ErrorKind::Closed);
+    assert_eq!(error_kind(db.admin().verify()), ErrorKind::Closed);
     assert_eq!(
         (family.name(), db.families().len()),
         ("default".into(), 2),
         "names are available from memory"
     );
-    assert!(!db.stats().families.is_empty());
+    assert!(!db.admin().stats().families.is_empty());
     db.close().expect("a second close succeeds");
 
     // Drop the last handles that pin old files while another database has the directory open.
     fill(&again, &[4; 600]);
-    again.flush().unwrap();
-    drop((txns, spilled, of_spilled, cursor, iter, snapshot, load, family, other, prepared, db));
-    again.compact().unwrap();
+    again.admin().flush().unwrap();
+    drop((txns, of_spilled, cursor, iter, snapshot, load, family, other, prepared, db));
+    again.admin().compact().unwrap();
     assert_eq!(again.iter().unwrap().count(), 400);
     assert_eq!(again.get(7u32.to_be_bytes()).unwrap().unwrap(), [4; 600]);
-    again.commit_prepared("gid").unwrap();
+    again.two_phase().commit("gid").unwrap();
     assert_eq!(again.family("other").unwrap().get("p").unwrap().unwrap(), b"prepared");
-    assert!(again.verify().unwrap().errors.is_empty());
+    assert!(again.admin().verify().unwrap().errors.is_empty());
     again.close().unwrap();
     let third = Db::open(&dir.0, options()).unwrap();
-    assert!(third.stats().recovery.clean);
+    assert!(third.admin().stats().recovery.clean);
     assert_eq!(third.iter().unwrap().count(), 400);
 }
 
@@ -174,8 +174,8 @@ fn simulated(env: &Env) -> Options {
 fn close_does_not_wait_for_background_backlog() {
     SimWorld::new(1).run(SimDisk::new(1), |env| {
         let db = Db::open("/db", simulated(&env)).unwrap();
-        db.set_background_rate(Some(1));
-        let pause = db.pause_background_work().unwrap();
+        db.admin().set_background_rate(Some(1));
+        let pause = db.admin().pause_background_work().unwrap();
         for round in 0..3u32 {
             let mut batch = WriteBatch::new();
             for i in 0..2000u32 {
@@ -187,11 +187,11 @@ fn close_does_not_wait_for_background_backlog() {
         env.clock.sleep_us(1_000_000);
         let began = env.clock.monotonic_us();
         assert_eq!(
-            db.stats().running_jobs[0].kind,
+            db.admin().stats().running_jobs[0].kind,
             "flush",
             "the flush would take weeks at one byte per second"
         );
-        db.cancel_background_work().unwrap();
+        db.admin().cancel_background_work().unwrap();
         db.close().unwrap();
         let took = env.clock.monotonic_us() - began;
         assert!(took < 1_000_000, "{took} us");

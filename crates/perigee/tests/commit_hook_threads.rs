@@ -2,10 +2,9 @@
 //! Each scenario runs under 400 schedules of the simulator, which reports a deadlock as a failure.
 #![allow(clippy::unwrap_used)]
 
-use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::env::sim::SimWorld;
-use perigee::env::sync::Mutex;
+use perigee::env::{Env, Mutex};
 use perigee::{Db, Durability, Options, WriteOptions};
 use std::sync::Arc;
 use std::thread::{ThreadId, current};
@@ -61,10 +60,9 @@ fn hooks_committing_to_each_other_do_not_deadlock() {
             let (other, events) = (families[1 - i].clone(), Arc::clone(&events));
             families[i].on_commit(move |event| {
                 events.lock().push((i, event.commit_sequence()));
-                if event
-                    .operations()
-                    .any(|op| matches!(op, perigee::CommitOperation::Put { key: b"first", .. }))
-                {
+                if event.operations().any(|op| {
+                    matches!(op, perigee::changes::CommitOperation::Put { key: b"first", .. })
+                }) {
                     other.put("second", "v").unwrap();
                 }
             });
@@ -96,6 +94,6 @@ fn commits_continue_after_hook_panic() {
     let family = db.default_family();
     family.on_commit(|_| std::panic::panic_any(1));
     (0..3).for_each(|_| db.put("k", "v").unwrap());
-    assert_eq!(db.commit_hook_panics(), 3);
+    assert_eq!(db.admin().commit_hook_panics(), 3);
     family.clear_commit_hook();
 }

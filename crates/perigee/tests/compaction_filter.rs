@@ -2,11 +2,12 @@
 //! database.
 #![allow(clippy::unwrap_used)]
 
+use perigee::changes::CommitOperation;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{
-    CommitOperation, CompactionFilter, Db, Durability, ErrorKind, FamilyOptions, FilterDecision,
-    FilterEntry, Options, Result, WriteBatch,
+    CompactionFilter, Db, Durability, ErrorKind, FamilyOptions, FilterDecision, FilterEntry,
+    Options, Result, WriteBatch,
 };
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -47,7 +48,7 @@ fn fill(db: &Db) {
     for key in ["c", "d", "k", "v"] {
         db.put(key, key.repeat(100)).unwrap();
     }
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
 }
 
 #[test]
@@ -58,13 +59,13 @@ fn filter_drops_and_changes_compacted_entries() {
     fill(&db);
     assert_eq!(filter.calls.load(SeqCst), 0, "a flush does not call the filter");
     assert!(db.contains("d").unwrap());
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     assert_eq!(db.get("d").unwrap(), None);
     assert_eq!(db.get("c").unwrap().unwrap(), [b"changed ".to_vec(), b"c".repeat(100)].concat());
     assert_eq!(db.get("k").unwrap().unwrap(), b"k".repeat(100));
     assert_eq!(db.get("v").unwrap().unwrap().len(), 100);
     assert!(filter.calls.load(SeqCst) >= 4);
-    assert!(db.verify().unwrap().errors.is_empty());
+    assert!(db.admin().verify().unwrap().errors.is_empty());
 }
 
 #[test]
@@ -77,7 +78,7 @@ fn filter_skips_versions_visible_to_snapshots() {
     let then = db.snapshot().unwrap();
     db.put("d", "newer").unwrap();
     db.put("d2", "newer").unwrap();
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     assert_eq!(
         then.get(&family, "d").unwrap().unwrap(),
         b"d".repeat(100),
@@ -97,7 +98,7 @@ fn filter_skips_versions_visible_to_snapshots() {
     );
     assert_eq!(db.iter().unwrap().count(), 3);
     drop(then);
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     assert!(db.get("c").unwrap().unwrap().starts_with(b"changed"));
     assert_eq!(db.get("d").unwrap(), None);
     assert_eq!(db.iter().unwrap().count(), 3);
@@ -111,12 +112,12 @@ fn filter_panic_fails_the_compaction() {
     filter.armed.store(true, SeqCst);
     fill(&db);
     db.put("p", "x").unwrap();
-    let e = db.compact().unwrap_err();
+    let e = db.admin().compact().unwrap_err();
     assert!(e.to_string().contains("as planned"), "{e}");
     assert!(db.contains("d").unwrap(), "the failed compaction changed nothing");
     db.put("more", "writes").unwrap();
     filter.armed.store(false, SeqCst);
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     assert_eq!(db.get("d").unwrap(), None);
     assert_eq!(db.get("p").unwrap().unwrap(), b"x");
 }
@@ -223,7 +224,7 @@ fn commit_hook_may_write_and_panic() {
     db.put("a", "1").unwrap();
     assert_eq!(*events.lock().unwrap(), ["a", "from the hook"]);
     db.put("bad", "1").unwrap();
-    assert_eq!(db.commit_hook_panics(), 1);
+    assert_eq!(db.admin().commit_hook_panics(), 1);
     db.delete("a").unwrap();
     assert_eq!(*events.lock().unwrap(), ["a", "from the hook", "bad", "a"]);
     assert!(db.contains("bad").unwrap(), "the commit is not affected");
@@ -235,7 +236,7 @@ fn commit_hook_may_write_and_panic() {
     db.default_family().on_commit(move |c| {
         c.operations().for_each(|op| log.lock().unwrap().push(format!("{op:?}")))
     });
-    db.delete_range("a".."c").unwrap();
+    db.default_family().delete_range("a".."c").unwrap();
     let said = ranges.lock().unwrap()[0].clone();
     assert!(said.contains("DeleteRange") && said.contains("Included(\"a\")"), "{said}");
     assert!(said.contains("Excluded(\"c\")"), "{said}");

@@ -59,7 +59,7 @@ fn check_random_moves(o: perigee::KeyComparator, h: &mut HeldSnapshot, rng: &mut
     };
     let m: Vec<&(Vec<u8>, Vec<u8>)> = h.model.iter().filter(|(k, _)| inside(k)).collect();
     let check = |c: &mut perigee::Cursor, at: Option<usize>, what: &str, how: u64| {
-        assert_eq!(c.valid(), at.is_some(), "{case} {what} {at:?}");
+        assert_eq!(c.is_valid(), at.is_some(), "{case} {what} {at:?}");
         if let Some(i) = at {
             assert_eq!(c.key(), &m[i].0[..], "{case} {what}");
             if how == 0 {
@@ -180,7 +180,7 @@ fn random_operations_match_model_under_comparators() {
                     }
                 }
                 20 | 21 => {
-                    let mut load = db.bulk_load(&f).unwrap();
+                    let mut load = f.bulk_load().unwrap();
                     let from = rng.below(300);
                     for n in from..(from + rng.below(60)).min(300) {
                         let (k, v) = (make_key(o, n), vec![step as u8; rng.below(60) as usize]);
@@ -199,7 +199,7 @@ fn random_operations_match_model_under_comparators() {
                     let (a, b) = if o.cmp(&a, &b).is_gt() { (b, a) } else { (a, b) };
                     f.compact_range(a..b).unwrap();
                 }
-                26 => db.wait_idle().unwrap(),
+                26 => db.admin().wait_idle().unwrap(),
                 27 if rng.below(4) == 0 => {
                     held.clear();
                     drop(f);
@@ -264,6 +264,6 @@ fn random_operations_match_model_under_comparators() {
             }
         }
         held.clear();
-        assert!(db.verify().unwrap().errors.is_empty());
+        assert!(db.admin().verify().unwrap().errors.is_empty());
     }
 }

@@ -27,9 +27,9 @@ fn all_comparators() -> Vec<KeyComparator> {
     built_in.into_iter().chain([by_length()]).collect()
 }
 
-fn options(env: &Env, order: KeyComparator) -> Options {
+fn options(env: &Env, comparator: KeyComparator) -> Options {
     let family = FamilyOptions::new()
-        .comparator(order)
+        .comparator(comparator)
         .block_bytes(64)
         .target_file_bytes(2048)
         .memtable_bytes(8192);
@@ -48,11 +48,11 @@ fn key(i: u64) -> Vec<u8> {
 }
 
 /// Expected contents in comparator order: the most recent spelling and value of each key.
-fn model(order: KeyComparator, writes: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn model(comparator: KeyComparator, writes: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut entries: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
     for i in 0..writes {
         let k = key(i);
-        let at = entries.binary_search_by(|(other, _)| order.cmp(other, &k));
+        let at = entries.binary_search_by(|(other, _)| comparator.cmp(other, &k));
         let entry = (k, (i % 11 != 0).then(|| i.to_string().into_bytes()));
         match at {
             Ok(at) => entries[at] = entry,
@@ -62,21 +62,21 @@ fn model(order: KeyComparator, writes: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
     entries.into_iter().filter_map(|(k, v)| Some((k, v?))).collect()
 }
 
-fn check(f: &perigee::Family, order: KeyComparator, want: &[(Vec<u8>, Vec<u8>)]) {
+fn check(f: &perigee::Family, comparator: KeyComparator, want: &[(Vec<u8>, Vec<u8>)]) {
     let pairs =
         |iter: &mut dyn Iterator<Item = perigee::Result<(perigee::Slice, perigee::Slice)>>| {
             iter.map(|e| e.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap()).collect::<Vec<_>>()
         };
-    assert_eq!(pairs(&mut f.iter().unwrap()), want, "{order:?}");
+    assert_eq!(pairs(&mut f.iter().unwrap()), want, "{comparator:?}");
     let mut backward = pairs(&mut f.iter().unwrap().rev());
     backward.reverse();
-    assert_eq!(backward, want, "{order:?} backward");
+    assert_eq!(backward, want, "{comparator:?} backward");
     for (k, v) in want {
-        assert_eq!(f.get(k).unwrap().as_ref(), Some(v), "{order:?} {k:?}");
+        assert_eq!(f.get(k).unwrap().as_ref(), Some(v), "{comparator:?} {k:?}");
         let other = k.to_ascii_uppercase();
         let found = f.get(&other).unwrap();
-        if order.keys_equal(k, &other) {
-            assert_eq!(found.as_ref(), Some(v), "{order:?}: {other:?} is {k:?}");
+        if comparator.keys_equal(k, &other) {
+            assert_eq!(found.as_ref(), Some(v), "{comparator:?}: {other:?} is {k:?}");
         }
     }
     let (low, high) = (&want[want.len() / 3].0, &want[want.len() / 2].0);
@@ -89,10 +89,10 @@ fn check(f: &perigee::Family, order: KeyComparator, want: &[(Vec<u8>, Vec<u8>)])
 
 #[test]
 fn every_comparator_sorts_and_seeks() {
-    for order in all_comparators() {
+    for comparator in all_comparators() {
         let env = Env { fs: SimDisk::new(1), ..Env::real() };
         let writes = 3000;
-        let db = Db::open("/db", options(&env, order)).unwrap();
+        let db = Db::open("/db", options(&env, comparator)).unwrap();
         let f = db.family("f").unwrap();
         for i in 0..writes {
             match i % 11 {
@@ -100,17 +100,17 @@ fn every_comparator_sorts_and_seeks() {
                 _ => f.put(key(i), i.to_string()).unwrap(),
             }
         }
-        let want = model(order, writes);
-        check(&f, order, &want);
-        db.flush().unwrap();
-        check(&f, order, &want);
+        let want = model(comparator, writes);
+        check(&f, comparator, &want);
+        db.admin().flush().unwrap();
+        check(&f, comparator, &want);
         db.close().unwrap();
-        let db = Db::open("/db", options(&env, order)).unwrap();
+        let db = Db::open("/db", options(&env, comparator)).unwrap();
         let f = db.family("f").unwrap();
-        assert_eq!(f.options().comparator, order);
-        db.compact().unwrap();
-        check(&f, order, &want);
-        assert!(db.verify().unwrap().errors.is_empty(), "{order:?}");
+        assert_eq!(f.options().comparator, comparator);
+        db.admin().compact().unwrap();
+        check(&f, comparator, &want);
+        assert!(db.admin().verify().unwrap().errors.is_empty(), "{comparator:?}");
     }
 }
 
@@ -122,7 +122,7 @@ fn equal_keys_are_one_key_under_snapshots() {
     f.put("Moon", "1").unwrap();
     let before = db.snapshot().unwrap();
     f.put("MOON", "2").unwrap();
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     for (found, spelled, value) in [
         (f.iter().unwrap(), "MOON", "2"),
         (before.iter(&f).unwrap(), "Moon", "1"),
@@ -144,9 +144,9 @@ fn equal_keys_are_one_key_under_snapshots() {
 #[test]
 fn prefix_scans_follow_comparator_or_are_refused() {
     let env = Env { fs: SimDisk::new(1), ..Env::real() };
-    let count = |order: KeyComparator, prefix: &str| {
+    let count = |comparator: KeyComparator, prefix: &str| {
         let env = Env { fs: SimDisk::new(2), ..env.clone() };
-        let db = Db::open("/db", options(&env, order)).unwrap();
+        let db = Db::open("/db", options(&env, comparator)).unwrap();
         let f = db.family("f").unwrap();
         for k in ["ab", "aB", "ABc", "ab\0x", "ac", "b"] {
             f.put(k, "").unwrap();
@@ -161,10 +161,10 @@ fn prefix_scans_follow_comparator_or_are_refused() {
         1,
         "the two spellings of ab are one key"
     );
-    for order in [KeyComparator::U64, KeyComparator::I64, by_length()] {
-        let e = count(order, "ab").unwrap_err();
+    for comparator in [KeyComparator::U64, KeyComparator::I64, by_length()] {
+        let e = count(comparator, "ab").unwrap_err();
         assert!(e.kind() == ErrorKind::InvalidArgument && e.to_string().contains("range"), "{e}");
-        assert_eq!(count(order, "").unwrap(), if order == by_length() { 5 } else { 6 });
+        assert_eq!(count(comparator, "").unwrap(), if comparator == by_length() { 5 } else { 6 });
     }
 }
 

@@ -47,13 +47,13 @@ fn every_codec_round_trips_and_compresses() {
         for (i, how) in ALL_CODECS.into_iter().enumerate() {
             // A job removes its log segment and the files it replaced after its tables are
             // installed.
-            db.wait_idle().unwrap();
-            let before = db.stats().disk_bytes;
+            db.admin().wait_idle().unwrap();
+            let before = db.admin().stats().disk_bytes;
             let f = db.create_family(&format!("f{i}"), family(how)).unwrap();
             fill(&f, 0..2000).unwrap();
-            db.compact().unwrap();
-            db.wait_idle().unwrap();
-            sizes.push(db.stats().disk_bytes - before);
+            db.admin().compact().unwrap();
+            db.admin().wait_idle().unwrap();
+            sizes.push(db.admin().stats().disk_bytes - before);
             assert_eq!(f.options().compression, how);
         }
         db.close().unwrap();
@@ -64,7 +64,7 @@ fn every_codec_round_trips_and_compresses() {
         assert_eq!(f.options().compression, how, "stored with the column family");
         check(&f, 0..2000);
     }
-    assert!(db.verify().unwrap().errors.is_empty());
+    assert!(db.admin().verify().unwrap().errors.is_empty());
     assert!(sizes[1..].iter().all(|s| *s < sizes[0] / 2), "{sizes:?}");
 }
 
@@ -81,9 +81,9 @@ fn changed_codec_applies_to_new_files() {
     }
     let db = Db::open("/db", Options::in_env(env)).unwrap();
     check(&db.default_family(), 0..1800);
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     check(&db.default_family(), 0..1800);
-    assert!(db.verify().unwrap().errors.is_empty());
+    assert!(db.admin().verify().unwrap().errors.is_empty());
 }
 
 #[test]

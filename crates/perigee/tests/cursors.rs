@@ -29,13 +29,13 @@ impl Rng {
 /// Expected entries in comparator order.
 #[derive(Clone)]
 struct Model {
-    order: KeyComparator,
+    comparator: KeyComparator,
     entries: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Model {
     fn search(&self, key: &[u8]) -> Result<usize, usize> {
-        self.entries.binary_search_by(|(k, _)| self.order.cmp(k, key))
+        self.entries.binary_search_by(|(k, _)| self.comparator.cmp(k, key))
     }
     fn put(&mut self, key: &[u8], value: &[u8]) {
         let entry = (key.to_vec(), value.to_vec());
@@ -61,25 +61,25 @@ struct CheckedCursor {
 impl CheckedCursor {
     fn new(db: &Db, snapshot: Option<&Snapshot>, mut model: Model, rng: &mut Rng) -> CheckedCursor {
         let (a, b) = (rng.key(), rng.key());
-        let (low, high) = if model.order.cmp(&a, &b).is_le() { (a, b) } else { (b, a) };
+        let (low, high) = if model.comparator.cmp(&a, &b).is_le() { (a, b) } else { (b, a) };
         let low = [Bound::Unbounded, Bound::Included(low.clone()), Bound::Excluded(low)]
             [rng.below(3) as usize]
             .clone();
         let high = [Bound::Unbounded, Bound::Included(high.clone()), Bound::Excluded(high)]
             [rng.below(3) as usize]
             .clone();
-        let order = model.order;
+        let comparator = model.comparator;
         model.entries.retain(|(k, _)| {
             let above = match &low {
                 Bound::Unbounded => true,
-                Bound::Included(l) => order.cmp(k, l).is_ge(),
-                Bound::Excluded(l) => order.cmp(k, l).is_gt(),
+                Bound::Included(l) => comparator.cmp(k, l).is_ge(),
+                Bound::Excluded(l) => comparator.cmp(k, l).is_gt(),
             };
             above
                 && match &high {
                     Bound::Unbounded => true,
-                    Bound::Included(h) => order.cmp(k, h).is_le(),
-                    Bound::Excluded(h) => order.cmp(k, h).is_lt(),
+                    Bound::Included(h) => comparator.cmp(k, h).is_le(),
+                    Bound::Excluded(h) => comparator.cmp(k, h).is_lt(),
                 }
         });
         let family = db.default_family();
@@ -116,12 +116,12 @@ impl CheckedCursor {
             _ => (self.at = self.at.and_then(|i| i.checked_sub(1)), self.cursor.prev()).1,
         };
         if may_fail && moved.is_err() {
-            assert!(!self.cursor.valid());
+            assert!(!self.cursor.is_valid());
             self.at = None;
             return true;
         }
         moved.unwrap();
-        assert_eq!(self.cursor.valid(), self.at.is_some());
+        assert_eq!(self.cursor.is_valid(), self.at.is_some());
         if let Some(i) = self.at {
             let (key, value) = &self.model.entries[i];
             assert_eq!(self.cursor.key(), key);
@@ -140,9 +140,9 @@ impl CheckedCursor {
     }
 }
 
-fn open(disk: &Arc<SimDisk>, order: KeyComparator, x: u64, cache: u64) -> Db {
+fn open(disk: &Arc<SimDisk>, comparator: KeyComparator, x: u64, cache: u64) -> Db {
     let family = FamilyOptions::new()
-        .comparator(order)
+        .comparator(comparator)
         .memtable_bytes([2 << 10, 64 << 10][(x / 8 % 2) as usize])
         .block_bytes([64, 256][(x / 4 % 2) as usize])
         .target_file_bytes(1 << 10)
@@ -159,14 +159,16 @@ fn open(disk: &Arc<SimDisk>, order: KeyComparator, x: u64, cache: u64) -> Db {
 fn write(db: &Db, model: &mut Model, rng: &mut Rng, n: u64) {
     let key = rng.key();
     match rng.below(40) {
-        0 => db.flush().unwrap(),
-        1 if n.is_multiple_of(7) => db.compact().unwrap(),
+        0 => db.admin().flush().unwrap(),
+        1 if n.is_multiple_of(7) => db.admin().compact().unwrap(),
         2 => {
             let (a, b) = (key, rng.key());
-            let (a, b) = if model.order.cmp(&a, &b).is_le() { (a, b) } else { (b, a) };
+            let (a, b) = if model.comparator.cmp(&a, &b).is_le() { (a, b) } else { (b, a) };
             db.default_family().delete_range(a.clone()..b.clone()).unwrap();
-            let order = model.order;
-            model.entries.retain(|(k, _)| order.cmp(k, &a).is_lt() || order.cmp(k, &b).is_ge());
+            let comparator = model.comparator;
+            model
+                .entries
+                .retain(|(k, _)| comparator.cmp(k, &a).is_lt() || comparator.cmp(k, &b).is_ge());
         }
         3..12 => (db.delete(&key).unwrap(), model.delete(&key)).1,
         _ => {
@@ -179,17 +181,18 @@ fn write(db: &Db, model: &mut Model, rng: &mut Rng, n: u64) {
 
 #[test]
 fn random_cursor_moves_match_sorted_list() {
-    let orders = [
+    let comparators = [
         KeyComparator::Bytes,
         KeyComparator::Bytes,
         KeyComparator::Reverse,
         KeyComparator::CaseInsensitive,
     ];
     for case in 0..24u64 {
-        let order = orders[(case % 4) as usize];
+        let comparator = comparators[(case % 4) as usize];
         let rng = &mut Rng(1000 + case);
-        let db = open(&SimDisk::new(case), order, case / 2, [0, 1 << 20][(case % 3 == 0) as usize]);
-        let mut model = Model { order, entries: Vec::new() };
+        let db =
+            open(&SimDisk::new(case), comparator, case / 2, [0, 1 << 20][(case % 3 == 0) as usize]);
+        let mut model = Model { comparator, entries: Vec::new() };
         let mut walkers: Vec<CheckedCursor> = Vec::new();
         let mut held: Option<(Snapshot, Model)> = None;
         for n in 0..1500 {
@@ -226,11 +229,11 @@ fn unreadable_block_fails_cursor_instead_of_skipping() {
         let rng = &mut Rng(5000 + case);
         let disk = SimDisk::new(case);
         let db = open(&disk, KeyComparator::Bytes, case, 0);
-        let mut model = Model { order: KeyComparator::Bytes, entries: Vec::new() };
+        let mut model = Model { comparator: KeyComparator::Bytes, entries: Vec::new() };
         (0..600).for_each(|n| write(&db, &mut model, rng, n));
-        db.flush().unwrap();
+        db.admin().flush().unwrap();
         (0..5).for_each(|n| write(&db, &mut model, rng, 3 * n + 1));
-        db.wait_idle().unwrap();
+        db.admin().wait_idle().unwrap();
         let mut walkers: Vec<CheckedCursor> =
             (0..4).map(|_| CheckedCursor::new(&db, None, model.clone(), rng)).collect();
         for _ in 0..3000 {

@@ -34,22 +34,22 @@ fn assert_near(got: u64, want: u64, slack: u64) {
 fn compacted_range_estimate_is_within_a_block() {
     let db = open();
     put(&db, 0..40_000);
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     let per_block = 1024 / 40;
     for (from, to) in
         [(0, 40_000), (1, 39_999), (100, 200), (7, 8), (12_345, 34_567), (39_000, 90_000)]
     {
-        let e = db.estimate_range(key(from)..key(to)).unwrap();
+        let e = db.default_family().estimate_range(key(from)..key(to)).unwrap();
         let real = to.min(40_000) - from;
         assert_near(e.entries, real, per_block);
         assert_near(e.keys, real, per_block + real * 7 / 100);
-        let all = db.estimate_range::<&str>(..).unwrap();
+        let all = db.default_family().estimate_range::<&str>(..).unwrap();
         assert_near(e.disk_bytes, all.disk_bytes * real / 40_000, 2 * 1024 + all.disk_bytes / 100);
         assert_eq!(e.memory_bytes, 0);
     }
-    let all = db.estimate_range::<&str>(..).unwrap();
+    let all = db.default_family().estimate_range::<&str>(..).unwrap();
     assert_eq!(all.entries, 40_000);
-    let on_disk: u64 = db.files().iter().map(|f| f.bytes).sum();
+    let on_disk: u64 = db.admin().files().iter().map(|f| f.bytes).sum();
     assert_eq!(all.disk_bytes, on_disk);
     assert_near(all.keys, 40_000, 40_000 * 7 / 100);
 }
@@ -58,11 +58,15 @@ fn compacted_range_estimate_is_within_a_block() {
 fn empty_ranges_estimate_zero() {
     let db = open();
     put(&db, 0..5000);
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     put(&db, 0..100);
     for range in [key(30)..key(20), key(7)..key(7), "x".to_owned().."y".to_owned()] {
-        assert_eq!(db.estimate_range(range.clone()).unwrap().entries, 0, "{range:?}");
-        assert_eq!(db.range_cost(range).unwrap(), Default::default());
+        assert_eq!(
+            db.default_family().estimate_range(range.clone()).unwrap().entries,
+            0,
+            "{range:?}"
+        );
+        assert_eq!(db.default_family().range_cost(range).unwrap(), Default::default());
     }
 }
 
@@ -70,34 +74,42 @@ fn empty_ranges_estimate_zero() {
 fn memtable_estimates_are_close() {
     let db = open();
     put(&db, 0..50_000);
-    assert_eq!(db.estimate_range(key(100)..key(300)).unwrap().entries, 200);
-    assert_eq!(db.estimate_range(key(100)..=key(300)).unwrap().keys, 201);
-    let e = db.estimate_range(key(10_000)..key(30_000)).unwrap();
+    assert_eq!(db.default_family().estimate_range(key(100)..key(300)).unwrap().entries, 200);
+    assert_eq!(db.default_family().estimate_range(key(100)..=key(300)).unwrap().keys, 201);
+    let e = db.default_family().estimate_range(key(10_000)..key(30_000)).unwrap();
     assert_near(e.entries, 20_000, 20_000 * 18 / 100); // three standard errors
     assert!(e.memory_bytes > 20_000 * 40 && e.disk_bytes == 0);
-    assert_near(db.estimate_range::<&str>(..).unwrap().entries, 50_000, 50_000 * 18 / 100);
+    assert_near(
+        db.default_family().estimate_range::<&str>(..).unwrap().entries,
+        50_000,
+        50_000 * 18 / 100,
+    );
 }
 
 #[test]
 fn duplicate_keys_in_runs_count_once() {
     let db = open();
-    db.cancel_background_work().unwrap();
+    db.admin().cancel_background_work().unwrap();
     for _ in 0..3 {
         put(&db, 0..20_000);
-        db.flush().unwrap();
+        db.admin().flush().unwrap();
     }
-    let e = db.estimate_range::<&str>(..).unwrap();
+    let e = db.default_family().estimate_range::<&str>(..).unwrap();
     assert_eq!(e.entries, 60_000);
     assert_near(e.keys, 20_000, 20_000 * 10 / 100);
-    assert_near(db.cardinality().unwrap().keys, 20_000, 20_000 * 7 / 100);
+    assert_near(db.default_family().cardinality().unwrap().keys, 20_000, 20_000 * 7 / 100);
     // Entries that the memtable adds, overwrites and deletes.
     put(&db, 19_900..20_100);
     let mut batch = WriteBatch::new();
     (0..50).for_each(|i| batch.delete(&db.default_family(), key(i)).unwrap());
     db.write(batch).unwrap();
-    assert_near(db.estimate_range(key(19_000)..).unwrap().keys, 1100, 1100 * 10 / 100 + 10);
-    assert_near(db.estimate_range(..key(100)).unwrap().keys, 50, 30);
-    let c = db.cardinality().unwrap();
+    assert_near(
+        db.default_family().estimate_range(key(19_000)..).unwrap().keys,
+        1100,
+        1100 * 10 / 100 + 10,
+    );
+    assert_near(db.default_family().estimate_range(..key(100)).unwrap().keys, 50, 30);
+    let c = db.default_family().cardinality().unwrap();
     assert_near(c.keys, 20_100, 20_100 * 7 / 100);
     assert_eq!(c.tombstones, 50);
 }
@@ -106,37 +118,37 @@ fn duplicate_keys_in_runs_count_once() {
 fn small_tables_are_counted_by_scanning() {
     let db = open();
     put(&db, 0..100);
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     put(&db, 50..150);
-    db.flush().unwrap();
-    assert_near(db.cardinality().unwrap().keys, 150, 6);
+    db.admin().flush().unwrap();
+    assert_near(db.default_family().cardinality().unwrap().keys, 150, 6);
 }
 
 #[test]
 fn range_cost_matches_blocks_read_by_scan() {
     let db = open();
-    db.cancel_background_work().unwrap();
+    db.admin().cancel_background_work().unwrap();
     put(&db, 0..40_000);
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     put(&db, 10_000..20_000);
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     put(&db, 15_000..15_010);
-    let cost = db.range_cost(key(14_000)..key(16_000)).unwrap();
+    let cost = db.default_family().range_cost(key(14_000)..key(16_000)).unwrap();
     assert_eq!((cost.memtables, cost.runs), (1, 2));
     let read = |db: &Db| {
-        let counters = db.stats().counters;
+        let counters = db.admin().stats().counters;
         counters
             .iter()
-            .filter(|c| ["cache_misses", "cache_hits"].contains(&c.0))
-            .map(|c| c.1)
+            .filter(|c| ["cache_misses", "cache_hits"].contains(&c.name))
+            .map(|c| c.value)
             .sum::<u64>()
     };
     let before = read(&db);
     assert_eq!(db.range(key(14_000)..key(16_000)).unwrap().count(), 2000);
     // A scan may read the block after the end, once per run.
     assert_near(read(&db) - before, cost.blocks, 2);
-    let whole = db.range_cost::<&str>(..).unwrap();
-    assert_eq!(whole.tables, db.files().len());
+    let whole = db.default_family().range_cost::<&str>(..).unwrap();
+    assert_eq!(whole.tables, db.admin().files().len());
 }
 
 /// Regression test: different spellings of one key in a memtable were counted as separate keys.

@@ -26,7 +26,13 @@ fn counters(db: &Db) -> Vec<(&'static str, u64)> {
         "klog_bytes_read",
         "vlog_bytes_read",
     ];
-    db.stats().counters.into_iter().filter(|(n, _)| of_reads.contains(n)).collect()
+    db.admin()
+        .stats()
+        .counters
+        .into_iter()
+        .map(|c| (c.name, c.value))
+        .filter(|(n, _)| of_reads.contains(n))
+        .collect()
 }
 
 fn counter_deltas(a: &[(&'static str, u64)], b: &[(&'static str, u64)]) -> Vec<u64> {
@@ -34,14 +40,14 @@ fn counter_deltas(a: &[(&'static str, u64)], b: &[(&'static str, u64)]) -> Vec<u
 }
 
 fn compare_with_get(db: &Db) {
-    let _nobody_else_reads = db.pause_background_work().unwrap();
+    let _nobody_else_reads = db.admin().pause_background_work().unwrap();
     for i in 0..420u32 {
         let key = i.to_be_bytes();
         let value = db.get(key).unwrap(); // fills the cache, so that both calls hit it
         let start = counters(db);
         assert_eq!(db.get(key).unwrap(), value);
         let middle = counters(db);
-        let e = db.explain(key).unwrap();
+        let e = db.default_family().explain(key).unwrap();
         let end = counters(db);
         assert_eq!(e.value_bytes, value.as_ref().map(|v| v.len() as u64), "key {i}: {e:?}");
         assert!(e.error.is_none() && !e.steps.is_empty());
@@ -75,11 +81,11 @@ fn explain_matches_get_results_and_costs() {
         }
         compare_with_get(&db);
         if round % 2 == 0 {
-            db.flush().unwrap();
+            db.admin().flush().unwrap();
             compare_with_get(&db);
         }
     }
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     compare_with_get(&db);
 }
 
@@ -87,14 +93,14 @@ fn explain_matches_get_results_and_costs() {
 fn explain_steps_list_sources_read() {
     let db = open();
     // Compactions would otherwise remove the deleted entries at some point.
-    db.cancel_background_work().unwrap();
+    db.admin().cancel_background_work().unwrap();
     db.put("k", vec![1; 1000]).unwrap();
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     db.put("a", "x").unwrap();
     db.put("z", "y").unwrap();
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     db.put("m", "n").unwrap();
-    let e = db.explain("k").unwrap();
+    let e = db.default_family().explain("k").unwrap();
     let steps: Vec<(&str, Option<u8>, &str)> =
         e.steps.iter().map(|s| (s.source, s.level, s.outcome)).collect();
     assert_eq!(
@@ -108,16 +114,19 @@ fn explain_steps_list_sources_read() {
     );
     assert_eq!(e.steps[1].filter, Some("excludes"));
     assert!(e.steps[2].filter == Some("passes") && e.steps[2].bytes_read > 0 && !e.steps[2].cached);
-    assert!(db.explain("k").unwrap().steps[2].cached, "the second read hits the cache");
-    let e = db.explain("m").unwrap();
+    assert!(
+        db.default_family().explain("k").unwrap().steps[2].cached,
+        "the second read hits the cache"
+    );
+    let e = db.default_family().explain("m").unwrap();
     assert_eq!((e.steps.len(), e.steps[0].outcome), (1, "value"));
-    let e = db.explain("zz").unwrap();
+    let e = db.default_family().explain("zz").unwrap();
     assert_eq!((e.value_bytes, e.steps.last().unwrap().source), (None, "run"));
     db.delete("m").unwrap();
-    assert_eq!(db.explain("m").unwrap().steps[0].outcome, "tombstone");
-    db.delete_range("j".."l").unwrap();
-    assert_eq!(db.explain("k").unwrap().steps[0].outcome, "tombstone");
-    db.flush().unwrap();
-    let e = db.explain("k").unwrap();
+    assert_eq!(db.default_family().explain("m").unwrap().steps[0].outcome, "tombstone");
+    db.default_family().delete_range("j".."l").unwrap();
+    assert_eq!(db.default_family().explain("k").unwrap().steps[0].outcome, "tombstone");
+    db.admin().flush().unwrap();
+    let e = db.default_family().explain("k").unwrap();
     assert_eq!((e.value_bytes, e.steps.last().unwrap().outcome), (None, "tombstone"));
 }

@@ -139,7 +139,7 @@ fn tables_without_manifest_are_corruption() {
     let dir = TempDir::new("damaged");
     let db = Db::open(&dir.0, Options::new()).unwrap();
     db.put("k", "v").unwrap();
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     db.close().unwrap();
     fs::remove_file(dir.0.join("MANIFEST")).unwrap();
     dir.write("letter.txt", b"dear moon");

@@ -28,7 +28,7 @@ fn database(name: &str) -> PathBuf {
         Db::open(&dir, Options::new().default_family(FamilyOptions::new().value_threshold(10)))
             .unwrap();
     db.put("long", [b'v'; 100]).unwrap();
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     db.put("in the log", "v").unwrap();
     db.close().unwrap();
     dir

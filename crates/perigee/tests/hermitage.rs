@@ -51,7 +51,7 @@ impl Scenario {
 
 /// Returns true if the commit succeeded, and false on a conflict.
 fn try_commit(txn: &Txn) -> bool {
-    match txn.commit() {
+    match txn.commit_in_place(None) {
         Ok(_) => true,
         Err(e) if e.kind() == ErrorKind::Conflict => false,
         Err(e) => panic!("{e}"),
@@ -188,7 +188,7 @@ fn g_single_read_skew() {
 }
 
 #[test]
-fn g_single_by_a_predicate() {
+fn g_single_read_skew_over_predicate() {
     run_at_every_level("G-single, predicate", &[RepeatableRead, Snapshot, Serializable], |s| {
         let (a, b) = (s.begin(), s.begin());
         assert_eq!(s.matching_rows(&a, |v| v % 5 == 0), ["1=10", "2=20"]);
@@ -201,7 +201,7 @@ fn g_single_by_a_predicate() {
 }
 
 #[test]
-fn g_single_and_a_write() {
+fn g_single_read_skew_then_write() {
     run_at_every_level("G-single, write", &[RepeatableRead, Snapshot, Serializable], |s| {
         let (a, b) = (s.begin(), s.begin());
         assert_eq!(s.get(&a, "1"), "10");
@@ -232,7 +232,7 @@ fn g2_item_write_skew() {
 }
 
 #[test]
-fn g2_by_a_predicate() {
+fn g2_write_skew_over_predicate() {
     run_at_every_level("G2", &[Serializable], |s| {
         let (a, b) = (s.begin(), s.begin());
         assert!(
@@ -246,7 +246,7 @@ fn g2_by_a_predicate() {
 }
 
 #[test]
-fn g2_of_three_with_one_that_only_reads() {
+fn g2_read_only_transaction_anomaly() {
     run_at_every_level("G2, two edges", &[RepeatableRead, Serializable], |s| {
         let (a, b) = (s.begin(), s.begin());
         assert_eq!((s.get(&a, "1"), s.get(&a, "2")), ("10".into(), "20".into()));

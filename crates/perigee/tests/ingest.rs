@@ -3,11 +3,10 @@
 
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
-use perigee::{Db, ErrorKind, FamilyOptions, Options, TableWriter};
-use perigee_base::key_boundary::KeyBoundaryRef;
-use perigee_base::{EntryRef, FamilyId, KeyComparator, SeqNo, ValueRef};
-use perigee_file::klog::standalone;
-use perigee_file::{KlogOptions, RangeTombstones};
+use perigee::load::TableWriter;
+use perigee::{Db, ErrorKind, FamilyOptions, Options};
+use perigee_base::{EntryRef, FamilyId, KeyBoundaryRef, KeyComparator, SeqNo, ValueRef};
+use perigee_file::{KlogOptions, RangeTombstones, standalone};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -43,6 +42,7 @@ fn ingest_is_atomic_and_frees_source_files() {
     let files = vec![table(&disk, "a.table", 0..500), table(&disk, "b.table", 500..900)];
     let third = table(&disk, "c.table", 0..10);
     let report = db
+        .admin()
         .ingest_many(&[(db.default_family(), files.clone()), (other.clone(), vec![third.clone()])]);
     let report = report.unwrap();
     assert_eq!(report.entries, 910);
@@ -52,16 +52,16 @@ fn ingest_is_atomic_and_frees_source_files() {
     assert_eq!(other.iter().unwrap().count(), 10);
     // Ingest the same files again after newer writes: their entries are newer than these.
     db.put("00003", "newer").unwrap();
-    db.ingest(&db.default_family(), &files).unwrap();
+    db.default_family().ingest(&files).unwrap();
     assert_eq!(db.get("00003").unwrap().unwrap(), b"vvv");
     let root = env(&disk).fs.open_dir("/db".as_ref(), perigee::env::DirOpenMode::Existing).unwrap();
     ["a.table", "b.table", "c.table"].iter().for_each(|f| root.remove(f).unwrap());
-    assert!(db.verify().unwrap().errors.is_empty());
+    assert!(db.admin().verify().unwrap().errors.is_empty());
     db.close().unwrap();
     drop((before, other));
     let again = Db::open("/db", Options::in_env(env(&disk))).unwrap();
     assert_eq!(again.iter().unwrap().count(), 901);
-    again.compact().unwrap();
+    again.admin().compact().unwrap();
     assert_eq!(again.get("00899").unwrap().unwrap().len(), 99);
 }
 
@@ -72,7 +72,7 @@ fn ingested_tombstone_deletes() {
     let mut w = TableWriter::create_in(env(&disk), "/db/d.table", FamilyOptions::new()).unwrap();
     w.delete("k").unwrap();
     assert_eq!(w.finish().unwrap().tombstones, 1);
-    db.ingest(&db.default_family(), &["/db/d.table"]).unwrap();
+    db.default_family().ingest(&["/db/d.table"]).unwrap();
     assert_eq!(db.get("k").unwrap(), None);
 }
 
@@ -89,7 +89,7 @@ fn ingest_refuses_range_tombstones() {
             family: FamilyId::NONE,
             comparator: KeyComparator::Bytes,
             block_bytes: 512,
-            compression: perigee_file::CompressionMethod::None,
+            compression: perigee_file::Compression::None,
             filter_bits: 0,
         };
         let mut w = standalone::create(&*dir, name, format).unwrap();
@@ -106,7 +106,7 @@ fn ingest_refuses_range_tombstones() {
         );
         w.set_range_tombstones(ranges);
         w.finish().unwrap();
-        let e = db.ingest(&db.default_family(), &[format!("/db/{name}")]).unwrap_err();
+        let e = db.default_family().ingest(&[format!("/db/{name}")]).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::InvalidArgument);
         assert!(e.to_string().contains("range tombstones"), "{e}");
     }
@@ -120,21 +120,22 @@ fn ingest_refuses_invalid_files_atomically() {
     let c = table(&disk, "c.table", 900..950);
     let family = db.default_family();
     let why = |files: &[PathBuf]| {
-        let e = db.ingest(&family, files).unwrap_err();
+        let e = family.ingest(files).unwrap_err();
         assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
         e.to_string()
     };
     assert!(why(&[a.clone(), b.clone()]).contains("share keys"));
     assert!(why(&[c.clone(), a.clone()]).contains("list a.table before c.table"));
     assert!(why(&[PathBuf::from("/")]).contains("names no file"));
-    assert_eq!(db.ingest(&family, &["/db/none.table"]).unwrap_err().kind(), ErrorKind::NotFound);
-    let twice = db.ingest_many(&[(family.clone(), vec![a.clone()]), (family.clone(), vec![c])]);
+    assert_eq!(family.ingest(&["/db/none.table"]).unwrap_err().kind(), ErrorKind::NotFound);
+    let twice =
+        db.admin().ingest_many(&[(family.clone(), vec![a.clone()]), (family.clone(), vec![c])]);
     assert!(twice.unwrap_err().to_string().contains("named twice"));
     // A table that belongs to a database is not a standalone table.
     db.put("x", "y").unwrap();
-    db.flush().unwrap();
-    let own = PathBuf::from("/db").join(&db.files()[0].file);
-    assert_eq!(db.ingest(&family, &[own]).unwrap_err().kind(), ErrorKind::Corruption);
+    db.admin().flush().unwrap();
+    let own = PathBuf::from("/db").join(&db.admin().files()[0].file);
+    assert_eq!(family.ingest(&[own]).unwrap_err().kind(), ErrorKind::Corruption);
     assert_eq!(db.iter().unwrap().count(), 1);
 }
 
@@ -147,19 +148,19 @@ fn ingest_detects_any_damaged_byte() {
         let mut bad = bytes.clone();
         bad[at] ^= 0x10;
         disk.write_raw("/db/bad.table", bad);
-        let e = db.ingest(&db.default_family(), &["/db/bad.table"]).unwrap_err();
+        let e = db.default_family().ingest(&["/db/bad.table"]).unwrap_err();
         let kinds = [ErrorKind::Corruption, ErrorKind::FormatTooNew];
         assert!(kinds.contains(&e.kind()), "byte {at}: {e}");
     }
     for cut in [0, 10, 100, bytes.len() - 1] {
         disk.write_raw("/db/bad.table", bytes[..cut].to_vec());
         assert!(
-            db.ingest(&db.default_family(), &["/db/bad.table"]).unwrap_err().is_corruption(),
+            db.default_family().ingest(&["/db/bad.table"]).unwrap_err().is_corruption(),
             "cut at {cut}"
         );
     }
     assert_eq!(db.iter().unwrap().count(), 0);
-    db.ingest(&db.default_family(), &[good]).unwrap();
+    db.default_family().ingest(&[good]).unwrap();
     assert_eq!(db.iter().unwrap().count(), 60);
 }
 

@@ -121,7 +121,7 @@ fn spilled_transaction_matches_model() {
                     }
                     2 if !saved.is_empty() => {
                         let at = rng.below(saved.len() as u64) as usize;
-                        txn.release(&saved[at].0).unwrap();
+                        txn.release_savepoint(&saved[at].0).unwrap();
                         saved.truncate(at);
                     }
                     3 => {
@@ -162,10 +162,10 @@ fn spilled_transaction_matches_model() {
                     .collect();
                 assert_eq!(old, before[at], "seed {seed} round {round}: a snapshot from before");
             }
-            drop((txn, snapshot));
+            drop(snapshot);
             match rng.below(4) {
-                0 => db.flush().unwrap(),
-                1 => db.compact().unwrap(),
+                0 => db.admin().flush().unwrap(),
+                1 => db.admin().compact().unwrap(),
                 2 => {
                     drop(families);
                     db.close().unwrap();
@@ -188,7 +188,7 @@ fn spilled_transaction_matches_model() {
                     );
                 }
             }
-            db.verify().unwrap();
+            db.admin().verify().unwrap();
         }
     }
 }
@@ -210,9 +210,9 @@ fn spill_files_are_removed_with_transaction() {
     assert!(spill_files(&env) > 10, "{}", spill_files(&env));
     let mut cursor = txn.cursor(&family).unwrap();
     cursor.seek_to_first().unwrap();
-    txn.rollback();
+    txn.rollback_in_place();
     let mut n = 0;
-    while cursor.valid() {
+    while cursor.is_valid() {
         n += 1;
         cursor.next().unwrap();
     }
@@ -225,7 +225,6 @@ fn spill_files_are_removed_with_transaction() {
     assert_eq!((txn.len(), spill_files(&env)), (0, 0), "whole runs were rolled back");
     fill(&txn, &family, 100);
     txn.commit().unwrap();
-    drop(txn);
     assert_eq!(family.iter().unwrap().count(), 100);
 
     // A close with open transactions leaves orphaned files.
@@ -237,6 +236,31 @@ fn spill_files_are_removed_with_transaction() {
     let db = open(&env);
     assert!(spill_files(&env) < 3, "{}", spill_files(&env));
     assert_eq!(db.iter().unwrap().count(), 100);
+}
+
+#[test]
+fn spilled_transaction_rolls_back_twice_to_one_savepoint() {
+    let db = open(&env());
+    let family = db.default_family();
+    let txn = db.begin(TxnOptions::new().spill_bytes(1)).unwrap();
+    txn.savepoint("first").unwrap();
+    // The second put spills the first.
+    let put_two = |name: &str| {
+        txn.put(&family, format!("{name}1"), "1").unwrap();
+        txn.put(&family, format!("{name}2"), "1").unwrap();
+    };
+    put_two("a");
+    txn.rollback_to("first").unwrap();
+    txn.savepoint("second").unwrap();
+    // The operations that are rolled back follow those of the rollback before.
+    for key in ["b", "c", "d"] {
+        put_two(key);
+        txn.rollback_to("second").unwrap();
+        assert_eq!(txn_entries(&txn, &family), Map::new(), "{key}");
+    }
+    txn.put(&family, "e", "1").unwrap();
+    txn.commit().unwrap();
+    assert_eq!(family_entries(&family), Map::from([(b"e".to_vec(), b"1".to_vec())]));
 }
 
 #[test]
@@ -263,8 +287,8 @@ fn spilled_transactions_detect_conflicts() {
             "a put" => family.put(one, "mine").unwrap(),
             "a flushed put" => {
                 family.put(one, "mine").unwrap();
-                db.flush().unwrap();
-                db.compact().unwrap();
+                db.admin().flush().unwrap();
+                db.admin().compact().unwrap();
             }
             "a put of what it has read" => family.put("read", "").unwrap(),
             "an erased range" => family.delete_range(&one[..]..=&one[..]).unwrap(),
@@ -343,7 +367,7 @@ fn merge_operands_are_not_spilled() {
     fill(&txn, &family, 1000);
     txn.commit().unwrap();
     family.merge("n", count(1)).unwrap();
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     assert_eq!(family.get("n").unwrap(), Some(count(2).to_vec()), "the put hides older operands");
     assert_eq!(family.iter().unwrap().count(), 1001);
 }
@@ -362,8 +386,8 @@ fn spill_on_full_disk_loses_nothing() {
         let room = if at_commit { 2000 } else { (64 << 10) + 10_000 };
         disk.set_capacity(disk.total_bytes() + room);
         if at_commit {
-            assert_eq!(txn.commit().unwrap_err().kind(), ErrorKind::NoSpace);
-            assert!(txn.commit().is_err(), "the transaction has ended");
+            assert_eq!(txn.commit_in_place(None).unwrap_err().kind(), ErrorKind::NoSpace);
+            assert!(txn.commit_in_place(None).is_err(), "the transaction has ended");
             assert_eq!(family.get(0u32.to_be_bytes()).unwrap(), None);
         } else {
             let noise = |i: u32| {
@@ -395,7 +419,7 @@ fn spill_on_full_disk_loses_nothing() {
         drop(txn);
         family.put("after", "").unwrap();
         assert_eq!(db.iter().unwrap().count(), 1);
-        db.flush().unwrap();
+        db.admin().flush().unwrap();
         assert!(spill_files(&env) < 4, "{}", spill_files(&env));
     }
 }

@@ -2,9 +2,10 @@
 //! interface.
 #![allow(clippy::unwrap_used)]
 
+use perigee::changes::CommitOperation;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
-use perigee::{CommitOperation, Db, Durability, FamilyOptions, Options, WriteBatch};
+use perigee::{Db, Durability, FamilyOptions, Options, WriteBatch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -57,15 +58,15 @@ fn hook_reads_the_commit_it_reports() {
 fn cardinality_counts_single_deletes_as_tombstones() {
     let disk = SimDisk::new(9);
     let db = Db::open("/db", options(&disk)).unwrap();
-    db.cancel_background_work().unwrap();
+    db.admin().cancel_background_work().unwrap();
     for i in 0..500 {
         db.put(format!("{i:06}"), "value").unwrap();
     }
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     for i in 0..500 {
-        db.single_delete(format!("{i:06}")).unwrap();
+        db.default_family().single_delete(format!("{i:06}")).unwrap();
     }
-    assert_eq!(db.cardinality().unwrap().tombstones, 500);
+    assert_eq!(db.default_family().cardinality().unwrap().tombstones, 500);
 }
 
 #[test]
@@ -73,12 +74,12 @@ fn loaded_table_reports_its_sequence_number() {
     let disk = SimDisk::new(9);
     let db = Db::open("/db", options(&disk)).unwrap();
     db.put("a", "value").unwrap();
-    let mut load = db.bulk_load(&db.default_family()).unwrap();
+    let mut load = db.default_family().bulk_load().unwrap();
     load.put("b", "c").unwrap();
     load.finish().unwrap();
-    let f = db.files();
+    let f = db.admin().files();
     assert!(
-        f.iter().all(|f| f.sequences.0 > 0),
+        f.iter().all(|f| f.sequences.first > 0),
         "{:?}",
         f.iter().map(|f| f.sequences).collect::<Vec<_>>()
     );
@@ -92,7 +93,8 @@ fn full_disk_still_accepts_single_and_range_deletes() {
     disk.set_capacity(600 << 10);
     while db.put("b", "1").is_ok() {}
     db.delete("b").unwrap();
-    let (single, range) = (db.single_delete("a"), db.delete_range("a".."c"));
+    let (single, range) =
+        (db.default_family().single_delete("a"), db.default_family().delete_range("a".."c"));
     assert!(single.is_ok() && range.is_ok(), "single: {single:?}, range: {range:?}");
 }
 
@@ -101,8 +103,8 @@ fn repair_ignores_uncommitted_load() {
     let disk = SimDisk::new(21);
     let db = Db::open("/db", options(&disk)).unwrap();
     db.put("k", "committed").unwrap();
-    db.flush().unwrap();
-    let mut load = db.bulk_load(&db.default_family()).unwrap().memory_bytes(4 << 10);
+    db.admin().flush().unwrap();
+    let mut load = db.default_family().bulk_load().unwrap().memory_bytes(4 << 10);
     for i in 0..3000u64 {
         load.put(format!("load{:05}", (i * 7919) % 3000), "v").unwrap();
         load.put("k", "never committed").unwrap();
@@ -124,7 +126,7 @@ fn load_respects_min_free_space() {
     let disk = SimDisk::new(22);
     let db = Db::open("/db", options(&disk).min_free_space(1 << 20)).unwrap();
     disk.set_capacity(1200 << 10);
-    let mut load = db.bulk_load(&db.default_family()).unwrap().memory_bytes(64 << 10);
+    let mut load = db.default_family().bulk_load().unwrap().memory_bytes(64 << 10);
     let mut x = 1u64;
     let mut refused = None;
     for i in 0..900u64 {

@@ -2,9 +2,8 @@
 //! part of its data.
 #![allow(clippy::unwrap_used)]
 
-use perigee::env::Env;
-use perigee::env::fs::DirOpenMode;
 use perigee::env::fs::memory::SimDisk;
+use perigee::env::{DirOpenMode, Env};
 use perigee::{Db, FamilyOptions, Options};
 use std::sync::Arc;
 
@@ -35,9 +34,9 @@ fn run_workload(db: &Db) {
         db.put(i.to_be_bytes(), [1; 100]).unwrap();
     }
     db.create_family("side\nways", FamilyOptions::new()).unwrap();
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     db.drop_family("side\nways").unwrap();
-    drop(db.pause_background_work().unwrap());
+    drop(db.admin().pause_background_work().unwrap());
 }
 
 #[test]
@@ -74,7 +73,7 @@ fn log_file_records_events() {
 fn log_file_respects_size_limit_and_can_be_disabled() {
     let (env, _) = new_env();
     let db = Db::open("/db", options(&env).log_file_bytes(1000).log_files_kept(2)).unwrap();
-    (0..20).for_each(|_| drop(db.pause_background_work().unwrap()));
+    (0..20).for_each(|_| drop(db.admin().pause_background_work().unwrap()));
     run_workload(&db);
     db.close().unwrap();
     let logs: Vec<String> =
@@ -94,15 +93,15 @@ fn log_file_is_not_part_of_the_database() {
     let (env, _) = new_env();
     let db = Db::open("/db", options(&env)).unwrap();
     run_workload(&db);
-    db.checkpoint("/copy").unwrap();
+    db.backups().checkpoint("/copy").unwrap();
     db.close().unwrap();
     let copy = env.fs.open_dir("/copy".as_ref(), DirOpenMode::Existing).unwrap();
     assert!(!copy.list().unwrap().iter().any(|n| n.starts_with("LOG")));
     let dir = env.fs.open_dir("/db".as_ref(), DirOpenMode::Existing).unwrap();
     dir.append_to("LOG").unwrap().append(&[&[0xff; 100]]).unwrap();
     let db = Db::open("/db", options(&env)).unwrap();
-    assert_eq!(db.stats().recovery.orphans, 0);
-    assert!(db.verify().unwrap().errors.is_empty());
+    assert_eq!(db.admin().stats().recovery.orphans, 0);
+    assert!(db.admin().verify().unwrap().errors.is_empty());
     db.close().unwrap();
     let before = log_file_names(&env);
     let db = Db::open("/db", options(&env).read_only(true)).unwrap();

@@ -2,9 +2,8 @@
 //! database.
 #![allow(clippy::unwrap_used)]
 
-use perigee::env::Env;
-use perigee::env::fs::DirOpenMode;
 use perigee::env::fs::memory::SimDisk;
+use perigee::env::{DirOpenMode, Env};
 use perigee::{Db, ErrorKind, FamilyOptions, LogLevel, Options};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::mpsc::channel;
@@ -34,9 +33,9 @@ fn run_workload(db: &Db) {
         db.put(i.to_be_bytes(), [1; 100]).unwrap();
     }
     db.create_family("side\nways", FamilyOptions::new()).unwrap();
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     db.drop_family("side\nways").unwrap();
-    drop(db.pause_background_work().unwrap());
+    drop(db.admin().pause_background_work().unwrap());
 }
 
 #[test]
@@ -90,7 +89,7 @@ fn listener_filters_by_level_without_log_file() {
 
     let (options, warned) = open_with_listener(&env, LogLevel::Warn);
     let db = Db::open("/db", options.clone()).unwrap();
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     // A second open is refused, and an error is logged.
     assert_eq!(Db::open("/db", options.clone()).unwrap_err().kind(), ErrorKind::Locked);
     {
@@ -124,7 +123,7 @@ fn listener_may_panic_and_use_the_database() {
         let db = mine.lock().unwrap().clone();
         if let Some(db) = db {
             db.put("received", line).unwrap();
-            assert!(db.stats().last_sequence > 0);
+            assert!(db.admin().stats().last_sequence > 0);
             assert_eq!(db.close().unwrap_err().kind(), ErrorKind::InvalidArgument);
             let _ = refused.send(());
         }
@@ -136,7 +135,7 @@ fn listener_may_panic_and_use_the_database() {
     let db = Db::open("/db", options).unwrap();
     *slot.lock().unwrap() = Some(db.clone());
     run_workload(&db);
-    db.wait_idle().unwrap();
+    db.admin().wait_idle().unwrap();
     // The listener has a thread of its own, which may be far behind. A flush, a family that was
     // created and dropped, and a pause are more than three lines.
     for call in 0..4 {
@@ -171,7 +170,7 @@ fn listener_is_not_called_after_close() {
             for _ in 0..2 {
                 s.spawn(|| while db.put("k", [0; 300]).is_ok() {});
             }
-            while db.stats().last_sequence < 100 {
+            while db.admin().stats().last_sequence < 100 {
                 std::thread::yield_now();
             }
             db.close().unwrap();

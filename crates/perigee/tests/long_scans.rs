@@ -67,9 +67,9 @@ fn build_database(rng: &mut Rng, seed: u64) -> World {
             moments.push((db.snapshot().unwrap(), map.clone()));
         }
         match rng.below(8) {
-            0 => db.compact().unwrap(),
+            0 => db.admin().compact().unwrap(),
             1 => {}
-            _ => db.flush().unwrap(),
+            _ => db.admin().flush().unwrap(),
         }
     }
     moments.push((db.snapshot().unwrap(), map));
@@ -77,7 +77,7 @@ fn build_database(rng: &mut Rng, seed: u64) -> World {
 }
 
 fn check(c: &mut Cursor, want: Option<(&Vec<u8>, &Vec<u8>)>) {
-    assert_eq!(c.valid(), want.is_some());
+    assert_eq!(c.is_valid(), want.is_some());
     if let Some((k, v)) = want {
         assert_eq!(c.key(), &k[..]);
         assert_eq!(c.entry().unwrap(), (&k[..], &v[..]));

@@ -2,10 +2,9 @@
 //! cancel, rate limit, waiting.
 #![allow(clippy::unwrap_used)]
 
-use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::env::sim::SimWorld;
-use perigee::env::spawn::Join;
+use perigee::env::{Env, Join};
 use perigee::{Compression, Db, ErrorKind, FamilyOptions, Options};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -40,35 +39,36 @@ fn fill(db: &Db, keys: std::ops::Range<u32>, value: usize) {
 
 /// Number of tombstones in the tables that overlap the key range.
 fn tombstones(db: &Db, from: &[u8], to: &[u8]) -> u64 {
-    let overlaps =
-        |f: &&perigee::FileStats| f.first_key.as_slice() <= to && f.last_key.as_slice() >= from;
-    db.files().iter().filter(overlaps).map(|f| f.tombstones).sum()
+    let overlaps = |f: &&perigee::stats::FileStats| {
+        f.first_key.as_slice() <= to && f.last_key.as_slice() >= from
+    };
+    db.admin().files().iter().filter(overlaps).map(|f| f.tombstones).sum()
 }
 
 #[test]
 fn compact_range_leaves_other_keys_untouched() {
     let db = open();
     fill(&db, 0..2000, 100);
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     // Background compactions would otherwise remove the tombstones as well.
-    db.cancel_background_work().unwrap();
+    db.admin().cancel_background_work().unwrap();
     for i in 500..600 {
         db.delete(key(i)).unwrap();
     }
-    db.flush().unwrap();
-    let before: Vec<String> = db.files().into_iter().map(|f| f.file).collect();
+    db.admin().flush().unwrap();
+    let before: Vec<String> = db.admin().files().into_iter().map(|f| f.file).collect();
     assert_eq!(tombstones(&db, &key(500), &key(599)), 100);
-    db.resume_background_work().unwrap();
-    db.compact_range(key(500)..key(600)).unwrap();
+    db.admin().resume_background_work().unwrap();
+    db.default_family().compact_range(key(500)..key(600)).unwrap();
     assert_eq!(tombstones(&db, &key(500), &key(599)), 0);
-    let after: Vec<String> = db.files().into_iter().map(|f| f.file).collect();
+    let after: Vec<String> = db.admin().files().into_iter().map(|f| f.file).collect();
     let kept = before.iter().filter(|f| after.contains(f)).count();
     assert!(kept * 2 > before.len(), "{kept} of {} files were not rewritten", before.len());
     assert_eq!(db.iter().unwrap().count(), 1900);
-    db.compact_range::<&[u8]>(..).unwrap();
+    db.default_family().compact_range::<&[u8]>(..).unwrap();
     assert_eq!(db.iter().unwrap().count(), 1900);
-    db.compact_range("x".."y").unwrap();
-    assert!(db.verify().unwrap().errors.is_empty());
+    db.default_family().compact_range("x".."y").unwrap();
+    assert!(db.admin().verify().unwrap().errors.is_empty());
 }
 
 /// Older runs extend beyond the range: their entries must be moved along, or old versions become
@@ -78,9 +78,9 @@ fn compact_range_moves_older_versions_along() {
     let db = open();
     for round in 0..3 {
         fill(&db, 0..40, 30 + round);
-        db.flush().unwrap();
+        db.admin().flush().unwrap();
     }
-    db.compact_range(key(5)..=key(5)).unwrap();
+    db.default_family().compact_range(key(5)..=key(5)).unwrap();
     for i in 0..40 {
         assert_eq!(db.get(key(i)).unwrap().unwrap().len(), 32);
     }
@@ -90,14 +90,14 @@ fn compact_range_moves_older_versions_along() {
 fn purge_reclaims_all_garbage() {
     let db = open();
     fill(&db, 0..60, 3000);
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     for i in 0..3 {
         db.delete(key(i)).unwrap();
     }
-    db.purge().unwrap();
-    let f = &db.stats().families[0];
+    db.admin().purge().unwrap();
+    let f = &db.admin().stats().families[0];
     assert_eq!(f.levels.iter().map(|l| l.tombstones).sum::<u64>(), 0);
-    let (files, bytes, live) = f.vlogs;
+    let (files, bytes, live) = (f.vlogs.files, f.vlogs.bytes, f.vlogs.referenced_bytes);
     assert_eq!(bytes - live, 72 * files as u64, "the only unreferenced bytes are file headers");
     assert_eq!(db.iter().unwrap().count(), 57);
 }
@@ -106,37 +106,41 @@ fn purge_reclaims_all_garbage() {
 fn paused_background_work_reports_busy() {
     let db = open();
     fill(&db, 0..50, 100);
-    let outer = db.pause_background_work().unwrap();
-    let inner = db.pause_background_work().unwrap();
-    assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::Busy);
-    assert_eq!(db.compact().unwrap_err().kind(), ErrorKind::Busy);
-    assert_eq!(db.wait_idle().unwrap_err().kind(), ErrorKind::Busy);
+    let outer = db.admin().pause_background_work().unwrap();
+    let inner = db.admin().pause_background_work().unwrap();
+    assert_eq!(db.admin().flush().unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(db.admin().compact().unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(db.admin().wait_idle().unwrap_err().kind(), ErrorKind::Busy);
     inner.resume();
-    assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::Busy, "the outer pause still holds");
+    assert_eq!(
+        db.admin().flush().unwrap_err().kind(),
+        ErrorKind::Busy,
+        "the outer pause still holds"
+    );
     let refused = (0..).find_map(|i| db.put(key(i), vec![1; 1000]).err()).unwrap();
     assert_eq!(refused.kind(), ErrorKind::Busy);
     assert!(refused.is_retryable() && refused.message().contains("paused"), "{refused}");
-    assert_eq!(db.stats().counters.iter().find(|(n, _)| *n == "flushes").unwrap().1, 0);
+    assert_eq!(db.admin().stats().counter("flushes").unwrap(), 0);
     drop(outer);
     db.put("after", "resume").unwrap();
-    db.flush().unwrap();
-    db.wait_idle().unwrap();
+    db.admin().flush().unwrap();
+    db.admin().wait_idle().unwrap();
 }
 
 #[test]
 fn cancelled_compactions_wait_for_resume() {
     let db = open();
-    db.cancel_background_work().unwrap();
-    assert_eq!(db.compact().unwrap_err().kind(), ErrorKind::Busy);
+    db.admin().cancel_background_work().unwrap();
+    assert_eq!(db.admin().compact().unwrap_err().kind(), ErrorKind::Busy);
     for _ in 0..6 {
         fill(&db, 0..50, 50);
-        db.flush().unwrap();
+        db.admin().flush().unwrap();
     }
-    assert_eq!(db.stats().families[0].levels[0].runs, 6, "nothing was merged");
-    assert_eq!(db.wait_idle().unwrap_err().kind(), ErrorKind::Busy);
-    db.resume_background_work().unwrap();
-    db.wait_idle().unwrap();
-    assert_eq!(db.stats().families[0].levels[0].runs, 0);
+    assert_eq!(db.admin().stats().families[0].levels[0].runs, 6, "nothing was merged");
+    assert_eq!(db.admin().wait_idle().unwrap_err().kind(), ErrorKind::Busy);
+    db.admin().resume_background_work().unwrap();
+    db.admin().wait_idle().unwrap();
+    assert_eq!(db.admin().stats().families[0].levels[0].runs, 0);
 }
 
 /// Result of a manual compaction, once it has returned.
@@ -147,18 +151,18 @@ type SharedResult = Arc<Mutex<Option<perigee::Result<()>>>>;
 /// after the sleep the compaction is blocked in the rate limiter.
 fn with_a_throttled_compaction(env: &Env) -> (Db, Box<dyn Join>, SharedResult) {
     let db = open_in(env.clone());
-    db.cancel_background_work().unwrap();
+    db.admin().cancel_background_work().unwrap();
     // Fill twice: files that overlap cannot be moved without I/O, which no rate would limit.
     fill(&db, 0..1000, 100);
     fill(&db, 0..1000, 100);
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     // One byte per second.
-    db.set_background_rate(Some(1));
-    db.resume_background_work().unwrap();
+    db.admin().set_background_rate(Some(1));
+    db.admin().resume_background_work().unwrap();
     let answer = SharedResult::default();
     let manual = {
         let (db, answer) = (db.clone(), Arc::clone(&answer));
-        move || *answer.lock().unwrap() = Some(db.compact())
+        move || *answer.lock().unwrap() = Some(db.admin().compact())
     };
     let manual = env.spawn.spawn("manual", Box::new(manual)).unwrap();
     env.clock.sleep_us(1_000_000);
@@ -170,21 +174,21 @@ fn with_a_throttled_compaction(env: &Env) -> (Db, Box<dyn Join>, SharedResult) {
 fn cancelled_compaction_loses_nothing() {
     SimWorld::new(1).run(SimDisk::new(1), |env| {
         let (db, manual, answer) = with_a_throttled_compaction(&env);
-        let running = db.stats().running_jobs;
+        let running = db.admin().stats().running_jobs;
         assert_eq!(running.len(), 1);
         let job = &running[0];
         assert_eq!((job.kind, job.family.as_str()), ("compaction", "default"));
         assert!(job.to > 0 && job.bytes > 0 && job.bytes_done <= job.bytes);
-        assert!(!db.wait_idle_for(Duration::from_millis(1)).unwrap());
-        db.cancel_background_work().unwrap();
-        assert!(db.stats().running_jobs.is_empty());
+        assert!(!db.admin().wait_idle_for(Duration::from_millis(1)).unwrap());
+        db.admin().cancel_background_work().unwrap();
+        assert!(db.admin().stats().running_jobs.is_empty());
         manual.join().unwrap();
         let answer = answer.lock().unwrap().take().unwrap();
         assert_eq!(answer.unwrap_err().kind(), ErrorKind::Busy);
-        assert_eq!(db.background_rate(), Some(1));
-        db.set_background_rate(None);
-        db.resume_background_work().unwrap();
-        db.compact().unwrap();
+        assert_eq!(db.admin().background_rate(), Some(1));
+        db.admin().set_background_rate(None);
+        db.admin().resume_background_work().unwrap();
+        db.admin().compact().unwrap();
         assert_eq!(db.iter().unwrap().count(), 1000);
         db.close().unwrap();
     });
@@ -199,6 +203,6 @@ fn close_does_not_wait_for_a_throttled_compaction() {
         assert!(env.clock.monotonic_us() - began < 1_000_000, "the compaction would take days");
         manual.join().unwrap();
         assert!(answer.lock().unwrap().take().unwrap().is_err(), "the compaction was interrupted");
-        assert_eq!(paused.pause_background_work().unwrap_err().kind(), ErrorKind::Closed);
+        assert_eq!(paused.admin().pause_background_work().unwrap_err().kind(), ErrorKind::Closed);
     });
 }

@@ -30,7 +30,7 @@ fn wait_until(mut so: impl FnMut() -> bool) -> bool {
 
 /// Returns the sum over the owners, and the bytes allocated since `before`.
 fn accounted_and_allocated(db: &Db, before: usize) -> (u64, u64) {
-    let sum = db.stats().memory.iter().map(|(_, bytes)| bytes).sum();
+    let sum = db.admin().stats().memory_bytes();
     (sum, (HEAP.allocated() - before) as u64)
 }
 
@@ -39,7 +39,7 @@ fn check_accounting(db: &Db, before: usize, when: &str) {
     // A job may have finished while its thread still releases its memory.
     let is_near = wait_until(|| near(accounted_and_allocated(db, before)));
     let (sum, heap) = accounted_and_allocated(db, before);
-    assert!(is_near, "{when}: {sum} accounted, {heap} allocated: {:?}", db.stats().memory);
+    assert!(is_near, "{when}: {sum} accounted, {heap} allocated: {:?}", db.admin().stats().memory);
     assert!(heap <= BUDGET / 10 * 11, "{when}: {heap} allocated");
 }
 
@@ -68,33 +68,34 @@ fn accounted_memory_matches_allocated_memory() {
     write(&db, 0, 40);
     check_accounting(&db, before, "in one memtable or two");
     write(&db, 40, 200);
-    db.wait_idle().unwrap();
+    db.admin().wait_idle().unwrap();
     check_accounting(&db, before, "tables and cache");
     let mut reader = db.iter().unwrap();
     reader.next().unwrap().unwrap();
     write(&db, 240, 30);
     let mut other = db.iter().unwrap();
     other.next().unwrap().unwrap();
-    db.flush().unwrap();
-    db.wait_idle().unwrap();
-    let kept =
-        |db: &Db| db.stats().memory.iter().find(|(name, _)| name.contains("kept")).unwrap().1;
-    assert!(kept(&db) > 1 << 20, "{:?}", db.stats().memory);
+    db.admin().flush().unwrap();
+    db.admin().wait_idle().unwrap();
+    let kept = |db: &Db| {
+        db.admin().stats().memory.iter().find(|m| m.owner.contains("kept")).unwrap().bytes
+    };
+    assert!(kept(&db) > 1 << 20, "{:?}", db.admin().stats().memory);
     check_accounting(&db, before, "memtables kept by readers");
     drop((reader, other));
     // A background thread may hold a view for a moment.
     let gone = wait_until(|| kept(&db) == 0);
-    assert!(gone, "{:?}", db.stats().memory);
+    assert!(gone, "{:?}", db.admin().stats().memory);
     check_accounting(&db, before, "and let go");
     let families: Vec<_> = (0..1000)
         .map(|i| db.create_family(&format!("f{i}"), Default::default()).unwrap())
         .collect();
     families.iter().for_each(|f| f.put("key", "value").unwrap());
     check_accounting(&db, before, "a thousand families");
-    db.flush().unwrap();
-    db.wait_idle().unwrap();
+    db.admin().flush().unwrap();
+    db.admin().wait_idle().unwrap();
     check_accounting(&db, before, "with a table each");
-    let mut load = db.bulk_load(&families[0]).unwrap();
+    let mut load = families[0].bulk_load().unwrap();
     for i in 0..20_000u64 {
         load.put(i.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes(), [7; 100]).unwrap();
     }

@@ -42,7 +42,7 @@ fn repair_without_manifest(
     db.create_family("other", FamilyOptions::new()).unwrap().put("x", "y").unwrap();
     for round in 0..=flushes {
         for _ in 0..10 {
-            db.merge("a", encode(1)).unwrap();
+            db.default_family().merge("a", encode(1)).unwrap();
         }
         if round < flushes {
             db.default_family().flush().unwrap();
@@ -88,7 +88,7 @@ fn repair_without_manifest_applies_operands_once() {
 }
 
 fn counter(db: &Db, name: &str) -> u64 {
-    db.stats().counters.iter().find(|(n, _)| *n == name).unwrap().1
+    db.admin().stats().counter(name).unwrap()
 }
 
 #[test]
@@ -100,11 +100,11 @@ fn compaction_merges_all_operands_of_working_operator() {
     )
     .unwrap();
     db.put("a", encode(1)).unwrap();
-    db.merge("a", encode(1)).unwrap();
+    db.default_family().merge("a", encode(1)).unwrap();
     let snapshot = db.snapshot().unwrap();
-    db.merge("a", encode(1)).unwrap();
-    db.compact().unwrap();
-    let entries: u64 = db.files().iter().map(|f| f.entries).sum();
+    db.default_family().merge("a", encode(1)).unwrap();
+    db.admin().compact().unwrap();
+    let entries: u64 = db.admin().files().iter().map(|f| f.entries).sum();
     drop(snapshot);
     // The value visible to the snapshot, and an operand (or value) above it.
     assert_eq!((counter(&db, "operands_unmerged"), entries), (0, 2));
@@ -137,7 +137,7 @@ fn salvage_read_does_not_merge_across_log_gap() {
     batch.delete(&db.default_family(), "a").unwrap();
     batch.put(&db.default_family(), "marker", "here is the damage").unwrap();
     db.write(batch).unwrap();
-    db.merge("a", encode(1)).unwrap();
+    db.default_family().merge("a", encode(1)).unwrap();
     assert_eq!(get_as_text(&db, "a"), "1");
     db.put("b", encode(7)).unwrap();
     let disk_then = disk.deep_clone();
@@ -168,7 +168,7 @@ fn repair_succeeds_with_missing_table_of_other_family() {
     // An entry that is only in the log keeps the log.
     db.create_family("log", FamilyOptions::new()).unwrap().put("x", "y").unwrap();
     let other = db.create_family("other", FamilyOptions::new()).unwrap();
-    (0..10).for_each(|_| db.merge("a", encode(1)).unwrap());
+    (0..10).for_each(|_| db.default_family().merge("a", encode(1)).unwrap());
     db.default_family().flush().unwrap();
     let tables = |disk: &SimDisk| {
         disk.paths().into_iter().filter(|p| p.extension().is_some_and(|e| e == "klog"))

@@ -4,12 +4,12 @@
 mod common;
 
 use common::Rng;
-use perigee::env::Env;
-use perigee::env::clock::Clock;
+use perigee::changes::CommitOperation;
 use perigee::env::fs::memory::SimDisk;
+use perigee::env::{Clock, Env};
 use perigee::{
-    CommitOperation, Db, Durability, Error, ErrorKind, Family, FamilyOptions, Isolation,
-    KeyComparator, MergeOperator, MergeRule, Options, Result, Snapshot, TxnOptions, WriteBatch,
+    Db, Durability, Error, ErrorKind, Family, FamilyOptions, Isolation, KeyComparator,
+    MergeOperator, MergeRule, Options, Result, Snapshot, TxnOptions, WriteBatch,
 };
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -36,7 +36,7 @@ fn open_with(disk: &Arc<SimDisk>, family: FamilyOptions) -> Db {
 }
 
 fn counter(db: &Db, name: &str) -> u64 {
-    db.stats().counters.iter().find(|(n, _)| *n == name).unwrap().1
+    db.admin().stats().counter(name).unwrap()
 }
 
 fn text(db: &Db, key: &str) -> String {
@@ -66,8 +66,8 @@ fn compare(family: &Family, snapshot: Option<&Snapshot>, model: &Model, keys: u6
         None => family.iter().unwrap(),
     };
     let mut want: Vec<_> = model.clone().into_iter().collect();
-    let order = family.options().comparator;
-    want.sort_by(|a, b| order.cmp(&a.0, &b.0));
+    let comparator = family.options().comparator;
+    want.sort_by(|a, b| comparator.cmp(&a.0, &b.0));
     assert_eq!(iter().map(entry).collect::<Vec<_>>(), want);
     want.reverse();
     assert_eq!(iter().rev().map(entry).collect::<Vec<_>>(), want);
@@ -91,14 +91,14 @@ fn compare(family: &Family, snapshot: Option<&Snapshot>, model: &Model, keys: u6
     };
     for k in &all {
         cursor.seek(k).unwrap();
-        let at = want.iter().rev().find(|(other, _)| order.cmp(other, k).is_ge());
-        assert_eq!(cursor.valid().then(|| cursor.key()), at.map(|(k, _)| &k[..]));
-        let shown = cursor.valid().then(|| cursor.value().unwrap().to_vec());
+        let at = want.iter().rev().find(|(other, _)| comparator.cmp(other, k).is_ge());
+        assert_eq!(cursor.is_valid().then(|| cursor.key()), at.map(|(k, _)| &k[..]));
+        let shown = cursor.is_valid().then(|| cursor.value().unwrap().to_vec());
         assert_eq!(shown.as_ref(), at.map(|(_, v)| v));
         cursor.prev().unwrap();
         cursor.seek_for_prev(k).unwrap();
-        let at = want.iter().find(|(other, _)| order.cmp(other, k).is_le());
-        let shown = cursor.valid().then(|| cursor.value().unwrap().to_vec());
+        let at = want.iter().find(|(other, _)| comparator.cmp(other, k).is_le());
+        let shown = cursor.is_valid().then(|| cursor.value().unwrap().to_vec());
         assert_eq!(shown.as_ref(), at.map(|(_, v)| v));
     }
 }
@@ -109,10 +109,10 @@ fn key(n: u64) -> Vec<u8> {
 
 /// Random merges, puts, deletes, range deletes, batches, snapshots, flushes, compactions and
 /// reopens, checked against a map.
-fn random_history(seed: u64, order: KeyComparator, threshold: usize) {
+fn random_history(seed: u64, comparator: KeyComparator, threshold: usize) {
     let mut rng = Rng(seed);
     let disk = SimDisk::new(seed);
-    let options = || small(append()).comparator(order).value_threshold(threshold);
+    let options = || small(append()).comparator(comparator).value_threshold(threshold);
     let mut db = open_with(&disk, options());
     let (keys, mut model) = (12, Model::new());
     let mut snapshots: Vec<(Snapshot, Model)> = Vec::new();
@@ -135,11 +135,13 @@ fn random_history(seed: u64, order: KeyComparator, threshold: usize) {
             }
             26 => {
                 let (mut k, mut end) = (k, key(rng.below(keys)));
-                if order.cmp(&k, &end).is_gt() {
+                if comparator.cmp(&k, &end).is_gt() {
                     std::mem::swap(&mut k, &mut end);
                 }
                 family.delete_range(&k[..]..&end[..]).unwrap();
-                model.retain(|key, _| order.cmp(key, &k).is_lt() || order.cmp(key, &end).is_ge());
+                model.retain(|key, _| {
+                    comparator.cmp(key, &k).is_lt() || comparator.cmp(key, &end).is_ge()
+                });
             }
             27..30 => {
                 let mut batch = WriteBatch::new();
@@ -180,17 +182,17 @@ fn random_history(seed: u64, order: KeyComparator, threshold: usize) {
         compare(&family, Some(snapshot), then, keys);
     }
     snapshots.truncate(1);
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     for (snapshot, then) in &snapshots {
         compare(&family, Some(snapshot), then, keys);
     }
     compare(&family, None, &model, keys);
     snapshots.clear();
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     compare(&family, None, &model, keys);
-    assert!(db.verify().unwrap().errors.is_empty());
+    assert!(db.admin().verify().unwrap().errors.is_empty());
     // No newer level and no snapshot is left, so that only values remain.
-    let entries: u64 = db.files().iter().map(|f| f.entries).sum();
+    let entries: u64 = db.admin().files().iter().map(|f| f.entries).sum();
     assert_eq!(entries as usize, model.len());
 }
 
@@ -199,32 +201,32 @@ fn reads_return_merged_values() {
     let short_first = |a: &[u8], b: &[u8]| a.len().cmp(&b.len()).then_with(|| a.cmp(b));
     let _ = KeyComparator::register("merges short first", short_first);
     use KeyComparator as K;
-    let orders = [K::Bytes, K::Reverse, K::U64, K::I64, K::CaseInsensitive, K::Lexicographic];
+    let comparators = [K::Bytes, K::Reverse, K::U64, K::I64, K::CaseInsensitive, K::Lexicographic];
     // Keys have eight bytes; the last two comparators treat some as equal, so they are tested
     // below.
-    for (i, order) in orders[..4].iter().enumerate() {
+    for (i, comparator) in comparators[..4].iter().enumerate() {
         for threshold in [4096, 6] {
-            random_history(1 + i as u64 * 7 + threshold as u64, *order, threshold);
+            random_history(1 + i as u64 * 7 + threshold as u64, *comparator, threshold);
         }
     }
-    for order in &orders[4..] {
+    for comparator in &comparators[4..] {
         let disk = SimDisk::new(3);
-        let db = open_with(&disk, small(append()).comparator(*order));
+        let db = open_with(&disk, small(append()).comparator(*comparator));
         for (n, k) in ["Tide", "tide\0a", "tide", "TIDE\0b"].iter().enumerate() {
-            db.merge(k, n.to_string()).unwrap();
+            db.default_family().merge(k, n.to_string()).unwrap();
         }
         let want =
-            if *order == KeyComparator::CaseInsensitive { ["0,2", "1"] } else { ["1,2", "3"] };
+            if *comparator == KeyComparator::CaseInsensitive { ["0,2", "1"] } else { ["1,2", "3"] };
         for _ in 0..2 {
-            let (one, other) = if *order == KeyComparator::CaseInsensitive {
+            let (one, other) = if *comparator == KeyComparator::CaseInsensitive {
                 (text(&db, "tIDe"), text(&db, "TIDE\0A"))
             } else {
                 (text(&db, "tide"), text(&db, "TIDE"))
             };
             assert_eq!([one, other], want);
-            db.flush().unwrap();
+            db.admin().flush().unwrap();
         }
-        db.compact().unwrap();
+        db.admin().compact().unwrap();
         let values = db.iter().unwrap().map(|e| String::from_utf8(e.unwrap().1.to_vec()).unwrap());
         let mut values: Vec<_> = values.collect();
         values.sort();
@@ -237,23 +239,23 @@ fn flush_merges_operands_not_split_by_snapshot() {
     let disk = SimDisk::new(4);
     let db = open_with(&disk, FamilyOptions::new().merge_operator(MergeRule::Counter));
     let one = 1i64.to_le_bytes();
-    (0..1000).for_each(|_| db.merge("hot", one).unwrap());
+    (0..1000).for_each(|_| db.default_family().merge("hot", one).unwrap());
     let snapshot = db.snapshot().unwrap();
-    (0..500).for_each(|_| db.merge("hot", one).unwrap());
-    db.flush().unwrap();
-    let entries = |db: &Db| db.files().iter().map(|f| f.entries).sum::<u64>();
+    (0..500).for_each(|_| db.default_family().merge("hot", one).unwrap());
+    db.admin().flush().unwrap();
+    let entries = |db: &Db| db.admin().files().iter().map(|f| f.entries).sum::<u64>();
     assert_eq!(entries(&db), 2, "one entry per snapshot stripe");
-    db.wait_idle().unwrap();
+    db.admin().wait_idle().unwrap();
     assert_eq!(counter(&db, "operands_merged"), 1498);
     let read = |v: Option<Vec<u8>>| i64::from_le_bytes(v.unwrap().try_into().unwrap());
     let family = db.default_family();
     let hot = || (read(db.get("hot").unwrap()), read(snapshot.get(&family, "hot").unwrap()));
     assert_eq!(hot(), (1500, 1000));
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     assert_eq!(hot(), (1500, 1000));
     drop(snapshot);
-    db.merge("other", one).unwrap();
-    db.compact().unwrap();
+    db.default_family().merge("other", one).unwrap();
+    db.admin().compact().unwrap();
     assert_eq!((entries(&db), read(db.get("hot").unwrap())), (2, 1500));
 }
 
@@ -296,13 +298,13 @@ fn failing_operator_loses_no_operands() {
         db.put(k, "base ").unwrap();
         let bad = if k == "a" { "2!" } else { "2?" };
         for operand in ["1", bad, "3", "four"] {
-            db.merge(k, operand).unwrap();
+            db.default_family().merge(k, operand).unwrap();
             if operand == "3" {
-                db.flush().unwrap();
+                db.admin().flush().unwrap();
             }
         }
     }
-    db.merge("c", "fine").unwrap();
+    db.default_family().merge("c", "fine").unwrap();
     let failed = |e: Error, key: &str| {
         let message = e.to_string();
         assert!(message.contains("\"user:flaky\" failed") && message.contains(key), "{message}");
@@ -312,20 +314,23 @@ fn failing_operator_loses_no_operands() {
         failed(db.get_pinned("b").unwrap_err(), "it panicked");
         assert!(db.contains("a").unwrap(), "`contains` does not merge");
         assert_eq!(text(&db, "c"), "fine");
-        assert!(db.multi_get(["a", "c"])[0].is_err() && db.multi_get(["a", "c"])[1].is_ok());
+        assert!(
+            db.default_family().multi_get(["a", "c"])[0].is_err()
+                && db.default_family().multi_get(["a", "c"])[1].is_ok()
+        );
         let mut iter = db.iter().unwrap();
         failed(iter.next().unwrap().unwrap_err(), "key \"a\"");
-        db.compact().unwrap();
+        db.admin().compact().unwrap();
     }
     assert!(counter(&db, "operands_unmerged") > 0);
-    assert!(db.verify().unwrap().errors.is_empty());
+    assert!(db.admin().verify().unwrap().errors.is_empty());
     assert!(
-        db.merge("a", "").unwrap_err().to_string().contains("empty operand"),
+        db.default_family().merge("a", "").unwrap_err().to_string().contains("empty operand"),
         "invalid operands are refused at write"
     );
     failing.fails.store(false, SeqCst);
     assert_eq!((text(&db, "a"), text(&db, "b")), ("base 12!3four".into(), "base 12?3four".into()));
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     assert_eq!((text(&db, "a"), text(&db, "b")), ("base 12!3four".into(), "base 12?3four".into()));
     failing.fails.store(true, SeqCst);
     db.put("a", "anew").unwrap();
@@ -335,7 +340,7 @@ fn failing_operator_loses_no_operands() {
         "compaction merged the operands into one value"
     );
 
-    db.merge("c", "!").unwrap();
+    db.default_family().merge("c", "!").unwrap();
     db.close().unwrap();
     let refused = Db::open("/db", options(&disk)).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidArgument);
@@ -354,7 +359,7 @@ fn family_operator_can_be_set_but_not_changed() {
     let disk = SimDisk::new(6);
     let db = open_with(&disk, FamilyOptions::new());
     db.put("k", "0").unwrap();
-    let e = db.merge("k", "1").unwrap_err();
+    let e = db.default_family().merge("k", "1").unwrap_err();
     assert!(
         e.kind() == ErrorKind::InvalidArgument && e.to_string().contains("no merge operator"),
         "{e}"
@@ -363,14 +368,14 @@ fn family_operator_can_be_set_but_not_changed() {
     assert!(db.begin(TxnOptions::new()).unwrap().merge(&db.default_family(), "k", "1").is_err());
     let family = db.default_family();
     family.set_options(family.options().merge_operator(append())).unwrap();
-    db.merge("k", "1").unwrap();
+    db.default_family().merge("k", "1").unwrap();
     assert_eq!(text(&db, "k"), "0,1");
     let refuse = |e: Error| assert!(e.to_string().contains("cannot be changed or removed"), "{e}");
     refuse(family.set_options(family.options().merge_operator(MergeRule::Counter)).unwrap_err());
     refuse(family.set_options(FamilyOptions::new()).unwrap_err());
     let unknown = MergeRule::User("not registered".into());
     assert!(db.create_family("x", FamilyOptions::new().merge_operator(unknown)).is_err());
-    let clone = db.clone_family("default", "copy").unwrap();
+    let clone = db.admin().clone_family("default", "copy").unwrap();
     clone.merge("k", "2").unwrap();
     assert_eq!(clone.get("k").unwrap().unwrap(), b"0,1,2");
     db.close().unwrap();
@@ -383,7 +388,7 @@ fn family_operator_can_be_set_but_not_changed() {
         Some(append()),
         "the operator is stored with the column family"
     );
-    db.merge("k", "3").unwrap();
+    db.default_family().merge("k", "3").unwrap();
     assert_eq!(text(&db, "k"), "0,1,3");
     assert_eq!(db.family("copy").unwrap().get("k").unwrap().unwrap(), b"0,1,2");
 }
@@ -394,7 +399,7 @@ fn transaction_reads_own_operands_over_snapshot() {
     let db = open_with(&disk, small(append()));
     let family = db.default_family();
     db.put("k", "base").unwrap();
-    db.merge("k", "1").unwrap();
+    db.default_family().merge("k", "1").unwrap();
     use Isolation as I;
     for level in [I::ReadCommitted, I::RepeatableRead, I::Snapshot, I::Serializable] {
         let txn = db.begin(TxnOptions::new().isolation(level)).unwrap();
@@ -435,9 +440,8 @@ fn transaction_reads_own_operands_over_snapshot() {
         let other = db.begin(TxnOptions::new()).unwrap();
         other.merge(&family, "k", "other").unwrap();
         other.rollback();
-        drop(other);
         assert_eq!(read("k").unwrap(), "base,1,own", "no other transaction committed");
-        db.merge("k", "x").unwrap();
+        db.default_family().merge("k", "x").unwrap();
         let conflict = txn.commit();
         if level == Isolation::ReadCommitted {
             conflict.unwrap();
@@ -451,8 +455,8 @@ fn transaction_reads_own_operands_over_snapshot() {
             );
         }
         db.put("k", "base").unwrap();
-        db.merge("k", "1").unwrap();
-        db.flush().unwrap();
+        db.default_family().merge("k", "1").unwrap();
+        db.admin().flush().unwrap();
     }
     // Reading below a transaction's own operand counts as a read.
     let txn = db.begin(TxnOptions::new().isolation(Isolation::Serializable)).unwrap();
@@ -488,12 +492,12 @@ fn operands_survive_expiry_of_base_value() {
         let db = Db::open("/db", options).unwrap();
         let family = db.default_family();
         family.put_with_ttl("k", "short", Duration::from_secs(60)).unwrap();
-        db.merge("k", "1").unwrap();
+        db.default_family().merge("k", "1").unwrap();
         let snapshot = db.snapshot().unwrap();
-        db.merge("k", "2").unwrap();
+        db.default_family().merge("k", "2").unwrap();
         let work = || {
             if compacted {
-                db.compact().unwrap();
+                db.admin().compact().unwrap();
             }
         };
         work();
@@ -509,7 +513,7 @@ fn operands_survive_expiry_of_base_value() {
         work();
         assert_eq!(text(&db, "k"), "1,2");
         drop(snapshot);
-        db.merge("k", "3").unwrap();
+        db.default_family().merge("k", "3").unwrap();
         work();
         assert_eq!(text(&db, "k"), "1,2,3");
         let cursor = family.iter().unwrap().map(|e| e.unwrap().1.to_vec()).collect::<Vec<_>>();
@@ -531,17 +535,17 @@ fn hooks_receive_operands_and_operands_apply_to_loads() {
             }
         }
     });
-    db.merge("k", "1").unwrap();
+    db.default_family().merge("k", "1").unwrap();
     assert_eq!(*events.lock().unwrap(), [(1, b"k".to_vec(), b"1".to_vec())]);
     let mut load = family.bulk_load().unwrap();
     load.put("k", "loaded").unwrap();
     load.put("l", "loaded").unwrap();
     load.finish().unwrap();
     assert_eq!(text(&db, "k"), "loaded", "a load is newer than existing operands");
-    db.merge("k", "2").unwrap();
-    db.merge("l", "3").unwrap();
+    db.default_family().merge("k", "2").unwrap();
+    db.default_family().merge("l", "3").unwrap();
     assert_eq!((text(&db, "k"), text(&db, "l")), ("loaded,2".into(), "loaded,3".into()));
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     assert_eq!((text(&db, "k"), text(&db, "l")), ("loaded,2".into(), "loaded,3".into()));
 }
 
@@ -573,10 +577,10 @@ fn oversized_merge_result_is_an_error_and_keeps_operands() {
     let family = small(MergeRule::User("huge".into()));
     let db = Db::open("/db", options.register_merge_operator(huge.clone()).default_family(family))
         .unwrap();
-    db.merge("k", "a").unwrap();
-    db.merge("k", "b").unwrap();
+    db.default_family().merge("k", "a").unwrap();
+    db.default_family().merge("k", "b").unwrap();
     assert!(db.get("k").unwrap_err().to_string().contains("too long"));
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     assert!(db.get("k").unwrap_err().to_string().contains("too long"));
     huge.0.store(false, SeqCst);
     assert_eq!(text(&db, "k"), "\0");
@@ -588,13 +592,13 @@ fn thousands_of_operands_merge_in_one_pass() {
     // No flush in between.
     let db = open_with(&disk, FamilyOptions::new().merge_operator(append()));
     for n in 0..5000u64 {
-        db.merge("k", format!("{n:04}")).unwrap();
+        db.default_family().merge("k", format!("{n:04}")).unwrap();
     }
     let want = (0..5000u64).map(|n| format!("{n:04}")).collect::<Vec<_>>().join(",");
     assert_eq!(text(&db, "k"), want);
-    db.flush().unwrap();
-    assert_eq!(db.files().iter().map(|f| f.entries).sum::<u64>(), 1);
+    db.admin().flush().unwrap();
+    assert_eq!(db.admin().files().iter().map(|f| f.entries).sum::<u64>(), 1);
     assert_eq!(text(&db, "k"), want);
-    let e = db.explain("k").unwrap();
+    let e = db.default_family().explain("k").unwrap();
     assert!(e.steps.iter().any(|s| s.outcome == "operand"), "{e:?}");
 }

@@ -20,14 +20,14 @@ fn repair_keeps_operands_and_warns_without_manifest() {
             db.put(key(k), "base").unwrap();
             // Compactions merge no operand with a value that a snapshot needs: operands stay.
             snapshots.push(db.snapshot());
-            db.merge(key(k), format!("{round}.1")).unwrap();
-            db.flush().unwrap();
-            db.merge(key(k), format!("{round}.2")).unwrap();
+            db.default_family().merge(key(k), format!("{round}.1")).unwrap();
+            db.admin().flush().unwrap();
+            db.default_family().merge(key(k), format!("{round}.2")).unwrap();
         }
     }
     let want: Vec<_> =
         db.iter().unwrap().map(|e| e.unwrap()).map(|(k, v)| (k.to_vec(), v.to_vec())).collect();
-    db.checkpoint("/copy").unwrap();
+    db.backups().checkpoint("/copy").unwrap();
     drop(snapshots);
     db.close().unwrap();
     let report = perigee::repair_in(&env, "/copy", "/whole", |_, _| {}).unwrap();
@@ -48,6 +48,6 @@ fn repair_keeps_operands_and_warns_without_manifest() {
     let guessed = Db::open("/guessed", options().default_family(append())).unwrap();
     let found: Result<Vec<_>> = guessed.iter().unwrap().collect();
     assert_eq!(found.unwrap().len(), want.len());
-    guessed.compact().unwrap();
-    assert!(guessed.verify().unwrap().errors.is_empty());
+    guessed.admin().compact().unwrap();
+    assert!(guessed.admin().verify().unwrap().errors.is_empty());
 }

@@ -50,7 +50,7 @@ fn multi_get_matches_single_gets_in_order() {
             db.put(key, "new").unwrap();
             model.insert(key.clone(), b"new".to_vec());
         }
-        let now = db.multi_get(&keys);
+        let now = db.default_family().multi_get(&keys);
         let old = then.multi_get(&db.default_family(), &keys);
         assert_eq!(now.len(), keys.len());
         for ((key, now), old) in keys.iter().zip(now).zip(old) {
@@ -61,7 +61,7 @@ fn multi_get_matches_single_gets_in_order() {
 }
 
 fn cache_misses(db: &Db) -> u64 {
-    db.stats().counters.iter().find(|(name, _)| *name == "cache_misses").unwrap().1
+    db.admin().stats().counter("cache_misses").unwrap()
 }
 
 #[test]
@@ -70,10 +70,10 @@ fn multi_get_reads_each_block_once() {
     for i in 0..2000 {
         db.put(format!("{i:05}"), format!("value {i}")).unwrap();
     }
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     let keys: Vec<String> = (0..2000).rev().map(|i| format!("{i:05}")).collect();
     let before = cache_misses(&db);
-    assert!(db.multi_get(&keys).into_iter().all(|a| a.unwrap().is_some()));
+    assert!(db.default_family().multi_get(&keys).into_iter().all(|a| a.unwrap().is_some()));
     let many = cache_misses(&db) - before;
     assert!(keys.iter().all(|k| db.get(k).unwrap().is_some()));
     let single = cache_misses(&db) - before - many;
@@ -86,10 +86,10 @@ fn multi_get_reports_read_errors_per_key() {
     for i in 0..2000 {
         db.put(format!("{i:05}"), format!("value {i}")).unwrap();
     }
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     disk.fail_reads(".klog", 1);
     let keys: Vec<String> = (0..2000).map(|i| format!("{i:05}")).collect();
-    let answers = db.multi_get(&keys);
+    let answers = db.default_family().multi_get(&keys);
     let failed = answers.iter().filter(|a| a.is_err()).count();
     assert!((1..200).contains(&failed), "{failed} of {} failed", answers.len());
     for (key, answer) in keys.iter().zip(answers) {
@@ -101,15 +101,15 @@ fn multi_get_reports_read_errors_per_key() {
 }
 
 #[test]
-fn multi_get_on_empty_input_and_closed_database() {
+fn multi_get_accepts_empty_input_and_reports_closed_database() {
     let (_disk, db) = open(0);
-    assert!(db.multi_get(Vec::<&[u8]>::new()).is_empty());
+    assert!(db.default_family().multi_get(Vec::<&[u8]>::new()).is_empty());
     let family = db.create_family("f", FamilyOptions::new()).unwrap();
     db.drop_family("f").unwrap();
     let dropped = family.multi_get(["a", "b"]);
     assert!(dropped.iter().all(|a| a.as_ref().unwrap_err().kind() == ErrorKind::NotFound));
     db.close().unwrap();
-    let closed = db.multi_get(["a", "b"]);
+    let closed = db.default_family().multi_get(["a", "b"]);
     assert_eq!(closed.len(), 2);
     assert!(closed.iter().all(|a| a.as_ref().unwrap_err().kind() == ErrorKind::Closed));
 }
@@ -119,19 +119,19 @@ fn get_into_leaves_too_small_buffer_unchanged() {
     let (_disk, db) = open(0);
     db.put("k", "value").unwrap();
     let mut small = [7; 4];
-    assert_eq!(db.get_into("k", &mut small).unwrap(), Some(5));
+    assert_eq!(db.default_family().get_into("k", &mut small).unwrap(), Some(5));
     assert_eq!(small, [7; 4]);
     let mut exact = [7; 5];
-    assert_eq!(db.get_into("k", &mut exact).unwrap(), Some(5));
+    assert_eq!(db.default_family().get_into("k", &mut exact).unwrap(), Some(5));
     assert_eq!(&exact, b"value");
-    assert_eq!(db.get_into("x", &mut exact).unwrap(), None);
+    assert_eq!(db.default_family().get_into("x", &mut exact).unwrap(), None);
     let mut vec = b"old contents, longer".to_vec();
-    assert!(db.get_into_vec("k", &mut vec).unwrap());
+    assert!(db.default_family().get_into_vec("k", &mut vec).unwrap());
     assert_eq!(vec, b"value");
-    assert!(!db.get_into_vec("x", &mut vec).unwrap());
+    assert!(!db.default_family().get_into_vec("x", &mut vec).unwrap());
     assert!(vec.is_empty());
     let then = db.snapshot().unwrap();
     db.delete("k").unwrap();
     assert_eq!(then.get_into(&db.default_family(), "k", &mut exact).unwrap(), Some(5));
-    assert_eq!(db.get_into("k", &mut exact).unwrap(), None);
+    assert_eq!(db.default_family().get_into("k", &mut exact).unwrap(), None);
 }

@@ -39,13 +39,13 @@ impl Drop for TempDir {
 fn fill(path: &Path) -> Db {
     let family = FamilyOptions::new().value_threshold(100);
     let db = Db::open(path, Options::new().default_family(family).block_cache_bytes(0)).unwrap();
-    db.cancel_background_work().unwrap();
+    db.admin().cancel_background_work().unwrap();
     for i in 0..TABLES {
         db.put(i.to_be_bytes(), vec![i as u8; 200]).unwrap();
         db.put((i + 1000).to_be_bytes(), "short").unwrap();
-        db.flush().unwrap();
+        db.admin().flush().unwrap();
     }
-    assert!(db.files().len() >= TABLES as usize);
+    assert!(db.admin().files().len() >= TABLES as usize);
     db
 }
 
@@ -79,7 +79,7 @@ fn child_reads_with_few_open_files() {
     for _ in 0..3 {
         all.iter().for_each(read_all);
     }
-    let tables: usize = all.iter().map(|db| db.stats().open_files.0).sum();
+    let tables: usize = all.iter().map(|db| db.admin().stats().open_files.open).sum();
     assert!(tables <= 64, "{tables} table files are open, the shared limit is 64");
     // The application opens files until none is left.
     let mut taken: Vec<File> = Vec::new();
@@ -88,7 +88,7 @@ fn child_reads_with_few_open_files() {
     }
     all.iter().for_each(read_all);
     all[0].put("one more", "entry").unwrap();
-    all[0].flush().unwrap();
+    all[0].admin().flush().unwrap();
     taken.clear();
     for db in &all {
         db.close().unwrap();
@@ -118,15 +118,14 @@ fn close_closes_all_files_despite_live_handles() {
     let db = fill(&path);
     db.put("in the log", "").unwrap();
     let (clone, family, snapshot) = (db.clone(), db.default_family(), db.snapshot().unwrap());
-    let mut cursor = db.cursor().unwrap();
+    let mut cursor = db.default_family().cursor().unwrap();
     cursor.seek_to_first().unwrap();
     let mut iter = snapshot.iter(&family).unwrap();
     iter.next().unwrap().unwrap();
     let txn = db.begin(TxnOptions::new()).unwrap();
-    let mut load =
-        db.bulk_load(&db.create_family("loaded", FamilyOptions::new()).unwrap()).unwrap();
+    let mut load = db.create_family("loaded", FamilyOptions::new()).unwrap().bulk_load().unwrap();
     load.put("a", "b").unwrap();
-    let feed = db.changes(db.latest_seq()).unwrap();
+    let feed = db.history().changes(db.history().latest_seq()).unwrap();
     let reader = Db::open(&path, Options::new().read_only(true)).unwrap();
     read_all(&reader);
     let seen = reader.iter().unwrap();
@@ -143,7 +142,7 @@ fn close_closes_all_files_despite_live_handles() {
     closed(iter.next().unwrap().unwrap_err());
     closed(txn.get(&family, "a").unwrap_err());
     closed(reader.get("a").unwrap_err());
-    assert_eq!(clone.stats().open_files.0, 0);
+    assert_eq!(clone.admin().stats().open_files.open, 0);
     drop((seen, feed, load, cursor, iter, txn));
     assert_eq!(open_in(&dir.0), Vec::<PathBuf>::new());
     read_all(&Db::open(&path, Options::new()).unwrap());

@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use perigee::env::{Env, fs::memory::SimDisk};
-use perigee::{Compression, Db, ErrorKind, FamilyOptions, Options};
+use perigee::{Compression, Db, ErrorKind, FamilyOptions, OptionValue, Options};
+use std::path::Path;
 
 fn new_env() -> Env {
     Env { fs: SimDisk::new(1), ..Env::real() }
@@ -30,7 +31,7 @@ fn family_options_are_persisted() {
     let db = Db::open("/db", Options::in_env(env)).unwrap();
     assert_eq!(db.default_family().options(), non_default_options());
     assert_eq!(db.family("plain").unwrap().options(), FamilyOptions::new());
-    assert!(db.stats().recovery.changed_options.is_empty(), "no option was changed");
+    assert!(db.admin().stats().recovery.changed_options.is_empty(), "no option was changed");
 }
 
 #[test]
@@ -41,7 +42,7 @@ fn changed_options_are_reported_at_open() {
     assert_eq!(db.families(), ["default", "logs"], "configured column families are created");
     db.close().unwrap();
     let db = Db::open("/db", with(FamilyOptions::new().block_bytes(1024).filter_bits(0))).unwrap();
-    let changed = db.stats().recovery.changed_options;
+    let changed = db.admin().stats().recovery.changed_options;
     assert_eq!(changed, ["logs: block_bytes: 4096 -> 1024", "logs: filter_bits: 10 -> 0"]);
     db.close().unwrap();
     let db = Db::open("/db", Options::in_env(env.clone())).unwrap();
@@ -74,7 +75,7 @@ fn set_options_applies_while_family_is_in_use() {
         "the change is visible to every handle"
     );
     fill(500);
-    let files = db.files();
+    let files = db.admin().files();
     let separated: Vec<bool> = files.iter().map(|f| f.separated_bytes > 0).collect();
     assert!(separated.contains(&true) && separated.contains(&false), "{separated:?}");
     let bad = f.options().level_ratio(1);
@@ -96,4 +97,39 @@ fn filter_rate_maps_to_bits_per_key() {
     assert_eq!([1.0, 0.01, 0.001, 0.0].map(bits), [0, 11, 17, 30]);
     let rate = FamilyOptions::new().false_positive_rate();
     assert!((0.012..0.014).contains(&rate), "{rate}");
+}
+
+/// Returns the table of options in `docs/OPTIONS.md`.
+fn options_table(options: &[OptionValue]) -> String {
+    let mut out = "| option | default | effect and trade-off |\n|---|---|---|\n".to_owned();
+    for o in options {
+        let default = o.default.replace('"', "");
+        out += &format!("| `{}` | `{default}` | {} |\n", o.name, o.tradeoff);
+    }
+    out
+}
+
+#[test]
+fn options_page_matches_the_option_tables() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/OPTIONS.md");
+    let page = std::fs::read_to_string(&path).unwrap();
+    let mut generated = page.clone();
+    for (title, options) in [
+        ("## Options of the database\n\n", Options::new().values()),
+        ("## Options of a column family\n\n", FamilyOptions::new().values()),
+    ] {
+        let start = generated.find(title).unwrap() + title.len();
+        let rest = &generated[start..];
+        let end = start + rest.find("\n\n").map_or(rest.len(), |end| end + 1);
+        generated.replace_range(start..end, &options_table(&options));
+    }
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &generated).unwrap();
+    }
+    let written = std::fs::read_to_string(&path).unwrap();
+    let same = written == generated;
+    assert!(
+        same,
+        "docs/OPTIONS.md is out of date: UPDATE_DOCS=1 cargo test -p perigee --test options"
+    );
 }

@@ -1,25 +1,22 @@
 //! Regression tests for faults found in a review of two-phase commit.
 #![allow(clippy::unwrap_used)]
 
-use perigee::env::Env;
-use perigee::env::fs::DirOpenMode;
+#[path = "common/prepared.rs"]
+mod prepared;
+
+use perigee::env::DirOpenMode;
 use perigee::env::fs::memory::{Crash, SimDisk};
 use perigee::env::sim::SimWorld;
-use perigee::{Db, Durability, ErrorKind, FamilyOptions, Isolation, LockMode, Options, TxnOptions};
-use perigee_base::FileId;
-use perigee_base::file_header::{FileHeader, FileKind};
-use perigee_file::log::batch::EncodedRecord;
-use perigee_file::log::{LogReader, LogWriter, NextLogRecord, RecordKind, RecordStamp};
+use perigee::{Db, Durability, ErrorKind, Isolation, LockMode, Options, TxnOptions};
+use perigee_base::{FileHeader, FileId, FileKind};
+use perigee_file::log::{
+    EncodedRecord, LogReader, LogWriter, NextLogRecord, RecordKind, RecordStamp,
+};
+use prepared::{env, gids, small};
 use std::path::Path;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
-fn env(disk: &Arc<SimDisk>) -> Env {
-    Env { fs: disk.clone(), ..Env::real() }
-}
-fn small() -> FamilyOptions {
-    FamilyOptions::new().memtable_bytes(4 << 10).target_file_bytes(4 << 10).block_bytes(256)
-}
 fn options(disk: &Arc<SimDisk>) -> Options {
     Options::in_env(env(disk)).default_family(small()).durability(Durability::None)
 }
@@ -34,15 +31,12 @@ fn log_bytes(disk: &SimDisk) -> u64 {
     logs.map(|p| disk.read_raw(&p).iter().rposition(|b| *b != 0).unwrap_or(0) as u64).sum()
 }
 fn counter(db: &Db, name: &str) -> u64 {
-    db.stats().counters.iter().find(|(n, _)| *n == name).map(|(_, v)| *v).unwrap()
+    db.admin().stats().counter(name).unwrap()
 }
 fn prepare(db: &Db, gid: &str, bytes: usize) {
     let txn = db.begin(TxnOptions::new()).unwrap();
     txn.put(&db.default_family(), gid, vec![b'v'; bytes]).unwrap();
     txn.prepare(gid).unwrap();
-}
-fn gids(db: &Db) -> Vec<String> {
-    db.recover_prepared().unwrap().into_iter().map(|p| String::from_utf8(p.gid).unwrap()).collect()
 }
 
 /// Regression test: re-logged transactions triggered further copies: they filled the segment, which
@@ -54,7 +48,7 @@ fn writes_do_not_relog_prepared_txns_each_time() {
     let before = (counter(&db, "wal_bytes_written"), counter(&db, "flushes"));
     for i in 0..50 {
         db.put(format!("k{i:05}"), vec![b'v'; 10]).unwrap();
-        db.wait_idle().unwrap();
+        db.admin().wait_idle().unwrap();
     }
     let logged = counter(&db, "wal_bytes_written") - before.0;
     let flushes = counter(&db, "flushes") - before.1;
@@ -76,8 +70,8 @@ fn relogging_prepared_txns_costs_little() {
     for i in 0..30_000 {
         db.put(format!("k{i:05}"), vec![b'v'; 100]).unwrap();
         if i % 1000 == 999 {
-            db.flush().unwrap();
-            db.wait_idle().unwrap();
+            db.admin().flush().unwrap();
+            db.admin().wait_idle().unwrap();
             (flushes, most) = (counter(&db, "flushes"), log_bytes(&disk).max(most));
         }
     }
@@ -93,7 +87,7 @@ fn relogging_prepared_txns_costs_little() {
     let db = Db::open("/db", options(&after)).unwrap();
     assert_eq!(gids(&db).len(), 40);
     for i in 0..40 {
-        db.commit_prepared(format!("g{i}")).unwrap();
+        db.two_phase().commit(format!("g{i}")).unwrap();
         assert_eq!(db.get(format!("g{i}")).unwrap().unwrap().len(), 10_000);
     }
     assert_eq!(db.iter().unwrap().count(), 30_040);
@@ -115,11 +109,11 @@ fn rolled_back_prepared_txns_do_not_grow_log() {
             }
             txn.prepare(gid).unwrap();
             if bytes > 0 {
-                db.rollback_prepared(gid).unwrap();
+                db.two_phase().rollback(gid).unwrap();
             } else {
-                db.commit_prepared(gid).unwrap();
+                db.two_phase().commit(gid).unwrap();
             }
-            db.wait_idle().unwrap();
+            db.admin().wait_idle().unwrap();
             most = log_bytes(&disk).max(most);
         }
         assert!(
@@ -127,10 +121,10 @@ fn rolled_back_prepared_txns_do_not_grow_log() {
             "{gid}: {most} bytes of log without undecided transactions or writes"
         );
         assert_eq!(counter(&db, "flushes"), 0);
-        let latest = db.latest_seq();
+        let latest = db.history().latest_seq();
         for crash in [Crash::Power, Crash::Process] {
             let db = Db::open("/db", options(&disk.crash_clone(1, crash))).unwrap();
-            assert!(db.latest_seq() >= latest && gids(&db).is_empty());
+            assert!(db.history().latest_seq() >= latest && gids(&db).is_empty());
             db.put("k", "v").unwrap();
         }
     }
@@ -149,8 +143,8 @@ fn prepared_txn_survives_removal_of_its_segment() {
         let went_on = (0..60).all(|_| {
             let txn = db.begin(TxnOptions::new()).unwrap();
             txn.put(&db.default_family(), "k", vec![b'v'; 2_000]).unwrap();
-            let decided = txn.prepare("goes").and_then(|()| db.rollback_prepared("goes"));
-            decided.and_then(|()| db.wait_idle()).is_ok()
+            let decided = txn.prepare("goes").and_then(|()| db.two_phase().rollback("goes"));
+            decided.and_then(|()| db.admin().wait_idle()).is_ok()
         });
         if went_on {
             let log = log_bytes(&disk);
@@ -160,7 +154,7 @@ fn prepared_txn_survives_removal_of_its_segment() {
         drop(db);
         let db = Db::open("/db", options(&after)).unwrap();
         assert!(gids(&db).contains(&"stays".to_string()), "crash at {at}");
-        db.commit_prepared("stays").unwrap();
+        db.two_phase().commit("stays").unwrap();
         assert_eq!(db.get("stays").unwrap().unwrap().len(), 3_000);
         assert_eq!(db.get("k").unwrap(), None);
         if went_on {
@@ -182,7 +176,7 @@ fn repair_keeps_decision_after_relogged_prepare() {
         txn.put(&db.default_family(), gid, "v").unwrap();
         txn.prepare(gid).unwrap();
     }
-    db.commit_prepared("committed").unwrap();
+    db.two_phase().commit("committed").unwrap();
     let crashed = disk.crash_clone(1, Crash::Process);
     drop(db);
     // An open crashes after it copied the log and before it writes its manifest; then the manifest
@@ -233,7 +227,7 @@ fn prepare_accepts_long_read_keys() {
         }
         txn.put(&f, "k", "v").unwrap();
         match txn.prepare("g") {
-            Ok(()) => db.rollback_prepared("g").unwrap(),
+            Ok(()) => db.two_phase().rollback("g").unwrap(),
             Err(e) => wrong.push(format!("{case}: {e}")),
         }
     }
@@ -268,7 +262,7 @@ fn txn_continues_after_duplicate_gid() {
                 .collect();
             both.into_iter().for_each(|t| t.join().unwrap());
         });
-        db.rollback_prepared("same").unwrap();
+        db.two_phase().rollback("same").unwrap();
     }
 }
 
@@ -284,7 +278,10 @@ fn refused_txn_keeps_its_age_for_deadlocks() {
             let old = db.begin(o()).unwrap();
             old.put(&f, "k", "").unwrap();
             db.put("k", "first").unwrap();
-            let refused = if prepare { old.prepare("g") } else { old.commit().map(drop) };
+            let refused = match prepare {
+                true => old.prepare("g"),
+                false => old.commit_in_place(None).map(drop),
+            };
             assert_eq!(refused.unwrap_err().kind(), ErrorKind::Conflict);
             let young = db.begin(o()).unwrap();
             old.reset().unwrap();
@@ -311,7 +308,6 @@ fn refused_txn_keeps_its_age_for_deadlocks() {
                 done.is_ok() && young_done.is_err(),
                 "prepare: {prepare}: the older transaction was the victim"
             );
-            drop(old);
             db.close().unwrap();
         });
     }

@@ -1,22 +1,21 @@
 //! Two-phase commit: a transaction is prepared once and decided once, across any event in between.
 #![allow(clippy::unwrap_used)]
 
+#[path = "common/prepared.rs"]
+mod prepared;
+
+use perigee::env::DirOpenMode;
 use perigee::env::fs::memory::{Crash, SimDisk};
-use perigee::env::{DirOpenMode, Env};
+use perigee::load::TableWriter;
 use perigee::{
-    Db, Durability, Error, ErrorKind, Family, FamilyOptions, Isolation, LockMode, Options,
-    TableWriter, Txn, TxnOptions, WriteBatch,
+    Db, Durability, Error, ErrorKind, Family, Isolation, LockMode, Options, Txn, TxnOptions,
+    WriteBatch,
 };
+use prepared::{env, gids, small};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-fn env(disk: &Arc<SimDisk>) -> Env {
-    Env { fs: disk.clone(), ..Env::real() }
-}
-fn small() -> FamilyOptions {
-    FamilyOptions::new().memtable_bytes(4 << 10).target_file_bytes(4 << 10).block_bytes(256)
-}
 fn options(disk: &Arc<SimDisk>) -> Options {
     Options::in_env(env(disk)).default_family(small())
 }
@@ -39,9 +38,6 @@ fn prepare(db: &Db, gid: &str, puts: &[(&str, &str)]) {
     let txn = db.begin(TxnOptions::new()).unwrap();
     puts.iter().for_each(|(k, v)| txn.put(&db.default_family(), k, v).unwrap());
     txn.prepare(gid).unwrap();
-}
-fn gids(db: &Db) -> Vec<String> {
-    db.recover_prepared().unwrap().into_iter().map(|p| String::from_utf8(p.gid).unwrap()).collect()
 }
 fn error_kind<T: std::fmt::Debug>(done: Result<T, Error>) -> ErrorKind {
     done.unwrap_err().kind()
@@ -74,27 +70,27 @@ fn prepared_transaction_survives_crash() {
         );
         prepare(&db, "two", &[("c", "3")]);
         prepare(&db, "three", &[("d", "4")]);
-        let listed = db.recover_prepared().unwrap();
+        let listed = db.two_phase().prepared().unwrap();
         assert_eq!((listed[0].operations, listed[0].isolation), (3, Isolation::Snapshot));
         drop((txn, other));
 
         let (disk, db) = power_cut(&disk, db);
         assert_eq!(gids(&db), ["one", "three", "two"]);
         assert_eq!((value(&db, "a"), db.family("other").unwrap().get("b").unwrap()), (None, None));
-        db.commit_prepared("one").unwrap();
-        db.rollback_prepared("two").unwrap();
+        db.two_phase().commit("one").unwrap();
+        db.two_phase().rollback("two").unwrap();
         let (disk, db) = power_cut(&disk, db);
         assert_eq!(gids(&db), ["three"]);
         assert_eq!(db.family("other").unwrap().get("b").unwrap().unwrap(), b"2");
         assert_eq!((value(&db, "a").unwrap(), value(&db, "c")), ("1".into(), None));
-        assert_eq!(error_kind(db.commit_prepared("one")), ErrorKind::NotFound);
-        assert_eq!(error_kind(db.rollback_prepared("two")), ErrorKind::NotFound);
+        assert_eq!(error_kind(db.two_phase().commit("one")), ErrorKind::NotFound);
+        assert_eq!(error_kind(db.two_phase().rollback("two")), ErrorKind::NotFound);
         // A clean close keeps prepared transactions, too.
         db.close().unwrap();
         let db = open(&disk);
-        let number = db.commit_prepared("three").unwrap();
-        assert_eq!((number, value(&db, "d").unwrap()), (db.latest_seq(), "4".into()));
-        assert!(db.verify().unwrap().errors.is_empty());
+        let number = db.two_phase().commit("three").unwrap();
+        assert_eq!((number, value(&db, "d").unwrap()), (db.history().latest_seq(), "4".into()));
+        assert!(db.admin().verify().unwrap().errors.is_empty());
         db.close().unwrap();
         assert!(gids(&open(&disk)).is_empty());
     }
@@ -142,7 +138,7 @@ fn prepared_writes_conflict_with_other_writers() {
     drop((txn, f));
     let (disk, db) = power_cut(&disk, db);
     check(&db);
-    db.commit_prepared("g").unwrap();
+    db.two_phase().commit("g").unwrap();
     assert_eq!(value(&db, "k").unwrap(), "prepared");
     db.put("k", "free again").unwrap();
     let (_, db) = power_cut(&disk, db);
@@ -174,7 +170,7 @@ fn prepared_reads_are_protected_per_isolation_level() {
         drop((txn, f));
         let (_, db) = power_cut(&disk, db);
         check(&db);
-        db.commit_prepared("g").unwrap();
+        db.two_phase().commit("g").unwrap();
         db.put("read", "3").unwrap();
         db.put("mm", "").unwrap();
     }
@@ -202,7 +198,7 @@ fn prepare_validates_reads_at_serializable() {
     assert_eq!(reader.get(&f, "w").unwrap(), None);
     reader.put(&f, "z", "").unwrap();
     reader.commit().unwrap();
-    db.commit_prepared("writer").unwrap();
+    db.two_phase().commit("writer").unwrap();
 
     // Write skew with a transaction prepared in between, before and after its decision.
     for decided_first in [false, true] {
@@ -213,11 +209,11 @@ fn prepare_validates_reads_at_serializable() {
         b.put(&f, "on call 1", "off").unwrap();
         a.prepare("a").unwrap();
         if decided_first {
-            db.commit_prepared("a").unwrap();
+            db.two_phase().commit("a").unwrap();
         }
         assert_eq!(error_kind(b.commit()), ErrorKind::Conflict);
         if !decided_first {
-            db.commit_prepared("a").unwrap();
+            db.two_phase().commit("a").unwrap();
         }
         db.delete("on call 2").unwrap();
     }
@@ -244,7 +240,7 @@ fn prepared_read_sets_survive_restart() {
     p.get(&f, "x").unwrap();
     p.put(&f, "p", "").unwrap();
     x.commit().unwrap();
-    db.commit_prepared("t").unwrap();
+    db.two_phase().commit("t").unwrap();
     assert_eq!(error_kind(p.commit()), ErrorKind::Conflict);
 }
 
@@ -277,7 +273,7 @@ fn prepared_locks_survive_restart() {
     let (_, db) = power_cut(&disk, db);
     let f = db.default_family();
     check(&db, &f, true);
-    db.rollback_prepared("g").unwrap();
+    db.two_phase().rollback("g").unwrap();
     check(&db, &f, false);
 
     // A refused prepare releases its locks.
@@ -302,20 +298,20 @@ fn gids_are_validated() {
     txn.put(&f, "b", "").unwrap();
     assert_eq!(error_kind(txn.prepare([0xff; 255])), ErrorKind::AlreadyExists);
     txn.prepare("other").unwrap(); // the transaction continues
-    db.commit_prepared([0xff; 255]).unwrap();
-    db.rollback_prepared("other").unwrap();
+    db.two_phase().commit([0xff; 255]).unwrap();
+    db.two_phase().rollback("other").unwrap();
     // The gid is free again; a transaction without writes is prepared like any other.
     let empty = begin(&db, Isolation::Serializable);
     empty.get(&f, "a").unwrap();
     empty.prepare("other").unwrap();
     assert_eq!(error_kind(db.put("a", "")), ErrorKind::Conflict);
-    db.commit_prepared("other").unwrap();
+    db.two_phase().commit("other").unwrap();
     let report =
         db.begin(TxnOptions::new().read_only(true).isolation(Isolation::Serializable)).unwrap();
     report.get(&f, "a").unwrap();
     report.prepare("report").unwrap();
     db.put("a", "").unwrap();
-    db.commit_prepared("report").unwrap();
+    db.two_phase().commit("report").unwrap();
 }
 
 #[test]
@@ -328,17 +324,17 @@ fn families_of_prepared_transaction_cannot_be_dropped() {
     let check = |db: &Db| {
         let e = db.drop_family("f").unwrap_err();
         assert!(e.kind() == ErrorKind::Busy && e.to_string().contains("\"g\""), "{e}");
-        assert_eq!(error_kind(db.clear_family("f")), ErrorKind::Busy);
+        assert_eq!(error_kind(db.admin().clear_family("f")), ErrorKind::Busy);
     };
     check(&db);
-    db.rename_family("f", "other name").unwrap();
-    db.rename_family("other name", "f").unwrap();
-    let copy = db.clone_family("f", "copy").unwrap();
+    db.admin().rename_family("f", "other name").unwrap();
+    db.admin().rename_family("other name", "f").unwrap();
+    let copy = db.admin().clone_family("f", "copy").unwrap();
     copy.put("k", "of the copy").unwrap();
     drop((txn, family, copy));
     let (disk, db) = power_cut(&disk, db);
     check(&db);
-    db.commit_prepared("g").unwrap();
+    db.two_phase().commit("g").unwrap();
     assert_eq!(db.family("copy").unwrap().get("k").unwrap().unwrap(), b"of the copy");
     db.drop_family("f").unwrap();
     db.create_family("f", small()).unwrap();
@@ -354,7 +350,7 @@ fn bulk_load_conflicts_with_prepared_transaction() {
     let mut load = f.bulk_load().unwrap();
     load.put("a", "").unwrap();
     load.put("z", "").unwrap();
-    let e = db.finish_loads(std::slice::from_mut(&mut load)).unwrap_err();
+    let e = perigee::load::BulkLoad::finish_all(std::slice::from_mut(&mut load)).unwrap_err();
     assert!(e.kind() == ErrorKind::Conflict && e.to_string().contains("\"g\""), "{e}");
     let table = |name: &str, key: &str| {
         let path = Path::new("/db").join(name);
@@ -363,10 +359,10 @@ fn bulk_load_conflicts_with_prepared_transaction() {
         w.finish().unwrap();
         path
     };
-    assert_eq!(error_kind(db.ingest(&f, &[table("t", "m")])), ErrorKind::Conflict);
-    db.ingest(&f, &[table("u", "n")]).unwrap();
-    db.commit_prepared("g").unwrap();
-    db.finish_loads(std::slice::from_mut(&mut load)).unwrap(); // the load can be finished again
+    assert_eq!(error_kind(f.ingest(&[table("t", "m")])), ErrorKind::Conflict);
+    f.ingest(&[table("u", "n")]).unwrap();
+    db.two_phase().commit("g").unwrap();
+    perigee::load::BulkLoad::finish_all(std::slice::from_mut(&mut load)).unwrap(); // the load can be finished again
     assert_eq!(
         (value(&db, "m").unwrap(), value(&db, "n").unwrap()),
         ("1".into(), "ingested".into())
@@ -384,8 +380,8 @@ fn prepared_transaction_survives_log_rotation() {
     for i in 0..3000 {
         db.put(format!("k{i:05}"), vec![b'v'; 100]).unwrap();
     }
-    db.flush().unwrap();
-    db.wait_idle().unwrap();
+    db.admin().flush().unwrap();
+    db.admin().wait_idle().unwrap();
     let log: u64 = disk
         .paths()
         .iter()
@@ -399,11 +395,11 @@ fn prepared_transaction_survives_log_rotation() {
     assert_eq!(db.iter().unwrap().count(), 3000);
     // The same after the next open, and the one after it.
     let (disk, db) = power_cut(&disk, db);
-    db.commit_prepared("small").unwrap();
+    db.two_phase().commit("small").unwrap();
     let (disk, db) = power_cut(&disk, db);
     assert_eq!(gids(&db), ["large"]);
-    db.commit_prepared("large").unwrap();
-    db.flush().unwrap();
+    db.two_phase().commit("large").unwrap();
+    db.admin().flush().unwrap();
     let (_, db) = power_cut(&disk, db);
     assert_eq!(value(&db, "q").unwrap(), large);
     assert_eq!(value(&db, "p").unwrap(), "1");
@@ -416,14 +412,14 @@ fn checkpoints_and_backups_keep_prepared_transactions() {
     db.put("flushed", "").unwrap();
     prepare(&db, "g", &[("k", "v")]);
     db.put("behind", "").unwrap();
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     prepare(&db, "decided", &[("d", "v")]);
-    db.commit_prepared("decided").unwrap();
-    db.checkpoint("/copy").unwrap();
-    let backups = perigee::Backups::open_in(env(&disk), "/backup");
-    db.backup("/backup").unwrap();
+    db.two_phase().commit("decided").unwrap();
+    db.backups().checkpoint("/copy").unwrap();
+    let backups = perigee::backup::BackupDir::open_in(env(&disk), "/backup");
+    db.backups().create("/backup").unwrap();
     backups.restore(None, "/restored").unwrap();
-    db.commit_prepared("g").unwrap();
+    db.two_phase().commit("g").unwrap();
     for path in ["/copy", "/restored"] {
         let copy = Db::open(path, options(&disk)).unwrap();
         assert_eq!(
@@ -432,7 +428,7 @@ fn checkpoints_and_backups_keep_prepared_transactions() {
             "{path}"
         );
         assert_eq!(error_kind(copy.put("k", "")), ErrorKind::Conflict);
-        copy.rollback_prepared("g").unwrap();
+        copy.two_phase().rollback("g").unwrap();
         assert_eq!(value(&copy, "k"), None);
     }
 }
@@ -448,11 +444,11 @@ fn read_only_open_lists_but_cannot_decide() {
         let reader = Db::open("/db", options).unwrap();
         assert_eq!(gids(&reader), ["g"]);
         assert_eq!(value(&reader, "k"), None);
-        assert_eq!(error_kind(reader.commit_prepared("g")), ErrorKind::ReadOnly);
-        assert_eq!(error_kind(reader.rollback_prepared("g")), ErrorKind::ReadOnly);
+        assert_eq!(error_kind(reader.two_phase().commit("g")), ErrorKind::ReadOnly);
+        assert_eq!(error_kind(reader.two_phase().rollback("g")), ErrorKind::ReadOnly);
     }
     db.close().unwrap();
-    assert_eq!(error_kind(db.recover_prepared()), ErrorKind::Closed);
+    assert_eq!(error_kind(db.two_phase().prepared()), ErrorKind::Closed);
     let report = perigee::repair_in(&env(&disk), "/db", "/repaired", |_, _| {}).unwrap();
     assert!(report.lost.is_empty());
     assert!(report.warnings.iter().any(|w| w.contains("\"g\"")), "{:?}", report.warnings);
@@ -471,8 +467,8 @@ fn hooks_run_when_prepared_transaction_commits() {
     prepare(&db, "g", &[("a", ""), ("b", "")]);
     prepare(&db, "h", &[("c", "")]);
     assert!(events.lock().unwrap().is_empty());
-    db.rollback_prepared("h").unwrap();
-    let last = db.commit_prepared("g").unwrap();
+    db.two_phase().rollback("h").unwrap();
+    let last = db.two_phase().commit("g").unwrap();
     assert_eq!(*events.lock().unwrap(), [(last - 1, 2)]);
 }
 
@@ -485,7 +481,7 @@ fn prepare_on_full_disk_fails_without_loss() {
     db.put("fill", "v".repeat(180_000)).unwrap();
     let used: u64 = disk.paths().iter().map(|p| disk.read_raw(p).len() as u64).sum();
     disk.set_capacity(used + 500);
-    let e = db.commit_prepared("g").unwrap_err();
+    let e = db.two_phase().commit("g").unwrap_err();
     assert_eq!(e.kind(), ErrorKind::NoSpace);
     let txn = db.begin(TxnOptions::new()).unwrap();
     txn.put(&db.default_family(), "other", "v".repeat(200_000)).unwrap();
@@ -493,7 +489,7 @@ fn prepare_on_full_disk_fails_without_loss() {
     assert_eq!(gids(&db), ["g"]);
     disk.set_capacity(u64::MAX / 4);
     db.put("other", "").unwrap();
-    db.commit_prepared("g").unwrap();
+    db.two_phase().commit("g").unwrap();
     assert_eq!(value(&db, "k").unwrap().len(), 200_000);
 }
 
@@ -518,7 +514,8 @@ fn bit_flips_in_prepare_record_are_detected() {
 /// once, at its commit.
 #[test]
 fn prepared_merges_appear_in_feed_once() {
-    use perigee::{Change, MergeRule};
+    use perigee::MergeRule;
+    use perigee::changes::FeedEvent;
     let disk = SimDisk::new(1);
     let family = || small().merge_operator(MergeRule::Append("".into()));
     let open = |disk: &Arc<SimDisk>| {
@@ -535,14 +532,14 @@ fn prepared_merges_appear_in_feed_once() {
     for i in 0..200 {
         db.put(format!("k{i}"), vec![b'v'; 100]).unwrap();
     }
-    db.flush().unwrap();
-    db.wait_idle().unwrap();
+    db.admin().flush().unwrap();
+    db.admin().wait_idle().unwrap();
     drop((txn, f));
     let commits = |db: &Db, since: u64| {
-        let mut changes = db.changes(since).unwrap();
+        let mut changes = db.history().changes(since).unwrap();
         let mut seen = Vec::new();
         while let Some(change) = changes.next_change().unwrap() {
-            if let Change::Commit(commit) = change {
+            if let FeedEvent::Commit(commit) = change {
                 seen.push((commit.sequence(), commit.operations().count()));
             }
         }
@@ -553,7 +550,7 @@ fn prepared_merges_appear_in_feed_once() {
     let db = open(&after);
     assert_eq!(gids(&db), ["g"]);
     assert_eq!(commits(&db, 0).len(), 201, "not reported before the decision");
-    let number = db.commit_prepared("g").unwrap();
+    let number = db.two_phase().commit("g").unwrap();
     assert_eq!(value(&db, "list").unwrap(), "ab");
     assert_eq!(commits(&db, number - 1), [(number, 1)]);
     let again = after.crash_clone(4, Crash::Power);

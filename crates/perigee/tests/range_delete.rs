@@ -87,13 +87,13 @@ fn check(db: &Db, snapshot: Option<&Snapshot>, map: &Map, rng: &mut Rng) {
     }
     let mut cursor = match snapshot {
         Some(s) => s.cursor(&family).unwrap(),
-        None => db.cursor().unwrap(),
+        None => db.default_family().cursor().unwrap(),
     };
     let k = rng.key();
     cursor.seek(&k).unwrap();
     let mut here = map.range(k..).next().map(|(k, _)| k.clone());
     for _ in 0..8 {
-        assert_eq!(cursor.valid().then(|| cursor.key().to_vec()), here);
+        assert_eq!(cursor.is_valid().then(|| cursor.key().to_vec()), here);
         let Some(k) = here else { break };
         if rng.below(2) == 0 {
             cursor.next().unwrap();
@@ -121,14 +121,14 @@ fn range_deletes_match_model() {
                 }
                 14..=17 => {
                     let range = (rng.random_bound(), rng.random_bound());
-                    match db.delete_range(range.clone()) {
+                    match db.default_family().delete_range(range.clone()) {
                         Ok(()) => map.retain(|k, _| !in_range(&range, k)),
                         Err(e) => assert_eq!(e.kind(), ErrorKind::InvalidArgument),
                     }
                 }
                 18 => {
                     let prefix = rng.key();
-                    db.delete_prefix(&prefix).unwrap();
+                    db.default_family().delete_prefix(&prefix).unwrap();
                     map.retain(|k, _| !k.starts_with(&prefix));
                 }
                 19 => {
@@ -148,15 +148,15 @@ fn range_deletes_match_model() {
                 }
                 22 => held.push((db.snapshot().unwrap(), map.clone())),
                 23 if !held.is_empty() => drop(held.remove(rng.below(held.len() as u64) as usize)),
-                24 | 25 => db.flush().unwrap(),
-                26 => db.compact().unwrap(),
-                27 => db.wait_idle().unwrap(),
+                24 | 25 => db.admin().flush().unwrap(),
+                26 => db.admin().compact().unwrap(),
+                27 => db.admin().wait_idle().unwrap(),
                 28 => {
                     held.clear();
                     db.close().unwrap();
                     db = open(&disk, seed);
                 }
-                _ => assert!(db.verify().unwrap().errors.is_empty()),
+                _ => assert!(db.admin().verify().unwrap().errors.is_empty()),
             }
             check(&db, None, &map, &mut rng);
             if let Some((snapshot, then)) = held.last() {
@@ -164,15 +164,15 @@ fn range_deletes_match_model() {
             }
         }
         held.clear();
-        db.delete_range::<&[u8]>(..).unwrap();
-        db.compact().unwrap();
-        db.wait_idle().unwrap();
-        assert!(db.files().is_empty(), "neither deleted entries nor tombstones remain");
+        db.default_family().delete_range::<&[u8]>(..).unwrap();
+        db.admin().compact().unwrap();
+        db.admin().wait_idle().unwrap();
+        assert!(db.admin().files().is_empty(), "neither deleted entries nor tombstones remain");
     }
 }
 
 fn counter(db: &Db, name: &str) -> u64 {
-    db.stats().counters.iter().find(|(n, _)| *n == name).unwrap().1
+    db.admin().stats().counter(name).unwrap()
 }
 
 #[test]
@@ -182,23 +182,23 @@ fn covered_tables_are_dropped_without_reading() {
     for i in 0..2000u32 {
         db.put(i.to_be_bytes(), [7; 20]).unwrap();
     }
-    db.compact().unwrap();
-    let files = db.files().len();
+    db.admin().compact().unwrap();
+    let files = db.admin().files().len();
     let snapshot = db.snapshot().unwrap();
-    db.delete_range(100u32.to_be_bytes()..1900u32.to_be_bytes()).unwrap();
-    db.flush().unwrap();
-    db.wait_idle().unwrap();
+    db.default_family().delete_range(100u32.to_be_bytes()..1900u32.to_be_bytes()).unwrap();
+    db.admin().flush().unwrap();
+    db.admin().wait_idle().unwrap();
     assert_eq!(counter(&db, "dropped_tables"), 0, "the snapshot still reads the tables");
     assert_eq!(snapshot.iter(&db.default_family()).unwrap().count(), 2000);
     assert_eq!(db.iter().unwrap().count(), 200);
     drop(snapshot);
     db.put(5000u32.to_be_bytes(), "").unwrap();
-    db.flush().unwrap();
-    db.wait_idle().unwrap();
+    db.admin().flush().unwrap();
+    db.admin().wait_idle().unwrap();
     let dropped = counter(&db, "dropped_tables");
     assert!(dropped as usize > files * 3 / 4, "{dropped} of {files}");
     assert_eq!(db.iter().unwrap().count(), 201);
-    assert!(db.verify().unwrap().errors.is_empty());
+    assert!(db.admin().verify().unwrap().errors.is_empty());
     db.close().unwrap();
     assert_eq!(open(&disk, 1).iter().unwrap().rev().count(), 201);
 }
@@ -213,23 +213,23 @@ fn single_delete_cancels_exactly_one_put() {
         }
         let snapshot = (round == 1).then(|| db.snapshot().unwrap());
         if round != 2 {
-            db.flush().unwrap();
+            db.admin().flush().unwrap();
         }
         for i in 0..50u8 {
-            db.single_delete([i]).unwrap();
+            db.default_family().single_delete([i]).unwrap();
             assert_eq!(db.get([i]).unwrap(), None);
         }
-        db.flush().unwrap();
+        db.admin().flush().unwrap();
         if let Some(s) = snapshot {
             assert_eq!(s.iter(&db.default_family()).unwrap().count(), 50);
         }
         assert_eq!(db.iter().unwrap().count(), 0);
     }
-    db.wait_idle().unwrap(); // a job updates its counters after its tables are installed
+    db.admin().wait_idle().unwrap(); // a job updates its counters after its tables are installed
     // The pair is dropped together, or each entry separately in the last level.
     assert!(counter(&db, "dropped_cancelled") + counter(&db, "dropped_tombstones") > 0);
-    db.compact().unwrap();
-    assert!(db.files().is_empty());
+    db.admin().compact().unwrap();
+    assert!(db.admin().files().is_empty());
 }
 
 #[test]
@@ -237,15 +237,15 @@ fn invalid_ranges_are_refused() {
     let disk = SimDisk::new(7);
     let db = open(&disk, 1);
     db.put("k", "v").unwrap();
-    let e = db.delete_range("z".."a").unwrap_err();
+    let e = db.default_family().delete_range("z".."a").unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument);
     assert!(e.to_string().contains("is after its end"), "{e}");
     let long = vec![b'k'; perigee::limits::KEY_BYTES_MAX + 1];
     let mut batch = WriteBatch::new();
     assert!(batch.delete_range(&db.default_family(), long..).is_err() && batch.is_empty());
-    db.delete_range("k".."k").unwrap();
-    db.delete_range::<&str>((Bound::Excluded("k"), Bound::Unbounded)).unwrap();
+    db.default_family().delete_range("k".."k").unwrap();
+    db.default_family().delete_range::<&str>((Bound::Excluded("k"), Bound::Unbounded)).unwrap();
     assert!(db.contains("k").unwrap());
-    db.delete_range("k"..="k").unwrap();
+    db.default_family().delete_range("k"..="k").unwrap();
     assert!(!db.contains("k").unwrap());
 }

@@ -5,7 +5,8 @@
 use perigee::env::fs::memory::SimDisk;
 use perigee::env::sim::SimWorld;
 use perigee::env::{Dir, DirLock, DirOpenMode, Env, Fs, RandomAccessFile, WritableFile};
-use perigee::{Db, Error, ErrorKind, FamilyOptions, Options, TableWriter, TxnOptions};
+use perigee::load::TableWriter;
+use perigee::{Db, Error, ErrorKind, FamilyOptions, Options, TxnOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -59,7 +60,7 @@ fn read_only_view_is_stable_beside_writer() {
 fn check_reader_beside_writer(disk: &SimDisk, env: &Env) {
     let db = writer(env);
     fill(&db, 0, 300);
-    db.wait_idle().unwrap();
+    db.admin().wait_idle().unwrap();
     let expected = dump(&db);
     // Obsolete files of the last job may still be removed. Simulated time advances only while every
     // thread waits.
@@ -77,7 +78,7 @@ fn check_reader_beside_writer(disk: &SimDisk, env: &Env) {
         db.delete(key(n)).unwrap();
     }
     fill(&db, 1000, 1400);
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     assert_eq!(dump(&reader), expected, "the reader keeps files that the writer removed");
     assert_eq!(reader.get(key(77)).unwrap().unwrap(), vec![77; 77]);
     assert_eq!(reader.get(key(1077)).unwrap(), None);
@@ -86,18 +87,18 @@ fn check_reader_beside_writer(disk: &SimDisk, env: &Env) {
     let refused: Vec<Error> = vec![
         reader.put("a", "b").unwrap_err(),
         reader.delete("a").unwrap_err(),
-        reader.flush().unwrap_err(),
-        reader.compact().unwrap_err(),
+        reader.admin().flush().unwrap_err(),
+        reader.admin().compact().unwrap_err(),
         reader.sync().unwrap_err(),
         reader.create_family("x", small()).unwrap_err(),
         reader.drop_family("x").unwrap_err(),
-        reader.checkpoint("/copy").unwrap_err(),
-        reader.backup("/backup").unwrap_err(),
+        reader.backups().checkpoint("/copy").unwrap_err(),
+        reader.backups().create("/backup").unwrap_err(),
     ];
     for e in refused {
         assert!(e.kind() == ErrorKind::ReadOnly && e.message().contains("read-only"), "{e}");
     }
-    assert!(third.verify().unwrap().errors.is_empty());
+    assert!(third.admin().verify().unwrap().errors.is_empty());
     second.close().unwrap();
     reader.close().unwrap();
     db.close().unwrap();
@@ -127,7 +128,7 @@ fn read_only_open_creates_and_truncates_nothing() {
     let env2 = Env { fs: disk.clone(), ..Env::real() };
     let db = writer(&env2);
     fill(&db, 20, 40);
-    db.wait_idle().unwrap();
+    db.admin().wait_idle().unwrap();
     db.put("last", "x").unwrap();
     let crashed = disk.deep_clone();
     // The newest segment that contains a record: the next segment may already be preallocated.
@@ -141,7 +142,7 @@ fn read_only_open_creates_and_truncates_nothing() {
     let before = disk_image(&crashed);
     let env3 = Env { fs: crashed.clone(), ..Env::real() };
     let reader = Db::open("/db", options(&env3).read_only(true)).unwrap();
-    let recovery = reader.stats().recovery;
+    let recovery = reader.admin().stats().recovery;
     assert!(recovery.truncated_bytes > 0, "{recovery:?}");
     assert_eq!(dump(&reader).len(), 40);
     reader.close().unwrap();
@@ -154,7 +155,7 @@ fn salvage_reads_around_damage_others_refuse() {
     let (disk, env) = new_env();
     let db = writer(&env);
     fill(&db, 0, 250);
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     let expected = dump(&db);
     db.close().unwrap();
     let tables = disk.paths().into_iter().filter(|p| {
@@ -225,7 +226,7 @@ fn salvage_with_log_gap_never_reports_absence() {
         scan[49].as_ref().unwrap_err().is_corruption(),
         "reaching the end of the scan would claim that no entry is missing"
     );
-    assert!(db.stats().recovery.reason.contains(".wal"));
+    assert!(db.admin().stats().recovery.reason.contains(".wal"));
 }
 
 /// Regression test: a key was deleted and put again, the put was lost, and the older tombstone was
@@ -239,8 +240,8 @@ fn salvage_ignores_tombstones_older_than_log_gap() {
         db.put(name, "old").unwrap();
     }
     db.delete("delete").unwrap();
-    db.single_delete("single").unwrap();
-    db.delete_range("range".."rangf").unwrap();
+    db.default_family().single_delete("single").unwrap();
+    db.default_family().delete_range("range".."rangf").unwrap();
     family.put_until("expired", "old", 1).unwrap();
     let mark = trim_zeros(disk.read_raw(first_log(&disk))).len();
     let mut batch = perigee::WriteBatch::new();
@@ -259,8 +260,11 @@ fn salvage_ignores_tombstones_older_than_log_gap() {
     for name in ["delete", "single", "range", "expired"] {
         assert!(db.get(name).unwrap_err().is_corruption(), "{name}");
         assert!(db.contains(name).unwrap_err().is_corruption(), "{name}");
-        assert!(db.get_with_ttl(name).unwrap_err().is_corruption(), "{name}");
-        assert!(db.multi_get([name])[0].as_ref().unwrap_err().is_corruption(), "{name}");
+        assert!(db.default_family().get_with_ttl(name).unwrap_err().is_corruption(), "{name}");
+        assert!(
+            db.default_family().multi_get([name])[0].as_ref().unwrap_err().is_corruption(),
+            "{name}"
+        );
     }
     assert_eq!(db.get("later").unwrap(), None, "the tombstone is newer than the gap");
     assert!(db.iter().unwrap().last().unwrap().unwrap_err().is_corruption());
@@ -376,10 +380,10 @@ impl Dir for HookedDir {
 type ManifestChange = (&'static str, fn(&Db, &Env));
 
 const MANIFEST_CHANGES: [ManifestChange; 8] = [
-    ("clear", |db, _| db.clear_family("a").unwrap()),
+    ("clear", |db, _| db.admin().clear_family("a").unwrap()),
     ("drop", |db, _| db.drop_family("a").unwrap()),
-    ("rename", |db, _| db.rename_family("a", "renamed").unwrap()),
-    ("clone", |db, _| drop(db.clone_family("a", "cloned").unwrap())),
+    ("rename", |db, _| db.admin().rename_family("a", "renamed").unwrap()),
+    ("clone", |db, _| drop(db.admin().clone_family("a", "cloned").unwrap())),
     ("create", |db, _| db.create_family("new", small()).unwrap().put("in", "new").unwrap()),
     ("load", |db, _| {
         let mut load = db.family("b").unwrap().bulk_load().unwrap();
@@ -395,7 +399,7 @@ const MANIFEST_CHANGES: [ManifestChange; 8] = [
         let mut table = TableWriter::create_in(env.clone(), "/db/in.table", small()).unwrap();
         table.put("ingested", "x").unwrap();
         table.finish().unwrap();
-        db.ingest(&db.family("b").unwrap(), &["/db/in.table"]).unwrap();
+        db.family("b").unwrap().ingest(&["/db/in.table"]).unwrap();
     }),
 ];
 
@@ -446,7 +450,7 @@ fn read_only_open_retries_when_files_vanish() {
     let (disk, env) = new_env();
     let db = writer(&env);
     fill(&db, 0, 200);
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     let (writer, flushes) = (db.clone(), Arc::new(Mutex::new(0u32)));
     let count = Arc::clone(&flushes);
     // Flush and remove each segment before it is opened.
@@ -455,8 +459,8 @@ fn read_only_open_retries_when_files_vanish() {
         if !opened && *n < 600 {
             *n += 1;
             writer.put("newest", n.to_be_bytes()).unwrap();
-            writer.flush().unwrap();
-            writer.wait_idle().unwrap();
+            writer.admin().flush().unwrap();
+            writer.admin().wait_idle().unwrap();
         }
     });
     let reads = Env { fs: Arc::new(HookedFs(disk, hook)), ..Env::real() };
@@ -500,7 +504,7 @@ fn read_only_open_beside_load_sees_prefix() {
             load.finish().map(drop)
         });
         step(&set("a", "behind", n), &|| a.put("behind", value));
-        step(&|state| state.get_mut("a").unwrap().clear(), &|| db.clear_family("a"));
+        step(&|state| state.get_mut("a").unwrap().clear(), &|| db.admin().clear_family("a"));
         step(&set("default", "cleared", n), &|| db.put("cleared", value));
         step(&set("a", "spilled", n), &|| {
             let txn = db.begin(TxnOptions::new().spill_bytes(1))?;

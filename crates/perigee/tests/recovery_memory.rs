@@ -106,13 +106,9 @@ fn open(case: &Case, dir: &Path) {
     let db = Db::open(dir, options).unwrap();
     let (peak, left) = (HEAP.max_allocated() as u64, HEAP.allocated() as u64);
     let resident = resident_peak();
-    let stats = db.stats();
-    let memtables: u64 = stats
-        .memory
-        .iter()
-        .filter(|(name, _)| name.contains("memtables"))
-        .map(|(_, bytes)| bytes)
-        .sum();
+    let stats = db.admin().stats();
+    let memtables: u64 =
+        stats.memory.iter().filter(|m| m.owner.contains("memtables")).map(|m| m.bytes).sum();
     assert!(peak <= case.budget / 10 * 11 + SMALL, "at most {peak} allocated, {:?}", stats.memory);
     assert!(left <= case.budget / 10 * 11 + SMALL, "{left} allocated");
     // Pages are partly used, and the code is resident too: only a leak exceeds this margin.

@@ -4,7 +4,8 @@
 
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
-use perigee::{Db, ErrorKind, FamilyOptions, Options, RepairReport, repair_in};
+use perigee::recovery::RepairReport;
+use perigee::{Db, ErrorKind, FamilyOptions, Options, repair_in};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,10 +33,10 @@ fn sample_database() -> (Arc<SimDisk>, Env, Dump) {
             family.delete(format!("k{:05}", n / 2)).unwrap();
         }
     }
-    db.delete_range("k00020".."k00040").unwrap();
-    db.flush().unwrap();
-    db.delete_range("k00150".."k00160").unwrap();
-    db.wait_idle().unwrap();
+    db.default_family().delete_range("k00020".."k00040").unwrap();
+    db.admin().flush().unwrap();
+    db.default_family().delete_range("k00150".."k00160").unwrap();
+    db.admin().wait_idle().unwrap();
     for n in 0..8u32 {
         db.put(format!("log{n}"), "in the log").unwrap();
     }
@@ -72,7 +73,7 @@ fn repair_and_dump(disk: &SimDisk) -> (RepairReport, Dump) {
     let report = repair_in(&env, "/db", "/repaired", |_, _| {}).unwrap();
     assert!(disk_image(&disk) == before, "the source was changed");
     let db = Db::open("/repaired", Options::in_env(env)).unwrap();
-    assert!(db.verify().unwrap().errors.is_empty());
+    assert!(db.admin().verify().unwrap().errors.is_empty());
     db.put("and it", "goes on").unwrap();
     db.delete("and it").unwrap();
     let all = dump(&db);
@@ -86,7 +87,7 @@ fn repair_of_healthy_database_is_identity() {
     let (report, got) = repair_and_dump(&disk);
     assert!(report.lost.is_empty() && report.warnings.is_empty(), "{report:?}");
     assert!(got == expected);
-    let names: Vec<&str> = report.families.iter().map(|(n, _)| &n[..]).collect();
+    let names: Vec<&str> = report.families.iter().map(|f| &f.name[..]).collect();
     assert_eq!(names, ["default", "b"]);
     let e = repair_in(&env, "/nowhere", "/x", |_, _| {}).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::NotFound);
@@ -213,7 +214,11 @@ fn repair_reports_truncated_log_of_closed_database() {
         if kept == 200 {
             assert_eq!(lost[0].sequences, None, "only the clean-close record is lost");
         } else {
-            assert_eq!(lost[0].sequences, Some((kept + 1, Some(200))), "{len}");
+            assert_eq!(
+                lost[0].sequences.map(|s| (s.first, s.last)),
+                Some((kept + 1, Some(200))),
+                "{len}"
+            );
         }
     }
     let mut longer = whole.clone();
@@ -238,7 +243,7 @@ fn repair_reports_missing_log_segment() {
     let (report, got) = repair_and_dump(&disk);
     assert!(got.is_empty());
     assert_eq!(report.lost.len(), 1, "{:?}", report.lost);
-    assert_eq!(report.lost[0].sequences, Some((1, Some(200))));
+    assert_eq!(report.lost[0].sequences.map(|s| (s.first, s.last)), Some((1, Some(200))));
 }
 
 #[test]
@@ -249,8 +254,8 @@ fn repair_reports_zeroed_durable_records() {
     for n in 0..50u32 {
         db.put(format!("k{n:05}"), "v").unwrap();
     }
-    // The manifest edit records up to which position the log is durable.
-    db.create_snapshot("here").unwrap();
+    // The manifest edit records how far the log is durable.
+    db.history().create_snapshot("here").unwrap();
     let crashed = disk.deep_clone();
     let log =
         crashed.paths().into_iter().rfind(|p| p.extension().is_some_and(|e| e == "wal")).unwrap();
@@ -261,7 +266,7 @@ fn repair_reports_zeroed_durable_records() {
     let (report, got) = repair_and_dump(&crashed);
     assert_eq!(report.lost.len(), 1, "{report:?}");
     assert_eq!(
-        report.lost[0].sequences,
+        report.lost[0].sequences.map(|s| (s.first, s.last)),
         Some((got.len() as u64 + 1, None)),
         "the number of later lost records is unknown"
     );

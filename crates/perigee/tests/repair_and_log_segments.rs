@@ -32,7 +32,7 @@ fn repair_and_open(disk: &Arc<SimDisk>) -> (Db, Vec<String>) {
 fn repair_recovers_bulk_loaded_table_alone() {
     let disk = SimDisk::new(1);
     let db = Db::open("/db", options(&disk)).unwrap();
-    let mut load = db.bulk_load(&db.default_family()).unwrap();
+    let mut load = db.default_family().bulk_load().unwrap();
     load.put("k", "v").unwrap();
     load.finish().unwrap();
     db.close().unwrap();
@@ -55,9 +55,9 @@ fn repair_orders_loaded_entries_after_older_log_records() {
     db.put("k", "old").unwrap();
     db.put("gone", "old").unwrap();
     db.delete("deleted and loaded").unwrap();
-    db.delete_range("r".."s").unwrap();
+    db.default_family().delete_range("r".."s").unwrap();
     db.default_family().flush().unwrap();
-    let mut load = db.bulk_load(&db.default_family()).unwrap();
+    let mut load = db.default_family().bulk_load().unwrap();
     for k in ["deleted and loaded", "k", "r1"] {
         load.put(k, "new").unwrap();
     }
@@ -82,17 +82,17 @@ fn repair_prefers_compacted_table_to_obsolete_one() {
     let disk = SimDisk::new(1);
     let db = Db::open("/db", options(&disk)).unwrap();
     db.put("k", "v1").unwrap();
-    db.flush().unwrap();
-    db.compact().unwrap();
+    db.admin().flush().unwrap();
+    db.admin().compact().unwrap();
     let mut reader = db.iter().unwrap();
     reader.next().unwrap().unwrap();
     db.put("k", "v2").unwrap();
-    db.flush().unwrap();
-    db.compact().unwrap();
+    db.admin().flush().unwrap();
+    db.admin().compact().unwrap();
     // Start a new segment, so that the log cannot restore the entry.
     db.put("x", "y").unwrap();
-    db.flush().unwrap();
-    db.wait_idle().unwrap();
+    db.admin().flush().unwrap();
+    db.admin().wait_idle().unwrap();
     let crashed = disk.deep_clone();
     drop(reader);
     drop(db);
@@ -106,21 +106,21 @@ fn repair_ignores_obsolete_range_tombstone() {
     let disk = SimDisk::new(1);
     let db = Db::open("/db", options(&disk)).unwrap();
     db.put("a", "v1").unwrap();
-    db.flush().unwrap();
-    db.delete_range("a".."z").unwrap();
+    db.admin().flush().unwrap();
+    db.default_family().delete_range("a".."z").unwrap();
     db.put("~", "~").unwrap();
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     let mut reader = db.iter().unwrap();
     reader.next().unwrap().unwrap();
     for i in 0..100 {
         db.put(format!("k{i}"), "v2").unwrap();
     }
-    db.flush().unwrap();
-    db.compact().unwrap();
+    db.admin().flush().unwrap();
+    db.admin().compact().unwrap();
     db.put("x", "y").unwrap();
-    db.flush().unwrap();
-    db.compact().unwrap();
-    db.wait_idle().unwrap();
+    db.admin().flush().unwrap();
+    db.admin().compact().unwrap();
+    db.admin().wait_idle().unwrap();
     let crashed = disk.deep_clone();
     drop(reader);
     drop(db);
@@ -145,7 +145,7 @@ fn memory_budget_holds_with_pinned_shared_batches() {
             db.write(batch).unwrap();
         }
     };
-    let total = |db: &Db| db.stats().memory.iter().map(|(_, b)| b).sum::<u64>();
+    let total = |db: &Db| db.admin().stats().memory_bytes();
     write(0, 350);
     let mut reader = families[0].iter().unwrap();
     reader.next().unwrap().unwrap();
@@ -154,7 +154,7 @@ fn memory_budget_holds_with_pinned_shared_batches() {
         write(1000 + i * 50, 50);
         worst = worst.max(total(&db));
     }
-    assert!(worst <= budget / 10 * 11, "{worst} of {budget}: {:?}", db.stats().memory);
+    assert!(worst <= budget / 10 * 11, "{worst} of {budget}: {:?}", db.admin().stats().memory);
     drop(reader);
 }
 
@@ -182,7 +182,7 @@ fn garbage_after_complete_segment_keeps_successor() {
     crashed.write_raw(&logs[0], bytes);
     let db = Db::open("/db", options(&crashed)).unwrap();
     assert_eq!(db.get("in the successor").unwrap().unwrap(), b"2");
-    let report = db.stats().recovery;
+    let report = db.admin().stats().recovery;
     assert_eq!(report.truncated_bytes, 8, "{report:?}");
     assert!(report.reason.contains(".wal"), "{report:?}");
 }
@@ -202,7 +202,7 @@ fn flush_removes_several_preallocated_segments() {
         }
         other.flush().unwrap();
     }
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     let crashed = disk.deep_clone();
     db.close().unwrap();
     for disk in [disk.clone(), crashed] {

@@ -15,7 +15,7 @@ fn options(disk: &Arc<SimDisk>) -> Options {
 
 /// Bytes held by an owner, or by all owners if `owner` is empty.
 fn memory_of(db: &Db, owner: &str) -> u64 {
-    db.stats().memory.iter().filter(|(name, _)| name.contains(owner)).map(|(_, bytes)| bytes).sum()
+    db.admin().stats().memory.iter().filter(|m| m.owner.contains(owner)).map(|m| m.bytes).sum()
 }
 
 fn value(i: u32) -> Vec<u8> {
@@ -34,16 +34,17 @@ fn memory_stays_within_budget() {
         families[i as usize % 5].put(key, value(i)).unwrap();
         families[i as usize % 3].get(key).unwrap();
         if i % 500 == 0 {
-            assert_eq!(db.stats().memory_budget, BUDGET);
-            assert!(memory_of(&db, "") <= BUDGET / 10 * 11, "at {i}: {:?}", db.stats().memory);
+            assert_eq!(db.admin().stats().memory_budget, BUDGET);
+            assert!(
+                memory_of(&db, "") <= BUDGET / 10 * 11,
+                "at {i}: {:?}",
+                db.admin().stats().memory
+            );
             cached = cached.max(memory_of(&db, "cache"));
         }
     }
     assert!(cached > BUDGET / 10, "the cache used the remaining budget: {cached}");
-    assert!(
-        db.stats().counters.iter().any(|(name, n)| *name == "flushes" && *n > 4),
-        "memtables were flushed early"
-    );
+    assert!(db.admin().stats().counter("flushes").unwrap() > 4, "memtables were flushed early");
     assert_eq!(
         Db::open("/other", options(&SimDisk::new(2)).memory_budget(1000)).unwrap_err().kind(),
         ErrorKind::InvalidArgument
@@ -65,15 +66,15 @@ fn open_files_stay_within_limit() {
     for i in 0..1500u32 {
         db.put(i.to_be_bytes(), value(i)).unwrap();
     }
-    db.compact().unwrap();
-    assert!(db.files().len() > 20);
+    db.admin().compact().unwrap();
+    assert!(db.admin().files().len() > 20);
     let check = |db: &Db| {
         for i in (0..1500u32).rev() {
             assert_eq!(db.get(i.to_be_bytes()).unwrap(), Some(value(i)));
         }
         assert_eq!(db.iter().unwrap().count(), 1500);
-        assert!(db.stats().open_files.0 <= 4, "{:?}", db.stats().open_files);
-        assert!(db.verify().unwrap().errors.is_empty());
+        assert!(db.admin().stats().open_files.open <= 4, "{:?}", db.admin().stats().open_files);
+        assert!(db.admin().verify().unwrap().errors.is_empty());
     };
     check(&db);
     db.close().unwrap();
@@ -96,15 +97,15 @@ fn full_disk_still_accepts_deletes() {
     assert!(refused.message().contains("min_free_space"), "{refused}");
     assert!(written > 100, "only {written} writes were accepted");
     assert!(
-        db.stats().free_space >= 90 << 10,
+        db.admin().stats().free_space >= 90 << 10,
         "the reserve was used: {} bytes free",
-        db.stats().free_space
+        db.admin().stats().free_space
     );
     for i in 0..50 {
         db.delete(format!("{i:08}")).unwrap();
     }
-    db.flush().unwrap();
-    db.compact().unwrap();
+    db.admin().flush().unwrap();
+    db.admin().compact().unwrap();
     assert_eq!(db.iter().unwrap().count() as u32, written - 50);
     disk.set_capacity(u64::MAX);
     db.put("again", "accepted").unwrap();
@@ -123,11 +124,11 @@ fn families_share_one_memtable_budget() {
             f.put(round.to_be_bytes(), value(round)).unwrap();
         }
     }
-    assert!(memory_of(&db, "memtables") <= BUDGET, "{:?}", db.stats().memory);
+    assert!(memory_of(&db, "memtables") <= BUDGET, "{:?}", db.admin().stats().memory);
     assert!(
         memory_of(&db, "active memtables") / 1000 < 4096,
         "each column family needs little memory: {:?}",
-        db.stats().memory
+        db.admin().stats().memory
     );
     assert!(families.iter().all(|f| f.get(1u32.to_be_bytes()).unwrap().is_some()));
 }
@@ -141,7 +142,7 @@ fn with_ballast() -> Arc<SimDisk> {
     for i in 0..500u32 {
         db.put(i.to_be_bytes(), value(i)).unwrap();
     }
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     await_ballast(&disk);
     for i in 500..550u32 {
         db.put(i.to_be_bytes(), value(i)).unwrap();
@@ -189,7 +190,7 @@ fn ballast_allows_open_and_delete_on_full_disk() {
     for i in 0..400u32 {
         db.delete(i.to_be_bytes()).unwrap();
     }
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     db.close().unwrap();
     // The flushing thread may have created the ballast already.
     let ballast = disk
@@ -203,7 +204,7 @@ fn ballast_allows_open_and_delete_on_full_disk() {
     assert_eq!(db.iter().unwrap().count(), 150);
     disk.set_capacity(u64::MAX);
     db.put("more", value(1)).unwrap();
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     await_ballast(&disk);
 }
 
@@ -235,7 +236,7 @@ fn open_keeps_log_needed_by_previous_manifest() {
         db.create_family(&format!("a family with a long name, number {i}"), Default::default())
             .unwrap();
     }
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     await_ballast(&disk);
     db.put("last", "").unwrap();
     db.close().unwrap();

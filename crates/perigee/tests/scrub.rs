@@ -27,11 +27,11 @@ fn fill(db: &Db) {
         db.put(i.to_be_bytes(), vec![i as u8; if i.is_multiple_of(50) { 2000 } else { 100 }])
             .unwrap();
     }
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
 }
 
 fn counter(db: &Db, name: &str) -> u64 {
-    db.stats().counters.iter().find(|(n, _)| *n == name).unwrap().1
+    db.admin().stats().counter(name).unwrap()
 }
 
 /// Flips a bit in the first file of the given kind.
@@ -61,7 +61,7 @@ fn scrub_finds_damage_without_stopping_the_database() {
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
             let before = counter(&db, "scrub_errors");
             env.clock.sleep_us(2 * HOUR_US + HOUR_US / 10);
-            let s = db.stats();
+            let s = db.admin().stats();
             assert_eq!(s.scrub_errors.len(), 1, "{:?}", s.scrub_errors);
             let e = &s.scrub_errors[0];
             assert!(e.kind() == ErrorKind::Corruption && e.to_string().contains(&name), "{e}");
@@ -71,14 +71,14 @@ fn scrub_finds_damage_without_stopping_the_database() {
             let log = String::from_utf8(disk.read_raw("/db/LOG")).unwrap();
             assert!(log.contains("scrub: ") && log.contains(&name), "{log}");
             db.put("goes", "on").unwrap();
-            db.flush().unwrap();
-            db.wait_idle().unwrap();
+            db.admin().flush().unwrap();
+            db.admin().wait_idle().unwrap();
             // The file is intact again: the next pass removes the error.
             disk.write_raw(&path, good);
             env.clock.sleep_us(2 * HOUR_US + HOUR_US / 10);
-            assert!(db.stats().scrub_errors.is_empty());
+            assert!(db.admin().stats().scrub_errors.is_empty());
         }
-        assert!(db.verify().unwrap().errors.is_empty());
+        assert!(db.admin().verify().unwrap().errors.is_empty());
         db.close().unwrap();
     });
 }
@@ -101,7 +101,7 @@ fn scrub_reads_each_file_once_per_interval() {
         env.clock.sleep_us(HOUR_US / 2 + HOUR_US / 100);
         assert_eq!((counter(&db, "scrub_files"), counter(&db, "scrub_bytes")), (files, bytes));
         assert_eq!((counter(&db, "scrub_passes"), counter(&db, "scrub_errors")), (1, 0));
-        db.wait_idle().unwrap();
+        db.admin().wait_idle().unwrap();
         db.close().unwrap();
     });
 }
@@ -114,20 +114,20 @@ fn scrub_can_be_disabled_and_paused() {
         flip_bit(disk, "klog");
         env.clock.sleep_us(100 * HOUR_US);
         assert_eq!((counter(&db, "scrub_files"), counter(&db, "scrub_passes")), (0, 0));
-        assert!(db.stats().scrub_errors.is_empty());
+        assert!(db.admin().stats().scrub_errors.is_empty());
         db.close().unwrap();
         let db = open(env, Duration::from_secs(3600));
-        let pause = db.pause_background_work().unwrap();
+        let pause = db.admin().pause_background_work().unwrap();
         env.clock.sleep_us(100 * HOUR_US);
         assert_eq!(counter(&db, "scrub_files"), 0);
         // Between the end of the pause and the cancel the schedule may allow it to read one file.
-        db.cancel_background_work().unwrap();
+        db.admin().cancel_background_work().unwrap();
         drop(pause);
         env.clock.sleep_us(100 * HOUR_US);
         assert_eq!(counter(&db, "scrub_files"), 0);
-        db.resume_background_work().unwrap();
+        db.admin().resume_background_work().unwrap();
         env.clock.sleep_us(2 * HOUR_US);
-        assert_eq!(db.stats().scrub_errors.len(), 1);
+        assert_eq!(db.admin().stats().scrub_errors.len(), 1);
         db.close().unwrap();
     });
 }
@@ -138,14 +138,14 @@ fn scrub_respects_background_rate() {
     run_simulated(|_, env| {
         let db = open(env, Duration::from_secs(1));
         fill(&db);
-        db.set_background_rate(Some(1));
+        db.admin().set_background_rate(Some(1));
         env.clock.sleep_us(HOUR_US);
         let slow = counter(&db, "scrub_bytes");
-        db.set_background_rate(None);
+        db.admin().set_background_rate(None);
         env.clock.sleep_us(HOUR_US / 10);
         let fast = counter(&db, "scrub_bytes");
         assert!(fast > 20 * slow.max(1), "{slow} bytes at one a second, then {fast}");
-        db.set_background_rate(Some(1));
+        db.admin().set_background_rate(Some(1));
         env.clock.sleep_us(HOUR_US);
         db.close().unwrap();
     });
@@ -160,10 +160,10 @@ fn obsolete_files_are_removed_during_scrub() {
     for _ in 0..5 {
         fill(&db);
     }
-    db.wait_idle().unwrap();
-    assert!(db.verify().unwrap().errors.is_empty());
+    db.admin().wait_idle().unwrap();
+    assert!(db.admin().verify().unwrap().errors.is_empty());
     db.close().unwrap();
-    let names = |db: &Db| db.files().len();
+    let names = |db: &Db| db.admin().files().len();
     let db = open(&env, Duration::ZERO);
     let klogs = disk.paths().into_iter().filter(|p| {
         p.parent().is_some_and(|d| d.ends_with("db")) && p.extension().is_some_and(|e| e == "klog")

@@ -8,7 +8,7 @@ use perigee::env::Env;
 use perigee::env::fs::memory::{Crash, SimDisk};
 use perigee::env::sim::SimWorld;
 use perigee::{
-    Db, Durability, ErrorKind, Family, FamilyOptions, History, Options, Snapshot, TxnOptions,
+    Db, Durability, ErrorKind, Family, FamilyOptions, HistoryPolicy, Options, Snapshot, TxnOptions,
     WriteBatch, WriteOptions,
 };
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ fn commit_returns_its_sequence_number() {
         assert_eq!(db.write(batch).unwrap(), 2);
         let txn = db.begin(TxnOptions::new()).unwrap();
         txn.put(&family, "c", "1").unwrap();
-        assert_eq!((txn.commit().unwrap(), db.latest_seq()), (3, 3));
+        assert_eq!((txn.commit().unwrap(), db.history().latest_seq()), (3, 3));
         assert_eq!(db.begin(TxnOptions::new()).unwrap().commit().unwrap(), 3);
         let threads: Vec<_> = (0..4u8)
             .map(|t| {
@@ -46,7 +46,7 @@ fn commit_returns_its_sequence_number() {
                         let how = if i % 3 == 0 { Durability::None } else { Durability::Full };
                         let seq =
                             db.write_with(batch, WriteOptions::new().durability(how)).unwrap();
-                        assert!(db.latest_seq() >= seq);
+                        assert!(db.history().latest_seq() >= seq);
                         reported.lock().unwrap().push(seq);
                     }
                 };
@@ -69,7 +69,7 @@ fn commit_returns_its_sequence_number() {
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
-fn small(env: &Env, history: History) -> Options {
+fn small(env: &Env, history: HistoryPolicy) -> Options {
     let family = FamilyOptions::new()
         .memtable_bytes(2 << 10)
         .target_file_bytes(2 << 10)
@@ -123,10 +123,10 @@ fn check(snapshot: &Snapshot, family: &Family, want: &Map) {
 #[test]
 fn snapshot_at_reads_past_state() {
     let histories = [
-        History::None,
-        History::Operations(60),
-        History::Operations(1 << 40),
-        History::Time(Duration::from_millis(40)),
+        HistoryPolicy::None,
+        HistoryPolicy::Operations(60),
+        HistoryPolicy::Operations(1 << 40),
+        HistoryPolicy::Time(Duration::from_millis(40)),
     ];
     for seed in 1..17u64 {
         let history = histories[seed as usize % histories.len()];
@@ -139,8 +139,8 @@ fn snapshot_at_reads_past_state() {
             let mut written: Vec<(u64, u64)> = Vec::new();
             for _ in 0..500 {
                 match rng.below(40) {
-                    0 => db.flush().unwrap(),
-                    1 => db.compact().unwrap(),
+                    0 => db.admin().flush().unwrap(),
+                    1 => db.admin().compact().unwrap(),
                     2 => held.clear(),
                     3 => {
                         held.clear();
@@ -154,21 +154,21 @@ fn snapshot_at_reads_past_state() {
                         let at =
                             *states.keys().nth(rng.below(states.len() as u64) as usize).unwrap();
                         let at = if rng.below(3) == 0 {
-                            db.latest_seq() - (db.latest_seq() - at).min(30)
+                            db.history().latest_seq() - (db.history().latest_seq() - at).min(30)
                         } else {
                             at
                         };
                         let Some((seq, want)) = states.range(..=at).next_back() else { continue };
                         let now = env.clock.monotonic_us();
                         let must = match history {
-                            History::None => false,
-                            History::Operations(n) => db.latest_seq() - seq <= n,
+                            HistoryPolicy::Operations(n) => db.history().latest_seq() - seq <= n,
                             // It was the current state a short while ago.
-                            History::Time(t) => written.iter().any(|(time, last)| {
+                            HistoryPolicy::Time(t) => written.iter().any(|(time, last)| {
                                 last == seq && now - time < t.as_micros() as u64 / 2
                             }),
+                            _ => false,
                         };
-                        match db.snapshot_at(*seq) {
+                        match db.history().snapshot_at(*seq) {
                             Ok(snapshot) => {
                                 check(&snapshot, &family, want);
                                 read += 1;
@@ -178,7 +178,7 @@ fn snapshot_at_reads_past_state() {
                             Err(e) => {
                                 assert_eq!(e.kind(), ErrorKind::NotFound);
                                 assert!(
-                                    *seq < db.oldest_readable_seq() && !must,
+                                    *seq < db.history().oldest_readable_seq() && !must,
                                     "{history:?}: {e}"
                                 );
                                 refused += 1;
@@ -187,25 +187,25 @@ fn snapshot_at_reads_past_state() {
                     }
                     _ => {
                         write(&db, &family, &mut rng, &mut states);
-                        written.push((env.clock.monotonic_us(), db.latest_seq()));
+                        written.push((env.clock.monotonic_us(), db.history().latest_seq()));
                     }
                 }
                 assert!(
-                    db.oldest_readable_seq() >= oldest_readable,
+                    db.history().oldest_readable_seq() >= oldest_readable,
                     "the oldest readable sequence number never decreases"
                 );
-                oldest_readable = db.oldest_readable_seq();
+                oldest_readable = db.history().oldest_readable_seq();
                 for snapshot in &held {
                     check(snapshot, &family, &states[&snapshot.sequence()]);
                 }
             }
             assert!(read > 3, "{history:?}: {read}");
             match history {
-                History::Operations(n) if n > 1000 => {
+                HistoryPolicy::Operations(n) if n > 1000 => {
                     assert_eq!((refused, oldest_readable), (0, 0))
                 }
                 // The retention period starts again at each open.
-                History::Time(_) => {}
+                HistoryPolicy::Time(_) => {}
                 _ => assert!(refused > 0, "{history:?}"),
             }
             db.close().unwrap();
@@ -216,9 +216,12 @@ fn snapshot_at_reads_past_state() {
 #[test]
 fn snapshot_at_refuses_future_sequence_numbers() {
     SimWorld::new(1).run(SimDisk::new(1), |env| {
-        let db = Db::open("/db", small(&env, History::None)).unwrap();
-        assert_eq!(db.snapshot_at(1).unwrap_err().kind(), ErrorKind::InvalidArgument);
-        assert_eq!(db.snapshot_at(0).unwrap().iter(&db.default_family()).unwrap().count(), 0);
+        let db = Db::open("/db", small(&env, HistoryPolicy::None)).unwrap();
+        assert_eq!(db.history().snapshot_at(1).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!(
+            db.history().snapshot_at(0).unwrap().iter(&db.default_family()).unwrap().count(),
+            0
+        );
     });
 }
 
@@ -227,15 +230,15 @@ fn snapshot_at_refuses_future_sequence_numbers() {
 #[test]
 fn snapshot_at_reports_replaced_family() {
     SimWorld::new(1).run(SimDisk::new(1), |env| {
-        let open = || Db::open("/db", small(&env, History::Operations(1 << 30))).unwrap();
+        let open = || Db::open("/db", small(&env, HistoryPolicy::Operations(1 << 30))).unwrap();
         let mut db = open();
         let family = db.create_family("f", FamilyOptions::new()).unwrap();
         family.put("a", "1").unwrap();
-        let before = db.latest_seq();
-        db.create_snapshot("before").unwrap();
-        db.clear_family("f").unwrap();
-        let clone = db.clone_family("f", "g").unwrap();
-        let after = db.latest_seq();
+        let before = db.history().latest_seq();
+        db.history().create_snapshot("before").unwrap();
+        db.admin().clear_family("f").unwrap();
+        let clone = db.admin().clone_family("f", "g").unwrap();
+        let after = db.history().latest_seq();
         assert!(after > before, "these operations have their own sequence numbers");
         let mut load = family.bulk_load().unwrap();
         load.put("b", "2").unwrap();
@@ -244,8 +247,10 @@ fn snapshot_at_reports_replaced_family() {
         for _ in 0..2 {
             for name in ["f", "g"] {
                 let family = db.family(name).unwrap();
-                for then in [db.snapshot_at(before).unwrap(), db.named_snapshot("before").unwrap()]
-                {
+                for then in [
+                    db.history().snapshot_at(before).unwrap(),
+                    db.history().named_snapshot("before").unwrap(),
+                ] {
                     assert_eq!(
                         then.get(&family, "a").unwrap_err().kind(),
                         ErrorKind::NotFound,
@@ -258,7 +263,7 @@ fn snapshot_at_reports_replaced_family() {
                     );
                 }
                 assert_eq!(
-                    db.snapshot_at(after).unwrap().get(&family, "b").unwrap(),
+                    db.history().snapshot_at(after).unwrap().get(&family, "b").unwrap(),
                     None,
                     "before the load"
                 );
@@ -277,44 +282,44 @@ fn named_snapshots_survive_restart_until_dropped() {
         let disk = SimDisk::new(seed);
         let left = SimWorld::new(seed).run(disk.clone(), move |env| {
             let mut rng = Rng(seed * 7);
-            let mut db = Db::open("/db", small(&env, History::None)).unwrap();
+            let mut db = Db::open("/db", small(&env, HistoryPolicy::None)).unwrap();
             let (mut family, mut states) = (db.default_family(), BTreeMap::from([(0, Map::new())]));
             let mut named: BTreeMap<String, u64> = BTreeMap::new();
             for step in 0..250 {
                 match rng.below(30) {
-                    0 => db.flush().unwrap(),
-                    1 => db.compact().unwrap(),
+                    0 => db.admin().flush().unwrap(),
+                    1 => db.admin().compact().unwrap(),
                     2 => {
                         db.close().unwrap();
-                        db = Db::open("/db", small(&env, History::None)).unwrap();
+                        db = Db::open("/db", small(&env, HistoryPolicy::None)).unwrap();
                         family = db.default_family();
                     }
                     3 | 4 => {
                         let name = format!("snapshot {step}");
-                        named.insert(name.clone(), db.create_snapshot(&name).unwrap());
+                        named.insert(name.clone(), db.history().create_snapshot(&name).unwrap());
                         assert_eq!(
-                            db.create_snapshot(&name).unwrap_err().kind(),
+                            db.history().create_snapshot(&name).unwrap_err().kind(),
                             ErrorKind::AlreadyExists
                         );
                     }
                     5 if named.len() > 2 => {
                         let name = named.keys().next().unwrap().clone();
                         named.remove(&name);
-                        db.drop_snapshot(&name).unwrap();
+                        db.history().drop_snapshot(&name).unwrap();
                         assert_eq!(
-                            db.drop_snapshot(&name).unwrap_err().kind(),
+                            db.history().drop_snapshot(&name).unwrap_err().kind(),
                             ErrorKind::NotFound
                         );
                         assert_eq!(
-                            db.named_snapshot(&name).unwrap_err().kind(),
+                            db.history().named_snapshot(&name).unwrap_err().kind(),
                             ErrorKind::NotFound
                         );
                     }
                     6 if step % 2 == 0 => {
                         let target = format!("/checkpoint-{step}");
-                        db.checkpoint(&target).unwrap();
-                        let other = Db::open(&target, small(&env, History::None)).unwrap();
-                        other.compact().unwrap();
+                        db.backups().checkpoint(&target).unwrap();
+                        let other = Db::open(&target, small(&env, HistoryPolicy::None)).unwrap();
+                        other.admin().compact().unwrap();
                         check_named_snapshots(&other, &named, &states);
                         other.close().unwrap();
                     }
@@ -325,15 +330,15 @@ fn named_snapshots_survive_restart_until_dropped() {
                 }
             }
             // An open snapshot continues to work after its name is dropped.
-            let reader = named.keys().next().map(|name| db.named_snapshot(name).unwrap());
+            let reader = named.keys().next().map(|name| db.history().named_snapshot(name).unwrap());
             let all: Vec<String> = named.keys().skip(1).cloned().collect();
-            all.iter().for_each(|name| db.drop_snapshot(name).unwrap());
+            all.iter().for_each(|name| db.history().drop_snapshot(name).unwrap());
             named.retain(|name, _| !all.contains(name));
-            db.compact().unwrap();
+            db.admin().compact().unwrap();
             if let Some(snapshot) = reader {
                 check(&snapshot, &family, &states[&snapshot.sequence()]);
             }
-            let tables: u64 = db.files().iter().map(|f| f.entries).sum();
+            let tables: u64 = db.admin().files().iter().map(|f| f.entries).sum();
             if named.is_empty() {
                 assert_eq!(
                     tables,
@@ -345,8 +350,8 @@ fn named_snapshots_survive_restart_until_dropped() {
         });
         // A power cut: acknowledged changes survive.
         SimWorld::new(seed).run(disk.crash_clone(seed, Crash::Power), move |env| {
-            let db = Db::open("/db", small(&env, History::None)).unwrap();
-            db.compact().unwrap();
+            let db = Db::open("/db", small(&env, HistoryPolicy::None)).unwrap();
+            db.admin().compact().unwrap();
             check_named_snapshots(&db, &left.0, &left.1);
             db.close().unwrap();
         });
@@ -355,13 +360,14 @@ fn named_snapshots_survive_restart_until_dropped() {
 
 fn check_named_snapshots(db: &Db, named: &BTreeMap<String, u64>, states: &BTreeMap<u64, Map>) {
     let all: Vec<(String, u64)> = named.iter().map(|(name, seq)| (name.clone(), *seq)).collect();
-    assert_eq!(db.named_snapshots(), all);
+    let listed = db.history().named_snapshots().into_iter().map(|s| (s.name, s.sequence));
+    assert_eq!(listed.collect::<Vec<_>>(), all);
     for (name, seq) in named {
-        let snapshot = db.named_snapshot(name).unwrap();
+        let snapshot = db.history().named_snapshot(name).unwrap();
         assert_eq!(snapshot.sequence(), *seq);
         check(&snapshot, &db.default_family(), states.range(..=seq).next_back().unwrap().1);
         check(
-            &db.snapshot_at(*seq).unwrap(),
+            &db.history().snapshot_at(*seq).unwrap(),
             &db.default_family(),
             &states[states.range(..=seq).next_back().unwrap().0],
         );

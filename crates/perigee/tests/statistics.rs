@@ -3,7 +3,8 @@
 
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
-use perigee::{Db, FamilyOptions, Options, Stats};
+use perigee::stats::Stats;
+use perigee::{Db, FamilyOptions, Options};
 use std::collections::{HashMap, HashSet};
 
 fn open(options: impl FnOnce(Options) -> Options) -> Db {
@@ -19,28 +20,28 @@ fn run_workload(db: &Db) {
         db.put(i.to_be_bytes(), [i as u8; 100]).unwrap();
     }
     db.delete(5u32.to_be_bytes()).unwrap();
-    db.compact().unwrap();
+    db.admin().compact().unwrap();
     // A flush is counted after its tables are installed.
-    db.wait_idle().unwrap();
+    db.admin().wait_idle().unwrap();
     for i in 0..1000u32 {
         assert_eq!(db.get(i.to_be_bytes()).unwrap().is_some(), i != 5);
     }
     for _ in 0..10 {
         assert_eq!(db.iter().unwrap().count(), 1999);
     }
-    drop(db.multi_get([1u32.to_be_bytes(), 2u32.to_be_bytes()]));
+    drop(db.default_family().multi_get([1u32.to_be_bytes(), 2u32.to_be_bytes()]));
     db.sync().unwrap();
 }
 
 fn counter(s: &Stats, name: &str) -> u64 {
-    s.counters.iter().find(|(n, _)| *n == name).unwrap().1
+    s.counter(name).unwrap()
 }
 
 #[test]
 fn counters_match_operations() {
     let db = open(|o| o);
     run_workload(&db);
-    let s = db.stats();
+    let s = db.admin().stats();
     let measured = |name: &str| s.latency.iter().find(|l| l.operation == name).unwrap().count;
     assert_eq!((measured("write"), measured("multi_get")), (2000u64.div_ceil(7), 1));
     assert!((10..=20).contains(&measured("get")), "{} of 1000 gets", measured("get"));
@@ -66,7 +67,7 @@ fn counters_match_operations() {
         (counter(&s, "cache_hits"), counter(&s, "cache_misses"))
     );
     assert!(s.cache.used <= s.cache.capacity && s.cache.blocks > 0 && s.cache.evictions > 0);
-    let owners: HashMap<&str, u64> = s.memory.iter().copied().collect();
+    let owners: HashMap<&str, u64> = s.memory.iter().map(|m| (m.owner, m.bytes)).collect();
     assert_eq!(owners["block cache"], s.cache.used);
     assert_eq!(owners["indexes"] + owners["filters"], s.table_memory_bytes);
     assert!(owners["filters"] > 0);
@@ -76,7 +77,7 @@ fn counters_match_operations() {
 fn latencies_can_be_switched_off() {
     let db = open(|o| o.latency_stats(false));
     run_workload(&db);
-    assert!(db.stats().latency.iter().all(|l| l.count == 0));
+    assert!(db.admin().stats().latency.iter().all(|l| l.count == 0));
 }
 
 /// A name with every character that must be escaped.
@@ -87,7 +88,7 @@ fn json_is_valid_for_any_family_name() {
     let db = open(|o| o);
     db.create_family(NASTY_NAME, FamilyOptions::new()).unwrap();
     run_workload(&db);
-    let s = db.stats();
+    let s = db.admin().stats();
     let json: serde_json::Value = serde_json::from_str(&s.to_json()).unwrap();
     assert_eq!(json["families"][1]["name"], NASTY_NAME);
     assert_eq!(json["counters"]["operations"], 2001);
@@ -100,17 +101,17 @@ fn json_is_valid_for_any_family_name() {
 #[test]
 fn stall_stats_have_reasons_and_totals() {
     let db = open(|o| o);
-    db.cancel_background_work().unwrap();
+    db.admin().cancel_background_work().unwrap();
     // The delay depends on bytes, and small delays are accumulated.
     let value = vec![b'v'; 1 << 20];
     for _ in 0..15 {
         db.put("k", &value).unwrap();
-        db.flush().unwrap();
+        db.admin().flush().unwrap();
     }
-    let s = db.stats();
+    let s = db.admin().stats();
     assert_eq!((s.stalls.len(), s.stalls[0].reason, s.stalls[0].stops), (1, "level 0 runs", 0));
     assert!(s.stalls[0].delays >= 1 && s.stalls[0].delay_us == counter(&s, "delay_us"));
-    db.resume_background_work().unwrap();
+    db.admin().resume_background_work().unwrap();
 }
 
 /// A strict parser of OpenMetrics text. Returns the samples by name and labels.
@@ -207,7 +208,7 @@ fn metrics_are_valid_openmetrics() {
     let db = open(|o| o);
     db.create_family(NASTY_NAME, FamilyOptions::new()).unwrap();
     run_workload(&db);
-    let samples = parse(&db.metrics());
+    let samples = parse(&db.admin().metrics());
     assert_eq!(samples["perigee_operations_total{}"], 2001.0);
     assert_eq!(samples[&format!("perigee_memtable_bytes{{family={NASTY_NAME}}}")], 0.0);
     assert!(samples["perigee_wal_written_bytes_total{}"] > 200_000.0);

@@ -4,7 +4,8 @@
 
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
-use perigee::{Db, ErrorKind, FamilyOptions, FamilyStats, Options, Stats, TxnOptions, WriteBatch};
+use perigee::stats::{FamilyStats, Stats};
+use perigee::{Db, ErrorKind, FamilyOptions, Options, TxnOptions, WriteBatch};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,10 +22,10 @@ fn family_stats(db: &Db, family: &str) -> FamilyStats {
     let shown =
         |all: Stats| format!("{:?}", all.families.iter().find(|f| f.name == family).unwrap());
     loop {
-        let before = shown(db.stats());
+        let before = shown(db.admin().stats());
         let stats = db.family(family).unwrap().stats().unwrap();
         // A flush may finish between the two reads.
-        if before == shown(db.stats()) {
+        if before == shown(db.admin().stats()) {
             assert_eq!(format!("{stats:?}"), before, "one family's are those of all");
             return stats;
         }
@@ -32,12 +33,12 @@ fn family_stats(db: &Db, family: &str) -> FamilyStats {
 }
 
 fn user_bytes(db: &Db) -> u64 {
-    db.stats().counters.iter().find(|(name, _)| *name == "user_bytes_written").unwrap().1
+    db.admin().stats().counter("user_bytes_written").unwrap()
 }
 
 /// Sums over all levels: files, entries, tombstones, key bytes, value bytes.
 fn level_totals(f: &FamilyStats) -> [u64; 5] {
-    let sum = |of: fn(&perigee::LevelStats) -> u64| f.levels.iter().map(of).sum();
+    let sum = |of: fn(&perigee::stats::LevelStats) -> u64| f.levels.iter().map(of).sum();
     [
         sum(|l| l.files as u64),
         sum(|l| l.entries),
@@ -51,7 +52,7 @@ fn level_totals(f: &FamilyStats) -> [u64; 5] {
 fn family_stats_are_exact_after_each_operation() {
     let (env, _) = new_env();
     let db = open(&env);
-    db.cancel_background_work().unwrap();
+    db.admin().cancel_background_work().unwrap();
     db.create_family("other", FamilyOptions::new()).unwrap();
     let default = db.default_family();
     for i in 0..100u32 {
@@ -65,18 +66,18 @@ fn family_stats_are_exact_after_each_operation() {
     assert_eq!((f.user_bytes_written, f.entries(), user_bytes(&db)), (given, 112, given));
     assert_eq!((f.memtables.entries, f.memtables.tombstones), (112, 11));
     assert_eq!((f.memtables.key_bytes, f.memtables.value_bytes), (400 + 7 + 40 + 6, 5000 + 5));
-    assert_eq!((f.memtable.1, f.flush_tables, level_totals(&f)), (112, 0, [0; 5]));
+    assert_eq!((f.memtable.entries, f.flush_tables, level_totals(&f)), (112, 0, [0; 5]));
     assert_eq!(family_stats(&db, "other").user_bytes_written, 0);
 
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     let f = family_stats(&db, "default");
     assert_eq!((f.user_bytes_written, f.memtables.entries, f.flush_tables), (given, 0, 1));
     // The ten deletes hide their puts from all readers.
     assert_eq!(level_totals(&f), [1, 102, 11, 453 - 40, 5005 - 500]);
-    assert_eq!(f.raw_bytes(), (413, 4505));
-    let written = f.levels[0].bytes + f.vlogs.1;
+    assert_eq!((f.raw_bytes().keys, f.raw_bytes().values), (413, 4505));
+    let written = f.levels[0].bytes + f.vlogs.bytes;
     assert_eq!((f.flush_bytes_written, f.compaction_tables, f.is_flushing), (written, 0, false));
-    let (files, own) = (db.files(), db.default_family().files().unwrap());
+    let (files, own) = (db.admin().files(), db.default_family().files().unwrap());
     assert_eq!(format!("{files:?}"), format!("{own:?}"), "the other column family was not flushed");
     assert_eq!((files[0].raw_key_bytes, files[0].raw_value_bytes), (413, 4505));
 
@@ -94,8 +95,8 @@ fn family_stats_are_exact_after_each_operation() {
         (given, 10)
     );
     assert_eq!(user_bytes(&db), given + 10);
-    db.flush().unwrap();
-    db.resume_background_work().unwrap();
+    db.admin().flush().unwrap();
+    db.admin().resume_background_work().unwrap();
     default.compact().unwrap();
     let (f, other) = (family_stats(&db, "default"), family_stats(&db, "other"));
     assert_eq!(
@@ -109,9 +110,9 @@ fn family_stats_are_exact_after_each_operation() {
     );
     assert_eq!(level_totals(&f)[..3], [1, 92, 0], "91 keys and one that expires");
     assert_eq!(f.compaction_bytes_written, f.levels.iter().map(|l| l.bytes).sum::<u64>());
-    assert_eq!((db.stats().tables, f.is_compacting), (2, false));
+    assert_eq!((db.admin().stats().tables, f.is_compacting), (2, false));
     assert_eq!(
-        db.stats().counters.iter().find(|(n, _)| *n == "compaction_bytes_read").unwrap().1,
+        db.admin().stats().counter("compaction_bytes_read").unwrap(),
         f.compaction_bytes_read
     );
 
@@ -123,9 +124,9 @@ fn family_stats_are_exact_after_each_operation() {
     let f = family_stats(&db, "default");
     assert_eq!((f.user_bytes_written, f.memtables.entries, f.flush_tables), (12, 1, 0));
     assert_eq!((f.compaction_tables, f.entries(), user_bytes(&db)), (0, 93, 0));
-    db.clear_family("other").unwrap();
+    db.admin().clear_family("other").unwrap();
     db.family("other").unwrap().put("a", "b").unwrap();
-    db.clear_family("other").unwrap();
+    db.admin().clear_family("other").unwrap();
     let other = family_stats(&db, "other");
     assert_eq!(
         (other.user_bytes_written, other.entries()),
@@ -172,18 +173,18 @@ fn memtable_and_transaction_stats_add_up() {
         145_000,
         "nothing is counted as written before the decision"
     );
-    db.commit_prepared("one").unwrap();
+    db.two_phase().commit("one").unwrap();
     assert_eq!(
         (family_stats(&db, "default").user_bytes_written, user_bytes(&db)),
         (145_011, 145_011)
     );
-    db.wait_idle().unwrap();
+    db.admin().wait_idle().unwrap();
     let f = family_stats(&db, "default");
     assert!(
         f.flush_tables >= 10 && f.levels.iter().map(|l| l.separated_bytes).sum::<u64>() > 0,
         "{f:?}"
     );
-    assert_eq!(f.levels.iter().map(|l| l.separated_bytes).sum::<u64>(), f.vlogs.2);
+    assert_eq!(f.levels.iter().map(|l| l.separated_bytes).sum::<u64>(), f.vlogs.referenced_bytes);
 }
 
 #[test]
@@ -196,14 +197,14 @@ fn is_flushing_and_is_compacting_report_pending_work() {
     let db = Db::open("/db", Options::in_env(env).default_family(small)).unwrap();
     let (family, other) =
         (db.default_family(), db.create_family("other", FamilyOptions::new()).unwrap());
-    let pause = db.pause_background_work().unwrap();
+    let pause = db.admin().pause_background_work().unwrap();
     let mut batch = WriteBatch::new();
     for i in 0..1000u32 {
         batch.put(&family, i.to_be_bytes(), [1; 30]).unwrap();
     }
     db.write(batch).unwrap();
     db.put("next", "").unwrap();
-    let s = db.stats();
+    let s = db.admin().stats();
     assert!(
         family.is_flushing()
             && s.background.immutable_memtables == 1
@@ -211,29 +212,29 @@ fn is_flushing_and_is_compacting_report_pending_work() {
     );
     assert!(!other.is_flushing() && !other.is_compacting() && !family.is_compacting());
     drop(pause);
-    db.wait_idle().unwrap();
+    db.admin().wait_idle().unwrap();
     assert!(!family.is_flushing() && !family.is_compacting());
     // A compaction that takes a while.
-    db.cancel_background_work().unwrap();
+    db.admin().cancel_background_work().unwrap();
     for round in 0..6u8 {
         for i in 0..300u32 {
             db.put(i.to_be_bytes(), [round; 30]).unwrap();
         }
-        db.flush().unwrap();
+        db.admin().flush().unwrap();
     }
     assert!(!family.is_compacting(), "the compaction is due but may not run");
-    assert_eq!(db.stats().background.compactions_due, 1);
-    db.set_background_rate(Some(1));
-    db.resume_background_work().unwrap();
-    while db.stats().background.compactions_running == 0 {
+    assert_eq!(db.admin().stats().background.compactions_due, 1);
+    db.admin().set_background_rate(Some(1));
+    db.admin().resume_background_work().unwrap();
+    while db.admin().stats().background.compactions_running == 0 {
         std::thread::yield_now();
     }
     assert!(
         family.is_compacting() && family.stats().unwrap().is_compacting && !other.is_compacting()
     );
-    assert_eq!(db.stats().background.compactions_due, 0, "the compaction is running");
-    db.set_background_rate(None);
-    db.wait_idle().unwrap();
+    assert_eq!(db.admin().stats().background.compactions_due, 0, "the compaction is running");
+    db.admin().set_background_rate(None);
+    db.admin().wait_idle().unwrap();
     assert!(!family.is_compacting());
     db.drop_family("other").unwrap();
     assert_eq!(other.stats().unwrap_err().kind(), ErrorKind::NotFound);
@@ -245,45 +246,45 @@ fn open_and_prepared_transactions_are_counted() {
     let (env, _) = new_env();
     let db = open(&env);
     let now = |db: &Db| {
-        let t = db.stats().transactions;
+        let t = db.admin().stats().transactions;
         (t.open, t.prepared)
     };
     let family = db.default_family();
     let (one, two) = (db.begin(TxnOptions::new()).unwrap(), db.begin(TxnOptions::new()).unwrap());
-    assert_eq!((now(&db), db.stats().transactions.bytes), ((2, 0), 0));
+    assert_eq!((now(&db), db.admin().stats().transactions.bytes), ((2, 0), 0));
     one.put(&family, "k", [0; 1000]).unwrap();
     one.savepoint("s").unwrap();
-    let held = db.stats().transactions.bytes;
+    let held = db.admin().stats().transactions.bytes;
     assert!((1000..1300).contains(&held), "{held}");
     one.put(&family, "l", [0; 1000]).unwrap();
-    assert!(db.stats().transactions.bytes > 2000);
+    assert!(db.admin().stats().transactions.bytes > 2000);
     one.rollback_to("s").unwrap();
-    assert_eq!(db.stats().transactions.bytes, held);
+    assert_eq!(db.admin().stats().transactions.bytes, held);
     one.reset().unwrap();
-    assert_eq!((now(&db), db.stats().transactions.bytes), ((2, 0), 0));
+    assert_eq!((now(&db), db.admin().stats().transactions.bytes), ((2, 0), 0));
     one.put(&family, "k", "v").unwrap();
     one.prepare("gid").unwrap();
-    assert_eq!((now(&db), db.stats().transactions.bytes), ((1, 1), 0));
-    assert!(db.stats().transactions.oldest_prepared.is_some());
+    assert_eq!((now(&db), db.admin().stats().transactions.bytes), ((1, 1), 0));
+    assert!(db.admin().stats().transactions.oldest_prepared.is_some());
     let spilled = db.begin(TxnOptions::new().spill_bytes(4096)).unwrap();
     (0..1000u32).for_each(|i| spilled.put(&family, i.to_be_bytes(), [0; 100]).unwrap());
-    let held = db.stats().transactions.bytes;
+    let held = db.admin().stats().transactions.bytes;
     assert!(held < 16 << 10, "{held} bytes are held although the writes are in files");
     spilled.commit().unwrap();
     two.rollback();
-    assert_eq!((now(&db), db.stats().transactions.bytes), ((0, 1), 0));
+    assert_eq!((now(&db), db.admin().stats().transactions.bytes), ((0, 1), 0));
     drop(db.begin(TxnOptions::new()).unwrap());
     assert!(db.begin(TxnOptions::new()).unwrap().commit().is_ok());
     let refused = db.begin(TxnOptions::new()).unwrap();
     refused.put(&family, "k", "w").unwrap();
     assert_eq!(refused.commit().unwrap_err().kind(), ErrorKind::Conflict);
     assert_eq!(now(&db), (0, 1));
-    drop((one, two, spilled, refused, family, db));
+    drop((one, family, db));
     let db = open(&env);
     assert_eq!(now(&db), (0, 1));
-    assert!(db.stats().transactions.oldest_prepared.is_some());
-    db.rollback_prepared("gid").unwrap();
-    assert_eq!((now(&db), db.stats().transactions.oldest_prepared), ((0, 0), None));
+    assert!(db.admin().stats().transactions.oldest_prepared.is_some());
+    db.two_phase().rollback("gid").unwrap();
+    assert_eq!((now(&db), db.admin().stats().transactions.oldest_prepared), ((0, 0), None));
 }
 
 #[test]
@@ -295,13 +296,13 @@ fn memory_pressure_reports_all_four_levels() {
         .memory_budget(64 << 20)
         .block_cache_bytes(1 << 20);
     let db = Db::open("/db", options).unwrap();
-    let s = db.stats();
+    let s = db.admin().stats();
     assert_eq!((s.memory_pressure, s.cache.shards > 0), (0, true));
-    let pause = db.pause_background_work().unwrap();
+    let pause = db.admin().pause_background_work().unwrap();
     let mut seen = 0;
     for i in 0..600u32 {
         let written = db.put(i.to_be_bytes(), vec![1; 64 << 10]);
-        let level = db.stats().memory_pressure;
+        let level = db.admin().stats().memory_pressure;
         assert!(level >= seen, "memory only grows while nothing is flushed");
         seen = level;
         if written.is_err() {
@@ -310,14 +311,14 @@ fn memory_pressure_reports_all_four_levels() {
     }
     assert_eq!(seen, 3, "writers are stopped where memtables have used up their share");
     drop(pause);
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     // The flushing thread may hold the memtable a little longer than the tree.
     let eased = (0..300_000).any(|_| {
-        let eased = db.stats().memory_pressure == 0;
+        let eased = db.admin().stats().memory_pressure == 0;
         if !eased {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         eased
     });
-    assert!(eased, "{:?}", db.stats().memory);
+    assert!(eased, "{:?}", db.admin().stats().memory);
 }

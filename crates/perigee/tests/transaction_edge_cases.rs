@@ -2,10 +2,9 @@
 #![allow(clippy::unwrap_used)]
 mod common;
 use common::Rng;
-use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::env::sim::SimWorld;
-use perigee::env::spawn::Join;
+use perigee::env::{Env, Join};
 use perigee::{
     Db, ErrorKind, Family, FamilyOptions, Isolation, KeyComparator, LockMode, Options, Txn,
     TxnOptions,
@@ -75,13 +74,13 @@ fn nocase() -> KeyComparator {
     KeyComparator::register("review nocase", move |a, b| lower(a).cmp(&lower(b))).unwrap()
 }
 fn open_nocase() -> (Db, perigee::Family) {
-    let order = nocase();
+    let comparator = nocase();
     let db = Db::open(
         "/db",
-        Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }).register_comparator(order),
+        Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() }).register_comparator(comparator),
     )
     .unwrap();
-    let f = db.create_family("f", FamilyOptions::new().comparator(order)).unwrap();
+    let f = db.create_family("f", FamilyOptions::new().comparator(comparator)).unwrap();
     (db, f)
 }
 
@@ -173,7 +172,7 @@ fn inverted_range_read_causes_no_conflict() {
     let txn = db.begin(TxnOptions::new().isolation(Isolation::Serializable)).unwrap();
     assert_eq!(txn.range(&f, "m".."c").unwrap().count(), 0);
     txn.put(&f, "zz", "").unwrap();
-    db.delete_range("a".."p").unwrap();
+    db.default_family().delete_range("a".."p").unwrap();
     txn.commit().unwrap();
 }
 
@@ -194,7 +193,7 @@ fn try_lock_does_not_abort_other_transaction() {
         older.rollback();
         thread.join().unwrap();
         answer.lock().unwrap().take().unwrap().unwrap();
-        drop((older, younger));
+        drop(younger);
         db.close().unwrap();
     });
 }
@@ -218,7 +217,7 @@ fn contains_is_tracked_at_serializable() {
 /// A transaction's own writes merged with committed entries, under every comparator.
 #[test]
 fn overlay_matches_model_under_every_comparator() {
-    for (i, order) in [
+    for (i, comparator) in [
         KeyComparator::Bytes,
         KeyComparator::Reverse,
         KeyComparator::CaseInsensitive,
@@ -236,12 +235,12 @@ fn overlay_matches_model_under_every_comparator() {
                     .register_comparator(nocase()),
             )
             .unwrap();
-            let f = db.create_family("f", FamilyOptions::new().comparator(order)).unwrap();
+            let f = db.create_family("f", FamilyOptions::new().comparator(comparator)).unwrap();
             // Maps canonical keys to the bytes last written, and the value.
             let canon = |k: &[u8]| -> Vec<u8> {
-                if order == KeyComparator::Lexicographic {
+                if comparator == KeyComparator::Lexicographic {
                     k.split(|b| *b == 0).next().unwrap().to_vec()
-                } else if order == KeyComparator::CaseInsensitive || order == nocase() {
+                } else if comparator == KeyComparator::CaseInsensitive || comparator == nocase() {
                     k.to_ascii_lowercase()
                 } else {
                     k.to_vec()
@@ -253,14 +252,14 @@ fn overlay_matches_model_under_every_comparator() {
                 let n = rng.below(60);
                 let mut k =
                     format!("{}k{:02}", if rng.below(2) == 0 { "p" } else { "P" }, n).into_bytes();
-                if order == KeyComparator::Lexicographic && rng.below(2) == 0 {
+                if comparator == KeyComparator::Lexicographic && rng.below(2) == 0 {
                     k.extend_from_slice(b"\0tail");
                 }
                 k
             };
             let sorted = |m: &Map| -> Vec<(Vec<u8>, Vec<u8>)> {
                 let mut v: Vec<_> = m.values().cloned().collect();
-                v.sort_by(|a, b| order.cmp(&a.0, &b.0));
+                v.sort_by(|a, b| comparator.cmp(&a.0, &b.0));
                 v
             };
             for round in 0..12 {
@@ -294,12 +293,12 @@ fn overlay_matches_model_under_every_comparator() {
                         }
                         9 if rng.below(3) == 0 => {
                             let (mut a, mut b) = (key(&mut rng), key(&mut rng));
-                            if order.cmp(&a, &b).is_gt() {
+                            if comparator.cmp(&a, &b).is_gt() {
                                 std::mem::swap(&mut a, &mut b);
                             }
                             txn.delete_range(&f, &a[..]..&b[..]).unwrap();
                             mine.retain(|_, (k, _)| {
-                                order.cmp(k, &a).is_lt() || order.cmp(k, &b).is_ge()
+                                comparator.cmp(k, &a).is_lt() || comparator.cmp(k, &b).is_ge()
                             });
                         }
                         10 => {
@@ -317,7 +316,7 @@ fn overlay_matches_model_under_every_comparator() {
                             assert_eq!(
                                 txn.get(&f, &k).unwrap().as_ref(),
                                 mine.get(&canon(&k)).map(|x| &x.1),
-                                "{order:?} {seed}"
+                                "{comparator:?} {seed}"
                             );
                         }
                         13 => {
@@ -328,7 +327,7 @@ fn overlay_matches_model_under_every_comparator() {
                                 .map(|(k, v)| (k.to_vec(), v.to_vec()))
                                 .collect();
                             let want = sorted(&mine);
-                            assert_eq!(all, want, "{order:?} {seed}");
+                            assert_eq!(all, want, "{comparator:?} {seed}");
                             let mut back: Vec<_> = txn
                                 .iter(&f)
                                 .unwrap()
@@ -337,7 +336,7 @@ fn overlay_matches_model_under_every_comparator() {
                                 .map(|(k, v)| (k.to_vec(), v.to_vec()))
                                 .collect();
                             back.reverse();
-                            assert_eq!(back, want, "{order:?} {seed}");
+                            assert_eq!(back, want, "{comparator:?} {seed}");
                         }
                         14 => {
                             let mut c = txn.cursor(&f).unwrap();
@@ -348,15 +347,16 @@ fn overlay_matches_model_under_every_comparator() {
                                     0 => {
                                         let k = key(&mut rng);
                                         c.seek(&k).unwrap();
-                                        at =
-                                            want.iter().position(|(x, _)| order.cmp(x, &k).is_ge());
+                                        at = want
+                                            .iter()
+                                            .position(|(x, _)| comparator.cmp(x, &k).is_ge());
                                     }
                                     1 => {
                                         let k = key(&mut rng);
                                         c.seek_for_prev(&k).unwrap();
                                         at = want
                                             .iter()
-                                            .rposition(|(x, _)| order.cmp(x, &k).is_le());
+                                            .rposition(|(x, _)| comparator.cmp(x, &k).is_le());
                                     }
                                     2..=5 if at.is_some() => {
                                         c.next().unwrap();
@@ -364,7 +364,7 @@ fn overlay_matches_model_under_every_comparator() {
                                     }
                                     6 if at.is_some() => {
                                         for _ in 0..3 {
-                                            if c.valid() {
+                                            if c.is_valid() {
                                                 c.prev().unwrap();
                                             }
                                             at = at.and_then(|a| a.checked_sub(1));
@@ -375,19 +375,19 @@ fn overlay_matches_model_under_every_comparator() {
                                     }
                                     _ => {}
                                 }
-                                assert_eq!(c.valid(), at.is_some(), "{order:?} {seed}");
+                                assert_eq!(c.is_valid(), at.is_some(), "{comparator:?} {seed}");
                                 if let Some(a) = at {
                                     assert_eq!(
                                         (c.key(), &c.value().unwrap()[..]),
                                         (&want[a].0[..], &want[a].1[..]),
-                                        "{order:?} {seed}"
+                                        "{comparator:?} {seed}"
                                     );
                                 }
                             }
                         }
                         _ => match rng.below(12) {
-                            0 => db.flush().unwrap(),
-                            1 => db.compact().unwrap(),
+                            0 => db.admin().flush().unwrap(),
+                            1 => db.admin().compact().unwrap(),
                             _ => {}
                         },
                     }
@@ -397,7 +397,7 @@ fn overlay_matches_model_under_every_comparator() {
                     committed = mine;
                 }
                 if rng.below(3) == 0 {
-                    db.flush().unwrap();
+                    db.admin().flush().unwrap();
                 }
                 let all: Vec<_> = f
                     .iter()
@@ -405,7 +405,7 @@ fn overlay_matches_model_under_every_comparator() {
                     .map(|e| e.unwrap())
                     .map(|(k, v)| (k.to_vec(), v.to_vec()))
                     .collect();
-                assert_eq!(all, sorted(&committed), "{order:?} {seed}");
+                assert_eq!(all, sorted(&committed), "{comparator:?} {seed}");
             }
         }
     }
@@ -422,7 +422,7 @@ fn write_txn_handles_family_cleared_meanwhile() {
         tries += 1;
         txn.put(&f, "n", "")?;
         if tries == 1 {
-            db.clear_family("f")?;
+            db.admin().clear_family("f")?;
         }
         txn.get(&f, "k")
     });

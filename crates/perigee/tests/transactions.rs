@@ -106,7 +106,7 @@ fn check_iteration(family: &Family, txn: &Txn, expected: &Map, rng: &mut Rng) {
             }
             _ => {}
         }
-        assert_eq!(cursor.valid().then(|| cursor.key().to_vec()), at);
+        assert_eq!(cursor.is_valid().then(|| cursor.key().to_vec()), at);
         if let Some(k) = &at {
             assert_eq!(&cursor.value().unwrap()[..], &expected[k][..]);
         }
@@ -184,10 +184,13 @@ fn random_step(db: &Db, open: &mut OpenTxn, committed: &Map, rng: &mut Rng) {
             let name = format!("s{}", rng.below(3));
             match open.savepoints.iter().rposition(|(n, _)| *n == name) {
                 Some(at) => {
-                    txn.release(&name).unwrap();
+                    txn.release_savepoint(&name).unwrap();
                     open.savepoints.truncate(at);
                 }
-                None => assert_eq!(txn.release(&name).unwrap_err().kind(), ErrorKind::NotFound),
+                None => assert_eq!(
+                    txn.release_savepoint(&name).unwrap_err().kind(),
+                    ErrorKind::NotFound
+                ),
             }
         }
     }
@@ -256,7 +259,7 @@ fn concurrent_transactions_match_model() {
                 2 if !running.is_empty() => {
                     let open = running.swap_remove(rng.below(running.len() as u64) as usize);
                     let (must, may) = expected_conflicts(&open, &log);
-                    match open.txn.commit() {
+                    match open.txn.commit_in_place(None) {
                         Ok(_) => {
                             assert!(!must, "seed {seed}: a conflict was missed: {:?}", open.level);
                             open.ops.iter().for_each(|op| apply(&mut committed, op));
@@ -288,8 +291,8 @@ fn concurrent_transactions_match_model() {
                     apply(&mut committed, &op);
                     log.push(op);
                 }
-                4 if rng.below(4) == 0 => db.flush().unwrap(),
-                4 if rng.below(6) == 0 => db.compact().unwrap(),
+                4 if rng.below(4) == 0 => db.admin().flush().unwrap(),
+                4 if rng.below(6) == 0 => db.admin().compact().unwrap(),
                 _ if !running.is_empty() => {
                     let at = rng.below(running.len() as u64) as usize;
                     random_step(&db, &mut running[at], &committed, &mut rng);
@@ -318,7 +321,7 @@ fn txn_cursor_sees_state_at_its_creation() {
     txn.delete(&family, "b").unwrap();
     let mut keys = Vec::new();
     cursor.seek_to_first().unwrap();
-    while cursor.valid() {
+    while cursor.is_valid() {
         keys.extend_from_slice(cursor.key());
         txn.put(&family, [cursor.key(), b"x"].concat(), "behind it").unwrap();
         cursor.next().unwrap();
@@ -329,7 +332,7 @@ fn txn_cursor_sees_state_at_its_creation() {
 }
 
 #[test]
-fn txn_limits_timeouts_and_ends() {
+fn txn_refuses_writes_beyond_its_limits_or_after_its_end() {
     let db = open();
     let family = db.default_family();
     let txn = db.begin(TxnOptions::new().max_bytes(100)).unwrap();
@@ -337,8 +340,8 @@ fn txn_limits_timeouts_and_ends() {
     let e = txn.put(&family, "large", [0; 200]).unwrap_err();
     assert_eq!(e.kind(), ErrorKind::InvalidArgument, "{e}");
     assert_eq!(txn.len(), 1, "the transaction is unchanged");
-    txn.rollback();
-    assert!(txn.commit().is_err());
+    txn.rollback_in_place();
+    assert!(txn.commit_in_place(None).is_err());
     txn.reset().unwrap();
     txn.put(&family, "again", "").unwrap();
     let handle = txn.handle();
@@ -383,7 +386,7 @@ fn increments_from_many_threads_are_all_counted() {
 }
 
 #[test]
-fn savepoint_around_every_write() {
+fn savepoint_per_row_rolls_back_only_that_row() {
     let db = open();
     let family = db.default_family();
     let txn = db.begin(TxnOptions::new()).unwrap();
@@ -395,7 +398,7 @@ fn savepoint_around_every_write() {
             txn.rollback_to("row").unwrap();
             assert!(!txn.contains(&family, i.to_be_bytes()).unwrap());
         }
-        txn.release("row").unwrap();
+        txn.release_savepoint("row").unwrap();
     }
     assert_eq!(txn.iter(&family).unwrap().count(), 13_333);
     txn.commit().unwrap();
@@ -408,7 +411,7 @@ fn txn_reports_cleared_or_dropped_family() {
     let family = db.create_family("f", Default::default()).unwrap();
     let txn = db.begin(TxnOptions::new()).unwrap();
     txn.put(&family, "k", "").unwrap();
-    db.clear_family("f").unwrap();
+    db.admin().clear_family("f").unwrap();
     assert_eq!(txn.commit().unwrap_err().kind(), ErrorKind::Conflict);
     let txn = db.begin(TxnOptions::new()).unwrap();
     txn.put(&family, "k", "").unwrap();

@@ -2,10 +2,9 @@
 //! clock that jumps.
 #![allow(clippy::unwrap_used)]
 
-use perigee::env::Env;
-use perigee::env::clock::Clock;
 use perigee::env::fs::memory::SimDisk;
 use perigee::env::sim::SimWorld as Simulated;
+use perigee::env::{Clock, Env};
 use perigee::{Db, FamilyOptions, Options, WriteBatch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -91,13 +90,13 @@ fn expired_version_hides_older_versions() {
     type Action = fn(&Db);
     let acts: [Action; 4] = [
         |_| {},
-        |db| db.flush().unwrap(),
-        |db| db.compact().unwrap(),
+        |db| db.admin().flush().unwrap(),
+        |db| db.admin().compact().unwrap(),
         |db| {
-            db.flush().unwrap();
+            db.admin().flush().unwrap();
             db.put("x", "").unwrap();
             db.delete("x").unwrap();
-            db.compact().unwrap();
+            db.admin().compact().unwrap();
         },
     ];
     for (i, act) in acts.iter().enumerate() {
@@ -106,13 +105,13 @@ fn expired_version_hides_older_versions() {
         fill(&db);
         act(&db);
         assert_eq!(keys(&db), ["a", "b", "c", "d"], "act {i}");
-        let c = db.get_with_ttl("c").unwrap().unwrap();
+        let c = db.default_family().get_with_ttl("c").unwrap().unwrap();
         assert_eq!(
             (&c.value[..], c.remaining),
             (&b"long, in the value log"[..], Some(Duration::from_millis(HOUR)))
         );
-        assert_eq!(db.get_with_ttl("a").unwrap().unwrap().expires_at_ms, None);
-        let mut cursor = db.cursor().unwrap();
+        assert_eq!(db.default_family().get_with_ttl("a").unwrap().unwrap().expires_at_ms, None);
+        let mut cursor = db.default_family().cursor().unwrap();
         cursor.seek("b").unwrap();
         assert_eq!(cursor.expires_at_ms(), Some(START + HOUR));
         let snapshot = db.snapshot().unwrap();
@@ -128,19 +127,19 @@ fn expired_version_hides_older_versions() {
         act(&db);
         assert_eq!(keys(&db), ["a", "d"]);
         drop(snapshot);
-        db.compact().unwrap();
+        db.admin().compact().unwrap();
         assert_eq!(keys(&db), ["a", "d"]);
-        db.wait_idle().unwrap();
-        let stats = db.stats();
-        let dropped = stats.counters.iter().find(|(name, _)| *name == "dropped_expired").unwrap().1;
+        db.admin().wait_idle().unwrap();
+        let stats = db.admin().stats();
+        let dropped = stats.counter("dropped_expired").unwrap();
         assert!(dropped >= 2, "{dropped}");
-        let entries: u64 = db.files().iter().map(|f| f.entries).sum();
+        let entries: u64 = db.admin().files().iter().map(|f| f.entries).sum();
         assert_eq!(entries, 2, "expired entries are removed from the bottom level");
         db.close().unwrap();
         fixture.clock.wall.store(START - YEARS, SeqCst);
         let db = fixture.open();
         assert_eq!(keys(&db), ["a", "d"], "time does not go backwards across a reopen");
-        assert!(db.verify().unwrap().errors.is_empty());
+        assert!(db.admin().verify().unwrap().errors.is_empty());
     }
 }
 
@@ -152,11 +151,11 @@ fn clock_set_back_before_confirmation_restores_entries() {
         fill(&db);
         fixture.clock.wall.store(START + YEARS, SeqCst);
         assert_eq!(keys(&db), ["a"], "hidden");
-        assert!(db.clock().jumped);
+        assert!(db.admin().clock().jumped);
         if confirmed {
-            db.confirm_clock();
+            db.admin().confirm_clock();
         }
-        db.compact().unwrap();
+        db.admin().compact().unwrap();
         fixture.clock.wall.store(START, SeqCst);
         let expected: &[&str] = if confirmed { &["a"] } else { &["a", "b", "c", "d"] };
         assert_eq!(keys(&db), expected);
@@ -167,16 +166,18 @@ fn clock_set_back_before_confirmation_restores_entries() {
 fn extreme_expiries_saturate() {
     let fixture = TtlFixture::new();
     let db = fixture.open();
-    db.put_with_ttl("a", "1", Duration::MAX).unwrap();
-    db.put_until("b", "2", u64::MAX).unwrap();
-    db.put_until("c", "3", 0).unwrap();
+    db.default_family().put_with_ttl("a", "1", Duration::MAX).unwrap();
+    db.default_family().put_until("b", "2", u64::MAX).unwrap();
+    db.default_family().put_until("c", "3", 0).unwrap();
     assert_eq!(keys(&db), ["a", "b"]);
     assert!(
-        db.put_with_ttl(vec![0; perigee::limits::KEY_BYTES_MAX + 1], "", Duration::MAX).is_err()
+        db.default_family()
+            .put_with_ttl(vec![0; perigee::limits::KEY_BYTES_MAX + 1], "", Duration::MAX)
+            .is_err()
     );
-    assert_eq!(db.clock().now_ms, START);
+    assert_eq!(db.admin().clock().now_ms, START);
     db.close().unwrap();
-    assert!(db.put_with_ttl("a", "1", Duration::MAX).is_err());
+    assert!(db.default_family().put_with_ttl("a", "1", Duration::MAX).is_err());
 }
 
 /// A clock that advances by a millisecond at every read.
@@ -204,14 +205,14 @@ fn entry_expiring_during_read_is_consistent() {
         let env = Env { fs: SimDisk::new(1), clock: clock.clone(), ..Env::real() };
         let db = Db::open("/db", Options::in_env(env).latency_stats(false)).unwrap();
         db.put("a", "for ever").unwrap();
-        db.put_until("b", "short", START + 1000).unwrap();
+        db.default_family().put_until("b", "short", START + 1000).unwrap();
         let turn = || clock.0.store(START + 1000 - lead, SeqCst);
         turn();
         let mut keys: Vec<_> = db.iter().unwrap().rev().map(|e| e.unwrap().0.to_vec()).collect();
         assert_eq!(keys.pop(), Some(b"a".to_vec()), "lead {lead}");
         outcomes.insert(keys.len());
         turn();
-        let explanation = db.explain("b").unwrap();
+        let explanation = db.default_family().explain("b").unwrap();
         let outcome = explanation.steps.last().unwrap().outcome;
         assert_eq!(
             outcome == "value",
@@ -227,11 +228,14 @@ fn put_under_untrusted_clock_can_be_read() {
     let fixture = TtlFixture::new();
     let db = fixture.open();
     fixture.clock.wall.store(START + YEARS, SeqCst);
-    db.put_with_ttl("a", "1", Duration::from_millis(HOUR)).unwrap();
-    assert!(db.clock().jumped);
-    assert_eq!(db.get_with_ttl("a").unwrap().unwrap().remaining, Some(Duration::from_millis(HOUR)));
+    db.default_family().put_with_ttl("a", "1", Duration::from_millis(HOUR)).unwrap();
+    assert!(db.admin().clock().jumped);
+    assert_eq!(
+        db.default_family().get_with_ttl("a").unwrap().unwrap().remaining,
+        Some(Duration::from_millis(HOUR))
+    );
     fixture.clock.wall.store(START, SeqCst);
-    let left = db.get_with_ttl("a").unwrap().unwrap().remaining;
+    let left = db.default_family().get_with_ttl("a").unwrap().unwrap().remaining;
     assert_eq!(left, Some(Duration::from_millis(YEARS + HOUR)));
 }
 
@@ -241,34 +245,36 @@ fn put_under_untrusted_clock_can_be_read() {
 fn expired_entries_are_reclaimed_without_writes() {
     let fixture = TtlFixture::new();
     let db = fixture.open();
-    let entries = |db: &Db| db.files().iter().map(|f| f.entries).sum::<u64>();
+    let entries = |db: &Db| db.admin().files().iter().map(|f| f.entries).sum::<u64>();
     for i in 0..100u32 {
         let ttl = Duration::from_millis(if i % 2 == 0 { HOUR / 2 } else { 10 * HOUR });
-        db.put_with_ttl(i.to_be_bytes(), "a value that is separated", ttl).unwrap();
+        db.default_family()
+            .put_with_ttl(i.to_be_bytes(), "a value that is separated", ttl)
+            .unwrap();
     }
     db.put("stays", "for ever").unwrap();
-    db.flush().unwrap();
-    db.wait_idle().unwrap();
+    db.admin().flush().unwrap();
+    db.admin().wait_idle().unwrap();
     assert_eq!(entries(&db), 101);
     let snapshot = db.snapshot().unwrap();
     fixture.clock.advance(HOUR / 2 + HOUR / 10);
-    db.wait_idle().unwrap();
+    db.admin().wait_idle().unwrap();
     assert_eq!(entries(&db), 51, "the snapshot is newer than all entries");
     assert_eq!(db.iter().unwrap().count(), 51);
     drop(snapshot);
     // After a clock jump expired entries are hidden, but not removed.
     fixture.clock.wall.fetch_add(YEARS, SeqCst);
-    db.wait_idle().unwrap();
+    db.admin().wait_idle().unwrap();
     assert_eq!((entries(&db), db.iter().unwrap().count()), (51, 1));
     fixture.clock.wall.fetch_sub(YEARS, SeqCst);
     assert_eq!(db.iter().unwrap().count(), 51);
     fixture.clock.advance(11 * HOUR);
     db.close().unwrap();
     let db = fixture.open();
-    db.wait_idle().unwrap();
+    db.admin().wait_idle().unwrap();
     assert_eq!(entries(&db), 1, "also after a reopen");
     assert_eq!(db.get("stays").unwrap().unwrap(), b"for ever");
-    assert!(db.verify().unwrap().errors.is_empty());
+    assert!(db.admin().verify().unwrap().errors.is_empty());
 }
 
 /// The compaction thread wakes up on its own when entries expire.
@@ -276,12 +282,12 @@ fn expired_entries_are_reclaimed_without_writes() {
 fn compaction_wakes_at_expiry() {
     Simulated::new(5).run(SimDisk::new(5), |env| {
         let db = Db::open("/ttl", Options::in_env(env.clone())).unwrap();
-        db.put_with_ttl("soon", "gone", Duration::from_secs(60)).unwrap();
-        db.flush().unwrap();
+        db.default_family().put_with_ttl("soon", "gone", Duration::from_secs(60)).unwrap();
+        db.admin().flush().unwrap();
         env.clock.sleep_us(30_000_000);
-        assert_eq!(db.files().len(), 1);
+        assert_eq!(db.admin().files().len(), 1);
         env.clock.sleep_us(60_000_000);
-        assert!(db.files().is_empty(), "{:?}", db.files());
+        assert!(db.admin().files().is_empty(), "{:?}", db.admin().files());
         db.close().unwrap();
     });
 }

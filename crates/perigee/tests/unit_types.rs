@@ -5,6 +5,10 @@
 //! The test reads the sources as text, without tests and without tools.
 #![allow(clippy::unwrap_used)]
 
+#[path = "common/sources.rs"]
+mod sources;
+
+use sources::rust_files;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -26,27 +30,13 @@ const PLAIN_SEQUENCE_NUMBERS_MAX: usize = 26;
 const INTEGER_TUPLE_PARAMETERS_MAX: usize = 0;
 /// Maximum number of parameters, of any function, that are destructured in the signature as a
 /// tuple: several arguments in the place of one. May only fall.
-const TUPLE_PATTERNS_MAX: usize = 8;
+const TUPLE_PATTERNS_MAX: usize = 2;
 /// Maximum number of struct fields and type aliases that contain a tuple with two or more integers.
 /// May only fall.
-const INTEGER_TUPLE_FIELDS_MAX: usize = 11;
+const INTEGER_TUPLE_FIELDS_MAX: usize = 5;
 
 fn crates_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-/// Returns the Rust files below `dir`, sorted.
-fn rust_files(dir: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(dir).unwrap().map(|e| e.unwrap().path()) {
-        if entry.is_dir() {
-            files.extend(rust_files(&entry));
-        } else if entry.extension().is_some_and(|e| e == "rs") {
-            files.push(entry);
-        }
-    }
-    files.sort();
-    files
 }
 
 /// Returns true for a file that only tests use.

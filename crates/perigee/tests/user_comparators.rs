@@ -19,16 +19,16 @@ fn options(seed: u64) -> Options {
 #[test]
 fn equal_keys_of_custom_comparator_are_one_key() {
     let lower = |k: &[u8]| k.to_ascii_lowercase();
-    let order =
+    let comparator =
         KeyComparator::register("user code nocase", move |a, b| lower(a).cmp(&lower(b))).unwrap();
-    let db = Db::open("/db", options(1).register_comparator(order)).unwrap();
-    let f = db.create_family("f", FamilyOptions::new().comparator(order)).unwrap();
+    let db = Db::open("/db", options(1).register_comparator(comparator)).unwrap();
+    let f = db.create_family("f", FamilyOptions::new().comparator(comparator)).unwrap();
     f.put("key", "old").unwrap();
     f.put("gone", "old").unwrap();
     let _keeps_old_versions = db.snapshot().unwrap();
     f.put("KEY", "new").unwrap();
     f.delete("GONE").unwrap();
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
     // More often than the reads after which a block builds fingerprints.
     for i in 0..20 {
         assert_eq!(f.get("key").unwrap().unwrap(), b"new", "look-up {i}");
@@ -40,9 +40,9 @@ static ARMED: AtomicBool = AtomicBool::new(false);
 
 /// Returns true if a part of a batch was visible after a comparator panicked while the batch was
 /// applied, with two other writers active.
-fn sees_partial_batch(order: KeyComparator, seed: u64) -> bool {
-    let db = Db::open("/db", options(seed).register_comparator(order)).unwrap();
-    let f = db.create_family("f", FamilyOptions::new().comparator(order)).unwrap();
+fn sees_partial_batch(comparator: KeyComparator, seed: u64) -> bool {
+    let db = Db::open("/db", options(seed).register_comparator(comparator)).unwrap();
+    let f = db.create_family("f", FamilyOptions::new().comparator(comparator)).unwrap();
     f.put("c", "").unwrap();
     let started = Arc::new(Barrier::new(3));
     let writers: Vec<_> = (0..2)
@@ -76,12 +76,12 @@ fn sees_partial_batch(order: KeyComparator, seed: u64) -> bool {
 #[test]
 fn comparator_panic_publishes_no_partial_batch() {
     let boom = |a: &[u8], b: &[u8]| ARMED.load(SeqCst) && (a == b"boom" || b == b"boom");
-    let order = KeyComparator::register("user code boom", move |a, b| {
+    let comparator = KeyComparator::register("user code boom", move |a, b| {
         assert!(!boom(a, b), "as planned");
         a.cmp(b)
     })
     .unwrap();
-    let seen = (0..300).filter(|seed| sees_partial_batch(order, seed + 1)).count();
+    let seen = (0..300).filter(|seed| sees_partial_batch(comparator, seed + 1)).count();
     assert_eq!(seen, 0, "a part of a batch was visible");
 }
 
@@ -109,10 +109,10 @@ fn reads_work_in_thread_local_destructors() {
         for i in 0..1000 {
             db.put(format!("k{i:05}"), [7; 100]).unwrap();
         }
-        db.flush().unwrap();
+        db.admin().flush().unwrap();
         let last = db.clone();
         let thread = std::thread::spawn(move || {
-            // Initialised before the engine's thread-local values, so that it is dropped after
+            // Initialized before the engine's thread-local values, so that it is dropped after
             // them.
             ON_THREAD_EXIT.with_borrow_mut(|l| l.0 = Some(last.clone()));
             assert!(last.get("k00500").unwrap().is_some());

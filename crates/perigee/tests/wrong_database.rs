@@ -6,12 +6,17 @@
 //! of the sources fails when a new one is missing in it.
 #![allow(clippy::unwrap_used)]
 
+#[path = "common/sources.rs"]
+mod sources;
+
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
+use perigee::load::TableWriter;
 use perigee::{
-    Db, Error, ErrorKind, Family, FamilyOptions, LockMode, MergeRule, Options, Snapshot,
-    TableWriter, Txn, TxnOptions, WriteBatch,
+    Db, Error, ErrorKind, Family, FamilyOptions, LockMode, MergeRule, Options, Snapshot, Txn,
+    TxnOptions, WriteBatch,
 };
+use sources::rust_files;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -40,7 +45,7 @@ fn open_two_databases(twins: bool) -> TwoDatabases {
     let here = Db::open("/here", options.clone()).unwrap();
     here.default_family().put("a", "ours").unwrap();
     if twins {
-        here.checkpoint("/there").unwrap();
+        here.backups().checkpoint("/there").unwrap();
     }
     let there = Db::open("/there", options).unwrap();
     let foreign = there.create_family("theirs", family_options()).unwrap();
@@ -75,21 +80,21 @@ const CALLS: &[(&str, Call)] = &[
     ("WriteBatch::put_until", |w| batch(w).put_until(&w.foreign, "a", "1", u64::MAX).err()),
     ("Db::write", |w| w.here.write(foreign_batch(w)).err()),
     ("Db::write_with", |w| w.here.write_with(foreign_batch(w), Default::default()).err()),
-    ("Db::bulk_load", |w| w.here.bulk_load(&w.foreign).err()),
-    ("Db::finish_loads", |w| {
+    ("BulkLoad::finish_all", |w| {
         let mut load = w.foreign.bulk_load().unwrap();
         load.put("a", "1").unwrap();
-        w.here.finish_loads(&mut [w.ours.bulk_load().unwrap(), load]).err()
+        perigee::load::BulkLoad::finish_all(&mut [w.ours.bulk_load().unwrap(), load]).err()
     }),
-    ("Db::ingest", |w| w.here.ingest(&w.foreign, &["/table"]).err()),
-    ("Db::ingest_many", |w| {
+    ("Admin::ingest_many", |w| {
         w.here
+            .admin()
             .ingest_many(&[
                 (w.ours.clone(), vec![]),
                 (w.foreign.clone(), vec![PathBuf::from("/table")]),
             ])
             .err()
     }),
+    ("Snapshot::family", |w| w.snapshot.family(&w.foreign).first().err()),
     ("Snapshot::get", |w| w.snapshot.get(&w.foreign, "a").err()),
     ("Snapshot::get_pinned", |w| w.snapshot.get_pinned(&w.foreign, "a").err()),
     ("Snapshot::get_with_ttl", |w| w.snapshot.get_with_ttl(&w.foreign, "t").err()),
@@ -102,6 +107,7 @@ const CALLS: &[(&str, Call)] = &[
     ("Snapshot::prefix", |w| w.snapshot.prefix(&w.foreign, "a").err()),
     ("Snapshot::cursor", |w| w.snapshot.cursor(&w.foreign).err()),
     ("Snapshot::cursor_within", |w| w.snapshot.cursor_within(&w.foreign, "a".."b").err()),
+    ("Txn::family", |w| w.txn.family(&w.foreign).first().err()),
     ("Txn::get", |w| w.txn.get(&w.foreign, "a").err()),
     ("Txn::get_pinned", |w| w.txn.get_pinned(&w.foreign, "a").err()),
     ("Txn::get_untracked", |w| w.txn.get_untracked(&w.foreign, "a").err()),
@@ -146,7 +152,7 @@ fn foreign_batch(w: &TwoDatabases) -> WriteBatch {
 fn contents(w: &TwoDatabases) -> Vec<String> {
     let mut all = Vec::new();
     for db in [&w.here, &w.there] {
-        all.push(format!("{} {:?}", db.latest_seq(), db.families()));
+        all.push(format!("{} {:?}", db.history().latest_seq(), db.families()));
         for name in db.families() {
             for entry in db.family(&name).unwrap().iter().unwrap() {
                 let (key, value) = entry.unwrap();
@@ -175,7 +181,7 @@ fn assert_every_call_refuses(w: &TwoDatabases) {
     assert!(wrong.is_empty(), "{wrong:#?}");
     assert_eq!(w.txn.len(), 0);
     w.txn.put(&w.ours, "c", "3").unwrap();
-    w.txn.commit().unwrap();
+    w.txn.commit_in_place(None).unwrap();
     assert_eq!(w.ours.get("c").unwrap().unwrap(), b"3");
 }
 
@@ -237,14 +243,14 @@ fn call_table_covers_public_api() {
         "Snapshot",
         "Txn",
         "PreparedTxnInfo",
-        "Changes",
+        "ChangeFeed",
         "Cursor",
         "Iter",
     ];
     let mut found = BTreeSet::new();
     let src = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src");
-    for file in std::fs::read_dir(src).unwrap() {
-        let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+    for file in rust_files(&src) {
+        let text = std::fs::read_to_string(file).unwrap();
         let code: Vec<&str> = text.lines().filter(|l| !l.trim_start().starts_with("//")).collect();
         let mut inside = "";
         for (i, line) in code.iter().enumerate() {

@@ -27,14 +27,14 @@ fn logs(disk: &Arc<SimDisk>) -> Vec<PathBuf> {
 fn zeroed_last_manifest_edit_is_reported() {
     let disk = SimDisk::new(1);
     let db = Db::open("/db", options(&disk)).unwrap();
-    let mut load = db.bulk_load(&db.default_family()).unwrap();
+    let mut load = db.default_family().bulk_load().unwrap();
     load.put("k", "v").unwrap();
     load.finish().unwrap();
     let crashed = disk.deep_clone();
     drop(db);
     zero_last_record(&crashed, &PathBuf::from("/db/MANIFEST"));
     if let Ok(db) = Db::open("/db", options(&crashed)) {
-        let report = db.stats().recovery;
+        let report = db.admin().stats().recovery;
         assert!(
             report.truncated_bytes > 0,
             "k is {:?}, and no loss is reported: {report:?}",
@@ -52,7 +52,7 @@ fn zeroed_family_creation_is_reported() {
     drop(db);
     zero_last_record(&crashed, &PathBuf::from("/db/MANIFEST"));
     if let Ok(db) = Db::open("/db", options(&crashed)) {
-        let report = db.stats().recovery;
+        let report = db.admin().stats().recovery;
         assert!(
             report.truncated_bytes > 0,
             "families {:?}, and no loss is reported: {report:?}",
@@ -69,7 +69,7 @@ fn zeroed_clean_close_mark_is_reported() {
     db.close().unwrap();
     zero_last_record(&disk, &logs(&disk)[0]);
     if let Ok(db) = Db::open("/db", options(&disk)) {
-        let report = db.stats().recovery;
+        let report = db.admin().stats().recovery;
         assert!(report.truncated_bytes > 0, "no loss is reported: {report:?}");
     }
 }
@@ -118,5 +118,5 @@ fn log_preallocation_leaves_space_for_flush() {
             .collect();
         db.put(n.to_be_bytes(), value).unwrap();
     }
-    db.flush().unwrap();
+    db.admin().flush().unwrap();
 }

@@ -5,8 +5,7 @@
 use crate::engine_target::PATH;
 use crate::rng::{Rng, mix};
 use crate::runner::Case;
-use perigee::env::Env;
-use perigee::env::sync::Mutex;
+use perigee::env::{Env, Mutex};
 use perigee::{Db, Durability, Options, WriteOptions};
 use perigee_env::fs::memory::SimDisk;
 use perigee_env::sim::SimWorld;

@@ -63,11 +63,11 @@ fn run_history(
                 db.delete(&key)?;
                 model.remove(&key);
             }
-            2 => db.flush()?,
-            3 => db.compact()?,
+            2 => db.admin().flush()?,
+            3 => db.admin().compact()?,
             _ => {
                 // A compaction that is running may still change what a snapshot taken now sees.
-                let pause = db.pause_background_work()?;
+                let pause = db.admin().pause_background_work()?;
                 held.push((db.snapshot()?, collect_entries(db.iter()?)?));
                 drop(pause);
                 held.drain(..held.len().saturating_sub(3));

@@ -95,8 +95,8 @@ impl TokenState {
             self.db.write(batch).map_err(|e| format!("write: {e}"))?;
             *lock_mutex(&self.acked[writer][token as usize]) = version;
             match rng.below(60) {
-                0 => self.db.flush().map_err(|e| format!("flush: {e}"))?,
-                1 => self.db.compact().map_err(|e| format!("compact: {e}"))?,
+                0 => self.db.admin().flush().map_err(|e| format!("flush: {e}"))?,
+                1 => self.db.admin().compact().map_err(|e| format!("compact: {e}"))?,
                 _ => {}
             }
             *lock_mutex(&self.operations) += 1;
@@ -249,7 +249,7 @@ impl TokenState {
         };
         let before = read_all(&self.db).map_err(say)?;
         check(&before)?;
-        check_report(&self.db.verify().map_err(say)?).map_err(say)?;
+        check_report(&self.db.admin().verify().map_err(say)?).map_err(say)?;
         self.db.close().map_err(say)?;
         let db = Db::open(Path::new(PATH), settings.options(env)).map_err(say)?;
         let after = read_all(&db).map_err(say)?;

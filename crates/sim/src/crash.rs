@@ -7,7 +7,7 @@ use crate::rng::Rng;
 use crate::runner::{Case, CommonArgs, Tally, print_summary, run_cases};
 use crate::session::{Action, CommitSpec, CrashPoint, DbSession, check_final_state};
 use crate::settings::Settings;
-use perigee::{Compression, Durability, FamilyOptions, History};
+use perigee::{Compression, Durability, FamilyOptions, HistoryPolicy};
 use perigee_env::fs::memory::{Crash, SimDisk};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -218,7 +218,11 @@ fn exhaustive_settings(number: u64) -> Settings {
         open_files: 4,
         scrub_us: 0,
         log_retention: if number % 4 < 2 { 0 } else { 1 << 50 },
-        history: if number.is_multiple_of(5) { History::Operations(2) } else { History::None },
+        history: if number.is_multiple_of(5) {
+            HistoryPolicy::Operations(2)
+        } else {
+            HistoryPolicy::None
+        },
     }
 }
 

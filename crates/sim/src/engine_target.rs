@@ -7,11 +7,9 @@ use crate::history::{
 };
 use crate::oracle::{DAY_MS, Outcome, START_MS, Target};
 use crate::settings::Settings;
-use perigee::env::Env;
-use perigee::env::clock::Clock;
-use perigee::{
-    Cursor, Db, Error, ErrorKind, Family, Iter, Result, Snapshot, VerifyReport, WriteBatch,
-};
+use perigee::env::{Clock, Env};
+use perigee::stats::VerifyReport;
+use perigee::{Cursor, Db, Error, ErrorKind, Family, Iter, Result, Snapshot, WriteBatch};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -192,9 +190,13 @@ impl EngineTarget {
     fn save_history_point(&mut self, moment: usize, named: bool) -> Result<Outcome> {
         let name = format!("moment {moment}");
         if let Some((_, true)) = self.history_points[moment] {
-            self.db.drop_snapshot(&name)?;
+            self.db.history().drop_snapshot(&name)?;
         }
-        let seq = if named { self.db.create_snapshot(&name)? } else { self.db.latest_seq() };
+        let seq = if named {
+            self.db.history().create_snapshot(&name)?
+        } else {
+            self.db.history().latest_seq()
+        };
         self.history_points[moment] = Some((seq, named));
         Ok(Outcome::Done)
     }
@@ -206,9 +208,9 @@ impl EngineTarget {
             return Ok(Outcome::Skipped);
         };
         let snapshot = if named {
-            self.db.named_snapshot(&format!("moment {moment}"))?
+            self.db.history().named_snapshot(&format!("moment {moment}"))?
         } else {
-            match self.db.snapshot_at(seq) {
+            match self.db.history().snapshot_at(seq) {
                 Err(e) if self.settings.retains_history() => {
                     return Ok(Outcome::Failed(e.to_string()));
                 }
@@ -230,7 +232,7 @@ impl EngineTarget {
         if let Err(e) = self.feed_consumer.consume(&self.db, &self.settings) {
             return Ok(Outcome::Failed(e));
         }
-        let known = self.feed_consumer.entries(family.id(), self.db.clock().now_ms);
+        let known = self.feed_consumer.entries(family.id(), self.db.admin().clock().now_ms);
         Ok(known.map_or(there, Outcome::Entries))
     }
 
@@ -244,19 +246,20 @@ impl EngineTarget {
             }
             Op::Drop { family } => self.db.drop_family(&family_name(*family))?,
             Op::Rename { family, to } => {
-                self.db.rename_family(&family_name(*family), &family_name(*to))?;
+                self.db.admin().rename_family(&family_name(*family), &family_name(*to))?;
                 if family != to {
                     self.families[*to] = self.families[*family].take();
                 }
             }
             Op::Clone { family, to } => {
-                let made = self.db.clone_family(&family_name(*family), &family_name(*to))?;
+                let made =
+                    self.db.admin().clone_family(&family_name(*family), &family_name(*to))?;
                 self.families[*to] = Some(made);
             }
-            Op::Clear { family } => self.db.clear_family(&family_name(*family))?,
+            Op::Clear { family } => self.db.admin().clear_family(&family_name(*family))?,
             Op::FamilyNames => return Ok(Outcome::Names(self.db.families())),
-            Op::Flush { family: None } => self.db.flush()?,
-            Op::Compact { family: None } => self.db.compact()?,
+            Op::Flush { family: None } => self.db.admin().flush()?,
+            Op::Compact { family: None } => self.db.admin().compact()?,
             Op::Flush { family: Some(slot) } => match &self.families[*slot] {
                 Some(family) => family.flush()?,
                 None => return Ok(Outcome::Skipped),
@@ -265,7 +268,7 @@ impl EngineTarget {
                 Some(family) => family.compact()?,
                 None => return Ok(Outcome::Skipped),
             },
-            Op::Purge { family: None } => self.db.purge()?,
+            Op::Purge { family: None } => self.db.admin().purge()?,
             Op::Purge { family: Some(slot) } => match &self.families[*slot] {
                 Some(family) => family.purge()?,
                 None => return Ok(Outcome::Skipped),
@@ -277,16 +280,20 @@ impl EngineTarget {
             Op::FlushWhilePaused => self.flush_while_paused()?,
             Op::CancelCompactions { us } => {
                 // At a low rate a compaction is more likely to be cancelled halfway.
-                let rate = self.db.background_rate();
-                self.db.set_background_rate(Some(50_000));
+                let rate = self.db.admin().background_rate();
+                self.db.admin().set_background_rate(Some(50_000));
                 self.env.clock.sleep_us(*us);
-                self.db.cancel_background_work()?;
-                self.db.set_background_rate(rate);
-                self.db.resume_background_work()?;
+                self.db.admin().cancel_background_work()?;
+                self.db.admin().set_background_rate(rate);
+                self.db.admin().resume_background_work()?;
                 self.env.clock.sleep_us(100);
                 // A cancelled compaction has not failed, however soon compactions resume.
-                let failure =
-                    self.db.stats().background_error.filter(|e| e.kind() == ErrorKind::Busy);
+                let failure = self
+                    .db
+                    .admin()
+                    .stats()
+                    .background_error
+                    .filter(|e| e.kind() == ErrorKind::Busy);
                 if let Some(e) = failure {
                     return Ok(Outcome::Failed(format!(
                         "a cancelled compaction is reported as failed: {e}"
@@ -294,19 +301,21 @@ impl EngineTarget {
                 }
             }
             Op::SetRate { bytes_per_second } => {
-                self.db.set_background_rate(Some(*bytes_per_second).filter(|rate| *rate > 0));
+                self.db
+                    .admin()
+                    .set_background_rate(Some(*bytes_per_second).filter(|rate| *rate > 0));
             }
             Op::Sync => self.db.sync()?,
-            Op::WaitIdle => self.db.wait_idle()?,
-            Op::Verify => check_report(&self.db.verify()?)?,
+            Op::WaitIdle => self.db.admin().wait_idle()?,
+            Op::Verify => check_report(&self.db.admin().verify()?)?,
             Op::AdvanceDays { days } => {
                 self.clock.advance_days(*days);
                 return Ok(self.read_time());
             }
             Op::ClockJump => {
-                self.db.flush()?;
+                self.db.admin().flush()?;
                 self.clock.jump_years(true);
-                let compacted = self.db.compact();
+                let compacted = self.db.admin().compact();
                 self.clock.jump_years(false);
                 compacted?;
                 return Ok(self.read_time());
@@ -327,14 +336,16 @@ impl EngineTarget {
 
     /// Checks that a flush is refused while background work is paused.
     fn flush_while_paused(&self) -> Result<()> {
-        let pause = self.db.pause_background_work()?;
-        let files = self.db.files().len();
-        match self.db.flush() {
+        let pause = self.db.admin().pause_background_work()?;
+        let files = self.db.admin().files().len();
+        match self.db.admin().flush() {
             Ok(()) => {}
             Err(e) if e.kind() == ErrorKind::Busy => {}
             Err(e) => return Err(e),
         }
-        if !self.db.stats().running_jobs.is_empty() || self.db.files().len() != files {
+        if !self.db.admin().stats().running_jobs.is_empty()
+            || self.db.admin().files().len() != files
+        {
             return Err(Error::internal("work went on although it was paused"));
         }
         pause.resume();
@@ -342,7 +353,7 @@ impl EngineTarget {
     }
 
     fn read_time(&self) -> Outcome {
-        let now = self.db.clock().now_ms;
+        let now = self.db.admin().clock().now_ms;
         Outcome::Time(now, now)
     }
 
@@ -362,7 +373,7 @@ impl EngineTarget {
         }
         self.drop_slots();
         self.db = Db::open(Path::new(PATH), self.settings.options(self.env.clone()))?;
-        let recovery = self.db.stats().recovery;
+        let recovery = self.db.admin().stats().recovery;
         if !recovery.clean || recovery.truncated_bytes != 0 {
             return Err(Error::internal(format!("after a clean close: {recovery:?}")));
         }
@@ -448,7 +459,7 @@ impl EngineTarget {
             return Ok(Outcome::Skipped);
         };
         let mut loads = Vec::new();
-        let now_ms = self.db.clock().now_ms;
+        let now_ms = self.db.admin().clock().now_ms;
         for family in families {
             let mut load = family.bulk_load()?.memory_bytes(memory);
             for (key, value) in entries {
@@ -463,7 +474,7 @@ impl EngineTarget {
             }
             loads.push(load);
         }
-        self.db.finish_loads(&mut loads)?;
+        perigee::load::BulkLoad::finish_all(&mut loads)?;
         Ok(Outcome::Done)
     }
 
@@ -562,7 +573,7 @@ fn move_cursor(cursor: &mut Cursor, to: &CursorMove) -> Result<Outcome> {
         CursorMove::Next => cursor.next()?,
         CursorMove::Prev => cursor.prev()?,
     }
-    if !cursor.valid() {
+    if !cursor.is_valid() {
         return Ok(Outcome::Entry(None));
     }
     Ok(Outcome::Entry(Some((cursor.key().to_vec(), cursor.value()?.to_vec()))))

@@ -368,14 +368,14 @@ fn failing_reads_case(case: &Case) -> Result<(), String> {
     SimWorld::new(mix(plan.seed, number)).run(disk.clone(), |env| -> Result<(), String> {
         let state = plan.open_db(env, &disk, &ledger).map_err(|e| e.to_string())?;
         run_script(&plan.script, &state, || {})?;
-        state.db.flush().map_err(|e| format!("flush: {e}"))?;
+        state.db.admin().flush().map_err(|e| format!("flush: {e}"))?;
         let good = read_all(&state.db).map_err(|e| format!("before the fault: {e}"))?;
         disk.fail_reads(suffix, times);
         let failed = read_through_errors(&state.db, &good)?;
         case.count("failed reads", failed);
         if number % 2 == 1 {
             // Files that could not be read must not be deleted.
-            let _ = state.db.compact();
+            let _ = state.db.admin().compact();
         }
         disk.clear_faults();
         check_reads(&state)?;
@@ -417,7 +417,7 @@ fn few_files_case(case: &Case) -> Result<(), String> {
         let state = plan.open_db(env, &disk, &ledger).map_err(|e| e.to_string())?;
         disk.set_open_file_limit(None);
         run_script(&plan.script, &state, || {})?;
-        let quiet = state.db.pause_background_work().map_err(|e| format!("pause: {e}"))?;
+        let quiet = state.db.admin().pause_background_work().map_err(|e| format!("pause: {e}"))?;
         // The application takes all but two of the files.
         disk.open_file_limiter().close_idle_files(usize::MAX);
         disk.set_open_file_limit(Some(disk.open_handles() + 2));
@@ -527,7 +527,7 @@ fn full_disk_case(case: &Case) -> Result<(), String> {
 /// Flushes. A job that began while the disk was full may still report its failure once.
 fn flush_after_space_freed(state: &SessionState) -> Result<(), String> {
     for _ in 1..RESUME_ATTEMPTS_MAX {
-        match state.db.flush() {
+        match state.db.admin().flush() {
             Err(e) if e.kind() == ErrorKind::NoSpace => state.env.clock.sleep_us(100_000),
             other => return other.map_err(|e| format!("flush: {e}")),
         }
@@ -582,7 +582,7 @@ fn large_log_case(case: &Case) -> Result<(), String> {
         // The ballast file is created after a flush.
         commit_until_accepted(&state)?;
         flush_after_space_freed(&state)?;
-        state.db.wait_idle().map_err(|e| format!("wait_idle: {e}"))?;
+        state.db.admin().wait_idle().map_err(|e| format!("wait_idle: {e}"))?;
         state.env.clock.sleep_us(1000);
         let capacity = disk.total_bytes() + other + 64 * 1024;
         disk.set_capacity(capacity - other);

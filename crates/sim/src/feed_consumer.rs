@@ -5,10 +5,8 @@ use crate::comparators::{self, OrderedKey};
 use crate::history::Bytes;
 use crate::ledger::Contents;
 use crate::settings::Settings;
-use perigee::{
-    Change, ChangeKind, Commit, Db, ErrorKind, Family, FamilyChange, FamilyChangeKind,
-    KeyComparator, MergeRule, Result, Snapshot,
-};
+use perigee::changes::{ChangeKind, CommittedBatch, FamilyChange, FamilyChangeKind, FeedEvent};
+use perigee::{Db, ErrorKind, Family, KeyComparator, MergeRule, Result, Snapshot};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
@@ -76,7 +74,7 @@ impl FeedConsumer {
         }
         let mut copies = 0;
         let mut changes = loop {
-            match db.changes(self.position) {
+            match db.history().changes(self.position) {
                 Ok(changes) => break changes,
                 // Occasionally, flushes are faster than a copy.
                 Err(e) if e.kind() == ErrorKind::NotFound && !kept && copies < COPIES_MAX => {
@@ -105,8 +103,8 @@ impl FeedConsumer {
                 return Err(format!("the position after {change:?} is {}", changes.position()));
             }
             match &change {
-                Change::Commit(commit) => self.apply_commit(commit, comparator)?,
-                Change::Family(change) => self
+                FeedEvent::Commit(commit) => self.apply_commit(commit, comparator)?,
+                FeedEvent::Family(change) => self
                     .apply_family_change(db, change, comparator)
                     .map_err(|e| format!("{change:?}: {e}"))?,
                 other => return Err(format!("unknown change {other:?}")),
@@ -114,7 +112,7 @@ impl FeedConsumer {
             self.position = changes.position();
             // A consumer may restart after every change: a new feed must continue where this one
             // stopped.
-            changes = match db.changes(self.position) {
+            changes = match db.history().changes(self.position) {
                 Ok(changes) => changes,
                 Err(e) if e.kind() == ErrorKind::NotFound && !kept => {
                     return self.consume(db, settings);
@@ -157,7 +155,7 @@ impl FeedConsumer {
             cursor => {
                 let mut cursor = cursor?;
                 cursor.seek_to_first()?;
-                while cursor.valid() {
+                while cursor.is_valid() {
                     let until = cursor.expires_at_ms().unwrap_or(u64::MAX);
                     let put = Some((cursor.value()?.to_vec(), until));
                     map.insert(
@@ -178,7 +176,7 @@ impl FeedConsumer {
 
     fn apply_commit(
         &mut self,
-        commit: &Commit,
+        commit: &CommittedBatch,
         comparator: KeyComparator,
     ) -> std::result::Result<(), String> {
         self.commits += 1;
@@ -197,9 +195,9 @@ impl FeedConsumer {
             }
             let key = |bytes: &[u8]| OrderedKey::new(comparator, bytes);
             match op.kind {
-                ChangeKind::Put { key: k, value, expires_ms } => {
+                ChangeKind::Put { key: k, value, expires_at_ms } => {
                     replica.map.remove(&key(k));
-                    let put = Some((value.to_vec(), expires_ms.unwrap_or(u64::MAX)));
+                    let put = Some((value.to_vec(), expires_at_ms.unwrap_or(u64::MAX)));
                     replica.map.insert(key(k), ReplicaValue { put, operands: None });
                 }
                 ChangeKind::Delete { key: k } | ChangeKind::SingleDelete { key: k } => {

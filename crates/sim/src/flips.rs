@@ -14,10 +14,11 @@ use crate::ledger::{Contents, compare_families};
 use crate::loss_check;
 use crate::rng::{Rng, mix};
 use crate::runner::{Case, CommonArgs, Tally, run_cases};
-use perigee::{Db, Error, RecoveryReport};
+use perigee::recovery::RecoveryReport;
+use perigee::{Db, Error};
 use perigee_env::fs::memory::SimDisk;
-use perigee_env::fs::{DirOpenMode, Fs};
 use perigee_env::sim::SimWorld;
+use perigee_env::{DirOpenMode, Fs};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -233,9 +234,9 @@ fn open_and_read(image: &Image, env: perigee::env::Env) -> OpenOutcome {
         Ok(db) => db,
         Err(e) => return OpenOutcome::OpenFailed(e),
     };
-    let recovery = db.stats().recovery;
+    let recovery = db.admin().stats().recovery;
     let found = read_all(&db);
-    let report = db.verify();
+    let report = db.admin().verify();
     let _ = db.close();
     match (found, report) {
         (Ok(contents), Ok(report)) => match report.errors.into_iter().next() {

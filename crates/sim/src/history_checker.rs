@@ -1,6 +1,6 @@
-//! State remembered across the sessions of one database, beside the ledger: a consumer of its
-//! change feed, sequence numbers with the contents at the time, and named snapshots. Each session
-//! begins with a check of all of them.
+//! State remembered across the sessions of one database, in addition to the ledger: a consumer of
+//! its change feed, sequence numbers with the contents at the time, and named snapshots. Each
+//! session begins with a check of all of them.
 
 use crate::feed_consumer::FeedConsumer;
 use crate::ledger::{Contents, compare_families};
@@ -42,7 +42,7 @@ impl HistoryChecker {
         self.check_change_feed(db, found, settings)?;
         self.check_past_reads(db, settings)?;
         self.check_named_snapshots(db)?;
-        let seq = db.latest_seq();
+        let seq = db.history().latest_seq();
         self.contents_by_seq.insert(seq, found.clone());
         while self.contents_by_seq.len() > HISTORY_POINTS_MAX {
             let named: Vec<u64> = self.named_snapshots.values().copied().collect();
@@ -73,15 +73,15 @@ impl HistoryChecker {
         found: &Contents,
         settings: &Settings,
     ) -> Result<(), String> {
-        if self.feed_consumer.position() > db.latest_seq() {
-            let (delivered, there) = (self.feed_consumer.position(), db.latest_seq());
+        if self.feed_consumer.position() > db.history().latest_seq() {
+            let (delivered, there) = (self.feed_consumer.position(), db.history().latest_seq());
             return Err(format!(
                 "the feed delivered operation {delivered}, but the database ends with {there}"
             ));
         }
         self.feed_consumer.consume(db, settings)?;
-        if self.feed_consumer.position() != db.latest_seq() {
-            let (delivered, there) = (self.feed_consumer.position(), db.latest_seq());
+        if self.feed_consumer.position() != db.history().latest_seq() {
+            let (delivered, there) = (self.feed_consumer.position(), db.history().latest_seq());
             return Err(format!("the feed ends with {delivered}, the database with {there}"));
         }
         let delivered = self.feed_consumer.contents(0);
@@ -98,9 +98,12 @@ impl HistoryChecker {
 
     fn check_past_reads(&self, db: &Db, settings: &Settings) -> Result<(), String> {
         for (seq, then) in &self.contents_by_seq {
-            match db.snapshot_at(*seq) {
+            match db.history().snapshot_at(*seq) {
                 Ok(snapshot) => check_snapshot(db, &snapshot, then)?,
-                Err(e) if e.kind() == ErrorKind::NotFound && *seq < db.oldest_readable_seq() => {
+                Err(e)
+                    if e.kind() == ErrorKind::NotFound
+                        && *seq < db.history().oldest_readable_seq() =>
+                {
                     if settings.retains_history() {
                         return Err(format!("history is missing although all of it is kept: {e}"));
                     }
@@ -112,7 +115,8 @@ impl HistoryChecker {
     }
 
     fn check_named_snapshots(&mut self, db: &Db) -> Result<(), String> {
-        let there: BTreeMap<String, u64> = db.named_snapshots().into_iter().collect();
+        let there: BTreeMap<String, u64> =
+            db.history().named_snapshots().into_iter().map(|s| (s.name, s.sequence)).collect();
         if let Some(name) = self.uncertain_name.take() {
             match there.get(&name) {
                 Some(seq) => drop(self.named_snapshots.insert(name, *seq)),
@@ -126,7 +130,8 @@ impl HistoryChecker {
             ));
         }
         for (name, seq) in &self.named_snapshots {
-            let snapshot = db.named_snapshot(name).map_err(|e| format!("snapshot {name}: {e}"))?;
+            let snapshot =
+                db.history().named_snapshot(name).map_err(|e| format!("snapshot {name}: {e}"))?;
             let then = self
                 .contents_by_seq
                 .get(seq)
@@ -139,7 +144,8 @@ impl HistoryChecker {
     fn create_named_snapshot(&mut self, db: &Db, seq: u64) -> Result<(), String> {
         let name = format!("snapshot {}", self.check_count);
         self.uncertain_name = Some(name.clone());
-        let made = db.create_snapshot(&name).map_err(|e| format!("create_snapshot: {e}"))?;
+        let made =
+            db.history().create_snapshot(&name).map_err(|e| format!("create_snapshot: {e}"))?;
         self.uncertain_name = None;
         self.named_snapshots.insert(name, made);
         if made == seq { Ok(()) } else { Err(format!("a snapshot of {seq} has number {made}")) }
@@ -148,7 +154,7 @@ impl HistoryChecker {
     fn drop_named_snapshot(&mut self, db: &Db) -> Result<(), String> {
         let Some(name) = self.named_snapshots.keys().next().cloned() else { return Ok(()) };
         self.uncertain_name = Some(name.clone());
-        db.drop_snapshot(&name).map_err(|e| format!("drop_snapshot: {e}"))?;
+        db.history().drop_snapshot(&name).map_err(|e| format!("drop_snapshot: {e}"))?;
         self.uncertain_name = None;
         self.named_snapshots.remove(&name);
         Ok(())

@@ -146,15 +146,15 @@ fn build_database(env: Env, disk: &Arc<SimDisk>, seed: u64, end: ImageEnd) -> Re
         }
         // Not all column families are flushed in the last rounds, so that several segments remain.
         if round + 2 < ROUNDS {
-            filler.db.flush()?;
+            filler.db.admin().flush()?;
         } else if round + 1 < ROUNDS {
             filler.db.family("alpha")?.flush()?;
         }
         if round == 1 {
-            filler.db.compact()?;
+            filler.db.admin().compact()?;
         }
     }
-    filler.db.wait_idle()?;
+    filler.db.admin().wait_idle()?;
     for _ in 0..6 {
         filler.commit()?;
     }
@@ -246,7 +246,7 @@ impl ImageBuilder<'_> {
         let with = |end: &str| {
             self.disk.paths().iter().filter(|p| p.extension().is_some_and(|e| e == end)).count()
         };
-        let levels: BTreeSet<u8> = self.db.files().iter().map(|f| f.level).collect();
+        let levels: BTreeSet<u8> = self.db.admin().files().iter().map(|f| f.level).collect();
         let kinds = (with("wal"), with("klog"), with("vlog"), levels.len());
         if kinds.0 < 2 || kinds.1 < 3 || kinds.2 < 2 || kinds.3 < 2 {
             return Err(perigee::Error::internal(format!(

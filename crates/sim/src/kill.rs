@@ -282,7 +282,7 @@ fn check_recovered(seed: u64, dir: &Path, acked: &[usize]) -> Result<(), String>
         let db = Db::open(dir, kill_child::options(seed)).map_err(|e| format!("open: {e}"))?;
         let found = read_all(&db).map_err(|e| format!("reading: {e}"))?;
         ledger.check_recovered(&found, RequiredCommits::Acked)?;
-        let report = db.verify().map_err(|e| format!("verify: {e}"))?;
+        let report = db.admin().verify().map_err(|e| format!("verify: {e}"))?;
         check_report(&report).map_err(|e| format!("verify found: {e}"))?;
         db.close().map_err(|e| format!("close: {e}"))?;
     }

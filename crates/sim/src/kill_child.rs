@@ -149,8 +149,8 @@ fn run_writer(db: &Db, seed: u64, writer: usize, start: usize) -> Result<()> {
         db.write_with(batch, options)?;
         print_line(&format!("a {writer} {number}"));
         match rng.below(200) {
-            0 => db.flush()?,
-            1 => db.compact()?,
+            0 => db.admin().flush()?,
+            1 => db.admin().compact()?,
             2 => db.sync()?,
             _ => {}
         }

@@ -13,7 +13,8 @@ use crate::image::Image;
 use crate::ledger::Contents;
 use crate::runner::Case;
 use perigee::env::Env;
-use perigee::{DataLoss, Db, Family, repair_in};
+use perigee::recovery::DataLoss;
+use perigee::{Db, Family, repair_in};
 use perigee_env::fs::memory::SimDisk;
 use perigee_env::sim::SimWorld;
 use std::collections::{BTreeMap, BTreeSet};
@@ -126,7 +127,9 @@ fn may_contain(loss: &DataLoss, family: &str, key: &[u8], seq: Option<u64>) -> b
         && loss.first_key.as_ref().is_none_or(|first| &first[..] <= key)
         && loss.last_key.as_ref().is_none_or(|last| key <= &last[..])
         && match (loss.sequences, seq) {
-            (Some((first, last)), Some(seq)) => first <= seq && last.is_none_or(|last| seq <= last),
+            (Some(lost), Some(seq)) => {
+                lost.first <= seq && lost.last.is_none_or(|last| seq <= last)
+            }
             _ => true,
         }
 }
@@ -144,7 +147,7 @@ fn check_salvage(
             return Ok(());
         }
     };
-    let recovery = db.stats().recovery;
+    let recovery = db.admin().stats().recovery;
     let mut refused = 0;
     for name in image.contents.keys() {
         let family = match db.family(name) {

@@ -10,8 +10,7 @@ use crate::runner::{Case, CommonArgs, lock_mutex, print_summary, run_cases};
 use crate::settings::Settings;
 use perigee::env::Env;
 use perigee::{Db, Durability, Error, ErrorKind, Family, Isolation, LockMode, TxnOptions};
-use perigee_env::fs::fault::Fault;
-use perigee_env::fs::memory::{Crash, SimDisk};
+use perigee_env::fs::memory::{Crash, Fault, SimDisk};
 use perigee_env::sim::SimWorld;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -263,14 +262,14 @@ impl PreparedHistory {
                     .map_err(|e| format!("round {round}: {e}"))?;
                 undecided +=
                     ledger.entries.iter().filter(|e| e.state == GidState::Prepared).count() as u64;
-                check_report(&db.verify().map_err(|e| e.to_string())?)
+                check_report(&db.admin().verify().map_err(|e| e.to_string())?)
                     .map_err(|e| e.to_string())?;
                 if round == 1 {
                     self.decide_all(&db, &mut ledger)?;
                     self.check_contents(&db, &families, &mut ledger)
                         .map_err(|e| format!("after the decisions: {e}"))?;
                 } else {
-                    db.flush().map_err(|e| format!("flush: {e}"))?;
+                    db.admin().flush().map_err(|e| format!("flush: {e}"))?;
                 }
                 Ok(())
             };
@@ -300,7 +299,7 @@ impl PreparedHistory {
         families: &[Family; 2],
         ledger: &mut PreparedLedger,
     ) -> Result<(), String> {
-        let listed = db.recover_prepared().map_err(|e| e.to_string())?;
+        let listed = db.two_phase().prepared().map_err(|e| e.to_string())?;
         for (n, entry) in ledger.entries.iter_mut().enumerate() {
             let here = listed.iter().any(|p| p.gid == gid(n).as_bytes());
             let committed = entry.committed;
@@ -372,7 +371,7 @@ fn isolation_of(generation: u64) -> Isolation {
 }
 
 fn decide_prepared(db: &Db, n: usize, commit: bool) -> Result<(), Error> {
-    if commit { db.commit_prepared(gid(n)).map(drop) } else { db.rollback_prepared(gid(n)) }
+    if commit { db.two_phase().commit(gid(n)).map(drop) } else { db.two_phase().rollback(gid(n)) }
 }
 
 fn write_plain(
@@ -447,8 +446,8 @@ impl TxnDriver<'_> {
                 (from + 1..=from + more)
                     .try_for_each(|at| write_plain(&self.families[0], self.ledger, 0, at))
             }
-            Step::Flush => self.db.flush(),
-            Step::Compact => self.db.compact(),
+            Step::Flush => self.db.admin().flush(),
+            Step::Compact => self.db.admin().compact(),
             Step::Sleep(us) => {
                 env.clock.sleep_us(us);
                 Ok(())

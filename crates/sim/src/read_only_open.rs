@@ -13,10 +13,11 @@ use crate::rng::{Rng, value_bytes};
 use crate::runner::{Case, lock_mutex};
 use crate::settings::Settings;
 use perigee::env::{DirOpenMode, Env};
-use perigee::{Db, Durability, Result, TableWriter, TxnOptions, WriteBatch};
+use perigee::load::TableWriter;
+use perigee::{Db, Durability, Result, TxnOptions, WriteBatch};
+use perigee_env::Join;
 use perigee_env::fs::memory::SimDisk;
 use perigee_env::sim::SimWorld;
-use perigee_env::spawn::Join;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -223,11 +224,11 @@ impl Scenario {
                 db.create_family(name, self.settings.family.clone()).map(drop)
             }
             WriterOp::Drop(name) => db.drop_family(name),
-            WriterOp::Clear(name) => db.clear_family(name),
-            WriterOp::Rename(name, to) => db.rename_family(name, to),
-            WriterOp::Clone(name, to) => db.clone_family(name, to).map(drop),
-            WriterOp::Flush => db.flush(),
-            WriterOp::Compact => db.compact(),
+            WriterOp::Clear(name) => db.admin().clear_family(name),
+            WriterOp::Rename(name, to) => db.admin().rename_family(name, to),
+            WriterOp::Clone(name, to) => db.admin().clone_family(name, to).map(drop),
+            WriterOp::Flush => db.admin().flush(),
+            WriterOp::Compact => db.admin().compact(),
             WriterOp::Reopen => Ok(()),
         }
     }
@@ -243,7 +244,7 @@ impl Scenario {
             table.put(key, value.as_deref().unwrap_or_default())?;
         }
         table.finish()?;
-        db.ingest(&db.family(&writes[0].0)?, &[path]).map(drop)
+        db.family(&writes[0].0)?.ingest(&[path]).map(drop)
     }
 
     /// Opens the database repeatedly until the writer has ended, and once more after that.
@@ -300,7 +301,7 @@ impl Scenario {
         while !self.ended.load(SeqCst) && flushed.load(SeqCst) < BUSY_FLUSHES {
             let n = flushed.load(SeqCst);
             db.put(key(n % 7), n.to_le_bytes())?;
-            db.flush()?;
+            db.admin().flush()?;
             flushed.store(n + 1, SeqCst);
         }
         db.close()
@@ -354,7 +355,7 @@ fn bulk_load(db: &Db, writes: &[Write]) -> Result<()> {
         }
         loads.push(load);
     }
-    db.finish_loads(&mut loads).map(drop)
+    perigee::load::BulkLoad::finish_all(&mut loads).map(drop)
 }
 
 fn describe_difference(expected: &Contents, seen: &Contents) -> String {

@@ -173,10 +173,10 @@ fn check_memory_budget(
     SimWorld::new(seed).run(disk.clone(), |env| -> Result<(), String> {
         let db =
             Db::open(Path::new(PATH), settings.options(env)).map_err(|e| format!("open: {e}"))?;
-        let stats = db.stats();
+        let stats = db.admin().stats();
         let (peak, most) = (stats.recovery.peak_bytes, MEMORY_BUDGET + MEMORY_BUDGET / 10);
-        let memtables = stats.memory.iter().filter(|(name, _)| name.contains("memtables"));
-        let left: u64 = memtables.map(|(_, bytes)| bytes).sum();
+        let memtables = stats.memory.iter().filter(|m| m.owner.contains("memtables"));
+        let left: u64 = memtables.map(|m| m.bytes).sum();
         case.count("opens of ten budgets", u64::from(log >= 10 * MEMORY_BUDGET));
         case.count("highest peak, summed", peak);
         if peak > most.max(COMMIT_BYTES_MAX) || left > MEMORY_BUDGET / 2 + COMMIT_BYTES_MAX {

@@ -16,9 +16,10 @@ use crate::read_only_open;
 use crate::rng::{Rng, mix, value_bytes};
 use crate::runner::{Case, CommonArgs, print_summary, run_cases};
 use crate::settings::Settings;
+use perigee::backup::BackupDir;
 use perigee::env::{DirOpenMode, Env};
-use perigee::{Backups, Compression, Db, Durability, Family, repair_in};
-use perigee_base::file_header::HEADER_BYTES;
+use perigee::{Compression, Db, Durability, Family, repair_in};
+use perigee_base::HEADER_BYTES;
 use perigee_env::fs::memory::{Crash, SimDisk};
 use perigee_env::sim::SimWorld;
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,7 +91,7 @@ fn build_history(case: &Case, rng: &mut Rng) -> Result<PreCrashState, String> {
             for _ in 0..rng.between(5, 60) {
                 write_random(&db, &families, rng, &mut ever).map_err(|e| e.to_string())?;
             }
-            let made = db.backup(BACKUP_DIR).map_err(|e| format!("backup: {e}"))?;
+            let made = db.backups().create(BACKUP_DIR).map_err(|e| format!("backup: {e}"))?;
             generations.insert(made.generation, read_contents(&db)?);
         }
         // Writes that are in no generation.
@@ -123,8 +124,8 @@ fn write_random(
         }
         1 => family.delete(&key),
         2 => family.delete_prefix(&key[..2]),
-        3 => db.flush(),
-        _ => db.compact(),
+        3 => db.admin().flush(),
+        _ => db.admin().compact(),
     }
 }
 
@@ -139,9 +140,9 @@ fn read_contents(db: &Db) -> Result<Contents, String> {
 
 fn run_op(act: SafetyOp, db: &Db, env: &Env) -> perigee::Result<()> {
     match act {
-        SafetyOp::Backup => db.backup(BACKUP_DIR).map(|_| ()),
-        SafetyOp::Prune => Backups::open_in(env.clone(), BACKUP_DIR).prune(1).map(|_| ()),
-        SafetyOp::Checkpoint => db.checkpoint(CHECKPOINT_DIR).map(|_| ()),
+        SafetyOp::Backup => db.backups().create(BACKUP_DIR).map(|_| ()),
+        SafetyOp::Prune => BackupDir::open_in(env.clone(), BACKUP_DIR).prune(1).map(|_| ()),
+        SafetyOp::Checkpoint => db.backups().checkpoint(CHECKPOINT_DIR).map(|_| ()),
     }
 }
 
@@ -157,7 +158,7 @@ fn crash_during(
         let disk = past.disk.deep_clone();
         SimWorld::new(seed).run(disk.clone(), |env| {
             let db = open(&env, &past.settings, PATH)?;
-            db.wait_idle().map_err(|e| e.to_string())?;
+            db.admin().wait_idle().map_err(|e| e.to_string())?;
             let before = disk.mutating_calls();
             crash_at.iter().for_each(|n| disk.crash_at(*n));
             let done = run_op(what, &db, &env);
@@ -196,7 +197,7 @@ fn check_after_crash(
     case.keep_disk("after", &disk);
     SimWorld::new(mix(case.case_seed(), 7)).run(disk, |env| {
         let newest = past.generations.keys().next_back().copied().unwrap_or(0);
-        let backups = Backups::open_in(env.clone(), BACKUP_DIR);
+        let backups = BackupDir::open_in(env.clone(), BACKUP_DIR);
         let listed: Vec<u64> = backups
             .list()
             .map_err(|e| format!("list: {e}"))?
@@ -222,10 +223,10 @@ fn check_after_crash(
         let db = open(&env, &past.settings, PATH)?;
         check_equal("the source", &read_contents(&db)?, &past.contents)?;
         // Later operations must succeed as well.
-        db.backup(BACKUP_DIR).map_err(|e| format!("the next backup: {e}"))?;
+        db.backups().create(BACKUP_DIR).map_err(|e| format!("the next backup: {e}"))?;
         backups.prune(2).map_err(|e| format!("the next prune: {e}"))?;
         let errors = backups.verify(None).map_err(|e| e.to_string())?.errors;
-        errors.first().map_or(Ok(()), |(e, _)| Err(format!("verify: {e}")))?;
+        errors.first().map_or(Ok(()), |d| Err(format!("verify: {}", d.error)))?;
         db.close().map_err(|e| e.to_string())
     })
 }
@@ -234,7 +235,7 @@ fn check_restore(
     case: &Case,
     past: &PreCrashState,
     env: &Env,
-    backups: &Backups,
+    backups: &BackupDir,
     number: u64,
     expected: &Contents,
 ) -> Result<(), String> {

@@ -195,7 +195,7 @@ impl DbSession {
         required: RequiredCommits,
     ) -> Result<(), String> {
         let found = read_all(db).map_err(|e| format!("reading after open: {e}"))?;
-        let recovery = db.stats().recovery;
+        let recovery = db.admin().stats().recovery;
         let mut known = lock_mutex(ledger);
         let ends = known.check_recovered(&found, required).map_err(|e| {
             format!("{e}\n  required {required:?}, {recovery:?}\n  {:?}", known.families)
@@ -207,7 +207,7 @@ impl DbSession {
         lock_mutex(ledger).history = past;
         looked?;
         if self.verify {
-            let report = db.verify().map_err(|e| format!("verify: {e}"))?;
+            let report = db.admin().verify().map_err(|e| format!("verify: {e}"))?;
             check_report(&report).map_err(|e| format!("verify found: {e}"))?;
         }
         Ok(())
@@ -389,21 +389,25 @@ impl<'a> SessionWriter<'a> {
                 lock_mutex(&self.shared.ledger).mark_synced(moment);
                 Ok(())
             }
-            Action::Flush => db.flush().map_err(|e| ("flush", e)),
-            Action::Compact => ignore_cancelled(db.compact()).map_err(|e| ("compact", e)),
+            Action::Flush => db.admin().flush().map_err(|e| ("flush", e)),
+            Action::Compact => ignore_cancelled(db.admin().compact()).map_err(|e| ("compact", e)),
             Action::CompactRange(seed) => {
                 let mut rng = Rng::new(seed);
                 let mut key = || format!("d/{}/{:03}", self.writer, rng.below(20));
                 let range = (key(), key());
-                ignore_cancelled(db.compact_range(range.0..=range.1))
+                ignore_cancelled(db.default_family().compact_range(range.0..=range.1))
                     .map_err(|e| ("compact_range", e))
             }
             Action::CancelCompactions(us) => {
-                let cancelled = db.cancel_background_work();
+                let cancelled = db.admin().cancel_background_work();
                 self.shared.env.clock.sleep_us(us);
-                cancelled.and_then(|()| db.resume_background_work()).map_err(|e| ("cancel", e))
+                cancelled
+                    .and_then(|()| db.admin().resume_background_work())
+                    .map_err(|e| ("cancel", e))
             }
-            Action::WaitIdle => ignore_cancelled(db.wait_idle()).map_err(|e| ("wait_idle", e)),
+            Action::WaitIdle => {
+                ignore_cancelled(db.admin().wait_idle()).map_err(|e| ("wait_idle", e))
+            }
             Action::PollChanges => self.poll_changes().map_err(|e| ("the change feed", e)),
             Action::CreateOrDropFamily
             | Action::ClearFamily
@@ -502,7 +506,7 @@ impl<'a> SessionWriter<'a> {
             }
             loads.push(load);
         }
-        self.shared.db.finish_loads(&mut loads).map(|_| ())
+        perigee::load::BulkLoad::finish_all(&mut loads).map(|_| ())
     }
 
     fn family(&self, name: &str) -> Result<&Family, Error> {
@@ -619,9 +623,11 @@ impl<'a> SessionWriter<'a> {
         let (doing, result) = match &change {
             FamilyDdl::Create(name) => ("create_family", db.create_family(name, options).map(drop)),
             FamilyDdl::Drop(name) => ("drop_family", db.drop_family(name)),
-            FamilyDdl::Clear(name) => ("clear_family", db.clear_family(name)),
-            FamilyDdl::Clone(name, to) => ("clone_family", db.clone_family(name, to).map(drop)),
-            FamilyDdl::Rename(name, to) => ("rename_family", db.rename_family(name, to)),
+            FamilyDdl::Clear(name) => ("clear_family", db.admin().clear_family(name)),
+            FamilyDdl::Clone(name, to) => {
+                ("clone_family", db.admin().clone_family(name, to).map(drop))
+            }
+            FamilyDdl::Rename(name, to) => ("rename_family", db.admin().rename_family(name, to)),
         };
         if result.is_ok() {
             lock_mutex(&self.shared.ledger).families.resolve(changed);

@@ -4,7 +4,9 @@
 use crate::comparators;
 use crate::rng::Rng;
 use perigee::env::Env;
-use perigee::{Compression, Durability, FamilyOptions, History, KeyComparator, MergeRule, Options};
+use perigee::{
+    Compression, Durability, FamilyOptions, HistoryPolicy, KeyComparator, MergeRule, Options,
+};
 use std::time::Duration;
 
 /// Separator that the merge operator puts between operands.
@@ -32,7 +34,7 @@ pub struct Settings {
     /// Bytes of the log kept for the change feed.
     pub log_retention: u64,
     /// How far back versions are kept.
-    pub history: History,
+    pub history: HistoryPolicy,
     /// Scrub interval in microseconds; 0: off. Without the scrub, a simulation in which all threads
     /// wait forever is detected at once.
     pub scrub_us: u64,
@@ -74,16 +76,16 @@ impl Settings {
             scrub_us: rng.pick(&[0, 0, 1, 200_000]),
             log_retention: rng.pick(&[0, 3 << 10, RETAIN_ALL_BYTES, RETAIN_ALL_BYTES]),
             history: rng.pick(&[
-                History::None,
-                History::None,
-                History::Operations(25),
-                History::Operations(RETAIN_ALL_BYTES),
-                History::Time(Duration::from_millis(2)),
+                HistoryPolicy::None,
+                HistoryPolicy::None,
+                HistoryPolicy::Operations(25),
+                HistoryPolicy::Operations(RETAIN_ALL_BYTES),
+                HistoryPolicy::Time(Duration::from_millis(2)),
             ]),
         }
     }
 
-    /// Replaces the comparator by another one in half of the cases.
+    /// Replaces the comparator with another one in half of the cases.
     pub fn with_random_comparator(mut self, rng: &mut Rng) -> Result<Self, String> {
         if rng.percent(50) {
             self.family.comparator =
@@ -98,7 +100,7 @@ impl Settings {
     }
     /// Returns true if every version is kept.
     pub fn retains_history(&self) -> bool {
-        self.history == History::Operations(RETAIN_ALL_BYTES)
+        self.history == HistoryPolicy::Operations(RETAIN_ALL_BYTES)
     }
     /// Sets the merge operator that the oracle implements, or none.
     #[must_use]

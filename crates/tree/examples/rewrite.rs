@@ -1,4 +1,4 @@
-//! Benchmark of the rewrite pipeline on its own: `cargo run --profile perf -p perigee-tree
+//! Benchmark of flush and compaction on their own: `cargo run --profile perf -p perigee-tree
 //! --example rewrite [ENTRIES [ROUNDS]]`
 //!
 //! Measures flushes of memtables and merges of four such runs with a last level ten times as large:
@@ -9,17 +9,13 @@
 //! least, then the median.
 #![allow(clippy::unwrap_used)]
 
-use perigee_base::expiry::FixedClock;
-use perigee_base::{FamilyId, KeyComparator, LevelNo, OpIndex, Result, RunId, SeqNo};
+use perigee_base::{FamilyId, FixedClock, KeyComparator, LevelNo, OpIndex, Result, RunId, SeqNo};
 use perigee_env::{DirOpenMode, Env};
 use perigee_file::log::{Batch, BatchOp, BatchOps};
-use perigee_file::{BlockCache, CompressionMethod, KlogOptions, TableCache};
+use perigee_file::{BlockCache, Compression, KlogOptions, TableCache};
 use perigee_tree::compact::{CompactionPlan, CompactionReason, run_compaction};
-use perigee_tree::flush::flush;
-use perigee_tree::mvcc::SnapshotStripes;
 use perigee_tree::rewrite::{CreatedFiles, NoPacing, RewriteContext, RewriteOutput};
-use perigee_tree::version::FileOpener;
-use perigee_tree::{Memtable, Table, TableMeta, Version, VersionEdit, Vlog, VlogMeta};
+use perigee_tree::{Memtable, SnapshotStripes, Version, VersionEdit, flush};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -31,20 +27,6 @@ fn cpu_ns() -> u64 {
     stat.split(' ').next().and_then(|n| n.parse().ok()).unwrap_or(0)
 }
 
-struct BenchOpener(TableCache);
-
-impl FileOpener for BenchOpener {
-    fn open_table(&self, meta: &TableMeta) -> Result<Arc<Table>> {
-        Ok(Arc::new(Table {
-            meta: meta.clone(),
-            reader: self.0.klog_reader(meta.id, meta.summary.bytes)?,
-        }))
-    }
-    fn open_vlog(&self, meta: &VlogMeta) -> Result<Arc<Vlog>> {
-        Ok(Arc::new(Vlog { meta: meta.clone(), reader: self.0.vlog_reader(meta.id, meta.bytes)? }))
-    }
-}
-
 /// Returns the 16-byte key of number `k`; keys of consecutive numbers are not in order.
 fn key(k: u64) -> Vec<u8> {
     let mixed = (k + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -53,7 +35,7 @@ fn key(k: u64) -> Vec<u8> {
 
 /// State shared by the jobs, and the current version.
 struct RewriteBench {
-    tables: BenchOpener,
+    tables: TableCache,
     ids: AtomicU64,
     version: Version,
     verify: bool,
@@ -107,14 +89,14 @@ impl RewriteBench {
                 family: FamilyId(0),
                 comparator: KeyComparator::Bytes,
                 block_bytes: 4096,
-                compression: CompressionMethod::Lz4,
+                compression: Compression::Lz4,
                 filter_bits: 10,
             },
             separation_threshold: usize::MAX,
             target_bytes: 8 << 20,
             cuts: Vec::new(),
             verify_outputs: self.verify,
-            table_cache: &self.tables.0,
+            table_cache: &self.tables,
             next_file_id: &self.ids,
             pacer: &NoPacing,
             now: &FixedClock(0),
@@ -148,8 +130,8 @@ impl RewriteBench {
         let removed: Vec<_> = edit.removed.iter().map(|(_, id)| *id).collect();
         self.version = self.version.apply(&edit, &self.tables).unwrap();
         for id in removed {
-            self.tables.0.evict(id);
-            self.tables.0.dir().remove(&format!("{:06}.klog", id.0)).unwrap();
+            self.tables.evict(id);
+            self.tables.dir().remove(&format!("{:06}.klog", id.0)).unwrap();
         }
         took as f64 / output.counts.read as f64
     }
@@ -175,14 +157,8 @@ fn main() {
         let table_cache =
             TableCache::new(dir, 1, Arc::new(BlockCache::new(1 << 20)), Arc::default());
         let (ids, version) = (AtomicU64::new(1), Version::empty(KeyComparator::Bytes));
-        let mut bench = RewriteBench {
-            tables: BenchOpener(table_cache),
-            ids,
-            version,
-            verify,
-            seq: 0,
-            next_random: 7,
-        };
+        let mut bench =
+            RewriteBench { tables: table_cache, ids, version, verify, seq: 0, next_random: 7 };
         let load = bench.memtable(n, |_, i| i);
         bench.flush(&load);
         drop(load);

@@ -1,24 +1,21 @@
-//! Conflict check of transactions: finds out if a key, any key of a range, or any key of a sorted
-//! run has a version newer than a sequence number. Exact; reads only sources with newer entries.
+//! Conflict check of transactions: determines whether a key, any key of a range, or any key of a
+//! sorted run has a version newer than a sequence number. Exact; reads only sources with newer
+//! entries.
 //!
 //! In a memtable the newer entries are those inserted last. If they are few, they are checked from
 //! the newest backwards, without sorting the memtable. A check in the commit section that follows
 //! an earlier check therefore covers only what was inserted in between.
 
 use crate::get;
+use crate::limits::RECENT_ENTRIES_MAX;
 use crate::memtable::Memtable;
 use crate::scan::MergeCursor;
-use crate::scan::cursor::{RunCursor, SourceCursor};
+use crate::scan::{RunCursor, SourceCursor};
 use crate::version::{Run, Table};
 use crate::view::View;
-use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
-use perigee_base::{KeyComparator, Result, SeqNo};
+use perigee_base::{KeyBoundary, KeyBoundaryRef, KeyComparator, Result, SeqNo};
 use perigee_file::RangeTombstones;
 use std::sync::Arc;
-
-/// Maximum number of recent memtable entries checked one by one for a range; beyond that a sorted
-/// cursor is used.
-const RECENT_ENTRIES_MAX: usize = 512;
 
 /// The key range between two boundaries.
 pub type KeyRangeRef<'a> = (KeyBoundaryRef<'a>, KeyBoundaryRef<'a>);
@@ -58,7 +55,7 @@ pub fn newest_version_since(view: &View, key: &[u8], since: SeqNo) -> Result<Opt
     Ok(None)
 }
 
-/// Returns a key in the range that has a version newer than `since`, or the begin key of a newer
+/// Returns a key in the range that has a version newer than `since`, or the start key of a newer
 /// range tombstone that overlaps the range.
 pub fn find_conflict_in_range(
     view: &View,
@@ -109,7 +106,7 @@ pub fn find_conflict_in_range(
     Ok(None)
 }
 
-/// Returns a key of `run`, or the begin key of a range tombstone, that has a version newer than
+/// Returns a key of `run`, or the start key of a range tombstone, that has a version newer than
 /// `since`. The tables of `run` belong to no version. The cost is proportional to the smaller side:
 /// the run, or the newer entries.
 pub fn find_conflict_with_run(
@@ -184,6 +181,11 @@ fn find_common_key(
         if !others.valid() {
             break;
         }
+        check_slow!(
+            others.key().cmp(comparator, run.key()).is_ge(),
+            "a seek moves forward to its key",
+            key
+        );
         if others.key().equals(comparator, &key) {
             if others.seq() > since {
                 return Ok(Some(key));
@@ -197,7 +199,7 @@ fn find_common_key(
     Ok(None)
 }
 
-/// Returns the begin and end boundaries of range tombstones newer than `since`.
+/// Returns the start and end boundaries of range tombstones newer than `since`.
 fn newer_range_tombstones(view: &View, since: SeqNo) -> Vec<(KeyBoundary, KeyBoundary)> {
     let mut all = Vec::new();
     let mut add = |list: &RangeTombstones| {
@@ -216,7 +218,7 @@ fn newer_range_tombstones(view: &View, since: SeqNo) -> Vec<(KeyBoundary, KeyBou
     all
 }
 
-/// Returns the begin key of a range tombstone newer than `since` that overlaps the range.
+/// Returns the start key of a range tombstone newer than `since` that overlaps the range.
 fn find_newer_range_tombstone(
     view: &View,
     range: KeyRangeRef<'_>,

@@ -19,32 +19,44 @@ use std::sync::Arc;
 /// Number of memtable entries sampled to estimate the share of new keys.
 const SAMPLE_ENTRIES: usize = 1024;
 
-/// Estimated size of a range.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct RangeSize {
-    /// Bytes in tables, and in value logs for separated values.
+/// Approximate size of a key range.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RangeEstimate {
+    /// Bytes on disk: table data and the stored bytes of separated values.
     pub disk_bytes: u64,
     /// Bytes in memtables.
     pub memory_bytes: u64,
-    /// Stored entries: every version, tombstones included.
+    /// Stored entries: all versions of all keys, tombstones included.
     pub entries: u64,
-    /// Keys visible to a reader.
+    /// Keys that are visible to a reader.
     pub keys: u64,
 }
 
-/// Sources and bytes that a scan of a range would read.
+/// What a scan of a key range would read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ScanCost {
-    /// Memtables with entries in the range.
+#[non_exhaustive]
+pub struct RangeCost {
+    /// Number of memtables with entries in the range.
     pub memtables: usize,
-    /// Runs of tables to merge.
+    /// Number of sorted runs on disk that the scan merges.
     pub runs: usize,
-    /// Tables to open.
+    /// Number of tables that it reads.
     pub tables: usize,
-    /// Blocks to read.
+    /// Number of data blocks that it reads, from the cache or from disk.
     pub blocks: u64,
-    /// Stored bytes of those blocks.
+    /// Stored (compressed) bytes of these blocks.
     pub bytes: u64,
+}
+
+/// Approximate number of keys in a column family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cardinality {
+    /// Distinct keys, including those whose newest version is a tombstone.
+    pub keys: u64,
+    /// Stored tombstones: at most this many of `keys` do not exist any more.
+    pub tombstones: u64,
 }
 
 /// The share of a table that lies in the range.
@@ -110,7 +122,8 @@ fn overlapping_tables<'a>(version: &'a Version, bounds: &'a ScanBounds) -> Vec<T
     all
 }
 
-/// Returns the table's share of the range. `low`, `high`: that end of the range cuts the table.
+/// Returns the table's share of the range. `low` and `high` say whether that end of the range cuts
+/// the table.
 fn table_share<'a>(
     run: usize,
     table: &'a Table,
@@ -124,6 +137,13 @@ fn table_share<'a>(
     let blocks = (last - first + 1) as f64;
     let cut = f64::from(u8::from(low) + u8::from(high)) * 0.5;
     let share = (blocks - cut).max(0.25) / table.reader.block_count() as f64;
+    check!(
+        share > 0.0 && first <= last,
+        "a range that overlaps a table has a share of it",
+        share,
+        first,
+        last
+    );
     Some(TableShare { run, table, share: share.min(1.0), blocks: (last - first + 1) as u64, bytes })
 }
 
@@ -139,9 +159,9 @@ impl TableShare<'_> {
 }
 
 /// Estimates how much data lies in `bounds`.
-pub fn estimate_range_size(view: &View, bounds: &ScanBounds) -> RangeSize {
+pub fn estimate_range(view: &View, bounds: &ScanBounds) -> RangeEstimate {
     let parts = overlapping_tables(&view.version, bounds);
-    let mut out = RangeSize { keys: estimate_table_keys(&parts), ..RangeSize::default() };
+    let mut out = RangeEstimate { keys: estimate_table_keys(&parts), ..RangeEstimate::default() };
     for p in &parts {
         let s = &p.table.meta.summary;
         let separated: u64 = s.vlogs.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes));
@@ -213,6 +233,7 @@ fn sample_key_changes(view: &View, memtable: &Arc<Memtable>, bounds: &ScanBounds
         }
         cursor.next();
     }
+    check!(added + removed <= sampled, "changes are among the samples", added, removed, sampled);
     let share = |n: u32| f64::from(n) / f64::from(sampled.max(1));
     (share(added), share(removed))
 }
@@ -227,14 +248,15 @@ fn may_be_in_tables(version: &Version, key: &[u8]) -> bool {
 }
 
 /// Returns what a scan of `bounds` would read. Runs, tables and blocks are exact for this view.
-pub fn estimate_scan_cost(view: &View, bounds: &ScanBounds) -> ScanCost {
+pub fn estimate_range_cost(view: &View, bounds: &ScanBounds) -> RangeCost {
     let parts = overlapping_tables(&view.version, bounds);
     let holds = |m: &&Arc<Memtable>| {
         !is_empty_range(&view.version, bounds) && count_in_bounds(m, bounds) > 0
     };
     let mut runs: Vec<usize> = parts.iter().map(|p| p.run).collect();
+    check_slow!(runs.is_sorted(), "tables are listed run by run", runs);
     runs.dedup();
-    ScanCost {
+    RangeCost {
         memtables: view.memtables().filter(holds).count(),
         runs: runs.len(),
         tables: parts.len(),
@@ -246,7 +268,7 @@ pub fn estimate_scan_cost(view: &View, bounds: &ScanBounds) -> ScanCost {
 /// Estimates the number of distinct keys stored (error at most 7 %, in one of 400 cases more), and
 /// returns the number of tombstones among all entries. Reads all entries of memtables, and of the
 /// tables that are too small to have a sketch.
-pub fn estimate_distinct_keys(view: &View) -> Result<(u64, u64)> {
+pub fn estimate_cardinality(view: &View) -> Result<Cardinality> {
     let with_sketch = view.version.tables().filter_map(|(_, _, t)| t.reader.sketch());
     let mut all = union_sketches(with_sketch);
     let (mut tombstones, mut entries) = (0, 0);
@@ -274,5 +296,5 @@ pub fn estimate_distinct_keys(view: &View) -> Result<(u64, u64)> {
         }
     }
     // The number of keys cannot exceed the number of entries, even if the sketch says so.
-    Ok((all.estimate().min(entries), tombstones))
+    Ok(Cardinality { keys: all.estimate().min(entries), tombstones })
 }

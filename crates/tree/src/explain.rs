@@ -4,10 +4,8 @@
 
 use crate::View;
 use crate::get;
-use perigee_base::expiry::CachedClock;
-use perigee_base::{PinnedSlice, Result, SeqNo};
-use perigee_file::EntryValue;
-use perigee_file::klog::KlogLookupTrace;
+use perigee_base::{CachedClock, PinnedSlice, Result, SeqNo};
+use perigee_file::{EntryValue, KlogLookupTrace};
 use std::sync::Arc;
 
 /// Outcome of the lookup in one source.
@@ -29,7 +27,7 @@ pub enum LookupOutcome {
     Failed,
 }
 
-/// A source of a point read, or a run that it skipped; newest first.
+/// A source of a point read, or a run that it skipped. Steps list them newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LookupSource {
     /// A memtable: 0 is the active one, the others are immutable and wait for their flush.

@@ -1,9 +1,7 @@
 //! Reads separated values from value logs.
 
 use crate::Version;
-use perigee_base::entry::VlogPointer;
-use perigee_base::io_stats::IoActivity;
-use perigee_base::{Error, PinnedSlice, Result};
+use perigee_base::{Error, IoActivity, PinnedSlice, Result, VlogPointer};
 
 /// Reads a separated value for a point read.
 pub fn fetch_value(version: &Version, p: &VlogPointer) -> Result<PinnedSlice> {

@@ -1,4 +1,4 @@
-//! Flush of a memtable to level 0: the rewrite pipeline with a memtable as its source.
+//! Flush of a memtable to level 0: a rewrite with a memtable as its source.
 
 use crate::memtable::Memtable;
 use crate::rewrite::{CreatedFiles, RewriteContext, RewriteInput, RewriteOutput, run_rewrite};
@@ -32,6 +32,15 @@ pub fn flush(
         rolled_back: Arc::default(),
     };
     let output = run_rewrite(input, context, created)?;
+    check!(
+        output.tables.iter().all(|t| {
+            let (oldest, newest) = t.seq_range();
+            memtable.first_seq() <= oldest && newest <= memtable.last_seq()
+        }),
+        "a flush writes the sequence numbers of its memtable",
+        memtable.first_seq(),
+        memtable.last_seq()
+    );
     let added =
         |meta: &crate::TableMeta| AddedTable { level: LevelNo(0), run: run_id, meta: meta.clone() };
     let edit = VersionEdit {

@@ -10,9 +10,8 @@
 
 use crate::View;
 use crate::fetch_value::fetch_value_with_cause;
-use perigee_base::bug::{self, Bug};
-use perigee_base::io_stats::IoActivity;
-use perigee_base::{Error, PinnedSlice, Result, SeqNo};
+use perigee_base::bug::Bug;
+use perigee_base::{Error, IoActivity, PinnedSlice, Result, SeqNo, bug};
 use perigee_file::EntryValue;
 
 /// The versions found, newest first.
@@ -35,6 +34,7 @@ impl MergeContext {
         found: EntryValue,
         cover: Option<SeqNo>,
     ) -> bool {
+        check_slow!(!self.is_complete, "no version is added after the base", seq);
         let hidden = cover.is_some_and(|cover| cover >= seq);
         let expired = || found.expiry().is_some_and(|x| x.is_expired(view.now.now_ms()));
         match &found {
@@ -105,7 +105,7 @@ fn collect_operands(view: &View, key: &[u8], at: SeqNo, cause: IoActivity) -> Re
 /// Returns the value of `key`, whose newest version visible at `at` is an operand.
 ///
 /// # Errors
-/// The merge operator's, with its name and the key; errors of reads.
+/// Those of the merge operator, with its name and the key, and those of reads.
 pub fn merged_value(view: &View, key: &[u8], at: SeqNo, cause: IoActivity) -> Result<PinnedSlice> {
     let context = collect_operands(view, key, at, cause)?;
     let bytes = |found: &EntryValue| match found {
@@ -117,6 +117,7 @@ pub fn merged_value(view: &View, key: &[u8], at: SeqNo, cause: IoActivity) -> Re
         | EntryValue::OperandPointer(p) => fetch_value_with_cause(&view.version, p, cause),
         EntryValue::Tombstone => Err(Error::internal("attempt to read the value of a tombstone")),
     };
+    check_slow!(!context.operands.is_empty(), "a merged value has operands", key, at);
     let base = context.base.as_ref().map(bytes).transpose()?;
     let operands: Vec<PinnedSlice> =
         context.operands.iter().rev().map(bytes).collect::<Result<_>>()?;

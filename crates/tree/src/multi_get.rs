@@ -31,6 +31,7 @@ pub fn multi_get(view: &View, keys: &[&[u8]], at: SeqNo) -> Vec<Result<Option<Pi
         }
         let misses = hints.blocks_read();
         let found = lookup_chunk(view, keys, chunk, at, &mut hints);
+        check!(found.len() == chunk.len(), "every key of a chunk has a result", found.len());
         cold = hints.blocks_read() > misses;
         let chunk_keys = chunk.iter().map(|i| keys[*i]);
         for (i, answer) in chunk.iter().zip(fetch_values(view, at, chunk_keys, found)) {

@@ -1,12 +1,6 @@
-//! Visibility of versions to readers and snapshots. Pure.
+//! Snapshot stripes: which versions of a key a rewrite must preserve for its readers. Pure.
 
 use perigee_base::SeqNo;
-
-/// Returns true if a version written at `seq` is visible to a reader at `at`.
-#[inline]
-pub fn is_visible(seq: SeqNo, at: SeqNo) -> bool {
-    seq <= at
-}
 
 /// The readers that a rewrite must respect: ascending, without duplicates, the present as the last.
 ///
@@ -41,6 +35,11 @@ impl SnapshotStripes {
             if self.readers.get(at) != Some(&horizon) {
                 self.readers.insert(at, horizon);
             }
+            check!(
+                self.readers.is_sorted_by(|a, b| a < b),
+                "readers are in order, each once",
+                self.readers
+            );
         }
         self
     }
@@ -50,7 +49,14 @@ impl SnapshotStripes {
             let above = usize::try_from(seq.0 - self.horizon.0).unwrap_or(usize::MAX);
             return self.readers.len().saturating_add(above);
         }
-        self.readers.partition_point(|&reader| reader < seq)
+        let stripe = self.readers.partition_point(|&reader| reader < seq);
+        check_slow!(
+            self.readers.get(stripe).is_none_or(|reader| *reader >= seq),
+            "the first reader of a stripe sees its entries",
+            seq,
+            stripe
+        );
+        stripe
     }
     /// Returns true if the version is visible neither to a snapshot nor to one that may still be
     /// taken of the past.

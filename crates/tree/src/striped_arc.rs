@@ -11,7 +11,7 @@
 //! `latest` instead, so that of thousands of column families only those that are read often have
 //! stripes.
 
-use perigee_base::thread_stripe::{self, THREAD_STRIPES};
+use perigee_base::{THREAD_STRIPES, thread_stripe};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -57,6 +57,16 @@ impl<T> Deref for StripedGuard<T> {
     }
 }
 
+impl<T> StripedGuard<T> {
+    /// Returns the value for use of any duration.
+    pub fn into_arc(self) -> Arc<T> {
+        match self.0 {
+            GuardedArc::Striped(line) => Arc::clone(&line.0),
+            GuardedArc::Unstriped(value) => value,
+        }
+    }
+}
+
 impl<T> StripedArc<T> {
     /// Creates the pointer with an initial value.
     pub fn new(value: Arc<T>) -> StripedArc<T> {
@@ -81,11 +91,11 @@ impl<T> StripedArc<T> {
     #[inline]
     fn existing_stripe(&self) -> Option<&ArcStripe<T>> {
         let stripes = self.stripes.get()?;
-        stripes[thread_stripe::thread_stripe()].get().map(|stripe| &**stripe)
+        stripes[thread_stripe()].get().map(|stripe| &**stripe)
     }
 
     /// Pins a value for which this thread has no stripe. Creates the stripe, unless the value was
-    /// pinned too seldom to have any.
+    /// not pinned often enough to have any.
     #[cold]
     fn pin_without_stripe(&self) -> StripedGuard<T> {
         if self.stripes.get().is_none() && self.pins.fetch_add(1, Relaxed) < UNSTRIPED_PINS {
@@ -94,10 +104,15 @@ impl<T> StripedArc<T> {
         let all =
             self.stripes.get_or_init(|| Box::new([const { OnceLock::new() }; THREAD_STRIPES]));
         let latest = read_lock(&self.latest);
-        let stripe = all[thread_stripe::thread_stripe()].get_or_init(|| {
+        let stripe = all[thread_stripe()].get_or_init(|| {
             Box::new(AlignedLine(RwLock::new(Arc::new(AlignedLine(Arc::clone(&latest))))))
         });
-        StripedGuard(GuardedArc::Striped(Arc::clone(&read_lock(&stripe.0))))
+        let striped = Arc::clone(&read_lock(&stripe.0));
+        check_slow!(
+            Arc::ptr_eq(&striped.0, &latest),
+            "every stripe has the latest value while it is not replaced"
+        );
+        StripedGuard(GuardedArc::Striped(striped))
     }
 
     /// Calls `visit` with the value, under a read lock that delays replacements. Does not count as
@@ -119,8 +134,8 @@ impl<T> StripedArc<T> {
         (size_of::<ArcStripes<T>>() + allocated * each) as u64
     }
 
-    /// Replaces the value by the result of `change`. Replacements are serialised; `change` must do
-    /// no I/O.
+    /// Replaces the value with the result of `change`. Replacements are serialized; `change` must
+    /// do no I/O.
     pub fn replace(&self, change: impl FnOnce(&T) -> T) {
         let mut latest = write_lock(&self.latest);
         let next = Arc::new(change(&latest));

@@ -10,8 +10,8 @@ use std::sync::Arc;
 /// The LSM tree of one column family.
 ///
 /// A view is replaced, never changed. Readers take it by incrementing a reference count, point
-/// reads without contention between threads ([`LsmTree::pin`]). The callers serialise replacements:
-/// memtables are sealed under the commit lock, versions installed under the manifest lock, both
+/// reads without contention between threads ([`LsmTree::pin`]). The callers serialize replacements:
+/// memtables are sealed in the commit section, versions installed under the manifest lock, both
 /// through [`StripedArc::replace`], whose closure does no I/O.
 #[derive(Debug)]
 pub struct LsmTree {
@@ -49,7 +49,7 @@ impl LsmTree {
         self.view.pin()
     }
 
-    /// Sets the merge operator, also in views taken before. If one is set already, it is kept.
+    /// Sets the merge operator, including in views taken before. If one is set already, it is kept.
     pub fn set_merge_operator(&self, merger: Option<Arc<OperandMerger>>) {
         if let Some(merger) = merger {
             // A second operator has the same rule: option changes reject a different one.
@@ -88,6 +88,11 @@ impl LsmTree {
                 return v.clone();
             }
             sealed = true;
+            check!(
+                v.immutables.first().is_none_or(|m| m.last_seq() < v.active.first_seq()),
+                "a memtable is newer than those sealed before it",
+                v.active.first_seq()
+            );
             let mut immutables = vec![Arc::clone(&v.active)];
             immutables.extend(v.immutables.iter().cloned());
             let active = Arc::new(
@@ -131,7 +136,24 @@ impl LsmTree {
     pub fn install_version(&self, version: Version, flushed: Option<&Arc<Memtable>>) {
         let version = Arc::new(version);
         self.replace_view(|v| {
+            check!(
+                flushed.is_none_or(|f| !Arc::ptr_eq(f, &v.active)),
+                "a memtable is sealed before it is flushed"
+            );
             let keep = |m: &&Arc<Memtable>| !flushed.is_some_and(|f| Arc::ptr_eq(f, m));
+            check!(
+                flushed.is_none_or(|f| {
+                    v.immutables.iter().rposition(|m| Arc::ptr_eq(f, m)).unwrap_or(usize::MAX)
+                        >= v.immutables.len().saturating_sub(1)
+                }),
+                "the oldest memtable is flushed first",
+                v.immutables.len()
+            );
+            check!(
+                v.version.comparator == version.comparator,
+                "a tree keeps its comparator",
+                version.comparator
+            );
             let sealed = v.immutables.iter().filter(keep).cloned().collect();
             View { overlay: None, immutables: sealed, version: Arc::clone(&version), ..v.clone() }
         });
@@ -153,9 +175,7 @@ impl LsmTree {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perigee_base::MergeRule;
-    use perigee_base::expiry::FixedClock;
-    use perigee_base::merge::MergeOperators;
+    use perigee_base::{FixedClock, MergeOperators, MergeRule};
 
     #[test]
     fn older_views_get_merge_operator() {

@@ -74,7 +74,15 @@ impl VisibleSeqs<'_> {
             };
             match self.before_rolled_back(seq) {
                 None => return Ok(Some((seq, found))),
-                Some(lower) => at = lower,
+                Some(lower) => {
+                    check_slow!(
+                        lower < seq,
+                        "the search continues with older versions",
+                        lower,
+                        seq
+                    );
+                    at = lower;
+                }
             }
         }
     }
@@ -120,6 +128,17 @@ pub struct TxnOverlay {
 impl TxnOverlay {
     /// Creates an overlay of the visible entries of `memtable`.
     pub fn new(memtable: Arc<Memtable>, visible: VisibleSeqs<'_>) -> TxnOverlay {
+        check_slow!(
+            visible.rolled_back.iter().all(|r| r.start < r.end)
+                && visible.rolled_back.windows(2).all(|w| w[0].end <= w[1].start),
+            "ranges that were rolled back ascend and do not overlap",
+            visible.rolled_back
+        );
+        check!(
+            visible.end_seq >= TXN_SEQ_BASE,
+            "operations of a transaction have private sequence numbers",
+            visible.end_seq
+        );
         TxnOverlay {
             memtable,
             spilled: None,

@@ -3,6 +3,9 @@
 //! here again, with loom's atomics.
 #![allow(clippy::unwrap_used, dead_code, missing_docs)]
 
+#[macro_use(check, check_slow)]
+extern crate perigee_base;
+
 mod sync {
     pub use loom::sync::atomic::{AtomicU32, AtomicU64};
     pub type EntryRecord = [AtomicU64; 4];
@@ -101,22 +104,22 @@ fn run_model(already: usize, until: usize) {
 }
 
 #[test]
-fn reader_during_first_insert() {
+fn reader_sees_consistent_state_during_first_insert() {
     run_model(0, 1);
 }
 
 #[test]
-fn reader_during_overwrite() {
+fn reader_sees_consistent_state_during_overwrite() {
     run_model(2, 3);
 }
 
 #[test]
-fn reader_during_index_growth() {
+fn reader_sees_consistent_state_during_index_growth() {
     run_model(2, 4);
 }
 
 #[test]
-fn reader_during_overwrite_after_growth() {
+fn reader_sees_consistent_state_during_overwrite_after_growth() {
     run_model(3, 5);
 }
 
@@ -148,7 +151,7 @@ impl LoomListMemtable {
 
 /// Neither a node inserted directly before a key, nor a newer version of it, hides the key.
 #[test]
-fn skiplist_reader_during_insert() {
+fn skiplist_reader_sees_consistent_state_during_insert() {
     const WRITES: [(u32, u64); 4] = [(0, 1), (2, 2), (1, 3), (2, 4)];
     loom::model(|| {
         let t =

@@ -2,10 +2,10 @@
 //! the comparator is stored, so that a column family is never read under another comparator than
 //! the one it was written with.
 //!
-//! Two keys that compare equal are **one key**, whatever their bytes: equality is tested by
+//! Two keys that compare equal are **one key**, even if their bytes differ: equality is tested by
 //! [`KeyComparator::keys_equal`], and filters hash [`KeyComparator::filter_hash`]. Invariant:
-//! `keys_equal(a, b)` exactly if `cmp(a, b)` is `Equal`, and exactly if the canonical forms are the
-//! same bytes.
+//! `keys_equal(a, b)` if and only if `cmp(a, b)` is `Equal`, and if and only if the canonical forms
+//! are the same bytes.
 
 mod registered;
 
@@ -64,7 +64,7 @@ pub const BUILT_IN_COMPARATORS: [(KeyComparator, &str); 6] = [
 impl KeyComparator {
     /// Registers a user-defined comparator under a name, for the life of the process. The function
     /// must be a total order over all byte strings (it is checked for some) and must be
-    /// deterministic. The name stands for this function for ever: a changed function needs a new
+    /// deterministic. The name must always refer to this function: a changed function needs a new
     /// name. Additional state is captured by the closure.
     ///
     /// Files of column families with such a comparator have no filters, because equal keys may have
@@ -81,9 +81,9 @@ impl KeyComparator {
         registered::register(name, Box::new(compare), None).map(KeyComparator::Registered)
     }
 
-    /// Like [`KeyComparator::register`], with a canonical form: bytes that are the same exactly for
-    /// keys that compare equal. Filters hash the canonical form, so files have filters. If only
-    /// identical keys are equal, it is `|key| key.to_vec()`.
+    /// Registers a comparator like [`KeyComparator::register`], with a canonical form: bytes that
+    /// are the same if and only if the keys compare equal. Filters hash the canonical form, so
+    /// files have filters. If only identical keys are equal, it is `|key| key.to_vec()`.
     ///
     /// # Errors
     /// Same as [`KeyComparator::register`].
@@ -265,6 +265,30 @@ impl KeyComparator {
                 )))
             }
         }
+    }
+}
+
+/// Formats as [`KeyComparator::name`].
+impl std::fmt::Display for KeyComparator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// Parses a name, as in an options file.
+///
+/// # Errors
+/// `InvalidArgument` for an unknown name, or if a user-defined comparator is not registered.
+impl std::str::FromStr for KeyComparator {
+    type Err = Error;
+    fn from_str(name: &str) -> Result<KeyComparator> {
+        KeyComparator::by_name(name).map_err(|e| match e.kind() {
+            ErrorKind::FormatTooNew => Error::invalid(format!(
+                "{name:?} is not one of \"bytes\", \"reverse\", \"u64\", \"i64\", \
+                 \"case-insensitive\", \"lexicographic\", or \"user:NAME\" for a registered one"
+            )),
+            _ => e,
+        })
     }
 }
 

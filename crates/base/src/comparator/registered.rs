@@ -1,5 +1,5 @@
 //! User-defined comparators: named functions, kept for the life of the process, so that
-//! [`KeyComparator`](super::KeyComparator) stays `Copy`. Independent of the built-in comparators.
+//! `KeyComparator` stays `Copy`. Independent of the built-in comparators.
 //!
 //! Invariant: one name stands for one order. At registration the function is called for fixed probe
 //! keys; its results must form a total order. Their fingerprint is stored with every column family
@@ -17,7 +17,7 @@ pub const USER_PREFIX: &str = "user:";
 
 /// Compares two keys. Additional state is captured by the closure.
 pub type CompareFn = Box<dyn Fn(&[u8], &[u8]) -> Ordering + Send + Sync>;
-/// Maps keys to a canonical form: the same bytes exactly for keys that compare equal.
+/// Maps keys to a canonical form: the same bytes if and only if the keys compare equal.
 pub type CanonicalFn = Box<dyn Fn(&[u8]) -> Vec<u8> + Send + Sync>;
 
 /// A registered comparator.
@@ -102,7 +102,8 @@ pub fn register(
         canonical,
         fingerprint,
     }));
-    registry.insert(name, comparator);
+    let replaced = registry.insert(name, comparator);
+    check!(replaced.is_none(), "a comparator is never replaced", replaced);
     Ok(comparator)
 }
 

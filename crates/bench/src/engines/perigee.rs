@@ -5,9 +5,8 @@ use crate::engine::{
     TxnOps,
 };
 use crate::settings::{Compression, Level, Settings, Sync, human_bytes};
-use perigee::{
-    BulkLoad, Db, Durability, ErrorKind, Family, FamilyOptions, Isolation, LockMode, Options,
-};
+use perigee::load::BulkLoad;
+use perigee::{Db, Durability, ErrorKind, Family, FamilyOptions, Isolation, LockMode, Options};
 use perigee::{Snapshot, Txn, TxnOptions, WriteBatch};
 use std::path::Path;
 use std::time::Duration;
@@ -88,8 +87,8 @@ impl Engine for Perigee {
         })
     }
     fn wait_idle(&self) -> Result<()> {
-        self.db.flush()?;
-        Ok(self.db.wait_idle()?)
+        self.db.admin().flush()?;
+        Ok(self.db.admin().wait_idle()?)
     }
     fn close(self: Box<Self>) -> Result<()> {
         Ok(self.db.close()?)
@@ -251,7 +250,7 @@ struct PerigeeCursor(perigee::Cursor);
 impl Cursor for PerigeeCursor {
     fn scan(&mut self, key: &[u8], see: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         self.0.seek(key)?;
-        while self.0.valid() {
+        while self.0.is_valid() {
             let (key, value) = self.0.entry()?;
             if !see(key, value) {
                 break;

@@ -237,7 +237,7 @@ fn check_layout(config: &Config, family: &FamilyConfig) -> Result<()> {
 pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     let lib = settings.tidesdb_lib.as_deref().ok_or("name the library: --tidesdb-lib PATH")?;
     let (version, major) = version(lib)?;
-    // SAFETY: loading runs the library's initialisers; the user named this file as the TidesDB
+    // SAFETY: loading runs the library's initializers; the user named this file as the TidesDB
     // library.
     let api = Api::load(unsafe { Library::new(lib) }?)?;
     // SAFETY: null pointers select the system's allocator; a second call in a process returns -1
@@ -245,7 +245,7 @@ pub fn open(dir: &Path, settings: &Settings) -> Result<Box<dyn Engine>> {
     unsafe { (api.init)(ptr::null_mut(), ptr::null_mut(), ptr::null_mut(), ptr::null_mut()) };
     // SAFETY: both return a structure by value that is too large for registers: the caller provides
     // the memory, here with `TRAILING_BYTES` more than version 9 fills, which may stay
-    // uninitialised.
+    // uninitialized.
     let (mut config, mut family) =
         unsafe { ((api.default_config)(), (api.default_column_family_config)()) };
     check_layout(&config, &family)?;

@@ -309,7 +309,7 @@ pub const WORKLOADS: &[Workload] = &[
         value_bytes: 4096,
         keys: |n| (n / 10).max(1),
         ops: |n| (n / 10).max(1),
-        ..write("large_4k", "256-byte keys with 4 KB values, scattered, a tenth as many", 1000)
+        ..write("large_4k", "256-byte keys with 4 KiB values, scattered, a tenth as many", 1000)
     },
     Workload { value_bytes: 64, ..write("small_64", "64-byte values, scattered", 1000) },
     giant(

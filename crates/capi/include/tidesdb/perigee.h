@@ -34,11 +34,11 @@ typedef struct perigee_merge_operator_t
     void *ctx;
 } perigee_merge_operator_t;
 
-/* Initialise with perigee_default_options(). */
+/* Initialize with perigee_default_options(). */
 typedef struct perigee_options_t
 {
     size_t size;
-    int read_only;               /* the state at the time of the open, also while another process writes */
+    int read_only;               /* the state at the time of the open, even while another process writes */
     int salvage_readonly;        /* read-only; reads all intact data of a damaged database */
     int error_if_exists;
     int must_exist;
@@ -59,7 +59,7 @@ int perigee_cf_set_merge_operator(tidesdb_column_family_t *cf, const char *rule)
 
 /* ---- transactions ---- */
 
-/* Initialise with perigee_txn_default_options(): snapshot isolation, no locks, no limits. */
+/* Initialize with perigee_txn_default_options(): snapshot isolation, no locks, no limits. */
 typedef struct perigee_txn_options_t
 {
     size_t size;

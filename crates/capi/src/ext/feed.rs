@@ -7,7 +7,7 @@ use crate::code::NOT_FOUND;
 use crate::ffi::{call, out_param};
 use crate::handle::HandleTable;
 use crate::state::database;
-use perigee::{Change, ChangeKind, ChangeOperation, Changes, FamilyChangeKind};
+use perigee::changes::{ChangeFeed, ChangeKind, ChangeOperation, FamilyChangeKind, FeedEvent};
 use std::ffi::{c_char, c_int};
 use std::ops::Bound;
 use std::ptr::{null, null_mut};
@@ -50,12 +50,12 @@ pub struct ChangeInfo {
 
 /// A feed and the last change it delivered.
 pub struct Feed {
-    changes: Changes,
+    changes: ChangeFeed,
     delivered: Option<Box<DeliveredChange>>,
 }
 
 struct DeliveredChange {
-    change: Change,
+    change: FeedEvent,
     ops: Vec<ChangeOp>,
     info: ChangeInfo,
 }
@@ -88,7 +88,7 @@ fn bound_key<'a>(b: &Bound<&'a [u8]>) -> &'a [u8] {
 fn to_change_op(op: &ChangeOperation<'_>) -> ChangeOp {
     let none: &[u8] = &[];
     let (kind, key, value, expires) = match &op.kind {
-        ChangeKind::Put { key, value, expires_ms } => (0, *key, *value, *expires_ms),
+        ChangeKind::Put { key, value, expires_at_ms } => (0, *key, *value, *expires_at_ms),
         ChangeKind::Delete { key } => (1, *key, none, None),
         ChangeKind::DeleteRange { start, end } => (2, bound_key(start), bound_key(end), None),
         ChangeKind::Merge { key, operand } => (3, *key, *operand, None),
@@ -111,17 +111,19 @@ fn to_change_op(op: &ChangeOperation<'_>) -> ChangeOp {
 }
 
 /// Returns true for changes of the library's own settings, which are not delivered.
-fn is_internal(change: &Change) -> bool {
+fn is_internal(change: &FeedEvent) -> bool {
     match change {
-        Change::Commit(commit) => commit.operations().all(|op| op.family_name == SETTINGS_FAMILY),
-        Change::Family(family) => {
+        FeedEvent::Commit(commit) => {
+            commit.operations().all(|op| op.family_name == SETTINGS_FAMILY)
+        }
+        FeedEvent::Family(family) => {
             matches!(&family.kind, FamilyChangeKind::Created { name } if name == SETTINGS_FAMILY)
         }
         _ => false,
     }
 }
 
-fn to_delivered(change: Change, position: u64) -> Box<DeliveredChange> {
+fn to_delivered(change: FeedEvent, position: u64) -> Box<DeliveredChange> {
     let empty = ChangeInfo {
         first_seq: 0,
         seq: 0,
@@ -141,13 +143,13 @@ fn to_delivered(change: Change, position: u64) -> Box<DeliveredChange> {
     // The box is not moved from here on, so pointers to its contents stay valid.
     let DeliveredChange { change, ops, info } = &mut *delivered;
     match change {
-        Change::Commit(commit) => {
+        FeedEvent::Commit(commit) => {
             let seen = commit.operations().filter(|op| op.family_name != SETTINGS_FAMILY);
             *ops = seen.map(|op| to_change_op(&op)).collect();
             (info.first_seq, info.seq) = (commit.first_sequence(), commit.sequence());
             (info.ops, info.num_ops) = (ops.as_ptr(), ops.len());
         }
-        Change::Family(family) => {
+        FeedEvent::Family(family) => {
             (info.first_seq, info.seq, info.family) =
                 (family.sequence, family.sequence, family.family);
             let (kind, name, from, source) = match &family.kind {
@@ -180,7 +182,7 @@ pub unsafe extern "C" fn perigee_changes_new(db: Handle, since: u64, feed: *mut 
         // SAFETY: guaranteed by the caller.
         let place = unsafe { out_param(feed) }?;
         *place = null_mut();
-        let changes = db.engine()?.changes(since)?;
+        let changes = db.engine()?.history().changes(since)?;
         *place = FEEDS.insert(Feed { changes, delivered: None })? as Handle;
         Ok(())
     })

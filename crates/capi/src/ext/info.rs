@@ -39,7 +39,7 @@ pub unsafe extern "C" fn perigee_stats_json(db: Handle, json: *mut *mut c_char) 
         let db = database(db)?;
         // SAFETY: guaranteed by the caller.
         let place = unsafe { out_param(json) }?;
-        return_text(&db.engine()?.stats().to_json(), place)
+        return_text(&db.engine()?.admin().stats().to_json(), place)
     })
 }
 
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn perigee_metrics(db: Handle, text: *mut *mut c_char) -> 
         let db = database(db)?;
         // SAFETY: guaranteed by the caller.
         let place = unsafe { out_param(text) }?;
-        return_text(&db.engine()?.metrics(), place)
+        return_text(&db.engine()?.admin().metrics(), place)
     })
 }
 
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn perigee_verify(db: Handle, errors: *mut u64) -> c_int {
         let db = database(db)?;
         // SAFETY: guaranteed by the caller.
         let place = unsafe { out_param(errors) }?;
-        let report = db.engine()?.verify()?;
+        let report = db.engine()?.admin().verify()?;
         *place = report.errors.len() as u64;
         match report.errors.into_iter().next() {
             Some(e) => Err(e.into()),
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn perigee_latest_seq(db: Handle, seq: *mut u64) -> c_int 
     call(|| {
         let db = database(db)?;
         // SAFETY: guaranteed by the caller.
-        *unsafe { out_param(seq) }? = db.engine()?.latest_seq();
+        *unsafe { out_param(seq) }? = db.engine()?.history().latest_seq();
         Ok(())
     })
 }
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn perigee_oldest_readable_seq(db: Handle, seq: *mut u64) 
     call(|| {
         let db = database(db)?;
         // SAFETY: guaranteed by the caller.
-        *unsafe { out_param(seq) }? = db.engine()?.oldest_readable_seq();
+        *unsafe { out_param(seq) }? = db.engine()?.history().oldest_readable_seq();
         Ok(())
     })
 }

@@ -7,7 +7,7 @@ use crate::database;
 use crate::ffi::{CallbackScope, call, out_param, struct_param, text};
 use crate::state::family;
 use crate::{alloc, log};
-use perigee::{Error, ErrorKind, History, MergeOperator, MergeRule, Options};
+use perigee::{Error, ErrorKind, HistoryPolicy, MergeOperator, MergeRule, Options};
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -142,7 +142,7 @@ impl MergeOperator for UserMergeOperator {
 unsafe fn apply_open_options(mut all: Options, o: &OpenOptions) -> Result<Options> {
     if o.size != size_of::<OpenOptions>() {
         return Err(
-            INVALID_ARGS.with_message("initialise the options with perigee_default_options()")
+            INVALID_ARGS.with_message("initialize the options with perigee_default_options()")
         );
     }
     if o.history_operations > 0 && o.history_us > 0 {
@@ -151,10 +151,10 @@ unsafe fn apply_open_options(mut all: Options, o: &OpenOptions) -> Result<Option
     all = all.read_only(o.read_only != 0).salvage_readonly(o.salvage_readonly != 0);
     all = all.error_if_exists(o.error_if_exists != 0).create_if_missing(o.must_exist == 0);
     if o.history_operations > 0 {
-        all = all.history(History::Operations(o.history_operations));
+        all = all.history(HistoryPolicy::Operations(o.history_operations));
     }
     if o.history_us > 0 {
-        all = all.history(History::Time(Duration::from_micros(o.history_us)));
+        all = all.history(HistoryPolicy::Time(Duration::from_micros(o.history_us)));
     }
     all = all.log_retention(o.log_retention);
     if o.background_rate > 0 {

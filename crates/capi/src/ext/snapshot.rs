@@ -55,7 +55,7 @@ pub unsafe extern "C" fn perigee_snapshot_new(db: Handle, snapshot: *mut Handle)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn perigee_snapshot_at(db: Handle, seq: u64, snapshot: *mut Handle) -> c_int {
     // SAFETY: the caller's guarantees are passed on.
-    unsafe { insert_snapshot(db, snapshot, |db| Ok(db.snapshot_at(seq)?)) }
+    unsafe { insert_snapshot(db, snapshot, |db| Ok(db.history().snapshot_at(seq)?)) }
 }
 
 /// Opens the named snapshot.
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn perigee_snapshot_open(
     snapshot: *mut Handle,
 ) -> c_int {
     // SAFETY: the caller's guarantees are passed on.
-    unsafe { insert_snapshot(db, snapshot, |db| Ok(db.named_snapshot(text(name)?)?)) }
+    unsafe { insert_snapshot(db, snapshot, |db| Ok(db.history().named_snapshot(text(name)?)?)) }
 }
 
 /// Creates a named snapshot, which is kept until it is dropped; `seq` may be null.
@@ -85,7 +85,8 @@ pub unsafe extern "C" fn perigee_snapshot_create(
     call(|| {
         let db = database(db)?;
         // SAFETY: guaranteed by the caller.
-        let (made, out) = unsafe { (db.engine()?.create_snapshot(text(name)?)?, seq.as_mut()) };
+        let (made, out) =
+            unsafe { (db.engine()?.history().create_snapshot(text(name)?)?, seq.as_mut()) };
         if let Some(out) = out {
             *out = made;
         }
@@ -102,7 +103,7 @@ pub unsafe extern "C" fn perigee_snapshot_drop(db: Handle, name: *const c_char) 
     call(|| {
         let db = database(db)?;
         // SAFETY: guaranteed by the caller.
-        Ok(db.engine()?.drop_snapshot(unsafe { text(name) }?)?)
+        Ok(db.engine()?.history().drop_snapshot(unsafe { text(name) }?)?)
     })
 }
 

@@ -49,7 +49,7 @@ pub extern "C" fn perigee_txn_default_options() -> TransactionOptions {
 fn txn_options(o: &TransactionOptions) -> Result<TxnOptions> {
     if o.size != size_of::<TransactionOptions>() || o.reserved != 0 {
         return Err(
-            INVALID_ARGS.with_message("initialise the options with perigee_txn_default_options()")
+            INVALID_ARGS.with_message("initialize the options with perigee_txn_default_options()")
         );
     }
     let mut all = TxnOptions::new().read_only(o.read_only != 0).pessimistic(o.pessimistic != 0);
@@ -275,7 +275,7 @@ pub unsafe extern "C" fn perigee_commit_prepared(
         let db = database(db)?;
         // SAFETY: guaranteed by the caller.
         let gid = unsafe { bytes(gid, gid_size, limits::GID_BYTES_MAX) }?;
-        let done = db.engine()?.commit_prepared(gid)?;
+        let done = db.engine()?.two_phase().commit(gid)?;
         // SAFETY: guaranteed by the caller.
         if let Some(place) = unsafe { seq.as_mut() } {
             *place = done;
@@ -298,7 +298,7 @@ pub unsafe extern "C" fn perigee_rollback_prepared(
         let db = database(db)?;
         // SAFETY: guaranteed by the caller.
         let gid = unsafe { bytes(gid, gid_size, limits::GID_BYTES_MAX) }?;
-        Ok(db.engine()?.rollback_prepared(gid)?)
+        Ok(db.engine()?.two_phase().rollback(gid)?)
     })
 }
 
@@ -329,7 +329,7 @@ pub unsafe extern "C" fn perigee_list_prepared(
         // SAFETY: guaranteed by the caller.
         let (place, n) = unsafe { (out_param(list)?, out_param(count)?) };
         (*place, *n) = (null_mut(), 0);
-        let all = db.engine()?.recover_prepared()?;
+        let all = db.engine()?.two_phase().prepared()?;
         if all.is_empty() {
             return Ok(());
         }

@@ -20,9 +20,9 @@ static void test_visibility(fixture_t *x)
     } cases[] = {
         {TDB_ISOLATION_READ_UNCOMMITTED, 1, "READ_UNCOMMITTED sees later commits of others"},
         {TDB_ISOLATION_READ_COMMITTED, 1, "READ_COMMITTED sees later commits of others"},
-        {TDB_ISOLATION_REPEATABLE_READ, 0, "REPEATABLE_READ keeps the values at its begin"},
-        {TDB_ISOLATION_SNAPSHOT, 0, "SNAPSHOT keeps the values at its begin"},
-        {TDB_ISOLATION_SERIALIZABLE, 0, "SERIALIZABLE keeps the values at its begin"},
+        {TDB_ISOLATION_REPEATABLE_READ, 0, "REPEATABLE_READ keeps the values as of its start"},
+        {TDB_ISOLATION_SNAPSHOT, 0, "SNAPSHOT keeps the values as of its start"},
+        {TDB_ISOLATION_SERIALIZABLE, 0, "SERIALIZABLE keeps the values as of its start"},
     };
     for (int i = 0; i < 5; i++)
     {

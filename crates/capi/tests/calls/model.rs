@@ -80,7 +80,7 @@ pub struct Txn {
     pub open: bool,
     pub writes: Vec<Write>,
     pub savepoints: Vec<(String, usize)>,
-    /// [`Model::drops`] at its begin.
+    /// [`Model::drops`] at its start.
     pub drops: usize,
 }
 

@@ -6,7 +6,7 @@ use crate::output::{Output, table};
 use crate::progress::Progress;
 use crate::size;
 use clap::{Args, Subcommand};
-use perigee::{BackupInfo, BackupOptions, Backups};
+use perigee::backup::{BackupDamage, BackupDir, BackupInfo, BackupOptions};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -99,11 +99,14 @@ pub fn run(args: &BackupArgs, out: &mut Output) -> Result<u8> {
 fn create(args: &CreateArgs, out: &mut Output) -> Result<u8> {
     let db = args.database.open_read_write().map_err(|e| e.hint_if_locked(IN_USE_HINT))?;
     let mut progress = Progress::bytes("backing up", 0);
-    let created =
-        db.backup_with(&args.backup, BackupOptions::new().reread(args.reread), |done, total| {
+    let created = db.backups().create_with(
+        &args.backup,
+        BackupOptions::new().reread(args.reread),
+        |done, total| {
             progress.set_total(total);
             progress.set_position(done);
-        })?;
+        },
+    )?;
     drop(progress);
     db.close()?;
     let text = format!(
@@ -126,13 +129,13 @@ fn create(args: &CreateArgs, out: &mut Output) -> Result<u8> {
 }
 
 fn list(args: &ListArgs, out: &mut Output) -> Result<u8> {
-    let (good, bad) = Backups::open(&args.backup).list_readable()?;
+    let all = BackupDir::open(&args.backup).list_readable()?;
     if out.json {
-        let errors: Vec<_> = bad.iter().map(ToString::to_string).collect();
-        out.json_line(&json!({"generations": good.iter().map(info_json).collect::<Vec<_>>(), "errors": errors}))?;
+        let errors: Vec<_> = all.errors.iter().map(ToString::to_string).collect();
+        out.json_line(&json!({"generations": all.generations.iter().map(info_json).collect::<Vec<_>>(), "errors": errors}))?;
     } else {
         let mut t = table(&[">generation", ">sequence", ">created", ">files", ">size", "database"]);
-        for g in &good {
+        for g in &all.generations {
             t.add_row([
                 g.generation.to_string(),
                 g.sequence.to_string(),
@@ -143,15 +146,15 @@ fn list(args: &ListArgs, out: &mut Output) -> Result<u8> {
             ]);
         }
         out.line(t.trim_fmt())?;
-        for e in &bad {
+        for e in &all.errors {
             out.line(format!("damaged: {e}"))?;
         }
     }
-    Ok(if bad.is_empty() { 0 } else { EXIT_DAMAGED })
+    Ok(if all.errors.is_empty() { 0 } else { EXIT_DAMAGED })
 }
 
 fn info_json(g: &BackupInfo) -> Value {
-    let file = |f: &perigee::BackupFile| json!({"name": f.name, "bytes": f.bytes});
+    let file = |f: &perigee::backup::BackupFile| json!({"name": f.name, "bytes": f.bytes});
     json!({
         "generation": g.generation, "sequence": g.sequence, "created_ms": g.created_ms, "bytes": g.bytes,
         "database": format!("{:016x}", g.database), "files": g.files.iter().map(file).collect::<Vec<_>>(),
@@ -176,21 +179,25 @@ fn utc_date(ms: u64) -> String {
 
 fn verify(args: &VerifyArgs, out: &mut Output) -> Result<u8> {
     let mut progress = Progress::bytes("verifying", 0);
-    let report = Backups::open(&args.backup).verify_with(args.generation, |done, total| {
+    let report = BackupDir::open(&args.backup).verify_with(args.generation, |done, total| {
         progress.set_total(total);
         progress.set_position(done);
     })?;
     drop(progress);
     if out.json {
-        let error = |(e, needed): &(perigee::Error, Vec<u64>)| json!({"message": e.message(), "file": e.file(), "generations": needed});
+        let error = |d: &BackupDamage| json!({"message": d.error.message(), "file": d.error.file(), "generations": d.generations});
         out.json_line(&json!({
             "ok": report.errors.is_empty(), "generations": report.generations, "files": report.files,
             "bytes": report.bytes, "errors": report.errors.iter().map(error).collect::<Vec<_>>(),
         }))?;
     } else {
-        for (e, needed) in &report.errors {
-            let needed: Vec<_> = needed.iter().map(ToString::to_string).collect();
-            out.line(format!("damaged: {e}; used by generation {}", needed.join(", ")))?;
+        for damage in &report.errors {
+            let needed: Vec<_> = damage.generations.iter().map(ToString::to_string).collect();
+            out.line(format!(
+                "damaged: {}; used by generation {}",
+                damage.error,
+                needed.join(", ")
+            ))?;
         }
         let read = format!(
             "{}, {}, {} read",
@@ -209,7 +216,7 @@ fn verify(args: &VerifyArgs, out: &mut Output) -> Result<u8> {
 }
 
 fn prune(args: &PruneArgs, out: &mut Output) -> Result<u8> {
-    let pruned = Backups::open(&args.backup).prune(args.keep)?;
+    let pruned = BackupDir::open(&args.backup).prune(args.keep)?;
     let text = format!(
         "{} removed, {} kept; {} no longer used removed ({})",
         size::plural(pruned.removed.len() as u64, "generation", "generations"),

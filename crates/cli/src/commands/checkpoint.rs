@@ -24,7 +24,7 @@ const IN_USE_HINT: &str = "the program that has it open can create a checkpoint 
 pub struct CheckpointArgs {
     #[command(flatten)]
     database: DatabaseArg,
-    /// Directory of the new database: it must not exist or be empty
+    /// Directory of the new database: a new or an empty directory
     #[arg(value_name = "TARGET")]
     target: PathBuf,
 }
@@ -32,7 +32,7 @@ pub struct CheckpointArgs {
 /// Creates the checkpoint.
 pub fn run(args: &CheckpointArgs, out: &mut Output) -> Result<u8> {
     let db = args.database.open_read_write().map_err(|e| e.hint_if_locked(IN_USE_HINT))?;
-    let created = db.checkpoint(&args.target)?;
+    let created = db.backups().checkpoint(&args.target)?;
     db.close()?;
     let text = format!(
         "checkpoint up to sequence number {}: {} linked ({}), {} copied ({}), {} newly written",

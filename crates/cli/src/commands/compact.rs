@@ -36,7 +36,7 @@ pub struct CompactArgs {
 /// Runs the compaction and prints the size before and after.
 pub fn run(args: &CompactArgs, out: &mut Output) -> Result<u8> {
     let db = args.database.open_read_write()?;
-    let before = db.stats().disk_bytes;
+    let before = db.admin().stats().disk_bytes;
     let started = Instant::now();
     match (&args.range, &args.family) {
         (Some(range), family) => {
@@ -45,11 +45,11 @@ pub fn run(args: &CompactArgs, out: &mut Output) -> Result<u8> {
                 .open_family(&db)?
                 .compact_range(parse_bounds(range, args.form)?)?;
         }
-        (None, None) => db.compact()?,
+        (None, None) => db.admin().compact()?,
         (None, Some(name)) => FamilyArg { family: name.clone() }.open_family(&db)?.compact()?,
     }
-    db.wait_idle()?;
-    let after = db.stats().disk_bytes;
+    db.admin().wait_idle()?;
+    let after = db.admin().stats().disk_bytes;
     db.close()?;
     let elapsed = started.elapsed();
     let text = format!(

@@ -8,10 +8,8 @@ use crate::progress::Progress;
 use crate::size;
 use clap::{Args, ValueEnum};
 use perigee::value_syntax::parse_bytes;
-use perigee_tree::compact::model::PickerKind;
-use perigee_tree::compact::pick::PickerOptions;
-use perigee_tree::compact::simulate::{
-    SimulationSample, SimulationSpec, Workload, simulate, with_previous,
+use perigee_compaction_sim::{
+    PickerKind, PickerOptions, SimulationSample, SimulationSpec, Workload, simulate, with_previous,
 };
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -81,7 +79,7 @@ pub struct CompactionSimArgs {
     /// Capacity ratio of adjacent levels
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(2..=100))]
     level_ratio: u64,
-    /// Number of level 0 runs that triggers a compaction
+    /// Number of level-0 runs that triggers a compaction
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     level0_runs: u32,
     /// Compaction picker to simulate

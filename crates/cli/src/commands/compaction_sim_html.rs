@@ -1,7 +1,7 @@
 //! Renders the charts of a simulation as one self-contained HTML page. Performs no I/O.
 
 use crate::size::{bytes, count};
-use perigee_tree::compact::simulate::{SimulationSample, with_previous};
+use perigee_compaction_sim::{SimulationSample, with_previous};
 use std::fmt::Write;
 
 const WIDTH: f64 = 1000.0;

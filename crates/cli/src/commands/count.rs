@@ -39,7 +39,7 @@ pub fn run(args: &CountArgs, out: &mut Output) -> Result<u8> {
     let mut progress = Progress::items("counting", 0);
     let (mut count, mut key_bytes) = (0u64, 0u64);
     cursor.seek_to_first()?;
-    while cursor.valid() {
+    while cursor.is_valid() {
         count += 1;
         key_bytes += cursor.key().len() as u64;
         if count.is_multiple_of(PROGRESS_INTERVAL) {

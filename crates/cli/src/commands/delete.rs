@@ -30,7 +30,7 @@ pub struct DeleteArgs {
     /// Remove every key that starts with KEY
     #[arg(long, conflicts_with_all = ["must_exist", "to", "single"])]
     prefix: bool,
-    /// Remove every key from KEY up to this one, which is kept
+    /// Remove every key from KEY up to, but not including, END
     #[arg(long, value_name = "END", conflicts_with_all = ["must_exist", "single"])]
     to: Option<OsString>,
     /// Use a single delete, for a key that was put only once: its space is reclaimed sooner

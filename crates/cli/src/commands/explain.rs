@@ -6,7 +6,7 @@ use crate::failure::{EXIT_MISSING, Result};
 use crate::output::{Output, table};
 use crate::size::{bytes, count};
 use clap::Args;
-use perigee::{ExplainStep, Explanation};
+use perigee::stats::{ExplainStep, Explanation};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 
@@ -60,7 +60,7 @@ fn explanation_json(e: &Explanation) -> Value {
     let step = |s: &ExplainStep| {
         json!({
             "source": s.source, "name": s.name, "level": s.level, "run": s.run, "filter": s.filter,
-            "block": s.block.map(|(number, offset, bytes)| json!({"number": number, "offset": offset, "bytes": bytes})),
+            "block": s.block.map(|b| json!({"number": b.index, "offset": b.offset, "bytes": b.bytes})),
             "cached": s.cached, "outcome": s.outcome, "sequence": s.sequence,
             "bytes_read": s.bytes_read, "elapsed_ns": s.elapsed_ns,
         })
@@ -81,7 +81,8 @@ fn print_explanation(e: &Explanation, out: &mut Output) -> Result<()> {
         let number = |n: Option<u64>| n.map_or(String::new(), |n| n.to_string());
         let block = match s.block {
             None => String::new(),
-            Some((number, offset, _)) => {
+            Some(block) => {
+                let (number, offset) = (block.index, block.offset);
                 format!("{number} at {offset}{}", if s.cached { " (cached)" } else { "" })
             }
         };

@@ -58,13 +58,13 @@ pub fn run(args: &FamiliesArgs, out: &mut Output) -> Result<u8> {
         db.create_family(name, Default::default())?;
     }
     if let Some([name, to]) = args.rename.as_deref() {
-        with_list_hint(name, db.rename_family(name, to))?;
+        with_list_hint(name, db.admin().rename_family(name, to))?;
     }
     if let Some([name, to]) = args.clone.as_deref() {
-        with_list_hint(name, db.clone_family(name, to).map(drop))?;
+        with_list_hint(name, db.admin().clone_family(name, to).map(drop))?;
     }
     if let Some(name) = &args.clear {
-        with_list_hint(name, db.clear_family(name))?;
+        with_list_hint(name, db.admin().clear_family(name))?;
     }
     if let Some(name) = &args.drop {
         with_list_hint(name, db.drop_family(name))?;
@@ -74,7 +74,7 @@ pub fn run(args: &FamiliesArgs, out: &mut Output) -> Result<u8> {
     Ok(0)
 }
 
-/// Replaces a `NotFound` error by one with a hint how to list the column families.
+/// Replaces a `NotFound` error with one that has a hint on how to list the column families.
 fn with_list_hint(name: &str, result: perigee::Result<()>) -> Result<()> {
     result.map_err(|e| match e.kind() {
         ErrorKind::NotFound => Failure::other(
@@ -88,8 +88,13 @@ fn with_list_hint(name: &str, result: perigee::Result<()>) -> Result<()> {
 
 fn print_families(db: &Db, out: &mut Output) -> Result<()> {
     if out.json {
-        let families: Vec<_> =
-            db.stats().families.iter().map(|f| json!({"name": f.name, "id": f.id})).collect();
+        let families: Vec<_> = db
+            .admin()
+            .stats()
+            .families
+            .iter()
+            .map(|f| json!({"name": f.name, "id": f.id}))
+            .collect();
         return out.json_line(&json!({"families": families}));
     }
     db.families().iter().try_for_each(|name| out.line(crate::text::escape(name.as_bytes())))

@@ -6,7 +6,8 @@ use crate::output::{Output, table};
 use crate::size;
 use crate::text::{escape, put_json};
 use clap::Args;
-use perigee::{FamilyStats, FileStats, LevelStats};
+use perigee::stats::{FamilyStats, FileStats, LevelStats};
+use perigee::{FamilyOptions, Options};
 use serde_json::{Map, Value, json};
 use std::path::PathBuf;
 
@@ -45,25 +46,27 @@ pub fn run(args: &LevelsArgs, out: &mut Output) -> Result<u8> {
     }
     let wanted = |name: &str| args.family.as_deref().is_none_or(|f| f == name);
     let families: Vec<FamilyStats> =
-        db.stats().families.into_iter().filter(|f| wanted(&f.name)).collect();
+        db.admin().stats().families.into_iter().filter(|f| wanted(&f.name)).collect();
     let files: Vec<FileStats> = if args.files || args.html.is_some() {
-        db.files().into_iter().filter(|f| wanted(&f.family)).collect()
+        db.admin().files().into_iter().filter(|f| wanted(&f.family)).collect()
     } else {
         Vec::new()
     };
+    let options = db.admin().options();
     db.close()?;
     if let Some(path) = &args.html {
         let page = super::levels_html::page(&args.database.db.to_string_lossy(), &families, &files);
         std::fs::write(path, page).map_err(|e| Failure::file("write", path, &e))?;
     }
     if out.json {
-        let mut value = json!({"families": families.iter().map(family_json).collect::<Vec<_>>()});
+        let json = families.iter().map(|f| family_json(f, &options)).collect::<Vec<_>>();
+        let mut value = json!({"families": json});
         if args.files {
             value["files"] = files.iter().map(file_json).collect();
         }
         out.json_line(&value)?;
     } else {
-        levels_table(&families, out)?;
+        levels_table(&families, &options, out)?;
         if args.files {
             out.line("")?;
             files_table(&files, out)?;
@@ -72,7 +75,7 @@ pub fn run(args: &LevelsArgs, out: &mut Output) -> Result<u8> {
     Ok(0)
 }
 
-fn levels_table(families: &[FamilyStats], out: &mut Output) -> Result<()> {
+fn levels_table(families: &[FamilyStats], options: &Options, out: &mut Output) -> Result<()> {
     let mut t = table(&[
         "family",
         ">level",
@@ -96,7 +99,7 @@ fn levels_table(families: &[FamilyStats], out: &mut Output) -> Result<()> {
                 l.runs.to_string(),
                 l.files.to_string(),
                 size::bytes(l.bytes),
-                fill_percent(family, l),
+                fill_percent(family, &family_options(options, &family.name), l),
                 size::count(l.entries),
                 size::count(l.tombstones),
             ]);
@@ -105,10 +108,15 @@ fn levels_table(families: &[FamilyStats], out: &mut Output) -> Result<()> {
     out.line(t.trim_fmt())
 }
 
+/// Returns the options of a column family.
+fn family_options(options: &Options, name: &str) -> FamilyOptions {
+    let default = options.default_family.as_ref().filter(|_| name == "default");
+    default.or(options.families.get(name)).cloned().unwrap_or_default()
+}
+
 /// Returns the fill of a level; a compaction is due at 100 %. Level 0 is measured in runs; the
 /// capacities of the other levels derive from the size of the last level.
-fn fill_percent(family: &FamilyStats, l: &LevelStats) -> String {
-    let o = &family.options;
+fn fill_percent(family: &FamilyStats, o: &FamilyOptions, l: &LevelStats) -> String {
     let last = family.levels.last().map_or((0, 0), |l| (l.level, l.bytes));
     let steps = i32::from(last.0) - i32::from(l.level);
     match l.level {
@@ -162,17 +170,17 @@ fn short_key(key: &[u8]) -> String {
 }
 
 /// Returns a column family with its levels as JSON; also used by `stats --json`.
-pub fn family_json(f: &FamilyStats) -> Value {
-    let o = &f.options;
+pub fn family_json(f: &FamilyStats, options: &Options) -> Value {
+    let o = family_options(options, &f.name);
     json!({
         "name": f.name, "id": f.id,
-        "memtable": {"bytes": f.memtable.0, "entries": f.memtable.1},
-        "immutable_memtables": {"count": f.immutable_memtables.0, "bytes": f.immutable_memtables.1},
+        "memtable": {"bytes": f.memtable.bytes, "entries": f.memtable.entries},
+        "immutable_memtables": {"count": f.immutable_memtables.count, "bytes": f.immutable_memtables.bytes},
         "levels": f.levels.iter().map(|l| json!({
             "level": l.level, "runs": l.runs, "files": l.files, "bytes": l.bytes,
             "entries": l.entries, "tombstones": l.tombstones,
         })).collect::<Vec<_>>(),
-        "vlogs": {"files": f.vlogs.0, "bytes": f.vlogs.1, "referenced_bytes": f.vlogs.2},
+        "vlogs": {"files": f.vlogs.files, "bytes": f.vlogs.bytes, "referenced_bytes": f.vlogs.referenced_bytes},
         "options": {
             "comparator": o.comparator.name(), "memtable_bytes": o.memtable_bytes, "value_threshold": o.value_threshold,
             "block_bytes": o.block_bytes, "compression": format!("{:?}", o.compression).to_lowercase(),
@@ -192,7 +200,7 @@ fn file_json(f: &FileStats) -> Value {
         ("bytes", json!(f.bytes)),
         ("entries", json!(f.entries)),
         ("tombstones", json!(f.tombstones)),
-        ("sequences", json!([f.sequences.0, f.sequences.1])),
+        ("sequences", json!([f.sequences.first, f.sequences.last])),
         ("separated_bytes", json!(f.separated_bytes)),
     ];
     object.extend(fields.map(|(name, value)| (name.to_owned(), value)));

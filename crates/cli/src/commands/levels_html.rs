@@ -3,7 +3,7 @@
 
 use crate::size::{bytes, count};
 use crate::text::escape;
-use perigee::{FamilyStats, FileStats};
+use perigee::stats::{FamilyStats, FileStats};
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
@@ -102,8 +102,8 @@ fn describe_file(f: &FileStats) -> String {
         bytes(f.bytes),
         count(f.entries),
         count(f.tombstones),
-        f.sequences.0,
-        f.sequences.1,
+        f.sequences.first,
+        f.sequences.last,
         bytes(f.separated_bytes),
         escape(&f.first_key),
         escape(&f.last_key)

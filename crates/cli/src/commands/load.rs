@@ -58,7 +58,7 @@ pub fn run(args: &LoadArgs, out: &mut Output) -> Result<u8> {
     let mut loader = Loader::new(&db, family, settings, out).with_bulk_load(memory)?;
     args.input.read_inputs(&inputs, &mut loader)?;
     let counts = loader.finish()?;
-    let stats = db.stats();
+    let stats = db.admin().stats();
     db.close()?;
     let seconds = started.elapsed().as_secs_f64();
     if out.json {

@@ -29,7 +29,7 @@ pub struct MetricsArgs {
 /// Prints the metrics.
 pub fn run(args: &MetricsArgs, out: &mut Output) -> Result<u8> {
     let db = args.database.open_read_only()?;
-    let text = unknown_stats::remove_unknown_metrics(&db.metrics());
+    let text = unknown_stats::remove_unknown_metrics(&db.admin().metrics());
     db.close()?;
     if out.json {
         out.json_line(&json!({"content_type": "application/openmetrics-text; version=1.0.0", "metrics": text}))?;

@@ -42,8 +42,8 @@ pub fn run(args: &OptionsArgs, out: &mut Output) -> Result<u8> {
         }
     };
     // Undo the options that only result from how the tool opens the database.
-    let options = db.options().read_only(false).create_if_missing(true);
-    let changed = db.stats().recovery.changed_options;
+    let options = db.admin().options().read_only(false).create_if_missing(true);
+    let changed = db.admin().stats().recovery.changed_options;
     db.close()?;
     if out.json {
         let families: serde_json::Map<String, Value> = options

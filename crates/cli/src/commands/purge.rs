@@ -30,13 +30,13 @@ pub struct PurgeArgs {
 /// Runs the purge and prints the size before and after.
 pub fn run(args: &PurgeArgs, out: &mut Output) -> Result<u8> {
     let db = args.database.open_read_write()?;
-    let before = db.stats().disk_bytes;
+    let before = db.admin().stats().disk_bytes;
     let started = Instant::now();
     match &args.family {
-        None => db.purge()?,
+        None => db.admin().purge()?,
         Some(name) => FamilyArg { family: name.clone() }.open_family(&db)?.purge()?,
     }
-    let after = db.stats().disk_bytes;
+    let after = db.admin().stats().disk_bytes;
     db.close()?;
     let seconds = started.elapsed().as_secs_f64();
     let value = json!({"bytes_before": before, "bytes_after": after, "seconds": seconds});

@@ -7,7 +7,8 @@ use crate::size;
 use crate::text::escape;
 use clap::Args;
 use perigee::env::Env;
-use perigee::{DataLoss, RepairReport, repair_in};
+use perigee::recovery::{DataLoss, LostSequences, RepairReport, RepairedFamily};
+use perigee::repair_in;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -25,7 +26,7 @@ pub struct RepairArgs {
     /// Directory of the damaged database
     #[arg(value_name = "SRC")]
     source: PathBuf,
-    /// Directory of the new database: it must not exist or be empty
+    /// Directory of the new database: a new or an empty directory
     #[arg(value_name = "DST")]
     target: PathBuf,
 }
@@ -53,7 +54,7 @@ fn print_report(report: &RepairReport, out: &mut Output) -> Result<()> {
     for warning in &report.warnings {
         out.line(format!("warning: {warning}"))?;
     }
-    for (name, entries) in &report.families {
+    for RepairedFamily { name, entries, .. } in &report.families {
         out.line(format!(
             "{}: {}",
             escape(name.as_bytes()),
@@ -82,7 +83,7 @@ fn loss_details(loss: &DataLoss) -> String {
     if let Some(entries) = loss.entries {
         text += &format!("; {}", size::plural(entries, "entry", "entries"));
     }
-    if let Some((first, last)) = loss.sequences {
+    if let Some(LostSequences { first, last, .. }) = loss.sequences {
         let last = last.map_or_else(|| "the end".to_owned(), |last| last.to_string());
         text += &format!("; sequence numbers {first} to {last}");
     }
@@ -99,11 +100,11 @@ fn report_json(report: &RepairReport) -> Value {
         json!({
             "file": p.file, "offset": p.offset, "bytes": p.bytes, "family": p.family, "entries": p.entries,
             "first_key": key(&p.first_key), "last_key": key(&p.last_key),
-            "first_sequence": p.sequences.map(|s| s.0), "last_sequence": p.sequences.and_then(|s| s.1),
+            "first_sequence": p.sequences.map(|s| s.first), "last_sequence": p.sequences.and_then(|s| s.last),
             "message": p.error.message(),
         })
     };
-    let family = |(name, entries): &(String, u64)| json!({"name": name, "entries": entries});
+    let family = |f: &RepairedFamily| json!({"name": f.name, "entries": f.entries});
     json!({
         "families": report.families.iter().map(family).collect::<Vec<_>>(), "tables": report.tables,
         "entries_found": report.entries_found, "log_records": report.log_records, "sequence": report.sequence,

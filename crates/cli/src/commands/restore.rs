@@ -5,7 +5,7 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::size;
 use clap::Args;
-use perigee::Backups;
+use perigee::backup::BackupDir;
 use serde_json::json;
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub struct RestoreArgs {
     /// Directory of the backup
     #[arg(value_name = "BACKUP")]
     backup: PathBuf,
-    /// Directory of the new database: it must not exist or be empty
+    /// Directory of the new database: a new or an empty directory
     #[arg(value_name = "TARGET")]
     target: PathBuf,
     /// Generation to restore (default: the newest)
@@ -32,7 +32,7 @@ pub struct RestoreArgs {
 /// Restores the generation; checks every file against its checksum while copying.
 pub fn run(args: &RestoreArgs, out: &mut Output) -> Result<u8> {
     let mut progress = Progress::bytes("restoring", 0);
-    let backups = Backups::open(&args.backup);
+    let backups = BackupDir::open(&args.backup);
     let restored = backups.restore_with(args.generation, &args.target, |done, total| {
         progress.set_total(total);
         progress.set_position(done);

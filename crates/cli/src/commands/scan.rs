@@ -101,7 +101,7 @@ pub fn run(args: &ScanArgs, out: &mut Output) -> Result<u8> {
     } else {
         cursor.seek_to_first()?
     }
-    while cursor.valid() && left > 0 {
+    while cursor.is_valid() && left > 0 {
         print_entry(&cursor, args, out)?;
         left -= 1;
         if left > 0 {

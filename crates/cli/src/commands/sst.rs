@@ -6,12 +6,12 @@ use crate::output::{Output, table};
 use crate::size::{bytes, count};
 use crate::text::escape;
 use clap::Args;
-use perigee::env::Env;
-use perigee::env::fs::{Dir, DirOpenMode};
-use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
-use perigee_base::{Bytes, FamilyId, FileId};
-use perigee_file::block::frame::{self, FrameKind};
-use perigee_file::{BlockCache, KlogReader, VlogReader, filename};
+use perigee::env::{Dir, DirOpenMode, Env};
+use perigee_base::{Bytes, FamilyId, FileHeader, FileId, FileKind, HEADER_BYTES};
+use perigee_file::{
+    BlockCache, FRAME_HEADER_BYTES, FrameKind, KlogReader, VlogReader, declared_frame_bytes,
+    filename,
+};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -222,10 +222,10 @@ fn vlog_lines(
     let file = dir.open(&file_name)?;
     let (mut offset, mut chunks, mut largest) = (HEADER_BYTES as u64, 0u64, 0u64);
     while offset < length {
-        let mut head = [0; frame::FRAME_HEADER_BYTES];
+        let mut head = [0; FRAME_HEADER_BYTES];
         file.read_exact_at(&mut head, offset).map_err(|e| e.at(&file_name, offset))?;
-        let claimed = frame::declared_frame_bytes(&head, FrameKind::Chunk)
-            .map_err(|e| e.at(&file_name, offset))?;
+        let claimed =
+            declared_frame_bytes(&head, FrameKind::Chunk).map_err(|e| e.at(&file_name, offset))?;
         if claimed == 0 || offset + claimed > length {
             let e = perigee_base::Error::corruption("a chunk extends beyond the end of its file");
             return Err(e.at(&file_name, offset).into());

@@ -6,7 +6,9 @@ use crate::output::{Output, table};
 use crate::size::{bytes, count, micros};
 use crate::text::escape;
 use clap::Args;
-use perigee::{RecoveryReport, Stats};
+use perigee::Options;
+use perigee::recovery::RecoveryReport;
+use perigee::stats::Stats;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 
@@ -29,7 +31,7 @@ JSON they are null and listed under `unknown`.";
 pub struct StatsArgs {
     #[command(flatten)]
     database: DatabaseArg,
-    /// Also show counters, memory and i/o of this read-only open (not of a program that has the
+    /// Also show counters, memory and I/O of this read-only open (not of a program that has the
     /// database open)
     #[arg(long)]
     all: bool,
@@ -38,10 +40,10 @@ pub struct StatsArgs {
 /// Prints the statistics.
 pub fn run(args: &StatsArgs, out: &mut Output) -> Result<u8> {
     let db = args.database.open_read_only()?;
-    let stats = db.stats();
+    let (stats, options) = (db.admin().stats(), db.admin().options());
     db.close()?;
     if out.json {
-        let mut value = stats_json(&stats, &args.database.db);
+        let mut value = stats_json(&stats, &options, &args.database.db);
         value["read_only"] = json!(true);
         if !args.all {
             unknown_stats::null_unknown_fields(&mut value);
@@ -54,10 +56,10 @@ pub fn run(args: &StatsArgs, out: &mut Output) -> Result<u8> {
 }
 
 /// Returns all statistics as JSON.
-pub fn stats_json(s: &Stats, path: &Path) -> Value {
+pub fn stats_json(s: &Stats, options: &Options, path: &Path) -> Value {
     let counters: Map<String, Value> =
-        s.counters.iter().map(|(n, v)| ((*n).to_owned(), json!(v))).collect();
-    let (cached, capacity) = s.block_cache_bytes;
+        s.counters.iter().map(|c| (c.name.to_owned(), json!(c.value))).collect();
+    let (cached, capacity) = (s.cache.used, s.cache.capacity);
     let mut value = json!({
         "path": path.to_string_lossy(),
         "last_sequence": s.last_sequence,
@@ -66,15 +68,15 @@ pub fn stats_json(s: &Stats, path: &Path) -> Value {
         "snapshots": s.snapshots,
         "stall_reason": s.stall_reason,
         "background_error": s.background_error.as_ref().map(ToString::to_string),
-        "wal": {"segments": s.wal.0, "bytes": s.wal.1},
+        "wal": {"segments": s.wal.segments, "bytes": s.wal.bytes},
         "cache": {"bytes": cached, "capacity_bytes": capacity},
         "memory": {
-            "memtables_bytes": s.families.iter().map(|f| f.memtable.0 + f.immutable_memtables.1).sum::<u64>(),
+            "memtables_bytes": s.families.iter().map(|f| f.memtable.bytes + f.immutable_memtables.bytes).sum::<u64>(),
             "tables_bytes": s.table_memory_bytes,
             "cache_bytes": cached,
         },
         "recovery": recovery_json(&s.recovery),
-        "families": s.families.iter().map(family_json).collect::<Vec<_>>(),
+        "families": s.families.iter().map(|f| family_json(f, options)).collect::<Vec<_>>(),
         "counters": counters,
     });
     // Add the library's other statistics under their own names.
@@ -119,8 +121,8 @@ fn print_stats(s: &Stats, all: bool, out: &mut Output) -> Result<()> {
     out.line("of this read-only open alone, not of a program that has the database open:")?;
     print_activity_tables(s, out)?;
     let mut t = table(&["counter since open", ">value"]);
-    for (name, value) in &s.counters {
-        t.add_row([(*name).to_owned(), count(*value)]);
+    for c in &s.counters {
+        t.add_row([c.name.to_owned(), count(c.value)]);
     }
     out.line("")?;
     out.line(t.trim_fmt())
@@ -130,7 +132,7 @@ fn print_database_table(s: &Stats, out: &mut Output) -> Result<()> {
     let mut t = table(&["database", ""]);
     t.add_row(["on disk", &bytes(s.disk_bytes)]);
     t.add_row(["last sequence", &count(s.last_sequence)]);
-    t.add_row(["log", &format!("{} in {} segments", bytes(s.wal.1), s.wal.0)]);
+    t.add_row(["log", &format!("{} in {} segments", bytes(s.wal.bytes), s.wal.segments)]);
     t.add_row(["recovery", &recovery_text(&s.recovery)]);
     out.line(t.trim_fmt())
 }
@@ -156,7 +158,7 @@ pub fn recovery_text(r: &RecoveryReport) -> String {
     text
 }
 
-/// Prints the non-empty ones of these tables: memory, running jobs, stalls, i/o, latencies.
+/// Prints the non-empty ones of these tables: memory, running jobs, stalls, I/O, latencies.
 fn print_activity_tables(s: &Stats, out: &mut Output) -> Result<()> {
     let mut jobs = table(&["running", "family", "reason", ">done", ">of", ">written", ">for"]);
     for j in &s.running_jobs {
@@ -171,10 +173,10 @@ fn print_activity_tables(s: &Stats, out: &mut Output) -> Result<()> {
         ]);
     }
     let mut memory = table(&["memory of", ">bytes"]);
-    for (owner, held) in s.memory.iter().filter(|(_, held)| *held > 0) {
-        memory.add_row([(*owner).to_owned(), bytes(*held)]);
+    for m in s.memory.iter().filter(|m| m.bytes > 0) {
+        memory.add_row([m.owner.to_owned(), bytes(m.bytes)]);
     }
-    let held = s.memory.iter().map(|(_, held)| held).sum();
+    let held = s.memory_bytes();
     memory.add_row(["total".to_owned(), format!("{} of {}", bytes(held), bytes(s.memory_budget))]);
     if let Some(resident) = s.process_resident_bytes {
         memory.add_row(["this process".to_owned(), bytes(resident)]);
@@ -233,13 +235,13 @@ fn print_families_table(s: &Stats, out: &mut Output) -> Result<()> {
         let used = f.levels.iter().filter(|l| l.files > 0);
         t.add_row([
             escape(f.name.as_bytes()),
-            bytes(f.memtable.0),
+            bytes(f.memtable.bytes),
             used.count().to_string(),
             f.levels.iter().map(|l| l.files).sum::<usize>().to_string(),
             bytes(f.levels.iter().map(|l| l.bytes).sum()),
             count(f.levels.iter().map(|l| l.entries).sum()),
-            bytes(f.vlogs.1),
-            bytes(f.vlogs.2),
+            bytes(f.vlogs.bytes),
+            bytes(f.vlogs.referenced_bytes),
         ]);
     }
     out.line(t.trim_fmt())

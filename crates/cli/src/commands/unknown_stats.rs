@@ -54,7 +54,7 @@ const KNOWN_METRICS: &[&str] = &[
     "perigee_vlog_referenced_bytes",
 ];
 
-/// Replaces the unknown fields in the document of `stats --json` by null, and adds their list.
+/// Replaces the unknown fields in the document of `stats --json` with null, and adds their list.
 pub fn null_unknown_fields(stats: &mut Value) {
     let mut unknown: Vec<String> = Vec::new();
     for name in UNKNOWN_FIELDS {

@@ -6,7 +6,8 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::size;
 use clap::Args;
-use perigee::{Error, VerifyReport};
+use perigee::Error;
+use perigee::stats::VerifyReport;
 use serde_json::{Value, json};
 use std::time::Instant;
 
@@ -28,7 +29,7 @@ pub fn run(args: &VerifyArgs, out: &mut Output) -> Result<u8> {
     let started = Instant::now();
     let db = args.database.open_read_only().map_err(replace_open_hint)?;
     let mut progress = Progress::bytes("verifying", 0);
-    let report = db.verify_with(|done, total| {
+    let report = db.admin().verify_with(|done, total| {
         progress.set_total(total);
         progress.set_position(done);
     })?;

@@ -63,7 +63,7 @@ impl ScratchDir {
         match fs::create_dir(&dir) {
             Ok(()) => Ok(ScratchDir { dir }),
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
-                Err(Failure::usage(format!("{} exists already", show_path(&dir))).hint(
+                Err(Failure::usage(format!("{} already exists", show_path(&dir))).hint(
                     "an interrupted import left it behind: remove it, and run the import again",
                 ))
             }

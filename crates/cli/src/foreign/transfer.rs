@@ -8,7 +8,8 @@ use super::entry_digest::EntryDigest;
 use super::source::{ForeignSource, ReadPass, SourceEntry, SourceFamily};
 use crate::failure::{Failure, Result, show_path};
 use crate::progress::Progress;
-use perigee::{BulkLoad, Db, Durability, Error, FamilyOptions, Options};
+use perigee::load::BulkLoad;
+use perigee::{Db, Durability, Error, FamilyOptions, Options};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -44,12 +45,12 @@ impl ImportTarget {
         name.push(".importing");
         let unfinished = to.with_file_name(name);
         if fs::symlink_metadata(to).is_ok() {
-            return Err(Failure::usage(format!("{} exists already", show_path(to))).hint(
+            return Err(Failure::usage(format!("{} already exists", show_path(to))).hint(
                 "specify a path that does not exist: an import always creates a new database",
             ));
         }
         if fs::symlink_metadata(&unfinished).is_ok() {
-            return Err(Failure::usage(format!("{} exists already", show_path(&unfinished))).hint(
+            return Err(Failure::usage(format!("{} already exists", show_path(&unfinished))).hint(
                 "an interrupted import left it behind: remove it, and run the import again",
             ));
         }
@@ -127,7 +128,7 @@ pub fn run_transfer(
     for (n, (family, first)) in families.iter().zip(&loaded).enumerate() {
         transfers.push(compare_family(source, n, family, &db, first, &mut seen, &mut progress)?);
     }
-    db.flush()?;
+    db.admin().flush()?;
     db.sync()?;
     db.close()?;
     drop(progress);
@@ -240,7 +241,7 @@ fn compare_family(
     let mut target = first.new_like();
     let mut cursor = db.family(&family.name)?.cursor()?;
     cursor.seek_to_first()?;
-    while cursor.valid() {
+    while cursor.is_valid() {
         let expires_at_ms = cursor.expires_at_ms();
         let (key, value) = cursor.entry()?;
         target.add(SourceEntry { key, value, expires_at_ms });

@@ -11,28 +11,20 @@
 
 use super::insert::{ReplayedOps, insert_ops};
 use super::new_log::{read_record, reopen_segment};
-use crate::ballast;
-use crate::commit::rotate;
-use crate::core::EngineCore;
-use crate::family::FamilyState;
-use crate::jobs::{compact, flush};
-use perigee_base::file_header::FileKind;
-use perigee_base::{Error, ErrorKind, FamilyId, OpIndex, Result, SeqNo};
+use crate::catalog::Catalog;
+use crate::catalog::family::FamilyState;
+use crate::limits::{CATCH_UP_FLUSH_BYTES_MIN, CATCH_UP_LEVEL0_RUNS_MAX};
+use crate::log::commit::rotate;
+use crate::maintenance::Maintenance;
+use crate::maintenance::jobs::{compact, flush};
+use crate::resources::ballast;
+use perigee_base::{Error, ErrorKind, FamilyId, FileKind, OpIndex, Result, SeqNo};
 use perigee_file::filename;
-use perigee_file::log::prepare::ops_payload_range;
-use perigee_file::log::{BatchOps, LogRecord};
+use perigee_file::log::{BatchOps, LogRecord, ops_payload_range};
 use perigee_tree::Memtable;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
-
-/// Level-0 runs of a column family at which compactions run before more tables are written.
-const LEVEL0_RUNS: u64 = 12;
-
-/// If the number of column families would make their average flush smaller than this, they are
-/// replayed in groups.
-const FLUSH_BYTES_MIN: u64 = 256 << 10;
 
 /// Statistics of the second pass over the log.
 #[derive(Clone, Copy, Debug, Default)]
@@ -44,7 +36,7 @@ pub struct CatchUpSummary {
 }
 
 struct LogCatchUp<'a> {
-    core: &'a Arc<EngineCore>,
+    maintenance: &'a Maintenance,
     /// The column families, and up to where each had been flushed when the log was verified.
     families: BTreeMap<FamilyId, (Arc<FamilyState>, SeqNo)>,
     /// Segments from here on are kept: a later group needs operations in them.
@@ -60,31 +52,40 @@ struct LogCatchUp<'a> {
 /// operation that may not be in tables. `bytes`: the memory needed for the operations of each
 /// column family.
 pub fn catch_up_log(
-    core: &Arc<EngineCore>,
+    maintenance: &Maintenance,
     span: Range<SeqNo>,
     flushed: &BTreeMap<FamilyId, SeqNo>,
     bytes: &BTreeMap<FamilyId, u64>,
 ) -> Result<CatchUpSummary> {
-    core.replay_position.store(span.start, SeqCst);
+    maintenance.log.set_replay_position(span.start);
     let with_contents = |(id, bytes): (&FamilyId, &u64)| (bytes + Memtable::CONTENTS_BYTES, *id);
     let mut rest: Vec<_> = bytes.iter().map(with_contents).collect();
     rest.sort_unstable_by(|a, b| b.cmp(a));
     let all_at_once =
-        rest.len() as u64 * FLUSH_BYTES_MIN <= core.memory_budget.memtable_share() / 2;
+        rest.len() as u64 * CATCH_UP_FLUSH_BYTES_MIN <= maintenance.resources.memtable_share() / 2;
     let (mut done, mut is_full) = (CatchUpSummary::default(), false);
     loop {
         // Memtables are sealed at half of their share, and take up to half as much again as their
         // operations, because they allocate in steps of doubling size. A larger group would be
         // flushed before all of it is read, and its column families would get two tables each. The
         // share shrinks with each group, because the tables of the group take memory.
-        let limit = if all_at_once { u64::MAX } else { core.memory_budget.memtable_share() / 3 };
+        let limit = if all_at_once { u64::MAX } else { maintenance.resources.memtable_share() / 3 };
         let group = take_group(&mut rest, limit);
         let is_last = rest.is_empty();
-        let of = |id: &FamilyId| Some((*id, (core.families.by_id(*id)?, *flushed.get(id)?)));
+        let of = |id: &FamilyId| {
+            Some((*id, (maintenance.catalog.families().by_id(*id)?, *flushed.get(id)?)))
+        };
         let families = group.iter().filter_map(of).collect();
         let held_from = if is_last { SeqNo::MAX } else { span.start };
-        let mut c = LogCatchUp { core, families, pinned_from: held_from, summary: done, is_full };
+        let mut c =
+            LogCatchUp { maintenance, families, pinned_from: held_from, summary: done, is_full };
         c.read_log(&span)?;
+        check_slow!(
+            maintenance.log.replay_position() <= span.start || is_last,
+            "the log is kept until the last group has read it",
+            maintenance.log.replay_position(),
+            span
+        );
         if !is_last {
             c.seal_group()?;
         }
@@ -93,7 +94,7 @@ pub fn catch_up_log(
             break;
         }
     }
-    core.replay_position.store(SeqNo::MAX, SeqCst);
+    maintenance.log.set_replay_position(SeqNo::MAX);
     Ok(done)
 }
 
@@ -115,7 +116,7 @@ fn take_group(rest: &mut Vec<(u64, FamilyId)>, limit: u64) -> Vec<FamilyId> {
 
 impl LogCatchUp<'_> {
     fn read_log(&mut self, span: &Range<SeqNo>) -> Result<()> {
-        let segments = self.core.wal.appender().segment_first_lsns();
+        let segments = self.maintenance.log.commit_section().segment_first_lsns();
         let ends = segments.iter().skip(1).map(|(_, first)| *first).chain([span.end]);
         for ((id, first), end) in segments.iter().zip(ends) {
             let end = end.min(span.end);
@@ -131,13 +132,18 @@ impl LogCatchUp<'_> {
         for (family, _) in self.families.values() {
             family.tree.seal_memtable();
         }
-        self.core.refresh_load();
+        self.maintenance.catalog.refresh_load();
         self.flush_over_share()
     }
 
     fn replay_segment(&mut self, id: perigee_base::FileId, lsns: Range<SeqNo>) -> Result<()> {
         let file = filename::file_name(id, FileKind::Wal);
-        let mut log = reopen_segment(&*self.core.dir, self.core.database_id, id, lsns.start)?;
+        let mut log = reopen_segment(
+            &*self.maintenance.runtime.dir,
+            self.maintenance.runtime.identity.database,
+            id,
+            lsns.start,
+        )?;
         let mut next = lsns.start;
         while next < lsns.end {
             let record = read_record(&mut log, &file)?;
@@ -145,9 +151,16 @@ impl LogCatchUp<'_> {
             next = record.header.end_seq();
             self.replay_record(record).map_err(|e| e.at(&file, offset))?;
             // Operations that are not replayed yet keep their segment.
-            self.core.replay_position.store(next.min(self.pinned_from), SeqCst);
+            self.maintenance.log.set_replay_position(next.min(self.pinned_from));
             self.flush_over_share()?;
         }
+        check!(
+            next == lsns.end,
+            "a replayed segment ends where its successor begins",
+            id,
+            next,
+            lsns
+        );
         Ok(())
     }
 
@@ -168,13 +181,28 @@ impl LogCatchUp<'_> {
                 parts.entry(op.family).or_default().push((op, index));
             }
         }
+        check_slow!(
+            parts
+                .keys()
+                .filter_map(|id| self.families.get(id))
+                .all(|(family, _)| { family.tree.active().last_seq() < seqs.start }),
+            "each group of column families is replayed once, in the order of the log",
+            seqs
+        );
         let buffer = Arc::new(record.payload);
         let family = |id: FamilyId| self.families.get(&id).map(|(f, _)| Arc::clone(f));
-        let grown = insert_ops(&buffer, seqs, &parts, &family, &self.core.shared_batches, true)?;
-        self.core.add_memtable_bytes(grown);
+        let grown = insert_ops(
+            &buffer,
+            seqs,
+            &parts,
+            &family,
+            self.maintenance.resources.shared_batches(),
+            true,
+        )?;
+        self.maintenance.resources.add_memtable_bytes(grown);
         self.summary.operations += parts.values().map(|ops| ops.len() as u64).sum::<u64>();
         self.summary.peak_bytes =
-            self.summary.peak_bytes.max(self.core.memory_budget.total_memtable_bytes());
+            self.summary.peak_bytes.max(self.maintenance.resources.total_memtable_bytes());
         for (family, _) in parts.keys().filter_map(|id| self.families.get(id)) {
             if family.is_memtable_full() {
                 family.tree.seal_memtable();
@@ -185,21 +213,24 @@ impl LogCatchUp<'_> {
 
     /// Flushes memtables that are full, and more while all together exceed their share.
     fn flush_over_share(&mut self) -> Result<()> {
-        let core = self.core;
+        let maintenance = self.maintenance;
         if self.is_full {
             return Ok(());
         }
-        let over_budget = rotate::families_over_budget(core);
+        let over_budget = rotate::families_over_budget(&maintenance.catalog);
         for family in &over_budget {
             family.tree.seal_memtable();
         }
-        if over_budget.is_empty() && core.memory_budget.sealed_bytes() == 0 {
+        if over_budget.is_empty() && !maintenance.resources.has_sealed_memtables() {
             return Ok(());
         }
-        match flush_and_compact(core) {
+        match flush_and_compact(maintenance) {
             Err(e) if e.kind() == ErrorKind::NoSpace => {
-                let retried =
-                    if ballast::remove(&*core.dir)? { flush_and_compact(core) } else { Err(e) };
+                let retried = if ballast::remove(&*maintenance.runtime.dir)? {
+                    flush_and_compact(maintenance)
+                } else {
+                    Err(e)
+                };
                 self.is_full = is_no_space(&retried);
                 if self.is_full { Ok(()) } else { retried }
             }
@@ -213,25 +244,25 @@ fn is_no_space(done: &Result<()>) -> bool {
 }
 
 /// Flushes all sealed memtables, and compacts where many level-0 runs have accumulated.
-fn flush_and_compact(core: &Arc<EngineCore>) -> Result<()> {
-    core.memory_budget.clear_nothing_to_seal();
-    core.refresh_load();
-    while flush::flush_oldest(core)? {
-        finish_job(core);
+fn flush_and_compact(maintenance: &Maintenance) -> Result<()> {
+    maintenance.resources.reset_seal_check();
+    maintenance.catalog.refresh_load();
+    while flush::flush_oldest(maintenance)? {
+        finish_job(&maintenance.catalog);
     }
     // A failed compaction is retried and reported later, by the compaction thread.
-    while core.worst_family_load.load(SeqCst) & 0xffff_ffff >= LEVEL0_RUNS
-        && compact::compact_most_urgent(core).is_ok_and(|done| done)
+    while maintenance.resources.level0_runs_max() >= CATCH_UP_LEVEL0_RUNS_MAX
+        && compact::compact_most_urgent(maintenance).is_ok_and(|done| done)
     {
-        finish_job(core);
+        finish_job(&maintenance.catalog);
     }
     Ok(())
 }
 
-fn finish_job(core: &EngineCore) {
-    core.release_job_memory();
+fn finish_job(catalog: &Catalog) {
+    catalog.release_job_memory();
     // A file that cannot be removed now is an orphan, removed at the next open.
-    let _ = core.obsolete_files.delete_unreferenced(&core.table_cache);
+    let _ = catalog.delete_unreferenced();
 }
 
 #[cfg(test)]

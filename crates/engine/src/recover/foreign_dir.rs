@@ -12,6 +12,7 @@
 
 use super::manifest_reader::data_without_manifest;
 use super::orphans::TRASH_DIR;
+use crate::limits::FOREIGN_SUBDIRECTORIES_MAX;
 use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, ErrorKind, Result};
 use perigee_env::{Dir, DirOpenMode, Env};
@@ -22,9 +23,6 @@ use std::path::Path;
 const OPTIONS_FILE: &str = "perigee.toml";
 /// The options file while it is written.
 const OPTIONS_FILE_TMP: &str = "perigee.toml.tmp";
-/// Maximum number of subdirectories examined: TidesDB databases may have thousands of column
-/// families.
-const SUBDIRECTORIES_MAX: usize = 256;
 
 /// The kind of a foreign directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +154,7 @@ pub fn find_foreign(env: &Env, dir: &dyn Dir) -> Result<Option<ForeignDir>> {
     }
     let mut listing = DirListing { files: dir.list()?, others: Vec::new() };
     for name in dir.list_non_files()? {
-        let inside = if listing.others.len() < SUBDIRECTORIES_MAX {
+        let inside = if listing.others.len() < FOREIGN_SUBDIRECTORIES_MAX {
             let opened = env.fs.open_dir(&dir.path().join(&name), DirOpenMode::Existing);
             opened.and_then(|sub| sub.list()).unwrap_or_default()
         } else {

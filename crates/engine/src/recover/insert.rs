@@ -1,22 +1,20 @@
 //! Inserts the operations of a log record into the memtables of their column families. Independent
 //! of where the record was read, and of what becomes of it.
 
-use crate::family::FamilyState;
-use crate::shared_batches::{OpBytes, SharedBatches, batch_share, operation_bytes};
+use crate::catalog::family::FamilyState;
+use crate::limits::COPIED_RECORD_BYTES_MAX;
+use crate::resources::shared_batches::{OpBytes, SharedBatches, batch_share, operation_bytes};
 use perigee_base::{FamilyId, OpIndex, Result, SeqNo};
 use perigee_file::log::BatchOp;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Records up to this size may be copied into the memtables, so that their buffers can be freed.
-const COPIED_BYTES_MAX: usize = 4 << 10;
-
 /// The operations of a record by column family, each with its index among the record's sequence
 /// numbers.
 pub type ReplayedOps = BTreeMap<FamilyId, Vec<(BatchOp, OpIndex)>>;
 
-/// Approximate overhead of an operation in a memtable, beside its key and value.
+/// Size of an operation in a memtable in addition to its key and value, approximately.
 const OP_BYTES: usize = 72;
 
 /// Returns the approximate bytes of an operation in a memtable.
@@ -39,7 +37,8 @@ pub fn insert_ops(
     copied: bool,
 ) -> Result<u64> {
     let all: u64 = parts.values().map(|ops| operation_bytes(ops)).sum();
-    let copied = copied && (buffer.len() <= COPIED_BYTES_MAX || all * 2 < buffer.len() as u64);
+    let copied =
+        copied && (buffer.len() <= COPIED_RECORD_BYTES_MAX || all * 2 < buffer.len() as u64);
     let shared =
         (parts.len() > 1 && !copied).then(|| batches.add(buffer.capacity(), seqs.end.prev()));
     let mut grown = 0;

@@ -7,20 +7,14 @@
 //! Each round reads and opens only what the writer has added since the previous round.
 
 use super::manifest_reader::{ManifestReader, RecoveredManifest};
-use crate::manifest::{Catalog, ManifestEdit};
-use perigee_base::bug::{self, Bug};
-use perigee_base::file_header::FileKind;
-use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
+use crate::catalog::manifest::{CatalogState, ManifestEdit};
+use crate::limits::{FOLLOWER_ROUNDS_KEPT, FOLLOWER_ROUNDS_MAX};
+use perigee_base::bug::Bug;
+use perigee_base::{Error, ErrorKind, FamilyId, FileId, FileKind, Result, SeqNo, bug};
 use perigee_env::Dir;
-use perigee_env::fs::read_only_dir::ReadOnlyDir;
+use perigee_env::fs::ReadOnlyDir;
 use perigee_file::filename;
 use std::collections::BTreeSet;
-
-/// Maximum number of consecutive rounds in which files disappear before they are opened. Only
-/// damage, or a writer that removes files faster than they can be opened, gets close to it.
-const ROUNDS_MAX: u32 = 10_000;
-/// Handles of unreferenced files are closed once per this number of rounds.
-const ROUNDS_KEPT: u32 = 64;
 
 /// A file referenced by a catalog, with its column family ([`FamilyId::NONE`] for a log segment).
 /// Clones share files.
@@ -63,7 +57,7 @@ impl<'a> ManifestFollower<'a> {
         })
     }
 
-    /// Returns the current boot ID of the machine.
+    /// Returns the current boot id of the machine.
     pub fn boot(&self) -> u64 {
         self.boot
     }
@@ -72,7 +66,7 @@ impl<'a> ManifestFollower<'a> {
         self.manifest.last_edit()
     }
     /// Returns the catalog as of the last edit read.
-    pub fn catalog(&self) -> &Catalog {
+    pub fn catalog(&self) -> &CatalogState {
         self.manifest.catalog()
     }
 
@@ -95,14 +89,14 @@ impl<'a> ManifestFollower<'a> {
                 break;
             }
             rounds += 1;
-            if rounds > ROUNDS_MAX || rereads {
+            if rounds > FOLLOWER_ROUNDS_MAX || rereads {
                 return Err(Error::new(
                     ErrorKind::Busy,
                     "the writer removes files faster than they can be opened; open again, or take \
                      a checkpoint",
                 ));
             }
-            if rounds % ROUNDS_KEPT == 0 {
+            if rounds % FOLLOWER_ROUNDS_KEPT == 0 {
                 self.close_unnamed();
             }
             missing = self.open_files(added);
@@ -125,12 +119,12 @@ impl<'a> ManifestFollower<'a> {
     /// Returns true if a pinned log segment may have been truncated: an open of the database keeps
     /// a segment, copies what is not known to be synced into a new one, replaces the manifest, and
     /// then truncates the segment. As of the last [`ManifestFollower::read_new_edits`].
-    pub fn may_have_lost_log(&self, pinned: &Catalog) -> bool {
+    pub fn may_have_lost_log(&self, pinned: &CatalogState) -> bool {
         let now = self.catalog();
         let stays = |id: FileId| {
             now.logs.iter().any(|(log, _)| *log == id) || now.retained.iter().any(|s| s.id == id)
         };
-        let newest = |catalog: &Catalog| catalog.logs.last().map(|(id, _)| *id);
+        let newest = |catalog: &CatalogState| catalog.logs.last().map(|(id, _)| *id);
         self.is_replaced
             && newest(now) != newest(pinned)
             && pinned.logs.iter().any(|(id, _)| stays(*id))
@@ -193,12 +187,12 @@ fn open_manifest(dir: &dyn Dir, boot: u64) -> Result<ManifestReader> {
 /// Returns a sequence number that is smaller than that of every change the catalog lacks. Sequence
 /// numbers of changes ascend from edit to edit, and a log segment is removed only after the edits
 /// of all changes whose sequence numbers are in it.
-fn last_change(catalog: &Catalog) -> SeqNo {
+fn last_change(catalog: &CatalogState) -> SeqNo {
     let last = catalog.events.last().map_or(SeqNo::ZERO, |e| e.seq);
     last.max(catalog.oldest_position())
 }
 
-fn all_files(catalog: &Catalog) -> Vec<NamedFile> {
+fn all_files(catalog: &CatalogState) -> Vec<NamedFile> {
     let data = catalog.families.iter().flat_map(|(family, entry)| {
         let tables = entry.tables.keys().map(|id| (*id, FileKind::Klog, *family));
         tables.chain(entry.vlogs.keys().map(|id| (*id, FileKind::Vlog, *family)))
@@ -218,7 +212,7 @@ fn log_file(segment: &(FileId, SeqNo)) -> NamedFile {
     (segment.0, FileKind::Wal, FamilyId::NONE)
 }
 
-fn is_referenced(catalog: &Catalog, file: NamedFile) -> bool {
+fn is_referenced(catalog: &CatalogState, file: NamedFile) -> bool {
     let (id, kind, family) = file;
     match kind {
         FileKind::Klog => catalog.families.get(&family).is_some_and(|f| f.tables.contains_key(&id)),
@@ -230,21 +224,19 @@ fn is_referenced(catalog: &Catalog, file: NamedFile) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::{
-        DatabaseIdentity, FamilyEvent, FamilyEventKind, NextIdsEdit, write_snapshot,
-    };
+    use crate::catalog::manifest::{FamilyEvent, FamilyEventKind, NextIdsEdit, write_snapshot};
+    use crate::runtime::DatabaseIdentity;
     use perigee_base::RunId;
     use perigee_env::fs::memory::SimDisk;
     use perigee_env::{DirOpenMode, Fs};
-    use perigee_file::log::batch::EncodedRecord;
-    use perigee_file::log::{LogWriter, RecordKind, RecordStamp};
+    use perigee_file::log::{EncodedRecord, LogWriter, RecordKind, RecordStamp};
     use std::path::Path;
     use std::sync::Arc;
 
     struct ManifestTestWriter {
         dir: Arc<dyn Dir>,
         log: LogWriter,
-        catalog: Catalog,
+        catalog: CatalogState,
         last_edit: u64,
     }
 
@@ -254,7 +246,7 @@ mod tests {
         fn new() -> ManifestTestWriter {
             let dir =
                 SimDisk::new(1).open_dir(Path::new("/db"), DirOpenMode::CreateIfMissing).unwrap();
-            let mut catalog = Catalog::default();
+            let mut catalog = CatalogState::default();
             let families = vec![(FamilyId::DEFAULT, "default".into(), Default::default())];
             catalog
                 .apply(&ManifestEdit {
@@ -267,14 +259,14 @@ mod tests {
                     ..ManifestEdit::default()
                 })
                 .unwrap();
-            let log = write_snapshot(&*dir, IDENTITY, FileId(1), 1, &catalog, || Ok(())).unwrap();
+            let log = write_snapshot(&*dir, IDENTITY, FileId(1), 1, &catalog).unwrap();
             ManifestTestWriter { dir, log, catalog, last_edit: 1 }
         }
         fn edit(&mut self, edit: ManifestEdit) {
             self.last_edit += 1;
             let mut record = EncodedRecord::from_payload(
                 RecordKind::Edit,
-                &crate::manifest::encode_edit(&edit),
+                &crate::catalog::manifest::encode_edit(&edit),
                 1,
             );
             let stamp = RecordStamp {
@@ -285,13 +277,12 @@ mod tests {
             self.log.append(stamp, &mut [&mut record]).unwrap();
             self.catalog.apply(&edit).unwrap();
         }
-        /// Replaces the manifest by one that only holds a snapshot of the catalog.
+        /// Replaces the manifest with one that only holds a snapshot of the catalog.
         fn replace(&mut self) {
             self.last_edit += 1;
             let id = FileId(1 + self.last_edit);
             self.log =
-                write_snapshot(&*self.dir, IDENTITY, id, self.last_edit, &self.catalog, || Ok(()))
-                    .unwrap();
+                write_snapshot(&*self.dir, IDENTITY, id, self.last_edit, &self.catalog).unwrap();
         }
         fn add_log(&mut self, id: u64, first: u64) {
             self.dir.create(&filename::file_name(FileId(id), FileKind::Wal)).unwrap();

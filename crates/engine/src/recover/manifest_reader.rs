@@ -1,10 +1,11 @@
 //! Reads the manifest into a catalog, or starts a new database.
 
-use crate::manifest::{Catalog, ManifestEdit, NextIdsEdit, decode_edit};
+use crate::catalog::manifest::{CatalogState, ManifestEdit, NextIdsEdit, decode_edit};
 use crate::settings::Settings;
-use perigee_base::bug::{self, Bug};
-use perigee_base::file_header::{FileKind, HEADER_BYTES};
-use perigee_base::{Bytes, Error, ErrorKind, FamilyId, FileId, Result, RunId};
+use perigee_base::bug::Bug;
+use perigee_base::{
+    Bytes, Error, ErrorKind, FamilyId, FileId, FileKind, HEADER_BYTES, Result, RunId, bug,
+};
 use perigee_env::{Dir, Env};
 use perigee_file::filename;
 use perigee_file::log::{LogReader, NextLogRecord, RecordKind};
@@ -13,10 +14,10 @@ use perigee_file::log::{LogReader, NextLogRecord, RecordKind};
 #[derive(Clone, Debug)]
 pub struct RecoveredManifest {
     /// The state after the last edit.
-    pub catalog: Catalog,
-    /// Database ID.
+    pub catalog: CatalogState,
+    /// Database id.
     pub database: u64,
-    /// Boot ID of the machine when this manifest was started.
+    /// Boot id of the machine when this manifest was started.
     pub boot: u64,
     /// Number of the last edit (0: a new database).
     pub last_edit: u64,
@@ -26,8 +27,8 @@ pub struct RecoveredManifest {
     pub cut_reason: String,
 }
 
-/// Reads the manifest, or describes a new database if there is none and the settings allow to
-/// create one.
+/// Reads the manifest, or describes a new database if there is none and the settings allow creating
+/// one.
 pub fn read_or_create(
     env: &Env,
     dir: &dyn Dir,
@@ -71,7 +72,7 @@ pub fn check_present(dir: &dyn Dir, settings: &Settings) -> Result<bool> {
 pub struct ManifestReader {
     log: LogReader,
     recovered: RecoveredManifest,
-    /// The current boot ID of the machine.
+    /// The current boot id of the machine.
     boot: u64,
 }
 
@@ -81,7 +82,7 @@ impl ManifestReader {
         let header = Some(Bytes(HEADER_BYTES as u64));
         let log = LogReader::open(dir, filename::MANIFEST, FileKind::Manifest, None, None, header)?;
         let found = RecoveredManifest {
-            catalog: Catalog::default(),
+            catalog: CatalogState::default(),
             database: log.header().database,
             boot: log.header().b,
             last_edit: log.header().a.wrapping_sub(1),
@@ -105,7 +106,7 @@ impl ManifestReader {
         Ok(self.recovered.clone())
     }
     /// Returns the catalog as of the last edit read.
-    pub fn catalog(&self) -> &Catalog {
+    pub fn catalog(&self) -> &CatalogState {
         &self.recovered.catalog
     }
     /// Returns the number of the last edit read.
@@ -180,7 +181,7 @@ fn new_database(env: &Env, dir: &dyn Dir, settings: &Settings) -> Result<Recover
     }
     let family = settings.default_family.clone().unwrap_or_default();
     family.check()?;
-    let mut catalog = Catalog::default();
+    let mut catalog = CatalogState::default();
     catalog.apply(&ManifestEdit {
         next_ids: Some(NextIdsEdit {
             file: Some(FileId(1)),
@@ -190,6 +191,11 @@ fn new_database(env: &Env, dir: &dyn Dir, settings: &Settings) -> Result<Recover
         families: vec![(FamilyId::DEFAULT, "default".into(), family)],
         ..ManifestEdit::default()
     })?;
+    check_slow!(
+        catalog.validate(1).is_ok(),
+        "the next open accepts the catalog of a new database",
+        catalog
+    );
     Ok(RecoveredManifest {
         catalog,
         database: env.rand.next_u64(),

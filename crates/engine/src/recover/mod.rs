@@ -19,43 +19,37 @@ mod catch_up;
 mod read_only;
 mod shared_opener;
 
-use crate::ballast;
-use crate::core::EngineCore;
-use crate::dir_sync::DirSync;
-use crate::disk_space::DiskSpaceGuard;
-use crate::events;
-use crate::family::{Families, FamilyState};
-use crate::health::Health;
-use crate::info_log::InfoLog;
-use crate::job_control::JobControl;
-use crate::log_listener::ListenerQueue;
-use crate::logical_clock::{ClockHighWater, LogicalClock};
-use crate::manifest::{Catalog, Manifest};
-use crate::memory_budget::{self, MemoryBudget, MemoryLimit, MemoryUsage, ObjectCounts};
-use crate::obsolete_files::ObsoleteFiles;
-use crate::rate_limiter::RateLimiter;
+use crate::catalog::Catalog;
+use crate::catalog::CatalogParts;
+use crate::catalog::family::{Families, FamilyState};
+use crate::catalog::manifest::{CatalogState, Manifest};
+use crate::log::Log;
+use crate::log::wal::Wal;
+use crate::maintenance::Maintenance;
+use crate::resources::Resources;
+use crate::resources::ballast;
+use crate::resources::memory_budget::MemoryBudget;
+use crate::resources::memory_shares::{self, MemoryLimit, MemoryUsage, ObjectCounts};
+use crate::runtime::dir_sync::DirSync;
+use crate::runtime::events;
+use crate::runtime::logical_clock::{ClockHighWater, LogicalClock};
+use crate::runtime::{DatabaseIdentity, Runtime};
 use crate::settings::{FamilySettings, Settings};
-use crate::signal::Signal;
-use crate::snapshot::SnapshotList;
-use crate::wal::Wal;
-use crate::watermark_timer::WatermarkTimer;
-use crate::write_stalls::WriteStalls;
+use crate::stats::RecoveryReport;
+use crate::txn::TxnManager;
 use catch_up::catch_up_log;
 use new_log::{LogCopyMode, NewLog, NewLogInput, remove_old_segments, trim_segments};
-use perigee_base::bug::{self, Bug};
-use perigee_base::stats::Counters;
-use perigee_base::{AtomicSeqNo, Bytes, Error, ErrorKind, Result, RunId, SeqNo};
-use perigee_env::sync::Mutex;
+use perigee_base::bug::Bug;
+use perigee_base::{Bytes, Counters, Error, ErrorKind, Result, RunId, bug};
 use perigee_env::{Dir, DirOpenMode, Env};
 use perigee_file::{BlockCache, FileHandleCache, HandleLimit, TableCache};
-use perigee_tree::version::FileOpener;
-use perigee_tree::{LsmTree, Version, VersionEdit};
+use perigee_tree::{FileOpener, LsmTree, Version, VersionEdit};
 pub use read_only::open_read_only;
 use replay_result::ReplayResult;
 use shared_opener::SharedFileOpener;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 /// Returns the names of the column families of the database in `path`, each with the name of its
 /// comparator and whether it has tables. Reads the manifest without opening the database.
@@ -68,33 +62,16 @@ pub fn list_families(env: &Env, path: &Path) -> Result<Vec<(String, String, bool
     let missing =
         || Error::new(ErrorKind::NotFound, format!("there is no database in {}", path.display()));
     let found = found.ok_or_else(missing)?;
-    let of = |f: &crate::manifest::CatalogFamily| {
+    let of = |f: &crate::catalog::manifest::CatalogFamily| {
         (f.name.clone(), f.settings.comparator.name().to_string(), !f.tables.is_empty())
     };
     Ok(found.catalog.families.values().map(of).collect())
 }
 
-/// Summary of a recovery.
-#[derive(Clone, Debug, Default)]
-pub struct RecoverySummary {
-    /// Sequence number of the last operation.
-    pub last_seq: SeqNo,
-    /// Operations replayed from the log.
-    pub replayed: u64,
-    /// Bytes cut from the ends of logs.
-    pub truncated_bytes: u64,
-    /// The reasons for the truncation.
-    pub reason: String,
-    /// Files moved to the trash.
-    pub orphans: u64,
-    /// True if the last close was clean.
-    pub clean: bool,
-    /// Peak memory of the replay: memtables and records to be copied, in bytes.
-    pub peak_bytes: u64,
-    /// Duration of the recovery, in microseconds.
-    pub elapsed_us: u64,
-    /// Column-family settings that differ from the stored ones, as `family: name: old -> new`.
-    pub changed_settings: Vec<String>,
+/// Joins the reasons for what recovery cut off.
+fn recovery_reason<'a>(reasons: impl IntoIterator<Item = &'a String>) -> String {
+    let all: String = reasons.into_iter().map(String::as_str).collect();
+    all.trim_end_matches("; ").to_owned()
 }
 
 /// Opens the database in `dir`. The caller holds the directory lock.
@@ -103,7 +80,7 @@ pub fn open_database(
     dir: Arc<dyn Dir>,
     boot: u64,
     settings: Settings,
-) -> Result<(Arc<EngineCore>, RecoverySummary)> {
+) -> Result<(Arc<Maintenance>, RecoveryReport)> {
     let start = env.clock.monotonic_us();
     let mut found = manifest_reader::read_or_create(&env, &*dir, boot, &settings)?;
     check_comparators(&found.catalog, &settings)?;
@@ -123,7 +100,7 @@ pub fn open_database(
         handles,
     );
     let table_cache =
-        Arc::new(table_cache.with_buffer_bytes(memory_budget::file_buffer_bytes(memory.limit)));
+        Arc::new(table_cache.with_buffer_bytes(memory_shares::file_buffer_bytes(memory.limit)));
     let clock = Arc::clone(&env.clock);
     let now =
         Arc::new(LogicalClock::new(clock, found.catalog.expiry_clock_ms, Arc::clone(&counters)));
@@ -159,23 +136,35 @@ pub fn open_database(
     let clocks = || (&counters, now.high_water());
     let (log, (manifest, dir_sync)) = write_log_and_manifest(input, &clocks)?;
     // The database is complete: cleanup that fails now is left for the next open.
-    let catalog = manifest.catalog();
+    let catalog = CatalogState::clone(&manifest.lock());
+    check_slow!(
+        catalog.logs.last() == Some(&(log.writer.id(), log.first_lsn)),
+        "the manifest lists the log segment that the database appends to",
+        catalog.logs,
+        log.writer.id()
+    );
+    check!(
+        manifest.last_edit() == found.last_edit + 1,
+        "the new manifest continues the numbers of the old one",
+        manifest.last_edit(),
+        found.last_edit
+    );
     if !cut {
         remove_old_segments(&*dir, &found.catalog, &catalog);
     }
     trim_segments(&*dir, &log.retained_segments);
     let orphans = orphans::move_to_trash(&*dir, &catalog, manifest.last_edit(), cut).unwrap_or(0);
 
-    let mut report = RecoverySummary {
-        last_seq: replayed.next_lsn.prev(),
-        replayed: replayed.operations,
+    let mut report = RecoveryReport {
+        recovered_sequence: replayed.next_lsn.prev().0,
+        replayed_operations: replayed.operations,
         truncated_bytes: replayed.cut_bytes + found.cut_bytes,
-        reason: [found.cut_reason.clone(), replayed.cut_reason.clone()].concat(),
+        reason: recovery_reason([&found.cut_reason, &replayed.cut_reason]),
         orphans,
         clean: found.catalog.clean_close.is_some(),
         peak_bytes: replayed.peak_bytes,
         elapsed_us: 0,
-        changed_settings: changed,
+        changed_options: changed,
     };
     replayed.records = Vec::new();
     let clock = Arc::clone(&env.clock);
@@ -183,30 +172,28 @@ pub fn open_database(
         memory,
         env,
         dir,
-        boot,
+        identity: DatabaseIdentity { database: found.database, boot },
         settings,
         counters,
         now,
         table_cache,
         families,
-        database: found.database,
         next_run: catalog.next_ids.run,
     };
     let flushed = found.catalog.families.iter().map(|(id, f)| (*id, f.flushed)).collect();
     // The following steps may need the memory.
     drop((found, catalog));
-    let core = assemble_core(recovered, &mut replayed, log, manifest, dir_sync, ids)?;
-    let core = Arc::new(core);
+    let maintenance = assemble_engine(recovered, &mut replayed, log, manifest, dir_sync, ids)?;
     if replayed.is_deferred {
         let span = replayed.first_lsn..replayed.next_lsn;
-        let done = catch_up_log(&core, span, &flushed, &replayed.family_bytes)?;
-        (report.replayed, report.peak_bytes) =
+        let done = catch_up_log(&maintenance, span, &flushed, &replayed.family_bytes)?;
+        (report.replayed_operations, report.peak_bytes) =
             (done.operations, report.peak_bytes.max(done.peak_bytes));
     }
-    core.memory_budget.add_freed_bytes(report.peak_bytes);
-    core.release_job_memory();
+    maintenance.resources.add_freed_bytes(report.peak_bytes);
+    maintenance.catalog.release_job_memory();
     report.elapsed_us = clock.monotonic_us().saturating_sub(start);
-    Ok((core, report))
+    Ok((maintenance, report))
 }
 
 /// Returns the bytes that replay may hold before it has to flush: the share of active memtables in
@@ -214,14 +201,14 @@ pub fn open_database(
 fn replay_limit(memory: &MemoryBudget, table_cache: &TableCache, families: usize) -> u64 {
     let (all, filters) = (table_cache.resident_bytes(), table_cache.filter_bytes());
     let tables = table_cache.open_table_count();
-    let objects = memory_budget::object_bytes(ObjectCounts { families, tables });
+    let objects = memory_shares::object_bytes(ObjectCounts { families, tables });
     let owners = MemoryUsage {
         indexes: all.saturating_sub(filters),
         filters,
         objects,
         ..MemoryUsage::default()
     };
-    memory_budget::memtable_share(memory.limit, &owners) / 2
+    memory_shares::memtable_share(memory.limit, &owners) / 2
 }
 
 /// Writes the log and the manifest. On a full disk, frees space first and retries; if that is not
@@ -253,124 +240,59 @@ struct RecoveredState {
     memory: MemoryBudget,
     env: Env,
     dir: Arc<dyn Dir>,
-    boot: u64,
+    identity: DatabaseIdentity,
     settings: Settings,
     counters: Arc<Counters>,
     now: Arc<LogicalClock>,
     table_cache: Arc<TableCache>,
     families: Families,
-    /// Database ID.
-    database: u64,
     next_run: RunId,
 }
 
-/// Assembles the engine core from the recovered state.
-fn assemble_core(
+/// Constructs the subsystems from the recovered state, each from those below it; returns the
+/// highest, which holds references to all others.
+fn assemble_engine(
     recovered: RecoveredState,
     replayed: &mut ReplayResult,
     log: NewLog,
     manifest: Manifest,
     dir_sync: Arc<DirSync>,
     ids: Arc<AtomicU64>,
-) -> Result<EngineCore> {
-    let RecoveredState {
-        memory,
-        env,
-        dir,
-        boot,
-        settings,
-        counters,
-        now,
-        table_cache,
-        families,
-        database,
-        next_run,
-    } = recovered;
+) -> Result<Arc<Maintenance>> {
+    let RecoveredState { memory, env, dir, settings, counters, now, table_cache, .. } = recovered;
     let clock = settings.latency_stats.then(|| Arc::clone(&env.clock));
+    let families = recovered.families;
     let expected = families.all().iter().map(|f| f.settings().memtable_bytes).min().unwrap_or(0);
-    let rate_limiter = RateLimiter::new(settings.background_bytes_per_second);
-    let log_bytes = if settings.read_only { 0 } else { settings.log_file_bytes };
-    let (oldest_readable, named) =
-        manifest.with_catalog(|catalog| (catalog.oldest_readable, catalog.snapshots.clone()));
-    let snapshots = Arc::new(SnapshotList::new(settings.history, oldest_readable));
+    let (oldest_readable, named) = {
+        let catalog = manifest.lock();
+        (catalog.oldest_readable, catalog.snapshots.clone())
+    };
     let named = if bug::is_active(Bug::LoseNamedSnapshot) { Default::default() } else { named };
-    let named = named.into_iter().map(|(name, seq)| (name, snapshots.acquire_named(seq))).collect();
-    let info_log =
-        InfoLog::new(Arc::clone(&dir), Arc::clone(&env.clock), log_bytes, settings.log_files_kept);
-    let listener_queue = ListenerQueue::new(settings.listener.clone());
-    let core = EngineCore {
-        memory_budget: memory,
-        shared_batches: std::mem::take(&mut replayed.shared_batches),
-        comparators: settings.comparators.clone().into(),
-        disk_space: DiskSpaceGuard::new(settings.min_free_space),
-        no_space_refusals: AtomicU64::new(0),
-        info_log,
-        listener_queue,
-        wal: Wal::new(
-            log.older(),
-            log.writer,
-            log.first_lsn..replayed.next_lsn,
-            expected,
-            Arc::clone(&counters),
-            clock,
-        ),
-        next_run_id: AtomicU64::new(next_run.0),
-        visible_seq: AtomicSeqNo::new(replayed.next_lsn.prev()),
-        replay_position: AtomicSeqNo::new(SeqNo::MAX),
-        database_id: database,
-        env,
-        dir,
-        settings,
-        boot_id: boot,
-        counters,
-        dir_sync,
-        health: Health::default(),
-        signal: Signal::new(),
-        logical_clock: now,
-        locks: Arc::default(),
-        serializable_txns: Arc::default(),
-        prepared_txns: Default::default(),
-        open_txns: Arc::default(),
-        snapshots,
-        named_snapshots: std::sync::Mutex::new(named),
-        obsolete_files: ObsoleteFiles::default(),
-        table_cache,
+    let (identity, shared) = (recovered.identity, Arc::clone(&counters));
+    let runtime = Arc::new(Runtime::new(env, dir, settings, identity, shared, now, dir_sync));
+    let shared_batches = std::mem::take(&mut replayed.shared_batches);
+    let resources = Arc::new(Resources::new(runtime, memory, table_cache, shared_batches));
+    let parts = CatalogParts {
         manifest,
         families,
-        next_file_id: ids,
-        closing: AtomicBool::new(false),
-        commit_hooks: Default::default(),
-        flush_lock: Mutex::new(()),
-        running_loads: AtomicU64::new(0),
-        compaction_lock: Mutex::new(()),
-        job_control: JobControl::default(),
-        flush_progress: AtomicU64::new(0),
-        skipped_tombstones: Default::default(),
-        write_throttle: Default::default(),
-        write_stalls: WriteStalls::default(),
-        scrub: Default::default(),
-        rate_limiter,
-        sync_due_us: AtomicU64::new(u64::MAX),
-        watermark_timer: WatermarkTimer::default(),
-        worst_family_load: AtomicU64::new(0),
-        garbage_permille: AtomicU64::new(0),
-        log_bytes_max: AtomicU64::new(0),
-        refresh_lock: std::sync::Mutex::new(()),
+        file_ids: ids,
+        next_run: recovered.next_run,
+        last_seq: replayed.next_lsn.prev(),
+        named_snapshots: named,
+        oldest_readable,
     };
-    core.refresh_limits();
-    core.refresh_load();
-    // History is counted from now on.
-    core.live_snapshots(None);
-    crate::commit::restore_prepared(
-        &core,
-        std::mem::take(&mut replayed.prepared_txns).into_values().collect(),
-    )?;
-    Ok(core)
+    let txns = Arc::new(TxnManager::new(Arc::new(Catalog::new(resources, parts))));
+    let lsns = log.first_lsn..replayed.next_lsn;
+    let wal = Wal::new(log.older(), log.writer, lsns, expected, counters, clock);
+    let log = Arc::new(Log::new(Arc::clone(&txns), wal));
+    let prepared = std::mem::take(&mut replayed.prepared_txns);
+    txns.restore_prepared(prepared.into_values().collect())?;
+    Ok(Arc::new(Maintenance::new(log)))
 }
 
 fn resolve_memory_budget(env: &Env, settings: &Settings) -> MemoryLimit {
     MemoryLimit(match settings.memory_budget {
-        0 => memory_budget::default_budget(env.fs.memory_limit_bytes()),
+        0 => memory_shares::default_budget(env.fs.memory_limit_bytes()),
         bytes => bytes,
     })
 }
@@ -385,7 +307,7 @@ fn file_handles(env: &Env, dir: &Arc<dyn Dir>, settings: &Settings) -> Arc<FileH
             files.set_limit(count(env.fs.open_file_limit().map_or(u64::MAX, |n| n / 2)));
             HandleLimit::ProcessWide(Arc::clone(&files))
         }
-        limit => HandleLimit::PerDirectory(count(limit)),
+        limit => HandleLimit::PerDirectory(count(limit.into())),
     };
     FileHandleCache::new(Arc::clone(dir), limit, &files)
 }
@@ -393,13 +315,12 @@ fn file_handles(env: &Env, dir: &Arc<dyn Dir>, settings: &Settings) -> Arc<FileH
 /// Opens every table and value log of the catalog. A missing or damaged file is an error; nothing
 /// has been written at this point.
 fn open_families(
-    catalog: &Catalog,
+    catalog: &CatalogState,
     table_cache: &TableCache,
     now: &Arc<LogicalClock>,
     salvage: bool,
 ) -> Result<Vec<Arc<FamilyState>>> {
-    let strict = crate::core::TableCacheOpener { table_cache };
-    let shared = SharedFileOpener::new(crate::core::TableCacheOpener { table_cache });
+    let shared = SharedFileOpener::new(table_cache);
     let (mut all, mut last) = (Vec::new(), None);
     for (id, entry) in &catalog.families {
         let edit = VersionEdit {
@@ -408,7 +329,7 @@ fn open_families(
             ..VersionEdit::default()
         };
         let salvaging =
-            read_only::SalvageOpener { strict: &strict, comparator: entry.settings.comparator };
+            read_only::SalvageOpener { table_cache, comparator: entry.settings.comparator };
         let opener: &dyn FileOpener = if salvage { &salvaging } else { &shared };
         let version = Version::empty(entry.settings.comparator).apply(&edit, opener)?;
         let tree = LsmTree::new(version, now.clone());
@@ -434,11 +355,11 @@ fn share_settings(
 
 /// Checks that custom comparators were registered by the caller for this database, not only
 /// elsewhere in this process; likewise custom merge operators.
-fn check_comparators(catalog: &Catalog, settings: &Settings) -> Result<()> {
+fn check_comparators(catalog: &CatalogState, settings: &Settings) -> Result<()> {
     for entry in catalog.families.values() {
         let mut known = entry.settings.comparator.check_registered(&settings.comparators);
         // Optional for read-only opens: reads of keys with operands return an error.
-        if !settings.read_only && !settings.salvage {
+        if !settings.read_only && !settings.salvage_readonly {
             let merge_operator = entry.settings.merge_operator.as_ref();
             known = known.and_then(|()| settings.merge_operators.check_registered(merge_operator));
         }
@@ -452,7 +373,7 @@ fn check_comparators(catalog: &Catalog, settings: &Settings) -> Result<()> {
 /// Adopts the column-family settings given at open: compares them with the stored ones, fails if a
 /// change is not allowed, and records the rest in the new manifest. Returns a description of the
 /// changes.
-fn adopt_settings(catalog: &mut Catalog, settings: &Settings) -> Result<Vec<String>> {
+fn adopt_settings(catalog: &mut CatalogState, settings: &Settings) -> Result<Vec<String>> {
     for (name, requested) in &settings.families {
         crate::ddl::check_family_name(name)?;
         requested.comparator.check_registered(&settings.comparators)?;
@@ -461,7 +382,7 @@ fn adopt_settings(catalog: &mut Catalog, settings: &Settings) -> Result<Vec<Stri
     let mut changed = Vec::new();
     for entry in catalog.families.values_mut() {
         // Read-only opens run no compactions.
-        if !settings.read_only && !settings.salvage {
+        if !settings.read_only && !settings.salvage_readonly {
             entry.filter =
                 settings.compaction_filters.check_filter_name(&entry.name, &entry.filter)?;
         }
@@ -482,7 +403,7 @@ fn adopt_settings(catalog: &mut Catalog, settings: &Settings) -> Result<Vec<Stri
 /// Returns the column families with the settings of the catalog applied.
 fn apply_family_settings(
     families: Vec<Arc<FamilyState>>,
-    catalog: &Catalog,
+    catalog: &CatalogState,
     settings: &Settings,
 ) -> Families {
     let (all, mut last) = (Families::default(), None);
@@ -494,8 +415,19 @@ fn apply_family_settings(
                 settings.merge_operators.merger(entry.settings.merge_operator.as_ref()),
             );
         }
+        check_slow!(
+            catalog.families.contains_key(&f.id),
+            "every open column family is in the catalog",
+            f
+        );
         all.insert(f);
     }
+    check!(
+        all.count() == catalog.families.len(),
+        "every column family of the catalog is open",
+        all.count(),
+        catalog.families.len()
+    );
     all
 }
 

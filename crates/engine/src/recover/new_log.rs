@@ -12,21 +12,23 @@
 
 use super::manifest_reader::RecoveredManifest;
 use super::replay_result::ReplayResult;
-use crate::core::allocate_file_id;
-use crate::dir_sync::DirSync;
-use crate::logical_clock::ClockHighWater;
-use crate::manifest::{
-    Catalog, DatabaseIdentity, Manifest, ManifestEdit, NextIdsEdit, write_snapshot,
+use crate::catalog::allocate_file_id;
+use crate::catalog::manifest::{
+    CatalogState, Manifest, ManifestEdit, NextIdsEdit, manifest_not_durable, write_snapshot,
 };
-use crate::wal::{LogSegment, LogSpan, split_retained, trim_segment};
-use perigee_base::bug::{self, Bug};
-use perigee_base::file_header::{FileHeader, FileKind};
-use perigee_base::stats::Counters;
-use perigee_base::{Error, ErrorKind, FileId, Result, SeqNo};
+use crate::catalog::retained_logs::{LogSpan, split_retained, trim_segment};
+use crate::limits::LOG_REWRITE_CHUNK_BYTES;
+use crate::log::wal::LogSegment;
+use crate::runtime::DatabaseIdentity;
+use crate::runtime::dir_sync::DirSync;
+use crate::runtime::logical_clock::ClockHighWater;
+use perigee_base::bug::Bug;
+use perigee_base::{Counters, Error, ErrorKind, FileHeader, FileId, FileKind, Result, SeqNo, bug};
 use perigee_env::Dir;
 use perigee_file::filename;
-use perigee_file::log::batch::EncodedRecord;
-use perigee_file::log::{LogReader, LogRecord, LogWriter, NextLogRecord, RecordKind, RecordStamp};
+use perigee_file::log::{
+    EncodedRecord, LogReader, LogRecord, LogWriter, NextLogRecord, RecordKind, RecordStamp,
+};
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -41,9 +43,6 @@ pub enum LogCopyMode {
     /// Nothing: that part is rewritten in place.
     RewriteInPlace,
 }
-
-/// Chunk size for rewriting a segment.
-const REWRITE_CHUNK_BYTES: usize = 256 << 10;
 
 /// The log segments of the opened database.
 #[derive(Debug)]
@@ -93,7 +92,7 @@ pub struct NewLogInput<'a> {
     pub dir: &'a Arc<dyn Dir>,
     /// The manifest that was read.
     pub manifest: &'a RecoveredManifest,
-    /// The current boot ID.
+    /// The current boot id.
     pub boot: u64,
     /// The result of the replay.
     pub replayed: &'a ReplayResult,
@@ -104,7 +103,7 @@ pub struct NewLogInput<'a> {
     /// Segment size for copies of a large log: smaller segments can be removed one by one as
     /// memtables are flushed.
     pub segment_bytes: u64,
-    /// The next file ID.
+    /// The next file id.
     pub ids: &'a AtomicU64,
 }
 
@@ -192,6 +191,12 @@ impl LogCopier<'_> {
         };
         // Records no manifest edit: the last edits may have been read from the page cache of a
         // killed process, and a power failure during this open may still lose them.
+        check!(
+            self.next_lsn <= seqs.start && seqs.start < seqs.end,
+            "records are copied in the order of the log",
+            self.next_lsn,
+            seqs
+        );
         let (lsn, count) = (seqs.start.0, (seqs.end.0 - seqs.start.0) as u32);
         let stamp = RecordStamp { lsn, durable_lsn: lsn - 1, manifest_edits: 0 };
         writer.append(stamp, &mut [&mut EncodedRecord::from_payload(kind, payload, count)])?;
@@ -213,6 +218,14 @@ impl LogCopier<'_> {
         writer.file().sync()?;
         self.input.dir.sync()?;
         writer.preallocate(0)?;
+        let begin = self.complete_segments.first().map_or(first, |s| s.first_lsn);
+        check_slow!(
+            kept.windows(2).all(|w| w[0].end_lsn == w[1].first_lsn)
+                && kept.last().is_none_or(|s| s.end_lsn == begin),
+            "the new segments continue where the kept ones end",
+            kept,
+            begin
+        );
         Ok(NewLog {
             retained_segments: kept,
             copied_segments: self.complete_segments,
@@ -305,10 +318,10 @@ fn rewrite_unsynced(input: NewLogInput<'_>) -> Result<NewLog> {
 fn rewrite_segment(dir: &dyn Dir, database: u64, span: &LogSpan) -> Result<()> {
     let file = filename::file_name(span.id, FileKind::Wal);
     let (from, to) = (dir.open(&file)?, dir.append_to(&file)?);
-    let mut buf = vec![0; REWRITE_CHUNK_BYTES];
+    let mut buf = vec![0; LOG_REWRITE_CHUNK_BYTES];
     let mut at = 0;
     while at < span.bytes {
-        let part = &mut buf[..(span.bytes - at).min(REWRITE_CHUNK_BYTES as u64) as usize];
+        let part = &mut buf[..(span.bytes - at).min(LOG_REWRITE_CHUNK_BYTES as u64) as usize];
         from.read_exact_at(part, at)?;
         to.overwrite(at, part)?;
         at += part.len() as u64;
@@ -362,8 +375,15 @@ fn new_manifest(
     };
     catalog.apply(&next)?;
     let edit = found.last_edit + 1;
+    check_slow!(
+        catalog.validate(edit).is_ok(),
+        "the next open accepts the manifest of a new log",
+        catalog.logs,
+        catalog.retained
+    );
     let identity = DatabaseIdentity { database: found.database, boot };
-    let file = write_snapshot(&**dir, identity, id, edit, &catalog, || dir.sync())?;
+    let file = write_snapshot(&**dir, identity, id, edit, &catalog)?;
+    dir.sync().map_err(manifest_not_durable)?;
     let dir_sync = Arc::new(DirSync::new(Arc::clone(dir)));
     let manifest = Manifest::new(
         Arc::clone(dir),
@@ -381,7 +401,7 @@ fn new_manifest(
 /// Removes the old segments whose operations are in tables or in a new segment. Segments kept for
 /// recovery or for readers are trimmed to their valid bytes. (After a truncation all of this goes
 /// to the trash or stays as it is, for inspection.)
-pub fn remove_old_segments(dir: &dyn Dir, old: &Catalog, new: &Catalog) {
+pub fn remove_old_segments(dir: &dyn Dir, old: &CatalogState, new: &CatalogState) {
     let before = old.retained.iter().map(|s| s.id).chain(old.logs.iter().map(|(id, _)| *id));
     let stays = |id: FileId| {
         new.retained.iter().any(|s| s.id == id) || new.logs.iter().any(|(log, _)| *log == id)

@@ -2,18 +2,17 @@
 //! removal failed. They are moved to `trash/`, but only after the whole manifest was read and a new
 //! one is durable.
 
-use crate::manifest::Catalog;
-use perigee_base::Result;
-use perigee_base::file_header::FileKind;
+use crate::catalog::manifest::CatalogState;
+use perigee_base::{FileKind, Result};
 use perigee_env::Dir;
 use perigee_file::filename;
 
 /// Name of the directory for orphans.
 pub const TRASH_DIR: &str = "trash";
 
-/// Returns a file ID larger than any in use. IDs are never reused, not even after a crash that left
+/// Returns a file id larger than any in use. Ids are never reused, not even after a crash that left
 /// files behind.
-pub fn next_unused_id(dir: &dyn Dir, catalog: &Catalog) -> Result<u64> {
+pub fn next_unused_id(dir: &dyn Dir, catalog: &CatalogState) -> Result<u64> {
     let mut names = dir.list()?;
     names.extend(dir.subdir(TRASH_DIR)?.list()?);
     // A stray file with an implausible number was not created by the engine.
@@ -22,12 +21,19 @@ pub fn next_unused_id(dir: &dyn Dir, catalog: &Catalog) -> Result<u64> {
         .filter_map(|n| filename::parse_file_name(n))
         .map(|(id, _)| id.0)
         .filter(|id| *id < 1 << 60);
-    Ok(catalog.next_ids.file.0.max(ids.max().unwrap_or(0) + 1))
+    let next = catalog.next_ids.file.0.max(ids.max().unwrap_or(0) + 1);
+    check_slow!(
+        catalog.data_files().last().is_none_or(|id| id.0 < next)
+            && catalog.logs.iter().all(|(id, _)| id.0 < next),
+        "a new file has a new id",
+        next
+    );
+    Ok(next)
 }
 
 /// Deletes the trash of earlier opens, unless a log was just truncated, and moves new orphans into
 /// it. Returns the number of files moved.
-pub fn move_to_trash(dir: &dyn Dir, catalog: &Catalog, edits: u64, cut: bool) -> Result<u64> {
+pub fn move_to_trash(dir: &dyn Dir, catalog: &CatalogState, edits: u64, cut: bool) -> Result<u64> {
     let trash = dir.subdir(TRASH_DIR)?;
     if !cut && edits > 1 {
         for old in trash.list()? {
@@ -42,7 +48,7 @@ pub fn move_to_trash(dir: &dyn Dir, catalog: &Catalog, edits: u64, cut: bool) ->
     Ok(moved)
 }
 
-fn unknown_files(dir: &dyn Dir, catalog: &Catalog) -> Result<Vec<String>> {
+fn unknown_files(dir: &dyn Dir, catalog: &CatalogState) -> Result<Vec<String>> {
     let data = catalog.data_files();
     let is_referenced = |file: &String| match filename::parse_file_name(file) {
         Some((id, FileKind::Wal)) => {
@@ -58,10 +64,10 @@ fn unknown_files(dir: &dyn Dir, catalog: &Catalog) -> Result<Vec<String>> {
 /// Frees space on a full disk, after everything was read and nothing was truncated: removes the
 /// leftovers of an interrupted open and the contents of the trash. Returns true if there were any.
 ///
-/// Unless the manifest that was read is certainly `durable`, only unreferenced files with IDs that
+/// Unless the manifest that was read is certainly `durable`, only unreferenced files with ids that
 /// it had not yet allocated are removed: its rename may not have reached the disk, and a power
 /// failure would bring back an older manifest that references older files.
-pub fn remove_orphans(dir: &dyn Dir, catalog: &Catalog, durable: bool) -> Result<bool> {
+pub fn remove_orphans(dir: &dyn Dir, catalog: &CatalogState, durable: bool) -> Result<bool> {
     let is_removable = |file: &String| {
         durable
             || filename::parse_file_name(file).is_some_and(|(id, _)| id >= catalog.next_ids.file)
@@ -80,6 +86,6 @@ pub fn remove_orphans(dir: &dyn Dir, catalog: &Catalog, durable: bool) -> Result
 }
 
 /// Seeded bug: removes unknown files before anything is validated.
-pub fn remove_all_unknown(dir: &dyn Dir, catalog: &Catalog) -> Result<()> {
+pub fn remove_all_unknown(dir: &dyn Dir, catalog: &CatalogState) -> Result<()> {
     unknown_files(dir, catalog)?.iter().try_for_each(|file| dir.remove(file))
 }

@@ -19,34 +19,33 @@ use super::manifest_reader::RecoveredManifest;
 use super::replay::{ReplayMode, replay_with_mode};
 use super::replay_result::ReplayResult;
 use super::{
-    NewLog, RecoveredState, RecoverySummary, adopt_settings, apply_family_settings, assemble_core,
-    check_comparators, manifest_reader, open_families, resolve_memory_budget,
+    NewLog, RecoveredState, adopt_settings, apply_family_settings, assemble_engine,
+    check_comparators, manifest_reader, open_families, recovery_reason, resolve_memory_budget,
 };
-use crate::core::{EngineCore, TableCacheOpener};
-use crate::dir_sync::DirSync;
-use crate::family::FamilyState;
-use crate::logical_clock::LogicalClock;
-use crate::manifest::{Catalog, DatabaseIdentity, Manifest};
-use crate::memory_budget::MemoryBudget;
+use crate::catalog::Catalog;
+use crate::catalog::family::FamilyState;
+use crate::catalog::manifest::{CatalogState, Manifest};
+use crate::limits::{READ_ONLY_RETRIES_MAX, READ_ONLY_RETRY_US};
+use crate::maintenance::Maintenance;
+use crate::resources::memory_budget::MemoryBudget;
+use crate::runtime::DatabaseIdentity;
+use crate::runtime::dir_sync::DirSync;
+use crate::runtime::logical_clock::LogicalClock;
 use crate::settings::Settings;
-use perigee_base::bug::{self, Bug};
-use perigee_base::file_header::{FileKind, HEADER_BYTES};
-use perigee_base::stats::Counters;
-use perigee_base::{Error, ErrorKind, FileId, KeyComparator, Result, SeqNo};
-use perigee_env::fs::read_only_dir::ReadOnlyDir;
+use crate::stats::RecoveryReport;
+use perigee_base::bug::Bug;
+use perigee_base::{
+    Counters, Error, ErrorKind, FileId, FileKind, HEADER_BYTES, KeyComparator, Result, SeqNo, bug,
+};
+use perigee_env::fs::ReadOnlyDir;
 use perigee_env::{Dir, Env};
 use perigee_file::log::LogWriter;
 use perigee_file::{BlockCache, TableCache, filename};
-use perigee_tree::version::{FileOpener, SalvageGap};
-use perigee_tree::{Table, TableMeta, Vlog, VlogMeta};
+use perigee_tree::{FileOpener, SalvageGap, Table, TableMeta, Vlog, VlogMeta};
 use std::cell::RefCell;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-
-/// Maximum number of retries, each after a longer pause.
-const ATTEMPTS: u64 = 30;
-const PAUSE_US: u64 = 500;
 
 /// Opens the database in `dir` without changing anything.
 pub fn open_read_only(
@@ -54,29 +53,29 @@ pub fn open_read_only(
     dir: Arc<dyn Dir>,
     boot: u64,
     settings: Settings,
-) -> Result<(EngineCore, RecoverySummary)> {
+) -> Result<(Arc<Maintenance>, RecoveryReport)> {
     let writable = Arc::clone(&dir);
     let dir = ReadOnlyDir::new(dir);
     let mut attempt = 0;
     loop {
         let before = manifest_fingerprint(&*dir);
         match open_once(env.clone(), Arc::clone(&dir), boot, settings.clone()) {
-            Ok((core, report)) => {
+            Ok((maintenance, report)) => {
                 dir.unpin_all();
                 if bug::is_active(Bug::ReadOnlyTruncatesLog) {
-                    truncate_log(&*writable, &core, &report);
+                    truncate_log(&*writable, &maintenance.catalog, &report);
                 }
-                return Ok((core, report));
+                return Ok((maintenance, report));
             }
-            Err(e) if attempt < ATTEMPTS && manifest_fingerprint(&*dir) != before => {
+            Err(e) if attempt < READ_ONLY_RETRIES_MAX && manifest_fingerprint(&*dir) != before => {
                 attempt += 1;
                 drop(e);
-                env.clock.sleep_us(PAUSE_US * attempt);
+                env.clock.sleep_us(READ_ONLY_RETRY_US * attempt);
             }
             // One retry: the writer may have been between two steps.
-            Err(e) if attempt == 0 && e.is_corruption() && !settings.salvage => {
+            Err(e) if attempt == 0 && e.is_corruption() && !settings.salvage_readonly => {
                 attempt = 1;
-                env.clock.sleep_us(PAUSE_US);
+                env.clock.sleep_us(READ_ONLY_RETRY_US);
             }
             // An inconsistency caused by a concurrent writer is not damage.
             Err(e) if manifest_fingerprint(&*dir) != before => {
@@ -104,7 +103,7 @@ fn open_once(
     pinned_dir: Arc<ReadOnlyDir>,
     boot: u64,
     settings: Settings,
-) -> Result<(EngineCore, RecoverySummary)> {
+) -> Result<(Arc<Maintenance>, RecoveryReport)> {
     let start = env.clock.monotonic_us();
     let dir: Arc<dyn Dir> = Arc::clone(&pinned_dir) as Arc<dyn Dir>;
     if !manifest_reader::check_present(&*dir, &settings)? {
@@ -128,7 +127,9 @@ fn open_once(
         Arc::clone(&counters),
     );
     let now = Arc::new(now);
-    let families = |catalog: &Catalog| open_families(catalog, &table_cache, &now, settings.salvage);
+    let families = |catalog: &CatalogState| {
+        open_families(catalog, &table_cache, &now, settings.salvage_readonly)
+    };
     let (families, mut replayed) =
         replay_prefix(&pinned_dir, &mut follower, &mut found, &settings, &families)?;
     if let Some(damage) = replayed.read_errors.first() {
@@ -146,18 +147,16 @@ fn open_once(
     }
     adopt_settings(&mut found.catalog, &settings)?;
     let families = apply_family_settings(families, &found.catalog, &settings);
-    let damages = replayed.read_errors.iter().map(|e| format!("{e}; "));
-    let report = RecoverySummary {
-        last_seq: replayed.next_lsn.prev(),
-        replayed: replayed.operations,
+    let mut reasons = vec![found.cut_reason.clone(), replayed.cut_reason.clone()];
+    reasons.extend(replayed.read_errors.iter().map(|e| format!("{e}; ")));
+    let report = RecoveryReport {
+        recovered_sequence: replayed.next_lsn.prev().0,
+        replayed_operations: replayed.operations,
         truncated_bytes: replayed.cut_bytes + found.cut_bytes,
-        reason: [found.cut_reason.clone(), replayed.cut_reason.clone()]
-            .into_iter()
-            .chain(damages)
-            .collect(),
+        reason: recovery_reason(&reasons),
         clean: found.catalog.clean_close.is_some(),
         elapsed_us: env.clock.monotonic_us().saturating_sub(start),
-        ..RecoverySummary::default()
+        ..RecoveryReport::default()
     };
     let empty_writer = || LogWriter::read_only(FileId(0), found.database);
     let (identity, high_water) =
@@ -180,19 +179,18 @@ fn open_once(
         memory,
         env,
         dir,
-        boot,
+        identity,
         settings,
         counters,
         now,
         table_cache,
         families,
-        database: found.database,
         next_run,
     };
     let log = NewLog::without_records(empty_writer(), replayed.first_lsn);
-    let core = assemble_core(recovered, &mut replayed, log, manifest, dir_sync, ids)?;
-    core.health.set_read_only();
-    Ok((core, report))
+    let maintenance = assemble_engine(recovered, &mut replayed, log, manifest, dir_sync, ids)?;
+    maintenance.runtime.health.set_read_only();
+    Ok((maintenance, report))
 }
 
 /// Replays the log in memory, up to the first change of the contents that did not pass through the
@@ -202,7 +200,7 @@ fn replay_prefix(
     follower: &mut ManifestFollower<'_>,
     found: &mut RecoveredManifest,
     settings: &Settings,
-    open: &dyn Fn(&Catalog) -> Result<Vec<Arc<FamilyState>>>,
+    open: &dyn Fn(&CatalogState) -> Result<Vec<Arc<FamilyState>>>,
 ) -> Result<(Vec<Arc<FamilyState>>, ReplayResult)> {
     let boot = follower.boot();
     let follower = RefCell::new(follower);
@@ -211,8 +209,12 @@ fn replay_prefix(
         follower.read_new_edits().map(|_| follower.last_edit())
     };
     let replay = |families: &[Arc<FamilyState>], limit| {
-        let mode =
-            ReplayMode { salvage: settings.salvage, limit, memory: None, edits_now: &edits_now };
+        let mode = ReplayMode {
+            salvage: settings.salvage_readonly,
+            limit,
+            memory: None,
+            edits_now: &edits_now,
+        };
         replay_with_mode(dir, found, boot, families, mode)
     };
     let mut families = open(&found.catalog)?;
@@ -257,7 +259,7 @@ fn replay_prefix(
 /// Excludes the last sequence number of the log if it was reserved for a change that the catalog
 /// does not contain: a change feed that starts at the sequence number of this open must report that
 /// change.
-fn drop_pending_number(replayed: &mut ReplayResult, catalog: &Catalog) {
+fn drop_pending_number(replayed: &mut ReplayResult, catalog: &CatalogState) {
     if let Some((first, last)) = replayed.reserved_seqs.clone().map(RangeInclusive::into_inner)
         && !catalog.events.iter().any(|e| e.seq == last)
         && !bug::is_active(Bug::ReaderKeepsPendingSeqNo)
@@ -270,7 +272,7 @@ fn drop_pending_number(replayed: &mut ReplayResult, catalog: &Catalog) {
 /// Explains a damaged manifest to a salvaging caller: without it the extent of the loss is unknown,
 /// and only repair can recover data.
 fn explain_manifest_error(e: Error, settings: &Settings) -> Error {
-    if settings.salvage && e.is_corruption() {
+    if settings.salvage_readonly && e.is_corruption() {
         return e.wrap(
             ErrorKind::Corruption,
             "the manifest is damaged, so the extent of the loss is unknown; `perigee repair` \
@@ -281,9 +283,9 @@ fn explain_manifest_error(e: Error, settings: &Settings) -> Error {
 }
 
 /// Seeded bug: truncates the log during a read-only open.
-fn truncate_log(dir: &dyn Dir, core: &EngineCore, report: &RecoverySummary) {
-    let last =
-        core.manifest.catalog().logs.last().map(|(id, _)| filename::file_name(*id, FileKind::Wal));
+fn truncate_log(dir: &dyn Dir, catalog: &Catalog, report: &RecoveryReport) {
+    let logs = catalog.recorded_files().logs;
+    let last = logs.last().map(|(id, _)| filename::file_name(*id, FileKind::Wal));
     if let Some(file) =
         last.and_then(|f| dir.append_to(&f).ok()).filter(|_| report.truncated_bytes > 0)
     {
@@ -293,8 +295,8 @@ fn truncate_log(dir: &dyn Dir, core: &EngineCore, report: &RecoverySummary) {
 
 /// Opens the files that can be opened; for the others, reads return the reason.
 pub struct SalvageOpener<'a> {
-    /// The opener tried first.
-    pub strict: &'a TableCacheOpener<'a>,
+    /// Opens the files.
+    pub table_cache: &'a TableCache,
     /// The comparator of the column family.
     pub comparator: KeyComparator,
 }
@@ -308,7 +310,7 @@ fn wrap_damage(e: Error, what: &str) -> Result<Error> {
 
 impl FileOpener for SalvageOpener<'_> {
     fn open_table(&self, meta: &TableMeta) -> Result<Arc<Table>> {
-        self.strict.open_table(meta).or_else(|e| {
+        self.table_cache.open_table(meta).or_else(|e| {
             let why = wrap_damage(e, "the table that may hold this key cannot be opened")?;
             if meta.summary.ranges.is_some() {
                 // Its range tombstones covered keys of other tables, which would silently reappear.
@@ -317,19 +319,15 @@ impl FileOpener for SalvageOpener<'_> {
                     "a table with range tombstones is damaged; use `perigee repair`",
                 ));
             }
-            let reader = self.strict.table_cache.placeholder_klog(
-                meta.id,
-                &meta.summary,
-                self.comparator,
-                why,
-            )?;
+            let reader =
+                self.table_cache.placeholder_klog(meta.id, &meta.summary, self.comparator, why)?;
             Ok(Arc::new(Table { meta: meta.clone(), reader: Arc::new(reader) }))
         })
     }
     fn open_vlog(&self, meta: &VlogMeta) -> Result<Arc<Vlog>> {
-        self.strict.open_vlog(meta).or_else(|e| {
+        self.table_cache.open_vlog(meta).or_else(|e| {
             let why = wrap_damage(e, "the value log that holds this value cannot be opened")?;
-            let reader = self.strict.table_cache.placeholder_vlog(meta.id, meta.bytes, why);
+            let reader = self.table_cache.placeholder_vlog(meta.id, meta.bytes, why);
             Ok(Arc::new(Vlog { meta: meta.clone(), reader: Arc::new(reader) }))
         })
     }

@@ -1,8 +1,8 @@
 //! The result of a log replay, including the records that must survive. Plain data; independent of
 //! how the log is read.
 
-use crate::shared_batches::SharedBatches;
-use crate::wal::LogSpan;
+use crate::catalog::retained_logs::LogSpan;
+use crate::resources::shared_batches::SharedBatches;
 use perigee_base::{Error, FamilyId, SeqNo};
 use perigee_file::log::RecordKind;
 use std::collections::{BTreeMap, BTreeSet};
@@ -98,6 +98,12 @@ impl ReplayResult {
             self.records.iter().take_while(|k| !k.needed && !prepared.contains(&k.lsn)).count();
         self.records.drain(..obsolete);
         self.first_lsn = self.records.first().map_or(self.first_lsn, |k| k.lsn);
+        check_slow!(
+            self.records.last().is_none_or(|k| self.first_lsn <= k.lsn),
+            "the records of a replay ascend",
+            self.first_lsn,
+            self.next_lsn
+        );
     }
 
     /// Returns the LSN of the first record that must survive, for a deferred replay: `needed`, or
@@ -118,5 +124,11 @@ impl ReplayResult {
         if let Some(span) = self.complete.get_mut(*segment) {
             (span.end_lsn, span.bytes) = (*lsn, *offset);
         }
+        check_slow!(
+            self.complete.iter().all(|span| span.end_lsn <= *lsn),
+            "complete segments end before the first record that is copied",
+            self.complete,
+            lsn
+        );
     }
 }

@@ -2,28 +2,28 @@
 //! hold the same object, so that its references are counted together.
 
 use perigee_base::{Error, FileId, Result};
-use perigee_tree::version::FileOpener;
-use perigee_tree::{Table, TableMeta, Vlog, VlogMeta};
+use perigee_file::TableCache;
+use perigee_tree::{FileOpener, Table, TableMeta, Vlog, VlogMeta};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// An opener that caches the files it has opened.
 #[derive(Debug)]
-pub struct SharedFileOpener<O> {
-    inner: O,
+pub struct SharedFileOpener<'a> {
+    table_cache: &'a TableCache,
     tables: RefCell<BTreeMap<FileId, Arc<Table>>>,
     vlogs: RefCell<BTreeMap<FileId, Arc<Vlog>>>,
 }
 
-impl<O: FileOpener> SharedFileOpener<O> {
-    /// Creates an opener with an empty cache.
-    pub fn new(inner: O) -> SharedFileOpener<O> {
-        SharedFileOpener { inner, tables: RefCell::default(), vlogs: RefCell::default() }
+impl<'a> SharedFileOpener<'a> {
+    /// Creates an opener that has not opened a file.
+    pub fn new(table_cache: &'a TableCache) -> SharedFileOpener<'a> {
+        SharedFileOpener { table_cache, tables: RefCell::default(), vlogs: RefCell::default() }
     }
 }
 
-impl<O: FileOpener> FileOpener for SharedFileOpener<O> {
+impl FileOpener for SharedFileOpener<'_> {
     fn open_table(&self, meta: &TableMeta) -> Result<Arc<Table>> {
         let mut open = self.tables.borrow_mut();
         if let Some(known) = open.get(&meta.id) {
@@ -33,7 +33,7 @@ impl<O: FileOpener> FileOpener for SharedFileOpener<O> {
                 Err(mismatch_error(meta.id))
             };
         }
-        let table = self.inner.open_table(meta)?;
+        let table = self.table_cache.open_table(meta)?;
         open.insert(meta.id, Arc::clone(&table));
         Ok(table)
     }
@@ -46,7 +46,7 @@ impl<O: FileOpener> FileOpener for SharedFileOpener<O> {
                 Err(mismatch_error(meta.id))
             };
         }
-        let vlog = self.inner.open_vlog(meta)?;
+        let vlog = self.table_cache.open_vlog(meta)?;
         open.insert(meta.id, Arc::clone(&vlog));
         Ok(vlog)
     }

@@ -2,18 +2,17 @@
 //! existed. Every number that is proven and not covered was lost, and is attributed to a byte range
 //! of a segment. Reads no log contents.
 
-use super::report::{LostRange, LostSeqs, RepairSummary};
+use super::report::{DataLoss, LostSequences, RepairReport};
 use super::survey::Survey;
-use perigee_base::bug::{self, Bug};
-use perigee_base::file_header::{FileKind, HEADER_BYTES};
-use perigee_base::{Error, FileId, SeqNo};
+use perigee_base::bug::Bug;
+use perigee_base::{Error, FileId, FileKind, HEADER_BYTES, SeqNo, bug};
 use perigee_file::filename;
 use std::collections::BTreeMap;
 use std::ops::{Range, RangeInclusive};
 
 /// A part of a segment in which no record could be read.
 struct UnreadRange {
-    loss: LostRange,
+    loss: DataLoss,
     /// First sequence number that may have been there.
     first_seq: SeqNo,
     /// Last sequence number that may have been there.
@@ -110,11 +109,16 @@ impl SeqCoverage {
         if from < to {
             self.covered.insert(from, to);
         }
+        check_slow!(
+            self.covered.iter().zip(self.covered.keys().skip(1)).all(|((_, to), from)| to < from),
+            "covered ranges are merged",
+            self.covered
+        );
     }
 
     /// Records a part that could not be read and may have contained sequence numbers from `first`
     /// on.
-    pub fn add_unread(&mut self, loss: LostRange, first: SeqNo, torn: bool) {
+    pub fn add_unread(&mut self, loss: DataLoss, first: SeqNo, torn: bool) {
         self.unread.push(UnreadRange {
             loss,
             first_seq: first,
@@ -125,7 +129,7 @@ impl SeqCoverage {
     }
 
     /// Records that the record with these sequence numbers could not be read.
-    pub fn add_unread_record(&mut self, loss: LostRange, seqs: Range<SeqNo>) {
+    pub fn add_unread_record(&mut self, loss: DataLoss, seqs: Range<SeqNo>) {
         self.unread.push(UnreadRange {
             loss,
             first_seq: seqs.start,
@@ -148,11 +152,17 @@ impl SeqCoverage {
             }
             at = at.max(to);
         }
+        check_slow!(
+            gaps.is_sorted_by(|a: &RangeInclusive<SeqNo>, b| a.end() < b.start())
+                && gaps.iter().all(|gap| gap.start() <= gap.end()),
+            "gaps ascend and do not overlap",
+            gaps
+        );
         gaps
     }
 
     /// Reports every byte range that is not accounted for.
-    pub fn report_losses(mut self, survey: &Survey, report: &mut RepairSummary) {
+    pub fn report_losses(mut self, survey: &Survey, report: &mut RepairReport) {
         let start = self.start.or_else(|| self.covered.keys().next().copied());
         for gap in start.map(|start| self.find_gaps(start)).unwrap_or_default() {
             self.attribute_gap(survey, gap, report);
@@ -168,11 +178,11 @@ impl SeqCoverage {
                     u.loss.offset.unwrap_or(0),
                 ));
             } else {
-                let sequences = u.lost_seqs.map(|seqs| LostSeqs {
-                    first: *seqs.start(),
-                    last: self.gap_end(survey, *seqs.end()),
+                let sequences = u.lost_seqs.map(|seqs| LostSequences {
+                    first: seqs.start().0,
+                    last: self.gap_end(survey, *seqs.end()).map(|seq| seq.0),
                 });
-                report.add_lost_range(LostRange { sequences, ..u.loss });
+                report.add_lost_range(DataLoss { sequences, ..u.loss });
             }
         }
     }
@@ -183,7 +193,7 @@ impl SeqCoverage {
         &mut self,
         survey: &Survey,
         gap: RangeInclusive<SeqNo>,
-        report: &mut RepairSummary,
+        report: &mut RepairReport,
     ) {
         let (first, last) = gap.into_inner();
         let unread = self.unread.iter_mut().find(|u| u.first_seq <= first && first <= u.last_seq);
@@ -203,14 +213,15 @@ impl SeqCoverage {
         let file = filename::file_name(id, FileKind::Wal);
         if let Some(missing) = report.lost.iter_mut().find(|l| l.file == file && l.offset.is_none())
         {
-            let known = missing.sequences.map_or(first, |known| known.first.min(first));
-            missing.sequences = Some(LostSeqs { first: known, last: self.gap_end(survey, last) });
+            let first = missing.sequences.map_or(first.0, |known| known.first.min(first.0));
+            let last = self.gap_end(survey, last).map(|seq| seq.0);
+            missing.sequences = Some(LostSequences { first, last });
             return;
         }
         let offset = end.filter(|end| end.id == id).map_or(HEADER_BYTES as u64, |end| end.offset);
         let why = Error::corruption("the log segment ends before operations that were durable")
             .expected(format_args!("operation {last}"), format_args!("operation {}", first.prev()));
-        let mut loss = LostRange::new(&file, why.at(&file, offset));
+        let mut loss = DataLoss::new(&file, why.at(&file, offset));
         loss.bytes = self.missing_bytes(survey, id, offset);
         self.unread.push(UnreadRange {
             loss,
@@ -257,7 +268,7 @@ impl SeqCoverage {
         let from = read.min(clean.bytes);
         let why = Error::corruption("the log was changed after the clean close").at(&file, from);
         let mut loss =
-            LostRange::new(&file, why.expected(format_args!("{} bytes", clean.bytes), len));
+            DataLoss::new(&file, why.expected(format_args!("{} bytes", clean.bytes), len));
         (loss.bytes, loss.entries) = (Some(len.max(clean.bytes) - from), Some(0));
         self.add_unread_record(loss, SeqNo::MAX..SeqNo::MAX);
     }

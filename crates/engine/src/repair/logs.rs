@@ -4,15 +4,14 @@
 use super::coverage::SeqCoverage;
 use super::is_damage;
 use super::repair_builder::RepairBuilder;
-use super::report::{LostRange, RepairSummary};
+use super::report::{DataLoss, RepairReport};
 use super::survey::Survey;
-use crate::prepared_txns::display_gid;
-use perigee_base::file_header::FileKind;
-use perigee_base::{Error, FamilyId, FileId, OpIndex, Result, SeqNo};
+use crate::txn::prepared_txns::display_gid;
+use perigee_base::{Error, FamilyId, FileId, FileKind, OpIndex, Result, SeqNo};
 use perigee_file::filename;
-use perigee_file::log::prepare::{decode_decision, ops_payload_range, record_lsn_count};
 use perigee_file::log::{
     BatchOp, BatchOps, LogReader, LogRecord, NextLogRecord, PrepareRecord, RecordKind,
+    decode_decision, ops_payload_range, record_lsn_count,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,7 +29,7 @@ struct LogScanState {
 pub fn gather_logs(
     survey: &Survey,
     builder: &mut RepairBuilder,
-    report: &mut RepairSummary,
+    report: &mut RepairReport,
 ) -> Result<()> {
     let mut progress =
         LogScanState { coverage: SeqCoverage::new(survey), ..LogScanState::default() };
@@ -42,7 +41,7 @@ pub fn gather_logs(
                 let file = filename::file_name(*id, FileKind::Wal);
                 if !report.lost.iter().any(|l| l.file == file) {
                     let first = progress.coverage.segment_first_seq(*id);
-                    progress.coverage.add_unread(LostRange::new(&file, e), first, false);
+                    progress.coverage.add_unread(DataLoss::new(&file, e), first, false);
                 }
             }
             other => other?,
@@ -82,7 +81,7 @@ fn open_segment(
             let database = survey.database.unwrap_or_default();
             let mut log =
                 LogReader::open_for_salvage(&*survey.dir, &file, FileKind::Wal, id, database)?;
-            coverage.add_unread(LostRange::new(&file, e), coverage.segment_first_seq(id), false);
+            coverage.add_unread(DataLoss::new(&file, e), coverage.segment_first_seq(id), false);
             Ok(log.resume_after_bad_record()?.map(|_| log))
         }
         Err(e) => Err(e),
@@ -106,7 +105,7 @@ fn gather_segment(
     last: bool,
     progress: &mut LogScanState,
     builder: &mut RepairBuilder,
-    report: &mut RepairSummary,
+    report: &mut RepairReport,
 ) -> Result<()> {
     let file = filename::file_name(id, FileKind::Wal);
     let Some(mut log) = open_segment(survey, id, &mut progress.coverage)? else { return Ok(()) };
@@ -120,15 +119,15 @@ fn gather_segment(
             NextLogRecord::End => return Ok(()),
             NextLogRecord::Record(r) if r.header.first_seq() >= end => return Ok(()),
             NextLogRecord::Record(r) => {
-                report.records += 1;
+                report.log_records += 1;
                 let (offset, lsn) = (r.offset, r.header.first_seq());
                 next_lsn = r.header.end_seq();
                 progress.coverage.prove_up_to(SeqNo(r.header.durable_lsn));
                 match add_record(survey, r, progress, builder, report) {
                     Ok(()) => progress.coverage.add_covered(id, lsn..next_lsn, log.offset()),
                     Err(e) if e.is_corruption() => {
-                        let loss = LostRange::new(&file, e.at(&file, offset));
-                        let loss = LostRange { bytes: Some(log.offset() - offset), ..loss };
+                        let loss = DataLoss::new(&file, e.at(&file, offset));
+                        let loss = DataLoss { bytes: Some(log.offset() - offset), ..loss };
                         progress.coverage.add_unread_record(loss, lsn..next_lsn);
                     }
                     Err(e) => return Err(e),
@@ -136,9 +135,9 @@ fn gather_segment(
             }
             NextLogRecord::Bad(bad) => {
                 let next = log.resume_after_bad_record()?;
-                let loss = LostRange::new(&file, bad.error);
+                let loss = DataLoss::new(&file, bad.error);
                 let bytes = Some(next.unwrap_or(log.end()) - bad.offset);
-                let loss = LostRange { offset: Some(bad.offset), bytes, ..loss };
+                let loss = DataLoss { offset: Some(bad.offset), bytes, ..loss };
                 let torn = next.is_none() && last && bad.is_truncated;
                 progress.coverage.add_unread(loss, next_lsn, torn);
                 if next.is_none() {
@@ -154,10 +153,10 @@ fn add_record(
     r: LogRecord,
     progress: &mut LogScanState,
     builder: &mut RepairBuilder,
-    report: &mut RepairSummary,
+    report: &mut RepairReport,
 ) -> Result<()> {
     let (base, count) = (r.header.first_seq(), u64::from(r.header.lsn_count));
-    report.last_seq = report.last_seq.max(SeqNo(base.0.saturating_add(count)).prev());
+    report.sequence = report.sequence.max(SeqNo(base.0.saturating_add(count)).prev().0);
     note_decision(&r, &mut progress.prepared)?;
     let Some(at) =
         ops_payload_range(r.header.kind, &r.payload)?.filter(|_| progress.seen_lsns.insert(base))
@@ -190,8 +189,8 @@ fn add_record(
     Ok(())
 }
 
-/// The LSNs of the last records of a prepared transaction: a log may exist twice, the original and
-/// a copy.
+/// The LSNs of the newest prepare and decision records of a transaction: a log may exist twice, as
+/// the original and as a copy.
 #[derive(Debug, Default)]
 struct PreparedLsns {
     prepared_lsn: SeqNo,

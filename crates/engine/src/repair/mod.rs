@@ -17,12 +17,12 @@ mod repair_builder;
 mod tables;
 mod logs;
 
-pub use report::{LostRange, RepairSummary};
+pub use report::{DataLoss, LostSequences, RepairReport, RepairedFamily};
 
+use crate::maintenance::safety::directory_builder::DirectoryBuilder;
 use crate::recover::foreign_dir;
-use crate::safety::directory_builder::DirectoryBuilder;
 use perigee_base::{Error, ErrorKind, Result};
-use perigee_env::fs::read_only_dir::ReadOnlyDir;
+use perigee_env::fs::ReadOnlyDir;
 use perigee_env::{Dir, DirOpenMode, Env};
 use perigee_file::filename;
 use std::path::Path;
@@ -39,7 +39,7 @@ pub fn repair_database(
     source: &Path,
     target: &Path,
     progress: &mut dyn FnMut(u64, u64),
-) -> Result<RepairSummary> {
+) -> Result<RepairReport> {
     let real = env.fs.open_dir(source, DirOpenMode::Existing)?;
     foreign_dir::refuse_foreign(env, &*real, false)?;
     let _lock = lock_source(&*real)?;

@@ -1,26 +1,26 @@
 //! Builds the new database: one merge per column family of everything found, as a rewrite, into a
-//! database with a new ID.
+//! database with a new id.
 
 use super::is_damage;
-use super::report::RepairSummary;
+use super::report::{RepairReport, RepairedFamily};
 use super::survey::Survey;
-use crate::manifest::{Catalog, DatabaseIdentity, ManifestEdit, NextIdsEdit, write_snapshot_file};
+use crate::catalog::manifest::{CatalogState, ManifestEdit, NextIdsEdit, write_snapshot_file};
+use crate::runtime::DatabaseIdentity;
 use crate::settings::FamilySettings;
-use perigee_base::expiry::FixedClock;
-use perigee_base::file_header::{FileHeader, FileKind};
 use perigee_base::limits::LEVELS;
-use perigee_base::stats::Counters;
 use perigee_base::{
-    Error, FamilyId, FileId, KeyComparator, LevelNo, OpIndex, Result, RunId, SeqNo, ValueRef,
+    Counters, Error, FamilyId, FileHeader, FileId, FileKind, FixedClock, KeyComparator, LevelNo,
+    OpIndex, Result, RunId, SeqNo, ValueRef,
 };
 use perigee_env::{Dir, Env};
 use perigee_file::log::{BatchOp, LogWriter};
 use perigee_file::{BlockCache, KlogOptions, KlogWriter, RangeTombstones, TableCache, filename};
-use perigee_tree::mvcc::SnapshotStripes;
+use perigee_tree::read::{MergeCursor, RunCursor, SourceCursor};
 use perigee_tree::rewrite::{CreatedFiles, NoPacing, RewriteContext, RewriteInput, run_rewrite};
-use perigee_tree::scan::{MergeCursor, RunCursor, SourceCursor};
-use perigee_tree::version::AddedTable;
-use perigee_tree::{Memtable, Run, Table, TableMeta, Version, VersionEdit, Vlog, VlogMeta};
+use perigee_tree::{
+    AddedTable, Memtable, Run, SnapshotStripes, Table, TableMeta, Version, VersionEdit, Vlog,
+    VlogMeta,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -117,7 +117,7 @@ impl RepairBuilder {
     }
 
     /// Opens the readable value logs.
-    pub fn open_vlogs(&mut self, survey: &Survey, report: &mut RepairSummary) -> Result<()> {
+    pub fn open_vlogs(&mut self, survey: &Survey, report: &mut RepairReport) -> Result<()> {
         for (id, bytes) in &survey.vlogs {
             match self.source_tables.vlog_reader(*id, *bytes) {
                 Ok(reader) => {
@@ -148,7 +148,7 @@ impl RepairBuilder {
             database: self.database,
             family,
             comparator: settings.comparator,
-            block_bytes: settings.block_bytes as usize,
+            block_bytes: settings.block_bytes,
             compression: settings.compression,
             filter_bits: settings.filter_bits,
         }
@@ -205,7 +205,7 @@ impl RepairBuilder {
 
     /// Merges everything, and writes log and manifest. The directory is synced; renaming it is left
     /// to the caller.
-    pub fn write_database(&mut self, survey: &Survey, report: &mut RepairSummary) -> Result<()> {
+    pub fn write_database(&mut self, survey: &Survey, report: &mut RepairReport) -> Result<()> {
         let newest = |f: &SalvagedFamily| {
             let tables = f
                 .tables
@@ -216,8 +216,8 @@ impl RepairBuilder {
         };
         let last = self.families.values().map(newest).max().unwrap_or_default();
         // A merge may assign sequence number 1 to loaded entries that have none.
-        let last = last.max(report.last_seq).max(survey.catalog.durable_seq).max(SeqNo(1));
-        report.last_seq = last;
+        let last = last.max(SeqNo(report.sequence)).max(survey.catalog.durable_seq).max(SeqNo(1));
+        report.sequence = last.0;
         let mut edit = ManifestEdit {
             durable_seq: Some(last),
             expiry_clock_ms: Some(survey.catalog.expiry_clock_ms),
@@ -238,10 +238,18 @@ impl RepairBuilder {
             }
             let version = self.merge_family(*id, found, last)?;
             let entries = version.added.iter().map(|t| t.meta.summary.entries).sum();
-            report.families.push((found.name.clone(), entries));
+            report.families.push(RepairedFamily { name: found.name.clone(), entries });
             edit.families.push((*id, found.name.clone(), found.settings.clone()));
             edit.versions.push((*id, version));
         }
+        check_slow!(
+            edit.versions
+                .iter()
+                .flat_map(|(_, v)| &v.added)
+                .all(|t| !self.interim_ids.contains(&t.meta.id)),
+            "the new database has no interim tables",
+            self.interim_ids
+        );
         for id in std::mem::take(&mut self.interim_ids) {
             self.target_tables.evict(id);
             let _ = self.dir.remove(&filename::file_name(id, FileKind::Klog));
@@ -281,7 +289,7 @@ impl RepairBuilder {
             version: &version,
             stripes: SnapshotStripes::new(Vec::new(), SeqNo::MAX),
             options: self.klog_options(id, &found.settings),
-            separation_threshold: found.settings.value_threshold as usize,
+            separation_threshold: found.settings.value_threshold,
             target_bytes: found.settings.target_file_bytes,
             cuts: Vec::new(),
             verify_outputs: true,
@@ -297,6 +305,12 @@ impl RepairBuilder {
             deferred_sync: None,
         };
         let output = run_rewrite(input, setting, &mut CreatedFiles::default())?;
+        check_slow!(
+            output.tables.iter().all(|t| t.seq_range().1 <= last),
+            "no table of the new database is newer than its log",
+            found.name,
+            last
+        );
         let level = LevelNo((LEVELS - 1) as u8);
         let added_table = |meta: TableMeta| AddedTable { level, run: RunId(0), meta };
         Ok(VersionEdit {
@@ -328,7 +342,7 @@ impl RepairBuilder {
             run: Some(RunId(1)),
         });
         edit.logs_added = vec![(log, last.plus(1))];
-        let mut catalog = Catalog::default();
+        let mut catalog = CatalogState::default();
         catalog.apply(&edit)?;
         catalog.validate(1)?;
         let identity = DatabaseIdentity { database: self.database, boot };
@@ -339,6 +353,6 @@ impl RepairBuilder {
 }
 
 /// Returns the location of a separated value.
-fn vlog_pointer(value: &ValueRef<'_>) -> Option<perigee_base::entry::VlogPointer> {
+fn vlog_pointer(value: &ValueRef<'_>) -> Option<perigee_base::VlogPointer> {
     value.vlog_pointer()
 }

@@ -1,44 +1,49 @@
-//! The report of a repair: what was found and lost. Plain data.
+//! The report of a repair, what was found and lost: plain data, part of the public interface of
+//! `perigee`.
 
-use perigee_base::{Error, SeqNo};
+use perigee_base::Error;
 
-/// The sequence numbers of lost operations.
-#[derive(Clone, Copy, Debug)]
-pub struct LostSeqs {
+/// Sequence numbers of lost operations.
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LostSequences {
     /// The first.
-    pub first: SeqNo,
-    /// The last, if known.
-    pub last: Option<SeqNo>,
+    pub first: u64,
+    /// The last; `None` at the end of a log that was not closed cleanly: an unknown number of
+    /// operations may be missing there.
+    pub last: Option<u64>,
 }
 
-/// A part of a file that could not be read.
+/// A part of a file, or a whole file, that could not be read.
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[derive(Clone, Debug)]
-pub struct LostRange {
+#[non_exhaustive]
+pub struct DataLoss {
     /// File name.
     pub file: String,
-    /// Offset in the file, unless the whole file is lost.
+    /// Offset of the unreadable part; `None`: the whole file.
     pub offset: Option<u64>,
-    /// Number of bytes, if known.
+    /// Length of the unreadable part in bytes, if known.
     pub bytes: Option<u64>,
     /// The column family, if known.
     pub family: Option<String>,
-    /// Lower bound of the lost keys, if known.
+    /// Lower bound (inclusive) of the lost keys; `None`: unknown or unbounded.
     pub first_key: Option<Vec<u8>>,
-    /// Upper bound of the lost keys, if known.
+    /// Upper bound (inclusive) of the lost keys; `None`: unknown or unbounded.
     pub last_key: Option<Vec<u8>>,
     /// Number of lost entries, if known.
     pub entries: Option<u64>,
-    /// First and last sequence number of the lost operations, if known. At the end of a log that
-    /// was not closed cleanly, more may have been lost than is proven; then there is no last one.
-    pub sequences: Option<LostSeqs>,
-    /// The reason.
+    /// Sequence numbers of the lost operations, if known.
+    pub sequences: Option<LostSequences>,
+    /// The error.
     pub error: Error,
 }
 
-impl LostRange {
+impl DataLoss {
     /// Creates a loss at the offset of the error; everything else is unknown.
-    pub fn new(file: &str, why: Error) -> LostRange {
-        LostRange {
+    pub fn new(file: &str, why: Error) -> DataLoss {
+        DataLoss {
             file: file.to_owned(),
             offset: why.offset(),
             bytes: None,
@@ -52,26 +57,40 @@ impl LostRange {
     }
 }
 
-/// Summary of a repair.
+/// A column family of a repaired database.
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RepairedFamily {
+    /// Its name.
+    pub name: String,
+    /// Number of its entries.
+    pub entries: u64,
+}
+
+/// Result of `perigee::repair`.
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[derive(Clone, Debug, Default)]
-pub struct RepairSummary {
-    /// Column families, with the number of entries in the new database.
-    pub families: Vec<(String, u64)>,
-    /// Tables read.
+#[non_exhaustive]
+pub struct RepairReport {
+    /// Column families of the new database.
+    pub families: Vec<RepairedFamily>,
+    /// Number of tables read.
     pub tables: u64,
-    /// Entries found in them, all versions.
+    /// Number of entries found in tables, counting all versions.
     pub entries_found: u64,
     /// Number of log records read.
-    pub records: u64,
+    pub log_records: u64,
     /// Sequence number of the last operation found.
-    pub last_seq: SeqNo,
-    /// Everything that could not be read.
-    pub lost: Vec<LostRange>,
-    /// Consequences of the losses.
+    pub sequence: u64,
+    /// Everything that could not be read; empty for an undamaged database.
+    pub lost: Vec<DataLoss>,
+    /// Consequences as text, in particular whether overwritten versions or deleted keys may have
+    /// reappeared.
     pub warnings: Vec<String>,
 }
 
-impl RepairSummary {
+impl RepairReport {
     /// Adds a warning once.
     pub fn warn(&mut self, text: impl Into<String>) {
         let text = text.into();
@@ -82,14 +101,14 @@ impl RepairSummary {
 
     /// Adds the loss of a file, or of the part of it named by the error.
     pub fn add_lost_file(&mut self, file: &str, family: Option<&str>, why: Error) {
-        self.add_lost_range(LostRange {
+        self.add_lost_range(DataLoss {
             family: family.map(str::to_owned),
-            ..LostRange::new(file, why)
+            ..DataLoss::new(file, why)
         });
     }
 
     /// Adds a loss, and the warning about its consequences.
-    pub fn add_lost_range(&mut self, loss: LostRange) {
+    pub fn add_lost_range(&mut self, loss: DataLoss) {
         self.warn(
             "lost entries may have replaced or deleted others: older versions and deleted keys \
              may have come back",

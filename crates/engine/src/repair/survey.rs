@@ -3,11 +3,12 @@
 //! the log are already in them. Otherwise every table and every log found counts.
 
 use super::is_damage;
-use super::report::RepairSummary;
-use crate::manifest::{Catalog, decode_edit};
+use super::report::RepairReport;
+use crate::catalog::manifest::{CatalogState, decode_edit};
 use crate::settings::FamilySettings;
-use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
-use perigee_base::{Bytes, Error, ErrorKind, FamilyId, FileId, Result, SeqNo};
+use perigee_base::{
+    Bytes, Error, ErrorKind, FamilyId, FileHeader, FileId, FileKind, HEADER_BYTES, Result, SeqNo,
+};
 use perigee_env::Dir;
 use perigee_file::filename;
 use perigee_file::log::{LogReader, NextLogRecord};
@@ -19,12 +20,12 @@ pub struct Survey {
     /// The source directory, which rejects changes.
     pub dir: Arc<dyn Dir>,
     /// The catalog that results from the readable part of the manifest.
-    pub catalog: Catalog,
+    pub catalog: CatalogState,
     /// True if no manifest edit is missing.
     pub is_manifest_complete: bool,
     /// True if the manifest is complete and every file that it references exists.
     pub is_manifest_trusted: bool,
-    /// Database ID, if any file header contains it.
+    /// Database id, if any file header contains it.
     pub database: Option<u64>,
     /// Klogs to read.
     pub klogs: Vec<FileId>,
@@ -33,7 +34,7 @@ pub struct Survey {
     /// Logs to read, oldest first.
     pub logs: Vec<FileId>,
     /// The report, with the losses found so far.
-    pub report: RepairSummary,
+    pub report: RepairReport,
 }
 
 impl Survey {
@@ -85,7 +86,7 @@ pub fn survey_files(dir: &Arc<dyn Dir>) -> Result<Survey> {
         let text = format!("{} contains no database files", dir.path().display());
         return Err(Error::new(ErrorKind::NotFound, text));
     }
-    let mut report = RepairSummary::default();
+    let mut report = RepairReport::default();
     let ReadableManifest { catalog, mut is_complete, mut database, edits } =
         read_manifest(&**dir, &mut report)?;
     if is_complete && edits < newest_edit_named(&**dir, &logs, database)? {
@@ -144,10 +145,10 @@ pub fn survey_files(dir: &Arc<dyn Dir>) -> Result<Survey> {
 /// The readable part of the manifest.
 #[derive(Default)]
 struct ReadableManifest {
-    catalog: Catalog,
+    catalog: CatalogState,
     /// True if it is the whole manifest.
     is_complete: bool,
-    /// Database ID.
+    /// Database id.
     database: Option<u64>,
     /// Number of the last edit.
     edits: u64,
@@ -192,8 +193,8 @@ fn newest_edit_named(dir: &dyn Dir, logs: &[FileId], database: Option<u64>) -> R
 }
 
 /// Reads the manifest as far as possible.
-fn read_manifest(dir: &dyn Dir, report: &mut RepairSummary) -> Result<ReadableManifest> {
-    let mut catalog = Catalog::default();
+fn read_manifest(dir: &dyn Dir, report: &mut RepairReport) -> Result<ReadableManifest> {
+    let mut catalog = CatalogState::default();
     let len = dir.file_len(filename::MANIFEST)?.map(Bytes);
     let opened = LogReader::open(dir, filename::MANIFEST, FileKind::Manifest, None, None, len);
     let mut log = match opened {
@@ -227,7 +228,7 @@ fn read_manifest(dir: &dyn Dir, report: &mut RepairSummary) -> Result<ReadableMa
                 break Error::corruption("the manifest is inconsistent")
                     .in_file(filename::MANIFEST);
             }
-            // The end left by a crash: the same rule as at open, except for the boot ID, which has
+            // The end left by a crash: the same rule as at open, except for the boot id, which has
             // changed since.
             NextLogRecord::Bad(bad)
                 if bad.is_truncated
@@ -252,11 +253,11 @@ fn read_manifest(dir: &dyn Dir, report: &mut RepairSummary) -> Result<ReadableMa
 
 /// Returns true if every file that the catalog references exists. Reports missing files as losses.
 fn check_files_present(
-    catalog: &Catalog,
+    catalog: &CatalogState,
     klogs: &[FileId],
     vlogs: &[FileId],
     logs: &[FileId],
-    report: &mut RepairSummary,
+    report: &mut RepairReport,
 ) -> bool {
     let present: BTreeSet<FileId> = klogs.iter().chain(vlogs).copied().collect();
     let mut all = true;
@@ -299,7 +300,7 @@ fn check_files_present(
     all
 }
 
-/// Returns the database ID that most file headers contain.
+/// Returns the database id that most file headers contain.
 fn most_common_database_id(dir: &dyn Dir, files: &[String]) -> Option<u64> {
     let mut counts: BTreeMap<u64, usize> = BTreeMap::new();
     for (file, (id, kind)) in files.iter().filter_map(|f| Some((f, filename::parse_file_name(f)?)))

@@ -3,21 +3,23 @@
 
 use super::is_damage;
 use super::repair_builder::RepairBuilder;
-use super::report::{LostRange, RepairSummary};
+use super::report::{DataLoss, RepairReport};
 use super::survey::Survey;
-use perigee_base::file_header::FileKind;
-use perigee_base::{EntryRef, Error, ErrorKind, FamilyId, FileId, KeyComparator, Result, SeqNo};
-use perigee_file::filename;
-use perigee_file::klog::KlogSalvager;
+use perigee_base::limits::FAMILIES_MAX;
+use perigee_base::{
+    EntryRef, Error, ErrorKind, FamilyId, FileId, FileKind, KeyComparator, Result, SeqNo,
+};
+use perigee_file::{KlogSalvager, filename};
 
-/// IDs of column families created for tables without a known one, counting down from here.
+/// Ids of column families created for tables without a known one, counting down from here.
 const STRAY_FAMILY_BASE: u32 = 1 << 30;
+const _: () = assert!(STRAY_FAMILY_BASE as usize / 2 > FAMILIES_MAX, "no id of the manifest");
 
 /// Gathers the entries of all tables.
 pub fn gather_tables(
     survey: &Survey,
     builder: &mut RepairBuilder,
-    report: &mut RepairSummary,
+    report: &mut RepairReport,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<()> {
     let bytes = |id: &FileId| {
@@ -47,7 +49,7 @@ fn gather_table(
     survey: &Survey,
     id: FileId,
     builder: &mut RepairBuilder,
-    report: &mut RepairSummary,
+    report: &mut RepairReport,
 ) -> Result<()> {
     let file = filename::file_name(id, FileKind::Klog);
     let table = KlogSalvager::open(&*survey.dir, id, survey.database)?;
@@ -83,6 +85,12 @@ fn gather_table(
     let family_name = families.first().map(|f| builder.family_name(*f)).unwrap_or_default();
     let bad_values = values.len() as u64;
     report.tables += 1;
+    check!(
+        bad_values <= found,
+        "a value that cannot be read belongs to an entry that was found",
+        bad_values,
+        found
+    );
     report.entries_found += found - bad_values;
     let metadata_intact = survey.database.is_some_and(|db| table.check_metadata(db).is_ok());
     let is_intact = metadata_intact && lost.is_empty() && bad_values == 0;
@@ -103,10 +111,10 @@ fn gather_table(
     if !is_intact && lost.is_empty() && bad_values == 0 {
         let why = Error::corruption("index, filter or properties are damaged; no entry was lost")
             .in_file(&file);
-        report.lost.push(LostRange {
+        report.lost.push(DataLoss {
             entries: Some(0),
             family: Some(family_name.clone()),
-            ..LostRange::new(&file, why)
+            ..DataLoss::new(&file, why)
         });
     }
     if let Err(e) = ranges {
@@ -136,7 +144,7 @@ fn table_families(
     survey: &Survey,
     id: FileId,
     table: &KlogSalvager,
-    report: &mut RepairSummary,
+    report: &mut RepairReport,
 ) -> Vec<FamilyId> {
     let known = survey.families_of(id);
     if !known.is_empty() {
@@ -152,7 +160,7 @@ fn table_families(
     vec![stray_family_id(id)]
 }
 
-/// Returns the ID of a column family for a single table.
+/// Returns the id of a column family for a single table.
 fn stray_family_id(id: FileId) -> FamilyId {
     FamilyId(STRAY_FAMILY_BASE - (id.0 % u64::from(STRAY_FAMILY_BASE / 2)) as u32)
 }

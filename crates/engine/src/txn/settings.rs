@@ -1,12 +1,12 @@
 //! Settings of a transaction.
 
-pub use crate::isolation::IsolationLevel;
+pub use crate::settings::isolation::Isolation;
 
 /// Settings of a transaction.
 #[derive(Clone, Debug)]
 pub struct TxnSettings {
     /// The isolation level.
-    pub isolation: IsolationLevel,
+    pub isolation: Isolation,
     /// Writes are rejected, and the transaction never conflicts.
     pub read_only: bool,
     /// Every write locks its key or range first.

@@ -4,9 +4,8 @@
 
 use super::validate::CommitConditions;
 use perigee_base::{FamilyId, Result, SeqNo};
-use perigee_tree::Memtable;
-use perigee_tree::bulk::spill_runs::TxnSeqInfo;
-use perigee_tree::txn_overlay::OverlayRuns;
+use perigee_tree::bulk::TxnSeqInfo;
+use perigee_tree::{Memtable, OverlayRuns};
 use std::fmt::Debug;
 use std::sync::Arc;
 

@@ -1,25 +1,29 @@
 //! A transaction: snapshot, writes, savepoints, commit and rollback.
 
-use super::settings::{IsolationLevel, TxnSettings};
+mod ending;
+
+pub use ending::PrepareRequest;
+
+use super::settings::{Isolation, TxnSettings};
 use super::spill_store::SpillStore;
-use super::validate::{CommitConditions, ReadDependencies, serialization_error};
 use super::writes::{TxnWrites, WritesPosition};
-use crate::core::EngineCore;
-use crate::family::FamilyState;
-use crate::locks::{LockManager, LockMode, LockOwner, LockScope, TxnLocks};
-use crate::memory_budget;
-use crate::open_txns::{OpenTxnToken, OpenTxns};
-use crate::read_write_sets::{KeyOrRange, ReadSet};
-use crate::serializable_txns::{SerializableTxn, SerializableTxns};
-use crate::snapshot::SnapshotHandle;
-use perigee_base::bug::{self, Bug};
-use perigee_base::key_boundary::KeyBoundaryRef;
+use crate::catalog::Catalog;
+use crate::catalog::family::FamilyState;
+use crate::catalog::snapshot::SnapshotHandle;
+use crate::resources::Resources;
+use crate::runtime::Runtime;
+use crate::txn::TxnManager;
+use crate::txn::locks::{LockManager, LockMode, LockOwner, LockScope, TxnLocks};
+use crate::txn::open_txns::{OpenTxnToken, OpenTxns};
+use crate::txn::read_write_sets::{KeyOrRange, ReadSet};
+use crate::txn::serializable_txns::{SerializableTxn, SerializableTxns};
+use perigee_base::bug::Bug;
 use perigee_base::{
-    AtomicSeqNo, Error, ErrorKind, FamilyId, KeyComparator, PinnedSlice, Result, SeqNo,
+    Error, ErrorKind, FamilyId, KeyBoundaryRef, KeyComparator, PinnedSlice, Result, SeqNo, bug,
 };
 use perigee_file::EntryValue;
 use perigee_file::log::Batch;
-use perigee_tree::{View, conflict_check, get};
+use perigee_tree::{TxnOverlay, read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 
@@ -83,15 +87,22 @@ pub struct EngineTxn {
     state: Arc<AtomicU8>,
     /// Monotonic time at which it is aborted (0: never).
     deadline_us: u64,
+    /// True if a call since the beginning failed with `Conflict`.
+    had_conflict: bool,
 }
 
 impl EngineTxn {
-    /// Begins a transaction.
-    pub fn begin(core: &EngineCore, settings: TxnSettings) -> Result<EngineTxn> {
-        let budget = core.memory_budget.limit;
+    /// Begins a transaction. `enter_commit_section` waits until no commit is in progress, and keeps
+    /// others from starting while its result exists.
+    pub fn begin<G>(
+        txns: &TxnManager,
+        settings: TxnSettings,
+        enter_commit_section: impl FnOnce() -> G,
+    ) -> Result<EngineTxn> {
+        let spill_bytes_max = txns.resources.txn_memory_bytes();
         let spill_bytes = match settings.spill_bytes {
-            0 => memory_budget::txn_memory_bytes(budget),
-            wanted => wanted.min(memory_budget::txn_memory_bytes(budget)),
+            0 => spill_bytes_max,
+            wanted => wanted.min(spill_bytes_max),
         };
         let mut txn = EngineTxn {
             settings,
@@ -101,34 +112,42 @@ impl EngineTxn {
             next_check_bytes: 0,
             reads: ReadSet::default(),
             serial_member: None,
-            registry: Arc::clone(&core.serializable_txns),
-            open_txns: Arc::clone(&core.open_txns),
+            registry: Arc::clone(&txns.serializable_txns),
+            open_txns: Arc::clone(&txns.open_txns),
             open_entry: None,
             savepoints: Vec::new(),
             owner: 0,
             held_locks: TxnLocks::default(),
-            locks: Arc::clone(&core.locks),
+            locks: Arc::clone(&txns.locks),
             state: Arc::default(),
             deadline_us: 0,
+            had_conflict: false,
         };
-        txn.reset(core)?;
+        txn.reset(txns, enter_commit_section)?;
         Ok(txn)
     }
     /// Discards all state and begins again.
-    pub fn reset(&mut self, core: &EngineCore) -> Result<()> {
-        core.health.check_open()?;
+    pub fn reset<G>(
+        &mut self,
+        txns: &TxnManager,
+        enter_commit_section: impl FnOnce() -> G,
+    ) -> Result<()> {
+        txns.runtime.health.check_open()?;
         self.end();
         // A retry keeps its age as a lock owner: eventually it is the oldest and never the victim.
         if self.owner == 0 {
             self.owner = self.locks.next_owner();
         }
         let take = || match bug::is_active(Bug::StaleSnapshot) {
-            true => core.snapshots.acquire(&AtomicSeqNo::new(core.visible_seq().prev())),
-            false => core.snapshots.acquire(&core.visible_seq),
+            true => {
+                let stale = txns.catalog.snapshot_at(txns.catalog.visible_seq().prev());
+                stale.unwrap_or_else(|_| txns.catalog.acquire_snapshot())
+            }
+            false => txns.catalog.acquire_snapshot(),
         };
-        if self.settings.isolation == IsolationLevel::Serializable {
+        if self.settings.isolation == Isolation::Serializable {
             // A read-only one never fails: it must not begin between a check and its publication.
-            let _section = self.settings.read_only.then(|| core.wal.appender());
+            let _section = self.settings.read_only.then(enter_commit_section);
             let begun = self.registry.begin(self.settings.read_only, || {
                 let snapshot = take();
                 (snapshot.seq(), snapshot)
@@ -139,12 +158,18 @@ impl EngineTxn {
         }
         self.deadline_us = match self.settings.timeout_us {
             0 => 0,
-            us => core.env.clock.monotonic_us().saturating_add(us),
+            us => txns.runtime.env.clock.monotonic_us().saturating_add(us),
         };
+        check!(
+            self.writes.written_size().ops == 0 && self.held_locks.count() == 0,
+            "a transaction begins without writes and locks",
+            self.writes.written_size(),
+            self.held_locks.count()
+        );
         self.state = Arc::default();
+        self.had_conflict = false;
         self.open_entry = Some(self.open_txns.begin());
-        self.next_check_bytes =
-            self.spill_bytes.min(memory_budget::rebalance_step(core.memory_budget.limit));
+        self.next_check_bytes = self.spill_bytes.min(txns.resources.charge_step());
         Ok(())
     }
     /// Ends the transaction: discards all state and accepts no more calls.
@@ -213,30 +238,38 @@ impl EngineTxn {
     /// `NoSpace`, `Io`: its writes and everything else are unchanged.
     pub fn spill_if_needed(
         &mut self,
-        core: &EngineCore,
+        resources: &Resources,
         make: impl FnOnce() -> Box<dyn SpillStore>,
     ) -> Result<()> {
-        self.check(core)?;
+        self.check(&resources.runtime)?;
         self.writes.ensure_spill_store(make);
         if self.writes.memory_bytes() >= self.spill_bytes && self.writes.can_spill() {
             self.writes.spill(self.savepoints.iter().map(|s| s.position))?;
         }
         let memory = self.writes.report_memory();
         self.report_memory();
-        let next = memory.saturating_add(memory_budget::rebalance_step(core.memory_budget.limit));
+        let next = memory.saturating_add(resources.charge_step());
         self.next_check_bytes =
             if self.writes.can_spill() { next.min(self.spill_bytes).max(1) } else { next };
         Ok(())
     }
 
+    /// Returns true if a call failed with `Conflict` since the transaction began or was reset. The
+    /// commit does not count.
+    pub fn had_conflict(&self) -> bool {
+        self.had_conflict
+    }
     /// Checks that the transaction accepts calls.
-    pub fn check(&mut self, core: &EngineCore) -> Result<()> {
-        core.health.check_open()?;
-        if self.deadline_us != 0 && core.env.clock.monotonic_us() >= self.deadline_us {
+    pub fn check(&mut self, runtime: &Runtime) -> Result<()> {
+        runtime.health.check_open()?;
+        if self.deadline_us != 0 && runtime.env.clock.monotonic_us() >= self.deadline_us {
             self.abort_handle().abort();
         }
         match self.state.load(SeqCst) {
-            ACTIVE => Ok(()),
+            ACTIVE => {
+                self.check_active();
+                Ok(())
+            }
             ENDED => Err(Error::invalid("the transaction has ended: reset it, or begin another")),
             _ => {
                 self.release_all();
@@ -249,29 +282,49 @@ impl EngineTxn {
         }
     }
 
+    fn check_active(&self) {
+        let isolation = self.settings.isolation;
+        check_slow!(
+            self.owner != 0 && self.open_entry.is_some(),
+            "an active transaction is counted and can own locks",
+            self.owner
+        );
+        check_slow!(
+            self.held_snapshot.is_some() == isolation.uses_snapshot()
+                && self.serial_member.is_some() == (isolation == Isolation::Serializable),
+            "an active transaction has the snapshot that its isolation level reads",
+            isolation,
+            self.snapshot()
+        );
+    }
+
     /// Returns the sequence number for reads of a column family whose view was taken before.
-    fn read_seq(&self, core: &EngineCore, family: &FamilyState) -> Result<SeqNo> {
+    ///
+    /// # Errors
+    /// `NotFound` if the column family was dropped; `Conflict` if its contents were replaced.
+    pub fn read_seq(&mut self, catalog: &Catalog, family: &FamilyState) -> Result<SeqNo> {
         family.check_not_dropped()?;
         match &self.held_snapshot {
-            Some(snapshot) => check_not_replaced(family, snapshot).map(|()| snapshot.seq()),
-            None => Ok(core.visible_seq()),
+            Some(snapshot) => {
+                let checked = check_not_replaced(family, snapshot).map(|()| snapshot.seq());
+                checked.inspect_err(|_| self.had_conflict = true)
+            }
+            None => Ok(catalog.visible_seq()),
         }
     }
-    /// Returns the view for a scan of a column family; later writes do not change it.
-    pub fn read_view(
-        &mut self,
-        core: &EngineCore,
-        family: &FamilyState,
-    ) -> Result<(Arc<View>, SeqNo)> {
-        self.check(core)?;
-        let view = family.tree.view();
-        let at = self.read_seq(core, family)?;
-        Ok(match self.writes.read_overlay(family.id)? {
-            Some(own) if !bug::is_active(Bug::CursorMissesOwnWrites) => {
-                (Arc::new(view.with_overlay(own)), at)
-            }
-            _ => (view, at),
-        })
+    /// Returns its writes in a column family as an overlay that later writes do not change; `None`
+    /// if it wrote nothing there.
+    pub fn read_overlay(&mut self, family: &FamilyState) -> Result<Option<TxnOverlay>> {
+        let overlay = self.writes.read_overlay(family.id)?;
+        Ok(overlay.filter(|_| !bug::is_active(Bug::CursorMissesOwnWrites)))
+    }
+    /// Returns its newest entry for `key`, if it has one.
+    pub fn find_own(&mut self, family: &FamilyState, key: &[u8]) -> Result<Option<EntryValue>> {
+        self.writes.find(family.id, family.tree.comparator(), key)
+    }
+    /// Returns the bytes of a live value found by [`EngineTxn::find_own`].
+    pub fn own_value(&self, family: &FamilyState, found: EntryValue) -> Result<PinnedSlice> {
+        self.writes.value(family.id, found)
     }
     /// Returns the tracker for the ranges that a scan reads, if they must be tracked.
     pub fn scan_tracker(&self, family: &FamilyState) -> Option<ScanTracker> {
@@ -280,57 +333,11 @@ impl EngineTxn {
         let (family, comparator) = (family.id, family.tree.comparator());
         Some(ScanTracker { member: Arc::clone(member), family, comparator, range_index: None })
     }
-    /// Returns the value of `key`; `tracked`: records the read as a dependency of the transaction.
-    pub fn get(
-        &mut self,
-        core: &EngineCore,
-        family: &FamilyState,
-        key: &[u8],
-        tracked: bool,
-    ) -> Result<Option<PinnedSlice>> {
-        self.check(core)?;
-        let comparator = family.tree.comparator();
-        let own = self.writes.find(family.id, comparator, key)?;
-        // The value of an operand also depends on committed data.
-        let merged = own.as_ref().is_some_and(EntryValue::is_operand);
-        if let Some(found) = own.filter(|_| !merged) {
-            let live = get::is_live(&found, &*core.logical_clock);
-            return live.then(|| self.writes.value(family.id, found)).transpose();
-        }
-        self.track_read(family, key, tracked);
-        if merged {
-            let (view, at) = self.read_view(core, family)?;
-            return get::get(&view, key, at);
-        }
-        let view = family.tree.pin();
-        let at = self.read_seq(core, family)?;
-        get::get(&view, key, at)
-    }
-    /// Returns true if `key` exists; does not read the value.
-    pub fn contains(
-        &mut self,
-        core: &EngineCore,
-        family: &FamilyState,
-        key: &[u8],
-        tracked: bool,
-    ) -> Result<bool> {
-        self.check(core)?;
-        if let Some(found) = self.writes.find(family.id, family.tree.comparator(), key)? {
-            if found.is_operand() {
-                self.track_read(family, key, tracked);
-            }
-            return Ok(found.is_operand() || get::is_live(&found, &*core.logical_clock));
-        }
-        self.track_read(family, key, tracked);
-        let view = family.tree.pin();
-        let at = self.read_seq(core, family)?;
-        get::contains(&view, key, at)
-    }
-    /// Records a read that the transaction depends on.
-    fn track_read(&mut self, family: &FamilyState, key: &[u8], tracked: bool) {
+    /// Records that the transaction depends on the committed state of `key`.
+    pub fn track_key(&mut self, family: &FamilyState, key: &[u8]) {
         let comparator = family.tree.comparator();
         match &self.serial_member {
-            _ if !tracked || self.settings.read_only => {}
+            _ if self.settings.read_only => {}
             Some(member) => member.record_reads(|reads| reads.add_key(family.id, comparator, key)),
             None if self.settings.isolation.checks_reads() => {
                 self.reads.add_key(family.id, comparator, key)
@@ -345,38 +352,45 @@ impl EngineTxn {
     /// `Busy` if it was not available in time; `Conflict` for the victim of a deadlock.
     pub fn lock(
         &mut self,
-        core: &EngineCore,
+        runtime: &Runtime,
         family: &FamilyState,
         target: KeyOrRange,
         mode: LockMode,
     ) -> Result<()> {
-        self.check(core)?;
+        self.check(runtime)?;
         family.check_not_dropped()?;
         let name = family.name();
         let scope =
             LockScope { family: family.id, name: &name, comparator: family.tree.comparator() };
         let (owner, mine) = (self.owner, &mut self.held_locks);
-        let now = core.env.clock.monotonic_us();
+        let now = runtime.env.clock.monotonic_us();
         let left =
             if self.deadline_us == 0 { u64::MAX } else { self.deadline_us.saturating_sub(now) };
         let patience = self.settings.lock_timeout_us.min(left);
-        let locked = self.locks.lock(&*core.env.clock, scope, owner, mine, target, mode, patience);
-        self.check(core)?;
-        locked
+        let locked =
+            self.locks.lock(&*runtime.env.clock, scope, owner, mine, target, mode, patience);
+        self.check(runtime)?;
+        check_slow!(
+            locked.is_err() || self.held_locks.count() > 0,
+            "a transaction holds each lock that it was granted",
+            self.owner
+        );
+        locked.inspect_err(|e| self.had_conflict |= e.kind() == ErrorKind::Conflict)
     }
-    /// Locks a key, then reads it. With a snapshot, a change of the key since then is a conflict
-    /// now, not only at commit.
-    pub fn get_for_update(
+    /// Locks a key that is about to be read. With a snapshot, a change of the key since then is a
+    /// conflict now, not only at commit.
+    pub fn lock_for_update(
         &mut self,
-        core: &EngineCore,
+        runtime: &Runtime,
         family: &FamilyState,
         key: &[u8],
         mode: LockMode,
-    ) -> Result<Option<PinnedSlice>> {
-        self.lock(core, family, KeyOrRange::Key(key.to_vec()), mode)?;
+    ) -> Result<()> {
+        self.lock(runtime, family, KeyOrRange::Key(key.to_vec()), mode)?;
         if let Some(snapshot) = &self.held_snapshot {
             let view = family.tree.pin();
-            if conflict_check::newest_version_since(&view, key, snapshot.seq())?.is_some() {
+            if read::newest_version_since(&view, key, snapshot.seq())?.is_some() {
+                self.had_conflict = true;
                 let text = "the key was changed after the transaction began; begin it anew";
                 return Err(Error::conflict(&family.name(), key, text));
             }
@@ -386,22 +400,22 @@ impl EngineTxn {
         {
             self.reads.add_key(family.id, family.tree.comparator(), key);
         }
-        self.get(core, family, key, true)
+        Ok(())
     }
 
     /// Adds the operations that `write` writes to a batch; `lock_target` returns what to lock.
     pub fn write(
         &mut self,
-        core: &EngineCore,
+        runtime: &Runtime,
         family: &FamilyState,
         lock_target: impl FnOnce() -> (KeyOrRange, LockMode),
         write: impl FnOnce(&mut Batch) -> Result<()>,
     ) -> Result<()> {
         if self.settings.pessimistic {
             let (target, mode) = lock_target();
-            self.lock(core, family, target, mode)?;
+            self.lock(runtime, family, target, mode)?;
         }
-        self.check(core)?;
+        self.check(runtime)?;
         family.check_not_dropped()?;
         if self.settings.read_only {
             return Err(Error::invalid("the transaction is read-only"));
@@ -414,7 +428,7 @@ impl EngineTxn {
         if limit != 0 && bytes > limit {
             self.writes.roll_back(position);
             return Err(Error::invalid(
-                "the transaction is too large: commit what it has, or raise its limit",
+                "the transaction is too large: commit it, or raise TxnOptions::max_bytes",
             )
             .expected(format_args!("at most {limit} bytes"), bytes));
         }
@@ -423,13 +437,16 @@ impl EngineTxn {
     }
 
     /// Sets a savepoint. Names may repeat: the newest one counts.
-    pub fn set_savepoint(&mut self, core: &EngineCore, name: &str) -> Result<()> {
-        self.check(core)?;
-        self.savepoints.push(Savepoint {
-            name: name.to_string(),
-            position: self.writes.position(),
-            lock_count: self.held_locks.count(),
-        });
+    pub fn set_savepoint(&mut self, runtime: &Runtime, name: &str) -> Result<()> {
+        self.check(runtime)?;
+        let (position, lock_count) = (self.writes.position(), self.held_locks.count());
+        check!(
+            self.savepoints.last().is_none_or(|s| s.lock_count <= lock_count),
+            "a savepoint has the locks of the savepoint before it",
+            self.savepoints.last(),
+            lock_count
+        );
+        self.savepoints.push(Savepoint { name: name.to_string(), position, lock_count });
         Ok(())
     }
     fn find_savepoint(&self, name: &str) -> Result<usize> {
@@ -438,9 +455,15 @@ impl EngineTxn {
         })
     }
     /// Rolls back to a savepoint and keeps it; removes later ones.
-    pub fn roll_back_to_savepoint(&mut self, core: &EngineCore, name: &str) -> Result<()> {
-        self.check(core)?;
+    pub fn roll_back_to_savepoint(&mut self, runtime: &Runtime, name: &str) -> Result<()> {
+        self.check(runtime)?;
         let at = self.find_savepoint(name)?;
+        check!(
+            self.savepoints[at].lock_count <= self.held_locks.count(),
+            "no lock of before a savepoint was released",
+            self.savepoints[at],
+            self.held_locks.count()
+        );
         self.writes.roll_back(self.savepoints[at].position);
         self.report_memory();
         if !bug::is_active(Bug::RollbackKeepsLock) {
@@ -450,110 +473,11 @@ impl EngineTxn {
         Ok(())
     }
     /// Removes a savepoint and later ones; the writes stay.
-    pub fn release_savepoint(&mut self, core: &EngineCore, name: &str) -> Result<()> {
-        self.check(core)?;
+    pub fn release_savepoint(&mut self, runtime: &Runtime, name: &str) -> Result<()> {
+        self.check(runtime)?;
         let at = self.find_savepoint(name)?;
         self.savepoints.truncate(at);
         Ok(())
-    }
-
-    /// Ends the transaction and returns the batch to commit with its conditions. The snapshot is
-    /// held until [`EngineTxn::end`].
-    pub fn finish_commit(
-        &mut self,
-        core: &EngineCore,
-    ) -> Result<(Batch, Option<Box<CommitConditions>>)> {
-        self.check(core)?;
-        self.mark_ended(core)?;
-        let batch = self.writes.take_batch();
-        if self.held_snapshot.is_some() && batch.count() == 0 {
-            if let Some(member) = self.serial_member.take() {
-                self.registry.end_read_only(&member).map_err(|why| {
-                    self.registry.remove(&member);
-                    serialization_error(core, why)
-                })?;
-            }
-            return Ok((batch, None));
-        }
-        Ok((batch, self.take_conditions()))
-    }
-    /// Marks the transaction as ended, unless it was just aborted: then returns that error.
-    fn mark_ended(&mut self, core: &EngineCore) -> Result<()> {
-        match self.state.compare_exchange(ACTIVE, ENDED, SeqCst, SeqCst) {
-            Ok(_) => Ok(()),
-            Err(_) => self.check(core),
-        }
-    }
-    fn take_conditions(&mut self) -> Option<Box<CommitConditions>> {
-        let snapshot = self.held_snapshot.as_ref()?;
-        let depends = match &self.serial_member {
-            Some(member) => {
-                ReadDependencies::Serial(Arc::clone(&self.registry), Arc::clone(member))
-            }
-            None => ReadDependencies::Reads(std::mem::take(&mut self.reads)),
-        };
-        let (since, contents_epoch) = (snapshot.seq(), snapshot.epoch());
-        Some(Box::new(CommitConditions {
-            checked_seq: since,
-            contents_epoch,
-            depends,
-            reads_overwritten: false,
-        }))
-    }
-    /// Spills the memory, ends the transaction and commits the spilled writes. The snapshot is held
-    /// until [`EngineTxn::end`].
-    pub fn commit_spilled(&mut self, core: &EngineCore) -> Result<SeqNo> {
-        self.check(core)?;
-        self.writes.spill(self.savepoints.iter().map(|s| s.position))?;
-        self.mark_ended(core)?;
-        let (numbers, operations) =
-            (self.writes.numbers(std::iter::empty()), self.writes.written_size().ops);
-        let runs = self
-            .writes
-            .take_spill_store()
-            .ok_or_else(|| Error::internal("a spilled transaction has no runs"))?;
-        runs.commit_spilled(&numbers, self.take_conditions(), operations)
-    }
-}
-
-/// What a transaction hands over to be prepared.
-#[derive(Debug)]
-pub struct PrepareRequest {
-    /// Its writes.
-    pub batch: Batch,
-    /// What must hold now and until the decision.
-    pub conditions: Option<Box<CommitConditions>>,
-    /// Lock owner, and the locks held.
-    pub locks: (LockOwner, TxnLocks),
-}
-
-impl EngineTxn {
-    /// Checks that it can be prepared.
-    ///
-    /// # Errors
-    /// `InvalidArgument` if writes were spilled to files; the transaction can continue.
-    pub fn check_preparable(&self) -> Result<()> {
-        if !self.is_spilled() {
-            return Ok(());
-        }
-        let text = "the transaction is larger than its memory and cannot be prepared: commit it, \
-            or split it";
-        Err(Error::invalid(text))
-    }
-    /// Restores the lock owner after a failed prepare released its locks: a retry keeps its age.
-    pub fn restore_lock_owner(&mut self, owner: LockOwner) {
-        self.owner = owner;
-    }
-    /// Like [`finish_commit`](EngineTxn::finish_commit), but hands over the locks as well. A
-    /// transaction without writes is prepared like any other.
-    pub fn finish_prepare(&mut self, core: &EngineCore) -> Result<PrepareRequest> {
-        self.check(core)?;
-        self.mark_ended(core)?;
-        let batch = self.writes.take_batch();
-        let conditions = if self.settings.read_only { None } else { self.take_conditions() };
-        // Until the decision this owner stays in use: the next transaction needs another.
-        let locks = (std::mem::take(&mut self.owner), std::mem::take(&mut self.held_locks));
-        Ok(PrepareRequest { batch, conditions, locks })
     }
 }
 

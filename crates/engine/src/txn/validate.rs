@@ -1,17 +1,18 @@
 //! Validates transactions at commit: exactly, by searching for versions written since the
-//! transaction began. First outside of the commit section, for everything committed by then; in the
-//! section only for the rest, which is in memtables.
+//! transaction began. The first check runs outside of the commit section, for everything committed
+//! by then; the second, in the section, only has to check the rest, which is in memtables.
 
-use crate::core::EngineCore;
-use crate::family::FamilyState;
-use crate::prepared_txns::display_gid;
-use crate::read_write_sets::{BatchOperations, KeyOrRange, KeyOrRangeRef, ReadSet, WriteSet};
-use crate::serializable_txns::{SerializableTxn, SerializableTxns, SerializationFailure};
-use perigee_base::bug::{self, Bug};
-use perigee_base::key_boundary::KeyBoundary;
-use perigee_base::{Error, ErrorKind, FamilyId, KeyComparator, Result, SeqNo};
+use crate::catalog::Catalog;
+use crate::catalog::family::FamilyState;
+use crate::runtime::Runtime;
+use crate::txn::TxnManager;
+use crate::txn::prepared_txns::display_gid;
+use crate::txn::read_write_sets::{BatchOperations, KeyOrRange, KeyOrRangeRef, ReadSet, WriteSet};
+use crate::txn::serializable_txns::{SerializableTxn, SerializableTxns, SerializationFailure};
+use perigee_base::bug::Bug;
+use perigee_base::{Error, ErrorKind, FamilyId, KeyBoundary, KeyComparator, Result, SeqNo, bug};
 use perigee_file::log::BatchOp;
-use perigee_tree::{Run, Table, conflict_check};
+use perigee_tree::{Run, Table, read};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -68,6 +69,14 @@ impl CommitConditions {
             ReadDependencies::Serial(_, member) => member.reads().for_each(visit),
         }
     }
+    fn check_position(&self, catalog: &Catalog) {
+        check_slow!(
+            self.checked_seq <= catalog.visible_seq(),
+            "a transaction is checked only against what was visible",
+            self.checked_seq,
+            catalog.visible_seq()
+        );
+    }
     fn is_serializable(&self) -> bool {
         matches!(self.depends, ReadDependencies::Serial(..))
     }
@@ -76,7 +85,7 @@ impl CommitConditions {
     /// records that.
     fn check_conflicts(
         &mut self,
-        core: &EngineCore,
+        runtime: &Runtime,
         writes: &dyn BatchOperations,
         conflict: ConflictCheck<'_>,
     ) -> Result<()> {
@@ -92,7 +101,12 @@ impl CommitConditions {
             }
             self.reads_overwritten = true;
         }
-        core.health.check_open()
+        check_slow!(
+            !self.reads_overwritten || self.is_serializable(),
+            "only a serializable transaction commits although its reads were overwritten",
+            self.checked_seq
+        );
+        runtime.health.check_open()
     }
 
     /// The check before the commit section; what it covers need not be checked again.
@@ -101,16 +115,16 @@ impl CommitConditions {
     /// `Conflict`; the error of a failed read, and then the result is unknown.
     pub fn check_before_section(
         &mut self,
-        core: &EngineCore,
+        catalog: &Catalog,
         writes: &dyn BatchOperations,
     ) -> Result<()> {
         let (seen, since, contents_epoch) =
-            (core.visible_seq(), self.checked_seq, self.contents_epoch);
-        self.check_conflicts(core, writes, &|id, target| {
-            find_conflict_since(core, id, target, since, contents_epoch)
+            (catalog.visible_seq(), self.checked_seq, self.contents_epoch);
+        self.check_conflicts(&catalog.runtime, writes, &|id, target| {
+            find_conflict_since(catalog, id, target, since, contents_epoch)
         })?;
         self.checked_seq = self.checked_seq.max(if bug::is_active(Bug::StaleConditions) {
-            read_visible_late(core)
+            read_visible_late(catalog)
         } else {
             seen
         });
@@ -124,29 +138,30 @@ impl CommitConditions {
     /// Same as [`CommitConditions::check_before_section`].
     pub fn check_in_section(
         &mut self,
-        core: &EngineCore,
+        catalog: &Catalog,
         writes: &dyn BatchOperations,
         earlier: &AdmittedWrites,
     ) -> Result<()> {
         if bug::is_active(Bug::SkipLastCheck) {
             return Ok(());
         }
+        self.check_position(catalog);
         let (since, contents_epoch) = (self.checked_seq, self.contents_epoch);
-        self.check_conflicts(core, writes, &|id, target| {
-            find_conflict_since(core, id, target, since, contents_epoch)
+        self.check_conflicts(&catalog.runtime, writes, &|id, target| {
+            find_conflict_since(catalog, id, target, since, contents_epoch)
         })?;
         if !earlier.is_empty() {
-            self.check_conflicts(core, writes, &|id, target| {
-                Ok(find_group_conflict(core, id, target, earlier))
+            self.check_conflicts(&catalog.runtime, writes, &|id, target| {
+                Ok(find_group_conflict(catalog, id, target, earlier))
             })?;
         }
         let ReadDependencies::Serial(registry, member) = &self.depends else { return Ok(()) };
-        let comparator_of = |id| core.families.by_id(id).map(|f| f.tree.comparator());
+        let comparator_of = |id| catalog.families().by_id(id).map(|f| f.tree.comparator());
         let written = WriteSet::of_batch(writes, &comparator_of);
-        let next = core.visible_seq().plus(1);
+        let next = catalog.visible_seq().plus(1);
         registry
             .commit(member, written, self.reads_overwritten, next)
-            .map_err(|r| serialization_error(core, r))
+            .map_err(|r| serialization_error(catalog, r))
     }
 }
 
@@ -166,21 +181,21 @@ impl CommitConditions {
     ///
     /// # Errors
     /// Same as [`CommitConditions::check_before_section`].
-    pub fn check_spilled(&mut self, core: &EngineCore, spilled: &SpilledFamilyRuns) -> Result<()> {
+    pub fn check_spilled(&mut self, catalog: &Catalog, spilled: &SpilledFamilyRuns) -> Result<()> {
         let (seen, since, contents_epoch) =
-            (core.visible_seq(), self.checked_seq, self.contents_epoch);
+            (catalog.visible_seq(), self.checked_seq, self.contents_epoch);
         for (family, run) in spilled {
             let view = family.tree.view();
             if family.check_contents_epoch(contents_epoch).is_err() {
                 let text = "the column family was cleared or replaced in the meantime";
                 return Err(Error::conflict(&family.name(), b"", text));
             }
-            if let Some(key) = conflict_check::find_conflict_with_run(&view, run, since)? {
+            if let Some(key) = read::find_conflict_with_run(&view, run, since)? {
                 return Err(conflict_error(family, &key));
             }
         }
-        self.check_conflicts(core, &NoWrites, &|id, target| {
-            find_conflict_since(core, id, target, since, contents_epoch)
+        self.check_conflicts(&catalog.runtime, &NoWrites, &|id, target| {
+            find_conflict_since(catalog, id, target, since, contents_epoch)
         })?;
         self.checked_seq = self.checked_seq.max(seen);
         Ok(())
@@ -191,7 +206,7 @@ impl CommitConditions {
     ///
     /// # Errors
     /// `Conflict`.
-    pub fn register_spilled(&self, core: &EngineCore, spilled: &SpilledFamilyRuns) -> Result<()> {
+    pub fn register_spilled(&self, catalog: &Catalog, spilled: &SpilledFamilyRuns) -> Result<()> {
         let ReadDependencies::Serial(registry, member) = &self.depends else { return Ok(()) };
         let of = |(family, run): &(Arc<FamilyState>, Arc<Run>)| {
             let (id, comparator) = (family.id, family.tree.comparator());
@@ -210,17 +225,17 @@ impl CommitConditions {
             run.tables.iter().map(reach).collect::<Vec<_>>()
         };
         let written = WriteSet(spilled.iter().flat_map(of).collect());
-        let next = core.visible_seq().plus(1);
+        let next = catalog.visible_seq().plus(1);
         registry
             .commit(member, written, self.reads_overwritten, next)
-            .map_err(|r| serialization_error(core, r))
+            .map_err(|r| serialization_error(catalog, r))
     }
 }
 
 /// Seeded bug: reads the visible sequence number after the check.
-fn read_visible_late(core: &EngineCore) -> SeqNo {
-    core.env.clock.sleep_us(1);
-    core.visible_seq()
+fn read_visible_late(catalog: &Catalog) -> SeqNo {
+    catalog.runtime.env.clock.sleep_us(1);
+    catalog.visible_seq()
 }
 
 impl CommitConditions {
@@ -233,26 +248,28 @@ impl CommitConditions {
     /// might still commit.
     pub fn check_prepare(
         &mut self,
-        core: &EngineCore,
+        txns: &TxnManager,
         writes: &dyn BatchOperations,
         earlier: &AdmittedWrites,
     ) -> Result<()> {
+        self.check_position(&txns.catalog);
         let (since, contents_epoch) = (self.checked_seq, self.contents_epoch);
-        self.check_conflicts(core, writes, &|id, target| {
-            find_conflict_since(core, id, target, since, contents_epoch)
+        self.check_conflicts(&txns.runtime, writes, &|id, target| {
+            find_conflict_since(&txns.catalog, id, target, since, contents_epoch)
         })?;
         if !earlier.is_empty() {
-            self.check_conflicts(core, writes, &|id, target| {
-                Ok(find_group_conflict(core, id, target, earlier))
+            self.check_conflicts(&txns.runtime, writes, &|id, target| {
+                Ok(find_group_conflict(&txns.catalog, id, target, earlier))
             })?;
         }
-        if self.reads_overwritten && !bug::is_active(Bug::PrepareOverwritten) {
+        let overwritten = seeded!(PrepareOverwritten, self.reads_overwritten, false);
+        if overwritten {
             let text = "the transaction cannot be prepared because a key it has read was \
                 overwritten; begin it again";
             return Err(Error::new(ErrorKind::Conflict, text));
         }
         let pending_write =
-            |id, target: KeyOrRangeRef<'_>| Ok(find_prepared_conflict(core, id, target, false));
+            |id, target: KeyOrRangeRef<'_>| Ok(find_prepared_conflict(txns, id, target, false));
         find_first_conflict(|visit| self.visit_reads(visit), pending_write)?.map_or(Ok(()), Err)
     }
     /// Calls `visit` for everything it has read that its isolation level protects.
@@ -264,13 +281,13 @@ impl CommitConditions {
 /// Returns the conflict if a prepared transaction wrote something in `target`; with `writes`, also
 /// if it read it.
 fn find_prepared_conflict(
-    core: &EngineCore,
+    txns: &TxnManager,
     id: FamilyId,
     target: KeyOrRangeRef<'_>,
     writes: bool,
 ) -> Option<Error> {
-    let family = core.families.by_id(id)?;
-    let claim = core.prepared_txns.find_conflict(id, family.tree.comparator(), target, writes)?;
+    let family = txns.catalog.families().by_id(id)?;
+    let claim = txns.prepared_txns().find_conflict(id, family.tree.comparator(), target, writes)?;
     let text = format!(
         "the transaction prepared as {} is not decided; try again",
         display_gid(&claim.gid)
@@ -283,11 +300,11 @@ fn find_prepared_conflict(
 /// # Errors
 /// `Conflict`.
 pub fn check_prepared_target(
-    core: &EngineCore,
+    txns: &TxnManager,
     id: FamilyId,
     target: KeyOrRangeRef<'_>,
 ) -> Result<()> {
-    find_prepared_conflict(core, id, target, true).map_or(Ok(()), Err)
+    find_prepared_conflict(txns, id, target, true).map_or(Ok(()), Err)
 }
 
 /// Fails if a batch writes what a prepared transaction wrote, or read where that counts. Called in
@@ -295,9 +312,9 @@ pub fn check_prepared_target(
 ///
 /// # Errors
 /// `Conflict`.
-pub fn check_prepared_writes(core: &EngineCore, writes: &dyn BatchOperations) -> Result<()> {
+pub fn check_prepared_writes(txns: &TxnManager, writes: &dyn BatchOperations) -> Result<()> {
     let conflict =
-        |id, target: KeyOrRangeRef<'_>| Ok(find_prepared_conflict(core, id, target, true));
+        |id, target: KeyOrRangeRef<'_>| Ok(find_prepared_conflict(txns, id, target, true));
     find_first_conflict(|visit| visit_write_targets(writes, visit), conflict)?.map_or(Ok(()), Err)
 }
 
@@ -305,13 +322,13 @@ type ConflictCheck<'a> = &'a dyn Fn(FamilyId, KeyOrRangeRef<'_>) -> Result<Optio
 
 /// Returns the conflict if `target` has a version newer than `since`.
 fn find_conflict_since(
-    core: &EngineCore,
+    catalog: &Catalog,
     id: FamilyId,
     target: KeyOrRangeRef<'_>,
     since: SeqNo,
     contents_epoch: u64,
 ) -> Result<Option<Error>> {
-    let Some(family) = core.families.by_id(id) else {
+    let Some(family) = catalog.families().by_id(id) else {
         let text = format!("the transaction uses column family {id}, which was dropped");
         return Err(Error::new(ErrorKind::NotFound, text));
     };
@@ -322,10 +339,10 @@ fn find_conflict_since(
     }
     let changed = match target {
         KeyOrRangeRef::Key(key) => {
-            conflict_check::newest_version_since(&view, key, since)?.map(|_| key.to_vec())
+            read::newest_version_since(&view, key, since)?.map(|_| key.to_vec())
         }
         KeyOrRangeRef::Range(begin, end) => {
-            conflict_check::find_conflict_in_range(&view, (begin, end), since)?
+            read::find_conflict_in_range(&view, (begin, end), since)?
         }
     };
     Ok(changed.map(|key| conflict_error(&family, &key)))
@@ -343,9 +360,9 @@ pub struct AdmittedWrites {
 
 impl AdmittedWrites {
     /// Adds the writes of a batch.
-    pub fn add_writes(&mut self, core: &EngineCore, writes: &dyn BatchOperations) {
+    pub fn add_writes(&mut self, catalog: &Catalog, writes: &dyn BatchOperations) {
         writes.for_each_operation(&mut |id, buf, op| {
-            let Some(family) = core.families.by_id(id) else { return };
+            let Some(family) = catalog.families().by_id(id) else { return };
             match KeyOrRangeRef::of_operation(buf, op) {
                 KeyOrRangeRef::Key(key) => {
                     let hash = family.tree.comparator().equality_hash(key);
@@ -396,12 +413,12 @@ impl AdmittedWrites {
 
 /// Returns the conflict if a batch of the group writes something in `target`.
 fn find_group_conflict(
-    core: &EngineCore,
+    catalog: &Catalog,
     id: FamilyId,
     target: KeyOrRangeRef<'_>,
     earlier: &AdmittedWrites,
 ) -> Option<Error> {
-    let family = core.families.by_id(id)?;
+    let family = catalog.families().by_id(id)?;
     earlier
         .find_overlap(family.tree.comparator(), id, target)
         .map(|key| conflict_error(&family, &key))
@@ -416,10 +433,10 @@ fn conflict_error(family: &FamilyState, key: &[u8]) -> Error {
 }
 
 /// Converts a serialization failure to an error.
-pub fn serialization_error(core: &EngineCore, why: SerializationFailure) -> Error {
+pub fn serialization_error(catalog: &Catalog, why: SerializationFailure) -> Error {
     const TEXT: &str =
         "the transaction cannot be serialized with concurrent transactions; begin it again";
-    let target = why.0.and_then(|(id, target)| Some((core.families.by_id(id)?, target)));
+    let target = why.0.and_then(|(id, target)| Some((catalog.families().by_id(id)?, target)));
     match target {
         Some((family, target)) => {
             Error::conflict(&family.name(), target.borrowed().start_key(), TEXT)

@@ -7,28 +7,24 @@
 //! memtables: one per column family           many, or for cursors: filled from `ops` on demand
 //! runs:      private tables                  spilled earlier writes that did not fit into memory
 //! ```
-//! Indexes only grow, also across rollbacks: entries cannot be removed from a memtable, and tables
+//! Indexes only grow, even across rollbacks: entries cannot be removed from a memtable, and tables
 //! are not rewritten for a rollback, so rolled-back indexes are recorded. A memtable with mostly
 //! rolled-back entries is rebuilt.
 
 use super::spill_store::SpillStore;
-use perigee_base::bug::{self, Bug};
-use perigee_base::io_stats::IoActivity;
+use crate::limits::TXN_LINEAR_SEARCH_MAX;
+use perigee_base::bug::Bug;
 use perigee_base::{
-    EntryKind, Error, FamilyId, KeyComparator, OpIndex, PinnedSlice, Result, SeqNo, ValueRef,
+    EntryKind, Error, FamilyId, IoActivity, KeyComparator, OpIndex, PinnedSlice, Result, SeqNo,
+    ValueRef, bug,
 };
 use perigee_file::EntryValue;
 use perigee_file::log::{Batch, BatchOp, BatchSavepoint};
-use perigee_tree::Memtable;
-use perigee_tree::bulk::spill_runs::TxnSeqInfo;
-use perigee_tree::get;
-use perigee_tree::txn_overlay::{TXN_SEQ_BASE, TxnOverlay, VisibleSeqs};
+use perigee_tree::bulk::TxnSeqInfo;
+use perigee_tree::{Memtable, TXN_SEQ_BASE, TxnOverlay, VisibleSeqs, read};
 use smallvec::SmallVec;
 use std::ops::Range;
 use std::sync::Arc;
-
-/// Up to this many operations are searched linearly; more are read through memtables.
-const LINEAR_SEARCH_MAX: usize = 16;
 
 /// An operation with its search fields.
 #[derive(Debug)]
@@ -79,7 +75,7 @@ pub struct TxnWrites {
     inserted_ops: usize,
     inserted_dead_ops: usize,
     memtable_bytes: u64,
-    /// The index of the next operation; never reused, also after a rollback.
+    /// The index of the next operation; never reused, not even after a rollback.
     next_index: OpIndex,
     /// Rolled-back sequence numbers (from [`TXN_SEQ_BASE`] on) in memtables or runs: ascending, disjoint
     /// ranges.
@@ -147,7 +143,19 @@ impl TxnWrites {
         };
         let full = self.memtables.iter().filter(|l| !l.memtable.is_empty());
         let memtables: Vec<_> = full.map(|l| (l.family, Arc::clone(&l.memtable))).collect();
+        check_slow!(
+            self.ops.first().is_some_and(|w| w.index >= self.spilled_below),
+            "operations in memory are newer than those in runs",
+            self.spilled_below
+        );
+        check_slow!(
+            memtables.iter().map(|(_, m)| m.entries()).sum::<u64>() == self.ops.len() as u64,
+            "a spill contains each operation in memory once, and none that was rolled back",
+            memtables.len(),
+            self.ops.len()
+        );
         runs.add_runs(&memtables, &numbers)?;
+        check!(!self.has_operands, "a transaction with merge operands is not spilled");
         self.spilled_size = self.written_size();
         self.spill_count += 1;
         self.spilled_below = self.next_index;
@@ -168,6 +176,11 @@ impl TxnWrites {
     }
     /// Takes the spill store, to commit it.
     pub fn take_spill_store(&mut self) -> Option<Box<dyn SpillStore>> {
+        check!(
+            self.ops.is_empty(),
+            "a spilled transaction has no writes in memory when it commits",
+            self.ops.len()
+        );
         self.spill_store.take()
     }
     /// Adds the operations that `write` writes to the batch.
@@ -183,8 +196,8 @@ impl TxnWrites {
             if op.kind.is_operand() && self.is_spilled() {
                 self.batch.roll_back_to(savepoint);
                 return Err(Error::invalid(
-                    "the transaction is larger than its memory and accepts no merge operands any \
-                     more: commit it, or write operands first",
+                    "the transaction was spilled to disk and accepts no merge operands: commit \
+                     it, and merge in another transaction",
                 ));
             }
             self.has_operands |= op.kind.is_operand();
@@ -195,6 +208,17 @@ impl TxnWrites {
             self.ops.push(WrittenOp { index: self.next_index, hash, op });
             self.next_index.0 += 1;
         }
+        check_slow!(
+            self.ops.windows(2).rev().take(1).all(|w| w[0].index < w[1].index),
+            "indexes of operations ascend, also across rollbacks",
+            self.next_index
+        );
+        check_slow!(
+            self.ops.len() == self.batch.count() as usize,
+            "each operation of the batch can be found",
+            self.ops.len(),
+            self.batch.count()
+        );
         Ok(())
     }
     /// Returns the current position.
@@ -210,7 +234,7 @@ impl TxnWrites {
     }
     /// Rolls back to a position. The cost does not depend on the size of what is rolled back.
     pub fn roll_back(&mut self, position: WritesPosition) {
-        // After a spill behind the position, everything in memory is behind it, too.
+        // After a spill that followed the position, everything in memory is after it, too.
         let ops = if position.spill_count == self.spill_count { position.ops } else { 0 };
         let in_runs = self.spilled_below > position.next_index;
         if self.inserted_ops > ops || in_runs {
@@ -229,25 +253,49 @@ impl TxnWrites {
             self.batch.clear();
             self.spilled_size = position.written_size;
         }
+        check!(
+            ops <= self.ops.len() && position.next_index <= self.next_index,
+            "a transaction is rolled back to a state it has had",
+            ops,
+            position.next_index
+        );
         self.ops.truncate(ops);
+        check_slow!(
+            self.written_size() == position.written_size,
+            "a rollback restores what was written up to its position",
+            self.written_size(),
+            position.written_size
+        );
         if self.inserted_ops > ops {
             self.inserted_dead_ops += self.inserted_ops - ops;
             self.inserted_ops = ops;
-            if self.inserted_dead_ops > self.inserted_ops.max(LINEAR_SEARCH_MAX) {
+            if self.inserted_dead_ops > self.inserted_ops.max(TXN_LINEAR_SEARCH_MAX) {
                 self.reset_memtables();
             }
         }
     }
-    /// Records numbers, the highest so far, as rolled back.
+    /// Records numbers, the highest so far, as rolled back. A savepoint may be rolled back to
+    /// several times, so the last range may already contain the first of them.
     fn mark_rolled_back(&mut self, numbers: Range<SeqNo>) {
         while self.rolled_back.last().is_some_and(|d| d.start >= numbers.start) {
             self.rolled_back.pop();
         }
-        match self.rolled_back.last_mut().filter(|d| d.end == numbers.start) {
+        match self.rolled_back.last_mut().filter(|d| d.end >= numbers.start) {
             Some(last) => last.end = numbers.end,
             None if numbers.is_empty() => {}
             None => self.rolled_back.push(numbers),
         }
+        check_slow!(
+            self.rolled_back.windows(2).all(|w| w[0].end < w[1].start),
+            "ranges that were rolled back ascend and are joined",
+            self.rolled_back
+        );
+        check_slow!(
+            self.rolled_back.last().is_none_or(|r| r.end <= TXN_SEQ_BASE.of_op(self.next_index)),
+            "only operations that were written are rolled back",
+            self.rolled_back,
+            self.next_index
+        );
     }
     /// Empties the memtables; they are filled again on demand.
     fn reset_memtables(&mut self) {
@@ -272,6 +320,11 @@ impl TxnWrites {
     }
     /// Takes the batch, to commit it.
     pub fn take_batch(&mut self) -> Batch {
+        check!(
+            !self.is_spilled(),
+            "a transaction with writes in files is not committed as a batch",
+            self.spilled_size
+        );
         let batch = std::mem::take(&mut self.batch);
         *self = TxnWrites::default();
         batch
@@ -290,12 +343,12 @@ impl TxnWrites {
         let hash = comparator.filter_hash(key);
         let newest = match self.ops.len() {
             0 => None,
-            1..=LINEAR_SEARCH_MAX => self.find_linear(family, comparator, key, hash)?,
+            1..=TXN_LINEAR_SEARCH_MAX => self.find_linear(family, comparator, key, hash)?,
             _ => {
                 self.fill_memtables()?;
                 let entry = self.memtables.iter().find(|l| l.family == family);
                 let found = entry.and_then(|l| {
-                    get::lookup_overlay_memtable(
+                    read::lookup_overlay_memtable(
                         &l.memtable,
                         self.visible_numbers(),
                         comparator,
@@ -308,7 +361,7 @@ impl TxnWrites {
         match &self.spill_store {
             Some(runs) if newest.is_none() && self.is_spilled() => {
                 let Some(spilled) = runs.spilled_in(family) else { return Ok(None) };
-                Ok(get::lookup_spilled_runs(
+                Ok(read::lookup_spilled_runs(
                     &spilled,
                     self.visible_numbers(),
                     comparator,
@@ -362,16 +415,6 @@ impl TxnWrites {
                 }
         };
         self.ops.iter().rev().find(matches_key).map(|w| decode_found(buf, &w.op)).transpose()
-    }
-
-    /// Returns true if the transaction wrote `key`, or deleted a range that contains it.
-    pub fn has_written(
-        &mut self,
-        family: FamilyId,
-        comparator: KeyComparator,
-        key: &[u8],
-    ) -> Result<bool> {
-        Ok(self.find(family, comparator, key)?.is_some())
     }
 
     /// Returns the entries of a column family as an overlay that later writes and rollbacks do not
@@ -429,6 +472,11 @@ impl TxnWrites {
             self.memtable_bytes = self.memtables.iter().map(|l| l.memtable.bytes()).sum();
         }
         self.inserted_ops = self.ops.len();
+        check_slow!(
+            self.ops.iter().all(|w| self.memtables.iter().any(|l| l.family == w.op.family)),
+            "each operation is in the memtable of its column family",
+            self.ops.len()
+        );
         Ok(())
     }
 }

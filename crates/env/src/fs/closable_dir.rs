@@ -81,7 +81,8 @@ impl ClosableDirShared {
         registry.next += 1;
         let number = registry.next;
         let weak: Weak<ClosableSlot<T>> = Arc::downgrade(&slot);
-        registry.open.insert(number, weak);
+        let before = registry.open.insert(number, weak);
+        check!(before.is_none(), "a number stands for one handle", number);
         drop(registry);
         Ok(RegisteredHandle { slot, number, shared: Arc::clone(self) })
     }
@@ -97,7 +98,14 @@ struct RegisteredHandle<T: ?Sized> {
 
 impl<T: ?Sized> Drop for RegisteredHandle<T> {
     fn drop(&mut self) {
-        let handle = self.shared.lock_registry().open.remove(&self.number);
+        let mut registry = self.shared.lock_registry();
+        let handle = registry.open.remove(&self.number);
+        check!(
+            handle.is_some() || registry.closed,
+            "a handle is registered until it is dropped or the directory is closed",
+            self.number
+        );
+        drop(registry);
         drop(handle);
     }
 }

@@ -95,6 +95,7 @@ impl FaultInjector {
     /// Counts a mutating call and decides its result.
     pub fn decide_call(&mut self, op: MutatingCall) -> Result<FaultVerdict, Error> {
         self.check_alive()?;
+        check!(!self.crashed, "no call succeeds after the crash", op);
         self.calls += 1;
         if self.crash_at.is_some_and(|at| self.calls >= at) {
             self.crashed = true;

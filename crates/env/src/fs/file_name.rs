@@ -1,9 +1,7 @@
 //! Validation of file names, the same for every file system.
 
+use crate::limits::FILE_NAME_BYTES_MAX;
 use perigee_base::{Error, Result};
-
-/// Longest name that common file systems support.
-const NAME_BYTES_MAX: usize = 255;
 
 /// Accepts only plain file names.
 pub(crate) fn check_file_name(name: &str) -> Result<()> {
@@ -15,7 +13,7 @@ pub(crate) fn check_file_name(name: &str) -> Result<()> {
         "it contains a slash"
     } else if name.contains('\0') {
         "it contains a NUL byte"
-    } else if name.len() > NAME_BYTES_MAX {
+    } else if name.len() > FILE_NAME_BYTES_MAX {
         "it is longer than 255 bytes"
     } else {
         return Ok(());

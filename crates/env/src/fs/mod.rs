@@ -3,7 +3,6 @@
 //! Names are plain file names (no separators, no `..`); implementations refuse anything else.
 //! Errors contain the file name; a full disk is `NoSpace`.
 
-use open_file_limiter::OpenFileLimiter;
 use perigee_base::{Error, ErrorKind, Result};
 use std::fmt::Debug;
 use std::ops::Range;
@@ -11,12 +10,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 mod file_name;
-pub mod open_file_limiter;
-pub mod fault;
-pub mod read_only_dir;
-pub mod posix;
+mod open_file_limiter;
+#[cfg(feature = "sim")]
+mod fault;
+mod read_only_dir;
+mod posix;
+#[cfg(feature = "sim")]
 pub mod memory;
-pub mod closable_dir;
+mod closable_dir;
+
+pub use closable_dir::ClosableDir;
+pub use open_file_limiter::{IdleFileHolder, OpenFileLimiter};
+pub use posix::PosixFs;
+pub use read_only_dir::{ReadOnlyDir, ReadOnlyFile, read_only_error};
 
 /// How to open a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,7 +124,7 @@ pub trait Dir: Send + Sync + Debug {
 /// A held directory lock; released when dropped.
 pub trait DirLock: Send + Sync + Debug {}
 
-/// A file opened for writing. Callers serialise `append` and `truncate`; `sync` may run
+/// A file opened for writing. Callers serialize `append` and `truncate`; `sync` may run
 /// concurrently with them.
 pub trait WritableFile: Send + Sync + Debug {
     /// Appends the parts in order. After an error the file may contain any prefix of them.
@@ -129,10 +135,10 @@ pub trait WritableFile: Send + Sync + Debug {
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
-    /// Extends the file to `len` bytes with zeros, if it is shorter: appends up to there change
-    /// neither its length nor its allocated space. Appends still continue where the last one ended,
-    /// and [`WritableFile::len`] does not count the zeros. Returns false, without a change, if the
-    /// file system does not support it. After an error there may be any number of zeros.
+    /// Extends the file to `len` bytes with zeros, if it is shorter: appends up to that length
+    /// change neither its length nor its allocated space. Appends still continue where the last one
+    /// ended, and [`WritableFile::len`] does not count the zeros. Returns false, without a change,
+    /// if the file system does not support it. After an error there may be any number of zeros.
     fn allocate(&self, len: u64) -> Result<bool> {
         let _ = len;
         Ok(false)

@@ -7,6 +7,7 @@
 //!
 //! The lock guards the list of holders; no holder is called, and no file closed, under it.
 
+use crate::limits::OPEN_RETRIES_MAX;
 use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, Result};
 use std::fmt::Debug;
@@ -18,8 +19,6 @@ const EMFILE: i32 = 24;
 const ENFILE: i32 = 23;
 /// Number of idle files closed before a retry.
 const RECLAIM_BATCH: usize = 16;
-/// Most retries of a call: other threads may take the freed slots first.
-const RETRIES_MAX: usize = 64;
 
 /// An owner of open files that can be closed and reopened.
 pub trait IdleFileHolder: Send + Sync + Debug {
@@ -80,7 +79,8 @@ impl OpenFileLimiter {
     }
     /// Counts files closed by a holder.
     pub fn count_closed(&self, n: usize) {
-        self.open.fetch_sub(n, Relaxed);
+        let open = self.open.fetch_sub(n, Relaxed);
+        check!(open >= n, "only files that were counted are closed", open, n);
     }
     /// Counts a file that is never idle, and returns true, unless half of the limit is already used
     /// by such files.
@@ -94,7 +94,8 @@ impl OpenFileLimiter {
     }
     /// Counts pinned files that were closed.
     pub fn unpin(&self, n: usize) {
-        self.pinned.fetch_sub(n, Relaxed);
+        let pinned = self.pinned.fetch_sub(n, Relaxed);
+        check!(pinned >= n, "only pinned files are unpinned", pinned, n);
         self.count_closed(n);
     }
     /// Closes idle files if the holders keep more files open than the limit.
@@ -127,12 +128,12 @@ impl OpenFileLimiter {
     /// # Errors
     /// Errors of `open`, including too many open files if no file is idle.
     pub fn open_with_retry<T>(&self, mut open: impl FnMut() -> Result<T>) -> Result<T> {
-        let mut tries = if bug::is_active(Bug::NoFilesReclaimed) { RETRIES_MAX } else { 0 };
+        let mut tries = if bug::is_active(Bug::NoFilesReclaimed) { OPEN_RETRIES_MAX } else { 0 };
         loop {
             match open() {
                 Err(e)
                     if is_too_many_files(&e)
-                        && tries < RETRIES_MAX
+                        && tries < OPEN_RETRIES_MAX
                         && self.close_idle_files(RECLAIM_BATCH) > 0 =>
                 {
                     tries += 1
@@ -148,6 +149,7 @@ impl OpenFileLimiter {
 }
 
 /// Returns the error for too many open files, in the simulation.
+#[cfg(feature = "sim")]
 pub(crate) fn too_many_files_error(doing: &str) -> Error {
     Error::io(doing, &std::io::Error::from_raw_os_error(EMFILE))
 }

@@ -150,6 +150,7 @@ fn with_current_thread<R>(f: impl FnOnce(&Arc<Scheduler>, Tid) -> R) -> Option<R
 }
 
 fn set_current_thread(sched: &Arc<Scheduler>, me: Tid) {
+    check!(!on_simulated_thread(), "an OS thread runs one simulated thread", me);
     CURRENT.with(|c| *c.borrow_mut() = Some((sched.clone(), me)));
     SIMULATED.set(true);
 }
@@ -166,7 +167,7 @@ impl Scheduler {
         config: SchedulerConfig,
         root: impl FnOnce(&Arc<Scheduler>) -> R,
     ) -> (R, ScheduleTrace) {
-        assert!(!on_simulated_thread(), "a simulated thread cannot start another simulation");
+        check!(!on_simulated_thread(), "a simulated thread cannot start another simulation");
         let sched = Arc::new(Scheduler {
             state: Mutex::new(SchedulerState::new(config)),
             running: AtomicUsize::new(ROOT),
@@ -293,6 +294,12 @@ impl Scheduler {
 
     /// Yield point of a thread that blocks until it is woken or times out; returns true on timeout.
     fn block(&self, me: Tid, on: WaitReason, timeout_us: Option<u64>) -> bool {
+        check!(
+            self.running.load(Ordering::Acquire) == me,
+            "only the running thread blocks",
+            me,
+            on
+        );
         let mut state = self.state();
         if state.broken.is_none() {
             state.count_step();
@@ -328,6 +335,7 @@ impl Scheduler {
 
     fn resume_thread(&self, mut state: MutexGuard<'_, SchedulerState>, next: Tid) {
         state.record_switch(next);
+        check!(!state.is_done(next), "a thread that has ended never runs again", next);
         let os_thread = state.threads[next].os_thread.clone();
         drop(state);
         self.running.store(next, Ordering::Release);
@@ -373,7 +381,7 @@ impl Scheduler {
     fn unwind_broken(&self, mut state: MutexGuard<'_, SchedulerState>, me: Tid) {
         let text = state.broken.clone().expect("only a broken simulation is unwound");
         if state.unwind_calls_left == 0 {
-            // Destructors wait for each other for ever, or a thread catches every panic and
+            // Destructors wait for each other forever, or a thread catches every panic and
             // continues.
             eprintln!("simulation cannot be unwound, giving up: {text}");
             std::process::abort();

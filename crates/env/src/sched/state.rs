@@ -108,6 +108,7 @@ impl SchedulerState {
     /// Undoes the latest [`SchedulerState::add_thread`], after the operating system failed to start
     /// the thread.
     pub fn remove_newest_thread(&mut self) {
+        check!(self.live_threads > 1, "the root is never removed", self.live_threads);
         self.threads.pop();
         self.live_threads -= 1;
         let tid = self.threads.len();
@@ -117,6 +118,12 @@ impl SchedulerState {
     /// Counts a yield point: advances virtual time by one step and wakes threads whose deadline has
     /// passed.
     pub fn count_step(&mut self) {
+        check_slow!(
+            self.counts_are_consistent(),
+            "each thread has one status",
+            self.runnable,
+            self.live_threads
+        );
         self.steps += 1;
         self.now_us += self.config.step_us;
         if self.now_us >= self.earliest_deadline_us {
@@ -134,6 +141,13 @@ impl SchedulerState {
     }
 
     pub fn block_thread(&mut self, me: Tid, on: WaitReason, deadline_us: u64) {
+        check!(self.runnable.contains(&me), "a thread blocks while it runs", me, on);
+        check!(
+            deadline_us >= self.now_us,
+            "a deadline is not in the past",
+            deadline_us,
+            self.now_us
+        );
         self.runnable.retain(|&t| t != me);
         let thread = &mut self.threads[me];
         thread.timed_out = false;
@@ -142,6 +156,7 @@ impl SchedulerState {
     }
 
     pub fn finish_thread(&mut self, me: Tid, result: Result<(), String>) {
+        check!(!self.is_done(me), "a thread ends once", me);
         self.runnable.retain(|&t| t != me);
         self.threads[me].status = SimThreadStatus::Done;
         self.threads[me].result = Some(result);
@@ -168,6 +183,7 @@ impl SchedulerState {
             }
             self.now_us = self.now_us.max(self.earliest_deadline_us);
             self.wake_due();
+            check!(!self.runnable.is_empty(), "a deadline that passes wakes a thread", self.now_us);
         }
         let others = self.runnable.iter().filter(|&&t| t != me).count();
         if others == 0 {
@@ -201,6 +217,7 @@ impl SchedulerState {
     }
 
     pub fn note_lock_acquired(&mut self, lock: usize, me: Tid) {
+        check!(self.lock_holder(lock).is_none(), "a lock has one holder", lock, me);
         self.held.push((lock, me));
     }
 
@@ -241,7 +258,21 @@ impl SchedulerState {
         self.fingerprint = next.next_u64();
     }
 
+    /// Returns true if the list of runnable threads and the number of live ones match the threads.
+    fn counts_are_consistent(&self) -> bool {
+        let is_runnable = |t: &Tid| matches!(self.threads[*t].status, SimThreadStatus::Runnable);
+        let live = (0..self.threads.len()).filter(|t| !self.is_done(*t)).count();
+        let runnable = (0..self.threads.len()).filter(is_runnable).count();
+        self.runnable.iter().all(is_runnable)
+            && runnable == self.runnable.len()
+            && live == self.live_threads
+    }
     fn make_runnable(&mut self, tid: Tid) {
+        check!(
+            !self.runnable.contains(&tid) && !self.is_done(tid),
+            "only blocked threads wake",
+            tid
+        );
         self.threads[tid].status = SimThreadStatus::Runnable;
         self.runnable.push(tid);
     }

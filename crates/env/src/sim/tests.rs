@@ -2,6 +2,7 @@
 //! detection.
 
 use super::*;
+use crate::sim_hooks::is_simulated;
 use crate::spawn::Join;
 use crate::sync::{Condvar, Mutex};
 use crate::{DirOpenMode, fs::WritableFile};

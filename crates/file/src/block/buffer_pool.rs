@@ -2,24 +2,21 @@
 //! memory. Independent of the contents.
 //!
 //! Invariants: a buffer is in the pool only while there is no other reference to it. No buffer
-//! longer than [`POOLED_BYTES_MAX`] is kept, and at most [`POOLED_BUFFERS_MAX`] each for blocks and
-//! scans, so the memory kept per thread is bounded.
+//! longer than [`POOLED_BUFFER_BYTES_MAX`] is kept, and at most [`POOLED_BUFFERS_MAX`] each for
+//! blocks and scans, so the memory kept per thread is bounded.
 
 use super::TableBlock;
+use crate::limits::{
+    BLOCK_BUFFER_BYTES_MIN, POOLED_BUFFER_BYTES_MAX, POOLED_BUFFERS_MAX, SCAN_BUFFER_BYTES_MAX,
+};
 use crate::table_file_reader::try_extend_zeroed;
 use perigee_base::Result;
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// Minimum length of a block buffer, so that a recycled one fits the next block.
-const BLOCK_BUFFER_BYTES_MIN: usize = 5 << 10;
-/// Maximum length of a pooled buffer.
-const POOLED_BYTES_MAX: usize = 64 << 10;
-/// Maximum length of a pooled scan buffer.
-const SCAN_BUFFER_BYTES_MAX: usize = 8 << 10;
-/// Maximum number of block buffers, and of scan buffers, in the pool of a thread: a scan returns
-/// one for each that it takes.
-const POOLED_BUFFERS_MAX: usize = 4;
+const _: () =
+    assert!(BLOCK_BUFFER_BYTES_MIN <= POOLED_BUFFER_BYTES_MAX, "small buffers are pooled");
+const _: () = assert!(SCAN_BUFFER_BYTES_MAX <= POOLED_BUFFER_BYTES_MAX);
 
 #[derive(Default)]
 struct BufferPool {
@@ -44,7 +41,7 @@ pub(crate) fn with_frame_buffer<T>(
         try_extend_zeroed(&mut frame, missing)?;
     }
     let result = work(&mut frame[..len]);
-    if frame.capacity() <= POOLED_BYTES_MAX {
+    if frame.capacity() <= POOLED_BUFFER_BYTES_MAX {
         let _ = BUFFER_POOL.try_with(|s| s.borrow_mut().frame = frame);
     }
     result
@@ -71,7 +68,13 @@ pub(crate) fn recycle_scan_buffer(buffer: Vec<u8>) {
 pub(crate) fn take_block_buffer(len: usize) -> Result<Arc<[u8]>> {
     let pooled = BUFFER_POOL.try_with(|s| s.borrow_mut().blocks.pop()).ok().flatten();
     match pooled.filter(|buf| buf.len() >= len) {
-        Some(buf) => Ok(buf),
+        Some(buf) => {
+            check_slow!(
+                Arc::strong_count(&buf) == 1,
+                "a pooled buffer is not referenced elsewhere"
+            );
+            Ok(buf)
+        }
         None => {
             let mut buf = Vec::new();
             try_extend_zeroed(&mut buf, len.max(BLOCK_BUFFER_BYTES_MIN))?;
@@ -83,7 +86,7 @@ pub(crate) fn take_block_buffer(len: usize) -> Result<Arc<[u8]>> {
 /// Returns the buffer of a block to the pool unless it is shared or too long.
 pub(crate) fn recycle_block(block: TableBlock) {
     let mut buf = block.into_buffer();
-    if buf.len() <= POOLED_BYTES_MAX && Arc::get_mut(&mut buf).is_some() {
+    if buf.len() <= POOLED_BUFFER_BYTES_MAX && Arc::get_mut(&mut buf).is_some() {
         let _ = BUFFER_POOL.try_with(|s| {
             let pool = &mut s.borrow_mut().blocks;
             if pool.len() < POOLED_BUFFERS_MAX {
@@ -145,6 +148,6 @@ mod tests {
         assert_eq!([take_scan_buffer(), take_scan_buffer()], [vec![1; 100], vec![]]);
         assert_eq!(with_frame_buffer(10, |a| Ok(a.len())).unwrap(), 10);
         assert_eq!(with_frame_buffer(1 << 20, |a| Ok(a.len())).unwrap(), 1 << 20);
-        assert!(BUFFER_POOL.with_borrow(|s| s.frame.capacity() <= POOLED_BYTES_MAX));
+        assert!(BUFFER_POOL.with_borrow(|s| s.frame.capacity() <= POOLED_BUFFER_BYTES_MAX));
     }
 }

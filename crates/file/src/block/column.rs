@@ -13,14 +13,15 @@
 use perigee_base::{Error, Result};
 use std::ops::Range;
 
-/// Typical number of bytes before the deltas: two of widths, one of base, one of stride.
+/// Size of what usually precedes the deltas: two bytes of widths, one of base, one of stride.
 pub const COLUMN_HEADER_BYTES: usize = 4;
-/// A delta is loaded as eight bytes and masked, so this many bytes must follow the last column in
-/// the buffer.
+/// Size of a load: a delta is loaded as eight bytes and masked, so this many bytes must follow the
+/// last column in the buffer.
 pub const SLACK_BYTES: usize = 8;
 
 /// Appends the column of `values`, with the mean stride or with stride 0, whichever is narrower.
 pub fn encode(values: &[u64], out: &mut Vec<u8>) {
+    let start = out.len();
     let flat = fit_model(values, 0);
     let sloped = fit_model(values, mean_stride(values));
     let (base, stride, width) = if sloped.2 < flat.2 { sloped } else { flat };
@@ -34,6 +35,16 @@ pub fn encode(values: &[u64], out: &mut Vec<u8>) {
         let delta = v.wrapping_sub(base).wrapping_sub(stride.wrapping_mul(i as u64));
         out.extend_from_slice(&delta.to_le_bytes()[..width]);
     }
+    check_slow!(decodes_to(&out[start..], values), "a column decodes to its values", values);
+}
+
+/// Returns true if `raw` is a column of `values`.
+fn decodes_to(raw: &[u8], values: &[u64]) -> bool {
+    let slack = [raw, &[0; SLACK_BYTES]].concat();
+    Column::parse(raw, 0, values.len()).is_ok_and(|(column, end)| {
+        let same = |(i, v): (usize, &u64)| column.get(&slack, i) == *v;
+        end == raw.len() && values.iter().enumerate().all(same)
+    })
 }
 
 /// Zigzag encoding: maps integers near zero, positive or negative, to small integers.

@@ -5,11 +5,11 @@
 //! for; the owner [clears](EntryWindow::clear) it when the block changes.
 
 use super::TableBlock;
+use crate::limits::WINDOW_ENTRIES_MAX;
 use perigee_base::{EntryKind, KeyComparator, KeyRef, SeqNo};
 use std::ops::Range;
 
-/// Maximum number of entries in a window; a block of the default size holds fewer.
-const WINDOW_ENTRIES_MAX: usize = 64;
+const _: () = assert!(WINDOW_ENTRIES_MAX == u64::BITS as usize, "each entry has a bit");
 
 /// The decoded entries, by their index in the block.
 #[derive(Debug)]
@@ -93,6 +93,13 @@ impl EntryWindow {
         if self.position_of(next).is_none() {
             self.decode(block, comparator, window_range(block, next, forward), at);
         }
+        check_slow!(
+            self.position_of(next).is_some(),
+            "the window contains the entry it was decoded for",
+            next,
+            self.start,
+            self.len
+        );
         let i = next - self.start;
         let limit_prefix = limit.map(|key| key.key_prefix(comparator, block.prefix()));
         let clear = self.visible_puts & self.new_keys;
@@ -143,6 +150,12 @@ impl EntryWindow {
         range: Range<usize>,
         at: Option<SeqNo>,
     ) {
+        check_slow!(
+            (1..=WINDOW_ENTRIES_MAX).contains(&range.len()) && range.end <= block.len(),
+            "a window has entries of its block",
+            range,
+            block.len()
+        );
         (self.start, self.len) = (range.start, range.len());
         let (layout, raw) = (block.layout(), block.buffer());
         self.value_ends[0] = layout.value_range(raw, range.start).start as u32;

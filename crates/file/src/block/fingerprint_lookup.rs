@@ -1,11 +1,9 @@
-//! Point lookup in a cached block by [fingerprints](super::fingerprints): finds the entry, or
-//! reports nothing about the key.
+//! Point lookup in a cached block by fingerprints: finds the entry, or reports nothing about
+//! the key.
 
 use super::TableBlock;
+use crate::limits::VERSIONS_SCANNED_MAX;
 use perigee_base::{KeyComparator, SeqNo};
-
-/// Maximum number of versions scanned before the regular search is cheaper.
-const VERSIONS_SCANNED_MAX: usize = 8;
 
 impl TableBlock {
     /// Returns the newest entry of `key` that is not newer than `at`, if the fingerprints lead to

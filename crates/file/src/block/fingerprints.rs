@@ -6,21 +6,19 @@
 //! if no candidate matches, the regular search runs.
 
 use crate::key_prefix::key_prefix;
-
-/// Up to this many fingerprints are stored inline, more on the heap.
-const INLINE_MAX: usize = 64;
+use crate::limits::INLINE_FINGERPRINTS_MAX;
 
 /// The fingerprints of a block, if it has any.
 #[derive(Clone, Debug)]
 pub struct Fingerprints {
-    inline: [u8; INLINE_MAX],
+    inline: [u8; INLINE_FINGERPRINTS_MAX],
     boxed: Box<[u8]>,
     count: u32,
 }
 
 impl Default for Fingerprints {
     fn default() -> Fingerprints {
-        Fingerprints { inline: [0; INLINE_MAX], boxed: Box::default(), count: 0 }
+        Fingerprints { inline: [0; INLINE_FINGERPRINTS_MAX], boxed: Box::default(), count: 0 }
     }
 }
 
@@ -28,7 +26,7 @@ impl Fingerprints {
     /// Computes the fingerprints of keys without their shared prefix.
     pub fn new<'a>(keys: impl ExactSizeIterator<Item = &'a [u8]>) -> Fingerprints {
         let mut fingerprints = Fingerprints { count: keys.len() as u32, ..Fingerprints::default() };
-        if keys.len() <= INLINE_MAX {
+        if keys.len() <= INLINE_FINGERPRINTS_MAX {
             fingerprints
                 .inline
                 .iter_mut()
@@ -75,7 +73,7 @@ mod tests {
 
     #[test]
     fn fingerprints_find_every_key_with_few_candidates() {
-        for n in [1, 2, INLINE_MAX, INLINE_MAX + 1, 5000] {
+        for n in [1, 2, INLINE_FINGERPRINTS_MAX, INLINE_FINGERPRINTS_MAX + 1, 5000] {
             for wide in [0, 4, 12] {
                 let keys: Vec<Vec<u8>> = (0..n as u32)
                     .map(|i| [&i.to_be_bytes()[..], &vec![7; wide]].concat())

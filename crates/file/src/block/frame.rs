@@ -13,18 +13,18 @@
 //! Invariant: no part of a frame is used before its checksum was verified, and no memory is
 //! allocated for the raw form before its declared length was checked.
 
-use crate::compression::{self, Codec, CompressionMethod, Compressor, StoredBytes};
+use crate::compression::{self, Codec, Compression, Compressor, StoredBytes};
 use crate::table_file_reader::try_extend_zeroed;
-use perigee_base::bug::{self, Bug};
 use perigee_base::checksum::checksum;
 use perigee_base::codec::Decoder;
 use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, INDEX_RAW_BYTES_MAX, VLOG_CHUNK_BYTES};
 use perigee_base::{Error, FileId, Result};
 
-/// Bytes before the payload.
+/// Size of what precedes the payload.
 pub const FRAME_HEADER_BYTES: usize = 16;
-/// Bytes of the envelope: header and checksum.
+/// Size of the envelope: header and checksum.
 pub const FRAME_OVERHEAD_BYTES: usize = FRAME_HEADER_BYTES + 8;
+const _: () = assert!(INDEX_RAW_BYTES_MAX <= u32::MAX as usize, "lengths have 32 bits");
 
 /// Contents of a frame. The codes are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub enum FrameKind {
 
 impl FrameKind {
     /// Returns the maximum length of the raw form.
-    pub fn raw_bytes_max(self) -> usize {
+    pub const fn raw_bytes_max(self) -> usize {
         match self {
             FrameKind::Data | FrameKind::Properties => BLOCK_RAW_BYTES_MAX,
             FrameKind::Index | FrameKind::Filter | FrameKind::Ranges => INDEX_RAW_BYTES_MAX,
@@ -54,7 +54,7 @@ impl FrameKind {
         }
     }
     /// Returns the maximum length of a frame: a payload is never stored longer than its raw form.
-    pub fn frame_bytes_max(self) -> usize {
+    pub const fn frame_bytes_max(self) -> usize {
         self.raw_bytes_max() + FRAME_OVERHEAD_BYTES
     }
 }
@@ -74,7 +74,7 @@ pub fn append_frame(
     position: FramePosition,
     kind: FrameKind,
     raw: &[u8],
-    compression: CompressionMethod,
+    compression: Compression,
     compressor: &mut Compressor,
 ) -> Result<u64> {
     if raw.len() > kind.raw_bytes_max() {
@@ -95,6 +95,19 @@ pub fn append_stored_frame(
     &Frame { codec, raw_bytes, payload }: &Frame<'_>,
 ) -> u64 {
     let start = out.len();
+    check!(
+        raw_bytes <= kind.raw_bytes_max()
+            && compression::is_length_plausible(
+                codec,
+                StoredBytes { raw: raw_bytes, stored: payload.len() }
+            ),
+        "a written frame has lengths that readers accept",
+        kind,
+        codec,
+        raw_bytes,
+        payload.len()
+    );
+    check!(position.offset > 0, "no frame starts at offset 0", position.file);
     out.reserve(payload.len() + FRAME_OVERHEAD_BYTES);
     out.extend_from_slice(&(payload.len() as u32).to_le_bytes());
     out.extend_from_slice(&(raw_bytes as u32).to_le_bytes());
@@ -103,6 +116,12 @@ pub fn append_stored_frame(
     out.extend_from_slice(payload);
     let sum = checksum(position.file, position.offset, &out[start..]);
     out.extend_from_slice(&sum.to_le_bytes());
+    check_slow!(
+        Frame::decode(position.file, position.offset, &out[start..], kind)
+            .is_ok_and(|frame| frame.payload == payload),
+        "a written frame can be read",
+        kind
+    );
     (out.len() - start) as u64
 }
 
@@ -133,18 +152,16 @@ impl<'a> Frame<'a> {
         }
         let (body, tail) = bytes.split_at(bytes.len() - 8);
         let stored_sum = Decoder::new(tail).u64()?;
-        let got = checksum(file, offset, body);
-        if !bug::is_active(Bug::IgnoreBlockChecksum)
-            && !bug::is_active(Bug::RepairUsesBadBlock)
-            && stored_sum != got
-        {
+        let got = seeded!(IgnoreBlockChecksum, checksum(file, offset, body), stored_sum);
+        if stored_sum != got {
             return Err(Error::corruption(format!("checksum mismatch of a {kind:?} frame"))
                 .expected(format_args!("{stored_sum:#018x}"), format_args!("{got:#018x}")));
         }
         Self::decode_body(body, kind)
     }
 
-    fn decode_body(body: &'a [u8], kind: FrameKind) -> Result<Frame<'a>> {
+    /// Decodes a frame whose checksum was verified, without the checksum at its end.
+    pub(crate) fn decode_body(body: &'a [u8], kind: FrameKind) -> Result<Frame<'a>> {
         let mut d = Decoder::new(body);
         let (stored, raw_bytes) = (d.u32()? as usize, d.u32()? as usize);
         let (codec, kind_byte) = (Codec::decode(d.u8()?)?, d.u8()?);
@@ -221,7 +238,7 @@ mod tests {
             FramePosition { file: FileId(7), offset: 72 },
             FrameKind::Data,
             raw,
-            CompressionMethod::Lz4,
+            Compression::Lz4,
             &mut Compressor::new(),
         );
         assert_eq!(n.unwrap(), out.len() as u64 - 2);

@@ -19,7 +19,7 @@ use perigee_base::codec::Decoder;
 use perigee_base::limits::KEY_BYTES_MAX;
 use perigee_base::{EntryKind, Error, Result, ValueRef};
 
-/// Approximate number of bytes before the columns.
+/// Size of what precedes the columns, approximately.
 pub const BLOCK_HEADER_BYTES: usize = 5;
 /// Maximum number of entries in a data block. Uniform entries take no bytes, so their number needs
 /// a separate limit.
@@ -51,7 +51,7 @@ pub struct BlockLayout {
 impl BlockLayout {
     /// Validates the block in the first `len` bytes of `buf`, which has [`SLACK_BYTES`] more.
     pub fn parse(buf: &[u8], len: usize) -> Result<BlockLayout> {
-        assert!(buf.len() >= len + SLACK_BYTES, "a block's buffer has slack");
+        check!(buf.len() >= len + SLACK_BYTES, "the buffer of a block has slack", buf.len(), len);
         let raw = &buf[..len];
         let mut d = Decoder::new(raw);
         let (n, key_bytes, prefix_len) = (d.varint()?, d.varint()?, d.varint()?);
@@ -135,6 +135,7 @@ impl BlockLayout {
     /// Returns the range of suffix `i` in the buffer.
     #[inline]
     pub fn suffix_range(&self, buf: &[u8], i: usize) -> std::ops::Range<usize> {
+        check_slow!(i < self.entry_count, "a block has this entry", i, self.entry_count);
         let start = if i == 0 { 0 } else { self.key_ends.get(buf, i - 1) as usize };
         self.suffixes_start + start..self.suffixes_start + self.key_ends.get(buf, i) as usize
     }
@@ -142,6 +143,7 @@ impl BlockLayout {
     /// Returns the range of value `i` in the buffer.
     #[inline]
     pub fn value_range(&self, buf: &[u8], i: usize) -> std::ops::Range<usize> {
+        check_slow!(i < self.entry_count, "a block has this entry", i, self.entry_count);
         let start = if i == 0 { 0 } else { self.value_ends.get(buf, i - 1) as usize };
         self.values_start + start..self.values_start + self.value_ends.get(buf, i) as usize
     }

@@ -11,6 +11,8 @@ pub mod fingerprint_lookup;
 pub(crate) mod entry_window;
 pub(crate) mod buffer_pool;
 
+pub use entry_window::EntryWindowView;
+pub use frame::{FRAME_HEADER_BYTES, FRAME_OVERHEAD_BYTES, Frame, FrameKind, declared_frame_bytes};
 pub use reader::TableBlock;
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use super::column::SLACK_BYTES;
 use super::fingerprints::Fingerprints;
 use super::layout::BlockLayout;
 use crate::key_prefix::key_prefix;
-use perigee_base::entry::cmp_entry;
-use perigee_base::{EntryKind, Error, KeyComparator, KeyRef, PinnedSlice, Result, SeqNo, ValueRef};
+use perigee_base::{
+    EntryKind, Error, KeyComparator, KeyRef, PinnedSlice, Result, SeqNo, ValueRef, cmp_entry,
+};
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;

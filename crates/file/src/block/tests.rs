@@ -58,7 +58,7 @@ fn block_matches_format_page_example() {
         position,
         frame::FrameKind::Data,
         &raw,
-        crate::CompressionMethod::None,
+        crate::Compression::None,
         &mut compressor,
     )
     .unwrap();

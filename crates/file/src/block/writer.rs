@@ -3,10 +3,10 @@
 
 use super::{column, layout};
 use perigee_base::codec::put_varint;
-use perigee_base::{EntryKind, EntryRef, KeyComparator, SeqNo};
+use perigee_base::{EntryKind, EntryRef, KeyComparator, SeqNo, cmp_entry};
 
-/// Approximate cost of an entry in the columns: two bytes each for key end, value end and sequence
-/// number.
+/// Size of an entry in the columns, approximately: two bytes each for key end, value end and
+/// sequence number.
 const ENTRY_OVERHEAD_BYTES: usize = 6;
 
 /// A block being built. Reused for the next block, so that its buffers are allocated once.
@@ -51,6 +51,14 @@ impl BlockWriter {
     }
 
     fn push_entry(&mut self, key: &[u8], seq: SeqNo, kind: EntryKind) {
+        check_slow!(
+            self.last_entry()
+                .is_none_or(|last| { cmp_entry(self.comparator, last, (key, seq)).is_le() }),
+            "the entries of a block ascend",
+            self.last_entry(),
+            key,
+            seq
+        );
         self.shared_prefix_len = self.shared_prefix_len_with(key);
         self.keys.extend_from_slice(key);
         self.key_ends.push(self.keys.len() as u64);
@@ -90,6 +98,12 @@ impl BlockWriter {
         self.keys.capacity() + self.values.capacity() + words * size_of::<u64>()
     }
 
+    /// Returns key and sequence number of the last entry added.
+    fn last_entry(&self) -> Option<(&[u8], SeqNo)> {
+        let seq = SeqNo(*self.seqs.last()?);
+        let start = self.key_ends.iter().rev().nth(1).map_or(0, |end| *end as usize);
+        Some((&self.keys[start..], seq))
+    }
     fn estimate_bytes(&self, shared: usize) -> usize {
         let keys = self.keys.len() - shared * self.len().saturating_sub(1);
         layout::BLOCK_HEADER_BYTES
@@ -116,7 +130,12 @@ impl BlockWriter {
     /// # Panics
     /// If there is no entry: a block cannot be empty.
     pub fn finish(&mut self, out: &mut Vec<u8>) {
-        assert!(!self.is_empty(), "a block has at least one entry");
+        check!(!self.is_empty(), "a block has at least one entry");
+        check!(
+            [self.seqs.len(), self.kinds.len(), self.value_ends.len()] == [self.len(); 3],
+            "the columns of a block have the same length",
+            self.len()
+        );
         out.clear();
         let mut start = 0;
         let mut suffixes =

@@ -6,17 +6,12 @@
 //! the bytes; decompressing them costs two microseconds more per block. Text decompresses four
 //! times slower than with LZ4 and gets only a third smaller, so LZ4 is kept for it.
 
-use crate::compression::{Codec, CompressionMethod, StoredBytes};
+use crate::compression::{Codec, Compression, StoredBytes};
+use crate::limits::{LARGE_BLOCK_BYTES_MAX, LZ4_RATIO_MIN, ZSTD_RATIO_MIN};
 
-/// Data counts as regular if LZ4 reduces it to a quarter, and Zstandard to an eighth and to at most
-/// three quarters of the LZ4 size.
-const LZ4_RATIO_MIN: usize = 4;
-const ZSTD_RATIO_MIN: usize = 8;
 /// Size of a Zstandard block in halves of the configured block size: the first record and the code
 /// tables are then stored once for all of them.
 const BLOCK_GROWTH_HALVES: usize = 5;
-/// Upper limit for the enlarged blocks.
-const LARGE_BLOCK_BYTES_MAX: usize = 64 << 10;
 /// After a failed attempt this many blocks are written as configured.
 const COOLDOWN_BLOCKS: u32 = 32;
 /// Higher levels gain nothing on regular data.
@@ -26,7 +21,7 @@ const ZSTD_LEVEL: i32 = 1;
 #[derive(Clone, Debug)]
 pub struct AdaptiveCompression {
     enabled: bool,
-    configured: CompressionMethod,
+    configured: Compression,
     block_bytes: usize,
     /// The next block uses Zstandard.
     use_zstd: bool,
@@ -41,8 +36,8 @@ pub struct AdaptiveCompression {
 impl AdaptiveCompression {
     /// Creates the policy for a table. Any configured method other than plain LZ4 is used
     /// unchanged.
-    pub fn new(configured: CompressionMethod, block_bytes: usize) -> AdaptiveCompression {
-        let enabled = configured == CompressionMethod::Lz4
+    pub fn new(configured: Compression, block_bytes: usize) -> AdaptiveCompression {
+        let enabled = configured == Compression::Lz4
             && block_bytes * BLOCK_GROWTH_HALVES / 2 <= LARGE_BLOCK_BYTES_MAX;
         AdaptiveCompression {
             enabled,
@@ -56,8 +51,8 @@ impl AdaptiveCompression {
     }
 
     /// Returns the compression method of the next block.
-    pub fn compression(&self) -> CompressionMethod {
-        if self.use_zstd { CompressionMethod::Zstd(ZSTD_LEVEL) } else { self.configured }
+    pub fn compression(&self) -> Compression {
+        if self.use_zstd { Compression::Zstd(ZSTD_LEVEL) } else { self.configured }
     }
     /// Returns the size limit of the next block, in raw bytes.
     pub fn block_bytes(&self) -> usize {
@@ -68,13 +63,14 @@ impl AdaptiveCompression {
     /// only if the table is not compressed or its last block was incompressible too.
     pub fn may_use_codec(&self, codec: Codec) -> bool {
         match codec {
-            Codec::None => self.incompressible || self.configured == CompressionMethod::None,
+            Codec::None => self.incompressible || self.configured == Compression::None,
             codec => codec == self.configured.codec() || (self.enabled && codec == Codec::Zstd),
         }
     }
 
     /// Records the size of a block that was written.
     pub fn record_block(&mut self, bytes: StoredBytes) {
+        check!(bytes.stored > 0, "a block has bytes", bytes);
         let StoredBytes { raw, stored } = bytes;
         self.incompressible = stored >= raw;
         if !self.enabled {
@@ -100,51 +96,44 @@ mod tests {
 
     #[test]
     fn regular_data_switches_to_zstd() {
-        let mut d = AdaptiveCompression::new(CompressionMethod::Lz4, 4096);
-        assert_eq!((d.compression(), d.block_bytes()), (CompressionMethod::Lz4, 4096));
+        let mut d = AdaptiveCompression::new(Compression::Lz4, 4096);
+        assert_eq!((d.compression(), d.block_bytes()), (Compression::Lz4, 4096));
         d.record_block(StoredBytes { raw: 4000, stored: 1001 });
-        assert_eq!(d.compression(), CompressionMethod::Lz4, "not regular");
+        assert_eq!(d.compression(), Compression::Lz4, "not regular");
         assert!(d.may_use_codec(Codec::Lz4) && d.may_use_codec(Codec::Zstd));
         assert!(!d.may_use_codec(Codec::None) && !d.may_use_codec(Codec::Snappy));
         d.record_block(StoredBytes { raw: 4000, stored: 4024 });
         assert!(d.may_use_codec(Codec::None), "this table would not compress it either");
         d.record_block(StoredBytes { raw: 4000, stored: 600 });
-        assert_eq!((d.compression(), d.block_bytes()), (CompressionMethod::Zstd(1), 10_240));
+        assert_eq!((d.compression(), d.block_bytes()), (Compression::Zstd(1), 10_240));
         d.record_block(StoredBytes { raw: 10_000, stored: 1000 });
-        assert_eq!(d.compression(), CompressionMethod::Zstd(1), "still regular");
+        assert_eq!(d.compression(), Compression::Zstd(1), "still regular");
         d.record_block(StoredBytes { raw: 10_000, stored: 1251 });
-        assert_eq!(
-            (d.compression(), d.block_bytes()),
-            (CompressionMethod::Lz4, 4096),
-            "not regular"
-        );
+        assert_eq!((d.compression(), d.block_bytes()), (Compression::Lz4, 4096), "not regular");
         for _ in 0..COOLDOWN_BLOCKS {
             d.record_block(StoredBytes { raw: 4000, stored: 600 });
-            assert_eq!(d.compression(), CompressionMethod::Lz4, "no attempt during the cooldown");
+            assert_eq!(d.compression(), Compression::Lz4, "no attempt during the cooldown");
         }
         d.record_block(StoredBytes { raw: 4000, stored: 600 });
         d.record_block(StoredBytes { raw: 10_000, stored: 1200 });
         assert_eq!(
             d.compression(),
-            CompressionMethod::Lz4,
+            Compression::Lz4,
             "an eighth, but more than three quarters of the LZ4 size"
         );
     }
 
     #[test]
     fn explicit_compression_is_kept() {
-        for method in [
-            CompressionMethod::None,
-            CompressionMethod::Lz4Fast(1),
-            CompressionMethod::Snappy,
-            CompressionMethod::Zstd(3),
-        ] {
+        for method in
+            [Compression::None, Compression::Lz4Fast(1), Compression::Snappy, Compression::Zstd(3)]
+        {
             let mut d = AdaptiveCompression::new(method, 4096);
             d.record_block(StoredBytes { raw: 4000, stored: 100 });
             assert_eq!((d.compression(), d.block_bytes()), (method, 4096));
         }
-        let mut large = AdaptiveCompression::new(CompressionMethod::Lz4, 32 << 10);
+        let mut large = AdaptiveCompression::new(Compression::Lz4, 32 << 10);
         large.record_block(StoredBytes { raw: 32_000, stored: 100 });
-        assert_eq!((large.compression(), large.block_bytes()), (CompressionMethod::Lz4, 32 << 10));
+        assert_eq!((large.compression(), large.block_bytes()), (Compression::Lz4, 32 << 10));
     }
 }

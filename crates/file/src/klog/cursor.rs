@@ -9,8 +9,7 @@ use super::reader::{EntryValue, KlogReader};
 use crate::block::TableBlock;
 use crate::block::entry_window::{EntryWindow, EntryWindowView};
 use crate::block::frame::Frame;
-use perigee_base::io_stats::IoActivity;
-use perigee_base::{EntryKind, EntryRef, KeyRef, Result, SeqNo, ValueRef};
+use perigee_base::{EntryKind, EntryRef, IoActivity, KeyRef, Result, SeqNo, ValueRef};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -205,6 +204,12 @@ impl KlogCursor {
 
     #[inline]
     fn entry_meta(&self, block: &TableBlock, skip: &[u8]) -> EntryMeta {
+        check_slow!(
+            self.suffix == block.suffix_range(self.entry),
+            "the key of a cursor is that of its entry",
+            self.entry,
+            self.suffix
+        );
         let key = KeyRef { prefix: block.prefix(), suffix: block.bytes(self.suffix.clone()) };
         let seq = self.reader.effective_seq(block.seq(self.entry));
         EntryMeta {
@@ -316,6 +321,12 @@ impl KlogCursor {
     #[inline]
     pub fn step_clear(&mut self, forward: bool) {
         let Some(block) = &self.block else { return };
+        check_slow!(
+            self.valid && if forward { self.entry + 1 < block.len() } else { self.entry > 0 },
+            "a step over visible entries stays in the block",
+            self.entry,
+            forward
+        );
         if forward {
             self.entry += 1;
             self.suffix = block.suffix_range_after(self.entry, &self.suffix);
@@ -419,7 +430,7 @@ impl KlogCursor {
     /// # Panics
     /// If the cursor is not valid.
     pub fn entry(&mut self) -> EntryRef<'_> {
-        assert!(self.valid, "an invalid cursor has no entry");
+        check!(self.valid, "an invalid cursor has no entry");
         let block = self.block.as_ref().expect("a valid cursor has a block");
         block.copy_key(self.entry, &mut self.key);
         let seq = self.reader.effective_seq(block.seq(self.entry));
@@ -437,7 +448,7 @@ impl KlogCursor {
 
     #[inline]
     fn current_block(&self) -> &TableBlock {
-        assert!(self.valid, "an invalid cursor has no entry");
+        check!(self.valid, "an invalid cursor has no entry");
         self.block.as_ref().expect("a valid cursor has a block")
     }
 
@@ -479,12 +490,22 @@ impl KlogCursor {
             self.block = Some(self.reader.load_block_for_scan(i, fill_cache, cause, ahead, last)?);
             self.block_index = i;
         }
+        check_slow!(
+            i < self.reader.metadata.index.block_count(),
+            "a cursor loads blocks of its table",
+            i
+        );
         Ok(self.block.as_ref().expect("just loaded"))
     }
 
     /// Moves to an entry of the current block.
     #[inline]
     fn set_entry(&mut self, entry: usize) {
+        check_slow!(
+            self.block.as_ref().is_some_and(|block| entry < block.len()),
+            "a cursor is on an entry of its block",
+            entry
+        );
         self.entry = entry;
         self.suffix = self.block.as_ref().expect("the current block is loaded").suffix_range(entry);
         self.valid = true;

@@ -21,16 +21,16 @@
 use crate::block::frame::{FRAME_OVERHEAD_BYTES, FrameKind};
 use perigee_base::checksum::checksum;
 use perigee_base::codec::Decoder;
-use perigee_base::file_header::HEADER_BYTES;
-use perigee_base::{BlockHandle, Error, FileId, Result};
+use perigee_base::{BlockHandle, Error, FileId, HEADER_BYTES, Result};
 use std::ops::Range;
 
-/// Bytes of the footer.
+/// Size of the footer.
 pub const FOOTER_BYTES: usize = 88;
 /// The last eight bytes of every klog.
 pub const FOOTER_MAGIC: [u8; 8] = *b"PERIKLOG";
-/// Bytes before the checksum.
+/// Size of what precedes the checksum.
 const BODY_BYTES: usize = 72;
+const _: () = assert!(BODY_BYTES + size_of::<u64>() + FOOTER_MAGIC.len() == FOOTER_BYTES);
 
 /// Offsets and lengths of the parts of a klog.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ impl Footer {
         Ok(footer)
     }
 
-    fn check(&self, offset: u64) -> Result<()> {
+    pub(super) fn check(&self, offset: u64) -> Result<()> {
         if (self.block_count == 0) != (self.index == BlockHandle::ABSENT)
             || (self.block_count == 0
                 && (self.filter != BlockHandle::ABSENT || self.ranges_len == 0))

@@ -15,10 +15,11 @@ mod verify;
 pub mod standalone;
 
 pub use cursor::{EntryMeta, KlogCursor};
+pub use layout::{FOOTER_BYTES, Footer};
 pub use properties::{KlogSummary, RangeTombstoneSummary};
 pub use reader::{BlockHint, EntryValue, KlogReader};
-pub use salvage::{KlogSalvager, UnreadableRange};
-pub use trace::{BlockLookupTrace, KlogLookupTrace};
+pub use salvage::KlogSalvager;
+pub use trace::KlogLookupTrace;
 pub use writer::{KlogOptions, KlogWriter};
 
 #[cfg(test)]

@@ -10,9 +10,9 @@ use crate::block::frame::FRAME_OVERHEAD_BYTES;
 use crate::block_cache::BlockCache;
 use crate::index::{IndexReader, IndexWriter};
 use crate::table_file_reader::TableFileReader;
-use perigee_base::file_header::{FileKind, HEADER_BYTES};
-use perigee_base::stats::Counters;
-use perigee_base::{Error, FamilyId, FileId, KeyComparator, Result, SeqNo};
+use perigee_base::{
+    Counters, Error, FamilyId, FileId, FileKind, HEADER_BYTES, KeyComparator, Result, SeqNo,
+};
 use std::sync::Arc;
 
 impl KlogReader {

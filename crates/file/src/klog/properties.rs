@@ -4,7 +4,7 @@
 //! ```text
 //! pairs  varint tag | varint length | bytes, tags ascending
 //! ```
-//! Tag 22 (the key sketch, see `key_sketch.rs`) is present from [`SKETCHED_KEYS_MIN`] keys on, tag
+//! Tag 22 (the key sketch, see `key_sketch.rs`) is present from `SKETCHED_KEYS_MIN` keys on, tag
 //! 24 (the expiry histogram, see `expiry_histogram.rs`) if any entry expires, tag 27 (the number of
 //! merge operands) if there are any. Unknown even tags are skipped; an unknown odd tag rejects the
 //! file; every known odd tag except 27 is required.
@@ -14,10 +14,10 @@ use crate::expiry_histogram::ExpiryHistogram;
 use crate::key_sketch::KeySketch;
 use crate::range_tombstones::RangeTombstones;
 use perigee_base::codec::{Decoder, put_bytes, put_varint};
-use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
 use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, KEY_BYTES_MAX};
 use perigee_base::{
-    EntryRef, Error, ErrorKind, FileId, KeyComparator, KeyRef, Result, SeqNo, ValueRef,
+    EntryRef, Error, ErrorKind, FileId, KeyBoundary, KeyBoundaryRef, KeyComparator, KeyRef, Result,
+    SeqNo, ValueRef,
 };
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 pub struct RangeTombstoneSummary {
     /// Number of tombstones, counted once for each fragment.
     pub count: u64,
-    /// Begin of the first fragment.
+    /// Start of the first fragment.
     pub begin: KeyBoundary,
     /// End of the last fragment.
     pub end: KeyBoundary,
@@ -147,11 +147,15 @@ impl KlogSummary {
 
 /// The tags that every klog has, in the order they are written.
 const REQUIRED_TAGS: [u64; 11] = [1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21];
+const _: () = assert!(
+    REQUIRED_TAGS[REQUIRED_TAGS.len() - 1] < SKETCH_TAG
+        && SKETCH_TAG < EXPIRIES_TAG
+        && EXPIRIES_TAG < OPERANDS_TAG,
+    "tags are written in ascending order"
+);
 
 /// Tag of the key sketch.
 const SKETCH_TAG: u64 = 22;
-/// A table with fewer keys has no sketch: it is small enough to be scanned.
-pub const SKETCHED_KEYS_MIN: u64 = 2048;
 
 /// Appends the key sketch to the raw form.
 pub fn append_sketch(out: &mut Vec<u8>, sketch: &KeySketch) {
@@ -218,6 +222,8 @@ pub fn decode_expiries(raw: &[u8]) -> Result<ExpiryHistogram> {
 
 /// Encodes the required properties.
 pub fn encode(s: &KlogSummary, comparator: KeyComparator) -> Vec<u8> {
+    check!(s.is_consistent(comparator), "written properties are ones that readers accept", s);
+    check_slow!(s.vlogs.windows(2).all(|w| w[0].0 < w[1].0), "value logs ascend", s.vlogs);
     let number = |v: u64| {
         let mut out = Vec::new();
         put_varint(&mut out, v);
@@ -413,6 +419,12 @@ impl PropertiesCollector {
             self.last_key.clear();
             self.last_key.extend_from_slice(e.key);
         }
+        check_slow!(
+            self.comparator.keys_equal(&self.last_key, e.key),
+            "the last key is that of the last entry",
+            self.last_key,
+            e.key
+        );
         self.last_seq = e.seq;
         self.entries += 1;
         self.smallest_seq = self.smallest_seq.min(e.seq);
@@ -516,6 +528,13 @@ impl PropertiesCollector {
 
     /// Returns the summary without file length and checksum.
     pub fn into_summary(self) -> KlogSummary {
+        check!(
+            self.tombstones + self.operand_count <= self.entries,
+            "an entry is a tombstone, an operand or a value",
+            self.tombstones,
+            self.operand_count,
+            self.entries
+        );
         KlogSummary {
             bytes: 0,
             checksum: 0,

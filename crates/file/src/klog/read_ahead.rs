@@ -7,17 +7,12 @@
 use super::reader::{EntryValue, KlogReader};
 use crate::block::frame::{Frame, FrameKind};
 use crate::block::{TableBlock, buffer_pool};
+use crate::limits::{LONG_SCAN_BYTES, READ_AHEAD_BYTES};
 use crate::table_file_reader::try_extend_zeroed;
-use perigee_base::io_stats::IoActivity;
-use perigee_base::limits::READ_AHEAD_BYTES_MAX;
-use perigee_base::{BlockHandle, FileId, KeyComparator, Result, SeqNo};
+use perigee_base::{BlockHandle, FileId, IoActivity, KeyComparator, Result, SeqNo};
 use std::sync::Arc;
 
-/// Minimum and maximum size of a read-ahead: it starts with the minimum and doubles with each read.
-const READ_AHEAD_BYTES: (u64, u64) = (4 << 10, READ_AHEAD_BYTES_MAX);
-/// A scan with a read-ahead of this size is a long one: its blocks are cached only if there is free
-/// space.
-const LONG_SCAN_BYTES: u64 = 32 << 10;
+const _: () = assert!(READ_AHEAD_BYTES.0 < LONG_SCAN_BYTES && LONG_SCAN_BYTES < READ_AHEAD_BYTES.1);
 
 /// Read-ahead state of a scan: the frames of some consecutive blocks.
 #[derive(Debug, Default)]
@@ -166,6 +161,13 @@ impl KlogReader {
             let handle = index.block_handle(next);
             (from, to) = (from.min(handle.offset), to.max(handle.end()));
         }
+        check!(
+            from <= first.offset && first.end() <= to,
+            "the read-ahead includes the requested block",
+            first,
+            from,
+            to
+        );
         let length = (to - from) as usize;
         if ahead.frames.capacity() == 0 {
             ahead.frames = buffer_pool::take_scan_buffer();
@@ -238,10 +240,9 @@ pub(super) fn decode_frame(
 mod tests {
     use super::*;
     use crate::testing::{TestDir, TestRng};
-    use crate::{BlockCache, CompressionMethod, KlogCursor, KlogOptions, KlogWriter};
+    use crate::{BlockCache, Compression, KlogCursor, KlogOptions, KlogWriter};
     use perigee_base::checksum::key_hash;
-    use perigee_base::stats::Counters;
-    use perigee_base::{EntryRef, FamilyId, ValueRef};
+    use perigee_base::{Counters, EntryRef, FamilyId, ValueRef};
 
     const ID: FileId = FileId(7);
     const NAME: &str = "000007.klog";
@@ -255,7 +256,7 @@ mod tests {
             family: FamilyId(2),
             comparator: KeyComparator::Bytes,
             block_bytes: 4096,
-            compression: CompressionMethod::Lz4,
+            compression: Compression::Lz4,
             filter_bits: 10,
         };
         let mut w = KlogWriter::create(&*dir, ID, options).unwrap();

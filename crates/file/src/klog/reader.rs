@@ -16,13 +16,9 @@ use crate::index::IndexReader;
 use crate::key_sketch::KeySketch;
 use crate::range_tombstones::RangeTombstones;
 use crate::table_file_reader::TableFileReader;
-use perigee_base::entry::VlogPointer;
-use perigee_base::file_header::{FileKind, HEADER_BYTES};
-use perigee_base::io_stats::IoActivity;
-use perigee_base::stats::Counters;
 use perigee_base::{
-    BlockHandle, Bytes, EntryKind, Error, Expiry, FamilyId, FileId, KeyComparator, PinnedSlice,
-    Result, SeqNo, ValueRef,
+    BlockHandle, Bytes, Counters, EntryKind, Error, Expiry, FamilyId, FileId, FileKind,
+    HEADER_BYTES, IoActivity, KeyComparator, PinnedSlice, Result, SeqNo, ValueRef, VlogPointer,
 };
 use perigee_env::Dir;
 use std::sync::atomic::{
@@ -503,6 +499,12 @@ impl KlogReader {
         if !self.metadata.ranges.is_empty() {
             let _ = self.global_seq_ranges.set(Arc::new(self.metadata.ranges.with_seq(seq.prev())));
         }
+        check!(
+            self.global_seq().is_none_or(|before| before == seq),
+            "the sequence number of a loaded table is set once",
+            seq,
+            self.global_seq()
+        );
         self.stored_global_seq.store(seq.0, Release);
     }
     /// Returns the global sequence number, if one is set.

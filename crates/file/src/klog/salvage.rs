@@ -9,17 +9,15 @@ use crate::block::TableBlock;
 use crate::block::frame::{
     FRAME_HEADER_BYTES, FRAME_OVERHEAD_BYTES, Frame, FrameKind, declared_frame_bytes,
 };
+use crate::limits::SALVAGE_WINDOW_BYTES;
 use crate::range_tombstones::RangeTombstones;
 use crate::table_file_reader::TableFileReader;
-use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
 use perigee_base::{
-    BlockHandle, EntryRef, Error, ErrorKind, FamilyId, FileId, KeyComparator, Result,
+    BlockHandle, EntryRef, Error, ErrorKind, FamilyId, FileHeader, FileId, FileKind, HEADER_BYTES,
+    KeyComparator, Result,
 };
 use perigee_env::Dir;
 use std::cell::Cell;
-
-/// Bytes searched at once for the next frame.
-const SEARCH_WINDOW_BYTES: u64 = 1 << 20;
 
 /// A byte range that could not be read.
 #[derive(Clone, Debug)]
@@ -138,6 +136,12 @@ impl KlogSalvager {
                 }
                 Err(error) => {
                     let next = self.find_next_block(offset)?.unwrap_or(self.data_end);
+                    check!(
+                        next > offset,
+                        "salvage advances past what it cannot read",
+                        next,
+                        offset
+                    );
                     let error = self.input.error_at(offset, error);
                     unreadable.push(UnreadableRange {
                         offset,
@@ -169,9 +173,12 @@ impl KlogSalvager {
                 .expected(length, self.data_end - offset));
         }
         let bytes = self.input.read(BlockHandle { offset, len: length })?;
-        let raw = Frame::decode(self.input.id(), offset, &bytes, FrameKind::Data)?
-            .decompress(TableBlock::SLACK)?;
-        Ok((TableBlock::parse(raw)?, length))
+        let frame = seeded!(
+            RepairUsesBadBlock,
+            Frame::decode(self.input.id(), offset, &bytes, FrameKind::Data)?,
+            Frame::decode_body(&bytes[..bytes.len() - size_of::<u64>()], FrameKind::Data)?
+        );
+        Ok((TableBlock::parse(frame.decompress(TableBlock::SLACK)?)?, length))
     }
 
     /// Returns the part after the data if it starts here (used if the footer is lost).
@@ -192,7 +199,7 @@ impl KlogSalvager {
     fn find_next_block(&self, offset: u64) -> Result<Option<u64>> {
         let mut start = offset + 1;
         while start + FRAME_OVERHEAD_BYTES as u64 <= self.data_end {
-            let len = (SEARCH_WINDOW_BYTES + FRAME_HEADER_BYTES as u64).min(self.data_end - start);
+            let len = (SALVAGE_WINDOW_BYTES + FRAME_HEADER_BYTES as u64).min(self.data_end - start);
             let window = self.input.read(BlockHandle { offset: start, len })?;
             let last = window.len().saturating_sub(FRAME_HEADER_BYTES);
             for at in 0..=last {

@@ -5,7 +5,7 @@ use super::*;
 use crate::testing::{
     TestDir, TestEntry, TestRng, TestValue, hex_of_page, mutate, sorted_entries, to_hex,
 };
-use crate::{BlockCache, CompressionMethod};
+use crate::{BlockCache, Compression};
 use perigee_base::checksum::key_hash;
 use perigee_base::{Expiry, FamilyId, FileId, KeyComparator, Result, SeqNo};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const ID: FileId = FileId(7);
 const FAMILY: FamilyId = FamilyId(2);
 const NAME: &str = "000007.klog";
 
-fn options(block_bytes: usize, codec: CompressionMethod, filter_bits: u8) -> KlogOptions {
+fn options(block_bytes: usize, codec: Compression, filter_bits: u8) -> KlogOptions {
     KlogOptions {
         database: DB,
         family: FAMILY,
@@ -60,12 +60,8 @@ fn found(e: &TestEntry) -> EntryValue {
 
 fn random_options(rng: &mut TestRng) -> KlogOptions {
     let block_bytes = [1, 64, 200, 1000, 16 << 10][rng.below(5) as usize];
-    let codec = [
-        CompressionMethod::None,
-        CompressionMethod::Lz4,
-        CompressionMethod::Snappy,
-        CompressionMethod::Zstd(1),
-    ][rng.below(4) as usize];
+    let codec = [Compression::None, Compression::Lz4, Compression::Snappy, Compression::Zstd(1)]
+        [rng.below(4) as usize];
     options(block_bytes, codec, [0, 1, 10][rng.below(3) as usize])
 }
 
@@ -165,20 +161,15 @@ fn large_keys_and_values() {
         TestEntry::put(&long, 9, &value),
     ];
     entries.push(TestEntry::delete(&long, 4));
-    for codec in [
-        CompressionMethod::None,
-        CompressionMethod::Lz4,
-        CompressionMethod::Snappy,
-        CompressionMethod::Zstd(3),
-    ] {
+    for codec in [Compression::None, Compression::Lz4, Compression::Snappy, Compression::Zstd(3)] {
         let dir = TestDir::new();
         let s = write(&dir, options(4096, codec, 10), &entries);
         let r = open(&dir, s.bytes, 1 << 22).unwrap();
         r.verify(s.checksum, &mut |_| {}).unwrap();
         check_gets(&r, &entries);
     }
-    let mut w = KlogWriter::create(&*TestDir::new(), ID, options(4096, CompressionMethod::Lz4, 10))
-        .unwrap();
+    let mut w =
+        KlogWriter::create(&*TestDir::new(), ID, options(4096, Compression::Lz4, 10)).unwrap();
     assert!(w.add(TestEntry::put(&[&long[..], b"x"].concat(), 1, b"").as_ref()).is_err());
     assert!(w.add(TestEntry::put(b"", 1, &[&value[..], b"x"].concat()).as_ref()).is_err());
 }
@@ -188,7 +179,7 @@ fn uniform_entries_respect_block_entry_limit() {
     let entries: Vec<TestEntry> =
         (1..=70_000).rev().map(|seq| TestEntry::delete(b"k", seq)).collect();
     let dir = TestDir::new();
-    let s = write(&dir, options(8 << 20, CompressionMethod::Lz4, 10), &entries);
+    let s = write(&dir, options(8 << 20, Compression::Lz4, 10), &entries);
     let r = open(&dir, s.bytes, 1 << 20).unwrap();
     assert_eq!(r.list_blocks().unwrap().len(), 2);
     r.verify(s.checksum, &mut |_| {}).unwrap();
@@ -206,7 +197,7 @@ fn key_without_shared_prefix_does_not_overflow_block() {
     let mut entries: Vec<TestEntry> = (0..400).map(|i| TestEntry::put(&long(i), 1, b"v")).collect();
     entries.push(TestEntry::put(&[8], 1, b"v"));
     let dir = TestDir::new();
-    let s = write(&dir, options(8 << 20, CompressionMethod::Lz4, 10), &entries);
+    let s = write(&dir, options(8 << 20, Compression::Lz4, 10), &entries);
     let r = open(&dir, s.bytes, 1 << 20).unwrap();
     r.verify(s.checksum, &mut |_| {}).unwrap();
     assert!(r.get(&[8], key_hash(&[8]), SeqNo(1)).unwrap().is_some());
@@ -224,10 +215,10 @@ fn block_size_is_exceeded_only_by_single_entry() {
         entries.push(TestEntry::put(&vec![8; shared + 4], 1, b"v"));
         let dir = TestDir::new();
         let block_bytes = 200 + rng.below(4000) as usize;
-        let s = write(&dir, options(block_bytes, CompressionMethod::None, 0), &entries);
+        let s = write(&dir, options(block_bytes, Compression::None, 0), &entries);
         let r = open(&dir, s.bytes, 0).unwrap();
         for i in 0..r.list_blocks().unwrap().len() {
-            let block = r.load_block(i, false, perigee_base::io_stats::IoActivity::Scan).unwrap();
+            let block = r.load_block(i, false, perigee_base::IoActivity::Scan).unwrap();
             assert!(
                 block.len() == 1 || block.raw().len() <= block_bytes,
                 "{} of {block_bytes}",
@@ -241,7 +232,7 @@ fn block_size_is_exceeded_only_by_single_entry() {
 #[test]
 fn verify_detects_wrong_properties() {
     let dir = TestDir::new();
-    write(&dir, options(4096, CompressionMethod::None, 10), &small());
+    write(&dir, options(4096, Compression::None, 10), &small());
     let good = dir.get(NAME);
     let values = good.windows(6).position(|w| w == [1, 1, 3, 3, 1, 1]).unwrap();
     for (at, what) in
@@ -257,7 +248,7 @@ fn verify_detects_wrong_properties() {
 #[test]
 fn writer_rejects_unordered_and_empty_input() {
     let dir = TestDir::new();
-    let mut w = KlogWriter::create(&*dir, ID, options(64, CompressionMethod::None, 0)).unwrap();
+    let mut w = KlogWriter::create(&*dir, ID, options(64, Compression::None, 0)).unwrap();
     w.add(TestEntry::put(b"b", 5, b"").as_ref()).unwrap();
     for e in
         [TestEntry::put(b"b", 5, b""), TestEntry::put(b"b", 6, b""), TestEntry::put(b"a", 1, b"")]
@@ -266,21 +257,19 @@ fn writer_rejects_unordered_and_empty_input() {
     }
     let other = TestDir::new();
     assert!(
-        KlogWriter::create(&*other, ID, options(64, CompressionMethod::None, 0))
+        KlogWriter::create(&*other, ID, options(64, Compression::None, 0))
             .unwrap()
             .finish()
             .is_err()
     );
-    assert!(
-        KlogWriter::create(&*dir, FileId(8), options(1 << 30, CompressionMethod::None, 0)).is_err()
-    );
+    assert!(KlogWriter::create(&*dir, FileId(8), options(1 << 30, Compression::None, 0)).is_err());
 }
 
 #[test]
 fn file_size_estimate_is_accurate() {
     let mut rng = TestRng::new(11);
     let dir = TestDir::new();
-    let mut w = KlogWriter::create(&*dir, ID, options(4096, CompressionMethod::None, 10)).unwrap();
+    let mut w = KlogWriter::create(&*dir, ID, options(4096, Compression::None, 10)).unwrap();
     for i in 0..20_000u64 {
         w.add(TestEntry::put(&i.to_be_bytes(), i + 1, &rng.bytes(50)).as_ref()).unwrap();
     }
@@ -294,8 +283,8 @@ fn lookups_update_counters() {
     let dir = TestDir::new();
     let entries: Vec<TestEntry> =
         (0..2000u32).map(|i| TestEntry::put(&(2 * i).to_be_bytes(), 5, b"v")).collect();
-    let s = write(&dir, options(1000, CompressionMethod::Lz4, 10), &entries);
-    let counters: Arc<perigee_base::stats::Counters> = Arc::default();
+    let s = write(&dir, options(1000, Compression::Lz4, 10), &entries);
+    let counters: Arc<perigee_base::Counters> = Arc::default();
     let cache = Arc::new(BlockCache::new(1 << 20));
     let r = KlogReader::open(&*dir, ID, DB, perigee_base::Bytes(s.bytes), cache, counters.clone())
         .unwrap();
@@ -318,7 +307,7 @@ fn lookups_update_counters() {
 }
 
 fn small() -> Vec<TestEntry> {
-    let pointer = perigee_base::entry::VlogPointer {
+    let pointer = perigee_base::VlogPointer {
         file: FileId(10),
         offset: 72,
         stored_bytes: 31,
@@ -334,13 +323,13 @@ fn small() -> Vec<TestEntry> {
 #[test]
 fn klog_matches_format_page_example() {
     let dir = TestDir::new();
-    write(&dir, options(4096, CompressionMethod::None, 10), &small());
+    write(&dir, options(4096, Compression::None, 10), &small());
     let page = include_str!("../../../../docs/format/klog.md");
     assert_eq!(hex_of_page(page, 0), to_hex(&dir.get(NAME)));
 }
 
 /// Several small blocks per codec, with the versions of one key in more than one block.
-fn damage_sample(dir: &TestDir, codec: CompressionMethod) -> KlogSummary {
+fn damage_sample(dir: &TestDir, codec: Compression) -> KlogSummary {
     let mut entries = small();
     entries.extend((0..12).rev().map(|i| TestEntry::put(b"banana", 20 + i, &[b'b'; 40])));
     entries.push(TestEntry::put(b"cherry", 1, b""));
@@ -349,12 +338,7 @@ fn damage_sample(dir: &TestDir, codec: CompressionMethod) -> KlogSummary {
 
 #[test]
 fn bit_flips_and_truncations_are_detected() {
-    for codec in [
-        CompressionMethod::None,
-        CompressionMethod::Lz4,
-        CompressionMethod::Snappy,
-        CompressionMethod::Zstd(3),
-    ] {
+    for codec in [Compression::None, Compression::Lz4, Compression::Snappy, Compression::Zstd(3)] {
         let dir = TestDir::new();
         let s = damage_sample(&dir, codec);
         let good = dir.get(NAME);
@@ -384,7 +368,7 @@ fn bit_flips_and_truncations_are_detected() {
 #[test]
 fn damage_after_open_is_reported() {
     let dir = TestDir::new();
-    let s = damage_sample(&dir, CompressionMethod::None);
+    let s = damage_sample(&dir, Compression::None);
     let good = dir.get(NAME);
     let r = open(&dir, s.bytes, 0).unwrap();
     let (offset, length, _) = r.list_blocks().unwrap()[0].clone();
@@ -406,12 +390,7 @@ fn damage_after_open_is_reported() {
 fn mutated_files_never_panic() {
     let mut rng = TestRng::new(12);
     let mut accepted = 0;
-    for codec in [
-        CompressionMethod::None,
-        CompressionMethod::Lz4,
-        CompressionMethod::Snappy,
-        CompressionMethod::Zstd(3),
-    ] {
+    for codec in [Compression::None, Compression::Lz4, Compression::Snappy, Compression::Zstd(3)] {
         let dir = TestDir::new();
         damage_sample(&dir, codec);
         let good = dir.get(NAME);
@@ -427,7 +406,7 @@ fn mutated_files_never_panic() {
 fn random_bytes_never_panic() {
     let mut rng = TestRng::new(13);
     let props = properties::encode(
-        &write(&TestDir::new(), options(64, CompressionMethod::None, 0), &small()),
+        &write(&TestDir::new(), options(64, Compression::None, 0), &small()),
         KeyComparator::Bytes,
     );
     for _ in 0..20_000 {

@@ -2,8 +2,7 @@
 //! as every read, including counters and cache.
 
 use super::reader::{EntryValue, KlogReader};
-use perigee_base::io_stats::IoActivity;
-use perigee_base::{BlockHandle, Result, SeqNo};
+use perigee_base::{BlockHandle, IoActivity, Result, SeqNo};
 
 /// Trace of a lookup in one klog.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

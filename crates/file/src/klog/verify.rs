@@ -1,13 +1,13 @@
 //! Verifies a klog: reads every byte from disk and checks everything that the format guarantees.
 
 use super::layout::FOOTER_BYTES;
-use super::properties::{KlogSummary, PropertiesCollector, SKETCHED_KEYS_MIN};
+use super::properties::{KlogSummary, PropertiesCollector};
 use super::read_ahead;
 use super::reader::{KlogMetadata, KlogReader};
 use crate::block::{TableBlock, buffer_pool};
 use crate::key_sketch::KeySketch;
-use perigee_base::file_header::HEADER_BYTES;
-use perigee_base::{BlockHandle, Error, Result};
+use crate::limits::SKETCHED_KEYS_MIN;
+use perigee_base::{BlockHandle, Error, HEADER_BYTES, Result};
 
 impl KlogReader {
     /// Verifies the whole file, from disk and not from the cache: frames without a gap, the

@@ -4,30 +4,34 @@
 //! when the first entry after it is known.
 
 use super::adaptive_compression::AdaptiveCompression;
-use super::layout::Footer;
+use super::layout::{FOOTER_BYTES, Footer};
 use super::properties::{self, KlogSummary, PropertiesCollector};
 use crate::block::TableBlock;
 use crate::block::frame::{self, Frame, FrameKind, FramePosition};
 use crate::block::layout::ENTRIES_MAX;
 use crate::block::writer::BlockWriter;
-use crate::compression::{CompressionMethod, Compressor, StoredBytes};
+use crate::compression::{Compression, Compressor, StoredBytes};
 use crate::filename::file_name;
 use crate::filter::FilterWriter;
 use crate::index::{self, IndexWriter};
 use crate::key_sketch::{KeySketch, REGISTERS};
+use crate::limits::BLOCK_BYTES_MAX;
 use crate::range_tombstones::RangeTombstones;
 use crate::table_file_writer::TableFileWriter;
-use perigee_base::bug::{self, Bug};
+use perigee_base::bug::Bug;
 use perigee_base::checksum::key_hash;
-use perigee_base::file_header::{FileHeader, FileKind};
 use perigee_base::limits::{BLOCK_RAW_BYTES_MAX, INLINE_VALUE_BYTES_MAX, KEY_BYTES_MAX};
-use perigee_base::{BlockHandle, EntryRef, Error, FamilyId, FileId, KeyComparator, Result, SeqNo};
+use perigee_base::{
+    BlockHandle, EntryRef, Error, FamilyId, FileHeader, FileId, FileKind, KeyComparator, Result,
+    SeqNo, bug, cmp_entry,
+};
 use perigee_env::{Dir, WritableFile};
 use std::sync::Arc;
 
-/// Maximum configurable block size, and maximum bytes buffered for a block: with one more entry and
-/// the columns the block still satisfies the readers' limit.
-const BLOCK_BYTES_MAX: usize = BLOCK_RAW_BYTES_MAX / 2;
+const _: () = assert!(
+    BLOCK_BYTES_MAX + KEY_BYTES_MAX + INLINE_VALUE_BYTES_MAX + (64 << 10) < BLOCK_RAW_BYTES_MAX,
+    "an entry fits after a block that is almost full"
+);
 /// Approximate size of everything except data, filter and index.
 const METADATA_BYTES_ESTIMATE: u64 = 300;
 
@@ -43,7 +47,7 @@ pub struct KlogOptions {
     /// Maximum raw size of a data block, unless a single entry is larger.
     pub block_bytes: usize,
     /// How blocks are compressed.
-    pub compression: CompressionMethod,
+    pub compression: Compression,
     /// Filter bits per distinct key; 0 writes no filter. Comparators without a canonical form never
     /// have filters.
     pub filter_bits: u8,
@@ -207,6 +211,11 @@ impl KlogWriter {
             return Err(Error::internal("entries are not in order").in_file(self.output.name()));
         }
         let position = self.next_position();
+        check!(
+            self.block.is_empty() && self.copied_frame_bytes.is_none(),
+            "the block before a copied one is finished",
+            position.offset
+        );
         self.copied_frame_bytes = Some(frame::append_stored_frame(
             self.output.buffer(),
             position,
@@ -219,7 +228,22 @@ impl KlogWriter {
     /// Finishes the current block; `next` is the first key after it.
     fn finish_block(&mut self, next: &[u8]) -> Result<()> {
         let last = self.properties.last_entry().expect("a block being finished has an entry");
-        let (key, seq) = index::block_separator(self.options.comparator, last, next);
+        let comparator = self.options.comparator;
+        let (key, seq) = index::block_separator(comparator, last, next);
+        check_slow!(
+            cmp_entry(comparator, last, (&key, seq)).is_le(),
+            "a separator is not before the last entry of its block",
+            last,
+            key,
+            seq
+        );
+        check_slow!(
+            comparator.cmp(&key, next).is_lt()
+                || (comparator.keys_equal(&key, next) && seq == last.1),
+            "a separator is before the first entry of the next block",
+            key,
+            next
+        );
         self.write_block(&key, seq)
     }
 
@@ -239,6 +263,18 @@ impl KlogWriter {
         self.block.finish(&mut self.raw);
         let frame = self.write_frame(FrameKind::Data, self.adaptive.compression())?;
         let bytes = StoredBytes { raw: self.raw.len(), stored: frame.len as usize };
+        check!(
+            index::FRAME_LENGTHS.contains(&frame.len),
+            "the index refers to frames that readers accept",
+            frame
+        );
+        check_slow!(
+            TableBlock::parse([&self.raw[..], &[0; TableBlock::SLACK]].concat())
+                .and_then(|block| block.check_comparator(self.options.comparator))
+                .is_ok(),
+            "a written block can be read",
+            frame
+        );
         self.adaptive.record_block(bytes);
         self.index.add_block((separator, seq), frame.len);
         Ok(())
@@ -250,11 +286,7 @@ impl KlogWriter {
     }
 
     /// Writes `self.raw` as a frame. Returns its handle.
-    fn write_frame(
-        &mut self,
-        kind: FrameKind,
-        compression: CompressionMethod,
-    ) -> Result<BlockHandle> {
+    fn write_frame(&mut self, kind: FrameKind, compression: Compression) -> Result<BlockHandle> {
         let position = self.next_position();
         let len = frame::append_frame(
             self.output.buffer(),
@@ -320,7 +352,7 @@ impl KlogWriter {
     ) -> Result<KlogSummary> {
         let last = self.properties.last_entry().map(|(key, _)| key.to_vec());
         if last.is_none() && self.ranges.is_empty() {
-            return Err(Error::internal("a klog without entries and range tombstones")
+            return Err(Error::internal("a klog without entries or range tombstones")
                 .in_file(self.output.name()));
         }
         if let Some(last) = &last {
@@ -329,6 +361,11 @@ impl KlogWriter {
         let ranges = self.write_ranges()?;
         let filter = if last.is_some() { self.write_filter()? } else { BlockHandle::ABSENT };
         let blocks = self.index.len() as u64;
+        check!(
+            self.block.is_empty() && self.copied_frame_bytes.is_none(),
+            "every block of a finished klog is in its index",
+            blocks
+        );
         let mut index = BlockHandle::ABSENT;
         if last.is_some() {
             self.index.finish(&mut self.raw);
@@ -339,13 +376,25 @@ impl KlogWriter {
             (self.properties.expiries().clone(), self.properties.operand_count());
         let summary = std::mem::replace(&mut self.properties, PropertiesCollector::new(comparator))
             .into_summary();
+        check!(
+            self.keys.count <= summary.entries && blocks <= summary.entries,
+            "a key and a block have at least one entry",
+            self.keys.count,
+            blocks,
+            summary.entries
+        );
+        check!(
+            summary.smallest_seq <= summary.largest_seq,
+            "the sequence numbers of a klog are a range",
+            summary
+        );
         self.raw = properties::encode(&summary, comparator);
-        if self.keys.count >= properties::SKETCHED_KEYS_MIN {
+        if self.keys.count >= crate::limits::SKETCHED_KEYS_MIN {
             properties::append_sketch(&mut self.raw, &self.keys.sketch);
         }
         properties::append_expiries(&mut self.raw, &expiries);
         properties::append_operands(&mut self.raw, operands);
-        let properties = self.write_frame(FrameKind::Properties, CompressionMethod::None)?;
+        let properties = self.write_frame(FrameKind::Properties, Compression::None)?;
         let footer = Footer {
             filter,
             index,
@@ -354,9 +403,17 @@ impl KlogWriter {
             entry_count: summary.entries,
             ranges_len: ranges,
         };
-        let end = footer.encode(self.output.id(), self.output.offset());
+        let footer_offset = self.output.offset();
+        check!(
+            footer.check(footer_offset).is_ok(),
+            "the parts of a written klog follow each other",
+            footer,
+            footer_offset
+        );
+        let end = footer.encode(self.output.id(), footer_offset);
         self.output.buffer().extend_from_slice(&end);
         let (bytes, checksum) = self.output.finish(deferred_syncs)?;
+        check!(bytes == footer_offset + FOOTER_BYTES as u64, "a klog ends with its footer", bytes);
         Ok(KlogSummary { bytes, checksum, ..summary })
     }
 
@@ -376,6 +433,6 @@ impl KlogWriter {
         }
         // Frees the hashes before the filter is copied to the output buffer.
         self.raw = std::mem::replace(&mut self.keys.filter, FilterWriter::new(0)).build();
-        self.write_frame(FrameKind::Filter, CompressionMethod::None)
+        self.write_frame(FrameKind::Filter, Compression::None)
     }
 }

@@ -2,9 +2,10 @@
 //! `docs/format/batch.md`.
 
 use super::layout::{self, RECORD_HEADER_BYTES, RecordKind, padded_len};
-use perigee_base::codec::{self, Decoder};
-use perigee_base::key_boundary::KeyBoundaryRef;
-use perigee_base::{EntryKind, Error, Expiry, FamilyId, Result, ValueRef, checksum, limits};
+use perigee_base::codec::Decoder;
+use perigee_base::{
+    EntryKind, Error, Expiry, FamilyId, KeyBoundaryRef, Result, ValueRef, checksum, codec, limits,
+};
 use std::ops::Range;
 
 /// Operations in log format.
@@ -62,12 +63,17 @@ impl Batch {
                 .expected(format_args!("at most {} bytes", limits::VALUE_BYTES_MAX), value.len()));
         }
         self.check_and_reserve(key, Batch::encoded_put_bytes(family, key, value))?;
+        let start = self.buf.len();
         self.buf.push(EntryKind::Put.code());
         codec::put_varint(&mut self.buf, u64::from(family.0));
         codec::put_varint(&mut self.buf, key.len() as u64);
         codec::put_varint(&mut self.buf, value.len() as u64);
         self.buf.extend_from_slice(key);
         self.buf.extend_from_slice(value);
+        check_slow!(
+            self.buf.len() - start == Batch::encoded_put_bytes(family, key, value),
+            "a put takes the bytes that were reserved for it"
+        );
         self.count += 1;
         self.user_bytes += (key.len() + value.len()) as u64;
         Ok(())
@@ -117,7 +123,9 @@ impl Batch {
     pub fn single_delete(&mut self, family: FamilyId, key: &[u8]) -> Result<()> {
         self.delete(family, key)?;
         let at = self.buf.len() - key.len() - codec::varint_len(key.len() as u64);
-        self.buf[at - codec::varint_len(u64::from(family.0)) - 1] = EntryKind::SingleDelete.code();
+        let kind = &mut self.buf[at - codec::varint_len(u64::from(family.0)) - 1];
+        check_slow!(*kind == EntryKind::Delete.code(), "the byte of the kind is replaced", kind);
+        *kind = EntryKind::SingleDelete.code();
         Ok(())
     }
 
@@ -125,6 +133,7 @@ impl Batch {
     pub fn merge(&mut self, family: FamilyId, key: &[u8], operand: &[u8]) -> Result<()> {
         let at = self.buf.len().max(RECORD_HEADER_BYTES);
         self.put(family, key, operand)?;
+        check_slow!(self.buf[at] == EntryKind::Put.code(), "the byte of the kind is replaced");
         self.buf[at] = EntryKind::Merge.code();
         Ok(())
     }
@@ -138,11 +147,12 @@ impl Batch {
     ) -> Result<()> {
         let (from, to) = (begin.encoded_bytes(), end.encoded_bytes());
         if from.max(to) > limits::KEY_BYTES_MAX + 1 {
-            return Err(Error::invalid("an end of the range is too long").expected(
+            return Err(Error::invalid("a bound of the range is too long").expected(
                 format_args!("at most {} bytes", limits::KEY_BYTES_MAX),
                 from.max(to) - 1,
             ));
         }
+        check_slow!(from >= 1 && to >= 1, "an encoded boundary has a code", from, to);
         self.check_and_reserve(&[], from + to + 16)?;
         self.buf.push(EntryKind::RangeDelete.code());
         codec::put_varint(&mut self.buf, u64::from(family.0));
@@ -189,6 +199,12 @@ impl Batch {
     }
     /// Removes the operations added after a savepoint of this batch, in constant time.
     pub fn roll_back_to(&mut self, savepoint: BatchSavepoint) {
+        check!(
+            savepoint.bytes <= self.buf.len() && savepoint.count <= self.count,
+            "a batch is rolled back to a state it has had",
+            savepoint.bytes,
+            savepoint.count
+        );
         self.buf.truncate(savepoint.bytes);
         (self.count, self.user_bytes) = (savepoint.count, savepoint.user_bytes);
     }
@@ -227,6 +243,18 @@ impl Batch {
     /// on the position in the log.
     pub fn finish(self) -> EncodedRecord {
         let payload_bytes = self.payload_bytes();
+        check!(
+            payload_bytes <= limits::BATCH_BYTES_MAX && self.count <= limits::BATCH_OPS_MAX,
+            "a batch fits in a record",
+            payload_bytes,
+            self.count
+        );
+        check_slow!(
+            self.ops_since(BatchSavepoint::default()).filter(Result::is_ok).count()
+                == self.count as usize,
+            "the number of operations is that of the encoded ones",
+            self.count
+        );
         let mut buf = self.buf;
         layout::pad_payload(&mut buf, RECORD_HEADER_BYTES);
         let payload_checksum = checksum::payload_checksum(&buf[RECORD_HEADER_BYTES..]);
@@ -273,6 +301,12 @@ impl EncodedRecord {
         let mut buf = Vec::with_capacity(RECORD_HEADER_BYTES + padded_len(bytes));
         buf.resize(RECORD_HEADER_BYTES, 0);
         fill(&mut buf);
+        check!(
+            u32::try_from(buf.len()).is_ok(),
+            "a record has a length of 32 bits",
+            kind,
+            buf.len()
+        );
         let payload_bytes = (buf.len() - RECORD_HEADER_BYTES) as u32;
         layout::pad_payload(&mut buf, RECORD_HEADER_BYTES);
         let payload_checksum = checksum::payload_checksum(&buf[RECORD_HEADER_BYTES..]);

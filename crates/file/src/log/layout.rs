@@ -3,12 +3,15 @@
 use perigee_base::codec::Decoder;
 use perigee_base::{Error, FileId, Result, SeqNo, checksum};
 
-/// Bytes of a record header.
+/// Size of a record header.
 pub const RECORD_HEADER_BYTES: usize = 64;
 /// The magic number `PRLG`.
 pub const RECORD_MAGIC: u32 = u32::from_le_bytes(*b"PRLG");
 /// Records start at multiples of this.
 pub const ALIGNMENT: usize = 8;
+const _: () = assert!(RECORD_HEADER_BYTES % ALIGNMENT == 0, "the payload of a record is aligned");
+const _: () = assert!(perigee_base::HEADER_BYTES % ALIGNMENT == 0);
+const _: () = assert!(perigee_base::limits::PREPARE_BYTES_MAX <= u32::MAX as usize - 1024);
 
 /// Kind of a log record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +66,11 @@ pub struct RecordHeader {
 impl RecordHeader {
     /// Encodes the header for `offset` of the log with this seed (see [`checksum_seed`]).
     pub fn encode(&self, seed: FileId, offset: u64) -> [u8; RECORD_HEADER_BYTES] {
+        check_slow!(
+            self.lsn.checked_add(u64::from(self.lsn_count)).is_some(),
+            "the sequence numbers of a record do not overflow",
+            self
+        );
         let mut out = [0u8; RECORD_HEADER_BYTES];
         out[8..12].copy_from_slice(&RECORD_MAGIC.to_le_bytes());
         out[12..16].copy_from_slice(&self.payload_bytes.to_le_bytes());

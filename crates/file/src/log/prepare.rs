@@ -5,9 +5,8 @@
 
 use super::batch::EncodedRecord;
 use super::layout::RecordKind;
-use perigee_base::codec::{self, Decoder};
-use perigee_base::key_boundary::KeyBoundaryRef;
-use perigee_base::{Error, FamilyId, Result, limits};
+use perigee_base::codec::Decoder;
+use perigee_base::{Error, FamilyId, KeyBoundaryRef, Result, codec, limits};
 use std::ops::Range;
 
 /// Target of a claim.
@@ -33,6 +32,7 @@ pub struct PreparedClaim<'a> {
 
 /// Number of claim modes: 0 to 4.
 pub const CLAIM_MODES: u8 = 5;
+const _: () = assert!(CLAIM_MODES <= 1 << 7, "mode and shape of a claim share a byte");
 
 /// Attributes of a prepared transaction, without claims and batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub fn check_gid(gid: &[u8]) -> Result<()> {
 }
 
 fn encode_gid(out: &mut Vec<u8>, gid: &[u8]) {
-    debug_assert!(gid.len() <= limits::GID_BYTES_MAX);
+    check!(check_gid(gid).is_ok(), "only a valid gid is logged", gid.len());
     out.push(gid.len() as u8);
     out.extend_from_slice(gid);
 }
@@ -128,6 +128,7 @@ pub fn encode_prepare(
 }
 
 fn encode_claim(out: &mut Vec<u8>, claim: &PreparedClaim<'_>) {
+    check!(claim.mode < CLAIM_MODES, "a claim has a known mode", claim.mode);
     let shape = u8::from(matches!(claim.target, ClaimTarget::Range(..)));
     out.push(claim.mode << 1 | shape);
     codec::put_varint(out, u64::from(claim.family.0));

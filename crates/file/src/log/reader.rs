@@ -1,14 +1,12 @@
 //! Reads records in order, and searches for records after a bad one.
 
 use super::layout::{self, ALIGNMENT, RECORD_HEADER_BYTES, RECORD_MAGIC, RecordHeader, padded_len};
-use perigee_base::bug::{self, Bug};
-use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
-use perigee_base::{Bytes, Error, ErrorKind, FileId, Result, checksum};
+use crate::limits::LOG_SCAN_WINDOW_BYTES;
+use perigee_base::{
+    Bytes, Error, ErrorKind, FileHeader, FileId, FileKind, HEADER_BYTES, Result, checksum,
+};
 use perigee_env::{Dir, RandomAccessFile};
 use std::sync::Arc;
-
-/// Number of bytes scanned at a time.
-const SCAN_WINDOW_BYTES: usize = 1 << 20;
 
 /// Reads one log file from its start.
 #[derive(Debug)]
@@ -50,8 +48,8 @@ pub enum NextLogRecord {
 pub struct BadLogRecord {
     /// Offset of the bad record.
     pub offset: u64,
-    /// The log ends inside the record, as after a process died while writing; otherwise bytes are
-    /// wrong.
+    /// The log ends inside the record, as it does after a process died while writing; otherwise
+    /// bytes are wrong.
     pub is_truncated: bool,
     /// The error.
     pub error: Error,
@@ -125,6 +123,12 @@ impl LogReader {
     /// its offset; `None` if there is none.
     pub fn resume_after_bad_record(&mut self) -> Result<Option<u64>> {
         let Some(found) = self.find_records_after_bad()? else { return Ok(None) };
+        check!(
+            found.first_offset > self.offset,
+            "reading resumes after the bad record",
+            found.first_offset,
+            self.offset
+        );
         let mut head = [0u8; RECORD_HEADER_BYTES];
         self.file.read_exact_at(&mut head, found.first_offset)?;
         let (header, _) = RecordHeader::decode(&head, self.checksum_seed, found.first_offset)?;
@@ -192,12 +196,25 @@ impl LogReader {
     /// Reads the next record. Fails only for failures of the operating system and formats too new
     /// to read.
     pub fn next_record(&mut self) -> Result<NextLogRecord> {
+        check!(
+            self.offset <= self.end,
+            "a reader is inside its log",
+            self.name,
+            self.offset,
+            self.end
+        );
         if self.offset == self.end {
             return Ok(NextLogRecord::End);
         }
         match self.read_record() {
             Ok((record, sum)) => {
                 self.offset += record.header.record_bytes();
+                check!(
+                    self.offset <= self.end,
+                    "a record ends inside its log",
+                    self.offset,
+                    self.end
+                );
                 self.previous_checksum = sum;
                 self.expected_lsn = Some(record.header.lsn + u64::from(record.header.lsn_count));
                 Ok(NextLogRecord::Record(record))
@@ -252,8 +269,9 @@ impl LogReader {
         }
         let mut payload = alloc_zeroed(padded_len(header.payload_bytes as usize))?;
         self.file.read_exact_at(&mut payload, self.offset + RECORD_HEADER_BYTES as u64)?;
-        let got = checksum::payload_checksum(&payload);
-        if got != header.payload_checksum && !bug::is_active(Bug::IgnoreLogChecksum) {
+        let computed = || checksum::payload_checksum(&payload);
+        let got = seeded!(IgnoreLogChecksum, computed(), header.payload_checksum);
+        if got != header.payload_checksum {
             return Err(Error::corruption("log payload checksum differs").expected(
                 format_args!("{:#018x}", header.payload_checksum),
                 format_args!("{got:#018x}"),
@@ -271,8 +289,8 @@ impl LogReader {
         let mut start = self.offset + self.bad_record_bytes()?;
         let mut buf = Vec::new();
         while start + (RECORD_HEADER_BYTES as u64) <= self.end {
-            let take =
-                (self.end - start).min((SCAN_WINDOW_BYTES + RECORD_HEADER_BYTES) as u64) as usize;
+            let take = (self.end - start).min((LOG_SCAN_WINDOW_BYTES + RECORD_HEADER_BYTES) as u64)
+                as usize;
             buf.resize(take, 0);
             self.file.read_exact_at(&mut buf, start).map_err(|e| e.at(&self.name, start))?;
             let last = take - RECORD_HEADER_BYTES;
@@ -328,7 +346,7 @@ pub struct RecordsAfterBad {
 /// Returns the end of a file without its trailing zeros (no record ends with a zero), at least
 /// `from`.
 fn end_without_zeros(file: &dyn RandomAccessFile, from: u64, len: u64) -> Result<u64> {
-    let mut buf = vec![0u8; SCAN_WINDOW_BYTES.min(len.saturating_sub(from) as usize)];
+    let mut buf = vec![0u8; LOG_SCAN_WINDOW_BYTES.min(len.saturating_sub(from) as usize)];
     let mut end = len;
     while end > from {
         let take = buf.len().min((end - from) as usize);

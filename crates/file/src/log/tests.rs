@@ -2,11 +2,10 @@
 //! found; appends on a full disk are rolled back.
 
 use super::batch::EncodedRecord;
+use super::reader::{BadLogRecord, RecordsAfterBad};
 use super::*;
-use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
-use perigee_base::{ErrorKind, FamilyId, FileId};
-use perigee_env::fs::fault::Fault;
-use perigee_env::fs::memory::SimDisk;
+use perigee_base::{ErrorKind, FamilyId, FileHeader, FileId, FileKind, HEADER_BYTES};
+use perigee_env::fs::memory::{Fault, SimDisk};
 use perigee_env::{Dir, DirOpenMode, Fs};
 use std::path::Path;
 use std::sync::Arc;

@@ -2,10 +2,10 @@
 
 use super::batch::EncodedRecord;
 use super::layout::{self, RECORD_HEADER_BYTES, RecordHeader};
-use perigee_base::bug::{self, Bug};
-use perigee_base::file_header::{FileHeader, HEADER_BYTES};
-use perigee_base::{Error, ErrorKind, FileId, Result};
-use perigee_env::fs::read_only_dir::ReadOnlyFile;
+use crate::limits::{LOG_PREALLOCATE_BYTES_MAX, LOG_PREALLOCATE_BYTES_MIN};
+use perigee_base::bug::Bug;
+use perigee_base::{Error, ErrorKind, FileHeader, FileId, HEADER_BYTES, Result, bug};
+use perigee_env::fs::ReadOnlyFile;
 use perigee_env::{Dir, WritableFile};
 use std::sync::Arc;
 
@@ -29,14 +29,10 @@ pub struct LogWriter {
     preallocates: bool,
 }
 
-/// Bounds on the preallocated space, which is otherwise as large as the log already is.
-const PREALLOCATE_BYTES_MIN: u64 = 4 << 10;
-const PREALLOCATE_BYTES_MAX: u64 = 8 << 20;
-
 /// Returns the file length to preallocate when the records will end at `end`.
 fn preallocation_end(end: u64) -> u64 {
-    (end + end.clamp(PREALLOCATE_BYTES_MIN, PREALLOCATE_BYTES_MAX))
-        .next_multiple_of(PREALLOCATE_BYTES_MIN)
+    (end + end.clamp(LOG_PREALLOCATE_BYTES_MIN, LOG_PREALLOCATE_BYTES_MAX))
+        .next_multiple_of(LOG_PREALLOCATE_BYTES_MIN)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +118,7 @@ impl LogWriter {
     /// space is left for the records.
     fn extend_file(&mut self, bytes: u64) -> Result<()> {
         // Set first: even after an error the file may be longer.
+        check!(bytes > self.offset, "space is allocated beyond the end", bytes, self.offset);
         self.allocated_len = self.allocated_len.max(bytes);
         match self.file.allocate(bytes) {
             Ok(true) => {}
@@ -158,6 +155,12 @@ impl LogWriter {
             return Err(Error::new(ErrorKind::Poisoned, "an earlier append to this log failed"));
         }
         let (mut at, mut lsn, mut previous) = (self.offset, stamp.lsn, self.previous_checksum);
+        check_slow!(
+            at % layout::ALIGNMENT as u64 == 0,
+            "a record starts at an aligned offset",
+            self.id,
+            at
+        );
         for r in records.iter_mut() {
             let header = RecordHeader {
                 kind: r.kind,
@@ -169,6 +172,12 @@ impl LogWriter {
                 previous_checksum: previous,
                 payload_checksum: r.payload_checksum,
             };
+            check_slow!(
+                r.buf.len() as u64 == header.record_bytes(),
+                "a record is as long as its header says",
+                r.buf.len(),
+                header
+            );
             let encoded = header.encode(self.checksum_seed, at);
             r.buf[..RECORD_HEADER_BYTES].copy_from_slice(&encoded);
             previous = u64::from_le_bytes([
@@ -220,6 +229,12 @@ impl LogWriter {
         (self.allocated_len, self.preallocates) = (0, false);
         self.file.truncate(self.offset)?;
         self.file.sync()?;
+        check!(
+            [0, self.offset].contains(&self.file.len()), // 0: the database was closed
+            "a log that was rolled back ends with its last complete record",
+            self.file.len(),
+            self.offset
+        );
         self.state = LogWriterState::Clean;
         Ok(())
     }

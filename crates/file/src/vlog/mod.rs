@@ -4,7 +4,7 @@ pub mod writer;
 pub mod reader;
 
 pub use reader::VlogReader;
-pub use writer::{VlogSummary, VlogWriter};
+pub use writer::VlogWriter;
 
 #[cfg(test)]
 mod tests;

@@ -5,12 +5,11 @@ use crate::block::frame::{self, Frame, FrameKind};
 use crate::compression::{self, Codec};
 use crate::handle_cache::FileHandleCache;
 use crate::table_file_reader::{TableFileReader, try_extend_zeroed};
-use perigee_base::entry::VlogPointer;
-use perigee_base::file_header::{FileKind, HEADER_BYTES};
-use perigee_base::io_stats::IoActivity;
 use perigee_base::limits::{VLOG_CHUNK_BYTES, ZSTD_RATIO_MAX};
-use perigee_base::stats::Counters;
-use perigee_base::{BlockHandle, Bytes, Error, FileId, PinnedSlice, Result};
+use perigee_base::{
+    BlockHandle, Bytes, Counters, Error, FileId, FileKind, HEADER_BYTES, IoActivity, PinnedSlice,
+    Result, VlogPointer,
+};
 use perigee_env::Dir;
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
 //! Round trips, the example of the format page, and every kind of damage.
 
+use super::writer::VlogSummary;
 use super::*;
-use crate::CompressionMethod;
+use crate::Compression;
 use crate::testing::{TestDir, TestRng, from_hex, hex_of_page, mutate};
-use perigee_base::FileId;
-use perigee_base::entry::VlogPointer;
+use perigee_base::{FileId, VlogPointer};
 use perigee_env::Dir;
 use std::sync::Arc;
 
@@ -15,11 +15,7 @@ fn open(dir: &dyn Dir, bytes: u64) -> perigee_base::Result<VlogReader> {
     VlogReader::open(dir, FileId(10), DB, perigee_base::Bytes(bytes), Arc::default())
 }
 
-fn write(
-    dir: &dyn Dir,
-    codec: CompressionMethod,
-    values: &[Vec<u8>],
-) -> (Vec<VlogPointer>, VlogSummary) {
+fn write(dir: &dyn Dir, codec: Compression, values: &[Vec<u8>]) -> (Vec<VlogPointer>, VlogSummary) {
     let mut w = VlogWriter::create(dir, FileId(10), DB, codec).unwrap();
     let pointers = values.iter().map(|v| w.append(v).unwrap()).collect();
     let bytes = w.bytes_written();
@@ -31,12 +27,7 @@ fn write(
 #[test]
 fn values_round_trip() {
     let mut rng = TestRng::new(7);
-    for codec in [
-        CompressionMethod::None,
-        CompressionMethod::Lz4,
-        CompressionMethod::Snappy,
-        CompressionMethod::Zstd(3),
-    ] {
+    for codec in [Compression::None, Compression::Lz4, Compression::Snappy, Compression::Zstd(3)] {
         let mut values: Vec<Vec<u8>> = [1, 2, 100, 5000].map(|n| rng.bytes(n)).into();
         values.extend(
             [100, (1 << 20) - 1, 1 << 20, (1 << 20) + 1, (3 << 20) + 77].map(|n| vec![5; n]),
@@ -57,8 +48,7 @@ fn values_round_trip() {
 
 #[test]
 fn empty_value_is_refused() {
-    let mut w =
-        VlogWriter::create(&*TestDir::new(), FileId(10), DB, CompressionMethod::Lz4).unwrap();
+    let mut w = VlogWriter::create(&*TestDir::new(), FileId(10), DB, Compression::Lz4).unwrap();
     assert!(w.append(b"").is_err());
 }
 
@@ -82,15 +72,14 @@ fn vlog_matches_format_page_example() {
     whole.update(&page);
     r.verify(whole.finish(), &mut |_| {}).unwrap();
     let rewritten = TestDir::new();
-    write(&*rewritten, CompressionMethod::None, &[b"a value".to_vec()]);
+    write(&*rewritten, Compression::None, &[b"a value".to_vec()]);
     assert_eq!(rewritten.get(NAME), page[..103]);
 }
 
 #[test]
 fn bit_flips_and_truncations_are_detected() {
     let dir = TestDir::new();
-    let (pointers, s) =
-        write(&*dir, CompressionMethod::Lz4, &[b"a value".to_vec(), vec![b'z'; 100]]);
+    let (pointers, s) = write(&*dir, Compression::Lz4, &[b"a value".to_vec(), vec![b'z'; 100]]);
     let good = dir.get(NAME);
     let check = |bytes: Vec<u8>| {
         dir.put(NAME, bytes);
@@ -119,7 +108,7 @@ fn bit_flips_and_truncations_are_detected() {
 fn wrong_pointers_are_errors() {
     let dir = TestDir::new();
     let values = [b"a value".to_vec(), vec![b'z'; 3 << 20], vec![b'y'; 3 << 20]];
-    let (pointers, s) = write(&*dir, CompressionMethod::Lz4, &values);
+    let (pointers, s) = write(&*dir, Compression::Lz4, &values);
     let r = open(&*dir, s.bytes).unwrap();
     for p in pointers {
         for (field, delta) in
@@ -141,7 +130,7 @@ fn wrong_pointers_are_errors() {
 fn mutated_files_never_panic() {
     let dir = TestDir::new();
     let mut rng = TestRng::new(8);
-    write(&*dir, CompressionMethod::Lz4, &[rng.bytes(20), vec![b'z'; 100]]);
+    write(&*dir, Compression::Lz4, &[rng.bytes(20), vec![b'z'; 100]]);
     let good = dir.get(NAME);
     for _ in 0..5000 {
         crate::fuzz::fuzz_vlog(&mutate(&mut rng, &good));

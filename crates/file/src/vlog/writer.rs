@@ -4,12 +4,10 @@
 //! frames of a value are consecutive.
 
 use crate::block::frame::{self, FrameKind, FramePosition};
-use crate::compression::{CompressionMethod, Compressor};
+use crate::compression::{Compression, Compressor};
 use crate::table_file_writer::TableFileWriter;
-use perigee_base::entry::VlogPointer;
-use perigee_base::file_header::{FileHeader, FileKind};
 use perigee_base::limits::{VALUE_BYTES_MAX, VLOG_CHUNK_BYTES};
-use perigee_base::{Error, FileId, Result};
+use perigee_base::{Error, FileHeader, FileId, FileKind, HEADER_BYTES, Result, VlogPointer};
 use perigee_env::{Dir, WritableFile};
 use std::sync::Arc;
 
@@ -26,7 +24,7 @@ pub struct VlogSummary {
 #[derive(Debug)]
 pub struct VlogWriter {
     output: TableFileWriter,
-    compression: CompressionMethod,
+    compression: Compression,
     compressor: Compressor,
 }
 
@@ -36,7 +34,7 @@ impl VlogWriter {
         dir: &dyn Dir,
         id: FileId,
         database: u64,
-        compression: CompressionMethod,
+        compression: Compression,
     ) -> Result<VlogWriter> {
         let header = FileHeader { kind: FileKind::Vlog, database, file: id, a: 0, b: 0 };
         let output = TableFileWriter::create(dir, header)?;
@@ -51,6 +49,7 @@ impl VlogWriter {
         }
         let file = self.output.id();
         let start = self.output.offset();
+        check!(start >= HEADER_BYTES as u64, "a value follows the header of its file", start);
         for chunk in value.chunks(VLOG_CHUNK_BYTES) {
             let position = FramePosition { file, offset: self.output.offset() };
             frame::append_frame(
@@ -64,6 +63,13 @@ impl VlogWriter {
             self.output.flush_if_full()?;
         }
         let stored_bytes = self.output.offset() - start;
+        let chunks = value.len().div_ceil(VLOG_CHUNK_BYTES);
+        check!(
+            stored_bytes <= (value.len() + chunks * frame::FRAME_OVERHEAD_BYTES) as u64,
+            "compression does not make a value longer",
+            stored_bytes,
+            value.len()
+        );
         Ok(VlogPointer { file, offset: start, stored_bytes, value_bytes: value.len() as u64 })
     }
 

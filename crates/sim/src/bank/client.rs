@@ -165,8 +165,8 @@ impl<'a> BankClient<'a> {
             0 => self.run_txn(),
             1 => self.check_all_balances(),
             2 => self.commit_batch(),
-            3 => db.flush(),
-            4 => db.compact(),
+            3 => db.admin().flush(),
+            4 => db.admin().compact(),
             5 => {
                 let moment = lock_mutex(ledger).advance_clock();
                 db.sync()?;
@@ -255,14 +255,11 @@ impl<'a> BankClient<'a> {
         *lock_mutex(&bank.running_txns[self.writer]) = Some((txn.handle(), Arc::clone(&ended)));
         let mut draft = AttemptWrites::default();
         if matches!(self.fill_txn(txn, id, &mut draft)?, TxnDecision::RollBack) {
-            txn.rollback();
+            txn.rollback_in_place();
             return Ok(());
         }
         let done = bank.commit_and_record(id, draft, durability.unwrap_or(bank.durability), || {
-            match durability {
-                Some(d) => txn.commit_with(d),
-                None => txn.commit(),
-            }
+            txn.commit_in_place(durability)
         });
         *lock_mutex(&bank.running_txns[self.writer]) = None;
         if done.is_ok() && (ended.load(SeqCst) || txn.handle().abort()) {
@@ -290,7 +287,7 @@ impl<'a> BankClient<'a> {
                 8 => {
                     txn.savepoint("kept")?;
                     self.transfer(txn, id, draft)?;
-                    txn.release("kept")?;
+                    txn.release_savepoint("kept")?;
                 }
                 _ => self.bank.env.clock.sleep_us(self.rng.log_uniform(200)),
             }
@@ -498,7 +495,7 @@ impl<'a> BankClient<'a> {
                 "a lock taken after a savepoint: held before the rollback to it: {held}"
             )));
         }
-        txn.release("lock")
+        txn.release_savepoint("lock")
     }
 
     /// Reads everything in one snapshot and checks it against the ledger.

@@ -223,10 +223,10 @@ impl BankSession {
         required: RequiredCommits,
     ) -> Result<(), String> {
         let found = read_all(db).map_err(|e| format!("reading after open: {e}"))?;
-        let recovery = db.stats().recovery;
+        let recovery = db.admin().stats().recovery;
         let judged = lock_mutex(ledger).check_recovered(&found, required);
         judged.map_err(|e| format!("{e}\n  required {required:?}, {recovery:?}"))?;
-        let report = db.verify().map_err(|e| format!("verify: {e}"))?;
+        let report = db.admin().verify().map_err(|e| format!("verify: {e}"))?;
         check_report(&report).map_err(|e| format!("verify found: {e}"))
     }
 

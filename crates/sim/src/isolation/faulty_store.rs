@@ -6,7 +6,7 @@ use super::store::{
     AbortHandle, ScanSpec, TxnError, TxnSession, TxnSpec, TxnStore, Value, last_version,
 };
 use perigee::{Isolation, LockMode};
-use perigee_env::clock::Clock;
+use perigee_env::Clock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

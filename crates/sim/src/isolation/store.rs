@@ -2,11 +2,12 @@
 
 use super::history::{KEYS_PER_GROUP, Key, RANGE_KEYS_START, Version};
 use crate::rng::mix;
+use perigee::changes::CommitOperation;
 use perigee::{
-    CommitOperation, Cursor, Db, ErrorKind, Family, FamilyOptions, Isolation, Iter, LockMode,
-    Slice, Txn, TxnOptions, WriteBatch,
+    Cursor, Db, ErrorKind, Family, FamilyOptions, Isolation, Iter, LockMode, Slice, Txn,
+    TxnOptions, WriteBatch,
 };
-use perigee_env::clock::Clock;
+use perigee_env::Clock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -258,7 +259,7 @@ impl PerigeeSession<'_> {
                 last.push((*key, *v));
             }
         }
-        let sequence = self.txn.commit().map_err(to_txn_error)?;
+        let sequence = self.txn.commit_in_place(None).map_err(to_txn_error)?;
         let mut reported = self.store.hook_puts.lock().unwrap_or_else(PoisonError::into_inner);
         reported.extend(last.into_iter().map(|(key, v)| (sequence, key, v)));
         Ok(sequence)
@@ -285,7 +286,7 @@ fn scan_cursor(mut cursor: Cursor, scan: ScanSpec) -> perigee::Result<Vec<(Vec<u
     } else {
         cursor.seek_to_first()?
     }
-    while cursor.valid() && all.len() < scan.limit {
+    while cursor.is_valid() && all.len() < scan.limit {
         all.push((cursor.key().to_vec(), cursor.value()?.to_vec()));
         // Moved only if another entry is wanted: the move counts as a read.
         if all.len() < scan.limit {
@@ -367,9 +368,9 @@ impl TxnSession for PerigeeSession<'_> {
         self.txn.prepare(gid).map_err(to_txn_error)?;
         two.clock.sleep_us(noise % 90);
         if noise % 7 > 0 {
-            return db.commit_prepared(gid).map_err(to_txn_error);
+            return db.two_phase().commit(gid).map_err(to_txn_error);
         }
-        db.rollback_prepared(gid).map_err(to_txn_error)?;
+        db.two_phase().rollback(gid).map_err(to_txn_error)?;
         Err(TxnError::Aborted)
     }
     fn reset(&mut self) -> Result<(), TxnError> {
@@ -418,10 +419,11 @@ impl TxnStore for PerigeeStore {
         }
     }
     fn run_maintenance(&self, what: u64) -> Result<(), TxnError> {
-        if what % 2 == 0 { self.db.flush() } else { self.db.compact() }.map_err(to_txn_error)
+        if what % 2 == 0 { self.db.admin().flush() } else { self.db.admin().compact() }
+            .map_err(to_txn_error)
     }
     fn latest_seq(&self) -> u64 {
-        self.db.latest_seq()
+        self.db.history().latest_seq()
     }
     fn hook_puts(&self) -> BTreeMap<Key, Vec<Version>> {
         let mut reported = self.hook_puts.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -7,6 +7,7 @@ use std::cmp::Ordering::{Equal, Less};
 /// Flag in `BufferedEntry::value`, above the value length (at most 2^30): the entry's expiry is
 /// stored between key and value.
 const EXPIRING_FLAG: u32 = 1 << 31;
+const _: () = assert!(perigee_base::limits::VALUE_BYTES_MAX < EXPIRING_FLAG as usize);
 
 #[derive(Clone, Copy, Debug)]
 struct BufferedEntry {
@@ -47,6 +48,12 @@ impl LoadBuffer {
         if let Some(last) = self.entries_meta.last() {
             self.sorted &= self.comparator.cmp(self.key(last), key) == Less;
         }
+        check!(
+            value.len() < EXPIRING_FLAG as usize && key.len() <= u32::MAX as usize,
+            "the lengths of an entry fit in its record",
+            key.len(),
+            value.len()
+        );
         let expiring_flag = if end.is_some() { EXPIRING_FLAG } else { 0 };
         let slot = BufferedEntry {
             start: self.bytes.len(),
@@ -109,6 +116,12 @@ impl LoadBuffer {
             equal
         });
         self.entries_meta = slots;
+        check_slow!(
+            self.entries_meta
+                .is_sorted_by(|a, b| self.comparator.cmp(self.key(a), self.key(b)) == Less),
+            "sorted entries have distinct, ascending keys",
+            self.entries_meta.len()
+        );
         self.sorted = true;
     }
     /// Returns the first key. The buffer must be sorted.
@@ -117,6 +130,7 @@ impl LoadBuffer {
     }
     /// Returns the entries with sequence number `seq`. The buffer must be sorted.
     pub fn entries(&self, seq: SeqNo) -> impl Iterator<Item = EntryRef<'_>> {
+        check!(self.sorted, "entries are written in key order", self.entries_meta.len());
         self.entries_meta.iter().map(move |s| EntryRef {
             key: self.key(s),
             seq,

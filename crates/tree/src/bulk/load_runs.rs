@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 /// Number of runs of one generation that are merged into one run of the next generation.
 const FAN_IN: usize = 32;
+const _: () = assert!(FAN_IN >= 2, "a merge reduces the number of runs");
 
 #[derive(Debug)]
 struct LoadRun {
@@ -69,6 +70,7 @@ impl LoadRunSet {
         let Some(first) = buffer.first_key() else { return Ok(()) };
         let last = self.runs.last().filter(|r| r.generation == 0).and_then(|r| r.tables.last());
         let appends = last.is_some_and(|t| self.comparator.cmp(&t.summary.last_key, first) == Less);
+        check!(!appends || self.next_seq > 0, "a run that is extended has a number", self.next_seq);
         let number = if appends { self.next_seq - 1 } else { self.next_seq };
         let output = write_sorted(
             buffer.entries(SeqNo(number)),
@@ -135,6 +137,7 @@ impl LoadRunSet {
             self.replace_runs(0, 0, output);
             self.next_seq = 1;
         }
+        check!(self.runs.len() <= 1, "a finished load is one run", self.runs.len());
         Ok(())
     }
 
@@ -180,6 +183,11 @@ impl LoadRunSet {
         self.obsolete.extend(old.map(|t| t.id));
         self.vlogs.extend(output.vlogs);
         self.runs.push(LoadRun { tables: output.tables, generation });
+        check!(
+            self.runs.is_sorted_by(|a, b| a.generation >= b.generation),
+            "older runs of a load were merged at least as often",
+            generation
+        );
     }
 
     /// Returns the files that are no longer needed, and forgets them: each file is returned once.
@@ -196,6 +204,17 @@ impl LoadRunSet {
         let (kept, unused): (Vec<_>, Vec<_>) =
             self.vlogs.drain(..).partition(|v| used.contains(&v.id));
         self.obsolete.extend(unused.iter().map(|v| v.id));
+        check!(
+            kept.len() == used.len(),
+            "every value log that the tables of a load use was written by it",
+            kept.len(),
+            used.len()
+        );
+        check!(
+            tables.iter().all(|t| !self.obsolete.contains(&t.id)),
+            "the tables of a load are not obsolete",
+            self.obsolete
+        );
         (tables, kept)
     }
 }

@@ -5,12 +5,12 @@
 //! Runs are ordinary tables with ordinary file ids that are not in the manifest: every byte is
 //! checksummed, and after a crash they are orphans, like the outputs of any unfinished job.
 
-pub mod load_buffer;
-pub mod target_level;
-pub mod load_runs;
-pub mod spill_runs;
+mod load_buffer;
+mod target_level;
+mod load_runs;
+mod spill_runs;
 
 pub use load_buffer::LoadBuffer;
 pub use load_runs::LoadRunSet;
-pub use spill_runs::SpillRunSet;
+pub use spill_runs::{ObsoleteSpillFiles, SpillOutput, SpillRunSet, TxnSeqInfo};
 pub use target_level::target_level;

@@ -26,6 +26,7 @@ use std::sync::Arc;
 
 /// Number of runs of one generation that are merged into one run of the next generation.
 const FAN_IN: usize = 32;
+const _: () = assert!(FAN_IN >= 2, "a merge reduces the number of runs");
 
 /// A transaction's sequence numbers, as far as a rewrite of its runs needs them.
 #[derive(Clone, Debug, Default)]
@@ -190,6 +191,11 @@ impl SpillRunSet {
         let open: Vec<_> =
             self.vlogs.values().filter(|v| used.contains(&v.meta.id)).cloned().collect();
         vlogs.extend(open.iter().map(|v| v.meta.clone()));
+        check!(
+            used.iter().all(|id| vlogs.iter().any(|v| v.id == *id)),
+            "every value log that the tables of a transaction use was written by it",
+            used
+        );
         Ok(SpillOutput { tables, vlogs, open_vlogs: open })
     }
 
@@ -227,21 +233,27 @@ impl SpillRunSet {
     }
 
     /// Drops tables whose entries were all written at `number` or later. In tables that stay,
-    /// rolled-back entries are recognised by [`TxnSeqInfo::rolled_back`].
+    /// rolled-back entries are recognized by [`TxnSeqInfo::rolled_back`].
     pub fn roll_back_to(&mut self, number: SeqNo) {
         while let Some(newest) = self.runs.last_mut() {
             let (gone, kept): (Vec<_>, Vec<_>) =
                 newest.run.tables.iter().cloned().partition(|t| t.meta.seq_range().0 >= number);
             if gone.is_empty() {
-                return;
+                break;
             }
             self.obsolete.tables.extend(gone);
             if !kept.is_empty() {
                 newest.run = Arc::new(Run::new(RunId(0), kept, self.comparator));
-                return;
+                break;
             }
             self.runs.pop();
         }
+        let mut tables = self.runs.iter().flat_map(|r| &r.run.tables);
+        check_slow!(
+            tables.all(|t| t.meta.seq_range().0 < number),
+            "a rollback leaves no table that was written after its savepoint",
+            number
+        );
     }
 
     /// Returns the files that are no longer needed, and forgets them: each file is returned once.
@@ -278,9 +290,10 @@ fn intermediate_context<'a>(
     mut context: RewriteContext<'a>,
 ) -> RewriteContext<'a> {
     context.options.family = FamilyId::NONE;
-    debug_assert!(
+    check!(
         seq_info.savepoints.iter().all(|s| *s >= TXN_SEQ_BASE.prev()),
-        "savepoints use the transaction's own sequence numbers"
+        "savepoints are private sequence numbers of the transaction",
+        seq_info.savepoints
     );
     RewriteContext {
         stripes: SnapshotStripes::new(seq_info.savepoints.clone(), SeqNo::MAX),

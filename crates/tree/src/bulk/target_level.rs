@@ -4,10 +4,9 @@
 //! that overlaps it: at best directly above the first level with such a table. Without any overlap
 //! it goes to the last level.
 
-use crate::compact::pick::spooky::{LAST_LEVEL, overlapping};
-use crate::compact::plan::TreeShape;
-use perigee_base::LevelNo;
-use perigee_base::key_boundary::KeyBoundaryRef;
+use crate::compact::TreeShape;
+use crate::compact::{LAST_LEVEL, overlapping};
+use perigee_base::{KeyBoundaryRef, LevelNo};
 use std::ops::Range;
 
 /// Returns the level for a loaded table with the given bounds, range tombstones included. Level 0
@@ -21,9 +20,8 @@ pub fn target_level(shape: &TreeShape, keys: Range<KeyBoundaryRef<'_>>) -> Level
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compact::plan::TableShape;
-    use perigee_base::key_boundary::KeyBoundary;
-    use perigee_base::{FileId, limits};
+    use crate::compact::TableShape;
+    use perigee_base::{FileId, KeyBoundary, limits};
 
     fn shape(tables: &[(usize, &str, &str, u64)]) -> TreeShape {
         let mut levels = vec![Vec::new(); limits::LEVELS];

@@ -1,5 +1,5 @@
 //! The common sequence number that a merge may give to all values that every reader sees and that
-//! have no older versions beneath: their own numbers are no longer needed, and a column of equal
+//! have no older versions below them: their own numbers are no longer needed, and a column of equal
 //! numbers takes no space. Pure.
 //!
 //! Invariant: the number is at least that of every input entry, and smaller than that of everything

@@ -4,8 +4,7 @@ use super::plan::{CompactionPlan, CompactionReason};
 use crate::rewrite::{CreatedFiles, RewriteContext, RewriteInput, RewriteOutput, run_rewrite};
 use crate::scan::{MergeCursor, RunCursor, SourceCursor};
 use crate::version::{AddedTable, Run, Table, Version, VersionEdit};
-use perigee_base::io_stats::IoActivity;
-use perigee_base::{Error, FileId, LevelNo, Result, RunId};
+use perigee_base::{Error, FileId, IoActivity, LevelNo, Result, RunId, limits};
 use perigee_file::RangeTombstones;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,6 +17,22 @@ pub fn run_compaction(
 ) -> Result<(VersionEdit, RewriteOutput)> {
     let version = context.version;
     let inputs = collect_inputs(plan, version)?;
+    check!(
+        plan.inputs.iter().all(|(level, _)| *level <= plan.target_level)
+            && plan.target_level.index() < limits::LEVELS,
+        "a compaction moves entries down",
+        plan
+    );
+    check_slow!(
+        plan.reason == CompactionReason::RangeDeleted || is_closed(plan, version, &inputs),
+        "no older version stays above the target level",
+        plan
+    );
+    check!(
+        !plan.trivial_move || plan.relocate_vlogs.is_empty(),
+        "a table that is moved keeps its value logs",
+        plan
+    );
     let removed = plan.inputs.clone();
     if plan.reason == CompactionReason::RangeDeleted {
         return Ok((VersionEdit { removed, ..VersionEdit::default() }, RewriteOutput::default()));
@@ -66,6 +81,21 @@ pub fn run_compaction(
         rolled_back: Arc::default(),
     };
     let output = run_rewrite(input, context, created)?;
+    let follows = |w: &[crate::TableMeta]| {
+        let (end, begin) = (w[0].summary.end(comparator), w[1].summary.begin(comparator));
+        end.cmp(comparator, begin).is_le()
+    };
+    check!(
+        output.tables.windows(2).all(follows),
+        "the tables of a compaction are one run",
+        output.tables.len()
+    );
+    check_slow!(
+        output.tables.iter().all(|t| created.0.contains(&t.id))
+            && output.vlogs.iter().all(|v| created.0.contains(&v.id)),
+        "the outputs of a compaction are among the files that it created",
+        created
+    );
     let edit = VersionEdit {
         added: output.tables.iter().map(|meta| added_table(plan, meta.clone())).collect(),
         removed,
@@ -75,6 +105,24 @@ pub fn run_compaction(
     Ok((edit, output))
 }
 
+/// Returns true if no table outside the plan has older versions of input keys in the levels
+/// between an input and the target level.
+fn is_closed(plan: &CompactionPlan, version: &Version, inputs: &[Arc<Run>]) -> bool {
+    let named: HashSet<FileId> = plan.inputs.iter().map(|(_, id)| *id).collect();
+    let level_of = |id: FileId| plan.inputs.iter().find(|(_, i)| *i == id).map(|(level, _)| *level);
+    let is_older = |level: LevelNo, run: &Run, input: &Run, input_level: LevelNo| {
+        level > input_level || (level == input_level && run.id < input.id)
+    };
+    let others = version.tables().filter(|(_, _, t)| !named.contains(&t.meta.id));
+    others.filter(|(level, ..)| *level <= plan.target_level).all(|(level, run, other)| {
+        inputs.iter().all(|input| {
+            input.tables.iter().all(|t| {
+                !level_of(t.meta.id).is_some_and(|from| is_older(level, run, input, from))
+                    || !other.meta.summary.overlaps(version.comparator, &t.meta.summary)
+            })
+        })
+    })
+}
 fn added_table(plan: &CompactionPlan, meta: crate::TableMeta) -> AddedTable {
     AddedTable { level: plan.target_level, run: RunId(0), meta }
 }

@@ -1,8 +1,7 @@
 //! Input and output of the pickers as plain data: shapes and plans.
 
 use crate::version::Version;
-use perigee_base::key_boundary::KeyBoundary;
-use perigee_base::{FileId, KeyComparator, LevelNo, RunId, SeqNo};
+use perigee_base::{FileId, KeyBoundary, KeyComparator, LevelNo, RunId, SeqNo};
 use perigee_file::{ExpiryHistogram, RangeTombstones};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -215,6 +214,12 @@ impl CompactionPlan {
         inputs: Vec<(LevelNo, FileId)>,
         target_level: LevelNo,
     ) -> CompactionPlan {
+        check!(
+            inputs.iter().all(|(level, _)| *level <= target_level),
+            "a plan merges tables into their level or a deeper one",
+            reason,
+            target_level
+        );
         let (cuts, relocate_vlogs) = (Vec::new(), BTreeSet::new());
         CompactionPlan {
             reason,

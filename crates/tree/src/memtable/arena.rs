@@ -87,7 +87,8 @@ pub struct ArenaWords {
 
 impl ArenaWords {
     /// Small, see [`ArenaSlots`]; the largest node still fits.
-    const FIRST_BUCKET_LOG2: u32 = 6;
+    /// Binary logarithm of the words in the first bucket, the most that are allocated together.
+    pub(super) const FIRST_BUCKET_LOG2: u32 = 6;
 
     /// Creates an empty arena. Index 0 is never allocated, so that 0 can mean "none".
     pub fn new() -> Self {
@@ -106,6 +107,12 @@ impl ArenaWords {
         let grown = if cell.get().is_none() { size as u64 * 4 } else { 0 };
         cell.get_or_init(|| (0..size).map(|_| AtomicU32::new(0)).collect());
         self.len.store(i.checked_add(n).ok_or_else(address_space_exhausted)?, Relaxed);
+        check_slow!(
+            locate(i, Self::FIRST_BUCKET_LOG2).0 == locate(i + n - 1, Self::FIRST_BUCKET_LOG2).0,
+            "words that are allocated together are in one bucket",
+            i,
+            n
+        );
         Ok((i, grown))
     }
     /// Returns the word at `i`, which must have been allocated.

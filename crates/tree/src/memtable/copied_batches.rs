@@ -5,17 +5,12 @@
 //! Independent of the entry format. One writer; readers reach a chunk through its batch slot.
 
 use super::hashed_entries::BatchSlots;
-use perigee_base::append_buffer::AppendBuffer;
-use perigee_base::pinned_slice::SharedBuffer;
-use perigee_base::{Error, Result};
+use crate::limits::{COPIED_CHUNK_BYTES_MAX, COPIED_CHUNK_BYTES_MIN};
+use perigee_base::{AppendBuffer, Error, Result, SharedBuffer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Size of a memtable's first chunk: a database may have thousands of column families with one or
-/// two entries each.
-const CHUNK_BYTES_MIN: usize = 64;
-/// Maximum chunk size: a value pinned by a reader pins the whole chunk.
-const CHUNK_BYTES_MAX: usize = 64 << 10;
+const _: () = assert!(COPIED_CHUNK_BYTES_MIN <= COPIED_CHUNK_BYTES_MAX, "chunks grow");
 
 /// The chunks that small batches are copied into.
 #[derive(Debug, Default)]
@@ -43,6 +38,7 @@ impl CopiedBatches {
         }
         let capacity = next_chunk_capacity(chunk.map_or(0, |(_, chunk)| chunk.capacity()), bytes);
         let chunk = Arc::new(AppendBuffer::new(capacity));
+        check!(capacity >= bytes, "a new chunk has space for the batch", capacity, bytes);
         let slot = batches.push(SharedBuffer::Appendable(Arc::clone(&chunk)))?;
         self.newest_slot.store(slot + 1, Relaxed);
         Ok((slot, chunk, (capacity + size_of::<AppendBuffer>()) as u64))
@@ -51,7 +47,7 @@ impl CopiedBatches {
 
 /// Returns the capacity of the chunk that follows one of `previous` bytes, for a batch of `bytes`.
 fn next_chunk_capacity(previous: usize, bytes: usize) -> usize {
-    (previous * 2).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX).max(bytes)
+    (previous * 2).clamp(COPIED_CHUNK_BYTES_MIN, COPIED_CHUNK_BYTES_MAX).max(bytes)
 }
 
 /// Error for a chunk whose space another writer has taken.

@@ -3,7 +3,7 @@
 use super::Memtable;
 use super::entries::MemtableEntry;
 use super::hashed_entries::SortedEntriesCursor;
-use perigee_base::{EntryKind, EntryRef, SeqNo, ValueRef};
+use perigee_base::{EntryKind, EntryRef, SeqNo, ValueRef, cmp_entry};
 use perigee_file::EntryValue;
 use std::sync::Arc;
 
@@ -28,6 +28,16 @@ impl MemtableCursor {
     #[must_use]
     pub fn with_prefetch(self) -> MemtableCursor {
         MemtableCursor { prefetch: true, ..self }
+    }
+
+    /// Returns true if the entry `to` comes after the current one, or if not `forward` before it.
+    fn is_ordered_step(&self, to: Option<u32>, forward: bool) -> bool {
+        let (Some((_, from)), Some(to)) = (&self.position, to) else { return true };
+        let to = self.memtable.node(to);
+        let (first, second) = if forward { (from, &to) } else { (&to, from) };
+        let key = |node: &MemtableEntry| self.memtable.key_of(node).to_vec();
+        cmp_entry(self.memtable.comparator, (&key(first), first.seq), (&key(second), second.seq))
+            .is_lt()
     }
 
     #[inline]
@@ -61,12 +71,14 @@ impl MemtableCursor {
     pub fn next(&mut self) {
         let at =
             self.position.and_then(|(i, _)| self.memtable.step(&mut self.sorted_cursor, i, true));
+        check_slow!(self.is_ordered_step(at, true), "a cursor moves in entry order", at);
         self.set_position(at);
     }
     /// Moves to the previous entry.
     pub fn prev(&mut self) {
         let at =
             self.position.and_then(|(i, _)| self.memtable.step(&mut self.sorted_cursor, i, false));
+        check_slow!(self.is_ordered_step(at, false), "a cursor moves in entry order", at);
         self.set_position(at);
     }
     /// See [`Memtable::add_skipped_tombstones`].

@@ -29,6 +29,13 @@ const BUCKETS: usize = 30;
 const FIRST_BUCKET_LOG2: u32 = 2;
 /// Size of a record in bytes.
 const RECORD_BYTES: u64 = 32;
+/// Bits of the length of a key, of a kind, and of a rank in the packed word of a record.
+const KEY_LEN_BITS: u32 = 19;
+const KIND_BITS: u32 = 8;
+const RANK_BITS: u32 = 5;
+const _: () = assert!(32 + KEY_LEN_BITS + KIND_BITS + RANK_BITS == u64::BITS);
+const _: () = assert!(perigee_base::limits::KEY_BYTES_MAX < 1 << KEY_LEN_BITS);
+const _: () = assert!(perigee_base::limits::VALUE_BYTES_MAX < 1 << 32);
 
 /// Location, kind and sequence number of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +90,7 @@ impl Entries {
     /// thread at a time may call this.
     pub fn push(&self, node: &MemtableEntry, older: Option<u32>) -> Result<u32> {
         let i = self.len.load(Relaxed);
-        let (bucket, offset) = Entries::locate(i);
+        let (bucket, _) = Entries::locate(i);
         let cell = self.buckets.get(bucket).ok_or_else(index_memory_exhausted)?;
         if cell.get().is_none() {
             let _ = cell.set(
@@ -97,8 +104,19 @@ impl Entries {
         };
         let packed =
             u64::from(node.key.1) << 32 | u64::from(node.kind.code()) << 51 | u64::from(rank) << 59;
+        check_slow!(
+            node.key.1 < 1 << KEY_LEN_BITS && rank < 1 << RANK_BITS,
+            "the fields of an entry fit in its record",
+            node,
+            rank
+        );
+        check_slow!(
+            older.is_none_or(|o| o < i && self.seq(o) < node.seq),
+            "a version is newer than those inserted before it",
+            node,
+            older
+        );
         let r = self.record(i);
-        debug_assert_eq!(offset as u64, Entries::locate(i).1 as u64);
         r[0].store(u64::from(node.batch) | u64::from(node.key.0) << 32, Relaxed);
         r[1].store(u64::from(node.value.1) | packed, Relaxed);
         r[2].store(node.seq.0, Relaxed);
@@ -186,6 +204,7 @@ impl Entries {
             let links = r[3].load(Relaxed);
             let older = (links as u32).checked_sub(1)?;
             let jump = ((links >> 32) as u32).wrapping_sub(1);
+            check_slow!(older < i && jump <= i, "links lead to older versions", i, older, jump);
             i = if self.seq(jump) > at { jump } else { older };
         }
     }

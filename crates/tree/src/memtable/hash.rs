@@ -118,7 +118,8 @@ impl HashIndex {
             }
             new[i].store(slot, Relaxed);
         }
-        let _ = cell.set(new);
+        let is_first = cell.set(new).is_ok();
+        check!(is_first, "one thread at a time grows an index", next);
         self.current.store(next, Release);
         Ok(len as u64 * 8)
     }
@@ -153,6 +154,17 @@ impl HashIndex {
     #[inline]
     pub fn set_slot(&self, slot: IndexSlot, hash: u64, entry: u32) {
         let table = self.table().expect("reserve() has created a table");
+        check_slow!(
+            u64::from(self.used.load(Relaxed)) * 10 < table.len() as u64 * 7 + 10,
+            "an index always has empty slots",
+            table.len()
+        );
+        check_slow!(
+            (table[slot.slot].load(Relaxed) == 0) == slot.older.is_none(),
+            "a slot is empty, or has the older version of its key",
+            slot.slot,
+            slot.older
+        );
         table[slot.slot].store(hash >> 32 << 32 | (u64::from(entry) + 1), Release);
         if slot.older.is_none() {
             self.used.store(self.used.load(Relaxed) + 1, Relaxed);

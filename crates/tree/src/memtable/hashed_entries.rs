@@ -13,9 +13,9 @@ use super::sorted_entries::{
     EntryKeys, PrefixEncoding, SortItem, SortedEntries, shared_prefix_len,
 };
 use super::sync::{AtomicU32, AtomicU64};
+use crate::limits::PREFETCH_BYTES_MAX;
 use perigee_base::checksum::seeded_key_hash;
-use perigee_base::pinned_slice::SharedBuffer;
-use perigee_base::{EntryKind, Error, KeyComparator, OpIndex, Result, SeqNo};
+use perigee_base::{EntryKind, Error, KeyComparator, OpIndex, Result, SeqNo, SharedBuffer};
 use perigee_file::log::BatchOp;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -23,9 +23,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 /// Number of operations whose index slots are prefetched together, and of entries that a full scan
 /// prefetches.
 const PREFETCH_ENTRIES: usize = 32;
-/// Bytes of a long value that are prefetched; the rest is left to the hardware prefetcher.
-const PREFETCH_BYTES_MAX: usize = 512;
-/// Bytes that are loaded from memory together.
+/// Size of a cache line: bytes that are loaded from memory together.
 const CACHE_LINE_BYTES: usize = 64;
 
 /// Batch buffers of a memtable, by slot.
@@ -166,6 +164,11 @@ impl HashedEntries {
                 self.insert_entry(&node, &buf[op.key.clone()], hash, batches)?;
             }
         }
+        check_slow!(
+            self.published.load(Relaxed) <= self.entries.count(),
+            "published entries stay published",
+            self.entries.count()
+        );
         self.published.store(self.entries.count(), Release);
         Ok(grown)
     }
@@ -241,6 +244,12 @@ impl HashedEntries {
             self.common_prefix_len.load(Relaxed) as usize,
             &keys,
         ));
+        check!(
+            extended.entry_count >= published && extended.entry_count >= before.entry_count,
+            "sorted entries include every published one",
+            extended.entry_count,
+            published
+        );
         *self.sorted.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&extended);
         self.sorted_bytes.store(u64::from(published) * size_of::<SortItem>() as u64, Relaxed);
         extended
@@ -347,8 +356,8 @@ impl SortedEntriesCursor {
         std::hint::black_box(loaded);
     }
 
-    /// Moves to the first entry at or after (key, seq), or if not `forward` to the last one before
-    /// it.
+    /// Moves to the first entry at or after (key, seq), or, if not `forward`, to the last one
+    /// before it.
     pub fn seek(
         &mut self,
         key: &[u8],
@@ -378,7 +387,7 @@ impl SortedEntriesCursor {
         }
         self.select_run(forward, &BatchKeys(&table.entries, batches))
     }
-    /// Moves to the next entry, or if not `forward` to the previous one. The cursor must be on an
+    /// Moves to the next entry, or, if not `forward`, to the previous one. The cursor must be on an
     /// entry.
     pub fn step(
         &mut self,
@@ -405,7 +414,7 @@ impl SortedEntriesCursor {
         self.sorted.runs[run].get(i).copied()
     }
 
-    /// Returns the smallest item after the position, or if not `forward` the largest before it.
+    /// Returns the smallest item after the position, or, if not `forward`, the largest before it.
     /// Linear in the number of runs, which is small.
     #[inline]
     fn select_run(&mut self, forward: bool, keys: &impl EntryKeys) -> Option<u32> {

@@ -7,26 +7,27 @@
 
 mod sync;
 mod shared_batch;
-pub mod arena;
-pub mod entries;
-pub mod hash;
-pub mod sorted_entries;
-pub mod hashed_entries;
+mod arena;
+mod entries;
+mod hash;
+mod sorted_entries;
+mod hashed_entries;
 mod copied_batches;
-pub mod skiplist;
-pub mod range_tombstones;
+mod skiplist;
+mod range_tombstones;
 mod cursor;
 
 pub use cursor::MemtableCursor;
+pub use hashed_entries::seed_key_hashes;
 pub use shared_batch::{BatchShare, SharedBatch};
 
 use arena::ArenaSlots;
 use copied_batches::CopiedBatches;
 use entries::MemtableEntry;
 use hashed_entries::{BatchBuffer, BatchSlots, HashedEntries, SortedEntriesCursor};
-use perigee_base::pinned_slice::SharedBuffer;
 use perigee_base::{
-    AtomicSeqNo, EntryKind, Expiry, KeyComparator, OpIndex, PinnedSlice, Result, SeqNo, ValueRef,
+    AtomicSeqNo, EntryKind, Expiry, KeyComparator, OpIndex, PinnedSlice, Result, SeqNo,
+    SharedBuffer, ValueRef,
 };
 use perigee_file::EntryValue;
 use perigee_file::log::BatchOp;
@@ -187,7 +188,7 @@ impl Memtable {
     /// Adds operations of a small batch by copying them; the batch's buffer is not kept.
     ///
     /// # Errors
-    /// As [`Memtable::insert`].
+    /// Same as [`Memtable::insert`].
     pub fn insert_copied(
         &self,
         batch: &[u8],
@@ -235,6 +236,19 @@ impl Memtable {
             values += op.user_value_bytes();
             tombstones += u64::from(op.kind.is_tombstone());
         }
+        check_slow!(
+            self.last_seq.load(Relaxed) < base.of_op(first.1) && first.1 <= last.1,
+            "operations are inserted in commit order",
+            self.last_seq,
+            base,
+            first.1,
+            last.1
+        );
+        check_slow!(
+            ops.iter().all(|(op, _)| op.value.end <= batch.bytes.len()),
+            "operations lie inside their batch",
+            batch.bytes.len()
+        );
         grown += match by_key {
             MemtableIndex::Hash(table) => table.insert(batch, base, ops, batches)?,
             MemtableIndex::SkipList(list) => {
@@ -250,6 +264,13 @@ impl Memtable {
         add_relaxed(&self.key_bytes, keys);
         add_relaxed(&self.value_bytes, values);
         add_relaxed(&self.tombstones, tombstones);
+        check_slow!(
+            self.tombstones() <= self.entries() && self.distinct_keys() <= self.entries(),
+            "tombstones and keys are among the entries",
+            self.tombstones(),
+            self.distinct_keys(),
+            self.entries()
+        );
         Ok(())
     }
 
@@ -413,13 +434,13 @@ impl Memtable {
     pub fn contents_bytes(&self) -> u64 {
         if self.contents.get().is_some() { Memtable::CONTENTS_BYTES } else { 0 }
     }
-    /// Bytes of memory that the first insert allocates.
+    /// Size of the memory that the first insert allocates.
     pub const CONTENTS_BYTES: u64 = size_of::<MemtableContents>() as u64;
     /// Bytes of memory in buffers shared with memtables of other column families.
     pub fn shared_batch_bytes(&self) -> u64 {
         self.batch_shares.bytes()
     }
-    /// Bytes of an empty memtable.
+    /// Size of an empty memtable.
     pub const EMPTY_BYTES: u64 = size_of::<Memtable>() as u64;
     /// Number of entries.
     pub fn entries(&self) -> u64 {

@@ -1,13 +1,12 @@
 //! Range tombstones of a memtable. Readers take the lock only if a flag says that there are any.
 
-use perigee_base::key_boundary::KeyBoundaryRef;
-use perigee_base::{KeyComparator, SeqNo};
+use perigee_base::{KeyBoundaryRef, KeyComparator, SeqNo};
 use perigee_file::RangeTombstones;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Bytes charged per fragment that a tombstone touches, in addition to its boundaries.
+/// Size of a fragment that a tombstone touches, in addition to its boundaries, approximately.
 const FRAGMENT_BYTES: usize = 120;
 
 /// The fragmented range tombstones of a memtable. The mutex guards the list; no I/O while it is

@@ -28,7 +28,8 @@ impl SharedBatch {
 
 impl Drop for SharedBatch {
     fn drop(&mut self) {
-        self.live_bytes.fetch_sub(self.bytes, Relaxed);
+        let live = self.live_bytes.fetch_sub(self.bytes, Relaxed);
+        check!(live >= self.bytes, "live batches include this one", live, self.bytes);
     }
 }
 

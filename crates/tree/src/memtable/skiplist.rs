@@ -11,8 +11,7 @@
 use super::arena::ArenaWords;
 use super::entries::MemtableEntry;
 use super::sync::{AtomicU32, AtomicU64};
-use perigee_base::entry::cmp_entry;
-use perigee_base::{EntryKind, KeyComparator, Result, SeqNo};
+use perigee_base::{EntryKind, KeyComparator, Result, SeqNo, cmp_entry};
 use std::cmp::Ordering::Less;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -20,6 +19,10 @@ const HEIGHT_MAX: usize = 12;
 const NODE_HEADER_WORDS: usize = 8;
 /// Number of nodes of one level that suffice for an estimate.
 const LEVEL_SAMPLE_NODES: u64 = 256;
+const _: () = assert!(
+    NODE_HEADER_WORDS + HEIGHT_MAX <= 1 << ArenaWords::FIRST_BUCKET_LOG2,
+    "the highest node fits in a bucket"
+);
 
 /// The skip list.
 #[derive(Debug)]
@@ -114,7 +117,15 @@ impl SkipList {
         key_of: impl Fn(&MemtableEntry) -> &'a [u8],
         comparator: KeyComparator,
     ) -> Result<u64> {
-        let (path, _) = self.find_path(key_of(node), node.seq, &key_of, comparator);
+        let (path, next) = self.find_path(key_of(node), node.seq, &key_of, comparator);
+        check_slow!(
+            self.non_zero(next).is_none_or(|next| {
+                let next = self.node(next);
+                cmp_entry(comparator, (key_of(node), node.seq), (key_of(&next), next.seq)) == Less
+            }),
+            "a sequence number belongs to one entry of a key",
+            node
+        );
         let height = self.random_height();
         let (at, grown) = self.words.allocate((NODE_HEADER_WORDS + height) as u32)?;
         let w = self.words.word_slice(at, NODE_HEADER_WORDS + height);

@@ -11,6 +11,7 @@
 //!
 //! Invariant: the runs of a [`SortedEntries`] hold every entry below `entry_count` exactly once.
 
+use crate::limits::{COMPARE_SORT_MAX, MERGE_ITEMS_MAX, PREFIX_DEPTH_MAX};
 use perigee_base::KeyComparator;
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -19,17 +20,10 @@ use std::sync::Arc;
 /// A key's prefix and an entry of that key.
 pub type SortItem = u128;
 
-/// Maximum number of items with equal prefixes that are sorted by comparing keys; more are sorted
-/// by their next bytes.
-const COMPARE_SORT_MAX: usize = 24;
-/// Maximum depth of sorting by next bytes, after which keys are compared.
-const PREFIX_DEPTH_MAX: usize = 16;
 /// Runs shorter than this are merged with any following run, as that moves few bytes. Longer runs
 /// are merged with runs of similar length, to the next power of two: each entry is moved a
 /// logarithmic number of times, and a scan merges a logarithmic number of runs.
 const SHORT_RUN_ITEMS: usize = 64;
-/// Runs longer than this are not merged any more, which bounds the time that a reader waits.
-const MERGE_ITEMS_MAX: usize = 128 << 10;
 
 /// Access to the keys of entries by number.
 pub trait EntryKeys {
@@ -182,7 +176,8 @@ fn merge_items(
     comparator: KeyComparator,
     keys: &impl EntryKeys,
 ) -> Vec<SortItem> {
-    let mut out = Vec::with_capacity(a.len() + b.len());
+    let merged_len = a.len() + b.len();
+    let mut out = Vec::with_capacity(merged_len);
     // If `b` is much shorter, items of `a` between two items of `b` are copied at once.
     let b_is_short = a.len() / 8 > b.len();
     while let (Some(x), Some(y)) = (a.first(), b.first()) {
@@ -201,6 +196,7 @@ fn merge_items(
     }
     out.extend_from_slice(a);
     out.extend_from_slice(b);
+    check_slow!(out.len() == merged_len, "a merge keeps every item", out.len(), merged_len);
     out
 }
 
@@ -260,7 +256,17 @@ impl SortedEntries {
             last = merge_items(before, &last, by.comparator, keys);
             runs.pop();
         }
+        check_slow!(
+            last.is_sorted_by(|a, b| cmp_items(by.comparator, keys, *a, *b).is_lt()),
+            "a run is in entry order",
+            last.len()
+        );
         runs.push(Arc::new(last));
+        check_slow!(
+            runs.iter().map(|run| run.len()).sum::<usize>() == entry_count as usize,
+            "the runs hold every entry once",
+            entry_count
+        );
         SortedEntries { entry_count, encoding: by, runs }
     }
 

@@ -8,16 +8,12 @@
 //! returned `Ok`.
 
 use super::output_verification;
+use crate::limits::{DEFERRED_BYTES_MAX, DEFERRED_FILES_MAX};
 use crate::version::{TableMeta, VlogMeta};
 use perigee_base::{Error, Result};
 use perigee_env::WritableFile;
 use perigee_file::TableCache;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// Number and bytes of files at which they are synced without waiting for more. They stay open
-/// until then.
-const FILES_MAX: usize = 64;
-const BYTES_MAX: u64 = 8 << 20;
 
 #[derive(Debug, Default)]
 struct DeferredFiles {
@@ -44,7 +40,8 @@ impl DeferredSync {
         let mut deferred = self.lock_files();
         deferred.bytes += files.iter().map(|f| f.len()).sum::<u64>();
         deferred.files.extend(files);
-        let due = deferred.files.len() >= FILES_MAX || deferred.bytes >= BYTES_MAX;
+        let due =
+            deferred.files.len() >= DEFERRED_FILES_MAX || deferred.bytes >= DEFERRED_BYTES_MAX;
         drop(deferred);
         if due { self.sync_files(table_cache) } else { Ok(()) }
     }
@@ -103,7 +100,7 @@ mod tests {
             Ok(())
         }
         fn len(&self) -> u64 {
-            BYTES_MAX
+            DEFERRED_BYTES_MAX
         }
         fn truncate(&self, _: u64) -> Result<()> {
             Ok(())

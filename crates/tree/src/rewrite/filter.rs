@@ -8,12 +8,12 @@
 
 use crate::get;
 use crate::version::Version;
-use perigee_base::pinned_slice::BytesPreview;
-use perigee_base::{EntryRef, Error, LevelNo, PinnedSlice, Result, ValueRef, limits};
+use perigee_base::{BytesPreview, EntryRef, Error, LevelNo, PinnedSlice, Result, ValueRef, limits};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Decision on an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FilterDecision {
     /// Keeps the entry.
     Keep,
@@ -23,9 +23,9 @@ pub enum FilterDecision {
     Change(Vec<u8>),
 }
 
-/// A user's decision about entries during compaction. The filter may be called for the same entry
-/// in every compaction that the entry takes part in, or in none (a table that overlaps nothing is
-/// moved without a rewrite), and by several threads at once.
+/// Decides which entries a compaction keeps, drops or changes. The filter may be called for the
+/// same entry in every compaction that the entry takes part in, or in none (a table that overlaps
+/// nothing is moved without a rewrite), and by several threads at once.
 pub trait CompactionFilter: Send + Sync {
     /// Name of the filter, stored with the column family: the database opens only with a filter of
     /// the same name.

@@ -5,13 +5,12 @@ use super::deferred_sync::DeferredSync;
 use super::output_verification;
 use super::pacer::OutputBytes;
 use crate::version::{TableMeta, VlogMeta};
-use perigee_base::bug::{self, Bug};
-use perigee_base::entry::VlogPointer;
-use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
-use perigee_base::{EntryRef, FileId, Result};
+use perigee_base::bug::Bug;
+use perigee_base::{EntryRef, FileId, KeyBoundary, KeyBoundaryRef, Result, VlogPointer, bug};
 use perigee_env::WritableFile;
-use perigee_file::block::frame::Frame;
-use perigee_file::{KlogOptions, KlogWriter, RangeTombstones, TableBlock, TableCache, VlogWriter};
+use perigee_file::{
+    Frame, KlogOptions, KlogWriter, RangeTombstones, TableBlock, TableCache, VlogWriter,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -124,8 +123,15 @@ impl<'a> OutputWriter<'a> {
             self.vlog = Some((id, self.table_cache.vlog_writer(id, self.options.compression)?));
             self.created.0.push(id);
         }
-        let (_, vlog) = self.vlog.as_mut().expect("created above");
-        vlog.append(value)
+        let (id, vlog) = self.vlog.as_mut().expect("created above");
+        let pointer = vlog.append(value)?;
+        check_slow!(
+            pointer.file == *id && pointer.value_bytes == value.len() as u64,
+            "a pointer leads to the value that was written",
+            pointer,
+            value.len()
+        );
+        Ok(pointer)
     }
 
     /// Adds an entry to the current table.
@@ -168,11 +174,18 @@ impl<'a> OutputWriter<'a> {
     /// beyond `at` are split.
     pub fn finish_table(&mut self, at: KeyBoundaryRef<'_>) -> Result<()> {
         let comparator = self.options.comparator;
+        check_slow!(
+            self.last_cut.as_ref().cmp(comparator, at).is_lt(),
+            "tables end in key order",
+            self.last_cut,
+            at
+        );
         let (clipped, split) = self.ranges.clip_to_range(comparator, self.last_cut.as_ref(), at);
-        self.ranges_split += split;
         self.last_cut = at.to_boundary();
         if bug::is_active(Bug::RangeLostAtTableEnd) && split > 0 {
             self.ranges = self.ranges.clip_to_range(comparator, KeyBoundaryRef::First, at).0;
+        } else {
+            self.ranges_split += split;
         }
         if !clipped.is_empty() {
             self.open_klog()?.set_range_tombstones(clipped);
@@ -186,6 +199,11 @@ impl<'a> OutputWriter<'a> {
         if self.verify {
             output_verification::verify_table(self.table_cache, &table)?;
         }
+        check!(
+            self.tables.last().is_none_or(|before| before.id < id),
+            "later tables have larger file numbers",
+            id
+        );
         self.tables.push(table);
         Ok(())
     }
@@ -200,6 +218,11 @@ impl<'a> OutputWriter<'a> {
         if self.verify {
             output_verification::verify_vlog(self.table_cache, &vlog)?;
         }
+        check!(
+            self.vlogs.last().is_none_or(|before| before.id < id),
+            "later value logs have larger file numbers",
+            id
+        );
         self.vlogs.push(vlog);
         Ok(())
     }

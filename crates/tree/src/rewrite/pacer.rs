@@ -4,7 +4,8 @@
 //! Invariant: an error of the pacer ends the rewrite as any other error does; its outputs are
 //! unusable.
 
-use perigee_base::{Bytes, Result};
+use crate::limits::{QUANTUM_BYTES, QUANTUM_ENTRIES};
+use perigee_base::{Bytes, Result, ValueRef};
 
 /// Work of a rewrite since it last called its pacer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,11 +33,6 @@ pub trait RewritePacer: std::fmt::Debug {
     fn record_final(&self, moved: RewriteProgress);
 }
 
-/// Bytes after which a rewrite calls its pacer.
-pub const QUANTUM_BYTES: u64 = 64 << 10;
-/// Entries after which a rewrite calls its pacer.
-pub const QUANTUM_ENTRIES: u64 = 64;
-
 /// A pacer that never waits and never fails.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPacing;
@@ -55,6 +51,13 @@ pub struct OutputBytes {
     pub written: u64,
     /// Memory held at present.
     pub memory: u64,
+}
+
+/// Bytes of the key and the inline value of an entry. A separated value either is not moved, or is
+/// counted when it is written.
+#[inline]
+pub fn key_and_inline_bytes(key_bytes: usize, value: &ValueRef<'_>) -> u64 {
+    (key_bytes + value.inline_bytes().map_or(0, <[u8]>::len)) as u64
 }
 
 /// Accumulates progress until a quantum is full.

@@ -1,7 +1,6 @@
 //! Chooses the boundaries between output tables. Pure.
 
-use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
-use perigee_base::{Bytes, KeyComparator, limits};
+use perigee_base::{Bytes, KeyBoundary, KeyBoundaryRef, KeyComparator, limits};
 
 /// Tables that end at a boundary have at least this fraction (1/256) of the target size.
 const CUT_FRACTION: u64 = 256;
@@ -24,6 +23,11 @@ impl TableSplitter {
         target_bytes: u64,
         cuts: Vec<KeyBoundary>,
     ) -> TableSplitter {
+        check_slow!(
+            cuts.windows(2).all(|w| w[0].as_ref().cmp(comparator, w[1].as_ref()).is_lt()),
+            "the boundaries between tables ascend",
+            cuts
+        );
         TableSplitter { target_bytes, comparator, cuts, cuts_passed: 0 }
     }
 

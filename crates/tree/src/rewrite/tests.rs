@@ -1,39 +1,27 @@
 //! Merges with block pass-through against merges that process every entry.
 
+use super::pending_operands::PendingOperands;
+use super::reduce::OperandBase;
 use super::*;
 use crate::compact::{CompactionPlan, CompactionReason, run_compaction};
 use crate::flush::flush;
 use crate::mvcc::SnapshotStripes;
 use crate::scan::{MergeCursor, RunCursor, SourceCursor};
-use crate::version::FileOpener;
-use crate::{Memtable, Table, TableMeta, Version, VersionEdit, Vlog, VlogMeta};
-use perigee_base::expiry::FixedClock;
-use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
-use perigee_base::{Expiry, FamilyId, KeyComparator, LevelNo, OpIndex, Result, RunId, SeqNo};
+use crate::{Memtable, Version, VersionEdit};
+use perigee_base::{
+    Expiry, FamilyId, FixedClock, KeyBoundary, KeyBoundaryRef, KeyComparator, LevelNo, OpIndex,
+    RunId, SeqNo, ValueRef, violation,
+};
 use perigee_env::fs::memory::SimDisk;
 use perigee_env::{DirOpenMode, Fs};
 use perigee_file::log::{Batch, BatchOp, BatchOps};
-use perigee_file::{BlockCache, CompressionMethod, KlogOptions, TableCache};
+use perigee_file::{BlockCache, Compression, KlogOptions, TableCache};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-struct TestOpener(TableCache);
-
-impl FileOpener for TestOpener {
-    fn open_table(&self, meta: &TableMeta) -> Result<Arc<Table>> {
-        Ok(Arc::new(Table {
-            meta: meta.clone(),
-            reader: self.0.klog_reader(meta.id, meta.summary.bytes)?,
-        }))
-    }
-    fn open_vlog(&self, meta: &VlogMeta) -> Result<Arc<Vlog>> {
-        Ok(Arc::new(Vlog { meta: meta.clone(), reader: self.0.vlog_reader(meta.id, meta.bytes)? }))
-    }
-}
-
 struct RewriteFixture {
-    tables: TestOpener,
+    tables: TableCache,
     ids: AtomicU64,
     version: Version,
     comparator: KeyComparator,
@@ -53,7 +41,7 @@ impl RewriteFixture {
         let table_cache =
             TableCache::new(dir, 1, Arc::new(BlockCache::new(1 << 16)), Arc::default());
         RewriteFixture {
-            tables: TestOpener(table_cache),
+            tables: table_cache,
             ids: AtomicU64::new(1),
             version: Version::empty(comparator),
             comparator,
@@ -122,14 +110,14 @@ impl RewriteFixture {
                 family: FamilyId(0),
                 comparator: self.comparator,
                 block_bytes: 256,
-                compression: CompressionMethod::Lz4,
+                compression: Compression::Lz4,
                 filter_bits: 10,
             },
             separation_threshold: self.threshold,
             target_bytes: self.target_bytes,
             cuts: Vec::new(),
             verify_outputs: true,
-            table_cache: &self.tables.0,
+            table_cache: &self.tables,
             next_file_id: &self.ids,
             pacer: &NoPacing,
             now: &FixedClock(50),
@@ -253,4 +241,25 @@ fn disjoint_runs_pass_through_nearly_whole() {
     }
     let (_, out) = fixture.merge(CompactionReason::Level0Runs);
     assert!(out.counts.passed_through > 3800, "{:?}", out.counts);
+}
+
+#[test]
+fn assertions_of_operands_detect_violations() {
+    let version = Version::empty(KeyComparator::Bytes);
+    let cases: [(&str, &dyn Fn()); 3] = [
+        ("joined operands replace at least one", &|| PendingOperands::default().replace_all(b"v")),
+        ("operands are merged onto a value if their base is a version", &|| {
+            let mut operands = PendingOperands::default();
+            let _ = operands.merge(b"k", None, OperandBase::Version, None, &version);
+        }),
+        ("operands come newest first", &|| {
+            let mut operands = PendingOperands::default();
+            operands.push(SeqNo(1), ValueRef::Operand(b"v"), true);
+            operands.push(SeqNo(2), ValueRef::Operand(b"v"), false);
+        }),
+    ];
+    for (invariant, work) in cases {
+        let message = violation(work);
+        assert!(message.contains(invariant), "{invariant}: {message}");
+    }
 }

@@ -1,4 +1,4 @@
-//! Decides if a value is stored inline or in a value log. Pure.
+//! Decides whether a value is stored inline or in a value log. Pure.
 
 use perigee_base::{FileId, ValueRef};
 use std::collections::BTreeSet;

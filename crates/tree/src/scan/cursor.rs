@@ -3,9 +3,9 @@
 
 use crate::memtable::MemtableCursor;
 use crate::version::Run;
-use perigee_base::io_stats::IoActivity;
-use perigee_base::key_boundary::KeyBoundaryRef;
-use perigee_base::{EntryKind, KeyComparator, KeyRef, Result, SeqNo, ValueRef};
+use perigee_base::{
+    EntryKind, IoActivity, KeyBoundaryRef, KeyComparator, KeyRef, Result, SeqNo, ValueRef,
+};
 use perigee_file::{EntryMeta, EntryValue, EntryWindowView, KlogCursor, TableBlock};
 use std::sync::Arc;
 
@@ -434,6 +434,7 @@ impl RunCursor {
     fn skip_forward(&mut self, mut i: usize) -> Result<()> {
         while !self.valid() && i + 1 < self.run.tables.len() {
             i += 1;
+            check_slow!(self.run.tables_ascend(self.comparator, i), "tables of a run ascend", i);
             self.open_table(i, KlogCursor::seek_first)?;
         }
         Ok(())
@@ -441,6 +442,7 @@ impl RunCursor {
     /// Moves from the start of table `i` to the last entry of the previous table.
     fn skip_backward(&mut self, mut i: usize) -> Result<()> {
         while !self.valid() && i > 0 {
+            check_slow!(self.run.tables_ascend(self.comparator, i), "tables of a run ascend", i);
             i -= 1;
             self.open_table(i, KlogCursor::seek_last)?;
         }

@@ -9,25 +9,19 @@
 //! entry of a source is unknown.
 
 use super::cursor::{SourceCursor, SourceLookahead};
+use crate::limits::{INTERLEAVED_PREFIXES_MAX, INTERLEAVED_SOURCES_MAX, INTERLEAVED_TURNS_MAX};
 use perigee_base::{KeyComparator, KeyRef, SeqNo};
 use perigee_file::EntryWindowView;
-
-/// Maximum number of turns computed at once.
-const TURNS_MAX: usize = 128;
-/// Maximum number of sources.
-const SOURCES_MAX: usize = 8;
-/// Maximum number of entries per source, including the one that ends them.
-const PREFIXES_MAX: usize = 65;
 
 /// The sequence of turns: for each entry ahead, the index of the source that supplies it.
 #[derive(Debug)]
 pub struct Interleaving {
-    turns: [u8; TURNS_MAX],
+    turns: [u8; INTERLEAVED_TURNS_MAX],
     len: usize,
     next: usize,
     /// Per source, the key prefixes of the entries that may be used, ascending in scan direction,
     /// with the largest number as a sentinel.
-    key_prefixes: Vec<[u64; PREFIXES_MAX]>,
+    key_prefixes: Vec<[u64; INTERLEAVED_PREFIXES_MAX]>,
 }
 
 /// A source during the computation.
@@ -41,12 +35,17 @@ struct SourcePrefixes {
 impl Interleaving {
     /// Creates an empty sequence.
     pub fn new() -> Interleaving {
-        Interleaving { turns: [0; TURNS_MAX], len: 0, next: 0, key_prefixes: Vec::new() }
+        Interleaving {
+            turns: [0; INTERLEAVED_TURNS_MAX],
+            len: 0,
+            next: 0,
+            key_prefixes: Vec::new(),
+        }
     }
     /// Sets `n` turns of one source; returns how many were set.
     #[inline]
     pub fn repeat_source(&mut self, source: usize, n: usize) -> usize {
-        let n = u8::try_from(source).map_or(0, |_| n.min(TURNS_MAX));
+        let n = u8::try_from(source).map_or(0, |_| n.min(INTERLEAVED_TURNS_MAX));
         self.turns[..n].fill(source as u8);
         (self.len, self.next) = (n, 0);
         n
@@ -76,8 +75,8 @@ impl Interleaving {
         standing: Option<usize>,
         at: SeqNo,
     ) -> usize {
-        let mut ahead = [SourceLookahead::Exhausted; SOURCES_MAX];
-        if sources.len() > SOURCES_MAX {
+        let mut ahead = [SourceLookahead::Exhausted; INTERLEAVED_SOURCES_MAX];
+        if sources.len() > INTERLEAVED_SOURCES_MAX {
             return self.repeat_source(0, 0);
         }
         for (slot, source) in ahead.iter_mut().zip(sources) {
@@ -98,7 +97,8 @@ impl Interleaving {
         let common = common_block_prefix(sources);
         // The turns end before this key prefix.
         let mut limit = u64::MAX;
-        let (mut lanes, mut count, mut shown) = ([SourcePrefixes::default(); SOURCES_MAX], 0, None);
+        let (mut lanes, mut count, mut shown) =
+            ([SourcePrefixes::default(); INTERLEAVED_SOURCES_MAX], 0, None);
         for (i, source) in sources.iter().enumerate() {
             match source {
                 SourceLookahead::Exhausted => {}
@@ -117,7 +117,7 @@ impl Interleaving {
                         shown = Some(sequence.comparable_prefix(window.position));
                     }
                     if self.key_prefixes.len() == count {
-                        self.key_prefixes.push([0; PREFIXES_MAX]);
+                        self.key_prefixes.push([0; INTERLEAVED_PREFIXES_MAX]);
                     }
                     let (len, end) = sequence.write_prefixes(&mut self.key_prefixes[count]);
                     lanes[count] = SourcePrefixes { source: i as u8, len };
@@ -143,6 +143,7 @@ impl Interleaving {
         let mut sum = 0;
         for (lane, prefixes) in lanes[..count].iter().zip(&mut self.key_prefixes) {
             let n = prefixes[..lane.len].partition_point(|prefix| *prefix < limit);
+            check_slow!(n < INTERLEAVED_PREFIXES_MAX, "a place is left that ends the prefixes", n);
             prefixes[n] = u64::MAX;
             sum += n;
         }
@@ -150,8 +151,13 @@ impl Interleaving {
         self.len = match count {
             0..=2 => self.merge_prefixes::<2>(count, sum, source_ids),
             3..=4 => self.merge_prefixes::<4>(count, sum, source_ids),
-            _ => self.merge_prefixes::<SOURCES_MAX>(count, sum, source_ids),
+            _ => self.merge_prefixes::<INTERLEAVED_SOURCES_MAX>(count, sum, source_ids),
         };
+        check_slow!(
+            self.turns[..self.len].iter().all(|turn| usize::from(*turn) < sources.len()),
+            "a turn belongs to a source",
+            sources.len()
+        );
         self.len
     }
 
@@ -162,20 +168,20 @@ impl Interleaving {
         &mut self,
         count: usize,
         sum: usize,
-        source_ids: [u8; SOURCES_MAX],
+        source_ids: [u8; INTERLEAVED_SOURCES_MAX],
     ) -> usize {
-        const NONE: [u64; PREFIXES_MAX] = [u64::MAX; PREFIXES_MAX];
-        let lanes: [&[u64; PREFIXES_MAX]; N] = std::array::from_fn(|i| {
+        const NONE: [u64; INTERLEAVED_PREFIXES_MAX] = [u64::MAX; INTERLEAVED_PREFIXES_MAX];
+        let lanes: [&[u64; INTERLEAVED_PREFIXES_MAX]; N] = std::array::from_fn(|i| {
             self.key_prefixes.get(i).filter(|_| i < count).unwrap_or(&NONE)
         });
         let mut at = [0; N];
-        for (n, turn) in self.turns[..sum.min(TURNS_MAX)].iter_mut().enumerate() {
+        for (n, turn) in self.turns[..sum.min(INTERLEAVED_TURNS_MAX)].iter_mut().enumerate() {
             let prefixes: [u64; N] = std::array::from_fn(|i| lanes[i][at[i]]);
             let least = prefixes.iter().fold(u64::MAX, |least, prefix| least.min(*prefix));
             let (mut takers, mut taker) = (0, 0);
             for i in 0..N {
                 let takes = usize::from(prefixes[i] == least);
-                at[i] = PREFIXES_MAX.min(at[i] + takes + 1) - 1;
+                at[i] = INTERLEAVED_PREFIXES_MAX.min(at[i] + takes + 1) - 1;
                 takers += takes;
                 taker += takes * i;
             }
@@ -184,7 +190,7 @@ impl Interleaving {
             }
             *turn = source_ids[taker];
         }
-        sum.min(TURNS_MAX)
+        sum.min(INTERLEAVED_TURNS_MAX)
     }
 }
 
@@ -242,6 +248,13 @@ impl<'a> PrefixSequence<'a> {
         } else {
             (((visible_puts & new_keys) << (63 - first)).leading_ones() as usize).min(first + 1)
         };
+        check_slow!(
+            if forward { first + count <= key_prefixes.len() } else { count <= first + 1 }
+                || count == 0,
+            "a sequence lies inside its window",
+            first,
+            count
+        );
         PrefixSequence { key_prefixes, first, count, lead, shift, forward }
     }
     /// Returns a key prefix after the bytes common to all blocks.
@@ -253,7 +266,7 @@ impl<'a> PrefixSequence<'a> {
     /// Writes the key prefixes that may be used; returns their number, and the smallest prefix
     /// before which turns must end.
     #[inline]
-    fn write_prefixes(&self, out: &mut [u64; PREFIXES_MAX]) -> (usize, u64) {
+    fn write_prefixes(&self, out: &mut [u64; INTERLEAVED_PREFIXES_MAX]) -> (usize, u64) {
         let (first, n) = (self.first, self.count);
         let end = if self.forward {
             out.iter_mut()
@@ -306,7 +319,7 @@ mod tests {
     }
 
     fn random_block(x: &mut u64, kind: u64, position: Option<usize>) -> TestBlock {
-        let n = 1 + next_random(x) as usize % (PREFIXES_MAX - 1);
+        let n = 1 + next_random(x) as usize % (INTERLEAVED_PREFIXES_MAX - 1);
         let mut keys: Vec<Vec<u8>> = (0..n).map(|_| random_key(x, kind)).collect();
         keys.sort();
         let mut prefix = keys[0].clone();
@@ -411,10 +424,10 @@ mod tests {
         assert_eq!(
             (
                 turns.repeat_source(3, 1000),
-                turns.nth_turn(TURNS_MAX),
-                turns.nth_turn(TURNS_MAX + 1)
+                turns.nth_turn(INTERLEAVED_TURNS_MAX),
+                turns.nth_turn(INTERLEAVED_TURNS_MAX + 1)
             ),
-            (TURNS_MAX, Some((3, TURNS_MAX)), None)
+            (INTERLEAVED_TURNS_MAX, Some((3, INTERLEAVED_TURNS_MAX)), None)
         );
         assert_eq!((turns.next_source(), turns.nth_turn(9)), (Some(3), Some((3, 9))));
         assert_eq!((turns.repeat_source(300, 5), turns.next_source()), (0, None));

@@ -9,25 +9,21 @@
 use super::cursor::{RunCursor, SourceCursor};
 use super::interleaving::Interleaving;
 use crate::View;
+use crate::limits::{INTERLEAVING_RETRY_LOG2_MAX, PREFIX_SLACK_BYTES, STEPS_IN_SOURCE_MIN};
 use crate::txn_overlay::TxnOverlay;
 use crate::version::Run;
-use perigee_base::key_boundary::KeyBoundaryRef;
-use perigee_base::{EntryKind, EntryRef, Error, KeyComparator, KeyRef, Result, SeqNo, ValueRef};
+use perigee_base::{
+    EntryKind, EntryRef, Error, KeyBoundaryRef, KeyComparator, KeyRef, Result, SeqNo, ValueRef,
+};
 use perigee_file::{EntryMeta, EntryValue, KlogCursor, TableBlock};
 use std::cmp::Ordering::{Greater, Less};
 use std::sync::Arc;
 
-/// Number of common bytes kept in the prefixes before the first difference, so that they stay valid
-/// as the scan goes on.
-const PREFIX_SLACK_BYTES: usize = 4;
-/// Minimum number of consecutive steps in one source, usual or just now, for counting visible
-/// entries ahead in that source.
-const STEPS_IN_SOURCE_MIN: (u32, u32) = (8, 4);
-
 /// Fewer turns than this do not pay for computing them.
 const FEW_TURNS: usize = 4;
-/// Base-2 logarithm of the maximum number of steps between attempts, after unsuccessful ones.
-const RETRY_LOG2_MAX: u32 = 6;
+const _: () = assert!(
+    STEPS_IN_SOURCE_MIN.1 < STEPS_IN_SOURCE_MIN.0 && INTERLEAVING_RETRY_LOG2_MAX < u32::BITS
+);
 
 /// Position of a source as used for selection; the key prefix is inverted when going backward.
 #[derive(Clone, Copy, Debug)]
@@ -193,9 +189,29 @@ impl MergeCursor {
             }
         }
         (self.current, self.second) = (best, second);
+        self.check_current();
     }
 
     /// Steps source `i` out of its current block.
+    /// Checks that the current source is the one whose entry comes next.
+    fn check_current(&self) {
+        check_slow!(
+            self.current.is_none_or(|i| self.positions[i].valid && self.sources[i].valid()),
+            "the current source is on an entry",
+            self.current
+        );
+        check_slow!(
+            self.current.is_none_or(|i| self.positions[i].meta.seq == self.sources[i].seq()),
+            "the position of a source is that of its entry",
+            self.current
+        );
+        check_slow!(
+            self.current.zip(self.second).is_none_or(|(i, j)| i != j && !self.is_before(j, i)),
+            "the current source is before the second",
+            self.current,
+            self.second
+        );
+    }
     fn step_to_next_block(&mut self, i: usize) -> Result<()> {
         let source = &mut self.sources[i];
         let result = if self.forward { source.next() } else { source.prev() };
@@ -317,6 +333,7 @@ impl MergeCursor {
             }
             Some(second) => self.switch_source(second),
         }
+        self.check_current();
         if let Some(i) = self.current {
             let prefix = self.positions[i].meta.key_prefix;
             self.is_on_other_key = prefix != last_prefix;
@@ -385,8 +402,11 @@ impl MergeCursor {
         }
         let standing = if self.forward { self.current } else { None };
         let n = self.interleaving.find_turns(&mut self.sources, self.comparator, standing, at);
-        self.failed_attempts =
-            if n < FEW_TURNS { (self.failed_attempts + 1).min(RETRY_LOG2_MAX) } else { 0 };
+        self.failed_attempts = if n < FEW_TURNS {
+            (self.failed_attempts + 1).min(INTERLEAVING_RETRY_LOG2_MAX)
+        } else {
+            0
+        };
         self.steps_until_retry = (1 << self.failed_attempts) - 1;
         n
     }
@@ -467,10 +487,7 @@ impl MergeCursor {
     }
     #[inline]
     fn current_meta(&self) -> &EntryMeta {
-        debug_assert!(
-            !self.positions_stale,
-            "refresh_positions() must be called after step_visible()"
-        );
+        check_slow!(!self.positions_stale, "positions are refreshed after visible steps");
         &self.positions[self.current.expect("the cursor is not valid")].meta
     }
     /// Returns the sequence number of the current entry.

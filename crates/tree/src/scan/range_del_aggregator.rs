@@ -6,10 +6,9 @@ use crate::memtable::Memtable;
 use crate::txn_overlay::TxnOverlay;
 use crate::version::Run;
 use crate::view::View;
-use perigee_base::bug::{self, Bug};
-use perigee_base::key_boundary::KeyBoundary;
-use perigee_base::{KeyComparator, SeqNo};
-use perigee_file::range_tombstones::TombstoneSpan;
+use perigee_base::bug::Bug;
+use perigee_base::{KeyBoundary, KeyComparator, SeqNo, bug};
+use perigee_file::TombstoneSpan;
 use std::sync::Arc;
 
 /// A source with range tombstones.
@@ -125,6 +124,13 @@ impl RangeDelAggregator {
                 }
             }
         }
+        check_slow!(
+            begin.as_ref().is_before(comparator, key) && !end.as_ref().is_before(comparator, key),
+            "the span around a key contains it",
+            begin,
+            end,
+            key
+        );
         self.span = Some((begin, end));
     }
 

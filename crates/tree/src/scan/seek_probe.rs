@@ -1,6 +1,6 @@
-//! Decides if a seek first probes for the key itself. That pays if the keys sought usually exist
-//! and the cursor does not iterate from them. A cursor used otherwise probes rarely; one whose
-//! seeks are sequential (to adjacent or nearby keys) does not probe at all. Pure: counts past
+//! Decides whether a seek first probes for the key itself. That pays if the keys sought usually
+//! exist and the cursor does not iterate from them. A cursor used otherwise probes rarely; one
+//! whose seeks are sequential (to adjacent or nearby keys) does not probe at all. Pure: counts past
 //! results.
 
 /// Statistics of a cursor's past seeks.

@@ -35,7 +35,7 @@ fn view_with(ops: &[(u64, Vec<u8>, Option<Vec<u8>>)], memtables: usize) -> Arc<V
         active: Arc::clone(&tables[memtables - 1]),
         immutables: tables[..memtables - 1].iter().rev().cloned().collect(),
         version: Arc::new(Version::empty(KeyComparator::Bytes)),
-        now: Arc::new(perigee_base::expiry::FixedClock(0)),
+        now: Arc::new(perigee_base::FixedClock(0)),
         merge_operator: Arc::default(),
     })
 }

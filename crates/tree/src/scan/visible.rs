@@ -11,9 +11,11 @@ use super::range_del_aggregator::RangeDelAggregator;
 use super::seek_probe::SeekProbe;
 use crate::View;
 use crate::get;
-use perigee_base::bug::{self, Bug};
-use perigee_base::io_stats::IoActivity;
-use perigee_base::{EntryKind, Error, Expiry, KeyComparator, PinnedSlice, Result, SeqNo, ValueRef};
+use perigee_base::bug::Bug;
+use perigee_base::{
+    EntryKind, Error, Expiry, IoActivity, KeyComparator, KeyRef, PinnedSlice, Result, SeqNo,
+    ValueRef, bug,
+};
 use perigee_file::EntryValue;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -158,6 +160,11 @@ impl VisibleCursor {
         if self.visible_ahead > 0 && self.merge.is_forward() {
             self.visible_ahead -= 1;
             self.merge.step_visible(&mut self.key);
+            check_slow!(
+                !self.bounds.is_after_upper(self.comparator, &self.key),
+                "entries that were counted ahead are inside the bounds",
+                self.key
+            );
             return Ok(());
         }
         if !self.invalidate() {
@@ -183,6 +190,11 @@ impl VisibleCursor {
             self.visible_ahead -= 1;
             self.merge.step_visible(&mut self.key);
             self.current = CursorEntry::LeftByMerge;
+            check_slow!(
+                !self.bounds.is_before_lower(self.comparator, &self.key),
+                "entries that were counted ahead are inside the bounds",
+                self.key
+            );
             return Ok(());
         }
         if !self.invalidate() {
@@ -308,6 +320,11 @@ impl VisibleCursor {
                 skip &= !self.merge.key_changed();
                 continue;
             }
+            check_slow!(
+                !skip || self.merge.key().cmp(self.comparator, KeyRef::from_key(&self.key)).is_gt(),
+                "a forward scan returns ascending keys",
+                self.key
+            );
             self.merge.key().copy_to(&mut self.key);
             if self.bounds.is_after_upper(self.comparator, &self.key) {
                 return Ok(());

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Opens the files that an edit adds; implemented over the table cache.
+/// Opens the files that an edit adds.
 pub trait FileOpener {
     /// Opens a table.
     fn open_table(&self, meta: &TableMeta) -> Result<Arc<Table>>;
@@ -73,6 +73,21 @@ pub(super) fn apply_edit(
     let expires_ms = new.tables().filter_map(|(_, _, t)| due(t)).min().unwrap_or(u64::MAX);
     new.expiry_compaction_ms = expires_ms;
     check::check_invariants(&new)?;
+    check!(
+        new.levels.len() == limits::LEVELS
+            && new.levels.iter().all(|runs| runs.windows(2).all(|w| w[0].id > w[1].id)),
+        "the runs of a level are newest first",
+        edit
+    );
+    check!(new.runs().all(|run| !run.tables.is_empty()), "a run has at least one table", edit);
+    check_slow!(
+        edit.removed.iter().all(|(level, id)| {
+            edit.added.iter().any(|added| added.meta.id == *id)
+                || !new.tables().any(|(l, _, t)| (l, t.meta.id) == (*level, *id))
+        }),
+        "a removed table is gone, or was moved",
+        edit
+    );
     Ok(new)
 }
 

@@ -1,5 +1,6 @@
 //! Version edits: changes of a version, produced by jobs and recorded in the manifest.
 
+use crate::limits::DENSE_TOMBSTONES_MIN;
 use perigee_base::{FileId, LevelNo, RunId, SeqNo, Tombstones};
 use perigee_file::KlogSummary;
 use std::sync::Arc;
@@ -24,9 +25,6 @@ impl TableMeta {
         self.global_seq.map_or((self.summary.smallest_seq, self.summary.largest_seq), global_range)
     }
 }
-
-/// Minimum number of tombstones at which a table is worth a merge of its own.
-const DENSE_TOMBSTONES_MIN: u64 = 1000;
 
 /// Returns true if the table consists mostly of tombstones.
 pub fn is_tombstone_dense(entries: u64, tombstones: Tombstones) -> bool {

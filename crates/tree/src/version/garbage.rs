@@ -2,14 +2,13 @@
 //! entry counts and key sketches. Reads no block. Computed at most once per version.
 
 use super::Version;
+use crate::limits::SPACE_ENTRIES_MIN;
 use perigee_base::limits;
 use perigee_file::KeySketch;
 use std::sync::OnceLock;
 
 /// Overwritten entries may occupy one part in this many of the data before they are merged away.
 pub const SPACE_SHARE: u64 = 8;
-/// Minimum number of entries for a merge to free space; key sketches are not accurate for fewer.
-pub const SPACE_ENTRIES_MIN: u64 = 4096;
 
 /// Bytes of tables that a merge would free, and of all tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +53,7 @@ fn estimate_garbage(bytes: u64, entries: EntriesByLevel, distinct: u64) -> Garba
     let EntriesByLevel { above, last } = entries;
     let all = above.saturating_add(last).max(1);
     let hidden = all.saturating_sub(distinct).min(above);
+    check!(hidden <= all, "hidden entries are among all entries", hidden, all);
     let share = u128::from(bytes) * u128::from(hidden) / u128::from(all);
     GarbageEstimate { garbage_bytes: u64::try_from(share).unwrap_or(bytes), total_bytes: bytes }
 }

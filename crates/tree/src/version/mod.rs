@@ -7,15 +7,15 @@ mod run;
 mod check;
 mod garbage;
 mod apply;
+mod table_opener;
 
 pub use apply::FileOpener;
 pub use edit::{
     AddedTable, TableMeta, VersionEdit, VlogMeta, expired_entries_min, is_tombstone_dense,
 };
-pub use garbage::{EntriesByLevel, GarbageEstimate, SPACE_SHARE, is_worth_estimating};
+pub use garbage::{EntriesByLevel, SPACE_SHARE, is_worth_estimating};
 pub use run::{Run, Table, Vlog};
 
-use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, FileId, KeyComparator, LevelNo, Result, SeqNo, limits};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -84,9 +84,7 @@ impl Version {
     #[inline]
     pub fn check_tombstone(&self, seq: SeqNo) -> Result<()> {
         match &self.gap {
-            Some(gap) if seq < gap.end_seq && !bug::is_active(Bug::SalvageTrustsTombstone) => {
-                Err(gap.error.clone())
-            }
+            Some(gap) if seq < gap.end_seq => Err(gap.error.clone()),
             _ => Ok(()),
         }
     }

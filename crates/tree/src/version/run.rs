@@ -2,10 +2,8 @@
 
 use super::edit::{TableMeta, VlogMeta};
 use super::table_bounds::TableBounds;
-use perigee_base::key_boundary::KeyBoundaryRef;
-use perigee_base::{KeyComparator, RunId};
-use perigee_file::range_tombstones::TombstoneSpan;
-use perigee_file::{KlogReader, VlogReader};
+use perigee_base::{KeyBoundaryRef, KeyComparator, RunId};
+use perigee_file::{KlogReader, TombstoneSpan, VlogReader};
 use std::sync::Arc;
 
 /// An open table: its record in the manifest, and its reader.
@@ -62,12 +60,25 @@ impl Run {
         *self = Run::new(self.id, tables, comparator);
     }
 
+    /// Returns true if table `i` begins where the table before it ends, or after that.
+    pub fn tables_ascend(&self, comparator: KeyComparator, i: usize) -> bool {
+        let [before, after] = [i - 1, i].map(|i| &self.tables[i].meta.summary);
+        before.end(comparator).cmp(comparator, after.begin(comparator)).is_le()
+    }
+
     /// Returns the index of the first table that does not end before `key`, range tombstones
     /// included.
     pub fn first_table_reaching(&self, comparator: KeyComparator, key: &[u8]) -> usize {
         let before =
             |i: usize| self.tables[i].meta.summary.end(comparator).is_before(comparator, key);
-        self.bounds.first_reaching(comparator, key, before)
+        let first = self.bounds.first_reaching(comparator, key, before);
+        check_slow!(
+            (first == 0 || before(first - 1)) && (first == self.tables.len() || !before(first)),
+            "the bounds lead to the same table as the boundaries",
+            key,
+            first
+        );
+        first
     }
     /// Returns the table that could hold `key`, or a range tombstone over it.
     pub fn table_covering(&self, comparator: KeyComparator, key: &[u8]) -> Option<&Arc<Table>> {

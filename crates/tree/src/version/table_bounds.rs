@@ -4,10 +4,9 @@
 //!
 //! Different numbers decide the comparison; if they are equal, the caller compares the keys.
 
-use perigee_base::key_boundary::KeyBoundaryRef;
-use perigee_base::{KeyComparator, KeyRef};
+use perigee_base::{KeyBoundaryRef, KeyComparator, KeyRef};
 
-/// Key prefixes of the begin and end boundaries, in the order of the tables.
+/// Key prefixes of the start and end boundaries, in the order of the tables.
 #[derive(Clone, Debug, Default)]
 pub struct TableBounds(Vec<(u64, u64)>);
 
@@ -73,8 +72,7 @@ fn cut_prefix(comparator: KeyComparator, cut: KeyBoundaryRef<'_>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perigee_base::comparator::BUILT_IN_COMPARATORS;
-    use perigee_base::key_boundary::KeyBoundary;
+    use perigee_base::{BUILT_IN_COMPARATORS, KeyBoundary};
 
     fn next_random(x: &mut u64) -> u64 {
         *x ^= *x << 13;

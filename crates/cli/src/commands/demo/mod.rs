@@ -114,7 +114,7 @@ fn new_database_path(args: &DemoArgs) -> Result<PathBuf> {
         None => std::env::temp_dir().join(format!("perigee-demo-{}", std::process::id())),
     };
     if db.exists() {
-        return Err(Failure::usage(format!("{} exists already", show_path(&db)))
+        return Err(Failure::usage(format!("{} already exists", show_path(&db)))
             .hint("specify a new directory"));
     }
     Ok(db)
@@ -159,7 +159,7 @@ fn recover(
     out: &mut Output,
 ) -> Result<()> {
     let (db, took) = open(path)?;
-    let recovery = db.stats().recovery;
+    let recovery = db.admin().stats().recovery;
     report.reopen = took;
     report.recovery_us = recovery.elapsed_us;
     report.replayed = recovery.replayed_operations;
@@ -205,7 +205,7 @@ fn compare_and_verify(
     out: &mut Output,
 ) -> Result<()> {
     let (db, _) = open(path)?;
-    report.disk_bytes = db.stats().disk_bytes;
+    report.disk_bytes = db.admin().stats().disk_bytes;
     print_status(out, "comparing every file with its source ...")?;
     let started = Instant::now();
     report.comparison = compare::compare_all(&db, sources, started_at)?;
@@ -218,7 +218,7 @@ fn compare_and_verify(
     report.prefix = crate::text::escape(&prefix);
     print_status(out, "verifying ...")?;
     let started = Instant::now();
-    let verify = db.verify()?;
+    let verify = db.admin().verify()?;
     report.verify = started.elapsed();
     report.verified_bytes = verify.bytes;
     report.damaged = verify.errors.len() as u64;
@@ -228,10 +228,10 @@ fn compare_and_verify(
 }
 
 fn count_prefix(db: &Db, prefix: Vec<u8>) -> Result<u64> {
-    let mut cursor = db.cursor_within(prefix_bounds(prefix))?;
+    let mut cursor = db.default_family().cursor_within(prefix_bounds(prefix))?;
     let mut n = 0;
     cursor.seek_to_first()?;
-    while cursor.valid() {
+    while cursor.is_valid() {
         n += 1;
         cursor.next()?;
     }

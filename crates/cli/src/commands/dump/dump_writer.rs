@@ -5,8 +5,7 @@ use crate::database_args::KeyFormat;
 use crate::failure::Result;
 use crate::output::Output;
 use crate::text::{escape, put_json};
-use perigee_base::file_header::FileHeader;
-use perigee_base::{Error, ValueRef};
+use perigee_base::{Error, FileHeader, ValueRef};
 use serde_json::{Map, Value, json};
 
 use crate::commands::scan::preview;

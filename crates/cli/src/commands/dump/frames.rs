@@ -6,14 +6,11 @@
 use crate::failure::Result;
 use perigee_base::checksum::checksum;
 use perigee_base::codec::Decoder;
-use perigee_base::file_header::{FileKind, HEADER_BYTES};
-use perigee_base::key_boundary::KeyBoundaryRef;
 use perigee_base::limits::KEY_BYTES_MAX;
-use perigee_base::{Error, FileId, KeyComparator};
-use perigee_file::RangeTombstones;
-use perigee_file::block::TableBlock;
-use perigee_file::block::frame::{
-    FRAME_HEADER_BYTES, FRAME_OVERHEAD_BYTES, Frame, FrameKind, declared_frame_bytes,
+use perigee_base::{Error, FileId, FileKind, HEADER_BYTES, KeyBoundaryRef, KeyComparator};
+use perigee_file::{
+    FRAME_HEADER_BYTES, FRAME_OVERHEAD_BYTES, Frame, FrameKind, RangeTombstones, TableBlock,
+    declared_frame_bytes,
 };
 use serde_json::{Value, json};
 

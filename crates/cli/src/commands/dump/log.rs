@@ -5,12 +5,11 @@
 
 use crate::failure::Result;
 use perigee_base::codec::Decoder;
-use perigee_base::file_header::{FileKind, HEADER_BYTES};
-use perigee_base::{Error, FileId, checksum};
-use perigee_file::log::layout::{
-    self, ALIGNMENT, RECORD_HEADER_BYTES, RECORD_MAGIC, RecordHeader, padded_len,
+use perigee_base::{Error, FileId, FileKind, HEADER_BYTES, checksum};
+use perigee_file::log::{
+    ALIGNMENT, BatchOps, PrepareRecord, RECORD_HEADER_BYTES, RECORD_MAGIC, RecordHeader,
+    RecordKind, checksum_seed, decode_decision, padded_len,
 };
-use perigee_file::log::{BatchOps, RecordKind, prepare};
 use serde_json::json;
 use std::ops::Range;
 
@@ -30,7 +29,7 @@ pub fn dump_log(
     writer: &mut DumpWriter<'_>,
 ) -> Result<()> {
     let (database, file) = source.read_header(kind, named, writer)?;
-    let seed = layout::checksum_seed(database, file);
+    let seed = checksum_seed(database, file);
     let mut offset = HEADER_BYTES as u64;
     let mut expected = None;
     while offset < source.bytes() {
@@ -171,7 +170,7 @@ fn print_record(
     match h.kind {
         RecordKind::Batch => print_batch(offset, h, (payload, 0..payload.len()), writer),
         RecordKind::Prepare => print_prepare(offset, h, payload, writer),
-        RecordKind::Decision => match prepare::decode_decision(payload) {
+        RecordKind::Decision => match decode_decision(payload) {
             Ok((gid, at)) => {
                 let verdict = if at.is_empty() { "rollback" } else { "commit" };
                 writer.write_detail(
@@ -209,7 +208,7 @@ fn print_prepare(
     payload: &[u8],
     writer: &mut DumpWriter<'_>,
 ) -> Result<()> {
-    let p = match prepare::PrepareRecord::decode(payload) {
+    let p = match PrepareRecord::decode(payload) {
         Ok(p) => p,
         Err(e) => return writer.write_damage(offset, &e),
     };

@@ -165,7 +165,7 @@ fn decode_part(part: FieldPart, d: &mut Decoder<'_>) -> Result<Value> {
     })
 }
 
-/// Decodes the summary of a klog's range tombstones: their number, the begin of the first and the
+/// Decodes the summary of a klog's range tombstones: their number, the start of the first and the
 /// end of the last.
 fn decode_range_tombstones(d: &mut Decoder<'_>) -> Result<Value> {
     let count = d.varint()?;
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn docs_codec_and_dump_list_the_same_fields() {
         let page = include_str!("../../../../../docs/format/manifest.md");
-        let codec = include_str!("../../../../engine/src/manifest/codec.rs");
+        let codec = include_str!("../../../../engine/src/catalog/manifest/codec.rs");
         let rows = between(page, "| tag | field | body |", "\n\n");
         let in_page = numbers(rows.lines().map(|l| l.trim_start_matches(['|', ' '])));
         let constants = codec.lines().filter(|l| l.starts_with("const ") && l.contains(": u64 = "));
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn docs_codec_and_dump_list_the_same_options() {
         let page = include_str!("../../../../../docs/format/manifest.md");
-        let codec = include_str!("../../../../engine/src/manifest/codec.rs");
+        let codec = include_str!("../../../../engine/src/catalog/manifest/codec.rs");
         let paragraph =
             between(page, "Family options are themselves fields", "\n\n").replace('\n', " ");
         // Text in parentheses explains a value; a number after a comma, a colon or a full stop is a

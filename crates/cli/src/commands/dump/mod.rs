@@ -20,8 +20,7 @@ use crate::output::{Output, table};
 use crate::size;
 use clap::Args;
 use dump_writer::DumpWriter;
-use perigee_base::FileId;
-use perigee_base::file_header::FileKind;
+use perigee_base::{FileId, FileKind};
 use perigee_file::filename;
 use serde_json::json;
 use source::DumpSource;
@@ -99,7 +98,7 @@ fn list_files(dir: &Path) -> Result<Vec<DatabaseFile>> {
                 .hint("specify the database directory first, then the name of a file in it")
         }
         std::io::ErrorKind::NotFound => {
-            Failure::other("not found", format!("there is nothing at {}", show_path(dir)))
+            Failure::other("not found", format!("{} does not exist", show_path(dir)))
                 .hint("check the path")
         }
         _ => Failure::file("open", dir, &e),

@@ -2,8 +2,7 @@
 
 use crate::failure::{Failure, Result};
 use perigee_base::codec::Decoder;
-use perigee_base::file_header::{FileHeader, FileKind, HEADER_BYTES};
-use perigee_base::{Error, FileId};
+use perigee_base::{Error, FileHeader, FileId, FileKind, HEADER_BYTES};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;

@@ -114,7 +114,7 @@ fn export_rows(
     }
     let create_failure = |e: std::io::Error| match e.kind() {
         std::io::ErrorKind::AlreadyExists => {
-            Failure::usage(format!("{} exists already", show_path(&args.target)))
+            Failure::usage(format!("{} already exists", show_path(&args.target)))
                 .hint("specify a new file")
         }
         _ => Failure::file("create", &args.target, &e),

@@ -19,7 +19,7 @@ pub fn export(cursor: &mut Cursor, csv: bool, writer: &mut impl Write) -> Result
     if csv {
         writer.write_all(b"key,value\n")?;
     }
-    while cursor.valid() {
+    while cursor.is_valid() {
         let value = cursor.value()?;
         if csv {
             write_csv_line(cursor.key(), &value, writer)?

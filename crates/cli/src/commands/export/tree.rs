@@ -24,7 +24,7 @@ pub fn export(cursor: &mut Cursor, root: &Path, strict: bool) -> Result<ExportCo
     let mut counts = ExportCounts::default();
     let mut progress = Progress::bytes("exporting", 0);
     let mut last_dir = PathBuf::new();
-    while cursor.valid() {
+    while cursor.is_valid() {
         match create_file(root, cursor.key(), &mut last_dir)? {
             Ok(mut file) => {
                 let value = cursor.value()?;

@@ -17,7 +17,8 @@ pub struct InputArgs {
     /// Input format (default: tree for a directory; by the extension .csv, .tsv or .jsonl)
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Column or field to use as the key (default: the first column; the field `id`, else `key`)
+    /// Column (CSV, TSV) or field (JSON lines) to use as the key (default: the first column; the
+    /// field `id`, else `key`)
     #[arg(long, value_name = "COLUMN")]
     key: Option<String>,
     /// Column family, created if it does not exist
@@ -26,7 +27,7 @@ pub struct InputArgs {
     /// Prefix to add to every key
     #[arg(long, value_name = "TEXT", default_value = "")]
     prefix: String,
-    /// Prefix each key with the last component of its PATH, as in src/main.rs
+    /// Prefix each key with the last component of its PATH: main.rs below ./src becomes src/main.rs
     #[arg(long)]
     with_name: bool,
 }

@@ -10,7 +10,8 @@ use crate::output::Output;
 use crate::progress::Progress;
 use crate::size;
 use crate::text::printable;
-use perigee::{BulkLoad, Db, ErrorKind, Family, WriteBatch, limits};
+use perigee::load::BulkLoad;
+use perigee::{Db, ErrorKind, Family, WriteBatch, limits};
 use serde_json::json;
 
 /// Number of problems that are printed; further ones are only counted.

@@ -24,7 +24,7 @@ use foreign::ForeignArgs;
 pub use input::InputArgs;
 use loader::{ImportCounts, Loader, LoaderSettings};
 use perigee::Durability;
-use perigee::value_syntax::{parse_bytes, parse_durability};
+use perigee::value_syntax::parse_bytes;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -50,6 +50,10 @@ opening it may replay its log, flush and compact; --in-place avoids the copy, an
 are then made to the source. All column families are imported into a new database, with all \
 settings that have a counterpart. The new database is called DB.importing until both sides have \
 been read again and compared. docs/import.md lists what is preserved.";
+
+fn parse_durability(text: &str) -> std::result::Result<Durability, String> {
+    text.parse().map_err(|e: perigee::Error| e.message().to_owned())
+}
 
 /// Read files, CSV, TSV or JSON lines into a database
 #[derive(Args, Debug)]
@@ -100,9 +104,9 @@ pub fn run(args: &ImportArgs, out: &mut Output) -> Result<u8> {
     args.input.read_inputs(&inputs, &mut loader)?;
     let counts = loader.finish()?;
     // Flush to tables, so that the next command does not have to replay the log.
-    db.flush()?;
+    db.admin().flush()?;
     db.sync()?;
-    let stats = db.stats();
+    let stats = db.admin().stats();
     db.close()?;
     let summary = summary_json(&counts, started.elapsed().as_secs_f64(), &stats);
     let text = summary_text(&counts, started.elapsed().as_secs_f64(), stats.disk_bytes);
@@ -134,9 +138,9 @@ fn open_input(path: &Path) -> Result<Box<dyn std::io::Read>> {
     Ok(Box::new(file))
 }
 
-pub fn summary_json(t: &ImportCounts, seconds: f64, stats: &perigee::Stats) -> Value {
+pub fn summary_json(t: &ImportCounts, seconds: f64, stats: &perigee::stats::Stats) -> Value {
     let counters: serde_json::Map<String, Value> =
-        stats.counters.iter().map(|(n, v)| ((*n).to_owned(), json!(v))).collect();
+        stats.counters.iter().map(|c| (c.name.to_owned(), json!(c.value))).collect();
     json!({"imported": {
         "entries": t.entries, "bytes": t.bytes, "key_bytes": t.key_bytes, "batches": t.batches,
         "existing_keys": t.existing_keys, "links": t.links, "special_files": t.special_files,

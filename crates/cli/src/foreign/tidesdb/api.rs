@@ -238,7 +238,7 @@ impl Library {
             )
         };
         check_version(&file).map_err(invalid)?;
-        // SAFETY: loading runs the library's initialisers; the user specified this file as
+        // SAFETY: loading runs the library's initializers; the user specified this file as
         // TidesDB's library.
         let loaded =
             unsafe { Loaded::new(&file) }.map_err(|e| invalid(format!("cannot be loaded: {e}")))?;

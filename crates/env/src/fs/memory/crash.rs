@@ -27,6 +27,7 @@ impl SimDisk {
         if crash == Crash::Power {
             // Always differs from the old boot id.
             boot_id = boot_id.wrapping_add(rng.next_u64() | 1);
+            check!(boot_id != state.boot_id, "a power failure changes the boot id", boot_id);
             let common = SURVIVAL_CHANCES[rng.index(SURVIVAL_CHANCES.len())];
             tree.cut_power(&mut rng, common);
             let same_for_all = rng.chance(0.5);

@@ -136,7 +136,8 @@ impl SimDirTree {
     /// Creates a directory. Not durable until its parent is synced.
     pub fn make_dir(&mut self, parent: DirId, name: &str) -> DirId {
         let id = self.allocate_id();
-        self.dirs.insert(id, DirNode { parent: Some(parent), ..DirNode::default() });
+        let before = self.dirs.insert(id, DirNode { parent: Some(parent), ..DirNode::default() });
+        check!(before.is_none() && id > parent, "ids are never reused", id, parent);
         self.set_entry(parent, name, SimDirEntry::Dir(id));
         id
     }
@@ -155,13 +156,15 @@ impl SimDirTree {
     /// Moves a file to a subdirectory. One operation, pending in this directory.
     pub fn move_into(&mut self, dir: DirId, name: &str, to: DirId) {
         if let Some(entry) = self.dir_mut(dir).cached.remove(name) {
-            self.dir_mut(to).cached.insert(name.to_owned(), entry.clone());
+            let before = self.dir_mut(to).cached.insert(name.to_owned(), entry.clone());
+            check!(before.is_none(), "a move replaces no file", name);
             self.dir_mut(dir).pending.push(NameOp::Move { name: name.to_owned(), entry, to });
         }
     }
 
     /// Adds a name for a file.
     pub fn link(&mut self, to: DirId, name: &str, entry: SimDirEntry) {
+        check!(self.get(to, name).is_none(), "a link has a new name", name);
         self.linked.insert(entry.id());
         let node = self.dir_mut(to);
         node.cached.insert(name.to_owned(), entry.clone());
@@ -176,6 +179,7 @@ impl SimDirTree {
 
     /// Makes the oldest `count` pending changes of a directory durable.
     pub fn sync_prefix(&mut self, dir: DirId, count: usize) {
+        check!(count <= self.pending_len(dir), "only pending changes are synced", count);
         // A move into this directory is one journal entry with the changes that preceded it in the
         // parent.
         if let Some(parent) = self.dir(dir).parent {
@@ -247,6 +251,10 @@ impl SimDirTree {
         for node in self.dirs.values_mut() {
             node.cached = node.durable.clone();
         }
+        check!(
+            self.dirs.keys().all(|dir| self.pending_len(*dir) == 0),
+            "nothing is pending after a power failure"
+        );
     }
 
     fn set_entry(&mut self, dir: DirId, name: &str, entry: SimDirEntry) {

@@ -52,7 +52,7 @@ impl SimDir {
     fn check_name_free(&self, state: &SimDiskState, dir: DirId, name: &str) -> Result<()> {
         match state.tree.get(dir, name) {
             Some(_) => {
-                Err(Error::new(ErrorKind::AlreadyExists, "the name exists already").in_file(name))
+                Err(Error::new(ErrorKind::AlreadyExists, "the name already exists").in_file(name))
             }
             None => Ok(()),
         }
@@ -65,6 +65,11 @@ impl SimDir {
         name: &str,
     ) -> Arc<dyn WritableFile> {
         let len = AtomicU64::new(file.pages().len() as u64);
+        check!(
+            state.open_handles_max.is_none_or(|max| state.open_handles < max),
+            "a file is opened below the limit of open files",
+            state.open_handles
+        );
         state.open_handles += 1;
         Arc::new(SimWritableFile { core: self.core.clone(), file, name: name.to_owned(), len })
     }
@@ -288,8 +293,8 @@ impl DirLock for SimLock {}
 impl Drop for SimLock {
     fn drop(&mut self) {
         let mut state = self.core.state();
-        state.locks.remove(&self.id);
-        state.open_handles -= 1;
+        check!(state.locks.remove(&self.id), "a lock is held until it is dropped", self.id);
+        state.close_handle();
     }
 }
 
@@ -332,11 +337,24 @@ impl SimWritableFile {
         let mut state = self.core.state();
         let total: usize = parts.iter().map(|p| p.len()).sum();
         let offset = self.len.load(Ordering::Acquire) as usize;
+        check!(
+            offset <= self.file.pages().len(),
+            "the logical end is inside the file",
+            self.name,
+            offset
+        );
         let verdict = state.faults.decide_call(MutatingCall::Append)?;
         let writable = self.writable_bytes(&state, offset, total);
         let error = match verdict {
             FaultVerdict::Proceed if writable == total => {
                 self.write(offset, parts, total);
+                check_slow!(
+                    self.file.pages().len() >= offset + total,
+                    "appended bytes are in the file",
+                    self.name,
+                    offset,
+                    total
+                );
                 self.len.store((offset + total) as u64, Ordering::Release);
                 return Ok(());
             }
@@ -345,6 +363,7 @@ impl SimWritableFile {
             FaultVerdict::Crash => crash_error(),
         };
         let written = state.rng.index(writable + 1);
+        check!(written <= total, "a failed append writes a prefix", written, total);
         self.write(offset, parts, written);
         Err(error.at(&self.name, offset as u64))
     }
@@ -362,6 +381,12 @@ impl SimWritableFile {
             return Err(Fault::Enospc.error("allocate"));
         }
         outcome.apply_with(|| self.file.pages().extend(len as usize))?;
+        check_slow!(
+            self.file.pages().len() as u64 >= len,
+            "allocated space is in the file",
+            self.name,
+            len
+        );
         Ok(true)
     }
 
@@ -380,6 +405,7 @@ impl SimWritableFile {
             }
             FaultVerdict::Crash => (state.rng.index(bytes.len() + 1), Err(crash_error())),
         };
+        check!(written <= bytes.len(), "a failed overwrite writes a prefix", self.name, written);
         self.write(offset as usize, &[bytes], written);
         done.map_err(|e| e.at(&self.name, offset))
     }
@@ -472,13 +498,13 @@ impl WritableFile for SimWritableFile {
 
 impl Drop for SimWritableFile {
     fn drop(&mut self) {
-        self.core.state().open_handles -= 1;
+        self.core.state().close_handle();
     }
 }
 
 impl Drop for SimRandomAccessFile {
     fn drop(&mut self) {
-        self.core.state().open_handles -= 1;
+        self.core.state().close_handle();
     }
 }
 

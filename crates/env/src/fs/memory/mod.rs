@@ -300,6 +300,12 @@ impl SimDiskState {
         })
     }
 
+    /// Counts a handle as closed.
+    fn close_handle(&mut self) {
+        check!(self.open_handles > 0, "a handle that is closed was open", self.boot_id);
+        self.open_handles -= 1;
+    }
+
     fn resolve_path(&self, names: &[&str]) -> Result<DirId> {
         names.iter().try_fold(ROOT_DIR, |dir, name| match self.tree.get(dir, name) {
             Some(SimDirEntry::Dir(id)) => Ok(*id),
@@ -318,6 +324,7 @@ impl SimDiskState {
 impl CallOutcome {
     /// Applies the call if it takes effect, and returns its result.
     fn apply_with<T>(self, apply: impl FnOnce() -> T) -> Result<T> {
+        check!(self.applies || self.error.is_some(), "a call without an effect fails");
         if let Some(error) = self.error {
             if self.applies {
                 apply();

@@ -68,6 +68,25 @@ impl Pages {
         }
         cached[offset..end].copy_from_slice(bytes);
         self.mark_dirty(from..end);
+        self.check_dirty();
+    }
+    /// Checks the invariants of the list of dirty ranges.
+    fn check_dirty(&self) {
+        check_slow!(
+            self.dirty.iter().all(|r| r.start < r.end && r.end <= self.cached.len()),
+            "dirty ranges are not empty and inside the file",
+            self.dirty,
+            self.cached.len()
+        );
+        check_slow!(
+            self.dirty.windows(2).all(|w| w[0].end < w[1].start),
+            "dirty ranges ascend and are joined",
+            self.dirty
+        );
+        check_slow!(
+            !self.dirty.is_empty() || self.len_dirty || self.cached == self.media,
+            "a clean file is on the medium"
+        );
     }
 
     /// Extends the contents to `len` bytes with zeros, if shorter. The new length becomes durable
@@ -90,6 +109,7 @@ impl Pages {
             r.end = r.end.min(len);
             r.start < r.end
         });
+        self.check_dirty();
     }
 
     /// Starts a sync, which covers the current contents.
@@ -124,6 +144,7 @@ impl Pages {
         }
         self.dirty = rest;
         self.len_dirty &= self.cached.len() != len;
+        check!(self.synced <= self.syncs, "a sync ends after it began", self.synced, self.syncs);
     }
 
     /// Applies a failed sync as on ext4 and XFS: pages are marked clean, stay readable for now, and
@@ -139,6 +160,7 @@ impl Pages {
         self.cached = self.media.clone();
         self.truncations += 1;
         self.drop_dirty();
+        self.check_dirty();
     }
 
     /// Returns the contents after a power failure; every unsynced sector is kept with probability

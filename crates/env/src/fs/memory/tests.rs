@@ -280,3 +280,18 @@ fn disk_works_with_many_os_threads() {
     });
     assert_eq!(disk.paths().len(), 400);
 }
+
+#[test]
+fn assertions_detect_violations() {
+    let disk = SimDisk::new(1);
+    let cases: [(&str, &dyn Fn()); 2] = [
+        ("a handle that is closed was open", &|| disk.core.state().close_handle()),
+        ("a call without an effect fails", &|| {
+            let _ = CallOutcome { applies: false, error: None }.apply_with(|| ());
+        }),
+    ];
+    for (invariant, work) in cases {
+        let message = perigee_base::violation(work);
+        assert!(message.contains(invariant), "{invariant}: {message}");
+    }
+}

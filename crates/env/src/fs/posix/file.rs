@@ -2,6 +2,7 @@
 
 use crate::fork::ForkGuard;
 use crate::fs::{RandomAccessFile, WritableFile, short_file_error};
+use crate::limits::IOV_SLICES_MAX;
 use perigee_base::{Error, ErrorKind, Result};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
@@ -10,9 +11,6 @@ use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// Most slices per system call (Linux: `IOV_MAX`).
-const IOV_SLICES_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(super) struct PosixWritableFile {
@@ -44,7 +42,14 @@ impl WritableFile for PosixWritableFile {
             Error::io(format_args!("append {total} bytes to {}", self.name), &e)
                 .at(&self.name, offset)
         })?;
-        self.len.store(offset + total as u64, Ordering::Release);
+        let before = self.len.swap(offset + total as u64, Ordering::AcqRel);
+        check!(
+            before == offset,
+            "one thread at a time appends to a file",
+            self.name,
+            before,
+            offset
+        );
         Ok(())
     }
 
@@ -120,6 +125,7 @@ fn write_all_at(file: &File, parts: &[&[u8]], mut offset: u64) -> io::Result<()>
     }
     let mut slices: Vec<IoSlice<'_>> =
         parts.iter().filter(|p| !p.is_empty()).map(|p| IoSlice::new(p)).collect();
+    let end = offset + slices.iter().map(|s| s.len() as u64).sum::<u64>();
     let mut left = &mut slices[..];
     while !left.is_empty() {
         let now = left.len().min(IOV_SLICES_MAX);
@@ -131,6 +137,7 @@ fn write_all_at(file: &File, parts: &[&[u8]], mut offset: u64) -> io::Result<()>
         IoSlice::advance_slices(&mut left, written);
         offset += written as u64;
     }
+    check!(offset == end, "every part is written once", offset, end);
     Ok(())
 }
 
@@ -158,6 +165,7 @@ impl RandomAccessFile for PosixRandomAccessFile {
     }
 
     fn prefetch(&self, range: Range<u64>) {
+        check!(range.start <= range.end, "a range to prefetch is ordered", self.name, range);
         if let Some(len) = std::num::NonZeroU64::new(range.end - range.start) {
             let _ = rustix::fs::fadvise(
                 &self.file,

@@ -1,6 +1,6 @@
 //! Returns freed memory to the system. The allocator of glibc keeps freed memory, in one arena per
 //! few threads, and returns pages only from the end of an arena: a memtable freed between live
-//! allocations stays resident for ever. With another allocator or C library this has no effect.
+//! allocations stays resident forever. With another allocator or C library this has no effect.
 
 /// Returns every whole page of freed memory. Costs a traversal of the free lists, and a page fault
 /// when a page is used again.

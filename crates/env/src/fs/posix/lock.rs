@@ -40,7 +40,8 @@ impl Drop for PosixLock {
         // The table entry is removed last: the table must not show the file as free while it is
         // still locked. If unlocking fails, the close that follows releases the lock.
         let _ = self.file.unlock();
-        held_locks().remove(&self.key);
+        let removed = held_locks().remove(&self.key);
+        check!(removed.is_some(), "a held lock is registered until it is released", self.key);
     }
 }
 
@@ -59,6 +60,7 @@ pub(super) fn lock_file(file: File, path: &Path) -> Result<Box<dyn DirLock>> {
         Err(TryLockError::Error(e)) => return Err(failed(&e)),
     }
     let process = ForkGuard::new();
-    held.insert(key, process);
+    let before = held.insert(key, process);
+    check!(before.is_none_or(ForkGuard::is_forked), "a process holds the lock of a file once", key);
     Ok(Box::new(PosixLock { file, key, fork_guard: process }))
 }

@@ -3,14 +3,10 @@
 //! times as fast as one.
 
 use crate::fs::WritableFile;
+use crate::limits::{FILES_PER_SYNC_THREAD_MIN, SYNC_THREADS_MAX};
 use perigee_base::Result;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-
-/// Most threads used.
-const THREADS_MAX: usize = 16;
-/// Fewest files per thread.
-const FILES_MIN: usize = 2;
 
 /// Syncs all files, or returns the first error; the state of every file is unknown then.
 pub(super) fn sync_files_parallel(files: &[Arc<dyn WritableFile>]) -> Result<()> {
@@ -24,7 +20,7 @@ pub(super) fn sync_files_parallel(files: &[Arc<dyn WritableFile>]) -> Result<()>
         }
     };
     std::thread::scope(|s| {
-        for _ in 1..(files.len() / FILES_MIN).min(THREADS_MAX) {
+        for _ in 1..(files.len() / FILES_PER_SYNC_THREAD_MIN).min(SYNC_THREADS_MAX) {
             // Fewer threads only take longer.
             if std::thread::Builder::new().spawn_scoped(s, work).is_err() {
                 break;
@@ -32,5 +28,11 @@ pub(super) fn sync_files_parallel(files: &[Arc<dyn WritableFile>]) -> Result<()>
         }
         work();
     });
-    failed.into_inner().map_or(Ok(()), Err)
+    let failed = failed.into_inner();
+    check!(
+        failed.is_some() || next.load(Relaxed) >= files.len(),
+        "a sync that succeeds has synced every file",
+        files.len()
+    );
+    failed.map_or(Ok(()), Err)
 }

@@ -1,9 +1,9 @@
-//! Limits of the machine and of the control groups of the process: memory and open files.
+//! Limits of the machine and of the cgroups of the process: memory and open files.
 
 use std::path::{Path, PathBuf};
 
 /// Returns the memory that the process may use, in bytes: the minimum of the physical memory and
-/// the limits of its control group and all parents.
+/// the limits of its cgroup and all parents.
 pub(super) fn memory_limit_bytes() -> Option<u64> {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
     let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();

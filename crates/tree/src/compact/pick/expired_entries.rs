@@ -4,17 +4,19 @@
 use super::super::plan::{CompactionPlan, CompactionReason, TableShape, TreeShape};
 use super::overlap_group::overlap_groups;
 use super::spooky::LAST_LEVEL;
+use crate::limits::EXPIRED_COST_MAX;
 use crate::mvcc::SnapshotStripes;
 use crate::version::expired_entries_min;
 use perigee_base::{LevelNo, RunId};
 
-/// The merge may read at most this many times the bytes of the expired entries.
-const COST_MAX: u64 = 16;
-
 /// Returns a merge of the uppermost such table, with all tables that overlap it, into the last
 /// level. Its entries must be visible to every reader: then the merge drops all that has expired,
 /// and the same table is not picked again. `now_ms`: current time in milliseconds.
-pub fn pick(shape: &TreeShape, stripes: &SnapshotStripes, now_ms: u64) -> Option<CompactionPlan> {
+pub fn pick_expired_entries(
+    shape: &TreeShape,
+    stripes: &SnapshotStripes,
+    now_ms: u64,
+) -> Option<CompactionPlan> {
     let expired =
         |t: &TableShape| t.expiries.as_ref().map_or(0, |e| e.expired_count(now_ms)).min(t.entries);
     let is_due = |t: &TableShape| {
@@ -30,7 +32,7 @@ pub fn pick(shape: &TreeShape, stripes: &SnapshotStripes, now_ms: u64) -> Option
         for g in overlap_groups(shape, level..=LAST_LEVEL, RunId(u64::MAX)) {
             let gain: u64 =
                 g.tables.iter().filter(|(_, t)| is_due(t)).map(|(_, t)| garbage(t)).sum();
-            if gain > 0 && gain.saturating_mul(COST_MAX) >= g.bytes {
+            if gain > 0 && gain.saturating_mul(EXPIRED_COST_MAX) >= g.bytes {
                 return Some(CompactionPlan::merge(
                     CompactionReason::ExpiredEntries,
                     g.inputs().collect(),
@@ -45,8 +47,7 @@ pub fn pick(shape: &TreeShape, stripes: &SnapshotStripes, now_ms: u64) -> Option
 #[cfg(test)]
 mod tests {
     use super::*;
-    use perigee_base::key_boundary::KeyBoundary;
-    use perigee_base::{Expiry, FileId, SeqNo};
+    use perigee_base::{Expiry, FileId, KeyBoundary, SeqNo};
     use perigee_file::ExpiryHistogram;
     use std::sync::Arc;
 
@@ -78,7 +79,9 @@ mod tests {
         }
         let stripes =
             SnapshotStripes::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
-        let Some(plan) = pick(&shape, &stripes, now_ms) else { return "nothing".into() };
+        let Some(plan) = pick_expired_entries(&shape, &stripes, now_ms) else {
+            return "nothing".into();
+        };
         let inputs: Vec<String> = plan.inputs.iter().map(|(l, id)| format!("L{l}/{id}")).collect();
         format!("{} -> L{} ({})", inputs.join(" "), plan.target_level, plan.reason.name())
     }

@@ -5,9 +5,8 @@
 
 use super::super::plan::{CompactionPlan, CompactionReason, TableShape, TreeShape};
 use super::spooky::LAST_LEVEL;
-use perigee_base::bug::{self, Bug};
-use perigee_base::key_boundary::KeyBoundary;
-use perigee_base::{FileId, KeyComparator, LevelNo};
+use perigee_base::bug::Bug;
+use perigee_base::{FileId, KeyBoundary, KeyComparator, LevelNo, bug};
 use std::cmp::Ordering::Less;
 use std::collections::BTreeSet;
 
@@ -40,12 +39,18 @@ impl KeyRangeCuts {
     fn widen(&mut self, comparator: KeyComparator, t: &TableShape) {
         self.0 = self.0.as_ref().smaller(comparator, t.first.as_ref()).to_boundary();
         self.1 = self.1.as_ref().larger(comparator, t.last.as_ref()).to_boundary();
+        check_slow!(
+            self.0.as_ref().cmp(comparator, self.1.as_ref()) == Less,
+            "a widened range contains its tables",
+            self.0,
+            self.1
+        );
     }
 }
 
 /// Merges every table that overlaps `range` into the last level; returns `None` if there is none.
 /// `relocate_vlogs`: value logs whose values the merge moves to new files.
-pub fn pick(
+pub fn pick_manual(
     shape: &TreeShape,
     range: &CompactionRange,
     relocate_vlogs: &BTreeSet<FileId>,

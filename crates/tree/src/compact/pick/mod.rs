@@ -1,17 +1,26 @@
 //! Compaction pickers: pure functions from a tree shape to a plan.
 
-pub mod overlap_group;
-pub mod spooky;
-pub mod leveled;
-pub mod vlog_garbage;
-pub mod manual;
-pub mod range_deleted;
-pub mod dense_tombstones;
-pub mod skipped_tombstones;
-pub mod expired_entries;
+mod overlap_group;
+mod spooky;
+mod vlog_garbage;
+mod manual;
+mod range_deleted;
+mod dense_tombstones;
+mod skipped_tombstones;
+mod expired_entries;
 
 use super::plan::{CompactionPlan, TreeShape};
-pub use spooky::PickerProgress;
+pub use dense_tombstones::pick_dense_tombstones;
+pub use expired_entries::pick_expired_entries;
+pub use manual::{CompactionRange, pick_manual};
+#[cfg(test)]
+pub(crate) use overlap_group::OverlapGroup;
+pub use range_deleted::{is_still_range_deleted, pick_range_deleted};
+pub use skipped_tombstones::{is_rewrite_worthwhile, pick_skipped_tombstones};
+pub use spooky::{
+    LAST_LEVEL, PickerProgress, boundaries, level_scores, may_have_garbage, overlapping,
+    pick_parallel,
+};
 
 /// Options of the pickers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,8 @@
 //! group can be merged and installed, and its inputs released, independently of the other groups.
 
 use super::super::plan::{TableShape, TreeShape};
-use perigee_base::key_boundary::KeyBoundaryRef;
-use perigee_base::{FileId, KeyComparator, LevelNo, RunId};
-use std::cmp::Ordering::Less;
+use perigee_base::{FileId, KeyBoundaryRef, KeyComparator, LevelNo, RunId};
+use std::cmp::Ordering::{Greater, Less};
 use std::ops::RangeInclusive;
 
 /// Tables that overlap each other and no other table of the same levels.
@@ -56,17 +55,33 @@ pub fn overlap_groups(
             }),
         }
     }
+    check_slow!(
+        all.windows(2).all(|w| w[0].last.cmp(comparator, w[1].first) != Greater),
+        "groups do not overlap",
+        all.len()
+    );
+    check_slow!(
+        all.iter().all(|g| g.bytes == g.tables.iter().map(|(_, t)| t.bytes).sum::<u64>()),
+        "the bytes of a group are those of its tables"
+    );
     all
 }
 
 impl<'a> OverlapGroup<'a> {
     fn add(&mut self, comparator: KeyComparator, level: usize, t: &'a TableShape) {
+        check_slow!(
+            self.first.cmp(comparator, t.first.as_ref()) != Greater,
+            "a group begins with its first table",
+            self.first,
+            t.first
+        );
         self.tables.push((level, t));
         self.last = self.last.larger(comparator, t.last.as_ref());
         self.bytes += t.bytes;
     }
     /// Merges the next group into this one.
     pub fn join(&mut self, next: &OverlapGroup<'a>) {
+        check!(!next.tables.is_empty(), "a group has at least one table");
         self.tables.extend_from_slice(&next.tables);
         self.last = next.last;
         self.bytes += next.bytes;

@@ -10,7 +10,7 @@ use std::cmp::Ordering::{Greater, Less};
 
 /// Returns a plan that drops all such tables of the first level that has any. Range tombstones in
 /// memtables do not count: they are not yet as durable as the tables that they would remove.
-pub fn pick(shape: &TreeShape, stripes: &SnapshotStripes) -> Option<CompactionPlan> {
+pub fn pick_range_deleted(shape: &TreeShape, stripes: &SnapshotStripes) -> Option<CompactionPlan> {
     let mut newer: Vec<&RangeTombstones> = Vec::new();
     for (level_no, runs) in shape.levels.iter().enumerate() {
         let level = LevelNo(level_no as u8);
@@ -30,8 +30,12 @@ pub fn pick(shape: &TreeShape, stripes: &SnapshotStripes) -> Option<CompactionPl
 }
 
 /// Returns true if a plan of [`pick`] is still valid with `stripes`, a later list of snapshots.
-pub fn is_still_valid(plan: &CompactionPlan, shape: &TreeShape, stripes: &SnapshotStripes) -> bool {
-    let now = pick(shape, stripes);
+pub fn is_still_range_deleted(
+    plan: &CompactionPlan,
+    shape: &TreeShape,
+    stripes: &SnapshotStripes,
+) -> bool {
+    let now = pick_range_deleted(shape, stripes);
     now.is_some_and(|now| plan.inputs.iter().all(|input| now.inputs.contains(input)))
 }
 

@@ -5,12 +5,10 @@
 use super::super::plan::{CompactionPlan, CompactionReason, TableShape, TreeShape};
 use super::overlap_group::overlap_groups;
 use super::spooky::LAST_LEVEL;
+use crate::limits::SKIPPED_MIN;
 use crate::mvcc::SnapshotStripes;
 use perigee_base::{LevelNo, RunId, Tombstones};
 
-/// Minimum number of skipped tombstones that justifies a merge or a flush: about the cost of its
-/// syncs.
-pub const SKIPPED_MIN: u64 = 64 << 10;
 /// Merging or flushing one entry costs about as much as skipping this many tombstones.
 const SKIPS_PER_ENTRY: u64 = 4;
 
@@ -23,7 +21,10 @@ pub fn is_rewrite_worthwhile(skipped: Tombstones, entries: u64) -> bool {
 /// Returns a merge, into the last level, of the uppermost group of tables whose skips have cost as
 /// much as the merge. Its tombstones must be visible to every reader: then the merge drops them
 /// all.
-pub fn pick(shape: &TreeShape, stripes: &SnapshotStripes) -> Option<CompactionPlan> {
+pub fn pick_skipped_tombstones(
+    shape: &TreeShape,
+    stripes: &SnapshotStripes,
+) -> Option<CompactionPlan> {
     let is_skipped =
         |t: &TableShape| t.skipped_tombstones > 0 && stripes.stripe_of(t.largest_seq) == 0;
     for level in (0..=LAST_LEVEL).filter(|level| shape.tables(*level).any(is_skipped)) {

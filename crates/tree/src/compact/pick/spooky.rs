@@ -21,22 +21,15 @@
 use super::super::plan::{CompactionPlan, CompactionReason, TableShape, TreeShape};
 use super::PickerOptions;
 use super::overlap_group::{OverlapGroup, overlap_groups};
-use crate::rewrite::split::boundary_stride;
+use crate::limits::{CUT_TABLES_MAX, LAST_LEVEL_TABLES_MIN, SMALL_TABLES_MIN};
+use crate::rewrite::boundary_stride;
 use crate::version::{EntriesByLevel, SPACE_SHARE, is_worth_estimating};
-use perigee_base::key_boundary::{KeyBoundary, KeyBoundaryRef};
-use perigee_base::{Bytes, LevelNo, RunId, limits};
+use perigee_base::{Bytes, KeyBoundary, KeyBoundaryRef, LevelNo, RunId, limits};
 use std::cmp::Ordering::{Greater, Less};
 use std::ops::Range;
 
 /// Number of the last level.
 pub const LAST_LEVEL: usize = limits::LEVELS - 1;
-/// Minimum number of tables in the last level, unless they would be very small.
-const TABLES_MIN: u64 = 32;
-/// Tables that are cut at the last level's boundaries are at least this fraction (1/64) of the size
-/// of other tables.
-const CUT_TABLES_MAX: u64 = 64;
-/// Number of adjacent small tables that are merged into one.
-const SMALL_TABLES_MIN: usize = 4;
 
 /// A merge in progress, from one level into a deeper one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,7 +64,7 @@ pub fn capacity(shape: &TreeShape, level: usize, l: &PickerOptions) -> u64 {
 }
 
 /// Returns the ratio of each level's size to its limit; a level is due for compaction at 1.0.
-pub fn scores(shape: &TreeShape, l: &PickerOptions) -> Vec<f64> {
+pub fn level_scores(shape: &TreeShape, l: &PickerOptions) -> Vec<f64> {
     let runs = shape.levels.first().map_or(0, Vec::len) as f64 / l.level0_runs.max(1) as f64;
     let space = if has_excess_garbage(shape) { 1.0 } else { 0.0 };
     let deeper = (1..LAST_LEVEL).map(|i| match (shape.bytes(i), capacity(shape, i, l)) {
@@ -172,7 +165,7 @@ fn estimate_kept_bytes(shape: &TreeShape, bytes: u64) -> u64 {
 /// Returns the target table size: smaller than the column family's while there is little data, so
 /// that a group is a small part of it.
 pub fn table_bytes(shape: &TreeShape, l: &PickerOptions) -> u64 {
-    (shape.bytes(LAST_LEVEL) / TABLES_MIN).clamp(l.table_bytes / 8, l.table_bytes).max(1)
+    (shape.bytes(LAST_LEVEL) / LAST_LEVEL_TABLES_MIN).clamp(l.table_bytes / 8, l.table_bytes).max(1)
 }
 
 /// Returns the size from which a group is too coarse to be merged into the last level at once.
@@ -225,6 +218,17 @@ fn next_step(
     let rest = &all[done..];
     let index = rest.iter().position(|g| !g.is_within(d.target_level))?;
     let mut group = rest[index].clone();
+    check!(
+        from < d.target_level && d.target_level <= LAST_LEVEL,
+        "a merge moves entries down",
+        from,
+        d.target_level
+    );
+    check!(
+        group.last.cmp(comparator, d.done_up_to.as_ref()) == Greater,
+        "each step of a merge advances",
+        d.done_up_to
+    );
     if let Some(depth) = trivial_move_depth(shape, l, d.target_level, &group) {
         for next in rest[index + 1..].iter().filter(|g| !g.is_within(d.target_level)) {
             match self::trivial_move_depth(shape, l, d.target_level, next) {
@@ -310,6 +314,11 @@ pub fn boundaries(
         .collect();
     // Selected by their index among all boundaries, so that every run is cut at the same keys.
     let stride = boundary_stride(starts.len(), bytes, table_bytes / CUT_TABLES_MAX);
+    check_slow!(
+        starts.windows(2).all(|w| w[0].1.cmp(comparator, w[1].1) == Less),
+        "the tables of the last level ascend",
+        starts.len()
+    );
     starts.into_iter().filter(|(i, _)| i % stride == 0).map(|(_, c)| c.to_boundary()).collect()
 }
 
@@ -318,6 +327,7 @@ pub fn boundaries(
 fn even_table_bytes(bytes: u64, table_bytes: u64) -> u64 {
     let target = table_bytes.max(1);
     let tables = bytes.div_ceil(target + target / 2).max(1);
+    check!(tables <= bytes.max(1), "an even cut does not make empty tables", tables, bytes);
     (bytes / tables + bytes / tables / 16).max(target / 2)
 }
 
@@ -347,6 +357,7 @@ fn pick_small_tables(
             bytes += t.bytes;
         }
     }
+    check!(bytes <= table_bytes, "small tables are merged into one", bytes, table_bytes);
     let end = group.last().filter(|_| is_full(&group))?.last.clone();
     let inputs = group.iter().map(|t| (LevelNo(LAST_LEVEL as u8), t.id)).collect();
     Some((

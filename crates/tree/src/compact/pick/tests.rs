@@ -3,8 +3,7 @@
 use super::*;
 use crate::compact::plan::{TableShape, VlogShape};
 use crate::mvcc::SnapshotStripes;
-use perigee_base::key_boundary::KeyBoundary;
-use perigee_base::{FileId, KeyComparator, SeqNo};
+use perigee_base::{FileId, KeyBoundary, KeyComparator, SeqNo};
 use perigee_file::RangeTombstones;
 use std::sync::Arc;
 
@@ -35,26 +34,6 @@ fn format_plan(p: Option<CompactionPlan>) -> String {
     let inputs: Vec<String> = p.inputs.iter().map(|(l, id)| format!("L{l}/{id}")).collect();
     let how = if p.trivial_move { "move" } else { "merge" };
     format!("{how} {} -> L{} ({})", inputs.join(" "), p.target_level, p.reason.name())
-}
-
-const LIMITS: PickerOptions =
-    PickerOptions { level0_runs: 4, level1_bytes: 100, ratio: 10, table_bytes: 10 };
-
-#[test]
-fn leveled_picker_plans() {
-    let cases = [
-        ("", "nothing"),
-        ("L0: 3[a-f]10 | 2[a-c]10 | 1[a-b]5", "nothing"),
-        (
-            "L0: 4[a-f]1 | 3[a-f]1 | 2[c-d]1 | 1[c-d]1\nL1: 5[a-b]10 6[f-f]10 7[g-z]10",
-            "merge L0/4 L0/3 L0/2 L0/1 L1/5 L1/6 -> L1 (level 0 runs)",
-        ),
-        ("L1: 5[a-b]60 6[f-f]60\nL2: 7[a-c]500", "move L1/6 -> L2 (level bytes)"),
-        ("L1: 5[a-b]60 6[f-g]60\nL2: 7[a-c]500 8[e-k]100", "merge L1/6 L2/8 -> L2 (level bytes)"),
-    ];
-    for (text, want) in cases {
-        assert_eq!(format_plan(leveled::pick(&shape(text), &LIMITS)), want, "{text}");
-    }
 }
 
 #[test]
@@ -95,7 +74,7 @@ fn tables_covered_by_range_tombstone_are_dropped() {
         let stripes =
             SnapshotStripes::new(snapshots.iter().map(|s| SeqNo(*s)).collect(), SeqNo(100));
         assert_eq!(
-            format_plan(range_deleted::pick(&s, &stripes)),
+            format_plan(range_deleted::pick_range_deleted(&s, &stripes)),
             want,
             "{ranges:?} {snapshots:?}"
         );
@@ -216,7 +195,7 @@ fn tombstone_dense_tables_are_compacted() {
     s.levels[0][0][0].tombstones = 1400;
     s.levels[0][0][0].largest_seq = SeqNo(20);
     let at = |snapshots: Vec<u64>| {
-        format_plan(dense_tombstones::pick(
+        format_plan(dense_tombstones::pick_dense_tombstones(
             &s,
             &SnapshotStripes::new(snapshots.into_iter().map(SeqNo).collect(), SeqNo(100)),
         ))
@@ -236,68 +215,16 @@ fn tombstones_skipped_by_scans_are_compacted() {
         s.levels[6][0][0].entries = entries;
     };
     let at = |s: &TreeShape, snapshots: Vec<u64>| {
-        format_plan(skipped_tombstones::pick(
+        format_plan(skipped_tombstones::pick_skipped_tombstones(
             s,
             &SnapshotStripes::new(snapshots.into_iter().map(SeqNo).collect(), SeqNo(100)),
         ))
     };
-    set(&mut s, skipped_tombstones::SKIPPED_MIN, 1000);
+    set(&mut s, crate::limits::SKIPPED_MIN, 1000);
     assert_eq!(at(&s, vec![]), "merge L0/9 L6/1 -> L6 (skipped tombstones)");
     assert_eq!(at(&s, vec![19]), "nothing", "a snapshot still sees what they hide");
-    set(&mut s, skipped_tombstones::SKIPPED_MIN - 1, 1000);
+    set(&mut s, crate::limits::SKIPPED_MIN - 1, 1000);
     assert_eq!(at(&s, vec![]), "nothing", "too few skips");
-    set(&mut s, skipped_tombstones::SKIPPED_MIN, skipped_tombstones::SKIPPED_MIN);
+    set(&mut s, crate::limits::SKIPPED_MIN, crate::limits::SKIPPED_MIN);
     assert_eq!(at(&s, vec![]), "nothing", "the merge costs more than the skips did");
-}
-
-#[test]
-fn plans_preserve_version_order_and_data() {
-    use crate::compact::model::{LsmModel, ModelEntry, PickerKind};
-    for seed in 1..40u64 {
-        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut next = move |n: u64| {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            random % n
-        };
-        let limits = PickerOptions {
-            level0_runs: 1 + next(4) as usize,
-            level1_bytes: next(3) * 200,
-            ratio: 2 + next(4),
-            table_bytes: 50 + next(400),
-        };
-        let picker = if seed % 5 == 0 { PickerKind::Leveled } else { PickerKind::Spooky };
-        let mut model = LsmModel::new(picker, limits, 10);
-        let mut expected = std::collections::BTreeMap::new();
-        let mut seq = 0;
-        let span = 1 + next(3000);
-        for _ in 0..60 {
-            let (start, n) = (next(span), 1 + next(40));
-            let mut entries = Vec::new();
-            for i in 0..n {
-                seq += 1;
-                let (key, is_tombstone) =
-                    (if next(2) == 0 { start + i } else { next(span) } as u32, next(4) == 0);
-                entries.push(ModelEntry { key, seq, is_tombstone });
-                if is_tombstone {
-                    expected.remove(&key)
-                } else {
-                    expected.insert(key, seq)
-                };
-            }
-            model.flush(entries);
-            for _ in 0..next(6) {
-                model.compact_parallel(if seed % 5 == 0 { 0 } else { next(4) as usize });
-                assert!(model.is_ordered(), "seed {seed}");
-            }
-            assert_eq!(model.contents(), expected, "seed {seed}");
-        }
-        let mut steps = 0;
-        while model.compact().is_some() {
-            steps += 1;
-            assert!(steps < 10_000, "seed {seed}: compaction does not terminate");
-        }
-        assert!(model.is_ordered() && model.contents() == expected, "seed {seed}");
-    }
 }

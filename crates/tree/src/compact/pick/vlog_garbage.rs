@@ -2,11 +2,9 @@
 //! the tables that reference it, one at a time, each within its level.
 
 use super::super::plan::{CompactionPlan, CompactionReason, TreeShape, VlogShape};
+use crate::limits::COLLECTED_VLOG_BYTES_MIN;
 use perigee_base::LevelNo;
 use std::collections::BTreeSet;
-
-/// Value logs smaller than this are left alone until nothing references them.
-const VLOG_BYTES_MIN: u64 = 64 << 10;
 
 /// Returns a plan for the value log with the most garbage, among those that are more than half
 /// garbage and that a table below level 0 references. Level 0 runs are ordered by age: they are
@@ -14,7 +12,7 @@ const VLOG_BYTES_MIN: u64 = 64 << 10;
 pub fn pick(shape: &TreeShape) -> Option<CompactionPlan> {
     let mostly_garbage = |v: &VlogShape| {
         let live = v.referenced_bytes;
-        v.bytes >= VLOG_BYTES_MIN && live > 0 && live.saturating_mul(2) < v.bytes
+        v.bytes >= COLLECTED_VLOG_BYTES_MIN && live > 0 && live.saturating_mul(2) < v.bytes
     };
     let mut candidates: Vec<_> = shape.vlogs.iter().filter(|(_, v)| mostly_garbage(v)).collect();
     candidates.sort_by_key(|(_, v)| std::cmp::Reverse(v.bytes - v.referenced_bytes));

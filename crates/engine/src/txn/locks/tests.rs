@@ -1,0 +1,269 @@
+//! Tests: which requests wait for which, and that no wait is endless.
+
+use super::*;
+use LockMode::{Exclusive, Gap, Insert, Shared};
+use perigee_base::KeyBoundary;
+use perigee_env::fs::memory::SimDisk;
+use perigee_env::sim::SimWorld;
+use std::sync::Arc;
+
+const FAMILY: LockScope<'_> =
+    LockScope { family: FamilyId(1), name: "f", comparator: KeyComparator::Bytes };
+
+fn key(name: &str) -> KeyOrRange {
+    KeyOrRange::Key(name.as_bytes().to_vec())
+}
+
+fn range(from: &str, to: &str) -> KeyOrRange {
+    KeyOrRange::Range(
+        KeyBoundary::Before(from.as_bytes().to_vec()),
+        KeyBoundary::Before(to.as_bytes().to_vec()),
+    )
+}
+
+/// Returns true if the lock is granted without waiting.
+fn try_lock(
+    locks: &LockManager,
+    owner: LockOwner,
+    mine: &mut TxnLocks,
+    target: KeyOrRange,
+    mode: LockMode,
+) -> bool {
+    let clock = perigee_env::RealClock::default();
+    locks.lock(&clock, FAMILY, owner, mine, target, mode, 0).is_ok()
+}
+
+#[test]
+fn lock_mode_compatibility_table() {
+    for (held, wanted, waits) in [
+        (Shared, Shared, false),
+        (Shared, Exclusive, true),
+        (Shared, Gap, false),
+        (Shared, Insert, true),
+        (Exclusive, Shared, true),
+        (Exclusive, Exclusive, true),
+        (Exclusive, Gap, false),
+        (Gap, Shared, false),
+        (Gap, Exclusive, false),
+        (Gap, Gap, false),
+        (Gap, Insert, true),
+        (Insert, Shared, true),
+        (Insert, Gap, true),
+        (Insert, Insert, true),
+    ] {
+        for (a, b) in
+            [(key("k"), key("k")), (range("a", "z"), key("k")), (key("k"), range("a", "z"))]
+        {
+            let (locks, mut one, mut other) =
+                (LockManager::new(), TxnLocks::default(), TxnLocks::default());
+            assert!(try_lock(&locks, 1, &mut one, a, held));
+            assert_eq!(!try_lock(&locks, 2, &mut other, b, wanted), waits, "{held:?} {wanted:?}");
+            assert!(try_lock(&locks, 2, &mut other, key("zz"), Exclusive), "elsewhere");
+            locks.release(1, &mut one, 0);
+            assert!(try_lock(&locks, 2, &mut other, key("k"), wanted));
+            locks.release(2, &mut other, 0);
+            assert_eq!(locks.count(), (0, 0));
+        }
+    }
+}
+
+#[test]
+fn owner_can_relock_and_upgrade_its_own_keys() {
+    let (locks, mut one, mut other) =
+        (LockManager::new(), TxnLocks::default(), TxnLocks::default());
+    assert!(try_lock(&locks, 1, &mut one, key("k"), Shared));
+    assert!(try_lock(&locks, 2, &mut other, key("k"), Shared));
+    assert!(!try_lock(&locks, 1, &mut one, key("k"), Exclusive), "the other holds a shared lock");
+    locks.release(2, &mut other, 0);
+    assert!(try_lock(&locks, 1, &mut one, key("k"), Exclusive));
+    assert!(try_lock(&locks, 1, &mut one, range("a", "z"), Exclusive));
+    assert!(!try_lock(&locks, 2, &mut other, key("k"), Shared));
+}
+
+#[test]
+fn rollback_to_savepoint_keeps_earlier_locks() {
+    let (locks, mut one, mut other) =
+        (LockManager::new(), TxnLocks::default(), TxnLocks::default());
+    assert!(try_lock(&locks, 1, &mut one, key("a"), Exclusive));
+    assert!(try_lock(&locks, 1, &mut one, key("b"), Shared));
+    let savepoint = one.count();
+    assert!(try_lock(&locks, 1, &mut one, key("b"), Exclusive));
+    assert!(try_lock(&locks, 1, &mut one, key("c"), Exclusive));
+    locks.release(1, &mut one, savepoint);
+    assert!(!try_lock(&locks, 2, &mut other, key("a"), Shared));
+    assert!(try_lock(&locks, 2, &mut other, key("b"), Shared), "the upgrade was rolled back");
+    assert!(!try_lock(&locks, 2, &mut other, key("b"), Exclusive));
+    assert!(try_lock(&locks, 2, &mut other, key("c"), Exclusive));
+}
+
+/// A client of the stress test: locks a few keys in random order until it has succeeded three
+/// times.
+fn run_storm_client(
+    (locks, inside): &(LockManager, std::sync::Mutex<[u32; 6]>),
+    clock: &dyn Clock,
+    (t, seed): (u64, u64),
+) {
+    let mut x = seed * 1000 + t + 1;
+    let mut random = move |n: u64| {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x % n
+    };
+    let (mut done, mut tries) = (0, 0u64);
+    while done < 3 {
+        tries += 1;
+        assert!(tries < 5_000, "no progress");
+        let (mut mine, owner) = (TxnLocks::default(), tries * 64 + t + 1);
+        let mut acquired = Vec::new();
+        let wanted: Vec<u64> = (0..3).map(|_| random(6)).collect();
+        let all = wanted.iter().all(|k| {
+            let target = KeyOrRange::Key(vec![*k as u8]);
+            let result = locks.lock(clock, FAMILY, owner, &mut mine, target, Exclusive, 50_000);
+            let is_expected = |e: &Error| matches!(e.kind(), ErrorKind::Conflict | ErrorKind::Busy);
+            assert!(result.as_ref().err().is_none_or(is_expected), "unexpected error");
+            if result.is_ok() && !acquired.contains(k) {
+                acquired.push(*k);
+                let mut inside = inside.lock().unwrap();
+                inside[*k as usize] += 1;
+                assert_eq!(inside[*k as usize], 1, "two owners hold it");
+            }
+            result.is_ok()
+        });
+        clock.sleep_us(random(20));
+        acquired.iter().for_each(|k| inside.lock().unwrap()[*k as usize] -= 1);
+        locks.release(owner, &mut mine, 0);
+        if all {
+            done += 1;
+        } else {
+            clock.sleep_us(random(2_000));
+        }
+    }
+}
+
+/// 64 threads in the seeded scheduler: all of them terminate and release all locks.
+#[test]
+fn deadlock_storm_terminates_simulated() {
+    for seed in 1..=6 {
+        SimWorld::new(seed).run(SimDisk::new(seed), |env| {
+            let shared = Arc::new((LockManager::new(), std::sync::Mutex::default()));
+            let threads: Vec<_> = (0..64u64)
+                .map(|t| {
+                    let (shared, clock) = (Arc::clone(&shared), Arc::clone(&env.clock));
+                    env.spawn
+                        .spawn(
+                            "locks",
+                            Box::new(move || run_storm_client(&shared, &*clock, (t, seed))),
+                        )
+                        .unwrap()
+                })
+                .collect();
+            threads.into_iter().for_each(|t| t.join().unwrap());
+            assert_eq!(shared.0.count(), (0, 0));
+        });
+    }
+}
+
+/// Like `deadlock_storm_terminates_simulated`, with threads of the operating system.
+#[test]
+fn deadlock_storm_terminates_on_real_threads() {
+    let shared = (LockManager::new(), std::sync::Mutex::default());
+    std::thread::scope(|s| {
+        (0..64).for_each(|t| {
+            let shared = &shared;
+            s.spawn(move || run_storm_client(shared, &perigee_env::RealClock::default(), (t, 7)));
+        });
+    });
+    assert_eq!(shared.0.count(), (0, 0));
+}
+
+/// Longer than any expected wait (an hour of simulated time, in which all other sleeps are short).
+const LONG_WAIT_US: u64 = 3_600_000_000;
+
+/// No wake-up is lost, over many schedules with waits, upgrades, timeouts, deadlocks, external
+/// aborts and releases to a savepoint. Every switch of the scheduler is at a lock of `env::sync`,
+/// the locks that this module uses, so these are the schedules that a separate checker (shuttle)
+/// would try; it could not be used without a third kind of locks.
+#[test]
+fn no_wakeup_is_lost() {
+    let (mut victims, mut aborts, mut timeouts) = (0, 0, 0);
+    for seed in 1..=400 {
+        let mut world = SimWorld::new(seed);
+        world.lock_switch_probability(0.5);
+        let counts = world.run(SimDisk::new(seed), |env| {
+            let shared = Arc::new((LockManager::new(), std::sync::Mutex::new([0u32; 3])));
+            let threads: Vec<_> = (0..4u64)
+                .map(|t| {
+                    let (shared, clock) = (Arc::clone(&shared), Arc::clone(&env.clock));
+                    env.spawn
+                        .spawn(
+                            "locks",
+                            Box::new(move || run_waiting_client(&shared, &*clock, t, seed)),
+                        )
+                        .unwrap()
+                })
+                .collect();
+            threads.into_iter().for_each(|t| t.join().unwrap());
+            assert_eq!(shared.0.count(), (0, 0), "seed {seed}");
+            assert!(
+                env.clock.monotonic_us() < LONG_WAIT_US,
+                "seed {seed}: a waiting request was not woken"
+            );
+            *shared.1.lock().unwrap()
+        });
+        (victims, aborts, timeouts) =
+            (victims + counts[0], aborts + counts[1], timeouts + counts[2]);
+    }
+    assert!(victims > 50 && aborts > 50 && timeouts > 50, "{victims} {aborts} {timeouts}");
+}
+
+/// Counts conflicts, external aborts and timeouts.
+fn run_waiting_client(
+    (locks, counts): &(LockManager, std::sync::Mutex<[u32; 3]>),
+    clock: &dyn Clock,
+    t: u64,
+    seed: u64,
+) {
+    let mut x = seed * 77 + t + 1;
+    let mut random = move |n: u64| {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x % n
+    };
+    for round in 0..4 {
+        let (mut mine, owner) = (TxnLocks::default(), round * 4 + t + 1);
+        let mut savepoint = 0;
+        for _ in 0..3 {
+            let modes = [Shared, Shared, Exclusive, Insert, Gap];
+            let (mode, timeout_us) =
+                (modes[random(5) as usize], [LONG_WAIT_US, LONG_WAIT_US, 5][random(3) as usize]);
+            let target =
+                if random(5) == 0 { range("a", "c") } else { key(["a", "b"][random(2) as usize]) };
+            let result = locks.lock(clock, FAMILY, owner, &mut mine, target, mode, timeout_us);
+            match result.map_err(|e| e.kind()) {
+                Ok(()) => {}
+                Err(ErrorKind::Busy) => {
+                    assert_eq!(timeout_us, 5, "seed {seed}: it waited too long");
+                    counts.lock().unwrap()[2] += 1;
+                }
+                Err(kind) => {
+                    assert_eq!(kind, ErrorKind::Conflict);
+                    counts.lock().unwrap()[0] += 1;
+                    break;
+                }
+            }
+            match random(6) {
+                0 => savepoint = mine.count(),
+                1 => locks.release(owner, &mut mine, savepoint),
+                2 => {
+                    // May abort a waiting request of any owner.
+                    locks.abort_waits(round * 4 + random(4) + 1);
+                    counts.lock().unwrap()[1] += 1;
+                }
+                _ => clock.sleep_us(random(8)),
+            }
+        }
+        locks.release(owner, &mut mine, 0);
+    }
+}

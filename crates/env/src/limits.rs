@@ -1,0 +1,19 @@
+//! Limits of the modules of this crate, grouped by subject, and the relations between them. Limits
+//! that the file formats or users see are in [`perigee_base::limits`].
+
+// Files
+/// Longest name that common file systems support.
+pub const FILE_NAME_BYTES_MAX: usize = 255;
+/// Most retries of an open that failed with too many open files: other threads may take the freed
+/// slots first.
+pub const OPEN_RETRIES_MAX: usize = 64;
+/// Most slices that one system call writes (Linux: `IOV_MAX`).
+pub const IOV_SLICES_MAX: usize = 1024;
+
+// Threads that sync files
+/// Most threads that sync files.
+pub const SYNC_THREADS_MAX: usize = 16;
+/// Fewest files that each of them syncs.
+pub const FILES_PER_SYNC_THREAD_MIN: usize = 2;
+
+const _: () = assert!(SYNC_THREADS_MAX >= 1 && FILES_PER_SYNC_THREAD_MIN >= 1);

@@ -1,0 +1,88 @@
+//! Limits of the modules of this crate, grouped by subject, and the relations between them. Limits
+//! that the file formats or users see are in [`perigee_base::limits`].
+
+// Memtables
+/// Maximum number of memtable entries with equal prefixes that are sorted by comparing keys; more
+/// are sorted by their next bytes.
+pub const COMPARE_SORT_MAX: usize = 24;
+/// Maximum depth of sorting by next bytes, after which keys are compared.
+pub const PREFIX_DEPTH_MAX: usize = 16;
+/// Sorted runs of a memtable that are longer than this are not merged any more, which bounds the
+/// time that a reader waits.
+pub const MERGE_ITEMS_MAX: usize = 128 << 10;
+/// Bytes of a long value that are prefetched; the rest is left to the hardware prefetcher.
+pub const PREFETCH_BYTES_MAX: usize = 512;
+/// Size of a memtable's first chunk: a database may have thousands of column families with one or
+/// two entries each.
+pub const COPIED_CHUNK_BYTES_MIN: usize = 64;
+/// Maximum chunk size: a value pinned by a reader pins the whole chunk.
+pub const COPIED_CHUNK_BYTES_MAX: usize = 64 << 10;
+
+// Reads and scans
+/// Maximum number of recent memtable entries checked one by one for a range; beyond that a sorted
+/// cursor is used.
+pub const RECENT_ENTRIES_MAX: usize = 512;
+/// Number of common bytes that a merging cursor keeps in its key prefixes before the first
+/// difference, so that they stay valid as the scan goes on.
+pub const PREFIX_SLACK_BYTES: usize = 4;
+/// Minimum number of consecutive steps in one source, usual or just now, for counting visible
+/// entries ahead in that source.
+pub const STEPS_IN_SOURCE_MIN: (u32, u32) = (8, 4);
+/// Base-2 logarithm of the maximum number of steps between attempts to find an interleaving, after
+/// unsuccessful ones.
+pub const INTERLEAVING_RETRY_LOG2_MAX: u32 = 6;
+/// Maximum number of turns of an interleaving that are computed at once.
+pub const INTERLEAVED_TURNS_MAX: usize = 128;
+/// Maximum number of sources of an interleaving.
+pub const INTERLEAVED_SOURCES_MAX: usize = 8;
+/// Maximum number of entries per source of an interleaving, including the one that ends them.
+pub const INTERLEAVED_PREFIXES_MAX: usize = 65;
+
+// Compaction picking
+/// Minimum number of tables in the last level, unless they would be very small.
+pub const LAST_LEVEL_TABLES_MIN: u64 = 32;
+/// Tables that are cut at the last level's boundaries are at least this fraction (1/64) of the size
+/// of other tables.
+pub const CUT_TABLES_MAX: u64 = 64;
+/// Number of adjacent small tables that are merged into one.
+pub const SMALL_TABLES_MIN: usize = 4;
+/// Value logs smaller than this are left alone until nothing references them.
+pub const COLLECTED_VLOG_BYTES_MIN: u64 = 64 << 10;
+/// A compaction of dense tombstones may read at most this many times the bytes of their tables.
+pub const TOMBSTONE_COST_MAX: u64 = 16;
+/// A compaction of expired entries may read at most this many times their bytes.
+pub const EXPIRED_COST_MAX: u64 = 16;
+/// Minimum number of tombstones at which a table of mostly tombstones is worth a merge of its own.
+pub const DENSE_TOMBSTONES_MIN: u64 = 1000;
+
+/// Minimum number of entries for a merge to free space; key sketches are not accurate for fewer.
+pub const SPACE_ENTRIES_MIN: u64 = 4096;
+/// Minimum number of skipped tombstones that justifies a merge or a flush: about the cost of its
+/// syncs.
+pub const SKIPPED_MIN: u64 = 64 << 10;
+
+// Rewrites
+/// Bytes after which a rewrite calls its pacer.
+pub const QUANTUM_BYTES: u64 = 64 << 10;
+/// Entries after which a rewrite calls its pacer.
+pub const QUANTUM_ENTRIES: u64 = 64;
+/// Number of operands of a key at which they are joined before more are added.
+pub const PENDING_OPERANDS_MAX: usize = 64 << 10;
+/// Bytes of operands of a key at which they are joined before more are added.
+pub const PENDING_OPERAND_BYTES_MAX: usize = 8 << 20;
+/// Number of files at which deferred syncs are done without waiting for more. The files stay open
+/// until then.
+pub const DEFERRED_FILES_MAX: usize = 64;
+/// Bytes of files at which deferred syncs are done without waiting for more.
+pub const DEFERRED_BYTES_MAX: u64 = 8 << 20;
+
+const _: () = assert!(PREFETCH_BYTES_MAX <= COPIED_CHUNK_BYTES_MAX && COMPARE_SORT_MAX >= 2);
+const _: () = assert!(
+    INTERLEAVED_PREFIXES_MAX > u64::BITS as usize,
+    "an entry per bit of a window's masks, and the one that ends them"
+);
+const _: () = assert!(INTERLEAVED_SOURCES_MAX <= 1 << u8::BITS, "a turn is one byte");
+const _: () = assert!(COPIED_CHUNK_BYTES_MIN <= COPIED_CHUNK_BYTES_MAX, "chunks double");
+const _: () = assert!(QUANTUM_BYTES < DEFERRED_BYTES_MAX, "a rewrite is paced between syncs");
+const _: () = assert!(SMALL_TABLES_MIN >= 2, "a merge of small tables makes fewer");
+const _: () = assert!(CUT_TABLES_MAX.is_power_of_two());

@@ -43,10 +43,11 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --features $(FEATURES) --all-targets --profile proof -- -D warnings
 
-# Unit, integration and documentation tests, examples, architecture tests, and smoke fuzzing of the decoders. Includes the
-# LMDB import of the command-line tool, because the benchmark compiles LMDB anyway.
+# Unit, integration, documentation and architecture tests, and smoke fuzzing of the decoders. Includes the LMDB import of
+# the command-line tool, because the benchmark compiles LMDB anyway. Examples are compiled by `lint`.
 unit:
-	$(CARGO) test --workspace --features $(FEATURES) --profile proof
+	$(CARGO) test --workspace --features $(FEATURES) --profile proof --lib --bins --tests
+	$(CARGO) test --workspace --features $(FEATURES) --profile proof --doc
 
 prove:
 	$(CARGO) build --profile proof -p perigee-sim

@@ -55,6 +55,10 @@ enum Damage {
 }
 
 const SECTOR: usize = 512;
+/// The disk-space reserve: half of the bytes of an image, and no open reads it.
+const BALLAST_FILE: &str = "BALLAST";
+/// Damages every such byte of a file that is never read.
+const UNREAD_FILE_STEP: usize = 64;
 /// One in this number of the damages to log segments and the manifest is also repaired and
 /// salvaged: a repair costs far more than an open, and neighbouring bytes give the same result.
 const LOG_REPAIR_INTERVAL: u64 = 4;
@@ -112,14 +116,15 @@ fn plan_damages(image: &Image, args: &Args) -> Vec<Damage> {
         if image.end == ImageEnd::KilledIdle && !is_log_or_manifest(&paths[file]) {
             continue;
         }
-        for offset in 0..len {
+        let unread = paths[file].ends_with(BALLAST_FILE);
+        for offset in (0..len).step_by(if unread { UNREAD_FILE_STEP } else { 1 }) {
             if args.all_bits {
                 plan.extend((0..8).map(|bit| Damage::Flip { file, offset, bit }));
             } else {
                 plan.push(Damage::Flip { file, offset, bit: rng.below(8) as u8 });
             }
         }
-        let step = args.truncate_step.max(1);
+        let step = args.truncate_step.max(1) * if unread { UNREAD_FILE_STEP } else { 1 };
         plan.extend((rng.index(step)..len).step_by(step).map(|len| Damage::Truncate { file, len }));
         plan.extend(
             [0, len / 4, len / 2, len.saturating_sub(1)].map(|len| Damage::Truncate { file, len }),

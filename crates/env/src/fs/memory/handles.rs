@@ -308,7 +308,8 @@ struct SimWritableFile {
     core: Arc<SimDiskCore>,
     file: Arc<SimFile>,
     name: String,
-    /// Bytes appended successfully. The file may be longer after a failed append.
+    /// Bytes appended successfully. The file may be longer after a failed append, and shorter after
+    /// a failed sync, which may drop unsynced pages.
     len: AtomicU64,
 }
 
@@ -337,12 +338,6 @@ impl SimWritableFile {
         let mut state = self.core.state();
         let total: usize = parts.iter().map(|p| p.len()).sum();
         let offset = self.len.load(Ordering::Acquire) as usize;
-        check!(
-            offset <= self.file.pages().len(),
-            "the logical end is inside the file",
-            self.name,
-            offset
-        );
         let verdict = state.faults.decide_call(MutatingCall::Append)?;
         let writable = self.writable_bytes(&state, offset, total);
         let error = match verdict {

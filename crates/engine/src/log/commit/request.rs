@@ -100,6 +100,7 @@ impl CommitRequest {
     }
     /// Like [`from_batch`](CommitRequest::from_batch), for an encoded record with its operations in
     /// the byte range `ops`.
+    #[inline]
     pub fn from_record(
         catalog: &Catalog,
         record: EncodedRecord,

@@ -49,8 +49,9 @@ unit:
 	$(CARGO) test --workspace --features $(FEATURES) --profile proof --lib --bins --tests
 	$(CARGO) test --workspace --features $(FEATURES) --profile proof --doc
 
+# Built with the features of `unit`, so that nothing is compiled twice.
 prove:
-	$(CARGO) build --profile proof -p perigee-sim
+	$(CARGO) build --workspace --features $(FEATURES) --profile proof --bin perigee-sim
 	$(SIM) crash --cases $(CRASH_CASES) --transactions $(TXN_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) model --cases 100 --ops $(MODEL_OPS) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) faults --cases 1 --seed $(SEED) --jobs $(JOBS)

@@ -10,6 +10,8 @@
 
 namespace perigee {
 
+enum : uint8_t { PRIMARY_INDEX_NUMBER = 1 };
+
 // One column of an index.
 struct KeyPart {
   enum Kind : uint8_t {
@@ -33,14 +35,16 @@ struct KeyPart {
   bool restorable;      // decode() restores the column from the key
   uint8_t null_bit;
   uint8_t length_bytes; // VARCHAR 1 or 2, BLOB 1 to 4
-  uint8_t levels;       // TEXT: weight levels that are compared
-  uint8_t space_size;   // TEXT: size of the weight of a space
+  uint8_t levels;       // TEXT: weight levels that are compared, each encoded for itself
+  uint level_flags[6];  // TEXT: flag of strnxfrm for each level
+  uint8_t space_size[6];  // TEXT: size of the weight of a space in each level
   uchar space[6][8];    // TEXT: the weight of a space in each level
   uint offset;          // in the record
   uint null_offset;
   uint length;          // bytes of the part in the server's key image (without null byte and length)
   uint record_length;   // bytes of the column in the record (FIXED_BYTES)
-  uint image_length;    // bytes of the part in the server's key image
+  uint image_length;    // bytes of the part in the server's key image with the length, without the null byte
+  uint max_size;        // largest encoded size
   uint field_index;
   CHARSET_INFO *charset;
   Field *field;         // of the table that the codec was initialised with
@@ -64,7 +68,10 @@ class KeyCodec {
   size_t fixed_size() const { return m_fixed_size; }
   // True if every column of the key (of a secondary index: also of the primary key) can be read from an entry.
   bool covers_columns() const { return m_covers; }
+  // True if a column is part of this index.
   bool uses_column(uint field_index) const;
+  // True if decode_entry() writes a column.
+  bool entry_has_column(uint field_index) const;
 
   // Appends index number and columns of a record. Returns true if a column is NULL.
   bool encode_record(const uchar *record, Bytes *out) const;
@@ -74,8 +81,8 @@ class KeyCodec {
   // Appends index number and the columns in a key image of the server (the first columns of the index).
   void encode_image(const uchar *image, uint image_size, Bytes *out) const;
 
-  // Writes the restorable columns of a primary key to a record.
-  void decode_primary(pgb_slice key, uchar *record) const;
+  // Writes the restorable columns of a primary key to a record. False if corrupt.
+  bool decode_primary(pgb_slice key, uchar *record) const;
   // Writes the columns of a secondary entry that it contains to a record. Blobs point into `value`. False if corrupt.
   bool decode_entry(pgb_slice key, pgb_slice value, uchar *record) const;
   // Appends index number and primary key of the row to which a secondary entry belongs. False if corrupt.
@@ -86,11 +93,14 @@ class KeyCodec {
   void end(Bytes *out) const;
 
  private:
-  void init_part(const TABLE *table, const KEY_PART_INFO *info, KeyPart *part) const;
-  size_t columns_size(pgb_slice key) const;
+  void encode_value(const KeyPart &part, const uchar *data, size_t size, Bytes *out) const;
+  void encode_text(const KeyPart &part, const uchar *data, size_t size, Bytes *out) const;
+  const uchar *decode_parts(const uchar *key, const uchar *end, const uchar **value, const uchar *value_end, uchar *record) const;
+  const uchar *skip_parts(const uchar *key, const uchar *end) const;
 
   std::vector<KeyPart> m_parts;
   const KeyCodec *m_primary = nullptr;
+  mutable Bytes m_weights;  // work area
   uint8_t m_index_number = 0;
   bool m_unique = false;
   bool m_hidden = false;

@@ -42,7 +42,8 @@ class RowCodec {
     uint8_t length_bytes;
     uint8_t null_bit;    // in the record; 0: NOT NULL
     uchar pad;
-    uint32_t length;     // FIXED: in the row; PADDED: in the record
+    uint32_t length;     // FIXED: in the row
+    uint record_length;  // bytes of the column in the record, without length bytes
     uint null_offset;
     uint offset;
     uint field_index;
@@ -64,12 +65,13 @@ class RowCodec {
   std::unique_ptr<Plan> make_plan(const RowFormat &format) const;
   Step make_step(const StoredColumn &column) const;
   void apply_selection(Plan *plan) const;
+  static void store_missing(const Plan &plan, uchar *record);
 
   const TABLE *m_table = nullptr;
   const TableDefinition *m_definition = nullptr;
   const KeyCodec *m_primary = nullptr;
   std::vector<std::unique_ptr<Plan>> m_plans;
-  std::vector<uint32_t> m_column_ids;  // by field index; 0: not in the definition (virtual)
+  std::vector<uint32_t> m_column_ids;  // by field index
   std::vector<bool> m_stored;
   std::vector<bool> m_wanted;
   bool m_all = true;

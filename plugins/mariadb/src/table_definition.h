@@ -29,6 +29,11 @@ enum class ValueKind : uint8_t {
 // Returns how a field is stored, and its fixed length (FIXED) or its length in the record (PADDED); else *length is 0.
 ValueKind value_kind(const Field *field, uint32_t *length);
 
+class KeyCodec;
+// True if rows contain a column: stored columns and indexed virtual ones, unless the primary key can restore them.
+// `primary` is NULL if the primary key is hidden.
+bool column_is_in_rows(const TABLE *table, const Field *field, const KeyCodec *primary);
+
 struct StoredColumn {
   uint32_t column_id;
   ValueKind kind;

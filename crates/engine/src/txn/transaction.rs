@@ -213,6 +213,10 @@ impl EngineTxn {
     pub fn settings(&self) -> &TxnSettings {
         &self.settings
     }
+    /// Sets the maximum wait of later lock requests, in microseconds.
+    pub fn set_lock_timeout_us(&mut self, timeout_us: u64) {
+        self.settings.lock_timeout_us = timeout_us;
+    }
     /// Returns the sequence number of its snapshot, if it has one.
     pub fn snapshot(&self) -> Option<SeqNo> {
         self.held_snapshot.as_ref().map(SnapshotHandle::seq)

@@ -1,5 +1,6 @@
 //! Writes and locks of a transaction.
 
+use crate::txn::options::to_micros;
 use crate::write::range_delete;
 use crate::{Family, Result, Slice, Txn};
 use perigee_engine::{Batch, Expiry, KeyBoundary, KeyOrRange, LockMode};
@@ -88,6 +89,26 @@ impl Txn {
             KeyOrRange::Range(begin, end),
             mode,
         )
+    }
+    /// Sets the longest wait of later calls for a lock, in place of
+    /// [`TxnOptions::lock_timeout`](crate::TxnOptions::lock_timeout). With zero they do not wait.
+    /// [`Txn::reset`] keeps the new value.
+    ///
+    /// ```
+    /// # use perigee::*;
+    /// # use std::time::Duration;
+    /// # let db = example_db()?;
+    /// # let family = db.default_family();
+    /// let holder = db.begin(TxnOptions::new().pessimistic(true))?;
+    /// holder.lock(&family, "seat 12", LockMode::Exclusive)?;
+    /// let txn = db.begin(TxnOptions::new().lock_timeout(Duration::from_secs(3600)))?;
+    /// txn.set_lock_timeout(Duration::ZERO); // skip what is locked
+    /// let locked = txn.lock(&family, "seat 12", LockMode::Exclusive);
+    /// assert_eq!(locked.unwrap_err().kind(), ErrorKind::Busy);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn set_lock_timeout(&self, timeout: Duration) {
+        self.inner().set_lock_timeout_us(to_micros(timeout));
     }
 
     pub(crate) fn write_key(

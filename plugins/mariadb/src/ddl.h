@@ -1,0 +1,23 @@
+// Parts of DDL that do not belong to an open table.
+#ifndef PERIGEE_DDL_H
+#define PERIGEE_DDL_H
+
+#include "compat.h"
+#include "bridge.h"
+#include "table_share.h"
+
+#include <string>
+
+namespace perigee {
+
+// Drops a family and what the process remembers of it. Returns HA_ERR_NO_SUCH_TABLE if it does not exist.
+int drop_family(const std::string &name);
+
+// Deletes the entries of an index number (also those of interrupted index builds).
+int delete_index_entries(pgb_table *table, uint8_t number);
+
+// Reports a status as an error of the statement and returns the handler error.
+int report_status(const char *operation, pgb_status status);
+
+}  // namespace perigee
+#endif

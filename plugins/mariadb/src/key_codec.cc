@@ -489,17 +489,19 @@ bool KeyCodec::encode_entry(const uchar *record, pgb_slice primary_key, Bytes *k
   return checked;
 }
 
-void KeyCodec::encode_image(const uchar *image, uint image_size, Bytes *out) const {
+bool KeyCodec::encode_image(const uchar *image, uint image_size, Bytes *out) const {
+  bool has_null = false;
   out->push(m_index_number);
   const uchar *end = image + image_size;
   for (const KeyPart &part : m_parts) {
-    if (image >= end) return;
+    if (image >= end) break;
     size_t start = out->size();
     bool is_null = part.nullable && *image != 0;
     if (part.nullable) {
       out->push(is_null ? 0 : 1);
       image++;
     }
+    has_null |= is_null;
     if (!is_null) {
       if (part.source == KeyPart::FIXED_BYTES)
         encode_value(part, image, part.length, out);
@@ -509,6 +511,7 @@ void KeyCodec::encode_image(const uchar *image, uint image_size, Bytes *out) con
     if (part.descending) invert(out, start);
     image += part.image_length;
   }
+  return has_null;
 }
 
 // ---- decoding ----
@@ -538,9 +541,11 @@ const uchar *KeyCodec::decode_parts(const uchar *key, const uchar *end, const uc
   return key;
 }
 
-const uchar *KeyCodec::skip_parts(const uchar *key, const uchar *end) const {
-  if (m_fixed_size) return end - key < static_cast<ptrdiff_t>(m_fixed_size) ? nullptr : key + m_fixed_size;
-  for (const KeyPart &part : m_parts) {
+const uchar *KeyCodec::skip_parts(const uchar *key, const uchar *end, size_t columns) const {
+  if (m_fixed_size && columns == m_parts.size())
+    return end - key < static_cast<ptrdiff_t>(m_fixed_size) ? nullptr : key + m_fixed_size;
+  for (size_t i = 0; i < columns; i++) {
+    const KeyPart &part = m_parts[i];
     if (part.nullable) {
       if (key >= end) return nullptr;
       if (static_cast<uchar>(*key++ ^ (part.descending ? 0xff : 0)) == 0) continue;
@@ -597,9 +602,33 @@ bool KeyCodec::primary_key_of_entry(pgb_slice key, pgb_slice value, Bytes *out) 
     out->append(end - m_primary->fixed_size(), m_primary->fixed_size());
     return true;
   }
-  const uchar *behind = skip_parts(key.data + 1, end);
+  const uchar *behind = skip_parts(key.data + 1, end, m_parts.size());
   if (!behind) return false;
   out->append(behind, static_cast<size_t>(end - behind));
+  return true;
+}
+
+size_t KeyCodec::prefix_size(pgb_slice key, uint columns) const {
+  if (key.size < 1) return 0;
+  if (m_hidden) return key.size;
+  const uchar *behind = skip_parts(key.data + 1, key.data + key.size, columns);
+  return behind ? static_cast<size_t>(behind - key.data) : 0;
+}
+
+bool KeyCodec::same_columns(const uchar *a, const uchar *b) const {
+  for (const KeyPart &part : m_parts) {
+    if (part.nullable) {
+      bool a_null = (a[part.null_offset] & part.null_bit) != 0;
+      bool b_null = (b[part.null_offset] & part.null_bit) != 0;
+      if (a_null != b_null) return false;
+      if (a_null) continue;
+    }
+    const uchar *a_data, *b_data;
+    size_t a_size, b_size;
+    column_bytes(part, a, &a_data, &a_size);
+    column_bytes(part, b, &b_data, &b_size);
+    if (a_size != b_size || (a_size && memcmp(a_data, b_data, a_size) != 0)) return false;
+  }
   return true;
 }
 

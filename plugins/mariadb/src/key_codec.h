@@ -78,8 +78,9 @@ class KeyCodec {
   // Encodes an entry of a secondary index. Returns true if other rows must not have the same key (unique, no NULL).
   // `primary_key` is a key of the primary index (with its index number).
   bool encode_entry(const uchar *record, pgb_slice primary_key, Bytes *key, Bytes *value) const;
-  // Appends index number and the columns in a key image of the server (the first columns of the index).
-  void encode_image(const uchar *image, uint image_size, Bytes *out) const;
+  // Appends index number and the columns in a key image of the server (the first columns of the index). Returns true if a
+  // column is NULL.
+  bool encode_image(const uchar *image, uint image_size, Bytes *out) const;
 
   // Writes the restorable columns of a primary key to a record. False if corrupt.
   bool decode_primary(pgb_slice key, uchar *record) const;
@@ -87,6 +88,11 @@ class KeyCodec {
   bool decode_entry(pgb_slice key, pgb_slice value, uchar *record) const;
   // Appends index number and primary key of the row to which a secondary entry belongs. False if corrupt.
   bool primary_key_of_entry(pgb_slice key, pgb_slice value, Bytes *out) const;
+
+  // Size of the first `columns` columns of a key with the index number; 0 if corrupt.
+  size_t prefix_size(pgb_slice key, uint columns) const;
+  // True if the bytes of the index's columns are the same in two records.
+  bool same_columns(const uchar *a, const uchar *b) const;
 
   // The keys of the whole index are in [begin, end).
   void begin(Bytes *out) const;
@@ -96,7 +102,7 @@ class KeyCodec {
   void encode_value(const KeyPart &part, const uchar *data, size_t size, Bytes *out) const;
   void encode_text(const KeyPart &part, const uchar *data, size_t size, Bytes *out) const;
   const uchar *decode_parts(const uchar *key, const uchar *end, const uchar **value, const uchar *value_end, uchar *record) const;
-  const uchar *skip_parts(const uchar *key, const uchar *end) const;
+  const uchar *skip_parts(const uchar *key, const uchar *end, size_t columns) const;
 
   std::vector<KeyPart> m_parts;
   const KeyCodec *m_primary = nullptr;

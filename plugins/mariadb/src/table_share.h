@@ -43,8 +43,8 @@ class TableShare {
   // later calls of acquire() read everything again. Handlers that are still open keep the old object.
   static void invalidate(const std::string &name);
 
-  // Family name of a table path of the server ("./db/t1" or, for temporary tables, a path in tmpdir): the decoded
-  // "db/t1". Partitions keep their "#P#p0" suffix; temporary tables are named "#tmp/" and the file name.
+  // Family name of a table path of the server: "db/t1" for "./db/t1" (characters that need it stay encoded like in file
+  // names; partitions keep their "#P#p0"), "#tmp/" and the file name for a temporary table, whose path is in tmpdir.
   static std::string family_name(const char *path);
   // Prefix of the families of temporary tables; the plugin drops what is left of them when it starts.
   static const char *temporary_prefix() { return "#tmp/"; }
@@ -56,11 +56,13 @@ class TableShare {
   int write_definition(const TableDefinition &definition, pgb_durability durability);
 
   // ---- AUTO_INCREMENT ----
-  // Reserves `count` values and returns the first: the smallest value >= the counter with value % increment == offset
-  // as MariaDB defines it. ULONGLONG_MAX if there is none. `maximum` is the largest value of the column.
-  uint64_t reserve_auto_increment(uint64_t offset, uint64_t increment, uint64_t count, uint64_t maximum);
+  // Reserves `count` values and returns the first: the smallest value >= the counter in the sequence offset,
+  // offset + increment, ... ULONGLONG_MAX if there is none.
+  uint64_t reserve_auto_increment(uint64_t offset, uint64_t increment, uint64_t count);
   // Next value that would be generated (SHOW CREATE TABLE, information_schema).
   uint64_t next_auto_increment() const { return m_auto_increment.load(std::memory_order_relaxed); }
+  // True once; the caller then raises the counter by the largest value in the table.
+  bool begin_auto_increment_check() { return !m_auto_increment_checked.exchange(true); }
   // Raises the counter to `next` if it is lower. Returns true if it was raised.
   bool raise_auto_increment(uint64_t next);
   // Sets the counter and stores it (ALTER TABLE ... AUTO_INCREMENT, TRUNCATE).
@@ -81,18 +83,19 @@ class TableShare {
   }
   // Statistics for the optimizer; sampled again if many rows have changed since and ANALYZE TABLE was never run.
   std::shared_ptr<const TableStatistics> statistics(TABLE *table);
-  // ANALYZE TABLE: computes the statistics from `sample` entries of each index (0: all) and stores them.
-  int analyze(TABLE *table, uint64_t sample);
+  // ANALYZE TABLE: computes the statistics from up to `groups` different values of each key prefix (0: all) and stores them.
+  int analyze(TABLE *table, uint64_t groups);
 
  private:
   TableShare() = default;
   ~TableShare();
   int open(const std::string &name, const TABLE *table);
   int read_definition(const TABLE *table);
+  int read_statistics();
   int read_auto_increment();
   int find_last_row_id();
   int count_records();
-  int collect_statistics(TABLE *table, uint64_t sample, TableStatistics *out);
+  int collect_statistics(TABLE *table, uint64_t groups, TableStatistics *out);
 
   std::string m_name;
   pgb_table *m_table = nullptr;
@@ -106,6 +109,8 @@ class TableShare {
   std::atomic<uint64_t> m_auto_increment{1};
   std::mutex m_auto_increment_mutex;  // guards the stored value
   uint64_t m_auto_increment_stored = 0;
+
+  std::atomic<bool> m_auto_increment_checked{false};
 
   std::atomic<uint64_t> m_row_id{1};
   std::atomic<int64_t> m_records{0};

@@ -117,7 +117,7 @@ impl Engine {
         let overlay = Some(TxnReads { txn, tracked: true });
         Ok(Reader { engine: self, family, view, sequence, overlay })
     }
-    /// Returns a reader of a column family as of a snapshot, under the transaction's own writes. What
+    /// Returns a reader of a column family as of a snapshot, with a transaction's own writes. What
     /// it reads is not recorded for conflict checks.
     ///
     /// # Errors

@@ -43,15 +43,15 @@ struct Savepoint {
     lock_count: u64,
 }
 
-/// Aborts a transaction from another thread.
+/// Acts on a transaction from another thread. Valid until the transaction ends.
 #[derive(Clone, Debug)]
-pub struct TxnAbortHandle {
+pub struct EngineTxnHandle {
     state: Arc<AtomicU8>,
     locks: Arc<LockManager>,
     owner: LockOwner,
 }
 
-impl TxnAbortHandle {
+impl EngineTxnHandle {
     /// Aborts the transaction: from now on every call, including one that waits for a lock, returns
     /// `Aborted`. Returns false if it has already ended.
     pub fn abort(&self) -> bool {
@@ -60,6 +60,11 @@ impl TxnAbortHandle {
             self.locks.abort_waits(self.owner);
         }
         aborted
+    }
+    /// Ends a wait for a lock that is in progress: that call fails with `Interrupted`, and the
+    /// transaction goes on. Returns false, without an effect, if the transaction does not wait.
+    pub fn cancel_wait(&self) -> bool {
+        self.state.load(SeqCst) == ACTIVE && self.locks.cancel_wait(self.owner)
     }
 }
 
@@ -201,9 +206,9 @@ impl EngineTxn {
             self.open_txns.set_bytes(entry, self.writes.memory_bytes());
         }
     }
-    /// Returns a handle to abort it from another thread.
-    pub fn abort_handle(&self) -> TxnAbortHandle {
-        TxnAbortHandle {
+    /// Returns a handle for other threads.
+    pub fn handle(&self) -> EngineTxnHandle {
+        EngineTxnHandle {
             state: Arc::clone(&self.state),
             locks: Arc::clone(&self.locks),
             owner: self.owner,
@@ -267,7 +272,7 @@ impl EngineTxn {
     pub fn check(&mut self, runtime: &Runtime) -> Result<()> {
         runtime.health.check_open()?;
         if self.deadline_us != 0 && runtime.env.clock.monotonic_us() >= self.deadline_us {
-            self.abort_handle().abort();
+            self.handle().abort();
         }
         match self.state.load(SeqCst) {
             ACTIVE => {
@@ -353,7 +358,8 @@ impl EngineTxn {
     /// Locks a key or key range until the end, or until a rollback to an earlier savepoint.
     ///
     /// # Errors
-    /// `Busy` if it was not available in time; `Conflict` for the victim of a deadlock.
+    /// `Busy` if it was not available in time; `Interrupted` if another thread ended the wait;
+    /// `Conflict` for the victim of a deadlock.
     pub fn lock(
         &mut self,
         runtime: &Runtime,

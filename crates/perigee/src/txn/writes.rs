@@ -32,7 +32,8 @@ impl Txn {
     ///
     /// # Errors
     /// `Busy` if the lock was not granted within
-    /// [`TxnOptions::lock_timeout`](crate::TxnOptions::lock_timeout); `Conflict` if this
+    /// [`TxnOptions::lock_timeout`](crate::TxnOptions::lock_timeout); `Interrupted` if
+    /// [`TxnHandle::cancel_wait`](crate::TxnHandle::cancel_wait) ended the wait; `Conflict` if this
     /// transaction is the victim of a deadlock, or if the key was changed after the moment that its
     /// reads see; as [`Family::get`] otherwise.
     pub fn get_for_update(

@@ -31,6 +31,8 @@ pub enum LockRequestState {
     Granted,
     /// It ends without the lock: its transaction is the victim of a deadlock or is aborted.
     Victim,
+    /// It ends without the lock: another thread ended the wait.
+    Cancelled,
 }
 
 /// A request that had to wait.

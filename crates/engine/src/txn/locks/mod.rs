@@ -73,16 +73,21 @@ impl TxnLocks {
     }
 }
 
-/// Ends the waiting requests for which `should_abort` is true, without granting them.
-fn abort_requests(
+/// Ends the waiting requests for which `should_end` is true, without granting them: they get this
+/// state. Returns true if there was one.
+fn end_requests(
     families: &mut HashMap<FamilyId, FamilyLocks>,
-    should_abort: impl Fn(&LockRequest) -> bool,
-) {
+    state: LockRequestState,
+    should_end: impl Fn(&LockRequest) -> bool,
+) -> bool {
+    let mut any = false;
     let requests = families.values_mut().flat_map(|g| &mut g.requests);
-    for request in requests.filter(|r| r.state == LockRequestState::Waiting && should_abort(r)) {
-        request.state = LockRequestState::Victim;
+    for request in requests.filter(|r| r.state == LockRequestState::Waiting && should_end(r)) {
+        request.state = state;
         request.wakeup.notify_one();
+        any = true;
     }
+    any
 }
 
 impl LockManager {
@@ -99,8 +104,9 @@ impl LockManager {
     /// Acquires a lock, waiting at most `timeout_us` microseconds.
     ///
     /// # Errors
-    /// `Busy` if it could not be acquired in that time; `Conflict` if waiting would never have
-    /// ended (a deadlock) and this transaction is the victim.
+    /// `Busy` if it could not be acquired in that time; `Interrupted` if another thread ended the
+    /// wait; `Conflict` if waiting would never have ended (a deadlock) and this transaction is the
+    /// victim.
     #[allow(clippy::too_many_arguments)]
     pub fn lock(
         &self,
@@ -156,15 +162,19 @@ impl LockManager {
         }
     }
 
-    /// Ends the waiting requests of an owner without granting them.
+    /// Ends the waiting requests of an owner without granting them: they fail with `Conflict`.
     pub fn abort_waits(&self, owner: LockOwner) {
-        abort_requests(&mut self.families.lock(), |r| r.owner == owner);
+        end_requests(&mut self.families.lock(), LockRequestState::Victim, |r| r.owner == owner);
+    }
+    /// Ends the waiting request of an owner with `Interrupted`. Returns false if none waits.
+    pub fn cancel_wait(&self, owner: LockOwner) -> bool {
+        end_requests(&mut self.families.lock(), LockRequestState::Cancelled, |r| r.owner == owner)
     }
     /// Called when the database closes: ends all waiting requests; later ones do not wait.
     pub fn close(&self) {
         let mut families = self.families.lock();
         self.closed.store(true, Relaxed);
-        abort_requests(&mut families, |_| true);
+        end_requests(&mut families, LockRequestState::Victim, |_| true);
     }
 
     /// Releases the locks of an owner from number `from` on; 0 releases all of them.
@@ -286,6 +296,10 @@ fn finish_request(
             key,
             "deadlock: this transaction is the victim, retry it",
         ));
+    }
+    if state == LockRequestState::Cancelled {
+        let cancelled = Error::conflict(name, key, "the lock was not acquired");
+        return Err(cancelled.wrap(ErrorKind::Interrupted, "another thread ended the wait"));
     }
     let timed_out = Error::conflict(name, key, "the lock was not acquired in time");
     Err(timed_out.wrap(ErrorKind::Busy, "another transaction holds the lock"))

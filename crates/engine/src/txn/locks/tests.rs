@@ -181,17 +181,17 @@ fn deadlock_storm_terminates_on_real_threads() {
 const LONG_WAIT_US: u64 = 3_600_000_000;
 
 /// No wake-up is lost, over many schedules with waits, upgrades, timeouts, deadlocks, external
-/// aborts and releases to a savepoint. Every switch of the scheduler is at a lock of `env::sync`,
+/// aborts, cancelled waits and releases to a savepoint. Every switch of the scheduler is at a lock of `env::sync`,
 /// the locks that this module uses, so these are the schedules that a separate checker (shuttle)
 /// would try; it could not be used without a third kind of locks.
 #[test]
 fn no_wakeup_is_lost() {
-    let (mut victims, mut aborts, mut timeouts) = (0, 0, 0);
+    let (mut victims, mut aborts, mut timeouts, mut cancelled) = (0, 0, 0, 0);
     for seed in 1..=400 {
         let mut world = SimWorld::new(seed);
         world.lock_switch_probability(0.5);
         let counts = world.run(SimDisk::new(seed), |env| {
-            let shared = Arc::new((LockManager::new(), std::sync::Mutex::new([0u32; 3])));
+            let shared = Arc::new((LockManager::new(), std::sync::Mutex::new([0u32; 4])));
             let threads: Vec<_> = (0..4u64)
                 .map(|t| {
                     let (shared, clock) = (Arc::clone(&shared), Arc::clone(&env.clock));
@@ -211,15 +211,16 @@ fn no_wakeup_is_lost() {
             );
             *shared.1.lock().unwrap()
         });
-        (victims, aborts, timeouts) =
-            (victims + counts[0], aborts + counts[1], timeouts + counts[2]);
+        (victims, aborts, timeouts, cancelled) =
+            (victims + counts[0], aborts + counts[1], timeouts + counts[2], cancelled + counts[3]);
     }
-    assert!(victims > 50 && aborts > 50 && timeouts > 50, "{victims} {aborts} {timeouts}");
+    let counts = [victims, aborts, timeouts, cancelled];
+    assert!(counts.iter().all(|n| *n > 50), "{counts:?}");
 }
 
-/// Counts conflicts, external aborts and timeouts.
+/// Counts conflicts, external aborts, timeouts and cancelled waits.
 fn run_waiting_client(
-    (locks, counts): &(LockManager, std::sync::Mutex<[u32; 3]>),
+    (locks, counts): &(LockManager, std::sync::Mutex<[u32; 4]>),
     clock: &dyn Clock,
     t: u64,
     seed: u64,
@@ -247,13 +248,15 @@ fn run_waiting_client(
                     assert_eq!(timeout_us, 5, "seed {seed}: it waited too long");
                     counts.lock().unwrap()[2] += 1;
                 }
+                // The transaction goes on.
+                Err(ErrorKind::Interrupted) => counts.lock().unwrap()[3] += 1,
                 Err(kind) => {
                     assert_eq!(kind, ErrorKind::Conflict);
                     counts.lock().unwrap()[0] += 1;
                     break;
                 }
             }
-            match random(6) {
+            match random(7) {
                 0 => savepoint = mine.count(),
                 1 => locks.release(owner, &mut mine, savepoint),
                 2 => {
@@ -261,6 +264,7 @@ fn run_waiting_client(
                     locks.abort_waits(round * 4 + random(4) + 1);
                     counts.lock().unwrap()[1] += 1;
                 }
+                3 => drop(locks.cancel_wait(round * 4 + random(4) + 1)),
                 _ => clock.sleep_us(random(8)),
             }
         }

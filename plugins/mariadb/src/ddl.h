@@ -16,7 +16,10 @@ int drop_family(const std::string &name);
 // Deletes the entries of an index number (also those of interrupted index builds).
 int delete_index_entries(pgb_table *table, uint8_t number);
 
-// Reports a status as an error of the statement and returns the handler error.
+// Checks that the column of the table option TTL_COLUMN exists and has a usable type. True after an error message.
+bool check_ttl_column(const TABLE *form);
+
+// Logs an unexpected status of an operation and returns the handler error.
 int report_status(const char *operation, pgb_status status);
 
 }  // namespace perigee

@@ -188,10 +188,7 @@ pub unsafe extern "C" fn pgb_engine_checkpoint(
 
 /// See `bridge.h`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pgb_snapshot_take(
-    engine: *mut Engine,
-    out: *mut *mut Snapshot,
-) -> Status {
+pub unsafe extern "C" fn pgb_snapshot_take(engine: *mut Engine, out: *mut *mut Snapshot) -> Status {
     let work = |shared: &Arc<Shared>| {
         let snapshot = Box::new(Snapshot { snapshot: shared.db.snapshot()? });
         // SAFETY: guaranteed by the caller.

@@ -46,7 +46,7 @@ impl LockWaits {
     /// Ends the wait of the transaction, and fails its later requests. Thread-safe.
     pub fn cancel(&self) {
         self.cancelled.store(true, SeqCst);
-        drop(self.handle.lock().unwrap_or_else(PoisonError::into_inner));/*TMP cancel_wait*/ while false
+        while !self.handle.lock().unwrap_or_else(PoisonError::into_inner).cancel_wait()
             && self.in_request.load(SeqCst)
         {
             std::thread::yield_now();

@@ -93,7 +93,7 @@ impl From<Error> for Status {
             ErrorKind::ReadOnly => Status::READ_ONLY,
             ErrorKind::Busy => Status::LOCK_TIMEOUT,
             ErrorKind::Conflict => Status::CONFLICT,
-            /*TMP Interrupted*/ ErrorKind::Aborted => Status::INTERRUPTED,
+            ErrorKind::Interrupted | ErrorKind::Aborted => Status::INTERRUPTED,
             ErrorKind::InvalidArgument | ErrorKind::FormatTooNew => Status::INVALID,
             _ => Status::INTERNAL,
         };

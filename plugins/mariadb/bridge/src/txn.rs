@@ -120,10 +120,7 @@ pub(crate) fn lock_mode(mode: u32) -> Result<LockMode> {
 /// # Safety
 /// `trx` is null or points to a live transaction that only this thread uses.
 #[inline]
-pub(crate) unsafe fn with_trx(
-    trx: *const Trx,
-    work: impl FnOnce(&Trx) -> Result<()>,
-) -> Status {
+pub(crate) unsafe fn with_trx(trx: *const Trx, work: impl FnOnce(&Trx) -> Result<()>) -> Status {
     // SAFETY: guaranteed by the caller.
     match unsafe { ffi::object(trx) } {
         Ok(trx) => ffi::call(&trx.shared, || work(trx)),
@@ -289,7 +286,7 @@ pub unsafe extern "C" fn pgb_unlock_key(trx: *mut Trx, table: *mut Table, key: S
     let work = |trx: &Trx, table: &Table| {
         if trx.has_locked.get() {
             // SAFETY: guaranteed by the caller.
-            let _ = (table, unsafe { key.bytes() });/*TMP unlock*/
+            let _ = (table, unsafe { key.bytes() }); /*TMP unlock*/
         }
         Ok(())
     };

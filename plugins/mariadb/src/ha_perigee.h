@@ -2,9 +2,11 @@
 //
 // ha_perigee.cc        open, close, flags, locks, statistics, AUTO_INCREMENT
 // ha_perigee_read.cc   index and table scans, positions
-// ha_perigee_write.cc  insert, update, delete, bulk loads
+// ha_perigee_write.cc  insert, update, delete
+// ha_perigee_load.cc   bulk loads
 // ha_perigee_check.cc  CHECK TABLE
-// ha_perigee_ddl.cc    CREATE, DROP, RENAME, TRUNCATE, ALTER, ANALYZE, OPTIMIZE
+// ha_perigee_ddl.cc    CREATE, DROP, RENAME, TRUNCATE, ANALYZE, OPTIMIZE
+// ha_perigee_alter.cc  ALTER TABLE without a copy, REPAIR
 #ifndef PERIGEE_HA_PERIGEE_H
 #define PERIGEE_HA_PERIGEE_H
 
@@ -54,9 +56,10 @@ class ha_perigee final : public handler {
   int info(uint flag) override;
   ha_rows records_in_range(uint index, const key_range *min_key, const key_range *max_key, page_range *pages) override;
   ha_rows estimate_rows_upper_bound() override;
+#if MYSQL_VERSION_ID < 110000
   double scan_time() override;
   double read_time(uint index, uint ranges, ha_rows rows) override;
-  double keyread_time(uint index, uint ranges, ha_rows rows) override;
+#endif
 
   // ---- reads ----
   int rnd_init(bool scan) override;
@@ -83,8 +86,6 @@ class ha_perigee final : public handler {
   int write_row(const uchar *buf) override;
   int update_row(const uchar *old_data, const uchar *new_data) override;
   int delete_row(const uchar *buf) override;
-  void start_bulk_insert(ha_rows rows, uint flags) override;
-  int end_bulk_insert() override;
   void get_auto_increment(ulonglong offset, ulonglong increment, ulonglong count, ulonglong *first,
                           ulonglong *reserved) override;
   bool get_error_message(int error, String *buf) override;
@@ -107,77 +108,126 @@ class ha_perigee final : public handler {
   bool prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
   bool inplace_alter_table(TABLE *altered, Alter_inplace_info *info) override;
   bool commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *info, bool commit) override;
-
-  enum : uint { MAX_INDEXES = 64 };
+  bool can_convert_nocopy(const Field &field, const Column_definition &new_field) const override;
+  ulonglong table_version() const override;
 
  private:
   // An index of the open table, by the server's key number.
   struct Index {
     perigee::KeyCodec codec;
-    bool unique = false;
+    std::vector<bool> has_column;  // by field index: entries contain the column
+    uint64_t built_at = 0;         // index_built_at() of index_builds.h
+    perigee::Bytes key;            // entry of the row that is written
+    perigee::Bytes value;
+    perigee::Bytes old_key;        // entry that it replaces
+    bool checked = false;          // other rows must not have this key
+    bool changed = false;
   };
 
   enum class LockMode : uint8_t { NONE, SHARED, EXCLUSIVE };
   enum class Direction : uint8_t { FORWARD, BACKWARD };
+  enum : int { SKIP_ENTRY = -1 };  // result of reading an entry that the statement must not see
 
-  // A running scan: a cursor over [begin, end), which are bounds inside the index.
+  // A running scan: a cursor over [begin, end), which lies in the index.
   struct Scan {
     pgb_cursor *cursor = nullptr;
-    perigee::Bytes begin;
-    perigee::Bytes end;
-    perigee::Bytes prefix;      // of index_read: index_next_same stays within it
-    perigee::Bytes last_key;    // where a scan stood when its cursor was closed
-    bool final = false;         // the server wants nothing outside of the bounds
-    bool positioned = false;    // the cursor is at an entry
-    uint64_t writes = 0;        // writes of the transaction when the cursor was opened
-    uint lookups = 0;           // index_read calls since index_init
+    pgb_snapshot *view = nullptr;  // of the cursor
+    bool active = false;        // between index_init or rnd_init and their ends
+    bool fresh = false;         // a table scan has not read its first row
+    bool detached = false;      // the last entry was not read by the cursor: last_key says where the scan is
+    bool range_read = false;    // read_range_first runs: nothing outside of the range is wanted
+    bool within_range = false;  // the bounds are those of a range of read_range_first
     bool whole_index = false;   // the bounds are those of the index
+    bool unique_read = false;   // the last index_read was by a whole unique key
+    uint lookups = 0;           // calls of index_read in this statement
+    perigee::Bytes begin;       // bounds of the cursor
+    perigee::Bytes end;
+    perigee::Bytes limit;       // entries from here on are outside of the range; empty: no limit
+    perigee::Bytes prefix;      // of index_read: index_next_same stays within it
+    perigee::Bytes last_key;    // the last entry, if the cursor was closed or is elsewhere
+    pgb_slice key{nullptr, 0};  // the last entry, in the cursor
+    pgb_slice value{nullptr, 0};
   };
+
+  // Checks for duplicates during a bulk load, for one unique index.
+  struct LoadCheck;
 
   // ha_perigee.cc
   int open_codecs();
+  int open_secondary_indexes();
   int init_auto_increment();
-  void choose_read_lock(THD *thd, thr_lock_type lock_type);
+  void begin_statement_locks(THD *thd, int lock_type);
+  LockMode read_lock(THD *thd) const;
+  void fill_variable_statistics(uint flag);
   void fill_constant_statistics();
   int status_error(pgb_status status);
-  const perigee::KeyCodec &codec_of(uint index) const;
+  const perigee::KeyCodec &codec_of(uint index) const {
+    return index == MAX_KEY ? *m_primary : m_indexes[index].codec;
+  }
+  bool is_primary(uint index) const { return index == MAX_KEY || index == table->s->primary_key; }
   bool encode_range(uint index, const key_range *min_key, const key_range *max_key, perigee::Bytes *begin,
                     perigee::Bytes *end) const;
+  int begin_read();
+  int begin_write();
 
   // ha_perigee_read.cc
-  void choose_columns(uint index);
-  bool entry_has_columns(uint index) const;
-  int open_cursor(bool gap_lock);
-  void close_cursor();
-  int lock_gap(pgb_slice begin, pgb_slice end);
+  int prepare_read();
+  void choose_columns();
+  bool entry_is_enough() const;
   int start_scan(uint index);
-  int move(uchar *buf, pgb_status status, pgb_slice key, pgb_slice value, Direction direction, bool same);
+  void end_scan();
+  void close_cursor();
+  void suspend_scan();
+  int open_cursor();
+  int open_whole_index();
+  bool can_reuse_cursor() const;
+  int lock_gap(pgb_slice begin, pgb_slice end);
+  int fetch(uchar *buf, pgb_status status, Direction direction, bool same);
   int step(uchar *buf, Direction direction, bool same);
+  int resume(uchar *buf, Direction direction, bool same);
   int continue_outside(uchar *buf, Direction direction);
   int read_entry(uchar *buf, pgb_slice key, pgb_slice value);
   int read_secondary(uchar *buf, pgb_slice key, pgb_slice value);
-  int read_primary(uchar *buf, pgb_slice key, pgb_slice value);
+  int read_secondary_locked(uchar *buf, pgb_slice key);
   int read_row(uchar *buf, pgb_slice primary_key);
-  int read_unique(uchar *buf, pgb_slice key);
-  int unpack_row(uchar *buf, pgb_slice primary_key, pgb_slice row);
+  int read_unique(uchar *buf);
+  int check_condition(uchar *buf, pgb_slice key, pgb_slice value);
   int lock_and_get(pgb_slice key, perigee::Bytes *locked_key, pgb_buffer *buffer, pgb_slice *value);
-  void set_position(pgb_slice primary_key);
-  int seek(uchar *buf, perigee::Bytes *target, enum ha_rkey_function mode);
+  void unlock_entry();
+  int seek_forward(uchar *buf, bool exact);
+  int seek_backward(uchar *buf, bool within_prefix);
+  int scan_whole_index(uchar *buf, Direction direction);
+  void encode_end_of_range(perigee::Bytes *out) const;
+  void store_position(pgb_slice primary_key, uchar *to) const;
+  pgb_slice current_primary_key();
 
   // ha_perigee_write.cc
-  int check_unique(uint index, pgb_slice key, pgb_slice own_primary_key, bool *exists_as_own);
-  int report_duplicate(uint index, pgb_slice primary_key);
-  int insert_row(const uchar *record);
-  int insert_into_load(const uchar *record);
-  int update_index(uint index, const uchar *old_data, const uchar *new_data, pgb_slice old_primary_key,
-                   pgb_slice new_primary_key, bool check_only);
-  int update_indexes(const uchar *old_data, const uchar *new_data, bool check_only);
   void primary_key_of_record(const uchar *record, perigee::Bytes *out);
-  bool index_may_change(uint index) const;
+  int report_duplicate(uint index, pgb_slice primary_key);
+  int check_primary(pgb_slice key);
+  int check_unique(uint index);
+  int insert_row(const uchar *record);
+  int put_entry(const Index &index);
+  int prepare_update(const uchar *old_data, const uchar *new_data, bool moved);
+  int apply_update(const uchar *new_data, bool moved);
+  int write_without_rollback(const uchar *record, pgb_slice primary_key);
   void note_auto_increment_value(const uchar *record);
   uint64_t expiry_of(const uchar *record) const;
-  int put(pgb_slice key, pgb_slice value);
-  int remove(pgb_slice key);
+
+  // ha_perigee_load.cc
+  int begin_load();
+  int end_load(bool commit);
+  int continue_load();
+  int load_row(const uchar *record);
+  int check_load(LoadCheck *check, pgb_slice key, bool *duplicate);
+  int check_load_row(const uchar *record);
+
+  // ha_perigee_check.cc
+  int check_rows(THD *thd, bool extended, uint64_t *rows);
+  int check_row(pgb_slice key, pgb_slice row, bool extended);
+  int check_index(THD *thd, uint index, bool extended, uint64_t rows);
+  int check_entry(uint index, pgb_slice key, pgb_slice value);
+  int report_damage(THD *thd, const char *format, ...);
 
   perigee::TableShare *m_share = nullptr;
   std::shared_ptr<const perigee::TableDefinition> m_definition;
@@ -190,40 +240,41 @@ class ha_perigee final : public handler {
   const perigee::KeyCodec *m_primary = nullptr;
   perigee::RowCodec m_rows;
   Field *m_ttl_field = nullptr;
+  uint64_t m_expiry = 0;                    // of the row that is written; see pgb_trx_put
+  bool m_no_rollback = false;               // a SEQUENCE: written without transaction and locks
 
+  thr_lock_type m_lock_type = TL_UNLOCK;    // given to store_lock or start_stmt
   LockMode m_lock = LockMode::NONE;         // of reads in this statement
-  LockMode m_stored_lock = LockMode::NONE;  // decided by store_lock
-  bool m_writes = false;                    // the statement may write to the table
+  bool m_writes = false;                    // the statement may change the table
   bool m_skip_locked = false;
+  uint m_error_key = MAX_KEY;               // key number of the last duplicate
   bool m_locks_gaps = false;
-  bool m_locked = false;                    // between external_lock and its F_UNLCK
+  bool m_in_handler_statement = false;      // HANDLER reads consistently
 
   Scan m_scan;
   uint m_scan_index = MAX_KEY;              // key number of the scan; MAX_KEY: primary key
-  bool m_keyread = false;
-  bool m_entry_is_enough = false;           // the scanned index has all columns of the read set
-  bool m_columns_chosen = false;
+  const MY_BITMAP *m_chosen_columns = nullptr;  // read set for which the columns were chosen; NULL: must be chosen
+  bool m_entry_is_enough = false;           // the entries of the scanned index have all columns of the read set
   pgb_buffer *m_row_buffer = nullptr;       // pins the last row that a read returned
-  pgb_buffer *m_entry_buffer = nullptr;     // pins the last locked index entry
+  pgb_buffer *m_entry_buffer = nullptr;     // pins the last index entry that was locked or found by unique key
   pgb_buffer *m_check_buffer = nullptr;     // for duplicate checks
-  pgb_slice m_position{nullptr, 0};         // primary key of the last row, in one of the buffers below or in a cursor
+  pgb_slice m_position{nullptr, 0};         // primary key of the last row: in a cursor or a buffer below; NULL data: unknown
+  bool m_position_in_entry = false;         // it must be taken from the entry of the scan
   perigee::Bytes m_position_buffer;
   perigee::Bytes m_locked_row;              // keys that unlock_row releases
   perigee::Bytes m_locked_entry;
 
-  perigee::Bytes m_key;                     // work areas of reads
-  perigee::Bytes m_key_end;
-  perigee::Bytes m_new_key;                 // work areas of writes
-  perigee::Bytes m_old_key;
-  perigee::Bytes m_new_value;
-  perigee::Bytes m_old_value;
-  perigee::Bytes m_new_primary;
+  perigee::Bytes m_search;                  // work areas of reads
+  perigee::Bytes m_bound;
+  perigee::Bytes m_new_primary;             // work areas of writes
   perigee::Bytes m_old_primary;
+  perigee::Bytes m_old_key;
+  perigee::Bytes m_old_value;
   perigee::Bytes m_row;
 
-  pgb_load *m_load = nullptr;               // ALTER TABLE by copy
-  bool m_alter_copy = false;
-  bool m_ignore_duplicates = false;
+  pgb_load *m_load = nullptr;               // ALTER TABLE by copy, CREATE TABLE ... SELECT
+  std::vector<std::unique_ptr<LoadCheck>> m_load_checks;
+  uint64_t m_loaded_rows = 0;
 };
 
 #endif

@@ -4,7 +4,7 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-Usage: build.sh [--asan] [--profile NAME] [--jobs N] [--clean]
+Usage: build.sh [--asan] [--profile NAME] [--jobs N] [--out DIR] [--clean]
 
 Builds the storage engine for the installed MariaDB server:
   build/VERSION/ha_perigee.so    the plugin
@@ -14,6 +14,7 @@ Options:
   --asan           with AddressSanitizer, into build/VERSION-asan; the server needs LD_PRELOAD (printed at the end)
   --profile NAME   Cargo profile of the engine: release (default), or perf, which builds much faster
   --jobs N         compilers at the same time (default: number of cores)
+  --out DIR        builds into DIR instead of build/VERSION
   --clean          deletes the results of the same version first
   --help           shows this text
 
@@ -30,16 +31,20 @@ A server accepts only a plugin that was built for its own version, to the patch 
 TEXT
 }
 
-fail() { echo "build.sh: $*" >&2; exit 1; }
+fail() {
+  echo "build.sh: $*" >&2
+  exit 1
+}
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
-asan= profile=release jobs=$(nproc) clean=
+asan='' profile=release jobs=$(nproc) clean='' out=''
 while [ $# -gt 0 ]; do
   case $1 in
     --asan) asan=1 ;;
     --profile) profile=${2:?--profile needs a name}; shift ;;
     --jobs) jobs=${2:?--jobs needs a number}; shift ;;
+    --out) out=${2:?--out needs a directory}; shift ;;
     --clean) clean=1 ;;
     --help|-h) usage; exit ;;
     *) fail "unknown option $1 (see --help)" ;;
@@ -57,7 +62,7 @@ done
 
 # The package puts the server into a directory that is not in every user's PATH.
 mariadbd=${MARIADBD:-$(PATH=$PATH:/usr/sbin:/usr/local/sbin command -v mariadbd || true)}
-[ -n "$mariadbd" ] || fail "no mariadbd: apt-get install mariadb-server, or set MARIADBD"
+[ -x "$mariadbd" ] || fail "no server${mariadbd:+ $mariadbd}: apt-get install mariadb-server, or set MARIADBD"
 version=$("$mariadbd" --no-defaults --version | sed -n 's/.*Ver \([0-9]*\.[0-9]*\.[0-9]*\).*/\1/p')
 [ -n "$version" ] || fail "cannot read the version of $mariadbd"
 
@@ -123,9 +128,13 @@ source=$(cd "$source" && pwd)
 
 # ---- build ----
 
-out=$here/build/$version${asan:+-asan}
+out=${out:-$here/build/$version${asan:+-asan}}
 if [ -n "$clean" ]; then rm -rf "$out"; fi
 mkdir -p "$out/generated" "$out/objects"
+out=$(cd "$out" && pwd)
+# One build at a time in this directory.
+exec 9> "$out/lock"
+flock 9
 
 # sql_class.h needs a header that the build of the server generates from this file; without DTrace it has empty macros.
 if [ ! -e "$out/generated/probes_mysql_nodtrace.h" ]; then
@@ -142,7 +151,7 @@ profile_dir=$profile
 if [ "$profile" = dev ]; then profile_dir=debug; fi
 bridge=$target/$profile_dir/libperigee_mariadb_bridge.a
 
-flags="-std=gnu++17 -g -fPIC -fvisibility=hidden -ffunction-sections -fdata-sections -Wall -Wextra -Wno-invalid-offsetof"
+flags="-std=gnu++17 -g -fPIC -ffunction-sections -fdata-sections -Wall -Wextra -Wno-invalid-offsetof"
 if [ -n "$asan" ]; then
   flags="$flags -O1 -fno-omit-frame-pointer -fsanitize=address"
 else
@@ -172,7 +181,7 @@ objects/%.o: $here/src/%.cc command
 	@$command -MMD -MP -c -o \$@ \$<
 -include \$(OBJECTS:.o=.d)
 MAKE
-make -C "$out" --no-print-directory -j "$jobs" ha_perigee.so || fail "the plugin does not build"
+make -C "$out" --no-print-directory --keep-going -j "$jobs" ha_perigee.so || fail "the plugin does not build"
 
 # ---- the directory for --plugin-dir ----
 

@@ -26,7 +26,7 @@ const ABC: &[(&str, &str)] = &[("a", "1"), ("b", "2"), ("c", "3")];
 
 #[test]
 fn writes_are_private_until_the_commit_and_vanish_by_a_rollback() {
-    let Bench { db, table: t, _dir } = bench(ABC);
+    let Bench { _dir, db, table: t } = bench(ABC);
     let trx = db.begin(1000);
     for durability in [Durability::SYNC, Durability::INTERVAL, Durability::NO_SYNC] {
         trx.put(&t, "a", "new").unwrap();
@@ -49,7 +49,7 @@ fn writes_are_private_until_the_commit_and_vanish_by_a_rollback() {
 
 #[test]
 fn a_lock_is_waited_for_until_the_timeout() {
-    let Bench { db, table: t, _dir } = bench(ABC);
+    let Bench { _dir, db, table: t } = bench(ABC);
     let (one, two) = (db.begin(1000), db.begin(100));
     one.put(&t, "a", "one").unwrap();
     let started = Instant::now();
@@ -77,7 +77,7 @@ fn a_lock_is_waited_for_until_the_timeout() {
 
 #[test]
 fn shared_locks_exclude_writers_only() {
-    let Bench { db, table: t, _dir } = bench(ABC);
+    let Bench { _dir, db, table: t } = bench(ABC);
     let (one, two) = (db.begin(0), db.begin(0));
     assert_eq!(one.get_locked(&t, "a", SHARED).unwrap(), "1");
     assert_eq!(two.get_locked(&t, "a", SHARED).unwrap(), "1");
@@ -93,7 +93,7 @@ fn shared_locks_exclude_writers_only() {
 
 #[test]
 fn a_gap_lock_keeps_others_from_inserting() {
-    let Bench { db, table: t, _dir } = bench(ABC);
+    let Bench { _dir, db, table: t } = bench(ABC);
     let (one, two) = (db.begin(0), db.begin(0));
     one.lock_range(&t, "a", Some("c"), GAP).unwrap();
     two.lock_range(&t, "b", None, GAP).unwrap(); // gap locks do not exclude each other
@@ -116,7 +116,7 @@ fn a_gap_lock_keeps_others_from_inserting() {
 
 #[test]
 fn an_insert_waits_for_a_gap_lock_of_another_thread() {
-    let Bench { db, table: t, _dir } = bench(ABC);
+    let Bench { _dir, db, table: t } = bench(ABC);
     let (one, two) = (db.begin(1000), db.begin(10_000));
     one.lock_range(&t, "a", None, GAP).unwrap();
     std::thread::scope(|s| {
@@ -135,7 +135,7 @@ fn an_insert_waits_for_a_gap_lock_of_another_thread() {
 
 #[test]
 fn a_deadlock_has_one_victim() {
-    let Bench { db, table: t, _dir } = bench(ABC);
+    let Bench { _dir, db, table: t } = bench(ABC);
     for _ in 0..20 {
         let barrier = Barrier::new(2);
         let run = |trx: Session, first: &str, second: &str| {
@@ -151,8 +151,8 @@ fn a_deadlock_has_one_victim() {
         let (one, two) = (db.begin(20_000), db.begin(20_000));
         let started = Instant::now();
         let (one, two) = std::thread::scope(|s| {
-            let one = s.spawn(|| run({ one }, "a", "b"));
-            let two = s.spawn(|| run({ two }, "b", "a"));
+            let one = s.spawn(|| run(one, "a", "b"));
+            let two = s.spawn(|| run(two, "b", "a"));
             (one.join().unwrap(), two.join().unwrap())
         });
         assert_eq!((one, two), (Ok(()), Err(Status::DEADLOCK)), "the youngest is the victim");
@@ -162,7 +162,7 @@ fn a_deadlock_has_one_victim() {
 
 #[test]
 fn a_wait_is_cancelled_by_another_thread() {
-    let Bench { db, table: t, _dir } = bench(ABC);
+    let Bench { _dir, db, table: t } = bench(ABC);
     let (holder, waiter) = (db.begin(1000), db.begin(60_000));
     holder.put(&t, "a", "held").unwrap();
     let killer = waiter.killer();
@@ -196,7 +196,7 @@ fn a_wait_is_cancelled_by_another_thread() {
 
 #[test]
 fn no_cancellation_is_lost() {
-    let Bench { db, table: t, _dir } = bench(ABC);
+    let Bench { _dir, db, table: t } = bench(ABC);
     let holder = db.begin(1000);
     holder.put(&t, "a", "held").unwrap();
     for round in 0..300u64 {
@@ -220,7 +220,7 @@ fn no_cancellation_is_lost() {
 
 #[test]
 fn reads_of_a_view_include_own_writes() {
-    let Bench { db, table: t, _dir } = bench(ABC);
+    let Bench { _dir, db, table: t } = bench(ABC);
     let (trx, view) = (db.begin(1000), db.snapshot());
     db.fill(&t, &[("a", "later"), ("d", "later")]);
     assert_eq!(trx.get_at(&view, &t, "a").unwrap(), "1");
@@ -252,7 +252,7 @@ fn reads_of_a_view_include_own_writes() {
 fn cursors_move_in_both_directions_within_their_bounds() {
     let keys: Vec<String> = (0..100).map(|i| format!("k{i:02}")).collect();
     let entries: Vec<(&str, &str)> = keys.iter().map(|k| (k.as_str(), &k[1..])).collect();
-    let Bench { db, table: t, _dir } = bench(&entries);
+    let Bench { _dir, db, table: t } = bench(&entries);
     for flushed in [false, true] {
         if flushed {
             t.flush().unwrap();
@@ -289,7 +289,7 @@ fn cursors_move_in_both_directions_within_their_bounds() {
 
 #[test]
 fn savepoints_move_and_are_released_one_by_one() {
-    let Bench { db, table: t, _dir } = bench(ABC);
+    let Bench { _dir, db, table: t } = bench(ABC);
     let trx = db.begin(0);
     for i in 0..50 {
         trx.savepoint(0).unwrap(); // as before each statement
@@ -326,7 +326,7 @@ fn savepoints_move_and_are_released_one_by_one() {
 
 #[test]
 fn unlock_releases_the_newest_lock_of_a_key_that_was_not_written() {
-    let Bench { db, table: t, _dir } = bench(ABC);
+    let Bench { _dir, db, table: t } = bench(ABC);
     let (one, two) = (db.begin(0), db.begin(0));
     one.lock(&t, "a", EXCLUSIVE).unwrap();
     one.unlock(&t, "a").unwrap();
@@ -356,7 +356,7 @@ fn unlock_releases_the_newest_lock_of_a_key_that_was_not_written() {
 
 #[test]
 fn a_prepared_transaction_is_decided_by_its_identifier() {
-    let Bench { db, table: t, _dir } = bench(ABC);
+    let Bench { _dir, db, table: t } = bench(ABC);
     let (one, two) = (db.begin(0), db.begin(0));
     assert_eq!(one.prepare("empty"), Err(Status::INVALID));
     for (gid, commit) in [("x", true), ("y", false)] {
@@ -426,7 +426,7 @@ fn prepared_transactions_survive_a_restart() {
 
 #[test]
 fn large_transactions_are_rolled_back_committed_and_prepared() {
-    let Bench { db, table: t, _dir } = bench(&[]);
+    let Bench { _dir, db, table: t } = bench(&[]);
     let value = "v".repeat(1000);
     let fill = |trx: &Session| {
         for i in 0..20_000 {

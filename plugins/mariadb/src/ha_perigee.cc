@@ -1,5 +1,6 @@
 #include "ha_perigee.h"
 
+#include "ha_perigee_load.h"
 #include "index_builds.h"
 
 using perigee::Bytes;
@@ -217,13 +218,6 @@ int ha_perigee::external_lock(THD *thd, int lock_type) {
   }
   m_transaction = Transaction::get(thd);
   if (!m_transaction) return HA_ERR_OUT_OF_MEM;
-  if (lock_type == F_WRLCK && !(table_flags() & HA_BINLOG_STMT_CAPABLE) &&
-      thd->variables.binlog_format == BINLOG_FORMAT_STMT && thd_binlog_filter_ok(thd) &&
-      thd_sqlcom_can_generate_row_events(thd) && mysql_bin_log.is_open()) {
-    my_error(ER_BINLOG_STMT_MODE_AND_ROW_ENGINE, MYF(0),
-             " PERIGEE is limited to row-logging when transaction isolation level is READ COMMITTED or READ UNCOMMITTED.");
-    return HA_ERR_LOGGING_IMPOSSIBLE;
-  }
   int error = m_transaction->begin_statement(thd, lock_type == F_WRLCK && !m_no_rollback);
   if (error) return error;
   begin_statement_locks(thd, lock_type);

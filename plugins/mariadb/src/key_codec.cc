@@ -147,7 +147,7 @@ void encode_no_pad(const uchar *weights, size_t size, Bytes *out) {
     memset(to, 0, GROUP);
     if (n) memcpy(to, weights, n);
     bool continues = size > GROUP;
-    to[GROUP] = continues ? NO_PAD_CONTINUES : static_cast<uchar>(n);
+    to[GROUP] = static_cast<uchar>(continues ? static_cast<size_t>(NO_PAD_CONTINUES) : n);
     out->advance(GROUP + 1);
     if (!continues) return;
     weights += GROUP;

@@ -229,6 +229,10 @@ class ha_perigee final : public handler {
   int check_entry(uint index, pgb_slice key, pgb_slice value);
   int report_damage(THD *thd, const char *format, ...);
 
+  // ha_perigee_alter.cc
+  int largest_auto_increment(ulonglong *largest);
+  int change_auto_increment(const HA_CREATE_INFO *create_info);
+
   perigee::TableShare *m_share = nullptr;
   std::shared_ptr<const perigee::TableDefinition> m_definition;
   perigee::Transaction *m_transaction = nullptr;  // of the connection that uses the handler in this statement

@@ -7,6 +7,7 @@
 #include <sql_i_s.h>
 #include <sql_parse.h>
 #include <sql_show.h>
+#include <sql_table.h>
 #include <tztime.h>
 
 #include "handlerton.h"
@@ -32,6 +33,13 @@ ST_FIELD_INFO tables_fields[] = {Show::Column("TABLE_SCHEMA", Show::Varchar(NAME
                                  Show::Column("LEVELS", Show::ULonglong(), NOT_NULL),
                                  Show::CEnd()};
 
+// Stores a part of a family name, which is encoded like the server's file names.
+void store_file_name(Field *field, const std::string &name) {
+  char text[4 * NAME_LEN + 1];
+  const uint size = filename_to_tablename(name.c_str(), text, sizeof(text), true);
+  store_text(field, text, size);
+}
+
 int store_table_row(THD *thd, TABLE *table, const std::string &name) {
   pgb_table *family = nullptr;
   if (pgb_table_open(engine, name.data(), name.size(), &family) != PGB_OK) return 0;  // dropped in the meantime
@@ -40,11 +48,9 @@ int store_table_row(THD *thd, TABLE *table, const std::string &name) {
   pgb_table_release(family);
   if (status != PGB_OK) return 0;
   const size_t slash = name.find('/');
-  const size_t schema_size = slash == std::string::npos ? 0 : slash;
-  const size_t table_start = slash == std::string::npos ? 0 : slash + 1;
   restore_record(table, s->default_values);
-  store_text(table->field[0], name.data(), schema_size);
-  store_text(table->field[1], name.data() + table_start, name.size() - table_start);
+  store_file_name(table->field[0], slash == std::string::npos ? std::string() : name.substr(0, slash));
+  store_file_name(table->field[1], slash == std::string::npos ? name : name.substr(slash + 1));
   table->field[2]->store(stats.entries, true);
   table->field[3]->store(stats.disk_bytes, true);
   table->field[4]->store(stats.memory_bytes, true);

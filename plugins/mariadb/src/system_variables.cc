@@ -1,6 +1,8 @@
 #include "system_variables.h"
 #include "transaction.h"
 
+#include <algorithm>
+
 namespace perigee {
 
 namespace {
@@ -54,12 +56,12 @@ MYSQL_SYSVAR_STR(create_checkpoint, checkpoint_directory, PLUGIN_VAR_RQCMDARG | 
                  "Creates a consistent copy of all PERIGEE tables in this new directory when it is set", create_checkpoint,
                  nullptr, nullptr);
 MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
-                   "Seconds that a statement waits for a row or gap lock; 0: it fails at once", nullptr, nullptr, 50, 0,
+                   "Seconds that a statement waits for a row or gap lock, if lock_wait_timeout is not less; 0: it fails at once", nullptr, nullptr, 50, 0,
                    1024 * 1024 * 1024, 0);
 MYSQL_THDVAR_ENUM(default_compression, PLUGIN_VAR_RQCMDARG, "Compression of new tables without a COMPRESSION option",
                   nullptr, nullptr, PGB_COMPRESSION_DEFAULT, &compression_typelib);
 MYSQL_THDVAR_ULONGLONG(analyze_sample, PLUGIN_VAR_RQCMDARG,
-                       "Entries of each index that ANALYZE TABLE reads; 0: all", nullptr, nullptr, 100000, 0, ~0ULL, 0);
+                       "Different values of each index prefix that ANALYZE TABLE reads; 0: all", nullptr, nullptr, 100000, 0, ~0ULL, 0);
 
 }  // namespace
 
@@ -99,7 +101,10 @@ pgb_table_options engine_table_options(const ha_table_option_struct *options) {
   return result;
 }
 
-uint64_t lock_wait_timeout_us(THD *thd) { return THDVAR(thd, lock_wait_timeout) * 1000000ULL; }
+// NOWAIT and WAIT n of a SELECT set the server's lock_wait_timeout for the statement.
+uint64_t lock_wait_timeout_us(THD *thd) {
+  return std::min<uint64_t>(THDVAR(thd, lock_wait_timeout), thd->variables.lock_wait_timeout) * 1000000ULL;
+}
 uint flush_log_at_trx_commit() { return flush_log; }
 bool rollback_on_timeout() { return timeout_rolls_back; }
 uint64_t analyze_sample(THD *thd) { return THDVAR(thd, analyze_sample); }

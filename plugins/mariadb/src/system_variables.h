@@ -29,7 +29,7 @@ uint64_t lock_wait_timeout_us(THD *thd);
 uint flush_log_at_trx_commit();
 // perigee_rollback_on_timeout.
 bool rollback_on_timeout();
-// perigee_analyze_sample: entries that ANALYZE TABLE reads of each index; 0: all.
+// perigee_analyze_sample: different values of each index prefix that ANALYZE TABLE reads; 0: all.
 uint64_t analyze_sample(THD *thd);
 
 }  // namespace perigee

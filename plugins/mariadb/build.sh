@@ -194,7 +194,7 @@ done
 ln -s ../ha_perigee.so "$out/plugin-dir/ha_perigee.so"
 
 # A symbol that neither the server nor a library defines would only be found when the server loads the plugin.
-loaded=$(ldd "$out/ha_perigee.so" | awk '$3 ~ /^\// { print $3 }')
+loaded=$(ldd "$out/ha_perigee.so" | awk '{ for (i = 1; i <= NF; i++) if ($i ~ /^\//) print $i }')
 missing=$(comm -23 \
   <(nm -D --undefined-only "$out/ha_perigee.so" | awk '$1 == "U" { sub(/@.*/, "", $2); print $2 }' | sort -u) \
   <(for file in "$mariadbd" $loaded; do nm -D --defined-only "$file"; done | awk '{ sub(/@.*/, "", $NF); print $NF }' | sort -u))

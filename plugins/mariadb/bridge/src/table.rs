@@ -5,7 +5,7 @@ use crate::ffi::{self, Slice, TextFn};
 use crate::registry::SharedTtl;
 use crate::status::{Result, Status, write_error};
 use perigee::limits::INLINE_VALUE_BYTES_MAX;
-use perigee::{Compression, Family, FamilyOptions, WriteOptions};
+use perigee::{Compression, Error, ErrorKind, Family, FamilyOptions, WriteBatch, WriteOptions};
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -318,12 +318,40 @@ pub unsafe extern "C" fn pgb_put_direct(
         let (key, value) = unsafe { (key.bytes(), value.bytes()) };
         let options = WriteOptions::new().durability(durability.to_engine());
         let put = table.family.put_with(key, value, options);
-        put.map_err(|e| match e.kind() {
-            // A prepared transaction wrote the key.
-            perigee::ErrorKind::Conflict => Status::LOCK_TIMEOUT.with_error(e),
-            _ => write_error(e, key.len(), value.len()),
-        })
+        put.map_err(|e| direct_write_error(e, key.len(), value.len()))
     };
     // SAFETY: guaranteed by the caller.
     unsafe { with_table(table, work) }
+}
+
+/// See `bridge.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pgb_delete_range_direct(
+    table: *mut Table,
+    begin: Slice,
+    end: Slice,
+    durability: Durability,
+) -> Status {
+    let work = |table: &Table| {
+        // SAFETY: guaranteed by the caller.
+        let range = unsafe { ffi::range(begin, end) };
+        let mut batch = WriteBatch::new();
+        batch.delete_range::<&[u8]>(&table.family, range)?;
+        let options = WriteOptions::new().durability(durability.to_engine());
+        let deleted = table.shared.db.write_with(batch, options);
+        deleted.map_err(|e| direct_write_error(e, begin.size, 0))?;
+        Ok(())
+    };
+    // SAFETY: guaranteed by the caller.
+    unsafe { with_table(table, work) }
+}
+
+/// Maps the error of a write outside of a transaction.
+#[cold]
+fn direct_write_error(e: Error, key_bytes: usize, value_bytes: usize) -> Status {
+    match e.kind() {
+        // A prepared transaction wrote the key.
+        ErrorKind::Conflict => Status::LOCK_TIMEOUT.with_error(e),
+        _ => write_error(e, key_bytes, value_bytes),
+    }
 }

@@ -186,3 +186,22 @@ fn entries_above_the_limits_are_refused() {
     trx.put(&t, &key[1..], "v").unwrap();
     trx.commit().unwrap();
 }
+
+#[test]
+fn direct_writes_take_no_locks() {
+    let dir = TempDir::new();
+    let db = Db::open(dir.path());
+    let t = db.create("d/t");
+    db.fill(&t, &[("a", "1"), ("b", "2"), ("c", "3")]);
+    let (trx, view) = (db.begin(1000), db.snapshot());
+    trx.lock(&t, "b", common::EXCLUSIVE).unwrap();
+    t.put_direct("b", "direct").unwrap();
+    assert_eq!(t.get("b").unwrap(), "direct");
+    t.delete_range_direct("b", "c").unwrap();
+    assert_eq!(t.scan(), ["a", "c"]);
+    assert_eq!(t.get_at(Some(&view), "b").unwrap(), "2");
+    trx.put(&t, "d", "prepared").unwrap();
+    trx.prepare("x").unwrap();
+    assert_eq!(t.put_direct("d", "x"), Err(Status::LOCK_TIMEOUT));
+    assert_eq!(t.delete_range_direct("d", "e"), Err(Status::LOCK_TIMEOUT));
+}

@@ -224,6 +224,11 @@ impl TestTable {
         // SAFETY: the table is open.
         check(unsafe { pgb_put_direct(self.0, key, value, Durability::NO_SYNC) })
     }
+    pub fn delete_range_direct(&self, begin: &str, end: &str) -> Result<()> {
+        let (begin, end) = (Slice::new(begin.as_bytes()), Slice::new(end.as_bytes()));
+        // SAFETY: the table is open.
+        check(unsafe { pgb_delete_range_direct(self.0, begin, end, Durability::SYNC) })
+    }
     pub fn set_options(&self, options: TableOptions) -> Result<()> {
         // SAFETY: the table is open.
         check(unsafe { pgb_table_set_options(self.0, &raw const options) })

@@ -165,7 +165,8 @@ for dir in "$headers/server" "$source/include" "$source/sql" "$source/wsrep-lib/
 done
 flags="$flags ${CXXFLAGS:-}"
 
-printf '{ global: _maria_*; _mysql_*; local: *; };\n' > "$out/exports.map"
+# The server fills in the pointers *_service of libmysqlservices, which it finds by name.
+printf '{ global: _maria_*; _mysql_*; *_service; local: *; };\n' > "$out/exports.map"
 # Written only if changed: everything is compiled again then.
 command="$CXX $flags"
 [ "$(cat "$out/command" 2>/dev/null || true)" = "$command" ] || printf '%s\n' "$command" > "$out/command"
@@ -174,7 +175,7 @@ cat > "$out/Makefile" <<MAKE
 SOURCES := \$(wildcard $here/src/*.cc)
 OBJECTS := \$(SOURCES:$here/src/%.cc=objects/%.o)
 ha_perigee.so: \$(OBJECTS) $bridge exports.map command
-	$CXX -shared ${asan:+-fsanitize=address} -o \$@.new \$(OBJECTS) $bridge -Wl,--version-script=exports.map -Wl,--exclude-libs,ALL -Wl,-Bsymbolic -Wl,--gc-sections -Wl,-soname,ha_perigee.so -lmysqlservices -lgcc_s -lpthread -lm -ldl
+	$CXX -shared ${asan:+-fsanitize=address} -o \$@.new \$(OBJECTS) $bridge -Wl,--version-script=exports.map -Wl,--exclude-libs,libperigee_mariadb_bridge.a -Wl,-Bsymbolic -Wl,--gc-sections -Wl,-soname,ha_perigee.so -lmysqlservices -lgcc_s -lpthread -lm -ldl
 	mv \$@.new \$@
 objects/%.o: $here/src/%.cc command
 	@echo "compiling \$(notdir \$<)"

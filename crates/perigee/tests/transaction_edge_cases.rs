@@ -214,6 +214,68 @@ fn cancelled_wait_lets_later_requests_pass() {
     });
 }
 
+/// An unlocked key can be locked and written by others; what the transaction has written, in memory
+/// or spilled, stays locked until a rollback of the write.
+#[test]
+fn unlock_releases_only_what_was_not_written() {
+    let db = open();
+    let f = db.default_family();
+    let options = || TxnOptions::new().pessimistic(true).lock_timeout(Duration::ZERO);
+    let level = Isolation::ReadCommitted;
+    for spill_bytes in [1, u64::MAX] {
+        let a = db.begin(options().isolation(level).spill_bytes(spill_bytes)).unwrap();
+        let b = db.begin(options()).unwrap();
+        let is_free = |key| b.lock(&f, key, LockMode::Exclusive).is_ok();
+        a.get_for_update(&f, "row", LockMode::Exclusive).unwrap();
+        assert!(!is_free("row"));
+        assert!(a.unlock(&f, "row").unwrap() && !a.unlock(&f, "row").unwrap());
+        assert!(is_free("row"));
+        for key in ["put", "deleted", "in range"] {
+            a.lock(&f, key, LockMode::Exclusive).unwrap();
+        }
+        a.put(&f, "put", "").unwrap();
+        a.delete(&f, "deleted").unwrap();
+        a.delete_range(&f, "in".."io").unwrap();
+        a.put(&f, "last", "").unwrap(); // spills the others
+        for key in ["put", "deleted", "in range"] {
+            assert!(!a.unlock(&f, key).unwrap(), "{key}");
+            assert!(!is_free(key), "{key}");
+        }
+        a.lock(&f, "undone", LockMode::Exclusive).unwrap();
+        a.savepoint("s").unwrap();
+        a.put(&f, "undone", "").unwrap();
+        assert!(!a.unlock(&f, "undone").unwrap());
+        a.rollback_to("s").unwrap();
+        assert!(a.unlock(&f, "undone").unwrap());
+        assert!(is_free("undone"));
+        a.commit_in_place(None).unwrap();
+        let ended = a.unlock(&f, "put").unwrap_err().kind();
+        assert_eq!(ended, ErrorKind::InvalidArgument);
+        b.rollback();
+    }
+}
+
+/// The transaction that waits longest for an unlocked key gets it.
+#[test]
+fn unlock_wakes_a_waiter() {
+    SimWorld::new(3).run(SimDisk::new(1), |env| {
+        let db = Db::open("/db", Options::in_env(env.clone())).unwrap();
+        let f = db.default_family();
+        let a = db.begin(TxnOptions::new()).unwrap();
+        a.lock(&f, "k", LockMode::Exclusive).unwrap();
+        let patient = TxnOptions::new().lock_timeout(Duration::from_secs(600));
+        let b = Arc::new(db.begin(patient).unwrap());
+        let (thread, answer) = spawn_lock_waiter(&env, &b, &f, "k");
+        let began = env.clock.monotonic_us();
+        assert!(a.unlock(&f, "k").unwrap());
+        thread.join().unwrap();
+        assert!(env.clock.monotonic_us() - began < 1_000_000, "the waiter was woken");
+        answer.lock().unwrap().take().unwrap().unwrap();
+        drop((a, b));
+        db.close().unwrap();
+    });
+}
+
 /// Commit hooks run after the transaction's locks are released.
 #[test]
 fn commit_hook_runs_after_locks_are_released() {

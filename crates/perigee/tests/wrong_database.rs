@@ -126,6 +126,7 @@ const CALLS: &[(&str, Call)] = &[
     ("Txn::get_for_update", |w| w.txn.get_for_update(&w.foreign, "a", LockMode::Shared).err()),
     ("Txn::lock", |w| w.txn.lock(&w.foreign, "a", LockMode::Shared).err()),
     ("Txn::lock_range", |w| w.txn.lock_range(&w.foreign, "a".."b", LockMode::Gap).err()),
+    ("Txn::unlock", |w| w.txn.unlock(&w.foreign, "a").err()),
     ("Txn::put", |w| w.txn.put(&w.foreign, "a", "2").err()),
     ("Txn::put_with_ttl", |w| w.txn.put_with_ttl(&w.foreign, "a", "2", HOUR).err()),
     ("Txn::put_until", |w| w.txn.put_until(&w.foreign, "a", "2", u64::MAX).err()),

@@ -39,8 +39,8 @@ const ABORTED: u8 = 2;
 struct Savepoint {
     name: String,
     position: WritesPosition,
-    /// Number of locks held when it was set.
-    lock_count: u64,
+    /// Number of the first lock after it.
+    next_lock: u64,
 }
 
 /// Acts on a transaction from another thread. Valid until the transaction ends.
@@ -387,6 +387,19 @@ impl EngineTxn {
         );
         locked.inspect_err(|e| self.had_conflict |= e.kind() == ErrorKind::Conflict)
     }
+    /// Undoes the newest request for a lock on one key, unless the transaction has written the
+    /// key. Returns true if that releases the lock.
+    ///
+    /// # Errors
+    /// Those of a read of spilled writes.
+    pub fn unlock(&mut self, runtime: &Runtime, family: &FamilyState, key: &[u8]) -> Result<bool> {
+        self.check(runtime)?;
+        family.check_not_dropped()?;
+        if self.find_own(family, key)?.is_some() {
+            return Ok(false);
+        }
+        Ok(self.locks.unlock(family.id, self.owner, &mut self.held_locks, key))
+    }
     /// Locks a key that is about to be read. With a snapshot, a change of the key since then is a
     /// conflict now, not only at commit.
     pub fn lock_for_update(
@@ -449,14 +462,14 @@ impl EngineTxn {
     /// Sets a savepoint. Names may repeat: the newest one counts.
     pub fn set_savepoint(&mut self, runtime: &Runtime, name: &str) -> Result<()> {
         self.check(runtime)?;
-        let (position, lock_count) = (self.writes.position(), self.held_locks.count());
+        let (position, next_lock) = (self.writes.position(), self.held_locks.next_number());
         check!(
-            self.savepoints.last().is_none_or(|s| s.lock_count <= lock_count),
-            "a savepoint has the locks of the savepoint before it",
+            self.savepoints.last().is_none_or(|s| s.next_lock <= next_lock),
+            "a later savepoint has later locks",
             self.savepoints.last(),
-            lock_count
+            next_lock
         );
-        self.savepoints.push(Savepoint { name: name.to_string(), position, lock_count });
+        self.savepoints.push(Savepoint { name: name.to_string(), position, next_lock });
         Ok(())
     }
     fn find_savepoint(&self, name: &str) -> Result<usize> {
@@ -469,15 +482,15 @@ impl EngineTxn {
         self.check(runtime)?;
         let at = self.find_savepoint(name)?;
         check!(
-            self.savepoints[at].lock_count <= self.held_locks.count(),
-            "no lock of before a savepoint was released",
+            self.savepoints[at].next_lock <= self.held_locks.next_number(),
+            "the numbers of locks are not used again",
             self.savepoints[at],
-            self.held_locks.count()
+            self.held_locks.next_number()
         );
         self.writes.roll_back(self.savepoints[at].position);
         self.report_memory();
         if !bug::is_active(Bug::RollbackKeepsLock) {
-            self.locks.release(self.owner, &mut self.held_locks, self.savepoints[at].lock_count);
+            self.locks.release(self.owner, &mut self.held_locks, self.savepoints[at].next_lock);
         }
         self.savepoints.truncate(at + 1);
         Ok(())

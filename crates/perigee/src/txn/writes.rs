@@ -91,6 +91,38 @@ impl Txn {
             mode,
         )
     }
+    /// Undoes the newest call of [`Txn::lock`] or [`Txn::get_for_update`] for `key`, so that another
+    /// transaction can lock it: for a program that locks what it reads and then finds that it does
+    /// not need the key. Returns true if the lock was released.
+    ///
+    /// Returns false, and the key stays locked,
+    /// - if it was locked by more calls: a key that was locked twice needs two calls, so that a part
+    ///   of a program does not release what another part has locked;
+    /// - if the transaction has written the key (a write that was rolled back does not count);
+    /// - if it is locked by [`Txn::lock_range`] only, or not at all.
+    ///
+    /// After an upgrade from a shared to an exclusive lock, the first call releases the exclusive
+    /// one. A rollback to a savepoint does not lock again what was unlocked since, and releases
+    /// what was locked since. What [`Txn::get_for_update`] has read still counts for the conflict
+    /// check of the commit.
+    ///
+    /// ```
+    /// # use perigee::*;
+    /// # let db = example_db()?;
+    /// # let family = db.default_family();
+    /// # let options = TxnOptions::new().pessimistic(true).lock_timeout(std::time::Duration::ZERO);
+    /// # let txn = db.begin(options.clone())?;
+    /// # let other = db.begin(options)?;
+    /// txn.get_for_update(&family, "seat 12", LockMode::Exclusive)?;
+    /// assert!(txn.unlock(&family, "seat 12")?);
+    /// other.put(&family, "seat 12", "bob")?;
+    /// assert!(!other.unlock(&family, "seat 12")?); // it has written the key
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn unlock(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<bool> {
+        let inner_family = family.inner_for(&self.engine)?;
+        self.inner().unlock(self.engine.runtime(), inner_family, key.as_ref())
+    }
     /// Sets the longest wait of later calls for a lock, in place of
     /// [`TxnOptions::lock_timeout`](crate::TxnOptions::lock_timeout). With zero they do not wait.
     /// [`Txn::reset`] keeps the new value.

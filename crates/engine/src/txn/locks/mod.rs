@@ -27,7 +27,7 @@ pub use lock_mode::LockMode;
 use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, ErrorKind, FamilyId, KeyComparator, Result};
 use perigee_env::{Clock, Condvar, Mutex, MutexGuard};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -51,25 +51,27 @@ pub struct LockManager {
     closed: AtomicBool,
 }
 
-/// The locks of one transaction.
+/// The locks of one transaction, by number. Numbers ascend in the order in which the locks were
+/// granted and are not used again, so that a savepoint is a number, whatever is unlocked later.
 #[derive(Debug, Default)]
 pub struct TxnLocks {
-    lock_count: u64,
-    targets: Vec<(FamilyId, KeyOrRange)>,
+    next_number: u64,
+    targets: BTreeMap<u64, (FamilyId, KeyOrRange)>,
 }
 
 impl TxnLocks {
-    fn check_count(&self) {
-        check!(
-            self.targets.len() as u64 == self.lock_count,
-            "the number of a lock is its position",
-            self.targets.len(),
-            self.lock_count
-        );
+    /// Adds the lock that was granted with the next number.
+    fn add(&mut self, family: FamilyId, target: KeyOrRange) {
+        self.targets.insert(self.next_number, (family, target));
+        self.next_number += 1;
     }
-    /// Returns the number of locks.
-    pub fn count(&self) -> u64 {
-        self.lock_count
+    /// Returns the number of the next lock: the position of a savepoint.
+    pub fn next_number(&self) -> u64 {
+        self.next_number
+    }
+    /// Returns how many locks there are.
+    pub fn count(&self) -> usize {
+        self.targets.len()
     }
 }
 
@@ -128,13 +130,13 @@ impl LockManager {
         let locks = families.entry(family).or_insert_with(|| FamilyLocks::new(comparator));
         locks.check_comparator(comparator);
         if locks.holds(owner, mode, &target) {
+            locks.count_request(owner, &target);
             return Ok(());
         }
         if locks.blockers(owner, mode, &target, &locks.requests).next().is_none() {
-            locks.insert(GrantedLock { owner, mode, number: mine.lock_count }, target.clone());
-            mine.lock_count += 1;
-            mine.targets.push((family, target));
-            mine.check_count();
+            let held = GrantedLock { owner, mode, number: mine.next_number, requests: 1 };
+            locks.insert(held, target.clone());
+            mine.add(family, target);
             return Ok(());
         }
         let wakeup = Arc::new(Condvar::new());
@@ -142,7 +144,7 @@ impl LockManager {
             owner,
             mode,
             target: target.clone(),
-            number: mine.lock_count,
+            number: mine.next_number,
             state: LockRequestState::Waiting,
             wakeup: Arc::clone(&wakeup),
         });
@@ -177,32 +179,54 @@ impl LockManager {
         end_requests(&mut families, LockRequestState::Victim, |_| true);
     }
 
+    /// Undoes the newest request of an owner for one key. Returns true if that releases a lock: no
+    /// other request needs it.
+    pub fn unlock(
+        &self,
+        family: FamilyId,
+        owner: LockOwner,
+        mine: &mut TxnLocks,
+        key: &[u8],
+    ) -> bool {
+        let mut families = self.families.lock();
+        let Some(number) = families.get_mut(&family).and_then(|l| l.unlock_key(owner, key)) else {
+            return false;
+        };
+        check!(
+            mine.targets.remove(&number).is_some(),
+            "a lock in the lock table is in the list of its owner",
+            owner,
+            number
+        );
+        grant_released(&mut families, family);
+        true
+    }
+
     /// Releases the locks of an owner from number `from` on; 0 releases all of them.
     pub fn release(&self, owner: LockOwner, mine: &mut TxnLocks, from: u64) {
-        if mine.lock_count <= from {
+        let released = mine.targets.split_off(&from);
+        if released.is_empty() {
             return;
         }
         let mut families = self.families.lock();
-        let mut touched = BTreeSet::new();
-        for (family, target) in mine.targets.drain(from as usize..) {
+        let (mut touched, mut with_ranges) = (BTreeSet::new(), BTreeSet::new());
+        for (family, target) in released.into_values() {
             let Some(locks) = families.get_mut(&family) else { continue };
             match target {
                 KeyOrRange::Key(key) => locks.release_key(owner, from, &key),
-                KeyOrRange::Range(..) => locks.release_from(owner, from),
+                KeyOrRange::Range(..) => {
+                    with_ranges.insert(family);
+                }
             }
             touched.insert(family);
         }
-        mine.lock_count = from;
-        mine.check_count();
-        for family in touched {
+        for family in with_ranges {
             if let Some(locks) = families.get_mut(&family) {
-                if !bug::is_active(Bug::WaiterNotWoken) {
-                    locks.grant_requests();
-                }
-                if locks.is_empty() {
-                    families.remove(&family);
-                }
+                locks.release_ranges(owner, from);
             }
+        }
+        for family in touched {
+            grant_released(&mut families, family);
         }
     }
 
@@ -213,18 +237,18 @@ impl LockManager {
         mine: &TxnLocks,
     ) -> Vec<(FamilyId, KeyOrRange, LockMode)> {
         let families = self.families.lock();
-        let mode = |(number, (family, target)): (usize, &(FamilyId, KeyOrRange))| {
+        let mode = |(number, (family, target)): (&u64, &(FamilyId, KeyOrRange))| {
             let locks = families.get(family)?;
             let held = locks
                 .locks_overlapping(target)
-                .find(|h| h.owner == owner && h.number == number as u64)?;
+                .find(|h| h.owner == owner && h.number == *number)?;
             Some((*family, target.clone(), held.mode))
         };
-        let held: Vec<_> = mine.targets.iter().enumerate().filter_map(mode).collect();
+        let held: Vec<_> = mine.targets.iter().filter_map(mode).collect();
         // A lock on an empty range excludes nothing, and is not found.
         check_slow!(
             held.len() == mine.targets.len()
-                || mine.targets.iter().any(|(_, t)| matches!(t, KeyOrRange::Range(..))),
+                || mine.targets.values().any(|(_, t)| matches!(t, KeyOrRange::Range(..))),
             "each lock of a transaction is in the lock table",
             held.len(),
             mine.targets.len()
@@ -243,10 +267,9 @@ impl LockManager {
     ) {
         let mut families = self.families.lock();
         let locks = families.entry(family).or_insert_with(|| FamilyLocks::new(comparator));
-        locks.insert(GrantedLock { owner, mode, number: mine.lock_count }, target.clone());
-        mine.lock_count += 1;
-        mine.targets.push((family, target));
-        mine.check_count();
+        let held = GrantedLock { owner, mode, number: mine.next_number, requests: 1 };
+        locks.insert(held, target.clone());
+        mine.add(family, target);
     }
 
     /// Returns the number of locks held and of waiting requests.
@@ -254,6 +277,17 @@ impl LockManager {
         let families = self.families.lock();
         let requests = families.values().map(|g| g.requests.len()).sum();
         (families.values().map(FamilyLocks::count).sum(), requests)
+    }
+}
+
+/// Grants the requests that waited for released locks of a column family.
+fn grant_released(families: &mut HashMap<FamilyId, FamilyLocks>, family: FamilyId) {
+    let Some(locks) = families.get_mut(&family) else { return };
+    if !bug::is_active(Bug::WaiterNotWoken) {
+        locks.grant_requests();
+    }
+    if locks.is_empty() {
+        families.remove(&family);
     }
 }
 
@@ -278,12 +312,11 @@ fn finish_request(
         );
         if state == LockRequestState::Granted {
             check_slow!(
-                locks.locks_overlapping(&target).any(|h| h.number == mine.lock_count),
+                locks.locks_overlapping(&target).any(|h| h.number == mine.next_number),
                 "a granted request holds its lock",
                 target
             );
-            mine.lock_count += 1;
-            mine.targets.push((family, target));
+            mine.add(family, target);
             return Ok(());
         }
         // Other requests may have waited behind it.

@@ -166,7 +166,7 @@ done
 flags="$flags ${CXXFLAGS:-}"
 
 # The server fills in the pointers *_service of libmysqlservices, which it finds by name.
-printf '{ global: _maria_*; _mysql_*; *_service; local: *; };\n' > "$out/exports.map"
+printf '{ global: _maria_*; _mysql_*; *_service; provider_service_*; print_check_msg_context; local: *; };\n' > "$out/exports.map"
 # Written only if changed: everything is compiled again then.
 command="$CXX $flags"
 [ "$(cat "$out/command" 2>/dev/null || true)" = "$command" ] || printf '%s\n' "$command" > "$out/command"

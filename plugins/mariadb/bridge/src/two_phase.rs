@@ -46,7 +46,7 @@ pub unsafe extern "C" fn pgb_commit_prepared(
     let work = |shared: &Arc<Shared>| {
         // SAFETY: guaranteed by the caller.
         let gid = unsafe { gid.bytes() };
-        let decided = shared.db.two_phase().commit(gid)/*TMP commit_with(gid, durability.to_engine())*/;
+        let decided = shared.db.two_phase().commit_with(gid, durability.to_engine());
         decided.map_err(gid_error)?;
         Ok(())
     };

@@ -286,7 +286,7 @@ pub unsafe extern "C" fn pgb_unlock_key(trx: *mut Trx, table: *mut Table, key: S
     let work = |trx: &Trx, table: &Table| {
         if trx.has_locked.get() {
             // SAFETY: guaranteed by the caller.
-            let _ = (table, unsafe { key.bytes() }); /*TMP unlock*/
+            trx.txn.unlock(&table.family, unsafe { key.bytes() })?;
         }
         Ok(())
     };

@@ -50,7 +50,9 @@ pub fn family_name(table: &str) -> Cow<'_, str> {
     if table.len() <= FAMILY_NAME_BYTES_MAX && table.len() != SHORT_NAME_BYTES {
         return Cow::Borrowed(table);
     }
-    let prefix = &table[..table.floor_char_boundary(PREFIX_BYTES)];
+    // Cut between characters: one has at most four bytes.
+    let end = (PREFIX_BYTES - 3..=PREFIX_BYTES).rfind(|at| table.is_char_boundary(*at));
+    let prefix = &table[..end.unwrap_or(0)];
     let fill = "~".repeat(PREFIX_BYTES - prefix.len());
     Cow::Owned(format!("{prefix}{fill}~{:032x}", hash(table.as_bytes())))
 }

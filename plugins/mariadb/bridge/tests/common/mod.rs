@@ -1,6 +1,7 @@
 //! Safe wrappers of the C functions for tests: objects are released when they are dropped.
 #![allow(unsafe_code)] // The functions under test are C functions.
 #![allow(dead_code)] // Each test file uses a part.
+#![allow(clippy::unwrap_used)] // Test code.
 
 use perigee_mariadb_bridge::engine::*;
 use perigee_mariadb_bridge::ffi::Slice;

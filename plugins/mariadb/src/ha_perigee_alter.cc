@@ -274,7 +274,10 @@ void finish_alter(AlterContext *context, const pgb_table_options *options) {
 
 }  // namespace
 
-bool ha_perigee::check_if_incompatible_data(HA_CREATE_INFO *, uint) { return COMPATIBLE_DATA_NO; }
+// EXCHANGE PARTITION asks this for tables whose columns and keys are the same.
+bool ha_perigee::check_if_incompatible_data(HA_CREATE_INFO *, uint table_changes) {
+  return table_changes == IS_EQUAL_YES ? COMPATIBLE_DATA_YES : COMPATIBLE_DATA_NO;
+}
 
 // VARCHAR columns can become longer: neither rows nor keys contain the declared length.
 bool ha_perigee::can_convert_nocopy(const Field &field, const Column_definition &new_field) const {
@@ -315,7 +318,7 @@ bool ha_perigee::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info 
 bool ha_perigee::inplace_alter_table(TABLE *altered, Alter_inplace_info *info) {
   AlterContext *context = static_cast<AlterContext *>(info->handler_ctx);
   if (context->builds.empty()) return false;
-  IndexBuilder builder(ha_thd(), m_share->table(), altered, context->definition);
+  IndexBuilder builder(this, m_share->table(), altered, context->definition);
   for (const AlterContext::Build &build : context->builds) builder.add_index(build.key, build.number);
   return builder.build();
 }
@@ -386,7 +389,7 @@ int ha_perigee::repair(THD *thd, HA_CHECK_OPT *) {
     return HA_ADMIN_FAILED;
   }
   AlterContext context(m_share);
-  IndexBuilder builder(thd, m_share->table(), table, context.definition);
+  IndexBuilder builder(this, m_share->table(), table, context.definition);
   for (uint i = 0; i < table->s->keys; i++) {
     if (i == table->s->primary_key) continue;
     const LEX_CSTRING &name = table->key_info[i].name;

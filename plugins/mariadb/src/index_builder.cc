@@ -11,8 +11,8 @@ constexpr uint64_t ROWS_BETWEEN_KILL_CHECKS = 1024;
 
 }  // namespace
 
-IndexBuilder::IndexBuilder(THD *thd, pgb_table *family, TABLE *altered, const TableDefinition &definition)
-    : m_thd(thd), m_family(family), m_altered(altered), m_definition(definition) {}
+IndexBuilder::IndexBuilder(handler *file, pgb_table *family, TABLE *altered, const TableDefinition &definition)
+    : m_file(file), m_thd(altered->in_use), m_family(family), m_altered(altered), m_definition(definition) {}
 
 void IndexBuilder::add_index(KEY *key, uint8_t number) {
   if (m_indexes.empty()) {
@@ -28,7 +28,7 @@ void IndexBuilder::add_index(KEY *key, uint8_t number) {
 }
 
 bool IndexBuilder::report(int error) {
-  if (error && !m_thd->is_error()) m_altered->file->print_error(error, MYF(0));
+  if (error && !m_thd->is_error()) m_file->print_error(error, MYF(0));
   return true;
 }
 
@@ -127,7 +127,8 @@ bool IndexBuilder::verify_unique() {
 
 bool IndexBuilder::build() {
   if (m_indexes.empty()) return false;
-  m_altered->use_all_columns();
+  // Without a signal: the handler of an altered table is not open.
+  m_altered->column_bitmaps_set_no_signal(&m_altered->s->all_set, &m_altered->s->all_set);
   int error = m_rows.init(m_altered, &m_definition, &m_primary);
   if (error) return report(error);
   error = report_status("ALTER TABLE", pgb_load_begin(m_family, &m_load));

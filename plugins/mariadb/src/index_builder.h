@@ -17,8 +17,8 @@ namespace perigee {
 class IndexBuilder {
  public:
   // `altered` has the new indexes, and its record buffer is used for the rows; `definition` is its definition, with a row
-  // format for the columns of `altered`. Both must outlive the builder.
-  IndexBuilder(THD *thd, pgb_table *family, TABLE *altered, const TableDefinition &definition);
+  // format for the columns of `altered`. `file` reports errors. All must outlive the builder.
+  IndexBuilder(handler *file, pgb_table *family, TABLE *altered, const TableDefinition &definition);
 
   // Adds an index of `altered` to build.
   void add_index(KEY *key, uint8_t number);
@@ -41,6 +41,7 @@ class IndexBuilder {
   bool verify_unique();
   bool report(int error);
 
+  handler *const m_file;
   THD *const m_thd;
   pgb_table *const m_family;
   TABLE *const m_altered;

@@ -33,11 +33,19 @@ ST_FIELD_INFO tables_fields[] = {Show::Column("TABLE_SCHEMA", Show::Varchar(NAME
                                  Show::Column("LEVELS", Show::ULonglong(), NOT_NULL),
                                  Show::CEnd()};
 
-// Stores a part of a family name, which is encoded like the server's file names.
+// Stores a part of a family name, which is encoded like the server's file names. A '#' begins the suffix of a partition
+// (#P#p0), which is kept.
 void store_file_name(Field *field, const std::string &name) {
-  char text[4 * NAME_LEN + 1];
-  const uint size = filename_to_tablename(name.c_str(), text, sizeof(text), true);
-  store_text(field, text, size);
+  const size_t suffix = name.find('#');
+  if (suffix == 0 || name.empty()) {
+    store_text(field, name.data(), name.size());
+    return;
+  }
+  const std::string encoded = name.substr(0, suffix);
+  char decoded[4 * NAME_LEN + 1];
+  std::string text(decoded, filename_to_tablename(encoded.c_str(), decoded, sizeof(decoded), true));
+  if (suffix != std::string::npos) text += name.substr(suffix);
+  store_text(field, text.data(), text.size());
 }
 
 int store_table_row(THD *thd, TABLE *table, const std::string &name) {

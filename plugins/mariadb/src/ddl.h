@@ -10,6 +10,9 @@
 
 namespace perigee {
 
+// Number that TableDefinition::table_version records for the identifier of a .frm (MY_UUID_SIZE bytes).
+uint64_t fold_table_version(const LEX_CUSTRING &version);
+
 // Drops a family and what the process remembers of it. Returns HA_ERR_NO_SUCH_TABLE if it does not exist.
 int drop_family(const std::string &name);
 

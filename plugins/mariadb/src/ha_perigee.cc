@@ -103,7 +103,8 @@ int ha_perigee::open(const char *name, int, uint) {
   if (!error) error = init_auto_increment();
   if (!error) error = info(HA_STATUS_NO_LOCK | HA_STATUS_VARIABLE | HA_STATUS_CONST | HA_STATUS_OPEN);
   if (error) close();
-  return error;
+  // The server would discover the table again after HA_ERR_TABLE_DEF_CHANGED, and delete its .frm.
+  return error == HA_ERR_TABLE_DEF_CHANGED ? HA_ERR_INCOMPATIBLE_DEFINITION : error;
 }
 
 int ha_perigee::close() {

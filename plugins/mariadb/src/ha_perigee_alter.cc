@@ -245,12 +245,10 @@ int lock_rows(THD *thd, const TableShare &share) {
 
 // Writes the new definitions of all partitions, atomically and durably.
 int write_definitions(const std::vector<AlterContext *> &contexts) {
-  const uint64_t version = my_hrtime().val;
   pgb_trx *trx = nullptr;
   int error = report_status("ALTER TABLE", pgb_trx_begin(engine, 0, &trx));
   for (AlterContext *context : contexts) {
     if (error) break;
-    context->definition.table_version = std::max(version, context->definition.table_version + 1);
     Bytes bytes;
     context->definition.serialize(&bytes);
     error = report_status("ALTER TABLE", pgb_trx_put(trx, context->share->table(), definition_key, bytes.slice(), 0));
@@ -308,6 +306,7 @@ bool ha_perigee::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info 
   }
   AlterContext *context = new (ha_thd()->mem_root) AlterContext(m_share);
   info->handler_ctx = context;
+  context->definition.table_version = fold_table_version(altered->s->tabledef_version);
   error = change_columns(table, altered, info, &context->definition);
   if (!error) error = change_indexes(altered, info, context);
   if (!error) error = reserve_numbers(*context);

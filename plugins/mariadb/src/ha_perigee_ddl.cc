@@ -21,6 +21,10 @@ int report_status(const char *operation, pgb_status status) {
   return error;
 }
 
+uint64_t fold_table_version(const LEX_CUSTRING &version) {
+  return version.length == MY_UUID_SIZE ? uint8korr(version.str) ^ uint8korr(version.str + 8) : 0;
+}
+
 int drop_family(const std::string &name) {
   TableShare::invalidate(name);
   move_index_builds(name, "");

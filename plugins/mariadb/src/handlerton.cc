@@ -162,14 +162,14 @@ void drop_database(handlerton *, char *path) {
 }
 
 // After a crash in ALTER TABLE: 0 if the table (all its partitions) has the new definition.
-int check_version(handlerton *, const char *path, const LEX_CUSTRING *, ulonglong old_version) {
+int check_version(handlerton *, const char *path, const LEX_CUSTRING *new_version, ulonglong) {
   const std::string name = TableShare::family_name(path);
   std::vector<std::string> families = families_with_prefix(name + "#P#");
   if (families.empty()) families.push_back(name);
   for (const std::string &family : families) {
     TableShare *share = nullptr;
     if (TableShare::acquire(family, nullptr, &share)) return 2;
-    const bool is_new = share->definition()->table_version > old_version;
+    const bool is_new = share->definition()->table_version == fold_table_version(*new_version);
     share->release();
     if (!is_new) return 1;
   }

@@ -69,7 +69,7 @@ class TableDefinition {
   uint32_t next_column_id = 1;
   bool hidden_primary_key = false;
   std::string ttl_column;                 // column that says when a row expires; empty: none
-  uint64_t table_version = 0;             // incremented by each ALTER TABLE in place
+  uint64_t table_version = 0;             // of the .frm of the last ALTER TABLE in place (fold_table_version)
 
   // Describes a new table.
   static TableDefinition for_new_table(const TABLE *table);

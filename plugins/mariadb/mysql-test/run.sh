@@ -54,6 +54,7 @@ run_suite() {
   view=${vardir}_suite/$suite
   mkdir -p "$view"
   for part in t r include; do
+    [ -e "$here/$suite/$part" ] || continue
     rm -f "$view/$part"
     ln -s "$here/$suite/$part" "$view/$part"
   done

@@ -95,6 +95,7 @@ int ha_perigee::open(const char *name, int, uint) {
     return error;
   }
   m_definition = m_share->definition();
+  m_created_at = perigee::index_built_at(m_share->name(), perigee::PRIMARY_INDEX);
   m_no_rollback = table->s->table_type == TABLE_TYPE_SEQUENCE;
   m_row_buffer = pgb_buffer_new();
   m_entry_buffer = pgb_buffer_new();
@@ -288,6 +289,10 @@ int ha_perigee::begin_read() {
   if (m_read_view) return 0;
   int error = 0;
   m_read_view = m_transaction->read_view(&error);
+  if (!error && m_transaction->read_view_epoch() < m_created_at) {
+    m_read_view = nullptr;
+    error = HA_ERR_TABLE_DEF_CHANGED;
+  }
   return error;
 }
 

@@ -242,6 +242,7 @@ class ha_perigee final : public handler {
   perigee::KeyCodec m_hidden_codec;
   std::vector<Index> m_indexes;
   const perigee::KeyCodec *m_primary = nullptr;
+  uint64_t m_created_at = 0;                // index_built_at of the table: older read views do not see it
   perigee::RowCodec m_rows;
   Field *m_ttl_field = nullptr;
   uint64_t m_expiry = 0;                    // of the row that is written; see pgb_trx_put

@@ -38,40 +38,19 @@ int delete_index_entries(pgb_table *table, uint8_t number) {
 
 namespace {
 
-bool is_dropped_key(Alter_info *alter, const LEX_CSTRING &name) {
-  List_iterator_fast<Alter_drop> drops(alter->drop_list);
-  while (const Alter_drop *drop = drops++) {
-    if (drop->type == Alter_drop::FOREIGN_KEY && !my_strcasecmp(system_charset_info, drop->name, name.str)) return true;
-  }
-  return false;
-}
-
-// True if ALTER TABLE ... ENGINE=PERIGEE would lose foreign keys of the old table.
-bool old_table_has_foreign_keys(THD *thd, Alter_info *alter) {
-  if (thd->lex->sql_command != SQLCOM_ALTER_TABLE) return false;
-  const TABLE_LIST *old_table = thd->lex->first_select_lex()->table_list.first;
-  if (!old_table || !old_table->table || !old_table->table->file) return false;
-  List<FOREIGN_KEY_INFO> keys;
-  old_table->table->file->get_foreign_key_list(thd, &keys);
-  List_iterator_fast<FOREIGN_KEY_INFO> each(keys);
-  while (const FOREIGN_KEY_INFO *key = each++) {
-    if (!is_dropped_key(alter, *key->foreign_id)) return true;
-  }
-  return false;
-}
-
-bool has_foreign_keys(THD *thd, Alter_info *alter) {
+// ALTER TABLE ... ENGINE=PERIGEE of a table with foreign keys is refused by the server.
+bool has_foreign_keys(Alter_info *alter) {
   if (!alter) return false;
   List_iterator_fast<Key> keys(alter->key_list);
   while (const Key *key = keys++) {
     if (key->type == Key::FOREIGN_KEY) return true;
   }
-  return old_table_has_foreign_keys(thd, alter);
+  return false;
 }
 
 // Refuses what would otherwise be ignored. Returns 0 or HA_ERR_UNSUPPORTED after an error message.
-int check_create_options(THD *thd, const TABLE *form, HA_CREATE_INFO *create_info) {
-  if (has_foreign_keys(thd, create_info->alter_info)) {
+int check_create_options(const TABLE *form, const HA_CREATE_INFO *create_info) {
+  if (has_foreign_keys(create_info->alter_info)) {
     my_printf_error(ER_CHECK_NOT_IMPLEMENTED, "The storage engine PERIGEE does not support FOREIGN KEY constraints", MYF(0));
     return HA_ERR_UNSUPPORTED;
   }
@@ -128,7 +107,7 @@ bool check_ttl_column(const TABLE *form) {
 using namespace perigee;
 
 int ha_perigee::create(const char *path, TABLE *form, HA_CREATE_INFO *create_info) {
-  int error = check_create_options(ha_thd(), form, create_info);
+  int error = check_create_options(form, create_info);
   if (error) return error;
   const std::string name = TableShare::family_name(path);
   const pgb_table_options options = engine_table_options(form->s->option_struct);
@@ -144,11 +123,20 @@ int ha_perigee::create(const char *path, TABLE *form, HA_CREATE_INFO *create_inf
   if (!error && create_info->auto_increment_value > 1)
     error = write_first_auto_increment(table, create_info->auto_increment_value);
   pgb_table_release(table);
-  if (error) drop_family(name);
+  if (error)
+    drop_family(name);
+  else if (!create_info->tmp_table())
+    note_index_built(name, PRIMARY_INDEX);
   return error;
 }
 
 int ha_perigee::delete_table(const char *path) { return drop_family(TableShare::family_name(path)); }
+
+// True for the tables that ALTER TABLE creates.
+static bool is_internal_name(const std::string &family) {
+  const size_t slash = family.find('/');
+  return family.compare(slash == std::string::npos ? 0 : slash + 1, 4, "#sql") == 0;
+}
 
 int ha_perigee::rename_table(const char *from_path, const char *to_path) {
   const std::string from = TableShare::family_name(from_path), to = TableShare::family_name(to_path);
@@ -156,8 +144,11 @@ int ha_perigee::rename_table(const char *from_path, const char *to_path) {
   TableShare::invalidate(to);
   const int error =
       report_status("RENAME TABLE", pgb_table_rename(engine, from.data(), from.size(), to.data(), to.size()));
-  if (!error) move_index_builds(from, to);
-  return error;
+  if (error) return error;
+  move_index_builds(from, to);
+  // ALTER TABLE by copy: read views that were taken during the copy do not see the rows.
+  if (is_internal_name(from)) note_index_built(to, PRIMARY_INDEX);
+  return 0;
 }
 
 int ha_perigee::truncate() {

@@ -1,5 +1,5 @@
-// Index builds since the start of the server: a consistent read whose read view is older than an index must not use it,
-// because the entries were written after the view was taken.
+// Index builds and new tables since the start of the server: a consistent read whose read view is older than an index or a
+// table must not use it, because the entries were written after the view was taken. A table counts as its primary index.
 #ifndef PERIGEE_INDEX_BUILDS_H
 #define PERIGEE_INDEX_BUILDS_H
 

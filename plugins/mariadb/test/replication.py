@@ -13,6 +13,7 @@ from mariadb_client import Connection, Error, LOST, RETRY
 from mariadb_server import Server
 
 TABLES = ["accounts", "log", "blobs", "keyless"]
+SERVERS = []
 
 
 def free_port():
@@ -108,6 +109,7 @@ def main():
         connection.query("GRANT REPLICATION SLAVE ON *.* TO repl@'127.0.0.1'")
         connection.close()
         servers.append(server)
+        SERVERS.append(server)
     primary, first, second = servers
     for replica in (first, second):
         follow(replica, primary.port)
@@ -206,4 +208,8 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    finally:
+        for server in SERVERS:
+            server.kill()

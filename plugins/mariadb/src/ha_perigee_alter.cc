@@ -1,8 +1,8 @@
 // ALTER TABLE without a copy of the table, and REPAIR TABLE.
 //
-// Instant changes write a new definition. Index builds write the entries first: their index number is in the stored definition
-// as dropped until then, so that a crash leaves nothing but entries that the next ALTER TABLE deletes. The definitions of all
-// partitions are written in one engine transaction.
+// Instant changes write a new definition. Index builds write the entries first: their index number is in the stored
+// definition as dropped until then, so that a crash leaves nothing but entries that the next ALTER TABLE deletes. The
+// definitions of all partitions are written in one engine transaction.
 #include "compat.h"
 
 #include <algorithm>

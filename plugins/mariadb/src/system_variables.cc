@@ -56,12 +56,14 @@ MYSQL_SYSVAR_STR(create_checkpoint, checkpoint_directory, PLUGIN_VAR_RQCMDARG | 
                  "Creates a consistent copy of all PERIGEE tables in this new directory when it is set", create_checkpoint,
                  nullptr, nullptr);
 MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
-                   "Seconds that a statement waits for a row or gap lock, if lock_wait_timeout is not less; 0: it fails at once", nullptr, nullptr, 50, 0,
+                   "Seconds that a statement waits for a row or gap lock, if lock_wait_timeout is not less; "
+                   "0: it fails at once", nullptr, nullptr, 50, 0,
                    1024 * 1024 * 1024, 0);
 MYSQL_THDVAR_ENUM(default_compression, PLUGIN_VAR_RQCMDARG, "Compression of new tables without a COMPRESSION option",
                   nullptr, nullptr, PGB_COMPRESSION_DEFAULT, &compression_typelib);
 MYSQL_THDVAR_ULONGLONG(analyze_sample, PLUGIN_VAR_RQCMDARG,
-                       "Different values of each index prefix that ANALYZE TABLE reads; 0: all", nullptr, nullptr, 100000, 0, ~0ULL, 0);
+                       "Different values of each index prefix that ANALYZE TABLE reads; 0: all", nullptr, nullptr, 100000,
+                       0, ~0ULL, 0);
 
 }  // namespace
 

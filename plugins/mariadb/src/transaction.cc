@@ -307,7 +307,8 @@ int Transaction::commit(THD *thd, bool all) {
 int Transaction::rollback(THD *thd, bool all) {
   if (!is_end(all)) {
     int error = 0;
-    if (m_statement_savepoint) error = status_error(pgb_trx_rollback_to(m_trx, STATEMENT_SAVEPOINT), "rollback of a statement");
+    if (m_statement_savepoint)
+      error = status_error(pgb_trx_rollback_to(m_trx, STATEMENT_SAVEPOINT), "rollback of a statement");
     finish_statement();
     return error;
   }

@@ -198,6 +198,7 @@ void ha_perigee::begin_statement_locks(THD *thd, int lock_type) {
   m_trx = nullptr;
   m_read_view = nullptr;
   m_chosen_columns = nullptr;
+  m_reserved_rows = 0;
   m_in_handler_statement = false;
   m_skip_locked = m_lock_type == TL_READ_SKIP_LOCKED || m_lock_type == TL_WRITE_SKIP_LOCKED;
   m_writes = lock_type == F_WRLCK;
@@ -438,9 +439,12 @@ ha_rows ha_perigee::records_in_range(uint index, const key_range *min_key, const
 
 // ---- AUTO_INCREMENT ----
 
+// Reserves as many values as the statement still has rows, if the server knows; so that values behind an explicit one do not
+// waste more.
 void ha_perigee::get_auto_increment(ulonglong offset, ulonglong increment, ulonglong count, ulonglong *first,
                                     ulonglong *reserved) {
-  *first = m_share->reserve_auto_increment(offset, increment, count);
-  *reserved = count ? count : 1;
+  if (!m_reserved_rows) m_reserved_rows = count ? count : 1;
+  *first = m_share->reserve_auto_increment(offset, increment, m_reserved_rows);
+  *reserved = m_reserved_rows;
   if (!m_load && m_transaction && !m_no_rollback) m_transaction->note_auto_increment(m_share);
 }

@@ -256,6 +256,8 @@ class ha_perigee final : public handler {
   bool m_locks_gaps = false;
   bool m_in_handler_statement = false;      // HANDLER reads consistently
 
+  uint64_t m_reserved_rows = 0;             // rows of the statement for which values were asked, not yet written
+
   Scan m_scan;
   uint m_scan_index = MAX_KEY;              // key number of the scan; MAX_KEY: primary key
   const MY_BITMAP *m_chosen_columns = nullptr;  // read set for which the columns were chosen; NULL: must be chosen

@@ -126,8 +126,10 @@ int ha_perigee::insert_row(const uchar *record) {
 }
 
 int ha_perigee::write_row(const uchar *buf) {
-  if (table->next_number_field && buf == table->record[0])
+  if (table->next_number_field && buf == table->record[0]) {
     if (int error = update_auto_increment()) return error;
+    if (m_reserved_rows) m_reserved_rows--;
+  }
   int error;
   if (m_load) {
     error = load_row(buf);
@@ -212,7 +214,9 @@ int ha_perigee::update_row(const uchar *old_data, const uchar *new_data) {
   } else {
     primary_key_of_record(old_data, &m_old_primary);
   }
-  if (m_primary->hidden() || m_primary->same_columns(old_data, new_data))
+  bool same_key = m_primary->hidden() || m_primary->same_columns(old_data, new_data);
+  if (same_key && !m_ttl_field && m_rows.same_values(old_data, new_data)) return HA_ERR_RECORD_IS_THE_SAME;
+  if (same_key)
     m_new_primary.assign(m_old_primary.slice());
   else
     primary_key_of_record(new_data, &m_new_primary);

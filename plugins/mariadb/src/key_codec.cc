@@ -337,8 +337,7 @@ static void init_part(const TABLE *table, const KEY_PART_INFO *info, KeyPart *pa
     part->prefix = info->length < part->record_length;
   }
   bool text = part->source != KeyPart::FIXED_BYTES ||
-              ((field->real_type() == MYSQL_TYPE_STRING || field->real_type() == MYSQL_TYPE_VAR_STRING) &&
-               field->charset() != &my_charset_bin);
+              field->key_type() == HA_KEYTYPE_TEXT;  // not UUID and INET6, whose charset is not binary
   if (text)
     describe_text(field, part);
   else

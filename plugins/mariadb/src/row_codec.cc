@@ -191,6 +191,31 @@ void RowCodec::pack(const uchar *record, Bytes *out) const {
   }
 }
 
+bool RowCodec::same_values(const uchar *a, const uchar *b) const {
+  for (const Step &step : m_plans[m_definition->current_format()]->steps) {
+    if (step.nullable) {
+      bool a_null = (a[step.null_offset] & step.null_bit) != 0;
+      bool b_null = (b[step.null_offset] & step.null_bit) != 0;
+      if (a_null != b_null) return false;
+      if (a_null) continue;
+    }
+    const uchar *x = a + step.offset, *y = b + step.offset;
+    size_t size = step.record_length;
+    if (step.length_bytes) {
+      size = read_length(x, step.length_bytes);
+      if (size != read_length(y, step.length_bytes)) return false;
+      x += step.length_bytes;
+      y += step.length_bytes;
+      if (step.kind == ValueKind::BLOB) {
+        memcpy(&x, x, sizeof(x));
+        memcpy(&y, y, sizeof(y));
+      }
+    }
+    if (size && memcmp(x, y, size) != 0) return false;
+  }
+  return true;
+}
+
 // Writes a value that is not NULL to its column.
 static inline void store_value(ValueKind kind, uint length_bytes, uint record_length, uchar pad, const uchar *data,
                                size_t size, uchar *at) {

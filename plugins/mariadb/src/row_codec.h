@@ -22,6 +22,9 @@ class RowCodec {
   // Packs a record into a row of the current format.
   void pack(const uchar *record, Bytes *out) const;
 
+  // True if two records have the same values in the columns of the current format.
+  bool same_values(const uchar *a, const uchar *b) const;
+
   // Selects the columns that unpack() must write; NULL: all. Others may be left unchanged.
   void select_columns(const MY_BITMAP *read_set);
 

@@ -122,7 +122,8 @@ ValueKind value_kind(const Field *field, uint32_t *length) {
   *length = field->pack_length();
   if (field->real_type() != MYSQL_TYPE_STRING && field->real_type() != MYSQL_TYPE_VAR_STRING) return ValueKind::FIXED;
   CHARSET_INFO *cs = field->charset();
-  if (cs == &my_charset_bin) return *length > 16 ? ValueKind::PADDED : ValueKind::FIXED;
+  if (field->key_type() != HA_KEYTYPE_TEXT)  // BINARY, UUID, INET6
+    return cs == &my_charset_bin && *length > 16 ? ValueKind::PADDED : ValueKind::FIXED;
   if (cs->mbminlen > 1 || *length <= 4) return ValueKind::FIXED;
   return ValueKind::PADDED;
 }

@@ -15,7 +15,7 @@ SIM     = target/proof/perigee-sim
 # Features that are off by default and tested.
 FEATURES = perigee-cli/lmdb,perigee/bytes,perigee/serde
 
-.PHONY: all demo test prove lint unit tools bench clean fuzz install
+.PHONY: all demo test prove lint unit tools bench clean fuzz install mariadb mariadb-demo mariadb-tools
 
 all:
 	$(CARGO) build --release -p perigee-cli
@@ -75,6 +75,25 @@ DESTDIR ?=
 install:
 	$(CARGO) build --release -p perigee-capi
 	crates/capi/install.sh target/release $(PREFIX) $(DESTDIR)
+
+# The storage engine for the installed MariaDB server (installed if it is missing): build, suite, quick crash run.
+MARIADB_PACKAGES = mariadb-server libmariadb-dev libmariadbd-dev mariadb-test mariadb-test-data g++ python3
+mariadb-tools:
+	@command -v mariadbd >/dev/null && [ -d /usr/include/mariadb/server ] && [ -d /usr/share/mysql/mysql-test -o -d /usr/share/mariadb/mariadb-test ] \
+		|| (apt-get update -qq && apt-get install -y -qq --no-install-recommends $(MARIADB_PACKAGES))
+
+mariadb: mariadb-tools
+	plugins/mariadb/build.sh
+	plugins/mariadb/mysql-test/run.sh
+	plugins/mariadb/test/crash.sh 3 nobinlog
+	plugins/mariadb/test/crash.sh 3 binlog
+	plugins/mariadb/test/crash.sh 3 xa
+	@echo "make mariadb: all passed"
+
+# A private server: loads a listing of the files of this machine, shows EXPLAIN, is killed with SIGKILL under load.
+mariadb-demo: mariadb-tools
+	plugins/mariadb/build.sh
+	plugins/mariadb/test/demo.sh
 
 clean:
 	$(CARGO) clean

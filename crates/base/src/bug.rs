@@ -156,6 +156,9 @@ bugs! {
     WriterIgnoresPrepared = 163,
     /// A serializable transaction is prepared although keys it has read were overwritten.
     PrepareOverwritten = 164,
+    /// A log segment with the record of a prepared transaction is removed although the decision
+    /// about it is not synced.
+    DecisionLostWithSegment = 165,
     /// Replay loses the operations of a commit on the last of its column families.
     LosePartOfCommit = 180,
     /// Commits made while a transaction is validated are treated as already checked.

@@ -48,6 +48,8 @@ pub enum ErrorKind {
     Conflict,
     /// The transaction was aborted by its time limit or by another thread. It had no effect.
     Aborted,
+    /// Another thread ended the wait for a lock. The call had no effect; the transaction goes on.
+    Interrupted,
     /// A bug in the engine. Please report it.
     Internal,
 }
@@ -72,6 +74,7 @@ impl ErrorKind {
             ErrorKind::Busy => "busy",
             ErrorKind::Conflict => "conflict",
             ErrorKind::Aborted => "aborted",
+            ErrorKind::Interrupted => "interrupted",
             ErrorKind::Internal => "internal error",
         }
     }
@@ -307,6 +310,7 @@ impl From<Error> for io::Error {
             ErrorKind::NoSpace => K::StorageFull,
             ErrorKind::NoMemory => K::OutOfMemory,
             ErrorKind::ReadOnly => K::ReadOnlyFilesystem,
+            ErrorKind::Interrupted => K::Interrupted,
             ErrorKind::OutcomeUnknown
             | ErrorKind::Poisoned
             | ErrorKind::Closed

@@ -100,7 +100,7 @@ impl From<Error> for Code {
             ErrorKind::Closed => INVALID_DB,
             ErrorKind::NoMemory => MEMORY,
             ErrorKind::ReadOnly => READONLY,
-            ErrorKind::Busy => BUSY,
+            ErrorKind::Busy | ErrorKind::Interrupted => BUSY,
             ErrorKind::Conflict | ErrorKind::Aborted => CONFLICT,
             _ => UNKNOWN,
         };

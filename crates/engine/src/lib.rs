@@ -58,7 +58,7 @@ pub use log::commit::TwoPhaseDecision;
 pub use txn::locks::LockMode;
 pub use txn::prepared_txn::PreparedTxn;
 pub use txn::read_write_sets::KeyOrRange;
-pub use txn::{EngineTxn, TxnAbortHandle, TxnSettings};
+pub use txn::{EngineTxn, EngineTxnHandle, TxnSettings};
 
 // What the public crate needs from the layers below: it depends on this crate only.
 pub use perigee_base::{

@@ -5,7 +5,7 @@ use perigee_base::ErrorKind;
 use perigee_engine::Isolation;
 use perigee_engine::TxnSettings;
 use perigee_engine::fuzz::small_settings;
-use perigee_engine::{Engine, FamilySettings, Settings, TwoPhaseDecision};
+use perigee_engine::{Durability, Engine, FamilySettings, Settings, TwoPhaseDecision};
 use perigee_env::Env;
 use perigee_env::fs::memory::SimDisk;
 use perigee_file::log::Batch;
@@ -68,10 +68,13 @@ fn prepared_txn_does_not_make_every_commit_check_log() {
     assert!(count_retention_checks(&engine, 200) < 4, "memtables that have begun behind it");
     // Some 700 KB of records: a look or two for each limit, each seal and each flush.
     assert!(count_retention_checks(&engine, 5_000) < 60, "beside it, through many flushes");
-    engine.decide_prepared(b"large", TwoPhaseDecision::RollBack).unwrap();
+    engine.decide_prepared(b"large", TwoPhaseDecision::RollBack, Durability::Full).unwrap();
     assert!(count_retention_checks(&engine, 5_000) < 60, "and after it");
     assert_eq!(
-        engine.decide_prepared(b"large", TwoPhaseDecision::RollBack).unwrap_err().kind(),
+        engine
+            .decide_prepared(b"large", TwoPhaseDecision::RollBack, Durability::Full)
+            .unwrap_err()
+            .kind(),
         ErrorKind::NotFound
     );
     engine.close().unwrap();

@@ -139,6 +139,7 @@
 //! | `Corruption` | stored bytes are damaged; the message names file and offset | `perigee verify`, restore a backup or `perigee repair` |
 //! | `Locked` | the database is already open for writing, in another process or in this one | close it there, or open with [`Options::read_only`](crate::Options::read_only) |
 //! | `Aborted` | the transaction exceeded its time limit, or another thread aborted it | begin a new one |
+//! | `Interrupted` | another thread ended the wait for a lock; the transaction goes on | what that thread wants, usually to end the transaction |
 //! | `Io`, `NoMemory` | a system call or a large allocation failed; nothing was applied | remove the cause, then try again |
 //! | `FormatTooNew` | a newer version wrote the database; nothing was changed | use that version |
 //! | `InvalidArgument`, `NotFound`, `AlreadyExists`, `ReadOnly`, `Closed` | the call does not fit the state of the database | change the call |

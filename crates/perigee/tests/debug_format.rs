@@ -125,6 +125,7 @@ fn check_transactions(db: &Db, shown: &mut DebugLengths) {
     shown.check("Txn", &txn);
     shown.check("TxnFamily", &txn.family(&family));
     let snapshot = db.snapshot().unwrap();
+    shown.check("TxnFamily at a snapshot", &txn.family_at(&family, &snapshot));
     shown.check("SnapshotFamily", &snapshot.family(&family));
     shown.check("Keys", &family.keys().unwrap());
     shown.check("Values", &family.values().unwrap());

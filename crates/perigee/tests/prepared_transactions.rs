@@ -6,6 +6,7 @@ mod prepared;
 
 use perigee::env::DirOpenMode;
 use perigee::env::fs::memory::{Crash, SimDisk};
+use perigee::env::sim::SimWorld;
 use perigee::load::TableWriter;
 use perigee::{
     Db, Durability, Error, ErrorKind, Family, Isolation, LockMode, Options, Txn, TxnOptions,
@@ -558,4 +559,57 @@ fn prepared_merges_appear_in_feed_once() {
     let db = open(&again);
     assert!(gids(&db).is_empty());
     assert_eq!((value(&db, "list").unwrap(), commits(&db, 0).len()), ("ab".into(), 202));
+}
+
+/// A decision without a sync may be lost with the power, but only as a whole and with all later
+/// commits; a crash of the process and a sync keep it.
+#[test]
+fn unsynced_decision_is_kept_or_lost_as_a_whole() {
+    let mut lost = 0;
+    for seed in 0..40 {
+        let disk = SimDisk::new(1);
+        let open = |disk: &_| Db::open("/db", options(disk).durability(Durability::None)).unwrap();
+        let db = open(&disk);
+        prepare(&db, "g", &[("a", "1"), ("b", "2")]);
+        let syncs = db.admin().stats().counter("wal_syncs").unwrap();
+        db.two_phase().commit_with("g", Durability::None).unwrap();
+        assert_eq!(db.admin().stats().counter("wal_syncs").unwrap(), syncs);
+        assert_eq!(error_kind(db.two_phase().commit("g")), ErrorKind::NotFound);
+        db.put("a", "overwritten").unwrap(); // no conflict any more
+        let killed = open(&disk.crash_clone(seed, Crash::Process));
+        assert!(gids(&killed).is_empty());
+        assert_eq!(value(&killed, "a").as_deref(), Some("overwritten"));
+        let after = open(&disk.crash_clone(seed, Crash::Power));
+        if gids(&after).is_empty() {
+            assert_eq!(value(&after, "b").as_deref(), Some("2"));
+        } else {
+            lost += 1;
+            assert_eq!((value(&after, "a"), value(&after, "b")), (None, None));
+            assert_eq!(error_kind(after.put("a", "meddled")), ErrorKind::Conflict);
+            after.two_phase().commit_with("g", Durability::None).unwrap();
+            assert_eq!(value(&after, "a").as_deref(), Some("1"));
+        }
+        db.sync().unwrap();
+        let synced = open(&disk.crash_clone(seed, Crash::Power));
+        assert!(gids(&synced).is_empty());
+        assert_eq!(value(&synced, "a").as_deref(), Some("overwritten"));
+    }
+    assert!(lost > 0, "no power failure lost the decision");
+}
+
+/// A decision with interval durability is synced in the background, at the latest by the close.
+#[test]
+fn decision_with_interval_durability_is_synced_soon() {
+    SimWorld::new(1).run(SimDisk::new(1), |env| {
+        let options = Options::in_env(env.clone()).durability(Durability::None);
+        let db = Db::open("/db", options).unwrap();
+        prepare(&db, "g", &[("a", "1")]);
+        let syncs = || db.admin().stats().counter("wal_syncs").unwrap();
+        let before = syncs();
+        db.two_phase().commit_with("g", Durability::Interval(Duration::from_secs(1))).unwrap();
+        assert_eq!(syncs(), before);
+        env.clock.sleep_us(3_000_000);
+        assert!(syncs() > before);
+        db.close().unwrap();
+    });
 }

@@ -139,6 +139,143 @@ fn abort_wakes_lock_waiter() {
     });
 }
 
+/// A cancelled wait ends only itself: the transaction keeps its writes, its locks and its
+/// savepoints, and waits again afterwards.
+#[test]
+fn cancel_wait_ends_only_the_wait() {
+    SimWorld::new(1).run(SimDisk::new(1), |env| {
+        let db = Db::open("/db", Options::in_env(env.clone())).unwrap();
+        let f = db.default_family();
+        let patient = || TxnOptions::new().lock_timeout(Duration::from_secs(600));
+        let a = db.begin(patient()).unwrap();
+        a.lock(&f, "k", LockMode::Exclusive).unwrap();
+        let b = Arc::new(db.begin(patient().pessimistic(true)).unwrap());
+        b.put(&f, "own", "1").unwrap();
+        b.savepoint("s").unwrap();
+        let handle = b.handle();
+        assert!(!handle.cancel_wait(), "it does not wait");
+        for _ in 0..2 {
+            let (thread, answer) = spawn_lock_waiter(&env, &b, &f, "k");
+            let began = env.clock.monotonic_us();
+            assert!(handle.cancel_wait() && !handle.cancel_wait(), "one wait is ended once");
+            thread.join().unwrap();
+            assert!(env.clock.monotonic_us() - began < 1_000_000, "the waiter was woken");
+            let error = answer.lock().unwrap().take().unwrap().unwrap_err();
+            assert_eq!((error.kind(), error.key()), (ErrorKind::Interrupted, Some(&b"k"[..])));
+            assert!(!error.is_retryable());
+        }
+        // The lock of "own" is still held, and a request of another owner waits for it.
+        let c = db.begin(TxnOptions::new().lock_timeout(Duration::ZERO)).unwrap();
+        assert_eq!(c.lock(&f, "own", LockMode::Shared).unwrap_err().kind(), ErrorKind::Busy);
+        b.put(&f, "later", "").unwrap();
+        b.rollback_to("s").unwrap();
+        let (thread, answer) = spawn_lock_waiter(&env, &b, &f, "k");
+        drop(a);
+        thread.join().unwrap();
+        answer.lock().unwrap().take().unwrap().unwrap();
+        let b = Arc::into_inner(b).unwrap();
+        b.commit().unwrap();
+        assert_eq!(f.get("own").unwrap().unwrap(), b"1");
+        assert!(f.get("later").unwrap().is_none());
+        assert!(!handle.cancel_wait(), "the transaction has ended");
+        db.close().unwrap();
+    });
+}
+
+/// Requests that waited behind a cancelled one are granted.
+#[test]
+fn cancelled_wait_lets_later_requests_pass() {
+    SimWorld::new(2).run(SimDisk::new(1), |env| {
+        let db = Db::open("/db", Options::in_env(env.clone())).unwrap();
+        let f = db.default_family();
+        let begin = || {
+            let options = TxnOptions::new().lock_timeout(Duration::from_secs(600));
+            Arc::new(db.begin(options).unwrap())
+        };
+        let (reader, writer, late) = (begin(), begin(), begin());
+        let handle = writer.handle();
+        reader.lock(&f, "k", LockMode::Shared).unwrap();
+        let (waits, answer) = spawn_lock_waiter(&env, &writer, &f, "k");
+        // A shared lock would be compatible with the holder, but the writer came first.
+        let shared = {
+            let (late, f) = (Arc::clone(&late), f.clone());
+            let body = move || late.lock(&f, "k", LockMode::Shared).unwrap();
+            env.spawn.spawn("shared", Box::new(body)).unwrap()
+        };
+        env.clock.sleep_us(1_000_000);
+        let began = env.clock.monotonic_us();
+        assert!(handle.cancel_wait());
+        waits.join().unwrap();
+        shared.join().unwrap();
+        assert!(env.clock.monotonic_us() - began < 1_000_000, "the shared lock was granted");
+        assert!(answer.lock().unwrap().take().unwrap().is_err());
+        drop((reader, writer, late));
+        db.close().unwrap();
+    });
+}
+
+/// An unlocked key can be locked and written by others; what the transaction has written, in memory
+/// or spilled, stays locked until a rollback of the write.
+#[test]
+fn unlock_releases_only_what_was_not_written() {
+    let db = open();
+    let f = db.default_family();
+    let options = || TxnOptions::new().pessimistic(true).lock_timeout(Duration::ZERO);
+    let level = Isolation::ReadCommitted;
+    for spill_bytes in [1, u64::MAX] {
+        let a = db.begin(options().isolation(level).spill_bytes(spill_bytes)).unwrap();
+        let b = db.begin(options()).unwrap();
+        let is_free = |key| b.lock(&f, key, LockMode::Exclusive).is_ok();
+        a.get_for_update(&f, "row", LockMode::Exclusive).unwrap();
+        assert!(!is_free("row"));
+        assert!(a.unlock(&f, "row").unwrap() && !a.unlock(&f, "row").unwrap());
+        assert!(is_free("row"));
+        for key in ["put", "deleted", "in range"] {
+            a.lock(&f, key, LockMode::Exclusive).unwrap();
+        }
+        a.put(&f, "put", "").unwrap();
+        a.delete(&f, "deleted").unwrap();
+        a.delete_range(&f, "in".."io").unwrap();
+        a.put(&f, "last", "").unwrap(); // spills the others
+        for key in ["put", "deleted", "in range"] {
+            assert!(!a.unlock(&f, key).unwrap(), "{key}");
+            assert!(!is_free(key), "{key}");
+        }
+        a.lock(&f, "undone", LockMode::Exclusive).unwrap();
+        a.savepoint("s").unwrap();
+        a.put(&f, "undone", "").unwrap();
+        assert!(!a.unlock(&f, "undone").unwrap());
+        a.rollback_to("s").unwrap();
+        assert!(a.unlock(&f, "undone").unwrap());
+        assert!(is_free("undone"));
+        a.commit_in_place(None).unwrap();
+        let ended = a.unlock(&f, "put").unwrap_err().kind();
+        assert_eq!(ended, ErrorKind::InvalidArgument);
+        b.rollback();
+    }
+}
+
+/// The transaction that waits longest for an unlocked key gets it.
+#[test]
+fn unlock_wakes_a_waiter() {
+    SimWorld::new(3).run(SimDisk::new(1), |env| {
+        let db = Db::open("/db", Options::in_env(env.clone())).unwrap();
+        let f = db.default_family();
+        let a = db.begin(TxnOptions::new()).unwrap();
+        a.lock(&f, "k", LockMode::Exclusive).unwrap();
+        let patient = TxnOptions::new().lock_timeout(Duration::from_secs(600));
+        let b = Arc::new(db.begin(patient).unwrap());
+        let (thread, answer) = spawn_lock_waiter(&env, &b, &f, "k");
+        let began = env.clock.monotonic_us();
+        assert!(a.unlock(&f, "k").unwrap());
+        thread.join().unwrap();
+        assert!(env.clock.monotonic_us() - began < 1_000_000, "the waiter was woken");
+        answer.lock().unwrap().take().unwrap().unwrap();
+        drop((a, b));
+        db.close().unwrap();
+    });
+}
+
 /// Commit hooks run after the transaction's locks are released.
 #[test]
 fn commit_hook_runs_after_locks_are_released() {

@@ -60,7 +60,7 @@ const BANK: Harness = Harness {
 const ISOLATION: Harness =
     Harness { command: "isolation", cases: 1000, control_cases: 100, extra_args: &[] };
 const PREPARED: Harness =
-    Harness { command: "prepared", cases: 60, control_cases: 3, extra_args: &[] };
+    Harness { command: "prepared", cases: 120, control_cases: 3, extra_args: &[] };
 const RECOVERY: Harness =
     Harness { command: "recovery", cases: 300, control_cases: 40, extra_args: &[] };
 const ALL_HARNESSES: [&Harness; 9] =
@@ -91,6 +91,7 @@ fn harnesses_for(bug: Bug) -> &'static [&'static Harness] {
         Bug::PrepareNotSynced
         | Bug::DecisionNotSynced
         | Bug::PrepareLostWithSegment
+        | Bug::DecisionLostWithSegment
         | Bug::WriterIgnoresPrepared => &[&PREPARED],
         Bug::ReplayIgnoresMemoryBudget
         | Bug::ReplayRemovesLogEarly

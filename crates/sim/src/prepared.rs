@@ -2,7 +2,8 @@
 //! decisions, plain writes, flushes and compactions, beside another writer. It is crashed at every
 //! I/O from its first prepare on, as a process and as a machine, and disk calls fail at some of
 //! them. After a reopen, each transaction must be in the state that its calls returned: prepared,
-//! or decided and complete; its keys stay locked while it is prepared.
+//! or decided and complete; its keys stay locked while it is prepared. A decision that was not
+//! synced may be lost with the power, but only as a whole.
 
 use crate::engine_target::{PATH, check_report};
 use crate::rng::{Rng, mix};
@@ -42,7 +43,7 @@ pub fn run(args: &Args) -> bool {
 enum Step {
     /// Decides the transaction if it is prepared; otherwise prepares it, with a value of this many
     /// bytes.
-    PrepareOrDecide(usize, bool, usize),
+    PrepareOrDecide(usize, Decision, usize),
     /// Tries to write a key that the prepared transaction wrote or read.
     CheckConflicts(usize),
     /// Makes this many plain writes.
@@ -50,6 +51,29 @@ enum Step {
     Flush,
     Compact,
     Sleep(u64),
+}
+
+/// How a transaction is decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Decision {
+    Commit,
+    /// Commits without a sync.
+    CommitUnsynced,
+    RollBack,
+}
+
+impl Decision {
+    fn is_commit(self) -> bool {
+        self != Decision::RollBack
+    }
+    fn random(rng: &mut Rng) -> Decision {
+        rng.pick(&[
+            Decision::Commit,
+            Decision::CommitUnsynced,
+            Decision::CommitUnsynced,
+            Decision::RollBack,
+        ])
+    }
 }
 
 /// State of a transaction id.
@@ -67,6 +91,16 @@ struct GidEntry {
     state: GidState,
     /// Generation in progress, and the last one committed; 0 means none.
     generation: u64,
+    committed: u64,
+    /// The generations committed before and by a decision that was not synced and that nothing
+    /// has made durable since.
+    unsynced: Option<UnsyncedCommit>,
+}
+
+/// A decision to commit that a power failure may lose.
+#[derive(Clone, Copy, Debug)]
+struct UnsyncedCommit {
+    before: u64,
     committed: u64,
 }
 
@@ -102,10 +136,10 @@ fn random_history(case: &Case) -> PreparedHistory {
     let steps = (0..rng.between(6, 18)).map(|i| match rng.weighted(&[5, 2, 3, 2, 1, 1]) {
         0 => Step::PrepareOrDecide(
             rng.index(GID_COUNT),
-            rng.percent(65),
+            Decision::random(&mut rng),
             rng.pick(&[3, 3, 40, 3000]),
         ),
-        _ if i == 0 => Step::PrepareOrDecide(0, true, 3),
+        _ if i == 0 => Step::PrepareOrDecide(0, Decision::Commit, 3),
         1 => Step::CheckConflicts(rng.index(GID_COUNT)),
         2 => Step::PlainWrites(rng.log_uniform(12)),
         3 => Step::Flush,
@@ -181,7 +215,7 @@ impl PreparedHistory {
             Disruption::FailAt(io, fault, sticky) => disk.fail_at(io, fault, sticky),
         }
         let calm = matches!(disruption, Disruption::Nothing);
-        let entry = GidEntry { state: GidState::Free, generation: 0, committed: 0 };
+        let entry = GidEntry { state: GidState::Free, generation: 0, committed: 0, unsynced: None };
         let ledger = PreparedLedger {
             entries: [entry; GID_COUNT],
             plain: Default::default(),
@@ -246,6 +280,9 @@ impl PreparedHistory {
         if all_kept || self.settings.durability == Durability::Full {
             ledger.plain.iter_mut().for_each(|p| p.durable = p.acked);
         }
+        if all_kept {
+            ledger.entries.iter_mut().for_each(|e| e.unsynced = None);
+        }
         let mut disk = disk;
         for round in 0..3 {
             let open = |env: Env| -> Result<(), String> {
@@ -266,7 +303,8 @@ impl PreparedHistory {
                     .map_err(|e| e.to_string())?;
                 if round == 1 {
                     self.decide_all(&db, &mut ledger)?;
-                    self.check_contents(&db, &families, &mut ledger)
+                    let mut decided = ledger.clone();
+                    self.check_contents(&db, &families, &mut decided)
                         .map_err(|e| format!("after the decisions: {e}"))?;
                 } else {
                     db.admin().flush().map_err(|e| format!("flush: {e}"))?;
@@ -284,10 +322,10 @@ impl PreparedHistory {
         for (n, entry) in
             ledger.entries.iter_mut().enumerate().filter(|(_, e)| e.state == GidState::Prepared)
         {
-            let commit = mix(self.seed, n as u64).is_multiple_of(2);
-            decide_prepared(db, n, commit).map_err(|e| format!("deciding {n}: {e}"))?;
+            let decision = Decision::random(&mut Rng::new(mix(self.seed, n as u64)));
+            decide_prepared(db, n, decision).map_err(|e| format!("deciding {n}: {e}"))?;
             entry.state = GidState::Free;
-            entry.committed = if commit { entry.generation } else { entry.committed };
+            entry.record_commit(decision);
         }
         Ok(())
     }
@@ -302,6 +340,16 @@ impl PreparedHistory {
         let listed = db.two_phase().prepared().map_err(|e| e.to_string())?;
         for (n, entry) in ledger.entries.iter_mut().enumerate() {
             let here = listed.iter().any(|p| p.gid == gid(n).as_bytes());
+            if let Some(unsynced) = entry.unsynced.take() {
+                let found = families[0].get(key(n, 0)).map_err(|e| e.to_string())?;
+                let kept = value_prefix(n, 0, unsynced.committed);
+                if found.map(|v| v[..v.len().min(12)].to_vec()) != kept {
+                    // The decision is lost, and so is everything after it.
+                    let UnsyncedCommit { before, committed: generation } = unsynced;
+                    *entry = GidEntry { generation, committed: before, ..*entry };
+                    entry.state = GidState::Prepared;
+                }
+            }
             let committed = entry.committed;
             let (state, committed) = match (entry.state, here) {
                 (GidState::Free | GidState::Preparing, false) => (GidState::Free, committed),
@@ -370,8 +418,23 @@ fn isolation_of(generation: u64) -> Isolation {
     all[generation as usize % all.len()]
 }
 
-fn decide_prepared(db: &Db, n: usize, commit: bool) -> Result<(), Error> {
-    if commit { db.two_phase().commit(gid(n)).map(drop) } else { db.two_phase().rollback(gid(n)) }
+fn decide_prepared(db: &Db, n: usize, decision: Decision) -> Result<(), Error> {
+    match decision {
+        Decision::Commit => db.two_phase().commit(gid(n)).map(drop),
+        Decision::CommitUnsynced => db.two_phase().commit_with(gid(n), Durability::None).map(drop),
+        Decision::RollBack => db.two_phase().rollback(gid(n)),
+    }
+}
+
+impl GidEntry {
+    /// Records that the prepared generation was decided.
+    fn record_commit(&mut self, decision: Decision) {
+        if decision.is_commit() {
+            let unsynced = UnsyncedCommit { before: self.committed, committed: self.generation };
+            self.unsynced = (decision == Decision::CommitUnsynced).then_some(unsynced);
+            self.committed = self.generation;
+        }
+    }
 }
 
 fn write_plain(
@@ -428,10 +491,10 @@ struct TxnDriver<'a> {
 impl TxnDriver<'_> {
     fn run_step(&self, step: Step, env: &Env) -> Result<(), Error> {
         match step {
-            Step::PrepareOrDecide(n, commit, bytes) => {
+            Step::PrepareOrDecide(n, decision, bytes) => {
                 let state = lock_mutex(self.ledger).entries[n].state;
                 match state {
-                    GidState::Prepared => self.decide(n, commit),
+                    GidState::Prepared => self.decide(n, decision),
                     _ => {
                         lock_mutex(self.ledger)
                             .first_prepare_io
@@ -462,9 +525,12 @@ impl TxnDriver<'_> {
         if self.disk.crashed() {
             return Ok(());
         }
-        for (p, before) in lock_mutex(self.ledger).plain.iter_mut().zip(before) {
+        let mut ledger = lock_mutex(self.ledger);
+        for (p, before) in ledger.plain.iter_mut().zip(before) {
             p.durable = p.durable.max(before.acked);
         }
+        // All decisions are made by this thread.
+        ledger.entries.iter_mut().for_each(|e| e.unsynced = None);
         Ok(())
     }
 
@@ -506,13 +572,15 @@ impl TxnDriver<'_> {
         }
     }
 
-    fn decide(&self, n: usize, commit: bool) -> Result<(), Error> {
-        lock_mutex(self.ledger).entries[n].state = GidState::Deciding(commit);
-        let done = self.run_durable(|| decide_prepared(self.db, n, commit));
+    fn decide(&self, n: usize, decision: Decision) -> Result<(), Error> {
+        lock_mutex(self.ledger).entries[n].state = GidState::Deciding(decision.is_commit());
+        let done = match decision {
+            Decision::CommitUnsynced => decide_prepared(self.db, n, decision),
+            _ => self.run_durable(|| decide_prepared(self.db, n, decision)),
+        };
         self.record_outcome(n, &done, GidState::Free, GidState::Prepared);
-        if done.is_ok() && commit {
-            let entry = &mut lock_mutex(self.ledger).entries[n];
-            entry.committed = entry.generation;
+        if done.is_ok() {
+            lock_mutex(self.ledger).entries[n].record_commit(decision);
         }
         done
     }

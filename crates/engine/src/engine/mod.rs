@@ -312,9 +312,14 @@ impl Engine {
         txn.end();
         done
     }
-    /// Commits or rolls back a prepared transaction durably; returns its last sequence number.
-    pub fn decide_prepared(&self, gid: &[u8], verdict: TwoPhaseDecision) -> Result<SeqNo> {
-        let done = commit::decide_txn(&self.log, gid, verdict);
+    /// Commits or rolls back a prepared transaction; returns its last sequence number.
+    pub fn decide_prepared(
+        &self,
+        gid: &[u8],
+        decision: TwoPhaseDecision,
+        durability: Durability,
+    ) -> Result<SeqNo> {
+        let done = commit::decide_txn(&self.log, gid, decision, durability);
         self.log.run_commit_hooks();
         done
     }

@@ -38,7 +38,7 @@ pub struct Reader<'a> {
 /// The transaction of a reader: its own writes hide committed entries, and its reads are recorded.
 struct TxnReads<'a> {
     txn: &'a mut EngineTxn,
-    /// False if keys that are read are not recorded.
+    /// False if what is read is not recorded.
     tracked: bool,
 }
 
@@ -117,6 +117,22 @@ impl Engine {
         let overlay = Some(TxnReads { txn, tracked: true });
         Ok(Reader { engine: self, family, view, sequence, overlay })
     }
+    /// Returns a reader of a column family as of a snapshot, with a transaction's own writes. What
+    /// it reads is not recorded for conflict checks.
+    ///
+    /// # Errors
+    /// `Closed`; `Aborted` and `InvalidArgument` if the transaction accepts no calls; `NotFound` if
+    /// the column family was dropped, or its contents were replaced after the snapshot was taken.
+    pub fn txn_snapshot_reader<'a>(
+        self: &'a Arc<Self>,
+        family: &'a FamilyState,
+        txn: &'a mut EngineTxn,
+        snapshot: &SnapshotHandle,
+    ) -> Result<Reader<'a>> {
+        txn.check(&self.runtime)?;
+        let reader = self.snapshot_reader(family, snapshot)?;
+        Ok(Reader { overlay: Some(TxnReads { txn, tracked: false }), ..reader })
+    }
     /// Locks a key for a transaction, then reads it. With a snapshot, a change of the key since then
     /// is a conflict now, not only at commit.
     pub fn get_for_update(
@@ -132,7 +148,7 @@ impl Engine {
 }
 
 impl Reader<'_> {
-    /// Reads keys without adding them to the read set of the transaction.
+    /// Reads without adding keys and ranges to the read set of the transaction.
     #[must_use]
     pub fn untracked(mut self) -> Self {
         if let Some(overlay) = &mut self.overlay {
@@ -309,9 +325,9 @@ impl Reader<'_> {
     }
     fn into_scan(self) -> Result<ScanSource> {
         let (mut overlay, mut tracker) = (None, None);
-        if let Some(TxnReads { txn, .. }) = self.overlay {
+        if let Some(TxnReads { txn, tracked }) = self.overlay {
             overlay = txn.read_overlay(self.family)?;
-            tracker = txn.scan_tracker(self.family);
+            tracker = if tracked { txn.scan_tracker(self.family) } else { None };
         }
         let view = match overlay {
             Some(overlay) => Arc::new(self.view.with_overlay(overlay)),

@@ -35,7 +35,7 @@ use serializable_txns::{SerializableTxn, SerializableTxns};
 pub use settings::TxnSettings;
 use std::sync::Arc;
 use std::time::Duration;
-pub use transaction::{EngineTxn, PrepareRequest, ScanTracker, TxnAbortHandle};
+pub use transaction::{EngineTxn, EngineTxnHandle, PrepareRequest, ScanTracker};
 
 /// What the transactions of a database share.
 #[derive(Debug)]

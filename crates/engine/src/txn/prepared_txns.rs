@@ -7,14 +7,16 @@
 //!    there can be false conflicts.)
 //! 2. Its record in the log has the sequence number [`PreparedTxn::lsn`]; the segment that contains
 //!    it is kept, unless a later one has a copy.
-//! 3. While there are no prepared transactions, a writer only reads one counter.
+//! 3. Once it is decided, its record can go, but not before the decision is durable: log segments
+//!    are removed only when the log is synced up to [`PreparedTxns::last_decision`].
+//! 4. While there are no prepared transactions, a writer only reads one counter.
 //!
 //! Independent of the log, column families and commits. The mutex guards the list; no I/O while it
 //! is held.
 
 use crate::txn::prepared_txn::PreparedTxn;
 use crate::txn::read_write_sets::KeyOrRangeRef;
-use perigee_base::{Error, ErrorKind, FamilyId, KeyComparator, Result, SeqNo};
+use perigee_base::{AtomicSeqNo, Error, ErrorKind, FamilyId, KeyComparator, Result, SeqNo};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -95,6 +97,7 @@ impl Drop for GidReservation<'_> {
 #[derive(Debug, Default)]
 pub struct PreparedTxns {
     count: AtomicUsize,
+    last_decision: AtomicSeqNo,
     state: Mutex<PreparedTxnsState>,
 }
 
@@ -170,6 +173,22 @@ impl PreparedTxns {
         }
         self.count.store(inner.by_gid.len(), Relaxed);
         check_slow!(inner.indexes_match_owners(), "a decided transaction guards nothing", txn.gid);
+    }
+    /// Records that the log contains a decision up to this sequence number. Called in the commit
+    /// section.
+    pub fn record_decision(&self, last: SeqNo) {
+        check!(
+            self.last_decision() < last,
+            "a decision follows the decisions before it",
+            self.last_decision(),
+            last
+        );
+        self.last_decision.store(last, Relaxed);
+    }
+    /// Returns the last sequence number of the newest decision since the open, which may not be
+    /// durable yet. Exact in the commit section.
+    pub fn last_decision(&self) -> SeqNo {
+        self.last_decision.load(Relaxed)
     }
     /// Returns the transaction with this identifier and claims its decision: no other thread can
     /// decide it until the claim is released.

@@ -39,19 +39,19 @@ const ABORTED: u8 = 2;
 struct Savepoint {
     name: String,
     position: WritesPosition,
-    /// Number of locks held when it was set.
-    lock_count: u64,
+    /// Number of the first lock after it.
+    next_lock: u64,
 }
 
-/// Aborts a transaction from another thread.
+/// Acts on a transaction from another thread. Valid until the transaction ends.
 #[derive(Clone, Debug)]
-pub struct TxnAbortHandle {
+pub struct EngineTxnHandle {
     state: Arc<AtomicU8>,
     locks: Arc<LockManager>,
     owner: LockOwner,
 }
 
-impl TxnAbortHandle {
+impl EngineTxnHandle {
     /// Aborts the transaction: from now on every call, including one that waits for a lock, returns
     /// `Aborted`. Returns false if it has already ended.
     pub fn abort(&self) -> bool {
@@ -60,6 +60,11 @@ impl TxnAbortHandle {
             self.locks.abort_waits(self.owner);
         }
         aborted
+    }
+    /// Ends a wait for a lock that is in progress: that call fails with `Interrupted`, and the
+    /// transaction goes on. Returns false, without an effect, if the transaction does not wait.
+    pub fn cancel_wait(&self) -> bool {
+        self.state.load(SeqCst) == ACTIVE && self.locks.cancel_wait(self.owner)
     }
 }
 
@@ -201,9 +206,9 @@ impl EngineTxn {
             self.open_txns.set_bytes(entry, self.writes.memory_bytes());
         }
     }
-    /// Returns a handle to abort it from another thread.
-    pub fn abort_handle(&self) -> TxnAbortHandle {
-        TxnAbortHandle {
+    /// Returns a handle for other threads.
+    pub fn handle(&self) -> EngineTxnHandle {
+        EngineTxnHandle {
             state: Arc::clone(&self.state),
             locks: Arc::clone(&self.locks),
             owner: self.owner,
@@ -212,6 +217,10 @@ impl EngineTxn {
     /// Returns the settings.
     pub fn settings(&self) -> &TxnSettings {
         &self.settings
+    }
+    /// Sets the maximum wait of later lock requests, in microseconds.
+    pub fn set_lock_timeout_us(&mut self, timeout_us: u64) {
+        self.settings.lock_timeout_us = timeout_us;
     }
     /// Returns the sequence number of its snapshot, if it has one.
     pub fn snapshot(&self) -> Option<SeqNo> {
@@ -263,7 +272,7 @@ impl EngineTxn {
     pub fn check(&mut self, runtime: &Runtime) -> Result<()> {
         runtime.health.check_open()?;
         if self.deadline_us != 0 && runtime.env.clock.monotonic_us() >= self.deadline_us {
-            self.abort_handle().abort();
+            self.handle().abort();
         }
         match self.state.load(SeqCst) {
             ACTIVE => {
@@ -349,7 +358,8 @@ impl EngineTxn {
     /// Locks a key or key range until the end, or until a rollback to an earlier savepoint.
     ///
     /// # Errors
-    /// `Busy` if it was not available in time; `Conflict` for the victim of a deadlock.
+    /// `Busy` if it was not available in time; `Interrupted` if another thread ended the wait;
+    /// `Conflict` for the victim of a deadlock.
     pub fn lock(
         &mut self,
         runtime: &Runtime,
@@ -376,6 +386,19 @@ impl EngineTxn {
             self.owner
         );
         locked.inspect_err(|e| self.had_conflict |= e.kind() == ErrorKind::Conflict)
+    }
+    /// Undoes the newest request for a lock on one key, unless the transaction has written the
+    /// key. Returns true if that releases the lock.
+    ///
+    /// # Errors
+    /// Those of a read of spilled writes.
+    pub fn unlock(&mut self, runtime: &Runtime, family: &FamilyState, key: &[u8]) -> Result<bool> {
+        self.check(runtime)?;
+        family.check_not_dropped()?;
+        if self.find_own(family, key)?.is_some() {
+            return Ok(false);
+        }
+        Ok(self.locks.unlock(family.id, self.owner, &mut self.held_locks, key))
     }
     /// Locks a key that is about to be read. With a snapshot, a change of the key since then is a
     /// conflict now, not only at commit.
@@ -439,14 +462,14 @@ impl EngineTxn {
     /// Sets a savepoint. Names may repeat: the newest one counts.
     pub fn set_savepoint(&mut self, runtime: &Runtime, name: &str) -> Result<()> {
         self.check(runtime)?;
-        let (position, lock_count) = (self.writes.position(), self.held_locks.count());
+        let (position, next_lock) = (self.writes.position(), self.held_locks.next_number());
         check!(
-            self.savepoints.last().is_none_or(|s| s.lock_count <= lock_count),
-            "a savepoint has the locks of the savepoint before it",
+            self.savepoints.last().is_none_or(|s| s.next_lock <= next_lock),
+            "a later savepoint has later locks",
             self.savepoints.last(),
-            lock_count
+            next_lock
         );
-        self.savepoints.push(Savepoint { name: name.to_string(), position, lock_count });
+        self.savepoints.push(Savepoint { name: name.to_string(), position, next_lock });
         Ok(())
     }
     fn find_savepoint(&self, name: &str) -> Result<usize> {
@@ -459,15 +482,15 @@ impl EngineTxn {
         self.check(runtime)?;
         let at = self.find_savepoint(name)?;
         check!(
-            self.savepoints[at].lock_count <= self.held_locks.count(),
-            "no lock of before a savepoint was released",
+            self.savepoints[at].next_lock <= self.held_locks.next_number(),
+            "the numbers of locks are not used again",
             self.savepoints[at],
-            self.held_locks.count()
+            self.held_locks.next_number()
         );
         self.writes.roll_back(self.savepoints[at].position);
         self.report_memory();
         if !bug::is_active(Bug::RollbackKeepsLock) {
-            self.locks.release(self.owner, &mut self.held_locks, self.savepoints[at].lock_count);
+            self.locks.release(self.owner, &mut self.held_locks, self.savepoints[at].next_lock);
         }
         self.savepoints.truncate(at + 1);
         Ok(())

@@ -10,7 +10,7 @@ pub mod two_phase;
 
 use crate::{Durability, Isolation, Result};
 use perigee_engine::env::{Mutex, MutexGuard};
-use perigee_engine::{Engine, EngineTxn as Inner, TxnAbortHandle};
+use perigee_engine::{Engine, EngineTxn as Inner, EngineTxnHandle};
 use std::sync::Arc;
 
 /// A transaction over any number of column families. Its writes are private until [`Txn::commit`],
@@ -59,9 +59,9 @@ pub struct Txn {
     pub(crate) engine: Arc<Engine>,
 }
 
-/// Aborts a transaction from another thread. See [`Txn::handle`].
+/// Aborts a transaction, or ends its wait for a lock, from another thread. See [`Txn::handle`].
 #[derive(Clone)]
-pub struct TxnHandle(TxnAbortHandle);
+pub struct TxnHandle(EngineTxnHandle);
 
 /// Prints the database only, because a lock that may be held guards the other fields.
 impl std::fmt::Debug for Txn {
@@ -92,6 +92,39 @@ impl TxnHandle {
     /// ```
     pub fn abort(&self) -> bool {
         self.0.abort()
+    }
+    /// Ends a wait for a lock that is in progress in the transaction: the waiting call fails with
+    /// `Interrupted`, without an effect, and the transaction goes on with everything that it has
+    /// written and locked. Never waits itself.
+    ///
+    /// Returns false if the transaction does not wait for a lock; then the call has no effect on
+    /// later waits either. So a program that stops a transaction sets a flag, which the
+    /// transaction's thread checks between its calls, before it calls this function, and calls it
+    /// again until the thread has seen the flag.
+    ///
+    /// ```
+    /// # use perigee::*;
+    /// # let db = example_db()?;
+    /// # let family = db.default_family();
+    /// let holder = db.begin(TxnOptions::new())?;
+    /// holder.lock(&family, "seat 12", LockMode::Exclusive)?;
+    /// let txn = db.begin(TxnOptions::new().lock_timeout(std::time::Duration::MAX))?;
+    /// let handle = txn.handle();
+    /// assert!(!handle.cancel_wait()); // it does not wait
+    /// std::thread::scope(|scope| {
+    ///     let waiting = scope.spawn(|| txn.lock(&family, "seat 12", LockMode::Exclusive));
+    ///     while !handle.cancel_wait() {
+    ///         std::thread::yield_now();
+    ///     }
+    ///     let error = waiting.join().expect("no panic").unwrap_err();
+    ///     assert_eq!(error.kind(), ErrorKind::Interrupted);
+    /// });
+    /// txn.put(&family, "seat 13", "bob")?;
+    /// txn.commit()?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn cancel_wait(&self) -> bool {
+        self.0.cancel_wait()
     }
 }
 
@@ -277,7 +310,9 @@ impl Txn {
     pub fn reset(&self) -> Result<()> {
         self.engine.reset_txn(&mut self.inner())
     }
-    /// Returns a handle that can abort the transaction from another thread.
+    /// Returns a handle that can abort the transaction, or end its wait for a lock, from another
+    /// thread. It is valid until the transaction ends; [`Txn::reset`] begins one that needs a new
+    /// handle.
     ///
     /// ```
     /// # use perigee::*;
@@ -290,7 +325,7 @@ impl Txn {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn handle(&self) -> TxnHandle {
-        TxnHandle(self.inner().abort_handle())
+        TxnHandle(self.inner().handle())
     }
     /// Returns the sequence number that all reads see; `None` if every read sees the newest commits
     /// (read committed).

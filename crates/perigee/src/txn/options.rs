@@ -109,17 +109,20 @@ impl TxnOptions {
     }
     /// Returns the engine's settings; `default` is the isolation level if the options set none.
     pub(crate) fn to_settings(&self, default: Isolation) -> TxnSettings {
-        // Rounded up, so that only zero becomes zero.
-        let micros = |t: Duration| u64::try_from(t.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX);
         TxnSettings {
             isolation: self.isolation.unwrap_or(default),
             read_only: self.read_only,
             pessimistic: self.pessimistic,
-            lock_timeout_us: micros(self.lock_timeout),
+            lock_timeout_us: to_micros(self.lock_timeout),
             // 0 means no limit in the engine, so a limit of 0 becomes 1.
-            timeout_us: self.timeout.map_or(0, |t| micros(t).max(1)),
+            timeout_us: self.timeout.map_or(0, |t| to_micros(t).max(1)),
             max_bytes: self.max_bytes.map_or(0, |n| n.max(1)),
             spill_bytes: self.spill_bytes.map_or(0, |n| n.max(1)),
         }
     }
+}
+
+/// Converts to microseconds, rounded up, so that only zero becomes zero.
+pub(crate) fn to_micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1000)).unwrap_or(u64::MAX)
 }

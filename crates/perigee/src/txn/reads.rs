@@ -3,16 +3,22 @@
 use crate::read::inherent_reads;
 use crate::read::source::ReadSource;
 use crate::stats::RangeEstimate;
-use crate::{Cursor, Family, Iter, Keys, Readable, Result, Slice, Txn, ValueWithTtl, Values};
+use crate::{
+    Cursor, Error, Family, Iter, Keys, Readable, Result, Slice, Snapshot, Txn, ValueWithTtl, Values,
+};
 use perigee_engine::FamilyState;
 use perigee_engine::reader::Reader;
 use std::ops::RangeBounds;
+use std::sync::Arc;
 
-/// A column family in a transaction; see [`Txn::family`]. Has the methods of [`Readable`].
+/// A column family in a transaction; see [`Txn::family`] and [`Txn::family_at`]. Has the methods of
+/// [`Readable`].
 #[derive(Clone, Copy, Debug)]
 pub struct TxnFamily<'a> {
     txn: &'a Txn,
     family: &'a Family,
+    /// What it reads besides the transaction's own writes; `None`: what the transaction reads.
+    snapshot: Option<&'a Snapshot>,
 }
 
 impl ReadSource for TxnFamily<'_> {
@@ -22,7 +28,16 @@ impl ReadSource for TxnFamily<'_> {
     fn with_reader<R>(&self, read: impl FnOnce(Reader<'_>) -> Result<R>) -> Result<R> {
         let engine = &self.txn.engine;
         let family = self.family.inner_for(engine)?;
-        read(engine.txn_reader(family, &mut self.txn.inner())?)
+        let Some(snapshot) = self.snapshot else {
+            return read(engine.txn_reader(family, &mut self.txn.inner())?);
+        };
+        if !Arc::ptr_eq(engine, &snapshot.engine) {
+            return Err(Error::invalid(
+                "the snapshot belongs to another open database: take one of the database of the \
+                 transaction with Db::snapshot",
+            ));
+        }
+        read(engine.txn_snapshot_reader(family, &mut self.txn.inner(), &snapshot.handle)?)
     }
 }
 
@@ -52,7 +67,42 @@ impl Txn {
     /// # }
     /// ```
     pub fn family<'a>(&'a self, family: &'a Family) -> TxnFamily<'a> {
-        TxnFamily { txn: self, family }
+        TxnFamily { txn: self, family, snapshot: None }
+    }
+    /// Returns a column family as of a snapshot, with the transaction's own writes. The transaction
+    /// may write with locks while each of its reads sees a state of the caller's choosing, as SQL
+    /// servers do: one snapshot per statement or per transaction.
+    ///
+    /// These reads are independent of the isolation level, which decides what [`Txn::family`] sees.
+    /// They are not added to the read set: a later change of what was read is no conflict, also for
+    /// a serializable transaction. A cursor or iterator sees the writes made before it was created.
+    ///
+    /// ```
+    /// # use perigee::*;
+    /// # let db = example_db()?;
+    /// # let family = db.default_family();
+    /// family.put("moon", "new")?;
+    /// let txn = db.begin(TxnOptions::new().pessimistic(true))?;
+    /// let before = db.snapshot()?;
+    /// family.put("moon", "full")?;
+    /// txn.put(&family, "tide", "high")?;
+    /// let after = db.snapshot()?;
+    ///
+    /// let reads = txn.family_at(&family, &before);
+    /// assert_eq!(reads.get("moon")?.as_deref(), Some(&b"new"[..]));
+    /// assert_eq!(reads.get("tide")?.as_deref(), Some(&b"high"[..])); // its own write
+    /// let reads = txn.family_at(&family, &after);
+    /// assert_eq!(reads.get("moon")?.as_deref(), Some(&b"full"[..]));
+    /// assert_eq!(reads.iter()?.count(), 2);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Reads fail with `InvalidArgument` if the column family or the snapshot belongs to another
+    /// database, or if the transaction has ended; otherwise as those of a [`Snapshot`]: `NotFound`
+    /// if the column family was created by a clone, cleared or dropped after the snapshot.
+    pub fn family_at<'a>(&'a self, family: &'a Family, snapshot: &'a Snapshot) -> TxnFamily<'a> {
+        TxnFamily { txn: self, family, snapshot: Some(snapshot) }
     }
     /// Returns a copy of the value of `key`; see [`Family::get`].
     ///

@@ -1,6 +1,6 @@
 //! Two-phase commit: prepared transactions, for transactions that span several databases.
 
-use crate::{Isolation, Result, Txn};
+use crate::{Durability, Isolation, Result, Txn};
 use perigee_engine::{BytesPreview, Engine, PreparedTxn, TwoPhaseDecision};
 
 /// A prepared transaction that is neither committed nor rolled back, as listed by
@@ -136,7 +136,35 @@ impl TwoPhaseCommit<'_> {
     /// `NoSpace`: it is still prepared. `OutcomeUnknown`: after the next open it is either
     /// committed or still prepared.
     pub fn commit(&self, gid: impl AsRef<[u8]>) -> Result<u64> {
-        Ok(self.engine.decide_prepared(gid.as_ref(), TwoPhaseDecision::Commit)?.0)
+        self.commit_with(gid, Durability::Full)
+    }
+    /// Commits like [`TwoPhaseCommit::commit`] with another durability: for a coordinator whose own
+    /// log has the decision and repeats it after a crash, so that one sync per transaction is saved.
+    ///
+    /// With less than [`Durability::Full`], a crash of the machine may lose the decision. The
+    /// transaction is then prepared again: as a whole, with everything that it protects, and
+    /// together with all later commits, which are lost as well. A crash of the process loses
+    /// nothing. [`Db::sync`](crate::Db::sync) and every later synced commit make the decision
+    /// durable.
+    ///
+    /// ```
+    /// # use perigee::*;
+    /// # let db = example_db()?;
+    /// # let family = db.default_family();
+    /// # let txn = db.begin(TxnOptions::new())?;
+    /// txn.put(&family, "moon", "full")?;
+    /// txn.prepare("transfer 7")?; // synced
+    /// // ... the coordinator syncs its own log, which now contains the decision ...
+    /// db.two_phase().commit_with("transfer 7", Durability::None)?;
+    /// assert!(db.contains("moon")?);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Same as [`TwoPhaseCommit::commit`].
+    pub fn commit_with(&self, gid: impl AsRef<[u8]>, durability: Durability) -> Result<u64> {
+        let decision = TwoPhaseDecision::Commit;
+        Ok(self.engine.decide_prepared(gid.as_ref(), decision, durability)?.0)
     }
     /// Rolls a prepared transaction back, durably. Its writes are discarded and its keys can be
     /// written again.
@@ -160,7 +188,8 @@ impl TwoPhaseCommit<'_> {
     /// Same as [`TwoPhaseCommit::commit`]; after `OutcomeUnknown` it is either rolled back or still
     /// prepared.
     pub fn rollback(&self, gid: impl AsRef<[u8]>) -> Result<()> {
-        self.engine.decide_prepared(gid.as_ref(), TwoPhaseDecision::RollBack).map(drop)
+        let decision = TwoPhaseDecision::RollBack;
+        self.engine.decide_prepared(gid.as_ref(), decision, Durability::Full).map(drop)
     }
     /// Returns the prepared transactions that are neither committed nor rolled back, sorted by
     /// identifier, including those found at open. Each uses memory and blocks conflicting commits

@@ -1,5 +1,6 @@
 //! Writes and locks of a transaction.
 
+use crate::txn::options::to_micros;
 use crate::write::range_delete;
 use crate::{Family, Result, Slice, Txn};
 use perigee_engine::{Batch, Expiry, KeyBoundary, KeyOrRange, LockMode};
@@ -31,7 +32,8 @@ impl Txn {
     ///
     /// # Errors
     /// `Busy` if the lock was not granted within
-    /// [`TxnOptions::lock_timeout`](crate::TxnOptions::lock_timeout); `Conflict` if this
+    /// [`TxnOptions::lock_timeout`](crate::TxnOptions::lock_timeout); `Interrupted` if
+    /// [`TxnHandle::cancel_wait`](crate::TxnHandle::cancel_wait) ended the wait; `Conflict` if this
     /// transaction is the victim of a deadlock, or if the key was changed after the moment that its
     /// reads see; as [`Family::get`] otherwise.
     pub fn get_for_update(
@@ -88,6 +90,58 @@ impl Txn {
             KeyOrRange::Range(begin, end),
             mode,
         )
+    }
+    /// Undoes the newest call of [`Txn::lock`] or [`Txn::get_for_update`] for `key`, so that another
+    /// transaction can lock it: for a program that locks what it reads and then finds that it does
+    /// not need the key. Returns true if the lock was released.
+    ///
+    /// Returns false, and the key stays locked,
+    /// - if it was locked by more calls: a key that was locked twice needs two calls, so that a part
+    ///   of a program does not release what another part has locked;
+    /// - if the transaction has written the key (a write that was rolled back does not count);
+    /// - if it is locked by [`Txn::lock_range`] only, or not at all.
+    ///
+    /// After an upgrade from a shared to an exclusive lock, the first call releases the exclusive
+    /// one. A rollback to a savepoint does not lock again what was unlocked since, and releases
+    /// what was locked since. What [`Txn::get_for_update`] has read still counts for the conflict
+    /// check of the commit.
+    ///
+    /// ```
+    /// # use perigee::*;
+    /// # let db = example_db()?;
+    /// # let family = db.default_family();
+    /// # let options = TxnOptions::new().pessimistic(true).lock_timeout(std::time::Duration::ZERO);
+    /// # let txn = db.begin(options.clone())?;
+    /// # let other = db.begin(options)?;
+    /// txn.get_for_update(&family, "seat 12", LockMode::Exclusive)?;
+    /// assert!(txn.unlock(&family, "seat 12")?);
+    /// other.put(&family, "seat 12", "bob")?;
+    /// assert!(!other.unlock(&family, "seat 12")?); // it has written the key
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn unlock(&self, family: &Family, key: impl AsRef<[u8]>) -> Result<bool> {
+        let inner_family = family.inner_for(&self.engine)?;
+        self.inner().unlock(self.engine.runtime(), inner_family, key.as_ref())
+    }
+    /// Sets the longest wait of later calls for a lock, in place of
+    /// [`TxnOptions::lock_timeout`](crate::TxnOptions::lock_timeout). With zero they do not wait.
+    /// [`Txn::reset`] keeps the new value.
+    ///
+    /// ```
+    /// # use perigee::*;
+    /// # use std::time::Duration;
+    /// # let db = example_db()?;
+    /// # let family = db.default_family();
+    /// let holder = db.begin(TxnOptions::new().pessimistic(true))?;
+    /// holder.lock(&family, "seat 12", LockMode::Exclusive)?;
+    /// let txn = db.begin(TxnOptions::new().lock_timeout(Duration::from_secs(3600)))?;
+    /// txn.set_lock_timeout(Duration::ZERO); // skip what is locked
+    /// let locked = txn.lock(&family, "seat 12", LockMode::Exclusive);
+    /// assert_eq!(locked.unwrap_err().kind(), ErrorKind::Busy);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn set_lock_timeout(&self, timeout: Duration) {
+        self.inner().set_lock_timeout_us(to_micros(timeout));
     }
 
     pub(crate) fn write_key(

@@ -3,10 +3,10 @@
 //! savepoints, aborted by other threads, and retried.
 
 use super::history::{
-    ClientOp, KEYS_PER_GROUP, Key, RANGE_KEYS_START, TxnEnd, TxnHistory, TxnRecord,
+    ClientOp, KEYS_PER_GROUP, Key, RANGE_KEYS_START, TxnEnd, TxnHistory, TxnRecord, live_writes,
 };
 use super::store::{
-    AbortHandle, ScanSpec, TxnError, TxnSession, TxnSpec, TxnStore, Value, last_version,
+    ScanSpec, SessionHandle, TxnError, TxnSession, TxnSpec, TxnStore, Value, last_version,
 };
 use crate::rng::Rng;
 use crate::runner::lock_mutex;
@@ -33,9 +33,12 @@ pub struct ClientRun {
     inserted: AtomicU32,
     records: Mutex<Vec<(TxnRecord, Arc<AtomicBool>)>>,
     lists: Mutex<BTreeMap<u32, Value>>,
-    running_txns: Vec<Mutex<Option<(AbortHandle, Arc<AtomicBool>)>>>,
+    running_txns: Vec<Mutex<Option<RunningTxn>>>,
     failure: Mutex<Option<String>>,
 }
+
+/// A running transaction: its handle, and whether another thread has aborted it.
+type RunningTxn = (Arc<dyn SessionHandle>, Arc<AtomicBool>);
 
 /// Parameters of one run.
 #[derive(Clone, Copy, Debug)]
@@ -153,7 +156,15 @@ impl ClientRun {
                 let other =
                     lock_mutex(&self.running_txns[rng.index(self.running_txns.len())]).take();
                 if let Some((handle, ended)) = other {
-                    ended.fetch_or(handle(), SeqCst);
+                    ended.fetch_or(handle.abort(), SeqCst);
+                }
+                return Ok(0);
+            }
+            4..=6 => {
+                let other =
+                    lock_mutex(&self.running_txns[rng.index(self.running_txns.len())]).clone();
+                if let Some((handle, _)) = other {
+                    handle.cancel_wait();
                 }
                 return Ok(0);
             }
@@ -186,7 +197,7 @@ impl ClientRun {
         began: u64,
     ) -> Result<(), TxnError> {
         let (snapshot, ended) = (session.snapshot(), Arc::new(AtomicBool::new(false)));
-        *lock_mutex(&self.running_txns[actor]) = Some((session.abort_handle(), Arc::clone(&ended)));
+        *lock_mutex(&self.running_txns[actor]) = Some((session.handle(), Arc::clone(&ended)));
         let mut txn =
             ClientTxn { run: self, session: &mut *session, kind, ops: Vec::new(), depth: 0 };
         let done = (0..rng.between(1, 5)).try_for_each(|_| txn.run_op(rng));
@@ -198,7 +209,9 @@ impl ClientRun {
             Ok(Some(seq)) => TxnEnd::Committed(seq),
             Ok(None) => TxnEnd::RolledBack,
             Err(TxnError::Conflict) => TxnEnd::Conflict(self.store.latest_seq()),
-            Err(TxnError::LockTimeout | TxnError::Aborted) => TxnEnd::RolledBack,
+            Err(TxnError::LockTimeout | TxnError::Aborted | TxnError::Interrupted) => {
+                TxnEnd::RolledBack
+            }
             Err(wrong) => return Err(wrong),
         };
         lock_mutex(&self.running_txns[actor]).take();
@@ -242,11 +255,45 @@ impl ClientTxn<'_> {
         if self.depth < 2 && rng.percent(12) {
             return self.run_in_savepoint(rng);
         }
-        match rng.weighted(&self.run.plan.weights) {
+        let done = match rng.weighted(&self.run.plan.weights) {
             0 => self.register_op(rng),
             1 => self.list_op(rng),
             _ => self.range_op(rng),
+        };
+        match done {
+            // Only the call that waited for a lock has failed.
+            Err(TxnError::Interrupted) => {
+                self.ops.push(ClientOp::Interrupted);
+                Ok(())
+            }
+            done => done,
         }
+    }
+    /// Runs a call that writes what `ops` records. They are recorded before: a faulty store may
+    /// make them visible at once.
+    fn record_writes(
+        &mut self,
+        ops: impl IntoIterator<Item = ClientOp>,
+        write: impl FnOnce(&mut dyn TxnSession) -> Result<(), TxnError>,
+    ) -> Result<(), TxnError> {
+        let before = self.ops.len();
+        self.ops.extend(ops);
+        let done = write(self.session);
+        if done == Err(TxnError::Interrupted) {
+            self.ops.truncate(before);
+        }
+        done
+    }
+    /// Undoes the lock of a locked read.
+    fn unlock(&mut self, key: Key) -> Result<(), TxnError> {
+        if !self.session.unlock(key)? {
+            return Ok(());
+        }
+        if live_writes(&self.ops).contains_key(&key) {
+            return Err(TxnError::StoreFailure(format!("unlocked {key}, which it has written")));
+        }
+        self.ops.push(ClientOp::Unlocked(key));
+        Ok(())
     }
     fn run_in_savepoint(&mut self, rng: &mut Rng) -> Result<(), TxnError> {
         let (name, from) = (self.depth, self.ops.len());
@@ -273,16 +320,19 @@ impl ClientTxn<'_> {
         }
         let value = value?;
         self.ops.push(ClientOp::Read(key, last_version(&value), lock.is_some()));
+        if lock.is_some() && rng.percent(30) {
+            self.unlock(key)?;
+        }
         Ok(value)
     }
     fn write(&mut self, key: Key, value: &[u32]) -> Result<(), TxnError> {
-        // Recorded before the write: a faulty store may make it visible at once.
-        self.ops.push(ClientOp::Write(key, last_version(value)));
-        self.session.put(key, value)
+        let op = ClientOp::Write(key, last_version(value));
+        self.record_writes([op], |session| session.put(key, value))
     }
     fn delete_range(&mut self, from: Key, to: Key) -> Result<(), TxnError> {
-        (from..to).for_each(|key| self.ops.push(ClientOp::Delete(key, self.run.next_version())));
-        self.session.delete_range(from, to)
+        let run = self.run;
+        let ops = (from..to).map(|key| ClientOp::Delete(key, run.next_version()));
+        self.record_writes(ops, |session| session.delete_range(from, to))
     }
     fn register_op(&mut self, rng: &mut Rng) -> Result<(), TxnError> {
         let key = rng.below(u64::from(REGISTERS)) as Key;

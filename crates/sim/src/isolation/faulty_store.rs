@@ -3,7 +3,7 @@
 
 use super::history::{Key, Version};
 use super::store::{
-    AbortHandle, ScanSpec, TxnError, TxnSession, TxnSpec, TxnStore, Value, last_version,
+    ScanSpec, SessionHandle, TxnError, TxnSession, TxnSpec, TxnStore, Value, last_version,
 };
 use perigee::{Isolation, LockMode};
 use perigee_env::Clock;
@@ -203,6 +203,17 @@ impl Drop for FaultySession<'_> {
     }
 }
 
+struct FaultyHandle(Arc<AtomicBool>);
+
+impl SessionHandle for FaultyHandle {
+    fn abort(&self) -> bool {
+        !self.0.swap(true, SeqCst)
+    }
+    fn cancel_wait(&self) -> bool {
+        false
+    }
+}
+
 impl TxnSession for FaultySession<'_> {
     fn get(&mut self, key: Key, lock: Option<LockMode>) -> Result<Value, TxnError> {
         self.check_not_aborted()?;
@@ -254,6 +265,10 @@ impl TxnSession for FaultySession<'_> {
     }
     fn delete_range(&mut self, from: Key, to: Key) -> Result<(), TxnError> {
         (from..to).try_for_each(|key| self.write(key, Value::new()))
+    }
+    fn unlock(&mut self, _: Key) -> Result<bool, TxnError> {
+        // Its locks are not counted.
+        self.check_not_aborted().map(|()| false)
     }
     fn savepoint(&mut self, name: usize) -> Result<(), TxnError> {
         self.saved.truncate(name);
@@ -312,9 +327,8 @@ impl TxnSession for FaultySession<'_> {
     fn snapshot(&self) -> Option<u64> {
         (self.kind.level >= Isolation::RepeatableRead).then_some(self.snapshot_seq)
     }
-    fn abort_handle(&self) -> AbortHandle {
-        let ended = Arc::clone(&self.aborted);
-        Box::new(move || !ended.swap(true, SeqCst))
+    fn handle(&self) -> Arc<dyn SessionHandle> {
+        Arc::new(FaultyHandle(Arc::clone(&self.aborted)))
     }
 }
 

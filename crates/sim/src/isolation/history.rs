@@ -34,6 +34,10 @@ pub enum ClientOp {
     Scan(Key, Key, Vec<(Key, Version)>, bool),
     /// A locked read of the key was refused.
     LockRefused(Key),
+    /// Released the lock on the key.
+    Unlocked(Key),
+    /// Another thread ended its wait for a lock.
+    Interrupted,
     /// Rolled back its writes from that operation on.
     RolledBack(usize),
 }
@@ -95,6 +99,19 @@ impl ClientOp {
     }
 }
 
+/// Returns what operations have written and not rolled back: for each key the last write, with the
+/// index of its operation and its version.
+pub fn live_writes(ops: &[ClientOp]) -> BTreeMap<Key, (usize, Version)> {
+    let mut live: Vec<(usize, Key, Version)> = Vec::new();
+    for (i, did) in ops.iter().enumerate() {
+        match did {
+            ClientOp::RolledBack(from) => live.retain(|(i, ..)| i < from),
+            did => live.extend(did.written_version().map(|(key, version)| (i, key, version))),
+        }
+    }
+    live.into_iter().map(|(i, key, version)| (key, (i, version))).collect()
+}
+
 impl TxnRecord {
     /// Returns true if it committed.
     pub fn committed(&self) -> bool {
@@ -103,14 +120,7 @@ impl TxnRecord {
     /// Returns what it had written before operation `at` and not rolled back: for each key the last
     /// write, with the index of its operation and its version.
     pub fn own_writes(&self, at: usize) -> BTreeMap<Key, (usize, Version)> {
-        let mut live: Vec<(usize, Key, Version)> = Vec::new();
-        for (i, did) in self.ops[..at].iter().enumerate() {
-            match did {
-                ClientOp::RolledBack(from) => live.retain(|(i, ..)| i < from),
-                did => live.extend(did.written_version().map(|(key, version)| (i, key, version))),
-            }
-        }
-        live.into_iter().map(|(i, key, version)| (key, (i, version))).collect()
+        live_writes(&self.ops[..at])
     }
     /// Returns its last write to each key.
     pub fn last_writes(&self) -> BTreeMap<Key, Version> {
@@ -121,7 +131,11 @@ impl TxnRecord {
     }
     /// Returns true if it held the lock taken by operation `at` until it ended.
     pub fn keeps_lock(&self, at: usize) -> bool {
-        !self.ops[at..].iter().any(|did| matches!(did, ClientOp::RolledBack(from) if *from <= at))
+        !self.ops[at..].iter().any(|did| match (did, &self.ops[at]) {
+            (ClientOp::RolledBack(from), _) => *from <= at,
+            (ClientOp::Unlocked(key), ClientOp::Read(locked, ..)) => key == locked,
+            _ => false,
+        })
     }
 }
 

@@ -18,7 +18,7 @@ use crate::settings::Settings;
 use abort_counts::AbortCounts;
 use check::{Anomaly, Findings, check_history, expected_anomalies, forbidden_anomalies};
 use clients::{ClientRun, RunPlan};
-use history::{TxnEnd, TxnHistory};
+use history::{ClientOp, TxnEnd, TxnHistory};
 use perigee::env::Env;
 use perigee::{Db, Isolation};
 use perigee_env::fs::memory::SimDisk;
@@ -138,6 +138,10 @@ fn run_case(case: &Case, level: Isolation, txns: u64) -> Result<(), String> {
                 case.count("committed", h.records.iter().filter(|r| r.committed()).count() as u64);
                 let refused = h.records.iter().filter(|r| matches!(r.end, TxnEnd::Conflict(_)));
                 case.count("conflicts", refused.count() as u64);
+                let ops = || h.records.iter().flat_map(|r| &r.ops);
+                let count = |is: fn(&&ClientOp) -> bool| ops().filter(is).count() as u64;
+                case.count("unlocked", count(|op| matches!(op, ClientOp::Unlocked(_))));
+                case.count("interrupted", count(|op| matches!(op, ClientOp::Interrupted)));
             },
             &mut rng,
         )?;

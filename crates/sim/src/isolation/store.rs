@@ -4,7 +4,7 @@ use super::history::{KEYS_PER_GROUP, Key, RANGE_KEYS_START, Version};
 use crate::rng::mix;
 use perigee::changes::CommitOperation;
 use perigee::{
-    Cursor, Db, ErrorKind, Family, FamilyOptions, Isolation, Iter, LockMode, Slice, Txn,
+    Cursor, Db, ErrorKind, Family, FamilyOptions, Isolation, Iter, LockMode, Slice, Txn, TxnHandle,
     TxnOptions, WriteBatch,
 };
 use perigee_env::Clock;
@@ -23,7 +23,7 @@ pub fn last_version(value: &[Version]) -> Version {
     value.last().copied().unwrap_or(0)
 }
 
-/// Why a call of a transaction failed. The transaction has ended.
+/// Why a call of a transaction failed. The transaction has ended, unless stated otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TxnError {
     /// Another transaction committed a conflicting change first.
@@ -32,6 +32,9 @@ pub enum TxnError {
     LockTimeout,
     /// The transaction was aborted by another thread.
     Aborted,
+    /// Another thread ended the wait for a lock. The call had no effect, and the transaction goes
+    /// on.
+    Interrupted,
     /// The store itself failed.
     StoreFailure(String),
 }
@@ -62,8 +65,13 @@ pub struct ScanSpec {
     pub limit: usize,
 }
 
-/// Aborts a transaction from another thread. Returns true if it was still active.
-pub type AbortHandle = Box<dyn Fn() -> bool + Send>;
+/// Acts on a transaction from another thread.
+pub trait SessionHandle: Send + Sync {
+    /// Aborts the transaction. Returns true if it was still active.
+    fn abort(&self) -> bool;
+    /// Ends its wait for a lock. Returns true if it waited.
+    fn cancel_wait(&self) -> bool;
+}
 
 /// A transaction.
 pub trait TxnSession {
@@ -79,6 +87,8 @@ pub trait TxnSession {
     fn put(&mut self, key: Key, value: &[Version]) -> Result<(), TxnError>;
     /// Deletes the keys from the first to before the second.
     fn delete_range(&mut self, from: Key, to: Key) -> Result<(), TxnError>;
+    /// Undoes the lock of a locked read of a key. Returns true if the key is no longer locked.
+    fn unlock(&mut self, key: Key) -> Result<bool, TxnError>;
     /// Sets a savepoint.
     fn savepoint(&mut self, name: usize) -> Result<(), TxnError>;
     /// Rolls back to a savepoint.
@@ -89,8 +99,8 @@ pub trait TxnSession {
     fn reset(&mut self) -> Result<(), TxnError>;
     /// Returns the sequence number of its snapshot, if it reads from one.
     fn snapshot(&self) -> Option<u64>;
-    /// Returns a handle that aborts it.
-    fn abort_handle(&self) -> AbortHandle;
+    /// Returns a handle for other threads.
+    fn handle(&self) -> Arc<dyn SessionHandle>;
 }
 
 /// A store with transactions.
@@ -174,6 +184,7 @@ fn to_txn_error(e: perigee::Error) -> TxnError {
         ErrorKind::Conflict if e.message().contains("deadlock") => TxnError::LockTimeout,
         ErrorKind::Conflict => TxnError::Conflict,
         ErrorKind::Aborted => TxnError::Aborted,
+        ErrorKind::Interrupted => TxnError::Interrupted,
         _ => TxnError::StoreFailure(e.to_string()),
     }
 }
@@ -354,6 +365,9 @@ impl TxnSession for PerigeeSession<'_> {
         }
         .map_err(to_txn_error)
     }
+    fn unlock(&mut self, key: Key) -> Result<bool, TxnError> {
+        self.txn.unlock(self.store.family(key), encode_key(key)).map_err(to_txn_error)
+    }
     fn savepoint(&mut self, name: usize) -> Result<(), TxnError> {
         self.txn.savepoint(name.to_string()).map_err(to_txn_error)
     }
@@ -380,9 +394,17 @@ impl TxnSession for PerigeeSession<'_> {
     fn snapshot(&self) -> Option<u64> {
         self.txn.sequence()
     }
-    fn abort_handle(&self) -> AbortHandle {
-        let handle = self.txn.handle();
-        Box::new(move || handle.abort())
+    fn handle(&self) -> Arc<dyn SessionHandle> {
+        Arc::new(self.txn.handle())
+    }
+}
+
+impl SessionHandle for TxnHandle {
+    fn abort(&self) -> bool {
+        TxnHandle::abort(self)
+    }
+    fn cancel_wait(&self) -> bool {
+        TxnHandle::cancel_wait(self)
     }
 }
 

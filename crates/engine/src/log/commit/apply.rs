@@ -44,6 +44,7 @@ pub fn apply_group(
                     base
                 );
                 txns.prepared_txns().remove(&prepared);
+                txns.prepared_txns().record_decision(request.last_seq);
             }
             None => {}
         }

@@ -1,12 +1,14 @@
 //! Two-phase commit: a transaction is prepared and decided later, possibly after a crash, by any
 //! caller that knows its global identifier. Prepare and decision are ordinary log records in
-//! ordinary commit groups; both are synced, whatever the durability setting.
+//! ordinary commit groups; both are synced, whatever the durability setting, except a decision to
+//! commit for which the caller asks for less: after a power failure that transaction may be
+//! prepared again, as a whole.
 //!
 //! A decision to commit repeats the whole batch with sequence numbers of its own, so it replays by
 //! itself and the prepare record can be dropped with it. The price: the batch is logged twice.
 
 use super::request::{CommitRequest, TwoPhaseDecision, TwoPhaseStep};
-use super::{commit_group, publish_up_to};
+use super::{commit_group, commit_without_queue, publish_up_to};
 use crate::log::Log;
 use crate::log::wal::Appender;
 use crate::settings::durability::Durability;
@@ -109,14 +111,19 @@ fn submit_prepare(
     submit_and_wait(log, request).map(drop)
 }
 
-/// Commits or rolls back a prepared transaction durably. Returns the sequence number of its last
-/// operation. The caller runs the pending commit hooks once it holds no locks.
+/// Commits or rolls back a prepared transaction with this durability. Returns the sequence number
+/// of its last operation. The caller runs the pending commit hooks once it holds no locks.
 ///
 /// # Errors
 /// `NotFound`: no transaction is prepared under that identifier. `Busy`: another thread is deciding
 /// it. `NoSpace`: it is still prepared. `OutcomeUnknown`: after reopen it is committed or still
 /// prepared. Never `Conflict`.
-pub fn decide_txn(log: &Log, gid: &[u8], decision: TwoPhaseDecision) -> Result<SeqNo> {
+pub fn decide_txn(
+    log: &Log,
+    gid: &[u8],
+    decision: TwoPhaseDecision,
+    durability: Durability,
+) -> Result<SeqNo> {
     check_gid(gid)?;
     log.runtime.health.check_writable()?;
     let prepared = log.txns.prepared_txns().claim_decision(gid)?;
@@ -128,7 +135,7 @@ pub fn decide_txn(log: &Log, gid: &[u8], decision: TwoPhaseDecision) -> Result<S
     let mut user_bytes = 0;
     let end = record.payload_range().end;
     let durability =
-        if bug::is_active(Bug::DecisionNotSynced) { Durability::None } else { Durability::Full };
+        if bug::is_active(Bug::DecisionNotSynced) { Durability::None } else { durability };
     let decided =
         CommitRequest::from_record(&log.catalog, record, end - batch.len()..end, durability)
             .and_then(|mut request| {
@@ -146,6 +153,9 @@ pub fn decide_txn(log: &Log, gid: &[u8], decision: TwoPhaseDecision) -> Result<S
 }
 
 fn submit_and_wait(log: &Log, request: CommitRequest) -> Result<SeqNo> {
+    if request.durability != Durability::Full {
+        return commit_without_queue(log, request);
+    }
     log.pipeline.queue.submit(&*log.runtime.env.clock, request, |group| {
         commit_group(log, &mut log.commit_section(), group)
     })

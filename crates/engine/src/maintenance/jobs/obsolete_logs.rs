@@ -1,7 +1,9 @@
 //! Determines which log segments become obsolete at the end of a job, and removes them or retains
 //! them for readers. Records of prepared transactions in them are re-logged first.
 //!
-//! Invariant: re-log and sync, then the edit, then the removal.
+//! Invariant: re-log and sync, then the edit, then the removal. The prepare record of a transaction
+//! that was decided is removed like any other, but only if the decision is durable: without both,
+//! the transaction would be lost.
 
 use crate::catalog::Catalog;
 use crate::catalog::install::{Installed, LogChanges};
@@ -24,7 +26,8 @@ use std::sync::Arc;
 pub struct ObsoleteLogs {
     /// The segments that recovery no longer needs, and the first LSNs of the others.
     pub changes: LogChanges,
-    /// Records were re-logged and are not synced yet.
+    /// The log must be synced before the edit: it contains re-logged records, or a decision about a
+    /// prepared transaction, that are not synced yet.
     pub needs_sync: bool,
 }
 
@@ -65,7 +68,9 @@ pub fn find_obsolete_logs(
         obsolete: removable,
         retention_bytes: log.runtime.settings.log_retention,
     };
-    ObsoleteLogs { changes, needs_sync: relogged }
+    let is_undurable = log.txns.prepared_txns().last_decision() > log.durable_seq();
+    let needs_sync = relogged || seeded!(DecisionLostWithSegment, is_undurable, false);
+    ObsoleteLogs { changes, needs_sync }
 }
 
 /// Returns true if a memtable that is not being flushed, a prepared transaction or the replay needs

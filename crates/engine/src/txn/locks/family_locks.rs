@@ -18,8 +18,11 @@ pub struct GrantedLock {
     pub owner: LockOwner,
     /// Its mode.
     pub mode: LockMode,
-    /// Its index among its owner's locks: rolling back to a savepoint keeps those before it.
+    /// Its number among its owner's locks, ascending in the order in which they were granted:
+    /// rolling back to a savepoint keeps those before it.
     pub number: u64,
+    /// Number of requests that it has served: as many unlocks release it.
+    pub requests: u32,
 }
 
 /// State of a request.
@@ -31,6 +34,8 @@ pub enum LockRequestState {
     Granted,
     /// It ends without the lock: its transaction is the victim of a deadlock or is aborted.
     Victim,
+    /// It ends without the lock: another thread ended the wait.
+    Cancelled,
 }
 
 /// A request that had to wait.
@@ -165,14 +170,45 @@ impl FamilyLocks {
             range => self.ranges.push((range, held)),
         }
     }
-    /// Releases the locks of an owner from number `from` on.
-    pub fn release_from(&mut self, owner: LockOwner, from: u64) {
-        let is_kept = |h: &GrantedLock| h.owner != owner || h.number < from;
-        self.ranges.retain(|(_, h)| is_kept(h));
-        self.keys.retain(|_, all| {
-            all.retain(|(_, h)| is_kept(h));
-            !all.is_empty()
-        });
+    /// Returns the newest lock of an owner on one key, with the hash of the key and the index of
+    /// the lock in the list of that hash.
+    fn newest_key_lock(&self, owner: LockOwner, key: &[u8]) -> Option<(u64, usize)> {
+        let hash = self.comparator.equality_hash(key);
+        let same = self.keys.get(&hash)?.iter().enumerate();
+        let mine =
+            same.filter(|(_, (k, h))| h.owner == owner && self.comparator.keys_equal(k, key));
+        mine.max_by_key(|(_, (_, h))| h.number).map(|(at, _)| (hash, at))
+    }
+    /// Counts a request that the owner's locks cover already, if it is for a key that has a lock of
+    /// its own.
+    pub fn count_request(&mut self, owner: LockOwner, target: &KeyOrRange) {
+        let KeyOrRange::Key(key) = target else { return };
+        let Some((hash, at)) = self.newest_key_lock(owner, key) else { return };
+        if let Some((_, held)) = self.keys.get_mut(&hash).and_then(|all| all.get_mut(at)) {
+            held.requests = held.requests.saturating_add(1);
+        }
+    }
+    /// Undoes the newest request of an owner for one key. Returns the number of the lock if
+    /// that releases it.
+    pub fn unlock_key(&mut self, owner: LockOwner, key: &[u8]) -> Option<u64> {
+        let (hash, at) = self.newest_key_lock(owner, key)?;
+        let all = self.keys.get_mut(&hash)?;
+        let held = &mut all[at].1;
+        check_slow!(held.requests > 0, "a lock was requested until it is released", held);
+        held.requests -= 1;
+        if held.requests > 0 {
+            return None;
+        }
+        let number = held.number;
+        all.swap_remove(at);
+        if all.is_empty() {
+            self.keys.remove(&hash);
+        }
+        Some(number)
+    }
+    /// Releases the locks of an owner on key ranges from number `from` on.
+    pub fn release_ranges(&mut self, owner: LockOwner, from: u64) {
+        self.ranges.retain(|(_, h)| h.owner != owner || h.number < from);
     }
     /// Releases the lock of an owner on one key, if its number is at least `from`.
     pub fn release_key(&mut self, owner: LockOwner, from: u64, key: &[u8]) {
@@ -194,7 +230,7 @@ impl FamilyLocks {
                 self.requests[at].wakeup.notify_one();
                 let r = &self.requests[at];
                 let (held, target) = (
-                    GrantedLock { owner: r.owner, mode: r.mode, number: r.number },
+                    GrantedLock { owner: r.owner, mode: r.mode, number: r.number, requests: 1 },
                     r.target.clone(),
                 );
                 self.insert(held, target);

@@ -27,7 +27,7 @@ pub use lock_mode::LockMode;
 use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, ErrorKind, FamilyId, KeyComparator, Result};
 use perigee_env::{Clock, Condvar, Mutex, MutexGuard};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
@@ -51,38 +51,45 @@ pub struct LockManager {
     closed: AtomicBool,
 }
 
-/// The locks of one transaction.
+/// The locks of one transaction, by number. Numbers ascend in the order in which the locks were
+/// granted and are not used again, so that a savepoint is a number, whatever is unlocked later.
 #[derive(Debug, Default)]
 pub struct TxnLocks {
-    lock_count: u64,
-    targets: Vec<(FamilyId, KeyOrRange)>,
+    next_number: u64,
+    targets: BTreeMap<u64, (FamilyId, KeyOrRange)>,
 }
 
 impl TxnLocks {
-    fn check_count(&self) {
-        check!(
-            self.targets.len() as u64 == self.lock_count,
-            "the number of a lock is its position",
-            self.targets.len(),
-            self.lock_count
-        );
+    /// Adds the lock that was granted with the next number.
+    fn add(&mut self, family: FamilyId, target: KeyOrRange) {
+        self.targets.insert(self.next_number, (family, target));
+        self.next_number += 1;
     }
-    /// Returns the number of locks.
-    pub fn count(&self) -> u64 {
-        self.lock_count
+    /// Returns the number of the next lock: the position of a savepoint.
+    pub fn next_number(&self) -> u64 {
+        self.next_number
+    }
+    /// Returns how many locks there are.
+    pub fn count(&self) -> usize {
+        self.targets.len()
     }
 }
 
-/// Ends the waiting requests for which `should_abort` is true, without granting them.
-fn abort_requests(
+/// Ends the waiting requests for which `should_end` is true, without granting them: they get this
+/// state. Returns true if there was one.
+fn end_requests(
     families: &mut HashMap<FamilyId, FamilyLocks>,
-    should_abort: impl Fn(&LockRequest) -> bool,
-) {
+    state: LockRequestState,
+    should_end: impl Fn(&LockRequest) -> bool,
+) -> bool {
+    let mut any = false;
     let requests = families.values_mut().flat_map(|g| &mut g.requests);
-    for request in requests.filter(|r| r.state == LockRequestState::Waiting && should_abort(r)) {
-        request.state = LockRequestState::Victim;
+    for request in requests.filter(|r| r.state == LockRequestState::Waiting && should_end(r)) {
+        request.state = state;
         request.wakeup.notify_one();
+        any = true;
     }
+    any
 }
 
 impl LockManager {
@@ -99,8 +106,9 @@ impl LockManager {
     /// Acquires a lock, waiting at most `timeout_us` microseconds.
     ///
     /// # Errors
-    /// `Busy` if it could not be acquired in that time; `Conflict` if waiting would never have
-    /// ended (a deadlock) and this transaction is the victim.
+    /// `Busy` if it could not be acquired in that time; `Interrupted` if another thread ended the
+    /// wait; `Conflict` if waiting would never have ended (a deadlock) and this transaction is the
+    /// victim.
     #[allow(clippy::too_many_arguments)]
     pub fn lock(
         &self,
@@ -122,13 +130,13 @@ impl LockManager {
         let locks = families.entry(family).or_insert_with(|| FamilyLocks::new(comparator));
         locks.check_comparator(comparator);
         if locks.holds(owner, mode, &target) {
+            locks.count_request(owner, &target);
             return Ok(());
         }
         if locks.blockers(owner, mode, &target, &locks.requests).next().is_none() {
-            locks.insert(GrantedLock { owner, mode, number: mine.lock_count }, target.clone());
-            mine.lock_count += 1;
-            mine.targets.push((family, target));
-            mine.check_count();
+            let held = GrantedLock { owner, mode, number: mine.next_number, requests: 1 };
+            locks.insert(held, target.clone());
+            mine.add(family, target);
             return Ok(());
         }
         let wakeup = Arc::new(Condvar::new());
@@ -136,7 +144,7 @@ impl LockManager {
             owner,
             mode,
             target: target.clone(),
-            number: mine.lock_count,
+            number: mine.next_number,
             state: LockRequestState::Waiting,
             wakeup: Arc::clone(&wakeup),
         });
@@ -156,43 +164,69 @@ impl LockManager {
         }
     }
 
-    /// Ends the waiting requests of an owner without granting them.
+    /// Ends the waiting requests of an owner without granting them: they fail with `Conflict`.
     pub fn abort_waits(&self, owner: LockOwner) {
-        abort_requests(&mut self.families.lock(), |r| r.owner == owner);
+        end_requests(&mut self.families.lock(), LockRequestState::Victim, |r| r.owner == owner);
+    }
+    /// Ends the waiting request of an owner with `Interrupted`. Returns false if none waits.
+    pub fn cancel_wait(&self, owner: LockOwner) -> bool {
+        end_requests(&mut self.families.lock(), LockRequestState::Cancelled, |r| r.owner == owner)
     }
     /// Called when the database closes: ends all waiting requests; later ones do not wait.
     pub fn close(&self) {
         let mut families = self.families.lock();
         self.closed.store(true, Relaxed);
-        abort_requests(&mut families, |_| true);
+        end_requests(&mut families, LockRequestState::Victim, |_| true);
+    }
+
+    /// Undoes the newest request of an owner for one key. Returns true if that releases a lock: no
+    /// other request needs it.
+    pub fn unlock(
+        &self,
+        family: FamilyId,
+        owner: LockOwner,
+        mine: &mut TxnLocks,
+        key: &[u8],
+    ) -> bool {
+        let mut families = self.families.lock();
+        let Some(number) = families.get_mut(&family).and_then(|l| l.unlock_key(owner, key)) else {
+            return false;
+        };
+        check!(
+            mine.targets.remove(&number).is_some(),
+            "a lock in the lock table is in the list of its owner",
+            owner,
+            number
+        );
+        grant_released(&mut families, family);
+        true
     }
 
     /// Releases the locks of an owner from number `from` on; 0 releases all of them.
     pub fn release(&self, owner: LockOwner, mine: &mut TxnLocks, from: u64) {
-        if mine.lock_count <= from {
+        let released = mine.targets.split_off(&from);
+        if released.is_empty() {
             return;
         }
         let mut families = self.families.lock();
-        let mut touched = BTreeSet::new();
-        for (family, target) in mine.targets.drain(from as usize..) {
+        let (mut touched, mut with_ranges) = (BTreeSet::new(), BTreeSet::new());
+        for (family, target) in released.into_values() {
             let Some(locks) = families.get_mut(&family) else { continue };
             match target {
                 KeyOrRange::Key(key) => locks.release_key(owner, from, &key),
-                KeyOrRange::Range(..) => locks.release_from(owner, from),
+                KeyOrRange::Range(..) => {
+                    with_ranges.insert(family);
+                }
             }
             touched.insert(family);
         }
-        mine.lock_count = from;
-        mine.check_count();
-        for family in touched {
+        for family in with_ranges {
             if let Some(locks) = families.get_mut(&family) {
-                if !bug::is_active(Bug::WaiterNotWoken) {
-                    locks.grant_requests();
-                }
-                if locks.is_empty() {
-                    families.remove(&family);
-                }
+                locks.release_ranges(owner, from);
             }
+        }
+        for family in touched {
+            grant_released(&mut families, family);
         }
     }
 
@@ -203,18 +237,18 @@ impl LockManager {
         mine: &TxnLocks,
     ) -> Vec<(FamilyId, KeyOrRange, LockMode)> {
         let families = self.families.lock();
-        let mode = |(number, (family, target)): (usize, &(FamilyId, KeyOrRange))| {
+        let mode = |(number, (family, target)): (&u64, &(FamilyId, KeyOrRange))| {
             let locks = families.get(family)?;
             let held = locks
                 .locks_overlapping(target)
-                .find(|h| h.owner == owner && h.number == number as u64)?;
+                .find(|h| h.owner == owner && h.number == *number)?;
             Some((*family, target.clone(), held.mode))
         };
-        let held: Vec<_> = mine.targets.iter().enumerate().filter_map(mode).collect();
+        let held: Vec<_> = mine.targets.iter().filter_map(mode).collect();
         // A lock on an empty range excludes nothing, and is not found.
         check_slow!(
             held.len() == mine.targets.len()
-                || mine.targets.iter().any(|(_, t)| matches!(t, KeyOrRange::Range(..))),
+                || mine.targets.values().any(|(_, t)| matches!(t, KeyOrRange::Range(..))),
             "each lock of a transaction is in the lock table",
             held.len(),
             mine.targets.len()
@@ -233,10 +267,9 @@ impl LockManager {
     ) {
         let mut families = self.families.lock();
         let locks = families.entry(family).or_insert_with(|| FamilyLocks::new(comparator));
-        locks.insert(GrantedLock { owner, mode, number: mine.lock_count }, target.clone());
-        mine.lock_count += 1;
-        mine.targets.push((family, target));
-        mine.check_count();
+        let held = GrantedLock { owner, mode, number: mine.next_number, requests: 1 };
+        locks.insert(held, target.clone());
+        mine.add(family, target);
     }
 
     /// Returns the number of locks held and of waiting requests.
@@ -244,6 +277,17 @@ impl LockManager {
         let families = self.families.lock();
         let requests = families.values().map(|g| g.requests.len()).sum();
         (families.values().map(FamilyLocks::count).sum(), requests)
+    }
+}
+
+/// Grants the requests that waited for released locks of a column family.
+fn grant_released(families: &mut HashMap<FamilyId, FamilyLocks>, family: FamilyId) {
+    let Some(locks) = families.get_mut(&family) else { return };
+    if !bug::is_active(Bug::WaiterNotWoken) {
+        locks.grant_requests();
+    }
+    if locks.is_empty() {
+        families.remove(&family);
     }
 }
 
@@ -268,12 +312,11 @@ fn finish_request(
         );
         if state == LockRequestState::Granted {
             check_slow!(
-                locks.locks_overlapping(&target).any(|h| h.number == mine.lock_count),
+                locks.locks_overlapping(&target).any(|h| h.number == mine.next_number),
                 "a granted request holds its lock",
                 target
             );
-            mine.lock_count += 1;
-            mine.targets.push((family, target));
+            mine.add(family, target);
             return Ok(());
         }
         // Other requests may have waited behind it.
@@ -286,6 +329,10 @@ fn finish_request(
             key,
             "deadlock: this transaction is the victim, retry it",
         ));
+    }
+    if state == LockRequestState::Cancelled {
+        let cancelled = Error::conflict(name, key, "the lock was not acquired");
+        return Err(cancelled.wrap(ErrorKind::Interrupted, "another thread ended the wait"));
     }
     let timed_out = Error::conflict(name, key, "the lock was not acquired in time");
     Err(timed_out.wrap(ErrorKind::Busy, "another transaction holds the lock"))

@@ -86,7 +86,7 @@ fn rollback_to_savepoint_keeps_earlier_locks() {
         (LockManager::new(), TxnLocks::default(), TxnLocks::default());
     assert!(try_lock(&locks, 1, &mut one, key("a"), Exclusive));
     assert!(try_lock(&locks, 1, &mut one, key("b"), Shared));
-    let savepoint = one.count();
+    let savepoint = one.next_number();
     assert!(try_lock(&locks, 1, &mut one, key("b"), Exclusive));
     assert!(try_lock(&locks, 1, &mut one, key("c"), Exclusive));
     locks.release(1, &mut one, savepoint);
@@ -94,6 +94,75 @@ fn rollback_to_savepoint_keeps_earlier_locks() {
     assert!(try_lock(&locks, 2, &mut other, key("b"), Shared), "the upgrade was rolled back");
     assert!(!try_lock(&locks, 2, &mut other, key("b"), Exclusive));
     assert!(try_lock(&locks, 2, &mut other, key("c"), Exclusive));
+}
+
+/// A key that was locked several times is released by as many unlocks, and only then.
+#[test]
+fn unlock_releases_a_lock_after_as_many_requests() {
+    let (locks, mut one, mut other) =
+        (LockManager::new(), TxnLocks::default(), TxnLocks::default());
+    let unlock =
+        |one: &mut TxnLocks, name: &str| locks.unlock(FAMILY.family, 1, one, name.as_bytes());
+    assert!(!unlock(&mut one, "k"), "it is not locked");
+    assert!(try_lock(&locks, 1, &mut one, key("k"), Exclusive));
+    assert!(try_lock(&locks, 1, &mut one, key("k"), Shared), "covered by the exclusive lock");
+    assert!(!unlock(&mut one, "k") && one.count() == 1);
+    assert!(!try_lock(&locks, 2, &mut other, key("k"), Shared));
+    assert!(unlock(&mut one, "k") && one.count() == 0);
+    assert!(try_lock(&locks, 2, &mut other, key("k"), Exclusive));
+    assert!(!unlock(&mut one, "k"), "the lock of another owner stays");
+    locks.release(2, &mut other, 0);
+    // An upgrade is undone before the lock that it upgraded.
+    assert!(try_lock(&locks, 1, &mut one, key("k"), Shared));
+    assert!(try_lock(&locks, 1, &mut one, key("k"), Exclusive));
+    assert!(unlock(&mut one, "k"));
+    assert!(try_lock(&locks, 2, &mut other, key("k"), Shared));
+    assert!(!try_lock(&locks, 2, &mut other, key("k"), Exclusive), "still locked shared");
+    assert!(unlock(&mut one, "k") && !unlock(&mut one, "k"));
+    locks.release(2, &mut other, 0);
+    // A range is not unlocked by a key in it.
+    assert!(try_lock(&locks, 1, &mut one, range("a", "z"), Exclusive));
+    assert!(try_lock(&locks, 1, &mut one, key("k"), Exclusive));
+    assert!(!unlock(&mut one, "k") && one.count() == 1);
+    locks.release(1, &mut one, 0);
+    assert_eq!(locks.count(), (0, 0));
+}
+
+/// A savepoint keeps its meaning when locks from before it are unlocked.
+#[test]
+fn savepoint_survives_an_unlock() {
+    let (locks, mut one, mut other) =
+        (LockManager::new(), TxnLocks::default(), TxnLocks::default());
+    for name in ["a", "b", "c"] {
+        assert!(try_lock(&locks, 1, &mut one, key(name), Exclusive));
+    }
+    let savepoint = one.next_number();
+    assert!(locks.unlock(FAMILY.family, 1, &mut one, b"a"));
+    assert!(locks.unlock(FAMILY.family, 1, &mut one, b"c"));
+    assert!(try_lock(&locks, 1, &mut one, key("d"), Exclusive));
+    assert!(try_lock(&locks, 1, &mut one, key("a"), Exclusive), "again, after the savepoint");
+    locks.release(1, &mut one, savepoint);
+    assert_eq!((one.count(), locks.count()), (1, (1, 0)));
+    for (name, free) in [("a", true), ("b", false), ("c", true), ("d", true)] {
+        assert_eq!(try_lock(&locks, 2, &mut other, key(name), Exclusive), free, "{name}");
+    }
+    locks.release(1, &mut one, 0);
+    assert_eq!(one.count(), 0);
+}
+
+/// Unlocking one of many locks does not touch the others: a million of them take no noticeable
+/// time, in any order.
+#[test]
+fn unlock_of_one_of_many_locks_is_cheap() {
+    let (locks, mut mine) = (LockManager::new(), TxnLocks::default());
+    let name = |n: u64| n.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes().to_vec();
+    for n in 0..100_000 {
+        assert!(try_lock(&locks, 1, &mut mine, KeyOrRange::Key(name(n)), Exclusive));
+    }
+    for n in (0..100_000).filter(|n| n % 3 != 0).chain((0..100_000).step_by(3)) {
+        assert!(locks.unlock(FAMILY.family, 1, &mut mine, &name(n)));
+    }
+    assert_eq!((mine.count(), locks.count()), (0, (0, 0)));
 }
 
 /// A client of the stress test: locks a few keys in random order until it has succeeded three
@@ -181,17 +250,17 @@ fn deadlock_storm_terminates_on_real_threads() {
 const LONG_WAIT_US: u64 = 3_600_000_000;
 
 /// No wake-up is lost, over many schedules with waits, upgrades, timeouts, deadlocks, external
-/// aborts and releases to a savepoint. Every switch of the scheduler is at a lock of `env::sync`,
-/// the locks that this module uses, so these are the schedules that a separate checker (shuttle)
-/// would try; it could not be used without a third kind of locks.
+/// aborts, cancelled waits, unlocks and releases to a savepoint. Every switch of the scheduler is
+/// at a lock of `env::sync`, the locks that this module uses, so these are the schedules that a
+/// separate checker (shuttle) would try; it could not be used without a third kind of locks.
 #[test]
 fn no_wakeup_is_lost() {
-    let (mut victims, mut aborts, mut timeouts) = (0, 0, 0);
+    let (mut victims, mut aborts, mut timeouts, mut cancelled) = (0, 0, 0, 0);
     for seed in 1..=400 {
         let mut world = SimWorld::new(seed);
         world.lock_switch_probability(0.5);
         let counts = world.run(SimDisk::new(seed), |env| {
-            let shared = Arc::new((LockManager::new(), std::sync::Mutex::new([0u32; 3])));
+            let shared = Arc::new((LockManager::new(), std::sync::Mutex::new([0u32; 4])));
             let threads: Vec<_> = (0..4u64)
                 .map(|t| {
                     let (shared, clock) = (Arc::clone(&shared), Arc::clone(&env.clock));
@@ -211,15 +280,16 @@ fn no_wakeup_is_lost() {
             );
             *shared.1.lock().unwrap()
         });
-        (victims, aborts, timeouts) =
-            (victims + counts[0], aborts + counts[1], timeouts + counts[2]);
+        (victims, aborts, timeouts, cancelled) =
+            (victims + counts[0], aborts + counts[1], timeouts + counts[2], cancelled + counts[3]);
     }
-    assert!(victims > 50 && aborts > 50 && timeouts > 50, "{victims} {aborts} {timeouts}");
+    let counts = [victims, aborts, timeouts, cancelled];
+    assert!(counts.iter().all(|n| *n > 50), "{counts:?}");
 }
 
-/// Counts conflicts, external aborts and timeouts.
+/// Counts conflicts, external aborts, timeouts and cancelled waits.
 fn run_waiting_client(
-    (locks, counts): &(LockManager, std::sync::Mutex<[u32; 3]>),
+    (locks, counts): &(LockManager, std::sync::Mutex<[u32; 4]>),
     clock: &dyn Clock,
     t: u64,
     seed: u64,
@@ -247,19 +317,28 @@ fn run_waiting_client(
                     assert_eq!(timeout_us, 5, "seed {seed}: it waited too long");
                     counts.lock().unwrap()[2] += 1;
                 }
+                // The transaction goes on.
+                Err(ErrorKind::Interrupted) => counts.lock().unwrap()[3] += 1,
                 Err(kind) => {
                     assert_eq!(kind, ErrorKind::Conflict);
                     counts.lock().unwrap()[0] += 1;
                     break;
                 }
             }
-            match random(6) {
-                0 => savepoint = mine.count(),
+            match random(9) {
+                0 => savepoint = mine.next_number(),
                 1 => locks.release(owner, &mut mine, savepoint),
                 2 => {
                     // May abort a waiting request of any owner.
                     locks.abort_waits(round * 4 + random(4) + 1);
                     counts.lock().unwrap()[1] += 1;
+                }
+                3 => {
+                    locks.cancel_wait(round * 4 + random(4) + 1);
+                }
+                4 | 5 => {
+                    let name = ["a", "b"][random(2) as usize];
+                    locks.unlock(FAMILY.family, owner, &mut mine, name.as_bytes());
                 }
                 _ => clock.sleep_us(random(8)),
             }

@@ -1,0 +1,104 @@
+#!/bin/sh
+# Runs the suites of the engine with mysql-test-run, outside of the server's tree.
+#
+#   run.sh [--engine perigee|innodb] [--record] [--plugin DIR] [--parallel N] [TEST...]
+#   run.sh --compare [TEST...]     runs the portable tests with InnoDB and with Perigee
+#
+# portable/   runs with both engines; the results are recorded with InnoDB (--engine innodb --record) and reviewed
+# perigee/    only for Perigee: options, and behaviour that legitimately differs from InnoDB (each test states why)
+#
+# --plugin DIR   directory that contains ha_perigee.so (default: the newest build of build.sh)
+# MTR_DIR        mysql-test directory of the server (default: that of the package)
+# MTR_VARDIR     directory for servers and logs (prefix; default: /tmp/perigee_mtr; no hyphens)
+# MTR_ARGS       more arguments for mysql-test-run
+set -eu
+
+here=$(cd "$(dirname "$0")" && pwd)
+engine=perigee
+record=
+plugin=
+parallel=2
+compare=0
+tests=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --engine) engine=$2; shift ;;
+    --plugin) plugin=$2; shift ;;
+    --parallel) parallel=$2; shift ;;
+    --record) record=--record ;;
+    --compare) compare=1 ;;
+    --help|-h) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
+    -*) echo "unknown option $1" >&2; exit 2 ;;
+    *) tests="$tests $1" ;;
+  esac
+  shift
+done
+
+mtr_dir=${MTR_DIR:-/usr/share/mysql/mysql-test}
+[ -d "$mtr_dir" ] || mtr_dir=/usr/share/mariadb/mariadb-test
+[ -d "$mtr_dir" ] || { echo "no mysql-test directory; install mariadb-test and mariadb-test-data, or set MTR_DIR" >&2; exit 2; }
+
+# A directory with links to the server's plugins and to ours.
+link_plugins() {
+  [ -n "$plugin" ] || plugin=$(ls -td "$here"/../build/*/plugin-dir 2>/dev/null | head -1)
+  [ -n "$plugin" ] && [ -e "$plugin/ha_perigee.so" ] || { echo "ha_perigee.so not found; run plugins/mariadb/build.sh" >&2; exit 2; }
+  plugin=$(cd "$plugin" && pwd)
+}
+
+# run_suite ENGINE SUITE_NAME: prints the summary of mysql-test-run; its status is the result.
+run_suite() {
+  suite_engine=$1
+  suite=$2
+  # mysql-test-run takes a hyphen in a suite's path for an overlay.
+  vardir=${MTR_VARDIR:-/tmp/perigee_mtr}_${suite_engine}_$suite
+  view=${vardir}_suite/$suite
+  mkdir -p "$view"
+  for part in t r include; do
+    [ -e "$here/$suite/$part" ] || continue
+    rm -f "$view/$part"
+    ln -s "$here/$suite/$part" "$view/$part"
+  done
+  case $suite_engine in
+    innodb)
+      echo "--partition --sequence --innodb --default-storage-engine=InnoDB" > "$view/suite.opt" ;;
+    perigee)
+      link_plugins
+      echo "--plugin-dir=$plugin --plugin-load-add=ha_perigee.so --default-storage-engine=PERIGEE --loose-perigee-memory-budget=268435456 --innodb --partition --sequence" > "$view/suite.opt" ;;
+    *) echo "unknown engine $suite_engine" >&2; exit 2 ;;
+  esac
+  # Server restarts in tests keep the plugin; a killed server must not leave a core file.
+  selected=
+  if [ -n "$tests" ]; then
+    for test in $tests; do
+      if [ -e "$here/$suite/t/$test.test" ]; then
+        selected="$selected $test"
+      fi
+    done
+    [ -n "$selected" ] || return 0
+  elif [ -n "$record" ]; then # mysql-test-run records only tests that are named
+    selected=$(cd "$here/$suite/t" && ls ./*.test | sed 's|^\./||; s|\.test$||')
+  fi
+  echo "== $suite tests with $suite_engine"
+  status=0
+  (cd "$mtr_dir" && MTR_BUILD_THREAD=${MTR_BUILD_THREAD:-auto} perl ./mtr --vardir="$vardir" --suite="$view" \
+    --force --max-test-fail=0 --retry=0 --parallel="$parallel" --testcase-timeout=5 \
+    $record ${MTR_ARGS:-} $selected) \
+    > "$vardir.log" 2>&1 || status=$?
+  sed -n -e "s,^$view\.\(.*\[ \(fail\|skipped\|disabled\) \),\1,p" -e '/^Completed/p' "$vardir.log"
+  if [ $status -ne 0 ]; then
+    echo "log: $vardir.log"
+  fi
+  return $status
+}
+
+result=0
+if [ $compare -eq 1 ]; then
+  run_suite innodb portable || result=1
+  run_suite perigee portable || result=1
+else
+  run_suite "$engine" portable || result=1
+  if [ "$engine" = perigee ]; then
+    run_suite perigee perigee || result=1
+  fi
+fi
+exit $result

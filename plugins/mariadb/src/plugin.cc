@@ -1,0 +1,110 @@
+#include "compat.h"
+
+#include <string>
+
+#include "ddl.h"
+#include "handlerton.h"
+#include "information_schema.h"
+#include "system_variables.h"
+#include "transaction.h"
+
+// Keeps a directory of the datadir out of SHOW DATABASES; defined by the server.
+void ignore_db_dirs_append(const char *directory);
+
+namespace perigee {
+
+namespace {
+
+// All files of the engine are in this directory of the datadir.
+const char *const DIRECTORY = "#perigee";
+
+// Drops the temporary tables of a server that crashed.
+void drop_temporary_families() {
+  for (const std::string &family : families_with_prefix(TableShare::temporary_prefix())) drop_family(family);
+}
+
+int init_engine(void *plugin) {
+  ignore_db_dirs_append(DIRECTORY);
+  const std::string path = std::string(mysql_real_data_home) + "/" + DIRECTORY;
+  const pgb_engine_options options = engine_options();
+  if (pgb_engine_open(path.c_str(), &options, &engine) != PGB_OK) {
+    sql_print_error("PERIGEE: cannot open '%s': %s", path.c_str(), pgb_last_error());
+    engine = nullptr;
+    return 1;
+  }
+  perigee_hton = static_cast<handlerton *>(plugin);
+  fill_handlerton(perigee_hton);
+  drop_temporary_families();
+  return 0;
+}
+
+int close_engine(void *) {
+  if (!engine) return 0;
+  const pgb_status status = pgb_engine_close(engine);
+  if (status != PGB_OK) sql_print_error("PERIGEE: close: %s", pgb_last_error());
+  engine = nullptr;
+  return status == PGB_OK ? 0 : 1;
+}
+
+st_mysql_storage_engine engine_descriptor = {MYSQL_HANDLERTON_INTERFACE_VERSION};
+st_mysql_information_schema schema_descriptor = {MYSQL_INFORMATION_SCHEMA_INTERFACE_VERSION};
+
+constexpr uint PLUGIN_VERSION = 0x0100;
+const char *const PLUGIN_VERSION_TEXT = "1.0";
+const char *const AUTHOR = "The Perigee authors";
+
+}  // namespace
+}  // namespace perigee
+
+maria_declare_plugin(perigee){MYSQL_STORAGE_ENGINE_PLUGIN,
+                              &perigee::engine_descriptor,
+                              "PERIGEE",
+                              perigee::AUTHOR,
+                              "Transactional tables in an LSM tree: write-optimised, compressed, one memory budget",
+                              PLUGIN_LICENSE_GPL,
+                              perigee::init_engine,
+                              perigee::close_engine,
+                              perigee::PLUGIN_VERSION,
+                              perigee::status_variables,
+                              perigee::system_variables,
+                              perigee::PLUGIN_VERSION_TEXT,
+                              MariaDB_PLUGIN_MATURITY_STABLE},
+    {MYSQL_INFORMATION_SCHEMA_PLUGIN,
+     &perigee::schema_descriptor,
+     "PERIGEE_TABLES",
+     perigee::AUTHOR,
+     "Sizes and levels of PERIGEE tables",
+     PLUGIN_LICENSE_GPL,
+     perigee::init_tables_table,
+     nullptr,
+     perigee::PLUGIN_VERSION,
+     nullptr,
+     nullptr,
+     perigee::PLUGIN_VERSION_TEXT,
+     MariaDB_PLUGIN_MATURITY_STABLE},
+    {MYSQL_INFORMATION_SCHEMA_PLUGIN,
+     &perigee::schema_descriptor,
+     "PERIGEE_TRX",
+     perigee::AUTHOR,
+     "Open transactions of PERIGEE",
+     PLUGIN_LICENSE_GPL,
+     perigee::init_trx_table,
+     nullptr,
+     perigee::PLUGIN_VERSION,
+     nullptr,
+     nullptr,
+     perigee::PLUGIN_VERSION_TEXT,
+     MariaDB_PLUGIN_MATURITY_STABLE},
+    {MYSQL_INFORMATION_SCHEMA_PLUGIN,
+     &perigee::schema_descriptor,
+     "PERIGEE_METRICS",
+     perigee::AUTHOR,
+     "Counters of PERIGEE",
+     PLUGIN_LICENSE_GPL,
+     perigee::init_metrics_table,
+     nullptr,
+     perigee::PLUGIN_VERSION,
+     nullptr,
+     nullptr,
+     perigee::PLUGIN_VERSION_TEXT,
+     MariaDB_PLUGIN_MATURITY_STABLE} maria_declare_plugin_end;

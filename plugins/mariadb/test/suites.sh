@@ -1,0 +1,38 @@
+#!/bin/sh
+# Runs MariaDB's engines/iuds and engines/funcs with InnoDB and with PERIGEE as the default engine and prints the tests
+# that differ: suites.sh [iuds|funcs] [TEST...]
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+mtr_dir=${MTR_DIR:-/usr/share/mysql/mysql-test}
+[ -d "$mtr_dir" ] || mtr_dir=/usr/share/mariadb/mariadb-test
+plugin=${PERIGEE_PLUGIN_DIR:-$(ls -td "$here"/../build/*/plugin-dir 2>/dev/null | head -1)}
+[ -e "$plugin/ha_perigee.so" ] || { echo "ha_perigee.so not found; run plugins/mariadb/build.sh" >&2; exit 2; }
+plugin=$(cd "$plugin" && pwd)
+work=${WORK:-/tmp/perigee_suites}
+suites=${1:-"iuds funcs"}
+[ $# -gt 0 ] && shift
+status=0
+for suite in $suites; do
+  for engine in innodb perigee; do
+    view=$work/$engine/$suite
+    rm -rf "$view"
+    mkdir -p "$work/$engine"
+    cp -r "$mtr_dir/suite/engines/$suite" "$view"
+    # A server that installs its system tables has no plugin: the engine is an option of the tests only.
+    if [ "$engine" = perigee ]; then
+      printf '[perigee]\nplugin-dir=%s\nplugin-load-add=ha_perigee.so\ndefault-storage-engine=PERIGEE\n' "$plugin" > "$view/combinations"
+    else
+      printf '[innodb]\ninnodb\ndefault-storage-engine=InnoDB\n' > "$view/combinations"
+    fi
+    log=$work/$suite.$engine.log
+    (cd "$mtr_dir" && perl ./mtr --vardir="$work/var_$engine" --suite="$view" --force --max-test-fail=0 --retry=0 --parallel=2 \
+      --testcase-timeout=5 "$@") > "$log" 2>&1 || true
+    sed -n "s,^$view\\.\\([^ ]*\\) .*\\[ \\(pass\\|fail\\|skipped\\|disabled\\) \\].*,\\1 \\2,p" "$log" | sed "s/ '[a-z]*'//" | sort -u > "$work/$suite.$engine.results"
+    echo "engines/$suite with $engine: $(grep -c ' pass$' "$work/$suite.$engine.results" || true) pass, $(grep -c ' fail$' "$work/$suite.$engine.results" || true) fail, $(grep -c ' \(skipped\|disabled\)$' "$work/$suite.$engine.results" || true) skipped or disabled"
+  done
+  join -j 1 "$work/$suite.innodb.results" "$work/$suite.perigee.results" | awk '$2 != $3 {print "  " $1 ": InnoDB " $2 ", PERIGEE " $3}' > "$work/$suite.differences"
+  cat "$work/$suite.differences"
+  grep -q 'InnoDB pass, PERIGEE fail' "$work/$suite.differences" && status=1
+done
+echo "logs: $work"
+exit $status

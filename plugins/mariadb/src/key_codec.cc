@@ -407,7 +407,8 @@ void KeyCodec::encode_text(const KeyPart &part, const uchar *data, size_t size, 
     const uchar *weights = data;
     size_t weights_size = size;
     if (!part.raw_text) {
-      size_t room = cs->strnxfrmlen(size) + 16;
+      // The argument is the size of a column, whose characters have mbmaxlen bytes; those of a value may have one.
+      size_t room = cs->strnxfrmlen(size * cs->mbmaxlen) + 16;
       m_weights.resize(room);
       weights_size = cs->strnxfrm(m_weights.data(), room, UINT_MAX32, data, size, part.level_flags[level]);
       weights = m_weights.data();

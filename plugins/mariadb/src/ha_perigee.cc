@@ -53,11 +53,16 @@ my_bool ha_perigee::register_query_cache_table(THD *thd, const char *, uint, qc_
 int ha_perigee::open_secondary_indexes() {
   for (uint i = 0; i < table->s->keys; i++) {
     Index &index = m_indexes[i];
-    const KEY *key = table->key_info + i;
+    KEY *key = table->key_info + i;
     if (i != table->s->primary_key) {
       uint8_t number = m_definition->index_number(key->name.str, key->name.length);
       if (!number) return HA_ERR_TABLE_DEF_CHANGED;
       index.codec.init(table, key, number, m_primary);
+      if (!index.codec.contains_primary_columns()) {
+        key->ext_key_parts = key->user_defined_key_parts;
+        key->ext_key_flags = key->flags;
+        key->ext_key_part_map = 0;
+      }
       index.built_at = perigee::index_built_at(m_share->name(), number);
     }
     index.has_column.assign(table->s->fields, false);

@@ -139,6 +139,8 @@ class ha_perigee final : public handler {
     bool within_range = false;  // the bounds are those of a range of read_range_first
     bool whole_index = false;   // the bounds are those of the index
     bool unique_read = false;   // the last index_read was by a whole unique key
+    bool at_end = false;        // the last step left the index in this direction:
+    Direction direction = Direction::FORWARD;
     uint lookups = 0;           // calls of index_read in this statement
     perigee::Bytes begin;       // bounds of the cursor
     perigee::Bytes end;

@@ -206,6 +206,7 @@ int ha_perigee::start_scan(uint index) {
   m_scan.fresh = true;
   m_scan.detached = true;
   m_scan.unique_read = false;
+  m_scan.at_end = false;
   m_scan.within_range = false;
   m_scan.last_key.clear();
   m_scan.limit.clear();
@@ -249,6 +250,8 @@ int ha_perigee::fetch(uchar *buf, pgb_status status, Direction direction, bool s
 // Reads the next or previous entry.
 int ha_perigee::step(uchar *buf, Direction direction, bool same) {
   if (int error = prepare_read()) return error;
+  if (unlikely(m_scan.at_end && m_scan.direction != direction && !same)) return scan_whole_index(buf, direction);
+  m_scan.direction = direction;
   if (unlikely(!m_scan.cursor || m_scan.detached)) return resume(buf, direction, same);
   pgb_status status = direction == Direction::FORWARD ? pgb_cursor_next(m_scan.cursor, &m_scan.key, &m_scan.value)
                                                       : pgb_cursor_prev(m_scan.cursor, &m_scan.key, &m_scan.value);
@@ -279,12 +282,16 @@ int ha_perigee::resume(uchar *buf, Direction direction, bool same) {
   if (int error = open_cursor()) return error;
   pgb_status status = direction == Direction::FORWARD ? pgb_cursor_first(m_scan.cursor, &m_scan.key, &m_scan.value)
                                                       : pgb_cursor_last(m_scan.cursor, &m_scan.key, &m_scan.value);
-  return fetch(buf, status, direction, same);
+  int error = fetch(buf, status, direction, same);
+  m_scan.at_end = error == HA_ERR_END_OF_FILE && !same;
+  return error;
 }
 
 // The cursor is at its end: continues in the rest of the index, if the statement may want it.
 int ha_perigee::continue_outside(uchar *buf, Direction direction) {
-  if (m_scan.within_range || m_scan.whole_index || !m_scan.limit.empty()) return HA_ERR_END_OF_FILE;
+  if (m_scan.within_range || !m_scan.limit.empty()) return HA_ERR_END_OF_FILE;
+  m_scan.at_end = true;  // unless the rest of the index has entries
+  if (m_scan.whole_index) return HA_ERR_END_OF_FILE;
   const KeyCodec &codec = codec_of(m_scan_index);
   if (direction == Direction::FORWARD) {
     m_search.assign(m_scan.end.slice());
@@ -300,7 +307,9 @@ int ha_perigee::continue_outside(uchar *buf, Direction direction) {
   if (int error = open_cursor()) return error;
   pgb_status status = direction == Direction::FORWARD ? pgb_cursor_first(m_scan.cursor, &m_scan.key, &m_scan.value)
                                                       : pgb_cursor_last(m_scan.cursor, &m_scan.key, &m_scan.value);
-  return fetch(buf, status, direction, false);
+  int error = fetch(buf, status, direction, false);
+  m_scan.at_end = error == HA_ERR_END_OF_FILE;
+  return error;
 }
 
 // ---- positioning ----
@@ -387,6 +396,7 @@ int ha_perigee::read_unique(uchar *buf) {
 int ha_perigee::scan_whole_index(uchar *buf, Direction direction) {
   m_scan.limit.clear();
   m_scan.unique_read = false;
+  m_scan.at_end = false;
   m_scan.within_range = m_scan.range_read;
   if (m_scan.range_read && end_range) {
     codec_of(m_scan_index).begin(&m_scan.begin);
@@ -421,6 +431,7 @@ int ha_perigee::index_read_map(uchar *buf, const uchar *key, key_part_map parts,
   m_scan.prefix.clear();
   m_scan.limit.clear();
   m_scan.unique_read = false;
+  m_scan.at_end = false;
   bool has_null = codec.encode_image(key, length, &m_scan.prefix);
   bool exact = mode == HA_READ_KEY_EXACT || mode == HA_READ_PREFIX;
   if (exact && codec.unique() && !has_null && length == table->key_info[m_scan_index].key_length) return read_unique(buf);

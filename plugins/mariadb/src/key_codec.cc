@@ -379,6 +379,14 @@ void KeyCodec::init_hidden() {
   m_max_size = m_fixed_size = 8;
 }
 
+bool KeyCodec::contains_primary_columns() const {
+  if (!m_primary || m_primary->hidden()) return true;
+  for (const KeyPart &part : m_parts)
+    for (const KeyPart &primary : m_primary->m_parts)
+      if (part.field_index == primary.field_index && part.length != primary.length) return false;
+  return true;
+}
+
 bool KeyCodec::uses_column(uint field_index) const {
   for (const KeyPart &part : m_parts)
     if (part.field_index == field_index) return true;
@@ -407,7 +415,8 @@ void KeyCodec::encode_text(const KeyPart &part, const uchar *data, size_t size, 
     const uchar *weights = data;
     size_t weights_size = size;
     if (!part.raw_text) {
-      size_t room = cs->strnxfrmlen(size) + 16;
+      // The argument is the size of a column, whose characters have mbmaxlen bytes; those of a value may have one.
+      size_t room = cs->strnxfrmlen(size * cs->mbmaxlen) + 16;
       m_weights.resize(room);
       weights_size = cs->strnxfrm(m_weights.data(), room, UINT_MAX32, data, size, part.level_flags[level]);
       weights = m_weights.data();
@@ -488,12 +497,41 @@ bool KeyCodec::encode_entry(const uchar *record, pgb_slice primary_key, Bytes *k
   return checked;
 }
 
+// Appends a column of a key image, which starts behind its null byte.
+void KeyCodec::encode_image_part(const KeyPart &part, const uchar *image, Bytes *out) const {
+  if (part.source == KeyPart::FIXED_BYTES)
+    encode_value(part, image, part.length, out);
+  else
+    encode_value(part, image + HA_KEY_BLOB_LENGTH, uint2korr(image), out);
+}
+
+// Appends the beginning of the primary key that follows the columns of a secondary index. The image behind those columns
+// (`image`) holds the columns of the primary key that the index does not have, in their order; the others are repeated
+// from the columns of the index, whose images are at `columns`.
+void KeyCodec::encode_primary_image(const uchar *const *columns, const uchar *image, const uchar *end, Bytes *out) const {
+  for (const KeyPart &part : m_primary->m_parts) {
+    const uchar *from = nullptr;
+    for (size_t i = 0; i < m_parts.size() && !from; i++)
+      if (m_parts[i].field_index == part.field_index) from = columns[i];
+    if (!from) {
+      if (image >= end) return;
+      from = image;
+      image += part.image_length;
+    }
+    size_t start = out->size();
+    encode_image_part(part, from, out);
+    if (part.descending) invert(out, start);
+  }
+}
+
 bool KeyCodec::encode_image(const uchar *image, uint image_size, Bytes *out) const {
+  const uchar *columns[MAX_REF_PARTS];
   bool has_null = false;
   out->push(m_index_number);
   const uchar *end = image + image_size;
+  size_t count = 0;
   for (const KeyPart &part : m_parts) {
-    if (image >= end) break;
+    if (image >= end) return has_null;
     size_t start = out->size();
     bool is_null = part.nullable && *image != 0;
     if (part.nullable) {
@@ -501,15 +539,12 @@ bool KeyCodec::encode_image(const uchar *image, uint image_size, Bytes *out) con
       image++;
     }
     has_null |= is_null;
-    if (!is_null) {
-      if (part.source == KeyPart::FIXED_BYTES)
-        encode_value(part, image, part.length, out);
-      else
-        encode_value(part, image + HA_KEY_BLOB_LENGTH, uint2korr(image), out);
-    }
+    columns[count++] = image;
+    if (!is_null) encode_image_part(part, image, out);
     if (part.descending) invert(out, start);
     image += part.image_length;
   }
+  if (image < end && m_primary && !m_primary->hidden()) encode_primary_image(columns, image, end, out);
   return has_null;
 }
 

@@ -68,6 +68,9 @@ class KeyCodec {
   size_t fixed_size() const { return m_fixed_size; }
   // True if every column of the key (of a secondary index: also of the primary key) can be read from an entry.
   bool covers_columns() const { return m_covers; }
+  // False if the index contains another part of a column than the primary key does: then the server must not look up
+  // columns of the primary key behind those of the index.
+  bool contains_primary_columns() const;
   // True if a column is part of this index.
   bool uses_column(uint field_index) const;
   // True if decode_entry() writes a column.
@@ -78,8 +81,8 @@ class KeyCodec {
   // Encodes an entry of a secondary index. Returns true if other rows must not have the same key (unique, no NULL).
   // `primary_key` is a key of the primary index (with its index number).
   bool encode_entry(const uchar *record, pgb_slice primary_key, Bytes *key, Bytes *value) const;
-  // Appends index number and the columns in a key image of the server (the first columns of the index). Returns true if a
-  // column is NULL.
+  // Appends index number and the columns in a key image of the server (the first columns of the index, or all of them and
+  // the first columns of the primary key that the index does not have). Returns true if a column is NULL.
   bool encode_image(const uchar *image, uint image_size, Bytes *out) const;
 
   // Writes the restorable columns of a primary key to a record. False if corrupt.
@@ -100,6 +103,8 @@ class KeyCodec {
 
  private:
   void encode_value(const KeyPart &part, const uchar *data, size_t size, Bytes *out) const;
+  void encode_image_part(const KeyPart &part, const uchar *image, Bytes *out) const;
+  void encode_primary_image(const uchar *const *columns, const uchar *image, const uchar *end, Bytes *out) const;
   void encode_text(const KeyPart &part, const uchar *data, size_t size, Bytes *out) const;
   const uchar *decode_parts(const uchar *key, const uchar *end, const uchar **value, const uchar *value_end, uchar *record) const;
   const uchar *skip_parts(const uchar *key, const uchar *end, size_t columns) const;

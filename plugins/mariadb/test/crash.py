@@ -437,7 +437,7 @@ def main():
         verifier.xa_settled = {}
         if round_number == arguments.rounds and arguments.fault != "none":
             connection.query("SET sql_log_bin = 0")
-            connection.query({"row": "DELETE FROM crash.counters ORDER BY id DESC LIMIT 1",
+            connection.query({"row": "DELETE FROM crash.counters ORDER BY id LIMIT 1",
                               "balance": "UPDATE crash.accounts SET balance = balance + 1 WHERE id = 0",
                               "binlog": "INSERT INTO crash.parts VALUES (999, 999)"}[arguments.fault])
         counts = {}

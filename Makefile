@@ -8,9 +8,9 @@ CRASH_CASES ?= 8000
 TXN_CASES   ?= 800
 MODEL_OPS   ?= 1000000
 KILL_CASES  ?= 60
-PREPARED_CASES ?= 40
-RECOVERY_CASES ?= 300
-ISOLATION_CASES ?= 2500
+PREPARED_CASES ?= 30
+RECOVERY_CASES ?= 150
+ISOLATION_CASES ?= 2000
 SIM     = target/proof/perigee-sim
 # Features that are off by default and tested.
 FEATURES = perigee-cli/lmdb,perigee/bytes,perigee/serde

@@ -317,7 +317,8 @@ int ha_perigee::status_error(pgb_status status) {
   return m_transaction ? m_transaction->handle_status(ha_thd(), status) : perigee::to_handler_error(status);
 }
 
-bool ha_perigee::get_error_message(int, String *buf) {
+bool ha_perigee::get_error_message(int error, String *buf) {
+  if (error == HA_ERR_LOCK_DEADLOCK) return false;  // the server would append the text to its own message
   if (!m_transaction || m_transaction->message().empty()) return false;
   buf->copy(m_transaction->message().data(), m_transaction->message().size(), system_charset_info);
   return false;

@@ -27,7 +27,7 @@ handler::Table_flags ha_perigee::table_flags() const {
                       HA_CAN_VIRTUAL_COLUMNS | HA_REQUIRES_KEY_COLUMNS_FOR_DELETE | HA_PRIMARY_KEY_IN_READ_INDEX |
                       HA_PARTIAL_COLUMN_READ | HA_TABLE_SCAN_ON_INDEX | HA_BINLOG_ROW_CAPABLE | HA_DUPLICATE_POS |
                       HA_CAN_TABLES_WITHOUT_ROLLBACK | HA_CAN_ONLINE_BACKUPS | HA_CONCURRENT_OPTIMIZE |
-                      HA_CAN_SKIP_LOCKED | HA_ONLINE_ANALYZE;
+                      HA_CAN_SKIP_LOCKED | HA_ONLINE_ANALYZE | HA_CAN_GEOMETRY;
   // Without gap locks a replica that repeats statements may get other rows.
   THD *thd = ha_thd();
   if (!thd || thd_tx_isolation(thd) > ISO_READ_COMMITTED) flags |= HA_BINLOG_STMT_CAPABLE;
@@ -317,7 +317,8 @@ int ha_perigee::status_error(pgb_status status) {
   return m_transaction ? m_transaction->handle_status(ha_thd(), status) : perigee::to_handler_error(status);
 }
 
-bool ha_perigee::get_error_message(int, String *buf) {
+bool ha_perigee::get_error_message(int error, String *buf) {
+  if (error == HA_ERR_LOCK_DEADLOCK) return false;  // the server would append the text to its own message
   if (!m_transaction || m_transaction->message().empty()) return false;
   buf->copy(m_transaction->message().data(), m_transaction->message().size(), system_charset_info);
   return false;

@@ -41,7 +41,7 @@ int to_handler_error(pgb_status status) {
     case PGB_READ_ONLY: return HA_ERR_TABLE_READONLY;
     case PGB_TOO_LARGE: return HA_ERR_TO_BIG_ROW;
     case PGB_OUTCOME_UNKNOWN:
-      // The client must not be told either outcome, and the binary log may have the transaction: recovery decides.
+      // No outcome may be reported to the client, and the binary log may contain the transaction: recovery decides.
       sql_print_error("PERIGEE: the outcome of a commit is unknown: %s. The server stops; restart it to recover.",
                       pgb_last_error());
       abort();
@@ -304,7 +304,7 @@ int Transaction::commit(THD *thd, bool all) {
   return error;
 }
 
-int Transaction::rollback(THD *thd, bool all) {
+int Transaction::rollback(THD *, bool all) {
   if (!is_end(all)) {
     int error = 0;
     if (m_statement_savepoint)

@@ -431,15 +431,7 @@ fn check_len(n: u64, max: usize, what: &str) -> Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn hex(page: &str) -> Vec<u8> {
-        let block = page.split("```hex").nth(1).unwrap().split("```").next().unwrap();
-        let flat: String = block.split_whitespace().collect();
-        (0..flat.len())
-            .step_by(2)
-            .map(|i| u8::from_str_radix(&flat[i..i + 2], 16).unwrap())
-            .collect()
-    }
+    use crate::testing::{from_hex, hex_of_page};
 
     #[test]
     fn batch_matches_format_page_example() {
@@ -453,7 +445,7 @@ mod tests {
         let f = b.finish();
         assert_eq!(
             &f.buf[f.payload_range()],
-            hex(include_str!("../../../../docs/format/batch.md"))
+            from_hex(&hex_of_page(include_str!("../../../../docs/format/batch.md"), 0))
         );
         let ops: Vec<BatchOp> =
             BatchOps::new(&f.buf, f.payload_range()).map(|op| op.unwrap()).collect();

@@ -223,6 +223,7 @@ mod tests {
     use super::super::batch::Batch;
     use super::super::layout::RECORD_HEADER_BYTES;
     use super::*;
+    use crate::testing::{from_hex, hex_of_page};
 
     fn sample() -> (EncodedRecord, EncodedRecord) {
         let mut batch = Batch::new();
@@ -247,21 +248,12 @@ mod tests {
         (prepared.unwrap(), encode_decision(b"order 7", batch, 1))
     }
 
-    fn hex(page: &str, nth: usize) -> Vec<u8> {
-        let block = page.split("```hex").nth(nth).unwrap().split("```").next().unwrap();
-        let flat: String = block.split_whitespace().collect();
-        (0..flat.len())
-            .step_by(2)
-            .map(|i| u8::from_str_radix(&flat[i..i + 2], 16).unwrap())
-            .collect()
-    }
-
     #[test]
     fn two_phase_records_match_format_page_examples() {
         let page = include_str!("../../../../docs/format/log.md");
         let (prepared, decided) = sample();
-        assert_eq!(prepared.buf[prepared.payload_range()], hex(page, 2));
-        assert_eq!(decided.buf[decided.payload_range()], hex(page, 3));
+        assert_eq!(prepared.buf[prepared.payload_range()], from_hex(&hex_of_page(page, 1)));
+        assert_eq!(decided.buf[decided.payload_range()], from_hex(&hex_of_page(page, 2)));
         let payload = &prepared.buf[prepared.payload_range()];
         let p = PrepareRecord::decode(payload).unwrap();
         assert_eq!(

@@ -4,6 +4,7 @@
 use super::batch::EncodedRecord;
 use super::reader::{BadLogRecord, RecordsAfterBad};
 use super::*;
+use crate::testing::{hex_of_page, to_hex};
 use perigee_base::{ErrorKind, FamilyId, FileHeader, FileId, FileKind, HEADER_BYTES};
 use perigee_env::fs::memory::{Fault, SimDisk};
 use perigee_env::{Dir, DirOpenMode, Fs};
@@ -215,8 +216,6 @@ fn log_record_matches_format_page_example() {
     let mut w = LogWriter::create(&*dir, NAME, &header()).unwrap();
     w.append(stamp(7, 6), &mut [&mut batch("moon", "tide")]).unwrap();
     let raw = disk.read_raw(Path::new("/db").join(NAME));
-    let hex: String = raw[HEADER_BYTES..].iter().map(|b| format!("{b:02x}")).collect();
     let page = include_str!("../../../../docs/format/log.md");
-    let block = page.split("```hex").nth(1).unwrap().split("```").next().unwrap();
-    assert_eq!(block.split_whitespace().collect::<String>(), hex);
+    assert_eq!(hex_of_page(page, 0), to_hex(&raw[HEADER_BYTES..]));
 }

@@ -8,7 +8,6 @@
 #
 # portable/   runs with both engines; the results are recorded with InnoDB (--engine innodb --record) and reviewed
 # perigee/    only for Perigee: options, and behaviour that legitimately differs from InnoDB (each test states why)
-#             Results that another server version words differently: r_VERSION/TEST.rdiff (for example r_11.8)
 #
 # --plugin DIR   directory that contains ha_perigee.so (default: the newest build of build.sh)
 # MTR_DIR        mysql-test directory of the server (default: that of the package)
@@ -55,18 +54,12 @@ version=$(PATH=$PATH:/usr/sbin mariadbd --no-defaults --version | sed -n 's/.*Ve
 # Results of a suite in its view: those of the repository, or copies if they are changed.
 link_results() {
   rm -rf "$view/r"
-  patches=$here/$suite/r_$version
   if [ -n "$against" ] && [ "$suite" = portable ]; then
     if [ "$suite_engine" = innodb ]; then
       cp -r "$here/$suite/r" "$view/r"
     else
       ln -s "${MTR_VARDIR:-/tmp/perigee_mtr}_innodb_${suite}_suite/$suite/r" "$view/r"
     fi
-  elif [ -z "$record" ] && [ -d "$patches" ]; then
-    cp -r "$here/$suite/r" "$view/r"
-    for difference in "$patches"/*.rdiff; do
-      patch --quiet "$view/r/$(basename "$difference" .rdiff).result" "$difference"
-    done
   else
     ln -s "$here/$suite/r" "$view/r"
   fi

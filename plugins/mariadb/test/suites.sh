@@ -28,7 +28,18 @@ for suite in $suites; do
     log=$work/$suite.$engine.log
     (cd "$mtr_dir" && perl ./mtr --vardir="$work/var_$engine" --suite="$view" --force --max-test-fail=0 --retry=0 --parallel=2 \
       --testcase-timeout=5 "$@") > "$log" 2>&1 || true
-    sed -n "s,^$view\\.\\([^ ]*\\) .*\\[ \\(pass\\|fail\\|skipped\\|disabled\\) \\].*,\\1 \\2,p" "$log" | sed "s/ '[a-z]*'//" | sort -u > "$work/$suite.$engine.results"
+    # A test runs once for each of its combinations: mix, row, stmt, and the engine.
+    awk -v prefix="$view." -v engine="$engine" '
+      index($0, prefix) == 1 && match($0, /\[ (pass|fail|skipped|disabled) \]/) {
+        result = substr($0, RSTART + 2, RLENGTH - 4)
+        name = substr($1, length(prefix) + 1)
+        if (sub(/^'"'"'/, "", $2)) {
+          sub(/'"'"'$/, "", $2)
+          count = split($2, words, ",")
+          for (i = 1; i <= count; i++) if (words[i] != engine) name = name "," words[i]
+        }
+        print name, result
+      }' "$log" | sort -u > "$work/$suite.$engine.results"
     echo "engines/$suite with $engine: $(grep -c ' pass$' "$work/$suite.$engine.results" || true) pass, $(grep -c ' fail$' "$work/$suite.$engine.results" || true) fail, $(grep -c ' \(skipped\|disabled\)$' "$work/$suite.$engine.results" || true) skipped or disabled"
   done
   join -j 1 "$work/$suite.innodb.results" "$work/$suite.perigee.results" | awk '$2 != $3 {print "  " $1 ": InnoDB " $2 ", PERIGEE " $3}' > "$work/$suite.differences"

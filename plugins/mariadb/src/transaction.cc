@@ -232,7 +232,7 @@ void Transaction::note_auto_increment(TableShare *share) {
 int Transaction::write_counters() {
   int first_error = 0;
   for (TableShare *share : m_counters) {
-    int error = share->write_auto_increment();
+    int error = share->cover_auto_increment();
     if (error == HA_ERR_NO_SUCH_TABLE) error = 0;  // a temporary table that was dropped in the transaction
     if (!first_error) first_error = error;
   }

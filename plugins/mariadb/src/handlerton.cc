@@ -60,6 +60,22 @@ void commit_checkpoint_request(void *cookie) {
   commit_checkpoint_notify_ha(cookie);
 }
 
+// BACKUP STAGE END: no engine has committed anything since BLOCK_COMMIT, so a checkpoint fits to what mariadb-backup has copied.
+void end_backup() {
+  THD *thd = current_thd;
+  const std::string directory = backup_target();
+  if (directory.empty() || !thd) return;
+  // A backup that ends earlier is incomplete.
+  if (!thd->mdl_context.is_lock_owner(MDL_key::BACKUP, "", "", MDL_BACKUP_WAIT_COMMIT)) return;
+  if (pgb_engine_checkpoint(engine, directory.c_str()) == PGB_OK) {
+    sql_print_information("PERIGEE: the backup of the PERIGEE tables is in %s", directory.c_str());
+    return;
+  }
+  sql_print_error("PERIGEE: cannot create the backup %s: %s", directory.c_str(), pgb_last_error());
+  push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_UNKNOWN_ERROR, "PERIGEE: cannot create the backup '%-.200s': %-.200s",
+                      directory.c_str(), pgb_last_error());
+}
+
 int start_consistent_snapshot(handlerton *, THD *thd) {
   Transaction *transaction = Transaction::get(thd);
   return transaction ? transaction->start_consistent_snapshot(thd) : HA_ERR_OUT_OF_MEM;
@@ -243,6 +259,7 @@ void fill_handlerton(handlerton *hton) {
   hton->drop_database = drop_database;
   hton->check_version = check_version;
   hton->flush_logs = flush_logs;
+  hton->end_backup = end_backup;
   hton->show_status = show_status;
 }
 

@@ -16,6 +16,8 @@ ENGINES = {"INNODB": "InnoDB", "PERIGEE": "PERIGEE", "ROCKSDB": "ROCKSDB", "TIDE
 COMMON_OPTIONS = ["--max-connections=200", "--table-open-cache=2000", "--key-buffer-size=8M", "--aria-pagecache-buffer-size=8M",
                   "--query-cache-type=0", "--secure-file-priv=", "--skip-name-resolve"]
 
+LOCK_WAIT_SECONDS = 10
+
 CGROUP_V1 = "/sys/fs/cgroup/memory"
 CGROUP_V2 = "/sys/fs/cgroup"
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -34,26 +36,28 @@ def engine_name(name):
 
 
 def engine_options(engine, memory_mb, data):
-    """Options that give the engine `memory_mb` MiB for caches and write buffers together, and synced commits."""
+    """Options that give the engine `memory_mb` MiB for caches and write buffers together, synced commits, detection of deadlocks."""
     memory = memory_mb << 20
     if engine == "InnoDB":
         # A redo log as large as the pool (at least 512 MiB), so that checkpoints do not limit the writes.
         return ["--innodb-buffer-pool-size=%d" % memory, "--innodb-log-file-size=%d" % max(512 << 20, memory),
-                "--innodb-flush-log-at-trx-commit=1", "--innodb-flush-method=O_DIRECT", "--innodb-flush-neighbors=0",
+                "--innodb-flush-log-at-trx-commit=1", "--innodb-lock-wait-timeout=%d" % LOCK_WAIT_SECONDS, "--innodb-flush-method=O_DIRECT", "--innodb-flush-neighbors=0",
                 "--innodb-io-capacity=2000", "--innodb-io-capacity-max=4000",
                 "--innodb-buffer-pool-load-at-startup=0", "--innodb-buffer-pool-dump-at-shutdown=0"]
     small = ["--innodb-buffer-pool-size=8M", "--innodb-log-file-size=16M"]
     if engine == "PERIGEE":
-        return small + ["--perigee-memory-budget=%d" % memory, "--perigee-flush-log-at-trx-commit=1"]
+        return small + ["--perigee-memory-budget=%d" % memory, "--perigee-flush-log-at-trx-commit=1",
+                        "--perigee-lock-wait-timeout=%d" % LOCK_WAIT_SECONDS]
     if engine == "ROCKSDB":
         return small + ["--rocksdb-block-cache-size=%d" % (memory * 3 // 4), "--rocksdb-db-write-buffer-size=%d" % (memory // 4),
-                        "--rocksdb-flush-log-at-trx-commit=1"]
+                        "--rocksdb-flush-log-at-trx-commit=1",
+                        "--rocksdb-lock-wait-timeout=%d" % LOCK_WAIT_SECONDS, "--rocksdb-deadlock-detect=1"]
     # TIDESDB: its data is outside the data directory and its log level is DEBUG by default.
     return small + ["--plugin-dir=" + os.environ["TIDESDB_PLUGIN_DIR"], "--plugin-load-add=ha_tidesdb.so",
                     "--tidesdb-data-home-dir=" + os.path.join(data, "#tidesdb"), "--tidesdb-log-level=WARN",
                     "--tidesdb-block-cache-size=%d" % (memory * 3 // 4),
                     "--tidesdb-unified-memtable-write-buffer-size=%d" % (memory // 4),
-                    "--tidesdb-unified-memtable-sync-mode=FULL"]
+                    "--tidesdb-unified-memtable-sync-mode=FULL", "--tidesdb-lock-wait-timeout-ms=%d" % (LOCK_WAIT_SECONDS * 1000)]
 
 
 class BenchmarkServer(Server):

@@ -4,7 +4,7 @@ set -euo pipefail
 
 usage() {
   cat <<'TEXT'
-Usage: build.sh [--asan] [--profile NAME] [--jobs N] [--out DIR] [--clean]
+Usage: build.sh [--asan] [--profile NAME] [--bridge FILE] [--jobs N] [--out DIR] [--clean]
 
 Builds the storage engine for the installed MariaDB server:
   build/VERSION/ha_perigee.so    the plugin
@@ -13,6 +13,7 @@ Builds the storage engine for the installed MariaDB server:
 Options:
   --asan           with AddressSanitizer, into build/VERSION-asan; the server needs LD_PRELOAD (printed at the end)
   --profile NAME   Cargo profile of the engine: release (default), or perf, which builds much faster
+  --bridge FILE    static library of the engine that was built elsewhere (libperigee_mariadb_bridge.a): Rust is not needed
   --jobs N         compilers at the same time (default: number of cores)
   --out DIR        builds into DIR instead of build/VERSION
   --clean          deletes the results of the same version first
@@ -38,11 +39,13 @@ fail() {
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
-asan='' profile=release jobs=$(nproc) clean='' out=''
+. "$here/apt_source.sh"
+asan='' profile=release bridge='' jobs=$(nproc) clean='' out=''
 while [ $# -gt 0 ]; do
   case $1 in
     --asan) asan=1 ;;
     --profile) profile=${2:?--profile needs a name}; shift ;;
+    --bridge) bridge=$(readlink -f "${2:?--bridge needs a file}"); shift ;;
     --jobs) jobs=${2:?--jobs needs a number}; shift ;;
     --out) out=${2:?--out needs a directory}; shift ;;
     --clean) clean=1 ;;
@@ -54,7 +57,7 @@ done
 CXX=${CXX:-g++}
 headers=${MARIADB_HEADERS:-/usr/include/mariadb}
 
-for tool in "$CXX" make cargo perl; do
+for tool in "$CXX" make perl $([ -n "$bridge" ] || echo cargo); do
   command -v "$tool" >/dev/null || fail "$tool is missing: apt-get install g++ make perl, and Rust from https://rustup.rs"
 done
 
@@ -86,27 +89,9 @@ download_source() {
   name=$(dpkg-query -W -f='${source:Package}' "$package")
   number=$(dpkg-query -W -f='${source:Version}' "$package")
   echo "downloading the source of $name $number into $cache"
-  mkdir -p "$cache"
+  download_source_package "$cache" "$name" "$number" ||
+    fail "the mirror has no source of $name $number: install a version that has one (install.sh), or set MARIADB_SOURCE"
   cd "$cache"
-  # The package lists of the system may have no sources; then own ones are made from its settings, without root.
-  local apt=()
-  if ! apt-cache showsrc "$name" 2>/dev/null | grep -qxF "Version: $number"; then
-    mkdir -p apt/parts apt/lists/partial apt/archives/partial
-    : > apt/sources.list
-    if [ -e /etc/apt/sources.list ]; then sed -n 's/^deb\(-src\)\? /deb-src /p' /etc/apt/sources.list > apt/sources.list; fi
-    local file
-    for file in /etc/apt/sources.list.d/*.list; do
-      if [ -e "$file" ]; then sed -n 's/^deb\(-src\)\? /deb-src /p' "$file" > "apt/parts/${file##*/}"; fi
-    done
-    for file in /etc/apt/sources.list.d/*.sources; do
-      if [ -e "$file" ]; then sed 's/^Types:.*/Types: deb-src/' "$file" > "apt/parts/${file##*/}"; fi
-    done
-    apt=(-o "Dir::Etc::sourcelist=$cache/apt/sources.list" -o "Dir::Etc::sourceparts=$cache/apt/parts"
-         -o "Dir::State::lists=$cache/apt/lists" -o "Dir::Cache=$cache/apt")
-    apt-get "${apt[@]}" -qq update || fail "apt-get update failed: set MARIADB_SOURCE to the source of MariaDB $version"
-  fi
-  apt-get ${apt[@]+"${apt[@]}"} -qq source --download-only "$name=$number" ||
-    fail "the mirror has no source of $name $number: install the server of the version in its main archive, or set MARIADB_SOURCE"
   dpkg-source --no-check -x "${name}_${number#*:}.dsc" "unpacking-$$" >/dev/null
   mv "unpacking-$$" "$name-$version"
   rm -rf apt
@@ -143,13 +128,16 @@ if [ ! -e "$out/generated/probes_mysql_nodtrace.h" ]; then
   mv "$out/generated/probes_mysql_nodtrace.h.new" "$out/generated/probes_mysql_nodtrace.h"
 fi
 
-target=${CARGO_TARGET_DIR:-$root/target}
-echo "building the engine (profile $profile)"
-(cd "$root" && CARGO_TARGET_DIR=$target cargo build --profile "$profile" -p perigee-mariadb-bridge) ||
-  fail "the engine does not build"
-profile_dir=$profile
-if [ "$profile" = dev ]; then profile_dir=debug; fi
-bridge=$target/$profile_dir/libperigee_mariadb_bridge.a
+if [ -z "$bridge" ]; then
+  target=${CARGO_TARGET_DIR:-$root/target}
+  echo "building the engine (profile $profile)"
+  (cd "$root" && CARGO_TARGET_DIR=$target cargo build --profile "$profile" -p perigee-mariadb-bridge) ||
+    fail "the engine does not build"
+  profile_dir=$profile
+  if [ "$profile" = dev ]; then profile_dir=debug; fi
+  bridge=$target/$profile_dir/libperigee_mariadb_bridge.a
+fi
+[ -e "$bridge" ] || fail "no library $bridge"
 
 flags="-std=gnu++17 -g -fPIC -ffunction-sections -fdata-sections -Wall -Wextra -Wno-invalid-offsetof"
 if [ -n "$asan" ]; then

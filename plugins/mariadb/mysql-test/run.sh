@@ -2,7 +2,9 @@
 # Runs the suites of the engine with mysql-test-run, outside of the server's tree.
 #
 #   run.sh [--engine perigee|innodb] [--record] [--plugin DIR] [--parallel N] [TEST...]
-#   run.sh --compare [TEST...]     runs the portable tests with InnoDB and with Perigee
+#   run.sh --compare [TEST...]         runs the portable tests with InnoDB and with Perigee
+#   run.sh --against innodb [TEST...]  the results of the portable tests are those of InnoDB of the same server, whose
+#                                      differences from the recorded ones are listed: for other versions of the server
 #
 # portable/   runs with both engines; the results are recorded with InnoDB (--engine innodb --record) and reviewed
 # perigee/    only for Perigee: options, and behaviour that legitimately differs from InnoDB (each test states why)
@@ -19,6 +21,7 @@ record=
 plugin=
 parallel=2
 compare=0
+against=
 tests=
 while [ $# -gt 0 ]; do
   case $1 in
@@ -27,6 +30,7 @@ while [ $# -gt 0 ]; do
     --parallel) parallel=$2; shift ;;
     --record) record=--record ;;
     --compare) compare=1 ;;
+    --against) against=$2; shift; [ "$against" = innodb ] || { echo "--against $against: only innodb is known" >&2; exit 2; } ;;
     --help|-h) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
     -*) echo "unknown option $1" >&2; exit 2 ;;
     *) tests="$tests $1" ;;
@@ -45,6 +49,22 @@ link_plugins() {
   plugin=$(cd "$plugin" && pwd)
 }
 
+version=$(PATH=$PATH:/usr/sbin mariadbd --no-defaults --version | sed -n 's/.*Ver \([0-9]*\.[0-9]*\).*/\1/p')
+
+# Results of a suite in its view: those of the repository, or copies if they are changed.
+link_results() {
+  rm -rf "$view/r"
+  if [ -n "$against" ] && [ "$suite" = portable ]; then
+    if [ "$suite_engine" = innodb ]; then
+      cp -r "$here/$suite/r" "$view/r"
+    else
+      ln -s "${MTR_VARDIR:-/tmp/perigee_mtr}_innodb_${suite}_suite/$suite/r" "$view/r"
+    fi
+  else
+    ln -s "$here/$suite/r" "$view/r"
+  fi
+}
+
 # run_suite ENGINE SUITE_NAME: prints the summary of mysql-test-run; its status is the result.
 run_suite() {
   suite_engine=$1
@@ -53,17 +73,20 @@ run_suite() {
   vardir=${MTR_VARDIR:-/tmp/perigee_mtr}_${suite_engine}_$suite
   view=${vardir}_suite/$suite
   mkdir -p "$view"
-  for part in t r include; do
+  for part in t include; do
     [ -e "$here/$suite/$part" ] || continue
     rm -f "$view/$part"
     ln -s "$here/$suite/$part" "$view/$part"
   done
+  link_results
+  # What is the default of 10.11.
+  defaults="--character-set-server=latin1 --collation-server=latin1_swedish_ci --loose-innodb-snapshot-isolation=0"
   case $suite_engine in
     innodb)
-      echo "--partition --sequence --innodb --default-storage-engine=InnoDB" > "$view/suite.opt" ;;
+      echo "--partition --sequence --innodb --default-storage-engine=InnoDB $defaults" > "$view/suite.opt" ;;
     perigee)
       link_plugins
-      echo "--plugin-dir=$plugin --plugin-load-add=ha_perigee.so --default-storage-engine=PERIGEE --loose-perigee-memory-budget=268435456 --innodb --partition --sequence" > "$view/suite.opt" ;;
+      echo "--plugin-dir=$plugin --plugin-load-add=ha_perigee.so --default-storage-engine=PERIGEE --loose-perigee-memory-budget=268435456 --innodb --partition --sequence $defaults" > "$view/suite.opt" ;;
     *) echo "unknown engine $suite_engine" >&2; exit 2 ;;
   esac
   # Server restarts in tests keep the plugin; a killed server must not leave a core file.
@@ -95,6 +118,14 @@ result=0
 if [ $compare -eq 1 ]; then
   run_suite innodb portable || result=1
   run_suite perigee portable || result=1
+elif [ -n "$against" ]; then
+  record=--record
+  run_suite innodb portable || result=1
+  record=
+  echo "results of InnoDB $version that differ from the recorded ones:"
+  (cd "$view/r" && for file in *.result; do cmp -s "$file" "$here/portable/r/$file" || echo "  ${file%.result}"; done)
+  run_suite perigee portable || result=1
+  run_suite perigee perigee || result=1
 else
   run_suite "$engine" portable || result=1
   if [ "$engine" = perigee ]; then

@@ -91,7 +91,7 @@ int ha_perigee::open_codecs() {
   ref_length = static_cast<uint>(m_primary->fixed_size() ? m_primary->fixed_size() : m_primary->max_size() + 2);
   m_ttl_field = nullptr;
   for (Field **field = table->field; *field && !m_definition->ttl_column.empty(); field++)
-    if (!my_strcasecmp(system_charset_info, (*field)->field_name.str, m_definition->ttl_column.c_str()))
+    if (perigee::names_are_equal((*field)->field_name.str, m_definition->ttl_column.c_str()))
       m_ttl_field = *field;
   return m_rows.init(table, m_definition.get(), m_primary);
 }
@@ -259,12 +259,11 @@ int ha_perigee::extra(enum ha_extra_function operation) {
     case HA_EXTRA_NO_KEYREAD:
       m_chosen_columns = nullptr;
       return 0;
-    case HA_EXTRA_BEGIN_COPY:
-    case HA_EXTRA_BEGIN_ALTER_IGNORE_COPY:
+    PERIGEE_BEGIN_COPY_CASES:
       return begin_load();
-    case HA_EXTRA_END_COPY:
+    case PERIGEE_END_COPY:
       return m_load ? end_load(true) : 0;
-    case HA_EXTRA_ABORT_COPY:
+    case PERIGEE_ABORT_COPY:
       return m_load ? end_load(false) : 0;
     default:
       return 0;
@@ -356,7 +355,7 @@ void ha_perigee::fill_constant_statistics() {
     const perigee::IndexStatistics *index = nullptr;
     for (const perigee::IndexStatistics &candidate : statistics->indexes)
       if (candidate.name.size() == key->name.length &&
-          !my_strcasecmp(system_charset_info, candidate.name.c_str(), key->name.str))
+          perigee::names_are_equal(candidate.name.c_str(), key->name.str))
         index = &candidate;
     for (uint part = 0; part < key->ext_key_parts; part++) {
       double value = 1.0;

@@ -83,7 +83,7 @@ bool check_ttl_column(const TABLE *form) {
   const ha_table_option_struct *options = form->s->option_struct;
   if (!options || !options->ttl_column || !*options->ttl_column) return false;
   for (Field **field = form->field; *field; field++) {
-    if (my_strcasecmp(system_charset_info, (*field)->field_name.str, options->ttl_column)) continue;
+    if (!names_are_equal((*field)->field_name.str, options->ttl_column)) continue;
     switch ((*field)->real_type()) {
       case MYSQL_TYPE_TIMESTAMP:
       case MYSQL_TYPE_TIMESTAMP2:

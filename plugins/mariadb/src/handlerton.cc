@@ -23,30 +23,30 @@ handler *create_handler(handlerton *hton, TABLE_SHARE *table, MEM_ROOT *mem_root
   return new (mem_root) ha_perigee(hton, table);
 }
 
-int close_connection(handlerton *, THD *thd) {
+int close_connection(PERIGEE_HTON_PARAMETER THD *thd) {
   Transaction::close(thd);
   return 0;
 }
 
 void kill_query(handlerton *, THD *thd, enum thd_kill_levels) { Transaction::cancel_wait(thd); }
 
-int commit(handlerton *, THD *thd, bool all) {
+int commit(PERIGEE_HTON_PARAMETER THD *thd, bool all) {
   Transaction *transaction = Transaction::find(thd);
   return transaction ? transaction->commit(thd, all) : 0;
 }
 
-int rollback(handlerton *, THD *thd, bool all) {
+int rollback(PERIGEE_HTON_PARAMETER THD *thd, bool all) {
   Transaction *transaction = Transaction::find(thd);
   return transaction ? transaction->rollback(thd, all) : 0;
 }
 
-int prepare(handlerton *, THD *thd, bool all) {
+int prepare(PERIGEE_HTON_PARAMETER THD *thd, bool all) {
   Transaction *transaction = Transaction::find(thd);
   return transaction ? transaction->prepare(thd, all) : 0;
 }
 
 // May run in the thread of another connection.
-void commit_ordered(handlerton *, THD *thd, bool) {
+void commit_ordered(PERIGEE_HTON_PARAMETER THD *thd, bool) {
   Transaction *transaction = Transaction::find(thd);
   if (transaction) transaction->commit_ordered();
 }
@@ -76,14 +76,14 @@ void end_backup() {
                       directory.c_str(), pgb_last_error());
 }
 
-int start_consistent_snapshot(handlerton *, THD *thd) {
+int start_consistent_snapshot(PERIGEE_HTON_PARAMETER THD *thd) {
   Transaction *transaction = Transaction::get(thd);
   return transaction ? transaction->start_consistent_snapshot(thd) : HA_ERR_OUT_OF_MEM;
 }
 
 // ---- savepoints: the server keeps the number of each ----
 
-int savepoint_set(handlerton *, THD *thd, void *area) {
+int savepoint_set(PERIGEE_HTON_PARAMETER THD *thd, void *area) {
   Transaction *transaction = Transaction::get(thd);
   if (!transaction) return HA_ERR_OUT_OF_MEM;
   uint64_t number = 0;
@@ -98,18 +98,18 @@ uint64_t savepoint_number(const void *area) {
   return number;
 }
 
-int savepoint_rollback(handlerton *, THD *thd, void *area) {
+int savepoint_rollback(PERIGEE_HTON_PARAMETER THD *thd, void *area) {
   Transaction *transaction = Transaction::find(thd);
   return transaction ? transaction->rollback_to_savepoint(savepoint_number(area)) : HA_ERR_NO_SAVEPOINT;
 }
 
-int savepoint_release(handlerton *, THD *thd, void *area) {
+int savepoint_release(PERIGEE_HTON_PARAMETER THD *thd, void *area) {
   Transaction *transaction = Transaction::find(thd);
   return transaction ? transaction->release_savepoint(savepoint_number(area)) : 0;
 }
 
 // The locks of rows stay until the end of the transaction, and so must the metadata locks of their tables.
-bool savepoint_rollback_can_release_mdl(handlerton *, THD *thd) {
+bool savepoint_rollback_can_release_mdl(PERIGEE_HTON_PARAMETER THD *thd) {
   Transaction *transaction = Transaction::find(thd);
   return !transaction || !transaction->has_begun();
 }
@@ -121,7 +121,7 @@ void collect_gid(void *arg, const uint8_t *gid, size_t size) {
 }
 
 // The server calls this at startup until fewer than `len` are returned.
-int recover(handlerton *, XID *list, uint len) {
+int recover(PERIGEE_HTON_PARAMETER XID *list, uint len) {
   static std::vector<std::string> prepared;
   static size_t next = 0;
   if (!list || !len) return 0;
@@ -149,13 +149,13 @@ int xa_result(pgb_status status, const char *what) {
   return XA_RESOURCE_ERROR;
 }
 
-int commit_by_xid(handlerton *, XID *xid) {
+int commit_by_xid(PERIGEE_HTON_PARAMETER XID *xid) {
   const std::string gid = xid_to_gid(*xid);
   const pgb_slice slice{reinterpret_cast<const uint8_t *>(gid.data()), gid.size()};
   return xa_result(pgb_commit_prepared(engine, slice, PGB_SYNC), "XA COMMIT");
 }
 
-int rollback_by_xid(handlerton *, XID *xid) {
+int rollback_by_xid(PERIGEE_HTON_PARAMETER XID *xid) {
   const std::string gid = xid_to_gid(*xid);
   const pgb_slice slice{reinterpret_cast<const uint8_t *>(gid.data()), gid.size()};
   return xa_result(pgb_rollback_prepared(engine, slice), "XA ROLLBACK");
@@ -219,6 +219,17 @@ bool show_status(handlerton *, THD *thd, stat_print_fn *print, enum ha_stat_type
   return printer.failed;
 }
 
+#if MYSQL_VERSION_ID >= 110000
+// In milliseconds. A lookup searches several levels, and a row is decoded.
+void update_optimizer_costs(OPTIMIZER_COSTS *costs) {
+  costs->key_lookup_cost = 0.0009;
+  costs->row_lookup_cost = 0.0009;
+  costs->key_next_find_cost = 0.0001;
+  costs->row_next_find_cost = 0.0001;
+  costs->row_copy_cost = 0.00006;
+}
+#endif
+
 void collect_prefixed(void *arg, const char *name, size_t size) {
   auto *search = static_cast<std::pair<std::string, std::vector<std::string>> *>(arg);
   if (size >= search->first.size() && memcmp(name, search->first.data(), search->first.size()) == 0)
@@ -261,6 +272,9 @@ void fill_handlerton(handlerton *hton) {
   hton->flush_logs = flush_logs;
   hton->end_backup = end_backup;
   hton->show_status = show_status;
+#if MYSQL_VERSION_ID >= 110000
+  hton->update_optimizer_costs = update_optimizer_costs;
+#endif
 }
 
 }  // namespace perigee

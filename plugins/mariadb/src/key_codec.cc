@@ -51,7 +51,9 @@ void describe_number(const Field *field, KeyPart *part) {
     default:
       part->kind = KeyPart::SORT_STRING;
   }
-  part->restorable = part->kind != KeyPart::SORT_STRING && !part->prefix;
+  // The keys of 0 and -0 are equal.
+  bool real = part->kind == KeyPart::FLOAT || part->kind == KeyPart::DOUBLE;
+  part->restorable = part->kind != KeyPart::SORT_STRING && !real && !part->prefix;
   part->max_size = part->kind == KeyPart::RAW ? part->length : part->record_length;
 }
 
@@ -125,17 +127,6 @@ void encode_real(const uchar *data, uint size, uchar *to) {
   } else {
     to[0] |= 0x80;
   }
-}
-
-void decode_real(const uchar *key, uint size, uchar *to) {
-  uchar bytes[8];
-  memcpy(bytes, key, size);
-  if (bytes[0] & 0x80) {
-    bytes[0] &= 0x7f;
-  } else {
-    for (uint i = 0; i < size; i++) bytes[i] = static_cast<uchar>(~bytes[i]);
-  }
-  decode_integer(bytes, size, false, to);
 }
 
 // ---- groups of weights ----
@@ -285,8 +276,6 @@ const uchar *decode_number(const KeyPart &part, const uchar *key, const uchar *e
     switch (part.kind) {
       case KeyPart::INTEGER: decode_integer(from, part.record_length, false, to); break;
       case KeyPart::INTEGER_SIGNED: decode_integer(from, part.record_length, true, to); break;
-      case KeyPart::FLOAT:
-      case KeyPart::DOUBLE: decode_real(from, part.record_length, to); break;
       default: memcpy(to, from, part.record_length);
     }
   }
@@ -298,7 +287,7 @@ bool restore_column(const KeyPart &part, const uchar **value, const uchar *end, 
   uint64_t size;
   if (!get_varint(value, end, &size) || size > static_cast<uint64_t>(end - *value)) return false;
   if (part.source == KeyPart::VARCHAR_BYTES && size > part.record_length) return false;
-  if (part.kind == KeyPart::SORT_STRING && size != part.record_length) return false;
+  if (part.kind != KeyPart::TEXT && size != part.record_length) return false;
   store_column(part, *value, size, record);
   *value += size;
   return true;

@@ -16,7 +16,7 @@ char *checkpoint_directory;
 char *backup_directory;
 
 const char *compression_names[] = {"DEFAULT", "NONE", "LZ4", "ZSTD", NullS};
-TYPELIB compression_typelib = {array_elements(compression_names) - 1, "", compression_names, nullptr};
+TYPELIB compression_typelib = PERIGEE_TYPELIB(compression_names);
 
 // SET GLOBAL perigee_create_checkpoint = 'directory': makes the checkpoint, or fails the statement.
 int create_checkpoint(THD *thd, st_mysql_sys_var *, void *save, st_mysql_value *value) {

@@ -59,9 +59,9 @@ class Server:
                             "--auth-root-authentication-method=normal", "--skip-test-db"],
                            stdout=log, stderr=subprocess.STDOUT, check=True)
 
-    def start(self, port=0, timeout=120):
+    def start(self, port=0, timeout=120, address="127.0.0.1"):
         self.port = port
-        network = ["--bind-address=127.0.0.1", "--port=%d" % port] if port else ["--skip-networking"]
+        network = ["--bind-address=" + address, "--port=%d" % port] if port else ["--skip-networking"]
         command = shutil.which("mariadbd") or "/usr/sbin/mariadbd"
         with open(os.path.join(self.directory, "stdout.log"), "a") as log:
             self.process = subprocess.Popen([command] + self.options + network, stdout=log, stderr=log)

@@ -168,7 +168,7 @@ int set_missing_value(Field *field, ColumnDefinition *column) {
 }
 
 // Removes dropped columns, renames, adds, and appends a row format.
-int change_columns(const TABLE *table, TABLE *altered, const Alter_inplace_info *info, TableDefinition *definition) {
+int change_columns(TABLE *altered, const Alter_inplace_info *info, TableDefinition *definition) {
   std::vector<ColumnDefinition> columns;
   std::vector<Field *> added;
   for (Field **at = altered->field; *at; at++) {
@@ -367,7 +367,7 @@ bool ha_perigee::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info 
   AlterContext *context = new (ha_thd()->mem_root) AlterContext(m_share);
   info->handler_ctx = context;
   context->definition.table_version = fold_table_version(altered->s->tabledef_version);
-  error = change_columns(table, altered, info, &context->definition);
+  error = change_columns(altered, info, &context->definition);
   if (!error) error = change_indexes(altered, info, context);
   if (!error) error = reserve_numbers(context);
   if (error) print_error(error, MYF(0));

@@ -146,9 +146,9 @@ pub mod stats {
     pub use crate::write::ttl::ClockStatus;
     pub use perigee_engine::stats::{
         ActiveMemtableStats, BackgroundStats, CacheStats, CounterValue, FamilyStats, FileStats,
-        ImmutableMemtableStats, IoStats, JobStats, LatencyBucket, LatencyStats, LevelStats,
-        MemtableStats, OpenFileStats, OwnerMemory, RawByteTotals, SequenceRange, StallStats, Stats,
-        TransactionStats, VerifyReport, VlogStats, WalStats,
+        FinishedJobStats, ImmutableMemtableStats, IoStats, JobStats, LatencyBucket, LatencyStats,
+        LevelStats, MemtableStats, OpenFileStats, OwnerMemory, RawByteTotals, SequenceRange,
+        StallStats, Stats, TransactionStats, VerifyReport, VlogStats, WalStats,
     };
 }
 

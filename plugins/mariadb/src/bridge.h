@@ -89,6 +89,50 @@ pgb_status pgb_engine_status_json(pgb_engine *engine, pgb_text_fn report, void *
 typedef void (*pgb_counter_fn)(void *arg, const char *name, uint64_t value);
 pgb_status pgb_engine_counters(pgb_engine *engine, pgb_counter_fn report, void *arg);
 
+/* Levels, jobs and options. Slices are valid during the call of `report`. */
+typedef struct pgb_level_stats {
+  pgb_slice table;
+  uint32_t level;
+  uint64_t runs;       /* sorted runs */
+  uint64_t files;
+  uint64_t bytes;      /* of the files */
+  uint64_t entries;    /* tombstones and older versions included */
+  uint64_t tombstones;
+  uint64_t raw_bytes;  /* keys and values without compression */
+} pgb_level_stats;
+typedef void (*pgb_level_fn)(void *arg, const pgb_level_stats *level);
+/* Each level of each table that has files. */
+pgb_status pgb_engine_levels(pgb_engine *engine, pgb_level_fn report, void *arg);
+
+typedef struct pgb_job_stats {
+  pgb_slice kind;         /* "flush" or "compaction" */
+  pgb_slice table;        /* of several tables: the first, and how many more */
+  pgb_slice reason;
+  pgb_slice state;        /* "running", "finished" or "failed" */
+  pgb_slice input_levels; /* separated by commas; empty for a flush */
+  uint32_t output_level;
+  uint64_t input_files;
+  uint64_t input_bytes;
+  uint64_t done_bytes;    /* of the input */
+  uint64_t output_bytes;
+  uint64_t elapsed_us;
+  uint64_t age_us;        /* since its end */
+} pgb_job_stats;
+typedef void (*pgb_job_fn)(void *arg, const pgb_job_stats *job);
+/* Running flushes and compactions, then the last 100 that have ended since the open, the newest first. */
+pgb_status pgb_engine_jobs(pgb_engine *engine, pgb_job_fn report, void *arg);
+
+typedef struct pgb_table_option {
+  pgb_slice table;
+  pgb_slice family;       /* name of its column family in the engine */
+  pgb_slice name;
+  pgb_slice value;
+  uint8_t is_default;
+} pgb_table_option;
+typedef void (*pgb_option_fn)(void *arg, const pgb_table_option *option);
+/* Each option of each table, as in an options file of the engine. */
+pgb_status pgb_engine_options_list(pgb_engine *engine, pgb_option_fn report, void *arg);
+
 /* ---- tables (column families). Names are UTF-8 of any length: the bridge maps long ones to short ones. ---- */
 
 pgb_status pgb_table_create(pgb_engine *engine, const char *name, size_t size, const pgb_table_options *options,

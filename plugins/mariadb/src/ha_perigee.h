@@ -213,6 +213,7 @@ class ha_perigee final : public handler {
   int prepare_update(const uchar *old_data, const uchar *new_data, bool moved);
   int apply_update(const uchar *new_data, bool moved);
   int write_without_rollback(const uchar *record, pgb_slice primary_key);
+  int log_change(pgb_slice primary_key);
   void note_auto_increment_value(const uchar *record);
   uint64_t expiry_of(const uchar *record) const;
 
@@ -280,6 +281,7 @@ class ha_perigee final : public handler {
   perigee::Bytes m_old_key;
   perigee::Bytes m_old_value;
   perigee::Bytes m_row;
+  perigee::Bytes m_change_key;
 
   pgb_load *m_load = nullptr;               // ALTER TABLE by copy, CREATE TABLE ... SELECT
   std::vector<std::unique_ptr<LoadCheck>> m_load_checks;

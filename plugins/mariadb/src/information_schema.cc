@@ -12,15 +12,12 @@
 
 #include "handlerton.h"
 #include "information_schema.h"
+#include "schema_fields.h"
 #include "transaction.h"
 
 namespace perigee {
 
 namespace {
-
-int store_text(Field *field, const char *text, size_t size) { return field->store(text, size, system_charset_info); }
-
-bool may_read(THD *thd) { return !check_global_access(thd, PROCESS_ACL, true); }
 
 // ---- PERIGEE_TABLES ----
 
@@ -33,21 +30,6 @@ ST_FIELD_INFO tables_fields[] = {Show::Column("TABLE_SCHEMA", Show::Varchar(NAME
                                  Show::Column("LEVELS", Show::ULonglong(), NOT_NULL),
                                  Show::CEnd()};
 
-// Stores a part of a family name, which is encoded like the server's file names. A '#' begins the suffix of a partition
-// (#P#p0), which is kept.
-void store_file_name(Field *field, const std::string &name) {
-  const size_t suffix = name.find('#');
-  if (suffix == 0 || name.empty()) {
-    store_text(field, name.data(), name.size());
-    return;
-  }
-  const std::string encoded = name.substr(0, suffix);
-  char decoded[4 * NAME_LEN + 1];
-  std::string text(decoded, filename_to_tablename(encoded.c_str(), decoded, sizeof(decoded), true));
-  if (suffix != std::string::npos) text += name.substr(suffix);
-  store_text(field, text.data(), text.size());
-}
-
 int store_table_row(THD *thd, TABLE *table, const std::string &name) {
   pgb_table *family = nullptr;
   if (pgb_table_open(engine, name.data(), name.size(), &family) != PGB_OK) return 0;  // dropped in the meantime
@@ -55,10 +37,8 @@ int store_table_row(THD *thd, TABLE *table, const std::string &name) {
   const pgb_status status = pgb_table_stats_get(family, &stats);
   pgb_table_release(family);
   if (status != PGB_OK) return 0;
-  const size_t slash = name.find('/');
   restore_record(table, s->default_values);
-  store_file_name(table->field[0], slash == std::string::npos ? std::string() : name.substr(0, slash));
-  store_file_name(table->field[1], slash == std::string::npos ? name : name.substr(slash + 1));
+  store_family_name(table->field[0], table->field[1], name);
   table->field[2]->store(stats.entries, true);
   table->field[3]->store(stats.disk_bytes, true);
   table->field[4]->store(stats.memory_bytes, true);

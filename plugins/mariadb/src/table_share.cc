@@ -316,6 +316,11 @@ void TableShare::invalidate(const std::string &name) {
   all.shares.erase(found);
 }
 
+bool TableShare::is_current() {
+  std::lock_guard<std::mutex> guard(registry().mutex);
+  return m_registered;
+}
+
 TableShare::~TableShare() {
   if (m_table) pgb_table_release(m_table);
 }

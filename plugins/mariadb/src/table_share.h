@@ -74,6 +74,17 @@ class TableShare {
   // larger than necessary by up to 1,023.
   int cover_auto_increment();
 
+  // ---- change log of index builds ----
+  // Makes every write of a row also record its primary key (CHANGE_LOG_INDEX), until end_change_log(). No transaction that
+  // has written to the table may be open.
+  void begin_change_log() { m_logs_changes.store(true, std::memory_order_release); }
+  void end_change_log() { m_logs_changes.store(false, std::memory_order_release); }
+  bool logs_changes() const { return m_logs_changes.load(std::memory_order_relaxed); }
+  // A number that distinguishes two records of the same row.
+  uint64_t next_change_number() { return m_change_number.fetch_add(1, std::memory_order_relaxed); }
+  // False after invalidate(): handlers that are opened later use another object.
+  bool is_current();
+
   // ---- hidden primary key ----
   uint64_t next_row_id() { return m_row_id.fetch_add(1, std::memory_order_relaxed); }
 
@@ -117,6 +128,9 @@ class TableShare {
   uint64_t m_auto_increment_written_us = 0;
 
   std::atomic<bool> m_auto_increment_checked{false};
+
+  std::atomic<bool> m_logs_changes{false};
+  std::atomic<uint64_t> m_change_number{1};
 
   std::atomic<uint64_t> m_row_id{1};
   std::atomic<int64_t> m_records{0};

@@ -27,7 +27,8 @@ use crate::runtime::logical_clock::LogicalClock;
 use crate::settings::durability::Durability;
 use crate::settings::{FamilySettings, Settings};
 use crate::stats::{
-    CacheStats, CounterValue, FamilyStats, FileStats, RecoveryReport, Stats, VerifyReport,
+    CacheStats, CounterValue, FamilyStats, FileStats, FinishedJobStats, RecoveryReport, Stats,
+    VerifyReport,
 };
 use crate::txn::TxnManager;
 use crate::txn::prepared_txn::PreparedTxn;
@@ -568,6 +569,10 @@ impl Engine {
     /// Returns statistics.
     pub fn stats(&self) -> Stats {
         report::stats(&self.maintenance, &self.recovery)
+    }
+    /// Returns the flushes and compactions that ended last, the newest first.
+    pub fn finished_jobs(&self) -> Vec<FinishedJobStats> {
+        report::finished_jobs(&self.resources)
     }
     /// Returns statistics of one column family.
     pub fn family_stats(&self, family: &Arc<FamilyState>) -> FamilyStats {

@@ -3,7 +3,8 @@
 //!
 //! Layers, bottom-up: status codes and messages ([`status`]), entering and leaving calls ([`ffi`]),
 //! the database with its threads ([`engine`], `spawn`), names and options of tables (`registry`,
-//! [`table`]), and the calls by subject: [`txn`], [`two_phase`], [`read`], [`load`], [`report`].
+//! [`table`]), and the calls by subject: [`txn`], [`two_phase`], [`read`], [`load`],
+//! [`report`], [`levels`].
 //!
 //! Invariants: a panic never crosses into C++; it makes every later call on the database fail.
 //! Nothing is formatted or allocated for a call that succeeds, beyond what the engine does.
@@ -26,3 +27,4 @@ pub mod two_phase;
 pub mod read;
 pub mod load;
 pub mod report;
+pub mod levels;

@@ -5,6 +5,7 @@
 
 use perigee_mariadb_bridge::engine::*;
 use perigee_mariadb_bridge::ffi::Slice;
+use perigee_mariadb_bridge::levels::*;
 use perigee_mariadb_bridge::load::*;
 use perigee_mariadb_bridge::read::*;
 use perigee_mariadb_bridge::report::*;
@@ -79,6 +80,29 @@ extern "C" fn collect_bytes(arg: *mut c_void, data: *const u8, size: usize) {
     all.push(bytes.to_vec());
 }
 
+fn text_of(slice: Slice) -> String {
+    // SAFETY: what a report passes is valid during the call.
+    String::from_utf8(unsafe { slice.bytes() }.to_vec()).unwrap()
+}
+
+extern "C" fn collect_level(arg: *mut c_void, level: *const LevelStats) {
+    // SAFETY: `arg` is the vector of the caller, `level` a record.
+    let (all, l) = unsafe { (&mut *arg.cast::<Vec<(String, u32, u64)>>(), &*level) };
+    all.push((text_of(l.table), l.level, l.entries));
+}
+
+extern "C" fn collect_job(arg: *mut c_void, job: *const JobRecord) {
+    // SAFETY: `arg` is the vector of the caller, `job` a record.
+    let (all, j) = unsafe { (&mut *arg.cast::<Vec<[String; 4]>>(), &*job) };
+    all.push([text_of(j.kind), text_of(j.table), text_of(j.state), text_of(j.input_levels)]);
+}
+
+extern "C" fn collect_option(arg: *mut c_void, option: *const TableOption) {
+    // SAFETY: `arg` is the vector of the caller, `option` a record.
+    let (all, o) = unsafe { (&mut *arg.cast::<Vec<[String; 4]>>(), &*option) };
+    all.push([text_of(o.table), text_of(o.family), text_of(o.name), text_of(o.value)]);
+}
+
 extern "C" fn collect_counter(arg: *mut c_void, name: *const c_char, value: u64) {
     // SAFETY: `arg` is the vector of the caller, `name` a string.
     let (all, name) =
@@ -126,6 +150,31 @@ impl Db {
         let mut all: Vec<(String, u64)> = Vec::new();
         // SAFETY: `collect_counter` gets its vector.
         let done = unsafe { pgb_engine_counters(self.0, collect_counter, (&raw mut all).cast()) };
+        check(done).unwrap();
+        all
+    }
+    /// Returns table, level and entries.
+    pub fn levels(&self) -> Vec<(String, u32, u64)> {
+        let mut all: Vec<(String, u32, u64)> = Vec::new();
+        // SAFETY: `collect_level` gets its vector.
+        let done = unsafe { pgb_engine_levels(self.0, collect_level, (&raw mut all).cast()) };
+        check(done).unwrap();
+        all
+    }
+    /// Returns kind, table, state and input levels.
+    pub fn jobs(&self) -> Vec<[String; 4]> {
+        let mut all: Vec<[String; 4]> = Vec::new();
+        // SAFETY: `collect_job` gets its vector.
+        let done = unsafe { pgb_engine_jobs(self.0, collect_job, (&raw mut all).cast()) };
+        check(done).unwrap();
+        all
+    }
+    /// Returns table, column family, option and value.
+    pub fn options(&self) -> Vec<[String; 4]> {
+        let mut all: Vec<[String; 4]> = Vec::new();
+        // SAFETY: `collect_option` gets its vector.
+        let done =
+            unsafe { pgb_engine_options_list(self.0, collect_option, (&raw mut all).cast()) };
         check(done).unwrap();
         all
     }

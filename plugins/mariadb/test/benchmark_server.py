@@ -49,8 +49,10 @@ def engine_options(engine, memory_mb, data):
         return small + ["--perigee-memory-budget=%d" % memory, "--perigee-flush-log-at-trx-commit=1",
                         "--perigee-lock-wait-timeout=%d" % LOCK_WAIT_SECONDS]
     if engine == "ROCKSDB":
-        return small + ["--rocksdb-block-cache-size=%d" % (memory * 3 // 4), "--rocksdb-db-write-buffer-size=%d" % (memory // 4),
-                        "--rocksdb-flush-log-at-trx-commit=1",
+        # A shard of the cache must have room for the filter of a file; by default there are up to 64.
+        shard_bits = max(0, min(6, (memory_mb * 3 // 4 // 64).bit_length() - 1))
+        return small + ["--rocksdb-block-cache-numshardbits=%d" % shard_bits, "--rocksdb-block-cache-size=%d" % (memory * 3 // 4),
+                        "--rocksdb-db-write-buffer-size=%d" % (memory // 4), "--rocksdb-flush-log-at-trx-commit=1",
                         "--rocksdb-lock-wait-timeout=%d" % LOCK_WAIT_SECONDS, "--rocksdb-deadlock-detect=1"]
     # TIDESDB: its data is outside the data directory and its log level is DEBUG by default.
     return small + ["--plugin-dir=" + os.environ["TIDESDB_PLUGIN_DIR"], "--plugin-load-add=ha_tidesdb.so",

@@ -192,5 +192,5 @@ missing=$(comm -23 \
 echo "$out/ha_perigee.so is built for MariaDB $version"
 echo "start a server with --plugin-dir=$out/plugin-dir --plugin-load-add=ha_perigee"
 if [ -n "$asan" ]; then
-  echo "and LD_PRELOAD=$("$CXX" -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0"
+  echo "and LD_PRELOAD=$("$CXX" -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0:detect_odr_violation=0:allow_user_poisoning=0 (or use mysql-test/run.sh --asan)"
 fi

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the suites of the engine with mysql-test-run, outside of the server's tree.
 #
-#   run.sh [--engine perigee|innodb] [--record] [--plugin DIR] [--parallel N] [TEST...]
+#   run.sh [--engine perigee|innodb] [--record] [--plugin DIR] [--parallel N] [--asan] [TEST...]
 #   run.sh --compare [TEST...]         runs the portable tests with InnoDB and with Perigee
 #   run.sh --against innodb [TEST...]  the results of the portable tests are those of InnoDB of the same server, whose
 #                                      differences from the recorded ones are listed: for other versions of the server
@@ -9,7 +9,8 @@
 # portable/   runs with both engines; the results are recorded with InnoDB (--engine innodb --record) and reviewed
 # perigee/    only for Perigee: options, and behaviour that legitimately differs from InnoDB (each test states why)
 #
-# --plugin DIR   directory that contains ha_perigee.so (default: the newest build of build.sh)
+# --plugin DIR   directory that contains ha_perigee.so (default: the build of build.sh for the installed server)
+# --asan         the build of build.sh --asan; an error of AddressSanitizer ends the server, so that the test fails
 # MTR_DIR        mysql-test directory of the server (default: that of the package)
 # MTR_VARDIR     directory for servers and logs (prefix; default: /tmp/perigee_mtr; no hyphens)
 # MTR_ARGS       more arguments for mysql-test-run
@@ -21,6 +22,7 @@ record=
 plugin=
 parallel=2
 compare=0
+asan=
 against=
 tests=
 while [ $# -gt 0 ]; do
@@ -30,6 +32,7 @@ while [ $# -gt 0 ]; do
     --parallel) parallel=$2; shift ;;
     --record) record=--record ;;
     --compare) compare=1 ;;
+    --asan) asan=1 ;;
     --against) against=$2; shift; [ "$against" = innodb ] || { echo "--against $against: only innodb is known" >&2; exit 2; } ;;
     --help|-h) sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
     -*) echo "unknown option $1" >&2; exit 2 ;;
@@ -42,14 +45,20 @@ mtr_dir=${MTR_DIR:-/usr/share/mysql/mysql-test}
 [ -d "$mtr_dir" ] || mtr_dir=/usr/share/mariadb/mariadb-test
 [ -d "$mtr_dir" ] || { echo "no mysql-test directory; install mariadb-test and mariadb-test-data, or set MTR_DIR" >&2; exit 2; }
 
+version=$(PATH=$PATH:/usr/sbin mariadbd --no-defaults --version | sed -n 's/.*Ver \([0-9]*\.[0-9]*\.[0-9]*\).*/\1/p')
+sanitizer=
+# Headers of the server poison memory that the server, which has no sanitizer, does not unpoison.
+if [ -n "$asan" ]; then
+  sanitizer="--mysqld-env=LD_PRELOAD=$(${CXX:-g++} -print-file-name=libasan.so) --mysqld-env=ASAN_OPTIONS=abort_on_error=1:detect_leaks=0:detect_odr_violation=0:handle_segv=0:allow_user_poisoning=0"
+fi
+
 # A directory with links to the server's plugins and to ours.
 link_plugins() {
-  [ -n "$plugin" ] || plugin=$(ls -td "$here"/../build/*/plugin-dir 2>/dev/null | head -1)
-  [ -n "$plugin" ] && [ -e "$plugin/ha_perigee.so" ] || { echo "ha_perigee.so not found; run plugins/mariadb/build.sh" >&2; exit 2; }
+  [ -n "$plugin" ] || plugin=$here/../build/$version${asan:+-asan}/plugin-dir
+  [ -e "$plugin/ha_perigee.so" ] || { echo "no $plugin/ha_perigee.so; run plugins/mariadb/build.sh${asan:+ --asan}" >&2; exit 2; }
   plugin=$(cd "$plugin" && pwd)
 }
 
-version=$(PATH=$PATH:/usr/sbin mariadbd --no-defaults --version | sed -n 's/.*Ver \([0-9]*\.[0-9]*\).*/\1/p')
 
 # Results of a suite in its view: those of the repository, or copies if they are changed.
 link_results() {
@@ -104,8 +113,8 @@ run_suite() {
   echo "== $suite tests with $suite_engine"
   status=0
   (cd "$mtr_dir" && MTR_BUILD_THREAD=${MTR_BUILD_THREAD:-auto} perl ./mtr --vardir="$vardir" --suite="$view" \
-    --force --max-test-fail=0 --retry=0 --parallel="$parallel" --testcase-timeout=5 \
-    $record ${MTR_ARGS:-} $selected) \
+    --force --max-test-fail=0 --retry=0 --parallel="$parallel" --testcase-timeout=${asan:+2}5 \
+    $record $sanitizer ${MTR_ARGS:-} $selected) \
     > "$vardir.log" 2>&1 || status=$?
   sed -n -e "s,^$view\.\(.*\[ \(fail\|skipped\|disabled\) \),\1,p" -e '/^Completed/p' "$vardir.log"
   if [ $status -ne 0 ]; then

@@ -141,13 +141,15 @@ class ha_perigee final : public handler {
     bool unique_read = false;   // the last index_read was by a whole unique key
     bool at_end = false;        // the last step left the index in this direction:
     Direction direction = Direction::FORWARD;
+    bool past_end = false;      // the cursor has no entry any more: it is behind its last one, else before its first
+    bool last_is_bound = false; // last_key is a bound of the cursor before, not an entry
     uint lookups = 0;           // calls of index_read in this statement
     perigee::Bytes begin;       // bounds of the cursor
     perigee::Bytes end;
     perigee::Bytes limit;       // entries from here on are outside of the range; empty: no limit
     perigee::Bytes prefix;      // of index_read: index_next_same stays within it
     perigee::Bytes last_key;    // the last entry, if the cursor was closed or is elsewhere
-    pgb_slice key{nullptr, 0};  // the last entry, in the cursor
+    pgb_slice key{nullptr, 0};  // the last entry, in the cursor; NULL if it has none
     pgb_slice value{nullptr, 0};
   };
 

@@ -224,7 +224,13 @@ void ha_perigee::end_scan() {
 
 // Closes the cursor of a scan that HANDLER continues in a later statement.
 void ha_perigee::suspend_scan() {
-  if (m_scan.cursor && !m_scan.detached && m_scan.key.data) m_scan.last_key.assign(m_scan.key);
+  if (m_scan.cursor && !m_scan.detached) {
+    m_scan.last_is_bound = !m_scan.key.data;
+    if (m_scan.key.data)
+      m_scan.last_key.assign(m_scan.key);
+    else
+      m_scan.last_key.assign(m_scan.past_end ? m_scan.end.slice() : m_scan.begin.slice());
+  }
   close_cursor();
   m_scan.detached = true;
 }
@@ -235,6 +241,8 @@ void ha_perigee::suspend_scan() {
 int ha_perigee::fetch(uchar *buf, pgb_status status, Direction direction, bool same) {
   for (;;) {
     if (unlikely(status != PGB_OK)) {
+      m_scan.key = m_scan.value = pgb_slice{nullptr, 0};
+      m_scan.past_end = direction == Direction::FORWARD;
       return status == PGB_NOT_FOUND ? HA_ERR_END_OF_FILE : status_error(status);
     }
     if (!m_scan.limit.empty() && perigee::compare_slices(m_scan.key, m_scan.limit.slice()) >= 0) return HA_ERR_END_OF_FILE;
@@ -268,7 +276,7 @@ int ha_perigee::resume(uchar *buf, Direction direction, bool same) {
   m_scan.end.clear();
   if (direction == Direction::FORWARD) {
     m_scan.begin.assign(m_scan.last_key.slice());
-    m_scan.begin.push(0);
+    if (!m_scan.last_is_bound) m_scan.begin.push(0);
     if (same) {
       m_scan.end.assign(m_scan.prefix.slice());
       perigee::successor(&m_scan.end);
@@ -278,6 +286,10 @@ int ha_perigee::resume(uchar *buf, Direction direction, bool same) {
   } else {
     codec.begin(&m_scan.begin);
     m_scan.end.assign(m_scan.last_key.slice());
+  }
+  if (perigee::compare_slices(m_scan.begin.slice(), m_scan.end.slice()) >= 0) {
+    m_scan.at_end = !same;
+    return HA_ERR_END_OF_FILE;
   }
   if (int error = open_cursor()) return error;
   pgb_status status = direction == Direction::FORWARD ? pgb_cursor_first(m_scan.cursor, &m_scan.key, &m_scan.value)
@@ -376,6 +388,7 @@ int ha_perigee::read_unique(uchar *buf) {
   m_scan.unique_read = true;
   m_scan.detached = true;
   m_scan.last_key.assign(m_scan.prefix.slice());
+  m_scan.last_is_bound = false;
   int error;
   if (is_primary(m_scan_index)) {
     error = read_row(buf, m_scan.last_key.slice());

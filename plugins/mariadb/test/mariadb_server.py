@@ -1,7 +1,7 @@
 """Private MariaDB servers for tests: their own data directory, socket and plugin directory."""
 
-import glob
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -12,15 +12,20 @@ from mariadb_client import Connection, Error
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
+def server_command():
+    return shutil.which("mariadbd") or "/usr/sbin/mariadbd"
+
+
 def plugin_directory():
-    """Directory that contains ha_perigee.so: PERIGEE_PLUGIN_DIR, or that of the newest build."""
+    """Directory that contains ha_perigee.so: PERIGEE_PLUGIN_DIR, or that of the build for the installed server."""
     chosen = os.environ.get("PERIGEE_PLUGIN_DIR")
-    candidates = [chosen] if chosen else sorted(
-        glob.glob(os.path.join(HERE, "..", "build", "*", "plugin-dir")), key=os.path.getmtime, reverse=True)
-    for directory in candidates:
-        if os.path.exists(os.path.join(directory, "ha_perigee.so")):
-            return os.path.abspath(directory)
-    raise SystemExit("ha_perigee.so not found; run plugins/mariadb/build.sh or set PERIGEE_PLUGIN_DIR")
+    if not chosen:
+        text = subprocess.run([server_command(), "--no-defaults", "--version"], stdout=subprocess.PIPE, universal_newlines=True).stdout
+        version = re.search(r"Ver (\d+\.\d+\.\d+)", text).group(1)
+        chosen = os.path.join(HERE, "..", "build", version, "plugin-dir")
+    if os.path.exists(os.path.join(chosen, "ha_perigee.so")):
+        return os.path.abspath(chosen)
+    raise SystemExit("ha_perigee.so not found in %s; run plugins/mariadb/build.sh or set PERIGEE_PLUGIN_DIR" % chosen)
 
 
 class Server:
@@ -62,9 +67,8 @@ class Server:
     def start(self, port=0, timeout=120, address="127.0.0.1"):
         self.port = port
         network = ["--bind-address=" + address, "--port=%d" % port] if port else ["--skip-networking"]
-        command = shutil.which("mariadbd") or "/usr/sbin/mariadbd"
         with open(os.path.join(self.directory, "stdout.log"), "a") as log:
-            self.process = subprocess.Popen([command] + self.options + network, stdout=log, stderr=log)
+            self.process = subprocess.Popen([server_command()] + self.options + network, stdout=log, stderr=log)
         deadline = time.time() + timeout
         while True:
             if self.process.poll() is not None:

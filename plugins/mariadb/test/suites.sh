@@ -5,7 +5,8 @@ set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 mtr_dir=${MTR_DIR:-/usr/share/mysql/mysql-test}
 [ -d "$mtr_dir" ] || mtr_dir=/usr/share/mariadb/mariadb-test
-plugin=${PERIGEE_PLUGIN_DIR:-$(ls -td "$here"/../build/*/plugin-dir 2>/dev/null | head -1)}
+version=$(PATH=$PATH:/usr/sbin mariadbd --no-defaults --version | sed -n 's/.*Ver \([0-9]*\.[0-9]*\.[0-9]*\).*/\1/p')
+plugin=${PERIGEE_PLUGIN_DIR:-$here/../build/$version/plugin-dir}
 [ -e "$plugin/ha_perigee.so" ] || { echo "ha_perigee.so not found; run plugins/mariadb/build.sh" >&2; exit 2; }
 plugin=$(cd "$plugin" && pwd)
 work=${WORK:-/tmp/perigee_suites}

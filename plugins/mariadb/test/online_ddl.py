@@ -341,6 +341,72 @@ class Test:
         connection.close()
 
 
+def run_updates(socket, number, writers, rows, committed, longest):
+    """Updates single rows of its own in autocommit."""
+    rng = random.Random(number)
+    connection = Connection(socket, "online")
+    try:
+        while True:
+            started = time.time()
+            connection.query("UPDATE big SET b = %d, c = 'w%d' WHERE id = %d" % (
+                rng.randrange(1000000), number, rng.randrange(rows // writers) * writers + number))
+            longest[number] = max(longest[number], time.time() - started)
+            committed[number] += 1
+    except Error:
+        pass
+    os._exit(0)
+
+
+def measure(arguments):
+    """A build without and one with writers."""
+    directory = arguments.directory or "/tmp/perigee-online-%d" % os.getpid()
+    server = Server(os.path.join(directory, "server"), arguments.engine)
+    server.install()
+    server.start()
+    connection = server.connect()
+    connection.query("CREATE DATABASE online")
+    connection.query("USE online")
+    connection.query("CREATE TABLE big (id INT PRIMARY KEY, b INT NOT NULL, c VARCHAR(60) NOT NULL, p VARCHAR(200) NOT NULL)")
+    for first in range(0, arguments.measure, 100000):
+        connection.query("INSERT INTO big SELECT seq, seq * 7919 %% 1000003, CONCAT('c', seq), REPEAT(MD5(seq), 3) FROM seq_%d_to_%d"
+                         % (first, min(first + 100000, arguments.measure) - 1))
+    started = time.time()
+    connection.query("ALTER TABLE big ADD KEY quiet (b, c)")
+    quiet = time.time() - started
+    connection.query("ALTER TABLE big DROP KEY quiet")
+    committed = multiprocessing.Array("q", arguments.writers)
+    longest = multiprocessing.Array("d", arguments.writers)
+    processes = [multiprocessing.Process(target=run_updates, args=(
+        server.socket, number, arguments.writers, arguments.measure, committed, longest)) for number in range(arguments.writers)]
+    for process in processes:
+        process.start()
+    time.sleep(2)
+
+    def phase(work):
+        for number in range(arguments.writers):
+            longest[number] = 0
+        before, started = sum(committed), time.time()
+        work()
+        seconds = time.time() - started
+        return (sum(committed) - before) / seconds, seconds, max(longest)
+
+    phases = [("before", phase(lambda: time.sleep(5))),
+              ("during", phase(lambda: connection.query("ALTER TABLE big ADD KEY busy (b, c), ALGORITHM=INPLACE, LOCK=NONE"))),
+              ("after", phase(lambda: time.sleep(5)))]
+    for process in processes:
+        process.terminate()
+        process.join()
+    result = connection.query("CHECK TABLE big EXTENDED")[-1][3]
+    connection.close()
+    server.stop()
+    subprocess.run(["rm", "-rf", directory])
+    print("%s, %d rows, %d writers: build without writers %.1f s" % (arguments.engine, arguments.measure, arguments.writers, quiet))
+    for name, (rate, seconds, wait) in phases:
+        print("  %s the build: %.0f updates per second for %.1f s, the longest %.3f s" % (name, rate, seconds, wait))
+    print("  CHECK TABLE EXTENDED: %s" % result)
+    return 0 if result == "OK" else 1
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--seconds", type=float, default=30, help="time of the rounds without SIGKILL")
@@ -351,7 +417,10 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--engine", default=os.environ.get("ENGINE", "PERIGEE"))
     parser.add_argument("--directory", default=None)
+    parser.add_argument("--measure", type=int, default=0, metavar="ROWS", help="measures one build of a table of this size instead")
     arguments = parser.parse_args()
+    if arguments.measure:
+        return measure(arguments)
     test = Test(arguments)
     test.run()
     rate = lambda pair: pair[0] / pair[1] if pair[1] else 0

@@ -43,8 +43,8 @@ impl PreparedTxnInfo {
         );
         PreparedTxnInfo {
             gid: txn.gid.clone(),
-            operations: u64::from(txn.operations),
-            bytes: txn.payload().len() as u64,
+            operations: txn.operations,
+            bytes: txn.written_bytes(),
             prepared_ms: txn.prepared_ms,
             isolation: Isolation::decode(txn.level).unwrap_or(Isolation::Serializable),
         }

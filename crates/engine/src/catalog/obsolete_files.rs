@@ -3,7 +3,9 @@
 //!
 //! Invariant: a file has one `Table` or `Vlog` object in the process, which is held by every
 //! version that refers to the file, including those of other column families (clones). So when the
-//! object has no holders, neither a reader nor the manifest needs the file.
+//! object has no holders, neither a reader nor the manifest needs the file. (The tables of a
+//! prepared transaction get a second object when it is committed, which is tracked until its last
+//! holder is gone.)
 
 use perigee_base::bug::Bug;
 use perigee_base::{Error, ErrorKind, FileId, FileKind, bug};

@@ -108,10 +108,23 @@ fn collect_claims(
             begin.as_ref().encoded_bytes() + end.as_ref().encoded_bytes() + 8
         }
     };
-    if claims.iter().map(bytes).sum::<usize>() > PREPARED_CLAIM_BYTES_MAX {
+    let is_large =
+        |claims: &[Claim]| claims.iter().map(bytes).sum::<usize>() > PREPARED_CLAIM_BYTES_MAX;
+    if is_large(&claims) {
+        // What it has read and written is protected by its tables.
+        claims.retain(|claim| !is_written_read(spilled, claim));
+    }
+    if is_large(&claims) {
         return widen_claims(claims, &|id| txns.comparator_of(id));
     }
     claims
+}
+
+/// Returns true for the read of a key that the tables write. A table that cannot be read does not
+/// matter here: then the claim stays.
+fn is_written_read(spilled: &SpilledTables, (family, mode, target): &Claim) -> bool {
+    let is_key_read = *mode == 0 && matches!(target, KeyOrRange::Key(_));
+    is_key_read && matches!(spilled.find_write(*family, target.borrowed()), Ok(Some(_)))
 }
 
 /// Replaces the claims of each mode in a column family by one range that includes all of them: more

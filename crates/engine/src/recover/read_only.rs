@@ -148,13 +148,16 @@ fn open_once(
     }
     adopt_settings(&mut found.catalog, &settings)?;
     let families = apply_family_settings(families, &found.catalog, &settings);
-    let prepared = match open_prepared(&found.catalog, &families, &*table_cache) {
+    let mut prepared = match open_prepared(&found.catalog, &families, &*table_cache) {
         // Damaged tables of undecided transactions do not matter to readers.
         Err(e) if settings.salvage_readonly && (e.is_corruption() || e.kind() == ErrorKind::Io) => {
+            found.catalog.prepared.clear();
             Vec::new()
         }
         opened => opened?,
     };
+    // The writer may have decided one since the manifest was read, and used its identifier again.
+    prepared.retain(|(p, _)| !replayed.prepared_txns.contains_key(&p.gid));
     let mut reasons = vec![found.cut_reason.clone(), replayed.cut_reason.clone()];
     reasons.extend(replayed.read_errors.iter().map(|e| format!("{e}; ")));
     let report = RecoveryReport {

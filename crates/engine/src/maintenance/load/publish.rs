@@ -23,12 +23,11 @@
 //!    past all of them at once.
 //!
 //! A transaction larger than memory is published in the same way; if it was prepared, the edit also
-//! decides it. Its tables contain tombstones
-//! too: they cover what is below them, and by 2 that is everything older. Its range tombstones have
-//! number G - 1, at which no reader reads; what they covered of the transaction's own writes was
-//! dropped when the tables were built. Its conditions are checked before anything is locked, again
-//! after the memtables have been flushed, and for the rest in the commit section, before its number
-//! is taken.
+//! decides it. Its tables contain tombstones too: they cover what is below them, and by 2 that is
+//! everything older. Its range tombstones have number G - 1, at which no reader reads; what they
+//! covered of the transaction's own writes was dropped when the tables were built. Its conditions
+//! (a prepared transaction has none left) are checked before anything is locked, again after the
+//! memtables have been flushed, and for the rest in the commit section, before its number is taken.
 
 use crate::catalog::Catalog;
 use crate::catalog::family::FamilyState;
@@ -342,8 +341,8 @@ fn flush_overlapping(log: &Log, appender: &mut Appender, parts: &[LoadedTables])
 }
 
 /// Installs the tables, which get sequence number `seq`; the edit also decides the transaction
-/// `decided`. Their levels cannot change meanwhile: the
-/// caller holds `compaction_lock`, `flush_lock` and the commit section.
+/// `decided`. Their levels cannot change meanwhile: the caller holds `compaction_lock`, `flush_lock`
+/// and the commit section.
 fn install_tables(
     log: &Log,
     parts: &[LoadedTables],

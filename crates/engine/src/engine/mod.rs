@@ -15,6 +15,7 @@ use crate::log::commit::{self, TwoPhaseDecision, rotate};
 use crate::maintenance::Maintenance;
 use crate::maintenance::jobs::{self, Workers};
 use crate::maintenance::load::{self, LoadBuilder};
+use crate::maintenance::prepared_spill;
 use crate::maintenance::safety::{BackupReport, CheckpointReport, backup, checkpoint};
 use crate::maintenance::txn_spill::TxnSpillFiles;
 use crate::maintenance::verify;
@@ -303,7 +304,11 @@ impl Engine {
     pub fn prepare_txn(&self, txn: &mut EngineTxn, gid: &[u8]) -> Result<()> {
         check_gid(gid)?;
         let _reservation = self.txns.prepared_txns().reserve_gid(gid)?;
-        txn.check_preparable()?;
+        if txn.is_spilled() {
+            let done = txn.prepare_spilled(&self.runtime, gid);
+            txn.end();
+            return done;
+        }
         let level = txn.settings().isolation;
         let done = txn.finish_prepare(&self.runtime).and_then(|leaving| {
             let owner = leaving.locks.0;
@@ -320,7 +325,14 @@ impl Engine {
         decision: TwoPhaseDecision,
         durability: Durability,
     ) -> Result<SeqNo> {
-        let done = commit::decide_txn(&self.log, gid, decision, durability);
+        check_gid(gid)?;
+        self.runtime.health.check_writable()?;
+        let prepared = self.txns.prepared_txns().claim_decision(gid)?;
+        let done = if prepared.spilled().is_some() {
+            prepared_spill::decide_spilled(&self.maintenance, prepared, decision)
+        } else {
+            commit::decide_txn(&self.log, &prepared, decision, durability)
+        };
         self.log.run_commit_hooks();
         done
     }

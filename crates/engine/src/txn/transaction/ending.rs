@@ -4,6 +4,7 @@ use super::{ACTIVE, ENDED, EngineTxn};
 use crate::catalog::Catalog;
 use crate::runtime::Runtime;
 use crate::txn::locks::{LockOwner, TxnLocks};
+use crate::txn::spill_store::SpilledPrepare;
 use crate::txn::validate::{CommitConditions, ReadDependencies, serialization_error};
 use perigee_base::{Error, Result, SeqNo};
 use perigee_file::log::Batch;
@@ -79,17 +80,25 @@ impl EngineTxn {
             .ok_or_else(|| Error::internal("a spilled transaction has no runs"))?;
         runs.commit_spilled(&numbers, self.take_conditions(), operations)
     }
-    /// Checks that it can be prepared.
-    ///
-    /// # Errors
-    /// `InvalidArgument` if writes were spilled to files; the transaction can continue.
-    pub fn check_preparable(&self) -> Result<()> {
-        if !self.is_spilled() {
-            return Ok(());
-        }
-        let text = "the transaction was spilled to disk and cannot be prepared: commit it, \
-            or split it";
-        Err(Error::invalid(text))
+    /// Spills the memory, ends the transaction and prepares the spilled writes. The snapshot is held
+    /// until [`EngineTxn::end`].
+    pub fn prepare_spilled(&mut self, runtime: &Runtime, gid: &[u8]) -> Result<()> {
+        self.check(runtime)?;
+        self.writes.spill(self.savepoints.iter().map(|s| s.position))?;
+        self.mark_ended(runtime)?;
+        let (numbers, operations) =
+            (self.writes.numbers(std::iter::empty()), self.writes.written_size().ops as u64);
+        let runs = self
+            .writes
+            .take_spill_store()
+            .ok_or_else(|| Error::internal("a spilled transaction has no runs"))?;
+        let conditions = self.take_conditions();
+        let owner = self.owner;
+        let locks = (std::mem::take(&mut self.owner), std::mem::take(&mut self.held_locks));
+        let level = self.settings.isolation;
+        let request = SpilledPrepare { gid, level, operations, conditions, locks };
+        let prepared = runs.prepare_spilled(&numbers, request);
+        prepared.inspect_err(|_| self.restore_lock_owner(owner))
     }
     /// Restores the lock owner after a failed prepare released its locks: a retry keeps its age.
     pub fn restore_lock_owner(&mut self, owner: LockOwner) {

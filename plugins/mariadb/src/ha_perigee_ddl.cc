@@ -157,8 +157,9 @@ int ha_perigee::truncate() {
   definition.dropped_indexes.clear();
   int error = report_status("TRUNCATE TABLE", pgb_table_clear(engine, name.data(), name.size()));
   if (error) return error;
-  // A crash here leaves an empty table without a definition, which is made again from the .frm at the next open.
-  error = m_share->write_definition(definition, PGB_SYNC);
+  // A crash here leaves an empty table without a definition, which is made again from the .frm at the next open. No sync: the
+  // log orders it before later rows, and the server writes the statement to the binary log only after this function.
+  error = m_share->write_definition(definition, PGB_NO_SYNC);
   if (!error) error = m_share->set_auto_increment(1);
   m_share->add_records(-static_cast<int64_t>(m_share->records()));
   return error;

@@ -176,12 +176,15 @@ def ddl_worker(connection, journal, state, rng, worker):
             ["DROP TABLE IF EXISTS %s" % name],
         ])
         for statement in statements:
+            journal.write("try", statement.replace(" ", "_"))
             try:
                 connection.query(statement)
+                journal.write("ack")
             except Error as error:
                 # no such table, table exists, too many keys, columns or rows of a racing change
                 if error.number not in RETRY | {1146, 1050, 1069, 1060, 1061, 1062, 1051, 1118}:
                     raise
+                journal.write("failed")
 
 
 WORKERS = {"transfer": transfer_worker, "batch": batch_worker, "counter": counter_worker, "xa": xa_worker, "ddl": ddl_worker}
@@ -336,6 +339,7 @@ class BinlogReplay:
     def __init__(self, server):
         self.server = server
         self.done = set()
+        self.truncates = 0  # that emptied a table without an event
 
     def apply(self):
         connection = self.server.connect()
@@ -361,7 +365,8 @@ class BinlogReplay:
         self.done.update(new)
         return connection
 
-    def compare(self):
+    def compare(self, running_ddl):
+        """`running_ddl`: the DDL statement that was running at the kill, or None."""
         connection = self.apply()
         # Tables of DDL workers come and go.
         names = {row[0] for database in ("crash", "replay") for row in connection.query("SHOW TABLES FROM " + database)}
@@ -371,6 +376,12 @@ class BinlogReplay:
             violations.append("binary log: replay fails: " + next((l for l in self.errors.splitlines() if l.startswith("ERROR")), self.errors))
         for table in tables:
             sums = connection.query("CHECKSUM TABLE crash.%s, replay.%s" % (table, table))
+            if sums[0][1] != sums[1][1] and running_ddl == "TRUNCATE TABLE " + table and sums[0][1] == "0":
+                # The server has no record of a TRUNCATE before its event: with every engine a crash may leave the table empty
+                # without one.
+                connection.query("TRUNCATE TABLE replay." + table)
+                self.truncates += 1
+                continue
             if sums[0][1] != sums[1][1]:
                 counts = ["no" if rows is None else connection.value("SELECT COUNT(*) FROM %s" % name) for name, rows in sums]
                 violations.append("binary log: %s differs from the replayed copy (%s and %s rows)" % (table, *counts))
@@ -460,10 +471,16 @@ def main():
         counts["transfer"] = verifier.check_sequences("transfer", "transfers")
         counts["counter"] = verifier.check_sequences("counter", "counters")
         counts["batch"] = verifier.check_batches()
+        for _ in verifier.journals("ddl"):
+            pass  # reports unexpected errors
         verifier.check_balances()
         verifier.check_tables()
         if replay:
-            verifier.violations += replay.compare()
+            last = [read_journal(path)[-1:] for path in glob.glob(os.path.join(journals, "journal.ddl.*"))]
+            running = [entries[0][1].replace("_", " ") for entries in last if entries and entries[0][0] == "try"]
+            verifier.violations += replay.compare(running[0] if running else None)
+        for path in glob.glob(os.path.join(journals, "journal.ddl.*")):
+            os.remove(path)
         # Batches: the settled state is the first entry of the next journal.
         for worker, kind in enumerate(kinds):
             if kind == "batch":
@@ -492,6 +509,8 @@ def main():
     server.stop()
     print("%s, %s: %d SIGKILLs, %d acknowledged transactions, %d violations, %.0f s" % (
         arguments.engine, arguments.mode, arguments.rounds, sum(acknowledged.values()), total_violations, time.time() - started))
+    if replay and replay.truncates:
+        print("%d TRUNCATE statements that were running had emptied their table, without an event in the binary log" % replay.truncates)
     if arguments.fault != "none":
         print("seeded fault %s: %s" % (arguments.fault, "reported" if total_violations else "NOT REPORTED"))
         return 0 if total_violations else 1

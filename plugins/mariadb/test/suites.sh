@@ -21,9 +21,9 @@ for suite in $suites; do
     cp -r "$mtr_dir/suite/engines/$suite" "$view"
     # A server that installs its system tables has no plugin: the engine is an option of the tests only.
     if [ "$engine" = perigee ]; then
-      printf '[perigee]\nplugin-dir=%s\nplugin-load-add=ha_perigee.so\ndefault-storage-engine=PERIGEE\n' "$plugin" > "$view/combinations"
+      printf '[perigee]\nplugin-dir=%s\nplugin-load-add=ha_perigee.so\ndefault-storage-engine=PERIGEE\npartition\n' "$plugin" > "$view/combinations"
     else
-      printf '[innodb]\ninnodb\ndefault-storage-engine=InnoDB\n' > "$view/combinations"
+      printf '[innodb]\ninnodb\ndefault-storage-engine=InnoDB\npartition\n' > "$view/combinations"
     fi
     log=$work/$suite.$engine.log
     (cd "$mtr_dir" && perl ./mtr --vardir="$work/var_$engine" --suite="$view" --force --max-test-fail=0 --retry=0 --parallel=2 \

@@ -2,7 +2,7 @@
 
 use crate::txn::guarded_keys::{FamilyGuards, GuardedKeys};
 use crate::txn::locks::{LockManager, LockMode, LockOwner, TxnLocks};
-use crate::txn::read_write_sets::{KeyOrRange, KeyOrRangeRef, ReadSet};
+use crate::txn::read_write_sets::{KeyOrRangeRef, ReadSet};
 use crate::txn::serializable_txns::SerializableTxn;
 use perigee_base::{AtomicSeqNo, Error, ErrorKind, FamilyId, KeyComparator, Result, SeqNo};
 use perigee_file::log::{BatchOps, ClaimTarget, PrepareHeader, PrepareRecord};
@@ -35,15 +35,6 @@ pub fn check_operation_count(header: &PrepareHeader<'_>, found: u32) -> Result<(
         return Err(e.expected(expected, found));
     }
     Ok(())
-}
-
-fn to_key_or_range(target: KeyOrRangeRef<'_>) -> KeyOrRange {
-    match target {
-        KeyOrRangeRef::Key(key) => KeyOrRange::Key(key.to_vec()),
-        KeyOrRangeRef::Range(begin, end) => {
-            KeyOrRange::Range(begin.to_boundary(), end.to_boundary())
-        }
-    }
 }
 
 /// A prepared transaction.
@@ -168,25 +159,20 @@ impl PreparedTxn {
         comparator_of: &dyn Fn(FamilyId) -> Option<KeyComparator>,
     ) -> Result<()> {
         let mut mine = std::mem::take(&mut *self.txn_locks());
-        let mut take = |family, target: KeyOrRange, mode| {
+        let mut take = |family, target: KeyOrRangeRef<'_>, mode| {
             if let Some(comparator) = comparator_of(family) {
                 locks.restore_lock(family, comparator, self.owner, &mut mine, target, mode);
             }
         };
         for claim in PrepareRecord::decode(&self.payload)?.claims {
             let target = match claim.target {
-                ClaimTarget::Key(key) => KeyOrRange::Key(key.to_vec()),
-                ClaimTarget::Range(begin, end) => {
-                    KeyOrRange::Range(begin.to_boundary(), end.to_boundary())
-                }
+                ClaimTarget::Key(key) => KeyOrRangeRef::Key(key),
+                ClaimTarget::Range(begin, end) => KeyOrRangeRef::Range(begin, end),
             };
             take(claim.family, target, LockMode::decode(claim.mode).unwrap_or(LockMode::Shared));
         }
         for (family, guards) in &self.guards {
-            guards
-                .written
-                .targets()
-                .for_each(|t| take(*family, to_key_or_range(t), LockMode::Exclusive));
+            guards.written.targets().for_each(|t| take(*family, t, LockMode::Exclusive));
         }
         *self.txn_locks() = mine;
         Ok(())

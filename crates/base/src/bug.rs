@@ -188,6 +188,9 @@ bugs! {
     UpgradeIgnoresHolder = 188,
     /// A waiter for a lock is not woken when the lock is released.
     WaiterNotWoken = 189,
+    /// The tree of range locks does not know the ends of the ranges below a node: some of the
+    /// ranges that contain a key are not found.
+    RangeLockHidden = 191,
     /// Locks taken after a savepoint are kept when the transaction rolls back to it.
     RollbackKeepsLock = 190,
     /// A read-only open does not read the manifest again after replay: loads and clears are missing

@@ -14,8 +14,6 @@ const INDEX_BITS: u32 = 11;
 pub const REGISTERS: usize = 1 << INDEX_BITS;
 /// Maximum value of a register: the rank when none of the remaining hash bits is set.
 const RANK_MAX: u8 = (64 - INDEX_BITS + 1) as u8;
-/// Fraction bits of the sum that the estimate divides by: the sum of all registers fits into 64.
-const SUM_BITS: u32 = 63 - INDEX_BITS;
 
 /// A sketch of a set of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -144,6 +144,7 @@ fn harnesses_for(bug: Bug) -> &'static [&'static Harness] {
         | Bug::SavepointNotRolledBack
         | Bug::UpgradeIgnoresHolder
         | Bug::WaiterNotWoken
+        | Bug::RangeLockHidden
         | Bug::RollbackKeepsLock => &[&BANK, &ISOLATION],
         Bug::SpilledNotRolledBack => &[&BANK],
         Bug::StaleConditions

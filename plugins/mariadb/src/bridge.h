@@ -182,6 +182,9 @@ void pgb_trx_set_lock_timeout(pgb_trx *trx, uint64_t lock_timeout_us);
 /* Ends the lock wait of another thread in this transaction with PGB_INTERRUPTED, and every later one until the next
    pgb_trx_set_lock_timeout (so that a KILL just before a wait is not lost); thread-safe. */
 void pgb_trx_cancel_wait(pgb_trx *trx);
+/* Number by which lock waits and deadlocks are reported: of the transaction that begins with the next call, until its commit,
+   its rollback, or the decision about it after pgb_trx_prepare. */
+uint64_t pgb_trx_lock_owner(pgb_trx *trx);
 /* Number of uncommitted writes. */
 uint64_t pgb_trx_writes(pgb_trx *trx);
 
@@ -217,6 +220,31 @@ pgb_status pgb_lock_key(pgb_trx *trx, pgb_table *table, pgb_slice key, pgb_lock_
 pgb_status pgb_lock_range(pgb_trx *trx, pgb_table *table, pgb_slice begin, pgb_slice end, pgb_lock_mode mode);
 /* Releases the newest lock on a key that the transaction has not written; no effect if there is none. */
 pgb_status pgb_unlock_key(pgb_trx *trx, pgb_table *table, pgb_slice key);
+
+/* A transaction that waits for a lock, and the owners that hold conflicting locks or requested them before. */
+typedef struct pgb_lock_wait {
+  uint64_t waiting;
+  const uint64_t *blocking;
+  size_t blocking_count;
+  const char *table;
+  size_t table_size;
+  pgb_slice key;       /* the key, or the begin of the range */
+  pgb_slice range_end; /* data NULL: a single key */
+  uint32_t mode;       /* pgb_lock_mode */
+  uint64_t waited_us;
+} pgb_lock_wait;
+/* Calls report(arg, wait) for each transaction that waits. */
+typedef void (*pgb_lock_wait_fn)(void *arg, const pgb_lock_wait *wait);
+pgb_status pgb_lock_waits(pgb_engine *engine, pgb_lock_wait_fn report, void *arg);
+/* Calls report(arg, owner, count) for each owner of locks. */
+typedef void (*pgb_lock_count_fn)(void *arg, uint64_t owner, uint64_t count);
+pgb_status pgb_lock_counts(pgb_engine *engine, pgb_lock_count_fn report, void *arg);
+/* Sets the functions that are called before a transaction waits (and when a transaction that waits already has to wait for one
+   more), and after a deadlock was resolved: each of the waits is blocked by the next one, the last one by the first. They run in
+   threads of transactions, which hold no lock of the engine then. */
+typedef void (*pgb_wait_began_fn)(uint64_t waiting, const uint64_t *blocking, size_t count);
+typedef void (*pgb_deadlock_fn)(const pgb_lock_wait *waits, size_t count, uint64_t victim);
+pgb_status pgb_set_lock_listener(pgb_engine *engine, pgb_wait_began_fn wait_began, pgb_deadlock_fn deadlock);
 
 /* Writes. Put locks the key with PGB_LOCK_INSERT, delete with PGB_LOCK_EXCLUSIVE. expires_at_ms 0: the table's TTL. */
 pgb_status pgb_trx_put(pgb_trx *trx, pgb_table *table, pgb_slice key, pgb_slice value, uint64_t expires_at_ms);

@@ -198,25 +198,18 @@ bool flush_logs(handlerton *) {
   return true;
 }
 
-struct StatusPrinter {
-  THD *thd;
-  stat_print_fn *print;
-  bool failed;
-};
-
-void print_status(void *arg, const char *text, size_t size) {
-  StatusPrinter *printer = static_cast<StatusPrinter *>(arg);
-  printer->failed = printer->print(printer->thd, STRING_WITH_LEN("PERIGEE"), "", 0, text, size);
-}
+void append_status(void *arg, const char *text, size_t size) { static_cast<std::string *>(arg)->append(text, size); }
 
 bool show_status(handlerton *, THD *thd, stat_print_fn *print, enum ha_stat_type type) {
   if (type != HA_ENGINE_STATUS) return false;
-  StatusPrinter printer{thd, print, false};
-  if (pgb_engine_status_text(engine, print_status, &printer) != PGB_OK) {
+  std::string text;
+  const std::string deadlock = Transaction::latest_deadlock();
+  if (!deadlock.empty()) text = "---------------\nLATEST DEADLOCK\n---------------\n" + deadlock;
+  if (pgb_engine_status_text(engine, append_status, &text) != PGB_OK) {
     my_printf_error(ER_UNKNOWN_ERROR, "PERIGEE: %-.200s", MYF(0), pgb_last_error());
     return true;
   }
-  return printer.failed;
+  return print(thd, STRING_WITH_LEN("PERIGEE"), "", 0, text.data(), text.size());
 }
 
 #if MYSQL_VERSION_ID >= 110000

@@ -32,6 +32,7 @@ use crate::stats::{
     VerifyReport,
 };
 use crate::txn::TxnManager;
+use crate::txn::locks::LockManager;
 use crate::txn::prepared_txn::PreparedTxn;
 use crate::txn::{EngineTxn, TxnSettings};
 use perigee_base::bug::Bug;
@@ -266,6 +267,9 @@ impl Engine {
                 done
             );
             txn.end();
+            if done.is_ok() {
+                txn.forget_lock_owner();
+            }
             return done;
         }
         let finished = txn.finish_commit(&self.catalog);
@@ -286,6 +290,9 @@ impl Engine {
             txn.written(),
             txn.snapshot()
         );
+        if done.is_ok() {
+            txn.forget_lock_owner();
+        }
         done
     }
     /// Called before a transaction writes: moves its writes to files if they exceed its memory.
@@ -335,6 +342,10 @@ impl Engine {
         };
         self.log.run_commit_hooks();
         done
+    }
+    /// Returns the lock manager.
+    pub fn locks(&self) -> &LockManager {
+        self.txns.locks()
     }
     /// Returns the prepared transactions that have not been decided.
     pub fn prepared_txns(&self) -> Result<Vec<Arc<PreparedTxn>>> {

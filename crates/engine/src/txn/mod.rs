@@ -73,6 +73,10 @@ impl TxnManager {
     pub fn prepared_txns(&self) -> &PreparedTxns {
         &self.prepared_txns
     }
+    /// Returns the lock manager.
+    pub fn locks(&self) -> &LockManager {
+        &self.locks
+    }
     /// Returns the locks that an owner holds, with their modes.
     pub fn held_locks(
         &self,

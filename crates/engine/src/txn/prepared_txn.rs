@@ -4,7 +4,7 @@
 use crate::catalog::manifest::PreparedTables;
 use crate::txn::guarded_keys::{FamilyGuards, GuardedKeys};
 use crate::txn::locks::{LockManager, LockMode, LockOwner, TxnLocks};
-use crate::txn::read_write_sets::{KeyOrRange, KeyOrRangeRef, ReadSet};
+use crate::txn::read_write_sets::{KeyOrRangeRef, ReadSet};
 use crate::txn::serializable_txns::SerializableTxn;
 use crate::txn::spilled_tables::SpilledTables;
 use perigee_base::{AtomicSeqNo, Error, ErrorKind, FamilyId, KeyComparator, Result, SeqNo};
@@ -190,29 +190,24 @@ impl PreparedTxn {
         comparator_of: &dyn Fn(FamilyId) -> Option<KeyComparator>,
     ) -> Result<()> {
         let mut mine = std::mem::take(&mut *self.txn_locks());
-        let mut take = |family, target: KeyOrRange, mode| {
+        let mut take = |family, target: KeyOrRangeRef<'_>, mode| {
             if let Some(comparator) = comparator_of(family) {
                 locks.restore_lock(family, comparator, self.owner, &mut mine, target, mode);
             }
         };
         for claim in PrepareRecord::decode(&self.payload)?.claims {
             let target = match claim.target {
-                ClaimTarget::Key(key) => KeyOrRange::Key(key.to_vec()),
-                ClaimTarget::Range(begin, end) => {
-                    KeyOrRange::Range(begin.to_boundary(), end.to_boundary())
-                }
+                ClaimTarget::Key(key) => KeyOrRangeRef::Key(key),
+                ClaimTarget::Range(begin, end) => KeyOrRangeRef::Range(begin, end),
             };
             take(claim.family, target, LockMode::decode(claim.mode).unwrap_or(LockMode::Shared));
         }
         for (family, guards) in &self.guards {
-            guards
-                .written
-                .targets()
-                .for_each(|t| take(*family, t.to_owned_target(), LockMode::Exclusive));
+            guards.written.targets().for_each(|t| take(*family, t, LockMode::Exclusive));
         }
         // The keys that it wrote are too many: their key ranges are locked.
         for (family, range) in self.spilled.iter().flat_map(SpilledTables::ranges) {
-            take(family.id, range.to_owned_target(), LockMode::Exclusive);
+            take(family.id, range, LockMode::Exclusive);
         }
         *self.txn_locks() = mine;
         Ok(())

@@ -1,6 +1,6 @@
 //! How a transaction ends: what it hands over to be committed or prepared.
 
-use super::{ACTIVE, ENDED, EngineTxn};
+use super::{ENDED, EngineTxn};
 use crate::catalog::Catalog;
 use crate::runtime::Runtime;
 use crate::txn::locks::{LockOwner, TxnLocks};
@@ -45,9 +45,9 @@ impl EngineTxn {
     }
     /// Marks the transaction as ended, unless it was just aborted: then returns that error.
     fn mark_ended(&mut self, runtime: &Runtime) -> Result<()> {
-        match self.state.compare_exchange(ACTIVE, ENDED, SeqCst, SeqCst) {
-            Ok(_) => Ok(()),
-            Err(_) => self.check(runtime),
+        match self.shared.leave_active(self.number, ENDED) {
+            true => Ok(()),
+            false => self.check(runtime),
         }
     }
     fn take_conditions(&mut self) -> Option<Box<CommitConditions>> {
@@ -103,6 +103,17 @@ impl EngineTxn {
     /// Restores the lock owner after a failed prepare released its locks: a retry keeps its age.
     pub fn restore_lock_owner(&mut self, owner: LockOwner) {
         self.owner = owner;
+        self.shared.owner.store(owner, SeqCst);
+    }
+    /// Called after a commit: the next transaction in this object is no retry, and takes a new
+    /// number as a lock owner.
+    pub fn forget_lock_owner(&mut self) {
+        check!(
+            self.held_locks.count() == 0,
+            "a transaction that was committed holds no locks",
+            self.held_locks.count()
+        );
+        self.owner = 0;
     }
     /// Like [`finish_commit`](EngineTxn::finish_commit), but hands over the locks as well. A
     /// transaction without writes is prepared like any other.

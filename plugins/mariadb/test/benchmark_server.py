@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 
 from mariadb_server import Server
@@ -21,6 +22,9 @@ LOCK_WAIT_SECONDS = 10
 CGROUP_V1 = "/sys/fs/cgroup/memory"
 CGROUP_V2 = "/sys/fs/cgroup"
 TICKS = os.sysconf("SC_CLK_TCK")
+
+# A benchmark that is terminated ends its servers, also those that are stopped at the moment.
+signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
 def engine_name(name):

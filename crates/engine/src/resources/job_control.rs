@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Number of finished jobs that are remembered.
-const FINISHED_JOBS_MAX: usize = 100;
+const FINISHED_JOBS_KEPT: usize = 100;
 
 /// The kind of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,7 +208,7 @@ impl JobRegistration<'_> {
     pub fn finish(self, now_us: u64, is_complete: bool) {
         let finished = FinishedJob { job: Arc::clone(&self.job), ended_us: now_us, is_complete };
         let mut state = self.control.state();
-        if state.finished.len() == FINISHED_JOBS_MAX {
+        if state.finished.len() == FINISHED_JOBS_KEPT {
             state.finished.pop_front();
         }
         state.finished.push_back(finished);
@@ -280,13 +280,13 @@ mod tests {
     #[test]
     fn newest_finished_jobs_are_remembered() {
         let (control, signal) = (JobControl::default(), Signal::new());
-        for i in 0..=FINISHED_JOBS_MAX as u64 {
+        for i in 0..=FINISHED_JOBS_KEPT as u64 {
             control.start_job(&signal, job(JobKind::Flush)).unwrap().finish(i, i % 2 == 0);
         }
         let ends: Vec<u64> = control.finished_jobs().iter().map(|j| j.ended_us).collect();
-        assert_eq!(ends, (1..=FINISHED_JOBS_MAX as u64).rev().collect::<Vec<u64>>());
+        assert_eq!(ends, (1..=FINISHED_JOBS_KEPT as u64).rev().collect::<Vec<u64>>());
         drop(control.start_job(&signal, job(JobKind::Flush)).unwrap());
-        assert_eq!(control.finished_jobs().len(), FINISHED_JOBS_MAX, "an abandoned job");
+        assert_eq!(control.finished_jobs().len(), FINISHED_JOBS_KEPT, "an abandoned job");
     }
 
     #[test]

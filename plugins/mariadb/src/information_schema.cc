@@ -140,13 +140,11 @@ int fill_lock_waits(THD *thd, TABLE_LIST *tables, COND *) {
     const auto waiting = owners.find(row.waiting), blocking = owners.find(row.blocking);
     if (waiting == owners.end()) continue;  // has ended in the meantime
     restore_record(table, s->default_values);
-    const size_t slash = row.table.find('/');
     table->field[0]->store(waiting->second.thread_id, true);
     table->field[1]->store(waiting->second.query_id, true);
     // 0: a prepared transaction without a connection.
     table->field[2]->store(blocking == owners.end() ? 0 : blocking->second.thread_id, true);
-    store_file_name(table->field[3], slash == std::string::npos ? std::string() : row.table.substr(0, slash));
-    store_file_name(table->field[4], slash == std::string::npos ? row.table : row.table.substr(slash + 1));
+    store_family_name(table->field[3], table->field[4], row.table);
     table->field[5]->store(row.index, true);
     store_text(table->field[6], row.key.data(), row.key.size());
     store_text(table->field[7], lock_mode_name(row.mode), strlen(lock_mode_name(row.mode)));

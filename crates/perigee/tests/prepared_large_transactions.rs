@@ -234,7 +234,7 @@ fn reads_and_locks_are_protected_after_restart() {
         fill(&txn, &family, 200);
         txn.prepare("one").unwrap();
         drop(family);
-        let manifest = disk.read_raw("/db/MANIFEST".as_ref()).len();
+        let manifest = disk.read_raw("/db/MANIFEST").len();
         assert!(manifest < 100_000, "{manifest} bytes");
         let mut db = db;
         let mut disk = disk;

@@ -24,8 +24,8 @@ enum ObsoleteFile {
 #[derive(Debug, Default)]
 pub struct ObsoleteFiles {
     pending: Mutex<BTreeMap<FileId, ObsoleteFile>>,
-    /// Tables of prepared transactions that were committed: whoever holds one of these objects
-    /// (a checkpoint) still needs the file, of which a version has another object.
+    /// Tables of prepared transactions that were committed: a holder of one of these objects (a
+    /// checkpoint) still needs the file, of which a version has another object.
     prepared: Mutex<BTreeMap<FileId, Weak<Table>>>,
     /// Sealed memtables by address, which stays valid as a key while the weak reference exists.
     memtables: Mutex<BTreeMap<usize, Weak<Memtable>>>,
@@ -66,6 +66,11 @@ impl ObsoleteFiles {
 
     /// Tracks the tables of a prepared transaction that was committed.
     pub fn track_prepared(&self, tables: &[Arc<Table>]) {
+        check_slow!(
+            tables.iter().all(|t| t.meta.global_seq.is_none()),
+            "a prepared transaction has no sequence number before its commit",
+            tables.len()
+        );
         let mut all = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
         all.extend(tables.iter().map(|t| (t.meta.id, Arc::downgrade(t))));
     }

@@ -7,7 +7,7 @@
 //! 1. *Durable before the edit.* The tables, their directory entries and the log are synced before
 //!    an edit is written: everything that the transaction could read is as durable as its prepare.
 //! 2. *In the commit section.* A transaction enters and leaves the list of prepared transactions in
-//!    the commit section, with its edit. So whoever holds the commit section finds the same
+//!    the commit section, with its edit. So a thread in the commit section finds the same
 //!    transactions in the list and in the catalog.
 //! 3. *Files.* The catalog lists the files of prepared transactions, so they are not orphans. A
 //!    [`PreparedTxn`] holds their readers.
@@ -51,9 +51,22 @@ pub fn build_prepared(
         let its =
             PreparedFiles { family: p.family.id, tables: p.tables.clone(), vlogs: p.vlogs.clone() };
         let opener = &**maintenance.resources.table_cache();
+        let mut vlog_refs = its.tables.iter().flat_map(|t| &t.summary.vlogs);
+        check_slow!(
+            vlog_refs.all(|(id, _)| its.vlogs.iter().any(|v| v.id == *id)),
+            "a prepared transaction has every value log that its tables use",
+            its
+        );
         spilled.open_family(&p.family, &its, &p.open, opener)?;
         files.push(its);
     }
+    check_slow!(
+        spilled.runs.iter().all(|(family, run)| {
+            (1..run.tables.len()).all(|i| run.tables_ascend(family.tree.comparator(), i))
+        }),
+        "the tables of a prepared transaction ascend and do not overlap",
+        files
+    );
     let record = Arc::new(encode_record(txns, &spilled, request)?);
     let (gid, operations) = (request.gid.to_vec(), request.operations);
     let tables = Arc::new(PreparedTables { gid, record, operations, files });
@@ -150,6 +163,13 @@ fn widen_claims(
             *to = end;
         }
     }
+    check_slow!(
+        ranges.iter().all(|((family, _), (from, to))| {
+            comparator_of(*family).is_none_or(|c| from.as_ref().cmp(c, to.as_ref()).is_le())
+        }),
+        "a range that replaces claims begins before it ends",
+        ranges
+    );
     let range = |((family, mode), (from, to))| (family, mode, KeyOrRange::Range(from, to));
     ranges.into_iter().map(range).collect()
 }
@@ -166,6 +186,11 @@ pub fn install_prepared(
     mut conditions: Option<Box<CommitConditions>>,
 ) -> Result<()> {
     let (txns, catalog) = (&maintenance.txns, &maintenance.catalog);
+    check!(
+        prepared.spilled().is_some(),
+        "the manifest prepares transactions with tables",
+        prepared.gid
+    );
     let runs = prepared.spilled().map_or(&[][..], |s| &s.runs);
     let mut write_check = SpilledWriteCheck::default();
     let mut check = |conditions: &mut Option<Box<CommitConditions>>| {
@@ -211,6 +236,11 @@ pub fn decide_spilled(
     let last =
         decided.inspect_err(|_| maintenance.txns.prepared_txns().release_claim(&prepared))?;
     maintenance.txns.end_prepared(&prepared);
+    check_slow!(
+        !maintenance.txns.prepared_txns().all_guarding().iter().any(|p| Arc::ptr_eq(p, &prepared)),
+        "a decided transaction locks out nothing any more",
+        prepared.gid
+    );
     let _working = LoadGuard::start(maintenance);
     if decision == TwoPhaseDecision::RollBack && _working.is_ok() {
         retire_files(maintenance, prepared);
@@ -233,6 +263,11 @@ fn commit_prepared(maintenance: &Maintenance, prepared: &Arc<PreparedTxn>) -> Re
         .collect();
     maintenance.catalog.track_prepared(&spilled.tables().cloned().collect::<Vec<_>>());
     let last = publish_tables_if(maintenance, &parts, Some(SpilledCommit::Prepared(prepared)))?;
+    check_slow!(
+        last <= maintenance.catalog.visible_seq(),
+        "a committed transaction is visible",
+        last
+    );
     parts.iter().for_each(|p| p.family.counters.loaded_bytes.add(p.user_bytes()));
     let counters = &maintenance.runtime.counters;
     counters.commits.add(1);

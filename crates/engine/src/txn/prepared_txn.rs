@@ -135,6 +135,17 @@ impl PreparedTxn {
             let comparator = family.tree.comparator();
             txn.guards.entry(family.id).or_insert_with(|| FamilyGuards::new(comparator));
         }
+        check!(
+            txn.gid == tables.gid && txn.operations == 0,
+            "the record of a transaction with tables has its identifier and no operations",
+            txn.gid,
+            txn.operations
+        );
+        check_slow!(
+            spilled.runs.iter().all(|(family, _)| txn.touches_family(family.id)),
+            "a prepared transaction touches each column family that it writes to",
+            txn.gid
+        );
         (txn.operations, txn.spilled) = (tables.operations, Some(spilled));
         Ok(txn)
     }

@@ -45,6 +45,12 @@ impl SpilledTables {
             })?;
             all.open_family(&family, files, &[], opener)?;
         }
+        check!(
+            all.runs.len() == prepared.files.len(),
+            "every column family of a prepared transaction is open",
+            all.runs.len(),
+            prepared.files.len()
+        );
         Ok(all)
     }
     /// Opens the files of a column family; `open` are those of its value logs that are open
@@ -141,8 +147,8 @@ pub fn find_in_run(
     }
 }
 
-/// Returns the writes of spilled tables, approximated by the key range of each table: that may cause
-/// more conflicts, never fewer.
+/// Returns the writes of spilled tables, approximated by the key range of each table: that may
+/// cause more conflicts, never fewer.
 pub fn write_set_of(spilled: &SpilledFamilyRuns) -> WriteSet {
     let mut all = Vec::new();
     for (family, run) in spilled {

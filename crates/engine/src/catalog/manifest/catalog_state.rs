@@ -98,6 +98,11 @@ impl CatalogState {
         }
         e.decided.iter().for_each(|gid| drop(self.prepared.remove(gid)));
         self.prepared.extend(e.prepared.iter().map(|p| (p.gid.clone(), Arc::clone(p))));
+        check_slow!(
+            self.prepared.iter().all(|(gid, p)| *gid == p.gid),
+            "prepared transactions are listed by their identifiers",
+            self.prepared.len()
+        );
         self.logs = self.logs_after(e);
         self.apply_history(e);
         self.durable_seq = self.durable_seq.max(e.durable_seq.unwrap_or_default());

@@ -124,6 +124,11 @@ pub fn decide_txn(
     decision: TwoPhaseDecision,
     durability: Durability,
 ) -> Result<SeqNo> {
+    check!(
+        prepared.spilled().is_none(),
+        "the log decides transactions that it contains",
+        prepared.gid
+    );
     let (batch, operations) = match decision {
         TwoPhaseDecision::Commit => (prepared.batch(), prepared.operations),
         TwoPhaseDecision::RollBack => (&[][..], 0),
@@ -205,6 +210,7 @@ pub fn claim_target(target: KeyOrRangeRef<'_>) -> ClaimTarget<'_> {
 /// # Errors
 /// Same as for an append. The original record stays valid.
 pub fn relog_prepared(log: &Log, appender: &mut Appender, prepared: &PreparedTxn) -> Result<()> {
+    check!(prepared.spilled().is_none(), "a transaction with tables is not logged", prepared.gid);
     let mut copy = EncodedRecord::from_payload(RecordKind::Prepare, prepared.payload(), 1);
     let lsn = log.append(appender, &mut [&mut copy])?;
     prepared.set_lsn(lsn);

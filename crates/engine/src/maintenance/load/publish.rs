@@ -341,8 +341,8 @@ fn flush_overlapping(log: &Log, appender: &mut Appender, parts: &[LoadedTables])
 }
 
 /// Installs the tables, which get sequence number `seq`; the edit also decides the transaction
-/// `decided`. Their levels cannot change meanwhile: the caller holds `compaction_lock`, `flush_lock`
-/// and the commit section.
+/// `decided`. Their levels cannot change meanwhile: the caller holds `compaction_lock`,
+/// `flush_lock` and the commit section.
 fn install_tables(
     log: &Log,
     parts: &[LoadedTables],

@@ -95,6 +95,11 @@ impl EngineTxn {
         let conditions = self.take_conditions();
         let owner = self.owner;
         let locks = (std::mem::take(&mut self.owner), std::mem::take(&mut self.held_locks));
+        check!(
+            owner != 0 && self.held_locks.count() == 0,
+            "a prepared transaction takes the owner and its locks with it",
+            locks
+        );
         let level = self.settings.isolation;
         let request = SpilledPrepare { gid, level, operations, conditions, locks };
         let prepared = runs.prepare_spilled(&numbers, request);

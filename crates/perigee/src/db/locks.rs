@@ -1,9 +1,9 @@
-//! Lock waits and deadlocks of all transactions of a database.
+//! Lock waits and deadlocks of all transactions: methods of [`Admin`].
 
-use crate::{Db, Error, LockListener, LockWait, Result};
+use crate::{Admin, Error, LockListener, LockWait, Result};
 use std::sync::Arc;
 
-impl Db {
+impl Admin<'_> {
     /// Returns the requests for locks that wait, and the transactions that each waits for. Waits in
     /// different column families are not read at the same moment.
     ///
@@ -18,7 +18,7 @@ impl Db {
     /// std::thread::scope(|scope| {
     ///     let request = scope.spawn(|| txn.lock(&family, "seat 12", LockMode::Shared));
     ///     let waits = loop {
-    ///         let waits = db.lock_waits();
+    ///         let waits = db.admin().lock_waits();
     ///         if !waits.is_empty() {
     ///             break waits;
     ///         }
@@ -42,7 +42,7 @@ impl Db {
     /// # let db = example_db()?;
     /// let txn = db.begin(TxnOptions::new())?;
     /// txn.lock(&db.default_family(), "seat 12", LockMode::Exclusive)?;
-    /// assert_eq!(db.lock_counts(), [(txn.lock_owner(), 1)]);
+    /// assert_eq!(db.admin().lock_counts(), [(txn.lock_owner(), 1)]);
     /// # Ok::<(), Error>(())
     /// ```
     pub fn lock_counts(&self) -> Vec<(u64, u64)> {
@@ -65,7 +65,7 @@ impl Db {
     ///     }
     /// }
     /// let waits = Arc::new(Waits::default());
-    /// db.set_lock_listener(Arc::clone(&waits) as _)?;
+    /// db.admin().set_lock_listener(Arc::clone(&waits) as _)?;
     /// let holder = db.begin(TxnOptions::new())?;
     /// holder.lock(&family, "seat 12", LockMode::Exclusive)?;
     /// let txn = db.begin(TxnOptions::new().lock_timeout(Duration::from_millis(1)))?;

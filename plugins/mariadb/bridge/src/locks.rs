@@ -95,7 +95,7 @@ pub unsafe extern "C" fn pgb_set_lock_listener(
     let work = |shared: &Arc<Shared>| {
         let shared_ref = Arc::downgrade(shared);
         let listener = PluginListener { shared: shared_ref, wait_began, deadlock };
-        Ok(shared.db.set_lock_listener(Arc::new(listener))?)
+        Ok(shared.db.admin().set_lock_listener(Arc::new(listener))?)
     };
     // SAFETY: guaranteed by the caller.
     unsafe { with_engine(engine, work) }
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn pgb_lock_waits(
     arg: *mut c_void,
 ) -> Status {
     let work = |shared: &Arc<Shared>| -> Result<()> {
-        for wait in shared.db.lock_waits() {
+        for wait in shared.db.admin().lock_waits() {
             let table = table_name(shared, &wait.family);
             let info = wait_info(&wait, &table);
             // SAFETY: guaranteed by the caller; the wait is valid during the call.
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn pgb_lock_counts(
     arg: *mut c_void,
 ) -> Status {
     let work = |shared: &Arc<Shared>| {
-        for (owner, count) in shared.db.lock_counts() {
+        for (owner, count) in shared.db.admin().lock_counts() {
             // SAFETY: guaranteed by the caller.
             unsafe { report(arg, owner, count) };
         }

@@ -353,6 +353,11 @@ impl FamilyLocks {
     }
     /// Undoes [`FamilyLocks::note_insert`].
     fn forget_insert(&mut self, at: u32) {
+        check_slow!(
+            self.inserts > 0 && (self.insert_keys.is_empty() || self.has_insert_keys),
+            "the locks for inserts are counted",
+            self.inserts
+        );
         self.inserts -= 1;
         if let Some(node) = self.keys.get_mut(at).insert_node.take() {
             self.insert_keys.remove(self.comparator, node);

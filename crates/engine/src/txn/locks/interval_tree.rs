@@ -68,6 +68,12 @@ impl IntervalTree {
         (begin, end): (KeyBoundary, KeyBoundary),
         lock: GrantedLock,
     ) -> u32 {
+        check_slow!(
+            begin.as_ref().cmp(comparator, end.as_ref()).is_lt(),
+            "a locked range is not empty",
+            begin,
+            end
+        );
         // A linear congruential generator: the shape of the tree depends on nothing else.
         self.random = self.random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         let priority = self.random >> 8;
@@ -89,6 +95,11 @@ impl IntervalTree {
     }
     /// Removes a node.
     pub fn remove(&mut self, comparator: KeyComparator, node: u32) {
+        check_slow!(
+            self.nodes[node as usize].lock.owner != LockOwner::MAX,
+            "a range is removed once",
+            node
+        );
         self.root = self.remove_below(comparator, self.root, node);
         let removed = &mut self.nodes[node as usize];
         (removed.begin, removed.end) = (KeyBoundary::First, KeyBoundary::First);

@@ -9,7 +9,7 @@ const NIL: u32 = u32::MAX;
 /// Number of entries above which the memory is released when the last lock is.
 const RETAINED_ENTRIES: usize = 1024;
 /// Number of chains of a table with few locks.
-const CHAINS_MIN: usize = 16;
+const INITIAL_CHAINS: usize = 16;
 
 /// An exclusive lock that became one for an insert: undone before the lock itself.
 #[derive(Clone, Copy, Debug)]
@@ -108,6 +108,7 @@ impl KeyLocks {
     }
     /// Adds a lock. Returns its position.
     pub fn insert(&mut self, hash: u64, key: &[u8], held: GrantedLock) -> u32 {
+        check_slow!(held.owner != 0, "the owner 0 marks unused entries", held);
         if self.len() >= self.chains.len() {
             self.grow();
         }
@@ -131,7 +132,7 @@ impl KeyLocks {
         at
     }
     fn grow(&mut self) {
-        let chains = (self.chains.len() * 2).max(CHAINS_MIN);
+        let chains = (self.chains.len() * 2).max(INITIAL_CHAINS);
         self.chains.clear();
         self.chains.resize(chains, NIL);
         for (at, entry) in self.entries.iter_mut().enumerate().filter(|(_, e)| e.held.owner != 0) {
@@ -156,6 +157,12 @@ impl KeyLocks {
         } else {
             entry.key.clear();
         }
+        check_slow!(
+            self.chains.len().is_power_of_two() && self.chains.len() >= self.entries.len() / 2,
+            "the chains are short",
+            self.chains.len(),
+            self.entries.len()
+        );
         let chain = hash as usize & (self.chains.len() - 1);
         let mut before = self.chains[chain];
         if before == at {

@@ -5,7 +5,8 @@ use super::lock_mode::LockMode;
 use crate::txn::read_write_sets::KeyOrRange;
 use std::time::Duration;
 
-/// A request for a lock that waits. Transactions are identified by the numbers of `Txn::lock_owner`.
+/// A request for a lock that waits. Transactions are identified by the numbers that
+/// `Txn::lock_owner` returns.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct LockWait {
@@ -28,6 +29,12 @@ pub struct LockWait {
 impl LockWait {
     /// Describes a request.
     pub fn new(request: &LockRequest, blocking: Vec<u64>, now_us: u64) -> LockWait {
+        check_slow!(
+            !request.is_waiting() || !blocking.is_empty() && !blocking.contains(&request.owner),
+            "other transactions block a request that waits",
+            request.owner,
+            blocking
+        );
         let range_end = match &request.target {
             KeyOrRange::Key(_) => None,
             KeyOrRange::Range(_, end) => {

@@ -195,6 +195,7 @@ impl LockManager {
         target: KeyOrRangeRef<'_>,
         mode: LockMode,
     ) -> Result<()> {
+        check_slow!(owner != 0, "a lock has an owner", scope.family, mode);
         let hashed = LockTarget::new(scope.comparator, target);
         let (at, number) =
             (self.table_index(mine, scope.family, scope.comparator), mine.next_number());
@@ -287,7 +288,7 @@ impl LockManager {
         if let Some(listener) = self.listener.get() {
             listener.wait_began(owner, &blockers);
         }
-        // Whoever ends waits from now on finds the request; who did before is noticed here.
+        // A thread that ends waits from now on finds the request; an earlier one is noticed here.
         if !(limits.may_wait)() {
             end_request(&table, owner, LockRequestState::Cancelled);
         }
@@ -336,6 +337,11 @@ impl LockManager {
             let mut tables: Vec<Arc<LockTable>> = self.waits.lock().values().cloned().collect();
             tables.sort_by_key(|table| table.family);
             tables.dedup_by_key(|table| table.family);
+            check_slow!(
+                tables.is_sorted_by(|a, b| a.family < b.family),
+                "several lock tables are locked in the order of their column families",
+                tables.len()
+            );
             let mut locked: Vec<_> = tables.iter().map(|table| table.locks.lock()).collect();
             let now_us = clock.monotonic_us();
             abort_deadlocks(&mut locked, owner, |locked, cycle, victim| {
@@ -416,6 +422,12 @@ impl LockManager {
             }
         }
         mine.put_back(held, first);
+        check_slow!(
+            from > 0 || mine.count() == 0,
+            "a transaction that has released its locks holds none",
+            owner,
+            mine.count()
+        );
         if !edges.is_empty() {
             self.report_waits(edges);
         }

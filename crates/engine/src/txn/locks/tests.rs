@@ -453,7 +453,7 @@ fn thousands_of_gap_locks_are_cheap() {
     assert_eq!(locks.count(), (0, 0));
 }
 
-/// Keeps what it is told, and looks at the locks, which are free then.
+/// Records the reports.
 #[derive(Default)]
 struct ListenerLog {
     waits: std::sync::Mutex<Vec<(u64, Vec<u64>)>>,

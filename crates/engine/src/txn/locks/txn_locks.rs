@@ -84,6 +84,12 @@ impl TxnLocks {
     #[inline]
     pub fn add(&mut self, table: usize, position: LockPosition) {
         let (number, table) = (self.next_number, table as u32);
+        check_slow!(
+            self.held.last().is_none_or(|held| held.number < number),
+            "the locks of a transaction are in ascending order of numbers",
+            self.held.last(),
+            number
+        );
         self.held.push(HeldLock { number, table, position: Some(position) });
         self.count += usize::from(!matches!(position, LockPosition::Upgrade(_)));
         self.next_number += 1;
@@ -124,6 +130,12 @@ impl TxnLocks {
                 Some(_) => self.count -= 1,
             }
         }
+        check_slow!(
+            self.held.is_empty() && first <= held.len(),
+            "the list of locks is put back once",
+            self.held.len(),
+            first
+        );
         held.truncate(first);
         if held.is_empty() {
             if held.capacity() > RETAINED_LOCKS {

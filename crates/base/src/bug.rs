@@ -159,6 +159,14 @@ bugs! {
     /// A log segment with the record of a prepared transaction is removed although the decision
     /// about it is not synced.
     DecisionLostWithSegment = 165,
+    /// The tables of prepared transactions are orphans: an open moves them to the trash.
+    PreparedTablesOrphaned = 166,
+    /// The edit that commits a prepared transaction does not add its tables.
+    DecisionForgetsTables = 167,
+    /// A transaction is prepared before the directory entries of its tables are durable.
+    PreparedBeforeDirSync = 168,
+    /// Writers do not search the tables of prepared transactions for conflicts.
+    WriterIgnoresPreparedTables = 169,
     /// Replay loses the operations of a commit on the last of its column families.
     LosePartOfCommit = 180,
     /// Commits made while a transaction is validated are treated as already checked.
@@ -180,6 +188,9 @@ bugs! {
     UpgradeIgnoresHolder = 188,
     /// A waiter for a lock is not woken when the lock is released.
     WaiterNotWoken = 189,
+    /// The tree of range locks does not know the ends of the ranges below a node: some of the
+    /// ranges that contain a key are not found.
+    RangeLockHidden = 191,
     /// Locks taken after a savepoint are kept when the transaction rolls back to it.
     RollbackKeepsLock = 190,
     /// A read-only open does not read the manifest again after replay: loads and clears are missing

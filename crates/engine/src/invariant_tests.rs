@@ -15,7 +15,7 @@ use crate::resources::write_throttle::{ChunkDelay, WriteThrottle};
 use crate::runtime::signal::Signal;
 use crate::settings::FamilySettings;
 use crate::settings::history::SeqNoTimeMap;
-use crate::txn::locks::{LockManager, LockMode, LockScope, TxnLocks};
+use crate::txn::locks::{LockManager, LockMode, LockScope, LockWaitLimits, TxnLocks};
 use crate::txn::read_write_sets::{KeyOrRange, ReadSet, WriteSet};
 use crate::txn::serializable_txns::{SerializableTxn, SerializableTxns};
 use crate::{HistoryPolicy, KeyBoundaryRef};
@@ -48,17 +48,25 @@ fn lock_for_two_owners(second: LockMode) {
     let locks = LockManager::new();
     for (owner, mode) in [(1, LockMode::Exclusive), (2, second)] {
         let comparator = KeyComparator::Bytes;
-        locks.restore_lock(FAMILY, comparator, owner, &mut TxnLocks::default(), key("k"), mode);
+        locks.restore_lock(
+            FAMILY,
+            comparator,
+            owner,
+            &mut TxnLocks::default(),
+            key("k").borrowed(),
+            mode,
+        );
     }
 }
 
 fn lock_with_other_comparator() {
     let (locks, mut mine) = (LockManager::new(), TxnLocks::default());
     for comparator in [KeyComparator::Bytes, KeyComparator::CaseInsensitive] {
-        let scope = LockScope { family: FAMILY, name: "f", comparator };
+        let scope = LockScope { family: FAMILY, name: &"f", comparator };
         let clock = RealClock::default();
         let mode = LockMode::Exclusive;
-        locks.lock(&clock, scope, 1, &mut mine, key("k"), mode, 0).unwrap();
+        let limits = LockWaitLimits::new(&clock, 0);
+        locks.lock(limits, scope, 1, &mut mine, key("k").borrowed(), mode).unwrap();
     }
 }
 

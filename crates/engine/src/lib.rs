@@ -55,9 +55,9 @@ pub use settings::{FamilySettings, Settings};
 
 // Transactions.
 pub use log::commit::TwoPhaseDecision;
-pub use txn::locks::LockMode;
+pub use txn::locks::{Deadlock, LockListener, LockMode, LockWait};
 pub use txn::prepared_txn::PreparedTxn;
-pub use txn::read_write_sets::KeyOrRange;
+pub use txn::read_write_sets::KeyOrRangeRef;
 pub use txn::{EngineTxn, EngineTxnHandle, TxnSettings};
 
 // What the public crate needs from the layers below: it depends on this crate only.

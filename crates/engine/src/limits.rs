@@ -42,6 +42,9 @@ pub const WATERMARK_INTERVAL_US: u64 = 1_000_000;
 /// The manifest is rewritten when it exceeds this many bytes and four times the size of its
 /// snapshot.
 pub const MANIFEST_REWRITE_BYTES: u64 = 4 << 20;
+/// Claims of a prepared transaction that the manifest lists one by one, in bytes; beyond that they
+/// become ranges.
+pub const PREPARED_CLAIM_BYTES_MAX: usize = 1 << 20;
 /// Largest valid id or number in a manifest; larger ones could overflow in calculations.
 pub const ID_MAX: u64 = 1 << 60;
 /// Catalogs with more column families are not validated after each edit: that would take too long.

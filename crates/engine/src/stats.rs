@@ -339,6 +339,19 @@ pub struct JobStats {
     pub elapsed_us: u64,
 }
 
+/// A flush or compaction that has ended.
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct FinishedJobStats {
+    /// The job with its final progress; [`JobStats::elapsed_us`] is its duration.
+    pub job: JobStats,
+    /// Time since its end in microseconds.
+    pub age_us: u64,
+    /// True if all outputs were installed; false if it failed or was cancelled.
+    pub is_complete: bool,
+}
+
 /// Statistics of one column family.
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[derive(Clone, Debug)]

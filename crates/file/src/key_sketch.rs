@@ -49,10 +49,14 @@ impl KeySketch {
         );
         let m = REGISTERS as f64;
         let alpha = 0.7213 / (1.0 + 1.079 / m);
-        let sum: f64 = self.registers.iter().map(|r| (-f64::from(*r)).exp2()).sum();
+        let mut ranks = [0u32; RANK_MAX as usize + 1];
+        self.registers.iter().for_each(|r| ranks[usize::from(*r)] += 1);
+        let share = |(rank, n): (usize, &u32)| f64::from(*n) / (1u64 << rank) as f64;
+        let sum: f64 = ranks.iter().enumerate().map(share).sum();
         let raw = alpha * m * m / sum;
-        let empty = self.registers.iter().filter(|r| **r == 0).count();
-        let counted = if raw <= 2.5 * m && empty > 0 { m * (m / empty as f64).ln() } else { raw };
+        let empty = ranks[0];
+        let counted =
+            if raw <= 2.5 * m && empty > 0 { m * (m / f64::from(empty)).ln() } else { raw };
         counted.round() as u64
     }
     /// Returns the raw form: one byte per register.

@@ -13,7 +13,7 @@
 //! | opening and options | [`Db`], [`Options`], [`FamilyOptions`], [`Compression`], [`Durability`], [`DirectoryLock`], [`check_directory`], [`list_families`] |
 //! | reading | [`Readable`], [`Family`], [`Slice`], [`Iter`], [`Cursor`], [`Keys`], [`Values`], [`Snapshot`], [`SnapshotFamily`], [`ValueWithTtl`] |
 //! | writing | [`WriteBatch`], [`WriteOptions`], [`CompareAndSwapError`]; bulk loads: module [`load`] |
-//! | transactions | [`Txn`], [`TxnOptions`], [`TxnFamily`], [`TxnHandle`], [`Isolation`], [`LockMode`], [`TwoPhaseCommit`], [`PreparedTxnInfo`] |
+//! | transactions | [`Txn`], [`TxnOptions`], [`TxnFamily`], [`TxnHandle`], [`Isolation`], [`LockMode`], [`LockWait`], [`Deadlock`], [`LockListener`], [`TwoPhaseCommit`], [`PreparedTxnInfo`] |
 //! | extensions | [`KeyComparator`], [`MergeOperator`], [`MergeRule`], [`CompactionFilter`], [`FilterDecision`], [`FilterEntry`] |
 //! | history | [`History`], [`HistoryPolicy`], [`NamedSnapshot`]; change feed and commit hooks: module [`changes`] |
 //! | backups and repair | [`Backups`], [`repair()`]; backup directories: module [`backup`]; reports: modules [`backup`] and [`recovery`] |
@@ -90,7 +90,7 @@ pub use perigee_engine::callbacks::{
     MergeRule, REGISTERED_COMPARATOR,
 };
 pub use perigee_engine::{Compression, Durability, HistoryPolicy, Isolation};
-pub use perigee_engine::{Error, ErrorKind, LockMode, Result};
+pub use perigee_engine::{Deadlock, Error, ErrorKind, LockListener, LockMode, LockWait, Result};
 // Public for the command-line tool and the benchmark, which parse their arguments with the grammar
 // of the options file.
 #[doc(hidden)]
@@ -146,9 +146,9 @@ pub mod stats {
     pub use crate::write::ttl::ClockStatus;
     pub use perigee_engine::stats::{
         ActiveMemtableStats, BackgroundStats, CacheStats, CounterValue, FamilyStats, FileStats,
-        ImmutableMemtableStats, IoStats, JobStats, LatencyBucket, LatencyStats, LevelStats,
-        MemtableStats, OpenFileStats, OwnerMemory, RawByteTotals, SequenceRange, StallStats, Stats,
-        TransactionStats, VerifyReport, VlogStats, WalStats,
+        FinishedJobStats, ImmutableMemtableStats, IoStats, JobStats, LatencyBucket, LatencyStats,
+        LevelStats, MemtableStats, OpenFileStats, OwnerMemory, RawByteTotals, SequenceRange,
+        StallStats, Stats, TransactionStats, VerifyReport, VlogStats, WalStats,
     };
 }
 

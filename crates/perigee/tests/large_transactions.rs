@@ -331,7 +331,6 @@ fn commit_hook_receives_spilled_commit() {
     });
     let txn = db.begin(TxnOptions::new().spill_bytes(4000)).unwrap();
     fill(&txn, &family, 1000);
-    assert_eq!(txn.prepare("too large").unwrap_err().kind(), ErrorKind::InvalidArgument);
     let seq = txn.commit().unwrap();
     family.put("a", "").unwrap();
     assert_eq!(*events.lock().unwrap(), [(seq, 0, Some(1000)), (seq + 1, 1, None)]);

@@ -92,6 +92,10 @@ fn harnesses_for(bug: Bug) -> &'static [&'static Harness] {
         | Bug::DecisionNotSynced
         | Bug::PrepareLostWithSegment
         | Bug::DecisionLostWithSegment
+        | Bug::PreparedTablesOrphaned
+        | Bug::DecisionForgetsTables
+        | Bug::PreparedBeforeDirSync
+        | Bug::WriterIgnoresPreparedTables
         | Bug::WriterIgnoresPrepared => &[&PREPARED],
         Bug::ReplayIgnoresMemoryBudget
         | Bug::ReplayRemovesLogEarly
@@ -140,6 +144,7 @@ fn harnesses_for(bug: Bug) -> &'static [&'static Harness] {
         | Bug::SavepointNotRolledBack
         | Bug::UpgradeIgnoresHolder
         | Bug::WaiterNotWoken
+        | Bug::RangeLockHidden
         | Bug::RollbackKeepsLock => &[&BANK, &ISOLATION],
         Bug::SpilledNotRolledBack => &[&BANK],
         Bug::StaleConditions

@@ -3,7 +3,8 @@
 //! I/O from its first prepare on, as a process and as a machine, and disk calls fail at some of
 //! them. After a reopen, each transaction must be in the state that its calls returned: prepared,
 //! or decided and complete; its keys stay locked while it is prepared. A decision that was not
-//! synced may be lost with the power, but only as a whole.
+//! synced may be lost with the power, but only as a whole. Some of the transactions exceed their
+//! memory: their writes are in tables when they are prepared.
 
 use crate::engine_target::{PATH, check_report};
 use crate::rng::{Rng, mix};
@@ -175,12 +176,13 @@ fn crash_at_every_io(case: &Case) -> Result<(), String> {
             let point = || {
                 let (disk, ledger) = h.run(Disruption::CrashAt(io))?;
                 case.keep_disk("crashed", &disk);
-                let undecided = h.check_recovered(
+                let (undecided, in_tables) = h.check_recovered(
                     disk.crash_clone(mix(h.seed, io), crash),
                     crash == Crash::Process,
                     ledger,
                 )?;
                 case.count("undecided after the crash", undecided);
+                case.count("of them in tables", in_tables);
                 Ok(())
             };
             point()
@@ -269,14 +271,15 @@ impl PreparedHistory {
     }
 
     /// Opens what a crash left (`all_kept`: with every acknowledged write), compares, decides, cuts
-    /// the power, and compares again. Returns the number of transactions that were still prepared.
+    /// the power, and compares again. Returns the number of transactions that were still prepared,
+    /// and how many of them in tables.
     fn check_recovered(
         &self,
         disk: Arc<SimDisk>,
         all_kept: bool,
         mut ledger: PreparedLedger,
-    ) -> Result<u64, String> {
-        let mut undecided = 0;
+    ) -> Result<(u64, u64), String> {
+        let mut undecided = (0, 0);
         if all_kept || self.settings.durability == Durability::Full {
             ledger.plain.iter_mut().for_each(|p| p.durable = p.acked);
         }
@@ -297,8 +300,12 @@ impl PreparedHistory {
                 let families = [db.default_family(), other];
                 self.check_contents(&db, &families, &mut ledger)
                     .map_err(|e| format!("round {round}: {e}"))?;
-                undecided +=
-                    ledger.entries.iter().filter(|e| e.state == GidState::Prepared).count() as u64;
+                let prepared = |(_, e): &(usize, &GidEntry)| e.state == GidState::Prepared;
+                undecided.0 += ledger.entries.iter().enumerate().filter(prepared).count() as u64;
+                let in_tables = |(n, e): &(usize, &GidEntry)| {
+                    prepared(&(*n, e)) && exceeds_memory(self.seed, *n, e.generation)
+                };
+                undecided.1 += ledger.entries.iter().enumerate().filter(in_tables).count() as u64;
                 check_report(&db.admin().verify().map_err(|e| e.to_string())?)
                     .map_err(|e| e.to_string())?;
                 if round == 1 {
@@ -375,6 +382,10 @@ impl PreparedHistory {
                     ));
                 }
             }
+            let free = families[0].get(free_key(n)).map_err(|e| e.to_string())?;
+            if free.is_some_and(|v| v != b"free") {
+                return Err(format!("a write that {n} rolled back was committed"));
+            }
             if state == GidState::Prepared {
                 check_guarded(db, families, n, entry.generation)?;
             }
@@ -403,6 +414,10 @@ fn key(n: usize, k: usize) -> String {
 fn read_key(n: usize) -> String {
     format!("{n}/read")
 }
+/// Returns a key between those that the transaction writes, which only plain writes touch.
+fn free_key(n: usize) -> String {
+    format!("{n}/1 free")
+}
 /// Returns the prefix of a generation's values. Every third generation deletes its last key.
 fn value_prefix(n: usize, k: usize, generation: u64) -> Option<Vec<u8>> {
     let gone = generation == 0 || generation.is_multiple_of(3) && k == KEYS_PER_TXN - 1;
@@ -416,6 +431,12 @@ fn isolation_of(generation: u64) -> Isolation {
         Isolation::RepeatableRead,
     ];
     all[generation as usize % all.len()]
+}
+
+/// Returns true if every write exceeds the memory of the transaction, so that it is prepared with
+/// tables.
+fn exceeds_memory(seed: u64, n: usize, generation: u64) -> bool {
+    mix(seed, generation).is_multiple_of(5) || mix(seed, n as u64) % 5 < 2
 }
 
 fn decide_prepared(db: &Db, n: usize, decision: Decision) -> Result<(), Error> {
@@ -542,12 +563,21 @@ impl TxnDriver<'_> {
             entry.generation
         };
         let pessimistic = mix(self.seed, generation).is_multiple_of(2);
-        let options =
+        let mut options =
             TxnOptions::new().isolation(isolation_of(generation)).pessimistic(pessimistic);
+        if exceeds_memory(self.seed, n, generation) {
+            options = options.spill_bytes(1);
+        }
         let txn = self.db.begin(options)?;
         txn.get(&self.families[0], read_key(n))?;
         for k in 0..KEYS_PER_TXN {
             let family = &self.families[k % 2];
+            if k == 1 {
+                txn.savepoint("before")?;
+                txn.put(&self.families[0], key(n, 0), "rolled back")?;
+                txn.put(&self.families[0], free_key(n), "rolled back")?;
+                txn.rollback_to("before")?;
+            }
             match value_prefix(n, k, generation) {
                 Some(mut value) => {
                     value.resize(value.len() + bytes, b'.');
@@ -603,6 +633,11 @@ impl TxnDriver<'_> {
                 }
             }
         }
-        Ok(())
+        match self.families[0].put(free_key(n), "free") {
+            Err(e) if e.kind() == ErrorKind::Conflict => {
+                Err(Error::internal(format!("{n} is prepared and locks out another key: {e}")))
+            }
+            done => done,
+        }
     }
 }

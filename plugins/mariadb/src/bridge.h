@@ -89,6 +89,50 @@ pgb_status pgb_engine_status_json(pgb_engine *engine, pgb_text_fn report, void *
 typedef void (*pgb_counter_fn)(void *arg, const char *name, uint64_t value);
 pgb_status pgb_engine_counters(pgb_engine *engine, pgb_counter_fn report, void *arg);
 
+/* Levels, jobs and options. Slices are valid during the call of `report`. */
+typedef struct pgb_level_stats {
+  pgb_slice table;
+  uint32_t level;
+  uint64_t runs;       /* sorted runs */
+  uint64_t files;
+  uint64_t bytes;      /* of the files */
+  uint64_t entries;    /* tombstones and older versions included */
+  uint64_t tombstones;
+  uint64_t raw_bytes;  /* keys and values without compression */
+} pgb_level_stats;
+typedef void (*pgb_level_fn)(void *arg, const pgb_level_stats *level);
+/* Each level of each table that has files. */
+pgb_status pgb_engine_levels(pgb_engine *engine, pgb_level_fn report, void *arg);
+
+typedef struct pgb_job_stats {
+  pgb_slice kind;         /* "flush" or "compaction" */
+  pgb_slice table;        /* of several tables: the first, and how many more */
+  pgb_slice reason;
+  pgb_slice state;        /* "running", "finished" or "failed" */
+  pgb_slice input_levels; /* separated by commas; empty for a flush */
+  uint32_t output_level;
+  uint64_t input_files;
+  uint64_t input_bytes;
+  uint64_t done_bytes;    /* of the input */
+  uint64_t output_bytes;
+  uint64_t elapsed_us;
+  uint64_t age_us;        /* since its end */
+} pgb_job_stats;
+typedef void (*pgb_job_fn)(void *arg, const pgb_job_stats *job);
+/* Running flushes and compactions, then the last 100 that have ended since the open, the newest first. */
+pgb_status pgb_engine_jobs(pgb_engine *engine, pgb_job_fn report, void *arg);
+
+typedef struct pgb_table_option {
+  pgb_slice table;
+  pgb_slice family;       /* name of its column family in the engine */
+  pgb_slice name;
+  pgb_slice value;
+  uint8_t is_default;
+} pgb_table_option;
+typedef void (*pgb_option_fn)(void *arg, const pgb_table_option *option);
+/* Each option of each table, as in an options file of the engine. */
+pgb_status pgb_engine_options_list(pgb_engine *engine, pgb_option_fn report, void *arg);
+
 /* ---- tables (column families). Names are UTF-8 of any length: the bridge maps long ones to short ones. ---- */
 
 pgb_status pgb_table_create(pgb_engine *engine, const char *name, size_t size, const pgb_table_options *options,
@@ -138,6 +182,9 @@ void pgb_trx_set_lock_timeout(pgb_trx *trx, uint64_t lock_timeout_us);
 /* Ends the lock wait of another thread in this transaction with PGB_INTERRUPTED, and every later one until the next
    pgb_trx_set_lock_timeout (so that a KILL just before a wait is not lost); thread-safe. */
 void pgb_trx_cancel_wait(pgb_trx *trx);
+/* Number by which lock waits and deadlocks are reported: of the transaction that begins with the next call, until its commit,
+   its rollback, or the decision about it after pgb_trx_prepare. */
+uint64_t pgb_trx_lock_owner(pgb_trx *trx);
 /* Number of uncommitted writes. */
 uint64_t pgb_trx_writes(pgb_trx *trx);
 
@@ -173,6 +220,31 @@ pgb_status pgb_lock_key(pgb_trx *trx, pgb_table *table, pgb_slice key, pgb_lock_
 pgb_status pgb_lock_range(pgb_trx *trx, pgb_table *table, pgb_slice begin, pgb_slice end, pgb_lock_mode mode);
 /* Releases the newest lock on a key that the transaction has not written; no effect if there is none. */
 pgb_status pgb_unlock_key(pgb_trx *trx, pgb_table *table, pgb_slice key);
+
+/* A transaction that waits for a lock, and the owners that hold conflicting locks or requested them before. */
+typedef struct pgb_lock_wait {
+  uint64_t waiting;
+  const uint64_t *blocking;
+  size_t blocking_count;
+  const char *table;
+  size_t table_size;
+  pgb_slice key;       /* the key, or the begin of the range */
+  pgb_slice range_end; /* data NULL: a single key */
+  uint32_t mode;       /* pgb_lock_mode */
+  uint64_t waited_us;
+} pgb_lock_wait;
+/* Calls report(arg, wait) for each transaction that waits. */
+typedef void (*pgb_lock_wait_fn)(void *arg, const pgb_lock_wait *wait);
+pgb_status pgb_lock_waits(pgb_engine *engine, pgb_lock_wait_fn report, void *arg);
+/* Calls report(arg, owner, count) for each owner of locks. */
+typedef void (*pgb_lock_count_fn)(void *arg, uint64_t owner, uint64_t count);
+pgb_status pgb_lock_counts(pgb_engine *engine, pgb_lock_count_fn report, void *arg);
+/* Sets the functions that are called before a transaction waits (and when a transaction that waits already has to wait for one
+   more), and after a deadlock was resolved: each of the waits is blocked by the next one, the last one by the first. They run in
+   threads of transactions, which hold no lock of the engine then. */
+typedef void (*pgb_wait_began_fn)(uint64_t waiting, const uint64_t *blocking, size_t count);
+typedef void (*pgb_deadlock_fn)(const pgb_lock_wait *waits, size_t count, uint64_t victim);
+pgb_status pgb_set_lock_listener(pgb_engine *engine, pgb_wait_began_fn wait_began, pgb_deadlock_fn deadlock);
 
 /* Writes. Put locks the key with PGB_LOCK_INSERT, delete with PGB_LOCK_EXCLUSIVE. expires_at_ms 0: the table's TTL. */
 pgb_status pgb_trx_put(pgb_trx *trx, pgb_table *table, pgb_slice key, pgb_slice value, uint64_t expires_at_ms);

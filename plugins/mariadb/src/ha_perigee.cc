@@ -3,6 +3,8 @@
 #include "ha_perigee_load.h"
 #include "index_builds.h"
 
+#include <algorithm>
+
 using perigee::Bytes;
 using perigee::KeyCodec;
 using perigee::TableShare;
@@ -10,7 +12,8 @@ using perigee::Transaction;
 
 namespace {
 
-constexpr uint64_t COUNTED_IN_RANGE = 16;      // ranges up to this size are counted, larger ones estimated
+constexpr uint64_t ESTIMATED_RANGE = 64;       // ranges of more rows than this, by the estimate, are not counted
+constexpr uint64_t COUNTED_IN_RANGE = 16;      // of the others, this many rows are counted
 constexpr uint64_t COUNTED_TABLE = 1000;       // ranges of tables up to this size are counted
 constexpr uint BLOCK_SIZE = 16384;             // unit of the optimizer's costs
 
@@ -426,19 +429,20 @@ static uint64_t count_range(pgb_table *table, pgb_slice begin, pgb_slice end, ui
   return count;
 }
 
+// Estimates from metadata; small ranges are counted, because the estimate is as coarse as a block.
 ha_rows ha_perigee::records_in_range(uint index, const key_range *min_key, const key_range *max_key, page_range *) {
-  Bytes begin, end;
+  Bytes &begin = m_search, &end = m_bound;
   if (encode_range(index, min_key, max_key, &begin, &end)) return 1;
   if (perigee::compare_slices(begin.slice(), end.slice()) >= 0) return 1;
-  uint64_t records = m_share->records();
-  uint64_t limit = records <= COUNTED_TABLE ? COUNTED_TABLE + 1 : COUNTED_IN_RANGE;
-  uint64_t rows = count_range(m_share->table(), begin.slice(), end.slice(), limit);
-  if (rows >= limit) {
-    uint64_t estimate = 0, bytes = 0;
+  const uint64_t records = m_share->records();
+  uint64_t limit = COUNTED_TABLE + 1, estimate = 0, bytes = 0;
+  if (records > COUNTED_TABLE) {
     if (pgb_estimate_range(m_share->table(), begin.slice(), end.slice(), &estimate, &bytes) != PGB_OK) estimate = 0;
-    if (estimate > rows) rows = estimate;
-    if (rows > records && records > limit) rows = records;
+    if (estimate > ESTIMATED_RANGE) return std::min(estimate, records);
+    limit = COUNTED_IN_RANGE;
   }
+  const uint64_t rows = count_range(m_share->table(), begin.slice(), end.slice(), limit);
+  if (rows >= limit) return std::max(rows, std::min(estimate, records));
   return rows ? rows : 1;  // 0 would mean that the range is certainly empty
 }
 

@@ -143,9 +143,13 @@ class ha_perigee final : public handler {
     Direction direction = Direction::FORWARD;
     bool past_end = false;      // the cursor has no entry any more: it is behind its last one, else before its first
     bool last_is_bound = false; // last_key is a bound of the cursor before, not an entry
+    bool chunked = false;       // a locking scan: the bounds are those of a chunk, more follow in chunk_direction
+    Direction chunk_direction = Direction::FORWARD;
+    uint chunks = 0;            // of this scan so far
     uint lookups = 0;           // calls of index_read in this statement
     perigee::Bytes begin;       // bounds of the cursor
     perigee::Bytes end;
+    perigee::Bytes rest;        // where the last chunk ends
     perigee::Bytes limit;       // entries from here on are outside of the range; empty: no limit
     perigee::Bytes prefix;      // of index_read: index_next_same stays within it
     perigee::Bytes last_key;    // the last entry, if the cursor was closed or is elsewhere
@@ -182,8 +186,10 @@ class ha_perigee final : public handler {
   void end_scan();
   void close_cursor();
   void suspend_scan();
-  int open_cursor();
-  int open_whole_index();
+  int open_cursor(Direction direction);
+  int limit_to_chunk(Direction direction);
+  int open_next_chunk(pgb_status *status);
+  int open_whole_index(Direction direction);
   bool can_reuse_cursor() const;
   int lock_gap(pgb_slice begin, pgb_slice end);
   int fetch(uchar *buf, pgb_status status, Direction direction, bool same);
@@ -215,6 +221,7 @@ class ha_perigee final : public handler {
   int prepare_update(const uchar *old_data, const uchar *new_data, bool moved);
   int apply_update(const uchar *new_data, bool moved);
   int write_without_rollback(const uchar *record, pgb_slice primary_key);
+  int log_change(pgb_slice primary_key);
   void note_auto_increment_value(const uchar *record);
   uint64_t expiry_of(const uchar *record) const;
 
@@ -282,6 +289,7 @@ class ha_perigee final : public handler {
   perigee::Bytes m_old_key;
   perigee::Bytes m_old_value;
   perigee::Bytes m_row;
+  perigee::Bytes m_change_key;
 
   pgb_load *m_load = nullptr;               // ALTER TABLE by copy, CREATE TABLE ... SELECT
   std::vector<std::unique_ptr<LoadCheck>> m_load_checks;

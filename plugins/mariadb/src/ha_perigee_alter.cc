@@ -1,8 +1,9 @@
 // ALTER TABLE without a copy of the table, and REPAIR TABLE.
 //
-// Instant changes write a new definition. Index builds write the entries first: their index number is in the stored
-// definition as dropped until then, so that a crash leaves nothing but entries that the next ALTER TABLE deletes. The
-// definitions of all partitions are written in one engine transaction.
+// Instant changes write a new definition. Index builds write the entries first, while other transactions write to the table:
+// see DESIGN.md, "Index builds". Their index number, and that of the change log, are in the stored definition as dropped
+// until then, so that a crash leaves nothing but entries that the next ALTER TABLE deletes. The definitions of all partitions
+// are written in one engine transaction.
 #include "compat.h"
 
 #include <algorithm>
@@ -33,11 +34,22 @@ constexpr alter_table_operations INSTANT_OPERATIONS =
     ALTER_DROP_CHECK_CONSTRAINT | ALTER_DROP_NON_UNIQUE_NON_PRIM_INDEX | ALTER_DROP_UNIQUE_INDEX | ALTER_PARTITIONED;
 constexpr alter_table_operations BUILD_OPERATIONS = ALTER_ADD_NON_UNIQUE_NON_PRIM_INDEX | ALTER_ADD_UNIQUE_INDEX;
 
+// An online build catches up with other writers until a pass found so few changed rows, or so often; the last pass blocks
+// the table.
+constexpr uint64_t FEW_CHANGES = 200;
+constexpr uint MAX_PASSES = 20;
+
+// Savepoint of the engine transaction around locks that are released at once; statements and users have lower numbers.
+constexpr uint64_t LOCK_SAVEPOINT = UINT64_MAX;
+
 // State of an ALTER TABLE between prepare and commit, one for each partition.
 class AlterContext : public inplace_alter_handler_ctx {
  public:
   AlterContext(TableShare *table_share) : share(table_share), definition(*table_share->definition()) { share->retain(); }
-  ~AlterContext() override { share->release(); }
+  ~AlterContext() override {
+    if (online) share->end_change_log();
+    share->release();
+  }
 
   struct Build {
     KEY *key;
@@ -46,6 +58,8 @@ class AlterContext : public inplace_alter_handler_ctx {
   TableShare *const share;
   TableDefinition definition;  // the new one
   std::vector<Build> builds;
+  std::unique_ptr<IndexBuilder> builder;
+  bool online = false;  // others may write during the build: the change log is on
 };
 
 KEY *find_key(TABLE *table, const LEX_CSTRING &name) {
@@ -225,22 +239,64 @@ int clean_dropped_indexes(TableShare *share) {
   return share->write_definition(definition, PGB_SYNC);
 }
 
-// Records the numbers of indexes that will be built as dropped, in the definition that is still valid.
-int reserve_numbers(const AlterContext &context) {
-  if (context.builds.empty()) return 0;
-  TableDefinition definition = *context.share->definition();
-  for (const AlterContext::Build &build : context.builds) definition.dropped_indexes.push_back(build.number);
-  return context.share->write_definition(definition, PGB_SYNC);
+// Records the numbers of indexes that will be built, and that of the change log, as dropped in the definition that is still
+// valid. That of the log stays there in the new definition until the log is deleted.
+int reserve_numbers(AlterContext *context) {
+  if (context->builds.empty()) return 0;
+  TableDefinition definition = *context->share->definition();
+  for (const AlterContext::Build &build : context->builds) definition.dropped_indexes.push_back(build.number);
+  definition.dropped_indexes.push_back(CHANGE_LOG_INDEX);
+  context->definition.dropped_indexes.push_back(CHANGE_LOG_INDEX);
+  return context->share->write_definition(definition, PGB_SYNC);
 }
 
-// Waits for prepared XA transactions, which have no metadata lock after a disconnect or restart.
-int lock_rows(THD *thd, const TableShare &share) {
+// Waits for prepared XA transactions, which have no metadata lock after a disconnect or restart. The caller has an exclusive
+// metadata lock: nothing else writes afterwards.
+int wait_for_prepared(THD *thd, const TableShare &share) {
   Transaction *transaction = Transaction::get(thd);
   pgb_trx *trx = transaction ? transaction->engine_trx() : nullptr;
   if (!trx) return HA_ERR_OUT_OF_MEM;
   const uchar begin[] = {PRIMARY_INDEX}, end[] = {LAST_SECONDARY_INDEX + 1};
   transaction->set_lock_wait(thd, false);
-  return transaction->handle_status(thd, pgb_lock_range(trx, share.table(), {begin, 1}, {end, 1}, PGB_LOCK_SHARED));
+  pgb_status status = pgb_trx_savepoint(trx, LOCK_SAVEPOINT);
+  if (status != PGB_OK) return transaction->handle_status(thd, status);
+  const int error =
+      transaction->handle_status(thd, pgb_lock_range(trx, share.table(), {begin, 1}, {end, 1}, PGB_LOCK_SHARED));
+  status = pgb_trx_rollback_to(trx, LOCK_SAVEPOINT);
+  if (status == PGB_OK) status = pgb_trx_release_savepoint(trx, LOCK_SAVEPOINT);
+  return error ? error : transaction->handle_status(thd, status);
+}
+
+// Others may write to the table during a build, unless rows expire: that is not in the change log.
+bool supports_online_build(const TABLE *table, const TABLE *altered) {
+  for (const TABLE *each : {table, altered}) {
+    const ha_table_option_struct *options = each->s->option_struct;
+    if (options && (options->ttl || (options->ttl_column && *options->ttl_column))) return false;
+  }
+  return true;
+}
+
+// Deletes what a build has written so far. Transactions that are still open may add to the change log: the numbers stay
+// reserved until the next ALTER TABLE.
+void abandon_online_build(AlterContext *context) {
+  context->share->end_change_log();
+  context->online = false;
+  context->builder.reset();
+  for (const AlterContext::Build &build : context->builds) delete_index_entries(context->share->table(), build.number);
+  delete_index_entries(context->share->table(), CHANGE_LOG_INDEX);
+}
+
+// Applies what others have written since the last pass, when nothing can be written any more.
+int finish_online_builds(THD *thd, const std::vector<AlterContext *> &contexts) {
+  for (AlterContext *context : contexts) {
+    if (!context->online) continue;
+    uint64_t changes;
+    if (int error = wait_for_prepared(thd, *context->share)) return error;
+    if (context->builder->catch_up(&changes)) return HA_ERR_INTERNAL_ERROR;  // reported
+    context->share->end_change_log();
+    context->online = false;
+  }
+  return 0;
 }
 
 // Writes the new definitions of all partitions, atomically and durably.
@@ -261,6 +317,7 @@ int write_definitions(const std::vector<AlterContext *> &contexts) {
 // After the commit. Errors leave entries that the next ALTER TABLE deletes.
 void finish_alter(AlterContext *context, const pgb_table_options *options) {
   TableShare *share = context->share;
+  context->builder.reset();
   for (const AlterContext::Build &build : context->builds) note_index_built(share->name(), build.number);
   if (options && pgb_table_set_options(share->table(), options) != PGB_OK)
     sql_print_error("PERIGEE: ALTER TABLE: options of '%s': %s", share->name().c_str(), pgb_last_error());
@@ -293,12 +350,15 @@ enum_alter_inplace_result ha_perigee::check_if_supported_inplace_alter(TABLE *al
     info->unsupported_reason = reason;
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }
-  return info->handler_flags & BUILD_OPERATIONS ? HA_ALTER_INPLACE_NOCOPY_LOCK : HA_ALTER_INPLACE_INSTANT;
+  if (!(info->handler_flags & BUILD_OPERATIONS)) return HA_ALTER_INPLACE_INSTANT;
+  if (supports_online_build(table, altered)) return HA_ALTER_INPLACE_NOCOPY_NO_LOCK;
+  info->unsupported_reason = "rows of the table expire";
+  return HA_ALTER_INPLACE_NOCOPY_LOCK;
 }
 
 bool ha_perigee::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info) {
   if (check_ttl_column(altered)) return true;
-  int error = lock_rows(ha_thd(), *m_share);
+  int error = wait_for_prepared(ha_thd(), *m_share);
   if (!error) error = clean_dropped_indexes(m_share);
   if (error) {
     print_error(error, MYF(0));
@@ -309,17 +369,29 @@ bool ha_perigee::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info 
   context->definition.table_version = fold_table_version(altered->s->tabledef_version);
   error = change_columns(altered, info, &context->definition);
   if (!error) error = change_indexes(altered, info, context);
-  if (!error) error = reserve_numbers(*context);
+  if (!error) error = reserve_numbers(context);
   if (error) print_error(error, MYF(0));
-  return error != 0;
+  if (error || context->builds.empty() || !supports_online_build(table, altered)) return error != 0;
+  if (!m_share->is_current()) {
+    info->mdl_exclusive_after_prepare = true;  // other handlers would not find the change log
+    return false;
+  }
+  m_share->begin_change_log();
+  context->online = true;
+  return false;
 }
 
 bool ha_perigee::inplace_alter_table(TABLE *altered, Alter_inplace_info *info) {
   AlterContext *context = static_cast<AlterContext *>(info->handler_ctx);
   if (context->builds.empty()) return false;
-  IndexBuilder builder(this, m_share->table(), altered, context->definition);
-  for (const AlterContext::Build &build : context->builds) builder.add_index(build.key, build.number);
-  return builder.build();
+  context->builder.reset(new IndexBuilder(this, m_share->table(), altered, context->definition));
+  for (const AlterContext::Build &build : context->builds) context->builder->add_index(build.key, build.number);
+  if (context->builder->build()) return true;
+  uint64_t changes = FEW_CHANGES + 1;
+  for (uint pass = 0; context->online && changes > FEW_CHANGES && pass < MAX_PASSES; pass++) {
+    if (context->builder->catch_up(&changes)) return true;
+  }
+  return false;
 }
 
 // Largest value of the AUTO_INCREMENT column.
@@ -356,7 +428,10 @@ bool ha_perigee::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *
   AlterContext *context = static_cast<AlterContext *>(info->handler_ctx);
   if (!context) return false;
   if (!commit) {
-    clean_dropped_indexes(context->share);
+    if (context->online)
+      abandon_online_build(context);
+    else
+      clean_dropped_indexes(context->share);
     return false;
   }
   std::vector<AlterContext *> contexts;
@@ -366,10 +441,11 @@ bool ha_perigee::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *
   } else {
     contexts.push_back(context);
   }
-  int error = change_auto_increment(info->create_info);
+  int error = finish_online_builds(ha_thd(), contexts);
+  if (!error) error = change_auto_increment(info->create_info);
   if (!error) error = write_definitions(contexts);
   if (error) {
-    print_error(error, MYF(0));
+    if (!ha_thd()->is_error()) print_error(error, MYF(0));
     return true;
   }
   const bool has_options = info->handler_flags & ALTER_OPTIONS;
@@ -381,7 +457,7 @@ bool ha_perigee::commit_inplace_alter_table(TABLE *altered, Alter_inplace_info *
 
 // Builds all secondary indexes again under new numbers. The server has closed all other handlers of the table.
 int ha_perigee::repair(THD *thd, HA_CHECK_OPT *) {
-  int error = lock_rows(thd, *m_share);
+  int error = wait_for_prepared(thd, *m_share);
   if (!error) error = clean_dropped_indexes(m_share);
   if (error) {
     print_error(error, MYF(0));
@@ -395,7 +471,7 @@ int ha_perigee::repair(THD *thd, HA_CHECK_OPT *) {
     context.definition.remove_index(name.str, name.length);
     context.builds.push_back({table->key_info + i, context.definition.add_index(name.str, name.length)});
   }
-  error = reserve_numbers(context);
+  error = reserve_numbers(&context);
   for (const AlterContext::Build &build : context.builds) builder.add_index(build.key, build.number);
   if (error || builder.build()) {
     clean_dropped_indexes(m_share);

@@ -85,6 +85,18 @@ void ha_perigee::note_auto_increment_value(const uchar *record) {
     m_transaction->note_auto_increment(m_share);
 }
 
+// Records during an index build that the transaction has written a row, which it has locked.
+int ha_perigee::log_change(pgb_slice primary_key) {
+  if (likely(!m_share->logs_changes())) return 0;
+  uchar number[8];
+  mi_int8store(number, m_share->next_change_number());
+  m_change_key.clear();
+  m_change_key.push(perigee::CHANGE_LOG_INDEX);
+  m_change_key.append(primary_key.data + 1, primary_key.size - 1);
+  const pgb_slice value{number, sizeof(number)};
+  return status_error(pgb_trx_put_locked(m_trx, m_share->table(), m_change_key.slice(), value, 0));
+}
+
 // ---- insert ----
 
 // Writes an entry of a secondary index. check_unique() has locked its key if it must be unique.
@@ -122,7 +134,7 @@ int ha_perigee::insert_row(const uchar *record) {
   }
   m_position = m_new_primary.slice();
   m_position_in_entry = false;
-  return 0;
+  return log_change(key);
 }
 
 int ha_perigee::write_row(const uchar *buf) {
@@ -200,7 +212,9 @@ int ha_perigee::apply_update(const uchar *new_data, bool moved) {
     }
     if (int error = put_entry(index)) return error;
   }
-  return 0;
+  if (moved)
+    if (int error = log_change(m_old_primary.slice())) return error;
+  return log_change(m_new_primary.slice());
 }
 
 // Updates the row that was read last. It is locked, because statements that write lock what they read.
@@ -251,6 +265,7 @@ int ha_perigee::delete_row(const uchar *buf) {
     status = pgb_trx_delete(m_trx, m_share->table(), m_old_key.slice());
     if (status != PGB_OK) return status_error(status);
   }
+  if (int error = log_change(m_old_primary.slice())) return error;
   m_share->add_records(-1);
   return 0;
 }

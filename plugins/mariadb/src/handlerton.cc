@@ -60,6 +60,22 @@ void commit_checkpoint_request(void *cookie) {
   commit_checkpoint_notify_ha(cookie);
 }
 
+// BACKUP STAGE END: no engine has committed anything since BLOCK_COMMIT, so a checkpoint fits to what mariadb-backup has copied.
+void end_backup() {
+  THD *thd = current_thd;
+  const std::string directory = backup_target();
+  if (directory.empty() || !thd) return;
+  // A backup that ends earlier is incomplete.
+  if (!thd->mdl_context.is_lock_owner(MDL_key::BACKUP, "", "", MDL_BACKUP_WAIT_COMMIT)) return;
+  if (pgb_engine_checkpoint(engine, directory.c_str()) == PGB_OK) {
+    sql_print_information("PERIGEE: the backup of the PERIGEE tables is in %s", directory.c_str());
+    return;
+  }
+  sql_print_error("PERIGEE: cannot create the backup %s: %s", directory.c_str(), pgb_last_error());
+  push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_UNKNOWN_ERROR, "PERIGEE: cannot create the backup '%-.200s': %-.200s",
+                      directory.c_str(), pgb_last_error());
+}
+
 int start_consistent_snapshot(PERIGEE_HTON_PARAMETER THD *thd) {
   Transaction *transaction = Transaction::get(thd);
   return transaction ? transaction->start_consistent_snapshot(thd) : HA_ERR_OUT_OF_MEM;
@@ -182,25 +198,18 @@ bool flush_logs(handlerton *) {
   return true;
 }
 
-struct StatusPrinter {
-  THD *thd;
-  stat_print_fn *print;
-  bool failed;
-};
-
-void print_status(void *arg, const char *text, size_t size) {
-  StatusPrinter *printer = static_cast<StatusPrinter *>(arg);
-  printer->failed = printer->print(printer->thd, STRING_WITH_LEN("PERIGEE"), "", 0, text, size);
-}
+void append_status(void *arg, const char *text, size_t size) { static_cast<std::string *>(arg)->append(text, size); }
 
 bool show_status(handlerton *, THD *thd, stat_print_fn *print, enum ha_stat_type type) {
   if (type != HA_ENGINE_STATUS) return false;
-  StatusPrinter printer{thd, print, false};
-  if (pgb_engine_status_text(engine, print_status, &printer) != PGB_OK) {
+  std::string text;
+  const std::string deadlock = Transaction::latest_deadlock();
+  if (!deadlock.empty()) text = "---------------\nLATEST DEADLOCK\n---------------\n" + deadlock;
+  if (pgb_engine_status_text(engine, append_status, &text) != PGB_OK) {
     my_printf_error(ER_UNKNOWN_ERROR, "PERIGEE: %-.200s", MYF(0), pgb_last_error());
     return true;
   }
-  return printer.failed;
+  return print(thd, STRING_WITH_LEN("PERIGEE"), "", 0, text.data(), text.size());
 }
 
 #if MYSQL_VERSION_ID >= 110000
@@ -254,6 +263,7 @@ void fill_handlerton(handlerton *hton) {
   hton->drop_database = drop_database;
   hton->check_version = check_version;
   hton->flush_logs = flush_logs;
+  hton->end_backup = end_backup;
   hton->show_status = show_status;
 #if MYSQL_VERSION_ID >= 110000
   hton->update_optimizer_costs = update_optimizer_costs;

@@ -12,7 +12,17 @@ constexpr uint64_t ROWS_BETWEEN_KILL_CHECKS = 1024;
 }  // namespace
 
 IndexBuilder::IndexBuilder(handler *file, pgb_table *family, TABLE *altered, const TableDefinition &definition)
-    : m_file(file), m_thd(altered->in_use), m_family(family), m_altered(altered), m_definition(definition) {}
+    : m_file(file),
+      m_thd(altered->in_use),
+      m_family(family),
+      m_altered(altered),
+      m_definition(definition),
+      m_buffer(pgb_buffer_new()) {}
+
+IndexBuilder::~IndexBuilder() {
+  pgb_buffer_free(m_buffer);
+  if (m_state) pgb_snapshot_release(m_state);
+}
 
 void IndexBuilder::add_index(KEY *key, uint8_t number) {
   if (m_indexes.empty()) {
@@ -32,13 +42,19 @@ bool IndexBuilder::report(int error) {
   return true;
 }
 
+// Reports that the row in the record buffer of the altered table has the same unique key as another.
+int IndexBuilder::report_duplicate(KEY *key) {
+  print_keydup_error(m_altered, key, MYF(0));
+  return HA_ERR_FOUND_DUPP_KEY;
+}
+
 // Calls visit for each row, unpacked into the record buffer, until it returns true. Returns its error or a handler error.
 int IndexBuilder::for_each_row(bool (IndexBuilder::*visit)(pgb_slice, int *)) {
   Bytes begin, end;
   m_primary.begin(&begin);
   m_primary.end(&end);
   pgb_cursor *cursor = nullptr;
-  int error = report_status("ALTER TABLE", pgb_cursor_open(nullptr, nullptr, m_family, begin.slice(), end.slice(), &cursor));
+  int error = report_status("ALTER TABLE", pgb_cursor_open(nullptr, m_state, m_family, begin.slice(), end.slice(), &cursor));
   if (error) return error;
   pgb_slice key, value;
   pgb_status status = pgb_cursor_first(cursor, &key, &value);
@@ -100,8 +116,7 @@ bool IndexBuilder::check_duplicates(pgb_slice primary_key, int *error) {
     m_found_primary.clear();
     const bool valid = index->codec.primary_key_of_entry(m_key.slice(), entry, &m_found_primary);
     if (valid && compare_slices(m_found_primary.slice(), primary_key) == 0) continue;
-    print_keydup_error(m_altered, index->key, MYF(0));
-    *error = HA_ERR_FOUND_DUPP_KEY;
+    *error = report_duplicate(index->key);
     return true;
   }
   return false;
@@ -118,11 +133,8 @@ bool IndexBuilder::verify_unique() {
     complete &= count == m_row_count;
   }
   if (complete) return false;
-  m_buffer = pgb_buffer_new();
-  int error = for_each_row(&IndexBuilder::check_duplicates);
-  pgb_buffer_free(m_buffer);
-  m_buffer = nullptr;
-  return report(error ? error : HA_ERR_CRASHED);
+  const int error = for_each_row(&IndexBuilder::check_duplicates);
+  return error ? report(error) : false;  // rows have expired since they were counted
 }
 
 bool IndexBuilder::build() {
@@ -130,8 +142,8 @@ bool IndexBuilder::build() {
   // Without a signal: the handler of an altered table is not open.
   m_altered->column_bitmaps_set_no_signal(&m_altered->s->all_set, &m_altered->s->all_set);
   int error = m_rows.init(m_altered, &m_definition, &m_primary);
-  if (error) return report(error);
-  error = report_status("ALTER TABLE", pgb_load_begin(m_family, &m_load));
+  if (!error) error = report_status("ALTER TABLE", pgb_snapshot_take(engine, &m_state));
+  if (!error) error = report_status("ALTER TABLE", pgb_load_begin(m_family, &m_load));
   if (error) return report(error);
   error = for_each_row(&IndexBuilder::load_entries);
   if (error) {

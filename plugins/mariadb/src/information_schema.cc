@@ -1,6 +1,7 @@
 #include "compat.h"
 
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include <sql_acl.h>
@@ -12,15 +13,13 @@
 
 #include "handlerton.h"
 #include "information_schema.h"
+#include "lock_reports.h"
+#include "schema_fields.h"
 #include "transaction.h"
 
 namespace perigee {
 
 namespace {
-
-int store_text(Field *field, const char *text, size_t size) { return field->store(text, size, system_charset_info); }
-
-bool may_read(THD *thd) { return !check_global_access(thd, PROCESS_ACL, true); }
 
 // ---- PERIGEE_TABLES ----
 
@@ -33,21 +32,6 @@ ST_FIELD_INFO tables_fields[] = {Show::Column("TABLE_SCHEMA", Show::Varchar(NAME
                                  Show::Column("LEVELS", Show::ULonglong(), NOT_NULL),
                                  Show::CEnd()};
 
-// Stores a part of a family name, which is encoded like the server's file names. A '#' begins the suffix of a partition
-// (#P#p0), which is kept.
-void store_file_name(Field *field, const std::string &name) {
-  const size_t suffix = name.find('#');
-  if (suffix == 0 || name.empty()) {
-    store_text(field, name.data(), name.size());
-    return;
-  }
-  const std::string encoded = name.substr(0, suffix);
-  char decoded[4 * NAME_LEN + 1];
-  std::string text(decoded, filename_to_tablename(encoded.c_str(), decoded, sizeof(decoded), true));
-  if (suffix != std::string::npos) text += name.substr(suffix);
-  store_text(field, text.data(), text.size());
-}
-
 int store_table_row(THD *thd, TABLE *table, const std::string &name) {
   pgb_table *family = nullptr;
   if (pgb_table_open(engine, name.data(), name.size(), &family) != PGB_OK) return 0;  // dropped in the meantime
@@ -55,10 +39,8 @@ int store_table_row(THD *thd, TABLE *table, const std::string &name) {
   const pgb_status status = pgb_table_stats_get(family, &stats);
   pgb_table_release(family);
   if (status != PGB_OK) return 0;
-  const size_t slash = name.find('/');
   restore_record(table, s->default_values);
-  store_file_name(table->field[0], slash == std::string::npos ? std::string() : name.substr(0, slash));
-  store_file_name(table->field[1], slash == std::string::npos ? name : name.substr(slash + 1));
+  store_family_name(table->field[0], table->field[1], name);
   table->field[2]->store(stats.entries, true);
   table->field[3]->store(stats.disk_bytes, true);
   table->field[4]->store(stats.memory_bytes, true);
@@ -84,12 +66,19 @@ ST_FIELD_INFO trx_fields[] = {Show::Column("THREAD_ID", Show::ULonglong(), NOT_N
                               Show::Column("READ_VIEW", Show::Varchar(3), NOT_NULL),
                               Show::Column("STARTED", Show::Datetime(0), NOT_NULL),
                               Show::Column("SECONDS", Show::ULonglong(), NOT_NULL),
+                              Show::Column("LOCKS", Show::ULonglong(), NOT_NULL),
                               Show::CEnd()};
+
+using LockCounts = std::unordered_map<uint64_t, uint64_t>;
+
+void collect_lock_count(void *arg, uint64_t owner, uint64_t count) { (*static_cast<LockCounts *>(arg))[owner] = count; }
 
 int fill_trx(THD *thd, TABLE_LIST *tables, COND *) {
   if (!may_read(thd)) return 0;
   std::vector<TransactionInfo> rows;
   Transaction::for_each([&rows](const TransactionInfo &info) { rows.push_back(info); });
+  LockCounts locks;
+  if (engine) pgb_lock_counts(engine, collect_lock_count, &locks);
   TABLE *table = tables->table;
   const time_t now = my_time(0);
   for (const TransactionInfo &info : rows) {
@@ -103,6 +92,63 @@ int fill_trx(THD *thd, TABLE_LIST *tables, COND *) {
     thd->variables.time_zone->gmt_sec_to_TIME(&time, info.started);
     table->field[5]->store_time(&time);
     table->field[6]->store(now > info.started ? now - info.started : 0, true);
+    const auto count = locks.find(info.lock_owner);
+    table->field[7]->store(count == locks.end() ? 0 : count->second, true);
+    if (schema_table_store_record(thd, table)) return 1;
+  }
+  return 0;
+}
+
+// ---- PERIGEE_LOCK_WAITS: a row for each transaction that waits and each that blocks it ----
+
+ST_FIELD_INFO lock_waits_fields[] = {Show::Column("WAITING_THREAD_ID", Show::ULonglong(), NOT_NULL),
+                                     Show::Column("WAITING_QUERY_ID", Show::ULonglong(), NOT_NULL),
+                                     Show::Column("BLOCKING_THREAD_ID", Show::ULonglong(), NOT_NULL),
+                                     Show::Column("TABLE_SCHEMA", Show::Varchar(NAME_CHAR_LEN), NOT_NULL),
+                                     Show::Column("TABLE_NAME", Show::Varchar(3 * NAME_CHAR_LEN), NOT_NULL),
+                                     Show::Column("INDEX_NUMBER", Show::ULonglong(), NOT_NULL),
+                                     Show::Column("LOCK_KEY", Show::Varchar(300), NOT_NULL),
+                                     Show::Column("LOCK_MODE", Show::Varchar(16), NOT_NULL),
+                                     Show::Column("WAIT_SECONDS", Show::ULonglong(), NOT_NULL),
+                                     Show::CEnd()};
+
+struct LockWaitRow {
+  uint64_t waiting, blocking;
+  std::string table, key;
+  uint index;
+  uint32_t mode;
+  uint64_t waited_us;
+};
+
+void collect_lock_wait(void *arg, const pgb_lock_wait *wait) {
+  auto *rows = static_cast<std::vector<LockWaitRow> *>(arg);
+  for (size_t i = 0; i < wait->blocking_count; i++)
+    rows->push_back({wait->waiting, wait->blocking[i], std::string(wait->table, wait->table_size), lock_key_text(*wait),
+                     wait->key.size ? wait->key.data[0] : 0u, wait->mode, wait->waited_us});
+}
+
+int fill_lock_waits(THD *thd, TABLE_LIST *tables, COND *) {
+  if (!may_read(thd) || !engine) return 0;
+  std::vector<LockWaitRow> rows;
+  pgb_lock_waits(engine, collect_lock_wait, &rows);
+  std::unordered_map<uint64_t, TransactionInfo> owners;
+  Transaction::for_each([&owners](const TransactionInfo &info) {
+    if (info.lock_owner) owners.emplace(info.lock_owner, info);
+  });
+  TABLE *table = tables->table;
+  for (const LockWaitRow &row : rows) {
+    const auto waiting = owners.find(row.waiting), blocking = owners.find(row.blocking);
+    if (waiting == owners.end()) continue;  // has ended in the meantime
+    restore_record(table, s->default_values);
+    table->field[0]->store(waiting->second.thread_id, true);
+    table->field[1]->store(waiting->second.query_id, true);
+    // 0: a prepared transaction without a connection.
+    table->field[2]->store(blocking == owners.end() ? 0 : blocking->second.thread_id, true);
+    store_family_name(table->field[3], table->field[4], row.table);
+    table->field[5]->store(row.index, true);
+    store_text(table->field[6], row.key.data(), row.key.size());
+    store_text(table->field[7], lock_mode_name(row.mode), strlen(lock_mode_name(row.mode)));
+    table->field[8]->store(row.waited_us / 1000000, true);
     if (schema_table_store_record(thd, table)) return 1;
   }
   return 0;
@@ -171,6 +217,13 @@ int init_trx_table(void *schema) {
   auto *table = static_cast<ST_SCHEMA_TABLE *>(schema);
   table->fields_info = trx_fields;
   table->fill_table = fill_trx;
+  return 0;
+}
+
+int init_lock_waits_table(void *schema) {
+  auto *table = static_cast<ST_SCHEMA_TABLE *>(schema);
+  table->fields_info = lock_waits_fields;
+  table->fill_table = fill_lock_waits;
   return 0;
 }
 

@@ -6,9 +6,10 @@
 
 namespace perigee {
 
-// Initialisation functions of the plugins PERIGEE_TABLES, PERIGEE_TRX and PERIGEE_METRICS.
+// Initialisation functions of the plugins PERIGEE_TABLES, PERIGEE_TRX, PERIGEE_LOCK_WAITS and PERIGEE_METRICS.
 int init_tables_table(void *schema);
 int init_trx_table(void *schema);
+int init_lock_waits_table(void *schema);
 int init_metrics_table(void *schema);
 
 extern st_mysql_show_var status_variables[];

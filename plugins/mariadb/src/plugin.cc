@@ -5,6 +5,7 @@
 #include "ddl.h"
 #include "handlerton.h"
 #include "information_schema.h"
+#include "information_schema_levels.h"
 #include "system_variables.h"
 #include "transaction.h"
 
@@ -32,6 +33,7 @@ int init_engine(void *plugin) {
     engine = nullptr;
     return 1;
   }
+  pgb_set_lock_listener(engine, Transaction::wait_began, Transaction::deadlock_resolved);  // fails only if called twice
   perigee_hton = static_cast<handlerton *>(plugin);
   fill_handlerton(perigee_hton);
   drop_temporary_families();
@@ -84,11 +86,63 @@ maria_declare_plugin(perigee){MYSQL_STORAGE_ENGINE_PLUGIN,
      MariaDB_PLUGIN_MATURITY_STABLE},
     {MYSQL_INFORMATION_SCHEMA_PLUGIN,
      &perigee::schema_descriptor,
+     "PERIGEE_LEVELS",
+     perigee::AUTHOR,
+     "Files of each level of PERIGEE tables",
+     PLUGIN_LICENSE_GPL,
+     perigee::init_levels_table,
+     nullptr,
+     perigee::PLUGIN_VERSION,
+     nullptr,
+     nullptr,
+     perigee::PLUGIN_VERSION_TEXT,
+     MariaDB_PLUGIN_MATURITY_STABLE},
+    {MYSQL_INFORMATION_SCHEMA_PLUGIN,
+     &perigee::schema_descriptor,
+     "PERIGEE_COMPACTIONS",
+     perigee::AUTHOR,
+     "Running and recent flushes and compactions of PERIGEE",
+     PLUGIN_LICENSE_GPL,
+     perigee::init_compactions_table,
+     nullptr,
+     perigee::PLUGIN_VERSION,
+     nullptr,
+     nullptr,
+     perigee::PLUGIN_VERSION_TEXT,
+     MariaDB_PLUGIN_MATURITY_STABLE},
+    {MYSQL_INFORMATION_SCHEMA_PLUGIN,
+     &perigee::schema_descriptor,
+     "PERIGEE_COLUMN_FAMILIES",
+     perigee::AUTHOR,
+     "Options of the column families of PERIGEE tables",
+     PLUGIN_LICENSE_GPL,
+     perigee::init_column_families_table,
+     nullptr,
+     perigee::PLUGIN_VERSION,
+     nullptr,
+     nullptr,
+     perigee::PLUGIN_VERSION_TEXT,
+     MariaDB_PLUGIN_MATURITY_STABLE},
+    {MYSQL_INFORMATION_SCHEMA_PLUGIN,
+     &perigee::schema_descriptor,
      "PERIGEE_TRX",
      perigee::AUTHOR,
      "Open transactions of PERIGEE",
      PLUGIN_LICENSE_GPL,
      perigee::init_trx_table,
+     nullptr,
+     perigee::PLUGIN_VERSION,
+     nullptr,
+     nullptr,
+     perigee::PLUGIN_VERSION_TEXT,
+     MariaDB_PLUGIN_MATURITY_STABLE},
+    {MYSQL_INFORMATION_SCHEMA_PLUGIN,
+     &perigee::schema_descriptor,
+     "PERIGEE_LOCK_WAITS",
+     perigee::AUTHOR,
+     "Transactions of PERIGEE that wait for locks",
+     PLUGIN_LICENSE_GPL,
+     perigee::init_lock_waits_table,
      nullptr,
      perigee::PLUGIN_VERSION,
      nullptr,

@@ -13,6 +13,7 @@ uint background_threads;
 uint flush_log;
 my_bool timeout_rolls_back;
 char *checkpoint_directory;
+char *backup_directory;
 
 const char *compression_names[] = {"DEFAULT", "NONE", "LZ4", "ZSTD", NullS};
 TYPELIB compression_typelib = PERIGEE_TYPELIB(compression_names);
@@ -55,6 +56,9 @@ MYSQL_SYSVAR_BOOL(rollback_on_timeout, timeout_rolls_back, PLUGIN_VAR_OPCMDARG |
 MYSQL_SYSVAR_STR(create_checkpoint, checkpoint_directory, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_MEMALLOC | PLUGIN_VAR_NOCMDOPT,
                  "Creates a consistent copy of all PERIGEE tables in this new directory when it is set", create_checkpoint,
                  nullptr, nullptr);
+MYSQL_SYSVAR_STR(backup_directory, backup_directory, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_MEMALLOC,
+                 "New directory in which the next BACKUP STAGE END after BLOCK_COMMIT (of mariadb-backup too) creates a consistent "
+                 "copy of all PERIGEE tables; empty: none", nullptr, nullptr, "");
 MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
                    "Seconds that a statement waits for a row or gap lock, if lock_wait_timeout is not less; "
                    "0: it fails at once", nullptr, nullptr, 50, 0,
@@ -76,6 +80,7 @@ st_mysql_sys_var *system_variables[] = {MYSQL_SYSVAR(memory_budget),
                                         MYSQL_SYSVAR(default_compression),
                                         MYSQL_SYSVAR(analyze_sample),
                                         MYSQL_SYSVAR(create_checkpoint),
+                                        MYSQL_SYSVAR(backup_directory),
                                         nullptr};
 
 ha_create_table_option table_options[] = {HA_TOPTION_SYSVAR("COMPRESSION", compression, default_compression),
@@ -109,6 +114,12 @@ uint64_t lock_wait_timeout_us(THD *thd) {
 }
 uint flush_log_at_trx_commit() { return flush_log; }
 bool rollback_on_timeout() { return timeout_rolls_back; }
+std::string backup_target() {
+  mysql_mutex_lock(&LOCK_global_system_variables);
+  std::string directory = backup_directory ? backup_directory : "";
+  mysql_mutex_unlock(&LOCK_global_system_variables);
+  return directory;
+}
 uint64_t analyze_sample(THD *thd) { return THDVAR(thd, analyze_sample); }
 
 }  // namespace perigee

@@ -5,6 +5,8 @@
 #include "compat.h"
 #include "bridge.h"
 
+#include <string>
+
 // Options of CREATE TABLE and ALTER TABLE. The server fills this structure (TABLE_SHARE::option_struct).
 struct ha_table_option_struct {
   uint compression;           // COMPRESSION = DEFAULT | NONE | LZ4 | ZSTD: pgb_compression
@@ -29,6 +31,8 @@ uint64_t lock_wait_timeout_us(THD *thd);
 uint flush_log_at_trx_commit();
 // perigee_rollback_on_timeout.
 bool rollback_on_timeout();
+// perigee_backup_directory; empty: none.
+std::string backup_target();
 // perigee_analyze_sample: different values of each index prefix that ANALYZE TABLE reads; 0: all.
 uint64_t analyze_sample(THD *thd);
 

@@ -16,7 +16,13 @@ extern const pgb_slice definition_key;      // 0x00 "d"
 extern const pgb_slice auto_increment_key;  // 0x00 "a"
 extern const pgb_slice statistics_key;      // 0x00 "s"
 
-enum : uint8_t { METADATA_INDEX = 0, PRIMARY_INDEX = 1, FIRST_SECONDARY_INDEX = 2, LAST_SECONDARY_INDEX = 250 };
+enum : uint8_t {
+  METADATA_INDEX = 0,
+  PRIMARY_INDEX = 1,
+  FIRST_SECONDARY_INDEX = 2,
+  LAST_SECONDARY_INDEX = 250,
+  CHANGE_LOG_INDEX = 251  // primary keys of the rows that were written during an index build; see DESIGN.md
+};
 
 // How the value of a column is stored in a row.
 enum class ValueKind : uint8_t {

@@ -3,6 +3,7 @@
 #include "key_codec.h"
 #include "transaction.h"
 
+#include <algorithm>
 #include <unordered_map>
 
 namespace perigee {
@@ -24,6 +25,8 @@ constexpr uint64_t COUNTED_RECORDS = 20000;  // tables up to this size are count
 constexpr uint64_t SAMPLED_GROUPS = 40;      // different values of a key prefix in a sample
 constexpr uint64_t COUNTED_GROUP = 100;      // larger groups are estimated from metadata
 constexpr uint STATISTICS_VERSION = 1;
+constexpr uint64_t FREQUENT_COUNTER_US = 100000;  // writes of an AUTO_INCREMENT counter in this interval double what is stored ahead
+constexpr uint64_t COUNTER_AHEAD_MAX = 1023;      // values stored ahead of an AUTO_INCREMENT counter
 
 // A cursor that is closed at the end of the scope.
 class OpenCursor {
@@ -313,6 +316,11 @@ void TableShare::invalidate(const std::string &name) {
   all.shares.erase(found);
 }
 
+bool TableShare::is_current() {
+  std::lock_guard<std::mutex> guard(registry().mutex);
+  return m_registered;
+}
+
 TableShare::~TableShare() {
   if (m_table) pgb_table_release(m_table);
 }
@@ -388,8 +396,9 @@ int TableShare::read_auto_increment() {
   if (status == PGB_NOT_FOUND) return 0;
   if (status != PGB_OK) return to_handler_error(status);
   if (stored.value.size != 8) return HA_ERR_CRASHED;
-  m_auto_increment_stored = mi_uint8korr(stored.value.data);
-  raise_auto_increment(m_auto_increment_stored);
+  const uint64_t counter = mi_uint8korr(stored.value.data);
+  m_auto_increment_stored.store(counter, std::memory_order_relaxed);
+  raise_auto_increment(counter);
   return 0;
 }
 
@@ -425,21 +434,41 @@ int TableShare::set_auto_increment(uint64_t next) {
   m_auto_increment.store(next, std::memory_order_relaxed);
   {
     std::lock_guard<std::mutex> guard(m_auto_increment_mutex);
-    m_auto_increment_stored = 0;
+    m_auto_increment_stored.store(0, std::memory_order_relaxed);
   }
   return write_auto_increment();
 }
 
-int TableShare::write_auto_increment() {
-  std::lock_guard<std::mutex> guard(m_auto_increment_mutex);
-  uint64_t counter = m_auto_increment.load(std::memory_order_relaxed);
-  if (counter == m_auto_increment_stored || (counter == 1 && m_auto_increment_stored == 0)) return 0;
+int TableShare::store_auto_increment(uint64_t value) {
   uchar bytes[8];
-  mi_int8store(bytes, counter);
+  mi_int8store(bytes, value);
   pgb_status status = pgb_put_direct(m_table, auto_increment_key, pgb_slice{bytes, sizeof(bytes)}, PGB_NO_SYNC);
   if (status != PGB_OK) return to_handler_error(status);
-  m_auto_increment_stored = counter;
+  m_auto_increment_stored.store(value, std::memory_order_relaxed);
   return 0;
+}
+
+int TableShare::write_auto_increment() {
+  std::lock_guard<std::mutex> guard(m_auto_increment_mutex);
+  const uint64_t counter = m_auto_increment.load(std::memory_order_relaxed);
+  const uint64_t stored = m_auto_increment_stored.load(std::memory_order_relaxed);
+  if (counter == stored || (counter == 1 && stored == 0)) return 0;
+  return store_auto_increment(counter);
+}
+
+int TableShare::cover_auto_increment() {
+  const auto covered = [this](uint64_t counter) {
+    return counter <= m_auto_increment_stored.load(std::memory_order_relaxed);
+  };
+  if (covered(m_auto_increment.load(std::memory_order_relaxed))) return 0;
+  std::lock_guard<std::mutex> guard(m_auto_increment_mutex);
+  const uint64_t counter = m_auto_increment.load(std::memory_order_relaxed);
+  if (covered(counter)) return 0;
+  const uint64_t now = microsecond_interval_timer();
+  const bool frequent = now - m_auto_increment_written_us < FREQUENT_COUNTER_US;
+  m_auto_increment_ahead = frequent ? std::min(2 * m_auto_increment_ahead + 1, COUNTER_AHEAD_MAX) : 0;
+  m_auto_increment_written_us = now;
+  return store_auto_increment(counter + std::min(m_auto_increment_ahead, uint64_t{ULONGLONG_MAX} - counter));
 }
 
 }  // namespace perigee

@@ -67,9 +67,23 @@ class TableShare {
   bool raise_auto_increment(uint64_t next);
   // Sets the counter and stores it (ALTER TABLE ... AUTO_INCREMENT, TRUNCATE).
   int set_auto_increment(uint64_t next);
-  // Stores the counter if it advanced since the last time. Called before the commit of a transaction that advanced it, and when
-  // the last reference is released.
+  // Stores the counter if the stored one differs. Called when the last reference is released.
   int write_auto_increment();
+  // Makes sure that the stored counter is not less than the counter. Called before the commit of a transaction that advanced it.
+  // If that happens often, a larger one is stored, so that most commits need no write; after a crash the next value is then
+  // larger than necessary by up to 1,023.
+  int cover_auto_increment();
+
+  // ---- change log of index builds ----
+  // Makes every write of a row also record its primary key (CHANGE_LOG_INDEX), until end_change_log(). No transaction that
+  // has written to the table may be open.
+  void begin_change_log() { m_logs_changes.store(true, std::memory_order_release); }
+  void end_change_log() { m_logs_changes.store(false, std::memory_order_release); }
+  bool logs_changes() const { return m_logs_changes.load(std::memory_order_relaxed); }
+  // A number that distinguishes two records of the same row.
+  uint64_t next_change_number() { return m_change_number.fetch_add(1, std::memory_order_relaxed); }
+  // False after invalidate(): handlers that are opened later use another object.
+  bool is_current();
 
   // ---- hidden primary key ----
   uint64_t next_row_id() { return m_row_id.fetch_add(1, std::memory_order_relaxed); }
@@ -93,6 +107,7 @@ class TableShare {
   int read_definition(const TABLE *table);
   int read_statistics();
   int read_auto_increment();
+  int store_auto_increment(uint64_t value);
   int find_last_row_id();
   int count_records();
   int collect_statistics(TABLE *table, uint64_t groups, TableStatistics *out);
@@ -107,10 +122,15 @@ class TableShare {
   std::shared_ptr<const TableStatistics> m_statistics;
 
   std::atomic<uint64_t> m_auto_increment{1};
-  std::mutex m_auto_increment_mutex;  // guards the stored value
-  uint64_t m_auto_increment_stored = 0;
+  std::mutex m_auto_increment_mutex;          // guards the following
+  std::atomic<uint64_t> m_auto_increment_stored{0};  // written under the mutex
+  uint64_t m_auto_increment_ahead = 0;        // how much more was stored
+  uint64_t m_auto_increment_written_us = 0;
 
   std::atomic<bool> m_auto_increment_checked{false};
+
+  std::atomic<bool> m_logs_changes{false};
+  std::atomic<uint64_t> m_change_number{1};
 
   std::atomic<uint64_t> m_row_id{1};
   std::atomic<int64_t> m_records{0};

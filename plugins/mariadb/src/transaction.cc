@@ -7,6 +7,12 @@
 #include <mutex>
 #include <unordered_set>
 
+#include "lock_reports.h"
+
+// Services of the server for engines with row locks; declared by no header.
+extern "C" int thd_rpl_deadlock_check(MYSQL_THD thd, MYSQL_THD other_thd);
+extern "C" int thd_need_wait_reports(const MYSQL_THD thd);
+
 namespace perigee {
 
 pgb_engine *engine = nullptr;
@@ -21,6 +27,23 @@ std::mutex registry_mutex;
 std::unordered_set<Transaction *> &registry() {
   static std::unordered_set<Transaction *> set;
   return set;
+}
+
+std::mutex deadlock_mutex;
+std::string deadlock_text;
+
+// Writes the connection, and its statement unless another thread is changing it.
+void describe_connection(THD *thd, std::string *text) {
+  char line[200];
+  snprintf(line, sizeof(line), "thread %llu, query id %llu", static_cast<unsigned long long>(thd_get_thread_id(thd)),
+           static_cast<unsigned long long>(thd->query_id));
+  *text += line;
+  if (thd != current_thd && mysql_mutex_trylock(&thd->LOCK_thd_data)) return;
+  if (thd->query()) {
+    *text += "\n  ";
+    text->append(thd->query(), std::min<size_t>(thd->query_length(), 1000));
+  }
+  if (thd != current_thd) mysql_mutex_unlock(&thd->LOCK_thd_data);
 }
 
 }  // namespace
@@ -132,8 +155,70 @@ void Transaction::for_each(const std::function<void(const TransactionInfo &)> &v
     info.writes = transaction->m_writes.load();
     info.read_view = transaction->m_has_view.load();
     info.started = transaction->m_started.load();
+    info.lock_owner = transaction->m_lock_owner.load();
+    info.query_id = transaction->m_thd->query_id;
     visit(info);
   }
+}
+
+// ---- lock waits ----
+
+// The transaction of a lock owner. The caller holds the registry's mutex, and with it the connection stays.
+Transaction *Transaction::find_owner(uint64_t owner) {
+  for (Transaction *transaction : registry())
+    if (transaction->m_lock_owner.load() == owner) return transaction;
+  return nullptr;
+}
+
+// A replication worker changes its owner under the mutex (finish), so that its rgi_slave is that of the transaction.
+void Transaction::wait_began(uint64_t waiting, const uint64_t *blocking, size_t count) {
+  THD *thd = current_thd;
+  Transaction *own = thd ? find(thd) : nullptr;
+  const bool waits_itself = own && own->m_lock_owner.load() == waiting;
+  if (waits_itself) {
+    if (!thd_need_wait_reports(thd)) return;
+    if (!thd->rgi_slave && !opt_binlog_commit_wait_count) {
+      thd_rpl_deadlock_check(thd, nullptr);  // for the flag "waited" of its binary log event
+      return;
+    }
+  }
+  std::lock_guard<std::mutex> guard(registry_mutex);
+  Transaction *waiter = waits_itself ? own : find_owner(waiting);
+  if (!waiter || (!waits_itself && !waiter->m_thd->rgi_slave)) return;
+  for (size_t i = 0; i < count; i++) {
+    Transaction *blocker = find_owner(blocking[i]);
+    if (blocker && blocker != waiter) thd_rpl_deadlock_check(waiter->m_thd, blocker->m_thd);
+  }
+}
+
+void Transaction::deadlock_resolved(const pgb_lock_wait *waits, size_t count, uint64_t victim) {
+  std::string text;
+  char line[100];
+  const time_t now = my_time(0);
+  tm local;
+  localtime_r(&now, &local);
+  strftime(line, sizeof(line), "%Y-%m-%d %H:%M:%S", &local);
+  text += line;
+  {
+    std::lock_guard<std::mutex> guard(registry_mutex);
+    for (size_t i = 0; i < count; i++) {
+      snprintf(line, sizeof(line), "\n(%zu) TRANSACTION %llu%s: ", i + 1, static_cast<unsigned long long>(waits[i].waiting),
+               waits[i].waiting == victim ? " (VICTIM)" : "");
+      text += line;
+      if (Transaction *transaction = find_owner(waits[i].waiting)) describe_connection(transaction->m_thd, &text);
+      snprintf(line, sizeof(line), "\n  waits for (%zu): ", (i + 1) % count + 1);
+      text += line;
+      describe_lock(waits[i], &text);
+    }
+  }
+  text += "\n";
+  std::lock_guard<std::mutex> guard(deadlock_mutex);
+  deadlock_text = std::move(text);
+}
+
+std::string Transaction::latest_deadlock() {
+  std::lock_guard<std::mutex> guard(deadlock_mutex);
+  return deadlock_text;
 }
 
 // ---- statements ----
@@ -183,6 +268,7 @@ pgb_trx *Transaction::engine_trx() {
     }
     set_lock_wait(m_thd, false);
   }
+  if (!m_begun) m_lock_owner.store(pgb_trx_lock_owner(m_trx));
   m_begun = true;
   return m_trx;
 }
@@ -232,7 +318,7 @@ void Transaction::note_auto_increment(TableShare *share) {
 int Transaction::write_counters() {
   int first_error = 0;
   for (TableShare *share : m_counters) {
-    int error = share->write_auto_increment();
+    int error = share->cover_auto_increment();
     if (error == HA_ERR_NO_SUCH_TABLE) error = 0;  // a temporary table that was dropped in the transaction
     if (!first_error) first_error = error;
   }
@@ -255,6 +341,12 @@ int Transaction::status_error(pgb_status status, const char *what) {
 }
 
 void Transaction::finish() {
+  if (m_thd->rgi_slave) {
+    std::lock_guard<std::mutex> guard(registry_mutex);  // see wait_began
+    m_lock_owner.store(0);
+  } else {
+    m_lock_owner.store(0, std::memory_order_relaxed);
+  }
   drop_read_view();
   release_counters();
   m_begun = false;

@@ -22,6 +22,8 @@ struct TransactionInfo {
   uint64_t writes;    // up to the last finished statement
   bool read_view;
   time_t started;
+  uint64_t lock_owner;  // 0: none yet
+  ulonglong query_id;   // of the connection's statement
 };
 
 class Transaction {
@@ -78,6 +80,13 @@ class Transaction {
   static void close(THD *thd);
   // Ends a lock wait of the connection, by another thread.
   static void cancel_wait(THD *thd);
+  // Called before a transaction waits for locks of others (bridge.h): reports it to the server, which then may kill one that has
+  // to commit later (parallel replication).
+  static void wait_began(uint64_t waiting, const uint64_t *blocking, size_t count);
+  // Keeps the description of a deadlock for SHOW ENGINE STATUS.
+  static void deadlock_resolved(const pgb_lock_wait *waits, size_t count, uint64_t victim);
+  // Text about the latest deadlock; empty if there was none.
+  static std::string latest_deadlock();
   static void for_each(const std::function<void(const TransactionInfo &)> &visit);
 
  private:
@@ -93,6 +102,7 @@ class Transaction {
   void drop_read_view();
   void finish_statement();
   void finish();
+  static Transaction *find_owner(uint64_t owner);
   int commit_one_phase(THD *thd);
   int commit_prepared(pgb_durability durability);
   int write_counters();
@@ -115,6 +125,7 @@ class Transaction {
   std::string m_message;
 
   // Read by other threads.
+  std::atomic<uint64_t> m_lock_owner{0};  // of a transaction that has begun or is prepared
   std::atomic<State> m_state{State::IDLE};
   std::atomic<uint64_t> m_writes{0};
   std::atomic<bool> m_has_view{false};

@@ -59,10 +59,14 @@ class Server:
     def install(self):
         shutil.rmtree(self.directory, ignore_errors=True)
         os.makedirs(self.directory)
-        with open(os.path.join(self.directory, "install.log"), "w") as log:
-            subprocess.run(["mariadb-install-db", "--no-defaults", "--user=root", "--datadir=" + self.data,
-                            "--auth-root-authentication-method=normal", "--skip-test-db"],
-                           stdout=log, stderr=subprocess.STDOUT, check=True)
+        path = os.path.join(self.directory, "install.log")
+        with open(path, "w") as log:
+            status = subprocess.run(["mariadb-install-db", "--no-defaults", "--user=root", "--datadir=" + self.data,
+                                     "--auth-root-authentication-method=normal", "--skip-test-db"],
+                                    stdout=log, stderr=subprocess.STDOUT).returncode
+        if status:
+            with open(path) as log:
+                raise SystemExit("mariadb-install-db failed:\n" + log.read()[-3000:])
 
     def start(self, port=0, timeout=120, address="127.0.0.1"):
         self.port = port

@@ -22,7 +22,7 @@ def free_port():
         return s.getsockname()[1]
 
 
-def load(socket, seed, stop):
+def load(socket, seed, stop, rows):
     rng = random.Random(seed)
     try:
         connection = Connection(socket, "r")
@@ -32,7 +32,7 @@ def load(socket, seed, stop):
     while not stop.is_set():
         try:
             connection.query("BEGIN")
-            a, b = rng.randrange(500), rng.randrange(500)
+            a, b = rng.randrange(rows), rng.randrange(rows)
             connection.query("UPDATE accounts SET balance = balance - 1 WHERE id = %d" % a)
             connection.query("UPDATE accounts SET balance = balance + 1 WHERE id = %d" % b)
             connection.query("INSERT INTO log (worker, text) VALUES (%d, UUID())" % seed)
@@ -92,9 +92,11 @@ def main():
     parser.add_argument("--engine", default=os.environ.get("ENGINE", "PERIGEE"))
     parser.add_argument("--rounds", type=int, default=3, help="replica kills")
     parser.add_argument("--parallel", type=int, default=4, help="slave_parallel_threads")
+    parser.add_argument("--mode", default="optimistic", help="slave_parallel_mode: optimistic, aggressive, conservative")
+    parser.add_argument("--hot-rows", type=int, default=500, help="accounts that the transactions update: fewer conflict more often")
     parser.add_argument("--directory", default="/tmp/perigee-repl-%d" % os.getpid())
     arguments = parser.parse_args()
-    options = ["--gtid-strict-mode=1", "--slave-parallel-threads=%d" % arguments.parallel, "--slave-parallel-mode=optimistic", "--relay-log=relay",
+    options = ["--gtid-strict-mode=1", "--slave-parallel-threads=%d" % arguments.parallel, "--slave-parallel-mode=%s" % arguments.mode, "--relay-log=relay",
                "--skip-slave-start", "--innodb-flush-log-at-trx-commit=1", "--relay-log-recovery=1"]
     servers = []
     for number in (1, 2, 3):
@@ -127,7 +129,7 @@ def main():
     rng = random.Random(1)
     for round_number in range(arguments.rounds + 1):
         stop = multiprocessing.Event()
-        workers = [multiprocessing.Process(target=load, args=(primary.socket, round_number * 10 + w, stop)) for w in range(4)]
+        workers = [multiprocessing.Process(target=load, args=(primary.socket, round_number * 10 + w, stop, arguments.hot_rows)) for w in range(4)]
         for worker in workers:
             worker.start()
         time.sleep(rng.uniform(1, 3))
@@ -159,7 +161,7 @@ def main():
 
     # Promotion: the primary dies, replica 1 takes over, replica 2 and the old primary follow it.
     stop = multiprocessing.Event()
-    workers = [multiprocessing.Process(target=load, args=(primary.socket, 100 + w, stop)) for w in range(4)]
+    workers = [multiprocessing.Process(target=load, args=(primary.socket, 100 + w, stop, arguments.hot_rows)) for w in range(4)]
     for worker in workers:
         worker.start()
     time.sleep(1.5)
@@ -177,7 +179,7 @@ def main():
     connection.query("RESET SLAVE ALL")
     connection.close()
     follow(second, first.port)
-    workers = [multiprocessing.Process(target=load, args=(first.socket, 200 + w, stop)) for w in range(4)]
+    workers = [multiprocessing.Process(target=load, args=(first.socket, 200 + w, stop, arguments.hot_rows)) for w in range(4)]
     stop.clear()
     for worker in workers:
         worker.start()
@@ -199,6 +201,8 @@ def main():
     same = results[0][0] == results[1][0] == results[2][0] and not any(problems for _, problems in results)
     failed += not same
     print("promotion: position %s, checksums %s" % (position, "agree" if same else "DIFFER: %s" % results))
+    retried = [row[1] for server in servers for row in server.connect().query("SHOW GLOBAL STATUS LIKE 'Slave_retried_transactions'")]
+    print("transactions retried on each server since its start: %s" % ", ".join(retried))
     for server in servers:
         server.stop()
     print("replication with %s: %s" % (arguments.engine, "%d failures" % failed if failed else "all agree"))

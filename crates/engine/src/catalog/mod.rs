@@ -177,6 +177,11 @@ impl Catalog {
     pub fn retire_unpublished(&self, tables: &[Arc<Table>], vlogs: &[Arc<Vlog>]) {
         self.obsolete_files.add_unpublished(tables, vlogs);
     }
+    /// Keeps the tables of a prepared transaction that was committed until their last holder is
+    /// gone.
+    pub fn track_prepared(&self, tables: &[Arc<Table>]) {
+        self.obsolete_files.track_prepared(tables);
+    }
     /// Deletes the obsolete files whose last reader is gone.
     pub fn delete_unreferenced(&self) -> Result<()> {
         let listed = || self.manifest.lock().data_files();

@@ -3,7 +3,9 @@
 //!
 //! Invariant: a file has one `Table` or `Vlog` object in the process, which is held by every
 //! version that refers to the file, including those of other column families (clones). So when the
-//! object has no holders, neither a reader nor the manifest needs the file.
+//! object has no holders, neither a reader nor the manifest needs the file. (The tables of a
+//! prepared transaction get a second object when it is committed, which is tracked until its last
+//! holder is gone.)
 
 use perigee_base::bug::Bug;
 use perigee_base::{Error, ErrorKind, FileId, FileKind, bug};
@@ -22,6 +24,9 @@ enum ObsoleteFile {
 #[derive(Debug, Default)]
 pub struct ObsoleteFiles {
     pending: Mutex<BTreeMap<FileId, ObsoleteFile>>,
+    /// Tables of prepared transactions that were committed: a holder of one of these objects (a
+    /// checkpoint) still needs the file, of which a version has another object.
+    prepared: Mutex<BTreeMap<FileId, Weak<Table>>>,
     /// Sealed memtables by address, which stays valid as a key while the weak reference exists.
     memtables: Mutex<BTreeMap<usize, Weak<Memtable>>>,
     /// Held during a whole deletion pass: when a job's pass ends, its files are gone, even if
@@ -59,6 +64,23 @@ impl ObsoleteFiles {
         }
     }
 
+    /// Tracks the tables of a prepared transaction that was committed.
+    pub fn track_prepared(&self, tables: &[Arc<Table>]) {
+        check_slow!(
+            tables.iter().all(|t| t.meta.global_seq.is_none()),
+            "a prepared transaction has no sequence number before its commit",
+            tables.len()
+        );
+        let mut all = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(tables.iter().map(|t| (t.meta.id, Arc::downgrade(t))));
+    }
+    /// Returns the tables of prepared transactions that were committed and still have a holder.
+    fn prepared_in_use(&self) -> BTreeSet<FileId> {
+        let mut all = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
+        all.retain(|_, table| table.strong_count() > 0);
+        all.keys().copied().collect()
+    }
+
     /// Tracks a sealed memtable for as long as it has a holder.
     pub fn track_memtable(&self, memtable: &Arc<Memtable>) {
         let mut all = self.memtables.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,12 +107,13 @@ impl ObsoleteFiles {
         listed: impl Fn() -> BTreeSet<FileId>,
     ) -> Result<(), Error> {
         let _one_at_a_time = self.delete_lock.lock();
-        let mut unreferenced = Vec::new();
+        let (mut unreferenced, prepared) = (Vec::new(), self.prepared_in_use());
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).retain(|id, file| {
             let (holders, kind) = match file {
                 ObsoleteFile::Table(w) => (w.strong_count(), FileKind::Klog),
                 ObsoleteFile::Vlog(w) => (w.strong_count(), FileKind::Vlog),
             };
+            let holders = holders + usize::from(prepared.contains(id));
             let holders = if bug::is_active(Bug::DropDeletesShared) { 0 } else { holders };
             if holders == 0 {
                 unreferenced.push((*id, kind));

@@ -15,6 +15,7 @@ use crate::log::commit::{self, TwoPhaseDecision, rotate};
 use crate::maintenance::Maintenance;
 use crate::maintenance::jobs::{self, Workers};
 use crate::maintenance::load::{self, LoadBuilder};
+use crate::maintenance::prepared_spill;
 use crate::maintenance::safety::{BackupReport, CheckpointReport, backup, checkpoint};
 use crate::maintenance::txn_spill::TxnSpillFiles;
 use crate::maintenance::verify;
@@ -27,9 +28,11 @@ use crate::runtime::logical_clock::LogicalClock;
 use crate::settings::durability::Durability;
 use crate::settings::{FamilySettings, Settings};
 use crate::stats::{
-    CacheStats, CounterValue, FamilyStats, FileStats, RecoveryReport, Stats, VerifyReport,
+    CacheStats, CounterValue, FamilyStats, FileStats, FinishedJobStats, RecoveryReport, Stats,
+    VerifyReport,
 };
 use crate::txn::TxnManager;
+use crate::txn::locks::LockManager;
 use crate::txn::prepared_txn::PreparedTxn;
 use crate::txn::{EngineTxn, TxnSettings};
 use perigee_base::bug::Bug;
@@ -264,6 +267,9 @@ impl Engine {
                 done
             );
             txn.end();
+            if done.is_ok() {
+                txn.forget_lock_owner();
+            }
             return done;
         }
         let finished = txn.finish_commit(&self.catalog);
@@ -284,6 +290,9 @@ impl Engine {
             txn.written(),
             txn.snapshot()
         );
+        if done.is_ok() {
+            txn.forget_lock_owner();
+        }
         done
     }
     /// Called before a transaction writes: moves its writes to files if they exceed its memory.
@@ -302,7 +311,11 @@ impl Engine {
     pub fn prepare_txn(&self, txn: &mut EngineTxn, gid: &[u8]) -> Result<()> {
         check_gid(gid)?;
         let _reservation = self.txns.prepared_txns().reserve_gid(gid)?;
-        txn.check_preparable()?;
+        if txn.is_spilled() {
+            let done = txn.prepare_spilled(&self.runtime, gid);
+            txn.end();
+            return done;
+        }
         let level = txn.settings().isolation;
         let done = txn.finish_prepare(&self.runtime).and_then(|leaving| {
             let owner = leaving.locks.0;
@@ -319,9 +332,20 @@ impl Engine {
         decision: TwoPhaseDecision,
         durability: Durability,
     ) -> Result<SeqNo> {
-        let done = commit::decide_txn(&self.log, gid, decision, durability);
+        check_gid(gid)?;
+        self.runtime.health.check_writable()?;
+        let prepared = self.txns.prepared_txns().claim_decision(gid)?;
+        let done = if prepared.spilled().is_some() {
+            prepared_spill::decide_spilled(&self.maintenance, prepared, decision)
+        } else {
+            commit::decide_txn(&self.log, &prepared, decision, durability)
+        };
         self.log.run_commit_hooks();
         done
+    }
+    /// Returns the lock manager.
+    pub fn locks(&self) -> &LockManager {
+        self.txns.locks()
     }
     /// Returns the prepared transactions that have not been decided.
     pub fn prepared_txns(&self) -> Result<Vec<Arc<PreparedTxn>>> {
@@ -568,6 +592,10 @@ impl Engine {
     /// Returns statistics.
     pub fn stats(&self) -> Stats {
         report::stats(&self.maintenance, &self.recovery)
+    }
+    /// Returns the flushes and compactions that ended last, the newest first.
+    pub fn finished_jobs(&self) -> Vec<FinishedJobStats> {
+        report::finished_jobs(&self.resources)
     }
     /// Returns statistics of one column family.
     pub fn family_stats(&self, family: &Arc<FamilyState>) -> FamilyStats {

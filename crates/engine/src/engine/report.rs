@@ -5,13 +5,14 @@ use crate::catalog::family::FamilyState;
 use crate::maintenance::Maintenance;
 use crate::maintenance::jobs::due_compactions;
 use crate::resources::Resources;
-use crate::resources::job_control::{JobKind, RunningJob};
+use crate::resources::job_control::{FinishedJob, JobKind, RunningJob};
 use crate::runtime::Runtime;
 use crate::runtime::events::EngineEvent;
 use crate::stats::{
     ActiveMemtableStats, BackgroundStats, CacheStats, CounterValue, FamilyStats, FileStats,
-    ImmutableMemtableStats, IoStats, JobStats, LatencyBucket, LatencyStats, LevelStats,
-    MemtableStats, OpenFileStats, OwnerMemory, RecoveryReport, SequenceRange, Stats, VlogStats,
+    FinishedJobStats, ImmutableMemtableStats, IoStats, JobStats, LatencyBucket, LatencyStats,
+    LevelStats, MemtableStats, OpenFileStats, OwnerMemory, RecoveryReport, SequenceRange, Stats,
+    VlogStats,
 };
 use perigee_base::{FileKind, HistogramSummary, IoActivity, IoTotals, LevelNo, Operation};
 use perigee_file::filename;
@@ -207,9 +208,8 @@ fn is_compaction_allowed(resources: &Resources) -> bool {
         && resources.job_control().check_allowed(JobKind::Compaction).is_ok()
 }
 
-fn running_jobs(resources: &Resources) -> Vec<JobStats> {
-    let now = resources.runtime.env.clock.monotonic_us();
-    let stats = |job: &Arc<RunningJob>| JobStats {
+fn job_stats(job: &RunningJob, now_us: u64) -> JobStats {
+    JobStats {
         kind: job.kind.name(),
         family: job.family.clone(),
         reason: job.reason,
@@ -219,9 +219,24 @@ fn running_jobs(resources: &Resources) -> Vec<JobStats> {
         bytes: job.input_bytes,
         bytes_done: job.bytes_done(),
         bytes_written: job.bytes_written.load(Relaxed),
-        elapsed_us: now.saturating_sub(job.started_us),
+        elapsed_us: now_us.saturating_sub(job.started_us),
+    }
+}
+
+fn running_jobs(resources: &Resources) -> Vec<JobStats> {
+    let now = resources.runtime.env.clock.monotonic_us();
+    resources.job_control().running_jobs().iter().map(|job| job_stats(job, now)).collect()
+}
+
+/// Returns the flushes and compactions that ended last, the newest first.
+pub fn finished_jobs(resources: &Resources) -> Vec<FinishedJobStats> {
+    let now = resources.runtime.env.clock.monotonic_us();
+    let stats = |finished: &FinishedJob| FinishedJobStats {
+        job: job_stats(&finished.job, finished.ended_us),
+        age_us: now.saturating_sub(finished.ended_us),
+        is_complete: finished.is_complete,
     };
-    resources.job_control().running_jobs().iter().map(stats).collect()
+    resources.job_control().finished_jobs().iter().map(stats).collect()
 }
 
 fn memtable_stats(view: &View) -> MemtableStats {

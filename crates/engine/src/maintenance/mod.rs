@@ -3,6 +3,7 @@
 
 pub mod jobs;
 pub mod load;
+pub mod prepared_spill;
 pub mod txn_spill;
 pub mod verify;
 pub mod safety;

@@ -12,9 +12,10 @@ use crate::catalog::install::discard_outputs;
 use crate::maintenance::Maintenance;
 use crate::maintenance::load::publish::{LoadedTables, SpilledCommit, publish_tables_if};
 use crate::maintenance::load::{LoadGuard, LoadPace};
+use crate::maintenance::prepared_spill;
 use crate::resources::Resources;
-use crate::txn::spill_store::SpillStore;
-use crate::txn::validate::CommitConditions;
+use crate::txn::spill_store::{SpillStore, SpilledPrepare};
+use crate::txn::validate::{CommitConditions, SpilledWriteCheck};
 use perigee_base::{Error, ErrorKind, FamilyId, FileId, Result, RunId, SeqNo};
 use perigee_tree::bulk::{ObsoleteSpillFiles, SpillOutput, SpillRunSet, TxnSeqInfo};
 use perigee_tree::rewrite::{CreatedFiles, RewriteContext};
@@ -105,6 +106,15 @@ impl TxnSpillFiles {
             }
         }
         Ok(parts)
+    }
+
+    /// Removes the final tables after an error. If it is unknown whether the edit was written, no
+    /// file may be deleted.
+    fn discard(&mut self, created: &CreatedFiles) {
+        discard_outputs(&self.maintenance.catalog, created);
+        if self.maintenance.runtime.health.poisoned().is_some() {
+            self.families.clear();
+        }
     }
 
     /// Makes the files obsolete, except the value logs in `kept`.
@@ -219,8 +229,8 @@ impl SpillStore for TxnSpillFiles {
                 .iter()
                 .map(|p| open_tables(&maintenance.resources, p))
                 .collect::<Result<Vec<_>>>()?;
-            let mut commit =
-                SpilledCommit { conditions: conditions.as_deref_mut(), spilled: &spilled };
+            let (conditions, prepared) = (conditions.as_deref_mut(), SpilledWriteCheck::default());
+            let mut commit = SpilledCommit::OnePhase { conditions, spilled: &spilled, prepared };
             commit.check_conflicts(&maintenance.catalog)?;
             let seq = publish_tables_if(&maintenance, &parts, Some(commit))?;
             let kept =
@@ -237,14 +247,42 @@ impl SpillStore for TxnSpillFiles {
                 Ok(seq)
             }
             Err(e) => {
-                discard_outputs(&maintenance.catalog, &created);
-                // If it is unknown whether the edit was written, no file may be deleted.
-                if maintenance.runtime.health.poisoned().is_some() {
-                    self.families.clear();
-                }
+                self.discard(&created);
                 Err(e)
             }
         }
+    }
+
+    fn prepare_spilled(
+        mut self: Box<Self>,
+        seqs: &TxnSeqInfo,
+        mut request: SpilledPrepare<'_>,
+    ) -> Result<()> {
+        let maintenance = Arc::clone(&self.maintenance);
+        let (working, mut created) = (LoadGuard::start(&maintenance), CreatedFiles::default());
+        let built = working.as_ref().map_err(Error::clone).and_then(|_| {
+            let parts = self.finish(seqs, &mut created)?;
+            let built = prepared_spill::build_prepared(&maintenance, &parts, &request)?;
+            Ok((parts, built))
+        });
+        let (owner, mut txn_locks) = request.locks;
+        let (parts, (prepared, tables)) = built.inspect_err(|_| {
+            maintenance.txns.release_locks(owner, &mut txn_locks);
+            self.discard(&created);
+        })?;
+        prepared.set_locks(txn_locks);
+        maintenance.resources.charge(&mut 0, prepared.memory_bytes());
+        let conditions = request.conditions.take();
+        let installed =
+            prepared_spill::install_prepared(&maintenance, &prepared, tables, conditions);
+        installed.inspect_err(|_| {
+            maintenance.txns.prepared_txns().remove(&prepared);
+            maintenance.txns.end_prepared(&prepared);
+            self.discard(&created);
+        })?;
+        let kept = parts.iter().flat_map(|p| p.open.iter().map(|v| v.meta.id)).collect::<Vec<_>>();
+        self.release_files(&kept);
+        Ok(())
     }
 }
 

@@ -24,6 +24,16 @@ pub fn verify(log: &Log, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyRep
     let logs = if read_only { retained_segments(&log.catalog) } else { log_files(log) };
     let mut counted = BTreeSet::new();
     let tables = views.iter().map(|v| data_bytes(&v.version, &mut counted)).sum::<u64>();
+    // Of prepared transactions; commits may have added their files to a version since.
+    let prepared = log.txns.prepared_txns().all();
+    let spilled = || prepared.iter().filter_map(|p| p.spilled());
+    let spilled_tables: Vec<_> =
+        spilled().flat_map(|s| s.tables()).filter(|t| counted.insert(t.meta.id)).collect();
+    let mut spilled_vlogs = spilled().flat_map(|s| &s.vlogs).map(|(_, v)| v).collect::<Vec<_>>();
+    spilled_vlogs.retain(|v| counted.insert(v.meta.id));
+    let tables = tables
+        + spilled_tables.iter().map(|t| t.meta.summary.bytes).sum::<u64>()
+        + spilled_vlogs.iter().map(|v| v.meta.bytes).sum::<u64>();
     let mut seen = BTreeSet::new();
     let total = tables + logs.iter().map(|l| l.end).sum::<u64>();
     // A read-only open has read the manifest and the log segments that recovery needs, and verified
@@ -36,23 +46,21 @@ pub fn verify(log: &Log, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyRep
         count_file(&mut out, file.end, checked)?;
         progress(out.bytes, total);
     }
-    for view in &views {
-        for (_, _, t) in view.version.tables().filter(|(_, _, t)| seen.insert(t.meta.id)) {
-            log.runtime.health.check_open()?;
-            let before = out.bytes;
-            let checked = t
-                .reader
-                .verify(t.meta.summary.checksum, &mut |done| progress(before + done, total));
-            out.entries += t.meta.summary.entries;
-            count_file(&mut out, t.meta.summary.bytes, checked)?;
-        }
-        for v in view.version.vlogs.values().filter(|v| seen.insert(v.meta.id)) {
-            log.runtime.health.check_open()?;
-            let before = out.bytes;
-            let checked =
-                v.reader.verify(v.meta.checksum, &mut |done| progress(before + done, total));
-            count_file(&mut out, v.meta.bytes, checked)?;
-        }
+    let in_versions = views.iter().flat_map(|v| v.version.tables()).map(|(_, _, t)| t);
+    for t in in_versions.chain(spilled_tables).filter(|t| seen.insert(t.meta.id)) {
+        log.runtime.health.check_open()?;
+        let before = out.bytes;
+        let checked =
+            t.reader.verify(t.meta.summary.checksum, &mut |done| progress(before + done, total));
+        out.entries += t.meta.summary.entries;
+        count_file(&mut out, t.meta.summary.bytes, checked)?;
+    }
+    let in_versions = views.iter().flat_map(|v| v.version.vlogs.values());
+    for v in in_versions.chain(spilled_vlogs).filter(|v| seen.insert(v.meta.id)) {
+        log.runtime.health.check_open()?;
+        let before = out.bytes;
+        let checked = v.reader.verify(v.meta.checksum, &mut |done| progress(before + done, total));
+        count_file(&mut out, v.meta.bytes, checked)?;
     }
     check_slow!(
         out.bytes == total,

@@ -7,7 +7,7 @@
 //! Each round reads and opens only what the writer has added since the previous round.
 
 use super::manifest_reader::{ManifestReader, RecoveredManifest};
-use crate::catalog::manifest::{CatalogState, ManifestEdit};
+use crate::catalog::manifest::{CatalogFamily, CatalogState, ManifestEdit, PreparedFiles};
 use crate::limits::{FOLLOWER_ROUNDS_KEPT, FOLLOWER_ROUNDS_MAX};
 use perigee_base::bug::Bug;
 use perigee_base::{Error, ErrorKind, FamilyId, FileId, FileKind, Result, SeqNo, bug};
@@ -197,7 +197,13 @@ fn all_files(catalog: &CatalogState) -> Vec<NamedFile> {
         let tables = entry.tables.keys().map(|id| (*id, FileKind::Klog, *family));
         tables.chain(entry.vlogs.keys().map(|id| (*id, FileKind::Vlog, *family)))
     });
-    catalog.logs.iter().map(log_file).chain(data).collect()
+    let prepared = catalog.prepared_files().flat_map(files_of_prepared);
+    catalog.logs.iter().map(log_file).chain(data).chain(prepared).collect()
+}
+
+fn files_of_prepared(f: &PreparedFiles) -> impl Iterator<Item = NamedFile> {
+    let tables = f.tables.iter().map(|t| (t.id, FileKind::Klog, f.family));
+    tables.chain(f.vlogs.iter().map(|v| (v.id, FileKind::Vlog, f.family)))
 }
 
 fn files_added(edit: &ManifestEdit) -> impl Iterator<Item = NamedFile> {
@@ -205,7 +211,8 @@ fn files_added(edit: &ManifestEdit) -> impl Iterator<Item = NamedFile> {
         let tables = version.added.iter().map(|t| (t.meta.id, FileKind::Klog, *family));
         tables.chain(version.vlogs_added.iter().map(|v| (v.id, FileKind::Vlog, *family)))
     });
-    edit.logs_added.iter().map(log_file).chain(data)
+    let prepared = edit.prepared.iter().flat_map(|p| &p.files).flat_map(files_of_prepared);
+    edit.logs_added.iter().map(log_file).chain(data).chain(prepared)
 }
 
 fn log_file(segment: &(FileId, SeqNo)) -> NamedFile {
@@ -214,9 +221,13 @@ fn log_file(segment: &(FileId, SeqNo)) -> NamedFile {
 
 fn is_referenced(catalog: &CatalogState, file: NamedFile) -> bool {
     let (id, kind, family) = file;
+    let in_version = |contains: &dyn Fn(&CatalogFamily) -> bool| {
+        catalog.families.get(&family).is_some_and(contains)
+            || catalog.prepared_files().any(|f| f.ids().any(|other| other == id))
+    };
     match kind {
-        FileKind::Klog => catalog.families.get(&family).is_some_and(|f| f.tables.contains_key(&id)),
-        FileKind::Vlog => catalog.families.get(&family).is_some_and(|f| f.vlogs.contains_key(&id)),
+        FileKind::Klog => in_version(&|f| f.tables.contains_key(&id)),
+        FileKind::Vlog => in_version(&|f| f.vlogs.contains_key(&id)),
         _ => catalog.logs.iter().any(|(log, _)| *log == id),
     }
 }

@@ -22,7 +22,7 @@ mod shared_opener;
 use crate::catalog::Catalog;
 use crate::catalog::CatalogParts;
 use crate::catalog::family::{Families, FamilyState};
-use crate::catalog::manifest::{CatalogState, Manifest};
+use crate::catalog::manifest::{CatalogState, Manifest, PreparedTables};
 use crate::log::Log;
 use crate::log::wal::Wal;
 use crate::maintenance::Maintenance;
@@ -37,6 +37,7 @@ use crate::runtime::{DatabaseIdentity, Runtime};
 use crate::settings::{FamilySettings, Settings};
 use crate::stats::RecoveryReport;
 use crate::txn::TxnManager;
+use crate::txn::spilled_tables::SpilledTables;
 use catch_up::catch_up_log;
 use new_log::{LogCopyMode, NewLog, NewLogInput, remove_old_segments, trim_segments};
 use perigee_base::bug::Bug;
@@ -117,6 +118,7 @@ pub fn open_database(
     };
     let changed = adopt_settings(&mut found.catalog, &settings)?;
     let families = apply_family_settings(families, &found.catalog, &settings);
+    let prepared = open_prepared(&found.catalog, &families, &*table_cache)?;
 
     // From here on we write.
     let ids = Arc::new(AtomicU64::new(orphans::next_unused_id(&*dir, &found.catalog)?));
@@ -178,6 +180,7 @@ pub fn open_database(
         now,
         table_cache,
         families,
+        prepared,
         next_run: catalog.next_ids.run,
     };
     let flushed = found.catalog.families.iter().map(|(id, f)| (*id, f.flushed)).collect();
@@ -246,6 +249,7 @@ struct RecoveredState {
     now: Arc<LogicalClock>,
     table_cache: Arc<TableCache>,
     families: Families,
+    prepared: Vec<(Arc<PreparedTables>, SpilledTables)>,
     next_run: RunId,
 }
 
@@ -286,7 +290,7 @@ fn assemble_engine(
     let wal = Wal::new(log.older(), log.writer, lsns, expected, counters, clock);
     let log = Arc::new(Log::new(Arc::clone(&txns), wal));
     let prepared = std::mem::take(&mut replayed.prepared_txns);
-    txns.restore_prepared(prepared.into_values().collect())?;
+    txns.restore_prepared(prepared.into_values().collect(), recovered.prepared)?;
     Ok(Arc::new(Maintenance::new(log)))
 }
 
@@ -339,6 +343,17 @@ fn open_families(
         all.push(Arc::new(family));
     }
     Ok(all)
+}
+
+/// Opens the tables of prepared transactions.
+fn open_prepared(
+    catalog: &CatalogState,
+    families: &Families,
+    opener: &dyn FileOpener,
+) -> Result<Vec<(Arc<PreparedTables>, SpilledTables)>> {
+    let open =
+        |p: &Arc<PreparedTables>| Ok((Arc::clone(p), SpilledTables::open(p, families, opener)?));
+    catalog.prepared.values().map(open).collect()
 }
 
 /// Returns a shared pointer to the settings. Successive column families with equal settings share

@@ -2,7 +2,8 @@
 //! removal failed. They are moved to `trash/`, but only after the whole manifest was read and a new
 //! one is durable.
 
-use crate::catalog::manifest::CatalogState;
+use crate::catalog::manifest::{CatalogState, PreparedFiles};
+use perigee_base::bug::{self, Bug};
 use perigee_base::{FileKind, Result};
 use perigee_env::Dir;
 use perigee_file::filename;
@@ -49,7 +50,11 @@ pub fn move_to_trash(dir: &dyn Dir, catalog: &CatalogState, edits: u64, cut: boo
 }
 
 fn unknown_files(dir: &dyn Dir, catalog: &CatalogState) -> Result<Vec<String>> {
-    let data = catalog.data_files();
+    let mut data = catalog.data_files();
+    if bug::is_active(Bug::PreparedTablesOrphaned) {
+        let prepared: Vec<_> = catalog.prepared_files().flat_map(PreparedFiles::ids).collect();
+        data.retain(|id| !prepared.contains(id));
+    }
     let is_referenced = |file: &String| match filename::parse_file_name(file) {
         Some((id, FileKind::Wal)) => {
             let mut logs = catalog.logs.iter().map(|(log, _)| *log);

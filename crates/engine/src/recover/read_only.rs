@@ -20,7 +20,8 @@ use super::replay::{ReplayMode, replay_with_mode};
 use super::replay_result::ReplayResult;
 use super::{
     NewLog, RecoveredState, adopt_settings, apply_family_settings, assemble_engine,
-    check_comparators, manifest_reader, open_families, recovery_reason, resolve_memory_budget,
+    check_comparators, manifest_reader, open_families, open_prepared, recovery_reason,
+    resolve_memory_budget,
 };
 use crate::catalog::Catalog;
 use crate::catalog::family::FamilyState;
@@ -147,6 +148,16 @@ fn open_once(
     }
     adopt_settings(&mut found.catalog, &settings)?;
     let families = apply_family_settings(families, &found.catalog, &settings);
+    let mut prepared = match open_prepared(&found.catalog, &families, &*table_cache) {
+        // Damaged tables of undecided transactions do not matter to readers.
+        Err(e) if settings.salvage_readonly && (e.is_corruption() || e.kind() == ErrorKind::Io) => {
+            found.catalog.prepared.clear();
+            Vec::new()
+        }
+        opened => opened?,
+    };
+    // The writer may have decided one since the manifest was read, and used its identifier again.
+    prepared.retain(|(p, _)| !replayed.prepared_txns.contains_key(&p.gid));
     let mut reasons = vec![found.cut_reason.clone(), replayed.cut_reason.clone()];
     reasons.extend(replayed.read_errors.iter().map(|e| format!("{e}; ")));
     let report = RecoveryReport {
@@ -185,6 +196,7 @@ fn open_once(
         now,
         table_cache,
         families,
+        prepared,
         next_run,
     };
     let log = NewLog::without_records(empty_writer(), replayed.first_lsn);

@@ -48,7 +48,10 @@ pub fn gather_logs(
         }
     }
     progress.coverage.report_losses(survey, report);
-    for (gid, _) in progress.prepared.into_iter().filter(|(_, p)| p.prepared_lsn > p.decided_lsn) {
+    let in_log = progress.prepared.into_iter().filter(|(_, p)| p.prepared_lsn > p.decided_lsn);
+    // Without a trusted manifest their tables are read like those of unfinished loads.
+    let in_tables = survey.catalog.prepared.keys().filter(|_| survey.is_manifest_trusted).cloned();
+    for gid in in_log.map(|(gid, _)| gid).chain(in_tables) {
         report.warn(format!(
             "the transaction prepared as {} was not decided and is not in the new database",
             display_gid(&gid)

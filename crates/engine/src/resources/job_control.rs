@@ -10,8 +10,12 @@
 use crate::runtime::events::EngineEvent;
 use crate::runtime::signal::Signal;
 use perigee_base::{Error, ErrorKind, FamilyId, Result};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Number of finished jobs that are remembered.
+const FINISHED_JOBS_KEPT: usize = 100;
 
 /// The kind of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,11 +69,24 @@ pub struct RunningJob {
     pub output_memory_bytes: AtomicU64,
 }
 
+/// A job that has ended.
+#[derive(Clone, Debug)]
+pub struct FinishedJob {
+    /// The job, with its final progress.
+    pub job: Arc<RunningJob>,
+    /// End time, monotonic microseconds.
+    pub ended_us: u64,
+    /// True if it has installed all of its outputs.
+    pub is_complete: bool,
+}
+
 #[derive(Debug, Default)]
 struct JobControlState {
     paused: usize,
     cancelled: bool,
     running: Vec<Arc<RunningJob>>,
+    /// The oldest first.
+    finished: VecDeque<FinishedJob>,
 }
 
 /// The job control. The mutex guards all of it; no I/O, no sleep and no other lock while it is
@@ -119,6 +136,10 @@ impl JobControl {
     /// Returns the running jobs.
     pub fn running_jobs(&self) -> Vec<Arc<RunningJob>> {
         self.state().running.clone()
+    }
+    /// Returns the jobs that ended last, the newest first. A panic leaves none.
+    pub fn finished_jobs(&self) -> Vec<FinishedJob> {
+        self.state().finished.iter().rev().cloned().collect()
     }
     /// Returns true if no job (of that kind) is running.
     pub fn is_idle(&self, kind: Option<JobKind>) -> bool {
@@ -180,6 +201,18 @@ pub struct JobRegistration<'a> {
     signal: &'a Signal,
     /// The job.
     pub job: Arc<RunningJob>,
+}
+
+impl JobRegistration<'_> {
+    /// Ends the job: moves it to the list of finished jobs. `now_us` is the monotonic time.
+    pub fn finish(self, now_us: u64, is_complete: bool) {
+        let finished = FinishedJob { job: Arc::clone(&self.job), ended_us: now_us, is_complete };
+        let mut state = self.control.state();
+        if state.finished.len() == FINISHED_JOBS_KEPT {
+            state.finished.pop_front();
+        }
+        state.finished.push_back(finished);
+    }
 }
 
 impl Drop for JobRegistration<'_> {
@@ -245,6 +278,18 @@ mod tests {
     }
 
     #[test]
+    fn newest_finished_jobs_are_remembered() {
+        let (control, signal) = (JobControl::default(), Signal::new());
+        for i in 0..=FINISHED_JOBS_KEPT as u64 {
+            control.start_job(&signal, job(JobKind::Flush)).unwrap().finish(i, i % 2 == 0);
+        }
+        let ends: Vec<u64> = control.finished_jobs().iter().map(|j| j.ended_us).collect();
+        assert_eq!(ends, (1..=FINISHED_JOBS_KEPT as u64).rev().collect::<Vec<u64>>());
+        drop(control.start_job(&signal, job(JobKind::Flush)).unwrap());
+        assert_eq!(control.finished_jobs().len(), FINISHED_JOBS_KEPT, "an abandoned job");
+    }
+
+    #[test]
     fn pause_and_cancel_block_new_jobs() {
         let (control, signal) = (JobControl::default(), Signal::new());
         let running = control.start_job(&signal, job(JobKind::Compaction)).unwrap();
@@ -265,8 +310,10 @@ mod tests {
                 && !works_on(JobKind::Flush, 3)
         );
         assert!(control.check_cancelled().is_ok(), "a pause lets the running ones finish");
-        drop(running);
+        running.finish(12, true);
         assert!(control.is_idle(None));
+        let finished = control.finished_jobs();
+        assert_eq!((finished.len(), finished[0].ended_us, finished[0].is_complete), (1, 12, true));
         control.unpause();
         control.set_cancelled(true);
         assert!(control.check_cancelled().is_err());

@@ -13,6 +13,7 @@ pub mod read_write_sets;
 pub mod locks;
 pub mod serializable_txns;
 pub mod guarded_keys;
+pub mod spilled_tables;
 pub mod prepared_txn;
 pub mod prepared_txns;
 pub mod open_txns;
@@ -22,6 +23,7 @@ pub mod writes;
 mod transaction;
 
 use crate::catalog::Catalog;
+use crate::catalog::manifest::PreparedTables;
 use crate::resources::Resources;
 use crate::runtime::Runtime;
 use crate::stats::TransactionStats;
@@ -33,6 +35,7 @@ use prepared_txns::PreparedTxns;
 use read_write_sets::{KeyOrRange, WriteSet};
 use serializable_txns::{SerializableTxn, SerializableTxns};
 pub use settings::TxnSettings;
+use spilled_tables::SpilledTables;
 use std::sync::Arc;
 use std::time::Duration;
 pub use transaction::{EngineTxn, EngineTxnHandle, PrepareRequest, ScanTracker};
@@ -70,6 +73,10 @@ impl TxnManager {
     pub fn prepared_txns(&self) -> &PreparedTxns {
         &self.prepared_txns
     }
+    /// Returns the lock manager.
+    pub fn locks(&self) -> &LockManager {
+        &self.locks
+    }
     /// Returns the locks that an owner holds, with their modes.
     pub fn held_locks(
         &self,
@@ -94,6 +101,14 @@ impl TxnManager {
         let seq = self.catalog.visible_seq().plus(1);
         self.serializable_txns.commit_prepared(member, writes, seq);
     }
+    /// Returns the comparators of the column families.
+    pub fn comparator_of(&self, id: FamilyId) -> Option<KeyComparator> {
+        self.catalog.families().by_id(id).map(|f| f.tree.comparator())
+    }
+    /// Returns a new lock owner.
+    pub fn next_lock_owner(&self) -> LockOwner {
+        self.locks.next_owner()
+    }
     /// Returns the numbers of open and prepared transactions.
     pub fn stats(&self) -> TransactionStats {
         let (open, bytes) = self.open_txns.totals();
@@ -107,19 +122,23 @@ impl TxnManager {
     pub fn close(&self) {
         self.locks.close();
     }
-    /// Registers the prepared transactions that recovery found, given as LSN and payload.
-    pub fn restore_prepared(&self, found: Vec<(SeqNo, Arc<Vec<u8>>)>) -> Result<()> {
-        let comparator_of = |id: FamilyId| -> Option<KeyComparator> {
-            self.catalog.families().by_id(id).map(|f| f.tree.comparator())
-        };
-        let count = found.len();
-        for (lsn, payload) in found {
+    /// Registers the prepared transactions that recovery found: in the log, given as LSN and
+    /// payload, and in the manifest, with their tables.
+    pub fn restore_prepared(
+        &self,
+        logged: Vec<(SeqNo, Arc<Vec<u8>>)>,
+        spilled: Vec<(Arc<PreparedTables>, SpilledTables)>,
+    ) -> Result<()> {
+        let comparator_of = |id| self.comparator_of(id);
+        let count = logged.len() + spilled.len();
+        for (lsn, payload) in logged {
             let owner = self.locks.next_owner();
-            let prepared = Arc::new(PreparedTxn::decode(payload, &comparator_of, owner)?);
-            prepared.set_lsn(lsn);
-            prepared.restore_locks(&self.locks, &comparator_of)?;
-            self.prepared_txns.insert(&prepared)?;
-            self.resources.charge(&mut 0, prepared.memory_bytes());
+            self.restore(PreparedTxn::decode(payload, &comparator_of, owner)?, lsn)?;
+        }
+        for (tables, open) in spilled {
+            let owner = self.locks.next_owner();
+            let txn = PreparedTxn::of_tables(&tables, open, &comparator_of, owner)?;
+            self.restore(txn, self.catalog.visible_seq())?;
         }
         check!(
             self.prepared_txns.all().len() == count,
@@ -127,6 +146,14 @@ impl TxnManager {
             self.prepared_txns.all().len(),
             count
         );
+        Ok(())
+    }
+    fn restore(&self, txn: PreparedTxn, lsn: SeqNo) -> Result<()> {
+        let prepared = Arc::new(txn);
+        prepared.set_lsn(lsn);
+        prepared.restore_locks(&self.locks, &|id| self.comparator_of(id))?;
+        self.prepared_txns.insert(&prepared)?;
+        self.resources.charge(&mut 0, prepared.memory_bytes());
         Ok(())
     }
 }

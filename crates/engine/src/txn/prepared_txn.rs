@@ -1,9 +1,12 @@
-//! A prepared transaction, [`PreparedTxn`], decoded from the payload of its record in the log.
+//! A prepared transaction, [`PreparedTxn`], decoded from the payload of its record in the log; or,
+//! if it was larger than memory, from its record and tables in the manifest.
 
+use crate::catalog::manifest::PreparedTables;
 use crate::txn::guarded_keys::{FamilyGuards, GuardedKeys};
 use crate::txn::locks::{LockManager, LockMode, LockOwner, TxnLocks};
-use crate::txn::read_write_sets::{KeyOrRange, KeyOrRangeRef, ReadSet};
+use crate::txn::read_write_sets::{KeyOrRangeRef, ReadSet};
 use crate::txn::serializable_txns::SerializableTxn;
+use crate::txn::spilled_tables::SpilledTables;
 use perigee_base::{AtomicSeqNo, Error, ErrorKind, FamilyId, KeyComparator, Result, SeqNo};
 use perigee_file::log::{BatchOps, ClaimTarget, PrepareHeader, PrepareRecord};
 use std::collections::BTreeMap;
@@ -37,15 +40,6 @@ pub fn check_operation_count(header: &PrepareHeader<'_>, found: u32) -> Result<(
     Ok(())
 }
 
-fn to_key_or_range(target: KeyOrRangeRef<'_>) -> KeyOrRange {
-    match target {
-        KeyOrRangeRef::Key(key) => KeyOrRange::Key(key.to_vec()),
-        KeyOrRangeRef::Range(begin, end) => {
-            KeyOrRange::Range(begin.to_boundary(), end.to_boundary())
-        }
-    }
-}
-
 /// A prepared transaction.
 #[derive(Debug)]
 pub struct PreparedTxn {
@@ -56,7 +50,9 @@ pub struct PreparedTxn {
     /// When it was prepared, in milliseconds since the Unix epoch.
     pub prepared_ms: u64,
     /// Number of its operations.
-    pub operations: u32,
+    pub operations: u64,
+    /// Its writes, if they are in tables.
+    spilled: Option<SpilledTables>,
     /// The payload of its record; `batch` is the range of the operations in it.
     payload: Arc<Vec<u8>>,
     batch: Range<usize>,
@@ -116,7 +112,8 @@ impl PreparedTxn {
             gid: p.header.gid.to_vec(),
             level: p.header.isolation_level,
             prepared_ms: p.header.prepared_at_ms,
-            operations,
+            operations: u64::from(operations),
+            spilled: None,
             batch: p.ops_range,
             guards,
             serializable: serial.then(|| SerializableTxn::with_reads(SeqNo::ZERO, reads)),
@@ -126,6 +123,41 @@ impl PreparedTxn {
             payload,
         })
     }
+    /// Creates a transaction whose writes are in tables.
+    pub fn of_tables(
+        tables: &PreparedTables,
+        spilled: SpilledTables,
+        comparator_of: &dyn Fn(FamilyId) -> Option<KeyComparator>,
+        owner: LockOwner,
+    ) -> Result<PreparedTxn> {
+        let mut txn = PreparedTxn::decode(Arc::clone(&tables.record), comparator_of, owner)?;
+        for (family, _) in &spilled.runs {
+            let comparator = family.tree.comparator();
+            txn.guards.entry(family.id).or_insert_with(|| FamilyGuards::new(comparator));
+        }
+        check!(
+            txn.gid == tables.gid && txn.operations == 0,
+            "the record of a transaction with tables has its identifier and no operations",
+            txn.gid,
+            txn.operations
+        );
+        check_slow!(
+            spilled.runs.iter().all(|(family, _)| txn.touches_family(family.id)),
+            "a prepared transaction touches each column family that it writes to",
+            txn.gid
+        );
+        (txn.operations, txn.spilled) = (tables.operations, Some(spilled));
+        Ok(txn)
+    }
+    /// Returns its writes, if they are in tables.
+    pub fn spilled(&self) -> Option<&SpilledTables> {
+        self.spilled.as_ref()
+    }
+    /// Returns the size of its writes in bytes, encoded as in the log.
+    pub fn written_bytes(&self) -> u64 {
+        let spilled = self.spilled.as_ref().map(SpilledTables::user_bytes);
+        spilled.unwrap_or(self.payload.len() as u64)
+    }
     /// Returns the payload of its record.
     pub fn payload(&self) -> &[u8] {
         &self.payload
@@ -134,7 +166,8 @@ impl PreparedTxn {
     pub fn batch(&self) -> &[u8] {
         &self.payload[self.batch.clone()]
     }
-    /// Returns the sequence number of its record.
+    /// Returns the sequence number of its record in the log; for one in tables, the number up to
+    /// which the log was durable when it was prepared.
     pub fn lsn(&self) -> SeqNo {
         self.lsn.load(Relaxed)
     }
@@ -168,31 +201,33 @@ impl PreparedTxn {
         comparator_of: &dyn Fn(FamilyId) -> Option<KeyComparator>,
     ) -> Result<()> {
         let mut mine = std::mem::take(&mut *self.txn_locks());
-        let mut take = |family, target: KeyOrRange, mode| {
+        let mut take = |family, target: KeyOrRangeRef<'_>, mode| {
             if let Some(comparator) = comparator_of(family) {
                 locks.restore_lock(family, comparator, self.owner, &mut mine, target, mode);
             }
         };
         for claim in PrepareRecord::decode(&self.payload)?.claims {
             let target = match claim.target {
-                ClaimTarget::Key(key) => KeyOrRange::Key(key.to_vec()),
-                ClaimTarget::Range(begin, end) => {
-                    KeyOrRange::Range(begin.to_boundary(), end.to_boundary())
-                }
+                ClaimTarget::Key(key) => KeyOrRangeRef::Key(key),
+                ClaimTarget::Range(begin, end) => KeyOrRangeRef::Range(begin, end),
             };
             take(claim.family, target, LockMode::decode(claim.mode).unwrap_or(LockMode::Shared));
         }
         for (family, guards) in &self.guards {
-            guards
-                .written
-                .targets()
-                .for_each(|t| take(*family, to_key_or_range(t), LockMode::Exclusive));
+            guards.written.targets().for_each(|t| take(*family, t, LockMode::Exclusive));
+        }
+        // The keys that it wrote are too many: their key ranges are locked.
+        for (family, range) in self.spilled.iter().flat_map(SpilledTables::ranges) {
+            take(family.id, range, LockMode::Exclusive);
         }
         *self.txn_locks() = mine;
         Ok(())
     }
     /// Returns the bytes of its record in the log.
     pub fn log_bytes(&self) -> u64 {
+        if self.spilled.is_some() {
+            return 0;
+        }
         (perigee_file::log::RECORD_HEADER_BYTES + self.payload.len()) as u64
     }
     /// Returns its approximate memory usage in bytes.

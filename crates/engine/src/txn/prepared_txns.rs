@@ -10,6 +10,8 @@
 //! 3. Once it is decided, its record can go, but not before the decision is durable: log segments
 //!    are removed only when the log is synced up to [`PreparedTxns::last_decision`].
 //! 4. While there are no prepared transactions, a writer only reads one counter.
+//! 5. One that was larger than memory has no record in the log: the manifest has it. What it wrote
+//!    is in its tables, which the callers search ([`PreparedTxns::spilled_in`]).
 //!
 //! Independent of the log, column families and commits. The mutex guards the list; no I/O while it
 //! is held.
@@ -228,10 +230,26 @@ impl PreparedTxns {
         let entries = inner.by_gid.values().map(|e| &e.txn);
         entries.filter(|u| u.lsn() != SeqNo::MAX).cloned().collect()
     }
+    /// Returns those of [`PreparedTxns::all`] that have a record in the log.
+    pub fn all_logged(&self) -> Vec<Arc<PreparedTxn>> {
+        let mut all = self.all();
+        all.retain(|u| u.spilled().is_none());
+        all
+    }
+    /// Returns all, including those that are not durable yet.
+    pub fn all_guarding(&self) -> Vec<Arc<PreparedTxn>> {
+        self.lock_state().by_gid.values().map(|e| Arc::clone(&e.txn)).collect()
+    }
+    /// Returns those with tables in the column family, including those that are not durable yet.
+    pub fn spilled_in(&self, family: FamilyId) -> Vec<Arc<PreparedTxn>> {
+        let inner = self.lock_state();
+        let touching = inner.by_family.get(&family).map_or(&[][..], |all| all);
+        touching.iter().filter(|u| u.spilled().is_some()).cloned().collect()
+    }
     /// Returns the sequence number of the oldest record that must stay in the log. Called in the
     /// commit section.
     pub fn oldest_lsn(&self) -> Option<SeqNo> {
-        self.all().iter().map(|u| u.lsn()).min()
+        self.all_logged().iter().map(|u| u.lsn()).min()
     }
     /// Returns the bytes of all records in the log from `lsn` on. Called in the commit section.
     pub fn log_bytes(&self, lsn: SeqNo) -> u64 {
@@ -244,8 +262,8 @@ impl PreparedTxns {
     pub fn find_by_family(&self, family: FamilyId) -> Option<Arc<PreparedTxn>> {
         self.all().into_iter().find(|u| u.touches_family(family))
     }
-    /// Returns a transaction that wrote something in `target`; with `writes`, also returns one that
-    /// read it.
+    /// Returns a transaction that wrote something in `target`, except in tables; with `writes`, also
+    /// returns one that read it.
     pub fn find_conflict(
         &self,
         family: FamilyId,

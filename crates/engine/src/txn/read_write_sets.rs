@@ -41,6 +41,15 @@ impl<'a> KeyOrRangeRef<'a> {
             }
         }
     }
+    /// Copies the target.
+    pub fn to_owned_target(self) -> KeyOrRange {
+        match self {
+            KeyOrRangeRef::Key(key) => KeyOrRange::Key(key.to_vec()),
+            KeyOrRangeRef::Range(begin, end) => {
+                KeyOrRange::Range(begin.to_boundary(), end.to_boundary())
+            }
+        }
+    }
     /// Returns the key, or the beginning of the range.
     pub fn start_key(self) -> &'a [u8] {
         match self {

@@ -2,12 +2,29 @@
 //! Independent of files, budgets and the way tables are installed; the implementation handles
 //! those.
 
+use super::locks::{LockOwner, TxnLocks};
 use super::validate::CommitConditions;
+use crate::settings::isolation::Isolation;
 use perigee_base::{FamilyId, Result, SeqNo};
 use perigee_tree::bulk::TxnSeqInfo;
 use perigee_tree::{Memtable, OverlayRuns};
 use std::fmt::Debug;
 use std::sync::Arc;
+
+/// What a spilled transaction hands over to be prepared, besides its writes.
+#[derive(Debug)]
+pub struct SpilledPrepare<'a> {
+    /// Its global identifier.
+    pub gid: &'a [u8],
+    /// Its isolation level.
+    pub level: Isolation,
+    /// Number of its operations.
+    pub operations: u64,
+    /// What must hold now and until the decision.
+    pub conditions: Option<Box<CommitConditions>>,
+    /// Lock owner, and the locks held.
+    pub locks: (LockOwner, TxnLocks),
+}
 
 /// The spilled writes of a transaction. Dropping it removes them.
 pub trait SpillStore: Debug + Send {
@@ -39,4 +56,15 @@ pub trait SpillStore: Debug + Send {
         conditions: Option<Box<CommitConditions>>,
         operations: usize,
     ) -> Result<SeqNo>;
+    /// Prepares the transaction durably, with all runs, if the conditions hold; the transaction has
+    /// spilled its memory before.
+    ///
+    /// # Errors
+    /// `Conflict`, `NoSpace`, `Io`: it is not prepared and has no effect, and its locks are
+    /// released. `OutcomeUnknown`: after reopen it may be prepared.
+    fn prepare_spilled(
+        self: Box<Self>,
+        numbers: &TxnSeqInfo,
+        request: SpilledPrepare<'_>,
+    ) -> Result<()>;
 }

@@ -13,9 +13,9 @@ use crate::catalog::snapshot::SnapshotHandle;
 use crate::resources::Resources;
 use crate::runtime::Runtime;
 use crate::txn::TxnManager;
-use crate::txn::locks::{LockManager, LockMode, LockOwner, LockScope, TxnLocks};
+use crate::txn::locks::{LockManager, LockMode, LockOwner, LockScope, LockWaitLimits, TxnLocks};
 use crate::txn::open_txns::{OpenTxnToken, OpenTxns};
-use crate::txn::read_write_sets::{KeyOrRange, ReadSet};
+use crate::txn::read_write_sets::{KeyOrRangeRef, ReadSet};
 use crate::txn::serializable_txns::{SerializableTxn, SerializableTxns};
 use perigee_base::bug::Bug;
 use perigee_base::{
@@ -25,14 +25,25 @@ use perigee_file::EntryValue;
 use perigee_file::log::Batch;
 use perigee_tree::{TxnOverlay, read};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 /// Accepts calls.
-const ACTIVE: u8 = 0;
+const ACTIVE: u64 = 0;
 /// Committed or rolled back.
-const ENDED: u8 = 1;
+const ENDED: u64 = 1;
 /// Aborted by its deadline or from another thread.
-const ABORTED: u8 = 2;
+const ABORTED: u64 = 2;
+/// Number of bits of a state.
+const STATE_BITS: u32 = 2;
+
+/// The name of a column family, which is read only if it is printed.
+struct LazyFamilyName<'a>(&'a FamilyState);
+
+impl std::fmt::Display for LazyFamilyName<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0.name())
+    }
+}
 
 /// A savepoint.
 #[derive(Clone, Debug)]
@@ -43,11 +54,32 @@ struct Savepoint {
     next_lock: u64,
 }
 
+/// What other threads see of a transaction object.
+#[derive(Debug, Default)]
+struct SharedTxnState {
+    /// The state, and above [`STATE_BITS`] the number of the transaction in this object.
+    state: AtomicU64,
+    /// Its number as a lock owner.
+    owner: AtomicU64,
+    /// It does not wait for locks.
+    waits_stopped: AtomicBool,
+}
+
+impl SharedTxnState {
+    /// Replaces the state of a transaction that is active. Returns false if it is not.
+    fn leave_active(&self, txn: u64, to: u64) -> bool {
+        let (before, after) = (txn << STATE_BITS | ACTIVE, txn << STATE_BITS | to);
+        self.state.compare_exchange(before, after, SeqCst, SeqCst).is_ok()
+    }
+}
+
 /// Acts on a transaction from another thread. Valid until the transaction ends.
 #[derive(Clone, Debug)]
 pub struct EngineTxnHandle {
-    state: Arc<AtomicU8>,
+    shared: Arc<SharedTxnState>,
     locks: Arc<LockManager>,
+    /// The number of the transaction in its object.
+    txn: u64,
     owner: LockOwner,
 }
 
@@ -55,7 +87,7 @@ impl EngineTxnHandle {
     /// Aborts the transaction: from now on every call, including one that waits for a lock, returns
     /// `Aborted`. Returns false if it has already ended.
     pub fn abort(&self) -> bool {
-        let aborted = self.state.compare_exchange(ACTIVE, ABORTED, SeqCst, SeqCst).is_ok();
+        let aborted = self.shared.leave_active(self.txn, ABORTED);
         if aborted {
             self.locks.abort_waits(self.owner);
         }
@@ -64,7 +96,27 @@ impl EngineTxnHandle {
     /// Ends a wait for a lock that is in progress: that call fails with `Interrupted`, and the
     /// transaction goes on. Returns false, without an effect, if the transaction does not wait.
     pub fn cancel_wait(&self) -> bool {
-        self.state.load(SeqCst) == ACTIVE && self.locks.cancel_wait(self.owner)
+        self.shared.state.load(SeqCst) == self.txn << STATE_BITS | ACTIVE
+            && self.locks.cancel_wait(self.owner)
+    }
+    /// Ends a wait for a lock that is in progress, and every later one of the same transaction
+    /// object, with `Interrupted`. Stays valid when the transaction is reset.
+    pub fn stop_waits(&self) {
+        self.shared.waits_stopped.store(true, SeqCst);
+        // A request that comes later sees the flag once it is in the list of waiting requests.
+        self.locks.cancel_wait(self.shared.owner.load(SeqCst));
+    }
+    /// Undoes [`EngineTxnHandle::stop_waits`].
+    #[inline]
+    pub fn allow_waits(&self) {
+        if self.shared.waits_stopped.load(SeqCst) {
+            self.shared.waits_stopped.store(false, SeqCst);
+        }
+    }
+    /// Returns true after [`EngineTxnHandle::stop_waits`].
+    #[inline]
+    pub fn has_stopped_waits(&self) -> bool {
+        self.shared.waits_stopped.load(Relaxed)
     }
 }
 
@@ -89,7 +141,9 @@ pub struct EngineTxn {
     owner: LockOwner,
     held_locks: TxnLocks,
     locks: Arc<LockManager>,
-    state: Arc<AtomicU8>,
+    shared: Arc<SharedTxnState>,
+    /// The number of the transaction in this object.
+    number: u64,
     /// Monotonic time at which it is aborted (0: never).
     deadline_us: u64,
     /// True if a call since the beginning failed with `Conflict`.
@@ -124,7 +178,8 @@ impl EngineTxn {
             owner: 0,
             held_locks: TxnLocks::default(),
             locks: Arc::clone(&txns.locks),
-            state: Arc::default(),
+            shared: Arc::default(),
+            number: 0,
             deadline_us: 0,
             had_conflict: false,
         };
@@ -142,6 +197,7 @@ impl EngineTxn {
         // A retry keeps its age as a lock owner: eventually it is the oldest and never the victim.
         if self.owner == 0 {
             self.owner = self.locks.next_owner();
+            self.shared.owner.store(self.owner, SeqCst);
         }
         let take = || match bug::is_active(Bug::StaleSnapshot) {
             true => {
@@ -171,7 +227,9 @@ impl EngineTxn {
             self.writes.written_size(),
             self.held_locks.count()
         );
-        self.state = Arc::default();
+        // Handles of the transaction before are not valid any more.
+        self.number += 1;
+        self.shared.state.store(self.number << STATE_BITS | ACTIVE, SeqCst);
         self.had_conflict = false;
         self.open_entry = Some(self.open_txns.begin());
         self.next_check_bytes = self.spill_bytes.min(txns.resources.charge_step());
@@ -179,7 +237,7 @@ impl EngineTxn {
     }
     /// Ends the transaction: discards all state and accepts no more calls.
     pub fn end(&mut self) {
-        let _ = self.state.compare_exchange(ACTIVE, ENDED, SeqCst, SeqCst);
+        self.shared.leave_active(self.number, ENDED);
         self.release_all();
     }
     /// Releases its writes, reads, snapshot and locks.
@@ -209,10 +267,19 @@ impl EngineTxn {
     /// Returns a handle for other threads.
     pub fn handle(&self) -> EngineTxnHandle {
         EngineTxnHandle {
-            state: Arc::clone(&self.state),
+            shared: Arc::clone(&self.shared),
             locks: Arc::clone(&self.locks),
+            txn: self.number,
             owner: self.owner,
         }
+    }
+    /// Returns its number as a lock owner.
+    pub fn lock_owner(&self) -> LockOwner {
+        self.owner
+    }
+    /// Returns the number of locks that it holds.
+    pub fn lock_count(&self) -> usize {
+        self.held_locks.count()
     }
     /// Returns the settings.
     pub fn settings(&self) -> &TxnSettings {
@@ -274,7 +341,7 @@ impl EngineTxn {
         if self.deadline_us != 0 && runtime.env.clock.monotonic_us() >= self.deadline_us {
             self.handle().abort();
         }
-        match self.state.load(SeqCst) {
+        match self.shared.state.load(SeqCst) & ((1 << STATE_BITS) - 1) {
             ACTIVE => {
                 self.check_active();
                 Ok(())
@@ -364,27 +431,26 @@ impl EngineTxn {
         &mut self,
         runtime: &Runtime,
         family: &FamilyState,
-        target: KeyOrRange,
+        target: KeyOrRangeRef<'_>,
         mode: LockMode,
     ) -> Result<()> {
         self.check(runtime)?;
         family.check_not_dropped()?;
-        let name = family.name();
-        let scope =
-            LockScope { family: family.id, name: &name, comparator: family.tree.comparator() };
+        let (name, comparator) = (LazyFamilyName(family), family.tree.comparator());
+        let scope = LockScope { family: family.id, name: &name, comparator };
+        let (shared, active) = (&*self.shared, self.number << STATE_BITS | ACTIVE);
+        let limits = LockWaitLimits {
+            clock: &*runtime.env.clock,
+            timeout_us: self.settings.lock_timeout_us,
+            deadline_us: self.deadline_us,
+            may_wait: &|| !shared.waits_stopped.load(SeqCst) && shared.state.load(SeqCst) == active,
+        };
         let (owner, mine) = (self.owner, &mut self.held_locks);
-        let now = runtime.env.clock.monotonic_us();
-        let left =
-            if self.deadline_us == 0 { u64::MAX } else { self.deadline_us.saturating_sub(now) };
-        let patience = self.settings.lock_timeout_us.min(left);
-        let locked =
-            self.locks.lock(&*runtime.env.clock, scope, owner, mine, target, mode, patience);
+        let locked = self.locks.lock(limits, scope, owner, mine, target, mode);
+        if locked.is_ok() && self.deadline_us == 0 && self.shared.state.load(SeqCst) == active {
+            return Ok(());
+        }
         self.check(runtime)?;
-        check_slow!(
-            locked.is_err() || self.held_locks.count() > 0,
-            "a transaction holds each lock that it was granted",
-            self.owner
-        );
         locked.inspect_err(|e| self.had_conflict |= e.kind() == ErrorKind::Conflict)
     }
     /// Undoes the newest request for a lock on one key, unless the transaction has written the
@@ -409,7 +475,7 @@ impl EngineTxn {
         key: &[u8],
         mode: LockMode,
     ) -> Result<()> {
-        self.lock(runtime, family, KeyOrRange::Key(key.to_vec()), mode)?;
+        self.lock(runtime, family, KeyOrRangeRef::Key(key), mode)?;
         if let Some(snapshot) = &self.held_snapshot {
             let view = family.tree.pin();
             if read::newest_version_since(&view, key, snapshot.seq())?.is_some() {
@@ -427,11 +493,11 @@ impl EngineTxn {
     }
 
     /// Adds the operations that `write` writes to a batch; `lock_target` returns what to lock.
-    pub fn write(
+    pub fn write<'k>(
         &mut self,
         runtime: &Runtime,
         family: &FamilyState,
-        lock_target: impl FnOnce() -> (KeyOrRange, LockMode),
+        lock_target: impl FnOnce() -> (KeyOrRangeRef<'k>, LockMode),
         write: impl FnOnce(&mut Batch) -> Result<()>,
     ) -> Result<()> {
         if self.settings.pessimistic {

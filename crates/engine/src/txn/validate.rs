@@ -6,13 +6,16 @@ use crate::catalog::Catalog;
 use crate::catalog::family::FamilyState;
 use crate::runtime::Runtime;
 use crate::txn::TxnManager;
+use crate::txn::guarded_keys::GuardedKeys;
+use crate::txn::prepared_txn::PreparedTxn;
 use crate::txn::prepared_txns::display_gid;
-use crate::txn::read_write_sets::{BatchOperations, KeyOrRange, KeyOrRangeRef, ReadSet, WriteSet};
+use crate::txn::read_write_sets::{BatchOperations, KeyOrRangeRef, ReadSet, WriteSet};
 use crate::txn::serializable_txns::{SerializableTxn, SerializableTxns, SerializationFailure};
+use crate::txn::spilled_tables::{SpilledFamilyRuns, find_in_run, write_set_of};
 use perigee_base::bug::Bug;
 use perigee_base::{Error, ErrorKind, FamilyId, KeyBoundary, KeyComparator, Result, SeqNo, bug};
 use perigee_file::log::BatchOp;
-use perigee_tree::{Run, Table, read};
+use perigee_tree::read;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -165,9 +168,6 @@ impl CommitConditions {
     }
 }
 
-/// The spilled writes of a transaction: the final tables of each column family, not yet installed.
-pub type SpilledFamilyRuns = [(Arc<FamilyState>, Arc<Run>)];
-
 /// An empty set of writes.
 struct NoWrites;
 
@@ -208,26 +208,9 @@ impl CommitConditions {
     /// `Conflict`.
     pub fn register_spilled(&self, catalog: &Catalog, spilled: &SpilledFamilyRuns) -> Result<()> {
         let ReadDependencies::Serial(registry, member) = &self.depends else { return Ok(()) };
-        let of = |(family, run): &(Arc<FamilyState>, Arc<Run>)| {
-            let (id, comparator) = (family.id, family.tree.comparator());
-            let reach = |t: &Arc<Table>| {
-                let s = &t.meta.summary;
-                (
-                    id,
-                    comparator,
-                    0,
-                    KeyOrRange::Range(
-                        s.begin(comparator).to_boundary(),
-                        s.end(comparator).to_boundary(),
-                    ),
-                )
-            };
-            run.tables.iter().map(reach).collect::<Vec<_>>()
-        };
-        let written = WriteSet(spilled.iter().flat_map(of).collect());
         let next = catalog.visible_seq().plus(1);
         registry
-            .commit(member, written, self.reads_overwritten, next)
+            .commit(member, write_set_of(spilled), self.reads_overwritten, next)
             .map_err(|r| serialization_error(catalog, r))
     }
 }
@@ -262,6 +245,15 @@ impl CommitConditions {
                 Ok(find_group_conflict(&txns.catalog, id, target, earlier))
             })?;
         }
+        self.check_prepared_reads(txns)
+    }
+    /// Fails if something that the transaction has read was overwritten, or will be by a prepared
+    /// transaction: the check of a prepare, after the writes were checked. Called in the commit
+    /// section.
+    ///
+    /// # Errors
+    /// `Conflict`.
+    pub fn check_prepared_reads(&self, txns: &TxnManager) -> Result<()> {
         let overwritten = seeded!(PrepareOverwritten, self.reads_overwritten, false);
         if overwritten {
             let text = "the transaction cannot be prepared because a key it has read was \
@@ -269,7 +261,7 @@ impl CommitConditions {
             return Err(Error::new(ErrorKind::Conflict, text));
         }
         let pending_write =
-            |id, target: KeyOrRangeRef<'_>| Ok(find_prepared_conflict(txns, id, target, false));
+            |id, target: KeyOrRangeRef<'_>| find_prepared_conflict(txns, id, target, false);
         find_first_conflict(|visit| self.visit_reads(visit), pending_write)?.map_or(Ok(()), Err)
     }
     /// Calls `visit` for everything it has read that its isolation level protects.
@@ -285,14 +277,70 @@ fn find_prepared_conflict(
     id: FamilyId,
     target: KeyOrRangeRef<'_>,
     writes: bool,
-) -> Option<Error> {
-    let family = txns.catalog.families().by_id(id)?;
-    let claim = txns.prepared_txns().find_conflict(id, family.tree.comparator(), target, writes)?;
-    let text = format!(
-        "the transaction prepared as {} is not decided; try again",
-        display_gid(&claim.gid)
-    );
-    Some(Error::conflict(&family.name(), &claim.key, &text))
+) -> Result<Option<Error>> {
+    let Some(family) = txns.catalog.families().by_id(id) else { return Ok(None) };
+    let comparator = family.tree.comparator();
+    if let Some(claim) = txns.prepared_txns().find_conflict(id, comparator, target, writes) {
+        return Ok(Some(undecided_error(&family, &claim.key, &claim.gid)));
+    }
+    for prepared in txns.prepared_txns().spilled_in(id) {
+        let spilled =
+            prepared.spilled().filter(|_| !bug::is_active(Bug::WriterIgnoresPreparedTables));
+        let Some(spilled) = spilled else { continue };
+        if let Some(key) = spilled.find_write(id, target)? {
+            return Ok(Some(undecided_error(&family, &key, &prepared.gid)));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the error for a conflict with an undecided transaction.
+fn undecided_error(family: &FamilyState, key: &[u8], gid: &[u8]) -> Error {
+    let text =
+        format!("the transaction prepared as {} is not decided; try again", display_gid(gid));
+    Error::conflict(&family.name(), key, &text)
+}
+
+/// Checks the writes of a spilled transaction against prepared ones. Each prepared transaction is
+/// checked once: what the first call covers, the call in the commit section does not read again.
+#[derive(Debug, Default)]
+pub struct SpilledWriteCheck {
+    checked: Vec<Arc<PreparedTxn>>,
+}
+
+impl SpilledWriteCheck {
+    /// Fails if a prepared transaction wrote or read something that the spilled tables write.
+    ///
+    /// # Errors
+    /// `Conflict`; those of reading a table.
+    pub fn check(&mut self, txns: &TxnManager, spilled: &SpilledFamilyRuns) -> Result<()> {
+        if !txns.prepared_txns().has_any() {
+            return Ok(());
+        }
+        for prepared in txns.prepared_txns().all_guarding() {
+            if self.checked.iter().any(|p| Arc::ptr_eq(p, &prepared)) {
+                continue;
+            }
+            for (family, run) in spilled {
+                let Some(guards) = prepared.guards.get(&family.id) else { continue };
+                for target in guards.guarded_sets(true).flat_map(GuardedKeys::targets) {
+                    if let Some(key) = find_in_run(family, run, target)? {
+                        return Err(undecided_error(family, &key, &prepared.gid));
+                    }
+                }
+                let others = prepared.spilled().map_or(&[][..], |s| &s.runs);
+                let Some((_, other)) = others.iter().find(|(f, _)| f.id == family.id) else {
+                    continue;
+                };
+                let comparator = family.tree.comparator();
+                if let Some(key) = read::find_common_run_key(run, other, comparator)? {
+                    return Err(undecided_error(family, &key, &prepared.gid));
+                }
+            }
+            self.checked.push(prepared);
+        }
+        Ok(())
+    }
 }
 
 /// Fails for a write of `target`, like [`check_prepared_writes`].
@@ -304,7 +352,7 @@ pub fn check_prepared_target(
     id: FamilyId,
     target: KeyOrRangeRef<'_>,
 ) -> Result<()> {
-    find_prepared_conflict(txns, id, target, true).map_or(Ok(()), Err)
+    find_prepared_conflict(txns, id, target, true)?.map_or(Ok(()), Err)
 }
 
 /// Fails if a batch writes what a prepared transaction wrote, or read where that counts. Called in
@@ -313,8 +361,7 @@ pub fn check_prepared_target(
 /// # Errors
 /// `Conflict`.
 pub fn check_prepared_writes(txns: &TxnManager, writes: &dyn BatchOperations) -> Result<()> {
-    let conflict =
-        |id, target: KeyOrRangeRef<'_>| Ok(find_prepared_conflict(txns, id, target, true));
+    let conflict = |id, target: KeyOrRangeRef<'_>| find_prepared_conflict(txns, id, target, true);
     find_first_conflict(|visit| visit_write_targets(writes, visit), conflict)?.map_or(Ok(()), Err)
 }
 

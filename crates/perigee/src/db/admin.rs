@@ -2,7 +2,9 @@
 
 use crate::db::metrics;
 use crate::load::LoadReport;
-use crate::stats::{CacheStats, ClockStatus, CounterValue, FileStats, Stats, VerifyReport};
+use crate::stats::{
+    CacheStats, ClockStatus, CounterValue, FileStats, FinishedJobStats, Stats, VerifyReport,
+};
 use crate::{Family, FamilyOptions, Options, Result};
 use perigee_engine::{Engine, LogicalClockStatus};
 use std::collections::BTreeMap;
@@ -487,6 +489,21 @@ impl Admin<'_> {
     /// ```
     pub fn stats(&self) -> Stats {
         self.engine.stats()
+    }
+    /// Returns the last 100 flushes and compactions that have ended since the open, the newest
+    /// first. [`Stats::running_jobs`] lists those that are running.
+    ///
+    /// ```
+    /// # use perigee::*;
+    /// # let db = example_db()?;
+    /// db.put("moon", "full")?;
+    /// db.default_family().flush()?;
+    /// let jobs = db.admin().finished_jobs();
+    /// assert!(jobs[0].job.kind == "flush" && jobs[0].is_complete);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn finished_jobs(&self) -> Vec<FinishedJobStats> {
+        self.engine.finished_jobs()
     }
     /// Returns the statistics as OpenMetrics text (`application/openmetrics-text; version=1.0.0`),
     /// for a `/metrics` endpoint.

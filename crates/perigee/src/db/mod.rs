@@ -1,6 +1,7 @@
 //! The database handle: opening, column families, commits, and shortcuts to `default`.
 
 pub mod limits;
+pub mod locks;
 pub mod metrics;
 pub mod admin;
 pub mod family;

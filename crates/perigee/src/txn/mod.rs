@@ -93,6 +93,54 @@ impl TxnHandle {
     pub fn abort(&self) -> bool {
         self.0.abort()
     }
+    /// Like [`TxnHandle::cancel_wait`], and also ends every later wait at once, until
+    /// [`TxnHandle::allow_waits`]; so a stop shortly before a wait is not lost. The handle stays
+    /// valid for this and the next two functions when the transaction is reset.
+    ///
+    /// ```
+    /// # use perigee::*;
+    /// # let db = example_db()?;
+    /// # let family = db.default_family();
+    /// let holder = db.begin(TxnOptions::new())?;
+    /// holder.lock(&family, "seat 12", LockMode::Exclusive)?;
+    /// let txn = db.begin(TxnOptions::new())?;
+    /// let handle = txn.handle();
+    /// handle.stop_waits(); // usually from another thread
+    /// let stopped = txn.lock(&family, "seat 12", LockMode::Exclusive).unwrap_err();
+    /// assert_eq!(stopped.kind(), ErrorKind::Interrupted);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn stop_waits(&self) {
+        self.0.stop_waits();
+    }
+    /// Undoes [`TxnHandle::stop_waits`].
+    ///
+    /// ```
+    /// # use perigee::*;
+    /// # let db = example_db()?;
+    /// # let handle = db.begin(TxnOptions::new())?.handle();
+    /// handle.stop_waits();
+    /// handle.allow_waits();
+    /// assert!(!handle.has_stopped_waits());
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn allow_waits(&self) {
+        self.0.allow_waits();
+    }
+    /// Returns true between [`TxnHandle::stop_waits`] and [`TxnHandle::allow_waits`].
+    ///
+    /// ```
+    /// # use perigee::*;
+    /// # let db = example_db()?;
+    /// # let handle = db.begin(TxnOptions::new())?.handle();
+    /// assert!(!handle.has_stopped_waits());
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn has_stopped_waits(&self) -> bool {
+        self.0.has_stopped_waits()
+    }
     /// Ends a wait for a lock that is in progress in the transaction: the waiting call fails with
     /// `Interrupted`, without an effect, and the transaction goes on with everything that it has
     /// written and locked. Never waits itself.
@@ -326,6 +374,36 @@ impl Txn {
     /// ```
     pub fn handle(&self) -> TxnHandle {
         TxnHandle(self.inner().handle())
+    }
+    /// Returns the number by which [`Admin::lock_waits`](crate::Admin::lock_waits) and a
+    /// [`LockListener`](crate::LockListener) identify this transaction; a larger number is younger.
+    /// [`Txn::reset`] keeps it for a retry, and takes a new one after a commit or a
+    /// [`Txn::prepare`]: a prepared transaction keeps its number. 0 in between.
+    ///
+    /// ```
+    /// # use perigee::*;
+    /// # let db = example_db()?;
+    /// let (txn, later) = (db.begin(TxnOptions::new())?, db.begin(TxnOptions::new())?);
+    /// assert!(txn.lock_owner() < later.lock_owner());
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn lock_owner(&self) -> u64 {
+        self.inner().lock_owner()
+    }
+    /// Returns the number of locks that the transaction holds.
+    ///
+    /// ```
+    /// # use perigee::*;
+    /// # let db = example_db()?;
+    /// # let family = db.default_family();
+    /// # let txn = db.begin(TxnOptions::new())?;
+    /// txn.lock(&family, "seat 12", LockMode::Exclusive)?;
+    /// txn.lock(&family, "seat 12", LockMode::Insert)?; // the same lock
+    /// assert_eq!(txn.lock_count(), 1);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn lock_count(&self) -> usize {
+        self.inner().lock_count()
     }
     /// Returns the sequence number that all reads see; `None` if every read sees the newest commits
     /// (read committed).

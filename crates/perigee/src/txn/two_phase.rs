@@ -13,7 +13,8 @@ pub struct PreparedTxnInfo {
     pub gid: Vec<u8>,
     /// Number of operations it will commit.
     pub operations: u64,
-    /// Size in bytes of its writes, encoded as in the log.
+    /// Size in bytes of its writes, encoded as in the log; if it was spilled, of their keys and
+    /// values.
     pub bytes: u64,
     /// Time at which it was prepared, in milliseconds since the Unix epoch.
     pub prepared_ms: u64,
@@ -43,8 +44,8 @@ impl PreparedTxnInfo {
         );
         PreparedTxnInfo {
             gid: txn.gid.clone(),
-            operations: u64::from(txn.operations),
-            bytes: txn.payload().len() as u64,
+            operations: txn.operations,
+            bytes: txn.written_bytes(),
             prepared_ms: txn.prepared_ms,
             isolation: Isolation::decode(txn.level).unwrap_or(Isolation::Serializable),
         }
@@ -82,8 +83,7 @@ impl Txn {
     ///
     /// # Errors
     /// The transaction stays open after:
-    /// - `InvalidArgument` if `gid` is empty or longer than 255 bytes, or if the transaction is
-    ///   spilled ([`TxnOptions::spill_bytes`](crate::TxnOptions::spill_bytes)).
+    /// - `InvalidArgument` if `gid` is empty or longer than 255 bytes.
     /// - `AlreadyExists` if `gid` is in use.
     ///
     /// After all other errors the transaction has ended and will not be committed:
@@ -132,8 +132,9 @@ impl TwoPhaseCommit<'_> {
     ///
     /// # Errors
     /// `NotFound` if no transaction is prepared under `gid`: it was never prepared, or is already
-    /// committed or rolled back. `Busy` if another thread is committing it or rolling it back.
-    /// `NoSpace`: it is still prepared. `OutcomeUnknown`: after the next open it is either
+    /// committed or rolled back. `Busy` if another thread is committing it or rolling it back, or if
+    /// it is spilled ([`TxnOptions::spill_bytes`](crate::TxnOptions::spill_bytes)) and background
+    /// work is paused. `NoSpace`, `Io`: it is still prepared. `OutcomeUnknown`: after the next open it is either
     /// committed or still prepared.
     pub fn commit(&self, gid: impl AsRef<[u8]>) -> Result<u64> {
         self.commit_with(gid, Durability::Full)

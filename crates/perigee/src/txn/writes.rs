@@ -3,7 +3,7 @@
 use crate::txn::options::to_micros;
 use crate::write::range_delete;
 use crate::{Family, Result, Slice, Txn};
-use perigee_engine::{Batch, Expiry, KeyBoundary, KeyOrRange, LockMode};
+use perigee_engine::{Batch, Expiry, KeyBoundary, KeyOrRangeRef, LockMode};
 use std::ops::RangeBounds;
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl Txn {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn lock(&self, family: &Family, key: impl AsRef<[u8]>, mode: LockMode) -> Result<()> {
-        let target = KeyOrRange::Key(key.as_ref().to_vec());
+        let target = KeyOrRangeRef::Key(key.as_ref());
         self.inner().lock(self.engine.runtime(), family.inner_for(&self.engine)?, target, mode)
     }
     /// Locks all keys in a range, including keys that do not exist yet. See [`LockMode`].
@@ -87,7 +87,7 @@ impl Txn {
         self.inner().lock(
             self.engine.runtime(),
             family.inner_for(&self.engine)?,
-            KeyOrRange::Range(begin, end),
+            KeyOrRangeRef::Range(begin.as_ref(), end.as_ref()),
             mode,
         )
     }
@@ -152,7 +152,7 @@ impl Txn {
         write: impl FnOnce(&mut Batch) -> Result<()>,
     ) -> Result<()> {
         let inner_family = family.inner_for(&self.engine)?;
-        let lock_target = || (KeyOrRange::Key(key.to_vec()), mode);
+        let lock_target = || (KeyOrRangeRef::Key(key), mode);
         let mut inner = self.inner();
         self.engine.spill_if_full(&mut inner)?;
         inner.write(self.engine.runtime(), inner_family, lock_target, write)
@@ -285,7 +285,8 @@ impl Txn {
         (begin, end): (KeyBoundary, KeyBoundary),
     ) -> Result<()> {
         let inner_family = family.inner_for(&self.engine)?;
-        let lock_target = || (KeyOrRange::Range(begin.clone(), end.clone()), LockMode::Exclusive);
+        let range = KeyOrRangeRef::Range(begin.as_ref(), end.as_ref());
+        let lock_target = || (range, LockMode::Exclusive);
         let write = |batch: &mut Batch| range_delete::add_range_delete(batch, family, &begin, &end);
         let mut inner = self.inner();
         self.engine.spill_if_full(&mut inner)?;

@@ -23,6 +23,7 @@ pub struct GarbageEstimate {
 #[derive(Clone, Debug, Default)]
 pub(super) struct GarbageCache {
     distinct_keys: OnceLock<u64>,
+    distinct_share: OnceLock<f64>,
     garbage: OnceLock<GarbageEstimate>,
 }
 
@@ -71,6 +72,14 @@ impl Version {
                 }
             }
             union.estimate() + others
+        })
+    }
+
+    /// Estimates the share of entries that are distinct keys, from 0 to 1.
+    pub fn distinct_share(&self) -> f64 {
+        *self.garbage_cache.distinct_share.get_or_init(|| {
+            let entries: u64 = self.tables().map(|(_, _, t)| t.meta.summary.entries).sum();
+            (self.distinct_keys() as f64 / entries.max(1) as f64).min(1.0)
         })
     }
 

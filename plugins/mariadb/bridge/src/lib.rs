@@ -3,7 +3,8 @@
 //!
 //! Layers, bottom-up: status codes and messages ([`status`]), entering and leaving calls ([`ffi`]),
 //! the database with its threads ([`engine`], `spawn`), names and options of tables (`registry`,
-//! [`table`]), and the calls by subject: [`txn`], [`two_phase`], [`read`], [`load`], [`report`].
+//! [`table`]), and the calls by subject: [`txn`], [`two_phase`], [`read`], [`load`], [`report`],
+//! [`locks`], [`levels`].
 //!
 //! Invariants: a panic never crosses into C++; it makes every later call on the database fail.
 //! Nothing is formatted or allocated for a call that succeeds, beyond what the engine does.
@@ -19,10 +20,11 @@ mod spawn;
 mod registry;
 pub mod engine;
 pub mod table;
-mod lock_wait;
 mod savepoints;
 pub mod txn;
 pub mod two_phase;
 pub mod read;
 pub mod load;
 pub mod report;
+pub mod levels;
+pub mod locks;

@@ -6,20 +6,20 @@
 
 use crate::engine::{Durability, Engine, Shared, with_engine};
 use crate::ffi::{self, Slice};
-use crate::lock_wait::LockWaits;
 use crate::savepoints::Savepoints;
-use crate::status::{Result, Status, write_error};
+use crate::status::{Result, Status, lock_error, write_error};
 use crate::table::Table;
-use perigee::{Isolation, LockMode, Txn, TxnOptions};
+use perigee::{Isolation, LockMode, Txn, TxnHandle, TxnOptions};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A transaction, `pgb_trx` in C. Used by one thread at a time, except for `waits`.
+/// A transaction, `pgb_trx` in C. Used by one thread at a time, except for `handle`.
 pub struct Trx {
     pub(crate) shared: Arc<Shared>,
     pub(crate) txn: Txn,
-    pub(crate) waits: LockWaits,
+    /// Stops lock waits of this and later transactions in the object, from other threads.
+    handle: TxnHandle,
     lock_timeout_us: Cell<u64>,
     /// It has written since it began: its reads need the engine's transaction.
     pub(crate) has_written: Cell<bool>,
@@ -36,7 +36,7 @@ impl Trx {
         let txn = shared.db.begin(options)?;
         Ok(Trx {
             shared: Arc::clone(shared),
-            waits: LockWaits::new(txn.handle()),
+            handle: txn.handle(),
             txn,
             lock_timeout_us: Cell::new(lock_timeout_us),
             has_written: Cell::new(false),
@@ -53,11 +53,9 @@ impl Trx {
         self.has_written.set(false);
         self.has_locked.set(false);
         self.savepoints.borrow_mut().clear();
-        self.waits.forget_cancel();
+        self.handle.allow_waits();
         // Fails only if the database is closed: then every later call reports it.
         let _ = self.txn.reset();
-        // The old handle is that of the transaction that has ended.
-        self.waits.set_handle(self.txn.handle());
     }
     fn commit(&self, durability: Durability) -> Result<()> {
         if self.is_fresh() {
@@ -78,11 +76,19 @@ impl Trx {
         }
         self.renew();
     }
+    /// Requests a lock.
+    #[inline]
+    fn request(&self, lock: impl FnOnce() -> perigee::Result<()>) -> Result<()> {
+        self.has_locked.set(true);
+        if self.handle.has_stopped_waits() {
+            return Err(Status::INTERRUPTED.with_message("the statement was interrupted"));
+        }
+        lock().map_err(lock_error)
+    }
     /// Locks a key.
     #[inline]
     pub(crate) fn lock(&self, table: &Table, key: &[u8], mode: LockMode) -> Result<()> {
-        self.has_locked.set(true);
-        self.waits.request(|| self.txn.lock(&table.family, key, mode))
+        self.request(|| self.txn.lock(&table.family, key, mode))
     }
     #[inline]
     fn put(&self, table: &Table, key: &[u8], value: &[u8], expires_at_ms: u64) -> Result<()> {
@@ -155,7 +161,7 @@ pub unsafe extern "C" fn pgb_trx_free(trx: *mut Trx) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pgb_trx_set_lock_timeout(trx: *mut Trx, lock_timeout_us: u64) {
     let work = |trx: &Trx| {
-        trx.waits.forget_cancel();
+        trx.handle.allow_waits();
         if trx.lock_timeout_us.replace(lock_timeout_us) != lock_timeout_us {
             trx.txn.set_lock_timeout(Duration::from_micros(lock_timeout_us));
         }
@@ -173,11 +179,24 @@ pub unsafe extern "C" fn pgb_trx_cancel_wait(trx: *mut Trx) {
     }
     // SAFETY: the caller guarantees that the transaction is live. Another thread may use it, so
     // only these two fields are accessed, which are thread-safe.
-    let (shared, waits) = unsafe { (&(*trx).shared, &(*trx).waits) };
+    let (shared, handle) = unsafe { (&(*trx).shared, &(*trx).handle) };
     ffi::call(shared, || {
-        waits.cancel();
+        handle.stop_waits();
         Ok(())
     });
+}
+
+/// See `bridge.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pgb_trx_lock_owner(trx: *mut Trx) -> u64 {
+    let mut owner = 0;
+    let work = |trx: &Trx| {
+        owner = trx.txn.lock_owner();
+        Ok(())
+    };
+    // SAFETY: guaranteed by the caller.
+    unsafe { with_trx(trx, work) };
+    owner
 }
 
 /// See `bridge.h`.
@@ -273,8 +292,7 @@ pub unsafe extern "C" fn pgb_lock_range(
         let mode = lock_mode(mode)?;
         // SAFETY: guaranteed by the caller.
         let range = unsafe { ffi::range(begin, end) };
-        trx.has_locked.set(true);
-        trx.waits.request(|| trx.txn.lock_range::<&[u8]>(&table.family, range, mode))
+        trx.request(|| trx.txn.lock_range::<&[u8]>(&table.family, range, mode))
     };
     // SAFETY: guaranteed by the caller.
     unsafe { with_trx_table(trx, table, work) }

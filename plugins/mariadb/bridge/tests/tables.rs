@@ -139,6 +139,34 @@ fn statistics_and_estimates_count_entries() {
 }
 
 #[test]
+fn levels_jobs_and_options_have_the_names_of_tables() {
+    let dir = TempDir::new();
+    let db = Db::open(dir.path());
+    let name = format!("d/{}", "n".repeat(300));
+    let t = db.create_with(
+        &name,
+        TableOptions { has_ttl: 1, ttl_seconds: 99, ..TableOptions::default() },
+    );
+    let t = t.unwrap();
+    db.fill(&t, &[("a", "1"), ("b", "2")]);
+    assert_eq!(db.levels(), []);
+    t.flush().unwrap();
+    assert_eq!(db.levels(), [(name.clone(), 0, 2)]);
+    t.compact().unwrap();
+    let levels = db.levels();
+    assert!(levels.len() == 1 && levels[0].0 == name && levels[0].1 > 0, "{levels:?}");
+    let jobs = db.jobs();
+    let finished = |kind: &str, from: &str| {
+        jobs.contains(&[kind.into(), name.clone(), "finished".into(), from.into()])
+    };
+    assert!(finished("flush", "") && finished("compaction", "0"), "{jobs:?}");
+    let options = db.options();
+    let value = |option: &str| options.iter().find(|o| o[2] == option).unwrap();
+    assert!(value("ttl_seconds")[0] == name && value("ttl_seconds")[3] == "99");
+    assert!(value("compression")[3] == "lz4" && value("compression")[1].len() < 250);
+}
+
+#[test]
 fn bulk_loads_are_atomic_and_unsorted() {
     let dir = TempDir::new();
     {

@@ -441,9 +441,19 @@ fn large_transactions_are_rolled_back_and_committed() {
     trx.rollback_to(1).unwrap();
     assert_eq!(trx.cursor(None, &t).keys(), ["first"]);
     fill(&trx);
-    // Spilled transactions cannot be prepared yet: a clear error, and the transaction goes on.
-    assert_eq!(trx.prepare("large"), Err(Status::INVALID));
+    trx.put(&t, "locked", "1").unwrap();
+    trx.prepare("large").unwrap();
     assert!(t.scan().is_empty());
+    // The object is ready for another transaction, which waits for the locks of the prepared one.
+    trx.set_lock_timeout(0);
+    assert_eq!(trx.put(&t, "locked", "2"), Err(Status::LOCK_TIMEOUT));
+    trx.rollback();
+    db.commit_prepared("large", Durability::NONE).unwrap();
+    assert_eq!(t.scan().len(), 20_002);
+    fill(&trx);
+    trx.prepare("rolled back").unwrap();
+    db.rollback_prepared("rolled back").unwrap();
+    assert_eq!(t.scan().len(), 20_002);
+    trx.put(&t, "locked", "2").unwrap();
     trx.commit_with(Durability::SYNC).unwrap();
-    assert_eq!(t.scan().len(), 20_001);
 }

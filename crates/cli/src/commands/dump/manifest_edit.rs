@@ -28,11 +28,17 @@ enum FieldPart {
     Options,
     /// An event of a column family: its kind, then its names.
     Event,
+    /// A string with a prepare record, which begins with the identifier of the transaction.
+    PreparedGid,
+    /// A count, then for each column family: its id, the numbers of klogs and vlogs, and these.
+    PreparedFiles,
     /// A count, and if it is not 0 the lower and upper bound of the range tombstones.
     Ranges,
 }
 
-use FieldPart::{Checksum, Event, Number, Options, Ranges, Text, Vlogs};
+use FieldPart::{
+    Checksum, Event, Number, Options, PreparedFiles, PreparedGid, Ranges, Text, Vlogs,
+};
 
 type FieldParts = &'static [(&'static str, FieldPart)];
 
@@ -64,6 +70,8 @@ const FIELDS: &[(u64, &str, FieldParts)] = &[
             ("range tombstones", Ranges),
         ],
     ),
+    (67, "prepared", &[("operations", Number), ("gid", PreparedGid), ("files", PreparedFiles)]),
+    (69, "decided", &[("gid", Text)]),
     (11, "klog removed", &[("family", Number), ("level", Number), ("file", Number)]),
     (
         13,
@@ -159,10 +167,44 @@ fn decode_part(part: FieldPart, d: &mut Decoder<'_>) -> Result<Value> {
             }
             Value::Array(vlogs)
         }
+        PreparedGid => {
+            let record = d.bytes(limits::EDIT_BYTES_MAX)?;
+            let mut d = Decoder::new(record);
+            let gid_bytes = usize::from(d.u8()?);
+            json!(escape(d.take(gid_bytes)?))
+        }
+        PreparedFiles => decode_prepared_files(d)?,
         Options => decode_family_options(d)?,
         Event => decode_family_event(d)?,
         Ranges => decode_range_tombstones(d)?,
     })
+}
+
+/// Decodes the files of a prepared transaction. A klog is listed as in the field "klog added", from
+/// the file on.
+fn decode_prepared_files(d: &mut Decoder<'_>) -> Result<Value> {
+    let klog_parts = FIELDS.iter().find(|(tag, ..)| *tag == 9).map_or(&[][..], |f| &f.2[3..]);
+    let vlog_parts = FIELDS.iter().find(|(tag, ..)| *tag == 13).map_or(&[][..], |f| &f.2[1..]);
+    let file = |parts: &[(&str, FieldPart)], d: &mut Decoder<'_>| -> Result<Value> {
+        let mut object = Map::new();
+        for (name, part) in parts {
+            object.insert((*name).into(), decode_part(*part, d)?);
+        }
+        Ok(Value::Object(object))
+    };
+    let mut families = Vec::new();
+    for _ in 0..d.varint()? {
+        let (family, klog_count, vlog_count) = (d.varint()?, d.varint()?, d.varint()?);
+        let (mut klogs, mut vlogs) = (Vec::new(), Vec::new());
+        for _ in 0..klog_count {
+            klogs.push(file(klog_parts, d)?);
+        }
+        for _ in 0..vlog_count {
+            vlogs.push(file(vlog_parts, d)?);
+        }
+        families.push(json!({"family": family, "klogs": klogs, "vlogs": vlogs}));
+    }
+    Ok(Value::Array(families))
 }
 
 /// Decodes the summary of a klog's range tombstones: their number, the start of the first and the
@@ -270,6 +312,25 @@ mod tests {
         let ranges = json!({"count": 2, "first begin": "before b", "last end": "after all keys"});
         assert_eq!(fields[3].values.last(), Some(&("range tombstones", ranges)));
         assert_eq!(fields[4].values[2].1, json!({"merge operator": "counter", "isolation": 3}));
+    }
+
+    #[test]
+    fn prepared_transaction_of_the_format_page_is_decoded() {
+        let page = include_str!("../../../../../docs/format/manifest.md");
+        let example = |n: usize| -> Vec<u8> {
+            let block = page.split("```hex").nth(n).unwrap().split("```").next().unwrap();
+            let hex: String = block.lines().map(|l| l.split(';').next().unwrap().trim()).collect();
+            let byte = |i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap();
+            (0..hex.len()).step_by(2).map(byte).collect()
+        };
+        let (fields, error) = decode_edit(&example(3));
+        assert!(error.is_none() && fields.len() == 1, "{error:?}");
+        assert_eq!(fields[0].values[..2], [("operations", json!(2)), ("gid", json!("order 7"))]);
+        let files = &fields[0].values[2].1[0];
+        assert_eq!((&files["family"], &files["klogs"][0]["last key"]), (&json!(0), &json!("star")));
+        assert_eq!(files["vlogs"][0]["bytes"], json!(5100));
+        let (fields, _) = decode_edit(&example(4));
+        assert_eq!((fields[0].name, &fields[0].values[0].1), ("decided", &json!("order 7")));
     }
 
     /// Returns the numbers at the start of these strings, sorted.

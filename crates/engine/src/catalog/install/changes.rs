@@ -4,7 +4,9 @@
 use super::family_update::{FamilyUpdate, ReplacedView};
 use super::snapshot_change::SnapshotChange;
 use crate::catalog::family::{Families, FamilyState};
-use crate::catalog::manifest::{CatalogState, FamilyEvent, ManifestEdit, NextIdsEdit};
+use crate::catalog::manifest::{
+    CatalogState, FamilyEvent, ManifestEdit, NextIdsEdit, PreparedTables,
+};
 use crate::catalog::retained_logs::{LogSpan, split_retained};
 use perigee_base::{Error, ErrorKind, FileId, Result, RunId, SeqNo};
 use perigee_tree::{FileOpener, Memtable, Version, VersionEdit, Vlog};
@@ -19,6 +21,10 @@ pub struct CatalogChanges {
     pub family: Option<FamilyUpdate>,
     /// The change of a named snapshot.
     pub snapshot: Option<SnapshotChange>,
+    /// A transaction that is prepared with its tables.
+    pub prepared: Option<Arc<PreparedTables>>,
+    /// The identifier of such a transaction that is decided.
+    pub decided: Option<Vec<u8>>,
     /// Changes of the log segments.
     pub logs: LogChanges,
     /// Column-family events to record.
@@ -121,6 +127,8 @@ impl CatalogChanges {
         let run = NextIdsEdit { run: self.next_run, ..NextIdsEdit::default() };
         ManifestEdit {
             next_ids: self.next_run.map(|_| run),
+            prepared: self.prepared.iter().cloned().collect(),
+            decided: self.decided.iter().cloned().collect(),
             events: self.events.clone(),
             oldest_readable: self.oldest_readable.filter(|seq| *seq > catalog.oldest_readable),
             durable_seq: self.durable_seq,

@@ -1,12 +1,13 @@
 //! The catalog: the state that results from all manifest edits. Pure.
 
-use super::edit::{CleanClose, FamilyEvent, ManifestEdit, NextIds};
+use super::edit::{CleanClose, FamilyEvent, ManifestEdit, NextIds, PreparedFiles, PreparedTables};
 use crate::catalog::retained_logs::LogSpan;
 use crate::limits::ID_MAX;
 use crate::settings::FamilySettings;
 use perigee_base::{Error, FamilyId, FileId, Result, RunId, SeqNo, limits};
 use perigee_tree::{AddedTable, VersionEdit, VlogMeta};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// The state of one column family.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +36,8 @@ pub struct CatalogState {
     pub next_ids: NextIds,
     /// Column families by id.
     pub families: BTreeMap<FamilyId, CatalogFamily>,
+    /// Prepared transactions whose writes are in tables, by global identifier.
+    pub prepared: BTreeMap<Vec<u8>, Arc<PreparedTables>>,
     /// Log segments, oldest first, each with its first LSN (0: not known yet, it follows the
     /// previous segment; never for the first).
     pub logs: Vec<(FileId, SeqNo)>,
@@ -93,6 +96,13 @@ impl CatalogState {
                 f.apply(v);
             }
         }
+        e.decided.iter().for_each(|gid| drop(self.prepared.remove(gid)));
+        self.prepared.extend(e.prepared.iter().map(|p| (p.gid.clone(), Arc::clone(p))));
+        check_slow!(
+            self.prepared.iter().all(|(gid, p)| *gid == p.gid),
+            "prepared transactions are listed by their identifiers",
+            self.prepared.len()
+        );
         self.logs = self.logs_after(e);
         self.apply_history(e);
         self.durable_seq = self.durable_seq.max(e.durable_seq.unwrap_or_default());
@@ -192,6 +202,7 @@ impl CatalogState {
             };
             entry.check(*id, v)?;
         }
+        self.check_prepared(e)?;
         let prefix: BTreeSet<_> =
             self.logs.iter().take(e.logs_removed.len()).map(|(id, _)| *id).collect();
         // An unused spare segment is the last one.
@@ -208,6 +219,33 @@ impl CatalogState {
             ));
         }
         self.check_history(e)
+    }
+
+    fn check_prepared(&self, e: &ManifestEdit) -> Result<()> {
+        let invalid = |what: &str| Err(Error::corruption(format!("an edit {what}")));
+        if e.decided.iter().any(|gid| !self.prepared.contains_key(gid)) {
+            return invalid("decides a transaction that is not prepared");
+        }
+        let undecided = self.prepared.values().filter(|p| !e.decided.contains(&p.gid));
+        let mut gids = BTreeSet::new();
+        for p in undecided.chain(&e.prepared) {
+            if !gids.insert(&p.gid) {
+                return invalid("prepares a transaction that is already prepared");
+            }
+            if p.files.iter().any(|f| e.dropped.contains(&f.family)) {
+                return invalid("drops a column family that a prepared transaction writes to");
+            }
+        }
+        let is_new = |f: &PreparedFiles| match self.families.get(&f.family) {
+            Some(entry) => !f.ids().any(|id| entry.contains_file(id)),
+            None => e.families.iter().any(|(new, _, _)| *new == f.family),
+        };
+        if !e.prepared.iter().flat_map(|p| &p.files).all(is_new) {
+            return invalid(
+                "prepares a transaction with a file or column family that does not fit",
+            );
+        }
+        Ok(())
     }
 
     fn check_history(&self, e: &ManifestEdit) -> Result<()> {
@@ -264,6 +302,13 @@ impl CatalogState {
         if tables().any(|t| t.run >= next_run.max(RunId(1)) || t.meta.summary.bytes > ID_MAX) {
             return invalid("a table has a run id that was never allocated");
         }
+        if self.prepared_files().any(|f| !self.families.contains_key(&f.family)) {
+            return invalid("a prepared transaction writes to a column family that does not exist");
+        }
+        let mut prepared_tables = self.prepared_files().flat_map(|f| &f.tables);
+        if prepared_tables.any(|t| t.summary.bytes > ID_MAX) {
+            return invalid("a table of a prepared transaction is too large");
+        }
         let references = || tables().flat_map(|t| &t.meta.summary.vlogs);
         if references().any(|(_, bytes)| *bytes > ID_MAX) {
             return invalid("a table references too many bytes of a value log");
@@ -306,6 +351,7 @@ impl CatalogState {
                 .collect(),
             filters: filters.map(|(id, f)| (*id, f.filter.clone())).collect(),
             versions: self.families.iter().map(|(id, f)| (*id, version(f))).collect(),
+            prepared: self.prepared.values().cloned().collect(),
             logs_added: self.logs.clone(),
             logs_retained: self.retained.clone(),
             events: self.events.clone(),
@@ -324,12 +370,18 @@ impl CatalogState {
         }
     }
 
-    /// Returns the ids of all tables and value logs.
+    /// Returns the ids of all tables and value logs, including those of prepared transactions.
     pub fn data_files(&self) -> BTreeSet<FileId> {
+        let prepared = self.prepared_files().flat_map(PreparedFiles::ids);
         self.families
             .values()
             .flat_map(|f| f.tables.keys().chain(f.vlogs.keys()).copied())
+            .chain(prepared)
             .collect()
+    }
+    /// Returns the files of prepared transactions.
+    pub fn prepared_files(&self) -> impl Iterator<Item = &PreparedFiles> {
+        self.prepared.values().flat_map(|p| &p.files)
     }
 }
 
@@ -355,6 +407,10 @@ impl CatalogFamily {
         }
     }
 
+    /// Returns true if this is one of its tables or value logs.
+    fn contains_file(&self, id: FileId) -> bool {
+        self.tables.contains_key(&id) || self.vlogs.contains_key(&id)
+    }
     /// Returns the tables in the form in which an edit adds them.
     pub fn added_tables(&self) -> Vec<AddedTable> {
         self.tables.values().map(|t| (**t).clone()).collect()

@@ -1,6 +1,9 @@
 //! Encodes and decodes manifest edits. The decoder accepts arbitrary input without panicking.
 
-use super::edit::{CleanClose, FamilyEvent, FamilyEventKind, ManifestEdit, NextIdsEdit};
+use super::edit::{
+    CleanClose, FamilyEvent, FamilyEventKind, ManifestEdit, NextIdsEdit, PreparedFiles,
+    PreparedTables,
+};
 use crate::catalog::retained_logs::LogSpan;
 use crate::settings::FamilySettings;
 use crate::settings::isolation::Isolation;
@@ -9,8 +12,10 @@ use perigee_base::{
     Error, ErrorKind, FamilyId, FileId, KeyComparator, LevelNo, MergeRule, Result, RunId, SeqNo,
     limits,
 };
+use perigee_file::log::PrepareRecord;
 use perigee_file::{Codec, Compression, KlogSummary, RangeTombstoneSummary};
 use perigee_tree::{AddedTable, TableMeta, VersionEdit, VlogMeta};
+use std::sync::Arc;
 
 const SNAPSHOT: u64 = 1;
 const NEXT_IDS: u64 = 3;
@@ -36,6 +41,8 @@ const OLDEST_READABLE: u64 = 59;
 const NAMED_SNAPSHOT: u64 = 61;
 const NAMED_SNAPSHOT_DROPPED: u64 = 63;
 const EVENTS_DISCARDED: u64 = 65;
+const PREPARED: u64 = 67;
+const PREPARED_DECIDED: u64 = 69;
 
 fn put_field(out: &mut Vec<u8>, tag: u64, body: impl Fn(&mut Vec<u8>)) {
     let mut b = Vec::new();
@@ -77,6 +84,8 @@ pub fn encode_edit(e: &ManifestEdit) -> Vec<u8> {
     for (family, v) in &e.versions {
         put_version(&mut out, u64::from(family.0), v);
     }
+    e.prepared.iter().for_each(|p| put_field(&mut out, PREPARED, |b| put_prepared(b, p)));
+    e.decided.iter().for_each(|gid| put_field(&mut out, PREPARED_DECIDED, |b| put_bytes(b, gid)));
     e.logs_added.iter().for_each(|(id, lsn)| put_numbers(&mut out, LOG, &[id.0, lsn.0]));
     e.logs_removed.iter().for_each(|id| put_numbers(&mut out, LOG_REMOVED, &[id.0]));
     put_history(&mut out, e);
@@ -188,8 +197,8 @@ fn put_version(out: &mut Vec<u8>, family: u64, v: &VersionEdit) {
     });
     for l in &v.vlogs_added {
         put_field(out, VLOG, |b| {
-            [family, l.id.0, l.bytes].iter().for_each(|n| put_varint(b, *n));
-            b.extend_from_slice(&l.checksum.to_le_bytes());
+            put_varint(b, family);
+            put_vlog_meta(b, l);
         });
     }
     v.vlogs_removed.iter().for_each(|id| put_numbers(out, VLOG_REMOVED, &[family, id.0]));
@@ -198,11 +207,32 @@ fn put_version(out: &mut Vec<u8>, family: u64, v: &VersionEdit) {
     }
 }
 
+fn put_vlog_meta(b: &mut Vec<u8>, l: &VlogMeta) {
+    [l.id.0, l.bytes].iter().for_each(|n| put_varint(b, *n));
+    b.extend_from_slice(&l.checksum.to_le_bytes());
+}
+
+fn put_prepared(b: &mut Vec<u8>, p: &PreparedTables) {
+    put_varint(b, p.operations);
+    put_bytes(b, &p.record);
+    put_varint(b, p.files.len() as u64);
+    for f in &p.files {
+        [u64::from(f.family.0), f.tables.len() as u64, f.vlogs.len() as u64]
+            .iter()
+            .for_each(|n| put_varint(b, *n));
+        f.tables.iter().for_each(|t| put_table_meta(b, t));
+        f.vlogs.iter().for_each(|v| put_vlog_meta(b, v));
+    }
+}
+
 fn put_table(b: &mut Vec<u8>, family: u64, t: &AddedTable) {
-    let s = &t.meta.summary;
-    [family, u64::from(t.level.0), t.run.0, t.meta.id.0, s.bytes]
-        .iter()
-        .for_each(|n| put_varint(b, *n));
+    [family, u64::from(t.level.0), t.run.0].iter().for_each(|n| put_varint(b, *n));
+    put_table_meta(b, &t.meta);
+}
+
+fn put_table_meta(b: &mut Vec<u8>, meta: &TableMeta) {
+    let s = &meta.summary;
+    [meta.id.0, s.bytes].iter().for_each(|n| put_varint(b, *n));
     b.extend_from_slice(&s.checksum.to_le_bytes());
     [s.entries, s.tombstones, s.smallest_seq.0, s.largest_seq.0]
         .iter()
@@ -299,7 +329,7 @@ fn take_field(e: &mut ManifestEdit, tag: u64, b: &mut Decoder<'_>) -> Result<boo
         }
         VLOG => {
             let family = FamilyId(b.varint32()?);
-            let meta = VlogMeta { id: FileId(b.varint()?), bytes: b.varint()?, checksum: b.u64()? };
+            let meta = take_vlog_meta(b)?;
             version_of(e, family).vlogs_added.push(meta);
         }
         VLOG_REMOVED => {
@@ -312,6 +342,8 @@ fn take_field(e: &mut ManifestEdit, tag: u64, b: &mut Decoder<'_>) -> Result<boo
             let seq = SeqNo(b.varint()?);
             version_of(e, family).flushed_up_to = Some(seq);
         }
+        PREPARED => e.prepared.push(Arc::new(take_prepared(b)?)),
+        PREPARED_DECIDED => e.decided.push(b.bytes(limits::GID_BYTES_MAX)?.to_vec()),
         LOG => e.logs_added.push((FileId(b.varint()?), SeqNo(b.varint()?))),
         LOG_REMOVED => e.logs_removed.push(FileId(b.varint()?)),
         EXPIRY_CLOCK => e.expiry_clock_ms = Some(b.varint()?),
@@ -398,9 +430,55 @@ fn take_level(b: &mut Decoder<'_>) -> Result<LevelNo> {
     Ok(LevelNo(n as u8))
 }
 
+fn take_vlog_meta(b: &mut Decoder<'_>) -> Result<VlogMeta> {
+    Ok(VlogMeta { id: FileId(b.varint()?), bytes: b.varint()?, checksum: b.u64()? })
+}
+
+fn take_prepared(b: &mut Decoder<'_>) -> Result<PreparedTables> {
+    let operations = b.varint()?;
+    let record = Arc::new(b.bytes(limits::EDIT_BYTES_MAX)?.to_vec());
+    let decoded = PrepareRecord::decode(&record)?;
+    if decoded.header.op_count > 0 || !decoded.ops_range.is_empty() {
+        return Err(Error::corruption(
+            "the record of a prepared transaction in the manifest has operations",
+        ));
+    }
+    let gid = decoded.header.gid.to_vec();
+    // A column family, table or value log takes several bytes, so an excessive count fails at the
+    // end of the field.
+    let mut files = Vec::new();
+    for _ in 0..b.varint()? {
+        let (family, tables, vlogs) = (FamilyId(b.varint32()?), b.varint()?, b.varint()?);
+        files.push(PreparedFiles {
+            family,
+            tables: take_all(tables, b, take_table_meta)?,
+            vlogs: take_all(vlogs, b, take_vlog_meta)?,
+        });
+    }
+    Ok(PreparedTables { gid, record, operations, files })
+}
+
+/// Decodes `count` values.
+fn take_all<T>(
+    count: u64,
+    b: &mut Decoder<'_>,
+    take: fn(&mut Decoder<'_>) -> Result<T>,
+) -> Result<Vec<T>> {
+    let mut all = Vec::new();
+    for _ in 0..count {
+        all.push(take(b)?);
+    }
+    Ok(all)
+}
+
 fn take_table(b: &mut Decoder<'_>) -> Result<(FamilyId, AddedTable)> {
     let family = FamilyId(b.varint32()?);
-    let (level, run, id) = (take_level(b)?, RunId(b.varint()?), FileId(b.varint()?));
+    let (level, run) = (take_level(b)?, RunId(b.varint()?));
+    Ok((family, AddedTable { level, run, meta: take_table_meta(b)? }))
+}
+
+fn take_table_meta(b: &mut Decoder<'_>) -> Result<TableMeta> {
+    let id = FileId(b.varint()?);
     let (bytes, checksum) = (b.varint()?, b.u64()?);
     let (entries, tombstones) = (b.varint()?, b.varint()?);
     let (smallest, largest) = (SeqNo(b.varint()?), SeqNo(b.varint()?));
@@ -427,8 +505,7 @@ fn take_table(b: &mut Decoder<'_>) -> Result<(FamilyId, AddedTable)> {
         vlogs,
         ranges: RangeTombstoneSummary::decode(b)?.map(Box::new),
     };
-    let meta = TableMeta { id, summary: summary.into(), global_seq: None };
-    Ok((family, AddedTable { level, run, meta }))
+    Ok(TableMeta { id, summary: summary.into(), global_seq: None })
 }
 
 /// Maps small negative numbers to small unsigned ones: 0, -1, 1, -2, ...

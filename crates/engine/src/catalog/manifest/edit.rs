@@ -3,7 +3,8 @@
 use crate::catalog::retained_logs::LogSpan;
 use crate::settings::FamilySettings;
 use perigee_base::{FamilyId, FileId, RunId, SeqNo};
-use perigee_tree::VersionEdit;
+use perigee_tree::{TableMeta, VersionEdit, VlogMeta};
+use std::sync::Arc;
 
 /// The record of a clean close.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,6 +105,38 @@ pub struct FamilyEvent {
     pub kind: FamilyEventKind,
 }
 
+/// The files of a prepared transaction in one column family. No version contains them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreparedFiles {
+    /// The column family.
+    pub family: FamilyId,
+    /// Tables in key order, with entries stored at sequence number 0.
+    pub tables: Vec<TableMeta>,
+    /// Value logs that the tables reference.
+    pub vlogs: Vec<VlogMeta>,
+}
+
+impl PreparedFiles {
+    /// Returns the ids of the tables and value logs.
+    pub fn ids(&self) -> impl Iterator<Item = FileId> {
+        self.tables.iter().map(|t| t.id).chain(self.vlogs.iter().map(|v| v.id))
+    }
+}
+
+/// A prepared transaction whose writes are in tables: it was larger than memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreparedTables {
+    /// Its global identifier, which the record contains.
+    pub gid: Vec<u8>,
+    /// The payload of a prepare record without operations: identifier, isolation level, time, and
+    /// what it claims besides its writes.
+    pub record: Arc<Vec<u8>>,
+    /// Number of its operations.
+    pub operations: u64,
+    /// Its files, by column family.
+    pub files: Vec<PreparedFiles>,
+}
+
 /// A manifest edit. It takes effect as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ManifestEdit {
@@ -119,6 +152,11 @@ pub struct ManifestEdit {
     pub dropped: Vec<FamilyId>,
     /// Version edits of column families.
     pub versions: Vec<(FamilyId, VersionEdit)>,
+    /// Transactions that are prepared, with their tables.
+    pub prepared: Vec<Arc<PreparedTables>>,
+    /// Identifiers of those transactions that are decided. If one is committed, the same edit adds
+    /// its files to versions.
+    pub decided: Vec<Vec<u8>>,
     /// Log segments that are added, with their first LSN (0: not known yet), or whose first LSN is
     /// known now.
     pub logs_added: Vec<(FileId, SeqNo)>,

@@ -11,7 +11,10 @@ pub use catalog_state::{CatalogFamily, CatalogState};
 pub use codec::decode_edit;
 #[cfg(feature = "sim")]
 pub use codec::encode_edit;
-pub use edit::{CleanClose, FamilyEvent, FamilyEventKind, ManifestEdit, NextIdsEdit};
+pub use edit::{
+    CleanClose, FamilyEvent, FamilyEventKind, ManifestEdit, NextIdsEdit, PreparedFiles,
+    PreparedTables,
+};
 pub use writer::{Manifest, manifest_not_durable, write_snapshot, write_snapshot_file};
 
 #[cfg(test)]

@@ -5,9 +5,11 @@ use super::edit::NextIds;
 use super::*;
 use crate::catalog::retained_logs::LogSpan;
 use crate::settings::FamilySettings;
-use perigee_base::{FamilyId, FileId, KeyBoundary, LevelNo, RunId, SeqNo, limits};
+use perigee_base::{FamilyId, FileId, KeyBoundary, KeyBoundaryRef, LevelNo, RunId, SeqNo, limits};
+use perigee_file::log::{ClaimTarget, PrepareHeader, PreparedClaim, encode_prepare};
 use perigee_file::{KlogSummary, RangeTombstoneSummary};
 use perigee_tree::{AddedTable, TableMeta, VersionEdit, VlogMeta};
+use std::sync::Arc;
 
 fn next_ids(file: u64, family: u32, run: u64) -> NextIdsEdit {
     NextIds { file: FileId(file), family: FamilyId(family), run: RunId(run) }.into()
@@ -30,6 +32,49 @@ fn events() -> Vec<FamilyEvent> {
     let event =
         |(i, what)| FamilyEvent { seq: SeqNo(5 + i as u64), family: FamilyId(1), kind: what };
     all.into_iter().enumerate().map(event).collect()
+}
+
+/// Returns the transaction of the format page.
+fn prepared() -> Arc<PreparedTables> {
+    let gid = b"order 7".to_vec();
+    let header = PrepareHeader {
+        gid: &gid,
+        isolation_level: 4,
+        prepared_at_ms: 1_800_000_000_000,
+        op_count: 0,
+    };
+    let claims = |visit: &mut dyn FnMut(PreparedClaim<'_>)| {
+        let read = ClaimTarget::Key(b"sun");
+        visit(PreparedClaim { family: FamilyId(3), mode: 0, target: read });
+        let gap = ClaimTarget::Range(KeyBoundaryRef::Before(b"a"), KeyBoundaryRef::Last);
+        visit(PreparedClaim { family: FamilyId(0), mode: 3, target: gap });
+    };
+    let record = encode_prepare(header, &claims, &[]).unwrap();
+    let summary = KlogSummary {
+        bytes: 500,
+        checksum: 0x1122_3344_5566_7788,
+        entries: 2,
+        tombstones: 0,
+        smallest_seq: SeqNo(0),
+        largest_seq: SeqNo(0),
+        first_key: b"moon".to_vec(),
+        last_key: b"star".to_vec(),
+        raw_key_bytes: 8,
+        raw_value_bytes: 5004,
+        vlogs: vec![(FileId(9), 5000)],
+        ranges: None,
+    };
+    let files = PreparedFiles {
+        family: FamilyId(0),
+        tables: vec![TableMeta { id: FileId(10), summary: summary.into(), global_seq: None }],
+        vlogs: vec![VlogMeta { id: FileId(9), bytes: 5100, checksum: 0x8877_6655_4433_2211 }],
+    };
+    Arc::new(PreparedTables {
+        gid,
+        record: Arc::new(record.buf[record.payload_range()].to_vec()),
+        operations: 2,
+        files: vec![files],
+    })
 }
 
 fn sample_edit() -> ManifestEdit {
@@ -74,6 +119,8 @@ fn sample_edit() -> ManifestEdit {
         filters: vec![(FamilyId(1), "f".into())],
         dropped: vec![FamilyId(3)],
         versions: vec![(FamilyId(1), version)],
+        prepared: vec![prepared()],
+        decided: vec![b"order 6".to_vec()],
         logs_added: vec![(FileId(9), SeqNo(13))],
         logs_removed: vec![FileId(2)],
         logs_retained: vec![span(2, 1, 5), span(3, 5, 13)],
@@ -288,4 +335,46 @@ fn format_page_example_matches_encoding() {
         ..ManifestEdit::default()
     };
     assert_eq!(flat(2), hex(&history));
+    let prepare = ManifestEdit { prepared: vec![prepared()], ..ManifestEdit::default() };
+    assert_eq!(flat(3), hex(&prepare));
+    let decide = ManifestEdit { decided: vec![prepared().gid.clone()], ..ManifestEdit::default() };
+    assert_eq!(flat(4), hex(&decide));
+}
+
+#[test]
+fn prepared_tables_are_in_the_catalog_until_the_decision() {
+    let edit = |id| ManifestEdit {
+        families: vec![(FamilyId(id), format!("f{id}"), FamilySettings::default())],
+        ..ManifestEdit::default()
+    };
+    let prepare = ManifestEdit { prepared: vec![prepared()], ..ManifestEdit::default() };
+    let decide = ManifestEdit { decided: vec![prepared().gid.clone()], ..ManifestEdit::default() };
+    let mut c = CatalogState::default();
+    assert!(c.apply(&prepare).is_err(), "there is no such column family");
+    c.apply(&edit(0)).unwrap();
+    assert!(c.apply(&decide).is_err(), "it is not prepared");
+    c.apply(&prepare).unwrap();
+    assert!(c.clone().apply(&prepare).is_err(), "it is prepared already");
+    let drop_family = ManifestEdit { dropped: vec![FamilyId(0)], ..ManifestEdit::default() };
+    assert!(c.clone().apply(&drop_family).is_err(), "it would lose its column family");
+    assert_eq!(c.data_files().into_iter().collect::<Vec<_>>(), [FileId(9), FileId(10)]);
+    let mut again = CatalogState::default();
+    again.apply(&c.to_edit()).unwrap();
+    assert_eq!(again, c);
+    // A commit moves the files to the column family; a rollback forgets them.
+    let files = &prepared().files[0];
+    let added = AddedTable { level: LevelNo(0), run: RunId(1), meta: files.tables[0].clone() };
+    let version = VersionEdit {
+        added: vec![added],
+        vlogs_added: files.vlogs.clone(),
+        ..VersionEdit::default()
+    };
+    let mut committed = c.clone();
+    let versions = vec![(FamilyId(0), version)];
+    committed.apply(&ManifestEdit { versions, ..decide.clone() }).unwrap();
+    assert_eq!(committed.data_files(), c.data_files());
+    assert!(committed.prepared.is_empty() && committed.families[&FamilyId(0)].tables.len() == 1);
+    assert!(committed.apply(&prepare).is_err(), "its files belong to a column family");
+    c.apply(&decide).unwrap();
+    assert!(c.data_files().is_empty() && c.prepared.is_empty());
 }

@@ -32,7 +32,7 @@ use perigee_base::{Error, Result, SeqNo};
 use perigee_file::log::Batch;
 use request::CommitRequest;
 pub use request::TwoPhaseDecision;
-pub use two_phase::{decide_txn, prepare_txn, relog_prepared};
+pub use two_phase::{claim_target, decide_txn, prepare_txn, relog_prepared};
 
 /// Entry points of the commit section.
 #[derive(Debug)]

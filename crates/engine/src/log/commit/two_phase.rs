@@ -111,27 +111,30 @@ fn submit_prepare(
     submit_and_wait(log, request).map(drop)
 }
 
-/// Commits or rolls back a prepared transaction with this durability. Returns the sequence number
-/// of its last operation. The caller runs the pending commit hooks once it holds no locks.
+/// Commits or rolls back a prepared transaction with this durability; the caller has claimed its
+/// decision. Returns the sequence number of its last operation. The caller runs the pending commit
+/// hooks once it holds no locks.
 ///
 /// # Errors
-/// `NotFound`: no transaction is prepared under that identifier. `Busy`: another thread is deciding
-/// it. `NoSpace`: it is still prepared. `OutcomeUnknown`: after reopen it is committed or still
+/// `NoSpace`: it is still prepared. `OutcomeUnknown`: after reopen it is committed or still
 /// prepared. Never `Conflict`.
 pub fn decide_txn(
     log: &Log,
-    gid: &[u8],
+    prepared: &Arc<PreparedTxn>,
     decision: TwoPhaseDecision,
     durability: Durability,
 ) -> Result<SeqNo> {
-    check_gid(gid)?;
-    log.runtime.health.check_writable()?;
-    let prepared = log.txns.prepared_txns().claim_decision(gid)?;
+    check!(
+        prepared.spilled().is_none(),
+        "the log decides transactions that it contains",
+        prepared.gid
+    );
     let (batch, operations) = match decision {
         TwoPhaseDecision::Commit => (prepared.batch(), prepared.operations),
         TwoPhaseDecision::RollBack => (&[][..], 0),
     };
-    let record = encode_decision(gid, batch, operations);
+    // The header of its record has the number in 32 bits.
+    let record = encode_decision(&prepared.gid, batch, operations as u32);
     let mut user_bytes = 0;
     let end = record.payload_range().end;
     let durability =
@@ -141,13 +144,13 @@ pub fn decide_txn(
             .and_then(|mut request| {
                 log.resources.throttle_write(request.log_bytes())?;
                 user_bytes = request.user_bytes();
-                request.step = Some(TwoPhaseStep::Decide(Arc::clone(&prepared), decision));
+                request.step = Some(TwoPhaseStep::Decide(Arc::clone(prepared), decision));
                 submit_and_wait(log, request)
             });
-    let last = decided.inspect_err(|_| log.txns.prepared_txns().release_claim(&prepared))?;
-    log.txns.end_prepared(&prepared);
+    let last = decided.inspect_err(|_| log.txns.prepared_txns().release_claim(prepared))?;
+    log.txns.end_prepared(prepared);
     log.runtime.counters.commits.add(u64::from(decision == TwoPhaseDecision::Commit));
-    log.runtime.counters.operations.add(u64::from(operations));
+    log.runtime.counters.operations.add(operations);
     log.runtime.counters.user_bytes_written.add(user_bytes);
     Ok(last)
 }
@@ -167,21 +170,16 @@ fn encode_prepare_record(
     txns: &TxnManager,
     contents: PreparedContents<'_>,
 ) -> Result<EncodedRecord> {
-    let at_ms = txns.runtime.env.clock.wall_ms();
     let head = PrepareHeader {
         gid: contents.gid,
         isolation_level: contents.level.code(),
-        prepared_at_ms: at_ms,
+        prepared_at_ms: txns.runtime.env.clock.wall_ms(),
         op_count: contents.batch.count(),
     };
     let locks = txns.held_locks(contents.owner, contents.txn_locks);
     let claims = |visit: &mut dyn FnMut(PreparedClaim<'_>)| {
         let mut claim = |family, mode, target: KeyOrRangeRef<'_>| {
-            let on = match target {
-                KeyOrRangeRef::Key(key) => ClaimTarget::Key(key),
-                KeyOrRangeRef::Range(begin, end) => ClaimTarget::Range(begin, end),
-            };
-            visit(PreparedClaim { family, mode, target: on });
+            visit(PreparedClaim { family, mode, target: claim_target(target) })
         };
         contents
             .conditions
@@ -198,12 +196,21 @@ fn encode_prepare_record(
     )
 }
 
+/// Returns the target of a claim.
+pub fn claim_target(target: KeyOrRangeRef<'_>) -> ClaimTarget<'_> {
+    match target {
+        KeyOrRangeRef::Key(key) => ClaimTarget::Key(key),
+        KeyOrRangeRef::Range(begin, end) => ClaimTarget::Range(begin, end),
+    }
+}
+
 /// Copies the record of a prepared transaction to the end of the log, without a sync. Called in the
 /// commit section.
 ///
 /// # Errors
 /// Same as for an append. The original record stays valid.
 pub fn relog_prepared(log: &Log, appender: &mut Appender, prepared: &PreparedTxn) -> Result<()> {
+    check!(prepared.spilled().is_none(), "a transaction with tables is not logged", prepared.gid);
     let mut copy = EncodedRecord::from_payload(RecordKind::Prepare, prepared.payload(), 1);
     let lsn = log.append(appender, &mut [&mut copy])?;
     prepared.set_lsn(lsn);

@@ -230,7 +230,7 @@ fn run_compactions(log: &Log, due: Vec<DueCompaction>) -> Result<()> {
         && log.runtime.health.poisoned().is_none();
     // A thread that waits for the end of the job may remove its inputs.
     drop(merges);
-    drop(running);
+    running.finish(log.runtime.env.clock.monotonic_us(), done.is_ok());
     if inputs_gone { Ok(()) } else { done }
 }
 

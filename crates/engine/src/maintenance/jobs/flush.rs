@@ -68,7 +68,7 @@ fn flush_once(maintenance: &Maintenance) -> Result<bool> {
         maintenance.runtime.stop_timer(Operation::Flush, started);
     }
     drop(pace);
-    drop(running);
+    running.finish(maintenance.runtime.env.clock.monotonic_us(), done.is_ok());
     if !group.iter().any(FlushTask::is_pending) && maintenance.runtime.health.poisoned().is_none() {
         return Ok(true);
     }

@@ -101,8 +101,13 @@ fn relog_pinned_txns(
     }
     let is_obsolete =
         |lsn| lsn < appender.first_lsn && appender.segment_end_of(lsn) <= oldest_needed;
-    let pinned: Vec<_> =
-        log.txns.prepared_txns().all().into_iter().filter(|u| is_obsolete(u.lsn())).collect();
+    let pinned: Vec<_> = log
+        .txns
+        .prepared_txns()
+        .all_logged()
+        .into_iter()
+        .filter(|u| is_obsolete(u.lsn()))
+        .collect();
     let Some(oldest) = pinned.iter().map(|u| u.lsn()).min() else {
         return (oldest_needed, relogged);
     };

@@ -22,12 +22,12 @@
 //!    that report them have G, G + 1, ..., one per column family. The visible sequence number moves
 //!    past all of them at once.
 //!
-//! A transaction larger than memory is published in the same way. Its tables contain tombstones
-//! too: they cover what is below them, and by 2 that is everything older. Its range tombstones have
-//! number G - 1, at which no reader reads; what they covered of the transaction's own writes was
-//! dropped when the tables were built. Its conditions are checked before anything is locked, again
-//! after the memtables have been flushed, and for the rest in the commit section, before its number
-//! is taken.
+//! A transaction larger than memory is published in the same way; if it was prepared, the edit also
+//! decides it. Its tables contain tombstones too: they cover what is below them, and by 2 that is
+//! everything older. Its range tombstones have number G - 1, at which no reader reads; what they
+//! covered of the transaction's own writes was dropped when the tables were built. Its conditions
+//! (a prepared transaction has none left) are checked before anything is locked, again after the
+//! memtables have been flushed, and for the rest in the commit section, before its number is taken.
 
 use crate::catalog::Catalog;
 use crate::catalog::family::FamilyState;
@@ -43,8 +43,10 @@ use crate::maintenance::jobs::flush;
 use crate::resources::job_control::{JobKind, RunningJob};
 use crate::runtime::Runtime;
 use crate::txn::TxnManager;
+use crate::txn::prepared_txn::PreparedTxn;
 use crate::txn::read_write_sets::KeyOrRangeRef;
-use crate::txn::validate::{self, CommitConditions, SpilledFamilyRuns};
+use crate::txn::spilled_tables::SpilledFamilyRuns;
+use crate::txn::validate::{self, CommitConditions, SpilledWriteCheck};
 use perigee_base::bug::Bug;
 use perigee_base::{KeyBoundaryRef, LevelNo, Result, RunId, SeqNo, bug};
 use perigee_tree::bulk::target_level;
@@ -88,11 +90,18 @@ impl LoadedTables {
 
 /// The commit of a transaction with spilled writes.
 #[derive(Debug)]
-pub struct SpilledCommit<'a> {
-    /// The conditions for the commit, if it has any.
-    pub conditions: Option<&'a mut CommitConditions>,
-    /// The tables.
-    pub spilled: &'a SpilledFamilyRuns,
+pub enum SpilledCommit<'a> {
+    /// It was not prepared.
+    OnePhase {
+        /// The conditions for the commit, if it has any.
+        conditions: Option<&'a mut CommitConditions>,
+        /// The tables.
+        spilled: &'a SpilledFamilyRuns,
+        /// The check against prepared transactions.
+        prepared: SpilledWriteCheck,
+    },
+    /// It was prepared: nothing can conflict with it, and the edit also decides it.
+    Prepared(&'a Arc<PreparedTxn>),
 }
 
 impl SpilledCommit<'_> {
@@ -101,11 +110,41 @@ impl SpilledCommit<'_> {
     /// # Errors
     /// `Conflict`.
     pub fn check_conflicts(&mut self, catalog: &Catalog) -> Result<()> {
-        self.conditions.as_mut().map_or(Ok(()), |c| c.check_spilled(catalog, self.spilled))
+        match self {
+            SpilledCommit::OnePhase { conditions, spilled, .. } => {
+                conditions.as_mut().map_or(Ok(()), |c| c.check_spilled(catalog, spilled))
+            }
+            SpilledCommit::Prepared(_) => Ok(()),
+        }
+    }
+    /// Fails if it writes something that a prepared transaction wrote, or read where that counts.
+    fn check_against_prepared(&mut self, txns: &TxnManager) -> Result<()> {
+        match self {
+            SpilledCommit::OnePhase { spilled, prepared, .. } => prepared.check(txns, spilled),
+            SpilledCommit::Prepared(_) => Ok(()),
+        }
     }
     /// The final check, before its sequence number is taken.
-    fn register_writes(&self, catalog: &Catalog) -> Result<()> {
-        self.conditions.as_ref().map_or(Ok(()), |c| c.register_spilled(catalog, self.spilled))
+    fn register_writes(&self, txns: &TxnManager) -> Result<()> {
+        match self {
+            SpilledCommit::OnePhase { conditions, spilled, .. } => {
+                conditions.as_ref().map_or(Ok(()), |c| c.register_spilled(&txns.catalog, spilled))
+            }
+            SpilledCommit::Prepared(prepared) => {
+                if let (Some(member), Some(spilled)) = (&prepared.serializable, prepared.spilled())
+                {
+                    txns.commit_prepared(member, spilled.write_set());
+                }
+                Ok(())
+            }
+        }
+    }
+    /// Returns the identifier of the prepared transaction that it decides.
+    fn decided_gid(&self) -> Option<Vec<u8>> {
+        match self {
+            SpilledCommit::OnePhase { .. } => None,
+            SpilledCommit::Prepared(prepared) => Some(prepared.gid.clone()),
+        }
     }
 }
 
@@ -138,7 +177,7 @@ pub fn publish_tables_if(
         "a load has one list of tables for each column family",
         parts.len()
     );
-    let mut check = || match &mut txn_commit {
+    let check = |txn_commit: &mut Option<SpilledCommit<'_>>| match txn_commit {
         Some(txn_commit) if !bug::is_active(Bug::SpilledUnchecked) => {
             txn_commit.check_conflicts(&maintenance.catalog)
         }
@@ -153,7 +192,7 @@ pub fn publish_tables_if(
         .job_control()
         .start_job(&maintenance.runtime.signal, describe_job(&maintenance.runtime, parts))?;
     let _flushing = maintenance.lock_flushes();
-    check_against_prepared(&maintenance.txns, parts)?;
+    check_against_prepared(&maintenance.txns, parts, &mut txn_commit)?;
     if parts.iter().any(overlaps_memtables) {
         // Flushes most of it without blocking writers.
         rotate::seal_memtables(
@@ -165,19 +204,19 @@ pub fn publish_tables_if(
             flush::flush_sealed(&maintenance.log, &p.family, &mut None)?;
         }
     }
-    check()?;
+    check(&mut txn_commit)?;
     let mut appender = maintenance.log.commit_section();
     maintenance.runtime.health.check_writable()?;
     parts.iter().try_for_each(|p| p.family.check_not_dropped())?;
-    check()?;
-    check_against_prepared(&maintenance.txns, parts)?;
+    check(&mut txn_commit)?;
+    check_against_prepared(&maintenance.txns, parts, &mut txn_commit)?;
     flush_overlapping(&maintenance.log, &mut appender, parts)?;
     check_slow!(
         !parts.iter().any(overlaps_memtables),
         "no memtable hides a load when it is installed",
         parts.len()
     );
-    txn_commit.as_ref().map_or(Ok(()), |a| a.register_writes(&maintenance.catalog))?;
+    txn_commit.as_ref().map_or(Ok(()), |a| a.register_writes(&maintenance.txns))?;
     let ranges = u64::from(parts.iter().any(LoadedTables::has_ranges));
     let first = sequence::reserve_sequence_numbers(
         &maintenance.log,
@@ -186,7 +225,11 @@ pub fn publish_tables_if(
     )?;
     let seq = first.plus(ranges);
     let last = event_seq(seq, parts.len().saturating_sub(1));
-    let installed = install_tables(&maintenance.log, parts, seq);
+    let decided = txn_commit.as_ref().and_then(SpilledCommit::decided_gid);
+    let installed = install_tables(&maintenance.log, parts, seq, decided);
+    if let (Ok(()), Some(SpilledCommit::Prepared(prepared))) = (&installed, &txn_commit) {
+        maintenance.txns.prepared_txns().remove(prepared);
+    }
     // Published after a failure, too: then the sequence numbers stay unused.
     let mut hooks = Vec::new();
     if installed.is_ok() && txn_commit.is_some() {
@@ -213,9 +256,16 @@ fn event_seq(seq: SeqNo, n: usize) -> SeqNo {
     seq.plus(n as u64)
 }
 
-/// Fails if the key range of a table includes keys that a prepared transaction wrote, or read where
-/// that counts.
-fn check_against_prepared(txns: &TxnManager, parts: &[LoadedTables]) -> Result<()> {
+/// Fails if a prepared transaction wrote something in the key range of a table, or read it where
+/// that counts. The tables of a transaction are searched instead.
+fn check_against_prepared(
+    txns: &TxnManager,
+    parts: &[LoadedTables],
+    txn_commit: &mut Option<SpilledCommit<'_>>,
+) -> Result<()> {
+    if let Some(commit) = txn_commit {
+        return commit.check_against_prepared(txns);
+    }
     if !txns.prepared_txns().has_any() {
         return Ok(());
     }
@@ -290,16 +340,24 @@ fn flush_overlapping(log: &Log, appender: &mut Appender, parts: &[LoadedTables])
     Ok(())
 }
 
-/// Installs the tables, which get sequence number `seq`. Their levels cannot change meanwhile: the
-/// caller holds `compaction_lock`, `flush_lock` and the commit section.
-fn install_tables(log: &Log, parts: &[LoadedTables], seq: SeqNo) -> Result<()> {
+/// Installs the tables, which get sequence number `seq`; the edit also decides the transaction
+/// `decided`. Their levels cannot change meanwhile: the caller holds `compaction_lock`,
+/// `flush_lock` and the commit section.
+fn install_tables(
+    log: &Log,
+    parts: &[LoadedTables],
+    seq: SeqNo,
+    decided: Option<Vec<u8>>,
+) -> Result<()> {
     let run = log.catalog.allocate_run_id();
     let mut changes = CatalogChanges {
         next_run: Some(log.catalog.next_run_id()),
         durable_seq: Some(log.durable_seq()),
+        decided,
         ..CatalogChanges::default()
     };
-    for (n, p) in parts.iter().enumerate() {
+    let forgets = bug::is_active(Bug::DecisionForgetsTables) && changes.decided.is_some();
+    for (n, p) in parts.iter().enumerate().filter(|_| !forgets) {
         let share = bug::is_active(Bug::LoadEventsShareSeqNo);
         let (at, kind) = (if share { seq } else { event_seq(seq, n) }, FamilyEventKind::Loaded);
         changes.events.push(FamilyEvent { seq: at, family: p.family.id, kind });

@@ -5,9 +5,10 @@
 //! copied there. Writers continue while the image is written.
 
 use crate::catalog::PinnedCatalog;
-use crate::catalog::manifest::{CatalogState, write_snapshot_file};
+use crate::catalog::manifest::{CatalogState, PreparedFiles, write_snapshot_file};
 use crate::log::Log;
 use crate::runtime::DatabaseIdentity;
+use crate::txn::prepared_txn::PreparedTxn;
 use perigee_base::{Bytes, Error, FileHeader, FileId, FileKind, Result, SeqNo};
 use perigee_env::Dir;
 use perigee_file::filename;
@@ -43,8 +44,9 @@ pub struct DatabaseImage {
     logs: Vec<LogReader>,
     log: FileId,
     manifest: FileId,
-    /// Pins the files.
+    /// These pin the files.
     _pinned_views: Vec<Arc<View>>,
+    _pinned_prepared: Vec<Arc<PreparedTxn>>,
 }
 
 impl DatabaseImage {
@@ -75,8 +77,20 @@ impl DatabaseImage {
             )?;
             logs.push(reader);
         }
+        let mut pinned_prepared = log.txns.prepared_txns().all();
+        pinned_prepared.retain(|p| p.spilled().is_some());
         check_slow!(
-            pinned_views.iter().flat_map(|v| v.version.file_ids()).collect::<BTreeSet<_>>()
+            pinned_prepared.len() == catalog.prepared.len(),
+            "the transactions that are prepared in the catalog are in the list",
+            pinned_prepared.len(),
+            catalog.prepared.len()
+        );
+        check_slow!(
+            pinned_views
+                .iter()
+                .flat_map(|v| v.version.file_ids())
+                .chain(catalog.prepared_files().flat_map(PreparedFiles::ids))
+                .collect::<BTreeSet<_>>()
                 == catalog.data_files(),
             "the pinned views have exactly the files of the catalog",
             catalog.data_files()
@@ -104,6 +118,7 @@ impl DatabaseImage {
             log: log_file,
             manifest: manifest_file,
             _pinned_views: pinned_views,
+            _pinned_prepared: pinned_prepared,
         })
     }
 
@@ -114,26 +129,17 @@ impl DatabaseImage {
     /// Returns the tables and value logs, each once.
     pub fn files(&self) -> Vec<DataFile> {
         let mut all = BTreeMap::new();
-        for f in self.catalog.families.values() {
-            for t in f.tables.values() {
-                let s = &t.meta.summary;
-                let file = DataFile {
-                    id: t.meta.id,
-                    kind: FileKind::Klog,
-                    bytes: s.bytes,
-                    checksum: s.checksum,
-                };
-                all.insert(t.meta.id, file);
-            }
-            for v in f.vlogs.values() {
-                let file = DataFile {
-                    id: v.id,
-                    kind: FileKind::Vlog,
-                    bytes: v.bytes,
-                    checksum: v.checksum,
-                };
-                all.insert(v.id, file);
-            }
+        let families = || self.catalog.families.values();
+        let prepared = || self.catalog.prepared_files();
+        let tables = families().flat_map(|f| f.tables.values().map(|t| &t.meta));
+        for t in tables.chain(prepared().flat_map(|f| &f.tables)) {
+            let (bytes, checksum) = (t.summary.bytes, t.summary.checksum);
+            all.insert(t.id, DataFile { id: t.id, kind: FileKind::Klog, bytes, checksum });
+        }
+        let vlogs = families().flat_map(|f| f.vlogs.values());
+        for v in vlogs.chain(prepared().flat_map(|f| &f.vlogs)) {
+            let (bytes, checksum) = (v.bytes, v.checksum);
+            all.insert(v.id, DataFile { id: v.id, kind: FileKind::Vlog, bytes, checksum });
         }
         all.into_values().collect()
     }

@@ -1,86 +1,78 @@
 //! Detection of deadlocks: cycles of transactions that wait for each other.
 
-use super::family_locks::{FamilyLocks, LockOwner, LockRequestState};
-use perigee_base::FamilyId;
-use std::collections::{BTreeSet, HashMap};
+use super::family_locks::{FamilyLocks, LockRequestState};
+use super::granted_lock::LockOwner;
+use std::collections::{HashMap, HashSet};
+use std::ops::DerefMut;
 
-/// Returns true if the newest request of a column family may close a cycle: only if it waits for an
-/// owner that itself waits.
+/// Where the waiting request of an owner is: index of the table, and of the request in it.
+type RequestIndex = (usize, usize);
+
+fn waiting_requests<T: DerefMut<Target = FamilyLocks>>(
+    tables: &[T],
+) -> HashMap<LockOwner, RequestIndex> {
+    let mut all = HashMap::new();
+    for (table, locks) in tables.iter().enumerate() {
+        let waiting = locks.requests.iter().enumerate().filter(|(_, r)| r.is_waiting());
+        all.extend(waiting.map(|(at, r)| (r.owner, (table, at))));
+    }
+    all
+}
+
+/// Returns a cycle of waiting transactions that begins with `start`: each waits for the next one,
+/// and the last one for the first.
 ///
-/// Every new edge of the wait graph starts at the owner of this request, or leads to an owner that
-/// was just granted a lock and so does not wait.
-pub fn may_close_cycle(families: &HashMap<FamilyId, FamilyLocks>, family: FamilyId) -> bool {
-    let waits = |owner: LockOwner| {
-        let requests = families.values().flat_map(|g| &g.requests);
-        requests.filter(|r| r.state == LockRequestState::Waiting).any(|r| r.owner == owner)
+/// Every cycle is found by the request that closes it: a new edge of the wait graph starts at the
+/// owner of a new request, or leads to an owner that was just granted a lock and so does not wait.
+fn find_cycle<T: DerefMut<Target = FamilyLocks>>(
+    tables: &[T],
+    waiting: &HashMap<LockOwner, RequestIndex>,
+    start: LockOwner,
+) -> Option<Vec<LockOwner>> {
+    let blockers = |owner: LockOwner| {
+        waiting.get(&owner).map(|(table, at)| tables[*table].blockers(*at)).unwrap_or_default()
     };
-    families.get(&family).is_some_and(|g| {
-        !g.requests.is_empty() && g.blockers_of_request(g.requests.len() - 1).any(waits)
-    })
-}
-
-/// Aborts a victim of every cycle of transactions that wait for each other.
-pub fn abort_deadlocks(families: &mut HashMap<FamilyId, FamilyLocks>) {
-    while let Some(victim) = find_deadlock_victim(families) {
-        let mut aborted = 0;
-        for locks in families.values_mut() {
-            for request in locks.requests.iter_mut().filter(|r| r.owner == victim) {
-                check!(
-                    request.state == LockRequestState::Waiting,
-                    "only a waiting request is aborted",
-                    victim,
-                    request.state
-                );
-                request.state = LockRequestState::Victim;
-                request.wakeup.notify_one();
-                aborted += 1;
+    let mut visited = HashSet::from([start]);
+    let mut path = vec![(start, blockers(start))];
+    while let Some((_, pending)) = path.last_mut() {
+        match pending.pop() {
+            None => drop(path.pop()),
+            Some(next) if next == start => {
+                return Some(path.into_iter().map(|(owner, _)| owner).collect());
             }
-        }
-        check!(aborted > 0, "the victim of a deadlock waits for a lock", victim);
-    }
-}
-
-/// Returns the youngest transaction of a cycle, if there is one.
-fn find_deadlock_victim(families: &HashMap<FamilyId, FamilyLocks>) -> Option<LockOwner> {
-    let mut waits: HashMap<LockOwner, BTreeSet<LockOwner>> = HashMap::new();
-    for locks in families.values() {
-        for (at, request) in
-            locks.requests.iter().enumerate().filter(|(_, r)| r.state == LockRequestState::Waiting)
-        {
-            waits.entry(request.owner).or_default().extend(locks.blockers_of_request(at));
-        }
-    }
-    let mut done = BTreeSet::new();
-    let mut starts: Vec<LockOwner> = waits.keys().copied().collect();
-    starts.sort_unstable();
-    for start in starts {
-        let mut path = Vec::new();
-        if let Some(victim) = search_cycle(start, &waits, &mut path, &mut done) {
-            return Some(victim);
+            Some(next) => {
+                if waiting.contains_key(&next) && visited.insert(next) {
+                    path.push((next, blockers(next)));
+                }
+            }
         }
     }
     None
 }
 
-fn search_cycle(
-    at: LockOwner,
-    waits: &HashMap<LockOwner, BTreeSet<LockOwner>>,
-    path: &mut Vec<LockOwner>,
-    done: &mut BTreeSet<LockOwner>,
-) -> Option<LockOwner> {
-    if let Some(from) = path.iter().position(|o| *o == at) {
-        return path[from..].iter().max().copied();
+/// Aborts a victim of every cycle that contains `start`: the youngest transaction. `report` is
+/// called before with the index of each request of the cycle, and the victim.
+pub fn abort_deadlocks<T: DerefMut<Target = FamilyLocks>>(
+    tables: &mut [T],
+    start: LockOwner,
+    mut report: impl FnMut(&[T], &[RequestIndex], LockOwner),
+) {
+    loop {
+        let waiting = waiting_requests(tables);
+        let Some(cycle) = find_cycle(tables, &waiting, start) else { return };
+        let victim = cycle.iter().copied().max().unwrap_or(start);
+        let requests: Vec<RequestIndex> =
+            cycle.iter().filter_map(|owner| waiting.get(owner).copied()).collect();
+        check!(
+            requests.len() == cycle.len(),
+            "the transactions of a deadlock wait for locks",
+            cycle,
+            victim
+        );
+        report(tables, &requests, victim);
+        let (table, at) = waiting[&victim];
+        let request = &mut tables[table].requests[at];
+        request.state = LockRequestState::Victim;
+        request.wakeup.notify_one();
     }
-    if done.contains(&at) {
-        return None;
-    }
-    path.push(at);
-    let found = waits
-        .get(&at)
-        .into_iter()
-        .flatten()
-        .find_map(|next| search_cycle(*next, waits, path, done));
-    path.pop();
-    done.insert(at);
-    found
 }

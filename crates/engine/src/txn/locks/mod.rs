@@ -14,82 +14,120 @@
 //! on the key (an upgrade): they wait for holders only. A request that would wait for its own
 //! owner, through others, is detected at once (a deadlock): the youngest transaction of the cycle
 //! is the victim.
+//!
+//! Each column family has a lock table with a mutex of its own ([`txn_locks::LockTable`]), which is
+//! held for one request at a time: a hash table of key locks ([`key_locks`]) and an ordered tree of
+//! range locks ([`interval_tree`]). The owner's list ([`TxnLocks`]) refers to the entries of the
+//! tables by position. Only what waits is known beyond its table: [`LockManager`] has the list of
+//! waiting owners, and a deadlock is searched with the tables of all of them locked.
 
 mod lock_mode;
+mod granted_lock;
+mod interval_tree;
+mod key_locks;
 mod family_locks;
+mod txn_locks;
+mod lock_reports;
 mod deadlocks;
 
-use crate::txn::read_write_sets::KeyOrRange;
-use deadlocks::{abort_deadlocks, may_close_cycle};
-pub use family_locks::LockOwner;
-use family_locks::{FamilyLocks, GrantedLock, LockRequest, LockRequestState};
+use crate::txn::read_write_sets::{KeyOrRange, KeyOrRangeRef};
+use deadlocks::abort_deadlocks;
+use family_locks::{Acquired, FamilyLocks, LockRequest, LockRequestState, LockTarget, WaitEdge};
+pub use granted_lock::LockOwner;
 pub use lock_mode::LockMode;
+pub use lock_reports::{Deadlock, LockListener, LockWait};
 use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, ErrorKind, FamilyId, KeyComparator, Result};
-use perigee_env::{Clock, Condvar, Mutex, MutexGuard};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use perigee_env::{Clock, Condvar, Mutex};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
+use txn_locks::LockTable;
+pub use txn_locks::TxnLocks;
+
+/// Number of locks released before other threads get the lock table in between.
+const RELEASED_AT_ONCE: usize = 256;
+/// Number of lock tables above which those of dropped column families are removed.
+const TABLES_KEPT: usize = 256;
 
 /// The column family in which a lock is acquired.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct LockScope<'a> {
     /// Its id.
     pub family: FamilyId,
     /// Its name, for error messages.
-    pub name: &'a str,
+    pub name: &'a dyn Display,
     /// Its comparator.
     pub comparator: KeyComparator,
 }
 
-/// All locks of a database.
+/// How long a request may wait.
+#[derive(Clone, Copy)]
+pub struct LockWaitLimits<'a> {
+    /// The clock.
+    pub clock: &'a dyn Clock,
+    /// The longest wait in microseconds; 0: none.
+    pub timeout_us: u64,
+    /// Monotonic time at which the wait ends in any case; 0: never.
+    pub deadline_us: u64,
+    /// Called once the request is in the list of waiting requests, and so can be ended by other
+    /// threads: false ends it at once.
+    pub may_wait: &'a dyn Fn() -> bool,
+}
+
+impl<'a> LockWaitLimits<'a> {
+    /// Returns limits with a timeout only.
+    pub fn new(clock: &'a dyn Clock, timeout_us: u64) -> LockWaitLimits<'a> {
+        LockWaitLimits { clock, timeout_us, deadline_us: 0, may_wait: &|| true }
+    }
+}
+
+/// The lock tables by column family.
 #[derive(Debug, Default)]
+struct LockTables {
+    by_family: HashMap<FamilyId, Arc<LockTable>>,
+    /// Number of tables at which unused ones are removed.
+    removal_due: usize,
+}
+
+/// All locks of a database.
+#[derive(Default)]
 pub struct LockManager {
     last_owner: AtomicU64,
-    families: Mutex<HashMap<FamilyId, FamilyLocks>>,
-    /// Once set, no request waits. Set while `families` is locked.
+    tables: Mutex<LockTables>,
+    /// The table in which an owner waits. Locked after a table, never before.
+    waits: Mutex<BTreeMap<LockOwner, Arc<LockTable>>>,
+    /// Serializes the detection of deadlocks. Locked before all others.
+    detection: Mutex<()>,
+    /// Once set, no request waits.
     closed: AtomicBool,
+    listener: OnceLock<Arc<dyn LockListener>>,
 }
 
-/// The locks of one transaction, by number. Numbers ascend in the order in which the locks were
-/// granted and are not used again, so that a savepoint is a number, whatever is unlocked later.
-#[derive(Debug, Default)]
-pub struct TxnLocks {
-    next_number: u64,
-    targets: BTreeMap<u64, (FamilyId, KeyOrRange)>,
-}
-
-impl TxnLocks {
-    /// Adds the lock that was granted with the next number.
-    fn add(&mut self, family: FamilyId, target: KeyOrRange) {
-        self.targets.insert(self.next_number, (family, target));
-        self.next_number += 1;
-    }
-    /// Returns the number of the next lock: the position of a savepoint.
-    pub fn next_number(&self) -> u64 {
-        self.next_number
-    }
-    /// Returns how many locks there are.
-    pub fn count(&self) -> usize {
-        self.targets.len()
+/// Prints the numbers of locks and of waiting requests.
+impl std::fmt::Debug for LockManager {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "LockManager({:?})", self.count())
     }
 }
 
-/// Ends the waiting requests for which `should_end` is true, without granting them: they get this
-/// state. Returns true if there was one.
-fn end_requests(
-    families: &mut HashMap<FamilyId, FamilyLocks>,
-    state: LockRequestState,
-    should_end: impl Fn(&LockRequest) -> bool,
-) -> bool {
-    let mut any = false;
-    let requests = families.values_mut().flat_map(|g| &mut g.requests);
-    for request in requests.filter(|r| r.state == LockRequestState::Waiting && should_end(r)) {
-        request.state = state;
-        request.wakeup.notify_one();
-        any = true;
-    }
-    any
+/// A request in the list of its table.
+struct ListedRequest {
+    wakeup: Arc<Condvar>,
+    blockers: Vec<LockOwner>,
+    since_us: u64,
+}
+
+/// Ends the waiting request of an owner in a table, without granting it: it gets this state.
+/// Returns false if there is none.
+fn end_request(table: &LockTable, owner: LockOwner, state: LockRequestState) -> bool {
+    let mut locks = table.locks.lock();
+    let mut waiting = locks.requests.iter_mut().filter(|r| r.is_waiting() && r.owner == owner);
+    let Some(request) = waiting.next() else { return false };
+    request.state = state;
+    request.wakeup.notify_one();
+    true
 }
 
 impl LockManager {
@@ -102,81 +140,242 @@ impl LockManager {
     pub fn next_owner(&self) -> LockOwner {
         self.last_owner.fetch_add(1, Relaxed) + 1
     }
+    /// Sets the listener. Returns false if there is one already.
+    pub fn set_listener(&self, listener: Arc<dyn LockListener>) -> bool {
+        self.listener.set(listener).is_ok()
+    }
+    /// Returns the index of the table of a column family in the list of a transaction.
+    #[inline]
+    fn table_index(
+        &self,
+        mine: &mut TxnLocks,
+        family: FamilyId,
+        comparator: KeyComparator,
+    ) -> usize {
+        match mine.find_table(family) {
+            Some(at) => at,
+            None => mine.add_table(self.open_table(family, comparator)),
+        }
+    }
+    #[cold]
+    fn open_table(&self, family: FamilyId, comparator: KeyComparator) -> Arc<LockTable> {
+        let mut tables = self.tables.lock();
+        if let Some(table) = tables.by_family.get(&family) {
+            return Arc::clone(table);
+        }
+        if tables.by_family.len() >= tables.removal_due.max(TABLES_KEPT) {
+            // A table that is referenced from here only has no locks, and cannot get one.
+            tables.by_family.retain(|_, table| Arc::strong_count(table) > 1);
+            tables.removal_due = tables.by_family.len() * 2;
+        }
+        let table = Arc::new(LockTable::new(family, comparator));
+        tables.by_family.insert(family, Arc::clone(&table));
+        table
+    }
+    /// Reports new waits. The caller holds no lock.
+    fn report_waits(&self, edges: Vec<WaitEdge>) {
+        if let Some(listener) = self.listener.get() {
+            edges.into_iter().for_each(|(waiting, owner)| listener.wait_began(waiting, &[owner]));
+        }
+    }
 
-    /// Acquires a lock, waiting at most `timeout_us` microseconds.
+    /// Acquires a lock, waiting within the limits.
     ///
     /// # Errors
     /// `Busy` if it could not be acquired in that time; `Interrupted` if another thread ended the
     /// wait; `Conflict` if waiting would never have ended (a deadlock) and this transaction is the
     /// victim.
-    #[allow(clippy::too_many_arguments)]
+    #[inline]
     pub fn lock(
         &self,
-        clock: &dyn Clock,
+        limits: LockWaitLimits<'_>,
         scope: LockScope<'_>,
         owner: LockOwner,
         mine: &mut TxnLocks,
-        target: KeyOrRange,
+        target: KeyOrRangeRef<'_>,
         mode: LockMode,
-        timeout_us: u64,
     ) -> Result<()> {
-        let LockScope { family, name, comparator } = scope;
-        let mut families = self.families.lock();
-        check_slow!(
-            !families.values().flat_map(|g| &g.requests).any(|r| r.owner == owner),
-            "an owner waits for one lock at a time",
-            owner
-        );
-        let locks = families.entry(family).or_insert_with(|| FamilyLocks::new(comparator));
-        locks.check_comparator(comparator);
-        if locks.holds(owner, mode, &target) {
-            locks.count_request(owner, &target);
+        check_slow!(owner != 0, "a lock has an owner", scope.family, mode);
+        let hashed = LockTarget::new(scope.comparator, target);
+        let (at, number) =
+            (self.table_index(mine, scope.family, scope.comparator), mine.next_number());
+        let (mut edges, mut listed) = (Vec::new(), None);
+        let acquired = {
+            let table = &mine.tables()[at];
+            let mut locks = table.locks.lock();
+            locks.check_comparator(scope.comparator);
+            let acquired = locks.acquire(owner, mode, hashed, number);
+            match acquired {
+                Acquired::Covered => return Ok(()),
+                Acquired::Granted(_) if locks.requests.is_empty() => {}
+                Acquired::Granted(_) => {
+                    let before = locks.requests.len();
+                    locks.add_new_edges((owner, mode), target, before, &mut edges);
+                }
+                Acquired::Blocked if limits.timeout_us == 0 || self.closed.load(Relaxed) => {}
+                Acquired::Blocked => {
+                    listed = Some(self.list_request(
+                        (table, &mut *locks),
+                        (limits, scope),
+                        (owner, mode, number),
+                        hashed,
+                    ));
+                }
+            }
+            acquired
+        };
+        if let Acquired::Granted(position) = acquired {
+            mine.add(at, position);
+            if !edges.is_empty() {
+                self.report_waits(edges);
+            }
             return Ok(());
         }
-        if locks.blockers(owner, mode, &target, &locks.requests).next().is_none() {
-            let held = GrantedLock { owner, mode, number: mine.next_number, requests: 1 };
-            locks.insert(held, target.clone());
-            mine.add(family, target);
-            return Ok(());
+        let outcome = match listed {
+            Some(listed) => self.wait(limits, owner, Arc::clone(&mine.tables()[at]), listed),
+            None => LockRequestState::Waiting,
+        };
+        match outcome {
+            LockRequestState::Granted(position) => {
+                mine.add(at, position);
+                Ok(())
+            }
+            failed => Err(lock_error(failed, scope, target)),
         }
-        let wakeup = Arc::new(Condvar::new());
+    }
+    /// Adds a request to the list of its table, which is locked.
+    #[cold]
+    fn list_request(
+        &self,
+        (table, locks): (&Arc<LockTable>, &mut FamilyLocks),
+        (limits, scope): (LockWaitLimits<'_>, LockScope<'_>),
+        (owner, mode, number): (LockOwner, LockMode, u64),
+        target: LockTarget<'_>,
+    ) -> ListedRequest {
+        let replaced = self.waits.lock().insert(owner, Arc::clone(table));
+        check!(replaced.is_none(), "an owner waits for one lock at a time", owner);
+        let (wakeup, since_us) = (Arc::new(Condvar::new()), limits.clock.monotonic_us());
+        let (hash, target) = match target {
+            LockTarget::Key(hash, key) => (hash, KeyOrRange::Key(key.to_vec())),
+            LockTarget::Range(begin, end) => {
+                (0, KeyOrRange::Range(begin.to_boundary(), end.to_boundary()))
+            }
+        };
         locks.requests.push(LockRequest {
             owner,
             mode,
-            target: target.clone(),
-            number: mine.next_number,
+            target,
+            hash,
+            number,
             state: LockRequestState::Waiting,
             wakeup: Arc::clone(&wakeup),
+            since_us,
+            family_name: scope.name.to_string(),
         });
-        // A request that does not wait cannot close a cycle.
-        if timeout_us > 0 && may_close_cycle(&families, family) {
-            abort_deadlocks(&mut families);
+        ListedRequest { wakeup, blockers: locks.blockers(locks.requests.len() - 1), since_us }
+    }
+    /// Waits for a request that is in the list, and removes it. Returns its last state.
+    #[cold]
+    fn wait(
+        &self,
+        limits: LockWaitLimits<'_>,
+        owner: LockOwner,
+        table: Arc<LockTable>,
+        listed: ListedRequest,
+    ) -> LockRequestState {
+        let ListedRequest { wakeup, blockers, since_us } = listed;
+        self.resolve_deadlocks(limits.clock, owner, &blockers);
+        if let Some(listener) = self.listener.get() {
+            listener.wait_began(owner, &blockers);
         }
-        let timeout_us = if self.closed.load(Relaxed) { 0 } else { timeout_us };
-        let until = clock.monotonic_us().saturating_add(timeout_us);
+        // A thread that ends waits from now on finds the request; an earlier one is noticed here.
+        if !(limits.may_wait)() {
+            end_request(&table, owner, LockRequestState::Cancelled);
+        }
+        let mut until = since_us.saturating_add(limits.timeout_us);
+        if limits.deadline_us != 0 {
+            until = until.min(limits.deadline_us);
+        }
+        if self.closed.load(SeqCst) {
+            until = 0;
+        }
+        let mut locks = table.locks.lock();
         loop {
-            let state = request_state(&families, family, &wakeup);
-            let now = clock.monotonic_us();
-            if state != LockRequestState::Waiting || now >= until {
-                return finish_request(families, family, name, mine, &wakeup, target, state);
+            let at = locks.requests.iter().position(|r| Arc::ptr_eq(&r.wakeup, &wakeup));
+            check!(at.is_some(), "a request is in the list until its thread removes it", owner);
+            let Some(at) = at else { return LockRequestState::Cancelled };
+            let (state, now) = (locks.requests[at].state, limits.clock.monotonic_us());
+            if state == LockRequestState::Waiting && now < until {
+                locks = wakeup.wait_timeout_us(locks, until - now).0;
+                continue;
             }
-            families = wakeup.wait_timeout_us(families, until - now).0;
+            locks.requests.remove(at);
+            let waited = self.waits.lock().remove(&owner);
+            check!(waited.is_some(), "a waiting owner is in the list of waits", owner);
+            if !matches!(state, LockRequestState::Granted(_)) {
+                // Other requests may have waited behind it.
+                let mut edges = Vec::new();
+                locks.grant_requests(&mut edges);
+                drop(locks);
+                self.report_waits(edges);
+            }
+            return state;
         }
     }
+    /// Aborts victims of the deadlocks that the newest request of an owner closes.
+    fn resolve_deadlocks(&self, clock: &dyn Clock, owner: LockOwner, blockers: &[LockOwner]) {
+        let is_waiting = {
+            let waits = self.waits.lock();
+            blockers.iter().any(|blocker| waits.contains_key(blocker))
+        };
+        if !is_waiting {
+            return;
+        }
+        let mut found = Vec::new();
+        {
+            let _detection = self.detection.lock();
+            let mut tables: Vec<Arc<LockTable>> = self.waits.lock().values().cloned().collect();
+            tables.sort_by_key(|table| table.family);
+            tables.dedup_by_key(|table| table.family);
+            check_slow!(
+                tables.is_sorted_by(|a, b| a.family < b.family),
+                "several lock tables are locked in the order of their column families",
+                tables.len()
+            );
+            let mut locked: Vec<_> = tables.iter().map(|table| table.locks.lock()).collect();
+            let now_us = clock.monotonic_us();
+            abort_deadlocks(&mut locked, owner, |locked, cycle, victim| {
+                let describe = |(table, at): &(usize, usize)| {
+                    let locks = &locked[*table];
+                    LockWait::new(&locks.requests[*at], locks.blockers(*at), now_us)
+                };
+                found.push(Deadlock { waits: cycle.iter().map(describe).collect(), victim });
+            });
+        }
+        if let Some(listener) = self.listener.get() {
+            found.iter().for_each(|deadlock| listener.deadlock_resolved(deadlock));
+        }
+    }
+    fn end_wait(&self, owner: LockOwner, state: LockRequestState) -> bool {
+        let table = self.waits.lock().get(&owner).cloned();
+        table.is_some_and(|table| end_request(&table, owner, state))
+    }
 
-    /// Ends the waiting requests of an owner without granting them: they fail with `Conflict`.
+    /// Ends the waiting request of an owner without granting it: it fails with `Conflict`.
     pub fn abort_waits(&self, owner: LockOwner) {
-        end_requests(&mut self.families.lock(), LockRequestState::Victim, |r| r.owner == owner);
+        self.end_wait(owner, LockRequestState::Victim);
     }
     /// Ends the waiting request of an owner with `Interrupted`. Returns false if none waits.
     pub fn cancel_wait(&self, owner: LockOwner) -> bool {
-        end_requests(&mut self.families.lock(), LockRequestState::Cancelled, |r| r.owner == owner)
+        self.end_wait(owner, LockRequestState::Cancelled)
     }
     /// Called when the database closes: ends all waiting requests; later ones do not wait.
     pub fn close(&self) {
-        let mut families = self.families.lock();
-        self.closed.store(true, Relaxed);
-        end_requests(&mut families, LockRequestState::Victim, |_| true);
+        self.closed.store(true, SeqCst);
+        let waits = self.waits.lock().clone();
+        for (owner, table) in waits {
+            end_request(&table, owner, LockRequestState::Victim);
+        }
     }
 
     /// Undoes the newest request of an owner for one key. Returns true if that releases a lock: no
@@ -188,45 +387,49 @@ impl LockManager {
         mine: &mut TxnLocks,
         key: &[u8],
     ) -> bool {
-        let mut families = self.families.lock();
-        let Some(number) = families.get_mut(&family).and_then(|l| l.unlock_key(owner, key)) else {
-            return false;
-        };
+        let Some(at) = mine.find_table(family) else { return false };
+        let mut edges = Vec::new();
+        let mut locks = mine.tables()[at].locks.lock();
+        let Some(number) = locks.unlock_key(owner, key) else { return false };
+        grant_released(&mut locks, &mut edges);
+        drop(locks);
         check!(
-            mine.targets.remove(&number).is_some(),
+            mine.remove(number),
             "a lock in the lock table is in the list of its owner",
             owner,
             number
         );
-        grant_released(&mut families, family);
+        self.report_waits(edges);
         true
     }
 
     /// Releases the locks of an owner from number `from` on; 0 releases all of them.
     pub fn release(&self, owner: LockOwner, mine: &mut TxnLocks, from: u64) {
-        let released = mine.targets.split_off(&from);
-        if released.is_empty() {
-            return;
-        }
-        let mut families = self.families.lock();
-        let (mut touched, mut with_ranges) = (BTreeSet::new(), BTreeSet::new());
-        for (family, target) in released.into_values() {
-            let Some(locks) = families.get_mut(&family) else { continue };
-            match target {
-                KeyOrRange::Key(key) => locks.release_key(owner, from, &key),
-                KeyOrRange::Range(..) => {
-                    with_ranges.insert(family);
+        let (held, first) = mine.take_from(from);
+        let mut edges = Vec::new();
+        if first < held.len() {
+            for (at, table) in mine.tables().iter().enumerate() {
+                // The newest first: upgrades before their locks.
+                let here = held[first..].iter().rev().filter(|lock| lock.table == at as u32);
+                let mut positions = here.filter_map(|lock| lock.position).peekable();
+                while positions.peek().is_some() {
+                    let mut locks = table.locks.lock();
+                    for position in positions.by_ref().take(RELEASED_AT_ONCE) {
+                        locks.release(owner, position);
+                    }
+                    grant_released(&mut locks, &mut edges);
                 }
             }
-            touched.insert(family);
         }
-        for family in with_ranges {
-            if let Some(locks) = families.get_mut(&family) {
-                locks.release_ranges(owner, from);
-            }
-        }
-        for family in touched {
-            grant_released(&mut families, family);
+        mine.put_back(held, first);
+        check_slow!(
+            from > 0 || mine.count() == 0,
+            "a transaction that has released its locks holds none",
+            owner,
+            mine.count()
+        );
+        if !edges.is_empty() {
+            self.report_waits(edges);
         }
     }
 
@@ -236,24 +439,23 @@ impl LockManager {
         owner: LockOwner,
         mine: &TxnLocks,
     ) -> Vec<(FamilyId, KeyOrRange, LockMode)> {
-        let families = self.families.lock();
-        let mode = |(number, (family, target)): (&u64, &(FamilyId, KeyOrRange))| {
-            let locks = families.get(family)?;
-            let held = locks
-                .locks_overlapping(target)
-                .find(|h| h.owner == owner && h.number == *number)?;
-            Some((*family, target.clone(), held.mode))
-        };
-        let held: Vec<_> = mine.targets.iter().filter_map(mode).collect();
-        // A lock on an empty range excludes nothing, and is not found.
+        let mut all = Vec::with_capacity(mine.count());
+        for (at, table) in mine.tables().iter().enumerate() {
+            let locks = table.locks.lock();
+            let here = mine.iter().filter(|(held, _)| held.table == at as u32);
+            all.extend(here.filter_map(|(_, position)| {
+                let (target, mode) = locks.describe(position)?;
+                Some((table.family, target, mode))
+            }));
+        }
         check_slow!(
-            held.len() == mine.targets.len()
-                || mine.targets.values().any(|(_, t)| matches!(t, KeyOrRange::Range(..))),
+            all.len() == mine.count(),
             "each lock of a transaction is in the lock table",
-            held.len(),
-            mine.targets.len()
+            owner,
+            all.len(),
+            mine.count()
         );
-        held
+        all
     }
     /// Gives an owner a lock that it held before, without checking for conflicts.
     pub fn restore_lock(
@@ -262,91 +464,78 @@ impl LockManager {
         comparator: KeyComparator,
         owner: LockOwner,
         mine: &mut TxnLocks,
-        target: KeyOrRange,
+        target: KeyOrRangeRef<'_>,
         mode: LockMode,
     ) {
-        let mut families = self.families.lock();
-        let locks = families.entry(family).or_insert_with(|| FamilyLocks::new(comparator));
-        let held = GrantedLock { owner, mode, number: mine.next_number, requests: 1 };
-        locks.insert(held, target.clone());
-        mine.add(family, target);
+        let at = self.table_index(mine, family, comparator);
+        let (target, number) = (LockTarget::new(comparator, target), mine.next_number());
+        let position = mine.tables()[at].locks.lock().grant(owner, mode, target, number);
+        mine.add(at, position);
     }
 
+    fn all_tables(&self) -> Vec<Arc<LockTable>> {
+        self.tables.lock().by_family.values().cloned().collect()
+    }
     /// Returns the number of locks held and of waiting requests.
     pub fn count(&self) -> (usize, usize) {
-        let families = self.families.lock();
-        let requests = families.values().map(|g| g.requests.len()).sum();
-        (families.values().map(FamilyLocks::count).sum(), requests)
+        let (mut held, mut requests) = (0, 0);
+        for table in self.all_tables() {
+            let locks = table.locks.lock();
+            held += locks.count();
+            requests += locks.requests.len();
+        }
+        (held, requests)
+    }
+    /// Returns the requests that wait. Requests of different column families are not read at the
+    /// same moment.
+    pub fn lock_waits(&self, clock: &dyn Clock) -> Vec<LockWait> {
+        let mut tables: Vec<Arc<LockTable>> = self.waits.lock().values().cloned().collect();
+        tables.sort_by_key(|table| table.family);
+        tables.dedup_by_key(|table| table.family);
+        let (mut all, now_us) = (Vec::new(), clock.monotonic_us());
+        for table in tables {
+            let locks = table.locks.lock();
+            let waiting = locks.requests.iter().enumerate().filter(|(_, r)| r.is_waiting());
+            all.extend(waiting.map(|(at, r)| LockWait::new(r, locks.blockers(at), now_us)));
+        }
+        all
+    }
+    /// Returns the number of locks that each owner holds, in ascending order of owners.
+    pub fn lock_counts(&self) -> Vec<(LockOwner, u64)> {
+        let mut counts: BTreeMap<LockOwner, u64> = BTreeMap::new();
+        for table in self.all_tables() {
+            let locks = table.locks.lock();
+            locks.for_each_owner(&mut |owner| *counts.entry(owner).or_default() += 1);
+        }
+        counts.into_iter().collect()
     }
 }
 
 /// Grants the requests that waited for released locks of a column family.
-fn grant_released(families: &mut HashMap<FamilyId, FamilyLocks>, family: FamilyId) {
-    let Some(locks) = families.get_mut(&family) else { return };
-    if !bug::is_active(Bug::WaiterNotWoken) {
-        locks.grant_requests();
-    }
-    if locks.is_empty() {
-        families.remove(&family);
+#[inline]
+fn grant_released(locks: &mut FamilyLocks, edges: &mut Vec<WaitEdge>) {
+    if !locks.requests.is_empty() && !bug::is_active(Bug::WaiterNotWoken) {
+        locks.grant_requests(edges);
     }
 }
 
-/// Removes a request from the list and returns its outcome.
-fn finish_request(
-    mut families: MutexGuard<'_, HashMap<FamilyId, FamilyLocks>>,
-    family: FamilyId,
-    name: &str,
-    mine: &mut TxnLocks,
-    wakeup: &Arc<Condvar>,
-    target: KeyOrRange,
-    state: LockRequestState,
-) -> Result<()> {
-    if let Some(locks) = families.get_mut(&family) {
-        let before = locks.requests.len();
-        locks.requests.retain(|r| !Arc::ptr_eq(&r.wakeup, wakeup));
-        check!(
-            locks.requests.len() + 1 == before,
-            "a request is in the list until its thread removes it",
-            before,
-            state
-        );
-        if state == LockRequestState::Granted {
-            check_slow!(
-                locks.locks_overlapping(&target).any(|h| h.number == mine.next_number),
-                "a granted request holds its lock",
-                target
-            );
-            mine.add(family, target);
-            return Ok(());
+/// Returns the error of a request that was not granted, by its last state.
+#[cold]
+fn lock_error(state: LockRequestState, scope: LockScope<'_>, target: KeyOrRangeRef<'_>) -> Error {
+    let (name, key) = (scope.name.to_string(), target.start_key());
+    match state {
+        LockRequestState::Victim => {
+            Error::conflict(&name, key, "deadlock: this transaction is the victim, retry it")
         }
-        // Other requests may have waited behind it.
-        locks.grant_requests();
+        LockRequestState::Cancelled => {
+            let cancelled = Error::conflict(&name, key, "the lock was not acquired");
+            cancelled.wrap(ErrorKind::Interrupted, "another thread ended the wait")
+        }
+        LockRequestState::Waiting | LockRequestState::Granted(_) => {
+            let timed_out = Error::conflict(&name, key, "the lock was not acquired in time");
+            timed_out.wrap(ErrorKind::Busy, "another transaction holds the lock")
+        }
     }
-    let key = target.borrowed().start_key();
-    if state == LockRequestState::Victim {
-        return Err(Error::conflict(
-            name,
-            key,
-            "deadlock: this transaction is the victim, retry it",
-        ));
-    }
-    if state == LockRequestState::Cancelled {
-        let cancelled = Error::conflict(name, key, "the lock was not acquired");
-        return Err(cancelled.wrap(ErrorKind::Interrupted, "another thread ended the wait"));
-    }
-    let timed_out = Error::conflict(name, key, "the lock was not acquired in time");
-    Err(timed_out.wrap(ErrorKind::Busy, "another transaction holds the lock"))
-}
-
-fn request_state(
-    families: &HashMap<FamilyId, FamilyLocks>,
-    family: FamilyId,
-    wakeup: &Arc<Condvar>,
-) -> LockRequestState {
-    let request = families
-        .get(&family)
-        .and_then(|g| g.requests.iter().find(|r| Arc::ptr_eq(&r.wakeup, wakeup)));
-    request.map_or(LockRequestState::Waiting, |r| r.state)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use perigee_env::sim::SimWorld;
 use std::sync::Arc;
 
 const FAMILY: LockScope<'_> =
-    LockScope { family: FamilyId(1), name: "f", comparator: KeyComparator::Bytes };
+    LockScope { family: FamilyId(1), name: &"f", comparator: KeyComparator::Bytes };
 
 fn key(name: &str) -> KeyOrRange {
     KeyOrRange::Key(name.as_bytes().to_vec())
@@ -30,7 +30,8 @@ fn try_lock(
     mode: LockMode,
 ) -> bool {
     let clock = perigee_env::RealClock::default();
-    locks.lock(&clock, FAMILY, owner, mine, target, mode, 0).is_ok()
+    let limits = LockWaitLimits::new(&clock, 0);
+    locks.lock(limits, FAMILY, owner, mine, target.borrowed(), mode).is_ok()
 }
 
 #[test]
@@ -188,7 +189,8 @@ fn run_storm_client(
         let wanted: Vec<u64> = (0..3).map(|_| random(6)).collect();
         let all = wanted.iter().all(|k| {
             let target = KeyOrRange::Key(vec![*k as u8]);
-            let result = locks.lock(clock, FAMILY, owner, &mut mine, target, Exclusive, 50_000);
+            let limits = LockWaitLimits::new(clock, 50_000);
+            let result = locks.lock(limits, FAMILY, owner, &mut mine, target.borrowed(), Exclusive);
             let is_expected = |e: &Error| matches!(e.kind(), ErrorKind::Conflict | ErrorKind::Busy);
             assert!(result.as_ref().err().is_none_or(is_expected), "unexpected error");
             if result.is_ok() && !acquired.contains(k) {
@@ -310,7 +312,8 @@ fn run_waiting_client(
                 (modes[random(5) as usize], [LONG_WAIT_US, LONG_WAIT_US, 5][random(3) as usize]);
             let target =
                 if random(5) == 0 { range("a", "c") } else { key(["a", "b"][random(2) as usize]) };
-            let result = locks.lock(clock, FAMILY, owner, &mut mine, target, mode, timeout_us);
+            let limits = LockWaitLimits::new(clock, timeout_us);
+            let result = locks.lock(limits, FAMILY, owner, &mut mine, target.borrowed(), mode);
             match result.map_err(|e| e.kind()) {
                 Ok(()) => {}
                 Err(ErrorKind::Busy) => {
@@ -345,4 +348,168 @@ fn run_waiting_client(
         }
         locks.release(owner, &mut mine, 0);
     }
+}
+
+/// An exclusive lock becomes one for an insert in place, and the insert is undone alone.
+#[test]
+fn exclusive_lock_becomes_an_insert_lock_in_place() {
+    let (locks, mut one, mut other) =
+        (LockManager::new(), TxnLocks::default(), TxnLocks::default());
+    assert!(try_lock(&locks, 2, &mut other, range("a", "z"), Gap));
+    assert!(try_lock(&locks, 1, &mut one, key("k"), Exclusive));
+    assert!(!try_lock(&locks, 1, &mut one, key("k"), Insert), "others have locked the gap");
+    locks.release(2, &mut other, 0);
+    let savepoint = one.next_number();
+    for undo in 0..2 {
+        assert!(try_lock(&locks, 1, &mut one, key("k"), Insert));
+        assert!(try_lock(&locks, 1, &mut one, key("k"), Shared), "covered");
+        assert_eq!((one.count(), locks.count()), (1, (1, 0)), "one lock");
+        assert!(!try_lock(&locks, 2, &mut other, range("a", "z"), Gap));
+        assert_eq!(locks.locks_of(1, &one), [(FAMILY.family, key("k"), Insert)]);
+        if undo == 0 {
+            locks.release(1, &mut one, savepoint);
+        } else {
+            assert!(!locks.unlock(FAMILY.family, 1, &mut one, b"k"), "requested twice");
+            assert!(locks.unlock(FAMILY.family, 1, &mut one, b"k"));
+        }
+        assert_eq!(locks.locks_of(1, &one), [(FAMILY.family, key("k"), Exclusive)]);
+        assert!(try_lock(&locks, 2, &mut other, range("a", "z"), Gap));
+        assert!(!try_lock(&locks, 2, &mut other, key("k"), Shared));
+        locks.release(2, &mut other, 0);
+    }
+    assert!(try_lock(&locks, 1, &mut one, key("k"), Insert));
+    locks.release(1, &mut one, 0);
+    assert_eq!((one.count(), locks.count()), (0, (0, 0)));
+    assert!(try_lock(&locks, 2, &mut other, range("a", "z"), Gap));
+}
+
+/// Random locks on keys and ranges, with one at a time, agree with the compatibility table.
+#[test]
+fn random_locks_agree_with_a_list_of_all_locks() {
+    let mut x = 5u64;
+    let mut random = move |n: u64| {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        x % n
+    };
+    let locks = LockManager::new();
+    let mut mine: Vec<TxnLocks> = (0..4).map(|_| TxnLocks::default()).collect();
+    let mut all: Vec<Vec<(u64, KeyOrRange, LockMode)>> = vec![Vec::new(); 4];
+    let name = |n: u64| format!("{n:03}");
+    for _ in 0..20_000 {
+        let at = random(4) as usize;
+        let owner = at as u64 + 1;
+        if random(15) == 0 {
+            let next = mine[at].next_number();
+            let from = next - random(next.min(9) + 1);
+            locks.release(owner, &mut mine[at], from);
+            all[at].retain(|(number, ..)| *number < from);
+            continue;
+        }
+        let (from, longest) = (random(300), [3, 3, 3, 100][random(4) as usize]);
+        let target = match random(3) {
+            0 => range(&name(from), &name(from + 1 + random(longest))),
+            _ => key(&name(from)),
+        };
+        let mode = [Shared, Exclusive, Gap, Insert, Gap, Insert][random(6) as usize];
+        let is_free = all.iter().enumerate().all(|(other, held)| {
+            other == at
+                || held.iter().all(|(_, t, m)| {
+                    !lock_mode::conflicts(*m, mode)
+                        || !t.borrowed().overlaps(FAMILY.comparator, target.borrowed())
+                })
+        });
+        let number = mine[at].next_number();
+        let granted = try_lock(&locks, owner, &mut mine[at], target.clone(), mode);
+        assert_eq!(granted, is_free, "{owner} {target:?} {mode}");
+        if mine[at].next_number() > number {
+            all[at].push((number, target, mode));
+        }
+    }
+    for (at, mine) in mine.iter_mut().enumerate() {
+        locks.release(at as u64 + 1, mine, 0);
+    }
+    assert_eq!(locks.count(), (0, 0));
+}
+
+/// Thousands of range locks, and inserts between them, take no noticeable time.
+#[test]
+fn thousands_of_gap_locks_are_cheap() {
+    let (locks, mut mine, mut other) =
+        (LockManager::new(), TxnLocks::default(), TxnLocks::default());
+    let name = |n: u64| format!("{n:08}");
+    for n in 0..20_000 {
+        let at = n * 7919 % 20_000 * 10;
+        assert!(try_lock(&locks, 1, &mut mine, range(&name(at), &name(at + 5)), Gap));
+        assert!(try_lock(&locks, 1, &mut mine, key(&name(at + 5)), Insert));
+        assert!(try_lock(&locks, 2, &mut other, key(&name(at + 7)), Insert), "between the gaps");
+        assert!(!try_lock(&locks, 2, &mut other, key(&name(at + 3)), Insert), "in a gap");
+    }
+    assert!(!try_lock(&locks, 2, &mut other, range(&name(10), &name(19)), Gap));
+    locks.release(1, &mut mine, 0);
+    assert!(try_lock(&locks, 2, &mut other, range(&name(10), &name(17)), Gap));
+    locks.release(2, &mut other, 0);
+    assert_eq!(locks.count(), (0, 0));
+}
+
+/// Records the reports.
+#[derive(Default)]
+struct ListenerLog {
+    waits: std::sync::Mutex<Vec<(u64, Vec<u64>)>>,
+    deadlocks: std::sync::Mutex<Vec<Deadlock>>,
+}
+
+impl LockListener for ListenerLog {
+    fn wait_began(&self, waiting: u64, blocking: &[u64]) {
+        self.waits.lock().unwrap().push((waiting, blocking.to_vec()));
+    }
+    fn deadlock_resolved(&self, deadlock: &Deadlock) {
+        self.deadlocks.lock().unwrap().push(deadlock.clone());
+    }
+}
+
+/// Waits, who blocks them and deadlocks are reported, also if a wait gets one more blocker later.
+#[test]
+fn waits_and_deadlocks_are_reported() {
+    SimWorld::new(3).run(SimDisk::new(3), |env| {
+        let (locks, log) = (Arc::new(LockManager::new()), Arc::new(ListenerLog::default()));
+        assert!(locks.set_listener(Arc::clone(&log) as _));
+        let (mut one, mut two, mut three) =
+            (TxnLocks::default(), TxnLocks::default(), TxnLocks::default());
+        assert!(try_lock(&locks, 1, &mut one, key("a"), Shared));
+        assert!(try_lock(&locks, 2, &mut two, range("a", "c"), Gap));
+        assert!(try_lock(&locks, 3, &mut three, key("b"), Exclusive));
+        let start = |owner: LockOwner, mut mine: TxnLocks, name: &'static str| {
+            let (locks, clock) = (Arc::clone(&locks), Arc::clone(&env.clock));
+            let work = move || {
+                let limits = LockWaitLimits::new(&*clock, LONG_WAIT_US);
+                let target = KeyOrRangeRef::Key(name.as_bytes());
+                let _ = locks.lock(limits, FAMILY, owner, &mut mine, target, Exclusive);
+                locks.release(owner, &mut mine, 0);
+            };
+            env.spawn.spawn("locks", Box::new(work)).unwrap()
+        };
+        let third = start(3, three, "a");
+        while locks.lock_waits(&*env.clock).is_empty() {
+            env.clock.sleep_us(1);
+        }
+        let wait = locks.lock_waits(&*env.clock).remove(0);
+        assert_eq!((wait.waiting, &wait.blocking[..], &wait.key[..]), (3, &[1][..], &b"a"[..]));
+        assert_eq!((wait.family.as_str(), wait.mode, wait.range_end), ("f", Exclusive, None));
+        // An owner with a gap lock there gets a shared lock before the request that waits.
+        assert!(try_lock(&locks, 2, &mut two, key("a"), Shared));
+        assert_eq!(*log.waits.lock().unwrap(), [(3, vec![1]), (3, vec![2])]);
+        assert_eq!(locks.lock_counts(), [(1, 1), (2, 2), (3, 1)]);
+        let first = start(1, one, "b");
+        third.join().unwrap();
+        first.join().unwrap();
+        let deadlocks = log.deadlocks.lock().unwrap();
+        assert_eq!((deadlocks.len(), deadlocks[0].victim), (1, 3));
+        let waits = &deadlocks[0].waits;
+        assert_eq!((waits[0].waiting, waits[1].waiting, waits.len()), (1, 3, 2));
+        assert_eq!((&waits[0].key[..], &waits[1].key[..]), (&b"b"[..], &b"a"[..]));
+        locks.release(2, &mut two, 0);
+        assert_eq!(locks.count(), (0, 0));
+    });
 }

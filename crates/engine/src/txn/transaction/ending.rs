@@ -1,9 +1,10 @@
 //! How a transaction ends: what it hands over to be committed or prepared.
 
-use super::{ACTIVE, ENDED, EngineTxn};
+use super::{ENDED, EngineTxn};
 use crate::catalog::Catalog;
 use crate::runtime::Runtime;
 use crate::txn::locks::{LockOwner, TxnLocks};
+use crate::txn::spill_store::SpilledPrepare;
 use crate::txn::validate::{CommitConditions, ReadDependencies, serialization_error};
 use perigee_base::{Error, Result, SeqNo};
 use perigee_file::log::Batch;
@@ -44,9 +45,9 @@ impl EngineTxn {
     }
     /// Marks the transaction as ended, unless it was just aborted: then returns that error.
     fn mark_ended(&mut self, runtime: &Runtime) -> Result<()> {
-        match self.state.compare_exchange(ACTIVE, ENDED, SeqCst, SeqCst) {
-            Ok(_) => Ok(()),
-            Err(_) => self.check(runtime),
+        match self.shared.leave_active(self.number, ENDED) {
+            true => Ok(()),
+            false => self.check(runtime),
         }
     }
     fn take_conditions(&mut self) -> Option<Box<CommitConditions>> {
@@ -79,21 +80,45 @@ impl EngineTxn {
             .ok_or_else(|| Error::internal("a spilled transaction has no runs"))?;
         runs.commit_spilled(&numbers, self.take_conditions(), operations)
     }
-    /// Checks that it can be prepared.
-    ///
-    /// # Errors
-    /// `InvalidArgument` if writes were spilled to files; the transaction can continue.
-    pub fn check_preparable(&self) -> Result<()> {
-        if !self.is_spilled() {
-            return Ok(());
-        }
-        let text = "the transaction was spilled to disk and cannot be prepared: commit it, \
-            or split it";
-        Err(Error::invalid(text))
+    /// Spills the memory, ends the transaction and prepares the spilled writes. The snapshot is held
+    /// until [`EngineTxn::end`].
+    pub fn prepare_spilled(&mut self, runtime: &Runtime, gid: &[u8]) -> Result<()> {
+        self.check(runtime)?;
+        self.writes.spill(self.savepoints.iter().map(|s| s.position))?;
+        self.mark_ended(runtime)?;
+        let (numbers, operations) =
+            (self.writes.numbers(std::iter::empty()), self.writes.written_size().ops as u64);
+        let runs = self
+            .writes
+            .take_spill_store()
+            .ok_or_else(|| Error::internal("a spilled transaction has no runs"))?;
+        let conditions = self.take_conditions();
+        let owner = self.owner;
+        let locks = (std::mem::take(&mut self.owner), std::mem::take(&mut self.held_locks));
+        check!(
+            owner != 0 && self.held_locks.count() == 0,
+            "a prepared transaction takes the owner and its locks with it",
+            locks
+        );
+        let level = self.settings.isolation;
+        let request = SpilledPrepare { gid, level, operations, conditions, locks };
+        let prepared = runs.prepare_spilled(&numbers, request);
+        prepared.inspect_err(|_| self.restore_lock_owner(owner))
     }
     /// Restores the lock owner after a failed prepare released its locks: a retry keeps its age.
     pub fn restore_lock_owner(&mut self, owner: LockOwner) {
         self.owner = owner;
+        self.shared.owner.store(owner, SeqCst);
+    }
+    /// Called after a commit: the next transaction in this object is no retry, and takes a new
+    /// number as a lock owner.
+    pub fn forget_lock_owner(&mut self) {
+        check!(
+            self.held_locks.count() == 0,
+            "a transaction that was committed holds no locks",
+            self.held_locks.count()
+        );
+        self.owner = 0;
     }
     /// Like [`finish_commit`](EngineTxn::finish_commit), but hands over the locks as well. A
     /// transaction without writes is prepared like any other.

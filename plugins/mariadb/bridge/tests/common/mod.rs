@@ -5,7 +5,9 @@
 
 use perigee_mariadb_bridge::engine::*;
 use perigee_mariadb_bridge::ffi::Slice;
+use perigee_mariadb_bridge::levels::*;
 use perigee_mariadb_bridge::load::*;
+use perigee_mariadb_bridge::locks::*;
 use perigee_mariadb_bridge::read::*;
 use perigee_mariadb_bridge::report::*;
 use perigee_mariadb_bridge::status::{self, Status};
@@ -79,6 +81,29 @@ extern "C" fn collect_bytes(arg: *mut c_void, data: *const u8, size: usize) {
     all.push(bytes.to_vec());
 }
 
+fn text_of(slice: Slice) -> String {
+    // SAFETY: what a report passes is valid during the call.
+    String::from_utf8(unsafe { slice.bytes() }.to_vec()).unwrap()
+}
+
+extern "C" fn collect_level(arg: *mut c_void, level: *const LevelStats) {
+    // SAFETY: `arg` is the vector of the caller, `level` a record.
+    let (all, l) = unsafe { (&mut *arg.cast::<Vec<(String, u32, u64)>>(), &*level) };
+    all.push((text_of(l.table), l.level, l.entries));
+}
+
+extern "C" fn collect_job(arg: *mut c_void, job: *const JobRecord) {
+    // SAFETY: `arg` is the vector of the caller, `job` a record.
+    let (all, j) = unsafe { (&mut *arg.cast::<Vec<[String; 4]>>(), &*job) };
+    all.push([text_of(j.kind), text_of(j.table), text_of(j.state), text_of(j.input_levels)]);
+}
+
+extern "C" fn collect_option(arg: *mut c_void, option: *const TableOption) {
+    // SAFETY: `arg` is the vector of the caller, `option` a record.
+    let (all, o) = unsafe { (&mut *arg.cast::<Vec<[String; 4]>>(), &*option) };
+    all.push([text_of(o.table), text_of(o.family), text_of(o.name), text_of(o.value)]);
+}
+
 extern "C" fn collect_counter(arg: *mut c_void, name: *const c_char, value: u64) {
     // SAFETY: `arg` is the vector of the caller, `name` a string.
     let (all, name) =
@@ -86,7 +111,52 @@ extern "C" fn collect_counter(arg: *mut c_void, name: *const c_char, value: u64)
     all.push((name.to_str().unwrap().to_owned(), value));
 }
 
+/// A lock wait: who waits, for whom, table, key, end of the range, mode.
+pub type LockWait = (u64, Vec<u64>, String, Vec<u8>, Option<Vec<u8>>, u32);
+
+/// Copies a lock wait.
+///
+/// # Safety
+/// `wait` is a wait that the bridge reports.
+pub unsafe fn copy_lock_wait(wait: &LockWaitInfo) -> LockWait {
+    // SAFETY: guaranteed by the caller.
+    unsafe {
+        let blocking = std::slice::from_raw_parts(wait.blocking, wait.blocking_count).to_vec();
+        let table = Slice { data: wait.table.cast(), size: wait.table_size }.bytes().to_vec();
+        let end = (!wait.range_end.data.is_null()).then(|| wait.range_end.bytes().to_vec());
+        let (table, key) = (String::from_utf8(table).unwrap(), wait.key.bytes().to_vec());
+        (wait.waiting, blocking, table, key, end, wait.mode)
+    }
+}
+
+extern "C" fn collect_lock_wait(arg: *mut c_void, wait: *const LockWaitInfo) {
+    // SAFETY: `arg` is the vector of the caller, `wait` is valid.
+    unsafe { (*arg.cast::<Vec<LockWait>>()).push(copy_lock_wait(&*wait)) }
+}
+
+extern "C" fn collect_lock_count(arg: *mut c_void, owner: u64, count: u64) {
+    // SAFETY: `arg` is the vector of the caller.
+    unsafe { (*arg.cast::<Vec<(u64, u64)>>()).push((owner, count)) }
+}
+
 impl Db {
+    pub fn lock_waits(&self) -> Vec<LockWait> {
+        let mut all: Vec<LockWait> = Vec::new();
+        // SAFETY: the database is open, and the vector outlives the call.
+        check(unsafe { pgb_lock_waits(self.0, collect_lock_wait, (&raw mut all).cast()) }).unwrap();
+        all
+    }
+    pub fn lock_counts(&self) -> Vec<(u64, u64)> {
+        let mut all: Vec<(u64, u64)> = Vec::new();
+        let arg = (&raw mut all).cast();
+        // SAFETY: the database is open, and the vector outlives the call.
+        check(unsafe { pgb_lock_counts(self.0, collect_lock_count, arg) }).unwrap();
+        all
+    }
+    pub fn listen(&self, wait_began: WaitBeganFn, deadlock: DeadlockFn) -> Result<()> {
+        // SAFETY: the database is open.
+        check(unsafe { pgb_set_lock_listener(self.0, wait_began, deadlock) })
+    }
     pub fn open(dir: &Path) -> Db {
         let options = EngineOptions {
             memory_budget: 64 << 20,
@@ -126,6 +196,31 @@ impl Db {
         let mut all: Vec<(String, u64)> = Vec::new();
         // SAFETY: `collect_counter` gets its vector.
         let done = unsafe { pgb_engine_counters(self.0, collect_counter, (&raw mut all).cast()) };
+        check(done).unwrap();
+        all
+    }
+    /// Returns table, level and entries.
+    pub fn levels(&self) -> Vec<(String, u32, u64)> {
+        let mut all: Vec<(String, u32, u64)> = Vec::new();
+        // SAFETY: `collect_level` gets its vector.
+        let done = unsafe { pgb_engine_levels(self.0, collect_level, (&raw mut all).cast()) };
+        check(done).unwrap();
+        all
+    }
+    /// Returns kind, table, state and input levels.
+    pub fn jobs(&self) -> Vec<[String; 4]> {
+        let mut all: Vec<[String; 4]> = Vec::new();
+        // SAFETY: `collect_job` gets its vector.
+        let done = unsafe { pgb_engine_jobs(self.0, collect_job, (&raw mut all).cast()) };
+        check(done).unwrap();
+        all
+    }
+    /// Returns table, column family, option and value.
+    pub fn options(&self) -> Vec<[String; 4]> {
+        let mut all: Vec<[String; 4]> = Vec::new();
+        // SAFETY: `collect_option` gets its vector.
+        let done =
+            unsafe { pgb_engine_options_list(self.0, collect_option, (&raw mut all).cast()) };
         check(done).unwrap();
         all
     }
@@ -349,6 +444,10 @@ impl Session {
     pub fn set_lock_timeout(&self, ms: u64) {
         // SAFETY: the transaction is live.
         unsafe { pgb_trx_set_lock_timeout(self.trx, ms * 1000) }
+    }
+    pub fn lock_owner(&self) -> u64 {
+        // SAFETY: the transaction is live.
+        unsafe { pgb_trx_lock_owner(self.trx) }
     }
     pub fn writes(&self) -> u64 {
         // SAFETY: the transaction is live.

@@ -17,6 +17,7 @@
 #[macro_use(check, check_slow, seeded)]
 extern crate perigee_base;
 mod limits;
+mod encryption;
 mod settings;
 pub mod stats;
 mod stats_text;
@@ -42,6 +43,7 @@ pub mod fuzz;
 // An open database, its column families and snapshots.
 pub use catalog::family::FamilyState;
 pub use catalog::snapshot::SnapshotHandle;
+pub use encryption::encrypt_env;
 pub use engine::{Engine, RetainedDirLock};
 pub use maintenance::jobs::CompactionRange;
 pub use runtime::logical_clock::LogicalClockStatus;

@@ -126,7 +126,9 @@ struct FaultPlan {
 impl FaultPlan {
     fn new(seed: u64, history: u64) -> FaultPlan {
         let mut rng = Rng::new(mix(seed, history));
-        let settings = Settings::random(&mut rng).with_durability(Durability::Full);
+        let settings = Settings::random(&mut rng)
+            .with_durability(Durability::Full)
+            .with_random_encryption(mix(seed, history));
         let script = (0..40)
             .map(|i| match i % 10 {
                 3 => Action::Flush,

@@ -304,6 +304,7 @@ fn log_continues_after_a_full_disk() {
         logged += 1;
     }
     assert!(logged >= expected.len(), "{logged}");
+    drop(feed);
     let crashed = disk.deep_clone();
     drop(db);
     for disk in [disk, crashed] {

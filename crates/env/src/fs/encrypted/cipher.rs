@@ -18,13 +18,16 @@ use perigee_base::bug::{self, Bug};
 use std::ops::Range;
 use zeroize::Zeroizing;
 
-/// Stored zeros are recognized in aligned groups of this size.
+/// Size of an aligned group of stored bytes in which zeros are recognized.
 pub(super) const GROUP_BYTES: usize = 8;
 /// Size of the nonce of a file.
 pub(super) const NONCE_BYTES: usize = 16;
+/// Size of a block of AES.
 const BLOCK_BYTES: usize = 16;
 
 const _: () = assert!(KEY_BYTES == 2 * BLOCK_BYTES);
+const _: () = assert!(NONCE_BYTES == BLOCK_BYTES, "a nonce is encrypted as one block");
+const _: () = assert!(BLOCK_BYTES.is_multiple_of(GROUP_BYTES));
 
 /// A key of the key provider, from which the keys of files are derived.
 pub(super) struct MasterKey(Aes256Enc);
@@ -81,6 +84,7 @@ impl FileCipher {
             let len = next.map_or(bytes.len(), |next| {
                 usize::try_from(next - at).map_or(bytes.len(), |n| n.min(bytes.len()))
             });
+            check_slow!(len > 0, "every part of a keystream advances", at, generations);
             let (part, rest) = bytes.split_at_mut(len);
             self.apply_one(number as u32, at, part);
             (at, bytes) = (at + len as u64, rest);
@@ -112,6 +116,11 @@ impl FileCipher {
             return Ok(());
         }
         unwritten.sort_unstable_by_key(|zeros| zeros.start);
+        check_slow!(
+            unwritten.windows(2).all(|pair| pair[0].end <= pair[1].start),
+            "unwritten ranges do not overlap",
+            unwritten
+        );
         let mut from = 0;
         let end = bytes.len();
         for zeros in unwritten.into_iter().chain([end..end]) {
@@ -131,7 +140,9 @@ pub(super) fn whole_groups(offset: u64, len: usize) -> Range<usize> {
         // boundary.
         return len.min(start)..len.min(start);
     }
-    start..len - (len - start) % GROUP_BYTES
+    let end = len - (len - start) % GROUP_BYTES;
+    check_slow!(start <= end && end <= len, "whole groups are inside the bytes", offset, len);
+    start..end
 }
 
 /// Returns the ranges of groups of zeros in `groups`, shifted by `shift`; adjacent ones are joined.

@@ -2,7 +2,7 @@
 
 use super::EncryptionSettings;
 use super::files::{
-    EncryptedRandomAccessFile, EncryptedWritableFile, FoundFile, is_encrypted, read_header,
+    EncryptedRandomAccessFile, EncryptedWritableFile, FileEncryption, is_encrypted, read_header,
 };
 use super::header::HEADER_BYTES;
 use crate::fs::{Dir, DirLock, RandomAccessFile, WritableFile};
@@ -65,8 +65,8 @@ impl Dir for EncryptedDir {
         // Closed before the file is opened for writing.
         let found = read_header(&*self.inner.open(name)?, name, keys)?;
         match found {
-            FoundFile::Plain | FoundFile::Empty => self.inner.append_to(name),
-            FoundFile::Encrypted(header) => {
+            FileEncryption::Plain | FileEncryption::Empty => self.inner.append_to(name),
+            FileEncryption::Encrypted(header) => {
                 let inner = self.inner.append_to(name)?;
                 Ok(Arc::new(EncryptedWritableFile::append_to(inner, name, keys, header)))
             }
@@ -78,9 +78,9 @@ impl Dir for EncryptedDir {
             return Ok(inner);
         }
         let opened = match read_header(&*inner, name, &self.settings.keys)? {
-            FoundFile::Plain => return Ok(inner),
-            FoundFile::Empty => None,
-            FoundFile::Encrypted(opened) => Some(opened),
+            FileEncryption::Plain => return Ok(inner),
+            FileEncryption::Empty => None,
+            FileEncryption::Encrypted(opened) => Some(opened),
         };
         Ok(Arc::new(EncryptedRandomAccessFile::new(inner, name, opened)))
     }

@@ -2,7 +2,7 @@
 
 use super::cipher::{FileCipher, GROUP_BYTES, whole_groups, zero_groups};
 use super::header::{
-    CryptHeader, FIXED_BYTES, GENERATION_BYTES, GENERATIONS_MAX, HEADER_BYTES, generation_offset,
+    CryptHeader, FIXED_BYTES, GENERATION_BYTES, GENERATION_RECORDS, HEADER_BYTES, generation_offset,
 };
 use super::key_cache::{CurrentKey, KeyCache, exhausted_error};
 use crate::fs::{DataEnd, RandomAccessFile, WritableFile, end_without_zeros, short_file_error};
@@ -22,8 +22,8 @@ pub(super) struct OpenedHeader {
     generations: Vec<u64>,
 }
 
-/// What kind of file was found.
-pub(super) enum FoundFile {
+/// Whether a file is encrypted.
+pub(super) enum FileEncryption {
     /// It is not encrypted.
     Plain,
     /// Its header was not written completely, so it is empty.
@@ -47,12 +47,12 @@ pub(super) fn read_header(
     file: &dyn RandomAccessFile,
     name: &str,
     keys: &KeyCache,
-) -> Result<FoundFile> {
+) -> Result<FileEncryption> {
     if !is_encrypted(file)? {
-        return Ok(FoundFile::Plain);
+        return Ok(FileEncryption::Plain);
     }
     if file.len()? < HEADER_LEN {
-        return Ok(FoundFile::Empty);
+        return Ok(FileEncryption::Empty);
     }
     let mut fixed = [0; FIXED_BYTES];
     file.read_exact_at(&mut fixed, 0)?;
@@ -62,7 +62,7 @@ pub(super) fn read_header(
     while let Some(start) = read_generation(file, &header, generations.len() + 1)? {
         generations.push(start);
     }
-    Ok(FoundFile::Encrypted(OpenedHeader { header, cipher, generations }))
+    Ok(FileEncryption::Encrypted(OpenedHeader { header, cipher, generations }))
 }
 
 /// Returns where generation `number` starts; `None` if it does not exist. A record that was not
@@ -72,7 +72,7 @@ fn read_generation(
     header: &CryptHeader,
     number: usize,
 ) -> Result<Option<u64>> {
-    if number > GENERATIONS_MAX {
+    if number > GENERATION_RECORDS {
         return Ok(None);
     }
     let mut record = [0; GENERATION_BYTES];
@@ -86,10 +86,10 @@ pub(super) struct EncryptedWritableFile {
     name: String,
     keys: Arc<KeyCache>,
     /// Callers serialize appends and truncations, so this lock is never waited for.
-    state: Mutex<WriterState>,
+    state: Mutex<EncryptedWriterState>,
 }
 
-struct WriterState {
+struct EncryptedWriterState {
     header: CryptHeader,
     cipher: Arc<FileCipher>,
     generations: Vec<u64>,
@@ -103,9 +103,9 @@ struct WriterState {
     buffer: Vec<u8>,
 }
 
-impl std::fmt::Debug for WriterState {
+impl std::fmt::Debug for EncryptedWriterState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "WriterState({}, generations {:?})", self.header.key, self.generations)
+        write!(f, "EncryptedWriterState({}, generations {:?})", self.header.key, self.generations)
     }
 }
 
@@ -138,7 +138,7 @@ impl EncryptedWritableFile {
         current: Option<CurrentKey>,
     ) -> EncryptedWritableFile {
         let OpenedHeader { header, cipher, generations } = opened;
-        let state = Mutex::new(WriterState {
+        let state = Mutex::new(EncryptedWriterState {
             header,
             cipher,
             generations,
@@ -152,7 +152,7 @@ impl EncryptedWritableFile {
         EncryptedWritableFile { inner, name, keys, state }
     }
 
-    fn lock_state(&self) -> MutexGuard<'_, WriterState> {
+    fn lock_state(&self) -> MutexGuard<'_, EncryptedWriterState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
     fn has_header(&self) -> bool {
@@ -160,7 +160,7 @@ impl EncryptedWritableFile {
     }
 
     /// Makes sure that no keystream is used twice by an append at `offset`.
-    fn begin_append(&self, state: &mut WriterState, offset: u64) -> Result<()> {
+    fn begin_append(&self, state: &mut EncryptedWriterState, offset: u64) -> Result<()> {
         if offset >= state.used_end {
             return Ok(());
         }
@@ -173,7 +173,7 @@ impl EncryptedWritableFile {
             return Ok(());
         }
         let number = state.generations.len() + 1;
-        if number > GENERATIONS_MAX {
+        if number > GENERATION_RECORDS {
             return Err(exhausted_error().in_file(&self.name));
         }
         let record = state.header.encode_generation(number, offset);
@@ -181,13 +181,19 @@ impl EncryptedWritableFile {
             self.inner.overwrite(generation_offset(number), &record)?;
             self.inner.sync()?;
         }
+        check!(
+            state.generations.len() + 1 == number,
+            "generations are numbered in the order of their creation",
+            self.name,
+            number
+        );
         state.generations.push(offset);
         state.used_end = offset;
         Ok(())
     }
 }
 
-impl WriterState {
+impl EncryptedWriterState {
     /// Encrypts `parts` at `offset` into the buffer. Fails if a group would be stored as zeros.
     fn encrypt(&mut self, offset: u64, parts: &[&[u8]]) -> Result<()> {
         self.buffer.clear();
@@ -292,10 +298,10 @@ pub(super) struct EncryptedRandomAccessFile {
     inner: Arc<dyn RandomAccessFile>,
     name: String,
     /// `None` for an empty file.
-    contents: Option<Contents>,
+    contents: Option<EncryptedContents>,
 }
 
-struct Contents {
+struct EncryptedContents {
     header: CryptHeader,
     cipher: Arc<FileCipher>,
     /// A writer of this process may add generations.
@@ -303,13 +309,13 @@ struct Contents {
     generation_count: AtomicUsize,
 }
 
-impl std::fmt::Debug for Contents {
+impl std::fmt::Debug for EncryptedContents {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Contents({})", self.header.key)
+        write!(f, "EncryptedContents({})", self.header.key)
     }
 }
 
-impl Contents {
+impl EncryptedContents {
     fn lock_generations(&self) -> MutexGuard<'_, Vec<u64>> {
         self.generations.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -336,6 +342,12 @@ impl Contents {
                 return Ok(());
             };
             let mut generations = self.lock_generations();
+            check!(
+                generations.len() >= count,
+                "generations are only added",
+                generations.len(),
+                count
+            );
             if generations.len() == count {
                 generations.push(start);
                 self.generation_count.store(count + 1, Ordering::Release);
@@ -351,12 +363,13 @@ impl EncryptedRandomAccessFile {
         name: &str,
         opened: Option<OpenedHeader>,
     ) -> EncryptedRandomAccessFile {
-        let contents = opened.map(|OpenedHeader { header, cipher, generations }| Contents {
-            header,
-            cipher,
-            generation_count: AtomicUsize::new(generations.len()),
-            generations: Mutex::new(generations),
-        });
+        let contents =
+            opened.map(|OpenedHeader { header, cipher, generations }| EncryptedContents {
+                header,
+                cipher,
+                generation_count: AtomicUsize::new(generations.len()),
+                generations: Mutex::new(generations),
+            });
         EncryptedRandomAccessFile { inner, name: name.to_owned(), contents }
     }
 }
@@ -392,6 +405,13 @@ impl RandomAccessFile for EncryptedRandomAccessFile {
         let stored = end_without_zeros(&*self.inner, from + HEADER_LEN, len + HEADER_LEN)?;
         let written = stored.saturating_sub(HEADER_LEN);
         let readable = written.next_multiple_of(GROUP_BYTES as u64).min(len).max(written);
+        check!(
+            written <= readable && readable - written < GROUP_BYTES as u64,
+            "less than a group may be unwritten",
+            self.name,
+            written,
+            readable
+        );
         Ok(DataEnd { written, readable })
     }
 }

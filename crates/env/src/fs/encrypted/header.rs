@@ -1,7 +1,7 @@
 //! The header of an encrypted file: which key it was written with, and where its keystream changes.
 //! See `docs/format/encryption.md`. Decoding never panics.
 
-use super::cipher::{FileCipher, NONCE_BYTES};
+use super::cipher::{FileCipher, GROUP_BYTES, NONCE_BYTES};
 use super::keys::KeyId;
 use perigee_base::{ENCRYPTED_MAGIC, Error, ErrorKind, FileId, Result, checksum};
 
@@ -12,14 +12,17 @@ pub(super) const HEADER_BYTES: usize = 4096;
 pub(super) const FIXED_BYTES: usize = 64;
 /// Size of the record of a generation.
 pub(super) const GENERATION_BYTES: usize = 16;
-/// Most generations of a file after the first.
-pub(super) const GENERATIONS_MAX: usize = (HEADER_BYTES - FIXED_BYTES) / GENERATION_BYTES;
+/// Number of generations of a file after the first.
+pub(super) const GENERATION_RECORDS: usize = (HEADER_BYTES - FIXED_BYTES) / GENERATION_BYTES;
+/// Size of what the checksum covers.
 const CHECKED_BYTES: usize = 56;
 const FORMAT_VERSION: u16 = 1;
 /// AES-256 in counter mode.
 const CIPHER_AES256_CTR: u8 = 1;
 
 const _: () = assert!(CHECKED_BYTES + size_of::<u64>() == FIXED_BYTES);
+const _: () = assert!(FIXED_BYTES + GENERATION_RECORDS * GENERATION_BYTES == HEADER_BYTES);
+const _: () = assert!(HEADER_BYTES.is_multiple_of(GROUP_BYTES), "groups keep their alignment");
 
 /// The fixed part of the header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +117,11 @@ impl CryptHeader {
 
 /// Returns the offset of the record of generation `number`, from 1 on.
 pub(super) fn generation_offset(number: usize) -> u64 {
+    check!(
+        (1..=GENERATION_RECORDS).contains(&number),
+        "the record of a generation is inside the header",
+        number
+    );
     (FIXED_BYTES + (number - 1) * GENERATION_BYTES) as u64
 }
 

@@ -58,6 +58,11 @@ impl KeyCache {
         nonce[NONCE_BYTES - 1] = 0;
         let cipher = current.key.derive(&nonce);
         let header = CryptHeader { key: current.id, nonce, check_value: cipher.check_value() };
+        check_slow!(
+            header.check_key(&cipher).is_ok(),
+            "a file can be read with the key that it is written with",
+            current.id
+        );
         (header, Arc::new(cipher))
     }
 

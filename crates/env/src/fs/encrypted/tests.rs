@@ -235,7 +235,7 @@ fn a_file_that_is_rolled_back_too_often_is_not_continued() {
     let dir = wrap(&disk, ring(1), 1);
     let file: Arc<dyn WritableFile> = dir.create("a").unwrap();
     file.append(&[b"12345678"]).unwrap();
-    for _ in 0..=header::GENERATIONS_MAX {
+    for _ in 0..=header::GENERATION_RECORDS {
         file.append(&[b"abcdefgh"]).unwrap();
         file.truncate(8).unwrap();
     }

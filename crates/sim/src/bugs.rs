@@ -98,7 +98,7 @@ fn harnesses_for(bug: Bug) -> &'static [&'static Harness] {
         | Bug::KeepUnsyncedLog
         | Bug::ReaderTrustsTruncatedLog => &[&RECOVERY],
         Bug::FullDiskCopiesLog => &[&FAULTS],
-        Bug::DecryptUnwrittenZeros => &[&CRASH],
+        Bug::UnwrittenSpaceIsLog => &[&CRASH],
         Bug::GenerationNotRecorded => &[&FAULTS],
         Bug::NoFilesReclaimed | Bug::CloseKeepsFiles => &[&FAULTS],
         Bug::AppendAfterFailure | Bug::RetryFailedSync | Bug::ErrorIsNotFound => &[&FAULTS],

@@ -14,7 +14,6 @@ use aes::cipher::{
 };
 use ctr::{Ctr128BE, CtrCore};
 use perigee_base::Result;
-use perigee_base::bug::{self, Bug};
 use std::ops::Range;
 use zeroize::Zeroizing;
 
@@ -111,7 +110,7 @@ impl FileCipher {
                 }
             }
         }
-        if unwritten.is_empty() || bug::is_active(Bug::DecryptUnwrittenZeros) {
+        if unwritten.is_empty() {
             self.apply(generations, offset, bytes);
             return Ok(());
         }

@@ -2,7 +2,8 @@
 
 use super::EncryptionSettings;
 use super::files::{
-    EncryptedRandomAccessFile, EncryptedWritableFile, FileEncryption, is_encrypted, read_header,
+    EncryptedRandomAccessFile, EncryptedWritableFile, FileEncryption, StoredForm, read_header,
+    stored_form,
 };
 use super::header::HEADER_BYTES;
 use crate::fs::{Dir, DirLock, RandomAccessFile, WritableFile};
@@ -41,10 +42,14 @@ impl Dir for EncryptedDir {
     /// The length of the contents.
     fn file_len(&self, name: &str) -> Result<Option<u64>> {
         let Some(stored) = self.inner.file_len(name)? else { return Ok(None) };
-        if stored == 0 || self.is_plain(name) || !is_encrypted(&*self.inner.open(name)?)? {
+        if stored == 0 || self.is_plain(name) {
             return Ok(Some(stored));
         }
-        Ok(Some(stored.saturating_sub(HEADER_BYTES as u64)))
+        Ok(Some(match stored_form(&*self.inner.open(name)?)? {
+            StoredForm::Plain => stored,
+            StoredForm::Unfinished => 0,
+            StoredForm::Encrypted => stored.saturating_sub(HEADER_BYTES as u64),
+        }))
     }
     fn create(&self, name: &str) -> Result<Arc<dyn WritableFile>> {
         if self.is_plain(name) {
@@ -112,7 +117,7 @@ impl Dir for EncryptedDir {
     fn link_into(&self, name: &str, target: &dyn Dir) -> Result<bool> {
         if !self.is_plain(name)
             && self.settings.keys.current()?.is_some()
-            && !is_encrypted(&*self.inner.open(name)?)?
+            && stored_form(&*self.inner.open(name)?)? != StoredForm::Encrypted
         {
             return Ok(false);
         }

@@ -6,6 +6,7 @@ use super::header::{
 };
 use super::key_cache::{CurrentKey, KeyCache, exhausted_error};
 use crate::fs::{DataEnd, RandomAccessFile, WritableFile, end_without_zeros, short_file_error};
+use crate::limits::FIRST_APPEND_BYTES_MAX;
 use perigee_base::bug::{self, Bug};
 use perigee_base::{ENCRYPTED_MAGIC, Error, ErrorKind, Result};
 use std::ops::Range;
@@ -32,14 +33,37 @@ pub(super) enum FileEncryption {
     Encrypted(OpenedHeader),
 }
 
-/// Returns true if the file starts like an encrypted one.
-pub(super) fn is_encrypted(file: &dyn RandomAccessFile) -> Result<bool> {
+/// How a file is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StoredForm {
+    /// It is not encrypted.
+    Plain,
+    /// Its header was not written completely.
+    Unfinished,
+    /// It has a header.
+    Encrypted,
+}
+
+/// Returns how a file is stored. A crash may lose the header of a new file but not what follows it;
+/// no plain file of a database starts with zeros.
+pub(super) fn stored_form(file: &dyn RandomAccessFile) -> Result<StoredForm> {
     let mut magic = [0; ENCRYPTED_MAGIC.len()];
-    if file.len()? < magic.len() as u64 {
-        return Ok(false);
+    let len = file.len()?;
+    if len < magic.len() as u64 {
+        return Ok(StoredForm::Plain);
     }
     file.read_exact_at(&mut magic, 0)?;
-    Ok(magic == ENCRYPTED_MAGIC)
+    Ok(match magic == ENCRYPTED_MAGIC {
+        true if len >= HEADER_LEN => StoredForm::Encrypted,
+        true => StoredForm::Unfinished,
+        false
+            if magic == [0; ENCRYPTED_MAGIC.len()]
+                && len <= HEADER_LEN + FIRST_APPEND_BYTES_MAX =>
+        {
+            StoredForm::Unfinished
+        }
+        false => StoredForm::Plain,
+    })
 }
 
 /// Reads the header of a file.
@@ -48,11 +72,10 @@ pub(super) fn read_header(
     name: &str,
     keys: &KeyCache,
 ) -> Result<FileEncryption> {
-    if !is_encrypted(file)? {
-        return Ok(FileEncryption::Plain);
-    }
-    if file.len()? < HEADER_LEN {
-        return Ok(FileEncryption::Empty);
+    match stored_form(file)? {
+        StoredForm::Plain => return Ok(FileEncryption::Plain),
+        StoredForm::Unfinished => return Ok(FileEncryption::Empty),
+        StoredForm::Encrypted => {}
     }
     let mut fixed = [0; FIXED_BYTES];
     file.read_exact_at(&mut fixed, 0)?;
@@ -402,6 +425,9 @@ impl RandomAccessFile for EncryptedRandomAccessFile {
     /// in part it is not known which zeros are.
     fn data_end(&self, from: u64) -> Result<DataEnd> {
         let len = self.len()?;
+        if bug::is_active(Bug::UnwrittenSpaceIsLog) {
+            return Ok(DataEnd { written: len, readable: len });
+        }
         let stored = end_without_zeros(&*self.inner, from + HEADER_LEN, len + HEADER_LEN)?;
         let written = stored.saturating_sub(HEADER_LEN);
         let readable = written.next_multiple_of(GROUP_BYTES as u64).min(len).max(written);

@@ -93,6 +93,9 @@ fn plain_files_are_read_and_named_files_stay_plain() {
     plain(&disk).create("torn").unwrap().append(&[&ENCRYPTED_MAGIC, &[1; 90]]).unwrap();
     assert_eq!((read(&*dir, "torn").len(), dir.file_len("torn").unwrap()), (0, Some(0)));
     assert!(dir.open("torn").unwrap().read_exact_at(&mut [0], 0).is_err());
+    // So is one whose header a crash has lost.
+    plain(&disk).create("lost").unwrap().append(&[&[0; 4096], &[7; 72]]).unwrap();
+    assert_eq!((read(&*dir, "lost").len(), dir.file_len("lost").unwrap()), (0, Some(0)));
     // Plain files are copied, encrypted ones linked.
     let target = disk.open_dir(Path::new("/copy"), DirOpenMode::CreateIfMissing).unwrap();
     dir.create("new").unwrap().append(&[b"n"]).unwrap();

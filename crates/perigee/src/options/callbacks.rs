@@ -101,7 +101,7 @@ impl Options {
     }
     /// Encrypts the files of the database with AES-256, with the keys of `keys`. Protects keys,
     /// values and names of column families on a stolen disk or backup; does not hide file names and
-    /// sizes, and does not detect a change by somebody who can write to the disk. The info log
+    /// sizes, and does not detect a deliberate change of the files. The info log
     /// (`LOG`) is not encrypted; it contains names of column families, but no keys or values.
     ///
     /// Every later open needs the keys, and so do checkpoints and backups, which are encrypted too

@@ -130,10 +130,14 @@ pub(super) fn generation_offset(number: usize) -> u64 {
 pub fn fuzz_header(bytes: &[u8]) -> bool {
     let Some((fixed, rest)) = bytes.split_first_chunk::<FIXED_BYTES>() else { return false };
     let Ok(header) = CryptHeader::decode(fixed) else { return false };
-    assert_eq!(header.encode(), *fixed, "a header has one encoding");
+    check!(header.encode() == *fixed, "a header has one encoding");
     for (i, record) in rest.chunks(GENERATION_BYTES).enumerate() {
         if let Some(offset) = header.decode_generation(i + 1, record) {
-            assert_eq!(header.encode_generation(i + 1, offset)[..], *record);
+            check!(
+                header.encode_generation(i + 1, offset)[..] == *record,
+                "a record has one encoding",
+                i
+            );
         }
     }
     true

@@ -1,5 +1,5 @@
-//! The key provider of an encrypted file system, with the keys that it has supplied: makes and reads
-//! file headers.
+//! The key provider of an encrypted file system, with the keys that it has supplied: makes and
+//! reads headers.
 
 use super::cipher::{FileCipher, MasterKey, NONCE_BYTES};
 use super::header::CryptHeader;

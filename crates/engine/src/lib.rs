@@ -43,7 +43,6 @@ pub mod fuzz;
 // An open database, its column families and snapshots.
 pub use catalog::family::FamilyState;
 pub use catalog::snapshot::SnapshotHandle;
-pub use encryption::encrypt_env;
 pub use engine::{Engine, RetainedDirLock};
 pub use maintenance::jobs::CompactionRange;
 pub use runtime::logical_clock::LogicalClockStatus;

@@ -177,7 +177,7 @@ pub mod env {
 
 /// Encryption at rest ([`Options::encryption`]).
 pub mod encryption {
-    pub use perigee_engine::encrypt_env;
+    pub use perigee_engine::callbacks::encrypt_env;
     pub use perigee_engine::env::fs::encrypted::{
         EncryptionKey, KEY_BYTES, KeyId, KeyProvider, KeyRing,
     };

@@ -239,6 +239,11 @@ bugs! {
     CloseKeepsFiles = 332,
     /// A compaction that was cancelled, and resumed before it ended, is reported as failed.
     ResumedIsFailure = 333,
+    /// Unwritten space at the end of an encrypted log counts as a part of the log.
+    UnwrittenSpaceIsLog = 360,
+    /// After a rollback, an encrypted log continues with a new keystream that its header does not
+    /// record.
+    GenerationNotRecorded = 361,
 }
 
 /// Activates one bug (or none) for the whole process.

@@ -24,6 +24,9 @@ use crate::{Error, ErrorKind, FileId, Result, checksum};
 
 /// The first eight bytes of every file.
 pub const MAGIC: [u8; 8] = *b"PERIGEE\0";
+/// The first eight bytes of an encrypted file, whose header precedes this one; see
+/// `docs/format/encryption.md`.
+pub const ENCRYPTED_MAGIC: [u8; 8] = *b"PERIGENC";
 /// The format version that this build writes, and the newest one that it reads.
 pub const FORMAT_VERSION: u16 = 1;
 /// Size of a file header, in bytes.
@@ -93,6 +96,12 @@ impl FileHeader {
     ) -> Result<FileHeader> {
         let mut d = Decoder::new(bytes);
         let magic = d.take(8)?;
+        if magic == ENCRYPTED_MAGIC {
+            return Err(Error::invalid(
+                "the file is encrypted: open the database with its encryption keys \
+                 (`Options::encryption`)",
+            ));
+        }
         if magic != MAGIC {
             return Err(Error::corruption("not a Perigee file: wrong magic bytes"));
         }

@@ -51,7 +51,7 @@ pub use merge::{MergeOperator, MergeOperators, MergeRule, OperandMerger};
 pub use pinned_slice::{BytesPreview, PinnedSlice, SharedBuffer};
 
 // The header of every file.
-pub use file_header::{FileHeader, FileKind, HEADER_BYTES};
+pub use file_header::{ENCRYPTED_MAGIC, FileHeader, FileKind, HEADER_BYTES};
 
 // Structures that threads share, and counters.
 pub use append_buffer::AppendBuffer;

@@ -19,6 +19,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+/// Decodes the header of an encrypted file.
+pub fn fuzz_crypt(bytes: &[u8]) -> bool {
+    perigee_env::fs::encrypted::fuzz_header(bytes)
+}
+
 /// Decodes a manifest edit; a valid one must survive the round trip, and applying it to an empty
 /// catalog must return.
 pub fn fuzz_edit(bytes: &[u8]) -> bool {

@@ -17,6 +17,7 @@
 #[macro_use(check, check_slow, seeded)]
 extern crate perigee_base;
 mod limits;
+mod encryption;
 mod settings;
 pub mod stats;
 mod stats_text;

@@ -41,6 +41,7 @@ fn decoders_do_not_panic() {
     assert!(smoke("batch", 20_000, 60, engine::fuzz_batch) > 0);
     assert!(smoke("prepare", 20_000, 60, engine::fuzz_prepare) > 0);
     assert!(smoke("edit", 20_000, 60, engine::fuzz_edit) > 0);
+    smoke("crypt", 20_000, 120, engine::fuzz_crypt);
     smoke("generation", 20_000, 60, engine::fuzz_generation);
     assert!(smoke("log", 10_000, 200, engine::fuzz_log) > 0);
 }

@@ -5,8 +5,7 @@
 #![deny(unsafe_code)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-#[cfg_attr(feature = "sim", macro_use(check, check_slow))]
-#[cfg_attr(not(feature = "sim"), macro_use(check))]
+#[macro_use(check, check_slow)]
 extern crate perigee_base;
 mod limits;
 mod clock;

@@ -10,6 +10,12 @@ pub const OPEN_RETRIES_MAX: usize = 64;
 /// Most slices that one system call writes (Linux: `IOV_MAX`).
 pub const IOV_SLICES_MAX: usize = 1024;
 
+/// Most bytes of the first append to a log, which a crash may keep although it loses the header of
+/// an encrypted file in front of them.
+pub const FIRST_APPEND_BYTES_MAX: u64 = 512;
+/// Bytes read at a time when the end of a file is searched for zeros.
+pub const ZERO_SCAN_WINDOW_BYTES: usize = 1 << 20;
+
 // Threads that sync files
 /// Most threads that sync files.
 pub const SYNC_THREADS_MAX: usize = 16;

@@ -9,6 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub trait Rand: Send + Sync + Debug {
     /// Returns the next number.
     fn next_u64(&self) -> u64;
+    /// Fills `bytes` so that no other call, in any process, returns the same bytes, except with
+    /// negligible probability. From 16 bytes on; for nonces.
+    fn fill_unique(&self, bytes: &mut [u8]) {
+        for part in bytes.chunks_mut(8) {
+            part.copy_from_slice(&self.next_u64().to_le_bytes()[..part.len()]);
+        }
+    }
 }
 
 /// A random source that differs in every process.
@@ -40,6 +47,23 @@ impl Default for RealRand {
 impl Rand for RealRand {
     fn next_u64(&self) -> u64 {
         mix64(self.state.fetch_add(SPLITMIX_STEP, Ordering::Relaxed).wrapping_add(SPLITMIX_STEP))
+    }
+    /// Random bytes of the operating system, combined with this source's own numbers in case that
+    /// the system has none.
+    fn fill_unique(&self, bytes: &mut [u8]) {
+        let flags = rustix::rand::GetRandomFlags::empty();
+        let mut filled = 0;
+        while filled < bytes.len() {
+            match rustix::io::retry_on_intr(|| rustix::rand::getrandom(&mut bytes[filled..], flags))
+            {
+                Ok(n) if n > 0 => filled += n,
+                _ => break,
+            }
+        }
+        for part in bytes.chunks_mut(8) {
+            let own = self.next_u64().to_le_bytes();
+            part.iter_mut().zip(own).for_each(|(byte, own)| *byte ^= own);
+        }
     }
 }
 

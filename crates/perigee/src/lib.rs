@@ -175,6 +175,14 @@ pub mod env {
     }
 }
 
+/// Encryption at rest ([`Options::encryption`]).
+pub mod encryption {
+    pub use perigee_engine::callbacks::encrypt_env;
+    pub use perigee_engine::env::fs::encrypted::{
+        EncryptionKey, KEY_BYTES, KeyId, KeyProvider, KeyRing,
+    };
+}
+
 /// Limits on keys, values, batches and names.
 pub mod limits {
     pub use perigee_engine::base_limits::*;

@@ -30,7 +30,7 @@ const REEXPORTED_NAMES_MAX: [(&str, usize, usize); 5] =
 
 /// Maximum number of names in each public module of `engine` that only groups names by subject.
 const GROUPED_NAMES_MAX: [(&str, usize); 4] =
-    [("backup", 19), ("bulk_load", 4), ("callbacks", 12), ("change_feed", 5)];
+    [("backup", 19), ("bulk_load", 4), ("callbacks", 13), ("change_feed", 5)];
 
 /// Maximum number of names in the public modules that are lists of names.
 const MODULE_NAMES_MAX: [(&str, usize); 6] = [
@@ -136,7 +136,8 @@ fn public_modules_reexport_few_names() {
         let n = reexports(&code).len();
         assert!((1..=max).contains(&n), "{path} re-exports {n} names, at most {max}");
         let public: Vec<_> = code.lines().filter(|l| l.starts_with("pub mod ")).collect();
-        assert!(public.is_empty() || public == ["pub mod memory;"], "{path} has {public:?}");
+        let known = ["pub mod memory;", "pub mod encrypted;"];
+        assert!(public.is_empty() || public == known, "{path} has {public:?}");
     }
 }
 

@@ -102,6 +102,8 @@ fn harnesses_for(bug: Bug) -> &'static [&'static Harness] {
         | Bug::KeepUnsyncedLog
         | Bug::ReaderTrustsTruncatedLog => &[&RECOVERY],
         Bug::FullDiskCopiesLog => &[&FAULTS],
+        Bug::UnwrittenSpaceIsLog => &[&CRASH],
+        Bug::GenerationNotRecorded => &[&FAULTS],
         Bug::NoFilesReclaimed | Bug::CloseKeepsFiles => &[&FAULTS],
         Bug::AppendAfterFailure | Bug::RetryFailedSync | Bug::ErrorIsNotFound => &[&FAULTS],
         Bug::DropTombstoneEarly

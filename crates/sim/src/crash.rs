@@ -109,7 +109,9 @@ fn random_script(rng: &mut Rng, writer: usize, n: usize, mixed: bool) -> Vec<Act
 fn random_case(case: &Case) -> Result<(), String> {
     let mut rng = Rng::new(case.case_seed());
     let writers = rng.pick(&[1, 2, 2, 3]);
-    let settings = Settings::random(&mut rng).with_durability(random_durability(&mut rng));
+    let settings = Settings::random(&mut rng)
+        .with_durability(random_durability(&mut rng))
+        .with_random_encryption(case.case_seed());
     let (share, mixed) = (rng.percent(60), rng.percent(50));
     let ledger = Arc::new(Mutex::new(Ledger::new(writers)));
     let (mut disk, mut required) = (SimDisk::new(rng.next()), RequiredCommits::Acked);
@@ -217,6 +219,7 @@ fn exhaustive_settings(number: u64) -> Settings {
         log_file_bytes: 0,
         open_files: 4,
         scrub_us: 0,
+        encrypted: number % 8 == 3,
         log_retention: if number % 4 < 2 { 0 } else { 1 << 50 },
         history: if number.is_multiple_of(5) {
             HistoryPolicy::Operations(2)

@@ -9,7 +9,7 @@
 
 use crate::contents::read_all;
 use crate::engine_target::PATH;
-use crate::image::{Image, ImageEnd};
+use crate::image::{ENCRYPTION_HEADER_BYTES, Image, ImageEnd};
 use crate::ledger::{Contents, compare_families};
 use crate::loss_check;
 use crate::rng::{Rng, mix};
@@ -59,6 +59,8 @@ const SECTOR: usize = 512;
 const BALLAST_FILE: &str = "BALLAST";
 /// Damages every such byte of a file that is never read.
 const UNREAD_FILE_STEP: usize = 64;
+/// Bytes of the header of an encrypted file that an image does not use.
+const UNUSED_HEADER: std::ops::Range<usize> = 96..ENCRYPTION_HEADER_BYTES;
 /// One in this number of the damages to log segments and the manifest is also repaired and
 /// salvaged: a repair costs far more than an open, and neighbouring bytes give the same result.
 const LOG_REPAIR_INTERVAL: u64 = 4;
@@ -69,8 +71,14 @@ const TABLE_REPAIR_INTERVAL: u64 = 64;
 pub fn run(args: &Args) -> bool {
     let mut tally = Tally::default();
     let mut first = 0;
-    for (salt, end) in [(1, ImageEnd::Closed), (0, ImageEnd::Killed), (2, ImageEnd::KilledIdle)] {
-        let image = match Image::build(mix(args.common.seed, salt), end) {
+    for (salt, end, encrypted) in [
+        (1, ImageEnd::Closed, false),
+        (0, ImageEnd::Killed, false),
+        (2, ImageEnd::KilledIdle, false),
+        (3, ImageEnd::Closed, true),
+        (4, ImageEnd::Killed, true),
+    ] {
+        let image = match Image::build(mix(args.common.seed, salt), end, encrypted) {
             Ok(image) => image,
             Err(e) => {
                 println!("VIOLATION {e}");
@@ -117,7 +125,11 @@ fn plan_damages(image: &Image, args: &Args) -> Vec<Damage> {
             continue;
         }
         let unread = paths[file].ends_with(BALLAST_FILE);
+        let unused = if image.encrypted { UNUSED_HEADER } else { 0..0 };
         for offset in (0..len).step_by(if unread { UNREAD_FILE_STEP } else { 1 }) {
+            if unused.contains(&offset) && offset % UNREAD_FILE_STEP > 0 {
+                continue;
+            }
             if args.all_bits {
                 plan.extend((0..8).map(|bit| Damage::Flip { file, offset, bit }));
             } else {

@@ -5,8 +5,11 @@ use crate::contents::read_all;
 use crate::engine_target::PATH;
 use crate::ledger::Contents;
 use crate::rng::{Rng, value_bytes};
+use crate::settings::test_keys;
+use perigee::encryption::encrypt_env;
 use perigee::env::Env;
 use perigee::{Compression, Db, Durability, FamilyOptions, Options, Result, WriteBatch};
+use perigee_base::ENCRYPTED_MAGIC;
 use perigee_env::fs::memory::{Crash, SimDisk};
 use perigee_env::sim::SimWorld;
 use std::collections::{BTreeMap, BTreeSet};
@@ -39,6 +42,8 @@ pub struct Image {
     /// The last log segment with the end offsets of its records and the contents before each
     /// (killed images only).
     pub tail: Option<LogTail>,
+    /// Its files are encrypted.
+    pub encrypted: bool,
     /// Seed of the options to open it with.
     seed: u64,
 }
@@ -81,21 +86,36 @@ pub fn options(env: Env, seed: u64) -> Options {
         .default_family(family)
 }
 
+/// Returns `env`, encrypted or not.
+fn env_of(encrypted: bool, env: Env) -> Env {
+    if encrypted { encrypt_env(env, Arc::new(test_keys())) } else { env }
+}
+
+/// Returns the offset of the contents of an encrypted or plain file.
+fn contents_offset(stored: &[u8]) -> usize {
+    if stored.starts_with(&ENCRYPTED_MAGIC) { ENCRYPTION_HEADER_BYTES } else { 0 }
+}
+
 impl Image {
     /// Builds the image of a seed: several column families, levels, value logs and log segments.
-    pub fn build(seed: u64, end: ImageEnd) -> std::result::Result<Image, String> {
+    pub fn build(seed: u64, end: ImageEnd, encrypted: bool) -> std::result::Result<Image, String> {
         let disk = SimDisk::new(seed);
-        let built =
-            SimWorld::new(seed).run(disk.clone(), |env| build_database(env, &disk, seed, end));
+        let built = SimWorld::new(seed)
+            .run(disk.clone(), |env| build_database(env_of(encrypted, env), &disk, seed, end));
         let ((contents, newest), copy, tail) =
             built.map_err(|e| format!("building the image: {e}"))?;
         // A process crash keeps the boot id: nothing that was written may be missing.
-        Ok(Image { disk: copy, contents, latest_seqs: newest, end, tail, seed })
+        Ok(Image { disk: copy, contents, latest_seqs: newest, end, tail, encrypted, seed })
+    }
+
+    /// Returns the environment to open the image in.
+    pub fn env(&self, env: Env) -> Env {
+        env_of(self.encrypted, env)
     }
 
     /// Returns the options to open the image with.
     pub fn options(&self, env: Env) -> Options {
-        options(env, self.seed)
+        options(self.env(env), self.seed)
     }
 
     /// Returns, for a last segment changed to `bytes`, the contents that a cut at the first bad
@@ -200,7 +220,11 @@ impl ImageBuilder<'_> {
                 let to = written_len(&self.disk.read_raw(&old));
                 LogRecord { path: old, start_offset: from, end_offset: to, before }
             }
-            _ => LogRecord { path, start_offset: FILE_HEADER_BYTES, end_offset: to, before },
+            _ => {
+                let contents = contents_offset(&self.disk.read_raw(&path));
+                let start_offset = contents + FILE_HEADER_BYTES;
+                LogRecord { path, start_offset, end_offset: to, before }
+            }
         };
         self.records.push(record);
         Ok(())
@@ -274,6 +298,8 @@ impl ImageBuilder<'_> {
     }
 }
 
+/// Size of the header of an encrypted file, before its contents.
+pub const ENCRYPTION_HEADER_BYTES: usize = 4096;
 /// Size of a file header in bytes: the offset of the first record of a segment.
 const FILE_HEADER_BYTES: usize = 72;
 
@@ -286,6 +312,9 @@ fn written_len(bytes: &[u8]) -> usize {
 /// Returns the log segment that records go to: the one with the highest number that contains any.
 /// (A later one was preallocated.)
 fn last_segment(disk: &SimDisk) -> Option<PathBuf> {
-    let holds = |p: &PathBuf| written_len(&disk.read_raw(p)) > FILE_HEADER_BYTES;
+    let holds = |p: &PathBuf| {
+        let stored = disk.read_raw(p);
+        written_len(&stored) > contents_offset(&stored) + FILE_HEADER_BYTES
+    };
     disk.paths().into_iter().filter(|p| p.extension().is_some_and(|e| e == "wal") && holds(p)).max()
 }

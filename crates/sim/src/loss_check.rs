@@ -33,7 +33,7 @@ pub fn check(
 ) -> Result<(), String> {
     let run = |f: &(dyn Fn(Env) -> Result<(), String> + Sync)| {
         let copy: Arc<SimDisk> = disk.deep_clone();
-        SimWorld::new(case.case_seed()).run(copy, f)
+        SimWorld::new(case.case_seed()).run(copy, |env| f(image.env(env)))
     };
     run(&|env| check_repair(case, image, cut, env)).map_err(|e| format!("repair: {e}"))?;
     run(&|env| check_salvage(case, image, cut, env)).map_err(|e| format!("salvage: {e}"))

@@ -56,7 +56,8 @@ fn run_case(case: &Case) -> Result<(), String> {
     for set in 0..OPTION_SETS {
         let settings = Settings::random(&mut rng)
             .with_random_comparator(&mut rng)?
-            .with_merge_operator(merges);
+            .with_merge_operator(merges)
+            .with_random_encryption(mix(case.case_seed(), set as u64));
         let seed = rng.next();
         let disk = SimDisk::new(seed);
         case.keep_disk(&format!("set-{set}"), &disk);

@@ -61,7 +61,9 @@ fn random_script(rng: &mut Rng, writer: usize, n: usize) -> Vec<Action> {
 fn run_case(case: &Case) -> Result<(), String> {
     let mut rng = Rng::new(case.case_seed());
     let writers = rng.pick(&[1, 2]);
-    let mut settings = Settings::random(&mut rng).with_durability(random_durability(&mut rng));
+    let mut settings = Settings::random(&mut rng)
+        .with_durability(random_durability(&mut rng))
+        .with_random_encryption(case.case_seed());
     settings.family = settings.family.memtable_bytes(4 << 20);
     (settings.memory_budget, settings.min_free_space, settings.scrub_us) = (0, 0, 0);
     let small = Settings { memory_budget: MEMORY_BUDGET, ..settings.clone() };

@@ -2,11 +2,13 @@
 //! compacts and separates values.
 
 use crate::comparators;
-use crate::rng::Rng;
+use crate::rng::{Rng, mix};
+use perigee::encryption::{KEY_BYTES, KeyRing};
 use perigee::env::Env;
 use perigee::{
     Compression, Durability, FamilyOptions, HistoryPolicy, KeyComparator, MergeRule, Options,
 };
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Separator that the merge operator puts between operands.
@@ -38,6 +40,15 @@ pub struct Settings {
     /// Scrub interval in microseconds; 0: off. Without the scrub, a simulation in which all threads
     /// wait forever is detected at once.
     pub scrub_us: u64,
+    /// Files are encrypted.
+    pub encrypted: bool,
+}
+
+const ENCRYPTION_SALT: u64 = 0xE4C;
+
+/// Returns the keys of all encrypted databases.
+pub fn test_keys() -> KeyRing {
+    KeyRing::new([0x5A; KEY_BYTES])
 }
 
 /// Effectively unlimited.
@@ -74,6 +85,7 @@ impl Settings {
             open_files: 4,
             log_file_bytes: rng.pick(&[0, 0, 0, 500]),
             scrub_us: rng.pick(&[0, 0, 1, 200_000]),
+            encrypted: false,
             log_retention: rng.pick(&[0, 3 << 10, RETAIN_ALL_BYTES, RETAIN_ALL_BYTES]),
             history: rng.pick(&[
                 HistoryPolicy::None,
@@ -92,6 +104,14 @@ impl Settings {
                 rng.pick(&comparators::all_comparators().map_err(|e| e.to_string())?);
         }
         Ok(self)
+    }
+
+    /// Encrypts the database in a quarter of the cases; the other settings of a case do not depend
+    /// on it.
+    #[must_use]
+    pub fn with_random_encryption(mut self, case_seed: u64) -> Self {
+        self.encrypted = mix(case_seed, ENCRYPTION_SALT).is_multiple_of(4);
+        self
     }
 
     /// Returns true if no part of the log is deleted that the change feed may need.
@@ -118,9 +138,14 @@ impl Settings {
     /// Returns the options of the database.
     pub fn options(&self, env: Env) -> Options {
         let known = comparators::user_comparators().unwrap_or([KeyComparator::Bytes; 2]);
+        let options = Options::in_env(env);
+        let options = match self.encrypted {
+            true => options.encryption(Arc::new(test_keys())),
+            false => options,
+        };
         known
             .into_iter()
-            .fold(Options::in_env(env), Options::register_comparator)
+            .fold(options, Options::register_comparator)
             .durability(self.durability)
             .block_cache_bytes(self.cache_bytes)
             .memory_budget(self.memory_budget)

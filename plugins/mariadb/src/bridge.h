@@ -58,11 +58,22 @@ typedef enum pgb_durability {
   PGB_NO_SYNC = 2   /* written to the operating system only */
 } pgb_durability;
 
+/* Key management of the server. The functions may be called by any thread, also of the engine. */
+typedef struct pgb_keys {
+  /* Newest version of a key; UINT32_MAX: there is no such key. Null: there are no keys. */
+  uint32_t (*latest_version)(uint32_t key_id);
+  /* Writes a key to `key`, which has *size bytes, and its size to *size; not 0: there is no such key. */
+  uint32_t (*get)(uint32_t key_id, uint32_t version, uint8_t *key, uint32_t *size);
+  uint32_t key_id;             /* of new files */
+  uint8_t encrypt;             /* 0: new files are not encrypted; existing ones are still decrypted */
+} pgb_keys;
+
 typedef struct pgb_engine_options {
   uint64_t memory_budget;      /* bytes */
   uint64_t max_open_files;     /* 0: default */
   uint32_t background_threads; /* parallel merges of a compaction; 0: half of the cores */
   uint8_t log_to_stderr;       /* 1: warnings and errors of the engine go to the server's error log (stderr) */
+  pgb_keys keys;
 } pgb_engine_options;
 
 typedef enum pgb_compression { PGB_COMPRESSION_DEFAULT = 0, PGB_COMPRESSION_NONE = 1, PGB_COMPRESSION_LZ4 = 2,

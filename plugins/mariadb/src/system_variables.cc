@@ -1,6 +1,8 @@
 #include "system_variables.h"
 #include "transaction.h"
 
+#include <mysql/service_encryption.h>
+
 #include <algorithm>
 
 namespace perigee {
@@ -12,6 +14,8 @@ ulonglong max_open_files;
 uint background_threads;
 uint flush_log;
 my_bool timeout_rolls_back;
+my_bool encrypt;
+uint encryption_key_id;
 char *checkpoint_directory;
 char *backup_directory;
 
@@ -38,6 +42,12 @@ int create_checkpoint(THD *thd, st_mysql_sys_var *, void *save, st_mysql_value *
   return 0;
 }
 
+// Keys of the server's encryption plugin, for the engine.
+uint32_t latest_key_version(uint32_t key_id) { return encryption_key_get_latest_version(key_id); }
+uint32_t get_key(uint32_t key_id, uint32_t version, uint8_t *key, uint32_t *size) {
+  return encryption_key_get(key_id, version, key, size);
+}
+
 MYSQL_SYSVAR_ULONGLONG(memory_budget, memory_budget, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
                        "Memory in bytes for all caches and write buffers of PERIGEE tables", nullptr, nullptr,
                        128ULL << 20, 16ULL << 20, 1ULL << 50, 1ULL << 20);
@@ -53,6 +63,11 @@ MYSQL_SYSVAR_UINT(flush_log_at_trx_commit, flush_log, PLUGIN_VAR_RQCMDARG,
                   nullptr, nullptr, 1, 0, 2, 0);
 MYSQL_SYSVAR_BOOL(rollback_on_timeout, timeout_rolls_back, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_READONLY,
                   "Roll back the transaction, not only the statement, after a lock wait timeout", nullptr, nullptr, FALSE);
+MYSQL_SYSVAR_BOOL(encrypt, encrypt, PLUGIN_VAR_OPCMDARG | PLUGIN_VAR_READONLY,
+                  "Encrypt new files of PERIGEE tables and logs with a key of the server's encryption plugin. Existing "
+                  "files are encrypted, or decrypted, when they are rewritten", nullptr, nullptr, FALSE);
+MYSQL_SYSVAR_UINT(encryption_key_id, encryption_key_id, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_READONLY,
+                  "Id of the key that new files of PERIGEE are encrypted with", nullptr, nullptr, 1, 1, UINT_MAX32 - 1, 0);
 MYSQL_SYSVAR_STR(create_checkpoint, checkpoint_directory, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_MEMALLOC | PLUGIN_VAR_NOCMDOPT,
                  "Creates a consistent copy of all PERIGEE tables in this new directory when it is set", create_checkpoint,
                  nullptr, nullptr);
@@ -81,6 +96,8 @@ st_mysql_sys_var *system_variables[] = {MYSQL_SYSVAR(memory_budget),
                                         MYSQL_SYSVAR(analyze_sample),
                                         MYSQL_SYSVAR(create_checkpoint),
                                         MYSQL_SYSVAR(backup_directory),
+                                        MYSQL_SYSVAR(encrypt),
+                                        MYSQL_SYSVAR(encryption_key_id),
                                         nullptr};
 
 ha_create_table_option table_options[] = {HA_TOPTION_SYSVAR("COMPRESSION", compression, default_compression),
@@ -95,6 +112,10 @@ pgb_engine_options engine_options() {
   options.max_open_files = max_open_files;
   options.background_threads = background_threads;
   options.log_to_stderr = 1;
+  options.keys.latest_version = latest_key_version;
+  options.keys.get = get_key;
+  options.keys.key_id = encryption_key_id;
+  options.keys.encrypt = encrypt;
   return options;
 }
 

@@ -8,7 +8,7 @@
 //! The locks guard pointers only; no I/O happens under them.
 
 use super::open_file_limiter::OpenFileLimiter;
-use super::{Dir, DirLock, RandomAccessFile, WritableFile};
+use super::{DataEnd, Dir, DirLock, RandomAccessFile, WritableFile};
 use perigee_base::bug::{self, Bug};
 use perigee_base::{Error, ErrorKind, Result};
 use std::collections::BTreeMap;
@@ -252,6 +252,9 @@ impl RandomAccessFile for ClosableRandomAccessFile {
     }
     fn len(&self) -> Result<u64> {
         self.0.slot.get()?.len()
+    }
+    fn data_end(&self, from: u64) -> Result<DataEnd> {
+        self.0.slot.get()?.data_end(from)
     }
 }
 

@@ -3,6 +3,7 @@
 //! Names are plain file names (no separators, no `..`); implementations refuse anything else.
 //! Errors contain the file name; a full disk is `NoSpace`.
 
+use crate::limits::ZERO_SCAN_WINDOW_BYTES;
 use perigee_base::{Error, ErrorKind, Result};
 use std::fmt::Debug;
 use std::ops::Range;
@@ -18,6 +19,7 @@ mod posix;
 #[cfg(feature = "sim")]
 pub mod memory;
 mod closable_dir;
+pub mod encrypted;
 
 pub use closable_dir::ClosableDir;
 pub use open_file_limiter::{IdleFileHolder, OpenFileLimiter};
@@ -66,6 +68,10 @@ pub trait Fs: Send + Sync + Debug {
     fn rename_dir(&self, from: &Path, to: &Path) -> Result<()>;
     /// Removes an empty directory (`AlreadyExists` if it is not empty).
     fn remove_dir(&self, path: &Path) -> Result<()>;
+    /// Returns the file system below, if this one encrypts.
+    fn without_encryption(&self) -> Option<Arc<dyn Fs>> {
+        None
+    }
 }
 
 /// One directory of regular files.
@@ -171,6 +177,36 @@ pub trait RandomAccessFile: Send + Sync + Debug {
     fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
     }
+    /// Returns where the contents end without the zeros at the end of the file, at least `from`.
+    fn data_end(&self, from: u64) -> Result<DataEnd> {
+        let written = end_without_zeros(self, from, self.len()?)?;
+        Ok(DataEnd { written, readable: written })
+    }
+}
+
+/// Where the contents of a file end that may have unwritten zeros at its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataEnd {
+    /// The end of what was certainly written.
+    pub written: u64,
+    /// The end of what may have been written, a few bytes later in an encrypted file.
+    pub readable: u64,
+}
+
+/// Returns the end of a file of `len` bytes without its trailing zeros, at least `from`.
+fn end_without_zeros<F: RandomAccessFile + ?Sized>(file: &F, from: u64, len: u64) -> Result<u64> {
+    let window = ZERO_SCAN_WINDOW_BYTES.min(len.saturating_sub(from) as usize);
+    let mut buf = vec![0u8; window];
+    let mut end = len;
+    while end > from {
+        let take = buf.len().min((end - from) as usize);
+        file.read_exact_at(&mut buf[..take], end - take as u64)?;
+        if let Some(last) = buf[..take].iter().rposition(|b| *b != 0) {
+            return Ok(end - (take - last - 1) as u64);
+        }
+        end -= take as u64;
+    }
+    Ok(from)
 }
 
 /// Returns the error for a lock that is already held.

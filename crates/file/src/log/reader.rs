@@ -5,6 +5,7 @@ use crate::limits::LOG_SCAN_WINDOW_BYTES;
 use perigee_base::{
     Bytes, Error, ErrorKind, FileHeader, FileId, FileKind, HEADER_BYTES, Result, checksum,
 };
+use perigee_env::fs::DataEnd;
 use perigee_env::{Dir, RandomAccessFile};
 use std::sync::Arc;
 
@@ -17,6 +18,8 @@ pub struct LogReader {
     header: FileHeader,
     offset: u64,
     end: u64,
+    /// What follows, up to `end`, may never have been written (see [`DataEnd`]).
+    written_end: u64,
     previous_checksum: u64,
     expected_lsn: Option<u64>,
 }
@@ -80,14 +83,18 @@ impl LogReader {
         let previous = u64::from_le_bytes([
             bytes[64], bytes[65], bytes[66], bytes[67], bytes[68], bytes[69], bytes[70], bytes[71],
         ]);
-        let end = if given { end } else { end_without_zeros(&*file, HEADER_BYTES as u64, len)? };
+        let end = match given {
+            true => DataEnd { written: end, readable: end },
+            false => file.data_end(HEADER_BYTES as u64)?,
+        };
         Ok(LogReader {
             file,
             name: name.to_owned(),
             checksum_seed: layout::checksum_seed(header.database, header.file),
             header,
             offset: HEADER_BYTES as u64,
-            end,
+            end: end.readable,
+            written_end: end.written,
             previous_checksum: previous,
             expected_lsn: Some(header.a).filter(|lsn| *lsn > 0),
         })
@@ -105,7 +112,7 @@ impl LogReader {
     ) -> Result<LogReader> {
         let file = dir.open(name)?;
         let len = file.len()?;
-        let end = end_without_zeros(&*file, len.min(HEADER_BYTES as u64), len)?;
+        let DataEnd { written, readable: end } = file.data_end(len.min(HEADER_BYTES as u64))?;
         let header = FileHeader { kind, database, file: id, a: 0, b: 0 };
         Ok(LogReader {
             file,
@@ -114,6 +121,7 @@ impl LogReader {
             header,
             offset: (HEADER_BYTES - ALIGNMENT).min(end as usize) as u64,
             end,
+            written_end: written,
             previous_checksum: 0,
             expected_lsn: None,
         })
@@ -182,14 +190,16 @@ impl LogReader {
     pub fn extend_to_file_end(&mut self) -> Result<()> {
         // The file may have become shorter: trailing zeros may have been trimmed.
         self.end = self.file.len()?.max(self.offset);
+        self.written_end = self.end;
         Ok(())
     }
     /// Searches for the current end of the log, which a concurrent writer may have moved; returns
     /// true if it has grown.
     pub fn refresh_end(&mut self) -> Result<bool> {
-        let end = end_without_zeros(&*self.file, self.end, self.file.len()?)?;
-        let grown = end > self.end;
-        self.end = self.end.max(end);
+        let end = self.file.data_end(self.end)?;
+        let grown = end.readable > self.end;
+        self.end = self.end.max(end.readable);
+        self.written_end = self.written_end.max(end.written);
         Ok(grown)
     }
 
@@ -233,7 +243,7 @@ impl LogReader {
 
     /// Returns true if the log ends inside the record at the current offset.
     fn is_record_truncated(&self) -> Result<bool> {
-        let left = self.end - self.offset;
+        let left = self.written_end.saturating_sub(self.offset);
         if left < RECORD_HEADER_BYTES as u64 {
             return Ok(true);
         }
@@ -341,22 +351,6 @@ pub struct RecordsAfterBad {
     pub durable_lsn: u64,
     /// Highest manifest edit number in any of them.
     pub manifest_edits: u64,
-}
-
-/// Returns the end of a file without its trailing zeros (no record ends with a zero), at least
-/// `from`.
-fn end_without_zeros(file: &dyn RandomAccessFile, from: u64, len: u64) -> Result<u64> {
-    let mut buf = vec![0u8; LOG_SCAN_WINDOW_BYTES.min(len.saturating_sub(from) as usize)];
-    let mut end = len;
-    while end > from {
-        let take = buf.len().min((end - from) as usize);
-        file.read_exact_at(&mut buf[..take], end - take as u64)?;
-        if let Some(last) = buf[..take].iter().rposition(|b| *b != 0) {
-            return Ok(end - (take - last - 1) as u64);
-        }
-        end -= take as u64;
-    }
-    Ok(from)
 }
 
 fn alloc_zeroed(n: usize) -> Result<Vec<u8>> {

@@ -1,8 +1,9 @@
-//! Options that register application code: compaction filters, and the log listener, which receives
-//! the lines of the info log.
+//! Options that register application code: compaction filters, the log listener, which receives
+//! the lines of the info log, and the provider of encryption keys.
 
 use crate::Options;
-use perigee_engine::callbacks::{CompactionFilter, LogLevel, LogListener};
+use perigee_engine::callbacks::{CompactionFilter, LogLevel, LogListener, encrypt_env};
+use perigee_engine::env::fs::encrypted::KeyProvider;
 use std::sync::Arc;
 
 impl Options {
@@ -95,6 +96,44 @@ impl Options {
         listener: impl Fn(LogLevel, &str) + Send + Sync + 'static,
     ) -> Self {
         self.listener = Some(LogListener { level, callback: Arc::new(listener) });
+        self
+    }
+    /// Encrypts the files of the database with AES-256, with the keys of `keys`. Protects keys,
+    /// values and names of column families on a stolen disk or backup; does not hide file names and
+    /// sizes, and does not detect a deliberate change of the files. The info log
+    /// (`LOG`) is not encrypted; it contains names of column families, but no keys or values.
+    ///
+    /// Every later open needs the keys, and so do checkpoints and backups, which are encrypted too
+    /// (open those of another process with [`encrypt_env`](crate::encryption::encrypt_env)).
+    /// A database that exists is encrypted file by file, as compactions rewrite it. Sets
+    /// [`Options::env`], so call it after choosing the environment. Not stored in options files.
+    ///
+    /// ```
+    /// use perigee::encryption::KeyRing;
+    /// use perigee::{Db, ErrorKind, Options};
+    /// use std::sync::Arc;
+    /// # use perigee::env::{Env, fs::memory::SimDisk};
+    /// # let env = Env { fs: SimDisk::new(1), ..Env::real() };
+    ///
+    /// // An application gets its keys from a key management service or a protected file.
+    /// let keys = KeyRing::new([0x5A; 32]);
+    /// let options = Options::in_env(env.clone()).encryption(Arc::new(keys.clone()));
+    /// let db = Db::open("/doc", options)?;
+    /// db.put("card", "4000 1234")?;
+    /// db.close()?;
+    /// // Without the keys, the database cannot be opened.
+    /// let e = Db::open("/doc", Options::in_env(env.clone())).unwrap_err();
+    /// assert_eq!(e.kind(), ErrorKind::InvalidArgument);
+    /// assert!(e.to_string().contains("the file is encrypted"));
+    /// // Rotation: new files use version 2, existing files stay readable with version 1.
+    /// let rotated = keys.with_version(2, [0xA5; 32]);
+    /// let db = Db::open("/doc", Options::in_env(env).encryption(Arc::new(rotated)))?;
+    /// assert_eq!(db.get("card")?.as_deref(), Some(&b"4000 1234"[..]));
+    /// # Ok::<(), perigee::Error>(())
+    /// ```
+    #[must_use]
+    pub fn encryption(mut self, keys: Arc<dyn KeyProvider>) -> Self {
+        self.env = encrypt_env(self.env, keys);
         self
     }
 }

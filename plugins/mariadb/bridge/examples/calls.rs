@@ -76,6 +76,7 @@ unsafe fn measure_bridge(path: &CString) {
         max_open_files: 0,
         background_threads: 0,
         log_to_stderr: 0,
+        keys: perigee_mariadb_bridge::keys::ServerKeys::NONE,
     };
     let (mut engine, mut table, mut trx) = (null_mut(), null_mut(), null_mut());
     let value = [7; 100];

@@ -1,6 +1,7 @@
 //! The database: open, close, sync, checkpoint, and read views.
 
 use crate::ffi::{self, PANICKED};
+use crate::keys::ServerKeys;
 use crate::registry::Registry;
 use crate::spawn::ServerSpawn;
 use crate::status::{Result, Status};
@@ -22,6 +23,7 @@ pub struct EngineOptions {
     pub max_open_files: u64,
     pub background_threads: u32,
     pub log_to_stderr: u8,
+    pub keys: ServerKeys,
 }
 
 /// When a commit is durable, `pgb_durability` in C.
@@ -109,7 +111,8 @@ fn open(path: &Path, options: &EngineOptions) -> Result<Engine> {
     let env = Env { spawn: Arc::new(ServerSpawn { cores }), ..Env::real() };
     let mut all = Options::in_env(env)
         .memory_budget(options.memory_budget)
-        .max_open_files(u32::try_from(options.max_open_files).unwrap_or(u32::MAX));
+        .max_open_files(u32::try_from(options.max_open_files).unwrap_or(u32::MAX))
+        .encryption(Arc::new(options.keys));
     if options.log_to_stderr != 0 {
         all = all.log_listener(LogLevel::Warn, log_line);
     }
@@ -218,6 +221,7 @@ mod tests {
             max_open_files: 0,
             background_threads: 0,
             log_to_stderr: 0,
+            keys: ServerKeys::NONE,
         };
         let engine = Box::into_raw(Box::new(open(&dir, &options).unwrap()));
         // SAFETY: the engine is open until it is closed below.

@@ -2,9 +2,9 @@
 //! `plugins/mariadb/src/bridge.h`, which is its documentation.
 //!
 //! Layers, bottom-up: status codes and messages ([`status`]), entering and leaving calls ([`ffi`]),
-//! the database with its threads ([`engine`], `spawn`), names and options of tables (`registry`,
-//! [`table`]), and the calls by subject: [`txn`], [`two_phase`], [`read`], [`load`], [`report`],
-//! [`locks`], [`levels`].
+//! the database with its threads and keys ([`engine`], `spawn`, [`keys`]), names and options of
+//! tables (`registry`, [`table`]), and the calls by subject: [`txn`], [`two_phase`], [`read`],
+//! [`load`], [`report`], [`locks`], [`levels`].
 //!
 //! Invariants: a panic never crosses into C++; it makes every later call on the database fail.
 //! Nothing is formatted or allocated for a call that succeeds, beyond what the engine does.
@@ -17,6 +17,7 @@
 pub mod status;
 pub mod ffi;
 mod spawn;
+pub mod keys;
 mod registry;
 pub mod engine;
 pub mod table;

@@ -163,6 +163,7 @@ impl Db {
             max_open_files: 0,
             background_threads: 1,
             log_to_stderr: 0,
+            keys: perigee_mariadb_bridge::keys::ServerKeys::NONE,
         };
         let (path, mut out) = (CString::new(dir.to_str().unwrap()).unwrap(), null_mut());
         // SAFETY: all pointers are valid.

@@ -448,7 +448,7 @@ fn large_transactions_are_rolled_back_and_committed() {
     trx.set_lock_timeout(0);
     assert_eq!(trx.put(&t, "locked", "2"), Err(Status::LOCK_TIMEOUT));
     trx.rollback();
-    db.commit_prepared("large", Durability::NONE).unwrap();
+    db.commit_prepared("large", Durability::NO_SYNC).unwrap();
     assert_eq!(t.scan().len(), 20_002);
     fill(&trx);
     trx.prepare("rolled back").unwrap();

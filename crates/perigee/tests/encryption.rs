@@ -248,7 +248,7 @@ fn checkpoints_and_backups_need_the_keys() {
     Db::open("/checkpoint", encrypted(&disk, ring(1))).map(|db| check_contents(&db)).unwrap();
     let generation = {
         let e = BackupDir::open_in(plain(&disk).env, "/backup").list();
-        assert!(e.map_or(true, |list| list.iter().count() == 0), "needs the keys");
+        assert!(e.map_or(true, |list| list.is_empty()), "needs the keys");
         let env = encrypt_env(plain(&disk).env, Arc::new(ring(1)));
         let backups = BackupDir::open_in(env, "/backup");
         let first = backups.list().unwrap().first().unwrap().generation;

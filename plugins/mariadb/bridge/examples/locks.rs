@@ -36,6 +36,7 @@ fn main() {
         max_open_files: 0,
         background_threads: 0,
         log_to_stderr: 0,
+        keys: perigee_mariadb_bridge::keys::ServerKeys::NONE,
     };
     let (mut engine, mut table, mut trx) = (null_mut(), null_mut(), null_mut());
     // SAFETY: all pointers are valid, and objects are released before the database.

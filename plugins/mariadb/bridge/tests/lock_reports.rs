@@ -16,7 +16,10 @@ static DEADLOCKS: Mutex<Vec<(Vec<LockWait>, u64)>> = Mutex::new(Vec::new());
 extern "C" fn wait_began(waiting: u64, blocking: *const u64, count: usize) {
     // SAFETY: the array is valid during the call.
     let blocking = unsafe { std::slice::from_raw_parts(blocking, count) };
-    WAITS.lock().unwrap().push((waiting, blocking.to_vec()));
+    WAITS
+        .lock()
+        .expect("no test panics while it holds the list")
+        .push((waiting, blocking.to_vec()));
 }
 
 extern "C" fn deadlock(waits: *const LockWaitInfo, count: usize, victim: u64) {
@@ -24,7 +27,7 @@ extern "C" fn deadlock(waits: *const LockWaitInfo, count: usize, victim: u64) {
     let waits = unsafe { std::slice::from_raw_parts(waits, count) };
     // SAFETY: as above.
     let waits = waits.iter().map(|wait| unsafe { copy_lock_wait(wait) }).collect();
-    DEADLOCKS.lock().unwrap().push((waits, victim));
+    DEADLOCKS.lock().expect("no test panics while it holds the list").push((waits, victim));
 }
 
 #[test]

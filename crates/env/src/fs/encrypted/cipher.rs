@@ -122,7 +122,7 @@ impl FileCipher {
         );
         let mut from = 0;
         let end = bytes.len();
-        for zeros in unwritten.into_iter().chain([end..end]) {
+        for zeros in unwritten.into_iter().chain(std::iter::once(end..end)) {
             self.apply(generations, offset + from as u64, &mut bytes[from..zeros.start]);
             from = zeros.end;
         }
@@ -210,7 +210,7 @@ mod tests {
         let cipher = cipher(2);
         let mut stored = vec![1u8; 100];
         cipher.apply(&[], 0, &mut stored);
-        let mut text = vec![1u8; 100];
+        let mut text = [1u8; 100];
         // Groups 2 and 5 were not written, nor were the last four bytes, which are not a group.
         for zeros in [16..24, 40..48, 96..100] {
             stored[zeros.clone()].fill(0);

@@ -13,7 +13,7 @@ constexpr uint LOOKUPS_WITH_OWN_CURSOR = 2;
 // A locking scan without end locks the gaps of this many entries first, then of four times as many, then of the rest: a
 // statement with LIMIT must not wait for inserts far behind its rows.
 constexpr uint64_t FIRST_CHUNK = 16;
-constexpr uint CHUNKS = 3;
+constexpr uint CHUNKS = 0;
 
 }  // namespace
 
@@ -296,6 +296,10 @@ void ha_perigee::suspend_scan() {
 // Reads from where the cursor was moved until an entry is for the statement. `same`: only within m_scan.prefix.
 int ha_perigee::fetch(uchar *buf, pgb_status status, Direction direction, bool same) {
   for (;;) {
+    if (unlikely(status == PGB_NOT_FOUND && m_scan.chunked && m_scan.chunk_direction == direction)) {
+      if (int error = open_next_chunk(&status)) return error;
+      continue;
+    }
     if (unlikely(status != PGB_OK)) {
       m_scan.key = m_scan.value = pgb_slice{nullptr, 0};
       m_scan.past_end = direction == Direction::FORWARD;

@@ -1,8 +1,7 @@
-//! User code that the engine calls: comparators, merge operators, compaction filters, commit hooks,
-//! the log listener and providers of encryption keys.
+//! User code that the engine calls: comparators, merge operators, compaction filters, commit hooks
+//! and the log listener.
 
 pub use crate::catalog::hook_event::HookEvent;
-pub use crate::encryption::encrypt_env;
 pub use crate::settings::compaction_filters::CompactionFilters;
 pub use crate::settings::log_listener::{LogLevel, LogListener};
 pub use perigee_base::{

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 /// Decodes the header of an encrypted file.
 pub fn fuzz_crypt(bytes: &[u8]) -> bool {
-    perigee_env::fs::encrypted::fuzz_header(bytes)
+    perigee_env::encryption::fuzz_header(bytes)
 }
 
 /// Decodes a manifest edit; a valid one must survive the round trip, and applying it to an empty

@@ -17,7 +17,7 @@
 #[macro_use(check, check_slow, seeded)]
 extern crate perigee_base;
 mod limits;
-mod encryption;
+mod encrypted_env;
 mod settings;
 pub mod stats;
 mod stats_text;
@@ -56,10 +56,20 @@ pub use settings::{FamilySettings, Settings};
 
 // Transactions.
 pub use log::commit::TwoPhaseDecision;
-pub use txn::locks::{Deadlock, LockListener, LockMode, LockWait};
+pub use txn::locks::LockMode;
 pub use txn::prepared_txn::PreparedTxn;
 pub use txn::read_write_sets::KeyOrRangeRef;
 pub use txn::{EngineTxn, EngineTxnHandle, TxnSettings};
+
+/// Reports of lock waits and deadlocks.
+pub mod locks {
+    pub use crate::txn::locks::{Deadlock, LockListener, LockWait};
+}
+
+/// Encryption at rest.
+pub mod encryption {
+    pub use crate::encrypted_env::encrypt_env;
+}
 
 // What the public crate needs from the layers below: it depends on this crate only.
 pub use perigee_base::{

@@ -29,6 +29,13 @@ pub use fs::{Dir, DirLock, DirOpenMode, Fs, RandomAccessFile, WritableFile};
 pub use rand::{Rand, RealRand, SeededRng};
 pub use spawn::{Join, RealSpawn, Spawn, panicking};
 
+/// Encryption at rest.
+pub mod encryption {
+    pub use crate::fs::encrypted::{
+        EncryptedFs, EncryptionKey, KEY_BYTES, KeyId, KeyProvider, KeyRing, fuzz_header,
+    };
+}
+
 // Locks that the simulation schedules, short busy waits, and detection of a fork.
 pub use fork::{ForkGuard, fork_count, forked_error};
 pub use spin::spin_until;

@@ -13,7 +13,7 @@
 //! | opening and options | [`Db`], [`Options`], [`FamilyOptions`], [`Compression`], [`Durability`], [`DirectoryLock`], [`check_directory`], [`list_families`] |
 //! | reading | [`Readable`], [`Family`], [`Slice`], [`Iter`], [`Cursor`], [`Keys`], [`Values`], [`Snapshot`], [`SnapshotFamily`], [`ValueWithTtl`] |
 //! | writing | [`WriteBatch`], [`WriteOptions`], [`CompareAndSwapError`]; bulk loads: module [`load`] |
-//! | transactions | [`Txn`], [`TxnOptions`], [`TxnFamily`], [`TxnHandle`], [`Isolation`], [`LockMode`], [`LockWait`], [`Deadlock`], [`LockListener`], [`TwoPhaseCommit`], [`PreparedTxnInfo`] |
+//! | transactions | [`Txn`], [`TxnOptions`], [`TxnFamily`], [`TxnHandle`], [`Isolation`], [`LockMode`], [`TwoPhaseCommit`], [`PreparedTxnInfo`]; lock waits: module [`locks`] |
 //! | extensions | [`KeyComparator`], [`MergeOperator`], [`MergeRule`], [`CompactionFilter`], [`FilterDecision`], [`FilterEntry`] |
 //! | history | [`History`], [`HistoryPolicy`], [`NamedSnapshot`]; change feed and commit hooks: module [`changes`] |
 //! | backups and repair | [`Backups`], [`repair()`]; backup directories: module [`backup`]; reports: modules [`backup`] and [`recovery`] |
@@ -90,7 +90,7 @@ pub use perigee_engine::callbacks::{
     MergeRule, REGISTERED_COMPARATOR,
 };
 pub use perigee_engine::{Compression, Durability, HistoryPolicy, Isolation};
-pub use perigee_engine::{Deadlock, Error, ErrorKind, LockListener, LockMode, LockWait, Result};
+pub use perigee_engine::{Error, ErrorKind, LockMode, Result};
 // Public for the command-line tool and the benchmark, which parse their arguments with the grammar
 // of the options file.
 #[doc(hidden)]
@@ -175,10 +175,15 @@ pub mod env {
     }
 }
 
+/// Waits for locks, and deadlocks ([`Admin::lock_waits`], [`Admin::set_lock_listener`]).
+pub mod locks {
+    pub use perigee_engine::locks::{Deadlock, LockListener, LockWait};
+}
+
 /// Encryption at rest ([`Options::encryption`]).
 pub mod encryption {
-    pub use perigee_engine::callbacks::encrypt_env;
-    pub use perigee_engine::env::fs::encrypted::{
+    pub use perigee_engine::encryption::encrypt_env;
+    pub use perigee_engine::env::encryption::{
         EncryptionKey, KEY_BYTES, KeyId, KeyProvider, KeyRing,
     };
 }

@@ -87,7 +87,13 @@ fn engine_does_not_depend_on_tools() {
 /// Modules that `mod.rs` or `lib.rs` declares, in order.
 fn declared_modules(file: &Path) -> Vec<String> {
     let take = |l: &str| {
-        Some(l.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';')?.to_owned())
+        Some(
+            l.trim_start_matches("pub ")
+                .trim_start_matches("pub(crate) ")
+                .strip_prefix("mod ")?
+                .strip_suffix(';')?
+                .to_owned(),
+        )
     };
     code_without_tests(file).lines().filter_map(take).collect()
 }

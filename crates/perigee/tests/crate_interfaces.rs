@@ -21,16 +21,16 @@ const PUBLIC_MODULES_MAX: [(&str, usize); 8] = [
 
 /// Maximum number of names at the root of the public crate, without those in its modules. May only
 /// fall.
-const ROOT_NAMES_MAX: usize = 54;
+const ROOT_NAMES_MAX: usize = 51;
 
 /// Maximum number of names that the `lib.rs` of a crate re-exports from its own modules and from
 /// the crates below it.
 const REEXPORTED_NAMES_MAX: [(&str, usize, usize); 5] =
-    [("base", 51, 0), ("env", 23, 0), ("file", 40, 0), ("tree", 23, 0), ("engine", 22, 19)];
+    [("base", 51, 0), ("env", 23, 0), ("file", 40, 0), ("tree", 23, 0), ("engine", 19, 19)];
 
 /// Maximum number of names in each public module of `engine` that only groups names by subject.
 const GROUPED_NAMES_MAX: [(&str, usize); 4] =
-    [("backup", 19), ("bulk_load", 4), ("callbacks", 13), ("change_feed", 5)];
+    [("backup", 19), ("bulk_load", 4), ("callbacks", 12), ("change_feed", 5)];
 
 /// Maximum number of names in the public modules that are lists of names.
 const MODULE_NAMES_MAX: [(&str, usize); 6] = [
@@ -38,7 +38,7 @@ const MODULE_NAMES_MAX: [(&str, usize); 6] = [
     ("file/src/log/mod.rs", 27),
     ("tree/src/bulk/mod.rs", 7),
     ("tree/src/compact/mod.rs", 23),
-    ("tree/src/read.rs", 29),
+    ("tree/src/read.rs", 26),
     ("tree/src/rewrite/mod.rs", 15),
 ];
 
@@ -136,8 +136,7 @@ fn public_modules_reexport_few_names() {
         let n = reexports(&code).len();
         assert!((1..=max).contains(&n), "{path} re-exports {n} names, at most {max}");
         let public: Vec<_> = code.lines().filter(|l| l.starts_with("pub mod ")).collect();
-        let known = ["pub mod memory;", "pub mod encrypted;"];
-        assert!(public.is_empty() || public == known, "{path} has {public:?}");
+        assert!(public.is_empty() || public == ["pub mod memory;"], "{path} has {public:?}");
     }
 }
 

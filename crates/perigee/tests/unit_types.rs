@@ -30,10 +30,10 @@ const PLAIN_SEQUENCE_NUMBERS_MAX: usize = 26;
 const INTEGER_TUPLE_PARAMETERS_MAX: usize = 0;
 /// Maximum number of parameters, of any function, that are destructured in the signature as a
 /// tuple: several arguments in the place of one. May only fall.
-const TUPLE_PATTERNS_MAX: usize = 14;
+const TUPLE_PATTERNS_MAX: usize = 2;
 /// Maximum number of struct fields and type aliases that contain a tuple with two or more integers.
 /// May only fall.
-const INTEGER_TUPLE_FIELDS_MAX: usize = 6;
+const INTEGER_TUPLE_FIELDS_MAX: usize = 5;
 
 fn crates_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

@@ -14,7 +14,7 @@ use crate::scan::{RunCursor, SourceCursor};
 use crate::version::{Run, Table};
 use crate::view::View;
 use perigee_base::{KeyBoundary, KeyBoundaryRef, KeyComparator, Result, SeqNo};
-use perigee_file::RangeTombstones;
+use perigee_file::{RangeTombstoneFragment, RangeTombstones};
 use std::sync::Arc;
 
 /// The key range between two boundaries.
@@ -106,6 +106,11 @@ pub fn find_conflict_in_range(
     Ok(None)
 }
 
+/// Returns the range tombstones of a run.
+fn range_tombstones(run: &Run) -> impl Iterator<Item = &Arc<RangeTombstoneFragment>> {
+    run.tables.iter().flat_map(|t| t.reader.range_tombstones().fragments())
+}
+
 /// Returns a key of `run`, or the start key of a range tombstone, that has a version newer than
 /// `since`. The tables of `run` belong to no version. The cost is proportional to the smaller side:
 /// the run, or the newer entries.
@@ -115,7 +120,7 @@ pub fn find_conflict_with_run(
     since: SeqNo,
 ) -> Result<Option<Vec<u8>>> {
     let comparator = view.version.comparator;
-    for fragment in run.tables.iter().flat_map(|t| t.reader.range_tombstones().fragments()) {
+    for fragment in range_tombstones(run) {
         let conflict =
             find_conflict_in_range(view, (fragment.begin.as_ref(), fragment.end.as_ref()), since)?;
         if conflict.is_some() {
@@ -158,73 +163,75 @@ pub fn find_conflict_with_run(
     find_common_key(comparator, run_cursor, MergeCursor::new(comparator, sources), since)
 }
 
-/// Returns true if `run`, whose tables belong to no version, has an entry for `key` or a range
-/// tombstone over it.
-pub fn run_contains(run: &Run, comparator: KeyComparator, key: &[u8]) -> Result<bool> {
-    let Some(table) = run.table_covering(comparator, key) else { return Ok(false) };
-    let is_deleted = table.reader.range_tombstones().fragment_covering(comparator, key).is_some();
-    Ok(is_deleted || table.reader.get(key, comparator.filter_hash(key), SeqNo::MAX)?.is_some())
-}
+impl Run {
+    /// Returns true if the run, whose tables belong to no version, has an entry for `key` or a range
+    /// tombstone over it.
+    pub fn contains_key(&self, comparator: KeyComparator, key: &[u8]) -> Result<bool> {
+        let Some(table) = self.table_covering(comparator, key) else { return Ok(false) };
+        let ranges = table.reader.range_tombstones();
+        let is_deleted = ranges.fragment_covering(comparator, key).is_some();
+        Ok(is_deleted || table.reader.get(key, comparator.filter_hash(key), SeqNo::MAX)?.is_some())
+    }
 
-/// Returns a key of `run` in the range, or the start key of a range tombstone that overlaps it. The
-/// tables of `run` belong to no version.
-pub fn find_run_key_in_range(
-    run: &Arc<Run>,
-    comparator: KeyComparator,
-    range: KeyRangeRef<'_>,
-) -> Result<Option<Vec<u8>>> {
-    let (begin, end) = range;
-    if !begin.cmp(comparator, end).is_lt() {
-        return Ok(None);
+    /// Returns a key of the run in the range, or the start key of a range tombstone that overlaps
+    /// it. The tables of the run belong to no version.
+    pub fn find_key_in_range(
+        self: &Arc<Run>,
+        comparator: KeyComparator,
+        range: KeyRangeRef<'_>,
+    ) -> Result<Option<Vec<u8>>> {
+        let (begin, end) = range;
+        if !begin.cmp(comparator, end).is_lt() {
+            return Ok(None);
+        }
+        let overlapping = range_tombstones(self).find(|f| {
+            KeyBoundaryRef::ranges_overlap(comparator, range, (f.begin.as_ref(), f.end.as_ref()))
+        });
+        if let Some(fragment) = overlapping {
+            return Ok(Some(fragment.begin.as_ref().key().unwrap_or_default().to_vec()));
+        }
+        let mut cursor = SourceCursor::Run(RunCursor::new(Arc::clone(self), comparator, true));
+        cursor.seek_past(begin, true)?;
+        if !cursor.valid() {
+            return Ok(None);
+        }
+        let key = copy_key(&cursor);
+        Ok((!end.is_before(comparator, &key)).then_some(key))
     }
-    let mut fragments = run.tables.iter().flat_map(|t| t.reader.range_tombstones().fragments());
-    let overlapping = fragments.find(|f| {
-        KeyBoundaryRef::ranges_overlap(comparator, range, (f.begin.as_ref(), f.end.as_ref()))
-    });
-    if let Some(fragment) = overlapping {
-        return Ok(Some(fragment.begin.as_ref().key().unwrap_or_default().to_vec()));
-    }
-    let mut cursor = SourceCursor::Run(RunCursor::new(Arc::clone(run), comparator, true));
-    cursor.seek_past(begin, true)?;
-    if !cursor.valid() {
-        return Ok(None);
-    }
-    let key = copy_key(&cursor);
-    Ok((!end.is_before(comparator, &key)).then_some(key))
-}
 
-/// Returns a key that both runs write, or the start key of a range tombstone of one of them that
-/// overlaps the other. The tables of the runs belong to no version. Each side seeks to the position
-/// of the other.
-pub fn find_common_run_key(
-    a: &Arc<Run>,
-    b: &Arc<Run>,
-    comparator: KeyComparator,
-) -> Result<Option<Vec<u8>>> {
-    for (run, other) in [(a, b), (b, a)] {
-        for f in run.tables.iter().flat_map(|t| t.reader.range_tombstones().fragments()) {
-            let range = (f.begin.as_ref(), f.end.as_ref());
-            if let Some(key) = find_run_key_in_range(other, comparator, range)? {
-                return Ok(Some(key));
+    /// Returns a key that both runs write, or the start key of a range tombstone of one of them that
+    /// overlaps the other. The tables of the runs belong to no version. Each side seeks to the
+    /// position of the other.
+    pub fn find_common_key(
+        self: &Arc<Run>,
+        other: &Arc<Run>,
+        comparator: KeyComparator,
+    ) -> Result<Option<Vec<u8>>> {
+        for (run, other) in [(self, other), (other, self)] {
+            for f in range_tombstones(run) {
+                let range = (f.begin.as_ref(), f.end.as_ref());
+                if let Some(key) = other.find_key_in_range(comparator, range)? {
+                    return Ok(Some(key));
+                }
             }
         }
-    }
-    let cursor =
-        |run: &Arc<Run>| SourceCursor::Run(RunCursor::new(Arc::clone(run), comparator, false));
-    let (mut ahead, mut behind) = (cursor(a), cursor(b));
-    ahead.seek_first()?;
-    while ahead.valid() {
-        let key = copy_key(&ahead);
-        behind.seek(&key, SeqNo::MAX)?;
-        if !behind.valid() {
-            break;
+        let cursor =
+            |run: &Arc<Run>| SourceCursor::Run(RunCursor::new(Arc::clone(run), comparator, false));
+        let (mut ahead, mut behind) = (cursor(self), cursor(other));
+        ahead.seek_first()?;
+        while ahead.valid() {
+            let key = copy_key(&ahead);
+            behind.seek(&key, SeqNo::MAX)?;
+            if !behind.valid() {
+                break;
+            }
+            if comparator.keys_equal(&copy_key(&behind), &key) {
+                return Ok(Some(key));
+            }
+            std::mem::swap(&mut ahead, &mut behind);
         }
-        if comparator.keys_equal(&copy_key(&behind), &key) {
-            return Ok(Some(key));
-        }
-        std::mem::swap(&mut ahead, &mut behind);
+        Ok(None)
     }
-    Ok(None)
 }
 
 fn copy_key(source: &SourceCursor) -> Vec<u8> {

@@ -2,8 +2,7 @@
 //! one name for the read path of the engine.
 
 pub use crate::conflict_check::{
-    find_common_run_key, find_conflict_in_range, find_conflict_with_run, find_run_key_in_range,
-    newest_version_since, run_contains,
+    find_conflict_in_range, find_conflict_with_run, newest_version_since,
 };
 pub use crate::estimate::{
     Cardinality, RangeCost, RangeEstimate, estimate_cardinality, estimate_range,

@@ -39,6 +39,27 @@ def engine_name(name):
     return engine
 
 
+def add_common_arguments(parser, settle):
+    """Adds the arguments of all benchmarks. `settle`: default of --settle."""
+    name = parser.prog.rsplit(".", 1)[0].replace("_", "-")
+    parser.add_argument("engines", nargs="*", default=["InnoDB", "PERIGEE"], help="InnoDB, PERIGEE, ROCKSDB, TIDESDB")
+    parser.add_argument("--memory", type=int, default=256, help="MiB of caches and write buffers of each engine")
+    parser.add_argument("--limit", type=int, default=0, help="MiB of each server with its page cache (memory cgroup; needs root); 0: none")
+    parser.add_argument("--settle", type=int, default=settle,
+                        help="seconds at most in which a server ends its background work after a measurement")
+    parser.add_argument("--json", dest="output")
+    parser.add_argument("--html")
+    parser.add_argument("--directory", default="/tmp/perigee-%s-%d" % (name, os.getpid()), help="deleted at the end")
+
+
+def parse_arguments(parser):
+    """Parses the command line; ends the program if an engine cannot be tested here."""
+    arguments = parser.parse_args()
+    arguments.engines = [engine_name(engine) for engine in arguments.engines]
+    arguments.directory = os.path.abspath(arguments.directory)
+    return arguments
+
+
 def engine_options(engine, memory_mb, data):
     """Options that give the engine `memory_mb` MiB for caches and write buffers together, synced commits, detection of deadlocks."""
     memory = memory_mb << 20

@@ -225,7 +225,7 @@ def rate_series(result, column):
 
 def main():
     parser = argparse.ArgumentParser(prog="insert_benchmark.sh")
-    parser.add_argument("engines", nargs="*", default=["InnoDB", "PERIGEE"], help="InnoDB, PERIGEE, ROCKSDB, TIDESDB")
+    servers_of.add_common_arguments(parser, settle=10)
     parser.add_argument("--seconds", type=int, default=120)
     parser.add_argument("--rows", type=int, default=200000, help="of the table, which keeps this size")
     parser.add_argument("--batch", type=int, default=50, help="rows of each INSERT and DELETE, which are a transaction each")
@@ -235,17 +235,9 @@ def main():
                         help="range: SELECT MIN(id), DELETE of the ids from there; limit: DELETE ... ORDER BY id LIMIT n")
     parser.add_argument("--pause", type=float, default=0.05, help="seconds between rounds of the queries")
     parser.add_argument("--interval", type=float, default=5, help="seconds of a point of the charts")
-    parser.add_argument("--memory", type=int, default=256, help="MiB of caches and write buffers of each engine")
-    parser.add_argument("--limit", type=int, default=0, help="MiB of each server with its page cache (memory cgroup; needs root); 0: none")
     parser.add_argument("--binlog", action="store_true")
     parser.add_argument("--isolation", default="REPEATABLE-READ", choices=("READ-COMMITTED", "REPEATABLE-READ"))
-    parser.add_argument("--settle", type=int, default=10)
-    parser.add_argument("--json", dest="output")
-    parser.add_argument("--html")
-    parser.add_argument("--directory", default="/tmp/perigee-insert-benchmark-%d" % os.getpid(), help="deleted at the end")
-    arguments = parser.parse_args()
-    arguments.engines = [servers_of.engine_name(engine) for engine in arguments.engines]
-    arguments.directory = os.path.abspath(arguments.directory)
+    arguments = servers_of.parse_arguments(parser)
     machine = servers_of.machine()
     log("%d engines for %d s each" % (len(arguments.engines), arguments.seconds))
     try:
@@ -269,12 +261,7 @@ def main():
         cells = [result["queries"][name] for result in results]
         time_rows.append([name] + ["%s / %.2f / %.2f (x %.2f)" % (" ".join("%.3f" % ms for ms in c["thirds"]), c["p99"], c["max"], c["growth"]) for c in cells])
     time_header = ["query: medians of the thirds of the run / p99 / max, ms (last third to first)"] + header[1:]
-    print("\n%s\n" % title)
-    for head, body in ((header, rows), (time_header, time_rows)):
-        print("| %s |\n%s" % (" | ".join(head), "|" + "---|" * len(head)))
-        for cells in body:
-            print("| " + " | ".join(cells) + " |")
-        print()
+    print("\n%s\n\n%s\n\n%s\n" % (title, report.markdown(header, rows), report.markdown(time_header, time_rows)))
     if arguments.output:
         with open(arguments.output, "w") as file:
             json.dump({"machine": machine, "arguments": vars(arguments), "results": results}, file)

@@ -28,6 +28,15 @@ def plugin_directory():
     raise SystemExit("ha_perigee.so not found in %s; run plugins/mariadb/build.sh or set PERIGEE_PLUGIN_DIR" % chosen)
 
 
+def run(main, servers):
+    """Ends the program with the result of `main`, and kills the servers that it has added to the list."""
+    try:
+        raise SystemExit(main())
+    finally:
+        for server in servers:
+            server.kill()
+
+
 class Server:
     def __init__(self, directory, engine="PERIGEE", memory_mb=256, server_id=1, binlog=False, options=()):
         self.directory = os.path.abspath(directory)

@@ -11,11 +11,10 @@ import os
 import random
 import socket as sockets
 import subprocess
-import sys
 import time
 
 from mariadb_client import Connection, Error, LOST
-from mariadb_server import Server
+from mariadb_server import Server, run
 
 SHARDS = 3
 ACCOUNTS = 300
@@ -312,8 +311,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    finally:
-        for started_server in SERVERS:
-            started_server.kill()
+    run(main, SERVERS)

@@ -7,12 +7,7 @@
 # WORK                for servers and logs (default: /tmp/perigee_storage_engine)
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-mtr_dir=${MTR_DIR:-/usr/share/mysql/mysql-test}
-[ -d "$mtr_dir" ] || mtr_dir=/usr/share/mariadb/mariadb-test
-version=$(PATH=$PATH:/usr/sbin mariadbd --no-defaults --version | sed -n 's/.*Ver \([0-9]*\.[0-9]*\.[0-9]*\).*/\1/p')
-plugin=${PERIGEE_PLUGIN_DIR:-$here/../build/$version/plugin-dir}
-[ -e "$plugin/ha_perigee.so" ] || { echo "no $plugin/ha_perigee.so; run plugins/mariadb/build.sh" >&2; exit 2; }
-plugin=$(cd "$plugin" && pwd)
+. "$here/suite_paths.sh"
 work=${WORK:-/tmp/perigee_storage_engine}
 # These wait for table locks that engines with row locks do not have, or fail in the server.
 unsuitable="delete_low_prio insert_high_prio insert_low_prio select_high_prio update_low_prio insert_delayed lock_concurrent"

@@ -3,12 +3,7 @@
 # that differ: suites.sh [iuds|funcs] [TEST...]
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
-mtr_dir=${MTR_DIR:-/usr/share/mysql/mysql-test}
-[ -d "$mtr_dir" ] || mtr_dir=/usr/share/mariadb/mariadb-test
-version=$(PATH=$PATH:/usr/sbin mariadbd --no-defaults --version | sed -n 's/.*Ver \([0-9]*\.[0-9]*\.[0-9]*\).*/\1/p')
-plugin=${PERIGEE_PLUGIN_DIR:-$here/../build/$version/plugin-dir}
-[ -e "$plugin/ha_perigee.so" ] || { echo "ha_perigee.so not found; run plugins/mariadb/build.sh" >&2; exit 2; }
-plugin=$(cd "$plugin" && pwd)
+. "$here/suite_paths.sh"
 work=${WORK:-/tmp/perigee_suites}
 suites=${1:-"iuds funcs"}
 [ $# -gt 0 ] && shift

@@ -232,10 +232,6 @@ def tables_of(summary, binlog, threads, arguments):
     return (["transactions/s (p95 ms)"] + engines + ratios, rates), (["CPU s for 1,000 transactions / KiB written for each"] + engines + ratios, costs)
 
 
-def markdown(header, rows):
-    return "\n".join(["| " + " | ".join(header) + " |", "|" + "---|" * len(header)] + ["| " + " | ".join(row) + " |" for row in rows])
-
-
 def disk_table(prepared, disk, arguments):
     engines = arguments.engines
     base = "InnoDB" if "InnoDB" in engines else None
@@ -259,29 +255,21 @@ def parse_arguments():
     parser.add_argument("threads", help="number, or list as 1,4,16")
     parser.add_argument("seconds", type=int, help="of each measurement")
     parser.add_argument("rows", type=int, help="of each table")
-    parser.add_argument("engines", nargs="*", default=["InnoDB", "PERIGEE"], help="InnoDB, PERIGEE, ROCKSDB, TIDESDB")
+    servers_of.add_common_arguments(parser, settle=5)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tables", type=int, default=1)
-    parser.add_argument("--memory", type=int, default=256, help="MiB of caches and write buffers of each engine")
-    parser.add_argument("--limit", type=int, default=0, help="MiB of each server with its page cache (memory cgroup; needs root); 0: none")
     parser.add_argument("--binlog", nargs="?", const="on", default="off", choices=("on", "off", "both"))
     parser.add_argument("--workloads", help="comma-separated, default: all")
     parser.add_argument("--distribution", default="uniform", choices=("uniform", "pareto", "zipfian", "special", "gaussian"))
     parser.add_argument("--warm-up", type=int, default=5, help="seconds of reads of each engine before the first round")
-    parser.add_argument("--settle", type=int, default=5, help="seconds at most in which a server ends its background work after a measurement")
     parser.add_argument("--keep", help="directory of loaded data directories, which later runs use again")
-    parser.add_argument("--json", dest="output")
-    parser.add_argument("--html")
-    parser.add_argument("--directory", default="/tmp/perigee-sysbench-%d" % os.getpid(), help="deleted at the end")
-    arguments = parser.parse_args()
+    arguments = servers_of.parse_arguments(parser)
     arguments.threads = [int(number) for number in arguments.threads.split(",")]
-    arguments.engines = [servers_of.engine_name(engine) for engine in arguments.engines]
     arguments.workloads = arguments.workloads.split(",") if arguments.workloads else list(WORKLOADS)
     for workload in arguments.workloads:
         if workload not in WORKLOADS:
             raise SystemExit("unknown workload %s; known: %s" % (workload, ", ".join(WORKLOADS)))
     arguments.keep = os.path.abspath(arguments.keep or os.path.join(arguments.directory, "keep"))
-    arguments.directory = os.path.abspath(arguments.directory)
     return arguments
 
 
@@ -305,7 +293,7 @@ def main():
         for threads in arguments.threads:
             title = describe(binlog, threads, arguments)
             throughput, costs = tables_of(summary, binlog, threads, arguments)
-            print("\n%s\n\n%s\n\n%s" % (title, markdown(*throughput), markdown(*costs)))
+            print("\n%s\n\n%s\n\n%s" % (title, report.markdown(*throughput), report.markdown(*costs)))
             body += ["<h2>%s</h2>" % report.escape("%d threads, binary log %s" % (threads, "on" if binlog else "off")), "<p>%s</p>" % report.escape(title)]
             if "InnoDB" in arguments.engines:
                 groups = [(w, {e: summary[(binlog, threads, w, e)]["per_second"] / max(1e-9, summary[(binlog, threads, w, "InnoDB")]["per_second"])
@@ -313,7 +301,7 @@ def main():
                 body.append("<p class=note>throughput, ratio to InnoDB</p>" + report.bars(groups, arguments.engines, "InnoDB"))
             body += [report.table(*throughput), report.table(*costs)]
     space = disk_table(prepared, disk, arguments)
-    print("\n" + markdown(*space))
+    print("\n" + report.markdown(*space))
     body += ["<h2>Load and space</h2>", report.table(*space)]
     if arguments.output:
         cases = [dict(values, binlog=case[0], threads=case[1], workload=case[2], engine=case[3]) for case, values in summary.items()]

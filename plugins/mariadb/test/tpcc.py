@@ -179,26 +179,18 @@ def self_test(connection, arguments):
 
 def main():
     parser = argparse.ArgumentParser(prog="tpcc.sh")
-    parser.add_argument("engines", nargs="*", default=["InnoDB", "PERIGEE"], help="InnoDB, PERIGEE, ROCKSDB, TIDESDB")
+    servers_of.add_common_arguments(parser, settle=5)
     parser.add_argument("--warehouses", type=int, default=4)
     parser.add_argument("--items", type=int, default=10000)
     parser.add_argument("--customers", type=int, default=300, help="of each district")
     parser.add_argument("--threads", type=int, default=8)
     parser.add_argument("--seconds", type=int, default=30, help="of each measurement")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--memory", type=int, default=256, help="MiB of caches and write buffers of each engine")
-    parser.add_argument("--limit", type=int, default=0, help="MiB of each server with its page cache (memory cgroup; needs root); 0: none")
     parser.add_argument("--binlog", action="store_true")
     parser.add_argument("--isolation", default="REPEATABLE-READ", choices=("READ-COMMITTED", "REPEATABLE-READ"))
-    parser.add_argument("--settle", type=int, default=5, help="seconds at most in which a server ends its background work after a measurement")
     parser.add_argument("--keep", help="directory of loaded data directories, which later runs use again")
     parser.add_argument("--self-test", action="store_true", help="tests that the checks report seeded faults")
-    parser.add_argument("--json", dest="output")
-    parser.add_argument("--html")
-    parser.add_argument("--directory", default="/tmp/perigee-tpcc-%d" % os.getpid(), help="deleted at the end")
-    arguments = parser.parse_args()
-    arguments.engines = [servers_of.engine_name(engine) for engine in arguments.engines]
-    arguments.directory = os.path.abspath(arguments.directory)
+    arguments = servers_of.parse_arguments(parser)
     keep = os.path.abspath(arguments.keep or os.path.join(arguments.directory, "keep"))
     machine = servers_of.machine()
     count = arguments.rounds * len(arguments.engines)
@@ -273,9 +265,7 @@ def main():
     title = ("%d warehouses of %d items and 10 x %d customers, %d threads, %d s, %s, %d MiB%s, commits synced, binary log %s, median of %d rounds"
              % (arguments.warehouses, arguments.items, arguments.customers, arguments.threads, arguments.seconds, arguments.isolation, arguments.memory,
                 " of %d MiB with the page cache" % arguments.limit if arguments.limit else "", "on" if arguments.binlog else "off", arguments.rounds))
-    print("\n%s\n\n| %s |\n%s" % (title, " | ".join(header), "|" + "---|" * len(header)))
-    for cells in rows:
-        print("| " + " | ".join(cells) + " |")
+    print("\n%s\n\n%s" % (title, report.markdown(header, rows)))
     if arguments.output:
         with open(arguments.output, "w") as file:
             json.dump({"machine": machine, "arguments": vars(arguments), "load": {e: facts for e, (_, facts) in prepared.items()},

@@ -13,11 +13,10 @@ import multiprocessing
 import os
 import random
 import subprocess
-import sys
 import time
 
 from mariadb_client import Connection, Error, LOST
-from mariadb_server import Server
+from mariadb_server import Server, run
 
 ACCOUNTS = 40
 START_BALANCE = 1000
@@ -261,8 +260,4 @@ def main():
 SERVERS = []
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    finally:
-        for started_server in SERVERS:
-            started_server.kill()
+    run(main, SERVERS)

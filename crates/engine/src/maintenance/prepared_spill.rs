@@ -20,7 +20,6 @@ use crate::limits::PREPARED_CLAIM_BYTES_MAX;
 use crate::log::commit::{TwoPhaseDecision, claim_target};
 use crate::maintenance::Maintenance;
 use crate::txn::TxnManager;
-use crate::txn::locks::TxnLocks;
 use crate::txn::prepared_txn::PreparedTxn;
 use crate::txn::read_write_sets::KeyOrRange;
 use crate::txn::spill_store::SpilledPrepare;
@@ -88,7 +87,7 @@ fn encode_record(
         prepared_at_ms: txns.runtime.env.clock.wall_ms(),
         op_count: 0,
     };
-    let claims = collect_claims(txns, spilled, request.conditions.as_deref(), &request.locks);
+    let claims = collect_claims(txns, spilled, request);
     let visit_claims = |visit: &mut dyn FnMut(PreparedClaim<'_>)| {
         for (family, mode, target) in &claims {
             let target = claim_target(target.borrowed());
@@ -102,16 +101,16 @@ fn encode_record(
 fn collect_claims(
     txns: &TxnManager,
     spilled: &SpilledTables,
-    conditions: Option<&CommitConditions>,
-    (owner, txn_locks): &(u64, TxnLocks),
+    request: &SpilledPrepare<'_>,
 ) -> Vec<Claim> {
     let mut claims = Vec::new();
-    if let Some(conditions) = conditions {
+    if let Some(conditions) = request.conditions.as_deref() {
         conditions.visit_protected_reads(&mut |family, target| {
             claims.push((family, 0, target.to_owned_target()));
         });
     }
     // After a reopen the key ranges of the tables are locked exclusively.
+    let (owner, txn_locks) = &request.locks;
     let locks = txns.held_locks(*owner, txn_locks).into_iter();
     let others = locks.filter(|(family, target, _)| !spilled.covers(*family, target.borrowed()));
     claims.extend(others.map(|(family, target, mode)| (family, mode.code(), target)));
@@ -135,7 +134,8 @@ fn collect_claims(
 
 /// Returns true for the read of a key that the tables write. A table that cannot be read does not
 /// matter here: then the claim stays.
-fn is_written_read(spilled: &SpilledTables, (family, mode, target): &Claim) -> bool {
+fn is_written_read(spilled: &SpilledTables, claim: &Claim) -> bool {
+    let (family, mode, target) = claim;
     let is_key_read = *mode == 0 && matches!(target, KeyOrRange::Key(_));
     is_key_read && matches!(spilled.find_write(*family, target.borrowed()), Ok(Some(_)))
 }

@@ -7,7 +7,7 @@ use crate::catalog::family::{Families, FamilyState};
 use crate::catalog::manifest::{PreparedFiles, PreparedTables};
 use crate::txn::read_write_sets::{KeyOrRange, KeyOrRangeRef, WriteSet};
 use perigee_base::{Error, FamilyId, Result, RunId};
-use perigee_tree::{FileOpener, Run, Table, TableMeta, Vlog, read};
+use perigee_tree::{FileOpener, Run, Table, TableMeta, Vlog};
 use std::sync::Arc;
 
 /// The spilled writes of a transaction: the final tables of each column family, not yet installed.
@@ -138,12 +138,8 @@ pub fn find_in_run(
 ) -> Result<Option<Vec<u8>>> {
     let comparator = family.tree.comparator();
     match target {
-        KeyOrRangeRef::Key(key) => {
-            Ok(read::run_contains(run, comparator, key)?.then(|| key.to_vec()))
-        }
-        KeyOrRangeRef::Range(begin, end) => {
-            read::find_run_key_in_range(run, comparator, (begin, end))
-        }
+        KeyOrRangeRef::Key(key) => Ok(run.contains_key(comparator, key)?.then(|| key.to_vec())),
+        KeyOrRangeRef::Range(begin, end) => run.find_key_in_range(comparator, (begin, end)),
     }
 }
 

@@ -333,7 +333,7 @@ impl SpilledWriteCheck {
                     continue;
                 };
                 let comparator = family.tree.comparator();
-                if let Some(key) = read::find_common_run_key(run, other, comparator)? {
+                if let Some(key) = run.find_common_key(other, comparator)? {
                     return Err(undecided_error(family, &key, &prepared.gid));
                 }
             }

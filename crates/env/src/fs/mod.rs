@@ -19,7 +19,7 @@ mod posix;
 #[cfg(feature = "sim")]
 pub mod memory;
 mod closable_dir;
-pub mod encrypted;
+pub(crate) mod encrypted;
 
 pub use closable_dir::ClosableDir;
 pub use open_file_limiter::{IdleFileHolder, OpenFileLimiter};

@@ -6,7 +6,7 @@ use super::reader::{BadLogRecord, RecordsAfterBad};
 use super::*;
 use crate::testing::{hex_of_page, to_hex};
 use perigee_base::{ErrorKind, FamilyId, FileHeader, FileId, FileKind, HEADER_BYTES};
-use perigee_env::fs::encrypted::{EncryptedFs, KEY_BYTES, KeyRing};
+use perigee_env::encryption::{EncryptedFs, KEY_BYTES, KeyRing};
 use perigee_env::fs::memory::{Fault, SimDisk};
 use perigee_env::{Dir, DirOpenMode, Fs, Rand};
 use std::path::Path;

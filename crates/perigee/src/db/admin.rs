@@ -491,13 +491,15 @@ impl Admin<'_> {
         self.engine.stats()
     }
     /// Returns the last 100 flushes and compactions that have ended since the open, the newest
-    /// first. [`Stats::running_jobs`] lists those that are running.
+    /// first. [`Stats::running_jobs`] lists those that are running. A flush ends a moment after the
+    /// call that waited for its data has returned: [`Admin::wait_idle`] waits for the end.
     ///
     /// ```
     /// # use perigee::*;
     /// # let db = example_db()?;
     /// db.put("moon", "full")?;
     /// db.default_family().flush()?;
+    /// db.admin().wait_idle()?;
     /// let jobs = db.admin().finished_jobs();
     /// assert!(jobs[0].job.kind == "flush" && jobs[0].is_complete);
     /// # Ok::<(), Error>(())

@@ -1,6 +1,7 @@
 //! Lock waits and deadlocks of all transactions: methods of [`Admin`].
 
-use crate::{Admin, Error, LockListener, LockWait, Result};
+use crate::locks::{LockListener, LockWait};
+use crate::{Admin, Error, Result};
 use std::sync::Arc;
 
 impl Admin<'_> {
@@ -53,6 +54,7 @@ impl Admin<'_> {
     ///
     /// ```
     /// # use perigee::*;
+    /// use perigee::locks::LockListener;
     /// # use std::sync::{Arc, Mutex};
     /// # use std::time::Duration;
     /// # let db = example_db()?;

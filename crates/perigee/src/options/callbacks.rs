@@ -2,8 +2,9 @@
 //! the lines of the info log, and the provider of encryption keys.
 
 use crate::Options;
-use perigee_engine::callbacks::{CompactionFilter, LogLevel, LogListener, encrypt_env};
-use perigee_engine::env::fs::encrypted::KeyProvider;
+use perigee_engine::callbacks::{CompactionFilter, LogLevel, LogListener};
+use perigee_engine::encryption::encrypt_env;
+use perigee_engine::env::encryption::KeyProvider;
 use std::sync::Arc;
 
 impl Options {

@@ -376,7 +376,7 @@ impl Txn {
         TxnHandle(self.inner().handle())
     }
     /// Returns the number by which [`Admin::lock_waits`](crate::Admin::lock_waits) and a
-    /// [`LockListener`](crate::LockListener) identify this transaction; a larger number is younger.
+    /// [`LockListener`](crate::locks::LockListener) identify this transaction; a larger number is younger.
     /// [`Txn::reset`] keeps it for a retry, and takes a new one after a commit or a
     /// [`Txn::prepare`]: a prepared transaction keeps its number. 0 in between.
     ///

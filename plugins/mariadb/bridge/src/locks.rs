@@ -3,7 +3,8 @@
 use crate::engine::{Engine, Shared, with_engine};
 use crate::ffi::Slice;
 use crate::status::{Result, Status};
-use perigee::{Deadlock, LockListener, LockMode, LockWait};
+use perigee::LockMode;
+use perigee::locks::{Deadlock, LockListener, LockWait};
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 

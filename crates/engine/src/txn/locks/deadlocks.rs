@@ -5,8 +5,14 @@ use super::granted_lock::LockOwner;
 use std::collections::{HashMap, HashSet};
 use std::ops::DerefMut;
 
-/// Where the waiting request of an owner is: index of the table, and of the request in it.
-type RequestIndex = (usize, usize);
+/// Where the waiting request of an owner is.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestIndex {
+    /// Index of the table in the list of locked tables.
+    pub table: usize,
+    /// Index of the request in its list.
+    pub request: usize,
+}
 
 fn waiting_requests<T: DerefMut<Target = FamilyLocks>>(
     tables: &[T],
@@ -14,7 +20,7 @@ fn waiting_requests<T: DerefMut<Target = FamilyLocks>>(
     let mut all = HashMap::new();
     for (table, locks) in tables.iter().enumerate() {
         let waiting = locks.requests.iter().enumerate().filter(|(_, r)| r.is_waiting());
-        all.extend(waiting.map(|(at, r)| (r.owner, (table, at))));
+        all.extend(waiting.map(|(request, r)| (r.owner, RequestIndex { table, request })));
     }
     all
 }
@@ -30,7 +36,7 @@ fn find_cycle<T: DerefMut<Target = FamilyLocks>>(
     start: LockOwner,
 ) -> Option<Vec<LockOwner>> {
     let blockers = |owner: LockOwner| {
-        waiting.get(&owner).map(|(table, at)| tables[*table].blockers(*at)).unwrap_or_default()
+        waiting.get(&owner).map(|at| tables[at.table].blockers(at.request)).unwrap_or_default()
     };
     let mut visited = HashSet::from([start]);
     let mut path = vec![(start, blockers(start))];
@@ -70,8 +76,8 @@ pub fn abort_deadlocks<T: DerefMut<Target = FamilyLocks>>(
             victim
         );
         report(tables, &requests, victim);
-        let (table, at) = waiting[&victim];
-        let request = &mut tables[table].requests[at];
+        let at = waiting[&victim];
+        let request = &mut tables[at.table].requests[at.request];
         request.state = LockRequestState::Victim;
         request.wakeup.notify_one();
     }

@@ -1,6 +1,6 @@
 //! The locks of one column family, [`FamilyLocks`], and the requests that wait for them.
 
-use super::granted_lock::{GrantedLock, LockOwner};
+use super::granted_lock::{GrantedLock, LockOwner, Requester};
 use super::interval_tree::IntervalTree;
 use super::key_locks::{KeyLock, KeyLocks, LockUpgrade};
 use super::lock_mode::{LockMode, conflicts, covers};
@@ -187,7 +187,7 @@ impl FamilyLocks {
     /// Returns true if it did.
     fn visit_conflicting_holders(
         &self,
-        (owner, mode): (LockOwner, LockMode),
+        Requester { owner, mode }: Requester,
         target: LockTarget<'_>,
         visit: &mut dyn FnMut(LockOwner) -> bool,
     ) -> bool {
@@ -199,7 +199,7 @@ impl FamilyLocks {
     /// Returns true if it did.
     fn visit_earlier_requests(
         &self,
-        (owner, mode): (LockOwner, LockMode),
+        Requester { owner, mode }: Requester,
         target: LockTarget<'_>,
         before: &[LockRequest],
         visit: &mut dyn FnMut(LockOwner) -> bool,
@@ -216,7 +216,8 @@ impl FamilyLocks {
     /// holders, and conflicting requests before it. Returns true if it did.
     pub fn visit_blockers(&self, at: usize, visit: &mut dyn FnMut(LockOwner) -> bool) -> bool {
         let r = &self.requests[at];
-        let (who, target, before) = ((r.owner, r.mode), r.lock_target(), &self.requests[..at]);
+        let who = Requester { owner: r.owner, mode: r.mode };
+        let (target, before) = (r.lock_target(), &self.requests[..at]);
         let upgrades = self.is_upgrade(r.owner, target);
         let ignore_holders = upgrades && bug::is_active(Bug::UpgradeIgnoresHolder);
         !ignore_holders && self.visit_conflicting_holders(who, target, visit)
@@ -242,19 +243,14 @@ impl FamilyLocks {
         target: LockTarget<'_>,
         number: u64,
     ) -> Acquired {
+        let who = Requester { owner, mode };
         match target {
-            LockTarget::Key(hash, key) => self.acquire_key((owner, mode), (hash, key), number),
-            LockTarget::Range(begin, end) => {
-                self.acquire_range((owner, mode), (begin, end), number)
-            }
+            LockTarget::Key(hash, key) => self.acquire_key(who, hash, key, number),
+            LockTarget::Range(begin, end) => self.acquire_range(who, begin, end, number),
         }
     }
-    fn acquire_key(
-        &mut self,
-        who @ (owner, mode): (LockOwner, LockMode),
-        (hash, key): (u64, &[u8]),
-        number: u64,
-    ) -> Acquired {
+    fn acquire_key(&mut self, who: Requester, hash: u64, key: &[u8], number: u64) -> Acquired {
+        let Requester { owner, mode } = who;
         let (mut newest, mut is_covered, mut is_blocked) = (None::<(u64, u32)>, false, false);
         for (at, lock) in self.key_locks(hash, key) {
             if lock.held.owner == owner {
@@ -295,10 +291,12 @@ impl FamilyLocks {
     }
     fn acquire_range(
         &mut self,
-        who @ (owner, mode): (LockOwner, LockMode),
-        (begin, end): (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>),
+        who: Requester,
+        begin: KeyBoundaryRef<'_>,
+        end: KeyBoundaryRef<'_>,
         number: u64,
     ) -> Acquired {
+        let Requester { owner, mode } = who;
         let comparator = self.comparator;
         if begin.cmp(comparator, end).is_ge() {
             return Acquired::Covered; // An empty range has no keys to lock.
@@ -341,8 +339,8 @@ impl FamilyLocks {
     fn add_insert_key(&mut self, at: u32) {
         let lock = self.keys.get_mut(at);
         let key = lock.key().to_vec();
-        let range = (KeyBoundary::Before(key.clone()), KeyBoundary::After(key));
-        lock.insert_node = Some(self.insert_keys.insert(self.comparator, range, lock.held));
+        let (begin, end) = (KeyBoundary::Before(key.clone()), KeyBoundary::After(key));
+        lock.insert_node = Some(self.insert_keys.insert(self.comparator, begin, end, lock.held));
     }
     /// Counts the lock at a position as one for an insert.
     fn note_insert(&mut self, at: u32) {
@@ -373,7 +371,7 @@ impl FamilyLocks {
         number: u64,
     ) -> LockPosition {
         check_slow!(
-            !self.visit_conflicting_holders((owner, mode), target, &mut |_| true),
+            !self.visit_conflicting_holders(Requester { owner, mode }, target, &mut |_| true),
             "no two transactions hold conflicting locks",
             owner,
             mode,
@@ -383,8 +381,8 @@ impl FamilyLocks {
         let (hash, key) = match target {
             LockTarget::Key(hash, key) => (hash, key),
             LockTarget::Range(begin, end) => {
-                let range = (begin.to_boundary(), end.to_boundary());
-                return LockPosition::Range(self.ranges.insert(self.comparator, range, held));
+                let (begin, end) = (begin.to_boundary(), end.to_boundary());
+                return LockPosition::Range(self.ranges.insert(self.comparator, begin, end, held));
             }
         };
         if mode == LockMode::Insert {
@@ -479,7 +477,7 @@ impl FamilyLocks {
     /// wait for: the first `before` of them.
     pub fn add_new_edges(
         &self,
-        (owner, mode): (LockOwner, LockMode),
+        Requester { owner, mode }: Requester,
         target: KeyOrRangeRef<'_>,
         before: usize,
         edges: &mut Vec<WaitEdge>,
@@ -507,7 +505,7 @@ impl FamilyLocks {
                     KeyOrRange::Range(b, e) => LockTarget::Range(b.as_ref(), e.as_ref()),
                 };
                 let position = self.grant(owner, mode, lock_target, number);
-                self.add_new_edges((owner, mode), target.borrowed(), at, edges);
+                self.add_new_edges(Requester { owner, mode }, target.borrowed(), at, edges);
                 let r = &mut self.requests[at];
                 (r.target, r.state) = (target, LockRequestState::Granted(position));
                 r.wakeup.notify_one();

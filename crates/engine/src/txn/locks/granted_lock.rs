@@ -5,6 +5,15 @@ use super::lock_mode::LockMode;
 /// The owner of a lock: the number of a transaction. A larger one is younger.
 pub type LockOwner = u64;
 
+/// Who requests a lock, and in which mode.
+#[derive(Clone, Copy, Debug)]
+pub struct Requester {
+    /// The transaction.
+    pub owner: LockOwner,
+    /// The requested mode.
+    pub mode: LockMode,
+}
+
 /// A granted lock.
 #[derive(Clone, Copy, Debug)]
 pub struct GrantedLock {

@@ -65,7 +65,8 @@ impl IntervalTree {
     pub fn insert(
         &mut self,
         comparator: KeyComparator,
-        (begin, end): (KeyBoundary, KeyBoundary),
+        begin: KeyBoundary,
+        end: KeyBoundary,
         lock: GrantedLock,
     ) -> u32 {
         check_slow!(
@@ -118,7 +119,7 @@ impl IntervalTree {
         end: KeyBoundaryRef<'_>,
         visit: &mut dyn FnMut(&'a GrantedLock) -> bool,
     ) -> bool {
-        self.visit_below(comparator, self.root, (begin, end), visit)
+        self.visit_below(comparator, self.root, begin, end, visit)
     }
     /// Calls `visit` for the locks of an owner on exactly this range, until it returns true. Returns
     /// true if it did.
@@ -182,30 +183,27 @@ impl IntervalTree {
         if at == NIL {
             return new;
         }
-        let (a, n) = (at as usize, new as usize);
-        if self.cmp(comparator, new, at).is_lt() {
-            let child = self.insert_below(comparator, self.nodes[a].left, new);
-            self.nodes[a].left = child;
-            if child == new && self.nodes[n].priority > self.nodes[a].priority {
-                self.nodes[a].left = self.nodes[n].right;
-                self.nodes[n].right = at;
-                self.update(comparator, at);
-                self.update(comparator, new);
-                return new;
-            }
-        } else {
-            let child = self.insert_below(comparator, self.nodes[a].right, new);
-            self.nodes[a].right = child;
-            if child == new && self.nodes[n].priority > self.nodes[a].priority {
-                self.nodes[a].right = self.nodes[n].left;
-                self.nodes[n].left = at;
-                self.update(comparator, at);
-                self.update(comparator, new);
-                return new;
-            }
+        let goes_left = self.cmp(comparator, new, at).is_lt();
+        let child = *self.child(at, goes_left);
+        let below = self.insert_below(comparator, child, new);
+        *self.child(at, goes_left) = below;
+        let rises =
+            below == new && self.nodes[new as usize].priority > self.nodes[at as usize].priority;
+        if rises {
+            let between = *self.child(new, !goes_left);
+            *self.child(at, goes_left) = between;
+            *self.child(new, !goes_left) = at;
         }
         self.update(comparator, at);
-        at
+        if !rises {
+            return at;
+        }
+        self.update(comparator, new);
+        new
+    }
+    fn child(&mut self, at: u32, left: bool) -> &mut u32 {
+        let node = &mut self.nodes[at as usize];
+        if left { &mut node.left } else { &mut node.right }
     }
     fn remove_below(&mut self, comparator: KeyComparator, at: u32, node: u32) -> u32 {
         if at == NIL {
@@ -242,7 +240,8 @@ impl IntervalTree {
         &'a self,
         comparator: KeyComparator,
         at: u32,
-        (begin, end): (KeyBoundaryRef<'_>, KeyBoundaryRef<'_>),
+        begin: KeyBoundaryRef<'_>,
+        end: KeyBoundaryRef<'_>,
         visit: &mut dyn FnMut(&'a GrantedLock) -> bool,
     ) -> bool {
         let Some(node) = self.nodes.get(at as usize) else { return false };
@@ -250,14 +249,14 @@ impl IntervalTree {
         if last_end.as_ref().cmp(comparator, begin).is_le() {
             return false;
         }
-        if self.visit_below(comparator, node.left, (begin, end), visit) {
+        if self.visit_below(comparator, node.left, begin, end, visit) {
             return true;
         }
         if node.begin.as_ref().cmp(comparator, end).is_ge() {
             return false;
         }
         node.end.as_ref().cmp(comparator, begin).is_gt() && visit(&node.lock)
-            || self.visit_below(comparator, node.right, (begin, end), visit)
+            || self.visit_below(comparator, node.right, begin, end, visit)
     }
 }
 
@@ -293,7 +292,7 @@ mod tests {
                 let end = begin + 1 + random(longest);
                 let owner = 1 + random(3);
                 let lock = GrantedLock { owner, mode: LockMode::Gap, number, requests: 1 };
-                let node = tree.insert(bytes, (boundary(begin), boundary(end)), lock);
+                let node = tree.insert(bytes, boundary(begin), boundary(end), lock);
                 list.push((node, begin, end, number));
             }
             assert_eq!(tree.len(), list.len());

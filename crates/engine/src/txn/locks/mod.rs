@@ -31,9 +31,10 @@ mod lock_reports;
 mod deadlocks;
 
 use crate::txn::read_write_sets::{KeyOrRange, KeyOrRangeRef};
-use deadlocks::abort_deadlocks;
+use deadlocks::{RequestIndex, abort_deadlocks};
 use family_locks::{Acquired, FamilyLocks, LockRequest, LockRequestState, LockTarget, WaitEdge};
 pub use granted_lock::LockOwner;
+use granted_lock::Requester;
 pub use lock_mode::LockMode;
 pub use lock_reports::{Deadlock, LockListener, LockWait};
 use perigee_base::bug::{self, Bug};
@@ -130,6 +131,29 @@ fn end_request(table: &LockTable, owner: LockOwner, state: LockRequestState) -> 
     true
 }
 
+/// Creates a request that has to wait from now on.
+#[cold]
+fn waiting_request(
+    limits: LockWaitLimits<'_>,
+    scope: LockScope<'_>,
+    who: Requester,
+    target: LockTarget<'_>,
+    number: u64,
+) -> LockRequest {
+    let hash = if let LockTarget::Key(hash, _) = target { hash } else { 0 };
+    LockRequest {
+        owner: who.owner,
+        mode: who.mode,
+        target: target.unhashed().to_owned_target(),
+        hash,
+        number,
+        state: LockRequestState::Waiting,
+        wakeup: Arc::new(Condvar::new()),
+        since_us: limits.clock.monotonic_us(),
+        family_name: scope.name.to_string(),
+    }
+}
+
 impl LockManager {
     /// Creates a lock manager without locks.
     pub fn new() -> LockManager {
@@ -210,16 +234,13 @@ impl LockManager {
                 Acquired::Granted(_) if locks.requests.is_empty() => {}
                 Acquired::Granted(_) => {
                     let before = locks.requests.len();
-                    locks.add_new_edges((owner, mode), target, before, &mut edges);
+                    locks.add_new_edges(Requester { owner, mode }, target, before, &mut edges);
                 }
                 Acquired::Blocked if limits.timeout_us == 0 || self.closed.load(Relaxed) => {}
                 Acquired::Blocked => {
-                    listed = Some(self.list_request(
-                        (table, &mut *locks),
-                        (limits, scope),
-                        (owner, mode, number),
-                        hashed,
-                    ));
+                    let who = Requester { owner, mode };
+                    let request = waiting_request(limits, scope, who, hashed, number);
+                    listed = Some(self.list_request(table, &mut locks, request));
                 }
             }
             acquired
@@ -247,31 +268,14 @@ impl LockManager {
     #[cold]
     fn list_request(
         &self,
-        (table, locks): (&Arc<LockTable>, &mut FamilyLocks),
-        (limits, scope): (LockWaitLimits<'_>, LockScope<'_>),
-        (owner, mode, number): (LockOwner, LockMode, u64),
-        target: LockTarget<'_>,
+        table: &Arc<LockTable>,
+        locks: &mut FamilyLocks,
+        request: LockRequest,
     ) -> ListedRequest {
-        let replaced = self.waits.lock().insert(owner, Arc::clone(table));
-        check!(replaced.is_none(), "an owner waits for one lock at a time", owner);
-        let (wakeup, since_us) = (Arc::new(Condvar::new()), limits.clock.monotonic_us());
-        let (hash, target) = match target {
-            LockTarget::Key(hash, key) => (hash, KeyOrRange::Key(key.to_vec())),
-            LockTarget::Range(begin, end) => {
-                (0, KeyOrRange::Range(begin.to_boundary(), end.to_boundary()))
-            }
-        };
-        locks.requests.push(LockRequest {
-            owner,
-            mode,
-            target,
-            hash,
-            number,
-            state: LockRequestState::Waiting,
-            wakeup: Arc::clone(&wakeup),
-            since_us,
-            family_name: scope.name.to_string(),
-        });
+        let replaced = self.waits.lock().insert(request.owner, Arc::clone(table));
+        check!(replaced.is_none(), "an owner waits for one lock at a time", request.owner);
+        let (wakeup, since_us) = (Arc::clone(&request.wakeup), request.since_us);
+        locks.requests.push(request);
         ListedRequest { wakeup, blockers: locks.blockers(locks.requests.len() - 1), since_us }
     }
     /// Waits for a request that is in the list, and removes it. Returns its last state.
@@ -345,9 +349,9 @@ impl LockManager {
             let mut locked: Vec<_> = tables.iter().map(|table| table.locks.lock()).collect();
             let now_us = clock.monotonic_us();
             abort_deadlocks(&mut locked, owner, |locked, cycle, victim| {
-                let describe = |(table, at): &(usize, usize)| {
-                    let locks = &locked[*table];
-                    LockWait::new(&locks.requests[*at], locks.blockers(*at), now_us)
+                let describe = |at: &RequestIndex| {
+                    let (locks, at) = (&locked[at.table], at.request);
+                    LockWait::new(&locks.requests[at], locks.blockers(at), now_us)
                 };
                 found.push(Deadlock { waits: cycle.iter().map(describe).collect(), victim });
             });

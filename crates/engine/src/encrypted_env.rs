@@ -1,7 +1,7 @@
 //! Which files of a database are encrypted.
 
 use perigee_env::Env;
-use perigee_env::fs::encrypted::{EncryptedFs, KeyProvider};
+use perigee_env::encryption::{EncryptedFs, KeyProvider};
 use perigee_file::filename;
 use std::sync::Arc;
 

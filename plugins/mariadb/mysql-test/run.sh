@@ -89,7 +89,7 @@ run_suite() {
   done
   link_results
   # What is the default of 10.11.
-  defaults="--character-set-server=latin1 --collation-server=latin1_swedish_ci --loose-innodb-snapshot-isolation=0"
+  defaults="--character-set-server=latin1 --collation-server=latin1_swedish_ci --loose-innodb-snapshot-isolation=0 --loose-perigee-snapshot-isolation=0"
   case $suite_engine in
     innodb)
       echo "--partition --sequence --innodb --default-storage-engine=InnoDB $defaults" > "$view/suite.opt" ;;

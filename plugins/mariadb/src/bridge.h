@@ -257,7 +257,10 @@ typedef void (*pgb_wait_began_fn)(uint64_t waiting, const uint64_t *blocking, si
 typedef void (*pgb_deadlock_fn)(const pgb_lock_wait *waits, size_t count, uint64_t victim);
 pgb_status pgb_set_lock_listener(pgb_engine *engine, pgb_wait_began_fn wait_began, pgb_deadlock_fn deadlock);
 
-/* Writes. Put locks the key with PGB_LOCK_INSERT, delete with PGB_LOCK_EXCLUSIVE. expires_at_ms 0: the table's TTL. */
+/* An expiry time in milliseconds since 1970. Writes take 0 for the table's TTL. */
+#define PGB_NEVER UINT64_MAX
+
+/* Writes. Put locks the key with PGB_LOCK_INSERT, delete with PGB_LOCK_EXCLUSIVE. */
 pgb_status pgb_trx_put(pgb_trx *trx, pgb_table *table, pgb_slice key, pgb_slice value, uint64_t expires_at_ms);
 pgb_status pgb_trx_delete(pgb_trx *trx, pgb_table *table, pgb_slice key);
 /* The same without taking a lock, which costs less: for a key that the transaction has locked with PGB_LOCK_EXCLUSIVE or
@@ -279,6 +282,12 @@ pgb_status pgb_get(pgb_trx *trx, pgb_snapshot *snapshot, pgb_table *table, pgb_s
 pgb_status pgb_get_locked(pgb_trx *trx, pgb_table *table, pgb_slice key, pgb_lock_mode mode, pgb_buffer *buffer,
                           pgb_slice *value);
 
+/* As pgb_get without a transaction, and also returns when the entry expires. */
+pgb_status pgb_get_with_expiry(pgb_snapshot *snapshot, pgb_table *table, pgb_slice key, pgb_buffer *buffer,
+                               pgb_slice *value, uint64_t *expires_at_ms);
+/* *unchanged: the newest committed entry of a key is that of the snapshot, or neither has one. */
+pgb_status pgb_is_unchanged(pgb_snapshot *snapshot, pgb_table *table, pgb_slice key, uint8_t *unchanged);
+
 /* A cursor over [begin, end); end.data NULL: to the end of the table. It sees the state of its creation. */
 pgb_status pgb_cursor_open(pgb_trx *trx, pgb_snapshot *snapshot, pgb_table *table, pgb_slice begin, pgb_slice end,
                            pgb_cursor **out);
@@ -290,11 +299,14 @@ pgb_status pgb_cursor_seek(pgb_cursor *cursor, pgb_slice target, pgb_slice *key,
 pgb_status pgb_cursor_seek_prev(pgb_cursor *cursor, pgb_slice target, pgb_slice *key, pgb_slice *value);  /* last <= */
 pgb_status pgb_cursor_next(pgb_cursor *cursor, pgb_slice *key, pgb_slice *value);
 pgb_status pgb_cursor_prev(pgb_cursor *cursor, pgb_slice *key, pgb_slice *value);
+/* When the entry that the last call returned expires. */
+uint64_t pgb_cursor_expiry(const pgb_cursor *cursor);
 
 /* ---- bulk loads: unsorted input, atomic, durable when finished. The keys must not exist yet, or are replaced. ---- */
 
 pgb_status pgb_load_begin(pgb_table *table, pgb_load **out);
-pgb_status pgb_load_put(pgb_load *load, pgb_slice key, pgb_slice value);
+/* expires_at_ms 0: the table's TTL from the begin of the load. */
+pgb_status pgb_load_put(pgb_load *load, pgb_slice key, pgb_slice value, uint64_t expires_at_ms);
 pgb_status pgb_load_finish(pgb_load *load); /* releases the object, also after an error */
 void pgb_load_abort(pgb_load *load);
 

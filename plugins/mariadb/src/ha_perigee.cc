@@ -105,6 +105,9 @@ int ha_perigee::open(const char *name, int, uint) {
   m_definition = m_share->definition();
   m_created_at = perigee::index_built_at(m_share->name(), perigee::PRIMARY_INDEX);
   m_no_rollback = table->s->table_type == TABLE_TYPE_SEQUENCE;
+  // A statement that changes the key by which it scans gets its rows from a list that the server makes first: later cursors
+  // of the scan see its own writes.
+  key_used_on_scan = table->s->primary_key;
   m_row_buffer = pgb_buffer_new();
   m_entry_buffer = pgb_buffer_new();
   m_check_buffer = pgb_buffer_new();

@@ -143,9 +143,13 @@ class ha_perigee final : public handler {
     Direction direction = Direction::FORWARD;
     bool past_end = false;      // the cursor has no entry any more: it is behind its last one, else before its first
     bool last_is_bound = false; // last_key is a bound of the cursor before, not an entry
+    bool chunked = false;       // a locking scan: the bounds are those of a chunk, more follow in chunk_direction
+    Direction chunk_direction = Direction::FORWARD;
+    uint chunks = 0;            // of this scan so far
     uint lookups = 0;           // calls of index_read in this statement
     perigee::Bytes begin;       // bounds of the cursor
     perigee::Bytes end;
+    perigee::Bytes rest;        // where the last chunk ends
     perigee::Bytes limit;       // entries from here on are outside of the range; empty: no limit
     perigee::Bytes prefix;      // of index_read: index_next_same stays within it
     perigee::Bytes last_key;    // the last entry, if the cursor was closed or is elsewhere
@@ -182,8 +186,10 @@ class ha_perigee final : public handler {
   void end_scan();
   void close_cursor();
   void suspend_scan();
-  int open_cursor();
-  int open_whole_index();
+  int open_cursor(Direction direction);
+  int limit_to_chunk(Direction direction);
+  int open_next_chunk(pgb_status *status);
+  int open_whole_index(Direction direction);
   bool can_reuse_cursor() const;
   int lock_gap(pgb_slice begin, pgb_slice end);
   int fetch(uchar *buf, pgb_status status, Direction direction, bool same);
@@ -197,6 +203,7 @@ class ha_perigee final : public handler {
   int read_unique(uchar *buf);
   int check_condition(uchar *buf, pgb_slice key, pgb_slice value);
   int lock_and_get(pgb_slice key, perigee::Bytes *locked_key, pgb_buffer *buffer, pgb_slice *value);
+  int check_row_unchanged(pgb_slice primary_key);
   void unlock_entry();
   int seek_forward(uchar *buf, bool exact);
   int seek_backward(uchar *buf, bool within_prefix);

@@ -267,15 +267,6 @@ int wait_for_prepared(THD *thd, const TableShare &share) {
   return error ? error : transaction->handle_status(thd, status);
 }
 
-// Others may write to the table during a build, unless rows expire: that is not in the change log.
-bool supports_online_build(const TABLE *table, const TABLE *altered) {
-  for (const TABLE *each : {table, altered}) {
-    const ha_table_option_struct *options = each->s->option_struct;
-    if (options && (options->ttl || (options->ttl_column && *options->ttl_column))) return false;
-  }
-  return true;
-}
-
 // Deletes what a build has written so far. Transactions that are still open may add to the change log: the numbers stay
 // reserved until the next ALTER TABLE.
 void abandon_online_build(AlterContext *context) {
@@ -350,10 +341,7 @@ enum_alter_inplace_result ha_perigee::check_if_supported_inplace_alter(TABLE *al
     info->unsupported_reason = reason;
     return HA_ALTER_INPLACE_NOT_SUPPORTED;
   }
-  if (!(info->handler_flags & BUILD_OPERATIONS)) return HA_ALTER_INPLACE_INSTANT;
-  if (supports_online_build(table, altered)) return HA_ALTER_INPLACE_NOCOPY_NO_LOCK;
-  info->unsupported_reason = "rows of the table expire";
-  return HA_ALTER_INPLACE_NOCOPY_LOCK;
+  return info->handler_flags & BUILD_OPERATIONS ? HA_ALTER_INPLACE_NOCOPY_NO_LOCK : HA_ALTER_INPLACE_INSTANT;
 }
 
 bool ha_perigee::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info *info) {
@@ -371,7 +359,7 @@ bool ha_perigee::prepare_inplace_alter_table(TABLE *altered, Alter_inplace_info 
   if (!error) error = change_indexes(altered, info, context);
   if (!error) error = reserve_numbers(context);
   if (error) print_error(error, MYF(0));
-  if (error || context->builds.empty() || !supports_online_build(table, altered)) return error != 0;
+  if (error || context->builds.empty()) return error != 0;
   if (!m_share->is_current()) {
     info->mdl_exclusive_after_prepare = true;  // other handlers would not find the change log
     return false;

@@ -46,7 +46,7 @@ int ha_perigee::check_rows(THD *thd, bool extended, uint64_t *rows) {
   m_scan_index = MAX_KEY;
   m_primary->begin(&m_scan.begin);
   m_primary->end(&m_scan.end);
-  if (open_cursor()) return HA_ADMIN_FAILED;
+  if (open_cursor(Direction::FORWARD)) return HA_ADMIN_FAILED;
   pgb_slice key, row;
   pgb_status status = pgb_cursor_first(m_scan.cursor, &key, &row);
   for (; status == PGB_OK; status = pgb_cursor_next(m_scan.cursor, &key, &row)) {
@@ -85,7 +85,7 @@ int ha_perigee::check_index(THD *thd, uint index, bool extended, uint64_t rows) 
   const KeyCodec &codec = codec_of(index);
   codec.begin(&m_scan.begin);
   codec.end(&m_scan.end);
-  if (open_cursor()) return HA_ADMIN_FAILED;
+  if (open_cursor(Direction::FORWARD)) return HA_ADMIN_FAILED;
   uint64_t entries = 0;
   pgb_slice key, value;
   pgb_status status = pgb_cursor_first(m_scan.cursor, &key, &value);

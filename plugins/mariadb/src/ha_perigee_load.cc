@@ -114,9 +114,9 @@ int ha_perigee::load_row(const uchar *record) {
     }
   }
   m_rows.pack(record, &m_row);
-  pgb_status status = pgb_load_put(m_load, m_new_primary.slice(), m_row.slice());
+  pgb_status status = pgb_load_put(m_load, m_new_primary.slice(), m_row.slice(), 0);
   for (uint i = 0; i < m_indexes.size() && status == PGB_OK; i++)
-    if (i != table->s->primary_key) status = pgb_load_put(m_load, m_indexes[i].key.slice(), m_indexes[i].value.slice());
+    if (i != table->s->primary_key) status = pgb_load_put(m_load, m_indexes[i].key.slice(), m_indexes[i].value.slice(), 0);
   if (status != PGB_OK) return status_error(status);
   m_loaded_rows++;
   return 0;

@@ -10,6 +10,10 @@ namespace {
 
 // Consistent index_read calls from here on share a cursor over the whole index.
 constexpr uint LOOKUPS_WITH_OWN_CURSOR = 2;
+// A locking scan without end locks the gaps of this many entries first, then of four times as many, then of the rest: a
+// statement with LIMIT must not wait for inserts far behind its rows.
+constexpr uint64_t FIRST_CHUNK = 16;
+constexpr uint CHUNKS = 3;
 
 }  // namespace
 
@@ -71,6 +75,18 @@ int ha_perigee::lock_and_get(pgb_slice key, Bytes *locked_key, pgb_buffer *buffe
   return status_error(status);
 }
 
+// With perigee_snapshot_isolation, a locked row must be the one that the transaction's read view shows.
+int ha_perigee::check_row_unchanged(pgb_slice primary_key) {
+  pgb_snapshot *view = m_transaction->conflict_view();
+  if (likely(!view)) return 0;
+  uint8_t unchanged = 1;
+  pgb_status status = pgb_is_unchanged(view, m_share->table(), primary_key, &unchanged);
+  if (status != PGB_OK) return status_error(status);
+  if (unchanged) return 0;
+  ha_thd()->mark_transaction_to_rollback(true);
+  return HA_ERR_RECORD_CHANGED;
+}
+
 void ha_perigee::unlock_entry() {
   if (!m_locks_gaps && !m_locked_entry.empty()) pgb_unlock_key(m_trx, m_share->table(), m_locked_entry.slice());
   m_locked_entry.clear();
@@ -94,7 +110,11 @@ int ha_perigee::read_row(uchar *buf, pgb_slice primary_key) {
     if (unlikely(status != PGB_OK)) return status == PGB_NOT_FOUND ? static_cast<int>(SKIP_ENTRY) : status_error(status);
     m_position = primary_key;
   } else {
-    if (int error = lock_and_get(primary_key, &m_locked_row, m_row_buffer, &row)) return error;
+    int error = lock_and_get(primary_key, &m_locked_row, m_row_buffer, &row);
+    if (!error || (error == SKIP_ENTRY && !m_skip_locked)) {
+      if (int conflict = check_row_unchanged(primary_key)) return conflict;
+    }
+    if (error) return error;
     m_position = m_locked_row.slice();
   }
   m_position_in_entry = false;
@@ -166,15 +186,65 @@ void ha_perigee::close_cursor() {
   m_position_in_entry = false;
 }
 
-// Opens a cursor over the bounds of the scan, which may have no entries between them.
-int ha_perigee::open_cursor() {
+// Opens a cursor over the bounds of the scan, which may have no entries between them. Gaps are locked before.
+int ha_perigee::open_cursor(Direction direction) {
   close_cursor();
   m_scan.detached = false;
+  m_scan.chunked = false;
   if (unlikely(perigee::compare_slices(m_scan.begin.slice(), m_scan.end.slice()) > 0)) m_scan.end.assign(m_scan.begin.slice());
-  if (int error = lock_gap(m_scan.begin.slice(), m_scan.end.slice())) return error;
+  if (m_lock != LockMode::NONE && m_locks_gaps) {
+    int error = limit_to_chunk(direction);
+    if (!error) error = lock_gap(m_scan.begin.slice(), m_scan.end.slice());
+    if (error) return error;
+  }
   m_scan.view = m_lock == LockMode::NONE ? m_read_view : nullptr;
   return status_error(pgb_cursor_open(m_trx, m_scan.view, m_share->table(), m_scan.begin.slice(), m_scan.end.slice(),
                                       &m_scan.cursor));
+}
+
+// Reduces the bounds of a scan to the end of the index (going backward: to its begin) to the next chunk.
+int ha_perigee::limit_to_chunk(Direction direction) {
+  const KeyCodec &codec = codec_of(m_scan_index);
+  const bool forward = direction == Direction::FORWARD;
+  if (m_scan.chunks >= CHUNKS) return 0;
+  if (forward)
+    codec.end(&m_scan.rest);
+  else
+    codec.begin(&m_scan.rest);
+  if (perigee::compare_slices(m_scan.rest.slice(), forward ? m_scan.end.slice() : m_scan.begin.slice()) != 0) return 0;
+  const uint64_t entries = FIRST_CHUNK << (2 * m_scan.chunks++);
+  pgb_cursor *cursor = nullptr;
+  pgb_status status =
+      pgb_cursor_open(m_trx, nullptr, m_share->table(), m_scan.begin.slice(), m_scan.end.slice(), &cursor);
+  pgb_slice key, value;
+  if (status == PGB_OK) status = forward ? pgb_cursor_first(cursor, &key, &value) : pgb_cursor_last(cursor, &key, &value);
+  for (uint64_t i = 1; status == PGB_OK && i < entries; i++)
+    status = forward ? pgb_cursor_next(cursor, &key, &value) : pgb_cursor_prev(cursor, &key, &value);
+  if (status == PGB_OK) {
+    m_scan.chunked = true;
+    m_scan.chunk_direction = direction;
+    Bytes &edge = forward ? m_scan.end : m_scan.begin;
+    edge.assign(key);
+    if (forward) edge.push(0);
+  }
+  if (cursor) pgb_cursor_close(cursor);
+  return status == PGB_NOT_FOUND ? 0 : status_error(status);
+}
+
+// Continues behind a chunk. *status is that of its first entry.
+int ha_perigee::open_next_chunk(pgb_status *status) {
+  const bool forward = m_scan.chunk_direction == Direction::FORWARD;
+  if (forward) {
+    m_scan.begin.assign(m_scan.end.slice());
+    m_scan.end.assign(m_scan.rest.slice());
+  } else {
+    m_scan.end.assign(m_scan.begin.slice());
+    m_scan.begin.assign(m_scan.rest.slice());
+  }
+  if (int error = open_cursor(m_scan.chunk_direction)) return error;
+  *status = forward ? pgb_cursor_first(m_scan.cursor, &m_scan.key, &m_scan.value)
+                    : pgb_cursor_last(m_scan.cursor, &m_scan.key, &m_scan.value);
+  return 0;
 }
 
 // True if the open cursor can be used for any read of the index.
@@ -183,12 +253,12 @@ bool ha_perigee::can_reuse_cursor() const {
 }
 
 // Makes the cursor span the whole index.
-int ha_perigee::open_whole_index() {
+int ha_perigee::open_whole_index(Direction direction) {
   m_scan.detached = false;
   if (can_reuse_cursor()) return 0;
   codec_of(m_scan_index).begin(&m_scan.begin);
   codec_of(m_scan_index).end(&m_scan.end);
-  int error = open_cursor();
+  int error = open_cursor(direction);
   m_scan.whole_index = error == 0;
   return error;
 }
@@ -207,6 +277,8 @@ int ha_perigee::start_scan(uint index) {
   m_scan.detached = true;
   m_scan.unique_read = false;
   m_scan.at_end = false;
+  m_scan.chunked = false;
+  m_scan.chunks = 0;
   m_scan.within_range = false;
   m_scan.last_key.clear();
   m_scan.limit.clear();
@@ -240,6 +312,10 @@ void ha_perigee::suspend_scan() {
 // Reads from where the cursor was moved until an entry is for the statement. `same`: only within m_scan.prefix.
 int ha_perigee::fetch(uchar *buf, pgb_status status, Direction direction, bool same) {
   for (;;) {
+    if (unlikely(status == PGB_NOT_FOUND && m_scan.chunked && m_scan.chunk_direction == direction)) {
+      if (int error = open_next_chunk(&status)) return error;
+      continue;
+    }
     if (unlikely(status != PGB_OK)) {
       m_scan.key = m_scan.value = pgb_slice{nullptr, 0};
       m_scan.past_end = direction == Direction::FORWARD;
@@ -291,7 +367,7 @@ int ha_perigee::resume(uchar *buf, Direction direction, bool same) {
     m_scan.at_end = !same;
     return HA_ERR_END_OF_FILE;
   }
-  if (int error = open_cursor()) return error;
+  if (int error = open_cursor(direction)) return error;
   pgb_status status = direction == Direction::FORWARD ? pgb_cursor_first(m_scan.cursor, &m_scan.key, &m_scan.value)
                                                       : pgb_cursor_last(m_scan.cursor, &m_scan.key, &m_scan.value);
   int error = fetch(buf, status, direction, same);
@@ -316,7 +392,7 @@ int ha_perigee::continue_outside(uchar *buf, Direction direction) {
     if (perigee::compare_slices(m_search.slice(), m_scan.begin.slice()) <= 0) return HA_ERR_END_OF_FILE;
     m_scan.end.assign(m_search.slice());
   }
-  if (int error = open_cursor()) return error;
+  if (int error = open_cursor(direction)) return error;
   pgb_status status = direction == Direction::FORWARD ? pgb_cursor_first(m_scan.cursor, &m_scan.key, &m_scan.value)
                                                       : pgb_cursor_last(m_scan.cursor, &m_scan.key, &m_scan.value);
   int error = fetch(buf, status, direction, false);
@@ -350,13 +426,13 @@ int ha_perigee::seek_forward(uchar *buf, bool exact) {
   pgb_status status;
   m_scan.within_range = m_scan.range_read;
   if (m_lock == LockMode::NONE && ++m_scan.lookups > LOOKUPS_WITH_OWN_CURSOR) {
-    if (int error = open_whole_index()) return error;
+    if (int error = open_whole_index(Direction::FORWARD)) return error;
     if (m_scan.range_read) m_scan.limit.assign(m_bound.slice());
     status = pgb_cursor_seek(m_scan.cursor, m_search.slice(), &m_scan.key, &m_scan.value);
   } else {
     m_scan.begin.assign(m_search.slice());
     m_scan.end.assign(m_bound.slice());
-    if (int error = open_cursor()) return error;
+    if (int error = open_cursor(Direction::FORWARD)) return error;
     status = pgb_cursor_first(m_scan.cursor, &m_scan.key, &m_scan.value);
   }
   return fetch(buf, status, Direction::FORWARD, exact);
@@ -367,7 +443,7 @@ int ha_perigee::seek_backward(uchar *buf, bool within_prefix) {
   pgb_status status;
   m_scan.within_range = false;
   if (m_lock == LockMode::NONE && ++m_scan.lookups > LOOKUPS_WITH_OWN_CURSOR) {
-    if (int error = open_whole_index()) return error;
+    if (int error = open_whole_index(Direction::BACKWARD)) return error;
     status = pgb_cursor_seek_prev(m_scan.cursor, m_search.slice(), &m_scan.key, &m_scan.value);
     if (status == PGB_OK && perigee::compare_slices(m_scan.key, m_search.slice()) >= 0)
       status = pgb_cursor_prev(m_scan.cursor, &m_scan.key, &m_scan.value);
@@ -377,7 +453,7 @@ int ha_perigee::seek_backward(uchar *buf, bool within_prefix) {
     else
       codec_of(m_scan_index).begin(&m_scan.begin);
     m_scan.end.assign(m_search.slice());
-    if (int error = open_cursor()) return error;
+    if (int error = open_cursor(Direction::BACKWARD)) return error;
     status = pgb_cursor_last(m_scan.cursor, &m_scan.key, &m_scan.value);
   }
   return fetch(buf, status, Direction::BACKWARD, within_prefix);
@@ -410,12 +486,13 @@ int ha_perigee::scan_whole_index(uchar *buf, Direction direction) {
   m_scan.limit.clear();
   m_scan.unique_read = false;
   m_scan.at_end = false;
+  m_scan.chunks = 0;
   m_scan.within_range = m_scan.range_read;
   if (m_scan.range_read && end_range) {
     codec_of(m_scan_index).begin(&m_scan.begin);
     encode_end_of_range(&m_scan.end);
-    if (int error = open_cursor()) return error;
-  } else if (int error = open_whole_index()) {
+    if (int error = open_cursor(direction)) return error;
+  } else if (int error = open_whole_index(direction)) {
     return error;
   }
   pgb_status status = direction == Direction::FORWARD ? pgb_cursor_first(m_scan.cursor, &m_scan.key, &m_scan.value)
@@ -445,6 +522,7 @@ int ha_perigee::index_read_map(uchar *buf, const uchar *key, key_part_map parts,
   m_scan.limit.clear();
   m_scan.unique_read = false;
   m_scan.at_end = false;
+  m_scan.chunks = 0;
   bool has_null = codec.encode_image(key, length, &m_scan.prefix);
   bool exact = mode == HA_READ_KEY_EXACT || mode == HA_READ_PREFIX;
   if (exact && codec.unique() && !has_null && length == table->key_info[m_scan_index].key_length) return read_unique(buf);

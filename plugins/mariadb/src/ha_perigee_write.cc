@@ -94,7 +94,7 @@ int ha_perigee::log_change(pgb_slice primary_key) {
   m_change_key.push(perigee::CHANGE_LOG_INDEX);
   m_change_key.append(primary_key.data + 1, primary_key.size - 1);
   const pgb_slice value{number, sizeof(number)};
-  return status_error(pgb_trx_put_locked(m_trx, m_share->table(), m_change_key.slice(), value, 0));
+  return status_error(pgb_trx_put_locked(m_trx, m_share->table(), m_change_key.slice(), value, PGB_NEVER));
 }
 
 // ---- insert ----

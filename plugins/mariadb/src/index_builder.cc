@@ -59,6 +59,7 @@ int IndexBuilder::for_each_row(bool (IndexBuilder::*visit)(pgb_slice, int *)) {
   pgb_slice key, value;
   pgb_status status = pgb_cursor_first(cursor, &key, &value);
   for (uint64_t rows = 0; status == PGB_OK; rows++) {
+    m_expiry = pgb_cursor_expiry(cursor);
     error = m_rows.unpack(key, value, m_altered->record[0]);
     if (!error && rows % ROWS_BETWEEN_KILL_CHECKS == 0 && thd_killed(m_thd)) error = HA_ERR_ABORTED_BY_USER;
     if (error || (this->*visit)(key, &error)) break;
@@ -75,7 +76,7 @@ bool IndexBuilder::load_entries(pgb_slice primary_key, int *error) {
     m_key.clear();
     m_value.clear();
     index->codec.encode_entry(m_altered->record[0], primary_key, &m_key, &m_value);
-    *error = report_status("ALTER TABLE", pgb_load_put(m_load, m_key.slice(), m_value.slice()));
+    *error = report_status("ALTER TABLE", pgb_load_put(m_load, m_key.slice(), m_value.slice(), m_expiry));
     if (*error) return true;
   }
   return false;

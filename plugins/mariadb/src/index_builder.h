@@ -75,6 +75,7 @@ class IndexBuilder {
   pgb_load *m_load = nullptr;
   pgb_buffer *m_buffer = nullptr;
   uint64_t m_row_count = 0;
+  uint64_t m_expiry = PGB_NEVER;  // of the row in the record buffer: its entries expire with it
   Bytes m_key;
   Bytes m_value;
   Bytes m_found_primary;
@@ -83,6 +84,7 @@ class IndexBuilder {
   pgb_snapshot *m_next_state = nullptr;
   pgb_trx *m_trx = nullptr;
   Bytes m_changed_row;  // primary key
+  uint64_t m_old_expiry = PGB_NEVER;  // in the state before
   bool m_had_row = false;
   bool m_has_row = false;
 };

@@ -82,10 +82,11 @@ int IndexBuilder::commit_batch(uint64_t least_writes) {
   return report_status("ALTER TABLE", pgb_trx_commit(m_trx, PGB_NO_SYNC));
 }
 
-// Unpacks a row of a state into the record buffer.
+// Unpacks a row of a state into the record buffer. A row that has expired is not found; its entries have expired, too.
 int IndexBuilder::read_row(pgb_snapshot *state, pgb_slice primary_key, bool *found) {
   pgb_slice row;
-  const pgb_status status = pgb_get(nullptr, state, m_family, primary_key, m_buffer, &row);
+  const pgb_status status =
+      pgb_get_with_expiry(state, m_family, primary_key, m_buffer, &row, &m_expiry);
   *found = status == PGB_OK;
   if (status == PGB_NOT_FOUND) return 0;
   if (status != PGB_OK) return report_status("ALTER TABLE", status);
@@ -101,6 +102,7 @@ int IndexBuilder::encode_change(pgb_slice primary_key) {
     index->old_value.clear();
     if (m_had_row) index->codec.encode_entry(record, primary_key, &index->old_key, &index->old_value);
   }
+  m_old_expiry = m_expiry;
   if (int error = read_row(m_next_state, primary_key, &m_has_row)) return error;
   for (const auto &index : m_indexes) {
     index->new_key.clear();
@@ -138,14 +140,15 @@ int IndexBuilder::check_unique(const NewIndex &index, pgb_slice primary_key) {
 int IndexBuilder::put_new_entries(pgb_slice primary_key) {
   if (int error = encode_change(primary_key)) return error;
   if (!m_has_row) return 0;
+  const bool same_expiry = m_old_expiry == m_expiry;
   for (const auto &index : m_indexes) {
     const pgb_slice key = index->new_key.slice(), value = index->new_value.slice();
-    if (m_had_row && compare_slices(key, index->old_key.slice()) == 0 &&
+    if (m_had_row && same_expiry && compare_slices(key, index->old_key.slice()) == 0 &&
         compare_slices(value, index->old_value.slice()) == 0)
       continue;
     if (index->checked)
       if (int error = check_unique(*index, primary_key)) return error;
-    const pgb_status status = pgb_trx_put_locked(m_trx, m_family, key, value, 0);
+    const pgb_status status = pgb_trx_put_locked(m_trx, m_family, key, value, m_expiry);
     if (status != PGB_OK) return report_status("ALTER TABLE", status);
   }
   return 0;

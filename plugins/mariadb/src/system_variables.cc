@@ -78,6 +78,11 @@ MYSQL_THDVAR_ULONG(lock_wait_timeout, PLUGIN_VAR_RQCMDARG,
                    "Seconds that a statement waits for a row or gap lock, if lock_wait_timeout is not less; "
                    "0: it fails at once", nullptr, nullptr, 50, 0,
                    1024 * 1024 * 1024, 0);
+// The default is that of innodb_snapshot_isolation.
+MYSQL_THDVAR_BOOL(snapshot_isolation, PLUGIN_VAR_OPCMDARG,
+                  "From REPEATABLE READ upwards, a locking read, UPDATE or DELETE of a row that was changed since the "
+                  "transaction's read view fails with error 1020 and rolls back the transaction",
+                  nullptr, nullptr, MYSQL_VERSION_ID >= 110602);
 MYSQL_THDVAR_ENUM(default_compression, PLUGIN_VAR_RQCMDARG, "Compression of new tables without a COMPRESSION option",
                   nullptr, nullptr, PGB_COMPRESSION_DEFAULT, &compression_typelib);
 MYSQL_THDVAR_ULONGLONG(analyze_sample, PLUGIN_VAR_RQCMDARG,
@@ -92,6 +97,7 @@ st_mysql_sys_var *system_variables[] = {MYSQL_SYSVAR(memory_budget),
                                         MYSQL_SYSVAR(flush_log_at_trx_commit),
                                         MYSQL_SYSVAR(lock_wait_timeout),
                                         MYSQL_SYSVAR(rollback_on_timeout),
+                                        MYSQL_SYSVAR(snapshot_isolation),
                                         MYSQL_SYSVAR(default_compression),
                                         MYSQL_SYSVAR(analyze_sample),
                                         MYSQL_SYSVAR(create_checkpoint),
@@ -141,6 +147,7 @@ std::string backup_target() {
   mysql_mutex_unlock(&LOCK_global_system_variables);
   return directory;
 }
+bool snapshot_isolation(THD *thd) { return THDVAR(thd, snapshot_isolation); }
 uint64_t analyze_sample(THD *thd) { return THDVAR(thd, analyze_sample); }
 
 }  // namespace perigee

@@ -31,6 +31,8 @@ uint64_t lock_wait_timeout_us(THD *thd);
 uint flush_log_at_trx_commit();
 // perigee_rollback_on_timeout.
 bool rollback_on_timeout();
+// perigee_snapshot_isolation of a session.
+bool snapshot_isolation(THD *thd);
 // perigee_backup_directory; empty: none.
 std::string backup_target();
 // perigee_analyze_sample: different values of each index prefix that ANALYZE TABLE reads; 0: all.

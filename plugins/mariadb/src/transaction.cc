@@ -233,6 +233,7 @@ int Transaction::begin_statement(THD *thd, bool may_write) {
   if (state == State::PREPARED || state == State::COMMITTED) return HA_ERR_WRONG_COMMAND;
   m_isolation = static_cast<enum_tx_isolation>(thd_tx_isolation(thd));
   m_shown_isolation.store(m_isolation);
+  m_checks_conflicts = m_isolation >= ISO_REPEATABLE_READ && snapshot_isolation(thd);
   trans_register_ha(thd, false, perigee_hton, 0);
   if (thd->in_multi_stmt_transaction_mode()) {
     trans_register_ha(thd, true, perigee_hton, 0);
@@ -337,6 +338,10 @@ int Transaction::status_error(pgb_status status, const char *what) {
   if (status == PGB_OK) return 0;
   m_message = pgb_last_error();
   sql_print_error("PERIGEE: %s: %s", what, m_message.c_str());
+  // The server's message has only the number of the error.
+  if (m_thd == current_thd)
+    push_warning_printf(m_thd, Sql_condition::WARN_LEVEL_WARN, ER_ERROR_DURING_COMMIT, "PERIGEE: %s: %s", what,
+                        m_message.c_str());
   return to_handler_error(status);
 }
 

@@ -46,6 +46,8 @@ class Transaction {
   pgb_trx *engine_trx_if_begun() const { return m_begun ? m_trx : nullptr; }
   // The read view of consistent reads by the isolation level; taken if needed. *error is a handler error.
   pgb_snapshot *read_view(int *error);
+  // The read view that locked rows must be unchanged since, by perigee_snapshot_isolation; NULL: none.
+  pgb_snapshot *conflict_view() const { return m_checks_conflicts ? m_view : nullptr; }
   // Value of the engine-wide counter of index builds when the read view was taken (index_builds.h).
   uint64_t read_view_epoch() const { return m_view_epoch; }
 
@@ -115,6 +117,7 @@ class Transaction {
   pgb_snapshot *m_view = nullptr;
   uint64_t m_view_epoch = 0;
   enum_tx_isolation m_isolation = ISO_REPEATABLE_READ;
+  bool m_checks_conflicts = false; // perigee_snapshot_isolation applies to the statement
   bool m_multi_statement = false;  // registered as a transaction of several statements
   bool m_in_statement = false;
   bool m_statement_savepoint = false;

@@ -3,7 +3,7 @@
 use crate::engine::Shared;
 use crate::ffi::{self, Slice};
 use crate::status::{Status, write_error};
-use crate::table::{Table, with_table};
+use crate::table::{NEVER, Table, with_table};
 use perigee::load::BulkLoad;
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use std::sync::Arc;
 pub struct Load {
     shared: Arc<Shared>,
     load: BulkLoad,
-    /// When its entries expire, except for metadata; `None`: never.
-    expires_at_ms: Option<u64>,
+    /// When entries expire that are put without an expiry time, except for metadata; `None`: never.
+    default_expiry_ms: Option<u64>,
 }
 
 /// See `bridge.h`.
@@ -23,8 +23,8 @@ pub unsafe extern "C" fn pgb_load_begin(table: *mut Table, out: *mut *mut Load) 
         let shared = Arc::clone(&table.shared);
         let now_ms = shared.db.admin().clock().now_ms;
         let ttl_ms = table.ttl_of(b"\x01").map(|ttl| ttl.as_secs().saturating_mul(1000));
-        let expires_at_ms = ttl_ms.map(|ttl| now_ms.saturating_add(ttl));
-        let load = Box::new(Load { load: table.family.bulk_load()?, shared, expires_at_ms });
+        let default_expiry_ms = ttl_ms.map(|ttl| now_ms.saturating_add(ttl));
+        let load = Box::new(Load { load: table.family.bulk_load()?, shared, default_expiry_ms });
         // SAFETY: guaranteed by the caller.
         unsafe { ffi::store(out, Box::into_raw(load)) }
     };
@@ -34,15 +34,25 @@ pub unsafe extern "C" fn pgb_load_begin(table: *mut Table, out: *mut *mut Load) 
 
 /// See `bridge.h`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pgb_load_put(load: *mut Load, key: Slice, value: Slice) -> Status {
+pub unsafe extern "C" fn pgb_load_put(
+    load: *mut Load,
+    key: Slice,
+    value: Slice,
+    expires_at_ms: u64,
+) -> Status {
     // SAFETY: guaranteed by the caller.
-    let Some(Load { shared, load, expires_at_ms }) = (unsafe { load.as_mut() }) else {
+    let Some(Load { shared, load, default_expiry_ms }) = (unsafe { load.as_mut() }) else {
         return Status::INVALID.with_message("the bulk load is null");
     };
     ffi::call(shared, || {
         // SAFETY: guaranteed by the caller.
         let (key, value) = unsafe { (key.bytes(), value.bytes()) };
-        let put = match expires_at_ms.filter(|_| key.first() != Some(&0)) {
+        let expiry = match expires_at_ms {
+            0 => default_expiry_ms.filter(|_| key.first() != Some(&0)),
+            NEVER => None,
+            at => Some(at),
+        };
+        let put = match expiry {
             None => load.put(key, value),
             Some(at) => load.put_until(key, value, at),
         };

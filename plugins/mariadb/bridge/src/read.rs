@@ -6,7 +6,7 @@
 use crate::engine::{Shared, Snapshot};
 use crate::ffi::{self, KeyRange, Slice};
 use crate::status::{Result, Status};
-use crate::table::{Table, with_table};
+use crate::table::{NEVER, Table, with_table};
 use crate::txn::{Trx, lock_mode, with_trx};
 use perigee::{Error, ErrorKind};
 use std::sync::Arc;
@@ -113,6 +113,54 @@ pub unsafe extern "C" fn pgb_get(
             let found = get(trx.as_ref(), snapshot.as_ref(), table, key.bytes())?;
             buffer_of(buffer)?.pin(found, value)
         }
+    };
+    // SAFETY: guaranteed by the caller.
+    unsafe { with_table(table, work) }
+}
+
+/// See `bridge.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pgb_get_with_expiry(
+    snapshot: *mut Snapshot,
+    table: *mut Table,
+    key: Slice,
+    buffer: *mut Buffer,
+    value: *mut Slice,
+    expires_at_ms: *mut u64,
+) -> Status {
+    let work = |table: &Table| {
+        // SAFETY: guaranteed by the caller; see `pgb_get` about the buffer.
+        unsafe {
+            let (snapshot, key) = (snapshot.as_ref(), key.bytes());
+            let found = match snapshot {
+                None => table.family.get_with_ttl(key),
+                Some(s) => s.snapshot.family(&table.family).get_with_ttl(key),
+            };
+            let found = found.map_err(|e| read_error(e, table, snapshot))?;
+            let expiry = found.as_ref().and_then(|f| f.expires_at_ms).unwrap_or(NEVER);
+            ffi::store(expires_at_ms, expiry)?;
+            buffer_of(buffer)?.pin(found.map(|f| f.value), value)
+        }
+    };
+    // SAFETY: guaranteed by the caller.
+    unsafe { with_table(table, work) }
+}
+
+/// See `bridge.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pgb_is_unchanged(
+    snapshot: *mut Snapshot,
+    table: *mut Table,
+    key: Slice,
+    unchanged: *mut u8,
+) -> Status {
+    let work = |table: &Table| {
+        // SAFETY: guaranteed by the caller.
+        let (snapshot, key) = unsafe { (ffi::object(snapshot)?, key.bytes()) };
+        let now = get(None, None, table, key)?;
+        let then = get(None, Some(snapshot), table, key)?;
+        // SAFETY: guaranteed by the caller.
+        unsafe { ffi::store(unchanged, u8::from(now.as_deref() == then.as_deref())) }
     };
     // SAFETY: guaranteed by the caller.
     unsafe { with_table(table, work) }
@@ -296,4 +344,11 @@ pub unsafe extern "C" fn pgb_cursor_prev(
 ) -> Status {
     // SAFETY: guaranteed by the caller.
     unsafe { move_cursor(cursor, key, value, |c| c.prev()) }
+}
+
+/// See `bridge.h`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pgb_cursor_expiry(cursor: *const Cursor) -> u64 {
+    // SAFETY: guaranteed by the caller.
+    unsafe { cursor.as_ref() }.and_then(|c| c.cursor.expires_at_ms()).unwrap_or(NEVER)
 }

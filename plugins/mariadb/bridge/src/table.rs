@@ -34,6 +34,9 @@ pub struct TableStats {
     pub levels: u32,
 }
 
+/// Expiry time of an entry that does not expire, `PGB_NEVER` in C.
+pub(crate) const NEVER: u64 = u64::MAX;
+
 /// A table, `pgb_table` in C.
 #[derive(Debug)]
 pub struct Table {

@@ -8,7 +8,7 @@ use crate::engine::{Durability, Engine, Shared, with_engine};
 use crate::ffi::{self, Slice};
 use crate::savepoints::Savepoints;
 use crate::status::{Result, Status, lock_error, write_error};
-use crate::table::Table;
+use crate::table::{NEVER, Table};
 use perigee::{Isolation, LockMode, Txn, TxnHandle, TxnOptions};
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -94,12 +94,10 @@ impl Trx {
     fn put(&self, table: &Table, key: &[u8], value: &[u8], expires_at_ms: u64) -> Result<()> {
         self.has_written.set(true);
         let (txn, family) = (&self.txn, &table.family);
-        let put = if expires_at_ms != 0 {
-            txn.put_until(family, key, value, expires_at_ms)
-        } else if let Some(ttl) = table.ttl_of(key) {
-            txn.put_with_ttl(family, key, value, ttl)
-        } else {
-            txn.put(family, key, value)
+        let put = match (expires_at_ms, table.ttl_of(key)) {
+            (0, Some(ttl)) => txn.put_with_ttl(family, key, value, ttl),
+            (0, None) | (NEVER, _) => txn.put(family, key, value),
+            (at, _) => txn.put_until(family, key, value, at),
         };
         put.map_err(|e| write_error(e, key.len(), value.len()))
     }

@@ -632,7 +632,7 @@ impl TestLoad {
     pub fn put(&self, key: &str, value: &str) -> Result<()> {
         let (key, value) = (Slice::new(key.as_bytes()), Slice::new(value.as_bytes()));
         // SAFETY: the load is live.
-        check(unsafe { pgb_load_put(self.0, key, value) })
+        check(unsafe { pgb_load_put(self.0, key, value, 0) })
     }
     pub fn finish(mut self) -> Result<()> {
         let load = std::mem::replace(&mut self.0, null_mut());

@@ -149,7 +149,7 @@ class ha_perigee final : public handler {
     uint lookups = 0;           // calls of index_read in this statement
     perigee::Bytes begin;       // bounds of the cursor
     perigee::Bytes end;
-    perigee::Bytes rest;        // where the last chunk ends
+    perigee::Bytes rest;        // where the range ends (going backward: begins) of which this is a chunk
     perigee::Bytes limit;       // entries from here on are outside of the range; empty: no limit
     perigee::Bytes prefix;      // of index_read: index_next_same stays within it
     perigee::Bytes last_key;    // the last entry, if the cursor was closed or is elsewhere
@@ -187,6 +187,8 @@ class ha_perigee final : public handler {
   void close_cursor();
   void suspend_scan();
   int open_cursor(Direction direction);
+  bool may_end_early(Direction direction) const;
+  ha_rows statement_limit() const;
   int limit_to_chunk(Direction direction);
   int open_next_chunk(pgb_status *status);
   int open_whole_index(Direction direction);

@@ -3,6 +3,8 @@
 
 #include "index_builds.h"
 
+#include <algorithm>
+
 using perigee::Bytes;
 using perigee::KeyCodec;
 
@@ -10,8 +12,8 @@ namespace {
 
 // Consistent index_read calls from here on share a cursor over the whole index.
 constexpr uint LOOKUPS_WITH_OWN_CURSOR = 2;
-// A locking scan without end locks the gaps of this many entries first, then of four times as many, then of the rest: a
-// statement with LIMIT must not wait for inserts far behind its rows.
+// A locking scan that may not read its whole range locks the gaps of this many entries first (with a smaller LIMIT, of so
+// many), then of 64 and 256, then of the rest: it must not wait for inserts far behind its rows.
 constexpr uint64_t FIRST_CHUNK = 16;
 constexpr uint CHUNKS = 3;
 
@@ -202,17 +204,29 @@ int ha_perigee::open_cursor(Direction direction) {
                                       &m_scan.cursor));
 }
 
-// Reduces the bounds of a scan to the end of the index (going backward: to its begin) to the next chunk.
+// True if the statement may end before it has read the range of the scan. A range with an end is read to it, unless there is
+// a LIMIT; backward scans find the largest key, or belong to an ORDER BY.
+bool ha_perigee::may_end_early(Direction direction) const {
+  if (direction == Direction::BACKWARD || statement_limit() != HA_POS_ERROR) return true;
+  Bytes end;
+  codec_of(m_scan_index).end(&end);
+  return perigee::compare_slices(end.slice(), m_scan.end.slice()) == 0;
+}
+
+// Rows that the statement reads at most, by its LIMIT; HA_POS_ERROR: all.
+ha_rows ha_perigee::statement_limit() const {
+  const LEX *lex = ha_thd()->lex;
+  if (!lex->first_select_lex()->limit_params.explicit_limit) return HA_POS_ERROR;
+  return lex->unit.lim.get_select_limit();
+}
+
+// Reduces the bounds of a scan that may end early to the next chunk.
 int ha_perigee::limit_to_chunk(Direction direction) {
-  const KeyCodec &codec = codec_of(m_scan_index);
   const bool forward = direction == Direction::FORWARD;
-  if (m_scan.chunks >= CHUNKS) return 0;
-  if (forward)
-    codec.end(&m_scan.rest);
-  else
-    codec.begin(&m_scan.rest);
-  if (perigee::compare_slices(m_scan.rest.slice(), forward ? m_scan.end.slice() : m_scan.begin.slice()) != 0) return 0;
-  const uint64_t entries = FIRST_CHUNK << (2 * m_scan.chunks++);
+  if (m_scan.chunks >= CHUNKS || !may_end_early(direction)) return 0;
+  uint64_t entries = FIRST_CHUNK << (2 * m_scan.chunks);
+  if (m_scan.chunks++ == 0) entries = std::clamp<uint64_t>(statement_limit(), 1, FIRST_CHUNK);
+  m_scan.rest.assign(forward ? m_scan.end.slice() : m_scan.begin.slice());
   pgb_cursor *cursor = nullptr;
   pgb_status status =
       pgb_cursor_open(m_trx, nullptr, m_share->table(), m_scan.begin.slice(), m_scan.end.slice(), &cursor);

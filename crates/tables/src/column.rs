@@ -13,6 +13,10 @@ use crate::value::{ColumnType, Timestamp, Uuid, Value};
 /// assert_eq!(<Option<u32> as ColumnValue>::COLUMN_TYPE, ColumnType::U32);
 /// assert!(<Option<u32> as ColumnValue>::NULLABLE);
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the type of a column",
+    note = "columns are bool, integers, floats, Timestamp, Uuid, String, Vec<u8>, or Option of these"
+)]
 pub trait ColumnValue: Sized {
     /// Type of the column.
     const COLUMN_TYPE: ColumnType;
@@ -38,6 +42,10 @@ pub trait ColumnValue: Sized {
 }
 
 /// A type that a field of a primary key can have: every [`ColumnValue`] except `Option`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the type of a column of a primary key",
+    note = "key columns are bool, integers, floats, Timestamp, Uuid, String or Vec<u8>, not Option"
+)]
 pub trait KeyValue: ColumnValue {
     /// Reads the next component of a key.
     #[doc(hidden)]
@@ -171,6 +179,15 @@ impl Value {
             Value::Text(v) => v.write_stored(writer),
             Value::Bytes(v) => v.write_stored(writer),
         }
+    }
+    /// Returns the bytes of the value in a row; `None` for NULL.
+    pub(crate) fn to_stored_bytes(&self) -> Option<Vec<u8>> {
+        if self.is_null() {
+            return None;
+        }
+        let mut out = Vec::new();
+        self.write_stored(&mut ColumnWriter::of_single_value(&mut out));
+        Some(out)
     }
     /// Reads a column of type `column_type`; `None` is NULL.
     pub(crate) fn read_stored(

@@ -34,8 +34,11 @@ pub enum Order {
 /// Type and direction of one column of a key or index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Component {
+    /// The type.
     pub column_type: ColumnType,
+    /// True if it starts with the byte for NULL.
     pub nullable: bool,
+    /// The direction.
     pub order: Order,
 }
 
@@ -123,6 +126,7 @@ pub struct KeyReader<'a> {
 }
 
 impl<'a> KeyReader<'a> {
+    /// Returns a reader at the start of `key`.
     pub fn new(key: &'a [u8]) -> KeyReader<'a> {
         KeyReader { rest: key }
     }

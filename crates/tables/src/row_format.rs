@@ -72,7 +72,12 @@ pub struct ColumnWriter<'a> {
     step: ColumnStep,
 }
 
-impl ColumnWriter<'_> {
+impl<'a> ColumnWriter<'a> {
+    /// Returns a writer of a single value that is not NULL, without a row around it.
+    pub(crate) fn of_single_value(out: &'a mut Vec<u8>) -> ColumnWriter<'a> {
+        let step = ColumnStep { field: None, fixed_bytes: None, null_bit: None, ends_row: true };
+        ColumnWriter { out, nulls_at: 0, step }
+    }
     /// Writes NULL.
     #[inline]
     pub fn null(&mut self) {

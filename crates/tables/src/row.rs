@@ -131,3 +131,6 @@ impl Row for Vec<Value> {
         Ok(row)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -81,6 +81,12 @@ impl<R: Row> Table<R> {
     /// not exist then; `InvalidArgument` if the definition names an unknown column or breaks a
     /// limit; `Busy` if a bulk load runs, or if a transaction has locked the schema for too long.
     pub fn create_index(&self, def: IndexDef) -> Result<()> {
+        self.create_index_in_batches(def, BACKFILL_ROWS_MAX)
+    }
+    /// Creates an index like [`Table::create_index`] with transactions of `batch_rows` rows: tests
+    /// explore interleavings of short builds.
+    #[doc(hidden)]
+    pub fn create_index_in_batches(&self, def: IndexDef, batch_rows: usize) -> Result<()> {
         let describe = |e: Error| e.in_table(self.name()).in_index(def.name());
         def.validate().map_err(describe)?;
         let register = |schema: &mut StoredSchema| register_index(schema, &def);
@@ -88,7 +94,7 @@ impl<R: Row> Table<R> {
         if ready {
             return Ok(());
         }
-        if let Err(e) = self.fill_index(id) {
+        if let Err(e) = self.fill_index(id, batch_rows) {
             if e.kind() == ErrorKind::UniqueViolation {
                 self.remove_index(id).map_err(describe)?;
             }
@@ -133,10 +139,10 @@ impl<R: Row> Table<R> {
     }
 
     /// Puts the entries of all rows.
-    fn fill_index(&self, id: u32) -> Result<()> {
+    fn fill_index(&self, id: u32, batch_rows: usize) -> Result<()> {
         let mut after: Option<Vec<u8>> = None;
         loop {
-            let mut rows = BACKFILL_ROWS_MAX;
+            let mut rows = batch_rows.max(1);
             let batch = run_table_txn(&self.state.db, TxnOptions::new(), |tx| {
                 let batch = self.fill_batch(tx, id, after.as_deref(), rows);
                 // After a conflict with a writer, a smaller batch is less likely to have another.

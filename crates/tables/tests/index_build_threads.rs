@@ -54,9 +54,10 @@ fn build_beside_a_writer(env: &Env, seed: u64) {
         let body = move || write_rows(&db, &table, seed * 2 + i, 6, 8, 12);
         env.spawn.spawn("writer", Box::new(body)).unwrap()
     });
-    let plain = table.create_index(IndexDef::new("plain").column_desc("v"));
-    plain.unwrap();
-    match table.create_index(IndexDef::new("unique").column("v").unique()) {
+    let plain = IndexDef::new("plain").column_desc("v");
+    table.create_index_in_batches(plain, 1 + seed as usize % 4).unwrap();
+    let unique = IndexDef::new("unique").column("v").unique();
+    match table.create_index_in_batches(unique, 1 + seed as usize % 3) {
         Err(e) if e.kind() == ErrorKind::UniqueViolation => {}
         other => other.unwrap(),
     }

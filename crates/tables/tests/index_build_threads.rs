@@ -31,7 +31,9 @@ fn write_rows(db: &Db, table: &DynTable, seed: u64, writes: u64, ids: u64, value
             let table = tx.on(table);
             match kind {
                 0 => table.delete([Value::U32(id as u32)]).map(drop),
-                1 => table.update([Value::U32(id as u32)], |r| r[1] = row(id, v)[1].clone()).map(drop),
+                1 => table
+                    .update([Value::U32(id as u32)], |r| r[1] = row(id, v)[1].clone())
+                    .map(drop),
                 _ => table.put(&row(id, v)),
             }
         });

@@ -4,9 +4,7 @@
 mod common;
 
 use common::{check_indexes, check_table};
-use perigee_tables::{
-    ColumnType, DynTable, ErrorKind, IndexDef, Row, Schema, TableDb, Value,
-};
+use perigee_tables::{ColumnType, DynTable, ErrorKind, IndexDef, Row, Schema, TableDb, Value};
 
 fn people(db: &perigee::Db) -> DynTable {
     let schema = Schema::new()

@@ -1,9 +1,7 @@
 //! The change feed of a table.
 #![allow(clippy::unwrap_used)]
 
-use perigee_tables::{
-    Column, ColumnType, IndexDef, Row, RowEvent, RowFeed, SchemaChange, TableDb,
-};
+use perigee_tables::{Column, ColumnType, IndexDef, Row, RowEvent, RowFeed, SchemaChange, TableDb};
 
 #[derive(Row, Clone, Debug, PartialEq)]
 struct Item {

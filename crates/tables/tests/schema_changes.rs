@@ -43,13 +43,8 @@ fn new_columns_are_added_at_open() {
     let users = db.table::<v2::User>("users").unwrap();
     let ann = users.get(1).unwrap().unwrap();
     assert_eq!((ann.mail.as_str(), ann.score, ann.name.as_str()), ("none", None, "ann"));
-    let bob = v2::User {
-        mail: "b@x".into(),
-        id: 2,
-        score: Some(1.0),
-        name: "bob".into(),
-        age: Some(3),
-    };
+    let bob =
+        v2::User { mail: "b@x".into(), id: 2, score: Some(1.0), name: "bob".into(), age: Some(3) };
     users.insert(&bob).unwrap();
     assert_eq!(users.get(2).unwrap(), Some(bob));
     // The old handle does not know the new columns.

@@ -10,8 +10,8 @@ use perigee::env::Env;
 use perigee::env::fs::memory::{Crash, SimDisk};
 use perigee::{Db, FamilyOptions, Options};
 use perigee_tables::{
-    Column, ColumnType, DynTable, Error, ErrorKind, IndexDef, Result, Schema, SchemaChange, TableDb,
-    Value,
+    Column, ColumnType, DynTable, Error, ErrorKind, IndexDef, Result, Schema, SchemaChange,
+    TableDb, Value,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -215,7 +215,8 @@ impl Model {
                 self.rows.values_mut().for_each(|row| row.push(value.clone()));
             }
             Action::DropColumn(name) => {
-                let used = self.indexes.iter().any(|i| i.columns().iter().any(|c| c.column == *name));
+                let used =
+                    self.indexes.iter().any(|i| i.columns().iter().any(|c| c.column == *name));
                 if self.is_key(name) || used {
                     return Some(ErrorKind::InvalidArgument);
                 }
@@ -223,14 +224,14 @@ impl Model {
                 self.rows.values_mut().for_each(|row| drop(row.remove(at)));
                 let mut schema = Schema::new();
                 for column in self.schema.columns().iter().filter(|c| c.name != *name) {
-                    schema = match self.schema.key_columns().iter().find(|k| k.column == column.name)
-                    {
-                        Some(k) if k.order == perigee_tables::Order::Descending => {
-                            schema.key_desc(&column.name, column.column_type)
-                        }
-                        Some(_) => schema.key(&column.name, column.column_type),
-                        None => schema.add(column.clone()),
-                    };
+                    schema =
+                        match self.schema.key_columns().iter().find(|k| k.column == column.name) {
+                            Some(k) if k.order == perigee_tables::Order::Descending => {
+                                schema.key_desc(&column.name, column.column_type)
+                            }
+                            Some(_) => schema.key(&column.name, column.column_type),
+                            None => schema.add(column.clone()),
+                        };
                 }
                 self.schema = schema;
             }
@@ -240,13 +241,16 @@ impl Model {
 }
 
 /// Runs an action on the table.
-fn run(db: &Db, table: &DynTable, action: &Action, key_of: impl Fn(&[Value]) -> Vec<Value>) -> Result<()> {
+fn run(
+    db: &Db,
+    table: &DynTable,
+    action: &Action,
+    key_of: impl Fn(&[Value]) -> Vec<Value>,
+) -> Result<()> {
     match action {
         Action::Insert(row) => table.insert(row),
         Action::Put(row) => table.put(row),
-        Action::Update(key, i, value) => {
-            table.update(key, |row| row[*i] = value.clone()).map(drop)
-        }
+        Action::Update(key, i, value) => table.update(key, |row| row[*i] = value.clone()).map(drop),
         Action::Delete(key) => table.delete(key).map(drop),
         Action::Batch(writes, fails) => db.write_tables(|tx| {
             for (row, delete) in writes {
@@ -278,7 +282,8 @@ fn is_schema_change(action: &Action) -> bool {
 fn same_kind(action: &Action, expected: ErrorKind, error: &Error) -> bool {
     let duplicate = [ErrorKind::KeyExists, ErrorKind::UniqueViolation];
     let is_load = matches!(action, Action::Load(_));
-    error.kind() == expected || is_load && [expected, error.kind()].iter().all(|k| duplicate.contains(k))
+    error.kind() == expected
+        || is_load && [expected, error.kind()].iter().all(|k| duplicate.contains(k))
 }
 
 /// Runs random actions; `after_each` is called now and then.

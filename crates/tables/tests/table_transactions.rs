@@ -3,9 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use perigee::{Isolation, TxnOptions};
-use perigee_tables::{
-    Error, ErrorKind, IndexDef, Result, Row, Table, TableDb, TableTxn,
-};
+use perigee_tables::{Error, ErrorKind, IndexDef, Result, Row, Table, TableDb, TableTxn};
 
 #[derive(Row, Clone, Debug, PartialEq)]
 struct Account {

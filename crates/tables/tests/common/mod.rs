@@ -50,7 +50,9 @@ pub fn check_table(table: &DynTable, rows: &[Vec<Value>]) {
 
 fn check_index(table: &DynTable, def: &IndexDef, rows: &[Vec<Value>], key: &[(usize, Order)]) {
     let mut columns = positions(&table.schema(), def.columns());
-    columns.extend(key.iter().filter(|k| !columns.iter().any(|c| c.0 == k.0)).copied().collect::<Vec<_>>());
+    columns.extend(
+        key.iter().filter(|k| !columns.iter().any(|c| c.0 == k.0)).copied().collect::<Vec<_>>(),
+    );
     let mut expected = rows.to_vec();
     expected.sort_by(|a, b| compare(a, b, &columns));
     let index = table.index(def.name()).unwrap();

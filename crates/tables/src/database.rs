@@ -187,19 +187,29 @@ fn add_missing_columns(db: &Db, family: &Family, name: &str, declared: &Schema) 
 
 impl TableDb for Db {
     fn table<R: Row>(&self, name: &str) -> Result<Table<R>> {
-        let (family, stored) = match R::declared_schema() {
-            None => open_stored(self, name)?,
-            Some(declared) => {
-                let (family, mut stored, is_new) = create_stored(self, name, &declared)?;
-                let missing = missing_columns(&stored, &declared).map_err(|e| e.in_table(name))?;
-                if !is_new && !missing.is_empty() {
-                    add_missing_columns(self, &family, name, &declared)?;
+        let (family, stored) = match (open_stored(self, name), R::declared_schema()) {
+            (Err(e), Some(declared)) if e.kind() == ErrorKind::NotFound => {
+                let (family, stored, _) = create_stored(self, name, &declared)?;
+                (family, stored)
+            }
+            (opened, declared) => {
+                let (family, mut stored) = opened?;
+                let declared = declared.as_ref();
+                let missing = declared.map(|declared| missing_columns(&stored, declared));
+                let missing = missing.transpose().map_err(|e| e.in_table(name))?;
+                if let (Some(declared), Some([_, ..])) = (declared, missing.as_deref()) {
+                    add_missing_columns(self, &family, name, declared)?;
                     stored = open_stored(self, name)?.1;
                 }
                 (family, stored)
             }
         };
-        Ok(Table::new(TableState::new(self, family, name, stored, R::declared_schema)?))
+        let loading = stored.loading;
+        let state = TableState::new(self, family, name, stored, R::declared_schema)?;
+        if loading {
+            state.remove_stale_load_flag();
+        }
+        Ok(Table::new(state))
     }
     fn dyn_table(&self, name: &str) -> Result<DynTable> {
         self.table::<Vec<Value>>(name)

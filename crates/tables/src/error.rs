@@ -76,10 +76,10 @@ impl fmt::Display for ErrorKind {
 /// # Ok::<(), perigee_tables::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Error(Box<ErrorFields>);
+pub struct Error(Box<ErrorDetails>);
 
 #[derive(Clone)]
-struct ErrorFields {
+struct ErrorDetails {
     kind: ErrorKind,
     message: String,
     table: Option<String>,
@@ -91,7 +91,7 @@ struct ErrorFields {
 
 impl Error {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<String>) -> Error {
-        Error(Box::new(ErrorFields {
+        Error(Box::new(ErrorDetails {
             kind,
             message: message.into(),
             table: None,
@@ -251,7 +251,7 @@ impl From<perigee::Error> for Error {
 /// Formats as `table "users", key (7): key exists: ...`.
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ErrorFields { kind, message, table, column, index, key, .. } = &*self.0;
+        let ErrorDetails { kind, message, table, column, index, key, .. } = &*self.0;
         let mut separator = "";
         for (what, name) in [("table", table), ("column", column), ("index", index)] {
             if let Some(name) = name {

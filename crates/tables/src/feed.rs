@@ -2,7 +2,7 @@
 
 use crate::binding::Binding;
 use crate::error::Result;
-use crate::key::Key;
+use crate::key::PrimaryKey;
 use crate::row::Row;
 use crate::row_format::{WriteKind, read_header};
 use crate::row_reads::{decode_row, malformed_row};

@@ -40,7 +40,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::index_entry::index_entry;
 use crate::limits::{BACKFILL_ROWS_MAX, INDEXES_MAX};
 use crate::row::Row;
-use crate::row_reads::{RowSource, View, decode_row, malformed_row};
+use crate::row_reads::{ReadPoint, RowSource, decode_row, malformed_row};
 use crate::schema::IndexDef;
 use crate::schema::codec::FIRST_INDEX_NUMBER;
 use crate::schema::stored::{IndexStatus, OrderedColumn, StoredIndex, StoredSchema};
@@ -51,7 +51,7 @@ use perigee::TxnOptions;
 use std::ops::Bound;
 
 /// The rows of one transaction of a backfill.
-struct Batch {
+struct BackfillBatch {
     /// Key of the last row that was read; `None`: there are no more rows.
     last_key: Option<Vec<u8>>,
 }
@@ -161,9 +161,9 @@ impl<R: Row> Table<R> {
         id: u32,
         after: Option<&[u8]>,
         rows: usize,
-    ) -> Result<Batch> {
+    ) -> Result<BackfillBatch> {
         let mut binding = tx.binding(&self.state, false)?;
-        let source = RowSource { state: &self.state, view: View::Txn(tx) };
+        let source = RowSource { state: &self.state, read_point: ReadPoint::Txn(tx) };
         let start = after.map_or(Bound::Included(vec![ROWS]), |key| Bound::Excluded(key.to_vec()));
         let mut cursor = source.cursor((start, Bound::Excluded(vec![ROWS + 1])))?;
         let fails = |e| self.state.engine_error(e);
@@ -171,7 +171,7 @@ impl<R: Row> Table<R> {
         let mut last_key = None;
         for _ in 0..rows {
             if !cursor.is_valid() {
-                return Ok(Batch { last_key: None });
+                return Ok(BackfillBatch { last_key: None });
             }
             let key = cursor.key().to_vec();
             // By key, so that a concurrent change of the row is a conflict.
@@ -182,7 +182,7 @@ impl<R: Row> Table<R> {
             last_key = Some(key);
             cursor.next().map_err(fails)?;
         }
-        Ok(Batch { last_key })
+        Ok(BackfillBatch { last_key })
     }
     fn fill_entry(
         &self,

@@ -1,11 +1,11 @@
-//! [`IndexReader`]: reads of rows through a secondary index.
+//! [`TableIndex`]: reads of rows through a secondary index.
 
 use crate::binding::{Binding, IndexPlan};
 use crate::error::{Error, ErrorKind, Malformed, Result};
 use crate::index_entry::read_row_key;
 use crate::key::{IndexPrefix, write_values};
 use crate::row::Row;
-use crate::row_reads::{DirectedCursor, KeyRange, RowSource, View, decode_row, encode_range};
+use crate::row_reads::{DirectedCursor, KeyRange, ReadPoint, RowSource, decode_row, encode_range};
 use crate::table_state::{SCHEMA_KEY, TableState, read_schema};
 use crate::txn::TableTxn;
 use perigee::Snapshot;
@@ -38,9 +38,9 @@ use std::sync::Arc;
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
-pub struct IndexReader<'a, R> {
+pub struct TableIndex<'a, R> {
     state: Arc<TableState>,
-    view: IndexView<'a>,
+    read_point: IndexReadPoint<'a>,
     binding: Arc<Binding>,
     plan: Arc<IndexPlan>,
     row: std::marker::PhantomData<fn() -> R>,
@@ -49,40 +49,40 @@ pub struct IndexReader<'a, R> {
 /// Which state an index reader sees. Never the newest one, because a row must be read in the same
 /// state as its index entry.
 #[derive(Clone, Debug)]
-enum IndexView<'a> {
+enum IndexReadPoint<'a> {
     Own(Arc<Snapshot>),
     Snapshot(&'a Snapshot),
     Txn(&'a TableTxn<'a>),
 }
 
-impl IndexView<'_> {
+impl IndexReadPoint<'_> {
     fn source<'a>(&'a self, state: &'a Arc<TableState>) -> RowSource<'a> {
-        let view = match self {
-            IndexView::Own(snapshot) => View::Snapshot(snapshot),
-            IndexView::Snapshot(snapshot) => View::Snapshot(snapshot),
-            IndexView::Txn(tx) => View::Txn(tx),
+        let read_point = match self {
+            IndexReadPoint::Own(snapshot) => ReadPoint::Snapshot(snapshot),
+            IndexReadPoint::Snapshot(snapshot) => ReadPoint::Snapshot(snapshot),
+            IndexReadPoint::Txn(tx) => ReadPoint::Txn(tx),
         };
-        RowSource { state, view }
+        RowSource { state, read_point }
     }
 }
 
-impl<'a, R: Row> IndexReader<'a, R> {
-    /// Returns a reader of the index `name` as of the view.
-    pub(crate) fn open(source: RowSource<'a>, name: &str) -> Result<IndexReader<'a, R>> {
+impl<'a, R: Row> TableIndex<'a, R> {
+    /// Returns a reader of the index `name` as of the source.
+    pub(crate) fn open(source: RowSource<'a>, name: &str) -> Result<TableIndex<'a, R>> {
         let state = Arc::clone(source.state);
-        let view = match source.view {
-            View::Latest => {
+        let read_point = match source.read_point {
+            ReadPoint::Latest => {
                 let snapshot = state.db.snapshot().map_err(|e| state.engine_error(e))?;
-                IndexView::Own(Arc::new(snapshot))
+                IndexReadPoint::Own(Arc::new(snapshot))
             }
-            View::Snapshot(snapshot) => IndexView::Snapshot(snapshot),
-            View::Txn(tx) => IndexView::Txn(tx),
+            ReadPoint::Snapshot(snapshot) => IndexReadPoint::Snapshot(snapshot),
+            ReadPoint::Txn(tx) => IndexReadPoint::Txn(tx),
         };
-        let binding = view.source(&state).binding()?;
-        let plan = find_index(&view.source(&state), &binding, name)
+        let binding = read_point.source(&state).binding()?;
+        let plan = find_index(&read_point.source(&state), &binding, name)
             .map_err(|e| e.in_table(&state.name).in_index(name))?;
         let plan = Arc::new(plan);
-        Ok(IndexReader { state, view, binding, plan, row: std::marker::PhantomData })
+        Ok(TableIndex { state, read_point, binding, plan, row: std::marker::PhantomData })
     }
     /// Returns the rows of a range of the index, in its order. A bound is a value for the first
     /// column, or a tuple for the first columns: an included one stands for all entries that start
@@ -171,11 +171,11 @@ impl<'a, R: Row> IndexReader<'a, R> {
             .map_err(|e| e.in_table(&self.state.name).in_index(&self.plan.name))
     }
     fn iter(&self, range: KeyRange) -> Result<IndexIter<'a, R>> {
-        let cursor = self.view.source(&self.state).cursor(range)?;
+        let cursor = self.read_point.source(&self.state).cursor(range)?;
         Ok(IndexIter {
             cursor: Some(DirectedCursor::new(cursor)),
             state: Arc::clone(&self.state),
-            view: self.view.clone(),
+            read_point: self.read_point.clone(),
             binding: Arc::clone(&self.binding),
             plan: Arc::clone(&self.plan),
             row_key: Vec::new(),
@@ -187,10 +187,10 @@ impl<'a, R: Row> IndexReader<'a, R> {
 /// Returns the plan of an index by the schema as of the source, which can be older than the
 /// binding.
 fn find_index(source: &RowSource<'_>, binding: &Binding, name: &str) -> Result<IndexPlan> {
-    let plan = match source.view {
+    let plan = match source.read_point {
         // The binding of a transaction is that of its state.
-        View::Txn(_) => binding.indexes.iter().find(|plan| plan.name == name).cloned(),
-        View::Latest | View::Snapshot(_) => {
+        ReadPoint::Txn(_) => binding.indexes.iter().find(|plan| plan.name == name).cloned(),
+        ReadPoint::Latest | ReadPoint::Snapshot(_) => {
             // A snapshot can be older than the table.
             let schema = source.read_value(SCHEMA_KEY)?.map(|bytes| read_schema(&bytes));
             let schema = schema.transpose()?;
@@ -211,14 +211,14 @@ fn find_index(source: &RowSource<'_>, binding: &Binding, name: &str) -> Result<I
     Ok(plan)
 }
 
-/// An iterator over rows in the order of an index; see [`IndexReader::range`]. After an error it
+/// An iterator over rows in the order of an index; see [`TableIndex::range`]. After an error it
 /// ends. In a transaction it shows the index as it was when it was created, and rows as they are
 /// now: rows that the transaction has deleted since are skipped.
 pub struct IndexIter<'a, R> {
     /// `None` after the end.
     cursor: Option<DirectedCursor>,
     state: Arc<TableState>,
-    view: IndexView<'a>,
+    read_point: IndexReadPoint<'a>,
     binding: Arc<Binding>,
     plan: Arc<IndexPlan>,
     row_key: Vec<u8>,
@@ -256,14 +256,14 @@ impl<R: Row> IndexIter<'_, R> {
             let (key, value) = cursor.entry().map_err(fails)?;
             read_row_key(&self.plan, &self.binding.key, key, value, &mut self.row_key)
                 .map_err(|e| self.damaged(e))?;
-            let row = self.view.source(&self.state).read_value(&self.row_key)?;
+            let row = self.read_point.source(&self.state).read_value(&self.row_key)?;
             match row {
                 Some(row) => {
                     return decode_row(&self.state, &mut self.binding, &self.row_key, &row)
                         .map(Some);
                 }
                 // The row has expired since, or the transaction has deleted it.
-                None if expires || matches!(self.view, IndexView::Txn(_)) => {}
+                None if expires || matches!(self.read_point, IndexReadPoint::Txn(_)) => {}
                 None => return Err(self.damaged(Malformed::Bytes("its row does not exist"))),
             }
         }

@@ -1,4 +1,4 @@
-//! Keys as arguments: [`Key`] is the primary key of a row type, [`KeyPrefix`] a value for its first
+//! Keys as arguments: [`PrimaryKey`] is the primary key of a row type, [`KeyPrefix`] a value for its first
 //! columns, [`FullKey`] one for all of them.
 
 use crate::column::KeyValue;
@@ -8,7 +8,7 @@ use crate::value::{Timestamp, Uuid, Value};
 
 /// The primary key of a row type: a tuple of the types of its key fields, or `Vec<Value>` for
 /// dynamic rows. The change feed returns keys of deleted rows in this form.
-pub trait Key: Sized + Clone {
+pub trait PrimaryKey: Sized + Clone {
     /// Reads a key, up to its end.
     #[doc(hidden)]
     fn read_key(key: &[u8], format: &KeyFormat) -> std::result::Result<Self, Malformed>;
@@ -86,7 +86,7 @@ fn order_of(format: &KeyFormat, i: usize) -> Order {
 /// Implements the traits for the key `(A, B, ...)` of one length.
 macro_rules! tuple_key {
     ($($all:ident $index:tt),+) => {
-        impl<$($all: KeyValue + Clone),+> Key for ($($all,)+) {
+        impl<$($all: KeyValue + Clone),+> PrimaryKey for ($($all,)+) {
             #[inline]
             fn read_key(
                 key: &[u8],
@@ -205,7 +205,7 @@ single_value_key! {
     &[u8] => Vec<u8>;
 }
 
-impl Key for Vec<Value> {
+impl PrimaryKey for Vec<Value> {
     fn read_key(key: &[u8], format: &KeyFormat) -> std::result::Result<Self, Malformed> {
         read_values(key, format)
     }

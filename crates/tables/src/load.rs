@@ -165,7 +165,7 @@ impl<R: Row> Table<R> {
             schema.loading = true;
             Ok(())
         })?;
-        let mut guard = LoadGuard { state, lock: Some(lock) };
+        let mut guard = UnstartedLoad { state, lock: Some(lock) };
         let binding = state.refresh()?;
         let load = state.family.bulk_load().map_err(|e| state.engine_error(e))?;
         let check_existing = !is_empty_of_rows(state)?;
@@ -186,12 +186,12 @@ impl<R: Row> Table<R> {
 }
 
 /// Ends a load that could not begin.
-struct LoadGuard<'a> {
+struct UnstartedLoad<'a> {
     state: &'a TableState,
     lock: Option<Txn>,
 }
 
-impl Drop for LoadGuard<'_> {
+impl Drop for UnstartedLoad<'_> {
     fn drop(&mut self) {
         end_load(self.state, &mut self.lock);
     }
@@ -201,10 +201,7 @@ impl Drop for LoadGuard<'_> {
 /// it.
 fn end_load(state: &TableState, lock: &mut Option<Txn>) {
     if lock.is_some() {
-        let _ = state.change_schema(|_, schema| {
-            schema.loading = false;
-            Ok(())
-        });
+        let _ = state.remove_load_flag();
     }
     *lock = None;
 }

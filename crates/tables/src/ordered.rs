@@ -54,7 +54,7 @@ pub trait Ordered: Sized {
 }
 
 /// Appends the component of `value` in `order`.
-pub fn write_component<T: Ordered + ?Sized>(value: &T, order: Order, out: &mut Vec<u8>) {
+pub fn write_component<T: Ordered>(value: &T, order: Order, out: &mut Vec<u8>) {
     let start = out.len();
     value.write_ascending(out);
     invert_if_descending(order, &mut out[start..]);

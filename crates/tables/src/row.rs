@@ -3,7 +3,7 @@
 
 use crate::binding::{Binding, StoredRow};
 use crate::error::{Error, Malformed, Result};
-use crate::key::Key;
+use crate::key::PrimaryKey;
 use crate::ordered::{Component, write_value};
 use crate::row_format::ColumnWriter;
 use crate::schema::Schema;
@@ -43,7 +43,7 @@ use crate::value::Value;
 /// `Vec<Value>` implements the trait for every schema: see [`DynTable`](crate::DynTable).
 pub trait Row: Sized + 'static {
     /// The primary key: a tuple of the types of the key fields.
-    type Key: Key;
+    type Key: PrimaryKey;
 
     /// Returns the schema that the type declares; `None`: any schema.
     #[doc(hidden)]

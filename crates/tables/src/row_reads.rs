@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// Which state a read sees.
 #[derive(Clone, Copy, Debug)]
-pub enum View<'a> {
+pub enum ReadPoint<'a> {
     Latest,
     Snapshot(&'a Snapshot),
     Txn(&'a TableTxn<'a>),
@@ -24,11 +24,11 @@ pub enum View<'a> {
 /// A range of encoded keys.
 pub type KeyRange = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
-/// A table as of a view.
+/// A table as of a read point.
 #[derive(Clone, Copy, Debug)]
 pub struct RowSource<'a> {
     pub state: &'a Arc<TableState>,
-    pub view: View<'a>,
+    pub read_point: ReadPoint<'a>,
 }
 
 /// Reads a row of the newest state: the only function that does, except for scans. This is the
@@ -107,39 +107,39 @@ impl<'a> RowSource<'a> {
     /// Returns the binding for reads of rows. Rows of a snapshot are read with the newest one,
     /// which knows all older layouts.
     pub fn binding(&self) -> Result<Arc<Binding>> {
-        match self.view {
-            View::Latest | View::Snapshot(_) => Ok(self.state.binding()),
-            View::Txn(tx) => tx.binding(self.state, false),
+        match self.read_point {
+            ReadPoint::Latest | ReadPoint::Snapshot(_) => Ok(self.state.binding()),
+            ReadPoint::Txn(tx) => tx.binding(self.state, false),
         }
     }
     /// Returns the value of an encoded key.
     #[inline]
     pub fn read_value(&self, key: &[u8]) -> Result<Option<Slice>> {
         let family = &self.state.family;
-        let value = match self.view {
-            View::Latest => return read_latest_row(self.state, key),
-            View::Snapshot(snapshot) => snapshot.family(family).get_pinned(key),
-            View::Txn(tx) => tx.engine_txn().family(family).get_pinned(key),
+        let value = match self.read_point {
+            ReadPoint::Latest => return read_latest_row(self.state, key),
+            ReadPoint::Snapshot(snapshot) => snapshot.family(family).get_pinned(key),
+            ReadPoint::Txn(tx) => tx.engine_txn().family(family).get_pinned(key),
         };
         value.map_err(|e| self.state.engine_error(e))
     }
     /// Returns the value of an encoded key with its expiry time.
     pub fn read_with_ttl(&self, key: &[u8]) -> Result<Option<ValueWithTtl>> {
         let family = &self.state.family;
-        let value = match self.view {
-            View::Latest => family.get_with_ttl(key),
-            View::Snapshot(snapshot) => snapshot.family(family).get_with_ttl(key),
-            View::Txn(tx) => tx.engine_txn().family(family).get_with_ttl(key),
+        let value = match self.read_point {
+            ReadPoint::Latest => family.get_with_ttl(key),
+            ReadPoint::Snapshot(snapshot) => snapshot.family(family).get_with_ttl(key),
+            ReadPoint::Txn(tx) => tx.engine_txn().family(family).get_with_ttl(key),
         };
         value.map_err(|e| self.state.engine_error(e))
     }
     /// Returns a cursor over a range of encoded keys.
     pub fn cursor(&self, range: KeyRange) -> Result<Cursor> {
         let family = &self.state.family;
-        let cursor = match self.view {
-            View::Latest => Readable::cursor_within(family, range),
-            View::Snapshot(snapshot) => snapshot.family(family).cursor_within(range),
-            View::Txn(tx) => tx.engine_txn().family(family).cursor_within(range),
+        let cursor = match self.read_point {
+            ReadPoint::Latest => Readable::cursor_within(family, range),
+            ReadPoint::Snapshot(snapshot) => snapshot.family(family).cursor_within(range),
+            ReadPoint::Txn(tx) => tx.engine_txn().family(family).cursor_within(range),
         };
         cursor.map_err(|e| self.state.engine_error(e))
     }
@@ -172,10 +172,10 @@ impl<'a> RowSource<'a> {
         };
         let keys = keys.into_iter().map(encode).collect::<Result<Vec<_>>>()?;
         let family = &self.state.family;
-        let values = match self.view {
-            View::Latest => family.multi_get(&keys),
-            View::Snapshot(snapshot) => snapshot.family(family).multi_get(&keys),
-            View::Txn(tx) => tx.engine_txn().family(family).multi_get(&keys),
+        let values = match self.read_point {
+            ReadPoint::Latest => family.multi_get(&keys),
+            ReadPoint::Snapshot(snapshot) => snapshot.family(family).multi_get(&keys),
+            ReadPoint::Txn(tx) => tx.engine_txn().family(family).multi_get(&keys),
         };
         let mut rows = Vec::with_capacity(keys.len());
         for (key, value) in keys.iter().zip(values) {
@@ -393,8 +393,8 @@ macro_rules! inherent_reads {
         ///
         /// # Errors
         /// `NotFound` if there is no such index; `Busy` while it is being built.
-        pub fn index(&self, name: &str) -> Result<$crate::IndexReader<'_, R>> {
-            $crate::IndexReader::open(self.source(), name)
+        pub fn index(&self, name: &str) -> Result<$crate::TableIndex<'_, R>> {
+            $crate::TableIndex::open(self.source(), name)
         }
     };
 }

@@ -8,7 +8,7 @@ use crate::key::{FullKey, KeyPrefix, read_values};
 use crate::row::Row;
 use crate::row_format::{WriteKind, write_row};
 use crate::row_reads::{
-    RowSource, View, decode_row, malformed_row, with_key_buffer, write_row_key,
+    ReadPoint, RowSource, decode_row, malformed_row, with_key_buffer, write_row_key,
 };
 use crate::table_state::{ROWS, TableState};
 use crate::txn::{RowWrite, TableTxn};
@@ -67,7 +67,7 @@ fn with_row_buffer<T>(use_buffer: impl FnOnce(&mut Vec<u8>) -> T) -> T {
 
 impl<'a, R: Row> TxnTable<'a, R> {
     pub(crate) fn source(&self) -> RowSource<'_> {
-        RowSource { state: self.state, view: View::Txn(self.tx) }
+        RowSource { state: self.state, read_point: ReadPoint::Txn(self.tx) }
     }
     /// Inserts a row.
     ///

@@ -4,7 +4,7 @@
 use crate::error::Result;
 use crate::key::{FullKey, KeyPrefix};
 use crate::row::Row;
-use crate::row_reads::{RowSource, View};
+use crate::row_reads::{ReadPoint, RowSource};
 use crate::row_writes::TxnTable;
 use crate::schema::{IndexDef, Schema};
 use crate::table_state::TableState;
@@ -96,7 +96,7 @@ impl<R: Row> Table<R> {
         Table { state: Arc::new(state), row: PhantomData }
     }
     fn source(&self) -> RowSource<'_> {
-        RowSource { state: &self.state, view: View::Latest }
+        RowSource { state: &self.state, read_point: ReadPoint::Latest }
     }
     /// Returns the name.
     ///
@@ -329,7 +329,7 @@ pub struct TableAt<'a, R> {
 
 impl<R: Row> TableAt<'_, R> {
     fn source(&self) -> RowSource<'_> {
-        RowSource { state: self.state, view: View::Snapshot(self.snapshot) }
+        RowSource { state: self.state, read_point: ReadPoint::Snapshot(self.snapshot) }
     }
     crate::row_reads::inherent_reads!();
 }

@@ -130,7 +130,8 @@ impl TableState {
         Ok(binding)
     }
     /// Waits for the end of a bulk load. The load holds an exclusive lock as long as it exists; the
-    /// flag in the schema can be left over from a load that failed or crashed, and is removed then.
+    /// flag in the schema can be left over from a load that failed or crashed: it is removed then,
+    /// or when the table is opened.
     fn wait_for_load(&self, txn: &Txn) -> Result<()> {
         txn.set_lock_timeout(Duration::from_secs(LOAD_WAIT_SECONDS_MAX));
         let locked = txn.lock(&self.family, LOAD_KEY, LockMode::Shared);
@@ -141,14 +142,36 @@ impl TableState {
             }
             _ => self.engine_error(e),
         })?;
-        self.change_schema(|_, schema| {
-            schema.loading = false;
-            Ok(())
-        })?;
+        let latest = self.family.get_pinned(SCHEMA_KEY).map_err(|e| self.engine_error(e))?;
+        if latest.map(|bytes| read_schema(&bytes)).transpose()?.is_some_and(|s| s.loading) {
+            if txn.isolation() != Isolation::RepeatableRead {
+                // The transaction has locked the schema, so that it cannot be changed here.
+                let text = "a bulk load has failed and left its mark: open the table again";
+                return Err(Error::new(ErrorKind::Busy, text).in_table(&self.name));
+            }
+            self.remove_load_flag()?;
+        }
         // The schema has changed since the transaction began: it conflicts, and is repeated.
         let checked = txn.get_for_update(&self.family, SCHEMA_KEY, LockMode::Shared);
         checked.map_err(|e| self.engine_error(e))?;
         Ok(())
+    }
+    /// Removes the flag of a bulk load from the schema.
+    pub fn remove_load_flag(&self) -> Result<()> {
+        self.change_schema(|_, schema| {
+            schema.loading = false;
+            Ok(())
+        })
+    }
+    /// Removes the flag of a bulk load that has crashed. Does nothing while a load is running, or if
+    /// the database is read-only: the flag concerns writers only, and they wait for the lock.
+    pub fn remove_stale_load_flag(&self) {
+        let _ = self.change_schema(|txn, schema| {
+            txn.set_lock_timeout(Duration::ZERO);
+            txn.lock(&self.family, LOAD_KEY, LockMode::Shared)?;
+            schema.loading = false;
+            Ok(())
+        });
     }
     /// Changes the schema in a transaction of its own, which waits for the transactions that have
     /// locked the schema and for a bulk load. Returns the result of `change`.

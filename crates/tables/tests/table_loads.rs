@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Rng, check_table};
-use perigee::{Db, Options};
+use perigee::{Db, Isolation, Options, TxnOptions};
 use perigee_tables::{ColumnType, DynTable, ErrorKind, IndexDef, Schema, TableDb, Value};
 
 fn create(db: &Db) -> DynTable {
@@ -95,6 +95,39 @@ fn loads_and_writers_exclude_each_other() {
         assert_eq!(error.kind(), ErrorKind::KeyExists);
     });
     check_table(&table, &[row(1)]);
+    // At other levels a writer locks the schema.
+    for isolation in [Isolation::Snapshot, Isolation::Serializable] {
+        let id = 10 + isolation as u32;
+        let mut load = table.begin_load().unwrap();
+        load.push(&row(id)).unwrap();
+        std::thread::scope(|scope| {
+            let options = TxnOptions::new().isolation(isolation);
+            let (db, table) = (&db, &table);
+            let writer = scope
+                .spawn(move || db.write_tables_with(options, |tx| tx.on(table).insert(&row(id))));
+            std::thread::yield_now();
+            load.finish().unwrap();
+            assert_eq!(writer.join().unwrap().unwrap_err().kind(), ErrorKind::KeyExists);
+        });
+    }
+}
+
+/// A read-only database can be read after a crash during a load.
+#[test]
+fn a_read_only_open_ignores_the_flag_of_a_load() {
+    let disk = perigee::env::fs::memory::SimDisk::new(1);
+    let env = |disk: &std::sync::Arc<perigee::env::fs::memory::SimDisk>| perigee::env::Env {
+        fs: disk.clone(),
+        ..perigee::env::Env::real()
+    };
+    let db = Db::open("/db", Options::in_env(env(&disk))).unwrap();
+    let table = create(&db);
+    table.insert(&row(1)).unwrap();
+    let load = table.begin_load().unwrap();
+    let after = disk.crash_clone(1, perigee::env::fs::memory::Crash::Process);
+    drop(load);
+    let db = Db::open("/db", Options::in_env(env(&after)).read_only(true)).unwrap();
+    check_table(&db.dyn_table("t").unwrap(), &[row(1)]);
 }
 
 /// A crash during a load leaves its flag in the schema; the next writer removes it.

@@ -15,7 +15,7 @@
 //! the transaction began:
 //! - at repeatable read, the default of tables, by a get: the engine checks all keys read;
 //! - at snapshot and serializable, by a shared lock on the key, which a schema change needs
-//!   exclusively.
+//!   exclusively. Reads do not lock it.
 //!
 //! So a commit that is made with an old schema is older than the change of the schema: from the
 //! commit of the change on, all rows are written with the new schema, indexes included.
@@ -101,33 +101,37 @@ impl TableState {
         }
         Ok(binding)
     }
-    /// Returns the binding as of a transaction, which conflicts if the schema changes before its
-    /// commit (see the module).
+    /// Returns the binding as of a transaction, for reads.
+    ///
+    /// # Errors
+    /// `InvalidArgument` at an isolation level that tables do not support.
     pub fn binding_in(&self, txn: &Txn) -> Result<Arc<Binding>> {
-        let bytes = match txn.isolation() {
-            Isolation::RepeatableRead => txn.get_pinned(&self.family, SCHEMA_KEY),
-            Isolation::Snapshot | Isolation::Serializable => {
-                txn.get_for_update(&self.family, SCHEMA_KEY, LockMode::Shared)
-            }
-            weaker => {
-                let text = format!(
-                    "tables cannot be used in a transaction at {}: two rows could get the same \
-                     key; use repeatable read, snapshot or serializable",
-                    weaker.name()
-                );
-                return Err(Error::invalid(text).in_table(&self.name));
-            }
-        };
+        let level = txn.isolation();
+        if level < Isolation::RepeatableRead {
+            let text = format!(
+                "tables cannot be used in a transaction at {}: two rows could get the same key; use \
+                 repeatable read, snapshot or serializable",
+                level.name()
+            );
+            return Err(Error::invalid(text).in_table(&self.name));
+        }
+        let bytes = txn.get_pinned(&self.family, SCHEMA_KEY);
         self.bind_encoded(bytes.map_err(|e| self.engine_error(e))?.as_deref())
     }
-    /// Returns the binding for a write of a transaction. While a bulk load runs, waits for it, for
-    /// at most [`LOAD_WAIT_SECONDS_MAX`]; then the transaction conflicts.
+    /// Returns the binding for a write of a transaction, whose commit then fails if the schema
+    /// changes before it (see the module). While a bulk load runs, waits for it, for at most
+    /// [`LOAD_WAIT_SECONDS_MAX`]; then the transaction conflicts.
     pub fn binding_for_write(&self, txn: &Txn) -> Result<Arc<Binding>> {
         let binding = self.binding_in(txn)?;
+        // Before the schema is locked: a load needs this lock at its end.
         if binding.schema.loading {
             self.wait_for_load(txn)?;
         }
-        Ok(binding)
+        if txn.isolation() == Isolation::RepeatableRead {
+            return Ok(binding);
+        }
+        let bytes = txn.get_for_update(&self.family, SCHEMA_KEY, LockMode::Shared);
+        self.bind_encoded(bytes.map_err(|e| self.engine_error(e))?.as_deref())
     }
     /// Waits for the end of a bulk load. The load holds an exclusive lock as long as it exists; the
     /// flag in the schema can be left over from a load that failed or crashed: it is removed then,
@@ -144,11 +148,6 @@ impl TableState {
         })?;
         let latest = self.family.get_pinned(SCHEMA_KEY).map_err(|e| self.engine_error(e))?;
         if latest.map(|bytes| read_schema(&bytes)).transpose()?.is_some_and(|s| s.loading) {
-            if txn.isolation() != Isolation::RepeatableRead {
-                // The transaction has locked the schema, so that it cannot be changed here.
-                let text = "a bulk load has failed and left its mark: open the table again";
-                return Err(Error::new(ErrorKind::Busy, text).in_table(&self.name));
-            }
             self.remove_load_flag()?;
         }
         // The schema has changed since the transaction began: it conflicts, and is repeated.

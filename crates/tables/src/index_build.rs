@@ -4,8 +4,8 @@
 //! 1. **Register.** A change of the schema adds the index as *building*. Every commit that changes
 //!    rows after it maintains the index, because a writer that began with the old schema conflicts
 //!    (see [`crate::table_state`]).
-//! 2. **Backfill.** Transactions at repeatable read scan the rows in batches; each gets every row of
-//!    its batch by key, and puts its entries.
+//! 2. **Backfill.** Transactions at repeatable read scan the rows in batches; each gets every row
+//!    of its batch by key, and puts its entries.
 //! 3. **Complete.** A change of the schema marks the index as ready.
 //!
 //! **Why this is correct.** Claim: after the commit of a batch, each row of its key range that

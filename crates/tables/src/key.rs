@@ -1,5 +1,5 @@
-//! Keys as arguments: [`PrimaryKey`] is the primary key of a row type, [`KeyPrefix`] a value for its first
-//! columns, [`FullKey`] one for all of them.
+//! Keys as arguments: [`PrimaryKey`] is the primary key of a row type, [`KeyPrefix`] a value for
+//! its first columns, [`FullKey`] one for all of them.
 
 use crate::column::KeyValue;
 use crate::error::{Error, Malformed, Result};

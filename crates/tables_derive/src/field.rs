@@ -1,10 +1,8 @@
 //! Fields of a struct that derives `Row`, with their attributes. Errors point to the wrong token.
 
+use crate::limits::KEY_COLUMNS_MAX;
 use syn::spanned::Spanned;
 use syn::{Attribute, Data, DeriveInput, Error, Expr, Fields, Ident, LitStr, Meta, Result, Type};
-
-/// Most columns of a primary key, as in `perigee_tables`.
-const KEY_COLUMNS_MAX: usize = 8;
 
 /// The direction of a key column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

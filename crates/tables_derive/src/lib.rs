@@ -2,6 +2,7 @@
 //! of a struct. The trait documents the attributes.
 #![forbid(unsafe_code)]
 
+mod limits;
 mod field;
 mod generate;
 

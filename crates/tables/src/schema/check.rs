@@ -8,8 +8,8 @@ use crate::schema::{Column, Schema};
 /// Returns the columns of `declared` that the stored schema lacks, in order.
 ///
 /// # Errors
-/// `SchemaMismatch`, with the column and what to do, if the schemas do not fit: another key, another
-/// type, a stored column that is not declared, a new column without a default.
+/// `SchemaMismatch`, with the column and what to do, if the schemas do not fit: another key,
+/// another type, a stored column that is not declared, a new column without a default.
 pub fn missing_columns(stored: &StoredSchema, declared: &Schema) -> Result<Vec<Column>> {
     check_key(stored, declared)?;
     let mut missing = Vec::new();

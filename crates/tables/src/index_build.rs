@@ -4,8 +4,7 @@
 //! 1. **Register.** A change of the schema adds the index as *building*. Every commit that changes
 //!    rows after it maintains the index, because a writer that began with the old schema conflicts
 //!    (see [`crate::table_state`]).
-//! 2. **Backfill.** Transactions at repeatable read scan the rows in batches; each gets every row
-//!    of its batch by key, and puts its entries.
+//! 2. **Backfill.** Transactions scan the rows in batches, and put the entry of each row.
 //! 3. **Complete.** A change of the schema marks the index as ready.
 //!
 //! **Why this is correct.** Claim: after the commit of a batch, each row of its key range that
@@ -14,12 +13,12 @@
 //! - A row that a writer changes after the registration gets its entries in the commit of the
 //!   change, and its old entries are deleted in the same commit; deleting an entry that the backfill
 //!   has not put yet has no effect.
-//! - Consider a batch B and a writer W that changes a row r of it, both concurrently: neither sees
-//!   the other. If W commits first, then B fails, because B has read r by key, and is repeated on
-//!   the new state. If B commits first and r exists for W, then W deletes or puts the entry that B
-//!   has put (both write the same key of the index: W conflicts and is repeated), or the entry
-//!   stays the same and remains. If r does not exist for W, it does not exist for B either: B puts
-//!   nothing for it.
+//! - Consider a batch B and a writer W that changes or deletes a row r of it, both concurrently:
+//!   neither sees the other. If r keeps its entry, what B puts is right whenever it is committed. If
+//!   not, W deletes the entry that B puts: both write the same key of the index, so the one that
+//!   commits second conflicts, and is repeated on the new state. The same holds if W changes the
+//!   expiry time of r, because it puts the entry then. If r does not exist for W, it does not exist
+//!   for B either: B puts nothing for it.
 //! - Rows that are inserted behind the scan have their entries already; rows that are inserted
 //!   ahead of it are read again, and their entry is put again, unchanged.
 //! - An entry expires at the same time as its row, so expired rows need no entries.
@@ -173,12 +172,11 @@ impl<R: Row> Table<R> {
             if !cursor.is_valid() {
                 return Ok(BackfillBatch { last_key: None });
             }
-            let key = cursor.key().to_vec();
-            // By key, so that a concurrent change of the row is a conflict.
-            if let Some(row) = source.read_with_ttl(&key)? {
-                let decoded: R = decode_row(&self.state, &mut binding, &key, &row.value)?;
-                self.fill_entry(tx, &binding, id, &key, &decoded, row.expires_at_ms)?;
-            }
+            let expires_at_ms = cursor.expires_at_ms();
+            let (key, value) = cursor.entry().map_err(fails)?;
+            let row: R = decode_row(&self.state, &mut binding, key, value)?;
+            let key = key.to_vec();
+            self.fill_entry(tx, &binding, id, &key, &row, expires_at_ms)?;
             last_key = Some(key);
             cursor.next().map_err(fails)?;
         }

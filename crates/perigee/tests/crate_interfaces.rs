@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Maximum number of public modules in the `lib.rs` of each crate. May only fall. Modules that
 /// contain only documentation or, written in `lib.rs`, only re-exports do not count.
-const PUBLIC_MODULES_MAX: [(&str, usize); 8] = [
+const PUBLIC_MODULES_MAX: [(&str, usize); 10] = [
     ("base", 4),
     ("learned", 0),
     ("env", 2),
@@ -16,6 +16,8 @@ const PUBLIC_MODULES_MAX: [(&str, usize); 8] = [
     ("tree", 4),
     ("engine", 7),
     ("perigee", 0),
+    ("tables_derive", 0),
+    ("tables", 0),
     ("capi", 10),
 ];
 

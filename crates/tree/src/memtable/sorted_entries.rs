@@ -2,9 +2,9 @@
 //! needed.
 //!
 //! ```text
-//! item, 128 bits:   key prefix 64 | unused 32 | inverted entry number 32
+//! item, 128 bits:   key prefix 96 | inverted entry number 32
 //! ```
-//! The prefix is the eight bytes of a key after the prefix common to all keys, encoded as a number
+//! The prefix is the twelve bytes of a key after the prefix common to all keys, encoded as a number
 //! that never decreases in key order ([`PrefixEncoding`]). Items with equal prefixes are compared
 //! by their full keys; among the versions of one key the newest comes first, which has the largest
 //! number. Items therefore sort in entry order, except for keys with equal prefixes.
@@ -24,6 +24,12 @@ pub type SortItem = u128;
 /// are merged with runs of similar length, to the next power of two: each entry is moved a
 /// logarithmic number of times, and a scan merges a logarithmic number of runs.
 const SHORT_RUN_ITEMS: usize = 64;
+
+/// Number of bytes of a key in its prefix.
+const PREFIX_BYTES: usize = 12;
+
+/// The prefix of a key as a number of 96 bits.
+type KeyPrefix = u128;
 
 /// Access to the keys of entries by number.
 pub trait EntryKeys {
@@ -49,33 +55,40 @@ impl PrefixEncoding {
 
     /// Returns the prefix of a key as a number that never decreases in key order.
     #[inline]
-    pub fn encode(self, key: &[u8]) -> u64 {
+    pub fn encode(self, key: &[u8]) -> KeyPrefix {
         match self.comparator {
-            KeyComparator::Reverse => !bytes_at(key, self.common_len),
-            KeyComparator::U64 | KeyComparator::I64 => match <[u8; 8]>::try_from(key) {
-                Ok(n) if self.comparator == KeyComparator::U64 => u64::from_le_bytes(n),
-                Ok(n) => u64::from_le_bytes(n) ^ 1 << 63,
-                Err(_) if key.len() < 8 => 0,
-                Err(_) => u64::MAX,
-            },
+            KeyComparator::Reverse => bytes_at(key, self.common_len) ^ (KeyPrefix::MAX >> 32),
+            KeyComparator::U64 | KeyComparator::I64 => {
+                let number = match <[u8; 8]>::try_from(key) {
+                    Ok(n) if self.comparator == KeyComparator::U64 => u64::from_le_bytes(n),
+                    Ok(n) => u64::from_le_bytes(n) ^ 1 << 63,
+                    Err(_) if key.len() < 8 => 0,
+                    Err(_) => u64::MAX,
+                };
+                KeyPrefix::from(number) << 32
+            }
             _ => bytes_at(key, self.common_len),
         }
     }
     fn make_item(self, key: &[u8], entry: u32) -> SortItem {
-        SortItem::from(self.encode(key)) << 64 | SortItem::from(!entry)
+        self.encode(key) << 32 | SortItem::from(!entry)
     }
 }
 
-/// Returns eight bytes from `at` on as a number; bytes beyond the end are zero.
+/// Returns the bytes of the prefix that starts at `at` as a number; bytes beyond the end of the key
+/// are zero.
 #[inline]
-fn bytes_at(key: &[u8], at: usize) -> u64 {
-    if let Some(eight) = key.get(at..at + 8) {
-        return u64::from_be_bytes(eight.try_into().expect("a slice of eight bytes"));
+fn bytes_at(key: &[u8], at: usize) -> KeyPrefix {
+    let mut bytes = [0; size_of::<KeyPrefix>()];
+    let prefix = &mut bytes[size_of::<KeyPrefix>() - PREFIX_BYTES..];
+    match key.get(at..at + PREFIX_BYTES) {
+        Some(whole) => prefix.copy_from_slice(whole),
+        None => {
+            let rest = key.get(at..).unwrap_or_default();
+            prefix[..rest.len()].copy_from_slice(rest);
+        }
     }
-    let mut eight = [0; 8];
-    let rest = key.get(at..).unwrap_or_default();
-    eight[..rest.len()].copy_from_slice(rest);
-    u64::from_be_bytes(eight)
+    KeyPrefix::from_be_bytes(bytes)
 }
 
 /// Returns the entry of an item.
@@ -84,8 +97,8 @@ pub fn item_entry(item: SortItem) -> u32 {
     !(item as u32)
 }
 #[inline]
-fn item_prefix(item: SortItem) -> u64 {
-    (item >> 64) as u64
+fn item_prefix(item: SortItem) -> KeyPrefix {
+    item >> 32
 }
 
 /// Compares two items in entry order.
@@ -142,14 +155,14 @@ fn sort_one_prefix(
         || !PrefixEncoding::can_skip_common(by.comparator);
     let common = if by_comparison { 0 } else { common_prefix_len(items, keys) };
     // If less is common than the prefix covers, some key ends within the prefix.
-    if by_comparison || common < by.common_len + 8 {
+    if by_comparison || common < by.common_len + PREFIX_BYTES {
         return items.sort_unstable_by(|a, b| cmp_items(by.comparator, keys, *a, *b));
     }
     if items.iter().all(|i| keys.key(item_entry(*i)).len() == common) {
         // Versions of a single key, which are in order already.
         return;
     }
-    let prefix = items[0] >> 64 << 64;
+    let prefix = item_prefix(items[0]) << 32;
     let next = PrefixEncoding { common_len: common, ..by };
     let mut finer: Vec<SortItem> =
         items.iter().map(|i| next.make_item(keys.key(item_entry(*i)), item_entry(*i))).collect();
@@ -297,7 +310,7 @@ impl SortedEntries {
     }
 
     /// Returns the prefix of any key, or the side of all entries on which the key lies.
-    fn target_prefix(&self, key: &[u8], keys: &impl EntryKeys) -> Result<u64, Ordering> {
+    fn target_prefix(&self, key: &[u8], keys: &impl EntryKeys) -> Result<KeyPrefix, Ordering> {
         let common_len = self.encoding.common_len;
         let Some(first_key) = self.runs.first().and_then(|r| r.first()) else {
             return Err(Ordering::Less);

@@ -1,0 +1,222 @@
+//! [`Binding`]: a stored schema resolved for a row type: which field is which column, how each
+//! layout is encoded, and what the indexes contain. Computed once for each version of a schema, so
+//! that reads and writes of rows look up nothing by name.
+
+use crate::error::{Error, Malformed, Result};
+use crate::ordered::{Component, KeyFormat, KeyReader};
+use crate::row_format::{ColumnStep, LayoutPlan, read_header, split_columns};
+use crate::schema::Schema;
+use crate::schema::check::missing_columns;
+use crate::schema::stored::{ColumnId, IndexStatus, StoredIndex, StoredSchema};
+use crate::value::ColumnType;
+use std::sync::Arc;
+
+/// A field of a row type, or a column of a dynamic row.
+#[derive(Clone, Debug)]
+pub struct BoundField {
+    pub name: String,
+    pub column: ColumnId,
+    pub column_type: ColumnType,
+    pub nullable: bool,
+}
+
+/// Where a column of the primary key is found in an index entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyColumnSource {
+    /// It is column `position` of the index; its bits are inverted if the directions differ.
+    IndexColumn { position: usize, inverted: bool },
+    /// The entry contains it after the columns of the index.
+    Appended,
+}
+
+/// How the entries of an index are encoded and decoded.
+#[derive(Clone, Debug)]
+pub struct IndexPlan {
+    pub number: u8,
+    pub name: String,
+    pub unique: bool,
+    pub ready: bool,
+    pub columns: Vec<Component>,
+    /// The fields of the columns; `None`: the row type does not have the column any more.
+    pub fields: Vec<Option<u32>>,
+    /// For each column of the primary key, in order.
+    pub key_sources: Vec<KeyColumnSource>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Binding {
+    /// Name of the table.
+    pub table: Arc<str>,
+    /// The stored schema.
+    pub schema: Arc<StoredSchema>,
+    /// The format of the primary key.
+    pub key: Vec<Component>,
+    /// The field of each column of the key.
+    pub key_fields: Vec<u32>,
+    /// The fields of the row type, in order.
+    pub fields: Vec<BoundField>,
+    /// The plan of each layout that rows can have.
+    layouts: Vec<LayoutPlan>,
+    /// The plans of the secondary indexes.
+    pub indexes: Vec<IndexPlan>,
+}
+
+impl Binding {
+    /// Binds a stored schema to a row type that declares `declared`, or to dynamic rows of all
+    /// columns.
+    ///
+    /// # Errors
+    /// `SchemaMismatch` if they do not fit.
+    pub fn new(
+        table: &Arc<str>,
+        schema: Arc<StoredSchema>,
+        declared: Option<&Schema>,
+    ) -> Result<Binding> {
+        if let Some(declared) = declared {
+            let missing = missing_columns(&schema, declared)?;
+            if let Some(column) = missing.first() {
+                let text = "the stored table lacks this column: open the table again to add it";
+                return Err(Error::mismatch(text).in_column(&column.name));
+            }
+        }
+        let names: Vec<&str> = match declared {
+            Some(declared) => declared.columns().iter().map(|c| c.name.as_str()).collect(),
+            None => schema.visible_columns().map(|c| c.name.as_str()).collect(),
+        };
+        let column = |name: &&str| {
+            let column = schema.column_named(name)?;
+            Some(BoundField {
+                name: column.name.clone(),
+                column: column.id,
+                column_type: column.column_type,
+                nullable: column.nullable,
+            })
+        };
+        let fields: Vec<BoundField> = names.iter().filter_map(column).collect();
+        let unknown = || Error::corruption("the stored schema refers to an unknown column");
+        let key = schema.components(&schema.key).ok_or_else(unknown)?;
+        let key_fields: Option<Vec<u32>> =
+            schema.key.iter().map(|k| field_of(&fields, k.column)).collect();
+        let layouts = 0..schema.layouts.len();
+        let layouts = layouts.map(|n| plan_layout(&schema, n, &fields).ok_or_else(unknown));
+        let layouts = layouts.collect::<Result<Vec<LayoutPlan>>>()?;
+        let indexes = schema.indexes.iter();
+        let indexes = indexes.map(|i| plan_index(&schema, i, &fields).ok_or_else(unknown));
+        Ok(Binding {
+            table: Arc::clone(table),
+            key,
+            key_fields: key_fields.ok_or_else(unknown)?,
+            layouts,
+            indexes: indexes.collect::<Result<_>>()?,
+            fields,
+            schema,
+        })
+    }
+    /// Returns the plan by which rows are written.
+    #[inline]
+    pub fn current_layout(&self) -> &LayoutPlan {
+        self.layouts.last().expect("a schema has at least one layout")
+    }
+    /// Splits a stored row into its parts.
+    #[inline]
+    pub fn stored_row<'a>(
+        &'a self,
+        key: &'a [u8],
+        row: &'a [u8],
+    ) -> std::result::Result<StoredRow<'a>, Malformed> {
+        let (layout, _, columns) = read_header(row)?;
+        let plan = usize::try_from(layout).ok().and_then(|n| self.layouts.get(n));
+        let plan = plan.ok_or(Malformed::UnknownLayout)?;
+        Ok(StoredRow { key, columns, plan, binding: self })
+    }
+    /// Returns the plan of an index that another version of the schema defines, for reading.
+    pub fn plan_index_of(schema: &StoredSchema, index: &StoredIndex) -> Result<IndexPlan> {
+        let unknown = || Error::corruption("the stored schema refers to an unknown column");
+        plan_index(schema, index, &[]).ok_or_else(unknown)
+    }
+}
+
+/// A row as stored, with what is needed to decode it; passed to [`crate::Row::read`].
+#[derive(Debug)]
+pub struct StoredRow<'a> {
+    key: &'a [u8],
+    columns: &'a [u8],
+    plan: &'a LayoutPlan,
+    binding: &'a Binding,
+}
+
+impl<'a> StoredRow<'a> {
+    /// Returns a reader of the primary key.
+    #[inline]
+    pub fn key(&self) -> KeyReader<'a> {
+        KeyReader::new(self.key)
+    }
+    /// Returns the format of the primary key.
+    pub fn key_format(&self) -> &'a KeyFormat {
+        &self.binding.key
+    }
+    /// Splits the other columns into fields; `None` is NULL.
+    #[inline]
+    pub fn split(&self, fields: &mut [Option<&'a [u8]>]) -> std::result::Result<(), Malformed> {
+        split_columns(self.plan, self.columns, fields)
+    }
+    /// Returns the binding.
+    pub fn binding(&self) -> &'a Binding {
+        self.binding
+    }
+}
+
+fn field_of(fields: &[BoundField], column: ColumnId) -> Option<u32> {
+    fields.iter().position(|f| f.column == column).and_then(|i| u32::try_from(i).ok())
+}
+
+fn plan_layout(schema: &StoredSchema, number: usize, fields: &[BoundField]) -> Option<LayoutPlan> {
+    let ids = schema.layouts.get(number)?;
+    let mut plan = LayoutPlan { header: (number as u64) << 2, ..LayoutPlan::default() };
+    let mut nullable = 0;
+    for (i, id) in ids.iter().enumerate() {
+        let column = schema.column(*id)?;
+        let fixed_bytes = column.column_type.stored_bytes();
+        let null_bit = column.nullable.then_some(nullable);
+        nullable += u32::from(column.nullable);
+        plan.steps.push(ColumnStep {
+            field: field_of(fields, *id),
+            fixed_bytes: (fixed_bytes > 0).then_some(fixed_bytes as u32),
+            null_bit,
+            ends_row: fixed_bytes == 0 && i + 1 == ids.len(),
+        });
+    }
+    plan.null_bytes = nullable.div_ceil(8) as usize;
+    for (i, field) in fields.iter().enumerate() {
+        if !schema.is_key_column(field.column) && !ids.contains(&field.column) {
+            let default = schema.column(field.column)?.default.clone();
+            plan.absent.push((i as u32, default.map(Vec::into_boxed_slice)));
+        }
+    }
+    Some(plan)
+}
+
+fn plan_index(
+    schema: &StoredSchema,
+    index: &StoredIndex,
+    fields: &[BoundField],
+) -> Option<IndexPlan> {
+    let columns = schema.components(&index.columns)?;
+    let source = |key: &crate::schema::stored::OrderedColumn| {
+        let position = index.columns.iter().position(|c| c.column == key.column);
+        position.map_or(KeyColumnSource::Appended, |position| KeyColumnSource::IndexColumn {
+            position,
+            inverted: index.columns[position].order != key.order,
+        })
+    };
+    Some(IndexPlan {
+        number: index.number,
+        name: index.name.clone(),
+        unique: index.unique,
+        ready: index.status == IndexStatus::Ready,
+        columns,
+        fields: index.columns.iter().map(|c| field_of(fields, c.column)).collect(),
+        key_sources: schema.key.iter().map(source).collect(),
+    })
+}

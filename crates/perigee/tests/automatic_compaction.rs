@@ -155,20 +155,20 @@ fn compaction_keeps_range_deleted_keys_for_snapshot() {
     assert_eq!((db.iter().unwrap().count(), counter(&db, "dropped_covered") > 0), (20, true));
 }
 
-/// Scans that skip the same tombstones repeatedly trigger a flush and a compaction that remove
-/// them, although the tombstones are too few to trigger one otherwise and the memtable is nowhere
-/// near full.
+/// Backward scans that skip the same tombstones repeatedly trigger a flush and a compaction that
+/// remove them, although the tombstones are too few to trigger one otherwise and the memtable is
+/// nowhere near full. (Forward scans remember the empty range.)
 #[test]
 fn tombstones_skipped_by_scans_trigger_compaction() {
     let db = open();
     (0..700).for_each(|i| db.put(key(i), "").unwrap());
-    (0..600).for_each(|i| db.delete(key(i)).unwrap());
+    (100..700).for_each(|i| db.delete(key(i)).unwrap());
     let mut clear = 0;
     for _ in 0..1_000_000 {
         let passed = counter(&db, "tombstones_skipped");
         let mut cursor = db.default_family().cursor().unwrap();
-        cursor.seek_to_first().unwrap();
-        assert_eq!(cursor.key(), key(600));
+        cursor.seek_to_last().unwrap();
+        assert_eq!(cursor.key(), key(99));
         drop(cursor);
         clear = if counter(&db, "tombstones_skipped") == passed { clear + 1 } else { 0 };
         if clear > 0 {

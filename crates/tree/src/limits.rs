@@ -22,6 +22,17 @@ pub const COPIED_CHUNK_BYTES_MAX: usize = 64 << 10;
 /// Maximum number of recent memtable entries checked one by one for a range; beyond that a sorted
 /// cursor is used.
 pub const RECENT_ENTRIES_MAX: usize = 512;
+/// Maximum number of empty key ranges that a memtable remembers.
+pub const EMPTY_RANGES_MAX: usize = 64;
+/// Ranges with a longer key are not remembered.
+pub const EMPTY_RANGE_KEY_BYTES_MAX: usize = 256;
+/// Minimum number of tombstones in an empty range that is remembered: noting it costs about as much
+/// as skipping them.
+pub const EMPTY_RANGE_TOMBSTONES_MIN: u64 = 64;
+/// Minimum number of further tombstones by which a remembered range is extended.
+pub const EMPTY_RANGE_EXTENSION_MIN: u64 = 16;
+/// Number of consecutive tombstones after which a scan looks for an empty range for the first time.
+pub const EMPTY_RANGE_LOOKUP_MIN: u64 = 8;
 /// Number of common bytes that a merging cursor keeps in its key prefixes before the first
 /// difference, so that they stay valid as the scan goes on.
 pub const PREFIX_SLACK_BYTES: usize = 4;
@@ -76,6 +87,11 @@ pub const DEFERRED_FILES_MAX: usize = 64;
 /// Bytes of files at which deferred syncs are done without waiting for more.
 pub const DEFERRED_BYTES_MAX: u64 = 8 << 20;
 
+const _: () = assert!(
+    EMPTY_RANGE_LOOKUP_MIN.is_power_of_two()
+        && EMPTY_RANGE_LOOKUP_MIN <= EMPTY_RANGE_EXTENSION_MIN
+        && EMPTY_RANGE_EXTENSION_MIN <= EMPTY_RANGE_TOMBSTONES_MIN
+);
 const _: () = assert!(PREFETCH_BYTES_MAX <= COPIED_CHUNK_BYTES_MAX && COMPARE_SORT_MAX >= 2);
 const _: () = assert!(
     INTERLEAVED_PREFIXES_MAX > u64::BITS as usize,

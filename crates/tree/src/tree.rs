@@ -84,36 +84,28 @@ impl LsmTree {
     pub fn seal_memtable(&self) -> bool {
         let mut sealed = false;
         self.replace_view(|v| {
-            if v.active.is_empty() {
+            sealed = !v.active.is_empty();
+            if !sealed {
                 return v.clone();
             }
-            sealed = true;
-            check!(
-                v.immutables.first().is_none_or(|m| m.last_seq() < v.active.first_seq()),
-                "a memtable is newer than those sealed before it",
-                v.active.first_seq()
-            );
-            let mut immutables = vec![Arc::clone(&v.active)];
-            immutables.extend(v.immutables.iter().cloned());
-            let active = Arc::new(
-                Memtable::with_expected_keys(self.comparator, v.active.distinct_keys())
-                    .with_predecessor(&v.active),
-            );
-            View { overlay: None, active, immutables, ..v.clone() }
+            let successor = self.successor_of(v).with_empty_ranges_of(&v.active);
+            View { active: Arc::new(successor), immutables: sealed_memtables(v), ..v.clone() }
         });
         sealed
     }
 
-    /// Starts a new memtable even if the active one is empty. Holders of an older view see no
-    /// inserts from here on.
+    /// Starts a new memtable even if the active one is empty, before tables with new entries are
+    /// added. Holders of an older view see no inserts from here on.
     pub fn force_new_memtable(&self) {
-        if !self.seal_memtable() {
-            self.replace_view(|v| View { active: self.new_memtable(v), ..v.clone() });
-        }
+        self.replace_view(|v| {
+            let successor = self.successor_of(v).without_empty_ranges();
+            View { active: Arc::new(successor), immutables: sealed_memtables(v), ..v.clone() }
+        });
     }
 
-    fn new_memtable(&self, view: &View) -> Arc<Memtable> {
-        Arc::new(Memtable::new(self.comparator).with_predecessor(&view.active))
+    fn successor_of(&self, view: &View) -> Memtable {
+        Memtable::with_expected_keys(self.comparator, view.active.distinct_keys())
+            .with_predecessor(&view.active)
     }
 
     /// Drops all memtables: recovery is about to fill them again, from the first record of the log.
@@ -163,13 +155,25 @@ impl LsmTree {
     pub fn clear(&self) {
         self.replace_view(|v| View {
             overlay: None,
-            active: self.new_memtable(v),
+            active: Arc::new(self.successor_of(v)),
             immutables: Vec::new(),
             version: Arc::new(Version::empty(self.comparator)),
             now: Arc::clone(&self.now),
             merge_operator: v.merge_operator.clone(),
         });
     }
+}
+
+/// Returns the immutable memtables after the active one was sealed, unless it is empty.
+fn sealed_memtables(v: &View) -> Vec<Arc<Memtable>> {
+    check!(
+        v.immutables.first().is_none_or(|m| m.last_seq() < v.active.first_seq())
+            || v.active.is_empty(),
+        "a memtable is newer than those sealed before it",
+        v.active.first_seq()
+    );
+    let active = Some(&v.active).filter(|active| !active.is_empty());
+    active.into_iter().chain(&v.immutables).cloned().collect()
 }
 
 #[cfg(test)]

@@ -15,14 +15,18 @@ mod hashed_entries;
 mod copied_batches;
 mod skiplist;
 mod range_tombstones;
+mod empty_ranges;
 mod cursor;
 
 pub use cursor::MemtableCursor;
+pub use empty_ranges::SkippedRange;
 pub use hashed_entries::seed_key_hashes;
 pub use shared_batch::{BatchShare, SharedBatch};
 
+use crate::limits::RECENT_ENTRIES_MAX;
 use arena::ArenaSlots;
 use copied_batches::CopiedBatches;
+use empty_ranges::EmptyRanges;
 use entries::MemtableEntry;
 use hashed_entries::{BatchBuffer, BatchSlots, HashedEntries, SortedEntriesCursor};
 use perigee_base::{
@@ -71,6 +75,7 @@ pub struct Memtable {
     contents: OnceLock<Box<MemtableContents>>,
     copied: CopiedBatches,
     range_tombstones: MemtableRangeTombstones,
+    empty_ranges: EmptyRanges,
     batch_shares: BatchShares,
     // Stored by the single writer, loaded by any thread.
     bytes: AtomicU64,
@@ -106,6 +111,7 @@ impl Memtable {
             contents: OnceLock::new(),
             copied: CopiedBatches::default(),
             range_tombstones: MemtableRangeTombstones::default(),
+            empty_ranges: EmptyRanges::default(),
             batch_shares: BatchShares::default(),
             bytes: AtomicU64::new(0),
             entries: AtomicU64::new(0),
@@ -140,6 +146,32 @@ impl Memtable {
     /// Continues the count of [`Memtable::user_bytes_written`] of the preceding memtable.
     pub fn with_predecessor(self, before: &Memtable) -> Memtable {
         Memtable { written_before: before.user_bytes_written(), ..self }
+    }
+
+    /// Takes over the empty ranges of the preceding memtable, into which nothing is written any
+    /// more.
+    pub fn with_empty_ranges_of(self, before: &Memtable) -> Memtable {
+        Memtable { empty_ranges: before.empty_ranges.for_successor(), ..self }
+    }
+    /// Never notes an empty range: tables with entries of any sequence number may be added below.
+    pub fn without_empty_ranges(self) -> Memtable {
+        Memtable { empty_ranges: EmptyRanges::refusing(), ..self }
+    }
+    /// Returns the end of a range around `key` in which this memtable and all that is below it have
+    /// no live entry for a reader at `at`.
+    pub fn end_of_empty_range(&self, key: &[u8], at: SeqNo) -> Option<Vec<u8>> {
+        self.empty_ranges.end_of(self.comparator, key, at)
+    }
+    /// Notes that a scan of this memtable and all that is below it found no live entry in a range,
+    /// and no entry newer than its sequence number.
+    pub fn add_empty_range(&self, skipped: &SkippedRange<'_>) {
+        let inside = |key: &[u8]| {
+            self.comparator.cmp(skipped.begin, key).is_le()
+                && self.comparator.cmp(key, skipped.end).is_lt()
+        };
+        self.empty_ranges.add(self.comparator, skipped, || {
+            self.recent_keys(skipped.at, RECENT_ENTRIES_MAX).is_none_or(|mut keys| keys.any(inside))
+        });
     }
 
     /// Adds to the number of tombstones that scans have skipped.
@@ -259,6 +291,11 @@ impl Memtable {
             self.first_seq.store(base.of_op(first.1), Relaxed);
         }
         self.last_seq.store(base.of_op(last.1), Release);
+        let written = ops.iter().filter(|(op, _)| !op.kind.is_delete());
+        self.empty_ranges.remove_written(
+            self.comparator,
+            written.map(|(op, _)| &batch.bytes[op.key.start..op.key.end]),
+        );
         add_relaxed(&self.entries, ops.len() as u64);
         add_relaxed(&self.bytes, grown);
         add_relaxed(&self.key_bytes, keys);

@@ -45,8 +45,11 @@ const NO_POSITION: EntryMeta =
 pub struct MergeCursor {
     comparator: KeyComparator,
     sources: Vec<SourceCursor>,
-    /// Number of runs that belong to the transaction itself; they come first.
+    /// Numbers of memtables and runs that belong to the transaction itself, each of which come
+    /// first, and of all memtables.
+    overlay_memtables: usize,
     overlay_runs: usize,
+    memtables: usize,
     positions: Vec<SourcePosition>,
     shared_prefix: Vec<u8>,
     current: Option<usize>,
@@ -77,7 +80,9 @@ impl MergeCursor {
             comparator,
             positions: vec![SourcePosition { meta: NO_POSITION, valid: false }; sources.len()],
             sources,
+            overlay_memtables: 0,
             overlay_runs: 0,
+            memtables: 0,
             shared_prefix: Vec::new(),
             current: None,
             second: None,
@@ -101,11 +106,22 @@ impl MergeCursor {
         let memtables = view.overlay.iter().map(TxnOverlay::memtable).chain(view.memtables());
         let mut sources: Vec<SourceCursor> =
             memtables.map(|m| SourceCursor::from(m.cursor())).collect();
+        let memtables = sources.len();
         let overlay_runs = view.overlay.as_ref().map_or(&[][..], TxnOverlay::runs);
         let run =
             |r: &Arc<Run>| SourceCursor::Run(RunCursor::new(Arc::clone(r), comparator, fill_cache));
         sources.extend(overlay_runs.iter().chain(view.version.runs()).map(run));
-        MergeCursor { overlay_runs: overlay_runs.len(), ..MergeCursor::new(comparator, sources) }
+        MergeCursor {
+            overlay_memtables: usize::from(view.overlay.is_some()),
+            overlay_runs: overlay_runs.len(),
+            memtables,
+            ..MergeCursor::new(comparator, sources)
+        }
+    }
+    /// Returns true if the source belongs to the transaction itself.
+    fn is_overlay(&self, source: usize) -> bool {
+        source < self.overlay_memtables
+            || (self.memtables..self.memtables + self.overlay_runs).contains(&source)
     }
 
     /// Returns run `number` of the view's version. The merge is then not valid until the next seek.
@@ -269,9 +285,24 @@ impl MergeCursor {
     /// Moves to the first entry at or after (key, seq) from a position before it, going forward:
     /// sources that are already past it are not moved.
     pub fn seek_forward(&mut self, key: &[u8], seq: SeqNo) -> Result<()> {
+        self.advance_sources(key, seq, |_, _| true)
+    }
+    /// Moves to the first entry at or after `key`, or before that to the transaction's next own
+    /// entry, going forward.
+    pub fn skip_below(&mut self, key: &[u8]) -> Result<()> {
+        self.advance_sources(key, SeqNo::MAX, |merge, i| !merge.is_overlay(i))
+    }
+    /// Moves the sources that are `included` and before (key, seq).
+    fn advance_sources(
+        &mut self,
+        key: &[u8],
+        seq: SeqNo,
+        included: impl Fn(&MergeCursor, usize) -> bool,
+    ) -> Result<()> {
         self.current = None;
         (self.is_on_other_key, self.positions_stale) = (false, false);
         for i in 0..self.sources.len() {
+            let is_included = included(self, i);
             let source = &mut self.sources[i];
             let compare = || {
                 source
@@ -279,7 +310,7 @@ impl MergeCursor {
                     .cmp(self.comparator, KeyRef::from_key(key))
                     .then_with(|| seq.cmp(&source.seq()))
             };
-            if source.valid() && compare() == Less {
+            if is_included && source.valid() && compare() == Less {
                 source.seek(key, seq)?;
             }
             self.update_position(i);

@@ -2,7 +2,8 @@
 //! sequence number.
 
 use super::*;
-use crate::{Memtable, Version, View};
+use crate::limits::EMPTY_RANGE_TOMBSTONES_MIN;
+use crate::{LsmTree, Memtable, Version, View};
 use perigee_base::{FamilyId, KeyComparator, OpIndex, SeqNo};
 use perigee_file::log::{Batch, BatchOps};
 use std::collections::BTreeMap;
@@ -114,4 +115,79 @@ fn random_moves_match_sorted_map() {
             check(&c, current.as_ref().map(|k| (k, &model[k])));
         }
     }
+}
+
+/// A tree with a live entry at the key 0, and tombstones at the following keys up to the live entry
+/// `end`, at sequence numbers up to that of the result.
+fn tree_with_tombstones(end: u64) -> (LsmTree, u64) {
+    let now = Arc::new(perigee_base::FixedClock(0));
+    let tree = LsmTree::new(Version::empty(KeyComparator::Bytes), now);
+    let mut seq = 0;
+    for i in 0..=end {
+        seq += 1;
+        insert(&tree, i, seq, i == 0 || i == end);
+    }
+    (tree, seq)
+}
+
+fn insert(tree: &LsmTree, key: u64, seq: u64, live: bool) {
+    let (mut batch, key) = (Batch::new(), key.to_be_bytes());
+    if live {
+        batch.put(FamilyId(0), &key, b"v").unwrap();
+    } else {
+        batch.delete(FamilyId(0), &key).unwrap();
+    }
+    let record = batch.finish();
+    let ops: Vec<_> = BatchOps::new(&record.buf, record.payload_range())
+        .map(|op| (op.unwrap(), OpIndex(0)))
+        .collect();
+    tree.active().insert(&Arc::new(record.buf), SeqNo(seq), &ops).unwrap();
+}
+
+fn scan(tree: &LsmTree, at: u64) -> VisibleCursor {
+    let bounds = ScanBounds { lower: Bound::Unbounded, upper: Bound::Unbounded };
+    let mut cursor = VisibleCursor::new(tree.view(), SeqNo(at), bounds, true);
+    cursor.seek_to_first().unwrap();
+    assert_eq!(cursor.key(), Some(&0u64.to_be_bytes()[..]));
+    cursor
+}
+
+fn empty_until(tree: &LsmTree, key: u64, at: u64) -> Option<u64> {
+    let end = tree.active().end_of_empty_range(&key.to_be_bytes(), SeqNo(at))?;
+    Some(u64::from_be_bytes(end.try_into().unwrap()))
+}
+
+#[test]
+fn a_scan_notes_no_range_into_which_was_written_since_it_began() {
+    let end = EMPTY_RANGE_TOMBSTONES_MIN + 10;
+    for written in [None, Some(1), Some(end / 2), Some(end - 1)] {
+        let (tree, last) = tree_with_tombstones(end);
+        let mut cursor = scan(&tree, last);
+        // The cursor does not see entries that are inserted from here on.
+        written.into_iter().for_each(|key| insert(&tree, key, last + 1, true));
+        cursor.next().unwrap();
+        assert_eq!(cursor.key(), Some(&end.to_be_bytes()[..]));
+        let noted = if written.is_none() { Some(end) } else { None };
+        assert_eq!(empty_until(&tree, 5, last + 1), noted, "{written:?}");
+        let mut later = scan(&tree, last + 1);
+        later.next().unwrap();
+        assert_eq!(later.key(), Some(&written.unwrap_or(end).to_be_bytes()[..]));
+    }
+}
+
+#[test]
+fn a_new_memtable_takes_over_empty_ranges_unless_tables_are_added() {
+    let end = EMPTY_RANGE_TOMBSTONES_MIN + 10;
+    let (tree, last) = tree_with_tombstones(end);
+    scan(&tree, last).next().unwrap();
+    tree.seal_memtable();
+    assert_eq!(empty_until(&tree, 5, last), Some(end));
+    // A reader may scan between this and the installation of the tables.
+    tree.force_new_memtable();
+    scan(&tree, last).next().unwrap();
+    assert_eq!(empty_until(&tree, 5, last), None);
+    insert(&tree, end + 1, last + 1, true);
+    tree.seal_memtable();
+    scan(&tree, last + 1).next().unwrap();
+    assert_eq!(empty_until(&tree, 5, last + 1), Some(end));
 }

@@ -11,6 +11,8 @@ use super::range_del_aggregator::RangeDelAggregator;
 use super::seek_probe::SeekProbe;
 use crate::View;
 use crate::get;
+use crate::limits::{EMPTY_RANGE_EXTENSION_MIN, EMPTY_RANGE_LOOKUP_MIN};
+use crate::memtable::SkippedRange;
 use perigee_base::bug::Bug;
 use perigee_base::{
     EntryKind, Error, Expiry, IoActivity, KeyComparator, KeyRef, PinnedSlice, Result, SeqNo,
@@ -59,6 +61,8 @@ pub struct VisibleCursor {
     last_visible_key: Vec<u8>,
     /// The value that was borrowed last, if it is not in the merge's current block.
     lent_value: Option<PinnedSlice>,
+    /// Key of the first of the tombstones that are being skipped.
+    skipped_from: Vec<u8>,
     /// Skipped tombstones not yet returned by [`VisibleCursor::take_skipped_tombstones`].
     skipped_tombstones: u64,
 }
@@ -88,6 +92,7 @@ impl VisibleCursor {
             visible_ahead: 0,
             last_visible_key: Vec::new(),
             lent_value: None,
+            skipped_from: Vec::new(),
             skipped_tombstones: 0,
         }
     }
@@ -311,11 +316,16 @@ impl VisibleCursor {
 
     fn advance_forward(&mut self, mut skip: bool) -> Result<()> {
         self.merge.expect_direction(true)?;
+        // Consecutive tombstones, from `skipped_from` on, with nothing else between them; true if
+        // the next one may hide behind a version that only later readers see.
+        let (mut tombstones, mut after_newer) = (0, false);
         while self.merge.valid() {
             let seq = self.merge.seq();
-            if !self.is_visible(seq)
-                || (skip && self.merge.key().equals(self.comparator, &self.key))
-            {
+            let visible = self.is_visible(seq);
+            if !visible || (skip && self.merge.key().equals(self.comparator, &self.key)) {
+                if !visible {
+                    (tombstones, after_newer) = (0, true);
+                }
                 self.merge.step()?;
                 skip &= !self.merge.key_changed();
                 continue;
@@ -327,21 +337,66 @@ impl VisibleCursor {
             );
             self.merge.key().copy_to(&mut self.key);
             if self.bounds.is_after_upper(self.comparator, &self.key) {
-                return Ok(());
+                break;
             }
             // Whatever hides this version also hides the older ones.
             skip = true;
             if self.range_tombstones.as_mut().is_some_and(|c| c.is_covered(&self.key, seq)) {
+                tombstones = 0;
                 self.skip_covered()?;
                 continue;
             }
             if self.is_live() {
                 self.current = CursorEntry::AtMerge;
-                return Ok(());
+                break;
             }
+            let counts = self.merge.kind().is_tombstone() && !after_newer;
+            tombstones = if counts { tombstones + 1 } else { 0 };
+            after_newer = false;
             self.skip_tombstone();
+            if tombstones == 1 {
+                self.skipped_from.clear();
+                self.skipped_from.extend_from_slice(&self.key);
+            }
+            if tombstones >= EMPTY_RANGE_LOOKUP_MIN
+                && tombstones.is_power_of_two()
+                && self.skip_empty_range()?
+            {
+                self.note_empty_range(tombstones);
+                tombstones = 0;
+            }
         }
+        self.note_empty_range(tombstones);
         Ok(())
+    }
+
+    /// Moves the merge, which is on a tombstone, to the end of a range around it that is known to
+    /// be empty. Returns false if there is none.
+    fn skip_empty_range(&mut self) -> Result<bool> {
+        if self.view.version.gap.is_some() {
+            return Ok(false);
+        }
+        match self.view.active.end_of_empty_range(&self.key, self.read_seq) {
+            Some(end) => self.merge.skip_below(&end).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Lets the next scan skip the tombstones that this one has skipped one by one, up to
+    /// `self.key`.
+    #[inline]
+    fn note_empty_range(&self, tombstones: u64) {
+        if tombstones >= EMPTY_RANGE_EXTENSION_MIN
+            && self.view.overlay.is_none()
+            && self.view.version.gap.is_none()
+        {
+            self.view.active.add_empty_range(&SkippedRange {
+                begin: &self.skipped_from,
+                end: &self.key,
+                at: self.read_seq,
+                tombstones,
+            });
+        }
     }
 
     /// Counts a skipped tombstone. The merge is on an entry that is visible but not live.

@@ -118,6 +118,24 @@ impl Schema {
         self.push_key(name.into(), column_type, Order::Descending);
         self
     }
+    /// Adds a column that was declared before to the primary key: for keys whose columns are not
+    /// first, or in another order than the columns of the table.
+    ///
+    /// ```
+    /// # use perigee_tables::{ColumnType, Order, Schema};
+    /// let schema = Schema::new()
+    ///     .column("day", ColumnType::U32)
+    ///     .column("city", ColumnType::Text)
+    ///     .key_on("city", Order::Ascending)
+    ///     .key_on("day", Order::Descending);
+    /// assert_eq!(schema.columns()[0].name, "day");
+    /// assert_eq!(schema.key_columns()[0].column, "city");
+    /// ```
+    #[must_use]
+    pub fn key_on(mut self, name: impl Into<String>, order: Order) -> Schema {
+        self.push_key_order(name.into(), order);
+        self
+    }
     /// Adds a column that is never NULL.
     #[must_use]
     pub fn column(self, name: impl Into<String>, column_type: ColumnType) -> Schema {
@@ -212,9 +230,17 @@ impl Schema {
                 return Err(Error::invalid("two columns of this name").in_column(&column.name));
             }
         }
-        for key in &self.key {
+        for (i, key) in self.key.iter().enumerate() {
+            if self.key[..i].iter().any(|earlier| earlier.column == key.column) {
+                let text = "the primary key contains the column twice";
+                return Err(Error::invalid(text).in_column(&key.column));
+            }
             let column = self.columns.iter().find(|c| c.name == key.column);
-            if column.is_none_or(|c| c.nullable) {
+            let Some(column) = column else {
+                let text = "the primary key names a column that the table does not have";
+                return Err(Error::invalid(text).in_column(&key.column));
+            };
+            if column.nullable {
                 let text = "a column of a primary key cannot be NULL: declare it without Option";
                 return Err(Error::invalid(text).in_column(&key.column));
             }

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn quoted_and_bare_cells_are_told_apart() {
+    fn quoted_and_bare_cells_are_distinguished() {
         assert_eq!(texts("a,\"\",,\"x\"\n"), [["a", "", "NULL", "x"]]);
         assert_eq!(texts("a,"), [["a", "NULL"]]);
         assert_eq!(texts("\"say \"\"hi\"\"\",5\"\n"), [["say \"hi\"", "5\""]]);

@@ -167,10 +167,12 @@ mod tests {
         let schema = Schema::new().key("id", ColumnType::U32).column("mail", ColumnType::Text);
         let index = IndexDef::new("by_mail").column("mail").unique();
         let row = |id: u32, mail: &str| vec![id.into(), mail.into()];
-        let describe = |a, b| describe_duplicate(&schema, std::slice::from_ref(&index), a, b);
-        assert_eq!(describe(&row(1, "a"), &row(1, "b")), "primary key (1)");
+        let describe = |a: Vec<Value>, b: Vec<Value>| {
+            describe_duplicate(&schema, std::slice::from_ref(&index), &a, &b)
+        };
+        assert_eq!(describe(row(1, "a"), row(1, "b")), "primary key (1)");
         assert_eq!(
-            describe(&row(1, "a"), &row(2, "a")),
+            describe(row(1, "a"), row(2, "a")),
             "values (\"a\") in the unique index \"by_mail\""
         );
     }

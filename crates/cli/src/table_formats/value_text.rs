@@ -44,13 +44,13 @@ pub fn to_text(value: &Value) -> Option<String> {
 /// Appends a value as JSON.
 pub fn write_json_value(value: &Value, out: &mut Vec<u8>) -> Result<()> {
     let bare = match value {
-        Value::Null => return Ok(out.extend_from_slice(b"null")),
+        Value::Null => true,
         Value::F32(v) => v.is_finite(),
         Value::F64(v) => v.is_finite(),
         Value::Timestamp(_) | Value::Uuid(_) | Value::Text(_) | Value::Bytes(_) => false,
         _ => true,
     };
-    let text = to_text(value).unwrap_or_default();
+    let text = to_text(value).unwrap_or_else(|| "null".to_owned());
     if bare {
         out.extend_from_slice(text.as_bytes());
         return Ok(());

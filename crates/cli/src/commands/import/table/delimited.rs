@@ -1,9 +1,9 @@
 //! Reads records of CSV and TSV into memory, with the information whether a cell is in quotes: an
 //! empty cell without quotes is NULL, with quotes it is the empty text.
 //!
-//! Cells are separated by the delimiter and records by LF, CR LF or CR. A cell in quotes may contain
-//! all of them; a quote in it is doubled. Blank lines and a byte-order mark are skipped. A quote
-//! that is not the first character of a cell is an ordinary character.
+//! Cells are separated by the delimiter and records by LF, CR LF or CR. A cell in quotes may
+//! contain all of them; a quote in it is doubled. Blank lines and a byte-order mark are skipped. A
+//! quote that is not the first character of a cell is an ordinary character.
 
 use super::row_source::{CellKind, CellSpan};
 use perigee::limits::VALUE_BYTES_MAX;

@@ -273,13 +273,21 @@ fn describe(name: &str, family: &Family, schema: &StoredSchema) -> Result<TableI
     let rows = family.estimate_range([ROWS]..[ROWS + 1]).map_err(fails)?;
     let all = family.estimate_range::<&[u8]>(..).map_err(fails)?;
     let states = schema.indexes.iter().map(|index| index_state(family, index));
-    let index_states = states.collect::<perigee::Result<_>>().map_err(fails)?;
+    let mut index_states = states.collect::<perigee::Result<Vec<_>>>().map_err(fails)?;
+    // Blocks of rows and of index entries hold different numbers of entries, so the estimate of a
+    // part of the keys is inexact. All of them are the schema, the rows, and an entry of each row in
+    // each index.
+    let mut row_count = rows.keys;
+    if index_states.iter().all(|state| state.ready) {
+        row_count = all.keys.saturating_sub(1) / (1 + index_states.len() as u64);
+        index_states.iter_mut().for_each(|state| state.entries = row_count);
+    }
     Ok(TableInfo {
         name: name.to_owned(),
         schema: schema.to_schema(),
         indexes: schema.indexes.iter().map(|i| schema.index_def(i)).collect(),
         index_states,
-        rows: rows.keys,
+        rows: row_count,
         bytes: all.disk_bytes + all.memory_bytes,
         disk_bytes: all.disk_bytes,
     })

@@ -2,6 +2,7 @@
 //! a column gets the first of i64, f64, text and bytes that represents all its values. A column
 //! without values gets the type of its affinity.
 
+use crate::size;
 use crate::table_formats::value_text;
 use perigee_tables::{ColumnType, Value};
 use rusqlite::types::ValueRef;
@@ -21,7 +22,9 @@ pub struct StorageClasses {
     large_integer: bool,
 }
 
-const NAMES: [&str; 4] = ["integers", "reals", "texts", "blobs"];
+/// Names of the classes, for one and for several values.
+const NAMES: [(&str, &str); 4] =
+    [("integer", "integers"), ("real", "reals"), ("text", "texts"), ("blob", "blobs")];
 const INTEGER: usize = 0;
 const REAL: usize = 1;
 const TEXT: usize = 2;
@@ -69,7 +72,8 @@ impl StorageClasses {
         }
         let describe = |class: &usize| {
             let first = self.first[*class].as_deref().unwrap_or_default();
-            format!("{} {} (first at {first})", self.counts[*class], NAMES[*class])
+            let (one, many) = NAMES[*class];
+            format!("{} (first at {first})", size::plural(self.counts[*class], one, many))
         };
         Some(present.iter().map(describe).collect::<Vec<_>>().join(", "))
     }

@@ -24,7 +24,7 @@ CREATE TABLE visit (city TEXT, day INT, note TEXT, PRIMARY KEY (day DESC, city))
 CREATE TABLE code (code TEXT PRIMARY KEY, person INT REFERENCES person (id), a INT, b INT, UNIQUE (b, a));
 CREATE TABLE log (message TEXT COLLATE NOCASE, level);
 CREATE INDEX log_level ON log (level);
-CREATE TABLE counter (id INTEGER PRIMARY KEY AUTOINCREMENT, n INT);
+CREATE TABLE counter (id INTEGER PRIMARY KEY AUTOINCREMENT, n INT CHECK (n > 0));
 CREATE TABLE empty (a INT, b VARCHAR(10), c BLOB, d DOUBLE, e, PRIMARY KEY (b));
 CREATE TABLE nullable_key (k TEXT PRIMARY KEY, v INT);
 CREATE TABLE \"odd \"\"name\"\"\" (\"rowid\" TEXT, \"select\" INT, \"x,y\" REAL);
@@ -85,6 +85,9 @@ fn create_source(path: &Path, rows: i64) -> Connection {
         db.execute(odd, (format!("r{i}"), -i, i as f64 / 3.0)).unwrap();
     }
     db.execute_batch("INSERT INTO counter (n) VALUES (1); DELETE FROM log WHERE rowid % 7 = 0")
+        .unwrap();
+    let photo = vec![0xa5; 3 << 20];
+    db.execute("INSERT INTO person (id, name, photo) VALUES (-1000, 'large', ?1)", [photo])
         .unwrap();
     let large = [(1i64 << 53).to_string(), ((1i64 << 60) + 1).to_string(), "0.5".to_owned()];
     for n in large {
@@ -213,6 +216,7 @@ fn all_tables_are_imported_row_by_row() {
     assert_eq!(listed("collation"), ["NOCASE"]);
     assert_eq!(listed("default"), ["flag"]);
     assert_eq!(listed("autoincrement"), ["id"]);
+    assert_eq!(listed("check"), ["counter"]);
     let widened = report["imported"]["widened"].as_array().unwrap();
     let widened: Vec<_> = widened.iter().map(|w| w["column"].as_str().unwrap()).collect();
     assert_eq!(widened, ["n", "level", "anything"]);

@@ -164,9 +164,9 @@ fn existing_table_hint(e: perigee_tables::Error, can_append: bool) -> Failure {
     let kind = e.kind();
     let failure = Failure::from(e);
     match kind {
-        ErrorKind::AlreadyExists if can_append => {
-            failure.hint("--append adds the rows to an existing table; or choose another name")
-        }
+        ErrorKind::AlreadyExists if can_append => failure.hint(
+            "--append adds the rows to it, `perigee families DB --drop @table/NAME` removes it",
+        ),
         ErrorKind::AlreadyExists => failure.hint("import into a new database"),
         _ => failure,
     }

@@ -77,16 +77,23 @@ pub fn quote(name: &str) -> String {
 pub fn read_schema(connection: &Connection) -> SqliteResult<SourceSchema> {
     let mut schema = SourceSchema::default();
     let mut statement = connection.prepare(
-        "SELECT name, type, wr FROM pragma_table_list WHERE schema = 'main' ORDER BY name",
+        "SELECT t.name, t.type, t.wr, s.sql FROM pragma_table_list t \
+         LEFT JOIN sqlite_schema s ON s.name = t.name AND s.type = 'table' \
+         WHERE t.schema = 'main' ORDER BY t.name",
     )?;
-    let rows = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    let rows: Vec<(String, String, bool)> = rows.collect::<SqliteResult<_>>()?;
-    for (name, kind, without_rowid) in rows {
+    let rows =
+        statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+    let rows: Vec<(String, String, bool, Option<String>)> = rows.collect::<SqliteResult<_>>()?;
+    for (name, kind, without_rowid, sql) in rows {
         if name.starts_with("sqlite_") {
             continue;
         }
         match kind.as_str() {
             "table" => {
+                if contains_check(&sql.unwrap_or_default()) {
+                    let table = Some(name.clone());
+                    schema.skip("check", name.clone(), table, "Perigee has no CHECK constraints");
+                }
                 let table = read_table(connection, name, without_rowid, &mut schema.not_imported)?;
                 schema.tables.push(table);
             }
@@ -302,4 +309,48 @@ fn constraint_name(
     let taken = |name: &str| indexes.iter().any(|i| i.name == name);
     let numbered = (2..).map(|n| format!("{base}_{n}"));
     std::iter::once(base.clone()).chain(numbered).find(|name| !taken(name)).unwrap_or(base)
+}
+
+/// Returns true if a CREATE TABLE statement contains the keyword CHECK, which is reserved: outside
+/// of quotes and comments it begins a constraint.
+fn contains_check(sql: &str) -> bool {
+    let mut rest = sql;
+    while let Some(first) = rest.chars().next() {
+        let end_of = |open: usize, close: &str| {
+            rest[open..].find(close).map_or(rest.len(), |at| open + at + close.len())
+        };
+        let word = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_');
+        let length = match first {
+            '\'' | '"' | '`' => end_of(1, &first.to_string()),
+            '[' => end_of(1, "]"),
+            '-' if rest.starts_with("--") => end_of(2, "\n"),
+            '/' if rest.starts_with("/*") => end_of(2, "*/"),
+            c if c.is_alphanumeric() || c == '_' => word.map(char::len_utf8).sum(),
+            c => c.len_utf8(),
+        };
+        if rest[..length].eq_ignore_ascii_case("check") {
+            return true;
+        }
+        rest = &rest[length..];
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn check_constraints_are_found_outside_quotes_and_comments() {
+        assert!(contains_check("CREATE TABLE t (a INT Check(a > 0))"));
+        assert!(contains_check("CREATE TABLE t (\"check\" INT, check (\"check\" > 0))"));
+        for sql in [
+            "",
+            "CREATE TABLE t (checked INT, \"check\" INT, [check] INT, `check` INT, d DEFAULT 'check')",
+            "CREATE TABLE t (a INT -- check\n, b INT /* check */)",
+            "CREATE TABLE t (d DEFAULT 'it''s check', 潮check INT, e 'check",
+        ] {
+            assert!(!contains_check(sql), "{sql}");
+        }
+    }
 }

@@ -347,3 +347,59 @@ fn values_that_do_not_fit_name_table_rowid_and_column() {
     );
     assert_eq!(w.run_ok(&["families", "db"]), "default\n");
 }
+
+/// A linear congruential generator.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % n
+    }
+    fn value(&mut self, classes: u64) -> SqliteValue {
+        match self.below(classes) {
+            0 => SqliteValue::Null,
+            1 => SqliteValue::Integer(self.below(1 << 31) as i64 - (1 << 30)),
+            2 => SqliteValue::Real(self.below(1 << 31) as f64 / 64.0 - 1e6),
+            3 => SqliteValue::Text(format!("'潮\0\"{}", self.below(1000))),
+            _ => SqliteValue::Blob((0..self.below(40)).map(|b| b as u8).collect()),
+        }
+    }
+}
+
+#[test]
+fn random_tables_are_imported_row_by_row() {
+    let types = ["INTEGER", "TEXT", "BLOB", "REAL", "NUMERIC", "", "VARCHAR(9)", "BOOLEAN", "ANY"];
+    for seed in 0..10 {
+        let w = TestDir::new();
+        let mut random = Random(seed * 31 + 1);
+        let source = Connection::open(w.path("a.db")).unwrap();
+        let columns = 1 + random.below(6);
+        let classes: Vec<u64> = (0..columns).map(|_| 1 + random.below(5)).collect();
+        let column = |i| format!("c{i} {}", types[random.below(9) as usize]);
+        let declared: Vec<String> = (0..columns).map(column).collect();
+        let without_rowid = random.below(3) == 0;
+        let (key, suffix) = match (without_rowid, random.below(2)) {
+            (true, _) => ("k INT, PRIMARY KEY (k DESC)", " WITHOUT ROWID"),
+            (_, 0) => ("k INTEGER PRIMARY KEY", ""),
+            _ => ("k INT NOT NULL", ""),
+        };
+        let sql = format!("CREATE TABLE t ({}, {key}){suffix}", declared.join(", "));
+        source.execute_batch(&sql).unwrap();
+        source.execute_batch("CREATE INDEX i ON t (c0 DESC, k); BEGIN").unwrap();
+        for i in 0..400i64 {
+            let mut row: Vec<SqliteValue> = classes.iter().map(|c| random.value(*c)).collect();
+            row.push(SqliteValue::Integer(i * 7919 % 400));
+            let marks = vec!["?"; row.len()].join(", ");
+            let insert = format!("INSERT INTO t VALUES ({marks})");
+            source.execute(&insert, rusqlite::params_from_iter(row)).unwrap();
+        }
+        source.execute_batch("COMMIT").unwrap();
+        w.run_ok(&["import", "db", "--from-sqlite", "a.db"]);
+        let db = Db::open(w.path("db"), Options::new()).unwrap();
+        let rowid = if key == "k INT NOT NULL" { "rowid, " } else { "" };
+        assert_same_rows(&db, "t", &source, &format!("SELECT {rowid}* FROM t"));
+        db.close().unwrap();
+    }
+}

@@ -91,7 +91,7 @@ impl Random {
             schema.columns().iter().filter(can_be_key).map(|c| c.name.clone()).collect();
         keys.truncate(1 + self.below(3) as usize);
         keys.reverse();
-        let schema = keys.into_iter().fold(schema, |s, name| s.key_on(name, self.order()));
+        let schema = keys.into_iter().fold(schema, |s, name| s.key_column(name, self.order()));
         if self.one_in(3) { schema.ttl(Duration::from_secs(1_000_000)) } else { schema }
     }
 }

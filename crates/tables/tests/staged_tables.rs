@@ -22,7 +22,7 @@ fn schema() -> Schema {
     Schema::new()
         .nullable("name", ColumnType::Text)
         .column("id", ColumnType::U32)
-        .key_on("id", Order::Descending)
+        .key_column("id", Order::Descending)
 }
 
 fn indexes() -> [IndexDef; 1] {
@@ -70,8 +70,8 @@ fn dropped_staged_tables_leave_nothing() {
         assert_eq!((error.kind(), error.table()), (ErrorKind::InvalidArgument, Some("t")));
     };
     invalid(Schema::new(), &[]);
-    invalid(schema().key_on("id", Order::Ascending), &[]);
-    invalid(schema().key_on("none", Order::Ascending), &[]);
+    invalid(schema().key_column("id", Order::Ascending), &[]);
+    invalid(schema().key_column("none", Order::Ascending), &[]);
     invalid(schema(), &[IndexDef::new("i").column("none")]);
     assert_eq!(db.families(), ["default"]);
 }

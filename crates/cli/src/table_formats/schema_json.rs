@@ -86,7 +86,7 @@ fn parse_definition(value: &Value) -> Parsed<TableDefinition> {
         schema = schema.add(parse_column(column)?);
     }
     for key in list(value, "key")? {
-        schema = schema.key_on(text(key, "column")?, parse_order(key)?);
+        schema = schema.key_column(text(key, "column")?, parse_order(key)?);
     }
     if let Some(ttl_ms) = value["ttl_ms"].as_u64() {
         schema = schema.ttl(Duration::from_millis(ttl_ms));

@@ -118,24 +118,6 @@ impl Schema {
         self.push_key(name.into(), column_type, Order::Descending);
         self
     }
-    /// Adds a column that was declared before to the primary key: for keys whose columns are not
-    /// first, or in another order than the columns of the table.
-    ///
-    /// ```
-    /// # use perigee_tables::{ColumnType, Order, Schema};
-    /// let schema = Schema::new()
-    ///     .column("day", ColumnType::U32)
-    ///     .column("city", ColumnType::Text)
-    ///     .key_on("city", Order::Ascending)
-    ///     .key_on("day", Order::Descending);
-    /// assert_eq!(schema.columns()[0].name, "day");
-    /// assert_eq!(schema.key_columns()[0].column, "city");
-    /// ```
-    #[must_use]
-    pub fn key_on(mut self, name: impl Into<String>, order: Order) -> Schema {
-        self.push_key_order(name.into(), order);
-        self
-    }
     /// Adds a column that is never NULL.
     #[must_use]
     pub fn column(self, name: impl Into<String>, column_type: ColumnType) -> Schema {
@@ -150,6 +132,24 @@ impl Schema {
     #[must_use]
     pub fn add(mut self, column: Column) -> Schema {
         self.columns.push(column);
+        self
+    }
+    /// Adds a declared column, which must not be nullable, to the end of the primary key: for keys
+    /// whose columns are in another order than those of the table.
+    ///
+    /// ```
+    /// # use perigee_tables::{Column, ColumnType, Order, Schema};
+    /// let schema = Schema::new()
+    ///     .column("value", ColumnType::F64)
+    ///     .column("at", ColumnType::Timestamp)
+    ///     .column("sensor", ColumnType::U32)
+    ///     .key_column("sensor", Order::Ascending)
+    ///     .key_column("at", Order::Descending);
+    /// assert_eq!(schema.key_columns()[0].column, "sensor");
+    /// ```
+    #[must_use]
+    pub fn key_column(mut self, column: impl Into<String>, order: Order) -> Schema {
+        self.push_key_order(column.into(), order);
         self
     }
     /// Sets the time to live of rows that are written without one of their own (default: rows do

@@ -46,7 +46,8 @@ pub fn define_table(args: &DefinitionArgs, rows: &RowSource) -> Result<TableDefi
         check_key_column(name, &columns, &names, &evidence)?;
     }
     let schema = columns.into_iter().fold(Schema::new(), Schema::add);
-    let schema = key.into_iter().fold(schema, |schema, (name, order)| schema.key_on(name, order));
+    let schema =
+        key.into_iter().fold(schema, |schema, (name, order)| schema.key_column(name, order));
     Ok(TableDefinition { schema, indexes: args.indexes.clone() })
 }
 

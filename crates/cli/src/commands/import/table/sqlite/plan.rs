@@ -130,7 +130,7 @@ impl TablePlan {
         }
         for SourceKeyColumn { column, order } in key {
             if let Some(i) = column {
-                schema = schema.key_on(&self.source.columns[i].name, order);
+                schema = schema.key_column(&self.source.columns[i].name, order);
             }
         }
         self.schema = schema;

@@ -4,7 +4,7 @@ use crate::commands::repair;
 use crate::commands::{
     backup, checkpoint, compact, compaction_sim, count, delete, demo, dump, explain, export,
     families, get, import, levels, load, manifest, metrics, options, purge, put, restore, scan,
-    sst, stats, verify,
+    sst, stats, tables, verify,
 };
 use clap::{Parser, Subcommand};
 
@@ -13,6 +13,8 @@ Examples:
   perigee import ./db ~/photos          each file becomes an entry: path -> bytes
   perigee get ./db 2026/moon.jpg > moon.jpg
   perigee scan ./db --prefix 2026/ --limit 5
+  perigee import ./db --from-sqlite app.db    tables with their keys and indexes
+  perigee tables ./db
   perigee stats ./db --json
   perigee verify ./db
 
@@ -37,11 +39,11 @@ pub struct Args {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Read files, CSV, TSV or JSON lines into a database
+    /// Read files, CSV, TSV, JSON lines or a SQLite database into entries or tables
     Import(Box<import::ImportArgs>),
     /// Read the same inputs as `import`, but as one atomic bulk load, which is faster
     Load(load::LoadArgs),
-    /// Write entries to files, JSON lines or CSV
+    /// Write entries to files, JSON lines or CSV, or the rows of a table to JSON lines or CSV
     Export(export::ExportArgs),
     /// Print the value of a key, byte for byte
     Get(get::GetArgs),
@@ -59,6 +61,8 @@ pub enum Command {
     Options(options::OptionsArgs),
     /// Show levels, log, sizes on disk and the result of recovery
     Stats(stats::StatsArgs),
+    /// List the tables with columns, keys, indexes, rows and bytes, or describe one table
+    Tables(tables::TablesArgs),
     /// Show the levels of the tree and their files
     Levels(levels::LevelsArgs),
     /// Show which memtables, files, filters and blocks a get of a key reads, and the cost of each

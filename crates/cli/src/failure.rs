@@ -165,6 +165,21 @@ impl From<Error> for Failure {
     }
 }
 
+/// Errors of tables name table, column, index and key in their message.
+impl From<perigee_tables::Error> for Failure {
+    fn from(e: perigee_tables::Error) -> Failure {
+        use perigee_tables::ErrorKind as Kind;
+        let damaged = e.kind() == Kind::Corruption;
+        let exit = if damaged { EXIT_DAMAGED } else { EXIT_ERROR };
+        let failure = Failure::plain(exit, e.kind().name(), e.to_string());
+        match (e.kind(), e.engine().and_then(|e| default_hint(e.kind()))) {
+            (Kind::NotFound, None) => failure.hint("`perigee tables DB` lists the tables"),
+            (_, Some(hint)) => failure.hint(hint),
+            (_, None) => failure,
+        }
+    }
+}
+
 /// Only errors of stdout are converted by `?`; errors of other files name the action and the path
 /// ([`Failure::file`]).
 impl From<io::Error> for Failure {

@@ -18,6 +18,7 @@ mod progress;
 #[cfg(test)]
 mod reference;
 mod size;
+mod table_formats;
 mod text;
 
 use clap::Parser;

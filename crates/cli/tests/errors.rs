@@ -8,13 +8,14 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::Stdio;
 
 /// Commands that need an existing database: none of them may create anything.
-const EXISTING_DB_COMMANDS: [&[&str]; 16] = [
+const EXISTING_DB_COMMANDS: [&[&str]; 17] = [
     &["get", "db", "k"],
     &["delete", "db", "k"],
     &["scan", "db"],
     &["count", "db"],
     &["families", "db"],
     &["stats", "db"],
+    &["tables", "db"],
     &["levels", "db"],
     &["verify", "db"],
     &["compact", "db"],

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Commands that only read; `{klog}` is replaced by the name of a table.
-const READING_COMMANDS: [&str; 34] = [
+const READING_COMMANDS: [&str; 35] = [
     "get db key000",
     "get db key000 --json",
     "get db nothing",
@@ -28,6 +28,7 @@ const READING_COMMANDS: [&str; 34] = [
     "count db",
     "count db --family other --json",
     "stats db",
+    "tables db",
     "stats db --all",
     "stats db --json",
     "stats db --json --all",

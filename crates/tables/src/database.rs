@@ -1,16 +1,15 @@
 //! [`TableDb`]: the methods that this crate adds to [`Db`].
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::TABLE_NAME_BYTES_MAX;
 use crate::row::Row;
 use crate::schema::change::SchemaChange;
 use crate::schema::check::missing_columns;
-use crate::schema::stored::StoredSchema;
+use crate::schema::stored::{IndexStatus, StoredIndex, StoredSchema};
 use crate::schema::{IndexDef, Schema};
 use crate::table::{DynTable, Table};
 use crate::table_state::{
-    FAMILY_PREFIX, ROWS, SCHEMA_KEY, TableState, family_name, missing_table, read_schema,
-    store_new_schema,
+    FAMILY_PREFIX, ROWS, SCHEMA_KEY, TableState, check_table_name, family_name, missing_table,
+    read_schema, store_new_schema,
 };
 use crate::txn::{TableTxn, run_table_txn};
 use crate::value::Value;
@@ -26,9 +25,25 @@ pub struct TableInfo {
     pub schema: Schema,
     /// The secondary indexes.
     pub indexes: Vec<IndexDef>,
+    /// State and size of each of [`TableInfo::indexes`], in the same order.
+    pub index_states: Vec<IndexState>,
     /// Estimated number of rows ([`Family::estimate_range`] says how exact it is).
     pub rows: u64,
     /// Estimated bytes of rows and indexes, on disk (compressed) and in memtables.
+    pub bytes: u64,
+    /// The part of [`TableInfo::bytes`] that is on disk.
+    pub disk_bytes: u64,
+}
+
+/// State and size of a secondary index; see [`TableInfo::index_states`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct IndexState {
+    /// True if the index can be read; false if its build has not ended, or was interrupted.
+    pub ready: bool,
+    /// Estimated number of entries.
+    pub entries: u64,
+    /// Estimated bytes of its entries, on disk (compressed) and in memtables.
     pub bytes: u64,
 }
 
@@ -131,16 +146,6 @@ pub trait TableDb {
     /// Begins a transaction over tables, which ends with [`TableTxn::commit`] or when it is
     /// dropped. The isolation level is as for [`TableDb::write_tables_with`].
     fn begin_tables(&self, options: TxnOptions) -> Result<TableTxn<'static>>;
-}
-
-fn check_table_name(name: &str) -> Result<()> {
-    if name.is_empty() || name.len() > TABLE_NAME_BYTES_MAX || name.contains('\0') {
-        let text = format!(
-            "the name of a table has 1 to {TABLE_NAME_BYTES_MAX} bytes, without NUL: choose another"
-        );
-        return Err(Error::invalid(text).in_table(name));
-    }
-    Ok(())
 }
 
 /// Returns the column family of a table; `None` if there is none.
@@ -267,11 +272,32 @@ fn describe(name: &str, family: &Family, schema: &StoredSchema) -> Result<TableI
     let fails = |e| Error::from(e).in_table(name);
     let rows = family.estimate_range([ROWS]..[ROWS + 1]).map_err(fails)?;
     let all = family.estimate_range::<&[u8]>(..).map_err(fails)?;
+    let states = schema.indexes.iter().map(|index| index_state(family, index));
+    let mut index_states = states.collect::<perigee::Result<Vec<_>>>().map_err(fails)?;
+    // Blocks of rows and of index entries hold different numbers of entries, so the estimate of a
+    // part of the keys is inexact. All of them are the schema, the rows, and an entry of each row in
+    // each index.
+    let mut row_count = rows.keys;
+    if index_states.iter().all(|state| state.ready) {
+        row_count = all.keys.saturating_sub(1) / (1 + index_states.len() as u64);
+        index_states.iter_mut().for_each(|state| state.entries = row_count);
+    }
     Ok(TableInfo {
         name: name.to_owned(),
         schema: schema.to_schema(),
         indexes: schema.indexes.iter().map(|i| schema.index_def(i)).collect(),
-        rows: rows.keys,
+        index_states,
+        rows: row_count,
         bytes: all.disk_bytes + all.memory_bytes,
+        disk_bytes: all.disk_bytes,
+    })
+}
+
+fn index_state(family: &Family, index: &StoredIndex) -> perigee::Result<IndexState> {
+    let entries = family.estimate_range([index.number]..[index.number + 1])?;
+    Ok(IndexState {
+        ready: index.status == IndexStatus::Ready,
+        entries: entries.keys,
+        bytes: entries.disk_bytes + entries.memory_bytes,
     })
 }

@@ -86,6 +86,7 @@ struct ErrorDetails {
     column: Option<String>,
     index: Option<String>,
     key: Option<String>,
+    duplicate_rows: Option<(u64, u64)>,
     engine: Option<perigee::Error>,
 }
 
@@ -98,6 +99,7 @@ impl Error {
             column: None,
             index: None,
             key: None,
+            duplicate_rows: None,
             engine: None,
         }))
     }
@@ -121,6 +123,10 @@ impl Error {
     }
     pub(crate) fn in_index(mut self, index: &str) -> Error {
         self.0.index.get_or_insert_with(|| index.to_owned());
+        self
+    }
+    pub(crate) fn with_duplicate_rows(mut self, first: u64, second: u64) -> Error {
+        self.0.duplicate_rows = Some((first, second));
         self
     }
     /// Adds the key as text, cut to a readable length.
@@ -204,6 +210,20 @@ impl Error {
     /// ```
     pub fn key(&self) -> Option<&str> {
         self.0.key.as_deref()
+    }
+    /// Returns the numbers of two rows of a bulk load, counted from 0, that have the same primary
+    /// key, or the same values in a unique index.
+    ///
+    /// ```
+    /// # use perigee_tables::{ColumnType, Schema, TableDb};
+    /// # let db = perigee::example_db()?;
+    /// let users = db.create_dyn_table("users", Schema::new().key("id", ColumnType::U32))?;
+    /// let error = users.load([3u32, 1, 2, 1].map(|id| vec![id.into()])).unwrap_err();
+    /// assert_eq!(error.duplicate_rows(), Some((1, 3)));
+    /// # Ok::<(), perigee_tables::Error>(())
+    /// ```
+    pub fn duplicate_rows(&self) -> Option<(u64, u64)> {
+        self.0.duplicate_rows
     }
     /// Returns the error of the engine that caused this one.
     ///

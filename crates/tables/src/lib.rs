@@ -37,14 +37,14 @@
 //! # Items by subject
 //! | subject | items |
 //! |---|---|
-//! | tables | [`TableDb`], [`Table`], [`DynTable`], [`TableInfo`] |
+//! | tables | [`TableDb`], [`Table`], [`DynTable`], [`TableInfo`], [`IndexState`] |
 //! | rows and columns | [`Row`], [`ColumnValue`], [`Value`], [`ColumnType`], [`Timestamp`], [`Uuid`] |
 //! | keys | [`KeyValue`], [`PrimaryKey`], [`KeyPrefix`], [`FullKey`], [`KeyPart`], [`Order`] |
 //! | schemas | [`Schema`], [`Column`], [`KeyColumn`], [`SchemaChange`] |
 //! | indexes | [`IndexDef`], [`TableIndex`], [`IndexPrefix`] |
 //! | transactions and snapshots | [`TableTxn`], [`TxnTable`], [`TableAt`] |
 //! | iterators | [`RowIter`], [`IndexIter`] |
-//! | bulk loads and change feed | [`TableLoad`], [`TableLoadReport`], [`RowFeed`], [`RowChange`], [`RowEvent`] |
+//! | bulk loads and change feed | [`TableLoad`], [`TableLoadReport`], [`StagedTable`], [`RowFeed`], [`RowChange`], [`RowEvent`] |
 //! | errors | [`Error`], [`ErrorKind`], [`Result`] |
 //!
 //! # Errors of the derive macro
@@ -96,11 +96,12 @@ mod database;
 mod testing;
 
 pub use column::{ColumnValue, KeyValue};
-pub use database::{TableDb, TableInfo};
+pub use database::{IndexState, TableDb, TableInfo};
 pub use error::{Error, ErrorKind, Result};
 pub use feed::{RowChange, RowEvent, RowFeed};
 pub use index_reads::{IndexIter, TableIndex};
 pub use key::{FullKey, IndexPrefix, KeyPart, KeyPrefix, PrimaryKey};
+pub use load::staged::StagedTable;
 pub use load::{TableLoad, TableLoadReport};
 pub use ordered::Order;
 pub use perigee_tables_derive::Row;

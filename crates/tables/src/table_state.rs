@@ -2,7 +2,7 @@
 //! read and change its schema.
 //!
 //! ```text
-//! column family   "@table/" and the name of the table
+//! column family   "@table/" and the name of the table; "@staged-table/" until it is published
 //! key             u8 index number: 0 metadata, 1 rows, 2 to 249 secondary indexes
 //!                 then the encoded tuple (ordered.rs)
 //! 00 01           the schema (schema/codec.rs)
@@ -22,7 +22,9 @@
 
 use crate::binding::Binding;
 use crate::error::{Error, ErrorKind, Result};
-use crate::limits::{LOAD_WAIT_SECONDS_MAX, SCHEMA_BYTES_MAX, SCHEMA_LOCK_SECONDS_MAX};
+use crate::limits::{
+    LOAD_WAIT_SECONDS_MAX, SCHEMA_BYTES_MAX, SCHEMA_LOCK_SECONDS_MAX, TABLE_NAME_BYTES_MAX,
+};
 use crate::schema::Schema;
 use crate::schema::codec;
 use crate::schema::stored::StoredSchema;
@@ -32,6 +34,8 @@ use std::time::Duration;
 
 /// Prefix of the names of the column families of tables.
 pub const FAMILY_PREFIX: &str = "@table/";
+/// Prefix of the names of the column families of staged tables ([`crate::load::staged`]).
+pub const STAGED_FAMILY_PREFIX: &str = "@staged-table/";
 /// Key of the stored schema.
 pub const SCHEMA_KEY: &[u8] = &[0, 1];
 /// Key that bulk loads lock; it has no value.
@@ -42,6 +46,17 @@ pub const ROWS: u8 = 1;
 /// Returns the name of the column family of a table.
 pub fn family_name(table: &str) -> String {
     format!("{FAMILY_PREFIX}{table}")
+}
+
+/// Checks the rules for names of tables.
+pub fn check_table_name(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > TABLE_NAME_BYTES_MAX || name.contains('\0') {
+        let text = format!(
+            "the name of a table has 1 to {TABLE_NAME_BYTES_MAX} bytes, without NUL: choose another"
+        );
+        return Err(Error::invalid(text).in_table(name));
+    }
+    Ok(())
 }
 
 /// See the module.

@@ -226,3 +226,39 @@ fn interrupted_builds_are_completed() {
     table.create_index(def).unwrap();
     check_indexes(&table);
 }
+
+/// A crash during a build leaves an index that `tables` reports as not ready.
+#[test]
+fn interrupted_builds_are_listed_as_not_ready() {
+    use perigee::env::fs::memory::{Crash, SimDisk};
+    let open = |disk: &std::sync::Arc<SimDisk>| {
+        let env = perigee::env::Env { fs: disk.clone(), ..perigee::env::Env::real() };
+        perigee::Db::open("/db", perigee::Options::in_env(env)).unwrap()
+    };
+    let disk = SimDisk::new(1);
+    let db = open(&disk);
+    people(&db).load((0..50).map(|id| person("fr", id, None, Some(30)))).unwrap();
+    db.close().unwrap();
+    let mut states = Vec::new();
+    for at in 1.. {
+        let disk = disk.deep_clone();
+        let db = open(&disk);
+        disk.crash_at(at);
+        let table = db.dyn_table("people").unwrap();
+        let _ = table.create_index_in_batches(IndexDef::new("age").column("age"), 20);
+        let finished = !disk.crashed();
+        let db = open(&disk.crash_clone(1, Crash::Process));
+        let info = db.tables().unwrap().remove(0);
+        states.push(info.index_states.first().map(|state| state.ready));
+        let table = db.dyn_table("people").unwrap();
+        table.create_index(IndexDef::new("age").column("age")).unwrap();
+        assert!(db.tables().unwrap()[0].index_states[0].ready);
+        check_indexes(&table);
+        if finished {
+            break;
+        }
+    }
+    for state in [None, Some(false), Some(true)] {
+        assert!(states.contains(&state), "{state:?} is not in {states:?}");
+    }
+}

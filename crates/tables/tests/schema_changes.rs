@@ -171,7 +171,9 @@ fn tables_are_created_listed_and_dropped() {
     table.create_index(IndexDef::new("i").column_desc("id")).unwrap();
     let tables = db.tables().unwrap();
     assert_eq!(tables.iter().map(|t| t.name.as_str()).collect::<Vec<_>>(), ["a", "b"]);
-    assert_eq!((tables[1].rows, tables[1].indexes.len()), (500, 1));
+    assert_eq!(tables[1].indexes.len(), 1);
+    // An estimate: the schema was written several times.
+    assert!((480..=520).contains(&tables[1].rows), "{}", tables[1].rows);
     assert!(tables[1].bytes > 0 && tables[1].schema == schema());
     db.drop_table("b").unwrap();
     assert_eq!(table.get([Value::U32(1)]).unwrap_err().kind(), ErrorKind::NotFound);

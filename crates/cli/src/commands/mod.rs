@@ -1,5 +1,6 @@
 //! One module per command, with its arguments, its help text and its implementation. Most share
-//! only `database_args`, `failure`, `output`, `progress`, `size` and `text`.
+//! only `database_args`, `failure`, `output`, `progress`, `size`, `table_formats`
+//! and `text`.
 
 pub mod backup;
 pub mod checkpoint;
@@ -29,6 +30,7 @@ pub mod scan;
 pub mod sst;
 mod unknown_stats;
 pub mod stats;
+pub mod tables;
 pub mod verify;
 
 use crate::args::Command;
@@ -49,6 +51,7 @@ pub fn run(command: Command, out: &mut Output) -> Result<u8> {
         Command::Families(args) => families::run(&args, out),
         Command::Options(args) => options::run(&args, out),
         Command::Stats(args) => stats::run(&args, out),
+        Command::Tables(args) => tables::run(&args, out),
         Command::Levels(args) => levels::run(&args, out),
         Command::Explain(args) => explain::run(&args, out),
         Command::Sst(args) => sst::run(&args, out),

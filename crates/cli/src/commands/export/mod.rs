@@ -2,9 +2,10 @@
 //! and selects the format.
 //!
 //! Submodules: `safe_path` (checks whether a key may become a path), `tree` (files), `rows` (JSON
-//! lines, CSV).
+//! lines, CSV), `table` (rows of a table).
 
 mod rows;
+mod table;
 mod safe_path;
 mod tree;
 
@@ -15,6 +16,8 @@ use crate::size;
 use clap::{Args, ValueEnum};
 use perigee::Cursor;
 use serde_json::{Value, json};
+use std::fs::File;
+use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use super::scan::RangeArgs;
@@ -26,11 +29,17 @@ Examples:
   perigee export ./db backup.jsonl           `perigee import --format entries` reads it back
   perigee export ./db table.csv              non-printable bytes are written as \\xNN
   perigee export ./db | gzip > db.jsonl.gz
+  perigee export ./db people.csv --table people    `perigee import --table` reads it back
+  perigee export ./db --table people | jq .name
 
 Keys that are not safe as paths (absolute, with .. or NUL) or that collide with another key are \
-refused and counted.";
+refused and counted.
 
-/// Write entries to files, JSON lines or CSV
+With --table the rows of a table are written in key order, to CSV or JSON lines. CSV: NULL is an \
+empty cell, the empty text is \"\"; times are RFC 3339, bytes base64. Types, indexes and time to \
+live are not in the file: `perigee tables DB NAME --json` writes them for `import --schema`.";
+
+/// Write entries to files, JSON lines or CSV, or the rows of a table to JSON lines or CSV
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub struct ExportArgs {
@@ -42,6 +51,10 @@ pub struct ExportArgs {
     /// Output format (default: by the extension .jsonl or .csv; JSON lines on stdout; else tree)
     #[arg(long, value_enum)]
     format: Option<Format>,
+    /// Write the rows of this table
+    #[arg(long, value_name = "NAME",
+          conflicts_with_all = ["family", "prefix", "from", "to", "hex", "escaped", "strict"])]
+    table: Option<String>,
     #[command(flatten)]
     range: RangeArgs,
     /// Stop at the first key that cannot become a file
@@ -60,7 +73,7 @@ enum Format {
     Tree,
     /// {"key":...,"value":...} on each line; bytes that are not UTF-8 as ..._base64
     Jsonl,
-    /// Columns key and value, with \xNN escapes
+    /// Columns key and value, with \xNN escapes; with --table its columns
     Csv,
 }
 
@@ -74,6 +87,9 @@ struct ExportCounts {
 
 /// Runs the export and prints a summary, unless the entries go to stdout.
 pub fn run(args: &ExportArgs, out: &mut Output) -> Result<u8> {
+    if let Some(name) = &args.table {
+        return table::run(args, name, out);
+    }
     let format = args.format.unwrap_or_else(|| format_of_target(&args.target));
     let to_stdout = args.target.as_os_str() == "-";
     if to_stdout && format == Format::Tree {
@@ -112,18 +128,22 @@ fn export_rows(
     if args.target.as_os_str() == "-" {
         return rows::export(cursor, format == Format::Csv, out);
     }
-    let create_failure = |e: std::io::Error| match e.kind() {
-        std::io::ErrorKind::AlreadyExists => {
-            Failure::usage(format!("{} already exists", show_path(&args.target)))
-                .hint("specify a new file")
-        }
-        _ => Failure::file("create", &args.target, &e),
-    };
-    let file = std::fs::File::create_new(&args.target).map_err(create_failure)?;
-    let mut writer = std::io::BufWriter::with_capacity(256 << 10, file);
+    let mut writer = create_target(&args.target)?;
     let counts = rows::export(cursor, format == Format::Csv, &mut writer)?;
     writer.into_inner().map_err(|e| Failure::file("write", &args.target, e.error()))?;
     Ok(counts)
+}
+
+/// Creates the target, which must not exist.
+fn create_target(target: &Path) -> Result<BufWriter<File>> {
+    let file = File::create_new(target).map_err(|e| match e.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            Failure::usage(format!("{} already exists", show_path(target)))
+                .hint("specify a new file")
+        }
+        _ => Failure::file("create", target, &e),
+    })?;
+    Ok(BufWriter::with_capacity(256 << 10, file))
 }
 
 fn print_summary(counts: &ExportCounts, out: &mut Output) -> Result<u8> {

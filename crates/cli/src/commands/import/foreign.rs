@@ -118,7 +118,7 @@ fn open_source(
 }
 
 /// Returns the error for an engine that this build does not support.
-fn missing_feature(engine: &str, feature: &str) -> Failure {
+pub fn missing_feature(engine: &str, feature: &str) -> Failure {
     Failure::usage(format!("this build cannot read {engine} databases"))
         .hint(format!("build it with `cargo build --release -p perigee-cli --features {feature}`"))
 }

@@ -18,7 +18,7 @@ pub struct InputArgs {
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Column (CSV, TSV) or field (JSON lines) to use as the key (default: the first column; the
-    /// field `id`, else `key`)
+    /// field `id`, else `key`); with --table, also several: 'city,day desc'
     #[arg(long, value_name = "COLUMN")]
     key: Option<String>,
     /// Column family, created if it does not exist
@@ -40,6 +40,10 @@ impl InputArgs {
             .iter()
             .map(|path| Ok((path.as_path(), format::format_of(path, self.format)?)))
             .collect()
+    }
+    /// Returns the requested key.
+    pub fn key(&self) -> Option<&str> {
+        self.key.as_deref()
     }
     /// Returns the prefix of every key.
     pub fn prefix(&self) -> Vec<u8> {

@@ -3,7 +3,8 @@
 //!
 //! Submodules: `format` (the format of a path), `loader` (batches and counts), `tree`
 //! (directories), `cells` and `rows` (CSV, TSV), `json_lines`, `trace` (records the operations for
-//! the benchmark), `input` (arguments shared with `load`), `foreign` (databases of other engines).
+//! the benchmark), `input` (arguments shared with `load`), `foreign` (databases of other engines),
+//! `table` (rows of tables, SQLite databases).
 
 pub mod format;
 mod json_lines;
@@ -14,6 +15,7 @@ mod rows;
 pub mod tree;
 mod input;
 mod foreign;
+mod table;
 
 use crate::database_args;
 use crate::failure::{Failure, Result};
@@ -28,6 +30,7 @@ use perigee::value_syntax::parse_bytes;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use table::TableArgs;
 use trace::TraceWriter;
 
 const EXAMPLES: &str = "\
@@ -38,6 +41,9 @@ Examples:
   perigee import ./db events.jsonl --key id --family events
   perigee import ./db entries.jsonl --format entries  output of `scan --json` and `export`
   zcat big.tsv.gz | perigee import ./db - --format tsv
+  perigee import ./db --table people people.csv --key id --index by_name=name
+  perigee import ./db --table visits visits.jsonl --key 'person,at desc' --columns 'note:text?'
+  perigee import ./db --from-sqlite app.db            all tables, with keys and indexes
   perigee import --from-tidesdb ./old --tidesdb-lib /usr/local/lib/libtidesdb.so.9 --to ./db
   perigee import --from-lmdb ./old --to ./db          or --from-rocksdb; if the build supports it
 
@@ -49,16 +55,27 @@ A database of another engine is copied first (next to the target, or into --scra
 opening it may replay its log, flush and compact; --in-place avoids the copy, and these changes \
 are then made to the source. All column families are imported into a new database, with all \
 settings that have a counterpart. The new database is called DB.importing until both sides have \
-been read again and compared. docs/import.md lists what is preserved.";
+been read again and compared. docs/import.md lists what is preserved.
+
+With --table the rows become rows of a table with typed columns, in one atomic bulk load: all or, \
+after an error or a kill, none. Types are inferred from all rows; --columns overrides them. An \
+empty cell of CSV is NULL, an empty cell in quotes the empty text. Numbers with leading zeros and \
+mixed columns become text; times are RFC 3339, bytes base64. The key is --key, else the first \
+column or the field `id` or `key`.
+
+--from-sqlite reads a SQLite database in one read transaction, also while it is in use. A column \
+gets the type of its values, the widest if they differ (i64, f64, text, bytes), or an error with \
+--strict; what has no counterpart, such as views and triggers, is listed. docs/tables.md has the \
+rules.";
 
 fn parse_durability(text: &str) -> std::result::Result<Durability, String> {
     text.parse().map_err(|e: perigee::Error| e.message().to_owned())
 }
 
-/// Read files, CSV, TSV or JSON lines into a database
+/// Read files, CSV, TSV, JSON lines or a SQLite database into entries or tables
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
-#[command(mut_arg("paths", |a| a.required(false).required_unless_present("foreign")))]
+#[command(mut_arg("paths", |a| a.required(false).required_unless_present_any(["foreign", "from_sqlite"])))]
 pub struct ImportArgs {
     /// Directory of the database
     #[arg(value_name = "DB", required_unless_present = "foreign")]
@@ -67,6 +84,8 @@ pub struct ImportArgs {
     input: InputArgs,
     #[command(flatten)]
     foreign: ForeignArgs,
+    #[command(flatten)]
+    tables: TableArgs,
     /// Skip keys that already exist
     #[arg(long)]
     skip_existing: bool,
@@ -95,7 +114,13 @@ pub struct ImportArgs {
 /// Imports all inputs, flushes, syncs and prints a summary.
 pub fn run(args: &ImportArgs, out: &mut Output) -> Result<u8> {
     let Some(db) = &args.db else { return foreign::run(&args.foreign, out) };
+    if args.tables.from_sqlite.is_some() {
+        return table::run_sqlite(&args.tables, db, args.strict, out);
+    }
     let inputs = args.input.paths_with_formats()?;
+    if !args.tables.table.is_empty() {
+        return table::run(&args.tables, db, args.input.key(), &inputs, out);
+    }
     let started = Instant::now();
     let db = database_args::open_or_create(db, args.durability)?;
     let family = args.input.family.open_or_create_family(&db)?;

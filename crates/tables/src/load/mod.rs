@@ -7,6 +7,8 @@
 //! bytes of row number in memory for each key. Two different keys have the same hash with a
 //! probability of n * n / 2^129 for n rows.
 
+pub mod staged;
+
 use crate::binding::Binding;
 use crate::error::{Error, ErrorKind, Result};
 use crate::index_entry::index_entries;
@@ -214,6 +216,23 @@ fn is_empty_of_rows(state: &TableState) -> Result<bool> {
 }
 
 impl<R: Row> TableLoad<'_, R> {
+    /// Declares that the rows come in ascending order of their keys: the load then needs no memory
+    /// for the keys. Call it before the first row.
+    ///
+    /// ```
+    /// # use perigee_tables::*;
+    /// # let db = perigee::example_db()?;
+    /// let users = db.create_dyn_table("users", Schema::new().key("id", ColumnType::U32))?;
+    /// let mut load = users.begin_load()?.sorted();
+    /// load.push(&vec![Value::U32(2)])?;
+    /// assert!(load.push(&vec![Value::U32(1)]).is_err());
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[must_use]
+    pub fn sorted(mut self) -> Self {
+        self.sorted = true;
+        self
+    }
     /// Adds a row.
     ///
     /// ```
@@ -331,7 +350,8 @@ impl<R: Row> TableLoad<'_, R> {
                 "rows {first} and {second} of the load (counted from 0) have the same primary key, \
                  or the same values in a unique index: leave one of them out"
             );
-            return Err(Error::new(ErrorKind::KeyExists, text).in_table(self.table.name()));
+            let error = Error::new(ErrorKind::KeyExists, text).with_duplicate_rows(first, second);
+            return Err(error.in_table(self.table.name()));
         }
         let rows = self.rows;
         if rows == 0 {

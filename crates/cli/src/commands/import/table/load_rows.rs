@@ -1,0 +1,179 @@
+//! Loads rows of files into a table. All become visible at once, or none.
+
+use crate::failure::{Failure, Result};
+use crate::table_formats::value_text::{parse_json, parse_text};
+use perigee_tables::{
+    Column, ColumnType, DynTable, ErrorKind, IndexDef, Schema, TableLoadReport, Value,
+};
+
+use super::row_source::{CellKind, ColumnNames, InputRow, RowSource};
+
+/// Reads all rows into the table.
+pub fn load_rows(rows: &RowSource, table: &DynTable) -> Result<TableLoadReport> {
+    let schema = table.schema();
+    let mut columns = column_names(&schema);
+    let mut load = table.begin_load()?;
+    rows.read_rows("importing", &mut columns, &mut |row| {
+        let values = row_values(row, &schema)?;
+        load.push(&values).map_err(|e| push_failure(&row.location(), e))?;
+        Ok(true)
+    })?;
+    load.finish().map_err(|e| match e.duplicate_rows() {
+        Some(pair) => duplicate_failure(rows, table, pair, e),
+        None => e.into(),
+    })
+}
+
+fn column_names(schema: &Schema) -> ColumnNames {
+    let names: Vec<String> = schema.columns().iter().map(|c| c.name.clone()).collect();
+    ColumnNames::fixed(&names)
+}
+
+/// Returns the values of all columns of a row.
+fn row_values(row: &InputRow<'_>, schema: &Schema) -> Result<Vec<Value>> {
+    let columns = schema.columns().iter().enumerate();
+    let value = |(i, column): (usize, &Column)| {
+        cell_value(row.cell(i), column).map_err(|reason| {
+            Failure::usage(format!("{}, column {:?}: {reason}", row.location(), column.name)).hint(
+                "correct the row, or give another type with --columns 'NAME:TYPE' (`?` after the \
+                 type allows NULL)",
+            )
+        })
+    };
+    columns.map(value).collect()
+}
+
+fn cell_value(
+    (kind, text): (CellKind, &str),
+    column: &Column,
+) -> std::result::Result<Value, String> {
+    let value = match kind {
+        CellKind::Null => Value::Null,
+        // Many programs do not quote empty texts.
+        CellKind::Empty if column.nullable => Value::Null,
+        CellKind::Empty => match column.column_type {
+            ColumnType::Text | ColumnType::Bytes => parse_text(column.column_type, "")?,
+            _ => Value::Null,
+        },
+        CellKind::Text => parse_text(column.column_type, text)?,
+        CellKind::Json => parse_json(column.column_type, text)?,
+    };
+    match (&value, &column.default) {
+        (Value::Null, Some(default)) if !column.nullable => Ok(default.clone()),
+        (Value::Null, None) if !column.nullable => Err("there is no value".to_owned()),
+        _ => Ok(value),
+    }
+}
+
+/// Returns the error for a row that the load refuses.
+pub fn push_failure(location: &str, e: perigee_tables::Error) -> Failure {
+    match e.kind() {
+        ErrorKind::KeyExists | ErrorKind::UniqueViolation | ErrorKind::InvalidArgument => {
+            Failure::other(e.kind().name(), format!("{location}: {e}"))
+        }
+        _ => e.into(),
+    }
+}
+
+/// Returns the error for two rows with the same key: reads the rows again to find their lines.
+fn duplicate_failure(
+    rows: &RowSource,
+    table: &DynTable,
+    (first, second): (u64, u64),
+    e: perigee_tables::Error,
+) -> Failure {
+    if rows.is_stream() {
+        return e.into();
+    }
+    let schema = table.schema();
+    let mut columns = column_names(&schema);
+    let mut found: Vec<(String, Vec<Value>)> = Vec::new();
+    let mut number = 0;
+    let read = rows.read_rows("finding the duplicates", &mut columns, &mut |row| {
+        if number == first || number == second {
+            found.push((row.location(), row_values(row, &schema)?));
+        }
+        number += 1;
+        Ok(found.len() < 2)
+    });
+    match (read, &found[..]) {
+        (Ok(()), [one, other]) => {
+            let what =
+                describe_duplicate(&schema, &table.indexes().unwrap_or_default(), &one.1, &other.1);
+            duplicate_message(table.name(), &one.0, &other.0, &what)
+        }
+        _ => e.into(),
+    }
+}
+
+/// Returns the error for two rows with the same key.
+pub fn duplicate_message(table: &str, first: &str, second: &str, what: &str) -> Failure {
+    Failure::other(
+        ErrorKind::KeyExists.name(),
+        format!("table {table:?}: {first} and {second} have the same {what}; nothing was imported"),
+    )
+    .hint("remove one of the rows, or choose another key")
+}
+
+/// Returns what two rows have in common that must be unique, with its values.
+pub fn describe_duplicate(
+    schema: &Schema,
+    indexes: &[IndexDef],
+    first: &[Value],
+    second: &[Value],
+) -> String {
+    let values = |columns: &[perigee_tables::KeyColumn], row: &[Value]| -> Vec<Value> {
+        let positions = columns.iter().filter_map(|c| schema.position(&c.column));
+        positions.map(|i| row[i].clone()).collect()
+    };
+    let text = |values: &[Value]| {
+        let texts: Vec<String> = values.iter().map(ToString::to_string).collect();
+        format!("({})", texts.join(", "))
+    };
+    let key = values(schema.key_columns(), first);
+    if key == values(schema.key_columns(), second) {
+        return format!("primary key {}", text(&key));
+    }
+    for index in indexes.iter().filter(|i| i.is_unique()) {
+        let entry = values(index.columns(), first);
+        if entry == values(index.columns(), second) {
+            return format!("values {} in the unique index {:?}", text(&entry), index.name());
+        }
+    }
+    "primary key or values in a unique index".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_cells_become_null_or_empty_text() {
+        let column = |t: ColumnType| Column::new("c", t);
+        let empty = (CellKind::Empty, "");
+        assert_eq!(cell_value(empty, &column(ColumnType::Text)), Ok(Value::from("")));
+        assert_eq!(cell_value(empty, &column(ColumnType::Text).nullable()), Ok(Value::Null));
+        assert_eq!(
+            cell_value((CellKind::Text, ""), &column(ColumnType::Text).nullable()),
+            Ok(Value::from(""))
+        );
+        assert!(cell_value(empty, &column(ColumnType::I64)).is_err());
+        let with_default = column(ColumnType::I64).default_value(5i64);
+        assert_eq!(cell_value(empty, &with_default), Ok(Value::I64(5)));
+    }
+
+    #[test]
+    fn duplicates_are_described() {
+        let schema = Schema::new().key("id", ColumnType::U32).column("mail", ColumnType::Text);
+        let index = IndexDef::new("by_mail").column("mail").unique();
+        let row = |id: u32, mail: &str| vec![id.into(), mail.into()];
+        let describe = |a: Vec<Value>, b: Vec<Value>| {
+            describe_duplicate(&schema, std::slice::from_ref(&index), &a, &b)
+        };
+        assert_eq!(describe(row(1, "a"), row(1, "b")), "primary key (1)");
+        assert_eq!(
+            describe(row(1, "a"), row(2, "a")),
+            "values (\"a\") in the unique index \"by_mail\""
+        );
+    }
+}

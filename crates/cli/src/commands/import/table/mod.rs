@@ -1,0 +1,180 @@
+//! `perigee import DB --table NAME`: imports CSV, TSV and JSON lines as rows of a table.
+//!
+//! Submodules: `row_source` (rows of all formats), `delimited` (CSV, TSV), `json_rows`, `infer`
+//! (types of columns), `definition` (the schema of a new table), `load_rows`, `report` (the
+//! summary, shared with `sqlite`), `sqlite` (SQLite databases).
+
+mod row_source;
+mod delimited;
+mod json_rows;
+mod infer;
+mod definition;
+mod load_rows;
+mod report;
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+use crate::database_args;
+use crate::failure::{Failure, Result, show_path};
+use crate::output::Output;
+use crate::table_formats::schema_json::read_definition;
+use crate::table_formats::schema_text::{parse_columns, parse_index};
+use clap::{Args, ValueHint};
+use definition::{DefinitionArgs, define_table};
+use perigee::{Db, Durability};
+use perigee_tables::{DynTable, ErrorKind, StagedTable, TableDb, TableLoadReport};
+use report::{ImportReport, ImportedTable};
+use row_source::RowSource;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use super::format::Format;
+
+/// Arguments of imports into tables.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Tables")]
+#[group(skip)]
+pub struct TableArgs {
+    /// Import the rows of CSV, TSV or JSON lines into this new table; with --from-sqlite, import
+    /// only this table (may be repeated)
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["foreign", "prefix", "with_name", "skip_existing", "family", "trace", "progress_lines"])]
+    pub table: Vec<String>,
+    /// Columns with their types, such as 'id:i64,name:text?' (? allows NULL); the types of other
+    /// columns are inferred from all rows
+    #[arg(long, value_name = "COLUMNS", requires = "table", conflicts_with = "from_sqlite")]
+    columns: Option<String>,
+    /// Create a secondary index, such as by_name=last_name,first_name; may be repeated
+    #[arg(long, value_name = "NAME=COLUMNS", requires = "table", conflicts_with = "from_sqlite")]
+    index: Vec<String>,
+    /// Create a unique index; may be repeated
+    #[arg(long, value_name = "NAME=COLUMNS", requires = "table", conflicts_with = "from_sqlite")]
+    unique_index: Vec<String>,
+    /// Read columns, key, indexes and time to live from the output of `perigee tables DB NAME
+    /// --json`
+    #[arg(long, value_name = "FILE", requires = "table", value_hint = ValueHint::FilePath,
+          conflicts_with_all = ["columns", "key", "index", "unique_index", "from_sqlite"])]
+    schema: Option<PathBuf>,
+    /// Add the rows to an existing table
+    #[arg(long, requires = "table",
+          conflicts_with_all = ["columns", "key", "index", "unique_index", "schema", "from_sqlite"])]
+    append: bool,
+    /// Import all tables of a SQLite database, with their keys and indexes
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "db",
+          conflicts_with_all = ["foreign", "paths", "key", "format", "prefix", "with_name", "skip_existing", "family", "trace", "progress_lines"])]
+    pub from_sqlite: Option<PathBuf>,
+}
+
+/// Imports all files into one table, and prints a summary.
+pub fn run(
+    args: &TableArgs,
+    db: &Path,
+    key: Option<&str>,
+    paths: &[(&Path, Format)],
+    out: &mut Output,
+) -> Result<u8> {
+    let started = Instant::now();
+    let [name] = &args.table[..] else {
+        return Err(Failure::usage("--table may be repeated only with --from-sqlite"));
+    };
+    let rows = row_source(paths)?;
+    let (db, imported) = if args.append {
+        let db = open_existing(db)?;
+        let table = db.dyn_table(name)?;
+        let loaded = load_rows::load_rows(&rows, &table)?;
+        (db, ImportedTable::new(&table, &loaded)?)
+    } else {
+        // Before the database is created: if the rows cannot be read, nothing is.
+        let definition = match &args.schema {
+            Some(path) => read_definition(path)?,
+            None => define_table(&definition_args(args, key)?, &rows)?,
+        };
+        let db = open_for_import(db)?;
+        let staged = StagedTable::create(&db, name, definition.schema, &definition.indexes);
+        let staged = staged.map_err(|e| existing_table_hint(e, true))?;
+        let loaded = load_rows::load_rows(&rows, staged.table())?;
+        let table = staged.publish()?;
+        (db.clone(), ImportedTable::new(&table, &loaded)?)
+    };
+    let report = ImportReport {
+        source: None,
+        tables: vec![imported],
+        not_imported: Vec::new(),
+        widened: Vec::new(),
+        disk_bytes: db.admin().stats().disk_bytes,
+        seconds: started.elapsed().as_secs_f64(),
+    };
+    db.close()?;
+    report.print(out)?;
+    Ok(0)
+}
+
+/// Imports a SQLite database, and prints a summary.
+pub fn run_sqlite(args: &TableArgs, db: &Path, strict: bool, out: &mut Output) -> Result<u8> {
+    let Some(_file) = &args.from_sqlite else {
+        return Err(Failure::usage("specify the SQLite database with --from-sqlite FILE"));
+    };
+    #[cfg(feature = "sqlite")]
+    return sqlite::run(_file, db, &args.table, strict, out);
+    #[cfg(not(feature = "sqlite"))]
+    {
+        let _ = (db, strict, out);
+        Err(super::foreign::missing_feature("SQLite", "sqlite"))
+    }
+}
+
+fn definition_args(args: &TableArgs, key: Option<&str>) -> Result<DefinitionArgs> {
+    let columns = args.columns.as_deref().map(parse_columns).transpose()?.unwrap_or_default();
+    let indexes = args.index.iter().map(|text| parse_index(text, false));
+    let unique = args.unique_index.iter().map(|text| parse_index(text, true));
+    let indexes = indexes.chain(unique).collect::<Result<_>>()?;
+    Ok(DefinitionArgs { key: key.map(str::to_owned), columns, indexes })
+}
+
+/// Checks the formats of the files.
+fn row_source(paths: &[(&Path, Format)]) -> Result<RowSource> {
+    for (path, format) in paths {
+        if matches!(format, Format::Tree | Format::Entries) {
+            return Err(Failure::usage(format!("{} has no rows for a table", show_path(path)))
+                .hint("specify files with --format csv, tsv or jsonl"));
+        }
+    }
+    if let (true, Some((path, _))) =
+        (paths.len() > 1, paths.iter().find(|(p, _)| p.as_os_str() == "-"))
+    {
+        return Err(Failure::usage(format!("{} cannot be combined with files", show_path(path))));
+    }
+    Ok(RowSource::new(paths.iter().map(|(path, format)| (path.to_path_buf(), *format)).collect()))
+}
+
+/// Opens the database, creating it if it does not exist, and removes what interrupted imports have
+/// left behind.
+fn open_for_import(path: &Path) -> Result<Db> {
+    let db = database_args::open_or_create(path, Durability::None)?;
+    StagedTable::discard_all(&db)?;
+    Ok(db)
+}
+
+fn open_existing(path: &Path) -> Result<Db> {
+    database_args::check_existing(path)?;
+    open_for_import(path)
+}
+
+/// Adds what to do about a table that exists.
+fn existing_table_hint(e: perigee_tables::Error, can_append: bool) -> Failure {
+    let kind = e.kind();
+    let failure = Failure::from(e);
+    match kind {
+        ErrorKind::AlreadyExists if can_append => failure.hint(
+            "--append adds the rows to it, `perigee families DB --drop @table/NAME` removes it",
+        ),
+        ErrorKind::AlreadyExists => failure.hint("import into a new database"),
+        _ => failure,
+    }
+}
+
+impl ImportedTable {
+    fn new(table: &DynTable, loaded: &TableLoadReport) -> Result<ImportedTable> {
+        let (name, schema, indexes) = (table.name().to_owned(), table.schema(), table.indexes()?);
+        Ok(ImportedTable { name, schema, indexes, rows: loaded.rows, bytes: loaded.bytes })
+    }
+}

@@ -23,7 +23,7 @@ pub const COPIED_CHUNK_BYTES_MAX: usize = 64 << 10;
 /// cursor is used.
 pub const RECENT_ENTRIES_MAX: usize = 512;
 /// Maximum number of empty key ranges that a memtable remembers.
-pub const EMPTY_RANGES_MAX: usize = 64;
+pub const EMPTY_RANGES_MAX: usize = 128;
 /// Ranges with a longer key are not remembered.
 pub const EMPTY_RANGE_KEY_BYTES_MAX: usize = 256;
 /// Minimum number of tombstones in an empty range that is remembered: noting it costs about as much

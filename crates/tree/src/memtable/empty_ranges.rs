@@ -6,6 +6,11 @@
 //! the range when it writes an entry there, before that entry becomes visible. A reader at `as_of`
 //! or later that finds the range can therefore skip it, in all sources.
 //!
+//! A queue extends its range all the time. A range that was extended would be of no use to readers
+//! that began before; so adjacent ranges are kept, and a reader skips all of them that it may. Like
+//! the runs of a log-structured tree, a range is joined with its neighbour when that is not more than
+//! twice as large, which leaves a logarithmic number of them.
+//!
 //! The active memtable holds the ranges of its views. Its successor takes them over; it does not if
 //! tables with new entries may be added below it ([`EmptyRanges::refusing`]).
 //!
@@ -28,11 +33,13 @@ struct EmptyRange {
     keys: Range<Vec<u8>>,
     /// It is empty for readers at this sequence number or later.
     as_of: SeqNo,
+    /// Number of tombstones that scans skipped in it.
+    tombstones: u64,
     /// Number of the last use, for eviction.
     last_use: u64,
 }
 
-/// The ranges, in key order; they neither overlap nor touch.
+/// The ranges, in key order; they do not overlap.
 #[derive(Clone, Debug, Default)]
 struct RangeList {
     ranges: Vec<EmptyRange>,
@@ -67,44 +74,96 @@ impl RangeList {
     fn index_of(&self, order: KeyComparator, key: &[u8]) -> usize {
         self.ranges.partition_point(|r| order.cmp(&r.keys.end, key).is_le())
     }
-    /// Returns the range that holds `key`.
-    fn find(&mut self, order: KeyComparator, key: &[u8]) -> Option<&mut EmptyRange> {
-        let i = self.index_of(order, key);
-        self.ranges.get_mut(i).filter(|r| order.cmp(&r.keys.start, key).is_le())
+    /// Returns the end of the ranges around `key` that a reader at `at` may skip.
+    fn end_of(&mut self, order: KeyComparator, key: &[u8], at: SeqNo) -> Option<&[u8]> {
+        self.uses += 1;
+        let first = self.index_of(order, key);
+        let mut end = None;
+        for range in &mut self.ranges[first..] {
+            let start = end.unwrap_or(key);
+            if range.as_of > at || order.cmp(&range.keys.start, start).is_gt() {
+                break;
+            }
+            range.last_use = self.uses;
+            end = Some(&range.keys.end[..]);
+        }
+        end
     }
-    /// Joins `added` with the ranges that it touches, or inserts it if it is worth a place.
-    fn add(&mut self, order: KeyComparator, added: &SkippedRange<'_>) -> bool {
-        let touching = self.ranges.partition_point(|r| order.cmp(&r.keys.end, added.begin).is_lt())
-            ..self.ranges.partition_point(|r| order.cmp(&r.keys.start, added.end).is_le());
-        if touching.is_empty() && added.tombstones < EMPTY_RANGE_TOMBSTONES_MIN {
+    /// Adds a range; returns false if it has too few tombstones to be worth a place.
+    fn add(&mut self, order: KeyComparator, skipped: &SkippedRange<'_>) -> bool {
+        self.uses += 1;
+        let SkippedRange { mut begin, mut end, at, tombstones } = *skipped;
+        // Ranges that it covers are replaced; where it overlaps others, it is cut.
+        let covered = self.ranges.partition_point(|r| order.cmp(&r.keys.start, begin).is_lt())
+            ..self.ranges.partition_point(|r| order.cmp(&r.keys.end, end).is_le());
+        let left = covered.start.checked_sub(1).and_then(|i| self.ranges.get(i));
+        if let Some(left) = left
+            && order.cmp(begin, &left.keys.end).is_lt()
+        {
+            begin = &left.keys.end;
+        }
+        if let Some(right) = self.ranges.get(covered.end.max(covered.start))
+            && order.cmp(&right.keys.start, end).is_lt()
+        {
+            end = &right.keys.start;
+        }
+        let is_adjacent = |r: &EmptyRange| r.keys.end == begin || r.keys.start == end;
+        let covers = !covered.is_empty();
+        if order.cmp(begin, end).is_ge()
+            || !covers
+                && tombstones < EMPTY_RANGE_TOMBSTONES_MIN
+                && !self.ranges.iter().any(is_adjacent)
+        {
             return false;
         }
-        self.uses += 1;
-        let mut joined = EmptyRange {
-            keys: added.begin.to_vec()..added.end.to_vec(),
-            as_of: added.at,
-            last_use: self.uses,
-        };
-        for range in self.ranges.drain(touching.clone()) {
-            joined.as_of = joined.as_of.max(range.as_of);
-            if order.cmp(&range.keys.start, &joined.keys.start).is_lt() {
-                joined.keys.start = range.keys.start;
-            }
-            if order.cmp(&range.keys.end, &joined.keys.end).is_gt() {
-                joined.keys.end = range.keys.end;
-            }
+        let keys = begin.to_vec()..end.to_vec();
+        let added = EmptyRange { keys, as_of: at, tombstones, last_use: self.uses };
+        let i = covered.start;
+        if covers {
+            self.ranges.drain(covered);
         }
-        self.ranges.insert(touching.start, joined);
+        self.ranges.insert(i, added);
+        self.join_neighbours(i);
         if self.ranges.len() > EMPTY_RANGES_MAX {
             let oldest = (0..self.ranges.len()).min_by_key(|i| self.ranges[*i].last_use);
             oldest.map(|i| self.ranges.remove(i));
         }
         check_slow!(
-            self.ranges.is_sorted_by(|a, b| order.cmp(&a.keys.end, &b.keys.start).is_lt()),
-            "empty ranges are in key order and do not touch",
+            self.ranges.is_sorted_by(|a, b| order.cmp(&a.keys.end, &b.keys.start).is_le())
+                && self.ranges.iter().all(|r| order.cmp(&r.keys.start, &r.keys.end).is_lt()),
+            "empty ranges are in key order and do not overlap",
             self.ranges.len()
         );
         true
+    }
+    /// Joins range `i` with adjacent ones that are at most twice as large.
+    fn join_neighbours(&mut self, mut i: usize) {
+        loop {
+            let joins = |left: usize, other: usize| {
+                let pair = self.ranges.get(left).zip(self.ranges.get(left + 1));
+                pair.is_some_and(|(a, b)| a.keys.end == b.keys.start)
+                    && self.ranges[other].tombstones / 2 <= self.ranges[i].tombstones
+            };
+            let left = match i.checked_sub(1) {
+                Some(left) if joins(left, left) => left,
+                _ if joins(i, i + 1) => i,
+                _ => return,
+            };
+            let right = self.ranges.remove(left + 1);
+            let joined = &mut self.ranges[left];
+            joined.keys.end = right.keys.end;
+            joined.as_of = joined.as_of.max(right.as_of);
+            joined.tombstones += right.tombstones;
+            joined.last_use = joined.last_use.max(right.last_use);
+            i = left;
+        }
+    }
+    /// Removes all ranges that overlap `skipped`.
+    fn remove_overlapping(&mut self, order: KeyComparator, skipped: &SkippedRange<'_>) {
+        self.ranges.retain(|r| {
+            order.cmp(&r.keys.end, skipped.begin).is_le()
+                || order.cmp(skipped.end, &r.keys.start).is_le()
+        });
     }
     /// Removes the range that holds `key`.
     fn remove(&mut self, order: KeyComparator, key: &[u8]) {
@@ -138,17 +197,12 @@ impl EmptyRanges {
         self.non_empty.store(!list.ranges.is_empty(), Ordering::Relaxed);
     }
 
-    /// Returns the end of the empty range that holds `key`, if a reader at `at` may skip it.
+    /// Returns the end of the empty ranges around `key` that a reader at `at` may skip.
     pub fn end_of(&self, order: KeyComparator, key: &[u8], at: SeqNo) -> Option<Vec<u8>> {
         if !self.non_empty.load(Ordering::Acquire) {
             return None;
         }
-        let mut list = self.lock();
-        list.uses += 1;
-        let now = list.uses;
-        let range = list.find(order, key).filter(|range| range.as_of <= at)?;
-        range.last_use = now;
-        Some(range.keys.end.clone())
+        self.lock().end_of(order, key, at).map(<[u8]>::to_vec)
     }
 
     /// Adds a range, of which the scan has seen all entries up to its sequence number.
@@ -174,7 +228,7 @@ impl EmptyRanges {
         self.note_size(&list);
         fence(Ordering::SeqCst);
         if is_written() {
-            list.remove(order, skipped.begin);
+            list.remove_overlapping(order, skipped);
             self.note_size(&list);
         }
     }
@@ -251,17 +305,60 @@ mod tests {
         assert!(!ranges.non_empty.load(Ordering::Relaxed));
     }
 
+    fn list(ranges: &EmptyRanges) -> Vec<String> {
+        let text = |r: &EmptyRange| {
+            let [begin, end] = [&r.keys.start, &r.keys.end].map(|k| String::from_utf8_lossy(k));
+            format!("{begin}..{end}@{}", r.as_of)
+        };
+        ranges.lock().ranges.iter().map(text).collect()
+    }
+
     #[test]
-    fn touching_ranges_are_joined_at_the_later_sequence_number() {
+    fn earlier_readers_skip_what_was_empty_before_a_range_was_extended() {
         let ranges = EmptyRanges::default();
-        add(&ranges, "b".."d", 5, EMPTY_RANGE_TOMBSTONES_MIN);
-        add(&ranges, "d".."f", 7, 1); // too few for a range of its own
-        add(&ranges, "x".."z", 7, 1);
+        add(&ranges, "b".."d", 5, 1000);
+        add(&ranges, "d".."f", 7, 20); // too few for a range of its own
+        add(&ranges, "x".."z", 7, 20);
+        assert_eq!(list(&ranges), ["b..d@5", "d..f@7"]);
         assert_eq!(end_of(&ranges, "b", 7).as_deref(), Some("f"));
-        assert_eq!((end_of(&ranges, "b", 6), end_of(&ranges, "x", 7)), (None, None));
-        add(&ranges, "a".."q", 6, EMPTY_RANGE_TOMBSTONES_MIN);
-        assert_eq!(end_of(&ranges, "a", 7).as_deref(), Some("q"));
-        assert_eq!(ranges.lock().ranges.len(), 1);
+        assert_eq!(end_of(&ranges, "b", 6).as_deref(), Some("d"));
+        assert_eq!((end_of(&ranges, "d", 6), end_of(&ranges, "x", 7)), (None, None));
+        write(&ranges, "e");
+        assert_eq!(list(&ranges), ["b..d@5"]);
+    }
+
+    #[test]
+    fn neighbours_of_similar_size_are_joined() {
+        let ranges = EmptyRanges::default();
+        add(&ranges, "a".."c", 1, 100);
+        add(&ranges, "c".."e", 2, 49);
+        assert_eq!(list(&ranges), ["a..c@1", "c..e@2"]);
+        add(&ranges, "e".."f", 3, 25);
+        assert_eq!(list(&ranges), ["a..f@3"]); // 49 and 25, then 100 and 74
+        add(&ranges, "A".."a", 9, 87);
+        assert_eq!(list(&ranges), ["A..f@9"]);
+        let many = EmptyRanges::default();
+        let key = |i: u64| format!("{i:05}");
+        (0..2_000).for_each(|i| add(&many, &key(i)..&key(i + 1), i, EMPTY_RANGE_TOMBSTONES_MIN));
+        let count = list(&many).len();
+        assert!(count <= 12, "{count} ranges");
+        assert_eq!(end_of(&many, &key(0), 1_999), Some(key(2_000)));
+        assert!(end_of(&many, &key(0), 1_900).unwrap() > key(1_500));
+    }
+
+    #[test]
+    fn overlapping_ranges_are_cut_or_replaced() {
+        let ranges = EmptyRanges::default();
+        add(&ranges, "c".."e", 5, 100_000);
+        add(&ranges, "g".."i", 6, 100_000);
+        add(&ranges, "d".."h", 3, 70);
+        assert_eq!(list(&ranges), ["c..e@5", "e..g@3", "g..i@6"]);
+        add(&ranges, "d".."f", 2, 70);
+        assert_eq!(list(&ranges), ["c..e@5", "e..g@3", "g..i@6"], "nothing new");
+        add(&ranges, "b".."z", 1, 70);
+        assert_eq!(list(&ranges), ["b..z@1"]);
+        add(&ranges, "d".."f", 4, 70);
+        assert_eq!(list(&ranges), ["b..z@1"], "inside");
     }
 
     #[test]
@@ -275,6 +372,11 @@ mod tests {
             true
         });
         assert_eq!((asked.get(), end_of(&ranges, "b", 1)), (true, None));
+        add(&ranges, "a".."m", 1, tombstones);
+        add(&ranges, "zz".."zzz", 1, tombstones);
+        let overlapping = SkippedRange { begin: b"b", ..skipped };
+        ranges.add(ORDER, &overlapping, || true);
+        assert_eq!(list(&ranges), ["zz..zzz@1"]);
         let refusing = EmptyRanges::refusing();
         add(&refusing, "b".."d", 1, 1000);
         assert_eq!(end_of(&refusing, "b", 1), None);

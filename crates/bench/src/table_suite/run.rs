@@ -1,7 +1,7 @@
 //! One repetition of the workloads of tables, in the process of the job.
 
 use super::dataset::{Dataset, RowKey};
-use super::operations::{CALL_OPS, Operations, TXN_ROWS};
+use super::operations::{CALL_OPS, Operations, Preparation, TXN_ROWS};
 use super::perigee::encode_row_key;
 use super::store::{EngineReader, RowStore};
 use super::{GetKeys, RowWorkload, find_workload, perigee, sqlite};
@@ -86,6 +86,13 @@ fn run_with_keys<K: RowKey>(
         store.close()?;
     }
     Ok(())
+}
+
+/// What a thread has measured.
+struct ThreadDone<'m> {
+    meter: Meter<'m>,
+    preparation: Preparation,
+    time: std::ops::Range<Instant>,
 }
 
 /// Opens one of the two databases.
@@ -214,7 +221,7 @@ impl<K: RowKey> TableRun<'_, K> {
         let mut lent: Vec<&mut [u16]> = vec![&mut self.versions];
         lent.resize_with(threads as usize, Default::default);
         let (data, zipf, seed) = (self.data, &self.zipf, s.seed);
-        let (start, before, meters) = std::thread::scope(|scope| {
+        let (before, threads_done) = std::thread::scope(|scope| {
             let handles: Vec<_> = (counters.iter().zip(lent).enumerate())
                 .map(|(thread, (counter, versions))| {
                     let mut work = Operations {
@@ -230,38 +237,44 @@ impl<K: RowKey> TableRun<'_, K> {
                     };
                     scope.spawn(move || {
                         let mut meter = Meter::new(counter, pace);
-                        let mut reached = false;
+                        let mut started = None;
                         let done = store.with_session(&mut |session| {
-                            reached = true;
                             gate.wait();
+                            started = Some(Instant::now());
                             meter.begin(pace);
                             work.run(session, &mut meter)
                         });
-                        if !reached {
+                        let ended = Instant::now();
+                        if started.is_none() {
                             gate.wait();
                         }
                         if let Err(e) = done {
                             meter.record_error(&e.to_string());
                         }
-                        (meter, work.preparation)
+                        // By the clock of the thread that works: another thread may notice the
+                        // start late, and preparations would then seem to be longer than all.
+                        let time = started.unwrap_or(ended)..ended;
+                        ThreadDone { meter, preparation: work.preparation, time }
                     })
                 })
                 .collect();
             // Sessions are open once all threads have arrived.
             let before = sys::cpu();
             gate.wait();
-            let start = Instant::now();
-            let meters: Vec<_> = handles
+            let done: Vec<ThreadDone<'_>> = handles
                 .into_iter()
                 .map(|h| h.join().expect("a measuring thread panicked"))
                 .collect();
-            (start, before, meters)
+            (before, done)
         });
-        let prepared: Duration = meters.iter().map(|(_, p)| p.wall).sum();
-        let prepared_us: f64 = meters.iter().map(|(_, p)| p.cpu_us).sum();
-        record.seconds = (start.elapsed() - prepared / threads as u32).as_secs_f64();
-        let used = sys::cpu().total_us - before.total_us - prepared_us;
-        let meters: Vec<Meter<'_>> = meters.into_iter().map(|(m, _)| m).collect();
+        let used = sys::cpu().total_us - before.total_us;
+        let prepared: Duration = threads_done.iter().map(|t| t.preparation.wall).sum();
+        let prepared_us: f64 = threads_done.iter().map(|t| t.preparation.cpu_us).sum();
+        let start = threads_done.iter().map(|t| t.time.start).min().ok_or("no threads")?;
+        let end = threads_done.iter().map(|t| t.time.end).max().ok_or("no threads")?;
+        record.seconds = (end - start).saturating_sub(prepared / threads as u32).as_secs_f64();
+        let used = used - prepared_us;
+        let meters: Vec<Meter<'_>> = threads_done.into_iter().map(|t| t.meter).collect();
         add_meters(record, &meters);
         record.cpu_asked_us_per_op = used / record.ops.max(1) as f64;
         Ok((before, prepared_us))

@@ -154,7 +154,11 @@ impl<'c> SqliteSession<'c> {
     }
     /// Ends a transaction: commits it, or rolls it back after an error.
     fn end_txn(&mut self, result: Result<()>) -> Result<()> {
-        if result.is_ok() { self.commit.execute(())? } else { self.rollback.execute(())? };
+        if result.is_ok() {
+            self.commit.execute(())?
+        } else {
+            self.rollback.execute(())?
+        };
         result
     }
 }

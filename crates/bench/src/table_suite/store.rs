@@ -13,8 +13,10 @@ pub trait RowStore<K>: Sync {
     /// the database recommends: in key order, or in random order.
     fn load(&self, data: &Dataset<K>, sorted: bool) -> Result<()>;
     /// Runs `work` with a session for the calling thread.
-    fn with_session(&self, work: &mut dyn FnMut(&mut dyn RowSession<K>) -> Result<()>)
-    -> Result<()>;
+    fn with_session(
+        &self,
+        work: &mut dyn FnMut(&mut dyn RowSession<K>) -> Result<()>,
+    ) -> Result<()>;
     /// Returns when no background work is pending.
     fn wait_idle(&self) -> Result<()>;
     fn close(self: Box<Self>) -> Result<()>;

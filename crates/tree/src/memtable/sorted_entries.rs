@@ -26,7 +26,7 @@ pub type SortItem = u128;
 const SHORT_RUN_ITEMS: usize = 64;
 
 /// Number of bytes of a key in its prefix.
-const PREFIX_BYTES: usize = 12;
+const PREFIX_LEN: usize = 12;
 
 /// The prefix of a key as a number of 96 bits.
 type KeyPrefix = u128;
@@ -80,8 +80,8 @@ impl PrefixEncoding {
 #[inline]
 fn bytes_at(key: &[u8], at: usize) -> KeyPrefix {
     let mut bytes = [0; size_of::<KeyPrefix>()];
-    let prefix = &mut bytes[size_of::<KeyPrefix>() - PREFIX_BYTES..];
-    match key.get(at..at + PREFIX_BYTES) {
+    let prefix = &mut bytes[size_of::<KeyPrefix>() - PREFIX_LEN..];
+    match key.get(at..at + PREFIX_LEN) {
         Some(whole) => prefix.copy_from_slice(whole),
         None => {
             let rest = key.get(at..).unwrap_or_default();
@@ -155,7 +155,7 @@ fn sort_one_prefix(
         || !PrefixEncoding::can_skip_common(by.comparator);
     let common = if by_comparison { 0 } else { common_prefix_len(items, keys) };
     // If less is common than the prefix covers, some key ends within the prefix.
-    if by_comparison || common < by.common_len + PREFIX_BYTES {
+    if by_comparison || common < by.common_len + PREFIX_LEN {
         return items.sort_unstable_by(|a, b| cmp_items(by.comparator, keys, *a, *b));
     }
     if items.iter().all(|i| keys.key(item_entry(*i)).len() == common) {

@@ -124,7 +124,7 @@ pub fn requests(
             read_steps: (steps.iter())
                 .map(|w| ReadStep { workload: (*w).to_owned(), ops: settings.ops })
                 .collect(),
-            reps: reps.unwrap_or(3),
+            reps: reps.unwrap_or(5),
             settings,
         };
         let loads = ["rows_load_sorted", "rows_load_random"];

@@ -76,6 +76,16 @@ pub const RELEASE_BURST_BYTES: u64 = 64 << 20;
 /// Shortest time between two such releases, in microseconds.
 pub const RELEASE_INTERVAL_US: u64 = 5_000_000;
 
+// Row cache
+/// Most shards of the row cache.
+pub const ROW_CACHE_SHARDS_MAX: u64 = 64;
+/// Smallest shard of the row cache, in bytes.
+pub const ROW_CACHE_SHARD_BYTES_MIN: u64 = 64 << 10;
+/// Rings of the row cache with fewer entries are not compacted.
+pub const ROW_CACHE_COMPACT_MIN: usize = 256;
+/// Lookups of a shard of the row cache after which its hit rate is evaluated.
+pub const ROW_CACHE_WINDOW_LOOKUPS: u64 = 1024;
+
 // Disk space
 /// Longest time for which a query of the free space is valid, in microseconds.
 pub const FREE_SPACE_CHECK_US: u64 = 200_000;

@@ -5,6 +5,7 @@ use crate::catalog::compaction_cursor::CompactionCursor;
 use crate::catalog::family_counters::FamilyCounters;
 use crate::catalog::hook_event::CommitHook;
 use crate::catalog::snapshot::SnapshotHandle;
+use crate::resources::row_cache::{RowCacheEpoch, RowKey};
 use crate::settings::FamilySettings;
 use crate::settings::compaction_filters::SharedCompactionFilter;
 use perigee_base::{Error, ErrorKind, FamilyId, KeyComparator, Result, SeqNo};
@@ -38,6 +39,8 @@ pub struct FamilyState {
     contents_epoch: AtomicU64,
     /// Sequence number with which its contents begin: snapshots at lower ones must not read it.
     contents_start: AtomicU64,
+    /// Invalidates all of its rows in the row cache.
+    pub row_cache_epoch: RowCacheEpoch,
 }
 
 impl std::fmt::Debug for FamilyState {
@@ -68,7 +71,19 @@ impl FamilyState {
             hook: RwLock::new(None),
             contents_epoch: AtomicU64::new(0),
             contents_start: AtomicU64::new(0),
+            row_cache_epoch: RowCacheEpoch::default(),
         }
+    }
+    /// Returns true if its rows can be cached: only operations change them, and each key has one
+    /// spelling.
+    #[inline]
+    pub fn has_cacheable_rows(&self) -> bool {
+        self.comparator().has_bytewise_equality() && self.filter.get().is_none()
+    }
+    /// Returns a key of it for the row cache.
+    #[inline]
+    pub fn row_key<'a>(&self, key: &'a [u8]) -> RowKey<'a> {
+        RowKey::new(self.id, key, self.comparator().filter_hash(key))
     }
     /// Returns the user's compaction filter.
     pub fn filter(&self) -> Option<SharedCompactionFilter> {

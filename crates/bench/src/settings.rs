@@ -108,6 +108,9 @@ pub struct RowSettings {
     /// SQLite's table in the suite `tables`
     #[arg(long, value_enum, default_value = "auto")]
     pub sqlite_table: SqliteTable,
+    /// Part of the cache that is perigee's row cache in the suite `tables`
+    #[arg(long, value_parser = parse_bytes, default_value = "0")]
+    pub row_cache: u64,
     /// Durability of the current workload.
     #[arg(skip)]
     pub durability: RowDurability,

@@ -81,8 +81,8 @@ pub const RELEASE_INTERVAL_US: u64 = 5_000_000;
 pub const ROW_CACHE_SHARDS_MAX: u64 = 64;
 /// Smallest shard of the row cache, in bytes.
 pub const ROW_CACHE_SHARD_BYTES_MIN: u64 = 64 << 10;
-/// Rings of the row cache with fewer entries are not compacted.
-pub const ROW_CACHE_COMPACT_MIN: usize = 256;
+/// First number of slots of a shard of the row cache; a power of two.
+pub const ROW_CACHE_SLOTS_MIN: usize = 64;
 /// Lookups of a shard of the row cache after which its hit rate is evaluated.
 pub const ROW_CACHE_WINDOW_LOOKUPS: u64 = 1024;
 

@@ -35,8 +35,8 @@ pub enum RowWorkload {
     Transactions,
     /// Gets of random rows.
     Get { keys: GetKeys, in_txn: bool },
-    /// Ranges of 100 rows.
-    Range,
+    /// Ranges of this many rows.
+    Range { rows: u64 },
     /// Gets and puts of single rows; percentage of puts.
     Mixed { puts: u64 },
     /// Opens the database and gets one row.
@@ -54,7 +54,7 @@ pub enum GetKeys {
 }
 
 /// Workloads by name.
-const WORKLOADS: [(&str, RowWorkload); 14] = [
+const WORKLOADS: [(&str, RowWorkload); 16] = [
     ("rows_load_sorted", RowWorkload::Load { sorted: true }),
     ("rows_load_random", RowWorkload::Load { sorted: false }),
     ("rows_txn_1000", RowWorkload::Transactions),
@@ -64,7 +64,9 @@ const WORKLOADS: [(&str, RowWorkload); 14] = [
     ("rows_zipf", RowWorkload::Get { keys: GetKeys::Zipf, in_txn: false }),
     ("rows_missing_txn", RowWorkload::Get { keys: GetKeys::Missing, in_txn: true }),
     ("rows_missing", RowWorkload::Get { keys: GetKeys::Missing, in_txn: false }),
-    ("rows_range_100", RowWorkload::Range),
+    ("rows_range_10", RowWorkload::Range { rows: 10 }),
+    ("rows_range_100", RowWorkload::Range { rows: 100 }),
+    ("rows_range_10000", RowWorkload::Range { rows: 10_000 }),
     ("rows_mix_95", RowWorkload::Mixed { puts: 5 }),
     ("rows_mix_50", RowWorkload::Mixed { puts: 50 }),
     ("rows_open", RowWorkload::Open),
@@ -72,14 +74,16 @@ const WORKLOADS: [(&str, RowWorkload); 14] = [
 ];
 
 /// Workloads that run on the table that `rows_txn_1000` has filled, in this order.
-const STEPS: [&str; 10] = [
+const STEPS: [&str; 12] = [
     "rows_get_txn",
     "rows_get",
     "rows_zipf_txn",
     "rows_zipf",
     "rows_missing_txn",
     "rows_missing",
+    "rows_range_10",
     "rows_range_100",
+    "rows_range_10000",
     "rows_mix_95",
     "rows_mix_50",
     "rows_open",

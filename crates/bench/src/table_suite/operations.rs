@@ -16,8 +16,6 @@ use std::time::{Duration, Instant};
 pub const TXN_ROWS: usize = 1000;
 /// Autocommit operations per timed call.
 pub const CALL_OPS: usize = 100;
-/// Rows per range.
-pub const RANGE_ROWS: usize = 100;
 
 /// Wall and CPU time of a thread that is not attributed to the database.
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,7 +65,7 @@ impl<K: RowKey> Operations<'_, K> {
         match self.workload {
             RowWorkload::Transactions => self.insert_transactions(session, meter),
             RowWorkload::Get { keys, in_txn } => self.get(session, meter, keys, in_txn),
-            RowWorkload::Range => self.range(session, meter),
+            RowWorkload::Range { rows } => self.range(session, meter, rows),
             RowWorkload::Mixed { puts } => self.mixed(session, meter, puts),
             RowWorkload::Commits => self.commit(session, meter),
             RowWorkload::Load { .. } | RowWorkload::Open => Err("not an operation".into()),
@@ -150,9 +148,14 @@ impl<K: RowKey> Operations<'_, K> {
         meter.read_bytes += done * self.entry_bytes();
         Ok(())
     }
-    fn range(&mut self, session: &mut dyn RowSession<K>, meter: &mut Meter<'_>) -> Result<()> {
+    fn range(
+        &mut self,
+        session: &mut dyn RowSession<K>,
+        meter: &mut Meter<'_>,
+        rows: u64,
+    ) -> Result<()> {
         let mut rng = Rng::new(self.seed);
-        let limit = RANGE_ROWS.min(self.data.n as usize);
+        let limit = rows.min(self.data.n) as usize;
         for _ in 0..self.ops {
             let data = self.data;
             let (from, rows) = self.preparation.measure(|| {

@@ -33,13 +33,15 @@ pub fn open<K: RowKey>(dir: &Path, settings: &Settings) -> Result<Box<dyn RowSto
     };
     let family = FamilyOptions::new().memtable_bytes(settings.memtable).compression(compression);
     let options = Options::new()
-        .block_cache_bytes(settings.cache)
+        .block_cache_bytes(settings.cache.saturating_sub(settings.rows.row_cache))
+        .row_cache_bytes(settings.rows.row_cache)
         .durability(durability)
         .default_family(family);
     let effective = [
         ("durability", format!("{durability:?}")),
         ("memtable", human_bytes(settings.memtable)),
         ("cache", human_bytes(settings.cache)),
+        ("of it, row cache", human_bytes(settings.rows.row_cache)),
         ("compression", format!("{compression:?}")),
         ("table", "u64 or UUID key, value of bytes; no secondary index".to_owned()),
         ("bulk load", "Table::load_sorted and Table::load: synced".to_owned()),
@@ -150,6 +152,9 @@ impl<K: RowKey> EngineReader<K> for Reader<'_, K> {
     }
     fn find_row(&self, key: K) -> Result<bool> {
         Ok(self.0.table.contains(key)?)
+    }
+    fn find_encoded(&self, key: &[u8]) -> Result<bool> {
+        Ok(self.0.family.contains(key)?)
     }
     fn get_encoded(&self, key: &[u8]) -> Result<bool> {
         Ok(self.0.family.get_pinned(key)?.is_some())

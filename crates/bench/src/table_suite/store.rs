@@ -51,8 +51,10 @@ pub trait RowSession<K> {
 pub trait EngineReader<K> {
     /// Gets a row through the table. Returns the number of bytes of its value.
     fn get_row(&self, key: K) -> Result<usize>;
-    /// Encodes the key and gets the stored row, without decoding it.
+    /// Encodes the key and returns true if there is a row, without reading it.
     fn find_row(&self, key: K) -> Result<bool>;
+    /// Returns true if there is a row with this encoded key.
+    fn find_encoded(&self, key: &[u8]) -> Result<bool>;
     /// Gets the stored row of an encoded key.
     fn get_encoded(&self, key: &[u8]) -> Result<bool>;
 }

@@ -24,6 +24,8 @@ pub struct FamilyState {
     settings: RwLock<Arc<FamilySettings>>,
     /// Copy of the setting `memtable_bytes`, which every commit reads.
     memtable_bytes_max: AtomicU64,
+    /// Copy of the setting `filter_bits`: true if its tables have filters.
+    has_filters: AtomicBool,
     /// Its LSM tree.
     pub tree: LsmTree,
     /// State that compaction keeps between plans.
@@ -62,6 +64,7 @@ impl FamilyState {
             id,
             name: RwLock::new(name.into()),
             memtable_bytes_max: AtomicU64::new(settings.memtable_bytes),
+            has_filters: AtomicBool::new(settings.filter_bits > 0),
             settings: RwLock::new(settings),
             tree,
             compaction_cursor: CompactionCursor::default(),
@@ -79,6 +82,10 @@ impl FamilyState {
     #[inline]
     pub fn has_cacheable_rows(&self) -> bool {
         self.comparator().has_bytewise_equality() && self.filter.get().is_none()
+    }
+    /// Returns true if filters answer most reads of absent keys.
+    pub fn has_filters(&self) -> bool {
+        self.has_filters.load(SeqCst)
     }
     /// Returns a key of it for the row cache.
     #[inline]
@@ -158,6 +165,7 @@ impl FamilyState {
             settings.comparator
         );
         self.memtable_bytes_max.store(settings.memtable_bytes, SeqCst);
+        self.has_filters.store(settings.filter_bits > 0, SeqCst);
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
     }
     /// Returns the bytes of keys and values committed to it since open, including those replayed by

@@ -80,12 +80,18 @@ impl Engine {
         family.check_not_dropped()?;
         // Before the view, unlike the sequence number: see the row cache.
         let row_cache_seq = self.visible_seq();
-        if self.resources.row_cache().is_some() {
-            yield_point();
-        }
+        self.yield_with_row_cache();
         let view = family.tree.pin();
+        self.yield_with_row_cache();
         let sequence = self.visible_seq();
         Ok(Reader { engine: self, family, view, sequence, row_cache_seq, overlay: None })
+    }
+    /// Lets the simulation switch threads where the row cache depends on the order of two loads.
+    #[inline]
+    fn yield_with_row_cache(&self) {
+        if perigee_env::sim::is_simulated() && self.resources.row_cache().is_some() {
+            yield_point();
+        }
     }
     /// Returns a reader of a column family as of a snapshot.
     ///

@@ -4,7 +4,7 @@ use super::record_set::{RecordSet, ratio_text};
 use super::{Grid, SuiteView};
 use crate::record::Record;
 use crate::report::summary::spread;
-use crate::settings::{RowDurability, Settings};
+use crate::settings::{RowDurability, Settings, human_bytes};
 
 /// An operation, with the goal as a multiple of SQLite's throughput (0: none).
 struct Goal {
@@ -28,7 +28,7 @@ const POWER: (usize, RowDurability) = (1, RowDurability::Power);
 const CRASH: (usize, RowDurability) = (1, RowDurability::Crash);
 const CLOSE: (usize, RowDurability) = (1, RowDurability::Close);
 
-const GOALS: [Goal; 22] = [
+const GOALS: [Goal; 24] = [
     goal("load, sorted", "rows_load_sorted", POWER, 2.0),
     goal("load, unsorted", "rows_load_random", POWER, 3.0),
     goal("transactions of 1,000 random rows, power loss", "rows_txn_1000", POWER, 10.0),
@@ -40,7 +40,9 @@ const GOALS: [Goal; 22] = [
     goal("Zipf get, autocommit", "rows_zipf", CRASH, 5.0),
     goal("missing key in a transaction", "rows_missing_txn", CRASH, 10.0),
     goal("missing key, autocommit", "rows_missing", CRASH, 10.0),
+    goal("range of 10 rows", "rows_range_10", CRASH, 0.0),
     goal("range of 100 rows", "rows_range_100", CRASH, 2.5),
+    goal("range of 10,000 rows", "rows_range_10000", CRASH, 0.0),
     goal("95 % gets, 5 % puts", "rows_mix_95", CRASH, 0.0),
     goal("50 % gets, 50 % puts", "rows_mix_50", CRASH, 0.0),
     goal("open, and get a row", "rows_open", CRASH, 0.0),
@@ -57,11 +59,17 @@ const ROW_SIZE: &str = "bytes per row on disk";
 
 pub fn view(all: &RecordSet<'_>) -> SuiteView {
     let mut grids = Vec::new();
-    let settings_of = |r: &Record| r.settings.as_ref().map(|s| (s.num, r.value_bytes, keys_of(s)));
+    let settings_of = |r: &Record| {
+        let key = |s: &Settings| (s.num, r.value_bytes, keys_of(s), s.rows.row_cache);
+        r.settings.as_ref().map(key)
+    };
     for of in all.distinct(settings_of) {
         let set = all.filter(|r| settings_of(r) == of);
-        let Some((num, bytes, keys)) = of else { continue };
-        let title = format!("{num} rows, values of {bytes} bytes, {keys} keys");
+        let Some((num, bytes, keys, row_cache)) = of else { continue };
+        let mut title = format!("{num} rows, values of {bytes} bytes, {keys} keys");
+        if row_cache > 0 {
+            title += &format!(", row cache of {}", human_bytes(row_cache));
+        }
         grids.push(comparison(&set, title));
         grids.extend(breakdown(&set));
     }

@@ -27,7 +27,8 @@
 //! **What is cached.** Only gets fill the cache, scans do not. A full shard admits a row at its
 //! second access ([`ghosts`]) and evicts by CLOCK, so rows that are read once do not displace rows
 //! that are read repeatedly. A full shard with a low hit rate ([`shard`]) skips most lookups: reads
-//! without a hot set then cost as much as without the cache.
+//! without a hot set then cost as much as without the cache. Absent keys are cached if a tombstone
+//! or a search of tables without filters says so; a filter answers faster than the cache.
 
 mod ghosts;
 mod shard;
@@ -136,6 +137,8 @@ struct AlignedShard {
     is_sampling: AtomicBool,
     /// Lookups skipped since the last sample. Concurrent updates may be lost.
     skipped: AtomicU32,
+    /// Lookups of absent keys since the hit rate was last evaluated, whose results were not cached.
+    uncached: AtomicU32,
 }
 
 /// Results of point reads within a byte budget.
@@ -164,6 +167,7 @@ impl RowCache {
             shard: Mutex::new(RowShard::new(capacity / count)),
             is_sampling: AtomicBool::new(false),
             skipped: AtomicU32::new(0),
+            uncached: AtomicU32::new(0),
         };
         let shards = (0..count).map(|_| slot()).collect();
         let (used, charged) = Default::default();
@@ -186,8 +190,11 @@ impl RowCache {
         let oldest_valid = read.epoch.oldest_valid();
         let mut shard = slot.lock();
         let found = shard.find(&read.key, oldest_valid, read.seq);
-        if let Some(is_low) = shard.count_lookup(found.is_some()) {
-            slot.is_sampling.store(is_low, Relaxed);
+        if shard.count_lookup(found.is_some()) {
+            let uncached = u64::from(slot.uncached.swap(0, Relaxed));
+            if let Some(is_low) = shard.evaluate_hit_rate(uncached) {
+                slot.is_sampling.store(is_low, Relaxed);
+            }
         }
         found.map_or(RowLookup::Miss, RowLookup::Hit)
     }
@@ -202,6 +209,10 @@ impl RowCache {
         let before = shard.used();
         shard.insert(&read.key, read.seq, value, expiry);
         self.charge(before, &shard)
+    }
+    /// Counts a lookup that missed and whose result is not worth caching.
+    pub fn count_uncached(&self, key: &RowKey<'_>) {
+        self.slot(key.hash).uncached.fetch_add(1, Relaxed);
     }
     /// Removes the row of a key that a writer changes with an operation at `seq`. Called in the
     /// commit section, before `seq` is visible.

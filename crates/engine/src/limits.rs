@@ -83,6 +83,8 @@ pub const ROW_CACHE_SHARDS_MAX: u64 = 64;
 pub const ROW_CACHE_SHARD_BYTES_MIN: u64 = 64 << 10;
 /// First number of slots of a shard of the row cache; a power of two.
 pub const ROW_CACHE_SLOTS_MIN: usize = 64;
+/// A row takes at most this part of a shard of the row cache.
+pub const ROW_CACHE_ROWS_PER_SHARD_MIN: u64 = 8;
 /// Lookups of a shard of the row cache after which its hit rate is evaluated.
 pub const ROW_CACHE_WINDOW_LOOKUPS: u64 = 1024;
 

@@ -334,7 +334,7 @@ fn cached_rows_expire() {
     assert_eq!(get(), (true, true));
     clock.0.fetch_add(1, SeqCst);
     assert_eq!((get(), get()), ((false, false), (false, false)));
-    // Not cached as absent: a jump of the clock can be taken back.
+    // Not cached as absent: a clock that jumped forward may return.
     assert_eq!(db.admin().stats().row_cache.rows, 0);
     family.put("k", "w").unwrap();
     assert_eq!(get(), (true, false));

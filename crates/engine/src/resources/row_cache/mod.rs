@@ -16,9 +16,9 @@
 //!    up to `s`. With the shard locked, it inserts the entry `(k, s)` only if `last_write` and the
 //!    epoch are at most `s` ([`RowCache::fill`]). By 1, any operation on `k` above `s` is then not
 //!    visible yet, so the reader has not seen it, and its writer will find the entry and remove it.
-//! 3. *A reader uses only entries that are not newer than itself*: a reader as of `S` finds `(k, s)`
-//!    only if `s <= S`. Everything up to `S` is visible, so by the invariant no operation on `k` is
-//!    in `(s, S]`.
+//! 3. *A reader uses only entries that are not newer than itself*: a reader as of `S` finds
+//!    `(k, s)` only if `s <= S`. Everything up to `S` is visible, so by the invariant no operation
+//!    on `k` is in `(s, S]`.
 //!
 //! Not cached: results that can change without an operation. These are expired rows and merge
 //! operands, column families with a compaction filter, and those whose comparator treats different

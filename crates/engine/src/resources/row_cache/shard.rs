@@ -7,19 +7,17 @@
 
 use super::ghosts::RowGhosts;
 use super::{CachedRow, RowCacheTotals, RowKey};
-use crate::limits::{ROW_CACHE_SLOTS_MIN, ROW_CACHE_WINDOW_LOOKUPS};
+use crate::limits::{ROW_CACHE_ROWS_PER_SHARD_MIN, ROW_CACHE_SLOTS_MIN, ROW_CACHE_WINDOW_LOOKUPS};
 use perigee_base::{Expiry, FamilyId, PinnedSlice, SeqNo};
 use std::sync::Arc;
 
-/// Memory of a row besides its bytes and its slot: the header and the rounding of the allocation.
+/// Size of the header and the rounding of the allocation of a row.
 const ALLOCATION_BYTES: u64 = 24;
 /// Below this hit rate, in percent, most lookups of a full shard are skipped: misses then cost more
 /// than the hits save.
 const HIT_PERCENT_LOW: u64 = 20;
 /// From this hit rate on, in percent, all lookups are served again.
 const HIT_PERCENT_HIGH: u64 = 30;
-/// A row takes at most this part of the shard.
-const ROWS_PER_SHARD_MIN: u64 = 8;
 /// The bit of a hash that a slot uses as the CLOCK reference bit: the row was found since the hand
 /// last passed.
 const REFERENCED: u64 = 1;
@@ -229,7 +227,7 @@ impl RowShard {
     ) {
         let data = value.unwrap_or_default();
         let charge = row_charge(RowHeader::BYTES + key.key.len() + data.len());
-        if charge > self.budget / ROWS_PER_SHARD_MIN {
+        if charge > self.budget / ROW_CACHE_ROWS_PER_SHARD_MIN {
             return;
         }
         let replaced = self.remove_hash(key.hash);

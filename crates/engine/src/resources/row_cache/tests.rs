@@ -1,3 +1,5 @@
+//! Tests of the row cache without a database.
+
 use super::*;
 use std::collections::HashMap;
 

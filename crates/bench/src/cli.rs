@@ -6,6 +6,7 @@ use crate::record::Record;
 use crate::report::{html, summary, table, views};
 use crate::settings::{Settings, count};
 use crate::suite::{self, Suite};
+use crate::table_suite;
 use crate::{engines, workload};
 use clap::parser::ValueSource;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
@@ -174,6 +175,9 @@ fn execute(cli: Cli, sized: bool) -> Result<bool, String> {
             let mut engines = engine_names(&engines, &settings)?;
             if suite == Suite::Sqlite {
                 engines.retain(|e| ["perigee", "sqlite", "liar"].contains(&e.as_str()));
+            }
+            if suite == Suite::Tables {
+                engines.retain(|e| table_suite::ENGINES.contains(&e.as_str()));
             }
             let num = sized.then_some(settings.num);
             let args = SuiteArgs { engines: &engines, reps, num, nums: &nums, settings: &settings };

@@ -482,7 +482,8 @@ fn check_after_reopen(
     engine.close()
 }
 
-fn add_meters(record: &mut Record, meters: &[Meter<'_>]) {
+/// Adds the measurements of all threads to a record whose duration is set.
+pub fn add_meters(record: &mut Record, meters: &[Meter<'_>]) {
     let (mut latency, mut writes) = (histogram(), histogram());
     for m in meters {
         latency.add(&m.latency).expect("all histograms have the same bounds");

@@ -18,6 +18,7 @@ mod workload;
 mod resource_sampler;
 mod job;
 mod parent;
+mod table_suite;
 mod question_suites;
 mod suite;
 mod report;

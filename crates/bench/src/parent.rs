@@ -9,6 +9,7 @@ use crate::job::{self, Job, ReadStep};
 use crate::record::Record;
 use crate::settings::Settings;
 use crate::sys;
+use crate::table_suite;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{BufRead, IsTerminal, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -231,5 +232,6 @@ pub fn child_main() -> Result<(), String> {
         serde_json::to_writer(&mut out, &record)?;
         Ok(out.write_all(b"\n").and_then(|()| out.flush())?)
     };
-    job::run(&job, &mut tell).map_err(|e| e.to_string())
+    let run = if table_suite::is_row_workload(&job.workload) { table_suite::run } else { job::run };
+    run(&job, &mut tell).map_err(|e| e.to_string())
 }

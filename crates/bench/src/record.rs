@@ -86,6 +86,8 @@ pub struct Record {
     pub killed: Option<String>,
     /// Fraction of the operations done within the time limit, if less than all.
     pub cut_short: Option<f64>,
+    /// Parts of an operation with their time in microseconds, if they were measured.
+    pub parts: Vec<(String, f64)>,
     pub options: EffectiveOptions,
     pub notes: Vec<String>,
     /// Command line of the run.

@@ -59,6 +59,63 @@ pub enum Pattern {
     Reverse,
 }
 
+/// Primary keys of the suite `tables`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RowKeys {
+    /// Even numbers without gaps, as an automatic increment assigns them.
+    #[default]
+    Ascending,
+    /// Random numbers of 63 bits.
+    Random,
+    /// Random UUIDs.
+    Uuid4,
+    /// UUIDs that ascend with the time.
+    Uuid7,
+}
+
+/// What commits of the suite `tables` survive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RowDurability {
+    /// A power loss: SQLite's `synchronous=FULL`.
+    #[default]
+    Power,
+    /// A crash of the process; after a power loss a prefix of the commits: `synchronous=NORMAL`.
+    Crash,
+    /// A close; after a power loss the file may be damaged: `synchronous=OFF`.
+    Close,
+}
+
+/// Which kind of table SQLite gets in the suite `tables`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SqliteTable {
+    /// The faster one: with row ids for numbers, without for UUIDs.
+    #[default]
+    Auto,
+    Rowid,
+    WithoutRowid,
+}
+
+/// Settings of the suite `tables`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(default)]
+pub struct RowSettings {
+    /// Primary keys of the suite `tables`
+    #[arg(long, value_enum, default_value = "ascending")]
+    pub row_keys: RowKeys,
+    /// SQLite's table in the suite `tables`
+    #[arg(long, value_enum, default_value = "auto")]
+    pub sqlite_table: SqliteTable,
+    /// Part of the cache that is perigee's row cache in the suite `tables`
+    #[arg(long, value_parser = parse_bytes, default_value = "0")]
+    pub row_cache: u64,
+    /// Durability of the current workload.
+    #[arg(skip)]
+    pub durability: RowDurability,
+}
+
 /// Settings of a run.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 pub struct Settings {
@@ -143,6 +200,9 @@ pub struct Settings {
     /// Trace file that the workload `replay` executes
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
+    #[command(flatten)]
+    #[serde(default)]
+    pub rows: RowSettings,
     /// Directory in which databases are created and removed
     #[arg(long, default_value = "target/bench-data")]
     pub dir: PathBuf,

@@ -4,6 +4,7 @@ use crate::keys::KeyChoice;
 use crate::parent::RunRequest;
 use crate::question_suites::{self, SuiteArgs};
 use crate::settings::Settings;
+use crate::table_suite;
 use crate::values::ValueChoice;
 use crate::workload::WORKLOADS;
 use clap::ValueEnum;
@@ -23,6 +24,9 @@ pub enum Suite {
     /// thousand rows, warm reads with and without one transaction, durable commits with 1 and 8
     /// threads, bytes per row (about 3 minutes)
     Sqlite,
+    /// Tables of rows (the crate perigee-tables) beside SQLite, with values of 16 and 200 bytes at
+    /// three levels of durability; `--row-keys` chooses the primary keys (about 40 minutes)
+    Tables,
     /// Cost of writes, reads and cached reads at 1 and 10 million entries (`--nums`) with the same
     /// cache (about 2 minutes per engine, 10 with 50M, which needs 20 GB of disk)
     Growth,
@@ -110,6 +114,7 @@ pub fn suite_requests(suite: Suite, args: SuiteArgs<'_>) -> Vec<RunRequest> {
             vec![plain_request(engines, &names, reps.unwrap_or(3), settings)]
         }
         Suite::Sqlite => question_suites::sqlite(args),
+        Suite::Tables => table_suite::requests(engines, reps, num, s),
         Suite::Growth => question_suites::growth(args),
         Suite::Inside => question_suites::inside(args),
         Suite::Latency => question_suites::latency(args),
@@ -143,6 +148,7 @@ pub fn suite_requests(suite: Suite, args: SuiteArgs<'_>) -> Vec<RunRequest> {
             Suite::Benchtool,
             Suite::Ycsb,
             Suite::Sqlite,
+            Suite::Tables,
             Suite::Beyond,
             Suite::LargerThanMemory,
             Suite::Growth,

@@ -50,6 +50,12 @@ pub struct Cpu {
     pub system_us: f64,
 }
 
+/// Returns the CPU time of the calling thread in microseconds.
+pub fn thread_cpu_us() -> f64 {
+    let t = clock_gettime(ClockId::ThreadCPUTime);
+    t.tv_sec as f64 * 1e6 + t.tv_nsec as f64 / 1e3
+}
+
 pub fn cpu() -> Cpu {
     let t = clock_gettime(ClockId::ProcessCPUTime);
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();

@@ -76,6 +76,18 @@ pub const RELEASE_BURST_BYTES: u64 = 64 << 20;
 /// Shortest time between two such releases, in microseconds.
 pub const RELEASE_INTERVAL_US: u64 = 5_000_000;
 
+// Row cache
+/// Most shards of the row cache.
+pub const ROW_CACHE_SHARDS_MAX: u64 = 64;
+/// Smallest shard of the row cache, in bytes.
+pub const ROW_CACHE_SHARD_BYTES_MIN: u64 = 64 << 10;
+/// First number of slots of a shard of the row cache; a power of two.
+pub const ROW_CACHE_SLOTS_MIN: usize = 64;
+/// A row takes at most this part of a shard of the row cache.
+pub const ROW_CACHE_ROWS_PER_SHARD_MIN: u64 = 8;
+/// Lookups of a shard of the row cache after which its hit rate is evaluated.
+pub const ROW_CACHE_WINDOW_LOOKUPS: u64 = 1024;
+
 // Disk space
 /// Longest time for which a query of the free space is valid, in microseconds.
 pub const FREE_SPACE_CHECK_US: u64 = 200_000;

@@ -21,6 +21,8 @@ pub struct Stats {
     pub table_memory_bytes: u64,
     /// Statistics of the block cache.
     pub cache: CacheStats,
+    /// Statistics of the row cache.
+    pub row_cache: RowCacheStats,
     /// Memory use by owner, in bytes.
     pub memory: Vec<OwnerMemory>,
     /// I/O by cause.
@@ -245,6 +247,34 @@ pub struct CacheStats {
     pub evictions: u64,
     /// Number of independently locked shards.
     pub shards: usize,
+}
+
+/// Statistics of the row cache (`Options::row_cache_bytes`).
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RowCacheStats {
+    /// Capacity in bytes; 0: there is no row cache.
+    pub capacity: u64,
+    /// Used bytes.
+    pub used: u64,
+    /// Number of cached rows, including keys that do not exist.
+    pub rows: u64,
+    /// Lookups that found the row.
+    pub hits: u64,
+    /// Lookups that did not find the row. While the hit rate is low, most gets make no lookup.
+    pub misses: u64,
+    /// Rows removed because a write changed them.
+    pub invalidations: u64,
+    /// Rows evicted to make space.
+    pub evictions: u64,
+}
+
+impl RowCacheStats {
+    /// Returns the share of lookups that found the row, 0 to 1; 0 if there were none.
+    pub fn hit_rate(&self) -> f64 {
+        self.hits as f64 / (self.hits + self.misses).max(1) as f64
+    }
 }
 
 /// Read and write calls for one cause.

@@ -117,6 +117,19 @@ impl Stats {
             ];
             all.iter().for_each(|(name, n)| j.number(name, *n));
         });
+        j.object("row_cache", |j| {
+            let c = &self.row_cache;
+            let all = [
+                ("capacity_bytes", c.capacity),
+                ("used_bytes", c.used),
+                ("rows", c.rows),
+                ("hits", c.hits),
+                ("misses", c.misses),
+                ("invalidations", c.invalidations),
+                ("evictions", c.evictions),
+            ];
+            all.iter().for_each(|(name, n)| j.number(name, *n));
+        });
         j.number("memory_budget_bytes", self.memory_budget);
         if let Some(bytes) = self.process_resident_bytes {
             j.number("process_resident_bytes", bytes);

@@ -147,8 +147,8 @@ pub mod stats {
     pub use perigee_engine::stats::{
         ActiveMemtableStats, BackgroundStats, CacheStats, CounterValue, FamilyStats, FileStats,
         FinishedJobStats, ImmutableMemtableStats, IoStats, JobStats, LatencyBucket, LatencyStats,
-        LevelStats, MemtableStats, OpenFileStats, OwnerMemory, RawByteTotals, SequenceRange,
-        StallStats, Stats, TransactionStats, VerifyReport, VlogStats, WalStats,
+        LevelStats, MemtableStats, OpenFileStats, OwnerMemory, RawByteTotals, RowCacheStats,
+        SequenceRange, StallStats, Stats, TransactionStats, VerifyReport, VlogStats, WalStats,
     };
 }
 

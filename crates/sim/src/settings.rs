@@ -21,6 +21,8 @@ pub struct Settings {
     pub family: FamilyOptions,
     /// Block cache size in bytes.
     pub cache_bytes: u64,
+    /// Row cache size in bytes; 0: none.
+    pub row_cache_bytes: u64,
     /// Budget for all memory together (0: ample).
     pub memory_budget: u64,
     /// Disk space that only deletes may use.
@@ -78,6 +80,8 @@ impl Settings {
         Settings {
             family,
             cache_bytes: rng.pick(&[0, 4 << 10, 1 << 20]),
+            // The other settings of a case do not depend on it.
+            row_cache_bytes: rng.clone().pick(&[0, 16 << 10]),
             memory_budget: rng.pick(&[0, 0, 64 << 10]),
             min_free_space: rng.pick(&[0, 2 << 10]),
             durability: Durability::None,
@@ -148,6 +152,7 @@ impl Settings {
             .fold(options, Options::register_comparator)
             .durability(self.durability)
             .block_cache_bytes(self.cache_bytes)
+            .row_cache_bytes(self.row_cache_bytes)
             .memory_budget(self.memory_budget)
             .min_free_space(self.min_free_space)
             .max_open_files(self.open_files)

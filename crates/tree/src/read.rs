@@ -10,7 +10,8 @@ pub use crate::estimate::{
 };
 pub use crate::explain::{LookupOutcome, LookupSource, LookupStep, explain};
 pub use crate::get::{
-    contains, get, is_live, lookup_live, lookup_overlay_memtable, lookup_spilled_runs, read_value,
+    contains, get, is_live, lookup, lookup_live, lookup_overlay_memtable, lookup_spilled_runs,
+    read_value,
 };
 pub use crate::multi_get::multi_get;
 pub use crate::scan::{MergeCursor, RunCursor, ScanBounds, SourceCursor, VisibleCursor};

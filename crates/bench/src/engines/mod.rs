@@ -80,7 +80,7 @@ pub fn find_engine(name: &str) -> Option<&'static EngineEntry> {
 }
 
 /// Returns the version of a crate in this build, from the lock file.
-fn locked_version(package: &str) -> String {
+pub fn locked_version(package: &str) -> String {
     let lock = include_str!("../../../../Cargo.lock");
     let entry =
         lock.split("[[package]]").find(|p| p.contains(&format!("\nname = \"{package}\"\n")));

@@ -35,6 +35,8 @@ fn distinguishing_settings(r: &Record) -> Vec<(&'static str, String)> {
         ("seconds", s.seconds.map_or("-".into(), |n| n.to_string())),
         ("warm", s.warm.to_string()),
         ("cold", s.cold.to_string()),
+        ("row keys", format!("{:?}", s.rows.row_keys)),
+        ("durability", format!("{:?}", s.rows.durability)),
     ]
 }
 

@@ -5,6 +5,7 @@ use crate::catalog::compaction_cursor::CompactionCursor;
 use crate::catalog::family_counters::FamilyCounters;
 use crate::catalog::hook_event::CommitHook;
 use crate::catalog::snapshot::SnapshotHandle;
+use crate::resources::row_cache::{RowCacheEpoch, RowKey};
 use crate::settings::FamilySettings;
 use crate::settings::compaction_filters::SharedCompactionFilter;
 use perigee_base::{Error, ErrorKind, FamilyId, KeyComparator, Result, SeqNo};
@@ -23,6 +24,8 @@ pub struct FamilyState {
     settings: RwLock<Arc<FamilySettings>>,
     /// Copy of the setting `memtable_bytes`, which every commit reads.
     memtable_bytes_max: AtomicU64,
+    /// Copy of the setting `filter_bits`: true if its tables have filters.
+    has_filters: AtomicBool,
     /// Its LSM tree.
     pub tree: LsmTree,
     /// State that compaction keeps between plans.
@@ -38,6 +41,8 @@ pub struct FamilyState {
     contents_epoch: AtomicU64,
     /// Sequence number with which its contents begin: snapshots at lower ones must not read it.
     contents_start: AtomicU64,
+    /// Invalidates all of its rows in the row cache.
+    pub row_cache_epoch: RowCacheEpoch,
 }
 
 impl std::fmt::Debug for FamilyState {
@@ -59,6 +64,7 @@ impl FamilyState {
             id,
             name: RwLock::new(name.into()),
             memtable_bytes_max: AtomicU64::new(settings.memtable_bytes),
+            has_filters: AtomicBool::new(settings.filter_bits > 0),
             settings: RwLock::new(settings),
             tree,
             compaction_cursor: CompactionCursor::default(),
@@ -68,7 +74,23 @@ impl FamilyState {
             hook: RwLock::new(None),
             contents_epoch: AtomicU64::new(0),
             contents_start: AtomicU64::new(0),
+            row_cache_epoch: RowCacheEpoch::default(),
         }
+    }
+    /// Returns true if its rows can be cached: only operations change them, and each key has one
+    /// spelling.
+    #[inline]
+    pub fn has_cacheable_rows(&self) -> bool {
+        self.comparator().has_bytewise_equality() && self.filter.get().is_none()
+    }
+    /// Returns true if filters answer most reads of absent keys.
+    pub fn has_filters(&self) -> bool {
+        self.has_filters.load(SeqCst)
+    }
+    /// Returns a key of it for the row cache.
+    #[inline]
+    pub fn row_key<'a>(&self, key: &'a [u8]) -> RowKey<'a> {
+        RowKey::new(self.id, key, self.comparator().filter_hash(key))
     }
     /// Returns the user's compaction filter.
     pub fn filter(&self) -> Option<SharedCompactionFilter> {
@@ -143,6 +165,7 @@ impl FamilyState {
             settings.comparator
         );
         self.memtable_bytes_max.store(settings.memtable_bytes, SeqCst);
+        self.has_filters.store(settings.filter_bits > 0, SeqCst);
         *self.settings.write().unwrap_or_else(PoisonError::into_inner) = settings;
     }
     /// Returns the bytes of keys and values committed to it since open, including those replayed by

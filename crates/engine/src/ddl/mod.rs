@@ -157,6 +157,8 @@ pub fn clear_family(log: &Log, name: &str) -> Result<()> {
     let family = find_family(&log.catalog, name)?;
     check_no_prepared_txn(&log.txns, &family)?;
     let seq = sequence::reserve_sequence_numbers(log, &mut commit_section, 1)?;
+    // Before the contents are replaced, which happens before the sequence number is visible.
+    family.row_cache_epoch.advance(seq);
     let update = FamilyUpdate::Clear {
         family: Arc::clone(&family),
         seq,
@@ -174,7 +176,7 @@ pub fn clear_family(log: &Log, name: &str) -> Result<()> {
     );
     drop(commit_section);
     cleared?;
-    delete_removed_files(&log.catalog);
+    release_memory_and_files(log, family.id);
     Ok(())
 }
 
@@ -219,10 +221,14 @@ pub fn set_family_settings(
     Ok(())
 }
 
-/// Deletes the files that are no longer referenced. Called outside the commit section: there may be
-/// thousands of files, and writers must not wait.
-fn delete_removed_files(catalog: &Catalog) {
-    let _ = catalog.delete_unreferenced();
+/// Deletes the files that are no longer referenced, and removes the cached rows of the column
+/// family. Called outside the commit section: there may be thousands of files, and writers must not
+/// wait.
+fn release_memory_and_files(log: &Log, family: FamilyId) {
+    let _ = log.catalog.delete_unreferenced();
+    if let Some(cache) = log.resources.row_cache() {
+        cache.remove_family(family);
+    }
 }
 
 /// Drops a column family with all its contents, durably.
@@ -239,6 +245,7 @@ pub fn drop_family(log: &Log, name: &str) -> Result<()> {
     let seq = sequence::reserve_sequence_numbers(log, &mut commit_section, 1)?;
     let changes =
         family_changes(seq, family.id, FamilyEventKind::Dropped { name: name.to_owned() });
+    let id = family.id;
     let update = FamilyUpdate::Drop { family };
     let dropped = install_and_publish(log, CatalogChanges { family: Some(update), ..changes }, seq);
     check_slow!(
@@ -248,7 +255,7 @@ pub fn drop_family(log: &Log, name: &str) -> Result<()> {
     );
     drop(commit_section);
     dropped?;
-    delete_removed_files(&log.catalog);
+    release_memory_and_files(log, id);
     Ok(())
 }
 

@@ -11,8 +11,8 @@ use crate::runtime::events::EngineEvent;
 use crate::stats::{
     ActiveMemtableStats, BackgroundStats, CacheStats, CounterValue, FamilyStats, FileStats,
     FinishedJobStats, ImmutableMemtableStats, IoStats, JobStats, LatencyBucket, LatencyStats,
-    LevelStats, MemtableStats, OpenFileStats, OwnerMemory, RecoveryReport, SequenceRange, Stats,
-    VlogStats,
+    LevelStats, MemtableStats, OpenFileStats, OwnerMemory, RecoveryReport, RowCacheStats,
+    SequenceRange, Stats, VlogStats,
 };
 use perigee_base::{FileKind, HistogramSummary, IoActivity, IoTotals, LevelNo, Operation};
 use perigee_file::filename;
@@ -81,6 +81,7 @@ pub fn stats(all: &Maintenance, recovery: &RecoveryReport) -> Stats {
         latency: latency_stats(&all.runtime),
         stalls: all.resources.stall_stats(),
         cache: cache_stats(&all.resources),
+        row_cache: row_cache_stats(&all.resources),
         table_memory_bytes: all.resources.table_cache().resident_bytes(),
         memory_budget: all.resources.memory_limit().0,
         process_resident_bytes: all.runtime.env.fs.resident_bytes(),
@@ -173,6 +174,21 @@ pub fn cache_stats(resources: &Resources) -> CacheStats {
         misses: resources.runtime.counters.cache_misses.get(),
         evictions: cache.evictions(),
         shards: cache.shard_count(),
+    }
+}
+
+/// Returns the statistics of the row cache.
+fn row_cache_stats(resources: &Resources) -> RowCacheStats {
+    let Some(cache) = resources.row_cache() else { return RowCacheStats::default() };
+    let totals = cache.totals();
+    RowCacheStats {
+        capacity: cache.capacity(),
+        used: totals.used,
+        rows: totals.rows,
+        hits: totals.hits,
+        misses: totals.misses,
+        invalidations: totals.invalidations,
+        evictions: totals.evictions,
     }
 }
 

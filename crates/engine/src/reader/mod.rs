@@ -3,6 +3,7 @@
 //! number; it measures, counts, overlays the transaction's own writes and records what a
 //! serializable transaction reads. Handles of the public API only select the reader.
 
+mod cached;
 mod cursor;
 mod explain;
 mod range_iter;
@@ -20,6 +21,7 @@ use crate::txn::EngineTxn;
 use crate::txn::locks::LockMode;
 use cursor::ScanSource;
 use perigee_base::{Counters, Expiry, Operation, PinnedSlice, Result, SeqNo};
+use perigee_env::sim::yield_point;
 use perigee_file::EntryValue;
 use perigee_tree::{StripedGuard, View, read};
 use std::sync::Arc;
@@ -31,6 +33,9 @@ pub struct Reader<'a> {
     family: &'a FamilyState,
     view: StripedGuard<View>,
     sequence: SeqNo,
+    /// The view contains everything up to here, and nothing that was not visible to readers at
+    /// `sequence`: where the row cache is concerned, the reader is as of here.
+    row_cache_seq: SeqNo,
     /// The transaction that reads, if any.
     overlay: Option<TxnReads<'a>>,
 }
@@ -73,9 +78,20 @@ impl Engine {
     pub fn reader<'a>(self: &'a Arc<Self>, family: &'a FamilyState) -> Result<Reader<'a>> {
         self.check_open()?;
         family.check_not_dropped()?;
+        // Before the view, unlike the sequence number: see the row cache.
+        let row_cache_seq = self.visible_seq();
+        self.yield_with_row_cache();
         let view = family.tree.pin();
+        self.yield_with_row_cache();
         let sequence = self.visible_seq();
-        Ok(Reader { engine: self, family, view, sequence, overlay: None })
+        Ok(Reader { engine: self, family, view, sequence, row_cache_seq, overlay: None })
+    }
+    /// Lets the simulation switch threads where the row cache depends on the order of two loads.
+    #[inline]
+    fn yield_with_row_cache(&self) {
+        if perigee_env::sim::is_simulated() && self.resources.row_cache().is_some() {
+            yield_point();
+        }
     }
     /// Returns a reader of a column family as of a snapshot.
     ///
@@ -98,7 +114,9 @@ impl Engine {
             snapshot.seq(),
             self.visible_seq()
         );
-        Ok(Reader { engine: self, family, view, sequence: snapshot.seq(), overlay: None })
+        let sequence = snapshot.seq();
+        let row_cache_seq = sequence;
+        Ok(Reader { engine: self, family, view, sequence, row_cache_seq, overlay: None })
     }
     /// Returns a reader of a column family in a transaction.
     ///
@@ -115,7 +133,9 @@ impl Engine {
         let view = family.tree.pin();
         let sequence = txn.read_seq(&self.catalog, family)?;
         let overlay = Some(TxnReads { txn, tracked: true });
-        Ok(Reader { engine: self, family, view, sequence, overlay })
+        // Not used: transactions bypass the row cache.
+        let row_cache_seq = SeqNo::ZERO;
+        Ok(Reader { engine: self, family, view, sequence, row_cache_seq, overlay })
     }
     /// Returns a reader of a column family as of a snapshot, with a transaction's own writes. What
     /// it reads is not recorded for conflict checks.
@@ -162,9 +182,10 @@ impl Reader<'_> {
     #[inline(always)]
     pub fn get(&mut self, key: &[u8]) -> Result<Option<PinnedSlice>> {
         let started = self.start_point_read();
-        let value = match self.overlay {
-            None => read::get(&self.view, key, self.sequence)?,
-            Some(_) => self.get_in_txn(key)?,
+        let value = match (&self.overlay, self.engine.resources.row_cache()) {
+            (None, None) => read::get(&self.view, key, self.sequence)?,
+            (None, Some(cache)) => self.get_cached(cache, key)?,
+            (Some(_), _) => self.get_in_txn(key)?,
         };
         self.finish_point_read(started, value.is_some());
         Ok(value)

@@ -3,7 +3,8 @@
 //! Indexes, filters, jobs, loads and flushed memtables that readers hold take what they need.
 //! Memtables get half of the rest: when active ones reach half of that, the best candidates are
 //! sealed, and writers are delayed and then stopped before sealed and active ones together exceed
-//! it. The block cache gets what is left and shrinks when the others grow.
+//! it. The block cache gets what is left and shrinks when the others grow. The row cache,
+//! if there is one, gets at most half of that.
 
 use crate::limits::{
     FILE_BUFFER_BYTES_MAX, PARALLEL_MERGES_MAX, RELEASE_BURST_BYTES, RELEASE_INTERVAL_US,
@@ -70,6 +71,8 @@ pub struct MemoryUsage {
     pub retained: u64,
     /// The block cache.
     pub cache: u64,
+    /// The row cache.
+    pub rows: u64,
     /// Resident indexes.
     pub indexes: u64,
     /// Resident filters.
@@ -91,6 +94,7 @@ impl MemoryUsage {
             ("shared batches", self.shared),
             ("memtables kept by readers", self.retained),
             ("block cache", self.cache),
+            ("row cache", self.rows),
             ("indexes", self.indexes),
             ("filters", self.filters),
             ("column families and tables", self.objects),
@@ -106,6 +110,7 @@ impl MemoryUsage {
     fn fixed_bytes(&self) -> u64 {
         self.shared
             + self.retained
+            + self.rows
             + self.indexes
             + self.filters
             + self.objects
@@ -164,15 +169,26 @@ pub fn block_cache_capacity(
     capacity
 }
 
+/// Returns the capacity of the row cache, at most `wanted` bytes: the row cache and the block cache
+/// each get half of what the others leave. Rounded down as the capacity of the block cache is.
+pub fn row_cache_capacity(limit: MemoryLimit, wanted: u64, owners: &MemoryUsage) -> u64 {
+    let step = rebalance_step(limit);
+    let others = owners.active + owners.immutable + owners.fixed_bytes() - owners.rows;
+    let left = usable_bytes(limit.0).saturating_sub(others.saturating_add(step)) / 2;
+    wanted.min(left / step * step)
+}
+
 /// Returns the memory pressure, 0 to 3: 0 while less than half is in use of both the budget
-/// (without the block cache, which can shrink) and the memtables' share; 1 below three quarters, 2
+/// (without the caches) and the memtables' share; 1 below three quarters, 2
 /// below nine tenths, then 3.
 pub fn memory_pressure_level(MemoryLimit(budget): MemoryLimit, owners: &MemoryUsage) -> u8 {
     let above = |percent: u128| {
         let over = |used: u64, of: u64| u128::from(used) * 100 >= u128::from(of.max(1)) * percent;
         let memtables =
             over(owners.active + owners.immutable, memtable_share(MemoryLimit(budget), owners));
-        u8::from(memtables || over(owners.total().saturating_sub(owners.cache), budget))
+        u8::from(
+            memtables || over(owners.total().saturating_sub(owners.cache + owners.rows), budget),
+        )
     };
     above(50) + above(75) + above(90)
 }

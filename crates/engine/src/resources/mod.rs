@@ -14,6 +14,7 @@ pub mod rate_limiter;
 pub mod job_control;
 pub mod write_stalls;
 pub mod skipped_tombstones;
+pub mod row_cache;
 mod admit;
 mod job_rate;
 
@@ -28,6 +29,7 @@ use perigee_base::Bytes;
 use perigee_base::limits::LEVEL0_RUNS_MAX;
 use perigee_file::TableCache;
 use rate_limiter::RateLimiter;
+use row_cache::RowCache;
 use shared_batches::SharedBatches;
 use skipped_tombstones::SkippedTombstones;
 use std::sync::Arc;
@@ -63,6 +65,8 @@ pub struct Resources {
     /// Progress of the running flush, in thousandths of its memtable.
     flush_progress: AtomicU64,
     table_cache: Arc<TableCache>,
+    /// `None` if the settings request no row cache.
+    row_cache: Option<RowCache>,
     disk_space: DiskSpaceGuard,
     /// Writes that were refused for lack of space.
     no_space_refusals: AtomicU64,
@@ -107,6 +111,10 @@ impl Resources {
         shared_batches: SharedBatches,
     ) -> Resources {
         let background_rate = runtime.settings.background_rate;
+        let (limit, wanted) = (memory_budget.limit, runtime.settings.row_cache_bytes);
+        let rows = memory_shares::row_cache_capacity(limit, wanted, &MemoryUsage::default());
+        let step = memory_shares::rebalance_step(limit);
+        let row_cache = (rows > 0).then(|| RowCache::new(rows, step));
         Resources {
             memory_budget,
             shared_batches,
@@ -115,6 +123,7 @@ impl Resources {
             log_bytes_max: AtomicU64::new(0),
             flush_progress: AtomicU64::new(0),
             table_cache,
+            row_cache,
             disk_space: DiskSpaceGuard::new(runtime.settings.min_free_space),
             no_space_refusals: AtomicU64::new(0),
             write_throttle: WriteThrottle::default(),
@@ -172,14 +181,20 @@ impl Resources {
         let (all, filters) = (self.table_cache.resident_bytes(), self.table_cache.filter_bytes());
         self.memory_budget.usage(MemoryUsage {
             cache: self.table_cache.cache().used_bytes(),
+            rows: self.row_cache.as_ref().map_or(0, RowCache::used_bytes),
             indexes: all.saturating_sub(filters),
             filters,
             jobs: self.job_memory_bytes(),
             ..MemoryUsage::default()
         })
     }
-    /// Sets the capacity of the block cache to what the other consumers leave.
-    fn rebalance_memory(&self) {
+    /// Sets the capacities of the caches to what the other consumers leave.
+    pub fn rebalance_memory(&self) {
+        if let Some(rows) = &self.row_cache {
+            let (limit, usage) = (self.memory_limit(), self.memory_usage());
+            let wanted = rows.capacity_max();
+            rows.set_capacity(memory_shares::row_cache_capacity(limit, wanted, &usage));
+        }
         let capacity = self.memory_budget.rebalance(&self.memory_usage());
         self.table_cache.cache().set_capacity(capacity);
     }
@@ -326,6 +341,11 @@ impl Resources {
     /// Returns the open tables.
     pub fn table_cache(&self) -> &Arc<TableCache> {
         &self.table_cache
+    }
+    /// Returns the row cache, if there is one.
+    #[inline]
+    pub fn row_cache(&self) -> Option<&RowCache> {
+        self.row_cache.as_ref()
     }
     /// Returns the free space of the disk, as of the last query.
     pub fn free_space(&self) -> u64 {

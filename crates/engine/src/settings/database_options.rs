@@ -125,6 +125,35 @@ macro_rules! database_options {
          disk reads.",
         set(bytes);
 
+    /// Maximum size in bytes of the row cache, which contains results of gets by key (default 0: no
+    /// row cache; at most half of the memory budget, of which it is a part). A hit takes a fraction
+    /// of a get from cached blocks. Serves gets of the newest state and of snapshots; scans,
+    /// multi-gets and reads of transactions bypass it. If few gets hit, most of them bypass it, too.
+    ///
+    /// Every write looks its key up in the row cache. Column families with a compaction filter, or
+    /// with a comparator under which different bytes are the same key, are not cached; merge
+    /// operands are not cached. A range delete and a bulk load discard the cached rows of the column
+    /// family.
+    row_cache_bytes: u64 = 0,
+        syntax Size,
+        tradeoff "Maximum size of the row cache, within the memory budget: faster gets of keys that \
+         are read often, for memory that the block cache does not have, and slower writes.",
+        /// ```
+        /// # use perigee::{Db, Options};
+        /// # fn main() -> perigee::Result<()> {
+        /// # use perigee::env::{Env, fs::memory::SimDisk};
+        /// # let options = Options::in_env(Env { fs: SimDisk::new(1), ..Env::real() });
+        /// let db = Db::open("/doc", options.memory_budget(64 << 20).row_cache_bytes(8 << 20))?;
+        /// db.put("moon", "full")?;
+        /// for _ in 0..3 {
+        ///     assert_eq!(db.get("moon")?.as_deref(), Some(&b"full"[..]));
+        /// }
+        /// assert_eq!(db.admin().stats().row_cache.hits, 2);
+        /// # Ok(())
+        /// # }
+        /// ```
+        set(bytes);
+
     /// Approximate number of table files kept open. Default 0: half of the process's limit on open
     /// files, shared by all its databases with this default. With a lower number files are reopened
     /// more often. Files in use are never closed; idle files are also closed when the system runs

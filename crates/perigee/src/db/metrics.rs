@@ -150,6 +150,7 @@ fn write_database(t: &mut MetricsText, s: &Stats) {
         "Blocks evicted from the block cache.",
         s.cache.evictions,
     );
+    write_row_cache(t, s);
     let failed = u64::from(s.background_error.is_some());
     t.write_value(
         "perigee_background_error",
@@ -173,6 +174,19 @@ fn write_database(t: &mut MetricsText, s: &Stats) {
         help,
         s.recovery.truncated_bytes,
     );
+}
+
+fn write_row_cache(t: &mut MetricsText, s: &Stats) {
+    let c = &s.row_cache;
+    let mut gauge = |name, unit, help, n| t.write_value(name, "gauge", unit, help, n);
+    gauge("perigee_row_cache_capacity_bytes", "bytes", "Capacity of the row cache.", c.capacity);
+    gauge("perigee_row_cache_used_bytes", "bytes", "Bytes used by the row cache.", c.used);
+    gauge("perigee_row_cache_rows", "", "Rows in the row cache.", c.rows);
+    let mut counter = |name, help, n| t.write_value(name, "counter", "", help, n);
+    counter("perigee_row_cache_hits", "Lookups that found the row in the row cache.", c.hits);
+    counter("perigee_row_cache_misses", "Lookups that missed the row cache.", c.misses);
+    counter("perigee_row_cache_invalidations", "Cached rows that were changed.", c.invalidations);
+    counter("perigee_row_cache_evictions", "Rows evicted from the row cache.", c.evictions);
 }
 
 fn write_transactions(t: &mut MetricsText, s: &Stats) {

@@ -4,6 +4,7 @@ mod record_set;
 mod growth;
 mod inside;
 mod sqlite;
+mod tables;
 mod latency;
 mod churn;
 mod threads;
@@ -40,10 +41,11 @@ impl Grid {
 /// Returns the views of all suites in the records.
 pub fn views(records: &[Record]) -> Vec<SuiteView> {
     type ViewFn = fn(&record_set::RecordSet<'_>) -> SuiteView;
-    let suites: [(&str, ViewFn); 7] = [
+    let suites: [(&str, ViewFn); 8] = [
         ("growth", growth::view),
         ("inside", inside::view),
         ("sqlite", sqlite::view),
+        ("tables", tables::view),
         ("latency", latency::view),
         ("churn", churn::view),
         ("threads", threads::view),

@@ -10,7 +10,8 @@ use crate::resources::shared_batches::{OpBytes, batch_share};
 use crate::runtime::Runtime;
 use crate::txn::TxnManager;
 use perigee_base::bug::{self, Bug};
-use perigee_base::{Error, ErrorKind, Result, SeqNo};
+use perigee_base::{EntryKind, Error, ErrorKind, Result, SeqNo};
+use perigee_env::sim::yield_point;
 use std::sync::Arc;
 
 /// Hook calls for a group, in commit order.
@@ -48,6 +49,7 @@ pub fn apply_group(
             }
             None => {}
         }
+        invalidate_rows(txns, request);
         if request.log_bytes() <= COPIED_RECORD_BYTES_MAX
             && !request.family_batches.iter().any(|p| p.family().hook().is_some())
         {
@@ -90,6 +92,26 @@ pub fn apply_group(
     }
     txns.resources.add_memtable_bytes(grown);
     Ok(hooks)
+}
+
+/// Removes the rows that a batch changes from the row cache, before it is visible.
+fn invalidate_rows(txns: &TxnManager, request: &CommitRequest) {
+    let Some(cache) = txns.resources.row_cache() else { return };
+    let buf = &request.record.buf;
+    yield_point();
+    for part in &request.family_batches {
+        let family = part.family();
+        if !family.has_cacheable_rows() {
+            continue;
+        }
+        for (op, _) in &part.ops {
+            if op.kind == EntryKind::RangeDelete {
+                family.row_cache_epoch.advance(request.last_seq);
+            } else {
+                cache.invalidate(&family.row_key(&buf[op.key.clone()]), request.last_seq);
+            }
+        }
+    }
 }
 
 /// Applies a small batch: each column family copies its part, and the buffer is not retained.

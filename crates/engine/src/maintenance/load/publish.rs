@@ -225,6 +225,8 @@ pub fn publish_tables_if(
     )?;
     let seq = first.plus(ranges);
     let last = event_seq(seq, parts.len().saturating_sub(1));
+    // Before the tables are installed: cached rows are older.
+    parts.iter().for_each(|p| p.family.row_cache_epoch.advance(last));
     let decided = txn_commit.as_ref().and_then(SpilledCommit::decided_gid);
     let installed = install_tables(&maintenance.log, parts, seq, decided);
     if let (Ok(()), Some(SpilledCommit::Prepared(prepared))) = (&installed, &txn_commit) {

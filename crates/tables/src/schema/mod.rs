@@ -134,6 +134,24 @@ impl Schema {
         self.columns.push(column);
         self
     }
+    /// Adds a declared column, which must not be nullable, to the end of the primary key: for keys
+    /// whose columns are in another order than those of the table.
+    ///
+    /// ```
+    /// # use perigee_tables::{Column, ColumnType, Order, Schema};
+    /// let schema = Schema::new()
+    ///     .column("value", ColumnType::F64)
+    ///     .column("at", ColumnType::Timestamp)
+    ///     .column("sensor", ColumnType::U32)
+    ///     .key_column("sensor", Order::Ascending)
+    ///     .key_column("at", Order::Descending);
+    /// assert_eq!(schema.key_columns()[0].column, "sensor");
+    /// ```
+    #[must_use]
+    pub fn key_column(mut self, column: impl Into<String>, order: Order) -> Schema {
+        self.push_key_order(column.into(), order);
+        self
+    }
     /// Sets the time to live of rows that are written without one of their own (default: rows do
     /// not expire).
     #[must_use]

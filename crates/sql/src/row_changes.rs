@@ -74,6 +74,15 @@ pub fn find_conflict_key(source: &TableSource, target: &[String]) -> Result<Conf
     })
 }
 
+/// Returns the error for NULL in a column that is not nullable.
+pub fn not_null_violation(table: &str, column: &str) -> SqlError {
+    let text = format!("NULL in column {column:?} of table {table:?}, which is NOT NULL");
+    SqlError::new(SqlState::NOT_NULL_VIOLATION, text)
+        .with_hint("pass a value, or declare a default")
+        .in_table(table)
+        .in_column(column)
+}
+
 /// Decodes rows of all columns of a table, matched by position.
 ///
 /// # Errors
@@ -82,13 +91,7 @@ pub fn decode_rows(source: &TableSource, batch: &RecordBatch) -> Result<Vec<Vec<
     let schema = &source.schema;
     for (column, array) in schema.columns().iter().zip(batch.columns()) {
         if !column.nullable && array.null_count() > 0 {
-            let table = source.table.name();
-            let text =
-                format!("NULL in column {:?} of table {table:?}, which is NOT NULL", column.name);
-            return Err(SqlError::new(SqlState::NOT_NULL_VIOLATION, text)
-                .with_hint("pass a value, or declare a default")
-                .in_table(table)
-                .in_column(&column.name));
+            return Err(not_null_violation(source.table.name(), &column.name));
         }
     }
     let fields = schema.to_arrow(UuidFormat::Text);

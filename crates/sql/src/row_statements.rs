@@ -4,7 +4,7 @@ use crate::error::{Result, SqlError, SqlState};
 use crate::read_state::SharedTxn;
 use crate::row_changes::{
     ConflictKey, OnConflict, RowChange, decode_rows, delete_rows, find_conflict_key, insert_rows,
-    update_rows,
+    not_null_violation, update_rows,
 };
 use crate::schema_statements::object_name;
 use crate::session::Session;
@@ -38,11 +38,29 @@ pub async fn write_rows(
         return Err(SqlError::unsupported(text, "create a table and INSERT INTO it"));
     };
     match &dml.op {
-        WriteOp::Insert(_) => insert(session, txn, statement, &dml, &source).await,
+        WriteOp::Insert(_) => {
+            let inserted = insert(session, txn, statement, &dml, &source).await;
+            inserted.map_err(|e| explain_null(e, statement, &source))
+        }
         WriteOp::Update => update(session, txn, statement, &dml, &source).await,
         WriteOp::Delete => delete(session, txn, &dml, &source).await,
         _ => Err(statement.refusal()),
     }
+}
+
+/// Names the column if the executor has found NULL in a column of VALUES that is not nullable: it
+/// calls them `column1`, `column2` and so on.
+fn explain_null(error: SqlError, statement: &Statement, source: &TableSource) -> SqlError {
+    let rest = error.message().split_once("Column 'column").map(|(_, rest)| rest);
+    let number = rest.and_then(|rest| rest.split_once("' is declared as non-nullable"));
+    let Some(number) = number.and_then(|(n, _)| n.parse::<usize>().ok()) else { return error };
+    let listed = statement.insert_columns();
+    let position = number.saturating_sub(1);
+    let column = match listed.is_empty() {
+        true => source.schema.columns().get(position).map(|c| c.name.clone()),
+        false => listed.get(position).cloned(),
+    };
+    not_null_violation(source.table.name(), &column.unwrap_or_default())
 }
 
 async fn insert(

@@ -154,11 +154,14 @@ fn finish_declaration(declared: Declared) -> Result<TableDeclaration> {
     for (column, order) in key {
         if schema.position(&column).is_none() {
             let text = format!("the primary key names a column {column:?} that is not declared");
-            return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, text));
+            return Err(SqlError::new(SqlState::UNDEFINED_COLUMN, text)
+                .with_hint("declare it, or name another column"));
         }
         if schema.key_columns().iter().any(|key| key.column == column) {
             let text = format!("the primary key names the column {column:?} twice");
-            return Err(SqlError::new(SqlState::DUPLICATE_COLUMN, text));
+            return Err(
+                SqlError::new(SqlState::DUPLICATE_COLUMN, text).with_hint("name each column once")
+            );
         }
         schema = schema.key_column(column, order);
     }

@@ -135,6 +135,10 @@ impl Statement {
             }
             Ast::Update(update) => {
                 update.assignments.iter_mut().for_each(normalize_assignment);
+                if update.from.is_some() {
+                    let hint = "use WHERE key IN (SELECT ...), or SET column = (SELECT ...)";
+                    return Err(SqlError::unsupported("UPDATE ... FROM", hint));
+                }
                 update.returning.is_some()
             }
             Ast::Delete(delete) => delete.returning.is_some(),
@@ -158,6 +162,12 @@ impl Statement {
             Some(Ast::Insert(insert)) => take_conflict_clause(&mut Insert::clone(insert)),
             _ => Ok(OnConflict::Fail),
         }
+    }
+    /// Returns the columns that an INSERT lists.
+    pub(crate) fn insert_columns(&self) -> Vec<String> {
+        let Some(Ast::Insert(insert)) = self.ast() else { return Vec::new() };
+        let name = |column: &ObjectName| column.0.last().and_then(|part| part.as_ident().cloned());
+        insert.columns.iter().filter_map(name).map(|ident| identifier(&ident)).collect()
     }
     /// Returns the name by which an UPDATE refers to its table.
     pub(crate) fn update_alias(&self) -> Option<String> {
@@ -390,7 +400,7 @@ mod tests {
 
     #[test]
     fn syntax_errors_have_a_position() {
-        let error = parse("SELECT 1;\nSELECT FROM WHERE").unwrap_err();
+        let error = parse("SELECT 1;\nSELECT (1 2)").unwrap_err();
         assert_eq!(error.state(), SqlState::SYNTAX_ERROR);
         assert_eq!(error.position().map(|p| p.line), Some(2), "{error}");
     }

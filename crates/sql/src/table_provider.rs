@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Constraint, Constraints, DFSchema, Result};
+use datafusion::common::{Constraint, Constraints, DFSchema, Result, ScalarValue};
 use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{BinaryExpr, Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
@@ -209,7 +209,7 @@ impl TableProvider for TableSource {
         let names = |positions: &[usize]| positions.iter().map(name).collect::<Vec<String>>();
         let (path, key, estimated_rows) =
             self.choose_path(&conditions, &names(&positions)).map_err(external)?;
-        if path.empty {
+        if path.empty || filters.iter().any(is_never_true) {
             let schema = Arc::new(self.arrow.project(&wanted)?);
             return Ok(Arc::new(EmptyExec::new(schema)));
         }
@@ -254,5 +254,13 @@ impl TableProvider for TableSource {
             false => filter,
         };
         Ok(Arc::new(filter.build()?))
+    }
+}
+
+/// Returns true for conditions that the planner has found to be false or NULL.
+fn is_never_true(filter: &Expr) -> bool {
+    match filter {
+        Expr::Literal(scalar, _) => *scalar != ScalarValue::Boolean(Some(true)),
+        _ => false,
     }
 }

@@ -257,9 +257,6 @@ impl ExecutionPlan for TableScanExec {
         statistics.num_rows = Precision::Inexact(rows.min(limit));
         Ok(Arc::new(statistics))
     }
-    fn supports_limit_pushdown(&self) -> bool {
-        true
-    }
     fn with_fetch(&self, limit: Option<usize>) -> Option<Arc<dyn ExecutionPlan>> {
         self.with_request(ScanRequest { limit, ..self.request.clone() }).ok()
     }

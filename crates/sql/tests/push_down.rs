@@ -5,10 +5,12 @@
 mod common;
 
 use common::{count, explain, lines, rows_read, run, session};
+use perigee::Db;
 use perigee_sql::Session;
+use perigee_tables::{TableDb, Value};
 
 /// 10,000 readings: sensors 0 to 99, times 0 to 99, an index over a value that may be NULL.
-async fn readings(session: &mut Session) {
+async fn readings(db: &Db, session: &mut Session) {
     lines(
         session,
         "CREATE TABLE readings (sensor INTEGER, at BIGINT, value INTEGER, note TEXT NOT NULL,
@@ -16,26 +18,20 @@ async fn readings(session: &mut Session) {
          CREATE INDEX by_value ON readings (value, note DESC)",
     )
     .await;
-    for first in (0..100).step_by(10) {
-        let rows: Vec<String> = (first..first + 10)
-            .flat_map(|sensor| (0..100).map(move |at| (sensor, at)))
-            .map(|(sensor, at)| {
-                let n = sensor * 100 + at;
-                let value = if n % 10 == 0 { "NULL".to_owned() } else { (n % 1000).to_string() };
-                format!("({sensor}, {at}, {value}, 'note {}', 'x')", n % 7)
-            })
-            .collect();
-        let inserted =
-            count(session, &format!("INSERT INTO readings VALUES {}", rows.join(", "))).await;
-        assert_eq!(inserted, 1000);
-    }
+    let row = |n: i32| {
+        let value = if n % 10 == 0 { Value::Null } else { Value::I32(n % 1000) };
+        let key = [Value::I32(n / 100), Value::I64(i64::from(n % 100))];
+        let [sensor, at] = key;
+        vec![sensor, at, value, format!("note {}", n % 7).into(), "x".into()]
+    };
+    db.dyn_table("readings").unwrap().load((0..10_000).map(row)).unwrap();
 }
 
 #[test]
 fn key_ranges_read_only_their_rows() {
     run(async {
-        let (_db, mut session) = session();
-        readings(&mut session).await;
+        let (db, mut session) = session();
+        readings(&db, &mut session).await;
         for (condition, rows, shown) in [
             ("sensor = 7", 100, "range=(sensor, at) = (7)"),
             ("sensor = 7 AND at = 3", 1, "range=(sensor, at) = (7, 3)"),
@@ -62,8 +58,8 @@ fn key_ranges_read_only_their_rows() {
 #[test]
 fn conditions_that_a_range_does_not_answer_are_evaluated() {
     run(async {
-        let (_db, mut session) = session();
-        readings(&mut session).await;
+        let (db, mut session) = session();
+        readings(&db, &mut session).await;
         for (condition, rows, read) in [
             ("sensor = 7 AND note = 'note 3'", 14, 100),
             ("sensor = 7 AND value IS NULL", 10, 100),
@@ -83,8 +79,8 @@ fn conditions_that_a_range_does_not_answer_are_evaluated() {
 #[test]
 fn contradictions_read_nothing() {
     run(async {
-        let (_db, mut session) = session();
-        readings(&mut session).await;
+        let (db, mut session) = session();
+        readings(&db, &mut session).await;
         for condition in
             ["sensor = 1 AND sensor = 2", "sensor > 5 AND sensor < 5", "sensor IS NULL"]
         {
@@ -98,8 +94,8 @@ fn contradictions_read_nothing() {
 #[test]
 fn indexes_are_used_where_they_read_less() {
     run(async {
-        let (_db, mut session) = session();
-        readings(&mut session).await;
+        let (db, mut session) = session();
+        readings(&db, &mut session).await;
         for (condition, rows, shown) in [
             ("value = 501", 10, "range=(value, note) = (501)"),
             ("value = 501 AND note = 'note 4'", 2, "= (501, \"note 4\")"),
@@ -142,8 +138,8 @@ fn indexes_are_used_where_they_read_less() {
 #[test]
 fn only_needed_columns_are_read() {
     run(async {
-        let (_db, mut session) = session();
-        readings(&mut session).await;
+        let (db, mut session) = session();
+        readings(&db, &mut session).await;
         let plan = explain(&mut session, "SELECT note FROM readings WHERE sensor = 1").await;
         assert!(plan.contains("columns=[note]"), "{plan}");
         let plan = explain(&mut session, "SELECT note FROM readings WHERE value % 2 = 1").await;
@@ -158,8 +154,8 @@ fn only_needed_columns_are_read() {
 #[test]
 fn limits_end_the_scan() {
     run(async {
-        let (_db, mut session) = session();
-        readings(&mut session).await;
+        let (db, mut session) = session();
+        readings(&db, &mut session).await;
         assert_eq!(rows_read(&mut session, "SELECT * FROM readings LIMIT 5").await, 5);
         assert_eq!(rows_read(&mut session, "SELECT * FROM readings LIMIT 5 OFFSET 7").await, 12);
         let sql = "SELECT * FROM readings WHERE sensor = 9 LIMIT 5";
@@ -172,8 +168,8 @@ fn limits_end_the_scan() {
 #[test]
 fn the_order_of_the_key_needs_no_sort() {
     run(async {
-        let (_db, mut session) = session();
-        readings(&mut session).await;
+        let (db, mut session) = session();
+        readings(&db, &mut session).await;
         for sql in [
             "SELECT * FROM readings ORDER BY sensor",
             "SELECT * FROM readings ORDER BY sensor, at DESC",
@@ -200,8 +196,8 @@ fn the_order_of_the_key_needs_no_sort() {
 #[test]
 fn joins_and_aggregates_of_keys_are_right() {
     run(async {
-        let (_db, mut session) = session();
-        readings(&mut session).await;
+        let (db, mut session) = session();
+        readings(&db, &mut session).await;
         lines(
             &mut session,
             "CREATE TABLE sensors (id INTEGER PRIMARY KEY, name TEXT);

@@ -65,11 +65,14 @@ prove:
 
 # SQL over tables: lint, tests and the clients that are installed (psql, Python, Java). Not part of `make test`, because
 # DataFusion takes many minutes to compile.
-SQL_FEATURES = perigee-cli/sql
+# Each step names the same packages, so that nothing is compiled twice.
+SQL_PACKAGES = -p perigee-sql -p perigee-cli --features perigee-cli/sql --profile sql
+SQL_TESTS = --lib --bins --test files --test push_down --test sqlite_answers --test statements --test transactions --test sql
 sql: tools
-	$(CARGO) clippy -p perigee-sql -p perigee-cli --features $(SQL_FEATURES) --all-targets --profile sql -- -D warnings
-	$(CARGO) test -p perigee-sql --profile sql
-	$(CARGO) test -p perigee-cli --features $(SQL_FEATURES) --profile sql --bins --test sql
+	$(CARGO) clippy $(SQL_PACKAGES) --all-targets -- -D warnings
+	$(CARGO) test $(SQL_PACKAGES) $(SQL_TESTS)
+	$(CARGO) test -p perigee-sql --profile sql --doc
+	$(CARGO) build $(SQL_PACKAGES)
 	crates/sql/tests/clients/run.sh target/sql/perigee
 
 # Coverage-guided fuzzing of every decoder for FUZZ_SECONDS each (needs a nightly toolchain and cargo-fuzz).

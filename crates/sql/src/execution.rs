@@ -58,6 +58,20 @@ impl Session {
         statement: &Statement,
         parameters: &[ScalarValue],
     ) -> Result<Outcome> {
+        // A statement whose future was dropped, for example by a cancel request, may have written a
+        // part of its rows.
+        if std::mem::replace(&mut self.running, true) {
+            let _ = self.note_failure(SqlError::new(SqlState::CANCELED, "canceled"));
+        }
+        let result = self.execute_checked(statement, parameters).await;
+        self.running = false;
+        result
+    }
+    async fn execute_checked(
+        &mut self,
+        statement: &Statement,
+        parameters: &[ScalarValue],
+    ) -> Result<Outcome> {
         if self.has_failed() && !statement.kind().ends_transaction() {
             let text = "a statement of this transaction has failed: its others are ignored";
             return Err(SqlError::new(SqlState::FAILED_TRANSACTION, text)

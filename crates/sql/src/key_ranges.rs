@@ -121,6 +121,8 @@ pub struct AccessPath {
     pub answered: Vec<bool>,
     /// Number of the first columns that have a single value in all ranges.
     pub constants: usize,
+    /// Number of the first columns that have a value, not NULL, in each range.
+    pub values: usize,
     /// True if no row fulfills the conditions.
     pub empty: bool,
 }
@@ -161,6 +163,9 @@ impl AccessPath {
                 path.constants += 1;
             }
             path.empty |= values.is_empty();
+            if path.values == depth && !values.iter().any(Value::is_null) {
+                path.values += 1;
+            }
             let extend = |prefix: &Vec<Value>| {
                 let prefix = prefix.clone();
                 let with = move |value: &Value| [prefix.as_slice(), &[value.clone()]].concat();

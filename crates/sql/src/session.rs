@@ -145,6 +145,8 @@ pub struct Session {
     /// For BEGIN without modes.
     pub(crate) txn_defaults: perigee::TxnOptions,
     pub(crate) files: bool,
+    /// True while a statement runs.
+    pub(crate) running: bool,
 }
 
 /// Prints the database.
@@ -172,7 +174,7 @@ impl Session {
         crate::functions::register(&context);
         let (db, txn, files) = (db.clone(), TxnState::Idle, options.files);
         let txn_defaults = perigee::TxnOptions::new();
-        Ok(Session { db, context, catalog, read_state, txn, txn_defaults, files })
+        Ok(Session { db, context, catalog, read_state, txn, txn_defaults, files, running: false })
     }
     /// Parses statements, separated by semicolons.
     ///

@@ -99,9 +99,20 @@ impl TableSource {
         });
         opened.unwrap_or(false)
     }
+    /// Returns the estimated number of rows; at most one for each value of a whole unique key.
     fn estimate(&self, path: &AccessPath) -> perigee_tables::Result<u64> {
         if path.empty {
             return Ok(0);
+        }
+        let key = match &path.index {
+            None => Some(self.schema.key_columns()),
+            Some(name) => {
+                let index = self.indexes.iter().find(|i| i.is_unique() && i.name() == name);
+                index.map(|index| index.columns())
+            }
+        };
+        if key.is_some_and(|key| path.values == key.len()) {
+            return Ok(path.ranges.len() as u64);
         }
         let scan = path.ranges.iter().cloned().fold(BatchScan::new(), BatchScan::range);
         let scan = match &path.index {

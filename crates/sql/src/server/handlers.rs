@@ -8,17 +8,21 @@ use crate::server::startup::{Startup, StartupSecrets};
 use crate::session::{Outcome, Prepared, Session};
 use async_trait::async_trait;
 use datafusion::common::ScalarValue;
-use futures::{Sink, StreamExt, stream};
+use futures::{Sink, SinkExt, StreamExt, stream};
 use pgwire::api::auth::StartupHandler;
 use pgwire::api::cancel::{CancelHandler, DefaultCancelHandler};
 use pgwire::api::portal::{Format, Portal};
 use pgwire::api::query::{ExtendedQueryHandler, SimpleQueryHandler};
 use pgwire::api::results::{FieldInfo, QueryResponse, Response, Tag};
 use pgwire::api::stmt::QueryParser;
-use pgwire::api::store::PortalStore;
-use pgwire::api::{ClientInfo, ClientPortalStore, ConnectionManager, PgWireServerHandlers, Type};
+use pgwire::api::store::{Entry, PortalStore};
+use pgwire::api::{
+    ClientInfo, ClientPortalStore, ConnectionManager, DEFAULT_NAME, PgWireServerHandlers, Type,
+};
 use pgwire::error::{ErrorInfo, PgWireError, PgWireResult};
 use pgwire::messages::PgWireBackendMessage;
+use pgwire::messages::data::{NoData, ParameterDescription};
+use pgwire::messages::extendedquery::{Describe, TARGET_TYPE_BYTE_STATEMENT};
 use pgwire::messages::response::TransactionStatus;
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -241,6 +245,30 @@ impl ExtendedQueryHandler for QueryHandlers {
 
     fn query_parser(&self) -> Arc<StatementParser> {
         Arc::clone(&self.parser)
+    }
+    /// Reports a statement with parameters but without rows as one without rows: the default is an
+    /// empty description of rows, after which the JDBC driver expects some.
+    async fn on_describe<C>(&self, client: &mut C, message: Describe) -> PgWireResult<()>
+    where
+        C: ClientInfo + ClientPortalStore + Sink<PgWireBackendMessage> + Unpin + Send + Sync,
+        C::PortalStore: PortalStore<Statement = StoredQuery>,
+        C::Error: Debug,
+        PgWireError: From<<C as Sink<PgWireBackendMessage>>::Error>,
+    {
+        if message.target_type == TARGET_TYPE_BYTE_STATEMENT {
+            let name = message.name.as_deref().unwrap_or(DEFAULT_NAME);
+            if let Some(Entry::Value(statement)) = client.portal_store().get_statement(name)
+                && statement.statement.prepared.schema().is_none()
+            {
+                let described = self.do_describe_statement(client, &statement).await?;
+                let types = described.parameters.iter().map(Type::oid).collect();
+                let parameters = ParameterDescription::new(types);
+                client.feed(PgWireBackendMessage::ParameterDescription(parameters)).await?;
+                client.send(PgWireBackendMessage::NoData(NoData)).await?;
+                return Ok(());
+            }
+        }
+        self._on_describe(client, message).await
     }
     async fn do_query<C>(
         &self,

@@ -40,7 +40,7 @@ fn read_error(e: &ParquetError) -> Error {
 /// Arrow schema.
 ///
 /// ```
-/// use perigee_tables::{BatchScan, ColumnType, ParquetRows, Schema, TableDb, Value, export_parquet};
+/// use perigee_tables::{BatchScan, ColumnType, ParquetRows, Schema, TableDb, export_parquet};
 /// # let db = perigee::example_db()?;
 /// let users = db.create_dyn_table("users", Schema::new().key("id", ColumnType::U32))?;
 /// users.load((0..100u32).map(|id| vec![id.into()]))?;

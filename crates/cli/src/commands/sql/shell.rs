@@ -39,6 +39,7 @@ pub fn sql_failure(e: &SqlError, sql: &str) -> Failure {
         Some(format!(" at line {line}, column {column}, near {word:?}"))
     });
     let message = e.message().split(" at Line: ").next().unwrap_or_default();
+    let message = message.trim_end_matches('.');
     let text = format!("{message}{} (SQLSTATE {})", place.unwrap_or_default(), e.state().code());
     let failure = Failure::other(kind, text);
     match e.hint() {

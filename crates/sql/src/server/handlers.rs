@@ -264,7 +264,7 @@ impl ExtendedQueryHandler for QueryHandlers {
                 let types = described.parameters.iter().map(Type::oid).collect();
                 let parameters = ParameterDescription::new(types);
                 client.feed(PgWireBackendMessage::ParameterDescription(parameters)).await?;
-                client.send(PgWireBackendMessage::NoData(NoData)).await?;
+                client.send(PgWireBackendMessage::NoData(NoData::new())).await?;
                 return Ok(());
             }
         }

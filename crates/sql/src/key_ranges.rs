@@ -168,7 +168,8 @@ impl AccessPath {
             }
             let extend = |prefix: &Vec<Value>| {
                 let prefix = prefix.clone();
-                let with = move |value: &Value| [prefix.as_slice(), &[value.clone()]].concat();
+                let with =
+                    move |value: &Value| [prefix.as_slice(), std::slice::from_ref(value)].concat();
                 values.iter().map(with).collect::<Vec<_>>()
             };
             prefixes = prefixes.iter().flat_map(extend).collect();
@@ -215,10 +216,10 @@ impl AccessPath {
         }
         let bound = |prefix: &Vec<Value>, bound: &Bound<Value>| match bound {
             Bound::Included(value) => {
-                Bound::Included([prefix.as_slice(), &[value.clone()]].concat())
+                Bound::Included([prefix.as_slice(), std::slice::from_ref(value)].concat())
             }
             Bound::Excluded(value) => {
-                Bound::Excluded([prefix.as_slice(), &[value.clone()]].concat())
+                Bound::Excluded([prefix.as_slice(), std::slice::from_ref(value)].concat())
             }
             Bound::Unbounded if prefix.is_empty() => Bound::Unbounded,
             Bound::Unbounded => Bound::Included(prefix.clone()),

@@ -19,7 +19,7 @@ use crate::table_provider::TableSource;
 pub enum OnConflict {
     Fail,
     Skip { target: Option<Vec<String>> },
-    Update { target: Vec<String>, update: DoUpdate },
+    Update { target: Vec<String>, update: Box<DoUpdate> },
 }
 
 /// Takes the conflict clause out of an INSERT, because DataFusion does not plan it.
@@ -41,7 +41,7 @@ pub fn take_conflict_clause(insert: &mut Insert) -> Result<OnConflict> {
     match (clause.action, target) {
         (OnConflictAction::DoNothing, target) => Ok(OnConflict::Skip { target }),
         (OnConflictAction::DoUpdate(update), Some(target)) => {
-            Ok(OnConflict::Update { target, update })
+            Ok(OnConflict::Update { target, update: Box::new(update) })
         }
         (OnConflictAction::DoUpdate(_), None) => {
             let text = "ON CONFLICT DO UPDATE needs the columns of the key";
@@ -129,7 +129,7 @@ pub fn find_conflicting(
 ) -> Result<Option<Vec<Value>>> {
     let table = txn.on(&source.table);
     let ConflictKey::Index(name) = key else {
-        return Ok(table.get(&key_of(&source.schema, row))?);
+        return Ok(table.get(key_of(&source.schema, row))?);
     };
     let def = source.indexes.iter().find(|index| index.name() == name);
     let columns = def.map(|def| def.columns()).unwrap_or_default();

@@ -15,7 +15,7 @@ SIM     = target/proof/perigee-sim
 # Features that are off by default and tested.
 FEATURES = perigee-cli/lmdb,perigee/bytes,perigee/serde
 
-.PHONY: all demo test prove lint unit tools bench clean fuzz install mariadb mariadb-quick mariadb-demo mariadb-tools
+.PHONY: all demo test prove lint unit tools bench clean fuzz install mariadb mariadb-quick mariadb-demo mariadb-tools sql
 
 all:
 	$(CARGO) build --release -p perigee-cli
@@ -41,17 +41,17 @@ test: tools lint unit prove mariadb-quick
 
 lint:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --features $(FEATURES) --all-targets --profile proof -- -D warnings
+	$(CARGO) clippy --workspace --exclude perigee-sql --features $(FEATURES) --all-targets --profile proof -- -D warnings
 
 # Unit, integration, documentation and architecture tests, and smoke fuzzing of the decoders. Includes the LMDB import of
 # the command-line tool, because the benchmark compiles LMDB anyway. Examples are compiled by `lint`.
 unit:
-	$(CARGO) test --workspace --features $(FEATURES) --profile proof --lib --bins --tests
-	$(CARGO) test --workspace --features $(FEATURES) --profile proof --doc
+	$(CARGO) test --workspace --exclude perigee-sql --features $(FEATURES) --profile proof --lib --bins --tests
+	$(CARGO) test --workspace --exclude perigee-sql --features $(FEATURES) --profile proof --doc
 
 # Built with the features of `unit`, so that nothing is compiled twice.
 prove:
-	$(CARGO) build --workspace --features $(FEATURES) --profile proof --bin perigee-sim
+	$(CARGO) build --workspace --exclude perigee-sql --features $(FEATURES) --profile proof --bin perigee-sim
 	$(SIM) crash --cases $(CRASH_CASES) --transactions $(TXN_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) model --cases 100 --ops $(MODEL_OPS) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) faults --cases 1 --seed $(SEED) --jobs $(JOBS)
@@ -62,6 +62,19 @@ prove:
 	$(SIM) isolation --cases $(ISOLATION_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) kill --cases $(KILL_CASES) --seed $(SEED) --jobs $(JOBS)
 	$(SIM) bugs --seed $(SEED) --jobs $(JOBS)
+
+# SQL over tables, record batches and Parquet files: lint, tests and the clients that are installed (psql, Python, Java). Not part of `make test`, because
+# DataFusion takes many minutes to compile.
+# Each step names the same packages, so that nothing is compiled twice.
+SQL_PACKAGES = -p perigee-sql -p perigee-cli --features perigee-cli/sql --profile sql
+SQL_TESTS = --lib --bins --test files --test push_down --test sqlite_answers --test statements --test transactions --test sql
+sql: tools
+	$(CARGO) clippy $(SQL_PACKAGES) --all-targets -- -D warnings
+	$(CARGO) test $(SQL_PACKAGES) $(SQL_TESTS)
+	$(CARGO) test -p perigee-tables --features parquet --profile sql --lib --test record_batches
+	$(CARGO) test -p perigee-sql --profile sql --doc
+	$(CARGO) build $(SQL_PACKAGES)
+	crates/sql/tests/clients/run.sh target/sql/perigee
 
 # Coverage-guided fuzzing of every decoder for FUZZ_SECONDS each (needs a nightly toolchain and cargo-fuzz).
 FUZZ_SECONDS ?= 60

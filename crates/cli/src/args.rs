@@ -4,7 +4,7 @@ use crate::commands::repair;
 use crate::commands::{
     backup, checkpoint, compact, compaction_sim, count, delete, demo, dump, explain, export,
     families, get, import, levels, load, manifest, metrics, options, purge, put, restore, scan,
-    sst, stats, tables, verify,
+    serve, sql, sst, stats, tables, verify,
 };
 use clap::{Parser, Subcommand};
 
@@ -91,6 +91,10 @@ pub enum Command {
     Purge(purge::PurgeArgs),
     /// Simulate compactions of a workload: write, read and space amplification over time
     CompactionSim(compaction_sim::CompactionSimArgs),
+    /// Run SQL statements over the tables of a database
+    Sql(sql::SqlArgs),
+    /// Serve the tables of a database to clients of PostgreSQL
+    Serve(serve::ServeArgs),
     /// Import a directory tree, kill the import halfway, recover, finish and compare every byte
     Demo(demo::DemoArgs),
 }

@@ -39,6 +39,8 @@ pub struct IndexPlan {
     pub columns: Vec<Component>,
     /// The fields of the columns; `None`: the row type does not have the column any more.
     pub fields: Vec<Option<u32>>,
+    /// The permanent ids of the columns.
+    pub column_ids: Vec<ColumnId>,
     /// For each column of the primary key, in order.
     pub key_sources: Vec<KeyColumnSource>,
 }
@@ -217,6 +219,7 @@ fn plan_index(
         ready: index.status == IndexStatus::Ready,
         columns,
         fields: index.columns.iter().map(|c| field_of(fields, c.column)).collect(),
+        column_ids: index.columns.iter().map(|c| c.column).collect(),
         key_sources: schema.key.iter().map(source).collect(),
     })
 }

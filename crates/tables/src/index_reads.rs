@@ -49,14 +49,26 @@ pub struct TableIndex<'a, R> {
 /// Which state an index reader sees. Never the newest one, because a row must be read in the same
 /// state as its index entry.
 #[derive(Clone, Debug)]
-enum IndexReadPoint<'a> {
+pub enum IndexReadPoint<'a> {
     Own(Arc<Snapshot>),
     Snapshot(&'a Snapshot),
     Txn(&'a TableTxn<'a>),
 }
 
-impl IndexReadPoint<'_> {
-    fn source<'a>(&'a self, state: &'a Arc<TableState>) -> RowSource<'a> {
+impl<'p> IndexReadPoint<'p> {
+    /// Returns the read point of an index reader: a new snapshot for the newest state.
+    pub fn new(source: &RowSource<'p>) -> Result<IndexReadPoint<'p>> {
+        Ok(match source.read_point {
+            ReadPoint::Latest => {
+                let snapshot = source.state.db.snapshot();
+                let snapshot = snapshot.map_err(|e| source.state.engine_error(e))?;
+                IndexReadPoint::Own(Arc::new(snapshot))
+            }
+            ReadPoint::Snapshot(snapshot) => IndexReadPoint::Snapshot(snapshot),
+            ReadPoint::Txn(tx) => IndexReadPoint::Txn(tx),
+        })
+    }
+    pub fn source<'a>(&'a self, state: &'a Arc<TableState>) -> RowSource<'a> {
         let read_point = match self {
             IndexReadPoint::Own(snapshot) => ReadPoint::Snapshot(snapshot),
             IndexReadPoint::Snapshot(snapshot) => ReadPoint::Snapshot(snapshot),
@@ -70,14 +82,7 @@ impl<'a, R: Row> TableIndex<'a, R> {
     /// Returns a reader of the index `name` as of the source.
     pub(crate) fn open(source: RowSource<'a>, name: &str) -> Result<TableIndex<'a, R>> {
         let state = Arc::clone(source.state);
-        let read_point = match source.read_point {
-            ReadPoint::Latest => {
-                let snapshot = state.db.snapshot().map_err(|e| state.engine_error(e))?;
-                IndexReadPoint::Own(Arc::new(snapshot))
-            }
-            ReadPoint::Snapshot(snapshot) => IndexReadPoint::Snapshot(snapshot),
-            ReadPoint::Txn(tx) => IndexReadPoint::Txn(tx),
-        };
+        let read_point = IndexReadPoint::new(&source)?;
         let binding = read_point.source(&state).binding()?;
         let plan = find_index(&read_point.source(&state), &binding, name)
             .map_err(|e| e.in_table(&state.name).in_index(name))?;
@@ -186,7 +191,7 @@ impl<'a, R: Row> TableIndex<'a, R> {
 
 /// Returns the plan of an index by the schema as of the source, which can be older than the
 /// binding.
-fn find_index(source: &RowSource<'_>, binding: &Binding, name: &str) -> Result<IndexPlan> {
+pub fn find_index(source: &RowSource<'_>, binding: &Binding, name: &str) -> Result<IndexPlan> {
     let plan = match source.read_point {
         // The binding of a transaction is that of its state.
         ReadPoint::Txn(_) => binding.indexes.iter().find(|plan| plan.name == name).cloned(),

@@ -45,6 +45,7 @@
 //! | transactions and snapshots | [`TableTxn`], [`TxnTable`], [`TableAt`] |
 //! | iterators | [`RowIter`], [`IndexIter`] |
 //! | bulk loads and change feed | [`TableLoad`], [`TableLoadReport`], [`StagedTable`], [`RowFeed`], [`RowChange`], [`RowEvent`] |
+//! | columnar batches (features `arrow`, `parquet`) | `BatchScan`, `BatchIter`, `rows_from_batch`, `export_parquet`, `ParquetRows` |
 //! | errors | [`Error`], [`ErrorKind`], [`Result`] |
 //!
 //! # Errors of the derive macro
@@ -86,6 +87,8 @@ mod index_entry;
 mod txn;
 mod row_reads;
 mod index_reads;
+#[cfg(feature = "arrow")]
+mod arrow;
 mod row_writes;
 mod table;
 mod index_build;
@@ -95,6 +98,14 @@ mod database;
 #[cfg(test)]
 mod testing;
 
+#[cfg(feature = "parquet")]
+pub use arrow::parquet::{ParquetReport, ParquetRows, export_parquet};
+#[cfg(feature = "arrow")]
+pub use arrow::rows::rows_from_batch;
+#[cfg(feature = "arrow")]
+pub use arrow::scan::{BatchIter, BatchReader, BatchScan};
+#[cfg(feature = "arrow")]
+pub use arrow::types::UuidFormat;
 pub use column::{ColumnValue, KeyValue};
 pub use database::{IndexState, TableDb, TableInfo};
 pub use error::{Error, ErrorKind, Result};

@@ -25,6 +25,12 @@ pub const SCHEMA_LOCK_SECONDS_MAX: u64 = 10;
 pub const LOAD_WAIT_SECONDS_MAX: u64 = 10;
 /// Longest preview of a key in a message, in characters.
 pub const KEY_PREVIEW_CHARS_MAX: usize = 120;
+/// Rows of a record batch, unless a scan sets another number.
+#[cfg(feature = "arrow")]
+pub const BATCH_ROWS_DEFAULT: usize = 8192;
+/// Stored bytes of the rows after which a record batch ends; less than 2^31 with the largest row.
+#[cfg(feature = "arrow")]
+pub const BATCH_BYTES_MAX: usize = 16 << 20;
 
 const _: () = assert!(INDEXES_MAX + 2 <= 250, "index numbers are single bytes below 250");
 const _: () = assert!(KEY_COLUMNS_MAX <= INDEX_COLUMNS_MAX, "an index can cover the key");

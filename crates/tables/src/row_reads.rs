@@ -396,6 +396,15 @@ macro_rules! inherent_reads {
         pub fn index(&self, name: &str) -> Result<$crate::TableIndex<'_, R>> {
             $crate::TableIndex::open(self.source(), name)
         }
+        /// Returns the rows of a scan as record batches of Apache Arrow, all as of this call.
+        ///
+        /// # Errors
+        /// `InvalidArgument` if a column or bound does not fit the schema; `NotFound` and `Busy` as
+        /// for [`Self::index`].
+        #[cfg(feature = "arrow")]
+        pub fn batches(&self, scan: &$crate::BatchScan) -> Result<$crate::BatchIter<'_>> {
+            $crate::BatchIter::open(&self.source(), scan)
+        }
     };
 }
 pub(crate) use inherent_reads;

@@ -294,6 +294,22 @@ impl<R: Row> Table<R> {
     pub fn delete(&self, key: impl FullKey<R::Key>) -> Result<bool> {
         self.write(|table| table.delete(BorrowedKey(&key)))
     }
+    /// Returns the estimated number of rows of a scan, without its limit;
+    /// [`Family::estimate_range`](perigee::Family::estimate_range) says how exact it is. Reads only
+    /// metadata in memory.
+    ///
+    /// ```
+    /// # use perigee_tables::*;
+    /// # let db = perigee::example_db()?;
+    /// let users = db.create_dyn_table("users", Schema::new().key("id", ColumnType::U32))?;
+    /// users.load((0..100u32).map(|id| vec![id.into()]))?;
+    /// assert_eq!(users.estimate_rows(&BatchScan::new())?, 100);
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[cfg(feature = "arrow")]
+    pub fn estimate_rows(&self, scan: &crate::BatchScan) -> Result<u64> {
+        crate::arrow::scan::estimate_rows(&self.source(), scan)
+    }
     crate::row_reads::inherent_reads!();
 }
 

@@ -27,6 +27,8 @@ pub mod put;
 pub mod repair;
 pub mod restore;
 pub mod scan;
+pub mod serve;
+pub mod sql;
 pub mod sst;
 mod unknown_stats;
 pub mod stats;
@@ -54,6 +56,8 @@ pub fn run(command: Command, out: &mut Output) -> Result<u8> {
         Command::Tables(args) => tables::run(&args, out),
         Command::Levels(args) => levels::run(&args, out),
         Command::Explain(args) => explain::run(&args, out),
+        Command::Sql(args) => sql::run(&args, out),
+        Command::Serve(args) => serve::run(&args, out),
         Command::Sst(args) => sst::run(&args, out),
         Command::Manifest(args) => manifest::run(&args, out),
         Command::Metrics(args) => metrics::run(&args, out),

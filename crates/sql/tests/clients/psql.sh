@@ -1,0 +1,46 @@
+#!/bin/sh
+# psql against a server at the port given.
+set -eu
+command -v psql > /dev/null || { echo "skipped: psql is not installed"; exit 0; }
+url="host=127.0.0.1 port=$1 dbname=perigee user=any"
+ask() { psql "$url" -X -q -At -v ON_ERROR_STOP=1 -c "$1"; }
+expect() { [ "$1" = "$2" ] || { echo "expected: $2"; echo "got: $1"; exit 1; }; }
+
+ask "DROP TABLE IF EXISTS p"
+ask "CREATE TABLE p (id BIGINT PRIMARY KEY, name TEXT, at TIMESTAMP, score DOUBLE PRECISION, raw BYTEA, big UHUGEINT, ok BOOLEAN)"
+ask "INSERT INTO p VALUES (1, 'ann', '2026-01-01 12:00:00.5', 1.5, NULL, '340282366920938463463374607431768211455', true), (2, NULL, NULL, NULL, NULL, NULL, false)"
+expect "$(ask 'SELECT * FROM p ORDER BY id')" \
+    "1|ann|2026-01-01 12:00:00.5+00|1.5||340282366920938463463374607431768211455|t
+2||||||f"
+expect "$(ask 'SELECT count(*), sum(id) FROM p')" "2|3"
+expect "$(psql "$url" -X -At -c "UPDATE p SET name = 'bob' WHERE id = 2")" "UPDATE 1"
+expect "$(psql "$url" -X -At -c "BEGIN; DELETE FROM p; ROLLBACK; SELECT count(*) FROM p" | tail -1)" "2"
+# Errors have a SQLSTATE, a hint and a position; the connection goes on.
+psql "$url" -X -At > /tmp/psql.$$ 2>&1 <<'S' || true
+\set VERBOSITY verbose
+INSERT INTO p (id) VALUES (1);
+SELECT none FROM p;
+CREATE VIEW v AS SELECT 1;
+SELECT 'goes on';
+S
+for text in 23505 42703 0A000 HINT "LINE 1: SELECT none" "goes on"; do
+    grep -q "$text" /tmp/psql.$$ || { cat /tmp/psql.$$; echo "missing: $text"; exit 1; }
+done
+rm -f /tmp/psql.$$
+# A failed transaction.
+out=$(psql "$url" -X -At 2>&1 <<'S' || true
+BEGIN;
+SELECT 1 / 0;
+SELECT 2;
+COMMIT;
+SELECT 'after';
+S
+)
+case $out in *"current transaction"*|*"has failed"*) ;; *) echo "$out"; exit 1 ;; esac
+case $out in *ROLLBACK*after*) ;; *) echo "$out"; exit 1 ;; esac
+# Many rows.
+ask "CREATE TABLE IF NOT EXISTS n (x BIGINT PRIMARY KEY)"
+ask "DELETE FROM n"
+ask "INSERT INTO n WITH RECURSIVE s AS (SELECT 1 AS x UNION ALL SELECT x + 1 FROM s WHERE x < 3000) SELECT x FROM s"
+expect "$(ask 'SELECT x FROM n' | wc -l | tr -d ' ')" "3000"
+echo "psql: passed"

@@ -1,0 +1,156 @@
+//! Parquet files: [`export_parquet`] writes the batches of a scan, [`ParquetRows`] reads rows for a
+//! table (feature `parquet`).
+
+use crate::arrow::rows::rows_from_batch;
+use crate::arrow::scan::BatchIter;
+use crate::error::{Error, Result};
+use crate::limits::BATCH_ROWS_DEFAULT;
+use crate::schema::Schema;
+use crate::value::Value;
+use ::parquet::arrow::ArrowWriter;
+use ::parquet::arrow::arrow_reader::{
+    ArrowReaderMetadata, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
+};
+use ::parquet::basic::Compression;
+use ::parquet::errors::ParquetError;
+use ::parquet::file::properties::WriterProperties;
+use ::parquet::file::reader::ChunkReader;
+use arrow_schema::SchemaRef;
+use std::io::Write;
+
+/// Result of [`export_parquet`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ParquetReport {
+    /// Number of rows.
+    pub rows: u64,
+    /// Size of the file in bytes.
+    pub bytes: u64,
+}
+
+fn write_error(e: &ParquetError) -> Error {
+    Error::invalid(format!("the Parquet file cannot be written: {e}"))
+}
+
+fn read_error(e: &ParquetError) -> Error {
+    Error::invalid(format!("the Parquet file cannot be read: {e}"))
+}
+
+/// Writes the batches of a scan to a Parquet file, compressed with Snappy. The file contains the
+/// Arrow schema.
+///
+/// ```
+/// use perigee_tables::{BatchScan, ColumnType, ParquetRows, Schema, TableDb, export_parquet};
+/// # let db = perigee::example_db()?;
+/// let users = db.create_dyn_table("users", Schema::new().key("id", ColumnType::U32))?;
+/// users.load((0..100u32).map(|id| vec![id.into()]))?;
+///
+/// let mut file = Vec::new(); // or a std::fs::File
+/// let report = export_parquet(users.batches(&BatchScan::new())?, &mut file)?;
+/// assert_eq!(report.rows, 100);
+///
+/// let rows = ParquetRows::open(bytes::Bytes::from(file))?; // or a std::fs::File
+/// let schema = Schema::from_arrow(&rows.arrow_schema(), &["id"])?;
+/// let copy = db.create_dyn_table("copy", schema.clone())?;
+/// let mut load = copy.begin_load()?;
+/// for row in rows.read(&schema)? {
+///     load.push(&row?)?;
+/// }
+/// assert_eq!(load.finish()?.rows, 100);
+/// # Ok::<(), perigee_tables::Error>(())
+/// ```
+///
+/// # Errors
+/// Those of the scan; `InvalidArgument` if `out` fails, with its message.
+pub fn export_parquet(batches: BatchIter<'_>, out: impl Write + Send) -> Result<ParquetReport> {
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let writer = ArrowWriter::try_new(out, batches.schema(), Some(properties));
+    let mut writer = writer.map_err(|e| write_error(&e))?;
+    let mut report = ParquetReport::default();
+    for batch in batches {
+        let batch = batch?;
+        report.rows += batch.num_rows() as u64;
+        writer.write(&batch).map_err(|e| write_error(&e))?;
+    }
+    writer.finish().map_err(|e| write_error(&e))?;
+    report.bytes = writer.bytes_written() as u64;
+    Ok(report)
+}
+
+/// An open Parquet file; see [`export_parquet`] for an example.
+pub struct ParquetRows<F> {
+    file: F,
+    metadata: ArrowReaderMetadata,
+}
+
+impl<F: ChunkReader + 'static> ParquetRows<F> {
+    /// Reads the metadata of a Parquet file: a [`std::fs::File`], or bytes in memory.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if it is no Parquet file, or damaged.
+    pub fn open(file: F) -> Result<ParquetRows<F>> {
+        let metadata = ArrowReaderMetadata::load(&file, Default::default());
+        Ok(ParquetRows { metadata: metadata.map_err(|e| read_error(&e))?, file })
+    }
+    /// Returns the schema of the file, for [`Schema::from_arrow`].
+    pub fn arrow_schema(&self) -> SchemaRef {
+        SchemaRef::clone(self.metadata.schema())
+    }
+    /// Returns the number of rows.
+    pub fn row_count(&self) -> u64 {
+        u64::try_from(self.metadata.metadata().file_metadata().num_rows()).unwrap_or(0)
+    }
+    /// Returns the rows for a table of this schema, as of [`rows_from_batch`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` if the file uses an unknown codec or encoding.
+    pub fn read(self, schema: &Schema) -> Result<impl Iterator<Item = Result<Vec<Value>>>> {
+        let builder = ParquetRecordBatchReaderBuilder::new_with_metadata(self.file, self.metadata);
+        let reader = builder.with_batch_size(BATCH_ROWS_DEFAULT).build();
+        Ok(RowsOfBatches {
+            reader: reader.map_err(|e| read_error(&e))?,
+            schema: schema.clone(),
+            rows: Vec::new().into_iter(),
+            ended: false,
+        })
+    }
+}
+
+/// Prints the schema.
+impl<F> std::fmt::Debug for ParquetRows<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ParquetRows({:?})", self.metadata.schema())
+    }
+}
+
+/// Iterates over the rows of all batches of a reader.
+struct RowsOfBatches {
+    reader: ParquetRecordBatchReader,
+    schema: Schema,
+    rows: std::vec::IntoIter<Vec<Value>>,
+    ended: bool,
+}
+
+impl Iterator for RowsOfBatches {
+    type Item = Result<Vec<Value>>;
+    fn next(&mut self) -> Option<Result<Vec<Value>>> {
+        loop {
+            if let Some(row) = self.rows.next() {
+                return Some(Ok(row));
+            }
+            if self.ended {
+                return None;
+            }
+            let batch = self.reader.next()?;
+            let batch =
+                batch.map_err(|e| Error::invalid(format!("the Parquet file cannot be read: {e}")));
+            match batch.and_then(|batch| rows_from_batch(&batch, &self.schema)) {
+                Ok(rows) => self.rows = rows.into_iter(),
+                Err(e) => {
+                    self.ended = true;
+                    return Some(Err(e));
+                }
+            }
+        }
+    }
+}

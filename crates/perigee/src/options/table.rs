@@ -144,7 +144,7 @@ mod tests {
                 assert_eq!(files, [own], "{name}");
             }
         }
-        assert_eq!((DATABASE.len(), FAMILY.len()), (19, 11));
+        assert_eq!((DATABASE.len(), FAMILY.len()), (20, 11));
     }
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
             create_if_missing = false\nerror_if_exists = true\nread_only = true\n\
             salvage_readonly = true\ndurability = \"interval 3 ms\"\n\
             isolation = \"serializable\"\nmemory_budget = \"1 MiB\"\n\
-            block_cache_bytes = \"2 MiB\"\nmax_open_files = 7\nmin_free_space = \"3 MiB\"\n\
+            block_cache_bytes = \"2 MiB\"\nrow_cache_bytes = \"1 MiB\"\nmax_open_files = 7\nmin_free_space = \"3 MiB\"\n\
             verify_outputs = false\nbackground_rate = \"4 MiB\"\nspace_amplification = 200\n\
             scrub_interval = \"1 h\"\nlog_retention = \"5 MiB\"\nhistory = \"2 min\"\n\
             latency_stats = false\nlog_file_bytes = \"6 MiB\"\nlog_files_kept = 9\n";

@@ -107,6 +107,7 @@ impl Engine {
         self.check_open()?;
         family.check_not_dropped()?;
         let view = family.tree.pin();
+        family.check_not_dropped()?;
         family.check_snapshot(snapshot)?;
         check_slow!(
             snapshot.seq() <= self.visible_seq(),

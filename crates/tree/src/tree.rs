@@ -30,6 +30,7 @@ impl LsmTree {
             active: Arc::new(Memtable::new(comparator)),
             immutables: Vec::new(),
             version: Arc::new(version),
+            installs: 0,
             now: Arc::clone(&now),
             merge_operator: Arc::default(),
         };
@@ -147,7 +148,13 @@ impl LsmTree {
                 version.comparator
             );
             let sealed = v.immutables.iter().filter(keep).cloned().collect();
-            View { overlay: None, immutables: sealed, version: Arc::clone(&version), ..v.clone() }
+            View {
+                overlay: None,
+                immutables: sealed,
+                version: Arc::clone(&version),
+                installs: v.installs + 1,
+                ..v.clone()
+            }
         });
     }
 
@@ -158,6 +165,7 @@ impl LsmTree {
             active: Arc::new(self.successor_of(v)),
             immutables: Vec::new(),
             version: Arc::new(Version::empty(self.comparator)),
+            installs: v.installs + 1,
             now: Arc::clone(&self.now),
             merge_operator: v.merge_operator.clone(),
         });

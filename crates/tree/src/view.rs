@@ -17,6 +17,9 @@ pub struct View {
     pub immutables: Vec<Arc<Memtable>>,
     /// The tables.
     pub version: Arc<Version>,
+    /// Number of versions installed before: a rewrite may drop what only readers of earlier views
+    /// still see.
+    pub installs: u64,
     /// Clock, read at entries with an expiry.
     pub now: Arc<dyn ExpiryClock>,
     /// Merges operands, if the column family has an operator. An operator set later also applies to

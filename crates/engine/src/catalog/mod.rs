@@ -90,6 +90,8 @@ impl Catalog {
         let snapshots = Arc::new(SnapshotList::new(settings.history, parts.oldest_readable));
         let acquire = |(name, seq)| (name, snapshots.acquire_named(seq));
         let named = parts.named_snapshots.into_iter().map(acquire).collect();
+        // The row cache knows no operation from before the open.
+        parts.families.all().iter().for_each(|f| f.row_cache_epoch.advance(parts.last_seq));
         let catalog = Catalog {
             visible_seq: AtomicSeqNo::new(parts.last_seq),
             families: parts.families,

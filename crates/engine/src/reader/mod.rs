@@ -77,11 +77,12 @@ impl Engine {
     #[inline(always)]
     pub fn reader<'a>(self: &'a Arc<Self>, family: &'a FamilyState) -> Result<Reader<'a>> {
         self.check_open()?;
-        family.check_not_dropped()?;
         // Before the view, unlike the sequence number: see the row cache.
         let row_cache_seq = self.visible_seq();
         self.yield_with_row_cache();
         let view = family.tree.pin();
+        // After the view: dropping a column family marks it before its view becomes empty.
+        family.check_not_dropped()?;
         self.yield_with_row_cache();
         let sequence = self.visible_seq();
         Ok(Reader { engine: self, family, view, sequence, row_cache_seq, overlay: None })
@@ -105,8 +106,9 @@ impl Engine {
         snapshot: &SnapshotHandle,
     ) -> Result<Reader<'a>> {
         self.check_open()?;
-        family.check_not_dropped()?;
         let view = family.tree.pin();
+        // After the view: dropping a column family marks it before its view becomes empty.
+        family.check_not_dropped()?;
         family.check_snapshot(snapshot)?;
         check_slow!(
             snapshot.seq() <= self.visible_seq(),

@@ -33,6 +33,8 @@ struct EmptyRange {
     keys: Range<Vec<u8>>,
     /// It is empty for readers at this sequence number or later.
     as_of: SeqNo,
+    /// It is empty in views with at least this many installed versions.
+    installs: u64,
     /// Number of tombstones that scans skipped in it.
     tombstones: u64,
     /// Number of the last use, for eviction.
@@ -55,6 +57,8 @@ pub struct SkippedRange<'a> {
     pub end: &'a [u8],
     /// Sequence number of the reader.
     pub at: SeqNo,
+    /// Number of versions installed before its view.
+    pub installs: u64,
     /// Tombstones skipped.
     pub tombstones: u64,
 }
@@ -75,13 +79,22 @@ impl RangeList {
         self.ranges.partition_point(|r| order.cmp(&r.keys.end, key).is_le())
     }
     /// Returns the end of the ranges around `key` that a reader at `at` may skip.
-    fn end_of(&mut self, order: KeyComparator, key: &[u8], at: SeqNo) -> Option<&[u8]> {
+    fn end_of(
+        &mut self,
+        order: KeyComparator,
+        key: &[u8],
+        at: SeqNo,
+        installs: u64,
+    ) -> Option<&[u8]> {
         self.uses += 1;
         let first = self.index_of(order, key);
         let mut end = None;
         for range in &mut self.ranges[first..] {
             let start = end.unwrap_or(key);
-            if range.as_of > at || order.cmp(&range.keys.start, start).is_gt() {
+            if range.as_of > at
+                || range.installs > installs
+                || order.cmp(&range.keys.start, start).is_gt()
+            {
                 break;
             }
             range.last_use = self.uses;
@@ -92,7 +105,7 @@ impl RangeList {
     /// Adds a range; returns false if it has too few tombstones to be worth a place.
     fn add(&mut self, order: KeyComparator, skipped: &SkippedRange<'_>) -> bool {
         self.uses += 1;
-        let SkippedRange { mut begin, mut end, at, tombstones } = *skipped;
+        let SkippedRange { mut begin, mut end, at, installs, tombstones } = *skipped;
         // Ranges that it covers are replaced; where it overlaps others, it is cut.
         let covered = self.ranges.partition_point(|r| order.cmp(&r.keys.start, begin).is_lt())
             ..self.ranges.partition_point(|r| order.cmp(&r.keys.end, end).is_le());
@@ -117,7 +130,7 @@ impl RangeList {
             return false;
         }
         let keys = begin.to_vec()..end.to_vec();
-        let added = EmptyRange { keys, as_of: at, tombstones, last_use: self.uses };
+        let added = EmptyRange { keys, as_of: at, installs, tombstones, last_use: self.uses };
         let i = covered.start;
         if covers {
             self.ranges.drain(covered);
@@ -153,6 +166,7 @@ impl RangeList {
             let joined = &mut self.ranges[left];
             joined.keys.end = right.keys.end;
             joined.as_of = joined.as_of.max(right.as_of);
+            joined.installs = joined.installs.max(right.installs);
             joined.tombstones += right.tombstones;
             joined.last_use = joined.last_use.max(right.last_use);
             i = left;
@@ -198,11 +212,17 @@ impl EmptyRanges {
     }
 
     /// Returns the end of the empty ranges around `key` that a reader at `at` may skip.
-    pub fn end_of(&self, order: KeyComparator, key: &[u8], at: SeqNo) -> Option<Vec<u8>> {
+    pub fn end_of(
+        &self,
+        order: KeyComparator,
+        key: &[u8],
+        at: SeqNo,
+        installs: u64,
+    ) -> Option<Vec<u8>> {
         if !self.non_empty.load(Ordering::Acquire) {
             return None;
         }
-        self.lock().end_of(order, key, at).map(<[u8]>::to_vec)
+        self.lock().end_of(order, key, at, installs).map(<[u8]>::to_vec)
     }
 
     /// Adds a range, of which the scan has seen all entries up to its sequence number.
@@ -260,7 +280,7 @@ mod tests {
     const ORDER: KeyComparator = KeyComparator::Bytes;
 
     fn end_of(ranges: &EmptyRanges, key: &str, at: u64) -> Option<String> {
-        let end = ranges.end_of(ORDER, key.as_bytes(), SeqNo(at))?;
+        let end = ranges.end_of(ORDER, key.as_bytes(), SeqNo(at), 0)?;
         Some(String::from_utf8_lossy(&end).into_owned())
     }
     fn add(ranges: &EmptyRanges, keys: Range<&str>, at: u64, tombstones: u64) {
@@ -268,6 +288,7 @@ mod tests {
             begin: keys.start.as_bytes(),
             end: keys.end.as_bytes(),
             at: SeqNo(at),
+            installs: 0,
             tombstones,
         };
         ranges.add(ORDER, &skipped, || false);
@@ -366,7 +387,8 @@ mod tests {
         let ranges = EmptyRanges::default();
         let (asked, keys) = (Cell::new(false), (b"a", b"z"));
         let tombstones = EMPTY_RANGE_TOMBSTONES_MIN;
-        let skipped = SkippedRange { begin: keys.0, end: keys.1, at: SeqNo(1), tombstones };
+        let skipped =
+            SkippedRange { begin: keys.0, end: keys.1, at: SeqNo(1), installs: 0, tombstones };
         ranges.add(ORDER, &skipped, || {
             asked.set(true);
             true

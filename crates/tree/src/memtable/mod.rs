@@ -159,8 +159,8 @@ impl Memtable {
     }
     /// Returns the end of a range around `key` in which this memtable and all that is below it have
     /// no live entry for a reader at `at`.
-    pub fn end_of_empty_range(&self, key: &[u8], at: SeqNo) -> Option<Vec<u8>> {
-        self.empty_ranges.end_of(self.comparator, key, at)
+    pub fn end_of_empty_range(&self, key: &[u8], at: SeqNo, installs: u64) -> Option<Vec<u8>> {
+        self.empty_ranges.end_of(self.comparator, key, at, installs)
     }
     /// Notes that a scan of this memtable and all that is below it found no live entry in a range,
     /// and no entry newer than its sequence number.

@@ -55,7 +55,7 @@ impl SeekProbe {
     }
     /// Returns true if this seek should probe.
     pub fn should_probe(&mut self) -> bool {
-        self.seeks_since_probe += 1;
+        self.seeks_since_probe = self.seeks_since_probe.saturating_add(1);
         let probe =
             self.enabled && (self.worth > 0 || self.seeks_since_probe >= SeekProbe::IDLE_SEEKS_MAX);
         if probe {

@@ -35,6 +35,7 @@ fn view_with(ops: &[(u64, Vec<u8>, Option<Vec<u8>>)], memtables: usize) -> Arc<V
         overlay: None,
         active: Arc::clone(&tables[memtables - 1]),
         immutables: tables[..memtables - 1].iter().rev().cloned().collect(),
+        installs: 0,
         version: Arc::new(Version::empty(KeyComparator::Bytes)),
         now: Arc::new(perigee_base::FixedClock(0)),
         merge_operator: Arc::default(),
@@ -153,7 +154,8 @@ fn scan(tree: &LsmTree, at: u64) -> VisibleCursor {
 }
 
 fn empty_until(tree: &LsmTree, key: u64, at: u64) -> Option<u64> {
-    let end = tree.active().end_of_empty_range(&key.to_be_bytes(), SeqNo(at))?;
+    let end =
+        tree.active().end_of_empty_range(&key.to_be_bytes(), SeqNo(at), tree.view().installs)?;
     Some(u64::from_be_bytes(end.try_into().unwrap()))
 }
 

@@ -376,7 +376,7 @@ impl VisibleCursor {
         if self.view.version.gap.is_some() {
             return Ok(false);
         }
-        match self.view.active.end_of_empty_range(&self.key, self.read_seq) {
+        match self.view.active.end_of_empty_range(&self.key, self.read_seq, self.view.installs) {
             Some(end) => self.merge.skip_below(&end).map(|()| true),
             None => Ok(false),
         }
@@ -394,6 +394,7 @@ impl VisibleCursor {
                 begin: &self.skipped_from,
                 end: &self.key,
                 at: self.read_seq,
+                installs: self.view.installs,
                 tombstones,
             });
         }

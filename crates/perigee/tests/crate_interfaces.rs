@@ -40,7 +40,7 @@ const MODULE_NAMES_MAX: [(&str, usize); 6] = [
     ("file/src/log/mod.rs", 27),
     ("tree/src/bulk/mod.rs", 7),
     ("tree/src/compact/mod.rs", 23),
-    ("tree/src/read.rs", 26),
+    ("tree/src/read.rs", 27),
     ("tree/src/rewrite/mod.rs", 15),
 ];
 

@@ -40,7 +40,7 @@ pub use tree::LsmTree;
 pub use view::View;
 
 // Memtables, batches that several of them share, and the writes of an open transaction.
-pub use memtable::{BatchShare, Memtable, SharedBatch, SkippedRange, seed_key_hashes};
+pub use memtable::{BatchShare, Memtable, SharedBatch, seed_key_hashes};
 pub use txn_overlay::{OverlayRuns, TXN_SEQ_BASE, TxnOverlay, VisibleSeqs};
 
 // Versions: tables, value logs and runs, the edits that change them, and snapshots to preserve.

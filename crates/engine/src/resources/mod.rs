@@ -114,7 +114,7 @@ impl Resources {
         let (limit, wanted) = (memory_budget.limit, runtime.settings.row_cache_bytes);
         let rows = memory_shares::row_cache_capacity(limit, wanted, &MemoryUsage::default());
         let step = memory_shares::rebalance_step(limit);
-        let row_cache = (rows > 0).then(|| RowCache::new(rows, step));
+        let row_cache = (rows > 0).then(|| RowCache::new(Bytes(rows), step));
         Resources {
             memory_budget,
             shared_batches,

@@ -1,23 +1,24 @@
 //! Key ranges that are known to be empty: a scan that has skipped many tombstones notes the range,
-//! and the next one seeks past it. Without this, every read at the head of a queue skips all entries
-//! that were deleted since the last compaction.
+//! and the next one seeks past it. Without this, every read at the head of a queue skips all
+//! entries that were deleted since the last compaction.
 //!
-//! A noted range holds no live entry at sequence number `as_of` or later, because the writer removes
-//! the range when it writes an entry there, before that entry becomes visible. A reader at `as_of`
-//! or later that finds the range can therefore skip it, in all sources.
+//! A noted range holds no live entry at sequence number `as_of` or later, because the writer
+//! removes the range when it writes an entry there, before that entry becomes visible. A reader at
+//! `as_of` or later that finds the range can therefore skip it, in all sources. Its view must not
+//! be older than that of the scan: a rewrite may since have dropped what an earlier view holds.
 //!
 //! A queue extends its range all the time. A range that was extended would be of no use to readers
 //! that began before; so adjacent ranges are kept, and a reader skips all of them that it may. Like
-//! the runs of a log-structured tree, a range is joined with its neighbour when that is not more than
-//! twice as large, which leaves a logarithmic number of them.
+//! the runs of a log-structured tree, a range is joined with its neighbour when that is not more
+//! than twice as large, which leaves a logarithmic number of them.
 //!
 //! The active memtable holds the ranges of its views. Its successor takes them over; it does not if
 //! tables with new entries may be added below it ([`EmptyRanges::refusing`]).
 //!
 //! ```text
-//!  scan at R: skips the tombstones in [a, b)          writer: inserts an entry with seq > R in [a, b)
-//!  lock, add [a, b), fence,                           publish the entry, fence,
-//!  look for entries newer than R in [a, b): remove    are there ranges? lock, remove those hit
+//!  scan at R: skips the tombstones in [a, b)         writer: inserts an entry above R in [a, b)
+//!  lock, add [a, b), fence,                          publish the entry, fence,
+//!  look for entries above R in [a, b): then remove   are there ranges? lock, remove those hit
 //! ```
 //! One of the two fences comes first: so either the scan finds the entry, or the writer the range.
 

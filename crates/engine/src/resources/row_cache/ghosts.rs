@@ -4,6 +4,8 @@
 //! A table of fingerprints in which newer ones overwrite older ones, so it ages by itself. Two rows
 //! are confused once in about four billion cases, which costs some cache space and nothing else.
 
+use perigee_base::Bytes;
+
 /// Cache bytes for each ghost: about one row, so that as many rows are remembered as are cached.
 const CACHE_BYTES_PER_GHOST: u64 = 128;
 /// Minimum and maximum number of ghosts, as powers of two.
@@ -30,9 +32,9 @@ impl RowGhosts {
         ghosts.ilog2().clamp(GHOST_BITS_RANGE.0, GHOST_BITS_RANGE.1)
     }
     /// Records a read; returns true if the row was read recently.
-    pub fn record_access(&mut self, hash: u64, shard_bytes: u64) -> bool {
+    pub fn record_access(&mut self, hash: u64, shard: Bytes) -> bool {
         if self.slots.is_empty() {
-            self.slots = vec![0; 1 << RowGhosts::bits(shard_bytes)].into();
+            self.slots = vec![0; 1 << RowGhosts::bits(shard.0)].into();
         }
         let at = hash as usize & (self.slots.len() - 1);
         // Other bits than the index and the number of the shard; 0 is an empty slot.

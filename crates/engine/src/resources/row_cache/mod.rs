@@ -34,7 +34,7 @@ mod ghosts;
 mod shard;
 
 use crate::limits::{ROW_CACHE_SHARD_BYTES_MIN, ROW_CACHE_SHARDS_MAX};
-use perigee_base::{Expiry, FamilyId, PinnedSlice, SeqNo};
+use perigee_base::{Bytes, Expiry, FamilyId, PinnedSlice, SeqNo};
 use shard::RowShard;
 use std::sync::atomic::{
     AtomicBool, AtomicU32, AtomicU64,
@@ -160,7 +160,8 @@ pub struct RowCache {
 impl RowCache {
     /// Creates a cache of `capacity` bytes, whose users rebalance the memory budget after changes
     /// of `charge_step` bytes.
-    pub fn new(capacity: u64, charge_step: u64) -> RowCache {
+    pub fn new(capacity: Bytes, charge_step: u64) -> RowCache {
+        let capacity = capacity.0;
         let wanted = (capacity / ROW_CACHE_SHARD_BYTES_MIN).clamp(1, ROW_CACHE_SHARDS_MAX);
         let count = if wanted.is_power_of_two() { wanted } else { wanted.next_power_of_two() / 2 };
         let slot = || AlignedShard {

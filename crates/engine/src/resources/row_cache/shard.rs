@@ -8,7 +8,7 @@
 use super::ghosts::RowGhosts;
 use super::{CachedRow, RowCacheTotals, RowKey};
 use crate::limits::{ROW_CACHE_ROWS_PER_SHARD_MIN, ROW_CACHE_SLOTS_MIN, ROW_CACHE_WINDOW_LOOKUPS};
-use perigee_base::{Expiry, FamilyId, PinnedSlice, SeqNo};
+use perigee_base::{Bytes, Expiry, FamilyId, PinnedSlice, SeqNo};
 use std::sync::Arc;
 
 /// Size of the header and the rounding of the allocation of a row.
@@ -81,6 +81,13 @@ struct RowSlot {
     row: Option<Arc<[u8]>>,
 }
 
+/// Lookups since the hit rate was last evaluated.
+#[derive(Debug, Default)]
+struct LookupWindow {
+    lookups: u64,
+    hits: u64,
+}
+
 /// See the module.
 #[derive(Debug)]
 pub struct RowShard {
@@ -99,8 +106,7 @@ pub struct RowShard {
     ghosts: RowGhosts,
     /// Rows were evicted: from then on, rows are admitted at their second access.
     is_full: bool,
-    /// Lookups and hits since the hit rate was last evaluated.
-    window: (u64, u64),
+    window: LookupWindow,
     totals: RowCacheTotals,
     /// A row that is being encoded.
     buffer: Vec<u8>,
@@ -119,7 +125,7 @@ impl RowShard {
             clock_hand: 0,
             ghosts: RowGhosts::default(),
             is_full: false,
-            window: (0, 0),
+            window: LookupWindow::default(),
             totals: RowCacheTotals::default(),
             buffer: Vec::new(),
         }
@@ -201,15 +207,15 @@ impl RowShard {
     pub fn count_lookup(&mut self, hit: bool) -> bool {
         self.totals.hits += u64::from(hit);
         self.totals.misses += u64::from(!hit);
-        self.window.0 += 1;
-        self.window.1 += u64::from(hit);
-        self.window.0 >= ROW_CACHE_WINDOW_LOOKUPS
+        self.window.lookups += 1;
+        self.window.hits += u64::from(hit);
+        self.window.lookups >= ROW_CACHE_WINDOW_LOOKUPS
     }
     /// Returns whether the hit rate since the last evaluation is so low that lookups are useless;
     /// between the two limits it stays as it is. Until the shard is full, misses are useful, except
     /// for `uncached` ones.
     pub fn evaluate_hit_rate(&mut self, uncached: u64) -> Option<bool> {
-        let (lookups, hits) = std::mem::take(&mut self.window);
+        let LookupWindow { lookups, hits } = std::mem::take(&mut self.window);
         let is_filling = !self.is_full && uncached < lookups / 2;
         if !is_filling && hits * 100 < lookups * HIT_PERCENT_LOW {
             return Some(true);
@@ -231,7 +237,7 @@ impl RowShard {
             return;
         }
         let replaced = self.remove_hash(key.hash);
-        if !replaced && self.is_full && !self.ghosts.record_access(key.hash, self.bytes) {
+        if !replaced && self.is_full && !self.ghosts.record_access(key.hash, Bytes(self.bytes)) {
             return;
         }
         if !self.make_room(charge) {

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 const KIB: u64 = 1 << 10;
 
 fn cache(bytes: u64) -> RowCache {
-    RowCache::new(bytes, bytes / 64)
+    RowCache::new(Bytes(bytes), bytes / 64)
 }
 
 /// A key with a hash that depends on all of its bytes.

@@ -212,7 +212,7 @@ fn exhaustive_settings(number: u64) -> Settings {
     Settings {
         family,
         cache_bytes: 0,
-        row_cache_bytes: 16 << 10,
+        row_cache_bytes: if number % 4 < 2 { 0 } else { 16 << 10 },
         memory_budget: 0,
         min_free_space: 0,
         durability,

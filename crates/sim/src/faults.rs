@@ -149,8 +149,9 @@ impl FaultPlan {
 
     fn of_case(case: &Case) -> FaultPlan {
         let mut plan = FaultPlan::new(case.seed, case.number / CASES_PER_HISTORY);
-        // With and without encryption, the same history makes nearly the same I/Os.
+        // With and without encryption or row cache, the same history makes nearly the same I/Os.
         plan.settings.encrypted = case.number % 4 == 1;
+        plan.settings.row_cache_bytes = if case.number % 2 == 0 { 0 } else { 16 << 10 };
         plan
     }
 

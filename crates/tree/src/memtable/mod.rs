@@ -169,8 +169,10 @@ impl Memtable {
             self.comparator.cmp(skipped.begin, key).is_le()
                 && self.comparator.cmp(key, skipped.end).is_lt()
         };
+        // So many are checked in less time than the scan took.
+        let limit = RECENT_ENTRIES_MAX.max(skipped.tombstones as usize / 8);
         self.empty_ranges.add(self.comparator, skipped, || {
-            self.recent_keys(skipped.at, RECENT_ENTRIES_MAX).is_none_or(|mut keys| keys.any(inside))
+            self.recent_keys(skipped.at, limit).is_none_or(|mut keys| keys.any(inside))
         });
     }
 

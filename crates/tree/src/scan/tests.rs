@@ -2,7 +2,7 @@
 //! sequence number.
 
 use super::*;
-use crate::limits::EMPTY_RANGE_TOMBSTONES_MIN;
+use crate::limits::{EMPTY_RANGE_TOMBSTONES_MIN, RECENT_ENTRIES_MAX};
 use crate::{LsmTree, Memtable, Version, View};
 use perigee_base::{FamilyId, KeyComparator, OpIndex, SeqNo};
 use perigee_file::log::{Batch, BatchOps};
@@ -174,6 +174,33 @@ fn a_scan_notes_no_range_into_which_was_written_since_it_began() {
         let mut later = scan(&tree, last + 1);
         later.next().unwrap();
         assert_eq!(later.key(), Some(&written.unwrap_or(end).to_be_bytes()[..]));
+    }
+}
+
+#[test]
+fn a_write_into_an_empty_range_is_found() {
+    let end = EMPTY_RANGE_TOMBSTONES_MIN + 10;
+    let (tree, last) = tree_with_tombstones(end);
+    scan(&tree, last).next().unwrap();
+    assert_eq!(empty_until(&tree, 5, last), Some(end));
+    insert(&tree, 30, last + 1, true);
+    let mut later = scan(&tree, last + 1);
+    later.next().unwrap();
+    assert_eq!(later.key(), Some(&30u64.to_be_bytes()[..]));
+}
+
+/// Checking what was written during a long scan costs less than the scan: also more entries than
+/// those of a short one.
+#[test]
+fn a_long_scan_notes_its_range_although_much_was_written_elsewhere() {
+    let end = 16 * RECENT_ENTRIES_MAX as u64;
+    for (written, noted) in [(end / 10, true), (end / 4, false)] {
+        let (tree, last) = tree_with_tombstones(end);
+        let mut cursor = scan(&tree, last);
+        (1..=written).for_each(|i| insert(&tree, end + i, last + i, true));
+        cursor.next().unwrap();
+        let found = empty_until(&tree, 5, last + written);
+        assert_eq!(found, noted.then_some(end), "{written} entries written");
     }
 }
 

@@ -39,7 +39,8 @@ fn value(i: u32) -> String {
 
 /// Returns the files in which a marker occurs, with the marker.
 fn files_with_markers(disk: &Arc<SimDisk>) -> Vec<String> {
-    let mut found = Vec::new();
+    // A copy, because background threads delete files.
+    let (disk, mut found) = (disk.deep_clone(), Vec::new());
     for path in disk.paths() {
         let bytes = disk.read_raw(&path);
         for marker in MARKERS {
@@ -56,6 +57,7 @@ fn files_with_markers(disk: &Arc<SimDisk>) -> Vec<String> {
 
 /// Returns the names of the data files in `/db` that are not encrypted.
 fn plain_files(disk: &Arc<SimDisk>) -> Vec<String> {
+    let disk = disk.deep_clone(); // background threads delete files
     let data = |path: &Path| {
         let name = path.file_name().unwrap().to_str().unwrap();
         path.starts_with("/db")
@@ -104,7 +106,7 @@ fn no_key_value_or_family_name_is_on_the_disk() {
     let disk = SimDisk::new(1);
     let db = Db::open("/db", options(&disk)).unwrap();
     fill(&db);
-    assert!(files_with_markers(&disk.deep_clone()).len() > 5);
+    assert!(files_with_markers(&disk).len() > 5);
     drop(db);
 
     let disk = SimDisk::new(1);
@@ -112,8 +114,8 @@ fn no_key_value_or_family_name_is_on_the_disk() {
     fill(&db);
     db.backups().checkpoint("/checkpoint").unwrap();
     db.backups().create("/backup").unwrap();
-    assert_eq!(files_with_markers(&disk.deep_clone()), Vec::<String>::new());
-    assert_eq!(plain_files(&disk.deep_clone()), Vec::<String>::new());
+    assert_eq!(files_with_markers(&disk), Vec::<String>::new());
+    assert_eq!(plain_files(&disk), Vec::<String>::new());
     let crashed = disk.deep_clone();
     check_contents(&db);
     db.close().unwrap();
@@ -123,7 +125,7 @@ fn no_key_value_or_family_name_is_on_the_disk() {
         db.admin().compact().unwrap();
         check_contents(&db);
         drop(db);
-        assert_eq!(files_with_markers(&disk.deep_clone()), Vec::<String>::new());
+        assert_eq!(files_with_markers(&disk), Vec::<String>::new());
     }
 }
 
@@ -220,18 +222,18 @@ fn an_existing_database_is_encrypted_and_decrypted_by_rewriting() {
         check_contents(&db);
         db.close().unwrap();
     };
-    assert!(!plain_files(&disk.deep_clone()).is_empty());
+    assert!(!plain_files(&disk).is_empty());
     rewrite(encrypted(&disk, ring(1)));
     // Value logs and tables that no compaction had to rewrite may remain; the log and the manifest
     // are always new.
     assert!(
-        plain_files(&disk.deep_clone()).iter().all(|name| name.ends_with("vlog")),
+        plain_files(&disk).iter().all(|name| name.ends_with("vlog")),
         "{:?}",
-        plain_files(&disk.deep_clone())
+        plain_files(&disk)
     );
     rewrite(plain(&disk).encryption(Arc::new(Decrypting(ring(1)))));
-    assert!(plain_files(&disk.deep_clone()).len() > 3);
-    assert!(plain_files(&disk.deep_clone()).contains(&"/db/MANIFEST".to_owned()));
+    assert!(plain_files(&disk).len() > 3);
+    assert!(plain_files(&disk).contains(&"/db/MANIFEST".to_owned()));
 }
 
 #[test]
@@ -257,7 +259,7 @@ fn checkpoints_and_backups_need_the_keys() {
         first
     };
     assert_eq!(generation, 1);
-    assert_eq!(files_with_markers(&disk.deep_clone()), Vec::<String>::new());
+    assert_eq!(files_with_markers(&disk), Vec::<String>::new());
     Db::open("/restored", encrypted(&disk, ring(1))).map(|db| check_contents(&db)).unwrap();
 }
 
@@ -272,7 +274,7 @@ fn a_plain_table_is_encrypted_when_it_is_ingested() {
     let db = Db::open("/db", encrypted(&disk, ring(1))).unwrap();
     db.default_family().ingest(&["/tables/t.klog"]).unwrap();
     assert_eq!(db.get(key(1)).unwrap().as_deref(), Some(value(1).as_bytes()));
-    assert_eq!(plain_files(&disk.deep_clone()), Vec::<String>::new());
+    assert_eq!(plain_files(&disk), Vec::<String>::new());
 }
 
 /// A full disk rolls the end of the log back; what is written there next is read after a reopen, by

@@ -2,11 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod common;
+#[path = "common/manual_clock.rs"]
+mod manual_clock;
 
 use common::Rng;
+use manual_clock::ManualClock;
 use perigee::changes::CommitOperation;
+use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
-use perigee::env::{Clock, Env};
 use perigee::{
     Db, Durability, Error, ErrorKind, Family, FamilyOptions, Isolation, KeyComparator,
     MergeOperator, MergeRule, Options, Result, Snapshot, TxnOptions, WriteBatch,
@@ -464,21 +467,6 @@ fn transaction_reads_own_operands_over_snapshot() {
     assert_eq!(txn.get(&family, "sum").unwrap().as_deref(), Some(&b"1"[..]));
     txn.commit().unwrap();
     assert_eq!(text(&db, "sum"), "1");
-}
-
-/// A manual clock.
-#[derive(Debug)]
-struct ManualClock(AtomicU64);
-impl Clock for ManualClock {
-    fn wall_ms(&self) -> u64 {
-        self.0.load(SeqCst)
-    }
-    fn monotonic_us(&self) -> u64 {
-        self.0.load(SeqCst) * 1000
-    }
-    fn sleep_us(&self, _: u64) {
-        std::thread::yield_now();
-    }
 }
 
 #[test]

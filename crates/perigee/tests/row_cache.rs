@@ -2,9 +2,15 @@
 //! interleavings of the simulated scheduler; and its limits, statistics and exceptions.
 #![allow(clippy::unwrap_used)]
 
+mod common;
+#[path = "common/manual_clock.rs"]
+mod manual_clock;
+
+use common::Rng;
+use manual_clock::ManualClock;
+use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::env::sim::SimWorld;
-use perigee::env::{Clock, Env};
 use perigee::{
     CompactionFilter, Db, Durability, ErrorKind, Family, FamilyOptions, FilterDecision,
     FilterEntry, Isolation, KeyComparator, MergeRule, Options, TxnOptions, WriteBatch,
@@ -14,18 +20,6 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 
 const KEYS: usize = 4;
-
-/// A generator whose state must not be 0.
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-}
 
 fn key(i: usize) -> String {
     format!("key {i}")
@@ -303,19 +297,6 @@ fn rows_are_never_stale_beside_real_threads() {
         });
         db.close().unwrap();
     }
-}
-
-#[derive(Debug)]
-struct ManualClock(AtomicU64);
-
-impl Clock for ManualClock {
-    fn wall_ms(&self) -> u64 {
-        self.0.load(SeqCst)
-    }
-    fn monotonic_us(&self) -> u64 {
-        self.0.load(SeqCst) * 1000
-    }
-    fn sleep_us(&self, _: u64) {}
 }
 
 #[test]

@@ -8,8 +8,8 @@ use crate::schema::stored::{IndexStatus, StoredIndex, StoredSchema};
 use crate::schema::{IndexDef, Schema};
 use crate::table::{DynTable, Table};
 use crate::table_state::{
-    FAMILY_PREFIX, ROWS, SCHEMA_KEY, TableState, check_table_name, family_name, missing_table,
-    read_schema, store_new_schema,
+    FAMILY_PREFIX, ROWS, SCHEMA_KEY, TableState, check_table_name, family_name, find_family,
+    missing_table, read_schema, store_new_schema,
 };
 use crate::txn::{TableTxn, run_table_txn};
 use crate::value::Value;
@@ -146,15 +146,6 @@ pub trait TableDb {
     /// Begins a transaction over tables, which ends with [`TableTxn::commit`] or when it is
     /// dropped. The isolation level is as for [`TableDb::write_tables_with`].
     fn begin_tables(&self, options: TxnOptions) -> Result<TableTxn<'static>>;
-}
-
-/// Returns the column family of a table; `None` if there is none.
-fn find_family(db: &Db, name: &str) -> Result<Option<Family>> {
-    match db.family(&family_name(name)) {
-        Ok(family) => Ok(Some(family)),
-        Err(e) if e.kind() == perigee::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(Error::from(e).in_table(name)),
-    }
 }
 
 /// Returns the column family and schema of an existing table.

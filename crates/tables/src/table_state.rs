@@ -48,6 +48,15 @@ pub fn family_name(table: &str) -> String {
     format!("{FAMILY_PREFIX}{table}")
 }
 
+/// Returns the column family of a table; `None` if there is none.
+pub fn find_family(db: &Db, name: &str) -> Result<Option<Family>> {
+    match db.family(&family_name(name)) {
+        Ok(family) => Ok(Some(family)),
+        Err(e) if e.kind() == perigee::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(Error::from(e).in_table(name)),
+    }
+}
+
 /// Checks the rules for names of tables.
 pub fn check_table_name(name: &str) -> Result<()> {
     if name.is_empty() || name.len() > TABLE_NAME_BYTES_MAX || name.contains('\0') {

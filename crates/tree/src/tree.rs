@@ -162,7 +162,7 @@ impl LsmTree {
     pub fn clear(&self) {
         self.replace_view(|v| View {
             overlay: None,
-            active: Arc::new(self.successor_of(v)),
+            active: Arc::new(Memtable::new(self.comparator).with_predecessor(&v.active)),
             immutables: Vec::new(),
             version: Arc::new(Version::empty(self.comparator)),
             installs: v.installs + 1,

@@ -90,7 +90,7 @@ impl Engine {
     /// Lets the simulation switch threads where the row cache depends on the order of two loads.
     #[inline]
     fn yield_with_row_cache(&self) {
-        if perigee_env::sim::is_simulated() && self.resources.row_cache().is_some() {
+        if self.resources.row_cache().is_some() {
             yield_point();
         }
     }

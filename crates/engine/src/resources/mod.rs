@@ -190,12 +190,13 @@ impl Resources {
     }
     /// Sets the capacities of the caches to what the other consumers leave.
     pub fn rebalance_memory(&self) {
+        let mut usage = self.memory_usage();
         if let Some(rows) = &self.row_cache {
-            let (limit, usage) = (self.memory_limit(), self.memory_usage());
-            let wanted = rows.capacity_max();
+            let (limit, wanted) = (self.memory_limit(), rows.capacity_max());
             rows.set_capacity(memory_shares::row_cache_capacity(limit, wanted, &usage));
+            usage.rows = rows.used_bytes();
         }
-        let capacity = self.memory_budget.rebalance(&self.memory_usage());
+        let capacity = self.memory_budget.rebalance(&usage);
         self.table_cache.cache().set_capacity(capacity);
     }
     /// Returns the bytes of memory that running jobs hold.

@@ -8,7 +8,8 @@ use crate::row::Row;
 use crate::schema::{IndexDef, Schema};
 use crate::table::{DynTable, Table};
 use crate::table_state::{
-    SCHEMA_KEY, STAGED_FAMILY_PREFIX, TableState, check_table_name, family_name, store_new_schema,
+    SCHEMA_KEY, STAGED_FAMILY_PREFIX, TableState, check_table_name, family_name, find_family,
+    store_new_schema,
 };
 use crate::value::Value;
 use perigee::Db;
@@ -166,11 +167,7 @@ fn existing_table(name: &str) -> Error {
 /// `AlreadyExists` if there is a table of this name, or a column family with other contents.
 fn remove_empty_family(db: &Db, name: &str) -> Result<()> {
     let fails = |e: perigee::Error| Error::from(e).in_table(name);
-    let family = match db.family(&family_name(name)) {
-        Ok(family) => family,
-        Err(e) if e.kind() == perigee::ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(fails(e)),
-    };
+    let Some(family) = find_family(db, name)? else { return Ok(()) };
     if family.contains(SCHEMA_KEY).map_err(fails)? || !family.is_empty().map_err(fails)? {
         return Err(existing_table(name));
     }

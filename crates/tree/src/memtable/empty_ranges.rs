@@ -103,7 +103,8 @@ impl RangeList {
         }
         end
     }
-    /// Adds a range; returns false if it has too few tombstones to be worth a place.
+    /// Adds a range; returns false if it has too few tombstones to be worth a place, or no keys that
+    /// are not in other ranges.
     fn add(&mut self, order: KeyComparator, skipped: &SkippedRange<'_>) -> bool {
         self.uses += 1;
         let SkippedRange { mut begin, mut end, at, installs, tombstones } = *skipped;
@@ -236,10 +237,7 @@ impl EmptyRanges {
         is_written: impl FnOnce() -> bool,
     ) {
         let key_bytes = skipped.begin.len().max(skipped.end.len());
-        if self.refuses
-            || key_bytes > EMPTY_RANGE_KEY_BYTES_MAX
-            || order.cmp(skipped.begin, skipped.end).is_ge()
-        {
+        if self.refuses || key_bytes > EMPTY_RANGE_KEY_BYTES_MAX {
             return;
         }
         let mut list = self.lock();

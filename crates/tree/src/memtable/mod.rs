@@ -216,7 +216,9 @@ impl Memtable {
             None => batch.capacity() as u64 + BATCH_OVERHEAD,
             Some(share) => share.bytes + self.batch_shares.add(share),
         };
-        self.link_entries(BatchBuffer { slot, bytes: batch }, base, ops, grown)
+        self.link_entries(BatchBuffer { slot, bytes: batch }, base, ops, grown)?;
+        self.remove_written_ranges(batch, ops);
+        Ok(())
     }
 
     /// Adds operations of a small batch by copying them; the batch's buffer is not kept.
@@ -246,7 +248,15 @@ impl Memtable {
                 std::mem::take(&mut grown),
             )?;
         }
+        self.remove_written_ranges(batch, ops);
         Ok(())
+    }
+
+    /// Removes the empty ranges into which the linked operations of a batch have written.
+    fn remove_written_ranges(&self, batch: &[u8], ops: &[(BatchOp, OpIndex)]) {
+        let written = ops.iter().filter(|(op, _)| !op.kind.is_delete());
+        let keys = written.map(|(op, _)| &batch[op.key.start..op.key.end]);
+        self.empty_ranges.remove_written(self.comparator, keys);
     }
 
     /// Links entries whose keys and values are in `batch`; `grown`:
@@ -293,11 +303,6 @@ impl Memtable {
             self.first_seq.store(base.of_op(first.1), Relaxed);
         }
         self.last_seq.store(base.of_op(last.1), Release);
-        let written = ops.iter().filter(|(op, _)| !op.kind.is_delete());
-        self.empty_ranges.remove_written(
-            self.comparator,
-            written.map(|(op, _)| &batch.bytes[op.key.start..op.key.end]),
-        );
         add_relaxed(&self.entries, ops.len() as u64);
         add_relaxed(&self.bytes, grown);
         add_relaxed(&self.key_bytes, keys);

@@ -7,6 +7,7 @@ mod interleaving;
 mod merge;
 mod range_del_aggregator;
 mod seek_probe;
+mod tombstone_run;
 mod visible;
 
 pub use bounds::ScanBounds;

@@ -9,9 +9,10 @@ use super::bounds::ScanBounds;
 use super::merge::MergeCursor;
 use super::range_del_aggregator::RangeDelAggregator;
 use super::seek_probe::SeekProbe;
+use super::tombstone_run::TombstoneRun;
 use crate::View;
 use crate::get;
-use crate::limits::{EMPTY_RANGE_EXTENSION_MIN, EMPTY_RANGE_LOOKUP_MIN};
+use crate::limits::EMPTY_RANGE_EXTENSION_MIN;
 use crate::memtable::SkippedRange;
 use perigee_base::bug::Bug;
 use perigee_base::{
@@ -61,8 +62,8 @@ pub struct VisibleCursor {
     last_visible_key: Vec<u8>,
     /// The value that was borrowed last, if it is not in the merge's current block.
     lent_value: Option<PinnedSlice>,
-    /// Key of the first of the tombstones that are being skipped.
-    skipped_from: Vec<u8>,
+    /// The tombstones that are being skipped going forward.
+    tombstone_run: TombstoneRun,
     /// Skipped tombstones not yet returned by [`VisibleCursor::take_skipped_tombstones`].
     skipped_tombstones: u64,
 }
@@ -92,7 +93,7 @@ impl VisibleCursor {
             visible_ahead: 0,
             last_visible_key: Vec::new(),
             lent_value: None,
-            skipped_from: Vec::new(),
+            tombstone_run: TombstoneRun::default(),
             skipped_tombstones: 0,
         }
     }
@@ -316,15 +317,13 @@ impl VisibleCursor {
 
     fn advance_forward(&mut self, mut skip: bool) -> Result<()> {
         self.merge.expect_direction(true)?;
-        // Consecutive tombstones, from `skipped_from` on, with nothing else between them; true if
-        // the next one may hide behind a version that only later readers see.
-        let (mut tombstones, mut after_newer) = (0, false);
+        self.tombstone_run.reset();
         while self.merge.valid() {
             let seq = self.merge.seq();
             let visible = self.is_visible(seq);
             if !visible || (skip && self.merge.key().equals(self.comparator, &self.key)) {
                 if !visible {
-                    (tombstones, after_newer) = (0, true);
+                    self.tombstone_run.pass_newer();
                 }
                 self.merge.step()?;
                 skip &= !self.merge.key_changed();
@@ -342,7 +341,7 @@ impl VisibleCursor {
             // Whatever hides this version also hides the older ones.
             skip = true;
             if self.range_tombstones.as_mut().is_some_and(|c| c.is_covered(&self.key, seq)) {
-                tombstones = 0;
+                self.tombstone_run.end();
                 self.skip_covered()?;
                 continue;
             }
@@ -350,23 +349,14 @@ impl VisibleCursor {
                 self.current = CursorEntry::AtMerge;
                 break;
             }
-            let counts = self.merge.kind().is_tombstone() && !after_newer;
-            tombstones = if counts { tombstones + 1 } else { 0 };
-            after_newer = false;
+            self.tombstone_run.pass(&self.key, self.merge.kind().is_tombstone());
             self.skip_tombstone();
-            if tombstones == 1 {
-                self.skipped_from.clear();
-                self.skipped_from.extend_from_slice(&self.key);
-            }
-            if tombstones >= EMPTY_RANGE_LOOKUP_MIN
-                && tombstones.is_power_of_two()
-                && self.skip_empty_range()?
-            {
-                self.note_empty_range(tombstones);
-                tombstones = 0;
+            if self.tombstone_run.should_look() && self.skip_empty_range()? {
+                self.note_empty_range();
+                self.tombstone_run.end();
             }
         }
-        self.note_empty_range(tombstones);
+        self.note_empty_range();
         Ok(())
     }
 
@@ -385,17 +375,18 @@ impl VisibleCursor {
     /// Lets the next scan skip the tombstones that this one has skipped one by one, up to
     /// `self.key`.
     #[inline]
-    fn note_empty_range(&self, tombstones: u64) {
-        if tombstones >= EMPTY_RANGE_EXTENSION_MIN
+    fn note_empty_range(&self) {
+        let run = &self.tombstone_run;
+        if run.len() >= EMPTY_RANGE_EXTENSION_MIN
             && self.view.overlay.is_none()
             && self.view.version.gap.is_none()
         {
             self.view.active.add_empty_range(&SkippedRange {
-                begin: &self.skipped_from,
+                begin: run.begin(),
                 end: &self.key,
                 at: self.read_seq,
                 installs: self.view.installs,
-                tombstones,
+                tombstones: run.len(),
             });
         }
     }

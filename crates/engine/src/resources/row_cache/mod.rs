@@ -202,14 +202,12 @@ impl RowCache {
     /// Caches what a reader has found, unless a writer has changed the row since. Returns true if
     /// the memory budget must be rebalanced.
     pub fn fill(&self, read: &RowRead<'_>, value: Option<&[u8]>, expiry: Option<Expiry>) -> bool {
-        let mut shard = self.slot(read.key.hash).lock();
-        // Loaded under the lock: see the module, 2.
-        if shard.last_write() > read.seq || read.epoch.oldest_valid() > read.seq {
-            return false;
-        }
-        let before = shard.used();
-        shard.insert(&read.key, read.seq, value, expiry);
-        self.charge(before, &shard)
+        self.change(self.slot(read.key.hash), |shard| {
+            // Loaded under the lock: see the module, 2.
+            if shard.last_write() <= read.seq && read.epoch.oldest_valid() <= read.seq {
+                shard.insert(&read.key, read.seq, value, expiry);
+            }
+        })
     }
     /// Counts a lookup that missed and whose result is not worth caching.
     pub fn count_uncached(&self, key: &RowKey<'_>) {
@@ -218,30 +216,24 @@ impl RowCache {
     /// Removes the row of a key that a writer changes with an operation at `seq`. Called in the
     /// commit section, before `seq` is visible.
     pub fn invalidate(&self, key: &RowKey<'_>, seq: SeqNo) {
-        let mut shard = self.slot(key.hash).lock();
-        let before = shard.used();
-        shard.invalidate(key, seq);
-        self.charge(before, &shard);
+        self.change(self.slot(key.hash), |shard| shard.invalidate(key, seq));
     }
     /// Removes an expired row.
     pub fn remove_expired(&self, key: &RowKey<'_>) {
-        let mut shard = self.slot(key.hash).lock();
-        let before = shard.used();
-        shard.remove(key);
-        self.charge(before, &shard);
+        self.change(self.slot(key.hash), |shard| shard.remove(key));
     }
     /// Removes the rows of a column family that was dropped or cleared, to free their memory.
     pub fn remove_family(&self, family: FamilyId) {
         for slot in &self.shards {
-            let mut shard = slot.lock();
-            let before = shard.used();
-            shard.remove_family(family);
-            self.charge(before, &shard);
+            self.change(slot, |shard| shard.remove_family(family));
         }
     }
-    /// Updates the bytes in use after a change of a shard, which is still locked. Returns true if
-    /// they have changed so much that the memory budget must be rebalanced.
-    fn charge(&self, before: u64, shard: &RowShard) -> bool {
+    /// Changes a shard. Returns true if the bytes in use have changed so much that the memory budget
+    /// must be rebalanced.
+    fn change(&self, slot: &AlignedShard, change: impl FnOnce(&mut RowShard)) -> bool {
+        let mut shard = slot.lock();
+        let before = shard.used();
+        change(&mut shard);
         let now = shard.used();
         if now == before {
             return false;
@@ -264,10 +256,7 @@ impl RowCache {
             return;
         }
         for slot in &self.shards {
-            let mut shard = slot.lock();
-            let before = shard.used();
-            shard.set_budget(capacity / self.shards.len() as u64);
-            self.charge(before, &shard);
+            self.change(slot, |shard| shard.set_budget(capacity / self.shards.len() as u64));
         }
     }
     /// Returns the number of bytes that may be in use.

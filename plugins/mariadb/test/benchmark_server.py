@@ -72,7 +72,7 @@ def engine_options(engine, memory_mb, data):
     small = ["--innodb-buffer-pool-size=8M", "--innodb-log-file-size=16M"]
     if engine == "PERIGEE":
         return small + ["--perigee-memory-budget=%d" % memory, "--perigee-flush-log-at-trx-commit=1",
-                        "--perigee-lock-wait-timeout=%d" % LOCK_WAIT_SECONDS]
+                        "--perigee-lock-wait-timeout=%d" % LOCK_WAIT_SECONDS] + os.environ.get("PERIGEE_OPTIONS", "").split()
     if engine == "ROCKSDB":
         # Indexes and filters outside the block cache: a large filter does not fit into one of its up to 64 shards, and would be
         # read again for each key. This gives MyRocks a little more memory than the others (about 2 bytes for each row and index).

@@ -522,6 +522,16 @@ impl Engine {
         self.log.sync().map(|_| ())
     }
 
+    /// Waits until all writes up to `seq` are durable; threads that wait share syncs.
+    ///
+    /// # Errors
+    /// `InvalidArgument` if no write has this sequence number yet. `OutcomeUnknown` if this or an
+    /// earlier sync failed.
+    pub fn sync_up_to(&self, seq: SeqNo) -> Result<()> {
+        self.runtime.health.check_open()?;
+        self.log.sync_up_to(seq)
+    }
+
     /// Seals the memtables of these column families and waits until they are flushed.
     pub fn flush(&self, families: &[Arc<FamilyState>]) -> Result<()> {
         self.runtime.health.check_writable()?;

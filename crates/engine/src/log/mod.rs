@@ -8,6 +8,7 @@ pub mod commit;
 pub mod change_feed;
 mod clean_close;
 mod due_sync;
+mod sync_queue;
 
 use crate::catalog::Catalog;
 use crate::resources::Resources;
@@ -22,6 +23,7 @@ use perigee_file::filename;
 use perigee_file::log::EncodedRecord;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use sync_queue::SyncQueue;
 use wal::{Appender, Wal};
 use watermark_timer::WatermarkTimer;
 
@@ -38,6 +40,7 @@ pub struct Log {
     pub txns: Arc<TxnManager>,
     wal: Wal,
     pipeline: CommitPipeline,
+    sync_queue: SyncQueue,
     commit_hooks: CommitHooks,
     /// When the log is due to be synced for a write with interval durability (monotonic
     /// microseconds; `u64::MAX`: not due).
@@ -61,6 +64,7 @@ impl Log {
             txns,
             wal,
             pipeline: CommitPipeline::new(),
+            sync_queue: SyncQueue::default(),
             commit_hooks: CommitHooks::default(),
             sync_due_us: AtomicU64::new(u64::MAX),
             watermark_timer: WatermarkTimer::default(),

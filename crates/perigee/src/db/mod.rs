@@ -490,6 +490,32 @@ impl Db {
     pub fn sync(&self) -> Result<()> {
         self.engine.sync()
     }
+    /// Waits until every write up to the sequence number `seq` survives a power loss. Threads that
+    /// wait at the same time share syncs. If the log is durable up to `seq` already, this costs
+    /// nothing.
+    ///
+    /// With [`Durability::None`](crate::Durability::None) for the commit it splits a synced commit
+    /// into two steps: others see the writes, and locks are released, before the sync. That makes
+    /// transactions that compete for the same locks faster. A power loss between the two steps may
+    /// delete writes that others have read; it never deletes them and keeps a later commit.
+    ///
+    /// ```
+    /// # use perigee::*;
+    /// # let env = example_env();
+    /// let db = Db::open("/db", Options::in_env(env))?;
+    /// let transfer = db.begin(TxnOptions::new())?;
+    /// transfer.put(&db.default_family(), "moon", "full")?;
+    /// let seq = transfer.commit_with(Durability::None)?; // locks are free, others see it
+    /// db.sync_up_to(seq)?; // now the client may be told
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `InvalidArgument` if no write has this sequence number yet. `OutcomeUnknown` if this or an
+    /// earlier sync failed: which of the writes survive a power loss is unknown.
+    pub fn sync_up_to(&self, seq: u64) -> Result<()> {
+        self.engine.sync_up_to(perigee_engine::SeqNo(seq))
+    }
 
     /// Opens the database with the directory lock in `kept`, or stores the lock there on failure.
     pub(crate) fn open_locked(

@@ -258,8 +258,15 @@ impl<'a> BankClient<'a> {
             txn.rollback_in_place();
             return Ok(());
         }
-        let done = bank.commit_and_record(id, draft, durability.unwrap_or(bank.durability), || {
-            txn.commit_in_place(durability)
+        let required = durability.unwrap_or(bank.durability);
+        let syncs_after_commit = required == Durability::Full && self.rng.percent(40);
+        let done = bank.commit_and_record(id, draft, required, || {
+            if !syncs_after_commit {
+                return txn.commit_in_place(durability);
+            }
+            let seq = txn.commit_in_place(Some(Durability::None))?;
+            bank.db.sync_up_to(seq)?;
+            Ok(seq)
         });
         *lock_mutex(&bank.running_txns[self.writer]) = None;
         if done.is_ok() && (ended.load(SeqCst) || txn.handle().abort()) {

@@ -57,6 +57,8 @@ impl Trx {
         // Fails only if the database is closed: then every later call reports it.
         let _ = self.txn.reset();
     }
+    /// Commits. A sync comes last: others see the writes, and get the locks, before it, as with
+    /// InnoDB. A crash of the machine loses no writes that a later durable commit may have read.
     fn commit(&self, durability: Durability) -> Result<()> {
         if self.is_fresh() {
             return Ok(());
@@ -65,9 +67,14 @@ impl Trx {
             self.roll_back();
             return Ok(());
         }
-        let done = self.txn.commit_in_place(Some(durability.to_engine()));
+        let syncs = durability.to_engine() == perigee::Durability::Full;
+        let logged = if syncs { perigee::Durability::None } else { durability.to_engine() };
+        let committed = self.txn.commit_in_place(Some(logged));
         self.renew();
-        done?;
+        let seq = committed?;
+        if syncs {
+            self.shared.db.sync_up_to(seq)?;
+        }
         Ok(())
     }
     fn roll_back(&self) {

@@ -104,6 +104,11 @@ impl Wal {
         self.durable.load(SeqCst)
     }
 
+    /// Returns the LSN of the newest record.
+    pub fn last_appended(&self) -> SeqNo {
+        self.lock_tail().last_lsn
+    }
+
     /// Returns the signal that is notified after a sync, while a [watcher](Wal::watch_syncs)
     /// exists.
     pub fn sync_signal(&self) -> &Signal {

@@ -4,7 +4,7 @@
 #   tools/repeat-tests.sh [RUNS] [BUSY]      default: 20 runs beside 8 busy processes
 #
 # PROFILE   the cargo profile (default: proof)
-# TESTS     what to run (default: the workspace, all targets but benchmarks), for example TESTS="-p perigee --test log_listener"
+# TESTS     what to run (default: the workspace, all targets but benchmarks), for example TESTS="-p perigee --test main log_listener"
 #
 # Builds everything once, before the busy processes start. Documentation tests are left to `make unit`, because they are
 # compiled on every run. Prints every failure with its run, then the number of failures of each test, then the totals

@@ -1,9 +1,7 @@
 //! The change feed, replayed into a mirror that must equal the database.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::Rng;
+use crate::common::Rng;
 use perigee::changes::{ChangeFeed, ChangeKind, FamilyChangeKind, FeedEvent};
 use perigee::env::Env;
 use perigee::env::fs::memory::{Crash, SimDisk};

@@ -2,9 +2,7 @@
 //! list: bounds, both directions, changes of direction, nearby seeks, held snapshots.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::Rng;
+use crate::common::Rng;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{Db, FamilyOptions, Options};

@@ -4,9 +4,7 @@
 //! correct entry, never another entry.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::Rng;
+use crate::common::Rng;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{Cursor, Db, FamilyOptions, KeyComparator, Options, Snapshot};

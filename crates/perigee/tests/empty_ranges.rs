@@ -2,9 +2,7 @@
 //! written there afterwards, on any path, must be found by every reader that may see it.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::Rng;
+use crate::common::Rng;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{

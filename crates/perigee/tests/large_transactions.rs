@@ -2,9 +2,7 @@
 //! results must not differ from those of transactions in memory.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::Rng;
+use crate::common::Rng;
 use perigee::env::fs::memory::SimDisk;
 use perigee::env::{DirOpenMode, Env};
 use perigee::{

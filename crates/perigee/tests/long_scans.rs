@@ -5,9 +5,7 @@
 //! relative to the current position of the cursor.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::Rng;
+use crate::common::Rng;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{Cursor, Db, FamilyOptions, Options, Snapshot};

@@ -1,12 +1,8 @@
 //! Merge operators checked against a model, on every path that handles operands.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-#[path = "common/manual_clock.rs"]
-mod manual_clock;
-
-use common::Rng;
-use manual_clock::ManualClock;
+use crate::common::Rng;
+use crate::manual_clock::ManualClock;
 use perigee::changes::CommitOperation;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;

@@ -1,9 +1,7 @@
 //! Regression tests for faults found in a review of two-phase commit.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/prepared.rs"]
-mod prepared;
-
+use crate::prepared::{env, gids, small};
 use perigee::env::DirOpenMode;
 use perigee::env::fs::memory::{Crash, SimDisk};
 use perigee::env::sim::SimWorld;
@@ -12,7 +10,6 @@ use perigee_base::{FileHeader, FileId, FileKind};
 use perigee_file::log::{
     EncodedRecord, LogReader, LogWriter, NextLogRecord, RecordKind, RecordStamp,
 };
-use prepared::{env, gids, small};
 use std::path::Path;
 use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;

@@ -2,13 +2,10 @@
 //! are prepared, and the manifest has them until the decision.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/prepared.rs"]
-mod prepared;
-
+use crate::prepared::{env, gids, small};
 use perigee::env::fs::memory::{Crash, SimDisk};
 use perigee::load::BulkLoad;
 use perigee::{Db, Error, ErrorKind, Family, Isolation, LockMode, Options, Txn, TxnOptions};
-use prepared::{env, gids, small};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,9 +1,7 @@
 //! Two-phase commit: a transaction is prepared once and decided once, across any event in between.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/prepared.rs"]
-mod prepared;
-
+use crate::prepared::{env, gids, small};
 use perigee::env::DirOpenMode;
 use perigee::env::fs::memory::{Crash, SimDisk};
 use perigee::env::sim::SimWorld;
@@ -12,7 +10,6 @@ use perigee::{
     Db, Durability, Error, ErrorKind, Family, Isolation, LockMode, Options, Txn, TxnOptions,
     WriteBatch,
 };
-use prepared::{env, gids, small};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

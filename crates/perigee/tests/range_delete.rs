@@ -3,9 +3,7 @@
 //! without reading them.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::Rng;
+use crate::common::Rng;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{Db, ErrorKind, FamilyOptions, Options, Snapshot, WriteBatch};
@@ -16,15 +14,15 @@ type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 type Range = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 impl Rng {
-    fn key(&mut self) -> Vec<u8> {
+    fn tiny_key(&mut self) -> Vec<u8> {
         let n = self.below(3) as usize;
         (0..n).map(|_| [0, 1, 2, 3, 4, 5, 254, 255][self.below(8) as usize]).collect()
     }
     fn random_bound(&mut self) -> Bound<Vec<u8>> {
         match self.below(5) {
             0 => Bound::Unbounded,
-            1 | 2 => Bound::Included(self.key()),
-            _ => Bound::Excluded(self.key()),
+            1 | 2 => Bound::Included(self.tiny_key()),
+            _ => Bound::Excluded(self.tiny_key()),
         }
     }
 }
@@ -78,7 +76,7 @@ fn check(db: &Db, snapshot: Option<&Snapshot>, map: &Map, rng: &mut Rng) {
         want.into_iter().rev().collect::<Vec<_>>()
     );
     for _ in 0..6 {
-        let k = rng.key();
+        let k = rng.tiny_key();
         let got = match snapshot {
             Some(s) => s.get(&family, &k).unwrap(),
             None => db.get(&k).unwrap(),
@@ -89,7 +87,7 @@ fn check(db: &Db, snapshot: Option<&Snapshot>, map: &Map, rng: &mut Rng) {
         Some(s) => s.cursor(&family).unwrap(),
         None => db.default_family().cursor().unwrap(),
     };
-    let k = rng.key();
+    let k = rng.tiny_key();
     cursor.seek(&k).unwrap();
     let mut here = map.range(k..).next().map(|(k, _)| k.clone());
     for _ in 0..8 {
@@ -115,7 +113,7 @@ fn range_deletes_match_model() {
         for step in 0..250u64 {
             match rng.below(30) {
                 0..=13 => {
-                    let (k, v) = (rng.key(), vec![step as u8; rng.below(40) as usize]);
+                    let (k, v) = (rng.tiny_key(), vec![step as u8; rng.below(40) as usize]);
                     db.put(&k, &v).unwrap();
                     map.insert(k, v);
                 }
@@ -127,12 +125,12 @@ fn range_deletes_match_model() {
                     }
                 }
                 18 => {
-                    let prefix = rng.key();
+                    let prefix = rng.tiny_key();
                     db.default_family().delete_prefix(&prefix).unwrap();
                     map.retain(|k, _| !k.starts_with(&prefix));
                 }
                 19 => {
-                    let (family, k) = (db.default_family(), rng.key());
+                    let (family, k) = (db.default_family(), rng.tiny_key());
                     let mut batch = WriteBatch::new();
                     batch.put(&family, &k, b"before").unwrap();
                     batch.delete_prefix(&family, &k).unwrap();
@@ -142,7 +140,7 @@ fn range_deletes_match_model() {
                     map.insert(k, b"after".to_vec());
                 }
                 20 | 21 => {
-                    let k = rng.key();
+                    let k = rng.tiny_key();
                     db.delete(&k).unwrap();
                     map.remove(&k);
                 }

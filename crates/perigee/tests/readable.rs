@@ -2,9 +2,7 @@
 //! compared with a model; first and last keys among tombstones, and under every comparator.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::Rng;
+use crate::common::Rng;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{

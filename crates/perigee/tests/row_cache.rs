@@ -2,12 +2,8 @@
 //! interleavings of the simulated scheduler; and its limits, statistics and exceptions.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-#[path = "common/manual_clock.rs"]
-mod manual_clock;
-
-use common::Rng;
-use manual_clock::ManualClock;
+use crate::common::Rng;
+use crate::manual_clock::ManualClock;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::env::sim::SimWorld;

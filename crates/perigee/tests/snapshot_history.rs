@@ -1,9 +1,7 @@
 //! Sequence numbers of commits, reads at a past sequence number, named snapshots.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::Rng;
+use crate::common::Rng;
 use perigee::env::Env;
 use perigee::env::fs::memory::{Crash, SimDisk};
 use perigee::env::sim::SimWorld;

@@ -1,7 +1,6 @@
 //! Regression tests for faults found in a review of transactions.
 #![allow(clippy::unwrap_used)]
-mod common;
-use common::Rng;
+use crate::common::Rng;
 use perigee::env::fs::memory::SimDisk;
 use perigee::env::sim::SimWorld;
 use perigee::env::{Env, Join};

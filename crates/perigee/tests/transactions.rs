@@ -1,9 +1,7 @@
 //! Sequential and concurrent transactions, checked against a model that keeps every version.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::Rng;
+use crate::common::Rng;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{

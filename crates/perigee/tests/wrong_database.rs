@@ -6,9 +6,7 @@
 //! of the sources fails when a new one is missing in it.
 #![allow(clippy::unwrap_used)]
 
-#[path = "common/sources.rs"]
-mod sources;
-
+use crate::sources::rust_files;
 use perigee::env::Env;
 use perigee::env::fs::memory::SimDisk;
 use perigee::load::TableWriter;
@@ -16,7 +14,6 @@ use perigee::{
     Db, Error, ErrorKind, Family, FamilyOptions, LockMode, MergeRule, Options, Snapshot, Txn,
     TxnOptions, WriteBatch,
 };
-use sources::rust_files;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;

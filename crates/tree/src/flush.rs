@@ -18,6 +18,7 @@ pub fn flush(
     created: &mut CreatedFiles,
 ) -> Result<(VersionEdit, RewriteOutput)> {
     let comparator = context.options.comparator;
+    memtable.sort_completely();
     let source =
         MergeCursor::new(comparator, vec![SourceCursor::from(memtable.cursor().with_prefetch())]);
     let range_tombstones =

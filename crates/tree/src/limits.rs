@@ -7,9 +7,15 @@
 pub const COMPARE_SORT_MAX: usize = 24;
 /// Maximum depth of sorting by next bytes, after which keys are compared.
 pub const PREFIX_DEPTH_MAX: usize = 16;
-/// Sorted runs of a memtable that are longer than this are not merged any more, which bounds the
-/// time that a reader waits.
-pub const MERGE_ITEMS_MAX: usize = 128 << 10;
+/// Unsorted entries of a memtable beyond which a background thread sorts them, which bounds what a
+/// reader sorts. Small in the tests of this crate, so that they take all paths.
+pub const UNSORTED_ENTRIES_MAX: u32 = if cfg!(test) { 100 } else { 8 << 10 };
+/// Longest sorted run of a memtable that a reader merges, in entries: bounds the time of a merge.
+/// The background thread merges longer ones.
+pub const READER_MERGE_MAX: usize = UNSORTED_ENTRIES_MAX as usize;
+/// Sorted runs of a memtable beyond which a reader merges long ones too: the background thread is
+/// late or does not exist.
+pub const READER_RUNS_MAX: usize = 32;
 /// Bytes of a long value that are prefetched; the rest is left to the hardware prefetcher.
 pub const PREFETCH_BYTES_MAX: usize = 512;
 /// Size of a memtable's first chunk: a database may have thousands of column families with one or

@@ -13,6 +13,7 @@ pub mod family;
 mod rewrite_context;
 pub mod install;
 mod named_snapshots;
+mod unsorted_memtables;
 mod records;
 
 pub use records::{FeedEvents, PinnedCatalog, RecordedFiles};
@@ -32,6 +33,7 @@ use std::sync::atomic::{
     Ordering::{Acquire, Release, SeqCst},
 };
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use unsorted_memtables::UnsortedMemtables;
 
 /// Allocates a file id.
 pub fn allocate_file_id(ids: &AtomicU64) -> FileId {
@@ -53,6 +55,8 @@ pub struct Catalog {
     named_snapshots: Mutex<BTreeMap<String, SnapshotHandle>>,
     manifest: Manifest,
     obsolete_files: ObsoleteFiles,
+    /// Memtables that a background thread sorts.
+    unsorted_memtables: UnsortedMemtables,
     /// User-defined comparators available to column families.
     comparators: RwLock<Vec<KeyComparator>>,
     next_file_id: Arc<AtomicU64>,
@@ -99,6 +103,7 @@ impl Catalog {
             snapshots,
             manifest: parts.manifest,
             obsolete_files: ObsoleteFiles::default(),
+            unsorted_memtables: UnsortedMemtables::default(),
             comparators: settings.comparators.clone().into(),
             next_file_id: parts.file_ids,
             next_run_id: AtomicU64::new(parts.next_run.0),
@@ -122,6 +127,10 @@ impl Catalog {
     #[inline]
     pub fn set_visible_seq(&self, seq: SeqNo) {
         self.visible_seq.store(seq, Release);
+    }
+    /// Returns the memtables that a background thread is to sort.
+    pub fn unsorted_memtables(&self) -> &UnsortedMemtables {
+        &self.unsorted_memtables
     }
     /// Returns the column families.
     #[inline]

@@ -506,7 +506,7 @@ impl Db {
     /// let transfer = db.begin(TxnOptions::new())?;
     /// transfer.put(&db.default_family(), "moon", "full")?;
     /// let seq = transfer.commit_with(Durability::None)?; // locks are free, others see it
-    /// db.sync_up_to(seq)?; // now the client may be told
+    /// db.sync_up_to(seq)?; // now answer the client
     /// # Ok::<(), Error>(())
     /// ```
     ///

@@ -1,5 +1,6 @@
-//! The hash-indexed memtable: entries in insertion order, found by hash, and sorted when a cursor
-//! first needs the order. For comparators under which only identical bytes are equal keys.
+//! The hash-indexed memtable: entries in insertion order, found by hash, and sorted in runs, most
+//! of them in the background, the newest when a cursor needs the order. For comparators under which
+//! only identical bytes are equal keys.
 //!
 //! Invariants: 1. one writer; it publishes the count of entries (release) after everything else; 2.
 //! `get` takes no lock and never waits; 3. a cursor keeps the sorted runs as of its first
@@ -12,11 +13,12 @@ use super::hash::HashIndex;
 use super::sorted_entries::{
     EntryKeys, PrefixEncoding, SortItem, SortedEntries, shared_prefix_len,
 };
-use super::sync::{AtomicU32, AtomicU64};
-use crate::limits::PREFETCH_BYTES_MAX;
+use super::sync::AtomicU32;
+use crate::limits::{PREFETCH_BYTES_MAX, UNSORTED_ENTRIES_MAX};
 use perigee_base::checksum::seeded_key_hash;
 use perigee_base::{EntryKind, Error, KeyComparator, OpIndex, Result, SeqNo, SharedBuffer};
 use perigee_file::log::BatchOp;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -62,7 +64,10 @@ pub struct HashedEntries {
     common_prefix_len: AtomicU32,
     /// Sorted runs of the first entries. The lock guards the pointer only.
     sorted: RwLock<Arc<SortedEntries>>,
-    sorted_bytes: AtomicU64,
+    /// Number of sorted entries.
+    sorted_count: AtomicU32,
+    /// A background thread was asked to sort.
+    sort_requested: AtomicBool,
     /// Held while a thread sorts; other threads that need the order wait for it. No I/O while it is
     /// held.
     sort_lock: Mutex<()>,
@@ -92,7 +97,8 @@ impl HashedEntries {
             published: AtomicU32::new(0),
             common_prefix_len: AtomicU32::new(0),
             sorted: RwLock::new(Arc::new(SortedEntries::new(comparator))),
-            sorted_bytes: AtomicU64::new(0),
+            sorted_count: AtomicU32::new(0),
+            sort_requested: AtomicBool::new(false),
             sort_lock: Mutex::new(()),
         }
     }
@@ -119,7 +125,8 @@ impl HashedEntries {
     /// Bytes of memory of the entries and of the sorted runs, in addition to those returned by
     /// inserts.
     pub fn memory_bytes(&self) -> u64 {
-        self.entries.memory_bytes() + self.sorted_bytes.load(Relaxed)
+        let sorted = u64::from(self.sorted_count.load(Relaxed));
+        self.entries.memory_bytes() + sorted * size_of::<SortItem>() as u64
     }
     /// Returns entry `i`, which must have been published.
     #[inline]
@@ -251,8 +258,49 @@ impl HashedEntries {
             published
         );
         *self.sorted.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&extended);
-        self.sorted_bytes.store(u64::from(published) * size_of::<SortItem>() as u64, Relaxed);
+        self.sorted_count.store(published, Relaxed);
         extended
+    }
+
+    /// Returns true if so many entries are unsorted that [`HashedEntries::sort_ahead`] should be
+    /// called; once until it is.
+    #[inline]
+    pub fn take_sort_request(&self) -> bool {
+        let unsorted = self.published.load(Relaxed).saturating_sub(self.sorted_count.load(Relaxed));
+        unsorted >= UNSORTED_ENTRIES_MAX && !self.sort_requested.swap(true, Relaxed)
+    }
+
+    /// Sorts the entries that are not sorted yet and merges runs of similar length, so that a
+    /// cursor finds few runs and sorts few entries. Readers do not wait for the merges.
+    pub fn sort_ahead(&self, batches: &BatchSlots) {
+        self.sort_requested.store(false, Relaxed);
+        let mut sorted = self.sorted_entries(batches);
+        while let Some(pair) = sorted.runs_to_merge() {
+            let keys = BatchKeys(&self.entries, batches);
+            let merged = pair.merge(self.comparator, &keys);
+            let _sort_guard = self.sort_lock.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut current = self.sorted.write().unwrap_or_else(PoisonError::into_inner);
+            if current.encoding.common_len == sorted.encoding.common_len
+                && let Some(replaced) = current.replace_merged(&pair, merged)
+            {
+                *current = Arc::new(replaced);
+            }
+            sorted = Arc::clone(&current);
+        }
+    }
+
+    /// Sorts all entries into a single run, for a scan of all of them.
+    pub fn sort_completely(&self, batches: &BatchSlots) {
+        let sorted = self.sorted_entries(batches);
+        if sorted.runs.len() <= 1 {
+            return;
+        }
+        let merged = Arc::new(sorted.merge_all(&BatchKeys(&self.entries, batches)));
+        let _sort_guard = self.sort_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.sorted.write().unwrap_or_else(PoisonError::into_inner);
+        if current.entry_count == merged.entry_count {
+            *current = merged;
+        }
     }
 
     /// Returns the keys of the entries newer than `since`, newest first, without sorting. Returns
@@ -309,6 +357,8 @@ pub struct SortedEntriesCursor {
     positions: Vec<usize>,
     /// The run of the current item.
     current_run: usize,
+    /// The best item of the other runs in the direction of the last step.
+    rival: Option<SortItem>,
     forward: bool,
     /// For a full forward scan: for each run, the first item that was not prefetched yet.
     prefetched: Option<Vec<usize>>,
@@ -322,6 +372,7 @@ impl SortedEntriesCursor {
             positions: vec![0; sorted.runs.len()],
             sorted,
             current_run: 0,
+            rival: None,
             forward: true,
             prefetched: None,
         }
@@ -404,6 +455,13 @@ impl SortedEntriesCursor {
             if self.prefetched.as_ref().is_some_and(|f| next >= f[self.current_run]) {
                 self.prefetch_run(self.current_run, table, batches);
             }
+            // Only the current run has moved: usually it has the next item as well.
+            let keys = BatchKeys(&table.entries, batches);
+            if let Some(item) = self.candidate(self.current_run, forward)
+                && self.rival.is_none_or(|rival| self.comes_first(item, rival, &keys))
+            {
+                return Some(super::sorted_entries::item_entry(item));
+            }
         }
         self.select_run(forward, &BatchKeys(&table.entries, batches))
     }
@@ -414,25 +472,29 @@ impl SortedEntriesCursor {
         self.sorted.runs[run].get(i).copied()
     }
 
+    /// Returns true if a scan in the direction of the last step returns `a` before `b`.
+    #[inline]
+    fn comes_first(&self, a: SortItem, b: SortItem, keys: &impl EntryKeys) -> bool {
+        let comparator = self.sorted.encoding.comparator;
+        super::sorted_entries::cmp_items(comparator, keys, a, b).is_lt() == self.forward
+    }
+
     /// Returns the smallest item after the position, or, if not `forward`, the largest before it.
     /// Linear in the number of runs, which is small.
-    #[inline]
     fn select_run(&mut self, forward: bool, keys: &impl EntryKeys) -> Option<u32> {
         self.forward = forward;
-        let mut best: Option<(usize, SortItem)> = None;
+        let (mut best, mut rival): (Option<(usize, SortItem)>, Option<SortItem>) = (None, None);
         for run in 0..self.positions.len() {
             let Some(item) = self.candidate(run, forward) else { continue };
-            let better = best.is_none_or(|(_, b)| {
-                super::sorted_entries::cmp_items(self.sorted.encoding.comparator, keys, item, b)
-                    .is_lt()
-                    == forward
-            });
-            if better {
+            if best.is_none_or(|(_, best)| self.comes_first(item, best, keys)) {
+                rival = best.map(|(_, best)| best);
                 best = Some((run, item));
+            } else if rival.is_none_or(|rival| self.comes_first(item, rival, keys)) {
+                rival = Some(item);
             }
         }
         let (run, item) = best?;
-        self.current_run = run;
+        (self.current_run, self.rival) = (run, rival);
         Some(super::sorted_entries::item_entry(item))
     }
 }

@@ -3,7 +3,7 @@
 //! Batches are kept in the buffers that were logged, small ones are copied into chunks; entries
 //! point into them. One writer at a time (in the commit section), any number of lock-free readers.
 //! Two kinds of index, hidden behind one interface: if only identical bytes are equal keys, a hash
-//! index, sorted when a cursor needs the order; otherwise a skip list.
+//! index, sorted in the background and when a cursor needs the order; otherwise a skip list.
 
 mod sync;
 mod shared_batch;
@@ -518,6 +518,31 @@ impl Memtable {
     /// Creates a cursor, not positioned.
     pub fn cursor(self: &Arc<Self>) -> MemtableCursor {
         MemtableCursor::new(Arc::clone(self))
+    }
+
+    /// Returns true if [`Memtable::sort_ahead`] should be called; once until it is.
+    #[inline]
+    pub fn take_sort_request(&self) -> bool {
+        match self.contents.get().map(|c| &c.index) {
+            Some(MemtableIndex::Hash(table)) => table.take_sort_request(),
+            _ => false,
+        }
+    }
+    /// Sorts entries before a cursor needs their order. Called in a background thread.
+    pub fn sort_ahead(&self) {
+        if let Some(MemtableContents { batches, index: MemtableIndex::Hash(table) }) =
+            self.contents.get().map(|c| &**c)
+        {
+            table.sort_ahead(batches);
+        }
+    }
+    /// Sorts all entries for a scan of all of them.
+    pub fn sort_completely(&self) {
+        if let Some(MemtableContents { batches, index: MemtableIndex::Hash(table) }) =
+            self.contents.get().map(|c| &**c)
+        {
+            table.sort_completely(batches);
+        }
     }
 
     // Primitives of the cursor. `sorted_cursor` is its position in the sorted runs, created on

@@ -11,7 +11,7 @@
 //!
 //! Invariant: the runs of a [`SortedEntries`] hold every entry below `entry_count` exactly once.
 
-use crate::limits::{COMPARE_SORT_MAX, MERGE_ITEMS_MAX, PREFIX_DEPTH_MAX};
+use crate::limits::{COMPARE_SORT_MAX, PREFIX_DEPTH_MAX, READER_MERGE_MAX, READER_RUNS_MAX};
 use perigee_base::KeyComparator;
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -24,6 +24,11 @@ pub type SortItem = u128;
 /// are merged with runs of similar length, to the next power of two: each entry is moved a
 /// logarithmic number of times, and a scan merges a logarithmic number of runs.
 const SHORT_RUN_ITEMS: usize = 64;
+
+/// Returns true if two adjacent runs are to be merged.
+fn have_similar_length(before: &[SortItem], after: &[SortItem]) -> bool {
+    before.len().ilog2() <= after.len().max(SHORT_RUN_ITEMS).ilog2()
+}
 
 /// Number of bytes of a key in its prefix.
 const PREFIX_LEN: usize = 12;
@@ -191,6 +196,13 @@ fn merge_items(
 ) -> Vec<SortItem> {
     let merged_len = a.len() + b.len();
     let mut out = Vec::with_capacity(merged_len);
+    // Ascending keys: nothing to compare.
+    if let (Some(last), Some(first)) = (a.last(), b.first())
+        && cmp_items(comparator, keys, *last, *first).is_lt()
+    {
+        out.extend_from_slice(a);
+        a = &[];
+    }
     // If `b` is much shorter, items of `a` between two items of `b` are copied at once.
     let b_is_short = a.len() / 8 > b.len();
     while let (Some(x), Some(y)) = (a.first(), b.first()) {
@@ -222,6 +234,21 @@ fn gallop(items: &[SortItem], test: impl Fn(&SortItem) -> bool) -> usize {
     }
     let start = step / 2;
     start + items[start..step.min(items.len())].partition_point(test)
+}
+
+/// Two adjacent runs that are to be merged.
+#[derive(Debug)]
+pub struct RunsToMerge {
+    /// Index of the first.
+    at: usize,
+    runs: [Arc<Vec<SortItem>>; 2],
+}
+
+impl RunsToMerge {
+    /// Merges them.
+    pub fn merge(&self, comparator: KeyComparator, keys: &impl EntryKeys) -> Vec<SortItem> {
+        merge_items(&self.runs[0], &self.runs[1], comparator, keys)
+    }
 }
 
 /// The first entries of a memtable, sorted.
@@ -260,10 +287,12 @@ impl SortedEntries {
             runs.iter_mut().for_each(|r| *r = Arc::new(r.iter().map(reencode).collect()));
         }
         let mut last = sort_entries(self.entry_count..entry_count, by, keys);
+        let merged_len_max = match runs.len() {
+            0..READER_RUNS_MAX => READER_MERGE_MAX,
+            _ => usize::MAX,
+        };
         while let Some(before) = runs.last() {
-            if before.len().ilog2() > last.len().max(SHORT_RUN_ITEMS).ilog2()
-                || before.len() > MERGE_ITEMS_MAX
-            {
+            if !have_similar_length(before, &last) || before.len() > merged_len_max {
                 break;
             }
             last = merge_items(before, &last, by.comparator, keys);
@@ -281,6 +310,44 @@ impl SortedEntries {
             entry_count
         );
         SortedEntries { entry_count, encoding: by, runs }
+    }
+
+    /// Returns two adjacent runs that are to be merged, by the index of the first; the newest such.
+    pub fn runs_to_merge(&self) -> Option<RunsToMerge> {
+        let pairs = self.runs.windows(2).enumerate().rev();
+        let to_merge = |pair: &[Arc<Vec<SortItem>>]| have_similar_length(&pair[0], &pair[1]);
+        let (at, pair) = pairs.filter(|(_, pair)| to_merge(pair)).next()?;
+        Some(RunsToMerge { at, runs: [Arc::clone(&pair[0]), Arc::clone(&pair[1])] })
+    }
+
+    /// Returns these runs with `merged` in place of the two runs it was made of, or `None` if these
+    /// are not there any more.
+    pub fn replace_merged(
+        &self,
+        pair: &RunsToMerge,
+        merged: Vec<SortItem>,
+    ) -> Option<SortedEntries> {
+        let is_there = |i: usize| {
+            self.runs.get(pair.at + i).is_some_and(|run| Arc::ptr_eq(run, &pair.runs[i]))
+        };
+        if !(is_there(0) && is_there(1)) {
+            return None;
+        }
+        let mut runs = self.runs.clone();
+        runs[pair.at] = Arc::new(merged);
+        runs.remove(pair.at + 1);
+        Some(SortedEntries { runs, ..*self })
+    }
+
+    /// Returns the same entries in a single run.
+    pub fn merge_all(&self, keys: &impl EntryKeys) -> SortedEntries {
+        let mut runs = self.runs.clone();
+        while let [.., a, b] = &runs[..] {
+            let merged = Arc::new(merge_items(a, b, self.encoding.comparator, keys));
+            runs.truncate(runs.len() - 2);
+            runs.push(merged);
+        }
+        SortedEntries { runs, ..*self }
     }
 
     /// Returns, for each run, the index of the first item at or after a position: that of `key`
@@ -413,13 +480,29 @@ mod tests {
                         if PrefixEncoding::can_skip_common(comparator) { skip } else { 0 },
                         &table,
                     );
-                    assert!(sorted.runs.len() <= 8, "{} runs", sorted.runs.len());
+                    if next_random(&mut x) % 8 == 0 {
+                        while let Some(pair) = sorted.runs_to_merge() {
+                            let merged = pair.merge(comparator, &table);
+                            sorted = sorted.replace_merged(&pair, merged).unwrap();
+                            let again = pair.merge(comparator, &table);
+                            assert!(sorted.replace_merged(&pair, again).is_none(), "merged once");
+                        }
+                        assert!(sorted.runs.len() <= 8, "{} runs", sorted.runs.len());
+                    }
+                    assert!(sorted.runs.len() <= 2 * READER_RUNS_MAX);
                     for r in &sorted.runs {
                         assert!(
                             r.windows(2).all(|w| cmp_items(comparator, &table, w[0], w[1]).is_lt())
                         );
                     }
                 }
+                let one = sorted.merge_all(&table);
+                assert_eq!((one.runs.len(), one.runs[0].len()), (1, 3000));
+                assert!(
+                    one.runs[0]
+                        .windows(2)
+                        .all(|w| cmp_items(comparator, &table, w[0], w[1]).is_lt())
+                );
                 let mut all: Vec<u32> =
                     sorted.runs.iter().flat_map(|r| r.iter().map(|i| item_entry(*i))).collect();
                 all.sort_unstable();

@@ -161,10 +161,20 @@ fn matches_sorted_list_in_every_comparator() {
             for (i, (key, value)) in ops.into_iter().enumerate() {
                 model.insert(key, first + i as u64, value);
             }
+            if t.take_sort_request() {
+                assert!(!t.take_sort_request(), "requested once");
+                if next_random(&mut x) % 2 == 0 {
+                    t.sort_ahead();
+                }
+            }
             if next_random(&mut x) % 4 == 0 {
                 check_all(&t, &model, &mut x);
             }
         }
+        check_all(&t, &model, &mut x);
+        t.sort_ahead();
+        check_all(&t, &model, &mut x);
+        t.sort_completely();
         check_all(&t, &model, &mut x);
     }
 }
@@ -261,6 +271,14 @@ fn run_concurrent_readers(comparator: KeyComparator) {
         s.spawn(|| {
             for seq in 1..=20_000u64 {
                 insert(&t, seq, &[(&digit_key(seq), Some(&seq.to_le_bytes()))]);
+            }
+        });
+        s.spawn(|| {
+            while t.last_seq().0 < 20_000 {
+                if t.take_sort_request() {
+                    t.sort_ahead();
+                }
+                std::thread::yield_now();
             }
         });
         s.spawn(|| {

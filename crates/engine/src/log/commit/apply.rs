@@ -12,6 +12,7 @@ use crate::txn::TxnManager;
 use perigee_base::bug::{self, Bug};
 use perigee_base::{EntryKind, Error, ErrorKind, Result, SeqNo};
 use perigee_env::sim::yield_point;
+use perigee_tree::Memtable;
 use std::sync::Arc;
 
 /// Hook calls for a group, in commit order.
@@ -78,6 +79,7 @@ pub fn apply_group(
                 .insert_shared(&buffer, base, &part.ops, share)
                 .map_err(|e| poison_unapplied(&txns.runtime, e))?;
             grown += (active.bytes() + active.contents_bytes()).saturating_sub(before);
+            request_sort(&txns.catalog, &active);
             if let Some(hook) = part.family().hook() {
                 let (thread_id, family) = (request.thread_id, part.family().id);
                 let event = HookEvent::new(
@@ -127,8 +129,18 @@ fn insert_small_batch(catalog: &Catalog, request: &CommitRequest, base: SeqNo) -
             .insert_copied(&request.record.buf, base, &part.ops)
             .map_err(|e| poison_unapplied(&catalog.runtime, e))?;
         grown += (active.bytes() + active.contents_bytes()).saturating_sub(before);
+        request_sort(catalog, &active);
     }
     Ok(grown)
+}
+
+/// Has a background thread sort the memtable if many of its entries are unsorted.
+#[inline]
+fn request_sort(catalog: &Catalog, active: &Arc<Memtable>) {
+    if active.take_sort_request() {
+        catalog.unsorted_memtables().add(active);
+        catalog.runtime.signal.notify();
+    }
 }
 
 #[inline]

@@ -187,10 +187,11 @@ fn wait_for_work(log: &Log, slot: BackgroundTask, generation: SignalGeneration) 
 }
 
 /// Syncs the log if that is due. This thread has the least to do, so it also creates spare log
-/// segments and returns freed memory to the system.
+/// segments, sorts memtables and returns freed memory to the system.
 fn sync_if_due(log: &Log) -> Result<bool> {
     log.resources.release_freed_memory();
     log.run_due_syncs()?;
     segment::make_spare_segment(log)?;
+    log.catalog.unsorted_memtables().sort_all();
     Ok(false)
 }

@@ -234,7 +234,9 @@ impl Session {
     /// # use perigee_sql::Session;
     /// # let db = perigee::example_db().unwrap();
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
-    ///     /// let mut session = Session::new(&db, Default::default())?;
+    /// use datafusion::common::ScalarValue;
+    ///
+    /// let mut session = Session::new(&db, Default::default())?;
     /// session.run("CREATE TABLE users (id BIGINT PRIMARY KEY, name TEXT)").await?;
     /// let statement = session.parse("INSERT INTO users VALUES ($1, $2)")?.remove(0);
     /// let insert = session.prepare(statement).await?;

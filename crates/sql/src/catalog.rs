@@ -1,6 +1,6 @@
 //! [`TableCatalog`]: the tables of the database and the files of the session, for the planner.
 
-use crate::error::external;
+use crate::error::SqlError;
 use crate::read_state::CurrentReadState;
 use crate::table_provider::TableSource;
 use async_trait::async_trait;
@@ -96,7 +96,7 @@ impl SchemaProvider for TableCatalog {
         if let Some(file) = lock(&self.files).get(name) {
             return Ok(Some(Arc::clone(file)));
         }
-        let source = self.find(name).map_err(external)?;
+        let source = self.find(name).map_err(SqlError::from)?;
         Ok(source.map(|source| Arc::new(source) as Arc<dyn TableProvider>))
     }
     fn register_table(

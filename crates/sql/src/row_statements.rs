@@ -3,7 +3,7 @@
 use crate::error::{Result, SqlError, SqlState};
 use crate::read_state::SharedTxn;
 use crate::row_changes::{
-    ConflictKey, OnConflict, RowChange, decode_rows, delete_rows, find_conflict_key, insert_rows,
+    OnConflict, RowChange, RowConflicts, decode_rows, delete_rows, find_conflict_key, insert_rows,
     not_null_violation, update_rows,
 };
 use crate::schema_statements::object_name;
@@ -70,22 +70,21 @@ async fn insert(
     dml: &DmlStatement,
     source: &TableSource,
 ) -> Result<u64> {
-    let skip = match statement.on_conflict()? {
-        OnConflict::Fail => None,
-        OnConflict::Skip { target: None } => Some(None),
+    let conflicts = match statement.on_conflict()? {
+        OnConflict::Fail => RowConflicts::Fail,
+        OnConflict::Skip { target: None } => RowConflicts::SkipAll,
         OnConflict::Skip { target: Some(target) } => {
-            Some(Some(find_conflict_key(source, &target)?))
+            RowConflicts::Skip(find_conflict_key(source, &target)?)
         }
         OnConflict::Update { target, update } => {
             let key = find_conflict_key(source, &target)?;
             let batches = collect(session, LogicalPlan::clone(&dml.input)).await?;
-            return crate::upsert::upsert_rows(session, txn, source, &key, &update, &batches).await;
+            return crate::upsert::upsert_rows(session, txn, source, &key, update, &batches).await;
         }
     };
-    let skip: Option<Option<ConflictKey>> = skip;
     let write = |batch: &RecordBatch| {
         let rows = decode_rows(source, batch)?;
-        txn.with(|txn| insert_rows(txn, source, &rows, skip.as_ref()))
+        txn.with(|txn| insert_rows(txn, source, &rows, &conflicts))
     };
     // A query that reads the table must not see the rows that it inserts.
     let name = dml.table_name.table();
@@ -175,9 +174,8 @@ async fn delete(
 /// Decodes the primary keys in the columns from `first` on.
 fn decode_keys(source: &TableSource, batch: &RecordBatch, first: usize) -> Result<Vec<Vec<Value>>> {
     let mut keys = vec![Vec::new(); batch.num_rows()];
-    for (i, key) in source.schema.key_columns().iter().enumerate() {
-        let position = source.schema.position(&key.column).unwrap_or_default();
-        let column_type = source.schema.columns()[position].column_type;
+    for (i, position) in source.key_positions.iter().enumerate() {
+        let column_type = source.schema.columns()[*position].column_type;
         for (row, values) in keys.iter_mut().enumerate() {
             let scalar = ScalarValue::try_from_array(batch.column(first + i), row)?;
             let value = value_of(&scalar, column_type).ok_or_else(|| {

@@ -116,7 +116,7 @@ impl Server {
             let Ok(handlers) = self.begin_connection() else { continue };
             let tls = self.tls.clone();
             tasks.spawn(async move {
-                // The client learns of errors in the protocol; those of the socket end it.
+                // Errors of statements are reported to the client; those of the socket end it.
                 let _ = pgwire::tokio::process_socket(socket, tls, handlers).await;
                 drop(permit);
             });

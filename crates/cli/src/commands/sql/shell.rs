@@ -99,8 +99,7 @@ impl Shell {
             let outcome = self.runtime.block_on(self.session.execute(&statement));
             let outcome = outcome.map_err(|e| sql_failure(&e, text))?;
             if let Err(e) = print_outcome(&self.runtime, outcome, self.format, out) {
-                // A transaction whose result could not be read has failed.
-                self.session.note_failure(SqlError::new(SqlState::IO_ERROR, "not read"));
+                self.session.fail_transaction();
                 return Err(e);
             }
             if self.timing {

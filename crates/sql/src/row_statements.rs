@@ -6,18 +6,17 @@ use crate::row_changes::{
     OnConflict, RowChange, RowConflicts, decode_rows, delete_rows, find_conflict_key, insert_rows,
     not_null_violation, update_rows,
 };
-use crate::schema_statements::object_name;
 use crate::session::Session;
 use crate::statement::Statement;
 use crate::table_provider::TableSource;
 use crate::values::value_of;
 use datafusion::arrow::array::RecordBatch;
+use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, ScalarValue, TableReference};
 use datafusion::logical_expr::{
     DmlStatement, Expr, LogicalPlan, LogicalPlanBuilder, Projection, WriteOp,
 };
-use datafusion::sql::sqlparser::ast::{Ident, ObjectName};
 use futures::TryStreamExt;
 use perigee_tables::Value;
 use std::sync::Arc;
@@ -30,20 +29,21 @@ pub async fn write_rows(
     plan: LogicalPlan,
 ) -> Result<u64> {
     let LogicalPlan::Dml(dml) = plan else { return Err(statement.refusal()) };
-    let name =
-        object_name(&ObjectName::from(vec![Ident::with_quote('"', dml.table_name.table())]))?;
-    let source = session.catalog.find(&name)?;
-    let Some(source) = source else {
+    // The table that was planned: its name may denote another one by now, or one that an external
+    // table of the session hides.
+    let provider = source_as_provider(&dml.target)?;
+    let Some(source) = provider.downcast_ref::<TableSource>() else {
+        let name = dml.table_name.table();
         let text = format!("{name:?} is a file, which cannot be changed");
         return Err(SqlError::unsupported(text, "create a table and INSERT INTO it"));
     };
     match &dml.op {
         WriteOp::Insert(_) => {
-            let inserted = insert(session, txn, statement, &dml, &source).await;
-            inserted.map_err(|e| explain_null(e, statement, &source))
+            let inserted = insert(session, txn, statement, &dml, source).await;
+            inserted.map_err(|e| explain_null(e, statement, source))
         }
-        WriteOp::Update => update(session, txn, statement, &dml, &source).await,
-        WriteOp::Delete => delete(session, txn, &dml, &source).await,
+        WriteOp::Update => update(session, txn, statement, &dml, source).await,
+        WriteOp::Delete => delete(session, txn, &dml, source).await,
         _ => Err(statement.refusal()),
     }
 }

@@ -49,6 +49,12 @@ else
 fi
 stop
 
+if command -v bash > /dev/null && command -v psql > /dev/null; then
+    bash "$here/accept.sh" "$perigee" "$dir"
+else
+    echo "skipped: the limit of open files needs bash and psql"
+fi
+
 # Password and TLS.
 if command -v openssl > /dev/null && command -v psql > /dev/null; then
     openssl req -x509 -newkey rsa:2048 -nodes -keyout "$dir/key.pem" -out "$dir/cert.pem" -days 2 \

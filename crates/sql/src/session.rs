@@ -171,7 +171,7 @@ impl Session {
         let read_state = Arc::new(CurrentReadState::default());
         let catalog = TableCatalog::new(db, Arc::clone(&read_state));
         context.register_catalog(CATALOG, Arc::new(catalog.clone()));
-        crate::functions::register(&context);
+        crate::functions::register(&context, db);
         let (db, txn, files) = (db.clone(), TxnState::Idle, options.files);
         let txn_defaults = perigee::TxnOptions::new();
         Ok(Session { db, context, catalog, read_state, txn, txn_defaults, files, running: false })

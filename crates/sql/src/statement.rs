@@ -3,6 +3,7 @@
 
 use crate::catalog::SCHEMA;
 use crate::error::{Result, SqlError, SqlState};
+use crate::pg_catalog::rewrite::rewrite_query;
 use crate::row_changes::{OnConflict, conflict_clause};
 use crate::schema_statements::identifier;
 use datafusion::logical_expr::LogicalPlan;
@@ -147,6 +148,9 @@ impl Statement {
                 "send a SELECT in the same transaction",
             ));
         }
+        if matches!(*ast, Ast::Query(_)) {
+            rewrite_query(&mut ast);
+        }
         Ok(Parsed::Statement(ast))
     }
     /// Returns what an INSERT does with conflicts.
@@ -287,7 +291,7 @@ fn normalize_assignment(assignment: &mut Assignment) {
 }
 
 /// Answers of SHOW for variables of PostgreSQL.
-const SHOWN_VARIABLES: &[(&str, &str)] = &[
+pub const SHOWN_VARIABLES: &[(&str, &str)] = &[
     ("transaction isolation level", "repeatable read"),
     ("transaction_isolation", "repeatable read"),
     ("default_transaction_isolation", "repeatable read"),

@@ -2,7 +2,7 @@
 //! own.
 
 pub mod options;
-mod wire_types;
+pub mod wire_types;
 mod parameters;
 mod rows;
 mod startup;

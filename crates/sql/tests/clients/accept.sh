@@ -3,6 +3,7 @@
 # waits for a free file, nor fill the log.
 set -eu
 perigee=$1 dir=$2
+: > "$dir/accept.out"
 (ulimit -n 64; exec "$perigee" serve "$dir/db" --pg --listen 127.0.0.1:0 > "$dir/accept.out" 2> "$dir/accept.err") &
 server=$!
 trap 'kill $server 2>/dev/null || true' EXIT

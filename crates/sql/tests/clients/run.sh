@@ -17,6 +17,7 @@ trap 'stop; rm -rf "$dir"' EXIT
 
 # Starts a server with the arguments; sets PORT.
 start() {
+    : > "$dir/log"
     "$perigee" serve "$dir/db" --pg "$@" > "$dir/log" 2>&1 &
     server=$!
     for _ in $(seq 100); do

@@ -1,5 +1,5 @@
-//! The catalog `pg_catalog` of PostgreSQL, as far as psql and drivers read it: tables, functions, and
-//! a rewrite of queries that DataFusion cannot plan.
+//! The catalog `pg_catalog` of PostgreSQL, as far as psql and drivers read it: tables, functions,
+//! and a rewrite of queries that DataFusion cannot plan.
 
 pub mod functions;
 pub mod relations;

@@ -1,12 +1,13 @@
-//! Rewrites queries of `pg_catalog`, as psql and drivers send them, to ones that DataFusion can plan.
+//! Rewrites queries of `pg_catalog`, as psql and drivers send them, so that DataFusion can plan
+//! them.
 //!
 //! - Names: `pg_class` becomes `pg_catalog.pg_class`, and `pg_catalog.format_type` `format_type`,
 //!   because functions have no schema.
 //! - Operators and casts: `OPERATOR(pg_catalog.~)`, `COLLATE`, `::regclass` and the like.
 //! - A SELECT that joins a table of the catalog that is always empty, such as `pg_policy`, becomes
 //!   one without rows, whatever else it contains.
-//! - Scalar subqueries become aggregates, because others cannot be correlated; their conditions on the
-//!   outer query are moved there. EXISTS in a select list becomes a count.
+//! - Scalar subqueries become aggregates, because others cannot be correlated; their conditions on
+//!   the outer query are moved there. EXISTS in a select list becomes a count.
 //! - `_pg_expandarray(i.indkey)`, which returns a row for each column of an index, becomes a join.
 
 use crate::pg_catalog::tables::{is_always_empty, is_catalog_table};
@@ -104,9 +105,12 @@ impl Rewriter {
                 }
                 None
             }
-            Expr::Collate { expr, .. } => Some((**expr).clone()),
+            // For others the collation matters: they fail.
+            Expr::Collate { expr, .. } if self.reads_catalog => Some((**expr).clone()),
             Expr::Cast { expr: operand, data_type, .. } => rewrite_cast(operand, data_type),
-            Expr::CompoundFieldAccess { root, access_chain } => rewrite_access(root, access_chain),
+            Expr::CompoundFieldAccess { root, access_chain } if self.reads_catalog => {
+                rewrite_access(root, access_chain)
+            }
             Expr::Subquery(query) if self.reads_catalog => {
                 if is_empty(&query.body) {
                     return parse_expr("NULL");
@@ -155,7 +159,8 @@ fn plain_operator(name: &str) -> Option<BinaryOperator> {
     })
 }
 
-/// Replaces types that only PostgreSQL has. Casts of the object identifier types are function calls.
+/// Replaces types that only PostgreSQL has. Casts to types of object identifiers become function
+/// calls.
 fn rewrite_cast(operand: &Expr, data_type: &mut DataType) -> Option<Expr> {
     let name = match data_type {
         DataType::Custom(name, _) => name.0.last()?.as_ident()?.value.to_lowercase(),
